@@ -1,0 +1,3 @@
+module kamino.dev/kamino
+
+go 1.26.0
