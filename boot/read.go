@@ -1,0 +1,215 @@
+package boot
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// ErrUnknownFormat reports an input that no reader recognises.
+var ErrUnknownFormat = errors.New("no boot recognised; give a capture of kamino-agent, the output of `systemctl show; echo; systemctl show --all '*'`, " +
+	"`systemd-analyze plot`, `journalctl -b -o export` or `-o json`, cloud-init.log, `cloud-init analyze dump`, or a sosreport folder")
+
+// format is one kind of input. Sniff sees the first bytes without leading white space.
+type format struct {
+	name  string
+	sniff func(head []byte) bool
+	read  func(data []byte) (*Capture, error)
+}
+
+// formats are tried in order; the sniffers exclude each other except where a comment says so.
+func formats() []format {
+	return []format{
+		{"plot-svg", sniffSVG, readPlotSVG},
+		{"journal", sniffJournalJSON, readJournalJSON},
+		{"journal", sniffJournalExport, readJournalExport},
+		{"plot-json", sniffPlotJSON, readPlotJSON},
+		{"cloud-init-dump", sniffCloudInitDump, readCloudInitDump},
+		{"capture", sniffCapture, readCapture}, // any other JSON object: its error names the schema
+		{"systemctl-show", sniffShow, readShow},
+		{"cloud-init-log", sniffCloudInitLog, readCloudInitLog},
+	}
+}
+
+// Read recognises the format of data by its content and reads the boot in it. The error names the format that failed, or is
+// ErrUnknownFormat.
+func Read(data []byte) (*Capture, error) {
+	if len(data) > MaxDocument {
+		return nil, fmt.Errorf("read boot: %d bytes, more than the limit of %d; cut the journal to one boot with `journalctl -b`", len(data), MaxDocument)
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	head := bytes.TrimLeft(data, " \t\r\n")
+	if len(head) == 0 {
+		return nil, errors.New("read boot: empty input")
+	}
+	head = head[:min(len(head), 64<<10)]
+	for _, f := range formats() {
+		if !f.sniff(head) {
+			continue
+		}
+		c, err := f.read(data)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", f.name, err)
+		}
+		c.Schema = Schema
+		if len(c.Sources) == 0 {
+			c.Sources = []string{f.name}
+		}
+		c.tidy()
+		if err := c.Validate(); err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+	return nil, fmt.Errorf("read boot: %w", ErrUnknownFormat)
+}
+
+// ReadFrom reads r to its end, refusing more than MaxDocument bytes, and then as Read does.
+func ReadFrom(r io.Reader) (*Capture, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxDocument+1))
+	if err != nil {
+		return nil, fmt.Errorf("read boot: %w", err)
+	}
+	return Read(data)
+}
+
+// Write writes the capture document, indented so that it can be read and compared by eye.
+func (c *Capture) Write(w io.Writer) error {
+	c.Schema = Schema
+	data, err := json.MarshalIndent(c, "", " ")
+	if err != nil {
+		return fmt.Errorf("write capture: %w", err)
+	}
+	_, err = w.Write(append(data, '\n'))
+	return err
+}
+
+func sniffCapture(head []byte) bool { return head[0] == '{' }
+
+func readCapture(data []byte) (*Capture, error) {
+	var c Capture
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, jsonError(err)
+	}
+	return &c, c.Validate()
+}
+
+// jsonError says where a document stops making sense.
+func jsonError(err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("not a whole JSON document (byte %d: %w); was the file cut off?", syntax.Offset, err)
+	}
+	return err
+}
+
+// tidy removes duplicate units (the later mention of a unit fills what the earlier one lacks) and sorts spans and marks.
+func (c *Capture) tidy() {
+	seen := make(map[string]int, len(c.Units))
+	kept := c.Units[:0]
+	for _, u := range c.Units {
+		if i, ok := seen[u.ID]; ok {
+			kept[i].fill(&u)
+			continue
+		}
+		seen[u.ID] = len(kept)
+		kept = append(kept, u)
+	}
+	c.Units = kept
+	slices.SortStableFunc(c.Spans, func(a, b Span) int { return cmp.Compare(a.Start, b.Start) })
+	c.Spans = slices.Compact(c.Spans)
+	slices.SortStableFunc(c.Marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
+	c.Marks = slices.Compact(c.Marks)
+}
+
+// fill takes from o what u does not know.
+func (u *Unit) fill(o *Unit) {
+	if u.Stamps == (Stamps{}) {
+		u.Stamps = o.Stamps
+	} else if u.First == nil && o.First == nil && o.Began() > 0 && o.Began() < u.Began() {
+		first := o.Stamps
+		u.First = &first
+	}
+	if u.First == nil {
+		u.First = o.First
+	}
+	u.Restarts = max(u.Restarts, o.Restarts)
+	u.CPU = max(u.CPU, o.CPU)
+	u.RemainsActive = u.RemainsActive || o.RemainsActive
+	u.ActiveState = cmp.Or(u.ActiveState, o.ActiveState)
+	u.Result = cmp.Or(u.Result, o.Result)
+	for _, l := range []struct{ to, from *[]string }{
+		{&u.Names, &o.Names}, {&u.After, &o.After}, {&u.Wants, &o.Wants}, {&u.Requires, &o.Requires}, {&u.TriggeredBy, &o.TriggeredBy},
+	} {
+		if len(*l.to) == 0 {
+			*l.to = *l.from
+		}
+	}
+}
+
+// Merge adds what another record of the same boot knows: a `systemctl show` dump and that boot's cloud-init.log, say. What c
+// knows already stays. Records that name different boot IDs are refused.
+func (c *Capture) Merge(o *Capture) error {
+	if a, b := plainID(c.Host.BootID), plainID(o.Host.BootID); a != "" && b != "" && a != b {
+		return fmt.Errorf("merge captures: boot %s and boot %s are different boots; use `kamino boot compare`", c.Host.BootID, o.Host.BootID)
+	}
+	o.land(c)
+	for _, s := range o.Sources {
+		if !slices.Contains(c.Sources, s) {
+			c.Sources = append(c.Sources, s)
+		}
+	}
+	h, g := &c.Host, o.Host
+	for _, f := range []struct {
+		to   *string
+		from string
+	}{
+		{&h.Name, g.Name}, {&h.BootID, g.BootID}, {&h.Kernel, g.Kernel}, {&h.OS, g.OS}, {&h.Architecture, g.Architecture},
+		{&h.Virtualization, g.Virtualization}, {&h.VMID, g.VMID}, {&h.Image, g.Image},
+		{&c.CloudInit.Version, o.CloudInit.Version}, {&c.CloudInit.Datasource, o.CloudInit.Datasource},
+		{&c.CloudInit.PPSType, o.CloudInit.PPSType}, {&c.CloudInit.Status, o.CloudInit.Status},
+	} {
+		*f.to = cmp.Or(*f.to, f.from)
+	}
+	if c.Manager.Userspace == 0 {
+		realtime := cmp.Or(c.Manager.KernelRealtime, o.Manager.KernelRealtime)
+		c.Manager = o.Manager
+		c.Manager.KernelRealtime = realtime
+	}
+	if c.TakenAt.IsZero() {
+		c.TakenAt = o.TakenAt
+	}
+	c.CloudInit.Errors = append(c.CloudInit.Errors, o.CloudInit.Errors...)
+	c.Units = append(c.Units, o.Units...)
+	c.Spans = append(c.Spans, o.Spans...)
+	c.Marks = append(c.Marks, o.Marks...)
+	for _, n := range o.Notes {
+		c.note("%s", n)
+	}
+	c.tidy()
+	return nil
+}
+
+// land ties floating spans to the clock of c, by the kernel's wall time or by the unit of cloud-init's first stage.
+func (o *Capture) land(c *Capture) {
+	if o.floating == 0 {
+		return
+	}
+	u := c.Unit("cloud-init-local.service")
+	switch {
+	case c.Manager.KernelRealtime > 0:
+		o.shiftSpans(o.floating - c.Manager.KernelRealtime)
+	case u != nil && u.FirstStamps().Began() > 0:
+		o.shiftSpans(u.FirstStamps().Began() - 1000000)
+	default:
+		return
+	}
+	o.floating, o.Notes = 0, nil
+}
+
+func plainID(id string) string { return strings.ToLower(strings.ReplaceAll(id, "-", "")) }

@@ -1,0 +1,242 @@
+package boot
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// cloudInitUnits maps the stage names of `cloud-init analyze` to units. The network stage's unit was cloud-init.service up
+// to 24.2 and is cloud-init-network.service since; both count as one stage.
+var cloudInitUnits = map[string]string{
+	"init-local":     "cloud-init-local.service",
+	"init-network":   "cloud-init.service",
+	"modules-config": "cloud-config.service",
+	"modules-final":  "cloud-final.service",
+}
+
+// pauseSpans are the telemetry spans of cloud-init's DataSourceAzure in which a pre-provisioned VM waits for its owner.
+var pauseSpans = map[string]bool{
+	"wait-for-media-disconnect-connect": true, "_wait_for_pps_running_reuse": true, "_wait_for_pps_savable_reuse": true,
+	"_wait_for_nic_detach": true, "_wait_for_hot_attached_primary_nic": true, "_wait_for_pps_unknown_reuse": true,
+	"_poll_imds": true, "get-reprovision-data-from-imds": true, "wait-for-pps-os-disk-reuse": true, "_wait_for_pps_os_disk_shutdown": true,
+}
+
+// cloudEvent is one start or finish that cloud-init reported; at is wall clock µs since 1970.
+type cloudEvent struct {
+	name, result string
+	start        bool
+	at           Micros
+}
+
+var (
+	cloudLine   = regexp.MustCompile(`^(?:(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[,.](\d{3})|([A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d))`)
+	cloudBanner = regexp.MustCompile(`Cloud-init v\. ?(\S+) running '([a-z:-]+)' at (.+?)\. Up ([0-9.]+) seconds`)
+	cloudReport = regexp.MustCompile(`\b(start|finish): ([A-Za-z0-9_/.:-]+):(?: (SUCCESS|FAIL|WARN|[A-Z]+):)?`)
+	cloudPPS    = regexp.MustCompile(`PPS type: (\w+)`)
+	cloudSource = regexp.MustCompile(`Loaded datasource (\w+)`)
+)
+
+func sniffCloudInitLog(head []byte) bool {
+	return cloudLine.Match(head) && (bytes.Contains(head, []byte("Cloud-init v.")) || bytes.Contains(head, []byte("[DEBUG]: start: ")) || bytes.Contains(head, []byte("cloud-init[")))
+}
+
+// readCloudInitLog reads /var/log/cloud-init.log, of which the last boot counts. The "Up N seconds" of each stage's banner
+// ties the wall clock of the log to the monotonic clock, which is better than the kernel's wall time: that may be stepped.
+func readCloudInitLog(data []byte) (*Capture, error) {
+	r := &cloudLog{c: &Capture{}}
+	for line := range bytes.SplitSeq(data, []byte("\n")) {
+		r.line(string(line))
+	}
+	if len(r.events) == 0 && len(r.anchors) == 0 {
+		return nil, errors.New("no stage and no event in it; is it /var/log/cloud-init.log?")
+	}
+	for i := 1; i < len(r.anchors); i++ {
+		step := r.anchors[i].offset - r.anchors[i-1].offset
+		if step > clockTolerance || step < -clockTolerance {
+			r.c.Marks = append(r.c.Marks, Mark{Name: MarkClockJump, At: r.anchors[i].mono, Source: "cloud-init.log",
+				Detail: fmt.Sprintf("wall clock moved by %s between two stages", step)})
+		}
+	}
+	if len(r.anchors) > 0 {
+		r.c.Manager.KernelRealtime = max(r.anchors[0].offset, 0)
+	}
+	r.c.Spans = cloudSpans(r.events, r.monotonic)
+	if len(r.anchors) == 0 {
+		r.c.float(r.events)
+	}
+	return r.c, nil
+}
+
+type cloudLog struct {
+	c       *Capture
+	events  []cloudEvent
+	anchors []cloudAnchor
+	waiting bool
+}
+
+// cloudAnchor says that from the wall clock time on, monotonic time is wall clock minus offset.
+type cloudAnchor struct{ wall, mono, offset Micros }
+
+func (r *cloudLog) line(line string) {
+	at, ok := cloudTime(line)
+	if !ok {
+		return
+	}
+	if r.waiting {
+		r.waiting = false
+		r.events = append(r.events, cloudEvent{name: "azure-ds/wait-for-media-disconnect-connect", at: at})
+	}
+	if m := cloudBanner.FindStringSubmatch(line); m != nil {
+		r.banner(m, at)
+		return
+	}
+	if m := cloudReport.FindStringSubmatch(line); m != nil {
+		r.events = append(r.events, cloudEvent{name: m[2], result: m[3], start: m[1] == "start", at: at})
+		return
+	}
+	if m := cloudPPS.FindStringSubmatch(line); m != nil {
+		r.c.CloudInit.PPSType = m[1]
+	}
+	if m := cloudSource.FindStringSubmatch(line); m != nil {
+		r.c.CloudInit.Datasource = m[1]
+	}
+	if strings.Contains(line, "Wait for vnetswitch to happen") {
+		r.events = append(r.events, cloudEvent{name: "azure-ds/wait-for-media-disconnect-connect", start: true, at: at})
+		r.waiting = true
+	}
+}
+
+func (r *cloudLog) banner(m []string, at Micros) {
+	stage := strings.ReplaceAll(m[2], ":", "-")
+	if stage == "init" {
+		stage = "init-network"
+	}
+	if stage == "init-local" { // a new boot begins; what came before belongs to older ones
+		*r = cloudLog{c: &Capture{}}
+	}
+	r.c.CloudInit.Version = m[1]
+	var up float64
+	if _, err := fmt.Sscanf(m[4], "%g", &up); err == nil && up > 0 && up < 1e9 {
+		mono := Micros(up * 1e6)
+		r.anchors = append(r.anchors, cloudAnchor{at, mono, at - mono})
+	}
+	r.events = append(r.events, cloudEvent{name: stage, start: true, at: at})
+}
+
+// monotonic converts by the latest anchor that is not after the moment.
+func (r *cloudLog) monotonic(wall Micros) Micros {
+	if len(r.anchors) == 0 {
+		return wall
+	}
+	a := r.anchors[0]
+	for _, b := range r.anchors[1:] {
+		if b.wall <= wall {
+			a = b
+		}
+	}
+	return min(max(wall-a.offset, 1), maxStamp)
+}
+
+func cloudTime(line string) (Micros, bool) {
+	m := cloudLine.FindStringSubmatch(line)
+	if m == nil || m[1] == "" {
+		return 0, false // syslog stamps have no year; the banner's events are in the journal, too
+	}
+	t, err := time.Parse("2006-01-02 15:04:05.000", m[1]+" "+m[2]+"."+m[3])
+	if err != nil || t.Year() < 1970 || t.Year() > 2200 {
+		return 0, false
+	}
+	return Micros(t.UnixMicro()), true
+}
+
+func sniffCloudInitDump(head []byte) bool {
+	return head[0] == '[' && bytes.Contains(head, []byte(`"event_type"`)) && bytes.Contains(head, []byte(`"timestamp"`))
+}
+
+// readCloudInitDump reads `cloud-init analyze dump`, of which the last boot counts. It has wall clock stamps only: alone, its
+// zero is the first event; merged with a record of units it is put in its place.
+func readCloudInitDump(data []byte) (*Capture, error) {
+	var rows []struct {
+		Name      string  `json:"name"`
+		EventType string  `json:"event_type"`
+		Timestamp float64 `json:"timestamp"`
+		Result    string  `json:"result"`
+	}
+	if err := json.Unmarshal(data, &rows); err != nil {
+		return nil, jsonError(err)
+	}
+	var events []cloudEvent
+	for _, r := range rows {
+		if !(r.Timestamp > 0 && r.Timestamp < float64(maxStamp)/1e6) {
+			continue
+		}
+		e := cloudEvent{name: r.Name, result: r.Result, start: r.EventType == "start", at: Micros(math.Round(r.Timestamp * 1e6))}
+		if e.start && e.name == "init-local" {
+			events = nil
+		}
+		events = append(events, e)
+	}
+	if len(events) == 0 {
+		return nil, errors.New("a list without events")
+	}
+	c := &Capture{}
+	c.Spans = cloudSpans(events, func(wall Micros) Micros { return wall })
+	c.float(events)
+	return c, nil
+}
+
+// float moves spans with wall clock stamps so that the first event is at one second, and remembers that they have no place.
+func (c *Capture) float(events []cloudEvent) {
+	first := slices.MinFunc(events, func(a, b cloudEvent) int { return cmp.Compare(a.at, b.at) }).at
+	c.shiftSpans(1000000 - first)
+	c.floating = max(first-1000000, 1)
+	c.note("cloud-init's stamps are wall clock and not tied to the start of the kernel; 1 s is its first event")
+}
+
+func (c *Capture) shiftSpans(by Micros) {
+	for i := range c.Spans {
+		s := &c.Spans[i]
+		s.Start = min(max(s.Start+by, 1), maxStamp)
+		if s.End > 0 {
+			s.End = min(max(s.End+by, s.Start), maxStamp)
+		}
+	}
+}
+
+// cloudSpans pairs starts and finishes. A stage that is started twice (by its banner and by its first event) is one span.
+func cloudSpans(events []cloudEvent, when func(Micros) Micros) []Span {
+	var spans []Span
+	open := map[string]int{}
+	stage := ""
+	for _, e := range events {
+		i, isOpen := open[e.name]
+		unit, isStage := cloudInitUnits[e.name]
+		if isStage && e.start {
+			stage = unit
+		}
+		switch {
+		case e.start && !isOpen:
+			s := Span{Name: e.name, Kind: SpanTask, Unit: stage, Start: when(e.at), Source: "cloud-init"}
+			if isStage {
+				s.Kind, s.Unit = SpanStage, unit
+			} else if _, leaf, ok := strings.Cut(e.name, "/"); ok && strings.HasPrefix(e.name, "azure-ds/") && pauseSpans[leaf] {
+				s.Kind = SpanPause
+			}
+			open[e.name] = len(spans)
+			spans = append(spans, s)
+		case !e.start && isOpen:
+			spans[i].End = max(when(e.at), spans[i].Start)
+			spans[i].Result = e.result
+			delete(open, e.name)
+		}
+	}
+	return spans
+}
