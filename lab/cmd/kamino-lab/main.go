@@ -1,0 +1,36 @@
+// Command kamino-lab runs a whole cluster and a cloud on this machine: a real
+// Kubernetes control plane, Azure Resource Manager's emulator over HTTPS, and
+// nodes which follow it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	root := &cobra.Command{
+		Use:           "kamino-lab",
+		Short:         "A Kubernetes cluster and an Azure on this machine, to try Kamino on",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newComponentCommand())
+
+	ctx := context.Background()
+	// A component installs its own signal handling, and may do so only once.
+	if len(os.Args) < 2 || os.Args[1] != "component" {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+	}
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}
