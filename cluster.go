@@ -1,0 +1,90 @@
+package kamino
+
+import (
+	"context"
+	"time"
+)
+
+// Cluster is the port to Kubernetes. Reads are never served from a cache.
+// Errors are those of [Provider].
+type Cluster interface {
+	// Node reads one node. ErrNotFound when there is none of that name.
+	Node(ctx context.Context, name string) (Node, error)
+	// Nodes reads all nodes, page by page.
+	Nodes(context.Context) ([]Node, error)
+	// Mark writes our marks on a node, or takes them off when mark is nil and
+	// gives back what stood there before. It touches nothing that is not ours,
+	// and only the node of that UID: else ErrConflict.
+	Mark(ctx context.Context, node Node, mark *Mark) error
+	// Evict makes one round of a drain: it asks for the eviction of every pod
+	// that must leave and returns those that are still there.
+	Evict(ctx context.Context, node Node, opts DrainOptions) ([]Pod, error)
+	// SealPod reads the seal pod of a run.
+	SealPod(ctx context.Context, node Node, run string) (SealPod, error)
+	// Seal creates the seal pod of a run on the node or, with want false,
+	// deletes it at once, without grace.
+	Seal(ctx context.Context, node Node, run string, want bool) error
+	// Lease reads the lease of a pool; a pool that never had one has a zero
+	// Lease with that Pool and no Revision.
+	Lease(context.Context, PoolID) (Lease, error)
+	// SetLease writes a lease if it is still at lease.Revision, else
+	// ErrConflict, and returns it as it stands afterwards.
+	SetLease(context.Context, Lease) (Lease, error)
+}
+
+// Recorder is a cluster that keeps events of a node for people to read.
+type Recorder interface {
+	// Record never fails a run; an event that cannot be written is lost.
+	Record(ctx context.Context, node Node, reason, message string)
+}
+
+// Previewer is a cluster that can tell what a drain would do.
+type Previewer interface {
+	// Preview lists the pods that a drain would evict, each with the budgets
+	// that would not allow it now.
+	Preview(ctx context.Context, node Node, opts DrainOptions) ([]Pod, error)
+}
+
+// Pulser is a cluster that knows a kubelet's last sign of life more closely
+// than the node's status does.
+type Pulser interface {
+	Pulse(ctx context.Context, node Node) (time.Time, error)
+}
+
+// Leases is a cluster that can list the leases of all pools, for finding runs
+// that were left.
+type Leases interface {
+	Leases(context.Context) ([]Lease, error)
+}
+
+// DrainOptions say how hard a drain may push.
+type DrainOptions struct {
+	Grace time.Duration // for each pod to end; negative means the pod's own
+	// Force deletes pods that no controller would bring back, and after the
+	// drain's time is over deletes what the budgets still hold.
+	Force bool
+	// Overdue says that the time for evictions is over.
+	Overdue bool
+}
+
+// Pod is a pod in the way of a drain.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Reason says why it is still there: the budget that holds it, that it is
+	// ending, or that only force would remove it.
+	Reason string `json:"reason,omitempty"`
+	// Stuck says that only force would remove it.
+	Stuck bool `json:"stuck,omitempty"`
+}
+
+// String is namespace/name.
+func (p Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// SealPod is what is known of the pod that seals a donor.
+type SealPod struct {
+	Exists  bool
+	Started bool   // its container began to run: the disk may have been touched
+	Failed  bool   // it ended without powering the machine off
+	Message string // why it is waiting, or the last words of a failed one
+}

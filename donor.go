@@ -1,0 +1,254 @@
+package kamino
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// guestHalt is how long a sealed machine is given to switch itself off before
+// the provider is asked to.
+const guestHalt = time.Minute
+
+func (r *Run) lookProtect(ctx context.Context) (Next, error) {
+	n, mark, err := r.readNode(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	if n.Tainted(TaintDeleting) {
+		return Next{}, fmt.Errorf("cluster-autoscaler is deleting node %s", n.Name)
+	}
+	if mark == nil {
+		m := r.newMark(n)
+		return act("annotate the node with "+AnnotationProtect+"=true", func(ctx context.Context) error {
+			return r.Cluster.Mark(ctx, n, &m)
+		}), nil
+	}
+	// The autoscaler looks at the annotation only when it evaluates the node,
+	// and finishes a deletion that it has begun.
+	if age := r.clock().Now().Sub(mark.Since); age >= 0 && age < r.Settle && r.spent() < r.Settle {
+		return wait("cluster-autoscaler to see the annotation"), nil
+	}
+	return done("protected"), nil
+}
+
+func (r *Run) newMark(n Node) Mark {
+	m := Mark{
+		Format: MarkFormat, Run: r.id, Epoch: r.lease.Epoch, Pool: r.pool.ID,
+		Instance: r.instance.ID, VMID: r.instance.VMID, BootID: n.BootID, Since: r.clock().Now(),
+	}
+	if v, ok := n.Annotations[AnnotationProtect]; ok {
+		m.Protection = &v
+	}
+	return m
+}
+
+// remark is an act that changes the mark of the run.
+func (r *Run) remark(what string, n Node, mark *Mark, change func(*Mark)) (Next, error) {
+	if mark == nil {
+		return Next{}, fmt.Errorf("node %s lost the mark of run %s: somebody removed annotation %s", n.Name, r.id, AnnotationRun)
+	}
+	m := *mark
+	change(&m)
+	m.Epoch = r.lease.Epoch
+	return act(what, func(ctx context.Context) error { return r.Cluster.Mark(ctx, n, &m) }), nil
+}
+
+func (r *Run) lookDrain(ctx context.Context) (Next, error) {
+	n, mark, err := r.readNode(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	if mark == nil || !mark.Block || !n.Tainted(TaintBlock) {
+		return r.remark("block the node with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
+	}
+	if mark.Sealing {
+		return done("drained earlier"), nil
+	}
+	opts := DrainOptions{Grace: r.Grace, Force: r.Force, Overdue: r.spent() > r.drainTimeout()}
+	evict := func(ctx context.Context) ([]Pod, error) { return r.Cluster.Evict(ctx, n, opts) }
+	if r.lease.Record.Step != "drain" || r.lease.Record.Intent != intentEvict {
+		return act(intentEvict, func(ctx context.Context) error { _, err := evict(ctx); return err }), nil
+	}
+	pods, err := evict(ctx)
+	if err != nil {
+		return Next{}, fmt.Errorf("evict the pods of node %s: %w", n.Name, err)
+	}
+	if len(pods) == 0 {
+		return done("no pod is left that had to leave"), nil
+	}
+	if err := r.drainStuck(pods, opts); err != nil {
+		return Next{}, err
+	}
+	return wait(describePods(pods)), nil
+}
+
+const intentEvict = "evict the pods of the node"
+
+// drainStuck decides whether waiting for pods still makes sense.
+func (r *Run) drainStuck(pods []Pod, opts DrainOptions) error {
+	stuck := slices.ContainsFunc(pods, func(p Pod) bool { return p.Stuck }) && !opts.Force
+	overdue := opts.Overdue && !opts.Force
+	hopeless := r.spent() > r.drainTimeout()+2*r.Grace+5*time.Minute
+	if !stuck && !overdue && !hopeless {
+		return nil
+	}
+	return WithHint(fmt.Errorf("node %s cannot be drained after %s: %s", r.node.Name, r.spent().Round(time.Second), describePods(pods)),
+		"mend what holds the pods, choose another node, or use --force to delete them")
+}
+
+func describePods(pods []Pod) string {
+	const most = 3
+	words := make([]string, 0, most)
+	for _, p := range pods[:min(len(pods), most)] {
+		word := p.String()
+		if p.Reason != "" {
+			word += " (" + p.Reason + ")"
+		}
+		words = append(words, word)
+	}
+	text := fmt.Sprintf("%d pods to leave: %s", len(pods), strings.Join(words, ", "))
+	if len(pods) == 1 {
+		text = "1 pod to leave: " + words[0]
+	}
+	if len(pods) > most {
+		text += ", …"
+	}
+	return text
+}
+
+// lookSeal waits for the receipt of this run and this boot. Without it nothing
+// goes on: an unsealed disk is never snapshotted.
+func (r *Run) lookSeal(ctx context.Context) (Next, error) {
+	n, mark, err := r.readNode(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	if mark == nil || !mark.Sealing {
+		next, err := r.remark("write on the node that its disk is about to be sealed", n, mark, func(m *Mark) { m.Sealing = true })
+		return next.noting(func(l *Lease) { l.Record.Sealing = true }), err
+	}
+	if n.BootID != mark.BootID {
+		return Next{}, fmt.Errorf("node %s has booted since the run began: its disk is not the sealed one", n.Name)
+	}
+	if receipt, ok := n.Receipt(); ok && receipt.Run == r.id {
+		if !SameVM(receipt.VMID, r.instance.VMID) {
+			return Next{}, fmt.Errorf("receipt of run %s comes from VM %s, not from the donor's %s", r.id, receipt.VMID, r.instance.VMID)
+		}
+		return done("receipt " + receipt.Hash), nil
+	}
+	pod, err := r.Cluster.SealPod(ctx, n, r.id)
+	if err != nil {
+		return Next{}, fmt.Errorf("read the seal pod: %w", err)
+	}
+	if pod.Failed {
+		return Next{}, fmt.Errorf("the seal failed: %s", pod.Message)
+	}
+	if pod.Exists && n.Ready {
+		return wait("the seal; its pod is " + pod.Message), nil
+	}
+	// Silence: either it is on its way off with the receipt still to be seen,
+	// or it went off without one.
+	in, err := r.readInstance(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	if in.Power == PowerOff && r.spent() > guestHalt {
+		return Next{}, fmt.Errorf("node %s went off without a receipt of run %s: its disk is not sealed", n.Name, r.id)
+	}
+	if !pod.Exists && in.Power == PowerOn {
+		return act("seal the disk", func(ctx context.Context) error { return r.Cluster.Seal(ctx, n, r.id, true) }), nil
+	}
+	return wait("a receipt; the node is silent"), nil
+}
+
+func (r *Run) lookStop(ctx context.Context) (Next, error) {
+	if r.away.IsZero() {
+		r.away = r.clock().Now()
+	}
+	in, err := r.readInstance(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	switch {
+	case in.Power == PowerOff:
+		return done("off"), nil
+	case in.Power == PowerOn && r.spent() > guestHalt:
+		return act("switch the donor off", func(ctx context.Context) error {
+			return r.Provider.SetPower(ctx, in.ID, PowerOff)
+		}), nil
+	}
+	return wait("the donor to switch itself off"), nil
+}
+
+func (r *Run) lookSnapshot(ctx context.Context) (Next, error) {
+	name := SnapshotName(r.pool.Name)
+	found, err := r.Provider.Find(ctx, r.pool, Snapshot, name)
+	if err != nil {
+		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
+	}
+	if len(found) == 0 {
+		return r.takeSnapshot(ctx, name)
+	}
+	s := found[0]
+	switch {
+	case s.Tags[TagRun] != r.id:
+		return Next{}, fmt.Errorf("snapshot %s belongs to run %q, not to this one", name, s.Tags[TagRun])
+	case s.State == Failed:
+		return act("delete the failed snapshot: "+s.Failure, func(ctx context.Context) error {
+			return r.Provider.Delete(ctx, r.pool, s)
+		}), nil
+	case s.State == Succeeded && s.Ready:
+		r.reused = &s
+		return done("complete"), nil
+	}
+	return waitPercent("the copy of the disk", s.Percent), nil
+}
+
+// takeSnapshot checks once more, immediately before, that the disk is sealed
+// and at rest.
+func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
+	n, mark, err := r.readNode(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	receipt, ok := n.Receipt()
+	if !ok || receipt.Run != r.id || mark == nil || n.BootID != mark.BootID {
+		return Next{}, fmt.Errorf("no receipt of run %s for the present boot of node %s: no snapshot is taken", r.id, n.Name)
+	}
+	in, err := r.readInstance(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	if in.Power != PowerOff {
+		return Next{}, fmt.Errorf("instance %s is %s, not off: no snapshot is taken", in.ID, in.Power)
+	}
+	want := Artifact{
+		Kind: Snapshot, Name: name, Source: in.Disk, Tags: r.tags(receipt.Hash),
+		Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType,
+	}
+	return act("snapshot disk "+lastSegment(in.Disk), func(ctx context.Context) error {
+		return r.Provider.Create(ctx, r.pool, want)
+	}), nil
+}
+
+func (r *Run) tags(receipt string) map[string]string {
+	return map[string]string{
+		TagBuiltFrom: r.node.Name,
+		TagBuiltAt:   r.clock().Now().Format(BuiltAtFormat),
+		TagRun:       r.id,
+		TagEpoch:     fmt.Sprint(r.lease.Epoch),
+		TagReceipt:   receipt,
+		TagParent:    lastSegments(r.instance.Image, 3),
+	}
+}
+
+func lastSegment(id string) string { return lastSegments(id, 1) }
+
+// lastSegments keeps the last n segments of an ID with slashes.
+func lastSegments(id string, n int) string {
+	parts := strings.Split(id, "/")
+	return strings.Join(parts[max(0, len(parts)-n):], "/")
+}

@@ -1,0 +1,284 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Engine runs steps against one provider and one cluster. Its fields are set
+// once; every method may be called by several goroutines, for several pools.
+type Engine struct {
+	Provider Provider
+	Cluster  Cluster
+	Clock    Clock       // nil: the wall clock
+	Process  string      // how this process shows on a lease: host/pid
+	Report   func(Event) // nil: nobody listens
+	// NewID makes an ID for a new run: lower-case letters, digits and dashes,
+	// at most 40 characters.
+	NewID func() string
+	// MinPoll and MaxPoll bound the time between two looks at something that is
+	// waited for; zero means 1 s and 5 s. Patient steps wait up to three times
+	// as long. (ARM lets an instance be read 12 times a minute, with bursts of
+	// 36: https://learn.microsoft.com/azure/virtual-machines/compute-throttling-limits.)
+	MinPoll, MaxPoll time.Duration
+}
+
+// Run is one execution of the pipeline for one pool: what it was asked, and
+// what it has learned.
+type Run struct {
+	*Engine
+	Options
+
+	id      string
+	adopted bool
+	lease   *Lease // held; nil before the lock step and after the release
+	watched watchedLease
+
+	node     Node
+	instance Instance
+	pool     Pool
+
+	version  Artifact // today's, as last seen
+	reused   *Artifact
+	preBuilt bool  // the version was there before the run began
+	plan     *Plan // set in a dry-run
+	result   Result
+	away     time.Time // when the donor began to be away
+	awayEnds time.Time
+
+	// What giving back has seen.
+	sealStarted bool
+	startSeen   bool
+	firstPulse  time.Time
+
+	imageFailures int
+	kept          map[string]bool // versions that turned out to be in use
+
+	now struct { // the step that is running
+		name  string
+		since time.Time
+	}
+}
+
+func (e *Engine) clock() Clock {
+	if e.Clock == nil {
+		return WallClock{}
+	}
+	return e.Clock
+}
+
+func (e *Engine) report(ev Event) {
+	if e.Report != nil {
+		ev.Time = e.clock().Now()
+		e.Report(ev)
+	}
+}
+
+// Update takes a node as donor and makes its disk the image of its pool. On any
+// failure, and when ctx ends, it gives back what it took before it returns; an
+// error of giving back is joined to the first.
+func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
+	if err := opts.Validate(); err != nil {
+		return Result{}, err
+	}
+	r := e.newRun(opts)
+	started := e.clock().Now()
+	err := r.exec(ctx, Pipeline())
+	switch {
+	case err == nil:
+		err = r.finish(ctx, started)
+	case r.lease != nil && !errors.Is(err, ErrLeaseLost):
+		err = r.abandon(ctx, err)
+	}
+	r.fillResult()
+	return r.result, err
+}
+
+func (e *Engine) newRun(opts Options) *Run {
+	return &Run{Engine: e, Options: opts, kept: map[string]bool{}}
+}
+
+// StepError says which step failed.
+type StepError struct {
+	Step string
+	Err  error
+}
+
+func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
+func (e *StepError) Unwrap() error { return e.Err }
+
+// exec runs steps in order until one fails.
+func (r *Run) exec(ctx context.Context, steps []Step) error {
+	for i, s := range steps {
+		ev := Event{Step: s.Name, Number: i + 1, Total: len(steps), Percent: -1}
+		if s.When != nil && !s.When(r) {
+			ev.Kind, ev.Message = StepSkipped, "not needed"
+			r.tell(ev)
+			r.result.Steps = append(r.result.Steps, StepTime{Name: s.Name, Skipped: true})
+			continue
+		}
+		if err := r.step(ctx, s, ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) tell(ev Event) {
+	ev.Pool, ev.Run = r.pool.Name, r.id
+	r.report(ev)
+}
+
+// step looks, acts and waits until the step is done, has failed or has taken
+// too long.
+func (r *Run) step(ctx context.Context, s Step, ev Event) error {
+	r.now.name, r.now.since = s.Name, r.clock().Now()
+	p := pace{run: r, step: s, acts: map[string]int{}}
+	say := func(kind EventKind, message string, percent int) {
+		ev.Kind, ev.Message, ev.Percent, ev.Elapsed = kind, message, percent, r.clock().Now().Sub(r.now.since)
+		r.tell(ev)
+	}
+	say(StepStarted, s.Does, -1)
+	for {
+		next, err := r.advance(ctx, s, &p, say)
+		if err == nil && next.kind == nextDone {
+			say(StepDone, next.what, -1)
+			r.result.Steps = append(r.result.Steps, StepTime{Name: s.Name, Seconds: r.clock().Now().Sub(r.now.since).Seconds()})
+			return nil
+		}
+		if err == nil && next.kind == nextAct {
+			p.reset()
+			continue
+		}
+		if err == nil {
+			say(StepWaiting, next.what, next.percent)
+		} else if ctx.Err() == nil && (transient(err) || s.Stubborn) && !errors.Is(err, ErrLeaseLost) {
+			say(StepRetry, err.Error(), -1)
+		} else {
+			say(StepFailed, err.Error(), -1)
+			return &StepError{s.Name, err}
+		}
+		if err := p.pause(ctx, next.what, err); err != nil {
+			say(StepFailed, err.Error(), -1)
+			return &StepError{s.Name, err}
+		}
+		if err := r.renew(ctx); err != nil {
+			return &StepError{s.Name, err}
+		}
+	}
+}
+
+// advance makes one look and, where it asks for one, one act.
+func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, string, int)) (Next, error) {
+	if err := ctx.Err(); err != nil {
+		return Next{}, err
+	}
+	next, err := s.Look(r, ctx)
+	if err != nil || next.kind != nextAct {
+		return next, err
+	}
+	if p.tooSoon(next.what) {
+		return wait("the effect of: " + next.what), nil
+	}
+	if err := r.intend(ctx, s, next); err != nil {
+		return next, err
+	}
+	say(StepActed, next.what, -1)
+	if rec, ok := r.Cluster.(Recorder); ok && s.Notify != "" {
+		rec.Record(ctx, r.node, "Kamino"+s.Notify, next.what)
+	}
+	return next, next.do(ctx)
+}
+
+// pace decides how long to wait between looks.
+type pace struct {
+	run       *Run
+	step      Step
+	began     time.Time
+	throttled time.Duration
+	failures  int
+	acts      map[string]int
+	hold      time.Time // before which the same act is not repeated
+}
+
+func (p *pace) reset() { p.began = p.run.clock().Now(); p.failures = 0 }
+
+// tooSoon says whether an act that was already made must be given time to
+// show, so that a slow or lying service is not flooded.
+func (p *pace) tooSoon(what string) bool {
+	now := p.run.clock().Now()
+	if n := p.acts[what]; n > 0 && now.Before(p.hold) {
+		return true
+	}
+	p.acts[what]++
+	back := min(time.Second<<min(p.acts[what], 6), 30*time.Second)
+	p.hold = now.Add(back)
+	return false
+}
+
+// pause waits as long as the last look or failure demands.
+func (p *pace) pause(ctx context.Context, why string, failure error) error {
+	now := p.run.clock().Now()
+	limit := p.step.Limit
+	if limit == 0 {
+		limit = defaultLimit
+	}
+	if spent := now.Sub(p.run.now.since) - p.throttled; spent > limit {
+		err := fmt.Errorf("not done after %s, last waiting for: %s", spent.Round(time.Second), why)
+		if failure != nil {
+			err = fmt.Errorf("not done after %s: %w", spent.Round(time.Second), failure)
+		}
+		return err
+	}
+	d := p.delay(now)
+	var t *ThrottledError
+	if errors.As(failure, &t) {
+		d = max(t.After, d)
+		p.throttled += d
+	} else if failure != nil {
+		p.failures++
+		d = min(p.run.minPoll()<<min(p.failures-1, 6), 30*time.Second)
+	}
+	return p.run.sleep(ctx, d)
+}
+
+// delay grows with the time already waited, so that short waits end promptly
+// and long ones cost few calls.
+func (p *pace) delay(now time.Time) time.Duration {
+	if p.began.IsZero() {
+		p.began = p.run.now.since
+	}
+	most := p.run.MaxPoll
+	if most == 0 {
+		most = 5 * time.Second
+	}
+	if p.step.Patient {
+		most *= 3
+	}
+	return min(max(now.Sub(p.began)/20, p.run.minPoll()), max(most, p.run.minPoll()))
+}
+
+func (e *Engine) minPoll() time.Duration {
+	if e.MinPoll > 0 {
+		return e.MinPoll
+	}
+	return time.Second
+}
+
+// sleep waits in pieces short enough to keep the lease.
+func (r *Run) sleep(ctx context.Context, d time.Duration) error {
+	for d > 0 {
+		piece := min(d, renewAfter)
+		if err := r.clock().Sleep(ctx, piece); err != nil {
+			return err
+		}
+		if d -= piece; d > 0 {
+			if err := r.renew(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

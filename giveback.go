@@ -1,0 +1,253 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// settleTime is how long a donor that may have been told to go off is watched
+// before it counts as never having gone.
+const settleTime = 30 * time.Second
+
+// lookUnseal removes the seal pod, so that nothing seals the disk any more.
+func (r *Run) lookUnseal(ctx context.Context) (Next, error) {
+	pod, err := r.Cluster.SealPod(ctx, r.node, r.id)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return Next{}, fmt.Errorf("read the seal pod: %w", err)
+	}
+	if !pod.Exists {
+		return done("no seal pod"), nil
+	}
+	r.sealStarted = r.sealStarted || pod.Started
+	return act("delete the seal pod", func(ctx context.Context) error {
+		return r.Cluster.Seal(ctx, r.node, r.id, false)
+	}), nil
+}
+
+// lookStart brings the donor's machine and node back. It is done when the node
+// is Ready in a boot that began after the mark was written, or when the donor
+// never went off.
+func (r *Run) lookStart(ctx context.Context) (Next, error) {
+	mark, gone, err := r.donorMark(ctx)
+	if err != nil || gone != "" {
+		return done(gone), err
+	}
+	if !r.touched(mark) {
+		return done("the donor was not switched off"), nil
+	}
+	in, err := r.Provider.Instance(ctx, r.instance.ID)
+	if errors.Is(err, ErrNotFound) {
+		return done("the donor is gone: its instance was deleted"), nil
+	} else if err != nil {
+		return Next{}, fmt.Errorf("read instance %s: %w", r.instance.ID, err)
+	}
+	if !SameVM(in.VMID, r.instance.VMID) {
+		return done("the donor is gone: its instance was replaced"), nil
+	}
+	switch in.Power {
+	case PowerBetween:
+		return wait("the machine to start"), nil
+	case PowerOff:
+		r.startSeen = true
+		what := intentStart
+		if in.Failure != "" {
+			what += " again after: " + in.Failure
+		}
+		return act(what, func(ctx context.Context) error { return r.Provider.SetPower(ctx, in.ID, PowerOn) }), nil
+	}
+	return r.lookBooted(ctx, mark, in)
+}
+
+// donorMark reads the donor's node and its mark. A node that is gone or that
+// another machine has taken over leaves only the record to go by.
+func (r *Run) donorMark(ctx context.Context) (mark *Mark, gone string, err error) {
+	n, err := r.Cluster.Node(ctx, r.node.Name)
+	if errors.Is(err, ErrNotFound) {
+		return nil, "", nil
+	} else if err != nil {
+		return nil, "", fmt.Errorf("read node %s: %w", r.node.Name, err)
+	}
+	if mark, err = n.Mark(); err != nil {
+		return nil, "", err
+	}
+	if mark != nil && mark.Run != r.id {
+		return nil, fmt.Sprintf("the node belongs to run %s now", mark.Run), nil
+	}
+	r.node = n
+	return mark, "", nil
+}
+
+// lookBooted waits for the node of a machine that runs.
+func (r *Run) lookBooted(ctx context.Context, mark *Mark, in Instance) (Next, error) {
+	n := r.node
+	if n.Ready && (mark == nil || n.BootID != mark.BootID) && SameVM(n.SystemUUID, in.VMID) {
+		return done("the node is Ready"), nil
+	}
+	if mark == nil || n.BootID != mark.BootID {
+		return wait("the node to be Ready"), nil
+	}
+	// The machine runs, and what Kubernetes shows is from the boot that the run
+	// found. Has it just been started, is it still going off, or did it never go?
+	receipt, sealed := n.Receipt()
+	sealed = sealed && receipt.Run == r.id
+	if r.startedOnce() {
+		return wait("the node to boot"), nil
+	}
+	if sealed || r.sealStarted {
+		if r.spent() < 2*guestHalt {
+			return wait("the sealed machine to go off"), nil
+		}
+		return act("switch the machine off, so that its first boot can mend the sealed disk", func(ctx context.Context) error {
+			return r.Provider.SetPower(ctx, in.ID, PowerOff)
+		}), nil
+	}
+	alive, err := r.alive(ctx, n)
+	if err != nil {
+		return Next{}, err
+	}
+	if alive {
+		return done("the donor never went off"), nil
+	}
+	return wait("a sign of life of the kubelet"), nil
+}
+
+// touched says whether the donor may have been sealed or switched off: its
+// mark tells, and where Kubernetes has forgotten the node, the lease.
+func (r *Run) touched(mark *Mark) bool {
+	if mark != nil {
+		return mark.Sealing
+	}
+	return r.lease != nil && r.lease.Holder == r.id && r.lease.Record.Sealing
+}
+
+const intentStart = "start the donor"
+
+// startedOnce says whether the machine was seen off, or the run asked it to
+// start: then only the boot is missing.
+func (r *Run) startedOnce() bool {
+	return r.startSeen || r.lease != nil && r.lease.Holder == r.id && strings.HasPrefix(r.lease.Record.Intent, intentStart)
+}
+
+// alive watches the kubelet's pulse: true once it has moved after settleTime.
+func (r *Run) alive(ctx context.Context, n Node) (bool, error) {
+	pulse := n.Heartbeat
+	if p, ok := r.Cluster.(Pulser); ok {
+		var err error
+		if pulse, err = p.Pulse(ctx, n); err != nil {
+			return false, fmt.Errorf("read the pulse of node %s: %w", n.Name, err)
+		}
+	}
+	if r.firstPulse.IsZero() {
+		r.firstPulse = pulse
+	}
+	return n.Ready && r.spent() > settleTime && pulse.After(r.firstPulse), nil
+}
+
+// lookReturn takes our marks off the node, and nothing else.
+func (r *Run) lookReturn(ctx context.Context) (Next, error) {
+	if r.awayEnds.IsZero() {
+		r.awayEnds = r.clock().Now()
+	}
+	n, err := r.Cluster.Node(ctx, r.node.Name)
+	if errors.Is(err, ErrNotFound) {
+		return done("the node is gone"), nil
+	} else if err != nil {
+		return Next{}, fmt.Errorf("read node %s: %w", r.node.Name, err)
+	}
+	mark, err := n.Mark()
+	if err != nil {
+		return Next{}, err
+	}
+	r.node = n
+	pod, err := r.Cluster.SealPod(ctx, n, r.id)
+	if err != nil {
+		return Next{}, fmt.Errorf("read the seal pod: %w", err)
+	}
+	if pod.Exists {
+		return act("delete the seal pod", func(ctx context.Context) error { return r.Cluster.Seal(ctx, n, r.id, false) }), nil
+	}
+	if mark == nil || mark.Run != r.id {
+		return done("as it was before"), nil
+	}
+	return act("take off the block and the protection", func(ctx context.Context) error {
+		return r.Cluster.Mark(ctx, n, nil)
+	}).noting(r.ifOwn(func(l *Lease) { l.Record.Sealing = false })), nil
+}
+
+// giveBackNode gives back a node that another run left.
+func (r *Run) giveBackNode(ctx context.Context, n Node, mark Mark) error {
+	in := Instance{ID: mark.Instance, VMID: mark.VMID, Pool: mark.Pool}
+	other := &Run{Engine: r.Engine, Options: r.Options, id: mark.Run, lease: r.lease, node: n, pool: r.pool, instance: in}
+	return other.exec(ctx, restitution())
+}
+
+// ifOwn keeps a note off the lease while it holds another run.
+func (r *Run) ifOwn(note func(*Lease)) func(*Lease) {
+	return func(l *Lease) {
+		if l.Holder == r.id {
+			note(l)
+		}
+	}
+}
+
+// abandon gives back everything after a failure. It goes on although ctx may
+// have ended: that is when giving back matters most.
+func (r *Run) abandon(ctx context.Context, cause error) error {
+	interrupted := ctx.Err() != nil
+	ctx = context.WithoutCancel(ctx)
+	r.tell(Event{Kind: GivingBack, Percent: -1, Message: cause.Error()})
+	errs := []error{cause}
+	if err := r.persist(ctx, "write failure on", func(l *Lease) {
+		l.Record.GivingBack, l.Record.Failure = true, cause.Error()
+	}); err != nil {
+		if errors.Is(err, ErrLeaseLost) {
+			return errors.Join(cause, err)
+		}
+		errs = append(errs, err)
+	}
+	failed := r.exec(ctx, restitution())
+	if failed == nil && !interrupted {
+		failed = r.exec(ctx, leftovers())
+	}
+	if failed != nil {
+		// The lease stays: whoever comes next adopts the run and gives back.
+		errs = append(errs, WithHint(fmt.Errorf("give back: %w", failed), "kamino restore"))
+		return errors.Join(errs...)
+	}
+	if err := r.release(ctx, nil); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// finish writes the run into the ledger and frees the pool.
+func (r *Run) finish(ctx context.Context, started time.Time) error {
+	now := r.clock().Now()
+	return r.release(context.WithoutCancel(ctx), func(l *Lease) {
+		if r.donorUsed() {
+			past := PastRun{Run: r.id, Donor: r.node.Name, Version: r.version.Name, Ended: now,
+				Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds()}
+			l.Ledger.Past = append([]PastRun{past}, l.Ledger.Past...)
+			l.Ledger.Past = l.Ledger.Past[:min(len(l.Ledger.Past), maxPast)]
+		}
+	})
+}
+
+func (r *Run) donorUsed() bool { return !r.away.IsZero() && !r.awayEnds.IsZero() }
+
+func (r *Run) awayFor() time.Duration {
+	if !r.donorUsed() {
+		return 0
+	}
+	return r.awayEnds.Sub(r.away)
+}
+
+func (r *Run) fillResult() {
+	r.result.Run, r.result.Pool, r.result.Donor = r.id, r.pool.ID, r.node.Name
+	r.result.Version, r.result.Image = r.version.Name, r.version.ID
+	r.result.Adopted = r.adopted
+	r.result.AwaySeconds = r.awayFor().Seconds()
+}

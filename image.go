@@ -1,0 +1,278 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Storage types of image versions
+// (https://learn.microsoft.com/azure/virtual-machines/shared-image-galleries).
+const (
+	StorageZRS = "Standard_ZRS"
+	StorageLRS = "Standard_LRS"
+)
+
+// ensure is a look that creates what does not exist.
+func (r *Run) ensure(ctx context.Context, want Artifact, check func(Artifact) error) (Next, error) {
+	found, err := r.Provider.Find(ctx, r.pool, want.Kind, want.Name)
+	if err != nil {
+		return Next{}, fmt.Errorf("read %s %s: %w", want.Kind, want.Name, err)
+	}
+	if len(found) == 0 {
+		return act(fmt.Sprintf("create %s %s", want.Kind, want.Name), func(ctx context.Context) error {
+			return r.Provider.Create(ctx, r.pool, want)
+		}), nil
+	}
+	have := found[0]
+	switch have.State {
+	case Succeeded:
+		return done(have.Name), check(have)
+	case Failed:
+		return Next{}, WithHint(fmt.Errorf("%s %s has failed: %s", have.Kind, have.Name, have.Failure),
+			"delete it if it holds nothing, then run again")
+	}
+	return wait(fmt.Sprintf("%s %s, which is %s", have.Kind, have.Name, have.State)), nil
+}
+
+func (r *Run) lookGallery(ctx context.Context) (Next, error) {
+	want := Artifact{Kind: Gallery, Name: r.pool.Gallery}
+	return r.ensure(ctx, want, func(Artifact) error { return nil })
+}
+
+func (r *Run) lookDefinition(ctx context.Context) (Next, error) {
+	in := r.instance
+	want := Artifact{
+		Kind: Definition, Name: DefinitionName(r.pool.Name),
+		Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType,
+	}
+	return r.ensure(ctx, want, func(have Artifact) error { return matches(have, want) })
+}
+
+// matches compares what of a definition can never be changed. A definition
+// without an architecture or a security type is of the original: x64, Standard.
+func matches(have, want Artifact) error {
+	for _, f := range []struct{ name, have, want, absent string }{
+		{"generation", have.Generation, want.Generation, "V1"},
+		{"architecture", have.Architecture, want.Architecture, "x64"},
+		{"security type", have.SecurityType, want.SecurityType, "Standard"},
+	} {
+		if f.have == "" {
+			f.have = f.absent
+		}
+		if f.want != "" && !strings.EqualFold(f.have, f.want) {
+			return WithHint(fmt.Errorf("image definition %s has %s %s, the donor %s, and it can never be changed",
+				have.Name, f.name, f.have, f.want),
+				"if no instance uses its versions, delete the definition; else choose another gallery with --gallery")
+		}
+	}
+	return nil
+}
+
+// lookVersion decides what is left to be done today.
+func (r *Run) lookVersion(ctx context.Context) (Next, error) {
+	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	if err != nil {
+		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+	}
+	name := r.lease.Record.Version
+	if name == "" {
+		name = VersionName(r.clock().Now())
+		if len(versions) > 0 && CompareVersions(versions[0].Name, name) > 0 {
+			return Next{}, WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
+				versions[0].Name, name, r.clock().Now().Format(time.RFC3339)), "set the clock of this machine, or delete that version")
+		}
+	}
+	for _, v := range versions {
+		if CompareVersions(v.Name, name) == 0 {
+			return r.todaysVersion(v)
+		}
+	}
+	r.version = Artifact{Kind: Version, Name: name}
+	if r.lease.Record.Version != name {
+		return r.settleVersion(name), nil
+	}
+	return done(name + " is to be built"), nil
+}
+
+// settleVersion writes the name of the version on the lease, so that a run that
+// is adopted after midnight goes on with the same one.
+func (r *Run) settleVersion(name string) Next {
+	return act("call the version "+name, func(context.Context) error { return nil }).
+		noting(func(l *Lease) { l.Record.Version = name })
+}
+
+func (r *Run) todaysVersion(v Artifact) (Next, error) {
+	if !v.Ours() {
+		return Next{}, WithHint(fmt.Errorf("version %s exists and was not made by kamino (no tag %s)", v.Name, TagBuiltFrom),
+			"delete it, or run again tomorrow")
+	}
+	if why := v.Tags[TagBad]; why != "" {
+		return Next{}, WithHint(fmt.Errorf("version %s of today was rolled back (%s)", v.Name, why), "run again tomorrow")
+	}
+	switch v.State {
+	case Failed:
+		return act("delete the failed version "+v.Name, func(ctx context.Context) error {
+			return r.Provider.Delete(ctx, r.pool, v)
+		}), nil
+	case Deleting:
+		return wait("the failed version to be deleted"), nil
+	}
+	r.version, r.preBuilt = v, true
+	if v.State == Creating {
+		return done(v.Name + " is being built"), nil
+	}
+	return done(v.Name + " is there already"), nil
+}
+
+// imageMissing: today's version is not even begun.
+func (r *Run) imageMissing() bool { return !r.preBuilt }
+
+// lookReuse takes over a snapshot of today that is sealed and complete, and
+// clears away any other of ours.
+func (r *Run) lookReuse(ctx context.Context) (Next, error) {
+	name := SnapshotName(r.pool.Name)
+	found, err := r.Provider.Find(ctx, r.pool, Snapshot, name)
+	if err != nil {
+		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
+	}
+	if len(found) == 0 {
+		return done("none"), nil
+	}
+	s := found[0]
+	sealed := s.Tags[TagReceipt] != "" && strings.HasPrefix(s.Tags[TagBuiltAt], strings.ReplaceAll(r.version.Name, ".", "-"))
+	switch {
+	case !s.Ours():
+		return Next{}, WithHint(fmt.Errorf("snapshot %s exists and was not made by kamino (no tag %s)", name, TagBuiltFrom),
+			"delete or rename it, then run again")
+	case s.State == Deleting:
+		return wait("an old snapshot to be deleted"), nil
+	case s.Tags[TagRun] == r.id && s.State != Failed && !s.Ready:
+		return done("this run's own, not complete yet"), nil
+	case sealed && s.State == Succeeded && s.Ready:
+		r.reused = &s
+		return done("taken from " + s.Tags[TagBuiltFrom] + " today"), nil
+	}
+	return act("delete the useless snapshot of "+s.Tags[TagBuiltFrom], func(ctx context.Context) error {
+		return r.Provider.Delete(ctx, r.pool, s)
+	}), nil
+}
+
+// lookImage builds the version. A build that failed because the region has no
+// zone-redundant storage is repeated once without.
+func (r *Run) lookImage(ctx context.Context) (Next, error) {
+	found, err := r.Provider.Find(ctx, r.pool, Version, r.version.Name)
+	if err != nil {
+		return Next{}, fmt.Errorf("read version %s: %w", r.version.Name, err)
+	}
+	if len(found) == 0 {
+		return r.createVersion()
+	}
+	v := found[0]
+	switch {
+	case !v.Ours():
+		return Next{}, fmt.Errorf("version %s appeared meanwhile and was not made by kamino", v.Name)
+	case v.State == Failed:
+		return r.failedImage(v)
+	case v.State == Succeeded && v.Ready:
+		r.version = v
+		return done("replicated, " + v.Storage), nil
+	case v.State == Deleting:
+		return wait("the failed version to be deleted"), nil
+	}
+	return waitPercent("the build and replication of the image", v.Percent), nil
+}
+
+func (r *Run) createVersion() (Next, error) {
+	if r.reused == nil {
+		return Next{}, errors.New("no snapshot to build from: it was deleted meanwhile")
+	}
+	want := Artifact{
+		Kind: Version, Name: r.version.Name, Source: r.reused.ID, Replica: r.Replicas,
+		Storage: r.lease.Record.Storage, Tags: r.reused.Tags,
+	}
+	return act("build version "+want.Name, func(ctx context.Context) error {
+		err := r.Provider.Create(ctx, r.pool, want)
+		if noZRS(err) {
+			return r.setLease(ctx, func(l *Lease) { l.Record.Storage = StorageLRS })
+		}
+		return err
+	}), nil
+}
+
+func (r *Run) failedImage(v Artifact) (Next, error) {
+	retry := v.Storage == StorageZRS && noZRS(errors.New(v.Failure))
+	if !retry && r.imageFailures > 0 {
+		return Next{}, fmt.Errorf("version %s failed twice: %s", v.Name, v.Failure)
+	}
+	return act("delete the failed version and build again; it failed: "+v.Failure, func(ctx context.Context) error {
+		if !retry {
+			r.imageFailures++
+		}
+		return r.Provider.Delete(ctx, r.pool, v)
+	}).noting(func(l *Lease) {
+		if retry {
+			l.Record.Storage = StorageLRS
+		}
+	}), nil
+}
+
+// noZRS recognises the texts with which Azure has refused zone-redundant
+// storage over the years.
+func noZRS(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := strings.ToLower(err.Error())
+	i := strings.Index(text, "zrs")
+	return i >= 0 && strings.Contains(text[i:], "not supported")
+}
+
+// lookClean deletes the snapshot of the pool, once no version is built from it.
+func (r *Run) lookClean(ctx context.Context) (Next, error) {
+	name := SnapshotName(r.pool.Name)
+	found, err := r.Provider.Find(ctx, r.pool, Snapshot, name)
+	if err != nil {
+		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
+	}
+	if len(found) == 0 {
+		return done("no snapshot is left"), nil
+	}
+	s := found[0]
+	if !s.Ours() {
+		return done("snapshot " + name + " is not ours and stays"), nil
+	}
+	if s.State == Deleting {
+		return wait("the snapshot to be deleted"), nil
+	}
+	return act("delete snapshot "+name, func(ctx context.Context) error {
+		return r.Provider.Delete(ctx, r.pool, s)
+	}), nil
+}
+
+// lookFailedVersion deletes what a failed build left, and waits for one that
+// still reads the snapshot.
+func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
+	if r.version.Name == "" {
+		return done("no version was begun"), nil
+	}
+	found, err := r.Provider.Find(ctx, r.pool, Version, r.version.Name)
+	if err != nil {
+		return Next{}, fmt.Errorf("read version %s: %w", r.version.Name, err)
+	}
+	if len(found) == 0 || !found[0].Ours() {
+		return done("none"), nil
+	}
+	v := found[0]
+	switch v.State {
+	case Failed:
+		return act("delete the failed version "+v.Name, func(ctx context.Context) error {
+			return r.Provider.Delete(ctx, r.pool, v)
+		}), nil
+	case Creating, Deleting:
+		return waitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil
+	}
+	return done(v.Name + " is fine"), nil
+}

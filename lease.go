@@ -1,0 +1,75 @@
+package kamino
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Lease is the lock of a pool, and the place where a run writes what it is
+// about to do before it does it. It never protects a second donor by expiring:
+// when it has run out, another process adopts the run that it names and
+// finishes or gives back.
+type Lease struct {
+	Pool     PoolID        `json:"pool"`
+	Holder   string        `json:"holder"`  // run ID; "" when free
+	Process  string        `json:"process"` // host/pid of the process that drives the run
+	Epoch    int64         `json:"epoch"`   // grows with each taking; never reset
+	Renewed  time.Time     `json:"renewed,omitzero"`
+	Duration time.Duration `json:"-"`
+	Record   Record        `json:"record"`
+	Ledger   Ledger        `json:"ledger"`
+	Revision string        `json:"-"` // makes the next write conditional
+}
+
+// Record is what the run that holds a lease has decided and is about to do.
+type Record struct {
+	Donor      string     `json:"donor,omitempty"`
+	Instance   InstanceID `json:"instance,omitempty"`
+	VMID       string     `json:"vmId,omitempty"`
+	Version    string     `json:"version,omitempty"`
+	Started    time.Time  `json:"started,omitzero"`
+	Step       string     `json:"step,omitempty"`    // where the run is
+	Intent     string     `json:"intent,omitempty"`  // what it is about to do
+	Sealing    bool       `json:"sealing,omitempty"` // as Mark.Sealing
+	GivingBack bool       `json:"givingBack,omitempty"`
+	Failure    string     `json:"failure,omitempty"`  // why it gives back
+	ModelWas   string     `json:"modelWas,omitempty"` // the model's image when the run began
+	Storage    string     `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
+	ScaleTo    int        `json:"scaleTo,omitempty"`  // capacity asked for by the scale-out
+	Scaled     bool       `json:"scaled,omitempty"`   // the scale-out was seen
+}
+
+// Ledger is what outlives a run: the way back, and how long runs take here.
+type Ledger struct {
+	// Original is the model before the first prototype, Former the one before
+	// the last write.
+	Original *SavedModel `json:"original,omitempty"`
+	Former   *SavedModel `json:"former,omitempty"`
+	Past     []PastRun   `json:"past,omitempty"` // newest first, at most maxPast
+}
+
+// SavedModel is a model that can be written back.
+type SavedModel struct {
+	At    time.Time       `json:"at"`
+	Image string          `json:"image"`
+	Saved json.RawMessage `json:"saved"`
+}
+
+// PastRun is how long a finished run took.
+type PastRun struct {
+	Run         string    `json:"run"`
+	Donor       string    `json:"donor"`
+	Version     string    `json:"version"`
+	Ended       time.Time `json:"ended"`
+	Seconds     float64   `json:"seconds"`
+	AwaySeconds float64   `json:"awaySeconds"`
+}
+
+const (
+	// LeaseDuration is how long a lease that nobody renews must be watched
+	// before its run may be adopted. It is measured by watching, never by
+	// comparing clocks of two machines.
+	LeaseDuration = 60 * time.Second
+	renewAfter    = LeaseDuration / 4
+	maxPast       = 5
+)

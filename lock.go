@@ -1,0 +1,159 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// watchedLease is what is known of a lease that somebody else holds.
+type watchedLease struct {
+	revision string
+	since    time.Time
+}
+
+// lookLock takes the lease of the pool. A lease that another run holds is
+// watched for its duration: if it is renewed meanwhile, that run lives and this
+// one leaves; if not, its process has ended and its run is adopted.
+func (r *Run) lookLock(ctx context.Context) (Next, error) {
+	lease, err := r.Cluster.Lease(ctx, r.pool.ID)
+	if err != nil {
+		return Next{}, fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
+	}
+	if r.id != "" && lease.Holder == r.id && lease.Process == r.Process {
+		r.lease = &lease
+		return done(fmt.Sprintf("run %s, epoch %d", r.id, lease.Epoch)), nil
+	}
+	if lease.Holder == "" {
+		if r.id == "" {
+			r.id = r.NewID()
+		}
+		return act("take the lease of pool "+r.pool.Name, func(ctx context.Context) error {
+			return r.take(ctx, lease, r.freshRecord())
+		}), nil
+	}
+	now := r.clock().Now()
+	if lease.Revision != r.watched.revision {
+		if r.watched.revision != "" {
+			return Next{}, heldError(lease)
+		}
+		r.watched = watchedLease{lease.Revision, now}
+	}
+	if now.Sub(r.watched.since) < LeaseDuration {
+		return wait(fmt.Sprintf("a sign of life of run %s (process %s, donor %s, step %s)",
+			lease.Holder, lease.Process, lease.Record.Donor, lease.Record.Step)), nil
+	}
+	return act(fmt.Sprintf("adopt run %s, left by process %s at step %s", lease.Holder, lease.Process, lease.Record.Step),
+		func(ctx context.Context) error {
+			r.id, r.adopted = lease.Holder, true
+			return r.take(ctx, lease, lease.Record)
+		}), nil
+}
+
+func heldError(l Lease) error {
+	return WithHint(&HeldError{Pool: l.Pool, Holder: l.Holder, By: l.Process, Step: l.Record.Step, Donor: l.Record.Donor},
+		"wait until it has ended, or see what it does with: kamino status")
+}
+
+func (r *Run) freshRecord() Record {
+	return Record{
+		Donor: r.node.Name, Instance: r.instance.ID, VMID: r.instance.VMID,
+		Started: r.clock().Now(), Step: r.now.name, ModelWas: r.pool.Model.Image,
+	}
+}
+
+// take writes this run and this process on the lease. The next look tells
+// whether it worked, whatever the reply was.
+func (r *Run) take(ctx context.Context, lease Lease, record Record) error {
+	lease.Holder, lease.Process, lease.Record = r.id, r.Process, record
+	lease.Epoch++
+	lease.Renewed, lease.Duration = r.clock().Now(), LeaseDuration
+	_, err := r.Cluster.SetLease(ctx, lease)
+	return err
+}
+
+// setLease changes the lease that this run holds. ErrLeaseLost when it no
+// longer does.
+func (r *Run) setLease(ctx context.Context, change func(*Lease)) error {
+	next := *r.lease
+	change(&next)
+	next.Renewed, next.Duration = r.clock().Now(), LeaseDuration
+	got, err := r.Cluster.SetLease(ctx, next)
+	if err == nil {
+		*r.lease = got
+		return nil
+	}
+	if !errors.Is(err, ErrConflict) {
+		return err
+	}
+	// Either our own write took effect although its reply was lost, or another
+	// process has adopted the run.
+	cur, readErr := r.Cluster.Lease(ctx, r.pool.ID)
+	if readErr != nil {
+		return readErr
+	}
+	if cur.Holder != next.Holder || cur.Epoch != next.Epoch || cur.Process != next.Process {
+		return fmt.Errorf("%w: now held by run %s, process %s", ErrLeaseLost, cur.Holder, cur.Process)
+	}
+	*r.lease = cur
+	return err
+}
+
+// intend writes down what is about to be done. It is also the fence: a process
+// that no longer holds the lease gets no further than this.
+func (r *Run) intend(ctx context.Context, s Step, next Next) error {
+	if r.lease == nil {
+		return nil // the lock step itself
+	}
+	return r.setLease(ctx, func(l *Lease) {
+		l.Record.Step, l.Record.Intent = s.Name, next.what
+		if next.note != nil {
+			next.note(l)
+		}
+	})
+}
+
+// renew shows that this process lives. A cluster that does not answer is no
+// reason to stop; a lost lease is.
+func (r *Run) renew(ctx context.Context) error {
+	if r.lease == nil || r.clock().Now().Sub(r.lease.Renewed) < renewAfter {
+		return nil
+	}
+	if err := r.setLease(ctx, func(*Lease) {}); errors.Is(err, ErrLeaseLost) {
+		return err
+	}
+	return nil
+}
+
+// release frees the lease, keeping its ledger.
+func (r *Run) release(ctx context.Context, note func(*Lease)) error {
+	err := r.persist(ctx, "release", func(l *Lease) {
+		if note != nil {
+			note(l)
+		}
+		l.Holder, l.Process, l.Record = "", "", Record{}
+	})
+	if errors.Is(err, ErrLeaseLost) {
+		err = nil // freed earlier with a lost reply, and taken by the next run
+	}
+	r.lease = nil
+	return err
+}
+
+// persist writes the lease, trying again while that can help.
+func (r *Run) persist(ctx context.Context, what string, change func(*Lease)) error {
+	var err error
+	for try := 0; try < 10; try++ {
+		if err = r.setLease(ctx, change); err == nil || !transient(err) {
+			break
+		}
+		if r.sleep(ctx, min(r.minPoll()<<try, 30*time.Second)) != nil {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s lease of pool %s: %w", what, r.pool.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// imageWanted is what the model shall refer to.
+func (r *Run) imageWanted() string {
+	if r.ImageReference == ByDefinition {
+		return definitionOf(r.version.ID)
+	}
+	return r.version.ID
+}
+
+// definitionOf cuts "/versions/…" off a version's ID.
+func definitionOf(version string) string {
+	if i := strings.LastIndex(strings.ToLower(version), "/versions/"); i >= 0 {
+		return version[:i]
+	}
+	return version
+}
+
+// lookModel points the model at the version that it has just seen Succeeded and
+// replicated. The former model is written on the lease first.
+func (r *Run) lookModel(ctx context.Context) (Next, error) {
+	found, err := r.Provider.Find(ctx, r.pool, Version, r.version.Name)
+	if err != nil {
+		return Next{}, fmt.Errorf("read version %s: %w", r.version.Name, err)
+	}
+	if len(found) == 0 {
+		return Next{}, fmt.Errorf("version %s is gone: the model is not changed", r.version.Name)
+	}
+	if v := found[0]; v.State == Creating || v.State == Succeeded && !v.Ready {
+		return waitPercent("the build and replication of the image", v.Percent), nil
+	} else if v.State != Succeeded || !v.Ours() {
+		return Next{}, fmt.Errorf("version %s is %s: the model is not changed", v.Name, v.State)
+	}
+	r.version = found[0]
+	pool, err := r.Provider.Pool(ctx, r.pool.ID)
+	if err != nil {
+		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+	}
+	return r.pointModel(ctx, pool, ModelSpec{Image: r.imageWanted()})
+}
+
+// pointModel is the one write of the model, for updates and rollbacks alike.
+func (r *Run) pointModel(ctx context.Context, pool Pool, want ModelSpec) (Next, error) {
+	r.pool = pool
+	if len(pool.Refusals) > 0 {
+		return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: pool.Refusals}
+	}
+	if pool.Updating {
+		return wait("an earlier change of the model"), nil
+	}
+	diff, err := r.Provider.SetModel(ctx, pool, want, true)
+	if err != nil {
+		return Next{}, fmt.Errorf("compare the model of pool %s: %w", pool.Name, err)
+	}
+	if len(diff) == 0 {
+		return done("refers to " + lastSegments(pool.Model.Image, 3)), nil
+	}
+	if was := r.lease.Record.ModelWas; !strings.EqualFold(pool.Model.Image, was) && !strings.EqualFold(pool.Model.Image, want.Image) {
+		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: the model is not changed",
+			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3)), "if the new image shall replace it, run again")
+	}
+	former := SavedModel{At: r.clock().Now(), Image: pool.Model.Image, Saved: pool.Model.Saved}
+	return act(describeDiff(pool, diff), func(ctx context.Context) error {
+		r.result.ModelDiff = diff
+		r.result.Changed = true
+		_, err := r.Provider.SetModel(ctx, pool, want, false)
+		return err
+	}).noting(func(l *Lease) { l.Ledger.remember(former, r.pool.Gallery) }), nil
+}
+
+// remember keeps a model that is about to be replaced. One that does not refer
+// to the gallery is the original.
+func (l *Ledger) remember(m SavedModel, gallery string) {
+	if l.Former == nil || !strings.EqualFold(l.Former.Image, m.Image) {
+		l.Former = &m
+	}
+	prototype := strings.Contains(strings.ToLower(m.Image), "/galleries/"+strings.ToLower(gallery)+"/")
+	if !prototype {
+		l.Original = &m
+	}
+}
+
+func describeDiff(pool Pool, diff []FieldChange) string {
+	fields := make([]string, len(diff))
+	for i, d := range diff {
+		fields[i] = d.Field
+	}
+	return fmt.Sprintf("write the model of pool %s: %s", pool.Name, strings.Join(fields, ", "))
+}
+
+// scaleOutWanted: new nodes were asked for, and this run made or adopted the
+// change that they are to show.
+func (r *Run) scaleOutWanted() bool {
+	return r.NewNodes > 0 && (r.adopted || r.result.Changed || !r.preBuilt)
+}
+
+// lookScaleOut asks for more instances. The capacity aimed at stands on the
+// lease before it is asked for, so that no crash asks twice.
+func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
+	if r.lease.Record.Scaled {
+		return done("asked for earlier"), nil
+	}
+	scaler, ok := r.Provider.(Scaler)
+	if !ok {
+		return Next{}, fmt.Errorf("scale out pool %s: %w by this provider", r.pool.Name, ErrUnsupported)
+	}
+	pool, err := r.Provider.Pool(ctx, r.pool.ID)
+	if err != nil {
+		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+	}
+	r.pool = pool
+	aim := r.lease.Record.ScaleTo
+	if aim > 0 && pool.Capacity >= aim {
+		return done(fmt.Sprintf("capacity is %d", pool.Capacity)), nil
+	}
+	if pool.Updating {
+		return wait("an earlier change of the pool"), nil
+	}
+	// An autoscaler that changed the capacity meanwhile is right: our nodes are
+	// added to what it decided.
+	aim = pool.Capacity + r.NewNodes
+	return act(fmt.Sprintf("scale out from %d to %d", pool.Capacity, aim), func(ctx context.Context) error {
+		r.result.Changed = true
+		return scaler.SetCapacity(ctx, pool, aim)
+	}).noting(func(l *Lease) { l.Record.ScaleTo = aim }), nil
+}
+
+// lookPrune deletes one version at a time, the oldest first.
+func (r *Run) lookPrune(ctx context.Context) (Next, error) {
+	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	if err != nil {
+		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+	}
+	victims := slices.DeleteFunc(Prunable(versions, r.History, r.lease.Ledger), func(v Artifact) bool { return r.kept[v.Name] })
+	if len(victims) == 0 {
+		return done(fmt.Sprintf("%d versions are kept", len(versions))), nil
+	}
+	v := victims[0]
+	if v.State == Deleting {
+		return wait("version " + v.Name + " to be deleted"), nil
+	}
+	return act("delete version "+v.Name, func(ctx context.Context) error {
+		err := r.Provider.Delete(ctx, r.pool, v)
+		if errors.Is(err, ErrInUse) {
+			r.kept[v.Name] = true
+			return nil
+		} else if err != nil {
+			return err
+		}
+		r.result.Changed = true
+		r.result.Pruned = append(r.result.Pruned, v.Name)
+		return nil
+	}), nil
+}
+
+// Prunable lists the versions that may go, oldest first: ours, not among the
+// newest keep that Succeeded, and used by no model, no instance, and no way
+// back. With any doubt a version stays.
+func Prunable(newestFirst []Artifact, keep int, ledger Ledger) []Artifact {
+	var out []Artifact
+	good := 0
+	for _, v := range newestFirst {
+		if v.State == Succeeded && v.Tags[TagBad] == "" {
+			good++
+		}
+		target := ledger.Former != nil && strings.EqualFold(ledger.Former.Image, v.ID)
+		switch {
+		case v.State == Succeeded && good <= keep && v.Tags[TagBad] == "",
+			!v.Ours(), v.InModel, v.Instances > 0, target, v.State == Creating:
+			continue
+		}
+		out = append(out, v)
+	}
+	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
+		out[i], out[j] = out[j], out[i]
+	}
+	return out
+}

@@ -1,0 +1,131 @@
+package kamino
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Names of what Kamino writes on a node.
+const (
+	// AnnotationRun holds a Mark as JSON.
+	AnnotationRun = "kamino.dev/run"
+	// AnnotationReceipt holds the donor's Receipt as JSON; the node itself
+	// writes it when its disk is sealed.
+	AnnotationReceipt = "kamino.dev/receipt"
+	// AnnotationProtect keeps cluster-autoscaler from removing the node
+	// (https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md).
+	AnnotationProtect = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+	// TaintBlock keeps new pods off the donor. A taint of our own, and not the
+	// cordon, so that a person's cordon stays a person's. The prefix tells
+	// cluster-autoscaler not to expect the taint on new nodes of the pool
+	// (since 1.29, release notes of cluster-autoscaler-1.29.0).
+	TaintBlock = "status-taint.cluster-autoscaler.kubernetes.io/kamino-donor"
+	// TaintDeleting is what cluster-autoscaler puts on a node it is removing.
+	TaintDeleting = "ToBeDeletedByClusterAutoscaler"
+)
+
+// Node is a Kubernetes node, freshly read.
+type Node struct {
+	Name          string            `json:"name"`
+	UID           string            `json:"uid"`
+	ProviderID    InstanceID        `json:"providerID"`
+	OS            string            `json:"os"`
+	Architecture  string            `json:"architecture"` // as Kubernetes says it: amd64, arm64
+	SystemUUID    string            `json:"systemUUID"`
+	BootID        string            `json:"bootID"` // new after every boot
+	ControlPlane  bool              `json:"controlPlane,omitempty"`
+	Unschedulable bool              `json:"unschedulable,omitempty"`
+	Deleting      bool              `json:"deleting,omitempty"`
+	Ready         bool              `json:"ready"`
+	ReadySince    time.Time         `json:"readySince,omitzero"`
+	Heartbeat     time.Time         `json:"heartbeat,omitzero"` // by the node's clock
+	Conditions    []Condition       `json:"conditions,omitempty"`
+	Taints        []Taint           `json:"taints,omitempty"`
+	Labels        map[string]string `json:"-"`
+	Annotations   map[string]string `json:"-"`
+	Revision      string            `json:"-"`
+}
+
+// Condition is a condition of a node other than Ready.
+type Condition struct {
+	Type   string    `json:"type"`
+	Status string    `json:"status"` // True, False or Unknown
+	Since  time.Time `json:"since,omitzero"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Taint is a taint of a node.
+type Taint struct {
+	Key    string `json:"key"`
+	Value  string `json:"value,omitempty"`
+	Effect string `json:"effect"`
+}
+
+// Tainted says whether the node carries a taint of that key.
+func (n Node) Tainted(key string) bool {
+	for _, t := range n.Taints {
+		if t.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// MarkFormat is the format of marks that this program writes. One of a higher
+// number was written by a newer program and is left alone.
+const MarkFormat = 1
+
+// Mark is what a run writes on its donor before it does anything to it. It is
+// all that restitution needs.
+type Mark struct {
+	Format   int        `json:"format"`
+	Run      string     `json:"run"`
+	Epoch    int64      `json:"epoch"`
+	Pool     PoolID     `json:"pool"`
+	Instance InstanceID `json:"instance"`
+	VMID     string     `json:"vmId"`
+	BootID   string     `json:"bootID"` // of the boot that the run found
+	Since    time.Time  `json:"since"`
+	// Block says that the mark includes TaintBlock.
+	Block bool `json:"block"`
+	// Sealing says that the donor's disk may have been touched and the machine
+	// may go off: it counts as returned only after a new boot.
+	Sealing bool `json:"sealing"`
+	// Protection is what AnnotationProtect held before; nil when it was absent.
+	Protection *string `json:"protection"`
+}
+
+// Mark reads the node's mark. Nil without error when there is none.
+func (n Node) Mark() (*Mark, error) {
+	text, ok := n.Annotations[AnnotationRun]
+	if !ok {
+		return nil, nil
+	}
+	var m Mark
+	if err := json.Unmarshal([]byte(text), &m); err != nil || m.Run == "" {
+		return nil, fmt.Errorf("node %s: annotation %s is not one of ours: %q", n.Name, AnnotationRun, text)
+	}
+	if m.Format > MarkFormat {
+		return nil, fmt.Errorf("node %s: annotation %s has format %d, written by a newer kamino (this one knows %d)",
+			n.Name, AnnotationRun, m.Format, MarkFormat)
+	}
+	return &m, nil
+}
+
+// Receipt is the proof that a donor's disk was sealed for a run. The agent on
+// the donor writes it.
+type Receipt struct {
+	Run      string    `json:"run"`
+	Donor    string    `json:"donor"`
+	SealedAt time.Time `json:"sealedAt"`
+	VMID     string    `json:"vmId"`
+	Hash     string    `json:"hash"`
+}
+
+// Receipt reads the node's receipt; ok is false when there is none or it
+// cannot be read.
+func (n Node) Receipt() (r Receipt, ok bool) {
+	err := json.Unmarshal([]byte(n.Annotations[AnnotationReceipt]), &r)
+	return r, err == nil && r.Run != "" && r.Hash != ""
+}

@@ -1,0 +1,73 @@
+package kamino
+
+import (
+	"fmt"
+	"time"
+)
+
+// ImageReference says how a model refers to an image.
+type ImageReference string
+
+// The ways to refer to an image: by the version, so that publishing and
+// promoting are two things; or by the definition, as the original did, so that
+// the newest version is always the one used.
+const (
+	ByVersion    ImageReference = "version"
+	ByDefinition ImageReference = "definition"
+)
+
+// Options are what the user decides about a run.
+type Options struct {
+	Donor    string // node name
+	NewNodes int    // how many instances to ask for at the end
+	History  int    // how many versions to keep, at least 2
+	Replicas int    // of the version in the pool's region
+
+	Grace        time.Duration // for each pod to end
+	DrainTimeout time.Duration // for the whole drain; 0 means nine grace periods
+	Force        bool          // see DrainOptions.Force
+
+	ImageReference ImageReference
+	Self           string   // node that this process runs on, never a donor
+	PendingReboot  []string // annotations that tell of a reboot to come
+	AllowSpot      bool     // take a spot instance as donor
+	// Settle is how long cluster-autoscaler is given to see the protection; two
+	// of its scan intervals (10 s by default).
+	Settle time.Duration
+}
+
+// Defaults are the original's, where it had the option.
+func Defaults() Options {
+	return Options{
+		History: 3, Replicas: 3, Grace: 5 * time.Minute,
+		ImageReference: ByVersion, Settle: 20 * time.Second,
+	}
+}
+
+// Validate checks the options by themselves.
+func (o Options) Validate() error {
+	switch {
+	case o.Donor == "":
+		return WithHint(fmt.Errorf("no donor named"), "name the node with --target-node; kubectl get nodes lists them")
+	case o.History < 2:
+		return WithHint(fmt.Errorf("history %d is too short: the version in use and one to roll back to must be kept", o.History),
+			"use --max-history 2 or more")
+	case o.NewNodes < 0:
+		return WithHint(fmt.Errorf("%d new nodes is less than none", o.NewNodes), "use --new-updated-nodes 0 or more")
+	case o.Replicas < 1 || o.Replicas > 100:
+		return WithHint(fmt.Errorf("%d replicas: a gallery keeps 1 to 100 in a region", o.Replicas), "use --replicas 1 to 100")
+	case o.ImageReference != ByVersion && o.ImageReference != ByDefinition:
+		return WithHint(fmt.Errorf("image reference %q is unknown", o.ImageReference), "use --image-reference version or definition")
+	case o.Grace < 0:
+		return WithHint(fmt.Errorf("grace period %s is negative", o.Grace), "use --grace-period 0 or more seconds")
+	}
+	return nil
+}
+
+func (o Options) drainTimeout() time.Duration {
+	if o.DrainTimeout > 0 {
+		return o.DrainTimeout
+	}
+	// The original tried three times for three grace periods each.
+	return max(9*o.Grace, time.Minute)
+}

@@ -1,0 +1,81 @@
+package kamino
+
+import "time"
+
+// Pipeline is the list of steps of an update, in order. The donor is back in
+// the cluster before the long image build begins, and it comes back through the
+// same first boot as every clone: no image is published whose disk has not come
+// back to life once.
+func Pipeline() []Step {
+	return []Step{
+		{Name: "connect", Seed: "1", Does: "check that the credentials work and that every needed action is allowed",
+			Look: (*Run).lookConnect},
+		{Name: "validate", Seed: "2", Does: "check that the donor and its pool can be used",
+			Look: (*Run).lookValidate},
+		{Name: "lock", Does: "take the pool's lease, or adopt the run that an ended process left", Back: "released",
+			Look: (*Run).lookLock, Limit: 5 * time.Minute},
+		{Name: "recover", Does: "give back what earlier runs of the pool left",
+			Look: (*Run).lookRecover, Limit: 2 * time.Hour},
+		{Name: "gallery", Seed: "3", Does: "make sure that the gallery exists",
+			Look: (*Run).lookGallery, Patient: true},
+		{Name: "definition", Seed: "4", Does: "make sure that the image definition exists and matches the donor",
+			Look: (*Run).lookDefinition, Patient: true},
+		{Name: "version", Seed: "5", Does: "look for an image version of today",
+			Look: (*Run).lookVersion, Patient: true, Plan: (*Run).planVersion},
+		{Name: "reuse", Seed: "6", Does: "look for a sealed snapshot of today",
+			When: (*Run).imageMissing, Look: (*Run).lookReuse, Patient: true},
+		{Name: "protect", Seed: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",
+			When: (*Run).donorNeeded, Look: (*Run).lookProtect, Notify: "Protected"},
+		{Name: "drain", Seed: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
+			When: (*Run).donorNeeded, Look: (*Run).lookDrain, Notify: "Draining", Limit: unlimited, Plan: (*Run).planDrain},
+		{Name: "seal", Does: "make the donor's disk fit to be cloned and wait for the receipt",
+			When: (*Run).donorNeeded, Look: (*Run).lookSeal, Notify: "Sealing"},
+		{Name: "stop", Seed: "9", Does: "wait for the donor to be off", Back: "started",
+			When: (*Run).donorNeeded, Look: (*Run).lookStop, Notify: "Stopping"},
+		{Name: "snapshot", Seed: "9", Does: "snapshot the donor's OS disk", Back: "deleted",
+			When: (*Run).donorNeeded, Look: (*Run).lookSnapshot, Notify: "Snapshotting"},
+		{Name: "start", Seed: "10", Does: "start the donor and wait for its node",
+			When: (*Run).donorMarked, Look: (*Run).lookStart, Notify: "Starting", Limit: returnLimit, Stubborn: true},
+		{Name: "return", Seed: "11, 12", Does: "take off the block and the protection",
+			When: (*Run).donorMarked, Look: (*Run).lookReturn, Notify: "Returned", Limit: returnLimit, Stubborn: true},
+		{Name: "image", Seed: "13", Does: "build the image version from the snapshot", Back: "deleted when failed",
+			When: (*Run).imageMissing, Look: (*Run).lookImage, Patient: true, Limit: 6 * time.Hour, Plan: (*Run).planImage},
+		{Name: "clean", Seed: "14", Does: "delete the snapshot",
+			Look: (*Run).lookClean, Patient: true},
+		{Name: "model", Seed: "16, 17, 18", Does: "point the pool's model at the image, in one conditional write", Back: "the former model is saved",
+			Look: (*Run).lookModel, Patient: true, Plan: (*Run).planModel},
+		{Name: "scale-out", Does: "ask for new nodes",
+			When: (*Run).scaleOutWanted, Look: (*Run).lookScaleOut, Patient: true, Plan: (*Run).planScaleOut},
+		{Name: "prune", Seed: "15", Does: "delete old image versions that nothing uses",
+			Look: (*Run).lookPrune, Patient: true, Plan: (*Run).planPrune},
+	}
+}
+
+// restitution is the list of steps that give a donor back. They need nothing
+// but the marks on the node, and for a node that is gone from Kubernetes the
+// record on the lease.
+func restitution() []Step {
+	return []Step{
+		{Name: "unseal", Does: "remove the seal pod", Look: (*Run).lookUnseal, Limit: returnLimit, Stubborn: true},
+		{Name: "start", Does: "start the donor and wait for its node", Look: (*Run).lookStart,
+			Notify: "Starting", Limit: returnLimit, Stubborn: true},
+		{Name: "return", Does: "take off the block and the protection", Look: (*Run).lookReturn,
+			Notify: "Returned", Limit: returnLimit, Stubborn: true},
+	}
+}
+
+// leftovers is the list of steps that clean up after a run that failed.
+func leftovers() []Step {
+	return []Step{
+		{Name: "failed-version", Does: "delete the failed image version", Look: (*Run).lookFailedVersion, Patient: true},
+		{Name: "clean", Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true},
+	}
+}
+
+const (
+	defaultLimit = 30 * time.Minute
+	// returnLimit is how long a donor is brought back before a person is called.
+	returnLimit = time.Hour
+	// unlimited steps count their time themselves.
+	unlimited = 365 * 24 * time.Hour
+)

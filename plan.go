@@ -1,0 +1,178 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Plan is what an update would do, found out by reading only.
+type Plan struct {
+	Pool       PoolID        `json:"pool"`
+	Donor      string        `json:"donor"`
+	Instance   InstanceID    `json:"instance"`
+	Version    string        `json:"version"`
+	Nothing    bool          `json:"nothingToDo"`
+	Refusals   []Refusal     `json:"refusals"`
+	Steps      []PlannedStep `json:"steps"`
+	Evictions  []Pod         `json:"evictions"`
+	ModelDiff  []FieldChange `json:"modelDiff"`
+	Prune      []string      `json:"prune"`
+	Unfinished *Record       `json:"unfinishedRun,omitempty"`
+	// Expected seconds of a run, the median of the past ones; 0 when none is known.
+	ExpectedSeconds     float64 `json:"expectedSeconds"`
+	ExpectedAwaySeconds float64 `json:"expectedAwaySeconds"`
+}
+
+// PlannedStep is a step of the pipeline with what it would do now.
+type PlannedStep struct {
+	Name  string `json:"name"`
+	Would string `json:"would"`
+	Skip  bool   `json:"skip,omitempty"`
+}
+
+// Plan finds out what Update would do with the same options. Refusals are part
+// of the plan, not an error.
+func (e *Engine) Plan(ctx context.Context, opts Options) (*Plan, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	r := e.newRun(opts)
+	r.plan = &Plan{}
+	if _, err := r.lookConnect(ctx); err != nil {
+		return nil, err
+	}
+	_, err := r.lookValidate(ctx)
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		r.plan.Refusals = refused.Refusals
+	} else if err != nil {
+		return nil, err
+	}
+	r.plan.Pool, r.plan.Donor, r.plan.Instance = r.pool.ID, r.node.Name, r.instance.ID
+	if refused != nil {
+		return r.plan, nil
+	}
+	if err := r.planWorld(ctx); err != nil {
+		return nil, err
+	}
+	for _, s := range Pipeline() {
+		r.plan.Steps = append(r.plan.Steps, r.planStep(s))
+	}
+	r.plan.Nothing = r.preBuilt && len(r.plan.ModelDiff) == 0 && len(r.plan.Prune) == 0 && r.plan.Unfinished == nil
+	return r.plan, nil
+}
+
+func (r *Run) planStep(s Step) PlannedStep {
+	if s.When != nil && !s.When(r) {
+		return PlannedStep{Name: s.Name, Would: "not needed", Skip: true}
+	}
+	would := s.Does
+	if s.Plan != nil {
+		would = s.Plan(r)
+	}
+	return PlannedStep{Name: s.Name, Would: would}
+}
+
+// planWorld reads what the later steps would find.
+func (r *Run) planWorld(ctx context.Context) error {
+	lease, err := r.Cluster.Lease(ctx, r.pool.ID)
+	if err != nil {
+		return fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
+	}
+	r.lease = &lease
+	if lease.Holder != "" {
+		r.plan.Unfinished = &lease.Record
+	}
+	r.plan.ExpectedSeconds, r.plan.ExpectedAwaySeconds = lease.Ledger.expected()
+	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	if err != nil {
+		return fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+	}
+	r.version = Artifact{Kind: Version, Name: VersionName(r.clock().Now())}
+	if a, ok := r.Provider.(Addresser); ok {
+		r.version.ID = a.Address(r.pool, Version, r.version.Name)
+	}
+	for _, v := range versions {
+		if CompareVersions(v.Name, r.version.Name) == 0 && v.State != Failed {
+			r.version, r.preBuilt = v, true
+		}
+	}
+	r.plan.Version = r.version.Name
+	if err := r.planSnapshot(ctx); err != nil {
+		return err
+	}
+	future := versions
+	if !r.preBuilt {
+		future = append([]Artifact{{Name: r.version.Name, State: Succeeded, InModel: true}}, versions...)
+	}
+	for _, v := range Prunable(future, r.History, lease.Ledger) {
+		r.plan.Prune = append(r.plan.Prune, v.Name)
+	}
+	if p, ok := r.Cluster.(Previewer); ok && r.donorNeeded() {
+		if r.plan.Evictions, err = p.Preview(ctx, r.node, DrainOptions{Grace: r.Grace, Force: r.Force}); err != nil {
+			return fmt.Errorf("list the pods of node %s: %w", r.node.Name, err)
+		}
+	}
+	r.plan.ModelDiff, err = r.Provider.SetModel(ctx, r.pool, ModelSpec{Image: r.imageWanted()}, true)
+	return err
+}
+
+func (r *Run) planSnapshot(ctx context.Context) error {
+	found, err := r.Provider.Find(ctx, r.pool, Snapshot, SnapshotName(r.pool.Name))
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if s := found[0]; s.Ready && s.Tags[TagReceipt] != "" && VersionName(r.clock().Now()) == r.version.Name &&
+		strings.HasPrefix(s.Tags[TagBuiltAt], strings.ReplaceAll(r.version.Name, ".", "-")) {
+		r.reused = &s
+	}
+	return nil
+}
+
+// expected is the median of the past runs.
+func (l Ledger) expected() (run, away float64) {
+	if len(l.Past) == 0 {
+		return 0, 0
+	}
+	p := l.Past[len(l.Past)/2]
+	return p.Seconds, p.AwaySeconds
+}
+
+func (r *Run) planVersion() string {
+	if r.preBuilt {
+		return r.version.Name + " is there already"
+	}
+	return "name the new version " + r.version.Name
+}
+
+func (r *Run) planDrain() string {
+	n := len(r.plan.Evictions)
+	if n == 0 {
+		return "block the donor for new pods; no pod has to leave"
+	}
+	return "block the donor for new pods; " + describePods(r.plan.Evictions)
+}
+
+func (r *Run) planImage() string {
+	return fmt.Sprintf("build version %s with %d replicas", r.version.Name, r.Replicas)
+}
+
+func (r *Run) planModel() string {
+	if len(r.plan.ModelDiff) == 0 {
+		return "nothing: the model is as wanted"
+	}
+	return describeDiff(r.pool, r.plan.ModelDiff)
+}
+
+func (r *Run) planScaleOut() string {
+	return fmt.Sprintf("scale out from %d to %d", r.pool.Capacity, r.pool.Capacity+r.NewNodes)
+}
+
+func (r *Run) planPrune() string {
+	if len(r.plan.Prune) == 0 {
+		return "nothing: no version is old and unused"
+	}
+	return "delete " + strings.Join(r.plan.Prune, ", ")
+}

@@ -1,0 +1,178 @@
+package kamino
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// PoolID identifies a pool at its provider; on Azure it is the resource ID of
+// the scale set in lower case.
+type PoolID string
+
+// Name is the last segment of the ID, the pool's own name.
+func (p PoolID) Name() string {
+	s := string(p)
+	return s[strings.LastIndexByte(s, '/')+1:]
+}
+
+// InstanceID identifies one VM: it is the node's spec.providerID.
+type InstanceID string
+
+// Power is what an instance's machine does.
+type Power string
+
+// The power states that the engine tells apart. Between is everything that
+// will become another state by itself (starting, stopping).
+const (
+	PowerOn      Power = "on"
+	PowerOff     Power = "off"
+	PowerBetween Power = "between"
+)
+
+// Instance is one VM of a pool, freshly read.
+type Instance struct {
+	ID       InstanceID `json:"id"`
+	Pool     PoolID     `json:"pool"`
+	VMID     string     `json:"vmId"` // what SMBIOS shows as system UUID
+	Hostname string     `json:"hostname"`
+	Power    Power      `json:"power"`
+	Disk     string     `json:"disk"`  // the OS disk, as the provider names it
+	Image    string     `json:"image"` // what it booted from, "" when unknown
+
+	Generation   string `json:"generation"`   // V1 or V2
+	Architecture string `json:"architecture"` // x64 or Arm64
+	SecurityType string `json:"securityType"` // Standard, TrustedLaunch, …
+
+	// Failure is the provider's word on what last went wrong with the machine,
+	// for instance that no capacity was left to start it; "" when nothing did.
+	Failure string `json:"failure,omitempty"`
+	// Refusals are the reasons of the provider against this instance as donor.
+	Refusals []Refusal `json:"refusals,omitempty"`
+}
+
+// Model is a pool's recipe, as far as Kamino has to know it.
+type Model struct {
+	Image      string      `json:"image"` // ID of version or definition, or publisher:offer:sku:version
+	Extensions []Extension `json:"extensions"`
+	// Saved is the part of the provider's own document that is needed to write
+	// this model back, opaque to everybody else.
+	Saved json.RawMessage `json:"saved,omitempty"`
+}
+
+// Extension is a program that the provider runs on every new instance.
+type Extension struct {
+	Name      string `json:"name"`
+	Publisher string `json:"publisher"`
+	Type      string `json:"type"`
+}
+
+// Pool is a set of nodes built from one recipe, freshly read.
+type Pool struct {
+	ID       PoolID `json:"id"`
+	Name     string `json:"name"`
+	Group    string `json:"group"`
+	Location string `json:"location"`
+	Gallery  string `json:"gallery"` // name of the gallery of its images
+	Capacity int    `json:"capacity"`
+	Model    Model  `json:"model"`
+	// Revision makes the next write conditional on nobody having changed the
+	// pool since this read.
+	Revision string `json:"revision"`
+	// Updating says that the provider is busy applying an earlier change.
+	Updating bool      `json:"updating,omitempty"`
+	Refusals []Refusal `json:"refusals,omitempty"`
+}
+
+// Kind names one of the four things that a run makes at the provider.
+type Kind string
+
+// The kinds of artifact.
+const (
+	Gallery    Kind = "gallery"
+	Definition Kind = "image definition"
+	Version    Kind = "image version"
+	Snapshot   Kind = "snapshot"
+)
+
+// State is how far an artifact has come.
+type State string
+
+// The states of an artifact.
+const (
+	Creating  State = "Creating"
+	Succeeded State = "Succeeded"
+	Failed    State = "Failed"
+	Deleting  State = "Deleting"
+)
+
+// Artifact is a gallery, an image definition, an image version or a snapshot:
+// as it is when found, as it shall be when created.
+type Artifact struct {
+	Kind    Kind              `json:"kind"`
+	Name    string            `json:"name"`
+	ID      string            `json:"id,omitempty"`
+	State   State             `json:"state,omitempty"`
+	Percent int               `json:"percent"`            // 0 to 100, as the provider reports it
+	Ready   bool              `json:"ready"`              // snapshot complete; version replicated in the pool's region
+	Failure string            `json:"failure,omitempty"`  // why it Failed, in the provider's words
+	Source  string            `json:"source,omitempty"`   // disk of a snapshot, snapshot of a version
+	Storage string            `json:"storage,omitempty"`  // of a version: Standard_ZRS or Standard_LRS
+	Replica int               `json:"replicas,omitempty"` // of a version, in the pool's region
+	Tags    map[string]string `json:"tags,omitempty"`
+	Created time.Time         `json:"created,omitzero"`
+
+	// Of a definition, and of the donor when a definition or snapshot is created.
+	Generation   string `json:"generation,omitempty"`
+	Architecture string `json:"architecture,omitempty"`
+	SecurityType string `json:"securityType,omitempty"`
+
+	// Of a version in a list: who would miss it.
+	Instances int  `json:"instances"` // instances of the pool that booted from it
+	InModel   bool `json:"inModel"`   // the pool's model refers to it
+	Excluded  bool `json:"excluded"`  // not offered as latest
+}
+
+// Ours says whether Kamino, of any version and the original included, made it.
+func (a Artifact) Ours() bool {
+	return a.Tags[TagRun] != "" || a.Tags[TagBuiltFrom] != ""
+}
+
+// ModelSpec is what the pool's model shall become, in one conditional write.
+type ModelSpec struct {
+	Image string // ID of a version or a definition; "" with Saved
+	// Saved, where set, is a Model.Saved to be written back instead.
+	Saved json.RawMessage
+}
+
+// FieldChange is one line of a difference between two models.
+type FieldChange struct {
+	Field string `json:"field"`
+	From  string `json:"from"`
+	To    string `json:"to"`
+}
+
+// SameVM compares two identities of a VM. Case does not count, nor does the
+// byte order of the first three groups, which SMBIOS shows swapped on some
+// machines (https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service).
+func SameVM(a, b string) bool {
+	x, okA := vmID(a)
+	y, okB := vmID(b)
+	return okA && okB && (x == y || swapped(x) == y)
+}
+
+func vmID(s string) (id [16]byte, ok bool) {
+	raw, err := hex.DecodeString(strings.ReplaceAll(strings.ToLower(s), "-", ""))
+	if err != nil || len(raw) != len(id) {
+		return id, false
+	}
+	return [16]byte(raw), true
+}
+
+func swapped(id [16]byte) [16]byte {
+	id[0], id[1], id[2], id[3] = id[3], id[2], id[1], id[0]
+	id[4], id[5] = id[5], id[4]
+	id[6], id[7] = id[7], id[6]
+	return id
+}

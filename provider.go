@@ -1,0 +1,64 @@
+package kamino
+
+import "context"
+
+// Provider is the port to a factory of VMs. No method waits for the operation
+// that it begins: the engine looks again. All methods may be repeated without
+// harm, and none keeps state that another process would need.
+//
+// Errors, each to be recognised with errors.Is or errors.As: ErrNotFound,
+// ErrInProgress, ErrConflict, ErrUnavailable (the outcome is unknown),
+// ErrForbidden, ErrUnsupported, and *ThrottledError. Anything else is final.
+type Provider interface {
+	// PoolOf tells which pool an instance belongs to from its ID alone, without
+	// a call. ErrUnsupported: the ID is not one of this provider, or its kind
+	// of pool is not supported.
+	PoolOf(InstanceID) (PoolID, error)
+	// Pool reads a pool. ErrNotFound when it is gone.
+	Pool(context.Context, PoolID) (Pool, error)
+	// Instance reads one instance. ErrNotFound when it is gone.
+	Instance(context.Context, InstanceID) (Instance, error)
+	// SetPower begins to switch an instance on or off.
+	SetPower(context.Context, InstanceID, Power) error
+	// Find reads the artifacts of a kind that belong to the pool: the one of
+	// that name, or all when the name is empty. None is no error. A list of
+	// versions is newest first and tells who uses each.
+	Find(context.Context, Pool, Kind, string) ([]Artifact, error)
+	// Create begins to make an artifact. Repeated with the same content it
+	// changes nothing.
+	Create(context.Context, Pool, Artifact) error
+	// Delete begins to delete an artifact; one that does not exist is no error.
+	// A version is deleted only after a fresh read shows that neither the
+	// model nor an instance of the pool uses it: else ErrInUse.
+	Delete(context.Context, Pool, Artifact) error
+	// SetModel writes the model in one call, conditional on pool.Revision, and
+	// returns how it differs from the pool's. With dryRun nothing is sent. No
+	// difference: nothing is sent, and the model is as wanted.
+	SetModel(ctx context.Context, pool Pool, want ModelSpec, dryRun bool) ([]FieldChange, error)
+}
+
+// Scaler is a provider that can ask for more instances.
+type Scaler interface {
+	// SetCapacity sets the number of instances, conditional on pool.Revision.
+	SetCapacity(ctx context.Context, pool Pool, instances int) error
+}
+
+// Addresser is a provider that can tell the ID of an artifact before it exists.
+type Addresser interface {
+	Address(pool Pool, kind Kind, name string) string
+}
+
+// Preflighter is a provider that can tell beforehand whether its credentials
+// suffice.
+type Preflighter interface {
+	// Preflight returns ErrForbidden naming every action that a run needs and
+	// that is not allowed, or an error that says what is wrong with the
+	// credentials.
+	Preflight(context.Context) error
+}
+
+// Excluder is a provider that can withhold a version from being "latest".
+type Excluder interface {
+	// SetExcluded writes the flag and the tags of a version.
+	SetExcluded(ctx context.Context, pool Pool, version Artifact, excluded bool, tags map[string]string) error
+}

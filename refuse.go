@@ -1,0 +1,84 @@
+package kamino
+
+import (
+	"fmt"
+	"strings"
+)
+
+// refuseNode lists what speaks against a node as donor, as far as Kubernetes
+// can tell. A donor of an unfinished run may well be off and blocked: midRun
+// leaves out what the run itself causes.
+func refuseNode(n Node, o Options, midRun bool) []Refusal {
+	var out []Refusal
+	add := func(code, field, value, why, do string) {
+		out = append(out, Refusal{Code: code, Field: field, Value: value, Why: why, Do: do})
+	}
+	if n.ProviderID == "" {
+		add("no-provider-id", "spec.providerID", "", "the VM behind the node cannot be found without it",
+			"choose a node that a cloud controller manager has initialised")
+	}
+	if n.OS != "linux" {
+		add("os", "status.nodeInfo.operatingSystem", n.OS, "only Linux disks can be sealed", "choose a Linux node")
+	}
+	if n.ControlPlane {
+		add("control-plane", "metadata.labels", "node-role.kubernetes.io/control-plane",
+			"a control plane node holds state of the cluster", "choose a worker node")
+	}
+	if n.Name == o.Self && o.Self != "" {
+		add("self", "NODE_ID", o.Self, "this process runs on that node and would end with it",
+			"choose another node, or run elsewhere (chart value kamino.scheduleOnControlPlane)")
+	}
+	if n.Deleting {
+		add("deleting", "metadata.deletionTimestamp", "set", "the node is being deleted", "choose another node")
+	}
+	if n.Tainted(TaintDeleting) {
+		add("scale-down", "spec.taints", TaintDeleting, "cluster-autoscaler is deleting the node", "choose another node")
+	}
+	for _, a := range o.PendingReboot {
+		if v, ok := n.Annotations[a]; ok {
+			add("pending-reboot", "metadata.annotations["+a+"]", v, "a reboot is pending, so patches are not in effect yet",
+				"wait for the reboot, or choose another node")
+		}
+	}
+	if !n.Ready && !midRun {
+		add("not-ready", "status.conditions[Ready]", "not True", "only a working node may become a prototype",
+			"wait until it is Ready, or choose another node")
+	}
+	return out
+}
+
+// refuse joins the refusals of node, instance and pool that the options do not
+// lift.
+func (r *Run) refuse(midRun bool) error {
+	all := refuseNode(r.node, r.Options, midRun)
+	if !SameVM(r.instance.VMID, r.node.SystemUUID) {
+		all = append(all, Refusal{Code: "identity", Field: "status.nodeInfo.systemUUID", Value: r.node.SystemUUID,
+			Why: fmt.Sprintf("instance %s is VM %s, not the machine that the node runs on", r.instance.ID, r.instance.VMID),
+			Do:  "look whether the instance was replaced under the same name; if so, delete the stale Node object"})
+	}
+	all = append(all, r.instance.Refusals...)
+	all = append(all, r.pool.Refusals...)
+	kept := all[:0]
+	for _, f := range all {
+		if f.Allow != "" && f.Allow == "allow-spot" && r.AllowSpot {
+			continue
+		}
+		kept = append(kept, f)
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return &RefusedError{Subject: "node " + r.node.Name, Refusals: kept}
+}
+
+// nodeArchitecture is Kubernetes' word for an architecture in the words of
+// galleries.
+func nodeArchitecture(arch string) string {
+	switch strings.ToLower(arch) {
+	case "amd64", "x86_64":
+		return "x64"
+	case "arm64", "aarch64":
+		return "Arm64"
+	}
+	return arch
+}

@@ -1,0 +1,68 @@
+package kamino
+
+import (
+	"context"
+	"time"
+)
+
+// Step is a named, idempotent part of a run. Its Look reads the world and says
+// what is next: the step is done, something must be done, or there is
+// something to wait for. The engine does it and looks again.
+type Step struct {
+	Name string
+	Seed string // the numbers of these steps in the original's description
+	Does string // what it does, for people
+	Back string // what is given back when a later step fails
+
+	// Limit is how long the step may take, time of throttling not counted.
+	Limit time.Duration
+	// Patient steps wait for long operations while nothing is away.
+	Patient bool
+	// Stubborn steps give something back: they try again after any error.
+	Stubborn bool
+	// Notify puts an event on the donor when the step acts.
+	Notify string
+
+	When func(*Run) bool // nil: always
+	Look func(*Run, context.Context) (Next, error)
+	Plan func(*Run) string // what a dry-run prints; nil: Does
+}
+
+// Next is what a Look found.
+type Next struct {
+	kind    nextKind
+	what    string
+	percent int
+	do      func(context.Context) error
+	note    func(*Lease) // what to write on the lease before do
+}
+
+type nextKind int
+
+const (
+	nextDone nextKind = iota
+	nextWait
+	nextAct
+)
+
+// done: the world is as the step wants it.
+func done(what string) Next { return Next{kind: nextDone, what: what, percent: -1} }
+
+// wait: somebody else has to do something first.
+func wait(why string) Next { return Next{kind: nextWait, what: why, percent: -1} }
+
+// waitPercent is wait with progress.
+func waitPercent(why string, percent int) Next {
+	return Next{kind: nextWait, what: why, percent: percent}
+}
+
+// act: do is to be called, after what was written down as intent.
+func act(what string, do func(context.Context) error) Next {
+	return Next{kind: nextAct, what: what, do: do, percent: -1}
+}
+
+// noting adds what must stand on the lease before the act.
+func (n Next) noting(note func(*Lease)) Next {
+	n.note = note
+	return n
+}

@@ -1,0 +1,171 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+func (r *Run) lookConnect(ctx context.Context) (Next, error) {
+	if p, ok := r.Provider.(Preflighter); ok {
+		if err := p.Preflight(ctx); err != nil {
+			return Next{}, err
+		}
+	}
+	return done("credentials work"), nil
+}
+
+func (r *Run) lookValidate(ctx context.Context) (Next, error) {
+	node, err := r.Cluster.Node(ctx, r.Donor)
+	if errors.Is(err, ErrNotFound) {
+		return Next{}, WithHint(fmt.Errorf("node %q: %w", r.Donor, err),
+			"kubectl get nodes lists the nodes; if a run left this one off and Kubernetes forgot it: kamino restore")
+	} else if err != nil {
+		return Next{}, fmt.Errorf("read node %s: %w", r.Donor, err)
+	}
+	mark, err := node.Mark()
+	if err != nil {
+		return Next{}, WithHint(err, "remove the annotation by hand if you know that nothing needs it")
+	}
+	r.node = node
+	if refusals := refuseNode(node, r.Options, true); node.ProviderID == "" {
+		return Next{}, &RefusedError{Subject: "node " + node.Name, Refusals: refusals}
+	}
+	if err := r.readPool(ctx); err != nil {
+		return Next{}, err
+	}
+	if r.instance.Architecture == "" {
+		r.instance.Architecture = nodeArchitecture(node.Architecture)
+	}
+	if err := r.refuse(mark != nil); err != nil {
+		return Next{}, err
+	}
+	return done(fmt.Sprintf("%s is %s of pool %s", node.Name, r.instance.ID, r.pool.Name)), nil
+}
+
+// readPool reads the instance behind r.node, and its pool.
+func (r *Run) readPool(ctx context.Context) error {
+	id, err := r.Provider.PoolOf(r.node.ProviderID)
+	if err != nil {
+		return &RefusedError{Subject: "node " + r.node.Name, Refusals: []Refusal{{
+			Code: "provider", Field: "spec.providerID", Value: string(r.node.ProviderID),
+			Why: err.Error(), Do: "choose a node of a pool that this provider can handle"}}}
+	}
+	if r.pool, err = r.Provider.Pool(ctx, id); err != nil {
+		return fmt.Errorf("read pool %s of node %s: %w", id.Name(), r.node.Name, err)
+	}
+	if r.instance, err = r.Provider.Instance(ctx, r.node.ProviderID); err != nil {
+		return fmt.Errorf("read instance %s of node %s: %w", r.node.ProviderID, r.node.Name, err)
+	}
+	return nil
+}
+
+// lookRecover gives back what earlier runs of the pool left before a new donor
+// is touched. An adopted run goes on where it stood if that is possible.
+func (r *Run) lookRecover(ctx context.Context) (Next, error) {
+	nodes, err := r.Cluster.Nodes(ctx)
+	if err != nil {
+		return Next{}, fmt.Errorf("list nodes: %w", err)
+	}
+	continues := r.adopted && r.continues()
+	for _, n := range nodes {
+		pool, err := r.Provider.PoolOf(n.ProviderID)
+		if err != nil || pool != r.pool.ID {
+			continue
+		}
+		mark, err := n.Mark()
+		if err != nil {
+			r.tell(Event{Kind: Warned, Step: "recover", Percent: -1, Message: err.Error()})
+			continue
+		}
+		if mark == nil || (mark.Run == r.id && continues) {
+			continue
+		}
+		return act(fmt.Sprintf("give back node %s, which run %s left", n.Name, mark.Run),
+			func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }), nil
+	}
+	if r.adopted && !continues {
+		return act("begin a new run in place of "+r.id, func(ctx context.Context) error {
+			id := r.NewID()
+			err := r.setLease(ctx, func(l *Lease) {
+				l.Holder, l.Record = id, r.freshRecord()
+				l.Epoch++
+			})
+			if err == nil {
+				r.id, r.adopted = id, false
+			}
+			return err
+		}), nil
+	}
+	if continues {
+		return done(fmt.Sprintf("going on with run %s at step %s", r.id, r.lease.Record.Step)), nil
+	}
+	return done("nothing was left"), nil
+}
+
+// continues says whether the adopted run can go on with this donor. It cannot
+// when it was giving back, had another donor, or when the donor has booted
+// since: then its disk is no longer the sealed one.
+func (r *Run) continues() bool {
+	rec := r.lease.Record
+	if rec.GivingBack || rec.Donor != r.node.Name || !SameVM(rec.VMID, r.instance.VMID) {
+		return false
+	}
+	mark, err := r.node.Mark()
+	if err != nil || mark == nil {
+		// Not marked yet, or returned already: both are fine to go on from.
+		return err == nil
+	}
+	return mark.Run == r.id && mark.BootID == r.node.BootID
+}
+
+// readNode reads the donor again and makes sure that it still is the machine
+// that the run began with.
+func (r *Run) readNode(ctx context.Context) (Node, *Mark, error) {
+	n, err := r.Cluster.Node(ctx, r.node.Name)
+	if err != nil {
+		return n, nil, fmt.Errorf("read node %s: %w", r.node.Name, err)
+	}
+	mark, err := n.Mark()
+	if err != nil {
+		return n, nil, err
+	}
+	if !SameVM(n.SystemUUID, r.instance.VMID) {
+		return n, mark, fmt.Errorf("donor lost: node %s now runs on VM %s, the run began with VM %s",
+			n.Name, n.SystemUUID, r.instance.VMID)
+	}
+	if mark != nil && mark.Run != r.id {
+		return n, mark, fmt.Errorf("donor lost: node %s is marked by run %s", n.Name, mark.Run)
+	}
+	r.node = n
+	return n, mark, nil
+}
+
+// readInstance reads the donor's VM again, with the same care.
+func (r *Run) readInstance(ctx context.Context) (Instance, error) {
+	in, err := r.Provider.Instance(ctx, r.instance.ID)
+	if err != nil {
+		return in, fmt.Errorf("read instance %s: %w", r.instance.ID, err)
+	}
+	if !SameVM(in.VMID, r.instance.VMID) {
+		return in, fmt.Errorf("donor lost: instance %s is now VM %s, the run began with VM %s", in.ID, in.VMID, r.instance.VMID)
+	}
+	if in.Architecture == "" {
+		in.Architecture = r.instance.Architecture
+	}
+	r.instance = in
+	return in, nil
+}
+
+// donorNeeded: no image and no snapshot of today can be used.
+func (r *Run) donorNeeded() bool { return r.imageMissing() && r.reused == nil }
+
+// donorMarked: the run may hold a donor.
+func (r *Run) donorMarked() bool {
+	_, marked := r.node.Annotations[AnnotationRun]
+	return marked || r.donorNeeded()
+}
+
+// spent is how long the running step has taken.
+func (r *Run) spent() time.Duration { return r.clock().Now().Sub(r.now.since) }
