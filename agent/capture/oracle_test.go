@@ -1,0 +1,208 @@
+package capture
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"kamino.dev/kamino/agent/capture/internal/fakesystemd"
+	"kamino.dev/kamino/boot"
+)
+
+// oracleBoots is how many random boots are compared; KAMINO_ORACLE_BOOTS says otherwise (.ci/run: 2000).
+const oracleBoots = 160
+
+const (
+	oracleEnv   = "KAMINO_ORACLE_CHILD" // "FROM-TO": this process is inside the namespace and compares these seeds
+	oracleBoard = "KAMINO_ORACLE_BOOTS"
+)
+
+func TestMain(m *testing.M) {
+	if span := os.Getenv(oracleEnv); span != "" {
+		os.Exit(oracleChild(span))
+	}
+	os.Exit(m.Run())
+}
+
+// TestOracle compares the compat output with that of the real systemd-analyze, which talks to a fake systemd in a mount
+// namespace of its own.
+func TestOracle(t *testing.T) {
+	requireNamespace(t)
+	n := oracleBoots
+	if v := os.Getenv(oracleBoard); v != "" {
+		var err error
+		if n, err = strconv.Atoi(v); err != nil {
+			t.Fatalf("%s=%q: %v", oracleBoard, v, err)
+		}
+	}
+	const workers = 2
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			out, err := inNamespace(fmt.Sprintf("%d-%d", w*n/workers, (w+1)*n/workers))
+			if err != nil {
+				t.Errorf("worker %d: %v\n%s", w, err, out)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d boots compared with the real systemd-analyze; %s=2000 for the full set", n, oracleBoard)
+}
+
+func requireNamespace(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("systemd-analyze is not installed: the oracle is not there to ask")
+	}
+	if out, err := exec.Command("unshare", "-m", "true").CombinedOutput(); err != nil {
+		t.Skipf("no mount namespace here (needs root and unshare): %v %s", err, out)
+	}
+}
+
+// inNamespace runs this test binary again with a mount namespace of its own.
+func inNamespace(span string) ([]byte, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), oracleEnv+"="+span)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	return cmd.CombinedOutput()
+}
+
+func oracleChild(span string) int {
+	server, err := ownSystemd()
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	from, to, _ := strings.Cut(span, "-")
+	first, _ := strconv.Atoi(from)
+	last, _ := strconv.Atoi(to)
+	failed := 0
+	for seed := first; seed < last; seed++ {
+		c := randomBoot(uint64(seed))
+		server.Set(c)
+		if diff := compareBoot(c, seed); diff != "" {
+			failed++
+			fmt.Printf("boot of seed %d: %s\n", seed, diff)
+			if failed == 3 {
+				break
+			}
+		}
+	}
+	if failed > 0 {
+		return 1
+	}
+	return 0
+}
+
+// ownSystemd gives this namespace a /run with nothing in it but a fake systemd.
+func ownSystemd() (*fakesystemd.Server, error) {
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return nil, fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
+		return nil, fmt.Errorf("mount an empty /run: %w", err)
+	}
+	if err := os.MkdirAll("/run/systemd/system", 0o755); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("unix", "/run/systemd/private")
+	if err != nil {
+		return nil, err
+	}
+	s := &fakesystemd.Server{}
+	go s.Serve(l)
+	return s, nil
+}
+
+// question is one command line of systemd-analyze and our answer to it.
+type question struct {
+	args []string
+	ours func(*bytes.Buffer) error
+}
+
+func compareBoot(c *boot.Capture, seed int) string {
+	fuzz := boot.Micros(0)
+	args := []string{"critical-chain"}
+	switch seed % 4 {
+	case 1:
+		fuzz = 1500
+		args = append(args, "--fuzz=1500us")
+	case 2:
+		fuzz = 3000000
+		args = append(args, "--fuzz=3s")
+	}
+	var units []string
+	if seed%3 > 0 {
+		for i := 0; i < len(c.Units); i += 7 {
+			units = append(units, c.Units[i].ID)
+		}
+		units = append(units, "no-such.service")
+	}
+	for _, q := range []question{
+		{[]string{"time"}, func(b *bytes.Buffer) error { return boot.CompatTime(b, c) }},
+		{[]string{"blame"}, func(b *bytes.Buffer) error { return boot.CompatBlame(b, c) }},
+		{append(args, units...), func(b *bytes.Buffer) error { _, err := boot.CompatChain(b, c, fuzz, units...); return err }},
+	} {
+		if diff := ask(q); diff != "" {
+			doc, _ := json.Marshal(c)
+			return fmt.Sprintf("systemd-analyze %s:\n%s\nthe boot: %.4000s", strings.Join(q.args, " "), diff, doc)
+		}
+	}
+	return ""
+}
+
+// ask compares standard output. Where systemd-analyze refuses or aborts we must refuse, too.
+func ask(q question) string {
+	cmd := exec.Command("systemd-analyze", append([]string{"--no-pager"}, q.args...)...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "LC_ALL=C.UTF-8"}
+	var theirs, stderr, ours bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &theirs, &stderr
+	theirErr := cmd.Run()
+	var exit *exec.ExitError
+	if theirErr != nil && !errors.As(theirErr, &exit) {
+		return theirErr.Error()
+	}
+	ourErr := q.ours(&ours)
+	if (theirErr != nil) != (ourErr != nil) {
+		return fmt.Sprintf("systemd-analyze: %v (%s); we: %v", theirErr, stderr.String(), ourErr)
+	}
+	if theirErr != nil {
+		return ""
+	}
+	return cmp.Diff(theirs.String(), ours.String())
+}
+
+// oracleFixture writes what the real tools print about a boot; used to make test data for the readers with -update.
+func oracleFixture(dir string, c *boot.Capture, s *fakesystemd.Server) error {
+	s.Set(c)
+	for name, args := range map[string][]string{
+		"manager.txt": {"systemctl", "show"}, "units.txt": {"systemctl", "show", "--all", "*"}, "plot.svg": {"systemd-analyze", "plot"},
+	} {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TZ=UTC"}
+		out, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("%v: %w", args, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), out, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
