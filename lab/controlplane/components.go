@@ -80,6 +80,9 @@ func controllerManagerArgs(l *layout) []string {
 		"--secure-port=0", // nobody scrapes it, and a serving certificate costs a second
 		"--leader-elect=false",
 		"--profiling=false",
+		// The default of 20 a second makes it wait five seconds for its own service accounts' tokens.
+		"--kube-api-qps=1000",
+		"--kube-api-burst=2000",
 		// All that are on by default and the two of bootstrap tokens; those for clouds have no cloud and stay off.
 		"--controllers=*,bootstrap-signer-controller,token-cleaner-controller",
 		"--use-service-account-credentials=true",
@@ -101,5 +104,7 @@ func schedulerArgs(l *layout) []string {
 		"--secure-port=0",
 		"--leader-elect=false",
 		"--profiling=false",
+		"--kube-api-qps=1000",
+		"--kube-api-burst=2000",
 	}
 }
