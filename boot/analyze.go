@@ -1,0 +1,157 @@
+package boot
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Analysis is what a capture says.
+type Analysis struct {
+	Host Host `json:"host"`
+	// Zero is the stamp that the chain's times count from: the start of userspace.
+	Zero       Micros      `json:"zero"`
+	Finished   bool        `json:"finished"`
+	Parked     []Pause     `json:"parked,omitempty"`
+	ParkedFor  Micros      `json:"parkedFor,omitempty"`
+	Phases     []Phase     `json:"phases,omitempty"`
+	Milestones []Milestone `json:"milestones,omitempty"`
+	// Goal is the unit that the chain leads to: kubelet, else cloud-final, else the default target.
+	Goal     string    `json:"goal,omitempty"`
+	GoalAt   Milestone `json:"goalAt"`
+	Chain    *Link     `json:"chain,omitempty"`
+	Segments []Segment `json:"segments,omitempty"`
+	Costs    []Cost    `json:"costs,omitempty"`
+	Remedies []Remedy  `json:"remedies,omitempty"`
+	Blame    []Blame   `json:"blame,omitempty"`
+	Verdict  []string  `json:"verdict,omitempty"`
+	// Findings are remarks on the record: a container, a soft reboot, clock jumps, stamps that contradict each other.
+	Findings []string `json:"findings,omitempty"`
+}
+
+// Blame is a unit and the time it took to start, the first time in this boot.
+type Blame struct {
+	Unit    string `json:"unit"`
+	Took    Micros `json:"took"`
+	Net     Micros `json:"net"`
+	Start   Micros `json:"start"`
+	OnChain bool   `json:"onChain,omitempty"`
+	// Restarted tells that the unit ran again later; Later that these stamps are of such a run, because the first is unknown.
+	Restarted bool `json:"restarted,omitempty"`
+	Later     bool `json:"later,omitempty"`
+}
+
+// Options choose what a chain leads to and how wide it is.
+type Options struct {
+	// Unit is the goal; empty means kubelet, else cloud-final, else the default target.
+	Unit string
+	// Fuzz also follows causes that were up at most so much before the latest one.
+	Fuzz Micros
+}
+
+// Analyze looks at a capture. The only error is a unit that is asked for and is not there.
+func Analyze(c *Capture, o Options) (*Analysis, error) {
+	x := newIndex(c)
+	a := &Analysis{Host: c.Host, Zero: c.Manager.Userspace, Finished: c.Manager.Finish > 0, Parked: x.pauses}
+	for _, p := range x.pauses {
+		a.ParkedFor += p.To - p.From
+	}
+	a.Milestones = x.milestones()
+	a.Phases = x.phases(a.Milestones)
+	goal, ok := x.goal()
+	if o.Unit != "" {
+		if goal, ok = x.byName[o.Unit]; !ok {
+			return nil, fmt.Errorf("find unit %s: not in this capture; `kamino boot blame` lists those that are", o.Unit)
+		}
+		if x.first[goal].Began() == 0 {
+			return nil, fmt.Errorf("find unit %s: it did not start in this boot", o.Unit)
+		}
+	}
+	onChain := map[string]bool{}
+	if ok {
+		a.Goal = c.Units[goal].ID
+		a.Chain = x.chain(goal, o.Fuzz)
+		at := x.first[goal].Began()
+		if a.Goal != "kubelet.service" {
+			at = max(x.first[goal].Done(), at)
+		}
+		a.GoalAt = Milestone{a.Goal, at, x.net(0, at), a.Goal}
+		path := a.Chain.Path()
+		for _, l := range path {
+			onChain[l.Unit] = true
+		}
+		a.Segments = x.segments(a.Chain)
+		a.Costs = x.costs(a.Segments)
+		if len(path) > 1 {
+			a.Remedies = x.remedies(goal, a.Chain)
+		}
+	}
+	a.Blame = x.blame(onChain)
+	a.Verdict = a.verdict()
+	a.Findings = x.findings()
+	return a, nil
+}
+
+func (x *index) goal() (int, bool) {
+	if i, ok := x.started("kubelet.service", "cloud-final.service", "default.target", "graphical.target", "multi-user.target"); ok {
+		return i, true
+	}
+	best, found := 0, false
+	for i, s := range x.first {
+		if s.Done() > 0 && (!found || s.Done() > x.first[best].Done()) {
+			best, found = i, true
+		}
+	}
+	return best, found
+}
+
+func (x *index) blame(onChain map[string]bool) []Blame {
+	var out []Blame
+	for i := range x.c.Units {
+		u, s := &x.c.Units[i], x.first[i]
+		if s.Began() == 0 || s.Done() <= s.Began() {
+			continue
+		}
+		out = append(out, Blame{Unit: u.ID, Took: s.Done() - s.Began(), Net: x.net(s.Began(), s.Done()), Start: s.Began(),
+			OnChain: onChain[u.ID], Restarted: u.Restarts > 0 || u.First != nil, Later: u.First == nil && u.Restarts > 0})
+	}
+	slices.SortStableFunc(out, func(a, b Blame) int {
+		return cmp.Or(cmp.Compare(b.Net, a.Net), cmp.Compare(b.Took, a.Took), cmp.Compare(a.Unit, b.Unit))
+	})
+	return out
+}
+
+func (x *index) findings() []string {
+	out := slices.Clone(x.c.Notes)
+	m := x.c.Manager
+	say := func(cond bool, format string, args ...any) {
+		if cond {
+			out = append(out, fmt.Sprintf(format, args...))
+		}
+	}
+	say(m.Userspace > 0 && m.Finish == 0, "the boot had not finished when this was captured: later units are missing")
+	say(m.Userspace > 0 && m.SecurityStart == 0 && m.Finish > 0, "a container, or a manager without a kernel of its own: there are no firmware, loader, kernel and initrd phases")
+	say(m.SoftReboots > 0 || m.ShutdownStart > 0, "a soft reboot: the kernel and what came before belong to an earlier boot")
+	for _, mark := range x.c.Marks {
+		say(mark.Name == MarkClockJump, "clock jump at %s: %s", mark.At, mark.Detail)
+		say(mark.Name == "suspend", "suspended at %s: the monotonic clock stood still", mark.At)
+	}
+	early, odd, edges := 0, 0, 0
+	for i := range x.c.Units {
+		s := x.first[i]
+		if s.Began() > 0 && m.Userspace > 0 && s.Began() < m.Userspace {
+			early++
+		}
+		if s.Activating > 0 && s.Done() == 0 && (s.Activated > 0 || s.Deactivated > 0) {
+			odd++
+		}
+		edges += len(x.c.Units[i].After)
+	}
+	say(early > 0, "%d units started before userspace (left over from the initrd or a former life); they are shown with negative times", early)
+	say(odd > 0, "%d units were starting again when captured; their stamps mix two lives", odd)
+	say(edges == 0 && len(x.c.Units) > 0, "no ordering edges are known, so there is no chain; add `systemctl show --all '*'` of the same boot")
+	for _, e := range x.c.CloudInit.Errors {
+		say(true, "cloud-init: %s", e)
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+package boot
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// WriteText writes the whole analysis for people.
+func (a *Analysis) WriteText(w io.Writer) error {
+	var b strings.Builder
+	a.head(&b)
+	if len(a.Phases) > 0 {
+		b.WriteString("\nPhases\n")
+		for _, p := range a.Phases {
+			fmt.Fprintf(&b, "  %-18s %14s", p.Name, p.Net)
+			if p.Net != p.Gross {
+				fmt.Fprintf(&b, "   (%s with parking)", p.Gross)
+			}
+			b.WriteString("\n")
+		}
+	}
+	if len(a.Milestones) > 0 {
+		b.WriteString("\nMilestones, since the kernel started\n")
+		for _, m := range a.Milestones {
+			fmt.Fprintf(&b, "  %-22s %14s", m.Name, m.Net)
+			if m.Net != m.At {
+				fmt.Fprintf(&b, "   (%s with parking)", m.At)
+			}
+			b.WriteString("\n")
+		}
+	}
+	if a.Chain != nil {
+		b.WriteString("\n")
+		a.chainText(&b)
+	}
+	b.WriteString("\nVerdict\n")
+	for _, v := range a.Verdict {
+		b.WriteString("  " + v + "\n")
+	}
+	if len(a.Findings) > 0 {
+		b.WriteString("\nRemarks\n")
+		for _, f := range a.Findings {
+			b.WriteString("  " + f + "\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (a *Analysis) head(b *strings.Builder) {
+	h := a.Host
+	for _, line := range [][2]string{
+		{"Machine", strings.Join(fields(h.Name, h.OS, h.Kernel, h.Architecture, h.Virtualization), ", ")},
+		{"Boot", h.BootID}, {"Image", h.Image},
+	} {
+		if line[1] != "" {
+			fmt.Fprintf(b, "%-8s %s\n", line[0], line[1])
+		}
+	}
+	if a.ParkedFor > 0 {
+		fmt.Fprintf(b, "%-8s %s (%s); all times below are net of it unless they say otherwise\n", "Parked", a.ParkedFor, a.Parked[0].Evidence)
+	}
+}
+
+func fields(list ...string) []string {
+	out := list[:0]
+	for _, s := range list {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// WriteTime writes phases and totals in a line, and the parked time in another.
+func (a *Analysis) WriteTime(w io.Writer) error {
+	var parts []string
+	var gross, net Micros
+	for _, p := range a.Phases {
+		switch p.Name {
+		case "firmware", "loader", "kernel", "initrd", "userspace":
+			parts = append(parts, fmt.Sprintf("%s (%s)", p.Net, p.Name))
+			gross, net = gross+p.Gross, net+p.Net
+		}
+	}
+	var b strings.Builder
+	if len(parts) == 0 {
+		b.WriteString("No phases are known.\n")
+	} else {
+		fmt.Fprintf(&b, "%s = %s\n", strings.Join(parts, " + "), net)
+	}
+	if a.ParkedFor > 0 {
+		fmt.Fprintf(&b, "parked %s besides (%s): %s in all\n", a.ParkedFor, a.Parked[0].Evidence, gross)
+	}
+	for _, m := range a.Milestones {
+		fmt.Fprintf(&b, "%-22s %14s after the kernel\n", m.Name, m.Net)
+	}
+	if !a.Finished {
+		b.WriteString("startup has not finished\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteBlame writes units by the time they took, longest first, without those that took less than a millisecond.
+func (a *Analysis) WriteBlame(w io.Writer) error {
+	var b strings.Builder
+	for _, u := range a.Blame {
+		if u.Took < 1000 {
+			continue
+		}
+		mark := " "
+		if u.OnChain {
+			mark = "*"
+		}
+		fmt.Fprintf(&b, "%14s %s %s", u.Net, mark, u.Unit)
+		if u.Net != u.Took {
+			fmt.Fprintf(&b, "  (%s with parking)", u.Took)
+		}
+		if u.Later {
+			b.WriteString("  (a later run; the first was not captured)")
+		} else if u.Restarted {
+			b.WriteString("  (restarted since; this is the first run)")
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n* on the critical chain")
+	if a.Goal != "" {
+		b.WriteString(" to " + a.Goal)
+	}
+	b.WriteString("\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteChain writes the critical chain as a tree: what waited above, what it waited for below.
+func (a *Analysis) WriteChain(w io.Writer) error {
+	var b strings.Builder
+	if a.Chain == nil {
+		b.WriteString("No unit is known to have started.\n")
+	} else {
+		a.chainText(&b)
+	}
+	for _, f := range a.Findings {
+		b.WriteString("note: " + f + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (a *Analysis) chainText(b *strings.Builder) {
+	fmt.Fprintf(b, "Critical chain to %s (@ began, counted from userspace; + took; each waited for the one below)\n", a.Goal)
+	a.link(b, a.Chain, "", "")
+}
+
+func (a *Analysis) link(b *strings.Builder, l *Link, head, below string) {
+	name := l.Unit
+	switch l.Kind {
+	case LinkTrigger, LinkDuring, LinkInside, LinkPresume:
+		name = "(" + l.Kind + ") " + name
+	}
+	fmt.Fprintf(b, "%s%s @%s", head, name, l.Start-a.Zero)
+	if l.Took > 0 {
+		fmt.Fprintf(b, " +%s", l.Took)
+	}
+	if l.Net != l.Took {
+		fmt.Fprintf(b, ", of it parked %s", l.Took-l.Net)
+	}
+	if l.First && l.Restarts > 0 {
+		fmt.Fprintf(b, " (first of %d starts)", l.Restarts+1)
+	}
+	if l.Seen {
+		b.WriteString(" …\n")
+		return
+	}
+	b.WriteString("\n")
+	if l.Idle >= idleThreshold {
+		fmt.Fprintf(b, "%s· idle %s: nothing known kept it\n", below, l.Idle)
+	}
+	for i := range l.Next {
+		next, under := "└─", "  "
+		if i < len(l.Next)-1 {
+			next, under = "├─", "│ "
+		}
+		a.link(b, &l.Next[i], below+next, below+under)
+	}
+}

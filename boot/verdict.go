@@ -1,0 +1,217 @@
+package boot
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Cost is time on the way to the goal that one cause has.
+type Cost struct {
+	What string `json:"what"`
+	Net  Micros `json:"net"`
+}
+
+// Remedy is a change that the founding document of this project proposes, and what it would save here.
+type Remedy struct {
+	Name string `json:"name"`
+	// Saves is net of parked time, after the remedies before it in the list have been applied.
+	Saves Micros `json:"saves"`
+	// Reaches is when kubelet would start then: net time from the kernel's start.
+	Reaches Micros `json:"reaches"`
+}
+
+// costs sums the segments of the main path by cause, most expensive first.
+func (x *index) costs(segments []Segment) []Cost {
+	sum := map[string]Micros{}
+	var order []string
+	for _, s := range segments {
+		name := x.costName(s)
+		if _, ok := sum[name]; !ok {
+			order = append(order, name)
+		}
+		sum[name] += s.Net
+	}
+	out := make([]Cost, 0, len(order))
+	for _, n := range order {
+		if sum[n] > 0 {
+			out = append(out, Cost{n, sum[n]})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Cost) int { return cmp.Compare(b.Net, a.Net) })
+	return out
+}
+
+// costName joins an extension's tasks, which are many and short, into one.
+func (x *index) costName(s Segment) string {
+	for _, t := range x.c.Spans {
+		if t.Kind == SpanTask && t.Name == s.Unit && isAgentUnit(t.Unit) {
+			if s.Idle {
+				return "waiting around extension scripts"
+			}
+			return "extension scripts"
+		}
+	}
+	if s.Idle {
+		return "nothing known, before " + s.Unit
+	}
+	return s.Unit
+}
+
+// simulation replays a boot with some units taking no time: every unit starts as long after its latest cause as it did.
+type simulation struct {
+	*index
+	skip map[int]bool
+	done map[int]Micros
+	busy map[int]bool
+}
+
+func (x *index) simulate(skip map[int]bool) *simulation {
+	return &simulation{index: x, skip: skip, done: map[int]Micros{}, busy: map[int]bool{}}
+}
+
+// when is the net time at which a unit would be done.
+func (s *simulation) when(i int) Micros {
+	if d, ok := s.done[i]; ok {
+		return d
+	}
+	began, done := s.first[i].Began(), s.first[i].Done()
+	if s.busy[i] { // a circle of units of no length: leave it where it was
+		return s.net(0, done)
+	}
+	s.busy[i] = true
+	start := s.net(0, began)
+	if causes := s.causes(i); len(causes) > 0 {
+		start = s.latest(causes) + s.net(causes[0].done, began)
+	}
+	took := s.net(began, done)
+	if s.skip[i] {
+		took = 0
+	}
+	s.done[i] = start + took
+	return start + took
+}
+
+func (s *simulation) latest(causes []edge) Micros {
+	var base Micros
+	for _, e := range causes {
+		base = max(base, s.when(e.unit))
+	}
+	return base
+}
+
+// goalPlan says how the start of kubelet (or of what would start it) hangs on the rest.
+type goalPlan struct {
+	at      Micros // when, really
+	outside int    // unit that it waited for outside the unit files, or -1
+	needs   []edge // what its unit file orders it after
+}
+
+// remedies replays the boot with the three proposals, one upon the other.
+func (x *index) remedies(goal int, chain *Link) []Remedy {
+	plan, ok := x.plan(goal, chain)
+	if !ok {
+		return nil
+	}
+	skip := map[int]bool{}
+	reach := func(viaOutside bool) Micros {
+		s := x.simulate(skip)
+		switch {
+		case viaOutside && plan.outside >= 0:
+			return s.when(plan.outside) + x.net(x.first[plan.outside].Done(), plan.at)
+		case len(plan.needs) == 0:
+			return x.net(0, plan.at)
+		case plan.outside >= 0: // it would start as soon as what it is ordered after is there
+			return s.latest(plan.needs)
+		}
+		return s.latest(plan.needs) + x.net(plan.needs[0].done, plan.at)
+	}
+	mark := func(names ...string) {
+		for _, n := range names {
+			if i, ok := x.byName[n]; ok {
+				skip[i] = true
+			}
+		}
+	}
+	was := reach(true)
+	var out []Remedy
+	step := func(name string, viaOutside bool) {
+		now := min(reach(viaOutside), was)
+		out = append(out, Remedy{name, was - now, now})
+		was = now
+	}
+	mark("cloud-final.service")
+	step("start kubelet before cloud-final", true)
+	step("start kubelet without the extension script (CSE)", false)
+	mark("cloud-init-local.service", "cloud-init-network.service", "cloud-init.service", "cloud-init-main.service", "cloud-config.service")
+	step("userData instead of customData, so that cloud-init is off the path", false)
+	return out
+}
+
+// plan finds the unit on which the goal hangs outside its unit file. A machine without kubelet is judged as if cloud-final's
+// end were what starts it, and as if it needed network, runtime and basic.target.
+func (x *index) plan(goal int, chain *Link) (goalPlan, bool) {
+	p := goalPlan{outside: -1}
+	if x.c.Units[goal].ID == "kubelet.service" {
+		p.at = x.first[goal].Began()
+		p.needs = x.causes(goal)
+		for l := chain; len(l.Next) > 0; {
+			l = &l.Next[0]
+			if l.Kind == LinkAfter && !l.Task || l.Kind == LinkTrigger {
+				break
+			}
+			if !l.Task {
+				p.outside = x.byName[l.Unit]
+				break
+			}
+		}
+		return p, true
+	}
+	if x.c.Units[goal].ID != "cloud-final.service" {
+		return p, false
+	}
+	p.at, p.outside = x.first[goal].Done(), goal
+	for _, names := range [][]string{networkUnits, runtimeUnits, {"basic.target"}} {
+		if i, ok := x.started(names...); ok && x.first[i].Done() > 0 && x.first[i].Done() <= p.at {
+			p.needs = append(p.needs, edge{i, LinkAfter, x.first[i].Done()})
+		}
+	}
+	slices.SortFunc(p.needs, func(a, b edge) int { return cmp.Compare(b.done, a.done) })
+	return p, true
+}
+
+// verdict says in words what costs most and what would help.
+func (a *Analysis) verdict() []string {
+	if a.Goal == "" {
+		return []string{"No unit is known to have started, so nothing can be said about the way to kubelet."}
+	}
+	var out []string
+	what := "kubelet started"
+	if a.Goal != "kubelet.service" {
+		what = a.Goal + " was done"
+	}
+	if a.GoalAt.Net == a.GoalAt.At {
+		out = append(out, fmt.Sprintf("%s %s after the kernel.", what, a.GoalAt.At))
+	} else {
+		out = append(out, fmt.Sprintf("%s %s after the kernel, of which the machine was parked %s: %s net.", what, a.GoalAt.At, a.GoalAt.At-a.GoalAt.Net, a.GoalAt.Net))
+	}
+	if n := min(3, len(a.Costs)); n > 0 {
+		var parts []string
+		for _, c := range a.Costs[:n] {
+			parts = append(parts, fmt.Sprintf("%s %s", c.What, c.Net))
+		}
+		out = append(out, "Most expensive on the way: "+strings.Join(parts, "; ")+".")
+	}
+	if len(a.Remedies) > 0 {
+		var total Micros
+		for _, r := range a.Remedies {
+			total += r.Saves
+			out = append(out, fmt.Sprintf("Would save %s: %s.", r.Saves, r.Name))
+		}
+		if total > 0 {
+			out = append(out, fmt.Sprintf("Together %s: kubelet at %s net. (Replayed with the lengths and waits of this boot; an estimate, not a measurement.)", total, a.Remedies[len(a.Remedies)-1].Reaches))
+		}
+	}
+	return out
+}
