@@ -85,12 +85,12 @@ func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	return nil, fmt.Errorf("start control plane in %s: %w", opts.Dir, err)
 }
 
-func startOnce(ctx context.Context, opts Options) (cp *ControlPlane, err error) {
+func startOnce(ctx context.Context, opts Options) (*ControlPlane, error) {
 	lay, err := prepare(opts)
 	if err != nil {
 		return nil, err
 	}
-	cp = &ControlPlane{
+	cp := &ControlPlane{
 		Kubeconfig: lay.path("kubeconfig"),
 		URL:        lay.url(),
 		CA:         lay.ca.PEM,
@@ -98,43 +98,43 @@ func startOnce(ctx context.Context, opts Options) (cp *ControlPlane, err error) 
 		stopping:   make(chan struct{}),
 		logger:     opts.Logger,
 	}
-	defer func() {
-		if err != nil {
-			cp.Stop()
-		}
-	}()
 	if cp.config, err = restConfig(cp.Kubeconfig); err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(cp.config)
-	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
-	}
-	for _, c := range components {
-		began := time.Now()
-		p, err := startProcess(opts.Binary, lay.path("logs"), c.name, c.args(lay))
-		if err != nil {
-			return nil, err
-		}
-		cp.processes = append(cp.processes, p)
-		if c.ready != nil {
-			if err := cp.await(ctx, p, func(ctx context.Context) error { return c.ready(ctx, client) }); err != nil {
-				return nil, err
-			}
-		}
-		opts.Logger.Debug("component started", "component", c.name, "pid", p.cmd.Process.Pid, "after", time.Since(began))
-	}
-	if err := cp.await(ctx, cp.processes[len(cp.processes)-1], func(ctx context.Context) error {
-		// Made by two controllers; without it no pod is admitted.
-		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	}); err != nil {
+	if err := cp.startComponents(ctx, opts.Binary, lay); err != nil {
+		cp.Stop()
 		return nil, err
 	}
 	for _, p := range cp.processes {
 		go cp.watch(p)
 	}
 	return cp, nil
+}
+
+func (cp *ControlPlane) startComponents(ctx context.Context, binary string, lay *layout) error {
+	client, err := kubernetes.NewForConfig(cp.config)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	for _, c := range components {
+		began := time.Now()
+		p, err := startProcess(binary, lay.path("logs"), c.name, c.args(lay))
+		if err != nil {
+			return err
+		}
+		cp.processes = append(cp.processes, p)
+		if c.ready != nil {
+			if err := cp.await(ctx, c.name, func(ctx context.Context) error { return c.ready(ctx, client) }); err != nil {
+				return err
+			}
+		}
+		cp.logger.Debug("component started", "component", c.name, "pid", p.cmd.Process.Pid, "after", time.Since(began))
+	}
+	return cp.await(ctx, "the controllers", func(ctx context.Context) error {
+		// Made by a controller; without it no pod is admitted.
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
 }
 
 // RESTConfig returns a copy of the administrator's client configuration, without
@@ -179,7 +179,7 @@ func (cp *ControlPlane) watch(p *process) {
 }
 
 // await polls check until it succeeds, any component ends, or ctx does.
-func (cp *ControlPlane) await(ctx context.Context, p *process, check func(context.Context) error) error {
+func (cp *ControlPlane) await(ctx context.Context, what string, check func(context.Context) error) error {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -198,7 +198,7 @@ func (cp *ControlPlane) await(ctx context.Context, p *process, check func(contex
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w (last answer: %v); see %s:\n%s", p.name, ctx.Err(), err, p.log, tail(p.log, 8))
+			return fmt.Errorf("wait for %s: %w (last answer: %v); see the logs in %s", what, ctx.Err(), err, filepath.Dir(cp.processes[0].log))
 		case <-ticker.C:
 		}
 	}
