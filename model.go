@@ -50,8 +50,8 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 // pointModel is the one write of the model, for updates and rollbacks alike.
 func (r *Run) pointModel(ctx context.Context, pool Pool, want ModelSpec) (Next, error) {
 	r.pool = pool
-	if len(pool.Refusals) > 0 {
-		return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: pool.Refusals}
+	if list := r.unlifted(pool.Refusals); len(list) > 0 {
+		return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
 	}
 	if pool.Updating {
 		return wait("an earlier change of the model"), nil

@@ -2,6 +2,7 @@ package kamino
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -58,17 +59,16 @@ func (r *Run) refuse(midRun bool) error {
 	}
 	all = append(all, r.instance.Refusals...)
 	all = append(all, r.pool.Refusals...)
-	kept := all[:0]
-	for _, f := range all {
-		if f.Allow != "" && f.Allow == "allow-spot" && r.AllowSpot {
-			continue
-		}
-		kept = append(kept, f)
-	}
+	kept := r.unlifted(all)
 	if len(kept) == 0 {
 		return nil
 	}
 	return &RefusedError{Subject: "node " + r.node.Name, Refusals: kept}
+}
+
+// unlifted leaves out the refusals that an option overrides.
+func (r *Run) unlifted(list []Refusal) []Refusal {
+	return slices.DeleteFunc(slices.Clone(list), func(f Refusal) bool { return f.Allow == "allow-spot" && r.AllowSpot })
 }
 
 // nodeArchitecture is Kubernetes' word for an architecture in the words of

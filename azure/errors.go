@@ -1,0 +1,169 @@
+package azure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"kamino.dev/kamino"
+)
+
+// busy are the codes of a 409 that goes away by itself: another operation on
+// the same resource is under way, or has taken its turn
+// (https://learn.microsoft.com/azure/virtual-machines/troubleshooting/).
+var busy = []string{
+	"Conflict", "AnotherOperationInProgress", "OperationPreempted", "OperationNotAllowedBecauseOfConcurrent",
+	"AttachDiskWhileBeingDetached", "RetryableError", "ResourceDeploymentFailure",
+}
+
+const defaultRetryAfter = 30 * time.Second
+
+// translate turns an error of the SDK into one of the port's contract, saying
+// what was tried.
+func translate(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, classify(err))...)
+}
+
+func classify(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	var re *azcore.ResponseError
+	if errors.As(err, &re) {
+		return classifyResponse(re)
+	}
+	var auth *azidentity.AuthenticationFailedError
+	if errors.As(err, &auth) && auth.RawResponse != nil && auth.RawResponse.StatusCode < 500 {
+		return kamino.WithHint(fmt.Errorf("%w: Entra ID refused the credentials: %s", kamino.ErrForbidden, firstLine(auth.Error())),
+			"check the tenant, the client and its secret or identity (--azure-config, AZURE_* variables)")
+	}
+	if strings.Contains(err.Error(), "unsupported protocol") || strings.Contains(err.Error(), "invalid") && strings.Contains(err.Error(), "URL") {
+		return err
+	}
+	// No answer: a connection that was refused or cut, a time-out, an authority
+	// or metadata service that is away. Whether the request took effect is open.
+	return fmt.Errorf("%w: %s", kamino.ErrUnavailable, firstLine(err.Error()))
+}
+
+func classifyResponse(re *azcore.ResponseError) error {
+	text := message(re)
+	switch {
+	case re.StatusCode == http.StatusTooManyRequests:
+		return &kamino.ThrottledError{After: retryAfter(re.RawResponse), Err: errors.New(text)}
+	case re.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%w: %s", kamino.ErrNotFound, text)
+	case re.StatusCode == http.StatusPreconditionFailed:
+		return fmt.Errorf("%w: %s", kamino.ErrConflict, text)
+	case re.StatusCode == http.StatusUnauthorized, re.StatusCode == http.StatusForbidden:
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, text),
+			"give the identity the actions of docs/azure-role.json at the scope that the message names")
+	case re.StatusCode == http.StatusConflict && isBusy(re):
+		return fmt.Errorf("%w: %s", kamino.ErrInProgress, text)
+	case re.StatusCode == http.StatusRequestTimeout || re.StatusCode >= 500:
+		return fmt.Errorf("%w: %s", kamino.ErrUnavailable, text)
+	case re.StatusCode < 300:
+		// A reply of success that cannot be read, or an operation that ended badly.
+		if isBusy(re) {
+			return fmt.Errorf("%w: %s", kamino.ErrInProgress, text)
+		}
+		return errors.New(text)
+	}
+	return errors.New(text)
+}
+
+func isBusy(re *azcore.ResponseError) bool {
+	for _, code := range busy {
+		if strings.EqualFold(re.ErrorCode, code) {
+			return true
+		}
+	}
+	return re.ErrorCode == ""
+}
+
+// retryAfter reads how long the service wants to be left alone; it may be far
+// longer than the SDK would wait (20 minutes and more:
+// https://learn.microsoft.com/troubleshoot/azure/virtual-machines/troubleshooting-throttling-errors).
+func retryAfter(resp *http.Response) time.Duration {
+	if resp == nil {
+		return defaultRetryAfter
+	}
+	text := resp.Header.Get("Retry-After")
+	if s, err := strconv.Atoi(text); err == nil && s >= 0 {
+		return time.Duration(s) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		if sent, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+			return max(at.Sub(sent), 0)
+		}
+		return max(time.Until(at), 0)
+	}
+	return defaultRetryAfter
+}
+
+// message is what Azure said, in one line: "Code: text [correlation …]".
+func message(err error) string {
+	var re *azcore.ResponseError
+	if !errors.As(err, &re) {
+		return firstLine(err.Error())
+	}
+	text := strconv.Itoa(re.StatusCode)
+	if re.ErrorCode != "" {
+		text = re.ErrorCode
+	}
+	if m := bodyMessage(re.Error()); m != "" {
+		text += ": " + m
+	}
+	if re.RawResponse != nil {
+		if id := re.RawResponse.Header.Get("x-ms-correlation-request-id"); id != "" {
+			text += " [correlation " + id + "]"
+		}
+	}
+	return text
+}
+
+// bodyMessage finds error.message, and those of its details, in the JSON that
+// the SDK prints.
+func bodyMessage(text string) string {
+	i := strings.IndexByte(text, '{')
+	if i < 0 {
+		return ""
+	}
+	type detail struct {
+		Message string `json:"message"`
+	}
+	var body struct {
+		Error struct {
+			detail
+			Details []detail `json:"details"`
+		} `json:"error"`
+	}
+	if json.NewDecoder(strings.NewReader(text[i:])).Decode(&body) != nil {
+		return ""
+	}
+	words := []string{body.Error.Message}
+	for _, d := range body.Error.Details {
+		if d.Message != "" && !strings.Contains(body.Error.Message, d.Message) {
+			words = append(words, d.Message)
+		}
+	}
+	return strings.Join(words, "; ")
+}
+
+func firstLine(s string) string {
+	s = strings.TrimSpace(s)
+	if i := strings.IndexByte(s, '\n'); i >= 0 {
+		return s[:i]
+	}
+	return s
+}

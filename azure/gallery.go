@@ -1,0 +1,83 @@
+package azure
+
+import (
+	"context"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"kamino.dev/kamino"
+)
+
+func (p *Provider) findGallery(ctx context.Context, at place) ([]kamino.Artifact, error) {
+	got, err := at.galleries.Get(ctx, at.group, at.gallery, nil)
+	if err != nil {
+		return nil, err
+	}
+	a := kamino.Artifact{Kind: kamino.Gallery, Name: at.gallery, ID: value(got.ID), Tags: tagsOut(got.Tags)}
+	if got.Properties != nil {
+		a.State = state(string(value(got.Properties.ProvisioningState)), true)
+	}
+	a.Ready = a.State == kamino.Succeeded
+	return []kamino.Artifact{a}, nil
+}
+
+func (p *Provider) createGallery(ctx context.Context, at place, id string) error {
+	poller, err := at.galleries.BeginCreateOrUpdate(ctx, at.group, at.gallery, armcompute.Gallery{
+		Location:   to.Ptr(at.location),
+		Properties: &armcompute.GalleryProperties{Description: to.Ptr("Images of the pools of this cluster, made by kamino")},
+	}, nil)
+	return poll(p, id, poller, err)
+}
+
+// securityFeature is the feature of a definition that tells its security type.
+const securityFeature = "SecurityType"
+
+func (p *Provider) findDefinition(ctx context.Context, at place) ([]kamino.Artifact, error) {
+	got, err := at.definitions.Get(ctx, at.group, at.gallery, at.definition, nil)
+	if err != nil {
+		return nil, err
+	}
+	a := kamino.Artifact{Kind: kamino.Definition, Name: at.definition, ID: value(got.ID), Tags: tagsOut(got.Tags)}
+	if props := got.Properties; props != nil {
+		a.State = state(string(value(props.ProvisioningState)), true)
+		a.Generation = string(value(props.HyperVGeneration))
+		a.Architecture = string(value(props.Architecture))
+		for _, f := range props.Features {
+			if value(f.Name) == securityFeature {
+				a.SecurityType = value(f.Value)
+			}
+		}
+	}
+	a.Ready = a.State == kamino.Succeeded
+	return []kamino.Artifact{a}, nil
+}
+
+// createDefinition always names generation and security type: without them the
+// API of 2025-03-03 and later makes definitions that refuse snapshots
+// (https://learn.microsoft.com/azure/virtual-machines/azure-compute-gallery).
+// The OS state is Generalized, since only such images may stand in the model of
+// a scale set that takes an osProfile.
+func (p *Provider) createDefinition(ctx context.Context, at place, id string, want kamino.Artifact) error {
+	security := want.SecurityType
+	if security == "" {
+		security = "Standard"
+	}
+	props := &armcompute.GalleryImageProperties{
+		Identifier: &armcompute.GalleryImageIdentifier{
+			Publisher: to.Ptr(kamino.Publisher), Offer: to.Ptr(at.group), SKU: to.Ptr(at.name),
+		},
+		OSType:   to.Ptr(armcompute.OperatingSystemTypesLinux),
+		OSState:  to.Ptr(armcompute.OperatingSystemStateTypesGeneralized),
+		Features: []*armcompute.GalleryImageFeature{{Name: to.Ptr(securityFeature), Value: to.Ptr(security)}},
+	}
+	if want.Generation != "" {
+		props.HyperVGeneration = to.Ptr(armcompute.HyperVGeneration(want.Generation))
+	}
+	if want.Architecture != "" {
+		props.Architecture = to.Ptr(armcompute.Architecture(want.Architecture))
+	}
+	poller, err := at.definitions.BeginCreateOrUpdate(ctx, at.group, at.gallery, at.definition,
+		armcompute.GalleryImage{Location: to.Ptr(at.location), Properties: props}, nil)
+	return poll(p, id, poller, err)
+}

@@ -1,0 +1,141 @@
+package azure
+
+import (
+	"context"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"kamino.dev/kamino"
+)
+
+// Instance reads an instance with its power state, in one call.
+func (p *Provider) Instance(ctx context.Context, id kamino.InstanceID) (kamino.Instance, error) {
+	v, vm, err := parseInstance(id)
+	if err != nil {
+		return kamino.Instance{}, err
+	}
+	c, err := p.of(v.subscription)
+	if err != nil {
+		return kamino.Instance{}, err
+	}
+	got, err := c.vms.Get(ctx, v.group, v.name, vm,
+		&armcompute.VirtualMachineScaleSetVMsClientGetOptions{Expand: to.Ptr(armcompute.InstanceViewTypesInstanceView)})
+	if err != nil {
+		return kamino.Instance{}, translate(err, "read instance %s of scale set %s", vm, v.name)
+	}
+	return toInstance(id, v.id(), got.VirtualMachineScaleSetVM), nil
+}
+
+func toInstance(id kamino.InstanceID, pool kamino.PoolID, vm armcompute.VirtualMachineScaleSetVM) kamino.Instance {
+	out := kamino.Instance{ID: id, Pool: pool, Power: kamino.PowerBetween, SecurityType: "Standard"}
+	props := vm.Properties
+	if props == nil {
+		return out
+	}
+	out.VMID = value(props.VMID)
+	if props.OSProfile != nil {
+		out.Hostname = strings.ToLower(value(props.OSProfile.ComputerName))
+	}
+	if s := props.SecurityProfile; s != nil && value(s.SecurityType) != "" {
+		out.SecurityType = string(*s.SecurityType)
+	}
+	if sp := props.StorageProfile; sp != nil {
+		// A GET of this disk answers 404 on Uniform scale sets although a
+		// snapshot by its ID works (Azure/azure-cli#20258): generation and the
+		// like are taken from the instance view.
+		if sp.OSDisk != nil && sp.OSDisk.ManagedDisk != nil {
+			out.Disk = value(sp.OSDisk.ManagedDisk.ID)
+		}
+		out.Image = bornFrom(sp.ImageReference)
+	}
+	if view := props.InstanceView; view != nil {
+		out.Generation = string(value(view.HyperVGeneration))
+		out.Power, out.Failure = power(view.Statuses)
+	}
+	out.Refusals = refuseInstance(props)
+	return out
+}
+
+// bornFrom is the exact version that an instance booted from, also where the
+// model refers to the definition.
+func bornFrom(r *armcompute.ImageReference) string {
+	if r == nil {
+		return ""
+	}
+	id := value(r.ID)
+	if id == "" {
+		return imageText(r)
+	}
+	if exact := value(r.ExactVersion); exact != "" && !strings.Contains(strings.ToLower(id), "/versions/") {
+		return id + "/versions/" + exact
+	}
+	return id
+}
+
+// power reads the codes of an instance view
+// (https://learn.microsoft.com/azure/virtual-machines/states-billing).
+func power(statuses []*armcompute.InstanceViewStatus) (state kamino.Power, failure string) {
+	state = kamino.PowerBetween
+	for _, s := range statuses {
+		code := strings.ToLower(value(s.Code))
+		switch {
+		case code == "powerstate/running":
+			state = kamino.PowerOn
+		case code == "powerstate/stopped", code == "powerstate/deallocated":
+			state = kamino.PowerOff
+		case strings.HasPrefix(code, "provisioningstate/failed"):
+			failure = strings.TrimPrefix(value(s.Code), "ProvisioningState/failed/")
+			if m := value(s.Message); m != "" {
+				failure += ": " + m
+			}
+		}
+	}
+	return state, failure
+}
+
+func refuseInstance(props *armcompute.VirtualMachineScaleSetVMProperties) []kamino.Refusal {
+	var r refusals
+	if sp := props.StorageProfile; sp != nil && sp.OSDisk != nil {
+		if d := sp.OSDisk.DiffDiskSettings; d != nil && value(d.Option) != "" {
+			r.add("ephemeral", "properties.storageProfile.osDisk.diffDiskSettings.option", string(*d.Option),
+				"an ephemeral OS disk cannot be snapshotted and does not outlive a stop", "choose a node with a managed OS disk")
+		}
+	}
+	if s := props.SecurityProfile; s != nil && value(s.SecurityType) == armcompute.SecurityTypesConfidentialVM {
+		r.add("confidential", "properties.securityProfile.securityType", string(*s.SecurityType),
+			"the disk of a Confidential VM is bound to its VM", "choose another pool")
+	}
+	return r
+}
+
+// SetPower begins to start an instance or to switch it off. It uses the calls
+// on the instance, not those on the scale set, and never deallocates: a
+// deallocated machine may find no capacity to start again, and loses its
+// temporary disk (https://learn.microsoft.com/azure/virtual-machines/states-billing).
+func (p *Provider) SetPower(ctx context.Context, id kamino.InstanceID, want kamino.Power) error {
+	v, vm, err := parseInstance(id)
+	if err != nil {
+		return err
+	}
+	c, err := p.of(v.subscription)
+	if err != nil {
+		return err
+	}
+	key := string(id)
+	if want == kamino.PowerOn {
+		poller, err := c.vms.BeginStart(ctx, v.group, v.name, vm, nil)
+		if err != nil {
+			return translate(err, "start instance %s of scale set %s", vm, v.name)
+		}
+		began(p, key, poller)
+		return nil
+	}
+	poller, err := c.vms.BeginPowerOff(ctx, v.group, v.name, vm, nil)
+	if err != nil {
+		return translate(err, "switch off instance %s of scale set %s", vm, v.name)
+	}
+	began(p, key, poller)
+	return nil
+}

@@ -1,0 +1,244 @@
+package azure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"kamino.dev/kamino"
+)
+
+// noOpCustomData is base64 of "#cloud-config\n". Custom data can be replaced
+// but, as far as is known, not removed (terraform's provider says so; unverified).
+const noOpCustomData = "I2Nsb3VkLWNvbmZpZwo="
+
+// writtenVM is what this process wrote into a model beside the image, to
+// notice when the service has put something else there.
+type writtenVM struct {
+	osDisk    *armcompute.VirtualMachineScaleSetUpdateOSDisk
+	dataDisks []*armcompute.VirtualMachineScaleSetDataDisk
+}
+
+// ExtensionRule keeps extensions of the model that are no bootstrap. Publisher
+// and Type are compared without case; a "*" at the end stands for any rest.
+type ExtensionRule struct{ Publisher, Type string }
+
+// BillingExtensions are the rules that hold without configuration: the
+// extensions that tell Azure whose node it is. Their name differs between
+// clusters (computeAksLinuxBilling, AKSLinuxBilling); publisher and type do not.
+func BillingExtensions() []ExtensionRule {
+	return []ExtensionRule{
+		{"Microsoft.AKS", "Compute.AKS-Engine.Linux.Billing"},
+		{"Microsoft.AKS", "Compute.AKS.Linux.Billing"},
+	}
+}
+
+func (r ExtensionRule) keeps(e kamino.Extension) bool {
+	return wild(r.Publisher, e.Publisher) && wild(r.Type, e.Type)
+}
+
+func wild(pattern, s string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+	}
+	return strings.EqualFold(pattern, s)
+}
+
+// SetModel writes image, custom data and extensions in one PATCH that carries
+// the whole storage profile, conditional on the ETag.
+//
+// A PATCH with the image alone would reset size, type and caching of the OS
+// disk (Azure/azure-rest-api-specs#13164); a PUT of the whole model would write
+// an old capacity back and undo an autoscaler's work (kubernetes/autoscaler#2959).
+// Custom data cannot be read back: it is written whenever something else is.
+func (p *Provider) SetModel(ctx context.Context, pool kamino.Pool, want kamino.ModelSpec, dryRun bool) ([]kamino.FieldChange, error) {
+	have, next, err := p.nextModel(pool, want)
+	if err != nil {
+		return nil, err
+	}
+	diff := p.difference(pool, have, next, want)
+	if dryRun || len(diff) == 0 {
+		return diff, nil
+	}
+	at, err := p.place(pool)
+	if err != nil {
+		return nil, err
+	}
+	disk, err := p.osDisk(pool, have)
+	if err != nil {
+		return nil, err
+	}
+	profile := &armcompute.VirtualMachineScaleSetUpdateVMProfile{
+		StorageProfile: &armcompute.VirtualMachineScaleSetUpdateStorageProfile{
+			ImageReference: next.Image, OSDisk: disk, DataDisks: have.DataDisks, DiskControllerType: have.Controller,
+		},
+		ExtensionProfile: &armcompute.VirtualMachineScaleSetExtensionProfile{Extensions: writable(next.Extensions)},
+	}
+	if want.Saved == nil {
+		profile.OSProfile = &armcompute.VirtualMachineScaleSetUpdateOSProfile{CustomData: to.Ptr(noOpCustomData)}
+	}
+	poller, err := at.sets.BeginUpdate(ctx, at.group, at.name, armcompute.VirtualMachineScaleSetUpdate{
+		Properties: &armcompute.VirtualMachineScaleSetUpdateProperties{VirtualMachineProfile: profile},
+	}, ifMatch(pool))
+	if err := poll(p, string(pool.ID), poller, err); err != nil {
+		return nil, translate(err, "write the model of scale set %s", at.name)
+	}
+	p.mu.Lock()
+	p.written[pool.ID] = writtenVM{disk, have.DataDisks}
+	p.mu.Unlock()
+	return diff, nil
+}
+
+// ifMatch makes a write conditional. Old API versions return no ETag; then the
+// comparison after the write is the only guard.
+func ifMatch(pool kamino.Pool) *armcompute.VirtualMachineScaleSetsClientBeginUpdateOptions {
+	if pool.Revision == "" {
+		return nil
+	}
+	return &armcompute.VirtualMachineScaleSetsClientBeginUpdateOptions{IfMatch: to.Ptr(pool.Revision)}
+}
+
+// nextModel is the model as read and as wanted.
+func (p *Provider) nextModel(pool kamino.Pool, want kamino.ModelSpec) (have, next saved, err error) {
+	if err := json.Unmarshal(pool.Model.Saved, &have); err != nil {
+		return have, next, fmt.Errorf("read saved model of pool %s: %w", pool.Name, err)
+	}
+	if want.Saved != nil {
+		err := json.Unmarshal(want.Saved, &next)
+		if err == nil && next.Image == nil {
+			err = fmt.Errorf("it names no image")
+		}
+		if err != nil {
+			return have, next, fmt.Errorf("read the model to be given back to pool %s: %w", pool.Name, err)
+		}
+		next.Image.ExactVersion = nil // read-only
+		return have, next, nil
+	}
+	if want.Image == "" {
+		return have, next, fmt.Errorf("no image wanted for pool %s", pool.Name)
+	}
+	next.Image = &armcompute.ImageReference{ID: to.Ptr(want.Image)}
+	for _, e := range have.Extensions {
+		if p.keeps(toExtension(e)) {
+			next.Extensions = append(next.Extensions, e)
+		}
+	}
+	return have, next, nil
+}
+
+func (p *Provider) keeps(e kamino.Extension) bool {
+	for _, r := range p.config.KeepExtensions {
+		if r.keeps(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// difference lists what the write would change, and after a write what has not
+// become as it was written.
+func (p *Provider) difference(pool kamino.Pool, have, next saved, want kamino.ModelSpec) []kamino.FieldChange {
+	const vm = "virtualMachineProfile."
+	var diff []kamino.FieldChange
+	if from, to := imageText(have.Image), imageText(next.Image); !strings.EqualFold(from, to) {
+		diff = append(diff, kamino.FieldChange{Field: vm + "storageProfile.imageReference", From: from, To: to})
+	}
+	if from, to := names(have.Extensions), names(next.Extensions); from != to {
+		diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions", From: from, To: to})
+	}
+	p.mu.Lock()
+	written, wrote := p.written[pool.ID]
+	p.mu.Unlock()
+	if now, err := updateDisk(have.OSDisk); wrote && err == nil && !sameJSON(now, written.osDisk) {
+		diff = append(diff, kamino.FieldChange{Field: vm + "storageProfile.osDisk", From: asJSON(now), To: asJSON(written.osDisk)})
+	}
+	if len(diff) > 0 && want.Saved == nil {
+		diff = append(diff, kamino.FieldChange{Field: vm + "osProfile.customData", From: "(cannot be read)", To: "#cloud-config"})
+	}
+	return diff
+}
+
+// osDisk is the OS disk to send: as this process wrote it before, where the
+// service has changed it since, else as it is.
+func (p *Provider) osDisk(pool kamino.Pool, have saved) (*armcompute.VirtualMachineScaleSetUpdateOSDisk, error) {
+	p.mu.Lock()
+	written, wrote := p.written[pool.ID]
+	p.mu.Unlock()
+	if wrote {
+		return written.osDisk, nil
+	}
+	return updateDisk(have.OSDisk)
+}
+
+// updateDisk is an OS disk with the fields that a PATCH may hold: those that
+// both types share under the same JSON names.
+func updateDisk(d *armcompute.VirtualMachineScaleSetOSDisk) (*armcompute.VirtualMachineScaleSetUpdateOSDisk, error) {
+	if d == nil {
+		return nil, nil
+	}
+	raw, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
+	}
+	var out armcompute.VirtualMachineScaleSetUpdateOSDisk
+	return &out, json.Unmarshal(raw, &out)
+}
+
+// writable is a list of extensions without what Azure alone writes. Protected
+// settings are never returned; whether a PATCH that omits them keeps them is
+// unverified on real Azure, as the extensions kept by default have none.
+func writable(list []*armcompute.VirtualMachineScaleSetExtension) []*armcompute.VirtualMachineScaleSetExtension {
+	out := make([]*armcompute.VirtualMachineScaleSetExtension, 0, len(list))
+	for _, e := range list {
+		c := &armcompute.VirtualMachineScaleSetExtension{Name: e.Name}
+		if e.Properties != nil {
+			props := *e.Properties
+			props.ProvisioningState = nil
+			c.Properties = &props
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func names(list []*armcompute.VirtualMachineScaleSetExtension) string {
+	out := make([]string, len(list))
+	for i, e := range list {
+		out[i] = value(e.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+func asJSON(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}
+
+func sameJSON(a, b any) bool {
+	var x, y any
+	return json.Unmarshal([]byte(asJSON(a)), &x) == nil && json.Unmarshal([]byte(asJSON(b)), &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// SetCapacity asks for a number of instances. The SKU must be named whole.
+func (p *Provider) SetCapacity(ctx context.Context, pool kamino.Pool, instances int) error {
+	at, err := p.place(pool)
+	if err != nil {
+		return err
+	}
+	var have saved
+	if err := json.Unmarshal(pool.Model.Saved, &have); err != nil || have.SKU == nil {
+		return fmt.Errorf("scale out pool %s: its SKU is not known", pool.Name)
+	}
+	sku := *have.SKU
+	sku.Capacity = to.Ptr(int64(instances))
+	poller, err := at.sets.BeginUpdate(ctx, at.group, at.name, armcompute.VirtualMachineScaleSetUpdate{SKU: &sku}, ifMatch(pool))
+	return translate(poll(p, string(pool.ID), poller, err), "scale out scale set %s to %d", at.name, instances)
+}

@@ -1,0 +1,164 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"kamino.dev/kamino"
+)
+
+// Provider is kamino.Provider on Azure. It may be used by several goroutines.
+type Provider struct {
+	config  Config
+	cred    azcore.TokenCredential
+	options *arm.ClientOptions
+
+	mu         sync.Mutex
+	clients    map[string]*clients         // by subscription, lower case
+	operations map[string]operation        // begun by this process, by lower-case resource ID
+	written    map[kamino.PoolID]writtenVM // storage profiles this process wrote
+	zones      map[string]bool             // whether a region has ZRS, by lower-case name
+}
+
+// operation asks Azure how an operation that this process began has ended.
+// Nil: well, or not at all yet.
+type operation func(context.Context) error
+
+// clients are the API clients of one subscription.
+type clients struct {
+	sets        *armcompute.VirtualMachineScaleSetsClient
+	vms         *armcompute.VirtualMachineScaleSetVMsClient
+	snapshots   *armcompute.SnapshotsClient
+	galleries   *armcompute.GalleriesClient
+	definitions *armcompute.GalleryImagesClient
+	versions    *armcompute.GalleryImageVersionsClient
+	skus        *armcompute.ResourceSKUsClient
+}
+
+var (
+	_ kamino.Provider    = (*Provider)(nil)
+	_ kamino.Scaler      = (*Provider)(nil)
+	_ kamino.Preflighter = (*Provider)(nil)
+	_ kamino.Excluder    = (*Provider)(nil)
+	_ kamino.Addresser   = (*Provider)(nil)
+)
+
+// New makes a provider. It reads the files that the configuration names and
+// makes no call.
+func New(config Config) (*Provider, error) {
+	settings, err := config.load()
+	if err != nil {
+		return nil, err
+	}
+	options := config.clientOptions(settings.cloud)
+	cred, err := settings.credential(options.ClientOptions)
+	if err != nil {
+		return nil, err
+	}
+	if config.Subscription == "" {
+		config.Subscription = settings.subscription
+	}
+	if config.ResourceGroup == "" {
+		config.ResourceGroup = settings.resourceGroup
+	}
+	if len(config.KeepExtensions) == 0 {
+		config.KeepExtensions = BillingExtensions()
+	}
+	return &Provider{
+		config: config, cred: cred, options: options,
+		clients: map[string]*clients{}, operations: map[string]operation{},
+		written: map[kamino.PoolID]writtenVM{}, zones: map[string]bool{},
+	}, nil
+}
+
+// of returns the clients of a subscription. Where the configuration names one,
+// no other is touched.
+func (p *Provider) of(subscription string) (*clients, error) {
+	key := strings.ToLower(subscription)
+	if want := p.config.Subscription; want != "" && !strings.EqualFold(want, subscription) {
+		return nil, kamino.WithHint(fmt.Errorf("the pool is in subscription %s, the configuration names %s", subscription, want),
+			"leave --subscription out, or choose a node of that subscription")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.clients[key]; c != nil {
+		return c, nil
+	}
+	f, err := armcompute.NewClientFactory(subscription, p.cred, p.options)
+	if err != nil {
+		return nil, fmt.Errorf("make clients of subscription %s: %w", subscription, err)
+	}
+	c := &clients{
+		sets: f.NewVirtualMachineScaleSetsClient(), vms: f.NewVirtualMachineScaleSetVMsClient(),
+		snapshots: f.NewSnapshotsClient(), galleries: f.NewGalleriesClient(),
+		definitions: f.NewGalleryImagesClient(), versions: f.NewGalleryImageVersionsClient(),
+		skus: f.NewResourceSKUsClient(),
+	}
+	p.clients[key] = c
+	return c, nil
+}
+
+// began keeps the poller of an operation, to learn later why it failed.
+func began[T any](p *Provider, id string, poller *runtime.Poller[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.operations[strings.ToLower(id)] = func(ctx context.Context) error {
+		if !poller.Done() {
+			if _, err := poller.Poll(ctx); err != nil {
+				return err
+			}
+		}
+		if !poller.Done() {
+			return nil
+		}
+		_, err := poller.Result(ctx)
+		return err
+	}
+}
+
+// whyFailed is Azure's word on the operation that this process last began on a
+// resource, or "" where it began none or the operation did not fail.
+func (p *Provider) whyFailed(ctx context.Context, id string) string {
+	p.mu.Lock()
+	ask := p.operations[strings.ToLower(id)]
+	p.mu.Unlock()
+	if ask == nil {
+		return ""
+	}
+	if err := ask(ctx); err != nil {
+		return message(err)
+	}
+	return ""
+}
+
+// value dereferences what the SDK points to; the zero value for nil.
+func value[T any](v *T) T {
+	if v == nil {
+		var zero T
+		return zero
+	}
+	return *v
+}
+
+func tagsOut(tags map[string]*string) map[string]string {
+	out := make(map[string]string, len(tags))
+	for k, v := range tags {
+		out[k] = value(v)
+	}
+	return out
+}
+
+func tagsIn(tags map[string]string) map[string]*string {
+	out := make(map[string]*string, len(tags))
+	for k, v := range tags {
+		out[k] = &v
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package azure
+
+import (
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"kamino.dev/kamino"
+)
+
+// refusals collects what speaks against a pool or an instance.
+type refusals []kamino.Refusal
+
+func (r *refusals) add(code, field, value, why, do string) {
+	*r = append(*r, kamino.Refusal{Code: code, Field: field, Value: value, Why: why, Do: do})
+}
+
+// refusePool lists what of a scale set makes a prototype dangerous or
+// impossible.
+func refusePool(set armcompute.VirtualMachineScaleSet, group string) []kamino.Refusal {
+	var r refusals
+	refuseAKS(&r, set, group)
+	if set.Properties == nil {
+		return r
+	}
+	if mode := value(set.Properties.OrchestrationMode); mode == armcompute.OrchestrationModeFlexible {
+		r.add("flexible", "properties.orchestrationMode", string(mode), "only Uniform scale sets are supported so far",
+			"choose a node of a Uniform scale set")
+	}
+	refusePolicy(&r, set.Properties)
+	if vm := set.Properties.VirtualMachineProfile; vm != nil {
+		refuseProfile(&r, vm)
+	}
+	return r
+}
+
+// refuseAKS recognises pools that AKS manages: changes through ARM make such a
+// cluster unsupportable, and AKS undoes them
+// (https://learn.microsoft.com/azure/aks/support-policies).
+func refuseAKS(r *refusals, set armcompute.VirtualMachineScaleSet, group string) {
+	field, val := "", ""
+	for k := range set.Tags {
+		if strings.HasPrefix(strings.ToLower(k), "aks-managed-") {
+			field, val = "tags", k
+		}
+	}
+	if strings.HasPrefix(strings.ToUpper(group), "MC_") {
+		field, val = "resourceGroup", group
+	}
+	if field != "" {
+		r.add("aks", field, val, "AKS manages this pool, forbids changes of its scale set and undoes them",
+			"use AKS' own node image upgrades")
+	}
+}
+
+// refusePolicy refuses what would carry a new image to running nodes.
+func refusePolicy(r *refusals, props *armcompute.VirtualMachineScaleSetProperties) {
+	if u := props.UpgradePolicy; u != nil {
+		if mode := value(u.Mode); mode != "" && mode != armcompute.UpgradeModeManual {
+			r.add("upgrade-policy", "properties.upgradePolicy.mode", string(mode),
+				"Azure would replace running nodes, all at once in mode Automatic, as soon as the model changes",
+				"az vmss update --set upgradePolicy.mode=Manual")
+		}
+		if a := u.AutomaticOSUpgradePolicy; a != nil && value(a.EnableAutomaticOSUpgrade) {
+			r.add("automatic-os-upgrade", "properties.upgradePolicy.automaticOSUpgradePolicy.enableAutomaticOSUpgrade", "true",
+				"Azure would roll the whole pool, without drain, when a new version appears",
+				"az vmss update --enable-auto-os-upgrade false")
+		}
+	}
+	if a := props.AutomaticRepairsPolicy; a != nil && value(a.Enabled) {
+		r.add("automatic-repairs", "properties.automaticRepairsPolicy.enabled", "true",
+			"Azure may delete the donor as unhealthy while it is off",
+			"az vmss update --enable-automatic-repairs false")
+	}
+}
+
+func refuseProfile(r *refusals, vm *armcompute.VirtualMachineScaleSetVMProfile) {
+	if sp := vm.StorageProfile; sp != nil && sp.OSDisk != nil {
+		if d := sp.OSDisk.DiffDiskSettings; d != nil && value(d.Option) != "" {
+			r.add("ephemeral", "properties.virtualMachineProfile.storageProfile.osDisk.diffDiskSettings.option", string(*d.Option),
+				"an ephemeral OS disk cannot be snapshotted and does not outlive a stop", "use a pool with managed OS disks")
+		}
+		if os := value(sp.OSDisk.OSType); os == armcompute.OperatingSystemTypesWindows {
+			r.add("os", "properties.virtualMachineProfile.storageProfile.osDisk.osType", string(os),
+				"only Linux disks can be sealed", "choose a Linux pool")
+		}
+	}
+	if s := vm.SecurityProfile; s != nil && value(s.SecurityType) == armcompute.SecurityTypesConfidentialVM {
+		r.add("confidential", "properties.virtualMachineProfile.securityProfile.securityType", string(*s.SecurityType),
+			"the disk of a Confidential VM is bound to its VM", "choose another pool")
+	}
+	if pr := value(vm.Priority); pr == armcompute.VirtualMachinePriorityTypesSpot || pr == armcompute.VirtualMachinePriorityTypesLow {
+		*r = append(*r, kamino.Refusal{Code: "spot", Field: "properties.virtualMachineProfile.priority", Value: string(pr),
+			Why: "Azure may evict the donor while it is off", Do: "choose another pool, or use --allow-spot", Allow: "allow-spot"})
+	}
+}

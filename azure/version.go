@@ -1,0 +1,248 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
+
+	"kamino.dev/kamino"
+)
+
+func (p *Provider) findVersion(ctx context.Context, at place, name string) ([]kamino.Artifact, error) {
+	got, err := at.versions.Get(ctx, at.group, at.gallery, at.definition, name,
+		&armcompute.GalleryImageVersionsClientGetOptions{Expand: to.Ptr(armcompute.ReplicationStatusTypesReplicationStatus)})
+	if err != nil {
+		return nil, err
+	}
+	a := toVersion(got.GalleryImageVersion)
+	if props := got.Properties; props != nil && props.ReplicationStatus != nil {
+		a.Ready = false
+		for _, s := range props.ReplicationStatus.Summary {
+			if sameRegion(value(s.Region), at.location) {
+				a.Percent = int(value(s.Progress))
+				a.Ready = a.State == kamino.Succeeded && value(s.State) == armcompute.ReplicationStateCompleted
+			}
+		}
+	}
+	return []kamino.Artifact{a}, nil
+}
+
+// toVersion leaves Ready at what the provisioning state says: lists carry no
+// replication status.
+func toVersion(v armcompute.GalleryImageVersion) kamino.Artifact {
+	a := kamino.Artifact{Kind: kamino.Version, Name: value(v.Name), ID: value(v.ID), Tags: tagsOut(v.Tags)}
+	props := v.Properties
+	if props == nil {
+		return a
+	}
+	a.State = state(string(value(props.ProvisioningState)), true)
+	a.Ready = a.State == kamino.Succeeded
+	if pub := props.PublishingProfile; pub != nil {
+		a.Storage = string(value(pub.StorageAccountType))
+		a.Replica = int(value(pub.ReplicaCount))
+		a.Excluded = value(pub.ExcludeFromLatest)
+		a.Created = value(pub.PublishedDate)
+	}
+	if sp := props.StorageProfile; sp != nil && sp.OSDiskImage != nil && sp.OSDiskImage.Source != nil {
+		a.Source = value(sp.OSDiskImage.Source.ID)
+	}
+	return a
+}
+
+// sameRegion compares region names, which Azure writes as "West US 2" in
+// galleries and "westus2" elsewhere.
+func sameRegion(a, b string) bool {
+	norm := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, " ", "")) }
+	return norm(a) == norm(b)
+}
+
+// listVersions lists the versions of a pool, newest first, with who uses each:
+// one list of versions and, where there are any, one of instances.
+func (p *Provider) listVersions(ctx context.Context, at place, pool kamino.Pool) ([]kamino.Artifact, error) {
+	var out []kamino.Artifact
+	pager := at.versions.NewListByGalleryImagePager(at.group, at.gallery, at.definition, nil)
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err = translate(err, "list image versions of pool %s", at.name); errors.Is(err, kamino.ErrNotFound) {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
+		for _, v := range page.Value {
+			out = append(out, toVersion(*v))
+		}
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	uses, err := p.uses(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		v := &out[i]
+		v.Instances = uses[strings.ToLower(v.ID)]
+		v.InModel = strings.EqualFold(pool.Model.Image, v.ID)
+		if v.State == kamino.Failed {
+			v.Failure = p.whyFailed(ctx, v.ID)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b kamino.Artifact) int { return -kamino.CompareVersions(a.Name, b.Name) })
+	markLatest(out, pool)
+	return out, nil
+}
+
+// markLatest finds the version that a model means which names the definition
+// only: the newest that Succeeded and is not excluded
+// (https://learn.microsoft.com/azure/virtual-machines/shared-image-galleries).
+func markLatest(newestFirst []kamino.Artifact, pool kamino.Pool) {
+	for i := range newestFirst {
+		v := &newestFirst[i]
+		j := strings.LastIndex(strings.ToLower(v.ID), "/versions/")
+		if j < 0 || !strings.EqualFold(pool.Model.Image, v.ID[:j]) {
+			return
+		}
+		if v.State == kamino.Succeeded && !v.Excluded {
+			v.InModel = true
+			return
+		}
+	}
+}
+
+// uses counts the instances of a pool by the version that they booted from.
+func (p *Provider) uses(ctx context.Context, at place) (map[string]int, error) {
+	out := map[string]int{}
+	pager := at.vms.NewListPager(at.group, at.name, nil)
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return nil, translate(err, "list instances of scale set %s", at.name)
+		}
+		for _, vm := range page.Value {
+			if vm.Properties != nil && vm.Properties.StorageProfile != nil {
+				out[strings.ToLower(bornFrom(vm.Properties.StorageProfile.ImageReference))]++
+			}
+		}
+	}
+	return out, nil
+}
+
+// unused makes sure, by reading now, that nothing uses a version.
+func (p *Provider) unused(ctx context.Context, at place, pool kamino.Pool, v kamino.Artifact) error {
+	now, err := p.Pool(ctx, pool.ID)
+	if err != nil {
+		return err
+	}
+	list, err := p.listVersions(ctx, at, now)
+	if err != nil {
+		return err
+	}
+	for _, have := range list {
+		if have.Name == v.Name && (have.InModel || have.Instances > 0) {
+			return fmt.Errorf("version %s (%d instances, in the model: %t): %w", v.Name, have.Instances, have.InModel, kamino.ErrInUse)
+		}
+	}
+	return nil
+}
+
+// createVersion builds a version from a snapshot. Without a storage type it asks
+// first whether the region has zone-redundant storage.
+func (p *Provider) createVersion(ctx context.Context, at place, id string, want kamino.Artifact) error {
+	storage := want.Storage
+	if storage == "" {
+		zrs, err := p.hasZRS(ctx, at)
+		if err != nil {
+			return err
+		}
+		storage = kamino.StorageLRS
+		if zrs {
+			storage = kamino.StorageZRS
+		}
+	}
+	kind := to.Ptr(armcompute.StorageAccountType(storage))
+	replicas := to.Ptr(int32(want.Replica))
+	poller, err := at.versions.BeginCreateOrUpdate(ctx, at.group, at.gallery, at.definition, want.Name, armcompute.GalleryImageVersion{
+		Location: to.Ptr(at.location), Tags: tagsIn(want.Tags),
+		Properties: &armcompute.GalleryImageVersionProperties{
+			PublishingProfile: &armcompute.GalleryImageVersionPublishingProfile{
+				ReplicaCount: replicas, StorageAccountType: kind, ExcludeFromLatest: to.Ptr(want.Excluded),
+				TargetRegions: []*armcompute.TargetRegion{{
+					Name: to.Ptr(at.location), RegionalReplicaCount: replicas, StorageAccountType: kind,
+				}},
+			},
+			// The defaults of these two are documented nowhere (unverified): both are said.
+			SafetyProfile: &armcompute.GalleryImageVersionSafetyProfile{
+				AllowDeletionOfReplicatedLocations: to.Ptr(true), BlockDeletionBeforeEndOfLife: to.Ptr(false),
+			},
+			StorageProfile: &armcompute.GalleryImageVersionStorageProfile{
+				OSDiskImage: &armcompute.GalleryOSDiskImage{Source: &armcompute.GalleryDiskImageSource{ID: to.Ptr(want.Source)}},
+			},
+		},
+	}, nil)
+	return poll(p, id, poller, err)
+}
+
+// SetExcluded withholds a version from being latest, or offers it again, and
+// adds tags to it.
+func (p *Provider) SetExcluded(ctx context.Context, pool kamino.Pool, v kamino.Artifact, excluded bool, tags map[string]string) error {
+	at, err := p.place(pool)
+	if err != nil {
+		return err
+	}
+	all := map[string]string{}
+	for k, val := range v.Tags {
+		all[k] = val
+	}
+	for k, val := range tags {
+		if val == "" {
+			delete(all, k)
+		} else {
+			all[k] = val
+		}
+	}
+	poller, err := at.versions.BeginUpdate(ctx, at.group, at.gallery, at.definition, v.Name, armcompute.GalleryImageVersionUpdate{
+		Tags: tagsIn(all),
+		Properties: &armcompute.GalleryImageVersionProperties{
+			PublishingProfile: &armcompute.GalleryImageVersionPublishingProfile{ExcludeFromLatest: to.Ptr(excluded)},
+		},
+	}, nil)
+	return translate(poll(p, p.Address(pool, kamino.Version, v.Name), poller, err), "write version %s", v.Name)
+}
+
+// hasZRS asks once per region whether disks and snapshots can be
+// zone-redundant there, which is what galleries need
+// (https://learn.microsoft.com/rest/api/compute/resource-skus/list; that the
+// answer holds for image versions is unverified, so a version that fails for it
+// is built again without).
+func (p *Provider) hasZRS(ctx context.Context, at place) (bool, error) {
+	region := strings.ToLower(at.location)
+	p.mu.Lock()
+	known, ok := p.zones[region]
+	p.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	found := false
+	pager := at.skus.NewListPager(&armcompute.ResourceSKUsClientListOptions{Filter: to.Ptr("location eq '" + region + "'")})
+	for pager.More() && !found {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return false, err
+		}
+		found = slices.ContainsFunc(page.Value, zrsSKU)
+	}
+	p.mu.Lock()
+	p.zones[region] = found
+	p.mu.Unlock()
+	return found, nil
+}
+
+func zrsSKU(s *armcompute.ResourceSKU) bool {
+	kind := strings.ToLower(value(s.ResourceType))
+	return (kind == "snapshots" || kind == "disks") && value(s.Name) == kamino.StorageZRS && len(s.Restrictions) == 0
+}
