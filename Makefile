@@ -1,0 +1,58 @@
+# Kamino. `make help` lists what can be made.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
+LAB     := lab/bin/kamino-lab
+SEEDS   ?= 10000
+export GOFLAGS := -buildvcs=false
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/kamino and bin/kamino-agent, static and stripped
+	@mkdir -p bin
+	$(BUILD) -o bin/kamino ./cmd/kamino
+	$(BUILD) -o bin/kamino-agent ./cmd/kamino-agent
+
+.PHONY: lab
+lab: ## build lab/bin/kamino-lab, with the Kubernetes control plane in it (4 minutes cold)
+	@mkdir -p lab/bin
+	cd lab && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/kamino-lab ./cmd/kamino-lab
+
+.PHONY: demo
+demo: build lab ## the main job, live: a donor becomes the image of its pool, and the next node boots from it
+	$(LAB) demo
+
+.PHONY: test
+test: test-product test-lab ## all tests: the product's, then the whole product against a real API server
+
+.PHONY: test-product
+test-product: ## the product's own tests, with SEEDS random walks (10000)
+	SEEDS=$(SEEDS) go test ./...
+
+.PHONY: test-lab
+test-lab: build lab ## end to end: the real kube-apiserver, the Azure SDK over HTTPS
+	cd lab && go test ./...
+
+.PHONY: bench
+bench: build lab ## measure; one line a figure: BENCH name value unit bound B holds|over
+	@.ci/bench
+
+.PHONY: verify
+verify: ## formatting, vet, staticcheck, and that generated files are up to date
+	@.ci/verify
+
+.PHONY: image
+image: ## dist/kamino-image.tar, an OCI image for amd64 and arm64, built without a daemon
+	@mkdir -p dist
+	go run ./internal/image -version '$(VERSION)' -o dist/kamino-image.tar
+
+.PHONY: clean
+clean: ## remove what make has built
+	rm -rf bin dist lab/bin lab/out

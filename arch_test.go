@@ -1,0 +1,177 @@
+package kamino_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "kamino.dev/kamino"
+
+// rule says what a package, and everything below it that has no rule of its
+// own, may import of other people's and of this module.
+type rule struct {
+	pkg     string
+	allowed []string // prefixes; the standard library is always allowed
+	why     string
+}
+
+// rules are the architecture: who may know whom. Test files are not bound.
+var rules = []rule{
+	{"", nil, "the vocabulary and the pipeline need nothing but the standard library"},
+	{"boot", nil, "boot analysis is pure and embeddable"},
+	{"agent", []string{module + "/boot", module + "/agent", "golang.org/x/sys", "go.yaml.in/yaml", "sigs.k8s.io/yaml", "gopkg.in/yaml", "github.com/coreos/go-systemd", "github.com/godbus/dbus"},
+		"the agent is small, static, and knows no cluster and no cloud SDK"},
+	{"kube", []string{module, "k8s.io/"}, "one adapter per outside world; no providers"},
+	{"azure", []string{module, "github.com/Azure/azure-sdk-for-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes"},
+	{"azure/emulator", []string{module + "/azure/emulator"}, "it must not share the client's mistakes"},
+	{"providertest", []string{module}, "the contract knows no provider"},
+	{"cmd/kamino", []string{module, "github.com/spf13/", "k8s.io/", "sigs.k8s.io/yaml", "golang.org/x/term"}, "wires everything but the emulator"},
+	{"cmd/kamino-agent", []string{module + "/agent", module + "/boot"}, "a small main around agent"},
+	{"internal/image", []string{"github.com/google/go-containerregistry"}, "builds the container image"},
+}
+
+// forbidden is never imported by code of the product, whatever is allowed.
+var forbidden = map[string]string{
+	module + "/lab":            "nobody imports the lab",
+	"k8s.io/kubernetes":        "only the lab may",
+	module + "/azure/emulator": "the product carries no emulator",
+}
+
+func TestImports(t *testing.T) {
+	for _, file := range goFiles(t) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := ruleFor(filepath.ToSlash(filepath.Dir(file)))
+		for _, imp := range parsed.Imports {
+			path := strings.Trim(imp.Path.Value, `"`)
+			if why := breaks(r, path); why != "" {
+				t.Errorf("%s imports %s: %s", file, path, why)
+			}
+		}
+	}
+}
+
+func breaks(r rule, path string) string {
+	first, _, _ := strings.Cut(path, "/")
+	if !strings.Contains(first, ".") {
+		return ""
+	}
+	for bad, why := range forbidden {
+		inside := r.pkg == "azure/emulator" && bad == module+"/azure/emulator"
+		if !inside && (path == bad || strings.HasPrefix(path, bad+"/")) {
+			return why
+		}
+	}
+	if r.pkg == "kube" && strings.HasPrefix(path, module+"/") || r.pkg == "azure" && strings.HasPrefix(path, module+"/") {
+		return r.why
+	}
+	for _, p := range r.allowed {
+		if strings.HasPrefix(path, p) {
+			return ""
+		}
+	}
+	return r.why
+}
+
+// ruleFor finds the rule of the package or of its nearest parent.
+func ruleFor(dir string) rule {
+	best := rules[0]
+	for _, r := range rules[1:] {
+		if (dir == r.pkg || strings.HasPrefix(dir, r.pkg+"/")) && len(r.pkg) > len(best.pkg) {
+			best = r
+		}
+	}
+	return best
+}
+
+// TestPackageDocs: every package says once what it is for.
+func TestPackageDocs(t *testing.T) {
+	docs, packages := map[string]int{}, map[string]bool{}
+	for _, file := range goFiles(t) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Dir(file)
+		packages[dir] = true
+		if parsed.Doc != nil {
+			docs[dir]++
+		}
+	}
+	for dir := range packages {
+		if docs[dir] != 1 {
+			t.Errorf("%s has %d package docs, want 1", dir, docs[dir])
+		}
+	}
+}
+
+// TestLayout: no drawer for odds and ends.
+func TestLayout(t *testing.T) {
+	for _, file := range goFiles(t) {
+		for _, part := range strings.Split(filepath.ToSlash(filepath.Dir(file)), "/") {
+			if slices.Contains([]string{"pkg", "util", "utils", "common", "helpers", "types", "misc"}, part) {
+				t.Errorf("%s lies in a folder named %q, which says nothing", file, part)
+			}
+		}
+	}
+}
+
+// TestBinaryCarriesNoLab: what is shipped holds neither emulator nor control
+// plane, also not by a detour.
+func TestBinaryCarriesNoLab(t *testing.T) {
+	for _, cmd := range []string{"./cmd/kamino", "./cmd/kamino-agent"} {
+		out, err := exec.Command("go", "list", "-deps", cmd).CombinedOutput()
+		if err != nil {
+			t.Fatalf("go list -deps %s: %v\n%s", cmd, err, out)
+		}
+		for _, dep := range strings.Fields(string(out)) {
+			for bad, why := range forbidden {
+				if dep == bad || strings.HasPrefix(dep, bad+"/") {
+					t.Errorf("%s depends on %s: %s", cmd, dep, why)
+				}
+			}
+			if cmd == "./cmd/kamino-agent" && (strings.HasPrefix(dep, "k8s.io/") || strings.Contains(dep, "azure-sdk")) {
+				t.Errorf("%s depends on %s: the agent knows no cluster and no cloud SDK", cmd, dep)
+			}
+		}
+	}
+}
+
+func goFiles(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (path == "lab" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != ".") {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, ".go") {
+			files = append(files, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal(os.ErrNotExist)
+	}
+	return files
+}
