@@ -1,0 +1,198 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubectl/pkg/drain"
+
+	"kamino.dev/kamino"
+)
+
+const (
+	// evictTime bounds a round, so that many pods and a slow API server do not
+	// keep the engine from renewing its lease.
+	evictTime = 20 * time.Second
+	// forceGrace is what a pod gets to end once force is used.
+	forceGrace = time.Second
+	// forceAfter is how long after that its object is removed although the
+	// kubelet has not said that it ended.
+	forceAfter = 10 * time.Second
+)
+
+// Evict makes one round of a drain: one list of the node's pods, one eviction
+// (policy/v1) for each that must leave, none of them waited for. The pods are
+// chosen as kubectl drain --ignore-daemonsets --delete-emptydir-data does; the
+// seal pod stays. Only the pods seen on the node are evicted or deleted, never others
+// that have taken their names on another node.
+func (c *Cluster) Evict(ctx context.Context, node kamino.Node, opts kamino.DrainOptions) ([]kamino.Pod, error) {
+	pods, err := c.podsToLeave(ctx, node.Name)
+	if err != nil {
+		return nil, err
+	}
+	round := drainRound{Cluster: c, push: opts, began: c.opts.Clock.Now()}
+	var left []kamino.Pod
+	for i := range pods {
+		reason, stuck, err := round.remove(ctx, &pods[i])
+		if err != nil {
+			return nil, err
+		}
+		if reason != "" {
+			left = append(left, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: stuck})
+		}
+	}
+	return left, nil
+}
+
+// podsToLeave lists the pods that a drain removes, those without a controller
+// among them.
+func (c *Cluster) podsToLeave(ctx context.Context, node string) ([]corev1.Pod, error) {
+	helper := &drain.Helper{
+		Ctx:    ctx,
+		Client: trustingClient{c.client},
+		Out:    io.Discard, ErrOut: io.Discard,
+		// Pods without a controller are told apart afterwards, one by one,
+		// where kubectl has one error for all.
+		Force:               true,
+		IgnoreAllDaemonSets: true,
+		DeleteEmptyDirData:  true,
+		GracePeriodSeconds:  -1,
+		ChunkSize:           pageSize,
+		AdditionalFilters:   []drain.PodFilter{c.keepSealPod},
+	}
+	list, errs := helper.GetPodsForDeletion(node)
+	if len(errs) > 0 {
+		return nil, explain("list pods", errors.Join(errs...))
+	}
+	pods := list.Pods()
+	slices.SortFunc(pods, func(a, b corev1.Pod) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	return pods, nil
+}
+
+// keepSealPod is the filter that keeps a drain from removing what comes after it.
+func (c *Cluster) keepSealPod(pod corev1.Pod) drain.PodDeleteStatus {
+	if pod.Namespace == c.opts.Namespace && pod.Labels[labelName] == sealName {
+		return drain.MakePodDeleteStatusSkip()
+	}
+	return drain.MakePodDeleteStatusOkay()
+}
+
+// drainRound is one call of Evict.
+type drainRound struct {
+	*Cluster
+	push  kamino.DrainOptions
+	began time.Time
+}
+
+// remove asks for the end of a pod and tells why it is still there; "" when it
+// is not.
+func (r *drainRound) remove(ctx context.Context, pod *corev1.Pod) (reason string, stuck bool, err error) {
+	force := r.push.Force && r.push.Overdue
+	switch {
+	case !force && pod.DeletionTimestamp != nil:
+		return ending(pod), false, nil
+	case unmanaged(pod) && !r.push.Force:
+		return reasonUnmanaged, true, nil
+	case r.opts.Clock.Now().Sub(r.began) > evictTime:
+		return "its turn comes in the next round", false, nil
+	case force:
+		return r.delete(ctx, pod)
+	}
+	return r.evict(ctx, pod)
+}
+
+const reasonUnmanaged = "no controller would bring it back"
+
+func unmanaged(pod *corev1.Pod) bool {
+	return metav1.GetControllerOf(pod) == nil && !finished(pod)
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func ending(pod *corev1.Pod) string {
+	if len(pod.Finalizers) > 0 {
+		return "ending; finalizers " + strings.Join(pod.Finalizers, ", ")
+	}
+	return "ending"
+}
+
+// onlyThis are delete options for this very pod.
+func onlyThis(pod *corev1.Pod, grace time.Duration) *metav1.DeleteOptions {
+	o := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+	if grace >= 0 {
+		seconds := int64((grace + time.Second - 1) / time.Second)
+		o.GracePeriodSeconds = &seconds
+	}
+	return o
+}
+
+// evict asks for an eviction. How the API answers, and why 429 here mostly is no
+// throttling: https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
+func (r *drainRound) evict(ctx context.Context, pod *corev1.Pod) (reason string, stuck bool, err error) {
+	err = r.client.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: onlyThis(pod, r.push.Grace),
+	})
+	switch {
+	case err == nil:
+		return "ending", false, nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return "", false, nil // gone, or another pod of that name
+	case severalBudgets(err):
+		return r.reasonSeveral(ctx, pod), true, nil
+	}
+	if budget, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
+		return budget.Message, false, nil
+	}
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return "its namespace is being deleted", false, nil
+	}
+	if refusedByPolicy(err) {
+		return err.Error(), false, nil
+	}
+	return "", false, explain("create pods/eviction", err)
+}
+
+// severalBudgets: the API evicts no pod that several budgets select, whatever
+// they allow. The answer has no reason to go by, only code and text.
+func severalBudgets(err error) bool {
+	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown &&
+		strings.Contains(err.Error(), "more than one PodDisruptionBudget")
+}
+
+// refusedByPolicy tells a webhook's or a budget's refusal from missing
+// permission, which the API answers with 403 as well; "cannot" is its word for
+// the latter ("User x cannot create resource pods/eviction").
+func refusedByPolicy(err error) bool {
+	return apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "cannot create resource")
+}
+
+// delete ends a pod without asking any budget, at first with a second for it,
+// and when the kubelet does not confirm its end, by removing its object.
+func (r *drainRound) delete(ctx context.Context, pod *corev1.Pod) (reason string, stuck bool, err error) {
+	grace := forceGrace
+	if told := pod.DeletionGracePeriodSeconds; told != nil && *told <= int64(forceGrace/time.Second) {
+		if r.opts.Clock.Now().Sub(pod.DeletionTimestamp.Time) < forceAfter {
+			return ending(pod), false, nil
+		}
+		grace = 0
+	}
+	err = r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *onlyThis(pod, grace))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return "", false, nil
+	}
+	return fmt.Sprintf("deleted with a grace of %s", grace), false, explain("delete pods", err)
+}

@@ -1,0 +1,44 @@
+package kube
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kamino.dev/kamino"
+)
+
+const (
+	// eventTimeout bounds an event: nothing depends on it.
+	eventTimeout = 5 * time.Second
+	// maxMessage of events (k8s.io/kubernetes v1.36.3, pkg/apis/core/validation/events.go).
+	maxMessage = 1024
+)
+
+// Record writes an event of the node. It waits for the answer, but not for
+// long, and whether it was written is not told.
+func (c *Cluster) Record(ctx context.Context, node kamino.Node, reason, message string) {
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	now := metav1.NewTime(c.opts.Clock.Now())
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "")
+	}
+	_, _ = c.client.CoreV1().Events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: node.Name + "."},
+		// The name stands for the UID, as in the events of kubelet: kubectl
+		// describe node looks for that.
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: types.UID(node.Name)},
+		Reason:         reason,
+		Message:        message,
+		Type:           corev1.EventTypeNormal,
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		Source:              corev1.EventSource{Component: managedBy, Host: node.Name},
+		ReportingController: managedBy,
+		ReportingInstance:   c.opts.Process,
+	}, metav1.CreateOptions{FieldManager: fieldManager})
+}

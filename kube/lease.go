@@ -1,0 +1,219 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kamino.dev/kamino"
+)
+
+const (
+	labelManagedBy = "app.kubernetes.io/managed-by"
+	managedBy      = "kamino"
+
+	annotationFormat  = "kamino.dev/format"
+	annotationPool    = "kamino.dev/pool"
+	annotationProcess = "kamino.dev/process"
+	annotationRecord  = "kamino.dev/record"
+	annotationLedger  = "kamino.dev/ledger"
+
+	// leaseFormat is the format of the annotations that this program writes. A
+	// lease with a higher number is left alone.
+	leaseFormat = 1
+)
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+// leaseName is the pool's own name, for people, and enough of a hash of its ID to
+// keep pools of one name apart. Azure's IDs do not care for case; the name
+// must not either, or one pool could have two locks.
+func leaseName(pool kamino.PoolID) string {
+	const most = 40
+	sum := sha256.Sum256([]byte(strings.ToLower(string(pool))))
+	name := notInNames.ReplaceAllString(strings.ToLower(pool.Name()), "-")
+	name = strings.Trim(name[:min(len(name), most)], "-")
+	if name == "" {
+		name = "pool"
+	}
+	return "kamino-" + name + "-" + hex.EncodeToString(sum[:4])
+}
+
+// Lease reads the lease of a pool.
+func (c *Cluster) Lease(ctx context.Context, pool kamino.PoolID) (kamino.Lease, error) {
+	l, err := c.client.CoordinationV1().Leases(c.opts.Namespace).Get(ctx, leaseName(pool), metav1.GetOptions{})
+	if err = explain("get leases.coordination.k8s.io -n "+c.opts.Namespace, err); errors.Is(err, kamino.ErrNotFound) {
+		return kamino.Lease{Pool: pool}, nil
+	} else if err != nil {
+		return kamino.Lease{}, err
+	}
+	out, err := readLease(l)
+	if err == nil && !strings.EqualFold(string(out.Pool), string(pool)) {
+		err = fmt.Errorf("lease %s/%s is of pool %s, not of %s", l.Namespace, l.Name, out.Pool, pool)
+	}
+	if err != nil {
+		return kamino.Lease{}, err
+	}
+	out.Pool = pool
+	return out, nil
+}
+
+// Leases reads the leases of all pools.
+func (c *Cluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
+	var out []kamino.Lease
+	opts := metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy, Limit: pageSize}
+	for {
+		list, err := c.client.CoordinationV1().Leases(c.opts.Namespace).List(ctx, opts)
+		if err != nil {
+			return nil, explain("list leases.coordination.k8s.io -n "+c.opts.Namespace, err)
+		}
+		for i := range list.Items {
+			l, err := readLease(&list.Items[i])
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, l)
+		}
+		if opts.Continue = list.Continue; opts.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+// SetLease creates the lease when it has no revision, else changes it if it
+// still is at that revision; labels and annotations of others stay.
+func (c *Cluster) SetLease(ctx context.Context, lease kamino.Lease) (kamino.Lease, error) {
+	object, err := writeLease(lease)
+	if err != nil {
+		return kamino.Lease{}, err
+	}
+	leases := c.client.CoordinationV1().Leases(c.opts.Namespace)
+	var got *coordinationv1.Lease
+	what := "create"
+	if lease.Revision == "" {
+		got, err = leases.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+	} else {
+		what = "patch"
+		var patch []byte
+		if patch, err = leasePatch(object, lease.Revision); err != nil {
+			return kamino.Lease{}, err
+		}
+		got, err = leases.Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	}
+	err = explain(what+" leases.coordination.k8s.io -n "+c.opts.Namespace, err)
+	if errors.Is(err, kamino.ErrNotFound) && lease.Revision != "" {
+		return kamino.Lease{}, &fault{kamino.ErrConflict, err} // somebody deleted it
+	} else if err != nil {
+		return kamino.Lease{}, err
+	}
+	return readLease(got)
+}
+
+// writeLease is the API's object of a lease.
+func writeLease(l kamino.Lease) (*coordinationv1.Lease, error) {
+	if l.Epoch < 0 || l.Epoch > math.MaxInt32 {
+		return nil, fmt.Errorf("write lease of pool %s: epoch %d does not fit", l.Pool.Name(), l.Epoch)
+	}
+	record, err := json.Marshal(l.Record)
+	if err != nil {
+		return nil, fmt.Errorf("write record of pool %s: %w", l.Pool.Name(), err)
+	}
+	ledger, err := json.Marshal(l.Ledger)
+	if err != nil {
+		return nil, fmt.Errorf("write ledger of pool %s: %w", l.Pool.Name(), err)
+	}
+	epoch := int32(l.Epoch)
+	out := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   leaseName(l.Pool),
+			Labels: map[string]string{labelManagedBy: managedBy},
+			Annotations: map[string]string{
+				annotationFormat:  strconv.Itoa(leaseFormat),
+				annotationPool:    string(l.Pool),
+				annotationProcess: l.Process,
+				annotationRecord:  string(record),
+				annotationLedger:  string(ledger),
+			},
+		},
+		Spec: coordinationv1.LeaseSpec{LeaseTransitions: &epoch},
+	}
+	if l.Holder != "" {
+		out.Spec.HolderIdentity = &l.Holder
+	}
+	if !l.Renewed.IsZero() {
+		out.Spec.RenewTime = &metav1.MicroTime{Time: l.Renewed}
+	}
+	if seconds := int32(l.Duration / time.Second); seconds > 0 {
+		out.Spec.LeaseDurationSeconds = &seconds
+	}
+	return out, nil
+}
+
+// leasePatch is the merge patch (RFC 7386) that writes what is ours; null
+// removes, so a free lease loses its holder.
+func leasePatch(l *coordinationv1.Lease, revision string) ([]byte, error) {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": revision, "labels": l.Labels, "annotations": l.Annotations},
+		"spec": map[string]any{
+			"holderIdentity":       l.Spec.HolderIdentity,
+			"leaseTransitions":     l.Spec.LeaseTransitions,
+			"renewTime":            l.Spec.RenewTime,
+			"leaseDurationSeconds": l.Spec.LeaseDurationSeconds,
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write lease %s: %w", l.Name, err)
+	}
+	return patch, nil
+}
+
+// readLease reads the API's object. One that is not ours, or was written by a
+// newer program, is an error, so that it is never written over.
+func readLease(l *coordinationv1.Lease) (kamino.Lease, error) {
+	fail := func(format string, args ...any) (kamino.Lease, error) {
+		return kamino.Lease{}, fmt.Errorf("lease %s/%s: "+format, append([]any{l.Namespace, l.Name}, args...)...)
+	}
+	format, err := strconv.Atoi(l.Annotations[annotationFormat])
+	if err != nil {
+		return fail("annotation %s is %q: kamino did not write it", annotationFormat, l.Annotations[annotationFormat])
+	}
+	if format > leaseFormat {
+		return fail("annotation %s is %d, written by a newer kamino (this one knows %d)", annotationFormat, format, leaseFormat)
+	}
+	out := kamino.Lease{
+		Pool:     kamino.PoolID(l.Annotations[annotationPool]),
+		Process:  l.Annotations[annotationProcess],
+		Revision: l.ResourceVersion,
+	}
+	if err := json.Unmarshal([]byte(l.Annotations[annotationRecord]), &out.Record); err != nil {
+		return fail("read annotation %s: %w", annotationRecord, err)
+	}
+	if err := json.Unmarshal([]byte(l.Annotations[annotationLedger]), &out.Ledger); err != nil {
+		return fail("read annotation %s: %w", annotationLedger, err)
+	}
+	if l.Spec.HolderIdentity != nil {
+		out.Holder = *l.Spec.HolderIdentity
+	}
+	if l.Spec.LeaseTransitions != nil {
+		out.Epoch = int64(*l.Spec.LeaseTransitions)
+	}
+	if l.Spec.RenewTime != nil {
+		out.Renewed = l.Spec.RenewTime.UTC()
+	}
+	if l.Spec.LeaseDurationSeconds != nil {
+		out.Duration = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+	}
+	return out, nil
+}

@@ -1,0 +1,182 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kamino.dev/kamino"
+)
+
+// markTries is how often a mark is written anew when the node changes between
+// reading and writing, as it does with each status report of its kubelet.
+const markTries = 5
+
+// Mark writes our marks on a node or, with a nil mark, takes them off and gives
+// back what stood there before. Nothing that is not ours is touched, not
+// even the order of the taints, and spec.unschedulable least of all.
+//
+// What somebody else writes over AnnotationProtect while our mark is on the
+// node stays as they wrote it. ErrConflict when the node was replaced, or is
+// marked by another run than the one read. Asking again changes nothing.
+func (c *Cluster) Mark(ctx context.Context, node kamino.Node, mark *kamino.Mark) error {
+	owner, err := ownerOf(node, mark)
+	if err != nil {
+		return err
+	}
+	current := node
+	for range markTries {
+		patch, err := markPatch(current, owner, mark)
+		if err != nil || patch == nil {
+			return err
+		}
+		_, refused := c.client.CoreV1().Nodes().Patch(ctx, node.Name, types.JSONPatchType, patch,
+			metav1.PatchOptions{FieldManager: fieldManager})
+		// A JSON patch whose test fails is answered with 422, not with 409
+		// (k8s.io/apiserver v0.36.3, pkg/endpoints/handlers/patch.go).
+		if !apierrors.IsInvalid(refused) && !apierrors.IsConflict(refused) {
+			return explain("patch nodes", refused)
+		}
+		revision := current.Revision
+		if current, err = c.Node(ctx, node.Name); err != nil {
+			return err
+		}
+		if current.UID != node.UID {
+			return fmt.Errorf("node %s was replaced: %w", node.Name, kamino.ErrConflict)
+		}
+		if current.Revision == revision {
+			return refused // not because of a change: it is the marks that are refused
+		}
+	}
+	return fmt.Errorf("mark node %s: it changed %d times meanwhile: %w", node.Name, markTries, kamino.ErrConflict)
+}
+
+// ownerOf is the run whose marks may be changed.
+func ownerOf(node kamino.Node, mark *kamino.Mark) (string, error) {
+	if mark != nil {
+		return mark.Run, nil
+	}
+	found, err := node.Mark()
+	if err != nil || found == nil {
+		return "", err
+	}
+	return found.Run, nil
+}
+
+// change is one operation of a JSON patch (RFC 6902).
+type change struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// markPatch is the JSON patch that marks the node as given, under the condition
+// that the node still is as given; nil when there is nothing to do. Operations
+// on single entries leave everything else as it is, known to us or not.
+func markPatch(n kamino.Node, owner string, mark *kamino.Mark) ([]byte, error) {
+	found, err := n.Mark()
+	if err != nil {
+		return nil, err
+	}
+	if found != nil && found.Run != owner {
+		return nil, fmt.Errorf("node %s is marked by run %s: %w", n.Name, found.Run, kamino.ErrConflict)
+	}
+	var changes []change
+	if mark != nil {
+		if changes, err = put(n, found, *mark); err != nil {
+			return nil, err
+		}
+	} else {
+		changes = takeOff(n, found)
+	}
+	changes = append(changes, taintChanges(n, mark)...)
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	if n.UID == "" || n.Revision == "" {
+		return nil, errors.New("mark node " + n.Name + ": it was not read from the cluster")
+	}
+	return json.Marshal(append([]change{
+		{"test", "/metadata/uid", n.UID},
+		{"test", "/metadata/resourceVersion", n.Revision},
+	}, changes...))
+}
+
+func annotation(key string) string {
+	return "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+// put writes the annotations.
+func put(n kamino.Node, found *kamino.Mark, mark kamino.Mark) ([]change, error) {
+	text, err := json.Marshal(mark)
+	if err != nil {
+		return nil, fmt.Errorf("write mark of node %s: %w", n.Name, err)
+	}
+	if n.Annotations[kamino.AnnotationRun] == string(text) {
+		return nil, nil
+	}
+	var changes []change
+	if len(n.Annotations) == 0 {
+		changes = append(changes, change{"add", "/metadata/annotations", map[string]string{}})
+	}
+	changes = append(changes, change{"add", annotation(kamino.AnnotationRun), string(text)})
+	// Both are written at once. What stands there later is somebody's decision.
+	if found == nil {
+		changes = append(changes, change{"add", annotation(kamino.AnnotationProtect), "true"})
+	}
+	return changes, nil
+}
+
+// takeOff removes the annotations and gives AnnotationProtect its former value.
+func takeOff(n kamino.Node, found *kamino.Mark) []change {
+	var changes []change
+	for _, key := range []string{kamino.AnnotationRun, kamino.AnnotationReceipt} {
+		if _, ok := n.Annotations[key]; ok {
+			changes = append(changes, change{Op: "remove", Path: annotation(key)})
+		}
+	}
+	if found == nil || n.Annotations[kamino.AnnotationProtect] != "true" {
+		return changes
+	}
+	switch was := found.Protection; {
+	case was == nil:
+		changes = append(changes, change{Op: "remove", Path: annotation(kamino.AnnotationProtect)})
+	case *was != "true":
+		changes = append(changes, change{"replace", annotation(kamino.AnnotationProtect), *was})
+	}
+	return changes
+}
+
+// taintChanges makes TaintBlock stand on the node exactly if the mark says so.
+func taintChanges(n kamino.Node, mark *kamino.Mark) []change {
+	at := -1
+	for i, t := range n.Taints {
+		if t.Key == kamino.TaintBlock && t.Effect == string(corev1.TaintEffectNoSchedule) {
+			at = i
+		}
+	}
+	path := fmt.Sprintf("/spec/taints/%d", at)
+	if mark == nil || !mark.Block {
+		if at < 0 {
+			return nil
+		}
+		return []change{{Op: "remove", Path: path}}
+	}
+	want := corev1.Taint{Key: kamino.TaintBlock, Value: mark.Run, Effect: corev1.TaintEffectNoSchedule}
+	switch {
+	case at >= 0 && n.Taints[at].Value == want.Value:
+		return nil
+	case at >= 0:
+		return []change{{"replace", path, want}}
+	case len(n.Taints) == 0:
+		return []change{{"add", "/spec/taints", []corev1.Taint{want}}}
+	}
+	return []change{{"add", "/spec/taints/-", want}}
+}

@@ -1,0 +1,106 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino"
+)
+
+// pageSize of lists: some 500 nodes of 10 kB.
+const pageSize = 500
+
+// Node reads one node.
+func (c *Cluster) Node(ctx context.Context, name string) (kamino.Node, error) {
+	n, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return kamino.Node{}, explain("get nodes", err)
+	}
+	return convert(n), nil
+}
+
+// Nodes reads all nodes, page by page.
+func (c *Cluster) Nodes(ctx context.Context) ([]kamino.Node, error) {
+	var out []kamino.Node
+	// No resource version: the list is as new as etcd, never from the watch cache's past.
+	opts := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := c.client.CoreV1().Nodes().List(ctx, opts)
+		if err != nil {
+			return nil, explain("list nodes", err)
+		}
+		for i := range list.Items {
+			out = append(out, convert(&list.Items[i]))
+		}
+		if opts.Continue = list.Continue; opts.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+// controlPlaneLabels mark nodes of the control plane: that of kubeadm, the one
+// it used until Kubernetes 1.24, and that of aks-engine
+// (https://kubernetes.io/docs/reference/labels-annotations-taints/).
+var controlPlaneLabels = []struct{ key, value string }{
+	{key: "node-role.kubernetes.io/control-plane"},
+	{key: "node-role.kubernetes.io/master"},
+	{key: "kubernetes.io/role", value: "master"},
+}
+
+func convert(n *corev1.Node) kamino.Node {
+	out := kamino.Node{
+		Name:          n.Name,
+		UID:           string(n.UID),
+		ProviderID:    kamino.InstanceID(n.Spec.ProviderID),
+		OS:            n.Status.NodeInfo.OperatingSystem,
+		Architecture:  n.Status.NodeInfo.Architecture,
+		SystemUUID:    n.Status.NodeInfo.SystemUUID,
+		BootID:        n.Status.NodeInfo.BootID,
+		Unschedulable: n.Spec.Unschedulable,
+		Deleting:      n.DeletionTimestamp != nil,
+		Labels:        n.Labels,
+		Annotations:   n.Annotations,
+		Revision:      n.ResourceVersion,
+	}
+	for _, l := range controlPlaneLabels {
+		if v, ok := n.Labels[l.key]; ok && (l.value == "" || v == l.value) {
+			out.ControlPlane = true
+		}
+	}
+	for _, cond := range n.Status.Conditions {
+		if cond.Type != corev1.NodeReady {
+			out.Conditions = append(out.Conditions, kamino.Condition{Type: string(cond.Type), Status: string(cond.Status),
+				Since: cond.LastTransitionTime.UTC(), Reason: cond.Reason})
+			continue
+		}
+		out.Heartbeat = cond.LastHeartbeatTime.UTC()
+		if out.Ready = cond.Status == corev1.ConditionTrue; out.Ready {
+			out.ReadySince = cond.LastTransitionTime.UTC()
+		}
+	}
+	for _, t := range n.Spec.Taints {
+		out.Taints = append(out.Taints, kamino.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	return out
+}
+
+// Pulse reads when the node's kubelet last renewed its lease: every 10 s, where
+// the status of a node in which nothing changes is written every 5 minutes
+// (https://kubernetes.io/docs/concepts/architecture/nodes/#heartbeats). It falls back to
+// the status. The time is by the node's clock.
+func (c *Cluster) Pulse(ctx context.Context, node kamino.Node) (time.Time, error) {
+	lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node.Name, metav1.GetOptions{})
+	if err = explain("get leases.coordination.k8s.io -n "+corev1.NamespaceNodeLease, err); errors.Is(err, kamino.ErrNotFound) {
+		return node.Heartbeat, nil
+	} else if err != nil {
+		return time.Time{}, err
+	}
+	if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Before(node.Heartbeat) {
+		return node.Heartbeat, nil
+	}
+	return lease.Spec.RenewTime.UTC(), nil
+}

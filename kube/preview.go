@@ -1,0 +1,116 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"kamino.dev/kamino"
+)
+
+// Preview lists the pods that a drain would remove, with the budgets that would
+// not allow it now. It only reads.
+func (c *Cluster) Preview(ctx context.Context, node kamino.Node, opts kamino.DrainOptions) ([]kamino.Pod, error) {
+	pods, err := c.podsToLeave(ctx, node.Name)
+	if err != nil || len(pods) == 0 {
+		return nil, err
+	}
+	budgets, err := c.budgets(ctx, metav1.NamespaceAll)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]kamino.Pod, 0, len(pods))
+	for i := range pods {
+		reason, stuck := preview(&pods[i], budgets, opts)
+		out = append(out, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: stuck})
+	}
+	return out, nil
+}
+
+func preview(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget, opts kamino.DrainOptions) (reason string, stuck bool) {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return ending(pod), false
+	case unmanaged(pod) && !opts.Force:
+		return reasonUnmanaged, true
+	case finished(pod) || pod.Status.Phase == corev1.PodPending:
+		return "", false // budgets do not protect what does not run
+	}
+	selecting := selectingBudgets(pod, budgets)
+	switch {
+	case len(selecting) > 1:
+		return severalReason(selecting), true
+	case len(selecting) == 1 && selecting[0].Status.DisruptionsAllowed <= 0 && !evictableUnready(pod, &selecting[0]):
+		b := selecting[0]
+		return fmt.Sprintf("the disruption budget %s needs %d healthy pods and has %d now",
+			b.Name, b.Status.DesiredHealthy, b.Status.CurrentHealthy), false
+	}
+	return "", false
+}
+
+// evictableUnready: an unready pod whose budget does not mind
+// (https://kubernetes.io/docs/tasks/run-application/configure-pdb/#unhealthy-pod-eviction-policy).
+func evictableUnready(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
+	for _, cond := range pod.Status.Conditions {
+		if cond.Type == corev1.PodReady && cond.Status == corev1.ConditionTrue {
+			return false
+		}
+	}
+	policy := b.Spec.UnhealthyPodEvictionPolicy
+	return policy != nil && *policy == policyv1.AlwaysAllow ||
+		b.Status.DesiredHealthy > 0 && b.Status.CurrentHealthy >= b.Status.DesiredHealthy
+}
+
+// budgets lists disruption budgets, page by page.
+func (c *Cluster) budgets(ctx context.Context, namespace string) ([]policyv1.PodDisruptionBudget, error) {
+	var out []policyv1.PodDisruptionBudget
+	opts := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := c.client.PolicyV1().PodDisruptionBudgets(namespace).List(ctx, opts)
+		if err != nil {
+			return nil, explain("list poddisruptionbudgets.policy", err)
+		}
+		out = append(out, list.Items...)
+		if opts.Continue = list.Continue; opts.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+func selectingBudgets(pod *corev1.Pod, all []policyv1.PodDisruptionBudget) []policyv1.PodDisruptionBudget {
+	var out []policyv1.PodDisruptionBudget
+	for _, b := range all {
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err == nil && b.Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// reasonSeveral names the budgets of a pod that has several. Their names are
+// help, not needed: where they cannot be read, the reason does without.
+func (c *Cluster) reasonSeveral(ctx context.Context, pod *corev1.Pod) string {
+	all, err := c.budgets(ctx, pod.Namespace)
+	if err != nil {
+		return severalReason(nil)
+	}
+	return severalReason(selectingBudgets(pod, all))
+}
+
+func severalReason(budgets []policyv1.PodDisruptionBudget) string {
+	const why = "several disruption budgets select it, which the API never allows to be evicted"
+	if len(budgets) == 0 {
+		return why
+	}
+	names := make([]string, len(budgets))
+	for i, b := range budgets {
+		names[i] = b.Name
+	}
+	return why + ": " + strings.Join(names, ", ")
+}

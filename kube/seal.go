@@ -1,0 +1,155 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino"
+)
+
+// Names of the seal pod, on which the agent and people rely.
+const (
+	sealName  = "kamino-seal"
+	labelName = "app.kubernetes.io/name"
+	labelRun  = "kamino.dev/run"
+	hostRoot  = "/host"
+)
+
+func sealPodName(run string) string { return sealName + "-" + run }
+
+// hopelessWaits are reasons for which a container waits that do not pass by
+// waiting: the image or what the pod refers to is not there.
+var hopelessWaits = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CreateContainerConfigError"}
+
+// SealPod reads the seal pod of a run; one that does not exist is no error.
+func (c *Cluster) SealPod(ctx context.Context, _ kamino.Node, run string) (kamino.SealPod, error) {
+	pod, err := c.client.CoreV1().Pods(c.opts.Namespace).Get(ctx, sealPodName(run), metav1.GetOptions{})
+	if err = explain("get pods -n "+c.opts.Namespace, err); errors.Is(err, kamino.ErrNotFound) {
+		return kamino.SealPod{}, nil
+	} else if err != nil {
+		return kamino.SealPod{}, err
+	}
+	return readSealPod(pod), nil
+}
+
+func readSealPod(pod *corev1.Pod) kamino.SealPod {
+	out := kamino.SealPod{Exists: true, Failed: pod.Status.Phase == corev1.PodFailed}
+	words := []string{strings.ToLower(string(pod.Status.Phase))}
+	if pod.DeletionTimestamp != nil {
+		words = append(words, "being deleted")
+	}
+	if pod.Status.Reason != "" || pod.Status.Message != "" { // the kubelet refused or evicted it
+		words = append(words, joinWords(pod.Status.Reason, pod.Status.Message))
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		last := s.LastTerminationState.Terminated
+		switch {
+		case s.State.Running != nil:
+			out.Started = true
+		case s.State.Terminated != nil:
+			out.Started, last = true, s.State.Terminated
+		case s.State.Waiting != nil:
+			w := s.State.Waiting
+			words = append(words, joinWords(w.Reason, w.Message))
+			if slices.Contains(hopelessWaits, w.Reason) {
+				out.Failed = true
+				words = append(words, "image "+s.Image)
+			}
+		}
+		if last != nil {
+			out.Started = true
+			words = append(words, joinWords(fmt.Sprintf("exit code %d", last.ExitCode), strings.TrimSpace(last.Message)))
+		}
+	}
+	out.Message = strings.Join(words, ", ")
+	return out
+}
+
+func joinWords(reason, message string) string {
+	if reason == "" || message == "" {
+		return reason + message
+	}
+	return reason + ": " + message
+}
+
+// Seal creates the seal pod of a run on the node, or deletes it without grace.
+// Doing either twice is the same as once.
+func (c *Cluster) Seal(ctx context.Context, node kamino.Node, run string, want bool) error {
+	pods := c.client.CoreV1().Pods(c.opts.Namespace)
+	if !want {
+		now := int64(0)
+		err := pods.Delete(ctx, sealPodName(run), metav1.DeleteOptions{GracePeriodSeconds: &now})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return explain("delete pods -n "+c.opts.Namespace, err)
+	}
+	if c.opts.SealImage == "" {
+		return kamino.WithHint(errors.New("seal node "+node.Name+": no image for the seal pod is known"),
+			"name the image of kamino with --image or in the environment variable POD_IMAGE")
+	}
+	_, err := pods.Create(ctx, c.sealPod(node.Name, run), metav1.CreateOptions{FieldManager: fieldManager})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "PodSecurity"):
+		// https://kubernetes.io/docs/concepts/security/pod-security-admission/
+		return kamino.WithHint(&fault{kamino.ErrForbidden, err},
+			"the seal pod must be privileged: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged", c.opts.Namespace)
+	}
+	return explain("create pods -n "+c.opts.Namespace, err)
+}
+
+// sealPod is the pod that makes the donor's disk fit to be cloned: root on the
+// host, with its root file system at /host.
+func (c *Cluster) sealPod(node, run string) *corev1.Pod {
+	yes, no, none := true, false, int64(0)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.opts.Namespace,
+			Name:      sealPodName(run),
+			Labels:    map[string]string{labelName: sealName, labelRun: run, labelManagedBy: managedBy},
+		},
+		Spec: corev1.PodSpec{
+			// Pinned, not scheduled: the donor carries our taint, and the scheduler has no say in it.
+			NodeName:                      node,
+			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: &none,
+			AutomountServiceAccountToken:  &no,
+			EnableServiceLinks:            &no,
+			HostPID:                       true,
+			// An address of the pod network would be on the sealed disk as taken.
+			HostNetwork: true,
+			DNSPolicy:   corev1.DNSDefault,
+			Containers: []corev1.Container{{
+				Name:            "seal",
+				Image:           c.opts.SealImage,
+				ImagePullPolicy: corev1.PullIfNotPresent,
+				Command: []string{"/kamino-agent", "seal", "--host-root", hostRoot,
+					"--run", run, "--donor", node, "--detach", "--poweroff"},
+				SecurityContext:          &corev1.SecurityContext{Privileged: &yes, RunAsUser: &none},
+				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")}},
+				VolumeMounts: []corev1.VolumeMount{{Name: "host", MountPath: hostRoot}},
+			}},
+			Volumes: []corev1.Volume{{Name: "host",
+				VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
+		},
+	}
+	// Other namespaces may have a quota that forbids it
+	// (https://kubernetes.io/docs/concepts/policy/resource-quotas/#limit-priority-class-consumption-by-default).
+	if c.opts.Namespace == metav1.NamespaceSystem {
+		pod.Spec.PriorityClassName = "system-node-critical"
+	}
+	return pod
+}
