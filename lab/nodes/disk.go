@@ -1,0 +1,85 @@
+package nodes
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// Files of a node's disk that matter here. The names are those of a real disk,
+// the content is symbolic.
+const (
+	machineIDFile  = "/etc/machine-id"
+	hostnameFile   = "/etc/hostname"
+	kubeletPKI     = "/var/lib/kubelet/pki/"
+	credentialFile = kubeletPKI + "kubelet-client-current.pem"
+	receiptFile    = "/var/lib/kamino/receipt.json"
+	lineageFile    = "/var/lib/kamino/lineage.jsonl"
+	ancestryFile   = "/var/log/ancestry.log"
+)
+
+// identity is who a machine is after it booted.
+type identity struct {
+	node      string // the name in kubelet's credentials
+	hostname  string
+	machineID string
+	bootID    string
+}
+
+// isGeneric tells a disk that has never been a node, which must go through the
+// whole bootstrap.
+func isGeneric(files map[string]string) bool {
+	_, credentials := files[credentialFile]
+	_, receipt := files[receiptFile]
+	return !credentials && !receipt
+}
+
+// firstBoot makes up what the disk lacks and returns who the machine is. What
+// the disk has, it keeps: that is how an unsealed clone becomes its donor.
+func firstBoot(files map[string]string, computerName string) identity {
+	if strings.TrimSpace(files[machineIDFile]) == "" {
+		files[machineIDFile] = randomHex(16) + "\n"
+	}
+	if strings.TrimSpace(files[hostnameFile]) == "" {
+		files[hostnameFile] = computerName + "\n"
+	}
+	hostname := strings.TrimSpace(files[hostnameFile])
+	if _, ok := files[credentialFile]; !ok {
+		files[credentialFile] = fmt.Sprintf("subject=O = system:nodes, CN = system:node:%s\nserial=%s\n", hostname, randomHex(16))
+	}
+	if receipt, ok := files[receiptFile]; ok {
+		files[lineageFile] += strings.TrimSpace(receipt) + "\n"
+		delete(files, receiptFile)
+	}
+	return identity{
+		node:      nodeName(files[credentialFile], hostname),
+		hostname:  hostname,
+		machineID: strings.TrimSpace(files[machineIDFile]),
+		bootID:    randomUUID(),
+	}
+}
+
+// nodeName is the node that kubelet's credentials are for.
+func nodeName(credential, hostname string) string {
+	if _, after, ok := strings.Cut(credential, "system:node:"); ok {
+		if end := strings.IndexAny(after, "\n\r ,/\"'"); end >= 0 {
+			after = after[:end]
+		}
+		if after != "" {
+			return strings.ToLower(after)
+		}
+	}
+	return strings.ToLower(hostname)
+}
+
+func randomHex(bytes int) string {
+	b := make([]byte, bytes)
+	_, _ = rand.Read(b) // never fails (crypto/rand)
+	return hex.EncodeToString(b)
+}
+
+func randomUUID() string {
+	h := randomHex(16)
+	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
+}

@@ -1,0 +1,155 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino/azure/emulator"
+)
+
+// Why a machine lost its power; the cause of its context's end.
+var (
+	errShutdown = errors.New("guest was asked to shut down")
+	errPowerCut = errors.New("power was cut")
+)
+
+// machine is one instance: power, and what runs while there is power.
+type machine struct {
+	fleet     *Fleet
+	id        string // ARM ID
+	addresses address
+
+	mu     sync.Mutex
+	cut    context.CancelCauseFunc // not nil while there is power
+	disk   string                  // ARM ID of the disk it booted from
+	boots  int
+	before chan struct{} // closed when the last boot's work has ended
+	node   string        // name it last registered under
+}
+
+// on gives power. A machine that has it already reboots if its disk was
+// exchanged (reimage), else nothing happens.
+func (m *machine) on(instance emulator.Instance, atOnce bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cut != nil {
+		if m.disk == instance.OSDiskID {
+			return
+		}
+		m.cut(errPowerCut)
+	}
+	ctx, cut := context.WithCancelCause(m.fleet.ctx)
+	before, ended := m.before, make(chan struct{})
+	m.cut, m.disk, m.before = cut, instance.OSDiskID, ended
+	m.boots++
+	m.fleet.spawn(func() {
+		defer close(ended)
+		if before != nil {
+			<-before
+		}
+		if err := m.boot(ctx, instance, atOnce); err != nil && ctx.Err() == nil {
+			m.fleet.logger.Error("node did not come up", "instance", instance.ID, "error", err)
+		}
+	})
+}
+
+func (m *machine) off(why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cut != nil {
+		m.cut(why)
+		m.cut = nil
+	}
+}
+
+// boot runs from power on to power off.
+func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce bool) error {
+	files, err := m.fleet.cloud.ReadDisk(instance.ID)
+	if err != nil {
+		return err
+	}
+	if !atOnce {
+		delay := m.fleet.latencies.Boot
+		if isGeneric(files) {
+			delay = m.fleet.latencies.Bootstrap
+		}
+		if err := m.fleet.wait(ctx, delay); err != nil {
+			return err
+		}
+	}
+	var who identity
+	if err := m.fleet.cloud.WriteDisk(instance.ID, func(files map[string]string) {
+		who = firstBoot(files, strings.ToLower(instance.ComputerName))
+	}); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.node = who.node
+	m.mu.Unlock()
+	return newKubelet(m, instance, who).run(ctx)
+}
+
+// forget removes the Node object of a deleted instance, unless another instance owns it.
+func (m *machine) forget(ctx context.Context) {
+	m.mu.Lock()
+	node, before := m.node, m.before
+	m.mu.Unlock()
+	if before != nil {
+		<-before
+	}
+	if node == "" {
+		return
+	}
+	nodes := m.fleet.client.CoreV1().Nodes()
+	object, err := nodes.Get(ctx, node, metav1.GetOptions{})
+	if err == nil && strings.EqualFold(object.Spec.ProviderID, providerID(m.id)) {
+		err = nodes.Delete(ctx, node, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(object.UID))})
+	}
+	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		m.fleet.logger.Error("node of a deleted instance stays", "node", node, "error", err)
+	}
+}
+
+// providerID is how Azure's cloud provider names an instance: the ARM ID behind a scheme
+// (https://github.com/kubernetes-sigs/cloud-provider-azure/blob/master/pkg/provider/azure_instances.go).
+// The resource group is in lower case there.
+func providerID(instanceID string) string {
+	parts := strings.Split(instanceID, "/")
+	for i := range parts {
+		if strings.EqualFold(parts[i], "resourceGroups") && i+1 < len(parts) {
+			parts[i+1] = strings.ToLower(parts[i+1])
+		}
+	}
+	return "azure://" + strings.Join(parts, "/")
+}
+
+// address is where a machine is reached, for as long as it exists.
+type address struct{ node string }
+
+// addresses hands out addresses of one virtual network.
+type addresses struct {
+	mu    sync.Mutex
+	nodes int
+	pods  int
+}
+
+func (a *addresses) next() address {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.nodes++
+	host := a.nodes + 3 // Azure keeps the first addresses of a subnet
+	return address{node: fmt.Sprintf("10.240.%d.%d", host/256, host%256)}
+}
+
+func (a *addresses) pod() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pods++
+	return fmt.Sprintf("10.%d.%d.%d", 244+a.pods>>16%8, a.pods>>8%256, a.pods%256)
+}
