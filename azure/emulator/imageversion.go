@@ -1,0 +1,245 @@
+package emulator
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+var versionName = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
+
+// viewVersion shows replication only when it is asked for, with progress by the clock.
+func viewVersion(c *call, r *resource, shown object) {
+	if !strings.Contains(strings.ToLower(c.r.URL.Query().Get("$expand")), "replicationstatus") {
+		return
+	}
+	state, aggregated, percent := "Completed", "Completed", 100
+	switch r.state() {
+	case "Creating", "Updating":
+		state, aggregated, percent = "Replicating", "InProgress", c.s.progress(r.op, c.now)
+	case "Failed":
+		state, aggregated, percent = "Failed", "Failed", 0
+	}
+	summary := []any{}
+	for _, region := range items(r.doc, "properties", "publishingProfile", "targetRegions") {
+		summary = append(summary, object{"region": text(region, "name"), "state": state, "details": "", "progress": percent})
+	}
+	set(shown, object{"aggregatedState": aggregated, "summary": summary}, "properties", "replicationStatus")
+}
+
+// putVersion builds an image version, or changes what may change of one.
+func putVersion(c *call) reply {
+	definition := c.t.get(parent(c.target.id))
+	if definition == nil {
+		return notFound(c, parent(c.target.id))
+	}
+	if old := c.t.get(c.target.id); old != nil && (old.state() != "Failed" || c.r.Method == http.MethodPatch) {
+		return c.updateVersion(old)
+	}
+	if err := busy(definition); err != nil {
+		return reply{err: err}
+	}
+	source, err := c.checkVersion(definition)
+	if err != nil {
+		return reply{err: err}
+	}
+	c.defaults(definition)
+	r := c.create()
+	r.facts["source"] = source.id
+	for name, value := range source.facts {
+		if name == "instance" || name == "vmId" {
+			r.facts[name] = value
+		}
+	}
+	set(r.doc, stamp(c.now), "properties", "publishingProfile", "publishedDate")
+	set(r.doc, "Full", "properties", "publishingProfile", "replicationMode")
+	if mode := text(c.body, "properties", "publishingProfile", "replicationMode"); mode != "" {
+		set(r.doc, mode, "properties", "publishingProfile", "replicationMode")
+	}
+	if zrs := c.missingZRS(r); zrs != "" {
+		// The version stays, as Failed, and must be deleted.
+		r.setState("Creating")
+		return reply{status: http.StatusCreated, shows: r.id, op: c.buildOperation(r, source, definition,
+			refuse(http.StatusBadRequest, "InvalidParameter", "%s", c.s.zrsText()))}
+	}
+	r.setState("Creating")
+	return reply{status: http.StatusCreated, shows: r.id, op: c.buildOperation(r, source, definition, nil)}
+}
+
+// buildOperation copies the source into the version; refused makes it fail as late as the service would find out.
+func (c *call) buildOperation(r, source, definition *resource, refused *apiError) *pending {
+	id, sourceID, definitionID, files := r.id, source.id, definition.id, copyFiles(source.files)
+	p := &pending{family: galleryFamily, location: r.location(), holds: []string{id}, latency: c.s.delays.Version}
+	if fold(text(r.doc, "properties", "publishingProfile", "replicationMode"), "Shallow") {
+		p.latency = c.s.delays.ShallowVersion
+	}
+	p.finish = func(t *tx) *apiError {
+		r := t.edit(id)
+		if r == nil || refused != nil {
+			return refused
+		}
+		r.files = files
+		r.setState("Succeeded")
+		if best := t.latest(definitionID, r.location()); best != nil && best.id == id {
+			t.upgradeOS(definitionID)
+		}
+		return nil
+	}
+	p.fail = func(t *tx, _ *apiError) {
+		if r := t.edit(id); r != nil {
+			r.setState("Failed")
+		}
+	}
+	if refused != nil {
+		p.latency = min(p.latency, c.s.delays.UpdateVersion)
+	} else if m := c.s.Machines; m != nil {
+		p.work = func(ctx context.Context) error { return m.Build(ctx, sourceID, id) }
+	}
+	return p
+}
+
+// defaults fills the publishing profile as the service does.
+func (c *call) defaults(definition *resource) {
+	profile := part(c.body, "properties", "publishingProfile")
+	if profile == nil {
+		profile = object{}
+		set(c.body, profile, "properties", "publishingProfile")
+	}
+	replicas, storage := any(1), any("Standard_LRS")
+	if n, ok := profile["replicaCount"]; ok && n != nil {
+		replicas = n
+	}
+	if kind, ok := profile["storageAccountType"].(string); ok {
+		storage = kind
+	}
+	profile["replicaCount"], profile["storageAccountType"] = replicas, storage
+	if len(items(profile, "targetRegions")) == 0 {
+		profile["targetRegions"] = array(object{"name": text(c.body, "location")})
+	}
+	for _, region := range items(profile, "targetRegions") {
+		if _, ok := region["regionalReplicaCount"]; !ok {
+			region["regionalReplicaCount"] = replicas
+		}
+		if text(region, "storageAccountType") == "" {
+			region["storageAccountType"] = storage
+		}
+	}
+	if _, ok := profile["excludeFromLatest"]; !ok {
+		profile["excludeFromLatest"] = false
+	}
+}
+
+func (c *call) checkVersion(definition *resource) (*resource, *apiError) {
+	name, location := c.rt.names[2], text(c.body, "location")
+	for _, number := range strings.Split(name, ".") {
+		if _, err := strconv.ParseInt(number, 10, 32); err != nil || !versionName.MatchString(name) {
+			return nil, refuse(http.StatusBadRequest, "InvalidParameter",
+				"The image version name is invalid. The image version name should follow Major(int).Minor(int).Patch(int) format, for example: 1.0.0, 2018.12.1 etc.")
+		}
+	}
+	if location == "" {
+		return nil, refuse(http.StatusBadRequest, "LocationRequired", "The location property is required for this definition.")
+	}
+	regions := items(c.body, "properties", "publishingProfile", "targetRegions")
+	home := len(regions) == 0
+	for _, region := range regions {
+		home = home || sameRegion(text(region, "name"), location)
+	}
+	if !home {
+		return nil, refuse(http.StatusBadRequest, "InvalidParameter",
+			"The publishing profile regions must contain the location of image version '%s'.", location)
+	}
+	id := text(c.body, "properties", "storageProfile", "osDiskImage", "source", "id")
+	if id == "" {
+		id = text(c.body, "properties", "storageProfile", "source", "id")
+	}
+	if id == "" {
+		return nil, refuse(http.StatusBadRequest, "InvalidParameter", "Required parameter 'storageProfile.osDiskImage.source.id' is missing (null).")
+	}
+	source := c.t.get(id)
+	if source == nil || source.hidden || source.files == nil || source.kind.name == disks && text(source.doc, "managedBy") != "" {
+		return nil, refuse(http.StatusNotFound, "ResourceNotFound", "The source '%s' of the image version was not found or cannot be used.", id)
+	}
+	return source, c.checkSource(definition, source)
+}
+
+// checkSource compares what a version is built from with its definition.
+func (c *call) checkSource(definition, source *resource) *apiError {
+	if source.state() != "Succeeded" {
+		return refuse(http.StatusConflict, "OperationNotAllowed", "The source '%s' is not ready: its provisioning state is '%s'.", source.id, source.state())
+	}
+	if !sameRegion(source.location(), text(c.body, "location")) {
+		return refuse(http.StatusBadRequest, "InvalidParameter", "The source '%s' is in %s; it must be in the location of the image version, %s.", source.id, source.location(), text(c.body, "location"))
+	}
+	if source.kind.name == snapshots && feature(definition, "SecurityType") == "TrustedLaunchSupported" {
+		// hashicorp/packer-plugin-azure#304
+		return refuse(http.StatusBadRequest, "InvalidParameter",
+			"The security type 'TrustedLaunchSupported' is not supported for the source id '%s'. Currently only Vhd Blob, User Image and Gallery Image Version sources are supported.", source.id)
+	}
+	has, wants := text(source.doc, "properties", "hyperVGeneration"), text(definition.doc, "properties", "hyperVGeneration")
+	if has != "" && wants != "" && !fold(has, wants) && !c.s.TolerateGeneration {
+		return refuse(http.StatusConflict, "InvalidParameter",
+			"The resource '%s' has a different Hypervisor generation ['%s'] than the parent gallery image '%s' ['%s'].", source.id, has, definition.id, wants)
+	}
+	if arch := text(source.doc, "properties", "supportedCapabilities", "architecture"); arch != "" && !fold(arch, text(definition.doc, "properties", "architecture")) {
+		return refuse(http.StatusConflict, "InvalidParameter",
+			"The resource '%s' has a different architecture ['%s'] than the parent gallery image '%s' ['%s'].", source.id, arch, definition.id, text(definition.doc, "properties", "architecture"))
+	}
+	return nil
+}
+
+// missingZRS is the first region a version wants ZRS in that has none.
+func (c *call) missingZRS(r *resource) string {
+	for _, region := range items(r.doc, "properties", "publishingProfile", "targetRegions") {
+		if strings.HasSuffix(text(region, "storageAccountType"), "_ZRS") && !c.s.hasZRS(text(region, "name")) {
+			return text(region, "name")
+		}
+	}
+	return ""
+}
+
+// updateVersion changes the publishing and safety profiles of a version; its source and mode stay.
+func (c *call) updateVersion(old *resource) reply {
+	if source := text(c.body, "properties", "storageProfile", "osDiskImage", "source", "id"); source != "" &&
+		!fold(source, text(old.doc, "properties", "storageProfile", "osDiskImage", "source", "id")) {
+		return failed(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property 'galleryImageVersion.properties.storageProfile.osDiskImage.source.id' is not allowed.")
+	}
+	for _, fixed := range []string{"replicationMode", "storageAccountType"} {
+		sent := text(c.body, "properties", "publishingProfile", fixed)
+		if sent != "" && sent != text(old.doc, "properties", "publishingProfile", fixed) {
+			return failed(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property 'galleryImageVersion.properties.publishingProfile.%s' is not allowed.", fixed)
+		}
+	}
+	unset(c.body, "properties", "storageProfile")
+	rep := c.updateOf(old, c.s.delays.UpdateVersion, nil)
+	if rep.op != nil {
+		finish, id := rep.op.finish, old.id
+		rep.op.finish = func(t *tx) *apiError {
+			err := finish(t)
+			if v := t.get(id); v != nil {
+				if best := t.latest(parent(id), v.location()); best != nil && best.id == id && !same(old.doc, v.doc) {
+					t.upgradeOS(parent(id))
+				}
+			}
+			return err
+		}
+	}
+	return rep
+}
+
+// deleteVersion deletes a version, also one that is in use: scale-out then fails.
+func deleteVersion(c *call) reply {
+	r := c.t.get(c.target.id)
+	if r == nil {
+		return reply{status: http.StatusNoContent}
+	}
+	if err := busy(r); err != nil {
+		return reply{err: err}
+	}
+	if end := text(r.doc, "properties", "publishingProfile", "endOfLifeDate"); end > stamp(c.now) && truth(r.doc, "properties", "safetyProfile", "blockDeletionBeforeEndOfLife") {
+		return failed(http.StatusConflict, "DeleteGalleryImageVersionBlockedBeforeEndOfLife", "The image version '%s' cannot be deleted before its end of life %s.", r.id, end)
+	}
+	return c.removal(r, galleryFamily, c.s.delays.DeleteVersion)
+}

@@ -1,0 +1,179 @@
+package emulator
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// image is what an imageReference resolves to.
+type image struct {
+	id           string // ARM ID of the version; "" for a platform image
+	exact        string
+	files        map[string]string
+	generation   string
+	architecture string
+	security     string
+	state        string // Generalized, Specialized
+	osType       string
+}
+
+// genericVersion is what "latest" of every platform image resolves to.
+const genericVersion = "1.0.20261101"
+
+// genericFiles is the disk of an image of the marketplace.
+func genericFiles() map[string]string {
+	return map[string]string{"/etc/os-release": "ID=debian\nVERSION_ID=12\n", "/etc/hosts": "127.0.0.1 localhost\n"}
+}
+
+// resolveImage finds what instances of a scale set would be made from now.
+func (t *tx) resolveImage(pool *resource) (image, *apiError) {
+	ref := part(pool.doc, "properties", "virtualMachineProfile", "storageProfile", "imageReference")
+	id := text(ref, "id")
+	if id == "" {
+		if text(ref, "publisher") == "" {
+			return image{}, refuse(http.StatusBadRequest, "InvalidParameter", "Required parameter 'imageReference' is missing (null).")
+		}
+		exact := text(ref, "version")
+		if exact == "" || fold(exact, "latest") {
+			exact = genericVersion
+		}
+		return image{exact: exact, files: genericFiles(), generation: text(pool.facts, "generation"),
+			architecture: text(pool.facts, "architecture"), security: "", state: "Generalized", osType: poolOS(pool)}, nil
+	}
+	rt, ok := parse(id)
+	if !ok || len(rt.types) < 2 || !fold(rt.types[0], "galleries") {
+		return image{}, refuse(http.StatusConflict, "OperationNotAllowed", "The Image type for a Virtual Machine Scale Set may not be changed.")
+	}
+	if len(rt.names) == 2 {
+		latest := t.latest(id, pool.location())
+		if latest == nil {
+			return image{}, refuse(http.StatusNotFound, "GalleryImageNotFound",
+				"There is no latest image version exists for \"%s\".", id)
+		}
+		id = latest.id
+	}
+	return t.imageVersion(id, pool)
+}
+
+// imageVersion checks that a gallery version can make instances of a scale set.
+func (t *tx) imageVersion(id string, pool *resource) (image, *apiError) {
+	v := t.get(id)
+	if v == nil || v.kind.name != imageVersions || v.state() == "Failed" || v.state() == "Creating" || v.state() == "Deleting" || !replicatedTo(v, pool.location()) {
+		return image{}, refuse(http.StatusNotFound, "GalleryImageNotFound",
+			"The gallery image %s is not available in %s region. Please contact image owner to replicate to this region, or change your requested region.", id, pool.location())
+	}
+	d := t.get(parent(v.id))
+	im := image{id: v.id, exact: v.name(), files: v.files, generation: text(d.doc, "properties", "hyperVGeneration"),
+		architecture: text(d.doc, "properties", "architecture"), security: feature(d, "SecurityType"),
+		state: text(d.doc, "properties", "osState"), osType: text(d.doc, "properties", "osType")}
+	return im, im.fits(pool)
+}
+
+// fits compares a definition with the scale set (azure-compute-docs, troubleshooting-shared-images.md;
+// the codes are assumed, unverified on real Azure).
+func (im image) fits(pool *resource) *apiError {
+	trusted := fold(securityType(pool), "TrustedLaunch")
+	switch {
+	case im.state == "Specialized":
+		return refuse(http.StatusConflict, "OperationNotAllowed",
+			"Cannot update Virtual Machine Scale Set %s as the current OS state of the VM Scale Set is Generalized which is different from the updated gallery image OS state which is Specialized.", pool.name())
+	case !fold(im.osType, poolOS(pool)):
+		return refuse(http.StatusConflict, "OperationNotAllowed", "Cannot update Virtual Machine Scale Set %s: its OS type %s differs from the gallery image's, %s.", pool.name(), poolOS(pool), im.osType)
+	case im.security == "TrustedLaunch" && !trusted:
+		return refuse(http.StatusBadRequest, "BadRequest",
+			"The provided gallery image only supports creation of VMs and VM Scale Sets with 'TrustedLaunch' security type.")
+	case trusted && im.security != "TrustedLaunch" && im.security != "TrustedLaunchSupported":
+		return refuse(http.StatusBadRequest, "BadRequest",
+			"The provided image does not support creation of VMs and VM Scale Sets with 'TrustedLaunch' security type.")
+	case im.generation != "" && text(pool.facts, "generation") != "" && im.generation != text(pool.facts, "generation"):
+		return refuse(http.StatusBadRequest, "BadRequest",
+			"The selected VM size '%s' cannot boot Hypervisor Generation '%s'.", text(pool.doc, "sku", "name"), strings.TrimPrefix(im.generation, "V"))
+	case im.architecture != "" && text(pool.facts, "architecture") != "" && im.architecture != text(pool.facts, "architecture"):
+		return refuse(http.StatusBadRequest, "BadRequest",
+			"The VM size '%s' with architecture '%s' cannot boot an image of architecture '%s'.", text(pool.doc, "sku", "name"), text(pool.facts, "architecture"), im.architecture)
+	}
+	return nil
+}
+
+func poolOS(pool *resource) string {
+	if part(pool.doc, "properties", "virtualMachineProfile", "osProfile", "windowsConfiguration") != nil {
+		return "Windows"
+	}
+	if osType := text(pool.doc, "properties", "virtualMachineProfile", "storageProfile", "osDisk", "osType"); osType != "" {
+		return osType
+	}
+	return "Linux"
+}
+
+func securityType(pool *resource) string {
+	if security := text(pool.doc, "properties", "virtualMachineProfile", "securityProfile", "securityType"); security != "" {
+		return security
+	}
+	return "Standard"
+}
+
+func feature(definition *resource, name string) string {
+	for _, f := range items(definition.doc, "properties", "features") {
+		if fold(text(f, "name"), name) {
+			return text(f, "value")
+		}
+	}
+	return ""
+}
+
+// latest is the version of a definition with the highest number among those that
+// are Succeeded, replicated to the location and not excluded.
+func (t *tx) latest(definition, location string) *resource {
+	var best *resource
+	for _, v := range t.children(definition, t.s.kinds[key(imageVersions)]) {
+		excluded := truth(v.doc, "properties", "publishingProfile", "excludeFromLatest")
+		for _, region := range items(v.doc, "properties", "publishingProfile", "targetRegions") {
+			if sameRegion(text(region, "name"), location) && truth(region, "excludeFromLatest") {
+				excluded = true
+			}
+		}
+		if excluded || v.state() != "Succeeded" && v.state() != "Updating" || !replicatedTo(v, location) {
+			continue
+		}
+		if best == nil || newer(v.name(), best.name()) {
+			best = v
+		}
+	}
+	return best
+}
+
+// newer compares Major.Minor.Patch as numbers.
+func newer(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(as), len(bs)) {
+		x, _ := strconv.ParseUint(as[i], 10, 32)
+		y, _ := strconv.ParseUint(bs[i], 10, 32)
+		if x != y {
+			return x > y
+		}
+	}
+	return false
+}
+
+func replicatedTo(v *resource, location string) bool {
+	for _, region := range items(v.doc, "properties", "publishingProfile", "targetRegions") {
+		if sameRegion(text(region, "name"), location) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameRegion compares westeurope with West Europe.
+func sameRegion(a, b string) bool {
+	return fold(strings.ReplaceAll(a, " ", ""), strings.ReplaceAll(b, " ", ""))
+}
+
+// parent is the ID one type/name pair up.
+func parent(id string) string {
+	for range 2 {
+		id = id[:strings.LastIndexByte(id, '/')]
+	}
+	return id
+}
