@@ -1,0 +1,189 @@
+package platform
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// IMDS is the instance metadata service (https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service).
+type IMDS struct {
+	// Endpoint is http://169.254.169.254 on Azure.
+	Endpoint string
+	Client   *http.Client
+	Wait     func(ctx context.Context, d time.Duration) error
+}
+
+// DefaultIMDS is the address that Azure serves.
+const DefaultIMDS = "http://169.254.169.254"
+
+// Metadata is what the agent needs of the instance document. All values are strings; what is missing is empty.
+type Metadata struct {
+	Compute struct {
+		VMID       string `json:"vmId"`
+		Name       string `json:"name"`
+		Location   string `json:"location"`
+		VMSize     string `json:"vmSize"`
+		ResourceID string `json:"resourceId"`
+		OSProfile  struct {
+			ComputerName  string `json:"computerName"`
+			AdminUsername string `json:"adminUsername"`
+		} `json:"osProfile"`
+		PublicKeys []struct {
+			KeyData string `json:"keyData"`
+			Path    string `json:"path"`
+		} `json:"publicKeys"`
+		StorageProfile struct {
+			ImageReference struct {
+				ID           string `json:"id"`
+				ExactVersion string `json:"exactVersion"`
+			} `json:"imageReference"`
+		} `json:"storageProfile"`
+	} `json:"compute"`
+	Extended struct {
+		Compute struct {
+			HasCustomData bool   `json:"hasCustomData"`
+			PPSType       string `json:"ppsType"`
+		} `json:"compute"`
+	} `json:"extended"`
+}
+
+// metadataMost bounds an answer: userData is at most 64 KiB before base64, the instance document a few KiB.
+const metadataMost = 1 << 20
+
+// Instance fetches the instance document, with the extended part that names the kind of pre-provisioning.
+func (c IMDS) Instance(ctx context.Context) (Metadata, error) {
+	data, err := c.get(ctx, "/metadata/instance?api-version=2021-08-01&extended=true")
+	if err != nil {
+		return Metadata{}, err
+	}
+	return ParseMetadata(data)
+}
+
+// ParseMetadata decodes an instance document.
+func ParseMetadata(data []byte) (Metadata, error) {
+	var m Metadata
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("decode instance metadata: %w", err)
+	}
+	if m.Compute.VMID != "" && VMID(m.Compute.VMID) == "" {
+		return m, fmt.Errorf("decode instance metadata: compute.vmId %q is no UUID", m.Compute.VMID)
+	}
+	return m, nil
+}
+
+// UserData fetches and decodes the user data; nil when there is none.
+func (c IMDS) UserData(ctx context.Context) ([]byte, error) {
+	text, err := c.get(ctx, "/metadata/instance/compute/userData?api-version=2021-01-01&format=text")
+	var status *Status
+	if errors.As(err, &status) && status.Code == http.StatusNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return DecodeUserData(text)
+}
+
+// DecodeUserData decodes base64 as IMDS returns it; line breaks are allowed.
+func DecodeUserData(text []byte) ([]byte, error) {
+	packed := strings.Join(strings.Fields(string(text)), "")
+	if packed == "" {
+		return nil, nil
+	}
+	data, err := base64.StdEncoding.DecodeString(packed)
+	if err != nil {
+		return nil, fmt.Errorf("decode userData: not base64: %w", err)
+	}
+	return data, nil
+}
+
+// Status is an answer other than success.
+type Status struct {
+	URL  string
+	Code int
+	Body string
+}
+
+func (s *Status) Error() string { return fmt.Sprintf("get %s: status %d: %s", s.URL, s.Code, s.Body) }
+
+// temporary answers: IMDS says 410 while it is updated, and throttles at about five requests a second.
+func temporary(err error) bool {
+	var s *Status
+	if !errors.As(err, &s) {
+		return true // no answer: the network is not there yet
+	}
+	return s.Code == http.StatusGone || s.Code == http.StatusTooManyRequests || s.Code == http.StatusRequestTimeout || s.Code >= 500
+}
+
+// get asks until there is an answer or the context ends, at first quickly, because this waits for the network to come up
+// on the path to kubelet.
+func (c IMDS) get(ctx context.Context, path string) ([]byte, error) {
+	pause := 50 * time.Millisecond
+	for {
+		data, err := c.once(ctx, c.Endpoint+path)
+		if err == nil || !temporary(err) {
+			return data, err
+		}
+		if werr := c.Wait(ctx, pause+rand.N(pause/4)); werr != nil {
+			return nil, fmt.Errorf("ask IMDS: %w; last: %w", werr, err)
+		}
+		pause = min(pause*3/2, 3*time.Second)
+	}
+}
+
+func (c IMDS) once(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Metadata", "true")
+	resp, err := c.Client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, metadataMost))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, &Status{url, resp.StatusCode, brief(data)}
+	}
+	return data, nil
+}
+
+func brief(data []byte) string {
+	text := strings.Join(strings.Fields(string(data)), " ")
+	return text[:min(len(text), 200)]
+}
+
+// Direct is a client for addresses on the machine's own link: no proxy, no redirects, connections refused quickly.
+func Direct() *http.Client {
+	return &http.Client{
+		Timeout:       30 * time.Second,
+		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: false, MaxIdleConns: 2, IdleConnTimeout: 10 * time.Second},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Sleep waits on the wall clock.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

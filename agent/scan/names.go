@@ -1,0 +1,80 @@
+package scan
+
+import (
+	"io/fs"
+	"path"
+	"strings"
+
+	"kamino.dev/kamino/agent/disk"
+)
+
+// tree is a directory in which only some names may hold data. What nobody thought of lands in such a place first.
+type tree struct {
+	dir   string
+	allow []string
+}
+
+var trees = []tree{
+	{"etc/kubernetes", []string{"etc/kubernetes/certs/ca.crt", "etc/kubernetes/pki/ca.crt", "etc/kubernetes/kubelet-config.yaml", "etc/kubernetes/kubelet/*.yaml"}},
+	{"etc/cni/net.d", []string{"etc/cni/net.d/10-azure.conflist"}},
+	{"var/lib/kubelet/pki", nil}, {"var/lib/kubelet/pods", nil}, {"var/lib/kubelet/image_manager", nil},
+	{"var/lib/cloud/data", nil}, {"var/lib/cloud/instances", nil}, {"var/lib/cloud/handlers", nil},
+	{"var/log/pods", nil}, {"var/log/containers", nil}, {"var/log/journal", nil}, {"var/log/audit", nil}, {"var/log/azure", nil},
+	{"var/spool/cron/crontabs", nil}, {"var/spool/cron/atjobs", nil}, {"var/spool/at", nil}, {"var/spool/mail", nil}, {"var/mail", nil},
+	{"var/crash", nil}, {"var/lib/systemd/coredump", nil}, {"tmp", nil}, {"var/tmp", nil}, {"var/backups", nil},
+	{"var/lib/containerd/io.containerd.grpc.v1.cri/containers", nil}, {"var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes", nil},
+	{"var/lib/docker/containers", nil}, {"var/lib/docker/swarm", nil},
+	{"etc/wireguard", nil}, {"var/lib/tailscale", nil}, {"etc/pki/consumer", nil}, {"etc/pki/entitlement", nil}, {"var/lib/rhsm", nil},
+	{"var/lib/ubuntu-advantage/private", nil}, {"var/lib/ubuntu-pro/private", nil}, {"var/lib/snapd/device", nil},
+	{"var/lib/samba/private", nil}, {"var/lib/sss/db", nil}, {"var/lib/sss/secrets", nil},
+	{"etc/salt/pki/minion", nil}, {"etc/puppetlabs/puppet/ssl", nil}, {"var/lib/puppet/ssl", nil},
+}
+
+// names mean a credential wherever they are.
+var names = []struct{ kind, pattern string }{
+	{"ssh-host-key", "ssh_host_*_key"},
+	{"ssh-user-key", "id_rsa"}, {"ssh-user-key", "id_ed25519"}, {"ssh-user-key", "id_ecdsa"}, {"ssh-user-key", "id_dsa"}, {"ssh-user-key", "authorized_keys*"},
+	{"platform-key", "*.prv"}, {"platform-key", "TransportPrivate.pem"},
+	{"provisioning-data", "ovf-env.xml"}, {"provisioning-data", "CustomData"}, {"provisioning-data", "user-data.txt*"}, {"provisioning-data", "aks-node-controller-config.json"},
+	{"history", ".*_history"}, {"seed", "random-seed"}, {"seed", "credential.secret"}, {"seed", "secret_key"},
+	{"keytab", "*.keytab"}, {"keytab", "krb5.keytab*"}, {"account-backup", "shadow-"}, {"account-backup", "gshadow-"},
+	{"user-credential", ".netrc"}, {"user-credential", ".git-credentials"}, {"user-credential", ".pgpass"}, {"user-credential", ".vault-token"},
+	{"user-credential", "*.kdbx"}, {"user-credential", "accessTokens.json"}, {"user-credential", "msal_token_cache*"},
+	{"cloud-credential", "azure.json"}, {"cloud-credential", "sp.txt"},
+	{"container-credential", ".dockercfg"}, {"engine-identity", "engine-id"}, {"monitoring-identity", "auth_token"}, {"monitoring-identity", "mdatp_onboard.json"},
+	{"private-key", "*.p12"}, {"private-key", "*.pfx"}, {"private-key", "*_key.pem"},
+}
+
+// byName judges a file by where it is and what it is called. Empty files hold nothing.
+func byName(name string, info fs.FileInfo) (Finding, bool) {
+	if info.IsDir() || info.Mode().IsRegular() && info.Size() == 0 {
+		return Finding{}, false
+	}
+	for _, t := range trees {
+		if disk.Under(name, t.dir) && !allowed(name, t.allow) {
+			return Finding{Kind: "sensitive-place", Path: name, Detail: "nothing may be left in /" + t.dir + " but what is known to be harmless"}, true
+		}
+	}
+	if !info.Mode().IsRegular() {
+		return Finding{}, false
+	}
+	base := path.Base(name)
+	for _, n := range names {
+		if ok, _ := path.Match(n.pattern, base); ok {
+			return Finding{Kind: n.kind, Path: name, Detail: "by its name"}, true
+		}
+	}
+	if strings.HasPrefix(base, "core.") && info.Size() > 1<<20 {
+		return Finding{Kind: "core-dump", Path: name, Detail: "by its name"}, true
+	}
+	return Finding{}, false
+}
+
+func allowed(name string, patterns []string) bool {
+	for _, p := range patterns {
+		if Pattern(p, name) {
+			return true
+		}
+	}
+	return false
+}

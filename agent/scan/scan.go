@@ -1,0 +1,244 @@
+// Package scan looks for what must not be in an image: credentials, and what identifies the machine it came from.
+//
+// It knows nothing of the table of seal rules, on purpose: it is the net under that table. It has three ways to find
+// something: trees that must be empty but for a few names (Trees), names that mean a credential anywhere (names), and
+// content (patterns and the donor's own facts). Anything found is a failure; what is right to stay is allowed by name.
+package scan
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"sort"
+	"strings"
+	"sync"
+
+	"kamino.dev/kamino/agent/disk"
+)
+
+// Finding is one thing that must not be there. Detail never holds the secret, only what identifies it again.
+type Finding struct {
+	Kind   string `json:"kind"`
+	Path   string `json:"path"`
+	Offset int64  `json:"offset,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+func (f Finding) String() string {
+	at := f.Path
+	if f.Offset > 0 {
+		at = fmt.Sprintf("%s at byte %d", f.Path, f.Offset)
+	}
+	if f.Detail == "" {
+		return fmt.Sprintf("%s: %s", f.Kind, at)
+	}
+	return fmt.Sprintf("%s: %s (%s)", f.Kind, at, f.Detail)
+}
+
+// Options of a scan.
+type Options struct {
+	Facts Facts
+	// Allow reports what may stay.
+	Allow func(kind, path string) bool
+	// Deep also reads the trees that hold installed software and container images.
+	Deep bool
+}
+
+// Facts identify the donor. Addresses are IPs in text form, VMID and MachineID as the system prints them.
+type Facts struct {
+	Host      string
+	Addresses []string
+	VMID      string
+	MachineID string
+}
+
+// Result is what a scan saw.
+type Result struct {
+	Files    int       `json:"files"`
+	Bytes    int64     `json:"bytes"`
+	Findings []Finding `json:"findings"`
+	// Skipped are facts that could not be looked for, with the reason.
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// Chunk and overlap of reading: the longest match that is found across a chunk's end is overlap bytes.
+const (
+	chunk   = 1 << 20
+	overlap = 8 << 10
+)
+
+// software is installed from packages and images, the same on every machine; its test keys are not the donor's.
+var software = []string{"usr", "lib", "lib64", "bin", "sbin", "snap", "opt/cni/bin", "opt/bin", "opt/kamino", "boot",
+	"var/lib/containerd/io.containerd.content.v1.content", "var/lib/containerd/io.containerd.snapshotter.v1.overlayfs",
+	"var/lib/docker/overlay2", "var/lib/docker/image", "var/lib/snapd/snaps", "var/lib/dpkg", "var/lib/rpm"}
+
+// volatile is memory, not disk.
+var volatile = []string{"proc", "sys", "dev", "run"}
+
+// own is what the agent itself keeps: what was set aside is not part of the image, and the genealogy names the donor.
+var own = []string{"var/lib/kamino/aside", "var/lib/kamino/seal.journal"}
+var genealogy = []string{"var/lib/kamino/receipt.json", "var/lib/kamino/lineage.jsonl", "var/log/ancestry.log"}
+
+// Files scans every file of the disk.
+func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
+	m, skipped := newMatcher(o.Facts)
+	var r Result
+	r.Skipped = skipped
+	type job struct {
+		name string
+		info fs.FileInfo
+	}
+	jobs := make(chan job, 256)
+	var mu sync.Mutex
+	add := func(found ...Finding) {
+		mu.Lock()
+		defer mu.Unlock()
+		r.Findings = append(r.Findings, found...)
+	}
+	var workers sync.WaitGroup
+	var failed error
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			buf := make([]byte, chunk+overlap)
+			for j := range jobs {
+				n, found, err := m.file(d, j.name, buf)
+				mu.Lock()
+				r.Files++
+				r.Bytes += n
+				r.Findings = append(r.Findings, found...)
+				if err != nil && !errors.Is(err, fs.ErrNotExist) && failed == nil {
+					failed = fmt.Errorf("scan %s: %w", j.name, err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	err := d.Walk(".", true, func(name string, info fs.FileInfo) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if under(name, volatile) || under(name, own) || (!o.Deep && under(name, software)) {
+			if info.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if f, ok := byName(name, info); ok {
+			add(f)
+		}
+		if info.Mode().IsRegular() && info.Size() > 0 {
+			jobs <- job{name, info}
+		}
+		return nil
+	})
+	close(jobs)
+	workers.Wait()
+	r.Findings = keep(r.Findings, o.Allow)
+	return r, errors.Join(err, failed)
+}
+
+func under(name string, dirs []string) bool {
+	for _, d := range dirs {
+		if disk.Under(name, d) {
+			return true
+		}
+	}
+	return false
+}
+
+// keep drops what is allowed and what is said twice, and sorts.
+func keep(all []Finding, allow func(kind, path string) bool) []Finding {
+	sort.Slice(all, func(i, j int) bool {
+		a, b := all[i], all[j]
+		return a.Path < b.Path || a.Path == b.Path && (a.Offset < b.Offset || a.Offset == b.Offset && a.Kind < b.Kind)
+	})
+	out := all[:0]
+	for i, f := range all {
+		if i > 0 && f == all[i-1] {
+			continue
+		}
+		if strings.HasPrefix(f.Kind, "donor-") && under(f.Path, genealogy) {
+			continue
+		}
+		if allow != nil && allow(f.Kind, f.Path) {
+			continue
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func (m *matcher) file(d *disk.Disk, name string, buf []byte) (int64, []Finding, error) {
+	f, err := d.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer f.Close()
+	var found []Finding
+	n, err := m.stream(f, buf, func(h hit) {
+		found = append(found, Finding{h.kind, name, h.offset, h.detail()})
+	})
+	return n, found, err
+}
+
+// stream calls report for each match in r, once, with its offset in r.
+func (m *matcher) stream(r io.Reader, buf []byte, report func(hit)) (int64, error) {
+	var base, total int64
+	have, from := 0, 0
+	for {
+		n, err := io.ReadFull(r, buf[have:])
+		total += int64(n)
+		end := have + n
+		last := err != nil
+		// What starts in the overlap at the end is left to the next round, which sees the rest of it.
+		until := end
+		if !last {
+			until = end - overlap
+		}
+		m.search(buf[:end], from, until, func(h hit) {
+			h.offset += base
+			report(h)
+		})
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+		// Keep some of what was searched as left context, for the patterns that look behind.
+		start := max(until-64, 0)
+		copy(buf, buf[start:end])
+		have, from = end-start, until-start
+		base += int64(start)
+	}
+}
+
+// hit is one match in a stream.
+type hit struct {
+	kind   string
+	offset int64
+	text   []byte
+}
+
+func (h hit) detail() string {
+	sum := sha256.Sum256(h.text)
+	return fmt.Sprintf("%d bytes, sha256 %s…", len(h.text), hex.EncodeToString(sum[:6]))
+}
+
+// Pattern tells whether a path pattern (path.Match) covers name or a directory above it.
+func Pattern(pattern, name string) bool {
+	pattern = strings.TrimPrefix(pattern, "/")
+	for at := name; at != "." && at != "/" && at != ""; at = path.Dir(at) {
+		if ok, err := path.Match(pattern, at); err == nil && ok {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,189 @@
+package seal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Who does what on a clone's first boot.
+const (
+	// FirstBootAgent: cloud-init and the extension agent's provisioning are off, the agent does their part.
+	FirstBootAgent = "agent"
+	// FirstBootCloudInit: they stay, and the agent does only what they do not.
+	FirstBootCloudInit = "cloud-init"
+)
+
+// Whether the client credential that kubelet uses is the donor's own or the cluster's.
+const (
+	// JoinAuto finds out: see nodeapi.Shared.
+	JoinAuto = "auto"
+	// JoinKeep: the nodes share one credential, as aks-engine's do; it travels in the image.
+	JoinKeep = "keep"
+	// JoinFresh: every clone obtains its own, by the join method of its NodeConfig.
+	JoinFresh = "fresh"
+)
+
+// ConfigPath is where seal looks for its configuration on the donor's disk.
+const ConfigPath = "etc/kamino/seal.yaml"
+
+// Config adapts the seal to a pool. Every field is optional.
+type Config struct {
+	APIVersion string      `yaml:"apiVersion"`
+	Kind       string      `yaml:"kind"`
+	FirstBoot  string      `yaml:"firstBoot,omitempty"`
+	Join       string      `yaml:"join,omitempty"`
+	FreeSpace  string      `yaml:"freeSpace,omitempty"`
+	Sources    []string    `yaml:"sources,omitempty"` // where clones find their NodeConfig, tried in order
+	Stop       []string    `yaml:"stop,omitempty"`    // units to stop besides the known ones
+	Rules      []ExtraRule `yaml:"rules,omitempty"`
+	Exceptions []Exception `yaml:"exceptions,omitempty"`
+	Verify     VerifyRules `yaml:"verify,omitempty"`
+}
+
+// ExtraRule is a rule of the operator's.
+type ExtraRule struct {
+	ID     string   `yaml:"id"`
+	Paths  []string `yaml:"paths"`
+	Keep   []string `yaml:"keep,omitempty"`
+	Action Action   `yaml:"action"` // remove or truncate
+	Secret bool     `yaml:"secret,omitempty"`
+	Why    string   `yaml:"why"`
+}
+
+// Exception takes paths out of a rule; without paths the whole rule.
+type Exception struct {
+	Rule  string   `yaml:"rule"`
+	Paths []string `yaml:"paths,omitempty"`
+	Why   string   `yaml:"why"`
+}
+
+// VerifyRules adapt the scan.
+type VerifyRules struct {
+	Allow []Allowed `yaml:"allow,omitempty"`
+}
+
+// Allowed is what may stay on the disk though the scan finds it.
+type Allowed struct {
+	Path string `yaml:"path"`           // pattern; a directory allows what is below it
+	Kind string `yaml:"kind,omitempty"` // one kind of finding; empty means all
+	Why  string `yaml:"why"`
+}
+
+// ParseConfig decodes strictly: an unknown field is an error with its line. An empty document is the default.
+func ParseConfig(data []byte) (Config, error) {
+	var c Config
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return c, fmt.Errorf("decode SealConfig: %w", err)
+	}
+	if len(bytes.TrimSpace(data)) > 0 && (c.APIVersion != "kamino.dev/v1alpha1" || c.Kind != "SealConfig") {
+		return c, fmt.Errorf("decode SealConfig: apiVersion and kind are %q and %q; write kamino.dev/v1alpha1 and SealConfig", c.APIVersion, c.Kind)
+	}
+	c.FirstBoot = or(c.FirstBoot, FirstBootAgent)
+	c.Join = or(c.Join, JoinAuto)
+	c.FreeSpace = or(c.FreeSpace, FreeZero)
+	if len(c.Sources) == 0 {
+		c.Sources = []string{"imds://userData", "file:///etc/kamino/nodeconfig.yaml"}
+	}
+	return c, c.validate()
+}
+
+func or(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+var ruleID = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+func (c Config) validate() error {
+	if err := oneOf("firstBoot", c.FirstBoot, FirstBootAgent, FirstBootCloudInit); err != nil {
+		return err
+	}
+	if err := oneOf("join", c.Join, JoinAuto, JoinKeep, JoinFresh); err != nil {
+		return err
+	}
+	if err := oneOf("freeSpace", c.FreeSpace, FreeZero, FreeTrim, FreeNone); err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, r := range Table() {
+		known[r.ID] = true
+	}
+	for i, r := range c.Rules {
+		at := fmt.Sprintf("rules[%d]", i)
+		if !ruleID.MatchString(r.ID) || known[r.ID] {
+			return fmt.Errorf("%s.id: %q must be lower-case words joined by hyphens and not a rule's of the table", at, r.ID)
+		}
+		known[r.ID] = true
+		if r.Why == "" || len(r.Paths) == 0 {
+			return fmt.Errorf("%s (%s): paths and why are required", at, r.ID)
+		}
+		if err := oneOf(at+".action", string(r.Action), string(Remove), string(Truncate)); err != nil {
+			return err
+		}
+		if err := absolute(at+".paths", append(append([]string{}, r.Paths...), r.Keep...)); err != nil {
+			return err
+		}
+	}
+	for i, e := range c.Exceptions {
+		if !known[e.Rule] {
+			return fmt.Errorf("exceptions[%d].rule: there is no rule %q; `kamino-agent rules` lists them", i, e.Rule)
+		}
+		if e.Why == "" {
+			return fmt.Errorf("exceptions[%d] (%s): why is required", i, e.Rule)
+		}
+		if err := absolute(fmt.Sprintf("exceptions[%d].paths", i), e.Paths); err != nil {
+			return err
+		}
+	}
+	for i, a := range c.Verify.Allow {
+		if a.Why == "" {
+			return fmt.Errorf("verify.allow[%d]: why is required", i)
+		}
+		if err := absolute(fmt.Sprintf("verify.allow[%d].path", i), []string{a.Path}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func oneOf(field, value string, allowed ...string) error {
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %q is not one of %s", field, value, strings.Join(allowed, ", "))
+}
+
+func absolute(field string, patterns []string) error {
+	for _, p := range patterns {
+		if !strings.HasPrefix(p, "/") || path.Clean(p) != p || p == "/" {
+			return fmt.Errorf("%s: %q must be an absolute path without . or .. and not the root", field, p)
+		}
+		if _, err := path.Match(p, ""); err != nil {
+			return fmt.Errorf("%s: %q: %w", field, p, err)
+		}
+	}
+	return nil
+}
+
+// rules is the table with the operator's rules before machine-id, which stays last.
+func (c Config) rules() []Rule {
+	table := Table()
+	all := append([]Rule{}, table[:len(table)-1]...)
+	for _, r := range c.Rules {
+		all = append(all, Rule{ID: r.ID, Group: "Configured", Paths: r.Paths, Keep: r.Keep, Action: r.Action, Phase: Donor, Secret: r.Secret, Why: r.Why})
+	}
+	return append(all, table[len(table)-1])
+}

@@ -1,0 +1,117 @@
+package seal
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Facts are what identifies the donor. Seal collects them before it changes anything; the scan looks for them afterwards.
+type Facts struct {
+	Host      string   `json:"host,omitempty"`
+	Addresses []string `json:"addresses,omitempty"`
+	VMID      string   `json:"vmId,omitempty"`
+	MachineID string   `json:"machineId,omitempty"`
+}
+
+var mac = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`)
+
+func mentionsMAC(data []byte) bool { return mac.Match(data) }
+
+func mentionsKube(data []byte) bool {
+	return bytes.Contains(data, []byte("KUBE-")) || bytes.Contains(data, []byte("CNI-")) || bytes.Contains(data, []byte("cali-"))
+}
+
+func ownMachineID(data []byte) bool { return len(bytes.TrimSpace(data)) > 0 }
+
+func dropOwnHosts(data []byte, donor Facts) []byte {
+	return withoutLines(data, func(line string) bool {
+		text, _, _ := strings.Cut(line, "#")
+		field := strings.Fields(text)
+		if len(field) < 2 {
+			return false
+		}
+		if field[0] == "127.0.1.1" {
+			return true
+		}
+		short, _, _ := strings.Cut(donor.Host, ".")
+		return slices.ContainsFunc(field[1:], func(name string) bool {
+			host, _, _ := strings.Cut(name, ".")
+			return donor.Host != "" && strings.EqualFold(host, short)
+		})
+	})
+}
+
+// The suffix that Azure's own DNS gives a virtual network; it names the donor's network, not the clone's.
+// https://learn.microsoft.com/azure/virtual-network/virtual-networks-name-resolution-for-vms-and-role-instances
+func dropAzureSearch(data []byte, _ Facts) []byte {
+	return withoutLines(data, func(line string) bool {
+		field := strings.Fields(line)
+		return len(field) > 1 && (field[0] == "search" || field[0] == "domain") && strings.Contains(line, ".internal.cloudapp.")
+	})
+}
+
+// cloud-init marks the mounts it added with comment=cloudconfig (cloudinit/config/cc_mounts.py).
+func dropDonorMounts(data []byte, _ Facts) []byte {
+	return withoutLines(data, func(line string) bool {
+		field := strings.Fields(line)
+		if len(field) < 3 || strings.HasPrefix(field[0], "#") {
+			return false
+		}
+		return strings.Contains(line, "cloudconfig") || field[2] == "swap" && strings.HasPrefix(field[0], "/") && !strings.HasPrefix(field[0], "/dev/")
+	})
+}
+
+var nodeFlag = regexp.MustCompile(`[ \t]*--(node-ip|hostname-override|provider-id)([= ])("[^"]*"|[^\s"'\\]+)`)
+
+// Flags that name the donor; --node-labels and the rest are the pool's, and stay.
+func dropNodeFlags(data []byte, _ Facts) []byte {
+	data = withoutLines(data, func(line string) bool { return strings.Contains(line, "PRIMARY_NIC_IP=") })
+	return nodeFlag.ReplaceAll(data, nil)
+}
+
+func dropNodeFields(data []byte, donor Facts) []byte {
+	return withoutLines(data, func(line string) bool {
+		key, value, _ := strings.Cut(line, ":")
+		switch key {
+		case "providerID":
+			return true
+		case "address":
+			return slices.Contains(donor.Addresses, strings.Trim(strings.TrimSpace(value), `"'`))
+		}
+		return false
+	})
+}
+
+// waagent.conf: Provisioning.Agent chooses who provisions (auto, waagent, cloud-init, disabled), Provisioning.Enabled is
+// its older spelling. https://github.com/Azure/WALinuxAgent#configuration-file-options
+func disableProvisioning(data []byte, _ Facts) []byte {
+	kept := withoutLines(data, func(line string) bool {
+		key, _, _ := strings.Cut(strings.TrimSpace(line), "=")
+		return key == "Provisioning.Agent" || key == "Provisioning.Enabled"
+	})
+	if len(kept) > 0 && kept[len(kept)-1] != '\n' {
+		kept = append(kept, '\n')
+	}
+	added := "Provisioning.Agent=disabled\nProvisioning.Enabled=n\n"
+	if bytes.HasSuffix(data, []byte(added)) {
+		return data
+	}
+	return append(kept, added...)
+}
+
+// A password hash can be attacked offline by whoever reads the image. crypt(5): hashes start with "$", old DES ones have
+// 13 characters; "!" and "*" lock.
+func lockPasswords(data []byte, _ Facts) []byte {
+	var out bytes.Buffer
+	for line := range strings.Lines(string(data)) {
+		field := strings.SplitN(line, ":", 3)
+		if len(field) == 3 && (strings.HasPrefix(strings.TrimLeft(field[1], "!"), "$") || len(field[1]) == 13) {
+			field[1] = "!"
+			line = strings.Join(field, ":")
+		}
+		out.WriteString(line)
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,135 @@
+package seal
+
+import (
+	"embed"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"kamino.dev/kamino/agent/disk"
+)
+
+// Where the agent lives on a node.
+const (
+	BinaryPath   = "opt/kamino/bin/kamino-agent"
+	SettingsPath = "etc/kamino/agent.yaml"
+	unitDir      = "etc/systemd/system"
+)
+
+//go:embed units
+var unitFiles embed.FS
+
+// Units are the systemd units that seal installs, in the order in which they run.
+var Units = []string{"kamino-identity.service", "kamino-ssh-keys.service", "kamino-boot.service", "kamino-watch.service"}
+
+// Settings tell the agent on a clone how to behave. Seal writes them.
+type Settings struct {
+	APIVersion string   `yaml:"apiVersion"`
+	Kind       string   `yaml:"kind"`
+	FirstBoot  string   `yaml:"firstBoot"`
+	Join       string   `yaml:"join"`
+	Sources    []string `yaml:"sources"`
+}
+
+// ReadSettings reads what seal left; the zero value of a field is its default.
+func ReadSettings(d *disk.Disk) (Settings, error) {
+	s := Settings{FirstBoot: FirstBootAgent, Join: JoinFresh, Sources: []string{"imds://userData", "file:///etc/kamino/nodeconfig.yaml"}}
+	if !d.Exists(SettingsPath) {
+		return s, nil
+	}
+	data, err := d.ReadFile(SettingsPath, disk.Small)
+	if err != nil {
+		return s, fmt.Errorf("read settings: %w", err)
+	}
+	if err := yaml.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("decode /%s: %w", SettingsPath, err)
+	}
+	return s, nil
+}
+
+// installed are the files that every clone needs, as matches of a rule without a former content.
+func installed(d *disk.Disk, o Options) ([]Match, error) {
+	settings, err := yaml.Marshal(Settings{"kamino.dev/v1alpha1", "AgentConfig", o.FirstBoot, o.Join, o.Config.Sources})
+	if err != nil {
+		return nil, err
+	}
+	out := []Match{put(SettingsPath, string(settings), 0o644)}
+	for _, name := range Units {
+		text, err := unitFiles.ReadFile("units/" + name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, put(unitDir+"/"+name, string(text), 0o644))
+		// What "systemctl enable" would do; on an attached disk there is no systemd to ask.
+		out = append(out, Match{Path: wants(name, string(text)), New: &Content{Target: "/" + unitDir + "/" + name}})
+	}
+	gate, err := unitFiles.ReadFile("units/00-kamino.conf")
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, put(unitDir+"/kubelet.service.d/00-kamino.conf", string(gate), 0o644))
+	if o.FirstBoot == FirstBootAgent {
+		if d.Exists("etc/cloud") {
+			out = append(out, put("etc/cloud/cloud-init.disabled", "", 0o644))
+		}
+		if d.Exists("etc/systemd/network") {
+			network, err := unitFiles.ReadFile("units/99-kamino.network")
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, put("etc/systemd/network/99-kamino.network", string(network), 0o644))
+		}
+	}
+	return changed(d, out), nil
+}
+
+func put(name, text string, mode os.FileMode) Match {
+	return Match{Path: name, New: &Content{Data: []byte(text), Mode: mode}}
+}
+
+func wants(unit, text string) string {
+	for line := range strings.Lines(text) {
+		if target, ok := strings.CutPrefix(strings.TrimSpace(line), "WantedBy="); ok {
+			return path.Join(unitDir, target+".wants", unit)
+		}
+	}
+	return path.Join(unitDir, "multi-user.target.wants", unit)
+}
+
+// changed leaves out what is there already, so that a second seal has nothing to do.
+func changed(d *disk.Disk, all []Match) []Match {
+	var out []Match
+	for _, m := range all {
+		if m.New.Target != "" {
+			if target, err := d.Readlink(m.Path); err == nil && target == m.New.Target {
+				continue
+			}
+		} else if data, err := d.ReadFile(m.Path, disk.Small); err == nil && string(data) == string(m.New.Data) {
+			continue
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// InstallBinary copies this program to the disk, unless it runs from there. It is done before the stage begins, since a
+// program without a unit does nothing, and an interrupted seal needs it to be taken back.
+func InstallBinary(d *disk.Disk, from string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("install agent: %w", err)
+	}
+	defer src.Close()
+	if here, err := src.Stat(); err == nil {
+		if there, err := os.Stat(d.Host(BinaryPath)); err == nil && os.SameFile(here, there) {
+			return nil
+		}
+	}
+	if err := d.CopyIn(BinaryPath, io.Reader(src), 0o755); err != nil {
+		return fmt.Errorf("install agent: %w", err)
+	}
+	return nil
+}

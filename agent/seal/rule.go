@@ -1,0 +1,215 @@
+// Package seal makes a node's disk fit to be cloned, and undoes it when it could not be finished.
+//
+// What is done is one table of rules (Table). How it is done makes it reversible: a rule never deletes, it sets aside, by
+// renaming into one directory of the same disk, with a journal written first (see stage.go and
+// docs/notes/0002-interrupted-seal.md). Only when every rule was applied and the scan found nothing left is the receipt
+// written, which is the one point of no return; then what was set aside is overwritten and removed.
+package seal
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"kamino.dev/kamino/agent/disk"
+)
+
+// Action is what a rule does with what its paths match.
+type Action string
+
+// The actions. Check never changes anything: it refuses the seal.
+const (
+	Remove   Action = "remove"
+	Truncate Action = "truncate"
+	Edit     Action = "edit"
+	Link     Action = "link"
+	Check    Action = "check"
+)
+
+// Phase is where a rule runs: on the donor before its disk is copied, on a clone's first boot, or on both.
+type Phase string
+
+// The phases.
+const (
+	Donor Phase = "donor"
+	Both  Phase = "donor, clone"
+)
+
+// Rule is one row of the table.
+type Rule struct {
+	ID     string
+	Group  string
+	Paths  []string // patterns of path.Match per component; "DIR/*" empties a directory
+	Keep   []string // patterns of what stays though Paths match it
+	Shared []string // what stays besides, where the cluster's nodes share one client credential (join: keep)
+	Action Action
+	Phase  Phase
+	Secret bool   // what matches may be, or hold, a credential
+	Why    string // one sentence for the operator
+	When   string // FirstBoot for which the rule applies; empty means always
+
+	// Only narrows an Action to files of this content. Nil means all.
+	Only func(data []byte) bool
+	// Change is the new content for Edit; the same content means that there is nothing to do.
+	Change func(data []byte, donor Facts) []byte
+	// Rewrite is Change for a file that is read by its name. It always counts as a change.
+	Rewrite func(path string) ([]byte, error)
+	// Target is what Link points to.
+	Target string
+}
+
+// Match is one path that a rule would change.
+type Match struct {
+	Path  string
+	Bytes int64
+	// New is what stands at Path afterwards; nil means nothing.
+	New *Content
+}
+
+// Content is a new file (Data) or link (Target).
+type Content struct {
+	Data   []byte
+	Target string
+	Mode   fs.FileMode // zero: that of the file which was there
+}
+
+// matches expands the rule on a disk.
+func (r Rule) matches(d *disk.Disk, o Options) ([]Match, error) {
+	if r.When != "" && r.When != o.FirstBoot {
+		return nil, nil
+	}
+	var out []Match
+	for _, pattern := range r.Paths {
+		names, err := d.Glob(pattern)
+		if err != nil {
+			return nil, fmt.Errorf("match rule %s: %w", r.ID, err)
+		}
+		for _, name := range names {
+			if r.kept(name, o) || disk.Under(name, StateDir) {
+				continue
+			}
+			m, ok, err := r.match(d, name, o)
+			if err != nil {
+				return nil, fmt.Errorf("match rule %s: %w", r.ID, err)
+			}
+			if ok {
+				out = append(out, m)
+			}
+		}
+	}
+	return distinct(out), nil
+}
+
+func (r Rule) kept(name string, o Options) bool {
+	keep := append([]string{}, r.Keep...)
+	if o.Join == JoinKeep {
+		keep = append(keep, r.Shared...)
+	}
+	for _, e := range o.Config.Exceptions {
+		if e.Rule == r.ID {
+			if len(e.Paths) == 0 {
+				return true
+			}
+			keep = append(keep, e.Paths...)
+		}
+	}
+	for _, pattern := range keep {
+		if covers(pattern, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether pattern matches name or a directory above it.
+func covers(pattern, name string) bool {
+	pattern = strings.TrimPrefix(pattern, "/")
+	for at := name; at != "." && at != "/"; at = path.Dir(at) {
+		if ok, err := path.Match(pattern, at); err == nil && ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (r Rule) match(d *disk.Disk, name string, o Options) (Match, bool, error) {
+	info, err := d.Lstat(name)
+	if err != nil {
+		return Match{}, false, err
+	}
+	m := Match{Path: name}
+	if r.Rewrite != nil {
+		if o.Estimate {
+			return m, true, nil
+		}
+		data, err := r.Rewrite(d.Host(name))
+		m.Bytes, m.New = info.Size()-int64(len(data)), &Content{Data: data}
+		return m, true, err
+	}
+	if r.Only != nil || r.Action == Edit {
+		if !info.Mode().IsRegular() {
+			return m, false, nil
+		}
+		data, err := d.ReadFile(name, disk.Small)
+		if err != nil {
+			return m, false, err
+		}
+		if r.Only != nil && !r.Only(data) {
+			return m, false, nil
+		}
+		if r.Action == Edit {
+			changed := r.Change(data, o.Facts)
+			if bytes.Equal(changed, data) {
+				return m, false, nil
+			}
+			m.Bytes = int64(max(len(data)-len(changed), 0))
+			m.New = &Content{Data: changed}
+			return m, true, nil
+		}
+	}
+	switch r.Action {
+	case Truncate:
+		if !info.Mode().IsRegular() || info.Size() == 0 {
+			return m, false, nil
+		}
+		m.Bytes, m.New = info.Size(), &Content{}
+		return m, true, nil
+	case Link:
+		if target, err := d.Readlink(name); err == nil && target == r.Target {
+			return m, false, nil
+		}
+		m.New = &Content{Target: r.Target}
+	}
+	m.Bytes, err = d.Size(name)
+	return m, true, err
+}
+
+// distinct drops what another match of the same rule already contains.
+func distinct(matches []Match) []Match {
+	var out []Match
+	for i, m := range matches {
+		inside := false
+		for j, other := range matches {
+			if i != j && disk.Under(m.Path, other.Path) && (m.Path != other.Path || j < i) {
+				inside = true
+			}
+		}
+		if !inside {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// withoutLines drops the lines for which drop is true.
+func withoutLines(data []byte, drop func(line string) bool) []byte {
+	var out bytes.Buffer
+	for line := range strings.Lines(string(data)) {
+		if !drop(strings.TrimRight(line, "\n")) {
+			out.WriteString(line)
+		}
+	}
+	return out.Bytes()
+}

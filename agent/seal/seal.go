@@ -1,0 +1,324 @@
+package seal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/scan"
+)
+
+// Options of one seal.
+type Options struct {
+	Run       string
+	Donor     string // the donor's node name
+	Config    Config
+	FirstBoot string
+	Join      string // JoinKeep or JoinFresh; JoinAuto was decided by the caller
+	Facts     Facts
+	Agent     string // version of this program
+	Binary    string // path of this program, to be installed; empty: not installed
+	Now       func() time.Time
+	Log       *slog.Logger
+	// Estimate leaves out what only works, or only makes sense, once services are stopped.
+	Estimate bool
+
+	// For tests of the seal itself: stop dead after this rule, as a power failure would; leave one rule out.
+	InterruptAfter string
+	Omit           string
+}
+
+// ErrInterrupted is what InterruptAfter causes: nothing was cleaned up.
+var ErrInterrupted = errors.New("interrupted on request")
+
+// Step is one line of the plan.
+type Step struct {
+	Rule    string   `json:"rule"`
+	Action  Action   `json:"action"`
+	Secret  bool     `json:"secret"`
+	Paths   []string `json:"paths"`
+	Bytes   int64    `json:"bytes"`
+	matches []Match
+	why     string
+}
+
+// Plan is what a seal would do to the disk as it is now, rules without a match left out.
+func Plan(d *disk.Disk, o Options) ([]Step, error) {
+	var plan []Step
+	for _, r := range o.Config.rules() {
+		if r.ID == o.Omit {
+			continue
+		}
+		matches, err := r.matches(d, o)
+		if err != nil {
+			return nil, err
+		}
+		if len(matches) == 0 {
+			continue
+		}
+		s := Step{Rule: r.ID, Action: r.Action, Secret: r.Secret, matches: matches, why: r.Why}
+		for _, m := range matches {
+			s.Paths = append(s.Paths, m.Path)
+			s.Bytes += m.Bytes
+		}
+		plan = append(plan, s)
+	}
+	return plan, nil
+}
+
+// refused is the error of a rule of action check that matched.
+func refused(plan []Step) error {
+	for _, s := range plan {
+		if s.Action == Check {
+			return fmt.Errorf("seal refused by rule %s: /%s: %s; nothing was changed (an exception for the rule in /%s lets it pass)",
+				s.Rule, strings.Join(s.Paths, ", /"), s.why, ConfigPath)
+		}
+	}
+	return nil
+}
+
+// Seal seals the disk. On an error everything is as it was before; on success the receipt is on the disk, and what was
+// set aside is overwritten and removed. Free space is the caller's next step (FreeSpace). Sealing a sealed disk again for
+// the same run returns its receipt.
+func Seal(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
+	if old, ok, err := ReadReceipt(d); ok {
+		if err == nil && old.Run != o.Run {
+			err = fmt.Errorf("seal: this disk was sealed by run %s and has not booted since; start the machine first", old.Run)
+		}
+		if err != nil {
+			return old, err
+		}
+		return old, Purge(d)
+	}
+	if restored, err := Unseal(d); err != nil {
+		return Receipt{}, err
+	} else if restored > 0 {
+		o.Log.Info("took back an interrupted seal", "changes", restored)
+	}
+	before := o
+	before.Estimate = true
+	plan, err := Plan(d, before)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if err := refused(plan); err != nil {
+		return Receipt{}, err
+	}
+	receipt, err := set(ctx, d, o)
+	if errors.Is(err, ErrInterrupted) {
+		return receipt, err
+	}
+	if err != nil {
+		if _, uerr := Unseal(d); uerr != nil {
+			return receipt, fmt.Errorf("%w; and taking the seal back failed, run `kamino-agent unseal`: %w", err, uerr)
+		}
+		return receipt, err
+	}
+	if o.InterruptAfter == "receipt" {
+		return receipt, ErrInterrupted
+	}
+	return receipt, Purge(d)
+}
+
+// set applies the rules and commits.
+func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
+	receipt := Receipt{APIVersion: "kamino.dev/v1alpha1", Kind: "Receipt", Run: o.Run, Donor: o.Donor,
+		SealedAt: o.Now().UTC().Truncate(time.Second), VMID: o.Facts.VMID, Agent: o.Agent}
+	if o.Binary != "" {
+		if err := InstallBinary(d, o.Binary); err != nil {
+			return receipt, err
+		}
+	}
+	s, err := begin(d)
+	if err != nil {
+		return receipt, err
+	}
+	if err := prepare(s, d, o); err != nil {
+		return receipt, err
+	}
+	for _, r := range o.Config.rules() {
+		if r.ID == o.Omit || r.Action == Check {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return receipt, err
+		}
+		matches, err := r.matches(d, o)
+		if err != nil {
+			return receipt, err
+		}
+		if err := s.apply(r.ID, matches); err != nil {
+			return receipt, err
+		}
+		if n := len(matches); n > 0 {
+			c := RuleCount{ID: r.ID, Matched: n}
+			for _, m := range matches {
+				c.Bytes += m.Bytes
+			}
+			receipt.Rules = append(receipt.Rules, c)
+		}
+		if r.ID == o.InterruptAfter {
+			return receipt, ErrInterrupted
+		}
+	}
+	if err := Clean(ctx, d, o); err != nil {
+		return receipt, err
+	}
+	return receipt, commit(d, &receipt)
+}
+
+// prepare installs what clones need and writes the genealogy; before the rules, so that an interrupted seal is met by the
+// agent at the next boot.
+func prepare(s *stage, d *disk.Disk, o Options) error {
+	matches, err := installed(d, o)
+	if err != nil {
+		return err
+	}
+	if err := s.apply("install", matches); err != nil {
+		return err
+	}
+	former, err := d.ReadFile(Ancestry, disk.Small)
+	if err != nil && d.Exists(Ancestry) {
+		return err
+	}
+	if len(former) > 0 && former[len(former)-1] != '\n' {
+		former = append(former, '\n')
+	}
+	name := or(o.Facts.Host, o.Donor)
+	line := o.Now().UTC().Format(time.DateOnly) + " " + name + "\n"
+	err = s.apply("ancestry", []Match{{Path: Ancestry, New: &Content{Data: append(former, line...), Mode: 0o644}}})
+	if err == nil && o.InterruptAfter == "ancestry" {
+		return ErrInterrupted
+	}
+	return err
+}
+
+func commit(d *disk.Disk, r *Receipt) error {
+	sum, err := r.sum()
+	if err != nil {
+		return err
+	}
+	r.Hash = sum
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := syncDisk(d); err != nil {
+		return err
+	}
+	return d.WriteFile(ReceiptPath, append(data, '\n'), 0o644)
+}
+
+// Found is a scan that found something.
+type Found struct{ Result scan.Result }
+
+func (f *Found) Error() string {
+	const most = 10
+	var lines []string
+	for _, finding := range f.Result.Findings[:min(len(f.Result.Findings), most)] {
+		lines = append(lines, "  "+finding.String())
+	}
+	if n := len(f.Result.Findings) - most; n > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", n))
+	}
+	return fmt.Sprintf("%d things must not be in an image:\n%s\nRemove them, write a rule for them, or allow them with a reason (rules and verify.allow in /%s).",
+		len(f.Result.Findings), strings.Join(lines, "\n"), ConfigPath)
+}
+
+// Clean scans the disk for what the rules forgot; *Found if there is anything.
+func Clean(ctx context.Context, d *disk.Disk, o Options) error {
+	r, err := scan.Files(ctx, d, o.Scan())
+	if err != nil {
+		return fmt.Errorf("scan sealed disk: %w", err)
+	}
+	for _, s := range r.Skipped {
+		o.Log.Warn("not looked for", "what", s)
+	}
+	if len(r.Findings) > 0 {
+		return &Found{r}
+	}
+	return nil
+}
+
+// Scan is how the scan looks at a disk sealed with these options: exceptions of rules are allowed to it as well.
+func (o Options) Scan() scan.Options {
+	allowed := slices.Clone(o.Config.Verify.Allow)
+	for _, r := range o.Config.rules() {
+		if o.Join == JoinKeep {
+			for _, p := range r.Shared {
+				allowed = append(allowed, Allowed{Path: p})
+			}
+		}
+		for _, e := range o.Config.Exceptions {
+			if e.Rule != r.ID {
+				continue
+			}
+			paths := e.Paths
+			if len(paths) == 0 {
+				paths = r.Paths
+			}
+			for _, p := range paths {
+				allowed = append(allowed, Allowed{Path: p})
+			}
+		}
+	}
+	return scan.Options{
+		Facts: scan.Facts(o.Facts),
+		Allow: func(kind, name string) bool {
+			return slices.ContainsFunc(allowed, func(a Allowed) bool { return (a.Kind == "" || a.Kind == kind) && covers(a.Path, name) })
+		},
+	}
+}
+
+// FreeSpace deals with the blocks of what was deleted, by the configured method, and reports the bytes covered.
+func FreeSpace(ctx context.Context, d *disk.Disk, method string) (int64, error) {
+	return scrubFree(ctx, d, method)
+}
+
+// Forget applies, without a way back, the rules that a clone repeats: those of phase Both, or all of them where the disk
+// was never sealed. machine-id is the caller's: on a running system it is replaced, not emptied.
+func Forget(d *disk.Disk, o Options, all bool) ([]RuleCount, error) {
+	var counts []RuleCount
+	for _, r := range o.Config.rules() {
+		if r.Action == Check || r.ID == "machine-id" || !all && r.Phase != Both {
+			continue
+		}
+		matches, err := r.matches(d, o)
+		if err != nil {
+			return counts, err
+		}
+		for _, m := range matches {
+			if err := replace(d, m); err != nil {
+				return counts, fmt.Errorf("apply rule %s: %w", r.ID, err)
+			}
+		}
+		if len(matches) > 0 {
+			counts = append(counts, RuleCount{ID: r.ID, Matched: len(matches)})
+		}
+	}
+	return counts, nil
+}
+
+func replace(d *disk.Disk, m Match) error {
+	switch {
+	case m.New == nil:
+		return d.Remove(m.Path)
+	case m.New.Target != "":
+		return d.Symlink(m.New.Target, m.Path)
+	}
+	info, err := d.Lstat(m.Path)
+	if err != nil {
+		return err
+	}
+	if err := d.WriteFile(m.Path, m.New.Data, info.Mode().Perm()); err != nil {
+		return err
+	}
+	return d.Like(m.Path, info)
+}
+

@@ -1,0 +1,223 @@
+package seal
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+
+	"kamino.dev/kamino/agent/disk"
+)
+
+// What the agent keeps on the disk.
+const (
+	StateDir    = "var/lib/kamino"
+	journalPath = StateDir + "/seal.journal"
+	asideDir    = StateDir + "/aside"
+	ReceiptPath = StateDir + "/receipt.json"
+	LineagePath = StateDir + "/lineage.jsonl"
+	Ancestry    = "var/log/ancestry.log"
+)
+
+// op is one reversible change: what was at Path waits at Aside (empty: nothing was there), and something new may have
+// been put in its place. It is written to the journal before anything moves.
+type op struct {
+	Rule  string `json:"rule"`
+	Path  string `json:"path"`
+	Aside string `json:"aside,omitempty"`
+	Put   bool   `json:"put,omitempty"`
+	Dir   bool   `json:"dir,omitempty"`
+}
+
+// stage applies changes so that rollback can take all of them back, after any interruption.
+type stage struct {
+	disk *disk.Disk
+	next int
+}
+
+// begin opens a stage. It fails when an earlier one was neither finished nor taken back.
+func begin(d *disk.Disk) (*stage, error) {
+	if d.Exists(journalPath) {
+		return nil, fmt.Errorf("begin seal: an interrupted seal is on this disk; run `kamino-agent unseal --root %s` first", d.Dir())
+	}
+	if err := d.MkdirAll(StateDir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := d.MkdirAll(asideDir, 0o700); err != nil {
+		return nil, err
+	}
+	return &stage{disk: d}, d.WriteFile(journalPath, nil, 0o600)
+}
+
+// apply changes the matches of one rule: journal first, as one durable write, then the renames.
+func (s *stage) apply(rule string, matches []Match) error {
+	var ops []op
+	for _, m := range matches {
+		if m.New != nil {
+			dirs, err := s.missingDirs(rule, m.Path)
+			if err != nil {
+				return err
+			}
+			ops = append(ops, dirs...)
+		}
+		o := op{Rule: rule, Path: m.Path, Put: m.New != nil}
+		if s.disk.Exists(m.Path) {
+			o.Aside = fmt.Sprintf("%s/%06d", asideDir, s.next)
+			s.next++
+		}
+		ops = append(ops, o)
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	if err := s.record(ops); err != nil {
+		return err
+	}
+	i := 0
+	for _, o := range ops {
+		if o.Dir {
+			if err := s.disk.MkdirAll(o.Path, 0o755); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.change(o, matches[i].New); err != nil {
+			return fmt.Errorf("apply rule %s: %w", rule, err)
+		}
+		i++
+	}
+	return nil
+}
+
+func (s *stage) change(o op, content *Content) error {
+	var former fs.FileInfo
+	if o.Aside != "" {
+		info, err := s.disk.Lstat(o.Path)
+		if err != nil {
+			return err
+		}
+		former = info
+		if err := s.disk.Move(o.Path, o.Aside); err != nil {
+			return err
+		}
+	}
+	if content == nil {
+		return nil
+	}
+	if content.Target != "" {
+		return s.disk.Symlink(content.Target, o.Path)
+	}
+	mode := content.Mode
+	if mode == 0 {
+		mode = 0o644
+	}
+	if err := s.disk.WriteFile(o.Path, content.Data, mode); err != nil {
+		return err
+	}
+	if former != nil && content.Mode == 0 && former.Mode().IsRegular() {
+		return s.disk.Like(o.Path, former)
+	}
+	return nil
+}
+
+// missingDirs are the directories that a new file needs, so that rollback removes those as well.
+func (s *stage) missingDirs(rule, name string) ([]op, error) {
+	var dirs []op
+	for at := path.Dir(name); at != "." && !s.disk.Exists(at); at = path.Dir(at) {
+		dirs = append([]op{{Rule: rule, Path: at, Put: true, Dir: true}}, dirs...)
+	}
+	return dirs, nil
+}
+
+func (s *stage) record(ops []op) error {
+	f, err := s.disk.OpenFile(journalPath, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return fmt.Errorf("open seal journal: %w", err)
+	}
+	var lines bytes.Buffer
+	enc := json.NewEncoder(&lines)
+	for _, o := range ops {
+		if err := enc.Encode(o); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	_, err = f.Write(lines.Bytes())
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("write seal journal: %w", err)
+	}
+	return nil
+}
+
+// Interrupted reports whether a seal was begun on this disk and reached neither its receipt nor its rollback.
+func Interrupted(d *disk.Disk) bool { return d.Exists(journalPath) && !d.Exists(ReceiptPath) }
+
+// Unseal takes an interrupted seal back: afterwards every file is the one it was, with owner, mode and time. It may
+// itself be interrupted and repeated. A disk with a receipt is refused: what was set aside is gone.
+func Unseal(d *disk.Disk) (restored int, err error) {
+	if d.Exists(ReceiptPath) {
+		return 0, errors.New("unseal: this disk carries a receipt, its donor's identity is gone; start the machine, it comes back as the first clone")
+	}
+	if !d.Exists(journalPath) {
+		return 0, nil
+	}
+	ops, err := readJournal(d)
+	if err != nil {
+		return 0, err
+	}
+	for i := len(ops) - 1; i >= 0; i-- {
+		if err := undo(d, ops[i]); err != nil {
+			return restored, fmt.Errorf("unseal %s: %w", ops[i].Path, err)
+		}
+		restored++
+	}
+	if err := d.Remove(asideDir); err != nil {
+		return restored, err
+	}
+	if err := d.Remove(journalPath); err != nil {
+		return restored, err
+	}
+	return restored, d.SyncDir(StateDir)
+}
+
+func undo(d *disk.Disk, o op) error {
+	switch {
+	case o.Dir:
+		// Only when it is empty: somebody else may have put something there since.
+		if entries, err := d.ReadDir(o.Path); err != nil || len(entries) > 0 {
+			return err
+		}
+		return d.Remove(o.Path)
+	case o.Aside == "":
+		return d.Remove(o.Path)
+	case !d.Exists(o.Aside):
+		return nil // it never moved, or is back already
+	}
+	if err := d.Remove(o.Path); err != nil {
+		return err
+	}
+	return d.Move(o.Aside, o.Path)
+}
+
+func readJournal(d *disk.Disk) ([]op, error) {
+	f, err := d.OpenFile(journalPath, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read seal journal: %w", err)
+	}
+	defer f.Close()
+	var ops []op
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var o op
+		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
+			// The last line may be torn: it was not durable, so nothing of it happened.
+			break
+		}
+		ops = append(ops, o)
+	}
+	return ops, lines.Err()
+}
