@@ -1,0 +1,344 @@
+// Package providertest is the contract that every kamino.Provider passes. A
+// provider's tests call Run with a way to begin a fresh world; nothing in here
+// knows which provider it is.
+package providertest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// World is a provider with a pool to try it out on.
+type World struct {
+	Provider kamino.Provider
+	// Donor is a running instance of a pool that nothing speaks against.
+	Donor kamino.InstanceID
+	// Pass lets time pass at the provider, so that what was begun can end.
+	Pass func(time.Duration)
+}
+
+// Run tries the whole contract, each clause in a world of its own.
+func Run(t *testing.T, begin func(t *testing.T) World) {
+	clauses := []struct {
+		name string
+		try  func(*testing.T, *world)
+	}{
+		{"PoolOf refuses foreign IDs and is the pool's own ID", poolOf},
+		{"Pool and Instance are read whole, and missing ones are ErrNotFound", reads},
+		{"SetPower switches, and may be repeated", power},
+		{"Find finds nothing without an error", findNothing},
+		{"artifacts are made, repeated and deleted", artifacts},
+		{"a version in use is not deleted", versionInUse},
+		{"SetModel dry-run sends nothing", dryRun},
+		{"SetModel is conditional and reads back as wanted", setModel},
+		{"a saved model is given back", giveBack},
+		{"SetCapacity is conditional", capacity},
+		{"SetExcluded marks a version", excluded},
+		{"a cancelled context ends every call", cancelled},
+	}
+	for _, c := range clauses {
+		t.Run(c.name, func(t *testing.T) {
+			w := begin(t)
+			c.try(t, &world{World: w, t: t})
+		})
+	}
+}
+
+// world adds the words in which the clauses are written.
+type world struct {
+	World
+	t *testing.T
+}
+
+func (w *world) ctx() context.Context { return w.t.Context() }
+
+// eventually lets time pass until cond holds.
+func (w *world) eventually(what string, cond func() bool) {
+	w.t.Helper()
+	for range 400 {
+		if cond() {
+			return
+		}
+		w.Pass(30 * time.Second)
+	}
+	w.t.Fatalf("never: %s", what)
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) pool() kamino.Pool {
+	w.t.Helper()
+	id, err := w.Provider.PoolOf(w.Donor)
+	w.must(err)
+	p, err := w.Provider.Pool(w.ctx(), id)
+	w.must(err)
+	return p
+}
+
+func (w *world) instance() kamino.Instance {
+	w.t.Helper()
+	in, err := w.Provider.Instance(w.ctx(), w.Donor)
+	w.must(err)
+	return in
+}
+
+func (w *world) find(kind kamino.Kind, name string) []kamino.Artifact {
+	w.t.Helper()
+	found, err := w.Provider.Find(w.ctx(), w.pool(), kind, name)
+	w.must(err)
+	return found
+}
+
+// make creates an artifact and waits until it is ready.
+func (w *world) make(a kamino.Artifact) kamino.Artifact {
+	w.t.Helper()
+	w.must(w.Provider.Create(w.ctx(), w.pool(), a))
+	var got kamino.Artifact
+	w.eventually(string(a.Kind)+" is ready", func() bool {
+		found := w.find(a.Kind, a.Name)
+		if len(found) != 1 {
+			return false
+		}
+		got = found[0]
+		if got.State == kamino.Failed {
+			w.t.Fatalf("%s %s failed: %s", a.Kind, a.Name, got.Failure)
+		}
+		return got.State == kamino.Succeeded && got.Ready
+	})
+	return got
+}
+
+func (w *world) off() kamino.Instance {
+	w.t.Helper()
+	w.must(w.Provider.SetPower(w.ctx(), w.Donor, kamino.PowerOff))
+	w.eventually("the instance is off", func() bool { return w.instance().Power == kamino.PowerOff })
+	return w.instance()
+}
+
+var tags = map[string]string{kamino.TagBuiltFrom: "node", kamino.TagRun: "run-1", kamino.TagReceipt: "sha256:00"}
+
+// version makes everything that a version needs, and the version.
+func (w *world) version(names ...string) []kamino.Artifact {
+	w.t.Helper()
+	in, pool := w.off(), w.pool()
+	w.make(kamino.Artifact{Kind: kamino.Gallery, Name: pool.Gallery})
+	w.make(kamino.Artifact{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name),
+		Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType})
+	snapshot := w.make(kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk,
+		Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType, Tags: tags})
+	var out []kamino.Artifact
+	for _, name := range names {
+		out = append(out, w.make(kamino.Artifact{Kind: kamino.Version, Name: name, Source: snapshot.ID, Replica: 2, Tags: tags}))
+	}
+	return out
+}
+
+func poolOf(t *testing.T, w *world) {
+	for _, id := range []kamino.InstanceID{"", "nonsense", "elsewhere:///zone/instance"} {
+		if _, err := w.Provider.PoolOf(id); !errors.Is(err, kamino.ErrUnsupported) {
+			t.Errorf("PoolOf(%q) = %v, want ErrUnsupported", id, err)
+		}
+	}
+	if p, in := w.pool(), w.instance(); p.ID != in.Pool {
+		t.Errorf("PoolOf says %s, the instance %s", p.ID, in.Pool)
+	}
+}
+
+func reads(t *testing.T, w *world) {
+	p, in := w.pool(), w.instance()
+	if p.Name == "" || p.Group == "" || p.Location == "" || p.Gallery == "" || p.Capacity < 1 || p.Model.Image == "" || len(p.Model.Saved) == 0 {
+		t.Errorf("pool lacks something: %+v", p)
+	}
+	if len(p.Refusals)+len(in.Refusals) > 0 {
+		t.Errorf("refused: %v %v", p.Refusals, in.Refusals)
+	}
+	if in.VMID == "" || in.Disk == "" || in.Generation == "" || in.SecurityType == "" || in.Power != kamino.PowerOn {
+		t.Errorf("instance lacks something: %+v", in)
+	}
+	if _, err := w.Provider.Pool(w.ctx(), p.ID+"-gone"); !errors.Is(err, kamino.ErrNotFound) {
+		t.Errorf("pool that is gone: %v, want ErrNotFound", err)
+	}
+	if _, err := w.Provider.Instance(w.ctx(), w.Donor+"99999"); !errors.Is(err, kamino.ErrNotFound) {
+		t.Errorf("instance that is gone: %v, want ErrNotFound", err)
+	}
+}
+
+func power(t *testing.T, w *world) {
+	before := w.off()
+	w.must(w.Provider.SetPower(w.ctx(), w.Donor, kamino.PowerOff))
+	w.eventually("off again", func() bool { return w.instance().Power == kamino.PowerOff })
+	for range 2 {
+		w.must(w.Provider.SetPower(w.ctx(), w.Donor, kamino.PowerOn))
+		w.eventually("the instance runs", func() bool { return w.instance().Power == kamino.PowerOn })
+	}
+	if after := w.instance(); after.VMID != before.VMID || after.Disk != before.Disk {
+		t.Errorf("another machine came back: %+v, was %+v", after, before)
+	}
+}
+
+func findNothing(t *testing.T, w *world) {
+	pool := w.pool()
+	for kind, name := range map[kamino.Kind]string{
+		kamino.Gallery: pool.Gallery, kamino.Definition: kamino.DefinitionName(pool.Name),
+		kamino.Snapshot: kamino.SnapshotName(pool.Name), kamino.Version: "2026.01.02",
+	} {
+		if found := w.find(kind, name); len(found) != 0 {
+			t.Errorf("%s %s: found %v", kind, name, found)
+		}
+	}
+	if found := w.find(kamino.Version, ""); len(found) != 0 {
+		t.Errorf("versions: found %v", found)
+	}
+}
+
+func artifacts(t *testing.T, w *world) {
+	made := w.version("2026.1.2", "2026.10.1", "2026.9.30")
+	w.must(w.Provider.Create(w.ctx(), w.pool(), kamino.Artifact{Kind: kamino.Gallery, Name: w.pool().Gallery}))
+	var order []string
+	for _, v := range w.find(kamino.Version, "") {
+		order = append(order, v.Name)
+		if !v.Ours() || v.Tags[kamino.TagRun] != "run-1" || v.Created.IsZero() {
+			t.Errorf("version %s lost something: %+v", v.Name, v)
+		}
+	}
+	if len(order) != 3 || order[0] != "2026.10.1" || order[1] != "2026.9.30" || order[2] != "2026.1.2" {
+		t.Errorf("versions in order %v, want newest first by number", order)
+	}
+	if made[0].Replica != 2 || made[0].Storage == "" {
+		t.Errorf("version was not made as wanted: %+v", made[0])
+	}
+	for _, kind := range []kamino.Kind{kamino.Version, kamino.Snapshot} {
+		name := "2026.1.2"
+		if kind == kamino.Snapshot {
+			name = kamino.SnapshotName(w.pool().Name)
+		}
+		w.must(w.Provider.Delete(w.ctx(), w.pool(), kamino.Artifact{Kind: kind, Name: name}))
+		w.eventually(string(kind)+" is gone", func() bool { return len(w.find(kind, name)) == 0 })
+		w.must(w.Provider.Delete(w.ctx(), w.pool(), kamino.Artifact{Kind: kind, Name: name}))
+	}
+}
+
+func versionInUse(t *testing.T, w *world) {
+	v := w.version("2026.1.2", "2026.1.3")
+	_, err := w.Provider.SetModel(w.ctx(), w.pool(), kamino.ModelSpec{Image: v[0].ID}, false)
+	w.must(err)
+	w.eventually("the model is written", func() bool { return !w.pool().Updating })
+	if err := w.Provider.Delete(w.ctx(), w.pool(), v[0]); !errors.Is(err, kamino.ErrInUse) {
+		t.Errorf("delete of the model's version: %v, want ErrInUse", err)
+	}
+	for _, have := range w.find(kamino.Version, "") {
+		if want := have.Name == v[0].Name; have.InModel != want {
+			t.Errorf("version %s: in the model %t, want %t", have.Name, have.InModel, want)
+		}
+	}
+}
+
+func dryRun(t *testing.T, w *world) {
+	v := w.version("2026.1.2")
+	before := w.pool()
+	diff, err := w.Provider.SetModel(w.ctx(), before, kamino.ModelSpec{Image: v[0].ID}, true)
+	w.must(err)
+	if len(diff) == 0 {
+		t.Error("a new image is no difference")
+	}
+	if after := w.pool(); after.Revision != before.Revision || after.Model.Image != before.Model.Image {
+		t.Errorf("the dry-run changed the pool from %+v to %+v", before, after)
+	}
+}
+
+func setModel(t *testing.T, w *world) {
+	v := w.version("2026.1.2")
+	stale, want := w.pool(), kamino.ModelSpec{Image: v[0].ID}
+	_, err := w.Provider.SetModel(w.ctx(), stale, want, false)
+	w.must(err)
+	w.eventually("the model is written", func() bool { return !w.pool().Updating })
+	now := w.pool()
+	if diff, err := w.Provider.SetModel(w.ctx(), now, want, true); err != nil || len(diff) != 0 {
+		t.Errorf("after the write: %v, %v, want no difference", diff, err)
+	}
+	if now.Capacity != stale.Capacity {
+		t.Errorf("capacity went from %d to %d", stale.Capacity, now.Capacity)
+	}
+	if _, err := w.Provider.SetModel(w.ctx(), stale, kamino.ModelSpec{Saved: stale.Model.Saved, Image: ""}, false); err == nil {
+		return // no difference between the stale pool and its own model: nothing is sent
+	} else if !errors.Is(err, kamino.ErrConflict) {
+		t.Errorf("write with a stale revision: %v, want ErrConflict", err)
+	}
+}
+
+func giveBack(t *testing.T, w *world) {
+	before := w.pool()
+	v := w.version("2026.1.2")
+	_, err := w.Provider.SetModel(w.ctx(), w.pool(), kamino.ModelSpec{Image: v[0].ID}, false)
+	w.must(err)
+	w.eventually("the model is written", func() bool { return !w.pool().Updating })
+	back := kamino.ModelSpec{Saved: before.Model.Saved}
+	_, err = w.Provider.SetModel(w.ctx(), w.pool(), back, false)
+	w.must(err)
+	w.eventually("the model is given back", func() bool { return !w.pool().Updating })
+	now := w.pool()
+	if now.Model.Image != before.Model.Image || len(now.Model.Extensions) != len(before.Model.Extensions) {
+		t.Errorf("model is %+v, was %+v", now.Model, before.Model)
+	}
+	if _, err := w.Provider.SetModel(w.ctx(), before, kamino.ModelSpec{Image: v[0].ID}, false); !errors.Is(err, kamino.ErrConflict) {
+		t.Errorf("write with a stale revision: %v, want ErrConflict", err)
+	}
+}
+
+func capacity(t *testing.T, w *world) {
+	s, ok := w.Provider.(kamino.Scaler)
+	if !ok {
+		t.Log("this provider cannot scale")
+		return
+	}
+	before := w.pool()
+	w.must(s.SetCapacity(w.ctx(), before, before.Capacity+1))
+	w.eventually("the capacity is there", func() bool { p := w.pool(); return !p.Updating && p.Capacity == before.Capacity+1 })
+	if err := s.SetCapacity(w.ctx(), before, before.Capacity+2); !errors.Is(err, kamino.ErrConflict) {
+		t.Errorf("scale-out with a stale revision: %v, want ErrConflict", err)
+	}
+}
+
+func excluded(t *testing.T, w *world) {
+	e, ok := w.Provider.(kamino.Excluder)
+	if !ok {
+		t.Log("this provider cannot exclude")
+		return
+	}
+	v := w.version("2026.1.2")[0]
+	w.must(e.SetExcluded(w.ctx(), w.pool(), v, true, map[string]string{kamino.TagBad: "never Ready"}))
+	w.eventually("the version is excluded", func() bool {
+		got := w.find(kamino.Version, v.Name)
+		return len(got) == 1 && got[0].Excluded && got[0].Ready && got[0].Tags[kamino.TagBad] != "" && got[0].Tags[kamino.TagRun] == "run-1"
+	})
+	got := w.find(kamino.Version, v.Name)[0]
+	w.must(e.SetExcluded(w.ctx(), w.pool(), got, false, map[string]string{kamino.TagBad: ""}))
+	w.eventually("the version is offered again", func() bool {
+		got := w.find(kamino.Version, v.Name)
+		return len(got) == 1 && !got[0].Excluded && got[0].Tags[kamino.TagBad] == ""
+	})
+}
+
+func cancelled(t *testing.T, w *world) {
+	pool := w.pool()
+	ctx, cancel := context.WithCancel(w.ctx())
+	cancel()
+	if _, err := w.Provider.Pool(ctx, pool.ID); !errors.Is(err, context.Canceled) {
+		t.Errorf("Pool: %v, want context.Canceled", err)
+	}
+	if err := w.Provider.SetPower(ctx, w.Donor, kamino.PowerOff); !errors.Is(err, context.Canceled) {
+		t.Errorf("SetPower: %v, want context.Canceled", err)
+	}
+	if w.instance().Power != kamino.PowerOn {
+		t.Error("a cancelled call took effect")
+	}
+}
