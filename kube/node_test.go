@@ -1,0 +1,95 @@
+package kube
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"kamino.dev/kamino"
+)
+
+// noon is the time of all tests.
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+func TestConvert(t *testing.T) {
+	berlin := time.FixedZone("CET", 3600)
+	got := convert(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", ResourceVersion: "7", DeletionTimestamp: &metav1.Time{Time: noon},
+			Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}},
+		Spec: corev1.NodeSpec{ProviderID: "azure:///x", Unschedulable: true,
+			Taints: []corev1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoExecute}}},
+		Status: corev1.NodeStatus{
+			NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "arm64", SystemUUID: "S", BootID: "B"},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+					LastTransitionTime: metav1.NewTime(noon.In(berlin)), LastHeartbeatTime: metav1.NewTime(noon.Add(time.Minute).In(berlin))},
+				{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure",
+					LastTransitionTime: metav1.NewTime(noon)},
+			},
+		},
+	})
+	want := kamino.Node{
+		Name: "n1", UID: "u1", Revision: "7", ProviderID: "azure:///x", OS: "linux", Architecture: "arm64", SystemUUID: "S", BootID: "B",
+		Unschedulable: true, Deleting: true, Ready: true, ReadySince: noon, Heartbeat: noon.Add(time.Minute),
+		Conditions: []kamino.Condition{{Type: "DiskPressure", Status: "False", Since: noon, Reason: "KubeletHasNoDiskPressure"}},
+		Taints:     []kamino.Taint{{Key: "k", Value: "v", Effect: "NoExecute"}},
+		Labels:     map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConvertUnready(t *testing.T) {
+	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
+		got := convert(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(noon)}}}})
+		if got.Ready || !got.ReadySince.IsZero() {
+			t.Errorf("Ready=%s: got %v since %v", status, got.Ready, got.ReadySince)
+		}
+	}
+}
+
+func TestControlPlane(t *testing.T) {
+	for _, tt := range []struct {
+		key, value string
+		want       bool
+	}{
+		{"node-role.kubernetes.io/control-plane", "", true},
+		{"node-role.kubernetes.io/master", "true", true},
+		{"kubernetes.io/role", "master", true},
+		{"kubernetes.io/role", "agent", false},
+		{"node-role.kubernetes.io/agent", "", false},
+	} {
+		n := convert(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{tt.key: tt.value}}})
+		if n.ControlPlane != tt.want {
+			t.Errorf("%s=%s: got %v", tt.key, tt.value, n.ControlPlane)
+		}
+	}
+}
+
+func TestPulse(t *testing.T) {
+	lease := func(at time.Time) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "n1"},
+			Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at}}}
+	}
+	node := kamino.Node{Name: "n1", Heartbeat: noon}
+	for name, tt := range map[string]struct {
+		client *fake.Clientset
+		want   time.Time
+	}{
+		"lease is newer": {fake.NewClientset(lease(noon.Add(time.Second))), noon.Add(time.Second)},
+		"lease is older": {fake.NewClientset(lease(noon.Add(-time.Hour))), noon},
+		"no lease":       {fake.NewClientset(), noon},
+	} {
+		got, err := NewForClient(tt.client, Options{}).Pulse(t.Context(), node)
+		if err != nil || !got.Equal(tt.want) {
+			t.Errorf("%s: got %v, %v; want %v", name, got, err, tt.want)
+		}
+	}
+}
