@@ -1,0 +1,162 @@
+package lab
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/lab/pki"
+)
+
+// The lab's service principal: the only one its cloud gives tokens to.
+const (
+	clientID     = "22222222-2222-2222-2222-222222222222"
+	clientSecret = "kamino-lab" //nolint:gosec // opens nothing but a lab on loopback
+)
+
+// serveCloud seeds the emulator and serves it over HTTPS on a free loopback
+// port. It returns the authority that signed the server's certificate.
+func (l *Lab) serveCloud(opts Options) (*pki.Authority, error) {
+	authority, err := pki.NewAuthority("kamino-lab-azure")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := authority.Issue(pki.Leaf{CommonName: "localhost", Hosts: []string{"localhost", "127.0.0.1"}})
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		return nil, fmt.Errorf("load certificate of the cloud: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for the cloud: %w", err)
+	}
+	l.ARM = "https://localhost:" + strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	l.Cloud.BaseURL = l.ARM
+	l.Cloud.Identities = []emulator.Identity{{ClientID: clientID, Secret: clientSecret, Tenant: l.Scenario.Tenant}}
+	if opts.Configure != nil {
+		opts.Configure(l.Cloud)
+	}
+	l.Cloud.Seed(l.Scenario)
+	server := &http.Server{
+		Handler:   l.Cloud,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		ErrorLog:  slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug),
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := server.ServeTLS(listener, "", ""); err != http.ErrServerClosed {
+			l.logger.Error("cloud stopped serving", "error", err)
+		}
+	}()
+	l.stops = append(l.stops, func() {
+		_ = server.Close() // closes listener and connections; nothing to flush
+		<-served
+		l.Cloud.Close()
+	})
+	return authority, nil
+}
+
+// Environment is what a program needs in its environment to use the lab, by name.
+func (l *Lab) Environment() map[string]string {
+	return map[string]string{
+		"KUBECONFIG": l.Kubeconfig,
+
+		"AZURE_ENVIRONMENT":          "AzureStackCloud",
+		"AZURE_ENVIRONMENT_FILEPATH": filepath.Join(l.Dir, "azurestackcloud.json"),
+		"AZURE_TENANT_ID":            l.Scenario.Tenant,
+		"AZURE_SUBSCRIPTION_ID":      l.Scenario.Subscription,
+		"AZURE_RESOURCE_GROUP":       l.Scenario.ResourceGroup,
+		"AZURE_CLIENT_ID":            clientID,
+		"AZURE_CLIENT_SECRET":        clientSecret,
+		"AZURE_AUTHORITY_HOST":       l.ARM + "/",
+
+		// Programs in Go, and those with OpenSSL; then Python's requests, as in azure-cli.
+		"SSL_CERT_FILE":                filepath.Join(l.Dir, "ca.pem"),
+		"REQUESTS_CA_BUNDLE":           filepath.Join(l.Dir, "ca.pem"),
+		"AZURE_CONFIG_DIR":             filepath.Join(l.Dir, "azure-cli"),
+		"AZURE_CORE_COLLECT_TELEMETRY": "0",
+		"NO_PROXY":                     "localhost,127.0.0.1",
+		"KAMINO_LAB_ARM":               l.ARM,
+		"KAMINO_LAB_DIR":               l.Dir,
+	}
+}
+
+// writeFiles writes what clients need to find and trust the lab.
+func (l *Lab) writeFiles(authority *pki.Authority) error {
+	config, err := json.MarshalIndent(map[string]any{
+		"cloud":           "AzureStackCloud",
+		"tenantId":        l.Scenario.Tenant,
+		"subscriptionId":  l.Scenario.Subscription,
+		"resourceGroup":   l.Scenario.ResourceGroup,
+		"location":        l.Scenario.Location,
+		"aadClientId":     clientID,
+		"aadClientSecret": clientSecret,
+		"vmType":          "vmss",
+	}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode azure.json: %w", err)
+	}
+	// The fields of go-autorest's Environment. An authority that ends in /adfs
+	// keeps clients from asking Microsoft whether they may trust it.
+	stack, err := json.MarshalIndent(map[string]any{
+		"name":                      "AzureStackCloud",
+		"managementPortalURL":       l.ARM + "/portal",
+		"publishSettingsURL":        l.ARM + "/publishsettings",
+		"serviceManagementEndpoint": l.ARM + "/",
+		"resourceManagerEndpoint":   l.ARM + "/",
+		"activeDirectoryEndpoint":   l.ARM + "/adfs",
+		"galleryEndpoint":           l.ARM + "/gallery",
+		"graphEndpoint":             l.ARM + "/graph",
+		"tokenAudience":             l.ARM + "/",
+	}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode azurestackcloud.json: %w", err)
+	}
+	for name, content := range map[string][]byte{
+		"azure.json": config, "azurestackcloud.json": stack, "ca.pem": authority.PEM, "env": []byte(shell(l.Environment())),
+	} {
+		path := filepath.Join(l.Dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// removeFiles removes everything a lab makes in its directory, and the directory if the lab made it.
+func (l *Lab) removeFiles() {
+	for _, name := range []string{
+		"azure.json", "azurestackcloud.json", "ca.pem", "env", "azure-cli",
+		"kubeconfig", "etcd", "pki", "logs",
+	} {
+		if err := os.RemoveAll(filepath.Join(l.Dir, name)); err != nil {
+			l.logger.Error("file of the lab stays", "error", err)
+		}
+	}
+	if l.madeDir {
+		_ = os.Remove(l.Dir) // fails if somebody else keeps files there, which is right
+	}
+}
+
+// shell writes variables as lines that a POSIX shell can source.
+func shell(environment map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(environment)) {
+		fmt.Fprintf(&b, "export %s='%s'\n", name, strings.ReplaceAll(environment[name], "'", `'\''`))
+	}
+	return b.String()
+}

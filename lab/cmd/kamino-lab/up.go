@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"kamino.dev/kamino/lab"
+)
+
+func newUpCommand() *cobra.Command {
+	var opts lab.Options
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "up --dir DIR",
+		Short: "Start a lab and keep it until interrupted",
+		Long: `Start a Kubernetes control plane, an Azure and nodes on this machine, print
+"ready", and keep them until interrupted; then nothing is left of them.
+
+In DIR are kubeconfig, azure.json, azurestackcloud.json, ca.pem and env.
+In another shell, . DIR/env makes kamino, kubectl and Azure clients use the lab.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if opts.Binary, err = os.Executable(); err != nil {
+				return fmt.Errorf("find this program: %w", err)
+			}
+			level := slog.LevelInfo
+			if verbose {
+				level = slog.LevelDebug
+			}
+			opts.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+			return up(cmd, opts)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&opts.Dir, "dir", "", "directory of the lab's files, made if absent")
+	flags.IntVar(&opts.Pools, "pools", 1, "number of pools (scale sets)")
+	flags.IntVar(&opts.NodesPerPool, "nodes", 3, "number of nodes of each pool")
+	flags.Float64Var(&opts.Speed, "speed", 1, "how many times faster than published Azure and the nodes work")
+	flags.BoolVarP(&verbose, "verbose", "v", false, "log every request and component")
+	_ = cmd.MarkFlagRequired("dir") // fails only for a flag that does not exist
+	return cmd
+}
+
+func up(cmd *cobra.Command, opts lab.Options) error {
+	if opts.Pools < 1 || opts.NodesPerPool < 1 || opts.Speed <= 0 {
+		return fmt.Errorf("--pools %d, --nodes %d and --speed %g must all be positive", opts.Pools, opts.NodesPerPool, opts.Speed)
+	}
+	ctx := cmd.Context()
+	l, err := lab.Start(ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer l.Stop()
+	fmt.Fprintf(cmd.ErrOrStderr(), "in another shell: . %s/env\n", l.Dir)
+	fmt.Fprintln(cmd.OutOrStdout(), "ready")
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-l.ControlPlane.Failed():
+		return err
+	}
+}
