@@ -49,11 +49,11 @@ func identity(id string) azidentity.ManagedIDKind {
 func (s *settings) certificate(options azcore.ClientOptions) (azcore.TokenCredential, error) {
 	raw, err := os.ReadFile(s.ClientCertPath)
 	if err != nil {
-		return nil, fmt.Errorf("read aadClientCertPath: %w", err)
+		return made[azcore.TokenCredential](nil, fmt.Errorf("read aadClientCertPath: %w", err))
 	}
 	certs, key, err := azidentity.ParseCertificates(raw, []byte(s.ClientCertPassword))
 	if err != nil {
-		return nil, fmt.Errorf("read certificate %s: %w", s.ClientCertPath, err)
+		return made[azcore.TokenCredential](nil, fmt.Errorf("read certificate %s: %w", s.ClientCertPath, err))
 	}
 	return made(azidentity.NewClientCertificateCredential(s.TenantID, s.ClientID, certs, key,
 		&azidentity.ClientCertificateCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: s.custom}))
