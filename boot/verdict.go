@@ -207,9 +207,14 @@ func (a *Analysis) verdict() []string {
 		var total Micros
 		for _, r := range a.Remedies {
 			total += r.Saves
+			if r.Saves == 0 {
+				continue
+			}
 			out = append(out, fmt.Sprintf("Would save %s: %s.", r.Saves, r.Name))
 		}
-		if total > 0 {
+		if total == 0 {
+			out = append(out, "Neither cloud-init nor an extension script is on the way: the known remedies would save nothing here.")
+		} else {
 			out = append(out, fmt.Sprintf("Together %s: kubelet at %s net. (Replayed with the lengths and waits of this boot; an estimate, not a measurement.)", total, a.Remedies[len(a.Remedies)-1].Reaches))
 		}
 	}

@@ -1,0 +1,171 @@
+package boot
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"strings"
+)
+
+//go:embed page.css
+var pageStyle string
+
+//go:embed page.js
+var pageScript string
+
+// pageRow is a row as the page's script sees it; arrays keep a thousand of them small.
+type pageRow struct {
+	name         string
+	start, done  Micros
+	net, parked  Micros
+	idle         Micros
+	flags, after int
+	note         string
+	cause        int
+	deps         []int
+}
+
+// MarshalJSON writes [name, start, done, net, parked, idle, flags, ordering edges, note, cause, [dependencies…]].
+func (r pageRow) MarshalJSON() ([]byte, error) {
+	deps := r.deps
+	if deps == nil {
+		deps = []int{}
+	}
+	return json.Marshal([]any{r.name, r.start, r.done, r.net, r.parked, r.idle, r.flags, r.after, r.note, r.cause, deps})
+}
+
+const (
+	rowChain    = 1
+	rowTask     = 2
+	rowRelevant = 4
+)
+
+// WriteHTML writes a page that needs nothing but itself: the verdict, and a waterfall that can be zoomed, filtered and asked
+// for dependencies.
+func WriteHTML(w io.Writer, c *Capture, a *Analysis) error {
+	s := newScene(c, a, gutter, picWidth-marginEnd)
+	var b strings.Builder
+	fmt.Fprintf(&b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"+
+		"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"+
+		"<title>%s</title>\n<style>%s%s</style></head><body>\n", html.EscapeString(s.title()), pictureStyle, pageStyle)
+	s.pageHead(&b)
+	s.pageTools(&b)
+	b.WriteString(`<div id="stage">`)
+	s.svg(&b, true)
+	b.WriteString("</div><div id=\"tip\" hidden></div>\n")
+	s.pageFoot(&b)
+	data, err := s.pageData()
+	if err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	fmt.Fprintf(&b, "<script>const D=%s;\n%s</script>\n</body></html>\n", data, pageScript)
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+func (s *scene) pageData() ([]byte, error) {
+	rows := make([]pageRow, len(s.rows))
+	for i, r := range s.rows {
+		p := pageRow{name: r.name, start: r.start, done: r.done, net: r.net, parked: r.parked, idle: r.idle, after: r.after, note: r.note, cause: r.cause, deps: r.deps}
+		for _, f := range []struct {
+			on  bool
+			bit int
+		}{{r.chain, rowChain}, {r.task, rowTask}, {r.relevant, rowRelevant}} {
+			if f.on {
+				p.flags |= f.bit
+			}
+		}
+		rows[i] = p
+	}
+	pieces := make([][]any, len(s.axis.pieces))
+	for i, p := range s.axis.pieces {
+		pieces[i] = []any{p.From, p.To, p.X0, p.X1, p.Break}
+	}
+	// encoding/json escapes <, > and &, so that no name can end the script.
+	return json.Marshal(map[string]any{"rows": rows, "pieces": pieces, "zero": s.a.Zero, "left": gutter, "right": picWidth - marginEnd, "rowHeight": rowHeight})
+}
+
+func (s *scene) pageHead(b *strings.Builder) {
+	a := s.a
+	fmt.Fprintf(b, "<header><h1>%s</h1><p class=\"sub\">%s</p></header>\n<section class=\"cards\">", html.EscapeString(s.title()),
+		html.EscapeString(strings.Join(fields(a.Host.OS, a.Host.Kernel, a.Host.Virtualization, a.Host.Image, shortBoot(a.Host.BootID)), " · ")))
+	card := func(label, value, hint, class string) {
+		fmt.Fprintf(b, `<div class="card %s"><b>%s</b><span>%s</span><small>%s</small></div>`, class, html.EscapeString(value), html.EscapeString(label), html.EscapeString(hint))
+	}
+	for _, m := range a.Milestones {
+		switch m.Name {
+		case AtKubelet, AtReady, AtFirstPod, AtFinish, AtNetwork:
+			hint := "after the kernel"
+			if m.Net != m.At {
+				hint = "net; " + shortMicros(m.At) + " with parking"
+			}
+			card(m.Name, shortMicros(m.Net), hint, "")
+		}
+	}
+	if a.ParkedFor > 0 {
+		card("parked by the platform", shortSpan(a.ParkedFor), a.Parked[0].Evidence, "parked")
+	}
+	b.WriteString("</section>\n<section class=\"verdict\"><div><h2>Where the time went</h2>")
+	s.costBars(b)
+	b.WriteString("</div><div><h2>What would help</h2><ol>")
+	helped := false
+	for _, r := range a.Remedies {
+		if r.Saves > 0 {
+			helped = true
+			fmt.Fprintf(b, `<li><b>−%s</b> %s <small>kubelet then at %s</small></li>`, r.Saves, html.EscapeString(r.Name), shortMicros(r.Reaches))
+		}
+	}
+	b.WriteString("</ol>")
+	switch {
+	case helped:
+		b.WriteString(`<p class="fine">Each on top of the ones before; this boot replayed with its own lengths and waits. An estimate, not a measurement.</p>`)
+	case len(a.Remedies) > 0:
+		b.WriteString(`<p>Neither cloud-init nor an extension script is on the way to kubelet: the known remedies would save nothing here.</p>`)
+	default:
+		b.WriteString(`<p>No way to kubelet is known from this record.</p>`)
+	}
+	b.WriteString("</div></section>\n")
+}
+
+// costBars draws the most expensive steps, longest first.
+func (s *scene) costBars(b *strings.Builder) {
+	var most Micros
+	for _, c := range s.a.Costs {
+		most = max(most, c.Net)
+	}
+	b.WriteString(`<table class="costs">`)
+	for i, c := range s.a.Costs {
+		if i == 6 {
+			break
+		}
+		fmt.Fprintf(b, `<tr><th>%s</th><td><i style="width:%.1f%%"></i></td><td>%s</td></tr>`, html.EscapeString(clip(c.What, 52)), 100*float64(c.Net)/float64(max(most, 1)), c.Net)
+	}
+	b.WriteString("</table>")
+}
+
+func (s *scene) pageTools(b *strings.Builder) {
+	fmt.Fprintf(b, `<nav><div class="seg" role="group" aria-label="rows"><button data-show="chain">Critical chain</button><button data-show="some" class="on">What matters (%d)</button><button data-show="all">All (%d)</button></div>`+
+		`<input id="find" type="search" placeholder="filter units" aria-label="filter units"><div class="seg" role="group" aria-label="zoom"><button id="out" aria-label="zoom out">−</button><button id="reset">fit</button><button id="in" aria-label="zoom in">+</button></div>`+
+		`<span class="hint">drag to zoom · shift and drag to move · double click to fit · hover for dependencies</span>`+
+		`<span class="key"><i class="k1"></i>critical chain <i class="k2"></i>unit starting <i class="k3"></i>task <i class="k4"></i>parked</span></nav>`+"\n", s.relevantCount(), len(s.rows))
+}
+
+func (s *scene) pageFoot(b *strings.Builder) {
+	b.WriteString(`<footer>`)
+	if s.late > 0 {
+		fmt.Fprintf(b, "<p>%d units that started later than this picture ends are left out.</p>", s.late)
+	}
+	for _, f := range s.a.Findings {
+		fmt.Fprintf(b, "<p>%s</p>", html.EscapeString(f))
+	}
+	b.WriteString("<p>Times count from the start of the kernel. Drawn by kamino boot plot.</p></footer>\n")
+}
+
+func shortBoot(id string) string {
+	if len(id) > 8 {
+		return "boot " + id[:8]
+	}
+	return id
+}
