@@ -1,0 +1,162 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+
+	"kamino.dev/kamino"
+)
+
+// serve makes a Cluster of New that talks to a handler.
+func serve(t *testing.T, handler http.HandlerFunc) *Cluster {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	c, err := New(&rest.Config{Host: server.URL}, Options{Version: "1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func answer(t *testing.T, w http.ResponseWriter, code int, body any) {
+	t.Helper()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNodesPages(t *testing.T) {
+	requests := 0
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		requests++
+		q := r.URL.Query()
+		if q.Get("limit") != "500" || q.Get("resourceVersion") != "" || r.UserAgent() != "kamino/1.2.3" ||
+			!strings.HasPrefix(r.Header.Get("Accept"), "application/vnd.kubernetes.protobuf") {
+			t.Errorf("request %s %v", r.URL, r.Header)
+		}
+		list := corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"},
+			Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n" + q.Get("continue")}}}}
+		if q.Get("continue") == "" {
+			list.Continue = "2"
+		}
+		answer(t, w, http.StatusOK, list)
+	})
+	got, err := c.Nodes(t.Context())
+	if err != nil || len(got) != 2 || got[0].Name != "n" || got[1].Name != "n2" || requests != 2 {
+		t.Errorf("got %v, %v after %d requests", got, err, requests)
+	}
+}
+
+// client-go would sleep and try again by itself.
+func TestRetryAfterIsTheEnginesBusiness(t *testing.T) {
+	for _, code := range []int{429, 503} {
+		requests := 0
+		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			requests++
+			w.Header().Set("Retry-After", "3600")
+			reason := metav1.StatusReasonTooManyRequests
+			if code == 503 {
+				reason = metav1.StatusReasonServiceUnavailable
+			}
+			answer(t, w, code, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: int32(code),
+				Reason: reason, Details: &metav1.StatusDetails{RetryAfterSeconds: 3600}})
+		})
+		_, err := c.Node(t.Context(), "n1")
+		var throttled *kamino.ThrottledError
+		switch {
+		case requests != 1:
+			t.Errorf("%d: %d requests", code, requests)
+		case code == 429 && (!errors.As(err, &throttled) || throttled.After != time.Hour):
+			t.Errorf("%d: got %v", code, err)
+		case code == 503 && !errors.Is(err, kamino.ErrUnavailable):
+			t.Errorf("%d: got %v", code, err)
+		}
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := listener.Addr().String()
+	listener.Close()
+	c, err := New(&rest.Config{Host: host}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Node(t.Context(), "n1"); !errors.Is(err, kamino.ErrUnavailable) || !strings.Contains(err.Error(), host) || kamino.Hint(err) == "" {
+		t.Errorf("got %v, hint %q", err, kamino.Hint(err))
+	}
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	if c, err = New(&rest.Config{Host: server.URL}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Node(t.Context(), "n1"); err == nil || errors.Is(err, kamino.ErrUnavailable) || !strings.Contains(kamino.Hint(err), "certificate-authority") {
+		t.Errorf("foreign certificate: got %v, hint %q", err, kamino.Hint(err))
+	}
+}
+
+func TestExplain(t *testing.T) {
+	for name, tt := range map[string]struct{ err, want error }{
+		"not found":      {apierrors.NewNotFound(podsResource, "a"), kamino.ErrNotFound},
+		"conflict":       {apierrors.NewConflict(podsResource, "a", nil), kamino.ErrConflict},
+		"already exists": {apierrors.NewAlreadyExists(podsResource, "a"), kamino.ErrConflict},
+		"expired":        {apierrors.NewResourceExpired("old"), kamino.ErrConflict},
+		"forbidden":      {apierrors.NewForbidden(podsResource, "a", errors.New("no")), kamino.ErrForbidden},
+		"unauthorized":   {apierrors.NewUnauthorized("no"), kamino.ErrForbidden},
+		"internal":       {apierrors.NewInternalError(errors.New("x")), kamino.ErrUnavailable},
+		"timeout":        {apierrors.NewTimeoutError("x", 1), kamino.ErrUnavailable},
+		"server timeout": {apierrors.NewServerTimeout(podsResource, "get", 1), kamino.ErrUnavailable},
+		"unavailable":    {apierrors.NewServiceUnavailable("x"), kamino.ErrUnavailable},
+		"proxy":          {apierrors.NewGenericServerResponse(502, "get", podsResource, "a", "x", 0, true), kamino.ErrUnavailable},
+		"deadline":       {context.DeadlineExceeded, kamino.ErrUnavailable},
+		"cancelled":      {context.Canceled, context.Canceled},
+	} {
+		got := explain("get pods", tt.err)
+		if !errors.Is(got, tt.want) || !errors.Is(got, tt.err) || got.Error() != tt.err.Error() {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+	if hint := kamino.Hint(explain("get pods", apierrors.NewForbidden(podsResource, "a", nil))); !strings.HasSuffix(hint, "kubectl auth can-i get pods") {
+		t.Errorf("hint %q", hint)
+	}
+	invalid := explain("x", apierrors.NewBadRequest("x"))
+	for _, class := range []error{kamino.ErrUnavailable, kamino.ErrConflict, kamino.ErrNotFound, kamino.ErrForbidden} {
+		if errors.Is(invalid, class) {
+			t.Errorf("bad request is %v", class)
+		}
+	}
+}
+
+func TestRecord(t *testing.T) {
+	client := fake.NewClientset()
+	c := NewForClient(client, Options{Clock: &fixedClock{now: noon}, Process: "host/1"})
+	c.Record(t.Context(), kamino.Node{Name: "n1", UID: "u1"}, "KaminoSealing", strings.Repeat("é", 1000))
+	list, err := client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 {
+		t.Fatalf("events: %v, %v", list.Items, err)
+	}
+	e := list.Items[0]
+	if e.InvolvedObject.UID != "n1" || e.InvolvedObject.Kind != "Node" || e.Reason != "KaminoSealing" || e.ReportingController != "kamino" ||
+		e.ReportingInstance != "host/1" || len(e.Message) != maxMessage || !e.LastTimestamp.Time.Equal(noon) {
+		t.Errorf("event: %+v", e)
+	}
+}

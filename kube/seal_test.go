@@ -1,0 +1,111 @@
+package kube
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
+
+	"kamino.dev/kamino"
+)
+
+func TestReadSealPod(t *testing.T) {
+	status := func(phase corev1.PodPhase, state corev1.ContainerState) corev1.PodStatus {
+		return corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Image: "reg/kamino:1", State: state}}}
+	}
+	waiting := func(reason, message string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+	}
+	ended := func(code int32, words string) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: words}}
+	}
+	for name, tt := range map[string]struct {
+		status corev1.PodStatus
+		want   kamino.SealPod
+	}{
+		"new": {corev1.PodStatus{Phase: corev1.PodPending}, kamino.SealPod{Message: "pending"}},
+		"creating": {status(corev1.PodPending, waiting("ContainerCreating", "")),
+			kamino.SealPod{Message: "pending, ContainerCreating"}},
+		"running": {status(corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
+			kamino.SealPod{Started: true, Message: "running"}},
+		"detached": {status(corev1.PodSucceeded, ended(0, "")),
+			kamino.SealPod{Started: true, Message: "succeeded, exit code 0"}},
+		"failed": {status(corev1.PodFailed, ended(1, "no space left\n")),
+			kamino.SealPod{Started: true, Failed: true, Message: "failed, exit code 1: no space left"}},
+		"refused by the kubelet": {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfmemory", Message: "Pod was rejected"},
+			kamino.SealPod{Failed: true, Message: "failed, OutOfmemory: Pod was rejected"}},
+		"no such image": {status(corev1.PodPending, waiting("ImagePullBackOff", "Back-off")),
+			kamino.SealPod{Failed: true, Message: "pending, ImagePullBackOff: Back-off, image reg/kamino:1"}},
+		"bad image name": {status(corev1.PodPending, waiting("InvalidImageName", "")),
+			kamino.SealPod{Failed: true, Message: "pending, InvalidImageName, image reg/kamino:1"}},
+		"pull failed":  {status(corev1.PodPending, waiting("ErrImagePull", "")), kamino.SealPod{Failed: true, Message: "pending, ErrImagePull, image reg/kamino:1"}},
+		"config error": {status(corev1.PodPending, waiting("CreateContainerConfigError", "")), kamino.SealPod{Failed: true, Message: "pending, CreateContainerConfigError, image reg/kamino:1"}},
+	} {
+		tt.want.Exists = true
+		if diff := cmp.Diff(tt.want, readSealPod(&corev1.Pod{Status: tt.status})); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestSeal(t *testing.T) {
+	client := fake.NewClientset()
+	c := NewForClient(client, Options{SealImage: "reg/kamino:1"})
+	n := kamino.Node{Name: "n1"}
+	seal := func(want bool) {
+		t.Helper()
+		for range 2 { // twice is the same as once
+			if err := c.Seal(t.Context(), n, "r1", want); err != nil {
+				t.Fatal(err)
+			}
+			if pod, err := c.SealPod(t.Context(), n, "r1"); err != nil || pod.Exists != want {
+				t.Fatalf("seal pod exists: %v, %v; want %v", pod.Exists, err, want)
+			}
+		}
+	}
+	seal(false)
+	seal(true)
+	got, err := client.CoreV1().Pods("kube-system").Get(t.Context(), "kamino-seal-r1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := got.Spec.Containers[0]
+	const command = "/kamino-agent seal --host-root /host --run r1 --donor n1 --detach --poweroff"
+	if strings.Join(box.Command, " ") != command || box.Image != "reg/kamino:1" || !*box.SecurityContext.Privileged ||
+		got.Spec.NodeName != "n1" || !got.Spec.HostPID || *got.Spec.AutomountServiceAccountToken || *got.Spec.TerminationGracePeriodSeconds != 0 ||
+		got.Spec.PriorityClassName != "system-node-critical" ||
+		got.Labels["app.kubernetes.io/name"] != "kamino-seal" || got.Labels["kamino.dev/run"] != "r1" {
+		t.Errorf("seal pod: %+v", got)
+	}
+	seal(false)
+	last := client.Actions()[len(client.Actions())-2].(ktesting.DeleteActionImpl)
+	if *last.DeleteOptions.GracePeriodSeconds != 0 {
+		t.Errorf("deleted with grace %d", *last.DeleteOptions.GracePeriodSeconds)
+	}
+}
+
+func TestSealRefused(t *testing.T) {
+	n := kamino.Node{Name: "n1"}
+	if err := NewForClient(fake.NewClientset(), Options{}).Seal(t.Context(), n, "r1", true); !strings.Contains(kamino.Hint(err), "--image") {
+		t.Errorf("no image: %v, hint %q", err, kamino.Hint(err))
+	}
+	client := fake.NewClientset()
+	client.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(podsResource, "x", errors.New(`violates PodSecurity "restricted:latest": privileged`))
+	})
+	c := NewForClient(client, Options{Namespace: "tools", SealImage: "i"})
+	err := c.Seal(t.Context(), n, "r1", true)
+	if !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(kamino.Hint(err), "kubectl label namespace tools") {
+		t.Errorf("got %v, hint %q", err, kamino.Hint(err))
+	}
+	if got := c.sealPod("n1", "r1").Spec.PriorityClassName; got != "" {
+		t.Errorf("priority class %q outside kube-system", got)
+	}
+}
