@@ -1,0 +1,182 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// call is one call of a port.
+type call struct {
+	method, subject string
+	write           bool
+	kube            bool
+}
+
+// faultKind is how a call goes wrong.
+type faultKind int
+
+const (
+	crashBefore  faultKind = iota // killed before the call is sent
+	crashUnheard                  // killed after it took effect, before the reply
+	crashAfter                    // killed after the reply
+	interrupt                     // SIGTERM: the context ends before the call
+	lostReply                     // took effect; the reply is lost
+	falseFailure                  // took effect; a final error is reported
+	falseSuccess                  // reported done, nothing happened
+	serverError                   // 5xx, nothing happened
+	finalError                    // an unknown error, nothing happened
+	conflict                      // 409: something else is going on
+	precondition                  // 412: changed since it was read
+	throttle                      // 429 with Retry-After of 20 minutes
+	forbidden                     // 403
+	opFailed                      // accepted, and the operation ends Failed
+	lateFind                      // 404 for a while after create
+	staleList                     // a list of before the last change
+	rivalEvent                    // something else happens just before the call
+	faultKinds
+)
+
+var faultNames = [faultKinds]string{"killed before", "killed unheard", "killed after", "interrupt", "lost reply",
+	"false failure", "false success", "5xx", "final error", "409", "412", "429", "403", "operation failed",
+	"404 after create", "stale list", "rival"}
+
+func (k faultKind) String() string { return faultNames[k] }
+
+// fits says whether a fault makes sense for a call. The API server is never
+// made to acknowledge a lease that it did not store: etcd does not lie so, and
+// without that no lock exists.
+func (k faultKind) fits(c call) bool {
+	switch k {
+	case falseFailure, lostReply, conflict, precondition:
+		return c.write
+	case falseSuccess:
+		return c.write && c.method != "SetLease"
+	case opFailed:
+		return c.write && !c.kube
+	case lateFind:
+		return len(c.method) > 6 && c.method[:6] == "Create"
+	case staleList:
+		return c.method == "Find image version" && c.subject == ""
+	case forbidden, finalError:
+		return c.method != "Lease"
+	}
+	return true
+}
+
+// fault strikes one call of a process: the at-th from 0, or with on the
+// nth of that method.
+type fault struct {
+	kind  faultKind
+	at    int
+	rival *rival
+}
+
+func (f *fault) is(k faultKind) bool { return f != nil && f.kind == k }
+
+func (f fault) String() string {
+	if f.rival != nil {
+		return fmt.Sprintf("%s at call %d", f.rival.name, f.at)
+	}
+	return fmt.Sprintf("%s at call %d", f.kind, f.at)
+}
+
+var errFinal = errors.New("the service said something that nobody knows")
+
+// call makes one call: others may run first, faults strike, effect happens.
+func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) error {
+	w := p.w
+	if p.dying {
+		panic(crash{})
+	}
+	p.pass(w.now.Add(callTime))
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", c.method, err)
+	}
+	n := p.calls
+	p.calls++
+	w.calls = append(w.calls, c.method)
+	var f *fault
+	for i := range p.faults {
+		g := &p.faults[i]
+		if g.at != n {
+			continue
+		}
+		if g.kind == rivalEvent {
+			w.say("  ! rival: %s", g.rival.name)
+			g.rival.happen(w, p)
+			p.pass(w.now.Add(g.rival.pause))
+			continue
+		}
+		if g.kind == interrupt {
+			w.say("  ! interrupt")
+			p.cancel()
+			return ctx.Err()
+		}
+		if g.kind.fits(c) {
+			f = g
+		}
+	}
+	err := p.strike(c, f, effect)
+	if w.tracing || err != nil || c.write {
+		w.say("%s #%d %s %s: %v", p.name, n, c.method, c.subject, err)
+	}
+	return err
+}
+
+func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
+	w := p.w
+	if f != nil {
+		w.say("  ! %s", f.kind)
+	}
+	key := p.name + " " + c.method + " " + c.subject
+	if until, ok := w.throttled[key]; ok && w.now.Before(until) {
+		w.audit.violate("I20", "%s %s was called %s before its Retry-After", c.method, c.subject, until.Sub(w.now))
+	}
+	if c.kube && w.now.Before(w.apiAway) {
+		p.pass(w.now.Add(time.Second))
+		return fmt.Errorf("connect: %w", ErrUnavailable)
+	}
+	if f == nil {
+		return p.effect(c, f, effect)
+	}
+	switch f.kind {
+	case crashBefore:
+		panic(crash{})
+	case serverError:
+		return fmt.Errorf("503: %w", ErrUnavailable)
+	case finalError:
+		return errFinal
+	case conflict:
+		return fmt.Errorf("409: %w", ErrInProgress)
+	case precondition:
+		return fmt.Errorf("412: %w", ErrConflict)
+	case forbidden:
+		return fmt.Errorf("403: %w", ErrForbidden)
+	case throttle:
+		w.throttled[key] = w.now.Add(20 * time.Minute)
+		return &ThrottledError{After: 20 * time.Minute, Err: errors.New("429")}
+	case falseSuccess:
+		return nil
+	}
+	err := p.effect(c, f, effect)
+	switch f.kind {
+	case crashUnheard:
+		panic(crash{})
+	case crashAfter:
+		p.dying = true
+	case lostReply:
+		return fmt.Errorf("connection reset: %w", ErrUnavailable)
+	case falseFailure:
+		return errFinal
+	}
+	return err
+}
+
+func (p *proc) effect(c call, f *fault, effect func(*fault) error) error {
+	if c.write && c.method != "SetLease" {
+		p.w.writes++
+	}
+	return effect(f)
+}

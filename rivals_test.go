@@ -1,0 +1,199 @@
+package kamino
+
+import (
+	"time"
+)
+
+// rival is something that others do while a run goes on.
+type rival struct {
+	name   string
+	happen func(w *world, p *proc)
+	pause  time.Duration // how long the struck process is frozen, its call in flight
+	mend   func(w *world)
+}
+
+// donorOf is the machine and node that stand for the donor of the walks.
+func (w *world) donorOf(name string) (*machine, *simNode) {
+	n := w.nodes[name]
+	if n == nil {
+		return nil, nil
+	}
+	return w.machineOf(n), n
+}
+
+// rivals lists them; donor is the node that the walk's first process uses.
+func rivals(donor, other string) []*rival {
+	onDonor := func(do func(w *world, m *machine, n *simNode)) func(*world, *proc) {
+		return func(w *world, _ *proc) {
+			if m, n := w.donorOf(donor); n != nil && m != nil {
+				do(w, m, n)
+			}
+		}
+	}
+	second := func(name string) func(*world, *proc) {
+		return func(w *world, _ *proc) { w.startUpdate(&proc{}, options(name)) }
+	}
+	fate := func(f sealFate) func(*world, *proc) {
+		return onDonor(func(w *world, m *machine, n *simNode) { m.sealing = f })
+	}
+	return []*rival{
+		{name: "a second kamino, same donor", happen: second(donor)},
+		{name: "a second kamino, other donor", happen: second(other)},
+		{name: "a second kamino while this process is frozen", happen: second(other), pause: 4 * time.Minute},
+		{name: "a second kamino, same donor, while this process is frozen", happen: second(donor), pause: 4 * time.Minute},
+		{name: "a restore while this process is frozen", happen: func(w *world, _ *proc) { w.startRestore(&proc{}) }, pause: 4 * time.Minute},
+		{name: "a restore", happen: func(w *world, _ *proc) { w.startRestore(&proc{}) }},
+		{name: "this process is frozen for a while", happen: func(*world, *proc) {}, pause: 4 * time.Minute},
+		{name: "the donor's VM is deleted", happen: onDonor(func(w *world, m *machine, n *simNode) { w.removeMachine(m) })},
+		{name: "cluster-autoscaler deletes the donor", happen: onDonor(scaleDown)},
+		{name: "the instance is replaced under the same name", happen: onDonor(replace)},
+		{name: "the node object is deleted", happen: onDonor(func(w *world, m *machine, n *simNode) { w.deleteNodeObject(m, n) })},
+		{name: "a person cordons", happen: onDonor(func(w *world, m *machine, n *simNode) { w.cordon(n, true) })},
+		{name: "a person uncordons", happen: onDonor(func(w *world, m *machine, n *simNode) { w.cordon(n, false) })},
+		{name: "a person changes the model's image", happen: func(w *world, _ *proc) { w.personSetsModel() }},
+		{name: "an autoscaler adds a node", happen: func(w *world, _ *proc) { w.grow(w.pools[poolA], w.pools[poolA].capacity+1) }},
+		{name: "a budget never yields", happen: onDonor(holdPods), mend: func(w *world) { w.release() }},
+		{name: "midnight", happen: func(*world, *proc) {}, pause: 14 * time.Hour},
+		{name: "the API is away for two minutes", happen: func(w *world, _ *proc) { w.apiAway = w.now.Add(2 * time.Minute) }},
+		{name: "the node does not come back", happen: onDonor(func(w *world, m *machine, n *simNode) { m.dead = true }),
+			mend: func(w *world) { w.repair() }},
+		{name: "no capacity to start", happen: onDonor(func(w *world, m *machine, n *simNode) { m.spares = 3 })},
+		{name: "the seal fails", happen: fate(sealFails), mend: func(w *world) { w.repair() }},
+		{name: "the seal hangs", happen: fate(sealHangs), mend: func(w *world) { w.repair() }},
+		{name: "the seal sends no receipt", happen: fate(sealIsMute), mend: func(w *world) { w.repair() }},
+		{name: "the seal pod has no image", happen: fate(sealNoImage), mend: func(w *world) { w.repair() }},
+		{name: "a person deletes the seal pod", happen: func(w *world, _ *proc) { clear(w.sealPods); w.happened("seal pods deleted") }},
+		{name: "a person starts the donor", happen: onDonor(personStarts)},
+		{name: "a person deletes the snapshot", happen: func(w *world, _ *proc) { w.dropSnapshots() }},
+		{name: "the build fails for want of ZRS", happen: func(w *world, _ *proc) { w.pools[poolA].noZRS = 2 }},
+		{name: "the version is refused for want of ZRS", happen: func(w *world, _ *proc) { w.pools[poolA].noZRS = 1 }},
+	}
+}
+
+func scaleDown(w *world, m *machine, n *simNode) {
+	if n.Annotations[AnnotationProtect] == "true" {
+		return
+	}
+	n.Taints = append(n.Taints, Taint{TaintDeleting, "", "NoSchedule"})
+	w.changeNode(n)
+	w.happened("cluster-autoscaler takes node %s", n.Name)
+	w.after(30*time.Second, func() {
+		if !m.gone {
+			w.removeMachine(m)
+		}
+	})
+}
+
+// replace gives the instance a new VM, which registers under the same name: the
+// node object stays, with its marks.
+func replace(w *world, m *machine, n *simNode) {
+	m.gone = true
+	m.boots++
+	delete(w.machines, m.ID)
+	w.happened("machine %s is deleted", m.Hostname)
+	w.after(2*time.Second, func() {
+		fresh := w.addMachine(m.Pool, m.Hostname, w.pools[m.Pool].image)
+		w.happened("machine %s is now VM %s", m.Hostname, fresh.VMID)
+	})
+}
+
+// deleteNodeObject deletes the Node; a kubelet that runs registers again.
+func (w *world) deleteNodeObject(m *machine, n *simNode) {
+	cordoned := w.audit.foreign[n.Name]
+	cordoned.cordon, cordoned.protection = false, nil
+	w.audit.foreign[n.Name] = cordoned
+	boot := m.bootID
+	w.removeNode(n)
+	if !m.kubelet {
+		return
+	}
+	// A kubelet does not notice before it is restarted; somebody restarts it.
+	// Should its disk be sealed meanwhile, it stays silent until the next boot.
+	w.after(time.Second, func() {
+		if m.kubelet && m.bootID == boot && w.nodes[m.Hostname] == nil && m.touched == "" {
+			ours := m.ours
+			boots := m.boots
+			w.booted(m)
+			m.bootID, m.boots, m.ours = boot, boots, ours
+			w.nodes[m.Hostname].BootID = boot
+			w.happened("node object %s is registered again", m.Hostname)
+		}
+	})
+}
+
+func (w *world) cordon(n *simNode, yes bool) {
+	n.Unschedulable = yes
+	f := w.audit.foreign[n.Name]
+	f.cordon = yes
+	w.audit.foreign[n.Name] = f
+	w.changeNode(n)
+	w.happened("a person cordons %s: %v", n.Name, yes)
+}
+
+// protect is a person's own annotation against the autoscaler.
+func (w *world) protect(name, value string) {
+	w.nodes[name].Annotations[AnnotationProtect] = value
+	f := w.audit.foreign[name]
+	f.protection = &value
+	w.audit.foreign[name] = f
+}
+
+func (w *world) personSetsModel() {
+	p := w.pools[poolA]
+	p.image, p.revision = "canonical:ubuntu:24_04-lts:latest", w.next()
+	p.byPerson, p.personRun = p.image, w.leases[poolA].Holder
+	w.happened("a person changes the model")
+}
+
+func holdPods(w *world, m *machine, n *simNode) {
+	for _, p := range w.pods {
+		if p.node == n.Name && !p.daemon {
+			p.held = true
+		}
+	}
+}
+
+func (w *world) release() {
+	for _, p := range w.pods {
+		p.held = false
+	}
+}
+
+// repair is what a person does to machines that do not come back: power them
+// off and on again with whatever was broken mended.
+func (w *world) repair() {
+	for _, m := range w.machines {
+		stuck := m.dead && m.touched == "boot"
+		m.dead, m.sealing, m.spares = false, sealWorks, 0
+		if stuck && m.Power == PowerOn {
+			w.booted(m)
+			w.happened("node %s is repaired", m.Hostname)
+		}
+	}
+}
+
+func personStarts(w *world, m *machine, n *simNode) {
+	// Only before the snapshot: afterwards it is no harm, and during it a race
+	// that nobody can win.
+	if m.Power == PowerOff && w.artifacts[artifactKey(m.Pool, Snapshot, SnapshotName(m.Pool.Name()))] == nil {
+		if l := w.leases[m.Pool]; l.Record.Step != "snapshot" {
+			_ = w.setPower(m, PowerOn, false)
+			w.happened("a person starts %s", m.Hostname)
+		}
+	}
+}
+
+func (w *world) dropSnapshots() {
+	for key, a := range w.artifacts {
+		if a.Kind != Snapshot {
+			continue
+		}
+		for _, v := range w.artifacts {
+			if v.State == Creating && v.Source == a.ID {
+				v.State, v.Failure = Failed, "source snapshot is gone"
+			}
+		}
+		delete(w.artifacts, key)
+		w.happened("a person deletes snapshot %s", a.Name)
+	}
+}

@@ -1,0 +1,296 @@
+package kamino
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// world is everything outside the engine, in memory and on a virtual clock:
+// machines and their disks, artifacts, pools, nodes, pods and leases. Processes
+// live in it one at a time: each runs in a goroutine of its own, but only one
+// goroutine runs at any moment, and it hands over at every call and every
+// sleep. So the same seed gives the same trace.
+type world struct {
+	seed   uint64
+	rng    *rand.Rand
+	now    time.Time
+	timers []timer
+	serial int // of timers, UIDs, boots and revisions
+
+	pools     map[PoolID]*simPool
+	machines  map[InstanceID]*machine
+	nodes     map[string]*simNode
+	artifacts map[string]*simArtifact
+	leases    map[PoolID]Lease
+	sealPods  map[string]*simSealPod // by run
+	pods      []*simPod
+	throttled map[string]time.Time
+	apiAway   time.Time // the Kubernetes API answers again at that time
+	staleList []Artifact
+
+	procs   []*proc
+	started int
+	done    chan struct{}
+	audit   audit
+
+	tracing bool
+	trace   []string
+	digest  uint64
+	calls   []string // methods called so far, by all processes
+	writes  int      // effects of processes, leases not counted
+}
+
+type timer struct {
+	at     time.Time
+	serial int
+	fire   func()
+}
+
+func newWorld(seed uint64) *world {
+	w := &world{
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6b616d696e6f)),
+		now:   time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC),
+		pools: map[PoolID]*simPool{}, machines: map[InstanceID]*machine{}, nodes: map[string]*simNode{},
+		artifacts: map[string]*simArtifact{}, leases: map[PoolID]Lease{}, sealPods: map[string]*simSealPod{},
+		throttled: map[string]time.Time{}, done: make(chan struct{}),
+	}
+	w.audit.w = w
+	w.audit.stale = map[string]int{}
+	w.audit.hushed = map[string]bool{}
+	w.audit.away = map[string]time.Time{}
+	w.audit.foreign = map[string]foreignMarks{}
+	return w
+}
+
+func (w *world) next() int { w.serial++; return w.serial }
+
+// after calls fire once d has passed.
+func (w *world) after(d time.Duration, fire func()) {
+	t := timer{w.now.Add(d), w.next(), fire}
+	i, _ := slices.BinarySearchFunc(w.timers, t, func(a, b timer) int {
+		if c := a.at.Compare(b.at); c != 0 {
+			return c
+		}
+		return a.serial - b.serial
+	})
+	w.timers = slices.Insert(w.timers, i, t)
+}
+
+// advance lets time pass, and what is due happen.
+func (w *world) advance(to time.Time) {
+	for len(w.timers) > 0 && !w.timers[0].at.After(to) {
+		t := w.timers[0]
+		w.timers = w.timers[1:]
+		if t.at.After(w.now) {
+			w.now = t.at
+		}
+		t.fire()
+	}
+	if to.After(w.now) {
+		w.now = to
+	}
+}
+
+// happened is called after every change of the world.
+func (w *world) happened(format string, args ...any) {
+	w.say("  ~ "+format, args...)
+	w.audit.check()
+}
+
+func (w *world) say(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %s %s", w.digest, w.now.Format(time.RFC3339Nano), line)
+	w.digest = h.Sum64()
+	if w.tracing {
+		w.trace = append(w.trace, w.now.Format("02T15:04:05.000 ")+line)
+	}
+}
+
+// proc is one process: it has a name, a clock that may be wrong, and faults
+// that strike its calls.
+type proc struct {
+	w      *world
+	name   string
+	skew   time.Duration
+	faults []fault
+	calls  int
+	dying  bool // killed as soon as it does anything more
+	cancel context.CancelFunc
+	seenVM map[InstanceID]string
+
+	wake   time.Time
+	resume chan struct{}
+
+	result  Result
+	left    []Left
+	err     error
+	crashed bool
+	ended   bool
+	runs    int
+	events  []Event
+	tune    func(*Engine)
+}
+
+type crash struct{}
+
+// engine is a new engine of this process.
+func (p *proc) engine() *Engine {
+	e := &Engine{
+		Provider: p.provider(), Cluster: p.cluster(), Clock: p, Process: p.name,
+		Report: func(ev Event) {
+			p.events = append(p.events, ev)
+			if p.w.tracing && ev.Kind != StepWaiting {
+				p.w.trace = append(p.w.trace, fmt.Sprintf("    %s: %s %s: %s", p.name, ev.Step, ev.Kind, ev.Message))
+			}
+		},
+		NewID: func() string { p.runs++; return fmt.Sprintf("%s-run%d", p.name, p.runs) },
+	}
+	if p.tune != nil {
+		p.tune(e)
+	}
+	return e
+}
+
+// Now is the time that this process believes.
+func (p *proc) Now() time.Time { return p.w.now.Add(p.skew) }
+
+// Sleep lets the others run and time pass.
+func (p *proc) Sleep(ctx context.Context, d time.Duration) error {
+	if p.dying {
+		panic(crash{})
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.pass(p.w.now.Add(d))
+	return ctx.Err()
+}
+
+// pass hands over to whoever is due first, and returns when this process is.
+func (p *proc) pass(until time.Time) {
+	p.wake = until
+	next := p.w.due()
+	p.w.advance(next.wake)
+	if next != p {
+		next.resume <- struct{}{}
+		<-p.resume
+	}
+}
+
+// due is the process that is to run next; among several chance decides.
+func (w *world) due() *proc {
+	var first []*proc
+	for _, p := range w.procs {
+		switch {
+		case len(first) == 0 || p.wake.Before(first[0].wake) && first[0].wake.After(w.now):
+			first = []*proc{p}
+		case p.wake.Equal(first[0].wake) || !p.wake.After(w.now):
+			first = append(first, p)
+		}
+	}
+	if len(first) == 1 {
+		return first[0]
+	}
+	return first[w.rng.IntN(len(first))]
+}
+
+// spawn starts a process; it runs when others hand over or wait is called.
+func (w *world) spawn(p *proc, body func(context.Context)) *proc {
+	w.started++
+	p.w, p.resume, p.wake = w, make(chan struct{}), w.now
+	p.seenVM = map[InstanceID]string{}
+	if p.name == "" {
+		p.name = fmt.Sprintf("p%d", w.started)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	w.procs = append(w.procs, p)
+	go func() {
+		<-p.resume
+		defer func() {
+			if r := recover(); r != nil {
+				if _, ok := r.(crash); !ok {
+					panic(r)
+				}
+				p.crashed = true
+				w.say("%s killed", p.name)
+			}
+			p.end()
+		}()
+		body(ctx)
+	}()
+	return p
+}
+
+func (p *proc) end() {
+	w := p.w
+	p.ended = true
+	p.cancel()
+	w.say("%s ended: %v", p.name, p.err)
+	w.procs = slices.DeleteFunc(w.procs, func(o *proc) bool { return o == p })
+	if len(w.procs) == 0 {
+		w.done <- struct{}{}
+		return
+	}
+	next := w.due()
+	w.advance(next.wake)
+	next.resume <- struct{}{}
+}
+
+// wait runs all processes to their ends.
+func (w *world) wait() {
+	if len(w.procs) == 0 {
+		return
+	}
+	next := w.due()
+	w.advance(next.wake)
+	next.resume <- struct{}{}
+	<-w.done
+}
+
+// options are those of an update in the world, with its donor.
+func options(donor string) Options {
+	o := Defaults()
+	o.Donor = donor
+	return o
+}
+
+// startUpdate spawns a process that updates.
+func (w *world) startUpdate(p *proc, o Options) *proc {
+	return w.spawn(p, func(ctx context.Context) {
+		w.say("%s: update with donor %s", p.name, o.Donor)
+		p.result, p.err = p.engine().Update(ctx, o)
+	})
+}
+
+// update runs one update to its end.
+func (w *world) update(o Options, faults ...fault) *proc {
+	p := w.startUpdate(&proc{faults: faults}, o)
+	w.wait()
+	return p
+}
+
+func (w *world) startRestore(p *proc) *proc {
+	return w.spawn(p, func(ctx context.Context) {
+		w.say("%s: restore", p.name)
+		p.left, p.err = p.engine().Restore(ctx, false)
+	})
+}
+
+// restore runs one restore to its end.
+func (w *world) restore(faults ...fault) *proc {
+	p := w.startRestore(&proc{faults: faults})
+	w.wait()
+	return p
+}
+
+// tail is the end of the trace, for failing tests.
+func (w *world) tail(n int) string {
+	return strings.Join(w.trace[max(0, len(w.trace)-n):], "\n")
+}

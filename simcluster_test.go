@@ -1,0 +1,223 @@
+package kamino
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// simCluster is Kubernetes as one process sees it.
+type simCluster struct{ p *proc }
+
+func (p *proc) cluster() Cluster { return simCluster{p} }
+
+func (c simCluster) call(ctx context.Context, what call, effect func(*fault) error) error {
+	what.kube = true
+	return c.p.call(ctx, what, effect)
+}
+
+func (c simCluster) Node(ctx context.Context, name string) (out Node, err error) {
+	w := c.p.w
+	err = c.call(ctx, call{method: "Node", subject: name}, func(*fault) error {
+		n := w.nodes[name]
+		if n == nil {
+			return fmt.Errorf("node %s: %w", name, ErrNotFound)
+		}
+		out = w.readNode(n)
+		return nil
+	})
+	return out, err
+}
+
+func (c simCluster) Nodes(ctx context.Context) (out []Node, err error) {
+	w := c.p.w
+	err = c.call(ctx, call{method: "Nodes"}, func(*fault) error {
+		out = nil
+		for _, n := range w.nodes {
+			out = append(out, w.readNode(n))
+		}
+		slices.SortFunc(out, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+		return nil
+	})
+	return out, err
+}
+
+func (c simCluster) Pulse(ctx context.Context, node Node) (out time.Time, err error) {
+	err = c.call(ctx, call{method: "Pulse", subject: node.Name}, func(*fault) error {
+		if n := c.p.w.nodes[node.Name]; n != nil {
+			out = c.p.w.readNode(n).Heartbeat
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (c simCluster) Mark(ctx context.Context, node Node, mark *Mark) error {
+	w := c.p.w
+	what := call{method: "Mark", subject: node.Name, write: true}
+	if mark == nil {
+		what.method = "Unmark"
+	}
+	return c.call(ctx, what, func(*fault) error {
+		n := w.nodes[node.Name]
+		if n == nil {
+			return fmt.Errorf("node %s: %w", node.Name, ErrNotFound)
+		}
+		if n.UID != node.UID {
+			return fmt.Errorf("node %s: UID: %w", node.Name, ErrConflict)
+		}
+		w.audit.mark(c.p, n, mark)
+		if mark == nil {
+			n.unmark()
+		} else {
+			text, _ := json.Marshal(mark)
+			n.Annotations[AnnotationRun] = string(text)
+			n.Annotations[AnnotationProtect] = "true"
+			n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t Taint) bool { return t.Key == TaintBlock })
+			if mark.Block {
+				n.Taints = append(n.Taints, Taint{TaintBlock, mark.Run, "NoSchedule"})
+			}
+		}
+		w.changeNode(n)
+		w.happened("%s marks node %s: %+v", c.p.name, n.Name, mark != nil)
+		return nil
+	})
+}
+
+// unmark does what kube's Mark does with nil.
+func (n *simNode) unmark() {
+	mark, err := n.Mark()
+	if err == nil && mark != nil && n.Annotations[AnnotationProtect] == "true" {
+		delete(n.Annotations, AnnotationProtect)
+		if mark.Protection != nil {
+			n.Annotations[AnnotationProtect] = *mark.Protection
+		}
+	}
+	delete(n.Annotations, AnnotationRun)
+	delete(n.Annotations, AnnotationReceipt)
+	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t Taint) bool { return t.Key == TaintBlock })
+}
+
+func (c simCluster) Evict(ctx context.Context, node Node, opts DrainOptions) (left []Pod, err error) {
+	w := c.p.w
+	err = c.call(ctx, call{method: "Evict", subject: node.Name, write: true}, func(*fault) error {
+		w.audit.evict(c.p, node, opts)
+		left = nil
+		for _, p := range w.pods {
+			if p.node != node.Name || p.daemon {
+				continue
+			}
+			w.evict(p, opts)
+			left = append(left, p.Pod)
+		}
+		return nil
+	})
+	return left, err
+}
+
+func (w *world) evict(p *simPod, opts DrainOptions) {
+	p.Reason, p.Stuck = "", false
+	switch {
+	case p.ending:
+		p.Reason = "ending"
+	case p.bare && !opts.Force:
+		p.Reason, p.Stuck = "no controller would bring it back", true
+	case p.held && !(opts.Overdue && opts.Force):
+		p.Reason = "held by budget web"
+	default:
+		if p.held {
+			p.forceOnly = true
+		}
+		p.ending = true
+		w.say("  ~ pod %s is evicted", p.Name)
+		w.after(5*time.Second, func() {
+			w.pods = slices.DeleteFunc(w.pods, func(o *simPod) bool { return o == p })
+			w.happened("pod %s is gone", p.Name)
+		})
+	}
+}
+
+func (c simCluster) Preview(ctx context.Context, node Node, opts DrainOptions) (left []Pod, err error) {
+	for _, p := range c.p.w.pods {
+		if p.node == node.Name && !p.daemon {
+			left = append(left, p.Pod)
+		}
+	}
+	return left, nil
+}
+
+func (c simCluster) SealPod(ctx context.Context, node Node, run string) (out SealPod, err error) {
+	err = c.call(ctx, call{method: "SealPod", subject: run}, func(*fault) error {
+		out = SealPod{}
+		if pod := c.p.w.sealPods[run]; pod != nil {
+			out = pod.SealPod
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (c simCluster) Seal(ctx context.Context, node Node, run string, want bool) error {
+	w := c.p.w
+	what := call{method: "Seal", subject: run, write: true}
+	if !want {
+		what.method = "Unseal"
+	}
+	return c.call(ctx, what, func(*fault) error {
+		w.audit.seal(c.p, node, run, want)
+		if !want {
+			delete(w.sealPods, run)
+			w.happened("%s deletes seal pod of %s", c.p.name, run)
+			return nil
+		}
+		if w.sealPods[run] != nil {
+			return nil
+		}
+		n := w.nodes[node.Name]
+		if n == nil {
+			return fmt.Errorf("node %s: %w", node.Name, ErrNotFound)
+		}
+		pod := &simSealPod{SealPod: SealPod{Exists: true, Message: "pending"}, node: node.Name}
+		w.sealPods[run] = pod
+		w.happened("%s creates seal pod of %s", c.p.name, run)
+		w.runSeal(run, pod)
+		return nil
+	})
+}
+
+func (c simCluster) Lease(ctx context.Context, pool PoolID) (out Lease, err error) {
+	err = c.call(ctx, call{method: "Lease", subject: pool.Name()}, func(*fault) error {
+		out = c.p.w.leases[pool]
+		out.Pool = pool
+		return nil
+	})
+	return out, err
+}
+
+func (c simCluster) Leases(ctx context.Context) (out []Lease, err error) {
+	err = c.call(ctx, call{method: "Leases"}, func(*fault) error {
+		out = slices.SortedFunc(maps.Values(c.p.w.leases), func(a, b Lease) int { return strings.Compare(string(a.Pool), string(b.Pool)) })
+		return nil
+	})
+	return out, err
+}
+
+func (c simCluster) SetLease(ctx context.Context, l Lease) (out Lease, err error) {
+	w := c.p.w
+	what := call{method: "SetLease", subject: l.Pool.Name() + " " + l.Record.Step + " " + l.Record.Intent, write: true}
+	err = c.call(ctx, what, func(*fault) error {
+		if w.leases[l.Pool].Revision != l.Revision {
+			return fmt.Errorf("lease of %s: %w", l.Pool.Name(), ErrConflict)
+		}
+		w.audit.lease(c.p, w.leases[l.Pool], l)
+		l.Revision = fmt.Sprint(w.next())
+		w.leases[l.Pool] = l
+		out = l
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,308 @@
+package kamino
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Durations of the world, of the order that the reference documents give.
+const (
+	callTime     = 50 * time.Millisecond
+	powerOnTime  = 15 * time.Second
+	powerOffTime = 20 * time.Second
+	bootTime     = 25 * time.Second
+	notReadyTime = 40 * time.Second // node-monitor-grace-period
+	beat         = 10 * time.Second // renewal of a kubelet's lease
+	copyTime     = 2 * time.Minute  // of a snapshot
+	buildTime    = 10 * time.Minute // of an image version
+	deleteTime   = 10 * time.Second
+	poolTime     = 5 * time.Second // of a write of a pool
+	joinTime     = 90 * time.Second
+)
+
+// machine is a VM with its OS disk.
+type machine struct {
+	Instance
+	bootID  string
+	boots   int // generation of everything that a power cycle interrupts
+	kubelet bool
+	touched string // run that took the identity off the disk
+	sealed  string // run whose receipt is on the disk
+	ours    bool   // it went off, or is about to, because of a run
+	spares  int    // start requests that fail for want of capacity
+	dead    bool   // its next boots never reach the kubelet
+	sealing sealFate
+	gone    bool
+}
+
+// sealFate is what becomes of a seal.
+type sealFate int
+
+const (
+	sealWorks   sealFate = iota
+	sealFails            // the pod fails before it touches anything
+	sealHangs            // it stops the kubelet and then hangs
+	sealIsMute           // the machine goes off without a receipt
+	sealNoImage          // the pod's image cannot be pulled
+)
+
+type simNode struct {
+	Node
+	frozen time.Time // last sign of life of a kubelet that stopped
+}
+
+type simSealPod struct {
+	SealPod
+	node string
+}
+
+type simPod struct {
+	Pod
+	node      string
+	daemon    bool
+	bare      bool // no controller would bring it back
+	held      bool // a disruption budget holds it
+	ending    bool
+	forceOnly bool
+}
+
+// addMachine makes a machine that runs and whose node is Ready.
+func (w *world) addMachine(pool PoolID, host, image string) *machine {
+	id := InstanceID(fmt.Sprintf("azure://%s/virtualMachines/%s", pool, host))
+	n := w.next()
+	m := &machine{Instance: Instance{
+		ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host, Power: PowerOn,
+		Disk: fmt.Sprintf("/disks/%s-%d", host, n), Image: image, Generation: "V2", Architecture: "x64", SecurityType: "Standard",
+	}}
+	w.machines[id] = m
+	w.booted(m)
+	return m
+}
+
+// booted is the kubelet's first report of a boot.
+func (w *world) booted(m *machine) {
+	m.boots++
+	m.bootID = fmt.Sprintf("boot-%d", w.next())
+	m.kubelet, m.touched, m.sealed, m.ours = true, "", "", false
+	n := w.nodes[m.Hostname]
+	if n == nil {
+		n = &simNode{Node: Node{
+			Name: m.Hostname, UID: fmt.Sprintf("uid-%d", w.next()), OS: "linux", Architecture: "amd64",
+			ProviderID: m.ID, Annotations: map[string]string{}, Labels: map[string]string{},
+		}}
+		w.nodes[m.Hostname] = n
+	}
+	n.SystemUUID, n.BootID, n.Ready, n.ReadySince = m.VMID, m.bootID, true, w.now
+	w.changeNode(n)
+}
+
+func (w *world) changeNode(n *simNode) { n.Revision = fmt.Sprint(w.next()) }
+
+// machineOf is the machine that a node runs on; nil when it is gone.
+func (w *world) machineOf(n *simNode) *machine {
+	m := w.machines[n.ProviderID]
+	if m == nil || m.VMID != n.SystemUUID {
+		return nil
+	}
+	return m
+}
+
+// silence stops the kubelet; the node controller notices later.
+func (w *world) silence(m *machine) {
+	if !m.kubelet {
+		return
+	}
+	m.kubelet = false
+	boots := m.boots
+	if n := w.nodes[m.Hostname]; n != nil {
+		n.frozen = w.now.Truncate(beat)
+	}
+	w.after(notReadyTime, func() {
+		if n := w.nodes[m.Hostname]; n != nil && m.boots == boots && n.SystemUUID == m.VMID {
+			n.Ready = false
+			w.changeNode(n)
+			w.happened("node %s is not Ready", m.Hostname)
+		}
+	})
+}
+
+// halt switches a machine off at once, as its guest does.
+func (w *world) halt(m *machine) {
+	w.silence(m)
+	m.boots++
+	m.Power = PowerOff
+	boots := m.boots
+	// silence's timer belongs to the former generation.
+	w.after(notReadyTime, func() {
+		if n := w.nodes[m.Hostname]; n != nil && m.boots == boots && n.SystemUUID == m.VMID && n.Ready {
+			n.Ready = false
+			w.changeNode(n)
+			w.happened("node %s is not Ready", m.Hostname)
+		}
+	})
+	w.happened("machine %s went off", m.Hostname)
+}
+
+// setPower begins to switch a machine. fails: the operation ends Failed.
+func (w *world) setPower(m *machine, want Power, fails bool) error {
+	if m.Power == PowerBetween {
+		return fmt.Errorf("switch %s %s: %w", m.Hostname, want, ErrInProgress)
+	}
+	if m.Power == want {
+		return nil
+	}
+	if want == PowerOn && m.spares > 0 {
+		m.spares--
+		fails = true
+	}
+	was := m.Power
+	m.Power = PowerBetween
+	m.boots++
+	boots := m.boots
+	if want == PowerOff {
+		w.after(powerOffTime, func() {
+			if m.boots != boots {
+				return
+			}
+			if fails {
+				m.Power, m.Failure = was, "OperationFailed"
+				return
+			}
+			w.halt(m)
+		})
+		return nil
+	}
+	w.after(powerOnTime, func() {
+		if m.boots != boots {
+			return
+		}
+		if fails {
+			m.Power, m.Failure = was, "AllocationFailed"
+			return
+		}
+		m.Power, m.Failure = PowerOn, ""
+		// From here on the disk is being written to: what was sealed is not.
+		m.touched, m.sealed = "boot", ""
+		w.happened("machine %s is on", m.Hostname)
+		w.after(bootTime, func() {
+			if m.boots == boots && !m.dead && !m.gone {
+				w.booted(m)
+				w.happened("node %s has booted", m.Hostname)
+			}
+		})
+	})
+	return nil
+}
+
+// runSeal plays the seal pod and the agent: pulled, started, detached from the
+// pod, kubelet stopped, sealed, reported, off.
+func (w *world) runSeal(run string, pod *simSealPod) {
+	n := w.nodes[pod.node]
+	m := w.machineOf(n)
+	if m == nil {
+		return
+	}
+	boots, fate := m.boots, m.sealing
+	here := func() bool { return m.boots == boots && !m.gone }
+	present := func() bool { return here() && w.sealPods[run] == pod }
+	w.after(3*time.Second, func() {
+		if !present() || !m.kubelet {
+			return
+		}
+		switch fate {
+		case sealFails:
+			pod.Started, pod.Failed, pod.Message = true, true, "exit code 1: refuses this disk"
+			return
+		case sealNoImage:
+			pod.Failed, pod.Message = true, "ImagePullBackOff"
+			return
+		}
+		pod.Started = true
+		w.after(time.Second, func() {
+			if present() {
+				w.detached(m, run, here)
+			}
+		})
+	})
+}
+
+func (w *world) detached(m *machine, run string, here func() bool) {
+	fate := m.sealing
+	m.touched, m.ours = run, true
+	w.happened("seal of %s is detached", m.Hostname)
+	w.after(time.Second+time.Duration(w.rng.IntN(9000))*time.Millisecond, func() {
+		if here() {
+			w.silence(m)
+		}
+	})
+	if fate == sealHangs {
+		return
+	}
+	w.after(12*time.Second, func() {
+		if !here() {
+			return
+		}
+		m.sealed = run
+		w.reportSeal(m, run, here, fate)
+	})
+}
+
+// reportSeal writes the receipt, again and again while the API is away.
+func (w *world) reportSeal(m *machine, run string, here func() bool, fate sealFate) {
+	if !here() {
+		return
+	}
+	if w.now.Before(w.apiAway) {
+		w.after(10*time.Second, func() { w.reportSeal(m, run, here, fate) })
+		return
+	}
+	if n := w.nodes[m.Hostname]; n != nil && n.SystemUUID == m.VMID && fate == sealWorks {
+		text, _ := json.Marshal(Receipt{Run: run, Donor: m.Hostname, SealedAt: w.now, VMID: m.VMID, Hash: "sha256:" + m.bootID})
+		n.Annotations[AnnotationReceipt] = string(text)
+		w.changeNode(n)
+	}
+	w.happened("disk of %s is sealed", m.Hostname)
+	w.after(2*time.Second, func() {
+		if here() {
+			w.halt(m)
+		}
+	})
+}
+
+// readNode is a node as the API server shows it.
+func (w *world) readNode(n *simNode) Node {
+	out := n.Node
+	out.Annotations = maps.Clone(n.Annotations)
+	out.Taints = slices.Clone(n.Taints)
+	out.Heartbeat = n.frozen
+	if m := w.machineOf(n); m != nil && m.kubelet {
+		out.Heartbeat = w.now.Truncate(beat)
+	}
+	return out
+}
+
+// removeMachine deletes a VM for good, and later its node.
+func (w *world) removeMachine(m *machine) {
+	m.gone = true
+	m.boots++
+	delete(w.machines, m.ID)
+	w.happened("machine %s is deleted", m.Hostname)
+	w.after(20*time.Second, func() {
+		if n := w.nodes[m.Hostname]; n != nil && n.SystemUUID == m.VMID {
+			w.removeNode(n)
+		}
+	})
+}
+
+func (w *world) removeNode(n *simNode) {
+	delete(w.nodes, n.Name)
+	for run, pod := range w.sealPods {
+		if pod.node == n.Name {
+			delete(w.sealPods, run)
+		}
+	}
+	w.happened("node object %s is deleted", n.Name)
+}

@@ -1,0 +1,364 @@
+package kamino
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+type simPool struct {
+	id       PoolID
+	capacity int
+	image    string
+	custom   string
+	exts     []string
+	revision int
+	busy     time.Time // applying a change until then
+	refusals []Refusal
+	noZRS    int // 0 no trouble, 1 refused at once, 2 fails slowly
+	joins    int
+
+	byPerson  string // image that a person chose
+	personRun string // while that run held the lease
+}
+
+type simArtifact struct {
+	Artifact
+	pool   PoolID
+	hidden time.Time // 404 until then, just after create
+}
+
+const (
+	groupID  = "/subscriptions/s/resourceGroups/rg"
+	poolA    = PoolID(groupID + "/scaleSets/a")
+	baseLTS  = "canonical:ubuntu:22_04-lts:latest"
+	galleryA = "SIG_rg"
+)
+
+// addPool makes a pool whose model refers to the original image.
+func (w *world) addPool(id PoolID, nodes int) *simPool {
+	p := &simPool{id: id, capacity: nodes, image: baseLTS, custom: "bootstrap", exts: []string{"cse", "monitor"}, revision: w.next()}
+	w.pools[id] = p
+	for i := range nodes {
+		w.addMachine(id, fmt.Sprintf("%s-%d", id.Name(), i), baseLTS)
+	}
+	return p
+}
+
+func artifactKey(pool PoolID, kind Kind, name string) string {
+	return fmt.Sprintf("%s|%s|%s", pool.Name(), kind, name)
+}
+
+func artifactID(pool PoolID, kind Kind, name string) string {
+	switch kind {
+	case Gallery:
+		return groupID + "/galleries/" + name
+	case Definition:
+		return groupID + "/galleries/" + galleryA + "/images/" + name
+	case Version:
+		return groupID + "/galleries/" + galleryA + "/images/" + DefinitionName(pool.Name()) + "/versions/" + name
+	}
+	return groupID + "/snapshots/" + name
+}
+
+// addVersion puts an old version of ours into the gallery.
+func (w *world) addVersion(pool PoolID, name string) *simArtifact {
+	for _, a := range []Artifact{
+		{Kind: Gallery, Name: galleryA},
+		{Kind: Definition, Name: DefinitionName(pool.Name()), Generation: "V2", Architecture: "x64", SecurityType: "Standard"},
+		{Kind: Version, Name: name, Ready: true, Storage: StorageZRS, Tags: map[string]string{TagBuiltFrom: "old"}},
+	} {
+		a.ID, a.State, a.Percent, a.Created = artifactID(pool, a.Kind, a.Name), Succeeded, 100, w.now.AddDate(0, 0, -30)
+		if key := artifactKey(pool, a.Kind, a.Name); w.artifacts[key] == nil {
+			w.artifacts[key] = &simArtifact{Artifact: a, pool: pool}
+		}
+	}
+	return w.artifacts[artifactKey(pool, Version, name)]
+}
+
+// versions lists the versions of a pool, newest first, with their users.
+func (w *world) versions(pool PoolID) []Artifact {
+	var out []Artifact
+	for _, a := range w.artifacts {
+		if a.pool != pool || a.Kind != Version || w.now.Before(a.hidden) {
+			continue
+		}
+		out = append(out, w.users(a))
+	}
+	slices.SortFunc(out, func(a, b Artifact) int { return CompareVersions(b.Name, a.Name) })
+	return out
+}
+
+func (w *world) users(a *simArtifact) Artifact {
+	v := a.Artifact
+	v.Tags = maps.Clone(a.Tags)
+	v.InModel = strings.EqualFold(w.pools[a.pool].image, v.ID)
+	for _, m := range w.machines {
+		if m.Image == v.ID {
+			v.Instances++
+		}
+	}
+	return v
+}
+
+// simProvider is the provider as one process sees it.
+type simProvider struct{ p *proc }
+
+func (p *proc) provider() Provider { return simProvider{p} }
+
+func (s simProvider) PoolOf(id InstanceID) (PoolID, error) {
+	pool, _, ok := strings.Cut(strings.TrimPrefix(string(id), "azure://"), "/virtualMachines/")
+	if !ok {
+		return "", fmt.Errorf("instance %q: %w", id, ErrUnsupported)
+	}
+	return PoolID(pool), nil
+}
+
+func (s simProvider) Address(pool Pool, kind Kind, name string) string {
+	return artifactID(pool.ID, kind, name)
+}
+
+func (s simProvider) Pool(ctx context.Context, id PoolID) (out Pool, err error) {
+	w := s.p.w
+	err = s.p.call(ctx, call{method: "Pool", subject: id.Name()}, func(f *fault) error {
+		p := w.pools[id]
+		if p == nil {
+			return fmt.Errorf("pool %s: %w", id, ErrNotFound)
+		}
+		out = Pool{ID: id, Name: id.Name(), Group: "rg", Location: "west", Gallery: galleryA, Capacity: p.capacity,
+			Model: Model{Image: p.image}, Revision: fmt.Sprint(p.revision), Updating: w.now.Before(p.busy), Refusals: p.refusals}
+		for _, e := range p.exts {
+			out.Model.Extensions = append(out.Model.Extensions, Extension{Name: e})
+		}
+		out.Model.Saved = []byte(fmt.Sprintf(`{"image":%q,"custom":%q}`, p.image, p.custom))
+		return nil
+	})
+	return out, err
+}
+
+func (s simProvider) Instance(ctx context.Context, id InstanceID) (out Instance, err error) {
+	err = s.p.call(ctx, call{method: "Instance", subject: lastSegment(string(id))}, func(*fault) error {
+		m := s.p.w.machines[id]
+		if m == nil {
+			return fmt.Errorf("instance %s: %w", id, ErrNotFound)
+		}
+		out = m.Instance
+		s.p.seenVM[id] = m.VMID
+		return nil
+	})
+	return out, err
+}
+
+func (s simProvider) SetPower(ctx context.Context, id InstanceID, want Power) error {
+	w := s.p.w
+	return s.p.call(ctx, call{method: "SetPower " + string(want), subject: lastSegment(string(id)), write: true}, func(f *fault) error {
+		m := w.machines[id]
+		if m == nil {
+			return fmt.Errorf("instance %s: %w", id, ErrNotFound)
+		}
+		w.audit.power(s.p, m, want)
+		if want == PowerOff {
+			m.ours = true
+		}
+		err := w.setPower(m, want, f.is(opFailed))
+		w.happened("%s switches %s %s", s.p.name, m.Hostname, want)
+		return err
+	})
+}
+
+func (s simProvider) Find(ctx context.Context, pool Pool, kind Kind, name string) (out []Artifact, err error) {
+	w := s.p.w
+	err = s.p.call(ctx, call{method: "Find " + string(kind), subject: name}, func(f *fault) error {
+		switch {
+		case name == "" && f.is(staleList) && w.staleList != nil:
+			out = w.staleList
+		case name == "":
+			out = w.versions(pool.ID)
+		default:
+			if a := w.artifacts[artifactKey(pool.ID, kind, name)]; a != nil && !w.now.Before(a.hidden) {
+				out = []Artifact{w.users(a)}
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (s simProvider) Create(ctx context.Context, pool Pool, want Artifact) error {
+	w := s.p.w
+	return s.p.call(ctx, call{method: "Create " + string(want.Kind), subject: want.Name, write: true}, func(f *fault) error {
+		key := artifactKey(pool.ID, want.Kind, want.Name)
+		if have := w.artifacts[key]; have != nil {
+			w.audit.intent(s.p, pool.ID, "Create "+string(want.Kind))
+			if have.State == Deleting {
+				return fmt.Errorf("create %s: %w", want.Name, ErrInProgress)
+			}
+			if have.Tags[TagRun] != want.Tags[TagRun] {
+				return fmt.Errorf("create %s: exists: %w", want.Name, ErrConflict)
+			}
+			return nil
+		}
+		w.audit.create(s.p, pool.ID, want)
+		if p := w.pools[pool.ID]; want.Kind == Version && want.Storage != StorageLRS && p.noZRS == 1 {
+			return fmt.Errorf("StorageAccountType 'Standard_ZRS' is not supported in region west")
+		}
+		w.staleList = w.versions(pool.ID)
+		w.begin(key, pool.ID, want, f)
+		w.happened("%s creates %s %s", s.p.name, want.Kind, want.Name)
+		return nil
+	})
+}
+
+// begin plays the creation of an artifact.
+func (w *world) begin(key string, pool PoolID, want Artifact, f *fault) {
+	a := &simArtifact{Artifact: want, pool: pool}
+	a.ID, a.State, a.Created, a.Tags = artifactID(pool, want.Kind, want.Name), Creating, w.now, maps.Clone(want.Tags)
+	if want.Kind == Version && a.Storage == "" {
+		a.Storage = StorageZRS
+	}
+	if f.is(lateFind) {
+		a.hidden = w.now.Add(30 * time.Second)
+	}
+	w.artifacts[key] = a
+	failed := ""
+	if f.is(opFailed) {
+		failed = "the operation ended Failed"
+	}
+	if want.Kind == Version && a.Storage == StorageZRS && w.pools[pool].noZRS == 2 {
+		failed = "Storage account type Standard_ZRS is not supported here"
+	}
+	takes := map[Kind]time.Duration{Gallery: 5 * time.Second, Definition: 5 * time.Second, Snapshot: 10 * time.Second, Version: buildTime}[want.Kind]
+	ready := map[Kind]time.Duration{Snapshot: copyTime, Version: 2 * time.Minute}[want.Kind]
+	present := func() bool { return w.artifacts[key] == a && a.State != Deleting }
+	w.after(takes, func() {
+		if !present() {
+			return
+		}
+		if a.State == Failed {
+			return
+		}
+		if failed != "" {
+			a.State, a.Failure = Failed, failed
+			w.happened("%s %s failed", a.Kind, a.Name)
+			return
+		}
+		a.State = Succeeded
+		w.happened("%s %s is Succeeded", a.Kind, a.Name)
+		w.after(ready, func() {
+			if present() && a.State == Succeeded {
+				a.Ready, a.Percent = true, 100
+				w.happened("%s %s is ready", a.Kind, a.Name)
+			}
+		})
+	})
+}
+
+func (s simProvider) Delete(ctx context.Context, pool Pool, a Artifact) error {
+	w := s.p.w
+	return s.p.call(ctx, call{method: "Delete " + string(a.Kind), subject: a.Name, write: true}, func(f *fault) error {
+		key := artifactKey(pool.ID, a.Kind, a.Name)
+		have := w.artifacts[key]
+		w.audit.intent(s.p, pool.ID, "Delete")
+		if have == nil || have.State == Deleting {
+			return nil
+		}
+		if v := w.users(have); a.Kind == Version && (v.InModel || v.Instances > 0) {
+			return fmt.Errorf("delete version %s: %w", a.Name, ErrInUse)
+		}
+		if a.Kind == Version && have.State == Creating {
+			return fmt.Errorf("delete version %s: %w", a.Name, ErrInProgress)
+		}
+		w.audit.delete(s.p, have)
+		w.staleList = w.versions(pool.ID)
+		was := have.State
+		have.State = Deleting
+		w.happened("%s deletes %s %s", s.p.name, a.Kind, a.Name)
+		w.after(deleteTime, func() {
+			if f.is(opFailed) {
+				have.State = was
+				return
+			}
+			delete(w.artifacts, key)
+			w.happened("%s %s is gone", a.Kind, a.Name)
+		})
+		return nil
+	})
+}
+
+func (s simProvider) SetModel(ctx context.Context, pool Pool, want ModelSpec, dryRun bool) (diff []FieldChange, err error) {
+	w := s.p.w
+	compare := func(p *simPool) {
+		diff = nil
+		if p.image != want.Image {
+			diff = append(diff, FieldChange{"imageReference", p.image, want.Image})
+		}
+		if p.custom != "noop" {
+			diff = append(diff, FieldChange{"customData", p.custom, "noop"})
+		}
+		if slices.Contains(p.exts, "cse") {
+			diff = append(diff, FieldChange{"extensions", strings.Join(p.exts, " "), "monitor"})
+		}
+	}
+	if dryRun {
+		if p := w.pools[pool.ID]; p != nil {
+			compare(p)
+		}
+		return diff, nil
+	}
+	err = s.p.call(ctx, call{method: "SetModel", subject: pool.Name, write: true}, func(f *fault) error {
+		p := w.pools[pool.ID]
+		if p == nil {
+			return fmt.Errorf("pool %s: %w", pool.ID, ErrNotFound)
+		}
+		if fmt.Sprint(p.revision) != pool.Revision {
+			return fmt.Errorf("write model: %w", ErrConflict)
+		}
+		if w.now.Before(p.busy) {
+			return fmt.Errorf("write model: %w", ErrInProgress)
+		}
+		compare(p)
+		w.audit.model(s.p, p, want)
+		was := *p
+		p.image, p.custom, p.exts, p.revision = want.Image, "noop", []string{"monitor"}, w.next()
+		p.busy = w.now.Add(poolTime)
+		w.happened("%s points model of %s at %s", s.p.name, pool.Name, lastSegment(want.Image))
+		if f.is(opFailed) {
+			w.after(poolTime, func() {
+				if p.image == want.Image {
+					p.image, p.custom, p.exts, p.revision = was.image, was.custom, was.exts, w.next()
+					w.happened("the change of the model of %s failed", pool.Name)
+				}
+			})
+		}
+		return nil
+	})
+	return diff, err
+}
+
+func (s simProvider) SetCapacity(ctx context.Context, pool Pool, instances int) error {
+	w := s.p.w
+	return s.p.call(ctx, call{method: "SetCapacity", subject: pool.Name, write: true}, func(f *fault) error {
+		p := w.pools[pool.ID]
+		if p == nil || fmt.Sprint(p.revision) != pool.Revision {
+			return fmt.Errorf("write capacity: %w", ErrConflict)
+		}
+		w.audit.capacity(s.p, p, instances)
+		w.grow(p, instances)
+		return nil
+	})
+}
+
+// grow sets the capacity; new machines boot from the model's image.
+func (w *world) grow(p *simPool, instances int) {
+	for range instances - p.capacity {
+		host := fmt.Sprintf("%s-new%d", p.id.Name(), p.joins)
+		p.joins++
+		image := p.image
+		w.after(joinTime, func() { w.addMachine(p.id, host, image); w.happened("machine %s joins", host) })
+	}
+	p.capacity, p.revision, p.busy = instances, w.next(), w.now.Add(poolTime)
+	w.happened("capacity of %s is %d", p.id.Name(), instances)
+}

@@ -1,0 +1,256 @@
+package kamino
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A walk is drawn from its seed: a world, one to three processes that faults
+// and rivals strike, and then clean ones that must bring everything in order.
+type walk struct {
+	seed  uint64
+	w     *world
+	rng   *rand.Rand
+	notes []string // what was drawn, for people
+	skew  bool
+	tune  func(*Engine)
+}
+
+const walkCalls = 460 // calls of an update without faults, about
+
+func newWalk(seed uint64) *walk {
+	k := &walk{seed: seed, rng: rand.New(rand.NewPCG(seed, 2))}
+	if k.rng.IntN(3) == 0 {
+		k.w = fresh(seed)
+	} else {
+		k.w = aged(seed)
+	}
+	if k.rng.IntN(8) == 0 {
+		k.w.now = k.w.now.Add(14*time.Hour - time.Duration(k.rng.IntN(1200))*time.Second)
+		k.note("starts %s", k.w.now.Format("15:04:05"))
+	}
+	if k.rng.IntN(8) == 0 {
+		k.note("a person had cordoned a-0")
+		k.w.cordon(k.w.nodes["a-0"], true)
+	}
+	if k.rng.IntN(6) == 0 {
+		value := []string{"true", "false"}[k.rng.IntN(2)]
+		k.note("a person had protected a-0 with %q", value)
+		k.w.protect("a-0", value)
+	}
+	return k
+}
+
+func (k *walk) note(format string, args ...any) {
+	k.notes = append(k.notes, fmt.Sprintf(format, args...))
+}
+
+// run plays the walk. It returns the world's violations.
+func (k *walk) run() []string {
+	lives := 1 + k.rng.IntN(3)
+	for life := range lives {
+		k.life(life)
+		switch k.rng.IntN(8) {
+		case 0:
+			k.pass(24 * time.Hour)
+		case 1, 2, 3:
+			k.pass(time.Duration(k.rng.IntN(600)) * time.Second)
+		}
+	}
+	k.mend()
+	k.settle()
+	return k.w.audit.violations
+}
+
+func (k *walk) pass(d time.Duration) {
+	k.note("%s pass", d)
+	k.w.advance(k.w.now.Add(d))
+}
+
+// life runs one process with faults.
+func (k *walk) life(number int) {
+	p := &proc{tune: k.tune}
+	if number == 0 && k.rng.IntN(20) == 0 {
+		p.skew = []time.Duration{-25 * time.Hour, 25 * time.Hour, -time.Hour, time.Hour}[k.rng.IntN(4)]
+		k.skew = true
+	}
+	donor := "a-0"
+	if number > 0 && k.rng.IntN(4) == 0 {
+		donor = "a-1"
+	}
+	p.faults = k.draw(number, donor)
+	o := options(donor)
+	o.Force = k.rng.IntN(10) == 0
+	if k.rng.IntN(4) == 0 {
+		o.NewNodes = 1
+	}
+	what := fmt.Sprintf("update %s (force %v, new nodes %d)", donor, o.Force, o.NewNodes)
+	if number > 0 && k.rng.IntN(4) == 0 {
+		what = "restore"
+		k.w.startRestore(p)
+	} else {
+		k.w.startUpdate(p, o)
+	}
+	k.note("%s, clock off by %s, faults %v", what, p.skew, p.faults)
+	start := k.w.now
+	k.w.wait()
+	if took := k.w.now.Sub(start); took > 40*time.Hour {
+		k.w.audit.violate("I18", "life %d took %s", number, took)
+	}
+}
+
+func (k *walk) draw(number int, donor string) []fault {
+	n := 1 + k.rng.IntN(3)
+	if number > 0 {
+		n = k.rng.IntN(3)
+	}
+	others := map[string]string{"a-0": "a-1", "a-1": "a-2"}
+	list := rivals(donor, others[donor])
+	var out []fault
+	for range n {
+		f := fault{at: k.rng.IntN(walkCalls)}
+		if k.rng.IntN(2) == 0 {
+			f.at = k.rng.IntN(160) // up to the snapshot, where most writes are
+		}
+		switch d := k.rng.IntN(10); {
+		case d < 3:
+			f.kind = faultKind(k.rng.IntN(4)) // the ways to die
+		case d < 6:
+			f.kind, f.rival = rivalEvent, list[k.rng.IntN(len(list))]
+		default:
+			f.kind = interrupt + 1 + faultKind(k.rng.IntN(int(rivalEvent-interrupt)-1))
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// mend ends everything that persons would have to mend.
+func (k *walk) mend() {
+	k.w.release()
+	k.w.apiAway = time.Time{}
+	k.w.repair()
+	k.w.advance(k.w.now.Add(2 * time.Minute))
+	k.w.repair()
+	k.w.advance(k.w.now.Add(time.Minute))
+}
+
+// settle runs clean processes: what is left must be given back, an update must
+// work, and a second one must find nothing to do.
+func (k *walk) settle() {
+	w := k.w
+	if p := w.restore(); p.err != nil || p.crashed {
+		w.audit.violate("I1", "a clean restore fails: %v", p.err)
+	}
+	w.audit.settled()
+	o := options(w.anyDonor())
+	p := w.update(o)
+	if p.err != nil {
+		if !k.skew || !strings.Contains(p.err.Error(), "this clock says") {
+			w.audit.violate("I19", "a clean update fails: %v", p.err)
+		}
+		return
+	}
+	pool := w.pools[poolA]
+	v := w.artifacts[artifactKey(poolA, Version, p.result.Version)]
+	if v == nil || v.State != Succeeded || pool.image != v.ID || pool.custom != "noop" {
+		w.audit.violate("I15", "a clean update reports success, the model refers to %s", pool.image)
+	}
+	w.audit.settled()
+	before := w.writes
+	if p := w.update(o); w.now.Day() == v.Created.Day() && (p.err != nil || w.writes != before) {
+		w.audit.violate("I19", "an update of the same day makes %d writes: %v", w.writes-before, p.err)
+	}
+	w.audit.settled()
+}
+
+// anyDonor is a node that can be a donor.
+func (w *world) anyDonor() string {
+	for _, name := range []string{"a-0", "a-1", "a-2"} {
+		if n := w.nodes[name]; n != nil && w.machineOf(n) != nil && !n.Tainted(TaintDeleting) {
+			return name
+		}
+	}
+	return "a-2"
+}
+
+// report tells everything about a failed walk.
+func report(t *testing.T, seed uint64) {
+	t.Helper()
+	k := newWalk(seed)
+	k.w.tracing = true
+	violations := k.run()
+	t.Errorf("seed %d: %s\n  drawn:\n    %s\n  again with: WALK=%d go test -run TestWalk$ -v .",
+		seed, strings.Join(violations, "\n  "), strings.Join(k.notes, "\n    "), seed)
+}
+
+// TestWalks plays SEEDS walks (2000 unless told), side by side.
+func TestWalks(t *testing.T) {
+	seeds := uint64(2000)
+	if text := os.Getenv("SEEDS"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("SEEDS: %v", err)
+		}
+		seeds = n
+	}
+	var mu sync.Mutex
+	var bad []uint64
+	var next uint64
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			for {
+				mu.Lock()
+				seed := next
+				next++
+				enough := len(bad) >= 10
+				mu.Unlock()
+				if seed >= seeds || enough {
+					return
+				}
+				if v := newWalk(seed).run(); len(v) > 0 {
+					mu.Lock()
+					bad = append(bad, seed)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	group.Wait()
+	for _, seed := range bad {
+		report(t, seed)
+	}
+	t.Logf("%d seeds", seeds)
+}
+
+// TestWalk plays one walk, WALK, and prints its trace.
+func TestWalk(t *testing.T) {
+	seed, _ := strconv.ParseUint(os.Getenv("WALK"), 10, 64)
+	k := newWalk(seed)
+	k.w.tracing = true
+	for _, v := range k.run() {
+		t.Error(v)
+	}
+	if os.Getenv("WALK") != "" {
+		t.Logf("%s\n%s", strings.Join(k.notes, "\n"), k.w.tail(5000))
+	}
+}
+
+// TestWalkRepeats: the same seed gives the same trace.
+func TestWalkRepeats(t *testing.T) {
+	for seed := range uint64(50) {
+		a, b := newWalk(seed), newWalk(seed)
+		a.run()
+		b.run()
+		if a.w.digest != b.w.digest {
+			t.Errorf("seed %d: two traces", seed)
+		}
+	}
+}
