@@ -59,6 +59,7 @@ type Preflighter interface {
 
 // Excluder is a provider that can withhold a version from being "latest".
 type Excluder interface {
-	// SetExcluded writes the flag and the tags of a version.
+	// SetExcluded writes the flag of a version and adds tags to those that it
+	// has; an empty value removes the tag.
 	SetExcluded(ctx context.Context, pool Pool, version Artifact, excluded bool, tags map[string]string) error
 }

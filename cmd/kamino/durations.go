@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// durationValue is a flag that takes what the original took, a number with one
+// of the suffixes s, m, h, d, where none means seconds, and Go's 1h30m.
+type durationValue struct{ d time.Duration }
+
+var plainDuration = regexp.MustCompile(`^([0-9]+)([a-zA-Z]*)$`)
+
+var units = map[string]time.Duration{
+	"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
+}
+
+// Set implements pflag.Value.
+func (v *durationValue) Set(s string) error {
+	if m := plainDuration.FindStringSubmatch(s); m != nil {
+		n, err := strconv.ParseInt(m[1], 10, 64)
+		unit, known := units[m[2]]
+		if known && err == nil && n <= int64(100*365*24*time.Hour/unit) {
+			v.d = time.Duration(n) * unit
+			return nil
+		}
+		if !known && m[2] != "ms" {
+			return kamino.WithHint(fmt.Errorf("suffix %q is unknown", m[2]), "use s, m, h or d, for instance 90s or 1d")
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return kamino.WithHint(fmt.Errorf("%q is no length of time", s), "use a number and s, m, h or d, for instance 90s or 1d")
+	}
+	v.d = d
+	return nil
+}
+
+// String implements pflag.Value.
+func (v *durationValue) String() string {
+	if v.d%time.Second == 0 && v.d < time.Hour {
+		return strconv.Itoa(int(v.d/time.Second)) + "s"
+	}
+	return v.d.String()
+}
+
+// Type implements pflag.Value.
+func (v *durationValue) Type() string { return "duration" }

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure"
+)
+
+// globalOptions are the options of all commands, and those of several commands
+// that the ports are made of.
+type globalOptions struct {
+	Provider      string
+	InCluster     bool
+	AzureConfig   string
+	ResourceGroup string
+	Subscription  string
+	Gallery       string
+	KeepExtension []string // publisher/type
+
+	Namespace string
+	SealImage string
+	Self      string // node this process runs on
+	Version   string
+
+	logLevel      string
+	logPrefix     string
+	logTimestamps bool
+	pollInterval  durationValue
+
+	Log *slog.Logger
+}
+
+func (a *app) addGlobalFlags(f *pflag.FlagSet) {
+	g := &a.global
+	a.kube = genericclioptions.NewConfigFlags(true)
+	// Kubectl's other flags are left out: -s is the subscription here.
+	k := a.kube
+	k.CacheDir, k.ClusterName, k.AuthInfoName, k.Timeout = nil, nil, nil, nil
+	k.APIServer, k.TLSServerName, k.Insecure, k.CertFile, k.KeyFile, k.CAFile = nil, nil, nil, nil, nil, nil
+	k.BearerToken, k.Impersonate, k.ImpersonateUID, k.ImpersonateGroup, k.ImpersonateUserExtra = nil, nil, nil, nil, nil
+	k.DisableCompression, k.Namespace = nil, nil
+	k.AddFlags(f)
+	f.StringVarP(&g.Namespace, "namespace", "n", "", "namespace of leases and seal pods (default $POD_NAMESPACE, else kube-system)")
+	f.StringVar(&g.SealImage, "image", "", "image of the seal pod (default $POD_IMAGE)")
+	f.StringVar(&g.Provider, "provider", "azure", "factory of VMs")
+	f.StringVarP(&g.ResourceGroup, "resource-group", "g", "", "resource group of the cluster")
+	f.StringVarP(&g.Subscription, "subscription", "s", "", "Azure subscription, a GUID")
+	f.BoolVar(&g.InCluster, "in-cluster", false, "take subscription, resource group, cloud and credentials from the node's /etc/kubernetes/azure.json")
+	f.StringVar(&g.AzureConfig, "azure-config", "", "take them from this azure.json instead; implies --in-cluster")
+	f.StringVar(&g.logLevel, "log-level", "INFO", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
+	f.StringVar(&g.logPrefix, "log-prefix", "", "text before each line of the log, without \":\" or space")
+	f.BoolVar(&g.logTimestamps, "log-timestamps", false, "put the time on each line of the log")
+	_ = f.MarkHidden("provider") // there is one so far
+}
+
+// complete fills in the environment and checks what can be checked without a
+// call.
+func (g *globalOptions) complete(a *app) error {
+	g.Namespace = firstOf(g.Namespace, a.env("POD_NAMESPACE"), "kube-system")
+	g.SealImage = firstOf(g.SealImage, a.env("POD_IMAGE"))
+	g.Self = a.env("NODE_ID")
+	g.Version = version()
+	if g.AzureConfig != "" {
+		g.InCluster = true
+	}
+	if err := azure.CheckGUID(g.Subscription); err != nil {
+		return err
+	}
+	if strings.ContainsAny(g.logPrefix, ": \t\n") {
+		return kamino.WithHint(fmt.Errorf("log prefix %q holds a colon or white space", g.logPrefix), "use letters, digits and dashes")
+	}
+	level, err := parseLevel(g.logLevel)
+	if err != nil {
+		return err
+	}
+	g.Log = newLogger(a.Err, level, g.logPrefix, g.logTimestamps)
+	return nil
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// newRunID makes an ID that sorts by time and fits into the name of a pod.
+func newRunID(now time.Time) string {
+	var b [3]byte
+	_, _ = rand.Read(b[:]) // never fails: https://pkg.go.dev/crypto/rand#Read
+	return now.UTC().Format("20060102-150405-") + hex.EncodeToString(b[:])
+}

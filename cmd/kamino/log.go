@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// levelCritical is for what needs a person at once.
+const levelCritical = slog.LevelError + 4
+
+// The original's names of levels.
+var levels = []struct {
+	name  string
+	level slog.Level
+}{
+	{"DEBUG", slog.LevelDebug}, {"INFO", slog.LevelInfo}, {"WARNING", slog.LevelWarn},
+	{"ERROR", slog.LevelError}, {"CRITICAL", levelCritical},
+}
+
+func parseLevel(name string) (slog.Level, error) {
+	for _, l := range levels {
+		if l.name == name {
+			return l.level, nil
+		}
+	}
+	return 0, kamino.WithHint(fmt.Errorf("log level %q is unknown", name), "use --log-level DEBUG, INFO, WARNING, ERROR or CRITICAL")
+}
+
+func newLogger(w io.Writer, level slog.Level, prefix string, timestamps bool) *slog.Logger {
+	if prefix != "" {
+		w = &prefixWriter{w: w, prefix: []byte(prefix + ": ")}
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{
+		Level: level,
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			switch {
+			case len(groups) > 0:
+			case a.Key == slog.TimeKey && !timestamps:
+				return slog.Attr{}
+			case a.Key == slog.LevelKey:
+				for _, l := range levels {
+					if a.Value.Any() == l.level {
+						return slog.String(slog.LevelKey, l.name)
+					}
+				}
+			}
+			return a
+		},
+	}))
+}
+
+// prefixWriter puts the prefix before each record; a slog handler writes one
+// record a call.
+type prefixWriter struct {
+	w      io.Writer
+	prefix []byte
+}
+
+func (p *prefixWriter) Write(b []byte) (int, error) {
+	_, err := p.w.Write(bytes.Join([][]byte{p.prefix, b}, nil))
+	return len(b), err
+}
+
+// eventLog writes one line per event, for pipes and Jobs.
+type eventLog struct {
+	write func(slog.Level, string, ...slog.Attr)
+
+	mu   sync.Mutex
+	last map[string]string // pool -> what was last said
+}
+
+func newEventLog(ctx context.Context, log *slog.Logger) *eventLog {
+	return &eventLog{
+		write: func(l slog.Level, msg string, attrs ...slog.Attr) { log.LogAttrs(ctx, l, msg, attrs...) },
+		last:  map[string]string{},
+	}
+}
+
+func (l *eventLog) event(ev kamino.Event) {
+	attrs := []slog.Attr{slog.String("kind", string(ev.Kind))}
+	if ev.Pool != "" {
+		attrs = append(attrs, slog.String("pool", ev.Pool))
+	}
+	if ev.Run != "" {
+		attrs = append(attrs, slog.String("run", ev.Run))
+	}
+	if ev.Step != "" {
+		attrs = append(attrs, slog.String("step", ev.Step), slog.Duration("elapsed", ev.Elapsed.Round(time.Millisecond)))
+	}
+	if ev.Total > 0 {
+		attrs = append(attrs, slog.String("of", fmt.Sprintf("%d/%d", ev.Number, ev.Total)))
+	}
+	if ev.Percent >= 0 {
+		attrs = append(attrs, slog.Int("percent", ev.Percent))
+	}
+	l.write(l.level(ev), firstOf(ev.Message, string(ev.Kind)), attrs...)
+}
+
+// level is DEBUG for what was said before.
+func (l *eventLog) level(ev kamino.Event) slog.Level {
+	said := strings.Join([]string{string(ev.Kind), ev.Step, ev.Message, fmt.Sprint(ev.Percent)}, "\x00")
+	l.mu.Lock()
+	repeated := l.last[ev.Pool] == said
+	l.last[ev.Pool] = said
+	l.mu.Unlock()
+	switch ev.Kind {
+	case kamino.StepWaiting:
+		if repeated {
+			return slog.LevelDebug
+		}
+	case kamino.StepSkipped:
+		return slog.LevelDebug
+	case kamino.StepRetry, kamino.Warned, kamino.GivingBack:
+		return slog.LevelWarn
+	case kamino.StepFailed:
+		return slog.LevelError
+	}
+	return slog.LevelInfo
+}

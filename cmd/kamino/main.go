@@ -1,0 +1,28 @@
+// Command kamino makes new nodes of a pool like the best node running in it.
+//
+// Its flags and exit codes are in docs/cli.md, which is made from the commands
+// themselves. Environment variables:
+//
+//	NODE_ID        name of the node this process runs on; never taken as donor
+//	POD_NAMESPACE  where leases and seal pods live, if --namespace is not given
+//	POD_IMAGE      image of the seal pod, if --image is not given
+//	KUBECONFIG     as for kubectl; without one, the service account of the pod
+//	AZURE_*        credentials, as for every program of the Azure SDK
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+)
+
+// ioStreams is where a command reads and writes.
+type ioStreams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+func main() {
+	streams := ioStreams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+	os.Exit(execute(context.Background(), newApp(streams, os.Getenv, os.Exit), os.Args[1:]))
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
+
+	"kamino.dev/kamino"
+)
+
+// outputFlag is -o.
+type outputFlag struct{ format string }
+
+func (o *outputFlag) add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&o.format, "output", "o", "table", "table, json or yaml")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (o *outputFlag) check() error {
+	switch o.format {
+	case "table", "json", "yaml":
+		return nil
+	}
+	return kamino.WithHint(fmt.Errorf("output format %q is unknown", o.format), "use -o table, json or yaml")
+}
+
+// print writes v as JSON or YAML, or lets table write it for people.
+func (o *outputFlag) print(w io.Writer, v any, table func(io.Writer)) error {
+	switch o.format {
+	case "json":
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		return enc.Encode(v)
+	case "yaml":
+		text, err := yaml.Marshal(v)
+		if err != nil {
+			return fmt.Errorf("write yaml: %w", err)
+		}
+		_, err = w.Write(text)
+		return err
+	}
+	tabs := printers.GetNewTabWriter(w)
+	table(tabs)
+	return tabs.Flush()
+}

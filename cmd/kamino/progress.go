@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"kamino.dev/kamino"
+)
+
+// follow makes the engine report to the terminal, or to the log where there is
+// none. The function it returns ends the output.
+func (a *app) follow(ctx context.Context, e *kamino.Engine) func() {
+	if f, ok := a.Err.(*os.File); ok && term.IsTerminal(int(f.Fd())) && a.env("TERM") != "dumb" {
+		l := &live{out: a.Err, now: a.clock.Now, width: func() int {
+			w, _, err := term.GetSize(int(f.Fd()))
+			if err != nil {
+				return 80
+			}
+			return w
+		}}
+		e.Report = func(ev kamino.Event) { a.left.event(ev); l.event(ev) }
+		return l.run(time.Second)
+	}
+	log := newEventLog(ctx, a.global.Log)
+	e.Report = func(ev kamino.Event) { a.left.event(ev); log.event(ev) }
+	return func() {}
+}
+
+// live draws one line per step. Lines of finished steps stand; those of running
+// ones, one a pool, stay at the bottom and are drawn again in place. No line is
+// ever wider than the terminal, so that none wraps.
+type live struct {
+	out   io.Writer
+	now   func() time.Time
+	width func() int
+
+	mu      sync.Mutex
+	running []*runningStep
+	pools   map[string]bool
+	drawn   []int // lengths of the lines at the bottom, as last drawn
+}
+
+// runningStep is the step that one pool is at.
+type runningStep struct {
+	ev      kamino.Event // the last one
+	started time.Time
+}
+
+// run redraws at every tick until the function it returns is called.
+func (l *live) run(every time.Duration) func() {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		t := time.NewTicker(every)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				l.redraw()
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.running = nil
+		l.draw(nil)
+	}
+}
+
+func (l *live) redraw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.draw(nil)
+}
+
+func (l *live) event(ev kamino.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pools == nil {
+		l.pools = map[string]bool{}
+	}
+	if ev.Pool != "" {
+		l.pools[ev.Pool] = true
+	}
+	var standing []string
+	switch ev.Kind {
+	case kamino.StepDone:
+		standing = []string{l.line(ev, ev.Elapsed, firstOf(ev.Message, "done"))}
+	case kamino.StepFailed:
+		standing = []string{l.line(ev, ev.Elapsed, "failed: "+ev.Message)}
+	case kamino.GivingBack:
+		standing = []string{"giving back after: " + ev.Message}
+	case kamino.Warned:
+		standing = []string{"warning: " + ev.Message}
+	}
+	l.place(ev)
+	l.draw(standing)
+}
+
+// place keeps the running step of the event's pool up to date. The pool is not
+// known before the step validate is done.
+func (l *live) place(ev kamino.Event) {
+	i := 0
+	for i < len(l.running) && l.running[i].ev.Pool != ev.Pool && l.running[i].ev.Pool != "" {
+		i++
+	}
+	over := ev.Kind == kamino.StepDone || ev.Kind == kamino.StepFailed
+	switch {
+	case ev.Step == "" || ev.Kind == kamino.StepSkipped || ev.Kind == kamino.Warned:
+	case over && i < len(l.running):
+		l.running = append(l.running[:i], l.running[i+1:]...)
+	case over:
+	case i == len(l.running):
+		l.running = append(l.running, &runningStep{ev: ev, started: ev.Time.Add(-ev.Elapsed)})
+	default:
+		l.running[i].ev, l.running[i].started = ev, ev.Time.Add(-ev.Elapsed)
+	}
+}
+
+// draw writes lines that stand above the running ones, and these again.
+func (l *live) draw(standing []string) {
+	width := max(l.width(), 20)
+	var b strings.Builder
+	rows := 0
+	for _, n := range l.drawn {
+		// The terminal may have been made narrower since: then lines wrapped.
+		rows += max(1, (n+width-1)/width)
+	}
+	if rows > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\r", rows)
+	}
+	if rows > 0 || len(standing) > 0 {
+		b.WriteString("\x1b[J")
+	}
+	for _, s := range standing {
+		b.WriteString(cut(s, width-1) + "\n")
+	}
+	l.drawn = l.drawn[:0]
+	for _, r := range l.running {
+		text := cut(l.line(r.ev, l.now().Sub(r.started), r.ev.Message), width-1)
+		l.drawn = append(l.drawn, len([]rune(text)))
+		b.WriteString(text + "\n")
+	}
+	_, _ = io.WriteString(l.out, b.String())
+}
+
+// line is "[ 8/20] drain         12s  42%  message", with the pool in front
+// where there are several.
+func (l *live) line(ev kamino.Event, elapsed time.Duration, message string) string {
+	var b strings.Builder
+	if len(l.pools) > 1 {
+		fmt.Fprintf(&b, "%s ", ev.Pool)
+	}
+	if ev.Total > 0 {
+		fmt.Fprintf(&b, "[%2d/%d] ", ev.Number, ev.Total)
+	}
+	fmt.Fprintf(&b, "%-10s %7s", ev.Step, shortTime(elapsed))
+	if ev.Percent >= 0 {
+		fmt.Fprintf(&b, " %3d%%", ev.Percent)
+	}
+	return b.String() + "  " + message
+}
+
+// shortTime is 3s, 4m05s or 1h02m.
+func shortTime(d time.Duration) string {
+	d = max(d, 0).Round(time.Second)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	}
+	return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+}
+
+// cut shortens a line to a number of columns and makes it one line.
+func cut(s string, columns int) string {
+	runes := []rune(strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || r == '\r' {
+			return ' '
+		}
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, s))
+	if len(runes) <= columns {
+		return string(runes)
+	}
+	return string(runes[:columns-1]) + "…"
+}

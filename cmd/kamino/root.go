@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"kamino.dev/kamino"
+)
+
+// app is what all commands share.
+type app struct {
+	ioStreams
+	env    func(string) string
+	exit   func(int)
+	kube   *genericclioptions.ConfigFlags
+	global globalOptions
+	clock  kamino.Clock
+
+	// The two ports; tests put fakes here.
+	provider func(context.Context, globalOptions) (kamino.Provider, error)
+	cluster  func(context.Context, *app) (kamino.Cluster, error)
+
+	left leftovers // what a second signal has to tell
+}
+
+func newApp(streams ioStreams, env func(string) string, exit func(int)) *app {
+	return &app{ioStreams: streams, env: env, exit: exit, clock: kamino.WallClock{},
+		provider: newProvider, cluster: newCluster}
+}
+
+// execute runs one command line and returns the exit code.
+func execute(ctx context.Context, a *app, args []string) int {
+	ctx, stop := a.untilSignal(ctx)
+	defer stop()
+	root := newRootCommand(a)
+	root.SetArgs(args)
+	return a.conclude(root.ExecuteContext(ctx))
+}
+
+const rootLong = `Kamino makes new nodes of a pool like the best node running in it: it takes
+that node's OS disk, makes it an image version and points the pool's model at
+it. Running nodes stay untouched.
+
+Exit codes:
+  0    fine, also when there was nothing to do
+  1    failed; what the run had taken is given back, or the message says what is not
+  2    with --detailed-exitcode: there is something to do
+  3    refused, or another run holds the pool; nothing was changed
+  130  ended at once by a second signal; the message says what is left
+
+The first SIGINT or SIGTERM ends a run in order: the donor is given back before
+the process ends, with exit code 1.`
+
+func newRootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "kamino",
+		Short:         "Make new nodes like the best node running",
+		Long:          rootLong,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			return a.global.complete(a)
+		},
+	}
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return kamino.WithHint(err, "%s --help lists the flags", c.CommandPath())
+	})
+	a.addGlobalFlags(root.PersistentFlags())
+	root.AddCommand(
+		newUpdateCommand(a),
+		newStatusCommand(a),
+		newRestoreCommand(a),
+		newVersionCommand(a),
+	)
+	return root
+}
+
+// version is what the linker wrote, or the module's version or revision.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return "devel-" + s.Value[:12]
+		}
+	}
+	return "devel"
+}
+
+func newVersionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(a.Out, "kamino", version())
+			return err
+		},
+	}
+}
+
+// engine joins the two ports. Progress goes to the terminal or to the log.
+func (a *app) engine(ctx context.Context) (*kamino.Engine, error) {
+	provider, err := a.provider(ctx, a.global)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := a.cluster(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("read the host's name: %w", err)
+	}
+	return &kamino.Engine{
+		Provider: provider, Cluster: cluster, Clock: a.clock, NewID: func() string { return newRunID(a.clock.Now()) },
+		Process: fmt.Sprintf("%s/%d", host, os.Getpid()), MinPoll: a.global.pollInterval.d,
+	}, nil
+}
+
+// The exit codes; rootLong tells them to users.
+const (
+	exitFine      = 0
+	exitFailed    = 1
+	exitToDo      = 2
+	exitRefused   = 3
+	exitAbandoned = 130
+)
+
+// errToDo is how a command says that there is something to do.
+var errToDo = errors.New("there is something to do")
+
+// conclude prints the error of a command and tells the exit code.
+func (a *app) conclude(err error) int {
+	if err == nil {
+		return exitFine
+	}
+	if errors.Is(err, errToDo) {
+		return exitToDo
+	}
+	fmt.Fprintf(a.Err, "Error: %v\n", err)
+	for _, h := range hints(err) {
+		fmt.Fprintf(a.Err, "Hint: %s\n", h)
+	}
+	var refused *kamino.RefusedError
+	var held *kamino.HeldError
+	if errors.As(err, &refused) || errors.As(err, &held) {
+		return exitRefused
+	}
+	return exitFailed
+}
+
+// hints collects the advice of every error in the tree, the outermost first.
+func hints(err error) []string {
+	switch e := err.(type) {
+	case *kamino.HintError:
+		return append([]string{e.Hint}, hints(e.Err)...)
+	case interface{ Unwrap() error }:
+		return hints(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var out []string
+		for _, inner := range e.Unwrap() {
+			out = append(out, hints(inner)...)
+		}
+		return out
+	}
+	return nil
+}

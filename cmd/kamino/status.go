@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"kamino.dev/kamino"
+)
+
+// statusCommand prints what is there of each pool and its images.
+type statusCommand struct {
+	*app
+	out       outputFlag
+	pools     []string
+	lastPatch []string
+}
+
+func newStatusCommand(a *app) *cobra.Command {
+	c := &statusCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show each pool's images, and what the next node would boot from",
+		Long: `Show, per pool, the image definition, every image version with its state and
+lineage, what the model refers to, how old the image of the next node would be
+and how many days of patches it would miss, where a rollback would go, and
+unfinished runs.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&c.pools, "pool", nil, "only this pool, by name or ID; may be repeated")
+	f.StringArrayVar(&c.lastPatch, "last-patch-annotation", []string{kamino.KuredLastPatch.Annotation},
+		"where nodes tell when they were patched; may be repeated")
+	c.out.add(cmd)
+	return cmd
+}
+
+// Run does it.
+func (c *statusCommand) Run(ctx context.Context) error {
+	if err := c.out.check(); err != nil {
+		return err
+	}
+	signals, err := parseSignals(c.lastPatch)
+	if err != nil {
+		return err
+	}
+	engine, err := c.engine(ctx)
+	if err != nil {
+		return err
+	}
+	return c.show(ctx, engine, c.out, c.pools, signals)
+}
+
+// show prints the status; auto-update ends with it too.
+func (a *app) show(ctx context.Context, e *kamino.Engine, out outputFlag, pools []string, signals []kamino.Signal) error {
+	status, err := e.Status(ctx, pools, signals)
+	if status == nil && err != nil {
+		return err
+	}
+	if printErr := out.print(a.Out, status, func(w io.Writer) { printStatus(w, status) }); err == nil {
+		err = printErr
+	}
+	return err
+}
+
+func parseSignals(texts []string) ([]kamino.Signal, error) {
+	var out []kamino.Signal
+	for _, t := range texts {
+		s, err := kamino.ParseSignal(t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func printStatus(w io.Writer, pools []kamino.PoolStatus) {
+	if len(pools) == 0 {
+		fmt.Fprintln(w, "No node of this cluster belongs to a pool.")
+		return
+	}
+	for i, p := range pools {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		printPoolStatus(w, p)
+	}
+}
+
+func printPoolStatus(w io.Writer, p kamino.PoolStatus) {
+	fmt.Fprintf(w, "Pool:\t%s\n", p.Name)
+	if p.Error != "" {
+		fmt.Fprintf(w, "Error:\t%s\n", p.Error)
+		return
+	}
+	fmt.Fprintf(w, "Definition:\t%s\n", firstOf(p.Definition, "none"))
+	fmt.Fprintf(w, "Model:\t%s\n", p.Model)
+	fmt.Fprintf(w, "Nodes:\t%d, %d Ready, capacity %d\n", p.Nodes, p.Ready, p.Capacity)
+	fmt.Fprintf(w, "Next node:\t%s\n", nextNode(p))
+	fmt.Fprintf(w, "Rollback to:\t%s\n", firstOf(p.RollbackTarget, "nothing"))
+	if u := p.Unfinished; u != nil {
+		fmt.Fprintf(w, "Unfinished run:\t%s by %s, donor %s, at step %s since %s\n", u.Run, u.Process,
+			shown(u.Donor), shown(u.Step), u.Started.UTC().Format(time.RFC3339))
+		if u.Failure != "" {
+			fmt.Fprintf(w, "\tgiving back after: %s\n", cut(u.Failure, 100))
+		}
+	}
+	for _, r := range p.Refusals {
+		fmt.Fprintf(w, "Refused:\t%s\n", r)
+	}
+	if len(p.Versions) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nVERSION\tSTATE\tBUILT FROM\tBUILT AT\tPARENT\tINSTANCES\tNOTE")
+	for _, v := range p.Versions {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", v.Name, versionState(v), shown(v.BuiltFrom), shown(v.BuiltAt),
+			shown(v.Parent), v.Instances, versionNote(v))
+	}
+}
+
+func nextNode(p kamino.PoolStatus) string {
+	if p.Next == "" {
+		return "boots from an image that is no prototype"
+	}
+	text := "boots from " + p.Next
+	if p.NextAgeDays != nil {
+		text += fmt.Sprintf(", %.1f days old", *p.NextAgeDays)
+	}
+	if p.MissesDays != nil {
+		text += fmt.Sprintf(", misses %.1f days of patches", *p.MissesDays)
+	}
+	return text
+}
+
+func versionState(v kamino.VersionStatus) string {
+	if v.State == kamino.Creating || v.State == kamino.Succeeded && !v.Ready {
+		return fmt.Sprintf("%s %d%%", v.State, v.Percent)
+	}
+	return string(v.State)
+}
+
+func versionNote(v kamino.VersionStatus) string {
+	var notes []string
+	if v.InModel {
+		notes = append(notes, "in the model")
+	}
+	if v.Bad != "" {
+		notes = append(notes, "bad: "+v.Bad)
+	} else if v.Excluded {
+		notes = append(notes, "excluded from latest")
+	}
+	if v.Failure != "" {
+		notes = append(notes, v.Failure)
+	}
+	return shown(strings.Join(notes, "; "))
+}

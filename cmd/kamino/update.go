@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"kamino.dev/kamino"
+)
+
+// runFlags are the options that every command has that makes a prototype.
+type runFlags struct {
+	opts                        kamino.Options
+	reference                   string
+	grace, drainTimeout, settle durationValue
+}
+
+func (r *runFlags) add(a *app, f *pflag.FlagSet) {
+	r.opts = kamino.Defaults()
+	r.grace.d, r.settle.d = r.opts.Grace, r.opts.Settle
+	a.global.pollInterval.d = time.Second
+	o := &r.opts
+	f.IntVar(&o.NewNodes, "new-updated-nodes", o.NewNodes, "how many more instances to ask for at the end, made from the new image")
+	f.IntVar(&o.History, "max-history", o.History, "how many image versions to keep, at least 2")
+	f.IntVar(&o.Replicas, "replicas", o.Replicas, "how many replicas of the image version in the pool's region")
+	f.Var(&r.grace, "grace-period", "time for each pod of the donor to end; a plain number is in seconds")
+	f.Var(&r.drainTimeout, "drain-timeout", "time for the whole drain; 0 means nine grace periods")
+	f.BoolVar(&o.Force, "force", false, "delete pods without a controller, and after the drain's time is over those that a budget holds")
+	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image: version, or definition as the original did")
+	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which Azure may evict meanwhile")
+	f.Var(&r.settle, "autoscaler-settle", "time for cluster-autoscaler to see the donor's protection: two of its scan intervals")
+	f.Var(&a.global.pollInterval, "poll-interval", "shortest time between two looks at something that is waited for")
+	f.StringVar(&a.global.Gallery, "gallery", "", "gallery of the image versions (default SIG_ and the resource group)")
+	f.StringArrayVar(&a.global.KeepExtension, "keep-extension", nil, "publisher/type of an extension that stays in the model; * matches any text; may be repeated")
+}
+
+// options are those of a run, as the flags say.
+func (r *runFlags) options(a *app) kamino.Options {
+	o := r.opts
+	o.ImageReference = kamino.ImageReference(r.reference)
+	o.Grace, o.DrainTimeout, o.Settle, o.Self = r.grace.d, r.drainTimeout.d, r.settle.d, a.global.Self
+	return o
+}
+
+// check finds what is wrong with the flags, before any call.
+func (r *runFlags) check(a *app, donor string) error {
+	for _, rule := range a.global.KeepExtension {
+		if p, t, ok := strings.Cut(rule, "/"); !ok || p == "" || t == "" {
+			return kamino.WithHint(fmt.Errorf("extension rule %q is not publisher/type", rule),
+				"for instance --keep-extension Microsoft.AKS/Compute.AKS*Billing")
+		}
+	}
+	o := r.options(a)
+	o.Donor = donor
+	return o.Validate()
+}
+
+// updateCommand makes a prototype of a node that the user names.
+type updateCommand struct {
+	*app
+	run      runFlags
+	out      outputFlag
+	donor    string
+	dryRun   bool
+	detailed bool
+}
+
+func newUpdateCommand(a *app) *cobra.Command {
+	c := &updateCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "update --target-node NODE",
+		Short: "Make new nodes of a pool like this node",
+		Long: `Make new nodes of a pool like this node: drain it, seal its disk, switch it off,
+snapshot the disk, bring the node back, build an image version from the
+snapshot and point the pool's model at it. A run that an ended process left is
+found and finished. With a version of today already there, nothing is done.`,
+		Example: `  kamino update --target-node k8s-pool1-12345678-vmss000000 --dry-run
+  kamino update --target-node k8s-pool1-12345678-vmss000000 --new-updated-nodes 1`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.donor, "target-node", "", "the node whose OS disk becomes the image (required)")
+	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
+	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
+	c.run.add(a, f)
+	c.out.add(cmd)
+	return cmd
+}
+
+// Run does it.
+func (c *updateCommand) Run(ctx context.Context) error {
+	if err := c.out.check(); err != nil {
+		return err
+	}
+	if err := c.run.check(c.app, c.donor); err != nil {
+		return err
+	}
+	opts := c.run.options(c.app)
+	opts.Donor = c.donor
+	engine, err := c.engine(ctx)
+	if err != nil {
+		return err
+	}
+	if c.dryRun {
+		return c.plan(ctx, engine, opts)
+	}
+	finish := c.follow(ctx, engine)
+	result, err := engine.Update(ctx, opts)
+	finish()
+	report := updateReport{Result: result, OK: err == nil}
+	if err != nil {
+		report.Error = err.Error()
+	}
+	if err != nil && c.out.format == "table" {
+		return err
+	}
+	if printErr := c.out.print(c.Out, report, report.table); err == nil {
+		err = printErr
+	}
+	return err
+}
+
+func (c *updateCommand) plan(ctx context.Context, e *kamino.Engine, opts kamino.Options) error {
+	plan, err := e.Plan(ctx, opts)
+	if err != nil {
+		return err
+	}
+	if err := c.out.print(c.Out, plan, func(w io.Writer) { printPlan(w, plan) }); err != nil {
+		return err
+	}
+	switch {
+	case len(plan.Refusals) > 0:
+		return &kamino.RefusedError{Subject: "node " + plan.Donor, Refusals: plan.Refusals}
+	case c.detailed && !plan.Nothing:
+		return errToDo
+	}
+	return nil
+}
+
+// updateReport is what an update prints at its end.
+type updateReport struct {
+	OK    bool   `json:"ok"`
+	Error string `json:"error,omitempty"`
+	kamino.Result
+}
+
+func (r updateReport) table(w io.Writer) {
+	if !r.Changed && r.AwaySeconds == 0 {
+		fmt.Fprintf(w, "Nothing to do: version %s of pool %s is there and in use.\n", r.Version, r.Pool.Name())
+		return
+	}
+	fmt.Fprintf(w, "Pool:\t%s\n", r.Pool.Name())
+	fmt.Fprintf(w, "Run:\t%s\n", r.Run)
+	fmt.Fprintf(w, "Donor:\t%s\n", r.Donor)
+	fmt.Fprintf(w, "Donor away:\t%s\n", seconds(r.AwaySeconds))
+	fmt.Fprintf(w, "Version:\t%s\n", r.Version)
+	if len(r.Pruned) > 0 {
+		fmt.Fprintf(w, "Pruned:\t%s\n", strings.Join(r.Pruned, ", "))
+	}
+	var total float64
+	for _, s := range r.Steps {
+		total += s.Seconds
+	}
+	fmt.Fprintf(w, "Time:\t%s\n", seconds(total))
+	printDiff(w, r.ModelDiff)
+	fmt.Fprintln(w, "\nSTEP\tTIME")
+	for _, s := range r.Steps {
+		if s.Skipped {
+			fmt.Fprintf(w, "%s\t-\n", s.Name)
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\n", s.Name, seconds(s.Seconds))
+	}
+}
+
+func seconds(s float64) string {
+	if s < 10 {
+		return fmt.Sprintf("%.1fs", s)
+	}
+	return shortTime(time.Duration(s * float64(time.Second)))
+}
+
+func printDiff(w io.Writer, diff []kamino.FieldChange) {
+	if len(diff) == 0 {
+		fmt.Fprintln(w, "Model:\tunchanged")
+		return
+	}
+	fmt.Fprintln(w, "\nMODEL\tFROM\tTO")
+	for _, d := range diff {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", d.Field, shown(d.From), shown(d.To))
+	}
+}
+
+// shown makes a value fit into a table.
+func shown(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return cut(s, 100)
+}
+
+// printPlan writes what an update of one donor would do.
+func printPlan(w io.Writer, p *kamino.Plan) {
+	fmt.Fprintf(w, "Pool:\t%s\n", p.Pool.Name())
+	fmt.Fprintf(w, "Donor:\t%s\n", p.Donor)
+	if len(p.Refusals) > 0 {
+		fmt.Fprintln(w, "Refused:")
+		for _, r := range p.Refusals {
+			fmt.Fprintf(w, "  %s\n", r)
+		}
+		return
+	}
+	fmt.Fprintf(w, "Version:\t%s\n", p.Version)
+	if p.ExpectedSeconds > 0 {
+		fmt.Fprintf(w, "Expected:\t%s, donor away %s\n", seconds(p.ExpectedSeconds), seconds(p.ExpectedAwaySeconds))
+	}
+	if u := p.Unfinished; u != nil {
+		fmt.Fprintf(w, "Unfinished run:\tdonor %s, at step %s since %s\n", u.Donor, firstOf(u.Step, "?"), u.Started.Format(time.RFC3339))
+	}
+	if p.Nothing {
+		fmt.Fprintln(w, "Nothing to do.")
+		return
+	}
+	fmt.Fprintln(w, "\nSTEP\tWOULD")
+	for _, s := range p.Steps {
+		fmt.Fprintf(w, "%s\t%s\n", s.Name, s.Would)
+	}
+	if len(p.Evictions) > 0 {
+		fmt.Fprintln(w, "\nEVICTED POD\tHELD BY")
+		for _, pod := range p.Evictions {
+			fmt.Fprintf(w, "%s\t%s\n", pod, shown(pod.Reason))
+		}
+	}
+	printDiff(w, p.ModelDiff)
+	if len(p.Prune) > 0 {
+		fmt.Fprintf(w, "\nPruned:\t%s\n", strings.Join(p.Prune, ", "))
+	}
+}

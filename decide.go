@@ -1,0 +1,169 @@
+package kamino
+
+import (
+	"strings"
+	"time"
+)
+
+// decide judges one pool: does it need a new prototype, why, and from which
+// node. It is a pure function of what was read, of the options and of the time.
+func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
+	p := PoolPlan{
+		Pool: o.id, Name: o.id.Name(), Action: DoNothing, Model: o.pool.Model.Image,
+		Why: []Verdict{}, Held: []Verdict{}, Candidates: []Candidate{},
+	}
+	if o.err != nil {
+		p.hold("error", "%v", o.err)
+		return p
+	}
+	p.Name = o.pool.Name
+	good := latest(o.versions)
+	if good != nil {
+		p.Image = good.Name
+	}
+	rules := opts.Rules
+	rules.Image, rules.Bad = newestImage(o.versions), badVersions(o.versions)
+	p.Candidates = Select(o.nodes, rules, now)
+	switch {
+	case o.lease.Holder != "":
+		o.decideUnfinished(&p)
+	case o.decideBuilding(&p, now):
+	default:
+		o.decideNeed(&p, opts, rules, now)
+		o.decideModel(&p, good)
+	}
+	if len(p.Why) == 0 {
+		p.because("nothing", "no node was patched after image %s", rules.Image.Name)
+	}
+	if p.Action != DoNothing {
+		for _, r := range o.pool.Refusals {
+			p.hold("refused", "%s", r)
+		}
+	}
+	return p
+}
+
+// newestImage is the newest version that was ever finished. One that was rolled
+// back counts: what it was made of is not worth making again.
+func newestImage(newestFirst []Artifact) *Artifact {
+	for i, v := range newestFirst {
+		if v.State == Succeeded {
+			return &newestFirst[i]
+		}
+	}
+	return nil
+}
+
+func badVersions(versions []Artifact) []Artifact {
+	var out []Artifact
+	for _, v := range versions {
+		if v.Tags[TagBad] != "" {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (o overview) decideUnfinished(p *PoolPlan) {
+	rec := o.lease.Record
+	p.Action = DoFinish
+	p.because("unfinished", "run %s (process %s, donor %s) holds the pool at step %s", o.lease.Holder, o.lease.Process,
+		firstWord(rec.Donor, "none"), firstWord(rec.Step, "lock"))
+	if !rec.GivingBack {
+		for _, n := range o.nodes {
+			if n.Name == rec.Donor {
+				p.Donor = rec.Donor
+			}
+		}
+	}
+}
+
+// decideBuilding finds a version that an interrupted run left being built. The
+// run that waits for it takes no donor away.
+func (o overview) decideBuilding(p *PoolPlan, now time.Time) bool {
+	for _, v := range o.versions {
+		if CompareVersions(v.Name, VersionName(now)) != 0 || v.State != Creating || !v.Ours() {
+			continue
+		}
+		p.because("unfinished", "version %s is being built (%d%%)", v.Name, v.Percent)
+		for _, n := range o.nodes {
+			if n.Name == v.Tags[TagBuiltFrom] {
+				p.Action, p.Donor = DoUpdate, n.Name
+			}
+		}
+		if best := ranked(p.Candidates); p.Donor == "" && len(best) > 0 {
+			p.Action, p.Donor = DoUpdate, best[0].Node
+		}
+		return true
+	}
+	return false
+}
+
+// decideNeed finds out whether a new image is needed, and whether enough nodes
+// could be its donor.
+func (o overview) decideNeed(p *PoolPlan, opts AutoOptions, rules Rules, now time.Time) {
+	image := rules.Image
+	if image == nil {
+		p.because("no-image", "the pool has no image version yet")
+	} else {
+		o.decidePatches(p, opts, rules, now)
+		if built, ok := image.built(); ok && opts.MaxImageAge > 0 && now.Sub(built.Time) > opts.MaxImageAge {
+			p.because("age", "image %s is %.1f days old, more than %.1f", image.Name, days(now.Sub(built.Time)), days(opts.MaxImageAge))
+			if len(ranked(p.Candidates)) < opts.MinCandidates {
+				rules.AnyPatch = true
+				p.Candidates = Select(o.nodes, rules, now)
+			}
+		}
+	}
+	if len(p.Why) == 0 {
+		return
+	}
+	best := ranked(p.Candidates)
+	if len(best) < opts.MinCandidates {
+		p.hold("too-few-candidates", "%d candidates, at least %d wanted", len(best), opts.MinCandidates)
+		return
+	}
+	p.Action, p.Donor = DoUpdate, best[0].Node
+	for _, v := range o.versions {
+		if CompareVersions(v.Name, VersionName(now)) != 0 || v.State != Succeeded {
+			continue
+		}
+		state := "was built already"
+		if v.Tags[TagBad] != "" {
+			state = "was " + v.Tags[TagBad]
+		}
+		p.hold("today", "version %s %s, and there is one a day", v.Name, state)
+	}
+}
+
+func (o overview) decidePatches(p *PoolPlan, opts AutoOptions, rules Rules, now time.Time) {
+	newest, known := newestPatch(o.nodes, rules.LastPatch, now)
+	built, ok := rules.Image.built()
+	if !known || !ok || !newest.after(built) {
+		return
+	}
+	word := "image " + rules.Image.Name
+	if !rules.Image.good() {
+		word += ", which was rolled back,"
+	}
+	p.because("patches", "nodes were patched at %s, after %s of %s", newest, word, built)
+}
+
+// decideModel compares the model with the newest good image. A model that
+// somebody set to an image of their own after the first prototype is theirs.
+func (o overview) decideModel(p *PoolPlan, good *Artifact) {
+	if good == nil || sameImage(good, o.pool.Model.Image) {
+		return
+	}
+	p.because("model", "the model refers to %s, not to %s", lastSegments(o.pool.Model.Image, 3), good.Name)
+	if p.Action == DoUpdate {
+		return
+	}
+	own := strings.HasPrefix(strings.ToLower(o.pool.Model.Image), strings.ToLower(definitionOf(good.ID))+"/")
+	if !own && (o.lease.Ledger.Original != nil || good.Tags[TagRun] == "") {
+		p.hold("foreign-model", "somebody chose that image; kamino rollback --pool %s --to %s replaces it", o.pool.Name, good.Name)
+		return
+	}
+	// Nothing has to be built for it.
+	p.Action, p.Donor, p.Held = DoModel, "", []Verdict{}
+}

@@ -1,0 +1,236 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// AutoOptions are what the user decides about choosing donors by themselves.
+type AutoOptions struct {
+	Options                     // of each run; Donor is chosen
+	Pools         []string      // names or IDs; none means all
+	Rules         Rules         // Image, AnyPatch and Bad are filled in per pool
+	MinCandidates int           // fewer: the pool is left alone
+	MaxImageAge   time.Duration // an older image is renewed without newer patches; 0: never
+	// MaxAway is how many donors may be away in the cluster at the same time,
+	// those of other processes included; 0 means any number.
+	MaxAway int
+	// MaxNotReady is how many other nodes of the cluster may be NotReady when a
+	// donor is taken. Cluster-autoscaler ignores a pool once three of its nodes
+	// are not ready (--ok-total-unready-count,
+	// https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md).
+	MaxNotReady int
+}
+
+// AutoDefaults are the original's, where it had the option.
+func AutoDefaults() AutoOptions {
+	return AutoOptions{
+		Options: Defaults(),
+		Rules: Rules{
+			PendingReboot: []Signal{KuredPendingReboot}, LastPatch: []Signal{KuredLastPatch}, MinReady: time.Minute,
+		},
+		MinCandidates: 1, MaxAway: 1, MaxNotReady: 2,
+	}
+}
+
+// Validate checks the options by themselves.
+func (o AutoOptions) Validate() error {
+	run := o.Options
+	run.Donor = "to be chosen"
+	if err := run.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case o.MinCandidates < 1:
+		return WithHint(fmt.Errorf("%d candidates is less than one", o.MinCandidates), "use --minimum-candidates 1 or more")
+	case o.MaxImageAge < 0:
+		return WithHint(fmt.Errorf("maximum age %s is negative", o.MaxImageAge), "use --maximum-image-age 0 for no maximum")
+	case o.Rules.MinReady < 0:
+		return WithHint(fmt.Errorf("minimum ready time %s is negative", o.Rules.MinReady), "use --minimum-ready-time 0 or more")
+	case o.MaxAway < 0:
+		return WithHint(fmt.Errorf("%d donors away is less than none", o.MaxAway), "use --max-unavailable-pools 1 or more, or all")
+	case o.MaxNotReady < 0:
+		return WithHint(fmt.Errorf("%d NotReady nodes is less than none", o.MaxNotReady), "use --max-not-ready 0 or more")
+	}
+	return o.validateRules()
+}
+
+func (o AutoOptions) validateRules() error {
+	if len(o.Rules.LastPatch) == 0 || len(o.Rules.PendingReboot) == 0 {
+		return WithHint(errors.New("selection needs a signal for the last patch and one for a pending reboot"),
+			"use --last-patch-annotation and --pending-reboot-annotation")
+	}
+	for _, list := range [][]string{o.Pools, o.Rules.Ignore, o.Rules.IgnoreAnnotations} {
+		for i, s := range list {
+			if s == "" {
+				return WithHint(errors.New("an empty name in a list"), "leave out the flag instead")
+			}
+			if slices.Contains(list[:i], s) {
+				return WithHint(fmt.Errorf("%q is given twice", s), "give it once")
+			}
+		}
+	}
+	for _, s := range o.Rules.LastPatch {
+		if slices.Contains(o.Rules.PendingReboot, s) {
+			return WithHint(fmt.Errorf("%s is given for the last patch and for a pending reboot", s), "no patched node could ever be chosen: use two different ones")
+		}
+		if slices.Contains(o.Rules.IgnoreAnnotations, s.Annotation) {
+			return WithHint(fmt.Errorf("%s is given for the last patch and for nodes to be ignored", s), "no patched node could ever be chosen: use two different ones")
+		}
+	}
+	return nil
+}
+
+// Action is what auto-update does with a pool.
+type Action string
+
+// The actions.
+const (
+	DoNothing Action = "nothing"
+	DoUpdate  Action = "update" // make a new prototype of the donor
+	DoModel   Action = "model"  // point the model at the newest image, no donor needed
+	DoFinish  Action = "finish" // go on with, or give back, what an ended process left
+)
+
+// PoolPlan is whether a pool needs a new prototype, why, and from which node.
+type PoolPlan struct {
+	Pool   PoolID `json:"pool"`
+	Name   string `json:"name"`
+	Action Action `json:"action"`
+	// Why a new prototype is needed, or is not. Codes: no-image, patches, age,
+	// model, unfinished, nothing.
+	Why []Verdict `json:"why"`
+	// Held says why nothing is done although it is needed. Codes:
+	// too-few-candidates, refused, today, foreign-model, error.
+	Held []Verdict `json:"held"`
+
+	Image      string      `json:"image,omitempty"` // newest good version
+	Model      string      `json:"model"`           // what the model refers to
+	Candidates []Candidate `json:"candidates"`
+	Donor      string      `json:"donor,omitempty"`
+	// Run is what the run with that donor would do.
+	Run *Plan `json:"run,omitempty"`
+	// ModelDiff is what changes with action model.
+	ModelDiff []FieldChange `json:"modelDiff,omitempty"`
+}
+
+// PlanPools finds out what AutoUpdate would do with the same options, by reading
+// only. A pool that cannot be read says so, and its error is joined to the one
+// returned.
+func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	all, _, err := e.overviews(ctx, opts.Pools)
+	if err != nil {
+		return nil, err
+	}
+	plans, errs := make([]PoolPlan, len(all)), make([]error, len(all))
+	var wg sync.WaitGroup
+	places := make(chan struct{}, readers)
+	for i, o := range all {
+		plans[i], errs[i] = o.decide(opts, e.clock().Now()), o.err
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			if err := e.detail(ctx, o, opts, &plans[i]); err != nil {
+				errs[i] = err
+				plans[i].hold("error", "%v", err)
+			}
+		})
+	}
+	wg.Wait()
+	return plans, errors.Join(errs...)
+}
+
+// detail adds what only further reads tell: the plan of the run, and whether
+// the provider refuses the donor. The next candidate takes its place then.
+func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *PoolPlan) error {
+	switch p.Action {
+	case DoModel:
+		diff, err := e.Provider.SetModel(ctx, o.pool, ModelSpec{Image: latest(o.versions).ID}, true)
+		p.ModelDiff = diff
+		return err
+	case DoUpdate, DoFinish:
+	default:
+		return nil
+	}
+	for try := 0; try < maxTries && p.Donor != ""; try++ {
+		run := opts.Options
+		run.Donor = p.Donor
+		plan, err := e.Plan(ctx, run)
+		if err != nil {
+			return fmt.Errorf("plan the run with donor %s: %w", p.Donor, err)
+		}
+		p.Run = plan
+		if len(plan.Refusals) == 0 || p.Action == DoFinish {
+			return nil
+		}
+		p.refuse(plan.Refusals, opts.MinCandidates)
+	}
+	return nil
+}
+
+// maxTries is how many candidates are tried in one run.
+const maxTries = 3
+
+// refuse takes the donor off the candidates for the provider's reasons.
+func (p *PoolPlan) refuse(refusals []Refusal, least int) {
+	for i := range p.Candidates {
+		c := &p.Candidates[i]
+		if c.Node != p.Donor {
+			continue
+		}
+		for _, r := range refusals {
+			c.reject(r.Code, "%s", r)
+		}
+	}
+	slices.SortFunc(p.Candidates, compareCandidates)
+	ranked := 0
+	for i := range p.Candidates {
+		p.Candidates[i].Rank = 0
+		if len(p.Candidates[i].Reasons) == 0 {
+			ranked++
+			p.Candidates[i].Rank = ranked
+		}
+	}
+	p.Donor, p.Run = "", nil
+	if ranked == 0 || ranked < least {
+		p.hold("too-few-candidates", "%d candidates, at least %d wanted", ranked, least)
+		return
+	}
+	p.Donor = p.Candidates[0].Node
+}
+
+func (p *PoolPlan) because(code, text string, args ...any) {
+	p.Why = append(p.Why, Verdict{code, fmt.Sprintf(text, args...)})
+}
+
+// hold says why nothing is done.
+func (p *PoolPlan) hold(code, text string, args ...any) {
+	p.Held = append(p.Held, Verdict{code, fmt.Sprintf(text, args...)})
+	p.Action, p.Donor = DoNothing, ""
+}
+
+// Has says whether a code is among verdicts.
+func Has(verdicts []Verdict, code string) bool {
+	return slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Code == code })
+}
+
+// ranked lists the candidates that were not rejected, the best first.
+func ranked(all []Candidate) []Candidate {
+	n := 0
+	for n < len(all) && all[n].Rank > 0 {
+		n++
+	}
+	return all[:n]
+}
+
+func sameImage(v *Artifact, image string) bool {
+	return v != nil && (strings.EqualFold(v.ID, image) || strings.EqualFold(definitionOf(v.ID), image))
+}

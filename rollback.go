@@ -1,0 +1,279 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ToOriginal is the name of the model before the first prototype, as a target.
+const ToOriginal = "original"
+
+// RollbackOptions are what the user decides about a rollback.
+type RollbackOptions struct {
+	Pool   string // name or ID
+	To     string // version, or ToOriginal; "" is the version before the present one, else the original
+	DryRun bool
+}
+
+// Rollback is what a rollback did, or in a dry-run would do.
+type Rollback struct {
+	Pool      PoolID        `json:"pool"`
+	Name      string        `json:"name"`
+	From      string        `json:"from"` // version, or the image that the model referred to
+	To        string        `json:"to"`
+	Bad       []string      `json:"markedBad"`  // versions marked and excluded from latest
+	Good      []string      `json:"markedGood"` // versions whose mark was taken off
+	ModelDiff []FieldChange `json:"modelDiff"`
+	Changed   bool          `json:"changed"`
+}
+
+// target is what a model is to be pointed at: a version, or a saved model.
+type target struct {
+	version *Artifact
+	saved   *SavedModel
+}
+
+func (t target) name() string {
+	switch {
+	case t.version != nil:
+		return t.version.Name
+	case t.saved != nil:
+		return ToOriginal
+	}
+	return ""
+}
+
+func (t target) spec() ModelSpec {
+	if t.version != nil {
+		return ModelSpec{Image: t.version.ID}
+	}
+	return ModelSpec{Saved: t.saved.Saved}
+}
+
+// defaultTarget is the newest good version older than the one in the model,
+// else the model before the first prototype. It is empty when the model refers
+// to no version.
+func (o overview) defaultTarget() target {
+	now := o.next()
+	if now == nil {
+		return target{}
+	}
+	for i, v := range o.versions {
+		if CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready {
+			return target{version: &o.versions[i]}
+		}
+	}
+	return target{saved: o.lease.Ledger.Original}
+}
+
+// findTarget resolves what the user named.
+func (o overview) findTarget(to string) (target, error) {
+	if to == "" {
+		t := o.defaultTarget()
+		if t.name() != "" {
+			return t, nil
+		}
+		if o.next() == nil {
+			return t, WithHint(fmt.Errorf("pool %s has nothing to roll back: its model refers to %s, which is no version of %s",
+				o.pool.Name, lastSegments(o.pool.Model.Image, 3), DefinitionName(o.pool.Name)), "%s", o.targetsHint())
+		}
+		return t, WithHint(fmt.Errorf("pool %s has no earlier good version, and no model from before the first prototype is saved", o.pool.Name),
+			"%s", o.targetsHint())
+	}
+	if strings.EqualFold(to, ToOriginal) {
+		if saved := o.lease.Ledger.Original; saved != nil {
+			return target{saved: saved}, nil
+		}
+		return target{}, WithHint(fmt.Errorf("pool %s: no model from before the first prototype is saved", o.pool.Name), "%s", o.targetsHint())
+	}
+	for i, v := range o.versions {
+		if CompareVersions(v.Name, to) != 0 {
+			continue
+		}
+		if v.State != Succeeded || !v.Ready {
+			return target{}, WithHint(fmt.Errorf("version %s of pool %s is %s and not ready to boot from: %s", v.Name, o.pool.Name, v.State, firstWord(v.Failure, "not replicated")),
+				"%s", o.targetsHint())
+		}
+		return target{version: &o.versions[i]}, nil
+	}
+	return target{}, WithHint(fmt.Errorf("version %q of pool %s does not exist", to, o.pool.Name), "%s", o.targetsHint())
+}
+
+func firstWord(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+func (o overview) targetsHint() string {
+	var names []string
+	for _, v := range o.versions {
+		if v.State == Succeeded && v.Ready {
+			names = append(names, v.Name)
+		}
+	}
+	if o.lease.Ledger.Original != nil {
+		names = append(names, ToOriginal)
+	}
+	if len(names) == 0 {
+		return "there is no version to choose with --to: kamino status"
+	}
+	return "choose with --to " + strings.Join(names, ", ")
+}
+
+// distrusted are the versions that a move to a target leaves as not to be
+// chosen: all that are newer than it, and with the original all.
+func distrusted(versions []Artifact, t target) []Artifact {
+	var out []Artifact
+	for _, v := range versions {
+		if v.good() && (t.version == nil || CompareVersions(v.Name, t.version.Name) > 0) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// Rollback points the model of a pool at an earlier version, or forward at a
+// later one, by one conditional write under the pool's lease. Versions newer
+// than the target are marked first, so that whatever happens next, none of them
+// is chosen again; a mark on the target itself is taken off. Instances that run
+// stay as they are. Repeated, it changes nothing.
+func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, error) {
+	if opts.Pool == "" {
+		return Rollback{}, WithHint(errors.New("no pool named"), "name it with --pool; kamino status lists the pools")
+	}
+	all, _, err := e.overviews(ctx, []string{opts.Pool})
+	if err != nil {
+		return Rollback{}, err
+	}
+	o := all[0]
+	if o.err != nil {
+		return Rollback{}, o.err
+	}
+	t, err := o.findTarget(opts.To)
+	if err != nil {
+		return Rollback{}, err
+	}
+	return e.point(ctx, o, t, distrusted(o.versions, t), opts.DryRun)
+}
+
+// point moves the model of a pool to a target.
+func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact, dryRun bool) (Rollback, error) {
+	out := Rollback{Pool: o.id, Name: o.pool.Name, From: lastSegments(o.pool.Model.Image, 3), To: t.name(), Bad: []string{}, Good: []string{}}
+	if v := o.next(); v != nil {
+		out.From = v.Name
+	}
+	for _, v := range bad {
+		out.Bad = append(out.Bad, v.Name)
+	}
+	if t.version != nil && !t.version.good() {
+		out.Good = append(out.Good, t.version.Name)
+	}
+	_, excluder := e.Provider.(Excluder)
+	switch {
+	case len(o.pool.Refusals) > 0:
+		return out, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: o.pool.Refusals}
+	case !excluder && len(out.Bad)+len(out.Good) > 0:
+		return out, fmt.Errorf("mark versions of pool %s: %w by this provider", o.pool.Name, ErrUnsupported)
+	}
+	var err error
+	if out.ModelDiff, err = e.Provider.SetModel(ctx, o.pool, t.spec(), true); err != nil {
+		return out, fmt.Errorf("compare the model of pool %s: %w", o.pool.Name, err)
+	}
+	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good) > 0
+	if dryRun || !out.Changed {
+		return out, nil
+	}
+	if err := e.clear(ctx, o); err != nil {
+		return out, err
+	}
+	return out, e.repoint(ctx, o, t, out)
+}
+
+// clear gives back what an unfinished run of the pool left.
+func (e *Engine) clear(ctx context.Context, o overview) error {
+	if o.lease.Holder == "" {
+		return nil
+	}
+	left := leftPool{id: o.id, lease: o.lease}
+	for _, n := range o.nodes {
+		if mark, err := n.Mark(); err == nil && mark != nil {
+			left.nodes = append(left.nodes, n)
+		}
+	}
+	got, err := e.restorePool(ctx, left, false)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(got, func(l Left) bool { return l.Reason != "" }) {
+		return heldError(o.lease)
+	}
+	return nil
+}
+
+// repoint takes the lease and does it.
+func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) error {
+	r := e.newRun(Defaults())
+	r.pool = o.pool
+	steps := []Step{
+		{Name: "connect", Does: "check that the credentials work", Look: (*Run).lookConnect},
+		{Name: "lock", Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
+		{Name: "mark", Does: "mark versions as good or bad", Patient: true,
+			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookMarks(ctx, plan) }},
+		{Name: "model", Does: "point the pool's model at the target, in one conditional write", Patient: true,
+			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t) }},
+	}
+	err := r.exec(ctx, steps)
+	if r.lease != nil && !errors.Is(err, ErrLeaseLost) {
+		err = errors.Join(err, r.release(context.WithoutCancel(ctx), nil))
+	}
+	return err
+}
+
+// lookFreeLock takes a lease that nobody holds. A run is never adopted, since
+// its donor would have to be given back.
+func (r *Run) lookFreeLock(ctx context.Context) (Next, error) {
+	lease, err := r.Cluster.Lease(ctx, r.pool.ID)
+	if err != nil {
+		return Next{}, fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
+	}
+	if lease.Holder != "" && lease.Holder != r.id {
+		return Next{}, heldError(lease)
+	}
+	return r.lookLock(ctx)
+}
+
+// lookMarks marks one version at a time.
+func (r *Run) lookMarks(ctx context.Context, plan Rollback) (Next, error) {
+	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	if err != nil {
+		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+	}
+	for _, v := range versions {
+		bad, good := slices.Contains(plan.Bad, v.Name), slices.Contains(plan.Good, v.Name)
+		word, tag := "bad", fmt.Sprintf("rolled back to %s at %s", plan.To, r.clock().Now().Format(time.RFC3339))
+		if good {
+			word, tag = "good", "" // an empty value removes the tag
+		}
+		if !bad && !good || bad && v.Tags[TagBad] != "" && v.Excluded || good && v.good() && !v.Excluded {
+			continue
+		}
+		return act(fmt.Sprintf("mark version %s as %s", v.Name, word), func(ctx context.Context) error {
+			return r.Provider.(Excluder).SetExcluded(ctx, r.pool, v, bad, map[string]string{TagBad: tag})
+		}), nil
+	}
+	return done("the versions are marked"), nil
+}
+
+func (r *Run) lookTarget(ctx context.Context, t target) (Next, error) {
+	pool, err := r.Provider.Pool(ctx, r.pool.ID)
+	if err != nil {
+		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+	}
+	return r.pointModel(ctx, pool, t.spec())
+}

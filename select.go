@@ -1,0 +1,234 @@
+package kamino
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Rules say which nodes of a pool may become its donor.
+type Rules struct {
+	Self              string        // node that this process runs on
+	Ignore            []string      // names of nodes
+	IgnoreAnnotations []string      // a node that carries one of them is ignored
+	PendingReboot     []Signal      // any of them: patches are not in effect yet
+	LastPatch         []Signal      // when the node was patched; the latest counts
+	MinReady          time.Duration // Ready for at least as long, by our clock
+	RejectTainted     bool          // reject nodes with NoSchedule or NoExecute taints of others
+	FineConditions    []string      // conditions that may be True
+
+	// Image is the newest image of the pool: only nodes patched after it are
+	// worth taking. Nil when there is none.
+	Image *Artifact
+	// AnyPatch lifts that condition: the image is to be renewed for its age.
+	AnyPatch bool
+	// Bad are versions that were rolled back. A node that one was built from is
+	// not taken again before it is patched.
+	Bad []Artifact
+}
+
+// Candidate is a node that selection considered.
+type Candidate struct {
+	Node     string    `json:"node"`
+	Rank     int       `json:"rank"` // 1 is the best; 0: rejected
+	Patched  string    `json:"patched,omitempty"`
+	ReadyFor string    `json:"readyFor,omitempty"` // whole minutes, as Go writes a duration
+	Reasons  []Verdict `json:"reasons"`            // why it was rejected, all that apply
+
+	patched stamp
+	ready   time.Duration
+}
+
+// Verdict is one reason against a node.
+type Verdict struct {
+	Code string `json:"code"` // stable, for programs
+	Text string `json:"text"`
+}
+
+// Select judges every node of a pool and ranks those that may become its donor:
+// newest patch level first, where a level is a day because programs stamp the
+// same patches on different nodes hours apart, then longest Ready, then by
+// name. Candidates come first, in the order of their rank, then the rejected by
+// name. It is a pure function of its arguments.
+func Select(nodes []Node, rules Rules, now time.Time) []Candidate {
+	out := make([]Candidate, 0, len(nodes))
+	for _, n := range nodes {
+		out = append(out, rules.judge(n, now))
+	}
+	slices.SortFunc(out, compareCandidates)
+	for i := range out {
+		if len(out[i].Reasons) == 0 {
+			out[i].Rank = i + 1
+		}
+	}
+	return out
+}
+
+func compareCandidates(a, b Candidate) int {
+	fine := func(c Candidate) int { return min(len(c.Reasons), 1) }
+	if d := cmp.Compare(fine(a), fine(b)); d != 0 {
+		return d
+	}
+	if fine(a) == 0 {
+		if d := b.patched.day().Compare(a.patched.day()); d != 0 {
+			return d
+		}
+		if d := cmp.Compare(b.ready, a.ready); d != 0 {
+			return d
+		}
+	}
+	return strings.Compare(a.Node, b.Node)
+}
+
+// judge collects every reason against one node.
+func (r Rules) judge(n Node, now time.Time) Candidate {
+	c := Candidate{Node: n.Name, Reasons: []Verdict{}}
+	r.judgeRole(n, &c)
+	r.judgeHealth(n, now, &c)
+	r.judgePatches(n, now, &c)
+	return c
+}
+
+func (c *Candidate) reject(code, text string, args ...any) {
+	c.Reasons = append(c.Reasons, Verdict{code, fmt.Sprintf(text, args...)})
+}
+
+// judgeRole is about what the node is and what others do with it.
+func (r Rules) judgeRole(n Node, c *Candidate) {
+	if n.Name == r.Self && r.Self != "" {
+		c.reject("self", "this process runs on it")
+	}
+	if slices.Contains(r.Ignore, n.Name) {
+		c.reject("ignored", "named to be ignored")
+	}
+	for _, a := range r.IgnoreAnnotations {
+		if v, ok := n.Annotations[a]; ok {
+			c.reject("ignored", "annotation %s=%s", a, v)
+		}
+	}
+	if n.ControlPlane {
+		c.reject("control-plane", "a control plane node")
+	}
+	if n.OS != "" && n.OS != "linux" {
+		c.reject("os", "runs %s", n.OS)
+	}
+	if n.Unschedulable {
+		c.reject("cordoned", "cordoned")
+	}
+	if n.Deleting {
+		c.reject("deleting", "being deleted")
+	}
+	if mark, err := n.Mark(); mark != nil {
+		c.reject("donor", "donor of run %s", mark.Run)
+	} else if err != nil {
+		c.reject("donor", "%s", err.Error())
+	}
+	for _, t := range n.Taints {
+		switch {
+		case t.Key == TaintDeleting:
+			c.reject("scale-down", "cluster-autoscaler is deleting it")
+		case r.RejectTainted && t.Effect != "PreferNoSchedule" && foreignTaint(n, t):
+			c.reject("tainted", "taint %s:%s", t.Key, t.Effect)
+		}
+	}
+}
+
+// foreignTaint leaves out taints that tell what other reasons tell already: our
+// own and those that Kubernetes makes of conditions and of a cordon.
+func foreignTaint(n Node, t Taint) bool {
+	return t.Key != TaintBlock && !strings.HasPrefix(t.Key, "node.kubernetes.io/") &&
+		(!n.ControlPlane || !strings.HasPrefix(t.Key, "node-role.kubernetes.io/"))
+}
+
+// judgeHealth is about Ready and all other conditions.
+func (r Rules) judgeHealth(n Node, now time.Time, c *Candidate) {
+	if !n.Ready {
+		c.reject("not-ready", "not Ready")
+	} else {
+		c.ready = max(now.Sub(n.ReadySince), 0)
+		c.ReadyFor = c.ready.Truncate(time.Minute).String()
+		if c.ready < r.MinReady {
+			c.reject("ready-too-short", "Ready for %s, less than %s", c.ready.Truncate(time.Second), r.MinReady)
+		}
+	}
+	for _, k := range n.Conditions {
+		if k.Status != "True" || k.Type == "Ready" || slices.Contains(r.FineConditions, k.Type) || r.isSignal(k.Type) {
+			continue
+		}
+		// The pressures of the kubelet and the conditions of the
+		// node-problem-detector are all True when something is wrong.
+		c.reject("condition", "condition %s is True%s", k.Type, inBrackets(k.Reason))
+	}
+	for _, s := range r.PendingReboot {
+		if v, ok := s.on(n); ok {
+			c.reject("pending-reboot", "%s=%s", s, v)
+		}
+	}
+}
+
+func inBrackets(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+func (r Rules) isSignal(condition string) bool {
+	is := func(s Signal) bool { return s.Condition == condition }
+	return slices.ContainsFunc(r.PendingReboot, is) || slices.ContainsFunc(r.LastPatch, is)
+}
+
+// judgePatches is about when the node was patched.
+func (r Rules) judgePatches(n Node, now time.Time, c *Candidate) {
+	patched, found, problems := lastPatch(n, r.LastPatch)
+	c.Reasons = append(c.Reasons, problems...)
+	if found {
+		c.patched, c.Patched = patched, patched.String()
+	}
+	switch {
+	case found && patched.day().After(now.Add(24*time.Hour)):
+		c.reject("patch-in-future", "patched at %s, which is yet to come", patched)
+	case r.AnyPatch:
+	case !found && len(problems) == 0:
+		c.reject("no-patch", "carries none of %s", joinSignals(r.LastPatch))
+	case found && r.Image != nil:
+		if built, ok := r.Image.built(); ok && !patched.after(built) {
+			c.reject("no-newer-patch", "patched at %s, not after image %s (%s)", patched, r.Image.Name, built)
+		}
+	}
+	for _, v := range r.Bad {
+		if built, ok := v.built(); v.Tags[TagBuiltFrom] == n.Name && (!ok || !found || !patched.after(built)) {
+			c.reject("bad-image", "version %s, which was rolled back, was built from it", v.Name)
+		}
+	}
+}
+
+// lastPatch is the latest that any of the signals tells. A value that cannot be
+// read speaks against the node.
+func lastPatch(n Node, signals []Signal) (last stamp, found bool, problems []Verdict) {
+	for _, s := range signals {
+		v, ok := s.on(n)
+		if !ok {
+			continue
+		}
+		at, err := parseStamp(v)
+		if err != nil {
+			problems = append(problems, Verdict{"patch-unreadable", fmt.Sprintf("%s: %v", s, err)})
+			continue
+		}
+		if !found || at.after(last) {
+			last, found = at, true
+		}
+	}
+	return last, found, problems
+}
+
+func joinSignals(signals []Signal) string {
+	words := make([]string, len(signals))
+	for i, s := range signals {
+		words[i] = s.String()
+	}
+	return strings.Join(words, ", ")
+}

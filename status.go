@@ -1,0 +1,159 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+)
+
+// PoolStatus is what is there of a pool and its images.
+type PoolStatus struct {
+	Pool       PoolID `json:"pool"`
+	Name       string `json:"name"`
+	Gallery    string `json:"gallery,omitempty"`
+	Definition string `json:"definition,omitempty"` // "" when there is none
+	Model      string `json:"model"`                // the image that the model refers to
+	Capacity   int    `json:"capacity"`
+	Nodes      int    `json:"nodes"`
+	Ready      int    `json:"ready"`
+
+	// Next is the version that the next node would boot from; "" when the model
+	// refers to no version of the pool.
+	Next        string     `json:"nextVersion,omitempty"`
+	NextBuilt   *time.Time `json:"nextBuiltAt,omitempty"`
+	NextAgeDays *float64   `json:"nextAgeDays,omitempty"`
+	// Patched is the newest patch that a node of the pool tells of, and
+	// MissesDays how many days of patches the next node would miss.
+	Patched    string   `json:"patched,omitempty"`
+	MissesDays *float64 `json:"nextMissesDays,omitempty"`
+
+	Versions       []VersionStatus `json:"versions"`
+	RollbackTarget string          `json:"rollbackTarget,omitempty"` // a version, or "original"
+	Unfinished     *Unfinished     `json:"unfinishedRun,omitempty"`
+	Refusals       []Refusal       `json:"refusals,omitempty"`
+	Error          string          `json:"error,omitempty"` // why the pool could not be read
+}
+
+// VersionStatus is an image version with its lineage.
+type VersionStatus struct {
+	Name      string `json:"name"`
+	State     State  `json:"state"`
+	Percent   int    `json:"percent"`
+	Ready     bool   `json:"ready"`
+	Failure   string `json:"failure,omitempty"`
+	BuiltFrom string `json:"builtFrom,omitempty"`
+	BuiltAt   string `json:"builtAt,omitempty"`
+	Run       string `json:"run,omitempty"`
+	Parent    string `json:"parent,omitempty"` // the image that the donor came from
+	Bad       string `json:"bad,omitempty"`    // why it was rolled back
+	Excluded  bool   `json:"excluded,omitempty"`
+	InModel   bool   `json:"inModel"`
+	Instances int    `json:"instances"` // made from it
+}
+
+// Unfinished is a run that holds a pool.
+type Unfinished struct {
+	Run     string `json:"run"`
+	Process string `json:"process"`
+	Record
+}
+
+// Status reads what is there of all pools, or of those named. A pool that
+// cannot be read says so in its Error, which is joined to the error returned.
+func (e *Engine) Status(ctx context.Context, pools []string, lastPatch []Signal) ([]PoolStatus, error) {
+	all, _, err := e.overviews(ctx, pools)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]PoolStatus, 0, len(all))
+	var errs []error
+	for _, o := range all {
+		out = append(out, o.status(e.clock().Now(), lastPatch))
+		errs = append(errs, o.err)
+	}
+	return out, errors.Join(errs...)
+}
+
+func (o overview) status(now time.Time, signals []Signal) PoolStatus {
+	s := PoolStatus{
+		Pool: o.id, Name: o.id.Name(), Gallery: o.pool.Gallery, Model: o.pool.Model.Image, Capacity: o.pool.Capacity,
+		Nodes: len(o.nodes), Refusals: o.pool.Refusals, Versions: []VersionStatus{},
+	}
+	if o.pool.Name != "" {
+		s.Name = o.pool.Name
+	}
+	for _, n := range o.nodes {
+		if n.Ready {
+			s.Ready++
+		}
+	}
+	if o.lease.Holder != "" {
+		s.Unfinished = &Unfinished{o.lease.Holder, o.lease.Process, o.lease.Record}
+	}
+	if o.err != nil {
+		s.Error = o.err.Error()
+		return s
+	}
+	if o.definition {
+		s.Definition = DefinitionName(o.pool.Name)
+	}
+	for _, v := range o.versions {
+		s.Versions = append(s.Versions, versionStatus(v))
+	}
+	s.RollbackTarget = o.defaultTarget().name()
+	o.nextStatus(&s, now, signals)
+	return s
+}
+
+// nextStatus tells how old the image of the next node would be.
+func (o overview) nextStatus(s *PoolStatus, now time.Time, signals []Signal) {
+	patched, known := newestPatch(o.nodes, signals, now)
+	if known {
+		s.Patched = patched.String()
+	}
+	next := o.next()
+	if next == nil {
+		return
+	}
+	s.Next = next.Name
+	built, ok := next.built()
+	if !ok {
+		return
+	}
+	age := days(now.Sub(built.Time))
+	s.NextBuilt, s.NextAgeDays = &built.Time, &age
+	if known {
+		misses := 0.0
+		if patched.after(built) {
+			misses = days(patched.Sub(built.Time))
+		}
+		s.MissesDays = &misses
+	}
+}
+
+// newestPatch is the latest patch that any node tells of, leaving out those
+// that are yet to come.
+func newestPatch(nodes []Node, signals []Signal, now time.Time) (newest stamp, known bool) {
+	for _, n := range nodes {
+		at, found, _ := lastPatch(n, signals)
+		if found && !at.day().After(now.Add(24*time.Hour)) && (!known || at.after(newest)) {
+			newest, known = at, true
+		}
+	}
+	return newest, known
+}
+
+// days rounds to tenths of a day.
+func days(d time.Duration) float64 {
+	return float64(max(d, 0).Round(144*time.Minute)/(144*time.Minute)) / 10
+}
+
+func versionStatus(v Artifact) VersionStatus {
+	return VersionStatus{
+		Name: v.Name, State: v.State, Percent: v.Percent, Ready: v.Ready, Failure: v.Failure,
+		BuiltFrom: v.Tags[TagBuiltFrom], BuiltAt: v.Tags[TagBuiltAt], Run: v.Tags[TagRun],
+		Parent: strings.TrimPrefix(v.Tags[TagParent], "/"), Bad: v.Tags[TagBad],
+		Excluded: v.Excluded, InModel: v.InModel, Instances: v.Instances,
+	}
+}
