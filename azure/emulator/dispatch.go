@@ -83,7 +83,7 @@ func (s *Server) conclude(c *call, rep reply) reply {
 	if rep.op != nil {
 		op = s.launch(c, rep.op)
 	}
-	if rep.op != nil && op == nil && c.r.Method != http.MethodPut && rep.status == http.StatusAccepted {
+	if rep.op != nil && op == nil && rep.status == http.StatusAccepted {
 		rep.status = http.StatusOK // over already
 	}
 	if rep.shows != "" {

@@ -21,9 +21,8 @@ func (c *call) create() *resource {
 }
 
 // settling is the operation of a write that only has to succeed.
-func (c *call) settling(r *resource, state, family string, latency time.Duration) *pending {
+func settling(r *resource, family string, latency time.Duration) *pending {
 	id := r.id
-	r.setState(state)
 	end := func(state string) func(t *tx) {
 		return func(t *tx) {
 			if r := t.edit(id); r != nil {
@@ -34,6 +33,12 @@ func (c *call) settling(r *resource, state, family string, latency time.Duration
 	return &pending{family: family, location: r.location(), holds: []string{id}, latency: latency,
 		finish: func(t *tx) *apiError { end("Succeeded")(t); return nil },
 		fail:   func(t *tx, _ *apiError) { end("Failed")(t) }}
+}
+
+// settle brings a resource into a state that its operation ends.
+func (c *call) settle(r *resource, state string, latency time.Duration) *pending {
+	r.setState(state)
+	return settling(r, galleryFamily, latency)
 }
 
 // removal is the reply and the operation of a DELETE.
@@ -74,7 +79,7 @@ func putGallery(c *call) reply {
 	}
 	r := c.create()
 	set(r.doc, object{"uniqueName": c.rt.subscription + "-" + strings.ToUpper(name)}, "properties", "identifier")
-	return reply{status: http.StatusCreated, shows: r.id, op: c.settling(r, "Creating", galleryFamily, c.s.delays.Gallery)}
+	return reply{status: http.StatusCreated, shows: r.id, op: c.settle(r, "Creating", c.s.delays.Gallery)}
 }
 
 // updateOf is a PUT or PATCH on an existing gallery resource; fixed names what may not change.
@@ -99,7 +104,7 @@ func (c *call) updateOf(old *resource, latency time.Duration, fixed []string) re
 		delete(body, "tags")
 	}
 	r.doc = merge(r.doc, body)
-	return reply{status: http.StatusOK, shows: r.id, op: c.settling(r, "Updating", galleryFamily, latency)}
+	return reply{status: http.StatusOK, shows: r.id, op: c.settle(r, "Updating", latency)}
 }
 
 // covers says whether everything sent is already so; strings compare without case.
@@ -178,7 +183,7 @@ func putDefinition(c *call) reply {
 		features, _ := properties["features"].([]any)
 		properties["features"] = append(features, object{"name": "SecurityType", "value": "TrustedLaunchSupported"})
 	}
-	return reply{status: http.StatusCreated, shows: r.id, op: c.settling(r, "Creating", galleryFamily, c.s.delays.Definition)}
+	return reply{status: http.StatusCreated, shows: r.id, op: c.settle(r, "Creating", c.s.delays.Definition)}
 }
 
 func (c *call) checkDefinition(gallery *resource) *apiError {

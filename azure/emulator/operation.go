@@ -99,8 +99,9 @@ func (s *Server) schedule(op *operation) {
 	if op.over {
 		return
 	}
-	noop := op.fault != nil && op.fault.Kind == FalseSuccess
-	if op.work != nil && !noop {
+	// What shall have no effect must not reach the machines either.
+	idle := op.fault != nil && (op.fault.Kind == FalseSuccess || op.fault.Kind == FailOperation && !op.fault.Committed)
+	if op.work != nil && !idle {
 		go func() {
 			if err := op.work(s.lifetime); err != nil || op.early == nil {
 				s.complete(op, machineError(err))
@@ -160,29 +161,19 @@ func (s *Server) settle(op *operation, err *apiError) {
 	}
 	t := s.begin()
 	op.ended, op.status = t.now, "Succeeded"
-	silent := op.fault != nil && op.fault.Kind == FalseSuccess
-	scripted := op.fault != nil && op.fault.Kind == FailOperation
-	if scripted && err == nil {
-		op.status = "Failed"
-		if op.fault.OperationStatus != "" {
-			op.status = op.fault.OperationStatus
+	switch {
+	case op.fault != nil && op.fault.Kind == FalseSuccess:
+	case op.fault != nil && op.fault.Kind == FailOperation && err == nil:
+		op.fakeFailure(t)
+	default:
+		if err == nil {
+			err = op.finish(t)
 		}
-		op.err = op.fault.error()
-		if op.fault.Committed {
-			silent = op.finish(t) == nil
-		} else {
-			err = op.err
-		}
-	} else if err == nil && !silent {
-		err = op.finish(t)
-	}
-	if err != nil && !silent {
-		if op.status == "Succeeded" {
-			op.status = "Failed"
-		}
-		op.err = err
-		if op.fail != nil {
-			op.fail(t, err)
+		if err != nil {
+			op.status, op.err = "Failed", err
+			if op.fail != nil {
+				op.fail(t, err)
+			}
 		}
 	}
 	for _, id := range op.holds {
@@ -193,8 +184,22 @@ func (s *Server) settle(op *operation, err *apiError) {
 	t.commit()
 }
 
+// fakeFailure ends an operation as its fault says.
+func (op *operation) fakeFailure(t *tx) {
+	op.status, op.err = "Failed", op.fault.error()
+	if op.fault.OperationStatus != "" {
+		op.status = op.fault.OperationStatus
+	}
+	if op.fault.Committed {
+		_ = op.finish(t) // the failure reported is the scripted one
+	} else if op.fail != nil {
+		op.fail(t, op.err)
+	}
+}
+
 // preempt cancels the operation that holds a resource, as a newer operation on
-// the same virtual machine does. What it wanted does not happen.
+// the same virtual machine does. What it wanted does not happen. An operation on
+// several machines goes on for the others.
 func (t *tx) preempt(id string) {
 	r := t.get(id)
 	if r == nil || r.op == "" {
@@ -202,7 +207,7 @@ func (t *tx) preempt(id string) {
 	}
 	op := t.s.ops[r.op]
 	t.edit(id).op = ""
-	if op == nil || op.status != "InProgress" {
+	if op == nil || op.status != "InProgress" || len(op.holds) > 1 {
 		return
 	}
 	if op.stop != nil {

@@ -96,7 +96,7 @@ func (c *call) change(rs []*resource, ch powerChange) reply {
 	p.finish = func(t *tx) *apiError { t.settlePower(former, ch); return nil }
 	p.fail = func(t *tx, _ *apiError) {
 		for id, code := range former {
-			if r := t.edit(id); r != nil {
+			if r := t.edit(id); r != nil && r.state() == "Updating" {
 				r.setState("Failed")
 				setPower(r, code, t.now)
 			}
@@ -111,8 +111,8 @@ func (c *call) change(rs []*resource, ch powerChange) reply {
 func (t *tx) settlePower(former map[string]string, ch powerChange) {
 	for id := range former {
 		r := t.edit(id)
-		if r == nil {
-			continue
+		if r == nil || r.state() != "Updating" {
+			continue // deleted meanwhile
 		}
 		r.setState("Succeeded")
 		setPower(r, ch.end, t.now)

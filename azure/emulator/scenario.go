@@ -120,8 +120,7 @@ func (s *Server) seedPool(t *tx, sc Scenario, p Pool) {
 	}
 	if s.Machines != nil && len(born) > 0 {
 		pool.setState("Updating")
-		pd := &pending{holds: []string{id}, finish: func(t *tx) *apiError { t.edit(id).setState("Succeeded"); return nil },
-			fail: func(t *tx, _ *apiError) { t.edit(id).setState("Failed") }}
+		pd := settling(pool, computeFamily, 0)
 		s.accompany(pd, pool, t, born)
 		t.after = append(t.after, pd)
 	}

@@ -113,20 +113,7 @@ func putInstance(c *call) reply {
 	}
 	r.touch()
 	r.setState("Updating")
-	id := r.id
-	p := &pending{family: computeFamily, location: r.location(), holds: []string{id}, latency: c.s.delays.UpdateInstance}
-	p.finish = func(t *tx) *apiError {
-		if r := t.edit(id); r != nil {
-			r.setState("Succeeded")
-		}
-		return nil
-	}
-	p.fail = func(t *tx, _ *apiError) {
-		if r := t.edit(id); r != nil {
-			r.setState("Failed")
-		}
-	}
-	return reply{status: http.StatusOK, shows: id, op: p}
+	return reply{status: http.StatusOK, shows: r.id, op: settling(r, computeFamily, c.s.delays.UpdateInstance)}
 }
 
 func deleteInstance(c *call) reply {
