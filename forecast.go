@@ -65,7 +65,7 @@ func (o AutoOptions) validateRules() error {
 		return WithHint(errors.New("selection needs a signal for the last patch and one for a pending reboot"),
 			"use --last-patch-annotation and --pending-reboot-annotation")
 	}
-	for _, list := range [][]string{o.Pools, o.Rules.Ignore, o.Rules.IgnoreAnnotations} {
+	for _, list := range [][]string{o.Pools, o.Rules.Ignore, o.Rules.IgnoreAnnotations, o.Rules.FineConditions} {
 		for i, s := range list {
 			if s == "" {
 				return WithHint(errors.New("an empty name in a list"), "leave out the flag instead")
@@ -75,12 +75,22 @@ func (o AutoOptions) validateRules() error {
 			}
 		}
 	}
-	for _, s := range o.Rules.LastPatch {
-		if slices.Contains(o.Rules.PendingReboot, s) {
-			return WithHint(fmt.Errorf("%s is given for the last patch and for a pending reboot", s), "no patched node could ever be chosen: use two different ones")
+	return o.validateOverlaps()
+}
+
+// validateOverlaps refuses names that are given for two purposes.
+func (o AutoOptions) validateOverlaps() error {
+	for _, s := range slices.Concat(o.Rules.LastPatch, o.Rules.PendingReboot) {
+		if slices.Contains(o.Rules.LastPatch, s) && slices.Contains(o.Rules.PendingReboot, s) {
+			return WithHint(fmt.Errorf("%s is given for the last patch and for a pending reboot", s),
+				"no patched node could ever be chosen: use two different ones")
 		}
 		if slices.Contains(o.Rules.IgnoreAnnotations, s.Annotation) {
-			return WithHint(fmt.Errorf("%s is given for the last patch and for nodes to be ignored", s), "no patched node could ever be chosen: use two different ones")
+			return WithHint(fmt.Errorf("annotation %s is a signal and given for nodes to be ignored too", s.Annotation),
+				"leave it out of --node-ignore-annotation")
+		}
+		if slices.Contains(o.Rules.FineConditions, s.Condition) {
+			return WithHint(fmt.Errorf("condition %s is a signal and given to be ignored too", s.Condition), "leave it out of --ignore-condition")
 		}
 	}
 	return nil

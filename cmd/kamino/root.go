@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -78,8 +79,12 @@ func newRootCommand(a *app) *cobra.Command {
 	a.addGlobalFlags(root.PersistentFlags())
 	root.AddCommand(
 		newUpdateCommand(a),
+		newAutoUpdateCommand(a),
+		newPlanCommand(a),
 		newStatusCommand(a),
+		newRollbackCommand(a),
 		newRestoreCommand(a),
+		newBootCommand(a.ioStreams),
 		newVersionCommand(a),
 	)
 	return root
@@ -156,12 +161,27 @@ func (a *app) conclude(err error) int {
 	for _, h := range hints(err) {
 		fmt.Fprintf(a.Err, "Hint: %s\n", h)
 	}
-	var refused *kamino.RefusedError
-	var held *kamino.HeldError
-	if errors.As(err, &refused) || errors.As(err, &held) {
+	if refused(err) {
 		return exitRefused
 	}
 	return exitFailed
+}
+
+// refused says whether nothing was changed because something was refused or
+// held. Of several errors all must say so.
+func refused(err error) bool {
+	switch e := err.(type) {
+	case *kamino.RefusedError, *kamino.HeldError:
+		return true
+	case *kamino.StepError:
+		return (e.Step == "validate" || e.Step == "lock") && refused(e.Err)
+	case interface{ Unwrap() error }:
+		return refused(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		all := e.Unwrap()
+		return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !refused(err) })
+	}
+	return false
 }
 
 // hints collects the advice of every error in the tree, the outermost first.

@@ -1,0 +1,291 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// PoolResult is what auto-update did with one pool.
+type PoolResult struct {
+	Pool   PoolID    `json:"pool"`
+	Name   string    `json:"name"`
+	Action Action    `json:"action"`
+	Why    []Verdict `json:"why"`
+	Held   []Verdict `json:"held"`
+	Donor  string    `json:"donor,omitempty"`
+	// Failed are the candidates that were tried before, with what went wrong.
+	Failed []Attempt `json:"failed,omitempty"`
+	Result *Result   `json:"result,omitempty"`
+	Error  string    `json:"error,omitempty"`
+}
+
+// Attempt is a candidate that could not be taken.
+type Attempt struct {
+	Donor string `json:"donor"`
+	Error string `json:"error"`
+}
+
+// AutoUpdate finds out for every pool whether it needs a new prototype, chooses
+// the donor, and makes it. Pools run side by side, but no more donors are away
+// at the same time than the options allow; their images are built together. A
+// candidate that cannot be drained or is refused makes room for the next one.
+// What failed for one pool is joined to the error and stops no other pool.
+func (e *Engine) AutoUpdate(ctx context.Context, opts AutoOptions) ([]PoolResult, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	all, _, err := e.overviews(ctx, opts.Pools)
+	if err != nil {
+		return nil, err
+	}
+	t := &turns{engine: e, most: opts.MaxAway, maxNotReady: opts.MaxNotReady, away: map[PoolID]bool{}}
+	results, errs := make([]PoolResult, len(all)), make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, o := range all {
+		plan := o.decide(opts, e.clock().Now())
+		results[i] = PoolResult{Pool: o.id, Name: plan.Name, Action: plan.Action, Why: plan.Why, Held: plan.Held}
+		wg.Go(func() {
+			a := autoRun{engine: e, opts: opts, pool: o, plan: plan, turns: t, result: &results[i]}
+			if err := firstError(o.err, func() error { return a.do(ctx) }); err != nil {
+				errs[i] = fmt.Errorf("pool %s: %w", plan.Name, err)
+				results[i].Error = err.Error()
+			}
+		})
+	}
+	wg.Wait()
+	return results, errors.Join(errs...)
+}
+
+func firstError(err error, otherwise func() error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise()
+}
+
+// autoRun is what auto-update does with one pool.
+type autoRun struct {
+	engine *Engine
+	opts   AutoOptions
+	pool   overview
+	plan   PoolPlan
+	turns  *turns
+	result *PoolResult
+}
+
+func (a *autoRun) do(ctx context.Context) error {
+	switch a.plan.Action {
+	case DoModel:
+		back, err := a.engine.point(ctx, a.pool, target{version: latest(a.pool.versions)}, nil, false)
+		a.result.Result = &Result{Pool: a.pool.id, Version: back.To, Changed: back.Changed && err == nil, ModelDiff: back.ModelDiff}
+		return err
+	case DoFinish:
+		if a.plan.Donor == "" {
+			return a.engine.clear(ctx, a.pool)
+		}
+		return a.update(ctx, a.plan.Donor)
+	case DoUpdate:
+		return a.tryCandidates(ctx)
+	}
+	return nil
+}
+
+// tryCandidates takes the best candidate that can be had.
+func (a *autoRun) tryCandidates(ctx context.Context) error {
+	names := []string{a.plan.Donor}
+	for _, c := range ranked(a.plan.Candidates) {
+		if c.Node != a.plan.Donor {
+			names = append(names, c.Node)
+		}
+	}
+	var errs []error
+	for _, name := range names[:min(len(names), maxTries)] {
+		err := a.update(ctx, name)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil || !nextMayDo(err) {
+			break
+		}
+		a.result.Failed = append(a.result.Failed, Attempt{name, err.Error()})
+	}
+	return errors.Join(errs...)
+}
+
+// update makes a prototype of a donor, once it is its turn. The turn ends when
+// the donor is back, long before the image is built.
+func (a *autoRun) update(ctx context.Context, donor string) error {
+	if err := a.turns.wait(ctx, a.pool); err != nil {
+		return err
+	}
+	defer a.turns.leave(a.pool.id)
+	engine := *a.engine
+	engine.Report = func(ev Event) {
+		if donorIsBack(ev) {
+			a.turns.leave(a.pool.id)
+		}
+		if a.engine.Report != nil {
+			a.engine.Report(ev)
+		}
+	}
+	run := a.opts.Options
+	run.Donor = donor
+	a.result.Donor = donor
+	result, err := engine.Update(ctx, run)
+	if err == nil {
+		a.result.Result = &result
+	}
+	return err
+}
+
+// donorIsBack recognises the events after which a run has no donor away.
+func donorIsBack(ev Event) bool {
+	switch ev.Step {
+	case "return":
+		return ev.Kind == StepDone
+	case "image", "clean", "model":
+		return true
+	}
+	return false
+}
+
+// nextMayDo says whether another donor could do better: this one was refused,
+// or could not be drained, and was given back.
+func nextMayDo(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all := joined.Unwrap()
+		return len(all) == 1 && nextMayDo(all[0])
+	}
+	var step *StepError
+	if !errors.As(err, &step) {
+		return false
+	}
+	switch step.Step {
+	case "validate":
+		var refused *RefusedError
+		return errors.As(err, &refused) || errors.Is(err, ErrNotFound)
+	case "protect", "drain":
+		return !errors.Is(err, ErrLeaseLost) && !errors.Is(err, ErrForbidden)
+	}
+	return false
+}
+
+// turns lets only so many donors be away at the same time. Those of this
+// process are counted here, those of others by their marks.
+type turns struct {
+	engine      *Engine
+	most        int // 0: any number
+	maxNotReady int
+
+	mu   sync.Mutex
+	away map[PoolID]bool
+}
+
+const (
+	turnPoll = 5 * time.Second
+	// turnLimit is how long a pool waits for what this process cannot hurry:
+	// donors of other processes, nodes that are not Ready.
+	turnLimit = 30 * time.Minute
+)
+
+// wait returns when the pool may take its donor.
+func (t *turns) wait(ctx context.Context, o overview) error {
+	clock := t.engine.clock()
+	began := clock.Now()
+	var stuck time.Time
+	for {
+		why, err := "other pools of this run to have their donors back", error(nil)
+		if t.enter(o.id) {
+			if why, err = t.obstacle(ctx, o.id); why == "" && err == nil {
+				return nil
+			}
+			t.leave(o.id)
+			if stuck.IsZero() {
+				stuck = clock.Now()
+			}
+		} else {
+			stuck = time.Time{}
+		}
+		if err != nil && !transient(err) {
+			return err
+		}
+		if err != nil {
+			why = err.Error()
+		}
+		if !stuck.IsZero() && clock.Now().Sub(stuck) > turnLimit {
+			return WithHint(fmt.Errorf("no donor was taken: waited %s for %s", turnLimit, why),
+				"see --max-unavailable-pools and --max-not-ready; kamino restore gives back what interrupted runs left")
+		}
+		t.engine.report(Event{Kind: StepWaiting, Step: "turn", Pool: o.pool.Name, Percent: -1,
+			Elapsed: clock.Now().Sub(began), Message: why})
+		if err := clock.Sleep(ctx, turnPoll); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *turns) enter(id PoolID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.most > 0 && len(t.away) >= t.most {
+		return false
+	}
+	t.away[id] = true
+	return true
+}
+
+func (t *turns) leave(id PoolID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.away, id)
+}
+
+func (t *turns) isAway(id PoolID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.away[id]
+}
+
+// obstacle looks at the whole cluster: donors of other processes, and nodes
+// that are not Ready for other reasons.
+func (t *turns) obstacle(ctx context.Context, own PoolID) (string, error) {
+	nodes, err := t.engine.Cluster.Nodes(ctx)
+	if err != nil {
+		return "", fmt.Errorf("list nodes: %w", err)
+	}
+	var donors, silent []string
+	for _, n := range nodes {
+		_, marked := n.Annotations[AnnotationRun]
+		pool, _ := t.engine.Provider.PoolOf(n.ProviderID)
+		switch {
+		case marked && pool != own && !t.isAway(pool):
+			donors = append(donors, n.Name)
+		case !marked && !n.Ready:
+			silent = append(silent, n.Name)
+		}
+	}
+	t.mu.Lock()
+	away := len(t.away) - 1
+	t.mu.Unlock()
+	if t.most > 0 && away+len(donors) >= t.most {
+		return "donors of other runs to be back: " + someOf(donors), nil
+	}
+	if len(silent) > t.maxNotReady {
+		return fmt.Sprintf("%d nodes to be Ready, where at most %d may not be: %s", len(silent), t.maxNotReady, someOf(silent)), nil
+	}
+	return "", nil
+}
+
+// someOf names the first few of a list.
+func someOf(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"kamino.dev/kamino"
+)
+
+// autoUpdateCommand chooses the donors itself.
+type autoUpdateCommand struct {
+	*app
+	sel      selectFlags
+	out      outputFlag
+	dryRun   bool
+	detailed bool
+}
+
+func newAutoUpdateCommand(a *app) *cobra.Command {
+	c := &autoUpdateCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "auto-update",
+		Short: "Make new prototypes of the best nodes, for every pool that needs one",
+		Long: `Find out which pools need a new prototype, choose the best node of each, and
+make it. Pools run side by side, but only so many donors are away at the same
+time; their images are built together. When a candidate cannot be drained, the
+next one is taken. It ends with the status. With --dry-run it prints what
+kamino plan prints.`,
+		Example: `  kamino auto-update --dry-run
+  kamino auto-update --target-vmss k8s-pool1-12345678-vmss --minimum-ready-time 1h --maximum-image-age 30`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// The original took many values after one --target-vmss.
+			if len(args) > 0 && len(c.sel.pools) == 0 {
+				return kamino.WithHint(fmt.Errorf("argument %q is unexpected", args[0]), "name pools with --target-vmss")
+			}
+			c.sel.pools = append(c.sel.pools, args...)
+			return c.Run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	c.sel.add(a, f, "target-vmss")
+	c.sel.addCluster(f)
+	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
+	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
+	c.out.add(cmd)
+	return cmd
+}
+
+// autoReport is what auto-update prints at its end.
+type autoReport struct {
+	OK     bool                `json:"ok"`
+	Pools  []kamino.PoolResult `json:"pools"`
+	Status []kamino.PoolStatus `json:"status"`
+}
+
+// Run does it.
+func (c *autoUpdateCommand) Run(ctx context.Context) error {
+	if err := c.out.check(); err != nil {
+		return err
+	}
+	opts, err := c.sel.options(c.app)
+	if err != nil {
+		return err
+	}
+	engine, err := c.engine(ctx)
+	if err != nil {
+		return err
+	}
+	if c.dryRun {
+		return c.plan(ctx, engine, opts, c.out, c.detailed)
+	}
+	finish := c.follow(ctx, engine)
+	results, err := engine.AutoUpdate(ctx, opts)
+	finish()
+	if results == nil {
+		return err
+	}
+	report := autoReport{OK: err == nil, Pools: results}
+	if ctx.Err() == nil {
+		var statusErr error
+		if report.Status, statusErr = engine.Status(ctx, opts.Pools, opts.Rules.LastPatch); err == nil {
+			err = statusErr
+		}
+	}
+	if printErr := c.out.print(c.Out, report, report.table); err == nil {
+		err = printErr
+	}
+	return err
+}
+
+func (r autoReport) table(w io.Writer) {
+	fmt.Fprintln(w, "POOL\tDONOR\tVERSION\tDONOR AWAY\tRESULT")
+	for _, p := range r.Pools {
+		version, away := "", ""
+		if p.Result != nil {
+			version = p.Result.Version
+		}
+		if p.Result != nil && p.Result.AwaySeconds > 0 {
+			away = seconds(p.Result.AwaySeconds)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, shown(p.Donor), shown(version), shown(away), outcome(p))
+	}
+	if len(r.Status) > 0 {
+		fmt.Fprintln(w)
+		printStatus(w, r.Status)
+	}
+}
+
+// outcome is the result of a pool in a few words.
+func outcome(p kamino.PoolResult) string {
+	switch {
+	case p.Error != "":
+		return "failed: " + cut(p.Error, 120)
+	case p.Action == kamino.DoNothing && len(p.Held) > 0:
+		return "held: " + p.Held[0].Text
+	case p.Action == kamino.DoNothing && len(p.Why) > 0:
+		return "nothing to do: " + p.Why[0].Text
+	case p.Action == kamino.DoModel:
+		return "model pointed at the newest image"
+	case p.Result == nil:
+		return "given back what was left"
+	case !p.Result.Changed:
+		return "unchanged"
+	}
+	return "updated"
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"kamino.dev/kamino"
+)
+
+// planCommand tells what auto-update would do.
+type planCommand struct {
+	*app
+	sel      selectFlags
+	out      outputFlag
+	detailed bool
+}
+
+func newPlanCommand(a *app) *cobra.Command {
+	c := &planCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Tell which pools need a new prototype, why, and from which node",
+		Long: `Tell, per pool, whether a new prototype is needed and why, judge every node,
+and print what a run with the best one would do: pods that would be evicted and
+budgets in their way, minutes expected from past runs, the model's diff, image
+versions that would be pruned. It only reads.`,
+		Example: `  kamino plan
+  kamino plan --pool k8s-pool1-12345678-vmss --detailed-exitcode -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	c.sel.add(a, f, "pool")
+	f.BoolVar(&c.detailed, "detailed-exitcode", false, "exit with 2 when there is something to do")
+	c.out.add(cmd)
+	return cmd
+}
+
+// Run does it.
+func (c *planCommand) Run(ctx context.Context) error {
+	if err := c.out.check(); err != nil {
+		return err
+	}
+	opts, err := c.sel.options(c.app)
+	if err != nil {
+		return err
+	}
+	engine, err := c.engine(ctx)
+	if err != nil {
+		return err
+	}
+	return c.plan(ctx, engine, opts, c.out, c.detailed)
+}
+
+// plan prints the plan of all pools; the dry-run of auto-update is the same.
+func (a *app) plan(ctx context.Context, e *kamino.Engine, opts kamino.AutoOptions, out outputFlag, detailed bool) error {
+	plans, err := e.PlanPools(ctx, opts)
+	if plans == nil && err != nil {
+		return err
+	}
+	if printErr := out.print(a.Out, plans, func(w io.Writer) { printPools(w, plans) }); err == nil {
+		err = printErr
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range plans {
+		if detailed && p.Action != kamino.DoNothing {
+			return errToDo
+		}
+	}
+	return nil
+}
+
+func printPools(w io.Writer, plans []kamino.PoolPlan) {
+	if len(plans) == 0 {
+		fmt.Fprintln(w, "No node of this cluster belongs to a pool.")
+		return
+	}
+	for i, p := range plans {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		printPool(w, p)
+	}
+}
+
+// actions says in words what auto-update would do.
+var actions = map[kamino.Action]string{
+	kamino.DoNothing: "nothing",
+	kamino.DoUpdate:  "make a new prototype of %s",
+	kamino.DoModel:   "point the model at %s",
+	kamino.DoFinish:  "finish the unfinished run",
+}
+
+func printPool(w io.Writer, p kamino.PoolPlan) {
+	fmt.Fprintf(w, "Pool:\t%s\n", p.Name)
+	action := actions[p.Action]
+	switch p.Action {
+	case kamino.DoUpdate:
+		action = fmt.Sprintf(action, p.Donor)
+	case kamino.DoModel:
+		action = fmt.Sprintf(action, p.Image)
+	}
+	fmt.Fprintf(w, "To do:\t%s\n", action)
+	for _, v := range p.Why {
+		fmt.Fprintf(w, "Because:\t%s\n", v.Text)
+	}
+	for _, v := range p.Held {
+		fmt.Fprintf(w, "Held:\t%s\n", v.Text)
+	}
+	fmt.Fprintf(w, "Image:\t%s\n", firstOf(p.Image, "none"))
+	printCandidates(w, p.Candidates)
+	if p.Run != nil {
+		fmt.Fprintln(w)
+		printPlan(w, p.Run)
+	} else if p.Action == kamino.DoModel {
+		printDiff(w, p.ModelDiff)
+	}
+}
+
+func printCandidates(w io.Writer, candidates []kamino.Candidate) {
+	if len(candidates) == 0 {
+		fmt.Fprintln(w, "Nodes:\tnone")
+		return
+	}
+	fmt.Fprintln(w, "\nRANK\tNODE\tPATCHED\tREADY FOR\tREJECTED BECAUSE")
+	for _, c := range candidates {
+		rank := "-"
+		if c.Rank > 0 {
+			rank = fmt.Sprint(c.Rank)
+		}
+		reasons := make([]string, len(c.Reasons))
+		for i, r := range c.Reasons {
+			reasons[i] = r.Text
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", rank, c.Node, shown(c.Patched), shown(c.ReadyFor), firstOf(strings.Join(reasons, "; "), "-"))
+	}
+}

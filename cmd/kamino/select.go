@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"kamino.dev/kamino"
+)
+
+// selectFlags are the options of choosing donors, for plan and auto-update.
+type selectFlags struct {
+	run          runFlags
+	opts         kamino.AutoOptions
+	pools        []string
+	pending      []string
+	patch        []string
+	minReady     durationValue
+	maxAge       int
+	maxAway      string
+	maxNotReady  int
+	clusterFlags bool
+}
+
+func (s *selectFlags) add(a *app, f *pflag.FlagSet, poolFlag string) {
+	s.opts = kamino.AutoDefaults()
+	s.run.add(a, f)
+	r := &s.opts.Rules
+	s.minReady.d = r.MinReady
+	f.StringArrayVar(&s.pools, poolFlag, nil, "only this pool, by name or ID; ALL or none means all; may be repeated")
+	f.StringArrayVar(&s.pending, "pending-reboot-annotation", []string{kamino.KuredPendingReboot.Annotation},
+		"annotation, or condition:TYPE, of nodes that are to be rebooted; may be repeated")
+	f.StringArrayVar(&s.patch, "last-patch-annotation", []string{kamino.KuredLastPatch.Annotation},
+		"annotation, or condition:TYPE, where nodes tell when they were patched (RFC 3339, or a date anywhere); may be repeated")
+	f.StringArrayVar(&r.IgnoreAnnotations, "node-ignore-annotation", nil, "ignore nodes that carry this annotation; may be repeated")
+	f.StringArrayVar(&r.Ignore, "ignore-nodes", nil, "ignore the node of this name; may be repeated")
+	f.StringArrayVar(&r.FineConditions, "ignore-condition", nil, "condition that may be True on a candidate; may be repeated")
+	f.BoolVar(&r.RejectTainted, "reject-tainted", false, "reject nodes with NoSchedule or NoExecute taints")
+	f.Var(&s.minReady, "minimum-ready-time", "how long a candidate must have been Ready; suffix s, m, h or d")
+	f.IntVar(&s.opts.MinCandidates, "minimum-candidates", s.opts.MinCandidates, "leave a pool with fewer candidates alone")
+	f.IntVar(&s.maxAge, "maximum-image-age", 0, "days after which an image is renewed without newer patches; 0 means never")
+}
+
+// addCluster adds what bounds the runs of a whole cluster.
+func (s *selectFlags) addCluster(f *pflag.FlagSet) {
+	s.clusterFlags = true
+	f.StringVar(&s.maxAway, "max-unavailable-pools", "1", "how many donors may be away in the cluster at the same time, or all")
+	f.IntVar(&s.maxNotReady, "max-not-ready", s.opts.MaxNotReady, "take no donor while more other nodes than this are NotReady")
+}
+
+// options are those of auto-update, checked.
+func (s *selectFlags) options(a *app) (kamino.AutoOptions, error) {
+	o := s.opts
+	if err := s.run.check(a, "to be chosen"); err != nil {
+		return o, err
+	}
+	o.Options = s.run.options(a)
+	o.Rules.Self, o.Rules.MinReady = a.global.Self, s.minReady.d
+	o.MaxImageAge = time.Duration(s.maxAge) * 24 * time.Hour
+	var err error
+	if o.Pools, err = poolNames(s.pools); err != nil {
+		return o, err
+	}
+	if o.Rules.PendingReboot, err = parseSignals(s.pending); err != nil {
+		return o, err
+	}
+	if o.Rules.LastPatch, err = parseSignals(s.patch); err != nil {
+		return o, err
+	}
+	for _, signal := range o.Rules.PendingReboot {
+		if signal.Annotation != "" {
+			o.PendingReboot = append(o.PendingReboot, signal.Annotation)
+		}
+	}
+	if s.clusterFlags {
+		o.MaxNotReady = s.maxNotReady
+		if o.MaxAway, err = parseMaxAway(s.maxAway); err != nil {
+			return o, err
+		}
+	}
+	return o, o.Validate()
+}
+
+// poolNames understands ALL, and lists with commas as the original's chart
+// writes them.
+func poolNames(given []string) ([]string, error) {
+	var names []string
+	all := false
+	for _, g := range given {
+		for name := range strings.SplitSeq(g, ",") {
+			if strings.EqualFold(name, "ALL") {
+				all = true
+				continue
+			}
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	if all && len(names) > 0 {
+		return nil, kamino.WithHint(fmt.Errorf("ALL pools and pool %s are given at the same time", names[0]), "give one of the two")
+	}
+	return names, nil
+}
+
+func parseMaxAway(s string) (int, error) {
+	if strings.EqualFold(s, "all") {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		return 0, kamino.WithHint(fmt.Errorf("%q is no number of pools", s), "use --max-unavailable-pools 1 or more, or all")
+	}
+	return n, nil
+}
