@@ -10,7 +10,8 @@ import (
 
 // Comparison is two boots side by side; every time is net of parking.
 type Comparison struct {
-	A, B Side
+	A Side `json:"a"`
+	B Side `json:"b"`
 	// Milestones, Chain and Units list differences: milestones in the order of time, the others largest first.
 	Milestones []Delta `json:"milestones,omitempty"`
 	Chain      []Delta `json:"chain,omitempty"`
@@ -130,7 +131,9 @@ func deltas(a, b map[string]Micros, least Micros) []Delta {
 			out = append(out, Delta{Name: name, B: &y, Change: y})
 		}
 	}
-	out = slices.DeleteFunc(out, func(d Delta) bool { return d.Change > -least && d.Change < least || d.Change == 0 && d.A != nil && *d.A == 0 })
+	out = slices.DeleteFunc(out, func(d Delta) bool {
+		return d.Change > -least && d.Change < least || d.Change == 0 && d.A != nil && *d.A == 0
+	})
 	slices.SortFunc(out, func(x, y Delta) int {
 		return cmp.Or(cmp.Compare(absolute(y.Change), absolute(x.Change)), strings.Compare(x.Name, y.Name))
 	})

@@ -71,19 +71,37 @@ type OtherGoal struct {
 	Boots int    `json:"boots"`
 }
 
+// Summary is the little of an analysis that a pool keeps.
+type Summary struct {
+	name, goal string
+	net        Micros
+	parked     bool
+	milestones []Milestone
+	chain      map[string]Micros
+}
+
+// Summarize takes out of an analysis what a pool needs; name is for boots without a host name.
+func Summarize(name string, a *Analysis) *Summary {
+	s := &Summary{name: strings.Clone(cmp.Or(a.Host.Name, name)), goal: strings.Clone(a.Goal), net: a.GoalAt.Net, parked: a.ParkedFor > 0, chain: chainTimes(a)}
+	for _, m := range a.Milestones {
+		s.milestones = append(s.milestones, Milestone{Name: m.Name, Net: m.Net})
+	}
+	return s
+}
+
 // Add takes a boot in.
-func (p *Pool) Add(name string, a *Analysis) {
+func (p *Pool) Add(s *Summary) {
 	if p.milestones == nil {
 		p.milestones, p.chain, p.goals = map[string][]Micros{}, map[string]*chainStat{}, map[string]int{}
 	}
 	p.boots++
-	if a.ParkedFor > 0 {
+	if s.parked {
 		p.parked++
 	}
-	for _, m := range a.Milestones {
+	for _, m := range s.milestones {
 		p.milestones[m.Name] = append(p.milestones[m.Name], m.Net)
 	}
-	for unit, t := range chainTimes(a) {
+	for unit, t := range s.chain {
 		st := p.chain[unit]
 		if st == nil {
 			st = &chainStat{}
@@ -92,8 +110,8 @@ func (p *Pool) Add(name string, a *Analysis) {
 		st.on++
 		st.times = append(st.times, t)
 	}
-	p.goals[a.Goal]++
-	p.totals = append(p.totals, poolBoot{cmp.Or(a.Host.Name, name), a.Goal, a.GoalAt.Net})
+	p.goals[s.goal]++
+	p.totals = append(p.totals, poolBoot{s.name, s.goal, s.net})
 }
 
 // Report sums up what was added.

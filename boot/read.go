@@ -122,21 +122,38 @@ func (c *Capture) tidy() {
 	}
 	c.Units = kept
 	slices.SortStableFunc(c.Spans, func(a, b Span) int { return cmp.Compare(a.Start, b.Start) })
-	c.Spans = slices.Compact(c.Spans)
+	c.Spans = dropRepeats(c.Spans)
 	slices.SortStableFunc(c.Marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
 	c.Marks = slices.Compact(c.Marks)
 }
+
+// dropRepeats keeps one of the spans that two looks at the same task gave, the one that has ended if one has.
+func dropRepeats(spans []Span) []Span {
+	last := map[string]int{} // index of the latest of a name
+	kept := spans[:0]
+	for _, s := range spans {
+		key := s.Kind + "\x00" + s.Name
+		if i, ok := last[key]; ok && s.Start-kept[i].Start <= sameStart && (kept[i].End == 0 || s.End == 0 || absolute(s.End-kept[i].End) <= sameStart) {
+			if kept[i].End == 0 {
+				kept[i] = s
+			}
+			continue
+		}
+		last[key] = len(kept)
+		kept = append(kept, s)
+	}
+	return kept
+}
+
+// sameStart is how far two records of the same start may be apart: the journal's entry and systemd's own stamp.
+const sameStart = Micros(100 * 1000)
 
 // fill takes from o what u does not know.
 func (u *Unit) fill(o *Unit) {
 	if u.Stamps == (Stamps{}) {
 		u.Stamps = o.Stamps
-	} else if u.First == nil && o.First == nil && o.Began() > 0 && o.Began() < u.Began() {
-		first := o.Stamps
+	} else if first := o.FirstStamps(); first.Began() > 0 && first.Began()+sameStart < u.FirstStamps().Began() {
 		u.First = &first
-	}
-	if u.First == nil {
-		u.First = o.First
 	}
 	u.Restarts = max(u.Restarts, o.Restarts)
 	u.CPU = max(u.CPU, o.CPU)
@@ -190,6 +207,9 @@ func (c *Capture) Merge(o *Capture) error {
 	c.Marks = append(c.Marks, o.Marks...)
 	for _, n := range o.Notes {
 		c.note("%s", n)
+	}
+	if c.Manager.Userspace > 0 {
+		c.Notes = slices.DeleteFunc(c.Notes, func(n string) bool { return n == noteNoManager })
 	}
 	c.tidy()
 	return nil

@@ -10,6 +10,8 @@ import (
 	"time"
 )
 
+const noteNoManager = "the dump has no manager block: phases are unknown; add the output of plain `systemctl show`"
+
 var showLine = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*=`)
 
 func sniffShow(head []byte) bool { return showLine.Match(head) }
@@ -51,7 +53,7 @@ func readShow(data []byte) (*Capture, error) {
 		return nil, errors.New("neither a manager nor a unit in it; run `systemctl show; echo; systemctl show --all '*'`")
 	}
 	if !manager {
-		c.note("the dump has no manager block: phases are unknown; add the output of plain `systemctl show`")
+		c.note(noteNoManager)
 	}
 	c.Marks = append(c.Marks, clock.jumps()...)
 	return c, nil

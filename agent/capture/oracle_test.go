@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +25,9 @@ const oracleBoots = 160
 
 const (
 	oracleEnv   = "KAMINO_ORACLE_CHILD" // "FROM-TO": this process is inside the namespace and compares these seeds
-	oracleBoard = "KAMINO_ORACLE_BOOTS"
+	oracleCount = "KAMINO_ORACLE_BOOTS"
+
+	oracleReaders = "readers" // instead of FROM-TO: compare what our readers read of real tools' output
 )
 
 func TestMain(m *testing.M) {
@@ -41,10 +42,10 @@ func TestMain(m *testing.M) {
 func TestOracle(t *testing.T) {
 	requireNamespace(t)
 	n := oracleBoots
-	if v := os.Getenv(oracleBoard); v != "" {
+	if v := os.Getenv(oracleCount); v != "" {
 		var err error
 		if n, err = strconv.Atoi(v); err != nil {
-			t.Fatalf("%s=%q: %v", oracleBoard, v, err)
+			t.Fatalf("%s=%q: %v", oracleCount, v, err)
 		}
 	}
 	const workers = 2
@@ -58,7 +59,7 @@ func TestOracle(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Logf("%d boots compared with the real systemd-analyze; %s=2000 for the full set", n, oracleBoard)
+	t.Logf("%d boots compared with the real systemd-analyze; %s=2000 for the full set", n, oracleCount)
 }
 
 func requireNamespace(t *testing.T) {
@@ -88,6 +89,9 @@ func oracleChild(span string) int {
 	if err != nil {
 		fmt.Println(err)
 		return 1
+	}
+	if span == oracleReaders {
+		return readersChild(server)
 	}
 	from, to, _ := strings.Cut(span, "-")
 	first, _ := strconv.Atoi(from)
@@ -186,23 +190,4 @@ func ask(q question) string {
 		return ""
 	}
 	return cmp.Diff(theirs.String(), ours.String())
-}
-
-// oracleFixture writes what the real tools print about a boot; used to make test data for the readers with -update.
-func oracleFixture(dir string, c *boot.Capture, s *fakesystemd.Server) error {
-	s.Set(c)
-	for name, args := range map[string][]string{
-		"manager.txt": {"systemctl", "show"}, "units.txt": {"systemctl", "show", "--all", "*"}, "plot.svg": {"systemd-analyze", "plot"},
-	} {
-		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TZ=UTC"}
-		out, err := cmd.Output()
-		if err != nil {
-			return fmt.Errorf("%v: %w", args, err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), out, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }

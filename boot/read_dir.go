@@ -1,0 +1,129 @@
+package boot
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// maxDirFiles bounds how many files of a folder are looked at; a sosreport's own folders hold some hundreds.
+const maxDirFiles = 20000
+
+// ReadDir reads one boot from a folder: a sosreport (https://github.com/sosreport/sos, plugins systemd, logs and cloud_init),
+// or any folder with records of one boot, which are merged.
+func ReadDir(fsys fs.FS) (*Capture, error) {
+	root, ok := sosRoot(fsys)
+	if !ok {
+		return readLoose(fsys)
+	}
+	var c *Capture
+	add := func(pattern string) error {
+		names, err := fs.Glob(fsys, path.Join(root, pattern))
+		if err != nil {
+			return err
+		}
+		for _, n := range names {
+			more, err := readIn(fsys, n)
+			if err != nil {
+				return fmt.Errorf("read sosreport: %s: %w", n, err)
+			}
+			if c == nil {
+				c = more
+			} else if err := c.Merge(more); err != nil {
+				return fmt.Errorf("read sosreport: %s: %w", n, err)
+			}
+		}
+		return nil
+	}
+	// The plain `systemctl show --all` is the manager; the plot is only for what the dumps lack.
+	for _, pattern := range []string{"sos_commands/systemd/systemctl_show_*", "sos_commands/logs/journalctl*export*", "sos_commands/logs/journalctl*json*", "var/log/cloud-init.log"} {
+		if err := add(pattern); err != nil {
+			return nil, err
+		}
+	}
+	if c == nil || c.Manager.Userspace == 0 {
+		if err := add("sos_commands/systemd/*plot*.svg"); err != nil {
+			return nil, err
+		}
+	}
+	if c == nil {
+		return nil, errors.New("read sosreport: it has neither systemctl dumps nor a plot; was sos run without the systemd plugin?")
+	}
+	c.Sources = append([]string{"sosreport"}, c.Sources...)
+	sosHost(fsys, root, c)
+	return c, nil
+}
+
+// sosRoot finds the folder that has sos_commands in it: the one given, or the only one in it.
+func sosRoot(fsys fs.FS) (string, bool) {
+	for _, pattern := range []string{"sos_commands", "*/sos_commands"} {
+		if found, err := fs.Glob(fsys, pattern); err == nil && len(found) > 0 {
+			return path.Dir(found[0]), true
+		}
+	}
+	return "", false
+}
+
+func sosHost(fsys fs.FS, root string, c *Capture) {
+	line := func(names ...string) string {
+		for _, n := range names {
+			if data, err := fs.ReadFile(fsys, path.Join(root, n)); err == nil && len(data) < 4096 {
+				return strings.TrimSpace(string(data))
+			}
+		}
+		return ""
+	}
+	if c.Host.Name == "" {
+		c.Host.Name = line("sos_commands/host/hostname", "etc/hostname", "hostname")
+	}
+	if f := strings.Fields(line("sos_commands/kernel/uname_-a", "uname")); c.Host.Kernel == "" && len(f) > 2 {
+		c.Host.Kernel = f[2]
+	}
+	if c.Host.BootID == "" {
+		c.Host.BootID = line("proc/sys/kernel/random/boot_id")
+	}
+}
+
+// readLoose merges every file of a folder that is a record; the others do not matter, but at least one has to be.
+func readLoose(fsys fs.FS) (*Capture, error) {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return nil, fmt.Errorf("read folder: %w", err)
+	}
+	if len(entries) > maxDirFiles {
+		return nil, fmt.Errorf("read folder: %d files in it, more than %d", len(entries), maxDirFiles)
+	}
+	var c *Capture
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		more, err := readIn(fsys, e.Name())
+		if errors.Is(err, ErrUnknownFormat) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read folder: %s: %w", e.Name(), err)
+		}
+		if c == nil {
+			c = more
+		} else if err := c.Merge(more); err != nil {
+			return nil, fmt.Errorf("read folder: %s: %w", e.Name(), err)
+		}
+	}
+	if c == nil {
+		return nil, fmt.Errorf("read folder: %w", ErrUnknownFormat)
+	}
+	return c, nil
+}
+
+func readIn(fsys fs.FS, name string) (*Capture, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return ReadFrom(f)
+}

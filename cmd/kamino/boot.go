@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"kamino.dev/kamino/boot"
+)
+
+const bootLong = `Tell where the boot time of a node went.
+
+Every verb takes files (or - for standard input) in any format that it knows by
+its content, several files or a folder of the same boot together, or without
+files looks at this machine (as root):
+
+  a record of kamino-agent          /var/lib/kamino/boots/*.json
+  a dump                            (systemctl show; echo; systemctl show --all '*') > node.txt
+  a picture or its numbers          systemd-analyze plot, plot --json=short
+  a journal                         journalctl -b -o export, or -o json
+  cloud-init                        /var/log/cloud-init.log, cloud-init analyze dump
+  a sosreport, unpacked
+
+Times are net of parking: what a pre-provisioned VM waited for its owner is told
+apart. docs/boot.md explains what is printed.`
+
+// bootCommand holds what the verbs share.
+type bootCommand struct {
+	io     ioStreams
+	format string
+	unit   string
+	fuzz   string
+	compat bool
+}
+
+// newBootCommand makes `kamino boot`. It needs neither cloud nor cluster.
+func newBootCommand(io ioStreams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "boot", Short: "Tell where the boot time of a node went", Long: bootLong,
+		// The root's options are for cloud and cluster; their absence is no reason not to read a file.
+		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
+	}
+	cmd.AddCommand(bootShow(io), bootTime(io), bootChain(io), bootBlame(io), bootPlot(io), bootCompare(io), bootPool(io))
+	return cmd
+}
+
+func bootShow(io ioStreams) *cobra.Command {
+	b := &bootCommand{io: io}
+	cmd := &cobra.Command{
+		Use: "show [FILE…]", Short: "Print phases, milestones, critical chain and verdict",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := b.capture(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			if b.format == "capture" {
+				return c.Write(io.Out)
+			}
+			return b.analysis(c, (*boot.Analysis).WriteText)
+		},
+	}
+	b.outputFlag(cmd, "text", "text, json (the analysis) or capture (the record itself)")
+	b.unitFlag(cmd)
+	return cmd
+}
+
+func bootTime(io ioStreams) *cobra.Command {
+	b := &bootCommand{io: io}
+	cmd := &cobra.Command{
+		Use: "time [FILE…]", Short: "Print phases and milestones",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := b.capture(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			if b.compat {
+				return boot.CompatTime(io.Out, c)
+			}
+			return b.analysis(c, (*boot.Analysis).WriteTime)
+		},
+	}
+	b.outputFlag(cmd, "text", "text or json")
+	b.compatFlag(cmd, "time")
+	return cmd
+}
+
+func bootBlame(io ioStreams) *cobra.Command {
+	b := &bootCommand{io: io}
+	cmd := &cobra.Command{
+		Use: "blame [FILE…]", Short: "Print units by the time they took to start",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := b.capture(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			if b.compat {
+				return boot.CompatBlame(io.Out, c)
+			}
+			return b.analysis(c, (*boot.Analysis).WriteBlame)
+		},
+	}
+	b.outputFlag(cmd, "text", "text or json")
+	b.compatFlag(cmd, "blame")
+	return cmd
+}
+
+func bootChain(io ioStreams) *cobra.Command {
+	b := &bootCommand{io: io}
+	cmd := &cobra.Command{
+		Use: "chain [FILE…]", Short: "Print what kubelet, or another unit, waited for",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := b.capture(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			if b.compat {
+				return b.compatChain(c)
+			}
+			return b.analysis(c, (*boot.Analysis).WriteChain)
+		},
+	}
+	b.outputFlag(cmd, "text", "text or json")
+	b.compatFlag(cmd, "critical-chain")
+	b.unitFlag(cmd)
+	cmd.Flags().StringVar(&b.fuzz, "fuzz", "", "also follow what was up at most this long before the latest, for example 50ms or 1s")
+	return cmd
+}
+
+func (b *bootCommand) compatChain(c *boot.Capture) error {
+	fuzz, err := b.fuzzMicros()
+	if err != nil {
+		return err
+	}
+	var units []string
+	if b.unit != "" {
+		units = []string{b.unit}
+	}
+	missing, err := boot.CompatChain(b.io.Out, c, fuzz, units...)
+	if err != nil {
+		return err
+	}
+	for _, m := range missing {
+		return fmt.Errorf("find unit %s: not in this capture; kamino boot blame lists those that are", m)
+	}
+	return nil
+}
+
+func (b *bootCommand) outputFlag(cmd *cobra.Command, value, usage string) {
+	cmd.Flags().StringVarP(&b.format, "output", "o", value, usage)
+}
+
+func (b *bootCommand) compatFlag(cmd *cobra.Command, verb string) {
+	cmd.Flags().BoolVar(&b.compat, "compat", false, "print byte for byte what systemd-analyze "+verb+" of systemd 252 prints")
+}
+
+func (b *bootCommand) unitFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&b.unit, "unit", "", "unit that the chain leads to (default kubelet.service, else cloud-final.service, else default.target)")
+}
+
+// fuzzMicros takes Go's durations and, as systemd does, plain numbers as seconds.
+func (b *bootCommand) fuzzMicros() (boot.Micros, error) {
+	if b.fuzz == "" {
+		return 0, nil
+	}
+	if n, err := strconv.ParseFloat(b.fuzz, 64); err == nil && n >= 0 && n < 1e9 {
+		return boot.Micros(n * 1e6), nil
+	}
+	d, err := time.ParseDuration(b.fuzz)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("read --fuzz: %q is not a length of time; write for example 50ms or 1s", b.fuzz)
+	}
+	return boot.Micros(d.Microseconds()), nil
+}
+
+// analysis analyses a capture and prints it as text or JSON.
+func (b *bootCommand) analysis(c *boot.Capture, text func(*boot.Analysis, io.Writer) error) error {
+	fuzz, err := b.fuzzMicros()
+	if err != nil {
+		return err
+	}
+	a, err := boot.Analyze(c, boot.Options{Unit: b.unit, Fuzz: fuzz})
+	if err != nil {
+		return err
+	}
+	switch b.format {
+	case "text":
+		return text(a, b.io.Out)
+	case "json":
+		return bootJSON(b.io.Out, a)
+	}
+	return bootFormatError(b.format)
+}
+
+func bootJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func bootFormatError(format string) error {
+	return fmt.Errorf("read --output: %q is not known here; --help lists the formats", format)
+}
+
+// capture reads one boot from files or from this machine.
+func (b *bootCommand) capture(ctx context.Context, args []string) (*boot.Capture, error) {
+	if len(args) == 0 {
+		return bootLive(ctx)
+	}
+	return bootRead(b.io.In, args)
+}

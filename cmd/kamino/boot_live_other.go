@@ -1,0 +1,15 @@
+//go:build !linux
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"kamino.dev/kamino/boot"
+)
+
+// bootLive is for machines that do not boot with systemd.
+func bootLive(context.Context) (*boot.Capture, error) {
+	return nil, errors.New("look at this machine: only Linux has systemd; give a FILE")
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"kamino.dev/kamino/boot"
+)
+
+func bootPlot(io ioStreams) *cobra.Command {
+	b := &bootCommand{io: io}
+	var to string
+	cmd := &cobra.Command{
+		Use: "plot [FILE…]", Short: "Draw the boot as a page, a picture or a trace",
+		Long: "Draw the boot: a page that needs nothing but itself (html), a plain picture (svg), or a trace that https://ui.perfetto.dev opens (trace).",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			draw, ok := map[string]func(w bootWriter, c *boot.Capture, a *boot.Analysis) error{
+				"html": boot.WriteHTML, "svg": boot.WriteSVG, "trace": boot.WriteTrace,
+			}[b.format]
+			if !ok {
+				return bootFormatError(b.format)
+			}
+			c, err := b.capture(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			a, err := boot.Analyze(c, boot.Options{Unit: b.unit})
+			if err != nil {
+				return err
+			}
+			return bootWriteTo(io.Out, to, func(w bootWriter) error { return draw(w, c, a) })
+		},
+	}
+	b.outputFlag(cmd, "html", "html, svg or trace")
+	b.unitFlag(cmd)
+	cmd.Flags().StringVarP(&to, "file", "f", "", "write to this file instead of standard output")
+	return cmd
+}
+
+type bootWriter = io.Writer
+
+func bootWriteTo(out bootWriter, path string, write func(bootWriter) error) error {
+	if path == "" {
+		return write(out)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write picture: %w", err)
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return fmt.Errorf("write picture: %w", err)
+	}
+	return f.Close()
+}
+
+// bootOverBudget says that a boot took longer than --budget allows; the process exits with 3.
+type bootOverBudget struct {
+	name, goal   string
+	took, budget boot.Micros
+}
+
+func (e *bootOverBudget) Error() string {
+	return fmt.Sprintf("%s: %s took %s net, %s over the budget of %s", e.name, e.goal, e.took, e.took-e.budget, e.budget)
+}
+
+// ExitCode tells main the code.
+func (e *bootOverBudget) ExitCode() int { return 3 }
+
+func bootCompare(io ioStreams) *cobra.Command {
+	b := &bootCommand{io: io}
+	var budget time.Duration
+	cmd := &cobra.Command{
+		Use: "compare A B", Short: "Say what got faster or slower from boot A to boot B", Args: cobra.ExactArgs(2),
+		Long: "Compare two boots by milestone, by segment of the critical chain and by unit; each of A and B is a file or a folder.\n\n" +
+			"With --budget the exit code is 3 if B took longer than that from the kernel's start to the goal, net of parking.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, err := bootAnalyze(io.In, args[0], b.unit)
+			if err != nil {
+				return err
+			}
+			to, err := bootAnalyze(io.In, args[1], b.unit)
+			if err != nil {
+				return err
+			}
+			c := boot.Compare(from, to)
+			switch b.format {
+			case "text":
+				err = c.WriteText(io.Out)
+			case "html":
+				err = c.WriteHTML(io.Out)
+			case "json":
+				err = bootJSON(io.Out, c)
+			default:
+				err = bootFormatError(b.format)
+			}
+			if limit := boot.Micros(budget.Microseconds()); err == nil && budget > 0 && to.GoalAt.Net > limit {
+				return &bootOverBudget{args[1], to.Goal, to.GoalAt.Net, limit}
+			}
+			return err
+		},
+	}
+	b.outputFlag(cmd, "text", "text, html or json")
+	b.unitFlag(cmd)
+	cmd.Flags().DurationVar(&budget, "budget", 0, "exit with 3 if B took longer than this, for example 45s")
+	return cmd
+}
+
+func bootPool(io ioStreams) *cobra.Command {
+	b := &bootCommand{io: io}
+	cmd := &cobra.Command{
+		Use: "pool FILE…|DIR", Short: "Sum up the boots of many nodes", Args: cobra.MinimumNArgs(1),
+		Long: "Sum up the boots of many nodes: median, 90th percentile, outliers, and how often each unit is on the critical chain. Every file is a boot.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files, err := bootPoolFiles(args)
+			if err != nil {
+				return err
+			}
+			report, err := b.pool(cmd.Context(), files)
+			if err != nil {
+				return err
+			}
+			switch b.format {
+			case "text":
+				return report.WriteText(io.Out)
+			case "json":
+				return bootJSON(io.Out, report)
+			}
+			return bootFormatError(b.format)
+		},
+	}
+	b.outputFlag(cmd, "text", "text or json")
+	b.unitFlag(cmd)
+	return cmd
+}
+
+// pool reads files on all processors and keeps no capture longer than its analysis takes. Files that cannot be read are
+// told on standard error; it fails if there are no others.
+func (b *bootCommand) pool(ctx context.Context, files []string) (*boot.PoolReport, error) {
+	analyses := make([]*boot.Summary, len(files))
+	errs := make([]error, len(files))
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i := range next {
+				a, err := bootAnalyze(b.io.In, files[i], b.unit)
+				if err != nil {
+					errs[i] = err
+					continue
+				}
+				analyses[i] = boot.Summarize(filepath.Base(files[i]), a)
+			}
+		})
+	}
+	for i := range files {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var p boot.Pool
+	read := 0
+	for i, a := range analyses { // in the order of the files, so that equal input gives equal output
+		if a != nil {
+			p.Add(a)
+			read++
+		} else {
+			fmt.Fprintf(b.io.Err, "left out: %v\n", errs[i])
+		}
+	}
+	if read == 0 {
+		return nil, fmt.Errorf("sum up boots: none of %d files could be read", len(files))
+	}
+	return p.Report(), nil
+}

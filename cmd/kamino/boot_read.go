@@ -1,0 +1,108 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"kamino.dev/kamino/boot"
+)
+
+// bootRead reads one boot from one or several files and folders.
+func bootRead(in io.Reader, args []string) (*boot.Capture, error) {
+	var c *boot.Capture
+	for _, arg := range args {
+		more, err := bootReadOne(in, arg)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", arg, err)
+		}
+		if c == nil {
+			c = more
+		} else if err := c.Merge(more); err != nil {
+			return nil, fmt.Errorf("%s: %w", arg, err)
+		}
+	}
+	return c, nil
+}
+
+func bootReadOne(in io.Reader, arg string) (*boot.Capture, error) {
+	if arg == "-" {
+		return boot.ReadFrom(in)
+	}
+	info, err := os.Stat(arg)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return boot.ReadDir(os.DirFS(arg))
+	}
+	f, err := os.Open(arg)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return boot.ReadFrom(f)
+}
+
+// bootPoolFiles lists the boots in files and folders: every file of a folder is a boot, and so is every sosreport in it.
+func bootPoolFiles(args []string) ([]string, error) {
+	var out []string
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() || bootIsReport(arg) {
+			out = append(out, arg)
+			continue
+		}
+		err = filepath.WalkDir(arg, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && path != arg && bootIsReport(path):
+				out = append(out, path)
+				return fs.SkipDir
+			case d.Type().IsRegular():
+				out = append(out, path)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", arg, err)
+		}
+	}
+	slices.Sort(out)
+	if out = slices.Compact(out); len(out) == 0 {
+		return nil, errors.New("list boots: no file in there")
+	}
+	return out, nil
+}
+
+func bootIsReport(dir string) bool {
+	for _, pattern := range []string{"sos_commands", "*/sos_commands"} {
+		if found, err := filepath.Glob(filepath.Join(dir, pattern)); err == nil && len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// bootAnalyze reads one side of a comparison; a boot without a host name is called by its file.
+func bootAnalyze(in io.Reader, arg, unit string) (*boot.Analysis, error) {
+	c, err := bootReadOne(in, arg)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", arg, err)
+	}
+	c.Host.Name = cmp.Or(c.Host.Name, filepath.Base(arg))
+	a, err := boot.Analyze(c, boot.Options{Unit: unit})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", arg, err)
+	}
+	return a, nil
+}
