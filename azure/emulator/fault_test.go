@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -201,6 +202,7 @@ func TestDelayedAndLateCalls(t *testing.T) {
 		if _, waiting := w.clock.Next(); waiting {
 			break
 		}
+		runtime.Gosched()
 	}
 	w.must(200, http.MethodGet, path, "")
 	w.clock.Advance(time.Minute)

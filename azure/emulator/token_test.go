@@ -1,0 +1,91 @@
+package emulator
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// Point 10: tokens.
+
+// grant asks for a token with a form.
+func (w *world) grant(path string, form url.Values) answer {
+	w.Helper()
+	return w.do(http.MethodPost, w.url+path, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+}
+
+func TestDiscoveryNamesTheAuthoritysOwnHost(t *testing.T) {
+	w := onePool(t, nil)
+	for path, token := range map[string]string{
+		"/some-tenant/v2.0/.well-known/openid-configuration": "/some-tenant/oauth2/v2.0/token",
+		"/adfs/.well-known/openid-configuration":             "/adfs/oauth2/token",
+	} {
+		body := w.must(200, http.MethodGet, w.url+path, "").body
+		if text(body, "token_endpoint") != w.url+token || !strings.HasPrefix(text(body, "issuer"), w.url) || text(body, "authorization_endpoint") == "" {
+			t.Errorf("%s: %v", path, body)
+		}
+	}
+	if body := w.must(200, http.MethodGet, "/metadata/endpoints", "").body; text(body, "authentication", "loginEndpoint") != w.url+"/adfs" {
+		t.Errorf("endpoints %v", body)
+	}
+}
+
+func TestTokensForThoseWhoAreKnown(t *testing.T) {
+	w := onePool(t, func(s *Server) {
+		s.Identities = []Identity{{ClientID: "app", Secret: "right", Denied: []string{"Microsoft.Compute/*/delete"}}, {ClientID: "workload", Federated: true}}
+	})
+	form := func(client, name, value string) url.Values {
+		return url.Values{"grant_type": {"client_credentials"}, "client_id": {client}, name: {value}, "scope": {w.url + "/.default"}}
+	}
+	for name, bad := range map[string]url.Values{
+		"wrong secret":  form("app", "client_secret", "wrong"),
+		"unknown":       form("other", "client_secret", "right"),
+		"no federation": form("app", "client_assertion", "jwt"),
+	} {
+		if a := w.grant("/tenant/oauth2/v2.0/token", bad); a.status != 401 || text(a.body, "error") != "invalid_client" {
+			t.Errorf("%s: %d %v", name, a.status, a.body)
+		}
+	}
+	if a := w.grant("/tenant/oauth2/v2.0/token", url.Values{"grant_type": {"password"}}); a.status != 400 {
+		t.Errorf("password grant: %d", a.status)
+	}
+	w.grant("/adfs/oauth2/token", form("workload", "client_assertion", "jwt"))
+	good := w.grant("/adfs/oauth2/token", form("app", "client_secret", "right"))
+	token := text(good.body, "access_token")
+	if good.status != 200 || text(good.body, "token_type") != "Bearer" || strings.Count(token, ".") != 2 {
+		t.Fatalf("grant %v", good.body)
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var claims map[string]any
+	if err := json.Unmarshal(raw, &claims); err != nil || text(claims, "appid") != "app" || text(claims, "tid") == "" || text(claims, "oid") == "" {
+		t.Fatalf("claims %s, %v", raw, err)
+	}
+	w.must(200, http.MethodGet, poolPath, "", "Authorization", "Bearer "+token)
+	w.refused(403, "AuthorizationFailed", "The client 'app' with object id", http.MethodDelete, poolPath, "", "Authorization", "Bearer "+token)
+}
+
+func TestARMWantsATokenOfItsOwn(t *testing.T) {
+	w := onePool(t, nil)
+	other := &Server{}
+	other.start()
+	for name, header := range map[string]string{"none": "", "basic": "Basic YTpi", "garbage": "Bearer x", "three parts": "Bearer a.b.c", "another server's": "Bearer " + other.Token()} {
+		a := w.must(401, http.MethodGet, poolPath, "", "Authorization", header)
+		if a.header.Get("WWW-Authenticate") == "" || a.code() == "" {
+			t.Errorf("%s: %v %v", name, a.header, a.body)
+		}
+	}
+}
+
+func TestTokenRequestsAreLoggedWithoutTheirSecrets(t *testing.T) {
+	w := onePool(t, nil)
+	w.grant("/adfs/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"a"}, "client_secret": {"hush"}})
+	if log := string(mustJSON(t, w.s.Requests(0))); strings.Contains(log, "hush") {
+		t.Fatal(log)
+	}
+}
