@@ -330,3 +330,16 @@ func Under(name, dir string) bool {
 	name, dir = clean(name), clean(dir)
 	return dir == "." || name == dir || strings.HasPrefix(name, dir+"/")
 }
+
+// Own gives name the owner of what info describes.
+func (d *Disk) Own(name string, info fs.FileInfo) error {
+	at, err := d.Resolve(name)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 {
+		return nil
+	}
+	return d.root.Lchown(at, int(st.Uid), int(st.Gid))
+}

@@ -30,10 +30,10 @@ const Most = 64 << 10
 
 // Join methods.
 const (
-	Keep           = "keep"
-	BootstrapToken = "bootstrapToken"
-	File           = "file"
-	Command        = "command"
+	JoinKeep    = "keep"
+	JoinToken   = "bootstrapToken"
+	JoinFile    = "file"
+	JoinCommand = "command"
 )
 
 // NodeConfig is the configuration of a node. Documented in docs/userdata.md, as a schema in
@@ -130,19 +130,19 @@ func (c *NodeConfig) validate() error {
 	if err := c.Join.validate(); err != nil {
 		return err
 	}
-	if err := c.Cluster.validate(c.Join.Method != Keep); err != nil {
+	if err := c.Cluster.validate(c.Join.Method != JoinKeep); err != nil {
 		return err
 	}
 	return c.Kubelet.validate()
 }
 
 func (j Join) validate() error {
-	given := map[string]bool{BootstrapToken: j.Token != "", File: j.File != "", Command: len(j.Command) > 0}
-	if _, known := given[j.Method]; !known && j.Method != Keep {
+	given := map[string]bool{JoinToken: j.Token != "", JoinFile: j.File != "", JoinCommand: len(j.Command) > 0}
+	if _, known := given[j.Method]; !known && j.Method != JoinKeep {
 		return fmt.Errorf("join.method: %q is not one of keep, bootstrapToken, file, command", j.Method)
 	}
 	for method, is := range given {
-		field := map[string]string{BootstrapToken: "token", File: "file", Command: "command"}[method]
+		field := map[string]string{JoinToken: "token", JoinFile: "file", JoinCommand: "command"}[method]
 		if is && method != j.Method {
 			return fmt.Errorf("join.%s: belongs to method %s, but the method is %s", field, method, j.Method)
 		}

@@ -87,7 +87,7 @@ func (r Rule) matches(d *disk.Disk, o Options) ([]Match, error) {
 			return nil, fmt.Errorf("match rule %s: %w", r.ID, err)
 		}
 		for _, name := range names {
-			if r.kept(name, o) || disk.Under(name, StateDir) {
+			if r.kept(name, o) || name == StateDir || disk.Under(name, asideDir) {
 				continue
 			}
 			m, ok, err := r.match(d, name, o)

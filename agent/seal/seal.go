@@ -72,6 +72,16 @@ func Plan(d *disk.Disk, o Options) ([]Step, error) {
 	return plan, nil
 }
 
+// Permit is nil if the disk may be sealed. Nothing is changed, no service need be stopped.
+func Permit(d *disk.Disk, o Options) error {
+	o.Estimate = true
+	plan, err := Plan(d, o)
+	if err != nil {
+		return err
+	}
+	return refused(plan)
+}
+
 // refused is the error of a rule of action check that matched.
 func refused(plan []Step) error {
 	for _, s := range plan {
@@ -101,13 +111,7 @@ func Seal(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	} else if restored > 0 {
 		o.Log.Info("took back an interrupted seal", "changes", restored)
 	}
-	before := o
-	before.Estimate = true
-	plan, err := Plan(d, before)
-	if err != nil {
-		return Receipt{}, err
-	}
-	if err := refused(plan); err != nil {
+	if err := Permit(d, o); err != nil {
 		return Receipt{}, err
 	}
 	receipt, err := set(ctx, d, o)
@@ -135,7 +139,7 @@ func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 			return receipt, err
 		}
 	}
-	s, err := begin(d)
+	s, err := begin(d, o.Facts.VMID)
 	if err != nil {
 		return receipt, err
 	}
@@ -321,4 +325,3 @@ func replace(d *disk.Disk, m Match) error {
 	}
 	return d.Like(m.Path, info)
 }
-

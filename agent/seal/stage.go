@@ -31,7 +31,10 @@ type op struct {
 	Aside string `json:"aside,omitempty"`
 	Put   bool   `json:"put,omitempty"`
 	Dir   bool   `json:"dir,omitempty"`
+	VM    string `json:"vm,omitempty"` // in the first line only: whose seal this is
 }
+
+const beginRule = "begin"
 
 // stage applies changes so that rollback can take all of them back, after any interruption.
 type stage struct {
@@ -40,7 +43,7 @@ type stage struct {
 }
 
 // begin opens a stage. It fails when an earlier one was neither finished nor taken back.
-func begin(d *disk.Disk) (*stage, error) {
+func begin(d *disk.Disk, vm string) (*stage, error) {
 	if d.Exists(journalPath) {
 		return nil, fmt.Errorf("begin seal: an interrupted seal is on this disk; run `kamino-agent unseal --root %s` first", d.Dir())
 	}
@@ -50,7 +53,11 @@ func begin(d *disk.Disk) (*stage, error) {
 	if err := d.MkdirAll(asideDir, 0o700); err != nil {
 		return nil, err
 	}
-	return &stage{disk: d}, d.WriteFile(journalPath, nil, 0o600)
+	if err := d.WriteFile(journalPath, nil, 0o600); err != nil {
+		return nil, err
+	}
+	s := &stage{disk: d}
+	return s, s.record([]op{{Rule: beginRule, VM: vm}})
 }
 
 // apply changes the matches of one rule: journal first, as one durable write, then the renames.
@@ -155,6 +162,15 @@ func (s *stage) record(ops []op) error {
 // Interrupted reports whether a seal was begun on this disk and reached neither its receipt nor its rollback.
 func Interrupted(d *disk.Disk) bool { return d.Exists(journalPath) && !d.Exists(ReceiptPath) }
 
+// InterruptedBy is the VM whose seal was interrupted, empty when it is not known.
+func InterruptedBy(d *disk.Disk) string {
+	ops, err := readJournal(d)
+	if err != nil || len(ops) == 0 {
+		return ""
+	}
+	return ops[0].VM
+}
+
 // Unseal takes an interrupted seal back: afterwards every file is the one it was, with owner, mode and time. It may
 // itself be interrupted and repeated. A disk with a receipt is refused: what was set aside is gone.
 func Unseal(d *disk.Disk) (restored int, err error) {
@@ -169,6 +185,9 @@ func Unseal(d *disk.Disk) (restored int, err error) {
 		return 0, err
 	}
 	for i := len(ops) - 1; i >= 0; i-- {
+		if ops[i].Rule == beginRule {
+			continue
+		}
 		if err := undo(d, ops[i]); err != nil {
 			return restored, fmt.Errorf("unseal %s: %w", ops[i].Path, err)
 		}

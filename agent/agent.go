@@ -1,0 +1,177 @@
+// Package agent is the program kamino-agent: one file per verb around the packages that do the work.
+//
+//	seal      make a donor's disk fit to be cloned, report the receipt, power off
+//	verify    scan a sealed disk, by file or by raw byte, for what must not be in an image
+//	unseal    take an interrupted seal back
+//	scrub     zero what an unmounted ext4 file system no longer uses
+//	boot      first boot: identity, configuration, report to the platform; kubelet waits for it
+//	watch     apply new generations of the configuration in place
+//	userdata  check a NodeConfig and show what it becomes
+//	capture   record this boot for the boot analysis
+//	rules     print the table of seal rules
+//
+// The environment says where the platform is and is meant for tests and labs: KAMINO_IMDS, KAMINO_WIRESERVER (base URLs),
+// KAMINO_COMMANDS_LOG and KAMINO_COMMANDS_REPLIES (host.Recorder). Commands are executed only with --root /.
+package agent
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/platform"
+	"kamino.dev/kamino/agent/seal"
+)
+
+// Version is set by the build (-ldflags "-X kamino.dev/kamino/agent.Version=v1.2.3").
+var Version = "dev"
+
+// Exit codes.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitFound       = 3 // verify or seal found what must not be in an image
+	exitInterrupted = 9
+)
+
+// verb is one subcommand.
+type verb struct {
+	name, summary string
+	run           func(ctx context.Context, e *env, args []string) error
+}
+
+func verbs() []verb {
+	return []verb{
+		{"seal", "make this disk fit to be cloned", runSeal},
+		{"verify", "scan a sealed disk for what must not be in an image", runVerify},
+		{"unseal", "take an interrupted seal back", runUnseal},
+		{"scrub", "zero what an unmounted ext4 file system no longer uses", runScrub},
+		{"boot", "first boot: identity, configuration, platform report", runBoot},
+		{"watch", "apply new configurations in place", runWatch},
+		{"userdata", "check a NodeConfig and show what it becomes", runUserData},
+		{"capture", "record this boot for `kamino boot`", runCapture},
+		{"rules", "print the table of seal rules", runRules},
+	}
+}
+
+// Main runs one verb and returns the exit code.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	e := &env{out: stdout, err: stderr, log: slog.New(slog.NewTextHandler(stderr, nil))}
+	name := "help"
+	if len(args) > 0 {
+		name = args[0]
+	}
+	switch name {
+	case "help", "-h", "--help":
+		usage(stdout)
+		return 0
+	case "version", "--version":
+		fmt.Fprintln(stdout, Version)
+		return 0
+	}
+	for _, v := range verbs() {
+		if v.name == name {
+			return e.exit(v.name, v.run(ctx, e, args[1:]))
+		}
+	}
+	fmt.Fprintf(stderr, "kamino-agent: unknown verb %q; `kamino-agent help` lists them\n", name)
+	return exitUsage
+}
+
+func usage(w io.Writer) {
+	fmt.Fprintln(w, "Usage: kamino-agent VERB [flags]\n\nVerbs (kamino-agent VERB -h shows its flags):")
+	for _, v := range verbs() {
+		fmt.Fprintf(w, "  %-9s %s\n", v.name, v.summary)
+	}
+}
+
+var errUsage = errors.New("usage")
+
+func (e *env) exit(verb string, err error) int {
+	var found *seal.Found
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errUsage):
+		return exitUsage
+	case errors.Is(err, seal.ErrInterrupted):
+		return exitInterrupted
+	case errors.As(err, &found):
+		fmt.Fprintf(e.err, "kamino-agent %s: %v\n", verb, err)
+		return exitFound
+	}
+	fmt.Fprintf(e.err, "kamino-agent %s: %v\n", verb, err)
+	return exitFailed
+}
+
+// env is what every verb has.
+type env struct {
+	out, err io.Writer
+	log      *slog.Logger
+
+	root             string
+	imds, wireServer string
+	patience         time.Duration
+}
+
+// flags starts a verb's flags with the common ones.
+func (e *env) flags(name string) *flag.FlagSet {
+	f := flag.NewFlagSet("kamino-agent "+name, flag.ContinueOnError)
+	f.SetOutput(e.err)
+	f.StringVar(&e.root, "root", "/", "root `directory` of the disk to work on; commands are executed only for /")
+	return f
+}
+
+// platformFlags adds where the platform is.
+func (e *env) platformFlags(f *flag.FlagSet) {
+	f.StringVar(&e.imds, "imds", or(os.Getenv("KAMINO_IMDS"), platform.DefaultIMDS), "base `URL` of the instance metadata service")
+	f.StringVar(&e.wireServer, "wireserver", or(os.Getenv("KAMINO_WIRESERVER"), platform.DefaultWireServer), "base `URL` of the WireServer")
+	f.DurationVar(&e.patience, "imds-timeout", 5*time.Minute, "how long to wait for the network and the metadata service")
+}
+
+func parse(f *flag.FlagSet, args []string) error {
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return errUsage
+	}
+	if f.NArg() > 0 {
+		fmt.Fprintf(f.Output(), "unexpected argument %q\n", f.Arg(0))
+		return errUsage
+	}
+	return nil
+}
+
+func (e *env) open() (*disk.Disk, host.Host, error) {
+	d, err := disk.Open(e.root)
+	if err != nil {
+		return nil, nil, err
+	}
+	return d, e.host(d.Live()), nil
+}
+
+func (e *env) host(live bool) host.Host {
+	if live && os.Getenv("KAMINO_COMMANDS_LOG") == "" {
+		return host.System{}
+	}
+	return host.Recorder{Log: os.Getenv("KAMINO_COMMANDS_LOG"), Replies: os.Getenv("KAMINO_COMMANDS_REPLIES")}
+}
+
+func (e *env) metadata() platform.IMDS {
+	return platform.IMDS{Endpoint: e.imds, Client: platform.Direct(), Wait: platform.Sleep}
+}
+
+func or(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}

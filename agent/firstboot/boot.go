@@ -1,0 +1,398 @@
+// Package firstboot decides at every boot whether the disk still belongs to this machine, and makes it this machine's
+// when it does not. kubelet waits for its verdict (ReadyPath).
+package firstboot
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/nodeconfig"
+	"kamino.dev/kamino/agent/platform"
+	"kamino.dev/kamino/agent/seal"
+)
+
+// What a boot leaves behind.
+const (
+	// ReadyPath is in memory: it says that in this boot the identity was confirmed. kubelet's unit asserts it.
+	ReadyPath = "run/kamino/identity-ok"
+	// vmPath records the machine to which the disk belongs.
+	vmPath = "etc/kamino/vm.json"
+	// StatePath records the configuration in force.
+	StatePath = "var/lib/kamino/config.json"
+	mediaDir  = "run/kamino/media"
+)
+
+// Machine is everything that a boot touches.
+type Machine struct {
+	Disk     *disk.Disk
+	Host     host.Host
+	IMDS     platform.IMDS
+	Wire     platform.WireServer
+	Settings seal.Settings
+	Log      *slog.Logger
+	Now      func() time.Time
+	// Patience is how long IMDS may take to answer, from the network's absence on.
+	Patience time.Duration
+}
+
+// owner is the content of vmPath.
+type owner struct {
+	VMID      string    `json:"vmId"`
+	MachineID string    `json:"machineId,omitempty"`
+	Since     time.Time `json:"since"`
+}
+
+// State is the content of StatePath: the configuration in force, and the one that was refused.
+type State struct {
+	Generation int64     `json:"generation"`
+	Hash       string    `json:"hash"`
+	Source     string    `json:"source"`
+	Refused    string    `json:"refused,omitempty"` // hash of a document that was tried and did not work
+	Status     string    `json:"status"`
+	Error      string    `json:"error,omitempty"`
+	Labels     []string  `json:"labels,omitempty"` // keys that the agent set on the node
+	At         time.Time `json:"at"`
+}
+
+// verdict is what is known about the disk before the network is.
+type verdict struct {
+	done    bool // the disk is this machine's
+	sealed  bool
+	receipt seal.Receipt
+	owner   owner
+	vm      string // this machine by SMBIOS, empty if unreadable
+}
+
+// Early is the part that needs no network and runs before it: it recognises the machine, takes an interrupted seal back,
+// finishes an interrupted purge, and forgets the former machine.
+func (m *Machine) Early(ctx context.Context) error {
+	v, err := m.judge(ctx)
+	if err != nil || v.done || v.vm == "" {
+		return err // without SMBIOS only IMDS can tell, and that needs the network
+	}
+	return m.forget(v)
+}
+
+// Boot is the whole: Early's part if it is still to do, then name, configuration and report. When it returns nil, kubelet
+// may start; when it fails, the platform has been told why.
+func (m *Machine) Boot(ctx context.Context) error {
+	v, err := m.judge(ctx)
+	if err == nil && v.done {
+		return nil
+	}
+	if err == nil {
+		err = m.become(ctx, v)
+	}
+	if err == nil {
+		return nil
+	}
+	if m.Settings.FirstBoot == seal.FirstBootAgent {
+		if rerr := m.Wire.Report(ctx, false, "kamino: "+err.Error()); rerr != nil {
+			m.Log.Error("platform was not told", "error", rerr)
+		}
+	}
+	return fmt.Errorf("first boot: %w; kubelet does not start on this machine (docs/agent.md, \"When a node does not come up\")", err)
+}
+
+func (m *Machine) judge(ctx context.Context) (verdict, error) {
+	v := verdict{vm: platform.SMBIOS(m.Disk)}
+	if m.Disk.Exists(ReadyPath) {
+		v.done = true
+		return v, nil
+	}
+	if seal.Interrupted(m.Disk) {
+		return v, m.unseal(ctx, &v)
+	}
+	receipt, sealed, err := seal.ReadReceipt(m.Disk)
+	if err != nil {
+		return v, err
+	}
+	v.receipt, v.sealed = receipt, sealed
+	if sealed {
+		return v, seal.Purge(m.Disk)
+	}
+	if err := m.readOwner(&v); err != nil {
+		return v, err
+	}
+	if platform.Same(v.vm, v.owner.VMID) {
+		v.done = true
+		return v, m.ready()
+	}
+	return v, nil
+}
+
+func (m *Machine) readOwner(v *verdict) error {
+	if data, err := m.Disk.ReadFile(vmPath, disk.Small); err == nil {
+		if err := json.Unmarshal(data, &v.owner); err != nil {
+			// A torn record proves nothing: another machine, then, which is safe.
+			m.Log.Warn("the record of the machine is unreadable; treating this as another one", "error", err)
+			v.owner = owner{}
+		}
+	}
+	return nil
+}
+
+// unseal brings the donor back from an interrupted seal: it is the machine it was. If the disk woke up on another
+// machine, it is taken back as well, and then treated as that machine's unsealed disk.
+func (m *Machine) unseal(ctx context.Context, v *verdict) error {
+	by := seal.InterruptedBy(m.Disk)
+	n, err := seal.Unseal(m.Disk)
+	if err != nil {
+		return err
+	}
+	m.Log.Warn("a seal was interrupted; its changes were taken back", "changes", n)
+	if by == "" || v.vm == "" || platform.Same(by, v.vm) {
+		v.done = true
+		if name := m.Disk.Text("etc/hostname"); name != "" {
+			if _, err := m.Host.Run(ctx, "hostname", name); err != nil {
+				m.Log.Warn("host name was not set", "error", err)
+			}
+		}
+		return m.ready()
+	}
+	if err := m.readOwner(v); err != nil {
+		return err
+	}
+	v.owner.VMID = by
+	return nil
+}
+
+// forget removes what belongs to another machine. On a disk that was sealed only little can have come back; on one that
+// was not, everything is still there.
+func (m *Machine) forget(v verdict) error {
+	unsealed := !v.sealed && v.owner.VMID != ""
+	if unsealed {
+		m.Log.Warn("this disk belongs to another machine and was never sealed", "owner", v.owner.VMID)
+	}
+	o := seal.Options{FirstBoot: m.Settings.FirstBoot, Join: m.Settings.Join, Facts: seal.Facts{VMID: v.owner.VMID}}
+	counts, err := seal.Forget(m.Disk, o, unsealed)
+	if err != nil {
+		return err
+	}
+	for _, c := range counts {
+		m.Log.Info("forgot", "rule", c.ID, "matched", c.Matched)
+	}
+	current := m.Disk.Text("etc/machine-id")
+	if unsealed && (v.owner.MachineID == "" || current == v.owner.MachineID) || !m.Host.Live() && current == "" {
+		// PID 1 made one from the empty file before this program ran; here it is the former machine's, so it is replaced.
+		return m.Disk.WriteFile("etc/machine-id", []byte(randomHex(16)+"\n"), 0o444)
+	}
+	return nil
+}
+
+// become makes the disk this machine's.
+func (m *Machine) become(ctx context.Context, v verdict) error {
+	about, err := m.identify(ctx, &v)
+	if err != nil || v.done {
+		return err
+	}
+	if err := m.forget(v); err != nil {
+		return err
+	}
+	if m.Settings.FirstBoot == seal.FirstBootAgent {
+		if err := m.personalise(ctx, about); err != nil {
+			return err
+		}
+	}
+	state, err := m.configure(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.record(v, state); err != nil {
+		return err
+	}
+	// kubelet's first start job failed if an earlier attempt of this boot did.
+	if _, err := m.Host.Run(ctx, "systemctl", "start", "--no-block", "kubelet.service"); err != nil {
+		return fmt.Errorf("start kubelet: %w", err)
+	}
+	if m.Settings.FirstBoot != seal.FirstBootAgent {
+		return nil
+	}
+	if err := m.Wire.Report(ctx, true, ""); err != nil {
+		// The node works; the platform will say that provisioning timed out.
+		m.Log.Error("platform was not told that this machine is ready", "error", err)
+	}
+	return nil
+}
+
+// record makes the disk's new owner durable, last: an interruption before it repeats the whole.
+func (m *Machine) record(v verdict, state State) error {
+	if v.sealed {
+		if err := seal.Retire(m.Disk, v.receipt); err != nil {
+			return err
+		}
+	}
+	if err := WriteState(m.Disk, state); err != nil {
+		return err
+	}
+	data, err := json.Marshal(owner{v.vm, m.Disk.Text("etc/machine-id"), m.Now().UTC().Truncate(time.Second)})
+	if err != nil {
+		return err
+	}
+	if err := m.Disk.WriteFile(vmPath, append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	return m.ready()
+}
+
+func (m *Machine) ready() error { return m.Disk.WriteFile(ReadyPath, []byte("ok\n"), 0o644) }
+
+// about is who this machine is.
+type about struct {
+	name string
+	keys map[string][]string // file of authorised keys → keys
+}
+
+// identify asks IMDS, and the provisioning CD where IMDS does not answer. It settles v.vm.
+func (m *Machine) identify(ctx context.Context, v *verdict) (about, error) {
+	patience, cancel := context.WithTimeout(ctx, m.Patience)
+	defer cancel()
+	meta, err := m.IMDS.Instance(patience)
+	cd := m.media()
+	if err != nil {
+		if v.vm == "" {
+			return about{}, fmt.Errorf("read identity: neither SMBIOS (/sys/class/dmi/id/product_uuid) nor IMDS tells which machine this is: %w", err)
+		}
+		if cd.HostName == "" {
+			return about{}, fmt.Errorf("read identity: %w", err)
+		}
+		m.Log.Warn("IMDS does not answer; the name comes from the provisioning media", "error", err)
+	}
+	id := platform.VMID(meta.Compute.VMID)
+	switch {
+	case v.vm == "" && id == "":
+		return about{}, errors.New("read identity: IMDS has no vmId and SMBIOS is unreadable")
+	case v.vm == "":
+		v.vm = id
+		if !v.sealed && platform.Same(id, v.owner.VMID) {
+			v.done = true
+			return about{}, m.ready()
+		}
+	case id != "" && !platform.Same(id, v.vm):
+		return about{}, fmt.Errorf("read identity: SMBIOS says %s, IMDS says %s", v.vm, id)
+	case id != "":
+		v.vm = id // the form that the cloud's API knows
+	}
+	parked := meta.Extended.Compute.PPSType
+	if !platform.Parked(parked) {
+		parked = cd.PPSType
+	}
+	if m.Settings.FirstBoot == seal.FirstBootAgent && platform.Parked(parked) {
+		return about{}, fmt.Errorf("pre-provisioned machine (ppsType %s): its owner's data comes later, by a protocol that only cloud-init speaks; seal the donor with firstBoot: cloud-init", parked)
+	}
+	a := about{name: strings.ToLower(or(meta.Compute.OSProfile.ComputerName, cd.HostName)), keys: map[string][]string{}}
+	for _, k := range meta.Compute.PublicKeys {
+		if strings.HasSuffix(k.Path, "/.ssh/authorized_keys") && strings.TrimSpace(k.KeyData) != "" {
+			a.keys[k.Path] = append(a.keys[k.Path], strings.Join(strings.Fields(k.KeyData), " "))
+		}
+	}
+	return a, nil
+}
+
+// media reads the provisioning CD, if it is there.
+func (m *Machine) media() platform.Provisioning {
+	if m.Host.Live() && !m.Disk.Exists(mediaDir+"/ovf-env.xml") {
+		if err := host.MountMedia("/" + mediaDir); err != nil {
+			return platform.Provisioning{}
+		}
+		defer host.UnmountMedia("/" + mediaDir)
+	}
+	data, err := m.Disk.ReadFile(mediaDir+"/ovf-env.xml", disk.Small)
+	if err != nil {
+		return platform.Provisioning{}
+	}
+	p, err := platform.ParseOVF(data)
+	if err != nil {
+		m.Log.Warn("provisioning media", "error", err)
+	}
+	return p
+}
+
+func or(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+func randomHex(bytes int) string {
+	b := make([]byte, bytes)
+	_, _ = rand.Read(b) // never fails: crypto/rand.Read
+	return hex.EncodeToString(b)
+}
+
+// configure finds, checks and writes the node's configuration.
+func (m *Machine) configure(ctx context.Context) (State, error) {
+	patience, cancel := context.WithTimeout(ctx, m.Patience)
+	defer cancel()
+	doc, err := nodeconfig.Find(patience, m.Settings.Sources, m.Disk, m.IMDS.UserData)
+	if errors.Is(err, nodeconfig.ErrNone) && m.Settings.Join == seal.JoinKeep {
+		m.Log.Info("no NodeConfig: kubelet starts as the image has it, with the cluster's shared credential")
+		return State{Status: "Image", At: m.Now().UTC()}, nil
+	}
+	if err != nil {
+		return State{}, err
+	}
+	c, err := nodeconfig.Parse(doc.Data)
+	if err != nil {
+		return State{}, fmt.Errorf("configuration from %s: %w", doc.Source, err)
+	}
+	if c.Join.Method == nodeconfig.JoinKeep && m.Settings.Join != seal.JoinKeep {
+		return State{}, fmt.Errorf("configuration from %s: join.method keep, but the donor's own credential was removed when it was sealed; use another method", doc.Source)
+	}
+	files, err := nodeconfig.Render(ctx, m.Disk, m.Host, c, true)
+	if err != nil {
+		return State{}, fmt.Errorf("configuration from %s: %w", doc.Source, err)
+	}
+	units, err := nodeconfig.Write(m.Disk, files)
+	if err != nil {
+		return State{}, err
+	}
+	if len(units) > 0 {
+		if _, err := m.Host.Run(ctx, "systemctl", "daemon-reload"); err != nil {
+			return State{}, fmt.Errorf("reload units: %w", err)
+		}
+	}
+	if slices.Contains(units, "containerd.service") {
+		if _, err := m.Host.Run(ctx, "systemctl", "try-restart", "containerd.service"); err != nil {
+			return State{}, fmt.Errorf("restart containerd: %w", err)
+		}
+	}
+	s := State{Generation: c.Generation, Hash: doc.Hash(), Source: doc.Source, Status: "Applied", At: m.Now().UTC()}
+	for key := range c.Kubelet.Labels {
+		s.Labels = append(s.Labels, key)
+	}
+	slices.Sort(s.Labels)
+	return s, nil
+}
+
+// ReadState reads the configuration in force; the zero value when there is none.
+func ReadState(d *disk.Disk) (s State, err error) {
+	data, err := d.ReadFile(StatePath, disk.Small)
+	if err != nil {
+		return State{}, nil
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("decode /%s: %w", StatePath, err)
+	}
+	return s, nil
+}
+
+// WriteState replaces it.
+func WriteState(d *disk.Disk, s State) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return d.WriteFile(StatePath, append(data, '\n'), 0o644)
+}

@@ -1,0 +1,334 @@
+package nodeconfig
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/host"
+)
+
+// Files that the document becomes.
+const (
+	CAPath            = "etc/kamino/ca.crt"
+	KubeletConfigPath = "var/lib/kubelet/config.yaml"
+	KubeconfigPath    = "var/lib/kubelet/kubeconfig"
+	BootstrapPath     = "var/lib/kubelet/bootstrap-kubeconfig"
+	DropInPath        = "etc/systemd/system/kubelet.service.d/90-kamino.conf"
+	RuntimePath       = "etc/containerd/conf.d/90-kamino.toml"
+	runtimeMain       = "etc/containerd/config.toml"
+	// basePath keeps kubelet's configuration as the image brought it, so that every generation starts from the same.
+	basePath = "var/lib/kamino/base/kubelet-config.yaml"
+)
+
+// File is one file to write; nil Data removes it.
+type File struct {
+	Path string
+	Data []byte
+	Mode fs.FileMode
+	// Unit reads the file when it starts, and must be restarted when it changed.
+	Unit string
+}
+
+// Render turns the document into files for this machine. Everything that can be wrong with it is wrong before the first
+// file is written. first asks for the join credential as well; a running node has its own.
+func Render(ctx context.Context, d *disk.Disk, h host.Host, c *NodeConfig, first bool) ([]File, error) {
+	var files []File
+	if c.Cluster.CA != "" {
+		ca, err := c.Cluster.Certificates()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{CAPath, ca, 0o644, "kubelet.service"})
+	}
+	kubelet, err := c.kubeletConfig(d)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, kubelet...)
+	if c.Join.Method != JoinKeep && first {
+		kubeconfig, err := c.bootstrap(ctx, d, h)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{BootstrapPath, kubeconfig, 0o600, "kubelet.service"})
+	}
+	dropIn, err := c.dropIn(ctx, d, h)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, dropIn)
+	runtime, err := c.runtime(d)
+	return append(files, runtime...), err
+}
+
+func (c *NodeConfig) kubeletConfig(d *disk.Disk) ([]File, error) {
+	base, err := d.ReadFile(basePath, disk.Small)
+	keepBase := false
+	if errors.Is(err, fs.ErrNotExist) {
+		base, err = d.ReadFile(KubeletConfigPath, disk.Small)
+		keepBase = err == nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	have := len(base) > 0
+	if have && c.Join.Method == JoinKeep && len(c.Kubelet.Config) == 0 && len(c.Cluster.DNS) == 0 && len(c.Kubelet.Taints) == 0 && c.Cluster.CA == "" && keepBase {
+		return nil, nil
+	}
+	merged := map[string]any{}
+	if err := yaml.Unmarshal(base, &merged); err != nil {
+		return nil, fmt.Errorf("decode kubelet's configuration of the image: %w", err)
+	}
+	if !have {
+		if c.Join.Method == JoinKeep && len(c.Kubelet.Config) == 0 {
+			return nil, nil // kubelet is configured by its flags only
+		}
+		merged = map[string]any{"rotateCertificates": true, "cgroupDriver": "systemd",
+			"authentication": map[string]any{"anonymous": map[string]any{"enabled": false}, "webhook": map[string]any{"enabled": true}},
+			"authorization":  map[string]any{"mode": "Webhook"}}
+	}
+	merged["apiVersion"], merged["kind"] = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
+	delete(merged, "providerID")
+	if c.Cluster.CA != "" {
+		merge(merged, map[string]any{"authentication": map[string]any{"x509": map[string]any{"clientCAFile": "/" + CAPath}}})
+	}
+	if len(c.Cluster.DNS) > 0 {
+		merged["clusterDNS"] = c.Cluster.DNS
+		merged["clusterDomain"] = "cluster.local"
+	}
+	if c.Cluster.Domain != "" {
+		merged["clusterDomain"] = c.Cluster.Domain
+	}
+	if len(c.Kubelet.Taints) > 0 {
+		merged["registerWithTaints"] = c.Kubelet.Taints
+	}
+	merge(merged, c.Kubelet.Config)
+	data, err := yaml.Marshal(merged)
+	if err != nil {
+		return nil, fmt.Errorf("encode kubelet's configuration: %w", err)
+	}
+	files := []File{{KubeletConfigPath, data, 0o644, "kubelet.service"}}
+	if keepBase {
+		files = append([]File{{basePath, base, 0o644, ""}}, files...)
+	}
+	return files, nil
+}
+
+// merge puts fragment over base: objects are merged, everything else is replaced, null removes.
+func merge(base, fragment map[string]any) {
+	for key, value := range fragment {
+		inner, ok := value.(map[string]any)
+		former, was := base[key].(map[string]any)
+		switch {
+		case value == nil:
+			delete(base, key)
+		case ok && was:
+			merge(former, inner)
+		default:
+			base[key] = value
+		}
+	}
+}
+
+// bootstrap is the kubeconfig with which kubelet asks for its own certificate
+// (https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/).
+func (c *NodeConfig) bootstrap(ctx context.Context, d *disk.Disk, h host.Host) ([]byte, error) {
+	var credential string
+	switch c.Join.Method {
+	case JoinToken:
+		credential = c.Join.Token
+	case JoinFile:
+		data, err := d.ReadFile(c.Join.File, disk.Small)
+		if err != nil {
+			return nil, fmt.Errorf("read join.file: %w", err)
+		}
+		credential = string(data)
+	case JoinCommand:
+		out, err := h.Run(ctx, c.Join.Command[0], c.Join.Command[1:]...)
+		if err != nil {
+			return nil, fmt.Errorf("run join.command: %w", err)
+		}
+		credential = out
+	}
+	credential = strings.TrimSpace(credential)
+	if credential == "" {
+		return nil, fmt.Errorf("join method %s gave an empty credential", c.Join.Method)
+	}
+	if strings.Contains(credential, "kind: Config") || strings.Contains(credential, `"kind":"Config"`) {
+		return []byte(credential + "\n"), nil
+	}
+	if strings.ContainsAny(credential, " \t\r\n\"") {
+		return nil, fmt.Errorf("join method %s gave neither a token nor a kubeconfig", c.Join.Method)
+	}
+	ca, err := c.Cluster.Certificates()
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters:
+- name: cluster
+  cluster:
+    server: %s
+    certificate-authority-data: %s
+users:
+- name: bootstrap
+  user:
+    token: %s
+contexts:
+- name: bootstrap
+  context:
+    cluster: cluster
+    user: bootstrap
+current-context: bootstrap
+`, strings.TrimSuffix(c.Cluster.Endpoint, "/"), base64.StdEncoding.EncodeToString(ca), credential), nil
+}
+
+// dropIn starts the right kubelet with the image's own arguments and ours after them: of an argument that is given
+// twice, kubelet takes the last, and labels add up.
+func (c *NodeConfig) dropIn(ctx context.Context, d *disk.Disk, h host.Host) (File, error) {
+	f := File{Path: DropInPath, Mode: 0o644, Unit: "kubelet.service"}
+	if c.Join.Method == JoinKeep && c.Kubelet.Version == "" && len(c.Kubelet.Labels) == 0 && len(c.Kubelet.Args) == 0 && len(c.Kubelet.Config) == 0 {
+		return f, nil
+	}
+	command := execStart(d)
+	if c.Kubelet.Version != "" || len(command) == 0 {
+		binary, err := findKubelet(ctx, d, h, c.Kubelet.Version, command)
+		if err != nil {
+			return f, err
+		}
+		command = append([]string{binary}, command[min(len(command), 1):]...)
+	}
+	if c.Join.Method != JoinKeep || len(c.Kubelet.Config) > 0 {
+		command = append(command, "--config=/"+KubeletConfigPath)
+	}
+	if c.Join.Method != JoinKeep {
+		command = append(command, "--kubeconfig=/"+KubeconfigPath, "--bootstrap-kubeconfig=/"+BootstrapPath, "--cert-dir=/var/lib/kubelet/pki")
+	}
+	if len(c.Kubelet.Labels) > 0 {
+		var labels []string
+		for _, key := range slices.Sorted(maps.Keys(c.Kubelet.Labels)) {
+			labels = append(labels, key+"="+c.Kubelet.Labels[key])
+		}
+		command = append(command, "--node-labels="+strings.Join(labels, ","))
+	}
+	command = append(command, c.Kubelet.Args...)
+	f.Data = fmt.Appendf(nil, "# Written by kamino-agent from its NodeConfig.\n[Service]\nExecStart=\nExecStart=%s\n", strings.Join(command, " "))
+	return f, nil
+}
+
+// execStart is kubelet's command line as the image's unit and drop-ins define it, without the agent's own drop-in.
+func execStart(d *disk.Disk) []string {
+	var units []string
+	for _, dir := range []string{"usr/lib/systemd/system", "lib/systemd/system", "etc/systemd/system"} {
+		if d.Exists(dir + "/kubelet.service") {
+			units = []string{dir + "/kubelet.service"}
+		}
+	}
+	byName := map[string]string{} // a drop-in in /etc replaces one of the same name in /usr/lib (systemd.unit(5))
+	for _, dir := range []string{"usr/lib/systemd/system", "lib/systemd/system", "etc/systemd/system"} {
+		found, _ := d.Glob(dir + "/kubelet.service.d/*.conf")
+		for _, f := range found {
+			byName[path.Base(f)] = f
+		}
+	}
+	delete(byName, path.Base(DropInPath))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		units = append(units, byName[name])
+	}
+	var last []string
+	for _, u := range units {
+		text := strings.ReplaceAll(d.Text(u), "\\\n", " ")
+		for line := range strings.Lines(text) {
+			if value, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStart="); ok {
+				last = strings.Fields(value)
+			}
+		}
+	}
+	return last
+}
+
+// findKubelet is the path of a kubelet of the wanted version (any, when it is empty) on the image.
+func findKubelet(ctx context.Context, d *disk.Disk, h host.Host, version string, command []string) (string, error) {
+	bare := strings.TrimPrefix(version, "v")
+	var seen []string
+	if version != "" {
+		for _, p := range []string{"opt/kamino/kubelet/" + version + "/kubelet", "opt/kamino/kubelet/" + bare + "/kubelet", "usr/local/bin/kubelet-" + version,
+			"usr/local/bin/kubelet-" + bare, "opt/bin/kubelet-" + version, "usr/bin/kubelet-" + version} {
+			if d.Exists(p) {
+				return "/" + p, nil
+			}
+		}
+	}
+	plain := []string{"/usr/local/bin/kubelet", "/usr/bin/kubelet", "/opt/bin/kubelet"}
+	if len(command) > 0 {
+		plain = append([]string{strings.TrimLeft(command[0], "-@:+!")}, plain...)
+	}
+	for _, p := range plain {
+		if !d.Exists(p) || slices.Contains(seen, p) {
+			continue
+		}
+		if version == "" {
+			return p, nil
+		}
+		out, err := h.Run(ctx, p, "--version")
+		if err != nil {
+			return "", fmt.Errorf("ask kubelet for its version: %w", err)
+		}
+		has := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(out), "Kubernetes "))
+		if has == version {
+			return p, nil
+		}
+		seen = append(seen, p)
+		seen = append(seen, has)
+	}
+	others, _ := d.Glob("opt/kamino/kubelet/*/kubelet")
+	more, _ := d.Glob("usr/local/bin/kubelet-*")
+	if version == "" {
+		return "", errors.New("find kubelet: none at /usr/bin, /usr/local/bin or /opt/bin")
+	}
+	return "", fmt.Errorf("kubelet.version: %s is not on this image; it has %s. Put it at /opt/kamino/kubelet/%s/kubelet of the next donor, or ask for another",
+		version, strings.Join(append(seen, append(others, more...)...), " "), version)
+}
+
+// runtime writes containerd's fragment and makes its configuration import it.
+func (c *NodeConfig) runtime(d *disk.Disk) ([]File, error) {
+	f := File{Path: RuntimePath, Mode: 0o644, Unit: "containerd.service"}
+	if strings.TrimSpace(c.Containerd.Config) == "" {
+		return []File{f}, nil
+	}
+	f.Data = []byte(c.Containerd.Config)
+	main, err := d.ReadFile(runtimeMain, disk.Small)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	const line = `imports = ["/etc/containerd/conf.d/*.toml"]`
+	text := string(main)
+	for have := range strings.Lines(text) {
+		key, value, _ := strings.Cut(have, "=")
+		if strings.TrimSpace(key) != "imports" {
+			continue
+		}
+		if strings.Contains(value, "/etc/containerd/conf.d/") {
+			return []File{f}, nil
+		}
+		if strings.TrimSpace(value) != "[]" {
+			return nil, fmt.Errorf("containerd.config: /%s imports other files already; add %q there on the donor", runtimeMain, "/etc/containerd/conf.d/*.toml")
+		}
+		return []File{{runtimeMain, []byte(strings.Replace(text, have, line+"\n", 1)), 0o644, "containerd.service"}, f}, nil
+	}
+	if text == "" {
+		text = "version = 2\n"
+	}
+	// A top-level key must stand before the first table.
+	return []File{{runtimeMain, []byte(line + "\n" + text), 0o644, "containerd.service"}, f}, nil
+}

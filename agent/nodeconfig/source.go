@@ -1,0 +1,84 @@
+package nodeconfig
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"kamino.dev/kamino/agent/disk"
+)
+
+// Document is a configuration as it was found, with where.
+type Document struct {
+	Source string
+	Data   []byte
+}
+
+// Hash identifies the document's text.
+func (d Document) Hash() string {
+	sum := sha256.Sum256(d.Data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// ErrNone means that no source has a document.
+var ErrNone = errors.New("no source has a NodeConfig")
+
+// Find asks the sources in order and returns the first document: imds://userData, file:///PATH. A source that cannot be
+// asked is an error, not an absence: the node must not take an older configuration because IMDS was slow.
+func Find(ctx context.Context, sources []string, d *disk.Disk, userData func(context.Context) ([]byte, error)) (Document, error) {
+	for _, s := range sources {
+		var data []byte
+		var err error
+		switch name, isFile := strings.CutPrefix(s, "file://"); {
+		case s == "imds://userData":
+			data, err = userData(ctx)
+		case isFile && strings.HasPrefix(name, "/"):
+			if data, err = d.ReadFile(name, Most+1); errors.Is(err, fs.ErrNotExist) {
+				data, err = nil, nil
+			}
+		default:
+			err = errors.New("not imds://userData and not file:///PATH")
+		}
+		if err != nil {
+			return Document{}, fmt.Errorf("ask source %s: %w", s, err)
+		}
+		if len(strings.TrimSpace(string(data))) > 0 {
+			return Document{s, data}, nil
+		}
+	}
+	return Document{}, fmt.Errorf("%w (asked %s)", ErrNone, strings.Join(sources, ", "))
+}
+
+// Write puts the files on the disk and returns the units that must be restarted because one of their files changed.
+func Write(d *disk.Disk, files []File) (units []string, err error) {
+	changed := map[string]bool{}
+	for _, f := range files {
+		former, err := d.ReadFile(f.Path, disk.Small)
+		exists := err == nil
+		if f.Data == nil && !exists || exists && f.Data != nil && string(former) == string(f.Data) {
+			continue
+		}
+		if f.Data == nil {
+			err = d.Remove(f.Path)
+		} else {
+			err = d.WriteFile(f.Path, f.Data, f.Mode)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if f.Unit != "" {
+			changed[f.Unit] = true
+		}
+	}
+	// containerd first: kubelet talks to it.
+	for _, u := range []string{"containerd.service", "kubelet.service"} {
+		if changed[u] {
+			units = append(units, u)
+		}
+	}
+	return units, nil
+}

@@ -1,0 +1,332 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/nodeapi"
+	"kamino.dev/kamino/agent/nodeconfig"
+	"kamino.dev/kamino/agent/platform"
+	"kamino.dev/kamino/agent/seal"
+)
+
+// Annotations of the donor's Node.
+const (
+	receiptAnnotation = "kamino.dev/receipt"
+	// failureAnnotation says why a seal was given up; the donor goes on as before.
+	failureAnnotation = "kamino.dev/seal-failure"
+)
+
+type sealVerb struct {
+	*env
+	hostRoot, config, output          string
+	run, donor                        string
+	host, addresses, join, free       string
+	dryRun, detach, powerOff, noAgent bool
+	interrupt, omit                   string
+}
+
+func (e *env) sealFlags(name string) (*flag.FlagSet, *sealVerb) {
+	v := &sealVerb{env: e}
+	f := e.flags(name)
+	e.platformFlags(f)
+	f.StringVar(&v.config, "config", "", "SealConfig `file` (default /"+seal.ConfigPath+" on the disk, if it is there)")
+	f.StringVar(&v.donor, "donor", "", "the donor's node `name`")
+	f.StringVar(&v.host, "host-name", "", "the donor's host `name` to look for (default from the disk)")
+	f.StringVar(&v.addresses, "addresses", "", "the donor's IP `addresses` to look for, joined by commas (default with --root /: the machine's)")
+	f.StringVar(&v.join, "join", "", "keep, fresh or auto: whether kubelet's credential is the cluster's (default from the configuration)")
+	f.StringVar(&v.output, "o", "", "json: print the result as JSON")
+	return f, v
+}
+
+func runSeal(ctx context.Context, e *env, args []string) error {
+	f, v := e.sealFlags("seal")
+	f.StringVar(&v.hostRoot, "host-root", "", "root `directory` of the host, seen from a pod; the same as --root, and what --detach leaves")
+	f.StringVar(&v.run, "run", "", "`ID` of the run, for the receipt")
+	f.StringVar(&v.free, "free-space", "", "zero, trim or none: what to do with free blocks (default from the configuration: zero)")
+	f.BoolVar(&v.dryRun, "dry-run", false, "print what would be done, with bytes, and change nothing")
+	f.BoolVar(&v.detach, "detach", false, "install the agent on the host and go on as a transient unit of the host's systemd")
+	f.BoolVar(&v.powerOff, "poweroff", false, "switch the machine off at once when the disk is sealed")
+	f.BoolVar(&v.noAgent, "no-install", false, "do not copy this program to the disk")
+	f.StringVar(&v.interrupt, "interrupt-after", "", "for tests: stop dead after this `rule`")
+	f.StringVar(&v.omit, "omit-rule", "", "for tests: leave this `rule` out")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	if v.hostRoot != "" {
+		e.root = v.hostRoot
+	}
+	if v.run == "" && !v.dryRun {
+		fmt.Fprintln(e.err, "seal: --run is required, it goes into the receipt; --dry-run shows what would be done")
+		return errUsage
+	}
+	d, h, err := e.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if v.detach {
+		return v.detached(ctx, d, h)
+	}
+	return v.seal(ctx, d, h)
+}
+
+// detached installs the agent on the host and starts it there: the pod dies with kubelet's and containerd's, the host's
+// unit does not.
+func (v *sealVerb) detached(ctx context.Context, d *disk.Disk, h host.Host) error {
+	if _, err := v.options(ctx, d); err != nil {
+		return err // what is wrong is said here, where the pod's log shows it
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := seal.InstallBinary(d, self); err != nil {
+		return err
+	}
+	args := []string{"--unit=kamino-seal-" + v.run, "--description=Kamino: seal for run " + v.run, "--collect", "--no-block", "--property=KillMode=process",
+		"/" + seal.BinaryPath, "seal", "--root", "/", "--run", v.run, "--donor", v.donor}
+	if v.powerOff {
+		args = append(args, "--poweroff")
+	}
+	for name, value := range map[string]string{"--free-space": v.free, "--join": v.join} {
+		if value != "" {
+			args = append(args, name, value)
+		}
+	}
+	if _, recorded := h.(host.Recorder); recorded && os.Getenv("KAMINO_COMMANDS_LOG") != "" {
+		_, err = h.Run(ctx, "systemd-run", args...)
+	} else {
+		err = host.InHost(ctx, v.out, v.err, "/usr/bin/systemd-run", args...)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(v.out, "sealing goes on as unit kamino-seal-%s of the host; `journalctl -u kamino-seal-%s` shows it\n", v.run, v.run)
+	return nil
+}
+
+// options collects the configuration and what identifies the donor.
+func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, error) {
+	var data []byte
+	var err error
+	if v.config != "" {
+		data, err = os.ReadFile(v.config)
+	} else if d.Exists(seal.ConfigPath) {
+		data, err = d.ReadFile(seal.ConfigPath, disk.Small)
+	}
+	if err != nil {
+		return seal.Options{}, fmt.Errorf("read SealConfig: %w", err)
+	}
+	config, err := seal.ParseConfig(data)
+	if err != nil {
+		return seal.Options{}, err
+	}
+	config.Join = or(v.join, config.Join)
+	config.FreeSpace = or(v.free, config.FreeSpace)
+	o := seal.Options{Run: v.run, Donor: v.donor, Config: config, FirstBoot: config.FirstBoot, Join: config.Join, Agent: Version, Now: time.Now, Log: v.log,
+		InterruptAfter: v.interrupt, Omit: v.omit}
+	o.Facts = seal.Facts{Host: or(v.host, d.Text("etc/hostname")), VMID: platform.SMBIOS(d), MachineID: d.Text("etc/machine-id")}
+	if receipt, ok, _ := seal.ReadReceipt(d); ok {
+		// After the seal the disk no longer knows; its receipt does.
+		o.Facts.Host, o.Facts.VMID = or(o.Facts.Host, receipt.Donor), or(receipt.VMID, o.Facts.VMID)
+	}
+	switch {
+	case v.addresses != "":
+		o.Facts.Addresses = strings.Split(v.addresses, ",")
+	case d.Live():
+		o.Facts.Host = or(o.Facts.Host, hostName())
+		o.Facts.Addresses = ownAddresses()
+	}
+	if !v.noAgent {
+		if o.Binary, err = os.Executable(); err != nil {
+			return o, err
+		}
+	}
+	o.Join, err = v.decideJoin(ctx, d, config)
+	return o, err
+}
+
+// decideJoin finds out whether kubelet's credential is the cluster's own, and refuses a seal after which no clone, and
+// not even the donor, could join: with the donor's credential gone and no configuration that brings another.
+func (v *sealVerb) decideJoin(ctx context.Context, d *disk.Disk, c seal.Config) (string, error) {
+	if c.Join != seal.JoinAuto {
+		return c.Join, nil
+	}
+	if credentials, err := nodeapi.Load(d); err == nil && credentials.Shared() {
+		return seal.JoinKeep, nil
+	}
+	if !d.Live() || d.Exists(seal.ReceiptPath) {
+		return seal.JoinFresh, nil
+	}
+	patience, cancel := context.WithTimeout(ctx, min(v.patience, 30*time.Second))
+	defer cancel()
+	doc, err := nodeconfig.Find(patience, c.Sources, d, v.metadata().UserData)
+	if err == nil {
+		var n *nodeconfig.NodeConfig
+		if n, err = nodeconfig.Parse(doc.Data); err == nil && n.Join.Method == nodeconfig.JoinKeep {
+			err = errors.New("it says join.method keep, but kubelet's credential names this node")
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("seal: after it no clone could join, and the donor neither: %w. Give the pool a NodeConfig in userData (docs/userdata.md); nothing was changed", err)
+	}
+	return seal.JoinFresh, nil
+}
+
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// ownAddresses are the addresses of the machine's own network cards; bridges and tunnels have addresses that other
+// machines have as well.
+func ownAddresses() (out []string) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	for _, i := range interfaces {
+		if !strings.HasPrefix(i.Name, "e") || i.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		addresses, _ := i.Addrs()
+		for _, a := range addresses {
+			if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
+				out = append(out, ip.IP.String())
+			}
+		}
+	}
+	return out
+}
+
+func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
+	o, err := v.options(ctx, d)
+	if err != nil {
+		return err
+	}
+	if v.dryRun {
+		return v.plan(d, o)
+	}
+	var node *nodeapi.Client
+	if d.Live() && v.donor != "" && !d.Exists(seal.ReceiptPath) {
+		// Into memory before the rules take them from the disk.
+		credentials, err := nodeapi.Load(d)
+		if err != nil {
+			return fmt.Errorf("seal: without kubelet's credentials nobody learns of the receipt: %w; nothing was changed", err)
+		}
+		node = credentials.Client(ctx, v.donor, platform.Sleep)
+	}
+	services := &seal.Services{Host: h, Log: v.log, Extra: o.Config.Stop}
+	receipt, err := v.work(ctx, d, services, o)
+	if errors.Is(err, seal.ErrInterrupted) {
+		return err
+	}
+	if err != nil {
+		err = errors.Join(err, services.Restart(ctx))
+		v.tell(ctx, node, failureAnnotation, err.Error())
+		return err
+	}
+	covered, err := seal.FreeSpace(ctx, d, o.Config.FreeSpace)
+	if err != nil {
+		// The point of no return is behind us: without an annotation the engine takes no snapshot, and starts the donor.
+		v.tell(ctx, node, failureAnnotation, err.Error())
+		return err
+	}
+	v.log.Info("sealed", "run", receipt.Run, "rules", len(receipt.Rules), "free_space", o.Config.FreeSpace, "bytes", covered)
+	return v.finish(ctx, h, node, receipt)
+}
+
+func (v *sealVerb) work(ctx context.Context, d *disk.Disk, services *seal.Services, o seal.Options) (seal.Receipt, error) {
+	if !d.Exists(seal.ReceiptPath) {
+		if err := seal.Permit(d, o); err != nil {
+			return seal.Receipt{}, err
+		}
+		if err := services.Stop(ctx); err != nil {
+			return seal.Receipt{}, err
+		}
+		if d.Live() {
+			if err := host.UnmountBelow("/var/lib/kubelet", "/var/lib/containerd", "/var/lib/docker"); err != nil {
+				return seal.Receipt{}, err
+			}
+		}
+	}
+	return seal.Seal(ctx, d, o)
+}
+
+func (v *sealVerb) finish(ctx context.Context, h host.Host, node *nodeapi.Client, r seal.Receipt) error {
+	short, err := json.Marshal(r.Short())
+	if err != nil {
+		return err
+	}
+	if v.output == "json" {
+		full, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(v.out, string(full))
+	}
+	if node != nil {
+		if err := node.Annotate(ctx, map[string]string{receiptAnnotation: string(short), failureAnnotation: ""}); err != nil {
+			return fmt.Errorf("report receipt: %w; the disk is sealed, start the machine again: it comes back as the first clone", err)
+		}
+	}
+	if !v.powerOff {
+		return nil
+	}
+	return h.PowerOff(ctx)
+}
+
+// tell is best effort: the failure is in the journal as well.
+func (v *sealVerb) tell(ctx context.Context, node *nodeapi.Client, annotation, text string) {
+	if node == nil {
+		return
+	}
+	if err := node.Annotate(ctx, map[string]string{annotation: text[:min(len(text), 2000)]}); err != nil {
+		v.log.Error("the cluster was not told", "error", err)
+	}
+}
+
+func (v *sealVerb) plan(d *disk.Disk, o seal.Options) error {
+	o.Estimate = true
+	plan, err := seal.Plan(d, o)
+	if err != nil {
+		return err
+	}
+	if v.output == "json" {
+		text, err := json.MarshalIndent(plan, "", "  ")
+		fmt.Fprintln(v.out, string(text))
+		return err
+	}
+	w := tabwriter.NewWriter(v.out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "RULE\tACTION\tSECRET\tBYTES\tPATHS")
+	var total int64
+	for _, s := range plan {
+		secret := ""
+		if s.Secret {
+			secret = "yes"
+		}
+		const most = 4
+		paths := "/" + strings.Join(s.Paths[:min(len(s.Paths), most)], " /")
+		if n := len(s.Paths) - most; n > 0 {
+			paths += fmt.Sprintf(" and %d more", n)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", s.Rule, s.Action, secret, s.Bytes, paths)
+		total += s.Bytes
+	}
+	fmt.Fprintf(w, "total\t\t\t%d\tfirstBoot: %s, join: %s, free space: %s\n", total, o.FirstBoot, o.Join, o.Config.FreeSpace)
+	return w.Flush()
+}

@@ -1,0 +1,269 @@
+package agent
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"kamino.dev/kamino/agent/capture"
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/ext4"
+	"kamino.dev/kamino/agent/firstboot"
+	"kamino.dev/kamino/agent/nodeapi"
+	"kamino.dev/kamino/agent/nodeconfig"
+	"kamino.dev/kamino/agent/platform"
+	"kamino.dev/kamino/agent/scan"
+	"kamino.dev/kamino/agent/seal"
+	"kamino.dev/kamino/agent/watch"
+)
+
+func runVerify(ctx context.Context, e *env, args []string) error {
+	f, v := e.sealFlags("verify")
+	raw := f.String("raw", "", "scan every byte of this `device` or image; with --root as its mounted file system, what is right to be there does not count")
+	vmID := f.String("vm-id", "", "the donor's VM `UUID` (default from the receipt)")
+	machineID := f.String("machine-id", "", "the donor's machine `id`")
+	deep := f.Bool("deep", false, "also read installed software and container images")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	var d *disk.Disk
+	var o seal.Options
+	rooted := *raw == ""
+	f.Visit(func(given *flag.Flag) { rooted = rooted || given.Name == "root" })
+	if rooted {
+		var err error
+		if d, _, err = e.open(); err != nil {
+			return err
+		}
+		defer d.Close()
+		v.noAgent = true
+		if o, err = v.options(ctx, d); err != nil {
+			return err
+		}
+	}
+	options := o.Scan()
+	options.Deep = *deep
+	options.Facts.Host = or(v.host, or(options.Facts.Host, v.donor))
+	options.Facts.VMID = or(*vmID, options.Facts.VMID)
+	options.Facts.MachineID = or(*machineID, options.Facts.MachineID)
+	var r scan.Result
+	var err error
+	if *raw != "" {
+		r, err = scan.Raw(ctx, *raw, d, options)
+	} else {
+		r, err = scan.Files(ctx, d, options)
+	}
+	if err != nil {
+		return err
+	}
+	if v.output == "json" {
+		text, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(e.out, string(text))
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintln(e.err, "not looked for:", s)
+	}
+	if len(r.Findings) > 0 {
+		return &seal.Found{Result: r}
+	}
+	if v.output == "" {
+		fmt.Fprintf(e.out, "nothing found in %d files, %d bytes\n", r.Files, r.Bytes)
+	}
+	return nil
+}
+
+func runUnseal(_ context.Context, e *env, args []string) error {
+	f := e.flags("unseal")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	d, _, err := e.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	n, err := seal.Unseal(d)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.out, "took back %d changes\n", n)
+	return nil
+}
+
+func runScrub(ctx context.Context, e *env, args []string) error {
+	f := e.flags("scrub")
+	device := f.String("device", "", "block `device` or image of an unmounted ext4 file system")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	if *device == "" {
+		fmt.Fprintln(e.err, "scrub: --device is required")
+		return errUsage
+	}
+	r, err := ext4.Scrub(ctx, *device)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.out, "zeroed: %d free blocks, %d bytes behind file ends, %d unused inodes, %d bytes of directory slack, %d journal blocks\n",
+		r.FreeBlocks, r.SlackBytes, r.Inodes, r.DirectoryBytes, r.JournalBlocks)
+	return nil
+}
+
+func runBoot(ctx context.Context, e *env, args []string) error {
+	f := e.flags("boot")
+	e.platformFlags(f)
+	early := f.Bool("early", false, "only the part that runs before the network")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	d, h, err := e.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	settings, err := seal.ReadSettings(d)
+	if err != nil {
+		return err
+	}
+	m := &firstboot.Machine{Disk: d, Host: h, IMDS: e.metadata(), Settings: settings, Log: e.log, Now: time.Now, Patience: e.patience,
+		Wire: platform.WireServer{Endpoint: e.wireServer, Agent: "kamino-agent/" + Version, Client: platform.Direct(), Wait: platform.Sleep, Attempts: 5}}
+	if *early {
+		return m.Early(ctx)
+	}
+	return m.Boot(ctx)
+}
+
+func runWatch(ctx context.Context, e *env, args []string) error {
+	f := e.flags("watch")
+	e.platformFlags(f)
+	w := &watch.Watcher{Log: e.log, Now: time.Now, Wait: platform.Sleep}
+	once := f.Bool("once", false, "look once, and exit")
+	node := f.String("node", "", "`name` of this machine's Node (default the host name)")
+	f.DurationVar(&w.Interval, "interval", time.Minute, "how often to look")
+	f.StringVar(&w.Health, "health", or(os.Getenv("KAMINO_KUBELET_HEALTH"), "http://127.0.0.1:10248/healthz"), "kubelet's health `URL`")
+	f.DurationVar(&w.Deadline, "deadline", 2*time.Minute, "how long kubelet may take to be healthy with a new configuration")
+	f.DurationVar(&w.Settle, "settle", 10*time.Second, "how long it must stay healthy")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	d, h, err := e.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	w.Disk, w.Host, w.IMDS = d, h, e.metadata()
+	if w.Settings, err = seal.ReadSettings(d); err != nil {
+		return err
+	}
+	name := or(*node, strings.ToLower(or(d.Text("etc/hostname"), hostName())))
+	if d.Live() || *node != "" {
+		w.Node = func(ctx context.Context) (watch.Node, error) {
+			c, err := nodeapi.Load(d)
+			if err != nil {
+				return nil, err
+			}
+			return c.Client(ctx, name, platform.Sleep), nil
+		}
+	}
+	if *once {
+		if err := w.Recover(ctx); err != nil {
+			return err
+		}
+		return w.Once(ctx)
+	}
+	return w.Run(ctx)
+}
+
+func runUserData(ctx context.Context, e *env, args []string) error {
+	f := e.flags("userdata")
+	e.platformFlags(f)
+	file := f.String("file", "", "NodeConfig `file`, - for standard input (default: the disk's sources, as boot asks them)")
+	encode := f.Bool("encode", false, "print it in base64, as userData wants it")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	d, h, err := e.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	doc := nodeconfig.Document{Source: *file}
+	switch *file {
+	case "":
+		settings, serr := seal.ReadSettings(d)
+		if serr != nil {
+			return serr
+		}
+		ctx, cancel := context.WithTimeout(ctx, e.patience)
+		defer cancel()
+		doc, err = nodeconfig.Find(ctx, settings.Sources, d, e.metadata().UserData)
+	case "-":
+		doc.Data, err = io.ReadAll(io.LimitReader(os.Stdin, nodeconfig.Most+1))
+	default:
+		doc.Data, err = os.ReadFile(*file)
+	}
+	if err != nil {
+		return err
+	}
+	c, err := nodeconfig.Parse(doc.Data)
+	if err != nil {
+		return err
+	}
+	if *encode {
+		fmt.Fprintln(e.out, base64.StdEncoding.EncodeToString(doc.Data))
+		return nil
+	}
+	files, err := nodeconfig.Render(ctx, d, h, c, true)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.out, "# NodeConfig generation %d from %s, %s\n", c.Generation, doc.Source, doc.Hash())
+	for _, file := range files {
+		switch {
+		case file.Data == nil:
+			fmt.Fprintf(e.out, "--- /%s: none\n", file.Path)
+		case file.Mode&0o077 == 0:
+			fmt.Fprintf(e.out, "--- /%s: %d bytes, not shown, it holds a credential\n", file.Path, len(file.Data))
+		default:
+			fmt.Fprintf(e.out, "--- /%s\n%s", file.Path, file.Data)
+		}
+	}
+	return nil
+}
+
+func runCapture(ctx context.Context, e *env, args []string) error {
+	f := e.flags("capture")
+	e.platformFlags(f)
+	wait := f.Duration("wait", 5*time.Minute, "how long to wait for startup to finish and the first pod")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	return capture.Run(ctx, capture.Options{Root: e.root, Wait: *wait, Metadata: e.imds, Agent: Version}, e.out)
+}
+
+func runRules(_ context.Context, e *env, args []string) error {
+	f := e.flags("rules")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(e.out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "RULE\tACTION\tSECRET\tPHASE\tWHY")
+	for _, r := range seal.Table() {
+		secret := ""
+		if r.Secret {
+			secret = "yes"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.ID, r.Action, secret, r.Phase, r.Why)
+	}
+	return w.Flush()
+}

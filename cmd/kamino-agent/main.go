@@ -1,0 +1,19 @@
+// Command kamino-agent is what runs on a node: it seals a donor's disk, makes a clone start as itself, and keeps its
+// configuration up to date. `kamino-agent help` lists its verbs; docs/agent.md is the operator's page.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"kamino.dev/kamino/agent"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := agent.Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
