@@ -32,9 +32,12 @@ type Run struct {
 	Options
 
 	id      string
+	fresh   string // the ID of a run that is not adopted
 	adopted bool
 	lease   *Lease // held; nil before the lock step and after the release
 	watched watchedLease
+	hush    time.Time // before which the lease is not renewed: Kubernetes asked for silence
+	back    bool      // nothing is made any more, only given back
 
 	node     Node
 	instance Instance
@@ -50,7 +53,8 @@ type Run struct {
 
 	// What giving back has seen.
 	sealStarted bool
-	startSeen   bool
+	offSeen     bool   // the machine was off, or on its way
+	bootThen    string // what Kubernetes took for its boot then
 	firstPulse  time.Time
 
 	imageFailures int
@@ -175,7 +179,7 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 	if err := ctx.Err(); err != nil {
 		return Next{}, err
 	}
-	next, err := s.Look(r, ctx)
+	next, err := r.bounded(ctx, func(ctx context.Context) (Next, error) { return s.Look(r, ctx) })
 	if err != nil || next.kind != nextAct {
 		return next, err
 	}
@@ -189,7 +193,22 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 	if rec, ok := r.Cluster.(Recorder); ok && s.Notify != "" {
 		rec.Record(ctx, r.node, "Kamino"+s.Notify, next.what)
 	}
-	return next, next.do(ctx)
+	if next.steps {
+		return next, next.do(ctx)
+	}
+	return r.bounded(ctx, func(ctx context.Context) (Next, error) { return next, next.do(ctx) })
+}
+
+// bounded ends calls before the lease can run out. A process that was frozen
+// must not wake up and act on what another has taken over meanwhile.
+func (r *Run) bounded(ctx context.Context, calls func(context.Context) (Next, error)) (Next, error) {
+	limited, cancel := context.WithTimeout(ctx, actTimeout)
+	defer cancel()
+	next, err := calls(limited)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return next, err
 }
 
 // pace decides how long to wait between looks.

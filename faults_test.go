@@ -107,12 +107,19 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 			w.say("  ! rival: %s", g.rival.name)
 			g.rival.happen(w, p)
 			p.pass(w.now.Add(g.rival.pause))
+			if end, ok := ctx.Deadline(); ok && g.rival.pause > time.Until(end) {
+				return fmt.Errorf("%s: deadline exceeded: %w", c.method, ErrUnavailable)
+			}
 			continue
 		}
 		if g.kind == interrupt {
 			w.say("  ! interrupt")
 			p.cancel()
-			return ctx.Err()
+			p.interrupted = true
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("%s: %w", c.method, err)
+			}
+			continue
 		}
 		if g.kind.fits(c) {
 			f = g
@@ -131,7 +138,7 @@ func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 		w.say("  ! %s", f.kind)
 	}
 	key := p.name + " " + c.method + " " + c.subject
-	if until, ok := w.throttled[key]; ok && w.now.Before(until) {
+	if until, ok := w.throttled[key]; ok && w.now.Before(until) && !p.interrupted {
 		w.audit.violate("I20", "%s %s was called %s before its Retry-After", c.method, c.subject, until.Sub(w.now))
 	}
 	if c.kube && w.now.Before(w.apiAway) {
@@ -158,6 +165,9 @@ func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 		w.throttled[key] = w.now.Add(20 * time.Minute)
 		return &ThrottledError{After: 20 * time.Minute, Err: errors.New("429")}
 	case falseSuccess:
+		if c.method == "Evict" {
+			return p.effect(c, f, effect) // what is listed is true
+		}
 		return nil
 	}
 	err := p.effect(c, f, effect)

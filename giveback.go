@@ -47,11 +47,13 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 	if !SameVM(in.VMID, r.instance.VMID) {
 		return done("the donor is gone: its instance was replaced"), nil
 	}
+	if in.Power != PowerOn && !r.offSeen {
+		r.offSeen, r.bootThen = true, r.node.BootID
+	}
 	switch in.Power {
 	case PowerBetween:
 		return wait("the machine to start"), nil
 	case PowerOff:
-		r.startSeen = true
 		what := intentStart
 		if in.Failure != "" {
 			what += " again after: " + in.Failure
@@ -66,6 +68,7 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 func (r *Run) donorMark(ctx context.Context) (mark *Mark, gone string, err error) {
 	n, err := r.Cluster.Node(ctx, r.node.Name)
 	if errors.Is(err, ErrNotFound) {
+		r.node = Node{Name: r.node.Name}
 		return nil, "", nil
 	} else if err != nil {
 		return nil, "", fmt.Errorf("read node %s: %w", r.node.Name, err)
@@ -83,11 +86,19 @@ func (r *Run) donorMark(ctx context.Context) (mark *Mark, gone string, err error
 // lookBooted waits for the node of a machine that runs.
 func (r *Run) lookBooted(ctx context.Context, mark *Mark, in Instance) (Next, error) {
 	n := r.node
-	if n.Ready && (mark == nil || n.BootID != mark.BootID) && SameVM(n.SystemUUID, in.VMID) {
+	if !n.Ready || !SameVM(n.SystemUUID, in.VMID) {
+		return r.lookDead(mark, in)
+	}
+	if r.offSeen && n.BootID != r.bootThen && (mark == nil || n.BootID != mark.BootID) {
 		return done("the node is Ready"), nil
 	}
 	if mark == nil || n.BootID != mark.BootID {
-		return wait("the node to be Ready"), nil
+		// Ready in another boot, but is that still true?
+		alive, err := r.alive(ctx, n)
+		if err == nil && alive {
+			return done("the node is Ready"), nil
+		}
+		return wait("a sign of life of the node"), err
 	}
 	// The machine runs, and what Kubernetes shows is from the boot that the run
 	// found. Has it just been started, is it still going off, or did it never go?
@@ -97,12 +108,7 @@ func (r *Run) lookBooted(ctx context.Context, mark *Mark, in Instance) (Next, er
 		return wait("the node to boot"), nil
 	}
 	if sealed || r.sealStarted {
-		if r.spent() < 2*guestHalt {
-			return wait("the sealed machine to go off"), nil
-		}
-		return act("switch the machine off, so that its first boot can mend the sealed disk", func(ctx context.Context) error {
-			return r.Provider.SetPower(ctx, in.ID, PowerOff)
-		}), nil
+		return r.lookDead(mark, in)
 	}
 	alive, err := r.alive(ctx, n)
 	if err != nil {
@@ -112,6 +118,21 @@ func (r *Run) lookBooted(ctx context.Context, mark *Mark, in Instance) (Next, er
 		return done("the donor never went off"), nil
 	}
 	return wait("a sign of life of the kubelet"), nil
+}
+
+// lookDead waits for a machine that runs without a node that is alive. One
+// that was not seen to boot may hang half sealed: then only its next boot mends
+// the disk.
+func (r *Run) lookDead(mark *Mark, in Instance) (Next, error) {
+	if r.startedOnce() || mark == nil || r.node.BootID != mark.BootID {
+		return wait("the node to be Ready"), nil
+	}
+	if r.spent() < 2*guestHalt {
+		return wait("the sealed machine to go off"), nil
+	}
+	return act("switch the machine off, so that its first boot can mend the sealed disk", func(ctx context.Context) error {
+		return r.Provider.SetPower(ctx, in.ID, PowerOff)
+	}), nil
 }
 
 // touched says whether the donor may have been sealed or switched off: its
@@ -128,7 +149,7 @@ const intentStart = "start the donor"
 // startedOnce says whether the machine was seen off, or the run asked it to
 // start: then only the boot is missing.
 func (r *Run) startedOnce() bool {
-	return r.startSeen || r.lease != nil && r.lease.Holder == r.id && strings.HasPrefix(r.lease.Record.Intent, intentStart)
+	return r.offSeen || r.lease != nil && r.lease.Holder == r.id && strings.HasPrefix(r.lease.Record.Intent, intentStart)
 }
 
 // alive watches the kubelet's pulse: true once it has moved after settleTime.
@@ -140,10 +161,15 @@ func (r *Run) alive(ctx context.Context, n Node) (bool, error) {
 			return false, fmt.Errorf("read the pulse of node %s: %w", n.Name, err)
 		}
 	}
+	// A seal that has just begun lets the kubelet beat once more: only what is
+	// heard after the settling counts.
+	if r.spent() <= settleTime {
+		return false, nil
+	}
 	if r.firstPulse.IsZero() {
 		r.firstPulse = pulse
 	}
-	return n.Ready && r.spent() > settleTime && pulse.After(r.firstPulse), nil
+	return n.Ready && pulse.After(r.firstPulse), nil
 }
 
 // lookReturn takes our marks off the node, and nothing else.
@@ -180,7 +206,7 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 // giveBackNode gives back a node that another run left.
 func (r *Run) giveBackNode(ctx context.Context, n Node, mark Mark) error {
 	in := Instance{ID: mark.Instance, VMID: mark.VMID, Pool: mark.Pool}
-	other := &Run{Engine: r.Engine, Options: r.Options, id: mark.Run, lease: r.lease, node: n, pool: r.pool, instance: in}
+	other := &Run{Engine: r.Engine, Options: r.Options, id: mark.Run, lease: r.lease, node: n, pool: r.pool, instance: in, back: true}
 	return other.exec(ctx, restitution())
 }
 
@@ -198,6 +224,12 @@ func (r *Run) ifOwn(note func(*Lease)) func(*Lease) {
 func (r *Run) abandon(ctx context.Context, cause error) error {
 	interrupted := ctx.Err() != nil
 	ctx = context.WithoutCancel(ctx)
+	r.back = true
+	if rec := r.lease.Record; r.adopted && rec.Donor != "" && !(rec.Donor == r.node.Name && SameVM(rec.VMID, r.instance.VMID)) {
+		// The run that was adopted had another donor, and still has it.
+		r.node = Node{Name: rec.Donor}
+		r.instance = Instance{ID: rec.Instance, VMID: rec.VMID}
+	}
 	r.tell(Event{Kind: GivingBack, Percent: -1, Message: cause.Error()})
 	errs := []error{cause}
 	if err := r.persist(ctx, "write failure on", func(l *Lease) {

@@ -130,6 +130,12 @@ func (r *Run) todaysVersion(v Artifact) (Next, error) {
 // imageMissing: today's version is not even begun.
 func (r *Run) imageMissing() bool { return !r.preBuilt }
 
+// imageUnready: today's version is not there, or still being built, perhaps from
+// the snapshot.
+func (r *Run) imageUnready() bool {
+	return !r.preBuilt || r.version.State != Succeeded || !r.version.Ready
+}
+
 // lookReuse takes over a snapshot of today that is sealed and complete, and
 // clears away any other of ours.
 func (r *Run) lookReuse(ctx context.Context) (Next, error) {
@@ -142,7 +148,8 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 		return done("none"), nil
 	}
 	s := found[0]
-	sealed := s.Tags[TagReceipt] != "" && strings.HasPrefix(s.Tags[TagBuiltAt], strings.ReplaceAll(r.version.Name, ".", "-"))
+	today := strings.HasPrefix(s.Tags[TagBuiltAt], strings.ReplaceAll(r.version.Name, ".", "-"))
+	sealed := s.Tags[TagReceipt] != "" && (today || s.Tags[TagRun] == r.id)
 	switch {
 	case !s.Ours():
 		return Next{}, WithHint(fmt.Errorf("snapshot %s exists and was not made by kamino (no tag %s)", name, TagBuiltFrom),
@@ -155,9 +162,21 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 		r.reused = &s
 		return done("taken from " + s.Tags[TagBuiltFrom] + " today"), nil
 	}
-	return act("delete the useless snapshot of "+s.Tags[TagBuiltFrom], func(ctx context.Context) error {
-		return r.Provider.Delete(ctx, r.pool, s)
-	}), nil
+	return r.deleteSnapshot(ctx, s, "delete the useless snapshot of "+s.Tags[TagBuiltFrom])
+}
+
+// deleteSnapshot waits for a version that is still being built from it.
+func (r *Run) deleteSnapshot(ctx context.Context, s Artifact, what string) (Next, error) {
+	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	if err != nil {
+		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+	}
+	for _, v := range versions {
+		if v.State == Creating && v.Ours() {
+			return waitPercent("version "+v.Name+", which is being built from the snapshot", v.Percent), nil
+		}
+	}
+	return act(what, func(ctx context.Context) error { return r.Provider.Delete(ctx, r.pool, s) }), nil
 }
 
 // lookImage builds the version. A build that failed because the region has no
@@ -247,9 +266,7 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	if s.State == Deleting {
 		return wait("the snapshot to be deleted"), nil
 	}
-	return act("delete snapshot "+name, func(ctx context.Context) error {
-		return r.Provider.Delete(ctx, r.pool, s)
-	}), nil
+	return r.deleteSnapshot(ctx, s, "delete snapshot "+name)
 }
 
 // lookFailedVersion deletes what a failed build left, and waits for one that

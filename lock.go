@@ -26,10 +26,8 @@ func (r *Run) lookLock(ctx context.Context) (Next, error) {
 		return done(fmt.Sprintf("run %s, epoch %d", r.id, lease.Epoch)), nil
 	}
 	if lease.Holder == "" {
-		if r.id == "" {
-			r.id = r.NewID()
-		}
 		return act("take the lease of pool "+r.pool.Name, func(ctx context.Context) error {
+			r.id, r.adopted = r.freshID(), false
 			return r.take(ctx, lease, r.freshRecord())
 		}), nil
 	}
@@ -54,6 +52,15 @@ func (r *Run) lookLock(ctx context.Context) (Next, error) {
 func heldError(l Lease) error {
 	return WithHint(&HeldError{Pool: l.Pool, Holder: l.Holder, By: l.Process, Step: l.Record.Step, Donor: l.Record.Donor},
 		"wait until it has ended, or see what it does with: kamino status")
+}
+
+// freshID is the same however often it is asked for, so that a write whose reply
+// was lost is recognised.
+func (r *Run) freshID() string {
+	if r.fresh == "" {
+		r.fresh = r.NewID()
+	}
+	return r.fresh
 }
 
 func (r *Run) freshRecord() Record {
@@ -84,6 +91,10 @@ func (r *Run) setLease(ctx context.Context, change func(*Lease)) error {
 		*r.lease = got
 		return nil
 	}
+	var t *ThrottledError
+	if errors.As(err, &t) {
+		r.hush = r.clock().Now().Add(t.After)
+	}
 	if !errors.Is(err, ErrConflict) {
 		return err
 	}
@@ -108,6 +119,9 @@ func (r *Run) intend(ctx context.Context, s Step, next Next) error {
 	}
 	return r.setLease(ctx, func(l *Lease) {
 		l.Record.Step, l.Record.Intent = s.Name, next.what
+		if r.back && l.Holder == r.id {
+			l.Record.GivingBack = true
+		}
 		if next.note != nil {
 			next.note(l)
 		}
@@ -117,7 +131,8 @@ func (r *Run) intend(ctx context.Context, s Step, next Next) error {
 // renew shows that this process lives. A cluster that does not answer is no
 // reason to stop; a lost lease is.
 func (r *Run) renew(ctx context.Context) error {
-	if r.lease == nil || r.clock().Now().Sub(r.lease.Renewed) < renewAfter {
+	now := r.clock().Now()
+	if r.lease == nil || now.Sub(r.lease.Renewed) < renewAfter || now.Before(r.hush) {
 		return nil
 	}
 	if err := r.setLease(ctx, func(*Lease) {}); errors.Is(err, ErrLeaseLost) {
@@ -148,7 +163,8 @@ func (r *Run) persist(ctx context.Context, what string, change func(*Lease)) err
 		if err = r.setLease(ctx, change); err == nil || !transient(err) {
 			break
 		}
-		if r.sleep(ctx, min(r.minPoll()<<try, 30*time.Second)) != nil {
+		pause := min(r.minPoll()<<try, 30*time.Second)
+		if r.sleep(ctx, max(pause, r.hush.Sub(r.clock().Now()))) != nil {
 			break
 		}
 	}

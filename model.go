@@ -73,7 +73,12 @@ func (r *Run) pointModel(ctx context.Context, pool Pool, want ModelSpec) (Next, 
 		r.result.Changed = true
 		_, err := r.Provider.SetModel(ctx, pool, want, false)
 		return err
-	}).noting(func(l *Lease) { l.Ledger.remember(former, r.pool.Gallery) }), nil
+	}).noting(func(l *Lease) {
+		// A second write of the same image must not hide the way back.
+		if !strings.EqualFold(former.Image, want.Image) {
+			l.Ledger.remember(former, r.pool.Gallery)
+		}
+	}), nil
 }
 
 // remember keeps a model that is about to be replaced. One that does not refer

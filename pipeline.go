@@ -23,7 +23,7 @@ func Pipeline() []Step {
 		{Name: "version", Seed: "5", Does: "look for an image version of today",
 			Look: (*Run).lookVersion, Patient: true, Plan: (*Run).planVersion},
 		{Name: "reuse", Seed: "6", Does: "look for a sealed snapshot of today",
-			When: (*Run).imageMissing, Look: (*Run).lookReuse, Patient: true},
+			When: (*Run).imageMissing, Look: (*Run).lookReuse, Patient: true, Limit: buildLimit},
 		{Name: "protect", Seed: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",
 			When: (*Run).donorNeeded, Look: (*Run).lookProtect, Notify: "Protected"},
 		{Name: "drain", Seed: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
@@ -39,9 +39,9 @@ func Pipeline() []Step {
 		{Name: "return", Seed: "11, 12", Does: "take off the block and the protection",
 			When: (*Run).donorMarked, Look: (*Run).lookReturn, Notify: "Returned", Limit: returnLimit, Stubborn: true},
 		{Name: "image", Seed: "13", Does: "build the image version from the snapshot", Back: "deleted when failed",
-			When: (*Run).imageMissing, Look: (*Run).lookImage, Patient: true, Limit: 6 * time.Hour, Plan: (*Run).planImage},
+			When: (*Run).imageUnready, Look: (*Run).lookImage, Patient: true, Limit: buildLimit, Plan: (*Run).planImage},
 		{Name: "clean", Seed: "14", Does: "delete the snapshot",
-			Look: (*Run).lookClean, Patient: true},
+			Look: (*Run).lookClean, Patient: true, Limit: buildLimit},
 		{Name: "model", Seed: "16, 17, 18", Does: "point the pool's model at the image, in one conditional write", Back: "the former model is saved",
 			Look: (*Run).lookModel, Patient: true, Plan: (*Run).planModel},
 		{Name: "scale-out", Does: "ask for new nodes",
@@ -67,8 +67,8 @@ func restitution() []Step {
 // leftovers is the list of steps that clean up after a run that failed.
 func leftovers() []Step {
 	return []Step{
-		{Name: "failed-version", Does: "delete the failed image version", Look: (*Run).lookFailedVersion, Patient: true},
-		{Name: "clean", Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true},
+		{Name: "failed-version", Does: "delete the failed image version", Look: (*Run).lookFailedVersion, Patient: true, Limit: buildLimit},
+		{Name: "clean", Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true, Limit: buildLimit},
 	}
 }
 
@@ -76,6 +76,8 @@ const (
 	defaultLimit = 30 * time.Minute
 	// returnLimit is how long a donor is brought back before a person is called.
 	returnLimit = time.Hour
+	// buildLimit is how long the build and replication of a version may take.
+	buildLimit = 6 * time.Hour
 	// unlimited steps count their time themselves.
 	unlimited = 365 * 24 * time.Hour
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Left is something that an interrupted run left behind.
@@ -106,7 +107,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, dryRun bool) ([]Le
 	if err != nil || len(left) == 0 || dryRun {
 		return left, err
 	}
-	if err := r.restoreAll(ctx, p, err == nil); err != nil {
+	if err := r.restoreAll(ctx, err == nil); err != nil {
 		var held *HeldError
 		if errors.As(err, &held) {
 			for i := range left {
@@ -166,41 +167,36 @@ func (r *Run) survey(ctx context.Context, p leftPool, exists bool) ([]Left, erro
 
 // restoreAll takes the lease, gives back every marked node, cleans up and frees
 // the lease.
-func (r *Run) restoreAll(ctx context.Context, p leftPool, exists bool) error {
-	if p.lease.Record.Donor != "" {
-		r.node.Name = p.lease.Record.Donor
-		r.instance = Instance{ID: p.lease.Record.Instance, VMID: p.lease.Record.VMID}
-	}
-	lock := Step{Name: "lock", Does: "take the pool's lease", Look: (*Run).lookLock}
-	if err := r.exec(ctx, []Step{lock}); err != nil {
-		return err
-	}
-	for _, n := range p.nodes {
-		mark, err := n.Mark()
-		if err != nil || mark == nil {
-			continue
-		}
-		if err := r.giveBackNode(ctx, n, *mark); err != nil {
-			return err
-		}
-	}
-	if r.adopted && r.instance.ID != "" {
-		// The node may have been forgotten while its machine was off.
-		if err := r.exec(ctx, restitution()); err != nil {
-			return err
-		}
+func (r *Run) restoreAll(ctx context.Context, exists bool) error {
+	r.back = true
+	steps := []Step{
+		{Name: "lock", Does: "take the pool's lease", Look: (*Run).lookLock},
+		{Name: "recover", Does: "give back the donors", Look: (*Run).lookLeft, Limit: 2 * time.Hour},
 	}
 	if exists {
-		if err := r.exec(ctx, r.sweep()); err != nil {
-			return err
-		}
+		steps = append(steps, sweep()...)
+	}
+	if err := r.exec(ctx, steps); err != nil {
+		return err
 	}
 	return r.release(ctx, nil)
 }
 
+// lookLeft gives back one donor after the other.
+func (r *Run) lookLeft(ctx context.Context) (Next, error) {
+	nodes, err := r.Cluster.Nodes(ctx)
+	if err != nil {
+		return Next{}, fmt.Errorf("list nodes: %w", err)
+	}
+	if next, found := r.leftBehind(nodes, false); found {
+		return next, nil
+	}
+	return done("no donor is left"), nil
+}
+
 // sweep deletes failed versions, waits for those still being built, and then
 // deletes the snapshot that they were built from.
-func (r *Run) sweep() []Step {
+func sweep() []Step {
 	return []Step{
 		{Name: "failed-version", Does: "delete failed image versions", Look: (*Run).lookSweep, Patient: true, Limit: unlimited},
 		{Name: "clean", Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true},

@@ -131,10 +131,12 @@ type proc struct {
 	left    []Left
 	err     error
 	crashed bool
-	ended   bool
-	runs    int
-	events  []Event
-	tune    func(*Engine)
+
+	interrupted bool
+	ended       bool
+	runs        int
+	events      []Event
+	tune        func(*Engine)
 }
 
 type crash struct{}

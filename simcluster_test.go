@@ -104,14 +104,16 @@ func (n *simNode) unmark() {
 
 func (c simCluster) Evict(ctx context.Context, node Node, opts DrainOptions) (left []Pod, err error) {
 	w := c.p.w
-	err = c.call(ctx, call{method: "Evict", subject: node.Name, write: true}, func(*fault) error {
+	err = c.call(ctx, call{method: "Evict", subject: node.Name, write: true}, func(f *fault) error {
 		w.audit.evict(c.p, node, opts)
 		left = nil
 		for _, p := range w.pods {
 			if p.node != node.Name || p.daemon {
 				continue
 			}
-			w.evict(p, opts)
+			if !f.is(falseSuccess) {
+				w.evict(p, opts)
+			}
 			left = append(left, p.Pod)
 		}
 		return nil
@@ -168,6 +170,9 @@ func (c simCluster) Seal(ctx context.Context, node Node, run string, want bool) 
 		what.method = "Unseal"
 	}
 	return c.call(ctx, what, func(*fault) error {
+		if want && w.nodes[node.Name] == nil {
+			return fmt.Errorf("node %s: %w", node.Name, ErrNotFound)
+		}
 		w.audit.seal(c.p, node, run, want)
 		if !want {
 			delete(w.sealPods, run)
@@ -176,10 +181,6 @@ func (c simCluster) Seal(ctx context.Context, node Node, run string, want bool) 
 		}
 		if w.sealPods[run] != nil {
 			return nil
-		}
-		n := w.nodes[node.Name]
-		if n == nil {
-			return fmt.Errorf("node %s: %w", node.Name, ErrNotFound)
 		}
 		pod := &simSealPod{SealPod: SealPod{Exists: true, Message: "pending"}, node: node.Name}
 		w.sealPods[run] = pod

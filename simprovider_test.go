@@ -201,6 +201,9 @@ func (s simProvider) Create(ctx context.Context, pool Pool, want Artifact) error
 			}
 			return nil
 		}
+		if want.Kind == Version && w.artifacts[artifactKey(pool.ID, Snapshot, lastSegment(want.Source))] == nil {
+			return fmt.Errorf("source %s: %w", want.Source, ErrNotFound)
+		}
 		w.audit.create(s.p, pool.ID, want)
 		if p := w.pools[pool.ID]; want.Kind == Version && want.Storage != StorageLRS && p.noZRS == 1 {
 			return fmt.Errorf("StorageAccountType 'Standard_ZRS' is not supported in region west")

@@ -35,6 +35,7 @@ type Next struct {
 	percent int
 	do      func(context.Context) error
 	note    func(*Lease) // what to write on the lease before do
+	steps   bool         // do has steps of its own, with limits of their own
 }
 
 type nextKind int
@@ -59,6 +60,13 @@ func waitPercent(why string, percent int) Next {
 // act: do is to be called, after what was written down as intent.
 func act(what string, do func(context.Context) error) Next {
 	return Next{kind: nextAct, what: what, do: do, percent: -1}
+}
+
+// actSteps is act where do runs steps.
+func actSteps(what string, do func(context.Context) error) Next {
+	next := act(what, do)
+	next.steps = true
+	return next
 }
 
 // noting adds what must stand on the lease before the act.

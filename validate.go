@@ -69,28 +69,17 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("list nodes: %w", err)
 	}
 	continues := r.adopted && r.continues()
-	for _, n := range nodes {
-		pool, err := r.Provider.PoolOf(n.ProviderID)
-		if err != nil || pool != r.pool.ID {
-			continue
-		}
-		mark, err := n.Mark()
-		if err != nil {
-			r.tell(Event{Kind: Warned, Step: "recover", Percent: -1, Message: err.Error()})
-			continue
-		}
-		if mark == nil || (mark.Run == r.id && continues) {
-			continue
-		}
-		return act(fmt.Sprintf("give back node %s, which run %s left", n.Name, mark.Run),
-			func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }), nil
+	if next, found := r.leftBehind(nodes, continues); found {
+		return next, nil
 	}
 	if r.adopted && !continues {
 		return act("begin a new run in place of "+r.id, func(ctx context.Context) error {
-			id := r.NewID()
+			id := r.freshID()
 			err := r.setLease(ctx, func(l *Lease) {
+				if l.Holder != id {
+					l.Epoch++
+				}
 				l.Holder, l.Record = id, r.freshRecord()
-				l.Epoch++
 			})
 			if err == nil {
 				r.id, r.adopted = id, false
@@ -102,6 +91,33 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 		return done(fmt.Sprintf("going on with run %s at step %s", r.id, r.lease.Record.Step)), nil
 	}
 	return done("nothing was left"), nil
+}
+
+// leftBehind finds a donor of the pool that an earlier run left: by the marks,
+// and where Kubernetes has forgotten the node, by the record on the lease.
+func (r *Run) leftBehind(nodes []Node, continues bool) (next Next, found bool) {
+	for _, n := range nodes {
+		mark, err := n.Mark()
+		if pool, poolErr := r.Provider.PoolOf(n.ProviderID); err != nil && poolErr == nil && pool == r.pool.ID {
+			r.tell(Event{Kind: Warned, Step: "recover", Percent: -1, Message: err.Error()})
+		}
+		if err != nil || mark == nil || mark.Pool != r.pool.ID || (mark.Run == r.id && continues) {
+			continue
+		}
+		return actSteps(fmt.Sprintf("give back node %s, which run %s left", n.Name, mark.Run),
+			func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }), true
+	}
+	rec := r.lease.Record
+	if !r.adopted || continues || !rec.Sealing {
+		return Next{}, false
+	}
+	mark := Mark{Run: r.id, Pool: r.pool.ID, Instance: rec.Instance, VMID: rec.VMID}
+	return actSteps(fmt.Sprintf("give back the machine of node %s, which run %s left", rec.Donor, r.id), func(ctx context.Context) error {
+		if err := r.giveBackNode(ctx, Node{Name: rec.Donor}, mark); err != nil {
+			return err
+		}
+		return r.setLease(ctx, func(l *Lease) { l.Record.Sealing = false })
+	}), true
 }
 
 // continues says whether the adopted run can go on with this donor. It cannot

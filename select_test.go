@@ -1,0 +1,236 @@
+package kamino
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var selectNow = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// patched makes a node that every rule of selection likes, patched at a date.
+func patchedNode(name, patched string, readyFor time.Duration) Node {
+	return Node{
+		Name: name, OS: "linux", Ready: true, ReadySince: selectNow.Add(-readyFor),
+		Annotations: map[string]string{KuredLastPatch.Annotation: patched},
+	}
+}
+
+func selectRules(image string) Rules {
+	r := AutoDefaults().Rules
+	if image != "" {
+		r.Image = &Artifact{Kind: Version, Name: image, State: Succeeded}
+	}
+	return r
+}
+
+// codes are the codes of the reasons against the only node.
+func codes(cs []Candidate) string {
+	var out []string
+	for _, r := range cs[0].Reasons {
+		out = append(out, r.Code)
+	}
+	return strings.Join(out, " ")
+}
+
+// The rows are the original's rules, and the corrections to them.
+func TestSelectRules(t *testing.T) {
+	tests := []struct {
+		name  string
+		node  func(*Node)
+		rules func(*Rules)
+		want  string // codes of the reasons; "" is a candidate
+	}{
+		{name: "patched after the image and Ready long enough"},
+		{name: "node that this runs on", rules: func(r *Rules) { r.Self = "n" }, want: "self"},
+		{name: "another node runs this", rules: func(r *Rules) { r.Self = "m" }},
+		{name: "named to be ignored", rules: func(r *Rules) { r.Ignore = []string{"m", "n"} }, want: "ignored"},
+		{name: "annotated to be ignored", node: annotate("keep", ""), rules: func(r *Rules) { r.IgnoreAnnotations = []string{"other", "keep"} }, want: "ignored"},
+		{name: "both ways to be ignored", node: annotate("keep", ""),
+			rules: func(r *Rules) { r.IgnoreAnnotations, r.Ignore = []string{"keep"}, []string{"n"} }, want: "ignored ignored"},
+		{name: "cordoned", node: func(n *Node) { n.Unschedulable = true }, want: "cordoned"},
+		{name: "control plane", node: func(n *Node) { n.ControlPlane = true }, want: "control-plane"},
+		{name: "Windows", node: func(n *Node) { n.OS = "windows" }, want: "os"},
+		{name: "pending reboot", node: annotate(KuredPendingReboot.Annotation, "yes"), want: "pending-reboot"},
+		{name: "pending reboot with empty value", node: annotate(KuredPendingReboot.Annotation, ""), want: "pending-reboot"},
+		{name: "second of two pending annotations", node: annotate("PendingReboot", "1"),
+			rules: func(r *Rules) { r.PendingReboot = append(r.PendingReboot, Signal{Annotation: "PendingReboot"}) }, want: "pending-reboot"},
+		{name: "pending reboot by condition", node: condition("RebootRequired", "True"),
+			rules: func(r *Rules) { r.PendingReboot = []Signal{{Condition: "RebootRequired"}} }, want: "pending-reboot"},
+		{name: "no pending reboot by condition", node: condition("RebootRequired", "False"),
+			rules: func(r *Rules) { r.PendingReboot = []Signal{{Condition: "RebootRequired"}} }},
+		{name: "never patched", node: func(n *Node) { n.Annotations = nil }, want: "no-patch"},
+		{name: "never patched, image too old", node: func(n *Node) { n.Annotations = nil }, rules: func(r *Rules) { r.AnyPatch = true }},
+		{name: "patched on the day of the image", node: lastPatchAt("2026-11-10"), want: "no-newer-patch"},
+		{name: "patched before the image", node: lastPatchAt("2026-11-09"), want: "no-newer-patch"},
+		{name: "patched before the image, image too old", node: lastPatchAt("2026-11-09"), rules: func(r *Rules) { r.AnyPatch = true }},
+		{name: "patched the day after", node: lastPatchAt("2026-11-11")},
+		{name: "no image yet", node: lastPatchAt("2020-01-01"), rules: func(r *Rules) { r.Image = nil }},
+		{name: "date within a text", node: lastPatchAt("patched by robot on 2026-11-11, all fine")},
+		{name: "RFC 3339", node: lastPatchAt("2026-11-11T08:15:30.123+02:00")},
+		{name: "RFC 3339 is compared in UTC", node: lastPatchAt("2026-11-11T01:00:00+02:00"), want: "no-newer-patch"},
+		{name: "exact times on the same day", node: lastPatchAt("2026-11-10T15:00:00Z"),
+			rules: func(r *Rules) { r.Image.Tags = map[string]string{TagBuiltAt: "2026-11-10 00:42:10.000123"} }},
+		{name: "exact times on the same day, before", node: lastPatchAt("2026-11-10T00:10:00Z"),
+			rules: func(r *Rules) { r.Image.Tags = map[string]string{TagBuiltAt: "2026-11-10 00:42:10.000123"} }, want: "no-newer-patch"},
+		{name: "no date", node: lastPatchAt("yesterday"), want: "patch-unreadable"},
+		{name: "no date, image too old", node: lastPatchAt("2026-13-45"), rules: func(r *Rules) { r.AnyPatch = true }, want: "patch-unreadable"},
+		{name: "patched in the future", node: lastPatchAt("2026-12-24"), want: "patch-in-future"},
+		{name: "clock of the node a little ahead", node: lastPatchAt("2026-11-21T00:30:00Z")},
+		{name: "newest of two annotations", node: annotate("LatestOSPatch", "2026-11-12"),
+			rules: func(r *Rules) { r.LastPatch = []Signal{{Annotation: "LatestOSPatch"}, {Annotation: "other"}} }},
+		{name: "patched by condition", node: condition("Patched", "True"),
+			rules: func(r *Rules) { r.LastPatch = []Signal{{Condition: "Patched"}} }},
+		{name: "not Ready", node: func(n *Node) { n.Ready = false }, want: "not-ready"},
+		{name: "Ready too short", node: readyFor(59 * time.Second), want: "ready-too-short"},
+		{name: "Ready just long enough", node: readyFor(60 * time.Second)},
+		{name: "Ready since a time to come", node: readyFor(-time.Hour), want: "ready-too-short"},
+		{name: "old heartbeats say nothing", node: func(n *Node) { n.Heartbeat = selectNow.Add(-time.Hour) }},
+		{name: "being deleted by the autoscaler", node: taint(TaintDeleting, "NoSchedule"), want: "scale-down"},
+		{name: "being deleted", node: func(n *Node) { n.Deleting = true }, want: "deleting"},
+		{name: "foreign taint", node: taint("team", "NoSchedule")},
+		{name: "foreign taint by request", node: taint("team", "NoSchedule"), rules: func(r *Rules) { r.RejectTainted = true }, want: "tainted"},
+		{name: "soft taint by request", node: taint("team", "PreferNoSchedule"), rules: func(r *Rules) { r.RejectTainted = true }},
+		{name: "pressure", node: condition("MemoryPressure", "True"), want: "condition"},
+		{name: "no pressure", node: condition("MemoryPressure", "False")},
+		{name: "node-problem-detector", node: condition("KernelDeadlock", "True"), want: "condition"},
+		{name: "condition that may be True", node: condition("SriovReady", "True"), rules: func(r *Rules) { r.FineConditions = []string{"SriovReady"} }},
+		{name: "donor of another run", node: annotate(AnnotationRun, `{"format":1,"run":"r1"}`), want: "donor"},
+		{name: "a mark that is not ours", node: annotate(AnnotationRun, "?"), want: "donor"},
+		{name: "a bad image was built from it", rules: badFrom("2026.11.15"), want: "bad-image"},
+		{name: "patched since a bad image was built from it", rules: badFrom("2026.11.11")},
+		{name: "every reason is told", node: func(n *Node) {
+			n.Ready, n.Unschedulable = false, true
+			annotate(KuredPendingReboot.Annotation, "x")(n)
+			lastPatchAt("2026-11-01")(n)
+		}, want: "cordoned not-ready pending-reboot no-newer-patch"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			n, rules := patchedNode("n", "2026-11-12", time.Hour), selectRules("2026.11.10")
+			if test.rules != nil {
+				test.rules(&rules)
+			}
+			if test.node != nil {
+				test.node(&n)
+			}
+			got := Select([]Node{n}, rules, selectNow)
+			if codes(got) != test.want {
+				t.Errorf("reasons are %v, want codes %q", got[0].Reasons, test.want)
+			}
+			if (got[0].Rank == 1) != (test.want == "") {
+				t.Errorf("rank is %d with reasons %q", got[0].Rank, test.want)
+			}
+		})
+	}
+}
+
+func annotate(name, value string) func(*Node) {
+	return func(n *Node) { n.Annotations[name] = value }
+}
+
+func lastPatchAt(value string) func(*Node) { return annotate(KuredLastPatch.Annotation, value) }
+
+func condition(kind, status string) func(*Node) {
+	return func(n *Node) {
+		n.Conditions = append(n.Conditions, Condition{Type: kind, Status: status, Since: selectNow.Add(-time.Hour)})
+	}
+}
+
+func taint(key, effect string) func(*Node) {
+	return func(n *Node) { n.Taints = append(n.Taints, Taint{Key: key, Effect: effect}) }
+}
+
+func readyFor(d time.Duration) func(*Node) {
+	return func(n *Node) { n.ReadySince = selectNow.Add(-d) }
+}
+
+func badFrom(version string) func(*Rules) {
+	return func(r *Rules) {
+		r.Bad = []Artifact{{Name: version, Tags: map[string]string{TagBuiltFrom: "n", TagBad: "x"}}}
+	}
+}
+
+func TestSelectRanks(t *testing.T) {
+	nodes := []Node{
+		patchedNode("short", "2026-11-12", time.Hour),
+		patchedNode("long-old-patch", "2026-11-11", 100*time.Hour),
+		patchedNode("twin-b", "2026-11-12", 2*time.Hour),
+		patchedNode("twin-a", "2026-11-12", 2*time.Hour),
+		patchedNode("later-that-day", "2026-11-12T23:00:00Z", 30*time.Minute),
+		patchedNode("z-rejected", "2026-11-01", time.Hour),
+		patchedNode("a-rejected", "2026-11-01", time.Hour),
+	}
+	want := "1 twin-a, 2 twin-b, 3 short, 4 later-that-day, 5 long-old-patch, 0 a-rejected, 0 z-rejected"
+	for i := range nodes {
+		rotated := append(append([]Node{}, nodes[i:]...), nodes[:i]...)
+		var got []string
+		for _, c := range Select(rotated, selectRules("2026.11.10"), selectNow) {
+			got = append(got, fmt.Sprint(c.Rank, " ", c.Node))
+		}
+		if diff := cmp.Diff(want, strings.Join(got, ", ")); diff != "" {
+			t.Errorf("rotated by %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+func TestSelectChangesNothing(t *testing.T) {
+	nodes := []Node{patchedNode("b", "2026-11-12", time.Hour), patchedNode("a", "x", time.Hour)}
+	before := fmt.Sprintf("%+v", nodes)
+	Select(nodes, selectRules("2026.11.10"), selectNow)
+	if after := fmt.Sprintf("%+v", nodes); after != before {
+		t.Errorf("nodes changed:\n%s\n%s", before, after)
+	}
+}
+
+func TestParseStamp(t *testing.T) {
+	tests := map[string]string{
+		"2026-11-12":                        "2026-11-12",
+		"on 2026-11-12.":                    "2026-11-12",
+		"2026-11-12T10:11:12Z":              "2026-11-12T10:11:12Z",
+		"at 2026-11-12t10:11:12.5+05:30 ok": "2026-11-12T04:41:12Z",
+		"first 2026-13-01 then 2026-12-01":  "2026-12-01",
+		"2026-11-12T10:11:12":               "2026-11-12",
+		"12026-11-123":                      "",
+		"2026-02-30":                        "",
+		"":                                  "",
+		"2026/11/12":                        "",
+	}
+	for text, want := range tests {
+		got, err := parseStamp(text)
+		if (err != nil) != (want == "") || err == nil && got.String() != want {
+			t.Errorf("parseStamp(%q) = %v, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+func TestParseSignal(t *testing.T) {
+	for _, good := range []string{"PendingReboot", "weave.works/kured-reboot-in-progress", "condition:RebootRequired"} {
+		s, err := ParseSignal(good)
+		if err != nil || s.String() != good {
+			t.Errorf("ParseSignal(%q) = %v, %v", good, s, err)
+		}
+	}
+	for _, bad := range []string{"", "a b", "/x", "a/b/c", "condition:", "condition:Ready", "Upper.Case/x"} {
+		if s, err := ParseSignal(bad); err == nil || Hint(err) == "" {
+			t.Errorf("ParseSignal(%q) = %v, %v, want an error with a hint", bad, s, err)
+		}
+	}
+}
+
+// 15,000 nodes are to be judged within 50 ms (make bench prints the figure).
+func BenchmarkSelect(b *testing.B) {
+	nodes := make([]Node, 15000)
+	for i := range nodes {
+		nodes[i] = patchedNode(fmt.Sprintf("k8s-pool-%08d", i*7919%15000), fmt.Sprintf("2026-11-%02dT10:00:00Z", 1+i%19), time.Duration(i)*time.Second)
+		nodes[i].Unschedulable = i%50 == 0
+		nodes[i].Conditions = []Condition{{Type: "MemoryPressure", Status: "False"}, {Type: "DiskPressure", Status: "False"}, {Type: "PIDPressure", Status: "False"}}
+	}
+	rules := selectRules("2026.11.10")
+	for b.Loop() {
+		Select(nodes, rules, selectNow)
+	}
+}
