@@ -66,6 +66,13 @@ func newRootCommand(a *app) *cobra.Command {
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return kamino.WithHint(fmt.Errorf("command %q is unknown", args[0]), "kamino --help lists the commands")
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			return a.global.complete(a)
 		},
@@ -74,6 +81,9 @@ func newRootCommand(a *app) *cobra.Command {
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if kamino.Hint(err) != "" {
+			return err
+		}
 		return kamino.WithHint(err, "%s --help lists the flags", c.CommandPath())
 	})
 	a.addGlobalFlags(root.PersistentFlags())
