@@ -31,7 +31,6 @@ type kubelet struct {
 	machine  *machine
 	instance emulator.Instance
 	identity
-	since time.Time // when it came up
 
 	mu   sync.Mutex
 	ctx  context.Context // while it runs; carries its user
@@ -46,20 +45,29 @@ func newKubelet(m *machine, instance emulator.Instance, who identity) *kubelet {
 // run is the life of the kubelet, until ctx ends.
 func (k *kubelet) run(ctx context.Context) error {
 	ctx = asNode(ctx, k.node)
-	k.ctx, k.since = ctx, time.Now()
+	k.ctx = ctx
 	if err := k.retry(ctx, k.register); err != nil {
 		return err
 	}
-	k.fleet.logger.Info("node is up", "node", k.node, "instance", k.instance.ID, "machineID", k.machineID)
-	release := k.fleet.claim(k)
-	k.adopt()
-	k.heartbeats(ctx)
-	release()
-	pods := k.endPods()
+	k.fleet.logger.Info("node is up", "node", k.node, "instance", k.instance.Name, "machineID", k.machineID)
+	err := k.serve(ctx)
 	if errors.Is(context.Cause(ctx), errShutdown) && !k.fleet.abrupt {
 		k.sayGoodbye(ctx)
 	}
-	k.fleet.logger.Info("node is down", "node", k.node, "instance", k.instance.ID, "pods", pods, "why", context.Cause(ctx))
+	k.fleet.logger.Info("node is down", "node", k.node, "instance", k.instance.Name, "why", context.Cause(ctx))
+	return err
+}
+
+// serve runs pods and heartbeats until ctx ends.
+func (k *kubelet) serve(ctx context.Context) error {
+	defer k.endPods()
+	if err := k.retry(ctx, k.adopt); err != nil {
+		return err
+	}
+	release := k.fleet.claim(k)
+	defer release()
+	k.catchUp()
+	k.heartbeats(ctx)
 	return nil
 }
 
@@ -72,7 +80,7 @@ func (k *kubelet) retry(ctx context.Context, f func(context.Context) error) erro
 			return nil
 		}
 		if ctx.Err() == nil {
-			k.fleet.logger.Debug("node tries again", "node", k.node, "error", err)
+			k.fleet.logger.Debug("node tries again", "node", k.node, "after", pause, "error", err)
 		}
 		timer := time.NewTimer(pause)
 		select {

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -22,8 +24,23 @@ type podWorker struct {
 	grace   time.Duration
 }
 
-// adopt takes over the pods that are bound to the node already.
-func (k *kubelet) adopt() {
+// adopt takes over the pods that are bound to the node already, as the API
+// server knows them: the informer may not yet have what the last boot reported.
+func (k *kubelet) adopt(ctx context.Context) error {
+	bound, err := k.fleet.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", k.node).String(),
+	})
+	if err != nil {
+		return fmt.Errorf("list pods of node %s: %w", k.node, err)
+	}
+	for i := range bound.Items {
+		k.podSeen(&bound.Items[i])
+	}
+	return nil
+}
+
+// catchUp takes what the informer learned before this kubelet began to listen.
+func (k *kubelet) catchUp() {
 	bound, err := k.fleet.pods.GetIndexer().ByIndex(byNode, k.node)
 	if err != nil {
 		k.fleet.logger.Error("node cannot list its pods", "node", k.node, "error", err)
@@ -76,14 +93,13 @@ func (k *kubelet) podGone(pod *corev1.Pod) {
 	}
 }
 
-// endPods waits until no pod's goroutine is left and returns how many pods the
-// node had. Their context has ended, so once the lock was held no pod can start.
-func (k *kubelet) endPods() int {
+// endPods forgets all pods and waits until none of their goroutines is left.
+// Their context has ended, so once the lock was held no pod can start.
+func (k *kubelet) endPods() {
 	k.mu.Lock()
-	pods := len(k.pods)
+	clear(k.pods)
 	k.mu.Unlock()
 	k.work.Wait()
-	return pods
 }
 
 // runPod is the life of a pod on this kubelet.
@@ -215,9 +231,9 @@ func (k *kubelet) finish(ctx context.Context, pod *corev1.Pod, phase corev1.PodP
 }
 
 func (k *kubelet) patchPod(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+	patch, err := podPatch(pod, status)
 	if err != nil {
-		return fmt.Errorf("encode pod status: %w", err)
+		return err
 	}
 	return k.retry(ctx, func(ctx context.Context) error {
 		_, err := k.fleet.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
@@ -226,6 +242,25 @@ func (k *kubelet) patchPod(ctx context.Context, pod *corev1.Pod, status corev1.P
 		}
 		return err
 	})
+}
+
+// podPatch is a strategic merge patch that merges conditions, as kubelet's does,
+// and replaces addresses: the merge would keep those of the boot before.
+func podPatch(pod *corev1.Pod, status corev1.PodStatus) ([]byte, error) {
+	document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return nil, fmt.Errorf("encode pod status: %w", err)
+	}
+	for _, name := range []string{"podIPs", "hostIPs"} {
+		if list, ok := document[name].([]any); ok {
+			document[name] = append(list, map[string]any{"$patch": "replace"})
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": document})
+	if err != nil {
+		return nil, fmt.Errorf("encode pod status: %w", err)
+	}
+	return patch, nil
 }
 
 func podConditions(ready bool, reason string, now metav1.Time) []corev1.PodCondition {

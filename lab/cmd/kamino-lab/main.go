@@ -20,7 +20,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUpCommand(), newComponentCommand())
+	root.AddCommand(newUpCommand(), newDemoCommand(), newComponentCommand())
 
 	ctx := context.Background()
 	// A component installs its own signal handling, and may do so only once.
