@@ -158,7 +158,9 @@ func TestADeleteTakesOverFromARunningOperation(t *testing.T) {
 // Point 10 (permissions are answered before they are needed).
 
 func TestDeniedActionsAreNamedAndListed(t *testing.T) {
-	w := onePool(t, func(s *Server) { s.Denied = []string{"Microsoft.Compute/snapshots/write", "Microsoft.Compute/*/powerOff/action"} })
+	w := onePool(t, func(s *Server) {
+		s.Denied = []string{"Microsoft.Compute/snapshots/write", "Microsoft.Compute/*/powerOff/action"}
+	})
 	w.refused(403, "AuthorizationFailed", "'Microsoft.Compute/snapshots/write' over scope", http.MethodPut, compute+"/snapshots/s", w.snapshotDoc("0"))
 	w.refused(403, "AuthorizationFailed", "'Microsoft.Compute/virtualMachineScaleSets/virtualMachines/powerOff/action'", http.MethodPost, poolPath+"/virtualMachines/0/powerOff", "")
 	list := w.must(200, http.MethodGet, groupPath+"/providers/Microsoft.Authorization/permissions", "")
