@@ -45,8 +45,9 @@ type Run struct {
 
 	version  Artifact // today's, as last seen
 	reused   *Artifact
-	preBuilt bool  // the version was there before the run began
-	plan     *Plan // set in a dry-run
+	preBuilt bool              // the version was there before the run began
+	plan     *Plan             // set in a dry-run
+	peeked   map[string]string // step -> what it would do, in a dry-run
 	result   Result
 	away     time.Time // when the donor began to be away
 	awayEnds time.Time

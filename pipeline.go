@@ -21,7 +21,7 @@ func Pipeline() []Step {
 		{Name: "definition", Seed: "4", Does: "make sure that the image definition exists and matches the donor",
 			Look: (*Run).lookDefinition, Patient: true},
 		{Name: "version", Seed: "5", Does: "look for an image version of today",
-			Look: (*Run).lookVersion, Patient: true, Plan: (*Run).planVersion},
+			Look: (*Run).lookVersion, Patient: true},
 		{Name: "reuse", Seed: "6", Does: "look for a sealed snapshot of today",
 			When: (*Run).imageMissing, Look: (*Run).lookReuse, Patient: true, Limit: buildLimit},
 		{Name: "protect", Seed: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",

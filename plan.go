@@ -38,8 +38,16 @@ func (e *Engine) Plan(ctx context.Context, opts Options) (*Plan, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
+	return e.planning().planRun(ctx, opts, nil)
+}
+
+// planRun is Plan with the lease of the donor's pool, where it is known.
+func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan, error) {
 	r := e.newRun(opts)
-	r.plan = &Plan{}
+	r.lease = lease
+	r.plan = &Plan{
+		Refusals: []Refusal{}, Steps: []PlannedStep{}, Evictions: []Pod{}, ModelDiff: []FieldChange{}, Prune: []string{},
+	}
 	if _, err := r.lookConnect(ctx); err != nil {
 		return nil, err
 	}
@@ -57,6 +65,9 @@ func (e *Engine) Plan(ctx context.Context, opts Options) (*Plan, error) {
 	if err := r.planWorld(ctx); err != nil {
 		return nil, err
 	}
+	if len(r.plan.Refusals) > 0 {
+		return r.plan, nil
+	}
 	for _, s := range Pipeline() {
 		r.plan.Steps = append(r.plan.Steps, r.planStep(s))
 	}
@@ -69,45 +80,87 @@ func (r *Run) planStep(s Step) PlannedStep {
 		return PlannedStep{Name: s.Name, Would: "not needed", Skip: true}
 	}
 	would := s.Does
-	if s.Plan != nil {
+	if peeked, ok := r.peeked[s.Name]; ok {
+		would = peeked
+	} else if s.Plan != nil {
 		would = s.Plan(r)
 	}
 	return PlannedStep{Name: s.Name, Would: would}
 }
 
+// peek looks as those steps do that decide what is left to be done: a look only
+// reads. What stands in the way of one is a refusal of the plan.
+func (r *Run) peek(ctx context.Context) error {
+	for _, s := range Pipeline() {
+		switch s.Name {
+		case "gallery", "definition", "version", "reuse":
+		default:
+			continue
+		}
+		if s.When != nil && !s.When(r) {
+			continue
+		}
+		next, err := s.Look(r, ctx)
+		if err != nil && (transient(err) || errors.Is(err, ErrForbidden) || ctx.Err() != nil) {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		} else if err != nil {
+			r.plan.Refusals = append(r.plan.Refusals, Refusal{Code: s.Name, Field: "step", Value: s.Name, Why: err.Error(), Do: firstWord(Hint(err), "kamino status shows what is there")})
+			continue
+		}
+		r.peeked[s.Name] = next.planned()
+	}
+	return nil
+}
+
+// planned is what a look found, as a plan says it.
+func (n Next) planned() string {
+	switch n.kind {
+	case nextAct:
+		return n.what
+	case nextWait:
+		return "wait for " + n.what
+	}
+	return "nothing to do: " + n.what
+}
+
 // planWorld reads what the later steps would find.
 func (r *Run) planWorld(ctx context.Context) error {
-	lease, err := r.Cluster.Lease(ctx, r.pool.ID)
-	if err != nil {
-		return fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
+	if r.lease == nil {
+		lease, err := r.Cluster.Lease(ctx, r.pool.ID)
+		if err != nil {
+			return fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
+		}
+		r.lease = &lease
 	}
-	r.lease = &lease
+	lease := *r.lease
 	if lease.Holder != "" {
 		r.plan.Unfinished = &lease.Record
 	}
 	r.plan.ExpectedSeconds, r.plan.ExpectedAwaySeconds = lease.Ledger.expected()
+	r.peeked = map[string]string{}
+	if err := r.peek(ctx); err != nil || len(r.plan.Refusals) > 0 {
+		return err
+	}
 	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
-	r.version = Artifact{Kind: Version, Name: VersionName(r.clock().Now())}
-	if a, ok := r.Provider.(Addresser); ok {
+	if r.version.Name == "" { // a failed version of today is to be deleted first
+		r.version = Artifact{Kind: Version, Name: VersionName(r.clock().Now())}
+	}
+	if a, ok := r.Provider.(Addresser); ok && r.version.ID == "" {
 		r.version.ID = a.Address(r.pool, Version, r.version.Name)
 	}
-	for _, v := range versions {
-		if CompareVersions(v.Name, r.version.Name) == 0 && v.State != Failed {
-			r.version, r.preBuilt = v, true
-		}
-	}
 	r.plan.Version = r.version.Name
-	if err := r.planSnapshot(ctx); err != nil {
-		return err
-	}
 	future := versions
 	if !r.preBuilt {
 		future = append([]Artifact{{Name: r.version.Name, State: Succeeded, InModel: true}}, versions...)
 	}
-	for _, v := range Prunable(future, r.History, lease.Ledger) {
+	after := lease.Ledger
+	if !strings.EqualFold(r.pool.Model.Image, r.imageWanted()) {
+		after.remember(SavedModel{Image: r.pool.Model.Image}, r.pool.Gallery)
+	}
+	for _, v := range Prunable(future, r.History, after) {
 		r.plan.Prune = append(r.plan.Prune, v.Name)
 	}
 	if p, ok := r.Cluster.(Previewer); ok && r.donorNeeded() {
@@ -119,18 +172,6 @@ func (r *Run) planWorld(ctx context.Context) error {
 	return err
 }
 
-func (r *Run) planSnapshot(ctx context.Context) error {
-	found, err := r.Provider.Find(ctx, r.pool, Snapshot, SnapshotName(r.pool.Name))
-	if err != nil || len(found) == 0 {
-		return err
-	}
-	if s := found[0]; s.Ready && s.Tags[TagReceipt] != "" && VersionName(r.clock().Now()) == r.version.Name &&
-		strings.HasPrefix(s.Tags[TagBuiltAt], strings.ReplaceAll(r.version.Name, ".", "-")) {
-		r.reused = &s
-	}
-	return nil
-}
-
 // expected is the median of the past runs.
 func (l Ledger) expected() (run, away float64) {
 	if len(l.Past) == 0 {
@@ -138,13 +179,6 @@ func (l Ledger) expected() (run, away float64) {
 	}
 	p := l.Past[len(l.Past)/2]
 	return p.Seconds, p.AwaySeconds
-}
-
-func (r *Run) planVersion() string {
-	if r.preBuilt {
-		return r.version.Name + " is there already"
-	}
-	return "name the new version " + r.version.Name
 }
 
 func (r *Run) planDrain() string {

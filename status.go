@@ -150,6 +150,9 @@ func days(d time.Duration) float64 {
 }
 
 func versionStatus(v Artifact) VersionStatus {
+	if v.Ready { // lists carry no percentage
+		v.Percent = 100
+	}
 	return VersionStatus{
 		Name: v.Name, State: v.State, Percent: v.Percent, Ready: v.Ready, Failure: v.Failure,
 		BuiltFrom: v.Tags[TagBuiltFrom], BuiltAt: v.Tags[TagBuiltAt], Run: v.Tags[TagRun],

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 
 	"kamino.dev/kamino"
@@ -44,7 +44,7 @@ func (o *outputFlag) print(w io.Writer, v any, table func(io.Writer)) error {
 		_, err = w.Write(text)
 		return err
 	}
-	tabs := printers.GetNewTabWriter(w)
+	tabs := tabwriter.NewWriter(w, 6, 4, 3, ' ', 0)
 	table(tabs)
 	return tabs.Flush()
 }

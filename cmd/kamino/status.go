@@ -100,7 +100,7 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus) {
 		return
 	}
 	fmt.Fprintf(w, "Definition:\t%s\n", firstOf(p.Definition, "none"))
-	fmt.Fprintf(w, "Model:\t%s\n", p.Model)
+	fmt.Fprintf(w, "Model:\t%s\n", short(p.Model))
 	fmt.Fprintf(w, "Nodes:\t%d, %d Ready, capacity %d\n", p.Nodes, p.Ready, p.Capacity)
 	fmt.Fprintf(w, "Next node:\t%s\n", nextNode(p))
 	fmt.Fprintf(w, "Rollback to:\t%s\n", firstOf(p.RollbackTarget, "nothing"))

@@ -131,8 +131,11 @@ func (c *updateCommand) plan(ctx context.Context, e *kamino.Engine, opts kamino.
 	if err != nil {
 		return err
 	}
-	if err := c.out.print(c.Out, plan, func(w io.Writer) { printPlan(w, plan) }); err != nil {
-		return err
+	// In a table the refusals are told once, as the error.
+	if c.out.format != "table" || len(plan.Refusals) == 0 {
+		if err := c.out.print(c.Out, plan, func(w io.Writer) { printPlan(w, plan) }); err != nil {
+			return err
+		}
 	}
 	switch {
 	case len(plan.Refusals) > 0:
@@ -202,7 +205,16 @@ func shown(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return cut(s, 100)
+	return cut(short(s), 100)
+}
+
+// short leaves of a resource ID what people tell resources apart by.
+func short(id string) string {
+	parts := strings.Split(id, "/")
+	if len(parts) < 9 || !strings.EqualFold(parts[1], "subscriptions") {
+		return id
+	}
+	return "…/" + strings.Join(parts[8:], "/")
 }
 
 // printPlan writes what an update of one donor would do.
@@ -238,7 +250,5 @@ func printPlan(w io.Writer, p *kamino.Plan) {
 		}
 	}
 	printDiff(w, p.ModelDiff)
-	if len(p.Prune) > 0 {
-		fmt.Fprintf(w, "\nPruned:\t%s\n", strings.Join(p.Prune, ", "))
-	}
+	fmt.Fprintf(w, "\nWould be pruned:\t%s\n", firstOf(strings.Join(p.Prune, ", "), "nothing"))
 }
