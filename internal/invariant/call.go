@@ -1,0 +1,79 @@
+package invariant
+
+import "time"
+
+// Verb is what a mutating call does.
+type Verb string
+
+// The verbs. Read stands for every call that changes nothing; only its rate is
+// looked at.
+const (
+	Read             Verb = "read"
+	PowerOn          Verb = "power on"
+	PowerOff         Verb = "power off"
+	CreateGallery    Verb = "create gallery"
+	CreateDefinition Verb = "create definition"
+	CreateSnapshot   Verb = "create snapshot"
+	CreateVersion    Verb = "create version"
+	DeleteArtifact   Verb = "delete artifact"
+	MarkVersion      Verb = "mark version" // tags and exclusion from latest
+	SetModel         Verb = "set model"
+	SetCapacity      Verb = "set capacity"
+	Mark             Verb = "mark"   // our marks on a node
+	Unmark           Verb = "unmark" // off
+	Seal             Verb = "seal"   // create the seal pod
+	Unseal           Verb = "unseal"
+	Evict            Verb = "evict"
+	DeletePod        Verb = "delete pod" // past the budgets
+	SetLease         Verb = "set lease"
+)
+
+// Call is a call that a process makes. Fields that do not belong to its verb
+// are empty.
+type Call struct {
+	Process string // as it stands on leases
+	Verb    Verb
+	Pool    string
+	Node    string   // Mark, Unmark, Seal, Unseal, Evict, DeletePod
+	Pod     string   // Evict, DeletePod: namespace/name
+	Run     string   // Seal, Unseal
+	Machine string   // PowerOn, PowerOff: ID
+	SeenVM  string   // PowerOn, PowerOff: the VM that the process last read there; "" skips the check
+	Made    Artifact // CreateSnapshot, CreateVersion, as asked for
+	Target  string   // DeleteArtifact: ID; SetModel: image
+	Kind    Kind     // DeleteArtifact
+	// Revision is the condition that SetModel and SetCapacity carry, "" none.
+	Revision  string
+	Fields    []string // SetModel: what of the pool's document it writes
+	Instances int      // SetCapacity
+	Lease     Lease    // SetLease, as it will stand
+	Force     bool     // the user asked for force
+	// Checked is how long ago the references to a version that is to be deleted
+	// were read.
+	Checked time.Duration
+	// Bucket names what is throttled together; "" is never throttled.
+	Bucket string
+}
+
+// givesBack tells the calls that are harmless whoever makes them.
+func (c Call) givesBack() bool { return c.Verb == PowerOn || c.Verb == Unmark || c.Verb == Unseal }
+
+// intents is how the intent on the lease must begin before a call.
+var intents = map[Verb][]string{
+	PowerOff:         {"switch the donor off", "switch the machine off"},
+	PowerOn:          {"start the donor"},
+	CreateGallery:    {"create gallery"},
+	CreateDefinition: {"create image definition"},
+	CreateSnapshot:   {"snapshot disk"},
+	CreateVersion:    {"build version"},
+	DeleteArtifact:   {"delete"},
+	MarkVersion:      {"mark version"},
+	SetModel:         {"write the model"},
+	SetCapacity:      {"scale out"},
+	Mark:             {"annotate the node", "block the node", "write on the node"},
+	Unmark:           {"take off"},
+	Seal:             {"seal the disk"},
+	Unseal:           {"delete the seal pod"},
+	Evict:            {"evict"},
+	DeletePod:        {"evict"},
+}
