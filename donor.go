@@ -139,6 +139,9 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		}
 		return done("receipt " + receipt.Hash), nil
 	}
+	if why := n.SealFailure(r.id); why != "" {
+		return Next{}, fmt.Errorf("the seal failed: %s", why)
+	}
 	pod, err := r.Cluster.SealPod(ctx, n, r.id)
 	if err != nil {
 		return Next{}, fmt.Errorf("read the seal pod: %w", err)

@@ -13,6 +13,9 @@ const (
 	// AnnotationReceipt holds the donor's Receipt as JSON; the node itself
 	// writes it when its disk is sealed.
 	AnnotationReceipt = "kamino.dev/receipt"
+	// AnnotationSealFailure is the node's word on why it gave a run's seal up,
+	// as {"run": ID, "error": TEXT}.
+	AnnotationSealFailure = "kamino.dev/seal-failure"
 	// AnnotationProtect keeps cluster-autoscaler from removing the node
 	// (https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md).
 	AnnotationProtect = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
@@ -128,4 +131,13 @@ type Receipt struct {
 func (n Node) Receipt() (r Receipt, ok bool) {
 	err := json.Unmarshal([]byte(n.Annotations[AnnotationReceipt]), &r)
 	return r, err == nil && r.Run != "" && r.Hash != ""
+}
+
+// SealFailure is why the node gave up the seal of a run; empty if it did not.
+func (n Node) SealFailure(run string) string {
+	var failure struct{ Run, Error string }
+	if err := json.Unmarshal([]byte(n.Annotations[AnnotationSealFailure]), &failure); err != nil || failure.Run != run {
+		return ""
+	}
+	return failure.Error
 }

@@ -30,7 +30,7 @@ import (
 	"kamino.dev/kamino/agent/seal"
 )
 
-// Version is set by the build (-ldflags "-X kamino.dev/kamino/agent.Version=v1.2.3").
+// Version is this program's, as its main knows it.
 var Version = "dev"
 
 // Exit codes.

@@ -23,7 +23,7 @@ import (
 // Annotations of the donor's Node.
 const (
 	receiptAnnotation = "kamino.dev/receipt"
-	// failureAnnotation says why a seal was given up; the donor goes on as before.
+	// failureAnnotation says why which run's seal was given up, as {"run": ID, "error": TEXT}.
 	failureAnnotation = "kamino.dev/seal-failure"
 )
 
@@ -84,8 +84,13 @@ func runSeal(ctx context.Context, e *env, args []string) error {
 // detached installs the agent on the host and starts it there: the pod dies with kubelet's and containerd's, the host's
 // unit does not.
 func (v *sealVerb) detached(ctx context.Context, d *disk.Disk, h host.Host) error {
-	if _, err := v.options(ctx, d); err != nil {
-		return err // what is wrong is said here, where the pod's log shows it
+	// What is wrong is said here, where the pod's log shows it.
+	o, err := v.options(ctx, d)
+	if err != nil {
+		return err
+	}
+	if err := seal.Permit(d, o); err != nil {
+		return err
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -166,7 +171,7 @@ func (v *sealVerb) decideJoin(ctx context.Context, d *disk.Disk, c seal.Config) 
 	if credentials, err := nodeapi.Load(d); err == nil && credentials.Shared() {
 		return seal.JoinKeep, nil
 	}
-	if !d.Live() || d.Exists(seal.ReceiptPath) {
+	if !d.Live() && !v.detach || d.Exists(seal.ReceiptPath) {
 		return seal.JoinFresh, nil
 	}
 	patience, cancel := context.WithTimeout(ctx, min(v.patience, 30*time.Second))
@@ -237,14 +242,12 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 	}
 	if err != nil {
 		err = errors.Join(err, services.Restart(ctx))
-		v.tell(ctx, node, failureAnnotation, err.Error())
+		v.tell(ctx, node, err)
 		return err
 	}
 	covered, err := seal.FreeSpace(ctx, d, o.Config.FreeSpace)
 	if err != nil {
-		// The point of no return is behind us: without an annotation the engine takes no snapshot, and starts the donor.
-		v.tell(ctx, node, failureAnnotation, err.Error())
-		return err
+		return v.lost(ctx, h, node, err)
 	}
 	v.log.Info("sealed", "run", receipt.Run, "rules", len(receipt.Rules), "free_space", o.Config.FreeSpace, "bytes", covered)
 	return v.finish(ctx, h, node, receipt)
@@ -281,7 +284,7 @@ func (v *sealVerb) finish(ctx context.Context, h host.Host, node *nodeapi.Client
 	}
 	if node != nil {
 		if err := node.Annotate(ctx, map[string]string{receiptAnnotation: string(short), failureAnnotation: ""}); err != nil {
-			return fmt.Errorf("report receipt: %w; the disk is sealed, start the machine again: it comes back as the first clone", err)
+			return v.lost(ctx, h, node, fmt.Errorf("report receipt: %w; the disk is sealed, start the machine again: it comes back as the first clone", err))
 		}
 	}
 	if !v.powerOff {
@@ -290,12 +293,28 @@ func (v *sealVerb) finish(ctx context.Context, h host.Host, node *nodeapi.Client
 	return h.PowerOff(ctx)
 }
 
+// lost is for what fails behind the point of no return: this machine has no identity to run under any more. It goes off
+// without its receipt being told, so no snapshot is taken; started again it comes back as the first clone.
+func (v *sealVerb) lost(ctx context.Context, h host.Host, node *nodeapi.Client, err error) error {
+	v.tell(ctx, node, err)
+	if v.powerOff {
+		err = errors.Join(err, h.PowerOff(ctx))
+	}
+	return err
+}
+
 // tell is best effort: the failure is in the journal as well.
-func (v *sealVerb) tell(ctx context.Context, node *nodeapi.Client, annotation, text string) {
+func (v *sealVerb) tell(ctx context.Context, node *nodeapi.Client, failure error) {
 	if node == nil {
 		return
 	}
-	if err := node.Annotate(ctx, map[string]string{annotation: text[:min(len(text), 2000)]}); err != nil {
+	const most = 2000
+	why := failure.Error()
+	text, err := json.Marshal(map[string]string{"run": v.run, "error": why[:min(len(why), most)]})
+	if err == nil {
+		err = node.Annotate(ctx, map[string]string{failureAnnotation: string(text)})
+	}
+	if err != nil {
 		v.log.Error("the cluster was not told", "error", err)
 	}
 }

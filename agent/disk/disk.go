@@ -16,6 +16,7 @@ import (
 	"path"
 	"sort"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -25,8 +26,9 @@ const maxLinks = 40
 // Disk is one root directory. Names are slash separated and relative to it; a leading slash is accepted and ignored.
 // A Disk is safe for concurrent use as far as the file system is.
 type Disk struct {
-	dir  string
-	root *os.Root
+	dir     string
+	root    *os.Root
+	devices sync.Map // device number → whether it is on the root's physical disk
 }
 
 // Open opens the root directory dir.

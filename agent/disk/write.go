@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 	"syscall"
 )
 
@@ -172,7 +171,8 @@ func (d *Disk) Remove(name string) error {
 	return nil
 }
 
-// Move renames from to to (parents are made). Between two file systems it copies and removes.
+// Move renames from to to (parents are made). Between two file systems it copies, durably and under another name until
+// the copy is whole, and then overwrites and removes the original: its blocks are of no use to anyone.
 func (d *Disk) Move(from, to string) error {
 	if err := d.MkdirAll(path.Dir(clean(to)), 0o700); err != nil {
 		return err
@@ -187,14 +187,70 @@ func (d *Disk) Move(from, to string) error {
 	}
 	err = d.root.Rename(src, dst)
 	if errors.Is(err, syscall.EXDEV) {
-		if err = d.copyTree(src, dst); err == nil {
-			err = d.root.RemoveAll(src)
-		}
+		err = d.moveAcross(src, dst)
 	}
 	if err != nil {
 		return fmt.Errorf("move %s: %w", from, err)
 	}
 	return nil
+}
+
+func (d *Disk) moveAcross(src, dst string) error {
+	part := path.Join(path.Dir(dst), ".kamino-part-"+path.Base(dst))
+	if err := d.root.RemoveAll(part); err != nil {
+		return err
+	}
+	if err := d.copyTree(src, part); err != nil {
+		return err
+	}
+	if err := d.root.Rename(part, dst); err != nil {
+		return err
+	}
+	if err := d.SyncDir(path.Dir(dst)); err != nil {
+		return err
+	}
+	if err := errors.Join(d.Overwrite(src, 1<<63-1), d.Sync()); err != nil {
+		return err
+	}
+	return d.root.RemoveAll(src)
+}
+
+// Overwrite writes zeros over the first most bytes of every file at or below name, without a sync. A file with a second
+// name elsewhere is left alone: its content stays on purpose.
+func (d *Disk) Overwrite(name string, most int64) error {
+	zero := make([]byte, 64<<10)
+	return d.Walk(name, func(name string, info fs.FileInfo) error {
+		if !info.Mode().IsRegular() || info.Size() == 0 || linked(info) {
+			return nil
+		}
+		f, err := d.root.OpenFile(name, os.O_WRONLY|syscall.O_NOFOLLOW, 0)
+		if err != nil {
+			return err
+		}
+		for left := min(info.Size(), most); left > 0 && err == nil; left -= int64(len(zero)) {
+			_, err = f.Write(zero[:min(left, int64(len(zero)))])
+		}
+		return errors.Join(err, f.Close())
+	})
+}
+
+// Empty truncates every file at or below name, so that a process which still has one open reads nothing.
+func (d *Disk) Empty(name string) error {
+	return d.Walk(name, func(name string, info fs.FileInfo) error {
+		if !info.Mode().IsRegular() || info.Size() == 0 || linked(info) {
+			return nil
+		}
+		f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0)
+		if err != nil {
+			return err
+		}
+		return f.Close()
+	})
+}
+
+func linked(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && st.Nlink > 1
 }
 
 func (d *Disk) copyTree(src, dst string) error {
@@ -261,74 +317,6 @@ func (d *Disk) Like(name string, info fs.FileInfo) error {
 		return err
 	}
 	return d.root.Chtimes(at, info.ModTime(), info.ModTime())
-}
-
-// Walk calls visit for every file below name, in no particular order of directories but sorted within each; links are
-// never followed and other file systems are not entered unless crossMounts. visit may return fs.SkipDir for a directory.
-func (d *Disk) Walk(name string, crossMounts bool, visit func(name string, info fs.FileInfo) error) error {
-	at, err := d.Resolve(name)
-	if err != nil {
-		return absent(err)
-	}
-	info, err := d.root.Lstat(at)
-	if err != nil {
-		return absent(err)
-	}
-	return d.walk(at, info, device(info), crossMounts, visit)
-}
-
-func (d *Disk) walk(at string, info fs.FileInfo, dev uint64, cross bool, visit func(string, fs.FileInfo) error) error {
-	err := visit(at, info)
-	if errors.Is(err, fs.SkipDir) && info.IsDir() {
-		return nil
-	}
-	if err != nil || !info.IsDir() {
-		return err
-	}
-	entries, err := d.ReadDir(at)
-	if err != nil {
-		return fmt.Errorf("list %s: %w", at, err)
-	}
-	for _, e := range entries {
-		child, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // gone since the directory was read
-		}
-		if err != nil {
-			return err
-		}
-		if !cross && child.IsDir() && device(child) != dev {
-			continue
-		}
-		if err := d.walk(path.Join(at, e.Name()), child, dev, cross, visit); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func device(info fs.FileInfo) uint64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Dev)
-	}
-	return 0
-}
-
-// Size is the number of content bytes at name, directories summed.
-func (d *Disk) Size(name string) (bytes int64, err error) {
-	err = d.Walk(name, true, func(_ string, info fs.FileInfo) error {
-		if info.Mode().IsRegular() {
-			bytes += info.Size()
-		}
-		return nil
-	})
-	return bytes, err
-}
-
-// Under reports whether name is dir or below it.
-func Under(name, dir string) bool {
-	name, dir = clean(name), clean(dir)
-	return dir == "." || name == dir || strings.HasPrefix(name, dir+"/")
 }
 
 // Own gives name the owner of what info describes.

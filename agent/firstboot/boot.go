@@ -10,13 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
-	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/seal"
 )
@@ -30,6 +28,9 @@ const (
 	// StatePath records the configuration in force.
 	StatePath = "var/lib/kamino/config.json"
 	mediaDir  = "run/kamino/media"
+	// forgottenPath is in memory: it says that the former machine was forgotten in this boot, so that what was made anew
+	// since then, such as sshd's keys, is not removed again.
+	forgottenPath = "run/kamino/forgotten"
 )
 
 // Machine is everything that a boot touches.
@@ -153,11 +154,7 @@ func (m *Machine) unseal(ctx context.Context, v *verdict) error {
 	m.Log.Warn("a seal was interrupted; its changes were taken back", "changes", n)
 	if by == "" || v.vm == "" || platform.Same(by, v.vm) {
 		v.done = true
-		if name := m.Disk.Text("etc/hostname"); name != "" {
-			if _, err := m.Host.Run(ctx, "hostname", name); err != nil {
-				m.Log.Warn("host name was not set", "error", err)
-			}
-		}
+		m.revive(ctx)
 		return m.ready()
 	}
 	if err := m.readOwner(v); err != nil {
@@ -167,9 +164,27 @@ func (m *Machine) unseal(ctx context.Context, v *verdict) error {
 	return nil
 }
 
+// revive repeats what systemd did with the disk as it was before its files came back: the host's name, and netplan's
+// generator, which found the seal's network configuration instead of the donor's.
+func (m *Machine) revive(ctx context.Context) {
+	if name := m.Disk.Text("etc/hostname"); name != "" {
+		if _, err := m.Host.Run(ctx, "hostname", name); err != nil {
+			m.Log.Warn("host name was not set", "error", err)
+		}
+	}
+	if m.Disk.Exists("usr/sbin/netplan") {
+		if _, err := m.Host.Run(ctx, "netplan", "generate"); err != nil {
+			m.Log.Warn("network configuration was not generated", "error", err)
+		}
+	}
+}
+
 // forget removes what belongs to another machine. On a disk that was sealed only little can have come back; on one that
 // was not, everything is still there.
 func (m *Machine) forget(v verdict) error {
+	if m.Disk.Exists(forgottenPath) {
+		return nil
+	}
 	unsealed := !v.sealed && v.owner.VMID != ""
 	if unsealed {
 		m.Log.Warn("this disk belongs to another machine and was never sealed", "owner", v.owner.VMID)
@@ -185,9 +200,11 @@ func (m *Machine) forget(v verdict) error {
 	current := m.Disk.Text("etc/machine-id")
 	if unsealed && (v.owner.MachineID == "" || current == v.owner.MachineID) || !m.Host.Live() && current == "" {
 		// PID 1 made one from the empty file before this program ran; here it is the former machine's, so it is replaced.
-		return m.Disk.WriteFile("etc/machine-id", []byte(randomHex(16)+"\n"), 0o444)
+		if err := m.Disk.WriteFile("etc/machine-id", []byte(randomHex(16)+"\n"), 0o444); err != nil {
+			return err
+		}
 	}
-	return nil
+	return m.Disk.WriteFile(forgottenPath, []byte("ok\n"), 0o644)
 }
 
 // become makes the disk this machine's.
@@ -197,6 +214,9 @@ func (m *Machine) become(ctx context.Context, v verdict) error {
 		return err
 	}
 	if err := m.forget(v); err != nil {
+		return err
+	}
+	if err := m.storageNames(); err != nil {
 		return err
 	}
 	if m.Settings.FirstBoot == seal.FirstBootAgent {
@@ -329,70 +349,4 @@ func randomHex(bytes int) string {
 	b := make([]byte, bytes)
 	_, _ = rand.Read(b) // never fails: crypto/rand.Read
 	return hex.EncodeToString(b)
-}
-
-// configure finds, checks and writes the node's configuration.
-func (m *Machine) configure(ctx context.Context) (State, error) {
-	patience, cancel := context.WithTimeout(ctx, m.Patience)
-	defer cancel()
-	doc, err := nodeconfig.Find(patience, m.Settings.Sources, m.Disk, m.IMDS.UserData)
-	if errors.Is(err, nodeconfig.ErrNone) && m.Settings.Join == seal.JoinKeep {
-		m.Log.Info("no NodeConfig: kubelet starts as the image has it, with the cluster's shared credential")
-		return State{Status: "Image", At: m.Now().UTC()}, nil
-	}
-	if err != nil {
-		return State{}, err
-	}
-	c, err := nodeconfig.Parse(doc.Data)
-	if err != nil {
-		return State{}, fmt.Errorf("configuration from %s: %w", doc.Source, err)
-	}
-	if c.Join.Method == nodeconfig.JoinKeep && m.Settings.Join != seal.JoinKeep {
-		return State{}, fmt.Errorf("configuration from %s: join.method keep, but the donor's own credential was removed when it was sealed; use another method", doc.Source)
-	}
-	files, err := nodeconfig.Render(ctx, m.Disk, m.Host, c, true)
-	if err != nil {
-		return State{}, fmt.Errorf("configuration from %s: %w", doc.Source, err)
-	}
-	units, err := nodeconfig.Write(m.Disk, files)
-	if err != nil {
-		return State{}, err
-	}
-	if len(units) > 0 {
-		if _, err := m.Host.Run(ctx, "systemctl", "daemon-reload"); err != nil {
-			return State{}, fmt.Errorf("reload units: %w", err)
-		}
-	}
-	if slices.Contains(units, "containerd.service") {
-		if _, err := m.Host.Run(ctx, "systemctl", "try-restart", "containerd.service"); err != nil {
-			return State{}, fmt.Errorf("restart containerd: %w", err)
-		}
-	}
-	s := State{Generation: c.Generation, Hash: doc.Hash(), Source: doc.Source, Status: "Applied", At: m.Now().UTC()}
-	for key := range c.Kubelet.Labels {
-		s.Labels = append(s.Labels, key)
-	}
-	slices.Sort(s.Labels)
-	return s, nil
-}
-
-// ReadState reads the configuration in force; the zero value when there is none.
-func ReadState(d *disk.Disk) (s State, err error) {
-	data, err := d.ReadFile(StatePath, disk.Small)
-	if err != nil {
-		return State{}, nil
-	}
-	if err := json.Unmarshal(data, &s); err != nil {
-		return s, fmt.Errorf("decode /%s: %w", StatePath, err)
-	}
-	return s, nil
-}
-
-// WriteState replaces it.
-func WriteState(d *disk.Disk, s State) error {
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return err
-	}
-	return d.WriteFile(StatePath, append(data, '\n'), 0o644)
 }

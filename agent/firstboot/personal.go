@@ -31,9 +31,6 @@ func (m *Machine) personalise(ctx context.Context, a about) error {
 	if err := m.hosts(a.name); err != nil {
 		return err
 	}
-	if err := m.storageNames(); err != nil {
-		return err
-	}
 	for _, file := range slices.Sorted(maps.Keys(a.keys)) {
 		if err := m.authorise(file, a.keys[file]); err != nil {
 			// Access for people must not keep a node from working.

@@ -64,7 +64,7 @@ type known struct {
 func (k *known) learn(ctx context.Context, d *disk.Disk, o Options) error {
 	m, _ := newMatcher(o.Facts)
 	buf := make([]byte, chunk+overlap)
-	err := d.Walk(".", true, func(name string, info fs.FileInfo) error {
+	err := d.Walk(".", func(name string, info fs.FileInfo) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -120,7 +120,7 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 			}
 		})
 	}
-	err := d.Walk(".", true, func(name string, info fs.FileInfo) error {
+	err := d.Walk(".", func(name string, info fs.FileInfo) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -82,6 +82,14 @@ func installed(d *disk.Disk, o Options) ([]Match, error) {
 			}
 			out = append(out, put("etc/systemd/network/99-kamino.network", string(network), 0o644))
 		}
+		if d.Exists("etc/netplan") {
+			// netplan's generator starts networkd, and does so only when it has a file.
+			plan, err := unitFiles.ReadFile("units/99-kamino.yaml")
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, put("etc/netplan/99-kamino.yaml", string(plan), 0o600))
+		}
 	}
 	return changed(d, out), nil
 }

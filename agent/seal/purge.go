@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -31,13 +30,13 @@ const shredMost = 16 << 20
 // process that still has the file open. All is overwritten before one sync, because a sync per file would take longer
 // than everything else together.
 func Purge(d *disk.Disk) error {
-	if err := eachAside(d, overwrite); err != nil {
+	if err := d.Overwrite(asideDir, shredMost); err != nil {
 		return fmt.Errorf("overwrite what was set aside: %w", err)
 	}
-	if err := syncDisk(d); err != nil {
+	if err := d.Sync(); err != nil {
 		return err
 	}
-	if err := eachAside(d, func(f *os.File, _ int64) error { return f.Truncate(0) }); err != nil {
+	if err := d.Empty(asideDir); err != nil {
 		return fmt.Errorf("truncate what was set aside: %w", err)
 	}
 	if err := d.Remove(asideDir); err != nil {
@@ -46,49 +45,32 @@ func Purge(d *disk.Disk) error {
 	if err := d.Remove(journalPath); err != nil {
 		return err
 	}
+	if err := removeZeros(d); err != nil {
+		return err
+	}
 	return d.SyncDir(StateDir)
 }
 
-func eachAside(d *disk.Disk, do func(f *os.File, size int64) error) error {
-	return d.Walk(asideDir, true, func(name string, info fs.FileInfo) error {
-		if !info.Mode().IsRegular() || info.Size() == 0 || linked(info) {
-			return nil
-		}
-		f, err := d.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(do(f, info.Size()), f.Close())
-	})
-}
+const zeroFile = ".kamino-zero"
 
-func overwrite(f *os.File, size int64) error {
-	zero := make([]byte, min(size, 64<<10))
-	for left := min(size, shredMost); left > 0; {
-		n, err := f.Write(zero[:min(left, int64(len(zero)))])
-		if err != nil {
-			return err
-		}
-		left -= int64(n)
+// removeZeros removes what an interrupted zeroFree left: a file that fills the disk.
+func removeZeros(d *disk.Disk) error {
+	all, err := d.FileSystems()
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-// scrubFree deals with free blocks by the given method and reports how many bytes it covered.
-func scrubFree(ctx context.Context, d *disk.Disk, method string) (int64, error) {
-	switch method {
-	case FreeTrim:
-		return trim(d)
-	case FreeZero:
-		return zeroFree(ctx, d)
+	for _, f := range all {
+		if !f.ReadOnly {
+			err = errors.Join(err, d.Remove(f.Name+"/"+zeroFile))
+		}
 	}
-	return 0, nil
+	return err
 }
 
-// zeroFree fills a file with zeros until the disk is full, then removes it. Space reserved for root is included, since
-// the agent is root.
-func zeroFree(ctx context.Context, d *disk.Disk) (written int64, err error) {
-	name := StateDir + "/zero"
+// zeroFree fills a file with zeros until the file system at dir is full, then removes it. Space reserved for root is
+// included, since the agent is root.
+func zeroFree(ctx context.Context, d *disk.Disk, dir string) (written int64, err error) {
+	name := dir + "/" + zeroFile
 	f, err := d.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return 0, fmt.Errorf("zero free space: %w", err)
@@ -98,6 +80,9 @@ func zeroFree(ctx context.Context, d *disk.Disk) (written int64, err error) {
 		n, werr := f.Write(block)
 		written += int64(n)
 		if werr != nil {
+			if errors.Is(werr, unix.EFBIG) {
+				break // FAT's largest file; what is beyond 4 GB of an EFI partition was never written
+			}
 			if !errors.Is(werr, unix.ENOSPC) && !errors.Is(werr, unix.EDQUOT) {
 				err = werr
 			} else if len(block) > 512 {
@@ -116,7 +101,7 @@ func zeroFree(ctx context.Context, d *disk.Disk) (written int64, err error) {
 	if err != nil {
 		return written, fmt.Errorf("zero free space: %w", err)
 	}
-	return written, d.SyncDir(StateDir)
+	return written, d.SyncDir(dir)
 }
 
 // fitrim is FITRIM of linux/fs.h, _IOWR('X', 121, struct fstrim_range).

@@ -213,7 +213,7 @@ func commit(d *disk.Disk, r *Receipt) error {
 	if err != nil {
 		return err
 	}
-	if err := syncDisk(d); err != nil {
+	if err := d.Sync(); err != nil {
 		return err
 	}
 	return d.WriteFile(ReceiptPath, append(data, '\n'), 0o644)
@@ -282,15 +282,35 @@ func (o Options) Scan() scan.Options {
 
 // FreeSpace deals with the blocks of what was deleted, by the configured method, and reports the bytes covered.
 func FreeSpace(ctx context.Context, d *disk.Disk, method string) (int64, error) {
-	return scrubFree(ctx, d, method)
+	all, err := d.FileSystems()
+	if err != nil {
+		return 0, err
+	}
+	var covered int64
+	for _, f := range all {
+		if f.ReadOnly || method == FreeNone {
+			continue
+		}
+		clear := zeroFree
+		if method == FreeTrim {
+			clear = trim
+		}
+		n, err := clear(ctx, d, f.Name)
+		covered += n
+		if err != nil {
+			return covered, err
+		}
+	}
+	return covered, nil
 }
 
 // Forget applies, without a way back, the rules that a clone repeats: those of phase Both, or all of them where the disk
-// was never sealed. machine-id is the caller's: on a running system it is replaced, not emptied.
+// was never sealed. machine-id and the recorded machine are the caller's: the one is replaced, not emptied, on a running
+// system; the other is overwritten last, so that an interruption repeats the whole.
 func Forget(d *disk.Disk, o Options, all bool) ([]RuleCount, error) {
 	var counts []RuleCount
 	for _, r := range o.Config.rules() {
-		if r.Action == Check || r.ID == "machine-id" || !all && r.Phase != Both {
+		if r.Action == Check || r.ID == "machine-id" || r.ID == "recorded-vm" || !all && r.Phase != Both {
 			continue
 		}
 		matches, err := r.matches(d, o)

@@ -1,18 +1,18 @@
 package seal
 
 import (
+	"context"
 	"fmt"
-	"io/fs"
 	"os"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"kamino.dev/kamino/agent/disk"
 )
 
-func trim(d *disk.Disk) (int64, error) {
-	f, err := d.OpenFile(StateDir, os.O_RDONLY, 0)
+// trim tells the disk which blocks of the file system at dir are free, and reports their bytes.
+func trim(_ context.Context, d *disk.Disk, dir string) (int64, error) {
+	f, err := d.OpenFile(dir, os.O_RDONLY, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -25,23 +25,4 @@ func trim(d *disk.Disk) (int64, error) {
 		return 0, fmt.Errorf("trim free space (set freeSpace: zero if the disk has no TRIM): %w", errno)
 	}
 	return int64(all.len), nil
-}
-
-// A second name elsewhere means that the content stays on purpose.
-func linked(info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && st.Nlink > 1
-}
-
-// syncDisk makes every write to the disk durable.
-func syncDisk(d *disk.Disk) error {
-	f, err := d.OpenFile(StateDir, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.Syncfs(int(f.Fd())); err != nil {
-		return fmt.Errorf("sync disk: %w", err)
-	}
-	return nil
 }

@@ -11,7 +11,11 @@ import (
 	"kamino.dev/kamino/agent"
 )
 
+// version is set by the build (-ldflags "-X main.version=v1.2.3").
+var version = "dev"
+
 func main() {
+	agent.Version = version
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := agent.Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

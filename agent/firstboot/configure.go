@@ -1,0 +1,79 @@
+package firstboot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/nodeconfig"
+	"kamino.dev/kamino/agent/seal"
+)
+
+// configure finds, checks and writes the node's configuration.
+func (m *Machine) configure(ctx context.Context) (State, error) {
+	patience, cancel := context.WithTimeout(ctx, m.Patience)
+	defer cancel()
+	doc, err := nodeconfig.Find(patience, m.Settings.Sources, m.Disk, m.IMDS.UserData)
+	if errors.Is(err, nodeconfig.ErrNone) && m.Settings.Join == seal.JoinKeep {
+		m.Log.Info("no NodeConfig: kubelet starts as the image has it, with the cluster's shared credential")
+		return State{Status: "Image", At: m.Now().UTC()}, nil
+	}
+	if err != nil {
+		return State{}, err
+	}
+	c, err := nodeconfig.Parse(doc.Data)
+	if err != nil {
+		return State{}, fmt.Errorf("configuration from %s: %w", doc.Source, err)
+	}
+	if c.Join.Method == nodeconfig.JoinKeep && m.Settings.Join != seal.JoinKeep {
+		return State{}, fmt.Errorf("configuration from %s: join.method keep, but the donor's own credential was removed when it was sealed; use another method", doc.Source)
+	}
+	files, err := nodeconfig.Render(ctx, m.Disk, m.Host, c, true)
+	if err != nil {
+		return State{}, fmt.Errorf("configuration from %s: %w", doc.Source, err)
+	}
+	units, err := nodeconfig.Write(m.Disk, files)
+	if err != nil {
+		return State{}, err
+	}
+	if len(units) > 0 {
+		if _, err := m.Host.Run(ctx, "systemctl", "daemon-reload"); err != nil {
+			return State{}, fmt.Errorf("reload units: %w", err)
+		}
+	}
+	if slices.Contains(units, "containerd.service") {
+		if _, err := m.Host.Run(ctx, "systemctl", "try-restart", "containerd.service"); err != nil {
+			return State{}, fmt.Errorf("restart containerd: %w", err)
+		}
+	}
+	s := State{Generation: c.Generation, Hash: doc.Hash(), Source: doc.Source, Status: "Applied", At: m.Now().UTC()}
+	for key := range c.Kubelet.Labels {
+		s.Labels = append(s.Labels, key)
+	}
+	slices.Sort(s.Labels)
+	return s, nil
+}
+
+// ReadState reads the configuration in force; the zero value when there is none.
+func ReadState(d *disk.Disk) (s State, err error) {
+	data, err := d.ReadFile(StatePath, disk.Small)
+	if err != nil {
+		return State{}, nil
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("decode /%s: %w", StatePath, err)
+	}
+	return s, nil
+}
+
+// WriteState replaces it.
+func WriteState(d *disk.Disk, s State) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return d.WriteFile(StatePath, append(data, '\n'), 0o644)
+}
