@@ -14,13 +14,14 @@ type component struct {
 	name  string
 	args  func(*layout) []string
 	ready func(context.Context, kubernetes.Interface) error
+	bare  bool // part of a bare control plane
 }
 
 // components in the order of their start. etcd has no check of its own: the API
 // server retries until etcd answers, and is not ready before.
 var components = []component{
-	{name: "etcd", args: etcdArgs},
-	{name: "kube-apiserver", args: apiserverArgs, ready: apiserverReady},
+	{name: "etcd", args: etcdArgs, bare: true},
+	{name: "kube-apiserver", args: apiserverArgs, ready: apiserverReady, bare: true},
 	{name: "kube-controller-manager", args: controllerManagerArgs},
 	{name: "kube-scheduler", args: schedulerArgs},
 }

@@ -28,6 +28,9 @@ type Options struct {
 	// NodeGrace is how long a node may be silent before the node lifecycle
 	// controller marks it NotReady; 0 means 10 s. The default of Kubernetes is 50 s.
 	NodeGrace time.Duration
+	// Bare leaves controllers and scheduler out: etcd and kube-apiserver only. Who
+	// starts it is them; the service account of a namespace must be made, too.
+	Bare bool
 	// Hosts are further DNS names and IP addresses under which the API server is reached.
 	Hosts []string
 
@@ -101,7 +104,7 @@ func startOnce(ctx context.Context, opts Options) (*ControlPlane, error) {
 	if cp.config, err = restConfig(cp.Kubeconfig); err != nil {
 		return nil, err
 	}
-	if err := cp.startComponents(ctx, opts.Binary, lay); err != nil {
+	if err := cp.startComponents(ctx, opts, lay); err != nil {
 		cp.Stop()
 		return nil, err
 	}
@@ -111,14 +114,17 @@ func startOnce(ctx context.Context, opts Options) (*ControlPlane, error) {
 	return cp, nil
 }
 
-func (cp *ControlPlane) startComponents(ctx context.Context, binary string, lay *layout) error {
+func (cp *ControlPlane) startComponents(ctx context.Context, opts Options, lay *layout) error {
 	client, err := kubernetes.NewForConfig(cp.config)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
 	for _, c := range components {
+		if opts.Bare && !c.bare {
+			continue
+		}
 		began := time.Now()
-		p, err := startProcess(binary, lay.path("logs"), c.name, c.args(lay))
+		p, err := startProcess(opts.Binary, lay.path("logs"), c.name, c.args(lay))
 		if err != nil {
 			return err
 		}
@@ -129,6 +135,9 @@ func (cp *ControlPlane) startComponents(ctx context.Context, binary string, lay 
 			}
 		}
 		cp.logger.Debug("component started", "component", c.name, "pid", p.cmd.Process.Pid, "after", time.Since(began))
+	}
+	if opts.Bare {
+		return nil
 	}
 	return cp.await(ctx, "the controllers", func(ctx context.Context) error {
 		// Made by a controller; without it no pod is admitted.
