@@ -75,6 +75,7 @@ func scaleDown(w *world, m *machine, n *simNode) {
 		return
 	}
 	n.Taints = append(n.Taints, Taint{TaintDeleting, "", "NoSchedule"})
+	w.audit.person(n.Name)
 	w.changeNode(n)
 	w.happened("cluster-autoscaler takes node %s", n.Name)
 	w.after(30*time.Second, func() {
@@ -99,11 +100,9 @@ func replace(w *world, m *machine, n *simNode) {
 
 // deleteNodeObject deletes the Node; a kubelet that runs registers again.
 func (w *world) deleteNodeObject(m *machine, n *simNode) {
-	cordoned := w.audit.foreign[n.Name]
-	cordoned.cordon, cordoned.protection = false, nil
-	w.audit.foreign[n.Name] = cordoned
 	boot := m.bootID
 	w.removeNode(n)
+	w.audit.person(n.Name)
 	if !m.kubelet {
 		return
 	}
@@ -111,10 +110,9 @@ func (w *world) deleteNodeObject(m *machine, n *simNode) {
 	// Should its disk be sealed meanwhile, it stays silent until the next boot.
 	w.after(time.Second, func() {
 		if m.kubelet && m.bootID == boot && w.nodes[m.Hostname] == nil && m.touched == "" {
-			ours := m.ours
 			boots := m.boots
 			w.booted(m)
-			m.bootID, m.boots, m.ours = boot, boots, ours
+			m.bootID, m.boots = boot, boots
 			w.nodes[m.Hostname].BootID = boot
 			w.happened("node object %s is registered again", m.Hostname)
 		}
@@ -123,9 +121,7 @@ func (w *world) deleteNodeObject(m *machine, n *simNode) {
 
 func (w *world) cordon(n *simNode, yes bool) {
 	n.Unschedulable = yes
-	f := w.audit.foreign[n.Name]
-	f.cordon = yes
-	w.audit.foreign[n.Name] = f
+	w.audit.person(n.Name)
 	w.changeNode(n)
 	w.happened("a person cordons %s: %v", n.Name, yes)
 }
@@ -133,9 +129,7 @@ func (w *world) cordon(n *simNode, yes bool) {
 // protect is a person's own annotation against the autoscaler.
 func (w *world) protect(name, value string) {
 	w.nodes[name].Annotations[AnnotationProtect] = value
-	f := w.audit.foreign[name]
-	f.protection = &value
-	w.audit.foreign[name] = f
+	w.audit.person(name)
 }
 
 func (w *world) personSetsModel() {

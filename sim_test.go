@@ -59,11 +59,7 @@ func newWorld(seed uint64) *world {
 		artifacts: map[string]*simArtifact{}, leases: map[PoolID]Lease{}, sealPods: map[string]*simSealPod{},
 		throttled: map[string]time.Time{}, done: make(chan struct{}),
 	}
-	w.audit.w = w
-	w.audit.stale = map[string]int{}
-	w.audit.hushed = map[string]bool{}
-	w.audit.away = map[string]time.Time{}
-	w.audit.foreign = map[string]foreignMarks{}
+	w.audit.begin(w)
 	return w
 }
 
@@ -120,6 +116,7 @@ type proc struct {
 	skew   time.Duration
 	faults []fault
 	calls  int
+	force  bool // the user asked for it
 	dying  bool // killed as soon as it does anything more
 	cancel context.CancelFunc
 	seenVM map[InstanceID]string
@@ -265,6 +262,7 @@ func options(donor string) Options {
 
 // startUpdate spawns a process that updates.
 func (w *world) startUpdate(p *proc, o Options) *proc {
+	p.force = o.Force
 	return w.spawn(p, func(ctx context.Context) {
 		w.say("%s: update with donor %s", p.name, o.Donor)
 		p.result, p.err = p.engine().Update(ctx, o)

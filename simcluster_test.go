@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"kamino.dev/kamino/internal/invariant"
 )
 
 // simCluster is Kubernetes as one process sees it.
@@ -70,7 +72,8 @@ func (c simCluster) Mark(ctx context.Context, node Node, mark *Mark) error {
 		if n.UID != node.UID {
 			return fmt.Errorf("node %s: UID: %w", node.Name, ErrConflict)
 		}
-		w.audit.mark(c.p, n, mark)
+		what := w.audit.before(c.p.onNode(n.Node, markVerb(mark)))
+		n.Annotations = maps.Clone(n.Annotations)
 		if mark == nil {
 			n.unmark()
 		} else {
@@ -83,6 +86,7 @@ func (c simCluster) Mark(ctx context.Context, node Node, mark *Mark) error {
 			}
 		}
 		w.changeNode(n)
+		w.audit.after(what)
 		w.happened("%s marks node %s: %+v", c.p.name, n.Name, mark != nil)
 		return nil
 	})
@@ -105,14 +109,14 @@ func (n *simNode) unmark() {
 func (c simCluster) Evict(ctx context.Context, node Node, opts DrainOptions) (left []Pod, err error) {
 	w := c.p.w
 	err = c.call(ctx, call{method: "Evict", subject: node.Name, write: true}, func(f *fault) error {
-		w.audit.evict(c.p, node, opts)
+		w.audit.before(c.p.onNode(node, invariant.Evict))
 		left = nil
 		for _, p := range w.pods {
 			if p.node != node.Name || p.daemon {
 				continue
 			}
 			if !f.is(falseSuccess) {
-				w.evict(p, opts)
+				w.evict(c.p.onNode(node, invariant.Evict), p, opts)
 			}
 			left = append(left, p.Pod)
 		}
@@ -121,7 +125,7 @@ func (c simCluster) Evict(ctx context.Context, node Node, opts DrainOptions) (le
 	return left, err
 }
 
-func (w *world) evict(p *simPod, opts DrainOptions) {
+func (w *world) evict(c invariant.Call, p *simPod, opts DrainOptions) {
 	p.Reason, p.Stuck = "", false
 	switch {
 	case p.ending:
@@ -132,8 +136,10 @@ func (w *world) evict(p *simPod, opts DrainOptions) {
 		p.Reason = "held by budget web"
 	default:
 		if p.held {
-			p.forceOnly = true
+			c.Verb = invariant.DeletePod
 		}
+		c.Pod = p.String()
+		w.audit.before(c)
 		p.ending = true
 		w.say("  ~ pod %s is evicted", p.Name)
 		w.after(5*time.Second, func() {
@@ -173,7 +179,7 @@ func (c simCluster) Seal(ctx context.Context, node Node, run string, want bool) 
 		if want && w.nodes[node.Name] == nil {
 			return fmt.Errorf("node %s: %w", node.Name, ErrNotFound)
 		}
-		w.audit.seal(c.p, node, run, want)
+		c.p.auditSeal(node, run, want)
 		if !want {
 			delete(w.sealPods, run)
 			w.happened("%s deletes seal pod of %s", c.p.name, run)
@@ -214,9 +220,10 @@ func (c simCluster) SetLease(ctx context.Context, l Lease) (out Lease, err error
 		if w.leases[l.Pool].Revision != l.Revision {
 			return fmt.Errorf("lease of %s: %w", l.Pool.Name(), ErrConflict)
 		}
-		w.audit.lease(c.p, w.leases[l.Pool], l)
+		did := w.audit.before(invariant.Call{Process: c.p.name, Verb: invariant.SetLease, Pool: string(l.Pool)})
 		l.Revision = fmt.Sprint(w.next())
 		w.leases[l.Pool] = l
+		w.audit.after(did)
 		out = l
 		return nil
 	})

@@ -31,7 +31,6 @@ type machine struct {
 	kubelet bool
 	touched string // run that took the identity off the disk
 	sealed  string // run whose receipt is on the disk
-	ours    bool   // it went off, or is about to, because of a run
 	spares  int    // start requests that fail for want of capacity
 	dead    bool   // its next boots never reach the kubelet
 	sealing sealFate
@@ -61,12 +60,11 @@ type simSealPod struct {
 
 type simPod struct {
 	Pod
-	node      string
-	daemon    bool
-	bare      bool // no controller would bring it back
-	held      bool // a disruption budget holds it
-	ending    bool
-	forceOnly bool
+	node   string
+	daemon bool
+	bare   bool // no controller would bring it back
+	held   bool // a disruption budget holds it
+	ending bool
 }
 
 // addMachine makes a machine that runs and whose node is Ready.
@@ -86,7 +84,7 @@ func (w *world) addMachine(pool PoolID, host, image string) *machine {
 func (w *world) booted(m *machine) {
 	m.boots++
 	m.bootID = fmt.Sprintf("boot-%d", w.next())
-	m.kubelet, m.touched, m.sealed, m.ours = true, "", "", false
+	m.kubelet, m.touched, m.sealed = true, "", ""
 	n := w.nodes[m.Hostname]
 	if n == nil {
 		n = &simNode{Node: Node{
@@ -231,7 +229,7 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 
 func (w *world) detached(m *machine, run string, here func() bool) {
 	fate := m.sealing
-	m.touched, m.ours = run, true
+	m.touched = run
 	w.happened("seal of %s is detached", m.Hostname)
 	w.after(time.Second+time.Duration(w.rng.IntN(9000))*time.Millisecond, func() {
 		if here() {

@@ -2,11 +2,14 @@ package kamino
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"kamino.dev/kamino/internal/invariant"
 )
 
 type simPool struct {
@@ -129,11 +132,11 @@ func (s simProvider) Pool(ctx context.Context, id PoolID) (out Pool, err error) 
 			return fmt.Errorf("pool %s: %w", id, ErrNotFound)
 		}
 		out = Pool{ID: id, Name: id.Name(), Group: "rg", Location: "west", Gallery: galleryA, Capacity: p.capacity,
-			Model: Model{Image: p.image}, Revision: fmt.Sprint(p.revision), Updating: w.now.Before(p.busy), Refusals: p.refusals}
+			Model: Model{Image: p.image}, Revision: p.revisionText(), Updating: w.now.Before(p.busy), Refusals: p.refusals}
 		for _, e := range p.exts {
 			out.Model.Extensions = append(out.Model.Extensions, Extension{Name: e})
 		}
-		out.Model.Saved = []byte(fmt.Sprintf(`{"image":%q,"custom":%q}`, p.image, p.custom))
+		out.Model.Saved, _ = json.Marshal(p.document())
 		return nil
 	})
 	return out, err
@@ -159,10 +162,7 @@ func (s simProvider) SetPower(ctx context.Context, id InstanceID, want Power) er
 		if m == nil {
 			return fmt.Errorf("instance %s: %w", id, ErrNotFound)
 		}
-		w.audit.power(s.p, m, want)
-		if want == PowerOff {
-			m.ours = true
-		}
+		s.p.auditPower(m, want)
 		err := w.setPower(m, want, f.is(opFailed))
 		w.happened("%s switches %s %s", s.p.name, m.Hostname, want)
 		return err
@@ -192,7 +192,6 @@ func (s simProvider) Create(ctx context.Context, pool Pool, want Artifact) error
 	return s.p.call(ctx, call{method: "Create " + string(want.Kind), subject: want.Name, write: true}, func(f *fault) error {
 		key := artifactKey(pool.ID, want.Kind, want.Name)
 		if have := w.artifacts[key]; have != nil {
-			w.audit.intent(s.p, pool.ID, "Create "+string(want.Kind))
 			if have.State == Deleting {
 				return fmt.Errorf("create %s: %w", want.Name, ErrInProgress)
 			}
@@ -204,7 +203,7 @@ func (s simProvider) Create(ctx context.Context, pool Pool, want Artifact) error
 		if want.Kind == Version && w.artifacts[artifactKey(pool.ID, Snapshot, lastSegment(want.Source))] == nil {
 			return fmt.Errorf("source %s: %w", want.Source, ErrNotFound)
 		}
-		w.audit.create(s.p, pool.ID, want)
+		s.p.auditCreate(pool.ID, want)
 		if p := w.pools[pool.ID]; want.Kind == Version && want.Storage != StorageLRS && p.noZRS == 1 {
 			return fmt.Errorf("StorageAccountType 'Standard_ZRS' is not supported in region west")
 		}
@@ -264,7 +263,6 @@ func (s simProvider) Delete(ctx context.Context, pool Pool, a Artifact) error {
 	return s.p.call(ctx, call{method: "Delete " + string(a.Kind), subject: a.Name, write: true}, func(f *fault) error {
 		key := artifactKey(pool.ID, a.Kind, a.Name)
 		have := w.artifacts[key]
-		w.audit.intent(s.p, pool.ID, "Delete")
 		if have == nil || have.State == Deleting {
 			return nil
 		}
@@ -274,7 +272,7 @@ func (s simProvider) Delete(ctx context.Context, pool Pool, a Artifact) error {
 		if a.Kind == Version && have.State == Creating {
 			return fmt.Errorf("delete version %s: %w", a.Name, ErrInProgress)
 		}
-		w.audit.delete(s.p, have)
+		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.DeleteArtifact, Pool: string(pool.ID), Kind: kinds[have.Kind], Target: have.ID})
 		w.staleList = w.versions(pool.ID)
 		was := have.State
 		have.State = Deleting
@@ -289,79 +287,4 @@ func (s simProvider) Delete(ctx context.Context, pool Pool, a Artifact) error {
 		})
 		return nil
 	})
-}
-
-func (s simProvider) SetModel(ctx context.Context, pool Pool, want ModelSpec, dryRun bool) (diff []FieldChange, err error) {
-	w := s.p.w
-	compare := func(p *simPool) {
-		diff = nil
-		if p.image != want.Image {
-			diff = append(diff, FieldChange{"imageReference", p.image, want.Image})
-		}
-		if p.custom != "noop" {
-			diff = append(diff, FieldChange{"customData", p.custom, "noop"})
-		}
-		if slices.Contains(p.exts, "cse") {
-			diff = append(diff, FieldChange{"extensions", strings.Join(p.exts, " "), "monitor"})
-		}
-	}
-	if dryRun {
-		if p := w.pools[pool.ID]; p != nil {
-			compare(p)
-		}
-		return diff, nil
-	}
-	err = s.p.call(ctx, call{method: "SetModel", subject: pool.Name, write: true}, func(f *fault) error {
-		p := w.pools[pool.ID]
-		if p == nil {
-			return fmt.Errorf("pool %s: %w", pool.ID, ErrNotFound)
-		}
-		if fmt.Sprint(p.revision) != pool.Revision {
-			return fmt.Errorf("write model: %w", ErrConflict)
-		}
-		if w.now.Before(p.busy) {
-			return fmt.Errorf("write model: %w", ErrInProgress)
-		}
-		compare(p)
-		w.audit.model(s.p, p, want)
-		was := *p
-		p.image, p.custom, p.exts, p.revision = want.Image, "noop", []string{"monitor"}, w.next()
-		p.busy = w.now.Add(poolTime)
-		w.happened("%s points model of %s at %s", s.p.name, pool.Name, lastSegment(want.Image))
-		if f.is(opFailed) {
-			w.after(poolTime, func() {
-				if p.image == want.Image {
-					p.image, p.custom, p.exts, p.revision = was.image, was.custom, was.exts, w.next()
-					w.happened("the change of the model of %s failed", pool.Name)
-				}
-			})
-		}
-		return nil
-	})
-	return diff, err
-}
-
-func (s simProvider) SetCapacity(ctx context.Context, pool Pool, instances int) error {
-	w := s.p.w
-	return s.p.call(ctx, call{method: "SetCapacity", subject: pool.Name, write: true}, func(f *fault) error {
-		p := w.pools[pool.ID]
-		if p == nil || fmt.Sprint(p.revision) != pool.Revision {
-			return fmt.Errorf("write capacity: %w", ErrConflict)
-		}
-		w.audit.capacity(s.p, p, instances)
-		w.grow(p, instances)
-		return nil
-	})
-}
-
-// grow sets the capacity; new machines boot from the model's image.
-func (w *world) grow(p *simPool, instances int) {
-	for range instances - p.capacity {
-		host := fmt.Sprintf("%s-new%d", p.id.Name(), p.joins)
-		p.joins++
-		image := p.image
-		w.after(joinTime, func() { w.addMachine(p.id, host, image); w.happened("machine %s joins", host) })
-	}
-	p.capacity, p.revision, p.busy = instances, w.next(), w.now.Add(poolTime)
-	w.happened("capacity of %s is %d", p.id.Name(), instances)
 }

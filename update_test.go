@@ -59,5 +59,5 @@ func TestUpdate(t *testing.T) {
 		t.Error(p.err)
 	}
 	w.sound(t)
-	t.Logf("%d calls, donor away %s, %s\n%s", p.calls, w.audit.spans, w.now, w.tail(400))
+	t.Logf("%d calls, donor away %s, %s\n%s", p.calls, w.audit.spans(), w.now, w.tail(400))
 }

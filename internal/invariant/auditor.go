@@ -37,7 +37,7 @@ type Auditor struct {
 	now        time.Time
 
 	marks   map[string]mark      // parsed annotations
-	taken   map[string]bool      // VMs that a run took away
+	taken   map[string]time.Time // VMs that a run took away, and when
 	away    map[string]time.Time // since when they are
 	seen    map[string]version   // versions ever seen, by ID
 	stale   map[string]int       // calls of a process that had lost the lease
@@ -75,7 +75,7 @@ func (a *Auditor) init() {
 	if a.marks != nil {
 		return
 	}
-	a.marks, a.taken, a.away = map[string]mark{}, map[string]bool{}, map[string]time.Time{}
+	a.marks, a.taken, a.away = map[string]mark{}, map[string]time.Time{}, map[string]time.Time{}
 	a.seen, a.stale, a.mine = map[string]version{}, map[string]int{}, map[string]bool{}
 	a.refused, a.quiet, a.scaled = map[string]time.Time{}, map[string]time.Time{}, map[string]int{}
 	a.persons = map[string]foreign{}
@@ -119,7 +119,7 @@ func (a *Auditor) Before(s *State, c Call) {
 	}
 	if c.Verb == PowerOff {
 		if m := s.machine(c.Machine); m != nil {
-			a.taken[m.VM] = true
+			a.taken[m.VM] = s.Now
 		}
 	}
 }
@@ -220,16 +220,17 @@ func (a *Auditor) observe(s *State) {
 func (a *Auditor) clock(m *Machine) {
 	whole := m.Power == On && m.Touched == "" && m.Kubelet
 	if m.Touched != "" {
-		a.taken[m.VM] = true
+		a.taken[m.VM] = a.now
 	}
 	since, was := a.away[m.VM]
 	switch {
+	case whole && was:
+		a.spans = append(a.spans, Span{m.VM, a.now.Sub(since)})
+		delete(a.away, m.VM)
+		delete(a.taken, m.VM)
 	case whole:
-		if was {
-			a.spans = append(a.spans, Span{m.VM, a.now.Sub(since)})
-			delete(a.away, m.VM)
-		}
-		if m.Power == On {
+		// Told to go off, it still runs: perhaps it was not told after all.
+		if told, ok := a.taken[m.VM]; ok && a.now.Sub(told) > obeys {
 			delete(a.taken, m.VM)
 		}
 	case !was && a.isAway(m):
@@ -237,9 +238,13 @@ func (a *Auditor) clock(m *Machine) {
 	}
 }
 
+// obeys is how long a machine may take to begin what it was told.
+const obeys = 5 * time.Minute
+
 // isAway says whether a run took the machine away and it is not back.
 func (a *Auditor) isAway(m *Machine) bool {
-	return a.taken[m.VM] && (m.Power != On || m.Touched != "")
+	_, taken := a.taken[m.VM]
+	return taken && (m.Power != On || m.Touched != "")
 }
 
 // markOf reads the mark of a node; ok is false when it has none of ours.

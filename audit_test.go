@@ -1,0 +1,181 @@
+package kamino
+
+import (
+	"time"
+
+	"kamino.dev/kamino/internal/invariant"
+)
+
+// audit shows the world to the invariants: its state at every change, a call
+// before it takes effect.
+type audit struct {
+	w          *world
+	judge      invariant.Auditor
+	was, is    invariant.State
+	violations []string
+}
+
+var kinds = map[Kind]invariant.Kind{Snapshot: invariant.Snapshot, Version: invariant.Version}
+
+func (a *audit) begin(w *world) {
+	a.w = w
+	a.judge.Report = func(v invariant.Violation) {
+		w.say("  !!! %s", v)
+		if len(a.violations) < 5 {
+			a.violations = append(a.violations, v.String())
+		}
+	}
+}
+
+func (a *audit) violate(id, format string, args ...any) { a.judge.Violate(id, format, args...) }
+
+// spans is how long donors were away.
+func (a *audit) spans() []time.Duration {
+	var out []time.Duration
+	for _, s := range a.judge.Spans() {
+		out = append(out, s.Took)
+	}
+	return out
+}
+
+// picture draws the world. It reuses the slices of into.
+func (a *audit) picture(into *invariant.State) *invariant.State {
+	w := a.w
+	s := into
+	s.Now = w.now
+	s.Pools, s.Machines, s.Nodes, s.Artifacts = s.Pools[:0], s.Machines[:0], s.Nodes[:0], s.Artifacts[:0]
+	s.Leases, s.SealPods, s.Pods = s.Leases[:0], s.SealPods[:0], s.Pods[:0]
+	for id, p := range w.pools {
+		pool := invariant.Pool{ID: string(id), Image: p.image, Revision: p.revisionText(), Capacity: p.capacity, Refused: len(p.refusals) > 0}
+		if p.personRun != "" && p.personRun == w.leases[id].Holder {
+			pool.Person = p.byPerson
+		}
+		s.Pools = append(s.Pools, pool)
+	}
+	for id, m := range w.machines {
+		machine := invariant.Machine{ID: string(id), VM: m.VMID, Pool: string(m.Pool), Power: invariant.Power(m.Power),
+			Kubelet: m.kubelet, Touched: m.touched, Sealed: m.sealed, Disk: m.Disk, Image: m.Image}
+		if m.sealed != "" {
+			machine.Receipt = "sha256:" + m.bootID
+		}
+		s.Machines = append(s.Machines, machine)
+	}
+	for _, n := range w.nodes {
+		s.Nodes = append(s.Nodes, pictureNode(n, s.Nodes))
+	}
+	for _, v := range w.artifacts {
+		if kind, ok := kinds[v.Kind]; ok {
+			s.Artifacts = append(s.Artifacts, pictureArtifact(v.Artifact, v.pool, kind))
+		}
+	}
+	for id, l := range w.leases {
+		lease := invariant.Lease{Pool: string(id), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Intent: l.Record.Intent, DonorVM: l.Record.VMID}
+		if l.Ledger.Former != nil {
+			lease.Former = l.Ledger.Former.Image
+		}
+		if l.Ledger.Original != nil {
+			lease.Original = l.Ledger.Original.Image
+		}
+		s.Leases = append(s.Leases, lease)
+	}
+	for run, p := range w.sealPods {
+		s.SealPods = append(s.SealPods, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
+	}
+	for _, p := range w.pods {
+		s.Pods = append(s.Pods, invariant.Pod{Name: p.String(), Node: p.node, Stays: p.daemon})
+	}
+	return s
+}
+
+// pictureNode reuses the taints of the node that had the place before.
+func pictureNode(n *simNode, before []invariant.Node) invariant.Node {
+	out := invariant.Node{Name: n.Name, ProviderID: string(n.ProviderID), SystemUUID: n.SystemUUID,
+		Ready: n.Ready, Unschedulable: n.Unschedulable, Annotations: n.Annotations}
+	pool, _ := simProvider{}.PoolOf(n.ProviderID)
+	out.Pool = string(pool)
+	if i := len(before); i < cap(before) {
+		out.Taints = before[:i+1][i].Taints[:0]
+	}
+	for _, t := range n.Taints {
+		out.Taints = append(out.Taints, t.Key)
+	}
+	return out
+}
+
+func pictureArtifact(v Artifact, pool PoolID, kind invariant.Kind) invariant.Artifact {
+	return invariant.Artifact{Kind: kind, Pool: string(pool), Name: v.Name, ID: v.ID, State: string(v.State), Ready: v.Ready,
+		Source: v.Source, Run: v.Tags[TagRun], Receipt: v.Tags[TagReceipt], Ours: v.Tags[TagRun] != "" || v.Tags[TagBuiltFrom] != ""}
+}
+
+func (a *audit) check() { a.judge.Changed(a.picture(&a.is)) }
+
+// person records how a node stands after somebody else has changed it.
+func (a *audit) person(node string) { a.judge.Person(a.picture(&a.is), node) }
+
+func (a *audit) before(c invariant.Call) invariant.Call {
+	a.judge.Before(a.picture(&a.was), c)
+	return c
+}
+
+func (a *audit) after(c invariant.Call) { a.judge.After(&a.was, a.picture(&a.is), c) }
+
+// settled checks the end, once started machines have had the time to boot.
+func (a *audit) settled() {
+	a.w.advance(a.w.now.Add(30 * time.Minute))
+	a.judge.Settled(a.picture(&a.is))
+}
+
+func (p *proc) onNode(n Node, verb invariant.Verb) invariant.Call {
+	pool, _ := p.provider().PoolOf(n.ProviderID)
+	return invariant.Call{Process: p.name, Verb: verb, Pool: string(pool), Node: n.Name, Force: p.force}
+}
+
+func markVerb(m *Mark) invariant.Verb {
+	if m == nil {
+		return invariant.Unmark
+	}
+	return invariant.Mark
+}
+
+func (p *proc) auditSeal(n Node, run string, want bool) {
+	verb := invariant.Seal
+	if !want {
+		verb = invariant.Unseal
+	}
+	c := p.onNode(n, verb)
+	c.Run = run
+	if n.ProviderID == "" { // the node is gone from Kubernetes
+		for id, l := range p.w.leases {
+			if l.Holder == run {
+				c.Pool = string(id)
+			}
+		}
+	}
+	p.w.audit.before(c)
+}
+
+func (p *proc) auditPower(m *machine, want Power) {
+	c := invariant.Call{Process: p.name, Verb: invariant.PowerOn, Pool: string(m.Pool), Machine: string(m.ID), SeenVM: p.seenVM[m.ID]}
+	if want == PowerOff {
+		c.Verb = invariant.PowerOff
+	}
+	p.w.audit.before(c)
+}
+
+func (p *proc) auditCreate(pool PoolID, want Artifact) {
+	verbs := map[Kind]invariant.Verb{Gallery: invariant.CreateGallery, Definition: invariant.CreateDefinition,
+		Snapshot: invariant.CreateSnapshot, Version: invariant.CreateVersion}
+	p.w.audit.before(invariant.Call{Process: p.name, Verb: verbs[want.Kind], Pool: string(pool),
+		Made: pictureArtifact(want, pool, kinds[want.Kind])})
+}
+
+func (p *proc) auditModel(pool *simPool, revision string, want ModelSpec, diff []FieldChange) {
+	c := invariant.Call{Process: p.name, Verb: invariant.SetModel, Pool: string(pool.id), Target: want.Image, Revision: revision}
+	for _, d := range diff {
+		c.Fields = append(c.Fields, d.Field)
+	}
+	if want.Saved != nil {
+		c.Target = savedImage(want.Saved)
+	}
+	p.w.audit.before(c)
+}
