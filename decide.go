@@ -35,8 +35,13 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 	if len(p.Why) == 0 {
 		p.because("nothing", "no node was patched after image %s", rules.Image.Name)
 	}
-	if p.Action != DoNothing {
-		for _, r := range o.pool.Refusals {
+	refusals := opts.unlifted(o.pool.Refusals)
+	switch {
+	case len(refusals) == 0 || p.Action == DoNothing:
+	case p.Action == DoFinish:
+		p.Donor = "" // what was taken is given back whatever the pool has become
+	default:
+		for _, r := range refusals {
 			p.hold("refused", "%s", r)
 		}
 	}

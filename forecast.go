@@ -136,6 +136,7 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
+	e = e.planning()
 	all, _, err := e.overviews(ctx, opts.Pools)
 	if err != nil {
 		return nil, err
@@ -173,15 +174,24 @@ func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *Po
 	for try := 0; try < maxTries && p.Donor != ""; try++ {
 		run := opts.Options
 		run.Donor = p.Donor
-		plan, err := e.Plan(ctx, run)
+		plan, err := e.planRun(ctx, run, &o.lease)
 		if err != nil {
 			return fmt.Errorf("plan the run with donor %s: %w", p.Donor, err)
 		}
 		p.Run = plan
-		if len(plan.Refusals) == 0 || p.Action == DoFinish {
+		switch {
+		case len(plan.Refusals) == 0 || p.Action == DoFinish:
+			return nil
+		case stepRefused(plan.Refusals):
+			for _, r := range plan.Refusals {
+				p.hold("refused", "%s; %s", r.Why, r.Do)
+			}
 			return nil
 		}
 		p.refuse(plan.Refusals, opts.MinCandidates)
+	}
+	if p.Donor != "" {
+		p.hold("refused", "the first %d candidates are refused", maxTries)
 	}
 	return nil
 }
@@ -224,7 +234,7 @@ func (p *PoolPlan) because(code, text string, args ...any) {
 // hold says why nothing is done.
 func (p *PoolPlan) hold(code, text string, args ...any) {
 	p.Held = append(p.Held, Verdict{code, fmt.Sprintf(text, args...)})
-	p.Action, p.Donor = DoNothing, ""
+	p.Action, p.Donor, p.Run = DoNothing, "", nil
 }
 
 // Has says whether a code is among verdicts.

@@ -145,7 +145,7 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}
 	if len(found) == 0 {
-		return done("none"), nil
+		return done("no snapshot of today"), nil
 	}
 	s := found[0]
 	today := strings.HasPrefix(s.Tags[TagBuiltAt], strings.ReplaceAll(r.version.Name, ".", "-"))

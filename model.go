@@ -166,19 +166,22 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 	}), nil
 }
 
-// Prunable lists the versions that may go, oldest first: ours, not among the
+// Prunable lists the versions that may go, oldest first: ours, older than the
 // newest keep that Succeeded, and used by no model, no instance, and no way
-// back. With any doubt a version stays.
+// back. A version that was rolled back does not count, but stays as long as one
+// of its age would: it can be gone forward to, and says which node not to take
+// again. With any doubt a version stays.
 func Prunable(newestFirst []Artifact, keep int, ledger Ledger) []Artifact {
 	var out []Artifact
 	good := 0
 	for _, v := range newestFirst {
-		if v.State == Succeeded && v.Tags[TagBad] == "" {
+		recent := good < keep
+		if v.good() {
 			good++
 		}
 		target := ledger.Former != nil && strings.EqualFold(ledger.Former.Image, v.ID)
 		switch {
-		case v.State == Succeeded && good <= keep && v.Tags[TagBad] == "",
+		case v.State == Succeeded && recent,
 			!v.Ours(), v.InModel, v.Instances > 0, target, v.State == Creating:
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -88,16 +89,19 @@ func (r *Run) planStep(s Step) PlannedStep {
 	return PlannedStep{Name: s.Name, Would: would}
 }
 
-// peek looks as those steps do that decide what is left to be done: a look only
-// reads. What stands in the way of one is a refusal of the plan.
+// peekable are the steps that decide what is left to be done today.
+var peekable = []string{"gallery", "definition", "version", "reuse"}
+
+// stepRefused tells refusals of a step, which no other donor would lift, from
+// those of a donor.
+func stepRefused(refusals []Refusal) bool {
+	return slices.ContainsFunc(refusals, func(r Refusal) bool { return slices.Contains(peekable, r.Code) })
+}
+
+// peek looks as the peekable steps do: a look only reads. What stands in the way of one is a refusal of the plan.
 func (r *Run) peek(ctx context.Context) error {
 	for _, s := range Pipeline() {
-		switch s.Name {
-		case "gallery", "definition", "version", "reuse":
-		default:
-			continue
-		}
-		if s.When != nil && !s.When(r) {
+		if !slices.Contains(peekable, s.Name) || s.When != nil && !s.When(r) {
 			continue
 		}
 		next, err := s.Look(r, ctx)
@@ -120,7 +124,7 @@ func (n Next) planned() string {
 	case nextWait:
 		return "wait for " + n.what
 	}
-	return "nothing to do: " + n.what
+	return "nothing: " + n.what
 }
 
 // planWorld reads what the later steps would find.
@@ -164,11 +168,14 @@ func (r *Run) planWorld(ctx context.Context) error {
 		r.plan.Prune = append(r.plan.Prune, v.Name)
 	}
 	if p, ok := r.Cluster.(Previewer); ok && r.donorNeeded() {
-		if r.plan.Evictions, err = p.Preview(ctx, r.node, DrainOptions{Grace: r.Grace, Force: r.Force}); err != nil {
+		pods, err := p.Preview(ctx, r.node, DrainOptions{Grace: r.Grace, Force: r.Force})
+		if err != nil {
 			return fmt.Errorf("list the pods of node %s: %w", r.node.Name, err)
 		}
+		r.plan.Evictions = append(r.plan.Evictions, pods...)
 	}
-	r.plan.ModelDiff, err = r.Provider.SetModel(ctx, r.pool, ModelSpec{Image: r.imageWanted()}, true)
+	diff, err := r.Provider.SetModel(ctx, r.pool, ModelSpec{Image: r.imageWanted()}, true)
+	r.plan.ModelDiff = append(r.plan.ModelDiff, diff...)
 	return err
 }
 

@@ -67,8 +67,8 @@ func (r *Run) refuse(midRun bool) error {
 }
 
 // unlifted leaves out the refusals that an option overrides.
-func (r *Run) unlifted(list []Refusal) []Refusal {
-	return slices.DeleteFunc(slices.Clone(list), func(f Refusal) bool { return f.Allow == "allow-spot" && r.AllowSpot })
+func (o Options) unlifted(list []Refusal) []Refusal {
+	return slices.DeleteFunc(slices.Clone(list), func(f Refusal) bool { return f.Allow == "allow-spot" && o.AllowSpot })
 }
 
 // nodeArchitecture is Kubernetes' word for an architecture in the words of

@@ -162,6 +162,14 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	return e.point(ctx, o, t, distrusted(o.versions, t), opts.DryRun)
 }
 
+// pointing are the options of a run that takes no donor: that instances may be
+// evicted does not matter to it.
+func pointing() Options {
+	o := Defaults()
+	o.AllowSpot = true
+	return o
+}
+
 // point moves the model of a pool to a target.
 func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact, dryRun bool) (Rollback, error) {
 	out := Rollback{Pool: o.id, Name: o.pool.Name, From: lastSegments(o.pool.Model.Image, 3), To: t.name(), Bad: []string{}, Good: []string{}}
@@ -175,9 +183,10 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 		out.Good = append(out.Good, t.version.Name)
 	}
 	_, excluder := e.Provider.(Excluder)
+	refusals := pointing().unlifted(o.pool.Refusals)
 	switch {
-	case len(o.pool.Refusals) > 0:
-		return out, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: o.pool.Refusals}
+	case len(refusals) > 0:
+		return out, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: refusals}
 	case !excluder && len(out.Bad)+len(out.Good) > 0:
 		return out, fmt.Errorf("mark versions of pool %s: %w by this provider", o.pool.Name, ErrUnsupported)
 	}
@@ -218,7 +227,7 @@ func (e *Engine) clear(ctx context.Context, o overview) error {
 
 // repoint takes the lease and does it.
 func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) error {
-	r := e.newRun(Defaults())
+	r := e.newRun(pointing())
 	r.pool = o.pool
 	steps := []Step{
 		{Name: "connect", Does: "check that the credentials work", Look: (*Run).lookConnect},

@@ -117,7 +117,7 @@ func printPool(w io.Writer, p kamino.PoolPlan) {
 	printCandidates(w, p.Candidates)
 	if p.Run != nil {
 		fmt.Fprintln(w)
-		printPlan(w, p.Run)
+		printRun(w, p.Run)
 	} else if p.Action == kamino.DoModel {
 		printDiff(w, p.ModelDiff)
 	}

@@ -220,6 +220,11 @@ func short(id string) string {
 // printPlan writes what an update of one donor would do.
 func printPlan(w io.Writer, p *kamino.Plan) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Pool.Name())
+	printRun(w, p)
+}
+
+// printRun is printPlan where the pool was told before.
+func printRun(w io.Writer, p *kamino.Plan) {
 	fmt.Fprintf(w, "Donor:\t%s\n", p.Donor)
 	if len(p.Refusals) > 0 {
 		fmt.Fprintln(w, "Refused:")

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"kamino.dev/kamino"
+)
+
+// fakeCloud is a provider that is a table: what stands in it is found, what is
+// written changes it at once. It counts what is written.
+type fakeCloud struct {
+	pools     map[kamino.PoolID]*kamino.Pool
+	artifacts map[string]*kamino.Artifact // by address
+	instances map[kamino.InstanceID]kamino.Instance
+	fails     map[kamino.PoolID]error
+
+	reads, writes []string
+}
+
+const (
+	fakeGroup   = "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/rg/providers/Microsoft.Compute/"
+	fakeGallery = "SIG_rg"
+	stock       = "Canonical:ubuntu:22_04-lts:latest"
+)
+
+func fakePool(name string) kamino.PoolID {
+	return kamino.PoolID(fakeGroup + "virtualMachineScaleSets/" + name)
+}
+
+func newFakeCloud() *fakeCloud {
+	return &fakeCloud{
+		pools: map[kamino.PoolID]*kamino.Pool{}, artifacts: map[string]*kamino.Artifact{},
+		instances: map[kamino.InstanceID]kamino.Instance{}, fails: map[kamino.PoolID]error{},
+	}
+}
+
+func (c *fakeCloud) addPool(name string) *kamino.Pool {
+	p := &kamino.Pool{
+		ID: fakePool(name), Name: name, Group: "rg", Location: "westus2", Gallery: fakeGallery, Capacity: 3, Revision: "1",
+		Model: kamino.Model{Image: stock, Extensions: []kamino.Extension{{Name: "vmssCSE"}, {Name: "AKSLinuxBilling"}}, Saved: []byte(`{"image":"` + stock + `"}`)},
+	}
+	c.pools[p.ID] = p
+	return p
+}
+
+// put adds an artifact of a pool that Succeeded, with its parents.
+func (c *fakeCloud) put(p *kamino.Pool, kind kamino.Kind, name string, tags map[string]string) *kamino.Artifact {
+	if kind == kamino.Version {
+		c.put(p, kamino.Definition, kamino.DefinitionName(p.Name), nil)
+	}
+	if kind == kamino.Definition {
+		c.put(p, kamino.Gallery, fakeGallery, nil)
+	}
+	a := &kamino.Artifact{Kind: kind, Name: name, ID: c.Address(*p, kind, name), State: kamino.Succeeded, Ready: true, Tags: tags}
+	if kind == kamino.Definition {
+		a.Generation, a.Architecture, a.SecurityType = "V2", "x64", "Standard"
+	}
+	if c.artifacts[a.ID] == nil {
+		c.artifacts[a.ID] = a
+	}
+	return c.artifacts[a.ID]
+}
+
+func (c *fakeCloud) PoolOf(id kamino.InstanceID) (kamino.PoolID, error) {
+	pool, _, ok := strings.Cut(strings.TrimPrefix(string(id), "azure://"), "/virtualMachines/")
+	if !ok {
+		return "", fmt.Errorf("instance %q: %w", id, kamino.ErrUnsupported)
+	}
+	return kamino.PoolID(pool), nil
+}
+
+func (c *fakeCloud) Pool(_ context.Context, id kamino.PoolID) (kamino.Pool, error) {
+	if err := c.fails[id]; err != nil {
+		return kamino.Pool{}, err
+	}
+	if p := c.pools[id]; p != nil {
+		return *p, nil
+	}
+	return kamino.Pool{}, fmt.Errorf("scale set %s: %w", id.Name(), kamino.ErrNotFound)
+}
+
+func (c *fakeCloud) Instance(_ context.Context, id kamino.InstanceID) (kamino.Instance, error) {
+	if in, ok := c.instances[id]; ok {
+		return in, nil
+	}
+	return kamino.Instance{}, fmt.Errorf("instance %s: %w", id, kamino.ErrNotFound)
+}
+
+func (c *fakeCloud) Address(pool kamino.Pool, kind kamino.Kind, name string) string {
+	switch kind {
+	case kamino.Gallery:
+		return fakeGroup + "galleries/" + fakeGallery
+	case kamino.Definition:
+		return fakeGroup + "galleries/" + fakeGallery + "/images/" + name
+	case kamino.Version:
+		return fakeGroup + "galleries/" + fakeGallery + "/images/" + kamino.DefinitionName(pool.Name) + "/versions/" + name
+	}
+	return fakeGroup + "snapshots/" + name
+}
+
+func (c *fakeCloud) Find(_ context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
+	if name != "" {
+		if a := c.artifacts[c.Address(pool, kind, name)]; a != nil {
+			return []kamino.Artifact{c.used(pool, *a)}, nil
+		}
+		return nil, nil
+	}
+	var out []kamino.Artifact
+	for id, a := range c.artifacts {
+		if a.Kind == kind && strings.HasPrefix(id, c.Address(pool, kamino.Definition, kamino.DefinitionName(pool.Name))+"/") {
+			out = append(out, c.used(pool, *a))
+		}
+	}
+	slices.SortFunc(out, func(a, b kamino.Artifact) int { return kamino.CompareVersions(b.Name, a.Name) })
+	return out, nil
+}
+
+func (c *fakeCloud) used(pool kamino.Pool, a kamino.Artifact) kamino.Artifact {
+	a.Tags = maps.Clone(a.Tags)
+	a.InModel = c.pools[pool.ID].Model.Image == a.ID
+	for _, in := range c.instances {
+		if in.Image == a.ID {
+			a.Instances++
+		}
+	}
+	return a
+}
+
+func (c *fakeCloud) wrote(format string, args ...any) {
+	c.writes = append(c.writes, fmt.Sprintf(format, args...))
+}
+
+func (c *fakeCloud) SetPower(_ context.Context, id kamino.InstanceID, p kamino.Power) error {
+	c.wrote("power %s of %s", p, id)
+	return nil
+}
+
+func (c *fakeCloud) Create(_ context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	c.wrote("create %s %s", a.Kind, a.Name)
+	return nil
+}
+
+func (c *fakeCloud) Delete(_ context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	c.wrote("delete %s %s", a.Kind, a.Name)
+	delete(c.artifacts, a.ID)
+	return nil
+}
+
+func (c *fakeCloud) SetExcluded(_ context.Context, pool kamino.Pool, v kamino.Artifact, excluded bool, tags map[string]string) error {
+	c.wrote("version %s excluded: %t", v.Name, excluded)
+	a := c.artifacts[v.ID]
+	a.Excluded, a.Tags = excluded, maps.Clone(a.Tags)
+	maps.Copy(a.Tags, tags)
+	maps.DeleteFunc(a.Tags, func(_, v string) bool { return v == "" })
+	return nil
+}
+
+func (c *fakeCloud) SetModel(_ context.Context, pool kamino.Pool, want kamino.ModelSpec, dryRun bool) ([]kamino.FieldChange, error) {
+	now := c.pools[pool.ID]
+	image, saved := want.Image, false
+	if len(want.Saved) > 0 {
+		image, saved = stock, true
+	}
+	var diff []kamino.FieldChange
+	if image != now.Model.Image {
+		diff = append(diff, kamino.FieldChange{Field: "imageReference", From: now.Model.Image, To: image})
+	}
+	if had := len(now.Model.Extensions) > 1; had != saved {
+		names := []string{"AKSLinuxBilling", "vmssCSE, AKSLinuxBilling"}
+		if had {
+			slices.Reverse(names)
+		}
+		diff = append(diff, kamino.FieldChange{Field: "extensions", From: names[0], To: names[1]})
+	}
+	if !dryRun && len(diff) > 0 {
+		c.wrote("model of %s: %s", pool.Name, image)
+		now.Model.Image, now.Revision = image, now.Revision+"x"
+		now.Model.Extensions = []kamino.Extension{{Name: "AKSLinuxBilling"}}
+		if saved {
+			now.Model.Extensions = append(now.Model.Extensions, kamino.Extension{Name: "vmssCSE"})
+		}
+	}
+	return diff, nil
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// fakeCluster is a cluster that is a table, too.
+type fakeCluster struct {
+	nodes  map[string]*kamino.Node
+	pods   map[string][]kamino.Pod // by node
+	leases map[kamino.PoolID]kamino.Lease
+	writes []string
+}
+
+func (c *fakeCluster) Node(_ context.Context, name string) (kamino.Node, error) {
+	if n := c.nodes[name]; n != nil {
+		return *n, nil
+	}
+	return kamino.Node{}, fmt.Errorf("nodes %q: %w", name, kamino.ErrNotFound)
+}
+
+func (c *fakeCluster) Nodes(context.Context) ([]kamino.Node, error) {
+	var out []kamino.Node
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		out = append(out, *c.nodes[name])
+	}
+	return out, nil
+}
+
+func (c *fakeCluster) Mark(_ context.Context, n kamino.Node, _ *kamino.Mark) error {
+	c.writes = append(c.writes, "mark "+n.Name)
+	return nil
+}
+
+func (c *fakeCluster) Evict(_ context.Context, n kamino.Node, _ kamino.DrainOptions) ([]kamino.Pod, error) {
+	c.writes = append(c.writes, "evict "+n.Name)
+	return c.pods[n.Name], nil
+}
+
+func (c *fakeCluster) SealPod(context.Context, kamino.Node, string) (kamino.SealPod, error) {
+	return kamino.SealPod{}, nil
+}
+
+func (c *fakeCluster) Seal(_ context.Context, n kamino.Node, _ string, _ bool) error {
+	c.writes = append(c.writes, "seal "+n.Name)
+	return nil
+}
+
+func (c *fakeCluster) Lease(_ context.Context, pool kamino.PoolID) (kamino.Lease, error) {
+	l := c.leases[pool]
+	l.Pool = pool
+	return l, nil
+}
+
+func (c *fakeCluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
+	var out []kamino.Lease
+	for id := range c.leases {
+		l, _ := c.Lease(ctx, id)
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+func (c *fakeCluster) SetLease(_ context.Context, l kamino.Lease) (kamino.Lease, error) {
+	if l.Revision != c.leases[l.Pool].Revision {
+		return l, kamino.ErrConflict
+	}
+	c.writes = append(c.writes, "lease "+l.Pool.Name())
+	l.Revision += "x"
+	c.leases[l.Pool] = l
+	return l, nil
+}
+
+func (c *fakeCluster) Preview(_ context.Context, n kamino.Node, _ kamino.DrainOptions) ([]kamino.Pod, error) {
+	return c.pods[n.Name], nil
+}
+
+// fakeWorld is both, at a fixed time.
+type fakeWorld struct {
+	cloud   *fakeCloud
+	cluster *fakeCluster
+	now     time.Time
+	env     map[string]string
+}
+
+func newFakeWorld() *fakeWorld {
+	return &fakeWorld{
+		cloud:   newFakeCloud(),
+		cluster: &fakeCluster{nodes: map[string]*kamino.Node{}, pods: map[string][]kamino.Pod{}, leases: map[kamino.PoolID]kamino.Lease{}},
+		now:     time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
+		env:     map[string]string{},
+	}
+}
+
+// Now and Sleep make the world a clock: sleeping is instantaneous.
+func (w *fakeWorld) Now() time.Time { return w.now }
+
+func (w *fakeWorld) Sleep(ctx context.Context, d time.Duration) error {
+	w.now = w.now.Add(d)
+	return ctx.Err()
+}
+
+// addNode adds a Ready node, patched at a date, with its instance.
+func (w *fakeWorld) addNode(pool, name, patched string) *kamino.Node {
+	i := len(w.cluster.nodes)
+	vm := fmt.Sprintf("%08d-0000-0000-0000-000000000000", i)
+	id := kamino.InstanceID(fmt.Sprintf("azure://%s/virtualMachines/%d", fakePool(pool), i))
+	n := &kamino.Node{
+		Name: name, UID: vm, ProviderID: id, OS: "linux", Architecture: "amd64", SystemUUID: vm, BootID: "boot",
+		Ready: true, ReadySince: w.now.Add(-time.Duration(i+1) * time.Hour), Annotations: map[string]string{},
+	}
+	if patched != "" {
+		n.Annotations[kamino.KuredLastPatch.Annotation] = patched
+	}
+	w.cluster.nodes[name] = n
+	w.cloud.instances[id] = kamino.Instance{
+		ID: id, Pool: fakePool(pool), VMID: vm, Hostname: name, Power: kamino.PowerOn, Disk: "disk-" + name, Image: stock,
+		Generation: "V2", Architecture: "x64", SecurityType: "Standard",
+	}
+	return n
+}
+
+// instance is the one behind a node, to be changed.
+func (w *fakeWorld) instance(node string, change func(*kamino.Instance)) {
+	id := w.cluster.nodes[node].ProviderID
+	in := w.cloud.instances[id]
+	change(&in)
+	w.cloud.instances[id] = in
+}
+
+func (w *fakeWorld) writes() []string { return slices.Concat(w.cloud.writes, w.cluster.writes) }
+
+// kamino runs one command line on the world.
+func (w *fakeWorld) kamino(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	a := newApp(ioStreams{In: strings.NewReader(""), Out: &out, Err: &errs}, func(k string) string { return w.env[k] }, func(int) {})
+	a.clock = w
+	a.provider = func(context.Context, globalOptions) (kamino.Provider, error) { return w.cloud, nil }
+	a.cluster = func(context.Context, *app) (kamino.Cluster, error) { return w.cluster, nil }
+	code = execute(t.Context(), a, args)
+	return out.String(), errs.String(), code
+}
