@@ -5,10 +5,17 @@ SHELL := /bin/bash
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
 LAB     := lab/bin/kamino-lab
+# As lab/controlplane.BuildFlags, so that make and the tests share one build.
+LAB_FLAGS := -tags=grpcnotrace -ldflags='-s -w \
+	-X k8s.io/component-base/version.gitVersion=v1.36.3 \
+	-X k8s.io/component-base/version.gitMajor=1 \
+	-X k8s.io/component-base/version.gitMinor=36 \
+	-X k8s.io/component-base/version.gitTreeState=clean'
 SEEDS   ?= 10000
 export GOFLAGS := -buildvcs=false
+# Builds and tests share the build cache, and every binary is static.
+export CGO_ENABLED := 0
 
 .PHONY: help
 help: ## print this list
@@ -17,13 +24,13 @@ help: ## print this list
 .PHONY: build
 build: ## build bin/kamino and bin/kamino-agent, static and stripped
 	@mkdir -p bin
-	$(BUILD) -o bin/kamino ./cmd/kamino
-	$(BUILD) -o bin/kamino-agent ./cmd/kamino-agent
+	go build -ldflags '$(LDFLAGS)' -o bin/kamino ./cmd/kamino
+	go build -ldflags '$(LDFLAGS)' -o bin/kamino-agent ./cmd/kamino-agent
 
 .PHONY: lab
 lab: ## build lab/bin/kamino-lab, with the Kubernetes control plane in it (4 minutes cold)
 	@mkdir -p lab/bin
-	cd lab && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/kamino-lab ./cmd/kamino-lab
+	cd lab && go build $(LAB_FLAGS) -o bin/kamino-lab ./cmd/kamino-lab
 
 .PHONY: demo
 demo: build lab ## the main job, live: a donor becomes the image of its pool, and the next node boots from it
