@@ -76,7 +76,7 @@ func TestMark(t *testing.T) {
 			node(notes{run: text(block), protect: "false"}, ourTaint("r1")), &block},
 		"protection removed by somebody stays": {node(notes{run: text(plain)}), node(notes{run: text(block)}, ourTaint("r1")), &block},
 
-		"take off": {node(notes{run: text(block), protect: "true", receipt: "{}", "a": "b"}, ourTaint("r1"), foreignTaint),
+		"take off": {node(notes{run: text(block), protect: "true", receipt: "{}", kamino.AnnotationSealFailure: "{}", "a": "b"}, ourTaint("r1"), foreignTaint),
 			node(notes{"a": "b"}, foreignTaint), nil},
 		"give false back": {node(notes{run: text(hadFalse), protect: "true"}), node(notes{protect: "false"}), nil},
 		"give true back":  {node(notes{run: text(hadTrue), protect: "true"}), node(notes{protect: "true"}), nil},

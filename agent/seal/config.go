@@ -89,7 +89,7 @@ func ParseConfig(data []byte) (Config, error) {
 	}
 	c.FirstBoot = or(c.FirstBoot, FirstBootAgent)
 	c.Join = or(c.Join, JoinAuto)
-	c.FreeSpace = or(c.FreeSpace, FreeZero)
+	c.FreeSpace = or(c.FreeSpace, FreeAuto)
 	if len(c.Sources) == 0 {
 		c.Sources = []string{"imds://userData", "file:///etc/kamino/nodeconfig.yaml"}
 	}
@@ -112,7 +112,7 @@ func (c Config) validate() error {
 	if err := oneOf("join", c.Join, JoinAuto, JoinKeep, JoinFresh); err != nil {
 		return err
 	}
-	if err := oneOf("freeSpace", c.FreeSpace, FreeZero, FreeTrim, FreeNone); err != nil {
+	if err := oneOf("freeSpace", c.FreeSpace, FreeAuto, FreeTrim, FreeZero, FreeNone); err != nil {
 		return err
 	}
 	known := map[string]bool{}

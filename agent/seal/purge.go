@@ -12,7 +12,9 @@ import (
 
 // What to do about blocks that hold what was deleted earlier, by whomever.
 const (
-	// FreeZero writes zeros over every free block. The only way that does not depend on what a disk makes of TRIM.
+	// FreeAuto trims, and zeroes the file systems whose disk takes no TRIM.
+	FreeAuto = "auto"
+	// FreeZero writes zeros over every free block: slow on a large disk, but it does not depend on what the disk makes of TRIM.
 	FreeZero = "zero"
 	// FreeTrim tells the disk which blocks are free. Whether a managed disk then returns zeros is unverified on real Azure.
 	FreeTrim = "trim"

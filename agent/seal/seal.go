@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"kamino.dev/kamino/agent/disk"
@@ -280,24 +281,28 @@ func (o Options) Scan() scan.Options {
 	}
 }
 
-// FreeSpace deals with the blocks of what was deleted, by the configured method, and reports the bytes covered.
-func FreeSpace(ctx context.Context, d *disk.Disk, method string) (int64, error) {
+// FreeSpace deals with the blocks of what was deleted, by the configured method, on every file system of the disk, and
+// reports the bytes covered. A root that is a mere directory of somebody else's file system is left alone.
+func FreeSpace(ctx context.Context, d *disk.Disk, method string) (covered int64, err error) {
+	if method == FreeNone {
+		return 0, nil
+	}
 	all, err := d.FileSystems()
 	if err != nil {
 		return 0, err
 	}
-	var covered int64
 	for _, f := range all {
-		if f.ReadOnly || method == FreeNone {
+		if f.ReadOnly || f.Type == "" {
 			continue
 		}
-		clear := zeroFree
-		if method == FreeTrim {
-			clear = trim
+		var n int64
+		if method != FreeZero {
+			n, err = trim(d, f.Name)
 		}
-		n, err := clear(ctx, d, f.Name)
-		covered += n
-		if err != nil {
+		if method == FreeZero || method == FreeAuto && (errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.ENOTTY)) {
+			n, err = zeroFree(ctx, d, f.Name)
+		}
+		if covered += n; err != nil {
 			return covered, err
 		}
 	}

@@ -1,7 +1,6 @@
 package seal
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"unsafe"
@@ -11,7 +10,7 @@ import (
 )
 
 // trim tells the disk which blocks of the file system at dir are free, and reports their bytes.
-func trim(_ context.Context, d *disk.Disk, dir string) (int64, error) {
+func trim(d *disk.Disk, dir string) (int64, error) {
 	f, err := d.OpenFile(dir, os.O_RDONLY, 0)
 	if err != nil {
 		return 0, err
