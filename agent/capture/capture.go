@@ -140,6 +140,7 @@ func Live(ctx context.Context, o Options) (*boot.Capture, error) {
 	o.journal(ctx, c)
 	o.cloudInit(c)
 	o.extensions(c)
+	o.networkPlugin(c)
 	o.metadata(ctx, c)
 	c.Schema = boot.Schema
 	return c, c.Validate()

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,7 +58,8 @@ func (o Options) journal(ctx context.Context, c *boot.Capture) {
 	if o.Root != "/" {
 		args = append(args, "--root="+o.Root)
 	}
-	args = append(args, "_PID=1", "+", "_TRANSPORT=kernel", "+", "SYSLOG_IDENTIFIER=systemd-networkd", "+", "_SYSTEMD_UNIT=kubelet.service")
+	args = append(args, "_PID=1", "+", "_TRANSPORT=kernel", "+", "SYSLOG_IDENTIFIER=systemd-networkd",
+		"+", "_SYSTEMD_UNIT=kubelet.service", "+", "_SYSTEMD_UNIT=containerd.service")
 	cmd := exec.CommandContext(ctx, "journalctl", args...)
 	pipe, err := cmd.StdoutPipe()
 	if err == nil {
@@ -141,6 +143,7 @@ func (o Options) cloudInit(c *boot.Capture) {
 				c.CloudInit.Status = "running " + *stage
 			}
 		}
+		o.statusStages(c, status.V1)
 	}
 	var result struct {
 		V1 struct {
@@ -156,69 +159,28 @@ func (o Options) cloudInit(c *boot.Capture) {
 	}
 }
 
-// extensions adds the tasks that extensions report as events; on AKS those are the steps of its script. The Azure agent
-// deletes the files after it has uploaded them, so only an early record has them (assumed, unverified on real Azure).
-func (o Options) extensions(c *boot.Capture) {
-	files, err := filepath.Glob(filepath.Join(o.Root, "var/log/azure/*/events/*.json"))
-	if err != nil || len(files) == 0 {
-		return
-	}
+// statusStages adds the stages that the log does not tell of. Their times were seconds since 1970 up to cloud-init 24.1, and are
+// seconds since the kernel's start from 24.4 on; no machine is up for three years, and no clock stands at 1973.
+func (o Options) statusStages(c *boot.Capture, v1 map[string]json.RawMessage) {
+	const uptimeBelow = 1e8
 	offset := wallOffset(o.Clock.Now())
-	unit := "walinuxagent.service"
-	if c.Unit(unit) == nil && c.Unit("waagent.service") != nil {
-		unit = "waagent.service"
-	}
-	for _, f := range files {
-		rel, err := filepath.Rel(o.Root, f)
-		if err != nil {
+	for _, s := range []struct{ key, stage, unit string }{
+		{"init-local", "init-local", "cloud-init-local.service"}, {"init", "init-network", "cloud-init.service"},
+		{"modules-config", "modules-config", "cloud-config.service"}, {"modules-final", "modules-final", "cloud-final.service"},
+	} {
+		var t struct{ Start, Finished float64 }
+		known := slices.ContainsFunc(c.Spans, func(have boot.Span) bool { return have.Kind == boot.SpanStage && have.Name == s.stage })
+		if known || json.Unmarshal(v1[s.key], &t) != nil || t.Start <= 0 || t.Finished < t.Start || t.Finished > 1e11 {
 			continue
 		}
-		data, err := o.readFile(rel)
-		if err != nil {
-			continue
+		from, to := boot.Micros(t.Start*1e6), boot.Micros(t.Finished*1e6)
+		if t.Start >= uptimeBelow {
+			from, to = from-offset, to-offset
 		}
-		if s, ok := extensionTask(data, offset); ok {
-			s.Unit = unit
-			c.Spans = append(c.Spans, s)
-		}
-	}
-}
-
-// extensionTask reads an event: Timestamp is the task's start, OperationId its end, both wall clock in UTC.
-func extensionTask(data []byte, offset boot.Micros) (boot.Span, bool) {
-	var e struct{ Timestamp, OperationID, TaskName string }
-	var raw map[string]any
-	if json.Unmarshal(data, &raw) != nil {
-		return boot.Span{}, false
-	}
-	e.Timestamp, _ = raw["Timestamp"].(string)
-	e.OperationID, _ = raw["OperationId"].(string)
-	e.TaskName, _ = raw["TaskName"].(string)
-	start, ok := eventTime(e.Timestamp, offset)
-	end, ok2 := eventTime(e.OperationID, offset)
-	if !ok || !ok2 || end < start || e.TaskName == "" {
-		return boot.Span{}, false
-	}
-	return boot.Span{Name: e.TaskName, Kind: boot.SpanTask, Start: start, End: end, Source: "extension"}, true
-}
-
-func eventTime(s string, offset boot.Micros) (boot.Micros, bool) {
-	for _, layout := range []string{"2006-01-02 15:04:05.000", "2006-01-02 15:04:05", time.RFC3339Nano} {
-		if t, err := time.Parse(layout, s); err == nil {
-			at := boot.Micros(t.UnixMicro()) - offset
-			return at, at > 0
+		if from > 0 {
+			c.Spans = append(c.Spans, boot.Span{Name: s.stage, Kind: boot.SpanStage, Unit: s.unit, Start: from, End: to, Source: "cloud-init status"})
 		}
 	}
-	return 0, false
-}
-
-// wallOffset is the difference of the wall clock and the monotonic one now.
-func wallOffset(now time.Time) boot.Micros {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0
-	}
-	return boot.Micros(now.UnixMicro()) - boot.Micros(ts.Nano()/1000)
 }
 
 // metadata asks IMDS which VM this is and which image version it came from

@@ -1,0 +1,1 @@
+az login --service-principal -p hunter2hunter2
