@@ -19,6 +19,7 @@ type fakeCluster struct {
 	pods   map[string][]kamino.Pod // by node
 	leases map[kamino.PoolID]kamino.Lease
 	writes []string
+	alive  bool // the process of a held lease renews it
 }
 
 func (c *fakeCluster) Node(_ context.Context, name string) (kamino.Node, error) {
@@ -58,6 +59,10 @@ func (c *fakeCluster) Seal(_ context.Context, n kamino.Node, _ string, _ bool) e
 func (c *fakeCluster) Lease(_ context.Context, pool kamino.PoolID) (kamino.Lease, error) {
 	l := c.leases[pool]
 	l.Pool = pool
+	if c.alive && l.Holder == "r9" {
+		l.Revision += "+"
+		c.leases[pool] = l
+	}
 	return l, nil
 }
 

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"kamino.dev/kamino"
+)
+
+// Each row is something that a user may type wrong. The message names the thing
+// and says what to type; nothing is written anywhere.
+func TestBadInput(t *testing.T) {
+	pool := []string{"--pool", pool1}
+	tests := []struct {
+		name  string
+		args  []string
+		world func(*fakeWorld)
+		want  []string // in stderr
+		code  int
+	}{
+		{name: "unknown command", args: []string{"updat"}, want: []string{`"updat"`, "kamino --help"}},
+		{name: "unknown flag", args: []string{"plan", "--poool", "x"}, want: []string{"--poool", "kamino plan --help"}},
+		{name: "unknown pool", args: []string{"plan", "--pool", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},
+		{name: "unknown pool for auto-update", args: []string{"auto-update", "--target-vmss", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},
+		{name: "unknown pool for status", args: []string{"status", "--pool", "nope"}, want: []string{`"nope"`, pool1}},
+		{name: "unknown pool for rollback", args: []string{"rollback", "--pool", "nope"}, want: []string{`"nope"`, pool1}},
+		{name: "pool with no nodes", args: []string{"plan", "--pool", "k8s-empty-vmss"},
+			world: func(w *fakeWorld) { w.cloud.addPool("k8s-empty-vmss") }, want: []string{"k8s-empty-vmss", "no node belongs to it"}},
+		{name: "ALL and a pool", args: []string{"auto-update", "--target-vmss", "ALL", "--target-vmss", pool1}, want: []string{"ALL", pool1, "one of the two"}},
+		{name: "ALL and a pool in one list", args: []string{"plan", "--pool", "all," + pool1}, want: []string{"ALL", pool1}},
+		{name: "a pool twice", args: []string{"plan", "--pool", pool1, "--pool", pool1}, want: []string{"twice", pool1}},
+		{name: "stray argument", args: []string{"auto-update", pool1}, want: []string{pool1, "--target-vmss"}},
+		{name: "no candidates wanted", args: []string{"plan", "--minimum-candidates", "0"}, want: []string{"0 candidates", "--minimum-candidates 1"}},
+		{name: "negative candidates", args: []string{"auto-update", "--minimum-candidates", "-2"}, want: []string{"-2", "--minimum-candidates 1"}},
+		{name: "negative age", args: []string{"plan", "--maximum-image-age", "-1"}, want: []string{"negative", "--maximum-image-age 0"}},
+		{name: "negative ready time", args: []string{"plan", "--minimum-ready-time", "-5m"}, want: []string{`"-5m"`, "s, m, h or d"}},
+		{name: "unknown suffix", args: []string{"plan", "--minimum-ready-time", "5w"}, want: []string{`"w"`, "s, m, h or d"}},
+		{name: "endless ready time", args: []string{"plan", "--minimum-ready-time", "99999999999999999999d"}, want: []string{"99999999999999999999d"}},
+		{name: "no number", args: []string{"plan", "--minimum-candidates", "many"}, want: []string{"many", "--help"}},
+		{name: "history too short", args: []string{"update", "--target-node", "n2", "--max-history", "1"}, want: []string{"history 1", "--max-history 2"}},
+		{name: "negative history", args: []string{"auto-update", "--max-history", "-3"}, want: []string{"-3", "--max-history 2"}},
+		{name: "negative new nodes", args: []string{"auto-update", "--new-updated-nodes", "-1"}, want: []string{"-1", "--new-updated-nodes 0"}},
+		{name: "no replicas", args: []string{"auto-update", "--replicas", "0"}, want: []string{"0 replicas", "--replicas 1"}},
+		{name: "no pools may be away", args: []string{"auto-update", "--max-unavailable-pools", "0"}, want: []string{`"0"`, "or all"}},
+		{name: "some pools may be away", args: []string{"auto-update", "--max-unavailable-pools", "some"}, want: []string{`"some"`, "or all"}},
+		{name: "negative NotReady", args: []string{"auto-update", "--max-not-ready", "-1"}, want: []string{"-1", "--max-not-ready 0"}},
+		{name: "node ignored twice", args: []string{"plan", "--ignore-nodes", "n1", "--ignore-nodes", "n1"}, want: []string{`"n1"`, "twice"}},
+		{name: "empty name", args: []string{"plan", "--ignore-nodes", ""}, want: []string{"empty name"}},
+		{name: "signal is ignored too", args: []string{"plan", "--node-ignore-annotation", kamino.KuredLastPatch.Annotation},
+			want: []string{kamino.KuredLastPatch.Annotation, "--node-ignore-annotation"}},
+		{name: "one signal for both", args: []string{"plan", "--last-patch-annotation", "a", "--pending-reboot-annotation", "a"}, want: []string{"a is given for", "two different"}},
+		{name: "condition is ignored too", args: []string{"plan", "--pending-reboot-annotation", "condition:X", "--ignore-condition", "X"}, want: []string{"condition X", "--ignore-condition"}},
+		{name: "no annotation's name", args: []string{"plan", "--last-patch-annotation", "a b"}, want: []string{`"a b"`, "condition:TYPE"}},
+		{name: "unknown output", args: []string{"status", "-o", "xml"}, want: []string{`"xml"`, "table, json or yaml"}},
+		{name: "unknown reference", args: []string{"auto-update", "--image-reference", "latest"}, want: []string{`"latest"`, "version or definition"}},
+		{name: "bad extension rule", args: []string{"auto-update", "--keep-extension", "x"}, want: []string{`"x"`, "publisher/type"}},
+		{name: "bad subscription", args: []string{"status", "-s", "mine"}, want: []string{`"mine"`}},
+		{name: "bad log level", args: []string{"status", "--log-level", "LOUD"}, want: []string{`"LOUD"`, "DEBUG"}},
+		{name: "bad log prefix", args: []string{"status", "--log-prefix", "a:b"}, want: []string{`"a:b"`}},
+		{name: "no donor", args: []string{"update"}, want: []string{"--target-node", "kubectl get nodes"}},
+		{name: "unknown donor", args: []string{"update", "--target-node", "nope"}, want: []string{`"nope"`, "kubectl get nodes"}},
+		{name: "donor that this runs on", args: []string{"update", "--target-node", "n2"},
+			world: func(w *fakeWorld) { w.env["NODE_ID"] = "n2" }, want: []string{"NODE_ID", `"n2"`, "choose another node"}, code: exitRefused},
+		{name: "rollback without a pool", args: []string{"rollback"}, want: []string{"--pool"}},
+		{name: "rollback without a target", args: append([]string{"rollback"}, pool...), want: []string{"no earlier good version", "--to 2026.11.10"}},
+		{name: "rollback of a model that is no prototype", args: append([]string{"rollback"}, pool...),
+			world: func(w *fakeWorld) { w.cloud.pools[fakePool(pool1)].Model.Image = stock }, want: []string{"nothing to roll back", stock}},
+		{name: "rollback to a missing version", args: append([]string{"rollback", "--to", "2026.01.01"}, pool...), want: []string{`"2026.01.01"`, "does not exist", "--to 2026.11.10"}},
+		{name: "rollback to nonsense", args: append([]string{"rollback", "--to", "last tuesday"}, pool...), want: []string{`"last tuesday"`, "--to 2026.11.10"}},
+		{name: "rollback to a failed version", args: append([]string{"rollback", "--to", "2026.11.09"}, pool...), world: failedVersion,
+			want: []string{"2026.11.09", "Failed", "the disk was odd", "--to 2026.11.10"}},
+		{name: "rollback to a model that was never saved", args: append([]string{"rollback", "--to", "original"}, pool...), want: []string{"before the first prototype", "--to 2026.11.10"}},
+		{name: "rollback of a pool that is upgraded by itself", args: append([]string{"rollback", "--to", "2026.11.01"}, pool...), world: automatic,
+			want: []string{"upgradePolicy.mode", `"Automatic"`, "Manual"}, code: exitRefused},
+		{name: "rollback while a run is alive", args: append([]string{"rollback", "--to", "2026.11.01"}, pool...), world: held,
+			want: []string{"r9", "host/77", "kamino status"}, code: exitRefused},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := newFakeWorld()
+			stale(w)
+			if test.world != nil {
+				test.world(w)
+			}
+			out, errs, code := w.kamino(t, test.args...)
+			want := test.code
+			if want == 0 {
+				want = exitFailed
+			}
+			if code != want {
+				t.Errorf("exit code %d, want %d", code, want)
+			}
+			for _, s := range test.want {
+				if !strings.Contains(errs, s) {
+					t.Errorf("stderr lacks %q:\n%s", s, errs)
+				}
+			}
+			if out != "" {
+				t.Errorf("stdout is %q", out)
+			}
+			if wrote := w.writes(); len(wrote) > 0 {
+				t.Errorf("something was written: %q", wrote)
+			}
+		})
+	}
+}
+
+func failedVersion(w *fakeWorld) {
+	v := w.cloud.put(w.cloud.pools[fakePool(pool1)], kamino.Version, "2026.11.09", map[string]string{kamino.TagBuiltFrom: "n1"})
+	v.State, v.Ready, v.Failure = kamino.Failed, false, "the disk was odd"
+}
+
+func automatic(w *fakeWorld) {
+	p := w.cloud.pools[fakePool(pool1)]
+	w.cloud.put(p, kamino.Version, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1"})
+	p.Refusals = []kamino.Refusal{{Code: "upgrade-policy", Field: "properties.upgradePolicy.mode", Value: "Automatic",
+		Why: "a change of the model would replace running nodes", Do: "set the mode to Manual"}}
+}
+
+// held makes a run hold the pool whose process renews the lease whenever it is
+// looked at.
+func held(w *fakeWorld) {
+	p := w.cloud.pools[fakePool(pool1)]
+	w.cloud.put(p, kamino.Version, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1"})
+	w.cluster.alive = true
+	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Holder: "r9", Process: "host/77", Record: kamino.Record{Donor: "n3", Step: "drain"}}
+}

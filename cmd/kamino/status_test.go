@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// history is a pool with a version of each kind, one unfinished run and the
+// model from before the first prototype.
+func history(w *fakeWorld) {
+	p := stale(w)
+	put := func(name string, tags map[string]string) *kamino.Artifact {
+		tags[kamino.TagRun], tags[kamino.TagParent] = "r-"+name, "kamino-k8s-pool1-vmss-prototype/versions/2026.9.30"
+		return w.cloud.put(p, kamino.Version, name, tags)
+	}
+	put("2026.9.30", map[string]string{kamino.TagBuiltFrom: "n1", kamino.TagBuiltAt: "2026-09-30 00:42:10.000001"})
+	put("2026.10.02", map[string]string{kamino.TagBuiltFrom: "n2"})
+	put("2026.11.11", map[string]string{kamino.TagBuiltFrom: "n3", kamino.TagBad: "rolled back to 2026.11.10 at 2026-11-12T08:00:00Z"}).Excluded = true
+	failed := put("2026.11.19", map[string]string{kamino.TagBuiltFrom: "n2"})
+	failed.State, failed.Ready, failed.Failure = kamino.Failed, false, "the disk was odd"
+	building := put("2026.11.20", map[string]string{kamino.TagBuiltFrom: "n2"})
+	building.State, building.Ready, building.Percent = kamino.Creating, false, 40
+	w.instance("n1", func(in *kamino.Instance) { in.Image = w.cloud.Address(*p, kamino.Version, "2026.10.02") })
+	w.instance("n2", func(in *kamino.Instance) { in.Image = p.Model.Image })
+	w.cluster.nodes["n3"].Ready = false
+	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Holder: "r-2026.11.20", Process: "laptop/77", Epoch: 4,
+		Record: kamino.Record{Donor: "n2", Step: "image", Version: "2026.11.20", Started: w.now.Add(-20 * time.Minute), GivingBack: true, Failure: "image: out of luck"},
+		Ledger: kamino.Ledger{Original: &kamino.SavedModel{Image: stock, Saved: []byte("{}")}}}
+	w.cloud.addPool("k8s-pool2-vmss").Refusals = []kamino.Refusal{{Code: "spot", Field: "virtualMachineProfile.priority", Value: "Spot",
+		Why: "Azure may evict the donor", Do: "choose another pool, or allow it", Allow: "allow-spot"}}
+	w.addNode("k8s-pool2-vmss", "m1", "")
+}
+
+func TestStatusGolden(t *testing.T) {
+	for _, format := range []string{"table", "json", "yaml"} {
+		w := newFakeWorld()
+		history(w)
+		out, errs, code := w.kamino(t, "status", "-o", format)
+		if code != 0 || errs != "" || len(w.writes()) > 0 {
+			t.Errorf("exit code %d, stderr %q, wrote %q", code, errs, w.writes())
+		}
+		golden(t, "status/"+format+".txt", out)
+	}
+}
+
+func TestRollback(t *testing.T) {
+	w := newFakeWorld()
+	p := stale(w)
+	w.cloud.put(p, kamino.Version, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1", kamino.TagRun: "r0"})
+	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Ledger: kamino.Ledger{Original: &kamino.SavedModel{Image: stock, Saved: p.Model.Saved}}}
+	run := func(wantCode int, args ...string) string {
+		t.Helper()
+		out, errs, code := w.kamino(t, append([]string{"rollback", "--pool", pool1}, args...)...)
+		if code != wantCode {
+			t.Errorf("rollback %q: exit code %d, want %d: %s", args, code, wantCode, errs)
+		}
+		return fmt.Sprintf("$ kamino rollback %s\n%s", strings.Join(args, " "), out)
+	}
+	image := func(version string) string { return w.cloud.Address(*p, kamino.Version, version) }
+	expect := func(what, model string, bad ...string) {
+		t.Helper()
+		if got := w.cloud.pools[p.ID].Model.Image; got != model {
+			t.Errorf("%s: the model refers to %s, want %s", what, got, model)
+		}
+		for _, name := range []string{"2026.11.01", "2026.11.10"} {
+			v := w.cloud.artifacts[image(name)]
+			want := strings.Contains(strings.Join(bad, " "), name)
+			if v.Excluded != want || (v.Tags[kamino.TagBad] != "") != want {
+				t.Errorf("%s: version %s excluded %t, mark %q; want it marked: %t", what, name, v.Excluded, v.Tags[kamino.TagBad], want)
+			}
+		}
+	}
+	text := run(exitToDo, "--dry-run", "--detailed-exitcode")
+	if wrote := w.writes(); len(wrote) > 0 {
+		t.Errorf("the dry-run wrote %q", wrote)
+	}
+	expect("after the dry-run", image("2026.11.10"))
+	text += run(exitFine)
+	expect("one version back", image("2026.11.01"), "2026.11.10")
+	if plan, _, _ := w.kamino(t, "plan"); strings.Contains(plan, "point the model") {
+		t.Errorf("the plan undoes the rollback:\n%s", plan)
+	}
+	text += run(exitFine)
+	expect("back to before the first prototype", stock, "2026.11.01", "2026.11.10")
+	text += run(exitFine, "--to", "2026.11.10")
+	expect("forward again", image("2026.11.10"), "2026.11.01")
+	before := len(w.writes())
+	text += run(exitFine, "--to", "2026.11.10")
+	if wrote := w.writes()[before:]; len(wrote) > 0 {
+		t.Errorf("repeated, it wrote %q", wrote)
+	}
+	models := 0
+	for _, what := range w.cloud.writes {
+		if strings.HasPrefix(what, "model ") {
+			models++
+		}
+	}
+	if models != 3 {
+		t.Errorf("%d writes of the model, want one for each move: %q", models, w.cloud.writes)
+	}
+	if l := w.cluster.leases[p.ID]; l.Holder != "" {
+		t.Errorf("the lease is still held by %s", l.Holder)
+	}
+	golden(t, "rollback.txt", text)
+}
