@@ -27,6 +27,8 @@ type Analysis struct {
 	Verdict  []string  `json:"verdict,omitempty"`
 	// Findings are remarks on the record: a container, a soft reboot, clock jumps, stamps that contradict each other.
 	Findings []string `json:"findings,omitempty"`
+
+	asked bool // for the goal, by name
 }
 
 // Blame is a unit and the time it took to start, the first time in this boot.
@@ -52,7 +54,7 @@ type Options struct {
 // Analyze looks at a capture. The only error is a unit that is asked for and is not there.
 func Analyze(c *Capture, o Options) (*Analysis, error) {
 	x := newIndex(c)
-	a := &Analysis{Host: c.Host, Zero: c.Manager.Userspace, Finished: c.Manager.Finish > 0, Parked: x.pauses}
+	a := &Analysis{Host: c.Host, Zero: c.Manager.Userspace, Finished: c.Manager.Finish > 0, Parked: x.pauses, asked: o.Unit != ""}
 	for _, p := range x.pauses {
 		a.ParkedFor += p.To - p.From
 	}

@@ -18,6 +18,8 @@ type piece struct {
 	X0, X1   float64
 	// Break names what was squeezed: "parked" or "idle"; empty for ordinary time.
 	Break string
+	// Parked is how long the machine had been parked before: the axis is labelled net of it.
+	Parked Micros
 }
 
 const (
@@ -62,10 +64,13 @@ func newAxis(from, to Micros, breaks []piece, x0, x1 float64) *axis {
 		width = (x1 - x0) / 2 / float64(broken)
 	}
 	scale := (x1 - x0 - float64(broken)*width) / float64(max(even, 1))
-	x := x0
+	x, parked := x0, Micros(0)
 	for i := range a.pieces {
 		p := &a.pieces[i]
-		p.X0 = x
+		p.X0, p.Parked = x, parked
+		if p.Break == "parked" {
+			parked += p.To - p.From
+		}
 		if p.Break != "" {
 			x += width
 		} else {
@@ -92,7 +97,7 @@ type tick struct {
 	Label string
 }
 
-// ticks are round moments at least gap pixels apart.
+// ticks are round moments, net of parking, at least gap pixels apart.
 func (a *axis) ticks(gap float64) []tick {
 	var scale float64
 	for _, p := range a.pieces {
@@ -108,12 +113,13 @@ func (a *axis) ticks(gap float64) []tick {
 			last = max(last, p.X1-gap/2)
 			continue
 		}
-		first := (p.From + step - 1) / step * step
-		if p.From < 0 {
-			first = p.From / step * step
+		from := p.From - p.Parked
+		first := (from + step - 1) / step * step
+		if from < 0 {
+			first = from / step * step
 		}
-		for t := first; t <= p.To; t += step {
-			if x := a.x(t); x >= last+gap*0.6 {
+		for t := first; t <= p.To-p.Parked; t += step {
+			if x := a.x(t + p.Parked); x >= last+gap*0.6 {
 				out = append(out, tick{x, clock(t)})
 				last = x
 			}

@@ -164,6 +164,7 @@ const (
 	MarkLinkDown   = "link-down"
 	MarkLinkUp     = "link-up"
 	MarkClockJump  = "clock-jump"
+	MarkRuntime    = "runtime-serving"
 	MarkCertIssued = "client-cert-issued"
 	MarkRegistered = "node-registered"
 	MarkCNIReady   = "cni-ready"

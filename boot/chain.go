@@ -107,22 +107,32 @@ func (b *chainer) stop(l *Link) bool {
 	return false
 }
 
-// outside looks for who started a unit that no edge explains: a task that ran at that moment, or for kubelet the agent that
-// runs extensions. It is asked before the unit files, but only when those leave a gap.
+// outside looks for who started a unit that no edge explains: a task or a script of cloud-init that ran at that moment, or
+// the agent that runs extensions. It is asked before the unit files, but only when those leave a gap: short for kubelet,
+// which is known to be started so, long for the others, since tasks run beside many units that they did not start.
 func (b *chainer) outside(i int, began Micros) (Link, bool) {
+	kubelet := strings.HasPrefix(b.c.Units[i].ID, "kubelet")
 	causes := b.causes(i)
 	gap := began
 	if len(causes) > 0 {
 		gap = b.net(causes[0].done, began)
 	}
-	if gap <= idleThreshold {
+	if gap <= idleThreshold || !kubelet && gap <= presumeThreshold {
 		return Link{}, false
 	}
 	if k, ok := b.taskAt(began, b.c.Units[i].ID); ok {
 		return b.task(k, LinkDuring, began), true
 	}
-	if gap <= presumeThreshold || !strings.HasPrefix(b.c.Units[i].ID, "kubelet") {
+	if gap <= presumeThreshold || !kubelet {
 		return Link{}, false
+	}
+	for _, id := range []string{"cloud-final.service", "cloud-config.service", "cloud-init-network.service", "cloud-init.service"} {
+		if j, ok := b.started(id); ok && b.first[j].Began() < began && b.first[j].Done() > began {
+			l := b.unit(j, LinkDuring)
+			l.Done = began
+			b.measure(&l)
+			return l, true
+		}
 	}
 	j, ok := b.started("cloud-final.service")
 	if !ok || b.first[j].Done() == 0 || b.first[j].Done() > began || (len(causes) > 0 && b.first[j].Done() <= causes[0].done) {

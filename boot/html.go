@@ -81,7 +81,7 @@ func (s *scene) pageData() ([]byte, error) {
 	}
 	pieces := make([][]any, len(s.axis.pieces))
 	for i, p := range s.axis.pieces {
-		pieces[i] = []any{p.From, p.To, p.X0, p.X1, p.Break}
+		pieces[i] = []any{p.From, p.To, p.X0, p.X1, p.Break, p.Parked}
 	}
 	// encoding/json escapes <, > and &, so that no name can end the script.
 	return json.Marshal(map[string]any{"rows": rows, "pieces": pieces, "zero": s.a.Zero, "left": gutter, "right": picWidth - marginEnd, "rowHeight": rowHeight})
@@ -160,7 +160,11 @@ func (s *scene) pageFoot(b *strings.Builder) {
 	for _, f := range s.a.Findings {
 		fmt.Fprintf(b, "<p>%s</p>", html.EscapeString(f))
 	}
-	b.WriteString("<p>Times count from the start of the kernel. Drawn by kamino boot plot.</p></footer>\n")
+	since := "Times count from the start of the kernel"
+	if s.a.ParkedFor > 0 {
+		since += " and leave out the " + s.a.ParkedFor.String() + " in which the platform had parked the machine"
+	}
+	fmt.Fprintf(b, "<p>%s. Drawn by kamino boot plot.</p></footer>\n", since)
 }
 
 func shortBoot(id string) string {

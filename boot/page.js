@@ -48,10 +48,10 @@ function grid(bottom) {
   let last = -1e9;
   for (const p of D.pieces) {
     if (p[4]) { last = Math.max(last, X(p[3]) - 42); continue; }
-    const inv = (p[1] - p[0]) / (p[3] - p[2]);
-    const from = Math.max(p[0], p[0] + (L + off - p[2]) * inv), to = Math.min(p[1], p[0] + (L + off + (1440 - L) / k - p[2]) * inv);
+    const inv = (p[1] - p[0]) / (p[3] - p[2]), net = p[5];
+    const from = Math.max(p[0], p[0] + (L + off - p[2]) * inv) - net, to = Math.min(p[1], p[0] + (L + off + (1440 - L) / k - p[2]) * inv) - net;
     for (let t = Math.ceil(from / step) * step; t <= to; t += step) {
-      const x = X(p[2] + (t - p[0]) / inv);
+      const x = X(p[2] + (t + net - p[0]) / inv);
       if (x < last + 50) continue;
       last = x;
       const l = document.createElementNS(NS, 'line'), n = document.createElementNS(NS, 'text');
@@ -60,6 +60,12 @@ function grid(bottom) {
       g.append(l, n);
     }
   }
+}
+
+// A moment without what was parked before it.
+function netOf(t) {
+  for (const p of D.pieces) if (t <= p[1]) return (p[4] === 'parked' ? Math.min(t, p[0]) : t) - p[5];
+  return t;
 }
 
 let bottom = 0;
@@ -116,14 +122,14 @@ function hover(i, ev) {
   const b = document.createElement('b'); b.textContent = name; tip.append(b);
   if (flags & 1) tip.append(line('w', 'on the critical chain'));
   if (note) tip.append(line('m', flags & 2 ? 'task in ' + note : note));
-  tip.append(line('', 'began ' + time(start) + ', ' + time(start - D.zero) + ' after userspace'));
+  tip.append(line('', 'began ' + time(netOf(start)) + ', ' + time(netOf(start) - netOf(D.zero)) + ' after userspace'));
   tip.append(line('', done > start ? 'took ' + time(net) + (parked ? ', besides ' + time(parked) + ' parked' : '') : 'took no time'));
   if (idle >= 1e5) tip.append(line('w', 'before it ' + time(idle) + ' in which nothing known kept it'));
   if (cause >= 0) tip.append(line('', 'waited for ' + D.rows[cause][0]));
   if (deps.length) {
     tip.append(line('m', 'ordered after ' + after + ', of which were up before it began:'));
     const ul = document.createElement('ul');
-    for (const d of deps.slice(0, 8)) { const li = document.createElement('li'); li.textContent = D.rows[d][0] + ', up ' + time(start - D.rows[d][2]) + ' before'; ul.append(li); }
+    for (const d of deps.slice(0, 8)) { const li = document.createElement('li'); li.textContent = D.rows[d][0] + ', up ' + time(netOf(start) - netOf(D.rows[d][2])) + ' before'; ul.append(li); }
     if (deps.length > 8) { const li = document.createElement('li'); li.textContent = 'and ' + (deps.length - 8) + ' more'; ul.append(li); }
     tip.append(ul);
   } else if (after) tip.append(line('m', 'ordered after ' + after + ' units, none of them up before it'));

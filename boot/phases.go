@@ -30,6 +30,7 @@ const (
 	AtUserspace  = "userspace"
 	AtNetwork    = "network online"
 	AtIdentity   = "identity done"
+	AtConfigured = "configuration done"
 	AtRuntime    = "container runtime"
 	AtKubelet    = "kubelet started"
 	AtCert       = "client certificate"
@@ -43,7 +44,8 @@ const (
 
 var (
 	runtimeUnits  = []string{"containerd.service", "crio.service", "cri-o.service", "docker.service"}
-	identityUnits = []string{"kamino-firstboot.service", "kamino-agent-identity.service", "kamino-agent-boot.service", "kamino-agent.service"}
+	identityUnits = []string{"kamino-identity.service"}
+	agentUnits    = []string{"kamino-boot.service"}
 	networkUnits  = []string{"network-online.target", "systemd-networkd-wait-online.service", "NetworkManager-wait-online.service"}
 	networkStage  = []string{"cloud-init-network.service", "cloud-init.service"}
 )
@@ -69,7 +71,11 @@ func (x *index) milestones() []Milestone {
 	add(AtFinish, x.c.Manager.Finish, "systemd")
 	unit(AtNetwork, true, networkUnits...)
 	unit(AtIdentity, true, identityUnits...)
+	unit(AtConfigured, true, agentUnits...)
 	unit(AtRuntime, true, runtimeUnits...)
+	if found, ok := x.c.Mark(MarkRuntime); ok && !slices.ContainsFunc(out, func(m Milestone) bool { return m.Name == AtRuntime }) {
+		add(AtRuntime, found.At, found.Source)
+	}
 	unit(AtKubelet, false, "kubelet.service")
 	unit(AtDefault, true, "default.target")
 	for _, m := range []struct{ mark, name string }{
@@ -120,7 +126,8 @@ func (x *index) phases(marks []Milestone) []Phase {
 	unit("cloud-init network", networkStage...)
 	unit("cloud-init config", "cloud-config.service")
 	unit("cloud-init final", "cloud-final.service")
-	unit("agent", identityUnits...)
+	unit("agent identity", identityUnits...)
+	unit("agent", agentUnits...)
 	if from, to := x.extension(); to > 0 {
 		add("extensions", from, to, "extension events")
 	}

@@ -303,6 +303,10 @@ func (b *journalBoot) message(e entry, at Micros) {
 				b.mark(name, at, fmt.Sprintf("kubelet: %s", msg))
 			}
 		}
+	case e["_SYSTEMD_UNIT"] == "containerd.service":
+		if _, ok := b.c.Mark(MarkRuntime); !ok && strings.Contains(msg, "containerd successfully booted") {
+			b.mark(MarkRuntime, at, msg)
+		}
 	case e["_TRANSPORT"] == "kernel" || e["SYSLOG_IDENTIFIER"] == "kernel" || e["SYSLOG_IDENTIFIER"] == "systemd-networkd":
 		if name := linkMark(msg); name != "" && name != b.lastLink {
 			b.lastLink = name

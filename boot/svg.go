@@ -256,7 +256,7 @@ func (s *scene) legend(b *strings.Builder, y float64) {
 		x += 34 + float64(len(it.text))*6.4 + 22
 	}
 	b.WriteString("\n")
-	note := fmt.Sprintf("%d of %d units and tasks; times since the kernel started", s.relevantCount(), len(s.rows))
+	note := fmt.Sprintf("%d of %d units and tasks; times since the kernel started, net of parking", s.relevantCount(), len(s.rows))
 	if s.late > 0 {
 		note += fmt.Sprintf("; %d units that started later are left out", s.late)
 	}

@@ -18,7 +18,7 @@ type Remedy struct {
 	Name string `json:"name"`
 	// Saves is net of parked time, after the remedies before it in the list have been applied.
 	Saves Micros `json:"saves"`
-	// Reaches is when kubelet would start then: net time from the kernel's start.
+	// Reaches is when kubelet would start then, or the chain's other goal be done: net time from the kernel's start.
 	Reaches Micros `json:"reaches"`
 }
 
@@ -63,42 +63,56 @@ func (x *index) costName(s Segment) string {
 type simulation struct {
 	*index
 	skip map[int]bool
-	done map[int]Micros
+	at   map[int]replayed
 	busy map[int]bool
 }
 
+// replayed is when a unit would begin and be done, net of parking.
+type replayed struct{ began, done Micros }
+
 func (x *index) simulate(skip map[int]bool) *simulation {
-	return &simulation{index: x, skip: skip, done: map[int]Micros{}, busy: map[int]bool{}}
+	return &simulation{index: x, skip: skip, at: map[int]replayed{}, busy: map[int]bool{}}
 }
 
-// when is the net time at which a unit would be done.
-func (s *simulation) when(i int) Micros {
-	if d, ok := s.done[i]; ok {
-		return d
+func (s *simulation) unit(i int) replayed {
+	if r, ok := s.at[i]; ok {
+		return r
 	}
-	began, done := s.first[i].Began(), s.first[i].Done()
+	began, done := s.first[i].Began(), max(s.first[i].Done(), s.first[i].Began())
 	if s.busy[i] { // a circle of units of no length: leave it where it was
-		return s.net(0, done)
+		return replayed{s.net(0, began), s.net(0, done)}
 	}
 	s.busy[i] = true
-	start := s.net(0, began)
+	r := replayed{began: s.net(0, began)}
 	if causes := s.causes(i); len(causes) > 0 {
-		start = s.latest(causes) + s.net(causes[0].done, began)
+		r.began = s.latest(causes) + s.net(causes[0].done, began)
 	}
-	took := s.net(began, done)
-	if s.skip[i] {
-		took = 0
+	r.done = r.began
+	if !s.skip[i] {
+		r.done += s.net(began, done)
 	}
-	s.done[i] = start + took
-	return start + took
+	s.at[i] = r
+	return r
 }
 
 func (s *simulation) latest(causes []edge) Micros {
 	var base Micros
 	for _, e := range causes {
-		base = max(base, s.when(e.unit))
+		base = max(base, s.unit(e.unit).done)
 	}
 	return base
+}
+
+// moment is when something would come that really came at a time during or after unit i.
+func (s *simulation) moment(i int, at Micros) Micros {
+	r := s.unit(i)
+	switch done := s.first[i].Done(); {
+	case at >= done:
+		return r.done + s.net(done, at)
+	case s.skip[i]:
+		return r.began
+	}
+	return r.began + s.net(s.first[i].Began(), at)
 }
 
 // goalPlan says how the start of kubelet (or of what would start it) hangs on the rest.
@@ -108,25 +122,12 @@ type goalPlan struct {
 	needs   []edge // what its unit file orders it after
 }
 
-// remedies replays the boot with the three proposals, one upon the other.
+var cloudInitAll = []string{"cloud-init-local.service", "cloud-init-network.service", "cloud-init.service", "cloud-init-main.service", "cloud-config.service", "cloud-final.service"}
+
+// remedies replays the boot with the three proposals, one upon the other. Where neither kubelet nor cloud-final is known, only
+// the last of them can be judged, by the unit that the chain leads to.
 func (x *index) remedies(goal int, chain *Link) []Remedy {
-	plan, ok := x.plan(goal, chain)
-	if !ok {
-		return nil
-	}
 	skip := map[int]bool{}
-	reach := func(viaOutside bool) Micros {
-		s := x.simulate(skip)
-		switch {
-		case viaOutside && plan.outside >= 0:
-			return s.when(plan.outside) + x.net(x.first[plan.outside].Done(), plan.at)
-		case len(plan.needs) == 0:
-			return x.net(0, plan.at)
-		case plan.outside >= 0: // it would start as soon as what it is ordered after is there
-			return s.latest(plan.needs)
-		}
-		return s.latest(plan.needs) + x.net(plan.needs[0].done, plan.at)
-	}
 	mark := func(names ...string) {
 		for _, n := range names {
 			if i, ok := x.byName[n]; ok {
@@ -134,18 +135,39 @@ func (x *index) remedies(goal int, chain *Link) []Remedy {
 			}
 		}
 	}
-	was := reach(true)
 	var out []Remedy
-	step := func(name string, viaOutside bool) {
-		now := min(reach(viaOutside), was)
+	was := Micros(0)
+	step := func(name string, now Micros) {
+		now = min(now, was)
 		out = append(out, Remedy{name, was - now, now})
 		was = now
 	}
+	const withoutCloudInit = "userData instead of customData, so that cloud-init is off the path"
+	plan, ok := x.plan(goal, chain)
+	if !ok {
+		was = x.simulate(skip).unit(goal).done
+		mark(cloudInitAll...)
+		step(withoutCloudInit, x.simulate(skip).unit(goal).done)
+		return out
+	}
+	reach := func(viaOutside bool) Micros {
+		s := x.simulate(skip)
+		switch {
+		case viaOutside && plan.outside >= 0:
+			return s.moment(plan.outside, plan.at)
+		case len(plan.needs) == 0:
+			return x.net(0, plan.at)
+		case plan.outside >= 0: // it would start as soon as what it is ordered after is there
+			return s.latest(plan.needs)
+		}
+		return s.latest(plan.needs) + x.net(plan.needs[0].done, plan.at)
+	}
+	was = reach(true)
 	mark("cloud-final.service")
-	step("start kubelet before cloud-final", true)
-	step("start kubelet without the extension script (CSE)", false)
-	mark("cloud-init-local.service", "cloud-init-network.service", "cloud-init.service", "cloud-init-main.service", "cloud-config.service")
-	step("userData instead of customData, so that cloud-init is off the path", false)
+	step("start kubelet before cloud-final", reach(true))
+	step("start kubelet without the extension script (CSE)", reach(false))
+	mark(cloudInitAll...)
+	step(withoutCloudInit, reach(false))
 	return out
 }
 
@@ -191,6 +213,9 @@ func (a *Analysis) verdict() []string {
 	if a.Goal != "kubelet.service" {
 		what = a.Goal + " was done"
 	}
+	if a.Goal != "kubelet.service" && a.Goal != "cloud-final.service" && !a.asked {
+		out = append(out, "Neither kubelet nor cloud-final is in this record; what follows is about "+a.Goal+".")
+	}
 	if a.GoalAt.Net == a.GoalAt.At {
 		out = append(out, fmt.Sprintf("%s %s after the kernel.", what, a.GoalAt.At))
 	} else {
@@ -212,10 +237,14 @@ func (a *Analysis) verdict() []string {
 			}
 			out = append(out, fmt.Sprintf("Would save %s: %s.", r.Saves, r.Name))
 		}
-		if total == 0 {
+		const estimate = "(Replayed with the lengths and waits of this boot; an estimate, not a measurement.)"
+		switch last := a.Remedies[len(a.Remedies)-1].Reaches; {
+		case total == 0:
 			out = append(out, "Neither cloud-init nor an extension script is on the way: the known remedies would save nothing here.")
-		} else {
-			out = append(out, fmt.Sprintf("Together %s: kubelet at %s net. (Replayed with the lengths and waits of this boot; an estimate, not a measurement.)", total, a.Remedies[len(a.Remedies)-1].Reaches))
+		case len(a.Remedies) == 1:
+			out = append(out, fmt.Sprintf("Then %s would come at %s net. %s", a.Goal, last, estimate))
+		default:
+			out = append(out, fmt.Sprintf("Together %s: kubelet at %s net. %s", total, last, estimate))
 		}
 	}
 	return out

@@ -8,11 +8,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -28,6 +30,7 @@ const (
 	oracleCount = "KAMINO_ORACLE_BOOTS"
 
 	oracleReaders = "readers" // instead of FROM-TO: compare what our readers read of real tools' output
+	oracleEdges   = "edges"   // instead of FROM-TO: compare the edge cases
 )
 
 func TestMain(m *testing.M) {
@@ -62,6 +65,31 @@ func TestOracle(t *testing.T) {
 	t.Logf("%d boots compared with the real systemd-analyze; %s=2000 for the full set", n, oracleCount)
 }
 
+// TestOracleEdges compares the edge cases, each by its name.
+func TestOracleEdges(t *testing.T) {
+	requireNamespace(t)
+	out, err := inNamespace(oracleEdges)
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if want := fmt.Sprintf("%d edge cases compared", len(edges())); !strings.Contains(string(out), want) {
+		t.Errorf("the comparison did not come to its end, which is %q:\n%s", want, out)
+	}
+}
+
+func edgesChild(s *fakesystemd.Server) int {
+	failed := 0
+	for _, e := range edges() {
+		s.Set(e.boot)
+		if diff := askAll(e.boot, e.questions()); diff != "" {
+			failed++
+			fmt.Printf("%s: %s\n", e.name, diff)
+		}
+	}
+	fmt.Printf("%d edge cases compared\n", len(edges()))
+	return min(failed, 1)
+}
+
 func requireNamespace(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -90,8 +118,11 @@ func oracleChild(span string) int {
 		fmt.Println(err)
 		return 1
 	}
-	if span == oracleReaders {
+	switch span {
+	case oracleReaders:
 		return readersChild(server)
+	case oracleEdges:
+		return edgesChild(server)
 	}
 	from, to, _ := strings.Cut(span, "-")
 	first, _ := strconv.Atoi(from)
@@ -141,15 +172,12 @@ type question struct {
 }
 
 func compareBoot(c *boot.Capture, seed int) string {
-	fuzz := boot.Micros(0)
-	args := []string{"critical-chain"}
+	fuzz := ""
 	switch seed % 4 {
 	case 1:
-		fuzz = 1500
-		args = append(args, "--fuzz=1500us")
+		fuzz = "1500us"
 	case 2:
-		fuzz = 3000000
-		args = append(args, "--fuzz=3s")
+		fuzz = "3s"
 	}
 	var units []string
 	if seed%3 > 0 {
@@ -158,11 +186,31 @@ func compareBoot(c *boot.Capture, seed int) string {
 		}
 		units = append(units, "no-such.service")
 	}
-	for _, q := range []question{
+	return askAll(c, boots(c, fuzz, units...))
+}
+
+// boots are the three questions about a boot.
+func boots(c *boot.Capture, fuzz string, units ...string) []question {
+	units = slices.DeleteFunc(units, func(u string) bool { return u == "" })
+	args := []string{"critical-chain"}
+	width := boot.Micros(0)
+	if fuzz != "" {
+		args = append(args, "--fuzz="+fuzz)
+		d, err := time.ParseDuration(fuzz)
+		if err != nil {
+			panic(err)
+		}
+		width = boot.Micros(d.Microseconds())
+	}
+	return []question{
 		{[]string{"time"}, func(b *bytes.Buffer) error { return boot.CompatTime(b, c) }},
 		{[]string{"blame"}, func(b *bytes.Buffer) error { return boot.CompatBlame(b, c) }},
-		{append(args, units...), func(b *bytes.Buffer) error { _, err := boot.CompatChain(b, c, fuzz, units...); return err }},
-	} {
+		{append(args, units...), func(b *bytes.Buffer) error { _, err := boot.CompatChain(b, c, width, units...); return err }},
+	}
+}
+
+func askAll(c *boot.Capture, questions []question) string {
+	for _, q := range questions {
 		if diff := ask(q); diff != "" {
 			doc, _ := json.Marshal(c)
 			return fmt.Sprintf("systemd-analyze %s:\n%s\nthe boot: %.4000s", strings.Join(q.args, " "), diff, doc)

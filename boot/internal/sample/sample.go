@@ -171,8 +171,8 @@ func (m *maker) extension(final boot.Micros) boot.Micros {
 // clone is a node that the agent brought up from a sealed disk.
 func (m *maker) clone() boot.Micros {
 	c := m.c
-	m.unit("kamino-firstboot.service", 90*ms, 310*ms, "local-fs.target", "systemd-udevd.service")
-	m.unit("network-pre.target", ms, 0, "kamino-firstboot.service")
+	m.unit("kamino-identity.service", 90*ms, 310*ms, "local-fs.target", "systemd-udevd.service")
+	m.unit("network-pre.target", ms, 0, "kamino-identity.service")
 	m.unit("systemd-networkd.service", 40*ms, 210*ms, "network-pre.target", "systemd-udevd.service")
 	m.unit("systemd-networkd-wait-online.service", 5*ms, 1980*ms, "systemd-networkd.service")
 	m.unit("network-online.target", ms, 0, "systemd-networkd-wait-online.service")
@@ -180,7 +180,8 @@ func (m *maker) clone() boot.Micros {
 	m.unit("basic.target", 16*ms, 0, "sysinit.target")
 	m.unit("dbus.service", 20*ms, 34*ms, "basic.target")
 	m.unit("containerd.service", 22*ms, 720*ms, "basic.target")
-	kubelet := m.unit("kubelet.service", 6*ms, 24*ms, "containerd.service", "network-online.target", "kamino-firstboot.service")
+	m.unit("kamino-boot.service", 12*ms, 2160*ms, "kamino-identity.service", "systemd-networkd.service")
+	kubelet := m.unit("kubelet.service", 6*ms, 24*ms, "containerd.service", "kamino-boot.service")
 	m.unit("multi-user.target", 4*ms, 0, "kubelet.service", "containerd.service", "dbus.service")
 	m.unit("graphical.target", ms, 0, "multi-user.target")
 	c.Unit("graphical.target").Names = []string{"default.target"}
