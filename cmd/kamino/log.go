@@ -104,9 +104,10 @@ func (l *eventLog) event(ev kamino.Event) {
 	l.write(l.level(ev), firstOf(ev.Message, string(ev.Kind)), attrs...)
 }
 
-// level is DEBUG for what was said before.
+// level is DEBUG for what was said before, and for progress of less than ten
+// percent.
 func (l *eventLog) level(ev kamino.Event) slog.Level {
-	said := strings.Join([]string{string(ev.Kind), ev.Step, ev.Message, fmt.Sprint(ev.Percent)}, "\x00")
+	said := strings.Join([]string{string(ev.Kind), ev.Step, ev.Message, fmt.Sprint((ev.Percent + 10) / 10)}, "\x00")
 	l.mu.Lock()
 	repeated := l.last[ev.Pool] == said
 	l.last[ev.Pool] = said
