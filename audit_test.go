@@ -12,6 +12,8 @@ type audit struct {
 	w          *world
 	judge      invariant.Auditor
 	was, is    invariant.State
+	wasLeases  invariant.State // leases only
+	isLeases   invariant.State
 	violations []string
 }
 
@@ -42,9 +44,8 @@ func (a *audit) spans() []time.Duration {
 func (a *audit) picture(into *invariant.State) *invariant.State {
 	w := a.w
 	s := into
-	s.Now = w.now
 	s.Pools, s.Machines, s.Nodes, s.Artifacts = s.Pools[:0], s.Machines[:0], s.Nodes[:0], s.Artifacts[:0]
-	s.Leases, s.SealPods, s.Pods = s.Leases[:0], s.SealPods[:0], s.Pods[:0]
+	s.SealPods, s.Pods = s.SealPods[:0], s.Pods[:0]
 	for id, p := range w.pools {
 		pool := invariant.Pool{ID: string(id), Image: p.image, Revision: p.revisionText(), Capacity: p.capacity, Refused: len(p.refusals) > 0}
 		if p.personRun != "" && p.personRun == w.leases[id].Holder {
@@ -68,7 +69,19 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 			s.Artifacts = append(s.Artifacts, pictureArtifact(v.Artifact, v.pool, kind))
 		}
 	}
-	for id, l := range w.leases {
+	a.leases(s)
+	for run, p := range w.sealPods {
+		s.SealPods = append(s.SealPods, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
+	}
+	for _, p := range w.pods {
+		s.Pods = append(s.Pods, invariant.Pod{Name: p.String(), Node: p.node, Stays: p.daemon})
+	}
+	return s
+}
+
+func (a *audit) leases(s *invariant.State) *invariant.State {
+	s.Now, s.Leases = a.w.now, s.Leases[:0]
+	for id, l := range a.w.leases {
 		lease := invariant.Lease{Pool: string(id), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Intent: l.Record.Intent, DonorVM: l.Record.VMID}
 		if l.Ledger.Former != nil {
 			lease.Former = l.Ledger.Former.Image
@@ -78,13 +91,16 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 		}
 		s.Leases = append(s.Leases, lease)
 	}
-	for run, p := range w.sealPods {
-		s.SealPods = append(s.SealPods, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
-	}
-	for _, p := range w.pods {
-		s.Pods = append(s.Pods, invariant.Pod{Name: p.String(), Node: p.node, Stays: p.daemon})
-	}
 	return s
+}
+
+// lease is before and after for writes of leases, which are by far the most:
+// nothing else has to be looked at.
+func (a *audit) lease(p *proc, pool PoolID, write func()) {
+	c := invariant.Call{Process: p.name, Verb: invariant.SetLease, Pool: string(pool)}
+	a.judge.Before(a.leases(&a.wasLeases), c)
+	write()
+	a.judge.After(&a.wasLeases, a.leases(&a.isLeases), c)
 }
 
 // pictureNode reuses the taints of the node that had the place before.

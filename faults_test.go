@@ -97,6 +97,9 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 	n := p.calls
 	p.calls++
 	w.calls = append(w.calls, c.method)
+	if p.logging {
+		p.log = append(p.log, site{n, p.step, c})
+	}
 	var f *fault
 	for i := range p.faults {
 		g := &p.faults[i]

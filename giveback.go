@@ -259,6 +259,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 func (r *Run) finish(ctx context.Context, started time.Time) error {
 	now := r.clock().Now()
 	return r.release(context.WithoutCancel(ctx), func(l *Lease) {
+		l.Ledger.Owed = nil
 		if r.donorUsed() {
 			past := PastRun{Run: r.id, Donor: r.node.Name, Version: r.version.Name, Ended: now,
 				Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds()}

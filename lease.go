@@ -35,8 +35,6 @@ type Record struct {
 	Failure    string     `json:"failure,omitempty"`  // why it gives back
 	ModelWas   string     `json:"modelWas,omitempty"` // the model's image when the run began
 	Storage    string     `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
-	ScaleTo    int        `json:"scaleTo,omitempty"`  // capacity asked for by the scale-out
-	Scaled     bool       `json:"scaled,omitempty"`   // the scale-out was seen
 }
 
 // Ledger is what outlives a run: the way back, and how long runs take here.
@@ -45,7 +43,15 @@ type Ledger struct {
 	// the last write.
 	Original *SavedModel `json:"original,omitempty"`
 	Former   *SavedModel `json:"former,omitempty"`
-	Past     []PastRun   `json:"past,omitempty"` // newest first, at most maxPast
+	// Owed are new nodes that a run was asked for and did not live to see.
+	Owed *ScaleOut `json:"owed,omitempty"`
+	Past []PastRun `json:"past,omitempty"` // newest first, at most maxPast
+}
+
+// ScaleOut is a scale-out that belongs to a version.
+type ScaleOut struct {
+	Version string `json:"version"`
+	To      int    `json:"to,omitempty"` // capacity aimed at, once that is decided
 }
 
 // SavedModel is a model that can be written back.

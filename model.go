@@ -44,7 +44,14 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
-	return r.pointModel(ctx, pool, ModelSpec{Image: r.imageWanted()})
+	next, err := r.pointModel(ctx, pool, ModelSpec{Image: r.imageWanted()})
+	if save := next.note; save != nil && r.NewNodes > 0 && r.owed() == nil {
+		next.note = func(l *Lease) {
+			save(l)
+			l.Ledger.Owed = &ScaleOut{Version: r.version.Name}
+		}
+	}
+	return next, err
 }
 
 // pointModel is the one write of the model, for updates and rollbacks alike.
@@ -102,17 +109,22 @@ func describeDiff(pool Pool, diff []FieldChange) string {
 }
 
 // scaleOutWanted: new nodes were asked for, and this run made or adopted the
-// change that they are to show.
+// change that they are to show, or a run before it failed to ask for them.
 func (r *Run) scaleOutWanted() bool {
-	return r.NewNodes > 0 && (r.adopted || r.result.Changed || !r.preBuilt)
+	return r.NewNodes > 0 && (r.adopted || r.result.Changed || !r.preBuilt || r.owed() != nil)
+}
+
+// owed is the scale-out that was begun for this version and not seen to its end.
+func (r *Run) owed() *ScaleOut {
+	if r.lease == nil || r.lease.Ledger.Owed == nil || r.lease.Ledger.Owed.Version != r.version.Name {
+		return nil
+	}
+	return r.lease.Ledger.Owed
 }
 
 // lookScaleOut asks for more instances. The capacity aimed at stands on the
-// lease before it is asked for, so that no crash asks twice.
+// lease before it is asked for, so that neither crash nor failure asks twice.
 func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
-	if r.lease.Record.Scaled {
-		return done("asked for earlier"), nil
-	}
 	scaler, ok := r.Provider.(Scaler)
 	if !ok {
 		return Next{}, fmt.Errorf("scale out pool %s: %w by this provider", r.pool.Name, ErrUnsupported)
@@ -122,8 +134,7 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
 	r.pool = pool
-	aim := r.lease.Record.ScaleTo
-	if aim > 0 && pool.Capacity >= aim {
+	if owed := r.owed(); owed != nil && owed.To > 0 && pool.Capacity >= owed.To {
 		return done(fmt.Sprintf("capacity is %d", pool.Capacity)), nil
 	}
 	if pool.Updating {
@@ -131,11 +142,11 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 	}
 	// An autoscaler that changed the capacity meanwhile is right: our nodes are
 	// added to what it decided.
-	aim = pool.Capacity + r.NewNodes
+	aim := pool.Capacity + r.NewNodes
 	return act(fmt.Sprintf("scale out from %d to %d", pool.Capacity, aim), func(ctx context.Context) error {
 		r.result.Changed = true
 		return scaler.SetCapacity(ctx, pool, aim)
-	}).noting(func(l *Lease) { l.Record.ScaleTo = aim }), nil
+	}).noting(func(l *Lease) { l.Ledger.Owed = &ScaleOut{Version: r.version.Name, To: aim} }), nil
 }
 
 // lookPrune deletes one version at a time, the oldest first.

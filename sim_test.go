@@ -132,6 +132,9 @@ type proc struct {
 	interrupted bool
 	ended       bool
 	runs        int
+	step        string // that is running
+	logging     bool
+	log         []site // with logging: every call
 	events      []Event
 	tune        func(*Engine)
 }
@@ -144,6 +147,7 @@ func (p *proc) engine() *Engine {
 		Provider: p.provider(), Cluster: p.cluster(), Clock: p, Process: p.name,
 		Report: func(ev Event) {
 			p.events = append(p.events, ev)
+			p.step = ev.Step
 			if p.w.tracing && ev.Kind != StepWaiting {
 				p.w.trace = append(p.w.trace, fmt.Sprintf("    %s: %s %s: %s", p.name, ev.Step, ev.Kind, ev.Message))
 			}

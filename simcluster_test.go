@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -220,10 +221,8 @@ func (c simCluster) SetLease(ctx context.Context, l Lease) (out Lease, err error
 		if w.leases[l.Pool].Revision != l.Revision {
 			return fmt.Errorf("lease of %s: %w", l.Pool.Name(), ErrConflict)
 		}
-		did := w.audit.before(invariant.Call{Process: c.p.name, Verb: invariant.SetLease, Pool: string(l.Pool)})
-		l.Revision = fmt.Sprint(w.next())
-		w.leases[l.Pool] = l
-		w.audit.after(did)
+		l.Revision = strconv.Itoa(w.next())
+		w.audit.lease(c.p, l.Pool, func() { w.leases[l.Pool] = l })
 		out = l
 		return nil
 	})

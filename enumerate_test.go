@@ -1,0 +1,194 @@
+package kamino
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// site is one call of the golden run where faults are tried. Of calls that
+// repeat in a step, as polls do, the first two and the last stand for all.
+type site struct {
+	at   int
+	step string
+	call call
+}
+
+func (s site) String() string {
+	return strings.TrimSpace(fmt.Sprintf("#%d %s: %s %s", s.at, s.step, s.call.method, s.call.subject))
+}
+
+// goldenOptions is the longest happy run: everything happens in it.
+func goldenOptions() Options {
+	o := options("a-0")
+	o.NewNodes = 1
+	return o
+}
+
+// golden plays the run without faults, and lists its sites.
+func golden(t *testing.T) (sites []site, w *world) {
+	t.Helper()
+	w = aged(1)
+	p := w.startUpdate(&proc{logging: true}, goldenOptions())
+	w.wait()
+	if p.err != nil {
+		t.Fatal(p.err)
+	}
+	w.sound(t)
+	seen := map[string][]int{}
+	for i, s := range p.log {
+		key := s.step + s.call.method + s.call.subject
+		seen[key] = append(seen[key], i)
+	}
+	for i, s := range p.log {
+		same := seen[s.step+s.call.method+s.call.subject]
+		if n := slices.Index(same, i); n < 2 || n == len(same)-1 {
+			sites = append(sites, s)
+		}
+	}
+	return sites, w
+}
+
+// end is what is left of a world, without what depends on IDs and times.
+func (w *world) end() string {
+	var lines []string
+	for id, p := range w.pools {
+		lines = append(lines, fmt.Sprintf("pool %s: %s %s %v, capacity %d", id.Name(), lastSegment(p.image), p.custom, p.exts, p.capacity))
+	}
+	for _, n := range w.nodes {
+		lines = append(lines, fmt.Sprintf("node %s: ready %v, cordoned %v, taints %v, annotations %d", n.Name, n.Ready, n.Unschedulable, n.Taints, len(n.Annotations)))
+	}
+	for _, v := range w.artifacts {
+		lines = append(lines, fmt.Sprintf("%s %s: %s, ready %v, %s, from %s", v.Kind, v.Name, v.State, v.Ready, v.Storage, v.Tags[TagBuiltFrom]))
+	}
+	for _, l := range w.leases {
+		former, original := "", ""
+		if l.Ledger.Former != nil {
+			former = lastSegment(l.Ledger.Former.Image)
+		}
+		if l.Ledger.Original != nil {
+			original = l.Ledger.Original.Image
+		}
+		lines = append(lines, fmt.Sprintf("lease of %s: held by %q, former %s, original %s", l.Pool.Name(), l.Holder, former, original))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// single plays one fault, a clean run of the same command, and one more that
+// must find nothing to do.
+func single(f fault, tune func(*world), want string) (w *world) {
+	w = aged(1)
+	if tune != nil {
+		tune(w)
+	}
+	first := w.update(goldenOptions(), f)
+	w.advance(w.now.Add(time.Minute))
+	second := w.update(goldenOptions())
+	if second.err != nil {
+		w.audit.violate("I19", "a clean run after it fails: %v", second.err)
+	}
+	w.audit.settled()
+	if have := w.end(); have != want && want != "" {
+		w.audit.violate("I19", "it does not end as the golden run does:\n%s\nwanted:\n%s\nfirst run: %v", have, want, first.err)
+	}
+	before := w.writes
+	third := w.update(goldenOptions())
+	if third.err != nil {
+		w.audit.violate("I19", "the second clean run fails: %v", third.err)
+	}
+	w.audit.judge.Idle(third.name, w.writes-before)
+	w.audit.settled()
+	return w
+}
+
+// TestSingleFaults tries every way to die and every lie at every call of the
+// golden run.
+func TestSingleFaults(t *testing.T) {
+	sites, end := golden(t)
+	want := end.end()
+	type trial struct {
+		site site
+		kind faultKind
+	}
+	var trials []trial
+	for _, s := range sites {
+		for kind := range faultKinds {
+			if kind != rivalEvent && kind.fits(s.call) {
+				trials = append(trials, trial{s, kind})
+			}
+		}
+	}
+	var spans awayTimes
+	bad := sideBySide(len(trials), func(i int) string {
+		f := fault{kind: trials[i].kind, at: trials[i].site.at}
+		w := single(f, nil, want)
+		spans.add(w)
+		if len(w.audit.violations) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%s at %s:\n  %s", f.kind, trials[i].site, strings.Join(w.audit.violations, "\n  "))
+	})
+	for _, b := range bad {
+		t.Error(b)
+	}
+	t.Logf("%d sites of the golden run's %d calls, %d trials; donor away %s", len(sites), len(end.calls), len(trials), &spans)
+}
+
+// sideBySide plays n trials on two processors, and returns what went wrong with
+// the first ten that failed.
+func sideBySide(n int, play func(int) string) []string {
+	var mu sync.Mutex
+	var bad []string
+	next := 0
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			for {
+				mu.Lock()
+				i := next
+				next++
+				enough := len(bad) >= 10
+				mu.Unlock()
+				if i >= n || enough {
+					return
+				}
+				if wrong := play(i); wrong != "" {
+					mu.Lock()
+					bad = append(bad, wrong)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	group.Wait()
+	return bad
+}
+
+// awayTimes collects how long donors were away.
+type awayTimes struct {
+	mu   sync.Mutex
+	list []time.Duration
+}
+
+func (a *awayTimes) add(w *world) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.list = append(a.list, w.audit.spans()...)
+}
+
+// quantile is the time that a share of all stay below.
+func (a *awayTimes) quantile(share float64) time.Duration {
+	if len(a.list) == 0 {
+		return 0
+	}
+	slices.Sort(a.list)
+	return a.list[min(int(share*float64(len(a.list))), len(a.list)-1)]
+}
+
+func (a *awayTimes) String() string {
+	return fmt.Sprintf("%d times, p50 %s, p99 %s, max %s", len(a.list), a.quantile(0.5), a.quantile(0.99), a.quantile(1))
+}
