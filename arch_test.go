@@ -32,7 +32,7 @@ var rules = []rule{
 	{"azure", []string{module, "github.com/Azure/azure-sdk-for-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes"},
 	{"azure/emulator", []string{module + "/azure/emulator"}, "it must not share the client's mistakes"},
 	{"providertest", []string{module}, "the contract knows no provider"},
-	{"cmd/kamino", []string{module, "github.com/spf13/", "k8s.io/", "sigs.k8s.io/yaml", "golang.org/x/term"}, "wires everything but the emulator"},
+	{"cmd/kamino", []string{module, "github.com/spf13/", "k8s.io/", "sigs.k8s.io/yaml", "golang.org/x/term", "golang.org/x/crypto/x509roots"}, "wires everything but the emulator"},
 	{"cmd/kamino-agent", []string{module + "/agent", module + "/boot"}, "a small main around agent"},
 	{"internal/invariant", nil, "a referee that used the player's functions would share his mistakes"},
 	{"internal/image", []string{"github.com/google/go-containerregistry"}, "builds the container image"},
