@@ -1,0 +1,221 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"kamino.dev/kamino/internal/invariant"
+)
+
+// Golden is a run that nobody disturbs.
+type Golden struct {
+	Shape  Shape
+	Calls  []*Call
+	Rows   []string // of the matrix, by call
+	Digest []string // of its end
+	at     []time.Duration
+	took   time.Duration
+}
+
+// Case is one attempt to make Kamino lose something.
+type Case struct {
+	Name   string
+	Cell   Cell
+	Golden *Golden
+	Strike Strike
+	Start  time.Time     // of the world; zero is worldBegins
+	Skew   time.Duration // of the clock of the process that runs again
+	// Heal runs kamino restore before the command is run again.
+	Heal bool
+	// Check, if set, is all that the case is: no process runs.
+	Check func(*Golden) []string
+	// Refused: the first run must change nothing at all.
+	Refused bool
+}
+
+// Outcome is what became of a case.
+type Outcome struct {
+	Case       *Case
+	Hit        bool     // the strike found its call
+	Violations []string // of invariants, and differences in the end
+	FirstErr   error    // of the process that was struck
+	Away       []time.Duration
+	Took       time.Duration // of this machine
+	History    []string      // what happened, if there are violations
+	Writes     int           // of the struck process
+	After      []string      // digest after the first process had ended, if asked for
+}
+
+// limits of a run's virtual time: a build may be waited for six hours, a donor
+// one, and throttling comes on top.
+const runLimit = 16 * time.Hour
+
+// settleTime is how long the world is left alone at the end: machines boot, and what is late comes.
+const settleTime = 10 * time.Minute
+
+// runGolden makes an undisturbed run.
+func runGolden(ctx context.Context, s *Station, shape Shape) (*Golden, error) {
+	w, err := s.NewWorld(ctx, shape, worldBegins)
+	if err != nil {
+		return nil, err
+	}
+	defer w.End()
+	w.verbose = true
+	p := w.update(w.prepare(nil), w.options())
+	w.wait()
+	w.settle()
+	if p.Err != nil || len(w.audit.Violations()) > 0 || w.trouble != nil {
+		return nil, fmt.Errorf("the undisturbed run of %s fails: %v, %v, harness: %v\n%s", shape.Name, p.Err, w.audit.Violations(), w.trouble, tail(w.history, 60))
+	}
+	g := &Golden{Shape: shape, Calls: p.Calls, Rows: rowsOf(p.Calls), took: p.Ended.Sub(p.Started)}
+	for _, c := range p.Calls {
+		g.at = append(g.at, c.at.Sub(p.Started))
+	}
+	g.Digest, err = w.Digest()
+	return g, err
+}
+
+// settle lets the world come to rest and checks what must hold in the end.
+func (w *World) settle() {
+	w.clock.pass(settleTime)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dirty = dirt{true, true, true}
+	w.refresh()
+	w.audit.Settled(&w.state)
+}
+
+// Try runs a case.
+func (c *Case) Try(ctx context.Context, s *Station, verbose bool) (out Outcome, err error) {
+	began := time.Now()
+	out = Outcome{Case: c}
+	defer func() { out.Took = time.Since(began) }()
+	if c.Check != nil {
+		out.Hit, out.Violations = true, c.Check(c.Golden)
+		return out, nil
+	}
+	start := c.Start
+	if start.IsZero() {
+		start = worldBegins
+	}
+	w, err := s.NewWorld(ctx, c.Golden.Shape, start)
+	if err != nil {
+		return out, err
+	}
+	defer w.End()
+	w.verbose = true
+	c.play(w, &out)
+	if w.trouble != nil {
+		return out, fmt.Errorf("case %s: %w\n%s", c.Name, w.trouble, tail(w.history, 40))
+	}
+	for _, v := range w.audit.Violations() {
+		out.Violations = append(out.Violations, v.String())
+	}
+	for _, span := range w.audit.Spans() {
+		out.Away = append(out.Away, span.Took)
+	}
+	if len(out.Violations) > 0 || verbose {
+		out.History = w.history
+	}
+	return out, ctx.Err()
+}
+
+// play lets things go wrong, mends them, and runs the command again.
+func (c *Case) play(w *World, out *Outcome) {
+	strike := c.Strike
+	first := w.update(w.prepare(&strike), w.options())
+	w.wait()
+	out.Hit, out.FirstErr = strike.Hit || c.Refused, first.Err
+	out.Writes = writes(first)
+	w.ended(first)
+	w.clear()
+	if r := strike.Rival; r != nil && r.Mend != nil {
+		r.Mend(w)
+	}
+	if c.Refused {
+		c.refused(w, first, out)
+		return
+	}
+	w.mended()
+	if c.Heal {
+		p := w.restore(w.prepare(nil))
+		w.wait()
+		w.ended(p)
+		if p.Err != nil {
+			out.Violations = append(out.Violations, fmt.Sprintf("kamino restore fails: %v", p.Err))
+		}
+	}
+	if first.Killed || first.Err != nil || strike.Rival != nil {
+		c.again(w, out)
+	}
+	w.settle()
+	if r := strike.Rival; len(out.Violations) == 0 && (r == nil || r.Same) && c.Skew == 0 {
+		end, err := w.Digest()
+		if err != nil {
+			out.Violations = append(out.Violations, "read the end: "+err.Error())
+		}
+		for _, line := range differences(c.Golden.Digest, end) {
+			out.Violations = append(out.Violations, "end differs: "+line)
+		}
+	}
+}
+
+// again runs the command as an operator would after whatever has happened.
+func (c *Case) again(w *World, out *Outcome) {
+	p := w.prepare(nil)
+	p.Skew = c.Skew
+	w.update(p, w.freshDonor())
+	w.wait()
+	w.ended(p)
+	if p.Err != nil && c.Skew != 0 {
+		// A clock that is wrong is refused; one that is right must do.
+		p = w.update(w.prepare(nil), w.freshDonor())
+		w.wait()
+		w.ended(p)
+	}
+	if p.Err != nil {
+		out.Violations = append(out.Violations, fmt.Sprintf("the clean re-run fails: %v", p.Err))
+	}
+}
+
+// refused checks that a run which must not be has changed nothing (I28).
+func (c *Case) refused(w *World, first *Process, out *Outcome) {
+	if first.Err == nil {
+		out.Violations = append(out.Violations, "I28: the run was not refused")
+	}
+	if out.Writes > 0 {
+		out.Violations = append(out.Violations, fmt.Sprintf("I28: a refused run makes %d writes", out.Writes))
+	}
+}
+
+// writes counts what a process changed, its lease not counted.
+func writes(p *Process) int {
+	n := 0
+	for _, c := range p.Calls {
+		if c.Write && c.means.Verb != invariant.SetLease {
+			n++
+		}
+	}
+	return n
+}
+
+// ended checks that a process has ended in time (I18).
+func (w *World) ended(p *Process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !p.Killed {
+		w.audit.Ended(p.Name, p.Ended.Sub(p.Started), runLimit)
+	}
+}
+
+// clear ends what made operations lie or never end.
+func (w *World) clear() { w.cloud.RemoveFault("") }
+
+func tail(lines []string, n int) string {
+	text := ""
+	for _, line := range lines[max(0, len(lines)-n):] {
+		text += line + "\n"
+	}
+	return text
+}

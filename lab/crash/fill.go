@@ -1,0 +1,193 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure/emulator"
+)
+
+// fill makes the objects that a world begins with.
+func (w *World) fill() error {
+	if err := w.station.clear(w.ctx); err != nil {
+		return fmt.Errorf("clear the cluster: %w", err)
+	}
+	for _, in := range w.cloud.Instances() {
+		m := &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), on: true, kubelet: true, boots: 1}
+		w.machines[strings.ToLower(in.ID)] = m
+		w.register(m)
+		if w.donor == "" {
+			w.donor = m.node
+		} else if w.spare == "" {
+			w.spare = m.node
+		}
+	}
+	if w.shape.Old > 0 {
+		if err := w.makeHistory(); err != nil {
+			return err
+		}
+	}
+	w.cloud.Subscribe(w.changed)
+	if err := w.makePods(); err != nil {
+		return err
+	}
+	return w.trouble
+}
+
+// changed notes a change of the cloud; the world reacts when no process is busy.
+func (w *World) changed(change emulator.Change) {
+	w.changes.Lock()
+	defer w.changes.Unlock()
+	w.moved = true
+	if strings.Contains(strings.ToLower(change.ID), "/virtualmachines/") && !slices.Contains(w.pending, change.ID) {
+		w.pending = append(w.pending, change.ID)
+	}
+}
+
+// clear deletes what a former world left in the cluster.
+func (s *Station) clear(ctx context.Context) error {
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+	all := metav1.ListOptions{}
+	core := s.admin.CoreV1()
+	return errors.Join(
+		core.Pods(metav1.NamespaceDefault).DeleteCollection(ctx, now, all),
+		core.Pods(metav1.NamespaceSystem).DeleteCollection(ctx, now, all),
+		s.admin.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault).DeleteCollection(ctx, now, all),
+		core.Nodes().DeleteCollection(ctx, now, all),
+		s.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, now, all),
+		s.admin.CoordinationV1().Leases(metav1.NamespaceSystem).DeleteCollection(ctx, now, metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=kamino"}),
+	)
+}
+
+// makePods puts three pods on the donor: of a Deployment behind a budget, of one
+// without, and of a DaemonSet.
+func (w *World) makePods() error {
+	minimum := intstr.FromInt32(1)
+	budgets := w.station.admin.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
+	budget, err := budgets.Create(w.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &minimum, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create budget: %w", err)
+	}
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1, ExpectedPods: 2}
+	if _, err := budgets.UpdateStatus(w.ctx, budget, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("write status of budget: %w", err)
+	}
+	for name, kind := range map[string]string{"web": "ReplicaSet", "batch": "ReplicaSet", "agent": "DaemonSet"} {
+		yes := true
+		pod, err := w.station.admin.CoreV1().Pods(metav1.NamespaceDefault).Create(w.ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "11111111-1111-1111-1111-111111111111", Controller: &yes}}},
+			Spec: corev1.PodSpec{NodeName: w.donor, Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/main:1"}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("create pod %s: %w", name, err)
+		}
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+		if _, err := w.station.admin.CoreV1().Pods(metav1.NamespaceDefault).UpdateStatus(w.ctx, pod, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("write status of pod %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// budgetAllows writes how many evictions the pods' budget allows, as the
+// disruption controller would.
+func (w *World) budgetAllows(n int32) {
+	budgets := w.station.admin.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
+	budget, err := budgets.Get(w.ctx, "web", metav1.GetOptions{})
+	if err == nil {
+		budget.Status.DisruptionsAllowed = n
+		_, err = budgets.UpdateStatus(w.ctx, budget, metav1.UpdateOptions{})
+	}
+	if !apierrors.IsNotFound(err) {
+		w.check("write status of budget", err)
+	}
+}
+
+// makeHistory gives the pool a gallery with versions of earlier days.
+func (w *World) makeHistory() error {
+	group := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute", w.scenario.Subscription, w.scenario.ResourceGroup)
+	gallery := group + "/galleries/" + kamino.GalleryName(w.scenario.ResourceGroup)
+	definition := gallery + "/images/" + kamino.DefinitionName(poolName)
+	source := group + "/snapshots/history"
+	var disk, node string
+	for _, in := range w.cloud.Instances() {
+		disk, node = in.OSDiskID, strings.ToLower(in.ComputerName)
+	}
+	location := w.scenario.Location
+	steps := []struct {
+		method, path string
+		body         any
+	}{
+		{http.MethodPut, gallery, map[string]any{"location": location}},
+		{http.MethodPut, definition, map[string]any{"location": location, "properties": map[string]any{"osType": "Linux", "osState": "Specialized",
+			"hyperVGeneration": "V2", "architecture": "x64", "identifier": map[string]string{"publisher": kamino.Publisher, "offer": poolName, "sku": "prototype"}}}},
+		{http.MethodPut, source, map[string]any{"location": location, "properties": map[string]any{"hyperVGeneration": "V2", "creationData": map[string]string{
+			"createOption": "Copy", "sourceResourceId": disk}}}},
+	}
+	for i := range w.shape.Old {
+		day := w.start.AddDate(0, 0, i-w.shape.Old)
+		steps = append(steps, struct {
+			method, path string
+			body         any
+		}{http.MethodPut, definition + "/versions/" + kamino.VersionName(day), map[string]any{"location": location,
+			"tags": map[string]string{kamino.TagBuiltFrom: node, kamino.TagBuiltAt: day.Format(kamino.BuiltAtFormat)},
+			"properties": map[string]any{
+				"publishingProfile": map[string]any{"targetRegions": []any{map[string]any{"name": location, "regionalReplicaCount": 1, "storageAccountType": "Standard_LRS"}}},
+				"storageProfile":    map[string]any{"osDiskImage": map[string]any{"source": map[string]string{"id": source}}}}}})
+	}
+	steps = append(steps, struct {
+		method, path string
+		body         any
+	}{http.MethodDelete, source, nil})
+	for _, s := range steps {
+		if status := w.arm(s.method, s.path, s.body, nil); status >= 300 {
+			return fmt.Errorf("make history: %s %s: %d", s.method, s.path, status)
+		}
+		w.clock.virtual.Advance(30 * time.Second)
+	}
+	return nil
+}
+
+// arm is a call of somebody else at the cloud.
+func (w *World) arm(method, path string, content any, header map[string]string) int {
+	raw, err := json.Marshal(content)
+	if err != nil {
+		return http.StatusBadRequest
+	}
+	if content == nil {
+		raw = nil
+	}
+	version := "2024-11-01"
+	if strings.Contains(path, "/galleries/") {
+		version = "2024-03-03"
+	} else if strings.Contains(path, "/snapshots/") {
+		version = "2024-03-02"
+	}
+	r, err := http.NewRequestWithContext(w.ctx, method, w.station.armURL+path+"?api-version="+version, body(raw))
+	if err != nil {
+		return http.StatusBadRequest
+	}
+	r.Header.Set("Authorization", "Bearer "+w.cloud.Token())
+	r.Header.Set("Content-Type", "application/json")
+	for key, value := range header {
+		r.Header.Set(key, value)
+	}
+	answer := newReply()
+	w.cloud.ServeHTTP(answer, r)
+	return answer.status
+}

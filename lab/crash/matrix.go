@@ -1,0 +1,162 @@
+package crash
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"kamino.dev/kamino/internal/invariant"
+)
+
+// Columns of the fault matrix.
+var columns = []struct{ Key, Says string }{
+	{"1", "429"}, {"2", "409 or preempted"}, {"3", "5xx, not done"}, {"4", "done, reply lost"}, {"5a", "done, failure reported"},
+	{"5b", "not done, success reported"}, {"6", "operation failed or lost"}, {"7", "killed, three positions"}, {"8", "second kamino"},
+	{"9", "donor gone or replaced"}, {"10", "stale read"}, {"11", "change by others"}, {"12", "never finishes"},
+	{"13", "midnight, wrong clock"}, {"14", "403"}, {"15", "quota, capability"}, {"16", "told to stop"},
+}
+
+// rows of the fault matrix, each with the reactions that it requires, one per
+// column: R retry, L look and go on, C compensate and fail, X refuse before any
+// effect, B roll back, W wait with a deadline, N another candidate, A adopt,
+// - nothing to react to.
+var rows = []struct{ Key, Says, Wants string }{
+	{"S0", "preflight", "R R R - - - - A W N L N X L X X X"},
+	{"S1", "lock and epoch", "R R R L L L - A W N L W X L X - X"},
+	{"S2", "protect", "R R R L L L L A W N L L N - X - C"},
+	{"S3", "block", "R R R L L L - A W N L L N - X - C"},
+	{"S4", "drain", "R R R L L L - A W C L L CN L C - C"},
+	{"S5", "seal", "R R R L L C - A W C L C C - C - C"},
+	{"S6", "power off", "R R R L L LR LR A W C L L C - C - C"},
+	{"S7", "snapshot", "R R R L L LR C A W CL L C C L C C C"},
+	{"S8", "power on", "R R R L L LR R A L L L L R - R R R"},
+	{"S9", "wait until Ready", "- - R - - - - A W L L L P L R - W"},
+	{"S10", "unblock, unprotect", "R R R L L L - A L L L L R - R - R"},
+	{"S12", "gallery, definition", "R R R L L LR L A W - L X X - X X C"},
+	{"S13", "create version", "R R R L L LR R A W - L X C L RX C C"},
+	{"S14", "write the model", "R LR R L L LR L A X - L LR B - X - B"},
+	{"S16", "prune", "R R R L L LR R A X - X X W L W - W"},
+	{"S17", "clean up", "R R R L L LR R A L - L L P L R - R"},
+}
+
+// Cell is one cell of the matrix.
+type Cell struct {
+	Row    string `json:"row"`
+	Column string `json:"column"`
+}
+
+func (c Cell) String() string { return c.Row + "/" + c.Column }
+
+// wants is the reaction that a cell requires, "-" for none.
+func (c Cell) wants() string {
+	for _, r := range rows {
+		if r.Key == c.Row {
+			for i, w := range strings.Fields(r.Wants) {
+				if columns[i].Key == c.Column {
+					return w
+				}
+			}
+		}
+	}
+	return "-"
+}
+
+// required lists the cells that need a case.
+func required() []Cell {
+	var out []Cell
+	for _, r := range rows {
+		for _, c := range columns {
+			if cell := (Cell{r.Key, c.Key}); cell.wants() != "-" {
+				out = append(out, cell)
+			}
+		}
+	}
+	return out
+}
+
+// rowsOf tells the row of each call of a run. Some steps of the pipeline are
+// several rows.
+func rowsOf(calls []*Call) []string {
+	byStep := map[string]string{
+		"": "S0", "connect": "S0", "validate": "S0", "lock": "S1", "recover": "S1", "gallery": "S12", "definition": "S12", "version": "S13",
+		"reuse": "S7", "protect": "S2", "drain": "S3", "seal": "S5", "stop": "S6", "snapshot": "S7", "start": "S8", "return": "S10",
+		"image": "S13", "clean": "S17", "model": "S14", "scale-out": "S14", "prune": "S16",
+	}
+	out := make([]string, len(calls))
+	blocked, started := false, false
+	for i, c := range calls {
+		out[i] = byStep[c.Step]
+		switch {
+		case c.Step == "drain" && blocked:
+			out[i] = "S4"
+		case c.Step == "start" && started:
+			out[i] = "S9"
+		case c.Step == "prune" && i == len(calls)-1:
+			out[i] = "S17" // the release of the lease
+		}
+		blocked = blocked || c.Step == "drain" && c.means.Verb == invariant.Mark
+		started = started || c.Step == "start" && c.means.Verb == invariant.PowerOn
+	}
+	return out
+}
+
+// column is where a kind of strike belongs.
+func (k Kind) column() string {
+	switch k {
+	case Throttled:
+		return "1"
+	case Conflict, Precondition:
+		return "2"
+	case ServerError:
+		return "3"
+	case LostReply:
+		return "4"
+	case FalseFailure, OperationLies:
+		return "5a"
+	case FalseSuccess:
+		return "5b"
+	case OperationFailed, OperationCanceled, OperationGone, PollForbidden:
+		return "6"
+	case KillBefore, KillUnheard, KillAfter:
+		return "7"
+	case StaleRead, LateCreate:
+		return "10"
+	case OperationEndless, NoAnswer:
+		return "12"
+	case Forbidden:
+		return "14"
+	case Quota:
+		return "15"
+	case Interrupted:
+		return "16"
+	}
+	return ""
+}
+
+// printMatrix writes how many cases each cell has; "." is a cell that needs none.
+func printMatrix(w io.Writer, count map[Cell]int) {
+	fmt.Fprintf(w, "%-24s", "")
+	for _, c := range columns {
+		fmt.Fprintf(w, "%5s", c.Key)
+	}
+	fmt.Fprintln(w)
+	for _, r := range rows {
+		fmt.Fprintf(w, "%-4s%-20s", r.Key, r.Says)
+		for _, c := range columns {
+			cell := Cell{r.Key, c.Key}
+			switch n := count[cell]; {
+			case n > 0:
+				fmt.Fprintf(w, "%5d", n)
+			case cell.wants() == "-":
+				fmt.Fprintf(w, "%5s", ".")
+			default:
+				fmt.Fprintf(w, "%5s", "EMPTY")
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w)
+	for _, c := range columns {
+		fmt.Fprintf(w, "  %-3s %s\n", c.Key, c.Says)
+	}
+}

@@ -1,0 +1,249 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/internal/invariant"
+)
+
+// ask makes one request of kube-apiserver and reads the whole answer.
+func (s *Station) ask(ctx context.Context, method, url string, header http.Header, content []byte) (*reply, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range []string{"Content-Type", "Accept", "User-Agent"} {
+		req.Header[key] = header[key]
+	}
+	resp, err := s.toServer.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	out := newReply()
+	out.status, out.header = resp.StatusCode, resp.Header
+	_, err = io.Copy(&out.body, resp.Body)
+	return out, err
+}
+
+func body(content []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(content)) }
+
+func vmIDIn(content []byte) string {
+	var doc struct {
+		Properties struct {
+			VMID string `json:"vmId"`
+		} `json:"properties"`
+	}
+	_ = json.Unmarshal(content, &doc) // no JSON, no ID
+	return doc.Properties.VMID
+}
+
+// refresh reads what may have changed. It makes new slices, so that a copy of
+// the state stays what it was. mu is held.
+func (w *World) refresh() {
+	w.state.Now = w.clock.Now()
+	w.changes.Lock()
+	moved := w.moved
+	w.moved = false
+	w.changes.Unlock()
+	if moved || w.state.Pools == nil {
+		w.readCloud()
+	} else {
+		w.readKubelets()
+	}
+	dirty := w.dirty
+	w.dirty = dirt{}
+	err := error(nil)
+	if dirty.nodes {
+		err = errors.Join(err, w.readNodes())
+	}
+	if dirty.pods {
+		err = errors.Join(err, w.readPods())
+	}
+	if dirty.leases {
+		err = errors.Join(err, w.readLeases())
+	}
+	if err != nil && w.trouble == nil {
+		w.trouble = fmt.Errorf("look at the world: %w", err)
+	}
+}
+
+// readKubelets takes over which kubelets run.
+func (w *World) readKubelets() {
+	w.state.Machines = slices.Clone(w.state.Machines)
+	for i := range w.state.Machines {
+		m := &w.state.Machines[i]
+		room := w.machines[strings.TrimPrefix(m.ID, "azure://")]
+		m.Kubelet = room != nil && room.kubelet
+	}
+}
+
+func (w *World) readNodes() error {
+	list, err := w.station.admin.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	nodes := make([]invariant.Node, 0, len(list.Items))
+	for i := range list.Items {
+		n := &list.Items[i]
+		node := invariant.Node{Name: n.Name, ProviderID: strings.ToLower(n.Spec.ProviderID), SystemUUID: n.Status.NodeInfo.SystemUUID, Pool: w.pool,
+			Unschedulable: n.Spec.Unschedulable, Annotations: n.Annotations, Ready: nodeReady(n)}
+		for _, t := range n.Spec.Taints {
+			node.Taints = append(node.Taints, t.Key)
+		}
+		nodes = append(nodes, node)
+	}
+	w.state.Nodes = nodes
+	return nil
+}
+
+func nodeReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func (w *World) readPods() error {
+	list, err := w.station.admin.CoreV1().Pods("").List(w.ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	w.state.SealPods, w.state.Pods = nil, nil
+	for i := range list.Items {
+		p := &list.Items[i]
+		if run, ok := strings.CutPrefix(p.Name, sealPrefix); ok {
+			w.state.SealPods = append(w.state.SealPods, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
+			continue
+		}
+		owner := metav1.GetControllerOf(p)
+		w.state.Pods = append(w.state.Pods, invariant.Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Stays: owner != nil && owner.Kind == "DaemonSet"})
+	}
+	return nil
+}
+
+func (w *World) readLeases() error {
+	list, err := w.station.leases.Leases(w.ctx)
+	if err != nil {
+		return err
+	}
+	w.state.Leases = nil
+	for _, l := range list {
+		out := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Intent: l.Record.Intent, DonorVM: l.Record.VMID}
+		if l.Ledger.Former != nil {
+			out.Former = l.Ledger.Former.Image
+		}
+		if l.Ledger.Original != nil {
+			out.Original = l.Ledger.Original.Image
+		}
+		w.state.Leases = append(w.state.Leases, out)
+	}
+	return nil
+}
+
+// readCloud reads pools, machines and artifacts from the emulator's documents.
+func (w *World) readCloud() {
+	w.state.Pools, w.state.Machines, w.state.Artifacts = []invariant.Pool{}, nil, nil
+	for _, e := range w.cloud.State() {
+		lower := strings.ToLower(e.ID)
+		switch {
+		case strings.HasSuffix(strings.ToLower(e.Type), "virtualmachinescalesets"):
+			image, _ := at(e.Document, "properties", "virtualMachineProfile", "storageProfile", "imageReference").(map[string]any)
+			w.state.Pools = append(w.state.Pools, invariant.Pool{ID: lower, Image: imageText(image), Revision: textAt(e.Document, "etag"),
+				Capacity: intAt(e.Document, "sku", "capacity"), Person: w.person, Refused: textAt(e.Document, "properties", "upgradePolicy", "mode") != "Manual"})
+		case strings.Contains(lower, "/versions/"), strings.Contains(lower, "/snapshots/"):
+			w.state.Artifacts = append(w.state.Artifacts, artifactOf(e, w.pool))
+		}
+	}
+	for _, in := range w.cloud.Instances() {
+		w.state.Machines = append(w.state.Machines, w.machineState(in))
+	}
+}
+
+func (w *World) machineState(in emulator.Instance) invariant.Machine {
+	m := invariant.Machine{ID: machineID(in.ID), VM: w.vmOf(in.VMID), Pool: w.pool, Disk: in.OSDiskID, Image: in.ImageID, Power: invariant.Between}
+	switch in.PowerState {
+	case emulator.PowerRunning:
+		m.Power = invariant.On
+	case emulator.PowerStopped, emulator.PowerDeallocated:
+		m.Power = invariant.Off
+	}
+	if room := w.machines[strings.ToLower(in.ID)]; room != nil {
+		m.Kubelet = room.kubelet && m.Power == invariant.On
+	}
+	files, err := w.cloud.ReadDisk(in.ID)
+	if err != nil {
+		return m
+	}
+	var receipt kamino.Receipt
+	if json.Unmarshal([]byte(files[receiptFile]), &receipt) == nil {
+		m.Sealed, m.Receipt = receipt.Run, receipt.Hash
+	}
+	if files[machineIDFile] == "" {
+		m.Touched = receipt.Run
+		if m.Touched == "" {
+			m.Touched = "half a seal"
+		}
+	}
+	return m
+}
+
+func artifactOf(e emulator.StateEntry, pool string) invariant.Artifact {
+	tags, _ := e.Document["tags"].(map[string]any)
+	tag := func(name string) string { s, _ := tags[name].(string); return s }
+	a := invariant.Artifact{Kind: invariant.Version, Pool: pool, ID: e.ID, Name: e.ID[strings.LastIndexByte(e.ID, '/')+1:],
+		State: textAt(e.Document, "properties", "provisioningState"), Run: tag(kamino.TagRun), Receipt: tag(kamino.TagReceipt),
+		Ours: tag(kamino.TagRun) != "" || tag(kamino.TagBuiltFrom) != ""}
+	if strings.Contains(strings.ToLower(e.ID), "/snapshots/") {
+		a.Kind = invariant.Snapshot
+		a.Source = textAt(e.Document, "properties", "creationData", "sourceResourceId")
+	} else {
+		a.Source = textAt(e.Document, "properties", "storageProfile", "osDiskImage", "source", "id")
+		if a.Source == "" {
+			a.Source = textAt(e.Document, "properties", "storageProfile", "source", "id")
+		}
+	}
+	if a.State == "Updating" {
+		a.State = "Creating"
+	}
+	a.Ready = a.State == "Succeeded"
+	return a
+}
+
+// at walks down a document.
+func at(doc any, path ...string) any {
+	for _, name := range path {
+		next, _ := doc.(map[string]any)
+		doc = next[name]
+	}
+	return doc
+}
+
+func textAt(doc any, path ...string) string { s, _ := at(doc, path...).(string); return s }
+
+func intAt(doc any, path ...string) int {
+	switch n := at(doc, path...).(type) {
+	case float64:
+		return int(n)
+	case int:
+		return n
+	case int64:
+		return int(n)
+	}
+	return 0
+}

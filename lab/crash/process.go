@@ -1,0 +1,234 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure"
+	"kamino.dev/kamino/kube"
+)
+
+// processHeader tells the proxies which process calls. A real process has none.
+const processHeader = "X-Kamino-Process"
+
+// Process is one kamino that works on a world.
+type Process struct {
+	Name    string        // as it stands on leases
+	Skew    time.Duration // by which its clock is wrong
+	Calls   []*Call       // that it has made, in order
+	Result  kamino.Result
+	Left    []kamino.Left // what a restore found
+	Err     error         // of the command
+	Killed  bool
+	Started time.Time // on the world's clock
+	Ended   time.Time
+
+	world  *World
+	strike *Strike
+	cancel context.CancelFunc
+	slay   func() // kills a real process; nil for a goroutine
+
+	mu     sync.Mutex
+	doomed bool // killed as soon as it does anything more
+	step   string
+	held   bool // the step's postcondition was seen
+	seenVM map[string]string
+	done   chan struct{}
+}
+
+// stepName is the step of the pipeline that the process is in.
+func (p *Process) stepName() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.step
+}
+
+// kill ends the process: from now on no call of it has any effect.
+func (p *Process) kill() {
+	p.mu.Lock()
+	first := !p.Killed
+	p.Killed = true
+	p.mu.Unlock()
+	if first && p.slay != nil {
+		p.slay()
+	}
+}
+
+// mortal kills a doomed process and tells whether it is dead.
+func (p *Process) mortal() bool {
+	p.mu.Lock()
+	dead, doomed := p.Killed, p.doomed
+	p.mu.Unlock()
+	if doomed && !dead {
+		p.kill()
+	}
+	return dead || doomed
+}
+
+// die ends the goroutine of a killed process where it stands. Deferred calls
+// run; the engine has none that act.
+func (p *Process) die() {
+	if p.slay == nil && p.mortal() {
+		runtime.Goexit()
+	}
+}
+
+// Now is the time by the process's clock.
+func (p *Process) Now() time.Time { return p.world.clock.Now().Add(p.Skew) }
+
+// Sleep passes the turn to others.
+func (p *Process) Sleep(ctx context.Context, d time.Duration) error {
+	p.die()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.world.clock.sleep(d)
+	return ctx.Err()
+}
+
+// guard is the process's end of all connections: who was killed is gone before
+// it learns of an answer.
+type guard struct {
+	p    *Process
+	next http.RoundTripper
+}
+
+func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	g.p.die()
+	r = r.Clone(r.Context())
+	r.Header.Set(processHeader, g.p.Name)
+	resp, err := g.next.RoundTrip(r)
+	g.p.mu.Lock()
+	dead := g.p.Killed
+	g.p.mu.Unlock()
+	if dead {
+		runtime.Goexit()
+	}
+	return resp, err
+}
+
+// Do makes a guard the transport of Azure's SDK.
+func (g guard) Do(r *http.Request) (*http.Response, error) {
+	return (&http.Client{Transport: g, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(r)
+}
+
+// pollInterval is the engine's shortest wait: few polls of everything that takes time, but some.
+const pollInterval = 5 * time.Second
+
+// engine joins the ports as the binary does.
+func (p *Process) engine() (*kamino.Engine, error) {
+	s := p.world.station
+	provider, err := azure.New(azure.Config{
+		Transport: guard{p, s.toAzure}, UserAgent: "kamino",
+		Getenv: func(name string) string { return s.environment[name] },
+		// The command line takes both from flags; without them it asks for no permissions.
+		Subscription: p.world.scenario.Subscription, ResourceGroup: p.world.scenario.ResourceGroup,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make provider: %w", err)
+	}
+	config := &rest.Config{Host: s.kubeURL}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return guard{p, s.toKube} })
+	cluster, err := kube.New(config, kube.Options{SealImage: sealImage, Process: p.Name, Clock: p})
+	if err != nil {
+		return nil, fmt.Errorf("make cluster: %w", err)
+	}
+	return &kamino.Engine{
+		Provider: provider, Cluster: cluster, Clock: p, Process: p.Name, MinPoll: pollInterval,
+		NewID: p.world.newRunID, Report: p.hear,
+	}, nil
+}
+
+// hear follows the steps of the pipeline.
+func (p *Process) hear(ev kamino.Event) {
+	switch ev.Kind {
+	case kamino.StepStarted:
+		p.mu.Lock()
+		p.step, p.held = ev.Step, false
+		p.mu.Unlock()
+	case kamino.StepDone:
+		p.world.stepDone(p, ev.Step)
+	}
+	p.world.trace("%s %s %s: %s", p.Name, ev.Step, ev.Kind, ev.Message)
+}
+
+// options are those of every update.
+func (w *World) options() kamino.Options {
+	o := kamino.Defaults()
+	o.Donor, o.NewNodes, o.Grace = w.donor, w.shape.NewNodes, 30*time.Second
+	return o
+}
+
+// prepare makes a process without starting it.
+func (w *World) prepare(strike *Strike) *Process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := &Process{Name: fmt.Sprintf("crash/%d", len(w.processes)+1), world: w, strike: strike,
+		seenVM: map[string]string{}, done: make(chan struct{})}
+	w.processes = append(w.processes, p)
+	return p
+}
+
+// begin runs a command of a process in a goroutine, once all others sleep.
+func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) error) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	p.cancel = cancel
+	turn := w.clock.enqueue()
+	go func() {
+		defer close(p.done)
+		<-turn
+		defer w.clock.leave()
+		p.Started = w.clock.Now()
+		defer func() { cancel(); p.Ended = w.clock.Now() }()
+		engine, err := p.engine()
+		if err != nil {
+			p.Err = err
+			return
+		}
+		p.Err = command(ctx, engine)
+	}()
+}
+
+// update begins `kamino update`.
+func (w *World) update(p *Process, o kamino.Options) *Process {
+	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
+		p.Result, err = e.Update(ctx, o)
+		return err
+	})
+	return p
+}
+
+// restore begins `kamino restore`.
+func (w *World) restore(p *Process) *Process {
+	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
+		p.Left, err = e.Restore(ctx, false)
+		return err
+	})
+	return p
+}
+
+// wait starts the processes that have begun and returns when all have ended.
+func (w *World) wait() {
+	w.clock.kick()
+	for {
+		w.mu.Lock()
+		list := append([]*Process(nil), w.processes...)
+		w.mu.Unlock()
+		for _, p := range list {
+			<-p.done
+		}
+		w.mu.Lock()
+		same := len(list) == len(w.processes)
+		w.mu.Unlock()
+		if same {
+			return
+		}
+	}
+}
