@@ -40,6 +40,7 @@ type Run struct {
 	back    bool      // nothing is made any more, only given back
 
 	node     Node
+	read     bool // node was read since the last act and the last pause
 	instance Instance
 	pool     Pool
 
@@ -91,6 +92,9 @@ func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
 	r := e.newRun(opts)
 	started := e.clock().Now()
 	err := r.exec(ctx, Pipeline())
+	if err != nil {
+		r.regain(ctx)
+	}
 	switch {
 	case err == nil:
 		err = r.finish(ctx, started)
@@ -165,7 +169,7 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 			say(StepFailed, err.Error(), -1)
 			return &StepError{s.Name, err}
 		}
-		if err := p.pause(ctx, next.what, err); err != nil {
+		if err := p.pause(ctx, next, err); err != nil {
 			say(StepFailed, err.Error(), -1)
 			return &StepError{s.Name, err}
 		}
@@ -191,7 +195,9 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 		return next, err
 	}
 	say(StepActed, next.what, -1)
-	if rec, ok := r.Cluster.(Recorder); ok && s.Notify != "" {
+	r.read = false
+	if rec, ok := r.Cluster.(Recorder); ok && s.Notify != "" && !p.notified {
+		p.notified = true
 		rec.Record(ctx, r.node, "Kamino"+s.Notify, next.what)
 	}
 	if next.steps {
@@ -220,6 +226,7 @@ type pace struct {
 	throttled time.Duration
 	failures  int
 	acts      map[string]int
+	notified  bool
 	hold      time.Time // before which the same act is not repeated
 }
 
@@ -239,20 +246,20 @@ func (p *pace) tooSoon(what string) bool {
 }
 
 // pause waits as long as the last look or failure demands.
-func (p *pace) pause(ctx context.Context, why string, failure error) error {
+func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 	now := p.run.clock().Now()
 	limit := p.step.Limit
 	if limit == 0 {
 		limit = defaultLimit
 	}
 	if spent := now.Sub(p.run.now.since) - p.throttled; spent > limit {
-		err := fmt.Errorf("not done after %s, last waiting for: %s", spent.Round(time.Second), why)
+		err := fmt.Errorf("not done after %s, last waiting for: %s", spent.Round(time.Second), next.what)
 		if failure != nil {
 			err = fmt.Errorf("not done after %s: %w", spent.Round(time.Second), failure)
 		}
 		return err
 	}
-	d := p.delay(now)
+	d := max(p.delay(now), next.after)
 	var t *ThrottledError
 	if errors.As(failure, &t) {
 		d = max(t.After, d)
@@ -261,6 +268,7 @@ func (p *pace) pause(ctx context.Context, why string, failure error) error {
 		p.failures++
 		d = min(p.run.minPoll()<<min(p.failures-1, 6), 30*time.Second)
 	}
+	p.run.read = false
 	return p.run.sleep(ctx, d)
 }
 

@@ -79,15 +79,16 @@ func (w *world) end() string {
 }
 
 // single plays one fault, a clean run of the same command, and one more that
-// must find nothing to do.
-func single(f fault, tune func(*world), want string) (w *world) {
+// must find nothing to do. want is how it must end; "" where others have changed
+// the world for good.
+func single(f fault, want string) (w *world) {
 	w = aged(1)
-	if tune != nil {
-		tune(w)
-	}
 	first := w.update(goldenOptions(), f)
+	w.mend()
 	w.advance(w.now.Add(time.Minute))
-	second := w.update(goldenOptions())
+	o := goldenOptions()
+	o.Donor = w.anyDonor()
+	second := w.update(o)
 	if second.err != nil {
 		w.audit.violate("I19", "a clean run after it fails: %v", second.err)
 	}
@@ -95,47 +96,93 @@ func single(f fault, tune func(*world), want string) (w *world) {
 	if have := w.end(); have != want && want != "" {
 		w.audit.violate("I19", "it does not end as the golden run does:\n%s\nwanted:\n%s\nfirst run: %v", have, want, first.err)
 	}
-	before := w.writes
-	third := w.update(goldenOptions())
+	day, before := w.now.Day(), w.writes
+	third := w.update(o)
 	if third.err != nil {
 		w.audit.violate("I19", "the second clean run fails: %v", third.err)
+	} else if w.now.Day() == day {
+		w.audit.judge.Idle(third.name, w.writes-before)
 	}
-	w.audit.judge.Idle(third.name, w.writes-before)
 	w.audit.settled()
 	return w
+}
+
+// trial is one fault at one site.
+type trial struct {
+	site  site
+	kind  faultKind
+	rival *rival
+}
+
+func (t trial) String() string {
+	if t.rival != nil {
+		return fmt.Sprintf("%s at %s", t.rival.name, t.site)
+	}
+	return fmt.Sprintf("%s at %s", t.kind, t.site)
+}
+
+// lies are all trials of the ways to die and to lie.
+func lies(sites []site) (out []trial) {
+	for _, s := range sites {
+		for kind := range faultKinds {
+			if kind != rivalEvent && kind.fits(s.call) {
+				out = append(out, trial{site: s, kind: kind})
+			}
+		}
+	}
+	return out
+}
+
+// encounters are all trials of what others can do, at the beginning of every
+// step and before every write.
+func encounters(sites []site) (out []trial) {
+	step := ""
+	for _, s := range sites {
+		if s.step == step && (!s.call.write || s.call.method == "SetLease") {
+			continue
+		}
+		step = s.step
+		for i := range rivals("a-0", "a-1") {
+			// Each trial has a rival of its own: some remember.
+			out = append(out, trial{site: s, kind: rivalEvent, rival: rivals("a-0", "a-1")[i]})
+		}
+	}
+	return out
+}
+
+// play tries them all. It returns what went wrong, at most ten.
+func play(trials []trial, want string, spans *awayTimes) []string {
+	return sideBySide(len(trials), func(i int) string {
+		w := single(fault{kind: trials[i].kind, at: trials[i].site.at, rival: trials[i].rival}, want)
+		spans.add(w)
+		if len(w.audit.violations) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%s:\n  %s", trials[i], strings.Join(w.audit.violations, "\n  "))
+	})
 }
 
 // TestSingleFaults tries every way to die and every lie at every call of the
 // golden run.
 func TestSingleFaults(t *testing.T) {
-	sites, end := golden(t)
-	want := end.end()
-	type trial struct {
-		site site
-		kind faultKind
-	}
-	var trials []trial
-	for _, s := range sites {
-		for kind := range faultKinds {
-			if kind != rivalEvent && kind.fits(s.call) {
-				trials = append(trials, trial{s, kind})
-			}
-		}
-	}
+	sites, w := golden(t)
+	trials := lies(sites)
 	var spans awayTimes
-	bad := sideBySide(len(trials), func(i int) string {
-		f := fault{kind: trials[i].kind, at: trials[i].site.at}
-		w := single(f, nil, want)
-		spans.add(w)
-		if len(w.audit.violations) == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%s at %s:\n  %s", f.kind, trials[i].site, strings.Join(w.audit.violations, "\n  "))
-	})
-	for _, b := range bad {
-		t.Error(b)
+	for _, bad := range play(trials, w.end(), &spans) {
+		t.Error(bad)
 	}
-	t.Logf("%d sites of the golden run's %d calls, %d trials; donor away %s", len(sites), len(end.calls), len(trials), &spans)
+	t.Logf("%d sites of the golden run's %d calls, %d trials; donor away %s", len(sites), len(w.calls), len(trials), &spans)
+}
+
+// TestSingleRivals lets others interfere at every step and every write.
+func TestSingleRivals(t *testing.T) {
+	sites, _ := golden(t)
+	trials := encounters(sites)
+	var spans awayTimes
+	for _, bad := range play(trials, "", &spans) {
+		t.Error(bad)
+	}
+	t.Logf("%d trials; donor away %s", len(trials), &spans)
 }
 
 // sideBySide plays n trials on two processors, and returns what went wrong with

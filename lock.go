@@ -98,17 +98,21 @@ func (r *Run) setLease(ctx context.Context, change func(*Lease)) error {
 	if !errors.Is(err, ErrConflict) {
 		return err
 	}
-	// Either our own write took effect although its reply was lost, or another
-	// process has adopted the run.
+	// Our own write took effect although its reply was lost, or somebody touched
+	// the object without taking it, or another process has adopted the run.
 	cur, readErr := r.Cluster.Lease(ctx, r.pool.ID)
 	if readErr != nil {
 		return readErr
 	}
-	if cur.Holder != next.Holder || cur.Epoch != next.Epoch || cur.Process != next.Process {
+	if !sameOwner(cur, next) && !sameOwner(cur, *r.lease) {
 		return fmt.Errorf("%w: now held by run %s, process %s", ErrLeaseLost, cur.Holder, cur.Process)
 	}
 	*r.lease = cur
 	return err
+}
+
+func sameOwner(a, b Lease) bool {
+	return a.Holder == b.Holder && a.Epoch == b.Epoch && a.Process == b.Process
 }
 
 // intend writes down what is about to be done. It is also the fence: a process
@@ -153,14 +157,41 @@ func (r *Run) release(ctx context.Context, note func(*Lease)) error {
 		err = nil // freed earlier with a lost reply, and taken by the next run
 	}
 	r.lease = nil
+	if err != nil {
+		err = WithHint(err, "nothing but the lease is left; the next run frees it, or now: kamino restore")
+	}
 	return err
+}
+
+// regain finds out whether this process has the lease, where the reply to its
+// taking was lost, or it ended before it could look.
+func (r *Run) regain(ctx context.Context) {
+	if r.lease != nil || r.id == "" {
+		return
+	}
+	_ = r.retry(context.WithoutCancel(ctx), func(ctx context.Context) error {
+		lease, err := r.Cluster.Lease(ctx, r.pool.ID)
+		if err == nil && lease.Holder == r.id && lease.Process == r.Process {
+			r.lease = &lease
+		}
+		return err
+	})
 }
 
 // persist writes the lease, trying again while that can help.
 func (r *Run) persist(ctx context.Context, what string, change func(*Lease)) error {
+	err := r.retry(ctx, func(ctx context.Context) error { return r.setLease(ctx, change) })
+	if err != nil {
+		return fmt.Errorf("%s lease of pool %s: %w", what, r.pool.Name, err)
+	}
+	return nil
+}
+
+// retry makes a call until it works or cannot.
+func (r *Run) retry(ctx context.Context, call func(context.Context) error) error {
 	var err error
 	for try := 0; try < 10; try++ {
-		if err = r.setLease(ctx, change); err == nil || !transient(err) {
+		if err = call(ctx); err == nil || !transient(err) {
 			break
 		}
 		pause := min(r.minPoll()<<try, 30*time.Second)
@@ -168,8 +199,5 @@ func (r *Run) persist(ctx context.Context, what string, change func(*Lease)) err
 			break
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("%s lease of pool %s: %w", what, r.pool.Name, err)
-	}
-	return nil
+	return err
 }

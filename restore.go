@@ -176,10 +176,16 @@ func (r *Run) restoreAll(ctx context.Context, exists bool) error {
 	if exists {
 		steps = append(steps, sweep()...)
 	}
-	if err := r.exec(ctx, steps); err != nil {
-		return err
+	err := r.exec(ctx, steps)
+	if err == nil {
+		return r.release(ctx, nil)
 	}
-	return r.release(ctx, nil)
+	// What is left stands on the nodes. Only an adopted run needs its lease: the
+	// donor whose node Kubernetes has forgotten is known from there.
+	if r.regain(ctx); r.lease != nil && !r.adopted && !errors.Is(err, ErrLeaseLost) {
+		err = errors.Join(err, r.release(context.WithoutCancel(ctx), nil))
+	}
+	return err
 }
 
 // lookLeft gives back one donor after the other.

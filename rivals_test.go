@@ -153,6 +153,16 @@ func (w *world) release() {
 	}
 }
 
+// mend ends everything that persons would have to mend.
+func (w *world) mend() {
+	w.release()
+	w.apiAway = time.Time{}
+	w.repair()
+	w.advance(w.now.Add(2 * time.Minute))
+	w.repair()
+	w.advance(w.now.Add(time.Minute))
+}
+
 // repair is what a person does to machines that do not come back: power them
 // off and on again with whatever was broken mended.
 func (w *world) repair() {

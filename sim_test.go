@@ -2,6 +2,7 @@ package kamino
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -125,7 +126,7 @@ type proc struct {
 	resume chan struct{}
 
 	result  Result
-	left    []Left
+	found   []Left // by a restore
 	err     error
 	crashed bool
 
@@ -270,6 +271,7 @@ func (w *world) startUpdate(p *proc, o Options) *proc {
 	return w.spawn(p, func(ctx context.Context) {
 		w.say("%s: update with donor %s", p.name, o.Donor)
 		p.result, p.err = p.engine().Update(ctx, o)
+		p.left()
 	})
 }
 
@@ -280,10 +282,28 @@ func (w *world) update(o Options, faults ...fault) *proc {
 	return p
 }
 
+// left checks that a process that ends by itself has given everything back, or
+// says that it could not.
+func (p *proc) left() {
+	w, l := p.w, p.w.leases[poolA]
+	if p.err != nil && (errors.Is(p.err, ErrLeaseLost) || Hint(p.err) == "kamino restore" || strings.Contains(p.err.Error(), "give back:")) {
+		return
+	}
+	if l.Process == p.name && (p.err == nil || !strings.Contains(p.err.Error(), "release lease of pool")) {
+		w.audit.violate("I16", "%s ends and keeps the lease of %s without a word: %v", p.name, l.Pool.Name(), p.err)
+	}
+	for _, n := range w.nodes {
+		mark, err := n.Mark()
+		if err == nil && mark != nil && mark.Run == p.result.Run && (l.Process == "" || l.Process == p.name) {
+			w.audit.violate("I1", "%s ends and leaves node %s marked without a word: %v", p.name, n.Name, p.err)
+		}
+	}
+}
+
 func (w *world) startRestore(p *proc) *proc {
 	return w.spawn(p, func(ctx context.Context) {
 		w.say("%s: restore", p.name)
-		p.left, p.err = p.engine().Restore(ctx, false)
+		p.found, p.err = p.engine().Restore(ctx, false)
 	})
 }
 

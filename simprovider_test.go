@@ -203,6 +203,9 @@ func (s simProvider) Create(ctx context.Context, pool Pool, want Artifact) error
 		if want.Kind == Version && w.artifacts[artifactKey(pool.ID, Snapshot, lastSegment(want.Source))] == nil {
 			return fmt.Errorf("source %s: %w", want.Source, ErrNotFound)
 		}
+		if want.Kind == Snapshot && !w.diskExists(want.Source) {
+			return fmt.Errorf("disk %s: %w", want.Source, ErrNotFound)
+		}
 		s.p.auditCreate(pool.ID, want)
 		if p := w.pools[pool.ID]; want.Kind == Version && want.Storage != StorageLRS && p.noZRS == 1 {
 			return fmt.Errorf("StorageAccountType 'Standard_ZRS' is not supported in region west")
@@ -212,6 +215,15 @@ func (s simProvider) Create(ctx context.Context, pool Pool, want Artifact) error
 		w.happened("%s creates %s %s", s.p.name, want.Kind, want.Name)
 		return nil
 	})
+}
+
+func (w *world) diskExists(disk string) bool {
+	for _, m := range w.machines {
+		if m.Disk == disk {
+			return true
+		}
+	}
+	return false
 }
 
 // begin plays the creation of an artifact.

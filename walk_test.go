@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -63,7 +62,7 @@ func (k *walk) run() []string {
 			k.pass(time.Duration(k.rng.IntN(600)) * time.Second)
 		}
 	}
-	k.mend()
+	k.w.mend()
 	k.settle()
 	return k.w.audit.violations
 }
@@ -131,16 +130,6 @@ func (k *walk) draw(number int, donor string) []fault {
 	return out
 }
 
-// mend ends everything that persons would have to mend.
-func (k *walk) mend() {
-	k.w.release()
-	k.w.apiAway = time.Time{}
-	k.w.repair()
-	k.w.advance(k.w.now.Add(2 * time.Minute))
-	k.w.repair()
-	k.w.advance(k.w.now.Add(time.Minute))
-}
-
 // settle runs clean processes: what is left must be given back, an update must
 // work, and a second one must find nothing to do.
 func (k *walk) settle() {
@@ -200,31 +189,14 @@ func TestWalks(t *testing.T) {
 		}
 		seeds = n
 	}
-	var mu sync.Mutex
-	var bad []uint64
-	var next uint64
-	var group sync.WaitGroup
-	for range 2 {
-		group.Go(func() {
-			for {
-				mu.Lock()
-				seed := next
-				next++
-				enough := len(bad) >= 10
-				mu.Unlock()
-				if seed >= seeds || enough {
-					return
-				}
-				if v := newWalk(seed).run(); len(v) > 0 {
-					mu.Lock()
-					bad = append(bad, seed)
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	group.Wait()
-	for _, seed := range bad {
+	bad := sideBySide(int(seeds), func(i int) string {
+		if v := newWalk(uint64(i)).run(); len(v) > 0 {
+			return strconv.Itoa(i)
+		}
+		return ""
+	})
+	for _, text := range bad {
+		seed, _ := strconv.ParseUint(text, 10, 64)
 		report(t, seed)
 	}
 	t.Logf("%d seeds", seeds)
