@@ -29,7 +29,7 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 	// The autoscaler looks at the annotation only when it evaluates the node,
 	// and finishes a deletion that it has begun.
 	if age := r.clock().Now().Sub(mark.Since); age >= 0 && age < r.Settle && r.spent() < r.Settle {
-		return wait("cluster-autoscaler to see the annotation"), nil
+		return waitFor("cluster-autoscaler to see the annotation", r.Settle-max(age, r.spent())), nil
 	}
 	return done("protected"), nil
 }

@@ -66,7 +66,7 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 // donorMark reads the donor's node and its mark. A node that is gone or that
 // another machine has taken over leaves only the record to go by.
 func (r *Run) donorMark(ctx context.Context) (mark *Mark, gone string, err error) {
-	n, err := r.Cluster.Node(ctx, r.node.Name)
+	n, err := r.rereadNode(ctx)
 	if errors.Is(err, ErrNotFound) {
 		r.node = Node{Name: r.node.Name}
 		return nil, "", nil
@@ -79,7 +79,7 @@ func (r *Run) donorMark(ctx context.Context) (mark *Mark, gone string, err error
 	if mark != nil && mark.Run != r.id {
 		return nil, fmt.Sprintf("the node belongs to run %s now", mark.Run), nil
 	}
-	r.node = n
+	r.node, r.read = n, true
 	return mark, "", nil
 }
 
@@ -177,7 +177,7 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 	if r.awayEnds.IsZero() {
 		r.awayEnds = r.clock().Now()
 	}
-	n, err := r.Cluster.Node(ctx, r.node.Name)
+	n, err := r.rereadNode(ctx)
 	if errors.Is(err, ErrNotFound) {
 		return done("the node is gone"), nil
 	} else if err != nil {

@@ -20,7 +20,7 @@ type Step struct {
 	Patient bool
 	// Stubborn steps give something back: they try again after any error.
 	Stubborn bool
-	// Notify puts an event on the donor when the step acts.
+	// Notify puts an event on the donor when the step first acts.
 	Notify string
 
 	When func(*Run) bool // nil: always
@@ -34,8 +34,9 @@ type Next struct {
 	what    string
 	percent int
 	do      func(context.Context) error
-	note    func(*Lease) // what to write on the lease before do
-	steps   bool         // do has steps of its own, with limits of their own
+	note    func(*Lease)  // what to write on the lease before do
+	after   time.Duration // how long to wait, where that is known
+	steps   bool          // do has steps of its own, with limits of their own
 }
 
 type nextKind int
@@ -51,6 +52,13 @@ func done(what string) Next { return Next{kind: nextDone, what: what, percent: -
 
 // wait: somebody else has to do something first.
 func wait(why string) Next { return Next{kind: nextWait, what: why, percent: -1} }
+
+// waitFor is wait where the step itself knows for how long.
+func waitFor(why string, d time.Duration) Next {
+	next := wait(why)
+	next.after = d
+	return next
+}
 
 // waitPercent is wait with progress.
 func waitPercent(why string, percent int) Next {

@@ -139,7 +139,7 @@ func (r *Run) continues() bool {
 // readNode reads the donor again and makes sure that it still is the machine
 // that the run began with.
 func (r *Run) readNode(ctx context.Context) (Node, *Mark, error) {
-	n, err := r.Cluster.Node(ctx, r.node.Name)
+	n, err := r.rereadNode(ctx)
 	if err != nil {
 		return n, nil, fmt.Errorf("read node %s: %w", r.node.Name, err)
 	}
@@ -154,8 +154,17 @@ func (r *Run) readNode(ctx context.Context) (Node, *Mark, error) {
 	if mark != nil && mark.Run != r.id {
 		return n, mark, fmt.Errorf("donor lost: node %s is marked by run %s", n.Name, mark.Run)
 	}
-	r.node = n
+	r.node, r.read = n, true
 	return n, mark, nil
+}
+
+// rereadNode reads the donor's node. What one step has just read the next one
+// need not read again, as long as nothing was done and no time has passed.
+func (r *Run) rereadNode(ctx context.Context) (Node, error) {
+	if r.read {
+		return r.node, nil
+	}
+	return r.Cluster.Node(ctx, r.node.Name)
 }
 
 // readInstance reads the donor's VM again, with the same care.
