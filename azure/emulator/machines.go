@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 )
 
 // Machines is what stands behind the instances. Every method blocks until it is
@@ -23,6 +24,12 @@ type Machines interface {
 	Build(ctx context.Context, snapshotID, versionID string) error
 	// Remove deletes what was kept for a snapshot or version.
 	Remove(ctx context.Context, artifactID string) error
+}
+
+// Networked is what Machines with a network can do besides: say an instance's network
+// card and its address with the length of its subnet's prefix. ok is false without one.
+type Networked interface {
+	Interface(i Instance) (mac string, address netip.Prefix, ok bool)
 }
 
 // Codes of an instance's power state, as instance views show them.
@@ -121,6 +128,30 @@ func (s *Server) Instance(id string) (Instance, bool) {
 		return t.instance(r), true
 	}
 	return Instance{}, false
+}
+
+// Extensions are those the instance was made with, protected settings included, as its
+// own agent gets them.
+func (s *Server) Extensions(instanceID string) []Extension {
+	s.start()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.begin()
+	r := t.get(instanceID)
+	if !isInstance(r) {
+		return nil
+	}
+	secrets := map[string]object{}
+	if pool := t.get(text(r.facts, "pool")); pool != nil {
+		secrets = pool.secrets
+	}
+	var listed []Extension
+	for _, e := range items(r.doc, "resources") {
+		name := text(e, "name")
+		listed = append(listed, Extension{Name: name, Publisher: text(e, "properties", "publisher"), Type: text(e, "properties", "type"),
+			Version: text(e, "properties", "typeHandlerVersion"), Settings: clone(part(e, "properties", "settings")), ProtectedSettings: clone(secrets[key(name)])})
+	}
+	return listed
 }
 
 func isInstance(r *resource) bool {

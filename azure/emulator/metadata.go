@@ -94,7 +94,7 @@ func (g *guest) token(w http.ResponseWriter, r *http.Request, _ Instance) {
 
 // document is /metadata/instance and everything below it.
 func (g *guest) document(w http.ResponseWriter, r *http.Request, i Instance) {
-	var value any = object{"compute": g.s.computeMetadata(i), "network": object{"interface": []any{}}}
+	var value any = object{"compute": g.s.computeMetadata(i), "network": object{"interface": g.s.networkMetadata(i)}}
 	path := strings.Trim(r.PathValue("path"), "/")
 	for _, name := range strings.Split(path, "/") {
 		if name == "" {
@@ -169,7 +169,7 @@ func (s *Server) computeMetadata(i Instance) object {
 		"osType": map[bool]string{true: "Windows", false: "Linux"}[i.Windows], "priority": map[bool]string{true: "Spot"}[i.Spot],
 		"offer": text(reference, "offer"), "publisher": text(reference, "publisher"), "sku": text(reference, "sku"), "version": i.ExactVersion,
 		"provider": "Microsoft.Compute", "platformFaultDomain": "0", "platformUpdateDomain": "0", "placementGroupId": "", "evictionPolicy": "",
-		"isHostCompatibilityLayerVm": "false", "licenseType": "", "plan": object{"name": "", "product": "", "publisher": ""}, "publicKeys": []any{},
+		"isHostCompatibilityLayerVm": "false", "licenseType": "", "plan": object{"name": "", "product": "", "publisher": ""}, "publicKeys": publicKeys(doc),
 		"osProfile":       object{"adminUsername": text(doc, "properties", "osProfile", "adminUsername"), "computerName": i.ComputerName, "disablePasswordAuthentication": "true"},
 		"securityProfile": object{"secureBootEnabled": bit(secure), "virtualTpmEnabled": bit(secure), "securityType": i.SecurityType, "encryptionAtHost": "false"},
 		"storageProfile": object{"dataDisks": []any{}, "imageReference": reference, "osDisk": object{
@@ -177,6 +177,33 @@ func (s *Server) computeMetadata(i Instance) object {
 			"caching": text(doc, "properties", "storageProfile", "osDisk", "caching"), "managedDisk": object{
 				"id": text(doc, "properties", "storageProfile", "osDisk", "managedDisk", "id"), "storageAccountType": "Premium_LRS"}}},
 	}
+}
+
+// publicKeys are the administrator's, as the model has them.
+func publicKeys(doc object) []any {
+	keys := []any{}
+	for _, k := range items(doc, "properties", "osProfile", "linuxConfiguration", "ssh", "publicKeys") {
+		keys = append(keys, object{"keyData": text(k, "keyData"), "path": text(k, "path")})
+	}
+	return keys
+}
+
+// networkMetadata are the network cards, where [Machines] can tell: one for each that is attached.
+func (s *Server) networkMetadata(i Instance) []any {
+	networked, ok := s.Machines.(Networked)
+	if !ok {
+		return []any{}
+	}
+	mac, address, ok := networked.Interface(i)
+	if !ok {
+		return []any{}
+	}
+	return []any{object{
+		"ipv4": object{"ipAddress": array(object{"privateIpAddress": address.Addr().String(), "publicIpAddress": ""}),
+			"subnet": array(object{"address": address.Masked().Addr().String(), "prefix": decimal(address.Bits())})},
+		"ipv6":       object{"ipAddress": []any{}},
+		"macAddress": strings.ToUpper(strings.ReplaceAll(mac, ":", "")),
+	}}
 }
 
 func bit(b bool) string {

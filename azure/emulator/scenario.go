@@ -40,6 +40,7 @@ type Pool struct {
 	Prefix                 string // of computer names; "": NAME
 	Zones                  []string
 	UserAssignedIdentities []string // resource IDs
+	SSHKey                 string   // public key of the administrator; "": one that opens nothing
 }
 
 // Extension is one extension of a model.
@@ -143,7 +144,7 @@ func (p Pool) defaults() Pool {
 	}
 	for field, value := range map[*string]string{
 		&p.Size: size, &p.UpgradePolicy: "Manual", &p.Publisher: "Generic", &p.Offer: "linux", &p.SKU: "node", &p.Generation: "V2",
-		&p.Architecture: "x64", &p.Prefix: p.Name,
+		&p.Architecture: "x64", &p.Prefix: p.Name, &p.SSHKey: "ssh-rsa AAAA",
 		&p.CustomData: "I2Nsb3VkLWNvbmZpZwpydW5jbWQ6IFsvb3B0L2Jvb3RzdHJhcC5zaF0K", // a cloud-config that runs /opt/bootstrap.sh
 	} {
 		if *field == "" {

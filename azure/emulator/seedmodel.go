@@ -14,7 +14,7 @@ func (p Pool) document(id, location string) object {
 		osProfile["windowsConfiguration"] = object{"provisionVMAgent": true}
 	} else {
 		osProfile["linuxConfiguration"] = object{"disablePasswordAuthentication": true, "provisionVMAgent": true,
-			"ssh": object{"publicKeys": array(object{"path": "/home/azureuser/.ssh/authorized_keys", "keyData": "ssh-rsa AAAA"})}}
+			"ssh": object{"publicKeys": array(object{"path": "/home/azureuser/.ssh/authorized_keys", "keyData": p.SSHKey})}}
 	}
 	profile := object{
 		"osProfile":      osProfile,

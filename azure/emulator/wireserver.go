@@ -22,6 +22,7 @@ func (g *guest) wireServer(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("GET /machine/{$}", g.goalState)
 	mux.HandleFunc("POST /machine/{$}", g.health)
+	mux.HandleFunc("POST /machine", g.health) // as cloud-init writes it
 	mux.HandleFunc("POST /provisioning/health", g.healthJSON)
 }
 
