@@ -105,6 +105,9 @@ func jsonError(err error) error {
 	if errors.As(err, &syntax) {
 		return fmt.Errorf("not a whole JSON document (byte %d: %w); was the file cut off?", syntax.Offset, err)
 	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("not a whole JSON document (%w); was the file cut off?", err)
+	}
 	return err
 }
 

@@ -19,37 +19,33 @@ func ReadDir(fsys fs.FS) (*Capture, error) {
 		return readLoose(fsys)
 	}
 	var c *Capture
-	add := func(pattern string) error {
-		names, err := fs.Glob(fsys, path.Join(root, pattern))
-		if err != nil {
-			return err
-		}
+	var wrong []string
+	add := func(pattern string) {
+		names, _ := fs.Glob(fsys, path.Join(root, pattern)) // the patterns are well formed
 		for _, n := range names {
 			more, err := readIn(fsys, n)
-			if err != nil {
-				return fmt.Errorf("read sosreport: %s: %w", n, err)
+			if err == nil && c != nil {
+				err = c.Merge(more)
 			}
-			if c == nil {
+			if err != nil { // one command that failed when the report was made does not spoil the rest
+				wrong = append(wrong, fmt.Sprintf("%s was left out: %v", n, err))
+			} else if c == nil {
 				c = more
-			} else if err := c.Merge(more); err != nil {
-				return fmt.Errorf("read sosreport: %s: %w", n, err)
 			}
 		}
-		return nil
 	}
 	// The plain `systemctl show --all` is the manager; the plot is only for what the dumps lack.
 	for _, pattern := range []string{"sos_commands/systemd/systemctl_show_*", "sos_commands/logs/journalctl*export*", "sos_commands/logs/journalctl*json*", "var/log/cloud-init.log"} {
-		if err := add(pattern); err != nil {
-			return nil, err
-		}
+		add(pattern)
 	}
 	if c == nil || c.Manager.Userspace == 0 {
-		if err := add("sos_commands/systemd/*plot*.svg"); err != nil {
-			return nil, err
-		}
+		add("sos_commands/systemd/*plot*.svg")
 	}
 	if c == nil {
-		return nil, errors.New("read sosreport: it has neither systemctl dumps nor a plot; was sos run without the systemd plugin?")
+		return nil, errors.New("read sosreport: it has neither systemctl dumps nor a plot that can be read; was sos run without the systemd plugin? " + strings.Join(wrong, "; "))
+	}
+	for _, w := range wrong {
+		c.note("%s", w)
 	}
 	c.Sources = append([]string{"sosreport"}, c.Sources...)
 	sosHost(fsys, root, c)

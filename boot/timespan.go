@@ -5,11 +5,13 @@ import (
 	"strconv"
 )
 
-var spanUnits = []struct {
+type spanUnit struct {
 	suffix string
 	usec   uint64
 	digits int // decimals that remain when the fraction is cut to milliseconds
-}{
+}
+
+var spanUnits = []spanUnit{
 	{"y", 31557600000000, 0},
 	{"month", 2629800000000, 0},
 	{"w", 604800000000, 0},

@@ -1,0 +1,321 @@
+package boot
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func fixture(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// realDump is what `systemctl show; echo; systemctl show --all '*'` of systemd 252 printed about a random boot.
+func realDump(t testing.TB) []byte {
+	return slices.Concat(fixture(t, "real/manager.txt"), []byte("\n"), fixture(t, "real/units.txt"))
+}
+
+func read(t testing.TB, data []byte) *Capture {
+	t.Helper()
+	c, err := Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestReadShow prints from a dump what the real systemd-analyze printed about the same boot.
+func TestReadShow(t *testing.T) {
+	for variant, data := range map[string][]byte{
+		"as printed": realDump(t), "with a byte order mark": append([]byte("\xef\xbb\xbf"), realDump(t)...),
+		"with Windows line ends": bytes.ReplaceAll(realDump(t), []byte("\n"), []byte("\r\n")),
+		"units first":            slices.Concat(fixture(t, "real/units.txt"), []byte("\n"), fixture(t, "real/manager.txt")),
+	} {
+		c := read(t, data)
+		for name, write := range map[string]func(*bytes.Buffer) error{
+			"real/time.txt":  func(b *bytes.Buffer) error { return CompatTime(b, c) },
+			"real/blame.txt": func(b *bytes.Buffer) error { return CompatBlame(b, c) },
+			"real/chain.txt": func(b *bytes.Buffer) error { _, err := CompatChain(b, c, 0); return err },
+		} {
+			var out bytes.Buffer
+			if err := write(&out); err != nil {
+				t.Fatalf("%s: %s: %v", variant, name, err)
+			}
+			if diff := cmp.Diff(string(fixture(t, name)), out.String()); diff != "" {
+				t.Errorf("%s: %s: %s", variant, name, diff)
+			}
+		}
+	}
+}
+
+func TestReadPlotSVG(t *testing.T) {
+	want, got := read(t, realDump(t)), read(t, fixture(t, "real/plot.svg"))
+	if got.Sources[0] != "plot-svg" {
+		t.Fatalf("sources are %v", got.Sources)
+	}
+	near := func(a, b Micros) bool { return absolute(a-b) <= 10 }
+	if m, g := want.Manager, got.Manager; !near(m.Userspace, g.Userspace) || !near(m.Finish, g.Finish) || !near(m.Firmware, g.Firmware) {
+		t.Errorf("manager is %+v, want %+v", g, m)
+	}
+	seen := 0
+	for _, u := range want.Units {
+		if g := got.Unit(u.ID); g != nil && u.Activated >= u.Activating && u.Activated <= want.Manager.Finish {
+			seen++
+			if !near(u.Activating, g.Activating) || !near(u.Activated, g.Activated) {
+				t.Errorf("%s: %+v, want %+v", u.ID, g.Stamps, u.Stamps)
+			}
+		}
+	}
+	if seen < 15 {
+		t.Errorf("only %d units compared", seen)
+	}
+	if len(got.Notes) == 0 {
+		t.Error("nothing says that a picture has no dependencies")
+	}
+}
+
+func TestReadPlotJSON(t *testing.T) {
+	c := read(t, []byte(`[{"name":"-.slice","activated":1359000,"activating":1359000,"time":0,"deactivated":30000000,"deactivating":30000000},
+		{"name":"a.service","activated":9000000,"activating":5000000,"time":4000000,"deactivated":30000000,"deactivating":30000000},
+		{"name":"once.service","activated":8000000,"activating":6000000,"time":2000000,"deactivated":9500000,"deactivating":9000000},
+		{"name":"idle.service","activated":null,"activating":null,"time":0,"deactivated":null,"deactivating":null}]`))
+	if c.Manager.Userspace != 1359000 || c.Manager.Finish != 30*sec || len(c.Units) != 3 {
+		t.Errorf("read %+v, %d units", c.Manager, len(c.Units))
+	}
+	if u := c.Unit("a.service"); u.Took() != 4*sec || u.Deactivated != 0 {
+		t.Errorf("a.service is %+v", u.Stamps)
+	}
+	if u := c.Unit("once.service"); u.Deactivated != 95e5 {
+		t.Errorf("once.service is %+v", u.Stamps)
+	}
+}
+
+type journalLine map[string]string
+
+func line(at Micros, fields ...string) journalLine {
+	l := journalLine{"__CURSOR": "c", "__REALTIME_TIMESTAMP": fmt.Sprint(int64(1700000000e6 + at)), "__MONOTONIC_TIMESTAMP": fmt.Sprint(int64(at)), "_BOOT_ID": "b00t", "_HOSTNAME": "node-1", "_PID": "1"}
+	for i := 0; i < len(fields); i += 2 {
+		l[fields[i]] = fields[i+1]
+	}
+	return l
+}
+
+// nodeJournal is a boot in which db.service is restarted, the link goes and comes, and kubelet gets ready.
+func nodeJournal() []journalLine {
+	return []journalLine{
+		line(2*sec, "_BOOT_ID", "older", "MESSAGE_ID", msgUnitStarting, "UNIT", "gone.service"),
+		line(3*sec, "MESSAGE_ID", msgUnitStarting, "UNIT", "db.service"),
+		line(5*sec, "MESSAGE_ID", msgUnitStarted, "UNIT", "db.service"),
+		line(6*sec, "MESSAGE", "eth0: Lost carrier", "SYSLOG_IDENTIFIER", "systemd-networkd", "_PID", "400"),
+		line(8*sec, "MESSAGE", "eth0: Gained carrier", "SYSLOG_IDENTIFIER", "systemd-networkd", "_PID", "400"),
+		line(9*sec, "MESSAGE", "time=\"x\" level=info msg=\"containerd successfully booted in 0.05s\"", "_SYSTEMD_UNIT", "containerd.service", "_PID", "500"),
+		line(10*sec, "MESSAGE_ID", msgUnitStarting, "UNIT", "kubelet.service"),
+		line(11*sec, "MESSAGE_ID", msgUnitStarted, "UNIT", "kubelet.service"),
+		line(12*sec, "MESSAGE", "I0114 kubelet_node_status.go:78] \"Successfully registered node\" node=\"node-1\"", "SYSLOG_IDENTIFIER", "kubelet", "_PID", "600"),
+		line(13*sec, "MESSAGE", "I0114 kubelet.go:1] \"Fast updating node status as it just became ready\"", "SYSLOG_IDENTIFIER", "kubelet", "_PID", "600"),
+		line(14*sec, "MESSAGE", "I0114 pod_startup_latency_tracker.go:1] \"Observed pod startup duration\"", "SYSLOG_IDENTIFIER", "kubelet", "_PID", "600"),
+		line(15*sec, "MESSAGE_ID", msgStartupFinished, "KERNEL_USEC", "1000000", "INITRD_USEC", "500000", "USERSPACE_USEC", "13500000"),
+		line(16*sec, "MESSAGE_ID", msgUnitStarting, "UNIT", "db.service"),
+		line(17*sec, "MESSAGE_ID", msgUnitFailed, "UNIT", "db.service"),
+	}
+}
+
+func exportFormat(lines []journalLine) []byte {
+	var b bytes.Buffer
+	for _, l := range lines {
+		fmt.Fprintf(&b, "__CURSOR=%s\n", l["__CURSOR"])
+		for k, v := range l {
+			if k == "__CURSOR" {
+				continue
+			}
+			if k == "MESSAGE" { // as the export format does with values that are not plain text
+				fmt.Fprintf(&b, "%s\n", k)
+				b.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(v))))
+				b.WriteString(v + "\n")
+				continue
+			}
+			fmt.Fprintf(&b, "%s=%s\n", k, v)
+		}
+		b.WriteString("\n")
+	}
+	return b.Bytes()
+}
+
+func jsonFormat(lines []journalLine) []byte {
+	var b bytes.Buffer
+	for _, l := range lines {
+		var parts []string
+		for k, v := range l {
+			if k == "MESSAGE" { // journalctl writes what is not UTF-8 as a list of bytes
+				v = strings.ReplaceAll(fmt.Sprint([]byte(v)), " ", ",")
+				parts = append(parts, fmt.Sprintf("%q:%s", k, v))
+				continue
+			}
+			parts = append(parts, fmt.Sprintf("%q:%q", k, v))
+		}
+		fmt.Fprintf(&b, "{%s}\n", strings.Join(parts, ","))
+	}
+	return b.Bytes()
+}
+
+func TestReadJournal(t *testing.T) {
+	for name, data := range map[string][]byte{"export": exportFormat(nodeJournal()), "json": jsonFormat(nodeJournal())} {
+		c := read(t, data)
+		if c.Host.BootID != "b00t" || c.Host.Name != "node-1" || c.Unit("gone.service") != nil {
+			t.Errorf("%s: another boot got in: %+v", name, c.Host)
+		}
+		if m := c.Manager; m.InitRD != sec || m.Userspace != 15e5 || m.Finish != 15*sec {
+			t.Errorf("%s: manager is %+v", name, m)
+		}
+		db := c.Unit("db.service")
+		if db == nil || db.First == nil || *db.First != (Stamps{Activating: 3 * sec, Activated: 5 * sec}) || db.Restarts != 1 || db.ActiveState != "failed" {
+			t.Errorf("%s: db.service is %+v, want its first activation kept", name, db)
+		}
+		for mark, at := range map[string]Micros{MarkLinkDown: 6 * sec, MarkLinkUp: 8 * sec, MarkRuntime: 9 * sec, MarkRegistered: 12 * sec, MarkReady: 13 * sec, MarkFirstPod: 14 * sec} {
+			if m, ok := c.Mark(mark); !ok || m.At != at {
+				t.Errorf("%s: mark %s is %+v, want %s", name, mark, m, at)
+			}
+		}
+	}
+}
+
+func TestReadJournalClock(t *testing.T) {
+	lines := nodeJournal()[1:]
+	for _, l := range lines[5:] {
+		var real int64
+		fmt.Sscan(l["__REALTIME_TIMESTAMP"], &real)
+		l["__REALTIME_TIMESTAMP"] = fmt.Sprint(real + 3_600_000_000)
+	}
+	c := read(t, exportFormat(lines))
+	if m, ok := c.Mark(MarkClockJump); !ok || m.At != 10*sec || !strings.Contains(m.Detail, "forward by about 1h") {
+		t.Errorf("the jump is %+v, want one hour forward at 10 s", m)
+	}
+}
+
+const cloudText = `2026-01-13 08:00:00,000 - util.py[DEBUG]: Cloud-init v. 23.4.4 running 'init-local' at Tue, 13 Jan 2026 08:00:00 +0000. Up 2.00 seconds.
+2026-01-14 08:00:05,000 - util.py[DEBUG]: Cloud-init v. 23.4.4 running 'init-local' at Wed, 14 Jan 2026 08:00:05 +0000. Up 5.00 seconds.
+2026-01-14 08:00:05,100 - handlers.py[DEBUG]: start: init-local/search-Azure: searching for local data from DataSourceAzure
+2026-01-14 08:00:05,200 - azure.py[DEBUG]: PPS type: Running
+2026-01-14 08:00:06,000 - handlers.py[DEBUG]: start: azure-ds/wait-for-media-disconnect-connect: wait
+2026-01-14 08:10:06,000 - handlers.py[DEBUG]: finish: azure-ds/wait-for-media-disconnect-connect: SUCCESS: wait
+2026-01-14 08:10:07,000 - handlers.py[DEBUG]: finish: init-local/search-Azure: SUCCESS: found
+2026-01-14 08:10:07,500 - handlers.py[DEBUG]: finish: init-local: SUCCESS: searching for local datasources
+2026-01-14 09:10:12,000 - util.py[DEBUG]: Cloud-init v. 23.4.4 running 'init' at Wed, 14 Jan 2026 09:10:12 +0000. Up 612.00 seconds.
+2026-01-14 09:10:13,000 - handlers.py[DEBUG]: finish: init-network: SUCCESS: searching for network datasources
+`
+
+func TestReadCloudInitLog(t *testing.T) {
+	c := read(t, []byte(cloudText))
+	if c.CloudInit.Version != "23.4.4" || c.CloudInit.PPSType != "Running" {
+		t.Errorf("cloud-init is %+v", c.CloudInit)
+	}
+	want := map[string][2]Micros{"init-local": {5 * sec, 6075e5}, "azure-ds/wait-for-media-disconnect-connect": {6 * sec, 606 * sec}, "init-network": {612 * sec, 613 * sec}}
+	for _, s := range c.Spans {
+		if w, ok := want[s.Name]; ok && (s.Start != w[0] || s.End != w[1]) {
+			t.Errorf("%s is %s to %s, want %v", s.Name, s.Start, s.End, w)
+		}
+		delete(want, s.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("not found: %v", want)
+	}
+	if m, ok := c.Mark(MarkClockJump); !ok || m.At != 612*sec {
+		t.Errorf("the clock was stepped by an hour between two stages, and the mark is %+v", m)
+	}
+}
+
+func TestReadCloudInitDump(t *testing.T) {
+	c := read(t, []byte(`[{"name":"init-local","description":"starting","event_type":"start","origin":"cloudinit","timestamp":1700000005.5},
+		{"name":"init-local","description":"done","event_type":"finish","origin":"cloudinit","result":"SUCCESS","timestamp":1700000007.5}]`))
+	if s := c.Spans; len(s) != 1 || s[0].End-s[0].Start != 2*sec || s[0].Start != sec || len(c.Notes) == 0 {
+		t.Fatalf("spans are %+v, notes %v", s, c.Notes)
+	}
+	dump := machine(svc("cloud-init-local.service", 5*sec, 9*sec))
+	dump.Manager.KernelRealtime = 1700000000e6
+	if err := dump.Merge(c); err != nil {
+		t.Fatal(err)
+	}
+	if s := dump.Spans[0]; s.Start != 55e5 || s.End != 75e5 {
+		t.Errorf("merged with a dump the stage is %s to %s, want 5.5 s to 7.5 s", s.Start, s.End)
+	}
+}
+
+func TestReadFolder(t *testing.T) {
+	log := []byte(strings.Replace(cloudText, "08:00:05", "08:00:04", 1))
+	sos := fstest.MapFS{
+		"sosreport-n/sos_commands/systemd/systemctl_show_--all":                {Data: fixture(t, "real/manager.txt")},
+		"sosreport-n/sos_commands/systemd/systemctl_show_service_--all":        {Data: fixture(t, "real/units.txt")},
+		"sosreport-n/sos_commands/systemd/systemctl_show_--all_broken":         {Data: nil},
+		"sosreport-n/sos_commands/systemd/systemd-analyze_plot.svg":            {Data: fixture(t, "real/plot.svg")},
+		"sosreport-n/var/log/cloud-init.log":                                   {Data: log},
+		"sosreport-n/sos_commands/host/hostname":                               {Data: []byte("node-7\n")},
+		"sosreport-n/sos_commands/kernel/uname_-a":                             {Data: []byte("Linux node-7 6.1.0-23-cloud-amd64 #1 SMP x86_64 GNU/Linux\n")},
+		"sosreport-n/proc/sys/kernel/random/boot_id":                           {Data: []byte("0f1e2d3c\n")},
+		"sosreport-n/sos_commands/systemd/systemctl_list-dependencies_default": {Data: []byte("default.target\n")},
+	}
+	c, err := ReadDir(sos)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Sources[0] != "sosreport" || c.Host.Name != "node-7" || c.Host.Kernel != "6.1.0-23-cloud-amd64" || c.Host.BootID != "0f1e2d3c" {
+		t.Errorf("host is %+v, sources %v", c.Host, c.Sources)
+	}
+	if c.Manager.Finish == 0 || len(c.Units) < 30 || len(c.Spans) == 0 {
+		t.Errorf("read %d units, %d spans, finish %s", len(c.Units), len(c.Spans), c.Manager.Finish)
+	}
+	if !strings.Contains(strings.Join(c.Notes, "\n"), "systemctl_show_--all_broken") {
+		t.Errorf("the empty file is not told of: %q", c.Notes)
+	}
+	loose, err := ReadDir(fstest.MapFS{"node.txt": {Data: realDump(t)}, "cloud-init.log": {Data: log}, "README": {Data: []byte("hello")}})
+	if err != nil || len(loose.Spans) == 0 || len(loose.Units) < 30 {
+		t.Errorf("a folder with loose records: %v", err)
+	}
+	for name, dir := range map[string]fstest.MapFS{"empty": {}, "without records": {"README": {Data: []byte("hello")}}, "a sosreport without systemd": {"sos_commands/host/hostname": {Data: []byte("x")}}} {
+		if _, err := ReadDir(dir); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestMergeRefusesAnotherBoot(t *testing.T) {
+	a, b := machine(), machine()
+	a.Host.BootID, b.Host.BootID = "0f1e-2d3c", "ffff"
+	if err := a.Merge(b); err == nil || !strings.Contains(err.Error(), "kamino boot compare") {
+		t.Errorf("error is %v", err)
+	}
+	b.Host.BootID = "0F1E2D3C"
+	if err := a.Merge(b); err != nil {
+		t.Errorf("the same boot written in another way: %v", err)
+	}
+}
+
+// TestWriteRead: a capture document comes back as it was.
+func TestWriteRead(t *testing.T) {
+	want := read(t, realDump(t))
+	want.Spans = []Span{{Name: "x", Kind: SpanTask, Start: 1, End: 2}}
+	want.Marks = []Mark{{Name: MarkReady, At: 5, Source: "journal"}}
+	var b bytes.Buffer
+	if err := want.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadFrom(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Capture{})); diff != "" {
+		t.Error(diff)
+	}
+}
