@@ -112,5 +112,9 @@ func (p promptly) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// WrappedRoundTripper lets client-go cancel a request through this one; without
+// it every request that runs out of time is a warning on the user's terminal.
+func (p promptly) WrappedRoundTripper() http.RoundTripper { return p.next }
+
 // fieldManager is who the API server notes as the author of a change.
 const fieldManager = "kamino"
