@@ -181,8 +181,13 @@ func (p *proc) auditPower(m *machine, want Power) {
 func (p *proc) auditCreate(pool PoolID, want Artifact) {
 	verbs := map[Kind]invariant.Verb{Gallery: invariant.CreateGallery, Definition: invariant.CreateDefinition,
 		Snapshot: invariant.CreateSnapshot, Version: invariant.CreateVersion}
-	p.w.audit.before(invariant.Call{Process: p.name, Verb: verbs[want.Kind], Pool: string(pool),
-		Made: pictureArtifact(want, pool, kinds[want.Kind])})
+	c := invariant.Call{Process: p.name, Verb: verbs[want.Kind], Pool: string(pool), Made: pictureArtifact(want, pool, kinds[want.Kind])}
+	for id, m := range p.w.machines {
+		if m.Disk == want.Source && p.seenOff[id] && m.Power != PowerOff {
+			c.Raced = true
+		}
+	}
+	p.w.audit.before(c)
 }
 
 func (p *proc) auditModel(pool *simPool, revision string, want ModelSpec, diff []FieldChange) {

@@ -199,6 +199,8 @@ func (r *Run) lookSnapshot(ctx context.Context) (Next, error) {
 	switch {
 	case s.Tags[TagRun] != r.id:
 		return Next{}, fmt.Errorf("snapshot %s belongs to run %q, not to this one", name, s.Tags[TagRun])
+	case s.State != Failed && !r.rested:
+		return r.lookRested(ctx, s)
 	case s.State == Failed:
 		return act("delete the failed snapshot: "+s.Failure, func(ctx context.Context) error {
 			return r.Provider.Delete(ctx, r.pool, s)
@@ -207,6 +209,22 @@ func (r *Run) lookSnapshot(ctx context.Context) (Next, error) {
 		r.reused = &s
 		return done("complete"), nil
 	}
+	return waitPercent("the copy of the disk", s.Percent), nil
+}
+
+// lookRested makes sure that nobody started the donor between the last look and
+// the snapshot: no condition can be sent with the request.
+func (r *Run) lookRested(ctx context.Context, s Artifact) (Next, error) {
+	in, err := r.readInstance(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	if in.Power != PowerOff {
+		return act("delete the snapshot: somebody started the donor meanwhile", func(ctx context.Context) error {
+			return r.Provider.Delete(ctx, r.pool, s)
+		}), nil
+	}
+	r.rested = true
 	return waitPercent("the copy of the disk", s.Percent), nil
 }
 

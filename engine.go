@@ -53,6 +53,8 @@ type Run struct {
 	away     time.Time // when the donor began to be away
 	awayEnds time.Time
 
+	rested bool // the donor was seen off after its snapshot had been begun
+
 	// What giving back has seen.
 	sealStarted bool
 	offSeen     bool   // the machine was off, or on its way

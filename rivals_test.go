@@ -177,13 +177,9 @@ func (w *world) repair() {
 }
 
 func personStarts(w *world, m *machine, n *simNode) {
-	// Only before the snapshot: afterwards it is no harm, and during it a race
-	// that nobody can win.
-	if m.Power == PowerOff && w.artifacts[artifactKey(m.Pool, Snapshot, SnapshotName(m.Pool.Name()))] == nil {
-		if l := w.leases[m.Pool]; l.Record.Step != "snapshot" {
-			_ = w.setPower(m, PowerOn, false)
-			w.happened("a person starts %s", m.Hostname)
-		}
+	if m.Power == PowerOff {
+		_ = w.setPower(m, PowerOn, false)
+		w.happened("a person starts %s", m.Hostname)
 	}
 }
 

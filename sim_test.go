@@ -120,7 +120,9 @@ type proc struct {
 	force  bool // the user asked for it
 	dying  bool // killed as soon as it does anything more
 	cancel context.CancelFunc
-	seenVM map[InstanceID]string
+	// What the process last read of instances.
+	seenVM  map[InstanceID]string
+	seenOff map[InstanceID]bool
 
 	wake   time.Time
 	resume chan struct{}
@@ -208,7 +210,7 @@ func (w *world) due() *proc {
 func (w *world) spawn(p *proc, body func(context.Context)) *proc {
 	w.started++
 	p.w, p.resume, p.wake = w, make(chan struct{}), w.now
-	p.seenVM = map[InstanceID]string{}
+	p.seenVM, p.seenOff = map[InstanceID]string{}, map[InstanceID]bool{}
 	if p.name == "" {
 		p.name = fmt.Sprintf("p%d", w.started)
 	}

@@ -149,7 +149,7 @@ func (s simProvider) Instance(ctx context.Context, id InstanceID) (out Instance,
 			return fmt.Errorf("instance %s: %w", id, ErrNotFound)
 		}
 		out = m.Instance
-		s.p.seenVM[id] = m.VMID
+		s.p.seenVM[id], s.p.seenOff[id] = m.VMID, m.Power == PowerOff
 		return nil
 	})
 	return out, err

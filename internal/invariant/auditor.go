@@ -46,6 +46,7 @@ type Auditor struct {
 	quiet   map[string]time.Time // process and bucket: throttled until
 	scaled  map[string]int       // run: capacity that it asked for
 	persons map[string]foreign   // node: what persons left there
+	unsound map[string]bool      // snapshots by pool and name that nothing may be made of
 }
 
 // version is what is remembered of a version.
@@ -78,7 +79,7 @@ func (a *Auditor) init() {
 	a.marks, a.taken, a.away = map[string]mark{}, map[string]time.Time{}, map[string]time.Time{}
 	a.seen, a.stale, a.mine = map[string]version{}, map[string]int{}, map[string]bool{}
 	a.refused, a.quiet, a.scaled = map[string]time.Time{}, map[string]time.Time{}, map[string]int{}
-	a.persons = map[string]foreign{}
+	a.persons, a.unsound = map[string]foreign{}, map[string]bool{}
 }
 
 // Violations lists what was broken so far, in order.

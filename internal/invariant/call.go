@@ -42,6 +42,10 @@ type Call struct {
 	Made    Artifact // CreateSnapshot, CreateVersion, as asked for
 	Target  string   // DeleteArtifact: ID; SetModel: image
 	Kind    Kind     // DeleteArtifact
+	// Raced: what the process had read was right, and somebody changed it before
+	// this call arrived. No service takes a condition with CreateSnapshot, so such
+	// a snapshot may be made, but nothing may be made of it.
+	Raced bool
 	// Revision is the condition that SetModel and SetCapacity carry, "" none.
 	Revision  string
 	Fields    []string // SetModel: what of the pool's document it writes

@@ -58,13 +58,19 @@ func sealedAndOff(a *Auditor, s *State, c Call) {
 			if !equalID(m.Disk, c.Made.Source) {
 				continue
 			}
-			if m.Power != Off || m.Sealed == "" || m.Sealed != c.Made.Run || m.Receipt != c.Made.Receipt {
+			sound := m.Power == Off && m.Sealed != "" && m.Sealed == c.Made.Run && m.Receipt == c.Made.Receipt
+			a.unsound[c.Pool+" "+c.Made.Name] = !sound
+			if !sound && !c.Raced {
 				a.Violate("I4", "%s takes a snapshot of %s for run %s with receipt %s: power %s, sealed by %q with receipt %s",
 					c.Process, m.ID, c.Made.Run, c.Made.Receipt, m.Power, m.Sealed, m.Receipt)
 			}
 			return
 		}
 		a.Violate("I4", "%s takes a snapshot of %s, which is no machine's disk", c.Process, c.Made.Source)
+	case CreateVersion:
+		if src := s.artifact(Snapshot, c.Made.Source); src != nil && a.unsound[src.Pool+" "+src.Name] {
+			a.Violate("I4", "%s builds version %s from a snapshot that was not taken of a sealed disk at rest", c.Process, c.Made.Name)
+		}
 	}
 }
 

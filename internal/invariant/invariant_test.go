@@ -91,6 +91,14 @@ var broken = []struct {
 		a.Before(intent("snapshot disk"), Call{Process: "p", Verb: CreateSnapshot, Pool: pool,
 			Made: Artifact{Kind: Snapshot, Source: "disk0", Run: "run", Receipt: "older"}})
 	}},
+	{"I4", "built from a snapshot of a disk in use", func(a *Auditor) {
+		s := at(func(s *State) { s.Leases[0].Intent, s.Machines[0].Power = "snapshot disk", Between })
+		a.Before(s, Call{Process: "p", Verb: CreateSnapshot, Pool: pool, Raced: true,
+			Made: Artifact{Kind: Snapshot, Name: "s", Source: "disk0", Run: "run", Receipt: "hash"}})
+		if len(a.Violations()) == 0 {
+			a.Before(intent("build version"), Call{Process: "p", Verb: CreateVersion, Pool: pool, Made: made()})
+		}
+	}},
 	{"I5", "built from half a snapshot", func(a *Auditor) {
 		a.Before(at(func(s *State) { s.Leases[0].Intent = "build version"; s.Artifacts[3].Ready = false }),
 			Call{Process: "p", Verb: CreateVersion, Pool: pool, Made: made()})
