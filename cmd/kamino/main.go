@@ -23,6 +23,7 @@ type ioStreams struct {
 }
 
 func main() {
+	bringRoots(os.Getenv)
 	streams := ioStreams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 	os.Exit(execute(context.Background(), newApp(streams, os.Getenv, os.Exit), os.Args[1:]))
 }
