@@ -22,6 +22,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"kamino.dev/kamino/agent/disk"
@@ -103,11 +104,11 @@ func (e *env) exit(verb string, err error) int {
 		return exitUsage
 	case errors.Is(err, seal.ErrInterrupted):
 		return exitInterrupted
-	case errors.As(err, &found):
-		fmt.Fprintf(e.err, "kamino-agent %s: %v\n", verb, err)
+	}
+	fmt.Fprintf(e.err, "kamino-agent %s: %s\n", verb, strings.TrimPrefix(err.Error(), verb+": "))
+	if errors.As(err, &found) {
 		return exitFound
 	}
-	fmt.Fprintf(e.err, "kamino-agent %s: %v\n", verb, err)
 	return exitFailed
 }
 

@@ -43,7 +43,7 @@ func (e *env) sealFlags(name string) (*flag.FlagSet, *sealVerb) {
 	f.StringVar(&v.config, "config", "", "SealConfig `file` (default /"+seal.ConfigPath+" on the disk, if it is there)")
 	f.StringVar(&v.donor, "donor", "", "the donor's node `name`")
 	f.StringVar(&v.host, "host-name", "", "the donor's host `name` to look for (default from the disk)")
-	f.StringVar(&v.addresses, "addresses", "", "the donor's IP `addresses` to look for, joined by commas (default with --root /: the machine's)")
+	f.StringVar(&v.addresses, "addresses", "", "the donor's IP `addresses` to look for, joined by commas (default with --root / the machine's, else those that the disk names)")
 	f.StringVar(&v.join, "join", "", "keep, fresh or auto: whether kubelet's credential is the cluster's (default from the configuration)")
 	f.StringVar(&v.output, "o", "", "json: print the result as JSON")
 	return f, v
@@ -152,6 +152,8 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 	case d.Live():
 		o.Facts.Host = or(o.Facts.Host, hostName())
 		o.Facts.Addresses = ownAddresses()
+	default:
+		o.Facts.Addresses = seal.Addresses(d)
 	}
 	if !v.noAgent {
 		if o.Binary, err = os.Executable(); err != nil {

@@ -165,6 +165,9 @@ func (d *Disk) Remove(name string) error {
 	if err != nil {
 		return absent(err)
 	}
+	if _, err := d.root.Lstat(at); err != nil {
+		return absent(err) // also where the file system is read-only
+	}
 	if err := d.root.RemoveAll(at); err != nil {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"path"
@@ -16,7 +15,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
+	"kamino.dev/kamino/agent/strict"
 )
 
 // The document's type.
@@ -96,15 +95,8 @@ func Parse(data []byte) (*NodeConfig, error) {
 		return nil, errors.New("decode NodeConfig: not UTF-8 text (is it base64 twice, or compressed?)")
 	}
 	var c NodeConfig
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	dec.KnownFields(true)
-	if err := dec.Decode(&c); errors.Is(err, io.EOF) {
-		return nil, errors.New("decode NodeConfig: the document is empty")
-	} else if err != nil {
+	if err := strict.Decode(data, &c); err != nil {
 		return nil, fmt.Errorf("decode NodeConfig: %w", err)
-	}
-	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("decode NodeConfig: more than one document")
 	}
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("validate NodeConfig: %w", err)

@@ -260,7 +260,7 @@ func execStart(d *disk.Disk) []string {
 // findKubelet is the path of a kubelet of the wanted version (any, when it is empty) on the image.
 func findKubelet(ctx context.Context, d *disk.Disk, h host.Host, version string, command []string) (string, error) {
 	bare := strings.TrimPrefix(version, "v")
-	var seen []string
+	var asked, seen []string
 	if version != "" {
 		for _, p := range []string{"opt/kamino/kubelet/" + version + "/kubelet", "opt/kamino/kubelet/" + bare + "/kubelet", "usr/local/bin/kubelet-" + version,
 			"usr/local/bin/kubelet-" + bare, "opt/bin/kubelet-" + version, "usr/bin/kubelet-" + version} {
@@ -274,7 +274,7 @@ func findKubelet(ctx context.Context, d *disk.Disk, h host.Host, version string,
 		plain = append([]string{strings.TrimLeft(command[0], "-@:+!")}, plain...)
 	}
 	for _, p := range plain {
-		if !d.Exists(p) || slices.Contains(seen, p) {
+		if !d.Exists(p) || slices.Contains(asked, p) {
 			continue
 		}
 		if version == "" {
@@ -288,16 +288,20 @@ func findKubelet(ctx context.Context, d *disk.Disk, h host.Host, version string,
 		if has == version {
 			return p, nil
 		}
-		seen = append(seen, p)
-		seen = append(seen, has)
+		asked = append(asked, p)
+		seen = append(seen, fmt.Sprintf("%s (%s)", p, or(has, "which tells no version")))
 	}
-	others, _ := d.Glob("opt/kamino/kubelet/*/kubelet")
-	more, _ := d.Glob("usr/local/bin/kubelet-*")
 	if version == "" {
 		return "", errors.New("find kubelet: none at /usr/bin, /usr/local/bin or /opt/bin")
 	}
+	for _, pattern := range []string{"opt/kamino/kubelet/*/kubelet", "usr/local/bin/kubelet-*", "opt/bin/kubelet-*", "usr/bin/kubelet-*"} {
+		others, _ := d.Glob(pattern) // a pattern of ours is never malformed
+		for _, o := range others {
+			seen = append(seen, "/"+o)
+		}
+	}
 	return "", fmt.Errorf("kubelet.version: %s is not on this image; it has %s. Put it at /opt/kamino/kubelet/%s/kubelet of the next donor, or ask for another",
-		version, strings.Join(append(seen, append(others, more...)...), " "), version)
+		version, or(strings.Join(seen, ", "), "none"), version)
 }
 
 // runtime writes containerd's fragment and makes its configuration import it.
@@ -331,4 +335,11 @@ func (c *NodeConfig) runtime(d *disk.Disk) ([]File, error) {
 	}
 	// A top-level key must stand before the first table.
 	return []File{{runtimeMain, []byte(line + "\n" + text), 0o644, "containerd.service"}, f}, nil
+}
+
+func or(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
 }

@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"regexp"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"kamino.dev/kamino/agent/strict"
 )
 
 // Who does what on a clone's first boot.
@@ -79,9 +78,7 @@ type Allowed struct {
 // ParseConfig decodes strictly: an unknown field is an error with its line. An empty document is the default.
 func ParseConfig(data []byte) (Config, error) {
 	var c Config
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	dec.KnownFields(true)
-	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+	if err := strict.Decode(data, &c); err != nil && !errors.Is(err, strict.ErrEmpty) {
 		return c, fmt.Errorf("decode SealConfig: %w", err)
 	}
 	if len(bytes.TrimSpace(data)) > 0 && (c.APIVersion != "kamino.dev/v1alpha1" || c.Kind != "SealConfig") {

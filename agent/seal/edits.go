@@ -2,9 +2,12 @@ package seal
 
 import (
 	"bytes"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
+
+	"kamino.dev/kamino/agent/disk"
 )
 
 // Facts are what identifies the donor. Seal collects them before it changes anything; the scan looks for them afterwards.
@@ -71,18 +74,42 @@ func dropNodeFlags(data []byte, _ Facts) []byte {
 	return nodeFlag.ReplaceAll(data, nil)
 }
 
-func dropNodeFields(data []byte, donor Facts) []byte {
+func dropNodeFields(data []byte, _ Facts) []byte {
 	return withoutLines(data, func(line string) bool {
 		key, value, _ := strings.Cut(line, ":")
 		switch key {
 		case "providerID":
 			return true
 		case "address":
-			return slices.Contains(donor.Addresses, strings.Trim(strings.TrimSpace(value), `"'`))
+			// Where kubelet listens: everywhere, on loopback, or on an address that only the donor has.
+			ip := net.ParseIP(strings.Trim(strings.TrimSpace(value), `"'`))
+			return ip != nil && !ip.IsUnspecified() && !ip.IsLoopback()
 		}
 		return false
 	})
 }
+
+// Addresses are the donor's as its disk knows them: from kubelet's flags and DHCP leases. On a running donor the network
+// cards know better.
+func Addresses(d *disk.Disk) (all []string) {
+	var files []string
+	for _, pattern := range []string{"etc/default/kubelet", "var/lib/kubelet/kubeadm-flags.env", "var/lib/dhcp/*.leases", "var/lib/dhclient/*.leases"} {
+		found, _ := d.Glob(pattern) // a pattern of ours is never malformed
+		files = append(files, found...)
+	}
+	for _, f := range files {
+		for _, m := range ownAddress.FindAllStringSubmatch(d.Text(f), -1) {
+			for _, a := range strings.Split(m[1], ",") {
+				if ip := net.ParseIP(a); ip != nil && ip.IsGlobalUnicast() && !slices.Contains(all, a) {
+					all = append(all, a)
+				}
+			}
+		}
+	}
+	return all
+}
+
+var ownAddress = regexp.MustCompile(`(?:--node-ip[= ]|fixed-address )([0-9A-Fa-f.:,]+)`)
 
 // waagent.conf: Provisioning.Agent chooses who provisions (auto, waagent, cloud-init, disabled), Provisioning.Enabled is
 // its older spelling. https://github.com/Azure/WALinuxAgent#configuration-file-options
@@ -102,13 +129,13 @@ func disableProvisioning(data []byte, _ Facts) []byte {
 }
 
 // A password hash can be attacked offline by whoever reads the image. crypt(5): hashes start with "$", old DES ones have
-// 13 characters; "!" and "*" lock.
+// 13 characters. "*" fits no password; "!" would make sshd without PAM refuse keys as well.
 func lockPasswords(data []byte, _ Facts) []byte {
 	var out bytes.Buffer
 	for line := range strings.Lines(string(data)) {
 		field := strings.SplitN(line, ":", 3)
 		if len(field) == 3 && (strings.HasPrefix(strings.TrimLeft(field[1], "!"), "$") || len(field[1]) == 13) {
-			field[1] = "!"
+			field[1] = "*"
 			line = strings.Join(field, ":")
 		}
 		out.WriteString(line)

@@ -1,0 +1,277 @@
+package agent_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+var update = flag.Bool("update", false, "write what the cases do to their want folders")
+
+// binary is the real program, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "kamino-agent-test-")
+	if err == nil {
+		binary = filepath.Join(dir, "kamino-agent")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", binary, "kamino.dev/kamino/cmd/kamino-agent").CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// config is a case's file config: a tree from testdata/bases with the case's root/ laid over it, changes that git cannot
+// store, and commands.
+type config struct {
+	About   string   `yaml:"about"`
+	Base    string   `yaml:"base"`
+	Prepare []string `yaml:"prepare"` // link NAME TARGET | dir NAME | mode NAME OCTAL | remove NAME | fill NAME BYTES
+	Mount   []string `yaml:"mount"`   // readonly NAME | full . BYTES; needs root
+	Replies []string `yaml:"replies"` // of commands, for host.Recorder: COMMAND PREFIX|CODE|OUTPUT
+	Steps   []step   `yaml:"steps"`
+}
+
+// step is one command, or what happens between commands.
+type step struct {
+	Run     string `yaml:"run"`
+	Exit    int    `yaml:"exit"`
+	Machine string `yaml:"machine"` // the disk wakes up on this machine: memory is empty, SMBIOS shows this UUID ("none": nothing)
+	IMDS    string `yaml:"imds"`    // folder below the case that answers from now on, or "gone"
+	Edit    string `yaml:"edit"`    // NAME: CONTENT written into the root
+}
+
+// TestCases runs every folder of testdata/cases: root/, imds/, config, want/. With -update it writes want/.
+func TestCases(t *testing.T) {
+	folders, err := filepath.Glob("testdata/cases/*/config")
+	if err != nil || len(folders) < 40 {
+		t.Fatalf("%d cases, %v", len(folders), err)
+	}
+	t.Run("reference", func(t *testing.T) { runCase(t, reference) }) // first: the others are compared with it
+	for _, f := range folders {
+		dir := filepath.Dir(f)
+		if dir == reference {
+			continue
+		}
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			runCase(t, dir)
+		})
+	}
+}
+
+// reference shows every file that a seal writes; other cases show what differs from it.
+const reference = "testdata/cases/seal-debian12-kubeadm"
+
+func referenceText(name string) string {
+	text, err := os.ReadFile(filepath.Join(reference, "want/root", name))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+type world struct {
+	t        *testing.T
+	dir      string // of the case
+	root     string
+	platform *fakePlatform
+	env      []string
+	out      bytes.Buffer
+}
+
+func runCase(t *testing.T, dir string) {
+	c := readConfig(t, dir)
+	w := newWorld(t, dir, c)
+	before := listTree(t, w.root)
+	for _, s := range c.Steps {
+		w.step(s)
+	}
+	after := listTree(t, w.root)
+	commands, err := os.ReadFile(filepath.Join(filepath.Dir(w.root), "commands"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	got := map[string]string{"out": w.out.String(), "commands": string(commands), "platform": w.platform.said(), "tree": diffTrees(before, after)}
+	for name, text := range got {
+		got[name] = w.normal(text)
+	}
+	for name, e := range after {
+		text := w.normal(generated(e.content))
+		if e.interesting(before[name]) && (dir == reference || text != referenceText(name)) {
+			got["root/"+name] = text
+		}
+	}
+	compareWant(t, filepath.Join(dir, "want"), got)
+}
+
+func readConfig(t *testing.T, dir string) config {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c config
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(&c); err != nil {
+		t.Fatal(err)
+	}
+	if c.About == "" || len(c.Steps) == 0 {
+		t.Fatal("config: about and steps are required")
+	}
+	return c
+}
+
+func newWorld(t *testing.T, dir string, c config) *world {
+	t.Helper()
+	top := inMemory(t)
+	w := &world{t: t, dir: dir, root: filepath.Join(top, "root"), platform: servePlatform(t, filepath.Join(dir, "imds"))}
+	w.platform.root = w.root
+	copyTree(t, filepath.Join("testdata/bases", c.Base), w.root)
+	if _, err := os.Stat(filepath.Join(dir, "root")); err == nil {
+		copyTree(t, filepath.Join(dir, "root"), w.root)
+	}
+	for _, p := range c.Prepare {
+		w.prepare(strings.Fields(p))
+	}
+	replies := strings.ReplaceAll(strings.Join(c.Replies, "\n"), "|", "\t") + "\n"
+	writeFile(t, filepath.Join(top, "replies"), replies)
+	w.env = append(os.Environ(), "KAMINO_IMDS="+w.platform.url, "KAMINO_WIRESERVER="+w.platform.url,
+		"KAMINO_COMMANDS_LOG="+filepath.Join(top, "commands"), "KAMINO_COMMANDS_REPLIES="+filepath.Join(top, "replies"),
+		"KAMINO_KUBELET_HEALTH="+w.platform.url+"/healthz")
+	for _, m := range c.Mount {
+		w.mount(strings.Fields(m))
+	}
+	return w
+}
+
+func (w *world) step(s step) {
+	w.t.Helper()
+	switch {
+	case s.Machine != "":
+		for _, gone := range []string{"run", "sys"} {
+			if err := os.RemoveAll(filepath.Join(w.root, gone)); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		if s.Machine != "none" {
+			writeFile(w.t, filepath.Join(w.root, "sys/class/dmi/id/product_uuid"), s.Machine+"\n")
+		}
+	case s.IMDS != "":
+		w.platform.answerFrom(filepath.Join(w.dir, s.IMDS))
+	case s.Edit != "":
+		name, content, _ := strings.Cut(s.Edit, ": ")
+		writeFile(w.t, filepath.Join(w.root, name), strings.ReplaceAll(content, `\n`, "\n"))
+	default:
+		w.run(s.Run, s.Exit)
+	}
+}
+
+// run executes one verb; --root and what keeps a test small are added.
+func (w *world) run(line string, exit int) {
+	w.t.Helper()
+	args := append(strings.Fields(line), "--root", w.root)
+	verb := args[0]
+	if verb == "seal" && !slices.Contains(args, "--install") {
+		args = append(args, "--no-install", "--free-space", "none")
+	}
+	args = slices.DeleteFunc(args, func(a string) bool { return a == "--install" })
+	if (verb == "boot" || verb == "watch" || verb == "userdata") && !strings.Contains(line, "--imds-timeout") {
+		args = append(args, "--imds-timeout", "2s")
+	}
+	cmd := exec.Command(binary, args...)
+	var out bytes.Buffer
+	cmd.Env, cmd.Stdout, cmd.Stderr = w.env, &out, &out
+	err := cmd.Run()
+	var failed *exec.ExitError
+	code := 0
+	if errors.As(err, &failed) {
+		code = failed.ExitCode()
+	} else if err != nil {
+		w.t.Fatal(err)
+	}
+	if code != exit {
+		w.t.Errorf("%s: exit code %d, want %d\n%s", line, code, exit, out.String())
+	}
+	fmt.Fprintf(&w.out, "$ kamino-agent %s\n%s", line, out.String())
+	if code != 0 {
+		fmt.Fprintf(&w.out, "exit code %d\n", code)
+	}
+}
+
+// normal replaces what differs from run to run.
+func (w *world) normal(text string) string {
+	text = strings.ReplaceAll(text, filepath.Dir(w.root), "<TMP>")
+	text = strings.ReplaceAll(text, w.platform.url, "http://<PLATFORM>")
+	for _, r := range []struct{ re, by string }{
+		{`time=\S+ `, ""},
+		{`ask IMDS: [^;]*; last: [^;]*;`, "ask IMDS: <NO ANSWER>;"},
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "<TIME>"},
+		{`sha256:[0-9a-f]{64}`, "<SHA256>"},
+		{`(?m)^(\d{4}-\d\d-\d\d) (\S+)$`, "<DATE> $2"},
+		{`127\.0\.0\.1:\d+`, "<PLATFORM>"},
+		{`"machineId":"[0-9a-f]{32}"`, `"machineId":"<MACHINE-ID>"`},
+	} {
+		text = regexp.MustCompile(r.re).ReplaceAllString(text, r.by)
+	}
+	return text
+}
+
+func compareWant(t *testing.T, dir string, got map[string]string) {
+	t.Helper()
+	if *update {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range got {
+			if text != "" {
+				writeFile(t, filepath.Join(dir, name), text)
+			}
+		}
+		return
+	}
+	want := map[string]string{}
+	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		rel, _ := filepath.Rel(dir, name)
+		want[rel] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range got {
+		if diff := cmp.Diff(want[name], text); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		delete(want, name)
+	}
+	for name := range want {
+		t.Errorf("%s is wanted and was not written", name)
+	}
+}

@@ -1,0 +1,1 @@
+#define NODE 1
