@@ -1,0 +1,289 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino/azure/emulator"
+)
+
+// bad is one input that must be refused.
+type bad struct {
+	name string
+	// node is the donor named; "" is the good one. "-" leaves the option out.
+	node string
+	args []string
+	env  map[string]string
+	with func(*testing.T) // sets the stage; what it undoes, it undoes in Cleanup
+	code int
+	want []string // in the message: the thing, its value, and what to do
+}
+
+// TestBadInput: each bad input gets a message that names the thing, its value
+// and what to do, an exit code that is not 0, and nothing is changed anywhere.
+// It does not run beside other tests, so that every change would be its own.
+func TestBadInput(t *testing.T) {
+	good := newPool(t, 1)
+	api := newProxy(t, shared)
+	for _, b := range slicesOfBad(t, good) {
+		t.Run(b.name, func(t *testing.T) {
+			if b.with != nil {
+				b.with(t)
+			}
+			b.run(t, good, api)
+		})
+	}
+}
+
+func (b bad) run(t *testing.T, good *pool, api *proxy) {
+	env := map[string]string{"KUBECONFIG": api.kubeconfig}
+	for name, value := range b.env {
+		env[name] = value
+	}
+	node := b.node
+	if node == "" {
+		node = good.node(0)
+	}
+	args := updateArgs(node)
+	if node == "-" {
+		args = append(args[:1], args[3:]...)
+	}
+	before, since, passed := photograph(t, shared), lastRequest(shared), len(api.writes())
+	o := call{env: env}.run(t, append(args, b.args...)...)
+	if o.code != b.code {
+		t.Errorf("exit code %d, want %d", o.code, b.code)
+	}
+	for _, want := range b.want {
+		if !strings.Contains(o.log+o.out, want) {
+			t.Errorf("the message does not mention %q", want)
+		}
+	}
+	if writes := api.writes()[passed:]; len(writes) > 0 {
+		t.Errorf("sent to the API server: %q", writes)
+	}
+	if writes := armWrites(shared, since); len(writes) > 0 {
+		t.Errorf("sent to Azure: %q", writes)
+	}
+	for _, d := range before.differences(photograph(t, shared)) {
+		t.Errorf("changed: %s", d)
+	}
+	if t.Failed() || testing.Verbose() {
+		t.Logf("exit code %d\n%s%s", o.code, o.log, o.out)
+	}
+}
+
+func slicesOfBad(t *testing.T, good *pool) []bad {
+	list := badOptions(t)
+	list = append(list, badAccess(t, good)...)
+	list = append(list, badNodes(t, good)...)
+	return append(list, badPools(t)...)
+}
+
+// badOptions are wrong by themselves.
+func badOptions(t *testing.T) []bad {
+	malformed := filepath.Join(t.TempDir(), "azure.json")
+	if err := os.WriteFile(malformed, []byte(`{"tenantId": "x", "aadClientSecret": "hunter2", `), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(t.TempDir(), "absent.json")
+	return []bad{
+		{name: "no-node", node: "-", code: 1, want: []string{"no donor named", "--target-node", "kubectl get nodes"}},
+		{name: "history", args: []string{"--max-history", "1"}, code: 1, want: []string{"history 1", "--max-history 2"}},
+		{name: "replicas", args: []string{"--replicas", "0"}, code: 1, want: []string{"0 replicas", "--replicas 1"}},
+		{name: "guid", args: []string{"--subscription", "not-a-guid"}, code: 1, want: []string{`subscription "not-a-guid" is no GUID`, "az account show"}},
+		{name: "new-nodes", args: []string{"--new-updated-nodes", "-1"}, code: 1, want: []string{"-1", "--new-updated-nodes 0"}},
+		{name: "no-number", args: []string{"--max-history", "many"}, code: 1, want: []string{`"many"`, "--max-history", "kamino update --help"}},
+		{name: "duration", args: []string{"--grace-period", "soon"}, code: 1, want: []string{`"soon"`, "--grace-period"}},
+		{name: "image-reference", args: []string{"--image-reference", "disk"}, code: 1, want: []string{`"disk"`, "version or definition"}},
+		{name: "keep-extension", args: []string{"--keep-extension", "Billing"}, code: 1, want: []string{`"Billing"`, "publisher/type"}},
+		{name: "output", args: []string{"-o", "xml"}, code: 1, want: []string{`"xml"`, "json"}},
+		{name: "log-level", args: []string{"--log-level", "LOUD"}, code: 1, want: []string{`"LOUD"`, "DEBUG"}},
+		{name: "unknown-option", args: []string{"--target"}, code: 1, want: []string{"--target", "kamino update --help"}},
+		{name: "argument", args: []string{"node-1"}, code: 1, want: []string{`"node-1"`, "--target-node"}},
+		{name: "no-image", args: []string{"--image", ""}, code: 1, want: []string{"--image", "POD_IMAGE"}},
+		{name: "azure-json-missing", args: []string{"--azure-config", missing}, code: 1, want: []string{missing, "does not exist", "--azure-config"}},
+		{name: "azure-json-malformed", args: []string{"--azure-config", malformed}, code: 1, want: []string{malformed, "no JSON", "cloud-provider-azure"}},
+		{name: "cloud", env: map[string]string{"AZURE_ENVIRONMENT": "Mars"}, code: 1, want: []string{`cloud "Mars" is unknown`, "AzurePublicCloud"}},
+		{name: "stack-missing", env: map[string]string{"AZURE_ENVIRONMENT_FILEPATH": missing}, code: 1, want: []string{missing, "AZURE_ENVIRONMENT_FILEPATH"}},
+		{name: "kubeconfig-missing", args: []string{"--kubeconfig", missing}, code: 1, want: []string{missing, "--kubeconfig"}},
+		{name: "context", args: []string{"--context", "nowhere"}, code: 1, want: []string{`"nowhere"`, "kubectl config get-contexts"}},
+	}
+}
+
+// badAccess is right by itself, but the other side does not let it in.
+func badAccess(t *testing.T, good *pool) []bad {
+	closed := closedPort(t)
+	return []bad{
+		{name: "secret", env: map[string]string{"AZURE_CLIENT_SECRET": "wrong"}, code: 1,
+			want: []string{"AADSTS7000215", shared.Environment()["AZURE_CLIENT_ID"], "AZURE_CLIENT_SECRET"}},
+		{name: "client", env: map[string]string{"AZURE_CLIENT_ID": "99999999-9999-9999-9999-999999999999"}, code: 1,
+			want: []string{"99999999-9999-9999-9999-999999999999", "AZURE_CLIENT_ID"}},
+		{name: "action-denied", with: func(t *testing.T) {
+			shared.Cloud.SetDenied("Microsoft.Compute/snapshots/write")
+			t.Cleanup(func() { shared.Cloud.SetDenied() })
+		}, code: 1, want: []string{"Microsoft.Compute/snapshots/write", shared.Scenario.ResourceGroup, "az role assignment create"}},
+		{name: "read-denied", with: func(t *testing.T) {
+			shared.Cloud.SetDenied("Microsoft.Compute/virtualMachineScaleSets/read", "Microsoft.Authorization/*")
+			t.Cleanup(func() { shared.Cloud.SetDenied() })
+		}, code: 1, want: []string{"Microsoft.Compute/virtualMachineScaleSets/read", good.name, "az role assignment create"}},
+		{name: "subscription", args: []string{"--subscription", "12345678-1234-1234-1234-123456789012"}, code: 1,
+			want: []string{"12345678-1234-1234-1234-123456789012", "--subscription"}},
+		{name: "api-server-unreachable", env: map[string]string{"KUBECONFIG": writeKubeconfig(t, "http://"+closed)}, code: 1,
+			want: []string{closed, "kubectl"}},
+		{name: "arm-unreachable", env: map[string]string{"AZURE_ENVIRONMENT_FILEPATH": stackAt(t, closed)}, code: 1,
+			want: []string{closed, "AZURE_ENVIRONMENT"}},
+	}
+}
+
+// badNodes cannot be donors.
+func badNodes(t *testing.T, good *pool) []bad {
+	made := func(name, providerID string) string {
+		makeNode(t, name, providerID)
+		return name
+	}
+	off := newNamedPool(t, "switched-off")
+	shared.Cloud.PowerOffFromGuest(off.instance(0))
+	await(t, "the node that was switched off is NotReady", func() string {
+		if nodeReady(off.get(off.node(0))) {
+			return "Ready"
+		}
+		return ""
+	})
+	gone := good.lab.Scenario.PoolID("gone-vmss") + "/virtualMachines/0"
+	marked := func(name, patch string) *pool {
+		p := newNamedPool(t, name)
+		p.patch(p.node(0), patch)
+		return p
+	}
+	master := marked("master", `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)
+	rebooting := marked("rebooting", `{"metadata":{"annotations":{"weave.works/kured-reboot-in-progress":"now"}}}`)
+	leaving := marked("leaving", `{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","value":"1700000000","effect":"NoSchedule"}]}}`)
+	newer := marked("newer", `{"metadata":{"annotations":{"kamino.dev/run":"{\"format\":99,\"run\":\"r\"}"}}}`)
+	replaced := newNamedPool(t, "replaced")
+	return []bad{
+		{name: "unknown-node", node: "no-such-node", code: 1, want: []string{`node "no-such-node"`, "not found", "kubectl get nodes"}},
+		{name: "not-ready", node: off.node(0), code: 3, want: []string{off.node(0), "Ready", "choose another node"}},
+		{name: "control-plane", node: master.node(0), code: 3, want: []string{master.node(0), "node-role.kubernetes.io/control-plane", "worker"}},
+		{name: "pending-reboot", node: rebooting.node(0), args: nil, code: 3,
+			want: []string{rebooting.node(0), "weave.works/kured-reboot-in-progress", "wait for the reboot"}},
+		{name: "scale-down", node: leaving.node(0), code: 3, want: []string{leaving.node(0), "ToBeDeletedByClusterAutoscaler", "another node"}},
+		{name: "newer-mark", node: newer.node(0), code: 1, want: []string{newer.node(0), "kamino.dev/run", "format 99"}},
+		{name: "self", env: map[string]string{"NODE_ID": good.node(0)}, code: 3, want: []string{good.node(0), "NODE_ID", "choose another node"}},
+		{name: "no-provider-id", node: made("bare-metal-1", ""), code: 3, want: []string{"bare-metal-1", "spec.providerID", "choose a node"}},
+		{name: "other-cloud", node: made("ip-10-0-0-1", "aws:///eu-west-1a/i-0123456789"), code: 3,
+			want: []string{"ip-10-0-0-1", "aws:///eu-west-1a/i-0123456789", "choose a node"}},
+		{name: "single-vm", node: made("vm-1", "azure://"+strings.Replace(gone, "virtualMachineScaleSets/gone-vmss/virtualMachines/0", "virtualMachines/vm-1", 1)), code: 3,
+			want: []string{"vm-1", "Uniform", "choose a node"}},
+		{name: "pool-gone", node: made("orphan-1", "azure://"+gone), code: 1, want: []string{"orphan-1", "gone-vmss", "not found", "kubectl delete node orphan-1"}},
+		{name: "instance-gone", node: made("orphan-2", "azure://"+good.instance(7)), code: 1, want: []string{"orphan-2", good.name, "not found", "kubectl delete node orphan-2"}},
+		{name: "other-vm", node: made("twin-1", "azure://"+replaced.instance(0)), code: 3, want: []string{"twin-1", "systemUUID", "delete the stale Node"}},
+	}
+}
+
+// badPools are refused by ARCHITECTURE's list: a prototype would do harm there.
+func badPools(t *testing.T) []bad {
+	var list []bad
+	for _, b := range []struct {
+		name string
+		pool emulator.Pool
+		want []string
+	}{
+		{"rolling", emulator.Pool{UpgradePolicy: "Rolling"}, []string{"properties.upgradePolicy.mode", `"Rolling"`, "upgradePolicy.mode=Manual"}},
+		{"automatic", emulator.Pool{UpgradePolicy: "Automatic"}, []string{"properties.upgradePolicy.mode", `"Automatic"`, "upgradePolicy.mode=Manual"}},
+		{"auto-os", emulator.Pool{AutomaticOSUpgrade: true}, []string{"enableAutomaticOSUpgrade", `"true"`, "--enable-auto-os-upgrade false"}},
+		{"repairs", emulator.Pool{AutomaticRepairs: true}, []string{"automaticRepairsPolicy.enabled", `"true"`, "--enable-automatic-repairs false"}},
+		{"ephemeral", emulator.Pool{Ephemeral: true}, []string{"diffDiskSettings.option", `"Local"`, "managed OS disk"}},
+		{"windows", emulator.Pool{Windows: true}, []string{"operatingSystem", `"windows"`, "Linux"}},
+		{"confidential", emulator.Pool{SecurityType: "ConfidentialVM"}, []string{"securityType", `"ConfidentialVM"`, "choose another pool"}},
+		{"spot", emulator.Pool{Spot: true}, []string{"priority", `"Spot"`, "--allow-spot"}},
+		{"aks", emulator.Pool{Tags: map[string]string{"aks-managed-poolName": "np1"}}, []string{"aks-managed-poolName", "AKS", "node image upgrades"}},
+		{"flexible", emulator.Pool{Flexible: true}, []string{"Flexible", "Uniform"}},
+	} {
+		b.pool.Name, b.pool.Count = "bad-"+b.name, 1
+		p := seedPool(t, shared, b.pool)
+		node := p.node(0)
+		if b.pool.Flexible {
+			node = flexibleNode(t, p)
+		}
+		list = append(list, bad{name: b.name, node: node, code: 3, want: append(b.want, node)})
+	}
+	return list
+}
+
+func newNamedPool(t *testing.T, name string) *pool {
+	return seedPool(t, shared, emulator.Pool{Name: name, Count: 1})
+}
+
+// flexibleNode finds the node of a Flexible scale set, whose instances have names of their own.
+func flexibleNode(t *testing.T, p *pool) string {
+	for _, in := range shared.Cloud.Instances() {
+		if strings.EqualFold(in.PoolID, p.id) {
+			return strings.ToLower(in.ComputerName)
+		}
+	}
+	t.Fatalf("pool %s has no instance", p.name)
+	return ""
+}
+
+// makeNode makes a Node object that nobody keeps alive.
+func makeNode(t *testing.T, name, providerID string) {
+	t.Helper()
+	nodes := shared.Client.CoreV1().Nodes()
+	if _, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nodes.Delete(cleanupContext(t), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	status := fmt.Sprintf(`{"status":{"nodeInfo":{"operatingSystem":"linux","systemUUID":"5eb63bbb-e01e-4ed0-93cb-22bb8f5acdc3"},
+ "conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":%[1]q,"lastTransitionTime":%[1]q}]}}`, time.Now().UTC().Format(time.RFC3339))
+	if _, err := nodes.PatchStatus(t.Context(), name, []byte(status)); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the controllers have written on node "+name, func() string {
+		node, err := nodes.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		if _, ok := node.Annotations["node.alpha.kubernetes.io/ttl"]; !ok || len(node.Spec.Taints) > 0 {
+			return fmt.Sprint(node.Annotations, node.Spec.Taints)
+		}
+		return ""
+	})
+}
+
+// closedPort is an address on which nobody listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// stackAt describes a custom cloud whose Resource Manager is at another address.
+func stackAt(t *testing.T, address string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(shared.Dir, "azurestackcloud.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(raw), `"resourceManagerEndpoint": "`+shared.ARM, `"resourceManagerEndpoint": "https://`+address)
+	path := filepath.Join(t.TempDir(), "azurestackcloud.json")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

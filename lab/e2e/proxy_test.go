@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"kamino.dev/kamino/lab"
+)
+
+// proxy stands before a lab's API server, acts as its administrator, and notes
+// what passes.
+type proxy struct {
+	kubeconfig string
+
+	mu   sync.Mutex
+	seen []string // method and path
+}
+
+func newProxy(t *testing.T, l *lab.Lab) *proxy {
+	t.Helper()
+	config := l.RESTConfig()
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{}
+	forward := &httputil.ReverseProxy{
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		p.seen = append(p.seen, r.Method+" "+r.URL.Path)
+		p.mu.Unlock()
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	p.kubeconfig = writeKubeconfig(t, server.URL)
+	return p
+}
+
+func (p *proxy) requests() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.seen)
+}
+
+// writes are the requests that could change something. Reviews of one's own
+// rights are posted, but change nothing.
+func (p *proxy) writes() []string {
+	return slices.DeleteFunc(p.requests(), func(request string) bool {
+		return strings.HasPrefix(request, "GET ") || strings.Contains(request, "/authorization.k8s.io/")
+	})
+}
+
+func writeKubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"lab",
+ "clusters":[{"name":"lab","cluster":{"server":"` + server + `"}}],
+ "users":[{"name":"lab","user":{}}],
+ "contexts":[{"name":"lab","context":{"cluster":"lab","user":"lab"}}]}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// armWrites are what Kamino asked the emulator to change since a request.
+func armWrites(l *lab.Lab, since int) []string {
+	var list []string
+	for _, e := range l.Cloud.Requests(since) {
+		if e.Method != http.MethodGet && !strings.Contains(e.Path, "/oauth2/") {
+			list = append(list, e.Method+" "+e.Path)
+		}
+	}
+	return list
+}
+
+// lastRequest is the number of the last request that the emulator was sent.
+func lastRequest(l *lab.Lab) int {
+	all := l.Cloud.Requests(0)
+	if len(all) == 0 {
+		return 0
+	}
+	return all[len(all)-1].Seq
+}

@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure/emulator"
+)
+
+// TestSignals ends an update by SIGINT and by SIGTERM at each of its steps: as
+// soon as the log tells that the step has begun. Before the process ends, the
+// donor must be back.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	for _, s := range kamino.Pipeline() {
+		for name, signal := range map[string]syscall.Signal{"int": syscall.SIGINT, "term": syscall.SIGTERM} {
+			t.Run(name+"-"+s.Name, func(t *testing.T) {
+				t.Parallel()
+				interruptAt(t, s.Name, signal)
+			})
+		}
+	}
+}
+
+func interruptAt(t *testing.T, step string, signal syscall.Signal) {
+	p := newPool(t, 1)
+	// Every look at the images takes a while, so that no later step is over
+	// before the signal has arrived.
+	id := shared.Cloud.AddFault(emulator.Fault{Kind: emulator.Delay, Method: "GET", Times: -1, Duration: 100e6,
+		Path: "**/images/" + kamino.DefinitionName(p.name) + "/**"})
+	t.Cleanup(func() { shared.Cloud.RemoveFault(id) })
+	before, model := p.get(p.node(0)), p.model()
+	sent := false
+	c := call{onLine: func(line logLine, process *os.Process) {
+		if line.step == step && line.kind == string(kamino.StepStarted) && !sent {
+			sent = true
+			if err := process.Signal(signal); err != nil {
+				t.Error(err)
+			}
+		}
+	}}
+	o := c.run(t, updateArgs(before.Name, "--new-updated-nodes", "1")...)
+	if !sent {
+		t.Fatalf("step %s never began:\n%s", step, o.log)
+	}
+	if o.code != 1 {
+		t.Errorf("exit code %d, want 1\n%s", o.code, o.log)
+	}
+	if r := o.report(t); r.OK || !strings.Contains(r.Error, "canceled") {
+		t.Errorf("the report says ok=%t, error %q", r.OK, r.Error)
+	}
+	p.expectSame(before, p.get(before.Name))
+	p.expectRunning(0)
+	p.expectFree()
+	if now := p.model(); now != model && beforeStep(step, "model") {
+		t.Errorf("the model was changed to %s", now)
+	}
+	if t.Failed() {
+		t.Log(o.log)
+	}
+}
+
+// beforeStep says whether a step of the pipeline comes before another.
+func beforeStep(step, other string) bool {
+	for _, s := range kamino.Pipeline() {
+		if s.Name == other {
+			return false
+		}
+		if s.Name == step {
+			return true
+		}
+	}
+	return false
+}
+
+// TestSecondSignal ends the process at once, and what is left is told.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, 1)
+	before := p.get(p.node(0))
+	signals := 0
+	c := call{onLine: func(line logLine, process *os.Process) {
+		drained := line.step == "drain" && line.kind == string(kamino.StepDone)
+		giving := strings.Contains(line.text, "giving back what was taken")
+		if drained && signals == 0 || giving && signals == 1 {
+			signals++
+			if err := process.Signal(os.Interrupt); err != nil {
+				t.Error(err)
+			}
+		}
+	}}
+	o := c.run(t, updateArgs(before.Name)...)
+	if o.code != 130 || signals != 2 {
+		t.Fatalf("exit code %d after %d signals, want 130 after 2\n%s", o.code, signals, o.log)
+	}
+	for _, want := range []string{"Left: pool " + p.name, "kamino restore"} {
+		if !strings.Contains(o.log, want) {
+			t.Errorf("the log does not tell %q:\n%s", want, o.log)
+		}
+	}
+}
