@@ -38,6 +38,12 @@ type Options struct {
 	NodeLatencies nodes.Latencies    // zero: defaults
 	Clock         emulator.Clock     // nil: the wall clock
 	NodeGrace     time.Duration      // see controlplane.Options
+	// Hosts are further names and addresses under which nodes reach the API server.
+	Hosts []string
+	// Machines, if set, is called when the control plane works and before the cloud
+	// is seeded, and may change Cloud and Scenario. What it started, stop ends. No
+	// node is simulated then, and Start does not wait for any.
+	Machines func(ctx context.Context, l *Lab) (stop func(), err error)
 	// Configure, if set, may change the emulator before it is seeded and served.
 	Configure func(*emulator.Server)
 
@@ -115,7 +121,7 @@ func (l *Lab) start(ctx context.Context, opts Options) error {
 	if _, err := os.Stat(opts.Dir); errors.Is(err, os.ErrNotExist) {
 		l.madeDir = true
 	}
-	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: opts.Dir, Binary: opts.Binary, NodeGrace: opts.NodeGrace, Logger: opts.Logger})
+	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: opts.Dir, Binary: opts.Binary, NodeGrace: opts.NodeGrace, Hosts: opts.Hosts, Logger: opts.Logger})
 	if err != nil {
 		return err
 	}
@@ -125,12 +131,22 @@ func (l *Lab) start(ctx context.Context, opts Options) error {
 		return fmt.Errorf("make client: %w", err)
 	}
 	l.Cloud = &emulator.Server{Speed: opts.Speed, Latencies: opts.Latencies, Clock: opts.Clock, Logger: opts.Logger}
+	if opts.Machines != nil {
+		stop, err := opts.Machines(ctx, l)
+		if err != nil {
+			return err
+		}
+		l.stops = append(l.stops, stop)
+	}
 	authority, err := l.serveCloud(opts)
 	if err != nil {
 		return err
 	}
 	if err := l.writeFiles(authority); err != nil {
 		return err
+	}
+	if opts.Machines != nil {
+		return nil
 	}
 	fleet, err := nodes.Start(ctx, nodes.Options{Config: cp.RESTConfig(), Cloud: l.Cloud, Latencies: opts.NodeLatencies, Logger: opts.Logger})
 	if err != nil {

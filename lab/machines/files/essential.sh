@@ -1,0 +1,12 @@
+#!/bin/sh
+# Before the kernel is installed: an initrd with the modules of our machines only.
+set -eu
+mkdir -p "$1/etc/initramfs-tools/conf.d" "$1/etc/initramfs-tools/hooks"
+echo MODULES=list >"$1/etc/initramfs-tools/conf.d/lab"
+cat >"$1/etc/initramfs-tools/hooks/lab" <<'HOOK'
+#!/bin/sh
+[ "$1" = prereqs ] && exit 0
+. /usr/share/initramfs-tools/hook-functions
+manual_add_modules virtio_pci virtio_blk ext4
+HOOK
+chmod 755 "$1/etc/initramfs-tools/hooks/lab"
