@@ -187,7 +187,7 @@ type turns struct {
 }
 
 const (
-	turnPoll = 5 * time.Second
+	turnPoll = 5 * time.Second // or the engine's MaxPoll, if shorter
 	// turnLimit is how long a pool waits for what this process cannot hurry:
 	// donors of other processes, nodes that are not Ready.
 	turnLimit = 30 * time.Minute
@@ -195,7 +195,10 @@ const (
 
 // wait returns when the pool may take its donor.
 func (t *turns) wait(ctx context.Context, o overview) error {
-	clock := t.engine.clock()
+	clock, poll := t.engine.clock(), turnPoll
+	if most := t.engine.MaxPoll; most > 0 {
+		poll = min(poll, most)
+	}
 	began := clock.Now()
 	var stuck time.Time
 	for {
@@ -223,7 +226,7 @@ func (t *turns) wait(ctx context.Context, o overview) error {
 		}
 		t.engine.report(Event{Kind: StepWaiting, Step: "turn", Pool: o.pool.Name, Percent: -1,
 			Elapsed: clock.Now().Sub(began), Message: why})
-		if err := clock.Sleep(ctx, turnPoll); err != nil {
+		if err := clock.Sleep(ctx, poll); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,151 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// turnWorld is what turns look at: nodes, and a clock that is moved by sleeping.
+type turnWorld struct {
+	Cluster
+	Provider
+	nodes []Node
+	now   time.Time
+	// before is called at each look with its number, from 1.
+	before func(look int)
+	looks  int
+	err    error
+}
+
+func (w *turnWorld) Nodes(context.Context) ([]Node, error) {
+	w.looks++
+	if w.before != nil {
+		w.before(w.looks)
+	}
+	return w.nodes, w.err
+}
+
+func (w *turnWorld) PoolOf(id InstanceID) (PoolID, error) { return PoolID(id), nil }
+func (w *turnWorld) Now() time.Time                       { return w.now }
+
+func (w *turnWorld) Sleep(ctx context.Context, d time.Duration) error {
+	w.now = w.now.Add(d)
+	return ctx.Err()
+}
+
+func (w *turnWorld) turns(most, notReady int) *turns {
+	w.now = selectNow
+	return &turns{engine: &Engine{Cluster: w, Provider: w, Clock: w}, most: most, maxNotReady: notReady, away: map[PoolID]bool{}}
+}
+
+func donorOf(pool string) Node {
+	return Node{Name: "donor-" + pool, ProviderID: InstanceID(pool), Annotations: map[string]string{AnnotationRun: `{"run":"r"}`}}
+}
+
+// A donor is taken only while few enough others are away, whosever they are.
+func TestTurns(t *testing.T) {
+	silent := func(n int) (out []Node) {
+		for i := range n {
+			out = append(out, Node{Name: fmt.Sprint("silent-", i), ProviderID: "x"})
+		}
+		return out
+	}
+	tests := []struct {
+		name     string
+		nodes    []Node
+		most     int
+		notReady int
+		away     []PoolID // donors of this process
+		want     string   // in the error; "" is a turn
+	}{
+		{name: "nobody is away", most: 1},
+		{name: "a donor of another process", most: 1, nodes: []Node{donorOf("b")}, want: "donor-b"},
+		{name: "one of two", most: 2, nodes: []Node{donorOf("b")}},
+		{name: "two of two", most: 2, nodes: []Node{donorOf("b"), donorOf("c")}, want: "donor-b, donor-c"},
+		{name: "any number", most: 0, nodes: []Node{donorOf("b"), donorOf("c")}},
+		{name: "the pool's own donor, left by an ended run", most: 1, nodes: []Node{donorOf("a")}},
+		{name: "this process and another", most: 2, nodes: []Node{donorOf("b"), donorOf("c")}, away: []PoolID{"c"}, want: "donor-b"},
+		{name: "too many NotReady", most: 1, notReady: 2, nodes: silent(3), want: "3 nodes to be Ready, where at most 2 may not be: silent-0, silent-1, silent-2"},
+		{name: "as many NotReady as may be", most: 1, notReady: 3, nodes: silent(3)},
+		{name: "NotReady counts with any number too", most: 0, notReady: 0, nodes: silent(1), want: "silent-0"},
+		{name: "a donor that is off is not NotReady", most: 2, notReady: 0, nodes: []Node{donorOf("b")}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := &turnWorld{nodes: test.nodes}
+			turns := w.turns(test.most, test.notReady)
+			for _, p := range test.away {
+				turns.enter(p)
+			}
+			err := turns.wait(t.Context(), overview{id: "a"})
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want %q", err, test.want)
+			}
+			if err != nil && (Hint(err) == "" || w.now.Sub(selectNow) < turnLimit) {
+				t.Errorf("gave up after %s with hint %q", w.now.Sub(selectNow), Hint(err))
+			}
+			if turns.isAway("a") != (err == nil) {
+				t.Errorf("the pool is counted as away: %t, error %v", turns.isAway("a"), err)
+			}
+		})
+	}
+}
+
+// The wait ends as soon as the obstacle is gone, and outlasts an API server that
+// does not answer for a while.
+func TestTurnsWait(t *testing.T) {
+	w := &turnWorld{nodes: []Node{donorOf("b")}}
+	w.before = func(look int) {
+		w.err = nil
+		switch look {
+		case 3:
+			w.err = fmt.Errorf("list nodes: %w", ErrUnavailable)
+		case 5:
+			w.nodes = nil
+		}
+	}
+	if err := w.turns(1, 0).wait(t.Context(), overview{id: "a"}); err != nil || w.looks != 5 {
+		t.Errorf("%d looks, %v", w.looks, err)
+	}
+	w = &turnWorld{err: fmt.Errorf("list nodes: %w", ErrForbidden)}
+	if err := w.turns(1, 0).wait(t.Context(), overview{id: "a"}); !errors.Is(err, ErrForbidden) || w.looks != 1 {
+		t.Errorf("%d looks, %v", w.looks, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	w = &turnWorld{nodes: []Node{donorOf("b")}, before: func(look int) { cancel() }}
+	if err := w.turns(1, 0).wait(ctx, overview{id: "a"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// Which failures make room for the next candidate.
+func TestNextMayDo(t *testing.T) {
+	step := func(name string, err error) error { return &StepError{Step: name, Err: err} }
+	refused := &RefusedError{Subject: "node n"}
+	tests := []struct {
+		err  error
+		want bool
+	}{
+		{step("validate", refused), true},
+		{step("validate", fmt.Errorf("node: %w", ErrNotFound)), true},
+		{step("validate", ErrForbidden), false},
+		{step("protect", errors.New("cluster-autoscaler is deleting node n")), true},
+		{step("drain", errors.New("cannot be drained")), true},
+		{step("drain", ErrLeaseLost), false},
+		{step("drain", ErrForbidden), false},
+		{step("seal", errors.New("failed")), false},
+		{step("image", errors.New("failed")), false},
+		{errors.Join(step("drain", errors.New("x"))), true},
+		{errors.Join(step("drain", errors.New("x")), errors.New("the donor is not back")), false},
+		{errors.New("x"), false},
+	}
+	for _, test := range tests {
+		if got := nextMayDo(test.err); got != test.want {
+			t.Errorf("nextMayDo(%v) = %t", test.err, got)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+// Package choose tests how donors are chosen, and the way back, with the real
+// program against a real API server and Azure's emulator.
+package choose
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure"
+	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/kube"
+	"kamino.dev/kamino/lab"
+	"kamino.dev/kamino/lab/controlplane"
+)
+
+// speed is how many times faster than published Azure the lab works.
+const speed = 400
+
+var (
+	shared *lab.Lab
+	binary string // kamino
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // a cold build takes four
+	defer cancel()
+	dir, err := os.MkdirTemp("", "kamino-choose-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	labBinary, err := controlplane.Build(ctx)
+	if err != nil {
+		return 0, err
+	}
+	binary = filepath.Join(dir, "kamino")
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/kamino")
+	build.Dir = filepath.Join("..", "..")
+	if text, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("build kamino: %w\n%s", err, text)
+	}
+	var pools []emulator.Pool
+	for _, p := range []struct {
+		name  string
+		nodes int
+	}{{"k8s-stale-vmss", 3}, {"k8s-fresh-vmss", 2}, {"k8s-none-vmss", 2}, {"k8s-a-vmss", 2}, {"k8s-b-vmss", 2}, {"k8s-c-vmss", 2}} {
+		pools = append(pools, emulator.Pool{Name: p.name, Count: p.nodes})
+	}
+	shared, err = lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Binary: labBinary,
+		Scenario: emulator.Scenario{Pools: pools}, Speed: speed})
+	if err != nil {
+		return 0, err
+	}
+	defer shared.Stop()
+	return m.Run(), nil
+}
+
+// kaminoRun runs the program as a user does, and reads the JSON it prints.
+func kaminoRun(t *testing.T, into any, args ...string) (stderr string, code int) {
+	t.Helper()
+	args = append(args, "-o", "json")
+	switch args[0] {
+	case "auto-update":
+		args = append(args, "--poll-interval", "100ms", "--autoscaler-settle", "100ms", "--grace-period", "1",
+			"--minimum-ready-time", "0", "--image", "registry.invalid/kamino:test")
+	case "plan":
+		args = append(args, "--minimum-ready-time", "0")
+	}
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Env = os.Environ()
+	for name, value := range shared.Environment() {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if out.Len() > 0 {
+		if err := json.Unmarshal(out.Bytes(), into); err != nil {
+			t.Fatalf("kamino %s: %v\n%s\n%s", strings.Join(args, " "), err, out.String(), errs.String())
+		}
+	}
+	return errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// engine is the product inside this process, with a clock that is ahead.
+func engine(t *testing.T, ahead time.Duration) *kamino.Engine {
+	t.Helper()
+	pem, err := os.ReadFile(filepath.Join(shared.Dir, "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	environment := shared.Environment()
+	provider, err := azure.New(azure.Config{
+		Subscription: shared.Scenario.Subscription, ResourceGroup: shared.Scenario.ResourceGroup,
+		Transport: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}},
+		Getenv:    func(name string) string { return environment[name] },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := kube.New(shared.RESTConfig(), kube.Options{SealImage: "registry.invalid/kamino:test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &kamino.Engine{Provider: provider, Cluster: cluster, Clock: shifted{ahead}, Process: "test/1",
+		NewID: func() string { return fmt.Sprintf("run-%d", time.Now().UnixNano()) }, MinPoll: 50 * time.Millisecond, MaxPoll: 200 * time.Millisecond}
+}
+
+// shifted is the wall clock, so much ahead.
+type shifted struct{ by time.Duration }
+
+func (c shifted) Now() time.Time { return time.Now().UTC().Add(c.by) }
+
+func (c shifted) Sleep(ctx context.Context, d time.Duration) error {
+	return kamino.WallClock{}.Sleep(ctx, d)
+}
+
+// annotate sets annotations of a node; an empty value removes one.
+func annotate(t *testing.T, node, name, value string) {
+	t.Helper()
+	var v any = value
+	if value == "" {
+		v = nil
+	}
+	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: v}}})
+	if _, err := shared.Client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nodesOf lists the names of a pool's nodes.
+func nodesOf(t *testing.T, pool string) []string {
+	t.Helper()
+	list, err := shared.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, n := range list.Items {
+		if strings.Contains(strings.ToLower(n.Spec.ProviderID), "/"+pool+"/") {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// patch makes every node of a pool tell that it was patched so long ago.
+func patch(t *testing.T, pool string, ago time.Duration) {
+	t.Helper()
+	for _, n := range nodesOf(t, pool) {
+		annotate(t, n, kamino.KuredLastPatch.Annotation, time.Now().UTC().Add(-ago).Format(time.RFC3339))
+	}
+}
+
+// modelOf is the image that a pool's model refers to.
+func modelOf(t *testing.T, pool string) string {
+	t.Helper()
+	p, err := engine(t, 0).Provider.Pool(t.Context(), kamino.PoolID(strings.ToLower(shared.Scenario.PoolID(pool))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Model.Image
+}
+
+// prototype gives a pool an image that was made so long ago, by the product
+// itself with its clock put back.
+func prototype(t *testing.T, pool string, ago time.Duration) {
+	t.Helper()
+	opts := kamino.Defaults()
+	opts.Donor, opts.Settle, opts.Grace = nodesOf(t, pool)[0], 100*time.Millisecond, time.Second
+	if _, err := engine(t, -ago).Update(t.Context(), opts); err != nil {
+		t.Fatalf("make the earlier prototype of %s: %v", pool, err)
+	}
+}
+
+func readyNode(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
