@@ -44,7 +44,7 @@ const leastChange = Micros(50 * 1000)
 func Compare(a, b *Analysis) *Comparison {
 	c := &Comparison{A: sideOf(a, "A"), B: sideOf(b, "B")}
 	c.Milestones = compareMilestones(a, b)
-	c.Chain = deltas(chainTimes(a), chainTimes(b), 0)
+	c.Chain = deltas(chainTimes(a), chainTimes(b), 1)
 	c.Units = deltas(unitTimes(a), unitTimes(b), leastChange)
 	goal := "startup"
 	if a.Goal == b.Goal && a.Goal != "" {
@@ -132,7 +132,7 @@ func deltas(a, b map[string]Micros, least Micros) []Delta {
 		}
 	}
 	out = slices.DeleteFunc(out, func(d Delta) bool {
-		return d.Change > -least && d.Change < least || d.Change == 0 && d.A != nil && *d.A == 0
+		return d.Change > -least && d.Change < least
 	})
 	slices.SortFunc(out, func(x, y Delta) int {
 		return cmp.Or(cmp.Compare(absolute(y.Change), absolute(x.Change)), strings.Compare(x.Name, y.Name))

@@ -1,0 +1,156 @@
+package boot_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/internal/sample"
+)
+
+type traced struct {
+	Name  string
+	Ph    string
+	PID   int `json:"pid"`
+	TID   int `json:"tid"`
+	TS    *int64
+	Dur   *int64
+	ID    int
+	BP    string
+	Cat   string
+	Scope string `json:"s"`
+	Args  map[string]any
+}
+
+func traceOf(t testing.TB, c *boot.Capture) []traced {
+	t.Helper()
+	var b bytes.Buffer
+	if err := boot.WriteTrace(&b, c, analysis(t, c)); err != nil {
+		t.Fatal(err)
+	}
+	var doc struct{ TraceEvents []traced }
+	if err := json.Unmarshal(b.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc.TraceEvents
+}
+
+// TestTrace checks what importers of the format ask for: known kinds, no negative time, no two slices at once on a track, a
+// name for every track, both ends of every arrow inside a slice of its track.
+func TestTrace(t *testing.T) {
+	for name, o := range map[string]sample.Options{"ordinary": {Seed: 1}, "parked": {Seed: 2, Parked: 1000 * sec}, "clone": {Seed: 3, Clone: true}} {
+		c := sample.Node(o)
+		c.Manager.Firmware, c.Manager.Loader = 9*sec, 4*sec
+		type track struct{ pid, tid int }
+		bars, named, arrows := map[track][]traced{}, map[track]string{}, map[int][]traced{}
+		for _, e := range traceOf(t, c) {
+			at := track{e.PID, e.TID}
+			switch e.Ph {
+			case "M":
+				if e.Name == "thread_name" {
+					named[at], _ = e.Args["name"].(string)
+				}
+				continue
+			case "X":
+				if e.Dur == nil || *e.Dur < 0 {
+					t.Errorf("%s: %s has no length", name, e.Name)
+				}
+				bars[at] = append(bars[at], e)
+			case "s", "f":
+				arrows[e.ID] = append(arrows[e.ID], e)
+			case "i":
+			default:
+				t.Errorf("%s: kind %q is not known", name, e.Ph)
+			}
+			if e.TS == nil || *e.TS < 0 {
+				t.Errorf("%s: %s %s has no time", name, e.Ph, e.Name)
+			}
+		}
+		units := map[string]track{}
+		for at, list := range bars {
+			if named[at] == "" {
+				t.Errorf("%s: track %v has no name", name, at)
+			}
+			slices.SortFunc(list, func(a, b traced) int { return cmp.Compare(*a.TS, *b.TS) })
+			for i, e := range list {
+				if i > 0 && *list[i-1].TS+*list[i-1].Dur > *e.TS {
+					t.Errorf("%s: %s and %s are at once on a track", name, list[i-1].Name, e.Name)
+				}
+				if other, ok := units[e.Name]; ok && other != at && e.Cat != "phase" {
+					t.Errorf("%s: %s has two tracks", name, e.Name)
+				}
+				units[e.Name] = at
+			}
+		}
+		if len(arrows) < 10 {
+			t.Errorf("%s: %d arrows along the chain", name, len(arrows))
+		}
+		for id, ends := range arrows {
+			if len(ends) != 2 || *ends[0].TS > *ends[1].TS {
+				t.Fatalf("%s: arrow %d is %+v", name, id, ends)
+			}
+			for _, e := range ends {
+				if !slices.ContainsFunc(bars[track{e.PID, e.TID}], func(s traced) bool { return *s.TS <= *e.TS && *e.TS <= *s.TS+*s.Dur }) {
+					t.Errorf("%s: an end of arrow %d is in no slice", name, id)
+				}
+			}
+		}
+		if _, ok := units["parked"]; ok != (o.Parked > 0) {
+			t.Errorf("%s: a track of parked time: %v", name, ok)
+		}
+	}
+}
+
+// TestTraceSplitsParked: the slice of the unit in which the machine was parked has a hole there.
+func TestTraceSplitsParked(t *testing.T) {
+	var local []traced
+	for _, e := range traceOf(t, sample.Node(sample.Options{Seed: 2, Parked: 1000 * sec})) {
+		if e.Ph == "X" && e.Name == "cloud-init-local.service" {
+			local = append(local, e)
+		}
+	}
+	if len(local) != 2 {
+		t.Fatalf("cloud-init-local.service has %d slices, want 2", len(local))
+	}
+	if gap := *local[1].TS - *local[0].TS - *local[0].Dur; gap != int64(1000*sec) {
+		t.Errorf("the hole is %d µs, want 1000 s", gap)
+	}
+}
+
+// TestPlainPicture: a picture is whole XML with the chain in it, and the parked time by name.
+func TestPlainPicture(t *testing.T) {
+	c := sample.Node(sample.Options{Name: "node-1", Seed: 2, Parked: 1000 * sec})
+	var b bytes.Buffer
+	if err := boot.WriteSVG(&b, c, analysis(t, c)); err != nil {
+		t.Fatal(err)
+	}
+	wellFormed(t, b.Bytes())
+	for _, want := range []string{"node-1: kubelet started", "cloud-init.service", "parked", "16min 40s", `class="chain"`} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the picture lacks %q", want)
+		}
+	}
+	if strings.Contains(b.String(), "<script") {
+		t.Error("a plain picture has a script")
+	}
+}
+
+func wellFormed(t *testing.T, data []byte) {
+	t.Helper()
+	dec := xml.NewDecoder(bytes.NewReader(data))
+	for {
+		_, err := dec.Token()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatalf("not well formed: %v", err)
+		}
+	}
+}
