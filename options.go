@@ -29,7 +29,7 @@ type Options struct {
 
 	ImageReference ImageReference
 	Self           string   // node that this process runs on, never a donor
-	PendingReboot  []string // annotations that tell of a reboot to come
+	PendingReboot  []Signal // what tells on a node of a reboot to come
 	AllowSpot      bool     // take a spot instance as donor
 	// Settle is how long cluster-autoscaler is given to see the protection; two
 	// of its scan intervals (10 s by default).

@@ -35,9 +35,9 @@ func refuseNode(n Node, o Options, midRun bool) []Refusal {
 	if n.Tainted(TaintDeleting) {
 		add("scale-down", "spec.taints", TaintDeleting, "cluster-autoscaler is deleting the node", "choose another node")
 	}
-	for _, a := range o.PendingReboot {
-		if v, ok := n.Annotations[a]; ok {
-			add("pending-reboot", "metadata.annotations["+a+"]", v, "a reboot is pending, so patches are not in effect yet",
+	for _, s := range o.PendingReboot {
+		if v, ok := s.on(n); ok {
+			add("pending-reboot", s.String(), v, "a reboot is pending, so patches are not in effect yet",
 				"wait for the reboot, or choose another node")
 		}
 	}

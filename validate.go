@@ -53,12 +53,20 @@ func (r *Run) readPool(ctx context.Context) error {
 			Why: err.Error(), Do: "choose a node of a pool that this provider can handle"}}}
 	}
 	if r.pool, err = r.Provider.Pool(ctx, id); err != nil {
-		return fmt.Errorf("read pool %s of node %s: %w", id.Name(), r.node.Name, err)
+		return r.hintGone(fmt.Errorf("read pool %s of node %s: %w", id.Name(), r.node.Name, err))
 	}
 	if r.instance, err = r.Provider.Instance(ctx, r.node.ProviderID); err != nil {
-		return fmt.Errorf("read instance %s of node %s: %w", r.node.ProviderID, r.node.Name, err)
+		return r.hintGone(fmt.Errorf("read instance %s of node %s: %w", r.node.ProviderID, r.node.Name, err))
 	}
 	return nil
+}
+
+// hintGone tells what to do about a node whose machine is gone.
+func (r *Run) hintGone(err error) error {
+	if !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	return WithHint(err, "if the machine was deleted, its Node object is stale: kubectl delete node %s; else look at the node's providerID", r.node.Name)
 }
 
 // lookRecover gives back what earlier runs of the pool left before a new donor

@@ -65,6 +65,9 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.needImage(c.dryRun); err != nil {
+		return err
+	}
 	engine, err := c.engine(ctx)
 	if err != nil {
 		return err

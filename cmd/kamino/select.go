@@ -31,8 +31,7 @@ func (s *selectFlags) add(a *app, f *pflag.FlagSet, poolFlag string) {
 	r := &s.opts.Rules
 	s.minReady.d = r.MinReady
 	f.StringArrayVar(&s.pools, poolFlag, nil, "only this pool, by name or ID; ALL or none means all; may be repeated")
-	f.StringArrayVar(&s.pending, "pending-reboot-annotation", []string{kamino.KuredPendingReboot.Annotation},
-		"annotation, or condition:TYPE, of nodes that are to be rebooted; may be repeated")
+	addPendingReboot(f, &s.pending)
 	f.StringArrayVar(&s.patch, "last-patch-annotation", []string{kamino.KuredLastPatch.Annotation},
 		"annotation, or condition:TYPE, where nodes tell when they were patched (RFC 3339, or a date anywhere); may be repeated")
 	f.StringArrayVar(&r.IgnoreAnnotations, "node-ignore-annotation", nil, "ignore nodes that carry this annotation; may be repeated")
@@ -42,6 +41,11 @@ func (s *selectFlags) add(a *app, f *pflag.FlagSet, poolFlag string) {
 	f.Var(&s.minReady, "minimum-ready-time", "how long a candidate must have been Ready; suffix s, m, h or d")
 	f.IntVar(&s.opts.MinCandidates, "minimum-candidates", s.opts.MinCandidates, "leave a pool with fewer candidates alone")
 	f.IntVar(&s.maxAge, "maximum-image-age", 0, "days after which an image is renewed without newer patches; 0 means never")
+}
+
+func addPendingReboot(f *pflag.FlagSet, signals *[]string) {
+	f.StringArrayVar(signals, "pending-reboot-annotation", []string{kamino.KuredPendingReboot.Annotation},
+		"annotation, or condition:TYPE, of nodes that are to be rebooted; may be repeated")
 }
 
 // addCluster adds what bounds the runs of a whole cluster.
@@ -70,11 +74,7 @@ func (s *selectFlags) options(a *app) (kamino.AutoOptions, error) {
 	if o.Rules.LastPatch, err = parseSignals(s.patch); err != nil {
 		return o, err
 	}
-	for _, signal := range o.Rules.PendingReboot {
-		if signal.Annotation != "" {
-			o.PendingReboot = append(o.PendingReboot, signal.Annotation)
-		}
-	}
+	o.PendingReboot = o.Rules.PendingReboot
 	if s.clusterFlags {
 		o.MaxNotReady = s.maxNotReady
 		if o.MaxAway, err = parseMaxAway(s.maxAway); err != nil {

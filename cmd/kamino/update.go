@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -66,6 +67,7 @@ type updateCommand struct {
 	run      runFlags
 	out      outputFlag
 	donor    string
+	pending  []string
 	dryRun   bool
 	detailed bool
 }
@@ -81,13 +83,19 @@ snapshot and point the pool's model at it. A run that an ended process left is
 found and finished. With a version of today already there, nothing is done.`,
 		Example: `  kamino update --target-node k8s-pool1-12345678-vmss000000 --dry-run
   kamino update --target-node k8s-pool1-12345678-vmss000000 --new-updated-nodes 1`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return kamino.WithHint(fmt.Errorf("argument %q is one too many", args[0]), "kamino update --target-node %s, if that is the node", args[0])
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.donor, "target-node", "", "the node whose OS disk becomes the image (required)")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
+	addPendingReboot(f, &c.pending)
 	c.run.add(a, f)
 	c.out.add(cmd)
 	return cmd
@@ -103,6 +111,13 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	}
 	opts := c.run.options(c.app)
 	opts.Donor = c.donor
+	var err error
+	if opts.PendingReboot, err = parseSignals(c.pending); err != nil {
+		return err
+	}
+	if err := c.needImage(c.dryRun); err != nil {
+		return err
+	}
 	engine, err := c.engine(ctx)
 	if err != nil {
 		return err
@@ -124,6 +139,15 @@ func (c *updateCommand) Run(ctx context.Context) error {
 		err = printErr
 	}
 	return err
+}
+
+// needImage makes sure, before anything is touched, that a donor can be sealed.
+func (a *app) needImage(dryRun bool) error {
+	if a.global.SealImage != "" || dryRun {
+		return nil
+	}
+	return kamino.WithHint(errors.New("no image for the pod that seals the donor's disk is known"),
+		"name the image of kamino with --image or in the environment variable POD_IMAGE")
 }
 
 func (c *updateCommand) plan(ctx context.Context, e *kamino.Engine, opts kamino.Options) error {
