@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"kamino.dev/kamino"
@@ -45,15 +46,35 @@ func classify(err error) error {
 	}
 	var auth *azidentity.AuthenticationFailedError
 	if errors.As(err, &auth) && auth.RawResponse != nil && auth.RawResponse.StatusCode < 500 {
-		return kamino.WithHint(fmt.Errorf("%w: Entra ID refused the credentials: %s", kamino.ErrForbidden, firstLine(auth.Error())),
-			"check the tenant, the client and its secret or identity (--azure-config, AZURE_* variables)")
+		return kamino.WithHint(fmt.Errorf("%w: Entra ID refused the credentials: %s", kamino.ErrForbidden, authMessage(auth)),
+			"check the tenant, the client and its secret or identity: AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or --azure-config")
 	}
 	if strings.Contains(err.Error(), "unsupported protocol") || strings.Contains(err.Error(), "invalid") && strings.Contains(err.Error(), "URL") {
 		return err
 	}
 	// No answer: a connection that was refused or cut, a time-out, an authority
 	// or metadata service that is away. Whether the request took effect is open.
-	return fmt.Errorf("%w: %s", kamino.ErrUnavailable, firstLine(err.Error()))
+	lost := fmt.Errorf("%w: %s", kamino.ErrUnavailable, firstLine(err.Error()))
+	switch text := err.Error(); {
+	case strings.Contains(text, "dial tcp"):
+		return kamino.WithHint(lost, "look whether that address can be reached from here, and is of the right cloud (AZURE_ENVIRONMENT, AZURE_ENVIRONMENT_FILEPATH, or cloud in azure.json)")
+	case strings.Contains(text, "x509:"):
+		return kamino.WithHint(lost, "name the authority that the certificate is from with SSL_CERT_FILE")
+	}
+	return lost
+}
+
+// authMessage is what Entra ID said: the first line of its error_description,
+// which begins with a code of https://learn.microsoft.com/entra/identity-platform/reference-error-codes.
+func authMessage(e *azidentity.AuthenticationFailedError) string {
+	var body struct {
+		Description string `json:"error_description"`
+	}
+	raw, err := runtime.Payload(e.RawResponse)
+	if err != nil || json.Unmarshal(raw, &body) != nil || body.Description == "" {
+		return firstLine(e.Error())
+	}
+	return firstLine(body.Description)
 }
 
 func classifyResponse(re *azcore.ResponseError) error {
@@ -163,7 +184,7 @@ func bodyMessage(text string) string {
 func firstLine(s string) string {
 	s = strings.TrimSpace(s)
 	if i := strings.IndexByte(s, '\n'); i >= 0 {
-		return s[:i]
+		return strings.TrimSpace(s[:i])
 	}
 	return s
 }
