@@ -135,12 +135,21 @@ func readPlot(c *boot.Capture) error {
 	return nil
 }
 
+// chainLines is how long the critical chain is.
+func chainLines(c *boot.Capture) int {
+	var b bytes.Buffer
+	if _, err := boot.CompatChain(&b, c, 0); err != nil {
+		return 0
+	}
+	return bytes.Count(b.Bytes(), []byte("\n"))
+}
+
 // writeFixtures asks the real tools about one random boot, for the tests of package boot.
 func writeFixtures(dir string, s *fakesystemd.Server) error {
 	var c *boot.Capture
 	for seed := uint64(0); ; seed++ {
 		c = randomBoot(seed)
-		if m := c.Manager; len(c.Units) > 30 && len(c.Units) < 45 && m.Firmware > 0 && m.InitRD > 0 && m.Finish-m.Userspace > 20e6 && m.Finish < 60e6 && c.Unit("default.target") != nil {
+		if m := c.Manager; len(c.Units) > 30 && len(c.Units) < 45 && m.Firmware > 0 && m.InitRD > 0 && m.Finish-m.Userspace > 20e6 && m.Finish < 60e6 && c.Unit("default.target") != nil && chainLines(c) > 10 {
 			break
 		}
 	}

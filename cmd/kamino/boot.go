@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -170,7 +171,7 @@ func (b *bootCommand) fuzzMicros() (boot.Micros, error) {
 	if n, err := strconv.ParseFloat(b.fuzz, 64); err == nil && n >= 0 && n < 1e9 {
 		return boot.Micros(n * 1e6), nil
 	}
-	d, err := time.ParseDuration(b.fuzz)
+	d, err := time.ParseDuration(strings.NewReplacer(" ", "", "min", "m", "sec", "s").Replace(b.fuzz)) // systemd's spellings
 	if err != nil || d < 0 {
 		return 0, fmt.Errorf("read --fuzz: %q is not a length of time; write for example 50ms or 1s", b.fuzz)
 	}

@@ -62,7 +62,7 @@ func bootWriteTo(out bootWriter, path string, write func(bootWriter) error) erro
 	return f.Close()
 }
 
-// bootOverBudget says that a boot took longer than --budget allows; the process exits with 3.
+// bootOverBudget says that a boot took longer than --budget allows; the process exits with exitRefused.
 type bootOverBudget struct {
 	name, goal   string
 	took, budget boot.Micros
@@ -71,9 +71,6 @@ type bootOverBudget struct {
 func (e *bootOverBudget) Error() string {
 	return fmt.Sprintf("%s: %s took %s net, %s over the budget of %s", e.name, e.goal, e.took, e.took-e.budget, e.budget)
 }
-
-// ExitCode tells main the code.
-func (e *bootOverBudget) ExitCode() int { return 3 }
 
 func bootCompare(io ioStreams) *cobra.Command {
 	b := &bootCommand{io: io}

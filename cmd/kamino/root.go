@@ -171,7 +171,8 @@ func (a *app) conclude(err error) int {
 	for _, h := range hints(err) {
 		fmt.Fprintf(a.Err, "Hint: %s\n", h)
 	}
-	if refused(err) {
+	var over *bootOverBudget
+	if refused(err) || errors.As(err, &over) {
 		return exitRefused
 	}
 	return exitFailed

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"kamino.dev/kamino/boot"
+)
+
+// seedBoot is one of the boots that the founding document shows.
+func seedBoot(name string) string { return filepath.Join("..", "..", "boot", "testdata", "seed", name) }
+
+func readAll(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// bootRun runs `kamino boot …` without cloud and cluster.
+func bootRun(t *testing.T, stdin string, args ...string) (out, errs string, code int) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	a := newApp(ioStreams{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr}, func(string) string { return "" }, func(int) { t.Error("the process was ended") })
+	code = execute(t.Context(), a, append([]string{"boot"}, args...))
+	return stdout.String(), stderr.String(), code
+}
+
+// kubeletBoot writes a capture in which kubelet starts after so many seconds.
+func kubeletBoot(t *testing.T, path string, seconds int) string {
+	t.Helper()
+	at := boot.Micros(seconds) * 1e6
+	c := &boot.Capture{Host: boot.Host{Name: strings.TrimSuffix(filepath.Base(path), ".json")}, Manager: boot.Manager{Userspace: 1e6, SecurityStart: 1e6, Finish: at + 5e6},
+		Units: []boot.Unit{{ID: "kubelet.service", After: []string{"net.service"}, Stamps: boot.Stamps{Activating: at, Activated: at + 1e6}}, {ID: "net.service", Stamps: boot.Stamps{Activating: 2e6, Activated: at - 1e6}}}}
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := c.Write(f); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBootCompat(t *testing.T) {
+	for want, args := range map[string][]string{
+		"docker.chain":         {seedBoot("docker.show")},
+		"preprovisioned.chain": {seedBoot("preprovisioned.show")},
+		"cloud-final.chain":    {"--unit", "cloud-final.service", seedBoot("cloud-final.show")},
+		"walinuxagent.chain":   {"--unit", "walinuxagent.service", seedBoot("cloud-final.show")},
+	} {
+		out, errs, code := bootRun(t, "", append([]string{"chain", "--compat"}, args...)...)
+		if code != 0 || out != readAll(t, seedBoot(want)) {
+			t.Errorf("%s: exit code %d, %s\n%s", want, code, errs, out)
+		}
+	}
+	real := filepath.Join("..", "..", "boot", "testdata", "real")
+	dump := readAll(t, filepath.Join(real, "manager.txt")) + "\n" + readAll(t, filepath.Join(real, "units.txt"))
+	for _, verb := range []string{"time", "blame"} {
+		if out, errs, code := bootRun(t, dump, verb, "--compat", "-"); code != 0 || out != readAll(t, filepath.Join(real, verb+".txt")) {
+			t.Errorf("%s: exit code %d, %s\n%s", verb, code, errs, out)
+		}
+	}
+	wide, _, _ := bootRun(t, dump, "chain", "--compat", "--fuzz", "1 min", "-")
+	narrow, _, _ := bootRun(t, dump, "chain", "--compat", "-")
+	if len(wide) <= len(narrow) {
+		t.Errorf("a fuzz of a minute shows no more than none:\n%s", wide)
+	}
+}
+
+func TestBootVerbs(t *testing.T) {
+	for _, tc := range []struct {
+		args, want string
+	}{
+		{"show", "16min 40.410s"}, {"time", "parked 16min 40.410s besides"}, {"chain", "cloud-init-local.service @2.504s +16min 40.410s, of it parked 16min 40.410s"},
+		{"blame", "cloud-init.service"}, {"show -o json", `"parkedFor": 1000410000`}, {"show -o capture", boot.Schema}, {"chain -o json", `"chain"`},
+		{"plot", "<!doctype html>"}, {"plot -o svg", "<svg"}, {"plot -o trace", `"traceEvents"`}, {"chain --unit cloud-config.service", "Critical chain to cloud-config.service"},
+	} {
+		out, errs, code := bootRun(t, "", append(strings.Fields(tc.args), seedBoot("preprovisioned.show"))...)
+		if code != 0 || !strings.Contains(out, tc.want) {
+			t.Errorf("%s: exit code %d, %q not in the output; %s", tc.args, code, tc.want, errs)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "boot.html")
+	if out, errs, code := bootRun(t, "", "plot", "-f", file, seedBoot("docker.show")); code != 0 || out != "" || !strings.Contains(readAll(t, file), "</html>") {
+		t.Errorf("plot -f: exit code %d, %s %s", code, out, errs)
+	}
+}
+
+// TestBootCaptureRoundTrip: what show -o capture writes is read again, and says the same.
+func TestBootCaptureRoundTrip(t *testing.T) {
+	doc, _, _ := bootRun(t, "", "show", "-o", "capture", seedBoot("cloud-final.show"))
+	direct, _, _ := bootRun(t, "", "show", seedBoot("cloud-final.show"))
+	again, errs, code := bootRun(t, doc, "show", "-")
+	if code != 0 || again != direct {
+		t.Errorf("exit code %d, %s\n%s", code, errs, again)
+	}
+}
+
+func TestBootRefusals(t *testing.T) {
+	dir := t.TempDir()
+	junk := filepath.Join(dir, "junk.txt")
+	if err := os.WriteFile(junk, []byte("hello"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	seed := seedBoot("docker.show")
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"show", junk}, "no boot recognised"},
+		{[]string{"show", filepath.Join(dir, "nothing")}, "no such file"},
+		{[]string{"show", dir}, "no boot recognised"},
+		{[]string{"show", "-o", "yaml", seed}, "--help lists the formats"},
+		{[]string{"plot", "-o", "png", seed}, "--help lists the formats"},
+		{[]string{"chain", "--fuzz", "soon", seed}, "write for example 50ms or 1s"},
+		{[]string{"chain", "--unit", "nosuch.service", seed}, "kamino boot blame"},
+		{[]string{"chain", "--compat", "--unit", "nosuch.service", seed}, "kamino boot blame"},
+		{[]string{"compare", seed}, "accepts 2 arg"},
+		{[]string{"pool", junk}, "none of 1 files could be read"},
+		{[]string{"pool", filepath.Join(dir, "nothing")}, "no such file"},
+		{[]string{"plot", "-f", filepath.Join(dir, "no", "folder.html"), seed}, "no such file"},
+	} {
+		if out, errs, code := bootRun(t, "", tc.args...); code != exitFailed || !strings.Contains(errs, tc.want) {
+			t.Errorf("%q: exit code %d, %q, want %q; printed %.80q", tc.args, code, errs, tc.want, out)
+		}
+	}
+}
+
+func TestBootCompareBudget(t *testing.T) {
+	dir := t.TempDir()
+	a, b := kubeletBoot(t, filepath.Join(dir, "a.json"), 60), kubeletBoot(t, filepath.Join(dir, "b.json"), 40)
+	for budget, want := range map[string]int{"45s": 0, "40s": 0, "39s": exitRefused} {
+		out, errs, code := bootRun(t, "", "compare", "--budget", budget, a, b)
+		if code != want || !strings.Contains(out, "kubelet.service comes 20s sooner in b") {
+			t.Errorf("budget %s: exit code %d, want %d\n%s%s", budget, code, want, out, errs)
+		}
+		if want != 0 && !strings.Contains(errs, "1s over the budget of 39s") {
+			t.Errorf("budget %s: said %q", budget, errs)
+		}
+	}
+	out, _, _ := bootRun(t, "", "compare", "-o", "json", a, b)
+	var c boot.Comparison
+	if err := json.Unmarshal([]byte(out), &c); err != nil || c.B.Net-c.A.Net != -20e6 {
+		t.Errorf("JSON: %v, %+v", err, c)
+	}
+	if out, _, _ := bootRun(t, "", "compare", "-o", "html", a, b); !strings.Contains(out, "</html>") {
+		t.Error("HTML is not whole")
+	}
+}
+
+func TestBootPool(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 9 {
+		kubeletBoot(t, filepath.Join(dir, fmt.Sprintf("node-%d.json", i)), 30+i)
+	}
+	kubeletBoot(t, filepath.Join(dir, "slow.json"), 300)
+	if err := os.WriteFile(filepath.Join(dir, "torn.json"), []byte(`{"schema"`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := bootRun(t, "", "pool", dir)
+	if code != 0 || !strings.Contains(out, "10 boots") || !strings.Contains(out, "median 34.500s") || !strings.Contains(out, "slow ") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if !strings.Contains(errs, "left out:") || !strings.Contains(errs, "torn.json") {
+		t.Errorf("the torn file is not told of: %q", errs)
+	}
+	out, _, _ = bootRun(t, "", "pool", "-o", "json", dir)
+	var r boot.PoolReport
+	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Boots != 10 || len(r.Outliers) != 1 || r.Outliers[0].Name != "slow" {
+		t.Errorf("JSON: %v, %+v", err, r)
+	}
+}
