@@ -21,10 +21,18 @@ type index struct {
 	byName map[string]int // unit IDs and aliases
 	first  []Stamps       // per unit: stamps of the first activation
 	pauses []Pause
+	caused []causeList // per unit: causes, once asked for
+	seen   []int       // per unit: for which unit it was last found as a cause, plus one
+}
+
+type causeList struct {
+	known bool
+	edges []edge
 }
 
 func newIndex(c *Capture) *index {
-	x := &index{c: c, byName: make(map[string]int, len(c.Units)), first: make([]Stamps, len(c.Units))}
+	x := &index{c: c, byName: make(map[string]int, len(c.Units)), first: make([]Stamps, len(c.Units)),
+		caused: make([]causeList, len(c.Units)), seen: make([]int, len(c.Units))}
 	for i := range c.Units {
 		x.first[i] = c.Units[i].FirstStamps()
 		x.byName[c.Units[i].ID] = i
@@ -49,15 +57,22 @@ type edge struct {
 
 // causes are the units that u can have waited for: ordering and trigger edges to units that were up, for the first time,
 // before u began, latest first. What became active only after that cannot have been waited for, however the unit files are
-// written.
+// written. The list is shared: callers only read it.
 func (x *index) causes(i int) []edge {
+	l := &x.caused[i]
+	if !l.known {
+		l.known, l.edges = true, x.findCauses(i)
+	}
+	return l.edges
+}
+
+func (x *index) findCauses(i int) []edge {
 	u := &x.c.Units[i]
 	began := x.first[i].Began()
 	if began == 0 {
 		return nil
 	}
-	var out []edge
-	seen := make(map[int]bool, len(u.After))
+	out := make([]edge, 0, len(u.After)+len(u.TriggeredBy))
 	add := func(name, kind string) {
 		j, ok := x.byName[name]
 		if !ok || j == i {
@@ -67,10 +82,10 @@ func (x *index) causes(i int) []edge {
 		if done == 0 || done > began+edgeTolerance {
 			return
 		}
-		if seen[j] {
+		if x.seen[j] == i+1 {
 			return
 		}
-		seen[j] = true
+		x.seen[j] = i + 1
 		out = append(out, edge{j, kind, done})
 	}
 	for _, d := range u.After {

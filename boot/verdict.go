@@ -63,27 +63,29 @@ func (x *index) costName(s Segment) string {
 type simulation struct {
 	*index
 	skip map[int]bool
-	at   map[int]replayed
-	busy map[int]bool
+	at   []replayed
 }
 
 // replayed is when a unit would begin and be done, net of parking.
-type replayed struct{ began, done Micros }
+type replayed struct {
+	began, done Micros
+	busy, known bool
+}
 
 func (x *index) simulate(skip map[int]bool) *simulation {
-	return &simulation{index: x, skip: skip, at: map[int]replayed{}, busy: map[int]bool{}}
+	return &simulation{index: x, skip: skip, at: make([]replayed, len(x.first))}
 }
 
 func (s *simulation) unit(i int) replayed {
-	if r, ok := s.at[i]; ok {
-		return r
+	if s.at[i].known {
+		return s.at[i]
 	}
 	began, done := s.first[i].Began(), max(s.first[i].Done(), s.first[i].Began())
-	if s.busy[i] { // a circle of units of no length: leave it where it was
-		return replayed{s.net(0, began), s.net(0, done)}
+	if s.at[i].busy { // a circle of units of no length: leave it where it was
+		return replayed{began: s.net(0, began), done: s.net(0, done)}
 	}
-	s.busy[i] = true
-	r := replayed{began: s.net(0, began)}
+	s.at[i].busy = true
+	r := replayed{began: s.net(0, began), known: true}
 	if causes := s.causes(i); len(causes) > 0 {
 		r.began = s.latest(causes) + s.net(causes[0].done, began)
 	}

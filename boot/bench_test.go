@@ -1,0 +1,124 @@
+package boot_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/internal/sample"
+)
+
+// figure prints a measurement; a bench does not fail because of it.
+func figure(name string, value float64, unit string, bound float64) {
+	verdict := "holds"
+	if value > bound {
+		verdict = "over"
+	}
+	fmt.Printf("BENCH %s %.4g %s bound %g %s\n", name, value, unit, bound, verdict)
+}
+
+func benching(t *testing.T) {
+	t.Helper()
+	if os.Getenv("KAMINO_BENCH") == "" {
+		t.Skip("KAMINO_BENCH is not set: nothing is measured")
+	}
+}
+
+// median runs f some times and returns the middle length in milliseconds.
+func median(t *testing.T, times int, f func() error) float64 {
+	t.Helper()
+	var all []float64
+	for range times {
+		runtime.GC()
+		began := time.Now()
+		if err := f(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, float64(time.Since(began).Microseconds())/1000)
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// realistic gives every unit the thirty ordering edges that units have on a real machine, not the few of the sample.
+func realistic(c *boot.Capture) *boot.Capture {
+	for i := range c.Units {
+		u := &c.Units[i]
+		for j := 1; len(u.After) < 30 && j < len(c.Units); j++ {
+			u.After = append(u.After, c.Units[(i*7+j*13)%len(c.Units)].ID)
+		}
+	}
+	return c
+}
+
+func TestBenchAnalysis(t *testing.T) {
+	benching(t)
+	var doc bytes.Buffer
+	if err := realistic(sample.Node(sample.Options{Name: "big", Seed: 3, Units: 1000, Parked: 1000 * sec})).Write(&doc); err != nil {
+		t.Fatal(err)
+	}
+	c, err := boot.Read(doc.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	figure("boot_analysis_1000_units", median(t, 51, func() error { _, err := boot.Analyze(c, boot.Options{}); return err }), "ms", 20)
+	figure("boot_read_1000_units", median(t, 21, func() error { _, err := boot.Read(doc.Bytes()); return err }), "ms", 50)
+}
+
+// TestBenchPool runs the program over a folder of a thousand captures.
+func TestBenchPool(t *testing.T) {
+	benching(t)
+	dir := t.TempDir()
+	for i := range 1000 {
+		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("node-%04d.json", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := realistic(sample.Node(sample.Options{Name: fmt.Sprintf("node-%04d", i), Seed: uint64(i), Units: 250, Clone: i%4 == 0}))
+		if err := c.Write(f); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(t.TempDir(), "kamino")
+	if out, err := exec.Command("go", "build", "-o", program, "kamino.dev/kamino/cmd/kamino").CombinedOutput(); err != nil {
+		t.Fatalf("build kamino: %v\n%s", err, out)
+	}
+	var rss float64
+	length := median(t, 3, func() error {
+		cmd := exec.Command(program, "boot", "pool", dir)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+			rss = max(rss, float64(usage.Maxrss)/1024)
+		}
+		return nil
+	})
+	figure("boot_pool_1000_captures", length/1000, "s", 3)
+	figure("boot_pool_1000_captures_memory", rss, "MB", 200)
+}
+
+func TestBenchPage(t *testing.T) {
+	benching(t)
+	page := parkedPage(t, sample.Options{Name: "big", Seed: 3, Units: 1000, Parked: 1000 * sec})
+	figure("boot_page_1000_units", float64(len(page))/1000, "kB", 500)
+	exe := chromium(t)
+	var drawn []float64
+	for range 5 {
+		drawn = append(drawn, openPage(t, exe, page).Drawn)
+	}
+	slices.Sort(drawn)
+	figure("boot_page_drawn", drawn[len(drawn)/2], "ms", 200)
+}
