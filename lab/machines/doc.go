@@ -16,6 +16,9 @@
 //	cloud.go     what a cloud controller does: provider IDs, and the end of Node objects
 //	join.go      bootstrap tokens, and what a pool's machines are given to join
 //	registry.go  the container images: the product's own and the lab's
+//	door.go      ssh from this machine, for people
+//	ssh.go       ssh from this process, for tests
+//	stage.go     the main job, step by step
 //	lab.go       all of it together
 //
 // Nothing here needs root except mmdebstrap in its root mode, and nothing a

@@ -23,6 +23,7 @@ type Factory struct {
 	sockets string // directory for sockets, whose names must be short
 	base    *Base
 	network *network
+	doors   *doors
 	logger  *slog.Logger
 	memory  int
 	cpus    int
@@ -84,6 +85,9 @@ func (f *Factory) Create(ctx context.Context, i emulator.Instance) error {
 		m.Append = f.arguments(i)
 	}
 	if m.Port, err = f.network.attach(f.platform(i.ID)); err != nil {
+		return fmt.Errorf("create %s: %w", i.Name, err)
+	}
+	if err := f.doors.add(i.Name, m.Port); err != nil {
 		return fmt.Errorf("create %s: %w", i.Name, err)
 	}
 	f.mu.Lock()
@@ -199,6 +203,7 @@ func (f *Factory) unplug(m *machine) {
 	if g != nil {
 		g.cut()
 	}
+	f.doors.remove(m.Name)
 	f.network.detach(m.Port)
 }
 

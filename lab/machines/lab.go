@@ -84,6 +84,9 @@ func Start(ctx context.Context, o Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return nil, fmt.Errorf("resolve directory: %w", err)
+	}
 	l := &Lab{Base: base, opts: o, admin: admin}
 	l.Lab, err = lab.Start(ctx, lab.Options{Dir: o.Dir, Binary: o.Binary, NodeGrace: 40 * time.Second, Latencies: emulator.NoLatency(), Logger: o.Logger,
 		Hosts: []string{hostAddress}, Machines: l.furnish,
@@ -109,8 +112,9 @@ func (l *Lab) furnish(ctx context.Context, inner *lab.Lab) (stop func(), err err
 			stop()
 		}
 	}()
-	for _, sub := range []string{"net", "vms", "artifacts", "images"} {
+	for _, sub := range []string{"vms", "artifacts", "images", "repo"} {
 		dir := filepath.Join(inner.Dir, sub)
+		_ = os.RemoveAll(dir) // of a lab that was killed; MkdirAll says what is wrong
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return stop, fmt.Errorf("make directory: %w", err)
 		}
@@ -132,7 +136,12 @@ func (l *Lab) furnish(ctx context.Context, inner *lab.Lab) (stop func(), err err
 	if err := l.populate(ctx, inner); err != nil {
 		return stop, err
 	}
-	l.Factory = &Factory{dir: inner.Dir, sockets: sockets, base: l.Base, network: l.network, logger: l.opts.Logger, memory: l.opts.Memory, cpus: l.opts.CPUs,
+	doors, err := newDoors(inner.Dir, l.network, l.admin)
+	if err != nil {
+		return stop, err
+	}
+	stops = append(stops, doors.close)
+	l.Factory = &Factory{dir: inner.Dir, sockets: sockets, base: l.Base, network: l.network, doors: doors, logger: l.opts.Logger, memory: l.opts.Memory, cpus: l.opts.CPUs,
 		patient: 3 * time.Minute, cloud: inner.Cloud, arguments: l.opts.Arguments, admin: l.admin.user, machines: map[string]*machine{}}
 	stops = append(stops, l.Factory.close)
 	inner.Cloud.Machines = l.Factory
@@ -154,7 +163,7 @@ func (l *Lab) serve(ctx context.Context) error {
 		return err
 	}
 	repo := filepath.Join(l.opts.Dir, "repo")
-	if err := command(ctx, "cp", "-a", l.Base.Repo, repo); err != nil {
+	if err := command(ctx, "cp", "-a", l.Base.Repo+"/.", repo); err != nil {
 		return err
 	}
 	mux := http.NewServeMux()

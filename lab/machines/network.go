@@ -68,6 +68,8 @@ func newNetwork(dir string, logger *slog.Logger) (*network, error) {
 		GatewayVirtualIPs: []string{hostAddress, imdsAddress, wireAddress},
 		NAT:               map[string]string{hostAddress: "127.0.0.1"},
 		DHCPStaticLeases:  leases,
+		// An empty list makes an empty option, on which cloud-init 22.4 stumbles.
+		DNSSearchDomains: []string{"lab.internal"},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make virtual network: %w", err)

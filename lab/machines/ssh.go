@@ -17,6 +17,7 @@ import (
 // administrator is the user that the model gives machines, with its key.
 type administrator struct {
 	user   string
+	key    ed25519.PrivateKey
 	signer ssh.Signer
 }
 
@@ -29,7 +30,7 @@ func newAdministrator() (administrator, error) {
 	if err != nil {
 		return administrator{}, fmt.Errorf("make signer: %w", err)
 	}
-	return administrator{"azureuser", signer}, nil
+	return administrator{"azureuser", key, signer}, nil
 }
 
 // authorized is the public key as the model of a scale set holds it.
