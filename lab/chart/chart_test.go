@@ -1,0 +1,209 @@
+package chart
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint/support"
+	"helm.sh/helm/v3/pkg/strvals"
+
+	"helm.sh/helm/v3/pkg/lint"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const chartDir = "../../charts/vmss-prototype"
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// values reads what a user gives after --set.
+func values(t *testing.T, sets ...string) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	for _, s := range sets {
+		if err := strvals.ParseInto(s, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// render is what "helm template" does, schema included.
+func render(t *testing.T, release string, sets ...string) (map[string]string, error) {
+	t.Helper()
+	c, err := loader.Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := chartutil.ToRenderValues(c, values(t, sets...), chartutil.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true}, chartutil.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(c, all)
+}
+
+// objects are the rendered manifests in a fixed order.
+func objects(t *testing.T, release string, sets ...string) []*unstructured.Unstructured {
+	t.Helper()
+	files, err := render(t, release, sets...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []*unstructured.Unstructured
+	for _, name := range sorted(files) {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		for _, doc := range strings.Split(files[name], "\n---") {
+			o := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, doc)
+			}
+			if len(o.Object) > 0 {
+				out = append(out, o)
+			}
+		}
+	}
+	return out
+}
+
+func sorted(files map[string]string) []string {
+	var names []string
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+const (
+	aNode  = "kamino.targetNode=k8s-pool1-12345678-vmss000001"
+	kured1 = "kamino.auto.lastPatchAnnotation=weave.works/kured-most-recent-reboot-needed"
+	kured2 = "kamino.auto.pendingRebootAnnotation=weave.works/kured-reboot-in-progress"
+)
+
+// The ways in which the chart is used.
+var uses = []struct {
+	name string
+	job  string // as the original named it
+	kind string
+	sets []string
+}{
+	{"status", "kamino-gen-status", "Job", nil},
+	{"target-node", "kamino-gen-k8s-pool1-12345678-vmss", "Job", []string{aNode}},
+	{"target-node-on-control-plane", "kamino-gen-k8s-pool1-12345678-vmss", "Job", []string{aNode, "kamino.scheduleOnControlPlane=true", "kamino.drain.force=true"}},
+	{"target-vmss", "kamino-gen-autoupdate", "Job", []string{"kamino.targetVMSS=k8s-pool1-12345678-vmss", kured1, kured2}},
+	{"all", "kamino-gen-autoupdate", "Job", []string{"kamino.targetVMSS=ALL", kured1, kured2, "kamino.auto.dryRun=true"}},
+	{"cronjob", "nightly-autoupdate", "CronJob", []string{"kamino.name=nightly", "kamino.targetVMSS=ALL", kured1, kured2,
+		"kamino.auto.cronjob.enabled=true", "kamino.auto.cronjob.schedule=15 3 * * 0", "kamino.auto.cronjob.timeZone=Europe/Berlin"}},
+	{"everything", "kamino-gen-autoupdate", "Job", []string{"kamino.targetVMSS=k8s-pool1-12345678-vmss", kured1, kured2,
+		"kamino.container.imageHash=" + strings.Repeat("ab", 32), "kamino.container.pullSecret=registry", "kamino.newUpdatedNodes=2", "kamino.imageHistory=5",
+		"kamino.jobTtl=60", "kamino.drain.gracePeriod=30", "kamino.drain.force=true", "kamino.drain.timeout=900", "kamino.logLevel=DEBUG",
+		"kamino.imageReference=definition", "kamino.allowSpot=true", "kamino.auto.minimumReadyTime=2d", "kamino.auto.minimumCandidates=3",
+		"kamino.auto.maximumImageAge=30", "kamino.auto.ignoreNodes={n1,n2}", "kamino.auto.nodeIgnoreAnnotations={keep.example.com/out}",
+		"kamino.auto.ignoreConditions={SriovReady}", "kamino.auto.rejectTainted=true", "kamino.auto.maxUnavailablePools=all", "kamino.auto.maxNotReady=5",
+		"kamino.azure.workloadIdentity.enabled=true", "kamino.azure.workloadIdentity.clientId=22222222-2222-2222-2222-222222222222",
+		"kamino.azure.subscription=00000000-0000-0000-0000-000000000001", "kamino.azure.resourceGroup=rg-1",
+		"kamino.resources.limits.memory=1Gi", "kamino.nodeSelector.disk=ssd", "kamino.tolerations[0].operator=Exists",
+		"kamino.podLabels.team=infra", "kamino.podAnnotations.note=hello", "kamino.serviceAccount.annotations.a=b", "kamino.labels.app=mine"}},
+}
+
+func TestGolden(t *testing.T) {
+	for _, use := range uses {
+		t.Run(use.name, func(t *testing.T) {
+			var b strings.Builder
+			for _, o := range objects(t, "rel", use.sets...) {
+				if o.GetKind() == use.kind && o.GetName() != use.job {
+					t.Errorf("the %s is called %s, want %s", use.kind, o.GetName(), use.job)
+				}
+				text, err := yaml.Marshal(o.Object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.WriteString("---\n" + string(text))
+			}
+			golden(t, use.name+".yaml", b.String())
+		})
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; go test -update writes it anew):\n%s", path, diff)
+	}
+}
+
+// Values that make no sense are refused with a message that names them.
+func TestNonsense(t *testing.T) {
+	tests := []struct {
+		name string
+		sets []string
+		want string
+	}{
+		{"both targets", []string{aNode, "kamino.targetVMSS=ALL", kured1, kured2}, "kamino"},
+		{"a name that is not there", []string{"kamino.targetNodes=x"}, "targetNodes"},
+		{"a section that is not there", []string{"kaminos.name=x"}, "kaminos"},
+		{"history of one", []string{"kamino.imageHistory=1"}, "imageHistory"},
+		{"history as text", []string{`kamino.imageHistory=many`}, "imageHistory"},
+		{"negative nodes", []string{"kamino.newUpdatedNodes=-1"}, "newUpdatedNodes"},
+		{"force as text", []string{"kamino.drain.force=maybe"}, "force"},
+		{"negative grace", []string{"kamino.drain.gracePeriod=-1"}, "gracePeriod"},
+		{"unknown level", []string{"kamino.logLevel=VERBOSE"}, "logLevel"},
+		{"unknown suffix", []string{"kamino.auto.minimumReadyTime=5w"}, "minimumReadyTime"},
+		{"no candidates", []string{"kamino.auto.minimumCandidates=0"}, "minimumCandidates"},
+		{"bad digest", []string{"kamino.container.imageHash=abc"}, "imageHash"},
+		{"name of a job", []string{"kamino.name=Kamino_Gen"}, "name"},
+		{"schedule", []string{"kamino.auto.cronjob.schedule=often"}, "schedule"},
+		{"annotation", []string{"kamino.targetVMSS=ALL", "kamino.auto.lastPatchAnnotation=a b", kured2}, "lastPatchAnnotation"},
+		{"subscription", []string{"kamino.azure.subscription=mine"}, "subscription"},
+		{"a node twice", []string{"kamino.auto.ignoreNodes={a,a}"}, "ignoreNodes"},
+		{"reference", []string{"kamino.imageReference=latest"}, "imageReference"},
+		{"no last patch", []string{"kamino.targetVMSS=ALL", kured2}, "kamino.auto.lastPatchAnnotation is required"},
+		{"no pending reboot", []string{"kamino.targetVMSS=ALL", kured1}, "kamino.auto.pendingRebootAnnotation is required"},
+		{"cronjob without a target", []string{"kamino.auto.cronjob.enabled=true"}, "needs kamino.targetVMSS"},
+		{"cronjob of a node", []string{aNode, "kamino.auto.cronjob.enabled=true"}, "needs kamino.targetVMSS"},
+		{"no node of a scale set", []string{"kamino.targetNode=n1"}, `"n1"`},
+		{"resources as text", []string{"kamino.resources=much"}, "resources"},
+		{"no section at all", []string{"kamino=null"}, "kamino"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := render(t, "rel", test.sets...); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestLint(t *testing.T) {
+	for _, use := range uses {
+		for _, m := range lint.All(chartDir, values(t, use.sets...), namespace, true).Messages {
+			if m.Severity > support.InfoSev {
+				t.Errorf("%s: %s: %v", use.name, m.Path, m.Err)
+			}
+		}
+	}
+}
