@@ -94,7 +94,11 @@ func (g *guest) token(w http.ResponseWriter, r *http.Request, _ Instance) {
 
 // document is /metadata/instance and everything below it.
 func (g *guest) document(w http.ResponseWriter, r *http.Request, i Instance) {
-	var value any = object{"compute": g.s.computeMetadata(i), "network": object{"interface": g.s.networkMetadata(i)}}
+	all := object{"compute": g.s.computeMetadata(i), "network": object{"interface": g.s.networkMetadata(i)}}
+	if fold(r.URL.Query().Get("extended"), "true") {
+		all["extended"] = g.s.extendedMetadata(i)
+	}
+	var value any = all
 	path := strings.Trim(r.PathValue("path"), "/")
 	for _, name := range strings.Split(path, "/") {
 		if name == "" {
@@ -124,6 +128,18 @@ func (g *guest) document(w http.ResponseWriter, r *http.Request, i Instance) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte(leaf)) // the guest may have gone away
+}
+
+// extendedMetadata is what provisioning agents ask for besides: cloud-init (DataSourceAzure.py) and azure-init read
+// ppsType from it. The form is theirs; Microsoft documents none.
+func (s *Server) extendedMetadata(i Instance) object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pps := "None"
+	if pool := s.begin().get(i.PoolID); pool != nil && text(pool.facts, "pps") != "" {
+		pps = text(pool.facts, "pps")
+	}
+	return object{"compute": object{"hasCustomData": i.CustomData != "", "ppsType": pps}}
 }
 
 // computeMetadata is the compute document: every value a string, "" where there is none.

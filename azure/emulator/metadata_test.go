@@ -60,6 +60,20 @@ func TestInstanceMetadata(t *testing.T) {
 	}
 }
 
+func TestExtendedMetadata(t *testing.T) {
+	for kind, want := range map[string]string{"": `"ppsType":"None"`, "Savable": `"ppsType":"Savable"`} {
+		w := newWorld(t, Scenario{Pools: []Pool{{Name: "pool1", Count: 1, PPSType: kind}}}, nil)
+		h := w.s.Metadata(w.instance("0").ID)
+		const path = "/metadata/instance?api-version=2021-08-01"
+		if _, body := ask(t, h, "GET", path+"&extended=true", "", "Metadata", "true"); !strings.Contains(body, want) || !strings.Contains(body, `"hasCustomData":true`) {
+			t.Errorf("%q: no %s in %s", kind, want, body)
+		}
+		if _, body := ask(t, h, "GET", path, "", "Metadata", "true"); strings.Contains(body, "ppsType") {
+			t.Errorf("%q: told without being asked: %s", kind, body)
+		}
+	}
+}
+
 func TestManagedIdentityTokens(t *testing.T) {
 	w := onePool(t, func(s *Server) { s.Identities = []Identity{{ClientID: "mi", ResourceID: "/subscriptions/x/mi"}} })
 	h := w.s.Metadata(w.instance("0").ID)

@@ -41,6 +41,7 @@ type Pool struct {
 	Zones                  []string
 	UserAssignedIdentities []string // resource IDs
 	SSHKey                 string   // public key of the administrator; "": one that opens nothing
+	PPSType                string   // kind of pre-provisioning that IMDS tells: None (or ""), Running, Savable, PreprovisionedOSDisk
 }
 
 // Extension is one extension of a model.
@@ -96,7 +97,7 @@ func (s *Server) seedPool(t *tx, sc Scenario, p Pool) {
 	p = p.defaults()
 	id := sc.PoolID(p.Name)
 	pool := t.put(&resource{id: id, kind: s.kinds[key(scaleSets)], created: t.now, etag: 1, custom: p.CustomData, user: p.UserData,
-		secrets: map[string]object{}, doc: p.document(id, sc.Location), facts: object{"next": 0, "generation": p.Generation, "architecture": p.Architecture}})
+		secrets: map[string]object{}, doc: p.document(id, sc.Location), facts: object{"next": 0, "generation": p.Generation, "architecture": p.Architecture, "pps": p.PPSType}})
 	set(pool.doc, stamp(t.now), "properties", "timeCreated")
 	for _, e := range items(pool.doc, "properties", "virtualMachineProfile", "extensionProfile", "extensions") {
 		pool.hideSettings(e)
