@@ -26,6 +26,8 @@ const (
 	breakWidth = 88.0
 	// longIdle is the least stretch without any known activity that is squeezed.
 	longIdle = Micros(6 * 1000 * 1000)
+	// longParked is the least parked stretch that is squeezed.
+	longParked = Micros(1000 * 1000)
 	// idleMargin is left of an idle stretch on both sides, so that bars do not touch the break.
 	idleMargin = Micros(300 * 1000)
 )

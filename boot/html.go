@@ -84,7 +84,7 @@ func (s *scene) pageData() ([]byte, error) {
 		pieces[i] = []any{p.From, p.To, p.X0, p.X1, p.Break, p.Parked}
 	}
 	// encoding/json escapes <, > and &, so that no name can end the script.
-	return json.Marshal(map[string]any{"rows": rows, "pieces": pieces, "zero": s.a.Zero, "left": gutter, "right": picWidth - marginEnd, "rowHeight": rowHeight})
+	return json.Marshal(map[string]any{"rows": rows, "pieces": pieces, "zero": s.a.Zero, "left": gutter, "right": picWidth - marginEnd, "rowHeight": rowHeight, "barTop": barTop, "barHeight": barHeight})
 }
 
 func (s *scene) pageHead(b *strings.Builder) {

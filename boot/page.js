@@ -5,19 +5,21 @@ const $ = (q, at) => [...(at || document).querySelectorAll(q)];
 const num = (e, a) => parseFloat(e.getAttribute(a));
 const NS = 'http://www.w3.org/2000/svg';
 const L = D.left, R = D.right, W = R - L, H = D.rowHeight;
-const groups = [...document.getElementById('rows').children];
-const top0 = num(document.getElementById('rows'), 'data-top');
+const parent = document.getElementById('rows');
+const top0 = num(parent, 'data-top');
 let k = 1, off = 0, show = 'some', find = '';
 
 // What moves with the time axis, with the places that it was drawn at.
-const moving = [];
-for (const g of groups) {
+const moving = [], groups = new Array(D.rows.length);
+function adopt(g) {
+  groups[+g.dataset.i] = g;
   for (const e of g.children) {
     if (e.tagName === 'rect' && !e.classList.contains('bg') && !e.classList.contains('gut')) moving.push([e, 'rect', num(e, 'x'), num(e, 'width')]);
     else if (e.tagName === 'circle') moving.push([e, 'cx', num(e, 'cx')]);
     else if (e.classList.contains('d')) moving.push([e, 'text', num(e, 'x'), e.getAttribute('text-anchor') === 'end' ? -6 : 6]);
   }
 }
+for (const g of parent.children) adopt(g);
 for (const e of $('[data-b]', svg)) { const [a, b] = e.dataset.b.split(' ').map(Number); moving.push([e, 'rect', a, b - a]); }
 for (const e of $('[data-x]', svg)) moving.push([e, 'at', +e.dataset.x]);
 const links = $('[data-c]', svg).map(e => [e, ...e.dataset.c.split(' ').map(Number)]);
@@ -38,6 +40,45 @@ function clock(t) {
   return s + (sec < 3600 ? Math.floor(sec / 60) : Math.floor(sec / 3600) + ':' + two(Math.floor(sec / 60) % 60)) + ':' + two(sec % 60) + f;
 }
 
+// The page comes with the rows that matter; the others are drawn here when they are asked for.
+function el(tag, attributes, text) {
+  const e = document.createElementNS(NS, tag);
+  for (const a in attributes) e.setAttribute(a, attributes[a]);
+  if (text !== undefined) e.textContent = text;
+  return e;
+}
+function place(t) {
+  for (const p of D.pieces) if (t <= p[1]) return p[2] + (p[3] - p[2]) * (Math.max(t, p[0]) - p[0]) / (p[1] - p[0]);
+  return R;
+}
+function span(t) {
+  if (t < 1000) return t + 'us';
+  if (t < 1e6) return Math.floor(t / 1e3) + 'ms';
+  const sec = t % 6e7, s = (Math.floor(sec / 1e3) / 1e3).toFixed(sec % 1e6 ? 3 : 0) + 's';
+  return t < 6e7 ? s : Math.floor(t / 6e7) + 'min' + (sec >= 1e3 ? ' ' + s : '');
+}
+function clip(name, n) {
+  const r = [...name], tail = Math.floor(n * 2 / 5);
+  return r.length <= n ? name : r.slice(0, n - tail - 1).join('') + '…' + r.slice(-tail).join('');
+}
+function build(i) {
+  const [name, start, done, net, parked, , flags] = D.rows[i], g = el('g', { 'data-i': i });
+  g.append(el('rect', { class: 'bg', width: 1440, height: H }));
+  if (done <= start) g.append(el('circle', { class: 'dot', cx: place(start), cy: H / 2, r: 3 }));
+  else {
+    const cls = flags & 2 ? 'task' : 'bar';
+    let at = start;
+    const bar = to => { if (to > at) g.append(el('rect', { class: cls, x: place(at), y: D.barTop, width: Math.max(place(to) - place(at), 1.5), height: D.barHeight })); };
+    for (const p of D.pieces) if (p[4] === 'parked' && p[1] > at && p[0] < done) { bar(p[0]); at = Math.min(p[1], done); }
+    bar(done);
+    const text = span(net) + (parked ? ' + parked' : ''), x = place(done) + 6;
+    g.append(x + text.length * 6 > 1440 ? el('text', { class: 'd', 'text-anchor': 'end', x: place(start) - 6, y: 14 }, text) : el('text', { class: 'd', x: x, y: 14 }, text));
+  }
+  g.append(el('rect', { class: 'gut', width: L - 5, height: H }), el('text', { class: 'n', 'text-anchor': 'end', x: L - 12, y: 14 }, clip(name, 44)));
+  parent.append(g);
+  adopt(g);
+}
+
 // Round moments on the part of the axis that is in sight.
 const steps = [1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7, 1.5e7, 3e7, 6e7, 1.2e8, 3e8, 6e8, 1.8e9, 3.6e9, 7.2e9, 2.16e10, 8.64e10];
 function grid(bottom) {
@@ -54,10 +95,7 @@ function grid(bottom) {
       const x = X(p[2] + (t + net - p[0]) / inv);
       if (x < last + 50) continue;
       last = x;
-      const l = document.createElementNS(NS, 'line'), n = document.createElementNS(NS, 'text');
-      l.setAttribute('class', 'grid'); l.setAttribute('x1', x); l.setAttribute('x2', x); l.setAttribute('y1', 20); l.setAttribute('y2', bottom);
-      n.setAttribute('class', 'x'); n.setAttribute('x', x); n.setAttribute('y', 16); n.textContent = clock(t);
-      g.append(l, n);
+      g.append(el('line', { class: 'grid', x1: x, x2: x, y1: 20, y2: bottom }), el('text', { class: 'x', x: x, y: 16 }, clock(t)));
     }
   }
 }
@@ -82,14 +120,16 @@ function zoom() {
 }
 
 // Which rows are in sight, and where.
-const y = new Array(groups.length).fill(-1);
+const y = new Array(D.rows.length).fill(-1);
 function rows() {
   let at = top0, n = 0;
-  groups.forEach((g, i) => {
-    const r = D.rows[i];
+  D.rows.forEach((r, i) => {
     const on = find ? r[0].toLowerCase().includes(find) : show === 'all' || (show === 'chain' ? r[6] & 1 : r[6] & 4);
-    g.style.display = on ? 'inline' : 'none';
     y[i] = on ? at : -1;
+    if (on && !groups[i]) build(i);
+    const g = groups[i];
+    if (!g) return;
+    g.style.display = on ? '' : 'none';
     if (on) { g.setAttribute('transform', 'translate(0,' + at + ')'); at += H; n++; }
   });
   bottom = at;
@@ -97,7 +137,7 @@ function rows() {
   for (const e of $('#breaks rect', svg)) e.setAttribute('height', at - num(e, 'y'));
   for (const e of $('#flags line', svg)) e.setAttribute('y2', at);
   svg.dataset.rows = n;
-  wires(); grid(at);
+  zoom();
 }
 function wires() {
   for (const [g, from, to, x0, x1] of links) {
@@ -113,11 +153,11 @@ function wires() {
 // Hovering a row shows its dependencies, in the list and in the picture.
 function line(cls, text) { const d = document.createElement('div'); d.className = cls; d.textContent = text; return d; }
 function hover(i, ev) {
-  for (const g of groups) g.classList.remove('hot', 'dep');
+  for (const g of $('.hot,.dep', parent)) g.classList.remove('hot', 'dep');
   if (i < 0) { tip.hidden = true; return; }
   const [name, start, done, net, parked, idle, flags, after, note, cause, deps] = D.rows[i];
   groups[i].classList.add('hot');
-  for (const d of deps) groups[d].classList.add('dep');
+  for (const d of deps) if (groups[d]) groups[d].classList.add('dep');
   tip.textContent = '';
   const b = document.createElement('b'); b.textContent = name; tip.append(b);
   if (flags & 1) tip.append(line('w', 'on the critical chain'));
@@ -138,11 +178,10 @@ function hover(i, ev) {
   tip.style.left = Math.max(4, Math.min(ev.clientX + 16, innerWidth - w - 8)) + 'px';
   tip.style.top = Math.max(4, ev.clientY + 18 + h > innerHeight ? ev.clientY - h - 12 : ev.clientY + 18) + 'px';
 }
-const indexOf = new Map(groups.map((g, i) => [g, i]));
 svg.addEventListener('mousemove', ev => {
   if (drag) return;
   const g = ev.target.closest('#rows > g');
-  hover(g ? indexOf.get(g) : -1, ev);
+  hover(g ? +g.dataset.i : -1, ev);
 });
 svg.addEventListener('mouseleave', () => hover(-1));
 
@@ -153,7 +192,7 @@ svg.addEventListener('mousedown', ev => {
   if (ev.button || at(ev) < L) return;
   hover(-1);
   drag = { x: at(ev), off, move: ev.shiftKey, box: null };
-  if (!drag.move) { drag.box = document.createElementNS(NS, 'rect'); drag.box.setAttribute('class', 'sel'); drag.box.setAttribute('y', 20); drag.box.setAttribute('height', bottom - 20); svg.append(drag.box); }
+  if (!drag.move) { drag.box = el('rect', { class: 'sel', y: 20, height: bottom - 20 }); svg.append(drag.box); }
   ev.preventDefault();
 });
 addEventListener('mousemove', ev => {
@@ -178,5 +217,5 @@ document.getElementById('in').onclick = () => by(1.6, (L + R) / 2);
 document.getElementById('out').onclick = () => by(0.625, (L + R) / 2);
 for (const b of $('[data-show]')) b.onclick = () => { show = b.dataset.show; for (const o of $('[data-show]')) o.classList.toggle('on', o === b); rows(); };
 document.getElementById('find').oninput = ev => { find = ev.target.value.trim().toLowerCase(); rows(); };
-rows(); zoom();
+rows();
 })();

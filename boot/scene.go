@@ -213,7 +213,7 @@ func (s *scene) causes(chain *Link) {
 func (s *scene) breaks(x *index, from Micros) []piece {
 	var out, busy []piece
 	for _, p := range s.a.Parked {
-		if p.To-p.From >= longIdle {
+		if p.To-p.From >= longParked {
 			out = append(out, piece{From: p.From, To: p.To, Break: "parked"})
 		}
 		busy = append(busy, piece{From: p.From, To: p.To})

@@ -15,6 +15,7 @@ const (
 	marginEnd  = 96.0  // lengths written behind the last bars
 	rowHeight  = 20.0
 	barHeight  = 11.0
+	barTop     = 4.5 // (rowHeight - barHeight) / 2
 	phaseTop   = 26.0
 	phaseHigh  = 18.0
 	flagTop    = 58.0 // milestones
@@ -58,7 +59,7 @@ func WriteSVG(w io.Writer, c *Capture, a *Analysis) error {
 	return err
 }
 
-// svg draws the scene; for the page with every row and the numbers that the script works on.
+// svg draws the scene; for the page with the numbers that the script works on.
 func (s *scene) svg(b *strings.Builder, page bool) {
 	visible := s.relevantCount()
 	flags, levels := s.flags()

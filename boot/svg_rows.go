@@ -42,7 +42,7 @@ func (s *scene) drawRows(b *strings.Builder, top float64, page bool) {
 	}
 	fmt.Fprintf(b, "</g>\n<g id=\"rows\" data-top=\"%g\">\n", top)
 	for i, r := range s.rows {
-		if page || r.relevant {
+		if r.relevant {
 			s.drawRow(b, i, at[i], page)
 		}
 	}
@@ -72,11 +72,11 @@ func (s *scene) drawRow(b *strings.Builder, i int, y float64, page bool) {
 	if r.chain {
 		class, room = "chain", 40
 	}
-	if page && !r.relevant {
-		class = strings.TrimSpace(class + " more")
-	}
 	if class != "" {
 		class = ` class="` + class + `"`
+	}
+	if page {
+		class += fmt.Sprintf(` data-i="%d"`, i)
 	}
 	fmt.Fprintf(b, `<g%s transform="translate(0,%g)">`, class, y)
 	if page { // the name stands on a ground of its own, under which zoomed bars vanish
@@ -92,7 +92,6 @@ func (s *scene) drawRow(b *strings.Builder, i int, y float64, page bool) {
 
 // drawBar draws a bar with its length behind it, or a dot for what took no time.
 func (s *scene) drawBar(b *strings.Builder, r *row, x0, x1 float64) {
-	const top = (rowHeight - barHeight) / 2
 	if r.done <= r.start {
 		fmt.Fprintf(b, `<circle class="dot" cx="%.1f" cy="%g" r="3"/>`, x0, rowHeight/2)
 		return
@@ -102,7 +101,7 @@ func (s *scene) drawBar(b *strings.Builder, r *row, x0, x1 float64) {
 		class = "task"
 	}
 	for _, p := range s.solid(r) {
-		fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%g" width="%.1f" height="%g"/>`, class, p[0], top, max(p[1]-p[0], 1.5), barHeight)
+		fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%g" width="%.1f" height="%g"/>`, class, p[0], barTop, max(p[1]-p[0], 1.5), barHeight)
 	}
 	text := r.net.String()
 	if r.parked > 0 {
