@@ -11,7 +11,7 @@ func Pipeline() []Step {
 		{Name: "connect", Seed: "1", Does: "check that the credentials work and that every needed action is allowed",
 			Look: (*Run).lookConnect, Limit: 30 * time.Second},
 		{Name: "validate", Seed: "2", Does: "check that the donor and its pool can be used",
-			Look: (*Run).lookValidate, Limit: time.Minute},
+			Look: (*Run).lookValidate, Limit: 30 * time.Second},
 		{Name: "lock", Does: "take the pool's lease, or adopt the run that an ended process left", Back: "released",
 			Look: (*Run).lookLock, Limit: 5 * time.Minute},
 		{Name: "recover", Does: "give back what earlier runs of the pool left",
