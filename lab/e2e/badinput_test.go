@@ -31,9 +31,22 @@ type bad struct {
 // and what to do, an exit code that is not 0, and nothing is changed anywhere.
 // It does not run beside other tests, so that every change would be its own.
 func TestBadInput(t *testing.T) {
-	good := newPool(t, 1)
-	api := newProxy(t, shared)
-	for _, b := range slicesOfBad(t, good) {
+	specs := refusedPools()
+	for _, name := range []string{"badinput", "switched-off", "master", "rebooting", "leaving", "newer", "replaced"} {
+		specs = append(specs, emulator.Pool{Name: name})
+	}
+	for i := range specs {
+		specs[i].Count = 1
+	}
+	pools := map[string]*pool{}
+	for _, p := range seedPools(t, shared, specs...) {
+		pools[p.name] = p
+	}
+	good, api := pools["badinput"], newProxy(t, shared)
+	list := append(badOptions(t), badAccess(t, good)...)
+	list = append(list, badNodes(t, pools)...)
+	list = append(list, badPools(pools)...)
+	for _, b := range list {
 		t.Run(b.name, func(t *testing.T) {
 			if b.with != nil {
 				b.with(t)
@@ -80,13 +93,6 @@ func (b bad) run(t *testing.T, good *pool, api *proxy) {
 	}
 }
 
-func slicesOfBad(t *testing.T, good *pool) []bad {
-	list := badOptions(t)
-	list = append(list, badAccess(t, good)...)
-	list = append(list, badNodes(t, good)...)
-	return append(list, badPools(t)...)
-}
-
 // badOptions are wrong by themselves.
 func badOptions(t *testing.T) []bad {
 	malformed := filepath.Join(t.TempDir(), "azure.json")
@@ -120,7 +126,6 @@ func badOptions(t *testing.T) []bad {
 
 // badAccess is right by itself, but the other side does not let it in.
 func badAccess(t *testing.T, good *pool) []bad {
-	closed := closedPort(t)
 	return []bad{
 		{name: "secret", env: map[string]string{"AZURE_CLIENT_SECRET": "wrong"}, code: 1,
 			want: []string{"AADSTS7000215", shared.Environment()["AZURE_CLIENT_ID"], "AZURE_CLIENT_SECRET"}},
@@ -133,23 +138,19 @@ func badAccess(t *testing.T, good *pool) []bad {
 		{name: "read-denied", with: func(t *testing.T) {
 			shared.Cloud.SetDenied("Microsoft.Compute/virtualMachineScaleSets/read", "Microsoft.Authorization/*")
 			t.Cleanup(func() { shared.Cloud.SetDenied() })
-		}, code: 1, want: []string{"Microsoft.Compute/virtualMachineScaleSets/read", good.name, "az role assignment create"}},
+		}, code: 1, want: []string{"Microsoft.Compute/virtualMachineScaleSets/read", good.name, "docs/azure-role.json"}},
 		{name: "subscription", args: []string{"--subscription", "12345678-1234-1234-1234-123456789012"}, code: 1,
 			want: []string{"12345678-1234-1234-1234-123456789012", "--subscription"}},
-		{name: "api-server-unreachable", env: map[string]string{"KUBECONFIG": writeKubeconfig(t, "http://"+closed)}, code: 1,
-			want: []string{closed, "kubectl"}},
-		{name: "arm-unreachable", env: map[string]string{"AZURE_ENVIRONMENT_FILEPATH": stackAt(t, closed)}, code: 1,
-			want: []string{closed, "AZURE_ENVIRONMENT"}},
 	}
 }
 
 // badNodes cannot be donors.
-func badNodes(t *testing.T, good *pool) []bad {
+func badNodes(t *testing.T, pools map[string]*pool) []bad {
 	made := func(name, providerID string) string {
 		makeNode(t, name, providerID)
 		return name
 	}
-	off := newNamedPool(t, "switched-off")
+	good, off, replaced := pools["badinput"], pools["switched-off"], pools["replaced"]
 	shared.Cloud.PowerOffFromGuest(off.instance(0))
 	await(t, "the node that was switched off is NotReady", func() string {
 		if nodeReady(off.get(off.node(0))) {
@@ -157,9 +158,9 @@ func badNodes(t *testing.T, good *pool) []bad {
 		}
 		return ""
 	})
-	gone := good.lab.Scenario.PoolID("gone-vmss") + "/virtualMachines/0"
+	gone := shared.Scenario.PoolID("gone-vmss") + "/virtualMachines/0"
 	marked := func(name, patch string) *pool {
-		p := newNamedPool(t, name)
+		p := pools[name]
 		p.patch(p.node(0), patch)
 		return p
 	}
@@ -167,12 +168,11 @@ func badNodes(t *testing.T, good *pool) []bad {
 	rebooting := marked("rebooting", `{"metadata":{"annotations":{"weave.works/kured-reboot-in-progress":"now"}}}`)
 	leaving := marked("leaving", `{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","value":"1700000000","effect":"NoSchedule"}]}}`)
 	newer := marked("newer", `{"metadata":{"annotations":{"kamino.dev/run":"{\"format\":99,\"run\":\"r\"}"}}}`)
-	replaced := newNamedPool(t, "replaced")
 	return []bad{
 		{name: "unknown-node", node: "no-such-node", code: 1, want: []string{`node "no-such-node"`, "not found", "kubectl get nodes"}},
 		{name: "not-ready", node: off.node(0), code: 3, want: []string{off.node(0), "Ready", "choose another node"}},
 		{name: "control-plane", node: master.node(0), code: 3, want: []string{master.node(0), "node-role.kubernetes.io/control-plane", "worker"}},
-		{name: "pending-reboot", node: rebooting.node(0), args: nil, code: 3,
+		{name: "pending-reboot", node: rebooting.node(0), code: 3,
 			want: []string{rebooting.node(0), "weave.works/kured-reboot-in-progress", "wait for the reboot"}},
 		{name: "scale-down", node: leaving.node(0), code: 3, want: []string{leaving.node(0), "ToBeDeletedByClusterAutoscaler", "another node"}},
 		{name: "newer-mark", node: newer.node(0), code: 1, want: []string{newer.node(0), "kamino.dev/run", "format 99"}},
@@ -188,49 +188,40 @@ func badNodes(t *testing.T, good *pool) []bad {
 	}
 }
 
-// badPools are refused by ARCHITECTURE's list: a prototype would do harm there.
-func badPools(t *testing.T) []bad {
+// refused are pools of ARCHITECTURE's list: a prototype would do harm there.
+var refused = []struct {
+	name string
+	pool emulator.Pool
+	want []string
+}{
+	{"rolling", emulator.Pool{UpgradePolicy: "Rolling"}, []string{"properties.upgradePolicy.mode", `"Rolling"`, "upgradePolicy.mode=Manual"}},
+	{"automatic", emulator.Pool{UpgradePolicy: "Automatic"}, []string{"properties.upgradePolicy.mode", `"Automatic"`, "upgradePolicy.mode=Manual"}},
+	{"auto-os", emulator.Pool{AutomaticOSUpgrade: true}, []string{"enableAutomaticOSUpgrade", `"true"`, "--enable-auto-os-upgrade false"}},
+	{"repairs", emulator.Pool{AutomaticRepairs: true}, []string{"automaticRepairsPolicy.enabled", `"true"`, "--enable-automatic-repairs false"}},
+	{"ephemeral", emulator.Pool{Ephemeral: true}, []string{"diffDiskSettings.option", `"Local"`, "managed OS disk"}},
+	{"windows", emulator.Pool{Windows: true}, []string{"operatingSystem", `"windows"`, "Linux"}},
+	{"confidential", emulator.Pool{SecurityType: "ConfidentialVM"}, []string{"securityType", `"ConfidentialVM"`, "choose another pool"}},
+	{"spot", emulator.Pool{Spot: true}, []string{"priority", `"Spot"`, "--allow-spot"}},
+	{"aks", emulator.Pool{Tags: map[string]string{"aks-managed-poolName": "np1"}}, []string{"aks-managed-poolName", "AKS", "node image upgrades"}},
+	{"flexible", emulator.Pool{Flexible: true}, []string{"Flexible", "Uniform"}},
+}
+
+func refusedPools() []emulator.Pool {
+	var specs []emulator.Pool
+	for _, r := range refused {
+		r.pool.Name = "bad-" + r.name
+		specs = append(specs, r.pool)
+	}
+	return specs
+}
+
+func badPools(pools map[string]*pool) []bad {
 	var list []bad
-	for _, b := range []struct {
-		name string
-		pool emulator.Pool
-		want []string
-	}{
-		{"rolling", emulator.Pool{UpgradePolicy: "Rolling"}, []string{"properties.upgradePolicy.mode", `"Rolling"`, "upgradePolicy.mode=Manual"}},
-		{"automatic", emulator.Pool{UpgradePolicy: "Automatic"}, []string{"properties.upgradePolicy.mode", `"Automatic"`, "upgradePolicy.mode=Manual"}},
-		{"auto-os", emulator.Pool{AutomaticOSUpgrade: true}, []string{"enableAutomaticOSUpgrade", `"true"`, "--enable-auto-os-upgrade false"}},
-		{"repairs", emulator.Pool{AutomaticRepairs: true}, []string{"automaticRepairsPolicy.enabled", `"true"`, "--enable-automatic-repairs false"}},
-		{"ephemeral", emulator.Pool{Ephemeral: true}, []string{"diffDiskSettings.option", `"Local"`, "managed OS disk"}},
-		{"windows", emulator.Pool{Windows: true}, []string{"operatingSystem", `"windows"`, "Linux"}},
-		{"confidential", emulator.Pool{SecurityType: "ConfidentialVM"}, []string{"securityType", `"ConfidentialVM"`, "choose another pool"}},
-		{"spot", emulator.Pool{Spot: true}, []string{"priority", `"Spot"`, "--allow-spot"}},
-		{"aks", emulator.Pool{Tags: map[string]string{"aks-managed-poolName": "np1"}}, []string{"aks-managed-poolName", "AKS", "node image upgrades"}},
-		{"flexible", emulator.Pool{Flexible: true}, []string{"Flexible", "Uniform"}},
-	} {
-		b.pool.Name, b.pool.Count = "bad-"+b.name, 1
-		p := seedPool(t, shared, b.pool)
-		node := p.node(0)
-		if b.pool.Flexible {
-			node = flexibleNode(t, p)
-		}
-		list = append(list, bad{name: b.name, node: node, code: 3, want: append(b.want, node)})
+	for _, r := range refused {
+		node := pools["bad-"+r.name].computers()[0]
+		list = append(list, bad{name: r.name, node: node, code: 3, want: append(r.want, node)})
 	}
 	return list
-}
-
-func newNamedPool(t *testing.T, name string) *pool {
-	return seedPool(t, shared, emulator.Pool{Name: name, Count: 1})
-}
-
-// flexibleNode finds the node of a Flexible scale set, whose instances have names of their own.
-func flexibleNode(t *testing.T, p *pool) string {
-	for _, in := range shared.Cloud.Instances() {
-		if strings.EqualFold(in.PoolID, p.id) {
-			return strings.ToLower(in.ComputerName)
-		}
-	}
-	t.Fatalf("pool %s has no instance", p.name)
-	return ""
 }
 
 // makeNode makes a Node object that nobody keeps alive.
@@ -260,6 +251,36 @@ func makeNode(t *testing.T, name, providerID string) {
 		}
 		return ""
 	})
+}
+
+// TestUnreachable: an address at which nobody answers is named, after half a
+// minute of trying again, and the other side is not touched.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	p, api, closed := newPool(t, 1), newProxy(t, shared), closedPort(t)
+	for name, b := range map[string]bad{
+		"api-server": {env: map[string]string{"KUBECONFIG": writeKubeconfig(t, "http://"+closed)}, want: []string{"kubectl"}},
+		"azure":      {env: map[string]string{"KUBECONFIG": api.kubeconfig, "AZURE_ENVIRONMENT_FILEPATH": stackAt(t, closed)}, want: []string{"AZURE_ENVIRONMENT"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := p.get(p.node(0))
+			o := call{env: b.env}.run(t, updateArgs(before.Name)...)
+			if o.code != 1 {
+				t.Errorf("exit code %d, want 1", o.code)
+			}
+			_, last, _ := strings.Cut(o.log, "Error: ")
+			for _, want := range append(b.want, closed, "connection refused", "Hint: ") {
+				if !strings.Contains(last, want) {
+					t.Errorf("the message does not mention %q:\n%s", want, last)
+				}
+			}
+			if writes := api.writes(); len(writes) > 0 {
+				t.Errorf("sent to the API server: %q", writes)
+			}
+			p.expectSame(before, p.get(before.Name))
+		})
+	}
 }
 
 // closedPort is an address on which nobody listens.

@@ -32,22 +32,37 @@ func newPool(t *testing.T, count int, change ...func(*emulator.Pool)) *pool {
 	for _, f := range change {
 		f(&spec)
 	}
-	return seedPool(t, shared, spec)
+	return seedPools(t, shared, spec)[0]
 }
 
-func seedPool(t *testing.T, l *lab.Lab, spec emulator.Pool) *pool {
+func seedPools(t *testing.T, l *lab.Lab, specs ...emulator.Pool) []*pool {
 	t.Helper()
-	p := &pool{T: t, lab: l, name: spec.Name, id: l.Scenario.PoolID(spec.Name)}
 	sc := l.Scenario
-	sc.Pools = []emulator.Pool{spec}
+	sc.Pools = specs
 	l.Cloud.Seed(sc)
-	t.Cleanup(func() { p.arm("DELETE", p.id, "") })
-	for _, in := range l.Cloud.Instances() {
-		if strings.EqualFold(in.PoolID, p.id) {
-			p.awaitNode(strings.ToLower(in.ComputerName)) // machines of Flexible sets have names of their own
+	var pools []*pool
+	for _, spec := range specs {
+		p := &pool{T: t, lab: l, name: spec.Name, id: sc.PoolID(spec.Name)}
+		t.Cleanup(func() { p.arm("DELETE", p.id, "") })
+		pools = append(pools, p)
+	}
+	for _, p := range pools {
+		for _, name := range p.computers() {
+			p.awaitNode(name)
 		}
 	}
-	return p
+	return pools
+}
+
+// computers are the names of the pool's nodes; those of Flexible sets follow no pattern.
+func (p *pool) computers() []string {
+	var names []string
+	for _, in := range p.lab.Cloud.Instances() {
+		if strings.EqualFold(in.PoolID, p.id) {
+			names = append(names, strings.ToLower(in.ComputerName))
+		}
+	}
+	return names
 }
 
 // poolName makes the name of a scale set of the last part of a test's name.
@@ -119,8 +134,8 @@ func (p *pool) awaitNode(name string) {
 				return "still tainted: " + taint.ToString()
 			}
 		}
-		if _, ok := node.Annotations["node.alpha.kubernetes.io/ttl"]; !ok {
-			return "without the annotation of the ttl controller"
+		if node.Annotations["node.alpha.kubernetes.io/ttl"] == "" || node.Labels["beta.kubernetes.io/os"] == "" {
+			return "without what the ttl and node lifecycle controllers write"
 		}
 		return ""
 	})
