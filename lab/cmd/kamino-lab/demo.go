@@ -19,7 +19,7 @@ import (
 func newDemoCommand() *cobra.Command {
 	var opts demo.Options
 	var keep bool
-	var output string
+	var output, kind string
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job: a donor becomes the image of its pool, and the next node boots from it",
@@ -30,6 +30,12 @@ Exits with 1 if anything did not hold.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return fmt.Errorf("output %q is unknown: use -o text or -o json", output)
+			}
+			if err := checkMachines(kind); err != nil {
+				return err
+			}
+			if kind == qemu {
+				return demoMachines(cmd, keep, output)
 			}
 			if opts.Nodes < 2 || opts.Speed <= 0 {
 				return fmt.Errorf("--nodes %d must be 2 or more and --speed %g positive", opts.Nodes, opts.Speed)
@@ -44,6 +50,7 @@ Exits with 1 if anything did not hold.`,
 		},
 	}
 	flags := cmd.Flags()
+	flags.StringVar(&kind, "machines", simulated, "simulated, or qemu: virtual machines that really boot")
 	flags.BoolVar(&keep, "keep", false, "keep the lab afterwards, until interrupted")
 	flags.StringVarP(&output, "output", "o", "text", "text or json")
 	flags.IntVar(&opts.Nodes, "nodes", 3, "nodes of the pool")

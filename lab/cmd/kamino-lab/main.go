@@ -5,12 +5,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"kamino.dev/kamino/lab/machines"
 )
 
 func main() {
@@ -31,6 +34,9 @@ func main() {
 	}
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
+		if missing := (*machines.MissingError)(nil); errors.As(err, &missing) {
+			os.Exit(missing.ExitCode())
+		}
 		os.Exit(1)
 	}
 }

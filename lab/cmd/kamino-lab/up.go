@@ -13,6 +13,7 @@ import (
 func newUpCommand() *cobra.Command {
 	var opts lab.Options
 	var verbose bool
+	var kind string
 	cmd := &cobra.Command{
 		Use:   "up --dir DIR",
 		Short: "Start a lab and keep it until interrupted",
@@ -31,12 +32,23 @@ In another shell, . DIR/env makes kamino, kubectl and Azure clients use the lab.
 			if verbose {
 				level = slog.LevelDebug
 			}
+			if err := checkMachines(kind); err != nil {
+				return err
+			}
+			if kind == qemu {
+				nodes := opts.NodesPerPool
+				if !cmd.Flags().Changed("nodes") {
+					nodes = 1
+				}
+				return upMachines(cmd, opts.Dir, nodes, level)
+			}
 			opts.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 			return up(cmd, opts)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&opts.Dir, "dir", "", "directory of the lab's files, made if absent")
+	flags.StringVar(&kind, "machines", simulated, "simulated, or qemu: virtual machines that really boot, in one pool, one unless --nodes says otherwise")
 	flags.IntVar(&opts.Pools, "pools", 1, "number of pools (scale sets)")
 	flags.IntVar(&opts.NodesPerPool, "nodes", 3, "number of nodes of each pool")
 	flags.Float64Var(&opts.Speed, "speed", 1, "how many times faster than published Azure and the nodes work")

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"kamino.dev/kamino/lab/machines"
+)
+
+// Kinds of machines behind the cloud.
+const (
+	simulated = "simulated"
+	qemu      = "qemu"
+)
+
+func checkMachines(kind string) error {
+	if kind != simulated && kind != qemu {
+		return fmt.Errorf("machines %q are unknown: use --machines %s or --machines %s", kind, simulated, qemu)
+	}
+	return nil
+}
+
+// machinesOptions are what a lab of real machines needs besides its directory.
+// Binaries are built if the checkout has changed.
+func machinesOptions(cmd *cobra.Command, dir string, level slog.Level) (machines.Options, error) {
+	o := machines.Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))}
+	if err := machines.Preflight(); err != nil {
+		return o, err
+	}
+	var err error
+	if o.Binary, err = os.Executable(); err != nil {
+		return o, fmt.Errorf("find this program: %w", err)
+	}
+	sources, err := machines.FindLab()
+	if err != nil {
+		return o, err
+	}
+	if o.Binaries, err = machines.BuildBinaries(cmd.Context(), sources); err != nil {
+		return o, err
+	}
+	o.Cache, err = machines.DefaultCache()
+	return o, err
+}
+
+// upMachines keeps a lab of real machines until interrupted.
+func upMachines(cmd *cobra.Command, dir string, nodes int, level slog.Level) error {
+	o, err := machinesOptions(cmd, dir, level)
+	if err != nil {
+		return err
+	}
+	o.Nodes = nodes
+	ctx := cmd.Context()
+	l, err := machines.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer l.Stop()
+	fmt.Fprintf(cmd.ErrOrStderr(), "in another shell: . %s/env, and ssh -F %s/ssh_config pool1_0\n", l.Dir, l.Dir)
+	for _, i := range l.Cloud.Instances() {
+		if _, err := l.AwaitReady(ctx, i, time.Hour); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), "ready")
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-l.ControlPlane.Failed():
+		return err
+	}
+}
+
+// demoMachines shows the main job on real machines.
+func demoMachines(cmd *cobra.Command, keep bool, output string) error {
+	dir, err := os.MkdirTemp("", "kamino-demo-")
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	o, err := machinesOptions(cmd, filepath.Join(dir, "lab"), slog.LevelWarn)
+	if err != nil {
+		return err
+	}
+	report, err := machines.Demo(cmd.Context(), o, cmd.ErrOrStderr(), func(l *machines.Lab) {
+		if keep && cmd.Context().Err() == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "demo: the lab stays; in another shell: . %s/env, or ssh -F %s/ssh_config NAME\ndemo: end it with Ctrl-C\n", l.Dir, l.Dir)
+			<-cmd.Context().Done()
+		}
+	})
+	if err != nil {
+		report.Failures = append(report.Failures, err.Error())
+	}
+	if output == "json" {
+		encoder := json.NewEncoder(cmd.OutOrStdout())
+		encoder.SetIndent("", "  ")
+		err = errors.Join(err, encoder.Encode(report))
+	} else {
+		printMachines(cmd.OutOrStdout(), report)
+	}
+	if err == nil && len(report.Failures) > 0 {
+		err = fmt.Errorf("%d things did not hold", len(report.Failures))
+	}
+	return err
+}
+
+func printMachines(out io.Writer, r machines.Report) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	defer w.Flush()
+	fmt.Fprintf(w, "\nThe machines\t(%s)\n", r.Accelerator)
+	fmt.Fprintln(w, "  node\tfrom\tReady after\tmachine-id\tssh host key\tgenerations")
+	for _, m := range r.Machines {
+		fmt.Fprintf(w, "  %s\t%s\t%.0f s\t%s\t%s\t%d\n", m.Node, m.Image, m.ReadySeconds, short(m.MachineID), short(m.HostKey), m.Generations)
+	}
+	fmt.Fprintf(w, "\nThe steps\n")
+	for _, s := range r.Steps {
+		if !s.Skipped {
+			fmt.Fprintf(w, "  %s\t%6.1f s\n", s.Name, s.Seconds)
+		}
+	}
+	fmt.Fprintf(w, "\nThe outcome\n  donor\t%s was away %.0f s of %.0f s\n  image\tversion %s, %d MB\n", r.Donor, r.DonorAwaySeconds, r.Seconds, r.Version, r.ImageBytes>>20)
+	if len(r.Failures) == 0 {
+		fmt.Fprintln(w, "\nEverything held.")
+		return
+	}
+	fmt.Fprintln(w, "\nDid not hold:")
+	for _, f := range r.Failures {
+		fmt.Fprintf(w, "  %s\n", f)
+	}
+}
+
+// short is the beginning of an identifier, enough to tell two apart.
+func short(id string) string {
+	return id[:min(len(id), 12)]
+}
