@@ -144,6 +144,16 @@ type ModelSpec struct {
 	Image string // ID of a version or a definition; "" with Saved
 	// Saved, where set, is a Model.Saved to be written back instead.
 	Saved json.RawMessage
+	// Secrets go with Saved: what the provider never gives back.
+	Secrets ModelSecrets
+}
+
+// ModelSecrets is what a model holds and a provider does not show. It is nowhere
+// saved; whoever wants a former model back must have it.
+type ModelSecrets struct {
+	CustomData []byte // nil leaves what the model has
+	// Protected are the protected settings of extensions, JSON objects by name.
+	Protected map[string]json.RawMessage
 }
 
 // FieldChange is one line of a difference between two models.

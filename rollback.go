@@ -17,6 +17,11 @@ type RollbackOptions struct {
 	Pool   string // name or ID
 	To     string // version, or ToOriginal; "" is the version before the present one, else the original
 	DryRun bool
+	// Secrets of the original model, which no provider gives back.
+	Secrets ModelSecrets
+	// KeepCustomData goes back to the original without its custom data: for
+	// models that had none, or whose instances do not need it.
+	KeepCustomData bool
 }
 
 // Rollback is what a rollback did, or in a dry-run would do.
@@ -35,6 +40,7 @@ type Rollback struct {
 type target struct {
 	version *Artifact
 	saved   *SavedModel
+	secrets ModelSecrets
 }
 
 func (t target) name() string {
@@ -51,7 +57,7 @@ func (t target) spec() ModelSpec {
 	if t.version != nil {
 		return ModelSpec{Image: t.version.ID}
 	}
-	return ModelSpec{Saved: t.saved.Saved}
+	return ModelSpec{Saved: t.saved.Saved, Secrets: t.secrets}
 }
 
 // defaultTarget is the newest good version older than the one in the model,
@@ -159,7 +165,28 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	if err != nil {
 		return Rollback{}, err
 	}
+	if err := opts.secretsFor(&t); err != nil {
+		return Rollback{}, err
+	}
 	return e.point(ctx, o, t, distrusted(o.versions, t), opts.DryRun)
+}
+
+// secretsFor gives a saved model what a provider does not show. A generic image
+// whose instances get the prototype's empty custom data would never join the
+// cluster, and nobody would know why.
+func (o RollbackOptions) secretsFor(t *target) error {
+	given := o.Secrets.CustomData != nil
+	switch {
+	case t.saved == nil && (given || o.KeepCustomData || len(o.Secrets.Protected) > 0):
+		return WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s", t.name()), "use --to original, or leave them away")
+	case given && o.KeepCustomData:
+		return WithHint(errors.New("custom data is given, and is to be kept as it is"), "use one of the two")
+	case t.saved != nil && !given && !o.KeepCustomData && !o.DryRun:
+		return WithHint(errors.New("the original model's custom data is needed: the prototype's model has an empty one, and the provider never shows what was there before"),
+			"give it with --custom-data FILE; --keep-custom-data goes on without it; --to VERSION needs none")
+	}
+	t.secrets = o.Secrets
+	return nil
 }
 
 // pointing are the options of a run that takes no donor: that instances may be

@@ -2,9 +2,11 @@ package azure
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
@@ -79,8 +81,12 @@ func (p *Provider) SetModel(ctx context.Context, pool kamino.Pool, want kamino.M
 		},
 		ExtensionProfile: &armcompute.VirtualMachineScaleSetExtensionProfile{Extensions: writable(next.Extensions)},
 	}
-	if want.Saved == nil {
-		profile.OSProfile = &armcompute.VirtualMachineScaleSetUpdateOSProfile{CustomData: to.Ptr(noOpCustomData)}
+	custom := noOpCustomData
+	if want.Saved != nil {
+		custom = base64.StdEncoding.EncodeToString(want.Secrets.CustomData)
+	}
+	if want.Saved == nil || want.Secrets.CustomData != nil {
+		profile.OSProfile = &armcompute.VirtualMachineScaleSetUpdateOSProfile{CustomData: to.Ptr(custom)}
 	}
 	poller, err := at.sets.BeginUpdate(ctx, at.group, at.name, armcompute.VirtualMachineScaleSetUpdate{
 		Properties: &armcompute.VirtualMachineScaleSetUpdateProperties{VirtualMachineProfile: profile},
@@ -117,7 +123,7 @@ func (p *Provider) nextModel(pool kamino.Pool, want kamino.ModelSpec) (have, nex
 			return have, next, fmt.Errorf("read the model to be given back to pool %s: %w", pool.Name, err)
 		}
 		next.Image.ExactVersion = nil // read-only
-		return have, next, nil
+		return have, next, protect(next.Extensions, want.Secrets.Protected)
 	}
 	if want.Image == "" {
 		return have, next, fmt.Errorf("no image wanted for pool %s", pool.Name)
@@ -149,7 +155,7 @@ func (p *Provider) difference(pool kamino.Pool, have, next saved, want kamino.Mo
 		diff = append(diff, kamino.FieldChange{Field: vm + "storageProfile.imageReference", From: from, To: to})
 	}
 	if from, to := names(have.Extensions), names(next.Extensions); from != to {
-		diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions", From: from, To: to})
+		diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions", From: from, To: returning(next.Extensions, have.Extensions)})
 	}
 	p.mu.Lock()
 	written, wrote := p.written[pool.ID]
@@ -159,6 +165,9 @@ func (p *Provider) difference(pool kamino.Pool, have, next saved, want kamino.Mo
 	}
 	if len(diff) > 0 && want.Saved == nil {
 		diff = append(diff, kamino.FieldChange{Field: vm + "osProfile.customData", From: "(cannot be read)", To: "#cloud-config"})
+	}
+	if len(diff) > 0 && want.Secrets.CustomData != nil {
+		diff = append(diff, kamino.FieldChange{Field: vm + "osProfile.customData", From: "(cannot be read)", To: fmt.Sprintf("%d bytes", len(want.Secrets.CustomData))})
 	}
 	return diff
 }
@@ -204,6 +213,39 @@ func writable(list []*armcompute.VirtualMachineScaleSetExtension) []*armcompute.
 		out = append(out, c)
 	}
 	return out
+}
+
+// protect puts protected settings back, which ARM never returns.
+func protect(list []*armcompute.VirtualMachineScaleSetExtension, settings map[string]json.RawMessage) error {
+	for name, raw := range settings {
+		i := slices.IndexFunc(list, func(e *armcompute.VirtualMachineScaleSetExtension) bool {
+			return strings.EqualFold(value(e.Name), name) && e.Properties != nil
+		})
+		if i < 0 {
+			return fmt.Errorf("protected settings for extension %q: the model has %s", name, names(list))
+		}
+		var object map[string]any
+		if err := json.Unmarshal(raw, &object); err != nil {
+			return fmt.Errorf("protected settings for extension %q: %w", name, err)
+		}
+		list[i].Properties.ProtectedSettings = object
+	}
+	return nil
+}
+
+// returning is names, with a word on those which come back without what they may need.
+func returning(next, have []*armcompute.VirtualMachineScaleSetExtension) string {
+	out := make([]string, len(next))
+	for i, e := range next {
+		out[i] = value(e.Name)
+		had := slices.ContainsFunc(have, func(h *armcompute.VirtualMachineScaleSetExtension) bool {
+			return strings.EqualFold(value(h.Name), value(e.Name))
+		})
+		if !had && e.Properties != nil && e.Properties.ProtectedSettings == nil {
+			out[i] += " (without protected settings)"
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 func names(list []*armcompute.VirtualMachineScaleSetExtension) string {

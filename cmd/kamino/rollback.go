@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,9 @@ type rollbackCommand struct {
 	out      outputFlag
 	opts     kamino.RollbackOptions
 	detailed bool
+
+	customData string
+	protected  []string
 }
 
 func newRollbackCommand(a *app) *cobra.Command {
@@ -28,10 +33,14 @@ func newRollbackCommand(a *app) *cobra.Command {
 the first prototype, by one conditional write. Versions newer than the target
 are marked as bad and excluded from latest before, and are never chosen again.
 --to a version that is marked takes its mark off. Instances that run stay as
-they are.`,
+they are.
+
+Azure shows neither custom data nor the protected settings of extensions. To go
+back to the original model, give them again, as they stood in your template.`,
 		Example: `  kamino rollback --pool k8s-pool1-12345678-vmss --dry-run
   kamino rollback --pool k8s-pool1-12345678-vmss --to 2026.11.02
-  kamino rollback --pool k8s-pool1-12345678-vmss --to original`,
+  kamino rollback --pool k8s-pool1-12345678-vmss --to original --custom-data cloud-init.txt \
+      --protected-settings vmssCSE=cse.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
@@ -41,6 +50,9 @@ they are.`,
 	f.BoolVar(&c.opts.DryRun, "dry-run", false, "print what would be done, and do nothing")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
 	f.StringVar(&a.global.Gallery, "gallery", "", "gallery of the image versions (default SIG_ and the resource group)")
+	f.StringVar(&c.customData, "custom-data", "", "with --to original: file with the model's custom data, not encoded")
+	f.BoolVar(&c.opts.KeepCustomData, "keep-custom-data", false, "with --to original: leave the custom data empty, as it is")
+	f.StringArrayVar(&c.protected, "protected-settings", nil, "with --to original: NAME=FILE, an extension and the JSON of its protected settings; may be repeated")
 	c.out.add(cmd)
 	return cmd
 }
@@ -48,6 +60,9 @@ they are.`,
 // Run does it.
 func (c *rollbackCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
+		return err
+	}
+	if err := c.readSecrets(); err != nil {
 		return err
 	}
 	engine, err := c.engine(ctx)
@@ -69,6 +84,35 @@ func (c *rollbackCommand) Run(ctx context.Context) error {
 	return nil
 }
 
+// readSecrets reads the files of the original model.
+func (c *rollbackCommand) readSecrets() error {
+	if c.customData != "" {
+		data, err := os.ReadFile(c.customData)
+		if err != nil {
+			return kamino.WithHint(fmt.Errorf("read --custom-data: %w", err), "name the file that your template puts into customData")
+		}
+		c.opts.Secrets.CustomData = append([]byte{}, data...)
+	}
+	for _, pair := range c.protected {
+		name, file, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return kamino.WithHint(fmt.Errorf("--protected-settings %q is not NAME=FILE", pair), "for instance vmssCSE=cse.json")
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("read --protected-settings of %s: %w", name, err)
+		}
+		if !json.Valid(data) {
+			return kamino.WithHint(fmt.Errorf("--protected-settings of %s: %s is not JSON", name, file), "it must hold the object protectedSettings of your template")
+		}
+		if c.opts.Secrets.Protected == nil {
+			c.opts.Secrets.Protected = map[string]json.RawMessage{}
+		}
+		c.opts.Secrets.Protected[name] = data
+	}
+	return nil
+}
+
 func printRollback(w io.Writer, r kamino.Rollback, dryRun bool) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Name)
 	if !r.Changed {
@@ -86,4 +130,7 @@ func printRollback(w io.Writer, r kamino.Rollback, dryRun bool) {
 		fmt.Fprintf(w, "Marked good:\t%s\n", strings.Join(r.Good, ", "))
 	}
 	printDiff(w, r.ModelDiff)
+	if dryRun && r.To == kamino.ToOriginal {
+		fmt.Fprintln(w, "\nAzure does not show custom data and protected settings: give them with --custom-data and --protected-settings.")
+	}
 }

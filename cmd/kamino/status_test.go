@@ -84,7 +84,7 @@ func TestRollback(t *testing.T) {
 	if plan, _, _ := w.kamino(t, "plan"); strings.Contains(plan, "point the model") {
 		t.Errorf("the plan undoes the rollback:\n%s", plan)
 	}
-	text += run(exitFine)
+	text += run(exitFine, "--keep-custom-data")
 	expect("back to before the first prototype", stock, "2026.11.01", "2026.11.10")
 	text += run(exitFine, "--to", "2026.11.10")
 	expect("forward again", image("2026.11.10"), "2026.11.01")

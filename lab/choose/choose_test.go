@@ -1,6 +1,9 @@
 package choose
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -159,18 +162,40 @@ func TestRollbackToOriginal(t *testing.T) {
 		}
 		return names
 	}
-	image, had := modelOf(t, pool), extensions()
+	// secret is what ARM keeps and never shows.
+	secret := func() string {
+		for _, e := range shared.Cloud.State() {
+			if strings.EqualFold(e.ID, id) {
+				return fmt.Sprint(e.CustomDataHash, e.Protected)
+			}
+		}
+		return ""
+	}
+	image, had, kept := modelOf(t, pool), extensions(), secret()
 	prototype(t, pool, 3*day)
 	if now := extensions(); len(now) >= len(had) {
 		t.Fatalf("the prototype kept extensions %q", now)
 	}
 	var back kamino.Rollback
-	if log, code := kaminoRun(t, &back, "rollback", "--pool", pool, "--to", "original"); code != 0 {
+	if log, code := kaminoRun(t, &back, "rollback", "--pool", pool, "--to", "original"); code != 1 || !strings.Contains(log, "--custom-data FILE") {
+		t.Fatalf("without the custom data: exit code %d\n%s", code, log)
+	}
+	dir := t.TempDir()
+	custom, protected := filepath.Join(dir, "custom"), filepath.Join(dir, "cse.json")
+	for file, text := range map[string]string{custom: "#cloud-config\nruncmd: [/opt/bootstrap.sh]\n", protected: `{"commandToExecute": "/opt/bootstrap.sh"}`} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if log, code := kaminoRun(t, &back, "rollback", "--pool", pool, "--to", "original", "--custom-data", custom, "--protected-settings", had[0]+"="+protected); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, log)
 	}
 	unchanged(t, pool, image)
 	if now := extensions(); strings.Join(now, " ") != strings.Join(had, " ") {
 		t.Errorf("extensions are %q, were %q before the first prototype", now, had)
+	}
+	if now := secret(); now != kept {
+		t.Errorf("what ARM does not show is %s, was %s", now, kept)
 	}
 	if len(back.Bad) != 1 {
 		t.Errorf("marked bad: %q", back.Bad)
