@@ -108,7 +108,7 @@ func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
 }
 
 func (e *Engine) newRun(opts Options) *Run {
-	return &Run{Engine: e, Options: opts, kept: map[string]bool{}}
+	return &Run{Engine: faulty(e), Options: opts, kept: map[string]bool{}}
 }
 
 // StepError says which step failed.
@@ -122,6 +122,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 
 // exec runs steps in order until one fails.
 func (r *Run) exec(ctx context.Context, steps []Step) error {
+	steps = faultySteps(r, steps)
 	for i, s := range steps {
 		ev := Event{Step: s.Name, Number: i + 1, Total: len(steps), Percent: -1}
 		if s.When != nil && !s.When(r) {

@@ -82,6 +82,9 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s at call %d", f.kind, f.at)
 }
 
+// maxCalls is many times what the longest run that ends makes.
+const maxCalls = 20000
+
 var errFinal = errors.New("the service said something that nobody knows")
 
 // call makes one call: others may run first, faults strike, effect happens.
@@ -95,7 +98,10 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 		return fmt.Errorf("%s: %w", c.method, err)
 	}
 	n := p.calls
-	p.calls++
+	if p.calls++; n > maxCalls {
+		w.audit.violate("I18", "%s has made %d calls and does not end", p.name, n)
+		panic(crash{})
+	}
 	w.calls = append(w.calls, c.method)
 	if p.logging {
 		p.log = append(p.log, site{n, p.step, c})

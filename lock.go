@@ -121,6 +121,9 @@ func (r *Run) intend(ctx context.Context, s Step, next Next) error {
 	if r.lease == nil {
 		return nil // the lock step itself
 	}
+	if wait := r.hush.Sub(r.clock().Now()); wait > 0 {
+		return &ThrottledError{After: wait, Err: errors.New("Kubernetes asked for silence")}
+	}
 	return r.setLease(ctx, func(l *Lease) {
 		l.Record.Step, l.Record.Intent = s.Name, next.what
 		if r.back && l.Holder == r.id {
@@ -191,11 +194,16 @@ func (r *Run) persist(ctx context.Context, what string, change func(*Lease)) err
 func (r *Run) retry(ctx context.Context, call func(context.Context) error) error {
 	var err error
 	for try := 0; try < 10; try++ {
-		if err = call(ctx); err == nil || !transient(err) {
-			break
+		pause := r.hush.Sub(r.clock().Now())
+		if try > 0 {
+			pause = max(pause, min(r.minPoll()<<(try-1), 30*time.Second))
 		}
-		pause := min(r.minPoll()<<try, 30*time.Second)
-		if r.sleep(ctx, max(pause, r.hush.Sub(r.clock().Now()))) != nil {
+		if pause > 0 {
+			if failed := r.sleep(ctx, pause); failed != nil {
+				return errors.Join(err, failed)
+			}
+		}
+		if err = call(ctx); err == nil || !transient(err) {
 			break
 		}
 	}

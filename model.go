@@ -134,6 +134,9 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
 	r.pool = pool
+	if list := r.unlifted(pool.Refusals); len(list) > 0 {
+		return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
+	}
 	if owed := r.owed(); owed != nil && owed.To > 0 && pool.Capacity >= owed.To {
 		return done(fmt.Sprintf("capacity is %d", pool.Capacity)), nil
 	}

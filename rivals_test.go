@@ -51,6 +51,8 @@ func rivals(donor, other string) []*rival {
 		{name: "a person cordons", happen: onDonor(func(w *world, m *machine, n *simNode) { w.cordon(n, true) })},
 		{name: "a person uncordons", happen: onDonor(func(w *world, m *machine, n *simNode) { w.cordon(n, false) })},
 		{name: "a person changes the model's image", happen: func(w *world, _ *proc) { w.personSetsModel() }},
+		{name: "the pool becomes one that must not be touched", happen: refusePool, mend: func(w *world) { w.pools[poolA].refusals = nil }},
+		{name: "an autoscaler takes a node out of the count", happen: func(w *world, _ *proc) { w.shrink(w.pools[poolA]) }},
 		{name: "an autoscaler adds a node", happen: func(w *world, _ *proc) { w.grow(w.pools[poolA], w.pools[poolA].capacity+1) }},
 		{name: "a budget never yields", happen: onDonor(holdPods), mend: func(w *world) { w.release() }},
 		{name: "midnight", happen: func(*world, *proc) {}, pause: 14 * time.Hour},
@@ -132,6 +134,17 @@ func (w *world) protect(name, value string) {
 	w.audit.person(name)
 }
 
+func refusePool(w *world, _ *proc) {
+	p := w.pools[poolA]
+	p.revision, p.refusals = w.next(), []Refusal{{Code: "upgrade-policy", Field: "properties.upgradePolicy.mode", Value: "Automatic"}}
+	w.happened("somebody sets the upgrade policy to Automatic")
+}
+
+func (w *world) shrink(p *simPool) {
+	p.capacity, p.revision, p.busy = p.capacity-1, w.next(), w.now.Add(poolTime)
+	w.happened("capacity of %s is %d", p.id.Name(), p.capacity)
+}
+
 func (w *world) personSetsModel() {
 	p := w.pools[poolA]
 	p.image, p.revision = "canonical:ubuntu:24_04-lts:latest", w.next()
@@ -156,6 +169,7 @@ func (w *world) release() {
 // mend ends everything that persons would have to mend.
 func (w *world) mend() {
 	w.release()
+	w.pools[poolA].refusals = nil
 	w.apiAway = time.Time{}
 	w.repair()
 	w.advance(w.now.Add(2 * time.Minute))

@@ -33,6 +33,7 @@ type world struct {
 	throttled map[string]time.Time
 	apiAway   time.Time // the Kubernetes API answers again at that time
 	staleList []Artifact
+	donors    map[string]donor // by run
 
 	procs   []*proc
 	started int
@@ -58,7 +59,7 @@ func newWorld(seed uint64) *world {
 		now:   time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC),
 		pools: map[PoolID]*simPool{}, machines: map[InstanceID]*machine{}, nodes: map[string]*simNode{},
 		artifacts: map[string]*simArtifact{}, leases: map[PoolID]Lease{}, sealPods: map[string]*simSealPod{},
-		throttled: map[string]time.Time{}, done: make(chan struct{}),
+		throttled: map[string]time.Time{}, donors: map[string]donor{}, done: make(chan struct{}),
 	}
 	w.audit.begin(w)
 	return w
@@ -97,6 +98,7 @@ func (w *world) advance(to time.Time) {
 func (w *world) happened(format string, args ...any) {
 	w.say("  ~ "+format, args...)
 	w.audit.check()
+	w.claims()
 }
 
 func (w *world) say(format string, args ...any) {
@@ -138,7 +140,7 @@ type proc struct {
 	step        string // that is running
 	logging     bool
 	log         []site // with logging: every call
-	events      []Event
+	claim       claim
 	tune        func(*Engine)
 }
 
@@ -149,8 +151,8 @@ func (p *proc) engine() *Engine {
 	e := &Engine{
 		Provider: p.provider(), Cluster: p.cluster(), Clock: p, Process: p.name,
 		Report: func(ev Event) {
-			p.events = append(p.events, ev)
 			p.step = ev.Step
+			p.watch(ev)
 			if p.w.tracing && ev.Kind != StepWaiting {
 				p.w.trace = append(p.w.trace, fmt.Sprintf("    %s: %s %s: %s", p.name, ev.Step, ev.Kind, ev.Message))
 			}

@@ -80,6 +80,7 @@ func (c simCluster) Mark(ctx context.Context, node Node, mark *Mark) error {
 		} else {
 			text, _ := json.Marshal(mark)
 			n.Annotations[AnnotationRun] = string(text)
+			w.donors[mark.Run] = donor{n.Name, mark.VMID, mark.Instance}
 			n.Annotations[AnnotationProtect] = "true"
 			n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t Taint) bool { return t.Key == TaintBlock })
 			if mark.Block {

@@ -1,0 +1,58 @@
+//go:build defects
+
+package kamino
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestDefects switches on one defect after the other and looks who finds it:
+// random walks, single faults, rivals.
+func TestDefects(t *testing.T) {
+	sites, w := golden(t)
+	want := w.end()
+	told, met := lies(sites), encounters(sites)
+	caught := 0
+	for _, d := range Defects {
+		if err := SwitchDefect(d.Name); err != nil {
+			t.Fatal(err)
+		}
+		by, found := hunt(told, met, want)
+		if by == "" {
+			t.Errorf("%s (%s): nobody notices", d.Name, d.What)
+			continue
+		}
+		caught++
+		first, _, _ := strings.Cut(found, "\n")
+		t.Logf("%-24s %-4s %s: %s", d.Name, d.Like, by, first)
+	}
+	_ = SwitchDefect("")
+	fmt.Printf("defects: %d seeded, %d caught\n", len(Defects), caught)
+}
+
+// hunt looks for a first violation.
+func hunt(told, met []trial, want string) (by, found string) {
+	walks := func(from, to uint64) bool {
+		for seed := from; seed < to; seed++ {
+			if v := newWalk(seed).run(); len(v) > 0 {
+				by, found = fmt.Sprintf("walk %d", seed), v[0]
+				return true
+			}
+		}
+		return false
+	}
+	trials := func(list []trial, want, what string) bool {
+		for i, x := range list {
+			w := single(fault{kind: x.kind, at: x.site.at, rival: x.rival}, want)
+			if v := w.audit.violations; len(v) > 0 {
+				by, found = fmt.Sprintf("%s %d", what, i), x.String()+": "+v[0]
+				return true
+			}
+		}
+		return false
+	}
+	_ = walks(0, 50) || trials(told[:1], want, "fault") || trials(told, want, "fault") || trials(met, "", "rival") || walks(50, 2000)
+	return by, found
+}
