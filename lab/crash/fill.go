@@ -134,7 +134,7 @@ func (w *World) makeHistory() error {
 		body         any
 	}{
 		{http.MethodPut, gallery, map[string]any{"location": location}},
-		{http.MethodPut, definition, map[string]any{"location": location, "properties": map[string]any{"osType": "Linux", "osState": "Specialized",
+		{http.MethodPut, definition, map[string]any{"location": location, "properties": map[string]any{"osType": "Linux", "osState": "Generalized",
 			"hyperVGeneration": "V2", "architecture": "x64", "identifier": map[string]string{"publisher": kamino.Publisher, "offer": poolName, "sku": "prototype"}}}},
 		{http.MethodPut, source, map[string]any{"location": location, "properties": map[string]any{"hyperVGeneration": "V2", "creationData": map[string]string{
 			"createOption": "Copy", "sourceResourceId": disk}}}},

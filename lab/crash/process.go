@@ -114,13 +114,16 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// WrappedRoundTripper lets client-go cancel requests.
+func (g guard) WrappedRoundTripper() http.RoundTripper { return g.next }
+
 // Do makes a guard the transport of Azure's SDK.
 func (g guard) Do(r *http.Request) (*http.Response, error) {
 	return (&http.Client{Transport: g, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(r)
 }
 
 // pollInterval is the engine's shortest wait: few polls of everything that takes time, but some.
-const pollInterval = 5 * time.Second
+const pollInterval = 10 * time.Second
 
 // engine joins the ports as the binary does.
 func (p *Process) engine() (*kamino.Engine, error) {

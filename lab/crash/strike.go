@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/internal/invariant"
 )
 
 // Kind is what goes wrong at a call.
@@ -87,7 +88,11 @@ func (k Kind) cloudFault(c *Call) *emulator.Fault {
 	case PollForbidden:
 		f.Kind, f.Status, f.Count = emulator.Poll, http.StatusForbidden, -1
 	case OperationEndless:
-		f.Kind, f.Duration = emulator.SlowOperation, -1
+		// Longer than any step waits for it: in the end every cloud gives up.
+		f.Kind, f.Duration = emulator.SlowOperation, endless
+		if c.means.Verb == invariant.CreateVersion {
+			f.Duration = endlessBuild
+		}
 	case LateCreate:
 		f.Kind, f.Duration = emulator.Stale, 30*time.Second
 	case StaleRead:
@@ -97,6 +102,13 @@ func (k Kind) cloudFault(c *Call) *emulator.Fault {
 	}
 	return f
 }
+
+// How long an operation takes that never ends: more than the half hour that most
+// steps wait, the hour for a donor, and the six hours for a build.
+const (
+	endless      = 70 * time.Minute
+	endlessBuild = 7 * time.Hour
+)
 
 // throttleTime is longer than any client library waits by itself.
 const throttleTime = 20 * time.Minute

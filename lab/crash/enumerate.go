@@ -1,0 +1,179 @@
+package crash
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/internal/invariant"
+)
+
+// Shapes are the worlds whose undisturbed runs are disturbed: the first day of a
+// pool, which makes everything; machines that the cloud must switch off; and a
+// pool that has more versions than are kept.
+func Shapes() []Shape {
+	return []Shape{
+		{Name: "first day", NewNodes: 1},
+		{Name: "machine stays on", NewNodes: 1, Mute: true},
+		{Name: "fifth day", NewNodes: 1, Old: 4},
+	}
+}
+
+// scope tells the rows whose calls are disturbed: all of the first day, of the
+// others what the first day does not have.
+func (g *Golden) scope(row string) bool {
+	switch {
+	case g.Shape.Mute:
+		return row == "S6"
+	case g.Shape.Old > 0:
+		return row == "S16"
+	}
+	return true
+}
+
+// Enumerate makes every case from the undisturbed runs.
+func Enumerate(goldens []*Golden) []*Case {
+	e := &enumeration{}
+	for _, g := range goldens {
+		seen := map[string]bool{}
+		for i, c := range g.Calls {
+			row := g.Rows[i]
+			if !g.scope(row) {
+				continue
+			}
+			e.kills(g, i, row)
+			for _, kind := range lies(c, row) {
+				e.add(g, Cell{row, kind.column()}, Strike{At: c.N, Kind: kind}, "")
+			}
+			last := i == len(g.Calls)-1 || !slices.Contains(g.Rows[i+1:], row)
+			if !seen[row] {
+				e.once(g, i, row)
+				e.rivals(g, i, row, true)
+			} else if last {
+				e.rivals(g, i, row, false)
+			}
+			seen[row] = true
+		}
+	}
+	e.extras(goldens[0])
+	return e.cases
+}
+
+type enumeration struct{ cases []*Case }
+
+func (e *enumeration) add(g *Golden, cell Cell, s Strike, note string) *Case {
+	c := &Case{Cell: cell, Golden: g, Strike: s}
+	what := string(s.Kind)
+	if s.Rival != nil {
+		what = s.Rival.Name
+	}
+	c.Name = fmt.Sprintf("%s %s%s", cell, what, note)
+	if s.At > 0 {
+		c.Name += fmt.Sprintf(" at call %d %s", s.At, g.Calls[s.At-1])
+	}
+	if g.Shape.Name != "first day" {
+		c.Name += " (" + g.Shape.Name + ")"
+	}
+	e.cases = append(e.cases, c)
+	return c
+}
+
+// kills are the three positions of a call, and for writes one more where
+// kamino restore is run before the command.
+func (e *enumeration) kills(g *Golden, i int, row string) {
+	c := g.Calls[i]
+	cell := Cell{row, "7"}
+	e.add(g, cell, Strike{At: c.N, Kind: KillBefore}, "")
+	e.add(g, cell, Strike{At: c.N, Kind: KillUnheard}, "")
+	if i < len(g.Calls)-1 {
+		e.add(g, cell, Strike{At: c.N, Kind: KillAfter}, "")
+	}
+	if c.Write {
+		e.add(g, cell, Strike{At: c.N, Kind: KillUnheard}, ", then kamino restore").Heal = true
+	}
+}
+
+// lies are what can be answered to a call.
+func lies(c *Call, row string) []Kind {
+	list := []Kind{Throttled, ServerError, Forbidden, Conflict}
+	create := c.Side == Azure && c.Method == http.MethodPut
+	if c.Write {
+		list = append(list, Precondition, LostReply, FalseFailure, Interrupted)
+		// An API server does not acknowledge what etcd has not stored, and without
+		// that there is no lock; but the lock is looked at once more anyway.
+		if c.means.Verb != invariant.SetLease || row == "S1" {
+			list = append(list, FalseSuccess)
+		}
+	}
+	if c.Long {
+		list = append(list, OperationFailed, OperationCanceled, OperationLies, OperationGone, PollForbidden, OperationEndless)
+	}
+	if create {
+		list = append(list, LateCreate, Quota)
+	}
+	if c.means.Verb == invariant.PowerOn {
+		list = append(list, Quota)
+	}
+	if c.Method == http.MethodGet && (c.Older || c.Side == Azure && strings.Contains(c.Path, "/providers/Microsoft.Compute/") && !strings.HasSuffix(c.Path, "/skus")) {
+		list = append(list, StaleRead)
+	}
+	return list
+}
+
+// once is what is tried at the first call of a row.
+func (e *enumeration) once(g *Golden, i int, row string) {
+	c := g.Calls[i]
+	e.add(g, Cell{row, "12"}, Strike{At: c.N, Kind: NoAnswer}, "")
+	e.add(g, Cell{row, "16"}, Strike{At: c.N, Kind: Interrupted}, "")
+	midnight := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC).Add(-g.at[i])
+	e.add(g, Cell{row, "13"}, Strike{At: c.N, Kind: KillUnheard}, " as midnight passes").Start = midnight
+	e.add(g, Cell{row, "13"}, Strike{}, "midnight passes").Start = midnight
+	for note, skew := range map[string]time.Duration{", run again by a clock one day ahead,": 24 * time.Hour, ", run again by a clock one day behind,": -24 * time.Hour} {
+		e.add(g, Cell{row, "13"}, Strike{At: c.N, Kind: KillUnheard}, note).Skew = skew
+	}
+}
+
+// rivals act at the first and at the last call of each row.
+func (e *enumeration) rivals(g *Golden, i int, row string, first bool) {
+	for _, r := range rivals() {
+		if r.Rows != nil && !slices.Contains(r.Rows, row) {
+			continue
+		}
+		if r.Rows != nil && !first {
+			continue
+		}
+		e.add(g, Cell{row, r.Column}, Strike{At: g.Calls[i].N, Kind: RivalActs, Rival: r}, "")
+	}
+}
+
+// extras are cases that are no call's.
+func (e *enumeration) extras(g *Golden) {
+	e.cases = append(e.cases, &Case{Name: "S2/6 protection begins no operation that could fail", Cell: Cell{"S2", "6"}, Golden: g, Check: func(g *Golden) []string {
+		for i, c := range g.Calls {
+			if g.Rows[i] == "S2" && c.Side == Azure && c.Write {
+				return []string{fmt.Sprintf("step protect calls Azure: %s", c)}
+			}
+		}
+		return nil
+	}})
+	for name, change := range map[string]func(*emulator.Pool){
+		"upgrade policy Automatic": func(p *emulator.Pool) { p.UpgradePolicy = "Automatic" },
+		"upgrade policy Rolling":   func(p *emulator.Pool) { p.UpgradePolicy = "Rolling" },
+		"automatic OS upgrade":     func(p *emulator.Pool) { p.AutomaticOSUpgrade = true },
+		"ephemeral OS disk":        func(p *emulator.Pool) { p.Ephemeral = true },
+		"spot instances":           func(p *emulator.Pool) { p.Spot = true },
+		"Windows":                  func(p *emulator.Pool) { p.Windows = true },
+		"Confidential VMs":         func(p *emulator.Pool) { p.SecurityType = "ConfidentialVM" },
+	} {
+		shape := g.Shape
+		shape.Pool = change
+		e.cases = append(e.cases, &Case{Name: "S0/15 " + name + " is refused", Cell: Cell{"S0", "15"}, Refused: true,
+			Golden: &Golden{Shape: shape, Digest: g.Digest}})
+	}
+	shape := g.Shape
+	shape.Configure = func(s *emulator.Server) { s.NoZRS = []string{"westeurope"} }
+	e.cases = append(e.cases, &Case{Name: "S13/15 the region has no zone-redundant storage", Cell: Cell{"S13", "15"}, Golden: &Golden{Shape: shape, Calls: g.Calls, Rows: g.Rows}, Loose: true})
+}

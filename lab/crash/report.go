@@ -1,0 +1,124 @@
+package crash
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Summary is a report as JSON.
+type Summary struct {
+	Calls      int `json:"calls"`
+	Positions  int `json:"positions"`
+	Violations int `json:"violations"`
+	Cells      struct {
+		Required int    `json:"required"`
+		Empty    int    `json:"empty"`
+		Names    []Cell `json:"names,omitempty"` // of the empty ones
+	} `json:"cells"`
+	Seeds   int `json:"seeds"`
+	Defects struct {
+		Seeded int `json:"seeded"`
+		Caught int `json:"caught"`
+	} `json:"defects"`
+	AwaySeconds struct {
+		P50 float64 `json:"p50"`
+		P99 float64 `json:"p99"`
+		Max float64 `json:"max"`
+	} `json:"awaySeconds"`
+	Histogram []Bar   `json:"histogram"`
+	Processes bool    `json:"processes"` // real processes were killed
+	Seconds   float64 `json:"seconds"`
+	Failures  []Fail  `json:"failures,omitempty"`
+}
+
+// Bar is how many donors were away for at most so long, and longer than the bar
+// before tells.
+type Bar struct {
+	UpTo  string `json:"upTo"`
+	Count int    `json:"count"`
+}
+
+// Fail is a case that broke something.
+type Fail struct {
+	Case string   `json:"case"`
+	What []string `json:"what"`
+}
+
+var bars = []time.Duration{time.Minute, 2 * time.Minute, 3 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 4 * time.Hour, 24 * time.Hour}
+
+// Summary sums a report up.
+func (r *Report) Summary() Summary {
+	s := Summary{Calls: r.Calls, Positions: len(r.Outcomes), Violations: r.Violations, Seconds: r.Took.Seconds()}
+	s.Cells.Required, s.Cells.Empty, s.Cells.Names = len(required()), len(r.Empty), r.Empty
+	s.AwaySeconds.P50, s.AwaySeconds.P99, s.AwaySeconds.Max = r.away(0.50), r.away(0.99), r.away(1)
+	from := time.Duration(-1)
+	for _, bar := range bars {
+		n := 0
+		for _, d := range r.Away {
+			if d > from && d <= bar {
+				n++
+			}
+		}
+		s.Histogram = append(s.Histogram, Bar{strings.TrimSuffix(strings.TrimSuffix(bar.String(), "0s"), "0m"), n})
+		from = bar
+	}
+	for _, o := range r.Outcomes {
+		what := o.Violations
+		if !o.Hit {
+			what = append(slices.Clone(what), "the case did not happen: its call was never made")
+		}
+		if len(what) > 0 {
+			s.Failures = append(s.Failures, Fail{o.Case.Name, what})
+		}
+	}
+	return s
+}
+
+// away is a quantile, in seconds.
+func (r *Report) away(q float64) float64 {
+	if len(r.Away) == 0 {
+		return 0
+	}
+	return r.Away[min(int(q*float64(len(r.Away))), len(r.Away)-1)].Seconds()
+}
+
+// WriteJSON prints the summary.
+func (s Summary) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(s)
+}
+
+// WriteText prints the report for people.
+func (r *Report) WriteText(w io.Writer, s Summary) {
+	for _, f := range s.Failures {
+		fmt.Fprintf(w, "VIOLATED  %s\n", f.Case)
+		for _, what := range f.What {
+			fmt.Fprintf(w, "          %s\n", what)
+		}
+	}
+	kills := "in-process"
+	if s.Processes {
+		kills = "SIGKILL of real processes"
+	}
+	fmt.Fprintf(w, "Cases for each cell of the fault matrix:\n\n")
+	printMatrix(w, r.Cells)
+	fmt.Fprintf(w, "\nThe donor's time away, on the virtual clock, over all cases:\n\n")
+	most := 1
+	for _, bar := range s.Histogram {
+		most = max(most, bar.Count)
+	}
+	for _, bar := range s.Histogram {
+		fmt.Fprintf(w, "  up to %-7s %5d %s\n", bar.UpTo, bar.Count, strings.Repeat("#", (bar.Count*50+most-1)/most))
+	}
+	fmt.Fprintf(w, "\nCalls disturbed:    %d\nPositions tried:    %d (%s)\nViolations:         %d\nCells:              %d required, %d empty\n",
+		s.Calls, s.Positions, kills, s.Violations, s.Cells.Required, s.Cells.Empty)
+	fmt.Fprintf(w, "Random walks:       %d seeds\nDefects:            %d seeded, %d caught\n", s.Seeds, s.Defects.Seeded, s.Defects.Caught)
+	fmt.Fprintf(w, "Donor away:         p50 %.0f s, p99 %.0f s, longest %.0f s\nTook:               %.0f s\n",
+		s.AwaySeconds.P50, s.AwaySeconds.P99, s.AwaySeconds.Max, s.Seconds)
+}

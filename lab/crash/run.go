@@ -1,0 +1,168 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Options of Run. Dir and Binary are required.
+type Options struct {
+	Dir     string // for the stations
+	Binary  string // path of kamino-lab
+	Workers int    // stations side by side; 0 means 2
+	Sample  int    // about how many cases; 0 means all
+	// Match, if set, chooses cases.
+	Match func(*Case) bool
+	// Progress, if set, hears of every outcome, one at a time.
+	Progress func(done, all int, o Outcome)
+}
+
+// Report is what a run of the harness found.
+type Report struct {
+	Calls      int
+	Outcomes   []Outcome
+	Cells      map[Cell]int
+	Empty      []Cell
+	Violations int
+	Away       []time.Duration // sorted
+	Took       time.Duration
+}
+
+// Run tries all cases, or a sample, on stations of its own.
+func Run(ctx context.Context, opts Options) (*Report, error) {
+	began := time.Now()
+	if opts.Workers == 0 {
+		opts.Workers = 2
+	}
+	stations, err := openStations(ctx, opts)
+	defer func() {
+		for _, s := range stations {
+			s.Close()
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	goldens, err := Goldens(ctx, stations[0])
+	if err != nil {
+		return nil, err
+	}
+	cases := choose(Enumerate(goldens), opts)
+	report := &Report{Cells: map[Cell]int{}}
+	for _, g := range goldens {
+		for _, row := range g.Rows {
+			if g.scope(row) {
+				report.Calls++
+			}
+		}
+	}
+	err = report.try(ctx, stations, cases, opts.Progress)
+	report.sum()
+	report.Took = time.Since(began)
+	return report, err
+}
+
+// Goldens makes the undisturbed runs.
+func Goldens(ctx context.Context, s *Station) ([]*Golden, error) {
+	var out []*Golden
+	for _, shape := range Shapes() {
+		g, err := runGolden(ctx, s, shape)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+func openStations(ctx context.Context, opts Options) ([]*Station, error) {
+	stations := make([]*Station, opts.Workers)
+	errs := make([]error, opts.Workers)
+	var starting sync.WaitGroup
+	for i := range stations {
+		starting.Go(func() {
+			dir := filepath.Join(opts.Dir, fmt.Sprintf("station-%d", i+1))
+			if errs[i] = os.MkdirAll(dir, 0o700); errs[i] == nil {
+				stations[i], errs[i] = NewStation(ctx, dir, opts.Binary)
+			}
+		})
+	}
+	starting.Wait()
+	return slices.DeleteFunc(stations, func(s *Station) bool { return s == nil }), errors.Join(errs...)
+}
+
+// choose takes the cases that were asked for. A sample is spread evenly, so that
+// it has something of every step.
+func choose(cases []*Case, opts Options) []*Case {
+	if opts.Match != nil {
+		cases = slices.DeleteFunc(cases, func(c *Case) bool { return !opts.Match(c) })
+	}
+	if opts.Sample == 0 || opts.Sample >= len(cases) {
+		return cases
+	}
+	out := make([]*Case, 0, opts.Sample)
+	for i := range opts.Sample {
+		out = append(out, cases[i*len(cases)/opts.Sample])
+	}
+	return out
+}
+
+// try works through the cases with all stations.
+func (r *Report) try(ctx context.Context, stations []*Station, cases []*Case, progress func(int, int, Outcome)) error {
+	queue := make(chan *Case, len(cases))
+	for _, c := range cases {
+		queue <- c
+	}
+	close(queue)
+	var mu sync.Mutex
+	var errs []error
+	var workers sync.WaitGroup
+	for _, s := range stations {
+		workers.Go(func() {
+			for c := range queue {
+				if ctx.Err() != nil {
+					return
+				}
+				o, err := c.Try(ctx, s, false)
+				mu.Lock()
+				r.Outcomes = append(r.Outcomes, o)
+				if err != nil {
+					errs = append(errs, err)
+				}
+				if progress != nil {
+					progress(len(r.Outcomes), len(cases), o)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// sum counts.
+func (r *Report) sum() {
+	for _, o := range r.Outcomes {
+		if len(o.Violations) > 0 {
+			r.Violations++
+		}
+		if o.Hit {
+			r.Cells[o.Case.Cell]++
+		} else {
+			r.Violations++ // a case that does not happen proves nothing
+		}
+		r.Away = append(r.Away, o.Away...)
+	}
+	slices.Sort(r.Away)
+	for _, cell := range required() {
+		if r.Cells[cell] == 0 {
+			r.Empty = append(r.Empty, cell)
+		}
+	}
+}
