@@ -31,7 +31,7 @@ type app struct {
 }
 
 func newApp(streams ioStreams, env func(string) string, exit func(int)) *app {
-	return &app{ioStreams: streams, env: env, exit: exit, clock: kamino.WallClock{},
+	return &app{ioStreams: streams, env: env, exit: exit, clock: newClock(env),
 		provider: newProvider, cluster: newCluster}
 }
 
