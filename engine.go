@@ -169,10 +169,12 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 		} else if ctx.Err() == nil && (transient(err) || s.Stubborn) && !errors.Is(err, ErrLeaseLost) {
 			say(StepRetry, err.Error(), -1)
 		} else {
+			err = interrupted(ctx, err)
 			say(StepFailed, err.Error(), -1)
 			return &StepError{s.Name, err}
 		}
 		if err := p.pause(ctx, next, err); err != nil {
+			err = interrupted(ctx, err)
 			say(StepFailed, err.Error(), -1)
 			return &StepError{s.Name, err}
 		}
@@ -180,6 +182,15 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 			return &StepError{s.Name, err}
 		}
 	}
+}
+
+// interrupted is the error of a call that ended because ctx did: clients tell
+// that as anything between a time-out and a broken reply.
+func interrupted(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil && (transient(err) || errors.Is(err, cause)) {
+		return fmt.Errorf("interrupted: %w", cause)
+	}
+	return err
 }
 
 // advance makes one look and, where it asks for one, one act.
