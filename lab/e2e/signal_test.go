@@ -19,13 +19,43 @@ func TestSignals(t *testing.T) {
 		for name, signal := range map[string]syscall.Signal{"int": syscall.SIGINT, "term": syscall.SIGTERM} {
 			t.Run(name+"-"+s.Name, func(t *testing.T) {
 				t.Parallel()
-				interruptAt(t, s.Name, signal)
+				interruptAt(t, moment{s.Name, kamino.StepStarted, ""}, signal)
 			})
 		}
 	}
+	// What a step has begun may be half done.
+	for name, m := range map[string]moment{
+		"protecting":   {"protect", kamino.StepActed, ""},
+		"blocking":     {"drain", kamino.StepActed, "block"},
+		"evicting":     {"drain", kamino.StepActed, "evict"},
+		"sealing":      {"seal", kamino.StepActed, "seal the disk"},
+		"sealed":       {"seal", kamino.StepWaiting, ""},
+		"snapshotting": {"snapshot", kamino.StepActed, ""},
+		"starting":     {"start", kamino.StepActed, ""},
+		"booting":      {"start", kamino.StepWaiting, ""},
+		"returning":    {"return", kamino.StepActed, ""},
+		"building":     {"image", kamino.StepWaiting, ""},
+		"writing":      {"model", kamino.StepActed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			interruptAt(t, m, syscall.SIGTERM)
+		})
+	}
 }
 
-func interruptAt(t *testing.T, step string, signal syscall.Signal) {
+// moment is a line of the log at which a signal is sent.
+type moment struct {
+	step string
+	kind kamino.EventKind
+	text string // part of the line
+}
+
+func (m moment) is(line logLine) bool {
+	return line.step == m.step && line.kind == string(m.kind) && strings.Contains(line.text, m.text)
+}
+
+func interruptAt(t *testing.T, at moment, signal syscall.Signal) {
 	p := newPool(t, 1)
 	// Every look at the images takes a while, so that no later step is over
 	// before the signal has arrived.
@@ -35,7 +65,7 @@ func interruptAt(t *testing.T, step string, signal syscall.Signal) {
 	before, model := p.get(p.node(0)), p.model()
 	sent := false
 	c := call{onLine: func(line logLine, process *os.Process) {
-		if line.step == step && line.kind == string(kamino.StepStarted) && !sent {
+		if at.is(line) && !sent {
 			sent = true
 			if err := process.Signal(signal); err != nil {
 				t.Error(err)
@@ -44,18 +74,18 @@ func interruptAt(t *testing.T, step string, signal syscall.Signal) {
 	}}
 	o := c.run(t, updateArgs(before.Name, "--new-updated-nodes", "1")...)
 	if !sent {
-		t.Fatalf("step %s never began:\n%s", step, o.log)
+		t.Fatalf("no line of the log told of %+v:\n%s", at, o.log)
 	}
 	if o.code != 1 {
 		t.Errorf("exit code %d, want 1\n%s", o.code, o.log)
 	}
-	if r := o.report(t); r.OK || !strings.Contains(r.Error, "canceled") {
+	if r := o.report(t); r.OK || !strings.Contains(r.Error, "interrupted") {
 		t.Errorf("the report says ok=%t, error %q", r.OK, r.Error)
 	}
 	p.expectSame(before, p.get(before.Name))
 	p.expectRunning(0)
 	p.expectFree()
-	if now := p.model(); now != model && beforeStep(step, "model") {
+	if now := p.model(); now != model && beforeStep(at.step, "clean") {
 		t.Errorf("the model was changed to %s", now)
 	}
 	if t.Failed() {

@@ -134,8 +134,7 @@ func (p *pool) inspectSecond(donor string) {
 		p.Skip("midnight in UTC is near: the day of the second update may be another one")
 	}
 	before := photograph(p.T, shared)
-	args := updateArgs(donor, "--new-updated-nodes", "1")
-	o := kaminoRun(p.T, append(args[:len(args)-3], "--new-updated-nodes", "1", "-o", "table")...)
+	o := kaminoRun(p.T, updateArgs(donor, "--new-updated-nodes", "1", "-o", "table")...)
 	if o.code != 0 || !strings.Contains(o.out, "Nothing to do") || !strings.Contains(o.out, kamino.VersionName(time.Now())) {
 		p.Errorf("second update: exit code %d, %q\n%s", o.code, o.out, o.log)
 	}
