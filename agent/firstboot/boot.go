@@ -15,6 +15,7 @@ import (
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/seal"
 )
@@ -55,14 +56,16 @@ type owner struct {
 
 // State is the content of StatePath: the configuration in force, and the one that was refused.
 type State struct {
-	Generation int64     `json:"generation"`
-	Hash       string    `json:"hash"`
-	Source     string    `json:"source"`
-	Refused    string    `json:"refused,omitempty"` // hash of a document that was tried and did not work
-	Status     string    `json:"status"`
-	Error      string    `json:"error,omitempty"`
-	Labels     []string  `json:"labels,omitempty"` // keys that the agent set on the node
-	At         time.Time `json:"at"`
+	Generation int64    `json:"generation"`
+	Hash       string   `json:"hash"`
+	Source     string   `json:"source"`
+	Refused    string   `json:"refused,omitempty"` // hash of a document that was tried and did not work
+	Status     string   `json:"status"`
+	Error      string   `json:"error,omitempty"`
+	Labels     []string `json:"labels,omitempty"` // keys that the agent set on the node
+	// Taints are those that the agent set on the node.
+	Taints []nodeapi.Taint `json:"taints,omitempty"`
+	At     time.Time       `json:"at"`
 }
 
 // verdict is what is known about the disk before the network is.

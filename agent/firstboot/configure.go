@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/nodeconfig"
@@ -49,12 +51,13 @@ func (m *Machine) configure(ctx context.Context) (State, error) {
 			return State{}, fmt.Errorf("restart containerd: %w", err)
 		}
 	}
-	s := State{Generation: c.Generation, Hash: doc.Hash(), Source: doc.Source, Status: "Applied", At: m.Now().UTC()}
-	for key := range c.Kubelet.Labels {
-		s.Labels = append(s.Labels, key)
-	}
-	slices.Sort(s.Labels)
-	return s, nil
+	return Applied(doc, c, m.Now()), nil
+}
+
+// Applied is the state in which c is in force.
+func Applied(doc nodeconfig.Document, c *nodeconfig.NodeConfig, now time.Time) State {
+	return State{Generation: c.Generation, Hash: doc.Hash(), Source: doc.Source, Status: "Applied", At: now.UTC(),
+		Labels: slices.Sorted(maps.Keys(c.Kubelet.Labels)), Taints: c.Kubelet.Taints}
 }
 
 // ReadState reads the configuration in force; the zero value when there is none.

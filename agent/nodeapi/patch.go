@@ -4,16 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
 
-// Client patches the node's own object. NodeRestriction lets kubelet's credentials change its own node's annotations and
+// Client changes the node's own object. NodeRestriction lets kubelet's credentials change its own node's annotations and
 // most labels, not its taints (https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
 type Client struct {
 	server string
@@ -77,15 +79,69 @@ func (c *Client) patch(ctx context.Context, field string, texts map[string]strin
 	return c.send(ctx, map[string]any{"metadata": map[string]any{field: values}})
 }
 
-// send tries for about two minutes: whoever waits for this annotation has nothing else to go by.
+// ErrForbidden means that kubelet's credential may not do it.
+var ErrForbidden = errors.New("kubelet's credential may not do it")
+
+// Taint is one taint of a node.
+type Taint struct {
+	Key    string `json:"key" yaml:"key"`
+	Value  string `json:"value,omitempty" yaml:"value,omitempty"`
+	Effect string `json:"effect" yaml:"effect"`
+}
+
+// Taint sets taints and removes others, leaving everybody else's alone. A taint is told by its key and effect. With a
+// credential of the node's own the API server refuses (ErrForbidden: NodeRestriction); one that the cluster shares may
+// be allowed.
+func (c *Client) Taint(ctx context.Context, set, remove []Taint) error {
+	return c.persist(ctx, func() (error, bool) {
+		var node struct {
+			Metadata struct {
+				ResourceVersion string `json:"resourceVersion"`
+			} `json:"metadata"`
+			Spec struct {
+				Taints []map[string]any `json:"taints"`
+			} `json:"spec"`
+		}
+		data, err, again := c.request(ctx, http.MethodGet, nil)
+		if err != nil {
+			return err, again
+		}
+		if err := json.Unmarshal(data, &node); err != nil {
+			return fmt.Errorf("decode node %s: %w", c.node, err), false
+		}
+		ours := slices.Concat(set, remove)
+		all := slices.DeleteFunc(node.Spec.Taints, func(t map[string]any) bool {
+			return slices.ContainsFunc(ours, func(o Taint) bool { return t["key"] == o.Key && t["effect"] == o.Effect })
+		})
+		for _, t := range set {
+			all = append(all, map[string]any{"key": t.Key, "value": t.Value, "effect": t.Effect})
+		}
+		// With the version a change by somebody else in between is a conflict, and everything is read again.
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": node.Metadata.ResourceVersion}, "spec": map[string]any{"taints": all}})
+		if err != nil {
+			return err, false
+		}
+		_, err, again = c.request(ctx, http.MethodPatch, body)
+		return err, again
+	})
+}
+
 func (c *Client) send(ctx context.Context, change any) error {
 	body, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}
+	return c.persist(ctx, func() (error, bool) {
+		_, err, again := c.request(ctx, http.MethodPatch, body)
+		return err, again
+	})
+}
+
+// persist tries for about two minutes: whoever waits for an annotation has nothing else to go by.
+func (c *Client) persist(ctx context.Context, try func() (err error, again bool)) error {
 	pause := 500 * time.Millisecond
 	for attempt := 1; ; attempt++ {
-		err, again := c.once(ctx, body)
+		err, again := try()
 		if err == nil || !again || attempt == 10 {
 			return err
 		}
@@ -96,26 +152,45 @@ func (c *Client) send(ctx context.Context, change any) error {
 	}
 }
 
-func (c *Client) once(ctx context.Context, body []byte) (err error, again bool) {
+func (c *Client) request(ctx context.Context, method string, body []byte) (data []byte, err error, again bool) {
 	address := c.server + "/api/v1/nodes/" + url.PathEscape(c.node)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, address, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
-		return err, false
+		return nil, err, false
 	}
-	// JSON Merge Patch (RFC 7386): null removes.
-	req.Header.Set("Content-Type", "application/merge-patch+json")
+	if method == http.MethodPatch {
+		// JSON Merge Patch (RFC 7386): null removes.
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
+	verb := strings.ToLower(method)
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("patch node %s: %w", c.node, err), true
+		return nil, fmt.Errorf("%s node %s: %w", verb, c.node, err), true
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-	if resp.StatusCode == http.StatusOK {
-		return nil, false
+	const most = 4 << 20
+	text, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	if err != nil {
+		return nil, fmt.Errorf("%s node %s: %w", verb, c.node, err), true
+	}
+	switch {
+	case resp.StatusCode == http.StatusOK:
+		return text, nil, false
+	case resp.StatusCode == http.StatusForbidden:
+		return nil, fmt.Errorf("%s node %s: %w: %s", verb, c.node, ErrForbidden, reason(text)), false
 	}
 	again = resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusConflict || resp.StatusCode >= 500
-	return fmt.Errorf("patch node %s: status %d: %s", c.node, resp.StatusCode, strings.TrimSpace(string(text))), again
+	return nil, fmt.Errorf("%s node %s: status %d: %s", verb, c.node, resp.StatusCode, reason(text)), again
+}
+
+// reason is the message of the API server's Status object, or the beginning of whatever answered.
+func reason(text []byte) string {
+	var status struct{ Message string }
+	if json.Unmarshal(text, &status) == nil && status.Message != "" {
+		return status.Message
+	}
+	return strings.TrimSpace(string(text[:min(len(text), 300)]))
 }

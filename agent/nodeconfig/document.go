@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/strict"
 )
 
@@ -73,12 +74,8 @@ type Kubelet struct {
 	Taints  []Taint           `yaml:"taints,omitempty"`
 }
 
-// Taint is set when the node registers.
-type Taint struct {
-	Key    string `yaml:"key"`
-	Value  string `yaml:"value,omitempty"`
-	Effect string `yaml:"effect"`
-}
+// Taint is set when the node registers. On a running node it is changed where kubelet's credential may do that.
+type Taint = nodeapi.Taint
 
 // Containerd is the container runtime's part.
 type Containerd struct {

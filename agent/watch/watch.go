@@ -18,6 +18,7 @@ import (
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/firstboot"
 	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/seal"
@@ -30,6 +31,7 @@ const Annotation = "kamino.dev/config"
 type Node interface {
 	Annotate(ctx context.Context, annotations map[string]string) error
 	Label(ctx context.Context, labels map[string]string, remove []string) error
+	Taint(ctx context.Context, set, remove []nodeapi.Taint) error
 }
 
 // Watcher polls for a new configuration. IMDS allows about five requests a second; one poll is one request.
@@ -216,33 +218,47 @@ func (w *Watcher) probe(ctx context.Context) error {
 	return nil
 }
 
-// adopt records the new generation, then the labels on the Node: an API server that is away must not undo a working
+// adopt records the new generation, then changes the Node: an API server that is away must not undo a working
 // configuration.
 func (w *Watcher) adopt(ctx context.Context, former firstboot.State, doc nodeconfig.Document, c *nodeconfig.NodeConfig) error {
-	state := firstboot.State{Generation: c.Generation, Hash: doc.Hash(), Source: doc.Source, Status: "Applied", At: w.Now().UTC()}
-	for key := range c.Kubelet.Labels {
-		state.Labels = append(state.Labels, key)
-	}
-	slices.Sort(state.Labels)
-	var gone []string
-	for _, key := range former.Labels {
-		if _, still := c.Kubelet.Labels[key]; !still {
-			gone = append(gone, key)
-		}
-	}
-	if w.Node != nil && len(c.Kubelet.Labels)+len(gone) > 0 {
-		node, err := w.Node(ctx)
-		if err == nil {
-			err = node.Label(ctx, c.Kubelet.Labels, gone)
-		}
-		if err != nil {
-			state.Error = "labels were not changed: " + err.Error()
-		}
+	state := firstboot.Applied(doc, c, w.Now())
+	if err := w.change(ctx, former, c); err != nil {
+		state.Error = err.Error()
+		w.Log.Warn("the node's object was not changed", "error", err)
 	}
 	if err := firstboot.WriteState(w.Disk, state); err != nil {
 		return err
 	}
 	return w.tell(ctx, state)
+}
+
+// change sets the document's labels and taints on the Node and removes those that only the former document had.
+func (w *Watcher) change(ctx context.Context, former firstboot.State, c *nodeconfig.NodeConfig) error {
+	gone := slices.DeleteFunc(slices.Clone(former.Labels), func(key string) bool { _, still := c.Kubelet.Labels[key]; return still })
+	retained := func(t nodeconfig.Taint) bool { return slices.Contains(c.Kubelet.Taints, t) }
+	lost := slices.DeleteFunc(slices.Clone(former.Taints), retained)
+	taints := len(lost) > 0 || len(former.Taints) != len(c.Kubelet.Taints)
+	if w.Node == nil || len(c.Kubelet.Labels)+len(gone) == 0 && !taints {
+		return nil
+	}
+	node, err := w.Node(ctx)
+	if err != nil {
+		return err
+	}
+	if len(c.Kubelet.Labels)+len(gone) > 0 {
+		if err := node.Label(ctx, c.Kubelet.Labels, gone); err != nil {
+			return fmt.Errorf("labels were not changed: %w", err)
+		}
+	}
+	if !taints {
+		return nil
+	}
+	if err := node.Taint(ctx, c.Kubelet.Taints, lost); errors.Is(err, nodeapi.ErrForbidden) {
+		return fmt.Errorf("taints were not changed, they take effect when the node registers anew (kubectl taint node changes them now): %w", err)
+	} else if err != nil {
+		return fmt.Errorf("taints were not changed: %w", err)
+	}
+	return nil
 }
 
 // finish records a document that was refused, so that it is not tried again until it changes.

@@ -1,0 +1,324 @@
+package watch
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/firstboot"
+	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/nodeapi"
+	"kamino.dev/kamino/agent/nodeconfig"
+	"kamino.dev/kamino/agent/platform"
+	"kamino.dev/kamino/agent/seal"
+)
+
+// bench is one machine on a virtual clock: waiting moves it, and may change the world.
+type bench struct {
+	t        *testing.T
+	w        *Watcher
+	now      time.Time
+	userData string
+	code     int // answer of IMDS, 0 is 200
+	asked    int
+	healthy  func() bool
+	commands string
+	node     node
+	waits    []time.Duration
+	onWait   func(n int)
+}
+
+type node struct {
+	annotations, labels map[string]string
+	removed             []string
+	taints, untainted   []nodeapi.Taint
+	fail                error
+	forbidden           bool
+}
+
+func (n *node) Annotate(_ context.Context, a map[string]string) error {
+	n.annotations = a
+	return n.fail
+}
+
+func (n *node) Label(_ context.Context, set map[string]string, remove []string) error {
+	n.labels, n.removed = set, remove
+	return n.fail
+}
+
+func (n *node) Taint(_ context.Context, set, remove []nodeapi.Taint) error {
+	if n.forbidden {
+		return nodeapi.ErrForbidden
+	}
+	n.taints, n.untainted = set, remove
+	return n.fail
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, now: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), healthy: func() bool { return true }}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			if !b.healthy() {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			return
+		}
+		b.asked++
+		if b.code != 0 {
+			w.WriteHeader(b.code)
+			return
+		}
+		fmt.Fprint(w, base64.StdEncoding.EncodeToString([]byte(b.userData)))
+	}))
+	t.Cleanup(s.Close)
+	d, err := disk.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	b.commands = filepath.Join(t.TempDir(), "commands")
+	wait := func(ctx context.Context, pause time.Duration) error {
+		b.waits = append(b.waits, pause)
+		b.now = b.now.Add(pause)
+		if b.onWait != nil {
+			b.onWait(len(b.waits))
+		}
+		return ctx.Err()
+	}
+	b.w = &Watcher{Disk: d, Host: host.Recorder{Log: b.commands}, IMDS: platform.IMDS{Endpoint: s.URL, Client: s.Client(), Wait: wait},
+		Settings: seal.Settings{Sources: []string{"imds://userData"}}, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return b.now }, Wait: wait,
+		Interval: time.Minute, Health: s.URL + "/healthz", Deadline: 2 * time.Minute, Settle: 10 * time.Second,
+		Node: func(context.Context) (Node, error) { return &b.node, nil }}
+	b.file("usr/bin/kubelet", "program")
+	b.file("usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --v=2\n")
+	b.file("var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
+	return b
+}
+
+func (b *bench) file(name, text string) {
+	b.t.Helper()
+	if err := b.w.Disk.WriteFile(name, []byte(text), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) ran() string {
+	data, _ := os.ReadFile(b.commands)
+	return strings.Join(strings.Fields(strings.ReplaceAll(string(data), "systemctl ", "")), " ")
+}
+
+func (b *bench) once() firstboot.State {
+	b.t.Helper()
+	if err := b.w.Once(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	s, err := firstboot.ReadState(b.w.Disk)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+// start puts a first generation in force.
+func (b *bench) start(text string) {
+	b.t.Helper()
+	b.userData = text
+	if s := b.once(); s.Status != "Applied" {
+		b.t.Fatalf("%+v", s)
+	}
+	_ = os.Remove(b.commands)
+}
+
+func doc(generation int, kubelet string) string {
+	return fmt.Sprintf("apiVersion: kamino.dev/v1alpha1\nkind: NodeConfig\ngeneration: %d\njoin: {method: keep}\nkubelet: {%s}\n", generation, kubelet)
+}
+
+func TestNewGeneration(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, "labels: {tier: web, old: x}, taints: [{key: a, effect: NoSchedule}]"))
+	b.userData = doc(2, "config: {maxPods: 50}, labels: {tier: db}, taints: [{key: b, effect: NoSchedule}]")
+	s := b.once()
+	if s.Generation != 2 || s.Status != "Applied" || s.Error != "" || b.ran() != "daemon-reload restart kubelet.service" {
+		t.Errorf("%+v after %q", s, b.ran())
+	}
+	if got := b.w.Disk.Text("var/lib/kubelet/config.yaml"); !strings.Contains(got, "maxPods: 50") || !strings.Contains(got, "key: b") {
+		t.Errorf("kubelet's configuration: %s", got)
+	}
+	if b.node.labels["tier"] != "db" || !slices.Equal(b.node.removed, []string{"old"}) {
+		t.Errorf("labels %v, removed %v", b.node.labels, b.node.removed)
+	}
+	if diff := cmp.Diff([]nodeapi.Taint{{Key: "b", Effect: "NoSchedule"}}, b.node.taints); diff != "" || len(b.node.untainted) != 1 || b.node.untainted[0].Key != "a" {
+		t.Errorf("taints %v, removed %v", b.node.taints, b.node.untainted)
+	}
+	var told struct {
+		Generation int
+		Status     string
+	}
+	if err := json.Unmarshal([]byte(b.node.annotations[Annotation]), &told); err != nil || told.Generation != 2 || told.Status != "Applied" {
+		t.Errorf("annotation %v, %v", b.node.annotations, err)
+	}
+	_ = os.Remove(b.commands)
+	if b.once(); b.ran() != "" {
+		t.Errorf("the same document again ran %q", b.ran())
+	}
+}
+
+func TestTaintsForbidden(t *testing.T) {
+	b := newBench(t)
+	b.node.forbidden = true
+	b.start(doc(1, ""))
+	b.userData = doc(2, "taints: [{key: b, effect: NoSchedule}]")
+	if s := b.once(); s.Status != "Applied" || !strings.Contains(s.Error, "when the node registers anew") {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestAPIServerAway(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, ""))
+	b.node.fail = errors.New("connection refused")
+	b.userData = doc(2, "labels: {tier: db}")
+	if s := b.once(); s.Generation != 2 || s.Status != "Applied" || !strings.Contains(s.Error, "connection refused") {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestLabelsRestartNothing(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, "labels: {tier: web}"))
+	b.userData = doc(2, "labels: {tier: db}")
+	if s := b.once(); s.Generation != 2 || strings.Contains(b.ran(), "restart") {
+		t.Errorf("%+v after %q", s, b.ran())
+	}
+}
+
+func TestRollback(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, "config: {maxPods: 20}"))
+	former := b.w.Disk.Text("var/lib/kubelet/config.yaml")
+	b.healthy = func() bool { return !strings.Contains(b.w.Disk.Text("var/lib/kubelet/config.yaml"), "maxPods: 99") }
+	b.userData = doc(2, "config: {maxPods: 99}")
+	began := b.now
+	s := b.once()
+	if s.Generation != 1 || s.Status != "RolledBack" || !strings.Contains(s.Error, "not healthy within 2m0s") || b.w.Disk.Text("var/lib/kubelet/config.yaml") != former {
+		t.Errorf("%+v", s)
+	}
+	if took := b.now.Sub(began); took < 2*time.Minute || took > 3*time.Minute {
+		t.Errorf("took %s", took)
+	}
+	if b.ran() != "daemon-reload restart kubelet.service daemon-reload restart kubelet.service" || b.w.Disk.Exists(previousPath) {
+		t.Errorf("ran %q, on trial: %v", b.ran(), b.w.Disk.Exists(previousPath))
+	}
+	_ = os.Remove(b.commands)
+	if b.once(); b.ran() != "" {
+		t.Error("a document that did not work was tried again")
+	}
+	b.userData = doc(3, "config: {maxPods: 30}")
+	if s := b.once(); s.Generation != 3 || s.Status != "Applied" || s.Refused != "" {
+		t.Errorf("the next one: %+v", s)
+	}
+}
+
+// TestFlapping: healthy for less than Settle is not healthy.
+func TestFlapping(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, ""))
+	probes := 0
+	b.healthy = func() bool {
+		probes++
+		return probes%5 != 0 || !strings.Contains(b.w.Disk.Text("var/lib/kubelet/config.yaml"), "maxPods")
+	}
+	b.userData = doc(2, "config: {maxPods: 99}")
+	if s := b.once(); s.Status != "RolledBack" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestBroken: not even the former generation comes back.
+func TestBroken(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, ""))
+	b.healthy = func() bool { return false }
+	b.userData = doc(2, "config: {maxPods: 99}")
+	if s := b.once(); s.Status != "Broken" || !strings.Contains(s.Error, "after going back") {
+		t.Errorf("%+v", s)
+	}
+	if !b.w.Disk.Exists(previousPath) {
+		t.Error("the former configuration is forgotten, nobody could try again")
+	}
+}
+
+// TestKilledOnTrial: the agent died while a generation was on trial; the next one takes it back first.
+func TestKilledOnTrial(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, "config: {maxPods: 20}"))
+	former := b.w.Disk.Text("var/lib/kubelet/config.yaml")
+	c, err := nodeconfig.Parse([]byte(doc(2, "config: {maxPods: 99}")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := nodeconfig.Render(t.Context(), b.w.Disk, b.w.Host, c, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keep(b.w.Disk, files); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodeconfig.Write(b.w.Disk, files); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.w.Recover(t.Context()); err != nil || b.w.Disk.Text("var/lib/kubelet/config.yaml") != former || b.w.Disk.Exists(previousPath) {
+		t.Errorf("%v, configuration %s", err, b.w.Disk.Text("var/lib/kubelet/config.yaml"))
+	}
+	if !strings.Contains(b.ran(), "restart kubelet.service") {
+		t.Errorf("ran %q", b.ran())
+	}
+}
+
+// TestRun: a poll a minute with jitter, back-off while IMDS fails, and far fewer requests than IMDS allows.
+func TestRun(t *testing.T) {
+	b := newBench(t)
+	b.start(doc(1, ""))
+	ctx, cancel := context.WithCancel(t.Context())
+	b.waits, b.asked = nil, 0
+	b.code = http.StatusNotFound // an absence, which is no error
+	b.onWait = func(n int) {
+		switch n {
+		case 20:
+			b.code = http.StatusBadRequest
+		case 30:
+			cancel()
+		}
+	}
+	if err := b.w.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	different := map[time.Duration]bool{}
+	for _, pause := range b.waits[:20] {
+		different[pause] = true
+		if pause < 48*time.Second || pause > 72*time.Second {
+			t.Errorf("paused %s", pause)
+		}
+	}
+	if len(different) < 10 || b.asked > 30 {
+		t.Errorf("%d different pauses, %d requests", len(different), b.asked)
+	}
+	last := b.waits[len(b.waits)-1]
+	if last < 12*time.Minute || last > 18*time.Minute {
+		t.Errorf("after many errors paused %s", last)
+	}
+}
