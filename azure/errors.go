@@ -45,9 +45,14 @@ func classify(err error) error {
 		return classifyResponse(re)
 	}
 	var auth *azidentity.AuthenticationFailedError
-	if errors.As(err, &auth) && auth.RawResponse != nil && auth.RawResponse.StatusCode < 500 {
-		return kamino.WithHint(fmt.Errorf("%w: Entra ID refused the credentials: %s", kamino.ErrForbidden, authMessage(auth)),
-			"check the tenant, the client and its secret or identity: AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or --azure-config")
+	if errors.As(err, &auth) && auth.RawResponse != nil {
+		switch status := auth.RawResponse.StatusCode; {
+		case status == http.StatusTooManyRequests:
+			return &kamino.ThrottledError{After: retryAfter(auth.RawResponse), Err: errors.New("Entra ID: " + firstLine(auth.Error()))}
+		case status < 500:
+			return kamino.WithHint(fmt.Errorf("%w: Entra ID refused the credentials: %s", kamino.ErrForbidden, firstLine(auth.Error())),
+				"check the tenant, the client and its secret or identity (--azure-config, AZURE_* variables)")
+		}
 	}
 	if strings.Contains(err.Error(), "unsupported protocol") || strings.Contains(err.Error(), "invalid") && strings.Contains(err.Error(), "URL") {
 		return err

@@ -51,7 +51,9 @@ type permission struct {
 // or policies, so a run may still meet a 403, which it reports by name.
 func (p *Provider) Preflight(ctx context.Context) error {
 	rm := p.options.Cloud.Services[cloud.ResourceManager]
-	if _, err := p.cred.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{rm.Audience + "/.default"}}); err != nil {
+	// With the options of the SDK's own requests, which then find this token in
+	// the credential's cache.
+	if _, err := p.cred.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{rm.Audience + "/.default"}, EnableCAE: true}); err != nil {
 		return translate(err, "get a token for %s", rm.Endpoint)
 	}
 	if p.config.Subscription == "" || p.config.ResourceGroup == "" {
