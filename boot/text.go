@@ -150,7 +150,11 @@ func (a *Analysis) WriteChain(w io.Writer) error {
 }
 
 func (a *Analysis) chainText(b *strings.Builder) {
-	fmt.Fprintf(b, "Critical chain to %s (@ began, counted from userspace; + took; each waited for the one below)\n", a.Goal)
+	parking := ""
+	if a.ParkedFor > 0 {
+		parking = ", with parking"
+	}
+	fmt.Fprintf(b, "Critical chain to %s (@ began, counted from userspace%s; + took; each waited for the one below)\n", a.Goal, parking)
 	a.link(b, a.Chain, "", "")
 }
 
