@@ -49,6 +49,9 @@ func run(version, out string) error {
 		if err != nil {
 			return fmt.Errorf("build for %s: %w", arch, err)
 		}
+		if err := printSizes(img, arch); err != nil {
+			return err
+		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}},
 		})
@@ -69,6 +72,34 @@ func run(version, out string) error {
 		return err
 	}
 	fmt.Printf("%s %s %.1f MB\n", out, digest, float64(info.Size())/1e6)
+	return nil
+}
+
+// printSizes prints what a node pulls and what it unpacks.
+func printSizes(img v1.Image, arch string) error {
+	layers, err := img.Layers()
+	if err != nil {
+		return err
+	}
+	var pulled, unpacked int64
+	for _, l := range layers {
+		size, err := l.Size()
+		if err != nil {
+			return err
+		}
+		pulled += size
+		content, err := l.Uncompressed()
+		if err != nil {
+			return err
+		}
+		n, err := io.Copy(io.Discard, content)
+		content.Close()
+		if err != nil {
+			return err
+		}
+		unpacked += n
+	}
+	fmt.Printf("linux/%s pulled %.2f MB unpacked %.2f MB\n", arch, float64(pulled)/1e6, float64(unpacked)/1e6)
 	return nil
 }
 
