@@ -73,7 +73,7 @@ var Defects = []Defect{
 		ports: func() *tampering { return &tampering{clock: 14 * time.Hour} }},
 	{Name: "no-lock", Like: "O14", What: "the lease always looks free",
 		ports: func() *tampering {
-			return &tampering{overwrite: true, lease: func(l *Lease) { l.Holder, l.Process = "", "" }}
+			return &tampering{overwrite: true, freed: true}
 		}},
 	{Name: "model-unconditional", Like: "O15", What: "pool and model are written whatever has changed",
 		ports: func() *tampering { return &tampering{condition: func(p *Pool) { p.Revision = "" }} }},
@@ -253,8 +253,11 @@ func pruneAll(s *Step) {
 			return Next{}, err
 		}
 		victims := Prunable(list, r.History, Ledger{})
-		if len(victims) == 0 || victims[0].State == Deleting {
+		if len(victims) == 0 {
 			return done("pruned"), nil
+		}
+		if victims[0].State == Deleting {
+			return wait("a version to be deleted"), nil
 		}
 		return act("delete version "+victims[0].Name, func(ctx context.Context) error { return r.Provider.Delete(ctx, r.pool, victims[0]) }), nil
 	}

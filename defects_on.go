@@ -42,6 +42,7 @@ func faulty(e *Engine) *Engine {
 		return e
 	}
 	copied, t := *e, active.ports()
+	t.process = e.Process
 	copied.Provider, copied.Cluster = faultyProvider{e.Provider, t}, faultyCluster{e.Cluster, t}
 	if t.clock != 0 {
 		copied.Clock = wrongClock{e.clock(), t.clock}
@@ -78,9 +79,10 @@ type tampering struct {
 	drain     func(*DrainOptions)
 	sealPod   func(*SealPod)
 	pulse     func(time.Time) time.Time
-	lease     func(*Lease) // as read
 	setLease  func(*Lease) // before it is written
 	overwrite bool         // leases, whatever their revision
+	freed     bool         // leases of other processes look free
+	process   string
 	failure   func(error) error
 }
 
@@ -214,7 +216,9 @@ func (c faultyCluster) Seal(ctx context.Context, n Node, run string, want bool) 
 
 func (c faultyCluster) Lease(ctx context.Context, id PoolID) (Lease, error) {
 	l, err := c.Cluster.Lease(ctx, id)
-	do(c.t.lease, &l)
+	if c.t.freed && l.Process != c.t.process {
+		l.Holder, l.Process = "", ""
+	}
 	return l, c.t.err(err)
 }
 
@@ -252,8 +256,5 @@ func (c faultyCluster) Leases(ctx context.Context) ([]Lease, error) {
 		return nil, nil
 	}
 	list, err := l.Leases(ctx)
-	for i := range list {
-		do(c.t.lease, &list[i])
-	}
 	return list, c.t.err(err)
 }

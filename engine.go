@@ -193,6 +193,10 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
+// lookAge is how old a look may be when it is acted upon: a process that was
+// frozen, or a cluster that answered late, has missed what happened meanwhile.
+const lookAge = 10 * time.Second
+
 // advance makes one look and, where it asks for one, one act.
 func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, string, int)) (Next, error) {
 	if err := ctx.Err(); err != nil {
@@ -205,8 +209,12 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 	if p.tooSoon(next.what) {
 		return wait("the effect of: " + next.what), nil
 	}
+	looked := r.clock().Now()
 	if err := r.intend(ctx, s, next); err != nil {
 		return next, err
+	}
+	if late := r.clock().Now().Sub(looked); late > lookAge {
+		return wait(fmt.Sprintf("a fresh look: the lease was written only after %s", late.Round(time.Second))), nil
 	}
 	say(StepActed, next.what, -1)
 	r.read = false

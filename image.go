@@ -15,24 +15,33 @@ const (
 	StorageLRS = "Standard_LRS"
 )
 
+// mendTime is how long a gallery or definition that has failed is asked for
+// again.
+const mendTime = 5 * time.Minute
+
 // ensure is a look that creates what does not exist.
 func (r *Run) ensure(ctx context.Context, want Artifact, check func(Artifact) error) (Next, error) {
 	found, err := r.Provider.Find(ctx, r.pool, want.Kind, want.Name)
 	if err != nil {
 		return Next{}, fmt.Errorf("read %s %s: %w", want.Kind, want.Name, err)
 	}
+	create := act(fmt.Sprintf("create %s %s", want.Kind, want.Name), func(ctx context.Context) error {
+		return r.Provider.Create(ctx, r.pool, want)
+	})
 	if len(found) == 0 {
-		return act(fmt.Sprintf("create %s %s", want.Kind, want.Name), func(ctx context.Context) error {
-			return r.Provider.Create(ctx, r.pool, want)
-		}), nil
+		return create, nil
 	}
 	have := found[0]
 	switch have.State {
 	case Succeeded:
 		return done(have.Name), check(have)
 	case Failed:
-		return Next{}, WithHint(fmt.Errorf("%s %s has failed: %s", have.Kind, have.Name, have.Failure),
-			"delete it if it holds nothing, then run again")
+		// The same request again mends what an earlier one left half made.
+		if r.spent() > mendTime {
+			return Next{}, WithHint(fmt.Errorf("%s %s has failed: %s", have.Kind, have.Name, have.Failure),
+				"delete it if it holds nothing, then run again")
+		}
+		return create, nil
 	}
 	return wait(fmt.Sprintf("%s %s, which is %s", have.Kind, have.Name, have.State)), nil
 }

@@ -47,6 +47,7 @@ func rivals(donor, other string) []*rival {
 		{name: "the donor's VM is deleted", happen: onDonor(func(w *world, m *machine, n *simNode) { w.removeMachine(m) })},
 		{name: "cluster-autoscaler deletes the donor", happen: onDonor(scaleDown)},
 		{name: "the instance is replaced under the same name", happen: onDonor(replace)},
+		{name: "the instance is replaced while this process is frozen", happen: onDonor(replace), pause: time.Minute},
 		{name: "the node object is deleted", happen: onDonor(func(w *world, m *machine, n *simNode) { w.deleteNodeObject(m, n) })},
 		{name: "a person cordons", happen: onDonor(func(w *world, m *machine, n *simNode) { w.cordon(n, true) })},
 		{name: "a person uncordons", happen: onDonor(func(w *world, m *machine, n *simNode) { w.cordon(n, false) })},

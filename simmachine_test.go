@@ -218,10 +218,15 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 			pod.Failed, pod.Message = true, "ImagePullBackOff"
 			return
 		}
-		pod.Started = true
 		w.after(time.Second, func() {
 			if present() {
 				w.detached(m, run, here)
+			}
+		})
+		// The kubelet tells late, or never when the seal has stopped it by then.
+		w.after(time.Duration(w.rng.IntN(4)*3)*time.Second, func() {
+			if present() && m.kubelet {
+				pod.Started = true
 			}
 		})
 	})

@@ -195,6 +195,10 @@ func (s simProvider) Create(ctx context.Context, pool Pool, want Artifact) error
 			if have.State == Deleting {
 				return fmt.Errorf("create %s: %w", want.Name, ErrInProgress)
 			}
+			if have.State == Failed && (want.Kind == Gallery || want.Kind == Definition) {
+				w.begin(key, pool.ID, want, f)
+				return nil
+			}
 			if have.Tags[TagRun] != want.Tags[TagRun] {
 				return fmt.Errorf("create %s: exists: %w", want.Name, ErrConflict)
 			}

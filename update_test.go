@@ -30,6 +30,13 @@ func aged(seed uint64) *world {
 	return w
 }
 
+// pin points the model at an old version, as a person does who trusts no newer.
+func (w *world) pin(version string) {
+	if v := w.artifacts[artifactKey(poolA, Version, version)]; v != nil {
+		w.pools[poolA].image = v.ID
+	}
+}
+
 func (w *world) addPods() {
 	for _, n := range []string{"a-0", "a-1", "a-2"} {
 		w.pods = append(w.pods,

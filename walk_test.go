@@ -43,6 +43,10 @@ func newWalk(seed uint64) *walk {
 		k.note("a person had protected a-0 with %q", value)
 		k.w.protect("a-0", value)
 	}
+	if k.rng.IntN(5) == 0 {
+		k.note("a person had pinned the model to an old version")
+		k.w.pin("2026.2.9")
+	}
 	return k
 }
 
@@ -140,6 +144,9 @@ func (k *walk) settle() {
 	w.audit.settled()
 	o := options(w.anyDonor())
 	p := w.update(o)
+	if p.crashed {
+		return // said so already: it did not end
+	}
 	if p.err != nil {
 		if !k.skew || !strings.Contains(p.err.Error(), "this clock says") {
 			w.audit.violate("I19", "a clean update fails: %v", p.err)
