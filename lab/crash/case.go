@@ -32,6 +32,8 @@ type Case struct {
 	Check func(*Golden) []string
 	// Refused: the first run must change nothing at all.
 	Refused bool
+	// Peek takes a digest right after the first process has ended.
+	Peek bool
 	// Loose: the end may differ from the undisturbed run's.
 	Loose bool
 }
@@ -131,6 +133,12 @@ func (c *Case) play(w *World, out *Outcome) {
 	out.Hit, out.FirstErr = strike.Hit || strike.Kind == "", first.Err
 	out.Writes = writes(first)
 	w.ended(first)
+	if c.Peek {
+		var err error
+		if out.After, err = w.Digest(); err != nil {
+			out.Violations = append(out.Violations, "look at what was left: "+err.Error())
+		}
+	}
 	if strike.Kind == OperationEndless {
 		w.clock.pass(endlessBuild)
 	}

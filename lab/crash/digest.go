@@ -19,7 +19,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.0-9]*(Z|[+-]\d\d:\d\d)?`), "<time>"},
 	{regexp.MustCompile(`[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}`), "<id>"},
 	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "<hash>"},
-	{regexp.MustCompile(`\brun-\d+`), "<run>"},
+	{regexp.MustCompile(`\b(run-\d+|\d{8}-\d{6}-[0-9a-f]{6})\b`), "<run>"},
 	{regexp.MustCompile(`"etag": ?"[^,}]*`), `"etag":<etag>`},
 	{regexp.MustCompile(`"kamino-epoch": ?"\d+"`), `"kamino-epoch":"<epoch>"`},
 	{regexp.MustCompile(`2026\.1[12]\.\d\d`), "<day>"},

@@ -117,11 +117,11 @@ func (w *World) power(id string) {
 	in.VMID = w.vmOf(in.VMID)
 	m := w.machines[key]
 	if !exists || m != nil && m.vm != in.VMID {
-		if m != nil {
+		if gone := m; gone != nil {
 			delete(w.machines, key)
-			m.boots++
-			m.on, m.kubelet = false, false
-			w.clock.virtual.AfterFunc(forgetTime, func() { w.forget(m) })
+			gone.boots++
+			gone.on, gone.kubelet = false, false
+			w.clock.virtual.AfterFunc(forgetTime, func() { w.forget(gone) })
 		}
 		m = nil
 	}

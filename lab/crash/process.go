@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 
@@ -33,7 +34,7 @@ type Process struct {
 	world  *World
 	strike *Strike
 	cancel context.CancelFunc
-	slay   func() // kills a real process; nil for a goroutine
+	slay   func() // kills a real process and returns when it is gone; nil for a goroutine
 
 	mu     sync.Mutex
 	doomed bool // killed as soon as it does anything more
@@ -201,6 +202,10 @@ func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) 
 
 // update begins `kamino update`.
 func (w *World) update(p *Process, o kamino.Options) *Process {
+	if w.station.kamino != "" {
+		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes),
+			"--grace-period", o.Grace.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
+	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
 		p.Result, err = e.Update(ctx, o)
 		return err
@@ -210,6 +215,9 @@ func (w *World) update(p *Process, o kamino.Options) *Process {
 
 // restore begins `kamino restore`.
 func (w *World) restore(p *Process) *Process {
+	if w.station.kamino != "" {
+		return w.spawn(p, "restore", "-o", "json")
+	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
 		p.Left, err = e.Restore(ctx, false)
 		return err

@@ -115,7 +115,10 @@ func (w *World) personSetsModel() {
 		"storageProfile": map[string]any{"imageReference": map[string]string{"publisher": parts[0], "offer": parts[1], "sku": parts[2], "version": parts[3]}}}}}, nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.person = personsImage
+	// Before the run has looked at the model, it finds what the person wrote there.
+	if w.lease().Holder != "" {
+		w.person = personsImage
+	}
 	w.changes.Lock()
 	w.moved = true
 	w.changes.Unlock()

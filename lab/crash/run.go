@@ -15,6 +15,7 @@ import (
 type Options struct {
 	Dir     string // for the stations
 	Binary  string // path of kamino-lab
+	Program string // of BuildKamino, to be killed with SIGKILL; "" ends goroutines instead
 	Workers int    // stations side by side; 0 means 2
 	Sample  int    // about how many cases; 0 means all
 	// Match, if set, chooses cases.
@@ -53,7 +54,14 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	cases := choose(Enumerate(goldens), opts)
+	cases := Enumerate(goldens)
+	if opts.Program != "" {
+		cases = slices.DeleteFunc(cases, func(c *Case) bool { return !c.killsOnly() })
+		for _, s := range stations {
+			s.UseProcesses(opts.Program)
+		}
+	}
+	cases = choose(cases, opts)
 	report := &Report{Cells: map[Cell]int{}}
 	for _, g := range goldens {
 		for _, row := range g.Rows {
@@ -95,6 +103,11 @@ func openStations(ctx context.Context, opts Options) ([]*Station, error) {
 	}
 	starting.Wait()
 	return slices.DeleteFunc(stations, func(s *Station) bool { return s == nil }), errors.Join(errs...)
+}
+
+// killsOnly tells whether a case needs nothing but a kill.
+func (c *Case) killsOnly() bool {
+	return c.Strike.Kind.kills() && c.Skew == 0
 }
 
 // choose takes the cases that were asked for. A sample is spread evenly, so that

@@ -40,6 +40,7 @@ const (
 // processes reach it and the cloud. Worlds use it one after the other.
 type Station struct {
 	dir         string
+	kamino      string // program to run as processes; "" runs the engine in goroutines
 	cp          *controlplane.ControlPlane
 	admin       kubernetes.Interface
 	leases      *kube.Cluster     // an administrator's, to read leases
@@ -96,6 +97,9 @@ func (s *Station) open(ctx context.Context) error {
 		return err
 	}
 	if err := s.serveAzure(); err != nil {
+		return err
+	}
+	if err := s.serveClock(); err != nil {
 		return err
 	}
 	return s.serviceAccounts(ctx)

@@ -117,11 +117,12 @@ func (w *World) End() {
 	w.cloud.Close()
 }
 
+// process finds who calls. A real process sends no name; one exists at a time.
 func (w *World) process(name string) *Process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.processes {
-		if p.Name == name || name == "" && p.slay != nil && !p.Killed {
+		if name != "" && p.Name == name || name == "" && p.slay != nil && !p.over() {
 			return p
 		}
 	}

@@ -23,7 +23,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUpCommand(), newDemoCommand(), newComponentCommand())
+	root.AddCommand(newUpCommand(), newDemoCommand(), newCrashCommand(), newComponentCommand())
 
 	ctx := context.Background()
 	// A component installs its own signal handling, and may do so only once.

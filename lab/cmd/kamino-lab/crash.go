@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"kamino.dev/kamino/lab/crash"
+)
+
+// crashCommand tries to make Kamino lose something.
+type crashCommand struct {
+	output    string
+	sample    int
+	workers   int
+	processes bool
+	program   string
+	source    string
+	sim       string
+	only      string
+	logs      string
+}
+
+func newCrashCommand() *cobra.Command {
+	c := &crashCommand{}
+	cmd := &cobra.Command{
+		Use:   "crash",
+		Short: "Kill, lie to and interfere with Kamino at every call, and look whether anything is lost",
+		Long: `Run kamino update again and again between a real kube-apiserver and Azure's
+emulator, and do harm at one external call each time: kill it before, during and
+after the call, answer with every lie that the two sides are known for, let
+others change the world at that moment. Then the command is run again, all
+invariants must have held, and the end must be that of an undisturbed run.
+
+With --process the kills are SIGKILL of real processes; without, the engine runs
+in goroutines that end at the same places, and lies and rivals are tried, too.
+The random walks and the seeded defects are those of the product's own
+simulation, which is run from its source unless --sim names its result.
+
+Exits with 1 if anything is violated or a required cell of the matrix is empty.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&c.output, "output", "o", "text", "text or json")
+	f.IntVar(&c.sample, "sample", 0, "try only about so many cases, spread over all steps; 0 tries all")
+	f.IntVar(&c.workers, "workers", 2, "how many control planes to use side by side")
+	f.BoolVar(&c.processes, "process", false, "kill real processes with SIGKILL")
+	f.StringVar(&c.program, "kamino", "", "program to kill, built with the tag labclock (default: built from --source)")
+	f.StringVar(&c.source, "source", "", "directory of the product's module (default: found above the working directory)")
+	f.StringVar(&c.sim, "sim", "", "result of the simulation, as KAMINO_SIM_JSON makes it; \"-\" leaves it out")
+	f.StringVar(&c.only, "case", "", "try only cases whose name matches this regular expression, for example '^S8/'")
+	f.StringVar(&c.logs, "logs", "", "directory for what happened in each case that violates something")
+	return cmd
+}
+
+// Run does it.
+func (c *crashCommand) Run(cmd *cobra.Command) error {
+	if c.output != "text" && c.output != "json" {
+		return fmt.Errorf("output %q is unknown: use -o text or -o json", c.output)
+	}
+	if c.sample < 0 || c.workers < 1 {
+		return fmt.Errorf("--sample %d must be 0 or more and --workers %d positive", c.sample, c.workers)
+	}
+	ctx := cmd.Context()
+	opts, cleanup, err := c.options(ctx, cmd)
+	defer cleanup()
+	if err != nil {
+		return err
+	}
+	report, err := crash.Run(ctx, opts)
+	if err != nil {
+		return err
+	}
+	summary := report.Summary()
+	summary.Processes = c.processes
+	if err := c.simulation(ctx, &summary); err != nil {
+		return err
+	}
+	if c.output == "json" {
+		err = summary.WriteJSON(cmd.OutOrStdout())
+	} else {
+		report.WriteText(cmd.OutOrStdout(), summary)
+	}
+	whole := c.sample == 0 && c.only == "" && !c.processes
+	switch {
+	case err != nil:
+		return err
+	case summary.Violations > 0:
+		return fmt.Errorf("%d cases violate something; look closer with --case and --logs", summary.Violations)
+	case whole && summary.Cells.Empty > 0:
+		return fmt.Errorf("%d required cells have no case: %v", summary.Cells.Empty, summary.Cells.Names)
+	case summary.Defects.Caught < summary.Defects.Seeded:
+		return fmt.Errorf("%d of %d seeded defects are not caught", summary.Defects.Seeded-summary.Defects.Caught, summary.Defects.Seeded)
+	}
+	return nil
+}
+
+func (c *crashCommand) options(ctx context.Context, cmd *cobra.Command) (opts crash.Options, cleanup func(), err error) {
+	cleanup = func() {}
+	pattern, err := regexp.Compile(c.only)
+	if err != nil {
+		return opts, cleanup, fmt.Errorf("read --case: %w", err)
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return opts, cleanup, fmt.Errorf("find this program: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "kamino-crash-")
+	if err != nil {
+		return opts, cleanup, fmt.Errorf("make directory: %w", err)
+	}
+	cleanup = func() { _ = os.RemoveAll(dir) } // only a temporary directory
+	if c.processes && c.program == "" {
+		root, err := c.root()
+		if err != nil {
+			return opts, cleanup, err
+		}
+		c.program = filepath.Join(dir, "kamino")
+		if err := crash.BuildKamino(ctx, root, c.program); err != nil {
+			return opts, cleanup, err
+		}
+	}
+	opts = crash.Options{Dir: dir, Binary: binary, Workers: c.workers, Sample: c.sample,
+		Match:    func(x *crash.Case) bool { return pattern.MatchString(x.Name) },
+		Progress: func(done, all int, o crash.Outcome) { c.progress(cmd, done, all, o) }}
+	if c.processes {
+		opts.Program = c.program
+	}
+	return opts, cleanup, nil
+}
+
+// progress tells every hundredth case, and each that violates something.
+func (c *crashCommand) progress(cmd *cobra.Command, done, all int, o crash.Outcome) {
+	for _, what := range o.Violations {
+		fmt.Fprintf(cmd.ErrOrStderr(), "crash: VIOLATED %s: %s\n", o.Case.Name, what)
+	}
+	if len(o.Violations) > 0 && c.logs != "" {
+		path := filepath.Join(c.logs, fmt.Sprintf("%04d.log", done))
+		if err := os.WriteFile(path, []byte(o.Case.Name+"\n"+strings.Join(o.History, "\n")+"\n"), 0o644); err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "crash: write log: %v\n", err)
+		}
+	}
+	if done%100 == 0 || done == all {
+		fmt.Fprintf(cmd.ErrOrStderr(), "crash: %d of %d cases\n", done, all)
+	}
+}
+
+// root is the directory of the product's module.
+func (c *crashCommand) root() (string, error) {
+	dir := c.source
+	if dir == "" {
+		var err error
+		if dir, err = os.Getwd(); err != nil {
+			return "", fmt.Errorf("find working directory: %w", err)
+		}
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(text), "module kamino.dev/kamino\n") {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("no source of Kamino above this directory: name it with --source, or name --kamino and --sim")
+		}
+	}
+}
+
+// simulation adds what the product's random walks and seeded defects found.
+func (c *crashCommand) simulation(ctx context.Context, s *crash.Summary) error {
+	if c.sim == "-" || c.sample > 0 || c.only != "" {
+		return nil
+	}
+	path := c.sim
+	if path == "" {
+		root, err := c.root()
+		if err != nil {
+			return err
+		}
+		path = filepath.Join(os.TempDir(), fmt.Sprintf("kamino-sim-%d.json", os.Getpid()))
+		defer os.Remove(path)
+		cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-tags=defects", "-run=^(TestWalks|TestDefects)$", ".")
+		cmd.Dir = root
+		cmd.Env = append(os.Environ(), "KAMINO_SIM_JSON="+path, "GOFLAGS=-buildvcs=false")
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("run the simulation: %w\n%s", err, text)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read result of the simulation: %w", err)
+	}
+	var result struct {
+		Seeds      int `json:"seeds"`
+		Violations int `json:"violations"`
+		Defects    struct {
+			Seeded int `json:"seeded"`
+			Caught int `json:"caught"`
+		} `json:"defects"`
+	}
+	if err := json.Unmarshal(text, &result); err != nil {
+		return fmt.Errorf("read result of the simulation: %w", err)
+	}
+	s.Seeds, s.Defects.Seeded, s.Defects.Caught = result.Seeds, result.Defects.Seeded, result.Defects.Caught
+	s.Violations += result.Violations
+	return nil
+}
