@@ -11,9 +11,9 @@ import (
 // TestDefects switches on one defect after the other and looks who finds it:
 // random walks, single faults, rivals.
 func TestDefects(t *testing.T) {
-	sites, w := golden(t)
+	sites, w := golden(t, aged)
 	want := w.end()
-	told, met := lies(sites), encounters(sites)
+	told, met := lies(aged, sites), encounters(sites)
 	caught := 0
 	for _, d := range Defects {
 		if err := SwitchDefect(d.Name); err != nil {
@@ -45,7 +45,7 @@ func hunt(told, met []trial, want string) (by, found string) {
 	}
 	trials := func(list []trial, want, what string) bool {
 		for i, x := range list {
-			w := single(fault{kind: x.kind, at: x.site.at, rival: x.rival}, want)
+			w := x.single(want)
 			if v := w.audit.violations; len(v) > 0 {
 				by, found = fmt.Sprintf("%s %d", what, i), x.String()+": "+v[0]
 				return true

@@ -29,10 +29,10 @@ func goldenOptions() Options {
 	return o
 }
 
-// golden plays the run without faults, and lists its sites.
-func golden(t *testing.T) (sites []site, w *world) {
+// golden plays the run without faults in a world, and lists its sites.
+func golden(t *testing.T, begin func(uint64) *world) (sites []site, w *world) {
 	t.Helper()
-	w = aged(1)
+	w = begin(1)
 	p := w.startUpdate(&proc{logging: true}, goldenOptions())
 	w.wait()
 	if p.err != nil {
@@ -79,11 +79,12 @@ func (w *world) end() string {
 	return strings.Join(lines, "\n")
 }
 
-// single plays one fault, a clean run of the same command, and one more that
+// single plays the trial, a clean run of the same command, and one more that
 // must find nothing to do. want is how it must end; "" where others have changed
 // the world for good.
-func single(f fault, want string) (w *world) {
-	w = aged(1)
+func (x trial) single(want string) (w *world) {
+	f := fault{kind: x.kind, at: x.site.at, rival: x.rival}
+	w = x.begin(1)
 	first := w.update(goldenOptions(), f)
 	w.mend()
 	w.advance(w.now.Add(time.Minute))
@@ -110,6 +111,7 @@ func single(f fault, want string) (w *world) {
 
 // trial is one fault at one site.
 type trial struct {
+	begin func(uint64) *world
 	site  site
 	kind  faultKind
 	rival *rival
@@ -123,11 +125,11 @@ func (t trial) String() string {
 }
 
 // lies are all trials of the ways to die and to lie.
-func lies(sites []site) (out []trial) {
+func lies(begin func(uint64) *world, sites []site) (out []trial) {
 	for _, s := range sites {
 		for kind := range faultKinds {
 			if kind != rivalEvent && kind.fits(s.call) {
-				out = append(out, trial{site: s, kind: kind})
+				out = append(out, trial{begin: begin, site: s, kind: kind})
 			}
 		}
 	}
@@ -145,7 +147,7 @@ func encounters(sites []site) (out []trial) {
 		step = s.step
 		for i := range rivals("a-0", "a-1") {
 			// Each trial has a rival of its own: some remember.
-			out = append(out, trial{site: s, kind: rivalEvent, rival: rivals("a-0", "a-1")[i]})
+			out = append(out, trial{begin: aged, site: s, kind: rivalEvent, rival: rivals("a-0", "a-1")[i]})
 		}
 	}
 	return out
@@ -154,7 +156,7 @@ func encounters(sites []site) (out []trial) {
 // play tries them all. It returns what went wrong, at most ten.
 func play(trials []trial, want string, spans *awayTimes) []string {
 	return sideBySide(len(trials), func(i int) string {
-		w := single(fault{kind: trials[i].kind, at: trials[i].site.at, rival: trials[i].rival}, want)
+		w := trials[i].single(want)
 		spans.add(w)
 		if len(w.audit.violations) == 0 {
 			return ""
@@ -166,8 +168,8 @@ func play(trials []trial, want string, spans *awayTimes) []string {
 // TestSingleFaults tries every way to die and every lie at every call of the
 // golden run.
 func TestSingleFaults(t *testing.T) {
-	sites, w := golden(t)
-	trials := lies(sites)
+	sites, w := golden(t, aged)
+	trials := lies(aged, sites)
 	var spans awayTimes
 	for _, bad := range play(trials, w.end(), &spans) {
 		t.Error(bad)
@@ -175,9 +177,24 @@ func TestSingleFaults(t *testing.T) {
 	t.Logf("%d sites of the golden run's %d calls, %d trials; donor away %s", len(sites), len(w.calls), len(trials), &spans)
 }
 
+// TestSingleFaultsFirstRun tries them where a pool's first run differs from all
+// later ones: it makes gallery and definition, and replaces the original model.
+func TestSingleFaultsFirstRun(t *testing.T) {
+	sites, w := golden(t, fresh)
+	sites = slices.DeleteFunc(sites, func(s site) bool {
+		return !slices.Contains([]string{"gallery", "definition", "model", "prune"}, s.step)
+	})
+	var spans awayTimes
+	trials := lies(fresh, sites)
+	for _, bad := range play(trials, w.end(), &spans) {
+		t.Error(bad)
+	}
+	t.Logf("%d sites, %d trials", len(sites), len(trials))
+}
+
 // TestSingleRivals lets others interfere at every step and every write.
 func TestSingleRivals(t *testing.T) {
-	sites, _ := golden(t)
+	sites, _ := golden(t, aged)
 	trials := encounters(sites)
 	var spans awayTimes
 	for _, bad := range play(trials, "", &spans) {
