@@ -24,6 +24,11 @@ type joining struct {
 
 // userData is the NodeConfig of the pool: what clones are given to join.
 func (j joining) userData(generation int, labels map[string]string) string {
+	return encode(j.document(generation, labels))
+}
+
+// document is userData in clear text. With labels it ends within kubelet's part.
+func (j joining) document(generation int, labels map[string]string) string {
 	text := fmt.Sprintf("apiVersion: kamino.dev/v1alpha1\nkind: NodeConfig\ngeneration: %d\ncluster:\n  endpoint: %s\n  ca: %s\n"+
 		"join:\n  method: bootstrapToken\n  token: %s\n", generation, j.Endpoint, base64.StdEncoding.EncodeToString(j.CA), j.Token)
 	if len(labels) > 0 {
@@ -32,7 +37,7 @@ func (j joining) userData(generation int, labels map[string]string) string {
 			text += fmt.Sprintf("    %s: %q\n", key, value)
 		}
 	}
-	return encode(text)
+	return text
 }
 
 // customData is the cloud-config of generic machines: files, and no more, since

@@ -27,6 +27,8 @@ import (
 const (
 	GuestImage  = gateway + ":" + registryPort + "/guest:1"
 	KaminoImage = gateway + ":" + registryPort + "/kamino:lab"
+	// UnsealedImage has an agent that switches the donor off without sealing it: what must be refused.
+	UnsealedImage = gateway + ":" + registryPort + "/unsealed:1"
 )
 
 // program is a static binary on its way into an image.
@@ -47,8 +49,9 @@ func newRegistry(ctx context.Context, guestFile string, product []program) (http
 		programs   []program
 		entrypoint string
 	}{
-		GuestImage:  {[]program{{"guest", guestFile}}, "/guest"},
-		KaminoImage: {product, "/kamino"},
+		GuestImage:    {[]program{{"guest", guestFile}}, "/guest"},
+		KaminoImage:   {product, "/kamino"},
+		UnsealedImage: {[]program{{"kamino-agent", guestFile}}, "/kamino-agent"},
 	} {
 		built, err := newImage(content.programs, content.entrypoint)
 		if err != nil {

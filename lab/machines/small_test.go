@@ -106,7 +106,7 @@ func TestPackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Package: lab-tool\n", "Version: 2.0\n", "Filename: ./lab-tool_2.0_amd64.deb\n", "SHA256: " + digest} {
+	for _, want := range []string{"Package: lab-tool\n", "Version: 2.0\n", "Filename: lab-tool_2.0_amd64.deb\n", "SHA256: " + digest} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in index:\n%s", want, text)
 		}
@@ -272,3 +272,28 @@ HwYDVR0jBBgwFoAUY5e8oDB75x6VMRlM8naeZRJAG9YwDwYDVR0TAQH/BAUwAwEB
 Haj+OZcCIHLoNxv4fCgsE0DxaScXwlBOTWBQpS6LYccu1Ugwq7Ul
 -----END CERTIFICATE-----
 `
+
+func TestCountFindsWhatCrossesPieces(t *testing.T) {
+	const piece = 4 << 20
+	needle := []byte("needle-in-the-disk")
+	data := make([]byte, 3*piece)
+	for _, at := range []int{0, 100, piece - 5, 2*piece - len(needle), 3*piece - len(needle)} {
+		copy(data[at:], needle)
+	}
+	found, err := count(bytes.NewReader(data), map[string][]byte{"it": needle, "other": []byte("not there at all")})
+	if err != nil || found["it"] != 5 || found["other"] != 0 {
+		t.Errorf("%v %v", found, err)
+	}
+	if _, err := count(bytes.NewReader(data), map[string][]byte{"short": []byte("a")}); err == nil {
+		t.Error("a needle of one byte is taken")
+	}
+}
+
+func TestTwins(t *testing.T) {
+	a := Identity{MachineID: "1", HostKey: "1", Certificate: "1", HostName: "1", MAC: "1", Seed: "1", BootID: "1"}
+	b := Identity{MachineID: "2", HostKey: "1", Certificate: "2", HostName: "2", MAC: "2", Seed: "", BootID: "2"}
+	got := strings.Join(Twins([]string{"a", "b"}, []Identity{a, b}), "; ")
+	if want := "a and b have the same ssh host key: 1; b has no random seed"; got != want {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,6 +1,7 @@
 // Command guest is what the lab's own container images run: "pause" holds a pod's
-// namespaces, "serve" is a workload that says which pod and node answered, and
-// "cni" gives its node the network configuration, as a CNI's daemon does.
+// namespaces, "serve" is a workload that says which pod and node answered,
+// "cni" gives its node the network configuration, as a CNI's daemon does, and
+// "seal" stands in for an agent that switches the donor off without sealing it.
 package main
 
 import (
@@ -43,7 +44,11 @@ func run(verb string) error {
 		<-end
 		return nil
 	}
-	return errors.New("no such verb: pause, serve or cni")
+	if verb == "seal" {
+		syscall.Sync()
+		return syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
+	}
+	return errors.New("no such verb: pause, serve, cni or seal")
 }
 
 // reap takes the exit codes of orphans, which PID 1 of a pod inherits.

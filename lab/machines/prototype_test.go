@@ -1,0 +1,260 @@
+package machines
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino/azure/emulator"
+)
+
+// planted are secrets that a user of the donor might leave there, where the rules find them.
+var planted = map[string][]byte{
+	"planted kubeconfig token": []byte("planted-kubeconfig-token-5f1c"),
+	"planted shell history":    []byte("planted-history-password-9a37"),
+	"planted ssh key":          []byte("cGxhbnRlZC1zc2gta2V5LTRkMWI"),
+	"planted pod log":          []byte("planted-pod-log-secret-77e2"),
+	"planted and deleted":      []byte("planted-deleted-secret-c0de"),
+}
+
+const plantScript = `
+mkdir -p /root/.kube /var/log/pods/default_old_1/server
+echo "token: planted-kubeconfig-token-5f1c" >/root/.kube/config
+echo "mysql -pplanted-history-password-9a37" >/root/.bash_history
+umask 077; mkdir -p /home/azureuser/.ssh
+printf -- '-----BEGIN OPENSSH PRIVATE KEY-----\ncGxhbnRlZC1zc2gta2V5LTRkMWI\n-----END OPENSSH PRIVATE KEY-----\n' >/home/azureuser/.ssh/id_ed25519
+echo "login planted-pod-log-secret-77e2" >/var/log/pods/default_old_1/server/0.log
+yes "planted-deleted-secret-c0de" | head -c 300000 >/root/deleted; sync; rm /root/deleted; sync
+`
+
+// TestPrototype is the product on machines that really boot. One lab for all of
+// it: a generic machine takes minutes.
+func TestPrototype(t *testing.T) {
+	l := startLab(t, func(o *Options) { o.Labels = map[string]string{"lab.kamino.dev/generation": "1"} })
+	ctx, cancel := context.WithTimeout(t.Context(), 85*time.Minute)
+	defer cancel()
+	s := &Stage{Lab: l, Out: os.Stderr}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(s.Join(ctx))
+	must(s.Work(ctx, 2))
+	must(s.Patch(ctx))
+	_, _, err := s.Run(ctx, s.Donor, plantScript)
+	must(err)
+	before, err := s.Inspect(ctx, s.Donor)
+	must(err)
+	secrets, err := s.Secrets(ctx, s.Donor)
+	must(err)
+	if len(secrets) < 5 {
+		t.Fatalf("only %d secrets of the donor are known", len(secrets))
+	}
+
+	t.Run("a donor without a seal is refused", func(t *testing.T) { refuseUnsealed(ctx, t, s) })
+	t.Run("kamino is killed while the donor is off", func(t *testing.T) { killWhileOff(ctx, t, s) })
+	// The next run finds the unfinished one and finishes it.
+	must(s.Prototype(ctx, 1))
+	must(s.ScaleOut(ctx, len(s.Cloud.Instances())+1))
+	if len(s.Clone) < 2 {
+		t.Fatalf("%d clones, want 2", len(s.Clone))
+	}
+	must(s.Working(ctx, 2))
+	t.Run("identities differ", func(t *testing.T) { compareMachines(ctx, t, s, before) })
+	t.Run("each runs pods with their own addresses", func(t *testing.T) { ownAddresses(ctx, t, s) })
+	t.Run("the image holds no secret", func(t *testing.T) {
+		for name, text := range planted {
+			secrets[name] = text
+		}
+		found, err := s.FindInImage(ctx, s.Clone[0].ImageID, secrets)
+		must(err)
+		for name, n := range found {
+			if n > 0 {
+				t.Errorf("%s is in the image %d times", name, n)
+			}
+		}
+		// The search can find: what is public is there.
+		public, err := s.FindInImage(ctx, s.Clone[0].ImageID, map[string][]byte{"cluster's CA": l.ControlPlane.CA[30:90]})
+		must(err)
+		if public["cluster's CA"] == 0 {
+			t.Error("the search does not find what is in the image")
+		}
+	})
+	t.Run("in-place update", func(t *testing.T) { updateInPlace(ctx, t, s) })
+}
+
+// refuseUnsealed lets a seal pod run that only switches off.
+func refuseUnsealed(ctx context.Context, t *testing.T, s *Stage) {
+	args := s.UpdateArgs(1)
+	for i, a := range args {
+		if a == KaminoImage {
+			args[i] = UnsealedImage
+		}
+	}
+	out, err := s.Command(ctx, args...).Output()
+	if err == nil {
+		t.Fatalf("kamino update took a donor that was not sealed: %s", out)
+	}
+	var u Update
+	if err := json.Unmarshal(out, &u); err != nil {
+		t.Fatalf("no JSON: %v: %s", err, out)
+	}
+	t.Logf("refused: %s", u.Error)
+	for _, e := range s.Cloud.State() {
+		if id := strings.ToLower(e.ID); strings.Contains(id, "/versions/") || strings.Contains(id, "/snapshots/") {
+			t.Errorf("published from a donor that was not sealed: %s", e.ID)
+		}
+	}
+	awaitDonor(ctx, t, s)
+}
+
+// awaitDonor waits until the donor is a Ready node that takes pods.
+func awaitDonor(ctx context.Context, t *testing.T, s *Stage) {
+	t.Helper()
+	err := s.await(ctx, "the donor to be back", func() (bool, error) {
+		i, _ := s.Cloud.Instance(s.Donor.ID)
+		n, err := s.node(ctx, s.Donor)
+		return err == nil && i.PowerState == emulator.PowerRunning && isReady(n, time.Now().Add(-time.Minute)) && len(n.Spec.Taints) == 0, err
+	})
+	if err != nil {
+		t.Fatalf("%v\nconsole:\n%s", err, s.Console(s.Donor, 30))
+	}
+}
+
+func killWhileOff(ctx context.Context, t *testing.T, s *Stage) {
+	cmd := s.Command(ctx, s.UpdateArgs(1)...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	err := s.await(ctx, "the donor to be off", func() (bool, error) {
+		i, _ := s.Cloud.Instance(s.Donor.ID)
+		return i.PowerState == emulator.PowerStopped || i.PowerState == emulator.PowerDeallocated, nil
+	})
+	_ = cmd.Process.Signal(syscall.SIGKILL) // it may have ended: then Wait says so
+	waitErr := cmd.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if waitErr == nil {
+		t.Fatal("kamino ended before it was killed")
+	}
+	t.Log("killed; the donor is off")
+}
+
+func compareMachines(ctx context.Context, t *testing.T, s *Stage, before Identity) {
+	names, ids := []string{"donor before"}, []Identity{before}
+	for n, i := range append([]emulator.Instance{s.Donor}, s.Clone...) {
+		id, err := s.Inspect(ctx, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id.Patch != "2.0" {
+			t.Errorf("%s has version %q of the patched package", i.Name, id.Patch)
+		}
+		if !strings.Contains(id.Ancestry, strings.ToLower(s.Donor.ComputerName)) {
+			t.Errorf("ancestry of %s does not name the donor: %q", i.Name, id.Ancestry)
+		}
+		if !strings.Contains(id.Images, GuestImage) {
+			t.Errorf("%s lacks the donor's container image: %s", i.Name, id.Images)
+		}
+		for _, wrong := range id.notFast(i.Name) {
+			t.Error(wrong)
+		}
+		if n == 0 { // the donor keeps its name and its network card, and nothing else
+			id.HostName, id.MAC = id.HostName+" after", id.MAC+" after"
+		}
+		names, ids = append(names, i.Name), append(ids, id)
+	}
+	for _, twin := range Twins(names, ids) {
+		t.Error(twin)
+	}
+}
+
+func ownAddresses(ctx context.Context, t *testing.T, s *Stage) {
+	seen := map[string]string{}
+	for _, i := range append([]emulator.Instance{s.Donor}, s.Clone...) {
+		node := strings.ToLower(i.ComputerName)
+		pod := "probe-" + node
+		_, err := s.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod},
+			Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "server", Image: GuestImage, ImagePullPolicy: corev1.PullNever, Command: []string{"/guest", "serve"}}}}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ip string
+		err = s.await(ctx, "pod "+pod, func() (bool, error) {
+			p, err := s.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, pod, metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			ip = p.Status.PodIP
+			return p.Status.Phase == corev1.PodRunning && ip != "", nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other := seen[ip]; other != "" {
+			t.Errorf("%s and %s have the address %s", other, pod, ip)
+		}
+		seen[ip] = pod
+	}
+}
+
+// updateInPlace changes the configuration of a living clone through ARM, and
+// then tries to break it.
+func updateInPlace(ctx context.Context, t *testing.T, s *Stage) {
+	clone := s.Clone[0]
+	before, err := s.Inspect(ctx, clone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	label := func(want string) func() (bool, error) {
+		return func() (bool, error) {
+			n, err := s.node(ctx, clone)
+			return err == nil && n.Labels["lab.kamino.dev/generation"] == want && isReady(n, time.Now().Add(-time.Minute)), err
+		}
+	}
+	if err := s.SetUserData(ctx, clone, s.UserData(2, map[string]string{"lab.kamino.dev/generation": "2"})); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.await(ctx, "the new label", label("2")); err != nil {
+		t.Fatal(err)
+	}
+	broken := s.join
+	broken.Endpoint = "https://10.1.0.254:1"
+	config := broken.document(3, map[string]string{"lab.kamino.dev/generation": "3"}) + "  config:\n    evictionHard: {\"no.such.signal\": \"1\"}\n"
+	if err := s.SetUserData(ctx, clone, encode(config)); err != nil {
+		t.Fatal(err)
+	}
+	err = s.await(ctx, "the refusal of broken user data", func() (bool, error) {
+		out, _, err := s.Run(ctx, clone, "cat /var/lib/kamino/config.json")
+		var exit *ExitError
+		if errors.As(err, &exit) {
+			return false, nil
+		}
+		return strings.Contains(out, `"refused":"`), err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.await(ctx, "the former configuration", label("2")); err != nil {
+		t.Fatal(err)
+	}
+	after, err := s.Inspect(ctx, clone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.BootID != after.BootID || before.MachineID != after.MachineID {
+		t.Error("the clone was rebooted or made anew")
+	}
+}
