@@ -1,0 +1,182 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// azShim starts azure-cli with one table of it mended. Debian's 2.45 asks for
+// compute API 2022-11-01, and Debian's python3-azure ends at 2022-08-01, so that
+// every az vmss fails as shipped.
+const azShim = `#!/usr/bin/python3
+import runpy, sys
+from azure.cli.core.profiles import _shared as s
+p = s.AZURE_API_PROFILES['latest'][s.ResourceType.MGMT_COMPUTE]
+for group, version in p.profile.items():
+    if version == '2022-11-01':
+        p.profile[group] = '2022-08-01'
+sys.argv[0] = 'az'
+runpy.run_module('azure.cli', run_name='__main__')
+`
+
+// az is Microsoft's client, which knows nothing of Kamino and its emulator.
+type az struct {
+	*testing.T
+	path  string
+	env   []string
+	group string
+}
+
+// newAz registers the lab as a cloud and logs in, in a directory of its own.
+func newAz(t *testing.T) *az {
+	t.Helper()
+	path, err := exec.LookPath("az")
+	if err != nil {
+		t.Skip("az is not installed: apt-get install azure-cli")
+	}
+	dir := t.TempDir()
+	if exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import azure.cli").Run() == nil { // Debian's
+		path = filepath.Join(dir, "az")
+		if err := os.WriteFile(path, []byte(azShim), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := &az{T: t, path: path, group: shared.Scenario.ResourceGroup, env: environment(shared, map[string]string{"AZURE_CONFIG_DIR": filepath.Join(dir, "config")})}
+	env, arm := shared.Environment(), shared.ARM
+	a.run("cloud", "register", "--name", "lab", "--endpoint-resource-manager", arm+"/", "--endpoint-active-directory", arm+"/adfs",
+		"--endpoint-active-directory-resource-id", arm+"/", "--endpoint-active-directory-graph-resource-id", arm+"/graph", "--endpoint-management", arm+"/management")
+	a.run("cloud", "set", "--name", "lab")
+	a.run("login", "--service-principal", "--username", env["AZURE_CLIENT_ID"], "--password", env["AZURE_CLIENT_SECRET"], "--tenant", env["AZURE_TENANT_ID"])
+	return a
+}
+
+// run returns the JSON that a command printed; the command must succeed.
+func (a *az) run(args ...string) string {
+	a.Helper()
+	out, text, code := a.try(args...)
+	if code != 0 {
+		a.Fatalf("az %s: exit code %d\n%s", strings.Join(args, " "), code, text)
+	}
+	return out
+}
+
+// try returns standard output, standard error and the exit code.
+func (a *az) try(args ...string) (out, text string, code int) {
+	a.Helper()
+	ctx, cancel := context.WithTimeout(a.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, a.path, append(args, "--only-show-errors", "--output", "json")...)
+	cmd.Env = a.env
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		a.Fatalf("start az: %v", err)
+	}
+	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+// in runs a command in the lab's resource group and compares what a query finds
+// with want, both as JSON.
+func (a *az) in(want, query string, args ...string) {
+	a.Helper()
+	args = append(args, "--resource-group", a.group)
+	if query == "" {
+		a.run(args...)
+		return
+	}
+	var got, wanted any
+	out := a.run(append(args, "--query", query)...)
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		a.Fatalf("az %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	if err := json.Unmarshal([]byte(want), &wanted); err != nil {
+		a.Fatal(err)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(wanted) {
+		a.Errorf("az %s: %s is %s, want %s", strings.Join(args, " "), query, strings.TrimSpace(out), want)
+	}
+}
+
+// TestAzureCLI lets a foreign client do with the lab what it does with Azure:
+// everything a prototype is made of, by hand.
+func TestAzureCLI(t *testing.T) {
+	t.Parallel()
+	a := newAz(t)
+	p := newPool(t, 1)
+	a.in(`1`, fmt.Sprintf("length([?name=='%s'])", p.name), "vmss", "list")
+	a.in(`["Manual",1]`, "[upgradePolicy.mode, sku.capacity]", "vmss", "show", "--name", p.name)
+	a.in(`["0","Succeeded"]`, "[0].[instanceId, provisioningState]", "vmss", "list-instances", "--name", p.name)
+
+	a.in("", "", "vmss", "stop", "--name", p.name, "--instance-ids", "0")
+	a.in(`["PowerState/stopped"]`, "statuses[?starts_with(code,'Power')].code", "vmss", "get-instance-view", "--name", p.name, "--instance-id", "0")
+	await(t, "the node of the stopped machine is NotReady", func() string {
+		if nodeReady(p.get(p.node(0))) {
+			return "Ready"
+		}
+		return ""
+	})
+	source := strings.Trim(strings.TrimSpace(a.run("vmss", "show", "--name", p.name, "--instance-id", "0", "--resource-group", a.group,
+		"--query", "storageProfile.osDisk.managedDisk.id")), `"`)
+	a.in(`["Succeeded",100]`, "[provisioningState, completionPercent]", "snapshot", "create", "--name", "az-snapshot", "--source", source, "--hyper-v-generation", "V2")
+	a.in("", "", "vmss", "start", "--name", p.name, "--instance-ids", "0")
+	p.awaitNode(p.node(0))
+	a.galleries(p)
+
+	a.in(`["az"]`, "[tags.owner]", "vmss", "update", "--name", p.name, "--set", "tags.owner=az")
+	a.in("", "", "snapshot", "delete", "--name", "az-snapshot")
+	a.in(`0`, "length([?name=='az-snapshot'])", "snapshot", "list")
+	if _, text, code := a.try("snapshot", "show", "--name", "az-snapshot", "--resource-group", a.group); code != 3 || !strings.Contains(text, "(ResourceNotFound)") {
+		t.Errorf("a snapshot that is gone: exit code %d, want 3\n%s", code, text)
+	}
+}
+
+// galleries makes an image version of the snapshot, lets a machine boot from it, and deletes it all.
+func (a *az) galleries(p *pool) {
+	a.Helper()
+	const gallery, definition, version = "az_gallery", "az-definition", "1.0.0"
+	a.in(`"Succeeded"`, "provisioningState", "sig", "create", "--gallery-name", gallery)
+	a.in(`1`, "length([?name=='az_gallery'])", "sig", "list")
+	a.in(`"V2"`, "hyperVGeneration", "sig", "image-definition", "create", "--gallery-name", gallery, "--gallery-image-definition", definition,
+		"--publisher", "p", "--offer", "o", "--sku", "s", "--os-type", "Linux", "--hyper-v-generation", "V2")
+	a.in(`["az-definition"]`, "[].name", "sig", "image-definition", "list", "--gallery-name", gallery)
+	one := []string{"--gallery-name", gallery, "--gallery-image-definition", definition, "--gallery-image-version", version}
+	a.in(`["Succeeded",3]`, "[provisioningState, publishingProfile.targetRegions[0].regionalReplicaCount]",
+		append([]string{"sig", "image-version", "create", "--os-snapshot", "az-snapshot", "--target-regions", "westeurope=3"}, one...)...)
+	a.in(`["1.0.0"]`, "[].name", append([]string{"sig", "image-version", "list"}, one[:4]...)...)
+
+	id := p.lab.Scenario.PoolID(p.name)
+	id = id[:strings.LastIndex(id, "/virtualMachineScaleSets/")] + "/galleries/" + gallery + "/images/" + definition + "/versions/" + version
+	const reference = "virtualMachineProfile.storageProfile.imageReference"
+	a.in(`"`+id+`"`, reference+".id", "vmss", "update", "--name", p.name, "--set", reference+`={"id":"`+id+`"}`)
+	a.in(`2`, "sku.capacity", "vmss", "scale", "--name", p.name, "--new-capacity", "2")
+	a.in(`"`+id+`"`, "[?instanceId=='1'] | [0].storageProfile.imageReference.id", "vmss", "list-instances", "--name", p.name)
+	a.in("", "", "vmss", "delete-instances", "--name", p.name, "--instance-ids", "1")
+
+	a.in("", "", append([]string{"sig", "image-version", "delete"}, one...)...)
+	a.in("", "", append([]string{"sig", "image-definition", "delete"}, one[:4]...)...)
+	a.in("", "", "sig", "delete", "--gallery-name", gallery)
+	a.in(`0`, "length([?name=='az_gallery'])", "sig", "list")
+}
+
+// TestAzureCLISeesPrototype reads with a foreign client what an update has made.
+func TestAzureCLISeesPrototype(t *testing.T) {
+	t.Parallel()
+	a := newAz(t)
+	p := newPool(t, 1)
+	r := kaminoRun(t, updateArgs(p.node(0))...).mustSucceed(t)
+	gallery, definition := kamino.GalleryName(a.group), kamino.DefinitionName(p.name)
+	a.in(`["Linux","Generalized","V2"]`, "[osType, osState, hyperVGeneration]", "sig", "image-definition", "show", "--gallery-name", gallery, "--gallery-image-definition", definition)
+	a.in(fmt.Sprintf(`[[%q,%q,%q]]`, r.Version, p.node(0), r.Run), `[].[name, tags.BuiltFrom, tags."kamino-run"]`,
+		"sig", "image-version", "list", "--gallery-name", gallery, "--gallery-image-definition", definition)
+	a.in(`"`+r.Image+`"`, "virtualMachineProfile.storageProfile.imageReference.id", "vmss", "show", "--name", p.name)
+	a.in(`0`, fmt.Sprintf("length([?name=='%s'])", kamino.SnapshotName(p.name)), "snapshot", "list")
+}
