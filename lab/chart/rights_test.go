@@ -1,0 +1,201 @@
+package chart
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/lab/demo"
+)
+
+// right is one verb of one rule of a rendered role.
+type right struct{ kind, namespace, group, resource, verb string }
+
+func (r right) String() string {
+	where := "cluster"
+	if r.namespace != "" {
+		where = r.namespace
+	}
+	return fmt.Sprintf("%s_%s_in_%s", r.verb, strings.ReplaceAll(r.resource, "/", "_"), where)
+}
+
+// rights lists what the roles of a release grant.
+func rights(t *testing.T, sets []string) []right {
+	t.Helper()
+	var out []right
+	for _, o := range objects(t, "rel", sets...) {
+		each(t, o, func(r right, _ map[string]any) { out = append(out, r) })
+	}
+	return out
+}
+
+// each calls f with every right of a role and its rule.
+func each(t *testing.T, o *unstructured.Unstructured, f func(right, map[string]any)) {
+	t.Helper()
+	if o.GetKind() != "Role" && o.GetKind() != "ClusterRole" {
+		return
+	}
+	rules, _, err := unstructured.NestedSlice(o.Object, "rules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range rules {
+		rule := rule.(map[string]any)
+		for _, resource := range rule["resources"].([]any) {
+			for _, verb := range rule["verbs"].([]any) {
+				f(right{o.GetKind(), o.GetNamespace(), rule["apiGroups"].([]any)[0].(string), resource.(string), verb.(string)}, rule)
+			}
+		}
+	}
+	if err := unstructured.SetNestedSlice(o.Object, rules, "rules"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// without takes one right away.
+func without(t *testing.T, gone right) func(*unstructured.Unstructured) {
+	return func(o *unstructured.Unstructured) {
+		each(t, o, func(r right, rule map[string]any) {
+			if r == gone {
+				rule["verbs"] = slices.DeleteFunc(slices.Clone(rule["verbs"].([]any)), func(v any) bool { return v == r.verb })
+			}
+		})
+	}
+}
+
+var quick = []string{"--poll-interval", "100ms", "--autoscaler-settle", "100ms"}
+
+// jobs are the ways in which a job of the chart runs; POOL and NODE are its own.
+var jobs = []struct {
+	name    string
+	sets    []string
+	quick   []string
+	budget  bool   // a disruption budget holds the donor's pod
+	like    string // rights of that job are tested there
+	outcome string // in what it prints
+}{
+	{name: "status", outcome: "Next node:"},
+	{name: "dry-run", sets: []string{"kamino.targetVMSS=POOL", kured1, kured2, "kamino.auto.minimumReadyTime=0", "kamino.auto.dryRun=true"}, outcome: "EVICTED POD"},
+	{name: "update", sets: []string{"kamino.targetNode=NODE", "kamino.drain.gracePeriod=1"}, quick: quick, outcome: "Donor away:"},
+	{name: "force", sets: []string{"kamino.targetNode=NODE", "kamino.drain.gracePeriod=1", "kamino.drain.force=true", "kamino.drain.timeout=1"},
+		quick: quick, budget: true, like: "update", outcome: "Donor away:"},
+	{name: "auto-update", sets: []string{"kamino.targetVMSS=POOL", kured1, kured2, "kamino.auto.minimumReadyTime=0", "kamino.drain.gracePeriod=1",
+		"kamino.auto.maxUnavailablePools=all", "kamino.auto.maxNotReady=1000"}, quick: quick, like: "update", outcome: "updated"},
+}
+
+// workload puts a pod on the node of a release, and a patch date.
+func (r *release) workload(t *testing.T, budget bool) {
+	t.Helper()
+	w := demo.Workload{Name: r.pool, Replicas: 1, NodeSelector: map[string]string{"kubernetes.io/hostname": r.node}}
+	if budget {
+		w.MinAvailable = 1
+	}
+	if err := w.Start(t.Context(), shared.Client); err != nil {
+		t.Fatal(err)
+	}
+	r.annotate(t, kamino.KuredLastPatch.Annotation, time.Now().UTC().Add(-time.Hour).Format(time.RFC3339))
+}
+
+func (r *release) annotate(t *testing.T, name, value string) {
+	t.Helper()
+	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}})
+	if _, err := shared.Client.CoreV1().Nodes().Patch(t.Context(), r.node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// events counts those of the release's node that kamino wrote.
+func (r *release) events(t *testing.T) (n int) {
+	t.Helper()
+	list, err := shared.Client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + r.node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.Source.Component == "kamino" {
+			n++
+		}
+	}
+	return n
+}
+
+// leftover marks the node as an ended run left it whose seal may have begun.
+func (r *release) leftover(t *testing.T) {
+	t.Helper()
+	n, err := shared.Client.CoreV1().Nodes().Get(t.Context(), r.node, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark, _ := json.Marshal(kamino.Mark{Format: kamino.MarkFormat, Run: "gone", Epoch: 1, Pool: kamino.PoolID(strings.ToLower(shared.Scenario.PoolID(r.pool))),
+		Instance: kamino.InstanceID(n.Spec.ProviderID), VMID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, Since: time.Now().UTC(), Sealing: true})
+	r.annotate(t, kamino.AnnotationRun, string(mark))
+}
+
+// Every job does its work with just the rights that the chart gives it.
+func TestJobs(t *testing.T) {
+	for _, job := range jobs {
+		t.Run(job.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRelease(t, slices.Clone(job.sets), nil)
+			r.workload(t, job.budget)
+			o := r.run(t, "", job.quick...)
+			if o.code != 0 || !strings.Contains(o.out, job.outcome) {
+				t.Fatalf("exit code %d, output:\n%s\nlog:\n%s", o.code, o.out, tail(o.log))
+			}
+			if acts := job.quick != nil; acts != (r.events(t) > 0) {
+				t.Errorf("%d events are on the node", r.events(t))
+			}
+			if strings.Contains(o.log, "forbidden") {
+				t.Errorf("something was forbidden:\n%s", tail(o.log))
+			}
+		})
+	}
+}
+
+// Without any one right, something fails: the log names the right, or what it
+// is for is missing.
+func TestNoRightIsNeedless(t *testing.T) {
+	tested := map[string][]right{}
+	for _, job := range jobs {
+		for _, gone := range rights(t, example(job.sets)) {
+			if slices.Contains(tested[job.like], gone) {
+				continue
+			}
+			tested[job.name] = append(tested[job.name], gone)
+			t.Run(job.name+"/"+gone.String(), func(t *testing.T) {
+				t.Parallel()
+				r := newRelease(t, slices.Clone(job.sets), without(t, gone))
+				r.workload(t, job.budget)
+				if gone.namespace == "kube-node-lease" { // needed where a run was interrupted
+					r.leftover(t)
+				}
+				refused := fmt.Sprintf("cannot %s resource %q", gone.verb, gone.resource)
+				o := r.run(t, refused, job.quick...)
+				switch {
+				case gone.resource == "events" && o.code == 0 && r.events(t) == 0:
+				case gone.resource == "events":
+					t.Errorf("exit code %d, %d events", o.code, r.events(t))
+				case o.code == 0 || !strings.Contains(o.log, refused):
+					t.Errorf("exit code %d without the right to %s %s, output:\n%s\nlog:\n%s", o.code, gone.verb, gone.resource, o.out, tail(o.log))
+				}
+			})
+		}
+	}
+}
+
+// example fills in a pool, for rendering alone.
+func example(sets []string) []string {
+	out := slices.Clone(sets)
+	for i, s := range out {
+		out[i] = strings.NewReplacer("POOL", poolName(0), "NODE", poolName(0)+"000000").Replace(s)
+	}
+	return out
+}
