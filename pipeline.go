@@ -78,6 +78,7 @@ const (
 	returnLimit = time.Hour
 	// buildLimit is how long the build and replication of a version may take.
 	buildLimit = 6 * time.Hour
-	// unlimited steps count their time themselves.
-	unlimited = 365 * 24 * time.Hour
+	// unlimited steps count their time themselves. The limit is for a world that
+	// never answers, in which they cannot.
+	unlimited = 24 * time.Hour
 )
