@@ -1,62 +1,101 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"kamino.dev/kamino"
 )
 
-// azShim starts azure-cli with one table of it mended. Debian's 2.45 asks for
-// compute API 2022-11-01, and Debian's python3-azure ends at 2022-08-01, so that
-// every az vmss fails as shipped.
-const azShim = `#!/usr/bin/python3
-import runpy, sys
-from azure.cli.core.profiles import _shared as s
-p = s.AZURE_API_PROFILES['latest'][s.ResourceType.MGMT_COMPUTE]
-for group, version in p.profile.items():
-    if version == '2022-11-01':
-        p.profile[group] = '2022-08-01'
+// azDriver is azure-cli, entered as its own main does, for one command a line:
+// most of the time of an az is the import of its modules. One table is mended:
+// Debian's 2.45 asks for compute API 2022-11-01, and Debian's python3-azure ends
+// at 2022-08-01, so that every az vmss fails as shipped.
+const azDriver = `
+import io, json, sys
+from azure.cli.core import get_default_cli
+from azure.cli.core.profiles import _shared as shared
+import azure.mgmt.compute as compute
+if not hasattr(compute, 'v2022_11_01'):
+    profile = shared.AZURE_API_PROFILES['latest'][shared.ResourceType.MGMT_COMPUTE].profile
+    for group, version in profile.items():
+        if version == '2022-11-01':
+            profile[group] = '2022-08-01'
 sys.argv[0] = 'az'
-runpy.run_module('azure.cli', run_name='__main__')
+answers, sys.stdout = sys.stdout, sys.stderr
+for line in sys.stdin:
+    out = io.StringIO()
+    try:
+        code = get_default_cli().invoke(json.loads(line), out_file=out)
+    except SystemExit as exit:
+        code = exit.code
+    print(json.dumps({'code': code, 'out': out.getvalue()}), file=answers, flush=True)
 `
 
 // az is Microsoft's client, which knows nothing of Kamino and its emulator.
 type az struct {
 	*testing.T
-	path  string
-	env   []string
-	group string
+	group   string
+	input   *json.Encoder
+	answers *json.Decoder
+	log     string // path of its standard error
 }
 
-// newAz registers the lab as a cloud and logs in, in a directory of its own.
+// newAz starts azure-cli, registers the lab as a cloud and logs in.
 func newAz(t *testing.T) *az {
 	t.Helper()
-	path, err := exec.LookPath("az")
-	if err != nil {
-		t.Skip("az is not installed: apt-get install azure-cli")
-	}
+	python := azPython(t)
 	dir := t.TempDir()
-	if exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import azure.cli").Run() == nil { // Debian's
-		path = filepath.Join(dir, "az")
-		if err := os.WriteFile(path, []byte(azShim), 0o700); err != nil {
-			t.Fatal(err)
-		}
+	log, err := os.Create(filepath.Join(dir, "stderr"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	a := &az{T: t, path: path, group: shared.Scenario.ResourceGroup, env: environment(shared, map[string]string{"AZURE_CONFIG_DIR": filepath.Join(dir, "config")})}
+	cmd := exec.CommandContext(t.Context(), python, "-c", azDriver)
+	cmd.Env = environment(shared, map[string]string{"AZURE_CONFIG_DIR": filepath.Join(dir, "config")})
+	cmd.Stderr = log
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = input.Close() // ends the loop
+		_ = cmd.Wait()    // its context may have ended it
+		log.Close()
+	})
+	a := &az{T: t, group: shared.Scenario.ResourceGroup, input: json.NewEncoder(input), answers: json.NewDecoder(output), log: log.Name()}
 	env, arm := shared.Environment(), shared.ARM
 	a.run("cloud", "register", "--name", "lab", "--endpoint-resource-manager", arm+"/", "--endpoint-active-directory", arm+"/adfs",
 		"--endpoint-active-directory-resource-id", arm+"/", "--endpoint-active-directory-graph-resource-id", arm+"/graph", "--endpoint-management", arm+"/management")
 	a.run("cloud", "set", "--name", "lab")
 	a.run("login", "--service-principal", "--username", env["AZURE_CLIENT_ID"], "--password", env["AZURE_CLIENT_SECRET"], "--tenant", env["AZURE_TENANT_ID"])
 	return a
+}
+
+// azPython is the interpreter of the azure-cli that is installed: Debian's, or that of Microsoft's package.
+func azPython(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("az"); err == nil {
+		for _, python := range []string{"/usr/bin/python3", "/opt/az/bin/python3"} {
+			if exec.CommandContext(t.Context(), python, "-c", "import azure.cli").Run() == nil {
+				return python
+			}
+		}
+	}
+	t.Skip("azure-cli is not installed: apt-get install azure-cli")
+	return ""
 }
 
 // run returns the JSON that a command printed; the command must succeed.
@@ -69,19 +108,22 @@ func (a *az) run(args ...string) string {
 	return out
 }
 
-// try returns standard output, standard error and the exit code.
+// try returns what a command printed, what az has ever said on standard error, and the exit code.
 func (a *az) try(args ...string) (out, text string, code int) {
 	a.Helper()
-	ctx, cancel := context.WithTimeout(a.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, a.path, append(args, "--only-show-errors", "--output", "json")...)
-	cmd.Env = a.env
-	var stdout, stderr strings.Builder
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		a.Fatalf("start az: %v", err)
+	var answer struct {
+		Code int
+		Out  string
 	}
-	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+	err := a.input.Encode(append(args, "--only-show-errors", "--output", "json"))
+	if err == nil {
+		err = a.answers.Decode(&answer)
+	}
+	log, logErr := os.ReadFile(a.log)
+	if err = errors.Join(err, logErr); err != nil {
+		a.Fatalf("az %s: %v\n%s", strings.Join(args, " "), err, log)
+	}
+	return answer.Out, string(log), answer.Code
 }
 
 // in runs a command in the lab's resource group and compares what a query finds
