@@ -232,6 +232,7 @@ func (w *world) normal(text string) string {
 		{`sha256:[0-9a-f]{64}`, "<SHA256>"},
 		{`(?m)^(\d{4}-\d\d-\d\d) (\S+)$`, "<DATE> $2"},
 		{`127\.0\.0\.1:\d+`, "<PLATFORM>"},
+		{`(\d+ files), \d+ bytes`, "$1, <N> bytes"},
 		{`"machineId":"[0-9a-f]{32}"`, `"machineId":"<MACHINE-ID>"`},
 	} {
 		text = regexp.MustCompile(r.re).ReplaceAllString(text, r.by)

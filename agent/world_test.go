@@ -34,6 +34,7 @@ type fakePlatform struct {
 	log  []string
 	used map[string]int
 	root string
+	hold chan struct{} // the WireServer answers when it is closed; nil: at once
 }
 
 func servePlatform(t *testing.T, dir string) *fakePlatform {
@@ -65,6 +66,9 @@ const plainGoalState = `<?xml version="1.0" encoding="utf-8"?><GoalState><Versio
 	`<RoleInstanceList><RoleInstance><InstanceId>r-1</InstanceId></RoleInstance></RoleInstanceList></Container></GoalState>`
 
 func (p *fakePlatform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p.hold != nil && strings.HasPrefix(r.URL.RawQuery, "comp=") {
+		<-p.hold
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if code := p.refusal(r.URL.RequestURI()); code != 0 {

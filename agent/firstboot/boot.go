@@ -92,7 +92,7 @@ func (m *Machine) Early(ctx context.Context) error {
 func (m *Machine) Boot(ctx context.Context) error {
 	v, err := m.judge(ctx)
 	if err == nil && v.done {
-		return nil
+		return host.Notify()
 	}
 	if err == nil {
 		err = m.become(ctx, v)
@@ -213,8 +213,11 @@ func (m *Machine) forget(v verdict) error {
 // become makes the disk this machine's.
 func (m *Machine) become(ctx context.Context, v verdict) error {
 	about, err := m.identify(ctx, &v)
-	if err != nil || v.done {
+	if err != nil {
 		return err
+	}
+	if v.done {
+		return host.Notify()
 	}
 	if err := m.forget(v); err != nil {
 		return err
@@ -238,8 +241,9 @@ func (m *Machine) become(ctx context.Context, v verdict) error {
 	if _, err := m.Host.Run(ctx, "systemctl", "start", "--no-block", "kubelet.service"); err != nil {
 		return fmt.Errorf("start kubelet: %w", err)
 	}
-	if m.Settings.FirstBoot != seal.FirstBootAgent {
-		return nil
+	// From here on kubelet runs: a WireServer that does not answer must not hold it up.
+	if err := host.Notify(); err != nil || m.Settings.FirstBoot != seal.FirstBootAgent {
+		return err
 	}
 	if err := m.Wire.Report(ctx, true, ""); err != nil {
 		// The node works; the platform will say that provisioning timed out.

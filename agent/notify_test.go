@@ -1,0 +1,41 @@
+package agent_test
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestNotify: kubelet may start before the platform has been told, because a WireServer can be away for minutes.
+func TestNotify(t *testing.T) {
+	const dir = "testdata/cases/boot-clone-token"
+	c := readConfig(t, dir)
+	w := newWorld(t, dir, c)
+	for _, s := range c.Steps[:3] {
+		w.step(s)
+	}
+	socket := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w.env = append(w.env, "NOTIFY_SOCKET="+socket)
+	w.platform.hold = make(chan struct{})
+	said := make(chan string, 1)
+	if err := l.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		b := make([]byte, 64)
+		n, _ := l.Read(b)
+		said <- string(b[:n])
+		close(w.platform.hold)
+	}()
+	w.step(c.Steps[3])
+	if got := <-said; got != "READY=1" || !strings.Contains(w.platform.said(), "<State>Ready</State>") {
+		t.Errorf("systemd was told %q, the platform %q", got, w.platform.said())
+	}
+}
