@@ -58,6 +58,10 @@ const runLimit = 16 * time.Hour
 // settleTime is how long the world is left alone at the end: machines boot, and what is late comes.
 const settleTime = 10 * time.Minute
 
+// rivalTime is how long it takes at least until somebody runs the command again
+// after others have changed the world: a replaced machine boots meanwhile.
+const rivalTime = 2 * time.Minute
+
 // runGolden makes an undisturbed run.
 func runGolden(ctx context.Context, s *Station, shape Shape) (*Golden, error) {
 	w, err := s.NewWorld(ctx, shape, worldBegins)
@@ -145,6 +149,9 @@ func (c *Case) play(w *World, out *Outcome) {
 	if r := strike.Rival; r != nil && r.Mend != nil {
 		r.Mend(w)
 	}
+	if strike.Rival != nil {
+		w.clock.pass(rivalTime)
+	}
 	if c.Refused {
 		c.refused(w, first, out)
 		return
@@ -216,7 +223,8 @@ func writes(p *Process) int {
 func (w *World) ended(p *Process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !p.Killed {
+	endless := p.strike != nil && p.strike.Kind == NoAnswer // no limit is meant for that
+	if !p.Killed && !endless {
 		w.audit.Ended(p.Name, p.Ended.Sub(p.Started), runLimit)
 	}
 }

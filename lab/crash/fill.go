@@ -26,7 +26,7 @@ func (w *World) fill() error {
 		return fmt.Errorf("clear the cluster: %w", err)
 	}
 	for _, in := range w.cloud.Instances() {
-		m := &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), on: true, kubelet: true, boots: 1}
+		m := &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), on: true, kubelet: true, lived: true, boots: 1}
 		w.machines[strings.ToLower(in.ID)] = m
 		w.register(m)
 		if w.donor == "" {

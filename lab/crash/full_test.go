@@ -19,7 +19,7 @@ func TestSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := &Report{Cells: map[Cell]int{}}
-	err = report.try(t.Context(), []*Station{station}, choose(Enumerate(goldens), Options{Sample: sample}), func(done, all int, o Outcome) {
+	err = report.try(t.Context(), []*Station{station}, spread(choose(Enumerate(goldens), Options{Sample: sample})), func(done, all int, o Outcome) {
 		if o.Took.Seconds() > 5 || len(o.Violations) > 0 || !o.Hit || testing.Verbose() {
 			fmt.Fprintf(os.Stderr, "%d/%d %.1fs %s hit=%v err=%v %q\n", done, all, o.Took.Seconds(), o.Case.Name, o.Hit, o.FirstErr, o.Violations)
 		}
@@ -35,4 +35,16 @@ func TestSample(t *testing.T) {
 	for _, f := range report.Summary().Failures {
 		t.Errorf("%s: %q", f.Case, f.What)
 	}
+}
+
+// spread changes the order, so that every step has its turn early.
+func spread(cases []*Case) []*Case {
+	const stride = 41
+	var out []*Case
+	for first := range stride {
+		for i := first; i < len(cases); i += stride {
+			out = append(out, cases[i])
+		}
+	}
+	return out
 }

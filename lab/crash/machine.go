@@ -41,6 +41,7 @@ type machine struct {
 	node    string
 	on      bool
 	kubelet bool
+	lived   bool // its kubelet has run: until then it is nobody's donor
 	boots   int
 	beat    time.Time
 	fate    fate
@@ -171,7 +172,7 @@ func (w *World) booted(m *machine) {
 		delete(files, receiptFile)
 	})
 	w.check("write disk", err)
-	m.kubelet = true
+	m.kubelet, m.lived = true, true
 	w.register(m)
 	w.dirty.nodes, w.tend = true, true
 }

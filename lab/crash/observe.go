@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
@@ -144,16 +146,44 @@ func (w *World) readLeases() error {
 	}
 	w.state.Leases = nil
 	for _, l := range list {
-		out := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Intent: l.Record.Intent, DonorVM: l.Record.VMID}
-		if l.Ledger.Former != nil {
-			out.Former = l.Ledger.Former.Image
-		}
-		if l.Ledger.Original != nil {
-			out.Original = l.Ledger.Original.Image
-		}
-		w.state.Leases = append(w.state.Leases, out)
+		w.state.Leases = append(w.state.Leases, leaseOf(l))
 	}
 	return nil
+}
+
+func leaseOf(l kamino.Lease) invariant.Lease {
+	out := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Intent: l.Record.Intent, DonorVM: l.Record.VMID}
+	if l.Ledger.Former != nil {
+		out.Former = l.Ledger.Former.Image
+	}
+	if l.Ledger.Original != nil {
+		out.Original = l.Ledger.Original.Image
+	}
+	return out
+}
+
+// takeLease reads a pool's lease from the answer to a write, which saves asking
+// for it; false if the answer is something else.
+func (w *World) takeLease(answer []byte) bool {
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(answer, nil, nil)
+	l, ok := object.(*coordinationv1.Lease)
+	if err != nil || !ok || l.Annotations["kamino.dev/pool"] == "" {
+		return false
+	}
+	lease := kamino.Lease{Pool: kamino.PoolID(l.Annotations["kamino.dev/pool"]), Process: l.Annotations["kamino.dev/process"]}
+	if json.Unmarshal([]byte(l.Annotations["kamino.dev/record"]), &lease.Record) != nil ||
+		json.Unmarshal([]byte(l.Annotations["kamino.dev/ledger"]), &lease.Ledger) != nil {
+		return false
+	}
+	if l.Spec.HolderIdentity != nil {
+		lease.Holder = *l.Spec.HolderIdentity
+	}
+	if l.Spec.LeaseTransitions != nil {
+		lease.Epoch = int64(*l.Spec.LeaseTransitions)
+	}
+	// There is one pool.
+	w.state.Leases = []invariant.Lease{leaseOf(lease)}
+	return true
 }
 
 // readCloud reads pools, machines and artifacts from the emulator's documents.
@@ -183,7 +213,8 @@ func (w *World) machineState(in emulator.Instance) invariant.Machine {
 	case emulator.PowerStopped, emulator.PowerDeallocated:
 		m.Power = invariant.Off
 	}
-	if room := w.machines[strings.ToLower(in.ID)]; room != nil {
+	room := w.machines[strings.ToLower(in.ID)]
+	if room != nil {
 		m.Kubelet = room.kubelet && m.Power == invariant.On
 	}
 	files, err := w.cloud.ReadDisk(in.ID)
@@ -194,7 +225,7 @@ func (w *World) machineState(in emulator.Instance) invariant.Machine {
 	if json.Unmarshal([]byte(files[receiptFile]), &receipt) == nil {
 		m.Sealed, m.Receipt = receipt.Run, receipt.Hash
 	}
-	if files[machineIDFile] == "" {
+	if files[machineIDFile] == "" && room != nil && room.lived {
 		m.Touched = receipt.Run
 		if m.Touched == "" {
 			m.Touched = "half a seal"

@@ -124,7 +124,7 @@ func (g guard) Do(r *http.Request) (*http.Response, error) {
 }
 
 // pollInterval is the engine's shortest wait: few polls of everything that takes time, but some.
-const pollInterval = 10 * time.Second
+const pollInterval = 8 * time.Second
 
 // engine joins the ports as the binary does.
 func (p *Process) engine() (*kamino.Engine, error) {

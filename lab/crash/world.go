@@ -264,6 +264,9 @@ func (w *World) forward(c *Call, r *http.Request, kind Kind) *reply {
 		w.trouble = fmt.Errorf("pass %s on: %w", c, err)
 		return ServerError.answer(Kubernetes)
 	}
+	if w.dirty.leases && kind != FalseSuccess && answer.status < 300 && w.takeLease(answer.body.Bytes()) {
+		w.dirty.leases = false // the answer was the lease as it now stands
+	}
 	if c.Method == http.MethodGet {
 		answer = w.replay(c, answer, kind == StaleRead)
 	}
