@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/nodeapi"
+	"kamino.dev/kamino/agent/seal"
+)
+
+// apiServer is one that keeps what it is told, in one list with the commands of the host.
+func apiServer(t *testing.T, code int) (client *nodeapi.Client, h host.Host, events func() string) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "events")
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		f, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err == nil {
+			_, err = f.Write(append(body, '\n'))
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(code)
+	}))
+	t.Cleanup(s.Close)
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	d, err := disk.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	kubeconfig := "clusters:\n- cluster: {server: '" + s.URL + "', certificate-authority-data: " + ca + "}\nusers:\n- user: {token: x}\n"
+	if err := d.WriteFile(nodeapi.Paths[0], []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := nodeapi.Load(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Client(t.Context(), "n1", func(ctx context.Context, _ time.Duration) error { return ctx.Err() }), host.Recorder{Log: log}, func() string {
+		data, _ := os.ReadFile(log)
+		return string(data)
+	}
+}
+
+func verbFor(t *testing.T) *sealVerb {
+	t.Helper()
+	return &sealVerb{env: &env{out: new(bytes.Buffer), err: new(bytes.Buffer), log: slog.New(slog.DiscardHandler)}, run: "r1", powerOff: true}
+}
+
+// TestReceiptBeforePower: the receipt is on the Node, without its rules, before the machine goes off.
+func TestReceiptBeforePower(t *testing.T) {
+	node, h, events := apiServer(t, http.StatusOK)
+	r := seal.Receipt{Run: "r1", Hash: "sha256:1", Rules: []seal.RuleCount{{ID: "a"}, {ID: "b"}}}
+	if err := verbFor(t).finish(t.Context(), h, node, r); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(events()), "\n")
+	if len(lines) != 2 || lines[1] != "poweroff" || !strings.Contains(lines[0], `\"run\":\"r1\"`) || !strings.Contains(lines[0], `\"ruleCount\":2`) ||
+		!strings.Contains(lines[0], `"kamino.dev/seal-failure":null`) || strings.Contains(lines[0], `\"rules\"`) {
+		t.Errorf("%q", lines)
+	}
+}
+
+// TestNobodyIsTold: a sealed machine has no identity to run under, so it goes off all the same, and says what to do.
+func TestNobodyIsTold(t *testing.T) {
+	node, h, events := apiServer(t, http.StatusNotFound)
+	err := verbFor(t).finish(t.Context(), h, node, seal.Receipt{Run: "r1"})
+	if err == nil || !strings.Contains(err.Error(), "comes back as the first clone") || !strings.HasSuffix(events(), "poweroff\n") {
+		t.Errorf("%v after %q", err, events())
+	}
+}
+
+func TestFailureIsTold(t *testing.T) {
+	node, _, events := apiServer(t, http.StatusOK)
+	verbFor(t).tell(t.Context(), node, errors.New("no space left on "+strings.Repeat("x", 5000)))
+	got := events()
+	if !strings.Contains(got, `"kamino.dev/seal-failure":"{\"error\":\"no space left on xxx`) || !strings.Contains(got, `\"run\":\"r1\"`) || len(got) > 2200 {
+		t.Errorf("%d bytes: %.200s", len(got), got)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for line, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"":                 {0, "Usage: kamino-agent VERB"},
+		"help":             {0, "in-place"},
+		"version":          {0, "dev"},
+		"sael":             {2, `unknown verb "sael"`},
+		"seal -h":          {0, "-interrupt-after"},
+		"unseal extra":     {2, `unexpected argument "extra"`},
+		"boot --nothing":   {2, "flag provided but not defined"},
+		"scrub":            {2, "--device is required"},
+		"unseal --root /x": {1, "open root /x"},
+		"rules":            {0, "kubelet-pki"},
+	} {
+		var out bytes.Buffer
+		code := Main(t.Context(), strings.Fields(line), &out, &out)
+		text := strings.ReplaceAll(out.String(), "apply new configurations in place", "in-place")
+		if code != want.code || !strings.Contains(text, want.text) {
+			t.Errorf("%q: exit code %d, want %d: %s", line, code, want.code, out.String())
+		}
+	}
+}
