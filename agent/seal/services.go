@@ -33,8 +33,7 @@ func (s *Services) Stop(ctx context.Context) error {
 	if err := s.stop(ctx, beforeRuntime...); err != nil {
 		return err
 	}
-	// Removing the sandboxes through the runtime lets the CNI give the pods' addresses back and leaves no records.
-	s.try(ctx, "crictl", "--timeout=60s", "rmp", "--all", "--force")
+	s.clear(ctx)
 	s.try(ctx, "systemctl", "stop", "kubepods.slice")
 	if err := s.stop(ctx, runtimeUnits...); err != nil {
 		return err
@@ -48,6 +47,35 @@ func (s *Services) Stop(ctx context.Context) error {
 	s.try(ctx, "journalctl", "--relinquish-var")
 	s.try(ctx, "swapoff", "--all")
 	return nil
+}
+
+// clear removes the containers. Through the runtime's interface it lets the CNI give the pods' addresses back; where
+// crictl is not installed (Debian has none), containerd's own client leaves no records and no writable layers either, and
+// the CNI's state falls to its rule.
+func (s *Services) clear(ctx context.Context) {
+	const kubelets = "--namespace=k8s.io"
+	_, err := s.Host.Run(ctx, "crictl", "--timeout=60s", "rmp", "--all", "--force")
+	if err == nil {
+		return
+	}
+	if !errors.Is(err, exec.ErrNotFound) {
+		s.Log.Warn("pods were not removed through the runtime's interface", "error", err)
+	}
+	for _, kind := range []struct {
+		name  string
+		force []string
+	}{{"tasks", []string{"--force"}}, {"containers", nil}} {
+		listed, err := s.Host.Run(ctx, "ctr", kubelets, kind.name, "list", "--quiet")
+		if err != nil {
+			if !errors.Is(err, exec.ErrNotFound) {
+				s.Log.Warn("containers were not listed", "error", err)
+			}
+			return // another runtime, or none that runs: the scan finds what is left
+		}
+		if ids := strings.Fields(listed); len(ids) > 0 {
+			s.try(ctx, "ctr", append(append([]string{kubelets, kind.name, "delete"}, kind.force...), ids...)...)
+		}
+	}
 }
 
 func (s *Services) stop(ctx context.Context, units ...string) error {
