@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/lab"
+	"kamino.dev/kamino/lab/demo"
+	"kamino.dev/kamino/lab/nodes"
+)
+
+// figure prints one line for programs. A figure that is over its bound fails nothing.
+func figure(name string, value float64, unit string, bound float64) {
+	verdict := "holds"
+	if value > bound {
+		verdict = "over"
+	}
+	fmt.Printf("BENCH %s %.4g %s bound %g %s\n", name, value, unit, bound, verdict)
+}
+
+// benchLab starts a lab with one pool and a workload on it.
+func benchLab(t *testing.T, opts lab.Options) (*lab.Lab, *pool) {
+	t.Helper()
+	if os.Getenv("KAMINO_BENCH") == "" {
+		t.Skip("KAMINO_BENCH is not set: nothing is measured")
+	}
+	opts.Dir, opts.Binary, opts.NodesPerPool = t.TempDir(), labBinary, 3
+	l, err := lab.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Stop)
+	name := l.Scenario.Pools[0].Name
+	p := &pool{T: t, lab: l, name: name, id: l.Scenario.PoolID(name)}
+	p.awaitNode(p.node(1))
+	if err := (demo.Workload{Name: "web", Replicas: 6, MinAvailable: 4}).Start(t.Context(), l.Client); err != nil {
+		t.Fatal(err)
+	}
+	return l, p
+}
+
+// TestBenchUpdate measures what one update asks of Azure, of the API server and
+// of the machine it runs on, where nothing takes time but Kamino. The options are
+// a user's: defaults.
+func TestBenchUpdate(t *testing.T) {
+	l, p := benchLab(t, lab.Options{Latencies: emulator.NoLatency(), NodeLatencies: nodes.NoLatency()})
+	api, since := newProxy(t, l), lastRequest(l)
+	c := call{lab: l, env: map[string]string{"KUBECONFIG": api.kubeconfig}}
+	o := c.run(t, "update", "--target-node", p.node(1), "--image", "registry.invalid/kamino:bench", "-o", "json")
+	o.mustSucceed(t)
+	arm := l.Cloud.Requests(since)
+	figure("arm-requests", float64(len(arm)), "requests", 60)
+	figure("api-requests", float64(len(api.requests())), "requests", 40)
+	cpu := time.Duration(o.usage.Utime.Nano() + o.usage.Stime.Nano())
+	figure("update-cpu", cpu.Seconds(), "s", 1)
+	figure("update-memory", float64(o.usage.Maxrss)/1024, "MB", 64) // Maxrss is in KiB: getrusage(2)
+	if testing.Verbose() {
+		for _, e := range arm {
+			t.Logf("arm %s %s?%s", e.Method, e.Path, e.Query)
+		}
+		t.Logf("api\n%s", strings.Join(api.requests(), "\n"))
+	}
+}
+
+// TestBenchAway compares how long the donor is away with the time that the
+// emulator itself needs: the guest halts by itself and at once, so that is
+// snapshot, start and boot. It runs four times faster than published Azure, and
+// polls in proportion; what Kamino adds is not made faster, so it counts fourfold.
+func TestBenchAway(t *testing.T) {
+	const faster = 4
+	latencies := emulator.Latencies{Snapshot: 30 * time.Second, Start: 120 * time.Second,
+		Gallery: -1, Definition: -1, Version: -1, UpdateScaleSet: -1} // while the donor is there
+	boot := 60 * time.Second
+	l, p := benchLab(t, lab.Options{Speed: faster, Latencies: latencies, NodeLatencies: nodes.Latencies{Boot: boot}})
+	own := (latencies.Snapshot + latencies.Start + boot) / faster
+	stopwatch := watchDonor(t, l, p)
+	call{lab: l}.run(t, updateArgs(p.node(1), "--poll-interval", "250ms")...).mustSucceed(t)
+	away := stopwatch()
+	t.Logf("away for %s, of which the emulator takes %s", away, own)
+	figure("donor-away", away.Seconds()/own.Seconds(), "times", 1.05)
+}
+
+// watchDonor measures from outside: from the moment the machine stops running
+// until the API server shows its node Ready in another boot.
+func watchDonor(t *testing.T, l *lab.Lab, p *pool) func() time.Duration {
+	t.Helper()
+	was := p.get(p.node(1))
+	var mu sync.Mutex
+	var gone, back time.Time
+	cancel := l.Cloud.Subscribe(func(emulator.Change) {
+		in, ok := l.Cloud.Instance(p.instance(1))
+		mu.Lock()
+		defer mu.Unlock()
+		if ok && gone.IsZero() && in.PowerState != emulator.PowerRunning {
+			gone = time.Now()
+		}
+	})
+	t.Cleanup(cancel)
+	w, err := l.Client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", was.Name).String(), ResourceVersion: was.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	go func() {
+		for event := range w.ResultChan() {
+			node, ok := event.Object.(*corev1.Node)
+			mu.Lock()
+			if ok && event.Type == watch.Modified && back.IsZero() && nodeReady(node) && node.Status.NodeInfo.BootID != was.Status.NodeInfo.BootID {
+				back = time.Now()
+			}
+			mu.Unlock()
+		}
+	}()
+	return func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return back.Sub(gone)
+	}
+}
