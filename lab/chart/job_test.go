@@ -139,6 +139,7 @@ func (r *release) run(t *testing.T, stop string, quick ...string) outcome {
 	lines := bufio.NewReader(stderr)
 	for {
 		line, err := lines.ReadString('\n')
+		line = strings.ReplaceAll(line, `\"`, `"`) // the log quotes what it quotes
 		log.WriteString(line)
 		if stop != "" && o.refused == "" && strings.Contains(line, stop) {
 			o.refused = line
