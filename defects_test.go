@@ -29,6 +29,7 @@ func TestDefects(t *testing.T) {
 		t.Logf("%-24s %-4s %s: %s", d.Name, d.Like, by, first)
 	}
 	_ = SwitchDefect("")
+	inReport(t, func(r *simReport) { r.Defects.Seeded, r.Defects.Caught = len(Defects), caught })
 	fmt.Printf("defects: %d seeded, %d caught\n", len(Defects), caught)
 }
 
@@ -53,6 +54,6 @@ func hunt(told, met []trial, want string) (by, found string) {
 		}
 		return false
 	}
-	_ = walks(0, 50) || trials(told[:1], want, "fault") || trials(told, want, "fault") || trials(met, "", "rival") || walks(50, 2000)
+	_ = walks(0, 50) || trials(told[:1], want, "fault") || trials(told, want, "fault") || trials(met, "", "rival") || walks(50, 4000)
 	return by, found
 }

@@ -130,6 +130,9 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		next, err := r.remark("write on the node that its disk is about to be sealed", n, mark, func(m *Mark) { m.Sealing = true })
 		return next.noting(func(l *Lease) { l.Record.Sealing = true }), err
 	}
+	if !n.Tainted(TaintBlock) {
+		return r.remark("block the node again with taint "+TaintBlock, n, mark, func(*Mark) {})
+	}
 	if n.BootID != mark.BootID {
 		return Next{}, fmt.Errorf("node %s has booted since the run began: its disk is not the sealed one", n.Name)
 	}
@@ -139,6 +142,7 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		}
 		return done("receipt " + receipt.Hash), nil
 	}
+	r.watchedOn = r.clock().Now()
 	if why := n.SealFailure(r.id); why != "" {
 		return Next{}, fmt.Errorf("the seal failed: %s", why)
 	}
@@ -178,6 +182,8 @@ func (r *Run) lookStop(ctx context.Context) (Next, error) {
 	switch {
 	case in.Power == PowerOff:
 		return done("off"), nil
+	case in.Power == PowerOn && !r.stillOn():
+		return Next{}, fmt.Errorf("node %s runs although its disk is sealed: it may have been started again since", r.node.Name)
 	case in.Power == PowerOn && r.spent() > guestHalt:
 		return act("switch the donor off", func(ctx context.Context) error {
 			return r.Provider.SetPower(ctx, in.ID, PowerOff)
@@ -185,6 +191,22 @@ func (r *Run) lookStop(ctx context.Context) (Next, error) {
 	}
 	return wait("the donor to switch itself off"), nil
 }
+
+// stillOn says whether a machine that runs has run without a break since it was
+// sealed. One that went off and was started again is sealed no more, and until
+// its kubelet reports nothing else tells.
+func (r *Run) stillOn() bool {
+	now := r.clock().Now()
+	if r.watchedOn.IsZero() || now.Sub(r.watchedOn) > watchGap {
+		r.watchedOn = time.Time{}
+		return r.spent() < guestHalt
+	}
+	r.watchedOn = now
+	return true
+}
+
+// watchGap is shorter than any machine needs to go off and on again.
+const watchGap = 12 * time.Second
 
 func (r *Run) lookSnapshot(ctx context.Context) (Next, error) {
 	name := SnapshotName(r.pool.Name)

@@ -54,6 +54,9 @@ type Run struct {
 	awayEnds time.Time
 
 	rested bool // the donor was seen off after its snapshot had been begun
+	// watchedOn is when the donor was last seen on, without a gap in which it could
+	// have gone off and been started again since before it was sealed.
+	watchedOn time.Time
 
 	// What giving back has seen.
 	sealStarted bool
@@ -267,6 +270,9 @@ func (p *pace) tooSoon(what string) bool {
 	return false
 }
 
+// errOverdue: a step has taken longer than its limit.
+var errOverdue = errors.New("not done")
+
 // pause waits as long as the last look or failure demands.
 func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 	now := p.run.clock().Now()
@@ -275,11 +281,10 @@ func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 		limit = defaultLimit
 	}
 	if spent := now.Sub(p.run.now.since) - p.throttled; spent > limit {
-		err := fmt.Errorf("not done after %s, last waiting for: %s", spent.Round(time.Second), next.what)
 		if failure != nil {
-			err = fmt.Errorf("not done after %s: %w", spent.Round(time.Second), failure)
+			return fmt.Errorf("%w after %s: %w", errOverdue, spent.Round(time.Second), failure)
 		}
-		return err
+		return fmt.Errorf("%w after %s, last waiting for: %s", errOverdue, spent.Round(time.Second), next.what)
 	}
 	d := max(p.delay(now), next.after)
 	var t *ThrottledError

@@ -117,12 +117,14 @@ type trial struct {
 	rival *rival
 }
 
-func (t trial) String() string {
-	if t.rival != nil {
-		return fmt.Sprintf("%s at %s", t.rival.name, t.site)
+func (x trial) what() string {
+	if x.rival != nil {
+		return x.rival.name
 	}
-	return fmt.Sprintf("%s at %s", t.kind, t.site)
+	return x.kind.String()
 }
+
+func (x trial) String() string { return fmt.Sprintf("%s at %s", x.what(), x.site) }
 
 // lies are all trials of the ways to die and to lie.
 func lies(begin func(uint64) *world, sites []site) (out []trial) {
@@ -153,28 +155,32 @@ func encounters(sites []site) (out []trial) {
 	return out
 }
 
-// play tries them all. It returns what went wrong, at most ten.
-func play(trials []trial, want string, spans *awayTimes) []string {
-	return sideBySide(len(trials), func(i int) string {
+// play tries them all, and tells what went wrong.
+func play(t *testing.T, trials []trial, want string) {
+	t.Helper()
+	var away awayTimes
+	bad := sideBySide(len(trials), func(i int) string {
 		w := trials[i].single(want)
-		spans.add(w)
+		away.add(trials[i].what(), w)
 		if len(w.audit.violations) == 0 {
 			return ""
 		}
 		return fmt.Sprintf("%s:\n  %s", trials[i], strings.Join(w.audit.violations, "\n  "))
 	})
+	for _, b := range bad {
+		t.Error(b)
+	}
+	t.Logf("%d trials; donor away %s", len(trials), away.all())
+	away.print(t)
+	inReport(t, func(r *simReport) { r.Trials += len(trials); r.Violations += len(bad); r.away(&away) })
 }
 
 // TestSingleFaults tries every way to die and every lie at every call of the
 // golden run.
 func TestSingleFaults(t *testing.T) {
 	sites, w := golden(t, aged)
-	trials := lies(aged, sites)
-	var spans awayTimes
-	for _, bad := range play(trials, w.end(), &spans) {
-		t.Error(bad)
-	}
-	t.Logf("%d sites of the golden run's %d calls, %d trials; donor away %s", len(sites), len(w.calls), len(trials), &spans)
+	t.Logf("%d sites of the golden run's %d calls", len(sites), len(w.calls))
+	play(t, lies(aged, sites), w.end())
 }
 
 // TestSingleFaultsFirstRun tries them where a pool's first run differs from all
@@ -184,23 +190,13 @@ func TestSingleFaultsFirstRun(t *testing.T) {
 	sites = slices.DeleteFunc(sites, func(s site) bool {
 		return !slices.Contains([]string{"gallery", "definition", "model", "prune"}, s.step)
 	})
-	var spans awayTimes
-	trials := lies(fresh, sites)
-	for _, bad := range play(trials, w.end(), &spans) {
-		t.Error(bad)
-	}
-	t.Logf("%d sites, %d trials", len(sites), len(trials))
+	play(t, lies(fresh, sites), w.end())
 }
 
 // TestSingleRivals lets others interfere at every step and every write.
 func TestSingleRivals(t *testing.T) {
 	sites, _ := golden(t, aged)
-	trials := encounters(sites)
-	var spans awayTimes
-	for _, bad := range play(trials, "", &spans) {
-		t.Error(bad)
-	}
-	t.Logf("%d trials; donor away %s", len(trials), &spans)
+	play(t, encounters(sites), "")
 }
 
 // sideBySide plays n trials on two processors, and returns what went wrong with
@@ -231,29 +227,4 @@ func sideBySide(n int, play func(int) string) []string {
 	}
 	group.Wait()
 	return bad
-}
-
-// awayTimes collects how long donors were away.
-type awayTimes struct {
-	mu   sync.Mutex
-	list []time.Duration
-}
-
-func (a *awayTimes) add(w *world) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.list = append(a.list, w.audit.spans()...)
-}
-
-// quantile is the time that a share of all stay below.
-func (a *awayTimes) quantile(share float64) time.Duration {
-	if len(a.list) == 0 {
-		return 0
-	}
-	slices.Sort(a.list)
-	return a.list[min(int(share*float64(len(a.list))), len(a.list)-1)]
-}
-
-func (a *awayTimes) String() string {
-	return fmt.Sprintf("%d times, p50 %s, p99 %s, max %s", len(a.list), a.quantile(0.5), a.quantile(0.99), a.quantile(1))
 }

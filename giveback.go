@@ -73,7 +73,7 @@ func (r *Run) donorMark(ctx context.Context) (mark *Mark, gone string, err error
 	} else if err != nil {
 		return nil, "", fmt.Errorf("read node %s: %w", r.node.Name, err)
 	}
-	if mark, err = n.Mark(); err != nil {
+	if mark, err = n.claim(r.pool.ID); err != nil {
 		return nil, "", err
 	}
 	if mark != nil && mark.Run != r.id {
@@ -183,7 +183,7 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 	} else if err != nil {
 		return Next{}, fmt.Errorf("read node %s: %w", r.node.Name, err)
 	}
-	mark, err := n.Mark()
+	mark, err := n.claim(r.pool.ID)
 	if err != nil {
 		return Next{}, err
 	}
@@ -240,7 +240,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		}
 		errs = append(errs, err)
 	}
-	failed := r.exec(ctx, restitution())
+	failed := r.giveBack(ctx, cause)
 	if failed == nil && !interrupted {
 		failed = r.exec(ctx, leftovers())
 	}
@@ -253,6 +253,16 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// giveBack gives the donor back, unless that is what has failed already: then
+// a person is needed, and hears of it now.
+func (r *Run) giveBack(ctx context.Context, cause error) error {
+	var s *StepError
+	if errors.As(cause, &s) && (s.Step == "start" || s.Step == "return") && errors.Is(cause, errOverdue) {
+		return errors.New("the donor does not come back")
+	}
+	return r.exec(ctx, restitution())
 }
 
 // finish writes the run into the ledger and frees the pool.

@@ -116,6 +116,22 @@ func (n Node) Mark() (*Mark, error) {
 	return &m, nil
 }
 
+// claim is the node's mark or, where somebody removed the annotation and left
+// the taint, as much of a mark as the taint and the node tell. What the run did
+// to the machine is not known then: it counts as touched.
+func (n Node) claim(pool PoolID) (*Mark, error) {
+	mark, err := n.Mark()
+	if mark != nil || err != nil {
+		return mark, err
+	}
+	for _, t := range n.Taints {
+		if t.Key == TaintBlock && t.Value != "" {
+			return &Mark{Format: MarkFormat, Run: t.Value, Pool: pool, Instance: n.ProviderID, VMID: n.SystemUUID, Block: true, Sealing: true}, nil
+		}
+	}
+	return nil, nil
+}
+
 // Receipt is the proof that a donor's disk was sealed for a run. The agent on
 // the donor writes it.
 type Receipt struct {

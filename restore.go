@@ -60,12 +60,12 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 	}
 	var foreign []Left
 	for _, n := range nodes {
-		mark, err := n.Mark()
+		id, poolErr := e.Provider.PoolOf(n.ProviderID)
+		mark, err := n.claim(id)
 		if err != nil {
-			foreign = append(foreign, Left{Node: n.Name, What: "a mark that is not ours", Reason: err.Error()})
+			foreign = append(foreign, Left{Pool: id, Node: n.Name, What: "a mark that is not ours", Reason: "left alone: " + err.Error()})
 			continue
 		}
-		id, poolErr := e.Provider.PoolOf(n.ProviderID)
 		switch {
 		case mark != nil:
 			p := get(mark.Pool)
@@ -127,7 +127,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, dryRun bool) ([]Le
 func (r *Run) survey(ctx context.Context, p leftPool, exists bool) ([]Left, error) {
 	var left []Left
 	for _, n := range p.nodes {
-		mark, _ := n.Mark()
+		mark, _ := n.claim(p.id)
 		what := "protected"
 		if mark.Block {
 			what += ", blocked"

@@ -1,6 +1,8 @@
 package kamino
 
 import (
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -66,6 +68,24 @@ func rivals(donor, other string) []*rival {
 		{name: "the seal sends no receipt", happen: fate(sealIsMute), mend: func(w *world) { w.repair() }},
 		{name: "the seal pod has no image", happen: fate(sealNoImage), mend: func(w *world) { w.repair() }},
 		{name: "a person deletes the seal pod", happen: func(w *world, _ *proc) { clear(w.sealPods); w.happened("seal pods deleted") }},
+		{name: "a person removes our annotation", happen: onDonor(func(w *world, m *machine, n *simNode) {
+			n.Annotations = maps.Clone(n.Annotations)
+			if mark, err := n.Mark(); err != nil || mark == nil {
+				return
+			} else if delete(n.Annotations, AnnotationProtect); mark.Protection != nil {
+				n.Annotations[AnnotationProtect] = *mark.Protection
+			}
+			delete(n.Annotations, AnnotationRun)
+			w.audit.person(n.Name)
+			w.changeNode(n)
+			w.happened("a person removes our annotation from %s", n.Name)
+		})},
+		{name: "a person removes our taint", happen: onDonor(func(w *world, m *machine, n *simNode) {
+			n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t Taint) bool { return t.Key == TaintBlock })
+			w.audit.person(n.Name)
+			w.changeNode(n)
+			w.happened("a person removes our taint from %s", n.Name)
+		})},
 		{name: "a person starts the donor", happen: onDonor(personStarts)},
 		{name: "a person deletes the snapshot", happen: func(w *world, _ *proc) { w.dropSnapshots() }},
 		{name: "the build fails for want of ZRS", happen: func(w *world, _ *proc) { w.pools[poolA].noZRS = 2 }},

@@ -76,6 +76,11 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("list nodes: %w", err)
 	}
+	for _, n := range nodes {
+		if n.Name == r.node.Name {
+			r.node = n // much may have happened while the lease was watched
+		}
+	}
 	continues := r.adopted && r.continues()
 	if next, found := r.leftBehind(nodes, continues); found {
 		return next, nil
@@ -105,8 +110,9 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 // and where Kubernetes has forgotten the node, by the record on the lease.
 func (r *Run) leftBehind(nodes []Node, continues bool) (next Next, found bool) {
 	for _, n := range nodes {
-		mark, err := n.Mark()
-		if pool, poolErr := r.Provider.PoolOf(n.ProviderID); err != nil && poolErr == nil && pool == r.pool.ID {
+		pool, poolErr := r.Provider.PoolOf(n.ProviderID)
+		mark, err := n.claim(pool)
+		if err != nil && poolErr == nil && pool == r.pool.ID {
 			r.tell(Event{Kind: Warned, Step: "recover", Percent: -1, Message: err.Error()})
 		}
 		if err != nil || mark == nil || mark.Pool != r.pool.ID || (mark.Run == r.id && continues) {
@@ -136,10 +142,11 @@ func (r *Run) continues() bool {
 	if rec.GivingBack || rec.Donor != r.node.Name || !SameVM(rec.VMID, r.instance.VMID) {
 		return false
 	}
-	mark, err := r.node.Mark()
+	mark, err := r.node.claim(r.pool.ID)
 	if err != nil || mark == nil {
-		// Not marked yet, or returned already: both are fine to go on from.
-		return err == nil
+		// Not marked yet, or returned already: both are fine to go on from. A mark
+		// that somebody removed meanwhile is not.
+		return err == nil && !rec.Sealing
 	}
 	return mark.Run == r.id && mark.BootID == r.node.BootID
 }
@@ -196,8 +203,8 @@ func (r *Run) donorNeeded() bool { return r.imageMissing() && r.reused == nil }
 
 // donorMarked: the run may hold a donor.
 func (r *Run) donorMarked() bool {
-	_, marked := r.node.Annotations[AnnotationRun]
-	return marked || r.donorNeeded()
+	mark, err := r.node.claim(r.pool.ID)
+	return mark != nil || err != nil || r.lease != nil && r.lease.Record.Sealing || r.donorNeeded()
 }
 
 // spent is how long the running step has taken.

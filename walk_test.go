@@ -196,8 +196,12 @@ func TestWalks(t *testing.T) {
 		}
 		seeds = n
 	}
+	var away awayTimes
 	bad := sideBySide(int(seeds), func(i int) string {
-		if v := newWalk(uint64(i)).run(); len(v) > 0 {
+		k := newWalk(uint64(i))
+		violations := k.run()
+		away.add("", k.w)
+		if len(violations) > 0 {
 			return strconv.Itoa(i)
 		}
 		return ""
@@ -206,7 +210,8 @@ func TestWalks(t *testing.T) {
 		seed, _ := strconv.ParseUint(text, 10, 64)
 		report(t, seed)
 	}
-	t.Logf("%d seeds", seeds)
+	t.Logf("%d seeds; donor away %s", seeds, away.all())
+	inReport(t, func(r *simReport) { r.Seeds += int(seeds); r.Violations += len(bad); r.away(&away) })
 }
 
 // TestWalk plays one walk, WALK, and prints its trace.

@@ -46,6 +46,8 @@ type Auditor struct {
 	quiet   map[string]time.Time // process and bucket: throttled until
 	scaled  map[string]int       // run: capacity that it asked for
 	persons map[string]foreign   // node: what persons left there
+	freed   map[string]bool      // nodes that others took our taint off
+	changed map[string]time.Time // nodes that others changed, and when
 	unsound map[string]bool      // snapshots by pool and name that nothing may be made of
 }
 
@@ -79,7 +81,8 @@ func (a *Auditor) init() {
 	a.marks, a.taken, a.away = map[string]mark{}, map[string]time.Time{}, map[string]time.Time{}
 	a.seen, a.stale, a.mine = map[string]version{}, map[string]int{}, map[string]bool{}
 	a.refused, a.quiet, a.scaled = map[string]time.Time{}, map[string]time.Time{}, map[string]int{}
-	a.persons, a.unsound = map[string]foreign{}, map[string]bool{}
+	a.persons, a.unsound, a.freed = map[string]foreign{}, map[string]bool{}, map[string]bool{}
+	a.changed = map[string]time.Time{}
 }
 
 // Violations lists what was broken so far, in order.
@@ -201,6 +204,11 @@ func (a *Auditor) observe(s *State) {
 			if old, known := a.seen[v.ID]; !known || v.State == "Succeeded" && !old.good {
 				a.seen[v.ID] = version{v.Pool, v.Name, old.good || v.State == "Succeeded"}
 			}
+		}
+	}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; a.freed[n.Name] && n.blocked() {
+			delete(a.freed, n.Name)
 		}
 	}
 	for _, p := range s.Pools {

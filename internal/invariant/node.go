@@ -52,6 +52,7 @@ func (a *Auditor) Person(s *State, node string) {
 	a.init()
 	if n := s.node(node); n != nil {
 		a.persons[node] = a.foreignOf(n)
+		a.freed[node], a.changed[node] = !n.blocked(), s.Now
 	} else {
 		delete(a.persons, node)
 	}
@@ -115,7 +116,7 @@ func awayIsBlocked(a *Auditor, s *State) {
 		if !a.isAway(m) {
 			continue
 		}
-		if n := s.on(m); n != nil && !n.blocked() {
+		if n := s.on(m); n != nil && !n.blocked() && !a.freed[n.Name] {
 			a.Violate("I2", "machine %s is away and its node is not blocked", m.ID)
 		}
 	}
@@ -129,11 +130,11 @@ func blockedUntilBack(a *Auditor, s *State, c Call) {
 		if m == nil {
 			return
 		}
-		if n := s.on(m); n != nil && !n.blocked() {
+		if n := s.on(m); n != nil && !n.blocked() && !a.freed[n.Name] {
 			a.Violate("I2", "%s switches %s off, which is not blocked", c.Process, m.ID)
 		}
 	case Seal:
-		if n := s.node(c.Node); n == nil || !n.blocked() {
+		if n := s.node(c.Node); n == nil || !n.blocked() && !a.freed[n.Name] {
 			a.Violate("I2", "%s seals node %s, which is not blocked", c.Process, c.Node)
 		}
 	case Unmark:
@@ -205,7 +206,7 @@ func eviction(a *Auditor, s *State, c Call) {
 			a.Violate("I12", "%s removes pod %s of node %s in the drain of %s", c.Process, c.Pod, p.Node, c.Node)
 		}
 	}
-	if n := s.node(c.Node); n != nil && !n.blocked() && a.stale[c.Process] == 0 {
+	if n := s.node(c.Node); n != nil && !n.blocked() && !a.freed[n.Name] && a.stale[c.Process] == 0 {
 		a.Violate("I12", "%s evicts pods of node %s, which is not blocked", c.Process, c.Node)
 	}
 }

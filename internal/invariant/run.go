@@ -38,7 +38,8 @@ func intended(a *Auditor, s *State, c Call) {
 		if n == nil {
 			return
 		}
-		if m, _ := a.markOf(n); !m.Sealing {
+		// What others did just before the call could not be seen.
+		if m, _ := a.markOf(n); !m.Sealing && s.Now.Sub(a.changed[c.Node]) > lookAge {
 			a.Violate("I13", "%s seals node %s, whose mark does not say so", c.Process, c.Node)
 		}
 	}
@@ -54,6 +55,9 @@ func intended(a *Auditor, s *State, c Call) {
 	}
 	a.Violate("I13", "%s makes call %s; the intent on the lease is %q", c.Process, c.Verb, l.Intent)
 }
+
+// lookAge is how old a look at the world may be when it is acted upon.
+const lookAge = 10 * time.Second
 
 // nothingLeft: I16.
 func nothingLeft(a *Auditor, s *State) {
