@@ -9,6 +9,8 @@ import (
 // Analysis is what a capture says.
 type Analysis struct {
 	Host Host `json:"host"`
+	// Since is what all stamps here count from: the start of the kernel, of the container, or of the soft reboot.
+	Since string `json:"since"`
 	// Zero is the stamp that the chain's times count from: the start of userspace.
 	Zero       Micros      `json:"zero"`
 	Finished   bool        `json:"finished"`
@@ -54,7 +56,8 @@ type Options struct {
 // Analyze looks at a capture. The only error is a unit that is asked for and is not there.
 func Analyze(c *Capture, o Options) (*Analysis, error) {
 	x := newIndex(c)
-	a := &Analysis{Host: c.Host, Zero: c.Manager.Userspace, Finished: c.Manager.Finish > 0, Parked: x.pauses, asked: o.Unit != ""}
+	c = x.c
+	a := &Analysis{Host: c.Host, Since: x.since, Zero: c.Manager.Userspace, Finished: c.Manager.Finish > 0, Parked: x.pauses, asked: o.Unit != ""}
 	for _, p := range x.pauses {
 		a.ParkedFor += p.To - p.From
 	}
@@ -132,8 +135,9 @@ func (x *index) findings() []string {
 		}
 	}
 	say(m.Userspace > 0 && m.Finish == 0, "the boot had not finished when this was captured: later units are missing")
-	say(m.Userspace > 0 && m.SecurityStart == 0 && m.Finish > 0, "a container, or a manager without a kernel of its own: there are no firmware, loader, kernel and initrd phases")
-	say(m.SoftReboots > 0 || m.ShutdownStart > 0, "a soft reboot: the kernel and what came before belong to an earlier boot")
+	say(x.since == sinceContainer, "a container, or a manager without a kernel of its own: there are no firmware, loader, kernel and initrd phases")
+	say(x.since == sinceSoftReboot, "a soft reboot: the kernel and what came before belong to an earlier boot")
+	say(x.older > 0, "%d units that were up before the %s began are left out", x.older, x.since)
 	for _, mark := range x.c.Marks {
 		say(mark.Name == MarkClockJump, "clock jump at %s: %s", mark.At, mark.Detail)
 		say(mark.Name == "suspend", "suspended at %s: the monotonic clock stood still", mark.At)

@@ -217,3 +217,35 @@ func TestNormalize(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnStart: the time of a container and of a soft reboot does not count from the start of a kernel that was up before.
+func TestOwnStart(t *testing.T) {
+	const day = 86400 * sec
+	old := svc("leftover.mount", 5*sec, 6*sec)
+	units := []Unit{svc("kubelet.service", day+10*sec, day+11*sec, "a.service", "leftover.mount"), svc("a.service", day+3*sec, day+9*sec), old}
+	for name, tc := range map[string]struct {
+		manager Manager
+		since   string
+		at      Micros
+	}{
+		"container":           {Manager{Userspace: day, Finish: day + 20*sec}, "container", 10 * sec},
+		"soft reboot":         {Manager{Userspace: day, SecurityStart: day + 1, Finish: day + 20*sec, SoftReboots: 1, ShutdownStart: day - 2*sec}, "soft reboot", 12 * sec},
+		"soft reboot, no end": {Manager{Userspace: day, SecurityStart: day + 1, Finish: day + 20*sec, SoftReboots: 3}, "soft reboot", 10 * sec},
+		"machine":             {Manager{Userspace: sec, SecurityStart: sec, Finish: day + 20*sec}, "kernel", day + 10*sec},
+	} {
+		c := &Capture{Schema: Schema, Manager: tc.manager, Units: units, Marks: []Mark{{Name: MarkReady, At: day + 15*sec}}}
+		a := analyze(t, c, Options{})
+		if a.Since != tc.since || a.GoalAt.At != tc.at {
+			t.Errorf("%s: kubelet %s after the %s, want %s after the %s", name, a.GoalAt.At, a.Since, tc.at, tc.since)
+		}
+		if m, ok := milestone(a.Milestones, AtReady); !ok || m.At != tc.at+5*sec {
+			t.Errorf("%s: Ready at %s", name, m.At)
+		}
+		if got := strings.Contains(strings.Join(a.Findings, "\n"), "1 units that were up before the "+tc.since); got != (tc.since != "kernel") {
+			t.Errorf("%s: remarks are %q", name, a.Findings)
+		}
+		if c.Manager != tc.manager || c.Units[0].Activating != day+10*sec {
+			t.Errorf("%s: the capture was changed", name)
+		}
+	}
+}

@@ -60,7 +60,7 @@ func TestCompareOrdinaryWithClone(t *testing.T) {
 // TestCompareMatchesNames: the same thing has other identifiers on another machine.
 func TestCompareMatchesNames(t *testing.T) {
 	one := func(stage, disk string, took boot.Micros) *boot.Analysis {
-		return analysis(t, &boot.Capture{Manager: boot.Manager{Userspace: sec, Finish: 60 * sec}, Units: []boot.Unit{
+		return analysis(t, &boot.Capture{Manager: boot.Manager{Userspace: sec, SecurityStart: sec, Finish: 60 * sec}, Units: []boot.Unit{
 			{ID: "kubelet.service", After: []string{stage}, Stamps: boot.Stamps{Activating: 10*sec + took, Activated: 11*sec + took}},
 			{ID: stage, After: []string{disk}, Stamps: boot.Stamps{Activating: 5 * sec, Activated: 5*sec + took}},
 			{ID: disk, Stamps: boot.Stamps{Activating: 2 * sec, Activated: 4 * sec}},
@@ -140,7 +140,7 @@ func TestPool(t *testing.T) {
 func TestPoolStatistics(t *testing.T) {
 	var p boot.Pool
 	for i := 1; i <= 10; i++ {
-		c := &boot.Capture{Manager: boot.Manager{Userspace: sec, Finish: 60 * sec}, Units: []boot.Unit{{ID: "kubelet.service", Stamps: boot.Stamps{Activating: boot.Micros(i) * sec, Activated: boot.Micros(i) * sec}}}}
+		c := &boot.Capture{Manager: boot.Manager{Userspace: sec, SecurityStart: sec, Finish: 60 * sec}, Units: []boot.Unit{{ID: "kubelet.service", Stamps: boot.Stamps{Activating: boot.Micros(i) * sec, Activated: boot.Micros(i) * sec}}}}
 		p.Add(boot.Summarize(fmt.Sprint(i), analysis(t, c)))
 	}
 	odd := &boot.Capture{Units: []boot.Unit{{ID: "cloud-final.service", Stamps: boot.Stamps{Activating: sec, Activated: 900 * sec}}}}

@@ -97,7 +97,7 @@ func (s *scene) pageHead(b *strings.Builder) {
 	for _, m := range a.Milestones {
 		switch m.Name {
 		case AtKubelet, AtReady, AtFirstPod, AtFinish, AtNetwork:
-			hint := "after the kernel"
+			hint := a.after()
 			if m.Net != m.At {
 				hint = "net; " + shortMicros(m.At) + " with parking"
 			}
@@ -160,7 +160,7 @@ func (s *scene) pageFoot(b *strings.Builder) {
 	for _, f := range s.a.Findings {
 		fmt.Fprintf(b, "<p>%s</p>", html.EscapeString(f))
 	}
-	since := "Times count from the start of the kernel"
+	since := "Times count from the start of the " + s.a.Since
 	if s.a.ParkedFor > 0 {
 		since += " and leave out the " + s.a.ParkedFor.String() + " in which the platform had parked the machine"
 	}

@@ -18,6 +18,8 @@ const (
 // index is a capture made ready for questions.
 type index struct {
 	c      *Capture
+	since  string         // what its stamps count from
+	older  int            // units of an earlier life
 	byName map[string]int // unit IDs and aliases
 	first  []Stamps       // per unit: stamps of the first activation
 	pauses []Pause
@@ -31,7 +33,8 @@ type causeList struct {
 }
 
 func newIndex(c *Capture) *index {
-	x := &index{c: c, byName: make(map[string]int, len(c.Units)), first: make([]Stamps, len(c.Units)),
+	c, since, older := c.fromOwnStart()
+	x := &index{c: c, since: since, older: older, byName: make(map[string]int, len(c.Units)), first: make([]Stamps, len(c.Units)),
 		caused: make([]causeList, len(c.Units)), seen: make([]int, len(c.Units))}
 	for i := range c.Units {
 		x.first[i] = c.Units[i].FirstStamps()

@@ -67,7 +67,9 @@ func (x *index) milestones() []Milestone {
 			add(name, at, x.c.Units[i].ID)
 		}
 	}
-	add(AtUserspace, x.c.Manager.Userspace, "systemd")
+	if x.since == sinceKernel {
+		add(AtUserspace, x.c.Manager.Userspace, "systemd")
+	}
 	add(AtFinish, x.c.Manager.Finish, "systemd")
 	unit(AtNetwork, true, networkUnits...)
 	unit(AtIdentity, true, identityUnits...)
@@ -106,7 +108,7 @@ func (x *index) phases(marks []Milestone) []Phase {
 		}
 	}
 	m := x.c.Manager
-	if m.ShutdownStart == 0 && m.SoftReboots == 0 && (m.SecurityStart > 0 || m.InitRD > 0) {
+	if x.since == sinceKernel && (m.SecurityStart > 0 || m.InitRD > 0) {
 		add("firmware", -m.Firmware, -m.Loader, "systemd")
 		add("loader", -m.Loader, 0, "systemd")
 		kernelDone := m.Userspace

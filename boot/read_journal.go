@@ -18,6 +18,7 @@ const (
 	msgUnitStarted     = "39f53479d3a045ac8e11786248231fbf"
 	msgUnitFailed      = "be02cf6855d2428ba40df7e9d022f03d"
 	msgUnitSuccess     = "7ad2d189f7e94e70a38c781354912448"
+	msgUnitStopped     = "9d1aaa27d60140bd96365438aad20286"
 	msgTimeChange      = "c7a787079b354eaaa9e77b371893cd27"
 	msgSleepStart      = "6bbd95ee977941e497c48be27c254128"
 )
@@ -236,10 +237,10 @@ func (b *journalBoot) manager(e entry, at Micros) {
 		b.starting(e["UNIT"], at)
 	case msgUnitStarted:
 		if u := b.unit(e["UNIT"]); u != nil {
-			u.Activated, u.ActiveState = at, "active"
-			if u.Activating == 0 {
-				u.Activating = at
+			if u.ActiveState != "activating" { // what starts at once is not said to be starting
+				b.starting(e["UNIT"], at)
 			}
+			u.Activated, u.ActiveState = at, "active"
 		}
 	case msgUnitFailed:
 		if u := b.unit(e["UNIT"]); u != nil {
@@ -247,6 +248,10 @@ func (b *journalBoot) manager(e entry, at Micros) {
 		}
 	case msgUnitSuccess:
 		if u := b.unit(e["UNIT"]); u != nil {
+			u.Deactivated, u.ActiveState = at, "inactive"
+		}
+	case msgUnitStopped:
+		if u := b.unit(e["UNIT"]); u != nil && u.Deactivated < u.Activated {
 			u.Deactivated, u.ActiveState = at, "inactive"
 		}
 	case msgTimeChange:

@@ -192,6 +192,23 @@ func TestReadJournal(t *testing.T) {
 	}
 }
 
+// TestReadJournalRestarts: a service of type simple is never said to be starting; each of its starts is another one.
+func TestReadJournalRestarts(t *testing.T) {
+	c := read(t, exportFormat([]journalLine{
+		line(3*sec, "MESSAGE_ID", msgUnitStarted, "UNIT", "getty.service"),
+		line(7*sec, "MESSAGE_ID", msgUnitSuccess, "UNIT", "getty.service"),
+		line(8*sec, "MESSAGE_ID", msgUnitStopped, "UNIT", "getty.service"),
+		line(9*sec, "MESSAGE_ID", msgUnitStarted, "UNIT", "getty.service"),
+		line(12*sec, "MESSAGE_ID", msgUnitStopped, "UNIT", "getty.service"),
+		line(13*sec, "MESSAGE_ID", msgUnitStarted, "UNIT", "getty.service"),
+	}))
+	u := c.Unit("getty.service")
+	want := Stamps{Activating: 3 * sec, Activated: 3 * sec, Deactivated: 7 * sec}
+	if u.First == nil || *u.First != want || u.Restarts != 2 || u.Stamps != (Stamps{Activating: 13 * sec, Activated: 13 * sec}) {
+		t.Errorf("getty.service is %+v, first %+v", u, u.First)
+	}
+}
+
 func TestReadJournalClock(t *testing.T) {
 	lines := nodeJournal()[1:]
 	for _, l := range lines[5:] {

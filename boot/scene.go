@@ -44,6 +44,7 @@ const (
 // newScene lays out a capture over x0 to x1 pixels.
 func newScene(c *Capture, a *Analysis, x0, x1 float64) *scene {
 	x := newIndex(c)
+	c = x.c
 	s := &scene{a: a, marks: a.Milestones}
 	s.end = s.lastMoment()
 	onChain := map[string]*Link{}

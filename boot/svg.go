@@ -218,8 +218,8 @@ func (s *scene) drawFlags(b *strings.Builder, flags []flag, bottom float64) {
 		if f.left {
 			anchor, dx = "end", -4
 		}
-		fmt.Fprintf(b, `<g data-x="%.1f" transform="translate(%.1f,0)"><title>%s: %s after the kernel, net of parking (%s)</title><text class="flagt" text-anchor="%s" x="%g" y="%g">%s</text></g>`,
-			f.x, f.x, html.EscapeString(f.Name), f.Net, html.EscapeString(f.Source), anchor, dx, flagTop+float64(f.level)*flagHigh+2, html.EscapeString(flagLabel(f.Milestone)))
+		fmt.Fprintf(b, `<g data-x="%.1f" transform="translate(%.1f,0)"><title>%s: %s %s, net of parking (%s)</title><text class="flagt" text-anchor="%s" x="%g" y="%g">%s</text></g>`,
+			f.x, f.x, html.EscapeString(f.Name), f.Net, s.a.after(), html.EscapeString(f.Source), anchor, dx, flagTop+float64(f.level)*flagHigh+2, html.EscapeString(flagLabel(f.Milestone)))
 	}
 	b.WriteString("</g>\n")
 }
@@ -257,7 +257,7 @@ func (s *scene) legend(b *strings.Builder, y float64) {
 		x += 34 + float64(len(it.text))*6.4 + 22
 	}
 	b.WriteString("\n")
-	note := fmt.Sprintf("%d of %d units and tasks; times since the kernel started, net of parking", s.relevantCount(), len(s.rows))
+	note := fmt.Sprintf("%d of %d units and tasks; times since the %s started, net of parking", s.relevantCount(), len(s.rows), s.a.Since)
 	if s.late > 0 {
 		note += fmt.Sprintf("; %d units that started later are left out", s.late)
 	}
@@ -275,7 +275,7 @@ func (s *scene) title() string {
 		if s.a.Goal == "kubelet.service" {
 			verb = "started"
 		}
-		t += fmt.Sprintf(": %s %s %s after the kernel", strings.TrimSuffix(s.a.Goal, ".service"), verb, shortMicros(s.a.GoalAt.Net))
+		t += fmt.Sprintf(": %s %s %s %s", strings.TrimSuffix(s.a.Goal, ".service"), verb, shortMicros(s.a.GoalAt.Net), s.a.after())
 	}
 	if s.a.ParkedFor > 0 {
 		t += fmt.Sprintf(", besides %s parked", shortSpan(s.a.ParkedFor))

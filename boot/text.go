@@ -21,7 +21,7 @@ func (a *Analysis) WriteText(w io.Writer) error {
 		}
 	}
 	if len(a.Milestones) > 0 {
-		b.WriteString("\nMilestones, since the kernel started\n")
+		fmt.Fprintf(&b, "\nMilestones, since the %s started\n", a.Since)
 		for _, m := range a.Milestones {
 			fmt.Fprintf(&b, "  %-22s %14s", m.Name, m.Net)
 			if m.Net != m.At {
@@ -94,7 +94,7 @@ func (a *Analysis) WriteTime(w io.Writer) error {
 		fmt.Fprintf(&b, "parked %s besides (%s): %s in all\n", a.ParkedFor, a.Parked[0].Evidence, gross)
 	}
 	for _, m := range a.Milestones {
-		fmt.Fprintf(&b, "%-22s %14s after the kernel\n", m.Name, m.Net)
+		fmt.Fprintf(&b, "%-22s %14s %s\n", m.Name, m.Net, a.after())
 	}
 	if !a.Finished {
 		b.WriteString("startup has not finished\n")
