@@ -66,7 +66,7 @@ func dropDonorMounts(data []byte, _ Facts) []byte {
 	})
 }
 
-var nodeFlag = regexp.MustCompile(`[ \t]*--(node-ip|hostname-override|provider-id)([= ])("[^"]*"|[^\s"'\\]+)`)
+var nodeFlag = regexp.MustCompile(`[ \t]*--(node-ip|hostname-override|provider-id)([= ])("[^"]*"|'[^']*'|[^\s"'\\]+)`)
 
 // Flags that name the donor; --node-labels and the rest are the pool's, and stay.
 func dropNodeFlags(data []byte, _ Facts) []byte {
