@@ -242,8 +242,11 @@ func sameDonor(a *Auditor, s *State, c Call) {
 func (a *Auditor) donors(s *State, pool string) map[string]bool {
 	out := map[string]bool{s.lease(pool).DonorVM: true}
 	for i := range s.Nodes {
-		if m, ok := a.markOf(&s.Nodes[i]); ok {
+		n := &s.Nodes[i]
+		if m, ok := a.markOf(n); ok {
 			out[m.VM] = true
+		} else if n.blocked() {
+			out[n.SystemUUID] = true // somebody removed the annotation
 		}
 	}
 	return out
