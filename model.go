@@ -160,7 +160,7 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 	}
 	victims := slices.DeleteFunc(Prunable(versions, r.History, r.lease.Ledger), func(v Artifact) bool { return r.kept[v.Name] })
 	if len(victims) == 0 {
-		return done(fmt.Sprintf("%d versions are kept", len(versions))), nil
+		return done(fmt.Sprintf("versions kept: %d", len(versions))), nil
 	}
 	v := victims[0]
 	if v.State == Deleting {

@@ -101,7 +101,15 @@ func (l *eventLog) event(ev kamino.Event) {
 	if ev.Percent >= 0 {
 		attrs = append(attrs, slog.Int("percent", ev.Percent))
 	}
-	l.write(l.level(ev), firstOf(ev.Message, string(ev.Kind)), attrs...)
+	l.write(l.level(ev), firstOf(told(ev), string(ev.Kind)), attrs...)
+}
+
+// told is an event's message as people read it: that of a wait only says for what.
+func told(ev kamino.Event) string {
+	if ev.Kind == kamino.StepWaiting {
+		return "waiting for " + ev.Message
+	}
+	return ev.Message
 }
 
 // level is DEBUG for what was said before, and for progress of less than ten

@@ -149,7 +149,7 @@ func (l *live) draw(standing []string) {
 	}
 	l.drawn = l.drawn[:0]
 	for _, r := range l.running {
-		text := cut(l.line(r.ev, l.now().Sub(r.started), r.ev.Message), width-1)
+		text := cut(l.line(r.ev, l.now().Sub(r.started), told(r.ev)), width-1)
 		l.drawn = append(l.drawn, len([]rune(text)))
 		b.WriteString(text + "\n")
 	}
