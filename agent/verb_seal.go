@@ -27,6 +27,9 @@ const (
 	failureAnnotation = "kamino.dev/seal-failure"
 )
 
+// giveBack bounds how long the donor's services may take to start again.
+const giveBack = 5 * time.Minute
+
 type sealVerb struct {
 	*env
 	hostRoot, config, output          string
@@ -100,6 +103,8 @@ func (v *sealVerb) detached(ctx context.Context, d *disk.Disk, h host.Host) erro
 		return err
 	}
 	args := []string{"--unit=kamino-seal-" + v.run, "--description=Kamino: seal for run " + v.run, "--collect", "--no-block", "--property=KillMode=process",
+		// Should the seal be killed, nobody else would bring the donor back before its next boot.
+		"--property=ExecStopPost=/" + seal.BinaryPath + " unseal --after-seal",
 		"/" + seal.BinaryPath, "seal", "--root", "/", "--run", v.run, "--donor", v.donor}
 	if v.powerOff {
 		args = append(args, "--poweroff")
@@ -243,8 +248,11 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 		return err
 	}
 	if err != nil {
-		err = errors.Join(err, services.Restart(ctx))
-		v.tell(ctx, node, err)
+		// Also after a signal, which has ended ctx.
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBack)
+		defer cancel()
+		err = errors.Join(err, services.Restart(back))
+		v.tell(back, node, err)
 		return err
 	}
 	covered, err := seal.FreeSpace(ctx, d, o.Config.FreeSpace)

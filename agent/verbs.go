@@ -82,22 +82,37 @@ func runVerify(ctx context.Context, e *env, args []string) error {
 	return nil
 }
 
-func runUnseal(_ context.Context, e *env, args []string) error {
+func runUnseal(ctx context.Context, e *env, args []string) error {
 	f := e.flags("unseal")
+	after := f.Bool("after-seal", false, "for the seal's own unit: nothing on a sealed disk; otherwise start the node's services again as well")
 	if err := parse(f, args); err != nil {
 		return err
 	}
-	d, _, err := e.open()
+	d, h, err := e.open()
 	if err != nil {
 		return err
 	}
 	defer d.Close()
+	if *after && (d.Exists(seal.ReceiptPath) || endedByItself()) {
+		return nil
+	}
 	n, err := seal.Unseal(d)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(e.out, "took back %d changes\n", n)
-	return nil
+	if !*after {
+		return nil
+	}
+	e.log.Warn("the seal did not end by itself; starting the node's services again")
+	return (&seal.Services{Host: h, Log: e.log}).Revive(ctx)
+}
+
+// endedByItself reports whether the seal of this unit failed in an orderly way, and so has started what it stopped. The
+// variables are those of systemd.exec(5) for ExecStopPost; a crash of the program has exit code 2.
+func endedByItself() bool {
+	code := os.Getenv("EXIT_STATUS")
+	return os.Getenv("SERVICE_RESULT") == "exit-code" && (code == fmt.Sprint(exitFailed) || code == fmt.Sprint(exitFound))
 }
 
 func runScrub(ctx context.Context, e *env, args []string) error {
