@@ -133,7 +133,8 @@ func (k Kind) column() string {
 	return ""
 }
 
-// printMatrix writes how many cases each cell has; "." is a cell that needs none.
+// printMatrix writes how many cases each cell has; "." is a cell that needs none, "!0" one
+// that needs a case and has none.
 func printMatrix(w io.Writer, count map[Cell]int) {
 	fmt.Fprintf(w, "%-24s", "")
 	for _, c := range columns {
@@ -150,7 +151,7 @@ func printMatrix(w io.Writer, count map[Cell]int) {
 			case cell.wants() == "-":
 				fmt.Fprintf(w, "%5s", ".")
 			default:
-				fmt.Fprintf(w, "%5s", "EMPTY")
+				fmt.Fprintf(w, "%5s", "!0")
 			}
 		}
 		fmt.Fprintln(w)

@@ -64,7 +64,7 @@ func (r *Report) Summary() Summary {
 				n++
 			}
 		}
-		s.Histogram = append(s.Histogram, Bar{strings.TrimSuffix(strings.TrimSuffix(bar.String(), "0s"), "0m"), n})
+		s.Histogram = append(s.Histogram, Bar{upTo(bar), n})
 		from = bar
 	}
 	for _, o := range r.Outcomes {
@@ -77,6 +77,14 @@ func (r *Report) Summary() Summary {
 		}
 	}
 	return s
+}
+
+// upTo is the end of a bar in whole minutes or hours.
+func upTo(d time.Duration) string {
+	if d >= time.Hour {
+		return fmt.Sprintf("%d h", d/time.Hour)
+	}
+	return fmt.Sprintf("%d min", d/time.Minute)
 }
 
 // away is a quantile, in seconds.
@@ -106,8 +114,10 @@ func (r *Report) WriteText(w io.Writer, s Summary) {
 	if s.Processes {
 		kills = "SIGKILL of real processes"
 	}
-	fmt.Fprintf(w, "Cases for each cell of the fault matrix:\n\n")
-	printMatrix(w, r.Cells)
+	if !s.Processes {
+		fmt.Fprintf(w, "Cases for each cell of the fault matrix:\n\n")
+		printMatrix(w, r.Cells)
+	}
 	fmt.Fprintf(w, "\nThe donor's time away, on the virtual clock, over all cases:\n\n")
 	most := 1
 	for _, bar := range s.Histogram {
@@ -116,9 +126,14 @@ func (r *Report) WriteText(w io.Writer, s Summary) {
 	for _, bar := range s.Histogram {
 		fmt.Fprintf(w, "  up to %-7s %5d %s\n", bar.UpTo, bar.Count, strings.Repeat("#", (bar.Count*50+most-1)/most))
 	}
-	fmt.Fprintf(w, "\nCalls disturbed:    %d\nPositions tried:    %d (%s)\nViolations:         %d\nCells:              %d required, %d empty\n",
-		s.Calls, s.Positions, kills, s.Violations, s.Cells.Required, s.Cells.Empty)
-	fmt.Fprintf(w, "Random walks:       %d seeds\nDefects:            %d seeded, %d caught\n", s.Seeds, s.Defects.Seeded, s.Defects.Caught)
+	fmt.Fprintf(w, "\nCalls disturbed:    %d\nPositions tried:    %d (%s)\nViolations:         %d\n",
+		s.Calls, s.Positions, kills, s.Violations)
+	if !s.Processes {
+		fmt.Fprintf(w, "Cells:              %d required, %d empty\n", s.Cells.Required, s.Cells.Empty)
+	}
+	if s.Seeds > 0 {
+		fmt.Fprintf(w, "Random walks:       %d seeds\nDefects:            %d seeded, %d caught\n", s.Seeds, s.Defects.Seeded, s.Defects.Caught)
+	}
 	fmt.Fprintf(w, "Donor away:         p50 %.0f s, p99 %.0f s, longest %.0f s\nTook:               %.0f s\n",
 		s.AwaySeconds.P50, s.AwaySeconds.P99, s.AwaySeconds.Max, s.Seconds)
 }

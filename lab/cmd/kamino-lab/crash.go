@@ -176,7 +176,7 @@ func (c *crashCommand) root() (string, error) {
 
 // simulation adds what the product's random walks and seeded defects found.
 func (c *crashCommand) simulation(ctx context.Context, s *crash.Summary) error {
-	if c.sim == "-" || c.sample > 0 || c.only != "" {
+	if c.sim == "-" || c.sample > 0 || c.only != "" || c.processes && c.sim == "" {
 		return nil
 	}
 	path := c.sim
