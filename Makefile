@@ -47,6 +47,18 @@ test-product: ## the product's own tests, with SEEDS random walks (10000)
 test-lab: build lab ## end to end: the real kube-apiserver, the Azure SDK over HTTPS
 	cd lab && go test ./...
 
+.PHONY: test-crash
+test-crash: build lab ## kill, lie and interfere at every call of a run, and look whether anything is lost (15 minutes)
+	$(LAB) crash
+
+.PHONY: test-crash-process
+test-crash-process: build lab ## the kills again, with SIGKILL of real processes (25 minutes)
+	$(LAB) crash --process
+
+.PHONY: test-vm
+test-vm: build lab ## the main job on virtual machines that really boot; needs QEMU and mmdebstrap
+	cd lab && KAMINO_VM=1 go test -count=1 -timeout 60m -v ./machines
+
 .PHONY: bench
 bench: build lab ## measure; one line a figure: BENCH name value unit bound B holds|over
 	@.ci/bench
