@@ -2,6 +2,7 @@ package kamino
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -183,7 +184,7 @@ func (r *Run) lookStop(ctx context.Context) (Next, error) {
 	case in.Power == PowerOff:
 		return done("off"), nil
 	case in.Power == PowerOn && !r.stillOn():
-		return Next{}, fmt.Errorf("node %s runs although its disk is sealed: it may have been started again since", r.node.Name)
+		return Next{}, fmt.Errorf("node %s runs although its disk is sealed: %w", r.node.Name, errStartedSince)
 	case in.Power == PowerOn && r.spent() > guestHalt:
 		return act("switch the donor off", func(ctx context.Context) error {
 			return r.Provider.SetPower(ctx, in.ID, PowerOff)
@@ -204,6 +205,9 @@ func (r *Run) stillOn() bool {
 	r.watchedOn = now
 	return true
 }
+
+// errStartedSince: nobody knows whether the disk is still as it was sealed.
+var errStartedSince = errors.New("it may have been started again since")
 
 // watchGap is shorter than any machine needs to go off and on again.
 const watchGap = 12 * time.Second

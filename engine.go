@@ -94,6 +94,17 @@ func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
 	if err := opts.Validate(); err != nil {
 		return Result{}, err
 	}
+	r, err := e.attempt(ctx, opts)
+	if r.adopted && r.lease == nil && errors.Is(err, errStartedSince) && ctx.Err() == nil {
+		// What another process had left could not be gone on with. It is given
+		// back, and nothing is in the way of a run of our own.
+		r, err = e.attempt(ctx, opts)
+	}
+	return r.result, err
+}
+
+// attempt makes one run, to its end or until everything is given back.
+func (e *Engine) attempt(ctx context.Context, opts Options) (*Run, error) {
 	r := e.newRun(opts)
 	started := e.clock().Now()
 	err := r.exec(ctx, Pipeline())
@@ -107,7 +118,7 @@ func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
 		err = r.abandon(ctx, err)
 	}
 	r.fillResult()
-	return r.result, err
+	return r, err
 }
 
 func (e *Engine) newRun(opts Options) *Run {
