@@ -81,7 +81,7 @@ type Unit struct {
 	Names []string `json:"names,omitempty"`
 	Stamps
 	// First holds the stamps of the first activation in this boot, when the journal or an early capture showed that the
-	// unit was restarted since.
+	// unit was restarted since, or that systemd has forgotten it.
 	First         *Stamps  `json:"first,omitempty"`
 	Restarts      int      `json:"restarts,omitempty"`
 	After         []string `json:"after,omitempty"`
@@ -130,6 +130,11 @@ func (s Stamps) Done() Micros {
 		return s.Deactivated
 	}
 	return 0
+}
+
+// restarted tells whether the unit started more than once in this boot.
+func (u *Unit) restarted() bool {
+	return u.Restarts > 0 || u.First != nil && u.Began() > u.First.Began()
 }
 
 // FirstStamps are the stamps of the first activation that is known of.

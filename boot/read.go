@@ -31,7 +31,7 @@ func formats() []format {
 		{"plot-json", sniffPlotJSON, readPlotJSON},
 		{"cloud-init-dump", sniffCloudInitDump, readCloudInitDump},
 		{"capture", sniffCapture, readCapture}, // any other JSON object: its error names the schema
-		{"systemctl-show", sniffShow, readShow},
+		{sourceShow, sniffShow, readShow},
 		{"cloud-init-log", sniffCloudInitLog, readCloudInitLog},
 	}
 }
@@ -155,7 +155,8 @@ const sameStart = Micros(100 * 1000)
 func (u *Unit) fill(o *Unit) {
 	if u.Stamps == (Stamps{}) {
 		u.Stamps = o.Stamps
-	} else if first := o.FirstStamps(); first.Began() > 0 && first.Began()+sameStart < u.FirstStamps().Began() {
+	}
+	if mine, first := u.FirstStamps().Began(), o.FirstStamps(); first.Began() > 0 && (mine == 0 || first.Began()+sameStart < mine) {
 		u.First = &first
 	}
 	u.Restarts = max(u.Restarts, o.Restarts)
@@ -172,9 +173,48 @@ func (u *Unit) fill(o *Unit) {
 	}
 }
 
+// MergeEarlier adds an earlier look at the same boot by the same means. Stamps that systemd has forgotten since then become
+// first activations.
+func (c *Capture) MergeEarlier(o *Capture) error {
+	o.demote()
+	return c.Merge(o)
+}
+
+// demote makes the stamps of all units those of their first activation only: [Unit.Stamps] is what systemd said last.
+func (c *Capture) demote() {
+	for i := range c.Units {
+		if u := &c.Units[i]; u.Stamps != (Stamps{}) {
+			first := u.FirstStamps()
+			u.First, u.Stamps = &first, Stamps{}
+		}
+	}
+}
+
+// bySystemd tells whether the stamps are systemd's own.
+func (c *Capture) bySystemd() bool {
+	return slices.Contains(c.Sources, sourceSystemd) || slices.Contains(c.Sources, sourceShow)
+}
+
+const (
+	sourceSystemd = "systemd"
+	sourceShow    = "systemctl-show"
+)
+
 // Merge adds what another record of the same boot knows: a `systemctl show` dump and that boot's cloud-init.log, say. What c
-// knows already stays. Records that name different boot IDs are refused.
+// knows already stays, but systemd's own stamps go before those that others saw. Records that name different boot IDs are
+// refused.
 func (c *Capture) Merge(o *Capture) error {
+	switch mine, theirs := c.bySystemd(), o.bySystemd(); {
+	case mine && !theirs:
+		o.demote()
+	case theirs && !mine:
+		first := *c
+		if err := o.Merge(&first); err != nil {
+			return err
+		}
+		*c = *o
+		return nil
+	}
 	if a, b := plainID(c.Host.BootID), plainID(o.Host.BootID); a != "" && b != "" && a != b {
 		return fmt.Errorf("merge captures: boot %s and boot %s are different boots; use `kamino boot compare`", c.Host.BootID, o.Host.BootID)
 	}

@@ -61,6 +61,59 @@ func TestReadShow(t *testing.T) {
 	}
 }
 
+// TestRealContainer reads what the agent recorded of a real systemd 252 that had booted in a container, its journal included,
+// and prints what the systemd-analyze of that container printed.
+func TestRealContainer(t *testing.T) {
+	c := read(t, fixture(t, "real/container.json"))
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"time":  func(b *bytes.Buffer) error { return CompatTime(b, c) },
+		"blame": func(b *bytes.Buffer) error { return CompatBlame(b, c) },
+		"chain": func(b *bytes.Buffer) error { _, err := CompatChain(b, c, 0); return err },
+	} {
+		var out bytes.Buffer
+		if err := write(&out); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(fixture(t, "real/container."+name+".txt")), out.String()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	a := analyze(t, c, Options{})
+	if a.Since != sinceContainer || a.GoalAt.At > 60*sec {
+		t.Errorf("%s at %s after the %s", a.Goal, a.GoalAt.At, a.Since)
+	}
+}
+
+// TestMergeKeepsSystemdsStamps: what the journal saw of a unit that systemd has forgotten does not count as systemd's word, in
+// whatever order the two come.
+func TestMergeKeepsSystemdsStamps(t *testing.T) {
+	dump := func() *Capture {
+		c := machine(svc("a.service", 3*sec, 9*sec), Unit{ID: "forgotten.service"})
+		c.Sources = []string{sourceShow}
+		return c
+	}
+	journal := func() *Capture {
+		return &Capture{Schema: Schema, Sources: []string{"journal"}, Units: []Unit{svc("a.service", 3*sec+20, 9*sec+30), svc("forgotten.service", 4*sec, 5*sec), svc("gone.service", 6*sec, 7*sec)}}
+	}
+	one, two := dump(), journal()
+	if err := one.Merge(journal()); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.Merge(dump()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Capture{one, two} {
+		if u := c.Unit("a.service"); u.Stamps != (Stamps{Activating: 3 * sec, Activated: 9 * sec}) || u.First != nil {
+			t.Errorf("a.service is %+v", u)
+		}
+		for _, id := range []string{"forgotten.service", "gone.service"} {
+			if u := c.Unit(id); u.Stamps != (Stamps{}) || u.FirstStamps().Took() != sec {
+				t.Errorf("%s is %+v, first %+v", id, u.Stamps, u.First)
+			}
+		}
+	}
+}
+
 func TestReadPlotSVG(t *testing.T) {
 	want, got := read(t, realDump(t)), read(t, fixture(t, "real/plot.svg"))
 	if got.Sources[0] != "plot-svg" {

@@ -107,7 +107,7 @@ func (s *scene) addUnits(x *index, onChain map[string]*Link) map[int]int {
 		switch {
 		case u.ActiveState == "failed":
 			r.note = "failed"
-		case u.First != nil:
+		case u.First != nil && u.restarted():
 			r.note = "restarted since"
 		case u.Restarts > 0:
 			r.note = "a later run: the first was not captured"

@@ -157,7 +157,7 @@ func (o Options) store(c *boot.Capture) (string, error) {
 	if data, err := os.ReadFile(path); err == nil {
 		if old, err := boot.Read(data); err != nil {
 			c.Notes = append(c.Notes, fmt.Sprintf("the record that was here could not be read and was replaced: %v", err))
-		} else if err := c.Merge(old); err != nil {
+		} else if err := c.MergeEarlier(old); err != nil {
 			return "", err
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
