@@ -14,6 +14,7 @@ import (
 // in the seal, where much happens unseen, each stands for itself.
 type site struct {
 	at   int
+	when time.Time // in the golden run
 	step string
 	call call
 }
@@ -85,8 +86,13 @@ func (w *world) end() string {
 func (x trial) single(want string) (w *world) {
 	f := fault{kind: x.kind, at: x.site.at, rival: x.rival}
 	w = x.begin(1)
+	if x.rival != nil && x.rival.midnight {
+		w.now = w.now.Truncate(24 * time.Hour).Add(24*time.Hour - x.site.when.Sub(w.now))
+	}
 	first := w.update(goldenOptions(), f)
-	w.mend()
+	if x.rival != nil {
+		w.mend()
+	}
 	w.advance(w.now.Add(time.Minute))
 	o := goldenOptions()
 	o.Donor = w.anyDonor()
@@ -161,7 +167,7 @@ func play(t *testing.T, trials []trial, want string) {
 	var away awayTimes
 	bad := sideBySide(len(trials), func(i int) string {
 		w := trials[i].single(want)
-		away.add(trials[i].what(), w)
+		away.add(trials[i].what(), w, trials[i].rival != nil && trials[i].rival.alone)
 		if len(w.audit.violations) == 0 {
 			return ""
 		}

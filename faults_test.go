@@ -104,7 +104,7 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 	}
 	w.calls = append(w.calls, c.method)
 	if p.logging {
-		p.log = append(p.log, site{n, p.step, c})
+		p.log = append(p.log, site{n, w.now, p.step, c})
 	}
 	var f *fault
 	for i := range p.faults {

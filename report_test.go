@@ -106,17 +106,18 @@ type awayTimes struct {
 	byFault map[string][]time.Duration
 }
 
-// add takes those of a world; fault "" is none in particular.
-func (a *awayTimes) add(fault string, w *world) {
+// add takes those of a world. Times in which nobody was there to give a donor
+// back are told for their fault only.
+func (a *awayTimes) add(fault string, w *world, alone bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.byFault == nil {
 		a.byFault = map[string][]time.Duration{}
 	}
 	spans := w.audit.spans()
-	a.list = append(a.list, spans...)
-	if fault != "" {
-		a.byFault[fault] = append(a.byFault[fault], spans...)
+	a.byFault[fault] = append(a.byFault[fault], spans...)
+	if !alone {
+		a.list = append(a.list, spans...)
 	}
 }
 

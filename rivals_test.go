@@ -12,6 +12,9 @@ type rival struct {
 	happen func(w *world, p *proc)
 	pause  time.Duration // how long the struck process is frozen, its call in flight
 	mend   func(w *world)
+
+	midnight bool // the world begins so that midnight is then
+	alone    bool // nobody is there to give the donor back for long
 }
 
 // donorOf is the machine and node that stand for the donor of the walks.
@@ -58,7 +61,8 @@ func rivals(donor, other string) []*rival {
 		{name: "an autoscaler takes a node out of the count", happen: func(w *world, _ *proc) { w.shrink(w.pools[poolA]) }},
 		{name: "an autoscaler adds a node", happen: func(w *world, _ *proc) { w.grow(w.pools[poolA], w.pools[poolA].capacity+1) }},
 		{name: "a budget never yields", happen: onDonor(holdPods), mend: func(w *world) { w.release() }},
-		{name: "midnight", happen: func(*world, *proc) {}, pause: 14 * time.Hour},
+		{name: "this process is suspended for 14 hours", happen: func(*world, *proc) {}, pause: 14 * time.Hour, alone: true},
+		{name: "midnight", happen: func(*world, *proc) {}, midnight: true},
 		{name: "the API is away for two minutes", happen: func(w *world, _ *proc) { w.apiAway = w.now.Add(2 * time.Minute) }},
 		{name: "the node does not come back", happen: onDonor(func(w *world, m *machine, n *simNode) { m.dead = true }),
 			mend: func(w *world) { w.repair() }},

@@ -14,7 +14,7 @@ import (
 // document is what of a pool's model is saved and written back.
 type document struct {
 	Image  string   `json:"image"`
-	Custom string   `json:"custom"`
+	Custom string   `json:"-"` // written, never read back
 	Exts   []string `json:"exts"`
 }
 
@@ -34,6 +34,9 @@ func (p *simPool) wanted(want ModelSpec) (to document, diff []FieldChange) {
 	to = document{Image: want.Image, Custom: "noop", Exts: []string{"monitor"}}
 	if want.Saved != nil {
 		_ = json.Unmarshal(want.Saved, &to)
+		if to.Custom = p.custom; want.Secrets.CustomData != nil {
+			to.Custom = string(want.Secrets.CustomData)
+		}
 	}
 	for _, f := range []FieldChange{
 		{"imageReference", p.image, to.Image}, {"customData", p.custom, to.Custom},
