@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -94,7 +95,9 @@ func (r *release) command(t *testing.T, quick ...string) *exec.Cmd {
 		t.Errorf("the command is %q, the image has /kamino", c.Command)
 	}
 	args := append(append([]string{}, c.Args...), "--azure-config", filepath.Join(shared.Dir, "azure.json"))
-	cmd := exec.CommandContext(t.Context(), binary, append(args, quick...)...)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, binary, append(args, quick...)...)
 	env := map[string]string{"KUBECONFIG": r.kubeconfig(t)}
 	for name, value := range shared.Environment() {
 		if strings.HasPrefix(name, "AZURE_ENVIRONMENT") { // azurestackcloud.json lies beside azure.json
