@@ -34,6 +34,8 @@ type Options struct {
 	Nodes    int    // generic machines to begin with; 0 means 1
 	Memory   int    // MiB of each; 0 means 1536
 	CPUs     int    // of each; 0 means 2
+	// GenericPool, if set, is a second scale set with no machine yet, whose model stays generic.
+	GenericPool string
 	// Labels that the pool's userData gives its nodes.
 	Labels map[string]string
 	// Arguments for the kernel of an instance; nil adds none.
@@ -220,14 +222,19 @@ func (l *Lab) populate(ctx context.Context, inner *lab.Lab) error {
 	if err != nil {
 		return err
 	}
-	inner.Scenario.Pools = []emulator.Pool{{
+	generic := emulator.Pool{
 		Name: PoolName, Count: l.opts.Nodes, CustomData: custom, UserData: l.join.userData(1, l.opts.Labels), SSHKey: l.admin.authorized(),
 		Extensions: []emulator.Extension{
 			{Name: "vmssCSE", Publisher: "Microsoft.Azure.Extensions", Type: "CustomScript", Version: "2.0",
 				ProtectedSettings: map[string]any{"commandToExecute": l.join.command()}},
 			{Name: PoolName + "-computeAksLinuxBilling", Publisher: "Microsoft.AKS", Type: "Compute.AKS-Engine.Linux.Billing", Version: "1.0"},
 		},
-	}}
+	}
+	inner.Scenario.Pools = []emulator.Pool{generic}
+	if l.opts.GenericPool != "" {
+		generic.Name, generic.Count = l.opts.GenericPool, 0
+		inner.Scenario.Pools = append(inner.Scenario.Pools, generic)
+	}
 	return nil
 }
 

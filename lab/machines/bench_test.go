@@ -1,0 +1,260 @@
+package machines
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino/azure/emulator"
+)
+
+// genericPool keeps the model that pool1 had before kamino update.
+const genericPool = "pool2"
+
+// floorScript leaves of a clone what a node needs and nothing else: kernel,
+// systemd, network, containerd and kubelet, with everything in place. Capturing
+// goes on, after the boot.
+const floorScript = `
+rm -f /etc/systemd/system/kubelet.service.d/00-kamino.conf
+for u in kamino-identity kamino-boot kamino-ssh-keys kamino-watch kamino-capture lab-extensions ssh unattended-upgrades cron; do
+  systemctl disable --quiet $u.service 2>/dev/null
+  systemctl mask --quiet $u.service 2>/dev/null
+done
+systemctl mask --quiet systemd-networkd-wait-online.service
+sync
+`
+
+// boot is one that was measured, from power on.
+type boot struct{ ready, pod time.Duration }
+
+// bench is one run of the measurement.
+type bench struct {
+	*testing.T
+	*Stage
+	boots int
+	out   string // directory
+	taken int    // captures written so far
+}
+
+// TestBenchMachines measures boots side by side, in one run: generic machines,
+// clones, and the floor. make bench-vm runs it; each figure is a line BENCH.
+func TestBenchMachines(t *testing.T) {
+	if os.Getenv("KAMINO_BENCH") == "" {
+		t.Skip("KAMINO_BENCH is not set: nothing is measured")
+	}
+	l := startLab(t, func(o *Options) {
+		o.GenericPool = genericPool
+		o.Arguments = func(emulator.Instance) string { return "systemd.wants=lab-capture.service" }
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Hour)
+	defer cancel()
+	b := &bench{T: t, Stage: &Stage{Lab: l, Out: os.Stderr}, boots: 5, out: os.Getenv("OUT")}
+	if n, err := strconv.Atoi(os.Getenv("KAMINO_BENCH_BOOTS")); err == nil && n > 0 {
+		b.boots = n
+	}
+	if b.out == "" {
+		at, err := FindLab()
+		b.must(err)
+		b.out = filepath.Join(at, "out")
+	}
+	b.must(b.createProbe(ctx))
+	b.must(b.Join(ctx))
+	b.must(b.Patch(ctx))
+	b.must(b.Prototype(ctx, 0))
+	b.figure("vm-donor-away", b.Result.AwaySeconds, "s", 600)
+	var stopCopyStart, build float64
+	for _, step := range b.Result.Steps {
+		switch step.Name {
+		case "stop", "snapshot", "start":
+			stopCopyStart += step.Seconds
+		case "image":
+			build = step.Seconds
+		}
+	}
+	b.figure("vm-donor-away-against-stop-copy-start", b.Result.AwaySeconds/max(stopCopyStart, 0.1), "times", 2)
+	b.figure("vm-image-build", build, "s", 120)
+
+	generic, clone := b.grow(ctx, genericPool, "generic"), b.grow(ctx, PoolName, "clone")
+	floor := b.floor(ctx)
+	g, c, f := b.print("generic", generic, 600), b.print("clone", clone, 150), b.print("floor", floor, 120)
+	b.figure("vm-clone-of-generic", c/g, "times", 0.25)
+	b.figure("vm-clone-of-floor", c/f, "times", 1.25)
+	b.compare("generic", "clone")
+	b.compare("floor", "clone")
+}
+
+func (b *bench) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) figure(name string, value float64, unit string, bound float64) {
+	verdict := "holds"
+	if value > bound {
+		verdict = "over"
+	}
+	fmt.Printf("BENCH %s %.4g %s bound %g %s\n", name, value, unit, bound, verdict)
+}
+
+// print writes the median of a kind, and returns that of Ready in seconds.
+func (b *bench) print(kind string, boots []boot, bound float64) float64 {
+	median := func(of func(boot) time.Duration) float64 {
+		all := make([]time.Duration, 0, len(boots))
+		for _, one := range boots {
+			all = append(all, of(one))
+		}
+		slices.Sort(all)
+		return all[len(all)/2].Seconds()
+	}
+	ready := median(func(x boot) time.Duration { return x.ready })
+	b.figure("vm-ready-"+kind, ready, "s", bound)
+	b.figure("vm-first-pod-"+kind, median(func(x boot) time.Duration { return x.pod }), "s", bound+30)
+	return ready
+}
+
+// grow adds machines to a pool, one at a time, and removes each when it was measured.
+func (b *bench) grow(ctx context.Context, pool, kind string) []boot {
+	var measured []boot
+	for range b.boots {
+		known := map[string]bool{}
+		for _, i := range b.Cloud.Instances() {
+			known[i.ID] = true
+		}
+		capacity := 1
+		for _, i := range b.Cloud.Instances() {
+			if i.Pool == pool {
+				capacity++
+			}
+		}
+		b.must(b.arm(ctx, "PATCH", b.Scenario.PoolID(pool), fmt.Sprintf(`{"sku":{"capacity":%d}}`, capacity)))
+		var born emulator.Instance
+		b.must(b.await(ctx, "a new machine", func() (bool, error) {
+			for _, i := range b.Cloud.Instances() {
+				if !known[i.ID] {
+					born = i
+				}
+			}
+			return born.ID != "", nil
+		}))
+		measured = append(measured, b.measure(ctx, born, kind))
+		b.must(b.settle(ctx, born))
+		b.must(b.arm(ctx, "DELETE", born.ID, ""))
+		b.must(b.await(ctx, "the end of "+born.Name, func() (bool, error) {
+			_, there := b.Cloud.Instance(born.ID)
+			return !there, nil
+		}))
+	}
+	return measured
+}
+
+// floor strips one clone and boots it again and again.
+func (b *bench) floor(ctx context.Context) []boot {
+	b.must(b.ScaleOut(ctx, 2))
+	i := b.Clone[len(b.Clone)-1]
+	_, _, err := b.Stage.Run(ctx, i, floorScript)
+	b.must(err)
+	var measured []boot
+	for range b.boots {
+		b.must(b.arm(ctx, "POST", i.ID+"/powerOff", ""))
+		b.must(b.power(ctx, i, emulator.PowerStopped))
+		b.must(b.arm(ctx, "POST", i.ID+"/start", ""))
+		b.must(b.power(ctx, i, emulator.PowerRunning))
+		measured = append(measured, b.measure(ctx, i, "floor"))
+	}
+	return measured
+}
+
+func (b *bench) power(ctx context.Context, i emulator.Instance, want string) error {
+	return b.await(ctx, i.Name+" to be "+want, func() (bool, error) {
+		now, _ := b.Cloud.Instance(i.ID)
+		return now.PowerState == want && now.State == "Succeeded", nil
+	})
+}
+
+// measure waits for Ready, for the probe's pod, and for the capture.
+func (b *bench) measure(ctx context.Context, i emulator.Instance, kind string) boot {
+	ready, err := b.AwaitReady(ctx, i, patienceGeneric)
+	b.must(err)
+	m, err := b.Factory.find(i)
+	b.must(err)
+	m.mu.Lock()
+	begun := m.begun
+	m.mu.Unlock()
+	b.must(b.await(ctx, "the first pod on "+i.Name, func() (bool, error) {
+		pods, err := b.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "app=probe",
+			FieldSelector: "spec.nodeName=" + strings.ToLower(i.ComputerName)})
+		if err != nil {
+			return false, err
+		}
+		return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return runsSince(p, begun) }), nil
+	}))
+	pod := time.Since(begun)
+	b.capture(ctx, m, kind)
+	b.Logf("%s %s: Ready %s, first pod %s", kind, i.Name, ready.Round(100*time.Millisecond), pod.Round(100*time.Millisecond))
+	return boot{ready, pod}
+}
+
+// runsSince is a pod whose containers were started after a time; the API has whole seconds.
+func runsSince(p corev1.Pod, since time.Time) bool {
+	return p.Status.PodIP != "" && len(p.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Running == nil || c.State.Running.StartedAt.Time.Before(since.Truncate(time.Second))
+	})
+}
+
+// capture writes what the machine recorded of its boot.
+func (b *bench) capture(ctx context.Context, m *machine, kind string) {
+	limited, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	err := b.await(limited, "the capture of "+m.Name, func() (bool, error) { return len(b.Captures()) > b.taken, nil })
+	if err != nil {
+		b.Errorf("%v; console:\n%s", err, tail(m.Console, 15))
+		return
+	}
+	dir := filepath.Join(b.out, kind)
+	b.must(os.MkdirAll(dir, 0o755))
+	c := b.Captures()[b.taken]
+	b.taken++
+	if c.From != m.Port.Address.Addr().String() {
+		b.Errorf("the capture comes from %s, not from %s", c.From, m.Name)
+	}
+	b.must(os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.json", b.taken)), c.Data, 0o644))
+}
+
+// compare lets the product say where the time went, as text and as a page.
+func (b *bench) compare(from, to string) {
+	for format, name := range map[string]string{"text": "txt", "html": "html"} {
+		out, err := exec.Command(b.opts.Binaries.Kamino, "boot", "compare", filepath.Join(b.out, from), filepath.Join(b.out, to), "-o", format).CombinedOutput()
+		if err != nil {
+			b.Errorf("kamino boot compare: %v: %s", err, out)
+			continue
+		}
+		file := filepath.Join(b.out, from+"-"+to+"."+name)
+		b.must(os.WriteFile(file, out, 0o644))
+		b.Logf("written: %s", file)
+	}
+}
+
+// createProbe starts a pod on every node, of which the first second counts.
+func (b *bench) createProbe(ctx context.Context) error {
+	labels := map[string]string{"app": "probe"}
+	none := int64(0)
+	_, err := b.Client.AppsV1().DaemonSets(metav1.NamespaceDefault).Create(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "probe"},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &none,
+				Containers: []corev1.Container{{Name: "server", Image: GuestImage, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"/guest", "serve"}}}}}}},
+		metav1.CreateOptions{})
+	return err
+}
