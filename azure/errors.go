@@ -48,10 +48,9 @@ func classify(err error) error {
 	if errors.As(err, &auth) && auth.RawResponse != nil {
 		switch status := auth.RawResponse.StatusCode; {
 		case status == http.StatusTooManyRequests:
-			return &kamino.ThrottledError{After: retryAfter(auth.RawResponse), Err: errors.New("Entra ID: " + firstLine(auth.Error()))}
+			return &kamino.ThrottledError{After: retryAfter(auth.RawResponse), Err: errors.New("Entra ID: " + authMessage(auth))}
 		case status < 500:
-			return kamino.WithHint(fmt.Errorf("%w: Entra ID refused the credentials: %s", kamino.ErrForbidden, firstLine(auth.Error())),
-				"check the tenant, the client and its secret or identity (--azure-config, AZURE_* variables)")
+			return refusedCredentials(auth)
 		}
 	}
 	if strings.Contains(err.Error(), "unsupported protocol") || strings.Contains(err.Error(), "invalid") && strings.Contains(err.Error(), "URL") {
@@ -67,6 +66,17 @@ func classify(err error) error {
 		return kamino.WithHint(lost, "name the authority that the certificate is from with SSL_CERT_FILE")
 	}
 	return lost
+}
+
+// refusedCredentials tells what to set. Without any credentials the SDK ends at
+// the managed identity of the machine, which only a machine of Azure has.
+func refusedCredentials(auth *azidentity.AuthenticationFailedError) error {
+	err := fmt.Errorf("%w: Entra ID refused the credentials: %s", kamino.ErrForbidden, authMessage(auth))
+	if strings.HasPrefix(auth.Error(), "ManagedIdentityCredential") {
+		return kamino.WithHint(err, "if this machine has no managed identity that may be used: "+
+			"set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET (or AZURE_FEDERATED_TOKEN_FILE), or name an azure.json with --azure-config")
+	}
+	return kamino.WithHint(err, "check the tenant, the client and its secret or identity: AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or --azure-config")
 }
 
 // authMessage is what Entra ID said: the first line of its error_description,
@@ -186,10 +196,13 @@ func bodyMessage(text string) string {
 	return strings.Join(words, "; ")
 }
 
+// firstLine is the first line of a text, and the next where the first only
+// announces it, as MSAL's "server response error:" does.
 func firstLine(s string) string {
-	s = strings.TrimSpace(s)
-	if i := strings.IndexByte(s, '\n'); i >= 0 {
-		return strings.TrimSpace(s[:i])
+	line, rest, more := strings.Cut(strings.TrimSpace(s), "\n")
+	line = strings.TrimSpace(line)
+	if more && strings.HasSuffix(line, ":") {
+		return line + " " + firstLine(rest)
 	}
-	return s
+	return line
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"kamino.dev/kamino"
@@ -14,6 +15,10 @@ func newCluster(_ context.Context, a *app) (kamino.Cluster, error) {
 	if err != nil {
 		return nil, kamino.WithHint(fmt.Errorf("read kubeconfig: %w", err),
 			"name one with --kubeconfig or $KUBECONFIG; kubectl config get-contexts lists the contexts")
+	}
+	if raw, err := a.kube.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && a.env("KUBERNETES_SERVICE_HOST") == "" {
+		// The library would go on with localhost:8080.
+		return nil, kamino.WithHint(errors.New("no kubeconfig is named, and this is no pod of a cluster"), "name one with --kubeconfig or $KUBECONFIG")
 	}
 	g := a.global
 	c, err := kube.New(config, kube.Options{Namespace: g.Namespace, SealImage: g.SealImage, Version: g.Version, Clock: a.clock})
