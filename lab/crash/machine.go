@@ -258,8 +258,8 @@ func (w *World) heartbeat(m *machine) {
 	w.check("renew lease of node", err)
 }
 
-// forget deletes the Node of a machine that is gone, as the cloud node lifecycle
-// controller does, unless another machine has taken it over.
+// forget deletes the Node of a machine that is gone with its pods, as the cloud
+// node lifecycle controller and the pod garbage collector do, unless another machine has taken it over.
 func (w *World) forget(m *machine) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -270,7 +270,12 @@ func (w *World) forget(m *machine) {
 		return
 	}
 	w.check("delete node", nodes.Delete(w.ctx, m.node, metav1.DeleteOptions{}))
-	w.dirty.nodes = true
+	// The pod garbage collector removes pods of nodes that are no more.
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+		w.check("delete pods", w.station.admin.CoreV1().Pods(namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
+			metav1.ListOptions{FieldSelector: "spec.nodeName=" + m.node}))
+	}
+	w.dirty.nodes, w.dirty.pods = true, true
 }
 
 // tendPods lets kubelets do what was asked of pods: end, or seal.
