@@ -62,6 +62,11 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	_ = f.MarkHidden("provider") // there is one so far
 }
 
+// addGallery adds --gallery, for commands that read or write image versions.
+func (a *app) addGallery(f *pflag.FlagSet) {
+	f.StringVar(&a.global.Gallery, "gallery", "", "gallery of the image versions (default SIG_ and the resource group)")
+}
+
 // complete fills in the environment and checks what can be checked without a
 // call.
 func (g *globalOptions) complete(a *app) error {

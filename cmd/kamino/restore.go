@@ -30,6 +30,7 @@ alone; a lease is watched for a minute to know.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "list what was left, and give nothing back")
+	a.addGallery(cmd.Flags())
 	c.out.add(cmd)
 	return cmd
 }

@@ -49,7 +49,7 @@ back to the original model, give them again, as they stood in your template.`,
 	f.StringVar(&c.opts.To, "to", "", `a version, or "original"; default the good version before the one in the model, else the original`)
 	f.BoolVar(&c.opts.DryRun, "dry-run", false, "print what would be done, and do nothing")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
-	f.StringVar(&a.global.Gallery, "gallery", "", "gallery of the image versions (default SIG_ and the resource group)")
+	a.addGallery(f)
 	f.StringVar(&c.customData, "custom-data", "", "with --to original: file with the model's custom data, not encoded")
 	f.BoolVar(&c.opts.KeepCustomData, "keep-custom-data", false, "with --to original: leave the custom data empty, as it is")
 	f.StringArrayVar(&c.protected, "protected-settings", nil, "with --to original: NAME=FILE, an extension and the JSON of its protected settings; may be repeated")

@@ -36,6 +36,7 @@ unfinished runs.`,
 	f.StringArrayVar(&c.pools, "pool", nil, "only this pool, by name or ID; may be repeated")
 	f.StringArrayVar(&c.lastPatch, "last-patch-annotation", []string{kamino.KuredLastPatch.Annotation},
 		"where nodes tell when they were patched; may be repeated")
+	a.addGallery(f)
 	c.out.add(cmd)
 	return cmd
 }

@@ -36,7 +36,7 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which Azure may evict meanwhile")
 	f.Var(&r.settle, "autoscaler-settle", "time for cluster-autoscaler to see the donor's protection: two of its scan intervals")
 	f.Var(&a.global.pollInterval, "poll-interval", "shortest time between two looks at something that is waited for")
-	f.StringVar(&a.global.Gallery, "gallery", "", "gallery of the image versions (default SIG_ and the resource group)")
+	a.addGallery(f)
 	f.StringArrayVar(&a.global.KeepExtension, "keep-extension", nil, "publisher/type of an extension that stays in the model; * matches any text; may be repeated")
 }
 
