@@ -46,7 +46,7 @@ cat /usr/share/lab-tool/version 2>/dev/null | line patch
 systemctl is-system-running | line systemState
 systemctl --failed --no-legend --plain | line failedUnits
 systemctl show -p ActiveState --value cloud-init-local cloud-init cloud-config cloud-final | grep . | line cloudInit
-journalctl -b -u lab-extensions -o cat 2>/dev/null | grep extension | line extensions
+journalctl -b -u lab-extensions -o cat 2>/dev/null | grep '^extension ' | line extensions
 ctr -n k8s.io image ls -q 2>/dev/null | grep -v '^sha256:' | line images
 journalctl -b -u containerd -o cat 2>/dev/null | grep 'PullImage' | line pulled
 `
