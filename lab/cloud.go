@@ -74,6 +74,7 @@ func (l *Lab) serveCloud(opts Options) (*pki.Authority, error) {
 func (l *Lab) Environment() map[string]string {
 	return map[string]string{
 		"KUBECONFIG": l.Kubeconfig,
+		"POD_IMAGE":  l.sealImage,
 
 		"AZURE_ENVIRONMENT":          "AzureStackCloud",
 		"AZURE_ENVIRONMENT_FILEPATH": filepath.Join(l.Dir, "azurestackcloud.json"),
@@ -127,7 +128,7 @@ func (l *Lab) writeFiles(authority *pki.Authority) error {
 		return fmt.Errorf("encode azurestackcloud.json: %w", err)
 	}
 	for name, content := range map[string][]byte{
-		"azure.json": config, "azurestackcloud.json": stack, "ca.pem": authority.PEM, "env": []byte(shell(l.Environment())),
+		"azure.json": config, "azurestackcloud.json": stack, "ca.pem": authority.PEM, "env": []byte(shell(l.Environment())), "az-login": []byte(azLogin),
 	} {
 		path := filepath.Join(l.Dir, name)
 		if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -137,10 +138,20 @@ func (l *Lab) writeFiles(authority *pki.Authority) error {
 	return nil
 }
 
+// azLogin makes az know the lab as a cloud, in a configuration of the lab's own.
+const azLogin = `# sh DIR/az-login, in a shell that has sourced DIR/env
+set -e
+az cloud register --name kamino-lab --endpoint-resource-manager "$KAMINO_LAB_ARM/" --endpoint-management "$KAMINO_LAB_ARM/management" \
+  --endpoint-active-directory "$KAMINO_LAB_ARM/adfs" --endpoint-active-directory-resource-id "$KAMINO_LAB_ARM/" \
+  --endpoint-active-directory-graph-resource-id "$KAMINO_LAB_ARM/graph"
+az cloud set --name kamino-lab --only-show-errors
+az login --service-principal --username "$AZURE_CLIENT_ID" --password "$AZURE_CLIENT_SECRET" --tenant "$AZURE_TENANT_ID" --output none
+`
+
 // removeFiles removes everything a lab makes in its directory, and the directory if the lab made it.
 func (l *Lab) removeFiles() {
 	for _, name := range []string{
-		"azure.json", "azurestackcloud.json", "ca.pem", "env", "azure-cli",
+		"azure.json", "azurestackcloud.json", "ca.pem", "env", "az-login", "azure-cli",
 		"kubeconfig", "etcd", "pki", "logs",
 	} {
 		if err := os.RemoveAll(filepath.Join(l.Dir, name)); err != nil {

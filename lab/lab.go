@@ -47,6 +47,10 @@ type Options struct {
 	// Configure, if set, may change the emulator before it is seeded and served.
 	Configure func(*emulator.Server)
 
+	// SealImage is what environment files name as image of kamino; "" is one that
+	// cannot be pulled, which simulated nodes do not mind.
+	SealImage string
+
 	Logger *slog.Logger // nil discards
 }
 
@@ -57,6 +61,7 @@ type Options struct {
 //	azurestackcloud.json  the cloud's endpoints, for AZURE_ENVIRONMENT_FILEPATH
 //	ca.pem                the authority of the cloud's certificate
 //	env                   a file to source, after which kamino, kubectl and Azure clients use the lab
+//	az-login              a script which makes az know the lab as a cloud
 //	logs/                 of the control plane's components
 //
 // and what the control plane keeps for itself.
@@ -70,10 +75,11 @@ type Lab struct {
 	Nodes        *nodes.Fleet
 	Client       kubernetes.Interface
 
-	logger  *slog.Logger
-	madeDir bool
-	stops   []func() // in order of start
-	stop    sync.Once
+	logger    *slog.Logger
+	sealImage string
+	madeDir   bool
+	stops     []func() // in order of start
+	stop      sync.Once
 }
 
 // Start returns when every node is Ready. ctx bounds the start only; Stop ends
@@ -83,7 +89,7 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Dir: opts.Dir, Scenario: opts.Scenario, logger: opts.Logger}
+	l := &Lab{Dir: opts.Dir, Scenario: opts.Scenario, logger: opts.Logger, sealImage: opts.SealImage}
 	if err := l.start(ctx, opts); err != nil {
 		l.stopParts()
 		return nil, fmt.Errorf("start lab: %w", err)
@@ -107,6 +113,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.SealImage == "" {
+		o.SealImage = "registry.invalid/kamino:lab"
 	}
 	o.Scenario = o.Scenario.Defaults()
 	if len(o.Scenario.Pools) == 0 {

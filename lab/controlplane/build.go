@@ -2,13 +2,11 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 // kubernetesVersion is what the components say they are; that of k8s.io/kubernetes in go.mod.
@@ -61,22 +59,4 @@ func BuildFlags() []string {
 	ldflags := "-s -w -X " + pkg + "gitVersion=" + kubernetesVersion +
 		" -X " + pkg + "gitMajor=1 -X " + pkg + "gitMinor=36 -X " + pkg + "gitTreeState=clean"
 	return []string{"-tags=grpcnotrace", "-ldflags=" + ldflags}
-}
-
-func lockFile(path string) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
-	}
-	for {
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		file.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { file.Close() }, nil
 }

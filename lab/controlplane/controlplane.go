@@ -50,6 +50,7 @@ type ControlPlane struct {
 	failed    chan error
 	stopping  chan struct{}
 	stop      sync.Once
+	unlock    func()
 	logger    *slog.Logger
 }
 
@@ -75,16 +76,24 @@ func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	var err error
+	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("start control plane: make directory: %w", err)
+	}
+	unlock, err := claim(filepath.Join(opts.Dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("start control plane in %s: %w", opts.Dir, err)
+	}
 	for range portAttempts {
 		var cp *ControlPlane
 		if cp, err = startOnce(ctx, opts); err == nil {
+			cp.unlock = unlock
 			return cp, nil
 		}
 		if !errors.Is(err, errPortTaken) {
 			break
 		}
 	}
+	unlock()
 	return nil, fmt.Errorf("start control plane in %s: %w", opts.Dir, err)
 }
 
@@ -171,6 +180,9 @@ func (cp *ControlPlane) Stop() {
 			began := time.Now()
 			cp.processes[i].stop()
 			cp.logger.Debug("component stopped", "component", cp.processes[i].name, "after", time.Since(began))
+		}
+		if cp.unlock != nil { // nil while Start still tries
+			cp.unlock()
 		}
 	})
 }

@@ -77,6 +77,15 @@ func TestStartAndStop(t *testing.T) {
 	}
 	checkAuthorization(t, client)
 
+	// Its data would be deleted under its feet.
+	if second, err := controlplane.Start(t.Context(), controlplane.Options{Dir: dir, Binary: binary}); err == nil {
+		second.Stop()
+		t.Error("a second control plane started in the same directory")
+	} else if !strings.Contains(err.Error(), "another lab runs in that directory") {
+		t.Errorf("the error of a second control plane is: %v", err)
+	}
+	checkAuthorization(t, client)
+
 	pids := cp.Pids()
 	if len(pids) != 4 {
 		t.Errorf("components = %v, want 4", pids)

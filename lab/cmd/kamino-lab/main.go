@@ -23,6 +23,9 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
+	})
 	root.AddCommand(newUpCommand(), newDemoCommand(), newCrashCommand(), newComponentCommand())
 
 	ctx := context.Background()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -21,9 +22,13 @@ func newUpCommand() *cobra.Command {
 "ready", and keep them until interrupted; then nothing is left of them.
 
 In DIR are kubeconfig, azure.json, azurestackcloud.json, ca.pem and env.
-In another shell, . DIR/env makes kamino, kubectl and Azure clients use the lab.`,
+In another shell, . DIR/env makes kamino, kubectl and Azure clients use the lab;
+az wants sh DIR/az-login once.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if opts.Dir == "" {
+				return errors.New("no directory named: kamino-lab up --dir /tmp/lab")
+			}
 			var err error
 			if opts.Binary, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this program: %w", err)
@@ -53,7 +58,6 @@ In another shell, . DIR/env makes kamino, kubectl and Azure clients use the lab.
 	flags.IntVar(&opts.NodesPerPool, "nodes", 3, "number of nodes of each pool")
 	flags.Float64Var(&opts.Speed, "speed", 1, "how many times faster than published Azure and the nodes work")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "log every request and component")
-	_ = cmd.MarkFlagRequired("dir") // fails only for a flag that does not exist
 	return cmd
 }
 
