@@ -1,13 +1,16 @@
 package machines
 
 import (
-	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/lab/controlplane"
 )
 
@@ -66,16 +69,38 @@ func startLab(t *testing.T, change func(*Options)) *Lab {
 	return l
 }
 
-func TestGenericMachineJoins(t *testing.T) {
-	l := startLab(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
-	defer cancel()
+// A machine that never becomes Ready is named, with its console; and nothing of the lab stays.
+func TestMachineThatIsNeverReady(t *testing.T) {
+	// Without its init the machine boots and joins nothing.
+	l := startLab(t, func(o *Options) {
+		o.Arguments = func(emulator.Instance) string { return "init=/no/such/program panic=0" }
+	})
 	i := l.Cloud.Instances()[0]
-	took, err := l.AwaitReady(ctx, i, 20*time.Minute)
+	m, err := l.awaitMachine(t.Context(), i)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s is Ready %s after power on", i.Name, took.Round(time.Second))
-	out, _, err := l.Run(ctx, i, "systemd-analyze; cloud-init status --long; cat /run/cloud-init/result.json; ctr -n k8s.io image ls -q; systemctl --failed --no-legend")
-	t.Log(out, err)
+	s := &Stage{Lab: l, Out: os.Stderr}
+	if err := s.await(t.Context(), "the kernel's last words", func() (bool, error) {
+		return strings.Contains(l.Console(i, 40), "No working init found"), nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.AwaitReady(t.Context(), i, time.Second)
+	var never *NeverReadyError
+	if !errors.As(err, &never) || !strings.Contains(err.Error(), i.Name) || !strings.Contains(err.Error(), "No working init found") {
+		t.Errorf("%v", err)
+	}
+	m.mu.Lock()
+	pid := m.guest.cmd.Process.Pid
+	m.mu.Unlock()
+	l.Stop()
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("QEMU %d outlives its lab: %v", pid, err)
+	}
+	for _, left := range []string{m.Dir, l.Factory.sockets, filepath.Join(l.Dir, "artifacts"), filepath.Join(l.Dir, "ssh_config")} {
+		if exists(left) {
+			t.Errorf("%s is left", left)
+		}
+	}
 }
