@@ -315,7 +315,8 @@ func (m *Machine) identify(ctx context.Context, v *verdict) (about, error) {
 		parked = cd.PPSType
 	}
 	if m.Settings.FirstBoot == seal.FirstBootAgent && platform.Parked(parked) {
-		return about{}, fmt.Errorf("pre-provisioned machine (ppsType %s): its owner's data comes later, by a protocol that only cloud-init speaks; seal the donor with firstBoot: cloud-init", parked)
+		return about{}, fmt.Errorf("pre-provisioned machine (ppsType %s): its owner's data comes later, by a protocol that only cloud-init speaks; "+
+			"seal the donor with firstBoot: cloud-init", parked)
 	}
 	a := about{name: strings.ToLower(or(meta.Compute.OSProfile.ComputerName, cd.HostName)), keys: map[string][]string{}}
 	for _, k := range meta.Compute.PublicKeys {

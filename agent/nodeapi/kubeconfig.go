@@ -29,28 +29,31 @@ type Credentials struct {
 	leaf   *x509.Certificate
 }
 
+type cluster struct {
+	Server   string `yaml:"server"`
+	CA       string `yaml:"certificate-authority"`
+	CAData   string `yaml:"certificate-authority-data"`
+	Insecure bool   `yaml:"insecure-skip-tls-verify"`
+	Name     string `yaml:"tls-server-name"`
+}
+
+type user struct {
+	Cert      string `yaml:"client-certificate"`
+	CertData  string `yaml:"client-certificate-data"`
+	Key       string `yaml:"client-key"`
+	KeyData   string `yaml:"client-key-data"`
+	Token     string `yaml:"token"`
+	TokenFile string `yaml:"tokenFile"`
+}
+
 type kubeconfig struct {
 	Clusters []struct {
-		Name    string `yaml:"name"`
-		Cluster struct {
-			Server   string `yaml:"server"`
-			CA       string `yaml:"certificate-authority"`
-			CAData   string `yaml:"certificate-authority-data"`
-			Insecure bool   `yaml:"insecure-skip-tls-verify"`
-			Name     string `yaml:"tls-server-name"`
-		} `yaml:"cluster"`
+		Name    string  `yaml:"name"`
+		Cluster cluster `yaml:"cluster"`
 	} `yaml:"clusters"`
 	Users []struct {
 		Name string `yaml:"name"`
-		User struct {
-			Cert      string         `yaml:"client-certificate"`
-			CertData  string         `yaml:"client-certificate-data"`
-			Key       string         `yaml:"client-key"`
-			KeyData   string         `yaml:"client-key-data"`
-			Token     string         `yaml:"token"`
-			TokenFile string         `yaml:"tokenFile"`
-			Exec      map[string]any `yaml:"exec"`
-		} `yaml:"user"`
+		User user   `yaml:"user"`
 	} `yaml:"users"`
 	Contexts []struct {
 		Name    string `yaml:"name"`
@@ -76,18 +79,8 @@ func Load(d *disk.Disk) (*Credentials, error) {
 	return nil, errors.New("read kubelet's credentials: no kubeconfig at /" + strings.Join(Paths, ", /"))
 }
 
-func load(d *disk.Disk, name string) (*Credentials, error) {
-	data, err := d.ReadFile(name, disk.Small)
-	if err != nil {
-		return nil, err
-	}
-	var k kubeconfig
-	if err := yaml.Unmarshal(data, &k); err != nil {
-		return nil, fmt.Errorf("decode: %w", err)
-	}
-	if len(k.Clusters) == 0 || len(k.Users) == 0 {
-		return nil, errors.New("decode: no cluster or no user")
-	}
+// current is the cluster and the user of the current context, or the first ones.
+func (k kubeconfig) current() (cluster, user) {
 	cluster, user := k.Clusters[0].Cluster, k.Users[0].User
 	for _, c := range k.Contexts {
 		if c.Name != k.Current {
@@ -104,6 +97,22 @@ func load(d *disk.Disk, name string) (*Credentials, error) {
 			}
 		}
 	}
+	return cluster, user
+}
+
+func load(d *disk.Disk, name string) (*Credentials, error) {
+	data, err := d.ReadFile(name, disk.Small)
+	if err != nil {
+		return nil, err
+	}
+	var k kubeconfig
+	if err := yaml.Unmarshal(data, &k); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	if len(k.Clusters) == 0 || len(k.Users) == 0 {
+		return nil, errors.New("decode: no cluster or no user")
+	}
+	cluster, user := k.current()
 	if u, err := url.Parse(cluster.Server); err != nil || u.Host == "" {
 		return nil, fmt.Errorf("server %q is no URL", cluster.Server)
 	}

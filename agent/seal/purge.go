@@ -77,33 +77,45 @@ func zeroFree(ctx context.Context, d *disk.Disk, dir string) (written int64, err
 	if err != nil {
 		return 0, fmt.Errorf("zero free space: %w", err)
 	}
-	block := make([]byte, 4<<20)
-	for ctx.Err() == nil {
-		n, werr := f.Write(block)
-		written += int64(n)
-		if werr != nil {
-			if errors.Is(werr, unix.EFBIG) {
-				break // FAT's largest file; what is beyond 4 GB of an EFI partition was never written
-			}
-			if !errors.Is(werr, unix.ENOSPC) && !errors.Is(werr, unix.EDQUOT) {
-				err = werr
-			} else if len(block) > 512 {
-				// The last blocks do not fit a whole buffer.
-				block = block[:len(block)/2]
-				continue
-			}
-			break
-		}
-		// Written back as we go: otherwise the page cache swallows the memory of a small machine and the end comes late.
-		if written%(256<<20) < int64(len(block)) {
-			err = errors.Join(err, f.Sync())
-		}
+	// What was removed a moment ago is free only when the journal has it, and what was written only promised takes more
+	// room than what is on the disk. So a full file system is full when it is still full after a sync.
+	err = d.Sync()
+	for more := true; more && err == nil && ctx.Err() == nil; {
+		var n int64
+		n, err = fillZeros(ctx, f)
+		written += n
+		err = errors.Join(err, f.Sync())
+		more = n > 0
 	}
 	err = errors.Join(err, ctx.Err(), f.Sync(), f.Close(), d.Remove(name))
 	if err != nil {
 		return written, fmt.Errorf("zero free space: %w", err)
 	}
 	return written, d.SyncDir(dir)
+}
+
+// fillZeros writes zeros until there is no room.
+func fillZeros(ctx context.Context, f *os.File) (written int64, err error) {
+	zero := make([]byte, 4<<20)
+	for block := len(zero); block >= 512 && ctx.Err() == nil; {
+		n, err := f.Write(zero[:block])
+		written += int64(n)
+		switch {
+		case errors.Is(err, unix.EFBIG):
+			return 0, nil // FAT's largest file; what is beyond 4 GB of an EFI partition was never written
+		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+			block /= 2 // the last blocks do not fit a whole buffer
+		case err != nil:
+			return written, err
+		}
+		// Written back as we go: otherwise the page cache swallows the memory of a small machine and the end comes late.
+		if written%(256<<20) < int64(block) {
+			if err := f.Sync(); err != nil && !errors.Is(err, unix.ENOSPC) {
+				return written, err
+			}
+		}
+	}
+	return written, nil
 }
 
 // fitrim is FITRIM of linux/fs.h, _IOWR('X', 121, struct fstrim_range).

@@ -114,51 +114,12 @@ func TestRaw(t *testing.T) {
 		t.Fatalf("%d kinds", len(kinds))
 	}
 	image := newImage(t, 96)
-	random := rand.New(rand.NewPCG(1, 2))
-	var all []string
-	note := func(kind string) string {
-		text := mint(kind, random)
-		all = append(all, strings.TrimSpace(text))
-		return text
-	}
-	i := 0
-	slack := map[string]string{}
-	mounted(t, image, func(dir string) {
-		for kind := range kinds {
-			plantFile(t, dir, fmt.Sprintf(livePlaces[i%len(livePlaces)], i), note(kind))
-			plantFile(t, dir, fmt.Sprintf("srv/deleted/%d", i), strings.Repeat(note(kind), 3))
-			name := fmt.Sprintf("srv/slack/%d", i)
-			plantFile(t, dir, name, "harmless\n")
-			slack[name] = note(kind)
-			i++
-		}
-		plantFile(t, dir, "usr/lib/kept", strings.Repeat("kept ", 5000))
-		plantFile(t, dir, "etc/hostname", donorHost+"\n")
-		syscall.Sync()
-		if err := os.RemoveAll(filepath.Join(dir, "srv/deleted")); err != nil {
-			t.Fatal(err)
-		}
-	})
-	for name, text := range slack {
-		writeSlack(t, image, name, text)
-	}
+	all, slack := plantAll(t, image)
 	facts := planted(nil).Facts
-	before := rawScan(t, image, facts)
-	for _, text := range all {
-		if at := bytes.Index(readImage(t, image), []byte(text)); at < 0 {
-			t.Fatalf("not planted: %q", text)
-		}
-	}
-	if missed := unseen(t, image, before, all); len(missed) > 0 {
+	if missed := unseen(t, image, rawScan(t, image, facts), all); len(missed) > 0 {
 		t.Errorf("the scan sees %d of %d secrets only; not %q", len(all)-len(missed), len(all), missed[:min(len(missed), 5)])
 	}
-
-	mounted(t, image, func(dir string) {
-		d, err := disk.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.Close()
+	onDisk(t, image, func(d *disk.Disk) {
 		if _, err := Seal(t.Context(), d, planted(nil)); err != nil {
 			t.Fatal(err)
 		}
@@ -183,28 +144,64 @@ func TestRaw(t *testing.T) {
 	if out, err := exec.Command("e2fsck", "-fn", image).CombinedOutput(); err != nil {
 		t.Errorf("e2fsck: %v\n%s", err, out)
 	}
+	onDisk(t, image, func(d *disk.Disk) { checkClean(t, image, d, slack) })
+}
+
+// plantAll puts every kind of secret into the image three times: alive, deleted, and behind the end of a harmless file.
+func plantAll(t *testing.T, image string) (all []string, slack map[string]string) {
+	t.Helper()
+	random, slack := rand.New(rand.NewPCG(1, 2)), map[string]string{}
+	note := func(kind string) string {
+		text := mint(kind, random)
+		all = append(all, strings.TrimSpace(text))
+		return text
+	}
+	i := 0
 	mounted(t, image, func(dir string) {
-		d, err := disk.Open(dir)
-		if err != nil {
+		for kind := range kinds {
+			plantFile(t, dir, fmt.Sprintf(livePlaces[i%len(livePlaces)], i), note(kind))
+			plantFile(t, dir, fmt.Sprintf("srv/deleted/%d", i), strings.Repeat(note(kind), 3))
+			name := fmt.Sprintf("srv/slack/%d", i)
+			plantFile(t, dir, name, "harmless\n")
+			slack[name] = note(kind)
+			i++
+		}
+		plantFile(t, dir, "usr/lib/kept", strings.Repeat("kept ", 5000))
+		plantFile(t, dir, "etc/hostname", donorHost+"\n")
+		syscall.Sync()
+		if err := os.RemoveAll(filepath.Join(dir, "srv/deleted")); err != nil {
 			t.Fatal(err)
-		}
-		defer d.Close()
-		r, err := scan.Raw(t.Context(), image, d, scan.Options{Facts: scan.Facts(facts)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range r.Findings {
-			t.Errorf("left: %s", f)
-		}
-		if got := d.Text("usr/lib/kept"); got != strings.TrimSpace(strings.Repeat("kept ", 5000)) {
-			t.Error("a kept file has changed")
-		}
-		for name := range slack {
-			if got := d.Text(name); got != "harmless" {
-				t.Errorf("%s: %q", name, got)
-			}
 		}
 	})
+	for name, text := range slack {
+		writeSlack(t, image, name, text)
+	}
+	data := readImage(t, image)
+	for _, text := range all {
+		if !bytes.Contains(data, []byte(text)) {
+			t.Fatalf("not planted: %q", text)
+		}
+	}
+	return all, slack
+}
+
+func checkClean(t *testing.T, image string, d *disk.Disk, slack map[string]string) {
+	t.Helper()
+	r, err := scan.Raw(t.Context(), image, d, scan.Options{Facts: scan.Facts(planted(nil).Facts)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.Findings {
+		t.Errorf("left: %s", f)
+	}
+	if got := d.Text("usr/lib/kept"); got != strings.TrimSpace(strings.Repeat("kept ", 5000)) {
+		t.Error("a kept file has changed")
+	}
+	for name := range slack {
+		if got := d.Text(name); got != "harmless" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
 }
 
 // TestZeroFree: on a running donor, which cannot be scrubbed, filling the free space reaches what was deleted.
@@ -212,21 +209,16 @@ func TestZeroFree(t *testing.T) {
 	image := newImage(t, 48)
 	random := rand.New(rand.NewPCG(3, 4))
 	var all []string
-	mounted(t, image, func(dir string) {
+	onDisk(t, image, func(d *disk.Disk) {
 		for kind := range kinds {
 			text := mint(kind, random)
 			all = append(all, strings.TrimSpace(text))
-			plantFile(t, dir, "srv/deleted/"+strings.ReplaceAll(kind, " ", "-"), text)
+			plantFile(t, d.Dir(), "srv/deleted/"+strings.ReplaceAll(kind, " ", "-"), text)
 		}
 		syscall.Sync()
-		if err := os.RemoveAll(filepath.Join(dir, "srv/deleted")); err != nil {
+		if err := d.Remove("srv/deleted"); err != nil {
 			t.Fatal(err)
 		}
-		d, err := disk.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.Close()
 		if _, err := FreeSpace(t.Context(), d, FreeZero); err != nil {
 			t.Fatal(err)
 		}
@@ -319,6 +311,18 @@ func mounted(t *testing.T, image string, work func(dir string)) {
 		}
 	}()
 	work(dir)
+}
+
+func onDisk(t *testing.T, image string, work func(d *disk.Disk)) {
+	t.Helper()
+	mounted(t, image, func(dir string) {
+		d, err := disk.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		work(d)
+	})
 }
 
 // writeSlack writes behind the end of a file, into the rest of its last block.
