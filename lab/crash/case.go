@@ -34,6 +34,8 @@ type Case struct {
 	Refused bool
 	// Peek takes a digest right after the first process has ended.
 	Peek bool
+	// Abandoned: nobody runs the command again.
+	Abandoned bool
 	// Loose: the end may differ from the undisturbed run's.
 	Loose bool
 }
@@ -165,7 +167,7 @@ func (c *Case) play(w *World, out *Outcome) {
 			out.Violations = append(out.Violations, fmt.Sprintf("kamino restore fails: %v", p.Err))
 		}
 	}
-	if first.Killed || first.Err != nil || strike.Rival != nil {
+	if !c.Abandoned && (first.Killed || first.Err != nil || strike.Rival != nil) {
 		c.again(w, out)
 	}
 	w.settle()

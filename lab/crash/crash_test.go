@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"regexp"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
-	"time"
 
+	"kamino.dev/kamino/internal/invariant"
 	"kamino.dev/kamino/lab/controlplane"
 )
 
@@ -43,55 +45,100 @@ func run(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
-func TestGolden(t *testing.T) {
-	g, err := runGolden(t.Context(), station, Shape{Name: "first day", NewNodes: 1})
+// goldens are made once for all tests.
+var goldens = sync.OnceValues(func() ([]*Golden, error) { return Goldens(context.Background(), station) })
+
+func undisturbed(t *testing.T) []*Golden {
+	t.Helper()
+	g, err := goldens()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, c := range g.Calls {
-		t.Logf("%3d %-4s %-10s %s %d %s %v", c.N, g.Rows[i], c.Step, c, c.Status, c.Act, g.at[i])
+	return g
+}
+
+// TestSample tries a sample of all cases; kamino-lab crash tries them all.
+func TestSample(t *testing.T) {
+	report := &Report{Cells: map[Cell]int{}}
+	const sample = 20
+	err := report.try(t.Context(), []*Station{station}, choose(Enumerate(undisturbed(t)), Options{Sample: sample}), nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, l := range g.Digest {
-		t.Log(l[:min(len(l), 300)])
+	report.sum()
+	summary := report.Summary()
+	for _, f := range summary.Failures {
+		t.Errorf("%s: %q", f.Case, f.What)
+	}
+	if summary.Positions != sample || summary.AwaySeconds.Max <= 0 {
+		t.Errorf("positions %d, donors away for at most %v s", summary.Positions, summary.AwaySeconds.Max)
 	}
 }
 
-func TestDevelop(t *testing.T) {
-	pattern := os.Getenv("CRASH_CASE")
-	if pattern == "" {
-		t.Skip("no CRASH_CASE")
+// TestEveryCellHasACase: nothing that the matrix requires is left out, and no
+// case has the name of another.
+func TestEveryCellHasACase(t *testing.T) {
+	count, names := map[Cell]int{}, map[string]bool{}
+	for _, c := range Enumerate(undisturbed(t)) {
+		count[c.Cell]++
+		if names[c.Name] {
+			t.Errorf("two cases are named %s", c.Name)
+		}
+		names[c.Name] = true
 	}
-	goldens, err := Goldens(t.Context(), station)
+	for _, cell := range required() {
+		if count[cell] == 0 {
+			t.Errorf("cell %s, which wants %s, has no case", cell, cell.wants())
+		}
+	}
+}
+
+// TestCallsRepeat: the same world makes the same calls, or a case would not
+// strike what it says.
+func TestCallsRepeat(t *testing.T) {
+	again, err := runGolden(t.Context(), station, Shapes()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	re := regexp.MustCompile(pattern)
-	bad := 0
-	every := 1
-	fmt.Sscan(os.Getenv("CRASH_EVERY"), &every)
-	n := 0
-	for _, c := range Enumerate(goldens) {
-		if !re.MatchString(c.Name) {
+	if diff := differences(callList(undisturbed(t)[0]), callList(again)); len(diff) > 0 {
+		t.Errorf("another run makes other calls: %q", diff)
+	}
+	if diff := differences(undisturbed(t)[0].Digest, again.Digest); len(diff) > 0 {
+		t.Errorf("another run ends otherwise: %q", diff)
+	}
+}
+
+// TestAbandonedRunIsNoticed: when nobody runs the command again, the harness
+// must complain about everything that was left.
+func TestAbandonedRunIsNoticed(t *testing.T) {
+	g := undisturbed(t)[0]
+	for _, call := range g.Calls {
+		if call.means.Verb != invariant.CreateSnapshot {
 			continue
 		}
-		if n++; n%every != 0 {
-			continue
-		}
-		fmt.Fprintln(os.Stderr, time.Now().Format("15:04:05"), c.Name)
-		o, err := c.Try(t.Context(), station, os.Getenv("CRASH_VERBOSE") != "")
+		c := &Case{Name: "abandoned", Golden: g, Strike: Strike{At: call.N, Kind: KillUnheard}, Abandoned: true}
+		o, err := c.Try(t.Context(), station, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(o.Violations) > 0 || !o.Hit || o.FirstErr != nil || os.Getenv("CRASH_VERBOSE") != "" {
-			fmt.Printf("%s hit=%v %v err=%v\n", c.Name, o.Hit, o.Took.Round(time.Millisecond), o.FirstErr)
+		for _, id := range []string{"I1: machine", "I1: node", "I16: snapshot", "I16: the lease"} {
+			if !slices.ContainsFunc(o.Violations, func(v string) bool { return strings.HasPrefix(v, id) }) {
+				t.Errorf("nobody notices %q; noticed is %q", id, o.Violations)
+			}
 		}
-		for _, v := range o.Violations {
-			fmt.Println("   !!", v[:min(len(v), 600)])
+		return
+	}
+	t.Fatal("the undisturbed run takes no snapshot")
+}
+
+// TestUndisturbedRun prints what an undisturbed run calls, with -v.
+func TestUndisturbedRun(t *testing.T) {
+	for _, g := range undisturbed(t) {
+		for i, c := range g.Calls {
+			t.Logf("%-16s %3d %-4s %-10s %s %d %s %v", g.Shape.Name, c.N, g.Rows[i], c.Step, c, c.Status, c.Act, g.at[i])
 		}
-		if len(o.Violations) > 0 || !o.Hit || os.Getenv("CRASH_VERBOSE") != "" {
-			bad++
-			os.WriteFile(fmt.Sprintf("/tmp/crash-%d.log", bad), []byte(c.Name+"\n"+tail(o.History, 100000)), 0o644)
+		if len(g.Calls) == 0 {
+			t.Errorf("%s makes no calls", g.Shape.Name)
 		}
 	}
-	fmt.Println(n, "cases,", bad, "bad")
 }

@@ -59,6 +59,7 @@ func Enumerate(goldens []*Golden) []*Case {
 		}
 	}
 	e.extras(goldens[0])
+	e.before(goldens[0])
 	return e.cases
 }
 
@@ -127,7 +128,9 @@ func lies(c *Call, row string) []Kind {
 func (e *enumeration) once(g *Golden, i int, row string) {
 	c := g.Calls[i]
 	e.add(g, Cell{row, "12"}, Strike{At: c.N, Kind: NoAnswer}, "")
-	e.add(g, Cell{row, "16"}, Strike{At: c.N, Kind: Interrupted}, "")
+	if !c.Write { // lies has it for writes
+		e.add(g, Cell{row, "16"}, Strike{At: c.N, Kind: Interrupted}, "")
+	}
 	midnight := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC).Add(-g.at[i])
 	e.add(g, Cell{row, "13"}, Strike{At: c.N, Kind: KillUnheard}, " as midnight passes").Start = midnight
 	e.add(g, Cell{row, "13"}, Strike{}, "midnight passes").Start = midnight
@@ -146,6 +149,24 @@ func (e *enumeration) rivals(g *Golden, i int, row string, first bool) {
 			continue
 		}
 		e.add(g, Cell{row, r.Column}, Strike{At: g.Calls[i].N, Kind: RivalActs, Rival: r}, "")
+	}
+}
+
+// before is for rows that read nothing themselves: what they do was decided on
+// the last read before them, which is stale once more here.
+func (e *enumeration) before(g *Golden) {
+	for _, r := range rows {
+		cell := Cell{r.Key, StaleRead.column()}
+		first := slices.Index(g.Rows, r.Key)
+		if cell.wants() == "-" || first < 0 || slices.ContainsFunc(e.cases, func(c *Case) bool { return c.Cell == cell }) {
+			continue
+		}
+		for i := first - 1; i >= 0; i-- {
+			if c := g.Calls[i]; c.Method == http.MethodGet && c.Older {
+				e.add(g, cell, Strike{At: c.N, Kind: StaleRead}, " of what was read before")
+				break
+			}
+		}
 	}
 }
 
