@@ -33,6 +33,9 @@ type Summary struct {
 	Processes bool    `json:"processes"` // real processes were killed
 	Seconds   float64 `json:"seconds"`
 	Failures  []Fail  `json:"failures,omitempty"`
+	// GaveUp are cases in which the run gave everything back, and the next one did
+	// the work, although the matrix wants the first one to go on.
+	GaveUp []string `json:"gaveUp,omitempty"`
 }
 
 // Bar is how many donors were away for at most so long, and longer than the bar
@@ -68,6 +71,9 @@ func (r *Report) Summary() Summary {
 		from = bar
 	}
 	for _, o := range r.Outcomes {
+		if o.gaveUp() {
+			s.GaveUp = append(s.GaveUp, fmt.Sprintf("%s: %v", o.Case.Name, o.FirstErr))
+		}
 		what := o.Violations
 		if !o.Hit {
 			what = append(slices.Clone(what), "the case did not happen: its call was never made")
@@ -77,6 +83,13 @@ func (r *Report) Summary() Summary {
 		}
 	}
 	return s
+}
+
+// gaveUp tells whether a run failed where the matrix wants it to go on: to try
+// again or to look.
+func (o Outcome) gaveUp() bool {
+	wants := o.Case.Cell.wants()
+	return o.FirstErr != nil && !o.Case.Strike.Kind.kills() && strings.Trim(wants, "RL") == ""
 }
 
 // upTo is the end of a bar in whole minutes or hours.
@@ -131,6 +144,7 @@ func (r *Report) WriteText(w io.Writer, s Summary) {
 	if !s.Processes {
 		fmt.Fprintf(w, "Cells:              %d required, %d empty\n", s.Cells.Required, s.Cells.Empty)
 	}
+	fmt.Fprintf(w, "Gave up too early:  %d, everything given back\n", len(s.GaveUp))
 	if s.Seeds > 0 {
 		fmt.Fprintf(w, "Random walks:       %d seeds\nDefects:            %d seeded, %d caught\n", s.Seeds, s.Defects.Seeded, s.Defects.Caught)
 	}
