@@ -50,6 +50,8 @@ type Watcher struct {
 	// must go on answering.
 	Health           string
 	Deadline, Settle time.Duration
+
+	told bool // the Node's annotation is that of the state in force
 }
 
 // backoffMost is the longest pause after errors.
@@ -93,6 +95,9 @@ func (w *Watcher) Once(ctx context.Context) error {
 		return err
 	}
 	if doc.Hash() == state.Hash || doc.Hash() == state.Refused {
+		if !w.told {
+			w.tell(ctx, state) // the first boot's, or one of which the API server did not hear
+		}
 		return nil
 	}
 	c, files, err := w.prepare(ctx, doc, state)
@@ -229,7 +234,8 @@ func (w *Watcher) adopt(ctx context.Context, former firstboot.State, doc nodecon
 	if err := firstboot.WriteState(w.Disk, state); err != nil {
 		return err
 	}
-	return w.tell(ctx, state)
+	w.tell(ctx, state)
+	return nil
 }
 
 // change sets the document's labels and taints on the Node and removes those that only the former document had.
@@ -268,24 +274,25 @@ func (w *Watcher) finish(ctx context.Context, state firstboot.State, doc nodecon
 	if err := firstboot.WriteState(w.Disk, state); err != nil {
 		return err
 	}
-	return w.tell(ctx, state)
+	w.tell(ctx, state)
+	return nil
 }
 
-func (w *Watcher) tell(ctx context.Context, state firstboot.State) error {
-	if w.Node == nil {
-		return nil
+// tell writes the state to the Node's annotation; what fails is tried again at the next look.
+func (w *Watcher) tell(ctx context.Context, state firstboot.State) {
+	w.told = w.Node == nil
+	if w.told {
+		return
 	}
 	text, err := json.Marshal(map[string]any{"generation": state.Generation, "status": state.Status, "error": state.Error,
 		"hash": state.Hash, "at": state.At.Format(time.RFC3339)})
-	if err != nil {
-		return err
-	}
-	node, err := w.Node(ctx)
 	if err == nil {
-		err = node.Annotate(ctx, map[string]string{Annotation: string(text)})
+		var node Node
+		if node, err = w.Node(ctx); err == nil {
+			err = node.Annotate(ctx, map[string]string{Annotation: string(text)})
+		}
 	}
-	if err != nil {
+	if w.told = err == nil; !w.told {
 		w.Log.Warn("the node's annotation was not written", "error", err)
 	}
-	return nil
 }

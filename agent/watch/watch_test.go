@@ -197,6 +197,21 @@ func TestAPIServerAway(t *testing.T) {
 	}
 }
 
+// TestTold: a state of which the API server did not hear is told at the next look, and then no more.
+func TestTold(t *testing.T) {
+	b := newBench(t)
+	b.node.fail = errors.New("not registered yet")
+	b.start(doc(1, ""))
+	b.node.annotations, b.node.fail = nil, nil
+	if b.once(); !strings.Contains(b.node.annotations[Annotation], `"status":"Applied"`) {
+		t.Errorf("annotation %v", b.node.annotations)
+	}
+	b.node.annotations = nil
+	if b.once(); b.node.annotations != nil {
+		t.Error("told again")
+	}
+}
+
 func TestLabelsRestartNothing(t *testing.T) {
 	b := newBench(t)
 	b.start(doc(1, "labels: {tier: web}"))
