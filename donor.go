@@ -21,6 +21,10 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 	if n.Tainted(TaintDeleting) {
 		return Next{}, fmt.Errorf("cluster-autoscaler is deleting node %s", n.Name)
 	}
+	if mark == nil && (r.lease.Record.Sealing || n.Tainted(TaintBlock)) {
+		// A new mark would know nothing of what was done to the donor.
+		return Next{}, r.lostMark()
+	}
 	if mark == nil {
 		m := r.newMark(n)
 		return act("annotate the node with "+AnnotationProtect+"=true", func(ctx context.Context) error {
@@ -49,12 +53,16 @@ func (r *Run) newMark(n Node) Mark {
 // remark is an act that changes the mark of the run.
 func (r *Run) remark(what string, n Node, mark *Mark, change func(*Mark)) (Next, error) {
 	if mark == nil {
-		return Next{}, fmt.Errorf("node %s lost the mark of run %s: somebody removed annotation %s", n.Name, r.id, AnnotationRun)
+		return Next{}, r.lostMark()
 	}
 	m := *mark
 	change(&m)
 	m.Epoch = r.lease.Epoch
 	return act(what, func(ctx context.Context) error { return r.Cluster.Mark(ctx, n, &m) }), nil
+}
+
+func (r *Run) lostMark() error {
+	return fmt.Errorf("node %s lost the mark of run %s: somebody removed annotation %s", r.node.Name, r.id, AnnotationRun)
 }
 
 func (r *Run) lookDrain(ctx context.Context) (Next, error) {

@@ -124,7 +124,10 @@ func (r *Run) lookBooted(ctx context.Context, mark *Mark, in Instance) (Next, er
 // that was not seen to boot may hang half sealed: then only its next boot mends
 // the disk.
 func (r *Run) lookDead(mark *Mark, in Instance) (Next, error) {
-	if r.startedOnce() || mark == nil || r.node.BootID != mark.BootID {
+	// Where the mark is gone nobody knows which boot was sealed; a donor that
+	// stays silent for long is taken for it.
+	unknown := mark == nil && r.node.UID == "" || mark != nil && mark.BootID == ""
+	if r.startedOnce() || !unknown && (mark == nil || r.node.BootID != mark.BootID) || unknown && r.spent() < longSilence {
 		return wait("the node to be Ready"), nil
 	}
 	if r.spent() < 2*guestHalt {
@@ -134,6 +137,9 @@ func (r *Run) lookDead(mark *Mark, in Instance) (Next, error) {
 		return r.Provider.SetPower(ctx, in.ID, PowerOff)
 	}), nil
 }
+
+// longSilence is more than any donor needs to boot and report.
+const longSilence = 10 * time.Minute
 
 // touched says whether the donor may have been sealed or switched off: its
 // mark tells, and where Kubernetes has forgotten the node, the lease.

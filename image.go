@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -168,10 +169,28 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 	case s.Tags[TagRun] == r.id && s.State != Failed && !s.Ready:
 		return done("this run's own, not complete yet"), nil
 	case sealed && s.State == Succeeded && s.Ready:
-		r.reused = &s
-		return done("taken from " + s.Tags[TagBuiltFrom] + " today"), nil
+		used, err := r.imagedElsewhere(ctx, s)
+		if err != nil {
+			return Next{}, err
+		}
+		if !used {
+			r.reused = &s
+			return done("taken from " + s.Tags[TagBuiltFrom] + " today"), nil
+		}
 	}
 	return r.deleteSnapshot(ctx, s, "delete the useless snapshot of "+s.Tags[TagBuiltFrom])
+}
+
+// imagedElsewhere says whether another version was made of a snapshot, as by a
+// run that passed midnight.
+func (r *Run) imagedElsewhere(ctx context.Context, s Artifact) (bool, error) {
+	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	if err != nil {
+		return false, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+	}
+	return slices.ContainsFunc(versions, func(v Artifact) bool {
+		return v.Ours() && v.Tags[TagRun] == s.Tags[TagRun] && v.State != Failed && CompareVersions(v.Name, r.version.Name) != 0
+	}), nil
 }
 
 // deleteSnapshot waits for a version that is still being built from it.

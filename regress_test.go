@@ -83,6 +83,10 @@ var regressions = []regression{
 			w.machines[w.nodes["a-0"].ProviderID].sealing = sealIsMute
 			return []fault{{kind: throttle, at: at("seal", "SetLease", -1)}}
 		}},
+	{name: "Kubernetes asks for silence while the run goes on", found: "the next intent was written too early",
+		strike: func(at finder, _ *world) []fault {
+			return []fault{{kind: throttle, at: at("seal", "SetLease", -1)}}
+		}},
 	{name: "the pool is refused after its model was written", found: "new nodes were asked for in a pool that must not be touched",
 		strike: func(at finder, _ *world) []fault {
 			return []fault{meets("the pool becomes one that must not be touched", at("scale-out", "Pool", 1))}

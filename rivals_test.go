@@ -172,7 +172,10 @@ func (w *world) shrink(p *simPool) {
 
 func (w *world) personSetsModel() {
 	p := w.pools[poolA]
-	p.image, p.revision = "canonical:ubuntu:24_04-lts:latest", w.next()
+	was := p.image
+	if p.image, p.revision = "canonical:ubuntu:24_04-lts:latest", w.next(); p.image == was {
+		p.image = "canonical:ubuntu:26_04-lts:latest"
+	}
 	p.byPerson, p.personRun = p.image, w.leases[poolA].Holder
 	w.happened("a person changes the model")
 }

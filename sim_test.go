@@ -297,7 +297,7 @@ func (p *proc) left() {
 		w.audit.violate("I16", "%s ends and keeps the lease of %s without a word: %v", p.name, l.Pool.Name(), p.err)
 	}
 	for _, n := range w.nodes {
-		mark, err := n.Mark()
+		mark, err := n.claim(poolA)
 		if err == nil && mark != nil && mark.Run == p.result.Run && (l.Process == "" || l.Process == p.name) {
 			w.audit.violate("I1", "%s ends and leaves node %s marked without a word: %v", p.name, n.Name, p.err)
 		}

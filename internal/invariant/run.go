@@ -107,4 +107,4 @@ func refusedUntouched(a *Auditor, s *State, c Call) {
 
 // refusalSeen is how long a run that has begun may not notice that its pool
 // must not be touched any more: it reads the pool at its ends only.
-const refusalSeen = 8 * time.Hour
+const refusalSeen = 40 * time.Hour
