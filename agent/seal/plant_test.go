@@ -68,6 +68,7 @@ var plants = map[string]map[string]string{
 	"waagent-provisioning":  {"etc/waagent.conf": "Provisioning.Agent=auto\n"},
 	"hyperv-kvp":            {"var/lib/hyperv/.kvp_pool_1": "vm_id\n"},
 	"aks-sentinels":         {"opt/azure/containers/provision.complete": "\n"},
+	"aks-state":             {"opt/azure/containers/imds_instance_metadata_cache.json": "{}"},
 	"aks-config":            {"opt/azure/containers/aks-node-controller-config.json": `{"token":"abcdef.0123456789abcdef"}`},
 	"encrypted-credentials": nil, // refuses
 	"ssh-host-keys":         {"etc/ssh/ssh_host_ed25519_key": secret},
