@@ -52,7 +52,9 @@ func (c *Cluster) Mark(ctx context.Context, node kamino.Node, mark *kamino.Mark)
 			return fmt.Errorf("node %s was replaced: %w", node.Name, kamino.ErrConflict)
 		}
 		if current.Revision == revision {
-			return refused // not because of a change: it is the marks that are refused
+			// Not because of a change: it is the marks that are refused, or the
+			// server was wrong.
+			return explain("patch nodes", refused)
 		}
 	}
 	return fmt.Errorf("mark node %s: it changed %d times meanwhile: %w", node.Name, markTries, kamino.ErrConflict)
