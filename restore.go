@@ -42,7 +42,6 @@ type leftPool struct {
 	id    PoolID
 	lease Lease
 	nodes []Node // marked
-	donor string
 }
 
 // leftPools collects every pool that the nodes or the leases name.

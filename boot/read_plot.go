@@ -53,7 +53,6 @@ type plotBar struct {
 type plotReader struct {
 	c      *Capture
 	rows   map[string][]plotBar // bars by their y
-	order  []string
 	text   *xml.StartElement
 	chars  strings.Builder
 	legend bool

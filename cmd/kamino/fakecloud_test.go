@@ -18,7 +18,7 @@ type fakeCloud struct {
 	instances map[kamino.InstanceID]kamino.Instance
 	fails     map[kamino.PoolID]error
 
-	reads, writes []string
+	writes []string
 }
 
 const (
