@@ -1,11 +1,15 @@
 package boot
 
 import (
+	"bytes"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // The corpora are small, so that the fuzzer does not spend its time on making them smaller.
@@ -86,6 +90,45 @@ func FuzzRead(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// FuzzDecode compares the fast reader of captures with encoding/json wherever it does not give up.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(smallCapture))
+	f.Add([]byte(`{"schema":"s","x":[1,{"y":"]"}],"units":[{"id":"a\\x2d.service","after":["b","\u00e9"],"remainsActive":true,"restarts":2,"cpu":7,"first":{}},{}],"notes":[]}`))
+	f.Add([]byte(`{"Units":[{"ID":"x"}],"units":[{"id":"a","id":"b","activating":1.5}]} `))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var fast, slow Capture
+		if !decodeFast(data, &fast) {
+			return
+		}
+		if err := json.Unmarshal(data, &slow); err != nil {
+			t.Fatalf("read what encoding/json refuses: %v", err)
+		}
+		if diff := cmp.Diff(slow, fast, cmp.AllowUnexported(Capture{})); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestDecodeFast: what is written is read by the fast reader, not only by the other.
+func TestDecodeFast(t *testing.T) {
+	for _, c := range []*Capture{read(t, realDump(t)), read(t, fixture(t, "real/container.json")), read(t, exportFormat(nodeJournal()))} {
+		var b bytes.Buffer
+		if err := c.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		var got, want Capture
+		if !decodeFast(b.Bytes(), &got) {
+			t.Errorf("the fast reader gives up on a capture from %v", c.Sources)
+		}
+		if err := json.Unmarshal(b.Bytes(), &want); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Capture{})); diff != "" {
+			t.Error(diff)
+		}
+	}
 }
 
 // FuzzMerge merges two records of the same boot, in both orders.

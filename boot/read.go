@@ -93,8 +93,11 @@ func sniffCapture(head []byte) bool { return head[0] == '{' }
 
 func readCapture(data []byte) (*Capture, error) {
 	var c Capture
-	if err := json.Unmarshal(data, &c); err != nil {
-		return nil, jsonError(err)
+	if !decodeFast(data, &c) {
+		c = Capture{}
+		if err := json.Unmarshal(data, &c); err != nil {
+			return nil, jsonError(err)
+		}
 	}
 	return &c, c.Validate()
 }
