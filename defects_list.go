@@ -86,11 +86,11 @@ var Defects = []Defect{
 	{Name: "nothing-given-back", Like: "O20", What: "a run that fails or is told to end gives nothing back",
 		steps: whenBack(func(s []Step) []Step { return nil })},
 
-	{Name: "fence-ignored", What: "a lease that another process took is written over",
+	{Name: "fence-ignored", By: "I9", What: "a lease that another process took is written over",
 		ports: func() *tampering { return &tampering{overwrite: true} }},
 	{Name: "no-intent", What: "what is about to be done is not written down",
 		ports: func() *tampering { return &tampering{setLease: func(l *Lease) { l.Record.Intent = "" }} }},
-	{Name: "no-drain", What: "the donor is sealed unblocked and with its pods",
+	{Name: "no-drain", By: "I4", What: "the donor is sealed unblocked and with its pods",
 		steps: func(_ *Run, s []Step) []Step { return without("drain")(s) }},
 	{Name: "retry-after-ignored", What: "throttling is taken for a failure like others",
 		ports: func() *tampering {

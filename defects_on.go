@@ -13,6 +13,7 @@ type Defect struct {
 	Name string
 	Like string // the original's defect that it translates, "" when it is another
 	What string
+	By   string // the invariant that must find it; "" any
 
 	ports func() *tampering // what it does to the ports; fresh for every run
 	steps func(*Run, []Step) []Step

@@ -140,7 +140,7 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		return next.noting(func(l *Lease) { l.Record.Sealing = true }), err
 	}
 	if !n.Tainted(TaintBlock) {
-		return r.remark("block the node again with taint "+TaintBlock, n, mark, func(*Mark) {})
+		return r.remark("block the node again with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
 	}
 	if n.BootID != mark.BootID {
 		return Next{}, fmt.Errorf("node %s has booted since the run began: its disk is not the sealed one", n.Name)
