@@ -1,0 +1,272 @@
+package choose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/lab"
+)
+
+// KAMINO_BENCH_POOLS makes it smaller, to see whether it works at all.
+var benchPools = envInt("KAMINO_BENCH_POOLS", 50)
+
+const benchNodes = 100 // of each pool
+
+func envInt(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
+		return n
+	}
+	return otherwise
+}
+
+// TestBenchPlan measures kamino plan on 5,000 nodes of 50 pools, half of which
+// need a new prototype, beside kubectl get nodes -o json.
+func TestBenchPlan(t *testing.T) {
+	if os.Getenv("KAMINO_BENCH") == "" {
+		t.Skip("measures only with KAMINO_BENCH=1")
+	}
+	dir := t.TempDir()
+	var err error
+	// Nobody renews the nodes' leases, so they may be silent for long.
+	shared, err = lab.Start(t.Context(), lab.Options{Dir: filepath.Join(dir, "lab"), Binary: benchBinary, NodesPerPool: 1, Speed: 100_000, NodeGrace: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shared.Stop()
+	shared.Nodes.Stop() // the bench writes the objects itself
+	began := time.Now()
+	fillCloud(t)
+	t.Logf("scale sets and images are there after %s", time.Since(began).Round(time.Second))
+	fillCluster(t)
+	t.Logf("nodes are there after %s", time.Since(began).Round(time.Second))
+
+	since := len(shared.Cloud.Requests(0))
+	seconds, megabytes, out := measured(t, binary, "plan", "--detailed-exitcode", "--minimum-ready-time", "1h")
+	requests, lists := map[string]int{}, 0
+	for _, r := range shared.Cloud.Requests(0)[since:] {
+		kind := kindOf(r.Path)
+		requests[kind]++
+		if strings.HasSuffix(r.Path, "/versions") {
+			lists++
+		}
+	}
+	if n := strings.Count(out, "make a new prototype of"); n != benchPools/2 {
+		t.Errorf("%d pools are to get a new prototype, want %d", n, benchPools/2)
+	}
+	bench("plan-5000-nodes", seconds, "s", 3)
+	bench("plan-5000-nodes-memory", megabytes, "MB", 150)
+	// ARM lists the versions of one definition at a time, never those of a gallery.
+	bench("plan-version-lists", float64(lists), "requests", float64(benchPools))
+	bench("plan-requests-per-instance", float64(requests["virtualmachines/0"]), "requests", float64(benchPools))
+	fmt.Printf("ARM requests of the plan: %v\n", requests)
+	if kubectl, err := exec.LookPath("kubectl"); err == nil {
+		s, mb, text := measured(t, kubectl, "get", "nodes", "-o", "json")
+		fmt.Printf("beside it: kubectl get nodes -o json takes %.2f s and %.0f MB for %d MB of JSON; what it would cost to plan comes on top\n", s, mb, len(text)>>20)
+	}
+}
+
+func bench(name string, value float64, unit string, bound float64) {
+	verdict := "holds"
+	if value > bound {
+		verdict = "over"
+	}
+	fmt.Printf("BENCH %s %.2f %s bound %g %s\n", name, value, unit, bound, verdict)
+}
+
+// kindOf is the resource type of a path, and for single instances "/0".
+func kindOf(path string) string {
+	parts := strings.Split(strings.ToLower(path), "/")
+	for i := len(parts) - 1; i >= 0; i-- {
+		switch parts[i] {
+		case "virtualmachines":
+			if i == len(parts)-1 {
+				return "virtualmachines"
+			}
+			return "virtualmachines/0"
+		case "versions", "images", "galleries", "snapshots", "virtualmachinescalesets", "permissions", "token":
+			return parts[i]
+		}
+	}
+	return "other"
+}
+
+// measured runs a program against the lab and tells its time and peak memory.
+func measured(t *testing.T, program string, args ...string) (seconds, megabytes float64, out string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Env = os.Environ()
+	for name, value := range shared.Environment() {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	began := time.Now()
+	text, err := cmd.Output()
+	seconds = time.Since(began).Seconds()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 2) {
+		t.Fatalf("%s %v: %v\n%s", program, args, err, errs.String())
+	}
+	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	return seconds, float64(usage.Maxrss) / 1024, string(text)
+}
+
+func benchPool(n int) string { return fmt.Sprintf("k8s-bench%02d-vmss", n) }
+
+// fillCloud seeds the scale sets and gives each an image of ten days ago.
+func fillCloud(t *testing.T) {
+	t.Helper()
+	scenario := shared.Scenario
+	scenario.Pools = nil
+	for n := range benchPools {
+		scenario.Pools = append(scenario.Pools, emulator.Pool{Name: benchPool(n), Count: benchNodes})
+	}
+	began := time.Now()
+	shared.Cloud.Seed(scenario)
+	t.Logf("seeded in %s", time.Since(began).Round(time.Millisecond))
+	e := engine(t, 0)
+	built := time.Now().UTC().Add(-10 * day)
+	inParallel(t, benchPools, func(ctx context.Context, n int) error {
+		id := kamino.PoolID(strings.ToLower(shared.Scenario.PoolID(benchPool(n))))
+		pool, err := e.Provider.Pool(ctx, id)
+		if err != nil {
+			return err
+		}
+		in, err := e.Provider.Instance(ctx, kamino.InstanceID("azure://"+shared.Scenario.PoolID(benchPool(n))+"/virtualMachines/0"))
+		if err != nil {
+			return err
+		}
+		tags := map[string]string{kamino.TagBuiltFrom: "old", kamino.TagBuiltAt: built.Format(kamino.BuiltAtFormat), kamino.TagRun: "old"}
+		snapshot := kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Tags: tags, Generation: "V2"}
+		address := e.Provider.(kamino.Addresser)
+		version := kamino.Artifact{Kind: kamino.Version, Name: kamino.VersionName(built), Replica: 1, Storage: kamino.StorageLRS, Tags: tags,
+			Source: address.Address(pool, kamino.Snapshot, snapshot.Name)}
+		for _, a := range []kamino.Artifact{
+			{Kind: kamino.Gallery, Name: pool.Gallery},
+			{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Generation: "V2", Architecture: "x64", SecurityType: "Standard"}, snapshot, version,
+		} {
+			if err := make1(ctx, e, pool, a); err != nil {
+				return err
+			}
+		}
+		if err := e.Provider.Delete(ctx, pool, snapshot); err != nil {
+			return err
+		}
+		_, err = e.Provider.SetModel(ctx, pool, kamino.ModelSpec{Image: address.Address(pool, kamino.Version, version.Name)}, false)
+		return err
+	})
+}
+
+// make1 creates an artifact and waits until it is there.
+func make1(ctx context.Context, e *kamino.Engine, pool kamino.Pool, a kamino.Artifact) error {
+	for range 200 {
+		found, err := e.Provider.Find(ctx, pool, a.Kind, a.Name)
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 && found[0].State == kamino.Succeeded && found[0].Ready {
+			return nil
+		}
+		if len(found) == 0 {
+			if err := e.Provider.Create(ctx, pool, a); err != nil && !errors.Is(err, kamino.ErrInProgress) && !errors.Is(err, kamino.ErrConflict) {
+				return err
+			}
+		}
+		if err := e.Clock.Sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s %s is not there", a.Kind, a.Name)
+}
+
+func inParallel(t *testing.T, n int, do func(ctx context.Context, i int) error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	places := make(chan struct{}, 16)
+	for i := range n {
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			if err := do(t.Context(), i); err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// fillCluster writes the nodes as a kubelet with fifty images would.
+func fillCluster(t *testing.T) {
+	t.Helper()
+	instances := shared.Cloud.Instances()
+	inParallel(t, len(instances), func(ctx context.Context, i int) error {
+		in := instances[i]
+		if !strings.Contains(in.ID, "k8s-bench") {
+			return nil
+		}
+		_, err := shared.Client.CoreV1().Nodes().Create(ctx, benchNode(in, i), metav1.CreateOptions{})
+		return err
+	})
+}
+
+func benchNode(in emulator.Instance, i int) *corev1.Node {
+	now := time.Now().UTC()
+	name, even := strings.ToLower(in.ComputerName), strings.HasSuffix(in.Pool, "0-vmss") || strings.HasSuffix(in.Pool, "2-vmss") ||
+		strings.HasSuffix(in.Pool, "4-vmss") || strings.HasSuffix(in.Pool, "6-vmss") || strings.HasSuffix(in.Pool, "8-vmss")
+	patched := now.Add(-20 * day)
+	if even {
+		patched = now.Add(-time.Duration(24+i%48) * time.Hour)
+	}
+	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: kind, Status: status, Reason: "Kubelet" + string(kind), Message: "kubelet says so about " + string(kind),
+			LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now.Add(-time.Duration(2+i%500) * time.Hour))}
+	}
+	quantities := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
+		corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceEphemeralStorage: resource.MustParse("120Gi")}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{
+			kamino.KuredLastPatch.Annotation:                         patched.Format(time.RFC3339),
+			"volumes.kubernetes.io/controller-managed-attach-detach": "true",
+			"node.alpha.kubernetes.io/ttl":                           "0",
+			"csi.volume.kubernetes.io/nodeid":                        `{"disk.csi.azure.com":"` + name + `","file.csi.azure.com":"` + name + `"}`,
+		}},
+		Spec: corev1.NodeSpec{ProviderID: "azure://" + in.ID, PodCIDR: fmt.Sprintf("10.%d.%d.0/24", i/256%256, i%256)},
+		Status: corev1.NodeStatus{
+			Capacity: quantities, Allocatable: quantities,
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.240.%d.%d", i/256, i%256)}},
+			NodeInfo: corev1.NodeSystemInfo{MachineID: strings.ReplaceAll(in.VMID, "-", ""), SystemUUID: strings.ToLower(in.VMID), BootID: strings.ToLower(in.VMID),
+				KernelVersion: "5.15.0-1071-azure", OSImage: "Ubuntu 22.04.4 LTS", OperatingSystem: "linux", Architecture: "amd64",
+				ContainerRuntimeVersion: "containerd://1.7.20", KubeletVersion: "v1.36.3"},
+			Conditions: []corev1.NodeCondition{condition("MemoryPressure", "False"), condition("DiskPressure", "False"), condition("PIDPressure", "False"),
+				condition("KernelDeadlock", "False"), condition("ReadonlyFilesystem", "False"), condition(corev1.NodeReady, "True")},
+		},
+	}
+	for k := range 25 {
+		n.Labels[fmt.Sprintf("kubernetes.azure.com/label-%02d", k)] = fmt.Sprintf("value-%d-of-pool-%s", k, in.Pool)
+	}
+	for k := range 50 {
+		repository := fmt.Sprintf("registry.example.com/platform/team-%02d/service-%02d", k%7, k)
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: int64(k+1) << 22,
+			Names: []string{repository + "@sha256:" + strings.Repeat(fmt.Sprintf("%04x", k*i%65536), 16), repository + ":v1.2." + fmt.Sprint(k)}})
+	}
+	return n
+}
