@@ -95,7 +95,9 @@ func (r *simReport) away(a *awayTimes) {
 		r.Away.Max = worst
 	}
 	for fault, list := range a.byFault {
-		r.ByFault[fault] = row(list)
+		if have := row(list); have.Count > r.ByFault[fault].Count {
+			r.ByFault[fault] = have
+		}
 	}
 }
 
