@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"kamino.dev/kamino/azure/emulator"
@@ -118,7 +117,7 @@ func lies(c *Call, row string) []Kind {
 	if c.means.Verb == invariant.PowerOn {
 		list = append(list, Quota)
 	}
-	if c.Method == http.MethodGet && (c.Older || c.Side == Azure && strings.Contains(c.Path, "/providers/Microsoft.Compute/") && !strings.HasSuffix(c.Path, "/skus")) {
+	if c.Older {
 		list = append(list, StaleRead)
 	}
 	return list

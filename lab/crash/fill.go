@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"kamino.dev/kamino"
@@ -44,7 +45,28 @@ func (w *World) fill() error {
 	if err := w.makePods(); err != nil {
 		return err
 	}
+	if err := w.annotate(); err != nil {
+		return err
+	}
 	return w.trouble
+}
+
+// annotate puts a person's annotation on the donor, and remembers how the node was
+// read before that, so that its first read can be stale.
+func (w *World) annotate() error {
+	path := "/api/v1/nodes/" + w.donor
+	before, err := w.station.ask(w.ctx, http.MethodGet, w.station.serverURL.String()+path,
+		http.Header{"Accept": {"application/vnd.kubernetes.protobuf,application/json"}}, nil)
+	if err != nil {
+		return fmt.Errorf("read node %s: %w", w.donor, err)
+	}
+	w.older[path] = &answers{now: before}
+	_, err = w.station.admin.CoreV1().Nodes().Patch(w.ctx, w.donor, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"example.com/owner":"a person"}}}`), metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("annotate node %s: %w", w.donor, err)
+	}
+	return nil
 }
 
 // changed notes a change of the cloud; the world reacts when no process is busy.

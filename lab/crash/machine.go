@@ -19,10 +19,10 @@ import (
 
 // How long machines take, on the world's clock.
 const (
-	bootTime     = 20 * time.Second
+	bootTime     = 8 * time.Second
 	podStartTime = 2 * time.Second
 	podStopTime  = 2 * time.Second
-	sealTime     = 4 * time.Second
+	sealTime     = 2 * time.Second
 	beatTime     = 10 * time.Second // between two heartbeats, as kubelet's default
 	silence      = 40 * time.Second // after which a node is not Ready, as the default of Kubernetes
 	forgetTime   = 15 * time.Second // until the Node of a deleted VM is deleted

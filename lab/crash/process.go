@@ -124,7 +124,7 @@ func (g guard) Do(r *http.Request) (*http.Response, error) {
 }
 
 // pollInterval is the engine's shortest wait: few polls of everything that takes time, but some.
-const pollInterval = 8 * time.Second
+const pollInterval = 5 * time.Second
 
 // engine joins the ports as the binary does.
 func (p *Process) engine() (*kamino.Engine, error) {
@@ -166,7 +166,7 @@ func (p *Process) hear(ev kamino.Event) {
 // options are those of every update.
 func (w *World) options() kamino.Options {
 	o := kamino.Defaults()
-	o.Donor, o.NewNodes, o.Grace = w.donor, w.shape.NewNodes, 30*time.Second
+	o.Donor, o.NewNodes, o.Grace, o.Settle = w.donor, w.shape.NewNodes, 30*time.Second, 10*time.Second
 	return o
 }
 
@@ -204,7 +204,7 @@ func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) 
 func (w *World) update(p *Process, o kamino.Options) *Process {
 	if w.station.kamino != "" {
 		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes),
-			"--grace-period", o.Grace.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
+			"--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
 		p.Result, err = e.Update(ctx, o)

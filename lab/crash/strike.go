@@ -95,8 +95,6 @@ func (k Kind) cloudFault(c *Call) *emulator.Fault {
 		}
 	case LateCreate:
 		f.Kind, f.Duration = emulator.Stale, 30*time.Second
-	case StaleRead:
-		f.Kind = emulator.Stale
 	default:
 		return nil
 	}
