@@ -43,6 +43,11 @@ func (d *Disk) fill(name string, data []byte, mode fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
+// Discard removes what an interrupted WriteFile, CopyIn or Symlink of name has left.
+func (d *Disk) Discard(name string) error {
+	return d.Remove(path.Join(path.Dir(clean(name)), ".kamino-new-"+path.Base(clean(name))))
+}
+
 // CopyIn writes the content of r to name, as WriteFile does, without holding it in memory.
 func (d *Disk) CopyIn(name string, r io.Reader, mode fs.FileMode) error {
 	if err := d.MkdirAll(path.Dir(clean(name)), 0o755); err != nil {

@@ -15,11 +15,11 @@ const metadataMost = 256 << 20
 // compactBolt returns a Bolt database without its free pages. Bolt never clears a page it frees, so the specifications of
 // removed containers, with their environment, stay readable in containerd's meta.db for a long time.
 // https://github.com/etcd-io/bbolt#database-backups and containerd's plugins/metadata.
-func compactBolt(name string) ([]byte, error) {
+func compactBolt(name, work string) ([]byte, error) {
 	if info, err := os.Stat(name); err != nil || info.Size() > metadataMost {
 		return nil, fmt.Errorf("compact %s: unreadable or larger than %d bytes", name, metadataMost)
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(name), ".kamino-compact-")
+	dir, err := os.MkdirTemp(work, "compact-")
 	if err != nil {
 		return nil, err
 	}

@@ -54,8 +54,8 @@ type Rule struct {
 	Only func(data []byte) bool
 	// Change is the new content for Edit; the same content means that there is nothing to do.
 	Change func(data []byte, donor Facts) []byte
-	// Rewrite is Change for a file that is read by its name. It always counts as a change.
-	Rewrite func(path string) ([]byte, error)
+	// Rewrite is Change for a file that is read by its name, with a directory to work in. It always counts as a change.
+	Rewrite func(path, work string) ([]byte, error)
 	// Target is what Link points to.
 	Target string
 }
@@ -144,7 +144,11 @@ func (r Rule) match(d *disk.Disk, name string, o Options) (Match, bool, error) {
 		if o.Estimate {
 			return m, true, nil
 		}
-		data, err := r.Rewrite(d.Host(name))
+		// What it leaves when it is interrupted goes with what is set aside.
+		if err := d.MkdirAll(asideDir, 0o700); err != nil {
+			return m, false, err
+		}
+		data, err := r.Rewrite(d.Host(name), d.Host(asideDir))
 		m.Bytes, m.New = info.Size()-int64(len(data)), &Content{Data: data}
 		return m, true, err
 	}

@@ -331,6 +331,9 @@ func Forget(d *disk.Disk, o Options, all bool) ([]RuleCount, error) {
 			counts = append(counts, RuleCount{ID: r.ID, Matched: len(matches)})
 		}
 	}
+	if all {
+		return counts, d.Remove(asideDir) // where a rule may have worked
+	}
 	return counts, nil
 }
 

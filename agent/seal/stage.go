@@ -203,6 +203,11 @@ func Unseal(d *disk.Disk) (restored int, err error) {
 }
 
 func undo(d *disk.Disk, o op) error {
+	if o.Put && !o.Dir {
+		if err := d.Discard(o.Path); err != nil {
+			return err
+		}
+	}
 	switch {
 	case o.Dir:
 		// Only when it is empty: somebody else may have put something there since.
