@@ -11,7 +11,9 @@
 //	rules     print the table of seal rules
 //
 // The environment says where the platform is and is meant for tests and labs: KAMINO_IMDS, KAMINO_WIRESERVER (base URLs),
-// KAMINO_COMMANDS_LOG and KAMINO_COMMANDS_REPLIES (host.Recorder). Commands are executed only with --root /.
+// KAMINO_KUBELET_HEALTH (URL), KAMINO_COMMANDS_LOG and KAMINO_COMMANDS_REPLIES (host.Recorder). systemd's own are read where
+// it sets them: NOTIFY_SOCKET by boot, SERVICE_RESULT and EXIT_STATUS by unseal --after-seal. Commands are executed only
+// with --root /.
 package agent
 
 import (
