@@ -218,20 +218,31 @@ func report(t *testing.T, seed uint64) {
 		seed, strings.Join(violations, "\n  "), strings.Join(k.notes, "\n    "), seed)
 }
 
-// TestWalks plays SEEDS walks (2000 unless told), side by side.
-func TestWalks(t *testing.T) {
-	seeds := uint64(2000)
-	if text := os.Getenv("SEEDS"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("SEEDS: %v", err)
-		}
-		seeds = n
+// seedRange reads SEEDS: how many from 0, or FROM-TO. 2000 unless told.
+func seedRange(t *testing.T) (from, count int) {
+	t.Helper()
+	text := os.Getenv("SEEDS")
+	if text == "" {
+		return 0, 2000
 	}
-	bad := sideBySide(int(seeds), func(i int) string {
-		k := newWalk(uint64(i))
-		if len(k.run()) > 0 {
-			return strconv.Itoa(i)
+	if a, b, ok := strings.Cut(text, "-"); ok {
+		to := 0
+		if _, err := fmt.Sscan(a+" "+b, &from, &to); err == nil && from < to {
+			return from, to - from
+		}
+	} else if n, err := strconv.Atoi(text); err == nil && n > 0 {
+		return 0, n
+	}
+	t.Fatalf("SEEDS is %q; give a number, or two: SEEDS=10000, SEEDS=10000-20000", text)
+	return 0, 0
+}
+
+// TestWalks plays SEEDS walks, side by side.
+func TestWalks(t *testing.T) {
+	from, seeds := seedRange(t)
+	bad := sideBySide(seeds, func(i int) string {
+		if len(newWalk(uint64(from+i)).run()) > 0 {
+			return strconv.Itoa(from + i)
 		}
 		return ""
 	})
@@ -240,7 +251,7 @@ func TestWalks(t *testing.T) {
 		report(t, seed)
 	}
 	t.Logf("%d seeds", seeds)
-	inReport(t, func(r *simReport) { r.Seeds += int(seeds); r.Violations += len(bad) })
+	inReport(t, func(r *simReport) { r.Seeds += seeds; r.Violations += len(bad) })
 }
 
 // TestWalk plays one walk, WALK, and prints its trace.
