@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -187,7 +188,7 @@ func FuzzTimespan(f *testing.F) {
 		s := timespan(n)
 		var back uint64
 		for _, word := range strings.Fields(s) {
-			number := strings.TrimRight(word, "yearmonthwdhinsu")
+			number := strings.TrimRightFunc(word, unicode.IsLetter)
 			whole, fraction, _ := strings.Cut(number, ".")
 			value, err := strconv.ParseUint(whole, 10, 64)
 			if err != nil {

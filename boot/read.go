@@ -261,21 +261,21 @@ func (c *Capture) Merge(o *Capture) error {
 	return nil
 }
 
-// land ties floating spans to the clock of c, by the kernel's wall time or by the unit of cloud-init's first stage.
-func (o *Capture) land(c *Capture) {
-	if o.floating == 0 {
+// land ties floating spans to the clock of another record, by the kernel's wall time or by the unit of cloud-init's first stage.
+func (c *Capture) land(on *Capture) {
+	if c.floating == 0 {
 		return
 	}
-	u := c.Unit("cloud-init-local.service")
+	u := on.Unit("cloud-init-local.service")
 	switch {
-	case c.Manager.KernelRealtime > 0:
-		o.shiftSpans(o.floating - c.Manager.KernelRealtime)
+	case on.Manager.KernelRealtime > 0:
+		c.shiftSpans(c.floating - on.Manager.KernelRealtime)
 	case u != nil && u.FirstStamps().Began() > 0:
-		o.shiftSpans(u.FirstStamps().Began() - 1000000)
+		c.shiftSpans(u.FirstStamps().Began() - 1000000)
 	default:
 		return
 	}
-	o.floating, o.Notes = 0, nil
+	c.floating, c.Notes = 0, nil
 }
 
 func plainID(id string) string { return strings.ToLower(strings.ReplaceAll(id, "-", "")) }

@@ -78,10 +78,7 @@ func WriteTrace(w io.Writer, c *Capture, a *Analysis) error {
 			slice(r.name, cat, traceUnits, tid, p[0]+shift, p[1]+shift, args)
 		}
 		if r.cause >= 0 {
-			from, to := s.rows[r.cause].done+shift, r.start+shift
-			from = min(from, to)
-			events = append(events, traceEvent{Name: "waited for", Phase: "s", PID: traceUnits, TID: r.cause + 1, At: &from, Cat: "chain", ID: i + 1},
-				traceEvent{Name: "waited for", Phase: "f", PID: traceUnits, TID: tid, At: &to, Cat: "chain", ID: i + 1, Bind: "e"})
+			events = append(events, s.arrow(i, shift)...)
 		}
 	}
 	data, err := json.Marshal(map[string]any{"traceEvents": events, "displayTimeUnit": "ms"})
@@ -90,6 +87,16 @@ func WriteTrace(w io.Writer, c *Capture, a *Analysis) error {
 	}
 	_, err = w.Write(append(data, '\n'))
 	return err
+}
+
+// arrow goes from a row's cause to its start.
+func (s *scene) arrow(i int, shift Micros) []traceEvent {
+	cause, to := s.rows[i].cause, s.rows[i].start+shift
+	from := min(s.rows[cause].done+shift, to)
+	return []traceEvent{
+		{Name: "waited for", Phase: "s", PID: traceUnits, TID: cause + 1, At: &from, Cat: "chain", ID: i + 1},
+		{Name: "waited for", Phase: "f", PID: traceUnits, TID: i + 1, At: &to, Cat: "chain", ID: i + 1, Bind: "e"},
+	}
 }
 
 // splitParked cuts the parked stretches out of a slice.

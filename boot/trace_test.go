@@ -41,40 +41,54 @@ func traceOf(t testing.TB, c *boot.Capture) []traced {
 	return doc.TraceEvents
 }
 
+// tracks are a trace's slices by track, the names of the tracks, and its arrows by ID.
+type tracks struct {
+	bars   map[track][]traced
+	named  map[track]string
+	arrows map[int][]traced
+}
+
+type track struct{ pid, tid int }
+
+func sortTrace(t *testing.T, events []traced) tracks {
+	t.Helper()
+	out := tracks{map[track][]traced{}, map[track]string{}, map[int][]traced{}}
+	for _, e := range events {
+		at := track{e.PID, e.TID}
+		switch e.Ph {
+		case "M":
+			if e.Name == "thread_name" {
+				out.named[at], _ = e.Args["name"].(string)
+			}
+			continue
+		case "X":
+			if e.Dur == nil || *e.Dur < 0 {
+				t.Errorf("%s has no length", e.Name)
+			}
+			out.bars[at] = append(out.bars[at], e)
+		case "s", "f":
+			out.arrows[e.ID] = append(out.arrows[e.ID], e)
+		case "i":
+		default:
+			t.Errorf("kind %q is not known", e.Ph)
+		}
+		if e.TS == nil || *e.TS < 0 {
+			t.Errorf("%s %s has no time", e.Ph, e.Name)
+		}
+	}
+	return out
+}
+
 // TestTrace checks what importers of the format ask for: known kinds, no negative time, no two slices at once on a track, a
 // name for every track, both ends of every arrow inside a slice of its track.
 func TestTrace(t *testing.T) {
 	for name, o := range map[string]sample.Options{"ordinary": {Seed: 1}, "parked": {Seed: 2, Parked: 1000 * sec}, "clone": {Seed: 3, Clone: true}} {
 		c := sample.Node(o)
 		c.Manager.Firmware, c.Manager.Loader = 9*sec, 4*sec
-		type track struct{ pid, tid int }
-		bars, named, arrows := map[track][]traced{}, map[track]string{}, map[int][]traced{}
-		for _, e := range traceOf(t, c) {
-			at := track{e.PID, e.TID}
-			switch e.Ph {
-			case "M":
-				if e.Name == "thread_name" {
-					named[at], _ = e.Args["name"].(string)
-				}
-				continue
-			case "X":
-				if e.Dur == nil || *e.Dur < 0 {
-					t.Errorf("%s: %s has no length", name, e.Name)
-				}
-				bars[at] = append(bars[at], e)
-			case "s", "f":
-				arrows[e.ID] = append(arrows[e.ID], e)
-			case "i":
-			default:
-				t.Errorf("%s: kind %q is not known", name, e.Ph)
-			}
-			if e.TS == nil || *e.TS < 0 {
-				t.Errorf("%s: %s %s has no time", name, e.Ph, e.Name)
-			}
-		}
+		got := sortTrace(t, traceOf(t, c))
 		units := map[string]track{}
-		for at, list := range bars {
-			if named[at] == "" {
+		for at, list := range got.bars {
+			if got.named[at] == "" {
 				t.Errorf("%s: track %v has no name", name, at)
 			}
 			slices.SortFunc(list, func(a, b traced) int { return cmp.Compare(*a.TS, *b.TS) })
@@ -88,15 +102,15 @@ func TestTrace(t *testing.T) {
 				units[e.Name] = at
 			}
 		}
-		if len(arrows) < 10 {
-			t.Errorf("%s: %d arrows along the chain", name, len(arrows))
+		if len(got.arrows) < 10 {
+			t.Errorf("%s: %d arrows along the chain", name, len(got.arrows))
 		}
-		for id, ends := range arrows {
+		for id, ends := range got.arrows {
 			if len(ends) != 2 || *ends[0].TS > *ends[1].TS {
 				t.Fatalf("%s: arrow %d is %+v", name, id, ends)
 			}
 			for _, e := range ends {
-				if !slices.ContainsFunc(bars[track{e.PID, e.TID}], func(s traced) bool { return *s.TS <= *e.TS && *e.TS <= *s.TS+*s.Dur }) {
+				if !slices.ContainsFunc(got.bars[track{e.PID, e.TID}], func(s traced) bool { return *s.TS <= *e.TS && *e.TS <= *s.TS+*s.Dur }) {
 					t.Errorf("%s: an end of arrow %d is in no slice", name, id)
 				}
 			}
