@@ -114,20 +114,11 @@ func (l *Lab) furnish(ctx context.Context, inner *lab.Lab) (stop func(), err err
 			stop()
 		}
 	}()
-	for _, sub := range []string{"vms", "artifacts", "images", "repo"} {
-		dir := filepath.Join(inner.Dir, sub)
-		_ = os.RemoveAll(dir) // of a lab that was killed; MkdirAll says what is wrong
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return stop, fmt.Errorf("make directory: %w", err)
-		}
-		stops = append(stops, func() { _ = os.RemoveAll(dir) }) // what stays costs room, nothing else
-	}
-	// Sockets have short names only (unix(7): 108 bytes).
-	sockets, err := os.MkdirTemp("", "kl")
+	sockets, remove, err := directories(inner.Dir)
+	stops = append(stops, remove)
 	if err != nil {
-		return stop, fmt.Errorf("make directory for sockets: %w", err)
+		return stop, err
 	}
-	stops = append(stops, func() { _ = os.RemoveAll(sockets) }) // as above
 	if l.network, err = newNetwork(sockets, l.opts.Logger); err != nil {
 		return stop, err
 	}
@@ -153,6 +144,31 @@ func (l *Lab) furnish(ctx context.Context, inner *lab.Lab) (stop func(), err err
 	}
 	stops = append(stops, controller.stop)
 	return stop, nil
+}
+
+// directories makes those of disks and packages, empty, and one for sockets.
+// What remove leaves costs room, nothing else.
+func directories(dir string) (sockets string, remove func(), err error) {
+	made := []string{}
+	remove = func() {
+		for _, m := range made {
+			_ = os.RemoveAll(m)
+		}
+	}
+	for _, sub := range []string{"vms", "artifacts", "images", "repo"} {
+		at := filepath.Join(dir, sub)
+		_ = os.RemoveAll(at) // of a lab that was killed; MkdirAll says what is wrong
+		made = append(made, at)
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			return "", remove, fmt.Errorf("make directory: %w", err)
+		}
+	}
+	// Sockets have short names only (unix(7): 108 bytes).
+	if sockets, err = os.MkdirTemp("", "kl"); err != nil {
+		return "", remove, fmt.Errorf("make directory for sockets: %w", err)
+	}
+	made = append(made, sockets)
+	return sockets, remove, nil
 }
 
 // serve starts registry and package repository in the virtual network.
