@@ -97,7 +97,10 @@ func (x trial) single(want string) (w *world) {
 	w.advance(w.now.Add(time.Minute))
 	o := goldenOptions()
 	o.Donor = w.anyDonor()
+	begun := w.now
 	second := w.update(o)
+	w.audit.judge.Restored(begun, restoreTime)
+	w.audit.judge.Ended(second.name, w.now.Sub(begun), cleanTime)
 	if second.err != nil {
 		w.audit.violate("I19", "a clean run after it fails: %v", second.err)
 	}

@@ -139,16 +139,26 @@ func (k *walk) draw(number int, donor string) []fault {
 	return out
 }
 
+// Limits of processes that nothing goes wrong for.
+const (
+	restoreTime = 20 * time.Minute // until a donor is back
+	cleanTime   = 2 * time.Hour    // of an update, with what it finds
+)
+
 // settle runs clean processes: what is left must be given back, an update must
 // work, and a second one must find nothing to do.
 func (k *walk) settle() {
 	w := k.w
+	begun := w.now
+	defer func() { w.audit.judge.Restored(begun, restoreTime) }()
 	if p := w.restore(); p.err != nil || p.crashed {
 		w.audit.violate("I1", "a clean restore fails: %v", p.err)
 	}
 	w.audit.settled()
 	o := options(w.anyDonor())
+	started := w.now
 	p := w.update(o)
+	w.audit.judge.Ended(p.name, w.now.Sub(started), cleanTime)
 	if p.crashed {
 		return // said so already: it did not end
 	}

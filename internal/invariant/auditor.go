@@ -20,6 +20,7 @@ func (v Violation) String() string { return v.ID + ": " + v.What }
 type Span struct {
 	VM   string        `json:"vm"`
 	Took time.Duration `json:"took"`
+	Back time.Time     `json:"back"`
 }
 
 // Auditor watches one world. Its zero value is ready; it is not safe for use by
@@ -168,6 +169,16 @@ func (a *Auditor) Idle(process string, writes int) {
 	}
 }
 
+// Restored checks that every donor which was away at a time, from when on nothing
+// went wrong any more and a process was there, came back within the limit (I1).
+func (a *Auditor) Restored(from time.Time, limit time.Duration) {
+	for _, s := range a.spans {
+		if began := s.Back.Add(-s.Took); began.Before(from) && s.Back.Sub(from) > limit {
+			a.Violate("I1", "VM %s was back only %s after nothing went wrong any more", s.VM, s.Back.Sub(from))
+		}
+	}
+}
+
 // Ended checks that a process ended in time (I18).
 func (a *Auditor) Ended(process string, took, limit time.Duration) {
 	if took > limit {
@@ -234,7 +245,7 @@ func (a *Auditor) clock(m *Machine) {
 	since, was := a.away[m.VM]
 	switch {
 	case whole && was:
-		a.spans = append(a.spans, Span{m.VM, a.now.Sub(since)})
+		a.spans = append(a.spans, Span{m.VM, a.now.Sub(since), a.now})
 		delete(a.away, m.VM)
 		delete(a.taken, m.VM)
 	case whole:
