@@ -62,6 +62,14 @@ var broken = []struct {
 	{"I1", "a node stays blocked", func(a *Auditor) {
 		a.Settled(at(func(s *State) { rest(s); s.Nodes[0].Taints = []string{taintBlock} }))
 	}},
+	{"I1", "back too late", func(a *Auditor) {
+		s := sound()
+		a.Changed(s)
+		rest(s)
+		s.Now = s.Now.Add(time.Hour)
+		a.Changed(s)
+		a.Restored(sound().Now.Add(time.Minute), 20*time.Minute)
+	}},
 	{"I2", "away without block", func(a *Auditor) { a.Changed(at(func(s *State) { s.Nodes[0].Taints = nil })) }},
 	{"I2", "switched off without block", func(a *Auditor) {
 		a.Before(at(func(s *State) { s.Leases[0].Intent = "switch the donor off"; s.Nodes[0].Taints = nil }),
