@@ -27,6 +27,8 @@ type Rules struct {
 	// Bad are versions that were rolled back. A node that one was built from is
 	// not taken again before it is patched.
 	Bad []Artifact
+
+	built *stamp // of Image, where it can be told
 }
 
 // Candidate is a node that selection considered.
@@ -37,8 +39,8 @@ type Candidate struct {
 	ReadyFor string    `json:"readyFor,omitempty"` // whole minutes, as Go writes a duration
 	Reasons  []Verdict `json:"reasons"`            // why it was rejected, all that apply
 
-	patched stamp
-	ready   time.Duration
+	day   int64 // on which it was patched, in seconds since 1970
+	ready time.Duration
 }
 
 // Verdict is one reason against a node.
@@ -53,6 +55,11 @@ type Verdict struct {
 // name. Candidates come first, in the order of their rank, then the rejected by
 // name. It is a pure function of its arguments.
 func Select(nodes []Node, rules Rules, now time.Time) []Candidate {
+	if rules.Image != nil {
+		if at, ok := rules.Image.built(); ok {
+			rules.built = &at
+		}
+	}
 	out := make([]Candidate, 0, len(nodes))
 	for _, n := range nodes {
 		out = append(out, rules.judge(n, now))
@@ -67,12 +74,11 @@ func Select(nodes []Node, rules Rules, now time.Time) []Candidate {
 }
 
 func compareCandidates(a, b Candidate) int {
-	fine := func(c Candidate) int { return min(len(c.Reasons), 1) }
-	if d := cmp.Compare(fine(a), fine(b)); d != 0 {
+	if d := cmp.Compare(min(len(a.Reasons), 1), min(len(b.Reasons), 1)); d != 0 {
 		return d
 	}
-	if fine(a) == 0 {
-		if d := b.patched.day().Compare(a.patched.day()); d != 0 {
+	if len(a.Reasons) == 0 {
+		if d := cmp.Compare(b.day, a.day); d != 0 {
 			return d
 		}
 		if d := cmp.Compare(b.ready, a.ready); d != 0 {
@@ -185,7 +191,7 @@ func (r Rules) judgePatches(n Node, now time.Time, c *Candidate) {
 	patched, found, problems := lastPatch(n, r.LastPatch)
 	c.Reasons = append(c.Reasons, problems...)
 	if found {
-		c.patched, c.Patched = patched, patched.String()
+		c.Patched, c.day = patched.String(), patched.day().Unix()
 	}
 	switch {
 	case found && patched.day().After(now.Add(24*time.Hour)):
@@ -193,10 +199,8 @@ func (r Rules) judgePatches(n Node, now time.Time, c *Candidate) {
 	case r.AnyPatch:
 	case !found && len(problems) == 0:
 		c.reject("no-patch", "carries none of %s", joinSignals(r.LastPatch))
-	case found && r.Image != nil:
-		if built, ok := r.Image.built(); ok && !patched.after(built) {
-			c.reject("no-newer-patch", "patched at %s, not after image %s (%s)", patched, r.Image.Name, built)
-		}
+	case found && r.built != nil && !patched.after(*r.built):
+		c.reject("no-newer-patch", "patched at %s, not after image %s (%s)", c.Patched, r.Image.Name, *r.built)
 	}
 	for _, v := range r.Bad {
 		if built, ok := v.built(); v.Tags[TagBuiltFrom] == n.Name && (!ok || !found || !patched.after(built)) {

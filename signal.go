@@ -99,6 +99,10 @@ var (
 // parseStamp finds the first time (RFC 3339) or else the first date
 // (YYYY-MM-DD) anywhere in a text.
 func parseStamp(text string) (stamp, error) {
+	// Most values are nothing but a time, and thousands of nodes have one.
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return stamp{t.UTC(), true}, nil
+	}
 	for _, m := range timeInText.FindAllString(text, -1) {
 		if t, err := time.Parse(time.RFC3339, strings.ToUpper(m)); err == nil {
 			return stamp{t.UTC(), true}, nil
