@@ -137,11 +137,13 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 	if list := r.unlifted(pool.Refusals); len(list) > 0 {
 		return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
 	}
+	// While the pool is busy, its capacity is what was asked for and may yet be
+	// taken back.
+	if pool.Updating {
+		return wait("a change of the pool"), nil
+	}
 	if owed := r.owed(); owed != nil && owed.To > 0 && pool.Capacity >= owed.To {
 		return done(fmt.Sprintf("capacity is %d", pool.Capacity)), nil
-	}
-	if pool.Updating {
-		return wait("an earlier change of the pool"), nil
 	}
 	// An autoscaler that changed the capacity meanwhile is right: our nodes are
 	// added to what it decided.
