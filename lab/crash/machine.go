@@ -165,16 +165,22 @@ func (w *World) booted(m *machine) {
 	if m.fate == neverBoots {
 		return
 	}
-	err := w.cloud.WriteDisk(m.id, func(files map[string]string) {
+	if !w.writeDisk(m, func(files map[string]string) {
 		if files[machineIDFile] == "" {
 			files[machineIDFile] = fmt.Sprintf("machine-id of boot %d of %s\n", m.boots, m.vm)
 		}
 		delete(files, receiptFile)
-	})
-	w.check("write disk", err)
+	}) {
+		return
+	}
 	m.kubelet, m.lived = true, true
 	w.register(m)
 	w.dirty.nodes, w.tend = true, true
+}
+
+// writeDisk changes a machine's disk; false if the machine was deleted meanwhile.
+func (w *World) writeDisk(m *machine, change func(map[string]string)) bool {
+	return w.cloud.WriteDisk(m.id, change) == nil
 }
 
 // register makes the Node object or takes over the one of that name.
@@ -353,10 +359,12 @@ func (w *World) seal(m *machine, pod *corev1.Pod) {
 	receipt := kamino.Receipt{Run: run, Donor: m.node, VMID: m.vm, SealedAt: w.clock.Now(), Hash: "sha256:" + hex.EncodeToString(sum[:])}
 	text, err := json.Marshal(receipt)
 	w.check("write receipt", err)
-	w.check("write disk", w.cloud.WriteDisk(m.id, func(files map[string]string) {
+	if !w.writeDisk(m, func(files map[string]string) {
 		delete(files, machineIDFile)
 		files[receiptFile] = string(text)
-	}))
+	}) {
+		return
+	}
 	if m.fate != sealIsMute {
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{kamino.AnnotationReceipt: string(text)}}})
 		if err == nil {

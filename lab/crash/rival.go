@@ -80,10 +80,10 @@ func (w *World) replaceMachine(m *machine) {
 		return
 	}
 	w.replaced[in.VMID] = strings.Replace(in.VMID, in.VMID[:8], "99999999", 1)
-	w.check("write disk", w.cloud.WriteDisk(m.id, func(files map[string]string) {
+	w.writeDisk(m, func(files map[string]string) {
 		clear(files)
 		files[machineIDFile] = "machine-id of the replacement\n"
-	}))
+	})
 	m.boots++
 	m.vm, m.fate, m.kubelet = w.vmOf(in.VMID), healthy, false
 	if m.on {
