@@ -85,12 +85,15 @@ func (c *crashCommand) Run(cmd *cobra.Command) error {
 	if err := c.simulation(ctx, &summary); err != nil {
 		return err
 	}
+	whole := c.sample == 0 && c.only == "" && !c.processes
+	if !whole {
+		summary.Cells.Names = nil // most cells are empty in a part
+	}
 	if c.output == "json" {
 		err = summary.WriteJSON(cmd.OutOrStdout())
 	} else {
 		report.WriteText(cmd.OutOrStdout(), summary)
 	}
-	whole := c.sample == 0 && c.only == "" && !c.processes
 	switch {
 	case err != nil:
 		return err
