@@ -5,7 +5,7 @@
 // waits for anything: what has to be waited for is the engine's business, and
 // so is trying again. What each call costs in requests:
 //
-//	Node 1, Nodes 1 per 500, Mark 1 (2 more when the node changed meanwhile),
+//	Node 1, Nodes 1 per 200, Mark 1 (2 more when the node changed meanwhile),
 //	Evict 1 and 1 per pod to be evicted, Preview 2, SealPod 1, Seal 1,
 //	Lease 1, SetLease 1, Leases 1, Record 1, Pulse 1
 package kube

@@ -46,7 +46,7 @@ func TestNodesPages(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		requests++
 		q := r.URL.Query()
-		if q.Get("limit") != "500" || q.Get("resourceVersion") != "" || r.UserAgent() != "kamino/1.2.3" ||
+		if q.Get("limit") != "200" || q.Get("resourceVersion") != "" || r.UserAgent() != "kamino/1.2.3" ||
 			!strings.HasPrefix(r.Header.Get("Accept"), "application/vnd.kubernetes.protobuf") {
 			t.Errorf("request %s %v", r.URL, r.Header)
 		}

@@ -11,8 +11,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// pageSize of lists: some 500 nodes of 10 kB.
-const pageSize = 500
+// pageSize of lists: some 200 nodes of 15 kB, which decoded take 10 MB.
+const pageSize = 200
 
 // Node reads one node.
 func (c *Cluster) Node(ctx context.Context, name string) (kamino.Node, error) {
