@@ -32,6 +32,9 @@ const shredMost = 16 << 20
 // process that still has the file open. All is overwritten before one sync, because a sync per file would take longer
 // than everything else together.
 func Purge(d *disk.Disk) error {
+	if !d.Exists(asideDir) && !d.Exists(journalPath) {
+		return removeZeros(d) // done before; a sync would only hold up a boot
+	}
 	if err := d.Overwrite(asideDir, shredMost); err != nil {
 		return fmt.Errorf("overwrite what was set aside: %w", err)
 	}
