@@ -38,10 +38,7 @@ func rivals(donor, other string) []*rival {
 	second := func(name string) func(*world, *proc) {
 		return func(w *world, _ *proc) { w.startUpdate(&proc{}, options(name)) }
 	}
-	fate := func(f sealFate) func(*world, *proc) {
-		return onDonor(func(w *world, m *machine, n *simNode) { m.sealing = f })
-	}
-	return []*rival{
+	out := []*rival{
 		{name: "a second kamino, same donor", happen: second(donor)},
 		{name: "a second kamino, other donor", happen: second(other)},
 		{name: "a second kamino while this process is frozen", happen: second(other), pause: 4 * time.Minute},
@@ -54,6 +51,16 @@ func rivals(donor, other string) []*rival {
 		{name: "the instance is replaced under the same name", happen: onDonor(replace)},
 		{name: "the instance is replaced while this process is frozen", happen: onDonor(replace), pause: time.Minute},
 		{name: "the node object is deleted", happen: onDonor(func(w *world, m *machine, n *simNode) { w.deleteNodeObject(m, n) })},
+	}
+	return append(out, strangers(onDonor)...)
+}
+
+// strangers are persons, autoscalers, the cloud and the weather.
+func strangers(onDonor func(func(*world, *machine, *simNode)) func(*world, *proc)) []*rival {
+	fate := func(f sealFate) func(*world, *proc) {
+		return onDonor(func(w *world, m *machine, n *simNode) { m.sealing = f })
+	}
+	return []*rival{
 		{name: "a person cordons", happen: onDonor(func(w *world, m *machine, n *simNode) { w.cordon(n, true) })},
 		{name: "a person uncordons", happen: onDonor(func(w *world, m *machine, n *simNode) { w.cordon(n, false) })},
 		{name: "a person changes the model's image", happen: func(w *world, _ *proc) { w.personSetsModel() }},
