@@ -258,13 +258,21 @@ func laterVersion(a *Auditor, s *State, c Call) {
 	if numbers(c.Made.Name)[0] < 0 {
 		a.Violate("I17", "%s creates version %q, which is no version", c.Process, c.Made.Name)
 	}
+	// The same request again, of the same run, is no new version: what was just
+	// created may not show yet.
+	again := false
 	for _, v := range s.Artifacts {
-		if v.Kind == Version && v.Pool == c.Pool && !later(c.Made.Name, v.Name) {
-			a.Violate("I17", "%s creates version %s although %s exists, %s", c.Process, c.Made.Name, v.Name, v.State)
+		if v.Kind != Version || v.Pool != c.Pool || later(c.Made.Name, v.Name) {
+			continue
 		}
+		if v.Name == c.Made.Name && v.Run == c.Made.Run && v.Run != "" && equalID(v.Source, c.Made.Source) {
+			again = true
+			continue
+		}
+		a.Violate("I17", "%s creates version %s although %s exists, %s", c.Process, c.Made.Name, v.Name, v.State)
 	}
 	for _, v := range a.seen {
-		if v.pool == c.Pool && v.good && !later(c.Made.Name, v.name) {
+		if v.pool == c.Pool && v.good && !later(c.Made.Name, v.name) && !(again && v.name == c.Made.Name) {
 			a.Violate("I17", "%s creates version %s although %s had existed", c.Process, c.Made.Name, v.name)
 		}
 	}

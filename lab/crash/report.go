@@ -85,11 +85,14 @@ func (r *Report) Summary() Summary {
 	return s
 }
 
-// gaveUp tells whether a run failed where the matrix wants it to go on: to try
-// again or to look.
+// gaveUp tells whether a run failed because of a lie where the matrix wants it to
+// go on: to try again or to look.
 func (o Outcome) gaveUp() bool {
-	wants := o.Case.Cell.wants()
-	return o.FirstErr != nil && !o.Case.Strike.Kind.kills() && strings.Trim(wants, "RL") == ""
+	switch kind := o.Case.Strike.Kind; {
+	case o.FirstErr == nil, kind.kills(), kind == RivalActs, kind == NoAnswer, kind == OperationEndless, kind == Interrupted, kind == "":
+		return false
+	}
+	return strings.Trim(o.Case.Cell.wants(), "RL") == ""
 }
 
 // upTo is the end of a bar in whole minutes or hours.
