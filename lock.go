@@ -91,23 +91,28 @@ func (r *Run) setLease(ctx context.Context, change func(*Lease)) error {
 		*r.lease = got
 		return nil
 	}
-	var t *ThrottledError
-	if errors.As(err, &t) {
-		r.hush = r.clock().Now().Add(t.After)
-	}
 	if !errors.Is(err, ErrConflict) {
-		return err
+		return r.hushed(err)
 	}
 	// Our own write took effect although its reply was lost, or somebody touched
 	// the object without taking it, or another process has adopted the run.
 	cur, readErr := r.Cluster.Lease(ctx, r.pool.ID)
 	if readErr != nil {
-		return readErr
+		return r.hushed(readErr)
 	}
 	if !sameOwner(cur, next) && !sameOwner(cur, *r.lease) {
 		return fmt.Errorf("%w: now held by run %s, process %s", ErrLeaseLost, cur.Holder, cur.Process)
 	}
 	*r.lease = cur
+	return err
+}
+
+// hushed notes for how long Kubernetes wants to hear nothing of the lease.
+func (r *Run) hushed(err error) error {
+	var t *ThrottledError
+	if errors.As(err, &t) {
+		r.hush = r.clock().Now().Add(t.After)
+	}
 	return err
 }
 
