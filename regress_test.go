@@ -17,6 +17,7 @@ type regression struct {
 	strike func(at func(step, method string, n int) int, w *world) []fault
 	// second, if set, is what the next process meets while it runs.
 	second func(at func(step, method string, n int) int, w *world) []fault
+	others bool // somebody else's run ends the story, who asked for no new nodes
 	after  func(t *testing.T, w *world, first *proc)
 }
 
@@ -87,6 +88,11 @@ var regressions = []regression{
 		strike: func(at finder, _ *world) []fault {
 			return []fault{{kind: throttle, at: at("seal", "SetLease", -1)}}
 		}},
+	{name: "Kubernetes asks for silence when the lost lease is read", found: "the failure was written too early", others: true,
+		strike: func(at finder, _ *world) []fault {
+			n := at("snapshot", "Find snapshot", 5)
+			return []fault{meets("a second kamino while this process is frozen", n), {kind: throttle, at: n + 2}}
+		}},
 	{name: "the pool is refused after its model was written", found: "new nodes were asked for in a pool that must not be touched",
 		strike: func(at finder, _ *world) []fault {
 			return []fault{meets("the pool becomes one that must not be touched", at("scale-out", "Pool", 1))}
@@ -137,7 +143,7 @@ func TestRegressions(t *testing.T) {
 			if p := w.update(o); p.err != nil {
 				t.Errorf("once, %s; now a clean run fails: %v", r.found, p.err)
 			}
-			if n := w.pools[poolA].capacity; n != 4 {
+			if n := w.pools[poolA].capacity; n != 4 && !r.others {
 				t.Errorf("the pool has capacity %d, 4 were asked for", n)
 			}
 			w.sound(t)
