@@ -25,7 +25,7 @@ var masks = []struct {
 	{regexp.MustCompile(`2026\.1[12]\.\d\d`), "<day>"},
 	{regexp.MustCompile(`boot \d+ of`), "boot of"},
 	// New instances: one that is asked for twice has another number.
-	{regexp.MustCompile(`(virtualMachines/|k8s-pool1-vmss_|k8s-pool1-vmss00000|"instanceId": ?")[2-9]`), "${1}<new>"},
+	{regexp.MustCompile(`(virtualMachines/|k8s[-_]pool1[-_]vmss_|k8s-pool1-vmss00000|"instanceId": ?")[2-9]`), "${1}<new>"},
 	{regexp.MustCompile(`_OsDisk_\d+_[0-9a-zA-Z]+`), "_OsDisk_<id>"},
 }
 

@@ -197,24 +197,18 @@ func (w *World) handle(p *Process, c *Call, r *http.Request) *reply {
 func (w *World) answer(p *Process, c *Call, r *http.Request, kind Kind) *reply {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c.Side == Azure && c.means.Machine != "" {
-		c.means.SeenVM = p.seenVM[c.means.Machine]
-	}
-	if c.means.Node == "" && c.means.Pod != "" {
-		for _, pod := range w.state.Pods {
-			if pod.Name == c.means.Pod {
-				c.means.Node = pod.Node
-			}
-		}
-	}
-	if strings.HasSuffix(c.Path, "/events") {
-		c.means.Bucket = "" // events are lost rather than waited for
-	}
+	w.complete(p, c)
 	w.state.Now = w.clock.Now()
 	if c.Side == Kubernetes && w.clock.Now().Before(w.apiAway) {
 		kind = ServerError
 	}
-	w.audit.Before(&w.state, c.means)
+	outdated := w.outdated(c)
+	if before := c.means; outdated {
+		before.Verb = invariant.Read // what is refused changes nothing
+		w.audit.Before(&w.state, before)
+	} else {
+		w.audit.Before(&w.state, before)
+	}
 	w.audit.Request(r.Host, c.Side == Azure && r.Header.Get("Authorization") != "")
 	var answer *reply
 	if kind != FalseFailure {
@@ -229,6 +223,9 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind Kind) *reply {
 			answer = w.replay(c, answer, kind == StaleRead)
 		}
 	}
+	if outdated && kind == "" && answer.status < 300 {
+		w.audit.Violate("I10", "%s: %s takes effect on condition %s, which is outdated", p.Name, c.Act, c.means.Revision)
+	}
 	c.Status = answer.status
 	c.Long = answer.header.Get("Azure-AsyncOperation") != ""
 	w.learn(p, c, answer)
@@ -241,6 +238,36 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind Kind) *reply {
 		w.watchSteps()
 	}
 	return answer
+}
+
+// complete adds to a call's meaning what only the world knows.
+func (w *World) complete(p *Process, c *Call) {
+	if c.Side == Azure && c.means.Machine != "" {
+		c.means.SeenVM = p.seenVM[c.means.Machine]
+	}
+	if c.means.Node == "" && c.means.Pod != "" {
+		for _, pod := range w.state.Pods {
+			if pod.Name == c.means.Pod {
+				c.means.Node = pod.Node
+			}
+		}
+	}
+	if strings.HasSuffix(c.Path, "/events") {
+		c.means.Bucket = "" // events are lost rather than waited for
+	}
+}
+
+// outdated tells whether a conditional write is based on what is no longer so.
+func (w *World) outdated(c *Call) bool {
+	if c.means.Revision == "" {
+		return false
+	}
+	for _, p := range w.state.Pools {
+		if p.ID == c.means.Pool {
+			return p.Revision != c.means.Revision
+		}
+	}
+	return false
 }
 
 // forward brings a call to its destination.
