@@ -265,6 +265,9 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t) }},
 	}
 	err := r.exec(ctx, steps)
+	if err != nil {
+		r.regain(ctx)
+	}
 	if r.lease != nil && !errors.Is(err, ErrLeaseLost) {
 		err = errors.Join(err, r.release(context.WithoutCancel(ctx), nil))
 	}
