@@ -56,7 +56,7 @@ func runSeal(ctx context.Context, e *env, args []string) error {
 	f, v := e.sealFlags("seal")
 	f.StringVar(&v.hostRoot, "host-root", "", "root `directory` of the host, seen from a pod; the same as --root, and what --detach leaves")
 	f.StringVar(&v.run, "run", "", "`ID` of the run, for the receipt")
-	f.StringVar(&v.free, "free-space", "", "auto, trim, zero or none: what to do with free blocks (default from the configuration: auto, which is trim where the disk takes it, else zero)")
+	f.StringVar(&v.free, "free-space", "", "auto, trim, zero or none: what to do with free blocks (default from the configuration: zero)")
 	f.BoolVar(&v.dryRun, "dry-run", false, "print what would be done, with bytes, and change nothing")
 	f.BoolVar(&v.detach, "detach", false, "install the agent on the host and go on as a transient unit of the host's systemd")
 	f.BoolVar(&v.powerOff, "poweroff", false, "switch the machine off at once when the disk is sealed")

@@ -86,7 +86,7 @@ func ParseConfig(data []byte) (Config, error) {
 	}
 	c.FirstBoot = or(c.FirstBoot, FirstBootAgent)
 	c.Join = or(c.Join, JoinAuto)
-	c.FreeSpace = or(c.FreeSpace, FreeAuto)
+	c.FreeSpace = or(c.FreeSpace, FreeZero)
 	if len(c.Sources) == 0 {
 		c.Sources = []string{"imds://userData", "file:///etc/kamino/nodeconfig.yaml"}
 	}
