@@ -59,6 +59,10 @@ test-crash-process: build lab ## the kills again, with SIGKILL of real processes
 test-vm: build lab ## the main job on virtual machines that really boot; needs QEMU and mmdebstrap
 	cd lab && KAMINO_VM=1 go test -count=1 -timeout 60m -v ./machines
 
+.PHONY: bench-vm
+bench-vm: build lab ## generic machine, clone and floor side by side, five boots each; needs QEMU and mmdebstrap
+	cd lab && KAMINO_VM=1 KAMINO_BENCH=1 go test -count=1 -timeout 4h -v -run TestBenchMachines ./machines
+
 .PHONY: bench
 bench: build lab ## measure; one line a figure: BENCH name value unit bound B holds|over
 	@.ci/bench
