@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +20,11 @@ import (
 // reading and writing, as it does with each status report of its kubelet.
 const markTries = 5
 
+// markTime is how long Mark tries by itself. A process that was frozen in its
+// patch may have lost the run meanwhile: it must not write the node anew before
+// the engine has looked at the lease.
+const markTime = 10 * time.Second
+
 // Mark writes our marks on a node or, with a nil mark, takes them off and gives
 // back what stood there before. Nothing that is not ours is touched, not
 // even the order of the taints, and spec.unschedulable least of all.
@@ -31,7 +37,7 @@ func (c *Cluster) Mark(ctx context.Context, node kamino.Node, mark *kamino.Mark)
 	if err != nil {
 		return err
 	}
-	current := node
+	current, began := node, c.opts.Clock.Now()
 	for range markTries {
 		patch, err := markPatch(current, owner, mark)
 		if err != nil || patch == nil {
@@ -43,6 +49,9 @@ func (c *Cluster) Mark(ctx context.Context, node kamino.Node, mark *kamino.Mark)
 		// (k8s.io/apiserver v0.36.3, pkg/endpoints/handlers/patch.go).
 		if !apierrors.IsInvalid(refused) && !apierrors.IsConflict(refused) {
 			return explain("patch nodes", refused)
+		}
+		if took := c.opts.Clock.Now().Sub(began); took > markTime {
+			return fmt.Errorf("mark node %s: its patch was refused after %s: %w", node.Name, took.Round(time.Second), kamino.ErrConflict)
 		}
 		revision := current.Revision
 		if current, err = c.Node(ctx, node.Name); err != nil {

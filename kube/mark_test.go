@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -156,6 +157,25 @@ func refuseStale(client *fake.Clientset) {
 		}
 		return true, obj, err
 	})
+}
+
+// A process that was frozen in its patch leaves the node alone: it may have
+// lost the run.
+func TestMarkDoesNotTryAgainAfterAFreeze(t *testing.T) {
+	now := node(notes{"new": "one"}, foreignTaint)
+	now.ResourceVersion = "8"
+	client := fake.NewClientset(now)
+	refuseStale(client)
+	clock := &fixedClock{now: noon}
+	client.PrependReactor("patch", "nodes", func(ktesting.Action) (bool, runtime.Object, error) {
+		clock.now = clock.now.Add(markTime + time.Second)
+		return false, nil, nil
+	})
+	m := markOf("r1", nil)
+	if err := NewForClient(client, Options{Clock: clock}).Mark(t.Context(), convert(node(nil)), &m); !errors.Is(err, kamino.ErrConflict) {
+		t.Errorf("got %v, want ErrConflict", err)
+	}
+	checkNode(t, client, now)
 }
 
 func TestMarkLeavesForeignNodesAlone(t *testing.T) {
