@@ -224,6 +224,11 @@ func podsStay(a *Auditor, was, is *State, c Call) {
 func sameDonor(a *Auditor, s *State, c Call) {
 	switch c.Verb {
 	case PowerOff, PowerOn:
+		// The one call of a frozen process that was still under way, after another
+		// gave the donor back: a machine that is on stays on.
+		if m := s.machine(c.Machine); c.Verb == PowerOn && m != nil && m.VM == c.SeenVM && m.Power == On {
+			return
+		}
 		if c.SeenVM != "" && a.stale[c.Process] == 0 && !a.donors(s, c.Pool)[c.SeenVM] {
 			a.Violate("I23", "%s: %s %s, last seen as VM %s, which is no donor", c.Process, c.Verb, c.Machine, c.SeenVM)
 		}
