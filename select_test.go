@@ -2,13 +2,14 @@ package kamino
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"kamino.dev/kamino/internal/bench"
 )
 
 var selectNow = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -242,9 +243,7 @@ func BenchmarkSelect(b *testing.B) {
 
 // TestBenchSelect prints the figure; it fails only when no one is selected.
 func TestBenchSelect(t *testing.T) {
-	if os.Getenv("KAMINO_BENCH") == "" {
-		t.Skip("measures only with KAMINO_BENCH=1")
-	}
+	bench.Need(t)
 	nodes, rules := manyNodes(15000), selectRules("2026.11.10")
 	var took []time.Duration
 	for range 9 {
@@ -255,10 +254,6 @@ func TestBenchSelect(t *testing.T) {
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)
-	const bound = 50.0
-	ms, verdict := took[0].Seconds()*1000, "holds" // the best of nine: what else runs here does not count
-	if ms > bound {
-		verdict = "over"
-	}
-	fmt.Printf("BENCH select-15000-nodes %.1f ms bound %g %s\n", ms, bound, verdict)
+	best := took[0] // what else runs here does not count
+	bench.Figure("select-15000-nodes", best.Seconds()*1000, "ms", 50)
 }

@@ -11,13 +11,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"kamino.dev/kamino/internal/bench"
 )
 
 // TestBench prints the figures of `make bench` for the agent. It never fails because of one.
 func TestBench(t *testing.T) {
-	if os.Getenv("KAMINO_BENCH") == "" {
-		t.Skip("KAMINO_BENCH=1 measures")
-	}
+	bench.Need(t)
 	program := filepath.Join(t.TempDir(), "kamino-agent")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "kamino.dev/kamino/cmd/kamino-agent")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -28,14 +28,14 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	figure("agent-size", float64(info.Size())/1e6, "MB", 12)
+	bench.Figure("agent-size", float64(info.Size())/1e6, "MB", 12)
 	binary = program
 
 	w := benchWorld(t)
 	syscall.Sync() // a donor's files were written long ago
 	started := time.Now()
 	w.run("seal --run bench --donor "+benchHost, 0)
-	figure("agent-seal-200k-files", time.Since(started).Seconds(), "s", 20)
+	bench.Figure("agent-seal-200k-files", time.Since(started).Seconds(), "s", 20)
 	receipt, err := os.ReadFile(filepath.Join(w.root, "var/lib/kamino/receipt.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -56,8 +56,8 @@ func TestBench(t *testing.T) {
 		old = append(old, milliseconds(func() { w.run("boot --early", 0) }))
 	}
 	// The least of seven: what it costs itself, without what else the machine does.
-	figure("agent-boot-new-vm-200k-files", slices.Min(fresh), "ms", 300)
-	figure("agent-boot-old-vm", slices.Min(old), "ms", 30)
+	bench.Figure("agent-boot-new-vm-200k-files", slices.Min(fresh), "ms", 300)
+	bench.Figure("agent-boot-old-vm", slices.Min(old), "ms", 30)
 }
 
 const (
@@ -99,12 +99,4 @@ func milliseconds(work func()) float64 {
 	started := time.Now()
 	work()
 	return float64(time.Since(started).Microseconds()) / 1000
-}
-
-func figure(name string, value float64, unit string, bound float64) {
-	verdict := "holds"
-	if value > bound {
-		verdict = "over"
-	}
-	fmt.Printf("BENCH %s %.3g %s bound %g %s\n", name, value, unit, bound, verdict)
 }

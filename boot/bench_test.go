@@ -14,23 +14,8 @@ import (
 
 	"kamino.dev/kamino/boot"
 	"kamino.dev/kamino/boot/internal/sample"
+	"kamino.dev/kamino/internal/bench"
 )
-
-// figure prints a measurement; a bench does not fail because of it.
-func figure(name string, value float64, unit string, bound float64) {
-	verdict := "holds"
-	if value > bound {
-		verdict = "over"
-	}
-	fmt.Printf("BENCH %s %.4g %s bound %g %s\n", name, value, unit, bound, verdict)
-}
-
-func benching(t *testing.T) {
-	t.Helper()
-	if os.Getenv("KAMINO_BENCH") == "" {
-		t.Skip("KAMINO_BENCH is not set: nothing is measured")
-	}
-}
 
 // median runs f some times and returns the middle length in milliseconds.
 func median(t *testing.T, times int, f func() error) float64 {
@@ -60,7 +45,7 @@ func realistic(c *boot.Capture) *boot.Capture {
 }
 
 func TestBenchAnalysis(t *testing.T) {
-	benching(t)
+	bench.Need(t)
 	var doc bytes.Buffer
 	if err := realistic(sample.Node(sample.Options{Name: "big", Seed: 3, Units: 1000, Parked: 1000 * sec})).Write(&doc); err != nil {
 		t.Fatal(err)
@@ -69,13 +54,13 @@ func TestBenchAnalysis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	figure("boot_analysis_1000_units", median(t, 51, func() error { _, err := boot.Analyze(c, boot.Options{}); return err }), "ms", 20)
-	figure("boot_read_1000_units", median(t, 21, func() error { _, err := boot.Read(doc.Bytes()); return err }), "ms", 50)
+	bench.Figure("boot_analysis_1000_units", median(t, 51, func() error { _, err := boot.Analyze(c, boot.Options{}); return err }), "ms", 20)
+	bench.Figure("boot_read_1000_units", median(t, 21, func() error { _, err := boot.Read(doc.Bytes()); return err }), "ms", 50)
 }
 
 // TestBenchPool runs the program over a folder of a thousand captures.
 func TestBenchPool(t *testing.T) {
-	benching(t)
+	bench.Need(t)
 	dir := t.TempDir()
 	for i := range 1000 {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("node-%04d.json", i)))
@@ -107,20 +92,20 @@ func TestBenchPool(t *testing.T) {
 		}
 		return nil
 	})
-	figure("boot_pool_1000_captures", length/1000, "s", 3)
-	figure("boot_pool_1000_captures_cpu", processor, "s", 6) // what two processors can do in that time, whoever else uses them
-	figure("boot_pool_1000_captures_memory", rss, "MB", 200)
+	bench.Figure("boot_pool_1000_captures", length/1000, "s", 3)
+	bench.Figure("boot_pool_1000_captures_cpu", processor, "s", 6) // what two processors can do in that time, whoever else uses them
+	bench.Figure("boot_pool_1000_captures_memory", rss, "MB", 200)
 }
 
 func TestBenchPage(t *testing.T) {
-	benching(t)
+	bench.Need(t)
 	page := parkedPage(t, sample.Options{Name: "big", Seed: 3, Units: 1000, Parked: 1000 * sec})
-	figure("boot_page_1000_units", float64(len(page))/1000, "kB", 500)
+	bench.Figure("boot_page_1000_units", float64(len(page))/1000, "kB", 500)
 	exe := chromium(t)
 	var drawn []float64
 	for range 5 {
 		drawn = append(drawn, openPage(t, exe, page).Drawn)
 	}
 	slices.Sort(drawn)
-	figure("boot_page_drawn", drawn[len(drawn)/2], "ms", 200)
+	bench.Figure("boot_page_drawn", drawn[len(drawn)/2], "ms", 200)
 }

@@ -20,6 +20,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/lab"
 )
 
@@ -38,9 +39,7 @@ func envInt(name string, otherwise int) int {
 // TestBenchPlan measures kamino plan on 5,000 nodes of 50 pools, half of which
 // need a new prototype, beside kubectl get nodes -o json.
 func TestBenchPlan(t *testing.T) {
-	if os.Getenv("KAMINO_BENCH") == "" {
-		t.Skip("measures only with KAMINO_BENCH=1")
-	}
+	bench.Need(t)
 	dir := t.TempDir()
 	var err error
 	// Nobody renews the nodes' leases, so they may be silent for long.
@@ -70,25 +69,17 @@ func TestBenchPlan(t *testing.T) {
 		t.Errorf("%d pools are to get a new prototype, want %d", n, benchPools/2)
 	}
 	name := fmt.Sprintf("plan-%d-nodes", benchPools*benchNodes)
-	bench(name, seconds, "s", 3)
-	bench(name+"-memory", megabytes, "MB", 150)
+	bench.Figure(name, seconds, "s", 3)
+	bench.Figure(name+"-memory", megabytes, "MB", 150)
 	// ARM lists the versions of one definition at a time, never those of a
 	// gallery. The lab has one pool of its own.
-	bench("plan-version-lists", float64(lists), "requests", float64(benchPools+1))
-	bench("plan-requests-per-instance", float64(requests["virtualmachines/0"]), "requests", float64(benchPools))
+	bench.Figure("plan-version-lists", float64(lists), "requests", float64(benchPools+1))
+	bench.Figure("plan-requests-per-instance", float64(requests["virtualmachines/0"]), "requests", float64(benchPools))
 	fmt.Printf("ARM requests of the plan: %v\n", requests)
 	if kubectl, err := exec.LookPath("kubectl"); err == nil {
 		s, mb, text := measured(t, kubectl, "get", "nodes", "-o", "json")
 		fmt.Printf("beside it: kubectl get nodes -o json takes %.2f s and %.0f MB for %d MB of JSON; what it would cost to plan comes on top\n", s, mb, len(text)>>20)
 	}
-}
-
-func bench(name string, value float64, unit string, bound float64) {
-	verdict := "holds"
-	if value > bound {
-		verdict = "over"
-	}
-	fmt.Printf("BENCH %s %.2f %s bound %g %s\n", name, value, unit, bound, verdict)
 }
 
 // kindOf is the resource type of a path, and for single instances "/0".

@@ -25,6 +25,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/controlplane"
@@ -67,7 +68,7 @@ func run(m *testing.M) (int, error) {
 	if text, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("build kamino: %w\n%s", err, text)
 	}
-	if os.Getenv("KAMINO_BENCH") != "" { // the bench has a lab of its own; run it with -run Bench
+	if bench.Measures() { // the bench has a lab of its own; run it with -run Bench
 		benchBinary = labBinary
 		return m.Run(), nil
 	}

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -14,26 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/demo"
 	"kamino.dev/kamino/lab/nodes"
 )
 
-// figure prints one line for programs. A figure that is over its bound fails nothing.
-func figure(name string, value float64, unit string, bound float64) {
-	verdict := "holds"
-	if value > bound {
-		verdict = "over"
-	}
-	fmt.Printf("BENCH %s %.4g %s bound %g %s\n", name, value, unit, bound, verdict)
-}
-
 // benchLab starts a lab with one pool and a workload on it.
 func benchLab(t *testing.T, opts lab.Options) (*lab.Lab, *pool) {
 	t.Helper()
-	if os.Getenv("KAMINO_BENCH") == "" {
-		t.Skip("KAMINO_BENCH is not set: nothing is measured")
-	}
+	bench.Need(t)
 	opts.Dir, opts.Binary, opts.NodesPerPool = t.TempDir(), labBinary, 3
 	l, err := lab.Start(t.Context(), opts)
 	if err != nil {
@@ -59,11 +47,11 @@ func TestBenchUpdate(t *testing.T) {
 	o := c.run(t, "update", "--target-node", p.node(1), "--image", "registry.invalid/kamino:bench", "-o", "json")
 	o.mustSucceed(t)
 	arm := l.Cloud.Requests(since)
-	figure("arm-requests", float64(len(arm)), "requests", 60)
-	figure("api-requests", float64(len(api.requests())), "requests", 40)
+	bench.Figure("arm-requests", float64(len(arm)), "requests", 60)
+	bench.Figure("api-requests", float64(len(api.requests())), "requests", 40)
 	cpu := time.Duration(o.usage.Utime.Nano() + o.usage.Stime.Nano())
-	figure("update-cpu", cpu.Seconds(), "s", 1)
-	figure("update-memory", float64(o.usage.Maxrss)/1024, "MB", 64) // Maxrss is in KiB: getrusage(2)
+	bench.Figure("update-cpu", cpu.Seconds(), "s", 1)
+	bench.Figure("update-memory", float64(o.usage.Maxrss)/1024, "MB", 64) // Maxrss is in KiB: getrusage(2)
 	if testing.Verbose() {
 		for _, e := range arm {
 			t.Logf("arm %s %s?%s", e.Method, e.Path, e.Query)
@@ -87,7 +75,7 @@ func TestBenchAway(t *testing.T) {
 	call{lab: l}.run(t, updateArgs(p.node(1), "--poll-interval", "250ms")...).mustSucceed(t)
 	away := stopwatch()
 	t.Logf("away for %s, of which the emulator takes %s", away, own)
-	figure("donor-away", away.Seconds()/own.Seconds(), "times", 1.05)
+	bench.Figure("donor-away", away.Seconds()/own.Seconds(), "times", 1.05)
 }
 
 // watchDonor measures from outside: from the moment the machine stops running

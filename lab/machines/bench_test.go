@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/internal/bench"
 )
 
 // genericPool keeps the model that pool1 had before kamino update.
@@ -38,8 +39,8 @@ sync
 // boot is one that was measured, from power on.
 type boot struct{ ready, pod time.Duration }
 
-// bench is one run of the measurement.
-type bench struct {
+// measuring is one run of the measurement.
+type measuring struct {
 	*testing.T
 	*Stage
 	boots int
@@ -50,16 +51,14 @@ type bench struct {
 // TestBenchMachines measures boots side by side, in one run: generic machines,
 // clones, and the floor. make bench-vm runs it; each figure is a line BENCH.
 func TestBenchMachines(t *testing.T) {
-	if os.Getenv("KAMINO_BENCH") == "" {
-		t.Skip("KAMINO_BENCH is not set: nothing is measured")
-	}
+	bench.Need(t)
 	l := startLab(t, func(o *Options) {
 		o.GenericPool = genericPool
 		o.Arguments = func(emulator.Instance) string { return "systemd.wants=lab-capture.service" }
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Hour)
 	defer cancel()
-	b := &bench{T: t, Stage: &Stage{Lab: l, Out: os.Stderr}, boots: 5, out: os.Getenv("OUT")}
+	b := &measuring{T: t, Stage: &Stage{Lab: l, Out: os.Stderr}, boots: 5, out: os.Getenv("OUT")}
 	if n, err := strconv.Atoi(os.Getenv("KAMINO_BENCH_BOOTS")); err == nil && n > 0 {
 		b.boots = n
 	}
@@ -72,7 +71,7 @@ func TestBenchMachines(t *testing.T) {
 	b.must(b.Join(ctx))
 	b.must(b.Patch(ctx))
 	b.must(b.Prototype(ctx, 0))
-	b.figure("vm-donor-away", b.Result.AwaySeconds, "s", 600)
+	bench.Figure("vm-donor-away", b.Result.AwaySeconds, "s", 600)
 	var stopCopyStart, build float64
 	for _, step := range b.Result.Steps {
 		switch step.Name {
@@ -82,35 +81,27 @@ func TestBenchMachines(t *testing.T) {
 			build = step.Seconds
 		}
 	}
-	b.figure("vm-donor-away-against-stop-copy-start", b.Result.AwaySeconds/max(stopCopyStart, 0.1), "times", 2)
-	b.figure("vm-image-build", build, "s", 120)
+	bench.Figure("vm-donor-away-against-stop-copy-start", b.Result.AwaySeconds/max(stopCopyStart, 0.1), "times", 2)
+	bench.Figure("vm-image-build", build, "s", 120)
 
 	generic, clone := b.grow(ctx, genericPool, "generic"), b.grow(ctx, PoolName, "clone")
 	floor := b.floor(ctx)
 	g, c, f := b.print("generic", generic, 600), b.print("clone", clone, 150), b.print("floor", floor, 120)
-	b.figure("vm-clone-of-generic", c/g, "times", 0.25)
-	b.figure("vm-clone-of-floor", c/f, "times", 1.25)
+	bench.Figure("vm-clone-of-generic", c/g, "times", 0.25)
+	bench.Figure("vm-clone-of-floor", c/f, "times", 1.25)
 	b.compare("generic", "clone")
 	b.compare("floor", "clone")
 }
 
-func (b *bench) must(err error) {
+func (b *measuring) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bench) figure(name string, value float64, unit string, bound float64) {
-	verdict := "holds"
-	if value > bound {
-		verdict = "over"
-	}
-	fmt.Printf("BENCH %s %.4g %s bound %g %s\n", name, value, unit, bound, verdict)
-}
-
 // print writes the median of a kind, and returns that of Ready in seconds.
-func (b *bench) print(kind string, boots []boot, bound float64) float64 {
+func (b *measuring) print(kind string, boots []boot, bound float64) float64 {
 	median := func(of func(boot) time.Duration) float64 {
 		all := make([]time.Duration, 0, len(boots))
 		for _, one := range boots {
@@ -120,13 +111,13 @@ func (b *bench) print(kind string, boots []boot, bound float64) float64 {
 		return all[len(all)/2].Seconds()
 	}
 	ready := median(func(x boot) time.Duration { return x.ready })
-	b.figure("vm-ready-"+kind, ready, "s", bound)
-	b.figure("vm-first-pod-"+kind, median(func(x boot) time.Duration { return x.pod }), "s", bound+30)
+	bench.Figure("vm-ready-"+kind, ready, "s", bound)
+	bench.Figure("vm-first-pod-"+kind, median(func(x boot) time.Duration { return x.pod }), "s", bound+30)
 	return ready
 }
 
 // grow adds machines to a pool, one at a time, and removes each when it was measured.
-func (b *bench) grow(ctx context.Context, pool, kind string) []boot {
+func (b *measuring) grow(ctx context.Context, pool, kind string) []boot {
 	var measured []boot
 	for range b.boots {
 		known := map[string]bool{}
@@ -161,7 +152,7 @@ func (b *bench) grow(ctx context.Context, pool, kind string) []boot {
 }
 
 // floor strips one clone and boots it again and again.
-func (b *bench) floor(ctx context.Context) []boot {
+func (b *measuring) floor(ctx context.Context) []boot {
 	b.must(b.ScaleOut(ctx, 2))
 	i := b.Clone[len(b.Clone)-1]
 	_, _, err := b.Stage.Run(ctx, i, floorScript)
@@ -177,7 +168,7 @@ func (b *bench) floor(ctx context.Context) []boot {
 	return measured
 }
 
-func (b *bench) power(ctx context.Context, i emulator.Instance, want string) error {
+func (b *measuring) power(ctx context.Context, i emulator.Instance, want string) error {
 	return b.await(ctx, i.Name+" to be "+want, func() (bool, error) {
 		now, _ := b.Cloud.Instance(i.ID)
 		return now.PowerState == want && now.State == "Succeeded", nil
@@ -185,7 +176,7 @@ func (b *bench) power(ctx context.Context, i emulator.Instance, want string) err
 }
 
 // measure waits for Ready, for the probe's pod, and for the capture.
-func (b *bench) measure(ctx context.Context, i emulator.Instance, kind string) boot {
+func (b *measuring) measure(ctx context.Context, i emulator.Instance, kind string) boot {
 	ready, err := b.AwaitReady(ctx, i, patienceGeneric)
 	b.must(err)
 	m, err := b.Factory.find(i)
@@ -215,7 +206,7 @@ func runsSince(p corev1.Pod, since time.Time) bool {
 }
 
 // capture writes what the machine recorded of its boot.
-func (b *bench) capture(ctx context.Context, m *machine, kind string) {
+func (b *measuring) capture(ctx context.Context, m *machine, kind string) {
 	limited, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	err := b.await(limited, "the capture of "+m.Name, func() (bool, error) { return len(b.Captures()) > b.taken, nil })
@@ -234,7 +225,7 @@ func (b *bench) capture(ctx context.Context, m *machine, kind string) {
 }
 
 // compare lets the product say where the time went, as text and as a page.
-func (b *bench) compare(from, to string) {
+func (b *measuring) compare(from, to string) {
 	for format, name := range map[string]string{"text": "txt", "html": "html"} {
 		out, err := exec.Command(b.opts.Binaries.Kamino, "boot", "compare", filepath.Join(b.out, from), filepath.Join(b.out, to), "-o", format).CombinedOutput()
 		if err != nil {
@@ -248,7 +239,7 @@ func (b *bench) compare(from, to string) {
 }
 
 // createProbe starts a pod on every node, of which the first second counts.
-func (b *bench) createProbe(ctx context.Context) error {
+func (b *measuring) createProbe(ctx context.Context) error {
 	labels := map[string]string{"app": "probe"}
 	none := int64(0)
 	_, err := b.Client.AppsV1().DaemonSets(metav1.NamespaceDefault).Create(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "probe"},
