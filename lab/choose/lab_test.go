@@ -28,7 +28,7 @@ import (
 	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/lab"
-	"kamino.dev/kamino/lab/controlplane"
+	"kamino.dev/kamino/lab/labtest"
 )
 
 // speed is how many times faster than published Azure the lab works.
@@ -42,50 +42,25 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (int, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // a cold build takes four
-	defer cancel()
-	dir, err := os.MkdirTemp("", "kamino-choose-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	labBinary, err := controlplane.Build(ctx)
-	if err != nil {
-		return 0, err
-	}
-	binary = filepath.Join(dir, "kamino")
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/kamino")
-	build.Dir = filepath.Join("..", "..")
-	if text, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("build kamino: %w\n%s", err, text)
-	}
-	if bench.Measures() { // the bench has a lab of its own; run it with -run Bench
-		benchBinary = labBinary
-		return m.Run(), nil
-	}
-	var pools []emulator.Pool
-	for _, p := range []struct {
-		name  string
-		nodes int
-	}{{"k8s-stale-vmss", 3}, {"k8s-fresh-vmss", 2}, {"k8s-none-vmss", 2}, {"k8s-a-vmss", 2}, {"k8s-b-vmss", 2}, {"k8s-c-vmss", 2}} {
-		pools = append(pools, emulator.Pool{Name: p.name, Count: p.nodes})
-	}
-	shared, err = lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Binary: labBinary,
-		Scenario: emulator.Scenario{Pools: pools}, Speed: speed})
-	if err != nil {
-		return 0, err
-	}
-	defer shared.Stop()
-	return m.Run(), nil
+	labtest.Main(m, func(ctx context.Context, dir, labBinary string) (stop func(), err error) {
+		if binary, err = labtest.BuildKamino(ctx, dir); err != nil {
+			return nil, err
+		}
+		if bench.Measures() { // the bench has a lab of its own; run it with -run Bench
+			benchBinary = labBinary
+			return nil, nil
+		}
+		var pools []emulator.Pool
+		for _, p := range []struct {
+			name  string
+			nodes int
+		}{{"k8s-stale-vmss", 3}, {"k8s-fresh-vmss", 2}, {"k8s-none-vmss", 2}, {"k8s-a-vmss", 2}, {"k8s-b-vmss", 2}, {"k8s-c-vmss", 2}} {
+			pools = append(pools, emulator.Pool{Name: p.name, Count: p.nodes})
+		}
+		shared, err = lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Binary: labBinary,
+			Scenario: emulator.Scenario{Pools: pools}, Speed: speed})
+		return shared.Stop, err
+	})
 }
 
 // kaminoRun runs the program as a user does, and reads the JSON it prints.

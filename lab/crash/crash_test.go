@@ -2,47 +2,22 @@ package crash
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"kamino.dev/kamino/internal/invariant"
-	"kamino.dev/kamino/lab/controlplane"
+	"kamino.dev/kamino/lab/labtest"
 )
 
 var station *Station
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (int, error) {
-	ctx := context.Background()
-	binary := os.Getenv("KAMINO_LAB")
-	if binary == "" {
-		var err error
-		if binary, err = controlplane.Build(ctx); err != nil {
-			return 0, err
-		}
-	}
-	dir, err := os.MkdirTemp("", "kamino-crash-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	if station, err = NewStation(ctx, dir, binary); err != nil {
-		return 0, err
-	}
-	defer station.Close()
-	return m.Run(), nil
+	labtest.Main(m, func(ctx context.Context, dir, labBinary string) (stop func(), err error) {
+		station, err = NewStation(ctx, dir, labBinary)
+		return station.Close, err
+	})
 }
 
 // goldens are made once for all tests.

@@ -5,17 +5,12 @@ package e2e
 
 import (
 	"context"
-	"flag"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/lab"
-	"kamino.dev/kamino/lab/controlplane"
+	"kamino.dev/kamino/lab/labtest"
 )
 
 // speed is how many times faster than published Azure the shared lab works: a
@@ -30,54 +25,15 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (int, error) {
-	flag.Parse()
-	// The tests mostly wait, so they run side by side on few cores.
-	if err := flag.Set("test.parallel", "16"); err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // a cold build takes four
-	defer cancel()
-	dir, err := os.MkdirTemp("", "kamino-e2e-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	if labBinary, err = controlplane.Build(ctx); err != nil {
-		return 0, err
-	}
-	if binary, err = buildKamino(ctx, dir); err != nil {
-		return 0, err
-	}
-	if !bench.Measures() { // the bench has labs of its own
-		if shared, err = lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Binary: labBinary, NodesPerPool: 3, Speed: speed}); err != nil {
-			return 0, err
+	labtest.Main(m, func(ctx context.Context, dir, kaminoLab string) (stop func(), err error) {
+		labBinary = kaminoLab
+		if err := labtest.SideBySide(16); err != nil {
+			return nil, err
 		}
-		defer shared.Stop()
-	}
-	return m.Run(), nil
-}
-
-// buildKamino builds the product as make does, but for its version, so that they
-// share the build cache. KAMINO in the environment names a binary to test instead.
-func buildKamino(ctx context.Context, dir string) (string, error) {
-	if given := os.Getenv("KAMINO"); given != "" {
-		return filepath.Abs(given)
-	}
-	path := filepath.Join(dir, "kamino")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w -X main.version=e2e", "-o", path, "./cmd/kamino")
-	cmd.Dir = filepath.Join("..", "..")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build kamino: %w\n%s", err, text)
-	}
-	return path, nil
+		if binary, err = labtest.BuildKamino(ctx, dir); err != nil || bench.Measures() { // the bench has labs of its own
+			return nil, err
+		}
+		shared, err = lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Binary: labBinary, NodesPerPool: 3, Speed: speed})
+		return shared.Stop, err
+	})
 }

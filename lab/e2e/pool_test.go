@@ -14,6 +14,7 @@ import (
 
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/lab"
+	"kamino.dev/kamino/lab/labtest"
 )
 
 // pool is a scale set of one test.
@@ -97,24 +98,10 @@ func (p *pool) arm(method, id, body string) string {
 	return w.Body.String()
 }
 
-// await polls until check returns "", and fails with its last words.
+// await polls until check returns "".
 func await(t *testing.T, what string, check func() string) {
 	t.Helper()
-	timeout := time.NewTimer(time.Minute)
-	defer timeout.Stop()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		said := check()
-		if said == "" {
-			return
-		}
-		select {
-		case <-timeout.C:
-			t.Fatalf("waited in vain until %s: %s", what, said)
-		case <-ticker.C:
-		}
-	}
+	labtest.Await(t, time.Minute, what, check)
 }
 
 // awaitNode waits until a node is Ready and the controllers have written on it

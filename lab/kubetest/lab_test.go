@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/lab/controlplane"
+	"kamino.dev/kamino/lab/labtest"
 )
 
 const user = "kamino-under-test"
@@ -47,46 +47,25 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (int, error) {
-	ctx := context.Background()
-	binary, err := controlplane.Build(ctx)
-	if err != nil {
-		return 0, err
-	}
-	dir, err := os.MkdirTemp("", "kubetest")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Binary: binary})
-	if err != nil {
-		return 0, err
-	}
-	defer cp.Stop()
-	config = cp.RESTConfig()
-	if admin, err = kubernetes.NewForConfig(config); err != nil {
-		return 0, err
-	}
-	if _, err := admin.RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{}); err != nil {
-		return 0, err
-	}
-	_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
+	labtest.Main(m, func(ctx context.Context, dir, labBinary string) (stop func(), err error) {
+		cp, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Binary: labBinary})
+		if err != nil {
+			return nil, err
+		}
+		config = cp.RESTConfig()
+		if admin, err = kubernetes.NewForConfig(config); err != nil {
+			return nil, err
+		}
+		if _, err := admin.RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{}); err != nil {
+			return nil, err
+		}
+		_, err = admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+		}, metav1.CreateOptions{})
+		return cp.Stop, err
+	})
 }
 
 // counter notes the requests that pass.

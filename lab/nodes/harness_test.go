@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/lab/controlplane"
+	"kamino.dev/kamino/lab/labtest"
 	"kamino.dev/kamino/lab/nodes"
 )
 
@@ -25,29 +25,15 @@ var (
 	client  kubernetes.Interface
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "kamino-lab-nodes-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary, err := controlplane.Build(ctx)
-	if err == nil {
-		cluster, err = controlplane.Start(ctx, controlplane.Options{Dir: dir, Binary: binary, NodeGrace: 6 * time.Second})
-	}
-	if err == nil {
-		defer cluster.Stop()
+func TestMain(m *testing.M) {
+	labtest.Main(m, func(ctx context.Context, dir, labBinary string) (stop func(), err error) {
+		cluster, err = controlplane.Start(ctx, controlplane.Options{Dir: dir, Binary: labBinary, NodeGrace: 6 * time.Second})
+		if err != nil {
+			return nil, err
+		}
 		client, err = kubernetes.NewForConfig(cluster.RESTConfig())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+		return cluster.Stop, err
+	})
 }
 
 // world is one test's cloud and fleet with one pool.
@@ -94,24 +80,10 @@ func (w *world) node(n int) string { return fmt.Sprintf("%s%06d", w.pool, n) }
 // instance is the ARM ID of the n-th instance.
 func (w *world) instance(n int) string { return fmt.Sprintf("%s/virtualMachines/%d", w.id, n) }
 
-// await polls until check returns "", and fails with its last words.
+// await polls until check returns "".
 func (w *world) await(what string, check func() string) {
 	w.Helper()
-	timeout := time.NewTimer(40 * time.Second)
-	defer timeout.Stop()
-	ticker := time.NewTicker(30 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		said := check()
-		if said == "" {
-			return
-		}
-		select {
-		case <-timeout.C:
-			w.Fatalf("%s: %s", what, said)
-		case <-ticker.C:
-		}
-	}
+	labtest.Await(w, 40*time.Second, what, check)
 }
 
 func (w *world) get(node string) *corev1.Node {
