@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"kamino.dev/kamino"
 )
@@ -147,7 +148,7 @@ func TestNextCandidate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, marked := n.Annotations[kamino.AnnotationRun]; marked || len(n.Spec.Taints) > 0 || !readyNode(n) {
+	if _, marked := n.Annotations[kamino.AnnotationRun]; marked || len(n.Spec.Taints) > 0 || !nodeutil.IsNodeReady(n) {
 		t.Errorf("the first candidate was not given back: %v, taints %v", n.Annotations, n.Spec.Taints)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -184,13 +183,4 @@ func prototype(t *testing.T, pool string, ago time.Duration) {
 	if _, err := engine(t, -ago).Update(t.Context(), opts); err != nil {
 		t.Fatalf("make the earlier prototype of %s: %v", pool, err)
 	}
-}
-
-func readyNode(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

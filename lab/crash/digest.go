@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 )
 
 // masks take names and times out of a state, so that two runs can be compared.
@@ -57,7 +58,7 @@ func (w *World) Digest() ([]string, error) {
 	}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		out = append(out, masked(fmt.Sprintf("node %s ready=%v unschedulable=%v taints=%v annotations=%v", n.Name, nodeReady(n),
+		out = append(out, masked(fmt.Sprintf("node %s ready=%v unschedulable=%v taints=%v annotations=%v", n.Name, nodeutil.IsNodeReady(n),
 			n.Spec.Unschedulable, n.Spec.Taints, n.Annotations)))
 	}
 	pods, err := w.station.admin.CoreV1().Pods("").List(w.ctx, metav1.ListOptions{})

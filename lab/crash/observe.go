@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
@@ -102,7 +103,7 @@ func (w *World) readNodes() error {
 	for i := range list.Items {
 		n := &list.Items[i]
 		node := invariant.Node{Name: n.Name, ProviderID: strings.ToLower(n.Spec.ProviderID), SystemUUID: n.Status.NodeInfo.SystemUUID, Pool: w.pool,
-			Unschedulable: n.Spec.Unschedulable, Annotations: n.Annotations, Ready: nodeReady(n)}
+			Unschedulable: n.Spec.Unschedulable, Annotations: n.Annotations, Ready: nodeutil.IsNodeReady(n)}
 		for _, t := range n.Spec.Taints {
 			node.Taints = append(node.Taints, t.Key)
 		}
@@ -110,15 +111,6 @@ func (w *World) readNodes() error {
 	}
 	w.state.Nodes = nodes
 	return nil
-}
-
-func nodeReady(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func (w *World) readPods() error {

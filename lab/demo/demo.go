@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/lab"
@@ -182,7 +183,7 @@ func (s *stage) awaitClone(ctx context.Context, before *corev1.NodeList) error {
 			return fmt.Errorf("wait for the clone: %w", err)
 		}
 		for _, n := range list.Items {
-			if !old[n.Name] && ready(&n) {
+			if !old[n.Name] && nodeutil.IsNodeReady(&n) {
 				s.report.Clone = Clone{Node: n.Name, ReadySeconds: time.Since(began).Seconds(), MachineID: n.Status.NodeInfo.MachineID}
 				return nil
 			}
@@ -195,15 +196,6 @@ func (s *stage) awaitClone(ctx context.Context, before *corev1.NodeList) error {
 	}
 }
 
-func ready(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // inspect looks at what the run left, everywhere.
 func (s *stage) inspect(ctx context.Context, before *corev1.NodeList) error {
 	for _, was := range before.Items {
@@ -211,7 +203,7 @@ func (s *stage) inspect(ctx context.Context, before *corev1.NodeList) error {
 		if err != nil {
 			return fmt.Errorf("read node %s: %w", was.Name, err)
 		}
-		s.expect(ready(now), "node %s is not Ready", now.Name)
+		s.expect(nodeutil.IsNodeReady(now), "node %s is not Ready", now.Name)
 		s.expect(now.Spec.Unschedulable == was.Spec.Unschedulable && len(now.Spec.Taints) == len(was.Spec.Taints),
 			"node %s is not as schedulable as before: %v", now.Name, now.Spec.Taints)
 		for key := range now.Annotations {

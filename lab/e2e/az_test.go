@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"kamino.dev/kamino"
+
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 )
 
 // azDriver is azure-cli, entered as its own main does, for one command a line:
@@ -161,7 +163,7 @@ func TestAzureCLI(t *testing.T) {
 	a.in("", "", "vmss", "stop", "--name", p.name, "--instance-ids", "0")
 	a.in(`["PowerState/stopped"]`, "statuses[?starts_with(code,'Power')].code", "vmss", "get-instance-view", "--name", p.name, "--instance-id", "0")
 	await(t, "the node of the stopped machine is NotReady", func() string {
-		if nodeReady(p.get(p.node(0))) {
+		if nodeutil.IsNodeReady(p.get(p.node(0))) {
 			return "Ready"
 		}
 		return ""

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"kamino.dev/kamino/azure/emulator"
 )
@@ -153,7 +154,7 @@ func badNodes(t *testing.T, pools map[string]*pool) []bad {
 	good, off, replaced := pools["badinput"], pools["switched-off"], pools["replaced"]
 	shared.Cloud.PowerOffFromGuest(off.instance(0))
 	await(t, "the node that was switched off is NotReady", func() string {
-		if nodeReady(off.get(off.node(0))) {
+		if nodeutil.IsNodeReady(off.get(off.node(0))) {
 			return "Ready"
 		}
 		return ""

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/bench"
@@ -104,7 +105,7 @@ func watchDonor(t *testing.T, l *lab.Lab, p *pool) func() time.Duration {
 		for event := range w.ResultChan() {
 			node, ok := event.Object.(*corev1.Node)
 			mu.Lock()
-			if ok && event.Type == watch.Modified && back.IsZero() && nodeReady(node) && node.Status.NodeInfo.BootID != was.Status.NodeInfo.BootID {
+			if ok && event.Type == watch.Modified && back.IsZero() && nodeutil.IsNodeReady(node) && node.Status.NodeInfo.BootID != was.Status.NodeInfo.BootID {
 				back = time.Now()
 			}
 			mu.Unlock()

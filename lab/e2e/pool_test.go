@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/lab"
@@ -113,7 +114,7 @@ func (p *pool) awaitNode(name string) {
 		if err != nil {
 			return err.Error()
 		}
-		if !nodeReady(node) {
+		if !nodeutil.IsNodeReady(node) {
 			return "not Ready"
 		}
 		for _, taint := range node.Spec.Taints {
@@ -126,15 +127,6 @@ func (p *pool) awaitNode(name string) {
 		}
 		return ""
 	})
-}
-
-func nodeReady(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // cleanupContext outlives the test, whose own context has ended when it cleans up.

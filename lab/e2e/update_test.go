@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
@@ -61,7 +62,7 @@ func TestUpdate(t *testing.T) {
 // expectSame compares a node with what it was, as kubectl shows it.
 func (p *pool) expectSame(was, is *corev1.Node) {
 	p.Helper()
-	if !nodeReady(is) {
+	if !nodeutil.IsNodeReady(is) {
 		p.Errorf("node %s is not Ready", is.Name)
 	}
 	before, _ := json.MarshalIndent(nodeText(was), "", " ") // a Node can always be encoded

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/lab/nodes"
@@ -191,11 +192,13 @@ func TestPodsRunAndEnd(t *testing.T) {
 		})
 	}
 	podIs("running", func(pod *corev1.Pod) bool {
-		return podReady(pod) && pod.Status.PodIP != "" && pod.Spec.NodeName == w.node(0)
+		return podutil.IsPodReady(pod) && pod.Status.PodIP != "" && pod.Spec.NodeName == w.node(0)
 	})
 	w.arm.do(http.MethodPost, w.instance(0)+"/powerOff", "")
 	w.arm.do(http.MethodPost, w.instance(0)+"/start", "")
-	podIs("restarted", func(pod *corev1.Pod) bool { return podReady(pod) && pod.Status.ContainerStatuses[0].RestartCount == 1 })
+	podIs("restarted", func(pod *corev1.Pod) bool {
+		return podutil.IsPodReady(pod) && pod.Status.ContainerStatuses[0].RestartCount == 1
+	})
 	if err := pods.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -205,13 +208,4 @@ func TestPodsRunAndEnd(t *testing.T) {
 		}
 		return ""
 	})
-}
-
-func podReady(pod *corev1.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
