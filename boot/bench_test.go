@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -81,16 +80,9 @@ func TestBenchPool(t *testing.T) {
 	}
 	var rss, processor float64
 	length := median(t, 3, func() error {
-		cmd := exec.Command(program, "boot", "pool", dir)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		processor = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
-		if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-			rss = max(rss, float64(usage.Maxrss)/1024)
-		}
-		return nil
+		cost, err := bench.Run(exec.Command(program, "boot", "pool", dir))
+		processor, rss = cost.CPU.Seconds(), max(rss, cost.Megabytes)
+		return err
 	})
 	bench.Figure("boot_pool_1000_captures", length/1000, "s", 3)
 	bench.Figure("boot_pool_1000_captures_cpu", processor, "s", 6) // what two processors can do in that time, whoever else uses them

@@ -93,6 +93,8 @@ func tuned(cfg *rest.Config, version string) *rest.Config {
 	// the limit that matters.
 	c.QPS, c.Burst, c.RateLimiter = -1, 0, nil
 	c.Timeout = requestTimeout
+	// The API server is near; to compress a list of nodes takes it longer than to send it.
+	c.DisableCompression = true
 	// Warnings would break into the progress on a terminal.
 	c.WarningHandler, c.WarningHandlerWithContext = rest.NoWarnings{}, nil
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return promptly{next} })

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -56,7 +55,7 @@ func TestBenchPlan(t *testing.T) {
 	t.Logf("nodes are there after %s", time.Since(began).Round(time.Second))
 
 	since := len(shared.Cloud.Requests(0))
-	seconds, megabytes, out := measured(t, binary, "plan", "--detailed-exitcode", "--minimum-ready-time", "1h")
+	cost, out := measured(t, binary, "plan", "--detailed-exitcode", "--minimum-ready-time", "1h")
 	requests, lists := map[string]int{}, 0
 	for _, r := range shared.Cloud.Requests(0)[since:] {
 		kind := kindOf(r.Path)
@@ -69,16 +68,17 @@ func TestBenchPlan(t *testing.T) {
 		t.Errorf("%d pools are to get a new prototype, want %d", n, benchPools/2)
 	}
 	name := fmt.Sprintf("plan-%d-nodes", benchPools*benchNodes)
-	bench.Figure(name, seconds, "s", 3)
-	bench.Figure(name+"-memory", megabytes, "MB", 150)
+	bench.Figure(name, cost.Wall.Seconds(), "s", 3)
+	bench.Figure(name+"-memory", cost.Megabytes, "MB", 150)
 	// ARM lists the versions of one definition at a time, never those of a
 	// gallery. The lab has one pool of its own.
 	bench.Figure("plan-version-lists", float64(lists), "requests", float64(benchPools+1))
 	bench.Figure("plan-requests-per-instance", float64(requests["virtualmachines/0"]), "requests", float64(benchPools))
-	fmt.Printf("ARM requests of the plan: %v\n", requests)
+	fmt.Printf("processor time of the plan: %s; its ARM requests: %v\n", cost.CPU, requests)
 	if kubectl, err := exec.LookPath("kubectl"); err == nil {
-		s, mb, text := measured(t, kubectl, "get", "nodes", "-o", "json")
-		fmt.Printf("beside it: kubectl get nodes -o json takes %.2f s and %.0f MB for %d MB of JSON; what it would cost to plan comes on top\n", s, mb, len(text)>>20)
+		cost, text := measured(t, kubectl, "get", "nodes", "-o", "json")
+		fmt.Printf("beside it: kubectl get nodes -o json takes %.2f s and %.0f MB for %d MB of JSON; what it would cost to plan comes on top\n",
+			cost.Wall.Seconds(), cost.Megabytes, len(text)>>20)
 	}
 }
 
@@ -99,25 +99,22 @@ func kindOf(path string) string {
 	return "other"
 }
 
-// measured runs a program against the lab and tells its time and peak memory.
-func measured(t *testing.T, program string, args ...string) (seconds, megabytes float64, out string) {
+// measured runs a program against the lab and tells what it cost.
+func measured(t *testing.T, program string, args ...string) (cost bench.Cost, out string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Env = os.Environ()
 	for name, value := range shared.Environment() {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	began := time.Now()
-	text, err := cmd.Output()
-	seconds = time.Since(began).Seconds()
+	var text, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &text, &errs
+	cost, err := bench.Run(cmd)
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 2) {
 		t.Fatalf("%s %v: %v\n%s", program, args, err, errs.String())
 	}
-	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	return seconds, float64(usage.Maxrss) / 1024, string(text)
+	return cost, text.String()
 }
 
 func benchPool(n int) string { return fmt.Sprintf("k8s-bench%02d-vmss", n) }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -44,15 +45,19 @@ func benchLab(t *testing.T, opts lab.Options) (*lab.Lab, *pool) {
 func TestBenchUpdate(t *testing.T) {
 	l, p := benchLab(t, lab.Options{Latencies: emulator.NoLatency(), NodeLatencies: nodes.NoLatency()})
 	api, since := newProxy(t, l), lastRequest(l)
-	c := call{lab: l, env: map[string]string{"KUBECONFIG": api.kubeconfig}}
-	o := c.run(t, "update", "--target-node", p.node(1), "--image", "registry.invalid/kamino:bench", "-o", "json")
-	o.mustSucceed(t)
+	cmd := exec.CommandContext(t.Context(), binary, "update", "--target-node", p.node(1), "--image", "registry.invalid/kamino:bench", "-o", "json")
+	cmd.Env = environment(l, map[string]string{"KUBECONFIG": api.kubeconfig})
+	var log strings.Builder
+	cmd.Stderr = &log
+	cost, err := bench.Run(cmd)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log.String())
+	}
 	arm := l.Cloud.Requests(since)
 	bench.Figure("arm-requests", float64(len(arm)), "requests", 60)
 	bench.Figure("api-requests", float64(len(api.requests())), "requests", 40)
-	cpu := time.Duration(o.usage.Utime.Nano() + o.usage.Stime.Nano())
-	bench.Figure("update-cpu", cpu.Seconds(), "s", 1)
-	bench.Figure("update-memory", float64(o.usage.Maxrss)/1024, "MB", 64) // Maxrss is in KiB: getrusage(2)
+	bench.Figure("update-cpu", cost.CPU.Seconds(), "s", 1)
+	bench.Figure("update-memory", cost.Megabytes, "MB", 64)
 	if testing.Verbose() {
 		for _, e := range arm {
 			t.Logf("arm %s %s?%s", e.Method, e.Path, e.Query)

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"kamino.dev/kamino"
@@ -33,7 +32,6 @@ type outcome struct {
 	out   string // standard output
 	log   string // standard error
 	lines []logLine
-	usage *syscall.Rusage
 }
 
 // logLine is what is read of a line of the log.
@@ -100,7 +98,6 @@ func (c call) run(t *testing.T, args ...string) outcome {
 		t.Fatal(err)
 	}
 	o.code, o.out = cmd.ProcessState.ExitCode(), out.String()
-	o.usage, _ = cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	return o
 }
 
