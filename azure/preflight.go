@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"kamino.dev/kamino"
 )
@@ -79,28 +76,16 @@ func (p *Provider) Preflight(ctx context.Context) error {
 }
 
 func (p *Provider) permissions(ctx context.Context) ([]permission, error) {
-	client, err := arm.NewClient("kamino/azure", "v1.0.0", p.cred, p.options)
+	c, err := p.of(p.config.Subscription)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for permissions: %w", err)
-	}
-	req, err := runtime.NewRequest(ctx, http.MethodGet, runtime.JoinPaths(client.Endpoint(),
-		"/subscriptions/"+p.config.Subscription+"/resourceGroups/"+p.config.ResourceGroup+"/providers/Microsoft.Authorization/permissions"))
-	if err != nil {
-		return nil, fmt.Errorf("ask for permissions: %w", err)
-	}
-	req.Raw().URL.RawQuery = "api-version=2022-04-01"
-	resp, err := client.Pipeline().Do(req)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = runtime.NewResponseError(resp)
-	}
-	if err != nil {
-		return nil, translate(err, "ask for permissions in resource group %s", p.config.ResourceGroup)
+		return nil, err
 	}
 	var body struct {
 		Value []permission `json:"value"`
 	}
-	err = runtime.UnmarshalAsJSON(resp, &body)
-	return body.Value, err
+	err = c.get(ctx, "/subscriptions/"+p.config.Subscription+"/resourceGroups/"+p.config.ResourceGroup+
+		"/providers/Microsoft.Authorization/permissions?api-version=2022-04-01", &body)
+	return body.Value, translate(err, "ask for permissions in resource group %s", p.config.ResourceGroup)
 }
 
 // allowed: any assignment grants the action and does not take it back; another

@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 
@@ -40,6 +41,25 @@ type clients struct {
 	definitions *armcompute.GalleryImagesClient
 	versions    *armcompute.GalleryImageVersionsClient
 	skus        *armcompute.ResourceSKUsClient
+	raw         *arm.Client
+}
+
+// get reads a resource into a JSON value: for what the typed clients lack or
+// decode too slowly. The link is an absolute URL, or a path below the endpoint.
+func (c *clients) get(ctx context.Context, link string, into any) error {
+	req, err := runtime.NewRequestForNextLink(ctx, http.MethodGet, c.raw.Endpoint(), link)
+	if err != nil {
+		return err
+	}
+	req.Raw().Header.Set("Accept", "application/json")
+	resp, err := c.raw.Pipeline().Do(req)
+	if err != nil {
+		return err
+	}
+	if !runtime.HasStatusCode(resp, http.StatusOK) {
+		return runtime.NewResponseError(resp)
+	}
+	return runtime.UnmarshalAsJSON(resp, into)
 }
 
 var (
@@ -95,7 +115,11 @@ func (p *Provider) of(subscription string) (*clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make clients of subscription %s: %w", subscription, err)
 	}
-	c := &clients{
+	raw, err := arm.NewClient("kamino/azure", "v1.0.0", p.cred, p.options)
+	if err != nil {
+		return nil, fmt.Errorf("make client of subscription %s: %w", subscription, err)
+	}
+	c := &clients{raw: raw,
 		sets: f.NewVirtualMachineScaleSetsClient(), vms: f.NewVirtualMachineScaleSetVMsClient(),
 		snapshots: f.NewSnapshotsClient(), galleries: f.NewGalleriesClient(),
 		definitions: f.NewGalleryImagesClient(), versions: f.NewGalleryImageVersionsClient(),
