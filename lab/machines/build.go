@@ -35,8 +35,8 @@ func BuildBinaries(ctx context.Context, lab string) (Binaries, error) {
 		{lab, "./machines/kubelet", b.Kubelet, controlplane.BuildFlags()},
 		{lab, "./machines/guest", b.Guest, []string{"-ldflags=-s -w"}},
 		// As make builds them, so that the build cache serves both.
-		{at(".."), "./cmd/kamino", b.Kamino, []string{"-trimpath", "-ldflags=-s -w"}},
-		{at(".."), "./cmd/kamino-agent", b.Agent, []string{"-trimpath", "-ldflags=-s -w"}},
+		{at(".."), "./cmd/kamino", b.Kamino, []string{"-ldflags=-s -w"}},
+		{at(".."), "./cmd/kamino-agent", b.Agent, []string{"-ldflags=-s -w"}},
 	} {
 		cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-buildvcs=false", "-o", program.out}, program.flags, []string{program.pkg})...)
 		cmd.Dir = program.module

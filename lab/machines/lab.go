@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/internal/image"
 	"kamino.dev/kamino/lab"
 )
 
@@ -173,7 +174,7 @@ func directories(dir string) (sockets string, remove func(), err error) {
 
 // serve starts registry and package repository in the virtual network.
 func (l *Lab) serve(ctx context.Context) error {
-	registry, err := newRegistry(ctx, l.opts.Binaries.Guest, []program{{"kamino", l.opts.Binaries.Kamino}, {"kamino-agent", l.opts.Binaries.Agent}})
+	registry, err := newRegistry(ctx, l.opts.Binaries.Guest, []image.Program{{Name: "kamino", File: l.opts.Binaries.Kamino}, {Name: "kamino-agent", File: l.opts.Binaries.Agent}})
 	if err != nil {
 		return err
 	}

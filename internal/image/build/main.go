@@ -1,4 +1,4 @@
-// Command image writes the container image of Kamino as a tarball in OCI
+// Command build writes the container image of Kamino as a tarball in OCI
 // layout, for amd64 and arm64, without a daemon and without a base image: a
 // static binary, the agent that the seal pod installs on a donor, and a user
 // that is not root.
@@ -6,7 +6,6 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
 	"flag"
 	"fmt"
 	"io"
@@ -14,13 +13,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"kamino.dev/kamino/internal/image"
 )
 
 // nonroot is the user of the image, as distroless images number it. The seal
@@ -45,7 +44,7 @@ func run(version, out string) error {
 	defer os.RemoveAll(work)
 	var index v1.ImageIndex = empty.Index
 	for _, arch := range []string{"amd64", "arm64"} {
-		img, err := image(work, version, arch)
+		img, err := build(work, version, arch)
 		if err != nil {
 			return fmt.Errorf("build for %s: %w", arch, err)
 		}
@@ -103,10 +102,9 @@ func printSizes(img v1.Image, arch string) error {
 	return nil
 }
 
-// image is one static image: two binaries and nothing else.
-func image(work, version, arch string) (v1.Image, error) {
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
+// build makes the image of one architecture: two binaries and nothing else.
+func build(work, version, arch string) (v1.Image, error) {
+	var programs []image.Program
 	for _, name := range []string{"kamino", "kamino-agent"} {
 		file := filepath.Join(work, name+"-"+arch)
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", file, "./cmd/"+name)
@@ -115,44 +113,12 @@ func image(work, version, arch string) (v1.Image, error) {
 		if err := cmd.Run(); err != nil {
 			return nil, fmt.Errorf("build %s: %w", name, err)
 		}
-		body, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		// No times in it: the same source gives the same digest.
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o555, Size: int64(len(body)), Typeflag: tar.TypeReg, ModTime: time.Unix(0, 0)}); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(body); err != nil {
-			return nil, err
-		}
+		programs = append(programs, image.Program{Name: name, File: file})
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
-	if err != nil {
-		return nil, err
-	}
-	img, err := mutate.AppendLayers(empty.Image, l)
-	if err != nil {
-		return nil, err
-	}
-	return mutate.ConfigFile(img, withConfig(img, arch))
-}
-
-func withConfig(img v1.Image, arch string) *v1.ConfigFile {
-	c, err := img.ConfigFile()
-	if err != nil {
-		c = &v1.ConfigFile{}
-	}
-	c = c.DeepCopy()
-	c.OS, c.Architecture = "linux", arch
-	c.Config = v1.Config{
+	return image.New(arch, v1.Config{
 		User: fmt.Sprint(nonroot), Entrypoint: []string{"/kamino"}, Env: []string{"PATH=/"},
 		Labels: map[string]string{"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.title": "kamino"},
-	}
-	return c
+	}, programs...)
 }
 
 // pack writes a folder as a tarball, without times or owners.
