@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -77,17 +75,7 @@ func runDemo(cmd *cobra.Command, opts demo.Options, output string) error {
 	if err != nil {
 		report.Failures = append(report.Failures, err.Error())
 	}
-	if output == "json" {
-		encoder := json.NewEncoder(cmd.OutOrStdout())
-		encoder.SetIndent("", "  ")
-		err = errors.Join(err, encoder.Encode(report))
-	} else {
-		printDemo(cmd.OutOrStdout(), report)
-	}
-	if err == nil && !report.OK {
-		err = fmt.Errorf("%d things did not hold", len(report.Failures))
-	}
-	return err
+	return show(cmd, output, report, report.Failures, err, printDemo)
 }
 
 // findKamino looks beside lab/bin, where make puts both.
@@ -117,12 +105,4 @@ func printDemo(out io.Writer, r demo.Report) {
 	fmt.Fprintf(w, "  budget\tviolated %d times; never fewer than %d pods available\n", r.BudgetViolations, r.LowestAvailable)
 	fmt.Fprintf(w, "  clone\t%s booted from version %s, Ready %.1f s after the run\n", r.Clone.Node, r.Clone.ImageVersion, r.Clone.ReadySeconds)
 	fmt.Fprintf(w, "  its ancestry\t%s\n", r.Clone.Ancestry)
-	if len(r.Failures) == 0 {
-		fmt.Fprintln(w, "\nEverything held.")
-		return
-	}
-	fmt.Fprintln(w, "\nDid not hold:")
-	for _, f := range r.Failures {
-		fmt.Fprintf(w, "  %s\n", f)
-	}
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -73,13 +71,7 @@ func upMachines(cmd *cobra.Command, dir string, nodes int, level slog.Level) err
 			return err
 		}
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), "ready")
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-l.ControlPlane.Failed():
-		return err
-	}
+	return stay(cmd, l.ControlPlane)
 }
 
 // demoMachines shows the main job on real machines.
@@ -102,17 +94,7 @@ func demoMachines(cmd *cobra.Command, keep bool, output string) error {
 	if err != nil {
 		report.Failures = append(report.Failures, err.Error())
 	}
-	if output == "json" {
-		encoder := json.NewEncoder(cmd.OutOrStdout())
-		encoder.SetIndent("", "  ")
-		err = errors.Join(err, encoder.Encode(report))
-	} else {
-		printMachines(cmd.OutOrStdout(), report)
-	}
-	if err == nil && len(report.Failures) > 0 {
-		err = fmt.Errorf("%d things did not hold", len(report.Failures))
-	}
-	return err
+	return show(cmd, output, report, report.Failures, err, printMachines)
 }
 
 func printMachines(out io.Writer, r machines.Report) {
@@ -130,14 +112,6 @@ func printMachines(out io.Writer, r machines.Report) {
 		}
 	}
 	fmt.Fprintf(w, "\nThe outcome\n  donor\t%s was away %.0f s of %.0f s\n  image\tversion %s, %d MB\n", r.Donor, r.DonorAwaySeconds, r.Seconds, r.Version, r.ImageBytes>>20)
-	if len(r.Failures) == 0 {
-		fmt.Fprintln(w, "\nEverything held.")
-		return
-	}
-	fmt.Fprintln(w, "\nDid not hold:")
-	for _, f := range r.Failures {
-		fmt.Fprintf(w, "  %s\n", f)
-	}
 }
 
 // short is the beginning of an identifier, enough to tell two apart.

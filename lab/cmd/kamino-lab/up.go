@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino/lab"
+	"kamino.dev/kamino/lab/controlplane"
 )
 
 func newUpCommand() *cobra.Command {
@@ -65,18 +66,23 @@ func up(cmd *cobra.Command, opts lab.Options) error {
 	if opts.Pools < 1 || opts.NodesPerPool < 1 || opts.Speed <= 0 {
 		return fmt.Errorf("--pools %d, --nodes %d and --speed %g must all be positive", opts.Pools, opts.NodesPerPool, opts.Speed)
 	}
-	ctx := cmd.Context()
-	l, err := lab.Start(ctx, opts)
+	l, err := lab.Start(cmd.Context(), opts)
 	if err != nil {
 		return err
 	}
 	defer l.Stop()
 	fmt.Fprintf(cmd.ErrOrStderr(), "in another shell: . %s/env\n", l.Dir)
+	return stay(cmd, l.ControlPlane)
+}
+
+// stay says that a lab is ready, and waits until it is interrupted or a part of
+// its control plane ends.
+func stay(cmd *cobra.Command, cp *controlplane.ControlPlane) error {
 	fmt.Fprintln(cmd.OutOrStdout(), "ready")
 	select {
-	case <-ctx.Done():
+	case <-cmd.Context().Done():
 		return nil
-	case err := <-l.ControlPlane.Failed():
+	case err := <-cp.Failed():
 		return err
 	}
 }
