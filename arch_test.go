@@ -35,6 +35,7 @@ var rules = []rule{
 	{"cmd/kamino", []string{module, "github.com/spf13/", "k8s.io/", "sigs.k8s.io/yaml", "golang.org/x/term", "golang.org/x/crypto/x509roots"}, "wires everything but the emulator"},
 	{"cmd/kamino-agent", []string{module + "/agent", module + "/boot"}, "a small main around agent"},
 	{"internal/invariant", nil, "a referee that used the player's functions would share his mistakes"},
+	{"internal/golden", []string{"github.com/google/go-cmp"}, "compares texts in tests"},
 	{"internal/image", []string{module + "/internal/image", "github.com/google/go-containerregistry"}, "builds the container image"},
 }
 

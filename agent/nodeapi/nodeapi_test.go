@@ -16,14 +16,13 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"kamino.dev/kamino/agent/disk"
+
+	"kamino.dev/kamino/agent/disk/disktest"
 )
 
 func pair(t *testing.T, name string, organizations ...string) (cert, key []byte) {
@@ -43,23 +42,6 @@ func pair(t *testing.T, name string, organizations ...string) (cert, key []byte)
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw})
-}
-
-func open(t *testing.T, files map[string]string) *disk.Disk {
-	t.Helper()
-	root := t.TempDir()
-	for name, text := range files {
-		at := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d, err := disk.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	return d
 }
 
 func config(server, cluster, user string) string {
@@ -93,7 +75,7 @@ func TestLoad(t *testing.T) {
 		"empty":             {map[string]string{Paths[0]: "kind: Config\n"}, false, "no cluster or no user"},
 	} {
 		c, want := c, c.want
-		got, err := Load(open(t, c.files))
+		got, err := Load(disktest.New(t, c.files))
 		if want != "" {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", name, err, want)
@@ -168,7 +150,7 @@ func serve(t *testing.T, a *apiServer) *Client {
 	s := httptest.NewTLSServer(a)
 	t.Cleanup(s.Close)
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
-	c, err := Load(open(t, map[string]string{Paths[0]: config(s.URL, "tls-server-name: example.com, certificate-authority-data: "+ca, "token: secret")}))
+	c, err := Load(disktest.New(t, map[string]string{Paths[0]: config(s.URL, "tls-server-name: example.com, certificate-authority-data: "+ca, "token: secret")}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/disk/disktest"
 	"kamino.dev/kamino/agent/host"
 )
 
@@ -87,25 +89,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func node(t *testing.T, files map[string]string) *disk.Disk {
-	t.Helper()
-	root := t.TempDir()
-	for name, text := range files {
-		at := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d, err := disk.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	return d
-}
-
 func TestMerge(t *testing.T) {
-	d := node(t, map[string]string{KubeletConfigPath: "maxPods: 110\nevictionHard: {memory.available: 100Mi, nodefs.available: 10%}\nfeatureGates: {A: true}\n", "usr/bin/kubelet": "x"})
+	d := disktest.New(t, map[string]string{KubeletConfigPath: "maxPods: 110\nevictionHard: {memory.available: 100Mi, nodefs.available: 10%}\nfeatureGates: {A: true}\n", "usr/bin/kubelet": "x"})
 	c := &NodeConfig{Join: Join{Method: JoinKeep}, Cluster: Cluster{DNS: []string{"10.0.0.10"}, Domain: "c.local"},
 		Kubelet: Kubelet{Config: map[string]any{"maxPods": 30, "evictionHard": map[string]any{"memory.available": "500Mi"}, "featureGates": nil}}}
 	for range 2 { // from the same base each time
@@ -129,7 +114,7 @@ func TestMerge(t *testing.T) {
 
 // TestExecStart: the command line is the last one of the units as systemd reads them.
 func TestExecStart(t *testing.T) {
-	d := node(t, map[string]string{
+	d := disktest.New(t, map[string]string{
 		"usr/lib/systemd/system/kubelet.service":                            "[Service]\nExecStart=/usr/bin/kubelet\n",
 		"usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf":          "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --of-package\n",
 		"etc/systemd/system/kubelet.service.d/10-kubeadm.conf":              "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --of-operator \\\n  --v=2\n",
@@ -142,7 +127,7 @@ func TestExecStart(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	d := node(t, map[string]string{"etc/kamino/nodeconfig.yaml": "from file\n", "empty": " \n"})
+	d := disktest.New(t, map[string]string{"etc/kamino/nodeconfig.yaml": "from file\n", "empty": " \n"})
 	sources := []string{"imds://userData", "file:///gone", "file:///empty", "file:///etc/kamino/nodeconfig.yaml"}
 	answer := func(data string, err error) func(context.Context) ([]byte, error) {
 		return func(context.Context) ([]byte, error) { return []byte(data), err }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/disk/disktest"
 )
 
 const token = "token: abcdef.0123456789abcdef\n"
@@ -65,25 +65,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-func root(t *testing.T, files map[string]string) *disk.Disk {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		at := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d, err := disk.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	return d
-}
-
 func TestFiles(t *testing.T) {
-	d := root(t, map[string]string{"srv/a": token, "usr/share/a": token, "proc/a": token, "var/lib/kamino/aside/000001": token, "var/log/ancestry.log": "2026-11-21 donor-host-1\n",
+	d := disktest.New(t, map[string]string{"srv/a": token, "usr/share/a": token, "proc/a": token, "var/lib/kamino/aside/000001": token, "var/log/ancestry.log": "2026-11-21 donor-host-1\n",
 		"srv/names": "donor-host-1 and DONOR-HOST-1\n", "root/.ssh/authorized_keys": "ssh-ed25519 AAAA\n", "etc/ssh/ssh_host_rsa_key": "", "tmp/x": "x", "srv/allowed": token})
 	o := Options{Facts: Facts{Host: "donor-host-1.example"}, Allow: func(kind, name string) bool { return name == "srv/allowed" && kind == "token-bootstrap" }}
 	for _, deep := range []bool{false, true} {
@@ -112,7 +95,7 @@ func TestFiles(t *testing.T) {
 // TestRawExcuses: in raw bytes the keys that software brings and the genealogy's text are no findings; the same name
 // elsewhere is.
 func TestRawExcuses(t *testing.T) {
-	d := root(t, map[string]string{"usr/share/doc/key": token, "var/log/ancestry.log": "2026-11-20 donor-host-0\n2026-11-21 donor-host-1\n"})
+	d := disktest.New(t, map[string]string{"usr/share/doc/key": token, "var/log/ancestry.log": "2026-11-20 donor-host-0\n2026-11-21 donor-host-1\n"})
 	device := filepath.Join(t.TempDir(), "disk")
 	write := func(text string) []Finding {
 		if err := os.WriteFile(device, []byte("........................"+text+"........................"), 0o600); err != nil {

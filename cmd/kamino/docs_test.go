@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"kamino.dev/kamino/internal/golden"
 )
 
 // docs/cli.md is made from the commands themselves and must be current.
@@ -27,7 +29,7 @@ KUBECONFIG     as for kubectl; without one, the service account of the pod
 AZURE_*        credentials, as for every program of the Azure SDK`) + "\n")
 	describe(&b, root)
 	path := filepath.Join("..", "..", "docs", "cli.md")
-	if *update {
+	if golden.Updates() {
 		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -3,10 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,30 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares with testdata/name, or writes it.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; go test -update writes it anew):\n%s", path, diff)
-	}
-}
 
 const pool1 = "k8s-pool1-vmss"
 
@@ -207,7 +182,7 @@ func TestPlanGolden(t *testing.T) {
 			if errs != "" {
 				text += "--- stderr\n" + errs
 			}
-			golden(t, "plan/"+c.name+".txt", fmt.Sprintf("%s--- exit code %d\n", text, code))
+			golden.Check(t, "plan/"+c.name+".txt", fmt.Sprintf("%s--- exit code %d\n", text, code))
 		})
 	}
 }

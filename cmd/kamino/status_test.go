@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/golden"
 )
 
 // history is a pool with a version of each kind, one unfinished run and the
@@ -43,7 +44,7 @@ func TestStatusGolden(t *testing.T) {
 		if code != 0 || errs != "" || len(w.writes()) > 0 {
 			t.Errorf("exit code %d, stderr %q, wrote %q", code, errs, w.writes())
 		}
-		golden(t, "status/"+format+".txt", out)
+		golden.Check(t, "status/"+format+".txt", out)
 	}
 }
 
@@ -105,5 +106,5 @@ func TestRollback(t *testing.T) {
 	if l := w.cluster.leases[p.ID]; l.Holder != "" {
 		t.Errorf("the lease is still held by %s", l.Holder)
 	}
-	golden(t, "rollback.txt", text)
+	golden.Check(t, "rollback.txt", text)
 }

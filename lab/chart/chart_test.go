@@ -1,29 +1,23 @@
 package chart
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
 	"helm.sh/helm/v3/pkg/strvals"
-
-	"helm.sh/helm/v3/pkg/lint"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"kamino.dev/kamino/internal/golden"
 )
 
 const chartDir = "../../charts/vmss-prototype"
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // values reads what a user gives after --set.
 func values(t *testing.T, sets ...string) map[string]any {
@@ -131,28 +125,8 @@ func TestGolden(t *testing.T) {
 				}
 				b.WriteString("---\n" + string(text))
 			}
-			golden(t, use.name+".yaml", b.String())
+			golden.Check(t, use.name+".yaml", b.String())
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; go test -update writes it anew):\n%s", path, diff)
 	}
 }
 
