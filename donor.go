@@ -76,7 +76,7 @@ func (r *Run) lookDrain(ctx context.Context) (Next, error) {
 	if mark.Sealing {
 		return done("drained earlier"), nil
 	}
-	opts := DrainOptions{Grace: r.Grace, Force: r.Force, Overdue: r.spent() > r.drainTimeout()}
+	opts := DrainOptions{Grace: r.Grace, Force: r.Force, Overdue: r.worked() > r.drainTimeout()}
 	evict := func(ctx context.Context) ([]Pod, error) { return r.Cluster.Evict(ctx, n, opts) }
 	if r.lease.Record.Step != "drain" || r.lease.Record.Intent != intentEvict {
 		return act(intentEvict, func(ctx context.Context) error { _, err := evict(ctx); return err }), nil
@@ -100,11 +100,11 @@ const intentEvict = "evict the pods of the node"
 func (r *Run) drainStuck(pods []Pod, opts DrainOptions) error {
 	stuck := slices.ContainsFunc(pods, func(p Pod) bool { return p.Stuck }) && !opts.Force
 	overdue := opts.Overdue && !opts.Force
-	hopeless := r.spent() > r.drainTimeout()+2*r.Grace+5*time.Minute
+	hopeless := r.worked() > r.drainTimeout()+2*r.Grace+5*time.Minute
 	if !stuck && !overdue && !hopeless {
 		return nil
 	}
-	return WithHint(fmt.Errorf("node %s cannot be drained after %s: %s", r.node.Name, r.spent().Round(time.Second), describePods(pods)),
+	return WithHint(fmt.Errorf("node %s cannot be drained after %s: %s", r.node.Name, r.worked().Round(time.Second), describePods(pods)),
 		"mend what holds the pods, choose another node, or use --force to delete them")
 }
 

@@ -68,8 +68,9 @@ type Run struct {
 	kept          map[string]bool // versions that turned out to be in use
 
 	now struct { // the step that is running
-		name  string
-		since time.Time
+		name      string
+		since     time.Time
+		throttled time.Duration // how long others asked it to be silent
 	}
 }
 
@@ -160,7 +161,7 @@ func (r *Run) tell(ev Event) {
 // step looks, acts and waits until the step is done, has failed or has taken
 // too long.
 func (r *Run) step(ctx context.Context, s Step, ev Event) error {
-	r.now.name, r.now.since = s.Name, r.clock().Now()
+	r.now.name, r.now.since, r.now.throttled = s.Name, r.clock().Now(), 0
 	p := pace{run: r, step: s, acts: map[string]int{}}
 	say := func(kind EventKind, message string, percent int) {
 		ev.Kind, ev.Message, ev.Percent, ev.Elapsed = kind, message, percent, r.clock().Now().Sub(r.now.since)
@@ -256,14 +257,13 @@ func (r *Run) bounded(ctx context.Context, calls func(context.Context) (Next, er
 
 // pace decides how long to wait between looks.
 type pace struct {
-	run       *Run
-	step      Step
-	began     time.Time
-	throttled time.Duration
-	failures  int
-	acts      map[string]int
-	notified  bool
-	hold      time.Time // before which the same act is not repeated
+	run      *Run
+	step     Step
+	began    time.Time
+	failures int
+	acts     map[string]int
+	notified bool
+	hold     time.Time // before which the same act is not repeated
 }
 
 func (p *pace) reset() { p.began = p.run.clock().Now(); p.failures = 0 }
@@ -291,7 +291,7 @@ func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 	if limit == 0 {
 		limit = defaultLimit
 	}
-	if spent := now.Sub(p.run.now.since) - p.throttled; spent > limit {
+	if spent := p.run.worked(); spent > limit {
 		if failure != nil {
 			return fmt.Errorf("%w after %s: %w", errOverdue, spent.Round(time.Second), failure)
 		}
@@ -301,7 +301,7 @@ func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 	var t *ThrottledError
 	if errors.As(failure, &t) {
 		d = max(t.After, d)
-		p.throttled += d
+		p.run.now.throttled += d
 	} else if failure != nil {
 		p.failures++
 		d = min(p.run.minPoll()<<min(p.failures-1, 6), 30*time.Second)

@@ -168,3 +168,15 @@ func nth(t *testing.T, log []site, step, method string, n int) int {
 	}
 	return all[n-1]
 }
+
+// TestThrottledDrain: silence that the API server asks for is not the drain's time. Once it was, and a drain gave up although
+// every pod was leaving.
+func TestThrottledDrain(t *testing.T) {
+	sites, _ := golden(t, aged)
+	w, o := aged(1), goldenOptions()
+	o.DrainTimeout = 10 * time.Minute
+	if p := w.update(o, fault{kind: throttle, at: nth(t, sites, "drain", "Evict", 1)}); p.err != nil {
+		t.Errorf("the run failed: %v", p.err)
+	}
+	w.sound(t)
+}

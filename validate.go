@@ -209,3 +209,6 @@ func (r *Run) donorMarked() bool {
 
 // spent is how long the running step has taken.
 func (r *Run) spent() time.Duration { return r.clock().Now().Sub(r.now.since) }
+
+// worked is spent without the time in which the service asked for silence.
+func (r *Run) worked() time.Duration { return r.spent() - r.now.throttled }
