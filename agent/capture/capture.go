@@ -46,7 +46,9 @@ const (
 	// DefaultDir is where the agent keeps its records: one file BOOT-ID.json a boot.
 	DefaultDir  = "/var/lib/kamino/boots"
 	defaultKeep = 10
-	pollEvery   = 3 * time.Second
+	// A look costs a tenth of a second of a machine that has better things to do. Early ones find units that systemd soon
+	// forgets; late ones only wait, for what the journal keeps.
+	firstPause, longestPause = 3 * time.Second, 30 * time.Second
 )
 
 // Clock is the time that Run goes by.
@@ -92,7 +94,8 @@ func (o Options) complete() Options {
 // It is best called once, early after kubelet started, with a Wait.
 func Run(ctx context.Context, o Options, w io.Writer) error {
 	o = o.complete()
-	deadline := o.Clock.Now().Add(o.Wait)
+	began := o.Clock.Now()
+	deadline := began.Add(o.Wait)
 	for {
 		c, err := Live(ctx, o)
 		if err != nil {
@@ -102,14 +105,16 @@ func Run(ctx context.Context, o Options, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if settled(c) || !o.Clock.Now().Add(pollEvery).Before(deadline) {
+		now := o.Clock.Now()
+		pause := min(max(now.Sub(began)/3, firstPause), longestPause)
+		if settled(c) || !now.Add(pause).Before(deadline) {
 			if err := o.prune(path); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(w, path)
 			return err
 		}
-		if err := o.Clock.Sleep(ctx, pollEvery); err != nil {
+		if err := o.Clock.Sleep(ctx, pause); err != nil {
 			return fmt.Errorf("wait for the end of startup: %w (what was seen is in %s)", err, path)
 		}
 	}

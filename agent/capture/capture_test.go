@@ -195,8 +195,8 @@ func TestRunWaits(t *testing.T) {
 	m.boot(t, "another")
 	clock = &testClock{now: time.Unix(1e9, 0)}
 	m.record(t, Options{Clock: clock, Wait: time.Minute})
-	if clock.sleeps != 19 {
-		t.Errorf("looked again %d times in a minute, want 19, every three seconds", clock.sleeps)
+	if clock.sleeps != 9 {
+		t.Errorf("looked again %d times in a minute, want 9, ever more seldom", clock.sleeps)
 	}
 }
 

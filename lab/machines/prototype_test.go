@@ -253,7 +253,11 @@ func updateInPlace(ctx context.Context, t *testing.T, s *Stage) {
 		if errors.As(err, &exit) {
 			return false, nil
 		}
-		return strings.Contains(out, `"refused":"`), err
+		var config struct{ Refused string }
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &config)
+		}
+		return config.Refused != "", err
 	})
 	if err != nil {
 		t.Fatal(err)
