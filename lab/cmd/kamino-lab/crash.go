@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,7 @@ Exits with 1 if anything is violated or a required cell of the matrix is empty.`
 	f := cmd.Flags()
 	f.StringVarP(&c.output, "output", "o", "text", "text or json")
 	f.IntVar(&c.sample, "sample", 0, "try only about so many cases, spread over all steps; 0 tries all")
-	f.IntVar(&c.workers, "workers", 2, "how many control planes to use side by side")
+	f.IntVar(&c.workers, "workers", 2*runtime.NumCPU(), "how many control planes to use side by side; much of its time each waits")
 	f.BoolVar(&c.processes, "process", false, "kill real processes with SIGKILL")
 	f.StringVar(&c.program, "kamino", "", "program to kill, built with the tag labclock (default: built from --source)")
 	f.StringVar(&c.source, "source", "", "directory of the product's module (default: found above the working directory)")
