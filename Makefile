@@ -52,7 +52,7 @@ test-crash: build lab ## kill, lie and interfere at every call of a run, and loo
 	$(LAB) crash
 
 .PHONY: test-crash-process
-test-crash-process: build lab ## the kills again, with SIGKILL of real processes (25 minutes)
+test-crash-process: build lab ## the kills again, with SIGKILL of real processes (10 minutes)
 	$(LAB) crash --process
 
 .PHONY: test-vm
