@@ -61,6 +61,7 @@ type Lab struct {
 // Capture is a boot that a machine recorded and sent.
 type Capture struct {
 	From string // address
+	At   time.Time
 	Data []byte
 }
 
@@ -210,7 +211,7 @@ func (l *Lab) receive(w http.ResponseWriter, r *http.Request) {
 	host, _, _ := strings.Cut(r.RemoteAddr, ":")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.captures = append(l.captures, Capture{host, data})
+	l.captures = append(l.captures, Capture{host, time.Now(), data})
 	w.WriteHeader(http.StatusNoContent)
 }
 
