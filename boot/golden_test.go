@@ -2,7 +2,6 @@ package boot_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -10,34 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"kamino.dev/kamino/boot"
 	"kamino.dev/kamino/boot/internal/sample"
+	"kamino.dev/kamino/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files and the pictures in docs anew")
-
-// golden compares with a file, or with -update writes it.
-func golden(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v; go test ./boot -run Golden -update writes it", err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s: %s\ngo test ./boot -run Golden -update writes it anew", path, diff)
-	}
-}
 
 func published(t *testing.T, name string) *boot.Capture {
 	t.Helper()
@@ -77,11 +52,11 @@ func TestGoldenText(t *testing.T) {
 	} {
 		a := analysis(t, c)
 		for verb, write := range map[string]func(io.Writer) error{"show": a.WriteText, "time": a.WriteTime, "blame": a.WriteBlame, "chain": a.WriteChain} {
-			golden(t, filepath.Join("testdata", "golden", name+"."+verb+".txt"), text(t, write))
+			golden.Check(t, filepath.Join("testdata", "golden", name+"."+verb+".txt"), string(text(t, write)))
 		}
 	}
-	golden(t, "testdata/golden/compare.txt", text(t, boot.Compare(analysis(t, exampleNode()), analysis(t, exampleClone())).WriteText))
-	golden(t, "testdata/golden/pool.txt", text(t, examplePool(t).WriteText))
+	golden.Check(t, "testdata/golden/compare.txt", string(text(t, boot.Compare(analysis(t, exampleNode()), analysis(t, exampleClone())).WriteText)))
+	golden.Check(t, "testdata/golden/pool.txt", string(text(t, examplePool(t).WriteText)))
 }
 
 func examplePool(t *testing.T) *boot.PoolReport {
@@ -99,7 +74,7 @@ func examplePool(t *testing.T) *boot.PoolReport {
 // TestGoldenDocs: what the documentation shows is what the program prints and draws.
 func TestGoldenDocs(t *testing.T) {
 	c := exampleNode()
-	golden(t, "../docs/boot.svg", text(t, func(w io.Writer) error { return boot.WriteSVG(w, c, analysis(t, c)) }))
+	golden.Check(t, "../docs/boot.svg", string(text(t, func(w io.Writer) error { return boot.WriteSVG(w, c, analysis(t, c)) })))
 	page, err := os.ReadFile("../docs/boot.md")
 	if err != nil {
 		t.Fatal(err)

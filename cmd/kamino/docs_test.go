@@ -3,12 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino/internal/golden"
@@ -28,19 +26,7 @@ POD_IMAGE      image of the seal pod, if --image is not given
 KUBECONFIG     as for kubectl; without one, the service account of the pod
 AZURE_*        credentials, as for every program of the Azure SDK`) + "\n")
 	describe(&b, root)
-	path := filepath.Join("..", "..", "docs", "cli.md")
-	if golden.Updates() {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	have, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(have), b.String()); diff != "" {
-		t.Errorf("docs/cli.md is not what the commands say (-have +want); go test ./cmd/kamino -run CLIDocs -update writes it anew:\n%s", diff)
-	}
+	golden.Check(t, filepath.Join("..", "..", "docs", "cli.md"), b.String())
 }
 
 // describe writes a section for each command below one.

@@ -182,7 +182,7 @@ func TestPlanGolden(t *testing.T) {
 			if errs != "" {
 				text += "--- stderr\n" + errs
 			}
-			golden.Check(t, "plan/"+c.name+".txt", fmt.Sprintf("%s--- exit code %d\n", text, code))
+			golden.Check(t, "testdata/plan/"+c.name+".txt", fmt.Sprintf("%s--- exit code %d\n", text, code))
 		})
 	}
 }

@@ -44,7 +44,7 @@ func TestStatusGolden(t *testing.T) {
 		if code != 0 || errs != "" || len(w.writes()) > 0 {
 			t.Errorf("exit code %d, stderr %q, wrote %q", code, errs, w.writes())
 		}
-		golden.Check(t, "status/"+format+".txt", out)
+		golden.Check(t, "testdata/status/"+format+".txt", out)
 	}
 }
 
@@ -106,5 +106,5 @@ func TestRollback(t *testing.T) {
 	if l := w.cluster.leases[p.ID]; l.Holder != "" {
 		t.Errorf("the lease is still held by %s", l.Holder)
 	}
-	golden.Check(t, "rollback.txt", text)
+	golden.Check(t, "testdata/rollback.txt", text)
 }

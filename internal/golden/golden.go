@@ -12,11 +12,10 @@ import (
 
 var update = flag.Bool("update", false, "write golden files anew")
 
-// Check compares a text with testdata/name, and writes the file instead in a run
-// with -update.
-func Check(t testing.TB, name, got string) {
+// Check compares a text with the file at path, which a run with -update writes
+// first.
+func Check(t testing.TB, path, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -33,6 +32,3 @@ func Check(t testing.TB, name, got string) {
 		t.Errorf("%s (-want +got; go test -update writes it anew):\n%s", path, diff)
 	}
 }
-
-// Updates reports whether this run writes golden files anew.
-func Updates() bool { return *update }

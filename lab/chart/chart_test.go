@@ -125,7 +125,7 @@ func TestGolden(t *testing.T) {
 				}
 				b.WriteString("---\n" + string(text))
 			}
-			golden.Check(t, use.name+".yaml", b.String())
+			golden.Check(t, "testdata/"+use.name+".yaml", b.String())
 		})
 	}
 }
