@@ -67,7 +67,10 @@ func (p *Provider) PoolOf(id kamino.InstanceID) (kamino.PoolID, error) {
 	return v.id(), nil
 }
 
-func (v scaleSet) id() kamino.PoolID {
-	return kamino.PoolID(strings.ToLower("/subscriptions/" + v.subscription + "/resourceGroups/" + v.group +
-		"/providers/Microsoft.Compute/virtualMachineScaleSets/" + v.name))
+func (v scaleSet) id() kamino.PoolID { return kamino.PoolID(strings.ToLower(v.path())) }
+
+// path is the resource ID as Azure spells it.
+func (v scaleSet) path() string {
+	return "/subscriptions/" + v.subscription + "/resourceGroups/" + v.group +
+		"/providers/Microsoft.Compute/virtualMachineScaleSets/" + v.name
 }

@@ -119,8 +119,7 @@ func markLatest(newestFirst []kamino.Artifact, pool kamino.Pool) {
 // decodes takes longer than everything else a plan reads.
 func (p *Provider) uses(ctx context.Context, at place) (map[string]int, error) {
 	out := map[string]int{}
-	next := "/subscriptions/" + at.subscription + "/resourceGroups/" + at.group + "/providers/Microsoft.Compute/virtualMachineScaleSets/" +
-		at.name + "/virtualMachines?api-version=2026-04-01" // as armcompute v8 asks
+	next := at.path() + "/virtualMachines?api-version=2026-04-01" // as armcompute v8 asks
 	for next != "" {
 		var page struct {
 			NextLink string `json:"nextLink"`
