@@ -65,10 +65,11 @@ func removeZeros(d *disk.Disk) error {
 		return err
 	}
 	for _, f := range all {
+		if f.ReadOnly {
+			continue
+		}
 		for _, name := range zeroFiles {
-			if !f.ReadOnly {
-				err = errors.Join(err, d.Remove(f.Name+"/"+name))
-			}
+			err = errors.Join(err, d.Remove(f.Name+"/"+name))
 		}
 	}
 	return err
