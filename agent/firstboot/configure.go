@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"kamino.dev/kamino/agent/disk"
@@ -37,21 +38,34 @@ func (m *Machine) configure(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("configuration from %s: %w", doc.Source, err)
 	}
-	units, err := nodeconfig.Write(m.Disk, files)
+	made, err := nodeconfig.Write(m.Disk, files)
 	if err != nil {
 		return State{}, err
 	}
-	if len(units) > 0 {
-		if _, err := m.Host.Run(ctx, "systemctl", "daemon-reload"); err != nil {
-			return State{}, fmt.Errorf("reload units: %w", err)
-		}
+	if err := m.reload(ctx, made.Reload); err != nil {
+		return State{}, err
 	}
-	if slices.Contains(units, "containerd.service") {
+	if slices.Contains(made.Units, "containerd.service") {
 		if _, err := m.Host.Run(ctx, "systemctl", "try-restart", "containerd.service"); err != nil {
 			return State{}, fmt.Errorf("restart containerd: %w", err)
 		}
 	}
 	return Applied(doc, c, m.Now()), nil
+}
+
+// reload makes systemd read its units again, but only where they changed, in this attempt or in one before it that was
+// interrupted: on kubelet's path that takes from half a second to several.
+func (m *Machine) reload(ctx context.Context, changed bool) error {
+	if !changed {
+		out, err := m.Host.Run(ctx, "systemctl", "show", "--property=NeedDaemonReload", "--value", "kubelet.service")
+		if err == nil && strings.TrimSpace(out) == "no" {
+			return nil
+		}
+	}
+	if _, err := m.Host.Run(ctx, "systemctl", "daemon-reload"); err != nil {
+		return fmt.Errorf("reload units: %w", err)
+	}
+	return nil
 }
 
 // Applied is the state in which c is in force.

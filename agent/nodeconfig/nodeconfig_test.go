@@ -185,3 +185,22 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestGiven(t *testing.T) {
+	for command, args := range map[string]map[string]bool{
+		"kubelet --config=/a --v=2":        {"--config=/a": true, "--config=/b": false, "--conf=/a": false, "--cert-dir=/a": false, "--v": false},
+		"kubelet --config=/a --config=/b":  {"--config=/a": false, "--config=/b": true},
+		"kubelet --config=/a --config /b":  {"--config=/a": false},
+		"kubelet --config=/a $MORE":        {"--config=/a": false},
+		"kubelet $MORE --config=/a":        {"--config=/a": true},
+		"--config=/a":                      {"--config=/a": false}, // the program itself
+		"":                                 {"--config=/a": false},
+		"kubelet --enable-server --node=x": {"--enable-server": false}, // its value may be the next word
+	} {
+		for arg, want := range args {
+			if got := given(strings.Fields(command), arg); got != want {
+				t.Errorf("%q has %s: %v", command, arg, got)
+			}
+		}
+	}
+}

@@ -200,7 +200,8 @@ func (c *NodeConfig) dropIn(ctx context.Context, d *disk.Disk, h host.Host) (Fil
 	if c.Join.Method == JoinKeep && c.Kubelet.Version == "" && len(c.Kubelet.Labels) == 0 && len(c.Kubelet.Args) == 0 && len(c.Kubelet.Config) == 0 {
 		return f, nil
 	}
-	command := execStart(d)
+	image := execStart(d)
+	command := image
 	if c.Kubelet.Version != "" || len(command) == 0 {
 		binary, err := findKubelet(ctx, d, h, c.Kubelet.Version, command)
 		if err != nil {
@@ -208,22 +209,46 @@ func (c *NodeConfig) dropIn(ctx context.Context, d *disk.Disk, h host.Host) (Fil
 		}
 		command = append([]string{binary}, command[min(len(command), 1):]...)
 	}
+	var args []string
 	if c.Join.Method != JoinKeep || len(c.Kubelet.Config) > 0 {
-		command = append(command, "--config=/"+KubeletConfigPath)
+		args = append(args, "--config=/"+KubeletConfigPath)
 	}
 	if c.Join.Method != JoinKeep {
-		command = append(command, "--kubeconfig=/"+KubeconfigPath, "--bootstrap-kubeconfig=/"+BootstrapPath, "--cert-dir=/var/lib/kubelet/pki")
+		args = append(args, "--kubeconfig=/"+KubeconfigPath, "--bootstrap-kubeconfig=/"+BootstrapPath, "--cert-dir=/var/lib/kubelet/pki")
 	}
 	if len(c.Kubelet.Labels) > 0 {
 		var labels []string
 		for _, key := range slices.Sorted(maps.Keys(c.Kubelet.Labels)) {
 			labels = append(labels, key+"="+c.Kubelet.Labels[key])
 		}
-		command = append(command, "--node-labels="+strings.Join(labels, ","))
+		args = append(args, "--node-labels="+strings.Join(labels, ","))
 	}
-	command = append(command, c.Kubelet.Args...)
+	for _, arg := range append(args, c.Kubelet.Args...) {
+		if !given(command, arg) {
+			command = append(slices.Clip(command), arg)
+		}
+	}
+	if slices.Equal(command, image) {
+		return f, nil // the image's own unit does, and systemd need not read its units again
+	}
 	f.Data = fmt.Appendf(nil, "# Written by kamino-agent from its NodeConfig.\n[Service]\nExecStart=\nExecStart=%s\n", strings.Join(command, " "))
 	return f, nil
+}
+
+// given says whether a command line has the argument already, with none after it that could say otherwise. Nobody knows
+// what is in variables.
+func given(command []string, arg string) bool {
+	name, _, hasValue := strings.Cut(arg, "=")
+	for i := len(command) - 1; i > 0; i-- {
+		word, _, _ := strings.Cut(command[i], "=")
+		if command[i] == arg {
+			return hasValue
+		}
+		if word == name || strings.Contains(command[i], "$") {
+			return false
+		}
+	}
+	return false
 }
 
 // execStart is kubelet's command line as the image's unit and drop-ins define it, without the agent's own drop-in.

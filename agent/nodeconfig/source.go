@@ -53,8 +53,15 @@ func Find(ctx context.Context, sources []string, d *disk.Disk, userData func(con
 	return Document{}, fmt.Errorf("%w (asked %s)", ErrNone, strings.Join(sources, ", "))
 }
 
-// Write puts the files on the disk and returns the units that must be restarted because one of their files changed.
-func Write(d *disk.Disk, files []File) (units []string, err error) {
+// Changes are what Write changed.
+type Changes struct {
+	Units  []string // to be restarted, in this order, because one of their files changed
+	Reload bool     // systemd must read its units again: it does not by itself
+}
+
+// Write puts the files on the disk. A file that is there already is not touched.
+func Write(d *disk.Disk, files []File) (Changes, error) {
+	var made Changes
 	changed := map[string]bool{}
 	for _, f := range files {
 		former, err := d.ReadFile(f.Path, disk.Small)
@@ -68,17 +75,18 @@ func Write(d *disk.Disk, files []File) (units []string, err error) {
 			err = d.WriteFile(f.Path, f.Data, f.Mode)
 		}
 		if err != nil {
-			return nil, err
+			return made, err
 		}
 		if f.Unit != "" {
 			changed[f.Unit] = true
 		}
+		made.Reload = made.Reload || f.Path == DropInPath
 	}
 	// containerd first: kubelet talks to it.
 	for _, u := range []string{"containerd.service", "kubelet.service"} {
 		if changed[u] {
-			units = append(units, u)
+			made.Units = append(made.Units, u)
 		}
 	}
-	return units, nil
+	return made, nil
 }

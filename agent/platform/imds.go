@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -123,6 +124,14 @@ func temporary(err error) bool {
 	return s.Code == http.StatusGone || s.Code == http.StatusTooManyRequests || s.Code == http.StatusRequestTimeout || s.Code >= 500
 }
 
+// unreachable says that the machine has no route yet: nobody was asked, so nobody minds being asked again soon.
+func unreachable(err error) bool {
+	return errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH)
+}
+
+// noRoutePause is how soon the network is tried again while there is none: kubelet waits.
+const noRoutePause = 100 * time.Millisecond
+
 // get asks until there is an answer or the context ends, at first quickly, because this waits for the network to come up
 // on the path to kubelet.
 func (c IMDS) get(ctx context.Context, path string) ([]byte, error) {
@@ -132,10 +141,15 @@ func (c IMDS) get(ctx context.Context, path string) ([]byte, error) {
 		if err == nil || !temporary(err) {
 			return data, err
 		}
-		if werr := c.Wait(ctx, pause+rand.N(pause/4)); werr != nil {
+		next := pause + rand.N(pause/4)
+		if unreachable(err) {
+			next = noRoutePause
+		} else {
+			pause = min(pause*3/2, 3*time.Second)
+		}
+		if werr := c.Wait(ctx, next); werr != nil {
 			return nil, fmt.Errorf("ask IMDS: %w; last: %w", werr, err)
 		}
-		pause = min(pause*3/2, 3*time.Second)
 	}
 }
 

@@ -4,9 +4,14 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -134,4 +139,36 @@ func FuzzGoalState(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// routes answers as a machine does that has no route at first, then an IMDS that is busy.
+type routes struct{ without, busy int }
+
+func (r *routes) RoundTrip(*http.Request) (*http.Response, error) {
+	if r.without > 0 {
+		r.without--
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ENETUNREACH)}
+	}
+	code := http.StatusOK
+	if r.busy > 0 {
+		r.busy--
+		code = http.StatusTooManyRequests
+	}
+	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(""))}, nil
+}
+
+// TestIMDSWithoutRoute: kubelet waits for the network, however late it comes; a busy IMDS is asked ever more seldom.
+func TestIMDSWithoutRoute(t *testing.T) {
+	var waits []time.Duration
+	c := IMDS{Endpoint: DefaultIMDS, Client: &http.Client{Transport: &routes{without: 100, busy: 20}},
+		Wait: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil }}
+	if _, err := c.UserData(t.Context()); err != nil || len(waits) != 120 {
+		t.Fatalf("%d waits, %v", len(waits), err)
+	}
+	if most := slices.Max(waits[:100]); most != noRoutePause {
+		t.Errorf("without a route it waits %s", most)
+	}
+	if last := waits[119]; last < 3*time.Second {
+		t.Errorf("a busy IMDS is asked again after %s", last)
+	}
 }

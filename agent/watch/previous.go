@@ -66,15 +66,15 @@ func (w *Watcher) Recover(ctx context.Context) error {
 		}
 		files = append(files, file)
 	}
-	units, err := nodeconfig.Write(w.Disk, files)
+	made, err := nodeconfig.Write(w.Disk, files)
 	if err != nil {
 		return err
 	}
 	// kubelet always: an earlier attempt to go back may have been interrupted between the files and the restart.
-	if !slices.Contains(units, "kubelet.service") {
-		units = append(units, "kubelet.service")
+	if !slices.Contains(made.Units, "kubelet.service") {
+		made.Units = append(made.Units, "kubelet.service")
 	}
-	if err := w.restart(ctx, units); err != nil {
+	if err := w.restart(ctx, made.Units); err != nil {
 		return err
 	}
 	if err := w.healthy(ctx); err != nil {

@@ -132,17 +132,17 @@ func (w *Watcher) apply(ctx context.Context, files []nodeconfig.File) error {
 		return err
 	}
 	restart := w.restartKubelet(files)
-	units, err := nodeconfig.Write(w.Disk, files)
+	made, err := nodeconfig.Write(w.Disk, files)
 	if err != nil {
 		return err
 	}
 	if !restart {
-		units = slices.DeleteFunc(units, func(u string) bool { return u == "kubelet.service" })
+		made.Units = slices.DeleteFunc(made.Units, func(u string) bool { return u == "kubelet.service" })
 	}
-	if err := w.restart(ctx, units); err != nil {
+	if err := w.restart(ctx, made.Units); err != nil {
 		return err
 	}
-	if len(units) == 0 {
+	if len(made.Units) == 0 {
 		return drop(w.Disk)
 	}
 	if err := w.healthy(ctx); err != nil {
