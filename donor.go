@@ -14,7 +14,7 @@ import (
 const guestHalt = time.Minute
 
 func (r *Run) lookProtect(ctx context.Context) (Next, error) {
-	n, mark, err := r.readNode(ctx)
+	n, mark, err := r.recentNode(ctx)
 	if err != nil {
 		return Next{}, err
 	}
@@ -29,15 +29,17 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 		m := r.newMark(n)
 		return act("annotate the node with "+AnnotationProtect+"=true", func(ctx context.Context) error {
 			return r.Cluster.Mark(ctx, n, &m)
-		}), nil
+		}).then(whySettle, r.Settle), nil
 	}
 	// The autoscaler looks at the annotation only when it evaluates the node,
 	// and finishes a deletion that it has begun.
 	if age := r.clock().Now().Sub(mark.Since); age >= 0 && age < r.Settle && r.spent() < r.Settle {
-		return waitFor("cluster-autoscaler to see the annotation", r.Settle-max(age, r.spent())), nil
+		return waitFor(whySettle, r.Settle-max(age, r.spent())), nil
 	}
 	return done("protected"), nil
 }
+
+const whySettle = "cluster-autoscaler to see the annotation"
 
 func (r *Run) newMark(n Node) Mark {
 	m := Mark{
@@ -71,14 +73,15 @@ func (r *Run) lookDrain(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	if mark == nil || !mark.Block || !n.Tainted(TaintBlock) {
-		return r.remark("block the node with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
+		next, err := r.remark("block the node with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
+		return next.announcing(intentEvict), err
 	}
 	if mark.Sealing {
 		return done("drained earlier"), nil
 	}
 	opts := DrainOptions{Grace: r.Grace, Force: r.Force, Overdue: r.worked() > r.drainTimeout()}
 	evict := func(ctx context.Context) ([]Pod, error) { return r.Cluster.Evict(ctx, n, opts) }
-	if r.lease.Record.Step != "drain" || r.lease.Record.Intent != intentEvict {
+	if !r.lease.Record.intends(intentEvict) {
 		return act(intentEvict, func(ctx context.Context) error { _, err := evict(ctx); return err }), nil
 	}
 	pods, err := evict(ctx)
@@ -128,6 +131,8 @@ func describePods(pods []Pod) string {
 	return text
 }
 
+const intentSeal = "seal the disk"
+
 // lookSeal waits for the receipt of this run and this boot. Without it nothing
 // goes on: an unsealed disk is never snapshotted.
 func (r *Run) lookSeal(ctx context.Context) (Next, error) {
@@ -136,8 +141,9 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	if mark == nil || !mark.Sealing {
+		r.unasked = true
 		next, err := r.remark("write on the node that its disk is about to be sealed", n, mark, func(m *Mark) { m.Sealing = true })
-		return next.noting(func(l *Lease) { l.Record.Sealing = true }), err
+		return next.announcing(intentSeal).noting(func(l *Lease) { l.Record.Sealing = true }), err
 	}
 	if !n.Tainted(TaintBlock) {
 		return r.remark("block the node again with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
@@ -155,9 +161,11 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	if why := n.SealFailure(r.id); why != "" {
 		return Next{}, fmt.Errorf("the seal failed: %s", why)
 	}
-	pod, err := r.Cluster.SealPod(ctx, n, r.id)
-	if err != nil {
-		return Next{}, fmt.Errorf("read the seal pod: %w", err)
+	var pod SealPod
+	if !r.unasked {
+		if pod, err = r.Cluster.SealPod(ctx, n, r.id); err != nil {
+			return Next{}, fmt.Errorf("read the seal pod: %w", err)
+		}
 	}
 	if pod.Failed {
 		return Next{}, fmt.Errorf("the seal failed: %s", pod.Message)
@@ -175,7 +183,10 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("node %s went off without a receipt of run %s: its disk is not sealed", n.Name, r.id)
 	}
 	if !pod.Exists && in.Power == PowerOn {
-		return act("seal the disk", func(ctx context.Context) error { return r.Cluster.Seal(ctx, n, r.id, true) }), nil
+		return act(intentSeal, func(ctx context.Context) error {
+			r.unasked = false
+			return r.Cluster.Seal(ctx, n, r.id, true)
+		}).then("the seal", 0), nil
 	}
 	return wait("a receipt; the node is silent"), nil
 }

@@ -40,7 +40,8 @@ type Run struct {
 	back    bool      // nothing is made any more, only given back
 
 	node     Node
-	read     bool // node was read since the last act and the last pause
+	read     bool      // node was read since the last act and the last pause
+	readAt   time.Time // when node was read; zero once something was done to it
 	instance Instance
 	pool     Pool
 
@@ -58,7 +59,10 @@ type Run struct {
 	// have gone off and been started again since before it was sealed.
 	watchedOn time.Time
 
+	unasked bool // the donor's mark was seen before any seal pod was asked for
+
 	// What giving back has seen.
+	unsealed    bool // no seal pod was left when the marks were taken off
 	sealStarted bool
 	offSeen     bool   // the machine was off, or on its way
 	bootThen    string // what Kubernetes took for its boot then
@@ -175,15 +179,18 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 			r.result.Steps = append(r.result.Steps, StepTime{Name: s.Name, Seconds: r.clock().Now().Sub(r.now.since).Seconds()})
 			return nil
 		}
-		if err == nil && next.kind == nextAct {
+		switch acted := err == nil && next.kind == nextAct; {
+		case acted && next.why == "":
 			p.reset()
 			continue
-		}
-		if err == nil {
+		case acted:
+			p.reset()
+			say(StepWaiting, next.why, -1)
+		case err == nil:
 			say(StepWaiting, next.what, next.percent)
-		} else if ctx.Err() == nil && (transient(err) || s.Stubborn) && !errors.Is(err, ErrLeaseLost) {
+		case ctx.Err() == nil && (transient(err) || s.Stubborn) && !errors.Is(err, ErrLeaseLost):
 			say(StepRetry, err.Error(), -1)
-		} else {
+		default:
 			err = interrupted(ctx, err)
 			say(StepFailed, err.Error(), -1)
 			return &StepError{s.Name, err}
@@ -232,7 +239,9 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 		return wait(fmt.Sprintf("a fresh look: the lease was written only after %s", late.Round(time.Second))), nil
 	}
 	say(StepActed, next.what, -1)
-	r.read = false
+	if r.read = false; !s.Patient { // those do nothing to the donor
+		r.readAt = time.Time{}
+	}
 	if rec, ok := r.Cluster.(Recorder); ok && s.Notify != "" && !p.notified {
 		p.notified = true
 		rec.Record(ctx, r.node, "Kamino"+s.Notify, next.what)

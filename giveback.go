@@ -22,10 +22,12 @@ func (r *Run) lookUnseal(ctx context.Context) (Next, error) {
 		return done("no seal pod"), nil
 	}
 	r.sealStarted = r.sealStarted || pod.Started
-	return act("delete the seal pod", func(ctx context.Context) error {
+	return act(intentUnseal, func(ctx context.Context) error {
 		return r.Cluster.Seal(ctx, r.node, r.id, false)
 	}), nil
 }
+
+const intentUnseal = "delete the seal pod"
 
 // lookStart brings the donor's machine and node back. It is done when the node
 // is Ready in a boot that began after the mark was written, or when the donor
@@ -58,7 +60,8 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 		if in.Failure != "" {
 			what += " again after: " + in.Failure
 		}
-		return act(what, func(ctx context.Context) error { return r.Provider.SetPower(ctx, in.ID, PowerOn) }), nil
+		return act(what, func(ctx context.Context) error { return r.Provider.SetPower(ctx, in.ID, PowerOn) }).
+			then("the machine to start", 0), nil
 	}
 	return r.lookBooted(ctx, mark, in)
 }
@@ -79,7 +82,7 @@ func (r *Run) donorMark(ctx context.Context) (mark *Mark, gone string, err error
 	if mark != nil && mark.Run != r.id {
 		return nil, fmt.Sprintf("the node belongs to run %s now", mark.Run), nil
 	}
-	r.node, r.read = n, true
+	r.sawNode(n)
 	return mark, "", nil
 }
 
@@ -194,19 +197,27 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	r.node = n
-	pod, err := r.Cluster.SealPod(ctx, n, r.id)
-	if err != nil {
-		return Next{}, fmt.Errorf("read the seal pod: %w", err)
+	if mark != nil && mark.Run == r.id {
+		return act("take off the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).
+			announcing(intentUnseal).noting(r.ifOwn(func(l *Lease) { l.Record.Sealing = false })), nil
 	}
-	if pod.Exists {
-		return act("delete the seal pod", func(ctx context.Context) error { return r.Cluster.Seal(ctx, n, r.id, false) }), nil
-	}
-	if mark == nil || mark.Run != r.id {
+	if r.unsealed {
 		return done("as it was before"), nil
 	}
-	return act("take off the block and the protection", func(ctx context.Context) error {
-		return r.Cluster.Mark(ctx, n, nil)
-	}).noting(r.ifOwn(func(l *Lease) { l.Record.Sealing = false })), nil
+	return r.lookUnseal(ctx)
+}
+
+// takeOff takes the marks off the node once no pod can seal its disk any more.
+// If one is still there, the next look finds the marks, and tries again.
+func (r *Run) takeOff(ctx context.Context, n Node) error {
+	if err := r.Cluster.Seal(ctx, n, r.id, false); err != nil {
+		return err
+	}
+	if next, err := r.lookUnseal(ctx); err != nil || next.kind != nextDone {
+		return err
+	}
+	r.unsealed = true
+	return r.Cluster.Mark(ctx, n, nil)
 }
 
 // giveBackNode gives back a node that another run left.

@@ -26,7 +26,7 @@ func (r *Run) ensure(ctx context.Context, want Artifact, check func(Artifact) er
 	if err != nil {
 		return Next{}, fmt.Errorf("read %s %s: %w", want.Kind, want.Name, err)
 	}
-	create := act(fmt.Sprintf("create %s %s", want.Kind, want.Name), func(ctx context.Context) error {
+	create := act(intentCreate(want.Kind, want.Name), func(ctx context.Context) error {
 		return r.Provider.Create(ctx, r.pool, want)
 	})
 	if len(found) == 0 {
@@ -47,9 +47,12 @@ func (r *Run) ensure(ctx context.Context, want Artifact, check func(Artifact) er
 	return wait(fmt.Sprintf("%s %s, which is %s", have.Kind, have.Name, have.State)), nil
 }
 
+func intentCreate(kind Kind, name string) string { return fmt.Sprintf("create %s %s", kind, name) }
+
 func (r *Run) lookGallery(ctx context.Context) (Next, error) {
 	want := Artifact{Kind: Gallery, Name: r.pool.Gallery}
-	return r.ensure(ctx, want, func(Artifact) error { return nil })
+	next, err := r.ensure(ctx, want, func(Artifact) error { return nil })
+	return next.announcing(intentCreate(Definition, DefinitionName(r.pool.Name))), err
 }
 
 func (r *Run) lookDefinition(ctx context.Context) (Next, error) {
@@ -89,11 +92,11 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	}
 	name := r.lease.Record.Version
 	if name == "" {
-		name = VersionName(r.clock().Now())
-		if len(versions) > 0 && CompareVersions(versions[0].Name, name) > 0 {
-			return Next{}, WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
-				versions[0].Name, name, r.clock().Now().Format(time.RFC3339)), "set the clock of this machine, or delete that version")
-		}
+		name = VersionName(r.clock().Now()) // a plan, with nobody's lease
+	}
+	if !r.adopted && len(versions) > 0 && CompareVersions(versions[0].Name, name) > 0 {
+		return Next{}, WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
+			versions[0].Name, name, r.clock().Now().Format(time.RFC3339)), "set the clock of this machine, or delete that version")
 	}
 	for _, v := range versions {
 		if CompareVersions(v.Name, name) == 0 {
@@ -101,17 +104,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 		}
 	}
 	r.version = Artifact{Kind: Version, Name: name}
-	if r.lease.Record.Version != name {
-		return r.settleVersion(name), nil
-	}
 	return done(name + " is to be built"), nil
-}
-
-// settleVersion writes the name of the version on the lease, so that a run that
-// is adopted after midnight goes on with the same one.
-func (r *Run) settleVersion(name string) Next {
-	return act("call the version "+name, func(context.Context) error { return nil }).
-		noting(func(l *Lease) { l.Record.Version = name })
 }
 
 func (r *Run) todaysVersion(v Artifact) (Next, error) {
@@ -246,7 +239,7 @@ func (r *Run) createVersion() (Next, error) {
 			return r.setLease(ctx, func(l *Lease) { l.Record.Storage = StorageLRS })
 		}
 		return err
-	}), nil
+	}).announcing(intentClean(r.pool)), nil
 }
 
 func (r *Run) failedImage(v Artifact) (Next, error) {
@@ -294,8 +287,10 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	if s.State == Deleting {
 		return wait("the snapshot to be deleted"), nil
 	}
-	return r.deleteSnapshot(ctx, s, "delete snapshot "+name)
+	return r.deleteSnapshot(ctx, s, intentClean(r.pool))
 }
+
+func intentClean(p Pool) string { return "delete snapshot " + SnapshotName(p.Name) }
 
 // lookFailedVersion deletes what a failed build left, and waits for one that
 // still reads the snapshot.

@@ -2,6 +2,8 @@ package kamino
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,12 +31,19 @@ type Record struct {
 	Version    string     `json:"version,omitempty"`
 	Started    time.Time  `json:"started,omitzero"`
 	Step       string     `json:"step,omitempty"`    // where the run is
-	Intent     string     `json:"intent,omitempty"`  // what it is about to do
+	Intent     string     `json:"intent,omitempty"`  // what it is about to do: acts, joined by "; "
 	Sealing    bool       `json:"sealing,omitempty"` // as Mark.Sealing
 	GivingBack bool       `json:"givingBack,omitempty"`
 	Failure    string     `json:"failure,omitempty"`  // why it gives back
 	ModelWas   string     `json:"modelWas,omitempty"` // the model's image when the run began
 	Storage    string     `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
+}
+
+const intentSeparator = "; "
+
+// intends says whether an act is among those that the record announces.
+func (r Record) intends(act string) bool {
+	return slices.Contains(strings.Split(r.Intent, intentSeparator), act)
 }
 
 // Ledger is what outlives a run: the way back, and how long runs take here.

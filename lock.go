@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -64,10 +65,15 @@ func (r *Run) freshID() string {
 }
 
 func (r *Run) freshRecord() Record {
-	return Record{
+	now := r.clock().Now()
+	rec := Record{
 		Donor: r.node.Name, Instance: r.instance.ID, VMID: r.instance.VMID,
-		Started: r.clock().Now(), Step: r.now.name, ModelWas: r.pool.Model.Image,
+		Started: now, Step: r.now.name, ModelWas: r.pool.Model.Image,
 	}
+	if rec.Donor != "" {
+		rec.Version = VersionName(now) // one that is adopted after midnight goes on with it
+	}
+	return rec
 }
 
 // take writes this run and this process on the lease. The next look tells
@@ -121,7 +127,9 @@ func sameOwner(a, b Lease) bool {
 }
 
 // intend writes down what is about to be done. It is also the fence: a process
-// that no longer holds the lease gets no further than this.
+// that no longer holds the lease gets no further than this. What was announced
+// with an earlier act stands there already, and for lookAge after a write nobody
+// can have taken the lease.
 func (r *Run) intend(ctx context.Context, s Step, next Next) error {
 	if r.lease == nil {
 		return nil // the lock step itself
@@ -129,8 +137,12 @@ func (r *Run) intend(ctx context.Context, s Step, next Next) error {
 	if wait := r.hush.Sub(r.clock().Now()); wait > 0 {
 		return &ThrottledError{After: wait, Err: errors.New("Kubernetes asked for silence")}
 	}
+	announced := next.note == nil && r.lease.Record.intends(next.what) && (!r.back || r.lease.Record.GivingBack)
+	if age := r.clock().Now().Sub(r.lease.Renewed); announced && age >= 0 && age < lookAge {
+		return nil
+	}
 	return r.setLease(ctx, func(l *Lease) {
-		l.Record.Step, l.Record.Intent = s.Name, next.what
+		l.Record.Step, l.Record.Intent = s.Name, strings.Join(append([]string{next.what}, next.along...), intentSeparator)
 		if r.back && l.Holder == r.id {
 			l.Record.GivingBack = true
 		}

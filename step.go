@@ -34,7 +34,9 @@ type Next struct {
 	what    string
 	percent int
 	do      func(context.Context) error
+	along   []string      // acts that follow at once, written down as intent with this one
 	note    func(*Lease)  // what to write on the lease before do
+	why     string        // what is waited for after do; "": the next look comes at once
 	after   time.Duration // how long to wait, where that is known
 	steps   bool          // do has steps of its own, with limits of their own
 }
@@ -75,6 +77,20 @@ func actSteps(what string, do func(context.Context) error) Next {
 	next := act(what, do)
 	next.steps = true
 	return next
+}
+
+// then is an act whose effect takes time: the next look comes after d, or after
+// the usual pause if that is longer.
+func (n Next) then(why string, d time.Duration) Next {
+	n.why, n.after = why, d
+	return n
+}
+
+// announcing adds acts that will follow at once, so that one intent on the lease
+// is enough for all.
+func (n Next) announcing(acts ...string) Next {
+	n.along = acts
+	return n
 }
 
 // noting adds what must stand on the lease before the act.

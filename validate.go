@@ -78,7 +78,7 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 	}
 	for _, n := range nodes {
 		if n.Name == r.node.Name {
-			r.node = n // much may have happened while the lease was watched
+			r.sawNode(n) // much may have happened while the lease was watched
 		}
 	}
 	continues := r.adopted && r.continues()
@@ -169,8 +169,24 @@ func (r *Run) readNode(ctx context.Context) (Node, *Mark, error) {
 	if mark != nil && mark.Run != r.id {
 		return n, mark, fmt.Errorf("donor lost: node %s is marked by run %s", n.Name, mark.Run)
 	}
-	r.node, r.read = n, true
+	r.sawNode(n)
 	return n, mark, nil
+}
+
+// recentNode is readNode where a node that was read within lookAge will do: where
+// nothing is waited for that the node itself would show.
+func (r *Run) recentNode(ctx context.Context) (Node, *Mark, error) {
+	r.read = r.read || r.clock().Now().Sub(r.readAt) < lookAge
+	return r.readNode(ctx)
+}
+
+// sawNode remembers the donor's node as it was just read. What was read before
+// the pause keeps its age.
+func (r *Run) sawNode(n Node) {
+	if !r.read {
+		r.readAt = r.clock().Now()
+	}
+	r.node, r.read = n, true
 }
 
 // rereadNode reads the donor's node. What one step has just read the next one

@@ -62,7 +62,7 @@ type Call struct {
 // givesBack tells the calls that are harmless whoever makes them.
 func (c Call) givesBack() bool { return c.Verb == PowerOn || c.Verb == Unmark || c.Verb == Unseal }
 
-// intents is how the intent on the lease must begin before a call.
+// intents is how an act that the intent on the lease announces must begin before a call.
 var intents = map[Verb][]string{
 	PowerOff:         {"switch the donor off", "switch the machine off"},
 	PowerOn:          {"start the donor"},

@@ -48,9 +48,12 @@ func intended(a *Auditor, s *State, c Call) {
 	if !bound || l.Process != c.Process {
 		return // without the lease: I9
 	}
-	for _, w := range wanted {
-		if strings.HasPrefix(l.Intent, w) {
-			return
+	// An intent may announce several acts.
+	for _, announced := range strings.Split(l.Intent, "; ") {
+		for _, w := range wanted {
+			if strings.HasPrefix(announced, w) {
+				return
+			}
 		}
 	}
 	a.Violate("I13", "%s makes call %s; the intent on the lease is %q", c.Process, c.Verb, l.Intent)
