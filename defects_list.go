@@ -138,7 +138,7 @@ var Defects = []Defect{
 		}},
 	{Name: "seal-pod-forgotten", What: "a seal pod that has not started is not removed",
 		ports: func() *tampering {
-			return &tampering{sealPod: func(p *SealPod) { p.Exists = p.Exists && p.Started }}
+			return &tampering{keepPods: true, sealPod: func(p *SealPod) { p.Exists = p.Exists && p.Started }}
 		}},
 	{Name: "scale-out-forgotten", What: "nobody remembers that new nodes were asked for",
 		ports: func() *tampering { return &tampering{setLease: func(l *Lease) { l.Ledger.Owed = nil }} }},
@@ -146,6 +146,15 @@ var Defects = []Defect{
 		steps: func(_ *Run, s []Step) []Step { return without("failed-version")(s) }},
 	{Name: "sealing-unrecorded", What: "a donor that Kubernetes forgets is forgotten",
 		ports: func() *tampering { return &tampering{setLease: func(l *Lease) { l.Record.Sealing = false }} }},
+	{Name: "day-ignored", By: "I19", What: "a donor is taken although the version of today is in use already",
+		steps: change("version")(func(s *Step) {
+			look := s.Look
+			s.Look = func(r *Run, ctx context.Context) (Next, error) {
+				next, err := look(r, ctx)
+				r.preBuilt = false
+				return next, err
+			}
+		})},
 	{Name: "former-unsaved", What: "the model is replaced without being saved",
 		ports: func() *tampering { return &tampering{setLease: func(l *Lease) { l.Ledger.Former = nil }} }},
 	{Name: "lease-kept", What: "a run that ends well keeps its lease",

@@ -79,6 +79,7 @@ type tampering struct {
 	mark      func(*Mark)
 	drain     func(*DrainOptions)
 	sealPod   func(*SealPod)
+	keepPods  bool // seal pods are never deleted
 	pulse     func(time.Time) time.Time
 	setLease  func(*Lease) // before it is written
 	overwrite bool         // leases, whatever their revision
@@ -212,6 +213,9 @@ func (c faultyCluster) SealPod(ctx context.Context, n Node, run string) (SealPod
 }
 
 func (c faultyCluster) Seal(ctx context.Context, n Node, run string, want bool) error {
+	if c.t.keepPods && !want {
+		return nil
+	}
 	return c.t.err(c.Cluster.Seal(ctx, n, run, want))
 }
 

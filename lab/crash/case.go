@@ -3,8 +3,10 @@ package crash
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
 )
 
@@ -51,6 +53,7 @@ type Outcome struct {
 	History    []string      // what happened, if there are violations
 	Writes     int           // of the struck process
 	After      []string      // digest after the first process had ended, if asked for
+	Idle       bool          // a run with nothing to do came last, and was looked at
 }
 
 // limits of a run's virtual time: a build may be waited for six hours, a donor
@@ -180,6 +183,41 @@ func (c *Case) play(w *World, out *Outcome) {
 			out.Violations = append(out.Violations, "end differs: "+line)
 		}
 	}
+	if len(out.Violations) == 0 && !c.Abandoned {
+		c.idle(w, out)
+	}
+}
+
+// idle runs the command once more: where today's version is in use already, it
+// changes nothing (I19). Past midnight there would be something to do.
+func (c *Case) idle(w *World, out *Outcome) {
+	if !strings.HasSuffix(w.image(), "/versions/"+kamino.VersionName(w.clock.Now())) {
+		return
+	}
+	p := w.update(w.prepare(nil), w.freshDonor())
+	w.wait()
+	w.ended(p)
+	if p.Err != nil {
+		out.Violations = append(out.Violations, fmt.Sprintf("a run with nothing to do fails: %v", p.Err))
+	}
+	w.mu.Lock()
+	w.audit.Idle(p.Name, writes(p))
+	w.mu.Unlock()
+	w.settle()
+	out.Idle = true
+}
+
+// image is what the model of the pool refers to.
+func (w *World) image() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refresh()
+	for _, p := range w.state.Pools {
+		if p.ID == w.pool {
+			return p.Image
+		}
+	}
+	return ""
 }
 
 // again runs the command as an operator would after whatever has happened.

@@ -14,6 +14,7 @@ type Summary struct {
 	Calls      int `json:"calls"`
 	Positions  int `json:"positions"`
 	Violations int `json:"violations"`
+	Idle       int `json:"idle"` // runs with nothing to do, at the end of cases
 	Cells      struct {
 		Required int    `json:"required"`
 		Empty    int    `json:"empty"`
@@ -71,6 +72,9 @@ func (r *Report) Summary() Summary {
 		from = bar
 	}
 	for _, o := range r.Outcomes {
+		if o.Idle {
+			s.Idle++
+		}
 		if o.gaveUp() {
 			s.GaveUp = append(s.GaveUp, fmt.Sprintf("%s: %v", o.Case.Name, o.FirstErr))
 		}
@@ -147,6 +151,7 @@ func (r *Report) WriteText(w io.Writer, s Summary) {
 	if !s.Processes {
 		fmt.Fprintf(w, "Cells:              %d required, %d empty\n", s.Cells.Required, s.Cells.Empty)
 	}
+	fmt.Fprintf(w, "Run once more:      %d, with nothing to do\n", s.Idle)
 	fmt.Fprintf(w, "Gave up too early:  %d, everything given back\n", len(s.GaveUp))
 	if s.Seeds > 0 {
 		fmt.Fprintf(w, "Random walks:       %d seeds\nDefects:            %d seeded, %d caught\n", s.Seeds, s.Defects.Seeded, s.Defects.Caught)
