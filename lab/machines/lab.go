@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -204,6 +205,9 @@ func (l *Lab) serve(ctx context.Context) error {
 
 func (l *Lab) receive(w http.ResponseWriter, r *http.Request) {
 	data, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
+	if err == nil && len(data) == 0 {
+		err = errors.New("an empty record")
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -266,6 +270,10 @@ func (l *Lab) Publish(version string) error {
 	return writeDeb(filepath.Join(l.opts.Dir, "repo"), labTool(version, true))
 }
 
+// sshPatience is how long a machine that is Ready may have no sshd yet: a clone
+// makes its host keys with what kubelet leaves of the processor.
+const sshPatience = 3 * time.Minute
+
 // Run executes a shell script as root on an instance, over ssh, and returns what
 // it printed and the machine's ssh host key.
 func (l *Lab) Run(ctx context.Context, i emulator.Instance, script string) (out, hostKey string, err error) {
@@ -273,7 +281,7 @@ func (l *Lab) Run(ctx context.Context, i emulator.Instance, script string) (out,
 	if err != nil {
 		return "", "", err
 	}
-	conn, err := l.network.dial(ctx, m.Port.Address.Addr().String()+":22")
+	conn, err := l.knock(ctx, m.Port.Address.Addr().String()+":22")
 	if err != nil {
 		return "", "", fmt.Errorf("reach %s: %w", i.Name, err)
 	}
@@ -282,6 +290,25 @@ func (l *Lab) Run(ctx context.Context, i emulator.Instance, script string) (out,
 		err = fmt.Errorf("run on %s: %w", i.Name, err)
 	}
 	return out, hostKey, err
+}
+
+// knock connects as soon as somebody listens.
+func (l *Lab) knock(ctx context.Context, address string) (net.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, sshPatience)
+	defer cancel()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		conn, err := l.network.dial(limited, address)
+		if err == nil {
+			return conn, nil
+		}
+		select {
+		case <-limited.Done():
+			return nil, err
+		case <-ticker.C:
+		}
+	}
 }
 
 // NeverReadyError is a machine that did not become a Ready node, with the end of its console.
