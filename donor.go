@@ -81,8 +81,12 @@ func (r *Run) lookDrain(ctx context.Context) (Next, error) {
 	}
 	opts := DrainOptions{Grace: r.Grace, Force: r.Force, Overdue: r.worked() > r.drainTimeout()}
 	evict := func(ctx context.Context) ([]Pod, error) { return r.Cluster.Evict(ctx, n, opts) }
-	if !r.lease.Record.intends(intentEvict) {
-		return act(intentEvict, func(ctx context.Context) error { _, err := evict(ctx); return err }), nil
+	if !r.evicting {
+		return act(intentEvict, func(ctx context.Context) error {
+			r.evicting = true
+			_, err := evict(ctx)
+			return err
+		}).then("the pods to leave", 0), nil
 	}
 	pods, err := evict(ctx)
 	if err != nil {

@@ -36,6 +36,7 @@ type Run struct {
 	adopted bool
 	lease   *Lease // held; nil before the lock step and after the release
 	watched watchedLease
+	leased  time.Time // before the last successful write of the lease
 	hush    time.Time // before which the lease is not renewed: Kubernetes asked for silence
 	back    bool      // nothing is made any more, only given back
 
@@ -59,7 +60,8 @@ type Run struct {
 	// have gone off and been started again since before it was sealed.
 	watchedOn time.Time
 
-	unasked bool // the donor's mark was seen before any seal pod was asked for
+	evicting bool // this process has asked the donor's pods to leave
+	unasked  bool // the donor's mark was seen before any seal pod was asked for
 
 	// What giving back has seen.
 	unsealed    bool // no seal pod was left when the marks were taken off

@@ -181,7 +181,7 @@ func (r *Run) alive(ctx context.Context, n Node) (bool, error) {
 	return n.Ready && pulse.After(r.firstPulse), nil
 }
 
-// lookReturn takes our marks off the node, and nothing else.
+// lookReturn takes our marks off the node, and with them the seal pod.
 func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 	if r.awayEnds.IsZero() {
 		r.awayEnds = r.clock().Now()
@@ -208,13 +208,15 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 }
 
 // takeOff takes the marks off the node once no pod can seal its disk any more.
-// If one is still there, the next look finds the marks, and tries again.
+// ErrInProgress: one is still there.
 func (r *Run) takeOff(ctx context.Context, n Node) error {
 	if err := r.Cluster.Seal(ctx, n, r.id, false); err != nil {
 		return err
 	}
-	if next, err := r.lookUnseal(ctx); err != nil || next.kind != nextDone {
+	if next, err := r.lookUnseal(ctx); err != nil {
 		return err
+	} else if next.kind != nextDone {
+		return fmt.Errorf("the seal pod of run %s is still there: %w", r.id, ErrInProgress)
 	}
 	r.unsealed = true
 	return r.Cluster.Mark(ctx, n, nil)

@@ -92,7 +92,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	}
 	name := r.lease.Record.Version
 	if name == "" {
-		name = VersionName(r.clock().Now()) // a plan, with nobody's lease
+		name = VersionName(r.clock().Now()) // a plan: nobody holds the lease
 	}
 	if !r.adopted && len(versions) > 0 && CompareVersions(versions[0].Name, name) > 0 {
 		return Next{}, WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",

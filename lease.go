@@ -30,7 +30,7 @@ type Record struct {
 	VMID       string     `json:"vmId,omitempty"`
 	Version    string     `json:"version,omitempty"`
 	Started    time.Time  `json:"started,omitzero"`
-	Step       string     `json:"step,omitempty"`    // where the run is
+	Step       string     `json:"step,omitempty"`    // where the run was when this was written
 	Intent     string     `json:"intent,omitempty"`  // what it is about to do: acts, joined by "; "
 	Sealing    bool       `json:"sealing,omitempty"` // as Mark.Sealing
 	GivingBack bool       `json:"givingBack,omitempty"`

@@ -91,10 +91,11 @@ func (r *Run) take(ctx context.Context, lease Lease, record Record) error {
 func (r *Run) setLease(ctx context.Context, change func(*Lease)) error {
 	next := *r.lease
 	change(&next)
-	next.Renewed, next.Duration = r.clock().Now(), LeaseDuration
+	now := r.clock().Now()
+	next.Renewed, next.Duration = now, LeaseDuration
 	got, err := r.Cluster.SetLease(ctx, next)
 	if err == nil {
-		*r.lease = got
+		*r.lease, r.leased = got, now
 		return nil
 	}
 	if !errors.Is(err, ErrConflict) {
@@ -138,7 +139,7 @@ func (r *Run) intend(ctx context.Context, s Step, next Next) error {
 		return &ThrottledError{After: wait, Err: errors.New("Kubernetes asked for silence")}
 	}
 	announced := next.note == nil && r.lease.Record.intends(next.what) && (!r.back || r.lease.Record.GivingBack)
-	if age := r.clock().Now().Sub(r.lease.Renewed); announced && age >= 0 && age < lookAge {
+	if age := r.leaseAge(); announced && age >= 0 && age < lookAge {
 		return nil
 	}
 	return r.setLease(ctx, func(l *Lease) {
@@ -152,6 +153,14 @@ func (r *Run) intend(ctx context.Context, s Step, next Next) error {
 	})
 }
 
+// leaseAge is how long ago the lease was written, by the clock that says more: one
+// was set back, or stood still while the machine was suspended. Both stand still in
+// a VM that is paused.
+func (r *Run) leaseAge() time.Duration {
+	now := r.clock().Now()
+	return max(now.Sub(r.leased), now.Round(0).Sub(r.leased.Round(0)))
+}
+
 // renew shows that this process lives. A cluster that does not answer is no
 // reason to stop; a lost lease is.
 func (r *Run) renew(ctx context.Context) error {
@@ -159,7 +168,12 @@ func (r *Run) renew(ctx context.Context) error {
 	if r.lease == nil || now.Sub(r.lease.Renewed) < renewAfter || now.Before(r.hush) {
 		return nil
 	}
-	if err := r.setLease(ctx, func(*Lease) {}); errors.Is(err, ErrLeaseLost) {
+	where := func(l *Lease) {
+		if l.Holder == r.id {
+			l.Record.Step = r.now.name
+		}
+	}
+	if err := r.setLease(ctx, where); errors.Is(err, ErrLeaseLost) {
 		return err
 	}
 	return nil

@@ -46,6 +46,7 @@ func rivals(donor, other string) []*rival {
 		{name: "a restore while this process is frozen", happen: func(w *world, _ *proc) { w.startRestore(&proc{}) }, pause: 4 * time.Minute},
 		{name: "a restore", happen: func(w *world, _ *proc) { w.startRestore(&proc{}) }},
 		{name: "this process is frozen for a while", happen: func(*world, *proc) {}, pause: 4 * time.Minute},
+		{name: "this process is frozen for a moment", happen: func(*world, *proc) {}, pause: 20 * time.Second},
 		{name: "the donor's VM is deleted", happen: onDonor(func(w *world, m *machine, n *simNode) { w.removeMachine(m) })},
 		{name: "cluster-autoscaler deletes the donor", happen: onDonor(scaleDown)},
 		{name: "the instance is replaced under the same name", happen: onDonor(replace)},

@@ -34,7 +34,7 @@ type Next struct {
 	what    string
 	percent int
 	do      func(context.Context) error
-	along   []string      // acts that follow at once, written down as intent with this one
+	along   []string      // acts that follow, written down as intent with this one
 	note    func(*Lease)  // what to write on the lease before do
 	why     string        // what is waited for after do; "": the next look comes at once
 	after   time.Duration // how long to wait, where that is known
@@ -86,8 +86,8 @@ func (n Next) then(why string, d time.Duration) Next {
 	return n
 }
 
-// announcing adds acts that will follow at once, so that one intent on the lease
-// is enough for all.
+// announcing adds acts that will follow, so that one intent on the lease is enough
+// for all that are made within lookAge of it.
 func (n Next) announcing(acts ...string) Next {
 	n.along = acts
 	return n

@@ -142,6 +142,9 @@ func (r *Run) continues() bool {
 	if rec.GivingBack || rec.Donor != r.node.Name || !SameVM(rec.VMID, r.instance.VMID) {
 		return false
 	}
+	if rec.Intent == "" && rec.Version != VersionName(r.clock().Now()) {
+		return false // it had not begun anything, and its day is over
+	}
 	mark, err := r.node.claim(r.pool.ID)
 	if err != nil || mark == nil {
 		// Not marked yet, or returned already: both are fine to go on from. A mark
@@ -176,7 +179,7 @@ func (r *Run) readNode(ctx context.Context) (Node, *Mark, error) {
 // recentNode is readNode where a node that was read within lookAge will do: where
 // nothing is waited for that the node itself would show.
 func (r *Run) recentNode(ctx context.Context) (Node, *Mark, error) {
-	r.read = r.read || r.clock().Now().Sub(r.readAt) < lookAge
+	r.read = r.recent()
 	return r.readNode(ctx)
 }
 
@@ -190,13 +193,15 @@ func (r *Run) sawNode(n Node) {
 }
 
 // rereadNode reads the donor's node. What one step has just read the next one
-// need not read again, as long as nothing was done and no time has passed.
+// need not read again, as long as nothing was done and little time has passed.
 func (r *Run) rereadNode(ctx context.Context) (Node, error) {
-	if r.read {
+	if r.read = r.read && r.recent(); r.read {
 		return r.node, nil
 	}
 	return r.Cluster.Node(ctx, r.node.Name)
 }
+
+func (r *Run) recent() bool { return r.clock().Now().Sub(r.readAt) < lookAge }
 
 // readInstance reads the donor's VM again, with the same care.
 func (r *Run) readInstance(ctx context.Context) (Instance, error) {

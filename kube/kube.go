@@ -89,7 +89,7 @@ func tuned(cfg *rest.Config, version string) *rest.Config {
 	c.UserAgent = "kamino/" + version
 	c.ContentType = "application/vnd.kubernetes.protobuf"
 	c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	// A run makes some fifty requests; the server's priority and fairness is
+	// A run makes some forty requests; the server's priority and fairness is
 	// the limit that matters.
 	c.QPS, c.Burst, c.RateLimiter = -1, 0, nil
 	c.Timeout = requestTimeout

@@ -140,6 +140,9 @@ func put(n kamino.Node, found *kamino.Mark, mark kamino.Mark) ([]change, error) 
 	changes = append(changes, change{"add", annotation(kamino.AnnotationRun), string(text)})
 	// Both are written at once. What stands there later is somebody's decision.
 	if found == nil {
+		if now, ok := n.Annotations[kamino.AnnotationProtect]; ok != (mark.Protection != nil) || ok && now != *mark.Protection {
+			return nil, fmt.Errorf("node %s: annotation %s has changed since the node was read: %w", n.Name, kamino.AnnotationProtect, kamino.ErrConflict)
+		}
 		changes = append(changes, change{"add", annotation(kamino.AnnotationProtect), "true"})
 	}
 	return changes, nil

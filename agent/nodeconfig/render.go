@@ -251,16 +251,19 @@ func given(command []string, arg string) bool {
 	return false
 }
 
+// unitDirs are where systemd finds units, the strongest last (systemd.unit(5)).
+var unitDirs = []string{"usr/lib/systemd/system", "lib/systemd/system", "usr/local/lib/systemd/system", "run/systemd/system", "etc/systemd/system"}
+
 // execStart is kubelet's command line as the image's unit and drop-ins define it, without the agent's own drop-in.
 func execStart(d *disk.Disk) []string {
 	var units []string
-	for _, dir := range []string{"usr/lib/systemd/system", "lib/systemd/system", "etc/systemd/system"} {
+	for _, dir := range unitDirs {
 		if d.Exists(dir + "/kubelet.service") {
 			units = []string{dir + "/kubelet.service"}
 		}
 	}
-	byName := map[string]string{} // a drop-in in /etc replaces one of the same name in /usr/lib (systemd.unit(5))
-	for _, dir := range []string{"usr/lib/systemd/system", "lib/systemd/system", "etc/systemd/system"} {
+	byName := map[string]string{} // a drop-in in /etc replaces one of the same name in /usr/lib
+	for _, dir := range unitDirs {
 		found, _ := d.Glob(dir + "/kubelet.service.d/*.conf")
 		for _, f := range found {
 			byName[path.Base(f)] = f

@@ -70,7 +70,7 @@ var intents = map[Verb][]string{
 	CreateDefinition: {"create image definition"},
 	CreateSnapshot:   {"snapshot disk"},
 	CreateVersion:    {"build version"},
-	DeleteArtifact:   {"delete"},
+	DeleteArtifact:   {"delete"}, // and the kind
 	MarkVersion:      {"mark version"},
 	SetModel:         {"write the model"},
 	SetCapacity:      {"scale out"},

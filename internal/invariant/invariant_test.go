@@ -79,7 +79,7 @@ var broken = []struct {
 		a.Before(intent("take off the block"), Call{Process: "p", Verb: Unmark, Pool: pool, Node: "n0"})
 	}},
 	{"I3", "a foreign snapshot is deleted", func(a *Auditor) {
-		a.Before(at(func(s *State) { s.Leases[0].Intent = "delete"; s.Artifacts[3].Ours = false }),
+		a.Before(at(func(s *State) { s.Leases[0].Intent = "delete the snapshot"; s.Artifacts[3].Ours = false }),
 			Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Snapshot, Target: snap})
 	}},
 	{"I3", "a call uncordons", func(a *Auditor) {
@@ -122,14 +122,14 @@ var broken = []struct {
 		a.Changed(at(func(s *State) { s.Artifacts[2].State = "Failed" }))
 	}},
 	{"I7", "the newest goes", func(a *Auditor) {
-		a.Before(at(func(s *State) { s.Leases[0].Intent = "delete"; s.Pools[0].Image = image0; s.Machines[1].Image = "" }),
+		a.Before(at(func(s *State) { s.Leases[0].Intent = "delete version"; s.Pools[0].Image = image0; s.Machines[1].Image = "" }),
 			Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Version, Target: image1})
 	}},
 	{"I7", "the way back goes", func(a *Auditor) {
-		a.Before(intent("delete"), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Version, Target: image0})
+		a.Before(intent("delete version"), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Version, Target: image0})
 	}},
 	{"I7", "on old knowledge", func(a *Auditor) {
-		a.Before(intent("delete"), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Version, Target: image0 + "x", Checked: time.Minute})
+		a.Before(intent("delete version"), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Version, Target: image0 + "x", Checked: time.Minute})
 	}},
 	{"I8", "the former model is not saved", func(a *Auditor) {
 		a.Before(intent("write the model"), Call{Process: "p", Verb: SetModel, Pool: pool, Target: image0, Revision: "7"})
@@ -163,12 +163,15 @@ var broken = []struct {
 	{"I13", "no intent", func(a *Auditor) {
 		a.Before(sound(), Call{Process: "p", Verb: PowerOn, Pool: pool, Machine: "m0", SeenVM: "vm0"})
 	}},
+	{"I13", "a snapshot is deleted where a seal pod was announced", func(a *Auditor) {
+		a.Before(intent("take off the block; delete the seal pod"), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Snapshot, Target: snap})
+	}},
 	{"I14", "two seal pods", func(a *Auditor) {
 		a.Changed(at(func(s *State) { s.SealPods = []SealPod{{Run: "run", Node: "n0"}, {Run: "run2", Node: "n0"}} }))
 	}},
 	{"I14", "the source of a build goes", func(a *Auditor) {
 		a.Before(at(func(s *State) {
-			s.Leases[0].Intent = "delete"
+			s.Leases[0].Intent = "delete the snapshot"
 			s.Artifacts = append(s.Artifacts, Artifact{Kind: Version, State: "Creating", Source: snap})
 		}), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Snapshot, Target: snap})
 	}},
@@ -251,7 +254,7 @@ func TestSound(t *testing.T) {
 		if verb == Unmark || verb == PowerOff || verb == DeletePod {
 			continue // the donor of this world is away already
 		}
-		s := intent(begin[0])
+		s := intent("something else; " + begin[0] + " version") // which is the kind of what is deleted
 		c := Call{Process: "p", Verb: verb, Pool: pool, Node: "n0", Run: "run", Machine: "m0", SeenVM: "vm0",
 			Made: made(), Revision: "7", Instances: 3, Kind: Version, Target: image0 + "x"}
 		if verb == CreateSnapshot {

@@ -51,7 +51,7 @@ func intended(a *Auditor, s *State, c Call) {
 	// An intent may announce several acts.
 	for _, announced := range strings.Split(l.Intent, "; ") {
 		for _, w := range wanted {
-			if strings.HasPrefix(announced, w) {
+			if strings.HasPrefix(announced, w) && (c.Verb != DeleteArtifact || strings.Contains(announced, string(c.Kind))) {
 				return
 			}
 		}
