@@ -185,6 +185,8 @@ func TestMarkLeavesForeignNodesAlone(t *testing.T) {
 	replaced.UID, replaced.ResourceVersion = "u2", "9"
 	remarked := node(notes{kamino.AnnotationRun: text(other)})
 	remarked.ResourceVersion = "9"
+	protected := node(notes{kamino.AnnotationProtect: "true"}) // by a person, whose wish the mark must remember
+	protected.ResourceVersion = "9"
 	for name, tt := range map[string]struct {
 		read, stored *corev1.Node
 		mark         *kamino.Mark
@@ -193,6 +195,7 @@ func TestMarkLeavesForeignNodesAlone(t *testing.T) {
 		"replaced":                {node(nil), replaced, &m, true},
 		"marked by another run":   {node(notes{kamino.AnnotationRun: text(other)}), node(notes{kamino.AnnotationRun: text(other)}), &m, true},
 		"marked meanwhile":        {node(nil), remarked, &m, true},
+		"protected meanwhile":     {node(nil), protected, &m, true},
 		"taken over meanwhile":    {node(notes{kamino.AnnotationRun: text(m)}), remarked, nil, true},
 		"marked by a newer one":   {node(notes{kamino.AnnotationRun: text(newer)}), node(notes{kamino.AnnotationRun: text(newer)}), nil, false},
 		"annotation is not ours":  {node(notes{kamino.AnnotationRun: "?"}), node(notes{kamino.AnnotationRun: "?"}), &m, false},
