@@ -251,6 +251,25 @@ func given(command []string, arg string) bool {
 	return false
 }
 
+// Command is kubelet's command line with that drop-in of ours; without one, the image's.
+func Command(d *disk.Disk, dropIn []byte) []string {
+	if last := lastExecStart(string(dropIn)); last != nil {
+		return last
+	}
+	return execStart(d)
+}
+
+// lastExecStart is the last command line of a unit or drop-in; nil when there is none.
+func lastExecStart(unit string) []string {
+	var last []string
+	for line := range strings.Lines(strings.ReplaceAll(unit, "\\\n", " ")) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStart="); ok {
+			last = strings.Fields(value)
+		}
+	}
+	return last
+}
+
 // unitDirs are where systemd finds units, the strongest last (systemd.unit(5)).
 var unitDirs = []string{"usr/lib/systemd/system", "lib/systemd/system", "usr/local/lib/systemd/system", "run/systemd/system", "etc/systemd/system"}
 
@@ -275,11 +294,8 @@ func execStart(d *disk.Disk) []string {
 	}
 	var last []string
 	for _, u := range units {
-		text := strings.ReplaceAll(d.Text(u), "\\\n", " ")
-		for line := range strings.Lines(text) {
-			if value, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStart="); ok {
-				last = strings.Fields(value)
-			}
+		if command := lastExecStart(d.Text(u)); command != nil {
+			last = command
 		}
 	}
 	return last

@@ -159,15 +159,15 @@ func (w *Watcher) restartKubelet(files []nodeconfig.File) bool {
 		if f.Unit != "kubelet.service" || string(former) == string(f.Data) {
 			continue
 		}
-		if f.Path != nodeconfig.DropInPath || withoutLabels(string(former)) != withoutLabels(string(f.Data)) {
+		if f.Path != nodeconfig.DropInPath || !slices.Equal(withoutLabels(nodeconfig.Command(w.Disk, former)), withoutLabels(nodeconfig.Command(w.Disk, f.Data))) {
 			return true
 		}
 	}
 	return false
 }
 
-func withoutLabels(dropIn string) string {
-	return strings.Join(slices.DeleteFunc(strings.Fields(dropIn), func(word string) bool { return strings.HasPrefix(word, "--node-labels=") }), " ")
+func withoutLabels(command []string) []string {
+	return slices.DeleteFunc(command, func(word string) bool { return strings.HasPrefix(word, "--node-labels=") })
 }
 
 func (w *Watcher) restart(ctx context.Context, units []string) error {

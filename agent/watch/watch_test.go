@@ -221,6 +221,21 @@ func TestLabelsRestartNothing(t *testing.T) {
 	}
 }
 
+// TestFirstAndLastLabels: where the image's own unit starts kubelet rightly, the first label brings a drop-in and the last takes
+// it away. Neither is a reason to restart kubelet.
+func TestFirstAndLastLabels(t *testing.T) {
+	b := newBench(t)
+	b.file("usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --config=/"+nodeconfig.KubeletConfigPath+"\n")
+	b.start(doc(1, "config: {maxPods: 20}"))
+	_ = os.Remove(b.commands)
+	for i, kubelet := range []string{"config: {maxPods: 20}, labels: {tier: db}", "config: {maxPods: 20}"} {
+		b.userData = doc(2+i, kubelet)
+		if s := b.once(); s.Status != "Applied" || b.w.Disk.Exists(nodeconfig.DropInPath) != (i == 0) || strings.Contains(b.ran(), "restart") {
+			t.Errorf("%s: %+v after %q", kubelet, s, b.ran())
+		}
+	}
+}
+
 func TestRollback(t *testing.T) {
 	b := newBench(t)
 	b.start(doc(1, "config: {maxPods: 20}"))
