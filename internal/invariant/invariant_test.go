@@ -122,7 +122,11 @@ var broken = []struct {
 		a.Changed(at(func(s *State) { s.Artifacts[2].State = "Failed" }))
 	}},
 	{"I7", "the newest goes", func(a *Auditor) {
-		a.Before(at(func(s *State) { s.Leases[0].Intent = "delete version"; s.Pools[0].Image = image0; s.Machines[1].Image = "" }),
+		a.Before(at(func(s *State) {
+			s.Leases[0].Intent = "delete version"
+			s.Pools[0].Image = image0
+			s.Machines[1].Image = ""
+		}),
 			Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Version, Target: image1})
 	}},
 	{"I7", "the way back goes", func(a *Auditor) {
