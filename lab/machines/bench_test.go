@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -37,7 +38,16 @@ sync
 `
 
 // boot is one that was measured, from power on.
-type boot struct{ ready, pod time.Duration }
+type boot struct {
+	ready, pod time.Duration
+	capture    string // file
+}
+
+// typical is the boot with the median time to Ready.
+func typical(boots []boot) boot {
+	sorted := slices.SortedFunc(slices.Values(boots), func(a, b boot) int { return cmp.Compare(a.ready, b.ready) })
+	return sorted[len(sorted)/2]
+}
 
 // measuring is one run of the measurement.
 type measuring struct {
@@ -83,14 +93,20 @@ func TestBenchMachines(t *testing.T) {
 	}
 	bench.Figure("vm-donor-away-against-stop-copy-start", b.Result.AwaySeconds/max(stopCopyStart, 0.1), "times", 2)
 	bench.Figure("vm-image-build", build, "s", 120)
+	image, err := os.Stat(b.Factory.artifact(b.Result.Image))
+	b.must(err)
+	bench.Figure("vm-image-size", float64(image.Size())/1e6, "MB", 400)
 
 	generic, clone := b.grow(ctx, genericPool, "generic"), b.grow(ctx, PoolName, "clone")
 	floor := b.floor(ctx)
 	g, c, f := b.print("generic", generic, 600), b.print("clone", clone, 150), b.print("floor", floor, 120)
 	bench.Figure("vm-clone-of-generic", c/g, "times", 0.25)
 	bench.Figure("vm-clone-of-floor", c/f, "times", 1.25)
-	b.compare("generic", "clone")
-	b.compare("floor", "clone")
+	b.plot("generic", generic)
+	b.plot("clone", clone)
+	b.plot("floor", floor)
+	b.compare("generic-clone", typical(generic), typical(clone))
+	b.compare("floor-clone", typical(floor), typical(clone))
 }
 
 func (b *measuring) must(err error) {
@@ -193,9 +209,9 @@ func (b *measuring) measure(ctx context.Context, i emulator.Instance, kind strin
 		return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return runsSince(p, begun) }), nil
 	}))
 	pod := time.Since(begun)
-	b.capture(ctx, m, begun, kind)
+	file := b.capture(ctx, m, begun, kind)
 	b.Logf("%s %s: Ready %s, first pod %s", kind, i.Name, ready.Round(100*time.Millisecond), pod.Round(100*time.Millisecond))
-	return boot{ready, pod}
+	return boot{ready, pod, file}
 }
 
 // runsSince is a pod whose containers were started after a time; the API has whole seconds.
@@ -205,9 +221,9 @@ func runsSince(p corev1.Pod, since time.Time) bool {
 	})
 }
 
-// capture writes what the machine recorded of the boot that began then. Others
-// send theirs meanwhile, the donor too.
-func (b *measuring) capture(ctx context.Context, m *machine, begun time.Time, kind string) {
+// capture writes what the machine recorded of the boot that began then, and says
+// where. Others send theirs meanwhile, the donor too.
+func (b *measuring) capture(ctx context.Context, m *machine, begun time.Time, kind string) string {
 	limited, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	var taken Capture
@@ -221,26 +237,39 @@ func (b *measuring) capture(ctx context.Context, m *machine, begun time.Time, ki
 	})
 	if err != nil {
 		b.Errorf("%v; console:\n%s", err, tail(m.Console, 15))
-		return
+		return ""
 	}
 	dir := filepath.Join(b.out, kind)
 	b.must(os.MkdirAll(dir, 0o755))
 	b.taken++
-	b.must(os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.json", b.taken)), taken.Data, 0o644))
+	file := filepath.Join(dir, fmt.Sprintf("%02d.json", b.taken))
+	b.must(os.WriteFile(file, taken.Data, 0o644))
+	return file
 }
 
 // compare lets the product say where the time went, as text and as a page.
-func (b *measuring) compare(from, to string) {
-	for format, name := range map[string]string{"text": "txt", "html": "html"} {
-		out, err := exec.Command(b.opts.Binaries.Kamino, "boot", "compare", filepath.Join(b.out, from), filepath.Join(b.out, to), "-o", format).CombinedOutput()
-		if err != nil {
-			b.Errorf("kamino boot compare: %v: %s", err, out)
-			continue
-		}
-		file := filepath.Join(b.out, from+"-"+to+"."+name)
-		b.must(os.WriteFile(file, out, 0o644))
-		b.Logf("written: %s", file)
+func (b *measuring) compare(name string, from, to boot) {
+	text := b.analyse(name+".txt", "compare", from.capture, to.capture)
+	b.Logf("%s:\n%s", name, text)
+	b.analyse(name+".html", "compare", from.capture, to.capture, "-o", "html")
+}
+
+// plot draws the typical boot of a kind.
+func (b *measuring) plot(kind string, boots []boot) {
+	b.analyse(kind+".svg", "plot", typical(boots).capture, "-o", "svg")
+}
+
+// analyse writes into a file what kamino boot says.
+func (b *measuring) analyse(name string, args ...string) []byte {
+	out, err := exec.Command(b.opts.Binaries.Kamino, append([]string{"boot"}, args...)...).CombinedOutput()
+	if err != nil {
+		b.Errorf("kamino boot %s: %v: %s", args[0], err, out)
+		return nil
 	}
+	file := filepath.Join(b.out, name)
+	b.must(os.WriteFile(file, out, 0o644))
+	b.Logf("written: %s", file)
+	return out
 }
 
 // createProbe starts a pod on every node, of which the first second counts.
