@@ -48,7 +48,7 @@ test-lab: build lab ## end to end: the real kube-apiserver, the Azure SDK over H
 	cd lab && go test ./...
 
 .PHONY: test-crash
-test-crash: build lab ## kill, lie and interfere at every call of a run, and look whether anything is lost (17 minutes)
+test-crash: build lab ## kill, lie and interfere at every call of a run, and look whether anything is lost (13 minutes)
 	$(LAB) crash
 
 .PHONY: test-crash-process
