@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -268,47 +267,6 @@ func (l *Lab) UserData(generation int, labels map[string]string) string {
 // Publish adds a package to the repository: a new version of lab-tool that asks for a reboot.
 func (l *Lab) Publish(version string) error {
 	return writeDeb(filepath.Join(l.opts.Dir, "repo"), labTool(version, true))
-}
-
-// sshPatience is how long a machine that is Ready may have no sshd yet: a clone
-// makes its host keys with what kubelet leaves of the processor.
-const sshPatience = 3 * time.Minute
-
-// Run executes a shell script as root on an instance, over ssh, and returns what
-// it printed and the machine's ssh host key.
-func (l *Lab) Run(ctx context.Context, i emulator.Instance, script string) (out, hostKey string, err error) {
-	m, err := l.Factory.find(i)
-	if err != nil {
-		return "", "", err
-	}
-	conn, err := l.knock(ctx, m.Port.Address.Addr().String()+":22")
-	if err != nil {
-		return "", "", fmt.Errorf("reach %s: %w", i.Name, err)
-	}
-	out, hostKey, err = l.admin.run(ctx, conn, script)
-	if err != nil {
-		err = fmt.Errorf("run on %s: %w", i.Name, err)
-	}
-	return out, hostKey, err
-}
-
-// knock connects as soon as somebody listens.
-func (l *Lab) knock(ctx context.Context, address string) (net.Conn, error) {
-	limited, cancel := context.WithTimeout(ctx, sshPatience)
-	defer cancel()
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		conn, err := l.network.dial(limited, address)
-		if err == nil {
-			return conn, nil
-		}
-		select {
-		case <-limited.Done():
-			return nil, err
-		case <-ticker.C:
-		}
-	}
 }
 
 // NeverReadyError is a machine that did not become a Ready node, with the end of its console.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"kamino.dev/kamino/azure/emulator"
 )
 
 // administrator is the user that the model gives machines, with its key.
@@ -78,4 +80,41 @@ func (a administrator) run(ctx context.Context, conn net.Conn, script string) (o
 		err = &ExitError{exit.ExitStatus(), stderr.String()}
 	}
 	return stdout.String(), strings.TrimSpace(string(ssh.MarshalAuthorizedKey(seen))), err
+}
+
+// sshPatience is how long a machine that is Ready may have no sshd yet: a clone
+// makes its host keys with what kubelet leaves of the processor.
+const sshPatience = 3 * time.Minute
+
+// Run executes a shell script as root on an instance, over ssh, and returns what
+// it printed and the machine's ssh host key.
+func (l *Lab) Run(ctx context.Context, i emulator.Instance, script string) (out, hostKey string, err error) {
+	m, err := l.Factory.find(i)
+	if err != nil {
+		return "", "", err
+	}
+	conn, err := l.knock(ctx, m.Port.Address.Addr().String()+":22")
+	if err != nil {
+		return "", "", fmt.Errorf("reach %s: %w", i.Name, err)
+	}
+	out, hostKey, err = l.admin.run(ctx, conn, script)
+	if err != nil {
+		err = fmt.Errorf("run on %s: %w", i.Name, err)
+	}
+	return out, hostKey, err
+}
+
+// knock connects as soon as somebody listens.
+func (l *Lab) knock(ctx context.Context, address string) (conn net.Conn, err error) {
+	limited, cancel := context.WithTimeout(ctx, sshPatience)
+	defer cancel()
+	var refused error
+	err = l.await(limited, "sshd", func() (bool, error) {
+		conn, refused = l.network.dial(limited, address)
+		return refused == nil, nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, refused)
+	}
+	return conn, nil
 }

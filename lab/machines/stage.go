@@ -88,7 +88,7 @@ func (l *Lab) Console(i emulator.Instance, lines int) string {
 }
 
 // await asks twice a second.
-func (s *Stage) await(ctx context.Context, what string, holds func() (bool, error)) error {
+func (l *Lab) await(ctx context.Context, what string, holds func() (bool, error)) error {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	for {
