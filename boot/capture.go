@@ -174,8 +174,12 @@ const (
 	MarkRegistered = "node-registered"
 	MarkCNIReady   = "cni-ready"
 	MarkReady      = "node-ready"
+	MarkContainer  = "first-container"
 	MarkFirstPod   = "first-pod"
 )
+
+// SourceFileTime is the source of marks that are the time at which a file was written, wall clock. Of one name the earliest stays.
+const SourceFileTime = "file time"
 
 // Mark is a moment.
 type Mark struct {

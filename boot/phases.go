@@ -37,6 +37,7 @@ const (
 	AtRegistered = "node registered"
 	AtCNI        = "network plugin ready"
 	AtReady      = "node Ready"
+	AtContainer  = "first container"
 	AtFirstPod   = "first pod"
 	AtDefault    = "default target"
 	AtFinish     = "startup finished"
@@ -81,7 +82,8 @@ func (x *index) milestones() []Milestone {
 	unit(AtKubelet, false, "kubelet.service")
 	unit(AtDefault, true, "default.target")
 	for _, m := range []struct{ mark, name string }{
-		{MarkCertIssued, AtCert}, {MarkRegistered, AtRegistered}, {MarkCNIReady, AtCNI}, {MarkReady, AtReady}, {MarkFirstPod, AtFirstPod},
+		{MarkCertIssued, AtCert}, {MarkRegistered, AtRegistered}, {MarkCNIReady, AtCNI}, {MarkReady, AtReady},
+		{MarkContainer, AtContainer}, {MarkFirstPod, AtFirstPod},
 	} {
 		if found, ok := x.c.Mark(m.mark); ok {
 			add(m.name, found.At, cmp.Or(found.Source, "mark"))

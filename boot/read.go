@@ -131,6 +131,12 @@ func (c *Capture) tidy() {
 	c.Spans = dropRepeats(c.Spans)
 	slices.SortStableFunc(c.Marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
 	c.Marks = slices.Compact(c.Marks)
+	written := map[string]bool{}
+	c.Marks = slices.DeleteFunc(c.Marks, func(m Mark) bool { // a later look converts a file's time by the clocks as they then are
+		again := m.Source == SourceFileTime && written[m.Name]
+		written[m.Name] = written[m.Name] || m.Source == SourceFileTime
+		return again
+	})
 }
 
 // dropRepeats keeps one of the spans that two looks at the same task gave, the one that has ended if one has.

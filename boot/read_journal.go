@@ -308,9 +308,11 @@ func (b *journalBoot) message(e entry, at Micros) {
 				b.mark(name, at, fmt.Sprintf("kubelet: %s", msg))
 			}
 		}
-	case e["_SYSTEMD_UNIT"] == "containerd.service":
-		if _, ok := b.c.Mark(MarkRuntime); !ok && strings.Contains(msg, "containerd successfully booted") {
-			b.mark(MarkRuntime, at, msg)
+	case e["_SYSTEMD_UNIT"] == "containerd.service" || e["_SYSTEMD_UNIT"] == "crio.service":
+		if name := runtimeMark(msg); name != "" {
+			if _, ok := b.c.Mark(name); !ok {
+				b.mark(name, at, msg)
+			}
 		}
 	case e["_TRANSPORT"] == "kernel" || e["SYSLOG_IDENTIFIER"] == "kernel" || e["SYSLOG_IDENTIFIER"] == "systemd-networkd":
 		if name := linkMark(msg); name != "" && name != b.lastLink {
@@ -332,6 +334,18 @@ func kubeletMark(msg string) string {
 		return MarkFirstPod
 	case strings.Contains(msg, "kubelet-client-current.pem") && strings.Contains(msg, "Loading cert/key pair"):
 		return MarkCertIssued
+	}
+	return ""
+}
+
+// runtimeMark recognises the words of containerd (cmd/containerd/command, pkg/cri/instrument) and of CRI-O (server/container_start.go).
+// A container that starts is told by the runtime on every boot; kubelet speaks of a pod's start only if it had not run before.
+func runtimeMark(msg string) string {
+	switch {
+	case strings.Contains(msg, "containerd successfully booted"):
+		return MarkRuntime
+	case strings.Contains(msg, "StartContainer for") && strings.Contains(msg, "returns successfully"), strings.Contains(msg, "Started container"):
+		return MarkContainer
 	}
 	return ""
 }

@@ -179,6 +179,9 @@ func nodeJournal() []journalLine {
 		line(11*sec, "MESSAGE_ID", msgUnitStarted, "UNIT", "kubelet.service"),
 		line(12*sec, "MESSAGE", "I0114 kubelet_node_status.go:78] \"Successfully registered node\" node=\"node-1\"", "SYSLOG_IDENTIFIER", "kubelet", "_PID", "600"),
 		line(13*sec, "MESSAGE", "I0114 kubelet.go:1] \"Fast updating node status as it just became ready\"", "SYSLOG_IDENTIFIER", "kubelet", "_PID", "600"),
+		line(13_500_000, "MESSAGE", `time="x" level=info msg="StartContainer for \"4b1d\""`, "_SYSTEMD_UNIT", "containerd.service", "_PID", "500"),
+		line(13_600_000, "MESSAGE", `time="x" level=info msg="StartContainer for \"4b1d\" returns successfully"`, "_SYSTEMD_UNIT", "containerd.service", "_PID", "500"),
+		line(13_700_000, "MESSAGE", `time="x" level=info msg="StartContainer for \"77aa\" returns successfully"`, "_SYSTEMD_UNIT", "containerd.service", "_PID", "500"),
 		line(14*sec, "MESSAGE", "I0114 pod_startup_latency_tracker.go:1] \"Observed pod startup duration\"", "SYSLOG_IDENTIFIER", "kubelet", "_PID", "600"),
 		line(15*sec, "MESSAGE_ID", msgStartupFinished, "KERNEL_USEC", "1000000", "INITRD_USEC", "500000", "USERSPACE_USEC", "13500000"),
 		line(16*sec, "MESSAGE_ID", msgUnitStarting, "UNIT", "db.service"),
@@ -237,7 +240,7 @@ func TestReadJournal(t *testing.T) {
 		if db == nil || db.First == nil || *db.First != (Stamps{Activating: 3 * sec, Activated: 5 * sec}) || db.Restarts != 1 || db.ActiveState != "failed" {
 			t.Errorf("%s: db.service is %+v, want its first activation kept", name, db)
 		}
-		for mark, at := range map[string]Micros{MarkLinkDown: 6 * sec, MarkLinkUp: 8 * sec, MarkRuntime: 9 * sec, MarkRegistered: 12 * sec, MarkReady: 13 * sec, MarkFirstPod: 14 * sec} {
+		for mark, at := range map[string]Micros{MarkLinkDown: 6 * sec, MarkLinkUp: 8 * sec, MarkRuntime: 9 * sec, MarkRegistered: 12 * sec, MarkReady: 13 * sec, MarkContainer: 13_600_000, MarkFirstPod: 14 * sec} {
 			if m, ok := c.Mark(mark); !ok || m.At != at {
 				t.Errorf("%s: mark %s is %+v, want %s", name, mark, m, at)
 			}

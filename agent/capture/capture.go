@@ -31,8 +31,8 @@ type Options struct {
 	Dir string
 	// Keep is how many boots are kept; zero means ten.
 	Keep int
-	// Wait is how long to go on looking until startup has finished and, where there is a kubelet, its first pod runs. The first
-	// record is written at once and then made better. Zero means not to wait.
+	// Wait is how long to go on looking until startup has finished and, where there is a kubelet, its first pod runs or a
+	// container has run for a minute. The first record is written at once and then made better. Zero means not to wait.
 	Wait time.Duration
 	// Metadata is the base URL of the instance metadata service, for example "http://169.254.169.254"; empty means not to ask.
 	Metadata string
@@ -49,6 +49,9 @@ const (
 	// A look costs a tenth of a second of a machine that has better things to do. Early ones find units that systemd soon
 	// forgets; late ones only wait, for what the journal keeps.
 	firstPause, longestPause = 3 * time.Second, 30 * time.Second
+	// kubelet tells of a pod's start seconds after its containers', or never: of pods that ran before a reboot it does not
+	// (Kubernetes 1.36, pkg/kubelet/util/pod_startup_latency_tracker.go, tracks those without a start time).
+	afterContainer = time.Minute
 )
 
 // Clock is the time that Run goes by.
@@ -96,6 +99,7 @@ func Run(ctx context.Context, o Options, w io.Writer) error {
 	o = o.complete()
 	began := o.Clock.Now()
 	deadline := began.Add(o.Wait)
+	var container time.Time // when one was first seen
 	for {
 		c, err := Live(ctx, o)
 		if err != nil {
@@ -106,8 +110,12 @@ func Run(ctx context.Context, o Options, w io.Writer) error {
 			return err
 		}
 		now := o.Clock.Now()
+		if _, ok := c.Mark(boot.MarkContainer); ok && container.IsZero() {
+			container = now
+		}
 		pause := min(max(now.Sub(began)/3, firstPause), longestPause)
-		if settled(c) || !now.Add(pause).Before(deadline) {
+		runs := !container.IsZero() && now.Sub(container) >= afterContainer
+		if settled(c, runs) || !now.Add(pause).Before(deadline) {
 			if err := o.prune(path); err != nil {
 				return err
 			}
@@ -120,8 +128,8 @@ func Run(ctx context.Context, o Options, w io.Writer) error {
 	}
 }
 
-// settled tells whether a later look could still add something that belongs to the boot.
-func settled(c *boot.Capture) bool {
+// settled tells that no later look could add something that belongs to the boot; runs, that a container has run for long.
+func settled(c *boot.Capture, runs bool) bool {
 	if c.Manager.Finish == 0 {
 		return false
 	}
@@ -130,7 +138,7 @@ func settled(c *boot.Capture) bool {
 		return true
 	}
 	_, pod := c.Mark(boot.MarkFirstPod)
-	return pod
+	return pod || runs
 }
 
 // Live looks at the running machine once and writes nothing.

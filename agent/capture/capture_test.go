@@ -200,6 +200,36 @@ func TestRunWaits(t *testing.T) {
 	}
 }
 
+// TestRunAfterReboot: kubelet says nothing of pods that ran before. A container that has run for a minute ends the wait.
+func TestRunAfterReboot(t *testing.T) {
+	m := newMachine(t, finished(started("kubelet.service", 3e6, 1e6)))
+	for _, c := range []struct {
+		name, mark string
+		want       int // looks again
+	}{
+		{"nothing", "", 18},
+		{"a pod", boot.MarkFirstPod, 0},
+		{"a container", boot.MarkContainer, 10},
+	} {
+		id := strings.ReplaceAll(c.name, " ", "")
+		m.boot(t, id)
+		if c.mark != "" {
+			earlier := finished()
+			earlier.Schema, earlier.Host.BootID, earlier.Marks = boot.Schema, id, []boot.Mark{{Name: c.mark, At: 9e6}}
+			var data bytes.Buffer
+			if err := earlier.Write(&data); err != nil {
+				t.Fatal(err)
+			}
+			m.file(t, DefaultDir+"/"+id+".json", data.String())
+		}
+		clock := &testClock{now: time.Unix(1e9, 0)}
+		m.record(t, Options{Clock: clock, Wait: 5 * time.Minute})
+		if clock.sleeps != c.want {
+			t.Errorf("with %s it looked again %d times in %s, want %d", c.name, clock.sleeps, clock.now.Sub(time.Unix(1e9, 0)), c.want)
+		}
+	}
+}
+
 func TestRunInterrupted(t *testing.T) {
 	unfinished := finished()
 	unfinished.Manager.Finish = 0

@@ -156,6 +156,6 @@ func (o Options) networkPlugin(c *boot.Capture) {
 		}
 	}
 	if last > c.Manager.Userspace && last > 0 {
-		c.Marks = append(c.Marks, boot.Mark{Name: boot.MarkCNIReady, At: last, Detail: name + " was written", Source: "file time"})
+		c.Marks = append(c.Marks, boot.Mark{Name: boot.MarkCNIReady, At: last, Detail: name + " was written", Source: boot.SourceFileTime})
 	}
 }

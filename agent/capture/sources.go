@@ -59,7 +59,7 @@ func (o Options) journal(ctx context.Context, c *boot.Capture) {
 		args = append(args, "--root="+o.Root)
 	}
 	args = append(args, "_PID=1", "+", "_TRANSPORT=kernel", "+", "SYSLOG_IDENTIFIER=systemd-networkd",
-		"+", "_SYSTEMD_UNIT=kubelet.service", "+", "_SYSTEMD_UNIT=containerd.service")
+		"+", "_SYSTEMD_UNIT=kubelet.service", "+", "_SYSTEMD_UNIT=containerd.service", "+", "_SYSTEMD_UNIT=crio.service")
 	cmd := exec.CommandContext(ctx, "journalctl", args...)
 	pipe, err := cmd.StdoutPipe()
 	if err == nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,11 @@ func TestNetworkPluginFile(t *testing.T) {
 	mark, ok := c.Mark(boot.MarkCNIReady)
 	if !ok || !near(mark.At, 25e6) || !strings.Contains(mark.Detail, "10-calico.conflist") {
 		t.Errorf("the network plugin's mark is %+v, want 25 s by its newest file", mark)
+	}
+	again, _ := m.record(t, Options{})
+	marks := slices.DeleteFunc(again.Marks, func(m boot.Mark) bool { return m.Name != boot.MarkCNIReady })
+	if len(marks) != 1 || !near(marks[0].At, 25e6) {
+		t.Errorf("after a second look the network plugin's marks are %+v, want one", marks)
 	}
 	if err := os.Remove(filepath.Join(m.root, "etc/cni/net.d/10-calico.conflist")); err != nil {
 		t.Fatal(err)
