@@ -233,7 +233,7 @@ func (r *Run) stillOn() bool {
 var errStartedSince = errors.New("it may have been started again since")
 
 // watchGap is shorter than any machine needs to go off and on again.
-const watchGap = 12 * time.Second
+const watchGap = LongestPoll + 2*time.Second
 
 func (r *Run) lookSnapshot(ctx context.Context) (Next, error) {
 	name := SnapshotName(r.pool.Name)

@@ -22,8 +22,13 @@ type Engine struct {
 	// waited for; zero means 1 s and 5 s. Patient steps wait up to three times
 	// as long. (ARM lets an instance be read 12 times a minute, with bursts of
 	// 36: https://learn.microsoft.com/azure/virtual-machines/compute-throttling-limits.)
+	// A MinPoll above LongestPoll can make runs fail.
 	MinPoll, MaxPoll time.Duration
 }
+
+// LongestPoll is how seldom a donor may be looked at: between two looks it must
+// not have been able to go off and on again.
+const LongestPoll = 10 * time.Second
 
 // Run is one execution of the pipeline for one pool: what it was asked, and
 // what it has learned.

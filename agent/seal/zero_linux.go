@@ -34,7 +34,9 @@ func zeroFree(ctx context.Context, d *disk.Disk, dir string) (written int64, err
 	written, err = fillFile(ctx, files[0])
 	if err == nil {
 		var restore func() error
-		if restore, err = waiveReserve(files[0]); err == nil {
+		if restore, err = waiveReserve(files[0]); err != nil {
+			err = fmt.Errorf("take the file system's reserved blocks (set freeSpace: trim if the kernel does not allow it): %w", err)
+		} else {
 			for _, f := range files {
 				n, ferr := fillFile(ctx, f)
 				written, err = written+n, errors.Join(err, ferr)

@@ -40,6 +40,8 @@ func TestBadInput(t *testing.T) {
 		{name: "history too short", args: []string{"update", "--target-node", "n2", "--max-history", "1"}, want: []string{"history 1", "--max-history 2"}},
 		{name: "negative history", args: []string{"auto-update", "--max-history", "-3"}, want: []string{"-3", "--max-history 2"}},
 		{name: "negative new nodes", args: []string{"auto-update", "--new-updated-nodes", "-1"}, want: []string{"-1", "--new-updated-nodes 0"}},
+		{name: "seldom looks", args: []string{"update", "--target-node", "n2", "--poll-interval", "11s"}, want: []string{"11s", "--poll-interval 10s"}},
+		{name: "seldom looks of auto-update", args: []string{"auto-update", "--poll-interval", "1h"}, want: []string{"1h", "--poll-interval 10s"}},
 		{name: "no replicas", args: []string{"auto-update", "--replicas", "0"}, want: []string{"0 replicas", "--replicas 1"}},
 		{name: "no pools may be away", args: []string{"auto-update", "--max-unavailable-pools", "0"}, want: []string{`"0"`, "or all"}},
 		{name: "some pools may be away", args: []string{"auto-update", "--max-unavailable-pools", "some"}, want: []string{`"some"`, "or all"}},

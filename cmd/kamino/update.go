@@ -35,7 +35,7 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image: version, or definition as the original did")
 	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which Azure may evict meanwhile")
 	f.Var(&r.settle, "autoscaler-settle", "time for cluster-autoscaler to see the donor's protection: two of its scan intervals")
-	f.Var(&a.global.pollInterval, "poll-interval", "shortest time between two looks at something that is waited for")
+	f.Var(&a.global.pollInterval, "poll-interval", "shortest time between two looks at something that is waited for, at most 10s")
 	a.addGallery(f)
 	f.StringArrayVar(&a.global.KeepExtension, "keep-extension", nil, "publisher/type of an extension that stays in the model; * matches any text; may be repeated")
 }
@@ -55,6 +55,10 @@ func (r *runFlags) check(a *app, donor string) error {
 			return kamino.WithHint(fmt.Errorf("extension rule %q is not publisher/type", rule),
 				"for instance --keep-extension Microsoft.AKS/Compute.AKS*Billing")
 		}
+	}
+	if p := a.global.pollInterval; p.d > kamino.LongestPoll {
+		return kamino.WithHint(fmt.Errorf("poll interval %s is too long: a donor could be started again between two looks", &p),
+			"use at most --poll-interval %s", &durationValue{kamino.LongestPoll})
 	}
 	o := r.options(a)
 	o.Donor = donor

@@ -30,10 +30,10 @@ const genericPool = "pool2"
 const floorScript = `
 rm -f /etc/systemd/system/kubelet.service.d/00-kamino.conf
 for u in kamino-identity kamino-boot kamino-ssh-keys kamino-watch kamino-capture lab-extensions ssh unattended-upgrades cron; do
-  systemctl disable --quiet $u.service 2>/dev/null
-  systemctl mask --quiet $u.service 2>/dev/null
+  systemctl --no-reload disable --quiet $u.service 2>/dev/null
+  systemctl --no-reload mask --quiet $u.service 2>/dev/null
 done
-systemctl mask --quiet systemd-networkd-wait-online.service
+systemctl --no-reload mask --quiet systemd-networkd-wait-online.service
 sync
 `
 
@@ -97,11 +97,19 @@ func TestBenchMachines(t *testing.T) {
 	b.must(err)
 	bench.Figure("vm-image-size", float64(image.Size())/1e6, "MB", 400)
 
-	generic, clone := b.grow(ctx, genericPool, "generic"), b.grow(ctx, PoolName, "clone")
-	floor := b.floor(ctx)
-	g, c, f := b.print("generic", generic, 600), b.print("clone", clone, 150), b.print("floor", floor, 120)
-	bench.Figure("vm-clone-of-generic", c/g, "times", 0.25)
-	bench.Figure("vm-clone-of-floor", c/f, "times", 1.25)
+	// In turn, not one kind after the other: the host's speed drifts, and hits the boots of a round alike.
+	stripped := b.strip(ctx)
+	var generic, clone, floor []boot
+	for range b.boots {
+		generic = append(generic, b.grow(ctx, genericPool, "generic"))
+		clone = append(clone, b.grow(ctx, PoolName, "clone"))
+		floor = append(floor, b.restart(ctx, stripped, "floor"))
+	}
+	b.print("generic", generic, 600)
+	b.print("clone", clone, 150)
+	b.print("floor", floor, 120)
+	bench.Figure("vm-clone-of-generic", ratio(clone, generic), "times", 0.25)
+	bench.Figure("vm-clone-of-floor", ratio(clone, floor), "times", 1.25)
 	b.plot("generic", generic)
 	b.plot("clone", clone)
 	b.plot("floor", floor)
@@ -116,75 +124,83 @@ func (b *measuring) must(err error) {
 	}
 }
 
-// print writes the median of a kind, and returns that of Ready in seconds.
-func (b *measuring) print(kind string, boots []boot, bound float64) float64 {
-	median := func(of func(boot) time.Duration) float64 {
-		all := make([]time.Duration, 0, len(boots))
-		for _, one := range boots {
-			all = append(all, of(one))
-		}
-		slices.Sort(all)
-		return all[len(all)/2].Seconds()
-	}
-	ready := median(func(x boot) time.Duration { return x.ready })
-	bench.Figure("vm-ready-"+kind, ready, "s", bound)
-	bench.Figure("vm-first-pod-"+kind, median(func(x boot) time.Duration { return x.pod }), "s", bound+30)
-	return ready
+// median is the one in the middle, the later of two.
+func median(all []float64) float64 {
+	slices.Sort(all)
+	return all[len(all)/2]
 }
 
-// grow adds machines to a pool, one at a time, and removes each when it was measured.
-func (b *measuring) grow(ctx context.Context, pool, kind string) []boot {
-	var measured []boot
-	for range b.boots {
-		known := map[string]bool{}
-		for _, i := range b.Cloud.Instances() {
-			known[i.ID] = true
-		}
-		capacity := 1
-		for _, i := range b.Cloud.Instances() {
-			if i.Pool == pool {
-				capacity++
-			}
-		}
-		b.must(b.arm(ctx, "PATCH", b.Scenario.PoolID(pool), fmt.Sprintf(`{"sku":{"capacity":%d}}`, capacity)))
-		var born emulator.Instance
-		b.must(b.await(ctx, "a new machine", func() (bool, error) {
-			for _, i := range b.Cloud.Instances() {
-				if !known[i.ID] {
-					born = i
-				}
-			}
-			return born.ID != "", nil
-		}))
-		measured = append(measured, b.measure(ctx, born, kind))
-		b.must(b.settle(ctx, born))
-		b.must(b.arm(ctx, "DELETE", born.ID, ""))
-		b.must(b.await(ctx, "the end of "+born.Name, func() (bool, error) {
-			_, there := b.Cloud.Instance(born.ID)
-			return !there, nil
-		}))
+// ratio is the median over the rounds of how long one kind took to be Ready, against the other.
+func ratio(of, to []boot) float64 {
+	all := make([]float64, len(of))
+	for i := range of {
+		all[i] = of[i].ready.Seconds() / to[i].ready.Seconds()
 	}
+	return median(all)
+}
+
+// print writes the medians of a kind.
+func (b *measuring) print(kind string, boots []boot, bound float64) {
+	var ready, pod []float64
+	for _, one := range boots {
+		ready, pod = append(ready, one.ready.Seconds()), append(pod, one.pod.Seconds())
+	}
+	bench.Figure("vm-ready-"+kind, median(ready), "s", bound)
+	bench.Figure("vm-first-pod-"+kind, median(pod), "s", bound+30)
+}
+
+// grow adds a machine to a pool, measures it, and removes it.
+func (b *measuring) grow(ctx context.Context, pool, kind string) boot {
+	known, capacity := map[string]bool{}, 1
+	for _, i := range b.Cloud.Instances() {
+		known[i.ID] = true
+		if i.Pool == pool {
+			capacity++
+		}
+	}
+	b.must(b.arm(ctx, "PATCH", b.Scenario.PoolID(pool), fmt.Sprintf(`{"sku":{"capacity":%d}}`, capacity)))
+	var born emulator.Instance
+	b.must(b.await(ctx, "a new machine", func() (bool, error) {
+		for _, i := range b.Cloud.Instances() {
+			if !known[i.ID] {
+				born = i
+			}
+		}
+		return born.ID != "", nil
+	}))
+	measured := b.measure(ctx, born, kind)
+	b.must(b.settle(ctx, born))
+	b.must(b.arm(ctx, "DELETE", born.ID, ""))
+	b.must(b.await(ctx, "the end of "+born.Name, func() (bool, error) {
+		_, there := b.Cloud.Instance(born.ID)
+		return !there, nil
+	}))
 	return measured
 }
 
-// floor strips one clone and boots it again and again.
-func (b *measuring) floor(ctx context.Context) []boot {
+// strip makes a clone the floor, and switches it off.
+func (b *measuring) strip(ctx context.Context) emulator.Instance {
 	b.must(b.ScaleOut(ctx, 2))
 	i := b.Clone[len(b.Clone)-1]
 	_, _, err := b.Stage.Run(ctx, i, floorScript)
 	b.must(err)
-	var measured []boot
-	for range b.boots {
-		b.must(b.arm(ctx, "POST", i.ID+"/powerOff", ""))
-		b.must(b.power(ctx, i, emulator.PowerStopped))
-		b.must(b.arm(ctx, "POST", i.ID+"/start", ""))
-		b.must(b.power(ctx, i, emulator.PowerRunning))
-		measured = append(measured, b.measure(ctx, i, "floor"))
-	}
+	b.must(b.switchTo(ctx, i, "powerOff", emulator.PowerStopped))
+	return i
+}
+
+// restart measures the boot of a machine that is off, and switches it off again.
+func (b *measuring) restart(ctx context.Context, i emulator.Instance, kind string) boot {
+	b.must(b.switchTo(ctx, i, "start", emulator.PowerRunning))
+	measured := b.measure(ctx, i, kind)
+	b.must(b.switchTo(ctx, i, "powerOff", emulator.PowerStopped))
 	return measured
 }
 
-func (b *measuring) power(ctx context.Context, i emulator.Instance, want string) error {
+// switchTo asks ARM for a power state and waits for it.
+func (b *measuring) switchTo(ctx context.Context, i emulator.Instance, action, want string) error {
+	if err := b.arm(ctx, "POST", i.ID+"/"+action, ""); err != nil {
+		return err
+	}
 	return b.await(ctx, i.Name+" to be "+want, func() (bool, error) {
 		now, _ := b.Cloud.Instance(i.ID)
 		return now.PowerState == want && now.State == "Succeeded", nil

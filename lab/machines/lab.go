@@ -305,23 +305,18 @@ func (l *Lab) AwaitReady(ctx context.Context, i emulator.Instance, patience time
 }
 
 // awaitMachine returns when the instance's disk is made.
-func (l *Lab) awaitMachine(ctx context.Context, i emulator.Instance) (*machine, error) {
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		m, err := l.Factory.find(i)
-		if err == nil {
-			return m, nil
+func (l *Lab) awaitMachine(ctx context.Context, i emulator.Instance) (m *machine, err error) {
+	err = l.await(ctx, "the disk of "+i.Name, func() (bool, error) {
+		found, none := l.Factory.find(i)
+		if m = found; none == nil {
+			return true, nil
 		}
 		if now, ok := l.Cloud.Instance(i.ID); !ok || now.State == "Failed" {
-			return nil, fmt.Errorf("instance %s failed before it had a machine", i.Name)
+			return false, fmt.Errorf("instance %s failed before it had a machine", i.Name)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-ticker.C:
-		}
-	}
+		return false, nil
+	})
+	return m, err
 }
 
 // awaitNode watches one Node until holds.
