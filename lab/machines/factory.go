@@ -28,6 +28,7 @@ type Factory struct {
 	memory  int
 	cpus    int
 	patient time.Duration // for a guest that is asked to shut down
+	kernel  time.Duration // for a kernel that TCG may hang; see unhang
 	// cloud is set before the first call: it answers for the platform, and hears of
 	// guests that switch themselves off.
 	cloud *emulator.Server
@@ -50,6 +51,7 @@ type machine struct {
 	guest   *guest // nil without power
 	begun   time.Time
 	expects bool // the end of the process was asked for
+	hung    bool // the kernel was, since the power came
 }
 
 // Create makes the disk and powers on.
@@ -132,8 +134,11 @@ func (f *Factory) start(m *machine, i emulator.Instance) error {
 	if err != nil {
 		return err
 	}
-	m.guest, m.begun, m.expects = g, time.Now(), false
+	m.guest, m.begun, m.expects, m.hung = g, time.Now(), false, false
 	f.watchers.Go(func() { f.watch(m, g, i.ID) })
+	if Accelerator() == "tcg" {
+		f.watchers.Go(func() { f.unhang(m, g) })
+	}
 	f.logger.Info("machine has power", "machine", m.Name, "address", m.Port.Address.Addr(), "accelerator", Accelerator())
 	return nil
 }

@@ -137,7 +137,7 @@ func (l *Lab) furnish(ctx context.Context, inner *lab.Lab) (stop func(), err err
 	}
 	stops = append(stops, doors.close)
 	l.Factory = &Factory{dir: inner.Dir, sockets: sockets, base: l.Base, network: l.network, doors: doors, logger: l.opts.Logger, memory: l.opts.Memory, cpus: l.opts.CPUs,
-		patient: 3 * time.Minute, cloud: inner.Cloud, arguments: l.opts.Arguments, admin: l.admin.user, machines: map[string]*machine{}}
+		patient: 3 * time.Minute, kernel: kernelPatience, cloud: inner.Cloud, arguments: l.opts.Arguments, admin: l.admin.user, machines: map[string]*machine{}}
 	stops = append(stops, l.Factory.close)
 	inner.Cloud.Machines = l.Factory
 	controller, err := startCloudController(ctx, inner.Client, inner.Cloud, l.opts.Logger)

@@ -92,9 +92,10 @@ func (h hardware) args() []string {
 // guest is a machine with power.
 type guest struct {
 	hardware
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended and err is set
-	err  error
+	quiet int // bytes that the console had before
+	cmd   *exec.Cmd
+	done  chan struct{} // closed when the process has ended and err is set
+	err   error
 }
 
 // powerOn starts the process. It dies with this one, whatever kills this one.
@@ -105,6 +106,9 @@ func powerOn(h hardware) (*guest, error) {
 		return nil, fmt.Errorf("open log of %s: %w", h.Name, err)
 	}
 	g := &guest{hardware: h, done: make(chan struct{})}
+	if console, err := os.Stat(h.Console); err == nil {
+		g.quiet = int(console.Size())
+	}
 	g.cmd = exec.Command("qemu-system-x86_64", h.args()...)
 	g.cmd.Stdout, g.cmd.Stderr = log, log
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

@@ -1,15 +1,21 @@
 package machines
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -238,6 +244,47 @@ func TestJoining(t *testing.T) {
 func TestAcceleratorIsTCGWithoutKVM(t *testing.T) {
 	if got := probe(filepath.Join(t.TempDir(), "kvm")); got != "tcg" {
 		t.Errorf("no device gives %s", got)
+	}
+}
+
+// TestHungKernelIsReset: what the console said before this power on does not count.
+func TestHungKernelIsReset(t *testing.T) {
+	const before = "[ 2.5] " + initrdReached + "\n"
+	for _, c := range []struct {
+		name, console string
+		resets        int
+	}{
+		{"hangs", before + "[ 1.6] sched_clock: Marking stable\n", 1},
+		{"boots", before + "[ 1.6] sched_clock: Marking stable\n" + before, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			h := hardware{Name: "m", Console: filepath.Join(dir, "console.log"), QMP: filepath.Join(dir, "q")}
+			if err := os.WriteFile(h.Console, []byte(c.console), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			monitor, err := net.Listen("unix", h.QMP)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer monitor.Close()
+			var asked atomic.Int32
+			go func() {
+				for conn, err := monitor.Accept(); err == nil; conn, err = monitor.Accept() {
+					for lines := bufio.NewScanner(conn); lines.Scan(); fmt.Fprintln(conn, `{"return": {}}`) {
+						if strings.Contains(lines.Text(), "system_reset") {
+							asked.Add(1)
+						}
+					}
+				}
+			}()
+			m := &machine{hardware: h}
+			f := &Factory{kernel: time.Nanosecond, logger: slog.New(slog.DiscardHandler)}
+			f.unhang(m, &guest{hardware: h, quiet: len(before), done: make(chan struct{})})
+			if got := int(asked.Load()); got != c.resets || m.hung != (c.resets > 0) {
+				t.Errorf("reset %d times, hung %t; want %d resets", got, m.hung, c.resets)
+			}
+		})
 	}
 }
 
