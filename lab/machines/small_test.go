@@ -249,7 +249,7 @@ func TestAcceleratorIsTCGWithoutKVM(t *testing.T) {
 
 // TestHungKernelIsReset: what the console said before this power on does not count.
 func TestHungKernelIsReset(t *testing.T) {
-	const before = "[ 2.5] " + initrdReached + "\n"
+	const before = "[ 4.5] " + handedOver + "252 running in system mode\n"
 	for _, c := range []struct {
 		name, console string
 		resets        int
