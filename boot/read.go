@@ -133,8 +133,11 @@ func (c *Capture) tidy() {
 	c.Marks = slices.Compact(c.Marks)
 	written := map[string]bool{}
 	c.Marks = slices.DeleteFunc(c.Marks, func(m Mark) bool { // a later look converts a file's time by the clocks as they then are
-		again := m.Source == SourceFileTime && written[m.Name]
-		written[m.Name] = written[m.Name] || m.Source == SourceFileTime
+		if m.Source != SourceFileTime {
+			return false
+		}
+		again := written[m.Name]
+		written[m.Name] = true
 		return again
 	})
 }

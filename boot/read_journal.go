@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -298,22 +297,24 @@ func (b *journalBoot) mark(name string, at Micros, detail string) {
 	b.c.Marks = append(b.c.Marks, Mark{Name: name, At: at, Detail: strings.ToValidUTF8(detail, "?"), Source: "journal"})
 }
 
+// markFirst is mark for a moment of which only the first counts, as who said it. Most messages have no name.
+func (b *journalBoot) markFirst(name string, at Micros, who, msg string) {
+	if name == "" {
+		return
+	}
+	if _, known := b.c.Mark(name); !known {
+		b.mark(name, at, who+msg)
+	}
+}
+
 // message takes milestones out of what kubelet, the kernel and the network say.
 func (b *journalBoot) message(e entry, at Micros) {
 	msg := e["MESSAGE"]
 	switch {
 	case e["SYSLOG_IDENTIFIER"] == "kubelet" || e["_SYSTEMD_UNIT"] == "kubelet.service":
-		if name := kubeletMark(msg); name != "" {
-			if _, ok := b.c.Mark(name); !ok {
-				b.mark(name, at, fmt.Sprintf("kubelet: %s", msg))
-			}
-		}
+		b.markFirst(kubeletMark(msg), at, "kubelet: ", msg)
 	case e["_SYSTEMD_UNIT"] == "containerd.service" || e["_SYSTEMD_UNIT"] == "crio.service":
-		if name := runtimeMark(msg); name != "" {
-			if _, ok := b.c.Mark(name); !ok {
-				b.mark(name, at, msg)
-			}
-		}
+		b.markFirst(runtimeMark(msg), at, "", msg)
 	case e["_TRANSPORT"] == "kernel" || e["SYSLOG_IDENTIFIER"] == "kernel" || e["SYSLOG_IDENTIFIER"] == "systemd-networkd":
 		if name := linkMark(msg); name != "" && name != b.lastLink {
 			b.lastLink = name
