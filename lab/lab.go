@@ -39,6 +39,7 @@ type Options struct {
 	NodeLatencies nodes.Latencies    // zero: defaults
 	Clock         emulator.Clock     // nil: the wall clock
 	NodeGrace     time.Duration      // see controlplane.Options
+	PodCIDR       string             // see controlplane.Options
 	// Hosts are further names and addresses under which nodes reach the API server.
 	Hosts []string
 	// Machines, if set, is called when the control plane works and before the cloud
@@ -131,7 +132,7 @@ func (l *Lab) start(ctx context.Context, opts Options) error {
 	if _, err := os.Stat(opts.Dir); errors.Is(err, os.ErrNotExist) {
 		l.madeDir = true
 	}
-	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: opts.Dir, Binary: opts.Binary, NodeGrace: opts.NodeGrace, Hosts: opts.Hosts, Logger: opts.Logger})
+	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: opts.Dir, Binary: opts.Binary, NodeGrace: opts.NodeGrace, PodCIDR: opts.PodCIDR, Hosts: opts.Hosts, Logger: opts.Logger})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type Options struct {
 	// Keep is how many boots are kept; zero means ten.
 	Keep int
 	// Wait is how long to go on looking until startup has finished and, where there is a kubelet, its first pod runs or a
-	// container has run for a minute. The first record is written at once and then made better. Zero means not to wait.
+	// container has run for a minute. The first record is written after ten seconds and then made better. Zero means not to wait.
 	Wait time.Duration
 	// Metadata is the base URL of the instance metadata service, for example "http://169.254.169.254"; empty means not to ask.
 	Metadata string
@@ -46,9 +46,9 @@ const (
 	// DefaultDir is where the agent keeps its records: one file BOOT-ID.json a boot.
 	DefaultDir  = "/var/lib/kamino/boots"
 	defaultKeep = 10
-	// A look costs a tenth of a second of a machine that has better things to do. Early ones find units that systemd soon
-	// forgets; late ones only wait, for what the journal keeps.
-	firstPause, longestPause = 3 * time.Second, 30 * time.Second
+	// A look costs a tenth of a second of a machine that has better things to do: of one that just starts kubelet, above all.
+	// Early looks find units that systemd soon forgets; late ones only wait, for what the journal keeps.
+	firstPause, longestPause = 10 * time.Second, 30 * time.Second
 	// kubelet tells of a pod's start seconds after its containers', or never: of pods that ran before a reboot it does not
 	// (Kubernetes 1.36, pkg/kubelet/util/pod_startup_latency_tracker.go, tracks those without a start time).
 	afterContainer = time.Minute
@@ -99,6 +99,11 @@ func Run(ctx context.Context, o Options, w io.Writer) error {
 	o = o.complete()
 	began := o.Clock.Now()
 	deadline := began.Add(o.Wait)
+	if o.Wait > 0 {
+		if err := o.Clock.Sleep(ctx, min(firstPause, o.Wait)); err != nil {
+			return fmt.Errorf("wait for kubelet to start: %w (nothing is recorded)", err)
+		}
+	}
 	var container time.Time // when one was first seen
 	for {
 		c, err := Live(ctx, o)

@@ -173,15 +173,15 @@ func TestRunSameBootTwice(t *testing.T) {
 	}
 }
 
-// TestRunWaits: the first record is on disk at once, and is made better until startup has finished.
+// TestRunWaits: the first record is on disk after the first pause, and is made better until startup has finished.
 func TestRunWaits(t *testing.T) {
 	unfinished := finished(started("a.service", 3e6, 1e6))
 	unfinished.Manager.Finish = 0
 	m := newMachine(t, unfinished)
 	clock := &testClock{now: time.Unix(1e9, 0)}
 	clock.during = func(sleep int) {
-		if files, _ := filepath.Glob(filepath.Join(m.root, DefaultDir, "*.json")); len(files) != 1 {
-			t.Errorf("nothing is recorded while waiting: %v", files)
+		if files, _ := filepath.Glob(filepath.Join(m.root, DefaultDir, "*.json")); (len(files) == 1) != (sleep > 1) {
+			t.Errorf("in pause %d the records are %v", sleep, files)
 		}
 		if sleep == 3 {
 			m.systemd.Set(finished(started("a.service", 3e6, 1e6)))
@@ -189,14 +189,14 @@ func TestRunWaits(t *testing.T) {
 	}
 	c, _ := m.record(t, Options{Clock: clock, Wait: time.Minute})
 	if clock.sleeps != 3 || c.Manager.Finish == 0 {
-		t.Errorf("looked again %d times, finish %s; want 3 times until startup had finished", clock.sleeps, c.Manager.Finish)
+		t.Errorf("looked %d times, finish %s; want 3 times until startup had finished", clock.sleeps, c.Manager.Finish)
 	}
 	m.systemd.Set(unfinished)
 	m.boot(t, "another")
 	clock = &testClock{now: time.Unix(1e9, 0)}
 	m.record(t, Options{Clock: clock, Wait: time.Minute})
-	if clock.sleeps != 9 {
-		t.Errorf("looked again %d times in a minute, want 9, ever more seldom", clock.sleeps)
+	if clock.sleeps != 5 {
+		t.Errorf("looked %d times in a minute, want 5, ever more seldom", clock.sleeps)
 	}
 }
 
@@ -205,11 +205,11 @@ func TestRunAfterReboot(t *testing.T) {
 	m := newMachine(t, finished(started("kubelet.service", 3e6, 1e6)))
 	for _, c := range []struct {
 		name, mark string
-		want       int // looks again
+		want       int // looks
 	}{
-		{"nothing", "", 18},
-		{"a pod", boot.MarkFirstPod, 0},
-		{"a container", boot.MarkContainer, 10},
+		{"nothing", "", 13},
+		{"a pod", boot.MarkFirstPod, 1},
+		{"a container", boot.MarkContainer, 6},
 	} {
 		id := strings.ReplaceAll(c.name, " ", "")
 		m.boot(t, id)
@@ -225,7 +225,7 @@ func TestRunAfterReboot(t *testing.T) {
 		clock := &testClock{now: time.Unix(1e9, 0)}
 		m.record(t, Options{Clock: clock, Wait: 5 * time.Minute})
 		if clock.sleeps != c.want {
-			t.Errorf("with %s it looked again %d times in %s, want %d", c.name, clock.sleeps, clock.now.Sub(time.Unix(1e9, 0)), c.want)
+			t.Errorf("with %s it looked %d times in %s, want %d", c.name, clock.sleeps, clock.now.Sub(time.Unix(1e9, 0)), c.want)
 		}
 	}
 }
@@ -234,11 +234,18 @@ func TestRunInterrupted(t *testing.T) {
 	unfinished := finished()
 	unfinished.Manager.Finish = 0
 	m := newMachine(t, unfinished)
-	ctx, cancel := context.WithCancel(t.Context())
-	clock := &testClock{now: time.Unix(1e9, 0), during: func(int) { cancel() }}
-	err := Run(ctx, Options{Root: m.root, Clock: clock, Wait: time.Hour}, &bytes.Buffer{})
-	if err == nil || !strings.Contains(err.Error(), "what was seen is in "+m.root) {
-		t.Errorf("error is %v, want one that says where the record is", err)
+	for pause, want := range []string{"nothing is recorded", "what was seen is in " + m.root} {
+		ctx, cancel := context.WithCancel(t.Context())
+		clock := &testClock{now: time.Unix(1e9, 0), during: func(sleep int) {
+			if sleep > pause {
+				cancel()
+			}
+		}}
+		err := Run(ctx, Options{Root: m.root, Clock: clock, Wait: time.Hour}, &bytes.Buffer{})
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("interrupted in pause %d the error is %v, want %q", pause+1, err, want)
+		}
 	}
 }
 

@@ -284,8 +284,11 @@ type about struct {
 func (m *Machine) identify(ctx context.Context, v *verdict) (about, error) {
 	patience, cancel := context.WithTimeout(ctx, m.Patience)
 	defer cancel()
+	// The media is read while the network comes.
+	media := make(chan platform.Provisioning, 1)
+	go func() { media <- m.media() }()
 	meta, err := m.IMDS.Instance(patience)
-	cd := m.media()
+	cd := <-media
 	if err != nil {
 		if v.vm == "" {
 			return about{}, fmt.Errorf("read identity: neither SMBIOS (/sys/class/dmi/id/product_uuid) nor IMDS tells which machine this is: %w", err)

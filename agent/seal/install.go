@@ -23,7 +23,8 @@ const (
 var unitFiles embed.FS
 
 // Units are the systemd units that seal installs, in the order in which they run.
-var Units = []string{"kamino-identity.service", "kamino-ssh-keys.service", "kamino-boot.service", "kamino-watch.service", "kamino-capture.service"}
+var Units = []string{"kamino-identity.service", "kamino-ssh-keys.service", "kamino-boot.service", "kamino-watch.service", "kamino-capture.service",
+	"kamino-ssh-rsa.timer", "kamino-ssh-rsa.service"}
 
 // Settings tell the agent on a clone how to behave. Seal writes them.
 type Settings struct {
@@ -64,7 +65,9 @@ func installed(d *disk.Disk, o Options) ([]Match, error) {
 		}
 		out = append(out, put(unitDir+"/"+name, string(text), 0o644))
 		// What "systemctl enable" would do; on an attached disk there is no systemd to ask.
-		out = append(out, Match{Path: wants(name, string(text)), New: &Content{Target: "/" + unitDir + "/" + name}})
+		if link, ok := wants(name, string(text)); ok {
+			out = append(out, Match{Path: link, New: &Content{Target: "/" + unitDir + "/" + name}})
+		}
 	}
 	gate, err := unitFiles.ReadFile("units/00-kamino.conf")
 	if err != nil {
@@ -98,13 +101,14 @@ func put(name, text string, mode os.FileMode) Match {
 	return Match{Path: name, New: &Content{Data: []byte(text), Mode: mode}}
 }
 
-func wants(unit, text string) string {
+// wants is the link by which a unit is enabled, if it says what wants it.
+func wants(unit, text string) (link string, ok bool) {
 	for line := range strings.Lines(text) {
 		if target, ok := strings.CutPrefix(strings.TrimSpace(line), "WantedBy="); ok {
-			return path.Join(unitDir, target+".wants", unit)
+			return path.Join(unitDir, target+".wants", unit), true
 		}
 	}
-	return path.Join(unitDir, "multi-user.target.wants", unit)
+	return "", false
 }
 
 // changed leaves out what is there already, so that a second seal has nothing to do.

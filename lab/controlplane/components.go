@@ -74,7 +74,7 @@ func apiserverReady(ctx context.Context, client kubernetes.Interface) error {
 
 func controllerManagerArgs(l *layout) []string {
 	kubeconfig := l.path("pki", "controller-manager.kubeconfig")
-	return []string{
+	args := []string{
 		"--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig,
 		"--authorization-kubeconfig=" + kubeconfig,
@@ -94,6 +94,10 @@ func controllerManagerArgs(l *layout) []string {
 		"--node-monitor-grace-period=" + l.nodeGrace.String(),
 		"--node-monitor-period=" + min(time.Second, l.nodeGrace/4).String(),
 	}
+	if l.podCIDR != "" {
+		args = append(args, "--allocate-node-cidrs=true", "--cluster-cidr="+l.podCIDR)
+	}
+	return args
 }
 
 func schedulerArgs(l *layout) []string {

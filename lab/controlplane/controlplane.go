@@ -31,6 +31,8 @@ type Options struct {
 	// Bare leaves controllers and scheduler out: etcd and kube-apiserver only. Who
 	// starts it is them; the service account of a namespace must be made, too.
 	Bare bool
+	// PodCIDR, if set, is the network of which each node is given a /24, as its spec.podCIDR.
+	PodCIDR string
 	// Hosts are further DNS names and IP addresses under which the API server is reached.
 	Hosts []string
 
@@ -230,7 +232,7 @@ func prepare(opts Options) (*layout, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resolve directory: %w", err)
 	}
-	lay := &layout{dir: dir, nodeGrace: opts.NodeGrace, hosts: opts.Hosts}
+	lay := &layout{dir: dir, nodeGrace: opts.NodeGrace, podCIDR: opts.PodCIDR, hosts: opts.Hosts}
 	// State of an earlier attempt or run would contradict the new certificates.
 	if err := os.RemoveAll(lay.path("etcd")); err != nil {
 		return nil, fmt.Errorf("remove old etcd data: %w", err)

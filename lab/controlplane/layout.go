@@ -24,6 +24,7 @@ type layout struct {
 	dir       string
 	hosts     []string
 	nodeGrace time.Duration
+	podCIDR   string // "" gives nodes none
 	ca        *pki.Authority
 
 	apiPort, etcdPort, peerPort int

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +45,7 @@ func (j joining) customData() (string, error) {
 	text := "#cloud-config\nwrite_files:\n"
 	for _, f := range []struct{ path, embedded, mode string }{
 		{"/etc/containerd/config.toml", "containerd.toml", "0644"},
+		{"/etc/containerd/cni.template", "cni.template", "0644"},
 		{"/var/lib/kubelet/config.yaml", "kubelet-config.yaml", "0644"},
 		{"/opt/lab/bootstrap.sh", "bootstrap.sh", "0755"},
 	} {
@@ -112,34 +112,4 @@ func admit(ctx context.Context, client kubernetes.Interface) (token string, err 
 		}
 	}
 	return id + "." + secret, nil
-}
-
-// createCNI starts the daemon that gives each node its network configuration.
-func createCNI(ctx context.Context, client kubernetes.Interface) error {
-	labels := map[string]string{"app": "lab-cni"}
-	none := int64(0)
-	_, err := client.AppsV1().DaemonSets(metav1.NamespaceSystem).Create(ctx, &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "lab-cni"},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{
-					HostNetwork: true, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-					PriorityClassName: "system-node-critical", TerminationGracePeriodSeconds: &none,
-					Containers: []corev1.Container{{
-						Name: "cni", Image: GuestImage, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"/guest", "cni"},
-						Env:          []corev1.EnvVar{{Name: "HOST_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.hostIP"}}}},
-						VolumeMounts: []corev1.VolumeMount{{Name: "cni", MountPath: "/host/etc/cni/net.d"}},
-					}},
-					Volumes: []corev1.Volume{{Name: "cni", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
-						Path: "/etc/cni/net.d", Type: new(corev1.HostPathDirectoryOrCreate)}}}},
-				},
-			},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("create the CNI's daemon: %w", err)
-	}
-	return nil
 }

@@ -91,6 +91,16 @@ func TestPrototype(t *testing.T) {
 		}
 	})
 	t.Run("in-place update", func(t *testing.T) { updateInPlace(ctx, t, s) })
+	t.Run("sshd has its RSA key later", func(t *testing.T) {
+		must(s.await(ctx, "the key", func() (bool, error) {
+			out, _, err := s.Run(ctx, s.Clone[0], "ssh-keyscan -t rsa 127.0.0.1 2>/dev/null")
+			var exit *ExitError
+			if errors.As(err, &exit) {
+				return false, nil
+			}
+			return strings.Contains(out, "ssh-rsa"), err
+		}))
+	})
 }
 
 // refuseUnsealed lets a seal pod run that only switches off.

@@ -1,17 +1,14 @@
 // Command guest is what the lab's own container images run: "pause" holds a pod's
-// namespaces, "serve" is a workload that says which pod and node answered,
-// "cni" gives its node the network configuration, as a CNI's daemon does, and
+// namespaces, "serve" is a workload that says which pod and node answered, and
 // "seal" stands in for an agent that switches the donor off without sealing it.
 package main
 
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -37,18 +34,12 @@ func run(verb string) error {
 		return nil
 	case "serve":
 		return serve(end)
-	case "cni":
-		if err := configure(os.Getenv("HOST_IP"), "/host/etc/cni/net.d"); err != nil {
-			return err
-		}
-		<-end
-		return nil
 	}
 	if verb == "seal" {
 		syscall.Sync()
 		return syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
 	}
-	return errors.New("no such verb: pause, serve, cni or seal")
+	return errors.New("no such verb: pause, serve or seal")
 }
 
 // reap takes the exit codes of orphans, which PID 1 of a pod inherits.
@@ -78,27 +69,4 @@ func serve(end <-chan os.Signal) error {
 		return err
 	}
 	return nil
-}
-
-// configure writes a bridge network whose addresses follow from the host's, so
-// that no two pods of the cluster share one: a host that ends in .7 has 10.244.7.0/24.
-func configure(host, dir string) error {
-	ip := net.ParseIP(host).To4()
-	if ip == nil {
-		return fmt.Errorf("HOST_IP is %q, not an IPv4 address", host)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	text := fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "lab", "plugins": [
-  {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
-   "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.%d.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
-  {"type": "portmap", "capabilities": {"portMappings": true}}]}
-`, ip[3])
-	// The runtime watches the directory: the file appears whole or not at all.
-	temporary := filepath.Join(dir, ".10-lab.conflist")
-	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temporary, filepath.Join(dir, "10-lab.conflist"))
 }
