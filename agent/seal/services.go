@@ -17,6 +17,8 @@ var (
 	beforeRuntime = []string{"kubelet.service"}
 	runtimeUnits  = []string{"containerd.service", "docker.socket", "docker.service", "crio.service"}
 	otherUnits    = []string{"walinuxagent.service", "waagent.service", "apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service",
+		// Ours, on a donor that booted minutes ago: it would make a host key that all clones share.
+		"kamino-ssh-rsa.timer", "kamino-ssh-rsa.service",
 		"syslog.socket", "rsyslog.service", "auditd.service"}
 )
 
