@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"text/template"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -238,6 +240,21 @@ func TestJoining(t *testing.T) {
 	}
 	if found["/etc/kamino/ca.crt"] != string(ca) || !strings.Contains(found["/var/lib/kubelet/bootstrap-kubeconfig"], j.Token) || found["/opt/lab/bootstrap.sh"] == "" {
 		t.Errorf("files %v", found)
+	}
+}
+
+// What containerd makes of the template for a node's network is a network configuration.
+func TestNetworkTemplate(t *testing.T) {
+	text, err := template.New("").ParseFS(files, "files/cni.template")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made bytes.Buffer
+	if err := text.ExecuteTemplate(&made, "cni.template", struct{ PodCIDR string }{"10.244.7.0/24"}); err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(made.Bytes()) || !strings.Contains(made.String(), `"subnet": "10.244.7.0/24"`) {
+		t.Errorf("%s", &made)
 	}
 }
 

@@ -12,7 +12,7 @@ mv "$root"/lab/*.deb "$KAMINO_LAB_REPO/"
 rm -rf "$root/lab"
 chroot "$root" systemctl enable systemd-networkd.service ssh.service
 # Their work at boot is noise here: nothing outside can be reached.
-chroot "$root" systemctl mask apt-daily.timer apt-daily-upgrade.timer unattended-upgrades.service e2scrub_all.timer
+chroot "$root" systemctl mask apt-daily.timer apt-daily-upgrade.timer unattended-upgrades.service e2scrub_all.timer e2scrub_reap.service
 rm -f "$root"/etc/ssh/ssh_host_* "$root/var/lib/dbus/machine-id" "$root/etc/hostname"
 : >"$root/etc/machine-id"
 rm -rf "$root"/usr/share/doc/* "$root"/usr/share/man/* "$root"/usr/share/locale/*
