@@ -49,7 +49,7 @@ type Result struct {
 	Changed     bool          `json:"changed"`
 	Adopted     bool          `json:"adopted,omitempty"` // an unfinished run was taken over
 	Steps       []StepTime    `json:"steps"`
-	AwaySeconds float64       `json:"donorAwaySeconds"`
+	AwaySeconds float64       `json:"donorAwaySeconds"` // 0 if this process did not see the donor go, as after taking a run over
 	ModelDiff   []FieldChange `json:"modelDiff"`
 	Pruned      []string      `json:"pruned"`
 }

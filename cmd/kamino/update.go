@@ -189,7 +189,11 @@ func (r updateReport) table(w io.Writer) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Pool.Name())
 	fmt.Fprintf(w, "Run:\t%s\n", r.Run)
 	fmt.Fprintf(w, "Donor:\t%s\n", r.Donor)
-	fmt.Fprintf(w, "Donor away:\t%s\n", seconds(r.AwaySeconds))
+	away := seconds(r.AwaySeconds)
+	if r.Adopted && r.AwaySeconds == 0 {
+		away = "not known, it went before this process took the run over"
+	}
+	fmt.Fprintf(w, "Donor away:\t%s\n", away)
 	fmt.Fprintf(w, "Version:\t%s\n", r.Version)
 	if len(r.Pruned) > 0 {
 		fmt.Fprintf(w, "Pruned:\t%s\n", strings.Join(r.Pruned, ", "))

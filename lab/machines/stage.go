@@ -219,7 +219,11 @@ func (s *Stage) Prototype(ctx context.Context, nodes int) error {
 	if runErr != nil {
 		return fmt.Errorf("run kamino update: %w: %s\nthe end of the donor's console:\n%s", runErr, s.Result.Error, s.Console(s.Donor, 25))
 	}
-	s.say("version %s is the pool's model; the donor was away for %.0f s", s.Result.Version, s.Result.AwaySeconds)
+	away := fmt.Sprintf("the donor was away for %.0f s", s.Result.AwaySeconds)
+	if s.Result.Adopted {
+		away = "the donor went in the run that was taken over"
+	}
+	s.say("version %s is the pool's model; %s", s.Result.Version, away)
 	return s.Clones(ctx)
 }
 
