@@ -260,10 +260,11 @@ func runCapture(ctx context.Context, e *env, args []string) error {
 	f := e.flags("capture")
 	e.platformFlags(f)
 	wait := f.Duration("wait", 5*time.Minute, "how long to wait for startup to finish and the first pod")
+	delay := f.Duration("delay", 0, "how long to leave the machine alone before the first look, which takes a tenth of a second of a processor")
 	if err := parse(f, args); err != nil {
 		return err
 	}
-	return capture.Run(ctx, capture.Options{Root: e.root, Wait: *wait, Metadata: e.imds, Agent: Version}, e.out)
+	return capture.Run(ctx, capture.Options{Root: e.root, Wait: *wait, Delay: *delay, Metadata: e.imds, Agent: Version}, e.out)
 }
 
 func runRules(_ context.Context, e *env, args []string) error {

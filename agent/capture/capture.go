@@ -32,8 +32,11 @@ type Options struct {
 	// Keep is how many boots are kept; zero means ten.
 	Keep int
 	// Wait is how long to go on looking until startup has finished and, where there is a kubelet, its first pod runs or a
-	// container has run for a minute. The first record is written after ten seconds and then made better. Zero means not to wait.
+	// container has run for a minute. The first record is written at once, or after Delay, and then made better. Zero means not
+	// to wait.
 	Wait time.Duration
+	// Delay is how long to leave the machine alone before the first look. It is part of Wait.
+	Delay time.Duration
 	// Metadata is the base URL of the instance metadata service, for example "http://169.254.169.254"; empty means not to ask.
 	Metadata string
 	// Clock tells the time and waits; nil means the wall clock.
@@ -99,9 +102,9 @@ func Run(ctx context.Context, o Options, w io.Writer) error {
 	o = o.complete()
 	began := o.Clock.Now()
 	deadline := began.Add(o.Wait)
-	if o.Wait > 0 {
-		if err := o.Clock.Sleep(ctx, min(firstPause, o.Wait)); err != nil {
-			return fmt.Errorf("wait for kubelet to start: %w (nothing is recorded)", err)
+	if o.Delay > 0 {
+		if err := o.Clock.Sleep(ctx, o.Delay); err != nil {
+			return fmt.Errorf("wait before the first look: %w (nothing is recorded)", err)
 		}
 	}
 	var container time.Time // when one was first seen

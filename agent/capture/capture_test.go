@@ -173,7 +173,7 @@ func TestRunSameBootTwice(t *testing.T) {
 	}
 }
 
-// TestRunWaits: the first record is on disk after the first pause, and is made better until startup has finished.
+// TestRunWaits: the first record is on disk after the delay, and is made better until startup has finished.
 func TestRunWaits(t *testing.T) {
 	unfinished := finished(started("a.service", 3e6, 1e6))
 	unfinished.Manager.Finish = 0
@@ -187,14 +187,14 @@ func TestRunWaits(t *testing.T) {
 			m.systemd.Set(finished(started("a.service", 3e6, 1e6)))
 		}
 	}
-	c, _ := m.record(t, Options{Clock: clock, Wait: time.Minute})
+	c, _ := m.record(t, Options{Clock: clock, Wait: time.Minute, Delay: firstPause})
 	if clock.sleeps != 3 || c.Manager.Finish == 0 {
 		t.Errorf("looked %d times, finish %s; want 3 times until startup had finished", clock.sleeps, c.Manager.Finish)
 	}
 	m.systemd.Set(unfinished)
 	m.boot(t, "another")
 	clock = &testClock{now: time.Unix(1e9, 0)}
-	m.record(t, Options{Clock: clock, Wait: time.Minute})
+	m.record(t, Options{Clock: clock, Wait: time.Minute, Delay: firstPause})
 	if clock.sleeps != 5 {
 		t.Errorf("looked %d times in a minute, want 5, ever more seldom", clock.sleeps)
 	}
@@ -223,7 +223,7 @@ func TestRunAfterReboot(t *testing.T) {
 			m.file(t, DefaultDir+"/"+id+".json", data.String())
 		}
 		clock := &testClock{now: time.Unix(1e9, 0)}
-		m.record(t, Options{Clock: clock, Wait: 5 * time.Minute})
+		m.record(t, Options{Clock: clock, Wait: 5 * time.Minute, Delay: firstPause})
 		if clock.sleeps != c.want {
 			t.Errorf("with %s it looked %d times in %s, want %d", c.name, clock.sleeps, clock.now.Sub(time.Unix(1e9, 0)), c.want)
 		}
@@ -241,7 +241,7 @@ func TestRunInterrupted(t *testing.T) {
 				cancel()
 			}
 		}}
-		err := Run(ctx, Options{Root: m.root, Clock: clock, Wait: time.Hour}, &bytes.Buffer{})
+		err := Run(ctx, Options{Root: m.root, Clock: clock, Wait: time.Hour, Delay: firstPause}, &bytes.Buffer{})
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("interrupted in pause %d the error is %v, want %q", pause+1, err, want)

@@ -66,19 +66,19 @@ func probe(device string) string {
 }
 
 func (h hardware) args() []string {
-	cpu, accel := "Nehalem", "tcg,thread=multi,tb-size=512"
+	// The mitigations are for flaws of the emulated model: a kernel on a current processor switches no page tables at each
+	// system call, which with TCG costs it all translated addresses.
+	cpu, accel, flaws := "Nehalem", "tcg,thread=multi,tb-size=512", "mitigations=off "
 	if Accelerator() == "kvm" {
-		cpu, accel = "host", "kvm"
+		cpu, accel, flaws = "host", "kvm", ""
 	}
 	args := []string{
 		"-name", h.Name, "-nodefaults", "-no-user-config", "-display", "none", "-machine", "pc", "-accel", accel, "-cpu", cpu,
 		"-m", strconv.Itoa(h.Memory), "-smp", strconv.Itoa(h.CPUs), "-uuid", h.UUID,
 		"-smbios", "type=3,asset=" + azureTag, "-smbios", "type=1,manufacturer=Microsoft Corporation,product=Virtual Machine",
 		"-kernel", h.Kernel, "-initrd", h.Initrd,
-		// Interface names as on Azure; time limits of units for a processor that is emulated. The mitigations are for flaws of the
-		// processor's model: a kernel on a current one switches no page tables at each system call, which with TCG costs it
-		// all translated addresses.
-		"-append", "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off systemd.default_timeout_start_sec=600 systemd.default_device_timeout_sec=600 " + h.Append,
+		// Interface names as on Azure; time limits of units for a processor that is emulated.
+		"-append", "root=/dev/vda rw console=ttyS0 net.ifnames=0 " + flaws + "systemd.default_timeout_start_sec=600 systemd.default_device_timeout_sec=600 " + h.Append,
 		"-drive", "if=none,id=os,file=" + h.Disk + ",format=qcow2,discard=unmap,cache=unsafe", "-device", "virtio-blk-pci,drive=os",
 		"-device", "virtio-rng-pci", "-device", "vmgenid,guid=auto",
 		"-netdev", "stream,id=net,server=off,addr.type=unix,addr.path=" + h.Port.Socket, "-device", "virtio-net-pci,netdev=net,mac=" + h.Port.MAC,
