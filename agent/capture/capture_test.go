@@ -198,6 +198,16 @@ func TestRunWaits(t *testing.T) {
 	if clock.sleeps != 5 {
 		t.Errorf("looked %d times in a minute, want 5, ever more seldom", clock.sleeps)
 	}
+	m.boot(t, "undelayed")
+	clock = &testClock{now: time.Unix(1e9, 0), during: func(int) {
+		if files, _ := filepath.Glob(filepath.Join(m.root, DefaultDir, "undelayed.json")); len(files) != 1 {
+			t.Errorf("without a delay nothing is recorded while waiting: %v", files)
+		}
+	}}
+	m.record(t, Options{Clock: clock, Wait: time.Minute})
+	if clock.sleeps == 0 {
+		t.Error("it did not wait")
+	}
 }
 
 // TestRunAfterReboot: kubelet says nothing of pods that ran before. A container that has run for a minute ends the wait.
