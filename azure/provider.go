@@ -82,6 +82,9 @@ func New(config Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
+	g := newGuard(settings.cloud) // not for the credential: it asks Entra ID
+	options.PerRetryPolicies = append(options.PerRetryPolicies, g)
+	options.Transport = g.client(options.Transport)
 	if config.Subscription == "" {
 		config.Subscription = settings.subscription
 	}

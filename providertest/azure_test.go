@@ -2,6 +2,7 @@ package providertest_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -19,43 +20,118 @@ import (
 // none.
 func TestAzure(t *testing.T) {
 	t.Run("published latencies", func(t *testing.T) {
-		providertest.Run(t, func(t *testing.T) providertest.World { return azureWorld(t, emulator.Latencies{}) })
+		providertest.Run(t, func(t *testing.T) providertest.World { return begin(t, setting{}).world() })
 	})
 	t.Run("no latencies", func(t *testing.T) {
-		providertest.Run(t, func(t *testing.T) providertest.World { return azureWorld(t, emulator.NoLatency()) })
+		providertest.Run(t, func(t *testing.T) providertest.World {
+			return begin(t, setting{latencies: emulator.NoLatency()}).world()
+		})
 	})
 }
 
-func azureWorld(t *testing.T, latencies emulator.Latencies) providertest.World {
+// setting is what a test wants of an emulated Azure. The zero value is an
+// ordinary one.
+type setting struct {
+	latencies emulator.Latencies
+	pool      emulator.Pool
+	server    func(*emulator.Server)
+	front     func(http.Handler) http.Handler // stands before the emulator
+	group     string                          // what azure.json names; "": the scenario's
+}
+
+// cloud is an emulated Azure with one pool, and the provider that talks to it
+// over HTTPS.
+type cloud struct {
+	*azure.Provider
+	*testing.T
+	server   *emulator.Server
+	clock    *emulator.VirtualClock
+	scenario emulator.Scenario
+}
+
+const (
+	poolName = "k8s-Pool1-vmss"
+	clientID = "client"
+)
+
+func begin(t *testing.T, s setting) *cloud {
 	t.Helper()
-	clock := emulator.NewVirtualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
 	const secret = "not-a-secret"
-	server := &emulator.Server{Clock: clock, Latencies: latencies, PollInterval: time.Second,
-		Identities: []emulator.Identity{{ClientID: "client", Secret: secret}}}
-	scenario := emulator.Scenario{Pools: []emulator.Pool{{Name: "k8s-Pool1-vmss", Count: 3}}}.Defaults()
-	server.Seed(scenario)
-	https := httptest.NewTLSServer(server)
-	t.Cleanup(func() { https.Close(); server.Close() })
+	s.pool.Name, s.pool.Count = poolName, 3
+	c := &cloud{T: t,
+		clock:    emulator.NewVirtualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)),
+		scenario: emulator.Scenario{Pools: []emulator.Pool{s.pool}}.Defaults()}
+	c.server = &emulator.Server{Clock: c.clock, Latencies: s.latencies, PollInterval: time.Second,
+		Identities: []emulator.Identity{{ClientID: clientID, Secret: secret}}}
+	if s.server != nil {
+		s.server(c.server)
+	}
+	c.server.Seed(c.scenario)
+	var handler http.Handler = c.server
+	if s.front != nil {
+		handler = s.front(handler)
+	}
+	https := httptest.NewTLSServer(handler)
+	t.Cleanup(func() { https.Close(); c.server.Close() })
+	if s.group == "" {
+		s.group = c.scenario.ResourceGroup
+	}
 
 	dir := t.TempDir()
 	stack := file(t, dir, "azurestackcloud.json", `{"resourceManagerEndpoint":%q,"activeDirectoryEndpoint":%q,"tokenAudience":%q}`,
 		https.URL, https.URL+"/adfs", https.URL)
-	config := file(t, dir, "azure.json", `{"cloud":"AzureStackCloud","tenantId":%q,"subscriptionId":%q,"resourceGroup":%q,"aadClientId":"client","aadClientSecret":%q}`,
-		scenario.Tenant, scenario.Subscription, scenario.ResourceGroup, secret)
-	provider, err := azure.New(azure.Config{
+	config := file(t, dir, "azure.json", `{"cloud":"AzureStackCloud","tenantId":%q,"subscriptionId":%q,"resourceGroup":%q,"aadClientId":%q,"aadClientSecret":%q}`,
+		c.scenario.Tenant, c.scenario.Subscription, s.group, clientID, secret)
+	var err error
+	c.Provider, err = azure.New(azure.Config{
 		File: config, Transport: https.Client(),
 		Getenv: func(k string) string { return map[string]string{"AZURE_ENVIRONMENT_FILEPATH": stack}[k] },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := provider.Preflight(t.Context()); err != nil {
-		t.Fatal(err)
+	return c
+}
+
+// world is the cloud as the contract wants it; the credentials must suffice.
+func (c *cloud) world() providertest.World {
+	c.Helper()
+	if err := c.Preflight(c.Context()); err != nil {
+		c.Fatal(err)
 	}
-	return providertest.World{
-		Provider: provider,
-		Donor:    kamino.InstanceID("azure://" + scenario.PoolID("k8s-Pool1-vmss") + "/virtualMachines/0"),
-		Pass:     clock.Advance,
+	return providertest.World{Provider: c.Provider, Donor: c.donor(), Pass: c.clock.Advance}
+}
+
+func (c *cloud) donor() kamino.InstanceID {
+	return kamino.InstanceID("azure://" + c.scenario.PoolID(poolName) + "/virtualMachines/0")
+}
+
+func (c *cloud) pool() kamino.Pool {
+	c.Helper()
+	id, err := c.PoolOf(c.donor())
+	if err != nil {
+		c.Fatal(err)
+	}
+	pool, err := c.Pool(c.Context(), id)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return pool
+}
+
+func (c *cloud) instance() kamino.Instance {
+	c.Helper()
+	in, err := c.Instance(c.Context(), c.donor())
+	if err != nil {
+		c.Fatal(err)
+	}
+	return in
+}
+
+func (c *cloud) must(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
 	}
 }
 
