@@ -48,6 +48,9 @@ type Node struct {
 	Labels        map[string]string `json:"-"`
 	Annotations   map[string]string `json:"-"`
 	Revision      string            `json:"-"`
+	// Created is when the API server made the object, by its clock; the node
+	// cannot write it.
+	Created time.Time `json:"created,omitzero"`
 }
 
 // Condition is a condition of a node other than Ready.
@@ -140,6 +143,7 @@ type Receipt struct {
 	SealedAt time.Time `json:"sealedAt"`
 	VMID     string    `json:"vmId"`
 	Hash     string    `json:"hash"`
+	Nonce    string    `json:"nonce,omitempty"` // of the order that it answers
 }
 
 // Receipt reads the node's receipt; ok is false when there is none or it

@@ -31,6 +31,8 @@ type Options struct {
 	Self           string   // node that this process runs on, never a donor
 	PendingReboot  []Signal // what tells on a node of a reboot to come
 	AllowSpot      bool     // take a spot instance as donor
+	// RequireLabels must all be on the donor.
+	RequireLabels []LabelDemand
 	// Settle is how long cluster-autoscaler is given to see the protection; two
 	// of its scan intervals (10 s by default).
 	Settle time.Duration

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,12 @@ func refuseNode(n Node, o Options, midRun bool) []Refusal {
 	}
 	if n.Tainted(TaintDeleting) {
 		add("scale-down", "spec.taints", TaintDeleting, "cluster-autoscaler is deleting the node", "choose another node")
+	}
+	for _, l := range o.RequireLabels {
+		if !l.on(n) {
+			add("label", "metadata.labels", l.Key, "the label "+l.String()+" is required of donors, and the node lacks it",
+				"choose another node, or, if you trust this one: kubectl label node "+n.Name+" "+l.Key+"="+cmp.Or(l.Value, "true"))
+		}
 	}
 	for _, s := range o.PendingReboot {
 		if v, ok := s.on(n); ok {

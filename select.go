@@ -17,6 +17,7 @@ type Rules struct {
 	LastPatch         []Signal      // when the node was patched; the latest counts
 	MinReady          time.Duration // Ready for at least as long, by our clock
 	RejectTainted     bool          // reject nodes with NoSchedule or NoExecute taints of others
+	RequireLabels     []LabelDemand // a node that lacks one of them is rejected
 	FineConditions    []string      // conditions that may be True
 
 	// Image is the newest image of the pool: only nodes patched after it are
@@ -131,6 +132,11 @@ func (r Rules) judgeRole(n Node, c *Candidate) {
 	} else if err != nil {
 		c.reject("donor", "%s", err.Error())
 	}
+	for _, l := range r.RequireLabels {
+		if !l.on(n) {
+			c.reject("label", "lacks label %s", l)
+		}
+	}
 	for _, t := range n.Taints {
 		switch {
 		case t.Key == TaintDeleting:
@@ -153,7 +159,7 @@ func (r Rules) judgeHealth(n Node, now time.Time, c *Candidate) {
 	if !n.Ready {
 		c.reject("not-ready", "not Ready")
 	} else {
-		c.ready = max(now.Sub(n.ReadySince), 0)
+		c.ready = readyTime(n, now)
 		c.ReadyFor = c.ready.Truncate(time.Minute).String()
 		if c.ready < r.MinReady {
 			c.reject("ready-too-short", "Ready for %s, less than %s", c.ready.Truncate(time.Second), r.MinReady)
@@ -174,6 +180,17 @@ func (r Rules) judgeHealth(n Node, now time.Time, c *Candidate) {
 	}
 }
 
+// readyTime is how long the node has been Ready. A kubelet writes its conditions
+// itself, with their times: it cannot have been Ready for longer than its Node
+// object exists, nor since a time that is yet to come.
+func readyTime(n Node, now time.Time) time.Duration {
+	since := n.ReadySince
+	if since.Before(n.Created) {
+		since = n.Created
+	}
+	return max(now.Sub(since), 0)
+}
+
 func inBrackets(s string) string {
 	if s == "" {
 		return ""
@@ -191,10 +208,11 @@ func (r Rules) judgePatches(n Node, now time.Time, c *Candidate) {
 	patched, found, problems := lastPatch(n, r.LastPatch)
 	c.Reasons = append(c.Reasons, problems...)
 	if found {
-		c.Patched, c.day = patched.String(), patched.day().Unix()
+		c.Patched = patched.String()
+		c.day = min(patched.day().Unix(), stamp{Time: now}.day().Unix()) // nobody gains by a day to come
 	}
 	switch {
-	case found && patched.day().After(now.Add(24*time.Hour)):
+	case found && patched.future(now):
 		c.reject("patch-in-future", "patched at %s, which is yet to come", patched)
 	case r.AnyPatch:
 	case !found && len(problems) == 0:

@@ -82,7 +82,17 @@ func TestSelectRules(t *testing.T) {
 		{name: "no date", node: lastPatchAt("yesterday"), want: "patch-unreadable"},
 		{name: "no date, image too old", node: lastPatchAt("2026-13-45"), rules: func(r *Rules) { r.AnyPatch = true }, want: "patch-unreadable"},
 		{name: "patched in the future", node: lastPatchAt("2026-12-24"), want: "patch-in-future"},
-		{name: "clock of the node a little ahead", node: lastPatchAt("2026-11-21T00:30:00Z")},
+		{name: "clock of the node a little ahead", node: lastPatchAt("2026-11-20T12:04:59Z")},
+		{name: "clock of the node too far ahead", node: lastPatchAt("2026-11-20T12:05:01Z"), want: "patch-in-future"},
+		{name: "today in the farthest east", node: lastPatchAt("2026-11-21")},
+		{name: "tomorrow everywhere", node: lastPatchAt("2026-11-22"), want: "patch-in-future"},
+		{name: "required label", node: label("node-restriction.kubernetes.io/donor", "yes"), rules: demand("node-restriction.kubernetes.io/donor")},
+		{name: "required label with value", node: label("x.node-restriction.kubernetes.io/donor", "yes"), rules: demand("x.node-restriction.kubernetes.io/donor=yes")},
+		{name: "required label with another value", node: label("node-restriction.kubernetes.io/donor", "no"), rules: demand("node-restriction.kubernetes.io/donor=yes"), want: "label"},
+		{name: "no required label", rules: demand("node-restriction.kubernetes.io/donor"), want: "label"},
+		{name: "Ready before the Node object was made", node: func(n *Node) {
+			n.ReadySince, n.Created = time.Unix(0, 0), selectNow.Add(-59*time.Second)
+		}, want: "ready-too-short"},
 		{name: "newest of two annotations", node: annotate("LatestOSPatch", "2026-11-12"),
 			rules: func(r *Rules) { r.LastPatch = []Signal{{Annotation: "LatestOSPatch"}, {Annotation: "other"}} }},
 		{name: "patched by condition", node: condition("Patched", "True"),
@@ -143,6 +153,18 @@ func condition(kind, status string) func(*Node) {
 	}
 }
 
+func label(key, value string) func(*Node) {
+	return func(n *Node) { n.Labels = map[string]string{key: value} }
+}
+
+func demand(text string) func(*Rules) {
+	l, err := ParseLabelDemand(text)
+	if err != nil {
+		panic(err)
+	}
+	return func(r *Rules) { r.RequireLabels = []LabelDemand{l} }
+}
+
 func taint(key, effect string) func(*Node) {
 	return func(n *Node) { n.Taints = append(n.Taints, Taint{Key: key, Effect: effect}) }
 }
@@ -177,6 +199,45 @@ func TestSelectRanks(t *testing.T) {
 		if diff := cmp.Diff(want, strings.Join(got, ", ")); diff != "" {
 			t.Errorf("rotated by %d (-want +got):\n%s", i, diff)
 		}
+	}
+}
+
+// A node that its own kubelet speaks for cannot get ahead of honest ones by the
+// times that it writes.
+func TestSelectLiar(t *testing.T) {
+	liar := patchedNode("a-liar", "2026-11-21", 0)
+	liar.ReadySince, liar.Created = time.Unix(0, 0), selectNow.Add(-time.Hour)
+	honest := patchedNode("honest", "2026-11-20", 2*time.Hour)
+	if got := Select([]Node{liar, honest}, selectRules("2026.11.10"), selectNow); got[0].Node != "honest" || got[1].ReadyFor != "1h0m0s" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestParseLabelDemand(t *testing.T) {
+	tests := map[string]string{ // text -> what String makes of it; "" is an error
+		"node-restriction.kubernetes.io/a":          "node-restriction.kubernetes.io/a",
+		"node-restriction.kubernetes.io/a=b":        "node-restriction.kubernetes.io/a=b",
+		"kamino.node-restriction.kubernetes.io/a=":  "kamino.node-restriction.kubernetes.io/a",
+		"xnode-restriction.kubernetes.io/a":         "",
+		"kubernetes.io/hostname=a":                  "",
+		"a":                                         "",
+		"":                                          "",
+		"node-restriction.kubernetes.io/":           "",
+		"node-restriction.kubernetes.io/a=b c":      "",
+		"node-restriction.kubernetes.io/a/b":        "",
+		"a=node-restriction.kubernetes.io/a":        "",
+		"node-restriction.kubernetes.io.evil.com/a": "",
+	}
+	for text, want := range tests {
+		t.Run(text, func(t *testing.T) {
+			got, err := ParseLabelDemand(text)
+			if (err != nil) != (want == "") || got.String() != want {
+				t.Errorf("got %q, %v; want %q", got, err, want)
+			}
+			if err != nil && Hint(err) == "" {
+				t.Errorf("no hint with %v", err)
+			}
+		})
 	}
 }
 

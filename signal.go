@@ -84,6 +84,21 @@ func (s stamp) after(t stamp) bool {
 	return s.day().After(t.day())
 }
 
+// clockSkew is how far a node's clock may be ahead of ours.
+const clockSkew = 5 * time.Minute
+
+// farthestEast is the offset of the time zone in which a day begins first, UTC+14
+// (https://data.iana.org/time-zones/tzdb/australasia, Pacific/Kiritimati).
+const farthestEast = 14 * time.Hour
+
+// future says whether the time is yet to come, clocks and time zones allowed for.
+func (s stamp) future(now time.Time) bool {
+	if s.exact {
+		return s.Time.After(now.Add(clockSkew))
+	}
+	return s.day().After(now.Add(farthestEast))
+}
+
 func (s stamp) String() string {
 	if s.exact {
 		return s.UTC().Format(time.RFC3339)

@@ -65,6 +65,7 @@ func convert(n *corev1.Node) kamino.Node {
 		Labels:        n.Labels,
 		Annotations:   n.Annotations,
 		Revision:      n.ResourceVersion,
+		Created:       n.CreationTimestamp.UTC(),
 	}
 	for _, l := range controlPlaneLabels {
 		if v, ok := n.Labels[l.key]; ok && (l.value == "" || v == l.value) {

@@ -63,6 +63,7 @@ func (s *selectFlags) options(a *app) (kamino.AutoOptions, error) {
 	}
 	o.Options = s.run.options(a)
 	o.Rules.Self, o.Rules.MinReady = a.global.Self, s.minReady.d
+	o.Rules.RequireLabels = o.Options.RequireLabels
 	o.MaxImageAge = time.Duration(s.maxAge) * 24 * time.Hour
 	var err error
 	if o.Pools, err = poolNames(s.pools); err != nil {

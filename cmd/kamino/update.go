@@ -18,6 +18,7 @@ import (
 type runFlags struct {
 	opts                        kamino.Options
 	reference                   string
+	labels                      []string
 	grace, drainTimeout, settle durationValue
 }
 
@@ -34,15 +35,20 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.BoolVar(&o.Force, "force", false, "delete pods without a controller, and after the drain's time is over those that a budget holds")
 	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image: version, or definition as the original did")
 	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which Azure may evict meanwhile")
+	f.StringArrayVar(&r.labels, "require-label", nil, "take only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
 	f.Var(&r.settle, "autoscaler-settle", "time for cluster-autoscaler to see the donor's protection: two of its scan intervals")
 	f.Var(&a.global.pollInterval, "poll-interval", "shortest time between two looks at something that is waited for, at most 10s")
 	a.addGallery(f)
 	f.StringArrayVar(&a.global.KeepExtension, "keep-extension", nil, "publisher/type of an extension that stays in the model; * matches any text; may be repeated")
 }
 
-// options are those of a run, as the flags say.
+// options are those of a run, as the flags say. check must have passed.
 func (r *runFlags) options(a *app) kamino.Options {
 	o := r.opts
+	for _, text := range r.labels {
+		l, _ := kamino.ParseLabelDemand(text)
+		o.RequireLabels = append(o.RequireLabels, l)
+	}
 	o.ImageReference = kamino.ImageReference(r.reference)
 	o.Grace, o.DrainTimeout, o.Settle, o.Self = r.grace.d, r.drainTimeout.d, r.settle.d, a.global.Self
 	return o
@@ -59,6 +65,11 @@ func (r *runFlags) check(a *app, donor string) error {
 	if p := a.global.pollInterval; p.d > kamino.LongestPoll {
 		return kamino.WithHint(fmt.Errorf("poll interval %s is too long: a donor could be started again between two looks", &p),
 			"use at most --poll-interval %s", &durationValue{kamino.LongestPoll})
+	}
+	for _, text := range r.labels {
+		if _, err := kamino.ParseLabelDemand(text); err != nil {
+			return err
+		}
 	}
 	o := r.options(a)
 	o.Donor = donor
