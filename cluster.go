@@ -21,9 +21,12 @@ type Cluster interface {
 	Evict(ctx context.Context, node Node, opts DrainOptions) ([]Pod, error)
 	// SealPod reads the seal pod of a run.
 	SealPod(ctx context.Context, node Node, run string) (SealPod, error)
-	// Seal creates the seal pod of a run on the node or, with want false,
-	// deletes it at once, without grace.
-	Seal(ctx context.Context, node Node, run string, want bool) error
+	// Seal creates the seal pod of a run on the node. One that exists already is
+	// no error.
+	Seal(ctx context.Context, node Node, order SealOrder) error
+	// RemoveSealPod deletes the seal pod of a run at once, without grace. One that
+	// does not exist is no error.
+	RemoveSealPod(ctx context.Context, node Node, run string) error
 	// Lease reads the lease of a pool; a pool that never had one has a zero
 	// Lease with that Pool and no Revision.
 	Lease(context.Context, PoolID) (Lease, error)
@@ -80,6 +83,15 @@ type Pod struct {
 
 // String is namespace/name.
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// SealOrder is what the agent in a seal pod is told.
+type SealOrder struct {
+	Run string
+	// Nonce is a random text that the receipt has to repeat: a receipt made
+	// without having been asked, or by another node, does not know it. Empty in
+	// runs that a kamino without nonces began.
+	Nonce string
+}
 
 // SealPod is what is known of the pod that seals a donor.
 type SealPod struct {

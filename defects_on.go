@@ -212,11 +212,15 @@ func (c faultyCluster) SealPod(ctx context.Context, n Node, run string) (SealPod
 	return pod, c.t.err(err)
 }
 
-func (c faultyCluster) Seal(ctx context.Context, n Node, run string, want bool) error {
-	if c.t.keepPods && !want {
+func (c faultyCluster) Seal(ctx context.Context, n Node, order SealOrder) error {
+	return c.t.err(c.Cluster.Seal(ctx, n, order))
+}
+
+func (c faultyCluster) RemoveSealPod(ctx context.Context, n Node, run string) error {
+	if c.t.keepPods {
 		return nil
 	}
-	return c.t.err(c.Cluster.Seal(ctx, n, run, want))
+	return c.t.err(c.Cluster.RemoveSealPod(ctx, n, run))
 }
 
 func (c faultyCluster) Lease(ctx context.Context, id PoolID) (Lease, error) {

@@ -156,8 +156,8 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("node %s has booted since the run began: its disk is not the sealed one", n.Name)
 	}
 	if receipt, ok := n.Receipt(); ok && receipt.Run == r.id {
-		if !SameVM(receipt.VMID, r.instance.VMID) {
-			return Next{}, fmt.Errorf("receipt of run %s comes from VM %s, not from the donor's %s", r.id, receipt.VMID, r.instance.VMID)
+		if err := r.checkReceipt(receipt); err != nil {
+			return Next{}, err
 		}
 		return done("receipt " + receipt.Hash), nil
 	}
@@ -189,10 +189,23 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	if !pod.Exists && in.Power == PowerOn {
 		return act(intentSeal, func(ctx context.Context) error {
 			r.unasked = false
-			return r.Cluster.Seal(ctx, n, r.id, true)
+			return r.Cluster.Seal(ctx, n, SealOrder{Run: r.id, Nonce: r.lease.Record.Nonce})
 		}).then("the seal", 0), nil
 	}
 	return wait("a receipt; the node is silent"), nil
+}
+
+// checkReceipt says what is wrong with a receipt that names this run: a kubelet
+// may write any annotation of its own node, at any time.
+func (r *Run) checkReceipt(receipt Receipt) error {
+	switch nonce := r.lease.Record.Nonce; {
+	case !SameVM(receipt.VMID, r.instance.VMID):
+		return fmt.Errorf("receipt of run %s comes from VM %s, not from the donor's %s", r.id, receipt.VMID, r.instance.VMID)
+	case nonce != "" && receipt.Nonce != nonce:
+		return WithHint(fmt.Errorf("receipt of run %s on node %s does not repeat the nonce of the run: the agent that was asked did not write it", r.id, r.node.Name),
+			"the pool's image stays as it is; find out who wrote annotation %s before you take this node again", AnnotationReceipt)
+	}
+	return nil
 }
 
 func (r *Run) lookStop(ctx context.Context) (Next, error) {
@@ -287,6 +300,9 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
 	receipt, ok := n.Receipt()
 	if !ok || receipt.Run != r.id || mark == nil || n.BootID != mark.BootID {
 		return Next{}, fmt.Errorf("no receipt of run %s for the present boot of node %s: no snapshot is taken", r.id, n.Name)
+	}
+	if err := r.checkReceipt(receipt); err != nil {
+		return Next{}, err
 	}
 	in, err := r.readInstance(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ func (r *Run) lookUnseal(ctx context.Context) (Next, error) {
 	}
 	r.sealStarted = r.sealStarted || pod.Started
 	return act(intentUnseal, func(ctx context.Context) error {
-		return r.Cluster.Seal(ctx, r.node, r.id, false)
+		return r.Cluster.RemoveSealPod(ctx, r.node, r.id)
 	}), nil
 }
 
@@ -210,7 +210,7 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 // takeOff takes the marks off the node once no pod can seal its disk any more.
 // ErrInProgress: one is still there.
 func (r *Run) takeOff(ctx context.Context, n Node) error {
-	if err := r.Cluster.Seal(ctx, n, r.id, false); err != nil {
+	if err := r.Cluster.RemoveSealPod(ctx, n, r.id); err != nil {
 		return err
 	}
 	if next, err := r.lookUnseal(ctx); err != nil {

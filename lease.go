@@ -32,6 +32,7 @@ type Record struct {
 	Started    time.Time  `json:"started,omitzero"`
 	Step       string     `json:"step,omitempty"`    // where the run was when this was written
 	Intent     string     `json:"intent,omitempty"`  // what it is about to do: acts, joined by "; "
+	Nonce      string     `json:"nonce,omitempty"`   // what the receipt must repeat; see SealOrder
 	Sealing    bool       `json:"sealing,omitempty"` // as Mark.Sealing
 	GivingBack bool       `json:"givingBack,omitempty"`
 	Failure    string     `json:"failure,omitempty"`  // why it gives back

@@ -2,6 +2,7 @@ package kamino
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -71,6 +72,7 @@ func (r *Run) freshRecord() Record {
 		Started: now, Step: r.now.name, ModelWas: r.pool.Model.Image,
 	}
 	if rec.Donor != "" {
+		rec.Nonce = rand.Text()
 		rec.Version = VersionName(now) // one that is adopted after midnight goes on with it
 	}
 	return rec

@@ -78,6 +78,7 @@ func strangers(onDonor func(func(*world, *machine, *simNode)) func(*world, *proc
 		{name: "the seal fails", happen: fate(sealFails), mend: func(w *world) { w.repair() }},
 		{name: "the seal hangs", happen: fate(sealHangs), mend: func(w *world) { w.repair() }},
 		{name: "the seal sends no receipt", happen: fate(sealIsMute), mend: func(w *world) { w.repair() }},
+		{name: "the node forges its receipt", happen: fate(sealForged), mend: func(w *world) { w.repair() }},
 		{name: "the seal pod has no image", happen: fate(sealNoImage), mend: func(w *world) { w.repair() }},
 		{name: "a person deletes the seal pod", happen: func(w *world, _ *proc) { clear(w.sealPods); w.happened("seal pods deleted") }},
 		{name: "a person removes our annotation", happen: onDonor(func(w *world, m *machine, n *simNode) {

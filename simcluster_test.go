@@ -171,26 +171,26 @@ func (c simCluster) SealPod(ctx context.Context, node Node, run string) (out Sea
 	return out, err
 }
 
-func (c simCluster) Seal(ctx context.Context, node Node, run string, want bool) error {
-	w := c.p.w
-	what := call{method: "Seal", subject: run, write: true}
-	if !want {
-		what.method = "Unseal"
-	}
-	return c.call(ctx, what, func(*fault) error {
-		if want && w.nodes[node.Name] == nil {
+func (c simCluster) RemoveSealPod(ctx context.Context, node Node, run string) error {
+	return c.call(ctx, call{method: "RemoveSealPod", subject: run, write: true}, func(*fault) error {
+		c.p.auditSeal(node, run, false)
+		delete(c.p.w.sealPods, run)
+		c.p.w.happened("%s deletes seal pod of %s", c.p.name, run)
+		return nil
+	})
+}
+
+func (c simCluster) Seal(ctx context.Context, node Node, order SealOrder) error {
+	w, run := c.p.w, order.Run
+	return c.call(ctx, call{method: "Seal", subject: run, write: true}, func(*fault) error {
+		if w.nodes[node.Name] == nil {
 			return fmt.Errorf("node %s: %w", node.Name, ErrNotFound)
 		}
-		c.p.auditSeal(node, run, want)
-		if !want {
-			delete(w.sealPods, run)
-			w.happened("%s deletes seal pod of %s", c.p.name, run)
-			return nil
-		}
+		c.p.auditSeal(node, run, true)
 		if w.sealPods[run] != nil {
 			return nil
 		}
-		pod := &simSealPod{SealPod: SealPod{Exists: true, Message: "pending"}, node: node.Name}
+		pod := &simSealPod{SealPod: SealPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce}
 		w.sealPods[run] = pod
 		w.happened("%s creates seal pod of %s", c.p.name, run)
 		w.runSeal(run, pod)

@@ -46,6 +46,7 @@ const (
 	sealHangs            // it stops the kubelet and then hangs
 	sealIsMute           // the machine goes off without a receipt
 	sealNoImage          // the pod's image cannot be pulled
+	sealForged           // nothing is sealed; the node writes a receipt of its own and goes off
 )
 
 type simNode struct {
@@ -55,7 +56,8 @@ type simNode struct {
 
 type simSealPod struct {
 	SealPod
-	node string
+	node  string
+	nonce string
 }
 
 type simPod struct {
@@ -220,7 +222,7 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 		}
 		w.after(time.Second, func() {
 			if present() {
-				w.detached(m, run, here)
+				w.detached(m, run, pod.nonce, here)
 			}
 		})
 		// The kubelet tells late, or never when the seal has stopped it by then.
@@ -232,7 +234,7 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 	})
 }
 
-func (w *world) detached(m *machine, run string, here func() bool) {
+func (w *world) detached(m *machine, run, nonce string, here func() bool) {
 	fate := m.sealing
 	m.touched = run
 	w.happened("seal of %s is detached", m.Hostname)
@@ -248,22 +250,28 @@ func (w *world) detached(m *machine, run string, here func() bool) {
 		if !here() {
 			return
 		}
-		m.sealed = run
-		w.reportSeal(m, run, here, fate)
+		if fate != sealForged {
+			m.sealed = run
+		}
+		w.reportSeal(m, Receipt{Run: run, Nonce: nonce}, here, fate)
 	})
 }
 
 // reportSeal writes the receipt, again and again while the API is away.
-func (w *world) reportSeal(m *machine, run string, here func() bool, fate sealFate) {
+func (w *world) reportSeal(m *machine, r Receipt, here func() bool, fate sealFate) {
 	if !here() {
 		return
 	}
 	if w.now.Before(w.apiAway) {
-		w.after(10*time.Second, func() { w.reportSeal(m, run, here, fate) })
+		w.after(10*time.Second, func() { w.reportSeal(m, r, here, fate) })
 		return
 	}
-	if n := w.nodes[m.Hostname]; n != nil && n.SystemUUID == m.VMID && fate == sealWorks {
-		text, _ := json.Marshal(Receipt{Run: run, Donor: m.Hostname, SealedAt: w.now, VMID: m.VMID, Hash: "sha256:" + m.bootID})
+	if n := w.nodes[m.Hostname]; n != nil && n.SystemUUID == m.VMID && (fate == sealWorks || fate == sealForged) {
+		if fate == sealForged {
+			r.Nonce = ""
+		}
+		r.Donor, r.SealedAt, r.VMID, r.Hash = m.Hostname, w.now, m.VMID, "sha256:"+m.bootID
+		text, _ := json.Marshal(r)
 		n.Annotations[AnnotationReceipt] = string(text)
 		w.changeNode(n)
 	}

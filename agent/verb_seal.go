@@ -33,7 +33,7 @@ const giveBack = 5 * time.Minute
 type sealVerb struct {
 	*env
 	hostRoot, config, output          string
-	run, donor                        string
+	run, donor, nonce                 string
 	host, addresses, join, free       string
 	dryRun, detach, powerOff, noAgent bool
 	interrupt, omit                   string
@@ -56,6 +56,7 @@ func runSeal(ctx context.Context, e *env, args []string) error {
 	f, v := e.sealFlags("seal")
 	f.StringVar(&v.hostRoot, "host-root", "", "root `directory` of the host, seen from a pod; the same as --root, and what --detach leaves")
 	f.StringVar(&v.run, "run", "", "`ID` of the run, for the receipt")
+	f.StringVar(&v.nonce, "nonce", os.Getenv("KAMINO_SEAL_NONCE"), "`text` that the receipt repeats, so that the run knows it for the answer to its order")
 	f.StringVar(&v.free, "free-space", "", "auto, trim, zero or none: what to do with free blocks (default from the configuration: zero)")
 	f.BoolVar(&v.dryRun, "dry-run", false, "print what would be done, with bytes, and change nothing")
 	f.BoolVar(&v.detach, "detach", false, "install the agent on the host and go on as a transient unit of the host's systemd")
@@ -109,7 +110,7 @@ func (v *sealVerb) detached(ctx context.Context, d *disk.Disk, h host.Host) erro
 	if v.powerOff {
 		args = append(args, "--poweroff")
 	}
-	for name, value := range map[string]string{"--free-space": v.free, "--join": v.join} {
+	for name, value := range map[string]string{"--free-space": v.free, "--join": v.join, "--nonce": v.nonce} {
 		if value != "" {
 			args = append(args, name, value)
 		}
@@ -144,7 +145,7 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 	}
 	config.Join = or(v.join, config.Join)
 	config.FreeSpace = or(v.free, config.FreeSpace)
-	o := seal.Options{Run: v.run, Donor: v.donor, Config: config, FirstBoot: config.FirstBoot, Join: config.Join, Agent: Version, Now: time.Now, Log: v.log,
+	o := seal.Options{Run: v.run, Nonce: v.nonce, Donor: v.donor, Config: config, FirstBoot: config.FirstBoot, Join: config.Join, Agent: Version, Now: time.Now, Log: v.log,
 		InterruptAfter: v.interrupt, Omit: v.omit}
 	o.Facts = seal.Facts{Host: or(v.host, d.Text("etc/hostname")), VMID: platform.SMBIOS(d), MachineID: d.Text("etc/machine-id")}
 	if receipt, ok, _ := seal.ReadReceipt(d); ok {

@@ -21,6 +21,7 @@ const (
 	labelName = "app.kubernetes.io/name"
 	labelRun  = "kamino.dev/run"
 	hostRoot  = "/host"
+	nonceEnv  = "KAMINO_SEAL_NONCE"
 )
 
 func sealPodName(run string) string { return sealName + "-" + run }
@@ -80,23 +81,25 @@ func joinWords(reason, message string) string {
 	return reason + ": " + message
 }
 
-// Seal creates the seal pod of a run on the node, or deletes it without grace.
-// Doing either twice is the same as once.
-func (c *Cluster) Seal(ctx context.Context, node kamino.Node, run string, want bool) error {
-	pods := c.client.CoreV1().Pods(c.opts.Namespace)
-	if !want {
-		now := int64(0)
-		err := pods.Delete(ctx, sealPodName(run), metav1.DeleteOptions{GracePeriodSeconds: &now})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return explain("delete pods -n "+c.opts.Namespace, err)
+// RemoveSealPod deletes the seal pod of a run without grace. One that does not
+// exist is no error.
+func (c *Cluster) RemoveSealPod(ctx context.Context, _ kamino.Node, run string) error {
+	now := int64(0)
+	err := c.client.CoreV1().Pods(c.opts.Namespace).Delete(ctx, sealPodName(run), metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
+	return explain("delete pods -n "+c.opts.Namespace, err)
+}
+
+// Seal creates the seal pod of a run on the node. One that exists already is no
+// error.
+func (c *Cluster) Seal(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
 	if c.opts.SealImage == "" {
 		return kamino.WithHint(errors.New("seal node "+node.Name+": no image for the seal pod is known"),
 			"name the image of kamino with --image or in the environment variable POD_IMAGE")
 	}
-	_, err := pods.Create(ctx, c.sealPod(node.Name, run), metav1.CreateOptions{FieldManager: fieldManager})
+	_, err := c.client.CoreV1().Pods(c.opts.Namespace).Create(ctx, c.sealPod(node.Name, order), metav1.CreateOptions{FieldManager: fieldManager})
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nil
@@ -110,13 +113,13 @@ func (c *Cluster) Seal(ctx context.Context, node kamino.Node, run string, want b
 
 // sealPod is the pod that makes the donor's disk fit to be cloned: root on the
 // host, with its root file system at /host.
-func (c *Cluster) sealPod(node, run string) *corev1.Pod {
+func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 	yes, no, none := true, false, int64(0)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.opts.Namespace,
-			Name:      sealPodName(run),
-			Labels:    map[string]string{labelName: sealName, labelRun: run, labelManagedBy: managedBy},
+			Name:      sealPodName(order.Run),
+			Labels:    map[string]string{labelName: sealName, labelRun: order.Run, labelManagedBy: managedBy},
 		},
 		Spec: corev1.PodSpec{
 			// Pinned, not scheduled: the donor carries our taint, and the scheduler has no say in it.
@@ -135,7 +138,7 @@ func (c *Cluster) sealPod(node, run string) *corev1.Pod {
 				Image:           c.opts.SealImage,
 				ImagePullPolicy: corev1.PullIfNotPresent,
 				Command: []string{"/kamino-agent", "seal", "--host-root", hostRoot,
-					"--run", run, "--donor", node, "--detach", "--poweroff"},
+					"--run", order.Run, "--donor", node, "--detach", "--poweroff"},
 				SecurityContext:          &corev1.SecurityContext{Privileged: &yes, RunAsUser: &none},
 				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
@@ -145,6 +148,9 @@ func (c *Cluster) sealPod(node, run string) *corev1.Pod {
 			Volumes: []corev1.Volume{{Name: "host",
 				VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
 		},
+	}
+	if order.Nonce != "" {
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: nonceEnv, Value: order.Nonce}}
 	}
 	// Other namespaces may have a quota that forbids it
 	// (https://kubernetes.io/docs/concepts/policy/resource-quotas/#limit-priority-class-consumption-by-default).

@@ -62,7 +62,11 @@ func TestSeal(t *testing.T) {
 	seal := func(want bool) {
 		t.Helper()
 		for range 2 { // twice is the same as once
-			if err := c.Seal(t.Context(), n, "r1", want); err != nil {
+			err := c.RemoveSealPod(t.Context(), n, "r1")
+			if want {
+				err = c.Seal(t.Context(), n, kamino.SealOrder{Run: "r1", Nonce: "n0nce"})
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			if pod, err := c.SealPod(t.Context(), n, "r1"); err != nil || pod.Exists != want {
@@ -84,6 +88,9 @@ func TestSeal(t *testing.T) {
 		got.Labels["app.kubernetes.io/name"] != "kamino-seal" || got.Labels["kamino.dev/run"] != "r1" {
 		t.Errorf("seal pod: %+v", got)
 	}
+	if diff := cmp.Diff([]corev1.EnvVar{{Name: "KAMINO_SEAL_NONCE", Value: "n0nce"}}, box.Env); diff != "" {
+		t.Error(diff)
+	}
 	seal(false)
 	last := client.Actions()[len(client.Actions())-2].(ktesting.DeleteActionImpl)
 	if *last.DeleteOptions.GracePeriodSeconds != 0 {
@@ -93,7 +100,7 @@ func TestSeal(t *testing.T) {
 
 func TestSealRefused(t *testing.T) {
 	n := kamino.Node{Name: "n1"}
-	if err := NewForClient(fake.NewClientset(), Options{}).Seal(t.Context(), n, "r1", true); !strings.Contains(kamino.Hint(err), "--image") {
+	if err := NewForClient(fake.NewClientset(), Options{}).Seal(t.Context(), n, kamino.SealOrder{Run: "r1"}); !strings.Contains(kamino.Hint(err), "--image") {
 		t.Errorf("no image: %v, hint %q", err, kamino.Hint(err))
 	}
 	client := fake.NewClientset()
@@ -101,11 +108,11 @@ func TestSealRefused(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(podsResource, "x", errors.New(`violates PodSecurity "restricted:latest": privileged`))
 	})
 	c := NewForClient(client, Options{Namespace: "tools", SealImage: "i"})
-	err := c.Seal(t.Context(), n, "r1", true)
+	err := c.Seal(t.Context(), n, kamino.SealOrder{Run: "r1"})
 	if !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(kamino.Hint(err), "kubectl label namespace tools") {
 		t.Errorf("got %v, hint %q", err, kamino.Hint(err))
 	}
-	if got := c.sealPod("n1", "r1").Spec.PriorityClassName; got != "" {
+	if got := c.sealPod("n1", kamino.SealOrder{Run: "r1"}).Spec.PriorityClassName; got != "" {
 		t.Errorf("priority class %q outside kube-system", got)
 	}
 }

@@ -19,6 +19,7 @@ type Receipt struct {
 	APIVersion string      `json:"apiVersion"`
 	Kind       string      `json:"kind"`
 	Run        string      `json:"run"`
+	Nonce      string      `json:"nonce,omitempty"`
 	Donor      string      `json:"donor"`
 	SealedAt   time.Time   `json:"sealedAt"`
 	VMID       string      `json:"vmId"`

@@ -18,6 +18,7 @@ import (
 // Options of one seal.
 type Options struct {
 	Run       string
+	Nonce     string // what the receipt repeats
 	Donor     string // the donor's node name
 	Config    Config
 	FirstBoot string
@@ -133,7 +134,7 @@ func Seal(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 
 // set applies the rules and commits.
 func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
-	receipt := Receipt{APIVersion: "kamino.dev/v1alpha1", Kind: "Receipt", Run: o.Run, Donor: o.Donor,
+	receipt := Receipt{APIVersion: "kamino.dev/v1alpha1", Kind: "Receipt", Run: o.Run, Nonce: o.Nonce, Donor: o.Donor,
 		SealedAt: o.Now().UTC().Truncate(time.Second), VMID: o.Facts.VMID, Agent: o.Agent}
 	if o.Binary != "" {
 		if err := InstallBinary(d, o.Binary); err != nil {

@@ -51,8 +51,13 @@ func (c *fakeCluster) SealPod(context.Context, kamino.Node, string) (kamino.Seal
 	return kamino.SealPod{}, nil
 }
 
-func (c *fakeCluster) Seal(_ context.Context, n kamino.Node, _ string, _ bool) error {
+func (c *fakeCluster) Seal(_ context.Context, n kamino.Node, _ kamino.SealOrder) error {
 	c.writes = append(c.writes, "seal "+n.Name)
+	return nil
+}
+
+func (c *fakeCluster) RemoveSealPod(_ context.Context, n kamino.Node, _ string) error {
+	c.writes = append(c.writes, "remove seal pod "+n.Name)
 	return nil
 }
 

@@ -343,6 +343,16 @@ func (w *World) postPod(pod *corev1.Pod, phase corev1.PodPhase, state corev1.Con
 	return err == nil
 }
 
+// sealNonce is what the order in the pod asks the receipt to repeat.
+func sealNonce(pod *corev1.Pod) string {
+	for _, e := range pod.Spec.Containers[0].Env {
+		if e.Name == "KAMINO_SEAL_NONCE" {
+			return e.Value
+		}
+	}
+	return ""
+}
+
 // seal does to the symbolic disk what the agent does to a real one: identity
 // off, receipt on the disk and, with kubelet's credentials, on the node, power
 // off. Deleting the pod at this point comes too late: the agent is detached.
@@ -356,7 +366,7 @@ func (w *World) seal(m *machine, pod *corev1.Pod) {
 	}
 	run := strings.TrimPrefix(pod.Name, sealPrefix)
 	sum := sha256.Sum256([]byte(run + m.vm + fmt.Sprint(m.boots)))
-	receipt := kamino.Receipt{Run: run, Donor: m.node, VMID: m.vm, SealedAt: w.clock.Now(), Hash: "sha256:" + hex.EncodeToString(sum[:])}
+	receipt := kamino.Receipt{Run: run, Donor: m.node, VMID: m.vm, Nonce: sealNonce(pod), SealedAt: w.clock.Now(), Hash: "sha256:" + hex.EncodeToString(sum[:])}
 	text, err := json.Marshal(receipt)
 	w.check("write receipt", err)
 	if !w.writeDisk(m, func(files map[string]string) {

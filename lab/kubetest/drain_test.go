@@ -116,7 +116,7 @@ func TestEvict(t *testing.T) {
 	protect(t, "web", "web", 1, 1)
 	protect(t, "one", "twice", 0, 1)
 	protect(t, "two", "twice", 0, 1)
-	if err := s.Seal(t.Context(), kamino.Node{Name: "drained"}, "drain", false); err != nil {
+	if err := s.RemoveSealPod(t.Context(), kamino.Node{Name: "drained"}, "drain"); err != nil {
 		t.Fatal(err)
 	}
 	s.cost(t, 1)
@@ -191,12 +191,12 @@ func TestEvictLeaves(t *testing.T) {
 		return true
 	})
 	n := kamino.Node{Name: "drained"}
-	if err := s.Seal(t.Context(), n, "stays", true); err != nil {
+	if err := s.Seal(t.Context(), n, kamino.SealOrder{Run: "stays"}); err != nil {
 		t.Fatal(err)
 	}
 	s.cost(t, 1)
 	s.evict(t, kamino.DrainOptions{Force: true, Overdue: true}, 1, map[string]string{})
-	if err := s.Seal(t.Context(), n, "stays", false); err != nil {
+	if err := s.RemoveSealPod(t.Context(), n, "stays"); err != nil {
 		t.Fatal(err)
 	}
 }

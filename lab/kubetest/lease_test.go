@@ -129,7 +129,7 @@ func TestSeal(t *testing.T) {
 		makeNode(t, cordoned("sealed-in-"+namespace))
 		n := s.node(t, "sealed-in-"+namespace)
 		for range 2 {
-			if err := s.Seal(t.Context(), n, "r1", true); err != nil {
+			if err := s.Seal(t.Context(), n, kamino.SealOrder{Run: "r1"}); err != nil {
 				t.Fatal(err)
 			}
 			s.cost(t, 1)
@@ -151,7 +151,7 @@ func TestSeal(t *testing.T) {
 			t.Errorf("running: %+v, %v", got, err)
 		}
 		for range 2 {
-			if err := s.Seal(t.Context(), n, "r1", false); err != nil {
+			if err := s.RemoveSealPod(t.Context(), n, "r1"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -184,7 +184,7 @@ func TestSealPodSecurity(t *testing.T) {
 		_, err := admin.CoreV1().ServiceAccounts("strict").Get(t.Context(), "default", metav1.GetOptions{})
 		return err == nil
 	})
-	err = s.Seal(t.Context(), kamino.Node{Name: "n"}, "r1", true)
+	err = s.Seal(t.Context(), kamino.Node{Name: "n"}, kamino.SealOrder{Run: "r1"})
 	if !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(kamino.Hint(err), "kubectl label namespace strict") {
 		t.Errorf("got %v, hint %q", err, kamino.Hint(err))
 	}

@@ -34,6 +34,7 @@ type receipt struct {
 	RuleCount  int    `json:"ruleCount,omitempty"`
 	Hash       string `json:"hash"`
 	Agent      string `json:"agent"`
+	Nonce      string `json:"nonce,omitempty"`
 }
 
 type rule struct {
@@ -60,7 +61,7 @@ func (k *kubelet) seal(ctx context.Context, pod *corev1.Pod) error {
 	}
 	doc := receipt{
 		APIVersion: "kamino.dev/v1alpha1", Kind: "Receipt", Run: run, Donor: donor, VMID: strings.ToLower(k.instance.VMID),
-		SealedAt: k.fleet.clock.Now().UTC().Format(time.RFC3339), Agent: "simulated",
+		SealedAt: k.fleet.clock.Now().UTC().Format(time.RFC3339), Agent: "simulated", Nonce: sealNonce(pod),
 	}
 	var sealErr error
 	if err := k.fleet.cloud.WriteDisk(k.instance.ID, func(files map[string]string) {
@@ -129,6 +130,16 @@ func hashDisk(files map[string]string) string {
 		_, _ = io.WriteString(sum, files[path]) // a hash never fails
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
+}
+
+// sealNonce is what the order in the pod asks the receipt to repeat.
+func sealNonce(pod *corev1.Pod) string {
+	for _, e := range pod.Spec.Containers[0].Env {
+		if e.Name == "KAMINO_SEAL_NONCE" {
+			return e.Value
+		}
+	}
+	return ""
 }
 
 // sealArguments reads the command line of the agent, as the engine wrote it into the pod.
