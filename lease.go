@@ -7,6 +7,11 @@ import (
 	"time"
 )
 
+// SystemNamespace is where all leases, ledgers and pods of Kamino live, on every
+// cluster and whoever runs the command: two processes that looked for a pool's lock in
+// two places would not see each other.
+const SystemNamespace = "kamino-system"
+
 // Lease is the lock of a pool, and the place where a run writes what it is
 // about to do before it does it. It never protects a second donor by expiring:
 // when it has run out, another process adopts the run that it names and

@@ -51,7 +51,7 @@ func mirror(p *corev1.Pod) {
 }
 func seal(p *corev1.Pod) {
 	bare(p)
-	p.Namespace, p.Labels = "kube-system", map[string]string{"app.kubernetes.io/name": "kamino-seal"}
+	p.Namespace, p.Labels = kamino.SystemNamespace, map[string]string{"app.kubernetes.io/name": "kamino-seal"}
 }
 func falseSeal(p *corev1.Pod) { seal(p); p.Namespace = "shop" }
 func deleting(grace int64, at time.Time) func(*corev1.Pod) {

@@ -39,7 +39,6 @@ var _ interface {
 
 // Options of New. All have defaults, but without SealImage no disk is sealed.
 type Options struct {
-	Namespace string       // of leases and seal pods; "" means kube-system
 	SealImage string       // image of the seal pod, with kamino-agent at /kamino-agent
 	Version   string       // of this program, for the user agent; "" means dev
 	Process   string       // how this process shows in events, as host/pid
@@ -71,9 +70,6 @@ func NewForClient(client kubernetes.Interface, opts Options) *Cluster {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Namespace == "" {
-		o.Namespace = "kube-system"
-	}
 	if o.Version == "" {
 		o.Version = "dev"
 	}

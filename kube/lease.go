@@ -53,8 +53,8 @@ func leaseName(pool kamino.PoolID) string {
 
 // Lease reads the lease of a pool.
 func (c *Cluster) Lease(ctx context.Context, pool kamino.PoolID) (kamino.Lease, error) {
-	l, err := c.client.CoordinationV1().Leases(c.opts.Namespace).Get(ctx, leaseName(pool), metav1.GetOptions{})
-	if err = explain("get leases.coordination.k8s.io -n "+c.opts.Namespace, err); errors.Is(err, kamino.ErrNotFound) {
+	l, err := c.client.CoordinationV1().Leases(kamino.SystemNamespace).Get(ctx, leaseName(pool), metav1.GetOptions{})
+	if err = explain("get leases.coordination.k8s.io -n "+kamino.SystemNamespace, err); errors.Is(err, kamino.ErrNotFound) {
 		return kamino.Lease{Pool: pool}, nil
 	} else if err != nil {
 		return kamino.Lease{}, err
@@ -75,9 +75,9 @@ func (c *Cluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
 	var out []kamino.Lease
 	opts := metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy, Limit: pageSize}
 	for {
-		list, err := c.client.CoordinationV1().Leases(c.opts.Namespace).List(ctx, opts)
+		list, err := c.client.CoordinationV1().Leases(kamino.SystemNamespace).List(ctx, opts)
 		if err != nil {
-			return nil, explain("list leases.coordination.k8s.io -n "+c.opts.Namespace, err)
+			return nil, explain("list leases.coordination.k8s.io -n "+kamino.SystemNamespace, err)
 		}
 		for i := range list.Items {
 			l, err := readLease(&list.Items[i])
@@ -99,7 +99,7 @@ func (c *Cluster) SetLease(ctx context.Context, lease kamino.Lease) (kamino.Leas
 	if err != nil {
 		return kamino.Lease{}, err
 	}
-	leases := c.client.CoordinationV1().Leases(c.opts.Namespace)
+	leases := c.client.CoordinationV1().Leases(kamino.SystemNamespace)
 	var got *coordinationv1.Lease
 	what := "create"
 	if lease.Revision == "" {
@@ -112,7 +112,7 @@ func (c *Cluster) SetLease(ctx context.Context, lease kamino.Lease) (kamino.Leas
 		}
 		got, err = leases.Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	}
-	err = explain(what+" leases.coordination.k8s.io -n "+c.opts.Namespace, err)
+	err = explain(what+" leases.coordination.k8s.io -n "+kamino.SystemNamespace, err)
 	if errors.Is(err, kamino.ErrNotFound) && lease.Revision != "" {
 		return kamino.Lease{}, &fault{kamino.ErrConflict, err} // somebody deleted it
 	} else if err != nil {

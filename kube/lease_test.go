@@ -73,7 +73,7 @@ func TestLease(t *testing.T) {
 	free := held()
 	free.Revision, free.Holder, free.Process, free.Record = "1", "", "", kamino.Record{}
 	write(free)
-	object, err := client.CoordinationV1().Leases("kube-system").Get(t.Context(), leaseName(poolID), metav1.GetOptions{})
+	object, err := client.CoordinationV1().Leases(kamino.SystemNamespace).Get(t.Context(), leaseName(poolID), metav1.GetOptions{})
 	if err != nil || object.Spec.HolderIdentity != nil || *object.Spec.LeaseTransitions != 7 {
 		t.Errorf("free lease: %v %+v", err, object.Spec)
 	}
@@ -122,7 +122,7 @@ func TestLeaseNotOurs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		object.Namespace = "kube-system"
+		object.Namespace = kamino.SystemNamespace
 		change(object.Annotations)
 		c := NewForClient(fake.NewClientset(object), Options{})
 		if l, err := c.Lease(t.Context(), poolID); err == nil {

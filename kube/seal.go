@@ -32,8 +32,8 @@ var hopelessWaits = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageNa
 
 // SealPod reads the seal pod of a run; one that does not exist is no error.
 func (c *Cluster) SealPod(ctx context.Context, _ kamino.Node, run string) (kamino.SealPod, error) {
-	pod, err := c.client.CoreV1().Pods(c.opts.Namespace).Get(ctx, sealPodName(run), metav1.GetOptions{})
-	if err = explain("get pods -n "+c.opts.Namespace, err); errors.Is(err, kamino.ErrNotFound) {
+	pod, err := c.client.CoreV1().Pods(kamino.SystemNamespace).Get(ctx, sealPodName(run), metav1.GetOptions{})
+	if err = explain("get pods -n "+kamino.SystemNamespace, err); errors.Is(err, kamino.ErrNotFound) {
 		return kamino.SealPod{}, nil
 	} else if err != nil {
 		return kamino.SealPod{}, err
@@ -85,11 +85,11 @@ func joinWords(reason, message string) string {
 // exist is no error.
 func (c *Cluster) RemoveSealPod(ctx context.Context, _ kamino.Node, run string) error {
 	now := int64(0)
-	err := c.client.CoreV1().Pods(c.opts.Namespace).Delete(ctx, sealPodName(run), metav1.DeleteOptions{GracePeriodSeconds: &now})
+	err := c.client.CoreV1().Pods(kamino.SystemNamespace).Delete(ctx, sealPodName(run), metav1.DeleteOptions{GracePeriodSeconds: &now})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return explain("delete pods -n "+c.opts.Namespace, err)
+	return explain("delete pods -n "+kamino.SystemNamespace, err)
 }
 
 // Seal creates the seal pod of a run on the node. One that exists already is no
@@ -99,16 +99,16 @@ func (c *Cluster) Seal(ctx context.Context, node kamino.Node, order kamino.SealO
 		return kamino.WithHint(errors.New("seal node "+node.Name+": no image for the seal pod is known"),
 			"name the image of kamino with --image or in the environment variable POD_IMAGE")
 	}
-	_, err := c.client.CoreV1().Pods(c.opts.Namespace).Create(ctx, c.sealPod(node.Name, order), metav1.CreateOptions{FieldManager: fieldManager})
+	_, err := c.client.CoreV1().Pods(kamino.SystemNamespace).Create(ctx, c.sealPod(node.Name, order), metav1.CreateOptions{FieldManager: fieldManager})
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nil
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "PodSecurity"):
 		// https://kubernetes.io/docs/concepts/security/pod-security-admission/
 		return kamino.WithHint(&fault{kamino.ErrForbidden, err},
-			"the seal pod must be privileged: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged", c.opts.Namespace)
+			"the seal pod must be privileged, and the namespace that allows it is made by: kamino init")
 	}
-	return explain("create pods -n "+c.opts.Namespace, err)
+	return explain("create pods -n "+kamino.SystemNamespace, err)
 }
 
 // sealPod is the pod that makes the donor's disk fit to be cloned: root on the
@@ -117,15 +117,17 @@ func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 	yes, no, none := true, false, int64(0)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.opts.Namespace,
+			Namespace: kamino.SystemNamespace,
 			Name:      sealPodName(order.Run),
 			Labels:    map[string]string{labelName: sealName, labelRun: order.Run, labelManagedBy: managedBy},
 		},
 		Spec: corev1.PodSpec{
 			// Pinned, not scheduled: the donor carries our taint, and the scheduler has no say in it.
-			NodeName:                      node,
-			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			RestartPolicy:                 corev1.RestartPolicyNever,
+			NodeName:      node,
+			Tolerations:   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			RestartPolicy: corev1.RestartPolicyNever,
+			// A node under pressure admits it all the same.
+			PriorityClassName:             "system-node-critical",
 			TerminationGracePeriodSeconds: &none,
 			AutomountServiceAccountToken:  &no,
 			EnableServiceLinks:            &no,
@@ -151,11 +153,6 @@ func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 	}
 	if order.Nonce != "" {
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: nonceEnv, Value: order.Nonce}}
-	}
-	// Other namespaces may have a quota that forbids it
-	// (https://kubernetes.io/docs/concepts/policy/resource-quotas/#limit-priority-class-consumption-by-default).
-	if c.opts.Namespace == metav1.NamespaceSystem {
-		pod.Spec.PriorityClassName = "system-node-critical"
 	}
 	return pod
 }

@@ -141,6 +141,9 @@ func (l *Lab) start(ctx context.Context, opts Options) error {
 	if l.Client, err = kubernetes.NewForConfig(cp.RESTConfig()); err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
+	if err := makeBase(ctx, l.Client); err != nil {
+		return err
+	}
 	l.Cloud = &emulator.Server{Speed: opts.Speed, Latencies: opts.Latencies, Clock: opts.Clock, Logger: opts.Logger}
 	if opts.Machines != nil {
 		stop, err := opts.Machines(ctx, l)

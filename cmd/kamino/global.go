@@ -26,11 +26,11 @@ type globalOptions struct {
 	Gallery       string
 	KeepExtension []string // publisher/type
 
-	Namespace string
 	SealImage string
 	Self      string // node this process runs on
 	Version   string
 
+	namespace     string // given by habit
 	logLevel      string
 	logPrefix     string
 	logTimestamps bool
@@ -49,7 +49,7 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	k.BearerToken, k.Impersonate, k.ImpersonateUID, k.ImpersonateGroup, k.ImpersonateUserExtra = nil, nil, nil, nil, nil
 	k.DisableCompression, k.Namespace = nil, nil
 	k.AddFlags(f)
-	f.StringVarP(&g.Namespace, "namespace", "n", "", "namespace of leases and seal pods (default $POD_NAMESPACE, else kube-system)")
+	f.StringVarP(&g.namespace, "namespace", "n", "", "ignored: leases and seal pods live in "+kamino.SystemNamespace)
 	f.StringVar(&g.SealImage, "image", "", "image of the seal pod (default $POD_IMAGE)")
 	f.StringVar(&g.Provider, "provider", "azure", "factory of VMs")
 	f.StringVarP(&g.ResourceGroup, "resource-group", "g", "", "resource group of the cluster")
@@ -70,7 +70,6 @@ func (a *app) addGallery(f *pflag.FlagSet) {
 // complete fills in the environment and checks what can be checked without a
 // call.
 func (g *globalOptions) complete(a *app) error {
-	g.Namespace = firstOf(g.Namespace, a.env("POD_NAMESPACE"), "kube-system")
 	g.SealImage = firstOf(g.SealImage, a.env("POD_IMAGE"))
 	g.Self = a.env("NODE_ID")
 	g.Version = version()
@@ -88,6 +87,9 @@ func (g *globalOptions) complete(a *app) error {
 		return err
 	}
 	g.Log = newLogger(a.Err, level, g.logPrefix, g.logTimestamps)
+	if g.namespace != "" && g.namespace != kamino.SystemNamespace {
+		g.Log.Warn("--namespace is ignored", "given", g.namespace, "used", kamino.SystemNamespace)
+	}
 	return nil
 }
 

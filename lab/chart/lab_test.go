@@ -17,7 +17,7 @@ import (
 )
 
 // namespace is that of the release.
-const namespace = "kamino-system"
+const namespace = "kamino"
 
 const (
 	// speed is how many times faster than published Azure the lab works.

@@ -86,11 +86,11 @@ func (s *Station) clear(ctx context.Context) error {
 	core := s.admin.CoreV1()
 	return errors.Join(
 		core.Pods(metav1.NamespaceDefault).DeleteCollection(ctx, now, all),
-		core.Pods(metav1.NamespaceSystem).DeleteCollection(ctx, now, all),
+		core.Pods(kamino.SystemNamespace).DeleteCollection(ctx, now, all),
 		s.admin.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault).DeleteCollection(ctx, now, all),
 		core.Nodes().DeleteCollection(ctx, now, all),
 		s.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, now, all),
-		s.admin.CoordinationV1().Leases(metav1.NamespaceSystem).DeleteCollection(ctx, now, metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=kamino"}),
+		s.admin.CoordinationV1().Leases(kamino.SystemNamespace).DeleteCollection(ctx, now, metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=kamino"}),
 	)
 }
 

@@ -277,7 +277,7 @@ func (w *World) forget(m *machine) {
 	}
 	w.check("delete node", nodes.Delete(w.ctx, m.node, metav1.DeleteOptions{}))
 	// The pod garbage collector removes pods of nodes that are no more.
-	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+	for _, namespace := range []string{metav1.NamespaceDefault, kamino.SystemNamespace} {
 		w.check("delete pods", w.station.admin.CoreV1().Pods(namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
 			metav1.ListOptions{FieldSelector: "spec.nodeName=" + m.node}))
 	}

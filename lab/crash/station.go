@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/kube"
 	"kamino.dev/kamino/lab/controlplane"
@@ -107,7 +108,7 @@ func (s *Station) open(ctx context.Context) error {
 
 // serviceAccounts makes what a controller would: without them no pod is admitted.
 func (s *Station) serviceAccounts(ctx context.Context) error {
-	for _, namespace := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
+	for _, namespace := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault, kamino.SystemNamespace} {
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 		if _, err := s.admin.CoreV1().Namespaces().Create(ctx, space, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create namespace %s: %w", namespace, err)

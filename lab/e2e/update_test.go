@@ -250,7 +250,7 @@ func TestBudgetHolds(t *testing.T) {
 // expectFree: no run holds the pool.
 func (p *pool) expectFree() {
 	p.Helper()
-	leases, err := shared.Client.CoordinationV1().Leases("kube-system").List(p.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=kamino"})
+	leases, err := shared.Client.CoordinationV1().Leases(kamino.SystemNamespace).List(p.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=kamino"})
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/lab"
 )
 
@@ -41,7 +42,7 @@ func photograph(t *testing.T, l *lab.Lab) photo {
 	for _, pod := range pods.Items {
 		p.add(t, "pod "+pod.Namespace+"/"+pod.Name, fmt.Sprint(pod.UID, pod.DeletionTimestamp, pod.Spec.NodeName))
 	}
-	leases, err := l.Client.CoordinationV1().Leases("kube-system").List(ctx, all)
+	leases, err := l.Client.CoordinationV1().Leases(kamino.SystemNamespace).List(ctx, all)
 	if err != nil {
 		t.Fatal(err)
 	}

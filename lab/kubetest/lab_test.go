@@ -56,6 +56,10 @@ func TestMain(m *testing.M) {
 		if admin, err = kubernetes.NewForConfig(config); err != nil {
 			return nil, err
 		}
+		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kamino.SystemNamespace}}
+		if _, err := admin.CoreV1().Namespaces().Create(ctx, space, metav1.CreateOptions{}); err != nil {
+			return nil, err
+		}
 		if _, err := admin.RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{}); err != nil {
 			return nil, err
 		}

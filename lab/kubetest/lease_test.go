@@ -1,6 +1,7 @@
 package kubetest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -65,11 +65,11 @@ func TestLease(t *testing.T) {
 	if diff := cmp.Diff(second, freed); diff != "" {
 		t.Error(diff)
 	}
-	got, err := admin.CoordinationV1().Leases("kube-system").Get(t.Context(), object, metav1.GetOptions{})
+	got, err := admin.CoordinationV1().Leases(kamino.SystemNamespace).Get(t.Context(), object, metav1.GetOptions{})
 	if err != nil || got.Annotations["person/note"] != "mine" || got.Spec.HolderIdentity != nil || *got.Spec.LeaseTransitions != 3 {
 		t.Errorf("lease: %+v, %v", got, err)
 	}
-	if err := admin.CoordinationV1().Leases("kube-system").Delete(t.Context(), object, metav1.DeleteOptions{}); err != nil {
+	if err := admin.CoordinationV1().Leases(kamino.SystemNamespace).Delete(t.Context(), object, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.SetLease(t.Context(), freed); !errors.Is(err, kamino.ErrConflict) {
@@ -80,7 +80,7 @@ func TestLease(t *testing.T) {
 // annotate writes an annotation on the lease of a pool, and returns its name.
 func annotate(t *testing.T, pool kamino.PoolID, key, value string) string {
 	t.Helper()
-	leases := admin.CoordinationV1().Leases("kube-system")
+	leases := admin.CoordinationV1().Leases(kamino.SystemNamespace)
 	list, err := leases.List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=kamino"})
 	if err != nil {
 		t.Fatal(err)
@@ -124,47 +124,45 @@ func TestLeaseOfNewerProgram(t *testing.T) {
 }
 
 func TestSeal(t *testing.T) {
-	for _, namespace := range []string{"kube-system", "default"} {
-		s := newSubject(t, kube.Options{Namespace: namespace, SealImage: "reg/kamino:1"})
-		makeNode(t, cordoned("sealed-in-"+namespace))
-		n := s.node(t, "sealed-in-"+namespace)
-		for range 2 {
-			if err := s.Seal(t.Context(), n, kamino.SealOrder{Run: "r1"}); err != nil {
-				t.Fatal(err)
-			}
-			s.cost(t, 1)
-		}
-		got, err := s.SealPod(t.Context(), n, "r1")
-		if diff := cmp.Diff(kamino.SealPod{Exists: true, Message: "pending"}, got); err != nil || diff != "" {
-			t.Error(err, diff)
+	s := newSubject(t, kube.Options{SealImage: "reg/kamino:1"})
+	makeNode(t, cordoned("sealed"))
+	n := s.node(t, "sealed")
+	for range 2 {
+		if err := s.Seal(t.Context(), n, kamino.SealOrder{Run: "r1"}); err != nil {
+			t.Fatal(err)
 		}
 		s.cost(t, 1)
-		sealStatus(t, namespace, `{"phase":"Pending","containerStatuses":[{"name":"seal","image":"reg/kamino:1","imageID":"",
+	}
+	got, err := s.SealPod(t.Context(), n, "r1")
+	if diff := cmp.Diff(kamino.SealPod{Exists: true, Message: "pending"}, got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	s.cost(t, 1)
+	sealStatus(t, `{"phase":"Pending","containerStatuses":[{"name":"seal","image":"reg/kamino:1","imageID":"",
 			"state":{"waiting":{"reason":"ErrImagePull","message":"not found"}}}]}`)
-		got, err = s.SealPod(t.Context(), n, "r1")
-		if err != nil || !got.Failed || got.Started || got.Message != "pending, ErrImagePull: not found, image reg/kamino:1" {
-			t.Errorf("no image: %+v, %v", got, err)
-		}
-		sealStatus(t, namespace, `{"phase":"Running","containerStatuses":[{"name":"seal","image":"reg/kamino:1","imageID":"",
+	got, err = s.SealPod(t.Context(), n, "r1")
+	if err != nil || !got.Failed || got.Started || got.Message != "pending, ErrImagePull: not found, image reg/kamino:1" {
+		t.Errorf("no image: %+v, %v", got, err)
+	}
+	sealStatus(t, `{"phase":"Running","containerStatuses":[{"name":"seal","image":"reg/kamino:1","imageID":"",
 			"state":{"running":{"startedAt":"2026-03-04T12:00:00Z"}}}]}`)
-		if got, err = s.SealPod(t.Context(), n, "r1"); err != nil || got.Failed || !got.Started {
-			t.Errorf("running: %+v, %v", got, err)
+	if got, err = s.SealPod(t.Context(), n, "r1"); err != nil || got.Failed || !got.Started {
+		t.Errorf("running: %+v, %v", got, err)
+	}
+	for range 2 {
+		if err := s.RemoveSealPod(t.Context(), n, "r1"); err != nil {
+			t.Fatal(err)
 		}
-		for range 2 {
-			if err := s.RemoveSealPod(t.Context(), n, "r1"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		// Gone at once, although no kubelet confirms it.
-		if got, err = s.SealPod(t.Context(), n, "r1"); err != nil || got.Exists {
-			t.Errorf("deleted: %+v, %v", got, err)
-		}
+	}
+	// Gone at once, although no kubelet confirms it.
+	if got, err = s.SealPod(t.Context(), n, "r1"); err != nil || got.Exists {
+		t.Errorf("deleted: %+v, %v", got, err)
 	}
 }
 
-func sealStatus(t *testing.T, namespace, status string) {
+func sealStatus(t *testing.T, status string) {
 	t.Helper()
-	_, err := admin.CoreV1().Pods(namespace).Patch(t.Context(), "kamino-seal-r1", types.StrategicMergePatchType,
+	_, err := admin.CoreV1().Pods(kamino.SystemNamespace).Patch(t.Context(), "kamino-seal-r1", types.StrategicMergePatchType,
 		[]byte(`{"status":`+status+`}`), metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Fatal(err)
@@ -174,18 +172,19 @@ func sealStatus(t *testing.T, namespace, status string) {
 // A namespace with a Pod Security Standard does not admit the seal pod; the
 // hint says what to do.
 func TestSealPodSecurity(t *testing.T) {
-	_, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "strict", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
+	enforce := func(level string) {
+		t.Helper()
+		patch := `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":` + level + `}}}`
+		_, err := admin.CoreV1().Namespaces().Patch(context.WithoutCancel(t.Context()), kamino.SystemNamespace, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			t.Error(err)
+		}
 	}
-	s := newSubject(t, kube.Options{Namespace: "strict", SealImage: "i"})
-	eventually(t, "the service account", func() bool {
-		_, err := admin.CoreV1().ServiceAccounts("strict").Get(t.Context(), "default", metav1.GetOptions{})
-		return err == nil
-	})
-	err = s.Seal(t.Context(), kamino.Node{Name: "n"}, kamino.SealOrder{Run: "r1"})
-	if !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(kamino.Hint(err), "kubectl label namespace strict") {
+	enforce(`"baseline"`)
+	t.Cleanup(func() { enforce("null") })
+	s := newSubject(t, kube.Options{SealImage: "i"})
+	err := s.Seal(t.Context(), kamino.Node{Name: "n"}, kamino.SealOrder{Run: "r1"})
+	if !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(kamino.Hint(err), "kamino init") {
 		t.Errorf("got %v, hint %q", err, kamino.Hint(err))
 	}
 }
