@@ -103,9 +103,13 @@ func (v *sealVerb) detached(ctx context.Context, d *disk.Disk, h host.Host) erro
 	if err := seal.InstallBinary(d, self); err != nil {
 		return err
 	}
+	// Should the seal be killed, nobody else would bring the donor back before its next boot, or switch it off.
+	after := "/" + seal.BinaryPath + " unseal --after-seal"
+	if v.powerOff {
+		after += " --poweroff"
+	}
 	args := []string{"--unit=kamino-seal-" + v.run, "--description=Kamino: seal for run " + v.run, "--collect", "--no-block", "--property=KillMode=process",
-		// Should the seal be killed, nobody else would bring the donor back before its next boot.
-		"--property=ExecStopPost=/" + seal.BinaryPath + " unseal --after-seal",
+		"--property=ExecStopPost=" + after,
 		"/" + seal.BinaryPath, "seal", "--root", "/", "--run", v.run, "--donor", v.donor}
 	if v.powerOff {
 		args = append(args, "--poweroff")
@@ -248,7 +252,11 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 	if errors.Is(err, seal.ErrInterrupted) {
 		return err
 	}
-	if err != nil {
+	var boot *seal.NeedsBoot
+	switch {
+	case errors.As(err, &boot):
+		return v.lost(ctx, h, node, err)
+	case err != nil:
 		// Also after a signal, which has ended ctx.
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBack)
 		defer cancel()
@@ -295,7 +303,7 @@ func (v *sealVerb) finish(ctx context.Context, h host.Host, node *nodeapi.Client
 	}
 	if node != nil {
 		if err := node.Annotate(ctx, map[string]string{receiptAnnotation: string(short), failureAnnotation: ""}); err != nil {
-			return v.lost(ctx, h, node, fmt.Errorf("report receipt: %w; the disk is sealed, start the machine again: it comes back as the first clone", err))
+			return v.lost(ctx, h, node, fmt.Errorf("report receipt: %w", err))
 		}
 	}
 	if !v.powerOff {
@@ -305,8 +313,16 @@ func (v *sealVerb) finish(ctx context.Context, h host.Host, node *nodeapi.Client
 }
 
 // lost is for what fails behind the point of no return: this machine has no identity to run under any more. It goes off
-// without its receipt being told, so no snapshot is taken; started again it comes back as the first clone.
+// without its receipt being told, so no snapshot is taken; started again it comes back as the first clone, or, where the
+// receipt was not written, as the donor.
 func (v *sealVerb) lost(ctx context.Context, h host.Host, node *nodeapi.Client, err error) error {
+	var boot *seal.NeedsBoot
+	if !errors.As(err, &boot) {
+		err = &seal.NeedsBoot{Err: err}
+	}
+	// Also after a signal, which has ended ctx.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBack)
+	defer cancel()
 	v.tell(ctx, node, err)
 	if v.powerOff {
 		err = errors.Join(err, h.PowerOff(ctx))

@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -118,5 +120,56 @@ func TestUsage(t *testing.T) {
 		if code != want.code || !strings.Contains(text, want.text) {
 			t.Errorf("%q: exit code %d, want %d: %s", line, code, want.code, out.String())
 		}
+	}
+}
+
+// donor is a node's disk of its own, and the commands that its host is given.
+func donor(t *testing.T) (*disk.Disk, host.Recorder) {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "root")
+	if out, err := exec.Command("cp", "-r", "testdata/bases/debian12-kubeadm", root).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	d, err := disk.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d, host.Recorder{Log: filepath.Join(filepath.Dir(root), "commands")}
+}
+
+// TestStuckBehindTheReceipt: what fails when the receipt is written starts nothing again: the machine goes off, and its boot
+// mends it. A mount that appears among what was set aside cannot be removed by anybody.
+func TestStuckBehindTheReceipt(t *testing.T) {
+	d, h := donor(t)
+	stuck := d.Host("var/lib/kamino/aside/stuck")
+	if err := os.MkdirAll(stuck, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("none", stuck, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err) // needs root, as the seal itself
+	}
+	mounted := true
+	t.Cleanup(func() {
+		if mounted {
+			_ = syscall.Unmount(stuck, syscall.MNT_DETACH)
+		}
+	})
+	v := verbFor(t)
+	v.noAgent, v.free, v.donor = true, seal.FreeNone, "n1"
+	err := v.seal(t.Context(), d, h)
+	commands, rerr := os.ReadFile(h.Log)
+	if err == nil || rerr != nil || !d.Exists(seal.ReceiptPath) {
+		t.Fatalf("not stuck behind the receipt: %v, %v", err, rerr)
+	}
+	if strings.Contains(string(commands), "systemctl start") || !strings.HasSuffix(string(commands), "poweroff\n") {
+		t.Errorf("on a sealed disk:\n%s", commands)
+	}
+	if err := syscall.Unmount(stuck, 0); err != nil {
+		t.Fatal(err)
+	}
+	mounted = false
+	if left, err := seal.Mend(d); err != nil || len(left) > 0 || d.Exists("var/lib/kamino/aside") {
+		t.Errorf("the boot does not mend it: %v, %v", left, err)
 	}
 }

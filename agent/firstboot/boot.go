@@ -123,7 +123,11 @@ func (m *Machine) judge(ctx context.Context) (verdict, error) {
 	}
 	v.receipt, v.sealed = receipt, sealed
 	if sealed {
-		return v, seal.Purge(m.Disk)
+		left, err := seal.Mend(m.Disk)
+		for _, l := range left {
+			m.Log.Error("what the seal took away was not removed as it should be; no image was made of this disk", "error", l)
+		}
+		return v, err
 	}
 	if err := m.readOwner(&v); err != nil {
 		return v, err

@@ -33,6 +33,9 @@ func Purge(d *disk.Disk) error {
 	if !d.Exists(asideDir) && !d.Exists(journalPath) {
 		return removeZeros(d) // done before; a sync would only hold up a boot
 	}
+	if err := d.Unlock(asideDir); err != nil {
+		return fmt.Errorf("unlock what was set aside: %w", err)
+	}
 	if err := d.Overwrite(asideDir, shredMost); err != nil {
 		return fmt.Errorf("overwrite what was set aside: %w", err)
 	}
@@ -52,6 +55,28 @@ func Purge(d *disk.Disk) error {
 		return err
 	}
 	return d.SyncDir(StateDir)
+}
+
+// Mend finishes at boot what a purge left, where Purge itself cannot: what cannot be overwritten is removed as it is. It
+// returns why something was not overwritten or could not even be removed, which is for a person to read: no image is made
+// of such a disk, because its receipt never reached the Node, and a boot must not fail for it each time. An error means
+// that the journal is still there, with which the next boot would take the seal back.
+func Mend(d *disk.Disk) (left []error, err error) {
+	failed := Purge(d)
+	if failed == nil {
+		return nil, nil
+	}
+	left = append(left, failed)
+	if err := d.Remove(asideDir); err != nil {
+		left = append(left, err)
+	}
+	if err := removeZeros(d); err != nil {
+		left = append(left, err)
+	}
+	if err := d.Remove(journalPath); err != nil {
+		return left, err
+	}
+	return left, d.SyncDir(StateDir)
 }
 
 // zeroFiles are what zeroFree writes. The second is for the last block of all, when the first, were it to grow by that,

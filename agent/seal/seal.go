@@ -81,7 +81,10 @@ func Permit(d *disk.Disk, o Options) error {
 	if err != nil {
 		return err
 	}
-	return refused(plan)
+	if err := refused(plan); err != nil {
+		return err
+	}
+	return feasible(d, o, plan)
 }
 
 // refused is the error of a rule of action check that matched.
@@ -95,18 +98,21 @@ func refused(plan []Step) error {
 	return nil
 }
 
-// Seal seals the disk. On an error everything is as it was before; on success the receipt is on the disk, and what was
-// set aside is overwritten and removed. Free space is the caller's next step (FreeSpace). Sealing a sealed disk again for
-// the same run returns its receipt.
+// Seal seals the disk. On an error everything is as it was before, unless it is a *NeedsBoot; on success the receipt is on
+// the disk, and what was set aside is overwritten and removed. Free space is the caller's next step (FreeSpace). Sealing a
+// sealed disk again for the same run returns its receipt.
 func Seal(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	if old, ok, err := ReadReceipt(d); ok {
 		if err == nil && old.Run != o.Run {
-			err = fmt.Errorf("seal: this disk was sealed by run %s and has not booted since; start the machine first", old.Run)
+			err = fmt.Errorf("seal: this disk was sealed by run %s and has not booted since", old.Run)
+		}
+		if err == nil {
+			err = Purge(d)
 		}
 		if err != nil {
-			return old, err
+			return old, &NeedsBoot{Err: err}
 		}
-		return old, Purge(d)
+		return old, nil
 	}
 	if restored, err := Unseal(d); err != nil {
 		return Receipt{}, err
@@ -121,15 +127,21 @@ func Seal(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 		return receipt, err
 	}
 	if err != nil {
+		if d.Exists(ReceiptPath) { // written, though not known to be durable
+			return receipt, &NeedsBoot{Err: err}
+		}
 		if _, uerr := Unseal(d); uerr != nil {
-			return receipt, fmt.Errorf("%w; and taking the seal back failed, run `kamino-agent unseal`: %w", err, uerr)
+			return receipt, &NeedsBoot{Err: fmt.Errorf("%w; and taking the seal back failed (`kamino-agent unseal` tries again): %w", err, uerr), Halfway: true}
 		}
 		return receipt, err
 	}
 	if o.InterruptAfter == "receipt" {
 		return receipt, ErrInterrupted
 	}
-	return receipt, Purge(d)
+	if err := Purge(d); err != nil {
+		return receipt, &NeedsBoot{Err: err}
+	}
+	return receipt, nil
 }
 
 // set applies the rules and commits.
@@ -174,6 +186,9 @@ func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 		}
 	}
 	if err := Clean(ctx, d, o); err != nil {
+		return receipt, err
+	}
+	if err := removable(d); err != nil {
 		return receipt, err
 	}
 	return receipt, commit(d, &receipt)
