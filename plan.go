@@ -49,7 +49,7 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 	r.plan = &Plan{
 		Refusals: []Refusal{}, Steps: []PlannedStep{}, Evictions: []Pod{}, ModelDiff: []FieldChange{}, Prune: []string{},
 	}
-	if _, err := r.lookConnect(ctx); err != nil {
+	if err := r.checkCredentials(ctx); err != nil {
 		return nil, err
 	}
 	_, err := r.lookValidate(ctx)

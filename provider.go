@@ -48,12 +48,12 @@ type Addresser interface {
 	Address(pool Pool, kind Kind, name string) string
 }
 
-// Preflighter is a provider that can tell beforehand whether its credentials
-// suffice.
+// Preflighter is a provider, or a cluster, that can tell beforehand whether a run
+// lacks something there.
 type Preflighter interface {
 	// Preflight returns ErrForbidden naming every action that a run needs and
 	// that is not allowed, or an error that says what is wrong with the
-	// credentials.
+	// credentials, or what must be installed first.
 	Preflight(context.Context) error
 }
 

@@ -8,12 +8,24 @@ import (
 )
 
 func (r *Run) lookConnect(ctx context.Context) (Next, error) {
-	if p, ok := r.Provider.(Preflighter); ok {
+	if err := r.checkCredentials(ctx); err != nil {
+		return Next{}, err
+	}
+	if p, ok := r.Cluster.(Preflighter); ok {
 		if err := p.Preflight(ctx); err != nil {
 			return Next{}, err
 		}
 	}
 	return done("credentials work"), nil
+}
+
+// checkCredentials is as much of connect as a plan needs, which is printed on clusters that were
+// not prepared yet.
+func (r *Run) checkCredentials(ctx context.Context) error {
+	if p, ok := r.Provider.(Preflighter); ok {
+		return p.Preflight(ctx)
+	}
+	return nil
 }
 
 func (r *Run) lookValidate(ctx context.Context) (Next, error) {
