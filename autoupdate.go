@@ -133,8 +133,7 @@ func (a *autoRun) update(ctx context.Context, donor string) error {
 			a.engine.Report(ev)
 		}
 	}
-	run := a.opts.Options
-	run.Donor = donor
+	run := a.opts.runOf(donor, a.plan)
 	a.result.Donor = donor
 	result, err := engine.Update(ctx, run)
 	if err == nil {

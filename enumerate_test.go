@@ -98,7 +98,7 @@ func (x trial) single(want string) (w *world) {
 	o := goldenOptions()
 	o.Donor = w.anyDonor()
 	begun := w.now
-	second := w.update(o)
+	second := w.updateAsTold(o)
 	w.audit.judge.Restored(begun, restoreTime)
 	w.audit.judge.Ended(second.name, w.now.Sub(begun), cleanTime)
 	if second.err != nil {

@@ -308,7 +308,9 @@ func (r *Run) awayFor() time.Duration {
 }
 
 func (r *Run) fillResult() {
-	r.result.Run, r.result.Pool, r.result.Donor = r.id, r.pool.ID, r.node.Name
+	r.result.Run, r.result.Pool = r.id, r.pool.ID
+	// What was made before, by this run or another, tells whom it was made of.
+	r.result.Donor = firstWord(r.version.Tags[TagBuiltFrom], r.node.Name)
 	r.result.Version, r.result.Image = r.version.Name, r.version.ID
 	r.result.Adopted = r.adopted
 	r.result.AwaySeconds = r.awayFor().Seconds()

@@ -22,7 +22,7 @@ func Pipeline() []Step {
 			Look: (*Run).lookDefinition, Patient: true},
 		{Name: "version", Seed: "5", Does: "look for an image version of today",
 			Look: (*Run).lookVersion, Patient: true},
-		{Name: "reuse", Seed: "6", Does: "look for a sealed snapshot of today",
+		{Name: "reuse", Seed: "6", Does: "look for a sealed snapshot of today of this donor",
 			When: (*Run).imageMissing, Look: (*Run).lookReuse, Patient: true, Limit: buildLimit},
 		{Name: "protect", Seed: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",
 			When: (*Run).donorNeeded, Look: (*Run).lookProtect},
@@ -68,7 +68,7 @@ func restitution() []Step {
 func leftovers() []Step {
 	return []Step{
 		{Name: "failed-version", Does: "delete the failed image version", Look: (*Run).lookFailedVersion, Patient: true, Limit: buildLimit},
-		{Name: "clean", Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true, Limit: buildLimit},
+		{Name: "clean", Does: "delete the snapshot", When: (*Run).mayHaveSnapshot, Look: (*Run).lookClean, Patient: true, Limit: buildLimit},
 	}
 }
 

@@ -149,9 +149,6 @@ func (r *Run) planWorld(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
-	if r.version.Name == "" { // a failed version of today is to be deleted first
-		r.version = Artifact{Kind: Version, Name: VersionName(r.clock().Now())}
-	}
 	if a, ok := r.Provider.(Addresser); ok && r.version.ID == "" {
 		r.version.ID = a.Address(r.pool, Version, r.version.Name)
 	}

@@ -48,8 +48,11 @@ type VersionStatus struct {
 	Parent    string `json:"parent,omitempty"` // the image that the donor came from
 	Bad       string `json:"bad,omitempty"`    // why it was rolled back
 	Excluded  bool   `json:"excluded,omitempty"`
-	InModel   bool   `json:"inModel"`
-	Instances int    `json:"instances"` // made from it
+	// Outnumbered is a version of an earlier day whose name counts as later: a
+	// program that knows no YYYY.MM.DDNN made this one.
+	Outnumbered string `json:"outnumberedBy,omitempty"`
+	InModel     bool   `json:"inModel"`
+	Instances   int    `json:"instances"` // made from it
 }
 
 // Unfinished is a run that holds a pool.
@@ -99,7 +102,11 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 		s.Definition = DefinitionName(o.pool.Name)
 	}
 	for _, v := range o.versions {
-		s.Versions = append(s.Versions, versionStatus(v))
+		status := versionStatus(v)
+		if by := v.outnumbered(o.versions); by != nil {
+			status.Outnumbered = by.Name
+		}
+		s.Versions = append(s.Versions, status)
 	}
 	s.RollbackTarget = o.defaultTarget().name()
 	o.nextStatus(&s, now, signals)
