@@ -263,9 +263,8 @@ func (t *turns) obstacle(ctx context.Context, own PoolID) (string, error) {
 	}
 	var donors, silent []string
 	for _, n := range nodes {
-		pool, poolErr := t.engine.Provider.PoolOf(n.ProviderID)
-		mark, err := n.claim(pool)
-		marked := poolErr == nil && err == nil && mark != nil
+		_, marked := n.Annotations[AnnotationRun]
+		pool, _ := t.engine.Provider.PoolOf(n.ProviderID)
 		switch {
 		case marked && pool != own && !t.isAway(pool):
 			donors = append(donors, n.Name)

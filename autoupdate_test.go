@@ -43,8 +43,7 @@ func (w *turnWorld) turns(most, notReady int) *turns {
 }
 
 func donorOf(pool string) Node {
-	return Node{Name: "donor-" + pool, ProviderID: InstanceID(pool), Annotations: map[string]string{
-		AnnotationRun: fmt.Sprintf(`{"run":"r","pool":%q,"instance":%q}`, pool, pool)}}
+	return Node{Name: "donor-" + pool, ProviderID: InstanceID(pool), Annotations: map[string]string{AnnotationRun: `{"run":"r"}`}}
 }
 
 // A donor is taken only while few enough others are away, whosever they are.

@@ -27,11 +27,6 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 	switch {
 	case o.lease.Holder != "":
 		o.decideUnfinished(&p)
-	case len(o.taken()) > 0:
-		n := o.taken()[0]
-		mark, _ := n.claim(o.id) // taken has read it
-		p.Action = DoFinish
-		p.because("unfinished", "run %s left node %s marked, and nobody holds the pool", mark.Run, n.Name)
 	case o.decideBuilding(&p, now):
 	default:
 		o.decideNeed(&p, opts, rules, now)

@@ -94,7 +94,6 @@ func (x trial) single(want string) (w *world) {
 	if x.rival != nil {
 		w.mend()
 	}
-	w.blindUntil = time.Time{} // somebody sets the credentials right
 	w.advance(w.now.Add(time.Minute))
 	o := goldenOptions()
 	o.Donor = w.anyDonor()

@@ -171,9 +171,6 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 			return done("taken from " + s.Tags[TagBuiltFrom] + " today"), nil
 		}
 	}
-	if why := r.foreignSnapshot(s); why != "" {
-		return Next{}, WithHint(fmt.Errorf("snapshot %s %s", name, why), "wait until that run has ended; if none makes images of this pool, delete the snapshot")
-	}
 	return r.deleteSnapshot(ctx, s, "delete the useless snapshot of "+s.Tags[TagBuiltFrom])
 }
 
@@ -280,9 +277,7 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}
-	if len(found) == 0 && r.reused != nil && !r.lease.Record.intends(intentClean(r.pool)) && r.spent() < lookAge {
-		return wait("the snapshot of this run, which is not found, to be found or to stay away"), nil
-	} else if len(found) == 0 {
+	if len(found) == 0 {
 		return done("no snapshot is left"), nil
 	}
 	s := found[0]
@@ -291,10 +286,6 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	}
 	if s.State == Deleting {
 		return wait("the snapshot to be deleted"), nil
-	}
-	if r.foreign = r.foreignSnapshot(s); r.foreign != "" {
-		r.tell(Event{Kind: Warned, Step: r.now.name, Percent: -1, Message: "snapshot " + name + " " + r.foreign})
-		return done("snapshot " + name + " " + r.foreign + " and stays"), nil
 	}
 	return r.deleteSnapshot(ctx, s, intentClean(r.pool))
 }

@@ -52,10 +52,10 @@ type VersionStatus struct {
 	Instances int    `json:"instances"` // made from it
 }
 
-// Unfinished is a run that holds a pool, or one that left a marked node and no lease.
+// Unfinished is a run that holds a pool.
 type Unfinished struct {
 	Run     string `json:"run"`
-	Process string `json:"process"` // "" when nobody holds the pool
+	Process string `json:"process"`
 	Record
 }
 
@@ -88,7 +88,9 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 			s.Ready++
 		}
 	}
-	s.Unfinished = o.unfinished()
+	if o.lease.Holder != "" {
+		s.Unfinished = &Unfinished{o.lease.Holder, o.lease.Process, o.lease.Record}
+	}
 	if o.err != nil {
 		s.Error = o.err.Error()
 		return s
@@ -102,19 +104,6 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 	s.RollbackTarget = o.defaultTarget().name()
 	o.nextStatus(&s, now, signals)
 	return s
-}
-
-// unfinished is the run that holds the pool or, where nobody does, the one that a marked node was left by.
-func (o overview) unfinished() *Unfinished {
-	if o.lease.Holder != "" {
-		return &Unfinished{o.lease.Holder, o.lease.Process, o.lease.Record}
-	}
-	for _, n := range o.taken() {
-		if mark, err := n.claim(o.id); err == nil && mark != nil {
-			return &Unfinished{Run: mark.Run, Record: Record{Donor: n.Name, Instance: mark.Instance, VMID: mark.VMID, Sealing: mark.Sealing}}
-		}
-	}
-	return nil
 }
 
 // nextStatus tells how old the image of the next node would be.

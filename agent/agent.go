@@ -99,6 +99,7 @@ var errUsage = errors.New("usage")
 
 func (e *env) exit(verb string, err error) int {
 	var found *seal.Found
+	var unexplained *seal.Unexplained
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
@@ -108,7 +109,7 @@ func (e *env) exit(verb string, err error) int {
 		return exitInterrupted
 	}
 	fmt.Fprintf(e.err, "kamino-agent %s: %s\n", verb, strings.TrimPrefix(err.Error(), verb+": "))
-	if errors.As(err, &found) {
+	if errors.As(err, &found) || errors.As(err, &unexplained) {
 		return exitFound
 	}
 	return exitFailed

@@ -119,6 +119,9 @@ func runCase(t *testing.T, dir string) {
 	}
 	for name, e := range after {
 		text := w.normal(generated(e.content))
+		if name == "var/lib/kamino/unknown.list" {
+			continue // a line for each file that nothing explains, which agent/seal tests
+		}
 		if e.interesting(before[name]) && (dir == reference || text != referenceText(name)) {
 			got["root/"+name] = text
 		}
@@ -233,6 +236,7 @@ func (w *world) normal(text string) string {
 		{`(?m)^(\d{4}-\d\d-\d\d) (\S+)$`, "<DATE> $2"},
 		{`127\.0\.0\.1:\d+`, "<PLATFORM>"},
 		{`(\d+ files), \d+ bytes`, "$1, <N> bytes"},
+		{`(msg=inventory) files="[^"]*" read=\d+`, `$1 files=<CLASSES> read=<N>`}, // each rule changes them; agent/inventory tests them
 		{`"machineId":"[0-9a-f]{32}"`, `"machineId":"<MACHINE-ID>"`},
 	} {
 		text = regexp.MustCompile(r.re).ReplaceAllString(text, r.by)

@@ -14,6 +14,7 @@ import (
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/inventory"
 	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
@@ -32,7 +33,7 @@ const giveBack = 5 * time.Minute
 
 type sealVerb struct {
 	*env
-	hostRoot, config, output          string
+	hostRoot, config, policy, output  string
 	run, donor, nonce                 string
 	host, addresses, join, free       string
 	dryRun, detach, powerOff, noAgent bool
@@ -44,6 +45,7 @@ func (e *env) sealFlags(name string) (*flag.FlagSet, *sealVerb) {
 	f := e.flags(name)
 	e.platformFlags(f)
 	f.StringVar(&v.config, "config", "", "SealConfig `file` (default /"+seal.ConfigPath+" on the disk, if it is there)")
+	f.StringVar(&v.policy, "policy", "", "seal policy `file` of the run, a SealConfig (default the environment variable "+seal.PolicyEnv+", as a run sets it); beside it the configuration on the disk can only make things stricter")
 	f.StringVar(&v.donor, "donor", "", "the donor's node `name`")
 	f.StringVar(&v.host, "host-name", "", "the donor's host `name` to look for (default from the disk)")
 	f.StringVar(&v.addresses, "addresses", "", "the donor's IP `addresses` to look for, joined by commas (default with --root / the machine's, else those that the disk names)")
@@ -96,6 +98,12 @@ func (v *sealVerb) detached(ctx context.Context, d *disk.Disk, h host.Host) erro
 	if err := seal.Permit(d, o); err != nil {
 		return err
 	}
+	if err := inventory.LowPriority(); err != nil { // the node still runs, and this process ends with the pod
+		v.log.Warn("going on at the usual priority", "error", err)
+	}
+	if err := v.survey(ctx, d, &o); err != nil {
+		return err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -109,8 +117,12 @@ func (v *sealVerb) detached(ctx context.Context, d *disk.Disk, h host.Host) erro
 		after += " --poweroff"
 	}
 	args := []string{"--unit=kamino-seal-" + v.run, "--description=Kamino: seal for run " + v.run, "--collect", "--no-block", "--property=KillMode=process",
-		"--property=ExecStopPost=" + after,
-		"/" + seal.BinaryPath, "seal", "--root", "/", "--run", v.run, "--donor", v.donor}
+		"--property=ExecStopPost=" + after}
+	policy, err := v.policyProperty()
+	if err != nil {
+		return err
+	}
+	args = append(append(args, policy...), "/"+seal.BinaryPath, "seal", "--root", "/", "--run", v.run, "--donor", v.donor)
 	if v.powerOff {
 		args = append(args, "--poweroff")
 	}
@@ -133,17 +145,7 @@ func (v *sealVerb) detached(ctx context.Context, d *disk.Disk, h host.Host) erro
 
 // options collects the configuration and what identifies the donor.
 func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, error) {
-	var data []byte
-	var err error
-	if v.config != "" {
-		data, err = os.ReadFile(v.config)
-	} else if d.Exists(seal.ConfigPath) {
-		data, err = d.ReadFile(seal.ConfigPath, disk.Small)
-	}
-	if err != nil {
-		return seal.Options{}, fmt.Errorf("read SealConfig: %w", err)
-	}
-	config, err := seal.ParseConfig(data)
+	config, err := v.configure(d)
 	if err != nil {
 		return seal.Options{}, err
 	}
@@ -275,6 +277,9 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 func (v *sealVerb) work(ctx context.Context, d *disk.Disk, services *seal.Services, o seal.Options) (seal.Receipt, error) {
 	if !d.Exists(seal.ReceiptPath) {
 		if err := seal.Permit(d, o); err != nil {
+			return seal.Receipt{}, err
+		}
+		if err := v.survey(ctx, d, &o); err != nil {
 			return seal.Receipt{}, err
 		}
 		if err := services.Stop(ctx); err != nil {

@@ -31,11 +31,17 @@ func runVerify(ctx context.Context, e *env, args []string) error {
 	vmID := f.String("vm-id", "", "the donor's VM `UUID` (default from the receipt)")
 	machineID := f.String("machine-id", "", "the donor's machine `id`")
 	deep := f.Bool("deep", false, "also read installed software and container images")
+	list := f.Bool("inventory", false, "instead of scanning, say why each file is on the disk, and print those of which nothing says why, by directory; at low priority on a running node")
+	allow := f.String("write-allow", "", "with --inventory: write what a seal policy would have to allow to this `file`, for review")
 	if err := parse(f, args); err != nil {
 		return err
 	}
 	var d *disk.Disk
 	var o seal.Options
+	if *list && *raw != "" || *allow != "" && !*list {
+		fmt.Fprintln(e.err, "verify: --inventory is about files, not about --raw devices; --write-allow needs --inventory")
+		return errUsage
+	}
 	rooted := *raw == ""
 	f.Visit(func(given *flag.Flag) { rooted = rooted || given.Name == "root" })
 	if rooted {
@@ -48,6 +54,9 @@ func runVerify(ctx context.Context, e *env, args []string) error {
 		if o, err = v.options(ctx, d); err != nil {
 			return err
 		}
+	}
+	if *list {
+		return v.runInventory(ctx, d, o, *allow)
 	}
 	options := o.Scan()
 	options.Deep = *deep

@@ -84,7 +84,8 @@ var volatile = []string{"proc", "sys", "dev", "run"}
 
 // own is what the agent itself keeps: what was set aside is not part of the image, and the genealogy names the donor.
 var own = []string{"var/lib/kamino/aside", "var/lib/kamino/seal.journal"}
-var genealogy = []string{"var/lib/kamino/receipt.json", "var/lib/kamino/lineage.jsonl", "var/log/ancestry.log"}
+var genealogy = []string{"var/lib/kamino/receipt.json", "var/lib/kamino/lineage.jsonl", "var/log/ancestry.log",
+	"var/lib/kamino/unknown.list"} // names of files, each of which is judged where it is
 
 // Files scans every file of the disk.
 func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {

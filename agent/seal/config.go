@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"kamino.dev/kamino/agent/inventory"
 	"kamino.dev/kamino/agent/strict"
 )
 
@@ -44,6 +45,17 @@ type Config struct {
 	Rules      []ExtraRule `yaml:"rules,omitempty"`
 	Exceptions []Exception `yaml:"exceptions,omitempty"`
 	Verify     VerifyRules `yaml:"verify,omitempty"`
+
+	// Policy is the SHA-256 in hex of the policy that a run brought; empty where none did.
+	Policy string `yaml:"-"`
+
+	given given
+}
+
+// given are the settings that a document has itself, before the defaults.
+type given struct {
+	FirstBoot, Join, FreeSpace, Unknown string
+	Sources                             int
 }
 
 // ExtraRule is a rule of the operator's.
@@ -56,16 +68,21 @@ type ExtraRule struct {
 	Why    string   `yaml:"why"`
 }
 
-// Exception takes paths out of a rule; without paths the whole rule.
+// Exception takes paths out of a rule; without paths the whole rule. What stays is scanned all the same, and one kind of
+// finding is allowed there.
 type Exception struct {
 	Rule  string   `yaml:"rule"`
 	Paths []string `yaml:"paths,omitempty"`
+	Kind  string   `yaml:"kind,omitempty"` // empty: sensitive-place, that something is there at all
 	Why   string   `yaml:"why"`
 }
 
 // VerifyRules adapt the scan.
 type VerifyRules struct {
-	Allow []Allowed `yaml:"allow,omitempty"`
+	// Unknown says what to do about files that nothing explains: refuse or report.
+	Unknown string            `yaml:"unknown,omitempty"`
+	Known   []inventory.Known `yaml:"known,omitempty"`
+	Allow   []Allowed         `yaml:"allow,omitempty"`
 }
 
 // Allowed is what may stay on the disk though the scan finds it.
@@ -77,6 +94,16 @@ type Allowed struct {
 
 // ParseConfig decodes strictly: an unknown field is an error with its line. An empty document is the default.
 func ParseConfig(data []byte) (Config, error) {
+	c, err := decode(data)
+	if err != nil {
+		return c, err
+	}
+	c.Verify.Unknown = or(c.Verify.Unknown, UnknownReport)
+	c.fill()
+	return c, c.validate()
+}
+
+func decode(data []byte) (Config, error) {
 	var c Config
 	if err := strict.Decode(data, &c); err != nil && !errors.Is(err, strict.ErrEmpty) {
 		return c, fmt.Errorf("decode SealConfig: %w", err)
@@ -84,13 +111,18 @@ func ParseConfig(data []byte) (Config, error) {
 	if len(bytes.TrimSpace(data)) > 0 && (c.APIVersion != "kamino.dev/v1alpha1" || c.Kind != "SealConfig") {
 		return c, fmt.Errorf("decode SealConfig: apiVersion and kind are %q and %q; write kamino.dev/v1alpha1 and SealConfig", c.APIVersion, c.Kind)
 	}
+	c.given = given{c.FirstBoot, c.Join, c.FreeSpace, c.Verify.Unknown, len(c.Sources)}
+	return c, nil
+}
+
+// fill sets the defaults.
+func (c *Config) fill() {
 	c.FirstBoot = or(c.FirstBoot, FirstBootAgent)
 	c.Join = or(c.Join, JoinAuto)
 	c.FreeSpace = or(c.FreeSpace, FreeZero)
 	if len(c.Sources) == 0 {
 		c.Sources = []string{"imds://userData", "file:///etc/kamino/nodeconfig.yaml"}
 	}
-	return c, c.validate()
 }
 
 func or(value, otherwise string) string {
@@ -111,6 +143,14 @@ func (c Config) validate() error {
 	}
 	if err := oneOf("freeSpace", c.FreeSpace, FreeAuto, FreeTrim, FreeZero, FreeNone); err != nil {
 		return err
+	}
+	if err := oneOf("verify.unknown", c.Verify.Unknown, UnknownRefuse, UnknownReport); err != nil {
+		return err
+	}
+	for i, k := range c.Verify.Known {
+		if err := k.Validate(); err != nil {
+			return fmt.Errorf("verify.known[%d]: %w", i, err)
+		}
 	}
 	known := map[string]bool{}
 	for _, r := range Table() {

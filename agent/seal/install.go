@@ -51,8 +51,14 @@ func ReadSettings(d *disk.Disk) (Settings, error) {
 	return s, nil
 }
 
-// installed are the files that every clone needs, as matches of a rule without a former content.
+// installed are the files that every clone needs and that are not there yet.
 func installed(d *disk.Disk, o Options) ([]Match, error) {
+	all, err := wanted(d, o)
+	return changed(d, all), err
+}
+
+// wanted are the files that every clone needs, as matches of a rule without a former content.
+func wanted(d *disk.Disk, o Options) ([]Match, error) {
 	settings, err := yaml.Marshal(Settings{"kamino.dev/v1alpha1", "AgentConfig", o.FirstBoot, o.Join, o.Config.Sources})
 	if err != nil {
 		return nil, err
@@ -94,7 +100,7 @@ func installed(d *disk.Disk, o Options) ([]Match, error) {
 			out = append(out, put("etc/netplan/99-kamino.yaml", string(plan), 0o600))
 		}
 	}
-	return changed(d, out), nil
+	return out, nil
 }
 
 func put(name, text string, mode os.FileMode) Match {

@@ -27,6 +27,9 @@ type Receipt struct {
 	RuleCount  int         `json:"ruleCount,omitempty"`
 	Hash       string      `json:"hash"`
 	Agent      string      `json:"agent"`
+	// Policy is the SHA-256 in hex of the seal policy that the run brought.
+	Policy  string   `json:"policy,omitempty"`
+	Unknown *Unknown `json:"unknown,omitempty"`
 }
 
 // RuleCount is what one rule matched, with the content bytes that went.

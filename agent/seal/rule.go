@@ -44,11 +44,13 @@ type Rule struct {
 	Paths  []string // patterns of path.Match per component; "DIR/*" empties a directory
 	Keep   []string // patterns of what stays though Paths match it
 	Shared []string // what stays besides, where the cluster's nodes share one client credential (join: keep)
-	Action Action
-	Phase  Phase
-	Secret bool   // what matches may be, or hold, a credential
-	Why    string // one sentence for the operator
-	When   string // FirstBoot for which the rule applies; empty means always
+	// SharedKinds are the kinds of finding that the scan may make in Shared.
+	SharedKinds []string
+	Action      Action
+	Phase       Phase
+	Secret      bool   // what matches may be, or hold, a credential
+	Why         string // one sentence for the operator
+	When        string // FirstBoot for which the rule applies; empty means always
 
 	// Only narrows an Action to files of this content. Nil means all.
 	Only func(data []byte) bool

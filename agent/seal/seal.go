@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/inventory"
 	"kamino.dev/kamino/agent/scan"
 )
 
@@ -28,6 +29,8 @@ type Options struct {
 	Binary    string // path of this program, to be installed; empty: not installed
 	Now       func() time.Time
 	Log       *slog.Logger
+	// Earlier is a look at the disk as it was before the services were stopped (Survey). Nil: Seal makes one.
+	Earlier *inventory.Index
 	// Estimate leaves out what only works, or only makes sense, once services are stopped.
 	Estimate bool
 
@@ -122,6 +125,9 @@ func Seal(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	if err := Permit(d, o); err != nil {
 		return Receipt{}, err
 	}
+	if err := survey(ctx, d, &o); err != nil {
+		return Receipt{}, err
+	}
 	receipt, err := set(ctx, d, o)
 	if errors.Is(err, ErrInterrupted) {
 		return receipt, err
@@ -184,6 +190,9 @@ func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 		if r.ID == o.InterruptAfter {
 			return receipt, ErrInterrupted
 		}
+	}
+	if err := explain(ctx, s, d, o, &receipt); err != nil {
+		return receipt, err
 	}
 	if err := Clean(ctx, d, o); err != nil {
 		return receipt, err
@@ -267,27 +276,39 @@ func Clean(ctx context.Context, d *disk.Disk, o Options) error {
 	return nil
 }
 
-// Scan is how the scan looks at a disk sealed with these options: exceptions of rules are allowed to it as well.
+// keeps is what a rule leaves by a decision of the operator's: exceptions, and what the cluster's nodes share. Each allows
+// the kinds of finding that it was made for, not all: a key in an excepted file is still found.
+func (o Options) keeps(r Rule) (out []Allowed) {
+	if o.Join == JoinKeep {
+		for _, p := range r.Shared {
+			for _, kind := range append([]string{sensitivePlace}, r.SharedKinds...) {
+				out = append(out, Allowed{Path: p, Kind: kind, Why: "the cluster's nodes share it (join: keep)"})
+			}
+		}
+	}
+	for _, e := range o.Config.Exceptions {
+		if e.Rule != r.ID {
+			continue
+		}
+		paths := e.Paths
+		if len(paths) == 0 {
+			paths = r.Paths
+		}
+		for _, p := range paths {
+			out = append(out, Allowed{Path: p, Kind: or(e.Kind, sensitivePlace), Why: e.Why})
+		}
+	}
+	return out
+}
+
+// sensitivePlace is the scan's kind for anything in a place that must be empty.
+const sensitivePlace = "sensitive-place"
+
+// Scan is how the scan looks at a disk sealed with these options.
 func (o Options) Scan() scan.Options {
 	allowed := slices.Clone(o.Config.Verify.Allow)
 	for _, r := range o.Config.rules() {
-		if o.Join == JoinKeep {
-			for _, p := range r.Shared {
-				allowed = append(allowed, Allowed{Path: p})
-			}
-		}
-		for _, e := range o.Config.Exceptions {
-			if e.Rule != r.ID {
-				continue
-			}
-			paths := e.Paths
-			if len(paths) == 0 {
-				paths = r.Paths
-			}
-			for _, p := range paths {
-				allowed = append(allowed, Allowed{Path: p})
-			}
-		}
+		allowed = append(allowed, o.keeps(r)...)
 	}
 	return scan.Options{
 		Facts: scan.Facts(o.Facts),

@@ -219,7 +219,7 @@ func (w *World) restore(p *Process) *Process {
 		return w.spawn(p, "restore", "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
-		p.Left, err = e.Restore(ctx, kamino.RestoreOptions{})
+		p.Left, err = e.Restore(ctx, false)
 		return err
 	})
 	return p

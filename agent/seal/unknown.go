@@ -1,0 +1,232 @@
+package seal
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/inventory"
+)
+
+// What is done about files that nothing explains.
+const (
+	// UnknownRefuse: the seal is refused. The default once the run brings a policy.
+	UnknownRefuse = "refuse"
+	// UnknownReport: they travel, and are counted in the receipt. The default without a policy.
+	UnknownReport = "report"
+)
+
+// UnknownListPath is where the list of what nothing explains travels: names and digests, for root only.
+const UnknownListPath = StateDir + "/unknown.list"
+
+// Unknown is what the receipt says of files that nothing explains. Count is theirs; Digest is over their names and
+// contents (inventory.Result.Sum).
+type Unknown struct {
+	Mode   string `json:"mode"`
+	Count  int    `json:"count"`
+	Digest string `json:"digest,omitempty"`
+}
+
+// Unexplained refuses a seal for files that nothing explains.
+type Unexplained struct {
+	Result *inventory.Result
+	// Since tells what of it is new; see Since.
+	Since string
+}
+
+func (u *Unexplained) Error() string {
+	const most = 10
+	groups := u.Result.Groups()
+	var lines []string
+	for _, g := range groups[:min(len(groups), most)] {
+		lines = append(lines, "  "+g.String())
+	}
+	if n := len(groups) - most; n > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more places", n))
+	}
+	return fmt.Sprintf("nothing explains why %d files are on the disk:\n%s\n%s\nRemove them, or allow them in the run's seal policy (verify.known); "+
+		"`kamino-agent verify --inventory --write-allow FILE` on the node writes entries to review.", len(u.Result.Unknown), strings.Join(lines, "\n"), u.Since)
+}
+
+// Inventory classifies every file of a disk that is not sealed yet: what the rules will do to it is taken into account.
+// It changes nothing and needs no service stopped. Options.Earlier makes it quick.
+func Inventory(ctx context.Context, d *disk.Disk, o Options) (*inventory.Result, error) {
+	look, err := o.looking(d)
+	if err != nil {
+		return nil, err
+	}
+	o.Estimate = true
+	plan, err := Plan(d, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range plan {
+		for _, m := range s.matches {
+			switch {
+			case s.Action == Edit && m.New != nil:
+				look.Becomes[m.Path] = m.New.Data
+			case s.Action != Edit && s.Action != Check:
+				look.Gone[m.Path] = true
+			}
+		}
+	}
+	// They go when the containers are removed, which the seal makes sure of.
+	writable, err := inventory.Writable(d)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range writable {
+		look.Gone[name] = true
+	}
+	return inventory.Look(ctx, d, look)
+}
+
+// left classifies what is left on the disk when the rules are applied.
+func left(ctx context.Context, d *disk.Disk, o Options) (*inventory.Result, error) {
+	look, err := o.looking(d)
+	if err != nil {
+		return nil, err
+	}
+	return inventory.Look(ctx, d, look)
+}
+
+// looking is what both looks have in common.
+func (o Options) looking(d *disk.Disk) (inventory.Options, error) {
+	look := inventory.Options{Gone: map[string]bool{asideDir: true}, Becomes: map[string][]byte{}, Shipped: map[string][32]byte{},
+		Known: slices.Clone(o.Config.Verify.Known), Earlier: o.Earlier, Agent: o.Agent}
+	files, err := wanted(d, o)
+	if err != nil {
+		return look, err
+	}
+	for _, f := range files {
+		look.Shipped[f.Path] = sha256.Sum256(f.New.Data)
+	}
+	if data, err := d.ReadFile(ConfigPath, disk.Small); err == nil {
+		look.Shipped[ConfigPath] = sha256.Sum256(data) // it was read, strictly
+	}
+	if o.Binary != "" {
+		if look.Shipped[BinaryPath], err = digestOf(o.Binary); err != nil {
+			return look, err
+		}
+	}
+	for _, r := range o.Config.rules() {
+		for _, k := range o.keeps(r) {
+			look.Known = append(look.Known, inventory.Known{Path: k.Path, Why: k.Why})
+		}
+	}
+	return look, nil
+}
+
+func digestOf(name string) (sum [32]byte, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return sum, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err = io.Copy(h, f); err != nil {
+		return sum, err
+	}
+	return [32]byte(h.Sum(nil)), nil
+}
+
+// survey is the first of a seal's two looks, unless the caller made it, and refuses what the policy does not allow
+// before anything is changed.
+func survey(ctx context.Context, d *disk.Disk, o *Options) error {
+	if o.Earlier != nil {
+		return nil
+	}
+	r, err := Inventory(ctx, d, *o)
+	if err != nil {
+		return err
+	}
+	o.Earlier = r.Index
+	return o.judge(d, r)
+}
+
+// Survey is Inventory for a caller that will seal: it returns what Options.Earlier takes, or *Unexplained where the
+// policy refuses what was found.
+func Survey(ctx context.Context, d *disk.Disk, o Options) (*inventory.Index, error) {
+	r, err := Inventory(ctx, d, o)
+	if err != nil {
+		return nil, err
+	}
+	return r.Index, o.judge(d, r)
+}
+
+func (o Options) judge(d *disk.Disk, r *inventory.Result) error {
+	for _, n := range r.Notes {
+		o.Log.Warn("inventory", "note", n)
+	}
+	since := Since(d, r)
+	o.Log.Info("inventory", "files", r.Summary(), "read", r.Read, "unknown", o.Config.Verify.Unknown, "news", since)
+	if o.Config.Verify.Unknown == UnknownRefuse && len(r.Unknown) > 0 {
+		return &Unexplained{r, since}
+	}
+	return nil
+}
+
+// explain is the second look, after the rules: it refuses, or puts the list on the disk and the count in the receipt.
+func explain(ctx context.Context, s *stage, d *disk.Disk, o Options, receipt *Receipt) error {
+	r, err := left(ctx, d, o)
+	if err != nil {
+		return err
+	}
+	if err := o.judge(d, r); err != nil {
+		return err
+	}
+	receipt.Policy = o.Config.Policy
+	receipt.Unknown = &Unknown{Mode: o.Config.Verify.Unknown, Count: len(r.Unknown), Digest: "sha256:" + r.Sum()}
+	var list bytes.Buffer
+	fmt.Fprintf(&list, "# run %s\n", o.Run)
+	for _, f := range r.Unexplained {
+		fmt.Fprintf(&list, "%s  /%s\n", f.Digest, f.Path)
+	}
+	return s.apply("inventory", []Match{{Path: UnknownListPath, New: &Content{Data: list.Bytes(), Mode: 0o600}}})
+}
+
+// Since says which of the unknown files were not unknown, or had another content, when the image was made from which this
+// disk came; by name, for people.
+func Since(d *disk.Disk, r *inventory.Result) string {
+	data, err := d.ReadFile(UnknownListPath, 64<<20)
+	if err != nil {
+		return "no earlier list: this disk came from no image that brought one"
+	}
+	former := map[string]bool{}
+	head := ""
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSuffix(line, "\n")
+		if text, ok := strings.CutPrefix(line, "# "); ok {
+			head = text
+		}
+		former[line] = true
+	}
+	var news []string
+	for _, f := range r.Unknown {
+		if !former[f.Digest+"  /"+f.Path] {
+			news = append(news, "/"+f.Path)
+		}
+	}
+	if len(news) == 0 {
+		return "nothing became unknown since the image of " + head
+	}
+	const most = 20
+	text := fmt.Sprintf("became unknown since the image of %s: %s", head, strings.Join(news[:min(len(news), most)], ", "))
+	if n := len(news) - most; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
+}
+
+// sumOf is a policy's digest.
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/inventory"
+	"kamino.dev/kamino/agent/seal"
+)
+
+// indexPath is where the look beside the running node leaves what it saw for the look in the donor's time away: memory of
+// the host, gone with the boot that it tells of.
+const indexPath = "run/kamino/inventory"
+
+// indexMost bounds a saved index; a million files take 25 MB.
+const indexMost = 256 << 20
+
+// configure reads the run's policy and the disk's own configuration, which can only make it stricter.
+func (v *sealVerb) configure(d *disk.Disk) (seal.Config, error) {
+	var data []byte
+	var err error
+	if v.config != "" {
+		data, err = os.ReadFile(v.config)
+	} else if d.Exists(seal.ConfigPath) {
+		data, err = d.ReadFile(seal.ConfigPath, disk.Small)
+	}
+	if err != nil {
+		return seal.Config{}, fmt.Errorf("read SealConfig: %w", err)
+	}
+	own, err := seal.ParseConfig(data)
+	if err != nil {
+		return seal.Config{}, err
+	}
+	text, err := v.readPolicy()
+	if err != nil || text == nil {
+		return own, err
+	}
+	policy, err := seal.ParsePolicy(text)
+	if err != nil {
+		return seal.Config{}, err
+	}
+	config, ignored, err := policy.Restrict(own)
+	if err != nil {
+		return seal.Config{}, err
+	}
+	for _, what := range ignored {
+		v.log.Warn("does not count beside the run's seal policy", "in", "/"+seal.ConfigPath, "what", what)
+	}
+	return config, nil
+}
+
+// readPolicy is the run's policy as YAML; nil where the run brings none.
+func (v *sealVerb) readPolicy() ([]byte, error) {
+	if v.policy == "" {
+		return seal.DecodePolicy(os.Getenv(seal.PolicyEnv))
+	}
+	data, err := os.ReadFile(v.policy)
+	if err != nil {
+		return nil, fmt.Errorf("read seal policy: %w", err)
+	}
+	return data, nil
+}
+
+// policyProperty hands the policy on to the host's unit: systemd keeps a transient unit in /run, which is memory.
+func (v *sealVerb) policyProperty() ([]string, error) {
+	data, err := v.readPolicy()
+	if err != nil || data == nil {
+		return nil, err
+	}
+	text, err := seal.EncodePolicy(data)
+	if err != nil {
+		return nil, err
+	}
+	return []string{"--setenv=" + seal.PolicyEnv + "=" + text}, nil
+}
+
+// survey looks at the disk before anything is stopped, and as little as is left to look at when that was done earlier in
+// this boot. On a host's own root the result is kept in its memory for the next.
+func (v *sealVerb) survey(ctx context.Context, d *disk.Disk, o *seal.Options) error {
+	earlier, err := loadIndex(d)
+	if err != nil {
+		v.log.Warn("the earlier inventory is not used", "error", err)
+	}
+	o.Earlier = earlier
+	index, err := seal.Survey(ctx, d, *o)
+	if index != nil {
+		o.Earlier = index
+		if serr := saveIndex(d, index); serr != nil {
+			v.log.Warn("the inventory is not kept, the next look will take as long", "error", serr)
+		}
+	}
+	return err
+}
+
+func loadIndex(d *disk.Disk) (*inventory.Index, error) {
+	data, err := d.ReadFile(indexPath, indexMost)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return inventory.ReadIndex(data)
+}
+
+// saveIndex writes to memory only: an attached disk, or a test's, has none at /run.
+func saveIndex(d *disk.Disk, index *inventory.Index) error {
+	var where unix.Statfs_t
+	if err := unix.Statfs(d.Host("run"), &where); err != nil || where.Type != unix.TMPFS_MAGIC {
+		return nil
+	}
+	var b bytes.Buffer
+	if err := index.Write(&b); err != nil {
+		return err
+	}
+	if err := d.MkdirAll(path.Dir(indexPath), 0o700); err != nil {
+		return err
+	}
+	return d.WriteFile(indexPath, b.Bytes(), 0o600)
+}
+
+// runInventory is verify --inventory: it prints the unknown, and writes what a policy would have to allow.
+func (v *sealVerb) runInventory(ctx context.Context, d *disk.Disk, o seal.Options, allow string) error {
+	if d.Live() {
+		if err := inventory.LowPriority(); err != nil {
+			v.log.Warn("going on at the usual priority", "error", err)
+		}
+	}
+	earlier, err := loadIndex(d)
+	if err != nil {
+		v.log.Warn("the earlier inventory is not used", "error", err)
+	}
+	o.Earlier = earlier
+	if o.Binary, err = os.Executable(); err != nil { // known where a former seal left it
+		return err
+	}
+	r, err := seal.Inventory(ctx, d, o)
+	if err != nil {
+		return err
+	}
+	if err := saveIndex(d, r.Index); err != nil {
+		return err
+	}
+	if allow != "" {
+		if err := writeAllow(allow, r); err != nil {
+			return err
+		}
+	}
+	if v.output == "json" {
+		files := r.Unknown
+		if files == nil {
+			files = []inventory.File{}
+		}
+		text, err := json.MarshalIndent(map[string]any{"unknown": files, "digest": "sha256:" + r.Sum(), "mode": o.Config.Verify.Unknown,
+			"notes": r.Notes, "summary": r.Summary()}, "", "  ")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(v.out, string(text))
+	} else {
+		v.printInventory(d, o, r)
+	}
+	if o.Config.Verify.Unknown == seal.UnknownRefuse && len(r.Unknown) > 0 {
+		return &seal.Unexplained{Result: r, Since: seal.Since(d, r)}
+	}
+	return nil
+}
+
+func (v *sealVerb) printInventory(d *disk.Disk, o seal.Options, r *inventory.Result) {
+	for _, n := range r.Notes {
+		fmt.Fprintln(v.err, "note:", n)
+	}
+	for _, g := range r.Groups() {
+		fmt.Fprintln(v.out, g)
+	}
+	fmt.Fprintln(v.out, r.Summary())
+	fmt.Fprintln(v.out, seal.Since(d, r))
+	policy := "no run's policy: unknown files are reported"
+	if o.Config.Policy != "" {
+		policy = "policy sha256:" + o.Config.Policy + ": unknown files are " + map[string]string{seal.UnknownRefuse: "refused", seal.UnknownReport: "reported"}[o.Config.Verify.Unknown]
+	}
+	fmt.Fprintln(v.out, policy)
+}
+
+func writeAllow(name string, r *inventory.Result) (err error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return r.WriteAllow(f)
+}
