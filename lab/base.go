@@ -4,18 +4,27 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"kamino.dev/kamino"
+	"kamino.dev/kamino/charts"
+	"kamino.dev/kamino/kube"
 )
 
-// makeBase makes the namespace of leases and seal pods.
-func makeBase(ctx context.Context, client kubernetes.Interface) error {
-	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kamino.SystemNamespace}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, space, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create namespace %s: %w", kamino.SystemNamespace, err)
+// SealImage is the image of seal pods where nobody says otherwise. It cannot be pulled, which
+// simulated nodes do not mind.
+const SealImage = "registry.invalid/kamino@sha256:1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab0"
+
+// Prepare does to a cluster what "kamino init" does. Pods of the images may seal disks.
+func Prepare(ctx context.Context, client kubernetes.Interface, images ...string) error {
+	manifests, err := charts.Base(charts.BaseValues{SealImages: images, Migrate: true})
+	if err != nil {
+		return err
+	}
+	cluster := kube.NewForClient(client, kube.Options{})
+	for _, manifest := range manifests {
+		if _, err := cluster.Apply(ctx, manifest, false); err != nil {
+			return fmt.Errorf("prepare the cluster: %w", err)
+		}
 	}
 	return nil
 }

@@ -49,9 +49,11 @@ type Options struct {
 	// Configure, if set, may change the emulator before it is seeded and served.
 	Configure func(*emulator.Server)
 
-	// SealImage is what environment files name as image of kamino; "" is one that
-	// cannot be pulled, which simulated nodes do not mind.
+	// SealImage is what environment files name as image of kamino; "" is the
+	// constant SealImage.
 	SealImage string
+	// MoreSealImages may seal disks too.
+	MoreSealImages []string
 
 	Logger *slog.Logger // nil discards
 }
@@ -117,7 +119,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.SealImage == "" {
-		o.SealImage = "registry.invalid/kamino:lab"
+		o.SealImage = SealImage
 	}
 	o.Scenario = o.Scenario.Defaults()
 	if len(o.Scenario.Pools) == 0 {
@@ -141,7 +143,7 @@ func (l *Lab) start(ctx context.Context, opts Options) error {
 	if l.Client, err = kubernetes.NewForConfig(cp.RESTConfig()); err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	if err := makeBase(ctx, l.Client); err != nil {
+	if err := Prepare(ctx, l.Client, append(opts.MoreSealImages, opts.SealImage)...); err != nil {
 		return err
 	}
 	l.Cloud = &emulator.Server{Speed: opts.Speed, Latencies: opts.Latencies, Clock: opts.Clock, Logger: opts.Logger}

@@ -94,6 +94,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newStatusCommand(a),
 		newRollbackCommand(a),
 		newRestoreCommand(a),
+		newInitCommand(a),
 		newBootCommand(a.ioStreams),
 		newVersionCommand(a),
 	)

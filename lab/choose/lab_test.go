@@ -69,7 +69,7 @@ func kaminoRun(t *testing.T, into any, args ...string) (stderr string, code int)
 	switch args[0] {
 	case "auto-update":
 		args = append(args, "--poll-interval", "100ms", "--autoscaler-settle", "100ms", "--grace-period", "1",
-			"--minimum-ready-time", "0", "--image", "registry.invalid/kamino:test")
+			"--minimum-ready-time", "0", "--image", lab.SealImage)
 	case "plan":
 		args = append(args, "--minimum-ready-time", "0")
 	}
@@ -110,7 +110,7 @@ func engine(t *testing.T, ahead time.Duration) *kamino.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := kube.New(shared.RESTConfig(), kube.Options{SealImage: "registry.invalid/kamino:test"})
+	cluster, err := kube.New(shared.RESTConfig(), kube.Options{SealImage: lab.SealImage})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/kube"
+	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/controlplane"
 	"kamino.dev/kamino/lab/pki"
 )
@@ -33,7 +34,7 @@ import (
 const (
 	clientID     = "22222222-2222-2222-2222-222222222222"
 	clientSecret = "kamino-crash" //nolint:gosec // opens nothing but an emulator on loopback
-	sealImage    = "registry.invalid/kamino:crash"
+	sealImage    = lab.SealImage
 	sealPrefix   = "kamino-seal-"
 )
 
@@ -119,7 +120,7 @@ func (s *Station) serviceAccounts(ctx context.Context) error {
 			return fmt.Errorf("create service account of %s: %w", namespace, err)
 		}
 	}
-	return nil
+	return lab.Prepare(ctx, s.admin, sealImage)
 }
 
 func (s *Station) serveKube() error {

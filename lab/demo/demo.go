@@ -135,7 +135,7 @@ func (s *stage) play(ctx context.Context) error {
 // update runs the product as a user would.
 func (s *stage) update(ctx context.Context) error {
 	args := []string{"update", "--target-node", s.donor.Name, "--new-updated-nodes", "1", "--autoscaler-settle", "2s",
-		"--grace-period", "30", "--poll-interval", "200ms", "--image", "registry.invalid/kamino:demo", "-o", "json"}
+		"--grace-period", "30", "--poll-interval", "200ms", "--image", lab.SealImage, "-o", "json"}
 	cmd := exec.CommandContext(ctx, s.Kamino, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * time.Minute // giving the donor back takes a while

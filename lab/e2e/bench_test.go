@@ -45,7 +45,7 @@ func benchLab(t *testing.T, opts lab.Options) (*lab.Lab, *pool) {
 func TestBenchUpdate(t *testing.T) {
 	l, p := benchLab(t, lab.Options{Latencies: emulator.NoLatency(), NodeLatencies: nodes.NoLatency()})
 	api, since := newProxy(t, l), lastRequest(l)
-	cmd := exec.CommandContext(t.Context(), binary, "update", "--target-node", p.node(1), "--image", "registry.invalid/kamino:bench", "-o", "json")
+	cmd := exec.CommandContext(t.Context(), binary, "update", "--target-node", p.node(1), "--image", lab.SealImage, "-o", "json")
 	cmd.Env = environment(l, map[string]string{"KUBECONFIG": api.kubeconfig})
 	var log strings.Builder
 	cmd.Stderr = &log

@@ -118,7 +118,7 @@ func environment(l *lab.Lab, change map[string]string) []string {
 // updateArgs are those of an update which waits no longer than the lab makes it.
 func updateArgs(node string, more ...string) []string {
 	return append([]string{"update", "--target-node", node, "--autoscaler-settle", "0", "--grace-period", "20",
-		"--poll-interval", "50ms", "--image", "registry.invalid/kamino:e2e", "-o", "json"}, more...)
+		"--poll-interval", "50ms", "--image", lab.SealImage, "-o", "json"}, more...)
 }
 
 // report is the JSON that an update prints.

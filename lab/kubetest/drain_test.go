@@ -165,7 +165,7 @@ func TestEvict(t *testing.T) {
 
 // Whose pods stay: those of DaemonSets, at no request each, and the seal pod.
 func TestEvictLeaves(t *testing.T) {
-	s := newSubject(t, kube.Options{SealImage: "i"})
+	s := newSubject(t, kube.Options{SealImage: sealImage})
 	makeNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "drained", Labels: map[string]string{"daemons": "here"}}})
 	labels := map[string]string{"app": "daemon"}
 	daemons := admin.AppsV1().DaemonSets("default")

@@ -22,16 +22,21 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/kube"
+	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/controlplane"
 	"kamino.dev/kamino/lab/labtest"
 )
 
-const user = "kamino-under-test"
+const (
+	user      = "kamino-under-test"
+	sealImage = "reg/kamino:1"
+)
 
 // role is what package kube needs, and nothing else.
 var role = rbacv1.ClusterRole{
 	ObjectMeta: metav1.ObjectMeta{Name: user},
 	Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "patch"}},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "create", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
@@ -56,8 +61,7 @@ func TestMain(m *testing.M) {
 		if admin, err = kubernetes.NewForConfig(config); err != nil {
 			return nil, err
 		}
-		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kamino.SystemNamespace}}
-		if _, err := admin.CoreV1().Namespaces().Create(ctx, space, metav1.CreateOptions{}); err != nil {
+		if err := lab.Prepare(ctx, admin, sealImage); err != nil {
 			return nil, err
 		}
 		if _, err := admin.RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{}); err != nil {

@@ -124,7 +124,7 @@ func TestLeaseOfNewerProgram(t *testing.T) {
 }
 
 func TestSeal(t *testing.T) {
-	s := newSubject(t, kube.Options{SealImage: "reg/kamino:1"})
+	s := newSubject(t, kube.Options{SealImage: sealImage})
 	makeNode(t, cordoned("sealed"))
 	n := s.node(t, "sealed")
 	for range 2 {
@@ -182,7 +182,7 @@ func TestSealPodSecurity(t *testing.T) {
 	}
 	enforce(`"baseline"`)
 	t.Cleanup(func() { enforce("null") })
-	s := newSubject(t, kube.Options{SealImage: "i"})
+	s := newSubject(t, kube.Options{SealImage: sealImage})
 	err := s.Seal(t.Context(), kamino.Node{Name: "n"}, kamino.SealOrder{Run: "r1"})
 	if !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(kamino.Hint(err), "kamino init") {
 		t.Errorf("got %v, hint %q", err, kamino.Hint(err))

@@ -92,7 +92,7 @@ func Start(ctx context.Context, o Options) (*Lab, error) {
 		return nil, fmt.Errorf("resolve directory: %w", err)
 	}
 	l := &Lab{Base: base, opts: o, admin: admin}
-	l.Lab, err = lab.Start(ctx, lab.Options{Dir: o.Dir, Binary: o.Binary, NodeGrace: 40 * time.Second, PodCIDR: "10.244.0.0/16", Latencies: emulator.NoLatency(), Logger: o.Logger, SealImage: KaminoImage,
+	l.Lab, err = lab.Start(ctx, lab.Options{Dir: o.Dir, Binary: o.Binary, NodeGrace: 40 * time.Second, PodCIDR: "10.244.0.0/16", Latencies: emulator.NoLatency(), Logger: o.Logger, SealImage: KaminoImage, MoreSealImages: []string{UnsealedImage},
 		Hosts: []string{hostAddress}, Machines: l.furnish,
 		Configure: func(s *emulator.Server) {
 			s.RequireReady, s.PollInterval = true, 500*time.Millisecond

@@ -1,0 +1,199 @@
+package kubetest
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/kube"
+)
+
+// sealPod is the seal pod as the product makes it and the API server keeps it.
+func sealPod(t *testing.T) *corev1.Pod {
+	t.Helper()
+	s := newSubject(t, kube.Options{SealImage: sealImage})
+	makeNode(t, cordoned("policy"))
+	if err := s.Seal(t.Context(), s.node(t, "policy"), kamino.SealOrder{Run: "r-policy", Nonce: "n"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endPod(t, kamino.SystemNamespace, "kamino-seal-r-policy") })
+	pod, err := admin.CoreV1().Pods(kamino.SystemNamespace).Get(t.Context(), "kamino-seal-r-policy", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// Nothing but seal pods of one shape is admitted, not even an administrator's.
+func TestSealPodPolicy(t *testing.T) {
+	made := sealPod(t)
+	yes := true
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "kamino-privileged"}}
+	if _, err := admin.CoreV1().ServiceAccounts(kamino.SystemNamespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	box := func(change func(*corev1.Container)) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { change(&p.Spec.Containers[0]) }
+	}
+	shell := corev1.Container{Name: "sh", Image: sealImage, Command: []string{"/host/bin/sh"}}
+	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/host/bin/sh"}}}}
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		want   string // part of the refusal; "" means admitted
+	}{
+		"the product's own":  {func(*corev1.Pod) {}, ""},
+		"with a pull secret": {func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}} }, ""},
+		"without the nonce":  {box(func(c *corev1.Container) { c.Env = nil }), ""},
+		"with a policy": {box(func(c *corev1.Container) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: "KAMINO_SEAL_POLICY", Value: "x"})
+		}), ""},
+		"another image":          {box(func(c *corev1.Container) { c.Image = "evil/kamino:1" }), "evil/kamino:1 may not seal"},
+		"an image with its name": {box(func(c *corev1.Container) { c.Image = sealImage + "0" }), "may not seal"},
+		"two containers":         {func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, shell) }, "one container"},
+		"an init container":      {func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{shell} }, "one container"},
+		"a shell":                {box(func(c *corev1.Container) { c.Command = []string{"/host/bin/sh"} }), "runs"},
+		"another verb":           {box(func(c *corev1.Container) { c.Command[1] = "userdata" }), "runs"},
+		"another root":           {box(func(c *corev1.Container) { c.Command[3] = "/host/etc" }), "runs"},
+		"another run's command":  {box(func(c *corev1.Container) { c.Command[5] = "r-other" }), "runs"},
+		"another donor":          {box(func(c *corev1.Container) { c.Command[7] = "other" }), "runs"},
+		"more flags":             {box(func(c *corev1.Container) { c.Command = append(c.Command, "--config", "/host/tmp/x") }), "runs"},
+		"arguments":              {box(func(c *corev1.Container) { c.Args = []string{"--config", "/host/tmp/x"} }), "runs"},
+		"no command":             {box(func(c *corev1.Container) { c.Command = nil }), "runs"},
+		"no node":                {func(p *corev1.Pod) { p.Spec.NodeName = "" }, "one node"},
+		"no label":               {func(p *corev1.Pod) { p.Labels = nil }, "name and labels"},
+		"another label":          {func(p *corev1.Pod) { p.Labels["app.kubernetes.io/name"] = "x" }, "name and labels"},
+		"another name":           {func(p *corev1.Pod) { p.Name = "shell" }, "name and labels"},
+		"a token":                {func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = &yes }, "no token"},
+		"a token by default":     {func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = nil }, "no token"},
+		"a projected token": {func(p *corev1.Pod) {
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "t", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}})
+		}, "nothing else"},
+		"another host path": {func(p *corev1.Pod) { p.Spec.Volumes[0].HostPath.Path = "/etc" }, "nothing else"},
+		"another mount":     {box(func(c *corev1.Container) { c.VolumeMounts[0].MountPath = "/" }), "nothing else"},
+		"a part of it":      {box(func(c *corev1.Container) { c.VolumeMounts[0].SubPath = "etc" }), "nothing else"},
+		"another variable":  {box(func(c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "LD_PRELOAD", Value: "/host/x"}} }), "no other environment"},
+		"a variable's source": {box(func(c *corev1.Container) {
+			c.Env = []corev1.EnvVar{{Name: "KAMINO_SEAL_NONCE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}
+		}), "no other environment"},
+		"variables of a secret": {box(func(c *corev1.Container) {
+			c.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}
+		}), "no other environment"},
+		"a hook": {box(func(c *corev1.Container) {
+			c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: probe.Exec}}
+		}), "hooks"},
+		"a probe":    {box(func(c *corev1.Container) { c.LivenessProbe = probe }), "hooks"},
+		"startup":    {box(func(c *corev1.Container) { c.StartupProbe = probe }), "hooks"},
+		"again":      {func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }, "once"},
+		"an account": {func(p *corev1.Pod) { p.Spec.ServiceAccountName = "kamino-privileged" }, "no token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: made.Name, Namespace: made.Namespace, Labels: map[string]string{}}, Spec: *made.Spec.DeepCopy()}
+			for k, v := range made.Labels {
+				pod.Labels[k] = v
+			}
+			endPod(t, made.Namespace, made.Name)
+			tt.change(pod)
+			_, err := admin.CoreV1().Pods(made.Namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if tt.want == "" && err != nil {
+				t.Error(err)
+			}
+			if tt.want != "" && (!apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "kamino-seal-pods") || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v, want a refusal with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A seal pod that runs is neither changed nor entered.
+func TestSealPodStaysClosed(t *testing.T) {
+	made := sealPod(t)
+	pods := admin.CoreV1().Pods(made.Namespace)
+	patch := []byte(`{"spec":{"containers":[{"name":"seal","image":"evil/kamino:1"}]}}`)
+	if _, err := pods.Patch(t.Context(), made.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err == nil || !strings.Contains(err.Error(), "may not seal") {
+		t.Errorf("its image was changed: %v", err)
+	}
+	debug := made.DeepCopy()
+	debug.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "sh", Image: "sh", TerminationMessagePolicy: "File"}}}
+	if _, err := pods.UpdateEphemeralContainers(t.Context(), made.Name, debug, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "nobody enters") {
+		t.Errorf("kubectl debug: %v", err)
+	}
+	for _, way := range []string{"exec", "attach", "portforward"} {
+		err := admin.CoreV1().RESTClient().Post().Namespace(made.Namespace).Resource("pods").Name(made.Name).SubResource(way).
+			Param("command", "sh").Param("container", "seal").Param("stdout", "true").Do(t.Context()).Error()
+		if err == nil || !strings.Contains(err.Error(), "nobody enters") {
+			t.Errorf("kubectl %s: %v", way, err)
+		}
+	}
+}
+
+// The accounts of runs change nothing of a node but what is Kamino's; administrators and
+// controllers are not limited.
+func TestNodePolicy(t *testing.T) {
+	node := cordoned("limited")
+	node.Spec.Unschedulable = false
+	makeNode(t, node)
+	bindBase(t, "system:serviceaccount:default:run", "kamino-run")
+	cfg := rest.CopyConfig(config)
+	cfg.Impersonate.UserName = "system:serviceaccount:default:run"
+	limited, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const person = `{"metadata":{"annotations":{"a/b":"1"},"labels":{"c/d":"1"}},"spec":{"taints":[{"key":"person","effect":"NoSchedule"}]}}`
+	if _, err := admin.CoreV1().Nodes().Patch(t.Context(), "limited", types.MergePatchType, []byte(person), metav1.PatchOptions{}); err != nil {
+		t.Fatal("an administrator is limited: ", err)
+	}
+	for name, tt := range map[string]struct{ patch, want string }{
+		"marks":             {`{"metadata":{"annotations":{"kamino.dev/run":"x","cluster-autoscaler.kubernetes.io/scale-down-disabled":"true"}}}`, ""},
+		"a label":           {`{"metadata":{"labels":{"kamino.dev/donor":"x"}}}`, ""},
+		"the block":         {`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"},{"key":"status-taint.cluster-autoscaler.kubernetes.io/kamino-donor","value":"r","effect":"NoSchedule"}]}}`, ""},
+		"marks off":         {`{"metadata":{"annotations":{"kamino.dev/run":null}},"spec":{"taints":[{"key":"person","effect":"NoSchedule"}]}}`, ""},
+		"a cordon":          {`{"spec":{"unschedulable":true}}`, "spec"},
+		"another taint":     {`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"},{"key":"x","effect":"NoExecute"}]}}`, "taint"},
+		"a taint changed":   {`{"spec":{"taints":[{"key":"person","effect":"NoExecute"}]}}`, "taint"},
+		"a taint removed":   {`{"spec":{"taints":[]}}`, "taint"},
+		"an annotation":     {`{"metadata":{"annotations":{"x/y":"1"}}}`, "annotation"},
+		"one changed":       {`{"metadata":{"annotations":{"a/b":"2"}}}`, "annotation"},
+		"one removed":       {`{"metadata":{"annotations":{"a/b":null}}}`, "annotation"},
+		"one like ours":     {`{"metadata":{"annotations":{"kamino.devil/x":"1"}}}`, "annotation"},
+		"another label":     {`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`, "label"},
+		"a label changed":   {`{"metadata":{"labels":{"c/d":"2"}}}`, "label"},
+		"a label removed":   {`{"metadata":{"labels":{"c/d":null}}}`, "label"},
+		"a provider's ID":   {`{"spec":{"providerID":"azure:///x"}}`, "spec"},
+		"a finalizer":       {`{"metadata":{"finalizers":["a/b"]}}`, "finalizer"},
+		"addresses of pods": {`{"spec":{"podCIDR":"10.1.0.0/24","podCIDRs":["10.1.0.0/24"]}}`, "spec"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dry := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+			_, err := limited.CoreV1().Nodes().Patch(t.Context(), "limited", types.MergePatchType, []byte(tt.patch), dry)
+			if tt.want == "" && err != nil {
+				t.Error(err)
+			}
+			if tt.want != "" && (err == nil || !strings.Contains(err.Error(), "kamino-nodes") || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v, want a refusal with %q", err, tt.want)
+			}
+			if _, err := admin.CoreV1().Nodes().Patch(t.Context(), "limited", types.MergePatchType, []byte(tt.patch), dry); err != nil && !apierrors.IsInvalid(err) {
+				t.Errorf("an administrator: %v", err)
+			}
+		})
+	}
+}
+
+// bindBase gives a user a ClusterRole of the base.
+func bindBase(t *testing.T, name, role string) {
+	t.Helper()
+	_, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test-" + role},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
