@@ -18,6 +18,7 @@ import (
 	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
+	"kamino.dev/kamino/agent/scan"
 	"kamino.dev/kamino/agent/seal"
 )
 
@@ -240,6 +241,9 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 	if v.dryRun {
 		return v.plan(d, o)
 	}
+	if session := host.Session(); d.Live() && session != "" {
+		return fmt.Errorf("seal: this process runs in %s, and a seal ends all sessions: add --detach; nothing was changed", session)
+	}
 	var node *nodeapi.Client
 	if d.Live() && v.donor != "" && !d.Exists(seal.ReceiptPath) {
 		// Into memory before the rules take them from the disk.
@@ -250,7 +254,14 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 		node = credentials.Client(ctx, v.donor, platform.Sleep)
 	}
 	services := &seal.Services{Host: h, Log: v.log, Extra: o.Config.Stop}
-	receipt, err := v.work(ctx, d, services, o)
+	if d.Live() {
+		services.Disk = d
+		services.EndOthers = func(ctx context.Context, keep func(string) bool) ([]host.Process, error) {
+			return host.EndOthers(ctx, 5*time.Second, keep)
+		}
+	}
+	o.Seen = new(scan.Seen)
+	receipt, err := v.work(ctx, d, node, services, o)
 	if errors.Is(err, seal.ErrInterrupted) {
 		return err
 	}
@@ -270,20 +281,31 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 	if err != nil {
 		return v.lost(ctx, h, node, err)
 	}
+	// What was written since the scan, by whatever outlived the stop, is looked at before anybody relies on the seal.
+	if err := seal.Clean(ctx, d, o); err != nil {
+		return v.lost(ctx, h, node, fmt.Errorf("written to the sealed disk since it was scanned: %w", err))
+	}
 	v.log.Info("sealed", "run", receipt.Run, "rules", len(receipt.Rules), "free_space", o.Config.FreeSpace, "bytes", covered)
 	return v.finish(ctx, h, node, receipt)
 }
 
-func (v *sealVerb) work(ctx context.Context, d *disk.Disk, services *seal.Services, o seal.Options) (seal.Receipt, error) {
+func (v *sealVerb) work(ctx context.Context, d *disk.Disk, node *nodeapi.Client, services *seal.Services, o seal.Options) (seal.Receipt, error) {
 	if !d.Exists(seal.ReceiptPath) {
 		if err := seal.Permit(d, o); err != nil {
 			return seal.Receipt{}, err
+		}
+		if err := reach(ctx, node); err != nil {
+			return seal.Receipt{}, fmt.Errorf("seal: %w; nothing was changed", err)
 		}
 		if err := v.survey(ctx, d, &o); err != nil {
 			return seal.Receipt{}, err
 		}
 		if err := services.Stop(ctx); err != nil {
 			return seal.Receipt{}, err
+		}
+		// A proxy or a tunnel that was stopped may have been the way there.
+		if err := reach(ctx, node); err != nil {
+			return seal.Receipt{}, fmt.Errorf("seal: with the donor's services stopped: %w", err)
 		}
 		if d.Live() {
 			if err := host.UnmountBelow("/var/lib/kubelet", "/var/lib/containerd", "/var/lib/docker"); err != nil {
@@ -292,6 +314,19 @@ func (v *sealVerb) work(ctx context.Context, d *disk.Disk, services *seal.Servic
 		}
 	}
 	return seal.Seal(ctx, d, o)
+}
+
+// reach makes sure that the receipt can be told, before there is one.
+func reach(ctx context.Context, node *nodeapi.Client) error {
+	if node == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := node.Reach(ctx); err != nil {
+		return fmt.Errorf("the API server cannot be reached, so nobody would learn of the receipt: %w", err)
+	}
+	return nil
 }
 
 func (v *sealVerb) finish(ctx context.Context, h host.Host, node *nodeapi.Client, r seal.Receipt) error {

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -171,5 +172,42 @@ func TestStuckBehindTheReceipt(t *testing.T) {
 	mounted = false
 	if left, err := seal.Mend(d); err != nil || len(left) > 0 || d.Exists("var/lib/kamino/aside") {
 		t.Errorf("the boot does not mend it: %v, %v", left, err)
+	}
+}
+
+// afterScan is a log whose first warning, which a scan gives of a fact that it could not look for, does something.
+type afterScan struct {
+	slog.Handler
+	once *sync.Once
+	do   func()
+}
+
+func (a afterScan) Enabled(context.Context, slog.Level) bool { return true }
+
+func (a afterScan) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "not looked for" {
+		a.once.Do(a.do)
+	}
+	return nil
+}
+
+// TestWrittenSinceTheScan: what a process that was not stopped writes between the scan and the end is found before the
+// receipt is told: the machine goes off without it.
+func TestWrittenSinceTheScan(t *testing.T) {
+	d, h := donor(t)
+	v := verbFor(t)
+	v.noAgent, v.free, v.donor, v.host = true, seal.FreeNone, "n1", "ab" // too short a name to look for
+	v.log = slog.New(afterScan{slog.DiscardHandler, new(sync.Once), func() {
+		if err := d.WriteFile("home/u/.bash_history", []byte("curl -H 'Authorization: Bearer 0123456789abcdef0123456789abcdef'\n"), 0o600); err != nil {
+			t.Error(err)
+		}
+	}})
+	err := v.seal(t.Context(), d, h)
+	commands, rerr := os.ReadFile(h.Log)
+	if rerr != nil || !d.Exists("home/u/.bash_history") || !d.Exists(seal.ReceiptPath) {
+		t.Fatalf("nothing was written to a sealed disk: %v, %v", err, rerr)
+	}
+	if err == nil || !strings.Contains(err.Error(), ".bash_history") || strings.Contains(string(commands), "systemctl start") || !strings.HasSuffix(string(commands), "poweroff\n") {
+		t.Errorf("%v, after\n%s", err, commands)
 	}
 }

@@ -59,6 +59,9 @@ func runVerify(ctx context.Context, e *env, args []string) error {
 		return v.runInventory(ctx, d, o, *allow)
 	}
 	options := o.Scan()
+	if d != nil {
+		options.Also = seal.WritableLayers(d)
+	}
 	options.Deep = *deep
 	options.Facts.Host = or(v.host, or(options.Facts.Host, v.donor))
 	options.Facts.VMID = or(*vmID, options.Facts.VMID)
@@ -126,7 +129,7 @@ func runUnseal(ctx context.Context, e *env, args []string) error {
 		return nil
 	}
 	e.log.Warn("the seal did not end by itself; starting the node's services again")
-	return (&seal.Services{Host: h, Log: e.log}).Revive(ctx)
+	return (&seal.Services{Host: h, Disk: d, Log: e.log}).Revive(ctx)
 }
 
 // endedByItself reports whether the seal of this unit succeeded, or failed in an orderly way and so has done itself what is

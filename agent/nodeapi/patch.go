@@ -68,6 +68,14 @@ func (c *Client) Label(ctx context.Context, labels map[string]string, remove []s
 	return c.send(ctx, map[string]any{"metadata": map[string]any{"labels": values}})
 }
 
+// Reach reads the node's own object, with the credential and over the network that Annotate will need.
+func (c *Client) Reach(ctx context.Context) error {
+	return c.persist(ctx, func() (error, bool) {
+		_, err, again := c.request(ctx, http.MethodGet, nil)
+		return err, again
+	})
+}
+
 func (c *Client) patch(ctx context.Context, field string, texts map[string]string) error {
 	values := map[string]any{}
 	for k, v := range texts {

@@ -49,6 +49,10 @@ type Options struct {
 	Allow func(kind, path string) bool
 	// Deep also reads the trees that hold installed software and container images.
 	Deep bool
+	// Also are directories within those trees that are read all the same: what containers wrote.
+	Also []string
+	// Seen, if not nil, says what an earlier scan has looked at: only what changed since is looked at.
+	Seen *Seen
 }
 
 // Facts identify the donor. Addresses are IPs in text form, VMID and MachineID as the system prints them.
@@ -121,14 +125,17 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 			}
 		})
 	}
-	err := d.Walk(".", func(name string, info fs.FileInfo) error {
+	visit := func(name string, info fs.FileInfo) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if under(name, volatile) || under(name, own) || (!o.Deep && under(name, software)) {
+		if under(name, volatile) || under(name, own) || (!o.Deep && under(name, software) && !under(name, o.Also)) {
 			if info.IsDir() {
 				return fs.SkipDir
 			}
+			return nil
+		}
+		if !info.IsDir() && !o.Seen.changed(name, info) {
 			return nil
 		}
 		if f, ok := byName(name, info); ok {
@@ -138,7 +145,13 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 			jobs <- job{name, info}
 		}
 		return nil
-	})
+	}
+	err := d.Walk(".", visit)
+	for _, name := range o.Also {
+		if err == nil && !o.Deep && under(name, software) {
+			err = d.Walk(name, visit)
+		}
+	}
 	close(jobs)
 	workers.Wait()
 	r.Findings = keep(r.Findings, o.Allow)

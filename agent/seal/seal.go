@@ -31,6 +31,8 @@ type Options struct {
 	Log       *slog.Logger
 	// Earlier is a look at the disk as it was before the services were stopped (Survey). Nil: Seal makes one.
 	Earlier *inventory.Index
+	// Seen lets Clean, called again, look only at what changed; nil has it look at everything.
+	Seen *scan.Seen
 	// Estimate leaves out what only works, or only makes sense, once services are stopped.
 	Estimate bool
 
@@ -118,11 +120,14 @@ func Seal(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 		return old, nil
 	}
 	if restored, err := Unseal(d); err != nil {
-		return Receipt{}, err
+		return Receipt{}, &NeedsBoot{Err: fmt.Errorf("take an interrupted seal back: %w", err), Halfway: true}
 	} else if restored > 0 {
 		o.Log.Info("took back an interrupted seal", "changes", restored)
 	}
 	if err := Permit(d, o); err != nil {
+		return Receipt{}, err
+	}
+	if err := noContainers(d); err != nil {
 		return Receipt{}, err
 	}
 	if err := survey(ctx, d, &o); err != nil {
@@ -261,7 +266,8 @@ func (f *Found) Error() string {
 		len(f.Result.Findings), strings.Join(lines, "\n"), ConfigPath)
 }
 
-// Clean scans the disk for what the rules forgot; *Found if there is anything.
+// Clean scans the disk for what the rules forgot, or for what was written since it did so last (o.Seen); *Found if there is
+// anything.
 func Clean(ctx context.Context, d *disk.Disk, o Options) error {
 	r, err := scan.Files(ctx, d, o.Scan())
 	if err != nil {
@@ -311,7 +317,7 @@ func (o Options) Scan() scan.Options {
 		allowed = append(allowed, o.keeps(r)...)
 	}
 	return scan.Options{
-		Facts: scan.Facts(o.Facts),
+		Facts: scan.Facts(o.Facts), Seen: o.Seen,
 		Allow: func(kind, name string) bool {
 			return slices.ContainsFunc(allowed, func(a Allowed) bool { return (a.Kind == "" || a.Kind == kind) && covers(a.Path, name) })
 		},
