@@ -133,8 +133,7 @@ func (a *autoRun) update(ctx context.Context, donor string) error {
 			a.engine.Report(ev)
 		}
 	}
-	run := a.opts.Options
-	run.Donor = donor
+	run := a.opts.runOf(donor, a.plan)
 	a.result.Donor = donor
 	result, err := engine.Update(ctx, run)
 	if err == nil {
@@ -263,8 +262,9 @@ func (t *turns) obstacle(ctx context.Context, own PoolID) (string, error) {
 	}
 	var donors, silent []string
 	for _, n := range nodes {
-		_, marked := n.Annotations[AnnotationRun]
-		pool, _ := t.engine.Provider.PoolOf(n.ProviderID)
+		pool, poolErr := t.engine.Provider.PoolOf(n.ProviderID)
+		mark, err := n.claim(pool)
+		marked := poolErr == nil && err == nil && mark != nil
 		switch {
 		case marked && pool != own && !t.isAway(pool):
 			donors = append(donors, n.Name)

@@ -43,7 +43,8 @@ func (w *turnWorld) turns(most, notReady int) *turns {
 }
 
 func donorOf(pool string) Node {
-	return Node{Name: "donor-" + pool, ProviderID: InstanceID(pool), Annotations: map[string]string{AnnotationRun: `{"run":"r"}`}}
+	return Node{Name: "donor-" + pool, ProviderID: InstanceID(pool), Annotations: map[string]string{
+		AnnotationRun: fmt.Sprintf(`{"run":"r","pool":%q,"instance":%q}`, pool, pool)}}
 }
 
 // A donor is taken only while few enough others are away, whosever they are.

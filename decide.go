@@ -27,6 +27,11 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 	switch {
 	case o.lease.Holder != "":
 		o.decideUnfinished(&p)
+	case len(o.taken()) > 0:
+		n := o.taken()[0]
+		mark, _ := n.claim(o.id) // taken has read it
+		p.Action = DoFinish
+		p.because("unfinished", "run %s left node %s marked, and nobody holds the pool", mark.Run, n.Name)
 	case o.decideBuilding(&p, now):
 	default:
 		o.decideNeed(&p, opts, rules, now)
@@ -87,10 +92,14 @@ func (o overview) decideUnfinished(p *PoolPlan) {
 // run that waits for it takes no donor away.
 func (o overview) decideBuilding(p *PoolPlan, now time.Time) bool {
 	for _, v := range o.versions {
-		if CompareVersions(v.Name, VersionName(now)) != 0 || v.State != Creating || !v.Ours() {
+		if !v.ofDay(now) || v.State != Creating || !v.Ours() {
 			continue
 		}
 		p.because("unfinished", "version %s is being built (%d%%)", v.Name, v.Percent)
+		if v.Tags[TagReceipt] == "" {
+			p.hold("no-receipt", "version %s has no receipt of a seal: something else than kamino builds it", v.Name)
+			return true
+		}
 		for _, n := range o.nodes {
 			if n.Name == v.Tags[TagBuiltFrom] {
 				p.Action, p.Donor = DoUpdate, n.Name
@@ -129,15 +138,12 @@ func (o overview) decideNeed(p *PoolPlan, opts AutoOptions, rules Rules, now tim
 		return
 	}
 	p.Action, p.Donor = DoUpdate, best[0].Node
-	for _, v := range o.versions {
-		if CompareVersions(v.Name, VersionName(now)) != 0 || v.State != Succeeded {
-			continue
-		}
+	if v := newestOfDay(o.versions, now); v != nil && v.State == Succeeded && opts.Today != TodayAgain {
 		state := "was built already"
 		if v.Tags[TagBad] != "" {
 			state = "was " + v.Tags[TagBad]
 		}
-		p.hold("today", "version %s %s, and there is one a day", v.Name, state)
+		p.hold("today", "version %s %s, and there is one a day; %s", v.Name, state, hintAgain)
 	}
 }
 
@@ -167,6 +173,10 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact) {
 	own := strings.HasPrefix(strings.ToLower(o.pool.Model.Image), strings.ToLower(definitionOf(good.ID))+"/")
 	if !own && (o.lease.Ledger.Original != nil || good.Tags[TagRun] == "") {
 		p.hold("foreign-model", "somebody chose that image; kamino rollback --pool %s --to %s replaces it", o.pool.Name, good.Name)
+		return
+	}
+	if good.Tags[TagReceipt] == "" {
+		p.hold("no-receipt", "version %s has no receipt of a seal; kamino rollback --pool %s --to %s uses it all the same", good.Name, o.pool.Name, good.Name)
 		return
 	}
 	// Nothing has to be built for it.

@@ -328,6 +328,7 @@ func (r *Run) tags(receipt string) map[string]string {
 		TagEpoch:     fmt.Sprint(r.lease.Epoch),
 		TagReceipt:   receipt,
 		TagParent:    lastSegments(r.instance.Image, 3),
+		TagVM:        r.instance.VMID,
 	}
 }
 

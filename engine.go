@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -24,6 +25,10 @@ type Engine struct {
 	// 36: https://learn.microsoft.com/azure/virtual-machines/compute-throttling-limits.)
 	// A MinPoll above LongestPoll can make runs fail.
 	MinPoll, MaxPoll time.Duration
+
+	// threads, where set, runs bodies side by side in place of goroutines, each
+	// with an engine of its own: the simulation lets one run at a time.
+	threads func(n int, body func(*Engine, int))
 }
 
 // LongestPoll is how seldom a donor may be looked at: between two looks it must
@@ -69,7 +74,12 @@ type Run struct {
 	unasked  bool // the donor's mark was seen before any seal pod was asked for
 
 	// What giving back has seen.
-	unsealed    bool // no seal pod was left when the marks were taken off
+	missing     time.Time // when the donor was first neither found nor listed; zero while it is there
+	poolGone    bool      // a person said that the pool was deleted for good
+	before      Record    // of the run that was adopted, as it was then
+	foreign     string    // why a snapshot of the pool's name was left alone
+	returned    []string  // runs whose donors this one has given back
+	unsealed    bool      // no seal pod was left when the marks were taken off
 	sealStarted bool
 	offSeen     bool   // the machine was off, or on its way
 	bootThen    string // what Kubernetes took for its boot then
@@ -112,7 +122,40 @@ func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
 		// back, and nothing is in the way of a run of our own.
 		r, err = e.attempt(ctx, opts)
 	}
+	var failed *StepError
+	if errors.As(err, &failed) && failed.Step == "validate" && ctx.Err() == nil {
+		if undo := r.giveBackRefused(ctx); undo != nil {
+			err = errors.Join(err, undo)
+		}
+	}
 	return r.result, err
+}
+
+// giveBackRefused gives back what an earlier run left in the pool of a donor that this run may not take: what was taken is given
+// back whatever has become of it since.
+func (r *Run) giveBackRefused(ctx context.Context) error {
+	id, err := r.Provider.PoolOf(r.node.ProviderID)
+	if err != nil {
+		return nil // not of a pool
+	}
+	lease, err := r.Cluster.Lease(ctx, id)
+	if err != nil {
+		return fmt.Errorf("read lease of pool %s: %w", id.Name(), err)
+	}
+	mark, err := r.node.taken(id, lease)
+	if lease.Holder == "" && (err != nil || mark == nil) {
+		return nil
+	}
+	nodes, err := r.Cluster.Nodes(ctx)
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	nodes = slices.DeleteFunc(nodes, func(n Node) bool { pool, err := r.Provider.PoolOf(n.ProviderID); return err != nil || pool != id })
+	err = r.clear(ctx, overview{id: id, lease: lease, nodes: nodes})
+	if held := (*HeldError)(nil); errors.As(err, &held) {
+		return nil // it lives, and gives back what it takes
+	}
+	return err
 }
 
 // attempt makes one run, to its end or until everything is given back.
@@ -125,7 +168,8 @@ func (e *Engine) attempt(ctx context.Context, opts Options) (*Run, error) {
 	}
 	switch {
 	case err == nil:
-		err = r.finish(ctx, started)
+		err = r.stayedOn(ctx)
+		err = errors.Join(err, r.finish(ctx, started))
 	case r.lease != nil && !errors.Is(err, ErrLeaseLost):
 		err = r.abandon(ctx, err)
 	}
@@ -157,8 +201,10 @@ func (r *Run) exec(ctx context.Context, steps []Step) error {
 			r.result.Steps = append(r.result.Steps, StepTime{Name: s.Name, Skipped: true})
 			continue
 		}
-		if err := r.step(ctx, s, ev); err != nil {
+		if err := r.step(ctx, s, ev); err != nil && (!s.Spare || ctx.Err() != nil || errors.Is(err, ErrLeaseLost)) {
 			return err
+		} else if err != nil {
+			r.result.Warnings = append(r.result.Warnings, err.Error())
 		}
 	}
 	return nil
@@ -177,6 +223,10 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 	say := func(kind EventKind, message string, percent int) {
 		ev.Kind, ev.Message, ev.Percent, ev.Elapsed = kind, message, percent, r.clock().Now().Sub(r.now.since)
 		r.tell(ev)
+	}
+	failed := StepFailed
+	if s.Spare {
+		failed = Warned
 	}
 	say(StepStarted, s.Does, -1)
 	for {
@@ -199,12 +249,12 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 			say(StepRetry, err.Error(), -1)
 		default:
 			err = interrupted(ctx, err)
-			say(StepFailed, err.Error(), -1)
+			say(failed, err.Error(), -1)
 			return &StepError{s.Name, err}
 		}
 		if err := p.pause(ctx, next, err); err != nil {
 			err = interrupted(ctx, err)
-			say(StepFailed, err.Error(), -1)
+			say(failed, err.Error(), -1)
 			return &StepError{s.Name, err}
 		}
 		if err := r.renew(ctx); err != nil {

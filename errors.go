@@ -10,8 +10,14 @@ import (
 // The errors that both ports share. Adapters wrap them with %w, so that the
 // engine can decide by errors.Is what a failed call means.
 var (
-	// ErrNotFound: the thing named does not exist (any more).
+	// ErrNotFound: the thing named does not exist (any more), says one answer. It
+	// may be wrong for a while: clouds replicate what their regions know. No donor
+	// is given up for it alone.
 	ErrNotFound = errors.New("not found")
+	// ErrNotVisible: these credentials are shown nothing where the thing should
+	// be: another tenant, a subscription or resource group that does not exist or
+	// in which they have no rights. Whether the thing exists is not known.
+	ErrNotVisible = errors.New("not visible to these credentials")
 	// ErrInProgress: something else is being done to the thing just now; look
 	// again later.
 	ErrInProgress = errors.New("another operation is in progress")

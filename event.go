@@ -52,4 +52,7 @@ type Result struct {
 	AwaySeconds float64       `json:"donorAwaySeconds"` // 0 if this process did not see the donor go, as after taking a run over
 	ModelDiff   []FieldChange `json:"modelDiff"`
 	Pruned      []string      `json:"pruned"`
+	// Warnings are what went wrong after the image was in use: things that are
+	// left for the next run to clean up.
+	Warnings []string `json:"warnings,omitempty"`
 }

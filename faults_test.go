@@ -34,13 +34,16 @@ const (
 	opFailed                      // accepted, and the operation ends Failed
 	lateFind                      // 404 for a while after create
 	staleList                     // a list of before the last change
+	absent                        // a read is answered 404, though what is asked for is there
+	unread                        // a read of an instance is answered 404, though its pool lists it
+	blind                         // for ten minutes the cloud shows these credentials nothing at all
 	rivalEvent                    // something else happens just before the call
 	faultKinds
 )
 
 var faultNames = [faultKinds]string{"killed before", "killed unheard", "killed after", "interrupt", "lost reply",
 	"false failure", "false success", "5xx", "final error", "409", "412", "429", "403", "operation failed",
-	"404 after create", "stale list", "rival"}
+	"404 after create", "stale list", "404 though there", "404 though listed", "blind credentials", "rival"}
 
 func (k faultKind) String() string { return faultNames[k] }
 
@@ -59,6 +62,12 @@ func (k faultKind) fits(c call) bool {
 		return len(c.method) > 6 && c.method[:6] == "Create"
 	case staleList:
 		return c.method == "Find image version" && c.subject == ""
+	case absent:
+		return !c.write && !c.kube
+	case unread:
+		return c.method == "Instance"
+	case blind:
+		return !c.kube
 	case forbidden, finalError:
 		return c.method != "Lease"
 	}
@@ -85,30 +94,38 @@ func (f fault) String() string {
 // maxCalls is many times what the longest run that ends makes.
 const maxCalls = 20000
 
+// blindTime is longer than a run waits between the two looks that make an
+// instance count as gone.
+const blindTime = 10 * time.Minute
+
+// errUnseen is what credentials that see nothing are answered.
+var errUnseen = ErrNotVisible
+
 var errFinal = errors.New("the service said something that nobody knows")
 
 // call makes one call: others may run first, faults strike, effect happens.
 func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) error {
 	w := p.w
-	if p.dying {
+	root := p.root()
+	if root.dying {
 		panic(crash{})
 	}
 	p.pass(w.now.Add(callTime))
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", c.method, err)
 	}
-	n := p.calls
-	if p.calls++; n > maxCalls {
+	n := root.calls
+	if root.calls++; n > maxCalls {
 		w.audit.violate("I18", "%s has made %d calls and does not end", p.name, n)
 		panic(crash{})
 	}
 	w.calls = append(w.calls, c.method)
-	if p.logging {
-		p.log = append(p.log, site{n, w.now, p.step, c})
+	if root.logging {
+		root.log = append(root.log, site{n, w.now, p.step, c})
 	}
 	var f *fault
-	for i := range p.faults {
-		g := &p.faults[i]
+	for i := range root.faults {
+		g := &root.faults[i]
 		if g.at != n {
 			continue
 		}
@@ -123,8 +140,8 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 		}
 		if g.kind == interrupt {
 			w.say("  ! interrupt")
-			p.cancel()
-			p.interrupted = true
+			root.cancel()
+			root.interrupted = true
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("%s: %w", c.method, err)
 			}
@@ -151,12 +168,18 @@ func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 		bucket = "" // whatever is written there
 	}
 	key := p.name + " " + c.method + " " + bucket
-	if until, ok := w.throttled[key]; ok && w.now.Before(until) && !p.interrupted {
+	if until, ok := w.throttled[key]; ok && w.now.Before(until) && !p.root().interrupted {
 		w.audit.violate("I20", "%s %s was called %s before its Retry-After", c.method, c.subject, until.Sub(w.now))
 	}
 	if c.kube && w.now.Before(w.apiAway) {
 		p.pass(w.now.Add(time.Second))
 		return fmt.Errorf("connect: %w", ErrUnavailable)
+	}
+	if f.is(blind) {
+		w.blindUntil = w.now.Add(blindTime)
+	}
+	if !c.kube && w.now.Before(w.blindUntil) {
+		return fmt.Errorf("SubscriptionNotFound: %w", errUnseen)
 	}
 	if f == nil {
 		return p.effect(c, f, effect)
@@ -188,7 +211,7 @@ func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 	case crashUnheard:
 		panic(crash{})
 	case crashAfter:
-		p.dying = true
+		p.root().dying = true
 	case lostReply:
 		return fmt.Errorf("connection reset: %w", ErrUnavailable)
 	case falseFailure:

@@ -96,6 +96,17 @@ func (o AutoOptions) validateOverlaps() error {
 	return nil
 }
 
+// runOf are the options of a run with a donor that nobody named. What an
+// interrupted run had begun is gone on with.
+func (o AutoOptions) runOf(donor string, plan PoolPlan) Options {
+	run := o.Options
+	run.Donor = donor
+	if run.Today != TodayAgain || Has(plan.Why, "unfinished") {
+		run.Today = TodayOfAny
+	}
+	return run
+}
+
 // Action is what auto-update does with a pool.
 type Action string
 
@@ -116,7 +127,7 @@ type PoolPlan struct {
 	// model, unfinished, nothing.
 	Why []Verdict `json:"why"`
 	// Held says why nothing is done although it is needed. Codes:
-	// too-few-candidates, refused, today, foreign-model, error.
+	// too-few-candidates, refused, today, foreign-model, no-receipt, error.
 	Held []Verdict `json:"held"`
 
 	Image      string      `json:"image,omitempty"` // newest good version
@@ -172,8 +183,7 @@ func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *Po
 		return nil
 	}
 	for try := 0; try < maxTries && p.Donor != ""; try++ {
-		run := opts.Options
-		run.Donor = p.Donor
+		run := opts.runOf(p.Donor, *p)
 		plan, err := e.planRun(ctx, run, &o.lease)
 		if err != nil {
 			return fmt.Errorf("plan the run with donor %s: %w", p.Donor, err)

@@ -40,13 +40,20 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 	if !r.touched(mark) {
 		return done("the donor was not switched off"), nil
 	}
+	if why, err := r.stranger(ctx); err != nil {
+		return Next{}, err
+	} else if why != "" {
+		r.tell(Event{Kind: Warned, Step: r.now.name, Percent: -1, Message: why + ": nothing was done to it"})
+		return done("nothing was done to the machine: " + why), nil
+	}
 	in, err := r.Provider.Instance(ctx, r.instance.ID)
-	if errors.Is(err, ErrNotFound) {
-		return done("the donor is gone: its instance was deleted"), nil
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotVisible) && r.poolGone {
+		return r.lookMissing(ctx)
 	} else if err != nil {
 		return Next{}, fmt.Errorf("read instance %s: %w", r.instance.ID, err)
 	}
-	if !SameVM(in.VMID, r.instance.VMID) {
+	r.missing = time.Time{}
+	if r.replaced(in) {
 		return done("the donor is gone: its instance was replaced"), nil
 	}
 	if in.Power != PowerOn && !r.offSeen {
@@ -225,8 +232,13 @@ func (r *Run) takeOff(ctx context.Context, n Node) error {
 // giveBackNode gives back a node that another run left.
 func (r *Run) giveBackNode(ctx context.Context, n Node, mark Mark) error {
 	in := Instance{ID: mark.Instance, VMID: mark.VMID, Pool: mark.Pool}
-	other := &Run{Engine: r.Engine, Options: r.Options, id: mark.Run, lease: r.lease, node: n, pool: r.pool, instance: in, back: true}
-	return other.exec(ctx, restitution())
+	other := &Run{Engine: r.Engine, Options: r.Options, id: mark.Run, lease: r.lease, node: n, pool: r.pool, instance: in,
+		back: true, poolGone: r.poolGone}
+	err := other.exec(ctx, restitution())
+	if err == nil {
+		r.returned = append(r.returned, mark.Run)
+	}
+	return err
 }
 
 // ifOwn keeps a note off the lease while it holds another run.
@@ -284,6 +296,35 @@ func (r *Run) giveBack(ctx context.Context, cause error) error {
 	return r.exec(ctx, restitution())
 }
 
+// stayedOn looks at the donor of an adopted run once more before its lease is freed.
+func (r *Run) stayedOn(ctx context.Context) error {
+	if r.before.Instance == "" {
+		return nil
+	}
+	return r.exec(ctx, stayOn())
+}
+
+// lookOn starts the donor of the run that was adopted if it is off although it was given back.
+func (r *Run) lookOn(ctx context.Context) (Next, error) {
+	in, err := r.Provider.Instance(ctx, r.before.Instance)
+	if errors.Is(err, ErrNotFound) {
+		return done("it is there no more"), nil
+	} else if err != nil {
+		return Next{}, fmt.Errorf("read instance %s: %w", r.before.Instance, err)
+	}
+	switch {
+	case !SameVM(in.VMID, r.before.VMID):
+		return done("it was replaced"), nil
+	case in.Power == PowerOn:
+		return done("it runs"), nil
+	case in.Power == PowerBetween:
+		return wait("the machine to start or to stop"), nil
+	}
+	return act(intentStart+", which a late request switched off", func(ctx context.Context) error {
+		return r.Provider.SetPower(ctx, in.ID, PowerOn)
+	}).then("the machine to start", 0), nil
+}
+
 // finish writes the run into the ledger and frees the pool.
 func (r *Run) finish(ctx context.Context, started time.Time) error {
 	now := r.clock().Now()
@@ -308,7 +349,9 @@ func (r *Run) awayFor() time.Duration {
 }
 
 func (r *Run) fillResult() {
-	r.result.Run, r.result.Pool, r.result.Donor = r.id, r.pool.ID, r.node.Name
+	r.result.Run, r.result.Pool = r.id, r.pool.ID
+	// What was made before, by this run or another, tells whom it was made of.
+	r.result.Donor = firstWord(r.version.Tags[TagBuiltFrom], r.node.Name)
 	r.result.Version, r.result.Image = r.version.Name, r.version.ID
 	r.result.Adopted = r.adopted
 	r.result.AwaySeconds = r.awayFor().Seconds()

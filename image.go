@@ -84,52 +84,6 @@ func matches(have, want Artifact) error {
 	return nil
 }
 
-// lookVersion decides what is left to be done today.
-func (r *Run) lookVersion(ctx context.Context) (Next, error) {
-	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
-	if err != nil {
-		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
-	}
-	name := r.lease.Record.Version
-	if name == "" {
-		name = VersionName(r.clock().Now()) // a plan: nobody holds the lease
-	}
-	if !r.adopted && len(versions) > 0 && CompareVersions(versions[0].Name, name) > 0 {
-		return Next{}, WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
-			versions[0].Name, name, r.clock().Now().Format(time.RFC3339)), "set the clock of this machine, or delete that version")
-	}
-	for _, v := range versions {
-		if CompareVersions(v.Name, name) == 0 {
-			return r.todaysVersion(v)
-		}
-	}
-	r.version = Artifact{Kind: Version, Name: name}
-	return done(name + " is to be built"), nil
-}
-
-func (r *Run) todaysVersion(v Artifact) (Next, error) {
-	if !v.Ours() {
-		return Next{}, WithHint(fmt.Errorf("version %s exists and was not made by kamino (no tag %s)", v.Name, TagBuiltFrom),
-			"delete it, or run again tomorrow")
-	}
-	if why := v.Tags[TagBad]; why != "" {
-		return Next{}, WithHint(fmt.Errorf("version %s of today was rolled back (%s)", v.Name, why), "run again tomorrow")
-	}
-	switch v.State {
-	case Failed:
-		return act("delete the failed version "+v.Name, func(ctx context.Context) error {
-			return r.Provider.Delete(ctx, r.pool, v)
-		}), nil
-	case Deleting:
-		return wait("the failed version to be deleted"), nil
-	}
-	r.version, r.preBuilt = v, true
-	if v.State == Creating {
-		return done(v.Name + " is being built"), nil
-	}
-	return done(v.Name + " is there already"), nil
-}
-
 // imageMissing: today's version is not even begun.
 func (r *Run) imageMissing() bool { return !r.preBuilt }
 
@@ -151,8 +105,7 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 		return done("no snapshot of today"), nil
 	}
 	s := found[0]
-	today := strings.HasPrefix(s.Tags[TagBuiltAt], strings.ReplaceAll(r.version.Name, ".", "-"))
-	sealed := s.Tags[TagReceipt] != "" && (today || s.Tags[TagRun] == r.id)
+	why := r.reusable(s)
 	switch {
 	case !s.Ours():
 		return Next{}, WithHint(fmt.Errorf("snapshot %s exists and was not made by kamino (no tag %s)", name, TagBuiltFrom),
@@ -161,7 +114,7 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 		return wait("an old snapshot to be deleted"), nil
 	case s.Tags[TagRun] == r.id && s.State != Failed && !s.Ready:
 		return done("this run's own, not complete yet"), nil
-	case sealed && s.State == Succeeded && s.Ready:
+	case why == "" && s.State == Succeeded && s.Ready:
 		used, err := r.imagedElsewhere(ctx, s)
 		if err != nil {
 			return Next{}, err
@@ -170,8 +123,12 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 			r.reused = &s
 			return done("taken from " + s.Tags[TagBuiltFrom] + " today"), nil
 		}
+		why = "a version was made of it"
 	}
-	return r.deleteSnapshot(ctx, s, "delete the useless snapshot of "+s.Tags[TagBuiltFrom])
+	if foreign := r.foreignSnapshot(s); foreign != "" {
+		return Next{}, WithHint(fmt.Errorf("snapshot %s %s", name, foreign), "wait until that run has ended; if none makes images of this pool, delete the snapshot")
+	}
+	return r.deleteSnapshot(ctx, s, fmt.Sprintf("delete the useless snapshot of %s: %s", s.Tags[TagBuiltFrom], firstWord(why, "it is "+string(s.State))))
 }
 
 // imagedElsewhere says whether another version was made of a snapshot, as by a
@@ -212,8 +169,8 @@ func (r *Run) lookImage(ctx context.Context) (Next, error) {
 	}
 	v := found[0]
 	switch {
-	case !v.Ours():
-		return Next{}, fmt.Errorf("version %s appeared meanwhile and was not made by kamino", v.Name)
+	case !v.Ours(), r.reused != nil && v.Tags[TagRun] != r.reused.Tags[TagRun]:
+		return Next{}, fmt.Errorf("version %s appeared meanwhile and was not made by this run", v.Name)
 	case v.State == Failed:
 		return r.failedImage(v)
 	case v.State == Succeeded && v.Ready:
@@ -277,7 +234,9 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}
-	if len(found) == 0 {
+	if len(found) == 0 && r.reused != nil && !r.lease.Record.intends(intentClean(r.pool)) && r.spent() < lookAge {
+		return wait("the snapshot of this run, which is not found, to be found or to stay away"), nil
+	} else if len(found) == 0 {
 		return done("no snapshot is left"), nil
 	}
 	s := found[0]
@@ -287,8 +246,15 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	if s.State == Deleting {
 		return wait("the snapshot to be deleted"), nil
 	}
+	if r.foreign = r.foreignSnapshot(s); r.foreign != "" {
+		r.tell(Event{Kind: Warned, Step: r.now.name, Percent: -1, Message: "snapshot " + name + " " + r.foreign})
+		return done("snapshot " + name + " " + r.foreign + " and stays"), nil
+	}
 	return r.deleteSnapshot(ctx, s, intentClean(r.pool))
 }
+
+// mayHaveSnapshot: the run got as far as that, now or before it was adopted.
+func (r *Run) mayHaveSnapshot() bool { return r.adopted || r.version.Name != "" }
 
 func intentClean(p Pool) string { return "delete snapshot " + SnapshotName(p.Name) }
 

@@ -46,7 +46,7 @@ func (r *Run) lookLock(ctx context.Context) (Next, error) {
 	}
 	return act(fmt.Sprintf("adopt run %s, left by process %s at step %s", lease.Holder, lease.Process, lease.Record.Step),
 		func(ctx context.Context) error {
-			r.id, r.adopted = lease.Holder, true
+			r.id, r.adopted, r.before = lease.Holder, true, lease.Record
 			return r.take(ctx, lease, lease.Record)
 		}), nil
 }
@@ -109,10 +109,40 @@ func (r *Run) setLease(ctx context.Context, change func(*Lease)) error {
 	if readErr != nil {
 		return r.hushed(readErr)
 	}
+	if cur.Revision == "" && cur.Holder == "" {
+		return r.remakeLease(ctx, next)
+	}
 	if !sameOwner(cur, next) && !sameOwner(cur, *r.lease) {
 		return fmt.Errorf("%w: now held by run %s, process %s", ErrLeaseLost, cur.Holder, cur.Process)
 	}
 	*r.lease = cur
+	return err
+}
+
+// remakeLease makes the lease again that somebody deleted while this run held it: it is what others know the donor and the way back
+// from. Whoever made one meanwhile has the pool.
+func (r *Run) remakeLease(ctx context.Context, next Lease) error {
+	next.Revision = ""
+	now := r.clock().Now()
+	got, err := r.Cluster.SetLease(ctx, next)
+	if err == nil {
+		*r.lease, r.leased = got, now
+		r.tell(Event{Kind: Warned, Step: r.now.name, Percent: -1, Message: "somebody deleted the lease of pool " + r.pool.Name + ": made again"})
+		return nil
+	}
+	if !errors.Is(err, ErrConflict) {
+		return r.hushed(err)
+	}
+	cur, readErr := r.Cluster.Lease(ctx, r.pool.ID)
+	if readErr != nil {
+		return r.hushed(readErr)
+	}
+	if !sameOwner(cur, next) && cur.Revision != "" {
+		return fmt.Errorf("%w: its lease was deleted, and made anew by run %s, process %s", ErrLeaseLost, cur.Holder, cur.Process)
+	}
+	if cur.Revision != "" {
+		*r.lease = cur
+	}
 	return err
 }
 

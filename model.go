@@ -186,7 +186,7 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 // newest keep that Succeeded, and used by no model, no instance, and no way
 // back. A version that was rolled back does not count, but stays as long as one
 // of its age would: it can be gone forward to, and says which node not to take
-// again. With any doubt a version stays.
+// again. So does one that only its name makes old. With any doubt a version stays.
 func Prunable(newestFirst []Artifact, keep int, ledger Ledger) []Artifact {
 	var out []Artifact
 	good := 0
@@ -198,7 +198,8 @@ func Prunable(newestFirst []Artifact, keep int, ledger Ledger) []Artifact {
 		target := ledger.Former != nil && strings.EqualFold(ledger.Former.Image, v.ID)
 		switch {
 		case v.State == Succeeded && recent,
-			!v.Ours(), v.InModel, v.Instances > 0, target, v.State == Creating:
+			!v.Ours(), v.InModel, v.Instances > 0, target, v.State == Creating,
+			v.State == Succeeded && v.outnumbered(newestFirst) != nil:
 			continue
 		}
 		out = append(out, v)

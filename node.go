@@ -3,6 +3,8 @@ package kamino
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -119,10 +121,55 @@ func (n Node) Mark() (*Mark, error) {
 	return &m, nil
 }
 
-// claim is the node's mark or, where somebody removed the annotation and left
+// claim is what a node says of the run that has it, and only a claim: kubelets may write the
+// annotations of their own nodes. One that names another machine or pool than the node's is an error.
+func (n Node) claim(pool PoolID) (*Mark, error) {
+	mark, err := n.markOrTaint(pool)
+	if err != nil || mark == nil {
+		return nil, err
+	}
+	if !strings.EqualFold(string(mark.Instance), string(n.ProviderID)) || !strings.EqualFold(string(mark.Pool), string(pool)) {
+		return nil, fmt.Errorf("node %s: annotation %s names instance %s of pool %s, the node is instance %s",
+			n.Name, AnnotationRun, mark.Instance, mark.Pool, n.ProviderID)
+	}
+	return mark, nil
+}
+
+// vouched says whether somebody else than the node's own kubelet tells that a run had it: the pool's lease, or the taint. A kubelet
+// may not write taints on its node (admission plugin NodeRestriction,
+// https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
+func (n Node) vouched(mark Mark, lease Lease) bool {
+	for _, t := range n.Taints {
+		if t.Key == TaintBlock && t.Value == mark.Run {
+			return true
+		}
+	}
+	return lease.Holder == mark.Run || slices.ContainsFunc(lease.Ledger.Past, func(p PastRun) bool { return p.Run == mark.Run })
+}
+
+// taken is the mark of a run that has the node, as far as that can be believed: nil when there is none. A mark that says nothing
+// was done to the machine yet needs no witness.
+func (n Node) taken(pool PoolID, lease Lease) (*Mark, error) {
+	mark, err := n.claim(pool)
+	if err != nil || mark == nil {
+		return nil, err
+	}
+	if mark.Sealing && !n.vouched(*mark, lease) {
+		return nil, fmt.Errorf("node %s: annotation %s names run %s, of which neither the lease of pool %s nor a taint of the node knows",
+			n.Name, AnnotationRun, mark.Run, pool.Name())
+	}
+	return mark, nil
+}
+
+// leftAlone is what to do about a mark that is not believed.
+func leftAlone(node string) string {
+	return fmt.Sprintf("if no run needs it: kubectl annotate node %s %s-", node, AnnotationRun)
+}
+
+// markOrTaint is the node's mark or, where somebody removed the annotation and left
 // the taint, as much of a mark as the taint and the node tell. What the run did
 // to the machine is not known then: it counts as touched.
-func (n Node) claim(pool PoolID) (*Mark, error) {
+func (n Node) markOrTaint(pool PoolID) (*Mark, error) {
 	mark, err := n.Mark()
 	if mark != nil || err != nil {
 		return mark, err

@@ -28,6 +28,7 @@ type Options struct {
 	Force        bool          // see DrainOptions.Force
 
 	ImageReference ImageReference
+	Today          Today    // what a version of the same day means
 	Self           string   // node that this process runs on, never a donor
 	PendingReboot  []Signal // what tells on a node of a reboot to come
 	AllowSpot      bool     // take a spot instance as donor
@@ -60,6 +61,8 @@ func (o Options) Validate() error {
 		return WithHint(fmt.Errorf("%d replicas: a gallery keeps 1 to 100 in a region", o.Replicas), "use --replicas 1 to 100")
 	case o.ImageReference != ByVersion && o.ImageReference != ByDefinition:
 		return WithHint(fmt.Errorf("image reference %q is unknown", o.ImageReference), "use --image-reference version or definition")
+	case o.Today != TodayOfDonor && o.Today != TodayOfAny && o.Today != TodayAgain:
+		return fmt.Errorf("what a version of today means, %q, is unknown", o.Today)
 	case o.Grace < 0:
 		return WithHint(fmt.Errorf("grace period %s is negative", o.Grace), "use --grace-period 0 or more seconds")
 	}

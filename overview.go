@@ -63,7 +63,9 @@ func (e *Engine) overviews(ctx context.Context, names []string) ([]overview, []N
 		return nil, nil, err
 	}
 	e.readAll(ctx, chosen, !listed)
-	chosen = slices.DeleteFunc(chosen, func(o *overview) bool { return o.gone && len(o.nodes) == 0 && len(names) == 0 })
+	chosen = slices.DeleteFunc(chosen, func(o *overview) bool {
+		return o.gone && len(o.nodes) == 0 && o.lease.Holder == "" && len(names) == 0
+	})
 	out := make([]overview, len(chosen))
 	for i, o := range chosen {
 		out[i] = *o
@@ -116,20 +118,18 @@ func (e *Engine) readAll(ctx context.Context, pools []*overview, readLease bool)
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()
-			if err := e.readOne(ctx, o, readLease); errors.Is(err, ErrNotFound) {
-				o.gone = true
-				o.err = WithHint(fmt.Errorf("pool %s does not exist any more", o.id.Name()), "delete the Node objects that it left: kubectl delete node")
-			} else if err != nil {
-				o.err = err
-			}
+			o.err = e.readOne(ctx, o, readLease)
 		})
 	}
 	wg.Wait()
 }
 
 func (e *Engine) readOne(ctx context.Context, o *overview, readLease bool) (err error) {
-	if o.pool, err = e.Provider.Pool(ctx, o.id); err != nil {
-		return fmt.Errorf("read pool %s: %w", o.id.Name(), err)
+	if o.pool, err = e.Provider.Pool(ctx, o.id); errors.Is(err, ErrNotFound) {
+		o.gone = true
+		return WithHint(fmt.Errorf("read pool %s: %w", o.id.Name(), err), "if it was deleted for good, delete the Node objects that it left: kubectl delete node")
+	} else if err != nil {
+		return hintPool(fmt.Errorf("read pool %s: %w", o.id.Name(), err), o.id)
 	}
 	if o.versions, err = e.Provider.Find(ctx, o.pool, Version, ""); err != nil {
 		return fmt.Errorf("list image versions of pool %s: %w", o.pool.Name, err)
@@ -148,6 +148,17 @@ func (e *Engine) readOne(ctx context.Context, o *overview, readLease bool) (err 
 		}
 	}
 	return nil
+}
+
+// taken lists the nodes of the pool that runs have.
+func (o overview) taken() []Node {
+	var out []Node
+	for _, n := range o.nodes {
+		if mark, err := n.taken(o.id, o.lease); err == nil && mark != nil {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // good says whether a version can be what new nodes are made of.

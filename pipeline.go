@@ -22,7 +22,7 @@ func Pipeline() []Step {
 			Look: (*Run).lookDefinition, Patient: true},
 		{Name: "version", Seed: "5", Does: "look for an image version of today",
 			Look: (*Run).lookVersion, Patient: true},
-		{Name: "reuse", Seed: "6", Does: "look for a sealed snapshot of today",
+		{Name: "reuse", Seed: "6", Does: "look for a sealed snapshot of today of this donor",
 			When: (*Run).imageMissing, Look: (*Run).lookReuse, Patient: true, Limit: buildLimit},
 		{Name: "protect", Seed: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",
 			When: (*Run).donorNeeded, Look: (*Run).lookProtect},
@@ -40,14 +40,14 @@ func Pipeline() []Step {
 			When: (*Run).donorMarked, Look: (*Run).lookReturn, Notify: "Returned", Limit: returnLimit, Stubborn: true},
 		{Name: "image", Seed: "13", Does: "build the image version from the snapshot", Back: "deleted when failed",
 			When: (*Run).imageUnready, Look: (*Run).lookImage, Patient: true, Limit: buildLimit, Plan: (*Run).planImage},
-		{Name: "clean", Seed: "14", Does: "delete the snapshot",
-			Look: (*Run).lookClean, Patient: true, Limit: buildLimit},
 		{Name: "model", Seed: "16, 17, 18", Does: "point the pool's model at the image, in one conditional write", Back: "the former model is saved",
 			Look: (*Run).lookModel, Patient: true, Plan: (*Run).planModel},
 		{Name: "scale-out", Does: "ask for new nodes",
 			When: (*Run).scaleOutWanted, Look: (*Run).lookScaleOut, Patient: true, Plan: (*Run).planScaleOut},
+		{Name: "clean", Seed: "14", Does: "delete the snapshot",
+			Look: (*Run).lookClean, Patient: true, Spare: true, Limit: buildLimit},
 		{Name: "prune", Seed: "15", Does: "delete old image versions that nothing uses",
-			Look: (*Run).lookPrune, Patient: true, Plan: (*Run).planPrune},
+			Look: (*Run).lookPrune, Patient: true, Spare: true, Plan: (*Run).planPrune},
 	}
 }
 
@@ -67,9 +67,16 @@ func restitution() []Step {
 // leftovers is the list of steps that clean up after a run that failed.
 func leftovers() []Step {
 	return []Step{
-		{Name: "failed-version", Does: "delete the failed image version", Look: (*Run).lookFailedVersion, Patient: true, Limit: buildLimit},
-		{Name: "clean", Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true, Limit: buildLimit},
+		{Name: "failed-version", Does: "delete the failed image version", Look: (*Run).lookFailedVersion, Patient: true, Spare: true, Limit: buildLimit},
+		{Name: "clean", Does: "delete the snapshot", When: (*Run).mayHaveSnapshot, Look: (*Run).lookClean, Patient: true, Spare: true, Limit: buildLimit},
 	}
+}
+
+// stayOn is the look at the power of an adopted run's donor at the end. The process that had the run before may have been frozen with a
+// request to switch the donor off in its hands: nothing that Kamino can do recalls it, and nobody else would look.
+func stayOn() []Step {
+	return []Step{{Name: "stay-on", Does: "make sure that the donor of the run that was taken over still runs",
+		When: func(r *Run) bool { return r.before.Instance != "" }, Look: (*Run).lookOn, Limit: returnLimit, Stubborn: true}}
 }
 
 const (

@@ -49,7 +49,7 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 	r.plan = &Plan{
 		Refusals: []Refusal{}, Steps: []PlannedStep{}, Evictions: []Pod{}, ModelDiff: []FieldChange{}, Prune: []string{},
 	}
-	if _, err := r.lookConnect(ctx); err != nil {
+	if err := r.checkCredentials(ctx); err != nil {
 		return nil, err
 	}
 	_, err := r.lookValidate(ctx)
@@ -148,9 +148,6 @@ func (r *Run) planWorld(ctx context.Context) error {
 	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
-	}
-	if r.version.Name == "" { // a failed version of today is to be deleted first
-		r.version = Artifact{Kind: Version, Name: VersionName(r.clock().Now())}
 	}
 	if a, ok := r.Provider.(Addresser); ok && r.version.ID == "" {
 		r.version.ID = a.Address(r.pool, Version, r.version.Name)

@@ -7,7 +7,7 @@ import "context"
 // harm, and none keeps state that another process would need.
 //
 // Errors, each to be recognised with errors.Is or errors.As: ErrNotFound,
-// ErrInProgress, ErrConflict, ErrUnavailable (the outcome is unknown),
+// ErrNotVisible, ErrInProgress, ErrConflict, ErrUnavailable (the outcome is unknown),
 // ErrForbidden, ErrUnsupported, and *ThrottledError. Anything else is final.
 type Provider interface {
 	// PoolOf tells which pool an instance belongs to from its ID alone, without
@@ -18,10 +18,14 @@ type Provider interface {
 	Pool(context.Context, PoolID) (Pool, error)
 	// Instance reads one instance. ErrNotFound when it is gone.
 	Instance(context.Context, InstanceID) (Instance, error)
+	// Instances lists the IDs of all instances of a pool. A pool that has none is
+	// an empty list; a list that cannot be read is an error, whatever the reason.
+	Instances(context.Context, Pool) ([]InstanceID, error)
 	// SetPower begins to switch an instance on or off.
 	SetPower(context.Context, InstanceID, Power) error
 	// Find reads the artifacts of a kind that belong to the pool: the one of
-	// that name, or all when the name is empty. None is no error. A list of
+	// that name, or all when the name is empty. None is no error; but a list that
+	// was not found although its parent exists is ErrUnavailable. A list of
 	// versions is newest first and tells who uses each.
 	Find(context.Context, Pool, Kind, string) ([]Artifact, error)
 	// Create begins to make an artifact. Repeated with the same content it
@@ -48,12 +52,12 @@ type Addresser interface {
 	Address(pool Pool, kind Kind, name string) string
 }
 
-// Preflighter is a provider that can tell beforehand whether its credentials
-// suffice.
+// Preflighter is a provider, or a cluster, that can tell beforehand whether a run
+// lacks something there.
 type Preflighter interface {
 	// Preflight returns ErrForbidden naming every action that a run needs and
 	// that is not allowed, or an error that says what is wrong with the
-	// credentials.
+	// credentials, or what must be installed first.
 	Preflight(context.Context) error
 }
 

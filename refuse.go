@@ -43,7 +43,7 @@ func refuseNode(n Node, o Options, midRun bool) []Refusal {
 		}
 	}
 	for _, s := range o.PendingReboot {
-		if v, ok := s.on(n); ok {
+		if v, ok := s.on(n); ok && !midRun {
 			add("pending-reboot", s.String(), v, "a reboot is pending, so patches are not in effect yet",
 				"wait for the reboot, or choose another node")
 		}

@@ -19,59 +19,87 @@ type Left struct {
 	Reason string `json:"reason,omitempty"` // why nothing was done
 }
 
+// RestoreOptions are what the user decides about a restore.
+type RestoreOptions struct {
+	DryRun bool     // list what was left, and give nothing back
+	Pools  []string // names or IDs; none means every pool
+	// PoolIsGone is the user's word that the one pool named was deleted for good: its donors are given up and their marks taken
+	// off. Without it nobody gives up a pool that cannot be read.
+	PoolIsGone bool
+}
+
 // Restore finds what interrupted runs left in the whole cluster (donors that
 // are off, blocked or protected, snapshots, failed versions, leases) and gives
-// it back. A run whose process lives is left alone. With dryRun it only lists.
-// Nothing left is no error.
-func (e *Engine) Restore(ctx context.Context, dryRun bool) ([]Left, error) {
+// it back, all pools side by side. A run whose process lives is left alone.
+// Nothing left is no error; a pool that cannot be read is one, and keeps its marks.
+func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]Left, error) {
+	if opts.PoolIsGone && len(opts.Pools) != 1 {
+		return nil, WithHint(fmt.Errorf("%d pools named: one pool at a time can be given up", len(opts.Pools)), "name it with --pool")
+	}
 	pools, left, err := e.leftPools(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var errs []error
-	for _, p := range pools {
-		got, err := e.restorePool(ctx, p, dryRun)
-		left = append(left, got...)
-		errs = append(errs, err)
+	if len(opts.Pools) > 0 {
+		if pools, err = chooseLeft(pools, opts.Pools); err != nil {
+			return nil, err
+		}
+		left = slices.DeleteFunc(left, func(l Left) bool {
+			return !slices.ContainsFunc(opts.Pools, l.Pool.is)
+		})
 	}
-	return left, errors.Join(errs...)
+	found, errs := make([][]Left, len(pools)), make([]error, len(pools))
+	e.inTurn(len(pools), func(i int) bool { return pools[i].urgent() }, func(e *Engine, i int) {
+		found[i], errs[i] = e.restorePool(ctx, pools[i], opts)
+		if held := (*HeldError)(nil); errors.As(errs[i], &held) {
+			for j := range found[i] {
+				found[i][j].Reason = held.Error()
+			}
+			errs[i] = nil
+		}
+	})
+	return append(left, slices.Concat(found...)...), errors.Join(errs...)
+}
+
+// chooseLeft picks pools by the names or IDs that a user typed.
+func chooseLeft(all []leftPool, names []string) ([]leftPool, error) {
+	var chosen []leftPool
+	for _, name := range names {
+		n := len(chosen)
+		for _, p := range all {
+			if p.id.is(name) {
+				chosen = append(chosen, p)
+			}
+		}
+		switch len(chosen) - n {
+		case 0:
+			return nil, WithHint(fmt.Errorf("pool %q is unknown: no node and no lease names it", name), "kamino status lists the pools")
+		case 1:
+		default:
+			return nil, WithHint(fmt.Errorf("pool %q is ambiguous: %d pools have that name", name, len(chosen)-n), "give the whole ID")
+		}
+	}
+	return chosen, nil
 }
 
 // leftPool is a pool in which something may have been left.
 type leftPool struct {
 	id    PoolID
 	lease Lease
-	nodes []Node // marked
+	nodes []Node // that runs have
 }
 
-// leftPools collects every pool that the nodes or the leases name.
+// urgent: somebody may wait for a donor of the pool.
+func (p leftPool) urgent() bool { return len(p.nodes) > 0 || p.lease.Holder != "" }
+
+// leftPools collects every pool that the nodes or the leases name, and the marks that are not believed.
 func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
-	nodes, err := e.Cluster.Nodes(ctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("list nodes: %w", err)
-	}
 	pools := map[PoolID]*leftPool{}
 	get := func(id PoolID) *leftPool {
 		if pools[id] == nil {
 			pools[id] = &leftPool{id: id, lease: Lease{Pool: id}}
 		}
 		return pools[id]
-	}
-	var foreign []Left
-	for _, n := range nodes {
-		id, poolErr := e.Provider.PoolOf(n.ProviderID)
-		mark, err := n.claim(id)
-		if err != nil {
-			foreign = append(foreign, Left{Pool: id, Node: n.Name, What: "a mark that is not ours", Reason: "left alone: " + err.Error()})
-			continue
-		}
-		switch {
-		case mark != nil:
-			p := get(mark.Pool)
-			p.nodes = append(p.nodes, n)
-		case poolErr == nil:
-			get(id)
-		}
 	}
 	if l, ok := e.Cluster.(Leases); ok {
 		leases, err := l.Leases(ctx)
@@ -82,6 +110,25 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 			get(lease.Pool).lease = lease
 		}
 	}
+	nodes, err := e.Cluster.Nodes(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list nodes: %w", err)
+	}
+	var foreign []Left
+	for _, n := range nodes {
+		id, err := e.Provider.PoolOf(n.ProviderID)
+		if err != nil {
+			continue
+		}
+		p := get(id)
+		mark, err := n.taken(id, p.lease)
+		if err != nil {
+			foreign = append(foreign, Left{Pool: id, Node: n.Name, What: "a mark that is not believed",
+				Reason: "left alone: " + err.Error() + "; " + leftAlone(n.Name)})
+		} else if mark != nil {
+			p.nodes = append(p.nodes, n)
+		}
+	}
 	out := make([]leftPool, 0, len(pools))
 	for _, p := range pools {
 		out = append(out, *p)
@@ -90,43 +137,70 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 	return out, foreign, nil
 }
 
-// restorePool gives back what was left in one pool.
-func (e *Engine) restorePool(ctx context.Context, p leftPool, dryRun bool) ([]Left, error) {
+// restorePool gives back what was left in one pool. A pool that lives is a *HeldError, with what was seen of it.
+func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOptions) ([]Left, error) {
 	r := e.newRun(Defaults())
-	var err error
-	if r.pool, err = e.Provider.Pool(ctx, p.id); errors.Is(err, ErrNotFound) && len(p.nodes) == 0 && p.lease.Holder == "" {
+	left := p.left()
+	if err := r.readLeftPool(ctx, p, opts); errors.Is(err, ErrNotFound) && len(left) == 0 {
 		return nil, nil
-	} else if errors.Is(err, ErrNotFound) {
-		// Machines are gone with their pool; marks and lease are not.
-		r.pool = Pool{ID: p.id, Name: p.id.Name()}
 	} else if err != nil {
-		return nil, fmt.Errorf("read pool %s: %w", p.id.Name(), err)
-	}
-	left, err := r.survey(ctx, p, err == nil)
-	if err != nil || len(left) == 0 || dryRun {
 		return left, err
 	}
-	if err := r.restoreAll(ctx, err == nil); err != nil {
-		var held *HeldError
-		if errors.As(err, &held) {
-			for i := range left {
-				left[i].Reason = held.Error()
-			}
-			return left, nil
-		}
-		return left, WithHint(fmt.Errorf("restore pool %s: %w", r.pool.Name, err), "mend the cause, then again: kamino restore")
+	made, surveyed := r.survey(ctx)
+	if opts.DryRun || len(left)+len(made) == 0 {
+		return append(left, made...), surveyed
+	}
+	swept, err := r.restoreAll(ctx)
+	if held := (*HeldError)(nil); errors.As(err, &held) {
+		return append(left, made...), err
+	} else if err != nil {
+		err = WithHint(fmt.Errorf("restore pool %s: %w", r.pool.Name, err), "%s", firstWord(Hint(err), "mend the cause, then again: kamino restore"))
+		return append(left, made...), errors.Join(err, surveyed)
 	}
 	for i := range left {
 		left[i].Done = "given back"
 	}
-	return left, nil
+	for i := range made {
+		if made[i].Reason = r.foreign; r.foreign == "" && swept == nil {
+			made[i].Done = "given back"
+		}
+	}
+	if swept != nil {
+		swept = WithHint(fmt.Errorf("the donors of pool %s are back; clean up: %w", r.pool.Name, swept), "mend the cause, then again: kamino restore")
+	}
+	return append(left, made...), errors.Join(swept, surveyed)
 }
 
-// survey lists what was left, by reading only.
-func (r *Run) survey(ctx context.Context, p leftPool, exists bool) ([]Left, error) {
+// readLeftPool reads the pool, or makes sure that it is as gone as the user says.
+func (r *Run) readLeftPool(ctx context.Context, p leftPool, opts RestoreOptions) error {
+	r.pool = Pool{ID: p.id, Name: p.id.Name()}
+	var pool Pool
+	err := r.retry(ctx, func(ctx context.Context) (err error) {
+		pool, err = r.Provider.Pool(ctx, p.id)
+		return err
+	})
+	unseen := errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotVisible)
+	switch {
+	case err == nil && opts.PoolIsGone:
+		return WithHint(fmt.Errorf("pool %s exists: it is not given up", pool.Name), "leave out --pool-is-gone")
+	case err == nil:
+		r.pool = pool
+	case unseen && opts.PoolIsGone:
+		r.poolGone = true
+	default:
+		return hintPool(fmt.Errorf("read pool %s: %w", p.id.Name(), err), p.id)
+	}
+	return nil
+}
+
+// left lists what nodes and lease tell.
+func (p leftPool) left() []Left {
 	var left []Left
 	for _, n := range p.nodes {
-		mark, _ := n.claim(p.id)
+		mark, err := n.claim(p.id)
+		if err != nil || mark == nil {
+			continue
+		}
 		what := "protected"
 		if mark.Block {
 			what += ", blocked"
@@ -140,50 +214,67 @@ func (r *Run) survey(ctx context.Context, p leftPool, exists bool) ([]Left, erro
 		left = append(left, Left{Pool: p.id, Run: p.lease.Holder, Node: p.lease.Record.Donor,
 			What: fmt.Sprintf("lease held by process %s at step %s", p.lease.Process, p.lease.Record.Step)})
 	}
-	if !exists {
-		return left, nil
+	return left
+}
+
+// survey lists what was left in the cloud, by reading only.
+func (r *Run) survey(ctx context.Context) ([]Left, error) {
+	if r.poolGone {
+		return nil, nil
 	}
+	var left []Left
 	snapshots, err := r.Provider.Find(ctx, r.pool, Snapshot, SnapshotName(r.pool.Name))
 	if err != nil {
 		return nil, fmt.Errorf("read the snapshot of pool %s: %w", r.pool.Name, err)
 	}
 	for _, s := range snapshots {
 		if s.Ours() {
-			left = append(left, Left{Pool: p.id, Run: s.Tags[TagRun], Node: s.Tags[TagBuiltFrom], What: "snapshot " + s.Name})
+			left = append(left, Left{Pool: r.pool.ID, Run: s.Tags[TagRun], Node: s.Tags[TagBuiltFrom], What: "snapshot " + s.Name})
 		}
 	}
 	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
-		return nil, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+		return left, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
 	for _, v := range versions {
 		if v.Ours() && v.State == Failed {
-			left = append(left, Left{Pool: p.id, Run: v.Tags[TagRun], Node: v.Tags[TagBuiltFrom], What: "failed version " + v.Name})
+			left = append(left, Left{Pool: r.pool.ID, Run: v.Tags[TagRun], Node: v.Tags[TagBuiltFrom], What: "failed version " + v.Name})
 		}
 	}
 	return left, nil
 }
 
 // restoreAll takes the lease, gives back every marked node, cleans up and frees
-// the lease.
-func (r *Run) restoreAll(ctx context.Context, exists bool) error {
+// the lease. What goes wrong with cleaning up, once all donors are back, is swept.
+func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 	r.back = true
-	steps := []Step{
-		{Name: "lock", Does: "take the pool's lease", Look: (*Run).lookLock},
+	err = r.exec(ctx, []Step{
+		{Name: "lock", Does: "take the pool's lease", Look: (*Run).lookLock, Limit: 5 * time.Minute},
 		{Name: "recover", Does: "give back the donors", Look: (*Run).lookLeft, Limit: 2 * time.Hour},
+	})
+	if err == nil && !r.poolGone {
+		swept = r.exec(ctx, append(sweep(), stayOn()...))
 	}
-	if exists {
-		steps = append(steps, sweep()...)
-	}
-	err := r.exec(ctx, steps)
-	if err == nil {
-		return r.release(ctx, nil)
+	if err == nil && !errors.Is(swept, ErrLeaseLost) {
+		return swept, r.release(context.WithoutCancel(ctx), nil)
+	} else if err == nil {
+		return nil, swept
 	}
 	// What is left stands on the nodes. Only an adopted run needs its lease: the
 	// donor whose node Kubernetes has forgotten is known from there.
 	if r.regain(ctx); r.lease != nil && !r.adopted && !errors.Is(err, ErrLeaseLost) {
 		err = errors.Join(err, r.release(context.WithoutCancel(ctx), nil))
 	}
+	return nil, err
+}
+
+// clear gives back what an unfinished run of the pool left. A run that lives is a *HeldError.
+func (e *Engine) clear(ctx context.Context, o overview) error {
+	p := leftPool{id: o.id, lease: o.lease, nodes: o.taken()}
+	if !p.urgent() {
+		return nil
+	}
+	_, err := e.restorePool(ctx, p, RestoreOptions{})
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 // list plays a dry-run of restore.
 func (w *world) list() *proc {
 	p := &proc{}
-	w.spawn(p, func(ctx context.Context) { p.found, p.err = p.engine().Restore(ctx, true) })
+	w.spawn(p, func(ctx context.Context) { p.found, p.err = p.engine().Restore(ctx, RestoreOptions{DryRun: true}) })
 	w.wait()
 	return p
 }

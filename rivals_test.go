@@ -207,7 +207,7 @@ func (w *world) release() {
 func (w *world) mend() {
 	w.release()
 	w.pools[poolA].refusals = nil
-	w.apiAway = time.Time{}
+	w.apiAway, w.blindUntil = time.Time{}, time.Time{}
 	w.repair()
 	w.advance(w.now.Add(2 * time.Minute))
 	w.repair()

@@ -231,27 +231,6 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 	return out, e.repoint(ctx, o, t, out)
 }
 
-// clear gives back what an unfinished run of the pool left.
-func (e *Engine) clear(ctx context.Context, o overview) error {
-	if o.lease.Holder == "" {
-		return nil
-	}
-	left := leftPool{id: o.id, lease: o.lease}
-	for _, n := range o.nodes {
-		if mark, err := n.Mark(); err == nil && mark != nil {
-			left.nodes = append(left.nodes, n)
-		}
-	}
-	got, err := e.restorePool(ctx, left, false)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(got, func(l Left) bool { return l.Reason != "" }) {
-		return heldError(o.lease)
-	}
-	return nil
-}
-
 // repoint takes the lease and does it.
 func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) error {
 	r := e.newRun(pointing())

@@ -32,8 +32,10 @@ type world struct {
 	pods      []*simPod
 	throttled map[string]time.Time
 	apiAway   time.Time // the Kubernetes API answers again at that time
-	staleList []Artifact
-	donors    map[string]donor // by run
+	// The cloud shows everything again at that time.
+	blindUntil time.Time
+	staleList  []Artifact
+	donors     map[string]donor // by run
 
 	procs   []*proc
 	started int
@@ -134,6 +136,7 @@ type proc struct {
 	err     error
 	crashed bool
 
+	body        func(context.Context)
 	interrupted bool
 	ended       bool
 	runs        int
@@ -142,6 +145,33 @@ type proc struct {
 	log         []site // with logging: every call
 	claim       claim
 	tune        func(*Engine)
+
+	parent  *proc // of a thread, which shares its calls, faults and fate
+	running int   // threads that have not ended
+}
+
+// root is the process of a thread.
+func (p *proc) root() *proc {
+	if p.parent != nil {
+		return p.parent
+	}
+	return p
+}
+
+// threads runs bodies as threads of the process, and returns when all have ended.
+func (p *proc) threads(n int, body func(*Engine, int)) {
+	p.running = n
+	for i := range n {
+		t := p.w.spawn(&proc{name: p.name, parent: p, skew: p.skew, force: p.force, tune: p.tune}, func(context.Context) {})
+		t.body = func(context.Context) { body(t.engine(), i) }
+		t.seenVM, t.seenOff = p.seenVM, p.seenOff
+	}
+	for p.running > 0 {
+		p.pass(p.w.now.Add(24 * 365 * time.Hour))
+	}
+	if p.dying {
+		panic(crash{})
+	}
 }
 
 type crash struct{}
@@ -157,7 +187,8 @@ func (p *proc) engine() *Engine {
 				p.w.trace = append(p.w.trace, fmt.Sprintf("    %s: %s %s: %s", p.name, ev.Step, ev.Kind, ev.Message))
 			}
 		},
-		NewID: func() string { p.runs++; return fmt.Sprintf("%s-run%d", p.name, p.runs) },
+		NewID:   func() string { r := p.root(); r.runs++; return fmt.Sprintf("%s-run%d", r.name, r.runs) },
+		threads: p.threads,
 	}
 	if p.tune != nil {
 		p.tune(e)
@@ -170,7 +201,7 @@ func (p *proc) Now() time.Time { return p.w.now.Add(p.skew) }
 
 // Sleep lets the others run and time pass.
 func (p *proc) Sleep(ctx context.Context, d time.Duration) error {
-	if p.dying {
+	if p.root().dying {
 		panic(crash{})
 	}
 	if err := ctx.Err(); err != nil {
@@ -211,7 +242,7 @@ func (w *world) due() *proc {
 // spawn starts a process; it runs when others hand over or wait is called.
 func (w *world) spawn(p *proc, body func(context.Context)) *proc {
 	w.started++
-	p.w, p.resume, p.wake = w, make(chan struct{}), w.now
+	p.w, p.resume, p.wake, p.body = w, make(chan struct{}), w.now, body
 	p.seenVM, p.seenOff = map[InstanceID]string{}, map[InstanceID]bool{}
 	if p.name == "" {
 		p.name = fmt.Sprintf("p%d", w.started)
@@ -227,11 +258,12 @@ func (w *world) spawn(p *proc, body func(context.Context)) *proc {
 					panic(r)
 				}
 				p.crashed = true
+				p.root().dying = true
 				w.say("%s killed", p.name)
 			}
 			p.end()
 		}()
-		body(ctx)
+		p.body(ctx)
 	}()
 	return p
 }
@@ -241,6 +273,11 @@ func (p *proc) end() {
 	p.ended = true
 	p.cancel()
 	w.say("%s ended: %v", p.name, p.err)
+	if r := p.parent; r != nil {
+		if r.running--; r.running == 0 {
+			r.wake = w.now
+		}
+	}
 	w.procs = slices.DeleteFunc(w.procs, func(o *proc) bool { return o == p })
 	if len(w.procs) == 0 {
 		w.done <- struct{}{}
@@ -307,7 +344,7 @@ func (p *proc) left() {
 func (w *world) startRestore(p *proc) *proc {
 	return w.spawn(p, func(ctx context.Context) {
 		w.say("%s: restore", p.name)
-		p.found, p.err = p.engine().Restore(ctx, false)
+		p.found, p.err = p.engine().Restore(ctx, RestoreOptions{})
 	})
 }
 

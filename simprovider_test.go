@@ -128,7 +128,7 @@ func (s simProvider) Pool(ctx context.Context, id PoolID) (out Pool, err error) 
 	w := s.p.w
 	err = s.p.call(ctx, call{method: "Pool", subject: id.Name()}, func(f *fault) error {
 		p := w.pools[id]
-		if p == nil {
+		if p == nil || f.is(absent) {
 			return fmt.Errorf("pool %s: %w", id, ErrNotFound)
 		}
 		out = Pool{ID: id, Name: id.Name(), Group: "rg", Location: "west", Gallery: galleryA, Capacity: p.capacity,
@@ -143,13 +143,29 @@ func (s simProvider) Pool(ctx context.Context, id PoolID) (out Pool, err error) 
 }
 
 func (s simProvider) Instance(ctx context.Context, id InstanceID) (out Instance, err error) {
-	err = s.p.call(ctx, call{method: "Instance", subject: lastSegment(string(id))}, func(*fault) error {
+	err = s.p.call(ctx, call{method: "Instance", subject: lastSegment(string(id))}, func(f *fault) error {
 		m := s.p.w.machines[id]
-		if m == nil {
+		if m == nil || f.is(absent) || f.is(unread) {
 			return fmt.Errorf("instance %s: %w", id, ErrNotFound)
 		}
 		out = m.Instance
 		s.p.seenVM[id], s.p.seenOff[id] = m.VMID, m.Power == PowerOff
+		return nil
+	})
+	return out, err
+}
+
+func (s simProvider) Instances(ctx context.Context, pool Pool) (out []InstanceID, err error) {
+	err = s.p.call(ctx, call{method: "Instances", subject: pool.Name}, func(f *fault) error {
+		if s.p.w.pools[pool.ID] == nil || f.is(absent) {
+			return fmt.Errorf("list instances of pool %s: %w", pool.Name, ErrUnavailable)
+		}
+		out = nil
+		for id, m := range s.p.w.machines {
+			if m.Pool == pool.ID {
+				out = append(out, id)
+			}
+		}
 		return nil
 	})
 	return out, err
@@ -173,6 +189,11 @@ func (s simProvider) Find(ctx context.Context, pool Pool, kind Kind, name string
 	w := s.p.w
 	err = s.p.call(ctx, call{method: "Find " + string(kind), subject: name}, func(f *fault) error {
 		switch {
+		case name == "" && f.is(absent):
+			// What an adapter makes of a list that is 404 although its parent is there.
+			return fmt.Errorf("list %s: %w", kind, ErrUnavailable)
+		case f.is(absent):
+			out = nil
 		case name == "" && f.is(staleList) && w.staleList != nil:
 			out = w.staleList
 		case name == "":

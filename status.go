@@ -48,14 +48,17 @@ type VersionStatus struct {
 	Parent    string `json:"parent,omitempty"` // the image that the donor came from
 	Bad       string `json:"bad,omitempty"`    // why it was rolled back
 	Excluded  bool   `json:"excluded,omitempty"`
-	InModel   bool   `json:"inModel"`
-	Instances int    `json:"instances"` // made from it
+	// Outnumbered is a version of an earlier day whose name counts as later: a
+	// program that knows no YYYY.MM.DDNN made this one.
+	Outnumbered string `json:"outnumberedBy,omitempty"`
+	InModel     bool   `json:"inModel"`
+	Instances   int    `json:"instances"` // made from it
 }
 
-// Unfinished is a run that holds a pool.
+// Unfinished is a run that holds a pool, or one that left a marked node and no lease.
 type Unfinished struct {
 	Run     string `json:"run"`
-	Process string `json:"process"`
+	Process string `json:"process"` // "" when nobody holds the pool
 	Record
 }
 
@@ -88,9 +91,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 			s.Ready++
 		}
 	}
-	if o.lease.Holder != "" {
-		s.Unfinished = &Unfinished{o.lease.Holder, o.lease.Process, o.lease.Record}
-	}
+	s.Unfinished = o.unfinished()
 	if o.err != nil {
 		s.Error = o.err.Error()
 		return s
@@ -99,11 +100,28 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 		s.Definition = DefinitionName(o.pool.Name)
 	}
 	for _, v := range o.versions {
-		s.Versions = append(s.Versions, versionStatus(v))
+		status := versionStatus(v)
+		if by := v.outnumbered(o.versions); by != nil {
+			status.Outnumbered = by.Name
+		}
+		s.Versions = append(s.Versions, status)
 	}
 	s.RollbackTarget = o.defaultTarget().name()
 	o.nextStatus(&s, now, signals)
 	return s
+}
+
+// unfinished is the run that holds the pool or, where nobody does, the one that a marked node was left by.
+func (o overview) unfinished() *Unfinished {
+	if o.lease.Holder != "" {
+		return &Unfinished{o.lease.Holder, o.lease.Process, o.lease.Record}
+	}
+	for _, n := range o.taken() {
+		if mark, err := n.claim(o.id); err == nil && mark != nil {
+			return &Unfinished{Run: mark.Run, Record: Record{Donor: n.Name, Instance: mark.Instance, VMID: mark.VMID, Sealing: mark.Sealing}}
+		}
+	}
+	return nil
 }
 
 // nextStatus tells how old the image of the next node would be.

@@ -20,6 +20,8 @@ type Step struct {
 	Patient bool
 	// Stubborn steps give something back: they try again after any error.
 	Stubborn bool
+	// Spare steps clean up: when one fails, the run goes on and warns.
+	Spare bool
 	// Notify puts an event on the donor when the step first acts.
 	Notify string
 

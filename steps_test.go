@@ -94,7 +94,7 @@ func (w *world) cloudHolds(c claim) bool {
 		return made(Definition, DefinitionName(poolA.Name()))
 	case "clean":
 		s := w.artifacts[artifactKey(poolA, Snapshot, SnapshotName(poolA.Name()))]
-		return s == nil || w.now.Before(s.hidden)
+		return s == nil || s.State == Deleting || w.now.Before(s.hidden)
 	}
 	// The version of the run stands on the lease.
 	name := w.leases[poolA].Record.Version

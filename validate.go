@@ -8,12 +8,24 @@ import (
 )
 
 func (r *Run) lookConnect(ctx context.Context) (Next, error) {
-	if p, ok := r.Provider.(Preflighter); ok {
+	if err := r.checkCredentials(ctx); err != nil {
+		return Next{}, err
+	}
+	if p, ok := r.Cluster.(Preflighter); ok {
 		if err := p.Preflight(ctx); err != nil {
 			return Next{}, err
 		}
 	}
 	return done("credentials work"), nil
+}
+
+// checkCredentials is as much of connect as a plan needs, which is printed on clusters that were
+// not prepared yet.
+func (r *Run) checkCredentials(ctx context.Context) error {
+	if p, ok := r.Provider.(Preflighter); ok {
+		return p.Preflight(ctx)
+	}
+	return nil
 }
 
 func (r *Run) lookValidate(ctx context.Context) (Next, error) {
@@ -24,9 +36,8 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 	} else if err != nil {
 		return Next{}, fmt.Errorf("read node %s: %w", r.Donor, err)
 	}
-	mark, err := node.Mark()
-	if err != nil {
-		return Next{}, WithHint(err, "remove the annotation by hand if you know that nothing needs it")
+	if _, err := node.Mark(); err != nil {
+		return Next{}, WithHint(err, "%s", leftAlone(node.Name))
 	}
 	r.node = node
 	if refusals := refuseNode(node, r.Options, true); node.ProviderID == "" {
@@ -37,6 +48,10 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 	}
 	if r.instance.Architecture == "" {
 		r.instance.Architecture = nodeArchitecture(node.Architecture)
+	}
+	mark, err := node.claim(r.pool.ID)
+	if err != nil {
+		return Next{}, WithHint(err, "%s", leftAlone(node.Name))
 	}
 	if err := r.refuse(mark != nil); err != nil {
 		return Next{}, err
@@ -110,12 +125,14 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 // and where Kubernetes has forgotten the node, by the record on the lease.
 func (r *Run) leftBehind(nodes []Node, continues bool) (next Next, found bool) {
 	for _, n := range nodes {
-		pool, poolErr := r.Provider.PoolOf(n.ProviderID)
-		mark, err := n.claim(pool)
-		if err != nil && poolErr == nil && pool == r.pool.ID {
-			r.tell(Event{Kind: Warned, Step: "recover", Percent: -1, Message: err.Error()})
+		if pool, err := r.Provider.PoolOf(n.ProviderID); err != nil || pool != r.pool.ID {
+			continue
 		}
-		if err != nil || mark == nil || mark.Pool != r.pool.ID || (mark.Run == r.id && continues) {
+		mark, err := n.taken(r.pool.ID, *r.lease)
+		if err != nil {
+			r.tell(Event{Kind: Warned, Step: "recover", Percent: -1, Message: err.Error() + ": left alone"})
+		}
+		if err != nil || mark == nil || (mark.Run == r.id && continues) {
 			continue
 		}
 		return actSteps(fmt.Sprintf("give back node %s, which run %s left", n.Name, mark.Run),

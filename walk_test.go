@@ -157,7 +157,7 @@ func (k *walk) settle() {
 	w.audit.settled()
 	o := options(w.anyDonor())
 	started := w.now
-	p := w.update(o)
+	p := w.updateAsTold(o)
 	w.audit.judge.Ended(p.name, w.now.Sub(started), cleanTime)
 	if p.crashed {
 		return // said so already: it did not end

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,8 +98,11 @@ func classifyResponse(re *azcore.ResponseError) error {
 	switch {
 	case re.StatusCode == http.StatusTooManyRequests:
 		return &kamino.ThrottledError{After: retryAfter(re.RawResponse), Err: errors.New(text)}
-	case re.StatusCode == http.StatusNotFound:
+	case re.StatusCode == http.StatusNotFound && ofResource(re), notActive(re, text):
 		return fmt.Errorf("%w: %s", kamino.ErrNotFound, text)
+	case re.StatusCode == http.StatusNotFound:
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrNotVisible, text),
+			"check tenant, subscription and resource group of the credentials, and that their role is assigned there")
 	case re.StatusCode == http.StatusPreconditionFailed:
 		return fmt.Errorf("%w: %s", kamino.ErrConflict, text)
 	case re.StatusCode == http.StatusUnauthorized, re.StatusCode == http.StatusForbidden:
@@ -116,6 +120,21 @@ func classifyResponse(re *azcore.ResponseError) error {
 		return errors.New(text)
 	}
 	return errors.New(text)
+}
+
+// resourceCodes are the codes of a 404 that speaks of the resource itself: ARM's own, and those of Microsoft.Compute
+// (https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-not-found). With any other code (SubscriptionNotFound,
+// ResourceGroupNotFound, InvalidResourceNamespace, none at all) nobody has looked for the resource.
+var resourceCodes = []string{"ResourceNotFound", "ParentResourceNotFound", "NotFound", "GalleryImageNotFound"}
+
+func ofResource(re *azcore.ResponseError) bool {
+	return slices.ContainsFunc(resourceCodes, func(code string) bool { return strings.EqualFold(code, re.ErrorCode) })
+}
+
+// notActive recognises the 400 with which scale sets answer calls on an instance that they do not have (the text is that of
+// cloud-provider-azure, pkg/provider/azure_vmss.go; whether a GET is answered so is unverified).
+func notActive(re *azcore.ResponseError, text string) bool {
+	return re.StatusCode == http.StatusBadRequest && strings.Contains(text, "not an active Virtual Machine Scale Set VM")
 }
 
 func isBusy(re *azcore.ResponseError) bool {

@@ -69,7 +69,7 @@ func (p *Provider) listVersions(ctx context.Context, at place, pool kamino.Pool)
 	for pager.More() {
 		page, err := pager.NextPage(ctx)
 		if err = translate(err, "list image versions of pool %s", at.name); errors.Is(err, kamino.ErrNotFound) {
-			return nil, nil
+			return nil, p.noDefinition(ctx, at, err)
 		} else if err != nil {
 			return nil, err
 		}
@@ -97,6 +97,17 @@ func (p *Provider) listVersions(ctx context.Context, at place, pool kamino.Pool)
 	return out, nil
 }
 
+// noDefinition makes sure that a list of versions is missing because its definition is.
+func (p *Provider) noDefinition(ctx context.Context, at place, missing error) error {
+	_, err := p.findDefinition(ctx, at)
+	if err = translate(err, "read the image definition of pool %s", at.name); errors.Is(err, kamino.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: although the definition exists: %s", kamino.ErrUnavailable, missing.Error())
+}
+
 // markLatest finds the version that a model means which names the definition
 // only: the newest that Succeeded and is not excluded
 // (https://learn.microsoft.com/azure/virtual-machines/shared-image-galleries).
@@ -114,34 +125,21 @@ func markLatest(newestFirst []kamino.Artifact, pool kamino.Pool) {
 	}
 }
 
-// uses counts the instances of a pool by the version that they booted from. Of
-// each it decodes that only: with thousands of instances, what the SDK's list
-// decodes takes longer than everything else a plan reads.
+// uses counts the instances of a pool by the version that they booted from.
 func (p *Provider) uses(ctx context.Context, at place) (map[string]int, error) {
 	out := map[string]int{}
-	next := at.path() + "/virtualMachines?api-version=2026-04-01" // as armcompute v8 asks
-	for next != "" {
-		var page struct {
-			NextLink string `json:"nextLink"`
-			Value    []struct {
-				Properties struct {
-					StorageProfile struct {
-						ImageReference *armcompute.ImageReference `json:"imageReference"`
-					} `json:"storageProfile"`
-				} `json:"properties"`
-			} `json:"value"`
+	err := list(ctx, at, at.path()+"/virtualMachines?api-version="+vmListVersion, func(vm struct {
+		Properties struct {
+			StorageProfile struct {
+				ImageReference *armcompute.ImageReference `json:"imageReference"`
+			} `json:"storageProfile"`
+		} `json:"properties"`
+	}) {
+		if from := bornFrom(vm.Properties.StorageProfile.ImageReference); from != "" {
+			out[strings.ToLower(from)]++
 		}
-		if err := at.get(ctx, next, &page); err != nil {
-			return nil, translate(err, "list instances of scale set %s", at.name)
-		}
-		for _, vm := range page.Value {
-			if from := bornFrom(vm.Properties.StorageProfile.ImageReference); from != "" {
-				out[strings.ToLower(from)]++
-			}
-		}
-		next = page.NextLink
-	}
-	return out, nil
+	})
+	return out, translateList(err, "list instances of scale set %s", at.name)
 }
 
 // unused makes sure, by reading now, that nothing uses a version.
@@ -154,9 +152,47 @@ func (p *Provider) unused(ctx context.Context, at place, pool kamino.Pool, v kam
 	if err != nil {
 		return err
 	}
-	for _, have := range list {
-		if have.Name == v.Name && (have.InModel || have.Instances > 0) {
-			return fmt.Errorf("version %s (%d instances, in the model: %t): %w", v.Name, have.Instances, have.InModel, kamino.ErrInUse)
+	i := slices.IndexFunc(list, func(have kamino.Artifact) bool { return have.Name == v.Name })
+	if i < 0 {
+		return p.unlisted(ctx, at, v)
+	}
+	if have := list[i]; have.InModel || have.Instances > 0 {
+		return fmt.Errorf("version %s (%d instances, in the model: %t): %w", v.Name, have.Instances, have.InModel, kamino.ErrInUse)
+	}
+	return p.unusedByOthers(ctx, at, list, i)
+}
+
+// unlisted makes sure that a version which is in no list does not exist: who uses one that does is not known.
+func (p *Provider) unlisted(ctx context.Context, at place, v kamino.Artifact) error {
+	_, err := p.findVersion(ctx, at, v.Name)
+	if err = translate(err, "read version %s", v.Name); errors.Is(err, kamino.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return fmt.Errorf("version %s exists and is in no list: %w", v.Name, kamino.ErrUnavailable)
+}
+
+// unusedByOthers makes sure that no model of another scale set of the resource group refers to a version: pools share a gallery, and
+// people make a second scale set of the first one's image.
+func (p *Provider) unusedByOthers(ctx context.Context, at place, newestFirst []kamino.Artifact, i int) error {
+	v := newestFirst[i]
+	pager := at.sets.NewListPager(at.group, nil)
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return translateList(err, "list the scale sets of resource group %s", at.group)
+		}
+		for _, set := range page.Value {
+			model, err := readModel(*set)
+			if err != nil {
+				return err
+			}
+			others := slices.Clone(newestFirst)
+			markLatest(others, kamino.Pool{Model: model})
+			if strings.EqualFold(model.Image, v.ID) || others[i].InModel {
+				return fmt.Errorf("version %s (in the model of scale set %s): %w", v.Name, value(set.Name), kamino.ErrInUse)
+			}
 		}
 	}
 	return nil

@@ -82,7 +82,7 @@ func (c *Cluster) podsToLeave(ctx context.Context, node string) ([]corev1.Pod, e
 
 // keepSealPod is the filter that keeps a drain from removing what comes after it.
 func (c *Cluster) keepSealPod(pod corev1.Pod) drain.PodDeleteStatus {
-	if pod.Namespace == kamino.SystemNamespace && pod.Labels[labelName] == sealName {
+	if pod.Labels[labelName] == sealName && slices.Contains(c.sealNamespaces(pod.Labels[labelRun]), pod.Namespace) {
 		return drain.MakePodDeleteStatusSkip()
 	}
 	return drain.MakePodDeleteStatusOkay()

@@ -1,7 +1,7 @@
 // Package kube is kamino.Cluster on the API of Kubernetes: nodes and their
 // marks, evictions, the seal pod, the leases of the pools and events.
 //
-// It keeps nothing between two calls and reads nothing from a cache. No call
+// It keeps nothing between two calls but where former leases stand, and reads nothing from a cache. No call
 // waits for anything: what has to be waited for is the engine's business, and
 // so is trying again. What each call costs in requests:
 //
@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -27,6 +28,7 @@ import (
 type Cluster struct {
 	client kubernetes.Interface
 	opts   Options
+	homes  sync.Map // run -> namespace of its former lease
 }
 
 var _ interface {
@@ -39,6 +41,8 @@ var _ interface {
 
 // Options of New. All have defaults, but without SealImage no disk is sealed.
 type Options struct {
+	// Former are namespaces in which a former version of this program ran, kube-system aside.
+	Former    []string
 	SealImage string       // image of the seal pod, with kamino-agent at /kamino-agent
 	Version   string       // of this program, for the user agent; "" means dev
 	Process   string       // how this process shows in events, as host/pid

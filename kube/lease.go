@@ -7,14 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
 	"kamino.dev/kamino"
@@ -53,43 +56,44 @@ func leaseName(pool kamino.PoolID) string {
 
 // Lease reads the lease of a pool.
 func (c *Cluster) Lease(ctx context.Context, pool kamino.PoolID) (kamino.Lease, error) {
-	l, err := c.client.CoordinationV1().Leases(kamino.SystemNamespace).Get(ctx, leaseName(pool), metav1.GetOptions{})
-	if err = explain("get leases.coordination.k8s.io -n "+kamino.SystemNamespace, err); errors.Is(err, kamino.ErrNotFound) {
-		return kamino.Lease{Pool: pool}, nil
-	} else if err != nil {
-		return kamino.Lease{}, err
-	}
-	out, err := readLease(l)
-	if err == nil && !strings.EqualFold(string(out.Pool), string(pool)) {
-		err = fmt.Errorf("lease %s/%s is of pool %s, not of %s", l.Namespace, l.Name, out.Pool, pool)
-	}
+	items, err := c.allLeases(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", leaseName(pool)).String()})
 	if err != nil {
 		return kamino.Lease{}, err
 	}
-	out.Pool = pool
-	return out, nil
-}
-
-// Leases reads the leases of all pools.
-func (c *Cluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
-	var out []kamino.Lease
-	opts := metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy, Limit: pageSize}
-	for {
-		list, err := c.client.CoordinationV1().Leases(kamino.SystemNamespace).List(ctx, opts)
-		if err != nil {
-			return nil, explain("list leases.coordination.k8s.io -n "+kamino.SystemNamespace, err)
-		}
-		for i := range list.Items {
-			l, err := readLease(&list.Items[i])
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, l)
-		}
-		if opts.Continue = list.Continue; opts.Continue == "" {
-			return out, nil
+	g := group{pool: pool}
+	for i := range items {
+		if items[i].Name == leaseName(pool) {
+			g.add(&items[i])
 		}
 	}
+	if g.here != nil && !strings.EqualFold(g.here.Annotations[annotationPool], string(pool)) {
+		return kamino.Lease{}, fmt.Errorf("lease %s/%s is of pool %s, not of %s", g.here.Namespace, g.here.Name, g.here.Annotations[annotationPool], pool)
+	}
+	return c.standing(pool, g.here, g.elsewhere)
+}
+
+// Leases reads the leases of all pools. Those in namespaces that nobody named are left out.
+func (c *Cluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
+	items, err := c.allLeases(ctx, metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy})
+	if err != nil {
+		return nil, err
+	}
+	items = slices.DeleteFunc(items, func(l coordinationv1.Lease) bool {
+		return l.Namespace != kamino.SystemNamespace && !c.believes(l.Namespace)
+	})
+	var out []kamino.Lease
+	for _, g := range byPool(items) {
+		if g.here == nil && len(g.elsewhere) == 0 {
+			continue
+		}
+		l, err := c.standing(g.pool, g.here, g.elsewhere)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, l)
+	}
+	slices.SortFunc(out, func(a, b kamino.Lease) int { return strings.Compare(string(a.Pool), string(b.Pool)) })
+	return out, nil
 }
 
 // SetLease creates the lease when it has no revision, else changes it if it
@@ -99,26 +103,38 @@ func (c *Cluster) SetLease(ctx context.Context, lease kamino.Lease) (kamino.Leas
 	if err != nil {
 		return kamino.Lease{}, err
 	}
+	at, err := parseRevision(lease.Revision)
+	if err != nil {
+		return kamino.Lease{}, fmt.Errorf("write lease of pool %s: revision: %w", lease.Pool.Name(), err)
+	}
+	notes, err := c.takeOver(ctx, at.Former)
+	if err != nil {
+		return kamino.Lease{}, err
+	}
+	maps.Copy(object.Annotations, notes)
 	leases := c.client.CoordinationV1().Leases(kamino.SystemNamespace)
 	var got *coordinationv1.Lease
 	what := "create"
-	if lease.Revision == "" {
+	if at.Here == "" {
 		got, err = leases.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
 	} else {
 		what = "patch"
 		var patch []byte
-		if patch, err = leasePatch(object, lease.Revision); err != nil {
+		if patch, err = leasePatch(object, at.Here); err != nil {
 			return kamino.Lease{}, err
 		}
 		got, err = leases.Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	}
 	err = explain(what+" leases.coordination.k8s.io -n "+kamino.SystemNamespace, err)
-	if errors.Is(err, kamino.ErrNotFound) && lease.Revision != "" {
+	switch {
+	case errors.Is(err, kamino.ErrNotFound) && at.Here != "":
 		return kamino.Lease{}, &fault{kamino.ErrConflict, err} // somebody deleted it
-	} else if err != nil {
+	case errors.Is(err, kamino.ErrNotFound):
+		return kamino.Lease{}, kamino.WithHint(err, noBase)
+	case err != nil:
 		return kamino.Lease{}, err
 	}
-	return readLease(got)
+	return readLease(got, leaseFormat)
 }
 
 // writeLease is the API's object of a lease.
@@ -181,7 +197,7 @@ func leasePatch(l *coordinationv1.Lease, revision string) ([]byte, error) {
 
 // readLease reads the API's object. One that is not ours, or was written by a
 // newer program, is an error, so that it is never written over.
-func readLease(l *coordinationv1.Lease) (kamino.Lease, error) {
+func readLease(l *coordinationv1.Lease, newest int) (kamino.Lease, error) {
 	fail := func(format string, args ...any) (kamino.Lease, error) {
 		return kamino.Lease{}, fmt.Errorf("lease %s/%s: "+format, append([]any{l.Namespace, l.Name}, args...)...)
 	}
@@ -189,8 +205,8 @@ func readLease(l *coordinationv1.Lease) (kamino.Lease, error) {
 	if err != nil {
 		return fail("annotation %s is %q: kamino did not write it", annotationFormat, l.Annotations[annotationFormat])
 	}
-	if format > leaseFormat {
-		return fail("annotation %s is %d, written by a newer kamino (this one knows %d)", annotationFormat, format, leaseFormat)
+	if format > newest {
+		return fail("annotation %s is %d, written by a newer kamino (this one knows %d)", annotationFormat, format, newest)
 	}
 	out := kamino.Lease{
 		Pool:     kamino.PoolID(l.Annotations[annotationPool]),

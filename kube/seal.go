@@ -32,13 +32,25 @@ var hopelessWaits = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageNa
 
 // SealPod reads the seal pod of a run; one that does not exist is no error.
 func (c *Cluster) SealPod(ctx context.Context, _ kamino.Node, run string) (kamino.SealPod, error) {
-	pod, err := c.client.CoreV1().Pods(kamino.SystemNamespace).Get(ctx, sealPodName(run), metav1.GetOptions{})
-	if err = explain("get pods -n "+kamino.SystemNamespace, err); errors.Is(err, kamino.ErrNotFound) {
-		return kamino.SealPod{}, nil
-	} else if err != nil {
-		return kamino.SealPod{}, err
+	for _, namespace := range c.sealNamespaces(run) {
+		pod, err := c.client.CoreV1().Pods(namespace).Get(ctx, sealPodName(run), metav1.GetOptions{})
+		if err = explain("get pods -n "+namespace, err); errors.Is(err, kamino.ErrNotFound) {
+			continue
+		} else if err != nil {
+			return kamino.SealPod{}, err
+		}
+		return readSealPod(pod), nil
 	}
-	return readSealPod(pod), nil
+	return kamino.SealPod{}, nil
+}
+
+// sealNamespaces are where the seal pod of a run may be: here, and where a former version held
+// the run's lease.
+func (c *Cluster) sealNamespaces(run string) []string {
+	if home := c.home(run); home != "" {
+		return []string{kamino.SystemNamespace, home}
+	}
+	return []string{kamino.SystemNamespace}
 }
 
 func readSealPod(pod *corev1.Pod) kamino.SealPod {
@@ -85,11 +97,13 @@ func joinWords(reason, message string) string {
 // exist is no error.
 func (c *Cluster) RemoveSealPod(ctx context.Context, _ kamino.Node, run string) error {
 	now := int64(0)
-	err := c.client.CoreV1().Pods(kamino.SystemNamespace).Delete(ctx, sealPodName(run), metav1.DeleteOptions{GracePeriodSeconds: &now})
-	if apierrors.IsNotFound(err) {
-		return nil
+	for _, namespace := range c.sealNamespaces(run) {
+		err := c.client.CoreV1().Pods(namespace).Delete(ctx, sealPodName(run), metav1.DeleteOptions{GracePeriodSeconds: &now})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return explain("delete pods -n "+namespace, err)
+		}
 	}
-	return explain("delete pods -n "+kamino.SystemNamespace, err)
+	return nil
 }
 
 // Seal creates the seal pod of a run on the node. One that exists already is no

@@ -34,6 +34,7 @@ func TestAzure(t *testing.T) {
 type setting struct {
 	latencies emulator.Latencies
 	pool      emulator.Pool
+	others    []emulator.Pool
 	server    func(*emulator.Server)
 	front     func(http.Handler) http.Handler // stands before the emulator
 	group     string                          // what azure.json names; "": the scenario's
@@ -60,7 +61,7 @@ func begin(t *testing.T, s setting) *cloud {
 	s.pool.Name, s.pool.Count = poolName, 3
 	c := &cloud{T: t,
 		clock:    emulator.NewVirtualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)),
-		scenario: emulator.Scenario{Pools: []emulator.Pool{s.pool}}.Defaults()}
+		scenario: emulator.Scenario{Pools: append([]emulator.Pool{s.pool}, s.others...)}.Defaults()}
 	c.server = &emulator.Server{Clock: c.clock, Latencies: s.latencies, PollInterval: time.Second,
 		Identities: []emulator.Identity{{ClientID: clientID, Secret: secret}}}
 	if s.server != nil {

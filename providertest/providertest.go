@@ -6,6 +6,8 @@ package providertest
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,6 +165,15 @@ func reads(t *testing.T, w *world) {
 	}
 	if in.VMID == "" || in.Disk == "" || in.Generation == "" || in.SecurityType == "" || in.Power != kamino.PowerOn {
 		t.Errorf("instance lacks something: %+v", in)
+	}
+	ids, err := w.Provider.Instances(w.ctx(), p)
+	if n := slices.IndexFunc(ids, func(id kamino.InstanceID) bool { return strings.EqualFold(string(id), string(w.Donor)) }); err != nil || n < 0 || len(ids) < p.Capacity {
+		t.Errorf("the pool of %d instances lists %v, %v; want %s among them", p.Capacity, ids, err, w.Donor)
+	}
+	gone := p
+	gone.ID, gone.Name = gone.ID+"-gone", gone.Name+"-gone"
+	if ids, err := w.Provider.Instances(w.ctx(), gone); err == nil || errors.Is(err, kamino.ErrNotFound) {
+		t.Errorf("a list that cannot be read is %v, %v", ids, err)
 	}
 	if _, err := w.Provider.Pool(w.ctx(), p.ID+"-gone"); !errors.Is(err, kamino.ErrNotFound) {
 		t.Errorf("pool that is gone: %v, want ErrNotFound", err)

@@ -35,6 +35,11 @@ const (
 	// just after a create). On a read or list: it shows the state of Duration ago, and with
 	// Duration 0 the state before each resource's last change.
 	Stale FaultKind = "stale"
+	// Absent answers 404 ResourceNotFound, whatever is there: what a region answers that does
+	// not know yet of a resource (https://github.com/hashicorp/terraform-provider-azurerm/issues/18268).
+	Absent FaultKind = "absent"
+	// Blind answers 404 SubscriptionNotFound, as to credentials that see nothing.
+	Blind FaultKind = "blind"
 	// Delay waits for Duration, negative: until the client gives up, and then goes on.
 	Delay FaultKind = "delay"
 	// Late answers Status, Code and Message, or closes the connection if Status is 0, and
@@ -200,6 +205,12 @@ func (c *call) beforehand(w http.ResponseWriter) bool {
 	switch f.Kind {
 	case Reply:
 		c.write(w, reply{err: f.forbid(c)})
+		return false
+	case Absent:
+		c.write(w, notFound(c, c.r.URL.Path))
+		return false
+	case Blind:
+		c.write(w, failed(http.StatusNotFound, "SubscriptionNotFound", "The subscription could not be found. (scripted by %s)", f.ID))
 		return false
 	case DropBefore:
 		panic(http.ErrAbortHandler)

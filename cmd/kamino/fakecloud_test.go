@@ -186,3 +186,13 @@ func (c *fakeCloud) SetModel(_ context.Context, pool kamino.Pool, want kamino.Mo
 	}
 	return diff, nil
 }
+
+func (c *fakeCloud) Instances(_ context.Context, pool kamino.Pool) ([]kamino.InstanceID, error) {
+	var out []kamino.InstanceID
+	for id := range c.instances {
+		if of, err := c.PoolOf(id); err == nil && of == pool.ID {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}

@@ -31,6 +31,7 @@ type globalOptions struct {
 	Version   string
 
 	namespace     string // given by habit
+	former        []string
 	logLevel      string
 	logPrefix     string
 	logTimestamps bool
@@ -49,7 +50,7 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	k.BearerToken, k.Impersonate, k.ImpersonateUID, k.ImpersonateGroup, k.ImpersonateUserExtra = nil, nil, nil, nil, nil
 	k.DisableCompression, k.Namespace = nil, nil
 	k.AddFlags(f)
-	f.StringVarP(&g.namespace, "namespace", "n", "", "ignored: leases and seal pods live in "+kamino.SystemNamespace)
+	f.StringVarP(&g.namespace, "namespace", "n", "", "ignored, but for leases that a former version left there: they live in "+kamino.SystemNamespace)
 	f.StringVar(&g.SealImage, "image", "", "image of the seal pod (default $POD_IMAGE)")
 	f.StringVar(&g.Provider, "provider", "azure", "factory of VMs")
 	f.StringVarP(&g.ResourceGroup, "resource-group", "g", "", "resource group of the cluster")
@@ -87,8 +88,13 @@ func (g *globalOptions) complete(a *app) error {
 		return err
 	}
 	g.Log = newLogger(a.Err, level, g.logPrefix, g.logTimestamps)
+	for _, name := range []string{g.namespace, a.env("POD_NAMESPACE")} {
+		if name != "" && name != kamino.SystemNamespace {
+			g.former = append(g.former, name) // where a former version would have kept its leases
+		}
+	}
 	if g.namespace != "" && g.namespace != kamino.SystemNamespace {
-		g.Log.Warn("--namespace is ignored", "given", g.namespace, "used", kamino.SystemNamespace)
+		g.Log.Warn("--namespace is ignored, but for what a former version left there", "given", g.namespace, "used", kamino.SystemNamespace)
 	}
 	return nil
 }

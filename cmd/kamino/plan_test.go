@@ -66,7 +66,7 @@ var planCases = []struct {
 	}},
 	{name: "model-elsewhere", world: func(w *fakeWorld) {
 		p := up(w)
-		newest := w.cloud.put(p, kamino.Version, "2026.11.15", map[string]string{kamino.TagBuiltFrom: "n2", kamino.TagRun: "r2"})
+		newest := w.cloud.put(p, kamino.Version, "2026.11.15", map[string]string{kamino.TagBuiltFrom: "n2", kamino.TagRun: "r2", kamino.TagReceipt: "sha256:aa"})
 		newest.Created = w.now.AddDate(0, 0, -5)
 	}, code: exitToDo},
 	{name: "model-of-somebody", world: func(w *fakeWorld) {
@@ -96,7 +96,7 @@ var planCases = []struct {
 	}, code: exitToDo},
 	{name: "being-built", world: func(w *fakeWorld) {
 		v := w.cloud.put(stale(w), kamino.Version, "2026.11.20", map[string]string{
-			kamino.TagBuiltFrom: "n3", kamino.TagBuiltAt: "2026-11-20 10:00:00.000000", kamino.TagRun: "r9"})
+			kamino.TagBuiltFrom: "n3", kamino.TagBuiltAt: "2026-11-20 10:00:00.000000", kamino.TagRun: "r9", kamino.TagEpoch: "0", kamino.TagReceipt: "sha256:aa"})
 		v.State, v.Ready, v.Percent = kamino.Creating, false, 40
 	}, code: exitToDo},
 	{name: "rolled-back-today", world: func(w *fakeWorld) {
@@ -107,8 +107,16 @@ var planCases = []struct {
 	{name: "budgets-history-and-prune", world: budgets, args: []string{"--max-history", "2"}, code: exitToDo},
 	{name: "snapshot-of-today", world: func(w *fakeWorld) {
 		w.cloud.put(stale(w), kamino.Snapshot, kamino.SnapshotName(pool1), map[string]string{kamino.TagBuiltFrom: "n2",
-			kamino.TagBuiltAt: "2026-11-20 09:00:00.000000", kamino.TagRun: "r9", kamino.TagReceipt: "sha256:aa"})
+			kamino.TagBuiltAt: "2026-11-20 09:00:00.000000", kamino.TagRun: "r9", kamino.TagEpoch: "0", kamino.TagReceipt: "sha256:aa"})
 	}, code: exitToDo},
+	{name: "snapshot-of-today-of-the-donor", world: func(w *fakeWorld) {
+		w.cloud.put(stale(w), kamino.Snapshot, kamino.SnapshotName(pool1), map[string]string{kamino.TagBuiltFrom: "n3",
+			kamino.TagBuiltAt: "2026-11-20 09:00:00.000000", kamino.TagRun: "r9", kamino.TagEpoch: "0", kamino.TagReceipt: "sha256:aa"})
+	}, code: exitToDo},
+	{name: "original-builds-today", world: func(w *fakeWorld) {
+		v := w.cloud.put(stale(w), kamino.Version, "2026.11.20", map[string]string{kamino.TagBuiltFrom: "n3"})
+		v.State, v.Ready, v.Percent = kamino.Creating, false, 40
+	}},
 	{name: "pool-gone", world: func(w *fakeWorld) {
 		stale(w)
 		w.addNode("k8s-gone-vmss", "g1", "2026-11-18")

@@ -13,8 +13,8 @@ import (
 // restoreCommand gives back what interrupted runs left.
 type restoreCommand struct {
 	*app
-	out    outputFlag
-	dryRun bool
+	out  outputFlag
+	opts kamino.RestoreOptions
 }
 
 func newRestoreCommand(a *app) *cobra.Command {
@@ -25,11 +25,16 @@ func newRestoreCommand(a *app) *cobra.Command {
 		Long: `Give back what interrupted runs left in the whole cluster: donors that are off,
 blocked or protected, snapshots, failed image versions, leases. It needs
 nothing but the marks that the runs left. A run whose process lives is left
-alone; a lease is watched for a minute to know.`,
+alone; a lease is watched for a minute to know. Pools are restored side by side.
+
+A pool that cannot be read keeps its marks, whatever the reason. If it was
+deleted for good, --pool P --pool-is-gone takes off what stands in the cluster.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "list what was left, and give nothing back")
+	cmd.Flags().BoolVar(&c.opts.DryRun, "dry-run", false, "list what was left, and give nothing back")
+	cmd.Flags().StringArrayVar(&c.opts.Pools, "pool", nil, "only this pool, by name or ID; may be repeated")
+	cmd.Flags().BoolVar(&c.opts.PoolIsGone, "pool-is-gone", false, "the one pool named was deleted for good: give up its donors and its lease")
 	a.addGallery(cmd.Flags())
 	c.out.add(cmd)
 	return cmd
@@ -45,12 +50,12 @@ func (c *restoreCommand) Run(ctx context.Context) error {
 		return err
 	}
 	finish := c.follow(ctx, engine)
-	left, err := engine.Restore(ctx, c.dryRun)
+	left, err := engine.Restore(ctx, c.opts)
 	finish()
 	if left == nil {
 		left = []kamino.Left{}
 	}
-	if printErr := c.out.print(c.Out, left, func(w io.Writer) { printLeft(w, left, c.dryRun) }); err == nil {
+	if printErr := c.out.print(c.Out, left, func(w io.Writer) { printLeft(w, left, c.opts.DryRun) }); err == nil {
 		err = printErr
 	}
 	return err

@@ -156,6 +156,9 @@ func versionNote(v kamino.VersionStatus) string {
 	} else if v.Excluded {
 		notes = append(notes, "excluded from latest")
 	}
+	if v.Outnumbered != "" {
+		notes = append(notes, "never the latest: its name counts as earlier than "+v.Outnumbered)
+	}
 	if v.Failure != "" {
 		notes = append(notes, v.Failure)
 	}

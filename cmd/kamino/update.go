@@ -19,6 +19,7 @@ type runFlags struct {
 	opts                        kamino.Options
 	reference                   string
 	labels                      []string
+	again                       bool
 	grace, drainTimeout, settle durationValue
 }
 
@@ -34,6 +35,7 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.Var(&r.drainTimeout, "drain-timeout", "time for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&o.Force, "force", false, "delete pods without a controller, and after the drain's time is over those that a budget holds")
 	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image: version, or definition as the original did")
+	f.BoolVar(&r.again, "again", false, "make another image version although there is one of today; it is named YYYY.MM.DDNN")
 	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which Azure may evict meanwhile")
 	f.StringArrayVar(&r.labels, "require-label", nil, "take only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
 	f.Var(&r.settle, "autoscaler-settle", "time for cluster-autoscaler to see the donor's protection: two of its scan intervals")
@@ -50,6 +52,9 @@ func (r *runFlags) options(a *app) kamino.Options {
 		o.RequireLabels = append(o.RequireLabels, l)
 	}
 	o.ImageReference = kamino.ImageReference(r.reference)
+	if r.again {
+		o.Today = kamino.TodayAgain
+	}
 	o.Grace, o.DrainTimeout, o.Settle, o.Self = r.grace.d, r.drainTimeout.d, r.settle.d, a.global.Self
 	return o
 }
@@ -95,9 +100,12 @@ func newUpdateCommand(a *app) *cobra.Command {
 		Long: `Make new nodes of a pool like this node: drain it, seal its disk, switch it off,
 snapshot the disk, bring the node back, build an image version from the
 snapshot and point the pool's model at it. A run that an ended process left is
-found and finished. With a version of today already there, nothing is done.`,
+found and finished. With a version of today of this node already there, nothing
+is done; with one of another node, or one that was rolled back, --again makes
+another.`,
 		Example: `  kamino update --target-node k8s-pool1-12345678-vmss000000 --dry-run
-  kamino update --target-node k8s-pool1-12345678-vmss000000 --new-updated-nodes 1`,
+  kamino update --target-node k8s-pool1-12345678-vmss000000 --new-updated-nodes 1
+  kamino update --target-node k8s-pool1-12345678-vmss000001 --again`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -194,7 +202,7 @@ type updateReport struct {
 
 func (r updateReport) table(w io.Writer) {
 	if !r.Changed && r.AwaySeconds == 0 {
-		fmt.Fprintf(w, "Nothing to do: version %s of pool %s is there and in use.\n", r.Version, r.Pool.Name())
+		fmt.Fprintf(w, "Nothing to do: version %s of pool %s is there, built from node %s, and in use.\n", r.Version, r.Pool.Name(), r.Donor)
 		return
 	}
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Pool.Name())

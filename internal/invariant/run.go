@@ -15,6 +15,9 @@ func fenced(a *Auditor, s *State, c Call) {
 		return
 	}
 	l := s.lease(c.Pool)
+	if l.Epoch == 0 {
+		return // somebody deleted it: it is nobody's until the next write
+	}
 	if a.stale[c.Process]++; a.stale[c.Process] > 1 || !a.mine[c.Process] {
 		a.Violate("I9", "%s makes call %s although process %q holds the lease", c.Process, c.Verb, l.Process)
 	}

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -191,7 +192,8 @@ func (c *Case) play(w *World, out *Outcome) {
 // idle runs the command once more: where today's version is in use already, it
 // changes nothing (I19). Past midnight there would be something to do.
 func (c *Case) idle(w *World, out *Outcome) {
-	if !strings.HasSuffix(w.image(), "/versions/"+kamino.VersionName(w.clock.Now())) {
+	day, err := kamino.VersionDate(w.image()[strings.LastIndexByte(w.image(), '/')+1:])
+	if err != nil || kamino.VersionName(day) != kamino.VersionName(w.clock.Now()) {
 		return
 	}
 	p := w.update(w.prepare(nil), w.freshDonor())
@@ -230,6 +232,15 @@ func (c *Case) again(w *World, out *Outcome) {
 	if p.Err != nil && c.Skew != 0 {
 		// A clock that is wrong is refused; one that is right must do.
 		p = w.update(w.prepare(nil), w.freshDonor())
+		w.wait()
+		w.ended(p)
+	}
+	var other *kamino.OtherDonorError
+	if errors.As(p.Err, &other) {
+		// Another donor's version of today is no version of this one's: as told.
+		o := w.freshDonor()
+		o.Today = kamino.TodayAgain
+		p = w.update(w.prepare(nil), o)
 		w.wait()
 		w.ended(p)
 	}

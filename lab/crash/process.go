@@ -204,7 +204,7 @@ func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) 
 func (w *World) update(p *Process, o kamino.Options) *Process {
 	if w.station.kamino != "" {
 		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes),
-			"--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
+			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
 		p.Result, err = e.Update(ctx, o)
@@ -219,7 +219,7 @@ func (w *World) restore(p *Process) *Process {
 		return w.spawn(p, "restore", "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
-		p.Left, err = e.Restore(ctx, false)
+		p.Left, err = e.Restore(ctx, kamino.RestoreOptions{})
 		return err
 	})
 	return p

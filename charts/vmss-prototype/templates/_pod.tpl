@@ -66,6 +66,10 @@ containers:
         valueFrom:
           fieldRef:
             fieldPath: spec.nodeName
+      - name: POD_NAMESPACE # former releases kept their leases there
+        valueFrom:
+          fieldRef:
+            fieldPath: metadata.namespace
       - name: POD_IMAGE
         value: {{ include "kamino.image" $k.container }}
       {{- if and (include "kamino.onHost" $k) $k.azure.caBundle }}

@@ -1,0 +1,179 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// updateAsTold is an update by somebody who reads what a refusal says, and types
+// it where the named donor is to be taken whatever was there before.
+func (w *world) updateAsTold(o Options) *proc {
+	p := w.update(o)
+	var other *OtherDonorError
+	if errors.As(p.err, &other) {
+		o.Today = TodayAgain
+		p = w.update(o)
+	}
+	return p
+}
+
+// auto runs one auto-update to its end.
+func (w *world) auto(o AutoOptions, faults ...fault) (*proc, []PoolResult) {
+	var res []PoolResult
+	p := &proc{faults: faults}
+	w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, o) })
+	w.wait()
+	return p, res
+}
+
+func autoOptions() AutoOptions {
+	o := AutoDefaults()
+	o.PendingReboot = o.Rules.PendingReboot
+	return o
+}
+
+// patch is what a robot writes on a node that it has patched.
+func (w *world) patch(node, at string) { w.nodes[node].Annotations[KuredLastPatch.Annotation] = at }
+
+func (w *world) version(name string) *simArtifact {
+	return w.artifacts[artifactKey(poolA, Version, name)]
+}
+
+// inUse is the version that the model refers to.
+func (w *world) inUse(t *testing.T) *simArtifact {
+	t.Helper()
+	v := w.version(lastSegment(w.pools[poolA].image))
+	if v == nil {
+		t.Fatalf("the model refers to %s, which is no version", w.pools[poolA].image)
+	}
+	return v
+}
+
+// interruptedWith is a world in which a run with donor a-0 was told to end at a call.
+func interruptedWith(t *testing.T, step, method string, kind faultKind) *world {
+	t.Helper()
+	sites, _ := golden(t, aged)
+	w := aged(1)
+	w.update(options("a-0"), fault{kind: kind, at: nth(t, sites, step, method, 1)})
+	if w.pools[poolA].image != artifactID(poolA, Version, "2026.03.09") {
+		t.Fatal("the interrupted run has changed the model")
+	}
+	return w
+}
+
+// TestOtherDonorsSnapshot: a snapshot of the donor of an interrupted run is no
+// reason to give out that donor's disk when another one is named.
+func TestOtherDonorsSnapshot(t *testing.T) {
+	for _, donor := range []string{"a-0", "a-2"} {
+		w := interruptedWith(t, "image", "Find image version", interrupt)
+		if w.artifacts[artifactKey(poolA, Snapshot, SnapshotName("a"))] == nil {
+			t.Fatal("no snapshot is left")
+		}
+		p := w.update(options(donor))
+		v := w.inUse(t)
+		if p.err != nil || p.result.Donor != donor || v.Tags[TagBuiltFrom] != donor {
+			t.Errorf("donor %s was named; the result says %q, the model boots the disk of %q: %v", donor, p.result.Donor, v.Tags[TagBuiltFrom], p.err)
+		}
+		if away := p.result.AwaySeconds > 0; away != (donor == "a-2") {
+			t.Errorf("donor %s was away: %v", donor, away)
+		}
+		w.sound(t)
+	}
+}
+
+// TestReplacedDonorsSnapshot: a node of the same name on another VM is another donor.
+func TestReplacedDonorsSnapshot(t *testing.T) {
+	w := interruptedWith(t, "image", "Find image version", interrupt)
+	m, n := w.donorOf("a-0")
+	replace(w, m, n)
+	w.advance(w.now.Add(10 * time.Minute))
+	p := w.update(options("a-0"))
+	if v := w.inUse(t); p.err != nil || !SameVM(v.Tags[TagVM], w.machineOf(w.nodes["a-0"]).VMID) {
+		t.Errorf("the model boots the disk of VM %q, the node runs on %q: %v", v.Tags[TagVM], w.machineOf(w.nodes["a-0"]).VMID, p.err)
+	}
+	w.sound(t)
+}
+
+// TestOtherDonorsVersion: nor is a version of today, whether it is being built or
+// done. The refusal changes nothing, names both nodes, and says what to type.
+func TestOtherDonorsVersion(t *testing.T) {
+	for _, finished := range []bool{false, true} {
+		w := interruptedInBuild(t)
+		if finished {
+			w.advance(w.now.Add(6 * time.Hour))
+		}
+		model := w.pools[poolA].image
+		p := w.update(options("a-2"))
+		var other *OtherDonorError
+		if !errors.As(p.err, &other) || other.BuiltFrom != "a-0" || other.Donor != "a-2" || !strings.Contains(Hint(p.err), "--again") {
+			t.Fatalf("finished %v: %v, hint %q; the result says donor %q", finished, p.err, Hint(p.err), p.result.Donor)
+		}
+		if w.pools[poolA].image != model {
+			t.Errorf("finished %v: the model refers to %s", finished, w.pools[poolA].image)
+		}
+		o := options("a-2")
+		o.Today = TodayAgain
+		p = w.update(o)
+		if v := w.inUse(t); p.err != nil || v.Tags[TagBuiltFrom] != "a-2" || v.Name != "2026.03.1001" || p.result.Donor != "a-2" {
+			t.Errorf("finished %v: the model refers to %s of %s, the result says %s: %v", finished, v.Name, v.Tags[TagBuiltFrom], p.result.Donor, p.err)
+		}
+		w.sound(t)
+	}
+}
+
+// interruptedInBuild is a world in which a version of today is being built from
+// a-0, and nobody holds the pool.
+func interruptedInBuild(t *testing.T) *world {
+	t.Helper()
+	sites, _ := golden(t, aged)
+	w := aged(1)
+	w.update(options("a-0"), fault{kind: interrupt, at: nth(t, sites, "image", "Create image version", 1) + 2})
+	if v := w.version("2026.03.10"); v == nil || v.State != Creating || w.leases[poolA].Holder != "" {
+		t.Fatalf("the version is %+v, the lease held by %q", v, w.leases[poolA].Holder)
+	}
+	return w
+}
+
+// TestOriginalsVersionOfToday: what the original made today has no receipt, and
+// may hold the identity of its donor.
+func TestOriginalsVersionOfToday(t *testing.T) {
+	for _, state := range []State{Succeeded, Creating} {
+		w := aged(1)
+		v := w.addVersion(poolA, "2026.03.10")
+		v.Tags, v.State = map[string]string{TagBuiltFrom: "a-0"}, state
+		p := w.update(options("a-0"))
+		if p.err == nil || !strings.Contains(p.err.Error(), TagReceipt) || !strings.Contains(Hint(p.err), "--again") {
+			t.Errorf("%s: %v, hint %q", state, p.err, Hint(p.err))
+		}
+		if name := lastSegment(w.pools[poolA].image); name != "2026.03.09" {
+			t.Errorf("%s: the model refers to %s", state, name)
+		}
+	}
+}
+
+// TestAutoFinishesAnyVersion: where no person named the donor, a version that is
+// being built is finished, and the result names the donor that it is of.
+func TestAutoFinishesAnyVersion(t *testing.T) {
+	w := interruptedInBuild(t)
+	m, _ := w.donorOf("a-0")
+	w.removeMachine(m)
+	w.advance(w.now.Add(5 * time.Minute))
+	w.patch("a-2", "2026-03-10T08:00:00Z")
+	p, res := w.auto(autoOptions())
+	if p.err != nil || len(res) != 1 || res[0].Result == nil || res[0].Result.Donor != "a-0" || res[0].Result.Version != "2026.03.10" {
+		t.Errorf("auto-update: %+v, %v", res, p.err)
+	}
+	w.sound(t)
+}
+
+// rollback runs one rollback to its end.
+func (w *world) rollback(t *testing.T, o RollbackOptions, faults ...fault) (out Rollback, err error) {
+	t.Helper()
+	p := &proc{faults: faults}
+	w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().Rollback(ctx, o) })
+	w.wait()
+	return out, p.err
+}

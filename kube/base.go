@@ -1,0 +1,31 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino"
+)
+
+// labelBase on the namespace is the format of the manifests that made it (charts/kamino-base).
+const labelBase = "kamino.dev/base"
+
+const noBase = "a cluster administrator makes the namespace, its roles and its admission policies with the chart kamino-base or with: kamino init"
+
+// Preflight checks that the namespace of leases and seal pods was made for them.
+func (c *Cluster) Preflight(ctx context.Context) error {
+	space, err := c.client.CoreV1().Namespaces().Get(ctx, kamino.SystemNamespace, metav1.GetOptions{})
+	err = explain("get namespaces/"+kamino.SystemNamespace, err)
+	switch {
+	case errors.Is(err, kamino.ErrNotFound):
+		return kamino.WithHint(fmt.Errorf("this cluster is not prepared: %w", err), noBase)
+	case err != nil:
+		return err
+	case space.Labels[labelBase] == "":
+		return kamino.WithHint(fmt.Errorf("this cluster is not prepared: namespace %s has no label %s", space.Name, labelBase), noBase)
+	}
+	return nil
+}

@@ -1,0 +1,375 @@
+package kamino
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+)
+
+// away tells what is wrong with a donor that nobody could find any more: off, and nothing on its node or its lease says why.
+func (w *world) forgotten(name string) string {
+	n := w.nodes[name]
+	m, l := w.machineOf(n), w.leases[poolA]
+	if m.Power == PowerOn || n.Annotations[AnnotationRun] != "" && n.Tainted(TaintBlock) || l.Holder != "" {
+		return ""
+	}
+	return fmt.Sprintf("%s is %s, its annotations are %v and its taints %v, its lease is free", name, m.Power, n.Annotations, n.Taints)
+}
+
+// TestOne404: one read of what is there that is answered 404 ends no donor's rescue, in a run and in a restore.
+func TestOne404(t *testing.T) {
+	sites, _ := golden(t, aged)
+	for _, s := range sites {
+		if s.call.kube || s.call.write {
+			continue
+		}
+		w := aged(1)
+		p := w.update(options("a-0"), fault{kind: absent, at: s.at})
+		if why := w.forgotten("a-0"); why != "" {
+			t.Errorf("404 at %s, the run ended %v: %s", s, p.err, why)
+		}
+	}
+	for at := range 40 {
+		w := killed("Create snapshot", 1)
+		w.advance(w.now.Add(time.Hour))
+		p := w.restore(fault{kind: absent, at: at})
+		if why := w.forgotten("a-0"); why != "" {
+			t.Errorf("404 at call %d, restore ended %v: %s", at, p.err, why)
+		}
+		if p := w.restore(); p.err != nil {
+			t.Errorf("404 at call %d of the first restore, the second: %v", at, p.err)
+		}
+		w.sound(t)
+	}
+}
+
+// TestBlindRestore: credentials that see nothing take nothing off. The error says what to type.
+func TestBlindRestore(t *testing.T) {
+	w := killed("Create snapshot", 1)
+	w.advance(w.now.Add(time.Hour))
+	marks, holder := maps.Clone(w.nodes["a-0"].Annotations), w.leases[poolA].Holder
+	w.blindUntil = w.now.Add(24 * time.Hour)
+	p := w.restore()
+	if n := w.nodes["a-0"]; p.err == nil || !maps.Equal(n.Annotations, marks) || !n.Tainted(TaintBlock) || w.leases[poolA].Holder != holder {
+		t.Errorf("restore ended %v; node %v %v, lease held by %q", p.err, n.Annotations, n.Taints, w.leases[poolA].Holder)
+	}
+	if p.err != nil && !strings.Contains(Hint(p.err), "credentials") {
+		t.Errorf("the hint is %q", Hint(p.err))
+	}
+	w.blindUntil = time.Time{}
+	if p := w.restore(); p.err != nil {
+		t.Error(p.err)
+	}
+	w.sound(t)
+}
+
+// TestPoolGone: a pool that is not found keeps its marks, until a person says that it was deleted for good; one that is there is never
+// given up.
+func TestPoolGone(t *testing.T) {
+	give := func(w *world, o RestoreOptions) *proc {
+		p := &proc{}
+		w.spawn(p, func(ctx context.Context) { p.found, p.err = p.engine().Restore(ctx, o) })
+		w.wait()
+		return p
+	}
+	word := RestoreOptions{Pools: []string{"a"}, PoolIsGone: true}
+	w := killed("Create snapshot", 1)
+	w.advance(w.now.Add(time.Hour))
+	n, epoch := w.nodes["a-0"], w.leases[poolA].Epoch
+	if p := give(w, word); p.err == nil || n.Annotations[AnnotationRun] == "" || w.leases[poolA].Epoch != epoch {
+		t.Errorf("a pool that is there was given up: %v, %+v", p.err, p.found)
+	}
+	clear(w.machines)
+	delete(w.pools, poolA)
+	p := give(w, RestoreOptions{})
+	if n.Annotations[AnnotationRun] == "" || p.err == nil || !strings.Contains(Hint(p.err), "kamino restore --pool a --pool-is-gone") {
+		t.Errorf("restore of a pool that is not found: %v, hint %q, annotations %v", p.err, Hint(p.err), n.Annotations)
+	}
+	if p := give(w, word); p.err != nil || len(p.found) == 0 || p.found[0].Done == "" {
+		t.Errorf("the user says that it is gone: %v, %+v", p.err, p.found)
+	}
+	if n.Annotations[AnnotationRun] != "" || n.Tainted(TaintBlock) || w.leases[poolA].Holder != "" {
+		t.Errorf("the node has %v, %v; the lease is held by %q", n.Annotations, n.Taints, w.leases[poolA].Holder)
+	}
+	for _, o := range []RestoreOptions{{PoolIsGone: true}, {Pools: []string{"a", "b"}, PoolIsGone: true}, {Pools: []string{"nosuch"}}} {
+		if p := give(w, o); p.err == nil || Hint(p.err) == "" {
+			t.Errorf("%+v: %v", o, p.err)
+		}
+	}
+}
+
+// TestInstanceGone: an instance that was deleted is given up after some minutes, and one that its pool lists never is.
+func TestInstanceGone(t *testing.T) {
+	w := killed("Create snapshot", 1)
+	w.advance(w.now.Add(time.Hour))
+	m := w.machineOf(w.nodes["a-0"])
+	delete(w.machines, m.ID) // and Kubernetes keeps the node
+	begun := w.now
+	p := w.restore()
+	if took := w.now.Sub(begun); p.err != nil || took < LeaseDuration+goneAfter || took > LeaseDuration+goneAfter+time.Minute {
+		t.Errorf("restore took %s: %v, %+v", took, p.err, p.found)
+	}
+	if n := w.nodes["a-0"]; n.Annotations[AnnotationRun] != "" {
+		t.Errorf("node has %v", n.Annotations)
+	}
+
+	w = killed("Create snapshot", 1)
+	w.advance(w.now.Add(time.Hour))
+	var faults []fault
+	for at := 20; at < 160; at++ { // for minutes every read of the instance fails, and the list shows it
+		faults = append(faults, fault{kind: unread, at: at})
+	}
+	if p := w.restore(faults...); p.err != nil {
+		t.Error(p.err)
+	}
+	w.sound(t)
+}
+
+// forge writes a mark on a node, as its kubelet may do.
+func (w *world) forge(node string, m Mark) {
+	text, _ := json.Marshal(m)
+	w.nodes[node].Annotations[AnnotationRun] = string(text)
+}
+
+// switches lists the calls on the power of a machine.
+func (w *world) switches(host string) (out []string) {
+	for _, line := range w.trace {
+		if strings.Contains(line, "switches "+host+" o") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// TestForgedMark: a mark makes Kamino do nothing to a VM that is not that node's, and one that no run of the pool wrote does nothing to
+// the power of the node's own.
+func TestForgedMark(t *testing.T) {
+	for name, forge := range map[string]func(w *world, own, other *simNode) Mark{
+		"another machine": func(w *world, own, other *simNode) Mark {
+			return Mark{Format: 1, Run: "x", Pool: poolA, Instance: other.ProviderID, VMID: other.SystemUUID, BootID: own.BootID, Sealing: true}
+		},
+		"another machine of the same VM id": func(w *world, own, other *simNode) Mark {
+			return Mark{Format: 1, Run: "x", Pool: poolA, Instance: other.ProviderID, VMID: own.SystemUUID, BootID: own.BootID, Sealing: true}
+		},
+		"another pool": func(w *world, own, other *simNode) Mark {
+			return Mark{Format: 1, Run: "x", Pool: "/no/such/pool", Instance: own.ProviderID, VMID: own.SystemUUID, BootID: own.BootID, Sealing: true}
+		},
+		"a run that never was": func(w *world, own, other *simNode) Mark {
+			return Mark{Format: 1, Run: "x", Pool: poolA, Instance: own.ProviderID, VMID: own.SystemUUID, BootID: own.BootID, Sealing: true}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for command, run := range map[string]func(*world) *proc{
+				"restore": func(w *world) *proc { return w.restore() },
+				"update":  func(w *world) *proc { return w.update(options("a-2")) },
+			} {
+				w := aged(1)
+				w.tracing = true
+				own, other := w.nodes["a-1"], w.nodes["a-0"]
+				w.forge("a-1", forge(w, own, other))
+				w.silence(w.machineOf(own)) // as if it were sealed
+				w.advance(w.now.Add(time.Hour))
+				leases := len(w.leases)
+				p := run(w)
+				for _, host := range []string{"a-0", "a-1"} {
+					for _, line := range w.switches(host) {
+						t.Errorf("%s: %s", command, line)
+					}
+				}
+				if len(w.leases) != leases {
+					t.Errorf("%s makes a lease for a pool that a mark names: %v", command, w.leases)
+				}
+				if p.err != nil {
+					t.Errorf("%s: %v", command, p.err)
+				}
+				if command == "restore" && (len(p.found) != 1 || p.found[0].Node != "a-1" || p.found[0].Reason == "" || p.found[0].Done != "") {
+					t.Errorf("restore says %+v", p.found)
+				}
+			}
+		})
+	}
+}
+
+// TestCopiedRecord: a lease record that names the machine of another node does nothing to it.
+func TestCopiedRecord(t *testing.T) {
+	for _, donor := range []string{"forgotten", "a-2"} {
+		for _, command := range []string{"restore", "update"} {
+			w := aged(1)
+			w.tracing = true
+			other := w.nodes["a-1"]
+			l := w.leases[poolA]
+			l.Holder, l.Process, l.Record = "x", "dead", Record{Donor: donor, Instance: other.ProviderID, VMID: other.SystemUUID, Sealing: true, Step: "stop"}
+			w.leases[poolA] = l
+			w.silence(w.machineOf(other))
+			w.advance(w.now.Add(time.Hour))
+			var p *proc
+			if command == "restore" {
+				p = w.restore()
+			} else {
+				p = w.update(options("a-0"))
+			}
+			for _, line := range w.switches("a-1") {
+				t.Errorf("%s, donor %s: %s", command, donor, line)
+			}
+			if p.err != nil {
+				t.Errorf("%s, donor %s: %v", command, donor, p.err)
+			}
+		}
+	}
+}
+
+// crowded are options of an auto-update that other nodes' troubles do not stop.
+func crowded() AutoOptions {
+	o := autoOptions()
+	o.MaxNotReady = 10
+	return o
+}
+
+// TestMarksWithoutLease: a marked node whose lease is free is unfinished business, for auto-update and for status.
+func TestMarksWithoutLease(t *testing.T) {
+	w := killed("Create snapshot", 1)
+	w.advance(w.now.Add(time.Hour))
+	l := w.leases[poolA]
+	l.Holder, l.Process, l.Record = "", "", Record{}
+	w.leases[poolA] = l
+	p := &proc{}
+	var status []PoolStatus
+	w.spawn(p, func(ctx context.Context) { status, p.err = p.engine().Status(ctx, nil, nil) })
+	w.wait()
+	if p.err != nil || len(status) != 1 || status[0].Unfinished == nil || status[0].Unfinished.Donor != "a-0" {
+		t.Errorf("status says %+v, %v", status, p.err)
+	}
+	p, results := w.auto(crowded())
+	if m := w.machineOf(w.nodes["a-0"]); p.err != nil || m.Power != PowerOn || w.nodes["a-0"].Annotations[AnnotationRun] != "" {
+		t.Errorf("auto-update did %+v, %v; the donor is %s, %v", results, p.err, m.Power, w.nodes["a-0"].Annotations)
+	}
+	w.sound(t)
+}
+
+// TestRefusedGivesBack: a run that may not go on with its donor gives it back all the same.
+func TestRefusedGivesBack(t *testing.T) {
+	reboot := func(w *world) { w.nodes["a-0"].Annotations[KuredPendingReboot.Annotation] = "2026-03-10T10:00:00Z" }
+	deleting := func(w *world) {
+		w.nodes["a-0"].Taints = append(w.nodes["a-0"].Taints, Taint{TaintDeleting, "", "NoSchedule"})
+	}
+	pool := func(w *world) { refusePool(w, nil) }
+	for name, change := range map[string]func(*world){"a reboot is pending": reboot, "it is being deleted": deleting, "the pool is refused": pool} {
+		for _, command := range []string{"auto-update", "update"} {
+			w := killed("Create snapshot", 1)
+			w.advance(w.now.Add(time.Hour))
+			change(w)
+			w.audit.person("a-0")
+			var p *proc
+			if command == "update" {
+				o := options("a-0")
+				o.PendingReboot = []Signal{KuredPendingReboot}
+				p = w.update(o)
+			} else {
+				p, _ = w.auto(crowded())
+			}
+			w.advance(w.now.Add(time.Hour))
+			if m := w.machineOf(w.nodes["a-0"]); m.Power != PowerOn || w.nodes["a-0"].Annotations[AnnotationRun] != "" || w.leases[poolA].Holder != "" {
+				t.Errorf("%s, %s ended %v; the donor is %s, its lease held by %q", name, command, p.err, m.Power, w.leases[poolA].Holder)
+			}
+		}
+	}
+}
+
+// locked is a provider whose resource group has a lock against deleting.
+type locked struct{ simProvider }
+
+func (s locked) Delete(ctx context.Context, pool Pool, a Artifact) error {
+	if a.Kind == Snapshot {
+		return errors.New("ScopeLocked: the scope cannot perform delete operation because following scope(s) are locked")
+	}
+	return s.simProvider.Delete(ctx, pool, a)
+}
+
+// TestLockedGroup: a snapshot that cannot be deleted keeps no good image from being used, and the lease of nobody.
+func TestLockedGroup(t *testing.T) {
+	w := aged(1)
+	p := &proc{}
+	p.tune = func(e *Engine) { e.Provider = locked{simProvider{p}} }
+	w.startUpdate(p, options("a-0"))
+	w.wait()
+	if p.err != nil || !strings.HasSuffix(w.pools[poolA].image, VersionName(w.now)) || w.leases[poolA].Holder != "" {
+		t.Errorf("the run ended %v, the model refers to %s, the lease is held by %q", p.err, w.pools[poolA].image, w.leases[poolA].Holder)
+	}
+}
+
+// TestLateOff: a request to switch the donor off that a frozen process sends long after its run was adopted is found at the run's end.
+func TestLateOff(t *testing.T) {
+	for late := 2 * time.Minute; late < 12*time.Minute; late += time.Minute {
+		w := killed("Create snapshot", 1)
+		m := w.machineOf(w.nodes["a-0"])
+		w.after(late, func() {
+			_ = w.setPower(m, PowerOff, false)
+			w.happened("a late request switches %s off", m.Hostname)
+		})
+		if p := w.update(options("a-0")); p.err != nil {
+			t.Errorf("after %s: %v", late, p.err)
+		}
+		w.advance(w.now.Add(time.Hour))
+		if n := w.nodes["a-0"]; m.Power != PowerOn || !n.Ready || n.Tainted(TaintBlock) || w.leases[poolA].Holder != "" {
+			t.Errorf("after %s: the machine is %s, its node Ready %v, taints %v; the lease is held by %q", late, m.Power, n.Ready, n.Taints, w.leases[poolA].Holder)
+		}
+	}
+}
+
+// TestLeaseDeleted: somebody deletes the lease in the middle of a run. The run makes it again, and ends as if nothing had happened.
+func TestLeaseDeleted(t *testing.T) {
+	sites, _ := golden(t, aged)
+	drop := &rival{name: "somebody deletes the lease", happen: func(w *world, _ *proc) { delete(w.leases, poolA) }}
+	for _, s := range sites {
+		// Between the lease's last write and that of the model the way back is nowhere for a moment.
+		if s.step == "" || s.step == "connect" || s.step == "validate" || s.call.method == "SetModel" {
+			continue
+		}
+		w := aged(1)
+		p := w.update(goldenOptions(), fault{kind: rivalEvent, at: s.at, rival: drop})
+		if p.err != nil {
+			t.Errorf("at %s: %v", s, p.err)
+		}
+		if l := w.leases[poolA]; l.Ledger.Original == nil && s.step != "lock" && s.at != sites[len(sites)-1].at {
+			t.Errorf("at %s: the way back is lost", s)
+		}
+		w.sound(t)
+	}
+}
+
+// TestManyKilled: what fifteen killed runs left is given back side by side.
+func TestManyKilled(t *testing.T) {
+	const pools = 15
+	w := newWorld(1)
+	for i := range pools {
+		id := PoolID(fmt.Sprintf("%s/scaleSets/p%02d", groupID, i))
+		w.addPool(id, 2)
+		n := w.nodes[fmt.Sprintf("p%02d-0", i)]
+		m := w.machineOf(n)
+		run := fmt.Sprintf("run-%d", i)
+		w.forge(n.Name, Mark{Format: 1, Run: run, Pool: id, Instance: n.ProviderID, VMID: m.VMID, BootID: n.BootID, Block: true, Sealing: true})
+		n.Taints = []Taint{{TaintBlock, run, "NoSchedule"}}
+		w.leases[id] = Lease{Pool: id, Holder: run, Process: "dead", Epoch: 1, Revision: "1", Record: Record{
+			Donor: n.Name, Instance: n.ProviderID, VMID: m.VMID, Sealing: true, Step: "stop", Intent: "switch the donor off"}}
+		m.touched, m.sealed = run, run
+		w.halt(m)
+	}
+	w.advance(w.now.Add(time.Hour))
+	begun := w.now
+	p := w.restore()
+	took := w.now.Sub(begun)
+	if slowest := powerOnTime + bootTime; p.err != nil || took > 90*time.Second+slowest {
+		t.Errorf("restore took %s: %v", took, p.err)
+	}
+	for name, n := range w.nodes {
+		if m := w.machineOf(n); m.Power != PowerOn || n.Annotations[AnnotationRun] != "" || n.Tainted(TaintBlock) {
+			t.Errorf("node %s is %s, %v, %v", name, m.Power, n.Annotations, n.Taints)
+		}
+	}
+	t.Logf("%d killed pools were given back in %s", pools, took)
+}

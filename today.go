@@ -1,0 +1,144 @@
+package kamino
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Today says what a run does with an image version that was made on the same day.
+type Today string
+
+// What a version of the same day means.
+const (
+	// TodayOfDonor: one that was made of the donor will do; one of another donor is refused.
+	TodayOfDonor Today = ""
+	// TodayOfAny: one of any donor will do, as where no person chose the donor.
+	TodayOfAny Today = "any"
+	// TodayAgain: another one is made.
+	TodayAgain Today = "again"
+)
+
+// OtherDonorError says that what was made today is of another donor than the
+// one that was named. Nothing was changed.
+type OtherDonorError struct {
+	Version   string
+	BuiltFrom string // node name
+	Donor     string // that was named
+}
+
+func (e *OtherDonorError) Error() string {
+	return fmt.Sprintf("version %s of today was built from node %s, not from %s", e.Version, e.BuiltFrom, e.Donor)
+}
+
+const hintAgain = "another version of today is made with --again"
+
+// lookVersion decides what is left to be done today, and how the version is named.
+func (r *Run) lookVersion(ctx context.Context) (Next, error) {
+	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	if err != nil {
+		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+	}
+	named := r.lease.Record.Version // "" in a plan: nobody holds the lease
+	day, err := VersionDate(named)
+	if err != nil {
+		day = r.clock().Now()
+	}
+	next, nameErr := NextVersion(versions, day)
+	last := newestOfDay(versions, day)
+	for i, v := range versions {
+		if v.Name == named && v.Tags[TagRun] == r.id {
+			last = &versions[i] // this run's own, begun before it was adopted
+		}
+	}
+	switch {
+	case last == nil, r.adopted && named == next:
+	case r.Today != TodayAgain, last.Tags[TagRun] == r.id, last.State == Failed, last.State == Deleting:
+		return r.todaysVersion(*last)
+	}
+	if nameErr != nil {
+		return Next{}, WithHint(nameErr, "run again tomorrow")
+	}
+	if !r.adopted && len(versions) > 0 && CompareVersions(versions[0].Name, next) > 0 {
+		return Next{}, WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
+			versions[0].Name, next, r.clock().Now().Format(time.RFC3339)), "set the clock of this machine, or delete that version")
+	}
+	r.version = Artifact{Kind: Version, Name: next}
+	return r.settled(next, next+" is to be built"), nil
+}
+
+// settled is done once the name of the version stands on the lease: a process
+// that adopts the run goes on with that one, also after midnight.
+func (r *Run) settled(name, what string) Next {
+	if r.id == "" || r.lease.Holder != r.id || r.lease.Record.Version == name {
+		return done(what)
+	}
+	return act("go on with version "+name, func(context.Context) error { return nil }).
+		noting(func(l *Lease) { l.Record.Version = name })
+}
+
+func (r *Run) todaysVersion(v Artifact) (Next, error) {
+	if !v.Ours() {
+		return Next{}, WithHint(fmt.Errorf("version %s exists and was not made by kamino (no tag %s)", v.Name, TagBuiltFrom), hintAgain)
+	}
+	if why := v.Tags[TagBad]; why != "" {
+		return Next{}, WithHint(fmt.Errorf("version %s of today was rolled back (%s)", v.Name, why), hintAgain)
+	}
+	switch v.State {
+	case Failed:
+		r.version = Artifact{Kind: Version, Name: v.Name}
+		return act("delete the failed version "+v.Name, func(ctx context.Context) error {
+			return r.Provider.Delete(ctx, r.pool, v)
+		}), nil
+	case Deleting:
+		return wait("the failed version to be deleted"), nil
+	}
+	if err := r.usable(v); err != nil {
+		return Next{}, err
+	}
+	r.version, r.preBuilt = v, true
+	if v.State == Creating {
+		return r.settled(v.Name, v.Name+" is being built"), nil
+	}
+	return r.settled(v.Name, v.Name+" is there already"), nil
+}
+
+// usable says whether a version of today may become what new nodes are made of:
+// it is of a sealed disk, and of the donor that was named.
+func (r *Run) usable(v Artifact) error {
+	switch {
+	case v.Tags[TagReceipt] == "":
+		return WithHint(fmt.Errorf("version %s of today has no receipt of a seal (no tag %s): its disk may hold the identity and the secrets of node %s",
+			v.Name, TagReceipt, firstWord(v.Tags[TagBuiltFrom], "unknown")), hintAgain)
+	case v.Tags[TagRun] == r.id, r.Today == TodayOfAny, r.madeOf(v):
+		return nil
+	}
+	return WithHint(&OtherDonorError{Version: v.Name, BuiltFrom: v.Tags[TagBuiltFrom], Donor: r.node.Name},
+		"to make another version of today from %s: --again; to use this one: --target-node %s", r.node.Name, v.Tags[TagBuiltFrom])
+}
+
+// madeOf says whether a version or a snapshot was made of the donor. A node of
+// the same name on another VM is another donor.
+func (r *Run) madeOf(a Artifact) bool {
+	vm, known := a.Tags[TagVM]
+	return a.Tags[TagBuiltFrom] == r.node.Name && (!known || SameVM(vm, r.instance.VMID))
+}
+
+// reusable says why a snapshot may not become this run's version; "" when it may.
+func (r *Run) reusable(s Artifact) string {
+	day, err := VersionDate(r.version.Name)
+	built, known := s.built()
+	switch {
+	case s.Tags[TagReceipt] == "":
+		return "no receipt of a seal"
+	case s.Tags[TagRun] == r.id:
+		return ""
+	case r.Today == TodayAgain:
+		return "not of this run"
+	case !r.madeOf(s):
+		return "not of this donor"
+	case err != nil || !known || VersionName(built.Time) != VersionName(day):
+		return "not of today"
+	}
+	return ""
+}
