@@ -111,7 +111,7 @@ func (c *Cluster) RemoveSealPod(ctx context.Context, _ kamino.Node, run string) 
 func (c *Cluster) Seal(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
 	if c.opts.SealImage == "" {
 		return kamino.WithHint(errors.New("seal node "+node.Name+": no image for the seal pod is known"),
-			"name the image of kamino with --image or in the environment variable POD_IMAGE")
+			"name kamino's image with --image NAME@sha256:DIGEST")
 	}
 	_, err := c.client.CoreV1().Pods(kamino.SystemNamespace).Create(ctx, c.sealPod(node.Name, order), metav1.CreateOptions{FieldManager: fieldManager})
 	switch {
@@ -169,4 +169,22 @@ func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: nonceEnv, Value: order.Nonce}}
 	}
 	return pod
+}
+
+// RunningImage reads by digest the image that a pod's first container runs.
+// ErrUnsupported where the kubelet reports none that can be pulled.
+func (c *Cluster) RunningImage(ctx context.Context, namespace, name string) (string, error) {
+	pod, err := c.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", explain("get pods -n "+namespace, err)
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		// dockershim wrote docker-pullable://NAME@DIGEST; an image that was loaded, not
+		// pulled, has an ID without a name
+		// (https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodStatus).
+		if id := strings.TrimPrefix(s.ImageID, "docker-pullable://"); strings.Contains(id, "@sha256:") && !strings.Contains(id, "://") {
+			return id, nil
+		}
+	}
+	return "", fmt.Errorf("pod %s/%s reports no image by digest: %w", namespace, name, kamino.ErrUnsupported)
 }

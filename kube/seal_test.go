@@ -113,3 +113,23 @@ func TestSealRefused(t *testing.T) {
 		t.Errorf("got %v, hint %q", err, kamino.Hint(err))
 	}
 }
+
+func TestRunningImage(t *testing.T) {
+	tests := map[string]struct{ imageID, want string }{
+		"containerd":     {"registry.example/kamino@sha256:abc", "registry.example/kamino@sha256:abc"},
+		"dockershim":     {"docker-pullable://registry.example/kamino@sha256:abc", "registry.example/kamino@sha256:abc"},
+		"loaded by hand": {"sha256:abc", ""},
+		"docker, loaded": {"docker://sha256:abc", ""},
+		"not started":    {"", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := NewForClient(fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"},
+				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{ImageID: tt.imageID}}}}), Options{})
+			got, err := c.RunningImage(t.Context(), "ns", "p")
+			if got != tt.want || (err != nil) != (tt.want == "") || err != nil && !errors.Is(err, kamino.ErrUnsupported) {
+				t.Errorf("got %q, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+}

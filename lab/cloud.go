@@ -74,7 +74,7 @@ func (l *Lab) serveCloud(opts Options) (*pki.Authority, error) {
 func (l *Lab) Environment() map[string]string {
 	return map[string]string{
 		"KUBECONFIG": l.Kubeconfig,
-		"POD_IMAGE":  l.sealImage,
+		"POD_IMAGE":  l.SealImage,
 
 		"AZURE_ENVIRONMENT":          "AzureStackCloud",
 		"AZURE_ENVIRONMENT_FILEPATH": filepath.Join(l.Dir, "azurestackcloud.json"),

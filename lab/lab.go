@@ -78,12 +78,12 @@ type Lab struct {
 	ControlPlane *controlplane.ControlPlane
 	Nodes        *nodes.Fleet
 	Client       kubernetes.Interface
+	SealImage    string // by digest, as environment files name it
 
-	logger    *slog.Logger
-	sealImage string
-	madeDir   bool
-	stops     []func() // in order of start
-	stop      sync.Once
+	logger  *slog.Logger
+	madeDir bool
+	stops   []func() // in order of start
+	stop    sync.Once
 }
 
 // Start returns when every node is Ready. ctx bounds the start only; Stop ends
@@ -93,7 +93,7 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Dir: opts.Dir, Scenario: opts.Scenario, logger: opts.Logger, sealImage: opts.SealImage}
+	l := &Lab{Dir: opts.Dir, Scenario: opts.Scenario, logger: opts.Logger, SealImage: opts.SealImage}
 	if err := l.start(ctx, opts); err != nil {
 		l.stopParts()
 		return nil, fmt.Errorf("start lab: %w", err)

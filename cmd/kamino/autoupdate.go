@@ -65,7 +65,7 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.needImage(c.dryRun); err != nil {
+	if err := c.needImage(ctx, c.dryRun); err != nil {
 		return err
 	}
 	engine, err := c.engine(ctx)

@@ -22,7 +22,7 @@ func TestCLIDocs(t *testing.T) {
 	fmt.Fprintf(&b, "## Options of all commands\n\n%s\n\n", fenced(root.PersistentFlags().FlagUsagesWrapped(110)))
 	b.WriteString("## Environment\n\n" + fenced(`NODE_ID        name of the node this process runs on; never taken as donor
 POD_NAMESPACE  where a former version would have kept its leases, besides kube-system
-POD_IMAGE      image of the seal pod, if --image is not given
+POD_IMAGE      image of the seal pod, by digest, if --image is not given
 KUBECONFIG     as for kubectl; without one, the service account of the pod
 AZURE_*        credentials, as for every program of the Azure SDK`) + "\n")
 	describe(&b, root)

@@ -107,7 +107,7 @@ func newFakeWorld() *fakeWorld {
 		cloud:   newFakeCloud(),
 		cluster: &fakeCluster{nodes: map[string]*kamino.Node{}, pods: map[string][]kamino.Pod{}, leases: map[kamino.PoolID]kamino.Lease{}},
 		now:     time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
-		env:     map[string]string{"POD_IMAGE": "registry.invalid/kamino:1"},
+		env:     map[string]string{"POD_IMAGE": "registry.invalid/kamino@sha256:" + strings.Repeat("0", 64)},
 	}
 }
 

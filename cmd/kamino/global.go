@@ -51,7 +51,7 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	k.DisableCompression, k.Namespace = nil, nil
 	k.AddFlags(f)
 	f.StringVarP(&g.namespace, "namespace", "n", "", "ignored, but for leases that a former version left there: they live in "+kamino.SystemNamespace)
-	f.StringVar(&g.SealImage, "image", "", "image of the seal pod (default $POD_IMAGE)")
+	f.StringVar(&g.SealImage, "image", "", "image of the seal pod, NAME@sha256:DIGEST (default $POD_IMAGE, else the image that the pod of this process runs)")
 	f.StringVar(&g.Provider, "provider", "azure", "factory of VMs")
 	f.StringVarP(&g.ResourceGroup, "resource-group", "g", "", "resource group of the cluster")
 	f.StringVarP(&g.Subscription, "subscription", "s", "", "Azure subscription, a GUID")
@@ -71,9 +71,8 @@ func (a *app) addGallery(f *pflag.FlagSet) {
 // complete fills in the environment and checks what can be checked without a
 // call.
 func (g *globalOptions) complete(a *app) error {
-	g.SealImage = firstOf(g.SealImage, a.env("POD_IMAGE"))
 	g.Self = a.env("NODE_ID")
-	g.Version = version()
+	g.Version = buildVersion()
 	if g.AzureConfig != "" {
 		g.InCluster = true
 	}

@@ -63,7 +63,7 @@ func newRootCommand(a *app) *cobra.Command {
 		Use:           "kamino",
 		Short:         "Make new nodes like the best node running",
 		Long:          rootLong,
-		Version:       version(),
+		Version:       buildVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -101,8 +101,15 @@ func newRootCommand(a *app) *cobra.Command {
 	return root
 }
 
-// version is what the linker wrote, or the module's version or revision.
-func version() string {
+// version is set by the build (-ldflags "-X main.version=v1.2.3"), as in
+// cmd/kamino-agent.
+var version string
+
+// buildVersion is what the build wrote, or the module's version or revision.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
@@ -122,7 +129,7 @@ func newVersionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(a.Out, "kamino", version())
+			_, err := fmt.Fprintln(a.Out, "kamino", buildVersion())
 			return err
 		},
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -138,7 +137,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	if opts.PendingReboot, err = parseSignals(c.pending); err != nil {
 		return err
 	}
-	if err := c.needImage(c.dryRun); err != nil {
+	if err := c.needImage(ctx, c.dryRun); err != nil {
 		return err
 	}
 	engine, err := c.engine(ctx)
@@ -162,15 +161,6 @@ func (c *updateCommand) Run(ctx context.Context) error {
 		err = printErr
 	}
 	return err
-}
-
-// needImage makes sure, before anything is touched, that a donor can be sealed.
-func (a *app) needImage(dryRun bool) error {
-	if a.global.SealImage != "" || dryRun {
-		return nil
-	}
-	return kamino.WithHint(errors.New("no image for the pod that seals the donor's disk is known"),
-		"name the image of kamino with --image or in the environment variable POD_IMAGE")
 }
 
 func (c *updateCommand) plan(ctx context.Context, e *kamino.Engine, opts kamino.Options) error {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -50,6 +51,8 @@ type Lab struct {
 	Base    *Base
 	Factory *Factory
 
+	Images   Images
+	pushed   map[string]v1.Image // by name, what the registry has
 	opts     Options
 	admin    administrator
 	network  *network
@@ -92,7 +95,10 @@ func Start(ctx context.Context, o Options) (*Lab, error) {
 		return nil, fmt.Errorf("resolve directory: %w", err)
 	}
 	l := &Lab{Base: base, opts: o, admin: admin}
-	l.Lab, err = lab.Start(ctx, lab.Options{Dir: o.Dir, Binary: o.Binary, NodeGrace: 40 * time.Second, PodCIDR: "10.244.0.0/16", Latencies: emulator.NoLatency(), Logger: o.Logger, SealImage: KaminoImage, MoreSealImages: []string{UnsealedImage},
+	if l.pushed, l.Images, err = buildImages(o.Binaries.Guest, []image.Program{{Name: "kamino", File: o.Binaries.Kamino}, {Name: "kamino-agent", File: o.Binaries.Agent}}); err != nil {
+		return nil, err
+	}
+	l.Lab, err = lab.Start(ctx, lab.Options{Dir: o.Dir, Binary: o.Binary, NodeGrace: 40 * time.Second, PodCIDR: "10.244.0.0/16", Latencies: emulator.NoLatency(), Logger: o.Logger, SealImage: l.Images.Kamino, MoreSealImages: []string{l.Images.Unsealed},
 		Hosts: []string{hostAddress}, Machines: l.furnish,
 		Configure: func(s *emulator.Server) {
 			s.RequireReady, s.PollInterval = true, 500*time.Millisecond
@@ -175,7 +181,7 @@ func directories(dir string) (sockets string, remove func(), err error) {
 
 // serve starts registry and package repository in the virtual network.
 func (l *Lab) serve(ctx context.Context) error {
-	registry, err := newRegistry(ctx, l.opts.Binaries.Guest, []image.Program{{Name: "kamino", File: l.opts.Binaries.Kamino}, {Name: "kamino-agent", File: l.opts.Binaries.Agent}})
+	registry, err := newRegistry(ctx, l.pushed)
 	if err != nil {
 		return err
 	}

@@ -107,8 +107,8 @@ func TestPrototype(t *testing.T) {
 func refuseUnsealed(ctx context.Context, t *testing.T, s *Stage) {
 	args := s.UpdateArgs(1)
 	for i, a := range args {
-		if a == KaminoImage {
-			args[i] = UnsealedImage
+		if a == s.Images.Kamino {
+			args[i] = s.Images.Unsealed
 		}
 	}
 	out, err := s.Command(ctx, args...).Output()

@@ -18,17 +18,57 @@ import (
 	"kamino.dev/kamino/internal/image"
 )
 
-// Images as machines name them.
+// Images as machines name them; seal pods name theirs by digest (see Images).
 const (
-	GuestImage  = gateway + ":" + registryPort + "/guest:1"
-	KaminoImage = gateway + ":" + registryPort + "/kamino:lab"
-	// UnsealedImage has an agent that switches the donor off without sealing it: what must be refused.
-	UnsealedImage = gateway + ":" + registryPort + "/unsealed:1"
+	GuestImage    = gateway + ":" + registryPort + "/guest:1"
+	kaminoImage   = gateway + ":" + registryPort + "/kamino:lab"
+	unsealedImage = gateway + ":" + registryPort + "/unsealed:1"
 )
 
-// newRegistry is a registry with the lab's own image and the product's, as
-// machines pull them.
-func newRegistry(ctx context.Context, guestFile string, product []image.Program) (http.Handler, error) {
+// Images of seal pods, by digest.
+type Images struct {
+	Kamino string
+	// Unsealed has an agent that switches the donor off without sealing it: what must be refused.
+	Unsealed string
+}
+
+// buildImages makes the lab's own image and the product's, by the names under
+// which machines pull them.
+func buildImages(guestFile string, product []image.Program) (map[string]v1.Image, Images, error) {
+	built := map[string]v1.Image{}
+	for as, content := range map[string]struct {
+		programs   []image.Program
+		entrypoint string
+	}{
+		GuestImage:    {[]image.Program{{Name: "guest", File: guestFile}}, "/guest"},
+		kaminoImage:   {product, "/kamino"},
+		unsealedImage: {[]image.Program{{Name: "kamino-agent", File: guestFile}}, "/kamino-agent"},
+	} {
+		var err error
+		if built[as], err = image.New("amd64", v1.Config{Entrypoint: []string{content.entrypoint}}, content.programs...); err != nil {
+			return nil, Images{}, fmt.Errorf("make image %s: %w", as, err)
+		}
+	}
+	kamino, err := byDigest(kaminoImage, built[kaminoImage])
+	if err != nil {
+		return nil, Images{}, err
+	}
+	unsealed, err := byDigest(unsealedImage, built[unsealedImage])
+	return built, Images{Kamino: kamino, Unsealed: unsealed}, err
+}
+
+// byDigest names an image by its digest instead of its tag.
+func byDigest(tagged string, img v1.Image) (string, error) {
+	ref, err := name.NewTag(tagged, name.Insecure)
+	if err != nil {
+		return "", err
+	}
+	digest, err := img.Digest()
+	return ref.Repository.Digest(digest.String()).String(), err
+}
+
+// newRegistry is a registry with these images.
+func newRegistry(ctx context.Context, images map[string]v1.Image) (http.Handler, error) {
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	// Images are put there as every client does, over HTTP.
 	server := httptest.NewServer(handler)
@@ -37,18 +77,7 @@ func newRegistry(ctx context.Context, guestFile string, product []image.Program)
 	if err != nil {
 		return nil, err
 	}
-	for as, content := range map[string]struct {
-		programs   []image.Program
-		entrypoint string
-	}{
-		GuestImage:    {[]image.Program{{Name: "guest", File: guestFile}}, "/guest"},
-		KaminoImage:   {product, "/kamino"},
-		UnsealedImage: {[]image.Program{{Name: "kamino-agent", File: guestFile}}, "/kamino-agent"},
-	} {
-		built, err := image.New("amd64", v1.Config{Entrypoint: []string{content.entrypoint}}, content.programs...)
-		if err != nil {
-			return nil, fmt.Errorf("make image %s: %w", as, err)
-		}
+	for as, built := range images {
 		_, path, _ := strings.Cut(as, "/")
 		ref, err := name.ParseReference(address.Host+"/"+path, name.Insecure)
 		if err != nil {

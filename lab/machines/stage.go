@@ -202,7 +202,7 @@ func (s *Stage) Command(ctx context.Context, args ...string) *exec.Cmd {
 // UpdateArgs of kamino update for the donor and that many new nodes.
 func (s *Stage) UpdateArgs(nodes int) []string {
 	return []string{"update", "--target-node", strings.ToLower(s.Donor.ComputerName), "--new-updated-nodes", fmt.Sprint(nodes), "--autoscaler-settle", "1s",
-		"--grace-period", "30", "--poll-interval", "500ms", "--image", KaminoImage, "-o", "json"}
+		"--grace-period", "30", "--poll-interval", "500ms", "--image", s.Images.Kamino, "-o", "json"}
 }
 
 // Prototype runs kamino update: the donor becomes the image of its pool, and

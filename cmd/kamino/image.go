@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"kamino.dev/kamino"
+)
+
+// builtinImage is the image of the seal pod, NAME@sha256:DIGEST. A release builds
+// it in (-ldflags "-X main.builtinImage=…").
+var builtinImage string
+
+// pinnedImage is an image by digest
+// (https://github.com/opencontainers/image-spec/blob/main/descriptor.md#digests). The seal pod is
+// root on the donor: what it runs must not depend on who may move a tag.
+var pinnedImage = regexp.MustCompile(`^[^@\s]+@sha256:[0-9a-f]{64}$`)
+
+func checkPinned(image string) error {
+	if pinnedImage.MatchString(image) {
+		return nil
+	}
+	return kamino.WithHint(fmt.Errorf("image %q is not pinned by a digest: the seal pod runs it as root on the donor", image),
+		"use --image NAME@sha256:DIGEST; the push of an image prints its digest, and so does: docker buildx imagetools inspect %s", image)
+}
+
+// needImage makes sure, before anything is touched, that a donor can be sealed:
+// with --image or $POD_IMAGE, else the image that a release built in, else, in a
+// pod, the one which that pod runs.
+func (a *app) needImage(ctx context.Context, dryRun bool) error {
+	g := &a.global
+	g.SealImage = firstOf(g.SealImage, a.env("POD_IMAGE"), builtinImage)
+	if g.SealImage == "" && !dryRun && a.env("KUBERNETES_SERVICE_HOST") != "" {
+		if err := a.ownImage(ctx); err != nil {
+			return err
+		}
+	}
+	switch {
+	case g.SealImage != "":
+		return checkPinned(g.SealImage)
+	case dryRun:
+		return nil
+	}
+	return kamino.WithHint(errors.New("no image for the pod that seals the donor's disk is known"),
+		"use --image NAME@sha256:DIGEST, or name it in the environment variable POD_IMAGE")
+}
+
+// runningImage is a cluster that knows which image a pod runs.
+type runningImage interface {
+	RunningImage(ctx context.Context, namespace, pod string) (string, error)
+}
+
+// ownImage takes the image that this very pod runs.
+func (a *app) ownImage(ctx context.Context) error {
+	c, err := a.cluster(ctx, a)
+	if err != nil {
+		return err
+	}
+	namespace, pod := a.env("POD_NAMESPACE"), firstOf(a.env("POD_NAME"), a.env("HOSTNAME"))
+	if r, ok := c.(runningImage); ok && namespace != "" && pod != "" {
+		if a.global.SealImage, err = r.RunningImage(ctx, namespace, pod); err != nil {
+			return kamino.WithHint(fmt.Errorf("find the image of this pod: %w", err), "name the image with --image NAME@sha256:DIGEST")
+		}
+	}
+	return nil
+}

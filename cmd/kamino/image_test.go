@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"kamino.dev/kamino"
+)
+
+// runningCluster is a cluster that knows what this pod runs.
+type runningCluster struct {
+	*fakeCluster
+	image string
+}
+
+func (c runningCluster) RunningImage(_ context.Context, namespace, pod string) (string, error) {
+	if namespace != "ns" || pod != "pod-1" {
+		return "", errors.New("asked for " + namespace + "/" + pod)
+	}
+	return c.image, nil
+}
+
+func TestNeedImage(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("a", 64)
+	inPod := map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1", "POD_NAMESPACE": "ns", "POD_NAME": "pod-1"}
+	tests := []struct {
+		name, flag, builtin string
+		env                 map[string]string
+		dryRun              bool
+		want                string // image
+		wrong               string // part of the error
+	}{
+		{name: "flag", flag: "a" + digest, env: map[string]string{"POD_IMAGE": "b" + digest}, want: "a" + digest},
+		{name: "environment", env: map[string]string{"POD_IMAGE": "b" + digest}, builtin: "c" + digest, want: "b" + digest},
+		{name: "release", builtin: "c" + digest, env: inPod, want: "c" + digest},
+		{name: "running pod", env: inPod, want: "d" + digest},
+		{name: "none", wrong: "no image"},
+		{name: "none, dry run", dryRun: true},
+		{name: "tag", flag: "registry.example/kamino:1.0", wrong: `"registry.example/kamino:1.0" is not pinned`},
+		{name: "tag, dry run", flag: "kamino:1.0", dryRun: true, wrong: "not pinned"},
+		{name: "short digest", flag: "kamino@sha256:abc", wrong: "not pinned"},
+		{name: "two digests", flag: "kamino" + digest + digest, wrong: "not pinned"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			builtinImage = tt.builtin
+			defer func() { builtinImage = "" }()
+			a := &app{env: func(name string) string { return tt.env[name] },
+				cluster: func(context.Context, *app) (kamino.Cluster, error) {
+					return runningCluster{&fakeCluster{}, "d" + digest}, nil
+				}}
+			a.global.SealImage = tt.flag
+			err := a.needImage(t.Context(), tt.dryRun)
+			if tt.wrong == "" {
+				if err != nil || a.global.SealImage != tt.want {
+					t.Errorf("got %q, %v; want %q", a.global.SealImage, err, tt.want)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), tt.wrong) || !strings.Contains(kamino.Hint(err), "--image NAME@sha256:DIGEST") {
+				t.Errorf("got %v, hint %q; want %q", err, kamino.Hint(err), tt.wrong)
+			}
+		})
+	}
+}
