@@ -158,11 +158,20 @@ func (p faultyProvider) Address(pool Pool, kind Kind, name string) string {
 	return ""
 }
 
-func (p faultyProvider) Preflight(ctx context.Context) error {
+func (p faultyProvider) Preflight(ctx context.Context) ([]string, error) {
 	if f, ok := p.Provider.(Preflighter); ok {
-		return p.t.err(f.Preflight(ctx))
+		doubts, err := f.Preflight(ctx)
+		return doubts, p.t.err(err)
 	}
-	return nil
+	return nil, nil
+}
+
+func (p faultyProvider) Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) ([]Refusal, []string, error) {
+	if f, ok := p.Provider.(Fitter); ok {
+		refusals, doubts, err := f.Fit(ctx, pool, donor, definition)
+		return refusals, doubts, p.t.err(err)
+	}
+	return nil, nil, nil
 }
 
 func (p faultyProvider) SetExcluded(ctx context.Context, pool Pool, v Artifact, excluded bool, tags map[string]string) error {

@@ -61,6 +61,7 @@ type Run struct {
 	preBuilt bool              // the version was there before the run began
 	plan     *Plan             // set in a dry-run
 	peeked   map[string]string // step -> what it would do, in a dry-run
+	doubts   []string          // told as warnings already
 	result   Result
 	away     time.Time // when the donor began to be away
 	awayEnds time.Time

@@ -56,17 +56,27 @@ func (r *Run) lookGallery(ctx context.Context) (Next, error) {
 }
 
 func (r *Run) lookDefinition(ctx context.Context) (Next, error) {
-	in := r.instance
-	want := Artifact{
-		Kind: Definition, Name: DefinitionName(r.pool.Name),
-		Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType,
-	}
-	return r.ensure(ctx, want, func(have Artifact) error { return matches(have, want) })
+	want := r.wantedDefinition()
+	return r.ensure(ctx, want, func(have Artifact) error {
+		if list := misfits(have, want); len(list) > 0 {
+			return WithHint(errors.New(list[0].Why), "%s", list[0].Do)
+		}
+		return nil
+	})
 }
 
-// matches compares what of a definition can never be changed. A definition
+// wantedDefinition is one that the donor's disk fits.
+func (r *Run) wantedDefinition() Artifact {
+	in := r.instance
+	return Artifact{
+		Kind: Definition, Name: DefinitionName(r.pool.Name),
+		Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType, Controller: in.Controller,
+	}
+}
+
+// misfits compares what of a definition can never be changed. A definition
 // without an architecture or a security type is of the original: x64, Standard.
-func matches(have, want Artifact) error {
+func misfits(have, want Artifact) (list []Refusal) {
 	for _, f := range []struct{ name, have, want, absent string }{
 		{"generation", have.Generation, want.Generation, "V1"},
 		{"architecture", have.Architecture, want.Architecture, "x64"},
@@ -76,12 +86,12 @@ func matches(have, want Artifact) error {
 			f.have = f.absent
 		}
 		if f.want != "" && !strings.EqualFold(f.have, f.want) {
-			return WithHint(fmt.Errorf("image definition %s has %s %s, the donor %s, and it can never be changed",
-				have.Name, f.name, f.have, f.want),
-				"if no instance uses its versions, delete the definition; else choose another gallery with --gallery")
+			list = append(list, Refusal{Code: "fit", Field: f.name + " of image definition " + have.Name, Value: f.have,
+				Why: fmt.Sprintf("image definition %s has %s %s, the donor %s, and it can never be changed", have.Name, f.name, f.have, f.want),
+				Do:  "if no instance uses its versions, delete the definition; else choose another gallery with --gallery"})
 		}
 	}
-	return nil
+	return list
 }
 
 // imageMissing: today's version is not even begun.

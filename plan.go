@@ -16,6 +16,7 @@ type Plan struct {
 	Version    string        `json:"version"`
 	Nothing    bool          `json:"nothingToDo"`
 	Refusals   []Refusal     `json:"refusals"`
+	Doubts     []string      `json:"doubts,omitempty"` // what could not be found out
 	Steps      []PlannedStep `json:"steps"`
 	Evictions  []Pod         `json:"evictions"`
 	ModelDiff  []FieldChange `json:"modelDiff"`
@@ -53,6 +54,7 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 		return nil, err
 	}
 	_, err := r.lookValidate(ctx)
+	r.plan.Doubts = r.doubts
 	var refused *RefusedError
 	if errors.As(err, &refused) {
 		r.plan.Refusals = refused.Refusals

@@ -45,6 +45,12 @@ type Instance struct {
 	Architecture string `json:"architecture"` // x64 or Arm64
 	SecurityType string `json:"securityType"` // Standard, TrustedLaunch, …
 
+	Size       string `json:"size,omitempty"`       // the machine's type, as the provider names it
+	Controller string `json:"controller,omitempty"` // of its disks: SCSI or NVMe; "" when unknown
+	DiskGB     int    `json:"diskGB,omitempty"`     // of the OS disk, in GiB; 0 when unknown
+	Plan       string `json:"plan,omitempty"`       // publisher/product/name of what was bought with its image; "" for nothing
+	Encryption string `json:"encryption,omitempty"` // the customer's key set of the OS disk; "" for the provider's own key
+
 	// Failure is the provider's word on what last went wrong with the machine,
 	// for instance that no capacity was left to start it; "" when nothing did.
 	Failure string `json:"failure,omitempty"`
@@ -127,6 +133,8 @@ type Artifact struct {
 	Generation   string `json:"generation,omitempty"`
 	Architecture string `json:"architecture,omitempty"`
 	SecurityType string `json:"securityType,omitempty"`
+	Controller   string `json:"controller,omitempty"` // disk controllers it boots from: SCSI, NVMe or both; "": SCSI
+	Plan         string `json:"plan,omitempty"`       // as Instance's
 
 	// Of a version in a list: who would miss it.
 	Instances int  `json:"instances"` // instances of the pool that booted from it

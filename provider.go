@@ -57,8 +57,19 @@ type Addresser interface {
 type Preflighter interface {
 	// Preflight returns ErrForbidden naming every action that a run needs and
 	// that is not allowed, or an error that says what is wrong with the
-	// credentials, or what must be installed first.
-	Preflight(context.Context) error
+	// credentials, or what must be installed first. Doubts are what it could not
+	// find out, a sentence each that names the right it lacks: the run goes on and
+	// tells them as warnings.
+	Preflight(context.Context) (doubts []string, err error)
+}
+
+// Fitter is a provider that knows more than the engine of what a machine demands
+// of its image.
+type Fitter interface {
+	// Fit compares a donor with what the pool's model will make of its disk, and
+	// with the image definition where it exists (nil: not yet). It only reads.
+	// What Create carries over by itself is no refusal. Doubts are as Preflight's.
+	Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) (refusals []Refusal, doubts []string, err error)
 }
 
 // Excluder is a provider that can withhold a version from being "latest".

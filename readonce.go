@@ -22,6 +22,7 @@ type reading struct {
 	once      sync.Once
 	pool      Pool
 	artifacts []Artifact
+	doubts    []string
 	err       error
 }
 
@@ -71,12 +72,20 @@ func (r *readOnce) Address(pool Pool, kind Kind, name string) string {
 }
 
 // Preflight implements Preflighter.
-func (r *readOnce) Preflight(ctx context.Context) error {
+func (r *readOnce) Preflight(ctx context.Context) ([]string, error) {
 	p, ok := r.Provider.(Preflighter)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	got := r.reading("preflight")
-	got.once.Do(func() { got.err = p.Preflight(ctx) })
-	return got.err
+	got.once.Do(func() { got.doubts, got.err = p.Preflight(ctx) })
+	return got.doubts, got.err
+}
+
+// Fit implements Fitter.
+func (r *readOnce) Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) ([]Refusal, []string, error) {
+	if f, ok := r.Provider.(Fitter); ok {
+		return f.Fit(ctx, pool, donor, definition)
+	}
+	return nil, nil, nil
 }

@@ -12,7 +12,7 @@ func (r *Run) lookConnect(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	if p, ok := r.Cluster.(Preflighter); ok {
-		if err := p.Preflight(ctx); err != nil {
+		if err := r.preflight(ctx, p); err != nil {
 			return Next{}, err
 		}
 	}
@@ -23,9 +23,18 @@ func (r *Run) lookConnect(ctx context.Context) (Next, error) {
 // not prepared yet.
 func (r *Run) checkCredentials(ctx context.Context) error {
 	if p, ok := r.Provider.(Preflighter); ok {
-		return p.Preflight(ctx)
+		return r.preflight(ctx, p)
 	}
 	return nil
+}
+
+// preflight tells what could not be found out.
+func (r *Run) preflight(ctx context.Context, p Preflighter) error {
+	doubts, err := p.Preflight(ctx)
+	if err == nil {
+		r.doubt("connect", doubts)
+	}
+	return err
 }
 
 func (r *Run) lookValidate(ctx context.Context) (Next, error) {
@@ -55,6 +64,11 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 	}
 	if err := r.refuse(mark != nil); err != nil {
 		return Next{}, err
+	}
+	if mark == nil { // else a run that began has compared them, and the donor may be away
+		if err := r.fit(ctx); err != nil {
+			return Next{}, err
+		}
 	}
 	return done(fmt.Sprintf("%s is %s of pool %s", node.Name, r.instance.ID, r.pool.Name)), nil
 }

@@ -81,7 +81,7 @@ func (p *Provider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind,
 
 // Create begins to make an artifact.
 func (p *Provider) Create(ctx context.Context, pool kamino.Pool, want kamino.Artifact) error {
-	at, err := p.place(pool)
+	at, model, err := p.modelled(pool)
 	if err != nil {
 		return err
 	}
@@ -90,11 +90,11 @@ func (p *Provider) Create(ctx context.Context, pool kamino.Pool, want kamino.Art
 	case kamino.Gallery:
 		err = p.createGallery(ctx, at, id)
 	case kamino.Definition:
-		err = p.createDefinition(ctx, at, id, want)
+		err = p.createDefinition(ctx, at, model, id, want)
 	case kamino.Snapshot:
-		err = p.createSnapshot(ctx, at, id, want)
+		err = p.createSnapshot(ctx, at, model, id, want)
 	case kamino.Version:
-		err = p.createVersion(ctx, at, id, want)
+		err = p.createVersion(ctx, at, model, id, want)
 	default:
 		err = kamino.ErrUnsupported
 	}

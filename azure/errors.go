@@ -38,7 +38,7 @@ func translate(err error, format string, args ...any) error {
 }
 
 func classify(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, errElsewhere) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, errElsewhere) {
 		return err
 	}
 	var re *azcore.ResponseError

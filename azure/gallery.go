@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -30,8 +31,12 @@ func (p *Provider) createGallery(ctx context.Context, at place, id string) error
 	return poll(p, id, poller, err)
 }
 
-// securityFeature is the feature of a definition that tells its security type.
-const securityFeature = "SecurityType"
+// Features of a definition: its security type, and the disk controllers that its
+// versions boot from.
+const (
+	securityFeature   = "SecurityType"
+	controllerFeature = "DiskControllerTypes"
+)
 
 func (p *Provider) findDefinition(ctx context.Context, at place) ([]kamino.Artifact, error) {
 	got, err := at.definitions.Get(ctx, at.group, at.gallery, at.definition, nil)
@@ -43,9 +48,15 @@ func (p *Provider) findDefinition(ctx context.Context, at place) ([]kamino.Artif
 		a.State = state(string(value(props.ProvisioningState)), true)
 		a.Generation = string(value(props.HyperVGeneration))
 		a.Architecture = string(value(props.Architecture))
+		if plan := props.PurchasePlan; plan != nil {
+			a.Plan = planText(&armcompute.Plan{Name: plan.Name, Product: plan.Product, Publisher: plan.Publisher})
+		}
 		for _, f := range props.Features {
-			if value(f.Name) == securityFeature {
+			switch value(f.Name) {
+			case securityFeature:
 				a.SecurityType = value(f.Value)
+			case controllerFeature:
+				a.Controller = value(f.Value)
 			}
 		}
 	}
@@ -58,7 +69,12 @@ func (p *Provider) findDefinition(ctx context.Context, at place) ([]kamino.Artif
 // (https://learn.microsoft.com/azure/virtual-machines/azure-compute-gallery).
 // The OS state is Generalized, since only such images may stand in the model of
 // a scale set that takes an osProfile.
-func (p *Provider) createDefinition(ctx context.Context, at place, id string, want kamino.Artifact) error {
+//
+// Plan and disk controllers never change either. An image that boots by NVMe is
+// said to boot by SCSI too, as the ones of the Marketplace are
+// (https://learn.microsoft.com/azure/virtual-machines/enable-nvme-interface); one of
+// a donor with SCSI says nothing, which means SCSI.
+func (p *Provider) createDefinition(ctx context.Context, at place, model saved, id string, want kamino.Artifact) error {
 	security := want.SecurityType
 	if security == "" {
 		security = "Standard"
@@ -70,6 +86,16 @@ func (p *Provider) createDefinition(ctx context.Context, at place, id string, wa
 		OSType:   to.Ptr(armcompute.OperatingSystemTypesLinux),
 		OSState:  to.Ptr(armcompute.OperatingSystemStateTypesGeneralized),
 		Features: []*armcompute.GalleryImageFeature{{Name: to.Ptr(securityFeature), Value: to.Ptr(security)}},
+	}
+	offers, err := p.region(ctx, at)
+	if err != nil {
+		return err
+	}
+	if strings.EqualFold(first(want.Controller, offers.controller(model)), nvme) {
+		props.Features = append(props.Features, &armcompute.GalleryImageFeature{Name: to.Ptr(controllerFeature), Value: to.Ptr(scsi + "," + nvme)})
+	}
+	if plan := model.Plan; planText(plan) != "" {
+		props.PurchasePlan = &armcompute.ImagePurchasePlan{Name: plan.Name, Product: plan.Product, Publisher: plan.Publisher}
 	}
 	if want.Generation != "" {
 		props.HyperVGeneration = to.Ptr(armcompute.HyperVGeneration(want.Generation))

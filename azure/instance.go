@@ -81,6 +81,10 @@ func translateList(err error, format string, args ...any) error {
 
 func toInstance(id kamino.InstanceID, pool kamino.PoolID, vm armcompute.VirtualMachineScaleSetVM) kamino.Instance {
 	out := kamino.Instance{ID: id, Pool: pool, Power: kamino.PowerBetween, SecurityType: "Standard"}
+	if vm.SKU != nil {
+		out.Size = value(vm.SKU.Name)
+	}
+	out.Plan = planText(vm.Plan)
 	props := vm.Properties
 	if props == nil {
 		return out
@@ -100,6 +104,13 @@ func toInstance(id kamino.InstanceID, pool kamino.PoolID, vm armcompute.VirtualM
 			out.Disk = value(sp.OSDisk.ManagedDisk.ID)
 		}
 		out.Image = bornFrom(sp.ImageReference)
+		out.Controller = string(value(sp.DiskControllerType))
+		if disk := sp.OSDisk; disk != nil {
+			out.DiskGB = int(value(disk.DiskSizeGB))
+			if m := disk.ManagedDisk; m != nil && m.DiskEncryptionSet != nil {
+				out.Encryption = value(m.DiskEncryptionSet.ID)
+			}
+		}
 	}
 	if view := props.InstanceView; view != nil {
 		out.Generation = string(value(view.HyperVGeneration))

@@ -64,15 +64,21 @@ type saved struct {
 	Extensions []*armcompute.VirtualMachineScaleSetExtension `json:"extensions,omitempty"`
 	// SKU is needed by SetCapacity, which must name it whole.
 	SKU *armcompute.SKU `json:"sku,omitempty"`
+	// What instances of the model demand of their image besides.
+	Plan     *armcompute.Plan `json:"plan,omitempty"`
+	Security string           `json:"securityType,omitempty"`
 }
 
 func readModel(set armcompute.VirtualMachineScaleSet) (kamino.Model, error) {
 	var s saved
-	s.SKU = set.SKU
+	s.SKU, s.Plan = set.SKU, set.Plan
 	if set.Properties != nil && set.Properties.VirtualMachineProfile != nil {
 		vm := set.Properties.VirtualMachineProfile
 		if sp := vm.StorageProfile; sp != nil {
 			s.Image, s.OSDisk, s.DataDisks, s.Controller = sp.ImageReference, sp.OSDisk, sp.DataDisks, sp.DiskControllerType
+		}
+		if vm.SecurityProfile != nil {
+			s.Security = string(value(vm.SecurityProfile.SecurityType))
 		}
 		if vm.ExtensionProfile != nil {
 			s.Extensions = vm.ExtensionProfile.Extensions

@@ -4,36 +4,64 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"kamino.dev/kamino"
 )
 
-// Actions are what a run does at Azure Resource Manager, and so what its
-// identity must be allowed; docs/azure-role.json grants them and no more.
-func Actions() []string {
-	const c = "Microsoft.Compute/"
-	return []string{
-		c + "virtualMachineScaleSets/read",
-		c + "virtualMachineScaleSets/write",
-		c + "virtualMachineScaleSets/virtualMachines/read",
-		c + "virtualMachineScaleSets/virtualMachines/start/action",
-		c + "virtualMachineScaleSets/virtualMachines/powerOff/action",
-		c + "snapshots/read",
-		c + "snapshots/write",
-		c + "snapshots/delete",
-		c + "galleries/read",
-		c + "galleries/write",
-		c + "galleries/images/read",
-		c + "galleries/images/write",
-		c + "galleries/images/versions/read",
-		c + "galleries/images/versions/write",
-		c + "galleries/images/versions/delete",
+// action is a right that the role of docs/azure-role.json grants.
+type action struct {
+	name string
+	// without is what stays unknown or impossible without it; "" means that no run can do without.
+	without string
+}
+
+// actions are all of them. The two beginGetAccess are linked actions: Azure asks
+// for them when a snapshot is made of a disk (the role of
+// https://github.com/vmware-tanzu/velero-plugin-for-microsoft-azure;
+// https://github.com/Azure/OpenShift/issues/186), and when something is made of a
+// snapshot (https://github.com/kubernetes-sigs/azuredisk-csi-driver/issues/1711).
+func actions() []action {
+	const c, auth = "Microsoft.Compute/", "Microsoft.Authorization/"
+	return []action{
+		{name: c + "virtualMachineScaleSets/read"},
+		{name: c + "virtualMachineScaleSets/write"},
+		{name: c + "virtualMachineScaleSets/virtualMachines/read"},
+		{name: c + "virtualMachineScaleSets/virtualMachines/start/action"},
+		{name: c + "virtualMachineScaleSets/virtualMachines/powerOff/action"},
+		{name: c + "disks/beginGetAccess/action"},
+		{name: c + "snapshots/read"},
+		{name: c + "snapshots/write"},
+		{name: c + "snapshots/delete"},
+		{name: c + "snapshots/beginGetAccess/action"},
+		{name: c + "galleries/read"},
+		{name: c + "galleries/write"},
+		{name: c + "galleries/images/read"},
+		{name: c + "galleries/images/write"},
+		{name: c + "galleries/images/versions/read"},
+		{name: c + "galleries/images/versions/write"},
+		{name: c + "galleries/images/versions/delete"},
+		{c + "diskEncryptionSets/read", "pools whose disks are encrypted with customer-managed keys are refused"},
+		{auth + "permissions/read", "missing rights are not known before they are needed"},
+		{auth + "locks/read", "management locks, which would keep snapshots and old image versions, are not known"},
+		{auth + "denyAssignments/read", "deny assignments are not known"},
 	}
+}
+
+// Actions are the rights that a run's identity must have, linked ones included;
+// docs/azure-role.json grants them and no more.
+func Actions() []string {
+	var names []string
+	for _, a := range actions() {
+		names = append(names, a.name)
+	}
+	return names
 }
 
 // permission is one entry of what the caller may do at a scope
@@ -44,48 +72,94 @@ type permission struct {
 }
 
 // Preflight gets a token and, where the resource group is known, asks what the
-// caller may do there. That list shows role assignments, not deny assignments
-// or policies, so a run may still meet a 403, which it reports by name.
-func (p *Provider) Preflight(ctx context.Context) error {
+// caller may do there; else that is asked once the pool is known.
+func (p *Provider) Preflight(ctx context.Context) (doubts []string, err error) {
 	rm := p.options.Cloud.Services[cloud.ResourceManager]
 	// With the options of the SDK's own requests, which then find this token in
 	// the credential's cache.
-	if _, err := p.cred.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{rm.Audience + "/.default"}, EnableCAE: true}); err != nil {
-		return translate(err, "get a token for %s", rm.Endpoint)
+	token, err := p.cred.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{rm.Audience + "/.default"}, EnableCAE: true})
+	if err != nil {
+		return nil, translate(err, "get a token for %s", rm.Endpoint)
 	}
+	p.mu.Lock()
+	p.caller = objectID(token.Token)
+	p.mu.Unlock()
 	if p.config.Subscription == "" || p.config.ResourceGroup == "" {
-		return nil
+		return nil, nil
 	}
-	list, err := p.permissions(ctx)
-	if errors.Is(err, kamino.ErrForbidden) || errors.Is(err, kamino.ErrNotFound) {
-		return nil // who may not ask can still be allowed the rest
-	} else if err != nil {
-		return err
-	}
-	var missing []string
-	for _, a := range Actions() {
-		if !allowed(list, a) {
-			missing = append(missing, a)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	return kamino.WithHint(fmt.Errorf("in resource group %s: %w: %s", p.config.ResourceGroup, kamino.ErrForbidden, strings.Join(missing, ", ")),
-		"az role assignment create with the role of docs/azure-role.json, at the resource group")
-}
-
-func (p *Provider) permissions(ctx context.Context) ([]permission, error) {
 	c, err := p.of(p.config.Subscription)
 	if err != nil {
 		return nil, err
 	}
+	return p.rights(ctx, c, p.config.Subscription, p.config.ResourceGroup)
+}
+
+// poolRights asks for the rights in the pool's resource group, where Preflight
+// has asked in another one or in none.
+func (p *Provider) poolRights(ctx context.Context, at place) ([]string, error) {
+	p.mu.Lock()
+	asked := p.asked[strings.ToLower(at.group)]
+	p.mu.Unlock()
+	if asked {
+		return nil, nil
+	}
+	return p.rights(ctx, at.clients, at.subscription, at.group)
+}
+
+// rights asks what the caller may do in a resource group. What is needed and not
+// allowed is an error; what is not known, or only sometimes needed, a doubt.
+func (p *Provider) rights(ctx context.Context, c *clients, subscription, group string) ([]string, error) {
+	scope := "/subscriptions/" + subscription + "/resourceGroups/" + group
 	var body struct {
 		Value []permission `json:"value"`
 	}
-	err = c.get(ctx, "/subscriptions/"+p.config.Subscription+"/resourceGroups/"+p.config.ResourceGroup+
-		"/providers/Microsoft.Authorization/permissions?api-version=2022-04-01", &body)
-	return body.Value, translate(err, "ask for permissions in resource group %s", p.config.ResourceGroup)
+	err := c.get(ctx, scope+"/providers/Microsoft.Authorization/permissions?api-version=2022-04-01", &body)
+	var re *azcore.ResponseError
+	if errors.As(err, &re) && re.StatusCode == http.StatusNotFound {
+		return nil, kamino.WithHint(translate(err, "ask for permissions in resource group %s", group),
+			"name the resource group of the scale sets with --resource-group: az vmss list --query '[].[name, resourceGroup]' -o table prints it; and check the subscription: az account show")
+	}
+	var doubts []string
+	if err = translate(err, "ask for permissions in resource group %s", group); errors.Is(err, kamino.ErrForbidden) {
+		doubts = append(doubts, doubt(group, action{"Microsoft.Authorization/permissions/read", "missing rights are not known before they are needed"}))
+	} else if err != nil {
+		return nil, err
+	} else if doubts, err = missing(body.Value, group); err != nil {
+		return nil, err
+	}
+	for _, probe := range []func(context.Context, *clients, string) error{p.lockedBy, p.deniedBy} {
+		// What may not be asked was told above, or is part of not knowing the rights.
+		if err := probe(ctx, c, scope); err != nil && !errors.Is(err, errUnknown) {
+			return nil, err
+		}
+	}
+	p.mu.Lock()
+	p.asked[strings.ToLower(group)] = true
+	p.mu.Unlock()
+	return doubts, nil
+}
+
+func doubt(group string, a action) string {
+	return fmt.Sprintf("in resource group %s: %s is not allowed: %s", group, a.name, a.without)
+}
+
+// missing names the actions that a list does not grant.
+func missing(list []permission, group string) (doubts []string, err error) {
+	var needed []string
+	for _, a := range actions() {
+		switch {
+		case allowed(list, a.name):
+		case a.without == "":
+			needed = append(needed, a.name)
+		default:
+			doubts = append(doubts, doubt(group, a))
+		}
+	}
+	if len(needed) == 0 {
+		return doubts, nil
+	}
+	return nil, kamino.WithHint(fmt.Errorf("in resource group %s: %w: %s", group, kamino.ErrForbidden, strings.Join(needed, ", ")),
+		"az role assignment create with the role of docs/azure-role.json, at the resource group")
 }
 
 // allowed: any assignment grants the action and does not take it back; another

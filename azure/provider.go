@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -22,10 +23,13 @@ type Provider struct {
 	options *arm.ClientOptions
 
 	mu         sync.Mutex
-	clients    map[string]*clients         // by subscription, lower case
-	operations map[string]operation        // begun by this process, by lower-case resource ID
-	written    map[kamino.PoolID]writtenVM // storage profiles this process wrote
-	zones      map[string]bool             // whether a region has ZRS, by lower-case name
+	clients    map[string]*clients                  // by subscription, lower case
+	operations map[string]operation                 // begun by this process, by lower-case resource ID
+	written    map[kamino.PoolID]writtenVM          // storage profiles this process wrote
+	regions    map[string]region                    // by lower-case name
+	encryption map[string]armcompute.EncryptionType // of disk encryption sets, by lower-case ID
+	asked      map[string]bool                      // resource groups whose rights are known, by lower-case name
+	caller     string                               // object ID of the credentials, once Preflight knows it
 }
 
 // operation asks Azure how an operation that this process began has ended.
@@ -40,7 +44,6 @@ type clients struct {
 	galleries   *armcompute.GalleriesClient
 	definitions *armcompute.GalleryImagesClient
 	versions    *armcompute.GalleryImageVersionsClient
-	skus        *armcompute.ResourceSKUsClient
 	raw         *arm.Client
 }
 
@@ -66,6 +69,7 @@ var (
 	_ kamino.Provider    = (*Provider)(nil)
 	_ kamino.Scaler      = (*Provider)(nil)
 	_ kamino.Preflighter = (*Provider)(nil)
+	_ kamino.Fitter      = (*Provider)(nil)
 	_ kamino.Excluder    = (*Provider)(nil)
 	_ kamino.Addresser   = (*Provider)(nil)
 )
@@ -97,7 +101,7 @@ func New(config Config) (*Provider, error) {
 	return &Provider{
 		config: config, cred: cred, options: options,
 		clients: map[string]*clients{}, operations: map[string]operation{},
-		written: map[kamino.PoolID]writtenVM{}, zones: map[string]bool{},
+		written: map[kamino.PoolID]writtenVM{}, regions: map[string]region{}, encryption: map[string]armcompute.EncryptionType{}, asked: map[string]bool{},
 	}, nil
 }
 
@@ -126,7 +130,6 @@ func (p *Provider) of(subscription string) (*clients, error) {
 		sets: f.NewVirtualMachineScaleSetsClient(), vms: f.NewVirtualMachineScaleSetVMsClient(),
 		snapshots: f.NewSnapshotsClient(), galleries: f.NewGalleriesClient(),
 		definitions: f.NewGalleryImagesClient(), versions: f.NewGalleryImageVersionsClient(),
-		skus: f.NewResourceSKUsClient(),
 	}
 	p.clients[key] = c
 	return c, nil
@@ -159,7 +162,13 @@ func (p *Provider) whyFailed(ctx context.Context, id string) string {
 	if ask == nil {
 		return ""
 	}
-	if err := ask(ctx); err != nil {
+	err := ask(ctx)
+	if errors.Is(classify(err), kamino.ErrForbidden) {
+		// The address of an operation lies at the subscription; a role at the
+		// resource group may begin it and not ask for it
+		// (https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations).
+		return "these credentials may not read why (Microsoft.Compute/locations/*/read at the subscription)"
+	} else if err != nil {
 		return message(err)
 	}
 	return ""

@@ -43,7 +43,7 @@ func (p *Provider) findSnapshot(ctx context.Context, at place, name string) ([]k
 
 // createSnapshot makes a full snapshot that nobody can download: neither public
 // nor private network access, and no shared access signature without Entra ID.
-func (p *Provider) createSnapshot(ctx context.Context, at place, id string, want kamino.Artifact) error {
+func (p *Provider) createSnapshot(ctx context.Context, at place, model saved, id string, want kamino.Artifact) error {
 	props := &armcompute.SnapshotProperties{
 		CreationData: &armcompute.CreationData{
 			CreateOption: to.Ptr(armcompute.DiskCreateOptionCopy), SourceResourceID: to.Ptr(want.Source),
@@ -60,6 +60,13 @@ func (p *Provider) createSnapshot(ctx context.Context, at place, id string, want
 	}
 	if want.SecurityType == "TrustedLaunch" {
 		props.SecurityProfile = &armcompute.DiskSecurityProfile{SecurityType: to.Ptr(armcompute.DiskSecurityTypesTrustedLaunch)}
+	}
+	if set := model.encryption(); set != "" {
+		kind, err := p.encryptionType(ctx, at, set)
+		if err != nil {
+			return err
+		}
+		props.Encryption = &armcompute.Encryption{DiskEncryptionSetID: to.Ptr(set), Type: to.Ptr(kind)}
 	}
 	poller, err := at.snapshots.BeginCreateOrUpdate(ctx, at.group, want.Name, armcompute.Snapshot{
 		Location: to.Ptr(at.location), Tags: tagsIn(want.Tags), Properties: props,

@@ -199,18 +199,24 @@ func (p *Provider) unusedByOthers(ctx context.Context, at place, newestFirst []k
 }
 
 // createVersion builds a version from a snapshot. Without a storage type it asks
-// first whether the region has zone-redundant storage.
-func (p *Provider) createVersion(ctx context.Context, at place, id string, want kamino.Artifact) error {
+// first whether the region has zone-redundant storage. Where the model's disks are
+// encrypted with a customer's key, so are the replicas: that cannot be added later
+// (https://learn.microsoft.com/azure/virtual-machines/image-version-encryption).
+func (p *Provider) createVersion(ctx context.Context, at place, model saved, id string, want kamino.Artifact) error {
 	storage := want.Storage
 	if storage == "" {
-		zrs, err := p.hasZRS(ctx, at)
+		offers, err := p.region(ctx, at)
 		if err != nil {
 			return err
 		}
 		storage = kamino.StorageLRS
-		if zrs {
+		if offers.zrs {
 			storage = kamino.StorageZRS
 		}
+	}
+	var encryption *armcompute.EncryptionImages
+	if set := model.encryption(); set != "" {
+		encryption = &armcompute.EncryptionImages{OSDiskImage: &armcompute.OSDiskImageEncryption{DiskEncryptionSetID: to.Ptr(set)}}
 	}
 	kind := to.Ptr(armcompute.StorageAccountType(storage))
 	replicas := to.Ptr(int32(want.Replica))
@@ -220,7 +226,7 @@ func (p *Provider) createVersion(ctx context.Context, at place, id string, want 
 			PublishingProfile: &armcompute.GalleryImageVersionPublishingProfile{
 				ReplicaCount: replicas, StorageAccountType: kind, ExcludeFromLatest: to.Ptr(want.Excluded),
 				TargetRegions: []*armcompute.TargetRegion{{
-					Name: to.Ptr(at.location), RegionalReplicaCount: replicas, StorageAccountType: kind,
+					Name: to.Ptr(at.location), RegionalReplicaCount: replicas, StorageAccountType: kind, Encryption: encryption,
 				}},
 			},
 			// The defaults of these two are documented nowhere (unverified): both are said.
@@ -236,7 +242,9 @@ func (p *Provider) createVersion(ctx context.Context, at place, id string, want 
 }
 
 // SetExcluded withholds a version from being latest, or offers it again, and
-// adds tags to it.
+// adds tags to it. The publishing profile goes back with all target regions and
+// storage types as they were read: left out, they count as another type
+// (https://github.com/Azure/azure-powershell/issues/9911). Versions have no ETag.
 func (p *Provider) SetExcluded(ctx context.Context, pool kamino.Pool, v kamino.Artifact, excluded bool, tags map[string]string) error {
 	at, err := p.place(pool)
 	if err != nil {
@@ -253,44 +261,19 @@ func (p *Provider) SetExcluded(ctx context.Context, pool kamino.Pool, v kamino.A
 			all[k] = val
 		}
 	}
+	got, err := at.versions.Get(ctx, at.group, at.gallery, at.definition, v.Name, nil)
+	if err != nil {
+		return translate(err, "read version %s", v.Name)
+	}
+	profile := &armcompute.GalleryImageVersionPublishingProfile{ExcludeFromLatest: to.Ptr(excluded)}
+	if props := got.Properties; props != nil && props.PublishingProfile != nil {
+		profile.StorageAccountType, profile.TargetRegions = props.PublishingProfile.StorageAccountType, props.PublishingProfile.TargetRegions
+	}
 	poller, err := at.versions.BeginUpdate(ctx, at.group, at.gallery, at.definition, v.Name, armcompute.GalleryImageVersionUpdate{
 		Tags: tagsIn(all),
 		Properties: &armcompute.GalleryImageVersionProperties{
-			PublishingProfile: &armcompute.GalleryImageVersionPublishingProfile{ExcludeFromLatest: to.Ptr(excluded)},
+			PublishingProfile: profile, StorageProfile: &armcompute.GalleryImageVersionStorageProfile{},
 		},
 	}, nil)
 	return translate(poll(p, p.Address(pool, kamino.Version, v.Name), poller, err), "write version %s", v.Name)
-}
-
-// hasZRS asks once per region whether disks and snapshots can be
-// zone-redundant there, which is what galleries need
-// (https://learn.microsoft.com/rest/api/compute/resource-skus/list; that the
-// answer holds for image versions is unverified, so a version that fails for it
-// is built again without).
-func (p *Provider) hasZRS(ctx context.Context, at place) (bool, error) {
-	region := strings.ToLower(at.location)
-	p.mu.Lock()
-	known, ok := p.zones[region]
-	p.mu.Unlock()
-	if ok {
-		return known, nil
-	}
-	found := false
-	pager := at.skus.NewListPager(&armcompute.ResourceSKUsClientListOptions{Filter: to.Ptr("location eq '" + region + "'")})
-	for pager.More() && !found {
-		page, err := pager.NextPage(ctx)
-		if err != nil {
-			return false, err
-		}
-		found = slices.ContainsFunc(page.Value, zrsSKU)
-	}
-	p.mu.Lock()
-	p.zones[region] = found
-	p.mu.Unlock()
-	return found, nil
-}
-
-func zrsSKU(s *armcompute.ResourceSKU) bool {
-	kind := strings.ToLower(value(s.ResourceType))
-	return (kind == "snapshots" || kind == "disks") && value(s.Name) == kamino.StorageZRS && len(s.Restrictions) == 0
 }

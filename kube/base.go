@@ -15,17 +15,18 @@ const labelBase = "kamino.dev/base"
 
 const noBase = "a cluster administrator makes the namespace, its roles and its admission policies with the chart kamino-base or with: kamino init"
 
-// Preflight checks that the namespace of leases and seal pods was made for them.
-func (c *Cluster) Preflight(ctx context.Context) error {
+// Preflight checks that the namespace of leases and seal pods was made for them. It
+// leaves no doubt.
+func (c *Cluster) Preflight(ctx context.Context) (doubts []string, err error) {
 	space, err := c.client.CoreV1().Namespaces().Get(ctx, kamino.SystemNamespace, metav1.GetOptions{})
 	err = explain("get namespaces/"+kamino.SystemNamespace, err)
 	switch {
 	case errors.Is(err, kamino.ErrNotFound):
-		return kamino.WithHint(fmt.Errorf("this cluster is not prepared: %w", err), noBase)
+		return nil, kamino.WithHint(fmt.Errorf("this cluster is not prepared: %w", err), noBase)
 	case err != nil:
-		return err
+		return nil, err
 	case space.Labels[labelBase] == "":
-		return kamino.WithHint(fmt.Errorf("this cluster is not prepared: namespace %s has no label %s", space.Name, labelBase), noBase)
+		return nil, kamino.WithHint(fmt.Errorf("this cluster is not prepared: namespace %s has no label %s", space.Name, labelBase), noBase)
 	}
-	return nil
+	return nil, nil
 }

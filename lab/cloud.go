@@ -14,12 +14,15 @@ import (
 	"strconv"
 	"strings"
 
+	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/lab/pki"
 )
 
-// The lab's service principal: the only one its cloud gives tokens to.
+// The lab's service principals: the only ones its cloud gives tokens to. Kamino's
+// has the role of docs/azure-role.json; the operator's may do everything.
 const (
+	operatorID   = "33333333-3333-3333-3333-333333333333"
 	clientID     = "22222222-2222-2222-2222-222222222222"
 	clientSecret = "lab-secret" // opens nothing but a lab on loopback; az takes a secret for a path if there is a file of that name
 )
@@ -45,7 +48,10 @@ func (l *Lab) serveCloud(opts Options) (*pki.Authority, error) {
 	}
 	l.ARM = "https://localhost:" + strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	l.Cloud.BaseURL = l.ARM
-	l.Cloud.Identities = []emulator.Identity{{ClientID: clientID, Secret: clientSecret, Tenant: l.Scenario.Tenant}}
+	l.Cloud.Identities = []emulator.Identity{
+		{ClientID: clientID, Secret: clientSecret, Tenant: l.Scenario.Tenant, Roles: []emulator.Role{l.Role()}},
+		{ClientID: operatorID, Secret: clientSecret, Tenant: l.Scenario.Tenant},
+	}
 	if opts.Configure != nil {
 		opts.Configure(l.Cloud)
 	}
@@ -68,6 +74,12 @@ func (l *Lab) serveCloud(opts Options) (*pki.Authority, error) {
 		l.Cloud.Close()
 	})
 	return authority, nil
+}
+
+// Role is what kamino's identity may do: what docs/azure-role.json grants, at the
+// resource group of the scale sets.
+func (l *Lab) Role() emulator.Role {
+	return emulator.Role{Scope: "/subscriptions/" + l.Scenario.Subscription + "/resourceGroups/" + l.Scenario.ResourceGroup, Actions: azure.Actions()}
 }
 
 // Environment is what a program needs in its environment to use the lab, by name.
@@ -93,6 +105,7 @@ func (l *Lab) Environment() map[string]string {
 		"NO_PROXY":                     "localhost,127.0.0.1",
 		"KAMINO_LAB_ARM":               l.ARM,
 		"KAMINO_LAB_DIR":               l.Dir,
+		"KAMINO_LAB_OPERATOR_ID":       operatorID, // for az; its secret is AZURE_CLIENT_SECRET too
 	}
 }
 
@@ -145,7 +158,7 @@ az cloud register --name kamino-lab --endpoint-resource-manager "$KAMINO_LAB_ARM
   --endpoint-active-directory "$KAMINO_LAB_ARM/adfs" --endpoint-active-directory-resource-id "$KAMINO_LAB_ARM/" \
   --endpoint-active-directory-graph-resource-id "$KAMINO_LAB_ARM/graph"
 az cloud set --name kamino-lab --only-show-errors
-az login --service-principal --username "$AZURE_CLIENT_ID" --password "$AZURE_CLIENT_SECRET" --tenant "$AZURE_TENANT_ID" --output none
+az login --service-principal --username "$KAMINO_LAB_OPERATOR_ID" --password "$AZURE_CLIENT_SECRET" --tenant "$AZURE_TENANT_ID" --output none
 `
 
 // removeFiles removes everything a lab makes in its directory, and the directory if the lab made it.

@@ -63,7 +63,7 @@ func begin(t *testing.T, s setting) *cloud {
 		clock:    emulator.NewVirtualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)),
 		scenario: emulator.Scenario{Pools: append([]emulator.Pool{s.pool}, s.others...)}.Defaults()}
 	c.server = &emulator.Server{Clock: c.clock, Latencies: s.latencies, PollInterval: time.Second,
-		Identities: []emulator.Identity{{ClientID: clientID, Secret: secret}}}
+		Identities: []emulator.Identity{{ClientID: clientID, Secret: secret, Roles: []emulator.Role{c.role()}}}}
 	if s.server != nil {
 		s.server(c.server)
 	}
@@ -97,8 +97,8 @@ func begin(t *testing.T, s setting) *cloud {
 // world is the cloud as the contract wants it; the credentials must suffice.
 func (c *cloud) world() providertest.World {
 	c.Helper()
-	if err := c.Preflight(c.Context()); err != nil {
-		c.Fatal(err)
+	if doubts, err := c.Preflight(c.Context()); err != nil || len(doubts) > 0 {
+		c.Fatal(err, doubts)
 	}
 	return providertest.World{Provider: c.Provider, Donor: c.donor(), Pass: c.clock.Advance}
 }

@@ -40,6 +40,8 @@ func Run(t *testing.T, begin func(t *testing.T) World) {
 		{"a saved model is given back", giveBack},
 		{"SetCapacity is conditional", capacity},
 		{"SetExcluded marks a version", excluded},
+		{"a donor that nothing speaks against fits, before and after the definition is made", fits},
+		{"Preflight says nothing against credentials that suffice", preflight},
 		{"a cancelled context ends every call", cancelled},
 	}
 	for _, c := range clauses {
@@ -337,6 +339,40 @@ func excluded(t *testing.T, w *world) {
 		got := w.find(kamino.Version, v.Name)
 		return len(got) == 1 && !got[0].Excluded && got[0].Tags[kamino.TagBad] == ""
 	})
+	if now := w.find(kamino.Version, v.Name)[0]; now.Storage != v.Storage || now.Replica != v.Replica {
+		t.Errorf("the marks have changed the version from %+v to %+v", v, now)
+	}
+}
+
+func fits(t *testing.T, w *world) {
+	f, ok := w.Provider.(kamino.Fitter)
+	if !ok {
+		t.Log("this provider knows no more than the engine")
+		return
+	}
+	w.version("2026.1.2")
+	pool, in := w.pool(), w.instance()
+	definition := w.find(kamino.Definition, kamino.DefinitionName(pool.Name))[0]
+	for _, d := range []*kamino.Artifact{nil, &definition} {
+		if refusals, _, err := f.Fit(w.ctx(), pool, in, d); err != nil || len(refusals) > 0 {
+			t.Errorf("refused for %v, %v", refusals, err)
+		}
+	}
+	if after := w.pool(); after.Revision != pool.Revision {
+		t.Errorf("Fit has changed the pool from revision %s to %s", pool.Revision, after.Revision)
+	}
+}
+
+func preflight(t *testing.T, w *world) {
+	p, ok := w.Provider.(kamino.Preflighter)
+	if !ok {
+		t.Log("this provider cannot ask beforehand")
+		return
+	}
+	for range 2 {
+		_, err := p.Preflight(w.ctx())
+		w.must(err)
+	}
 }
 
 func cancelled(t *testing.T, w *world) {

@@ -54,19 +54,18 @@ func TestSubscriptionsGroupsAndSubscriptionWideLists(t *testing.T) {
 	if len(subscriptions) != 1 || text(subscriptions[0], "state") != "Enabled" {
 		t.Fatalf("subscriptions %v", subscriptions)
 	}
-	sub := "/subscriptions/00000000-0000-0000-0000-000000000001"
-	w.must(200, http.MethodGet, sub, "")
-	if groups := items(w.must(200, http.MethodGet, sub+"/resourcegroups", "").body, "value"); len(groups) != 1 {
+	w.must(200, http.MethodGet, subscription, "")
+	if groups := items(w.must(200, http.MethodGet, subscription+"/resourcegroups", "").body, "value"); len(groups) != 1 {
 		t.Fatalf("groups %v", groups)
 	}
 	if location := text(w.must(200, http.MethodGet, strings.ToLower(groupPath), "").body, "location"); location != "westeurope" {
 		t.Fatalf("location %s", location)
 	}
-	if pools := items(w.must(200, http.MethodGet, sub+"/providers/Microsoft.Compute/virtualMachineScaleSets", "").body, "value"); len(pools) != 1 {
+	if pools := items(w.must(200, http.MethodGet, subscription+"/providers/Microsoft.Compute/virtualMachineScaleSets", "").body, "value"); len(pools) != 1 {
 		t.Fatalf("pools %v", pools)
 	}
-	w.must(201, http.MethodPut, sub+"/resourceGroups/second", `{`+location+`}`)
-	w.must(200, http.MethodDelete, sub+"/resourceGroups/second", "")
+	w.must(201, http.MethodPut, subscription+"/resourceGroups/second", `{`+location+`}`)
+	w.must(200, http.MethodDelete, subscription+"/resourceGroups/second", "")
 }
 
 // Point 2: headers and operations.
@@ -157,10 +156,9 @@ func TestADeleteTakesOverFromARunningOperation(t *testing.T) {
 
 // Point 10 (permissions are answered before they are needed).
 
-func TestDeniedActionsAreNamedAndListed(t *testing.T) {
-	w := onePool(t, func(s *Server) {
-		s.Denied = []string{"Microsoft.Compute/snapshots/write", "Microsoft.Compute/*/powerOff/action"}
-	})
+func TestRolesGrantAndAreListed(t *testing.T) {
+	w := onePool(t, nil)
+	w.s.SetRoles(tester, Role{Scope: groupPath, Actions: []string{"*"}, NotActions: []string{"Microsoft.Compute/snapshots/write", "Microsoft.Compute/*/powerOff/action"}})
 	w.refused(403, "AuthorizationFailed", "'Microsoft.Compute/snapshots/write' over scope", http.MethodPut, compute+"/snapshots/s", w.snapshotDoc("0"))
 	w.refused(403, "AuthorizationFailed", "'Microsoft.Compute/virtualMachineScaleSets/virtualMachines/powerOff/action'", http.MethodPost, poolPath+"/virtualMachines/0/powerOff", "")
 	list := w.must(200, http.MethodGet, groupPath+"/providers/Microsoft.Authorization/permissions", "")
@@ -169,6 +167,54 @@ func TestDeniedActionsAreNamedAndListed(t *testing.T) {
 		t.Fatalf("permissions %v", list.body)
 	}
 	w.must(200, http.MethodGet, poolPath+"/providers/Microsoft.Authorization/permissions", "")
-	w.s.SetDenied()
+	w.refused(403, "AuthorizationFailed", "'Microsoft.Compute/skus/read'", http.MethodGet, subscription+"/providers/Microsoft.Compute/skus", "")
+
+	// Another role may grant what one takes back, and none at all grants nothing.
+	w.s.SetRoles(tester, Role{Scope: groupPath, Actions: []string{"*"}, NotActions: []string{"Microsoft.Compute/snapshots/write"}},
+		Role{Scope: subscription, Actions: []string{"Microsoft.Compute/snapshots/WRITE"}})
 	w.must(202, http.MethodPut, compute+"/snapshots/s", w.snapshotDoc("0"))
+	w.s.SetRoles(tester)
+	w.refused(403, "AuthorizationFailed", "virtualMachineScaleSets/read", http.MethodGet, poolPath, "")
+}
+
+// TestLinkedActions: a write that refers to a resource needs a right on that one too.
+func TestLinkedActions(t *testing.T) {
+	w := onePool(t, instant)
+	w.build("0", "1.0.0")
+	all := func(but string) Role {
+		return Role{Scope: groupPath, Actions: []string{"*"}, NotActions: []string{but}}
+	}
+	w.s.SetRoles(tester, all("Microsoft.Compute/disks/beginGetAccess/action"))
+	w.refused(403, "LinkedAuthorizationFailed", "'Microsoft.Compute/disks/beginGetAccess/action' on the linked scope(s)", http.MethodPut, compute+"/snapshots/s", w.snapshotDoc("0"))
+	w.s.SetRoles(tester, all("Microsoft.Compute/snapshots/beginGetAccess/action"))
+	w.must(200, http.MethodPut, compute+"/snapshots/s", w.snapshotDoc("0"))
+	w.refused(403, "LinkedAuthorizationFailed", "'Microsoft.Compute/snapshots/beginGetAccess/action'", http.MethodPut, definitionURL+"/versions/2.0.0", versionDoc("s"))
+	w.s.SetRoles(tester, all("Microsoft.Compute/galleries/images/versions/read"))
+	w.refused(403, "LinkedAuthorizationFailed", "'Microsoft.Compute/galleries/images/versions/read'", http.MethodPatch, poolPath,
+		`{"properties":{"virtualMachineProfile":{"storageProfile":{"imageReference":{"id":"`+definitionURL+`/versions/1.0.0"}}}}}`)
+}
+
+func TestLocksAndDenyAssignments(t *testing.T) {
+	w := onePool(t, instant)
+	w.build("0", "1.0.0")
+	lock := groupPath + "/providers/Microsoft.Authorization/locks/careful"
+	w.must(201, http.MethodPut, lock, `{"properties":{"level":"CanNotDelete"}}`)
+	w.refused(409, "ScopeLocked", "cannot perform delete", http.MethodDelete, compute+"/snapshots/s-1.0.0", "")
+	w.must(200, http.MethodPatch, poolPath, `{"tags":{"a":"b"}}`)
+	if found := items(w.must(200, http.MethodGet, groupPath+"/providers/Microsoft.Authorization/locks", "").body, "value"); len(found) != 1 {
+		t.Errorf("locks %v", found)
+	}
+	w.must(200, http.MethodPut, lock, `{"properties":{"level":"ReadOnly"}}`)
+	w.refused(409, "ScopeLocked", "cannot perform write", http.MethodPost, poolPath+"/virtualMachines/0/powerOff", "")
+	w.must(200, http.MethodDelete, lock, "")
+	w.must(200, http.MethodDelete, compute+"/snapshots/s-1.0.0", "")
+
+	w = onePool(t, func(s *Server) {
+		s.DenyAssignments = []DenyAssignment{{Name: "lockdown", Scope: groupPath, Actions: []string{"*"}, NotActions: []string{"*/read"}}}
+	})
+	w.must(200, http.MethodGet, poolPath, "")
+	w.refused(403, "DenyAssignmentAuthorizationFailed", "'lockdown'", http.MethodPatch, poolPath, `{"tags":{"a":"b"}}`)
+	if found := items(w.must(200, http.MethodGet, groupPath+"/providers/Microsoft.Authorization/denyAssignments", "").body, "value"); len(found) != 1 {
+		t.Errorf("deny assignments %v", found)
+	}
 }

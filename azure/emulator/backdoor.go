@@ -52,6 +52,34 @@ func (s *Server) Document(id string) map[string]any {
 	return nil
 }
 
+// Put keeps a document under an ID as it is, whatever ARM would say: for what a
+// test needs and cannot be written by anybody. The type must be one that is served.
+func (s *Server) Put(id string, doc map[string]any) {
+	s.start()
+	s.alter(func(t *tx) {
+		k := s.kinds[key(typeOf(id))]
+		r := t.put(&resource{id: id, kind: k, created: t.now, doc: clone(doc), facts: object{}})
+		r.doc["id"], r.doc["name"], r.doc["type"] = r.id, r.name(), k.name
+		r.setState("Succeeded")
+	})
+}
+
+// Change merges a JSON document into a resource, whatever ARM would say: what
+// somebody has done to it since its instances were made.
+func (s *Server) Change(id, document string) {
+	s.start()
+	s.alter(func(t *tx) {
+		var change object
+		if err := json.Unmarshal([]byte(document), &change); err != nil {
+			s.logger().Error("change", "id", id, "error", err)
+			return
+		}
+		r := t.edit(id)
+		r.doc = merge(r.doc, change)
+		r.touch()
+	})
+}
+
 // StateEntry is one resource with what ARM does not show of it.
 type StateEntry struct {
 	ID             string            `json:"id"`

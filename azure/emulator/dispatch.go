@@ -29,7 +29,7 @@ func (s *Server) answer(c *call) reply {
 
 // run executes a request whose sender is known.
 func (s *Server) run(c *call) reply {
-	path := strings.TrimSuffix(c.r.URL.Path, "/")
+	path := strings.ReplaceAll(strings.TrimSuffix(c.r.URL.Path, "/"), "//", "/") // az resource show writes two
 	if fold(path, "/subscriptions") {
 		c.target = target{kind: s.kinds["subscriptions"], collection: true}
 	} else {

@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	groupPath = "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/kamino-lab"
-	compute   = groupPath + "/providers/Microsoft.Compute"
-	poolPath  = compute + "/virtualMachineScaleSets/pool1"
+	tester       = "00000000-0000-0000-0000-000000000000" // the client of Server.Token
+	subscription = "/subscriptions/00000000-0000-0000-0000-000000000001"
+	groupPath    = subscription + "/resourceGroups/kamino-lab"
+	compute      = groupPath + "/providers/Microsoft.Compute"
+	poolPath     = compute + "/virtualMachineScaleSets/pool1"
 )
 
 // world is one emulator behind real HTTP.

@@ -48,6 +48,9 @@ func putVersion(c *call) reply {
 	c.defaults(definition)
 	r := c.create()
 	r.facts["source"] = source.id
+	if n, ok := number(source.doc, "properties", "diskSizeGB"); ok {
+		r.facts["gigabytes"] = n
+	}
 	for name, value := range source.facts {
 		if name == "instance" || name == "vmId" {
 			r.facts[name] = value
@@ -212,6 +215,9 @@ func (c *call) updateVersion(old *resource) reply {
 			return failed(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property 'galleryImageVersion.properties.publishingProfile.%s' is not allowed.", fixed)
 		}
 	}
+	if err := c.checkRegions(old); err != nil {
+		return reply{err: err}
+	}
 	unset(c.body, "properties", "storageProfile")
 	rep := c.updateOf(old, c.s.delays.UpdateVersion, nil)
 	if rep.op != nil {
@@ -227,6 +233,42 @@ func (c *call) updateVersion(old *resource) reply {
 		}
 	}
 	return rep
+}
+
+// checkRegions refuses an update whose publishing profile does not tell the storage
+// type of a region as it is; what is left out counts as Standard_LRS
+// (Azure/azure-powershell#9911; that a profile without any region is judged so too is
+// assumed, unverified on real Azure), and one that forgets a region
+// (hashicorp/terraform-provider-azurerm#21999).
+func (c *call) checkRegions(old *resource) *apiError {
+	profile := part(c.body, "properties", "publishingProfile")
+	if profile == nil {
+		return nil
+	}
+	sent := items(profile, "targetRegions")
+	for _, was := range items(old.doc, "properties", "publishingProfile", "targetRegions") {
+		name, kind, found := text(was, "name"), text(was, "storageAccountType"), len(sent) == 0
+		now := text(profile, "storageAccountType")
+		for _, region := range sent {
+			if sameRegion(text(region, "name"), name) {
+				found = true
+				if t := text(region, "storageAccountType"); t != "" {
+					now = t
+				}
+			}
+		}
+		if !found && !truth(old.doc, "properties", "safetyProfile", "allowDeletionOfReplicatedLocations") {
+			return refuse(http.StatusConflict, "OperationNotAllowed", "Complete set of target locations not specified while updating gallery artifact '%s'. Deletion of previously replicated locations is not allowed.", old.name())
+		}
+		if now == "" {
+			now = "Standard_LRS"
+		}
+		if kind != "" && found && !fold(now, kind) {
+			return refuse(http.StatusBadRequest, "InvalidParameter",
+				"Global storage account type does not match the storage account type in the existing TargetRegion: '%s'. Please specify '%s' for the global storage account type.", name, kind)
+		}
+	}
+	return nil
 }
 
 // deleteVersion deletes a version, also one that is in use: scale-out then fails.

@@ -27,8 +27,12 @@ func (t *tx) newInstance(pool *resource, im image) *resource {
 		"sku": object{"name": text(pool.doc, "sku", "name"), "tier": "Standard"}, "zones": pool.doc["zones"], "etag": `"1"`,
 	}, facts: object{"pool": pool.id, "size": text(pool.doc, "sku", "name"), "generation": text(pool.facts, "generation"),
 		"architecture": text(pool.facts, "architecture"), "security": securityType(pool)}}
-	if r.doc["zones"] == nil {
-		delete(r.doc, "zones")
+	for _, name := range []string{"zones", "plan"} {
+		if value := pool.doc[name]; value != nil {
+			r.doc[name] = cloneAny(value)
+		} else {
+			delete(r.doc, name)
+		}
 	}
 	os := clone(part(profile, "osProfile"))
 	if os == nil {
@@ -79,18 +83,39 @@ func (t *tx) bear(r, pool *resource, im image) {
 	} else {
 		set(os, diskID, "managedDisk", "id")
 	}
+	storage := object{"osDisk": os, "dataDisks": []any{}}
+	if controller := text(profile, "storageProfile", "diskControllerType"); controller != "" {
+		storage["diskControllerType"] = controller
+	}
 	reference := clone(part(profile, "storageProfile", "imageReference"))
 	reference["exactVersion"] = im.exact
-	r.doc["properties"].(object)["storageProfile"] = object{"imageReference": reference, "osDisk": os, "dataDisks": []any{}}
+	storage["imageReference"] = reference
+	r.doc["properties"].(object)["storageProfile"] = storage
 	r.facts["disk"], r.facts["image"] = diskID, im.id
 	r.custom, r.user = pool.custom, pool.user
 	r.facts["customDataHash"] = hash(pool.custom)
 	t.put(&resource{id: diskID, kind: t.s.kinds[key(disks)], created: t.now, hidden: !isFlexible(pool), files: copyFiles(im.files), facts: object{"instance": r.id},
 		doc: object{"id": diskID, "name": name, "type": disks, "location": pool.location(), "managedBy": r.id,
 			"sku": object{"name": "Premium_LRS", "tier": "Premium"}, "properties": object{"osType": poolOS(pool), "hyperVGeneration": text(r.facts, "generation"),
-				"diskSizeGB": 30, "diskState": "Attached", "provisioningState": "Succeeded", "timeCreated": stamp(t.now), "uniqueId": identifier()}}})
+				"diskSizeGB": gigabytes(model), "encryption": encrypted(model), "diskState": "Attached", "provisioningState": "Succeeded", "timeCreated": stamp(t.now), "uniqueId": identifier()}}})
 	t.extend(r, pool)
 	set(r.doc, true, "properties", "latestModelApplied")
+}
+
+// gigabytes is the size of a model's OS disk: what it says, else 30.
+func gigabytes(osDisk object) int {
+	if n, ok := number(osDisk, "diskSizeGB"); ok {
+		return n
+	}
+	return 30
+}
+
+// encrypted is how disks of a model are encrypted.
+func encrypted(osDisk object) object {
+	if set := text(osDisk, "managedDisk", "diskEncryptionSet", "id"); set != "" {
+		return object{"type": "EncryptionAtRestWithCustomerKey", "diskEncryptionSetId": set}
+	}
+	return object{"type": "EncryptionAtRestWithPlatformKey"}
 }
 
 // extend gives an instance the extensions of the model, run to the end.

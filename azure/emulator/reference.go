@@ -16,6 +16,9 @@ type image struct {
 	security     string
 	state        string // Generalized, Specialized
 	osType       string
+	controllers  string // feature DiskControllerTypes; "": SCSI
+	plan         object
+	gigabytes    int
 }
 
 // genericVersion is what "latest" of every platform image resolves to.
@@ -66,7 +69,9 @@ func (t *tx) imageVersion(id string, pool *resource) (image, *apiError) {
 	d := t.get(parent(v.id))
 	im := image{id: v.id, exact: v.name(), files: v.files, generation: text(d.doc, "properties", "hyperVGeneration"),
 		architecture: text(d.doc, "properties", "architecture"), security: feature(d, "SecurityType"),
-		state: text(d.doc, "properties", "osState"), osType: text(d.doc, "properties", "osType")}
+		state: text(d.doc, "properties", "osState"), osType: text(d.doc, "properties", "osType"),
+		controllers: feature(d, "DiskControllerTypes"), plan: part(d.doc, "properties", "purchasePlan")}
+	im.gigabytes, _ = number(v.facts, "gigabytes")
 	return im, im.fits(pool)
 }
 
@@ -92,6 +97,38 @@ func (im image) fits(pool *resource) *apiError {
 	case im.architecture != "" && text(pool.facts, "architecture") != "" && im.architecture != text(pool.facts, "architecture"):
 		return refuse(http.StatusBadRequest, "BadRequest",
 			"The VM size '%s' with architecture '%s' cannot boot an image of architecture '%s'.", text(pool.doc, "sku", "name"), text(pool.facts, "architecture"), im.architecture)
+	}
+	return im.fitsMachine(pool)
+}
+
+// fitsMachine compares an image with the machines of a scale set: disk controllers
+// (the text stands in https://github.com/kubernetes-sigs/image-builder/issues/1875),
+// purchase plan (azure-rest-api-specs#22133), size of the OS disk. The codes are
+// assumed, unverified on real Azure.
+func (im image) fitsMachine(pool *resource) *apiError {
+	size := text(pool.doc, "sku", "name")
+	has, needs := im.controllers, controllersOf(size)
+	if has == "" {
+		has = "SCSI"
+	}
+	if controller := text(pool.doc, "properties", "virtualMachineProfile", "storageProfile", "diskControllerType"); controller != "" {
+		needs = controller
+	}
+	common := false
+	for _, c := range strings.Split(needs, ",") {
+		common = common || strings.Contains(has, c)
+	}
+	gigabytes, set := number(pool.doc, "properties", "virtualMachineProfile", "storageProfile", "osDisk", "diskSizeGB")
+	switch plan := part(pool.doc, "plan"); {
+	case !common:
+		return refuse(http.StatusBadRequest, "InvalidParameter",
+			"The VM size '%s' cannot boot with OS image or disk. Please check that disk controller types supported by the OS image or disk is one of the supported disk controller types for the VM size '%s'. Please query sku api at https://aka.ms/azure-compute-skus to determine supported disk controller types for the VM size.", size, size)
+	case !same(text(im.plan, "name"), text(plan, "name")) || !same(text(im.plan, "product"), text(plan, "product")):
+		return refuse(http.StatusBadRequest, "VMMarketplaceInvalidInput",
+			"Creating a virtual machine from Marketplace image or a custom image sourced from a Marketplace image requires Plan information in the request.")
+	case set && im.gigabytes > gigabytes:
+		return refuse(http.StatusConflict, "OperationNotAllowed",
+			"The specified disk size %d GB is smaller than the size of the corresponding disk in the VM image: %d GB. This is not allowed. Please choose equal or greater size or do not specify an explicit size.", gigabytes, im.gigabytes)
 	}
 	return nil
 }

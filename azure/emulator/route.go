@@ -9,6 +9,7 @@ import (
 // ARM does not serve it.
 type kind struct {
 	name   string // as ARM spells it: Microsoft.Compute/snapshots
+	open   bool   // asks for no permission
 	get    func(*call) reply
 	list   func(*call) reply
 	put    func(*call) reply

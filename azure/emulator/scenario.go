@@ -30,6 +30,10 @@ type Pool struct {
 	Generation             string // "": V2
 	Architecture           string // "": x64
 	SecurityType           string // "": Standard, and no securityProfile in the model
+	DiskController         string // SCSI or NVMe; "": the model does not say
+	DiskGB                 int    // of the OS disk; 0: 30
+	DiskEncryptionSet      string // ARM ID; "": the platform's key
+	Plan                   *Plan  // what was bought with the image
 	Ephemeral              bool
 	Windows                bool
 	Spot                   bool
@@ -43,6 +47,9 @@ type Pool struct {
 	SSHKey                 string   // public key of the administrator; "": one that opens nothing
 	PPSType                string   // kind of pre-provisioning that IMDS tells: None (or ""), Running, Savable, PreprovisionedOSDisk
 }
+
+// Plan is a purchase plan of the Marketplace.
+type Plan struct{ Publisher, Product, Name string }
 
 // Extension is one extension of a model.
 type Extension struct {

@@ -16,11 +16,20 @@ func (p Pool) document(id, location string) object {
 		osProfile["linuxConfiguration"] = object{"disablePasswordAuthentication": true, "provisionVMAgent": true,
 			"ssh": object{"publicKeys": array(object{"path": "/home/azureuser/.ssh/authorized_keys", "keyData": p.SSHKey})}}
 	}
+	if p.DiskGB > 0 {
+		os["diskSizeGB"] = p.DiskGB
+	}
+	if p.DiskEncryptionSet != "" {
+		set(os, object{"id": p.DiskEncryptionSet}, "managedDisk", "diskEncryptionSet")
+	}
 	profile := object{
 		"osProfile":      osProfile,
 		"storageProfile": object{"osDisk": os, "imageReference": p.imageReference(), "dataDisks": []any{}},
 		"networkProfile": object{"networkInterfaceConfigurations": array(object{"name": "nic", "properties": object{"primary": true,
 			"ipConfigurations": array(object{"name": "ip", "properties": object{"primary": true}})}})},
+	}
+	if p.DiskController != "" {
+		set(profile, p.DiskController, "storageProfile", "diskControllerType")
 	}
 	if extensions := p.extensions(); len(extensions) > 0 {
 		profile["extensionProfile"] = object{"extensions": array(extensions...)}
@@ -47,6 +56,9 @@ func (p Pool) document(id, location string) object {
 	}
 	doc := object{"id": id, "name": p.Name, "type": scaleSets, "location": location, "etag": `"1"`, "tags": p.tags(),
 		"sku": object{"name": p.Size, "tier": "Standard", "capacity": p.Count}, "properties": properties}
+	if p.Plan != nil {
+		doc["plan"] = object{"publisher": p.Plan.Publisher, "product": p.Plan.Product, "name": p.Plan.Name}
+	}
 	if len(p.Zones) > 0 {
 		zones := []any{}
 		for _, zone := range p.Zones {

@@ -28,8 +28,8 @@ type Server struct {
 	BaseURL string
 	// Identities who may ask for tokens; empty: anybody with any secret.
 	Identities []Identity
-	// Denied actions (Microsoft.Compute/snapshots/write, with * as wildcard); see also SetDenied.
-	Denied []string
+	// DenyAssignments hold whatever roles grant.
+	DenyAssignments []DenyAssignment
 	// NoZRS names locations without zone-redundant storage.
 	NoZRS []string
 	// ZRSText is the message where ZRS is missing; "": today's wording and the older one behind it.
@@ -64,7 +64,7 @@ type Server struct {
 	faults           []*Fault
 	faultSerial      int
 	requests         []*Entry
-	denied           []string
+	roles            map[string][]Role // by lower-case client ID, where SetRoles gave others
 	queue            []Change
 	delivering       bool
 	subscribers      map[int]func(Change)
@@ -90,7 +90,7 @@ func (s *Server) start() {
 		s.ops = map[string]*operation{}
 		s.subscribers = map[int]func(Change){}
 		s.events = map[string]*eventQueue{}
-		s.denied = append([]string(nil), s.Denied...)
+		s.roles = map[string][]Role{}
 		s.store = store{current: map[string]*resource{}, history: map[string][]version{}, lag: map[string]lag{}}
 	})
 }

@@ -34,6 +34,20 @@ func architectureOf(size string) string {
 	return "x64"
 }
 
+// controllersOf are the disk controllers that a size has: NVMe only from version 6 on
+// (https://learn.microsoft.com/azure/virtual-machines/enable-nvme-faqs), both on
+// storage-optimised Ebds of version 5, SCSI before.
+func controllersOf(size string) string {
+	version := size[strings.LastIndexByte(size, '_')+1:]
+	switch {
+	case len(version) > 1 && version[0] == 'v' && (version[1] >= '6' || len(version) > 2):
+		return "NVMe"
+	case strings.Contains(size, "_E") && strings.Contains(size, "bds_v5"):
+		return "SCSI,NVMe"
+	}
+	return "SCSI"
+}
+
 // listSKUs is Microsoft.Compute/skus with its only filter, location eq '…': disks and
 // snapshots by storage type, and the sizes that scale sets use.
 func listSKUs(c *call) reply {
@@ -72,6 +86,7 @@ func listSKUs(c *call) reply {
 		listed = append(listed, entry("virtualMachines", size, strings.TrimPrefix(size, "Standard_"),
 			object{"name": "vCPUs", "value": "2"}, object{"name": "MemoryGB", "value": "8"},
 			object{"name": "CpuArchitectureType", "value": architectureOf(size)}, object{"name": "HyperVGenerations", "value": generations},
+			object{"name": "DiskControllerTypes", "value": controllersOf(size)},
 			object{"name": "PremiumIO", "value": "True"}, object{"name": "EphemeralOSDiskSupported", "value": "True"}))
 	}
 	return reply{status: http.StatusOK, body: object{"value": array(listed...)}}

@@ -22,8 +22,8 @@ type Identity struct {
 	Secret         string
 	Federated      bool
 	SystemAssigned bool
-	// Denied adds to [Server.Denied] for this identity.
-	Denied []string
+	// Roles are what it may do; nil: everything, everywhere. See also [Server.SetRoles].
+	Roles []Role
 }
 
 const defaultTenant = "11111111-1111-1111-1111-111111111111"
@@ -192,7 +192,7 @@ func (s *Server) authenticate(c *call) *apiError {
 	c.who = Identity{ClientID: text(claims, "appid"), ObjectID: text(claims, "oid"), ResourceID: text(claims, "xms_mirid")}
 	for _, known := range s.Identities {
 		if known.ClientID == c.who.ClientID && known.ResourceID == c.who.ResourceID {
-			c.who.Denied = known.Denied
+			c.who.Roles = known.Roles
 		}
 	}
 	return nil

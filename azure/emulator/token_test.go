@@ -35,7 +35,7 @@ func TestDiscoveryNamesTheAuthoritysOwnHost(t *testing.T) {
 
 func TestTokensForThoseWhoAreKnown(t *testing.T) {
 	w := onePool(t, func(s *Server) {
-		s.Identities = []Identity{{ClientID: "app", Secret: "right", Denied: []string{"Microsoft.Compute/*/delete"}}, {ClientID: "workload", Federated: true}}
+		s.Identities = []Identity{{ClientID: "app", Secret: "right", Roles: []Role{{Actions: []string{"*/read"}}}}, {ClientID: "workload", Federated: true}}
 	})
 	form := func(client, name, value string) url.Values {
 		return url.Values{"grant_type": {"client_credentials"}, "client_id": {client}, name: {value}, "scope": {w.url + "/.default"}}

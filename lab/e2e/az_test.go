@@ -82,7 +82,7 @@ func newAz(t *testing.T) *az {
 	a.run("cloud", "register", "--name", "lab", "--endpoint-resource-manager", arm+"/", "--endpoint-active-directory", arm+"/adfs",
 		"--endpoint-active-directory-resource-id", arm+"/", "--endpoint-active-directory-graph-resource-id", arm+"/graph", "--endpoint-management", arm+"/management")
 	a.run("cloud", "set", "--name", "lab")
-	a.run("login", "--service-principal", "--username", env["AZURE_CLIENT_ID"], "--password", env["AZURE_CLIENT_SECRET"], "--tenant", env["AZURE_TENANT_ID"])
+	a.run("login", "--service-principal", "--username", env["KAMINO_LAB_OPERATOR_ID"], "--password", env["AZURE_CLIENT_SECRET"], "--tenant", env["AZURE_TENANT_ID"])
 	return a
 }
 

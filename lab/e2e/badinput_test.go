@@ -134,16 +134,23 @@ func badAccess(t *testing.T, good *pool) []bad {
 		{name: "client", env: map[string]string{"AZURE_CLIENT_ID": "99999999-9999-9999-9999-999999999999"}, code: 1,
 			want: []string{"99999999-9999-9999-9999-999999999999", "AZURE_CLIENT_ID"}},
 		{name: "action-denied", with: func(t *testing.T) {
-			shared.Cloud.SetDenied("Microsoft.Compute/snapshots/write")
-			t.Cleanup(func() { shared.Cloud.SetDenied() })
+			takeAway(t, "Microsoft.Compute/snapshots/write")
 		}, code: 1, want: []string{"Microsoft.Compute/snapshots/write", shared.Scenario.ResourceGroup, "az role assignment create"}},
 		{name: "read-denied", with: func(t *testing.T) {
-			shared.Cloud.SetDenied("Microsoft.Compute/virtualMachineScaleSets/read", "Microsoft.Authorization/*")
-			t.Cleanup(func() { shared.Cloud.SetDenied() })
+			takeAway(t, "Microsoft.Compute/virtualMachineScaleSets/read", "Microsoft.Authorization/*")
 		}, code: 1, want: []string{"Microsoft.Compute/virtualMachineScaleSets/read", good.name, "docs/azure-role.json"}},
+		{name: "group", args: []string{"-g", "no-such-group"}, code: 1, want: []string{"no-such-group", "could not be found", "az vmss list"}},
 		{name: "subscription", args: []string{"--subscription", "12345678-1234-1234-1234-123456789012"}, code: 1,
 			want: []string{"12345678-1234-1234-1234-123456789012", "--subscription"}},
 	}
+}
+
+// takeAway takes actions from the role of kamino's identity until the test ends.
+func takeAway(t *testing.T, actions ...string) {
+	id, role := shared.Environment()["AZURE_CLIENT_ID"], shared.Role()
+	role.NotActions = actions
+	shared.Cloud.SetRoles(id, role)
+	t.Cleanup(func() { shared.Cloud.SetRoles(id, shared.Role()) })
 }
 
 // badNodes cannot be donors.
