@@ -62,7 +62,15 @@ func TestDefaultSecurityFollowsTheAPIVersion(t *testing.T) {
 	}
 	w.must(200, http.MethodPut, compute+"/snapshots/s", w.snapshotDoc("0"))
 	w.refused(400, "InvalidParameter", "'TrustedLaunchSupported' is not supported for the source id", http.MethodPut, galleryPath+"/images/new/versions/1.0.0", versionDoc("s"))
-	w.refused(409, "InvalidParameter", "different Hypervisor generation ['V2'] than the parent gallery image", http.MethodPut, galleryPath+"/images/old/versions/1.0.0", versionDoc("s"))
+	begun := w.must(201, http.MethodPut, galleryPath+"/images/old/versions/1.0.0", versionDoc("s"))
+	failed := w.poll(begun)
+	if text(failed.body, "status") != "Failed" || text(failed.body, "error", "code") != "Conflict" ||
+		!strings.Contains(text(failed.body, "error", "message"), "different Hypervisor generation ['V2'] than the parent gallery image") {
+		t.Errorf("operation %v", failed.body)
+	}
+	if state := text(w.must(200, http.MethodGet, galleryPath+"/images/old/versions/1.0.0", "").body, "properties", "provisioningState"); state != "Failed" {
+		t.Errorf("version is %s", state)
+	}
 }
 
 func TestVersionRules(t *testing.T) {

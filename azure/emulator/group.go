@@ -57,11 +57,8 @@ func getGroup(c *call) reply {
 	if c.read(c.target.id) == nil {
 		return failed(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", c.rt.group)
 	}
+	if c.r.Method == http.MethodHead { // the one HEAD of ARM: does it exist
+		return reply{status: http.StatusNoContent}
+	}
 	return getResource(c)
-}
-
-// getProvider says that a resource provider is registered.
-func getProvider(c *call) reply {
-	return reply{status: http.StatusOK, body: object{"id": "/subscriptions/" + c.rt.subscription + "/providers/Microsoft.Compute",
-		"namespace": "Microsoft.Compute", "registrationState": "Registered", "resourceTypes": []any{}}}
 }

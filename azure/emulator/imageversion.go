@@ -61,14 +61,22 @@ func putVersion(c *call) reply {
 	if mode := text(c.body, "properties", "publishingProfile", "replicationMode"); mode != "" {
 		set(r.doc, mode, "properties", "publishingProfile", "replicationMode")
 	}
-	if zrs := c.missingZRS(r); zrs != "" {
-		// The version stays, as Failed, and must be deleted.
-		r.setState("Creating")
-		return reply{status: http.StatusCreated, shows: r.id, op: c.buildOperation(r, source, definition,
-			refuse(http.StatusBadRequest, "InvalidParameter", "%s", c.s.zrsText()))}
-	}
 	r.setState("Creating")
-	return reply{status: http.StatusCreated, shows: r.id, op: c.buildOperation(r, source, definition, nil)}
+	return reply{status: http.StatusCreated, shows: r.id, op: c.buildOperation(r, source, definition, c.laterRefusal(r, source, definition))}
+}
+
+// laterRefusal is what the service finds out only when it builds a version, which
+// then stays, as Failed, and must be deleted.
+func (c *call) laterRefusal(r, source, definition *resource) *apiError {
+	if c.missingZRS(r) != "" {
+		return refuse(http.StatusBadRequest, "InvalidParameter", "%s", c.s.zrsText())
+	}
+	has, wants := text(source.doc, "properties", "hyperVGeneration"), text(definition.doc, "properties", "hyperVGeneration")
+	if has != "" && wants != "" && !fold(has, wants) && !c.s.TolerateGeneration {
+		return refuse(http.StatusConflict, "Conflict",
+			"The resource '%s' has a different Hypervisor generation ['%s'] than the parent gallery image '%s' ['%s'].", source.id, has, definition.id, wants)
+	}
+	return nil
 }
 
 // buildOperation copies the source into the version; refused makes it fail as late as the service would find out.
@@ -180,11 +188,6 @@ func (c *call) checkSource(definition, source *resource) *apiError {
 		// hashicorp/packer-plugin-azure#304
 		return refuse(http.StatusBadRequest, "InvalidParameter",
 			"The security type 'TrustedLaunchSupported' is not supported for the source id '%s'. Currently only Vhd Blob, User Image and Gallery Image Version sources are supported.", source.id)
-	}
-	has, wants := text(source.doc, "properties", "hyperVGeneration"), text(definition.doc, "properties", "hyperVGeneration")
-	if has != "" && wants != "" && !fold(has, wants) && !c.s.TolerateGeneration {
-		return refuse(http.StatusConflict, "InvalidParameter",
-			"The resource '%s' has a different Hypervisor generation ['%s'] than the parent gallery image '%s' ['%s'].", source.id, has, definition.id, wants)
 	}
 	if arch := text(source.doc, "properties", "supportedCapabilities", "architecture"); arch != "" && !fold(arch, text(definition.doc, "properties", "architecture")) {
 		return refuse(http.StatusConflict, "InvalidParameter",
