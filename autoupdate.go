@@ -42,21 +42,24 @@ func (e *Engine) AutoUpdate(ctx context.Context, opts AutoOptions) ([]PoolResult
 	if err != nil {
 		return nil, err
 	}
-	t := &turns{engine: e, most: opts.MaxAway, maxNotReady: opts.MaxNotReady, away: map[PoolID]bool{}}
-	results, errs := make([]PoolResult, len(all)), make([]error, len(all))
-	var wg sync.WaitGroup
+	t := &turns{most: opts.MaxAway, maxNotReady: opts.MaxNotReady, away: map[PoolID]bool{}, ours: map[PoolID]bool{}}
+	results, errs, plans := make([]PoolResult, len(all)), make([]error, len(all)), make([]PoolPlan, len(all))
 	for i, o := range all {
-		plan := o.decide(opts, e.clock().Now())
-		results[i] = PoolResult{Pool: o.id, Name: plan.Name, Action: plan.Action, Why: plan.Why, Held: plan.Held}
-		wg.Go(func() {
-			a := autoRun{engine: e, opts: opts, pool: o, plan: plan, turns: t, result: &results[i]}
-			if err := firstError(o.err, func() error { return a.do(ctx) }); err != nil {
-				errs[i] = fmt.Errorf("pool %s: %w", plan.Name, err)
-				results[i].Error = err.Error()
-			}
-		})
+		plans[i] = o.decide(opts, e.clock().Now())
+		if t.ours[o.id] = plans[i].Action == DoFinish; t.ours[o.id] && o.donorAway() {
+			t.away[o.id] = true
+		}
 	}
-	wg.Wait()
+	e.beside(len(all), func(e *Engine, i int) {
+		o, plan := all[i], plans[i]
+		results[i] = PoolResult{Pool: o.id, Name: plan.Name, Action: plan.Action, Why: plan.Why, Held: plan.Held}
+		a := autoRun{engine: e, opts: opts, pool: o, plan: plan, turns: t, result: &results[i]}
+		if err := firstError(o.err, func() error { return a.do(ctx) }); err != nil {
+			errs[i] = fmt.Errorf("pool %s: %w", plan.Name, err)
+			results[i].Error = err.Error()
+		}
+		t.leave(o.id)
+	})
 	return results, errors.Join(errs...)
 }
 
@@ -120,8 +123,10 @@ func (a *autoRun) tryCandidates(ctx context.Context) error {
 // update makes a prototype of a donor, once it is its turn. The turn ends when
 // the donor is back, long before the image is built.
 func (a *autoRun) update(ctx context.Context, donor string) error {
-	if err := a.turns.wait(ctx, a.pool); err != nil {
-		return err
+	if !a.turns.isAway(a.pool.id) { // else an ended run has taken the donor already
+		if err := a.turns.wait(ctx, a.engine, a.pool); err != nil {
+			return err
+		}
 	}
 	defer a.turns.leave(a.pool.id)
 	engine := *a.engine
@@ -177,9 +182,11 @@ func nextMayDo(err error) bool {
 // turns lets only so many donors be away at the same time. Those of this
 // process are counted here, those of others by their marks.
 type turns struct {
-	engine      *Engine
 	most        int // 0: any number
 	maxNotReady int
+	// ours are the pools whose ended runs this process finishes: their donors are
+	// marked, and wait for nobody but for it.
+	ours map[PoolID]bool
 
 	mu   sync.Mutex
 	away map[PoolID]bool
@@ -193,9 +200,9 @@ const (
 )
 
 // wait returns when the pool may take its donor.
-func (t *turns) wait(ctx context.Context, o overview) error {
-	clock, poll := t.engine.clock(), turnPoll
-	if most := t.engine.MaxPoll; most > 0 {
+func (t *turns) wait(ctx context.Context, e *Engine, o overview) error {
+	clock, poll := e.clock(), turnPoll
+	if most := e.MaxPoll; most > 0 {
 		poll = min(poll, most)
 	}
 	began := clock.Now()
@@ -203,7 +210,7 @@ func (t *turns) wait(ctx context.Context, o overview) error {
 	for {
 		why, err := "other pools of this run to have their donors back", error(nil)
 		if t.enter(o.id) {
-			if why, err = t.obstacle(ctx, o.id); why == "" && err == nil {
+			if why, err = t.obstacle(ctx, e, o.id); why == "" && err == nil {
 				return nil
 			}
 			t.leave(o.id)
@@ -223,7 +230,7 @@ func (t *turns) wait(ctx context.Context, o overview) error {
 			return WithHint(fmt.Errorf("no donor was taken: waited %s for %s", turnLimit, why),
 				"see --max-unavailable-pools and --max-not-ready; kamino restore gives back what interrupted runs left")
 		}
-		t.engine.report(Event{Kind: StepWaiting, Step: "turn", Pool: o.pool.Name, Percent: -1,
+		e.report(Event{Kind: StepWaiting, Step: "turn", Pool: o.pool.Name, Percent: -1,
 			Elapsed: clock.Now().Sub(began), Message: why})
 		if err := clock.Sleep(ctx, poll); err != nil {
 			return err
@@ -255,18 +262,18 @@ func (t *turns) isAway(id PoolID) bool {
 
 // obstacle looks at the whole cluster: donors of other processes, and nodes
 // that are not Ready for other reasons.
-func (t *turns) obstacle(ctx context.Context, own PoolID) (string, error) {
-	nodes, err := t.engine.Cluster.Nodes(ctx)
+func (t *turns) obstacle(ctx context.Context, e *Engine, own PoolID) (string, error) {
+	nodes, err := e.Cluster.Nodes(ctx)
 	if err != nil {
 		return "", fmt.Errorf("list nodes: %w", err)
 	}
 	var donors, silent []string
 	for _, n := range nodes {
-		pool, poolErr := t.engine.Provider.PoolOf(n.ProviderID)
+		pool, poolErr := e.Provider.PoolOf(n.ProviderID)
 		mark, err := n.claim(pool)
 		marked := poolErr == nil && err == nil && mark != nil
 		switch {
-		case marked && pool != own && !t.isAway(pool):
+		case marked && pool != own && !t.isAway(pool) && !t.ours[pool]:
 			donors = append(donors, n.Name)
 		case !marked && !n.Ready:
 			silent = append(silent, n.Name)

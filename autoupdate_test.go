@@ -39,8 +39,10 @@ func (w *turnWorld) Sleep(ctx context.Context, d time.Duration) error {
 
 func (w *turnWorld) turns(most, notReady int) *turns {
 	w.now = selectNow
-	return &turns{engine: &Engine{Cluster: w, Provider: w, Clock: w}, most: most, maxNotReady: notReady, away: map[PoolID]bool{}}
+	return &turns{most: most, maxNotReady: notReady, away: map[PoolID]bool{}}
 }
+
+func (w *turnWorld) engine() *Engine { return &Engine{Cluster: w, Provider: w, Clock: w} }
 
 func donorOf(pool string) Node {
 	return Node{Name: "donor-" + pool, ProviderID: InstanceID(pool), Annotations: map[string]string{
@@ -82,7 +84,7 @@ func TestTurns(t *testing.T) {
 			for _, p := range test.away {
 				turns.enter(p)
 			}
-			err := turns.wait(t.Context(), overview{id: "a"})
+			err := turns.wait(t.Context(), w.engine(), overview{id: "a"})
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %v, want %q", err, test.want)
 			}
@@ -109,16 +111,16 @@ func TestTurnsWait(t *testing.T) {
 			w.nodes = nil
 		}
 	}
-	if err := w.turns(1, 0).wait(t.Context(), overview{id: "a"}); err != nil || w.looks != 5 {
+	if err := w.turns(1, 0).wait(t.Context(), w.engine(), overview{id: "a"}); err != nil || w.looks != 5 {
 		t.Errorf("%d looks, %v", w.looks, err)
 	}
 	w = &turnWorld{err: fmt.Errorf("list nodes: %w", ErrForbidden)}
-	if err := w.turns(1, 0).wait(t.Context(), overview{id: "a"}); !errors.Is(err, ErrForbidden) || w.looks != 1 {
+	if err := w.turns(1, 0).wait(t.Context(), w.engine(), overview{id: "a"}); !errors.Is(err, ErrForbidden) || w.looks != 1 {
 		t.Errorf("%d looks, %v", w.looks, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	w = &turnWorld{nodes: []Node{donorOf("b")}, before: func(look int) { cancel() }}
-	if err := w.turns(1, 0).wait(ctx, overview{id: "a"}); !errors.Is(err, context.Canceled) {
+	if err := w.turns(1, 0).wait(ctx, w.engine(), overview{id: "a"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
 	}
 }

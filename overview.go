@@ -150,6 +150,14 @@ func (e *Engine) readOne(ctx context.Context, o *overview, readLease bool) (err 
 	return nil
 }
 
+// donorAway: an ended run had a donor of the pool sealed, as far as lease and marks tell.
+func (o overview) donorAway() bool {
+	if o.lease.Record.Sealing {
+		return true
+	}
+	return slices.ContainsFunc(o.taken(), func(n Node) bool { mark, err := n.claim(o.id); return err == nil && mark != nil && mark.Sealing })
+}
+
 // taken lists the nodes of the pool that runs have.
 func (o overview) taken() []Node {
 	var out []Node

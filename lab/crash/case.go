@@ -171,7 +171,7 @@ func (c *Case) play(w *World, out *Outcome) {
 			out.Violations = append(out.Violations, fmt.Sprintf("kamino restore fails: %v", p.Err))
 		}
 	}
-	if !c.Abandoned && (first.Killed || first.Err != nil || strike.Rival != nil) {
+	if !c.Abandoned && (first.Killed || first.Err != nil || len(first.Result.Warnings) > 0 || strike.Rival != nil) {
 		c.again(w, out)
 	}
 	w.settle()

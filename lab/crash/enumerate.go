@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"kamino.dev/kamino/azure/emulator"
@@ -120,6 +121,9 @@ func lies(c *Call, row string) []Kind {
 	if c.Older {
 		list = append(list, StaleRead)
 	}
+	if c.Side == Azure && c.Method == http.MethodGet {
+		list = append(list, Absent)
+	}
 	return list
 }
 
@@ -127,6 +131,9 @@ func lies(c *Call, row string) []Kind {
 func (e *enumeration) once(g *Golden, i int, row string) {
 	c := g.Calls[i]
 	e.add(g, Cell{row, "12"}, Strike{At: c.N, Kind: NoAnswer}, "")
+	if j := slices.IndexFunc(g.Calls[i:], func(c *Call) bool { return c.Side == Azure && !strings.HasSuffix(c.Path, "/token") }); j >= 0 && g.Rows[i+j] == row {
+		e.add(g, Cell{row, "14"}, Strike{At: g.Calls[i+j].N, Kind: Blind}, "")
+	}
 	if !c.Write { // lies has it for writes
 		e.add(g, Cell{row, "16"}, Strike{At: c.N, Kind: Interrupted}, "")
 	}

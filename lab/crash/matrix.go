@@ -119,11 +119,11 @@ func (k Kind) column() string {
 		return "6"
 	case KillBefore, KillUnheard, KillAfter:
 		return "7"
-	case StaleRead, LateCreate:
+	case StaleRead, LateCreate, Absent:
 		return "10"
 	case OperationEndless, NoAnswer:
 		return "12"
-	case Forbidden:
+	case Forbidden, Blind:
 		return "14"
 	case Quota:
 		return "15"

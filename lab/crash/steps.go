@@ -24,7 +24,7 @@ var postconditions = map[string]func(*World) bool{
 	"snapshot": func(w *World) bool { return w.has(invariant.Snapshot, "Succeeded") },
 	"return":   func(w *World) bool { return w.donorGone() || w.donorNode().Annotations[kamino.AnnotationRun] == "" },
 	"image":    func(w *World) bool { return w.has(invariant.Version, "Succeeded") },
-	"clean":    func(w *World) bool { return !w.has(invariant.Snapshot, "") },
+	"clean":    func(w *World) bool { return !w.has(invariant.Snapshot, "") || w.has(invariant.Snapshot, "Deleting") },
 	"model": func(w *World) bool {
 		return slices.ContainsFunc(w.state.Pools, func(p invariant.Pool) bool { return strings.Contains(p.Image, "/galleries/") })
 	},

@@ -36,6 +36,8 @@ const (
 	OperationEndless  Kind = "operation never ends"
 	LateCreate        Kind = "404 for 30 s after the create"
 	StaleRead         Kind = "stale read"
+	Absent            Kind = "404, though it is there"
+	Blind             Kind = "404 as to blind credentials until the step gives up"
 	Quota             Kind = "quota exceeded"
 	NoAnswer          Kind = "500 until the step gives up"
 	Interrupted       Kind = "told to stop"
@@ -62,7 +64,10 @@ func (s *Strike) hits(c *Call) bool {
 	if s == nil {
 		return false
 	}
-	if s.Kind == NoAnswer && s.Hit {
+	if s.Kind == Blind && c.Side != Azure {
+		return false
+	}
+	if (s.Kind == NoAnswer || s.Kind == Blind) && s.Hit {
 		return c.Step == s.step && !strings.HasSuffix(c.Path, "/token")
 	}
 	if s.Hit || c.N != s.At {
@@ -126,6 +131,10 @@ func (k Kind) answer(side Side) *reply {
 		status, azureCode, kubeReason = http.StatusInternalServerError, "InternalServerError", "InternalError"
 	case Forbidden:
 		status, azureCode, kubeReason = http.StatusForbidden, "AuthorizationFailed", "Forbidden"
+	case Absent:
+		status, azureCode, kubeReason = http.StatusNotFound, "ResourceNotFound", "NotFound"
+	case Blind:
+		status, azureCode, kubeReason = http.StatusNotFound, "SubscriptionNotFound", "NotFound"
 	case Quota:
 		status, azureCode, kubeReason = http.StatusConflict, "QuotaExceeded", "Forbidden"
 	default:
