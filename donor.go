@@ -93,12 +93,34 @@ func (r *Run) lookDrain(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("evict the pods of node %s: %w", n.Name, err)
 	}
 	if len(pods) == 0 {
-		return done("no pod is left that had to leave"), nil
+		return r.lookDetached(n), nil
 	}
 	if err := r.drainStuck(pods, opts); err != nil {
 		return Next{}, err
 	}
 	return wait(describePods(pods)), nil
+}
+
+// detachTime is how long volumes are waited for once their pods have left. A volume that is still attached to a machine which goes off is
+// let go by the attach-detach controller only after six minutes (maxWaitForUnmountDuration in
+// k8s.io/kubernetes/pkg/controller/volume/attachdetach), and its pod cannot start elsewhere so long. Volumes of pods that stay are never
+// detached: the node does not tell which those are.
+const detachTime = 2 * time.Minute
+
+// lookDetached waits until the volumes of the pods that left are detached from the donor.
+func (r *Run) lookDetached(n Node) Next {
+	now := r.clock().Now()
+	if r.emptied.IsZero() {
+		r.emptied = now
+	}
+	switch waited := now.Sub(r.emptied); {
+	case len(n.Volumes) == 0:
+		return done("no pod is left that had to leave")
+	case waited > detachTime:
+		r.tell(Event{Kind: Warned, Step: r.now.name, Percent: -1, Message: fmt.Sprintf("after %s still attached to node %s: %s", detachTime, n.Name, someOf(n.Volumes))})
+		return done("no pod is left that had to leave; volumes still attached: " + someOf(n.Volumes))
+	}
+	return wait("volumes to be detached: " + someOf(n.Volumes))
 }
 
 const intentEvict = "evict the pods of the node"

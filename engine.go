@@ -71,8 +71,9 @@ type Run struct {
 	// have gone off and been started again since before it was sealed.
 	watchedOn time.Time
 
-	evicting bool // this process has asked the donor's pods to leave
-	unasked  bool // the donor's mark was seen before any seal pod was asked for
+	emptied  time.Time // when no pod was left on the donor that had to leave
+	evicting bool      // this process has asked the donor's pods to leave
+	unasked  bool      // the donor's mark was seen before any seal pod was asked for
 
 	// What giving back has seen.
 	missing     time.Time // when the donor was first neither found nor listed; zero while it is there

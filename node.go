@@ -46,6 +46,7 @@ type Node struct {
 	ReadySince    time.Time         `json:"readySince,omitzero"`
 	Heartbeat     time.Time         `json:"heartbeat,omitzero"` // by the node's clock
 	Conditions    []Condition       `json:"conditions,omitempty"`
+	Volumes       []string          `json:"volumes,omitempty"` // attached to the node or in use there
 	Taints        []Taint           `json:"taints,omitempty"`
 	Labels        map[string]string `json:"-"`
 	Annotations   map[string]string `json:"-"`

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -342,6 +343,35 @@ func TestLeaseDeleted(t *testing.T) {
 	}
 }
 
+// TestVolumesDetached: the seal waits until the volumes of the pods that left are detached, and not for ever.
+func TestVolumesDetached(t *testing.T) {
+	for late, want := range map[time.Duration]time.Duration{45 * time.Second: 45 * time.Second, 30 * time.Minute: detachTime} {
+		w := aged(1)
+		n := w.nodes["a-0"]
+		n.Volumes = []string{"kubernetes.io/csi/disk.csi.azure.com^pvc-1"}
+		var emptied, sealed time.Time
+		var look func()
+		look = func() {
+			stays := func(p *simPod) bool { return p.node == "a-0" && !p.daemon }
+			if emptied.IsZero() && !slices.ContainsFunc(w.pods, stays) {
+				emptied = w.now
+				w.after(late, func() { n.Volumes = nil; w.changeNode(n) })
+			}
+			if sealed.IsZero() && len(w.sealPods) > 0 {
+				sealed = w.now
+			}
+			if sealed.IsZero() {
+				w.after(time.Second, look)
+			}
+		}
+		look()
+		p := w.update(options("a-0"))
+		if waited := sealed.Sub(emptied); p.err != nil || waited < want || waited > want+20*time.Second {
+			t.Errorf("volumes that are detached after %s: the seal began after %s, want about %s; %v", late, waited, want, p.err)
+		}
+	}
+}
+
 // manyKilled is a world of pools whose runs were killed with their donors sealed and off.
 func manyKilled(pools int) *world {
 	w := newWorld(1)
@@ -368,7 +398,7 @@ func TestManyKilled(t *testing.T) {
 	const pools = 15
 	for command, run := range map[string]func(w *world) *proc{
 		"restore":     func(w *world) *proc { return w.restore() },
-		"auto-update": func(w *world) *proc { p, _ := w.auto(); return p },
+		"auto-update": func(w *world) *proc { p, _ := w.auto(crowded()); return p },
 	} {
 		w := manyKilled(pools)
 		begun := w.now

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,6 +82,14 @@ func convert(n *corev1.Node) kamino.Node {
 		out.Heartbeat = cond.LastHeartbeatTime.UTC()
 		if out.Ready = cond.Status == corev1.ConditionTrue; out.Ready {
 			out.ReadySince = cond.LastTransitionTime.UTC()
+		}
+	}
+	for _, v := range n.Status.VolumesAttached {
+		out.Volumes = append(out.Volumes, string(v.Name))
+	}
+	for _, v := range n.Status.VolumesInUse {
+		if !slices.Contains(out.Volumes, string(v)) {
+			out.Volumes = append(out.Volumes, string(v))
 		}
 	}
 	for _, t := range n.Spec.Taints {

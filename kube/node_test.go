@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -70,6 +71,15 @@ func TestControlPlane(t *testing.T) {
 		if n.ControlPlane != tt.want {
 			t.Errorf("%s=%s: got %v", tt.key, tt.value, n.ControlPlane)
 		}
+	}
+}
+
+// TestVolumes: what is attached or in use, each once.
+func TestVolumes(t *testing.T) {
+	n := convert(&corev1.Node{Status: corev1.NodeStatus{
+		VolumesAttached: []corev1.AttachedVolume{{Name: "csi/a"}, {Name: "csi/b"}}, VolumesInUse: []corev1.UniqueVolumeName{"csi/b", "csi/c"}}})
+	if want := []string{"csi/a", "csi/b", "csi/c"}; !slices.Equal(n.Volumes, want) {
+		t.Errorf("got %v, want %v", n.Volumes, want)
 	}
 }
 
