@@ -163,6 +163,9 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 	case v.addresses != "":
 		o.Facts.Addresses = strings.Split(v.addresses, ",")
 	case d.Live():
+		if o.Swaps, err = d.Swaps(); err != nil {
+			return o, err
+		}
 		o.Facts.Host = or(o.Facts.Host, hostName())
 		o.Facts.Addresses = ownAddresses()
 	default:
@@ -308,7 +311,7 @@ func (v *sealVerb) work(ctx context.Context, d *disk.Disk, node *nodeapi.Client,
 			return seal.Receipt{}, fmt.Errorf("seal: with the donor's services stopped: %w", err)
 		}
 		if d.Live() {
-			if err := host.UnmountBelow("/var/lib/kubelet", "/var/lib/containerd", "/var/lib/docker"); err != nil {
+			if err := host.UnmountBelow(seal.Unmounted...); err != nil {
 				return seal.Receipt{}, err
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -181,16 +182,17 @@ func (w *world) mount(op []string) {
 			err = syscall.Mount("", name, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
 		}
 	case "full": // the whole root in a file system of its own, with so many bytes free
-		aside := w.root + ".disk"
-		if err = errors.Join(os.Rename(w.root, aside), os.Mkdir(w.root, 0o755)); err == nil {
-			err = syscall.Mount("none", w.root, "tmpfs", 0, "size=4m")
-			w.t.Cleanup(func() { _ = syscall.Unmount(w.root, syscall.MNT_DETACH) })
-			copyTree(w.t, aside, w.root)
-			var fs syscall.Statfs_t
-			free, perr := strconv.Atoi(op[2])
-			err = errors.Join(err, perr, syscall.Statfs(w.root, &fs))
-			writeFile(w.t, filepath.Join(w.root, "ballast"), strings.Repeat(" ", int(fs.Bavail)*int(fs.Bsize)-free))
+		aside, image := w.root+".disk", w.root+".img"
+		err = errors.Join(os.Rename(w.root, aside), os.Mkdir(w.root, 0o755), os.WriteFile(image, nil, 0o600), os.Truncate(image, 16<<20))
+		for _, c := range [][]string{{"mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024", "-m", "0", image}, {"mount", "-o", "loop", image, w.root}} {
+			if out, cerr := exec.Command(c[0], c[1:]...).CombinedOutput(); cerr != nil {
+				w.t.Skipf("no file system of its own here: %v: %s", cerr, out)
+			}
 		}
+		w.t.Cleanup(func() { _ = syscall.Unmount(w.root, 0) })
+		copyTree(w.t, aside, w.root)
+		free, perr := strconv.Atoi(op[2])
+		err = errors.Join(err, perr, os.Remove(filepath.Join(w.root, "lost+found")), fillUntil(w.root, int64(free)))
 	default:
 		err = fmt.Errorf("mount: what is %q?", op[0])
 	}
@@ -200,6 +202,34 @@ func (w *world) mount(op []string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// fillUntil writes a file until so many bytes are free on the file system at dir.
+func fillUntil(dir string, free int64) error {
+	f, err := os.Create(filepath.Join(dir, "ballast"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for size, tries := int64(0), 0; tries < 8; tries++ {
+		var fs syscall.Statfs_t
+		if err := errors.Join(f.Sync(), syscall.Statfs(dir, &fs)); err != nil {
+			return err
+		}
+		left := int64(fs.Bfree)*fs.Bsize - free
+		if left == 0 {
+			return nil
+		}
+		if left > 0 {
+			_, err = f.WriteAt(make([]byte, left), size)
+		} else {
+			err = f.Truncate(size + left)
+		}
+		if size += left; err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s does not come to %d free bytes", dir, free)
 }
 
 // entry is one file of a tree; describes what a reader of the tree sees of it.

@@ -5,6 +5,10 @@
 // would resolve them after booting from it: an absolute symbolic link starts again at the root, and ".." stops there.
 // The resolved name, which contains no link any more, is then opened through os.Root, so that a link swapped in
 // between the two steps cannot lead out either.
+//
+// Nothing that is mounted there from elsewhere is ever overwritten or removed: what changes a tree stays on the mount in
+// which it began (statx's mount id, which tells bind mounts of one file system apart as well), and Own shows a root
+// without them.
 package disk
 
 import (
@@ -16,7 +20,6 @@ import (
 	"path"
 	"sort"
 	"strings"
-	"sync"
 	"syscall"
 )
 
@@ -26,9 +29,18 @@ const maxLinks = 40
 // Disk is one root directory. Names are slash separated and relative to it; a leading slash is accepted and ignored.
 // A Disk is safe for concurrent use as far as the file system is.
 type Disk struct {
-	dir     string
-	root    *os.Root
-	devices sync.Map // device number → whether it is on the root's physical disk
+	dir    string
+	views  []*view // deepest first; the last is the root's
+	whole  *Disk   // of what Own returned: the root with all that is mounted there
+	own    []FileSystem
+	before func(kind, name string) error
+}
+
+// view is one file system, or one directory with all that is mounted there, and its place in the tree of names.
+type view struct {
+	point string // "." for the root
+	root  *os.Root
+	tree  *os.File // a detached mount of the file system alone, which exists as long as this is open; nil without one
 }
 
 // Open opens the root directory dir.
@@ -37,11 +49,75 @@ func Open(dir string) (*Disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open root %s: %w", dir, err)
 	}
-	return &Disk{dir: dir, root: root}, nil
+	return &Disk{dir: dir, views: []*view{{point: ".", root: root}}}, nil
 }
 
-// Close releases the directory handle.
-func (d *Disk) Close() error { return d.root.Close() }
+// Close releases the directory handles.
+func (d *Disk) Close() (err error) {
+	for _, v := range d.views {
+		err = errors.Join(err, v.root.Close())
+		if v.tree != nil {
+			err = errors.Join(err, v.tree.Close())
+		}
+	}
+	return err
+}
+
+// Whole is the root with everything that is mounted there, if d is what Own returned; otherwise d.
+func (d *Disk) Whole() *Disk {
+	if d.whole != nil {
+		return d.whole
+	}
+	return d
+}
+
+// BeforeWrite makes d call hook before each step that changes the disk, with its kind (create, write, append, overwrite,
+// truncate, mkdir, rename, symlink, remove, attributes, zero) and the name that changes; an error of hook is returned
+// instead of taking the step. It is how tests cut the power. What Own returns has the hook as well.
+func (d *Disk) BeforeWrite(hook func(kind, name string) error) { d.before = hook }
+
+// About announces a step that is taken outside of this package to the hook of BeforeWrite.
+func (d *Disk) About(kind, name string) error {
+	if d.before == nil {
+		return nil
+	}
+	return d.before(kind, name)
+}
+
+// in finds the file system on which a resolved name lies, and its name there.
+func (d *Disk) in(name string) (*view, string) {
+	for _, v := range d.views {
+		if rest, ok := relative(v.point, name); ok {
+			return v, rest
+		}
+	}
+	return d.views[len(d.views)-1], name // never: "." contains all
+}
+
+func (d *Disk) lstat(name string) (fs.FileInfo, error) {
+	v, at := d.in(name)
+	return v.root.Lstat(at)
+}
+
+func (d *Disk) readlink(name string) (string, error) {
+	v, at := d.in(name)
+	return v.root.Readlink(at)
+}
+
+// openFile announces what creates or truncates; writing into what is open its caller announces.
+func (d *Disk) openFile(name string, flag int, mode fs.FileMode) (*os.File, error) {
+	if flag&os.O_CREATE != 0 {
+		if err := d.About("create", name); err != nil {
+			return nil, err
+		}
+	} else if flag&os.O_TRUNC != 0 {
+		if err := d.About("truncate", name); err != nil {
+			return nil, err
+		}
+	}
+	v, at := d.in(name)
+	return v.root.OpenFile(at, flag|syscall.O_NOFOLLOW, mode)
+}
 
 // Dir is the directory as it was given to Open.
 func (d *Disk) Dir() string { return d.dir }
@@ -49,8 +125,15 @@ func (d *Disk) Dir() string { return d.dir }
 // Live reports whether the disk is the running system's own root.
 func (d *Disk) Live() bool { return path.Clean(d.dir) == "/" }
 
-// Host is name as this process would have to spell it for a program outside this package, such as a command.
-func (d *Disk) Host(name string) string { return path.Join(d.dir, clean(name)) }
+// Host is name as this process, and as long as d is open, would have to spell it for a library outside this package. The
+// name must be free of links.
+func (d *Disk) Host(name string) string {
+	v, at := d.in(clean(name))
+	if v.tree != nil {
+		return path.Join(fmt.Sprintf("/proc/self/fd/%d", v.tree.Fd()), at)
+	}
+	return path.Join(d.dir, clean(name))
+}
 
 func clean(name string) string {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
@@ -79,7 +162,7 @@ func (d *Disk) Resolve(name string) (string, error) {
 		if len(todo) == 0 {
 			return next, nil
 		}
-		info, err := d.root.Lstat(next)
+		info, err := d.lstat(next)
 		if err != nil {
 			return "", err
 		}
@@ -90,7 +173,7 @@ func (d *Disk) Resolve(name string) (string, error) {
 		if links++; links > maxLinks {
 			return "", fmt.Errorf("resolve %s: %w", name, syscall.ELOOP)
 		}
-		target, err := d.root.Readlink(next)
+		target, err := d.readlink(next)
 		if err != nil {
 			return "", err
 		}
@@ -109,7 +192,7 @@ func (d *Disk) Follow(name string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		target, err := d.root.Readlink(at)
+		target, err := d.readlink(at)
 		if err != nil {
 			return at, nil
 		}
@@ -129,7 +212,7 @@ func (d *Disk) Lstat(name string) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.root.Lstat(at)
+	return d.lstat(at)
 }
 
 // Exists reports whether something is at name; a dangling link counts.
@@ -144,7 +227,7 @@ func (d *Disk) OpenFile(name string, flag int, mode fs.FileMode) (*os.File, erro
 	if err != nil {
 		return nil, err
 	}
-	return d.root.OpenFile(at, flag|syscall.O_NOFOLLOW, mode)
+	return d.openFile(at, flag, mode)
 }
 
 // ReadFile reads a regular file of at most limit bytes.
@@ -192,7 +275,7 @@ func (d *Disk) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := d.root.Open(at)
+	f, err := d.openFile(at, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
@@ -238,7 +321,7 @@ func (d *Disk) expand(base, part string, last bool) ([]string, error) {
 	if !strings.ContainsAny(part, `*?[\`) {
 		name := path.Join(base, part)
 		if last {
-			if _, err := d.root.Lstat(name); err != nil {
+			if _, err := d.lstat(name); err != nil {
 				return nil, absent(err)
 			}
 			return []string{name}, nil
@@ -247,7 +330,7 @@ func (d *Disk) expand(base, part string, last bool) ([]string, error) {
 		if err != nil {
 			return nil, absent(err)
 		}
-		if _, err := d.root.Lstat(at); err != nil {
+		if _, err := d.lstat(at); err != nil {
 			return nil, absent(err)
 		}
 		return []string{at}, nil

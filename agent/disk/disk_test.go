@@ -134,7 +134,7 @@ func TestWalkAndSize(t *testing.T) {
 	if n, err := d.Size("data"); n != 6 || err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}
-	if err := errors.Join(d.Overwrite("data/kubelet", 2)); err != nil || d.Text("data/kubelet/pki/key") != "\x00\x00y" {
+	if err := errors.Join(d.Overwrite(2, "data/kubelet")); err != nil || d.Text("data/kubelet/pki/key") != "\x00\x00y" {
 		t.Errorf("%q, %v", d.Text("data/kubelet/pki/key"), err)
 	}
 	if err := d.Empty("data"); err != nil || d.Text("data/kubelet/pki/key") != "" || d.Text("etc/hosts") != "inside" {
@@ -151,7 +151,12 @@ broken line
 
 func TestMounts(t *testing.T) {
 	got := parseMounts(mountinfo)
-	want := []mount{{"/", "ext4", false}, {"/proc", "proc", false}, {"/boot/efi", "vfat", false}, {"/mnt data", "xfs", true}}
+	want := []mount{
+		{id: 24, parent: 1, dev: 8<<8 | 1, root: "/", point: "/", kind: "ext4", source: "/dev/sda1"},
+		{id: 25, parent: 24, dev: 22, root: "/", point: "/proc", kind: "proc", source: "proc"},
+		{id: 60, parent: 24, dev: 8<<8 | 15, root: "/", point: "/boot/efi", kind: "vfat", source: "/dev/sda15"},
+		{id: 61, parent: 24, dev: 8<<8 | 17, root: "/", point: "/mnt data", kind: "xfs", source: "/dev/sdb1", readOnly: true},
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
@@ -165,9 +170,9 @@ func TestPhysical(t *testing.T) {
 		at := filepath.Join(sys, f)
 		err = errors.Join(err, os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, nil, 0o644))
 	}
-	err = errors.Join(err, os.MkdirAll(filepath.Join(sys, "devices/dm-0/slaves"), 0o755), os.Symlink("../../sda/sda2", filepath.Join(sys, "devices/dm-0/slaves/sda2")))
+	err = errors.Join(err, os.MkdirAll(filepath.Join(sys, "dev/block"), 0o755), os.MkdirAll(filepath.Join(sys, "devices/dm-0/slaves"), 0o755), os.Symlink("../../sda/sda2", filepath.Join(sys, "devices/dm-0/slaves/sda2")))
 	for number, at := range map[string]string{"8:1": "devices/sda/sda1", "8:2": "devices/sda/sda2", "8:16": "devices/sdb", "253:0": "devices/dm-0"} {
-		err = errors.Join(err, os.Symlink(at, filepath.Join(sys, number)))
+		err = errors.Join(err, os.Symlink("../../"+at, filepath.Join(sys, "dev/block", number)))
 	}
 	if err != nil {
 		t.Fatal(err)

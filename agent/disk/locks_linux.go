@@ -95,7 +95,7 @@ func (d *Disk) hold(name string, flag int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.root.OpenFile(at, flag|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	return d.openFile(at, flag|syscall.O_NONBLOCK, 0)
 }
 
 // Free is how many bytes root may still write to the file system that holds name.

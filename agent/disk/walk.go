@@ -4,54 +4,89 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 )
 
 // Walk calls visit for every file below name, in no particular order of directories but sorted within each; links are
-// never followed, and of other file systems only those on the root's physical disk are entered (FileSystems). visit may
-// return fs.SkipDir for a directory.
+// never followed. It does not enter what is mounted there, except, on what Own returned, the disk's own file systems.
+// visit may return fs.SkipDir for a directory.
 func (d *Disk) Walk(name string, visit func(name string, info fs.FileInfo) error) error {
 	at, err := d.Resolve(name)
 	if err != nil {
 		return absent(err)
 	}
-	info, err := d.root.Lstat(at)
+	info, err := d.lstat(at)
 	if err != nil {
 		return absent(err)
 	}
-	return d.walk(at, info, device(info), visit)
+	return walker{Disk: d, visit: visit}.walk(at, info)
 }
 
-func (d *Disk) walk(at string, info fs.FileInfo, dev uint64, visit func(string, fs.FileInfo) error) error {
-	err := visit(at, info)
-	if errors.Is(err, fs.SkipDir) && info.IsDir() {
-		return nil
+type walker struct {
+	*Disk
+	visit func(string, fs.FileInfo) error
+	on    *view
+	mount uint64
+}
+
+func (w walker) walk(name string, info fs.FileInfo) error {
+	if !info.IsDir() {
+		return w.visit(name, info)
 	}
-	if err != nil || !info.IsDir() {
+	dir, err := w.enter(name)
+	if dir == nil || err != nil {
+		return absent(err) // gone since its directory was read, or not the disk's
+	}
+	if err := w.visit(name, info); err != nil {
+		_ = dir.Close() // opened to read
+		if errors.Is(err, fs.SkipDir) {
+			return nil
+		}
 		return err
 	}
-	entries, err := d.ReadDir(at)
-	if err != nil {
-		return fmt.Errorf("list %s: %w", at, err)
+	entries, err := dir.ReadDir(-1)
+	if err = errors.Join(err, dir.Close()); err != nil {
+		return fmt.Errorf("list %s: %w", name, err)
 	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, e := range entries {
+		below := path.Join(name, e.Name())
 		child, err := e.Info()
+		if v, rest := w.in(below); rest == "." {
+			child, err = v.root.Lstat(".") // another of the disk's file systems begins here
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // gone since the directory was read
 		}
 		if err != nil {
 			return err
 		}
-		if child.IsDir() && device(child) != dev && !d.belongs(device(child)) {
-			continue
-		}
-		if err := d.walk(path.Join(at, e.Name()), child, device(child), visit); err != nil {
+		if err := w.walk(below, child); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// enter opens a directory, unless it is one of something else that is mounted there. It has its own copy of the walker.
+func (w *walker) enter(name string) (*os.File, error) {
+	v, _ := w.in(name)
+	dir, err := w.openFile(name, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	mount, err := mountID(int(dir.Fd()))
+	if v != w.on {
+		w.on, w.mount = v, mount
+	}
+	if err != nil || mount != w.mount {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return dir, nil
 }
 
 func device(info fs.FileInfo) uint64 {

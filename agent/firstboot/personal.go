@@ -102,8 +102,8 @@ func (m *Machine) authorise(file string, keys []string) error {
 	if err := m.Disk.WriteFile(file, []byte(former+"\n"), 0o600); err != nil {
 		return err
 	}
-	if err := m.Disk.Own(dir, info); err != nil {
+	if err := m.Disk.GiveTo(dir, info); err != nil {
 		return err
 	}
-	return m.Disk.Own(file, info)
+	return m.Disk.GiveTo(file, info)
 }

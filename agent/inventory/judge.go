@@ -27,6 +27,8 @@ func (l *look) quick(name string, info fs.FileInfo) (verdict, bool) {
 		return l.link(name), true
 	case mode&(fs.ModeSocket|fs.ModeNamedPipe) != 0:
 		return verdict{class: Generated}, true
+	case !mode.IsRegular() && disk.Under(name, "dev"):
+		return verdict{class: Generated}, true // an installation's few nodes, under the kernel's own
 	case !mode.IsRegular():
 		return verdict{class: Unknown, digest: hexSum([]byte("device")), why: "a device file"}, true
 	case info.Size() == 0:
@@ -51,7 +53,8 @@ func (l *look) link(name string) verdict {
 	if target == "/dev/null" {
 		return verdict{class: Generated}
 	}
-	if at, err := l.disk.Follow(name); err == nil && l.disk.Exists(at) {
+	// Also into memory: /etc/resolv.conf leads into /run.
+	if at, err := l.disk.Whole().Follow(name); err == nil && l.disk.Whole().Exists(at) {
 		return verdict{class: Generated, lasts: true}
 	}
 	if inImageStore(name) && l.images().layer(name) {

@@ -62,14 +62,16 @@ type known struct {
 
 // learn collects the matches in software and in allowed files, by digest, and the genealogy's text.
 func (k *known) learn(ctx context.Context, d *disk.Disk, o Options) error {
+	d, err := d.Own()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
 	m, _ := newMatcher(o.Facts)
 	buf := make([]byte, chunk+overlap)
-	err := d.Walk(".", func(name string, info fs.FileInfo) error {
+	err = d.Walk(".", func(name string, info fs.FileInfo) error {
 		if err := ctx.Err(); err != nil {
 			return err
-		}
-		if under(name, volatile) {
-			return fs.SkipDir
 		}
 		if !info.Mode().IsRegular() || info.Size() == 0 {
 			return nil

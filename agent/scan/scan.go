@@ -16,6 +16,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -83,16 +84,26 @@ var software = []string{"usr", "lib", "lib64", "bin", "sbin", "snap", "opt/cni/b
 	"var/lib/containerd/io.containerd.content.v1.content", "var/lib/containerd/io.containerd.snapshotter.v1.overlayfs",
 	"var/lib/docker/overlay2", "var/lib/docker/image", "var/lib/snapd/snaps", "var/lib/dpkg", "var/lib/rpm"}
 
-// volatile is memory, not disk.
-var volatile = []string{"proc", "sys", "dev", "run"}
-
-// own is what the agent itself keeps: what was set aside is not part of the image, and the genealogy names the donor.
-var own = []string{"var/lib/kamino/aside", "var/lib/kamino/seal.journal"}
+// kept is what the agent itself keeps: what was set aside is not part of the image, and the genealogy names the donor.
+var kept = []string{"var/lib/kamino/aside", "var/lib/kamino/seal.journal"}
 var genealogy = []string{"var/lib/kamino/receipt.json", "var/lib/kamino/lineage.jsonl", "var/log/ancestry.log",
-	"var/lib/kamino/unknown.list"} // names of files, each of which is judged where it is
+	// Names of files, each of which is judged where it is.
+	"var/lib/kamino/unknown.list",
+	// The kernel's own; a file only where a directory plays a whole machine.
+	"sys/class/dmi/id/product_uuid"}
 
-// Files scans every file of the disk.
+// Files scans every file of the disk: of its own file systems, also where something else is mounted over them, and nothing
+// that is mounted there from elsewhere. On an attached disk /run and /dev are directories like all others.
 func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
+	d, err := d.Own()
+	if err != nil {
+		return Result{}, err
+	}
+	defer d.Close()
+	skip, err := setAside(d)
+	if err != nil {
+		return Result{}, err
+	}
 	m, skipped := newMatcher(o.Facts)
 	var r Result
 	r.Skipped = skipped
@@ -129,7 +140,7 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if under(name, volatile) || under(name, own) || (!o.Deep && under(name, software) && !under(name, o.Also)) {
+		if under(name, skip) || (!o.Deep && under(name, software) && !under(name, o.Also)) {
 			if info.IsDir() {
 				return fs.SkipDir
 			}
@@ -146,7 +157,7 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 		}
 		return nil
 	}
-	err := d.Walk(".", visit)
+	err = d.Walk(".", visit)
 	for _, name := range o.Also {
 		if err == nil && !o.Deep && under(name, software) {
 			err = d.Walk(name, visit)
@@ -156,6 +167,30 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 	workers.Wait()
 	r.Findings = keep(r.Findings, o.Allow)
 	return r, errors.Join(err, failed)
+}
+
+// setAside are the places of what a seal has taken away and not yet removed, one on each file system.
+func setAside(d *disk.Disk) ([]string, error) {
+	all, err := d.FileSystems()
+	dirs := slices.Clone(kept)
+	for _, f := range all {
+		dirs = append(dirs, path.Join(f.Name, ".kamino-aside"))
+	}
+	return dirs, err
+}
+
+// isSwap reports whether a file is made for swapping: it holds memory, whatever its name is.
+func isSwap(f *os.File, buf []byte) (bool, error) {
+	info, err := f.Stat()
+	if err != nil || info.Size() < 10*4096 || info.Size()%4096 != 0 { // mkswap(8): ten pages at least
+		return false, err
+	}
+	n, err := f.ReadAt(buf[:64<<10], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	kind, _ := disk.Swap(buf[:n])
+	return kind != "", nil
 }
 
 func under(name string, dirs []string) bool {
@@ -196,6 +231,11 @@ func (m *matcher) file(d *disk.Disk, name string, buf []byte) (int64, []Finding,
 	}
 	defer f.Close()
 	var found []Finding
+	if swap, err := isSwap(f, buf); err != nil {
+		return 0, nil, err
+	} else if swap {
+		found = append(found, Finding{Kind: "swap", Path: name})
+	}
 	n, err := m.stream(f, buf, func(h hit) {
 		found = append(found, Finding{h.kind, name, h.offset, h.detail()})
 	})

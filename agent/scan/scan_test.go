@@ -82,7 +82,7 @@ func TestFiles(t *testing.T) {
 				t.Errorf("tells the secret: %s", f)
 			}
 		}
-		want := "ssh-user-key root/.ssh/authorized_keys, token-bootstrap srv/a, donor-host srv/names, donor-host srv/names, sensitive-place tmp/x"
+		want := "token-bootstrap proc/a, ssh-user-key root/.ssh/authorized_keys, token-bootstrap srv/a, donor-host srv/names, donor-host srv/names, sensitive-place tmp/x"
 		if deep {
 			want += ", token-bootstrap usr/share/a"
 		}

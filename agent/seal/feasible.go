@@ -52,9 +52,18 @@ func feasible(d *disk.Disk, o Options, plan []Step) error {
 // removable makes sure that what was set aside can be overwritten and removed: the last look before the receipt, after
 // which there is no way back.
 func removable(d *disk.Disk) error {
-	var stuck obstacles
-	if err := stuck.below(d, asideDir, false); err != nil || len(stuck.lines) == 0 {
+	dirs, err := asides(d)
+	if err != nil {
 		return err
+	}
+	var stuck obstacles
+	for _, dir := range dirs {
+		if err := stuck.below(d, dir, false); err != nil {
+			return err
+		}
+	}
+	if len(stuck.lines) == 0 {
+		return nil
 	}
 	ops, err := readJournal(d)
 	if err != nil {

@@ -133,7 +133,7 @@ func plant(t *testing.T) *disk.Disk {
 	return d
 }
 
-func plantFile(t *testing.T, root, name, text string) {
+func plantFile(t testing.TB, root, name, text string) {
 	t.Helper()
 	at := filepath.Join(root, name)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o600)); err != nil {

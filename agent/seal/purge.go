@@ -28,24 +28,31 @@ const shredMost = 16 << 20
 //
 // Overwriting in place makes the blocks zero even on a disk without TRIM; truncating before removing leaves nothing to a
 // process that still has the file open. All is overwritten before one sync, because a sync per file would take longer
-// than everything else together.
+// than everything else together. All that was set aside is looked at together, so that a file of two names is overwritten
+// when both were.
 func Purge(d *disk.Disk) error {
 	if !d.Exists(asideDir) && !d.Exists(journalPath) {
 		return removeZeros(d) // done before; a sync would only hold up a boot
 	}
-	if err := d.Unlock(asideDir); err != nil {
-		return fmt.Errorf("unlock what was set aside: %w", err)
+	dirs, err := asides(d)
+	if err != nil {
+		return err
 	}
-	if err := d.Overwrite(asideDir, shredMost); err != nil {
+	for _, dir := range dirs {
+		if err := d.Unlock(dir); err != nil {
+			return fmt.Errorf("unlock what was set aside: %w", err)
+		}
+	}
+	if err := d.Overwrite(shredMost, dirs...); err != nil {
 		return fmt.Errorf("overwrite what was set aside: %w", err)
 	}
 	if err := d.Sync(); err != nil {
 		return err
 	}
-	if err := d.Empty(asideDir); err != nil {
+	if err := d.Empty(dirs...); err != nil {
 		return fmt.Errorf("truncate what was set aside: %w", err)
 	}
-	if err := d.Remove(asideDir); err != nil {
+	if err := removeAsides(d); err != nil {
 		return err
 	}
 	if err := d.Remove(journalPath); err != nil {
@@ -67,7 +74,7 @@ func Mend(d *disk.Disk) (left []error, err error) {
 		return nil, nil
 	}
 	left = append(left, failed)
-	if err := d.Remove(asideDir); err != nil {
+	if err := removeAsides(d); err != nil {
 		left = append(left, err)
 	}
 	if err := removeZeros(d); err != nil {

@@ -77,8 +77,18 @@ type Content struct {
 	Mode   fs.FileMode // zero: that of the file which was there
 }
 
-// matches expands the rule on a disk.
+// matches expands the rule on a disk: on what Own shows, but for a check, which changes nothing and looks at memory too.
 func (r Rule) matches(d *disk.Disk, o Options) ([]Match, error) {
+	out, err := r.matchesOn(d, o)
+	if err == nil && r.Action == Check && d.Whole() != d {
+		var more []Match
+		more, err = r.matchesOn(d.Whole(), o)
+		out = distinct(append(out, more...))
+	}
+	return out, err
+}
+
+func (r Rule) matchesOn(d *disk.Disk, o Options) ([]Match, error) {
 	if r.When != "" && r.When != o.FirstBoot {
 		return nil, nil
 	}
@@ -89,7 +99,7 @@ func (r Rule) matches(d *disk.Disk, o Options) ([]Match, error) {
 			return nil, fmt.Errorf("match rule %s: %w", r.ID, err)
 		}
 		for _, name := range names {
-			if r.kept(name, o) || name == StateDir || disk.Under(name, asideDir) {
+			if r.kept(name, o) || name == StateDir || disk.Under(name, asideDir) || path.Base(name) == asideElse {
 				continue
 			}
 			m, ok, err := r.match(d, name, o)

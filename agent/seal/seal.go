@@ -25,8 +25,9 @@ type Options struct {
 	FirstBoot string
 	Join      string // JoinKeep or JoinFresh; JoinAuto was decided by the caller
 	Facts     Facts
-	Agent     string // version of this program
-	Binary    string // path of this program, to be installed; empty: not installed
+	Agent     string   // version of this program
+	Binary    string   // path of this program, to be installed; empty: not installed
+	Swaps     []string // files that were used for swapping until services were stopped
 	Now       func() time.Time
 	Log       *slog.Logger
 	// Earlier is a look at the disk as it was before the services were stopped (Survey). Nil: Seal makes one.
@@ -56,9 +57,17 @@ type Step struct {
 }
 
 // Plan is what a seal would do to the disk as it is now, rules without a match left out.
-func Plan(d *disk.Disk, o Options) ([]Step, error) {
+func Plan(d *disk.Disk, o Options) (plan []Step, err error) {
+	err = within(d, func(own *disk.Disk) error {
+		plan, err = planOf(own, o)
+		return err
+	})
+	return plan, err
+}
+
+func planOf(d *disk.Disk, o Options) ([]Step, error) {
 	var plan []Step
-	for _, r := range o.Config.rules() {
+	for _, r := range o.rules(d) {
 		if r.ID == o.Omit {
 			continue
 		}
@@ -81,12 +90,23 @@ func Plan(d *disk.Disk, o Options) ([]Step, error) {
 
 // Permit is nil if the disk may be sealed. Nothing is changed, no service need be stopped.
 func Permit(d *disk.Disk, o Options) error {
+	return within(d, func(own *disk.Disk) error { return permit(own, o, Unmounted) })
+}
+
+// permit is Permit for a disk on which nothing is mounted any more below the directories unmounted.
+func permit(d *disk.Disk, o Options, unmounted []string) error {
 	o.Estimate = true
-	plan, err := Plan(d, o)
+	if err := unfit(d); err != nil {
+		return err
+	}
+	plan, err := planOf(d, o)
 	if err != nil {
 		return err
 	}
 	if err := refused(plan); err != nil {
+		return err
+	}
+	if err := blocked(d, o, plan, unmounted); err != nil {
 		return err
 	}
 	return feasible(d, o, plan)
@@ -106,7 +126,15 @@ func refused(plan []Step) error {
 // Seal seals the disk. On an error everything is as it was before, unless it is a *NeedsBoot; on success the receipt is on
 // the disk, and what was set aside is overwritten and removed. Free space is the caller's next step (FreeSpace). Sealing a
 // sealed disk again for the same run returns its receipt.
-func Seal(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
+func Seal(ctx context.Context, d *disk.Disk, o Options) (r Receipt, err error) {
+	err = within(d, func(own *disk.Disk) error {
+		r, err = sealOwn(ctx, own, o)
+		return err
+	})
+	return r, err
+}
+
+func sealOwn(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	if old, ok, err := ReadReceipt(d); ok {
 		if err == nil && old.Run != o.Run {
 			err = fmt.Errorf("seal: this disk was sealed by run %s and has not booted since", old.Run)
@@ -124,9 +152,13 @@ func Seal(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	} else if restored > 0 {
 		o.Log.Info("took back an interrupted seal", "changes", restored)
 	}
-	if err := Permit(d, o); err != nil {
+	if err := permit(d, o, nil); err != nil {
 		return Receipt{}, err
 	}
+	if err := swapping(d); err != nil {
+		return Receipt{}, err
+	}
+	tellLeft(d, o)
 	if err := noContainers(d); err != nil {
 		return Receipt{}, err
 	}
@@ -171,7 +203,7 @@ func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	if err := prepare(s, d, o); err != nil {
 		return receipt, err
 	}
-	for _, r := range o.Config.rules() {
+	for _, r := range o.rules(d) {
 		if r.ID == o.Omit || r.Action == Check {
 			continue
 		}
@@ -195,6 +227,9 @@ func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 		if r.ID == o.InterruptAfter {
 			return receipt, ErrInterrupted
 		}
+	}
+	if err := zeroSwaps(ctx, d); err != nil {
+		return receipt, err
 	}
 	if err := explain(ctx, s, d, o, &receipt); err != nil {
 		return receipt, err
@@ -325,8 +360,20 @@ func (o Options) Scan() scan.Options {
 }
 
 // FreeSpace deals with the blocks of what was deleted, by the configured method, on every file system of the disk, and
-// reports the bytes covered. A root that is a mere directory of somebody else's file system is left alone.
+// reports the bytes covered. A root that is a mere directory of somebody else's file system is left alone. Whatever the
+// method, deleted files that processes still have open are overwritten and truncated: their blocks are not free.
 func FreeSpace(ctx context.Context, d *disk.Disk, method string) (covered int64, err error) {
+	err = within(d, func(own *disk.Disk) error {
+		if err := own.Release(shredMost); err != nil {
+			return err
+		}
+		covered, err = freeSpace(ctx, own, method)
+		return err
+	})
+	return covered, err
+}
+
+func freeSpace(ctx context.Context, d *disk.Disk, method string) (covered int64, err error) {
 	if method == FreeNone {
 		return 0, nil
 	}
@@ -358,7 +405,15 @@ func FreeSpace(ctx context.Context, d *disk.Disk, method string) (covered int64,
 // Forget applies, without a way back, the rules that a clone repeats: those of phase Both, or all of them where the disk
 // was never sealed. machine-id and the recorded machine are the caller's: the one is replaced, not emptied, on a running
 // system; the other is overwritten last, so that an interruption repeats the whole.
-func Forget(d *disk.Disk, o Options, all bool) ([]RuleCount, error) {
+func Forget(d *disk.Disk, o Options, all bool) (counts []RuleCount, err error) {
+	err = within(d, func(own *disk.Disk) error {
+		counts, err = forget(own, o, all)
+		return err
+	})
+	return counts, err
+}
+
+func forget(d *disk.Disk, o Options, all bool) ([]RuleCount, error) {
 	var counts []RuleCount
 	for _, r := range o.Config.rules() {
 		if r.Action == Check || r.ID == "machine-id" || r.ID == "recorded-vm" || !all && r.Phase != Both {
@@ -378,7 +433,7 @@ func Forget(d *disk.Disk, o Options, all bool) ([]RuleCount, error) {
 		}
 	}
 	if all {
-		return counts, d.Remove(asideDir) // where a rule may have worked
+		return counts, removeAsides(d) // where a rule may have worked
 	}
 	return counts, nil
 }
@@ -386,7 +441,10 @@ func Forget(d *disk.Disk, o Options, all bool) ([]RuleCount, error) {
 func replace(d *disk.Disk, m Match) error {
 	switch {
 	case m.New == nil:
-		return d.Remove(m.Path)
+		if err := d.Remove(m.Path); !errors.Is(err, syscall.EBUSY) {
+			return err
+		}
+		return nil // an empty directory, on which this machine has mounted something
 	case m.New.Target != "":
 		return d.Symlink(m.New.Target, m.Path)
 	}

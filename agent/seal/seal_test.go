@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	bolt "go.etcd.io/bbolt"
+	"kamino.dev/kamino/agent/disk"
 )
 
 func TestTable(t *testing.T) {
@@ -311,31 +313,56 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// TestOtherFileSystem: what lies on another file system of the disk is copied before it goes, and comes back.
-func TestAcrossFileSystems(t *testing.T) {
-	from := t.TempDir() // the temporary directory's disk, and memory: two file systems
-	d := plant(t)
-	if err := os.WriteFile(filepath.Join(from, "f"), []byte("x"), 0o600); err != nil {
+// TestSecondPartition: what lies on another file system of the disk is set aside there, comes back, and goes.
+func TestSecondPartition(t *testing.T) {
+	needImages(t, "ext4", "xfs")
+	device := partitioned(t, 16, 24)
+	format(t, "ext4", device+"p1")
+	format(t, "xfs", device+"p2")
+	root := filepath.Join(scratch(t), "root")
+	mount(t, device+"p1", root, "ext4", 0)
+	plantFile(t, root, "var/log/syslog", "under the partition\n")
+	mount(t, device+"p2", filepath.Join(root, "var"), "xfs", 0)
+	donorTree(t, root)
+	plantFile(t, root, "var/log/syslog", "kubelet: Authorization: Bearer abcdefghijklmnop\n")
+	if err := errors.Join(os.Link(root+"/var/log/syslog", root+"/var/log/syslog.1"), os.Remove(root+"/var/lib/images/x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(from, "f"), filepath.Join(d.Dir(), "f")); err == nil {
-		t.Skip("only one file system here")
+	d, err := disk.Open(root)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
+	defer d.Close()
+	if _, err := Seal(t.Context(), d, planted(nil)); err == nil || !strings.Contains(err.Error(), "under what is mounted at /var: /var/log/syslog;") {
+		t.Errorf("a file under a partition: %v", err)
 	}
-	at := d.Host("var/log")
-	restore := bind(t, from, at)
+	bare := filepath.Join(scratch(t), "bare")
+	off := mount(t, root, bare, "", syscall.MS_BIND)
+	if err := os.Remove(filepath.Join(bare, "var/log/syslog")); err != nil {
+		t.Fatal(err)
+	}
+	off()
 	before := read(t, d)
 	if _, err := Seal(t.Context(), d, planted(func(o *Options) { o.InterruptAfter = "machine-id" })); !errors.Is(err, ErrInterrupted) {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(at, "syslog")); err == nil {
+	if d.Exists("var/log/syslog") || !d.Exists("var/lib/kamino/aside") {
 		t.Error("a log on the other file system is still there")
 	}
 	if _, err := Unseal(d); err != nil {
 		t.Fatal(err)
 	}
-	sameAs(t, before, read(t, d))
-	restore()
+	delete(before, "var/lib")
+	after := read(t, d)
+	delete(after, "var/lib")
+	sameAs(t, before, after)
+	r, err := Seal(t.Context(), d, planted(nil))
+	if err != nil || r.Hash == "" {
+		t.Fatal(err)
+	}
+	for _, gone := range []string{"var/log/syslog", "etc/hostname", asideDir, asideElse, "var/" + asideElse} {
+		if d.Exists(gone) {
+			t.Errorf("/%s is still there", gone)
+		}
+	}
 }

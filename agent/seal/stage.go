@@ -18,6 +18,8 @@ const (
 	StateDir    = "var/lib/kamino"
 	journalPath = StateDir + "/seal.journal"
 	asideDir    = StateDir + "/aside"
+	// asideElse is where, on the disk's other file systems, what lies on them is set aside: a rename does not leave one.
+	asideElse   = ".kamino-aside"
 	ReceiptPath = StateDir + "/receipt.json"
 	LineagePath = StateDir + "/lineage.jsonl"
 	Ancestry    = "var/log/ancestry.log"
@@ -39,6 +41,7 @@ const beginRule = "begin"
 // stage applies changes so that rollback can take all of them back, after any interruption.
 type stage struct {
 	disk *disk.Disk
+	on   []disk.FileSystem
 	next int
 }
 
@@ -56,8 +59,56 @@ func begin(d *disk.Disk, vm string) (*stage, error) {
 	if err := d.WriteFile(journalPath, nil, 0o600); err != nil {
 		return nil, err
 	}
-	s := &stage{disk: d}
+	all, err := d.FileSystems()
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{disk: d, on: all}
 	return s, s.record([]op{{Rule: beginRule, VM: vm}})
+}
+
+// aside is a new name for what is at name, on the same file system.
+func (s *stage) aside(name string) string {
+	dir := asideDir
+	if on := fileSystem(s.on, name); on != fileSystem(s.on, asideDir) {
+		dir = path.Join(on, asideElse)
+	}
+	s.next++
+	return fmt.Sprintf("%s/%06d", dir, s.next-1)
+}
+
+// fileSystem is the place of the file system on which name lies.
+func fileSystem(all []disk.FileSystem, name string) (on string) {
+	on = "."
+	for _, f := range all {
+		if disk.Under(name, f.Name) && (on == "." || disk.Under(f.Name, on)) {
+			on = f.Name
+		}
+	}
+	return on
+}
+
+// asides are all the directories in which something may have been set aside.
+func asides(d *disk.Disk) ([]string, error) {
+	all, err := d.FileSystems()
+	if err != nil {
+		return nil, err
+	}
+	dirs := []string{asideDir}
+	for _, f := range all {
+		if !f.ReadOnly {
+			dirs = append(dirs, path.Join(f.Name, asideElse))
+		}
+	}
+	return dirs, nil
+}
+
+func removeAsides(d *disk.Disk) error {
+	dirs, err := asides(d)
+	for _, dir := range dirs {
+		err = errors.Join(err, d.Remove(dir))
+	}
+	return err
 }
 
 // apply changes the matches of one rule: journal first, as one durable write, then the renames.
@@ -73,8 +124,7 @@ func (s *stage) apply(rule string, matches []Match) error {
 		}
 		o := op{Rule: rule, Path: m.Path, Put: m.New != nil}
 		if s.disk.Exists(m.Path) {
-			o.Aside = fmt.Sprintf("%s/%06d", asideDir, s.next)
-			s.next++
+			o.Aside = s.aside(m.Path)
 		}
 		ops = append(ops, o)
 	}
@@ -141,19 +191,14 @@ func (s *stage) missingDirs(rule, name string) ([]op, error) {
 }
 
 func (s *stage) record(ops []op) error {
-	f, err := s.disk.OpenFile(journalPath, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return fmt.Errorf("open seal journal: %w", err)
-	}
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
 	for _, o := range ops {
 		if err := enc.Encode(o); err != nil {
-			return errors.Join(err, f.Close())
+			return err
 		}
 	}
-	_, err = f.Write(lines.Bytes())
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err := s.disk.Append(journalPath, lines.Bytes()); err != nil {
 		return fmt.Errorf("write seal journal: %w", err)
 	}
 	return nil
@@ -174,6 +219,17 @@ func InterruptedBy(d *disk.Disk) string {
 // Unseal takes an interrupted seal back: afterwards every file is the one it was, with owner, mode and time. It may
 // itself be interrupted and repeated. A disk with a receipt is refused: what was set aside is gone.
 func Unseal(d *disk.Disk) (restored int, err error) {
+	if !d.Exists(journalPath) && !d.Exists(ReceiptPath) {
+		return 0, nil
+	}
+	err = within(d, func(own *disk.Disk) error {
+		restored, err = unseal(own)
+		return err
+	})
+	return restored, err
+}
+
+func unseal(d *disk.Disk) (restored int, err error) {
 	if d.Exists(ReceiptPath) {
 		return 0, errors.New("unseal: this disk carries a receipt, its donor's identity is gone; start the machine, it comes back as the first clone")
 	}
@@ -193,7 +249,7 @@ func Unseal(d *disk.Disk) (restored int, err error) {
 		}
 		restored++
 	}
-	if err := d.Remove(asideDir); err != nil {
+	if err := removeAsides(d); err != nil {
 		return restored, err
 	}
 	if err := d.Remove(journalPath); err != nil {

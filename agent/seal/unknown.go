@@ -57,13 +57,21 @@ func (u *Unexplained) Error() string {
 
 // Inventory classifies every file of a disk that is not sealed yet: what the rules will do to it is taken into account.
 // It changes nothing and needs no service stopped. Options.Earlier makes it quick.
-func Inventory(ctx context.Context, d *disk.Disk, o Options) (*inventory.Result, error) {
+func Inventory(ctx context.Context, d *disk.Disk, o Options) (r *inventory.Result, err error) {
+	err = within(d, func(own *disk.Disk) error {
+		r, err = inventoryOf(ctx, own, o)
+		return err
+	})
+	return r, err
+}
+
+func inventoryOf(ctx context.Context, d *disk.Disk, o Options) (*inventory.Result, error) {
 	look, err := o.looking(d)
 	if err != nil {
 		return nil, err
 	}
 	o.Estimate = true
-	plan, err := Plan(d, o)
+	plan, err := planOf(d, o)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +107,15 @@ func left(ctx context.Context, d *disk.Disk, o Options) (*inventory.Result, erro
 
 // looking is what both looks have in common.
 func (o Options) looking(d *disk.Disk) (inventory.Options, error) {
-	look := inventory.Options{Gone: map[string]bool{asideDir: true}, Becomes: map[string][]byte{}, Shipped: map[string][32]byte{},
+	look := inventory.Options{Gone: map[string]bool{}, Becomes: map[string][]byte{}, Shipped: map[string][32]byte{},
 		Known: slices.Clone(o.Config.Verify.Known), Earlier: o.Earlier, Agent: o.Agent}
+	dirs, err := asides(d)
+	if err != nil {
+		return look, err
+	}
+	for _, dir := range dirs {
+		look.Gone[dir] = true
+	}
 	files, err := wanted(d, o)
 	if err != nil {
 		return look, err

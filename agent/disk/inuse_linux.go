@@ -1,0 +1,252 @@
+package disk
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Swaps are the devices and files of the disk to which the running kernel swaps out memory, as /proc/swaps names them.
+func (d *Disk) Swaps() ([]string, error) {
+	l, err := d.Whole().layout()
+	if err != nil || l.mere {
+		return nil, err
+	}
+	text, err := os.ReadFile("/proc/swaps")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // a kernel without swap
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read swaps: %w", err)
+	}
+	var own []string
+	for _, name := range parseSwaps(string(text)) {
+		var st unix.Stat_t
+		if err := unix.Stat(name, &st); err != nil {
+			return nil, fmt.Errorf("look at swap %s: %w", name, err)
+		}
+		dev := st.Dev
+		if st.Mode&unix.S_IFMT == unix.S_IFBLK {
+			dev = st.Rdev
+		}
+		if within(sysfs, l.top.dev, dev) {
+			own = append(own, name)
+		}
+	}
+	return own, nil
+}
+
+// parseSwaps reads proc(5)'s swaps: a line of headings, then "/dev/sda2 partition 524284 0 -2".
+func parseSwaps(text string) (names []string) {
+	for i, line := range strings.Split(text, "\n") {
+		if field := strings.Fields(line); i > 0 && len(field) > 1 {
+			names = append(names, unescape.Replace(field[0]))
+		}
+	}
+	return names
+}
+
+// BackingFiles are the files of the disk that loop devices show as disks, by their own names.
+func (d *Disk) BackingFiles() (map[string]string, error) {
+	l, err := d.Whole().layout()
+	if err != nil {
+		return nil, err
+	}
+	found, err := filepath.Glob(sysfs + "/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, at := range found {
+		text, err := os.ReadFile(at)
+		if err != nil {
+			continue // detached since
+		}
+		if name, ok := relative(l.dir, strings.TrimRight(string(text), "\n")); ok {
+			out[name] = "/dev/" + path.Base(path.Dir(path.Dir(at)))
+		}
+	}
+	return out, nil
+}
+
+// Held is a deleted file of the disk that a process still uses, so that its blocks are neither free nor anybody's.
+type Held struct {
+	PID     int
+	Command string
+	Name    string // what it was called
+	// link opens it for writing. It is empty for a program or library that runs: it cannot be overwritten without harm.
+	link string
+	inode
+}
+
+// Running reports whether the file is a program or library that runs; such a file Release leaves.
+func (h Held) Running() bool { return h.link == "" }
+
+func (h Held) String() string {
+	return fmt.Sprintf("/%s, held by %s (process %d)", h.Name, h.Command, h.PID)
+}
+
+// Held lists the deleted files of the disk that processes use, each once.
+func (d *Disk) Held() ([]Held, error) {
+	l, err := d.Whole().layout()
+	if err != nil {
+		return nil, err
+	}
+	own := map[uint64]bool{}
+	for _, m := range append([]mount{l.top}, append(l.own, l.partly...)...) {
+		own[m.dev] = true
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	var all []Held
+	seen := map[inode]int{}
+	for _, p := range processes {
+		for _, h := range append(openedBy(p), mappedBy(p)...) {
+			if !own[h.dev] {
+				continue
+			}
+			if i, known := seen[h.inode]; known {
+				if all[i].Running() {
+					all[i].link = h.link
+				}
+				continue
+			}
+			if name, ok := relative(l.dir, "/"+h.Name); ok {
+				h.Name = name
+			}
+			seen[h.inode] = len(all)
+			all = append(all, h)
+		}
+	}
+	return all, nil
+}
+
+// Release overwrites the first most bytes of every file that Held lists, and truncates it, without a sync. What a process
+// maps and has not opened is left when it is a program or a library.
+func (d *Disk) Release(most int64) error {
+	all, err := d.Held()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		if h.Running() {
+			continue
+		}
+		if err := d.release(h, most); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("overwrite deleted file %s: %w", h, err)
+		}
+	}
+	return nil
+}
+
+func (d *Disk) release(h Held, most int64) error {
+	f, err := os.OpenFile(h.link, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(int(f.Fd()), &st); err == nil && (inode{st.Dev, st.Ino}) == h.inode && st.Nlink == 0 {
+		if err = d.About("overwrite", h.Name); err == nil {
+			err = errors.Join(shred(f, min(st.Size, most)), f.Truncate(0))
+		}
+	}
+	return errors.Join(err, f.Close())
+}
+
+const deleted = " (deleted)"
+
+// openedBy lists the deleted regular files that a process has open (proc(5), /proc/PID/fd).
+func openedBy(process string) (all []Held) {
+	for _, n := range names(process + "/fd") {
+		link := process + "/fd/" + n
+		target, err := os.Readlink(link)
+		if err != nil || !strings.HasSuffix(target, deleted) {
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(link, &st); err == nil && st.Nlink == 0 && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			all = append(all, held(process, target, link, inode{st.Dev, st.Ino}))
+		}
+	}
+	return all
+}
+
+// mappedBy lists the deleted files that a process has mapped (proc(5), /proc/PID/maps: "address perms offset dev inode
+// path"); those mapped writable and shared can be opened through /proc/PID/map_files.
+func mappedBy(process string) (all []Held) {
+	text, err := os.ReadFile(process + "/maps")
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		field := strings.Fields(line)
+		if len(field) < 7 || !strings.HasSuffix(line, deleted) {
+			continue
+		}
+		var major, minor uint32
+		if _, err := fmt.Sscanf(field[3], "%x:%x", &major, &minor); err != nil {
+			continue
+		}
+		number, err := strconv.ParseUint(field[4], 10, 64)
+		if err != nil {
+			continue
+		}
+		link := ""
+		if strings.HasPrefix(field[1][1:], "w") && strings.HasSuffix(field[1], "s") {
+			link = process + "/map_files/" + field[0]
+		}
+		all = append(all, held(process, strings.Join(field[5:], " "), link, inode{unix.Mkdev(major, minor), number}))
+	}
+	return all
+}
+
+func held(process, target, link string, id inode) Held {
+	pid, _ := strconv.Atoi(path.Base(process))
+	command, _ := os.ReadFile(process + "/comm")
+	return Held{PID: pid, Command: string(bytes.TrimSpace(command)), Name: strings.TrimPrefix(strings.TrimSuffix(target, deleted), "/"), link: link, inode: id}
+}
+
+// shred writes zeros over the first size bytes.
+func shred(f *os.File, size int64) (err error) {
+	zero := make([]byte, min(size, 64<<10))
+	for left := size; left > 0 && err == nil; left -= int64(len(zero)) {
+		_, err = f.Write(zero[:min(left, int64(len(zero)))])
+	}
+	return err
+}
+
+// ZeroSwap overwrites a swap partition behind its header, so that it can be used again as it is. Nobody may be swapping to it.
+func (d *Disk) ZeroSwap(p Partition) error {
+	if err := d.About("zero", p.Device); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(p.Device, os.O_RDWR|syscall.O_EXCL, 0) // EBUSY while it is in use
+	if err != nil {
+		return err
+	}
+	head := make([]byte, 64<<10)
+	n, err := f.ReadAt(head, 0)
+	kind, header := Swap(head[:n])
+	if kind != HoldsSwap {
+		return errors.Join(fmt.Errorf("%s has no swap header any more", p.Device), err, f.Close())
+	}
+	// BLKZEROOUT of linux/fs.h, _IO(0x12, 127): offset and length in bytes.
+	span := [2]uint64{uint64(header), uint64(p.Size - header)}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKZEROOUT, uintptr(unsafe.Pointer(&span))); errno != 0 {
+		return errors.Join(errno, f.Close())
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
