@@ -11,8 +11,8 @@
 //	rules     print the table of seal rules
 //
 // The environment says where the platform is and is meant for tests and labs: KAMINO_IMDS, KAMINO_WIRESERVER (base URLs),
-// KAMINO_KUBELET_HEALTH (URL), KAMINO_COMMANDS_LOG and KAMINO_COMMANDS_REPLIES (host.Recorder). systemd's own are read where
-// it sets them: NOTIFY_SOCKET by boot, SERVICE_RESULT and EXIT_STATUS by unseal --after-seal. Commands are executed only
+// KAMINO_KUBELET_HEALTH (URL). A run's order to its seal pod is in KAMINO_SEAL_NONCE and KAMINO_SEAL_POLICY. systemd's own are
+// read where it sets them: NOTIFY_SOCKET by boot, SERVICE_RESULT and EXIT_STATUS by unseal --after-seal. Commands are executed only
 // with --root /.
 package agent
 
@@ -66,17 +66,21 @@ func verbs() []verb {
 
 // Main runs one verb and returns the exit code.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	e := &env{out: stdout, err: stderr, log: slog.New(slog.NewTextHandler(stderr, nil))}
+	e := &env{out: stdout, err: stderr, log: slog.New(slog.NewTextHandler(stderr, nil)), newHost: newHost, inHost: host.InHost}
+	return e.main(ctx, args)
+}
+
+func (e *env) main(ctx context.Context, args []string) int {
 	name := "help"
 	if len(args) > 0 {
 		name = args[0]
 	}
 	switch name {
 	case "help", "-h", "--help":
-		usage(stdout)
+		usage(e.out)
 		return 0
 	case "version", "--version":
-		fmt.Fprintln(stdout, Version)
+		fmt.Fprintln(e.out, Version)
 		return 0
 	}
 	for _, v := range verbs() {
@@ -84,7 +88,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			return e.exit(v.name, v.run(ctx, e, args[1:]))
 		}
 	}
-	fmt.Fprintf(stderr, "kamino-agent: unknown verb %q; `kamino-agent help` lists them\n", name)
+	fmt.Fprintf(e.err, "kamino-agent: unknown verb %q; `kamino-agent help` lists them\n", name)
 	return exitUsage
 }
 
@@ -123,6 +127,12 @@ type env struct {
 	root             string
 	imds, wireServer string
 	patience         time.Duration
+
+	// Where commands go. Tests have others; nothing that a user can say changes them.
+	newHost func(live bool) host.Host
+	inHost  func(ctx context.Context, stdout, stderr io.Writer, name string, args ...string) error
+	// interruptAfter is a rule behind which a seal stops dead; only tests set it.
+	interruptAfter string
 }
 
 // flags starts a verb's flags with the common ones.
@@ -159,14 +169,16 @@ func (e *env) open() (*disk.Disk, host.Host, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return d, e.host(d.Live()), nil
+	return d, e.newHost(d.Live()), nil
 }
 
-func (e *env) host(live bool) host.Host {
-	if live && os.Getenv("KAMINO_COMMANDS_LOG") == "" {
+// newHost is the machine itself for its own root. For any other nothing is executed: an attached disk must not disturb the
+// machine that works on it.
+func newHost(live bool) host.Host {
+	if live {
 		return host.System{}
 	}
-	return host.Recorder{Log: os.Getenv("KAMINO_COMMANDS_LOG"), Replies: os.Getenv("KAMINO_COMMANDS_REPLIES")}
+	return host.Recorder{}
 }
 
 func (e *env) metadata() platform.IMDS {

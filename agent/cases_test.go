@@ -2,44 +2,50 @@ package agent_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+
+	"kamino.dev/kamino/agent"
+	"kamino.dev/kamino/agent/host"
 )
 
 var update = flag.Bool("update", false, "write what the cases do to their want folders")
 
-// binary is the real program, built once.
-var binary string
+// binary is this test's own program, which is the agent when it finds agentEnv in its environment: the real program, but for
+// commands, which it only records.
+var binary = os.Args[0]
+
+// agentEnv makes this program the agent; logEnv and repliesEnv are of its host.Recorder.
+const (
+	agentEnv   = "KAMINO_TEST_AGENT"
+	logEnv     = "KAMINO_TEST_COMMANDS_LOG"
+	repliesEnv = "KAMINO_TEST_COMMANDS_REPLIES"
+)
 
 func TestMain(m *testing.M) {
+	if os.Getenv(agentEnv) != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		code := agent.MainOn(ctx, host.Recorder{Log: os.Getenv(logEnv), Replies: os.Getenv(repliesEnv)}, os.Args[1:], os.Stdout, os.Stderr)
+		stop()
+		os.Exit(code)
+	}
 	flag.Parse()
-	dir, err := os.MkdirTemp("", "kamino-agent-test-")
-	if err == nil {
-		binary = filepath.Join(dir, "kamino-agent")
-		var out []byte
-		if out, err = exec.Command("go", "build", "-o", binary, "kamino.dev/kamino/cmd/kamino-agent").CombinedOutput(); err != nil {
-			err = fmt.Errorf("%w: %s", err, out)
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // config is a case's file config: a tree from testdata/bases with the case's root/ laid over it, changes that git cannot
@@ -162,7 +168,7 @@ func newWorld(t *testing.T, dir string, c config) *world {
 	replies := strings.ReplaceAll(strings.Join(c.Replies, "\n"), "|", "\t") + "\n"
 	writeFile(t, filepath.Join(top, "replies"), replies)
 	w.env = append(os.Environ(), "KAMINO_IMDS="+w.platform.url, "KAMINO_WIRESERVER="+w.platform.url,
-		"KAMINO_COMMANDS_LOG="+filepath.Join(top, "commands"), "KAMINO_COMMANDS_REPLIES="+filepath.Join(top, "replies"),
+		agentEnv+"=1", logEnv+"="+filepath.Join(top, "commands"), repliesEnv+"="+filepath.Join(top, "replies"),
 		"KAMINO_KUBELET_HEALTH="+w.platform.url+"/healthz")
 	for _, m := range c.Mount {
 		w.mount(strings.Fields(m))
@@ -198,7 +204,10 @@ func (w *world) run(line string, exit int) {
 	args := append(strings.Fields(line), "--root", w.root)
 	verb := args[0]
 	if verb == "seal" && !slices.Contains(args, "--install") {
-		args = append(args, "--no-install", "--free-space", "none")
+		args = append(args, "--free-space", "none")
+		if !slices.Contains(args, "--detach") {
+			args = append(args, "--no-install")
+		}
 	}
 	args = slices.DeleteFunc(args, func(a string) bool { return a == "--install" })
 	if (verb == "boot" || verb == "watch" || verb == "userdata") && !strings.Contains(line, "--imds-timeout") {

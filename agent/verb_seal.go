@@ -14,7 +14,6 @@ import (
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
-	"kamino.dev/kamino/agent/inventory"
 	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
@@ -29,6 +28,9 @@ const (
 	failureAnnotation = "kamino.dev/seal-failure"
 )
 
+// nonceEnv is where a run's order to the seal pod holds its nonce.
+const nonceEnv = "KAMINO_SEAL_NONCE"
+
 // giveBack bounds how long the donor's services may take to start again.
 const giveBack = 5 * time.Minute
 
@@ -38,12 +40,12 @@ type sealVerb struct {
 	run, donor, nonce                 string
 	host, addresses, join, free       string
 	dryRun, detach, powerOff, noAgent bool
-	interrupt, omit                   string
+	given                             *flag.FlagSet
 }
 
 func (e *env) sealFlags(name string) (*flag.FlagSet, *sealVerb) {
-	v := &sealVerb{env: e}
 	f := e.flags(name)
+	v := &sealVerb{env: e, given: f}
 	e.platformFlags(f)
 	f.StringVar(&v.config, "config", "", "SealConfig `file` (default /"+seal.ConfigPath+" on the disk, if it is there)")
 	f.StringVar(&v.policy, "policy", "", "seal policy `file` of the run, a SealConfig (default the environment variable "+seal.PolicyEnv+", as a run sets it); beside it the configuration on the disk can only make things stricter")
@@ -59,14 +61,12 @@ func runSeal(ctx context.Context, e *env, args []string) error {
 	f, v := e.sealFlags("seal")
 	f.StringVar(&v.hostRoot, "host-root", "", "root `directory` of the host, seen from a pod; the same as --root, and what --detach leaves")
 	f.StringVar(&v.run, "run", "", "`ID` of the run, for the receipt")
-	f.StringVar(&v.nonce, "nonce", os.Getenv("KAMINO_SEAL_NONCE"), "`text` that the receipt repeats, so that the run knows it for the answer to its order")
+	f.StringVar(&v.nonce, "nonce", os.Getenv(nonceEnv), "`text` that the receipt repeats, so that the run knows it for the answer to its order")
 	f.StringVar(&v.free, "free-space", "", "auto, trim, zero or none: what to do with free blocks (default from the configuration: zero)")
 	f.BoolVar(&v.dryRun, "dry-run", false, "print what would be done, with bytes, and change nothing")
 	f.BoolVar(&v.detach, "detach", false, "install the agent on the host and go on as a transient unit of the host's systemd")
 	f.BoolVar(&v.powerOff, "poweroff", false, "switch the machine off at once when the disk is sealed")
 	f.BoolVar(&v.noAgent, "no-install", false, "do not copy this program to the disk")
-	f.StringVar(&v.interrupt, "interrupt-after", "", "for tests: stop dead after this `rule`")
-	f.StringVar(&v.omit, "omit-rule", "", "for tests: leave this `rule` out")
 	if err := parse(f, args); err != nil {
 		return err
 	}
@@ -83,65 +83,9 @@ func runSeal(ctx context.Context, e *env, args []string) error {
 	}
 	defer d.Close()
 	if v.detach {
-		return v.detached(ctx, d, h)
+		return v.detached(ctx, d)
 	}
 	return v.seal(ctx, d, h)
-}
-
-// detached installs the agent on the host and starts it there: the pod dies with kubelet's and containerd's, the host's
-// unit does not.
-func (v *sealVerb) detached(ctx context.Context, d *disk.Disk, h host.Host) error {
-	// What is wrong is said here, where the pod's log shows it.
-	o, err := v.options(ctx, d)
-	if err != nil {
-		return err
-	}
-	if err := seal.Permit(d, o); err != nil {
-		return err
-	}
-	if err := inventory.LowPriority(); err != nil { // the node still runs, and this process ends with the pod
-		v.log.Warn("going on at the usual priority", "error", err)
-	}
-	if err := v.survey(ctx, d, &o); err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	if err := seal.InstallBinary(d, self); err != nil {
-		return err
-	}
-	// Should the seal be killed, nobody else would bring the donor back before its next boot, or switch it off.
-	after := "/" + seal.BinaryPath + " unseal --after-seal"
-	if v.powerOff {
-		after += " --poweroff"
-	}
-	args := []string{"--unit=kamino-seal-" + v.run, "--description=Kamino: seal for run " + v.run, "--collect", "--no-block", "--property=KillMode=process",
-		"--property=ExecStopPost=" + after}
-	policy, err := v.policyProperty()
-	if err != nil {
-		return err
-	}
-	args = append(append(args, policy...), "/"+seal.BinaryPath, "seal", "--root", "/", "--run", v.run, "--donor", v.donor)
-	if v.powerOff {
-		args = append(args, "--poweroff")
-	}
-	for name, value := range map[string]string{"--free-space": v.free, "--join": v.join, "--nonce": v.nonce} {
-		if value != "" {
-			args = append(args, name, value)
-		}
-	}
-	if _, recorded := h.(host.Recorder); recorded && os.Getenv("KAMINO_COMMANDS_LOG") != "" {
-		_, err = h.Run(ctx, "systemd-run", args...)
-	} else {
-		err = host.InHost(ctx, v.out, v.err, "/usr/bin/systemd-run", args...)
-	}
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(v.out, "sealing goes on as unit kamino-seal-%s of the host; `journalctl -u kamino-seal-%s` shows it\n", v.run, v.run)
-	return nil
 }
 
 // options collects the configuration and what identifies the donor.
@@ -152,8 +96,7 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 	}
 	config.Join = or(v.join, config.Join)
 	config.FreeSpace = or(v.free, config.FreeSpace)
-	o := seal.Options{Run: v.run, Nonce: v.nonce, Donor: v.donor, Config: config, FirstBoot: config.FirstBoot, Join: config.Join, Agent: Version, Now: time.Now, Log: v.log,
-		InterruptAfter: v.interrupt, Omit: v.omit}
+	o := seal.Options{Run: v.run, Nonce: v.nonce, Donor: v.donor, Config: config, FirstBoot: config.FirstBoot, Join: config.Join, Agent: Version, Now: time.Now, Log: v.log, InterruptAfter: v.interruptAfter}
 	o.Facts = seal.Facts{Host: or(v.host, d.Text("etc/hostname")), VMID: platform.SMBIOS(d), MachineID: d.Text("etc/machine-id")}
 	if receipt, ok, _ := seal.ReadReceipt(d); ok {
 		// After the seal the disk no longer knows; its receipt does.

@@ -108,15 +108,26 @@ func TestUsage(t *testing.T) {
 		"help":             {0, "in-place"},
 		"version":          {0, "dev"},
 		"sael":             {2, `unknown verb "sael"`},
-		"seal -h":          {0, "-interrupt-after"},
+		"seal -h":          {0, "-free-space"},
 		"unseal extra":     {2, `unexpected argument "extra"`},
 		"boot --nothing":   {2, "flag provided but not defined"},
 		"scrub":            {2, "--device is required"},
 		"unseal --root /x": {1, "open root /x"},
 		"rules":            {0, "kubelet-pki"},
+		// What only tests may do is not in the program.
+		"seal --omit-rule ssh-host-keys": {2, "flag provided but not defined"},
+		"seal --interrupt-after logs":    {2, "flag provided but not defined"},
+		// Neither does --detach begin what it would not carry on.
+		"seal --run r1 --detach --dry-run":    {1, "exclude each other"},
+		"seal --run r1 --detach --no-install": {1, "exclude each other"},
+		"seal --run r1 --detach -o json":      {1, "exclude each other"},
 	} {
 		var out bytes.Buffer
-		code := Main(t.Context(), strings.Fields(line), &out, &out)
+		args := strings.Fields(line)
+		if strings.HasPrefix(line, "seal --run") {
+			args = append(args, "--root", t.TempDir())
+		}
+		code := Main(t.Context(), args, &out, &out)
 		text := strings.ReplaceAll(out.String(), "apply new configurations in place", "in-place")
 		if code != want.code || !strings.Contains(text, want.text) {
 			t.Errorf("%q: exit code %d, want %d: %s", line, code, want.code, out.String())
@@ -209,5 +220,48 @@ func TestWrittenSinceTheScan(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), ".bash_history") || strings.Contains(string(commands), "systemctl start") || !strings.HasSuffix(string(commands), "poweroff\n") {
 		t.Errorf("%v, after\n%s", err, commands)
+	}
+}
+
+// TestNoLeverInTheProgram: the environment has no say in whether commands are executed, and where they are written.
+func TestNoLeverInTheProgram(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "commands")
+	t.Setenv("KAMINO_COMMANDS_LOG", log)
+	d, _ := donor(t)
+	var out bytes.Buffer
+	if code := Main(t.Context(), []string{"seal", "--root", d.Dir(), "--run", "r1", "--donor", "n1", "--no-install", "--free-space", "none"}, &out, &out); code != 0 {
+		t.Fatalf("exit code %d: %s", code, out.String())
+	}
+	if data, err := os.ReadFile(log); err == nil {
+		t.Errorf("commands were written to the environment's file:\n%s", data)
+	}
+}
+
+// TestDetachCarriesEverything: what the seal pod was told, the host's unit is told as well.
+func TestDetachCarriesEverything(t *testing.T) {
+	d, h := donor(t)
+	config := filepath.Join(t.TempDir(), "seal.yaml")
+	if err := os.WriteFile(config, []byte("apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nrules:\n- {id: ours, paths: [/srv/ours], action: remove, why: ours}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KAMINO_SEAL_NONCE", "n0nce")
+	var out bytes.Buffer
+	args := []string{"seal", "--host-root", d.Dir(), "--run", "r1", "--donor", "n1", "--detach", "--poweroff", "--config", config, "--host-name", "donor-7",
+		"--addresses", "10.0.0.4,10.0.0.5", "--join", "fresh", "--free-space", "trim", "--imds", "http://127.0.0.1:9", "--wireserver", "http://127.0.0.1:8", "--imds-timeout", "3s"}
+	if code := MainOn(t.Context(), h, args, &out, &out); code != 0 {
+		t.Fatalf("exit code %d: %s", code, out.String())
+	}
+	commands, err := os.ReadFile(h.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"--root=/ ", "--run=r1", "--donor=n1", "--poweroff", "--config=/run/kamino/seal-r1.yaml", "--host-name=donor-7", "--addresses=10.0.0.4,10.0.0.5",
+		"--join=fresh", "--free-space=trim", "--imds=http://127.0.0.1:9", "--wireserver=http://127.0.0.1:8", "--imds-timeout=3s", "--nonce=n0nce"} {
+		if !strings.Contains(string(commands), want) {
+			t.Errorf("%s is not carried:\n%s", want, commands)
+		}
+	}
+	if got := d.Text("run/kamino/seal-r1.yaml"); !strings.Contains(got, "id: ours") {
+		t.Errorf("the configuration is not at the host: %q", got)
 	}
 }
