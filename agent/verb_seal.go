@@ -197,7 +197,9 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 		if err != nil {
 			return fmt.Errorf("seal: without kubelet's credentials nobody learns of the receipt: %w; nothing was changed", err)
 		}
-		node = credentials.Client(ctx, v.donor, platform.Sleep)
+		if node, err = credentials.Client(ctx, v.donor, platform.Sleep); err != nil {
+			return fmt.Errorf("seal: the receipt cannot be told safely: %w; nothing was changed", err)
+		}
 	}
 	services := &seal.Services{Host: h, Log: v.log, Extra: o.Config.Stop}
 	if d.Live() {

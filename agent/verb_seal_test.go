@@ -56,7 +56,10 @@ func apiServer(t *testing.T, code int) (client *nodeapi.Client, h host.Host, eve
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Client(t.Context(), "n1", func(ctx context.Context, _ time.Duration) error { return ctx.Err() }), host.Recorder{Log: log}, func() string {
+	if client, err = c.Client(t.Context(), "n1", func(ctx context.Context, _ time.Duration) error { return ctx.Err() }); err != nil {
+		t.Fatal(err)
+	}
+	return client, host.Recorder{Log: log}, func() string {
 		data, _ := os.ReadFile(log)
 		return string(data)
 	}
@@ -263,5 +266,32 @@ func TestDetachCarriesEverything(t *testing.T) {
 	}
 	if got := d.Text("run/kamino/seal-r1.yaml"); !strings.Contains(got, "id: ours") {
 		t.Errorf("the configuration is not at the host: %q", got)
+	}
+}
+
+// TestUserDataExecutesNothing: to look at a configuration is not to run it.
+func TestUserDataExecutesNothing(t *testing.T) {
+	d, h := donor(t)
+	ca := d.Text("etc/kubernetes/pki/ca.crt")
+	file := filepath.Join(t.TempDir(), "nodeconfig.yaml")
+	text := "apiVersion: kamino.dev/v1alpha1\nkind: NodeConfig\ngeneration: 1\ncluster:\n  endpoint: https://10.0.0.1:6443\n  ca: |\n    " +
+		strings.ReplaceAll(ca, "\n", "\n    ") + "\njoin: {method: command, command: [/bin/touch, /PWNED]}\nkubelet: {version: v1.36.0}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args, runs, says string
+		code             int
+	}{
+		{"", "", "not executed without --run: /bin/touch /PWNED", 0},
+		{"--run", "/bin/touch /PWNED\n", "join method command gave an empty credential", 1},
+	} {
+		_ = os.Remove(h.Log) // of the turn before
+		var out bytes.Buffer
+		code := MainOn(t.Context(), h, append([]string{"userdata", "--root", d.Dir(), "--file", file}, strings.Fields(c.args)...), &out, &out)
+		commands, _ := os.ReadFile(h.Log)
+		if string(commands) != c.runs || code != c.code || !strings.Contains(out.String(), c.says) {
+			t.Errorf("userdata %s: exit code %d, ran %q:\n%s", c.args, code, commands, out.String())
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/ext4"
 	"kamino.dev/kamino/agent/firstboot"
+	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
@@ -214,7 +215,7 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 			if err != nil {
 				return nil, err
 			}
-			return c.Client(ctx, name, platform.Sleep), nil
+			return c.Client(ctx, name, platform.Sleep)
 		}
 	}
 	if *once {
@@ -230,6 +231,7 @@ func runUserData(ctx context.Context, e *env, args []string) error {
 	f := e.flags("userdata")
 	e.platformFlags(f)
 	file := f.String("file", "", "NodeConfig `file`, - for standard input (default: the disk's sources, as boot asks them)")
+	run := f.Bool("run", false, "execute what a first boot would: join.command, and kubelet for its version; without it nothing is executed")
 	encode := f.Bool("encode", false, "print it in base64, as userData wants it")
 	if err := parse(f, args); err != nil {
 		return err
@@ -265,9 +267,16 @@ func runUserData(ctx context.Context, e *env, args []string) error {
 		fmt.Fprintln(e.out, base64.StdEncoding.EncodeToString(doc.Data))
 		return nil
 	}
-	files, err := nodeconfig.Render(ctx, d, h, c, true)
+	if !*run { // who looks at a configuration does not trust it yet
+		h = host.Idle{Skipped: func(command string) { fmt.Fprintln(e.out, "# not executed without --run:", command) }}
+	}
+	ask := *run || c.Join.Method != nodeconfig.JoinCommand
+	files, err := nodeconfig.Render(ctx, d, h, c, ask)
 	if err != nil {
 		return err
+	}
+	if !ask {
+		fmt.Fprintf(e.out, "# not executed without --run: %s\n--- /%s: what it prints\n", strings.Join(c.Join.Command, " "), nodeconfig.BootstrapPath)
 	}
 	fmt.Fprintf(e.out, "# NodeConfig generation %d from %s, %s\n", c.Generation, doc.Source, doc.Hash())
 	for _, file := range files {

@@ -130,3 +130,22 @@ func (r Recorder) write(command string) error {
 func line(name string, args []string) string {
 	return strings.Join(append([]string{name}, args...), " ")
 }
+
+// ErrIdle is the error of a command that was not executed on purpose.
+var ErrIdle = errors.New("not executed")
+
+// Idle executes nothing: every command is told to Skipped and fails with ErrIdle. It is for looking at a configuration that
+// nobody trusts yet.
+type Idle struct{ Skipped func(command string) }
+
+// Live is false.
+func (Idle) Live() bool { return false }
+
+// Run is ErrIdle.
+func (i Idle) Run(_ context.Context, name string, args ...string) (string, error) {
+	i.Skipped(line(name, args))
+	return "", ErrIdle
+}
+
+// PowerOff is ErrIdle.
+func (Idle) PowerOff(context.Context) error { return ErrIdle }

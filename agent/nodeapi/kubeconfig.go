@@ -25,8 +25,10 @@ type Credentials struct {
 	Server string
 	Token  string
 	Path   string // the kubeconfig they came from
-	tls    *tls.Config
-	leaf   *x509.Certificate
+	// Insecure is what the kubeconfig says of TLS (insecure-skip-tls-verify). It is not honoured: Client refuses.
+	Insecure bool
+	tls      *tls.Config
+	leaf     *x509.Certificate
 }
 
 type cluster struct {
@@ -126,7 +128,7 @@ func load(d *disk.Disk, name string) (*Credentials, error) {
 		return d.ReadFile(file, disk.Small)
 	}
 	c := &Credentials{Server: strings.TrimSuffix(cluster.Server, "/"), Token: user.Token, Path: name,
-		tls: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cluster.Name, InsecureSkipVerify: cluster.Insecure}}
+		Insecure: cluster.Insecure, tls: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cluster.Name}}
 	ca, err := get(cluster.CAData, cluster.CA)
 	if err != nil {
 		return nil, fmt.Errorf("certificate-authority: %w", err)

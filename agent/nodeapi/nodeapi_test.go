@@ -154,7 +154,11 @@ func serve(t *testing.T, a *apiServer) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Client(t.Context(), "n1", func(ctx context.Context, _ time.Duration) error { return ctx.Err() })
+	client, err := c.Client(t.Context(), "n1", func(ctx context.Context, _ time.Duration) error { return ctx.Err() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 func TestChanges(t *testing.T) {
@@ -199,5 +203,23 @@ func TestPersistence(t *testing.T) {
 	a = &apiServer{node: map[string]any{"metadata": map[string]any{}, "spec": map[string]any{}}, answers: []int{0, 409}}
 	if err := serve(t, a).Taint(t.Context(), []Taint{{"a", "", "NoSchedule"}}, nil); err != nil || len(a.requests) != 4 {
 		t.Errorf("changed in between: %v after %d requests", err, len(a.requests))
+	}
+}
+
+// TestInsecure: a kubeconfig that switches the check of the server's certificate off is refused before anything is sent.
+func TestInsecure(t *testing.T) {
+	asked := false
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked = true; _, _ = io.WriteString(w, "{}") }))
+	t.Cleanup(s.Close)
+	c, err := Load(disktest.New(t, map[string]string{Paths[0]: config(s.URL, "insecure-skip-tls-verify: true", "token: secret")}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := c.Client(t.Context(), "n1", func(context.Context, time.Duration) error { return errors.New("no patience") })
+	if err == nil {
+		err = client.Annotate(t.Context(), map[string]string{"a": "b"})
+	}
+	if err == nil || !strings.Contains(err.Error(), "certificate-authority-data") || asked {
+		t.Errorf("asked: %t, %v", asked, err)
 	}
 }

@@ -26,8 +26,12 @@ type Client struct {
 }
 
 // Client makes a client for node. It resolves the server's name now: by the time a seal is done, the disk's resolver
-// configuration may be gone.
-func (c *Credentials) Client(ctx context.Context, node string, wait func(context.Context, time.Duration) error) *Client {
+// configuration may be gone. A kubeconfig that does not check the server's certificate is an error: whoever is on the way
+// could take a receipt, and with it kubelet's token, for the API server.
+func (c *Credentials) Client(ctx context.Context, node string, wait func(context.Context, time.Duration) error) (*Client, error) {
+	if c.Insecure {
+		return nil, fmt.Errorf("/%s says insecure-skip-tls-verify: replace that line by certificate-authority-data with the cluster's CA, in base64", c.Path)
+	}
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	var addresses []string
 	if u, err := url.Parse(c.Server); err == nil && net.ParseIP(u.Hostname()) == nil {
@@ -48,7 +52,7 @@ func (c *Credentials) Client(ctx context.Context, node string, wait func(context
 	return &Client{server: c.Server, token: c.Token, node: node, wait: wait, http: &http.Client{
 		Timeout:   30 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: c.tls, DialContext: dial, ForceAttemptHTTP2: false, Proxy: nil},
-	}}
+	}}, nil
 }
 
 // Annotate sets annotations; an empty value removes one.

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 	"kamino.dev/kamino/agent/disk"
@@ -29,6 +30,9 @@ const (
 	basePath = "var/lib/kamino/base/kubelet-config.yaml"
 )
 
+// commandMost bounds join.command: one that hangs fails, and the first boot tries again.
+const commandMost = 2 * time.Minute
+
 // File is one file to write; nil Data removes it.
 type File struct {
 	Path string
@@ -39,7 +43,8 @@ type File struct {
 }
 
 // Render turns the document into files for this machine. Everything that can be wrong with it is wrong before the first
-// file is written. first asks for the join credential as well; a running node has its own.
+// file is written. first asks for the join credential as well; a running node has its own. With host.Idle nothing is
+// executed: a kubelet is taken for the wanted version, and join.command is an error (host.ErrIdle).
 func Render(ctx context.Context, d *disk.Disk, h host.Host, c *NodeConfig, first bool) ([]File, error) {
 	var files []File
 	if c.Cluster.CA != "" {
@@ -153,6 +158,8 @@ func (c *NodeConfig) bootstrap(ctx context.Context, d *disk.Disk, h host.Host) (
 		}
 		credential = string(data)
 	case JoinCommand:
+		ctx, cancel := context.WithTimeout(ctx, commandMost)
+		defer cancel()
 		out, err := h.Run(ctx, c.Join.Command[0], c.Join.Command[1:]...)
 		if err != nil {
 			return nil, fmt.Errorf("run join.command: %w", err)
@@ -325,6 +332,9 @@ func findKubelet(ctx context.Context, d *disk.Disk, h host.Host, version string,
 			return p, nil
 		}
 		out, err := h.Run(ctx, p, "--version")
+		if errors.Is(err, host.ErrIdle) {
+			return p, nil // it may be that version
+		}
 		if err != nil {
 			return "", fmt.Errorf("ask kubelet for its version: %w", err)
 		}

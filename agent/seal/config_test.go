@@ -45,15 +45,17 @@ func TestEdits(t *testing.T) {
 		change        func([]byte, Facts) []byte
 		before, after string
 	}{
-		"node flags":      {dropNodeFlags, "A=\"--node-ip=10.0.0.7 --v=2 --hostname-override n3\"\nEnvironment=\"PRIMARY_NIC_IP=10.0.0.7\"\n", "A=\" --v=2\"\n"},
-		"provider id":     {dropNodeFlags, "ExecStart=/k --provider-id='azure:///x' --node-labels=a=b \\\n  --node-ip=\"1.2.3.4\"\n", "ExecStart=/k --node-labels=a=b \\\n\n"},
-		"fields":          {dropNodeFields, "address: 10.0.0.7\nproviderID: x\nhealthz:\n  address: 10.0.0.7\n", "healthz:\n  address: 10.0.0.7\n"},
-		"other addresses": {dropNodeFields, "address: 0.0.0.0\n", "address: 0.0.0.0\n"},
-		"hosts":           {dropOwnHosts, "127.0.0.1 localhost\n127.0.1.1 x\n10.0.0.7 n3 # me\n10.0.0.8 n33\n# n3\n", "127.0.0.1 localhost\n10.0.0.8 n33\n# n3\n"},
-		"resolver":        {dropAzureSearch, "search a.internal.cloudapp.net\nsearch corp.example\nnameserver 1.1.1.1\n", "search corp.example\nnameserver 1.1.1.1\n"},
-		"mounts":          {dropDonorMounts, "UUID=1 / ext4 x 0 1\n/swap.img none swap sw 0 0\n/dev/sdc1 none swap sw 0 0\n# comment=cloudconfig is a comment\n/dev/b /mnt auto comment=cloudconfig 0 2\n", "UUID=1 / ext4 x 0 1\n/dev/sdc1 none swap sw 0 0\n# comment=cloudconfig is a comment\n"},
-		"waagent":         {disableProvisioning, "Provisioning.Agent=auto\nLogs=y", "Logs=y\nProvisioning.Agent=disabled\nProvisioning.Enabled=n\n"},
-		"passwords":       {lockPasswords, "root:*:1::\na:$6$s$h:1::\nb:!$y$x:1::\nc:aaaaaaaaaaaaa:1::\nd:!:1::\nbroken\n", "root:*:1::\na:*:1::\nb:*:1::\nc:*:1::\nd:!:1::\nbroken\n"},
+		"node flags":                    {dropNodeFlags, "A=\"--node-ip=10.0.0.7 --v=2 --hostname-override n3\"\nEnvironment=\"PRIMARY_NIC_IP=10.0.0.7\"\n", "A=\" --v=2\"\n"},
+		"node flags, spelled otherwise": {dropNodeFlags, "ExecStart=/k --node-ip \\\n  10.0.0.7 \\\n  --v=2 -node-ip=10.0.0.8 --node_ip 10.0.0.9 --hostname_override=n3 --not-node-ip=1\n", "ExecStart=/k \\\n  --v=2 --not-node-ip=1\n"},
+		"node flags, idempotent":        {dropNodeFlags, "--node-ip--hostname-override 0 0\n", "--node-ip--hostname-override 0 0\n"},
+		"provider id":                   {dropNodeFlags, "ExecStart=/k --provider-id='azure:///x' --node-labels=a=b \\\n  --node-ip=\"1.2.3.4\"\n", "ExecStart=/k --node-labels=a=b \\\n\n"},
+		"fields":                        {dropNodeFields, "address: 10.0.0.7\nproviderID: x\nhealthz:\n  address: 10.0.0.7\n", "healthz:\n  address: 10.0.0.7\n"},
+		"other addresses":               {dropNodeFields, "address: 0.0.0.0\n", "address: 0.0.0.0\n"},
+		"hosts":                         {dropOwnHosts, "127.0.0.1 localhost\n127.0.1.1 x\n10.0.0.7 n3 # me\n10.0.0.8 n33\n# n3\n", "127.0.0.1 localhost\n10.0.0.8 n33\n# n3\n"},
+		"resolver":                      {dropAzureSearch, "search a.internal.cloudapp.net\nsearch corp.example\nnameserver 1.1.1.1\n", "search corp.example\nnameserver 1.1.1.1\n"},
+		"mounts":                        {dropDonorMounts, "UUID=1 / ext4 x 0 1\n/swap.img none swap sw 0 0\n/dev/sdc1 none swap sw 0 0\n# comment=cloudconfig is a comment\n/dev/b /mnt auto comment=cloudconfig 0 2\n", "UUID=1 / ext4 x 0 1\n/dev/sdc1 none swap sw 0 0\n# comment=cloudconfig is a comment\n"},
+		"waagent":                       {disableProvisioning, "Provisioning.Agent=auto\nLogs=y", "Logs=y\nProvisioning.Agent=disabled\nProvisioning.Enabled=n\n"},
+		"passwords":                     {lockPasswords, "root:*:1::\na:$6$s$h:1::\nb:!$y$x:1::\nc:aaaaaaaaaaaaa:1::\nd:!:1::\nbroken\n", "root:*:1::\na:*:1::\nb:*:1::\nc:*:1::\nd:!:1::\nbroken\n"},
 	} {
 		if got := string(tt.change([]byte(tt.before), donor)); got != tt.after {
 			t.Errorf("%s: %q, want %q", name, got, tt.after)

@@ -66,12 +66,21 @@ func dropDonorMounts(data []byte, _ Facts) []byte {
 	})
 }
 
-var nodeFlag = regexp.MustCompile(`[ \t]*--(node-ip|hostname-override|provider-id)([= ])("[^"]*"|'[^']*'|[^\s"'\\]+)`)
+// nodeFlag is one of kubelet's flags that name the donor, with what stands before it: as kubelet reads them, with one dash
+// or two, "_" for "-", and the value in the next word, which may be on the next line.
+var nodeFlag = regexp.MustCompile(`(^|[\n"'=]|[ \t]+)--?(node[-_]ip|hostname[-_]override|provider[-_]id)` + flagValue + `("[^"]*"|'[^']*'|[^\s"'\\]+)`)
+
+const flagValue = `(?:=|[ \t]*\\\r?\n[ \t]*|[ \t]+)`
 
 // Flags that name the donor; --node-labels and the rest are the pool's, and stay.
 func dropNodeFlags(data []byte, _ Facts) []byte {
 	data = withoutLines(data, func(line string) bool { return strings.Contains(line, "PRIMARY_NIC_IP=") })
-	return nodeFlag.ReplaceAll(data, nil)
+	return nodeFlag.ReplaceAllFunc(data, func(found []byte) []byte {
+		if found[0] == '-' || found[0] == ' ' || found[0] == '\t' {
+			return nil
+		}
+		return found[:1] // a quote, an equals sign or a line's end
+	})
 }
 
 func dropNodeFields(data []byte, _ Facts) []byte {
@@ -109,7 +118,7 @@ func Addresses(d *disk.Disk) (all []string) {
 	return all
 }
 
-var ownAddress = regexp.MustCompile(`(?:--node-ip[= ]|fixed-address )([0-9A-Fa-f.:,]+)`)
+var ownAddress = regexp.MustCompile(`(?:--?node[-_]ip` + flagValue + `["']?|fixed-address )([0-9A-Fa-f.:,]+)`)
 
 // waagent.conf: Provisioning.Agent chooses who provisions (auto, waagent, cloud-init, disabled), Provisioning.Enabled is
 // its older spelling. https://github.com/Azure/WALinuxAgent#configuration-file-options

@@ -81,6 +81,13 @@ func wanted(d *disk.Disk, o Options) ([]Match, error) {
 	}
 	out = append(out, put(unitDir+"/kubelet.service.d/00-kamino.conf", string(gate), 0o644))
 	if o.FirstBoot == FirstBootAgent {
+		later, err := unitFiles.ReadFile("units/00-kamino-later.conf")
+		if err != nil {
+			return nil, err
+		}
+		for _, unit := range azureAgents(d) {
+			out = append(out, put(unitDir+"/"+unit+".d/00-kamino.conf", string(later), 0o644))
+		}
 		if d.Exists("etc/cloud") {
 			out = append(out, put("etc/cloud/cloud-init.disabled", "", 0o644))
 		}
@@ -101,6 +108,20 @@ func wanted(d *disk.Disk, o Options) ([]Match, error) {
 		}
 	}
 	return out, nil
+}
+
+// azureAgents are the units of the Azure Linux Agent that the disk has: Debian and Ubuntu call it walinuxagent, Red Hat, SUSE
+// and Azure Linux waagent.
+func azureAgents(d *disk.Disk) (units []string) {
+	for _, unit := range []string{"walinuxagent.service", "waagent.service"} {
+		for _, dir := range []string{"usr/lib/systemd/system", "lib/systemd/system", unitDir} {
+			if info, err := d.Lstat(dir + "/" + unit); err == nil && info.Mode().IsRegular() {
+				units = append(units, unit)
+				break
+			}
+		}
+	}
+	return units
 }
 
 func put(name, text string, mode os.FileMode) Match {
