@@ -40,6 +40,11 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 	if len(p.Why) == 0 {
 		p.because("nothing", "no node was patched after image %s", rules.Image.Name)
 	}
+	if pin := o.pin(); pin != nil && p.Action == DoFinish {
+		p.Donor = "" // what was taken is given back, the model stays
+	} else if pin != nil {
+		p.hold("pinned", "%s: kamino update --target-node NODE --adopt-model, or kamino rollback --pool %s --to VERSION", pin, o.pool.Name)
+	}
 	refusals := opts.unlifted(o.pool.Refusals)
 	switch {
 	case len(refusals) == 0 || p.Action == DoNothing:

@@ -4,6 +4,7 @@ package kamino
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -172,6 +173,10 @@ func (p faultyProvider) Fit(ctx context.Context, pool Pool, donor Instance, defi
 		return refusals, doubts, p.t.err(err)
 	}
 	return nil, nil, nil
+}
+
+func (p faultyProvider) ReadSaved(raw json.RawMessage) (Model, error) {
+	return p.Provider.(SavedReader).ReadSaved(raw)
 }
 
 func (p faultyProvider) SetExcluded(ctx context.Context, pool Pool, v Artifact, excluded bool, tags map[string]string) error {

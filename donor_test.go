@@ -13,6 +13,11 @@ import (
 func (w *world) updateAsTold(o Options) *proc {
 	p := w.update(o)
 	var other *OtherDonorError
+	var refused *RefusedError
+	if errors.As(p.err, &refused) && refused.Refusals[0].Code == "pinned" {
+		o.AdoptModel = true
+		p = w.update(o)
+	}
 	if errors.As(p.err, &other) {
 		o.Today = TodayAgain
 		p = w.update(o)

@@ -127,7 +127,7 @@ type PoolPlan struct {
 	// model, unfinished, nothing.
 	Why []Verdict `json:"why"`
 	// Held says why nothing is done although it is needed. Codes:
-	// too-few-candidates, refused, today, foreign-model, no-receipt, error.
+	// too-few-candidates, refused, today, pinned, foreign-model, no-receipt, error.
 	Held []Verdict `json:"held"`
 
 	Image      string      `json:"image,omitempty"` // newest good version
@@ -157,6 +157,9 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 	places := make(chan struct{}, readers)
 	for i, o := range all {
 		plans[i], errs[i] = o.decide(opts, e.clock().Now()), o.err
+		if run := o.lease.unfinished(e.clock().Now()); run != nil && run.Alive && plans[i].Action == DoFinish {
+			plans[i].hold("held", "run %s (process %s) is at work: its last heartbeat was %.0f s ago", run.Run, run.Process, run.Silence)
+		}
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()

@@ -264,7 +264,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 	r.tell(Event{Kind: GivingBack, Percent: -1, Message: cause.Error()})
 	errs := []error{cause}
 	if err := r.persist(ctx, "write failure on", func(l *Lease) {
-		l.Record.GivingBack, l.Record.Failure = true, cause.Error()
+		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt = true, cause.Error(), failedStep(cause)
 	}); err != nil {
 		if errors.Is(err, ErrLeaseLost) {
 			return errors.Join(cause, err)
@@ -330,12 +330,11 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 	now := r.clock().Now()
 	return r.release(context.WithoutCancel(ctx), func(l *Lease) {
 		l.Ledger.Owed = nil
-		if r.donorUsed() {
-			past := PastRun{Run: r.id, Donor: r.node.Name, Version: r.version.Name, Ended: now,
-				Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds()}
-			l.Ledger.Past = append([]PastRun{past}, l.Ledger.Past...)
-			l.Ledger.Past = l.Ledger.Past[:min(len(l.Ledger.Past), maxPast)]
+		if r.donorUsed() || r.result.Changed {
+			l.Ledger.passed(PastRun{Run: r.id, Donor: firstWord(r.version.Tags[TagBuiltFrom], r.node.Name), Version: r.version.Name,
+				Ended: now, Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds()})
 		}
+		l.Record = Record{} // it did not fail
 	})
 }
 

@@ -41,6 +41,7 @@ type Record struct {
 	Sealing    bool       `json:"sealing,omitempty"` // as Mark.Sealing
 	GivingBack bool       `json:"givingBack,omitempty"`
 	Failure    string     `json:"failure,omitempty"`  // why it gives back
+	FailedAt   string     `json:"failedAt,omitempty"` // the step that failed
 	ModelWas   string     `json:"modelWas,omitempty"` // the model's image when the run began
 	Storage    string     `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
 }
@@ -58,6 +59,10 @@ type Ledger struct {
 	// the last write.
 	Original *SavedModel `json:"original,omitempty"`
 	Former   *SavedModel `json:"former,omitempty"`
+	// Wrote is the image that was last written; another one in the model is a pin.
+	Wrote *WrittenModel `json:"wrote,omitempty"`
+	// RolledBack are versions that a rollback distrusts and has not marked yet.
+	RolledBack []string `json:"rolledBack,omitempty"`
 	// Owed are new nodes that a run was asked for and did not live to see.
 	Owed *ScaleOut `json:"owed,omitempty"`
 	Past []PastRun `json:"past,omitempty"` // newest first, at most maxPast
@@ -76,14 +81,17 @@ type SavedModel struct {
 	Saved json.RawMessage `json:"saved"`
 }
 
-// PastRun is how long a finished run took.
+// PastRun is a run that has ended, well or not.
 type PastRun struct {
 	Run         string    `json:"run"`
 	Donor       string    `json:"donor"`
 	Version     string    `json:"version"`
 	Ended       time.Time `json:"ended"`
 	Seconds     float64   `json:"seconds"`
-	AwaySeconds float64   `json:"awaySeconds"`
+	AwaySeconds float64   `json:"awaySeconds"` // 0 where the process that ended it did not see it
+	// Failure is why it failed, "" when it did not, and Step where.
+	Failure string `json:"failure,omitempty"`
+	Step    string `json:"step,omitempty"`
 }
 
 const (
@@ -93,5 +101,5 @@ const (
 	LeaseDuration = 60 * time.Second
 	renewAfter    = LeaseDuration / 4
 	actTimeout    = LeaseDuration * 3 / 4
-	maxPast       = 5
+	maxPast       = 20
 )

@@ -217,6 +217,8 @@ func (r *Run) release(ctx context.Context, note func(*Lease)) error {
 		if note != nil {
 			note(l)
 		}
+		l.Ledger.read(r.pool.Model.Image)
+		l.Ledger.failed(l.Holder, r.asFound(l.Record), r.clock().Now())
 		l.Holder, l.Process, l.Record = "", "", Record{}
 	})
 	if errors.Is(err, ErrLeaseLost) {

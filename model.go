@@ -44,7 +44,7 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
-	next, err := r.pointModel(ctx, pool, ModelSpec{Image: r.imageWanted()})
+	next, err := r.pointModel(ctx, pool, ModelSpec{Image: r.imageWanted()}, r.imageWanted())
 	if save := next.note; save != nil && r.NewNodes > 0 && r.owed() == nil {
 		next.note = func(l *Lease) {
 			save(l)
@@ -54,8 +54,9 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	return next, err
 }
 
-// pointModel is the one write of the model, for updates and rollbacks alike.
-func (r *Run) pointModel(ctx context.Context, pool Pool, want ModelSpec) (Next, error) {
+// pointModel is the one write of the model, for updates and rollbacks alike. image
+// is what the model refers to afterwards.
+func (r *Run) pointModel(ctx context.Context, pool Pool, want ModelSpec, image string) (Next, error) {
 	r.pool = pool
 	if list := r.unlifted(pool.Refusals); len(list) > 0 {
 		return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
@@ -70,7 +71,7 @@ func (r *Run) pointModel(ctx context.Context, pool Pool, want ModelSpec) (Next, 
 	if len(diff) == 0 {
 		return done("refers to " + lastSegments(pool.Model.Image, 3)), nil
 	}
-	if was := r.lease.Record.ModelWas; !strings.EqualFold(pool.Model.Image, was) && !strings.EqualFold(pool.Model.Image, want.Image) {
+	if was := r.lease.Record.ModelWas; !strings.EqualFold(pool.Model.Image, was) && !strings.EqualFold(pool.Model.Image, image) {
 		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: the model is not changed",
 			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3)), "if the new image shall replace it, run again")
 	}
@@ -82,9 +83,11 @@ func (r *Run) pointModel(ctx context.Context, pool Pool, want ModelSpec) (Next, 
 		return err
 	}).noting(func(l *Lease) {
 		// A second write of the same image must not hide the way back.
-		if !strings.EqualFold(former.Image, want.Image) {
+		same := strings.EqualFold(former.Image, image)
+		if !same {
 			l.Ledger.remember(former, r.pool.Gallery)
 		}
+		l.Ledger.writing(image, former.At, same)
 	}), nil
 }
 
@@ -160,6 +163,7 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
+	versions = r.lease.Ledger.distrust(versions)
 	victims := slices.DeleteFunc(Prunable(versions, r.History, r.lease.Ledger), func(v Artifact) bool { return r.kept[v.Name] })
 	if len(victims) == 0 {
 		return done(fmt.Sprintf("versions kept: %d", len(versions))), nil

@@ -32,6 +32,7 @@ type Options struct {
 	Self           string   // node that this process runs on, never a donor
 	PendingReboot  []Signal // what tells on a node of a reboot to come
 	AllowSpot      bool     // take a spot instance as donor
+	AdoptModel     bool     // replace an image that somebody else has put into the model
 	// RequireLabels must all be on the donor.
 	RequireLabels []LabelDemand
 	// Settle is how long cluster-autoscaler is given to see the protection; two

@@ -68,6 +68,7 @@ func (e *Engine) overviews(ctx context.Context, names []string) ([]overview, []N
 	})
 	out := make([]overview, len(chosen))
 	for i, o := range chosen {
+		o.versions = o.lease.Ledger.distrust(o.versions)
 		out[i] = *o
 	}
 	return out, nodes, nil

@@ -21,7 +21,7 @@ type Plan struct {
 	Evictions  []Pod         `json:"evictions"`
 	ModelDiff  []FieldChange `json:"modelDiff"`
 	Prune      []string      `json:"prune"`
-	Unfinished *Record       `json:"unfinishedRun,omitempty"`
+	Unfinished *Unfinished   `json:"unfinishedRun,omitempty"`
 	// Expected seconds of a run, the median of the past ones; 0 when none is known.
 	ExpectedSeconds     float64 `json:"expectedSeconds"`
 	ExpectedAwaySeconds float64 `json:"expectedAwaySeconds"`
@@ -97,7 +97,7 @@ var peekable = []string{"gallery", "definition", "version", "reuse"}
 // stepRefused tells refusals of a step, which no other donor would lift, from
 // those of a donor.
 func stepRefused(refusals []Refusal) bool {
-	return slices.ContainsFunc(refusals, func(r Refusal) bool { return slices.Contains(peekable, r.Code) })
+	return slices.ContainsFunc(refusals, func(r Refusal) bool { return r.Allow == allowAdopt || slices.Contains(peekable, r.Code) })
 }
 
 // peek looks as the peekable steps do: a look only reads. What stands in the way of one is a refusal of the plan.
@@ -110,6 +110,11 @@ func (r *Run) peek(ctx context.Context) error {
 		if err != nil && (transient(err) || errors.Is(err, ErrForbidden) || ctx.Err() != nil) {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		} else if err != nil {
+			var refused *RefusedError
+			if errors.As(err, &refused) {
+				r.plan.Refusals = append(r.plan.Refusals, refused.Refusals...)
+				continue
+			}
 			r.plan.Refusals = append(r.plan.Refusals, Refusal{Code: s.Name, Field: "step", Value: s.Name, Why: err.Error(), Do: firstWord(Hint(err), "kamino status shows what is there")})
 			continue
 		}
@@ -139,9 +144,7 @@ func (r *Run) planWorld(ctx context.Context) error {
 		r.lease = &lease
 	}
 	lease := *r.lease
-	if lease.Holder != "" {
-		r.plan.Unfinished = &lease.Record
-	}
+	r.plan.Unfinished = lease.unfinished(r.clock().Now())
 	r.plan.ExpectedSeconds, r.plan.ExpectedAwaySeconds = lease.Ledger.expected()
 	r.peeked = map[string]string{}
 	if err := r.peek(ctx); err != nil || len(r.plan.Refusals) > 0 {
@@ -176,15 +179,6 @@ func (r *Run) planWorld(ctx context.Context) error {
 	diff, err := r.Provider.SetModel(ctx, r.pool, ModelSpec{Image: r.imageWanted()}, true)
 	r.plan.ModelDiff = append(r.plan.ModelDiff, diff...)
 	return err
-}
-
-// expected is the median of the past runs.
-func (l Ledger) expected() (run, away float64) {
-	if len(l.Past) == 0 {
-		return 0, 0
-	}
-	p := l.Past[len(l.Past)/2]
-	return p.Seconds, p.AwaySeconds
 }
 
 func (r *Run) planDrain() string {

@@ -160,7 +160,8 @@ type ModelSpec struct {
 // saved; whoever wants a former model back must have it.
 type ModelSecrets struct {
 	CustomData []byte // nil leaves what the model has
-	// Protected are the protected settings of extensions, JSON objects by name.
+	// Protected are the protected settings of extensions, JSON objects by name; nil
+	// for an extension that has none.
 	Protected map[string]json.RawMessage
 }
 

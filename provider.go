@@ -1,6 +1,9 @@
 package kamino
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+)
 
 // Provider is the port to a factory of VMs. No method waits for the operation
 // that it begins: the engine looks again. All methods may be repeated without
@@ -45,6 +48,12 @@ type Provider interface {
 type Scaler interface {
 	// SetCapacity sets the number of instances, conditional on pool.Revision.
 	SetCapacity(ctx context.Context, pool Pool, instances int) error
+}
+
+// SavedReader is a provider that can tell what is in a Model.Saved.
+type SavedReader interface {
+	// ReadSaved reads image and extensions, without a call.
+	ReadSaved(saved json.RawMessage) (Model, error)
 }
 
 // Addresser is a provider that can tell the ID of an artifact before it exists.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,18 @@ type Rollback struct {
 	Good      []string      `json:"markedGood"` // versions whose mark was taken off
 	ModelDiff []FieldChange `json:"modelDiff"`
 	Changed   bool          `json:"changed"`
+	// Needs are the extensions that come back and whose protected settings have
+	// not been given.
+	Needs []string `json:"needsProtectedSettings,omitempty"`
+	// Unmarked are the versions whose mark could not be written. The pool's ledger
+	// keeps that they are not to be chosen.
+	Unmarked []Unmarked `json:"notMarked,omitempty"`
+}
+
+// Unmarked is a version that could not be marked.
+type Unmarked struct {
+	Version string `json:"version"`
+	Error   string `json:"error"`
 }
 
 // target is what a model is to be pointed at: a version, or a saved model.
@@ -58,6 +71,14 @@ func (t target) spec() ModelSpec {
 		return ModelSpec{Image: t.version.ID}
 	}
 	return ModelSpec{Saved: t.saved.Saved, Secrets: t.secrets}
+}
+
+// image is what the model refers to afterwards.
+func (t target) image() string {
+	if t.version != nil {
+		return t.version.ID
+	}
+	return t.saved.Image
 }
 
 // defaultTarget is the newest good version older than the one in the model,
@@ -134,10 +155,11 @@ func (o overview) targetsHint() string {
 
 // distrusted are the versions that a move to a target leaves as not to be
 // chosen: all that are newer than it, and with the original all.
-func distrusted(versions []Artifact, t target) []Artifact {
+func (o overview) distrusted(t target) []Artifact {
 	var out []Artifact
-	for _, v := range versions {
-		if v.good() && (t.version == nil || CompareVersions(v.Name, t.version.Name) > 0) {
+	for _, v := range o.versions {
+		unmarked := slices.Contains(o.lease.Ledger.RolledBack, v.Name)
+		if (v.good() || unmarked) && (t.version == nil || CompareVersions(v.Name, t.version.Name) > 0) {
 			out = append(out, v)
 		}
 	}
@@ -145,10 +167,12 @@ func distrusted(versions []Artifact, t target) []Artifact {
 }
 
 // Rollback points the model of a pool at an earlier version, or forward at a
-// later one, by one conditional write under the pool's lease. Versions newer
-// than the target are marked first, so that whatever happens next, none of them
-// is chosen again; a mark on the target itself is taken off. Instances that run
-// stay as they are. Repeated, it changes nothing.
+// later one, by one conditional write under the pool's lease. With that write the
+// ledger says that the versions newer than the target are not to be chosen again;
+// then they are marked, and a mark on the target itself is taken off. A mark that
+// cannot be written is told and does not stop the rollback. Instances that run
+// stay as they are. Repeated, it changes nothing, but for secrets: they are
+// written whenever they are given, since no provider shows them.
 func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, error) {
 	if opts.Pool == "" {
 		return Rollback{}, WithHint(errors.New("no pool named"), "name it with --pool; kamino status lists the pools")
@@ -165,28 +189,85 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	if err != nil {
 		return Rollback{}, err
 	}
-	if err := opts.secretsFor(&t); err != nil {
+	needs, err := opts.secretsFor(&t, o.pool, e.Provider)
+	if err != nil {
 		return Rollback{}, err
 	}
-	return e.point(ctx, o, t, distrusted(o.versions, t), opts.DryRun)
+	if err := e.bootable(ctx, o, t); err != nil {
+		return Rollback{}, err
+	}
+	back, err := e.point(ctx, o, t, o.distrusted(t), opts.DryRun)
+	back.Needs = needs
+	return back, err
 }
 
-// secretsFor gives a saved model what a provider does not show. A generic image
-// whose instances get the prototype's empty custom data would never join the
-// cluster, and nobody would know why.
-func (o RollbackOptions) secretsFor(t *target) error {
+// bootable reads, where the target is a version, what no list tells: whether it
+// is replicated in the pool's region.
+func (e *Engine) bootable(ctx context.Context, o overview, t target) error {
+	if t.version == nil {
+		return nil
+	}
+	found, err := e.Provider.Find(ctx, o.pool, Version, t.version.Name)
+	if err != nil {
+		return fmt.Errorf("read version %s: %w", t.version.Name, err)
+	}
+	if len(found) == 0 || found[0].State != Succeeded || !found[0].Ready {
+		return WithHint(fmt.Errorf("version %s of pool %s is not replicated in %s: no node can boot from it",
+			t.version.Name, o.pool.Name, firstWord(o.pool.Location, "the pool's region")), "%s", o.targetsHint())
+	}
+	return nil
+}
+
+// secretsFor gives a saved model what a provider does not show, and names the
+// extensions whose settings are not given. A generic image whose instances get
+// the prototype's empty custom data, or an extension without its command, would
+// never join the cluster, and nobody would know why.
+func (o RollbackOptions) secretsFor(t *target, pool Pool, provider Provider) (needs []string, err error) {
 	given := o.Secrets.CustomData != nil
 	switch {
 	case t.saved == nil && (given || o.KeepCustomData || len(o.Secrets.Protected) > 0):
-		return WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s", t.name()), "use --to original, or leave them away")
+		return nil, WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s", t.name()), "use --to original, or leave them away")
 	case given && o.KeepCustomData:
-		return WithHint(errors.New("custom data is given, and is to be kept as it is"), "use one of the two")
+		return nil, WithHint(errors.New("custom data is given, and is to be kept as it is"), "use one of the two")
 	case t.saved != nil && !given && !o.KeepCustomData && !o.DryRun:
-		return WithHint(errors.New("the original model's custom data is needed: the prototype's model has an empty one, and the provider never shows what was there before"),
+		return nil, WithHint(errors.New("the original model's custom data is needed: the prototype's model has an empty one, and the provider never shows what was there before"),
 			"give it with --custom-data FILE; --keep-custom-data goes on without it; --to VERSION needs none")
 	}
 	t.secrets = o.Secrets
-	return nil
+	if t.saved == nil {
+		return nil, nil
+	}
+	if needs, err = o.missing(*t, pool, provider); err != nil || len(needs) == 0 || o.DryRun {
+		return needs, err
+	}
+	hint := make([]string, len(needs))
+	for i, name := range needs {
+		hint[i] = "--protected-settings " + name + "=FILE"
+	}
+	return nil, WithHint(fmt.Errorf("the protected settings of extension %s are needed: it comes back with the original model, and the provider never shows them",
+		strings.Join(needs, ", ")), "give them with %s; for an extension that has none: --protected-settings %s=none", strings.Join(hint, " "), needs[0])
+}
+
+// missing lists the extensions that the model has not, the target has, and
+// nothing was said about.
+func (o RollbackOptions) missing(t target, pool Pool, provider Provider) ([]string, error) {
+	reader, ok := provider.(SavedReader)
+	if !ok {
+		return nil, nil
+	}
+	model, err := reader.ReadSaved(t.saved.Saved)
+	if err != nil {
+		return nil, fmt.Errorf("read the saved model of pool %s: %w", pool.Name, err)
+	}
+	var out []string
+	for _, e := range model.Extensions {
+		here := slices.ContainsFunc(pool.Model.Extensions, func(h Extension) bool { return strings.EqualFold(h.Name, e.Name) })
+		said := slices.ContainsFunc(slices.Collect(maps.Keys(o.Secrets.Protected)), func(n string) bool { return strings.EqualFold(n, e.Name) })
+		if !here && !said {
+			out = append(out, e.Name)
+		}
+	}
+	return out, nil
 }
 
 // pointing are the options of a run that takes no donor: that instances may be
@@ -228,29 +309,36 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 	if err := e.clear(ctx, o); err != nil {
 		return out, err
 	}
-	return out, e.repoint(ctx, o, t, out)
+	out.Unmarked, err = e.repoint(ctx, o, t, out)
+	return out, err
 }
 
-// repoint takes the lease and does it.
-func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) error {
+// repoint takes the lease and does it. It returns the versions that could not be
+// marked.
+func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) ([]Unmarked, error) {
 	r := e.newRun(pointing())
 	r.pool = o.pool
+	m := marking{plan: plan, failed: map[string]error{}}
 	steps := []Step{
 		{Name: "connect", Does: "check that the credentials work", Look: (*Run).lookConnect},
 		{Name: "lock", Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
-		{Name: "mark", Does: "mark versions as good or bad", Patient: true,
-			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookMarks(ctx, plan) }},
 		{Name: "model", Does: "point the pool's model at the target, in one conditional write", Patient: true,
-			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t) }},
+			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m) }},
+		{Name: "mark", Does: "mark versions as good or bad", Patient: true, Limit: markLimit, Look: m.look},
 	}
 	err := r.exec(ctx, steps)
 	if err != nil {
 		r.regain(ctx)
 	}
-	if r.lease != nil && !errors.Is(err, ErrLeaseLost) {
-		err = errors.Join(err, r.release(context.WithoutCancel(ctx), nil))
+	var failed *StepError
+	if errors.As(err, &failed) && failed.Step == "mark" && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
+		m.give(failed.Err)
+		err = nil
 	}
-	return err
+	if r.lease != nil && !errors.Is(err, ErrLeaseLost) {
+		err = errors.Join(err, r.release(context.WithoutCancel(ctx), m.settle))
+	}
+	return m.unmarked(r), err
 }
 
 // lookFreeLock takes a lease that nobody holds. A run is never adopted, since
@@ -266,32 +354,29 @@ func (r *Run) lookFreeLock(ctx context.Context) (Next, error) {
 	return r.lookLock(ctx)
 }
 
-// lookMarks marks one version at a time.
-func (r *Run) lookMarks(ctx context.Context, plan Rollback) (Next, error) {
-	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
-	if err != nil {
-		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
-	}
-	for _, v := range versions {
-		bad, good := slices.Contains(plan.Bad, v.Name), slices.Contains(plan.Good, v.Name)
-		word, tag := "bad", fmt.Sprintf("rolled back to %s at %s", plan.To, r.clock().Now().Format(time.RFC3339))
-		if good {
-			word, tag = "good", "" // an empty value removes the tag
+func (r *Run) lookTarget(ctx context.Context, t target, m marking) (Next, error) {
+	if t.version != nil {
+		found, err := r.Provider.Find(ctx, r.pool, Version, t.version.Name)
+		if err != nil {
+			return Next{}, fmt.Errorf("read version %s: %w", t.version.Name, err)
 		}
-		if !bad && !good || bad && v.Tags[TagBad] != "" && v.Excluded || good && v.good() && !v.Excluded {
-			continue
+		if len(found) == 0 || found[0].State != Succeeded {
+			return Next{}, fmt.Errorf("version %s is gone: the model is not changed", t.version.Name)
 		}
-		return act(fmt.Sprintf("mark version %s as %s", v.Name, word), func(ctx context.Context) error {
-			return r.Provider.(Excluder).SetExcluded(ctx, r.pool, v, bad, map[string]string{TagBad: tag})
-		}), nil
+		if !found[0].Ready {
+			return waitPercent("the replication of version "+t.version.Name, found[0].Percent), nil
+		}
 	}
-	return done("the versions are marked"), nil
-}
-
-func (r *Run) lookTarget(ctx context.Context, t target) (Next, error) {
 	pool, err := r.Provider.Pool(ctx, r.pool.ID)
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
-	return r.pointModel(ctx, pool, t.spec())
+	next, err := r.pointModel(ctx, pool, t.spec(), t.image())
+	if save := next.note; save != nil {
+		next.note = func(l *Lease) {
+			save(l)
+			m.announce(l)
+		}
+	}
+	return next, err
 }

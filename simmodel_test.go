@@ -16,9 +16,22 @@ type document struct {
 	Image  string   `json:"image"`
 	Custom string   `json:"-"` // written, never read back
 	Exts   []string `json:"exts"`
+
+	Protected map[string]string `json:"-"`
 }
 
-func (p *simPool) document() document { return document{p.image, p.custom, p.exts} }
+// ReadSaved implements SavedReader.
+func (s simProvider) ReadSaved(raw json.RawMessage) (m Model, err error) {
+	var d document
+	err = json.Unmarshal(raw, &d)
+	m.Image = d.Image
+	for _, e := range d.Exts {
+		m.Extensions = append(m.Extensions, Extension{Name: e})
+	}
+	return m, err
+}
+
+func (p *simPool) document() document { return document{p.image, p.custom, p.exts, p.protected} }
 
 func (p *simPool) revisionText() string { return strconv.Itoa(p.revision) }
 
@@ -37,6 +50,18 @@ func (p *simPool) wanted(want ModelSpec) (to document, diff []FieldChange) {
 		if to.Custom = p.custom; want.Secrets.CustomData != nil {
 			to.Custom = string(want.Secrets.CustomData)
 		}
+	}
+	to.Protected = maps.Clone(p.protected)
+	for name, raw := range want.Secrets.Protected {
+		if raw != nil {
+			if to.Protected == nil {
+				to.Protected = map[string]string{}
+			}
+			to.Protected[name] = string(raw)
+		}
+	}
+	if now, then := fmt.Sprint(to.Protected), fmt.Sprint(p.protected); now != then {
+		diff = append(diff, FieldChange{"extensions.protectedSettings", then, now})
 	}
 	for _, f := range []FieldChange{
 		{"imageReference", p.image, to.Image}, {"customData", p.custom, to.Custom},
@@ -89,7 +114,7 @@ func (s simProvider) SetModel(ctx context.Context, pool Pool, want ModelSpec, dr
 }
 
 func (w *world) setModel(p *simPool, d document) {
-	p.image, p.custom, p.exts, p.revision = d.Image, d.Custom, d.Exts, w.next()
+	p.image, p.custom, p.exts, p.protected, p.revision = d.Image, d.Custom, d.Exts, d.Protected, w.next()
 	p.busy = w.now.Add(poolTime)
 }
 

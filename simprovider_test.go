@@ -18,6 +18,9 @@ type simPool struct {
 	image    string
 	custom   string
 	exts     []string
+
+	protected map[string]string // of extensions
+
 	revision int
 	busy     time.Time // applying a change until then
 	refusals []Refusal

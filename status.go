@@ -28,11 +28,15 @@ type PoolStatus struct {
 	Patched    string   `json:"patched,omitempty"`
 	MissesDays *float64 `json:"nextMissesDays,omitempty"`
 
-	Versions       []VersionStatus `json:"versions"`
-	RollbackTarget string          `json:"rollbackTarget,omitempty"` // a version, or "original"
-	Unfinished     *Unfinished     `json:"unfinishedRun,omitempty"`
-	Refusals       []Refusal       `json:"refusals,omitempty"`
-	Error          string          `json:"error,omitempty"` // why the pool could not be read
+	Versions []VersionStatus `json:"versions"`
+	// Pinned: somebody else chose the image of the model.
+	Pinned *Pin `json:"pinned,omitempty"`
+
+	RollbackTarget string      `json:"rollbackTarget,omitempty"` // a version, or "original"
+	Unfinished     *Unfinished `json:"unfinishedRun,omitempty"`
+	Runs           []PastRun   `json:"runs,omitempty"` // the last ones, newest first
+	Refusals       []Refusal   `json:"refusals,omitempty"`
+	Error          string      `json:"error,omitempty"` // why the pool could not be read
 }
 
 // VersionStatus is an image version with its lineage.
@@ -53,13 +57,6 @@ type VersionStatus struct {
 	Outnumbered string `json:"outnumberedBy,omitempty"`
 	InModel     bool   `json:"inModel"`
 	Instances   int    `json:"instances"` // made from it
-}
-
-// Unfinished is a run that holds a pool, or one that left a marked node and no lease.
-type Unfinished struct {
-	Run     string `json:"run"`
-	Process string `json:"process"` // "" when nobody holds the pool
-	Record
 }
 
 // Status reads what is there of all pools, or of those named. A pool that
@@ -91,7 +88,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 			s.Ready++
 		}
 	}
-	s.Unfinished = o.unfinished()
+	s.Unfinished, s.Runs = o.unfinished(now), o.lease.Ledger.Past
 	if o.err != nil {
 		s.Error = o.err.Error()
 		return s
@@ -106,15 +103,16 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 		}
 		s.Versions = append(s.Versions, status)
 	}
+	s.Pinned = o.pin()
 	s.RollbackTarget = o.defaultTarget().name()
 	o.nextStatus(&s, now, signals)
 	return s
 }
 
 // unfinished is the run that holds the pool or, where nobody does, the one that a marked node was left by.
-func (o overview) unfinished() *Unfinished {
-	if o.lease.Holder != "" {
-		return &Unfinished{o.lease.Holder, o.lease.Process, o.lease.Record}
+func (o overview) unfinished(now time.Time) *Unfinished {
+	if u := o.lease.unfinished(now); u != nil {
+		return u
 	}
 	for _, n := range o.taken() {
 		if mark, err := n.claim(o.id); err == nil && mark != nil {

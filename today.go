@@ -39,6 +39,10 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
+	versions = r.lease.Ledger.distrust(versions)
+	if err := r.refusePinned(versions); err != nil {
+		return Next{}, err
+	}
 	named := r.lease.Record.Version // "" in a plan: nobody holds the lease
 	day, err := VersionDate(named)
 	if err != nil {

@@ -26,6 +26,7 @@ func aged(seed uint64) *world {
 	w.machines[w.nodes["a-1"].ProviderID].Image = id(1)
 	w.machines[w.nodes["a-2"].ProviderID].Image = id(4)
 	w.leases[poolA] = Lease{Pool: poolA, Epoch: 7, Revision: "1", Ledger: Ledger{
+		Wrote:    &WrittenModel{Image: id(4), Seen: true},
 		Original: &SavedModel{Image: baseLTS, Saved: []byte(`{"image":"` + baseLTS + `","custom":"bootstrap","exts":["cse","monitor"]}`)}, Former: &SavedModel{Image: id(2)}}}
 	return w
 }

@@ -120,6 +120,7 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 			err := r.setLease(ctx, func(l *Lease) {
 				if l.Holder != id {
 					l.Epoch++
+					l.Ledger.failed(l.Holder, r.asFound(l.Record), r.clock().Now())
 				}
 				l.Holder, l.Record = id, r.freshRecord()
 			})

@@ -94,7 +94,7 @@ func (k *walk) life(number int) {
 	}
 	p.faults = k.draw(number, donor)
 	o := options(donor)
-	o.Force = k.rng.IntN(10) == 0
+	o.Force, o.AdoptModel = k.rng.IntN(10) == 0, k.rng.IntN(2) == 0
 	if k.rng.IntN(4) == 0 {
 		o.NewNodes = 1
 	}
@@ -196,7 +196,8 @@ func (k *walk) rollBack() {
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) {
 		_, p.err = p.engine().Rollback(ctx, RollbackOptions{
-			Pool: poolA.Name(), To: ToOriginal, Secrets: ModelSecrets{CustomData: []byte("bootstrap")}})
+			Pool: poolA.Name(), To: ToOriginal, Secrets: ModelSecrets{CustomData: []byte("bootstrap"),
+				Protected: map[string]json.RawMessage{"cse": json.RawMessage(`{"command":"join"}`)}}})
 	})
 	w.wait()
 	var want document

@@ -2,9 +2,11 @@ package azure
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -24,6 +26,7 @@ const noOpCustomData = "I2Nsb3VkLWNvbmZpZwo="
 type writtenVM struct {
 	osDisk    *armcompute.VirtualMachineScaleSetUpdateOSDisk
 	dataDisks []*armcompute.VirtualMachineScaleSetDataDisk
+	secrets   *[sha256.Size]byte // of the secrets that went with it; nil for none
 }
 
 // ExtensionRule keeps extensions of the model that are no bootstrap. Publisher
@@ -57,13 +60,15 @@ func wild(pattern, s string) bool {
 // A PATCH with the image alone would reset size, type and caching of the OS
 // disk (Azure/azure-rest-api-specs#13164); a PUT of the whole model would write
 // an old capacity back and undo an autoscaler's work (kubernetes/autoscaler#2959).
-// Custom data cannot be read back: it is written whenever something else is.
+// Custom data cannot be read back: it is written whenever something else is, and
+// with protected settings whenever they are given, once by one process unless the
+// operation fails.
 func (p *Provider) SetModel(ctx context.Context, pool kamino.Pool, want kamino.ModelSpec, dryRun bool) ([]kamino.FieldChange, error) {
 	have, next, err := p.nextModel(pool, want)
 	if err != nil {
 		return nil, err
 	}
-	diff := p.difference(pool, have, next, want)
+	diff := append(p.difference(pool, have, next, want), p.secretsDue(ctx, pool, want)...)
 	if dryRun || len(diff) == 0 {
 		return diff, nil
 	}
@@ -95,7 +100,7 @@ func (p *Provider) SetModel(ctx context.Context, pool kamino.Pool, want kamino.M
 		return nil, translate(err, "write the model of scale set %s", at.name)
 	}
 	p.mu.Lock()
-	p.written[pool.ID] = writtenVM{disk, have.DataDisks}
+	p.written[pool.ID] = writtenVM{disk, have.DataDisks, fingerprint(want)}
 	p.mu.Unlock()
 	return diff, nil
 }
@@ -166,10 +171,58 @@ func (p *Provider) difference(pool kamino.Pool, have, next saved, want kamino.Mo
 	if len(diff) > 0 && want.Saved == nil {
 		diff = append(diff, kamino.FieldChange{Field: vm + "osProfile.customData", From: "(cannot be read)", To: "#cloud-config"})
 	}
-	if len(diff) > 0 && want.Secrets.CustomData != nil {
-		diff = append(diff, kamino.FieldChange{Field: vm + "osProfile.customData", From: "(cannot be read)", To: fmt.Sprintf("%d bytes", len(want.Secrets.CustomData))})
+	return diff
+}
+
+// fingerprint tells secrets of a model apart; nil where there are none.
+func fingerprint(want kamino.ModelSpec) *[sha256.Size]byte {
+	if want.Saved == nil || want.Secrets.CustomData == nil && len(given(want.Secrets)) == 0 {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(asJSON(want.Secrets)))
+	return &sum
+}
+
+// given are the extensions with protected settings to be written, sorted.
+func given(s kamino.ModelSecrets) []string {
+	names := slices.Sorted(maps.Keys(s.Protected))
+	return slices.DeleteFunc(names, func(n string) bool { return s.Protected[n] == nil })
+}
+
+// secretsDue are the secrets that this process has not written yet, or whose
+// write has failed.
+func (p *Provider) secretsDue(ctx context.Context, pool kamino.Pool, want kamino.ModelSpec) (diff []kamino.FieldChange) {
+	due := fingerprint(want)
+	if due == nil {
+		return nil
+	}
+	p.mu.Lock()
+	written := p.written[pool.ID].secrets
+	p.mu.Unlock()
+	if written != nil && *written == *due && p.whyFailed(ctx, string(pool.ID)) == "" {
+		return nil
+	}
+	const vm, from = "virtualMachineProfile.", "(cannot be read)"
+	if data := want.Secrets.CustomData; data != nil {
+		diff = append(diff, kamino.FieldChange{Field: vm + "osProfile.customData", From: from, To: fmt.Sprintf("%d bytes", len(data))})
+	}
+	for _, name := range given(want.Secrets) {
+		diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions[" + name + "].protectedSettings", From: from, To: "as given"})
 	}
 	return diff
+}
+
+// ReadSaved implements kamino.SavedReader.
+func (p *Provider) ReadSaved(raw json.RawMessage) (kamino.Model, error) {
+	var s saved
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return kamino.Model{}, fmt.Errorf("read a saved model: %w", err)
+	}
+	m := kamino.Model{Image: imageText(s.Image), Saved: raw}
+	for _, e := range s.Extensions {
+		m.Extensions = append(m.Extensions, toExtension(e))
+	}
+	return m, nil
 }
 
 // osDisk is the OS disk to send: as this process wrote it before, where the
@@ -223,6 +276,9 @@ func protect(list []*armcompute.VirtualMachineScaleSetExtension, settings map[st
 		})
 		if i < 0 {
 			return fmt.Errorf("protected settings for extension %q: the model has %s", name, names(list))
+		}
+		if raw == nil {
+			continue // it has none
 		}
 		var object map[string]any
 		if err := json.Unmarshal(raw, &object); err != nil {

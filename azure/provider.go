@@ -72,6 +72,7 @@ var (
 	_ kamino.Fitter      = (*Provider)(nil)
 	_ kamino.Excluder    = (*Provider)(nil)
 	_ kamino.Addresser   = (*Provider)(nil)
+	_ kamino.SavedReader = (*Provider)(nil)
 )
 
 // New makes a provider. It reads the files that the configuration names and

@@ -31,12 +31,15 @@ func newRollbackCommand(a *app) *cobra.Command {
 		Short: "Point a pool's model at an earlier image, or forward again",
 		Long: `Point a pool's model at an earlier image version, or at the model from before
 the first prototype, by one conditional write. Versions newer than the target
-are marked as bad and excluded from latest before, and are never chosen again.
+are never chosen again: they are marked as bad and excluded from latest. A mark
+that cannot be written does not stop the rollback; run it again later.
 --to a version that is marked takes its mark off. Instances that run stay as
 they are.
 
 Azure shows neither custom data nor the protected settings of extensions. To go
-back to the original model, give them again, as they stood in your template.`,
+back to the original model, give them again, as they stood in your template:
+for each extension that comes back, its settings or the word none. Given later,
+they are written also where the model is the original already.`,
 		Example: `  kamino rollback --pool k8s-pool1-12345678-vmss --dry-run
   kamino rollback --pool k8s-pool1-12345678-vmss --to 2026.11.02
   kamino rollback --pool k8s-pool1-12345678-vmss --to original --custom-data cloud-init.txt \
@@ -52,7 +55,7 @@ back to the original model, give them again, as they stood in your template.`,
 	a.addGallery(f)
 	f.StringVar(&c.customData, "custom-data", "", "with --to original: file with the model's custom data, not encoded")
 	f.BoolVar(&c.opts.KeepCustomData, "keep-custom-data", false, "with --to original: leave the custom data empty, as it is")
-	f.StringArrayVar(&c.protected, "protected-settings", nil, "with --to original: NAME=FILE, an extension and the JSON of its protected settings; may be repeated")
+	f.StringArrayVar(&c.protected, "protected-settings", nil, "with --to original: NAME=FILE, an extension and the JSON of its protected settings, or NAME=none if it has none; may be repeated")
 	c.out.add(cmd)
 	return cmd
 }
@@ -84,6 +87,10 @@ func (c *rollbackCommand) Run(ctx context.Context) error {
 	return nil
 }
 
+// noSettings stands in place of a file for an extension without protected
+// settings; a file of that name is ./none.
+const noSettings = "none"
+
 // readSecrets reads the files of the original model.
 func (c *rollbackCommand) readSecrets() error {
 	if c.customData != "" {
@@ -98,15 +105,19 @@ func (c *rollbackCommand) readSecrets() error {
 		if !ok || name == "" {
 			return kamino.WithHint(fmt.Errorf("--protected-settings %q is not NAME=FILE", pair), "for instance vmssCSE=cse.json")
 		}
+		if c.opts.Secrets.Protected == nil {
+			c.opts.Secrets.Protected = map[string]json.RawMessage{}
+		}
+		if file == noSettings {
+			c.opts.Secrets.Protected[name] = nil
+			continue
+		}
 		data, err := os.ReadFile(file)
 		if err != nil {
 			return fmt.Errorf("read --protected-settings of %s: %w", name, err)
 		}
 		if !json.Valid(data) {
 			return kamino.WithHint(fmt.Errorf("--protected-settings of %s: %s is not JSON", name, file), "it must hold the object protectedSettings of your template")
-		}
-		if c.opts.Secrets.Protected == nil {
-			c.opts.Secrets.Protected = map[string]json.RawMessage{}
 		}
 		c.opts.Secrets.Protected[name] = data
 	}
@@ -129,8 +140,14 @@ func printRollback(w io.Writer, r kamino.Rollback, dryRun bool) {
 	if len(r.Good) > 0 {
 		fmt.Fprintf(w, "Marked good:\t%s\n", strings.Join(r.Good, ", "))
 	}
+	for _, u := range r.Unmarked {
+		fmt.Fprintf(w, "Not marked:\t%s (%s); the ledger remembers it, run again\n", u.Version, cut(u.Error, 100))
+	}
 	printDiff(w, r.ModelDiff)
 	if dryRun && r.To == kamino.ToOriginal {
 		fmt.Fprintln(w, "\nAzure does not show custom data and protected settings: give them with --custom-data and --protected-settings.")
+	}
+	for _, name := range r.Needs {
+		fmt.Fprintf(w, "Needed: --protected-settings %s=FILE, or %s=%s\n", name, name, noSettings)
 	}
 }

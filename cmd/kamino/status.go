@@ -104,17 +104,17 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus) {
 	fmt.Fprintf(w, "Model:\t%s\n", short(p.Model))
 	fmt.Fprintf(w, "Nodes:\t%d, %d Ready, capacity %d\n", p.Nodes, p.Ready, p.Capacity)
 	fmt.Fprintf(w, "Next node:\t%s\n", nextNode(p))
+	if p.Pinned != nil {
+		fmt.Fprintf(w, "Pinned:\tby somebody; kamino last wrote %s; kamino update --target-node NODE --adopt-model replaces it\n", short(p.Pinned.Wrote))
+	}
 	fmt.Fprintf(w, "Rollback to:\t%s\n", firstOf(p.RollbackTarget, "nothing"))
 	if u := p.Unfinished; u != nil {
-		fmt.Fprintf(w, "Unfinished run:\t%s by %s, donor %s, at step %s since %s\n", u.Run, u.Process,
-			shown(u.Donor), shown(u.Step), u.Started.UTC().Format(time.RFC3339))
-		if u.Failure != "" {
-			fmt.Fprintf(w, "\tgiving back after: %s\n", cut(u.Failure, 100))
-		}
+		printUnfinished(w, u)
 	}
 	for _, r := range p.Refusals {
 		fmt.Fprintf(w, "Refused:\t%s\n", r)
 	}
+	defer printRuns(w, p.Runs)
 	if len(p.Versions) == 0 {
 		return
 	}
@@ -122,6 +122,62 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus) {
 	for _, v := range p.Versions {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", v.Name, versionState(v), shown(v.BuiltFrom), shown(v.BuiltAt),
 			shown(v.Parent), v.Instances, versionNote(v))
+	}
+}
+
+func printUnfinished(w io.Writer, u *kamino.Unfinished) {
+	word := "Unfinished run:"
+	if u.Alive {
+		word = "Running:"
+	}
+	fmt.Fprintf(w, "%s\t%s by %s, donor %s, at step %s, begun %s, last heartbeat %s\n", word, u.Run, shown(u.Process),
+		shown(u.Donor), shown(u.Step), instant(u.Started), heartbeat(u))
+	if u.Failure != "" {
+		fmt.Fprintf(w, "\tgiving back after: %s\n", cut(u.Failure, 100))
+	}
+	if u.Alive {
+		return
+	}
+	finish := "kamino auto-update"
+	if u.Donor != "" {
+		finish = "kamino update --target-node " + u.Donor
+	}
+	fmt.Fprintf(w, "\tits process has ended: %s finishes it, kamino restore gives back what it took\n", finish)
+}
+
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// heartbeat is the age of a run's last sign of life.
+func heartbeat(u *kamino.Unfinished) string {
+	if u.Heartbeat.IsZero() {
+		return "unknown"
+	}
+	return (time.Duration(u.Silence) * time.Second).String() + " ago"
+}
+
+// shownRuns is how many past runs the table has; the other formats have all.
+const shownRuns = 5
+
+func printRuns(w io.Writer, runs []kamino.PastRun) {
+	if len(runs) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nRUN\tENDED\tDONOR\tVERSION\tTOOK\tRESULT")
+	for _, r := range runs[:min(len(runs), shownRuns)] {
+		result := "ok"
+		if r.Failure != "" {
+			result = "failed: " + r.Failure
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Ended.UTC().Format(time.RFC3339), shown(r.Donor), shown(r.Version),
+			seconds(r.Seconds), cut(result, 160))
+	}
+	if more := len(runs) - shownRuns; more > 0 {
+		fmt.Fprintf(w, "%d earlier ones: kamino status -o json\n", more)
 	}
 }
 

@@ -28,9 +28,11 @@ func history(w *fakeWorld) {
 	w.instance("n1", func(in *kamino.Instance) { in.Image = w.cloud.Address(*p, kamino.Version, "2026.10.02") })
 	w.instance("n2", func(in *kamino.Instance) { in.Image = p.Model.Image })
 	w.cluster.nodes["n3"].Ready = false
-	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Holder: "r-2026.11.20", Process: "laptop/77", Epoch: 4,
+	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Holder: "r-2026.11.20", Process: "laptop/77", Epoch: 4, Renewed: w.now.Add(-5 * time.Minute),
 		Record: kamino.Record{Donor: "n2", Step: "image", Version: "2026.11.20", Started: w.now.Add(-20 * time.Minute), GivingBack: true, Failure: "image: out of luck"},
-		Ledger: kamino.Ledger{Original: &kamino.SavedModel{Image: stock, Saved: []byte("{}")}}}
+		Ledger: kamino.Ledger{Original: &kamino.SavedModel{Image: stock, Saved: []byte("{}")}, Wrote: &kamino.WrittenModel{Image: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/SIG_rg/images/x/versions/2026.11.10", Seen: true},
+			Past: []kamino.PastRun{{Run: "r-2026.11.19", Donor: "n1", Version: "2026.11.19", Ended: w.now.Add(-24 * time.Hour), Seconds: 31, Step: "drain", Failure: "drain: node n1 cannot be drained"},
+				{Run: "r-2026.11.10", Donor: "n1", Version: "2026.11.10", Ended: w.now.AddDate(0, 0, -10), Seconds: 1400, AwaySeconds: 300}}}}
 	w.cloud.addPool("k8s-pool2-vmss").Refusals = []kamino.Refusal{{Code: "spot", Field: "virtualMachineProfile.priority", Value: "Spot",
 		Why: "Azure may evict the donor", Do: "choose another pool, or allow it", Allow: "allow-spot"}}
 	w.addNode("k8s-pool2-vmss", "m1", "")

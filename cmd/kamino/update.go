@@ -89,6 +89,7 @@ type updateCommand struct {
 	pending  []string
 	dryRun   bool
 	detailed bool
+	adopt    bool
 }
 
 func newUpdateCommand(a *app) *cobra.Command {
@@ -117,6 +118,7 @@ another.`,
 	f.StringVar(&c.donor, "target-node", "", "the node whose OS disk becomes the image (required)")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
+	f.BoolVar(&c.adopt, "adopt-model", false, "replace an image that somebody else has put into the model since kamino last wrote one")
 	addPendingReboot(f, &c.pending)
 	c.run.add(a, f)
 	c.out.add(cmd)
@@ -132,7 +134,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 		return err
 	}
 	opts := c.run.options(c.app)
-	opts.Donor = c.donor
+	opts.Donor, opts.AdoptModel = c.donor, c.adopt
 	var err error
 	if opts.PendingReboot, err = parseSignals(c.pending); err != nil {
 		return err
@@ -279,7 +281,11 @@ func printRun(w io.Writer, p *kamino.Plan) {
 		fmt.Fprintf(w, "Expected:\t%s, donor away %s\n", seconds(p.ExpectedSeconds), seconds(p.ExpectedAwaySeconds))
 	}
 	if u := p.Unfinished; u != nil {
-		fmt.Fprintf(w, "Unfinished run:\tdonor %s, at step %s since %s\n", u.Donor, firstOf(u.Step, "?"), u.Started.Format(time.RFC3339))
+		word := "Unfinished run:"
+		if u.Alive {
+			word = "Running (an update would leave):"
+		}
+		fmt.Fprintf(w, "%s\tdonor %s, at step %s since %s\n", word, u.Donor, firstOf(u.Step, "?"), u.Started.Format(time.RFC3339))
 	}
 	if p.Nothing {
 		fmt.Fprintln(w, "Nothing to do.")
