@@ -42,11 +42,12 @@ var _ interface {
 // Options of New. All have defaults, but without SealImage no disk is sealed.
 type Options struct {
 	// Former are namespaces in which a former version of this program ran, kube-system aside.
-	Former    []string
-	SealImage string       // image of the seal pod, with kamino-agent at /kamino-agent
-	Version   string       // of this program, for the user agent; "" means dev
-	Process   string       // how this process shows in events, as host/pid
-	Clock     kamino.Clock // nil: the wall clock
+	Former     []string
+	SealImage  string       // image of the seal pod, with kamino-agent at /kamino-agent
+	PullSecret string       // in kamino.SystemNamespace, for the registry of that image; "" means none
+	Version    string       // of this program, for the user agent; "" means dev
+	Process    string       // how this process shows in events, as host/pid
+	Clock      kamino.Clock // nil: the wall clock
 }
 
 // requestTimeout bounds one request. The engine renews its lease between calls.

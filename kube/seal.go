@@ -165,6 +165,9 @@ func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 				VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
 		},
 	}
+	if c.opts.PullSecret != "" {
+		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: c.opts.PullSecret}}
+	}
 	if order.Nonce != "" {
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: nonceEnv, Value: order.Nonce}}
 	}

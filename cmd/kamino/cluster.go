@@ -21,7 +21,7 @@ func newCluster(_ context.Context, a *app) (kamino.Cluster, error) {
 		return nil, kamino.WithHint(errors.New("no kubeconfig is named, and this is no pod of a cluster"), "name one with --kubeconfig or $KUBECONFIG")
 	}
 	g := a.global
-	c, err := kube.New(config, kube.Options{Former: g.former, SealImage: g.SealImage, Version: g.Version, Clock: a.clock})
+	c, err := kube.New(config, kube.Options{Former: g.former, SealImage: g.SealImage, PullSecret: g.PullSecret, Version: g.Version, Clock: a.clock})
 	if err != nil {
 		return nil, err
 	}

@@ -27,8 +27,10 @@ type globalOptions struct {
 	KeepExtension []string // publisher/type
 
 	SealImage string
-	Self      string // node this process runs on
-	Version   string
+	// PullSecret is for the seal pod's image.
+	PullSecret string
+	Self       string // node this process runs on
+	Version    string
 
 	namespace     string // given by habit
 	former        []string
@@ -52,6 +54,7 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	k.AddFlags(f)
 	f.StringVarP(&g.namespace, "namespace", "n", "", "ignored, but for leases that a former version left there: they live in "+kamino.SystemNamespace)
 	f.StringVar(&g.SealImage, "image", "", "image of the seal pod, NAME@sha256:DIGEST (default $POD_IMAGE, else the image that the pod of this process runs)")
+	f.StringVar(&g.PullSecret, "image-pull-secret", "", "secret in "+kamino.SystemNamespace+" for the registry of that image")
 	f.StringVar(&g.Provider, "provider", "azure", "factory of VMs")
 	f.StringVarP(&g.ResourceGroup, "resource-group", "g", "", "resource group of the cluster")
 	f.StringVarP(&g.Subscription, "subscription", "s", "", "Azure subscription, a GUID")

@@ -15,6 +15,8 @@ type restoreCommand struct {
 	*app
 	out  outputFlag
 	opts kamino.RestoreOptions
+	// release whose jobs are ended first.
+	release string
 }
 
 func newRestoreCommand(a *app) *cobra.Command {
@@ -35,6 +37,7 @@ deleted for good, --pool P --pool-is-gone takes off what stands in the cluster.`
 	cmd.Flags().BoolVar(&c.opts.DryRun, "dry-run", false, "list what was left, and give nothing back")
 	cmd.Flags().StringArrayVar(&c.opts.Pools, "pool", nil, "only this pool, by name or ID; may be repeated")
 	cmd.Flags().BoolVar(&c.opts.PoolIsGone, "pool-is-gone", false, "the one pool named was deleted for good: give up its donors and its lease")
+	cmd.Flags().StringVar(&c.release, "end-jobs-of", "", "first end the jobs of this release in $POD_NAMESPACE, and wait until they have given back; \"helm uninstall\" does")
 	a.addGallery(cmd.Flags())
 	c.out.add(cmd)
 	return cmd
@@ -48,6 +51,11 @@ func (c *restoreCommand) Run(ctx context.Context) error {
 	engine, err := c.engine(ctx)
 	if err != nil {
 		return err
+	}
+	if c.release != "" {
+		if err := c.endJobs(ctx, engine.Cluster); err != nil {
+			return err
+		}
 	}
 	finish := c.follow(ctx, engine)
 	left, err := engine.Restore(ctx, c.opts)

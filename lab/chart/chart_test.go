@@ -15,15 +15,23 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"kamino.dev/kamino/internal/golden"
+	"kamino.dev/kamino/lab"
 )
 
-const chartDir = "../../charts/vmss-prototype"
+const (
+	chartDir = "../../charts/vmss-prototype"
+	baseDir  = "../../charts/kamino-base"
+)
+
+// image is what every user must give, lab.SealImage here.
+var image = []string{"kamino.container.imageRegistry=registry.invalid", "kamino.container.imageRepository=kamino",
+	"kamino.container.imageHash=" + strings.TrimPrefix(lab.SealImage, "registry.invalid/kamino@sha256:")}
 
 // values reads what a user gives after --set.
 func values(t *testing.T, sets ...string) map[string]any {
 	t.Helper()
 	out := map[string]any{}
-	for _, s := range sets {
+	for _, s := range append(slices.Clone(image), sets...) {
 		if err := strvals.ParseInto(s, out); err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +46,7 @@ func render(t *testing.T, release string, sets ...string) (map[string]string, er
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := chartutil.ToRenderValues(c, values(t, sets...), chartutil.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true}, chartutil.DefaultCapabilities)
+	all, err := chartutil.ToRenderValues(c, values(t, sets...), chartutil.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true, Revision: 1}, chartutil.DefaultCapabilities)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +78,8 @@ func objects(t *testing.T, release string, sets ...string) []*unstructured.Unstr
 	return out
 }
 
+func isHook(o *unstructured.Unstructured) bool { return o.GetAnnotations()["helm.sh/hook"] != "" }
+
 func sorted(files map[string]string) []string {
 	var names []string
 	for name := range files {
@@ -92,15 +102,15 @@ var uses = []struct {
 	kind string
 	sets []string
 }{
-	{"status", "kamino-gen-status", "Job", nil},
-	{"target-node", "kamino-gen-k8s-pool1-12345678-vmss", "Job", []string{aNode}},
-	{"target-node-on-control-plane", "kamino-gen-k8s-pool1-12345678-vmss", "Job", []string{aNode, "kamino.scheduleOnControlPlane=true", "kamino.drain.force=true"}},
-	{"target-vmss", "kamino-gen-autoupdate", "Job", []string{"kamino.targetVMSS=k8s-pool1-12345678-vmss", kured1, kured2}},
-	{"all", "kamino-gen-autoupdate", "Job", []string{"kamino.targetVMSS=ALL", kured1, kured2, "kamino.auto.dryRun=true"}},
-	{"cronjob", "nightly-autoupdate", "CronJob", []string{"kamino.name=nightly", "kamino.targetVMSS=ALL", kured1, kured2,
+	{"status", "kamino-gen-status-rel-1", "Job", nil},
+	{"target-node", "kamino-gen-k8s-pool1-12345678-vmss-rel-1", "Job", []string{aNode}},
+	{"target-node-on-control-plane", "kamino-gen-k8s-pool1-12345678-vmss-rel-1", "Job", []string{aNode, "kamino.scheduleOnControlPlane=true", "kamino.drain.force=true"}},
+	{"target-vmss", "kamino-gen-autoupdate-rel-1", "Job", []string{"kamino.targetVMSS=k8s-pool1-12345678-vmss", kured1, kured2}},
+	{"all", "kamino-gen-autoupdate-rel-1", "Job", []string{"kamino.targetVMSS=ALL", kured1, kured2, "kamino.auto.dryRun=true"}},
+	{"cronjob", "nightly-autoupdate-rel", "CronJob", []string{"kamino.name=nightly", "kamino.targetVMSS=ALL", kured1, kured2,
 		"kamino.auto.cronjob.enabled=true", "kamino.auto.cronjob.schedule=15 3 * * 0", "kamino.auto.cronjob.timeZone=Europe/Berlin"}},
-	{"everything", "kamino-gen-autoupdate", "Job", []string{"kamino.targetVMSS=k8s-pool1-12345678-vmss", kured1, kured2,
-		"kamino.container.imageHash=" + strings.Repeat("ab", 32), "kamino.container.pullSecret=registry", "kamino.newUpdatedNodes=2", "kamino.imageHistory=5",
+	{"everything", "kamino-gen-autoupdate-rel-1", "Job", []string{"kamino.targetVMSS=k8s-pool1-12345678-vmss", kured1, kured2,
+		"kamino.container.pullSecret=registry", "kamino.newUpdatedNodes=2", "kamino.imageHistory=5",
 		"kamino.jobTtl=60", "kamino.drain.gracePeriod=30", "kamino.drain.force=true", "kamino.drain.timeout=900", "kamino.logLevel=DEBUG",
 		"kamino.imageReference=definition", "kamino.allowSpot=true", "kamino.auto.minimumReadyTime=2d", "kamino.auto.minimumCandidates=3",
 		"kamino.auto.maximumImageAge=30", "kamino.auto.ignoreNodes={n1,n2}", "kamino.auto.nodeIgnoreAnnotations={keep.example.com/out}",
@@ -108,7 +118,9 @@ var uses = []struct {
 		"kamino.azure.workloadIdentity.enabled=true", "kamino.azure.workloadIdentity.clientId=22222222-2222-2222-2222-222222222222",
 		"kamino.azure.subscription=00000000-0000-0000-0000-000000000001", "kamino.azure.resourceGroup=rg-1",
 		"kamino.resources.limits.memory=1Gi", "kamino.nodeSelector.disk=ssd", "kamino.tolerations[0].operator=Exists",
-		"kamino.podLabels.team=infra", "kamino.podAnnotations.note=hello", "kamino.serviceAccount.annotations.a=b", "kamino.labels.app=mine"}},
+		"kamino.podLabels.team=infra", "kamino.activeDeadline=7200", "kamino.gallery=mine", "kamino.replicas=2", "kamino.keepExtensions={Microsoft.AKS/Billing}",
+		"kamino.extraArgs={--no-proxy-check}", "kamino.extraEnv[0].name=HTTPS_PROXY", "kamino.extraEnv[0].value=http://proxy:3128", "kamino.priorityClass=batch",
+		"kamino.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=kubernetes.io/hostname", "kamino.podAnnotations.note=hello", "kamino.serviceAccount.annotations.a=b", "kamino.labels.app=mine"}},
 }
 
 func TestGolden(t *testing.T) {
@@ -116,7 +128,7 @@ func TestGolden(t *testing.T) {
 		t.Run(use.name, func(t *testing.T) {
 			var b strings.Builder
 			for _, o := range objects(t, "rel", use.sets...) {
-				if o.GetKind() == use.kind && o.GetName() != use.job {
+				if o.GetKind() == use.kind && !isHook(o) && o.GetName() != use.job {
 					t.Errorf("the %s is called %s, want %s", use.kind, o.GetName(), use.job)
 				}
 				text, err := yaml.Marshal(o.Object)
@@ -162,6 +174,13 @@ func TestNonsense(t *testing.T) {
 		{"no node of a scale set", []string{"kamino.targetNode=n1"}, `"n1"`},
 		{"resources as text", []string{"kamino.resources=much"}, "resources"},
 		{"no section at all", []string{"kamino=null"}, "kamino"},
+		{"no image", []string{"kamino.container.imageRegistry="}, "kamino.container.imageRegistry is required"},
+		{"no digest", []string{"kamino.container.imageHash="}, "kamino.container.imageHash is required"},
+		{"a tag", []string{"kamino.container.imageTag=1.0.0"}, "imageTag"},
+		{"the Python image", []string{"kamino.container.imageRepository=jackfrancis/kamino/vmss-prototype"}, "is the image of the Python script"},
+		{"no extension", []string{"kamino.keepExtensions={x}"}, "keepExtensions"},
+		{"a folder of the node", []string{"kamino.azure.hostFiles={etc}"}, "hostFiles"},
+		{"failures forgotten", []string{"kamino.auto.cronjob.failedJobsHistoryLimit=0"}, "failedJobsHistoryLimit"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

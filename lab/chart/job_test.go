@@ -35,7 +35,7 @@ type release struct {
 var taken atomic.Int32
 
 // newRelease installs the rights of a release of the chart for a pool of its
-// own. change may take something away from an object first.
+// own. change may take something away from a role first.
 func newRelease(t *testing.T, sets []string, change func(*unstructured.Unstructured)) *release {
 	t.Helper()
 	n := int(taken.Add(1)) - 1
@@ -47,20 +47,38 @@ func newRelease(t *testing.T, sets []string, change func(*unstructured.Unstructu
 		sets[i] = strings.NewReplacer("POOL", r.pool, "NODE", r.node).Replace(s)
 	}
 	for _, o := range objects(t, r.name, sets...) {
-		if o.GetKind() == "Job" {
+		switch {
+		case isHook(o):
+			continue
+		case o.GetKind() == "Job":
 			var job batchv1.Job
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &job); err != nil {
 				t.Fatal(err)
 			}
 			r.job = job.Spec.Template.Spec
 			continue
-		}
-		if change != nil {
-			change(o)
+		case change != nil:
+			r.ownRole(t, o, change)
 		}
 		create(t, o, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	}
 	return r
+}
+
+// ownRole makes a copy of the role that a binding names, which change may take something from,
+// and lets the binding name that.
+func (r *release) ownRole(t *testing.T, binding *unstructured.Unstructured, change func(*unstructured.Unstructured)) {
+	t.Helper()
+	role := boundRole(t, binding)
+	if role == nil {
+		return
+	}
+	change(role)
+	role.SetName(role.GetName() + "-" + r.name)
+	create(t, role, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	if err := unstructured.SetNestedField(binding.Object, role.GetName(), "roleRef", "name"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // kubeconfig holds a token of the job's service account and nothing else.

@@ -8,11 +8,26 @@
 {{- .targetNode | lower | trunc (int (sub (len .targetNode) 6)) | trimSuffix "-" }}
 {{- end }}
 
+{{/* Whether it does more than look. */}}
+{{- define "kamino.acts" -}}
+{{- $command := include "kamino.command" . -}}
+{{- if not (or (eq $command "status") (and (eq $command "auto-update") .auto.dryRun)) }}yes{{ end }}
+{{- end }}
+
+{{/* What the original called the job. */}}
 {{- define "kamino.job" -}}
 {{- $command := include "kamino.command" . -}}
 {{- $what := "status" -}}
 {{- if eq $command "update" }}{{ $what = include "kamino.scaleSet" . }}{{ else if eq $command "auto-update" }}{{ $what = "autoupdate" }}{{ end -}}
 {{- printf "%s-%s" .name $what | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* The object's name: a release's own, so that two for one pool stand side by side, and a Job's own for each
+revision, since a Job cannot be changed. */}}
+{{- define "kamino.jobName" -}}
+{{- $suffix := .Release.Name | trunc 24 | trimSuffix "-" -}}
+{{- if not .Values.kamino.auto.cronjob.enabled }}{{ $suffix = printf "%s-%d" $suffix (int .Release.Revision) }}{{ end -}}
+{{- printf "%s-%s" (include "kamino.job" .Values.kamino | trunc (int (sub (ternary 51 62 .Values.kamino.auto.cronjob.enabled) (len $suffix))) | trimSuffix "-") $suffix }}
 {{- end }}
 
 {{/* Names of what belongs to the release, whatever its job is called. */}}
@@ -26,21 +41,15 @@
 {{- define "kamino.labels" -}}
 app: {{ .Values.kamino.labels.app }}
 kamino: {{ include "kamino.job" .Values.kamino }}
+app.kubernetes.io/instance: {{ .Release.Name }}
 helm/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.kamino.targetNode }}
 targetNode: {{ . | quote }}
 {{- end }}
 {{- end }}
 
-{{- define "kamino.byHash" -}}
-{{- if and .pullByHash .imageHash }}yes{{ end }}
-{{- end }}
 {{- define "kamino.image" -}}
-{{- if include "kamino.byHash" . -}}
 {{ .imageRegistry }}/{{ .imageRepository }}@sha256:{{ trimPrefix "sha256:" .imageHash }}
-{{- else -}}
-{{ .imageRegistry }}/{{ .imageRepository }}:{{ .imageTag }}
-{{- end }}
 {{- end }}
 
 {{- define "kamino.onHost" -}}
@@ -55,6 +64,11 @@ targetNode: {{ . | quote }}
 {{/* What no schema can say. */}}
 {{- define "kamino.check" -}}
 {{- $k := .Values.kamino -}}
+{{- if eq .Release.Namespace "kamino-system" }}{{ fail "install into another namespace, for instance kamino: kamino-system admits nothing but seal pods" }}{{ end -}}
+{{- range $name := list "imageRegistry" "imageRepository" "imageHash" -}}
+{{- if not (index $k.container $name) }}{{ fail (printf "kamino.container.%s is required: no image of kamino is released yet. Build one with \"make image\", push it to a registry of yours, and set kamino.container.imageRegistry, imageRepository and imageHash (its digest, 64 hexadecimal digits)" $name) }}{{ end -}}
+{{- end -}}
+{{- if hasSuffix "vmss-prototype" $k.container.imageRepository }}{{ fail (printf "kamino.container.imageRepository %q is the image of the Python script: name one of kamino, which \"make image\" builds" $k.container.imageRepository) }}{{ end -}}
 {{- if and $k.targetNode (le (len $k.targetNode) 6) }}{{ fail (printf "kamino.targetNode %q is no node of a scale set: those end in six characters that number the instance" $k.targetNode) }}{{ end -}}
 {{- if eq (include "kamino.command" $k) "auto-update" -}}
 {{- range $name := list "lastPatchAnnotation" "pendingRebootAnnotation" -}}
@@ -71,6 +85,10 @@ targetNode: {{ . | quote }}
 {{- end }}
 - --log-level
 - {{ .logLevel }}
+{{- with .container.pullSecret }}
+- --image-pull-secret
+- {{ . | quote }}
+{{- end }}
 {{- with .azure.subscription }}
 - --subscription
 - {{ . | quote }}
@@ -79,8 +97,14 @@ targetNode: {{ . | quote }}
 - --resource-group
 - {{ . | quote }}
 {{- end }}
-{{- if eq $command "status" }}
+{{- if .restores }}
+- restore
+- --end-jobs-of
+- {{ .restores | quote }}
+{{- include "kamino.gallery" . }}
+{{- else if eq $command "status" }}
 - status
+{{- include "kamino.gallery" . }}
 {{- else if eq $command "update" }}
 - update
 - --target-node
@@ -99,7 +123,15 @@ targetNode: {{ . | quote }}
 {{- end }}
 {{- end }}
 
+{{- define "kamino.gallery" }}
+{{- with .gallery }}
+- --gallery
+- {{ . | quote }}
+{{- end }}
+{{- end }}
+
 {{- define "kamino.runArgs" }}
+{{- include "kamino.gallery" . }}
 - --new-updated-nodes
 - {{ .newUpdatedNodes | quote }}
 - --max-history
@@ -119,6 +151,17 @@ targetNode: {{ . | quote }}
 {{- end }}
 {{- if .allowSpot }}
 - --allow-spot
+{{- end }}
+{{- range .keepExtensions }}
+- --keep-extension
+- {{ . | quote }}
+{{- end }}
+{{- with .replicas }}
+- --replicas
+- {{ . | quote }}
+{{- end }}
+{{- range .extraArgs }}
+- {{ . | quote }}
 {{- end }}
 {{- end }}
 

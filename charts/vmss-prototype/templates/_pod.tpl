@@ -2,7 +2,12 @@
 {{- define "kamino.jobSpec" -}}
 {{- $k := .Values.kamino -}}
 backoffLimit: {{ $k.backoffLimit }}
+{{- with $k.activeDeadline }}
+activeDeadlineSeconds: {{ . }}
+{{- end }}
+{{- if not $k.auto.cronjob.enabled }}
 ttlSecondsAfterFinished: {{ $k.jobTtl }}
+{{- end }}
 podFailurePolicy:
   rules:
     # Refused, or another run holds the pool: trying again helps nobody.
@@ -19,6 +24,7 @@ template:
   metadata:
     labels:
       {{- include "kamino.labels" . | nindent 6 }}
+      app.kubernetes.io/component: run
       {{- if $k.azure.workloadIdentity.enabled }}
       azure.workload.identity/use: "true"
       {{- end }}
@@ -38,6 +44,9 @@ template:
 {{- $k := .Values.kamino -}}
 restartPolicy: Never
 serviceAccountName: {{ include "kamino.serviceAccount" . }}
+{{- with $k.priorityClass }}
+priorityClassName: {{ . }}
+{{- end }}
 terminationGracePeriodSeconds: {{ $k.terminationGracePeriod }}
 enableServiceLinks: false
 {{- with $k.container.pullSecret }}
@@ -57,7 +66,7 @@ securityContext:
 containers:
   - name: {{ $k.name }}
     image: {{ include "kamino.image" $k.container }}
-    imagePullPolicy: {{ if include "kamino.byHash" $k.container }}IfNotPresent{{ else }}Always{{ end }}
+    imagePullPolicy: IfNotPresent
     command: [/kamino]
     args:
       {{- include "kamino.args" $k | nindent 6 }}
@@ -72,6 +81,9 @@ containers:
             fieldPath: metadata.namespace
       - name: POD_IMAGE
         value: {{ include "kamino.image" $k.container }}
+      {{- with $k.extraEnv }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
       {{- if and (include "kamino.onHost" $k) $k.azure.caBundle }}
       - name: SSL_CERT_FILE
         value: /etc/kamino/ca-certificates.crt
@@ -87,9 +99,11 @@ containers:
         drop: [ALL]
     {{- if include "kamino.onHost" $k }}
     volumeMounts:
-      - name: kubernetes
-        mountPath: /etc/kubernetes
+      {{- range $i, $path := $k.azure.hostFiles }}
+      - name: file-{{ $i }}
+        mountPath: {{ $path }}
         readOnly: true
+      {{- end }}
       {{- if $k.azure.caBundle }}
       - name: certificates
         mountPath: /etc/kamino/ca-certificates.crt
@@ -98,10 +112,12 @@ containers:
     {{- end }}
 {{- if include "kamino.onHost" $k }}
 volumes:
-  - name: kubernetes
+  {{- range $i, $path := $k.azure.hostFiles }}
+  - name: file-{{ $i }}
     hostPath:
-      path: /etc/kubernetes
-      type: Directory
+      path: {{ $path }}
+      type: File
+  {{- end }}
   {{- with $k.azure.caBundle }}
   - name: certificates
     hostPath:
@@ -125,12 +141,22 @@ tolerations:
   {{- with $k.tolerations }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- if or $k.targetNode $k.scheduleOnControlPlane }}
+{{- if or $k.targetNode $k.scheduleOnControlPlane $k.affinity }}
 affinity:
+  {{- with omit $k.affinity "nodeAffinity" }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- if or $k.targetNode $k.scheduleOnControlPlane $k.affinity.nodeAffinity }}
   nodeAffinity:
+    {{- with $k.affinity.nodeAffinity }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- if or $k.targetNode $k.scheduleOnControlPlane }}
     requiredDuringSchedulingIgnoredDuringExecution:
       nodeSelectorTerms:
         {{- include "kamino.terms" $k | nindent 8 }}
+    {{- end }}
+  {{- end }}
 {{- end }}
 {{- end }}
 

@@ -1,0 +1,40 @@
+package kube
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EndJobs asks for the end of the jobs and cron jobs of a release of the chart vmss-prototype,
+// and says how many are still there. A job is there until its pods are gone, which get SIGTERM
+// and the time of their spec to give back what they took. Doing it again is the same as once.
+func (c *Cluster) EndJobs(ctx context.Context, namespace, release string) (left int, err error) {
+	selector := metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=run,app.kubernetes.io/instance=" + release}
+	dependents := metav1.DeletePropagationForeground
+	crons, err := c.client.BatchV1().CronJobs(namespace).List(ctx, selector)
+	if err != nil {
+		return 0, explain("list cronjobs.batch -n "+namespace, err)
+	}
+	for i := range crons.Items {
+		err := c.client.BatchV1().CronJobs(namespace).Delete(ctx, crons.Items[i].Name, metav1.DeleteOptions{PropagationPolicy: &dependents})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return 0, explain("delete cronjobs.batch -n "+namespace, err)
+		}
+	}
+	jobs, err := c.client.BatchV1().Jobs(namespace).List(ctx, selector)
+	if err != nil {
+		return 0, explain("list jobs.batch -n "+namespace, err)
+	}
+	for i := range jobs.Items {
+		if jobs.Items[i].DeletionTimestamp != nil {
+			continue
+		}
+		err := c.client.BatchV1().Jobs(namespace).Delete(ctx, jobs.Items[i].Name, metav1.DeleteOptions{PropagationPolicy: &dependents})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return 0, explain("delete jobs.batch -n "+namespace, err)
+		}
+	}
+	return len(crons.Items) + len(jobs.Items), nil
+}
