@@ -58,8 +58,8 @@ func (c *initCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
 	}
-	if len(c.images) == 0 && digest.MatchString(c.global.SealImage) {
-		c.images = []string{c.global.SealImage}
+	if known := firstOf(c.global.SealImage, c.env("POD_IMAGE"), builtinImage); len(c.images) == 0 && digest.MatchString(known) {
+		c.images = []string{known}
 	}
 	for _, image := range c.images {
 		if !digest.MatchString(image) {
