@@ -76,8 +76,9 @@ func fitModel(r *refusals, model saved, donor kamino.Instance) {
 				fmt.Sprintf("choose another node, or az vmss update --set virtualMachineProfile.storageProfile.osDisk.diskSizeGB=%d", donor.DiskGB))
 		}
 	}
-	if plan := planText(model.Plan); !strings.EqualFold(plan, donor.Plan) {
-		r.add("plan", "plan", first(plan, "none"), fmt.Sprintf("the donor was made with purchase plan %s", first(donor.Plan, "none")), otherDonor)
+	// An instance that tells no plan may have one: whether Azure always shows it is unverified.
+	if plan := planText(model.Plan); donor.Plan != "" && !strings.EqualFold(plan, donor.Plan) {
+		r.add("plan", "plan", first(plan, "none"), "the donor was made with purchase plan "+donor.Plan, otherDonor)
 	}
 	if set := model.encryption(); !strings.EqualFold(set, donor.Encryption) {
 		r.add("encryption", profile+"storageProfile.osDisk.managedDisk.diskEncryptionSet.id", first(set, "none"),

@@ -17,7 +17,8 @@ var errUnknown = errors.New("not known")
 
 // ask reads a list below a scope that not everybody may read.
 func (c *clients) ask(ctx context.Context, link string, into any) error {
-	err := translate(c.get(ctx, link, into), "read %s", link[strings.LastIndexByte(link, '/')+1:])
+	path, _, _ := strings.Cut(link, "?")
+	err := translate(c.get(ctx, link, into), "read %s", path[strings.LastIndexByte(path, '/')+1:])
 	if errors.Is(err, kamino.ErrForbidden) || errors.Is(err, kamino.ErrNotFound) {
 		return errUnknown
 	}

@@ -269,6 +269,9 @@ func printPlan(w io.Writer, p *kamino.Plan) {
 // printRun is printPlan where the pool was told before.
 func printRun(w io.Writer, p *kamino.Plan) {
 	fmt.Fprintf(w, "Donor:\t%s\n", p.Donor)
+	for _, d := range p.Doubts {
+		fmt.Fprintf(w, "Not known:\t%s\n", d)
+	}
 	if len(p.Refusals) > 0 {
 		fmt.Fprintln(w, "Refused:")
 		for _, r := range p.Refusals {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
 )
@@ -97,7 +98,7 @@ func (s *Station) NewWorld(ctx context.Context, shape Shape, start time.Time) (*
 	w.pool = strings.ToLower(w.scenario.PoolID(poolName))
 	w.audit.Hosts = []string{strings.TrimPrefix(s.armURL, "https://")}
 	w.cloud = &emulator.Server{Clock: w.clock.virtual, Latencies: latencies(), BaseURL: s.armURL, PollInterval: time.Second,
-		Identities: []emulator.Identity{{ClientID: clientID, Secret: clientSecret, Tenant: w.scenario.Tenant}}}
+		Identities: []emulator.Identity{{ClientID: clientID, Secret: clientSecret, Tenant: w.scenario.Tenant, Roles: roles(w.scenario)}}}
 	if shape.Configure != nil {
 		shape.Configure(w.cloud)
 	}
@@ -109,6 +110,16 @@ func (s *Station) NewWorld(ctx context.Context, shape Shape, start time.Time) (*
 	w.clock.pass(0)
 	s.world.Store(w)
 	return w, w.trouble
+}
+
+// roles are the shipped one at the resource group, and the two reads of the
+// subscription that make a run better.
+func roles(sc emulator.Scenario) []emulator.Role {
+	subscription := "/subscriptions/" + sc.Subscription
+	return []emulator.Role{
+		{Scope: subscription + "/resourceGroups/" + sc.ResourceGroup, Actions: azure.Actions()},
+		{Scope: subscription, Actions: []string{"Microsoft.Compute/skus/read", "Microsoft.Compute/locations/*/read"}},
+	}
 }
 
 // End forgets the world. Its objects stay until the next one clears them.

@@ -174,6 +174,7 @@ func TestAzureCLI(t *testing.T) {
 	a.in("", "", "vmss", "start", "--name", p.name, "--instance-ids", "0")
 	p.awaitNode(p.node(0))
 	a.galleries(p)
+	a.resources(p)
 
 	a.in(`["az"]`, "[tags.owner]", "vmss", "update", "--name", p.name, "--set", "tags.owner=az")
 	a.in("", "", "snapshot", "delete", "--name", "az-snapshot")
@@ -209,6 +210,32 @@ func (a *az) galleries(p *pool) {
 	a.in("", "", append([]string{"sig", "image-definition", "delete"}, one[:4]...)...)
 	a.in("", "", "sig", "delete", "--gallery-name", gallery)
 	a.in(`0`, "length([?name=='az_gallery'])", "sig", "list")
+}
+
+// resources looks at the scale set and the snapshot as at any resource of Azure.
+func (a *az) resources(p *pool) {
+	a.Helper()
+	check := func(want, query string, args ...string) {
+		a.Helper()
+		var got, wanted any
+		out := a.run(append(args, "--query", query)...)
+		if err := errors.Join(json.Unmarshal([]byte(out), &got), json.Unmarshal([]byte(want), &wanted)); err != nil || fmt.Sprint(got) != fmt.Sprint(wanted) {
+			a.Errorf("az %s: %s is %s (%v), want %s", strings.Join(args, " "), query, strings.TrimSpace(out), err, want)
+		}
+	}
+	id := p.lab.Scenario.PoolID(p.name)
+	check(`true`, "@", "group", "exists", "--name", a.group)
+	check(`false`, "@", "group", "exists", "--name", "no-such-group")
+	check(`"1"`, "properties.tags.shift", "tag", "update", "--resource-id", id, "--operation", "Merge", "--tags", "shift=1")
+	check(`"1"`, "properties.tags.shift", "tag", "list", "--resource-id", id)
+	check(fmt.Sprintf(`[%q]`, p.name), "[].name", "resource", "list", "--tag", "shift=1")
+	check(`["az-snapshot"]`, "[?name=='az-snapshot'].name", "resource", "list", "--resource-group", a.group, "--resource-type", "Microsoft.Compute/snapshots")
+	check(fmt.Sprintf("%q", p.name), "name", "resource", "show", "--ids", id)
+	check(fmt.Sprintf("%q", p.name), "name", "resource", "show", "--resource-group", a.group, "--name", p.name, "--resource-type", "Microsoft.Compute/virtualMachineScaleSets")
+	check(`"late"`, "tags.shift", "resource", "tag", "--ids", id, "--tags", "shift=late", "--is-incremental")
+	check(`1`, "length([?name=='westeurope'])", "account", "list-locations")
+	check(`"Standard_D2s_v3"`, "[0].sku.name", "vmss", "list-skus", "--resource-group", a.group, "--name", p.name)
+	check(`true`, "starts_with(accessSas, 'https://')", "snapshot", "grant-access", "--resource-group", a.group, "--name", "az-snapshot", "--duration-in-seconds", "60")
 }
 
 // TestAzureCLISeesPrototype reads with a foreign client what an update has made.
