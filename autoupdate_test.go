@@ -136,6 +136,8 @@ func TestNextMayDo(t *testing.T) {
 		{step("validate", refused), true},
 		{step("validate", fmt.Errorf("node: %w", ErrNotFound)), true},
 		{step("validate", ErrForbidden), false},
+		{step("rehearse", errors.New("cannot be drained")), true},
+		{step("rehearse", ErrForbidden), false},
 		{step("protect", errors.New("cluster-autoscaler is deleting node n")), true},
 		{step("drain", errors.New("cannot be drained")), true},
 		{step("drain", ErrLeaseLost), false},

@@ -19,6 +19,11 @@ type Cluster interface {
 	// Evict makes one round of a drain: it asks for the eviction of every pod
 	// that must leave and returns those that are still there.
 	Evict(ctx context.Context, node Node, opts DrainOptions) ([]Pod, error)
+	// Rehearse tries, without effect, what drain and seal of a node need: the
+	// creation of the seal pod and an eviction of each pod that must leave. It
+	// returns the pods that no waiting would remove. An error is what would stop
+	// the seal pod, or a right that is missing.
+	Rehearse(ctx context.Context, node Node, order SealOrder, opts DrainOptions) ([]Pod, error)
 	// SealPod reads the seal pod of a run.
 	SealPod(ctx context.Context, node Node, run string) (SealPod, error)
 	// Seal creates the seal pod of a run on the node. One that exists already is

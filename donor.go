@@ -13,6 +13,21 @@ import (
 // the provider is asked to.
 const guestHalt = time.Minute
 
+// lookRehearse finds out, before anything is done to the donor, what would end
+// its drain or its seal anyway: once its pods are evicted, somebody has noticed.
+func (r *Run) lookRehearse(ctx context.Context) (Next, error) {
+	opts := DrainOptions{Grace: r.Grace, Force: r.Force}
+	pods, err := r.Cluster.Rehearse(ctx, r.node, r.sealOrder(), opts)
+	if err != nil {
+		return Next{}, fmt.Errorf("rehearse drain and seal of node %s: %w", r.node.Name, err)
+	}
+	if len(pods) > 0 {
+		return Next{}, WithHint(fmt.Errorf("node %s cannot be drained: %s; nothing was evicted", r.node.Name, describePods(pods)),
+			"give these pods a controller or fix their budgets, choose another node, or use --force to delete them")
+	}
+	return done("drain and seal are possible"), nil
+}
+
 func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 	n, mark, err := r.recentNode(ctx)
 	if err != nil {
@@ -157,6 +172,14 @@ func describePods(pods []Pod) string {
 	return text
 }
 
+func (r *Run) sealOrder() SealOrder {
+	order := SealOrder{Run: r.id}
+	if r.lease != nil {
+		order.Nonce = r.lease.Record.Nonce
+	}
+	return order
+}
+
 const intentSeal = "seal the disk"
 
 // lookSeal waits for the receipt of this run and this boot. Without it nothing
@@ -211,7 +234,7 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	if !pod.Exists && in.Power == PowerOn {
 		return act(intentSeal, func(ctx context.Context) error {
 			r.unasked = false
-			return r.Cluster.Seal(ctx, n, SealOrder{Run: r.id, Nonce: r.lease.Record.Nonce})
+			return r.Cluster.Seal(ctx, n, r.sealOrder())
 		}).then("the seal", 0), nil
 	}
 	return wait("a receipt; the node is silent"), nil

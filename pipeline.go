@@ -24,6 +24,8 @@ func Pipeline() []Step {
 			Look: (*Run).lookVersion, Patient: true},
 		{Name: "reuse", Seed: "6", Does: "look for a sealed snapshot of today of this donor",
 			When: (*Run).imageMissing, Look: (*Run).lookReuse, Patient: true, Limit: buildLimit},
+		{Name: "rehearse", Does: "try without effect what drain and seal need",
+			When: (*Run).donorUntouched, Look: (*Run).lookRehearse},
 		{Name: "protect", Seed: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",
 			When: (*Run).donorNeeded, Look: (*Run).lookProtect},
 		{Name: "drain", Seed: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",

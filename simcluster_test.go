@@ -108,6 +108,19 @@ func (n *simNode) unmark() {
 	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t Taint) bool { return t.Key == TaintBlock })
 }
 
+func (c simCluster) Rehearse(ctx context.Context, node Node, _ SealOrder, opts DrainOptions) (stuck []Pod, err error) {
+	err = c.call(ctx, call{method: "Rehearse", subject: node.Name}, func(*fault) error {
+		stuck = nil
+		for _, p := range c.p.w.pods {
+			if p.node == node.Name && !p.daemon && !p.ending && p.bare && !opts.Force {
+				stuck = append(stuck, Pod{Namespace: p.Namespace, Name: p.Name, Reason: "no controller would bring it back", Stuck: true})
+			}
+		}
+		return nil
+	})
+	return stuck, err
+}
+
 func (c simCluster) Evict(ctx context.Context, node Node, opts DrainOptions) (left []Pod, err error) {
 	w := c.p.w
 	err = c.call(ctx, call{method: "Evict", subject: node.Name, write: true}, func(f *fault) error {

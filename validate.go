@@ -254,6 +254,12 @@ func (r *Run) readInstance(ctx context.Context) (Instance, error) {
 // donorNeeded: no image and no snapshot of today can be used.
 func (r *Run) donorNeeded() bool { return r.imageMissing() && r.reused == nil }
 
+// donorUntouched: the donor is needed, and nothing was done to it yet.
+func (r *Run) donorUntouched() bool {
+	mark, err := r.node.claim(r.pool.ID)
+	return r.donorNeeded() && mark == nil && err == nil && !(r.lease != nil && r.lease.Record.Sealing)
+}
+
 // donorMarked: the run may hold a donor.
 func (r *Run) donorMarked() bool {
 	mark, err := r.node.claim(r.pool.ID)

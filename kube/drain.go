@@ -93,6 +93,7 @@ type drainRound struct {
 	*Cluster
 	push  kamino.DrainOptions
 	began time.Time
+	dry   []string // metav1.DryRunAll, or nothing
 }
 
 // remove asks for the end of a pod and tells why it is still there; "" when it
@@ -142,9 +143,11 @@ func onlyThis(pod *corev1.Pod, grace time.Duration) *metav1.DeleteOptions {
 // evict asks for an eviction. How the API answers, and why 429 here mostly is no
 // throttling: https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
 func (r *drainRound) evict(ctx context.Context, pod *corev1.Pod) (reason string, stuck bool, err error) {
+	how := onlyThis(pod, r.push.Grace)
+	how.DryRun = r.dry
 	err = r.client.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: onlyThis(pod, r.push.Grace),
+		DeleteOptions: how,
 	})
 	switch {
 	case err == nil:
@@ -160,7 +163,7 @@ func (r *drainRound) evict(ctx context.Context, pod *corev1.Pod) (reason string,
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return "its namespace is being deleted", false, nil
 	}
-	if refusedByPolicy(err) {
+	if refusedByPolicy(err) || len(r.dry) > 0 && noDryRun(err) {
 		return err.Error(), false, nil
 	}
 	return "", false, explain("create pods/eviction", err)

@@ -6,7 +6,7 @@
 // so is trying again. What each call costs in requests:
 //
 //	Node 1, Nodes 1 per 200, Mark 1 (2 more when the node changed meanwhile),
-//	Evict 1 and 1 per pod to be evicted, Preview 2, SealPod 1, Seal 1,
+//	Evict and Rehearse 1 and 1 per pod to be evicted (Rehearse 1 more), Preview 2, SealPod 1, Seal 1,
 //	Lease 1, SetLease 1, Leases 1, Record 1, Pulse 1
 package kube
 

@@ -113,7 +113,11 @@ func (c *Cluster) Seal(ctx context.Context, node kamino.Node, order kamino.SealO
 		return kamino.WithHint(errors.New("seal node "+node.Name+": no image for the seal pod is known"),
 			"name kamino's image with --image NAME@sha256:DIGEST")
 	}
-	_, err := c.client.CoreV1().Pods(kamino.SystemNamespace).Create(ctx, c.sealPod(node.Name, order), metav1.CreateOptions{FieldManager: fieldManager})
+	return c.createSealPod(ctx, node, order, metav1.CreateOptions{FieldManager: fieldManager})
+}
+
+func (c *Cluster) createSealPod(ctx context.Context, node kamino.Node, order kamino.SealOrder, how metav1.CreateOptions) error {
+	_, err := c.client.CoreV1().Pods(kamino.SystemNamespace).Create(ctx, c.sealPod(node.Name, order), how)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nil

@@ -47,6 +47,10 @@ func (c *fakeCluster) Evict(_ context.Context, n kamino.Node, _ kamino.DrainOpti
 	return c.pods[n.Name], nil
 }
 
+func (c *fakeCluster) Rehearse(context.Context, kamino.Node, kamino.SealOrder, kamino.DrainOptions) ([]kamino.Pod, error) {
+	return nil, nil
+}
+
 func (c *fakeCluster) SealPod(context.Context, kamino.Node, string) (kamino.SealPod, error) {
 	return kamino.SealPod{}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"kamino.dev/kamino"
@@ -55,7 +56,7 @@ func (c *Call) String() string {
 // newCall reads a request. Tokens, events and dry runs change nothing.
 func newCall(p *Process, side Side, r *http.Request, body []byte) *Call {
 	c := &Call{Side: side, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Step: p.stepName(), body: body}
-	c.Write = r.Method != http.MethodGet && !strings.HasSuffix(c.Path, "/token") && !strings.HasSuffix(c.Path, "/events")
+	c.Write = r.Method != http.MethodGet && !strings.HasSuffix(c.Path, "/token") && !strings.HasSuffix(c.Path, "/events") && !c.dry()
 	c.means = invariant.Call{Process: p.Name, Verb: invariant.Read, Pool: p.world.pool, Bucket: string(side) + " " + r.Method + " " + c.Path}
 	if c.Write && side == Kubernetes {
 		c.readKubernetes()
@@ -64,6 +65,19 @@ func newCall(p *Process, side Side, r *http.Request, body []byte) *Call {
 	}
 	c.Act = string(c.means.Verb)
 	return c
+}
+
+// dry says whether a request asks for no effect.
+func (c *Call) dry() bool {
+	if c.Side != Kubernetes || strings.Contains(c.Query, "dryRun=All") {
+		return c.Side == Kubernetes
+	}
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(c.body, nil, nil)
+	if err != nil {
+		return false
+	}
+	eviction, ok := object.(*policyv1.Eviction)
+	return ok && eviction.DeleteOptions != nil && len(eviction.DeleteOptions.DryRun) > 0
 }
 
 // readKubernetes tells what a write of Kubernetes means.

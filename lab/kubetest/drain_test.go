@@ -214,3 +214,51 @@ func TestEvictionIsForOnePod(t *testing.T) {
 		t.Errorf("delete: %v", err)
 	}
 }
+
+// A rehearsal goes through admission and budgets and leaves everything as it was.
+func TestRehearse(t *testing.T) {
+	s := newSubject(t, kube.Options{SealImage: sealImage})
+	makeNode(t, cordoned("rehearsed"))
+	makePod(t, "rehearsed", "calm", of("calm"))
+	makePod(t, "rehearsed", "held", of("held"))
+	makePod(t, "rehearsed", "both", of("both"))
+	makePod(t, "rehearsed", "bare", nil)
+	adopt(t, "calm", 1)
+	adopt(t, "held", 1)
+	adopt(t, "both", 1)
+	protect(t, "holds", "held", 1, 0) // a drain waits for it
+	protect(t, "one", "both", 0, 1)
+	protect(t, "two", "both", 0, 1)
+	n := kamino.Node{Name: "rehearsed"}
+	stuck := func(opts kamino.DrainOptions) []string {
+		t.Helper()
+		pods, err := s.Rehearse(t.Context(), n, kamino.SealOrder{Run: "rehearsed", Nonce: "n"}, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := []string{}
+		for _, p := range pods {
+			names = append(names, p.Name+": "+p.Reason)
+		}
+		return names
+	}
+	several := "both: several disruption budgets select it, which the API never allows to be evicted: one, two"
+	if diff := cmp.Diff([]string{"bare: no controller would bring it back", several}, stuck(kamino.DrainOptions{Grace: time.Minute})); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{several}, stuck(kamino.DrainOptions{Grace: time.Minute, Force: true})); diff != "" {
+		t.Error("with force: ", diff)
+	}
+	pods, err := admin.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=rehearsed"})
+	if err != nil || len(pods.Items) != 4 {
+		t.Errorf("%d pods are left of 4, %v", len(pods.Items), err)
+	}
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp != nil {
+			t.Errorf("pod %s was evicted", p.Name)
+		}
+	}
+	if pod, err := s.SealPod(t.Context(), n, "rehearsed"); err != nil || pod.Exists {
+		t.Errorf("the seal pod exists: %+v, %v", pod, err)
+	}
+}

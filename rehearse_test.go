@@ -1,0 +1,36 @@
+package kamino
+
+import (
+	"errors"
+	"testing"
+)
+
+// TestHopelessDrain: one pod that only force would remove ends the run before any other pod is evicted, before the donor is
+// marked, and auto-update takes the next candidate.
+func TestHopelessDrain(t *testing.T) {
+	w := aged(1)
+	pods := len(w.pods)
+	w.pods = append(w.pods, &simPod{Pod: Pod{Namespace: "default", Name: "bare"}, node: "a-0", bare: true})
+	p := w.update(options("a-0"))
+	var step *StepError
+	if !errors.As(p.err, &step) || step.Step != "rehearse" || Hint(p.err) == "" {
+		t.Fatalf("got %v, hint %q", p.err, Hint(p.err))
+	}
+	for _, pod := range w.pods {
+		if pod.ending {
+			t.Errorf("pod %s was evicted", pod)
+		}
+	}
+	if len(w.pods) != pods+1 || len(w.nodes["a-0"].Annotations[AnnotationRun]) > 0 || w.nodes["a-0"].Tainted(TaintBlock) {
+		t.Errorf("%d pods of %d; the donor: %v", len(w.pods), pods+1, w.nodes["a-0"].Annotations)
+	}
+	if w.leases[poolA].Holder != "" {
+		t.Errorf("the lease is held by %s", w.leases[poolA].Holder)
+	}
+	o := options("a-0")
+	o.Force = true
+	if p := w.update(o); p.err != nil {
+		t.Errorf("with force: %v", p.err)
+	}
+	w.sound(t)
+}
