@@ -253,7 +253,7 @@ func signature(r io.ReaderAt) (string, error) {
 		{0, "LUKS\xba\xbe", HoldsCrypt}, {0, "XFSB", "xfs"}, {1080, "\x53\xef", "ext4"}, {64<<10 + 64, "_BHRfS_M", "btrfs"},
 		{512 + 24, "LVM2 001", HoldsLVM}, {24, "LVM2 001", HoldsLVM}, {82, "FAT32   ", "vfat"}, {54, "FAT16   ", "vfat"}, {54, "FAT12   ", "vfat"},
 	} {
-		if bytes.HasPrefix(head[m.offset:n], []byte(m.magic)) {
+		if m.offset < n && bytes.HasPrefix(head[m.offset:n], []byte(m.magic)) {
 			return m.kind, nil
 		}
 	}

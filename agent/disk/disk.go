@@ -71,8 +71,8 @@ func (d *Disk) Whole() *Disk {
 	return d
 }
 
-// BeforeWrite makes d call hook before each step that changes the disk, with its kind (create, write, append, overwrite,
-// truncate, mkdir, rename, symlink, remove, attributes, zero) and the name that changes; an error of hook is returned
+// BeforeWrite makes d call hook before each step that changes the disk, with its kind (create, write, append, sync,
+// overwrite, truncate, mkdir, rename, symlink, remove, attributes, zero) and the name that changes; an error of hook is returned
 // instead of taking the step. It is how tests cut the power. What Own returns has the hook as well.
 func (d *Disk) BeforeWrite(hook func(kind, name string) error) { d.before = hook }
 

@@ -133,7 +133,7 @@ func (d *Disk) Held() ([]Held, error) {
 	return all, nil
 }
 
-// Release overwrites the first most bytes of every file that Held lists, and truncates it, without a sync. What a process
+// Release overwrites the first most bytes of every file that Held lists, and truncates it. What a process
 // maps and has not opened is left when it is a program or a library.
 func (d *Disk) Release(most int64) error {
 	all, err := d.Held()
@@ -159,7 +159,10 @@ func (d *Disk) release(h Held, most int64) error {
 	var st unix.Stat_t
 	if err = unix.Fstat(int(f.Fd()), &st); err == nil && (inode{st.Dev, st.Ino}) == h.inode && st.Nlink == 0 {
 		if err = d.About("overwrite", h.Name); err == nil {
-			err = errors.Join(shred(f, min(st.Size, most)), f.Truncate(0))
+			// Synced before it is truncated: zeros that are still in memory would go with the blocks, and the blocks as they were.
+			if err = errors.Join(shred(f, min(st.Size, most)), f.Sync()); err == nil {
+				err = f.Truncate(0)
+			}
 		}
 	}
 	return errors.Join(err, f.Close())

@@ -293,6 +293,9 @@ func (d *Disk) Sync() error {
 		if f.ReadOnly {
 			continue
 		}
+		if err := d.About("sync", f.Name); err != nil {
+			return err
+		}
 		dir, err := d.openFile(f.Name, os.O_RDONLY, 0)
 		if err != nil {
 			return err

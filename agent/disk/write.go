@@ -40,8 +40,13 @@ func (d *Disk) fill(name string, from io.Reader, mode fs.FileMode) error {
 	if err = d.About("write", name); err == nil {
 		_, err = io.Copy(f, from)
 	}
-	// The process's umask must not decide who may read a credential.
-	err = errors.Join(err, f.Chmod(mode.Perm()), f.Sync())
+	if err == nil {
+		// The process's umask must not decide who may read a credential.
+		err = errors.Join(f.Chmod(mode.Perm()), d.About("sync", name))
+	}
+	if err == nil {
+		err = f.Sync()
+	}
 	return errors.Join(err, f.Close())
 }
 
@@ -126,7 +131,13 @@ func (d *Disk) append(name string, data []byte, flag int, mode fs.FileMode) erro
 	if err = d.About("append", name); err == nil {
 		_, err = f.Write(data)
 	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err == nil {
+		err = d.About("sync", name)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("append to %s: %w", name, err)
 	}
 	return nil
@@ -192,6 +203,9 @@ func (d *Disk) Readlink(name string) (string, error) {
 // SyncDir makes the renames and removals in a directory durable.
 func (d *Disk) SyncDir(name string) error {
 	at, err := d.Follow(name)
+	if err == nil {
+		err = d.About("sync", name)
+	}
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func liveSeal() string {
 // foreignOptions have a rule for each kind of match, besides the table's.
 func foreignOptions() Options {
 	return planted(func(o *Options) {
-		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		o.Log = slog.New(slog.DiscardHandler)
 		o.Config.Rules = []ExtraRule{
 			{ID: "our-file", Paths: []string{"/srv/app/secret.txt"}, Action: Remove, Why: "test"},
 			{ID: "our-directory", Paths: []string{"/srv/app/cache"}, Action: Remove, Why: "test"},

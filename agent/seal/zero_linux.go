@@ -30,6 +30,9 @@ func zeroFree(ctx context.Context, d *disk.Disk, dir string) (written int64, err
 	if err := d.Sync(); err != nil { // what was removed a moment ago is free only when the journal has it
 		return 0, err
 	}
+	if err := d.About("zero", dir); err != nil {
+		return 0, err
+	}
 	// The reserve last, and for a moment: it is there so that data which was promised room finds it.
 	written, err = fillFile(ctx, files[0])
 	if err == nil {
