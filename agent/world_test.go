@@ -287,12 +287,17 @@ func generated(text string) string {
 	if ownHex.MatchString(text) {
 		return "<MACHINE-ID>\n"
 	}
+	if strings.Contains(text, "OPENSSH PRIVATE KEY") {
+		return "<SSH KEY>\n"
+	}
+	text = hostKey.ReplaceAllString(text, "$1 <SSH KEY>\n")
 	text = initiator.ReplaceAllString(text, "$1<RANDOM>")
 	return randomUUID.ReplaceAllString(text, "<RANDOM UUID>")
 }
 
 var (
 	ownHex     = regexp.MustCompile(`^[0-9a-f]{32}\n$`)
+	hostKey    = regexp.MustCompile(`^(ssh-ed25519|ecdsa-sha2-nistp256) \S+\n$`)
 	initiator  = regexp.MustCompile(`(iqn\.1993-08\.org\.debian:01:)[0-9a-f]{12}`)
 	randomUUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-a[0-9a-f]{3}-[0-9a-f]{12}`)
 )

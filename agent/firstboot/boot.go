@@ -81,10 +81,16 @@ type verdict struct {
 // finishes an interrupted purge, and forgets the former machine.
 func (m *Machine) Early(ctx context.Context) error {
 	v, err := m.judge(ctx)
-	if err != nil || v.done || v.vm == "" {
-		return err // without SMBIOS only IMDS can tell, and that needs the network
+	if err != nil {
+		return err
 	}
-	return m.forget(v)
+	if !v.done && v.vm != "" { // without SMBIOS only IMDS can tell, and that needs the network
+		if err := m.forget(v); err != nil {
+			return err
+		}
+	}
+	m.sshKeys()
+	return nil
 }
 
 // Boot is the whole: Early's part if it is still to do, then name, configuration and report. When it returns nil, kubelet
@@ -226,6 +232,7 @@ func (m *Machine) become(ctx context.Context, v verdict) error {
 	if err := m.forget(v); err != nil {
 		return err
 	}
+	m.sshKeys()
 	if err := m.storageNames(); err != nil {
 		return err
 	}
