@@ -117,7 +117,7 @@ func (p *Provider) rights(ctx context.Context, c *clients, subscription, group s
 	var re *azcore.ResponseError
 	if errors.As(err, &re) && re.StatusCode == http.StatusNotFound {
 		return nil, kamino.WithHint(translate(err, "ask for permissions in resource group %s", group),
-			"name the resource group of the scale sets with --resource-group: az vmss list --query '[].[name, resourceGroup]' -o table prints it; and check the subscription: az account show")
+			"name the group of the scale sets with --resource-group, and their subscription with --subscription: az vmss list --query '[].[name, resourceGroup, id]' -o table prints them")
 	}
 	var doubts []string
 	if err = translate(err, "ask for permissions in resource group %s", group); errors.Is(err, kamino.ErrForbidden) {
