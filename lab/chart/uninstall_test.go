@@ -137,13 +137,15 @@ func (r *release) start(t *testing.T, pod *corev1.Pod, more ...string) *process 
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	r := installed(t)
+	// The donor stays off until somebody wants it back.
+	shared.Cloud.AddFault(emulator.Fault{Kind: emulator.SlowOperation, Method: "PUT", Path: "**/snapshots/" + kamino.SnapshotName(r.pool), Times: 1, Duration: 40 * time.Second})
 	pod := r.pod(t, "run")
 	run := r.start(t, pod, quick...)
 	labtest.Await(t, time.Minute, "the donor is off", func() string {
-		if strings.Contains(run.says(), "step=stop") {
+		if strings.Contains(run.says(), "kind=waiting") && strings.Contains(run.says(), "step=snapshot") {
 			return ""
 		}
-		return tail(run.says())
+		return "its log is:\n" + tail(run.says())
 	})
 	gone := make(chan error, 1)
 	go func() {
@@ -166,7 +168,9 @@ func TestUninstall(t *testing.T) {
 	if err := run.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
-	_ = run.Wait() // exit code 1, as it was interrupted
+	if err := run.Wait(); err == nil || !strings.Contains(run.says(), "interrupted") {
+		t.Errorf("the run ended with %v\n%s", err, tail(run.says()))
+	}
 	r.patchPod(t, pod.Name, `{"metadata":{"finalizers":null}}`)
 	if err := <-gone; err != nil {
 		t.Errorf("helm uninstall: %v\n%s", err, tail(run.says()))
