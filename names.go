@@ -1,21 +1,86 @@
 package kamino
 
-import "strings"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"unicode"
+)
 
 // Names that the original Kamino gave, kept so that its users find their
 // galleries, definitions and versions again.
 
 // GalleryName is the name of a cluster's gallery: "SIG_" and the resource group
-// (or cluster) name with "-" as "_", since galleries allow no dash
+// (or cluster) name with "-" as "_", since galleries allow letters, digits, "_"
+// and "." only, at most 80 of them
 // (https://learn.microsoft.com/azure/virtual-machines/shared-image-galleries).
+// Names of galleries are unique in a subscription: of groups a-b and a_b the
+// second has its name made longer by a hash, as has one that is cut or holds
+// other characters. Where the group has a gallery of the former name, that one is
+// gone on with.
 func GalleryName(group string) string {
-	return "SIG_" + strings.ReplaceAll(group, "-", "_")
+	plain := plainGallery(group)
+	if len(plain) <= maxGallery && galleryChars(plain) == plain && !strings.Contains(group, "_") {
+		return plain
+	}
+	return cutName(galleryChars(plain), group, maxGallery)
+}
+
+// FormerGalleryName is the name that earlier kaminos and the original gave, where
+// GalleryName gives another; "" where it does not, or where no gallery can have it.
+func FormerGalleryName(group string) string {
+	plain := plainGallery(group)
+	if plain == GalleryName(group) || len(plain) > maxGallery || galleryChars(plain) != plain {
+		return ""
+	}
+	return plain
+}
+
+func plainGallery(group string) string { return "SIG_" + strings.ReplaceAll(group, "-", "_") }
+
+// galleryChars replaces what no name of a gallery may hold.
+func galleryChars(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '.') {
+			return r
+		}
+		return '_'
+	}, s)
+}
+
+// Limits of Azure's names, in characters.
+const (
+	maxGallery    = 80
+	maxDefinition = 80
+	maxOffer      = 64
+)
+
+// cutName makes a name that nothing else has: it ends in a hash of what it
+// stands for, which counts without case.
+func cutName(name, of string, most int) string {
+	sum := sha256.Sum256([]byte(strings.ToLower(of)))
+	tail := "_" + hex.EncodeToString(sum[:5])
+	return name[:min(len(name), most-len(tail))] + tail
 }
 
 // DefinitionName is the name of a pool's image definition:
 // "kamino-<pool>-prototype", where the pool's own name ends in "-vmss" on
 // clusters of aks-engine.
-func DefinitionName(pool string) string { return "kamino-" + pool + "-prototype" }
+func DefinitionName(pool string) string {
+	name := "kamino-" + pool + "-prototype"
+	if len(name) > maxDefinition {
+		return cutName(name, pool, maxDefinition)
+	}
+	return name
+}
+
+// OfferName is the offer of the image definitions of a resource group.
+func OfferName(group string) string {
+	if len(group) > maxOffer {
+		return cutName(group, group, maxOffer)
+	}
+	return group
+}
 
 // SnapshotName is the name of a pool's one snapshot.
 func SnapshotName(pool string) string { return "snapshot_" + pool }

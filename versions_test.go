@@ -47,7 +47,7 @@ func TestNextVersion(t *testing.T) {
 // program that knows one a day makes others and old ones are pruned: names only
 // grow, tell their day, are taken once, and fit into 32 bits.
 func TestVersionCalendars(t *testing.T) {
-	for seed := range uint64(400) {
+	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		day := time.Date(2023+rng.IntN(6), time.Month(1+rng.IntN(12)), 1+rng.IntN(28), rng.IntN(24), 0, 0, 0, time.UTC)
 		var have []Artifact
@@ -162,6 +162,9 @@ func TestAgainKilled(t *testing.T) {
 		t.Fatalf("%s, %v", w.inUse(t).Name, log.err)
 	}
 	for _, s := range log.log {
+		if !s.call.write {
+			continue
+		}
 		w := begin()
 		w.update(o, fault{kind: crashAfter, at: s.at})
 		held := w.leases[poolA].Holder != ""

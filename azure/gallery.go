@@ -23,6 +23,42 @@ func (p *Provider) findGallery(ctx context.Context, at place) ([]kamino.Artifact
 	return []kamino.Artifact{a}, nil
 }
 
+// galleryOf is the name of the gallery of a resource group. Where the group may
+// have one of a former name, one list tells; a group that is not found is an
+// error, never one without a gallery.
+func (p *Provider) galleryOf(ctx context.Context, c *clients, subscription, group string) (string, error) {
+	if p.config.Gallery != "" {
+		return p.config.Gallery, nil
+	}
+	name, former := kamino.GalleryName(group), kamino.FormerGalleryName(group)
+	if former == "" {
+		return name, nil
+	}
+	key := strings.ToLower(subscription + "/" + group)
+	p.mu.Lock()
+	known := p.galleries[key]
+	p.mu.Unlock()
+	if known != "" {
+		return known, nil
+	}
+	pager := c.galleries.NewListByResourceGroupPager(group, nil)
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return "", translateList(err, "list the galleries of resource group %s", group)
+		}
+		for _, g := range page.Value {
+			if strings.EqualFold(value(g.Name), former) {
+				name = value(g.Name)
+			}
+		}
+	}
+	p.mu.Lock()
+	p.galleries[key] = name
+	p.mu.Unlock()
+	return name, nil
+}
+
 func (p *Provider) createGallery(ctx context.Context, at place, id string) error {
 	poller, err := at.galleries.BeginCreateOrUpdate(ctx, at.group, at.gallery, armcompute.Gallery{
 		Location:   to.Ptr(at.location),
@@ -81,7 +117,7 @@ func (p *Provider) createDefinition(ctx context.Context, at place, model saved, 
 	}
 	props := &armcompute.GalleryImageProperties{
 		Identifier: &armcompute.GalleryImageIdentifier{
-			Publisher: to.Ptr(kamino.Publisher), Offer: to.Ptr(at.group), SKU: to.Ptr(at.name),
+			Publisher: to.Ptr(kamino.Publisher), Offer: to.Ptr(kamino.OfferName(at.group)), SKU: to.Ptr(at.name),
 		},
 		OSType:   to.Ptr(armcompute.OperatingSystemTypesLinux),
 		OSState:  to.Ptr(armcompute.OperatingSystemStateTypesGeneralized),

@@ -24,10 +24,14 @@ func (p *Provider) Pool(ctx context.Context, id kamino.PoolID) (kamino.Pool, err
 	if err != nil {
 		return kamino.Pool{}, translate(err, "read scale set %s", v.name)
 	}
-	return p.toPool(id, v, got.VirtualMachineScaleSet)
+	pool, err := toPool(id, v, got.VirtualMachineScaleSet)
+	if err == nil {
+		pool.Gallery, err = p.galleryOf(ctx, c, v.subscription, pool.Group)
+	}
+	return pool, err
 }
 
-func (p *Provider) toPool(id kamino.PoolID, v scaleSet, set armcompute.VirtualMachineScaleSet) (kamino.Pool, error) {
+func toPool(id kamino.PoolID, v scaleSet, set armcompute.VirtualMachineScaleSet) (kamino.Pool, error) {
 	model, err := readModel(set)
 	if err != nil {
 		return kamino.Pool{}, err
@@ -37,12 +41,8 @@ func (p *Provider) toPool(id kamino.PoolID, v scaleSet, set armcompute.VirtualMa
 		// As Azure writes them: the ID that names the pool is in lower case.
 		name, group = s["virtualmachinescalesets"], s["resourcegroups"]
 	}
-	gallery := p.config.Gallery
-	if gallery == "" {
-		gallery = kamino.GalleryName(group)
-	}
 	pool := kamino.Pool{
-		ID: id, Name: name, Group: group, Location: value(set.Location), Gallery: gallery,
+		ID: id, Name: name, Group: group, Location: value(set.Location),
 		Model: model, Revision: value(set.Etag), Refusals: refusePool(set, group),
 	}
 	if set.SKU != nil {

@@ -26,6 +26,7 @@ type Provider struct {
 	clients    map[string]*clients                  // by subscription, lower case
 	operations map[string]operation                 // begun by this process, by lower-case resource ID
 	written    map[kamino.PoolID]writtenVM          // storage profiles this process wrote
+	galleries  map[string]string                    // names that were looked up, by subscription/group
 	regions    map[string]region                    // by lower-case name
 	encryption map[string]armcompute.EncryptionType // of disk encryption sets, by lower-case ID
 	asked      map[string]bool                      // resource groups whose rights are known, by lower-case name
@@ -102,7 +103,7 @@ func New(config Config) (*Provider, error) {
 	return &Provider{
 		config: config, cred: cred, options: options,
 		clients: map[string]*clients{}, operations: map[string]operation{},
-		written: map[kamino.PoolID]writtenVM{}, regions: map[string]region{}, encryption: map[string]armcompute.EncryptionType{}, asked: map[string]bool{},
+		written: map[kamino.PoolID]writtenVM{}, galleries: map[string]string{}, regions: map[string]region{}, encryption: map[string]armcompute.EncryptionType{}, asked: map[string]bool{},
 	}, nil
 }
 

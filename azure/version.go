@@ -173,8 +173,8 @@ func (p *Provider) unlisted(ctx context.Context, at place, v kamino.Artifact) er
 	return fmt.Errorf("version %s exists and is in no list: %w", v.Name, kamino.ErrUnavailable)
 }
 
-// unusedByOthers makes sure that no model of another scale set of the resource group refers to a version: pools share a gallery, and
-// people make a second scale set of the first one's image.
+// unusedByOthers makes sure that no other scale set of the resource group uses a version, in its model or by an instance: people make a
+// second scale set of the first one's image. Of Flexible scale sets it reads the model only: their instances are VMs of their own.
 func (p *Provider) unusedByOthers(ctx context.Context, at place, newestFirst []kamino.Artifact, i int) error {
 	v := newestFirst[i]
 	pager := at.sets.NewListPager(at.group, nil)
@@ -193,9 +193,25 @@ func (p *Provider) unusedByOthers(ctx context.Context, at place, newestFirst []k
 			if strings.EqualFold(model.Image, v.ID) || others[i].InModel {
 				return fmt.Errorf("version %s (in the model of scale set %s): %w", v.Name, value(set.Name), kamino.ErrInUse)
 			}
+			if strings.EqualFold(value(set.Name), at.name) || flexible(*set) {
+				continue
+			}
+			other := at
+			other.name = value(set.Name)
+			uses, err := p.uses(ctx, other)
+			if err != nil {
+				return err
+			}
+			if n := uses[strings.ToLower(v.ID)]; n > 0 {
+				return fmt.Errorf("version %s (%d instances of scale set %s): %w", v.Name, n, other.name, kamino.ErrInUse)
+			}
 		}
 	}
 	return nil
+}
+
+func flexible(set armcompute.VirtualMachineScaleSet) bool {
+	return set.Properties != nil && value(set.Properties.OrchestrationMode) == armcompute.OrchestrationModeFlexible
 }
 
 // createVersion builds a version from a snapshot. Without a storage type it asks

@@ -38,6 +38,7 @@ type setting struct {
 	server    func(*emulator.Server)
 	front     func(http.Handler) http.Handler // stands before the emulator
 	group     string                          // what azure.json names; "": the scenario's
+	in        string                          // the scenario's resource group; "": the usual one
 }
 
 // cloud is an emulated Azure with one pool, and the provider that talks to it
@@ -61,7 +62,7 @@ func begin(t *testing.T, s setting) *cloud {
 	s.pool.Name, s.pool.Count = poolName, 3
 	c := &cloud{T: t,
 		clock:    emulator.NewVirtualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)),
-		scenario: emulator.Scenario{Pools: append([]emulator.Pool{s.pool}, s.others...)}.Defaults()}
+		scenario: emulator.Scenario{ResourceGroup: s.in, Pools: append([]emulator.Pool{s.pool}, s.others...)}.Defaults()}
 	c.server = &emulator.Server{Clock: c.clock, Latencies: s.latencies, PollInterval: time.Second,
 		Identities: []emulator.Identity{{ClientID: clientID, Secret: secret, Roles: []emulator.Role{c.role()}}}}
 	if s.server != nil {

@@ -204,7 +204,7 @@ func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) 
 func (w *World) update(p *Process, o kamino.Options) *Process {
 	if w.station.kamino != "" {
 		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes),
-			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
+			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--adopt-model="+strconv.FormatBool(o.AdoptModel), "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
 		p.Result, err = e.Update(ctx, o)

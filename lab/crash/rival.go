@@ -167,5 +167,6 @@ func (w *World) freshDonor() kamino.Options {
 	if w.donorGone() {
 		o.Donor = w.spare
 	}
+	o.AdoptModel = true // whoever runs it again means it, whatever a person chose meanwhile
 	return o
 }
