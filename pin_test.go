@@ -186,7 +186,7 @@ func TestRollbackUnmarked(t *testing.T) {
 		w.patch("a-2", "2026-03-01T08:00:00Z")
 		var out Rollback
 		p := &proc{}
-		p.tune = func(e *Engine) { e.Provider = unmarkable{simProvider{p}, failure} }
+		p.tune = func(e *Engine) { e.Provider = unmarkable{e.Provider.(simProvider), failure} }
 		w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().Rollback(ctx, RollbackOptions{Pool: "a"}) })
 		w.wait()
 		if p.err != nil || w.inUse(t).Name != "2026.03.09" || len(out.Unmarked) != 1 || out.Unmarked[0].Version != "2026.03.10" {
@@ -286,7 +286,7 @@ func TestUnreplicated(t *testing.T) {
 	w.patch("a-2", "2026-03-01T08:00:00Z")
 	w.version("2026.03.09").Ready = false
 	p := &proc{}
-	p.tune = func(e *Engine) { e.Provider = hurried{simProvider{p}} }
+	p.tune = func(e *Engine) { e.Provider = hurried{e.Provider.(simProvider)} }
 	w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, RollbackOptions{Pool: "a"}) })
 	w.wait()
 	if p.err == nil || !strings.Contains(p.err.Error(), "not replicated") || w.inUse(t).Name != "2026.03.10" {
@@ -304,7 +304,7 @@ func TestUnreplicated(t *testing.T) {
 	w.dropSnapshots()
 	var res []PoolResult
 	p = &proc{}
-	p.tune = func(e *Engine) { e.Provider = hurried{simProvider{p}} }
+	p.tune = func(e *Engine) { e.Provider = hurried{e.Provider.(simProvider)} }
 	w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, autoOptions()) })
 	w.wait()
 	if p.err != nil || res[0].Action != DoModel || w.inUse(t).Name != "2026.03.10" {
