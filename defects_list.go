@@ -86,6 +86,16 @@ var Defects = []Defect{
 	{Name: "nothing-given-back", Like: "O20", What: "a run that fails or is told to end gives nothing back",
 		steps: whenBack(func(s []Step) []Step { return nil })},
 
+	{Name: "absence-believed", By: "I2", What: "one 404 of the donor's instance ends its rescue",
+		steps: change("start")(func(s *Step) {
+			look := s.Look
+			s.Look = func(r *Run, ctx context.Context) (Next, error) {
+				if _, err := r.Provider.Instance(ctx, r.instance.ID); errors.Is(err, ErrNotFound) {
+					return done("the donor is gone"), nil
+				}
+				return look(r, ctx)
+			}
+		})},
 	{Name: "fence-ignored", By: "I9", What: "a lease that another process took is written over",
 		ports: func() *tampering { return &tampering{overwrite: true} }},
 	{Name: "no-intent", What: "what is about to be done is not written down",
