@@ -55,7 +55,7 @@ func TestBenchUpdate(t *testing.T) {
 	}
 	arm := l.Cloud.Requests(since)
 	bench.Figure("arm-requests", float64(len(arm)), "requests", 46)
-	bench.Figure("api-requests", float64(len(api.requests())), "requests", 40)
+	bench.Figure("api-requests", float64(len(api.requests())), "requests", 46)
 	bench.Figure("update-cpu", cost.CPU.Seconds(), "s", 1)
 	bench.Figure("update-memory", cost.Megabytes, "MB", 64)
 	if testing.Verbose() {
