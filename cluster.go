@@ -67,7 +67,12 @@ type Leases interface {
 
 // DrainOptions say how hard a drain may push.
 type DrainOptions struct {
-	Grace time.Duration // for each pod to end; negative means the pod's own
+	// Grace is what each pod gets at least to end; one that asks for more gets more.
+	// Negative means that every pod gets what it asks for.
+	Grace time.Duration
+	// Within is the time of the whole drain, which no Grace may exceed; 0 means no
+	// limit.
+	Within time.Duration
 	// Force deletes pods that no controller would bring back, and after the
 	// drain's time is over deletes what the budgets still hold.
 	Force bool

@@ -16,7 +16,7 @@ const guestHalt = time.Minute
 // lookRehearse finds out, before anything is done to the donor, what would end
 // its drain or its seal anyway: once its pods are evicted, somebody has noticed.
 func (r *Run) lookRehearse(ctx context.Context) (Next, error) {
-	opts := DrainOptions{Grace: r.Grace, Force: r.Force}
+	opts := r.drainOptions()
 	pods, err := r.Cluster.Rehearse(ctx, r.node, r.sealOrder(), opts)
 	if err != nil {
 		return Next{}, fmt.Errorf("rehearse drain and seal of node %s: %w", r.node.Name, err)
@@ -94,7 +94,8 @@ func (r *Run) lookDrain(ctx context.Context) (Next, error) {
 	if mark.Sealing {
 		return done("drained earlier"), nil
 	}
-	opts := DrainOptions{Grace: r.Grace, Force: r.Force, Overdue: r.worked() > r.drainTimeout()}
+	opts := r.drainOptions()
+	opts.Overdue = r.worked() > r.drainTimeout()
 	evict := func(ctx context.Context) ([]Pod, error) { return r.Cluster.Evict(ctx, n, opts) }
 	if !r.evicting {
 		return act(intentEvict, func(ctx context.Context) error {
@@ -144,7 +145,7 @@ const intentEvict = "evict the pods of the node"
 func (r *Run) drainStuck(pods []Pod, opts DrainOptions) error {
 	stuck := slices.ContainsFunc(pods, func(p Pod) bool { return p.Stuck }) && !opts.Force
 	overdue := opts.Overdue && !opts.Force
-	hopeless := r.worked() > r.drainTimeout()+2*r.Grace+5*time.Minute
+	hopeless := r.worked() > r.drainTimeout()+2*max(r.Grace, 0)+5*time.Minute
 	if !stuck && !overdue && !hopeless {
 		return nil
 	}

@@ -23,7 +23,7 @@ type Options struct {
 	History  int    // how many versions to keep, at least 2
 	Replicas int    // of the version in the pool's region
 
-	Grace        time.Duration // for each pod to end
+	Grace        time.Duration // see DrainOptions.Grace
 	DrainTimeout time.Duration // for the whole drain; 0 means nine grace periods
 	Force        bool          // see DrainOptions.Force
 
@@ -64,8 +64,6 @@ func (o Options) Validate() error {
 		return WithHint(fmt.Errorf("image reference %q is unknown", o.ImageReference), "use --image-reference version or definition")
 	case o.Today != TodayOfDonor && o.Today != TodayOfAny && o.Today != TodayAgain:
 		return fmt.Errorf("what a version of today means, %q, is unknown", o.Today)
-	case o.Grace < 0:
-		return WithHint(fmt.Errorf("grace period %s is negative", o.Grace), "use --grace-period 0 or more seconds")
 	}
 	return nil
 }
@@ -74,6 +72,14 @@ func (o Options) drainTimeout() time.Duration {
 	if o.DrainTimeout > 0 {
 		return o.DrainTimeout
 	}
+	grace := o.Grace
+	if grace < 0 {
+		grace = Defaults().Grace
+	}
 	// The original tried three times for three grace periods each.
-	return max(9*o.Grace, time.Minute)
+	return max(9*grace, time.Minute)
+}
+
+func (o Options) drainOptions() DrainOptions {
+	return DrainOptions{Grace: o.Grace, Within: o.drainTimeout(), Force: o.Force}
 }

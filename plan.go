@@ -170,7 +170,7 @@ func (r *Run) planWorld(ctx context.Context) error {
 		r.plan.Prune = append(r.plan.Prune, v.Name)
 	}
 	if p, ok := r.Cluster.(Previewer); ok && r.donorNeeded() {
-		pods, err := p.Preview(ctx, r.node, DrainOptions{Grace: r.Grace, Force: r.Force})
+		pods, err := p.Preview(ctx, r.node, r.drainOptions())
 		if err != nil {
 			return fmt.Errorf("list the pods of node %s: %w", r.node.Name, err)
 		}

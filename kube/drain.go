@@ -140,10 +140,24 @@ func onlyThis(pod *corev1.Pod, grace time.Duration) *metav1.DeleteOptions {
 	return o
 }
 
+// graceOf is what a pod gets to end; negative: what it asks for itself. A grace in the
+// request replaces the pod's own one, a longer one too
+// (https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.34/#deleteoptions-v1-meta).
+func graceOf(pod *corev1.Pod, push kamino.DrainOptions) time.Duration {
+	grace := push.Grace
+	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil && grace >= 0 {
+		grace = max(grace, time.Duration(*own)*time.Second)
+	}
+	if push.Within > 0 {
+		grace = min(grace, push.Within)
+	}
+	return grace
+}
+
 // evict asks for an eviction. How the API answers, and why 429 here mostly is no
 // throttling: https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
 func (r *drainRound) evict(ctx context.Context, pod *corev1.Pod) (reason string, stuck bool, err error) {
-	how := onlyThis(pod, r.push.Grace)
+	how := onlyThis(pod, graceOf(pod, r.push))
 	how.DryRun = r.dry
 	err = r.client.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},

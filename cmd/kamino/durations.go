@@ -50,3 +50,15 @@ func (v *durationValue) String() string {
 
 // Type implements pflag.Value.
 func (v *durationValue) Type() string { return "duration" }
+
+// graceValue is a duration where -1, as for kubectl drain, means the pod's own.
+type graceValue struct{ durationValue }
+
+// Set implements pflag.Value.
+func (v *graceValue) Set(s string) error {
+	if s == "-1" {
+		v.d = -time.Second
+		return nil
+	}
+	return v.durationValue.Set(s)
+}

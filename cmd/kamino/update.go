@@ -15,11 +15,12 @@ import (
 
 // runFlags are the options that every command has that makes a prototype.
 type runFlags struct {
-	opts                        kamino.Options
-	reference                   string
-	labels                      []string
-	again                       bool
-	grace, drainTimeout, settle durationValue
+	opts                 kamino.Options
+	reference            string
+	labels               []string
+	again                bool
+	grace                graceValue
+	drainTimeout, settle durationValue
 }
 
 func (r *runFlags) add(a *app, f *pflag.FlagSet) {
@@ -30,7 +31,7 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.IntVar(&o.NewNodes, "new-updated-nodes", o.NewNodes, "how many more instances to ask for at the end, made from the new image")
 	f.IntVar(&o.History, "max-history", o.History, "how many image versions to keep, at least 2")
 	f.IntVar(&o.Replicas, "replicas", o.Replicas, "how many replicas of the image version in the pool's region")
-	f.Var(&r.grace, "grace-period", "time for each pod of the donor to end; a plain number is in seconds")
+	f.Var(&r.grace, "grace-period", "least time for each pod of the donor to end, a plain number is in seconds; a pod that asks for more gets more, up to --drain-timeout; -1 means what each pod asks for")
 	f.Var(&r.drainTimeout, "drain-timeout", "time for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&o.Force, "force", false, "delete pods without a controller, and after the drain's time is over those that a budget holds")
 	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image: version, or definition as the original did")
