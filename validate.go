@@ -11,12 +11,17 @@ func (r *Run) lookConnect(ctx context.Context) (Next, error) {
 	if err := r.checkCredentials(ctx); err != nil {
 		return Next{}, err
 	}
-	if p, ok := r.Cluster.(Preflighter); ok {
-		if err := r.preflight(ctx, p); err != nil {
-			return Next{}, err
-		}
+	if err := r.checkCluster(ctx); err != nil {
+		return Next{}, err
 	}
 	return done("credentials work"), nil
+}
+
+func (r *Run) checkCluster(ctx context.Context) error {
+	if p, ok := r.Cluster.(Preflighter); ok {
+		return r.preflight(ctx, p)
+	}
+	return nil
 }
 
 // checkCredentials is as much of connect as a plan needs, which is printed on clusters that were

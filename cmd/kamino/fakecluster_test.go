@@ -20,6 +20,8 @@ type fakeCluster struct {
 	leases map[kamino.PoolID]kamino.Lease
 	writes []string
 	alive  bool // the process of a held lease renews it
+
+	unprepared error // what Preflight says
 }
 
 func (c *fakeCluster) Node(_ context.Context, name string) (kamino.Node, error) {
@@ -47,8 +49,17 @@ func (c *fakeCluster) Evict(_ context.Context, n kamino.Node, _ kamino.DrainOpti
 	return c.pods[n.Name], nil
 }
 
-func (c *fakeCluster) Rehearse(context.Context, kamino.Node, kamino.SealOrder, kamino.DrainOptions) ([]kamino.Pod, error) {
-	return nil, nil
+func (c *fakeCluster) Rehearse(_ context.Context, n kamino.Node, _ kamino.SealOrder, _ kamino.DrainOptions) (stuck []kamino.Pod, err error) {
+	for _, p := range c.pods[n.Name] {
+		if p.Stuck {
+			stuck = append(stuck, p)
+		}
+	}
+	return stuck, nil
+}
+
+func (c *fakeCluster) Preflight(context.Context) (doubts []string, err error) {
+	return nil, c.unprepared
 }
 
 func (c *fakeCluster) SealPod(context.Context, kamino.Node, string) (kamino.SealPod, error) {

@@ -91,6 +91,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newUpdateCommand(a),
 		newAutoUpdateCommand(a),
 		newPlanCommand(a),
+		newDoctorCommand(a),
 		newStatusCommand(a),
 		newRollbackCommand(a),
 		newRestoreCommand(a),

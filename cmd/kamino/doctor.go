@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"kamino.dev/kamino"
+)
+
+// doctorCommand tells whether a run would get as far as its first change.
+type doctorCommand struct {
+	*app
+	sel   selectFlags
+	out   outputFlag
+	donor string
+}
+
+func newDoctorCommand(a *app) *cobra.Command {
+	c := &doctorCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "doctor [--target-node NODE]",
+		Short: "Run the checks of an update, and change nothing",
+		Long: `Run every check that an update makes before it changes anything: credentials
+and rights in cloud and cluster, the image of the seal pod, the donor and its
+pool, the lease, the gallery, and drain and seal as dry runs. Without
+--target-node, each pool is checked with its best candidate. The exit code is 1
+when a check failed; warnings do not count.`,
+		Example: `  kamino doctor --image registry.example/kamino@sha256:DIGEST
+  kamino doctor --target-node k8s-pool1-12345678-vmss000000 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.donor, "target-node", "", "check the run with this node (default the best candidate of each pool)")
+	c.sel.add(a, f, "pool")
+	c.out.add(cmd)
+	return cmd
+}
+
+// Run does it.
+func (c *doctorCommand) Run(ctx context.Context) error {
+	if err := c.out.check(); err != nil {
+		return err
+	}
+	opts, err := c.sel.options(c.app)
+	if err != nil {
+		return err
+	}
+	checks := []kamino.Check{c.image(ctx)}
+	engine, err := c.engine(ctx)
+	if err != nil {
+		return err
+	}
+	more, err := engine.Doctor(ctx, opts, c.donor)
+	if err != nil {
+		return err
+	}
+	checks = append(checks, more...)
+	if err := c.out.print(c.Out, checks, func(w io.Writer) { printChecks(w, checks) }); err != nil {
+		return err
+	}
+	failed := 0
+	for _, check := range checks {
+		if check.State == kamino.CheckFailed {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d checks failed", failed, len(checks))
+	}
+	return nil
+}
+
+// image finds the image of the seal pod as an update does. Without one the seal pod is
+// not rehearsed.
+func (c *doctorCommand) image(ctx context.Context) kamino.Check {
+	if err := c.needImage(ctx, false); err != nil {
+		c.global.SealImage = ""
+		return kamino.Check{Name: "image", State: kamino.CheckFailed, Found: err.Error(), Do: kamino.Hint(err)}
+	}
+	return kamino.Check{Name: "image", State: kamino.CheckPassed, Found: c.global.SealImage}
+}
+
+func printChecks(w io.Writer, checks []kamino.Check) {
+	fmt.Fprintln(w, "CHECK\tOF\tRESULT\tFOUND\tWHAT TO DO")
+	for _, c := range checks {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name, shown(firstOf(c.Node, c.Pool)), c.State, cut(c.Found, 160), shown(c.Do))
+	}
+}
