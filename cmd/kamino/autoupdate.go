@@ -61,6 +61,9 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
 	}
+	if err := checkDetailed(c.detailed, c.dryRun); err != nil {
+		return err
+	}
 	opts, err := c.sel.options(c.app)
 	if err != nil {
 		return err

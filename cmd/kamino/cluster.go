@@ -18,6 +18,9 @@ func newCluster(_ context.Context, a *app) (kamino.Cluster, error) {
 	}
 	if raw, err := a.kube.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && a.env("KUBERNETES_SERVICE_HOST") == "" {
 		// The library would go on with localhost:8080.
+		if file := a.env("KUBECONFIG"); file != "" && *a.kube.KubeConfig == "" {
+			return nil, kamino.WithHint(fmt.Errorf("read kubeconfig: $KUBECONFIG is %q, which does not exist or names no cluster", file), "name another one with --kubeconfig or $KUBECONFIG")
+		}
 		return nil, kamino.WithHint(errors.New("no kubeconfig is named, and this is no pod of a cluster"), "name one with --kubeconfig or $KUBECONFIG")
 	}
 	g := a.global

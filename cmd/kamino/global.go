@@ -37,6 +37,7 @@ type globalOptions struct {
 	logLevel      string
 	logPrefix     string
 	logTimestamps bool
+	logFormat     string
 	pollInterval  durationValue
 
 	Log *slog.Logger
@@ -62,6 +63,7 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	f.StringVar(&g.AzureConfig, "azure-config", "", "take them from this azure.json instead; implies --in-cluster")
 	f.StringVar(&g.logLevel, "log-level", "INFO", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
 	f.StringVar(&g.logPrefix, "log-prefix", "", "text before each line of the log, without \":\" or space")
+	f.StringVar(&g.logFormat, "log-format", "text", "text, or json for one object a line, always with its time")
 	f.BoolVar(&g.logTimestamps, "log-timestamps", false, "put the time on each line of the log")
 	_ = f.MarkHidden("provider") // there is one so far
 }
@@ -89,7 +91,13 @@ func (g *globalOptions) complete(a *app) error {
 	if err != nil {
 		return err
 	}
-	g.Log = newLogger(a.Err, level, g.logPrefix, g.logTimestamps)
+	switch {
+	case g.logFormat != "text" && g.logFormat != "json":
+		return kamino.WithHint(fmt.Errorf("log format %q is unknown", g.logFormat), "use --log-format text or json")
+	case g.logFormat == "json" && g.logPrefix != "":
+		return kamino.WithHint(fmt.Errorf("log prefix %q would make lines that are no JSON", g.logPrefix), "use --log-format text, or no --log-prefix")
+	}
+	g.Log = newLogger(a.Err, level, g)
 	for _, name := range []string{g.namespace, a.env("POD_NAMESPACE")} {
 		if name != "" && name != kamino.SystemNamespace {
 			g.former = append(g.former, name) // where a former version would have kept its leases

@@ -18,7 +18,12 @@ func TestBadInput(t *testing.T) {
 		want  []string // in stderr
 		code  int
 	}{
-		{name: "unknown command", args: []string{"updat"}, want: []string{`"updat"`, "kamino --help"}},
+		{name: "unknown command", args: []string{"updat"}, want: []string{`"updat"`, "kamino update"}},
+		{name: "a command like no other", args: []string{"xyzzy"}, want: []string{`"xyzzy"`, "kamino --help"}},
+		{name: "exit code of an update", args: []string{"update", "--target-node", "n2", "--detailed-exitcode"}, want: []string{"--detailed-exitcode", "--dry-run --detailed-exitcode"}},
+		{name: "exit code of auto-update", args: []string{"auto-update", "--detailed-exitcode"}, want: []string{"--detailed-exitcode", "--dry-run --detailed-exitcode"}},
+		{name: "exit code of a rollback", args: append([]string{"rollback", "--detailed-exitcode"}, pool...), want: []string{"--detailed-exitcode", "--dry-run --detailed-exitcode"}},
+		{name: "log format", args: []string{"status", "--log-format", "xml"}, want: []string{`"xml"`, "text or json"}},
 		{name: "unknown flag", args: []string{"plan", "--poool", "x"}, want: []string{"--poool", "kamino plan --help"}},
 		{name: "unknown pool", args: []string{"plan", "--pool", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},
 		{name: "unknown pool for auto-update", args: []string{"auto-update", "--target-vmss", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},

@@ -34,16 +34,17 @@ func parseLevel(name string) (slog.Level, error) {
 	return 0, kamino.WithHint(fmt.Errorf("log level %q is unknown", name), "use --log-level DEBUG, INFO, WARNING, ERROR or CRITICAL")
 }
 
-func newLogger(w io.Writer, level slog.Level, prefix string, timestamps bool) *slog.Logger {
-	if prefix != "" {
-		w = &prefixWriter{w: w, prefix: []byte(prefix + ": ")}
+func newLogger(w io.Writer, level slog.Level, g *globalOptions) *slog.Logger {
+	if g.logPrefix != "" {
+		w = &prefixWriter{w: w, prefix: []byte(g.logPrefix + ": ")}
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{
+	asJSON := g.logFormat == "json"
+	how := &slog.HandlerOptions{
 		Level: level,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 			switch {
 			case len(groups) > 0:
-			case a.Key == slog.TimeKey && !timestamps:
+			case a.Key == slog.TimeKey && !g.logTimestamps && !asJSON:
 				return slog.Attr{}
 			case a.Key == slog.LevelKey:
 				for _, l := range levels {
@@ -54,7 +55,11 @@ func newLogger(w io.Writer, level slog.Level, prefix string, timestamps bool) *s
 			}
 			return a
 		},
-	}))
+	}
+	if asJSON {
+		return slog.New(slog.NewJSONHandler(w, how))
+	}
+	return slog.New(slog.NewTextHandler(w, how))
 }
 
 // prefixWriter puts the prefix before each record; a slog handler writes one

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -47,4 +48,13 @@ func (o *outputFlag) print(w io.Writer, v any, table func(io.Writer)) error {
 	tabs := tabwriter.NewWriter(w, 6, 4, 3, ' ', 0)
 	table(tabs)
 	return tabs.Flush()
+}
+
+// checkDetailed refuses --detailed-exitcode where nobody could tell "there was something to
+// do" from "it was done".
+func checkDetailed(detailed, dryRun bool) error {
+	if detailed && !dryRun {
+		return kamino.WithHint(errors.New("--detailed-exitcode tells what would be done, and needs --dry-run"), "use --dry-run --detailed-exitcode")
+	}
+	return nil
 }

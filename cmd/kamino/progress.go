@@ -26,7 +26,9 @@ func (a *app) follow(ctx context.Context, e *kamino.Engine) func() {
 			return w
 		}}
 		e.Report = func(ev kamino.Event) { a.left.event(ev); l.event(ev) }
-		return l.run(time.Second)
+		a.live.Store(l)
+		end := l.run(time.Second)
+		return func() { a.live.Store(nil); end() }
 	}
 	log := newEventLog(ctx, a.global.Log)
 	e.Report = func(ev kamino.Event) { a.left.event(ev); log.event(ev) }
@@ -83,6 +85,13 @@ func (l *live) redraw() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.draw(nil)
+}
+
+// stand writes a line that stays.
+func (l *live) stand(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.draw([]string{text})
 }
 
 func (l *live) event(ev kamino.Event) {

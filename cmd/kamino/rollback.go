@@ -65,6 +65,9 @@ func (c *rollbackCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
 	}
+	if err := checkDetailed(c.detailed, c.opts.DryRun); err != nil {
+		return err
+	}
 	if err := c.readSecrets(); err != nil {
 		return err
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -27,7 +30,8 @@ type app struct {
 	provider func(context.Context, globalOptions) (kamino.Provider, error)
 	cluster  func(context.Context, *app) (kamino.Cluster, error)
 
-	left leftovers // what a second signal has to tell
+	left leftovers            // what a second signal has to tell
+	live atomic.Pointer[live] // the progress on the terminal, while there is one
 }
 
 func newApp(streams ioStreams, env func(string) string, exit func(int)) *app {
@@ -66,12 +70,17 @@ func newRootCommand(a *app) *cobra.Command {
 		Version:       buildVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
 			}
+			if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+				return kamino.WithHint(fmt.Errorf("command %q is unknown", args[0]), "did you mean: kamino %s", strings.Join(like, ", kamino "))
+			}
 			return kamino.WithHint(fmt.Errorf("command %q is unknown", args[0]), "kamino --help lists the commands")
 		},
+		SuggestionsMinimumDistance: 2,
+
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			return a.global.complete(a)
@@ -127,13 +136,19 @@ func buildVersion() string {
 }
 
 func newVersionCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var out outputFlag
+	cmd := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(a.Out, "kamino", buildVersion())
-			return err
+			if err := out.check(); err != nil {
+				return err
+			}
+			v := buildVersion()
+			return out.print(a.Out, map[string]string{"version": v}, func(w io.Writer) { fmt.Fprintln(w, "kamino", v) })
 		},
 	}
+	out.add(cmd)
+	return cmd
 }
 
 // engine joins the two ports. Progress goes to the terminal or to the log.

@@ -32,7 +32,7 @@ func (a *app) obey(ctx context.Context, signals <-chan os.Signal, cancel func())
 	select {
 	case s := <-signals:
 		cancel()
-		fmt.Fprintf(a.Err, "\n%s: giving back what was taken; once more to end at once\n", s)
+		a.say(s)
 	case <-ctx.Done():
 		return
 	}
@@ -43,6 +43,16 @@ func (a *app) obey(ctx context.Context, signals <-chan os.Signal, cancel func())
 	}
 	fmt.Fprintln(a.Err, "Hint: kamino restore")
 	a.exit(exitAbandoned)
+}
+
+// say tells what the first signal does, on a line that the progress leaves alone.
+func (a *app) say(s os.Signal) {
+	text := fmt.Sprintf("%s: restoring the donor; press Ctrl-C again to quit immediately", s)
+	if l := a.live.Load(); l != nil {
+		l.stand(text)
+		return
+	}
+	fmt.Fprintf(a.Err, "\n%s\n", text)
 }
 
 // leftovers follows the events of runs, to know what each still holds.

@@ -131,6 +131,9 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
 	}
+	if err := checkDetailed(c.detailed, c.dryRun); err != nil {
+		return err
+	}
 	if err := c.run.check(c.app, c.donor); err != nil {
 		return err
 	}
