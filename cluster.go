@@ -101,7 +101,14 @@ type SealOrder struct {
 	// without having been asked, or by another node, does not know it. Empty in
 	// runs that a kamino without nonces began.
 	Nonce string
+	// Policy is the run's seal policy as YAML, at most SealPolicyMost bytes; nil
+	// where the run brings none.
+	Policy []byte
 }
+
+// SealPolicyMost bounds a seal policy, in bytes of YAML. It travels in an
+// environment variable, of which Linux takes 128 KiB.
+const SealPolicyMost = 64 << 10
 
 // SealPod is what is known of the pod that seals a donor.
 type SealPod struct {

@@ -2,6 +2,8 @@ package kamino
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -174,7 +176,7 @@ func describePods(pods []Pod) string {
 }
 
 func (r *Run) sealOrder() SealOrder {
-	order := SealOrder{Run: r.id}
+	order := SealOrder{Run: r.id, Policy: r.SealPolicy}
 	if r.lease != nil {
 		order.Nonce = r.lease.Record.Nonce
 	}
@@ -193,7 +195,7 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	if mark == nil || !mark.Sealing {
 		r.unasked = true
 		next, err := r.remark("write on the node that its disk is about to be sealed", n, mark, func(m *Mark) { m.Sealing = true })
-		return next.announcing(intentSeal).noting(func(l *Lease) { l.Record.Sealing = true }), err
+		return next.announcing(intentSeal).noting(func(l *Lease) { l.Record.Sealing, l.Record.Policy = true, r.policySum() }), err
 	}
 	if !n.Tainted(TaintBlock) {
 		return r.remark("block the node again with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
@@ -233,10 +235,14 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("node %s went off without a receipt of run %s: its disk is not sealed", n.Name, r.id)
 	}
 	if !pod.Exists && in.Power == PowerOn {
-		return act(intentSeal, func(ctx context.Context) error {
+		order := act(intentSeal, func(ctx context.Context) error {
 			r.unasked = false
 			return r.Cluster.Seal(ctx, n, r.sealOrder())
-		}).then("the seal", 0), nil
+		}).then("the seal", 0)
+		if r.lease.Record.Policy != r.policySum() { // the process that marked the node brought another
+			order = order.noting(func(l *Lease) { l.Record.Policy = r.policySum() })
+		}
+		return order, nil
 	}
 	return wait("a receipt; the node is silent"), nil
 }
@@ -250,6 +256,9 @@ func (r *Run) checkReceipt(receipt Receipt) error {
 	case nonce != "" && receipt.Nonce != nonce:
 		return WithHint(fmt.Errorf("receipt of run %s on node %s does not repeat the nonce of the run: the agent that was asked did not write it", r.id, r.node.Name),
 			"the pool's image stays as it is; find out who wrote annotation %s before you take this node again", AnnotationReceipt)
+	case receipt.Policy != r.lease.Record.Policy:
+		return WithHint(fmt.Errorf("receipt of run %s on node %s names seal policy %q, and the run brought %q", r.id, r.node.Name, receipt.Policy, r.lease.Record.Policy),
+			"the pool's image stays as it is; the seal pod's image must be of this version: see --image")
 	}
 	return nil
 }
@@ -358,7 +367,7 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
 		return Next{}, fmt.Errorf("instance %s is %s, not off: no snapshot is taken", in.ID, in.Power)
 	}
 	want := Artifact{
-		Kind: Snapshot, Name: name, Source: in.Disk, Tags: r.tags(receipt.Hash),
+		Kind: Snapshot, Name: name, Source: in.Disk, Tags: r.tags(receipt),
 		Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType,
 	}
 	return act("snapshot disk "+lastSegment(in.Disk), func(ctx context.Context) error {
@@ -366,16 +375,39 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
 	}), nil
 }
 
-func (r *Run) tags(receipt string) map[string]string {
-	return map[string]string{
+// policySum is the SHA-256 in hex of the seal policy; empty without one.
+func (r *Run) policySum() string {
+	if len(r.SealPolicy) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(r.SealPolicy)
+	return hex.EncodeToString(sum[:])
+}
+
+func (r *Run) planSeal() string {
+	if sum := r.policySum(); sum != "" {
+		return "make the donor's disk fit to be cloned and wait for the receipt; seal policy sha256:" + sum[:12] + "…"
+	}
+	return "make the donor's disk fit to be cloned and wait for the receipt; unknown files are reported (no seal policy)"
+}
+
+func (r *Run) tags(receipt Receipt) map[string]string {
+	tags := map[string]string{
 		TagBuiltFrom: r.node.Name,
 		TagBuiltAt:   r.clock().Now().Format(BuiltAtFormat),
 		TagRun:       r.id,
 		TagEpoch:     fmt.Sprint(r.lease.Epoch),
-		TagReceipt:   receipt,
+		TagReceipt:   receipt.Hash,
 		TagParent:    lastSegments(r.instance.Image, 3),
 		TagVM:        r.instance.VMID,
 	}
+	if receipt.Policy != "" {
+		tags[TagPolicy] = receipt.Policy
+	}
+	if u := receipt.Unknown; u != nil {
+		tags[TagUnknown], tags[TagUnknownMode], tags[TagUnknownDigest] = fmt.Sprint(u.Count), u.Mode, u.Digest
+	}
+	return tags
 }
 
 func lastSegment(id string) string { return lastSegments(id, 1) }

@@ -38,6 +38,7 @@ type Record struct {
 	Step       string     `json:"step,omitempty"`    // where the run was when this was written
 	Intent     string     `json:"intent,omitempty"`  // what it is about to do: acts, joined by "; "
 	Nonce      string     `json:"nonce,omitempty"`   // what the receipt must repeat; see SealOrder
+	Policy     string     `json:"policy,omitempty"`  // SHA-256 of the seal policy, which the receipt must name
 	Sealing    bool       `json:"sealing,omitempty"` // as Mark.Sealing
 	GivingBack bool       `json:"givingBack,omitempty"`
 	Failure    string     `json:"failure,omitempty"`  // why it gives back

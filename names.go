@@ -100,6 +100,12 @@ const (
 	TagParent    = "kamino-parent"  // image the donor itself came from
 	TagBad       = "kamino-bad"     // why the version was rolled back
 	TagVM        = "kamino-vm"      // donor's VM; absent on what earlier kaminos made
+	TagPolicy    = "kamino-policy"  // SHA-256 of the seal policy
+	// Files on the image that nothing explains: how many, whether such were
+	// refused or reported, and a digest over their names and contents.
+	TagUnknown       = "kamino-unknown"
+	TagUnknownMode   = "kamino-unknown-mode"
+	TagUnknownDigest = "kamino-unknown-digest"
 )
 
 // BuiltAtFormat is the layout of the tag BuiltAt.

@@ -192,6 +192,19 @@ type Receipt struct {
 	VMID     string    `json:"vmId"`
 	Hash     string    `json:"hash"`
 	Nonce    string    `json:"nonce,omitempty"` // of the order that it answers
+	// Policy is the SHA-256 in hex of the seal policy that the agent applied.
+	Policy string `json:"policy,omitempty"`
+	// Unknown tells of files that nothing explains; nil from agents that did not
+	// look.
+	Unknown *UnknownFiles `json:"unknown,omitempty"`
+}
+
+// UnknownFiles are the files on a sealed disk that no package, image, rule or
+// policy explains.
+type UnknownFiles struct {
+	Mode   string `json:"mode"` // refuse or report
+	Count  int    `json:"count"`
+	Digest string `json:"digest,omitempty"` // over their names and contents
 }
 
 // Receipt reads the node's receipt; ok is false when there is none or it

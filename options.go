@@ -35,6 +35,9 @@ type Options struct {
 	AdoptModel     bool     // replace an image that somebody else has put into the model
 	// RequireLabels must all be on the donor.
 	RequireLabels []LabelDemand
+	// SealPolicy says what may stay on the disk, as YAML (docs/agent.md). With
+	// one, files that nothing explains refuse the seal; without, they are counted.
+	SealPolicy []byte
 	// Settle is how long cluster-autoscaler is given to see the protection; two
 	// of its scan intervals (10 s by default).
 	Settle time.Duration
@@ -64,6 +67,9 @@ func (o Options) Validate() error {
 		return WithHint(fmt.Errorf("image reference %q is unknown", o.ImageReference), "use --image-reference version or definition")
 	case o.Today != TodayOfDonor && o.Today != TodayOfAny && o.Today != TodayAgain:
 		return fmt.Errorf("what a version of today means, %q, is unknown", o.Today)
+	case len(o.SealPolicy) > SealPolicyMost:
+		return WithHint(fmt.Errorf("seal policy of %d bytes is too large: at most %d", len(o.SealPolicy), SealPolicyMost),
+			"let entries of verify.known name directories instead of files")
 	}
 	return nil
 }

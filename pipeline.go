@@ -31,7 +31,7 @@ func Pipeline() []Step {
 		{Name: "drain", Seed: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
 			When: (*Run).donorNeeded, Look: (*Run).lookDrain, Notify: "Draining", Limit: unlimited, Plan: (*Run).planDrain},
 		{Name: "seal", Does: "make the donor's disk fit to be cloned and wait for the receipt",
-			When: (*Run).donorNeeded, Look: (*Run).lookSeal, Notify: "Sealing"},
+			When: (*Run).donorNeeded, Look: (*Run).lookSeal, Notify: "Sealing", Plan: (*Run).planSeal},
 		{Name: "stop", Seed: "9", Does: "wait for the donor to be off", Back: "started",
 			When: (*Run).donorNeeded, Look: (*Run).lookStop},
 		{Name: "snapshot", Seed: "9", Does: "snapshot the donor's OS disk", Back: "deleted",

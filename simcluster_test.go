@@ -203,7 +203,7 @@ func (c simCluster) Seal(ctx context.Context, node Node, order SealOrder) error 
 		if w.sealPods[run] != nil {
 			return nil
 		}
-		pod := &simSealPod{SealPod: SealPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce}
+		pod := &simSealPod{SealPod: SealPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce, policy: (&Run{Options: Options{SealPolicy: order.Policy}}).policySum()}
 		w.sealPods[run] = pod
 		w.happened("%s creates seal pod of %s", c.p.name, run)
 		w.runSeal(run, pod)

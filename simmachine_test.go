@@ -58,6 +58,8 @@ type simSealPod struct {
 	SealPod
 	node  string
 	nonce string
+	// policy is the SHA-256 of the policy that its order brought.
+	policy string
 }
 
 type simPod struct {
@@ -222,7 +224,7 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 		}
 		w.after(time.Second, func() {
 			if present() {
-				w.detached(m, run, pod.nonce, here)
+				w.detached(m, Receipt{Run: run, Nonce: pod.nonce, Policy: pod.policy}, here)
 			}
 		})
 		// The kubelet tells late, or never when the seal has stopped it by then.
@@ -234,7 +236,8 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 	})
 }
 
-func (w *world) detached(m *machine, run, nonce string, here func() bool) {
+func (w *world) detached(m *machine, receipt Receipt, here func() bool) {
+	run := receipt.Run
 	fate := m.sealing
 	m.touched = run
 	w.happened("seal of %s is detached", m.Hostname)
@@ -253,7 +256,7 @@ func (w *world) detached(m *machine, run, nonce string, here func() bool) {
 		if fate != sealForged {
 			m.sealed = run
 		}
-		w.reportSeal(m, Receipt{Run: run, Nonce: nonce}, here, fate)
+		w.reportSeal(m, receipt, here, fate)
 	})
 }
 

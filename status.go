@@ -3,6 +3,7 @@ package kamino
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -51,7 +52,11 @@ type VersionStatus struct {
 	Run       string `json:"run,omitempty"`
 	Parent    string `json:"parent,omitempty"` // the image that the donor came from
 	Bad       string `json:"bad,omitempty"`    // why it was rolled back
-	Excluded  bool   `json:"excluded,omitempty"`
+	Policy    string `json:"policy,omitempty"` // SHA-256 of the seal policy
+	// Unknown are the files on the image that nothing explains; nil where nobody
+	// looked.
+	Unknown  *UnknownFiles `json:"unknown,omitempty"`
+	Excluded bool          `json:"excluded,omitempty"`
 	// Outnumbered is a version of an earlier day whose name counts as later: a
 	// program that knows no YYYY.MM.DDNN made this one.
 	Outnumbered string `json:"outnumberedBy,omitempty"`
@@ -174,5 +179,15 @@ func versionStatus(v Artifact) VersionStatus {
 		BuiltFrom: v.Tags[TagBuiltFrom], BuiltAt: v.Tags[TagBuiltAt], Run: v.Tags[TagRun],
 		Parent: strings.TrimPrefix(v.Tags[TagParent], "/"), Bad: v.Tags[TagBad],
 		Excluded: v.Excluded, InModel: v.InModel, Instances: v.Instances,
+		Policy: v.Tags[TagPolicy], Unknown: unknownFiles(v.Tags),
 	}
+}
+
+// unknownFiles reads what tags tell; nil when they tell nothing.
+func unknownFiles(tags map[string]string) *UnknownFiles {
+	n, err := strconv.Atoi(tags[TagUnknown])
+	if err != nil || n < 0 {
+		return nil
+	}
+	return &UnknownFiles{Mode: tags[TagUnknownMode], Count: n, Digest: tags[TagUnknownDigest]}
 }

@@ -1,7 +1,10 @@
 package kube
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,6 +25,7 @@ const (
 	labelRun  = "kamino.dev/run"
 	hostRoot  = "/host"
 	nonceEnv  = "KAMINO_SEAL_NONCE"
+	policyEnv = "KAMINO_SEAL_POLICY"
 )
 
 func sealPodName(run string) string { return sealName + "-" + run }
@@ -129,6 +133,15 @@ func (c *Cluster) createSealPod(ctx context.Context, node kamino.Node, order kam
 	return explain("create pods -n "+kamino.SystemNamespace, err)
 }
 
+// packPolicy is base64 of gzip of a policy, as the agent reads it.
+func packPolicy(policy []byte) string {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write(policy) // neither fails: a buffer takes everything
+	_ = z.Close()
+	return base64.StdEncoding.EncodeToString(packed.Bytes())
+}
+
 // sealPod is the pod that makes the donor's disk fit to be cloned: root on the
 // host, with its root file system at /host.
 func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
@@ -174,6 +187,9 @@ func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 	}
 	if order.Nonce != "" {
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: nonceEnv, Value: order.Nonce}}
+	}
+	if len(order.Policy) > 0 {
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: policyEnv, Value: packPolicy(order.Policy)})
 	}
 	return pod
 }

@@ -215,6 +215,9 @@ func versionNote(v kamino.VersionStatus) string {
 	if v.Outnumbered != "" {
 		notes = append(notes, "never the latest: its name counts as earlier than "+v.Outnumbered)
 	}
+	if u := v.Unknown; u != nil && u.Count > 0 {
+		notes = append(notes, fmt.Sprintf("%d unknown files (%s)", u.Count, u.Mode))
+	}
 	if v.Failure != "" {
 		notes = append(notes, v.Failure)
 	}

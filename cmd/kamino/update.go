@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ type runFlags struct {
 	again                bool
 	grace                graceValue
 	drainTimeout, settle durationValue
+	policy               string
 }
 
 func (r *runFlags) add(a *app, f *pflag.FlagSet) {
@@ -38,6 +40,7 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.BoolVar(&r.again, "again", false, "make another image version although there is one of today; it is named YYYY.MM.DDNN")
 	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which Azure may evict meanwhile")
 	f.StringArrayVar(&r.labels, "require-label", nil, "take only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
+	f.StringVar(&r.policy, "seal-policy", "", "`file` that says what may stay on the donor's disk (docs/agent.md); with it, files that nothing explains refuse the seal (default the text in $SEAL_POLICY)")
 	f.Var(&r.settle, "autoscaler-settle", "time for cluster-autoscaler to see the donor's protection: two of its scan intervals")
 	f.Var(&a.global.pollInterval, "poll-interval", "shortest time between two looks at something that is waited for, at most 10s")
 	a.addGallery(f)
@@ -76,9 +79,31 @@ func (r *runFlags) check(a *app, donor string) error {
 			return err
 		}
 	}
+	if err := r.readPolicy(a); err != nil {
+		return err
+	}
 	o := r.options(a)
 	o.Donor = donor
 	return o.Validate()
+}
+
+// readPolicy reads and checks the seal policy, so that a mistake in it costs no
+// drain.
+func (r *runFlags) readPolicy(a *app) error {
+	data := []byte(a.env("SEAL_POLICY"))
+	if r.policy != "" {
+		var err error
+		if data, err = os.ReadFile(r.policy); err != nil {
+			return fmt.Errorf("read seal policy: %w", err)
+		}
+	} else if len(data) == 0 {
+		return nil
+	}
+	r.opts.SealPolicy = data
+	if err := checkPolicy(data); err != nil {
+		return kamino.WithHint(err, "kamino-agent verify --inventory --write-allow FILE on a node writes one to begin with")
+	}
+	return nil
 }
 
 // updateCommand makes a prototype of a node that the user names.

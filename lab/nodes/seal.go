@@ -1,8 +1,11 @@
 package nodes
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -35,6 +38,7 @@ type receipt struct {
 	Hash       string `json:"hash"`
 	Agent      string `json:"agent"`
 	Nonce      string `json:"nonce,omitempty"`
+	Policy     string `json:"policy,omitempty"`
 }
 
 type rule struct {
@@ -61,7 +65,7 @@ func (k *kubelet) seal(ctx context.Context, pod *corev1.Pod) error {
 	}
 	doc := receipt{
 		APIVersion: "kamino.dev/v1alpha1", Kind: "Receipt", Run: run, Donor: donor, VMID: strings.ToLower(k.instance.VMID),
-		SealedAt: k.fleet.clock.Now().UTC().Format(time.RFC3339), Agent: "simulated", Nonce: sealNonce(pod),
+		SealedAt: k.fleet.clock.Now().UTC().Format(time.RFC3339), Agent: "simulated", Nonce: sealNonce(pod), Policy: sealPolicy(pod),
 	}
 	var sealErr error
 	if err := k.fleet.cloud.WriteDisk(k.instance.ID, func(files map[string]string) {
@@ -133,9 +137,32 @@ func hashDisk(files map[string]string) string {
 }
 
 // sealNonce is what the order in the pod asks the receipt to repeat.
-func sealNonce(pod *corev1.Pod) string {
+func sealNonce(pod *corev1.Pod) string { return sealEnv(pod, "KAMINO_SEAL_NONCE") }
+
+// sealPolicy is the digest of the policy that the order in the pod brings, empty without one.
+func sealPolicy(pod *corev1.Pod) string {
+	text := sealEnv(pod, "KAMINO_SEAL_POLICY")
+	if text == "" {
+		return ""
+	}
+	packed, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return "no base64"
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return "no gzip"
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, z); err != nil {
+		return "no gzip"
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+func sealEnv(pod *corev1.Pod, name string) string {
 	for _, e := range pod.Spec.Containers[0].Env {
-		if e.Name == "KAMINO_SEAL_NONCE" {
+		if e.Name == name {
 			return e.Value
 		}
 	}

@@ -84,6 +84,10 @@ containers:
       {{- with $k.extraEnv }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
+      {{- with $k.sealPolicy }}
+      - name: SEAL_POLICY
+        value: {{ . | quote }}
+      {{- end }}
       {{- if and (include "kamino.onHost" $k) $k.azure.caBundle }}
       - name: SSL_CERT_FILE
         value: /etc/kamino/ca-certificates.crt

@@ -1,0 +1,22 @@
+//go:build !linux
+
+package main
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+)
+
+// checkPolicy makes sure of the kind of document; the agent, which is for Linux
+// only, reads the rest before it stops anything.
+func checkPolicy(data []byte) error {
+	var doc struct{ APIVersion, Kind string }
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return fmt.Errorf("decode seal policy: %w", err)
+	}
+	if doc.APIVersion != "kamino.dev/v1alpha1" || doc.Kind != "SealConfig" {
+		return fmt.Errorf("decode seal policy: apiVersion and kind are %q and %q; write kamino.dev/v1alpha1 and SealConfig", doc.APIVersion, doc.Kind)
+	}
+	return nil
+}
