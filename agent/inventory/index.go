@@ -118,7 +118,7 @@ func (x *Index) becomes(name, digest string) bool {
 // baseline changes with the package databases and image stores that verdicts rest on.
 func baseline(d *disk.Disk) string {
 	h := sha256.New()
-	for _, name := range append([]string{dpkgStatus, dpkgDir + "/info", "var/lib/ucf/hashfile"}, rpmPaths...) {
+	for _, name := range append([]string{dpkgStatus, dpkgDir + "/info", "var/lib/ucf/hashfile", "var/lib/rpm/rpmdb.sqlite-wal"}, rpmPaths...) {
 		if info, err := d.Lstat(name); err == nil {
 			fmt.Fprintf(h, "%s %d %d\n", name, info.Size(), info.ModTime().UnixNano())
 		}
