@@ -28,7 +28,7 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bench.Figure("agent-size", float64(info.Size())/1e6, "MB", 12)
+	bench.Figure("agent-size", float64(info.Size())/1e6, "MB", 11)
 	binary = program
 
 	w := benchWorld(t)

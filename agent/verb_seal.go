@@ -245,7 +245,7 @@ func (v *sealVerb) work(ctx context.Context, d *disk.Disk, node *nodeapi.Client,
 		if err := reach(ctx, node); err != nil {
 			return seal.Receipt{}, fmt.Errorf("seal: %w; nothing was changed", err)
 		}
-		if err := v.survey(ctx, d, &o); err != nil {
+		if err := v.surveyed(ctx, d, &o); err != nil {
 			return seal.Receipt{}, err
 		}
 		if err := services.Stop(ctx); err != nil {

@@ -106,6 +106,12 @@ func (x *Index) seen(name string, info fs.FileInfo) (verdict, bool) {
 	return verdict{class: class, holds: (class == Owned || class == Layer) && info.Mode().IsRegular(), lasts: true}, true
 }
 
+// Fits reports whether a look by an agent of this version can go on from an index: the packages and their databases are
+// still those that it rests on.
+func (x *Index) Fits(d *disk.Disk, agent string) bool {
+	return x != nil && x.Agent == agent && x.Base == baseline(d)
+}
+
 // becomes reports whether a file has the content that a rule was to leave, of a file that was known before.
 func (x *Index) becomes(name, digest string) bool {
 	if x == nil {

@@ -168,7 +168,7 @@ func newLook(d *disk.Disk, o Options) *look {
 	l := &look{disk: d, o: o, base: baseline(d)}
 	l.owners = sync.OnceValue(func() *owners { return readOwners(d) })
 	l.images = sync.OnceValue(func() *images { return readImages(d) })
-	if o.Earlier != nil && (o.Earlier.Agent != o.Agent || o.Earlier.Base != l.base) {
+	if !o.Earlier.Fits(d, o.Agent) {
 		l.o.Earlier = nil
 	}
 	l.out = Result{Counts: map[Class]Count{}, settled: map[key]bool{}}
@@ -240,7 +240,7 @@ func (l *look) result() *Result {
 	r.allow(l.o.Known)
 	l.index.finish()
 	r.Index = &l.index
-	if l.o.Earlier != nil {
+	if l.o.Earlier != nil { // the databases may not have been read again
 		r.Notes = append(r.Notes, l.o.Earlier.Notes...)
 	} else {
 		r.Notes = append(l.owners().notes, l.images().notes...)

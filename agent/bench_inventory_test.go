@@ -1,0 +1,90 @@
+package agent_test
+
+import (
+	"crypto/md5"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"kamino.dev/kamino/internal/bench"
+)
+
+// TestBenchInventory measures the inventory of 200,000 files of 6 GB, nearly all of them a package's: the look beside the
+// running node, with the files out of the page cache, and the second one, which is what the donor's time away grows by.
+func TestBenchInventory(t *testing.T) {
+	bench.Need(t)
+	root := t.TempDir()
+	packageTree(t, root, 200_000, 30_000)
+	run := filepath.Join(root, "run")
+	if err := errors.Join(os.Mkdir(run, 0o755), syscall.Mount("tmpfs", run, "tmpfs", 0, "size=64m")); err != nil {
+		t.Skipf("a root with memory at /run cannot be made: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(run, syscall.MNT_DETACH) })
+	look := func() (seconds, megabytes float64) {
+		cmd := exec.Command(binary, "verify", "--inventory", "--root", root)
+		started := time.Now()
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		t.Logf("%s", out[max(len(out)-300, 0):])
+		usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+		return time.Since(started).Seconds(), float64(usage.Maxrss) / 1000
+	}
+	seconds, megabytes := look()
+	bench.Figure("agent-inventory-200k-files-6gb", seconds, "s", 60)
+	bench.Figure("agent-inventory-memory", megabytes, "MB", 64)
+	seconds, megabytes = look()
+	bench.Figure("agent-inventory-away", seconds, "s", 2)
+	bench.Figure("agent-inventory-away-memory", megabytes, "MB", 64)
+}
+
+// packageTree writes files of a dpkg package, except one in a hundred that nobody owns, and takes them out of the cache.
+func packageTree(t *testing.T, root string, files, size int) {
+	t.Helper()
+	var list, sums strings.Builder
+	content := make([]byte, size)
+	random := rand.NewChaCha8([32]byte{1})
+	var err error
+	for i := range files {
+		name := fmt.Sprintf("usr/lib/bench/%d/%d", i/200, i)
+		if i%100 == 0 {
+			name = fmt.Sprintf("srv/app/%d/%d", i/20000, i)
+		}
+		_, _ = random.Read(content) // never fails
+		err = errors.Join(err, os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o755), os.WriteFile(filepath.Join(root, name), content, 0o644))
+		if i%100 > 0 {
+			fmt.Fprintf(&list, "/%s\n", name)
+			fmt.Fprintf(&sums, "%x  %s\n", md5.Sum(content), name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeFile(t, filepath.Join(root, "var/lib/dpkg/info/bench.list"), list.String())
+	writeFile(t, filepath.Join(root, "var/lib/dpkg/info/bench.md5sums"), sums.String())
+	writeFile(t, filepath.Join(root, "var/lib/dpkg/status"), "Package: bench\n")
+	syscall.Sync()
+	err = filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
