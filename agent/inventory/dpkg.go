@@ -30,32 +30,39 @@ func readDpkg(o *owners, d *disk.Disk, dirs *resolver) error {
 	if err != nil {
 		return fmt.Errorf("read dpkg's diversions: %w", err)
 	}
-	for _, e := range entries {
-		name := dpkgDir + "/info/" + e.Name()
-		pkg, sums := strings.CutSuffix(e.Name(), ".md5sums")
-		pkg, list := strings.CutSuffix(pkg, ".list")
-		pkg, _, _ = strings.Cut(pkg, ":")
-		at := func(listed string) string { return dirs.name(diverted.from(listed, pkg)) }
-		switch {
-		case sums:
-			err = lines(d, name, func(line string) {
-				if sum, listed, ok := strings.Cut(line, "  "); ok {
-					o.addHex(at("/"+listed), byMD5, sum)
-				}
-			})
-		case list:
-			err = lines(d, name, func(line string) { o.add(at(line), byNone, nil) })
-		default:
-			continue
+	each := func(suffix string, visit func(line string, at func(string) string)) error {
+		for _, e := range entries {
+			pkg, ok := strings.CutSuffix(e.Name(), suffix)
+			if !ok {
+				continue
+			}
+			pkg, _, _ = strings.Cut(pkg, ":")
+			at := func(listed string) string { return dirs.name(diverted.from(listed, pkg)) }
+			if err := lines(d, dpkgDir+"/info/"+e.Name(), func(line string) { visit(line, at) }); err != nil {
+				return fmt.Errorf("read dpkg's database: %w", err)
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("read dpkg's database: %w", err)
+		return nil
+	}
+	err = each(".md5sums", func(line string, at func(string) string) {
+		if sum, listed, ok := strings.Cut(line, "  "); ok {
+			o.addHex(at("/"+listed), byMD5, sum)
 		}
+	})
+	if err != nil {
+		return err
 	}
 	if err := conffiles(o, d, dirs, diverted); err != nil {
 		return fmt.Errorf("read dpkg's status: %w", err)
 	}
-	return nil
+	// The lists name all of it once more; what is new in them are links, and files of packages without digests.
+	o.sort()
+	summed := &owners{files: o.files}
+	return each(".list", func(line string, at func(string) string) {
+		if name := at(line); !summed.has(name) {
+			o.add(name, byNone, nil)
+		}
+	})
 }
 
 // conffiles are listed in the status file as " /etc/x MD5 [obsolete]".

@@ -71,7 +71,7 @@ func readOwners(d *disk.Disk) *owners {
 			o.notes = append(o.notes, err.Error())
 		}
 	}
-	slices.SortStableFunc(o.files, func(a, b owned) int { return a.key.compare(b.key) })
+	o.sort()
 	o.sums = make([]owned, 0, len(o.files))
 	for _, f := range o.files {
 		if f.kind != byNone {
@@ -80,6 +80,15 @@ func readOwners(d *disk.Disk) *owners {
 	}
 	slices.SortFunc(o.sums, compareSums)
 	return o
+}
+
+func (o *owners) sort() {
+	slices.SortStableFunc(o.files, func(a, b owned) int { return a.key.compare(b.key) })
+}
+
+func (o *owners) has(name string) bool {
+	_, ok := o.find(name)
+	return ok
 }
 
 func compareSums(a, b owned) int {
