@@ -46,7 +46,7 @@ func TestInventoryOfBases(t *testing.T) {
 func agentRun(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	cmd := exec.Command(binary, args...)
-	cmd.Env = append(os.Environ(), "KAMINO_COMMANDS_LOG="+filepath.Join(t.TempDir(), "commands"))
+	cmd.Env = append(os.Environ(), agentEnv+"=1", logEnv+"="+filepath.Join(t.TempDir(), "commands"))
 	var out bytes.Buffer
 	out.WriteByte('\n')
 	cmd.Stdout, cmd.Stderr = &out, &out
