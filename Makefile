@@ -67,6 +67,14 @@ bench-vm: build lab ## generic machine, clone and floor side by side, five boots
 bench: build lab ## measure; one line a figure: BENCH name value unit bound B holds|over
 	@.ci/bench
 
+.PHONY: seal-planted
+seal-planted: ## plant each known kind of secret and identity by itself, seal, and count what a seal misses (minutes)
+	KAMINO_PLANTED=1 go test -count=1 -timeout 60m -run 'TestPlantedEach|TestUnplanted' ./agent
+
+.PHONY: fuzz
+fuzz: ## run every Fuzz target of the product for FUZZTIME (30s)
+	@.ci/fuzz
+
 .PHONY: verify
 verify: ## formatting, vet, staticcheck, and that generated files are up to date
 	@.ci/verify

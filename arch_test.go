@@ -26,7 +26,7 @@ type rule struct {
 var rules = []rule{
 	{"", nil, "the vocabulary and the pipeline need nothing but the standard library"},
 	{"boot", []string{module + "/boot"}, "boot analysis is pure and embeddable"},
-	{"agent", []string{module + "/boot", module + "/agent", "golang.org/x/sys", "go.yaml.in/yaml", "sigs.k8s.io/yaml", "gopkg.in/yaml", "github.com/coreos/go-systemd", "github.com/godbus/dbus", "go.etcd.io/bbolt"},
+	{"agent", []string{module + "/boot", module + "/agent", "golang.org/x/sys", "go.yaml.in/yaml", "sigs.k8s.io/yaml", "gopkg.in/yaml", "github.com/coreos/go-systemd", "github.com/godbus/dbus", "go.etcd.io/bbolt", "github.com/klauspost/compress/zstd", "github.com/ulikunitz/xz"},
 		"the agent is small, static, and knows no cluster and no cloud SDK"},
 	{"kube", []string{module, "k8s.io/"}, "one adapter per outside world; no providers"},
 	{"azure", []string{module, "github.com/Azure/azure-sdk-for-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes"},

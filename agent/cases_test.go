@@ -242,6 +242,7 @@ func (w *world) normal(text string) string {
 		{`ask IMDS: [^;]*; last: [^;]*;`, "ask IMDS: <NO ANSWER>;"},
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "<TIME>"},
 		{`sha256:[0-9a-f]{64}`, "<SHA256>"},
+		{`(\d+ bytes, )digest [0-9a-f]{8}`, "${1}digest <KEYED>"},
 		{`(?m)^(\d{4}-\d\d-\d\d) (\S+)$`, "<DATE> $2"},
 		{`127\.0\.0\.1:\d+`, "<PLATFORM>"},
 		{`(\d+ files), \d+ bytes`, "$1, <N> bytes"},

@@ -110,9 +110,9 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 			return o, err
 		}
 		o.Facts.Host = or(o.Facts.Host, hostName())
-		o.Facts.Addresses = ownAddresses()
+		o.Facts.Addresses, o.Facts.MACs = ownAddresses()
 	default:
-		o.Facts.Addresses = seal.Addresses(d)
+		o.Facts.Addresses, o.Facts.MACs = seal.Addresses(d), seal.MACs(d)
 	}
 	if !v.noAgent {
 		if o.Binary, err = os.Executable(); err != nil {
@@ -158,25 +158,28 @@ func hostName() string {
 	return name
 }
 
-// ownAddresses are the addresses of the machine's own network cards; bridges and tunnels have addresses that other
-// machines have as well.
-func ownAddresses() (out []string) {
+// ownAddresses are the addresses of the machine's own network cards, IP and MAC; bridges and tunnels have addresses that
+// other machines have as well.
+func ownAddresses() (addresses, macs []string) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	for _, i := range interfaces {
 		if !strings.HasPrefix(i.Name, "e") || i.Flags&net.FlagLoopback != 0 {
 			continue
 		}
-		addresses, _ := i.Addrs()
-		for _, a := range addresses {
+		if len(i.HardwareAddr) > 0 {
+			macs = append(macs, i.HardwareAddr.String())
+		}
+		all, _ := i.Addrs()
+		for _, a := range all {
 			if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
-				out = append(out, ip.IP.String())
+				addresses = append(addresses, ip.IP.String())
 			}
 		}
 	}
-	return out
+	return addresses, macs
 }
 
 func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {

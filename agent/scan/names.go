@@ -27,6 +27,8 @@ var trees = []tree{
 	{"etc/wireguard", nil}, {"var/lib/tailscale", nil}, {"etc/pki/consumer", nil}, {"etc/pki/entitlement", nil}, {"var/lib/rhsm", nil},
 	{"var/lib/ubuntu-advantage/private", nil}, {"var/lib/ubuntu-pro/private", nil}, {"var/lib/snapd/device", nil},
 	{"var/lib/samba/private", nil}, {"var/lib/sss/db", nil}, {"var/lib/sss/secrets", nil},
+	{"etc/.git", nil}, {"etc/.hg", nil}, {"var/lib/docker/volumes", []string{"var/lib/docker/volumes/metadata.db", "var/lib/docker/volumes/backingFsBlockDev"}},
+	{"var/lib/containers/storage/volumes", nil}, {"var/lib/containers/storage/overlay-containers", []string{"var/lib/containers/storage/overlay-containers/*containers.json", "var/lib/containers/storage/overlay-containers/containers.lock"}}, {"var/lib/nerdctl", nil}, {"var/spool/postfix/deferred", nil},
 	{"etc/salt/pki/minion", nil}, {"etc/puppetlabs/puppet/ssl", nil}, {"var/lib/puppet/ssl", nil},
 }
 
@@ -42,7 +44,18 @@ var names = []struct{ kind, pattern string }{
 	{"user-credential", "*.kdbx"}, {"user-credential", "accessTokens.json"}, {"user-credential", "msal_token_cache*"},
 	{"cloud-credential", "azure.json"}, {"cloud-credential", "sp.txt"},
 	{"container-credential", ".dockercfg"}, {"engine-identity", "engine-id"}, {"monitoring-identity", "auth_token"}, {"monitoring-identity", "mdatp_onboard.json"},
-	{"private-key", "*.p12"}, {"private-key", "*.pfx"}, {"private-key", "*_key.pem"},
+	{"private-key", "*.p12"}, {"private-key", "*.pfx"}, {"private-key", "*_key.pem"}, {"private-key", "*.jks"}, {"private-key", "*.ppk"},
+	{"ssh-host-key", "dropbear_*_host_key"}, {"history", "fish_history"}, {"history", ".*history"}, {"history", ".lesshst"}, {"history", ".viminfo"},
+	{"user-credential", ".my.cnf"}, {"user-credential", ".mylogin.cnf"}, {"user-credential", ".s3cfg"}, {"user-credential", ".boto"}, {"user-credential", ".passwd-s3fs"},
+	{"user-credential", "passwd-s3fs"}, {"user-credential", ".vault_pass*"}, {"user-credential", ".google_authenticator"}, {"user-credential", ".erlang.cookie"},
+	{"user-credential", ".pypirc"}, {"user-credential", ".htpasswd"}, {"user-credential", ".credentials"}, {"user-credential", ".credentials_rsaparams"}, {"user-credential", ".smbcredentials"},
+	{"user-credential", "rclone.conf"},
+	{"user-credential", "ldap.secret"},
+	{"user-credential", "secret-id"}, {"user-credential", "role-id"}, {"user-credential", "enroll.secret"}, {"user-credential", "enrollment_secret"}, {"user-credential", "*.psk"},
+	{"seed", "identity.secret"}, {"seed", "secrets.tdb"}, {"seed", "splunk.secret"}, {"seed", "rndc.key"},
+	{"monitoring-identity", "client.keys"}, {"monitoring-identity", "host_uuid"}, {"monitoring-identity", "machine_id*"}, {"monitoring-identity", "*.unique.id"},
+	{"installer", "anaconda-ks.cfg"}, {"installer", "original-ks.cfg"}, {"installer", "preseed.cfg"}, {"installer", "autoinstall-user-data"},
+	{"account-backup", "shadow.*"}, {"account-backup", "gshadow.*"}, {"account-backup", "passwd.bak"},
 }
 
 // byName judges a file by where it is and what it is called. Empty files hold nothing.

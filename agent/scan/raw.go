@@ -31,8 +31,8 @@ func Raw(ctx context.Context, device string, d *disk.Disk, o Options) (Result, e
 	r := Result{Files: 1, Skipped: skipped}
 	// The device is read in whole chunks once; a reader that stops on cancellation keeps stream simple.
 	r.Bytes, err = m.stream(cancelled{ctx, f}, make([]byte, 4*chunk), func(h hit) {
-		if !known.expects(h, f) {
-			r.Findings = append(r.Findings, Finding{h.kind, device, h.offset, h.detail()})
+		if !h.prose && !known.expects(h, f) {
+			r.Findings = append(r.Findings, Finding{h.kind, device, h.offset, m.digest.of(h.text)})
 		}
 	})
 	r.Findings = keep(r.Findings, nil)
@@ -82,7 +82,7 @@ func (k *known) learn(ctx context.Context, d *disk.Disk, o Options) error {
 		}
 		defer f.Close()
 		_, err = m.stream(f, buf, func(h hit) {
-			if under(name, software) || o.Allow != nil && o.Allow(h.kind, name) {
+			if packaged(name) || o.Allow != nil && o.Allow(h.kind, name) {
 				k.texts[sha256.Sum256(h.text)] = true
 			}
 		})

@@ -7,8 +7,6 @@ package scan
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -56,10 +54,11 @@ type Options struct {
 	Seen *Seen
 }
 
-// Facts identify the donor. Addresses are IPs in text form, VMID and MachineID as the system prints them.
+// Facts identify the donor. Addresses are IPs in text form, MACs, VMID and MachineID as the system prints them.
 type Facts struct {
 	Host      string
 	Addresses []string
+	MACs      []string
 	VMID      string
 	MachineID string
 }
@@ -77,12 +76,16 @@ type Result struct {
 const (
 	chunk   = 1 << 20
 	overlap = 8 << 10
+	behind  = 512 // what patterns may look at before a match
 )
 
-// software is installed from packages and images, the same on every machine; its test keys are not the donor's.
-var software = []string{"usr", "lib", "lib64", "bin", "sbin", "snap", "opt/cni/bin", "opt/bin", "opt/kamino", "boot",
+// software is installed from packages and images, the same on every machine; its test keys are not the donor's. What
+// people install by hand (unpackaged) lies among it and is looked at: no package says what belongs there.
+var software = []string{"usr", "lib", "lib64", "bin", "sbin", "snap", "opt/cni/bin", "opt/kamino",
 	"var/lib/containerd/io.containerd.content.v1.content", "var/lib/containerd/io.containerd.snapshotter.v1.overlayfs",
 	"var/lib/docker/overlay2", "var/lib/docker/image", "var/lib/snapd/snaps", "var/lib/dpkg", "var/lib/rpm"}
+
+var unpackaged = []string{"usr/local"}
 
 // kept is what the agent itself keeps: what was set aside is not part of the image, and the genealogy names the donor.
 var kept = []string{"var/lib/kamino/aside", "var/lib/kamino/seal.journal"}
@@ -105,68 +108,102 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 		return Result{}, err
 	}
 	m, skipped := newMatcher(o.Facts)
-	var r Result
-	r.Skipped = skipped
-	type job struct {
-		name string
-		info fs.FileInfo
-	}
-	jobs := make(chan job, 256)
-	var mu sync.Mutex
-	add := func(found ...Finding) {
-		mu.Lock()
-		defer mu.Unlock()
-		r.Findings = append(r.Findings, found...)
-	}
+	w := walk{disk: d, options: o, skip: skip, matcher: m, names: newNameMatcher(o.Facts), jobs: make(chan job, 256), result: Result{Skipped: skipped}}
 	var workers sync.WaitGroup
-	var failed error
 	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			buf := make([]byte, chunk+overlap)
-			for j := range jobs {
-				n, found, err := m.file(d, j.name, buf)
-				mu.Lock()
-				r.Files++
-				r.Bytes += n
-				r.Findings = append(r.Findings, found...)
-				if err != nil && !errors.Is(err, fs.ErrNotExist) && failed == nil {
-					failed = fmt.Errorf("scan %s: %w", j.name, err)
-				}
-				mu.Unlock()
-			}
-		})
+		workers.Go(w.work)
 	}
 	visit := func(name string, info fs.FileInfo) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if under(name, skip) || (!o.Deep && under(name, software) && !under(name, o.Also)) {
-			if info.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if !info.IsDir() && !o.Seen.changed(name, info) {
-			return nil
-		}
-		if f, ok := byName(name, info); ok {
-			add(f)
-		}
-		if info.Mode().IsRegular() && info.Size() > 0 {
-			jobs <- job{name, info}
-		}
-		return nil
+		return w.visit(name, info)
 	}
 	err = d.Walk(".", visit)
 	for _, name := range o.Also {
-		if err == nil && !o.Deep && under(name, software) {
+		if err == nil && !o.Deep && packaged(name) {
 			err = d.Walk(name, visit)
 		}
 	}
-	close(jobs)
+	close(w.jobs)
 	workers.Wait()
-	r.Findings = keep(r.Findings, o.Allow)
-	return r, errors.Join(err, failed)
+	w.result.Findings = keep(w.result.Findings, o.Allow)
+	sort.Strings(w.result.Skipped)
+	return w.result, errors.Join(err, w.failed)
+}
+
+// walk is one scan of a disk.
+type walk struct {
+	disk    *disk.Disk
+	options Options
+	skip    []string
+	matcher *matcher
+	names   *matcher // the donor's facts only
+	jobs    chan job
+
+	mu     sync.Mutex
+	result Result
+	failed error
+}
+
+type job struct {
+	name string
+	info fs.FileInfo
+}
+
+// visit judges what is there by its name, and leaves regular files' contents to the workers.
+func (w *walk) visit(name string, info fs.FileInfo) error {
+	software := !w.options.Deep && packaged(name) && !under(name, w.options.Also)
+	if under(name, w.skip) || software && !leads(name, unpackaged) {
+		if info.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	}
+	if software || !info.IsDir() && !w.options.Seen.changed(name, info) {
+		return nil // on the way to what people installed; or looked at before
+	}
+	var found []Finding
+	if f, ok := byName(name, info); ok {
+		found = append(found, f)
+	}
+	base := []byte(path.Base(name) + "   ")
+	w.names.search(base, 0, len(base), func(h hit) {
+		found = append(found, Finding{Kind: h.kind, Path: name, Detail: "in the file's name, " + w.names.digest.of(h.text)})
+	})
+	if len(found) > 0 {
+		w.mu.Lock()
+		w.result.Findings = append(w.result.Findings, found...)
+		w.mu.Unlock()
+	}
+	if info.Mode().IsRegular() && info.Size() > 0 {
+		w.jobs <- job{name, info}
+	}
+	return nil
+}
+
+// packaged is whether name belongs to installed software.
+func packaged(name string) bool { return under(name, software) && !under(name, unpackaged) }
+
+// leads is whether one of dirs lies below name.
+func leads(name string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(d string) bool { return disk.Under(d, name) })
+}
+
+func (w *walk) work() {
+	f := reader{matcher: w.matcher, also: w.options.Also, buf: make([]byte, chunk+overlap)}
+	for j := range w.jobs {
+		seen, err := f.file(w.disk, j)
+		w.mu.Lock()
+		w.result.Files++
+		w.result.Bytes += seen.bytes
+		w.result.Findings = append(w.result.Findings, seen.findings...)
+		w.result.Skipped = append(w.result.Skipped, seen.skipped...)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && w.failed == nil {
+			w.failed = fmt.Errorf("scan %s: %w", j.name, err)
+		}
+		w.mu.Unlock()
+	}
 }
 
 // setAside are the places of what a seal has taken away and not yet removed, one on each file system.
@@ -224,24 +261,6 @@ func keep(all []Finding, allow func(kind, path string) bool) []Finding {
 	return out
 }
 
-func (m *matcher) file(d *disk.Disk, name string, buf []byte) (int64, []Finding, error) {
-	f, err := d.OpenFile(name, os.O_RDONLY, 0)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer f.Close()
-	var found []Finding
-	if swap, err := isSwap(f, buf); err != nil {
-		return 0, nil, err
-	} else if swap {
-		found = append(found, Finding{Kind: "swap", Path: name})
-	}
-	n, err := m.stream(f, buf, func(h hit) {
-		found = append(found, Finding{h.kind, name, h.offset, h.detail()})
-	})
-	return n, found, err
-}
-
 // stream calls report for each match in r, once, with its offset in r.
 func (m *matcher) stream(r io.Reader, buf []byte, report func(hit)) (int64, error) {
 	var base, total int64
@@ -267,7 +286,7 @@ func (m *matcher) stream(r io.Reader, buf []byte, report func(hit)) (int64, erro
 			return total, err
 		}
 		// Keep some of what was searched as left context, for the patterns that look behind.
-		start := max(until-64, 0)
+		start := max(until-behind, 0)
 		copy(buf, buf[start:end])
 		have, from = end-start, until-start
 		base += int64(start)
@@ -279,11 +298,7 @@ type hit struct {
 	kind   string
 	offset int64
 	text   []byte
-}
-
-func (h hit) detail() string {
-	sum := sha256.Sum256(h.text)
-	return fmt.Sprintf("%d bytes, sha256 %s…", len(h.text), hex.EncodeToString(sum[:6]))
+	prose  bool
 }
 
 // Pattern tells whether a path pattern (path.Match) covers name or a directory above it.

@@ -52,6 +52,9 @@ func docsTable() string {
 			why += " (firstBoot: " + r.When + ")"
 		}
 		paths := "`" + strings.Join(r.Paths, "` `") + "`"
+		if len(r.Below) > 0 {
+			paths += " anywhere below `" + strings.Join(r.Below, "` `") + "`"
+		}
 		if len(r.Keep) > 0 {
 			paths += "; not `" + strings.Join(r.Keep, "` `") + "`"
 		}

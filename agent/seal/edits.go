@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"encoding/json"
 	"net"
 	"regexp"
 	"slices"
@@ -14,6 +15,7 @@ import (
 type Facts struct {
 	Host      string   `json:"host,omitempty"`
 	Addresses []string `json:"addresses,omitempty"`
+	MACs      []string `json:"macs,omitempty"`
 	VMID      string   `json:"vmId,omitempty"`
 	MachineID string   `json:"machineId,omitempty"`
 }
@@ -72,6 +74,64 @@ var nodeFlag = regexp.MustCompile(`(^|[\n"'=]|[ \t]+)--?(node[-_]ip|hostname[-_]
 
 const flagValue = `(?:=|[ \t]*\\\r?\n[ \t]*|[ \t]+)`
 
+var hardwareLine = regexp.MustCompile(`(?i)^\s*(?:HWADDR|LLADDR|MACADDR|UUID)\s*=`)
+
+// HWADDR binds an interface to a card (initscripts, sysconfig.txt), LLADDR is SUSE's; UUID names NetworkManager's profile.
+func dropHardwareLines(data []byte, _ Facts) []byte {
+	return withoutLines(data, func(line string) bool { return hardwareLine.MatchString(line) })
+}
+
+// mdadm.conf(5): an ARRAY line identifies one array; devices assemble without.
+func dropArrays(data []byte, _ Facts) []byte {
+	return withoutLines(data, func(line string) bool {
+		field := strings.Fields(line)
+		return len(field) > 0 && strings.HasPrefix("ARRAY", strings.ToUpper(field[0])) && len(field[0]) >= 3
+	})
+}
+
+var mountPassword = regexp.MustCompile(`(?m)^[^#\n]*[\s,=](?:password|passwd|pass|account[_-]?key|secret)=[^\s,$]+`)
+
+func mountsWithPassword(data []byte) bool { return mountPassword.Match(data) }
+
+// dropSnapdIdentity takes the device's serial, key and sessions out of snapd's state (overlord/auth: AuthState), and leaves
+// the rest as it is. Text that is not that state stays as it is.
+func dropSnapdIdentity(data []byte, _ Facts) []byte {
+	var state, parts, auth map[string]json.RawMessage
+	if json.Unmarshal(data, &state) != nil || json.Unmarshal(state["data"], &parts) != nil || json.Unmarshal(parts["auth"], &auth) != nil {
+		return data
+	}
+	var device map[string]json.RawMessage
+	if json.Unmarshal(auth["device"], &device) != nil {
+		device = map[string]json.RawMessage{}
+	}
+	before := len(device) + len(auth)
+	for _, key := range []string{"serial", "session-macaroon", "key-id"} {
+		delete(device, key)
+	}
+	for _, key := range []string{"users", "macaroon-key"} {
+		delete(auth, key)
+	}
+	if len(device)+len(auth) == before {
+		return data
+	}
+	for _, part := range []struct {
+		in    map[string]json.RawMessage
+		name  string
+		value any
+	}{{auth, "device", device}, {parts, "auth", auth}, {state, "data", parts}} {
+		text, err := json.Marshal(part.value)
+		if err != nil {
+			return data
+		}
+		part.in[part.name] = text
+	}
+	text, err := json.Marshal(state)
+	if err != nil {
+		return data
+	}
+	return text
+}
+
 // Flags that name the donor; --node-labels and the rest are the pool's, and stay.
 func dropNodeFlags(data []byte, _ Facts) []byte {
 	data = withoutLines(data, func(line string) bool { return strings.Contains(line, "PRIMARY_NIC_IP=") })
@@ -119,6 +179,21 @@ func Addresses(d *disk.Disk) (all []string) {
 }
 
 var ownAddress = regexp.MustCompile(`(?:--?node[-_]ip` + flagValue + `["']?|fixed-address )([0-9A-Fa-f.:,]+)`)
+
+// MACs are those of the donor's network cards as its disk knows them. On a running donor the cards know better.
+func MACs(d *disk.Disk) (all []string) {
+	for _, pattern := range []string{"etc/netplan/*.yaml", "etc/systemd/network/*.link", "etc/systemd/network/*.network", "etc/sysconfig/network-scripts/ifcfg-e*", "etc/udev/rules.d/70-persistent-net.rules"} {
+		found, _ := d.Glob(pattern) // a pattern of ours is never malformed
+		for _, f := range found {
+			for _, m := range mac.FindAllString(d.Text(f), -1) {
+				if m = strings.ToLower(m); !slices.Contains(all, m) {
+					all = append(all, m)
+				}
+			}
+		}
+	}
+	return all
+}
 
 // waagent.conf: Provisioning.Agent chooses who provisions (auto, waagent, cloud-init, disabled), Provisioning.Enabled is
 // its older spelling. https://github.com/Azure/WALinuxAgent#configuration-file-options

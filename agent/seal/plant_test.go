@@ -1,6 +1,8 @@
 package seal
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -84,20 +86,48 @@ var plants = map[string]map[string]string{
 	"vpn":                   {"etc/wireguard/wg0.conf": "[Interface]\nPrivateKey = " + strings.Repeat("A", 43) + "=\n"},
 	"configuration-management": {
 		"etc/salt/pki/minion/minion.pem": secret},
-	"monitoring":       {"etc/datadog-agent/auth_token": "0123456789abcdef\n"},
-	"user-credentials": {"root/.aws/credentials": "aws_secret_access_key = " + strings.Repeat("x", 40) + "\n"},
-	"swap":             {"swapfile": "memory with " + secret},
-	"pending-reboot":   nil, // refuses
-	"journal":          {"var/log/journal/" + donorMachine + "/system.journal": "LPKSHHRH\n"},
-	"logs":             {"var/log/syslog": "kubelet: Authorization: Bearer abcdefghijklmnop\n"},
-	"logins":           {"var/log/wtmp": "x\n"},
-	"histories":        {"root/.bash_history": "mysql -phunter2\n"},
-	"spool":            {"var/spool/cron/crontabs/u": "* * * * * curl -u a:b\n"},
-	"timers":           {"var/lib/systemd/timers/stamp-apt-daily.timer": "\n"},
-	"crashes":          {"var/crash/_usr_bin_x.crash": "core\n"},
-	"temporary":        {"tmp/left": "x\n"},
-	"packages":         {"var/cache/apt/archives/x.deb": "x\n"},
-	"kept":             {"usr/bin/kubelet": "program\n", "home/u/notes": "plain\n", "etc/cloud/cloud.cfg": "x\n"}, // no rule's
+	"monitoring":         {"etc/datadog-agent/auth_token": "0123456789abcdef\n"},
+	"user-credentials":   {"root/.aws/credentials": "aws_secret_access_key = " + strings.Repeat("x", 40) + "\n"},
+	"swap":               {"swapfile": "memory with " + secret},
+	"pending-reboot":     nil, // refuses
+	"journal":            {"var/log/journal/" + donorMachine + "/system.journal": "LPKSHHRH\n"},
+	"logs":               {"var/log/syslog": "kubelet: Authorization: Bearer abcdefghijklmnop\n"},
+	"logins":             {"var/log/wtmp": "x\n"},
+	"histories":          {"root/.bash_history": "mysql -phunter2\n"},
+	"spool":              {"var/spool/cron/crontabs/u": "* * * * * curl -u a:b\n"},
+	"timers":             {"var/lib/systemd/timers/stamp-apt-daily.timer": "\n"},
+	"crashes":            {"var/crash/_usr_bin_x.crash": "core\n"},
+	"temporary":          {"tmp/left": "x\n"},
+	"packages":           {"var/cache/apt/archives/x.deb": "x\n"},
+	"k3s":                {"etc/rancher/node/password": "9f2c9f2c7a1b9f2c9f2c9f2c9f2c9f2c\n"},
+	"ifcfg-mac":          {"etc/sysconfig/network-scripts/ifcfg-eth0": "DEVICE=eth0\nHWADDR=00:0d:3a:11:22:33\n"},
+	"runtime-identity":   {"var/lib/containerd/io.containerd.grpc.v1.introspection/uuid": "6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f10"},
+	"installer":          {"root/anaconda-ks.cfg": "rootpw --iscrypted $6$salt$" + strings.Repeat("c", 86) + "\n"},
+	"amazon-agents":      {"var/lib/amazon/ssm/Vault/Store/RegistrationKey": secret},
+	"azure-agents":       {"var/opt/azcmagent/certs/myCert": secret},
+	"agent-identities":   {"opt/nessus_agent/var/nessus/uuid": "6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f10", "opt/splunkforwarder/etc/instance.cfg": "guid = 6F1D1C0E-2F3A-4A7B-9A55-0C2B7E8D9F10\n"},
+	"secret-brokers":     {"var/lib/vault-agent/token": "hvs.CAESIJlU02LQZq42Gh4KHGh2cy5abcdefgh"},
+	"build-agents":       {"home/u/actions-runner/.credentials": "{}"},
+	"management-state":   {"opt/puppetlabs/puppet/cache/client_data/catalog/n.json": `{"password":"Pa55w0rd1234"}`},
+	"storage-initiators": {"var/lib/iscsi/nodes/iqn.x/10.0.0.9,3260,1/default": "node.session.auth.password = Pa55w0rd1234\n"},
+	"disk-records":       {"etc/lvm/archive/vg_00000.vg": "id = \"x\"\n"},
+	"mdadm":              {"etc/mdadm/mdadm.conf": "HOMEHOST <system>\nARRAY /dev/md0 UUID=1:2:3:4\n"},
+	"snapd-identity":     {"var/lib/snapd/state.json": `{"data":{"auth":{"last-id":1,"device":{"brand":"generic","serial":"6f1d1c0e","session-macaroon":"x","key-id":"k"},"users":[{"store-macaroon":"y","password":"Pa55w0rd1234"}]},"snaps":{"core":{}}},"changes":{}}`},
+	"rotated-logs":       {"var/log/app/app.log.1.gz": gzipped("Authorization: Bearer abcdefghijklmnop\n")},
+	"recorded-activity":  {"var/log/atop/atop_20261122": "processes\n"},
+	"other-logs":         {"var/log/app/app.log": "token: abcdef.0123456789abcdef\n"},
+	"records":            {"var/lib/plocate/plocate.db": "names\n"},
+	"etc-history":        {"etc/.git/objects/aa/bb": "password = Pa55w0rd1234\n"},
+	"control-plane":      nil, "workload-data": nil, "disk-keys": nil, "storage-credentials": nil, "fstab-credentials": nil, "endpoint-protection": nil, "plain-credentials": nil, // refuse
+	"kept": {"usr/bin/kubelet": "program\n", "home/u/notes": "plain\n", "etc/cloud/cloud.cfg": "x\n"}, // no rule's
+}
+
+func gzipped(text string) string {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write([]byte(text)) // into memory
+	_ = z.Close()
+	return b.String()
 }
 
 // plant makes a disk with everything on it.

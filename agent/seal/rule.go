@@ -8,6 +8,7 @@ package seal
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -42,6 +43,7 @@ type Rule struct {
 	ID     string
 	Group  string
 	Paths  []string // patterns of path.Match per component; "DIR/*" empties a directory
+	Below  []string // directories in which Paths are patterns of file names at any depth; the directories themselves stay
 	Keep   []string // patterns of what stays though Paths match it
 	Shared []string // what stays besides, where the cluster's nodes share one client credential (join: keep)
 	// SharedKinds are the kinds of finding that the scan may make in Shared.
@@ -94,7 +96,7 @@ func (r Rule) matchesOn(d *disk.Disk, o Options) ([]Match, error) {
 	}
 	var out []Match
 	for _, pattern := range r.Paths {
-		names, err := d.Glob(pattern)
+		names, err := r.expand(d, pattern)
 		if err != nil {
 			return nil, fmt.Errorf("match rule %s: %w", r.ID, err)
 		}
@@ -112,6 +114,23 @@ func (r Rule) matchesOn(d *disk.Disk, o Options) ([]Match, error) {
 		}
 	}
 	return distinct(out), nil
+}
+
+// expand is what one pattern stands for: names on the disk, or with Below regular files in these directories.
+func (r Rule) expand(d *disk.Disk, pattern string) (names []string, err error) {
+	if len(r.Below) == 0 {
+		return d.Glob(pattern)
+	}
+	for _, dir := range r.Below {
+		err = errors.Join(err, d.Walk(dir, func(name string, info fs.FileInfo) error {
+			if ok, merr := path.Match(pattern, path.Base(name)); merr != nil || !ok || !info.Mode().IsRegular() {
+				return merr
+			}
+			names = append(names, name)
+			return nil
+		}))
+	}
+	return names, err
 }
 
 func (r Rule) kept(name string, o Options) bool {

@@ -22,7 +22,11 @@ func TestTable(t *testing.T) {
 			t.Errorf("rule %q: repeated, or something is missing", r.ID)
 		}
 		seen[r.ID] = true
-		if err := absolute(r.ID, append(append(slices.Clone(r.Paths), r.Keep...), r.Shared...)); err != nil {
+		paths := r.Paths
+		if len(r.Below) > 0 {
+			paths = r.Below
+		}
+		if err := absolute(r.ID, append(append(slices.Clone(paths), r.Keep...), r.Shared...)); err != nil {
 			t.Error(err)
 		}
 		if _, has := plants[r.ID]; !has {
@@ -100,8 +104,11 @@ func TestWithoutARule(t *testing.T) {
 			before := read(t, d)
 			_, err := Seal(t.Context(), d, planted(func(o *Options) { o.Omit = r.ID }))
 			var found *Found
+			if err == nil && untouched(d, plants[r.ID]) == "" {
+				return // another rule takes it as well: what a log rule leaves, other-logs empties
+			}
 			if !errors.As(err, &found) {
-				t.Fatalf("the scan did not notice: %v", err)
+				t.Fatalf("the scan did not notice /%s: %v", untouched(d, plants[r.ID]), err)
 			}
 			at := slices.Sorted(func(yield func(string) bool) {
 				for name := range plants[r.ID] {
@@ -111,7 +118,7 @@ func TestWithoutARule(t *testing.T) {
 				}
 			})
 			for _, f := range found.Result.Findings {
-				if !slices.Contains(at, f.Path) {
+				if !slices.ContainsFunc(at, func(name string) bool { return disk.Under(name, f.Path) }) {
 					t.Errorf("found %s, which this rule does not take away", f)
 				}
 				if strings.Contains(f.String(), "hunter2") || strings.Contains(f.String(), "MHcCAQ") {
@@ -121,6 +128,16 @@ func TestWithoutARule(t *testing.T) {
 			sameAs(t, before, read(t, d))
 		})
 	}
+}
+
+// untouched is one of the files that is still as it was planted.
+func untouched(d *disk.Disk, files map[string]string) string {
+	for name, text := range files {
+		if data, err := os.ReadFile(d.Host(name)); err == nil && string(data) == text {
+			return name
+		}
+	}
+	return ""
 }
 
 func sameAs(t *testing.T, before, after map[string]state) {
@@ -250,12 +267,14 @@ func TestCancelled(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	for rule, name := range map[string]string{"encrypted-credentials": "etc/credstore.encrypted/x", "pending-reboot": "run/reboot-required"} {
+	for rule, name := range map[string]string{"encrypted-credentials": "etc/credstore.encrypted/x", "pending-reboot": "run/reboot-required",
+		"control-plane": "var/lib/etcd/member/snap/db", "workload-data": "opt/local-path-provisioner/pvc-1/users.csv", "disk-keys": "etc/luks/data",
+		"storage-credentials": "etc/smbcredentials/account.cred", "fstab-credentials": "etc/auto.share", "endpoint-protection": "opt/CrowdStrike/falconstore", "plain-credentials": "etc/credstore/db"} {
 		d := plant(t)
-		plantFile(t, d.Dir(), name, "x")
+		plantFile(t, d.Dir(), name, "x -fstype=cifs,password=x ://h/s\n")
 		before := read(t, d)
 		_, err := Seal(t.Context(), d, planted(nil))
-		if err == nil || !strings.Contains(err.Error(), "refused by rule "+rule) || !strings.Contains(err.Error(), name) {
+		if err == nil || !strings.Contains(err.Error(), "refused by rule "+rule) || !strings.Contains(err.Error(), firstTwo(name)) {
 			t.Errorf("%s: %v", rule, err)
 		}
 		sameAs(t, before, read(t, d))
@@ -265,6 +284,9 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// firstTwo are the components of a name that every pattern has.
+func firstTwo(name string) string { return strings.Join(strings.SplitN(name, "/", 3)[:2], "/") }
 
 // TestPurge: what was set aside is overwritten before it is removed, also through a second handle; a file with a second
 // name is left alone.

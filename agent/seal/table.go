@@ -5,10 +5,10 @@ package seal
 // The order matters in two places: credentials go before their logs, and machine-id goes last, because everything that
 // still runs on the donor may write it back (reference: man machine-id, section "Initialization").
 func Table() []Rule {
-	return slicesOf(kubernetesRules(), networkingRules(), runtimeRules(), platformRules(), secretRules(), traceRules(), identityRules())
+	return slicesOf(kubernetesRules(), networkingRules(), runtimeRules(), platformRules(), agentRules(), secretRules(), dataRules(), traceRules(), identityRules())
 }
 
-func slicesOf(groups ...[]Rule) (all []Rule) {
+func slicesOf[T any](groups ...[]T) (all []T) {
 	for _, g := range groups {
 		all = append(all, g...)
 	}
@@ -52,10 +52,14 @@ func kubernetesRules() []Rule {
 		{ID: "kubelet-state", Group: group, Action: Remove, Phase: Donor,
 			Paths: []string{"/var/lib/kubelet/allocated_pods_state", "/var/lib/kubelet/actuated_pods_state", "/var/lib/kubelet/pod_status_manager_state",
 				"/var/lib/kubelet/device-plugins/*", "/var/lib/kubelet/plugins_registry/*", "/var/lib/kubelet/plugins/*/*.sock",
-				"/var/lib/kubelet/plugins/kubernetes.io/*", "/var/lib/kubelet/checkpoints/*"},
+				"/var/lib/kubelet/plugins/kubernetes.io/*", "/var/lib/kubelet/plugins/*/vol_data.json", "/var/lib/kubelet/checkpoints/*"},
 			Why: "the donor's pods, volumes and dead sockets"},
 		{ID: "kubelet-pods", Group: group, Action: Remove, Phase: Donor, Secret: true, Paths: []string{"/var/lib/kubelet/pods/*"},
 			Why: "volumes of the donor's pods: service-account tokens, copied secrets, emptyDir data"},
+		{ID: "k3s", Group: group, Action: Remove, Phase: Donor, Secret: true,
+			Paths: []string{"/etc/rancher/node/*", "/var/lib/rancher/*/agent/*.key", "/var/lib/rancher/*/agent/*.crt", "/var/lib/rancher/*/agent/*.kubeconfig", "/var/lib/rancher/*/agent/pod-manifests/*",
+				"/var/lib/k0s/kubelet.conf", "/var/lib/k0s/kubelet-bootstrap.conf"},
+			Why: "node password and client keys of k3s, RKE2 and k0s; the agent makes new ones when it joins"},
 		{ID: "static-pods", Group: group, Action: Remove, Phase: Donor, Secret: true, Paths: []string{"/etc/kubernetes/manifests/*"},
 			Why: "would run on every clone, with whatever their environment holds; allow those you want with an exception"},
 		{ID: "pod-logs", Group: group, Action: Remove, Phase: Donor, Secret: true, Paths: []string{"/var/log/pods/*", "/var/log/containers/*"},
@@ -74,7 +78,8 @@ func networkingRules() []Rule {
 			Why:   "addresses of the donor's pods: leaked or given twice"},
 		{ID: "cni-node", Group: group, Action: Remove, Phase: Donor,
 			Paths: []string{"/var/lib/calico/*", "/var/lib/cilium/*", "/var/lib/azure-network/*", "/var/lib/azure-vnet*.json", "/var/lib/azure-ipam*.json",
-				"/var/lib/weave/*", "/var/lib/antrea/*", "/var/lib/kube-router/*", "/etc/openvswitch/conf.db", "/etc/openvswitch/system-id.conf"},
+				"/var/lib/weave/*", "/var/lib/antrea/*", "/var/lib/kube-router/*", "/etc/openvswitch/conf.db", "/etc/openvswitch/system-id.conf",
+				"/etc/ovn/*.db", "/var/lib/ovn/*", "/var/lib/openvswitch/*", "/run/flannel/*", "/run-flannel/*", "/var/lib/whereabouts/*", "/etc/cilium/keys"},
 			Why: "the donor's node name, tunnel and endpoint identities"},
 		{ID: "firewall", Group: group, Action: Remove, Phase: Donor, Only: mentionsKube, Paths: []string{"/etc/iptables/rules.v4", "/etc/iptables/rules.v6"},
 			Why: "saved rules for the donor's services and pods"},
@@ -85,11 +90,15 @@ func networkingRules() []Rule {
 			Why:   "bound to the donor's MAC address"},
 		{ID: "networkmanager-mac", Group: group, Action: Remove, Phase: Donor, Only: mentionsMAC, Paths: []string{"/etc/NetworkManager/system-connections/*"},
 			Why: "bound to the donor's MAC address"},
+		{ID: "ifcfg-mac", Group: group, Action: Edit, Phase: Donor, Change: dropHardwareLines,
+			Paths: []string{"/etc/sysconfig/network-scripts/ifcfg-*", "/etc/sysconfig/network/ifcfg-*"},
+			Why:   "bound to the donor's MAC address: a clone would have no network"},
 		{ID: "udev-net", Group: group, Action: Remove, Phase: Donor, Paths: []string{"/etc/udev/rules.d/70-persistent-net*"},
 			Why: "the donor's interface name stays reserved: eth0 becomes eth1"},
 		{ID: "dhcp-leases", Group: group, Action: Remove, Phase: Donor,
-			Paths: []string{"/var/lib/dhcp/*", "/var/lib/dhclient/*", "/var/lib/dhcpcd/*", "/etc/dhcpcd.duid", "/var/lib/NetworkManager/*.lease"},
-			Why:   "two machines with one DHCP identity get one lease"},
+			Paths: []string{"/var/lib/dhcp/*", "/var/lib/dhclient/*", "/var/lib/dhcpcd/*", "/etc/dhcpcd.duid", "/var/lib/NetworkManager/*.lease",
+				"/var/lib/dhcpv6/*", "/var/lib/systemd/network/*", "/var/lib/wicked/*", "/var/lib/connman/*/data", "/var/lib/NetworkManager/timestamps", "/var/lib/NetworkManager/seen-bssids"},
+			Why: "two machines with one DHCP identity get one lease"},
 		{ID: "networkmanager-secret", Group: group, Action: Remove, Phase: Donor, Secret: true, Paths: []string{"/var/lib/NetworkManager/secret_key"},
 			Why: "key from which stable addresses and DHCP identities are derived"},
 		{ID: "resolv-conf", Group: group, Action: Edit, Phase: Donor, Change: dropAzureSearch, Paths: []string{"/etc/resolv.conf"},
@@ -113,6 +122,10 @@ func runtimeRules() []Rule {
 			Paths: []string{"/var/lib/containerd/io.containerd.grpc.v1.cri/containers/*", "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/*",
 				"/var/lib/containerd/io.containerd.runtime.v2.task/*", "/var/lib/containerd/tmpmounts/*", "/var/lib/docker/containers/*"},
 			Why: "containers of the donor; the image cache next to them stays, it is the point of a clone"},
+		{ID: "runtime-identity", Group: group, Action: Remove, Phase: Donor,
+			Paths: []string{"/var/lib/containerd/io.containerd.grpc.v1.introspection/uuid", "/var/lib/containerd/io.containerd.sandbox.store.v1.bolt/*", "/var/lib/nerdctl/*/containers/*",
+				"/var/lib/nerdctl/*/names/*", "/var/lib/nerdctl/*/etchosts/*", "/var/lib/buildkit/*", "/var/lib/docker/buildkit/*", "/var/lib/docker/plugins/*/config.json"},
+			Why: "containerd makes its UUID anew when the file is missing; build caches and records of containers are the donor's"},
 		{ID: "containerd-metadata", Group: group, Action: Edit, Phase: Donor, Rewrite: compactBolt,
 			Paths: []string{"/var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db"},
 			Why:   "the database keeps its images; its free pages, with what removed containers were given, go"},
@@ -120,7 +133,8 @@ func runtimeRules() []Rule {
 			Paths: []string{"/etc/docker/key.json", "/var/lib/docker/engine-id", "/var/lib/docker/swarm/*"}, Why: "identity and swarm keys of the donor's engine"},
 		{ID: "registry-credentials", Group: group, Action: Remove, Phase: Donor, Secret: true,
 			Paths: []string{"/root/.docker", "/home/*/.docker", "/var/lib/kubelet/config.json", "/var/lib/kubelet/.dockercfg", "/var/lib/kubelet/.docker",
-				"/var/lib/kubelet/image_manager/*", "/etc/containerd/certs.d/*/*.key", "/etc/docker/certs.d/*/*.key", "/root/.config/containers/auth.json"},
+				"/var/lib/kubelet/image_manager/*", "/etc/containerd/certs.d/*/*.key", "/etc/docker/certs.d/*/*.key", "/etc/containers/auth.json",
+				"/root/.config/containers/auth.json", "/home/*/.config/containers/auth.json"},
 			Why: "pull secrets"},
 	}
 }

@@ -48,7 +48,7 @@ func TestUnknownRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"opt/newagent/identity": "c0ffee\n",  // nobody knows it
 		"home/u/notes":          "another\n", // known with another content
-		"etc/fstab":             "//server/share /mnt cifs username=u,password=hunter2 0 0\n/dev/x /mnt auto comment=cloudconfig 0 2\n",
+		"etc/fstab":             "//server/share /mnt cifs username=u,sec=krb5 0 0\n/dev/x /mnt auto comment=cloudconfig 0 2\n",
 	} {
 		d := plant(t)
 		plantFile(t, d.Dir(), name, text)

@@ -34,16 +34,28 @@ func Decode(data []byte, into any) error {
 
 var (
 	unknown  = regexp.MustCompile(`field (\S+) not found in type .*`)
-	mismatch = regexp.MustCompile("cannot unmarshal (?:!!)?(\\S+) (`[^`]*` )?into \\S+")
+	named    = regexp.MustCompile(`^unknown field [A-Za-z][A-Za-z0-9]{0,31}$`)
+	mismatch = regexp.MustCompile("(?s)cannot unmarshal (?:!!(\\w+)|!\\S*) (?:`.*` )?into \\S+")
+	anchor   = regexp.MustCompile(`unknown anchor '.*' referenced`)
+	repeated = regexp.MustCompile(`mapping key ".*[^A-Za-z].*" already`)
 )
 
-// plain rewrites what the yaml package says.
+// plain rewrites what the yaml package says. It tells no values, and no names that are none of a field: the document may
+// be another file than its author believes, reached by a link, with secrets in it.
 func plain(err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n")
 	var lines []string
 	for line := range strings.Lines(text) {
-		line = unknown.ReplaceAllString(strings.TrimSpace(line), "unknown field $1")
-		lines = append(lines, mismatch.ReplaceAllString(line, "$1 ${2}is of the wrong kind here"))
+		line = mismatch.ReplaceAllString(strings.TrimSpace(line), "${1} value is of the wrong kind here")
+		at, what, found := strings.Cut(unknown.ReplaceAllString(line, "unknown field $1"), ": ")
+		if found && strings.HasPrefix(what, "unknown field ") && !named.MatchString(what) {
+			what = "unknown field"
+		}
+		if found {
+			line = at + ": " + what
+		}
+		line = anchor.ReplaceAllString(line, "unknown anchor referenced")
+		lines = append(lines, repeated.ReplaceAllString(line, "mapping key already"))
 	}
 	return errors.New(strings.Join(lines, "; "))
 }
