@@ -72,7 +72,8 @@ func assigned(data []byte, at int) []byte {
 	case !a.signed && !a.quoted && !(mixed(value) || randomLooking(value, 16)):
 		return nil // prose: "password file2", "kpasswd 464/tcp"
 	}
-	if isPlaceholder(value) || !strong(value) || isReference(value, a.quoted) {
+	// The cheap question first: a file may consist of nothing but keys.
+	if !strong(value) || namesSecret(value) || isPlaceholder(value) || isReference(value, a.quoted) {
 		return nil
 	}
 	return data[at:a.end]
@@ -276,10 +277,15 @@ var technical = regexp.MustCompile(`(?i)^(?:[a-z/_.+-]*[-_./])?(?:sha|md|aes|rsa
 // A path, a file's name, a variable, a call or a member: what says where the secret is.
 var reference = regexp.MustCompile(`^(?:\.{0,2}/[\w.@-]|[A-Za-z]:\\|file:|env:|vault:|/dev/|https?://|secret(?:s|ref)?[:/.])|\.(?:key|pem|crt|cer|json|ya?ml|conf|cfg|ini|txt|so|py|sh|js|go|rb|html?|service|sock|jks|p12|db|list|gpg|asc)$|[()]|::|->|\+=|&&|\|\|`)
 var member = regexp.MustCompile(`^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$`)
-var naming = regexp.MustCompile(`(?i)passw|secret|token|apikey|_key|-key|credential|keyring`)
+
+// namesSecret is whether a value speaks of secrets rather than being one.
+func namesSecret(value string) bool {
+	value = strings.ToLower(value)
+	return slices.ContainsFunc([]string{"passw", "secret", "token", "apikey", "_key", "-key", "credential", "keyring"}, func(w string) bool { return strings.Contains(value, w) })
+}
 
 func isReference(value string, quoted bool) bool {
-	if technical.MatchString(value) || naming.MatchString(value) || strings.Contains(value, " ") {
+	if technical.MatchString(value) || strings.Contains(value, " ") {
 		return true
 	}
 	if randomLooking(value, 32) {

@@ -47,7 +47,7 @@ var patterns = []pattern{
 	{"private-key", []string{"(11:private-key", "(21:protected-private-key", "(20:shadowed-private-key"}, expr(`\(\d\d:(?:private|protected-private|shadowed-private)-key\(`), false},
 	{"private-key", []string{"Key: (private-key", "Key: (protected-private-key"}, expr(`Key: \((?:protected-)?private-key \(`), false},
 	{"private-key", []string{"AGE-SECRET-KEY-", "AGE-PLUGIN-"}, expr(`AGE-(?:SECRET-KEY-1|PLUGIN-[A-Z0-9-]{1,32}-1)[0-9A-Z]{20,}`), false},
-	{"private-key", []string{`"kty"`}, expr(`"kty"\s*:\s*"(?:EC|RSA|OKP|oct)"[^{}]{0,900}"(?:d|k)"\s*:\s*"[A-Za-z0-9_-]{20,}"`), false},
+	{"private-key", []string{`"kty"`}, expr(`"kty"\s*:\s*"(?:EC|RSA|OKP|oct)"[^{}]{0,300}"(?:d|k)"\s*:\s*"[A-Za-z0-9_-]{20,}"`), false},
 	{"token-jwt", []string{"eyJh", "eyJ0", "eyJr", "eyJj", "eyJi", "eyJ4", "eyJl"}, jsonWebToken, false},
 	{"token-bootstrap", []string{"token", "Token", "TOKEN"}, expr(`[Tt][Oo][Kk][Ee][Nn]["']?(?:\s*[:=]\s*|\s+)["']?[a-z0-9]{6}\.[a-z0-9]{16}\b`), false},
 	{"token-bearer", []string{"uthorization", "UTHORIZATION"}, authorization, false},
