@@ -89,13 +89,6 @@ func (w *walker) enter(name string) (*os.File, error) {
 	return dir, nil
 }
 
-func device(info fs.FileInfo) uint64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Dev)
-	}
-	return 0
-}
-
 // Size is the number of content bytes at name, directories summed.
 func (d *Disk) Size(name string) (bytes int64, err error) {
 	err = d.Walk(name, func(_ string, info fs.FileInfo) error {
