@@ -156,7 +156,7 @@ func TestNonsense(t *testing.T) {
 		{"history as text", []string{`kamino.imageHistory=many`}, "imageHistory"},
 		{"negative nodes", []string{"kamino.newUpdatedNodes=-1"}, "newUpdatedNodes"},
 		{"force as text", []string{"kamino.drain.force=maybe"}, "force"},
-		{"negative grace", []string{"kamino.drain.gracePeriod=-1"}, "gracePeriod"},
+		{"negative grace", []string{"kamino.drain.gracePeriod=-2"}, "gracePeriod"},
 		{"unknown level", []string{"kamino.logLevel=VERBOSE"}, "logLevel"},
 		{"unknown suffix", []string{"kamino.auto.minimumReadyTime=5w"}, "minimumReadyTime"},
 		{"no candidates", []string{"kamino.auto.minimumCandidates=0"}, "minimumCandidates"},
