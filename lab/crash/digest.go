@@ -24,6 +24,7 @@ var masks = []struct {
 	{regexp.MustCompile(`"etag": ?"[^,}]*`), `"etag":<etag>`},
 	{regexp.MustCompile(`"kamino-epoch": ?"\d+"`), `"kamino-epoch":"<epoch>"`},
 	{regexp.MustCompile(`2026\.1[12]\.\d\d`), "<day>"},
+	{regexp.MustCompile(`([Nn]once[\\": ]+)[A-Z2-7]{20,}`), "${1}<nonce>"},
 	{regexp.MustCompile(`boot \d+ of`), "boot of"},
 	// New instances: one that is asked for twice has another number.
 	{regexp.MustCompile(`(virtualMachines/|k8s[-_]pool1[-_]vmss_|k8s-pool1-vmss00000|"instanceId": ?")[2-9]`), "${1}<new>"},

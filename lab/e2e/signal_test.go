@@ -85,7 +85,7 @@ func interruptAt(t *testing.T, at moment, signal syscall.Signal) {
 	p.expectSame(before, p.get(before.Name))
 	p.expectRunning(0)
 	p.expectFree()
-	if now := p.model(); now != model && beforeStep(at.step, "clean") {
+	if now := p.model(); now != model && beforeStep(at.step, "model") {
 		t.Errorf("the model was changed to %s", now)
 	}
 	if t.Failed() {
@@ -114,7 +114,7 @@ func TestSecondSignal(t *testing.T) {
 	signals := 0
 	c := call{onLine: func(line logLine, process *os.Process) {
 		drained := line.step == "drain" && line.kind == string(kamino.StepDone)
-		giving := strings.Contains(line.text, "giving back what was taken")
+		giving := strings.Contains(line.text, "restoring the donor")
 		if drained && signals == 0 || giving && signals == 1 {
 			signals++
 			if err := process.Signal(os.Interrupt); err != nil {
