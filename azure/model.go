@@ -199,7 +199,7 @@ func (p *Provider) secretsDue(ctx context.Context, pool kamino.Pool, want kamino
 	p.mu.Lock()
 	written := p.written[pool.ID].secrets
 	p.mu.Unlock()
-	if written != nil && *written == *due && p.whyFailed(ctx, string(pool.ID)) == "" {
+	if written != nil && *written == *due && !p.hasFailed(ctx, string(pool.ID)) {
 		return nil
 	}
 	const vm, from = "virtualMachineProfile.", "(cannot be read)"

@@ -176,6 +176,20 @@ func (p *Provider) whyFailed(ctx context.Context, id string) string {
 	return ""
 }
 
+// hasFailed says whether the last operation on a resource is known to have failed.
+// Where the credentials may not ask, nothing is known: who wrote again for that
+// would write for ever.
+func (p *Provider) hasFailed(ctx context.Context, id string) bool {
+	p.mu.Lock()
+	ask := p.operations[strings.ToLower(id)]
+	p.mu.Unlock()
+	if ask == nil {
+		return false
+	}
+	err := ask(ctx)
+	return err != nil && !errors.Is(classify(err), kamino.ErrForbidden)
+}
+
 // value dereferences what the SDK points to; the zero value for nil.
 func value[T any](v *T) T {
 	if v == nil {
