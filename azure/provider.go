@@ -158,13 +158,7 @@ func began[T any](p *Provider, id string, poller *runtime.Poller[T]) {
 // whyFailed is Azure's word on the operation that this process last began on a
 // resource, or "" where it began none or the operation did not fail.
 func (p *Provider) whyFailed(ctx context.Context, id string) string {
-	p.mu.Lock()
-	ask := p.operations[strings.ToLower(id)]
-	p.mu.Unlock()
-	if ask == nil {
-		return ""
-	}
-	err := ask(ctx)
+	err := p.askOperation(ctx, id)
 	if errors.Is(classify(err), kamino.ErrForbidden) {
 		// The address of an operation lies at the subscription; a role at the
 		// resource group may begin it and not ask for it
@@ -176,17 +170,23 @@ func (p *Provider) whyFailed(ctx context.Context, id string) string {
 	return ""
 }
 
-// hasFailed says whether the last operation on a resource is known to have failed.
-// Where the credentials may not ask, nothing is known: who wrote again for that
-// would write for ever.
-func (p *Provider) hasFailed(ctx context.Context, id string) bool {
+// askOperation asks how the last operation on a resource went; nil where it went
+// well, or none is known.
+func (p *Provider) askOperation(ctx context.Context, id string) error {
 	p.mu.Lock()
 	ask := p.operations[strings.ToLower(id)]
 	p.mu.Unlock()
 	if ask == nil {
-		return false
+		return nil
 	}
-	err := ask(ctx)
+	return ask(ctx)
+}
+
+// hasFailed says whether the last operation on a resource is known to have failed.
+// Where the credentials may not ask, nothing is known: who wrote again for that
+// would write for ever.
+func (p *Provider) hasFailed(ctx context.Context, id string) bool {
+	err := p.askOperation(ctx, id)
 	return err != nil && !errors.Is(classify(err), kamino.ErrForbidden)
 }
 
