@@ -245,7 +245,7 @@ func unsealed(_ *Run, steps []Step) []Step {
 			if err != nil || len(found) > 0 {
 				return look(r, ctx)
 			}
-			want := Artifact{Kind: Snapshot, Name: name, Source: r.instance.Disk, Tags: r.tags("none")}
+			want := Artifact{Kind: Snapshot, Name: name, Source: r.instance.Disk, Tags: r.tags(Receipt{Hash: "none"})}
 			return act("snapshot disk "+want.Source, func(ctx context.Context) error { return r.Provider.Create(ctx, r.pool, want) }), nil
 		}
 	})(nil, steps)
