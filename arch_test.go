@@ -35,6 +35,7 @@ var rules = []rule{
 	{"cmd/kamino", []string{module, "github.com/spf13/", "k8s.io/", "sigs.k8s.io/yaml", "golang.org/x/term", "golang.org/x/crypto/x509roots"}, "wires everything but the emulator"},
 	{"cmd/kamino-agent", []string{module + "/agent", module + "/boot"}, "a small main around agent"},
 	{"internal/invariant", nil, "a referee that used the player's functions would share his mistakes"},
+	{"internal/sim", []string{module}, "it plays the engine as anybody could who imports it"},
 	{"internal/golden", []string{"github.com/google/go-cmp"}, "compares texts in tests"},
 	{"internal/image", []string{module + "/internal/image", "github.com/google/go-containerregistry"}, "builds the container image"},
 }
@@ -44,6 +45,7 @@ var forbidden = map[string]string{
 	module + "/lab":            "nobody imports the lab",
 	"k8s.io/kubernetes":        "only the lab may",
 	module + "/azure/emulator": "the product carries no emulator",
+	module + "/internal/sim":   "only its own tests play it",
 }
 
 func TestImports(t *testing.T) {

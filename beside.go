@@ -36,8 +36,8 @@ func (e *Engine) inTurn(n int, urgent func(int) bool, do func(*Engine, int)) {
 
 // beside calls body n times side by side and returns when all have ended.
 func (e *Engine) beside(n int, body func(*Engine, int)) {
-	if e.threads != nil {
-		e.threads(n, body)
+	if e.Threads != nil {
+		e.Threads(n, body)
 		return
 	}
 	var wg sync.WaitGroup

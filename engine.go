@@ -26,9 +26,9 @@ type Engine struct {
 	// A MinPoll above LongestPoll can make runs fail.
 	MinPoll, MaxPoll time.Duration
 
-	// threads, where set, runs bodies side by side in place of goroutines, each
-	// with an engine of its own: the simulation lets one run at a time.
-	threads func(n int, body func(*Engine, int))
+	// Threads, where set, runs n bodies side by side in place of goroutines, each with an engine of
+	// its own, and returns when all have ended: a simulation lets one run at a time.
+	Threads func(n int, body func(*Engine, int))
 }
 
 // LongestPoll is how seldom a donor may be looked at: between two looks it must

@@ -1,4 +1,4 @@
-package kamino
+package sim
 
 import (
 	"context"
@@ -10,13 +10,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"kamino.dev/kamino"
+)
+
+// What the engine promises, told once more: a referee does not ask the player.
+const (
+	goneAfter  = 3 * time.Minute // until an instance that is neither found nor listed counts as gone
+	detachTime = 2 * time.Minute // how long the seal waits for volumes to be detached
+	guestHalt  = time.Minute     // how long a machine that was told to go off by its guest may take
 )
 
 // away tells what is wrong with a donor that nobody could find any more: off, and nothing on its node or its lease says why.
 func (w *world) forgotten(name string) string {
 	n := w.nodes[name]
 	m, l := w.machineOf(n), w.leases[poolA]
-	if m.Power == PowerOn || n.Annotations[AnnotationRun] != "" && n.Tainted(TaintBlock) || l.Holder != "" {
+	if m.Power == kamino.PowerOn || n.Annotations[kamino.AnnotationRun] != "" && n.Tainted(kamino.TaintBlock) || l.Holder != "" {
 		return ""
 	}
 	return fmt.Sprintf("%s is %s, its annotations are %v and its taints %v, its lease is free", name, m.Power, n.Annotations, n.Taints)
@@ -56,11 +65,11 @@ func TestBlindRestore(t *testing.T) {
 	marks, holder := maps.Clone(w.nodes["a-0"].Annotations), w.leases[poolA].Holder
 	w.blindUntil = w.now.Add(24 * time.Hour)
 	p := w.restore()
-	if n := w.nodes["a-0"]; p.err == nil || !maps.Equal(n.Annotations, marks) || !n.Tainted(TaintBlock) || w.leases[poolA].Holder != holder {
+	if n := w.nodes["a-0"]; p.err == nil || !maps.Equal(n.Annotations, marks) || !n.Tainted(kamino.TaintBlock) || w.leases[poolA].Holder != holder {
 		t.Errorf("restore ended %v; node %v %v, lease held by %q", p.err, n.Annotations, n.Taints, w.leases[poolA].Holder)
 	}
-	if p.err != nil && !strings.Contains(Hint(p.err), "credentials") {
-		t.Errorf("the hint is %q", Hint(p.err))
+	if p.err != nil && !strings.Contains(kamino.Hint(p.err), "credentials") {
+		t.Errorf("the hint is %q", kamino.Hint(p.err))
 	}
 	w.blindUntil = time.Time{}
 	if p := w.restore(); p.err != nil {
@@ -72,33 +81,33 @@ func TestBlindRestore(t *testing.T) {
 // TestPoolGone: a pool that is not found keeps its marks, until a person says that it was deleted for good; one that is there is never
 // given up.
 func TestPoolGone(t *testing.T) {
-	give := func(w *world, o RestoreOptions) *proc {
+	give := func(w *world, o kamino.RestoreOptions) *proc {
 		p := &proc{}
 		w.spawn(p, func(ctx context.Context) { p.found, p.err = p.engine().Restore(ctx, o) })
 		w.wait()
 		return p
 	}
-	word := RestoreOptions{Pools: []string{"a"}, PoolIsGone: true}
+	word := kamino.RestoreOptions{Pools: []string{"a"}, PoolIsGone: true}
 	w := killed("Create snapshot", 1)
 	w.advance(w.now.Add(time.Hour))
 	n, epoch := w.nodes["a-0"], w.leases[poolA].Epoch
-	if p := give(w, word); p.err == nil || n.Annotations[AnnotationRun] == "" || w.leases[poolA].Epoch != epoch {
+	if p := give(w, word); p.err == nil || n.Annotations[kamino.AnnotationRun] == "" || w.leases[poolA].Epoch != epoch {
 		t.Errorf("a pool that is there was given up: %v, %+v", p.err, p.found)
 	}
 	clear(w.machines)
 	delete(w.pools, poolA)
-	p := give(w, RestoreOptions{})
-	if n.Annotations[AnnotationRun] == "" || p.err == nil || !strings.Contains(Hint(p.err), "kamino restore --pool a --pool-is-gone") {
-		t.Errorf("restore of a pool that is not found: %v, hint %q, annotations %v", p.err, Hint(p.err), n.Annotations)
+	p := give(w, kamino.RestoreOptions{})
+	if n.Annotations[kamino.AnnotationRun] == "" || p.err == nil || !strings.Contains(kamino.Hint(p.err), "kamino restore --pool a --pool-is-gone") {
+		t.Errorf("restore of a pool that is not found: %v, hint %q, annotations %v", p.err, kamino.Hint(p.err), n.Annotations)
 	}
 	if p := give(w, word); p.err != nil || len(p.found) == 0 || p.found[0].Done == "" {
 		t.Errorf("the user says that it is gone: %v, %+v", p.err, p.found)
 	}
-	if n.Annotations[AnnotationRun] != "" || n.Tainted(TaintBlock) || w.leases[poolA].Holder != "" {
+	if n.Annotations[kamino.AnnotationRun] != "" || n.Tainted(kamino.TaintBlock) || w.leases[poolA].Holder != "" {
 		t.Errorf("the node has %v, %v; the lease is held by %q", n.Annotations, n.Taints, w.leases[poolA].Holder)
 	}
-	for _, o := range []RestoreOptions{{PoolIsGone: true}, {Pools: []string{"a", "b"}, PoolIsGone: true}, {Pools: []string{"nosuch"}}} {
-		if p := give(w, o); p.err == nil || Hint(p.err) == "" {
+	for _, o := range []kamino.RestoreOptions{{PoolIsGone: true}, {Pools: []string{"a", "b"}, PoolIsGone: true}, {Pools: []string{"nosuch"}}} {
+		if p := give(w, o); p.err == nil || kamino.Hint(p.err) == "" {
 			t.Errorf("%+v: %v", o, p.err)
 		}
 	}
@@ -112,10 +121,10 @@ func TestInstanceGone(t *testing.T) {
 	delete(w.machines, m.ID) // and Kubernetes keeps the node
 	begun := w.now
 	p := w.restore()
-	if took := w.now.Sub(begun); p.err != nil || took < LeaseDuration+goneAfter || took > LeaseDuration+goneAfter+time.Minute {
+	if took := w.now.Sub(begun); p.err != nil || took < kamino.LeaseDuration+goneAfter || took > kamino.LeaseDuration+goneAfter+time.Minute {
 		t.Errorf("restore took %s: %v, %+v", took, p.err, p.found)
 	}
-	if n := w.nodes["a-0"]; n.Annotations[AnnotationRun] != "" {
+	if n := w.nodes["a-0"]; n.Annotations[kamino.AnnotationRun] != "" {
 		t.Errorf("node has %v", n.Annotations)
 	}
 
@@ -132,9 +141,9 @@ func TestInstanceGone(t *testing.T) {
 }
 
 // forge writes a mark on a node, as its kubelet may do.
-func (w *world) forge(node string, m Mark) {
+func (w *world) forge(node string, m kamino.Mark) {
 	text, _ := json.Marshal(m)
-	w.nodes[node].Annotations[AnnotationRun] = string(text)
+	w.nodes[node].Annotations[kamino.AnnotationRun] = string(text)
 }
 
 // switches lists the calls on the power of a machine.
@@ -150,18 +159,18 @@ func (w *world) switches(host string) (out []string) {
 // TestForgedMark: a mark makes Kamino do nothing to a VM that is not that node's, and one that no run of the pool wrote does nothing to
 // the power of the node's own.
 func TestForgedMark(t *testing.T) {
-	for name, forge := range map[string]func(w *world, own, other *simNode) Mark{
-		"another machine": func(w *world, own, other *simNode) Mark {
-			return Mark{Format: 1, Run: "x", Pool: poolA, Instance: other.ProviderID, VMID: other.SystemUUID, BootID: own.BootID, Sealing: true}
+	for name, forge := range map[string]func(w *world, own, other *simNode) kamino.Mark{
+		"another machine": func(w *world, own, other *simNode) kamino.Mark {
+			return kamino.Mark{Format: 1, Run: "x", Pool: poolA, Instance: other.ProviderID, VMID: other.SystemUUID, BootID: own.BootID, Sealing: true}
 		},
-		"another machine of the same VM id": func(w *world, own, other *simNode) Mark {
-			return Mark{Format: 1, Run: "x", Pool: poolA, Instance: other.ProviderID, VMID: own.SystemUUID, BootID: own.BootID, Sealing: true}
+		"another machine of the same VM id": func(w *world, own, other *simNode) kamino.Mark {
+			return kamino.Mark{Format: 1, Run: "x", Pool: poolA, Instance: other.ProviderID, VMID: own.SystemUUID, BootID: own.BootID, Sealing: true}
 		},
-		"another pool": func(w *world, own, other *simNode) Mark {
-			return Mark{Format: 1, Run: "x", Pool: "/no/such/pool", Instance: own.ProviderID, VMID: own.SystemUUID, BootID: own.BootID, Sealing: true}
+		"another pool": func(w *world, own, other *simNode) kamino.Mark {
+			return kamino.Mark{Format: 1, Run: "x", Pool: "/no/such/pool", Instance: own.ProviderID, VMID: own.SystemUUID, BootID: own.BootID, Sealing: true}
 		},
-		"a run that never was": func(w *world, own, other *simNode) Mark {
-			return Mark{Format: 1, Run: "x", Pool: poolA, Instance: own.ProviderID, VMID: own.SystemUUID, BootID: own.BootID, Sealing: true}
+		"a run that never was": func(w *world, own, other *simNode) kamino.Mark {
+			return kamino.Mark{Format: 1, Run: "x", Pool: poolA, Instance: own.ProviderID, VMID: own.SystemUUID, BootID: own.BootID, Sealing: true}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +213,7 @@ func TestCopiedRecord(t *testing.T) {
 			w.tracing = true
 			other := w.nodes["a-1"]
 			l := w.leases[poolA]
-			l.Holder, l.Process, l.Record = "x", "dead", Record{Donor: donor, Instance: other.ProviderID, VMID: other.SystemUUID, Sealing: true, Step: "stop"}
+			l.Holder, l.Process, l.Record = "x", "dead", kamino.Record{Donor: donor, Instance: other.ProviderID, VMID: other.SystemUUID, Sealing: true, Step: "stop"}
 			w.leases[poolA] = l
 			w.silence(w.machineOf(other))
 			w.advance(w.now.Add(time.Hour))
@@ -225,7 +234,7 @@ func TestCopiedRecord(t *testing.T) {
 }
 
 // crowded are options of an auto-update that other nodes' troubles do not stop.
-func crowded() AutoOptions {
+func crowded() kamino.AutoOptions {
 	o := autoOptions()
 	o.MaxNotReady = 10
 	return o
@@ -236,17 +245,17 @@ func TestMarksWithoutLease(t *testing.T) {
 	w := killed("Create snapshot", 1)
 	w.advance(w.now.Add(time.Hour))
 	l := w.leases[poolA]
-	l.Holder, l.Process, l.Record = "", "", Record{}
+	l.Holder, l.Process, l.Record = "", "", kamino.Record{}
 	w.leases[poolA] = l
 	p := &proc{}
-	var status []PoolStatus
+	var status []kamino.PoolStatus
 	w.spawn(p, func(ctx context.Context) { status, p.err = p.engine().Status(ctx, nil, nil) })
 	w.wait()
 	if p.err != nil || len(status) != 1 || status[0].Unfinished == nil || status[0].Unfinished.Donor != "a-0" {
 		t.Errorf("status says %+v, %v", status, p.err)
 	}
 	p, results := w.auto(crowded())
-	if m := w.machineOf(w.nodes["a-0"]); p.err != nil || m.Power != PowerOn || w.nodes["a-0"].Annotations[AnnotationRun] != "" {
+	if m := w.machineOf(w.nodes["a-0"]); p.err != nil || m.Power != kamino.PowerOn || w.nodes["a-0"].Annotations[kamino.AnnotationRun] != "" {
 		t.Errorf("auto-update did %+v, %v; the donor is %s, %v", results, p.err, m.Power, w.nodes["a-0"].Annotations)
 	}
 	w.sound(t)
@@ -254,9 +263,11 @@ func TestMarksWithoutLease(t *testing.T) {
 
 // TestRefusedGivesBack: a run that may not go on with its donor gives it back all the same.
 func TestRefusedGivesBack(t *testing.T) {
-	reboot := func(w *world) { w.nodes["a-0"].Annotations[KuredPendingReboot.Annotation] = "2026-03-10T10:00:00Z" }
+	reboot := func(w *world) {
+		w.nodes["a-0"].Annotations[kamino.KuredPendingReboot.Annotation] = "2026-03-10T10:00:00Z"
+	}
 	deleting := func(w *world) {
-		w.nodes["a-0"].Taints = append(w.nodes["a-0"].Taints, Taint{TaintDeleting, "", "NoSchedule"})
+		w.nodes["a-0"].Taints = append(w.nodes["a-0"].Taints, kamino.Taint{Key: kamino.TaintDeleting, Value: "", Effect: "NoSchedule"})
 	}
 	pool := func(w *world) { refusePool(w, nil) }
 	for name, change := range map[string]func(*world){"a reboot is pending": reboot, "it is being deleted": deleting, "the pool is refused": pool} {
@@ -268,13 +279,13 @@ func TestRefusedGivesBack(t *testing.T) {
 			var p *proc
 			if command == "update" {
 				o := options("a-0")
-				o.PendingReboot = []Signal{KuredPendingReboot}
+				o.PendingReboot = []kamino.Signal{kamino.KuredPendingReboot}
 				p = w.update(o)
 			} else {
 				p, _ = w.auto(crowded())
 			}
 			w.advance(w.now.Add(time.Hour))
-			if m := w.machineOf(w.nodes["a-0"]); m.Power != PowerOn || w.nodes["a-0"].Annotations[AnnotationRun] != "" || w.leases[poolA].Holder != "" {
+			if m := w.machineOf(w.nodes["a-0"]); m.Power != kamino.PowerOn || w.nodes["a-0"].Annotations[kamino.AnnotationRun] != "" || w.leases[poolA].Holder != "" {
 				t.Errorf("%s, %s ended %v; the donor is %s, its lease held by %q", name, command, p.err, m.Power, w.leases[poolA].Holder)
 			}
 		}
@@ -284,8 +295,8 @@ func TestRefusedGivesBack(t *testing.T) {
 // locked is a provider whose resource group has a lock against deleting.
 type locked struct{ simProvider }
 
-func (s locked) Delete(ctx context.Context, pool Pool, a Artifact) error {
-	if a.Kind == Snapshot {
+func (s locked) Delete(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	if a.Kind == kamino.Snapshot {
 		return errors.New("ScopeLocked: the scope cannot perform delete operation because following scope(s) are locked")
 	}
 	return s.simProvider.Delete(ctx, pool, a)
@@ -295,10 +306,10 @@ func (s locked) Delete(ctx context.Context, pool Pool, a Artifact) error {
 func TestLockedGroup(t *testing.T) {
 	w := aged(1)
 	p := &proc{}
-	p.tune = func(e *Engine) { e.Provider = locked{simProvider{p}} }
+	p.tune = func(e *kamino.Engine) { e.Provider = locked{simProvider{p}} }
 	w.startUpdate(p, options("a-0"))
 	w.wait()
-	if p.err != nil || !strings.HasSuffix(w.pools[poolA].image, VersionName(w.now)) || w.leases[poolA].Holder != "" {
+	if p.err != nil || !strings.HasSuffix(w.pools[poolA].image, kamino.VersionName(w.now)) || w.leases[poolA].Holder != "" {
 		t.Errorf("the run ended %v, the model refers to %s, the lease is held by %q", p.err, w.pools[poolA].image, w.leases[poolA].Holder)
 	}
 }
@@ -309,14 +320,14 @@ func TestLateOff(t *testing.T) {
 		w := killed("Create snapshot", 1)
 		m := w.machineOf(w.nodes["a-0"])
 		w.after(late, func() {
-			_ = w.setPower(m, PowerOff, false)
+			_ = w.setPower(m, kamino.PowerOff, false)
 			w.happened("a late request switches %s off", m.Hostname)
 		})
 		if p := w.update(options("a-0")); p.err != nil {
 			t.Errorf("after %s: %v", late, p.err)
 		}
 		w.advance(w.now.Add(time.Hour))
-		if n := w.nodes["a-0"]; m.Power != PowerOn || !n.Ready || n.Tainted(TaintBlock) || w.leases[poolA].Holder != "" {
+		if n := w.nodes["a-0"]; m.Power != kamino.PowerOn || !n.Ready || n.Tainted(kamino.TaintBlock) || w.leases[poolA].Holder != "" {
 			t.Errorf("after %s: the machine is %s, its node Ready %v, taints %v; the lease is held by %q", late, m.Power, n.Ready, n.Taints, w.leases[poolA].Holder)
 		}
 	}
@@ -376,14 +387,14 @@ func TestVolumesDetached(t *testing.T) {
 func manyKilled(pools int) *world {
 	w := newWorld(1)
 	for i := range pools {
-		id := PoolID(fmt.Sprintf("%s/scaleSets/p%02d", groupID, i))
+		id := kamino.PoolID(fmt.Sprintf("%s/scaleSets/p%02d", groupID, i))
 		w.addPool(id, 2)
 		n := w.nodes[fmt.Sprintf("p%02d-0", i)]
 		m := w.machineOf(n)
 		run := fmt.Sprintf("run-%d", i)
-		w.forge(n.Name, Mark{Format: 1, Run: run, Pool: id, Instance: n.ProviderID, VMID: m.VMID, BootID: n.BootID, Block: true, Sealing: true})
-		n.Taints = []Taint{{TaintBlock, run, "NoSchedule"}}
-		w.leases[id] = Lease{Pool: id, Holder: run, Process: "dead", Epoch: 1, Revision: "1", Record: Record{
+		w.forge(n.Name, kamino.Mark{Format: 1, Run: run, Pool: id, Instance: n.ProviderID, VMID: m.VMID, BootID: n.BootID, Block: true, Sealing: true})
+		n.Taints = []kamino.Taint{{Key: kamino.TaintBlock, Value: run, Effect: "NoSchedule"}}
+		w.leases[id] = kamino.Lease{Pool: id, Holder: run, Process: "dead", Epoch: 1, Revision: "1", Record: kamino.Record{
 			Donor: n.Name, Instance: n.ProviderID, VMID: m.VMID, Sealing: true, Step: "stop", Intent: "switch the donor off"}}
 		m.touched, m.sealed = run, run
 		w.halt(m)
@@ -418,7 +429,7 @@ func TestManyKilled(t *testing.T) {
 		p := run(w)
 		var took time.Duration
 		for name, n := range w.nodes {
-			if m := w.machineOf(n); m.Power != PowerOn || n.Annotations[AnnotationRun] != "" || n.Tainted(TaintBlock) {
+			if m := w.machineOf(n); m.Power != kamino.PowerOn || n.Annotations[kamino.AnnotationRun] != "" || n.Tainted(kamino.TaintBlock) {
 				t.Errorf("%s: node %s is %s, %v, %v", command, name, m.Power, n.Annotations, n.Taints)
 			}
 			took = max(took, back[name])

@@ -1,4 +1,4 @@
-package kamino
+package sim
 
 import (
 	"fmt"
@@ -8,24 +8,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"kamino.dev/kamino"
 )
 
-// site is one call of the golden run where faults are tried. Of calls that
-// repeat in a step, as polls do, the first two and the last stand for all; but
-// in the seal, where much happens unseen, each stands for itself.
-type site struct {
-	at   int
-	when time.Time // in the golden run
-	step string
-	call call
-}
-
-func (s site) String() string {
-	return strings.TrimSpace(fmt.Sprintf("#%d %s: %s %s", s.at, s.step, s.call.method, s.call.subject))
-}
-
 // goldenOptions is the longest happy run: everything happens in it.
-func goldenOptions() Options {
+func goldenOptions() kamino.Options {
 	o := options("a-0")
 	o.NewNodes = 1
 	return o
@@ -65,7 +53,7 @@ func (w *world) end() string {
 		lines = append(lines, fmt.Sprintf("node %s: ready %v, cordoned %v, taints %v, annotations %d", n.Name, n.Ready, n.Unschedulable, n.Taints, len(n.Annotations)))
 	}
 	for _, v := range w.artifacts {
-		lines = append(lines, fmt.Sprintf("%s %s: %s, ready %v, %s, from %s", v.Kind, v.Name, v.State, v.Ready, v.Storage, v.Tags[TagBuiltFrom]))
+		lines = append(lines, fmt.Sprintf("%s %s: %s, ready %v, %s, from %s", v.Kind, v.Name, v.State, v.Ready, v.Storage, v.Tags[kamino.TagBuiltFrom]))
 	}
 	for _, l := range w.leases {
 		former, original := "", ""

@@ -1,7 +1,9 @@
-package kamino
+package sim
 
 import (
 	"testing"
+
+	"kamino.dev/kamino"
 )
 
 // fresh is a world whose pool was never touched.
@@ -21,19 +23,19 @@ func aged(seed uint64) *world {
 	for _, name := range names {
 		w.addVersion(poolA, name)
 	}
-	id := func(i int) string { return artifactID(poolA, Version, names[i]) }
+	id := func(i int) string { return artifactID(poolA, kamino.Version, names[i]) }
 	p.image, p.custom, p.exts = id(4), "noop", []string{"monitor"}
 	w.machines[w.nodes["a-1"].ProviderID].Image = id(1)
 	w.machines[w.nodes["a-2"].ProviderID].Image = id(4)
-	w.leases[poolA] = Lease{Pool: poolA, Epoch: 7, Revision: "1", Ledger: Ledger{
-		Wrote:    &WrittenModel{Image: id(4), Seen: true},
-		Original: &SavedModel{Image: baseLTS, Saved: []byte(`{"image":"` + baseLTS + `","custom":"bootstrap","exts":["cse","monitor"]}`)}, Former: &SavedModel{Image: id(2)}}}
+	w.leases[poolA] = kamino.Lease{Pool: poolA, Epoch: 7, Revision: "1", Ledger: kamino.Ledger{
+		Wrote:    &kamino.WrittenModel{Image: id(4), Seen: true},
+		Original: &kamino.SavedModel{Image: baseLTS, Saved: []byte(`{"image":"` + baseLTS + `","custom":"bootstrap","exts":["cse","monitor"]}`)}, Former: &kamino.SavedModel{Image: id(2)}}}
 	return w
 }
 
 // pin points the model at an old version, as a person does who trusts no newer.
 func (w *world) pin(version string) {
-	if v := w.artifacts[artifactKey(poolA, Version, version)]; v != nil {
+	if v := w.artifacts[artifactKey(poolA, kamino.Version, version)]; v != nil {
 		w.pools[poolA].image = v.ID
 	}
 }
@@ -41,9 +43,9 @@ func (w *world) pin(version string) {
 func (w *world) addPods() {
 	for _, n := range []string{"a-0", "a-1", "a-2"} {
 		w.pods = append(w.pods,
-			&simPod{Pod: Pod{Namespace: "default", Name: "web-" + n}, node: n},
-			&simPod{Pod: Pod{Namespace: "default", Name: "db-" + n}, node: n},
-			&simPod{Pod: Pod{Namespace: "kube-system", Name: "proxy-" + n}, node: n, daemon: true})
+			&simPod{Pod: kamino.Pod{Namespace: "default", Name: "web-" + n}, node: n},
+			&simPod{Pod: kamino.Pod{Namespace: "default", Name: "db-" + n}, node: n},
+			&simPod{Pod: kamino.Pod{Namespace: "kube-system", Name: "proxy-" + n}, node: n, daemon: true})
 	}
 }
 

@@ -1,8 +1,9 @@
-package kamino
+package sim
 
 import (
 	"time"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
 )
 
@@ -17,7 +18,7 @@ type audit struct {
 	violations []string
 }
 
-var kinds = map[Kind]invariant.Kind{Snapshot: invariant.Snapshot, Version: invariant.Version}
+var kinds = map[kamino.Kind]invariant.Kind{kamino.Snapshot: invariant.Snapshot, kamino.Version: invariant.Version}
 
 func (a *audit) begin(w *world) {
 	a.w = w
@@ -96,7 +97,7 @@ func (a *audit) leases(s *invariant.State) *invariant.State {
 
 // lease is before and after for writes of leases, which are by far the most:
 // nothing else has to be looked at.
-func (a *audit) lease(p *proc, pool PoolID, write func()) {
+func (a *audit) lease(p *proc, pool kamino.PoolID, write func()) {
 	c := invariant.Call{Process: p.name, Verb: invariant.SetLease, Pool: string(pool)}
 	a.judge.Before(a.leases(&a.wasLeases), c)
 	write()
@@ -118,9 +119,9 @@ func pictureNode(n *simNode, before []invariant.Node) invariant.Node {
 	return out
 }
 
-func pictureArtifact(v Artifact, pool PoolID, kind invariant.Kind) invariant.Artifact {
+func pictureArtifact(v kamino.Artifact, pool kamino.PoolID, kind invariant.Kind) invariant.Artifact {
 	return invariant.Artifact{Kind: kind, Pool: string(pool), Name: v.Name, ID: v.ID, State: string(v.State), Ready: v.Ready,
-		Source: v.Source, Run: v.Tags[TagRun], Receipt: v.Tags[TagReceipt], Ours: v.Tags[TagRun] != "" || v.Tags[TagBuiltFrom] != ""}
+		Source: v.Source, Run: v.Tags[kamino.TagRun], Receipt: v.Tags[kamino.TagReceipt], Ours: v.Tags[kamino.TagRun] != "" || v.Tags[kamino.TagBuiltFrom] != ""}
 }
 
 func (a *audit) check() { a.judge.Changed(a.picture(&a.is)) }
@@ -141,19 +142,19 @@ func (a *audit) settled() {
 	a.judge.Settled(a.picture(&a.is))
 }
 
-func (p *proc) onNode(n Node, verb invariant.Verb) invariant.Call {
+func (p *proc) onNode(n kamino.Node, verb invariant.Verb) invariant.Call {
 	pool, _ := p.provider().PoolOf(n.ProviderID)
 	return invariant.Call{Process: p.name, Verb: verb, Pool: string(pool), Node: n.Name, Force: p.force}
 }
 
-func markVerb(m *Mark) invariant.Verb {
+func markVerb(m *kamino.Mark) invariant.Verb {
 	if m == nil {
 		return invariant.Unmark
 	}
 	return invariant.Mark
 }
 
-func (p *proc) auditSeal(n Node, run string, want bool) {
+func (p *proc) auditSeal(n kamino.Node, run string, want bool) {
 	verb := invariant.Seal
 	if !want {
 		verb = invariant.Unseal
@@ -170,27 +171,27 @@ func (p *proc) auditSeal(n Node, run string, want bool) {
 	p.w.audit.before(c)
 }
 
-func (p *proc) auditPower(m *machine, want Power) {
+func (p *proc) auditPower(m *machine, want kamino.Power) {
 	c := invariant.Call{Process: p.name, Verb: invariant.PowerOn, Pool: string(m.Pool), Machine: string(m.ID), SeenVM: p.seenVM[m.ID]}
-	if want == PowerOff {
+	if want == kamino.PowerOff {
 		c.Verb = invariant.PowerOff
 	}
 	p.w.audit.before(c)
 }
 
-func (p *proc) auditCreate(pool PoolID, want Artifact) {
-	verbs := map[Kind]invariant.Verb{Gallery: invariant.CreateGallery, Definition: invariant.CreateDefinition,
-		Snapshot: invariant.CreateSnapshot, Version: invariant.CreateVersion}
+func (p *proc) auditCreate(pool kamino.PoolID, want kamino.Artifact) {
+	verbs := map[kamino.Kind]invariant.Verb{kamino.Gallery: invariant.CreateGallery, kamino.Definition: invariant.CreateDefinition,
+		kamino.Snapshot: invariant.CreateSnapshot, kamino.Version: invariant.CreateVersion}
 	c := invariant.Call{Process: p.name, Verb: verbs[want.Kind], Pool: string(pool), Made: pictureArtifact(want, pool, kinds[want.Kind])}
 	for id, m := range p.w.machines {
-		if m.Disk == want.Source && p.seenOff[id] && m.Power != PowerOff {
+		if m.Disk == want.Source && p.seenOff[id] && m.Power != kamino.PowerOff {
 			c.Raced = true
 		}
 	}
 	p.w.audit.before(c)
 }
 
-func (p *proc) auditModel(pool *simPool, revision string, want ModelSpec, diff []FieldChange) {
+func (p *proc) auditModel(pool *simPool, revision string, want kamino.ModelSpec, diff []kamino.FieldChange) {
 	c := invariant.Call{Process: p.name, Verb: invariant.SetModel, Pool: string(pool.id), Target: want.Image, Revision: revision}
 	for _, d := range diff {
 		c.Fields = append(c.Fields, d.Field)

@@ -1,4 +1,4 @@
-package kamino
+package sim
 
 import (
 	"context"
@@ -7,12 +7,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"kamino.dev/kamino"
 )
 
 // list plays a dry-run of restore.
 func (w *world) list() *proc {
 	p := &proc{}
-	w.spawn(p, func(ctx context.Context) { p.found, p.err = p.engine().Restore(ctx, RestoreOptions{DryRun: true}) })
+	w.spawn(p, func(ctx context.Context) {
+		p.found, p.err = p.engine().Restore(ctx, kamino.RestoreOptions{DryRun: true})
+	})
 	w.wait()
 	return p
 }
@@ -99,8 +103,8 @@ func TestRestoreForeign(t *testing.T) {
 	} {
 		w := aged(1)
 		n := w.nodes["a-1"]
-		n.Annotations[AnnotationRun] = text
-		n.Taints = []Taint{{TaintBlock, "x", "NoSchedule"}}
+		n.Annotations[kamino.AnnotationRun] = text
+		n.Taints = []kamino.Taint{{Key: kamino.TaintBlock, Value: "x", Effect: "NoSchedule"}}
 		before := maps.Clone(n.Annotations)
 		writes := w.allWrites()
 		p := w.restore()
@@ -153,7 +157,7 @@ func TestRestoreUnmarked(t *testing.T) {
 	w := killed("Create snapshot", 1)
 	n := w.nodes["a-0"]
 	n.Annotations = map[string]string{}
-	w.leases = map[PoolID]Lease{} // and the lease
+	w.leases = map[kamino.PoolID]kamino.Lease{} // and the lease
 	p := w.restore()
 	if p.err != nil || len(p.found) == 0 {
 		t.Errorf("found %+v, %v", p.found, p.err)

@@ -1,7 +1,9 @@
-package kamino
+package sim
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,25 +12,26 @@ import (
 	"strings"
 	"time"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
 )
 
 // simCluster is Kubernetes as one process sees it.
 type simCluster struct{ p *proc }
 
-func (p *proc) cluster() Cluster { return simCluster{p} }
+func (p *proc) cluster() kamino.Cluster { return simCluster{p} }
 
 func (c simCluster) call(ctx context.Context, what call, effect func(*fault) error) error {
 	what.kube = true
 	return c.p.call(ctx, what, effect)
 }
 
-func (c simCluster) Node(ctx context.Context, name string) (out Node, err error) {
+func (c simCluster) Node(ctx context.Context, name string) (out kamino.Node, err error) {
 	w := c.p.w
 	err = c.call(ctx, call{method: "Node", subject: name}, func(*fault) error {
 		n := w.nodes[name]
 		if n == nil {
-			return fmt.Errorf("node %s: %w", name, ErrNotFound)
+			return fmt.Errorf("node %s: %w", name, kamino.ErrNotFound)
 		}
 		out = w.readNode(n)
 		return nil
@@ -36,20 +39,20 @@ func (c simCluster) Node(ctx context.Context, name string) (out Node, err error)
 	return out, err
 }
 
-func (c simCluster) Nodes(ctx context.Context) (out []Node, err error) {
+func (c simCluster) Nodes(ctx context.Context) (out []kamino.Node, err error) {
 	w := c.p.w
 	err = c.call(ctx, call{method: "Nodes"}, func(*fault) error {
 		out = nil
 		for _, n := range w.nodes {
 			out = append(out, w.readNode(n))
 		}
-		slices.SortFunc(out, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(out, func(a, b kamino.Node) int { return strings.Compare(a.Name, b.Name) })
 		return nil
 	})
 	return out, err
 }
 
-func (c simCluster) Pulse(ctx context.Context, node Node) (out time.Time, err error) {
+func (c simCluster) Pulse(ctx context.Context, node kamino.Node) (out time.Time, err error) {
 	err = c.call(ctx, call{method: "Pulse", subject: node.Name}, func(*fault) error {
 		if n := c.p.w.nodes[node.Name]; n != nil {
 			out = c.p.w.readNode(n).Heartbeat
@@ -59,7 +62,7 @@ func (c simCluster) Pulse(ctx context.Context, node Node) (out time.Time, err er
 	return out, err
 }
 
-func (c simCluster) Mark(ctx context.Context, node Node, mark *Mark) error {
+func (c simCluster) Mark(ctx context.Context, node kamino.Node, mark *kamino.Mark) error {
 	w := c.p.w
 	what := call{method: "Mark", subject: node.Name, write: true}
 	if mark == nil {
@@ -68,10 +71,10 @@ func (c simCluster) Mark(ctx context.Context, node Node, mark *Mark) error {
 	return c.call(ctx, what, func(*fault) error {
 		n := w.nodes[node.Name]
 		if n == nil {
-			return fmt.Errorf("node %s: %w", node.Name, ErrNotFound)
+			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrNotFound)
 		}
 		if n.UID != node.UID {
-			return fmt.Errorf("node %s: UID: %w", node.Name, ErrConflict)
+			return fmt.Errorf("node %s: UID: %w", node.Name, kamino.ErrConflict)
 		}
 		what := w.audit.before(c.p.onNode(n.Node, markVerb(mark)))
 		n.Annotations = maps.Clone(n.Annotations)
@@ -79,12 +82,12 @@ func (c simCluster) Mark(ctx context.Context, node Node, mark *Mark) error {
 			n.unmark()
 		} else {
 			text, _ := json.Marshal(mark)
-			n.Annotations[AnnotationRun] = string(text)
+			n.Annotations[kamino.AnnotationRun] = string(text)
 			w.donors[mark.Run] = donor{n.Name, mark.VMID, mark.Instance}
-			n.Annotations[AnnotationProtect] = "true"
-			n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t Taint) bool { return t.Key == TaintBlock })
+			n.Annotations[kamino.AnnotationProtect] = "true"
+			n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock })
 			if mark.Block {
-				n.Taints = append(n.Taints, Taint{TaintBlock, mark.Run, "NoSchedule"})
+				n.Taints = append(n.Taints, kamino.Taint{Key: kamino.TaintBlock, Value: mark.Run, Effect: "NoSchedule"})
 			}
 		}
 		w.changeNode(n)
@@ -94,26 +97,33 @@ func (c simCluster) Mark(ctx context.Context, node Node, mark *Mark) error {
 	})
 }
 
+// markedBy says whether the node carries the annotation or the taint of a run.
+func (n *simNode) markedBy(run string) bool {
+	mark, err := n.Mark()
+	return err == nil && mark != nil && mark.Run == run ||
+		run != "" && slices.ContainsFunc(n.Taints, func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock && t.Value == run })
+}
+
 // unmark does what kube's Mark does with nil.
 func (n *simNode) unmark() {
 	mark, err := n.Mark()
-	if err == nil && mark != nil && n.Annotations[AnnotationProtect] == "true" {
-		delete(n.Annotations, AnnotationProtect)
+	if err == nil && mark != nil && n.Annotations[kamino.AnnotationProtect] == "true" {
+		delete(n.Annotations, kamino.AnnotationProtect)
 		if mark.Protection != nil {
-			n.Annotations[AnnotationProtect] = *mark.Protection
+			n.Annotations[kamino.AnnotationProtect] = *mark.Protection
 		}
 	}
-	delete(n.Annotations, AnnotationRun)
-	delete(n.Annotations, AnnotationReceipt)
-	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t Taint) bool { return t.Key == TaintBlock })
+	delete(n.Annotations, kamino.AnnotationRun)
+	delete(n.Annotations, kamino.AnnotationReceipt)
+	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock })
 }
 
-func (c simCluster) Rehearse(ctx context.Context, node Node, _ SealOrder, opts DrainOptions) (stuck []Pod, err error) {
+func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, _ kamino.SealOrder, opts kamino.DrainOptions) (stuck []kamino.Pod, err error) {
 	err = c.call(ctx, call{method: "Rehearse", subject: node.Name}, func(*fault) error {
 		stuck = nil
 		for _, p := range c.p.w.pods {
 			if p.node == node.Name && !p.daemon && !p.ending && p.bare && !opts.Force {
-				stuck = append(stuck, Pod{Namespace: p.Namespace, Name: p.Name, Reason: "no controller would bring it back", Stuck: true})
+				stuck = append(stuck, kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "no controller would bring it back", Stuck: true})
 			}
 		}
 		return nil
@@ -121,7 +131,7 @@ func (c simCluster) Rehearse(ctx context.Context, node Node, _ SealOrder, opts D
 	return stuck, err
 }
 
-func (c simCluster) Evict(ctx context.Context, node Node, opts DrainOptions) (left []Pod, err error) {
+func (c simCluster) Evict(ctx context.Context, node kamino.Node, opts kamino.DrainOptions) (left []kamino.Pod, err error) {
 	w := c.p.w
 	err = c.call(ctx, call{method: "Evict", subject: node.Name, write: true}, func(f *fault) error {
 		w.audit.before(c.p.onNode(node, invariant.Evict))
@@ -140,7 +150,7 @@ func (c simCluster) Evict(ctx context.Context, node Node, opts DrainOptions) (le
 	return left, err
 }
 
-func (w *world) evict(c invariant.Call, p *simPod, opts DrainOptions) {
+func (w *world) evict(c invariant.Call, p *simPod, opts kamino.DrainOptions) {
 	p.Reason, p.Stuck = "", false
 	switch {
 	case p.ending:
@@ -164,7 +174,7 @@ func (w *world) evict(c invariant.Call, p *simPod, opts DrainOptions) {
 	}
 }
 
-func (c simCluster) Preview(ctx context.Context, node Node, opts DrainOptions) (left []Pod, err error) {
+func (c simCluster) Preview(ctx context.Context, node kamino.Node, opts kamino.DrainOptions) (left []kamino.Pod, err error) {
 	for _, p := range c.p.w.pods {
 		if p.node == node.Name && !p.daemon {
 			left = append(left, p.Pod)
@@ -173,9 +183,9 @@ func (c simCluster) Preview(ctx context.Context, node Node, opts DrainOptions) (
 	return left, nil
 }
 
-func (c simCluster) SealPod(ctx context.Context, node Node, run string) (out SealPod, err error) {
+func (c simCluster) SealPod(ctx context.Context, node kamino.Node, run string) (out kamino.SealPod, err error) {
 	err = c.call(ctx, call{method: "SealPod", subject: run}, func(*fault) error {
-		out = SealPod{}
+		out = kamino.SealPod{}
 		if pod := c.p.w.sealPods[run]; pod != nil {
 			out = pod.SealPod
 		}
@@ -184,7 +194,7 @@ func (c simCluster) SealPod(ctx context.Context, node Node, run string) (out Sea
 	return out, err
 }
 
-func (c simCluster) RemoveSealPod(ctx context.Context, node Node, run string) error {
+func (c simCluster) RemoveSealPod(ctx context.Context, node kamino.Node, run string) error {
 	return c.call(ctx, call{method: "RemoveSealPod", subject: run, write: true}, func(*fault) error {
 		c.p.auditSeal(node, run, false)
 		delete(c.p.w.sealPods, run)
@@ -193,17 +203,17 @@ func (c simCluster) RemoveSealPod(ctx context.Context, node Node, run string) er
 	})
 }
 
-func (c simCluster) Seal(ctx context.Context, node Node, order SealOrder) error {
+func (c simCluster) Seal(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
 	w, run := c.p.w, order.Run
 	return c.call(ctx, call{method: "Seal", subject: run, write: true}, func(*fault) error {
 		if w.nodes[node.Name] == nil {
-			return fmt.Errorf("node %s: %w", node.Name, ErrNotFound)
+			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrNotFound)
 		}
 		c.p.auditSeal(node, run, true)
 		if w.sealPods[run] != nil {
 			return nil
 		}
-		pod := &simSealPod{SealPod: SealPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce, policy: (&Run{Options: Options{SealPolicy: order.Policy}}).policySum()}
+		pod := &simSealPod{SealPod: kamino.SealPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce, policy: policySum(order.Policy)}
 		w.sealPods[run] = pod
 		w.happened("%s creates seal pod of %s", c.p.name, run)
 		w.runSeal(run, pod)
@@ -211,7 +221,16 @@ func (c simCluster) Seal(ctx context.Context, node Node, order SealOrder) error 
 	})
 }
 
-func (c simCluster) Lease(ctx context.Context, pool PoolID) (out Lease, err error) {
+// policySum is the SHA-256 in hex of the seal policy that an order brings; "" without one.
+func policySum(policy []byte) string {
+	if len(policy) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(policy)
+	return hex.EncodeToString(sum[:])
+}
+
+func (c simCluster) Lease(ctx context.Context, pool kamino.PoolID) (out kamino.Lease, err error) {
 	err = c.call(ctx, call{method: "Lease", subject: pool.Name()}, func(*fault) error {
 		out = c.p.w.leases[pool]
 		out.Pool = pool
@@ -220,20 +239,20 @@ func (c simCluster) Lease(ctx context.Context, pool PoolID) (out Lease, err erro
 	return out, err
 }
 
-func (c simCluster) Leases(ctx context.Context) (out []Lease, err error) {
+func (c simCluster) Leases(ctx context.Context) (out []kamino.Lease, err error) {
 	err = c.call(ctx, call{method: "Leases"}, func(*fault) error {
-		out = slices.SortedFunc(maps.Values(c.p.w.leases), func(a, b Lease) int { return strings.Compare(string(a.Pool), string(b.Pool)) })
+		out = slices.SortedFunc(maps.Values(c.p.w.leases), func(a, b kamino.Lease) int { return strings.Compare(string(a.Pool), string(b.Pool)) })
 		return nil
 	})
 	return out, err
 }
 
-func (c simCluster) SetLease(ctx context.Context, l Lease) (out Lease, err error) {
+func (c simCluster) SetLease(ctx context.Context, l kamino.Lease) (out kamino.Lease, err error) {
 	w := c.p.w
 	what := call{method: "SetLease", subject: l.Pool.Name() + " " + l.Record.Step + " " + l.Record.Intent, write: true}
 	err = c.call(ctx, what, func(*fault) error {
 		if w.leases[l.Pool].Revision != l.Revision {
-			return fmt.Errorf("lease of %s: %w", l.Pool.Name(), ErrConflict)
+			return fmt.Errorf("lease of %s: %w", l.Pool.Name(), kamino.ErrConflict)
 		}
 		l.Revision = strconv.Itoa(w.next())
 		w.audit.lease(c.p, l.Pool, func() { w.leases[l.Pool] = l })

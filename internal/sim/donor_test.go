@@ -1,4 +1,4 @@
-package kamino
+package sim
 
 import (
 	"context"
@@ -6,45 +6,49 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"kamino.dev/kamino"
 )
 
 // updateAsTold is an update by somebody who reads what a refusal says, and types
 // it where the named donor is to be taken whatever was there before.
-func (w *world) updateAsTold(o Options) *proc {
+func (w *world) updateAsTold(o kamino.Options) *proc {
 	p := w.update(o)
-	var other *OtherDonorError
-	var refused *RefusedError
+	var other *kamino.OtherDonorError
+	var refused *kamino.RefusedError
 	if errors.As(p.err, &refused) && refused.Refusals[0].Code == "pinned" {
 		o.AdoptModel = true
 		p = w.update(o)
 	}
 	if errors.As(p.err, &other) {
-		o.Today = TodayAgain
+		o.Today = kamino.TodayAgain
 		p = w.update(o)
 	}
 	return p
 }
 
 // auto runs one auto-update to its end.
-func (w *world) auto(o AutoOptions, faults ...fault) (*proc, []PoolResult) {
-	var res []PoolResult
+func (w *world) auto(o kamino.AutoOptions, faults ...fault) (*proc, []kamino.PoolResult) {
+	var res []kamino.PoolResult
 	p := &proc{faults: faults}
 	w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, o) })
 	w.wait()
 	return p, res
 }
 
-func autoOptions() AutoOptions {
-	o := AutoDefaults()
+func autoOptions() kamino.AutoOptions {
+	o := kamino.AutoDefaults()
 	o.PendingReboot = o.Rules.PendingReboot
 	return o
 }
 
 // patch is what a robot writes on a node that it has patched.
-func (w *world) patch(node, at string) { w.nodes[node].Annotations[KuredLastPatch.Annotation] = at }
+func (w *world) patch(node, at string) {
+	w.nodes[node].Annotations[kamino.KuredLastPatch.Annotation] = at
+}
 
 func (w *world) version(name string) *simArtifact {
-	return w.artifacts[artifactKey(poolA, Version, name)]
+	return w.artifacts[artifactKey(poolA, kamino.Version, name)]
 }
 
 // inUse is the version that the model refers to.
@@ -63,7 +67,7 @@ func interruptedWith(t *testing.T, step, method string, kind faultKind) *world {
 	sites, _ := golden(t, aged)
 	w := aged(1)
 	w.update(options("a-0"), fault{kind: kind, at: nth(t, sites, step, method, 1)})
-	if w.pools[poolA].image != artifactID(poolA, Version, "2026.03.09") {
+	if w.pools[poolA].image != artifactID(poolA, kamino.Version, "2026.03.09") {
 		t.Fatal("the interrupted run has changed the model")
 	}
 	return w
@@ -74,13 +78,13 @@ func interruptedWith(t *testing.T, step, method string, kind faultKind) *world {
 func TestOtherDonorsSnapshot(t *testing.T) {
 	for _, donor := range []string{"a-0", "a-2"} {
 		w := interruptedWith(t, "image", "Find image version", interrupt)
-		if w.artifacts[artifactKey(poolA, Snapshot, SnapshotName("a"))] == nil {
+		if w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] == nil {
 			t.Fatal("no snapshot is left")
 		}
 		p := w.update(options(donor))
 		v := w.inUse(t)
-		if p.err != nil || p.result.Donor != donor || v.Tags[TagBuiltFrom] != donor {
-			t.Errorf("donor %s was named; the result says %q, the model boots the disk of %q: %v", donor, p.result.Donor, v.Tags[TagBuiltFrom], p.err)
+		if p.err != nil || p.result.Donor != donor || v.Tags[kamino.TagBuiltFrom] != donor {
+			t.Errorf("donor %s was named; the result says %q, the model boots the disk of %q: %v", donor, p.result.Donor, v.Tags[kamino.TagBuiltFrom], p.err)
 		}
 		if away := p.result.AwaySeconds > 0; away != (donor == "a-2") {
 			t.Errorf("donor %s was away: %v", donor, away)
@@ -96,8 +100,8 @@ func TestReplacedDonorsSnapshot(t *testing.T) {
 	replace(w, m, n)
 	w.advance(w.now.Add(10 * time.Minute))
 	p := w.update(options("a-0"))
-	if v := w.inUse(t); p.err != nil || !SameVM(v.Tags[TagVM], w.machineOf(w.nodes["a-0"]).VMID) {
-		t.Errorf("the model boots the disk of VM %q, the node runs on %q: %v", v.Tags[TagVM], w.machineOf(w.nodes["a-0"]).VMID, p.err)
+	if v := w.inUse(t); p.err != nil || !kamino.SameVM(v.Tags[kamino.TagVM], w.machineOf(w.nodes["a-0"]).VMID) {
+		t.Errorf("the model boots the disk of VM %q, the node runs on %q: %v", v.Tags[kamino.TagVM], w.machineOf(w.nodes["a-0"]).VMID, p.err)
 	}
 	w.sound(t)
 }
@@ -112,18 +116,18 @@ func TestOtherDonorsVersion(t *testing.T) {
 		}
 		model := w.pools[poolA].image
 		p := w.update(options("a-2"))
-		var other *OtherDonorError
-		if !errors.As(p.err, &other) || other.BuiltFrom != "a-0" || other.Donor != "a-2" || !strings.Contains(Hint(p.err), "--again") {
-			t.Fatalf("finished %v: %v, hint %q; the result says donor %q", finished, p.err, Hint(p.err), p.result.Donor)
+		var other *kamino.OtherDonorError
+		if !errors.As(p.err, &other) || other.BuiltFrom != "a-0" || other.Donor != "a-2" || !strings.Contains(kamino.Hint(p.err), "--again") {
+			t.Fatalf("finished %v: %v, hint %q; the result says donor %q", finished, p.err, kamino.Hint(p.err), p.result.Donor)
 		}
 		if w.pools[poolA].image != model {
 			t.Errorf("finished %v: the model refers to %s", finished, w.pools[poolA].image)
 		}
 		o := options("a-2")
-		o.Today = TodayAgain
+		o.Today = kamino.TodayAgain
 		p = w.update(o)
-		if v := w.inUse(t); p.err != nil || v.Tags[TagBuiltFrom] != "a-2" || v.Name != "2026.03.1001" || p.result.Donor != "a-2" {
-			t.Errorf("finished %v: the model refers to %s of %s, the result says %s: %v", finished, v.Name, v.Tags[TagBuiltFrom], p.result.Donor, p.err)
+		if v := w.inUse(t); p.err != nil || v.Tags[kamino.TagBuiltFrom] != "a-2" || v.Name != "2026.03.1001" || p.result.Donor != "a-2" {
+			t.Errorf("finished %v: the model refers to %s of %s, the result says %s: %v", finished, v.Name, v.Tags[kamino.TagBuiltFrom], p.result.Donor, p.err)
 		}
 		w.sound(t)
 	}
@@ -136,7 +140,7 @@ func interruptedInBuild(t *testing.T) *world {
 	sites, _ := golden(t, aged)
 	w := aged(1)
 	w.update(options("a-0"), fault{kind: interrupt, at: nth(t, sites, "image", "Create image version", 1) + 2})
-	if v := w.version("2026.03.10"); v == nil || v.State != Creating || w.leases[poolA].Holder != "" {
+	if v := w.version("2026.03.10"); v == nil || v.State != kamino.Creating || w.leases[poolA].Holder != "" {
 		t.Fatalf("the version is %+v, the lease held by %q", v, w.leases[poolA].Holder)
 	}
 	return w
@@ -145,13 +149,13 @@ func interruptedInBuild(t *testing.T) *world {
 // TestOriginalsVersionOfToday: what the original made today has no receipt, and
 // may hold the identity of its donor.
 func TestOriginalsVersionOfToday(t *testing.T) {
-	for _, state := range []State{Succeeded, Creating} {
+	for _, state := range []kamino.State{kamino.Succeeded, kamino.Creating} {
 		w := aged(1)
 		v := w.addVersion(poolA, "2026.03.10")
-		v.Tags, v.State = map[string]string{TagBuiltFrom: "a-0"}, state
+		v.Tags, v.State = map[string]string{kamino.TagBuiltFrom: "a-0"}, state
 		p := w.update(options("a-0"))
-		if p.err == nil || !strings.Contains(p.err.Error(), TagReceipt) || !strings.Contains(Hint(p.err), "--again") {
-			t.Errorf("%s: %v, hint %q", state, p.err, Hint(p.err))
+		if p.err == nil || !strings.Contains(p.err.Error(), kamino.TagReceipt) || !strings.Contains(kamino.Hint(p.err), "--again") {
+			t.Errorf("%s: %v, hint %q", state, p.err, kamino.Hint(p.err))
 		}
 		if name := lastSegment(w.pools[poolA].image); name != "2026.03.09" {
 			t.Errorf("%s: the model refers to %s", state, name)
@@ -175,7 +179,7 @@ func TestAutoFinishesAnyVersion(t *testing.T) {
 }
 
 // rollback runs one rollback to its end.
-func (w *world) rollback(t *testing.T, o RollbackOptions, faults ...fault) (out Rollback, err error) {
+func (w *world) rollback(t *testing.T, o kamino.RollbackOptions, faults ...fault) (out kamino.Rollback, err error) {
 	t.Helper()
 	p := &proc{faults: faults}
 	w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().Rollback(ctx, o) })

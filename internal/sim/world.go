@@ -1,4 +1,4 @@
-package kamino
+package sim
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"kamino.dev/kamino"
 )
 
 // world is everything outside the engine, in memory and on a virtual clock:
@@ -23,18 +25,18 @@ type world struct {
 	timers []timer
 	serial int // of timers, UIDs, boots and revisions
 
-	pools     map[PoolID]*simPool
-	machines  map[InstanceID]*machine
+	pools     map[kamino.PoolID]*simPool
+	machines  map[kamino.InstanceID]*machine
 	nodes     map[string]*simNode
 	artifacts map[string]*simArtifact
-	leases    map[PoolID]Lease
+	leases    map[kamino.PoolID]kamino.Lease
 	sealPods  map[string]*simSealPod // by run
 	pods      []*simPod
 	throttled map[string]time.Time
 	apiAway   time.Time // the Kubernetes API answers again at that time
 	// The cloud shows everything again at that time.
 	blindUntil time.Time
-	staleList  []Artifact
+	staleList  []kamino.Artifact
 	donors     map[string]donor // by run
 
 	procs   []*proc
@@ -59,8 +61,8 @@ func newWorld(seed uint64) *world {
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6b616d696e6f)),
 		now:   time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC),
-		pools: map[PoolID]*simPool{}, machines: map[InstanceID]*machine{}, nodes: map[string]*simNode{},
-		artifacts: map[string]*simArtifact{}, leases: map[PoolID]Lease{}, sealPods: map[string]*simSealPod{},
+		pools: map[kamino.PoolID]*simPool{}, machines: map[kamino.InstanceID]*machine{}, nodes: map[string]*simNode{},
+		artifacts: map[string]*simArtifact{}, leases: map[kamino.PoolID]kamino.Lease{}, sealPods: map[string]*simSealPod{},
 		throttled: map[string]time.Time{}, donors: map[string]donor{}, done: make(chan struct{}),
 	}
 	w.audit.begin(w)
@@ -125,14 +127,14 @@ type proc struct {
 	dying  bool // killed as soon as it does anything more
 	cancel context.CancelFunc
 	// What the process last read of instances.
-	seenVM  map[InstanceID]string
-	seenOff map[InstanceID]bool
+	seenVM  map[kamino.InstanceID]string
+	seenOff map[kamino.InstanceID]bool
 
 	wake   time.Time
 	resume chan struct{}
 
-	result  Result
-	found   []Left // by a restore
+	result  kamino.Result
+	found   []kamino.Left // by a restore
 	err     error
 	crashed bool
 
@@ -144,7 +146,7 @@ type proc struct {
 	logging     bool
 	log         []site // with logging: every call
 	claim       claim
-	tune        func(*Engine)
+	tune        func(*kamino.Engine)
 
 	parent  *proc // of a thread, which shares its calls, faults and fate
 	running int   // threads that have not ended
@@ -159,7 +161,7 @@ func (p *proc) root() *proc {
 }
 
 // threads runs bodies as threads of the process, and returns when all have ended.
-func (p *proc) threads(n int, body func(*Engine, int)) {
+func (p *proc) threads(n int, body func(*kamino.Engine, int)) {
 	p.running = n
 	for i := range n {
 		t := p.w.spawn(&proc{name: p.name, parent: p, skew: p.skew, force: p.force, tune: p.tune}, func(context.Context) {})
@@ -177,18 +179,18 @@ func (p *proc) threads(n int, body func(*Engine, int)) {
 type crash struct{}
 
 // engine is a new engine of this process.
-func (p *proc) engine() *Engine {
-	e := &Engine{
+func (p *proc) engine() *kamino.Engine {
+	e := &kamino.Engine{
 		Provider: p.provider(), Cluster: p.cluster(), Clock: p, Process: p.name,
-		Report: func(ev Event) {
+		Report: func(ev kamino.Event) {
 			p.step = ev.Step
 			p.watch(ev)
-			if p.w.tracing && ev.Kind != StepWaiting {
+			if p.w.tracing && ev.Kind != kamino.StepWaiting {
 				p.w.trace = append(p.w.trace, fmt.Sprintf("    %s: %s %s: %s", p.name, ev.Step, ev.Kind, ev.Message))
 			}
 		},
 		NewID:   func() string { r := p.root(); r.runs++; return fmt.Sprintf("%s-run%d", r.name, r.runs) },
-		threads: p.threads,
+		Threads: p.threads,
 	}
 	if p.tune != nil {
 		p.tune(e)
@@ -243,7 +245,7 @@ func (w *world) due() *proc {
 func (w *world) spawn(p *proc, body func(context.Context)) *proc {
 	w.started++
 	p.w, p.resume, p.wake, p.body = w, make(chan struct{}), w.now, body
-	p.seenVM, p.seenOff = map[InstanceID]string{}, map[InstanceID]bool{}
+	p.seenVM, p.seenOff = map[kamino.InstanceID]string{}, map[kamino.InstanceID]bool{}
 	if p.name == "" {
 		p.name = fmt.Sprintf("p%d", w.started)
 	}
@@ -300,14 +302,14 @@ func (w *world) wait() {
 }
 
 // options are those of an update in the world, with its donor.
-func options(donor string) Options {
-	o := Defaults()
+func options(donor string) kamino.Options {
+	o := kamino.Defaults()
 	o.Donor = donor
 	return o
 }
 
 // startUpdate spawns a process that updates.
-func (w *world) startUpdate(p *proc, o Options) *proc {
+func (w *world) startUpdate(p *proc, o kamino.Options) *proc {
 	p.force = o.Force
 	return w.spawn(p, func(ctx context.Context) {
 		w.say("%s: update with donor %s", p.name, o.Donor)
@@ -317,7 +319,7 @@ func (w *world) startUpdate(p *proc, o Options) *proc {
 }
 
 // update runs one update to its end.
-func (w *world) update(o Options, faults ...fault) *proc {
+func (w *world) update(o kamino.Options, faults ...fault) *proc {
 	p := w.startUpdate(&proc{faults: faults}, o)
 	w.wait()
 	return p
@@ -327,15 +329,14 @@ func (w *world) update(o Options, faults ...fault) *proc {
 // says that it could not.
 func (p *proc) left() {
 	w, l := p.w, p.w.leases[poolA]
-	if p.err != nil && (errors.Is(p.err, ErrLeaseLost) || Hint(p.err) == "kamino restore" || strings.Contains(p.err.Error(), "give back:")) {
+	if p.err != nil && (errors.Is(p.err, kamino.ErrLeaseLost) || kamino.Hint(p.err) == "kamino restore" || strings.Contains(p.err.Error(), "give back:")) {
 		return
 	}
 	if l.Process == p.name && (p.err == nil || !strings.Contains(p.err.Error(), "release lease of pool")) {
 		w.audit.violate("I16", "%s ends and keeps the lease of %s without a word: %v", p.name, l.Pool.Name(), p.err)
 	}
 	for _, n := range w.nodes {
-		mark, err := n.claim(poolA)
-		if err == nil && mark != nil && mark.Run == p.result.Run && (l.Process == "" || l.Process == p.name) {
+		if n.markedBy(p.result.Run) && (l.Process == "" || l.Process == p.name) {
 			w.audit.violate("I1", "%s ends and leaves node %s marked without a word: %v", p.name, n.Name, p.err)
 		}
 	}
@@ -344,7 +345,7 @@ func (p *proc) left() {
 func (w *world) startRestore(p *proc) *proc {
 	return w.spawn(p, func(ctx context.Context) {
 		w.say("%s: restore", p.name)
-		p.found, p.err = p.engine().Restore(ctx, RestoreOptions{})
+		p.found, p.err = p.engine().Restore(ctx, kamino.RestoreOptions{})
 	})
 }
 

@@ -1,8 +1,10 @@
-package kamino
+package sim
 
 import (
 	"errors"
 	"testing"
+
+	"kamino.dev/kamino"
 )
 
 // TestHopelessDrain: one pod that only force would remove ends the run before any other pod is evicted, before the donor is
@@ -10,18 +12,18 @@ import (
 func TestHopelessDrain(t *testing.T) {
 	w := aged(1)
 	pods := len(w.pods)
-	w.pods = append(w.pods, &simPod{Pod: Pod{Namespace: "default", Name: "bare"}, node: "a-0", bare: true})
+	w.pods = append(w.pods, &simPod{Pod: kamino.Pod{Namespace: "default", Name: "bare"}, node: "a-0", bare: true})
 	p := w.update(options("a-0"))
-	var step *StepError
-	if !errors.As(p.err, &step) || step.Step != "rehearse" || Hint(p.err) == "" {
-		t.Fatalf("got %v, hint %q", p.err, Hint(p.err))
+	var step *kamino.StepError
+	if !errors.As(p.err, &step) || step.Step != "rehearse" || kamino.Hint(p.err) == "" {
+		t.Fatalf("got %v, hint %q", p.err, kamino.Hint(p.err))
 	}
 	for _, pod := range w.pods {
 		if pod.ending {
 			t.Errorf("pod %s was evicted", pod)
 		}
 	}
-	if len(w.pods) != pods+1 || len(w.nodes["a-0"].Annotations[AnnotationRun]) > 0 || w.nodes["a-0"].Tainted(TaintBlock) {
+	if len(w.pods) != pods+1 || len(w.nodes["a-0"].Annotations[kamino.AnnotationRun]) > 0 || w.nodes["a-0"].Tainted(kamino.TaintBlock) {
 		t.Errorf("%d pods of %d; the donor: %v", len(w.pods), pods+1, w.nodes["a-0"].Annotations)
 	}
 	if w.leases[poolA].Holder != "" {

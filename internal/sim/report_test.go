@@ -1,4 +1,4 @@
-package kamino
+package sim
 
 import (
 	"encoding/json"

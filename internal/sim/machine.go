@@ -1,4 +1,4 @@
-package kamino
+package sim
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"kamino.dev/kamino"
 )
 
 // Durations of the world, of the order that the reference documents give.
@@ -25,7 +27,7 @@ const (
 
 // machine is a VM with its OS disk.
 type machine struct {
-	Instance
+	kamino.Instance
 	bootID  string
 	boots   int // generation of everything that a power cycle interrupts
 	kubelet bool
@@ -50,12 +52,12 @@ const (
 )
 
 type simNode struct {
-	Node
+	kamino.Node
 	frozen time.Time // last sign of life of a kubelet that stopped
 }
 
 type simSealPod struct {
-	SealPod
+	kamino.SealPod
 	node  string
 	nonce string
 	// policy is the SHA-256 of the policy that its order brought.
@@ -63,7 +65,7 @@ type simSealPod struct {
 }
 
 type simPod struct {
-	Pod
+	kamino.Pod
 	node   string
 	daemon bool
 	bare   bool // no controller would bring it back
@@ -72,11 +74,11 @@ type simPod struct {
 }
 
 // addMachine makes a machine that runs and whose node is Ready.
-func (w *world) addMachine(pool PoolID, host, image string) *machine {
-	id := InstanceID(fmt.Sprintf("azure://%s/virtualMachines/%s", pool, host))
+func (w *world) addMachine(pool kamino.PoolID, host, image string) *machine {
+	id := kamino.InstanceID(fmt.Sprintf("azure://%s/virtualMachines/%s", pool, host))
 	n := w.next()
-	m := &machine{Instance: Instance{
-		ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host, Power: PowerOn,
+	m := &machine{Instance: kamino.Instance{
+		ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host, Power: kamino.PowerOn,
 		Disk: fmt.Sprintf("/disks/%s-%d", host, n), Image: image, Generation: "V2", Architecture: "x64", SecurityType: "Standard",
 	}}
 	w.machines[id] = m
@@ -91,7 +93,7 @@ func (w *world) booted(m *machine) {
 	m.kubelet, m.touched, m.sealed = true, "", ""
 	n := w.nodes[m.Hostname]
 	if n == nil {
-		n = &simNode{Node: Node{
+		n = &simNode{Node: kamino.Node{
 			Name: m.Hostname, UID: fmt.Sprintf("uid-%d", w.next()), OS: "linux", Architecture: "amd64",
 			ProviderID: m.ID, Annotations: map[string]string{}, Labels: map[string]string{},
 		}}
@@ -135,7 +137,7 @@ func (w *world) silence(m *machine) {
 func (w *world) halt(m *machine) {
 	w.silence(m)
 	m.boots++
-	m.Power = PowerOff
+	m.Power = kamino.PowerOff
 	boots := m.boots
 	// silence's timer belongs to the former generation.
 	w.after(notReadyTime, func() {
@@ -149,22 +151,22 @@ func (w *world) halt(m *machine) {
 }
 
 // setPower begins to switch a machine. fails: the operation ends Failed.
-func (w *world) setPower(m *machine, want Power, fails bool) error {
-	if m.Power == PowerBetween {
-		return fmt.Errorf("switch %s %s: %w", m.Hostname, want, ErrInProgress)
+func (w *world) setPower(m *machine, want kamino.Power, fails bool) error {
+	if m.Power == kamino.PowerBetween {
+		return fmt.Errorf("switch %s %s: %w", m.Hostname, want, kamino.ErrInProgress)
 	}
 	if m.Power == want {
 		return nil
 	}
-	if want == PowerOn && m.spares > 0 {
+	if want == kamino.PowerOn && m.spares > 0 {
 		m.spares--
 		fails = true
 	}
 	was := m.Power
-	m.Power = PowerBetween
+	m.Power = kamino.PowerBetween
 	m.boots++
 	boots := m.boots
-	if want == PowerOff {
+	if want == kamino.PowerOff {
 		w.after(powerOffTime, func() {
 			if m.boots != boots {
 				return
@@ -185,7 +187,7 @@ func (w *world) setPower(m *machine, want Power, fails bool) error {
 			m.Power, m.Failure = was, "AllocationFailed"
 			return
 		}
-		m.Power, m.Failure = PowerOn, ""
+		m.Power, m.Failure = kamino.PowerOn, ""
 		// From here on the disk is being written to: what was sealed is not.
 		m.touched, m.sealed = "boot", ""
 		w.happened("machine %s is on", m.Hostname)
@@ -224,7 +226,7 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 		}
 		w.after(time.Second, func() {
 			if present() {
-				w.detached(m, Receipt{Run: run, Nonce: pod.nonce, Policy: pod.policy}, here)
+				w.detached(m, kamino.Receipt{Run: run, Nonce: pod.nonce, Policy: pod.policy}, here)
 			}
 		})
 		// The kubelet tells late, or never when the seal has stopped it by then.
@@ -236,7 +238,7 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 	})
 }
 
-func (w *world) detached(m *machine, receipt Receipt, here func() bool) {
+func (w *world) detached(m *machine, receipt kamino.Receipt, here func() bool) {
 	run := receipt.Run
 	fate := m.sealing
 	m.touched = run
@@ -261,7 +263,7 @@ func (w *world) detached(m *machine, receipt Receipt, here func() bool) {
 }
 
 // reportSeal writes the receipt, again and again while the API is away.
-func (w *world) reportSeal(m *machine, r Receipt, here func() bool, fate sealFate) {
+func (w *world) reportSeal(m *machine, r kamino.Receipt, here func() bool, fate sealFate) {
 	if !here() {
 		return
 	}
@@ -275,7 +277,7 @@ func (w *world) reportSeal(m *machine, r Receipt, here func() bool, fate sealFat
 		}
 		r.Donor, r.SealedAt, r.VMID, r.Hash = m.Hostname, w.now, m.VMID, "sha256:"+m.bootID
 		text, _ := json.Marshal(r)
-		n.Annotations[AnnotationReceipt] = string(text)
+		n.Annotations[kamino.AnnotationReceipt] = string(text)
 		w.changeNode(n)
 	}
 	w.happened("disk of %s is sealed", m.Hostname)
@@ -287,7 +289,7 @@ func (w *world) reportSeal(m *machine, r Receipt, here func() bool, fate sealFat
 }
 
 // readNode is a node as the API server shows it.
-func (w *world) readNode(n *simNode) Node {
+func (w *world) readNode(n *simNode) kamino.Node {
 	out := n.Node
 	out.Annotations = maps.Clone(n.Annotations)
 	out.Taints = slices.Clone(n.Taints)

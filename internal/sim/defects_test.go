@@ -1,11 +1,13 @@
 //go:build defects
 
-package kamino
+package sim
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"kamino.dev/kamino"
 )
 
 // TestDefects switches on one defect after the other and looks who finds it:
@@ -15,8 +17,8 @@ func TestDefects(t *testing.T) {
 	want := w.end()
 	told, met := lies(aged, sites), encounters(sites)
 	caught := 0
-	for _, d := range Defects {
-		if err := SwitchDefect(d.Name); err != nil {
+	for _, d := range kamino.Defects {
+		if err := kamino.SwitchDefect(d.Name); err != nil {
 			t.Fatal(err)
 		}
 		by, found := hunt(d, told, met, want)
@@ -28,13 +30,13 @@ func TestDefects(t *testing.T) {
 		first, _, _ := strings.Cut(found, "\n")
 		t.Logf("%-24s %-4s %s: %s", d.Name, d.Like, by, first)
 	}
-	_ = SwitchDefect("")
-	inReport(t, func(r *simReport) { r.Defects.Seeded, r.Defects.Caught = len(Defects), caught })
-	fmt.Printf("defects: %d seeded, %d caught\n", len(Defects), caught)
+	_ = kamino.SwitchDefect("")
+	inReport(t, func(r *simReport) { r.Defects.Seeded, r.Defects.Caught = len(kamino.Defects), caught })
+	fmt.Printf("defects: %d seeded, %d caught\n", len(kamino.Defects), caught)
 }
 
 // hunt looks for a first violation.
-func hunt(d Defect, told, met []trial, want string) (by, found string) {
+func hunt(d kamino.Defect, told, met []trial, want string) (by, found string) {
 	walks := func(from, to uint64) bool {
 		for seed := from; seed < to; seed++ {
 			if v := ofKind(newWalk(seed).run(), d.By); v != "" {

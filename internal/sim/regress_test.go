@@ -1,9 +1,11 @@
-package kamino
+package sim
 
 import (
 	"strings"
 	"testing"
 	"time"
+
+	"kamino.dev/kamino"
 )
 
 // A regression is a story in which a walk or a trial once found a promise
@@ -184,7 +186,7 @@ func TestNextDay(t *testing.T) {
 	}
 	w.advance(w.now.Add(24 * time.Hour))
 	p := w.update(goldenOptions())
-	if image := w.pools[poolA].image; p.err != nil || !strings.HasSuffix(image, VersionName(w.now)) {
+	if image := w.pools[poolA].image; p.err != nil || !strings.HasSuffix(image, kamino.VersionName(w.now)) {
 		t.Errorf("the model refers to %s on %s: %v", image, w.now, p.err)
 	}
 	w.sound(t)

@@ -1,4 +1,4 @@
-package kamino
+package sim
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"kamino.dev/kamino"
 )
 
 // A walk is drawn from its seed: a world, one to three processes that faults
@@ -21,7 +23,7 @@ type walk struct {
 	rng   *rand.Rand
 	notes []string // what was drawn, for people
 	skew  bool
-	tune  func(*Engine)
+	tune  func(*kamino.Engine)
 }
 
 const walkCalls = 460 // calls of an update without faults, about
@@ -169,8 +171,8 @@ func (k *walk) settle() {
 		return
 	}
 	pool := w.pools[poolA]
-	v := w.artifacts[artifactKey(poolA, Version, p.result.Version)]
-	if v == nil || v.State != Succeeded || pool.image != v.ID || pool.custom != "noop" {
+	v := w.artifacts[artifactKey(poolA, kamino.Version, p.result.Version)]
+	if v == nil || v.State != kamino.Succeeded || pool.image != v.ID || pool.custom != "noop" {
 		w.audit.violate("I15", "a clean update reports success, the model refers to %s", pool.image)
 	}
 	w.audit.settled()
@@ -195,8 +197,8 @@ func (k *walk) rollBack() {
 	}
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) {
-		_, p.err = p.engine().Rollback(ctx, RollbackOptions{
-			Pool: poolA.Name(), To: ToOriginal, Secrets: ModelSecrets{CustomData: []byte("bootstrap"),
+		_, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{
+			Pool: poolA.Name(), To: kamino.ToOriginal, Secrets: kamino.ModelSecrets{CustomData: []byte("bootstrap"),
 				Protected: map[string]json.RawMessage{"cse": json.RawMessage(`{"command":"join"}`)}}})
 	})
 	w.wait()
@@ -212,7 +214,7 @@ func (k *walk) rollBack() {
 // anyDonor is a node that can be a donor.
 func (w *world) anyDonor() string {
 	for _, name := range []string{"a-0", "a-1", "a-2"} {
-		if n := w.nodes[name]; n != nil && w.machineOf(n) != nil && !n.Tainted(TaintDeleting) {
+		if n := w.nodes[name]; n != nil && w.machineOf(n) != nil && !n.Tainted(kamino.TaintDeleting) {
 			return name
 		}
 	}
@@ -225,7 +227,7 @@ func report(t *testing.T, seed uint64) {
 	k := newWalk(seed)
 	k.w.tracing = true
 	violations := k.run()
-	t.Errorf("seed %d: %s\n  drawn:\n    %s\n  again with: WALK=%d go test -run TestWalk$ -v .",
+	t.Errorf("seed %d: %s\n  drawn:\n    %s\n  again with: WALK=%d go test -run TestWalk$ -v ./internal/sim",
 		seed, strings.Join(violations, "\n  "), strings.Join(k.notes, "\n    "), seed)
 }
 

@@ -1,9 +1,11 @@
-package kamino
+package sim
 
 import (
 	"maps"
 	"slices"
 	"time"
+
+	"kamino.dev/kamino"
 )
 
 // rival is something that others do while a run goes on.
@@ -85,16 +87,16 @@ func strangers(onDonor func(func(*world, *machine, *simNode)) func(*world, *proc
 			n.Annotations = maps.Clone(n.Annotations)
 			if mark, err := n.Mark(); err != nil || mark == nil {
 				return
-			} else if delete(n.Annotations, AnnotationProtect); mark.Protection != nil {
-				n.Annotations[AnnotationProtect] = *mark.Protection
+			} else if delete(n.Annotations, kamino.AnnotationProtect); mark.Protection != nil {
+				n.Annotations[kamino.AnnotationProtect] = *mark.Protection
 			}
-			delete(n.Annotations, AnnotationRun)
+			delete(n.Annotations, kamino.AnnotationRun)
 			w.audit.person(n.Name)
 			w.changeNode(n)
 			w.happened("a person removes our annotation from %s", n.Name)
 		})},
 		{name: "a person removes our taint", happen: onDonor(func(w *world, m *machine, n *simNode) {
-			n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t Taint) bool { return t.Key == TaintBlock })
+			n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock })
 			w.audit.person(n.Name)
 			w.changeNode(n)
 			w.happened("a person removes our taint from %s", n.Name)
@@ -107,10 +109,10 @@ func strangers(onDonor func(func(*world, *machine, *simNode)) func(*world, *proc
 }
 
 func scaleDown(w *world, m *machine, n *simNode) {
-	if n.Annotations[AnnotationProtect] == "true" {
+	if n.Annotations[kamino.AnnotationProtect] == "true" {
 		return
 	}
-	n.Taints = append(n.Taints, Taint{TaintDeleting, "", "NoSchedule"})
+	n.Taints = append(n.Taints, kamino.Taint{Key: kamino.TaintDeleting, Value: "", Effect: "NoSchedule"})
 	w.audit.person(n.Name)
 	w.changeNode(n)
 	w.happened("cluster-autoscaler takes node %s", n.Name)
@@ -164,13 +166,13 @@ func (w *world) cordon(n *simNode, yes bool) {
 
 // protect is a person's own annotation against the autoscaler.
 func (w *world) protect(name, value string) {
-	w.nodes[name].Annotations[AnnotationProtect] = value
+	w.nodes[name].Annotations[kamino.AnnotationProtect] = value
 	w.audit.person(name)
 }
 
 func refusePool(w *world, _ *proc) {
 	p := w.pools[poolA]
-	p.revision, p.refusals = w.next(), []Refusal{{Code: "upgrade-policy", Field: "properties.upgradePolicy.mode", Value: "Automatic"}}
+	p.revision, p.refusals = w.next(), []kamino.Refusal{{Code: "upgrade-policy", Field: "properties.upgradePolicy.mode", Value: "Automatic"}}
 	w.happened("somebody sets the upgrade policy to Automatic")
 }
 
@@ -220,7 +222,7 @@ func (w *world) repair() {
 	for _, m := range w.machines {
 		stuck := m.dead && m.touched == "boot"
 		m.dead, m.sealing, m.spares = false, sealWorks, 0
-		if stuck && m.Power == PowerOn {
+		if stuck && m.Power == kamino.PowerOn {
 			w.booted(m)
 			w.happened("node %s is repaired", m.Hostname)
 		}
@@ -228,20 +230,20 @@ func (w *world) repair() {
 }
 
 func personStarts(w *world, m *machine, n *simNode) {
-	if m.Power == PowerOff {
-		_ = w.setPower(m, PowerOn, false)
+	if m.Power == kamino.PowerOff {
+		_ = w.setPower(m, kamino.PowerOn, false)
 		w.happened("a person starts %s", m.Hostname)
 	}
 }
 
 func (w *world) dropSnapshots() {
 	for key, a := range w.artifacts {
-		if a.Kind != Snapshot {
+		if a.Kind != kamino.Snapshot {
 			continue
 		}
 		for _, v := range w.artifacts {
-			if v.State == Creating && v.Source == a.ID {
-				v.State, v.Failure = Failed, "source snapshot is gone"
+			if v.State == kamino.Creating && v.Source == a.ID {
+				v.State, v.Failure = kamino.Failed, "source snapshot is gone"
 			}
 		}
 		delete(w.artifacts, key)

@@ -1,4 +1,4 @@
-package kamino
+package sim
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
 )
 
@@ -21,12 +22,12 @@ type document struct {
 }
 
 // ReadSaved implements SavedReader.
-func (s simProvider) ReadSaved(raw json.RawMessage) (m Model, err error) {
+func (s simProvider) ReadSaved(raw json.RawMessage) (m kamino.Model, err error) {
 	var d document
 	err = json.Unmarshal(raw, &d)
 	m.Image = d.Image
 	for _, e := range d.Exts {
-		m.Extensions = append(m.Extensions, Extension{Name: e})
+		m.Extensions = append(m.Extensions, kamino.Extension{Name: e})
 	}
 	return m, err
 }
@@ -43,7 +44,7 @@ func savedImage(saved []byte) string {
 }
 
 // wanted is the document that a model is to become, and how it differs.
-func (p *simPool) wanted(want ModelSpec) (to document, diff []FieldChange) {
+func (p *simPool) wanted(want kamino.ModelSpec) (to document, diff []kamino.FieldChange) {
 	to = document{Image: want.Image, Custom: "noop", Exts: []string{"monitor"}}
 	if want.Saved != nil {
 		_ = json.Unmarshal(want.Saved, &to)
@@ -61,11 +62,11 @@ func (p *simPool) wanted(want ModelSpec) (to document, diff []FieldChange) {
 		}
 	}
 	if now, then := fmt.Sprint(to.Protected), fmt.Sprint(p.protected); now != then {
-		diff = append(diff, FieldChange{"extensions.protectedSettings", then, now})
+		diff = append(diff, kamino.FieldChange{Field: "extensions.protectedSettings", From: then, To: now})
 	}
-	for _, f := range []FieldChange{
-		{"imageReference", p.image, to.Image}, {"customData", p.custom, to.Custom},
-		{"extensions", strings.Join(p.exts, " "), strings.Join(to.Exts, " ")},
+	for _, f := range []kamino.FieldChange{
+		{Field: "imageReference", From: p.image, To: to.Image}, {Field: "customData", From: p.custom, To: to.Custom},
+		{Field: "extensions", From: strings.Join(p.exts, " "), To: strings.Join(to.Exts, " ")},
 	} {
 		if f.From != f.To {
 			diff = append(diff, f)
@@ -74,7 +75,7 @@ func (p *simPool) wanted(want ModelSpec) (to document, diff []FieldChange) {
 	return to, diff
 }
 
-func (s simProvider) SetModel(ctx context.Context, pool Pool, want ModelSpec, dryRun bool) (diff []FieldChange, err error) {
+func (s simProvider) SetModel(ctx context.Context, pool kamino.Pool, want kamino.ModelSpec, dryRun bool) (diff []kamino.FieldChange, err error) {
 	w := s.p.w
 	if dryRun {
 		if p := w.pools[pool.ID]; p != nil {
@@ -85,14 +86,14 @@ func (s simProvider) SetModel(ctx context.Context, pool Pool, want ModelSpec, dr
 	err = s.p.call(ctx, call{method: "SetModel", subject: pool.Name, write: true}, func(f *fault) error {
 		p := w.pools[pool.ID]
 		if p == nil {
-			return fmt.Errorf("pool %s: %w", pool.ID, ErrNotFound)
+			return fmt.Errorf("pool %s: %w", pool.ID, kamino.ErrNotFound)
 		}
 		// As with ARM, a write without a condition is made whatever has changed.
 		if p.revisionText() != pool.Revision && pool.Revision != "" {
-			return fmt.Errorf("write model: %w", ErrConflict)
+			return fmt.Errorf("write model: %w", kamino.ErrConflict)
 		}
 		if w.now.Before(p.busy) {
-			return fmt.Errorf("write model: %w", ErrInProgress)
+			return fmt.Errorf("write model: %w", kamino.ErrInProgress)
 		}
 		var to document
 		to, diff = p.wanted(want)
@@ -119,12 +120,12 @@ func (w *world) setModel(p *simPool, d document) {
 }
 
 // SetExcluded implements Excluder.
-func (s simProvider) SetExcluded(ctx context.Context, pool Pool, v Artifact, excluded bool, tags map[string]string) error {
+func (s simProvider) SetExcluded(ctx context.Context, pool kamino.Pool, v kamino.Artifact, excluded bool, tags map[string]string) error {
 	w := s.p.w
 	return s.p.call(ctx, call{method: "SetExcluded", subject: v.Name, write: true}, func(*fault) error {
-		have := w.artifacts[artifactKey(pool.ID, Version, v.Name)]
+		have := w.artifacts[artifactKey(pool.ID, kamino.Version, v.Name)]
 		if have == nil {
-			return fmt.Errorf("version %s: %w", v.Name, ErrNotFound)
+			return fmt.Errorf("version %s: %w", v.Name, kamino.ErrNotFound)
 		}
 		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.MarkVersion, Pool: string(pool.ID), Target: have.ID})
 		have.Excluded, have.Tags = excluded, maps.Clone(have.Tags)
@@ -138,12 +139,12 @@ func (s simProvider) SetExcluded(ctx context.Context, pool Pool, v Artifact, exc
 	})
 }
 
-func (s simProvider) SetCapacity(ctx context.Context, pool Pool, instances int) error {
+func (s simProvider) SetCapacity(ctx context.Context, pool kamino.Pool, instances int) error {
 	w := s.p.w
 	return s.p.call(ctx, call{method: "SetCapacity", subject: pool.Name, write: true}, func(f *fault) error {
 		p := w.pools[pool.ID]
 		if p == nil || p.revisionText() != pool.Revision && pool.Revision != "" {
-			return fmt.Errorf("write capacity: %w", ErrConflict)
+			return fmt.Errorf("write capacity: %w", kamino.ErrConflict)
 		}
 		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.SetCapacity, Pool: string(pool.ID), Revision: pool.Revision, Instances: instances})
 		w.grow(p, instances)

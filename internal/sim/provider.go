@@ -1,4 +1,4 @@
-package kamino
+package sim
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
 )
 
 type simPool struct {
-	id       PoolID
+	id       kamino.PoolID
 	capacity int
 	image    string
 	custom   string
@@ -23,7 +24,7 @@ type simPool struct {
 
 	revision int
 	busy     time.Time // applying a change until then
-	refusals []Refusal
+	refusals []kamino.Refusal
 	noZRS    int // 0 no trouble, 1 refused at once, 2 fails slowly
 	joins    int
 
@@ -32,20 +33,20 @@ type simPool struct {
 }
 
 type simArtifact struct {
-	Artifact
-	pool   PoolID
+	kamino.Artifact
+	pool   kamino.PoolID
 	hidden time.Time // 404 until then, just after create
 }
 
 const (
 	groupID  = "/subscriptions/s/resourceGroups/rg"
-	poolA    = PoolID(groupID + "/scaleSets/a")
+	poolA    = kamino.PoolID(groupID + "/scaleSets/a")
 	baseLTS  = "canonical:ubuntu:22_04-lts:latest"
 	galleryA = "SIG_rg"
 )
 
 // addPool makes a pool whose model refers to the original image.
-func (w *world) addPool(id PoolID, nodes int) *simPool {
+func (w *world) addPool(id kamino.PoolID, nodes int) *simPool {
 	p := &simPool{id: id, capacity: nodes, image: baseLTS, custom: "bootstrap", exts: []string{"cse", "monitor"}, revision: w.next()}
 	w.pools[id] = p
 	for i := range nodes {
@@ -54,51 +55,54 @@ func (w *world) addPool(id PoolID, nodes int) *simPool {
 	return p
 }
 
-func artifactKey(pool PoolID, kind Kind, name string) string {
+func artifactKey(pool kamino.PoolID, kind kamino.Kind, name string) string {
 	return fmt.Sprintf("%s|%s|%s", pool.Name(), kind, name)
 }
 
-func artifactID(pool PoolID, kind Kind, name string) string {
+func artifactID(pool kamino.PoolID, kind kamino.Kind, name string) string {
 	switch kind {
-	case Gallery:
+	case kamino.Gallery:
 		return groupID + "/galleries/" + name
-	case Definition:
+	case kamino.Definition:
 		return groupID + "/galleries/" + galleryA + "/images/" + name
-	case Version:
-		return groupID + "/galleries/" + galleryA + "/images/" + DefinitionName(pool.Name()) + "/versions/" + name
+	case kamino.Version:
+		return groupID + "/galleries/" + galleryA + "/images/" + kamino.DefinitionName(pool.Name()) + "/versions/" + name
 	}
 	return groupID + "/snapshots/" + name
 }
 
 // addVersion puts an old version of ours into the gallery.
-func (w *world) addVersion(pool PoolID, name string) *simArtifact {
-	for _, a := range []Artifact{
-		{Kind: Gallery, Name: galleryA},
-		{Kind: Definition, Name: DefinitionName(pool.Name()), Generation: "V2", Architecture: "x64", SecurityType: "Standard"},
-		{Kind: Version, Name: name, Ready: true, Storage: StorageZRS, Tags: map[string]string{TagBuiltFrom: "old"}},
+func (w *world) addVersion(pool kamino.PoolID, name string) *simArtifact {
+	for _, a := range []kamino.Artifact{
+		{Kind: kamino.Gallery, Name: galleryA},
+		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name()), Generation: "V2", Architecture: "x64", SecurityType: "Standard"},
+		{Kind: kamino.Version, Name: name, Ready: true, Storage: kamino.StorageZRS, Tags: map[string]string{kamino.TagBuiltFrom: "old"}},
 	} {
-		a.ID, a.State, a.Percent, a.Created = artifactID(pool, a.Kind, a.Name), Succeeded, 100, w.now.AddDate(0, 0, -30)
+		a.ID, a.State, a.Percent, a.Created = artifactID(pool, a.Kind, a.Name), kamino.Succeeded, 100, w.now.AddDate(0, 0, -30)
 		if key := artifactKey(pool, a.Kind, a.Name); w.artifacts[key] == nil {
 			w.artifacts[key] = &simArtifact{Artifact: a, pool: pool}
 		}
 	}
-	return w.artifacts[artifactKey(pool, Version, name)]
+	return w.artifacts[artifactKey(pool, kamino.Version, name)]
 }
 
+// lastSegment is the name at the end of an ID with slashes.
+func lastSegment(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
+
 // versions lists the versions of a pool, newest first, with their users.
-func (w *world) versions(pool PoolID) []Artifact {
-	var out []Artifact
+func (w *world) versions(pool kamino.PoolID) []kamino.Artifact {
+	var out []kamino.Artifact
 	for _, a := range w.artifacts {
-		if a.pool != pool || a.Kind != Version || w.now.Before(a.hidden) {
+		if a.pool != pool || a.Kind != kamino.Version || w.now.Before(a.hidden) {
 			continue
 		}
 		out = append(out, w.users(a))
 	}
-	slices.SortFunc(out, func(a, b Artifact) int { return CompareVersions(b.Name, a.Name) })
+	slices.SortFunc(out, func(a, b kamino.Artifact) int { return kamino.CompareVersions(b.Name, a.Name) })
 	return out
 }
 
-func (w *world) users(a *simArtifact) Artifact {
+func (w *world) users(a *simArtifact) kamino.Artifact {
 	v := a.Artifact
 	v.Tags = maps.Clone(a.Tags)
 	v.InModel = strings.EqualFold(w.pools[a.pool].image, v.ID)
@@ -113,31 +117,31 @@ func (w *world) users(a *simArtifact) Artifact {
 // simProvider is the provider as one process sees it.
 type simProvider struct{ p *proc }
 
-func (p *proc) provider() Provider { return simProvider{p} }
+func (p *proc) provider() kamino.Provider { return simProvider{p} }
 
-func (s simProvider) PoolOf(id InstanceID) (PoolID, error) {
+func (s simProvider) PoolOf(id kamino.InstanceID) (kamino.PoolID, error) {
 	pool, _, ok := strings.Cut(strings.TrimPrefix(string(id), "azure://"), "/virtualMachines/")
 	if !ok {
-		return "", fmt.Errorf("instance %q: %w", id, ErrUnsupported)
+		return "", fmt.Errorf("instance %q: %w", id, kamino.ErrUnsupported)
 	}
-	return PoolID(pool), nil
+	return kamino.PoolID(pool), nil
 }
 
-func (s simProvider) Address(pool Pool, kind Kind, name string) string {
+func (s simProvider) Address(pool kamino.Pool, kind kamino.Kind, name string) string {
 	return artifactID(pool.ID, kind, name)
 }
 
-func (s simProvider) Pool(ctx context.Context, id PoolID) (out Pool, err error) {
+func (s simProvider) Pool(ctx context.Context, id kamino.PoolID) (out kamino.Pool, err error) {
 	w := s.p.w
 	err = s.p.call(ctx, call{method: "Pool", subject: id.Name()}, func(f *fault) error {
 		p := w.pools[id]
 		if p == nil || f.is(absent) {
-			return fmt.Errorf("pool %s: %w", id, ErrNotFound)
+			return fmt.Errorf("pool %s: %w", id, kamino.ErrNotFound)
 		}
-		out = Pool{ID: id, Name: id.Name(), Group: "rg", Location: "west", Gallery: galleryA, Capacity: p.capacity,
-			Model: Model{Image: p.image}, Revision: p.revisionText(), Updating: w.now.Before(p.busy), Refusals: p.refusals}
+		out = kamino.Pool{ID: id, Name: id.Name(), Group: "rg", Location: "west", Gallery: galleryA, Capacity: p.capacity,
+			Model: kamino.Model{Image: p.image}, Revision: p.revisionText(), Updating: w.now.Before(p.busy), Refusals: p.refusals}
 		for _, e := range p.exts {
-			out.Model.Extensions = append(out.Model.Extensions, Extension{Name: e})
+			out.Model.Extensions = append(out.Model.Extensions, kamino.Extension{Name: e})
 		}
 		out.Model.Saved, _ = json.Marshal(p.document())
 		return nil
@@ -145,23 +149,23 @@ func (s simProvider) Pool(ctx context.Context, id PoolID) (out Pool, err error) 
 	return out, err
 }
 
-func (s simProvider) Instance(ctx context.Context, id InstanceID) (out Instance, err error) {
+func (s simProvider) Instance(ctx context.Context, id kamino.InstanceID) (out kamino.Instance, err error) {
 	err = s.p.call(ctx, call{method: "Instance", subject: lastSegment(string(id))}, func(f *fault) error {
 		m := s.p.w.machines[id]
 		if m == nil || f.is(absent) || f.is(unread) {
-			return fmt.Errorf("instance %s: %w", id, ErrNotFound)
+			return fmt.Errorf("instance %s: %w", id, kamino.ErrNotFound)
 		}
 		out = m.Instance
-		s.p.seenVM[id], s.p.seenOff[id] = m.VMID, m.Power == PowerOff
+		s.p.seenVM[id], s.p.seenOff[id] = m.VMID, m.Power == kamino.PowerOff
 		return nil
 	})
 	return out, err
 }
 
-func (s simProvider) Instances(ctx context.Context, pool Pool) (out []InstanceID, err error) {
+func (s simProvider) Instances(ctx context.Context, pool kamino.Pool) (out []kamino.InstanceID, err error) {
 	err = s.p.call(ctx, call{method: "Instances", subject: pool.Name}, func(f *fault) error {
 		if s.p.w.pools[pool.ID] == nil || f.is(absent) {
-			return fmt.Errorf("list instances of pool %s: %w", pool.Name, ErrUnavailable)
+			return fmt.Errorf("list instances of pool %s: %w", pool.Name, kamino.ErrUnavailable)
 		}
 		out = nil
 		for id, m := range s.p.w.machines {
@@ -174,12 +178,12 @@ func (s simProvider) Instances(ctx context.Context, pool Pool) (out []InstanceID
 	return out, err
 }
 
-func (s simProvider) SetPower(ctx context.Context, id InstanceID, want Power) error {
+func (s simProvider) SetPower(ctx context.Context, id kamino.InstanceID, want kamino.Power) error {
 	w := s.p.w
 	return s.p.call(ctx, call{method: "SetPower " + string(want), subject: lastSegment(string(id)), write: true}, func(f *fault) error {
 		m := w.machines[id]
 		if m == nil {
-			return fmt.Errorf("instance %s: %w", id, ErrNotFound)
+			return fmt.Errorf("instance %s: %w", id, kamino.ErrNotFound)
 		}
 		s.p.auditPower(m, want)
 		err := w.setPower(m, want, f.is(opFailed))
@@ -188,13 +192,13 @@ func (s simProvider) SetPower(ctx context.Context, id InstanceID, want Power) er
 	})
 }
 
-func (s simProvider) Find(ctx context.Context, pool Pool, kind Kind, name string) (out []Artifact, err error) {
+func (s simProvider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) (out []kamino.Artifact, err error) {
 	w := s.p.w
 	err = s.p.call(ctx, call{method: "Find " + string(kind), subject: name}, func(f *fault) error {
 		switch {
 		case name == "" && f.is(absent):
 			// What an adapter makes of a list that is 404 although its parent is there.
-			return fmt.Errorf("list %s: %w", kind, ErrUnavailable)
+			return fmt.Errorf("list %s: %w", kind, kamino.ErrUnavailable)
 		case f.is(absent):
 			out = nil
 		case name == "" && f.is(staleList) && w.staleList != nil:
@@ -203,7 +207,7 @@ func (s simProvider) Find(ctx context.Context, pool Pool, kind Kind, name string
 			out = w.versions(pool.ID)
 		default:
 			if a := w.artifacts[artifactKey(pool.ID, kind, name)]; a != nil && !w.now.Before(a.hidden) {
-				out = []Artifact{w.users(a)}
+				out = []kamino.Artifact{w.users(a)}
 			}
 		}
 		return nil
@@ -211,31 +215,31 @@ func (s simProvider) Find(ctx context.Context, pool Pool, kind Kind, name string
 	return out, err
 }
 
-func (s simProvider) Create(ctx context.Context, pool Pool, want Artifact) error {
+func (s simProvider) Create(ctx context.Context, pool kamino.Pool, want kamino.Artifact) error {
 	w := s.p.w
 	return s.p.call(ctx, call{method: "Create " + string(want.Kind), subject: want.Name, write: true}, func(f *fault) error {
 		key := artifactKey(pool.ID, want.Kind, want.Name)
 		if have := w.artifacts[key]; have != nil {
-			if have.State == Deleting {
-				return fmt.Errorf("create %s: %w", want.Name, ErrInProgress)
+			if have.State == kamino.Deleting {
+				return fmt.Errorf("create %s: %w", want.Name, kamino.ErrInProgress)
 			}
-			if have.State == Failed && (want.Kind == Gallery || want.Kind == Definition) {
+			if have.State == kamino.Failed && (want.Kind == kamino.Gallery || want.Kind == kamino.Definition) {
 				w.begin(key, pool.ID, want, f)
 				return nil
 			}
-			if have.Tags[TagRun] != want.Tags[TagRun] {
-				return fmt.Errorf("create %s: exists: %w", want.Name, ErrConflict)
+			if have.Tags[kamino.TagRun] != want.Tags[kamino.TagRun] {
+				return fmt.Errorf("create %s: exists: %w", want.Name, kamino.ErrConflict)
 			}
 			return nil
 		}
-		if want.Kind == Version && w.artifacts[artifactKey(pool.ID, Snapshot, lastSegment(want.Source))] == nil {
-			return fmt.Errorf("source %s: %w", want.Source, ErrNotFound)
+		if want.Kind == kamino.Version && w.artifacts[artifactKey(pool.ID, kamino.Snapshot, lastSegment(want.Source))] == nil {
+			return fmt.Errorf("source %s: %w", want.Source, kamino.ErrNotFound)
 		}
-		if want.Kind == Snapshot && !w.diskExists(want.Source) {
-			return fmt.Errorf("disk %s: %w", want.Source, ErrNotFound)
+		if want.Kind == kamino.Snapshot && !w.diskExists(want.Source) {
+			return fmt.Errorf("disk %s: %w", want.Source, kamino.ErrNotFound)
 		}
 		s.p.auditCreate(pool.ID, want)
-		if p := w.pools[pool.ID]; want.Kind == Version && want.Storage != StorageLRS && p.noZRS == 1 {
+		if p := w.pools[pool.ID]; want.Kind == kamino.Version && want.Storage != kamino.StorageLRS && p.noZRS == 1 {
 			return fmt.Errorf("StorageAccountType 'Standard_ZRS' is not supported in region west")
 		}
 		w.staleList = w.versions(pool.ID)
@@ -255,11 +259,11 @@ func (w *world) diskExists(disk string) bool {
 }
 
 // begin plays the creation of an artifact.
-func (w *world) begin(key string, pool PoolID, want Artifact, f *fault) {
+func (w *world) begin(key string, pool kamino.PoolID, want kamino.Artifact, f *fault) {
 	a := &simArtifact{Artifact: want, pool: pool}
-	a.ID, a.State, a.Created, a.Tags = artifactID(pool, want.Kind, want.Name), Creating, w.now, maps.Clone(want.Tags)
-	if want.Kind == Version && a.Storage == "" {
-		a.Storage = StorageZRS
+	a.ID, a.State, a.Created, a.Tags = artifactID(pool, want.Kind, want.Name), kamino.Creating, w.now, maps.Clone(want.Tags)
+	if want.Kind == kamino.Version && a.Storage == "" {
+		a.Storage = kamino.StorageZRS
 	}
 	if f.is(lateFind) {
 		a.hidden = w.now.Add(30 * time.Second)
@@ -269,28 +273,28 @@ func (w *world) begin(key string, pool PoolID, want Artifact, f *fault) {
 	if f.is(opFailed) {
 		failed = "the operation ended Failed"
 	}
-	if want.Kind == Version && a.Storage == StorageZRS && w.pools[pool].noZRS == 2 {
+	if want.Kind == kamino.Version && a.Storage == kamino.StorageZRS && w.pools[pool].noZRS == 2 {
 		failed = "Storage account type Standard_ZRS is not supported here"
 	}
-	takes := map[Kind]time.Duration{Gallery: 5 * time.Second, Definition: 5 * time.Second, Snapshot: 10 * time.Second, Version: buildTime}[want.Kind]
-	ready := map[Kind]time.Duration{Snapshot: copyTime, Version: 2 * time.Minute}[want.Kind]
-	present := func() bool { return w.artifacts[key] == a && a.State != Deleting }
+	takes := map[kamino.Kind]time.Duration{kamino.Gallery: 5 * time.Second, kamino.Definition: 5 * time.Second, kamino.Snapshot: 10 * time.Second, kamino.Version: buildTime}[want.Kind]
+	ready := map[kamino.Kind]time.Duration{kamino.Snapshot: copyTime, kamino.Version: 2 * time.Minute}[want.Kind]
+	present := func() bool { return w.artifacts[key] == a && a.State != kamino.Deleting }
 	w.after(takes, func() {
 		if !present() {
 			return
 		}
-		if a.State == Failed {
+		if a.State == kamino.Failed {
 			return
 		}
 		if failed != "" {
-			a.State, a.Failure = Failed, failed
+			a.State, a.Failure = kamino.Failed, failed
 			w.happened("%s %s failed", a.Kind, a.Name)
 			return
 		}
-		a.State = Succeeded
+		a.State = kamino.Succeeded
 		w.happened("%s %s is Succeeded", a.Kind, a.Name)
 		w.after(ready, func() {
-			if present() && a.State == Succeeded {
+			if present() && a.State == kamino.Succeeded {
 				a.Ready, a.Percent = true, 100
 				w.happened("%s %s is ready", a.Kind, a.Name)
 			}
@@ -298,24 +302,24 @@ func (w *world) begin(key string, pool PoolID, want Artifact, f *fault) {
 	})
 }
 
-func (s simProvider) Delete(ctx context.Context, pool Pool, a Artifact) error {
+func (s simProvider) Delete(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	w := s.p.w
 	return s.p.call(ctx, call{method: "Delete " + string(a.Kind), subject: a.Name, write: true}, func(f *fault) error {
 		key := artifactKey(pool.ID, a.Kind, a.Name)
 		have := w.artifacts[key]
-		if have == nil || have.State == Deleting {
+		if have == nil || have.State == kamino.Deleting {
 			return nil
 		}
-		if v := w.users(have); a.Kind == Version && (v.InModel || v.Instances > 0) {
-			return fmt.Errorf("delete version %s: %w", a.Name, ErrInUse)
+		if v := w.users(have); a.Kind == kamino.Version && (v.InModel || v.Instances > 0) {
+			return fmt.Errorf("delete version %s: %w", a.Name, kamino.ErrInUse)
 		}
-		if a.Kind == Version && have.State == Creating {
-			return fmt.Errorf("delete version %s: %w", a.Name, ErrInProgress)
+		if a.Kind == kamino.Version && have.State == kamino.Creating {
+			return fmt.Errorf("delete version %s: %w", a.Name, kamino.ErrInProgress)
 		}
 		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.DeleteArtifact, Pool: string(pool.ID), Kind: kinds[have.Kind], Target: have.ID})
 		w.staleList = w.versions(pool.ID)
 		was := have.State
-		have.State = Deleting
+		have.State = kamino.Deleting
 		w.happened("%s deletes %s %s", s.p.name, a.Kind, a.Name)
 		w.after(deleteTime, func() {
 			if f.is(opFailed) {

@@ -1,4 +1,6 @@
-package kamino
+package sim
+
+import "kamino.dev/kamino"
 
 // claim is a step that a process says it is in: whether the world has shown
 // what the step promises at any moment since it began.
@@ -8,12 +10,12 @@ type claim struct {
 }
 
 // watch checks that a step which a process reports as done was so (I15).
-func (p *proc) watch(ev Event) {
+func (p *proc) watch(ev kamino.Event) {
 	switch ev.Kind {
-	case StepStarted:
+	case kamino.StepStarted:
 		p.claim = claim{step: ev.Step, run: ev.Run}
 		p.claim.held = p.w.holds(p.claim)
-	case StepDone:
+	case kamino.StepDone:
 		p.claim.run = ev.Run // the lock step learns it
 		if p.claim.step == ev.Step {
 			p.w.audit.judge.Step(p.name, ev.Step, p.claim.held || p.w.holds(p.claim))
@@ -44,14 +46,14 @@ func (w *world) holds(c claim) bool {
 	here := n != nil && m != nil && m.VMID == donor.vm && n.SystemUUID == donor.vm
 	switch c.step {
 	case "protect":
-		return marked && n != nil && n.Annotations[AnnotationProtect] == "true" && n.Annotations[AnnotationRun] != ""
+		return marked && n != nil && n.Annotations[kamino.AnnotationProtect] == "true" && n.Annotations[kamino.AnnotationRun] != ""
 	case "drain":
 		for _, p := range w.pods {
 			if p.node == donor.node && !p.daemon {
 				return false
 			}
 		}
-		return !here || n.Tainted(TaintBlock)
+		return !here || n.Tainted(kamino.TaintBlock)
 	case "seal":
 		if n != nil {
 			if receipt, ok := n.Receipt(); ok && receipt.Run == c.run {
@@ -60,10 +62,10 @@ func (w *world) holds(c claim) bool {
 		}
 		return m != nil && m.sealed == c.run
 	case "stop":
-		return m != nil && m.Power == PowerOff
+		return m != nil && m.Power == kamino.PowerOff
 	case "snapshot":
-		s := w.artifacts[artifactKey(poolA, Snapshot, SnapshotName(poolA.Name()))]
-		return s != nil && s.State == Succeeded && s.Ready && s.Tags[TagRun] == c.run
+		s := w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName(poolA.Name()))]
+		return s != nil && s.State == kamino.Succeeded && s.Ready && s.Tags[kamino.TagRun] == c.run
 	case "start":
 		if n != nil {
 			if mark, err := n.Mark(); err == nil && mark != nil && mark.Run != c.run {
@@ -71,7 +73,7 @@ func (w *world) holds(c claim) bool {
 			}
 		}
 		gone := m == nil || m.VMID != donor.vm
-		return !marked || gone || m.Power == PowerOn && m.touched == "" && m.kubelet
+		return !marked || gone || m.Power == kamino.PowerOn && m.touched == "" && m.kubelet
 	case "return":
 		for _, n := range w.nodes {
 			if mark, err := n.Mark(); err == nil && mark != nil && mark.Run == c.run {
@@ -83,33 +85,33 @@ func (w *world) holds(c claim) bool {
 }
 
 func (w *world) cloudHolds(c claim) bool {
-	made := func(kind Kind, name string) bool {
+	made := func(kind kamino.Kind, name string) bool {
 		a := w.artifacts[artifactKey(poolA, kind, name)]
-		return a != nil && a.State == Succeeded
+		return a != nil && a.State == kamino.Succeeded
 	}
 	switch c.step {
 	case "gallery":
-		return made(Gallery, galleryA)
+		return made(kamino.Gallery, galleryA)
 	case "definition":
-		return made(Definition, DefinitionName(poolA.Name()))
+		return made(kamino.Definition, kamino.DefinitionName(poolA.Name()))
 	case "clean":
-		s := w.artifacts[artifactKey(poolA, Snapshot, SnapshotName(poolA.Name()))]
-		return s == nil || s.State == Deleting || w.now.Before(s.hidden)
+		s := w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName(poolA.Name()))]
+		return s == nil || s.State == kamino.Deleting || w.now.Before(s.hidden)
 	}
 	// The version of the run stands on the lease.
 	name := w.leases[poolA].Record.Version
 	if w.leases[poolA].Holder != c.run || name == "" {
 		return true
 	}
-	v := w.artifacts[artifactKey(poolA, Version, name)]
+	v := w.artifacts[artifactKey(poolA, kamino.Version, name)]
 	if c.step == "model" {
 		return v != nil && w.pools[poolA].image == v.ID
 	}
-	return v != nil && v.State == Succeeded && v.Ready
+	return v != nil && v.State == kamino.Succeeded && v.Ready
 }
 
 // donor is what a run marked.
 type donor struct {
 	node, vm string
-	machine  InstanceID
+	machine  kamino.InstanceID
 }

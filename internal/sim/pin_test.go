@@ -1,0 +1,282 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// made is a world in which a run has made version 2026.03.10 of a-0, and a-2 was
+// patched since.
+func made(t *testing.T) *world {
+	t.Helper()
+	w := aged(1)
+	if p := w.update(options("a-0")); p.err != nil {
+		t.Fatal(p.err)
+	}
+	w.advance(w.now.Add(24 * time.Hour))
+	w.patch("a-2", "2026-03-11T08:00:00Z")
+	return w
+}
+
+func (w *world) status(t *testing.T) kamino.PoolStatus {
+	t.Helper()
+	var out []kamino.PoolStatus
+	p := &proc{}
+	w.spawn(p, func(ctx context.Context) {
+		out, p.err = p.engine().Status(ctx, nil, []kamino.Signal{kamino.KuredLastPatch})
+	})
+	w.wait()
+	if p.err != nil || len(out) != 1 {
+		t.Fatalf("status: %+v, %v", out, p.err)
+	}
+	return out[0]
+}
+
+func (w *world) planPools(t *testing.T, o kamino.AutoOptions) kamino.PoolPlan {
+	t.Helper()
+	var out []kamino.PoolPlan
+	p := &proc{}
+	w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().PlanPools(ctx, o) })
+	w.wait()
+	if p.err != nil || len(out) != 1 {
+		t.Fatalf("plan: %+v, %v", out, p.err)
+	}
+	return out[0]
+}
+
+// TestPinned: an image that a person chose after a run of ours stays, whether a
+// new one is needed or not, until somebody says otherwise.
+func TestPinned(t *testing.T) {
+	for _, patched := range []bool{true, false} {
+		w := made(t)
+		if !patched {
+			w.patch("a-2", "2026-03-01T08:00:00Z")
+		}
+		w.pin("2026.03.05")
+		if p, res := w.auto(autoOptions()); p.err != nil || !kamino.Has(res[0].Held, "pinned") || res[0].Action != kamino.DoNothing {
+			t.Errorf("auto-update: %+v, %v", res, p.err)
+		}
+		if plan := w.planPools(t, autoOptions()); !kamino.Has(plan.Held, "pinned") || plan.Action != kamino.DoNothing {
+			t.Errorf("plan: %+v", plan)
+		}
+		if pin := w.status(t).Pinned; pin == nil || lastSegment(pin.Image) != "2026.03.05" || lastSegment(pin.Wrote) != "2026.03.10" {
+			t.Errorf("status: %+v", pin)
+		}
+		p := w.update(options("a-2"))
+		var refused *kamino.RefusedError
+		if !errors.As(p.err, &refused) || refused.Refusals[0].Code != "pinned" || !strings.Contains(p.err.Error(), "--adopt-model") {
+			t.Errorf("update: %v", p.err)
+		}
+		if name := w.inUse(t).Name; name != "2026.03.05" {
+			t.Errorf("a person pinned 2026.03.05, the model refers to %s", name)
+		}
+		o := options("a-2")
+		o.AdoptModel = true
+		if p := w.update(o); p.err != nil || w.inUse(t).Name != "2026.03.11" {
+			t.Errorf("told to adopt the model, it refers to %s: %v", w.inUse(t).Name, p.err)
+		}
+		if w.status(t).Pinned != nil {
+			t.Error("pinned still")
+		}
+		w.sound(t)
+	}
+}
+
+// TestPinIsTheImage: that somebody changed anything else is no pin.
+func TestPinIsTheImage(t *testing.T) {
+	w := made(t)
+	w.pools[poolA].exts = []string{"monitor", "antivirus"}
+	if p, res := w.auto(autoOptions()); p.err != nil || w.inUse(t).Name != "2026.03.11" {
+		t.Errorf("%+v, %v", res, p.err)
+	}
+	w.sound(t)
+}
+
+// TestInterruptedIsNoPin: a run that was killed anywhere, given back or not, does
+// not look like a person.
+func TestInterruptedIsNoPin(t *testing.T) {
+	log := &proc{logging: true}
+	w := made(t)
+	w.startUpdate(log, options("a-2"))
+	w.wait()
+	for _, s := range log.log {
+		if !s.call.write {
+			continue
+		}
+		for _, restored := range []bool{false, true} {
+			w := made(t)
+			w.update(options("a-2"), fault{kind: crashAfter, at: s.at})
+			w.advance(w.now.Add(20 * time.Minute))
+			if restored {
+				w.restore()
+			}
+			if p, res := w.auto(autoOptions()); p.err != nil || kamino.Has(res[0].Held, "pinned") {
+				t.Errorf("killed at %s, restored %v: %+v, %v", s, restored, res, p.err)
+			}
+		}
+	}
+}
+
+// TestPinnedMeanwhile: where a person chose an image while an interrupted run lay
+// there, auto-update gives back what was taken and leaves the image.
+func TestPinnedMeanwhile(t *testing.T) {
+	w := killed("Create snapshot", 1)
+	w.advance(w.now.Add(time.Hour))
+	w.pin("2026.03.05")
+	p, res := w.auto(autoOptions())
+	if p.err != nil || w.inUse(t).Name != "2026.03.05" || res[0].Action != kamino.DoFinish {
+		t.Errorf("the model refers to %s: %+v, %v", w.inUse(t).Name, res, p.err)
+	}
+	w.sound(t)
+}
+
+// rolledBack is a world in which a version was rolled back with marks that fail.
+type unmarkable struct {
+	simProvider
+	err error
+}
+
+func (u unmarkable) SetExcluded(context.Context, kamino.Pool, kamino.Artifact, bool, map[string]string) error {
+	return u.err
+}
+
+// TestRollbackUnmarked: a mark that cannot be written does not stop a rollback,
+// is told, and does not let auto-update undo it.
+func TestRollbackUnmarked(t *testing.T) {
+	for _, failure := range []error{errors.New("Global storage account type does not match"), kamino.ErrUnavailable, kamino.ErrForbidden} {
+		w := made(t)
+		w.patch("a-2", "2026-03-01T08:00:00Z")
+		var out kamino.Rollback
+		p := &proc{}
+		p.tune = func(e *kamino.Engine) { e.Provider = unmarkable{e.Provider.(simProvider), failure} }
+		w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+		w.wait()
+		if p.err != nil || w.inUse(t).Name != "2026.03.09" || len(out.Unmarked) != 1 || out.Unmarked[0].Version != "2026.03.10" {
+			t.Errorf("%v: the model refers to %s: %+v, %v", failure, w.inUse(t).Name, out, p.err)
+		}
+		if p, res := w.auto(autoOptions()); p.err != nil || w.inUse(t).Name != "2026.03.09" {
+			t.Errorf("%v: auto-update: %+v, %v", failure, res, p.err)
+		}
+		if v := w.status(t).Versions[0]; v.Bad == "" {
+			t.Errorf("%v: status tells of %+v", failure, v)
+		}
+		out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"})
+		if v := w.version("2026.03.10"); err != nil || !out.Changed || v.Tags[kamino.TagBad] == "" || !v.Excluded || len(w.leases[poolA].Ledger.RolledBack) > 0 {
+			t.Errorf("%v: again: %+v %+v, %v", failure, out, v, err)
+		}
+		if out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"}); err != nil || out.Changed {
+			t.Errorf("%v: once more: %+v, %v", failure, out, err)
+		}
+		w.sound(t)
+	}
+}
+
+// TestRollbackKilled: a rollback that was killed anywhere is never undone once
+// its model is written, and its repetition ends it.
+func TestRollbackKilled(t *testing.T) {
+	log := &proc{logging: true}
+	w := made(t)
+	w.spawn(log, func(ctx context.Context) { _, log.err = log.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+	w.wait()
+	for _, s := range log.log {
+		if s.step == "" {
+			continue // what is read beforehand, in goroutines that cannot be killed here
+		}
+		w := made(t)
+		w.patch("a-2", "2026-03-01T08:00:00Z")
+		_, _ = w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"}, fault{kind: crashAfter, at: s.at})
+		before := w.inUse(t).Name
+		w.advance(w.now.Add(5 * time.Minute))
+		if p, _ := w.auto(autoOptions()); p.err != nil || w.inUse(t).Name != before {
+			t.Errorf("killed at %s: the model referred to %s, after an auto-update to %s: %v", s, before, w.inUse(t).Name, p.err)
+		}
+		_, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"})
+		if v := w.version("2026.03.10"); err != nil || w.inUse(t).Name != "2026.03.09" || v.Tags[kamino.TagBad] == "" {
+			t.Errorf("killed at %s, again: the model refers to %s, %+v: %v", s, w.inUse(t).Name, v.Tags, err)
+		}
+		w.sound(t)
+	}
+}
+
+// TestRollbackToOriginalSettings: the settings that no provider shows are asked
+// for, extension by extension, and written whenever they are given.
+func TestRollbackToOriginalSettings(t *testing.T) {
+	to := func(settings map[string]json.RawMessage) kamino.RollbackOptions {
+		return kamino.RollbackOptions{Pool: "a", To: kamino.ToOriginal, Secrets: kamino.ModelSecrets{CustomData: []byte("bootstrap"), Protected: settings}}
+	}
+	cse := map[string]json.RawMessage{"cse": json.RawMessage(`{"commandToExecute":"join"}`)}
+	w := made(t)
+	before := w.allWrites()
+	_, err := w.rollback(t, to(nil))
+	if err == nil || !strings.Contains(err.Error(), "cse") || strings.Contains(err.Error(), "monitor") || !strings.Contains(kamino.Hint(err), "--protected-settings cse=FILE") ||
+		w.allWrites() != before {
+		t.Errorf("without settings: %v, hint %q; %d writes, extensions %v", err, kamino.Hint(err), w.allWrites()-before, w.pools[poolA].exts)
+	}
+	dry := to(nil)
+	dry.DryRun = true
+	if out, err := w.rollback(t, dry); err != nil || len(out.Needs) != 1 || out.Needs[0] != "cse" {
+		t.Errorf("dry-run: %+v, %v", out, err)
+	}
+	out, err := w.rollback(t, to(map[string]json.RawMessage{"cse": nil}))
+	if pool := w.pools[poolA]; err != nil || pool.image != baseLTS || len(pool.protected) > 0 {
+		t.Errorf("with the word that none are needed: %+v, %v", out, err)
+	}
+	out, err = w.rollback(t, to(cse))
+	if pool := w.pools[poolA]; err != nil || !out.Changed || pool.protected["cse"] != string(cse["cse"]) {
+		t.Errorf("given later: %+v, settings %v, %v", out, pool.protected, err)
+	}
+	w.sound(t)
+}
+
+// hurried lists versions as services do: without a word on their replicas.
+type hurried struct{ simProvider }
+
+func (h hurried) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
+	found, err := h.simProvider.Find(ctx, pool, kind, name)
+	for i := range found {
+		if name == "" {
+			found[i].Ready = found[i].State == kamino.Succeeded
+		}
+	}
+	return found, err
+}
+
+// TestUnreplicated: no model is pointed at a version that has no replica in the
+// pool's region, by a rollback or by auto-update.
+func TestUnreplicated(t *testing.T) {
+	w := made(t)
+	w.patch("a-2", "2026-03-01T08:00:00Z")
+	w.version("2026.03.09").Ready = false
+	p := &proc{}
+	p.tune = func(e *kamino.Engine) { e.Provider = hurried{e.Provider.(simProvider)} }
+	w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+	w.wait()
+	if p.err == nil || !strings.Contains(p.err.Error(), "not replicated") || w.inUse(t).Name != "2026.03.10" {
+		t.Errorf("rollback: %v, the model refers to %s", p.err, w.inUse(t).Name)
+	}
+	w.sound(t)
+
+	w = interruptedInBuild(t)
+	v := w.version("2026.03.10")
+	for v.State != kamino.Succeeded {
+		w.advance(w.now.Add(time.Minute))
+	}
+	v.Ready = false
+	w.after(10*time.Minute, func() { v.Ready = true })
+	w.dropSnapshots()
+	var res []kamino.PoolResult
+	p = &proc{}
+	p.tune = func(e *kamino.Engine) { e.Provider = hurried{e.Provider.(simProvider)} }
+	w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, autoOptions()) })
+	w.wait()
+	if p.err != nil || res[0].Action != kamino.DoModel || w.inUse(t).Name != "2026.03.10" {
+		t.Errorf("auto-update: %+v, %v, the model refers to %s", res, p.err, w.inUse(t).Name)
+	}
+	w.sound(t)
+}

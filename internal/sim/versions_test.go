@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// TestAgain: a second image of a day, after the first was rolled back; the
+// message says how. The next day goes on in numbers that grow.
+func TestAgain(t *testing.T) {
+	w := aged(1)
+	if p := w.update(options("a-0")); p.err != nil {
+		t.Fatal(p.err)
+	}
+	w.rollback(t, kamino.RollbackOptions{Pool: "a"})
+	p := w.update(options("a-2"))
+	if p.err == nil || !strings.Contains(p.err.Error(), "was rolled back") || !strings.Contains(kamino.Hint(p.err), "--again") {
+		t.Fatalf("%v, hint %q", p.err, kamino.Hint(p.err))
+	}
+	o := options("a-2")
+	o.Today = kamino.TodayAgain
+	p = w.update(o)
+	if v := w.inUse(t); p.err != nil || v.Name != "2026.03.1001" || p.result.Version != v.Name {
+		t.Errorf("again: the model refers to %s: %v", v.Name, p.err)
+	}
+	if p := w.update(options("a-2")); p.err != nil || p.result.Changed {
+		t.Errorf("without again there is nothing to do: %+v, %v", p.result, p.err)
+	}
+	w.advance(w.now.Add(24 * time.Hour))
+	p = w.update(options("a-0"))
+	if v := w.inUse(t); p.err != nil || v.Name != "2026.03.1100" {
+		t.Errorf("the next day the model refers to %s: %v", v.Name, p.err)
+	}
+	w.sound(t)
+}
+
+// TestAgainKilled: a run with --again that was killed anywhere is gone on with,
+// and makes one image, not two.
+func TestAgainKilled(t *testing.T) {
+	begin := func() *world {
+		w := aged(1)
+		if p := w.update(options("a-0")); p.err != nil {
+			t.Fatal(p.err)
+		}
+		return w
+	}
+	o := options("a-0")
+	o.Today = kamino.TodayAgain
+	log := &proc{logging: true}
+	w := begin()
+	w.startUpdate(log, o)
+	w.wait()
+	if log.err != nil || w.inUse(t).Name != "2026.03.1001" {
+		t.Fatalf("%s, %v", w.inUse(t).Name, log.err)
+	}
+	for _, s := range log.log {
+		if !s.call.write {
+			continue
+		}
+		w := begin()
+		w.update(o, fault{kind: crashAfter, at: s.at})
+		held := w.leases[poolA].Holder != ""
+		w.advance(w.now.Add(time.Minute))
+		p := w.update(o)
+		want := "2026.03.1001"
+		if !held && w.version("2026.03.1002") != nil { // it had ended
+			want = "2026.03.1002"
+		}
+		if v := w.inUse(t); p.err != nil || v.Name != want {
+			t.Errorf("killed at %s: the model refers to %s: %v", s, v.Name, p.err)
+		}
+		w.sound(t)
+	}
+}
+
+// TestAutoAgain: auto-update makes a second image of a day where it is told to
+// and a node was patched since.
+func TestAutoAgain(t *testing.T) {
+	w := aged(1)
+	w.advance(w.now.Add(time.Hour))
+	w.patch("a-0", "2026-03-10T08:00:00Z")
+	if p, res := w.auto(autoOptions()); p.err != nil || w.inUse(t).Name != "2026.03.10" {
+		t.Fatalf("%+v, %v", res, p.err)
+	}
+	w.patch("a-2", "2026-03-10T12:00:00Z")
+	w.advance(w.now.Add(3 * time.Hour))
+	p, res := w.auto(autoOptions())
+	if p.err != nil || !kamino.Has(res[0].Held, "today") {
+		t.Errorf("%+v, %v", res, p.err)
+	}
+	o := autoOptions()
+	o.Today = kamino.TodayAgain
+	p, _ = w.auto(o)
+	if v := w.inUse(t); p.err != nil || v.Name != "2026.03.1001" || v.Tags[kamino.TagBuiltFrom] != "a-2" {
+		t.Errorf("the model refers to %s: %v", v.Name, p.err)
+	}
+	if p, res = w.auto(o); p.err != nil || res[0].Action != kamino.DoNothing {
+		t.Errorf("with nothing patched since: %+v, %v", res, p.err)
+	}
+	w.sound(t)
+}
