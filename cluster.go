@@ -46,6 +46,15 @@ type Recorder interface {
 	Record(ctx context.Context, node Node, reason, message string)
 }
 
+// ClusterPreflighter is a cluster that can tell beforehand whether a run lacks
+// something there.
+type ClusterPreflighter interface {
+	// Preflight returns ErrForbidden naming every right that a run with these
+	// options uses and that is missing, or an error that says what must be installed
+	// first. Doubts are as those of [Preflighter].
+	Preflight(context.Context, DrainOptions) (doubts []string, err error)
+}
+
 // Previewer is a cluster that can tell what a drain would do.
 type Previewer interface {
 	// Preview lists the pods that a drain would evict, each with the budgets

@@ -61,14 +61,13 @@ type Addresser interface {
 	Address(pool Pool, kind Kind, name string) string
 }
 
-// Preflighter is a provider, or a cluster, that can tell beforehand whether a run
-// lacks something there.
+// Preflighter is a provider that can tell beforehand whether a run lacks something
+// there.
 type Preflighter interface {
 	// Preflight returns ErrForbidden naming every action that a run needs and
 	// that is not allowed, or an error that says what is wrong with the
-	// credentials, or what must be installed first. Doubts are what it could not
-	// find out, a sentence each that names the right it lacks: the run goes on and
-	// tells them as warnings.
+	// credentials. Doubts are what it could not find out, a sentence each that
+	// names the right it lacks: the run goes on and tells them as warnings.
 	Preflight(context.Context) (doubts []string, err error)
 }
 

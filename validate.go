@@ -18,23 +18,24 @@ func (r *Run) lookConnect(ctx context.Context) (Next, error) {
 }
 
 func (r *Run) checkCluster(ctx context.Context) error {
-	if p, ok := r.Cluster.(Preflighter); ok {
-		return r.preflight(ctx, p)
+	p, ok := r.Cluster.(ClusterPreflighter)
+	if !ok {
+		return nil
 	}
-	return nil
+	doubts, err := p.Preflight(ctx, r.drainOptions())
+	if err == nil {
+		r.doubt("connect", doubts)
+	}
+	return err
 }
 
 // checkCredentials is as much of connect as a plan needs, which is printed on clusters that were
 // not prepared yet.
 func (r *Run) checkCredentials(ctx context.Context) error {
-	if p, ok := r.Provider.(Preflighter); ok {
-		return r.preflight(ctx, p)
+	p, ok := r.Provider.(Preflighter)
+	if !ok {
+		return nil
 	}
-	return nil
-}
-
-// preflight tells what could not be found out.
-func (r *Run) preflight(ctx context.Context, p Preflighter) error {
 	doubts, err := p.Preflight(ctx)
 	if err == nil {
 		r.doubt("connect", doubts)

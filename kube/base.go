@@ -15,18 +15,24 @@ const labelBase = "kamino.dev/base"
 
 const noBase = "a cluster administrator makes the namespace, its roles and its admission policies with the chart kamino-base or with: kamino init"
 
-// Preflight checks that the namespace of leases and seal pods was made for them. It
-// leaves no doubt.
-func (c *Cluster) Preflight(ctx context.Context) (doubts []string, err error) {
+// Preflight checks that the namespace of leases and seal pods was made for them, and that these
+// credentials have every right that a run with these options uses.
+func (c *Cluster) Preflight(ctx context.Context, opts kamino.DrainOptions) (doubts []string, err error) {
 	space, err := c.client.CoreV1().Namespaces().Get(ctx, kamino.SystemNamespace, metav1.GetOptions{})
 	err = explain("get namespaces/"+kamino.SystemNamespace, err)
 	switch {
 	case errors.Is(err, kamino.ErrNotFound):
 		return nil, kamino.WithHint(fmt.Errorf("this cluster is not prepared: %w", err), noBase)
+	case errors.Is(err, kamino.ErrForbidden):
+		// That right is most likely not the only one that is missing.
+		if _, all := c.checkRights(ctx, opts); all != nil {
+			return nil, all
+		}
+		return nil, err
 	case err != nil:
 		return nil, err
 	case space.Labels[labelBase] == "":
 		return nil, kamino.WithHint(fmt.Errorf("this cluster is not prepared: namespace %s has no label %s", space.Name, labelBase), noBase)
 	}
-	return nil, nil
+	return c.checkRights(ctx, opts)
 }

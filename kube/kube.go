@@ -7,7 +7,7 @@
 //
 //	Node 1, Nodes 1 per 200, Mark 1 (2 more when the node changed meanwhile),
 //	Evict and Rehearse 1 and 1 per pod to be evicted (Rehearse 1 more), Preview 2, SealPod 1, Seal 1,
-//	Lease 1, SetLease 1, Leases 1, Record 1, Pulse 1
+//	Lease 1, SetLease 1, Leases 1, Record 1, Pulse 1, Preflight 3 (1 more when a right is missing)
 package kube
 
 import (
@@ -23,7 +23,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// Cluster implements kamino.Cluster, Recorder, Previewer, Pulser and Leases.
+// Cluster implements kamino.Cluster, Recorder, Previewer, Pulser, Leases and
+// ClusterPreflighter.
 // Its methods may be called by several goroutines.
 type Cluster struct {
 	client kubernetes.Interface
@@ -37,6 +38,7 @@ var _ interface {
 	kamino.Previewer
 	kamino.Pulser
 	kamino.Leases
+	kamino.ClusterPreflighter
 } = (*Cluster)(nil)
 
 // Options of New. All have defaults, but without SealImage no disk is sealed.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -165,22 +166,6 @@ func (r *release) events(t *testing.T) (n int) {
 	return n
 }
 
-// leftover marks the node as an ended run left it whose seal may have begun.
-func (r *release) leftover(t *testing.T) {
-	t.Helper()
-	n, err := shared.Client.CoreV1().Nodes().Get(t.Context(), r.node, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mark, _ := json.Marshal(kamino.Mark{Format: kamino.MarkFormat, Run: "gone", Epoch: 1, Pool: kamino.PoolID(strings.ToLower(shared.Scenario.PoolID(r.pool))),
-		Instance: kamino.InstanceID(n.Spec.ProviderID), VMID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, Since: time.Now().UTC(), Sealing: true})
-	r.annotate(t, kamino.AnnotationRun, string(mark))
-	taint := `{"spec":{"taints":[{"key":"` + kamino.TaintBlock + `","value":"gone","effect":"NoSchedule"}]}}`
-	if _, err := shared.Client.CoreV1().Nodes().Patch(t.Context(), r.node, types.MergePatchType, []byte(taint), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Every job does its work with just the rights that the chart gives it.
 func TestJobs(t *testing.T) {
 	for _, job := range jobs {
@@ -216,20 +201,43 @@ func TestNoRightIsNeedless(t *testing.T) {
 				t.Parallel()
 				r := newRelease(t, slices.Clone(job.sets), without(t, gone))
 				r.workload(t, job.budget)
-				if gone.namespace == "kube-node-lease" { // needed where a run was interrupted
-					r.leftover(t)
+				acts, stop := job.quick != nil, fmt.Sprintf("cannot %s resource %q", gone.verb, gone.resource)
+				if acts {
+					stop = "" // connect ends it
 				}
-				refused := fmt.Sprintf("cannot %s resource %q", gone.verb, gone.resource)
-				o := r.run(t, refused, job.quick...)
+				o := r.run(t, stop, job.quick...)
 				switch {
 				case gone.resource == "events" && o.code == 0 && r.events(t) == 0:
 				case gone.resource == "events":
 					t.Errorf("exit code %d, %d events", o.code, r.events(t))
-				case o.code == 0 || !strings.Contains(o.log, refused):
+				case acts:
+					r.refusedFirst(t, o, gone)
+				case o.code == 0 || !strings.Contains(o.log, stop):
 					t.Errorf("exit code %d without the right to %s %s, output:\n%s\nlog:\n%s", o.code, gone.verb, gone.resource, o.out, tail(o.log))
 				}
 			})
 		}
+	}
+}
+
+// refusedFirst: the job was told of the right that it lacks, and of no other, before it changed anything.
+func (r *release) refusedFirst(t *testing.T, o outcome, gone right) {
+	t.Helper()
+	lacks := fmt.Sprintf("system:serviceaccount:%s:%s lacks rights that a run uses: %s %s", namespace, r.job.ServiceAccountName, gone.verb, gone.resource)
+	if o.code == 0 || !strings.Contains(o.log, lacks) || strings.Contains(o.log, lacks+",") || !strings.Contains(o.log, "--user='system:serviceaccount:") {
+		t.Errorf("exit code %d without the right to %s %s, log:\n%s", o.code, gone.verb, gone.resource, tail(o.log))
+	}
+	n, err := shared.Client.CoreV1().Nodes().Get(t.Context(), r.node, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, err := shared.Client.CoordinationV1().Leases(kamino.SystemNamespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := slices.ContainsFunc(leases.Items, func(l coordinationv1.Lease) bool { return strings.Contains(l.Name, r.pool) })
+	if n.Annotations[kamino.AnnotationRun] != "" || len(n.Spec.Taints) > 0 || held {
+		t.Errorf("without the right to %s %s something was changed: %v, %v, lease %v", gone.verb, gone.resource, n.Annotations, n.Spec.Taints, held)
 	}
 }
 

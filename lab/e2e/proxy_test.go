@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,6 +14,8 @@ import (
 	"sync"
 	"testing"
 
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"kamino.dev/kamino/lab"
@@ -23,7 +27,28 @@ type proxy struct {
 	kubeconfig string
 
 	mu   sync.Mutex
-	seen []string // method and path
+	seen []string // method and path, and dryRun where it was asked for
+}
+
+const dryRun = "?dryRun=All"
+
+// note is what is kept of a request. That an eviction is dry stands in its body.
+func note(r *http.Request) string {
+	dry := r.URL.Query().Has("dryRun")
+	if strings.HasSuffix(r.URL.Path, "/eviction") {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return "unread " + r.URL.Path
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+		eviction, ok := object.(*policyv1.Eviction)
+		dry = err == nil && ok && eviction.DeleteOptions != nil && len(eviction.DeleteOptions.DryRun) > 0
+	}
+	if dry {
+		return r.Method + " " + r.URL.Path + dryRun
+	}
+	return r.Method + " " + r.URL.Path
 }
 
 func newProxy(t *testing.T, l *lab.Lab) *proxy {
@@ -45,7 +70,7 @@ func newProxy(t *testing.T, l *lab.Lab) *proxy {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
-		p.seen = append(p.seen, r.Method+" "+r.URL.Path)
+		p.seen = append(p.seen, note(r))
 		p.mu.Unlock()
 		forward.ServeHTTP(w, r)
 	}))
@@ -64,7 +89,7 @@ func (p *proxy) requests() []string {
 // rights are posted, but change nothing.
 func (p *proxy) writes() []string {
 	return slices.DeleteFunc(p.requests(), func(request string) bool {
-		return strings.HasPrefix(request, "GET ") || strings.Contains(request, "/authorization.k8s.io/")
+		return strings.HasPrefix(request, "GET ") || strings.HasSuffix(request, dryRun) || strings.Contains(request, "/authorization.k8s.io/")
 	})
 }
 
