@@ -118,7 +118,7 @@ func (x *index) blame(onChain map[string]bool) []Blame {
 			continue
 		}
 		out = append(out, Blame{Unit: u.ID, Took: s.Done() - s.Began(), Net: x.net(s.Began(), s.Done()), Start: s.Began(),
-			OnChain: onChain[u.ID], Restarted: u.restarted(), Later: u.First == nil && u.Restarts > 0})
+			OnChain: onChain[u.ID], Restarted: u.Restarted(), Later: u.First == nil && u.Restarts > 0})
 	}
 	slices.SortStableFunc(out, func(a, b Blame) int {
 		return cmp.Or(cmp.Compare(b.Net, a.Net), cmp.Compare(b.Took, a.Took), cmp.Compare(a.Unit, b.Unit))

@@ -1,26 +1,26 @@
-package boot
+package boot_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
+
+	"kamino.dev/kamino/boot"
 )
 
-const sec = Micros(1e6)
-
 // svc is a unit that was up at a time after it had taken a while.
-func svc(id string, began, up Micros, after ...string) Unit {
-	return Unit{ID: id, ActiveState: "active", After: after, Stamps: Stamps{Activating: began, Activated: up}}
+func svc(id string, began, up boot.Micros, after ...string) boot.Unit {
+	return boot.Unit{ID: id, ActiveState: "active", After: after, Stamps: boot.Stamps{Activating: began, Activated: up}}
 }
 
 // machine is a boot with userspace from 1 s and the end of startup at 30 s.
-func machine(units ...Unit) *Capture {
-	return &Capture{Schema: Schema, Manager: Manager{Userspace: sec, SecurityStart: sec + 1, Finish: 30 * sec}, Units: units}
+func machine(units ...boot.Unit) *boot.Capture {
+	return &boot.Capture{Schema: boot.Schema, Manager: boot.Manager{Userspace: sec, SecurityStart: sec + 1, Finish: 30 * sec}, Units: units}
 }
 
-func analyze(t *testing.T, c *Capture, o Options) *Analysis {
+func analyze(t testing.TB, c *boot.Capture, o boot.Options) *boot.Analysis {
 	t.Helper()
-	a, err := Analyze(c, o)
+	a, err := boot.Analyze(c, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,11 +28,11 @@ func analyze(t *testing.T, c *Capture, o Options) *Analysis {
 }
 
 // mainPath is the main path of the chain, goal first, with what kind of link led to each.
-func mainPath(a *Analysis) string {
+func mainPath(a *boot.Analysis) string {
 	var out []string
 	for _, l := range slices.Backward(a.Chain.Path()) {
 		name := l.Unit
-		if l.Kind != LinkRoot && l.Kind != LinkAfter {
+		if l.Kind != boot.LinkRoot && l.Kind != boot.LinkAfter {
 			name = "(" + l.Kind + ") " + name
 		}
 		out = append(out, name)
@@ -40,26 +40,26 @@ func mainPath(a *Analysis) string {
 	return strings.Join(out, " < ")
 }
 
-// TestPublishedBoots checks what the project's founding document concludes from its examples.
+// TestPublishedBoots checks what was published about these boots.
 func TestPublishedBoots(t *testing.T) {
-	parked := analyze(t, readFile(t, "seed", "preprovisioned.show"), Options{})
-	if want := Micros(1000410000); parked.ParkedFor != want || parked.GoalAt.At-parked.GoalAt.Net != want {
+	parked := analyze(t, readFile(t, "published", "preprovisioned.show"), boot.Options{})
+	if want := boot.Micros(1000410000); parked.ParkedFor != want || parked.GoalAt.At-parked.GoalAt.Net != want {
 		t.Errorf("the pre-provisioned machine was parked %s, of its goal's time %s; want %s", parked.ParkedFor, parked.GoalAt.At-parked.GoalAt.Net, want)
 	}
 	if c := parked.Costs[0]; c.What != "cloud-init.service" {
 		t.Errorf("most expensive is %+v, want cloud-init.service: parking is no slowness", c)
 	}
-	final := analyze(t, readFile(t, "seed", "cloud-final.show"), Options{})
-	var saves []Micros
+	final := analyze(t, readFile(t, "published", "cloud-final.show"), boot.Options{})
+	var saves []boot.Micros
 	for _, r := range final.Remedies {
 		saves = append(saves, r.Saves)
 	}
 	// 11.703 s of cloud-final; from basic.target to multi-user.target, most of it cloud-config; cloud-init's first two stages.
-	if want := []Micros{11703000, 2729000, 26314000}; !slices.Equal(saves, want) {
+	if want := []boot.Micros{11703000, 2729000, 26314000}; !slices.Equal(saves, want) {
 		t.Errorf("remedies save %v, want %v", saves, want)
 	}
-	docker := analyze(t, readFile(t, "seed", "docker.show"), Options{})
-	if docker.ParkedFor != 0 || docker.Costs[0] != (Cost{"systemd-networkd-wait-online.service", 16639000}) {
+	docker := analyze(t, readFile(t, "published", "docker.show"), boot.Options{})
+	if docker.ParkedFor != 0 || docker.Costs[0] != (boot.Cost{"systemd-networkd-wait-online.service", 16639000}) {
 		t.Errorf("the first example: parked %s, most expensive %+v", docker.ParkedFor, docker.Costs[0])
 	}
 }
@@ -67,14 +67,14 @@ func TestPublishedBoots(t *testing.T) {
 // TestStrictChain is about what systemd-analyze's chain gets wrong or leaves out.
 func TestStrictChain(t *testing.T) {
 	restarted := svc("db.service", 500*sec, 501*sec)
-	restarted.First, restarted.Restarts = &Stamps{Activating: 4 * sec, Activated: 9 * sec}, 1
+	restarted.First, restarted.Restarts = &boot.Stamps{Activating: 4 * sec, Activated: 9 * sec}, 1
 	triggered := svc("job.service", 40*sec, 41*sec, "sysinit.target")
 	triggered.TriggeredBy = []string{"job.timer"}
-	cse := Span{Name: "AKS.CSE.ensureKubelet", Kind: SpanTask, Unit: "walinuxagent.service", Start: 20 * sec, End: 24 * sec}
+	cse := boot.Span{Name: "AKS.CSE.ensureKubelet", Kind: boot.SpanTask, Unit: "walinuxagent.service", Start: 20 * sec, End: 24 * sec}
 	for _, tc := range []struct {
 		name  string
-		boot  *Capture
-		spans []Span
+		boot  *boot.Capture
+		spans []boot.Span
 		unit  string
 		want  string
 	}{
@@ -88,13 +88,13 @@ func TestStrictChain(t *testing.T) {
 			"job.service < (trigger) job.timer"},
 		{"a restarted unit counts by its first activation", machine(svc("kubelet.service", 10*sec, 11*sec, "db.service"), restarted), nil, "",
 			"kubelet.service < db.service"},
-		{"a oneshot that is done was waited for", machine(svc("kubelet.service", 10*sec, 11*sec, "once.service"), Unit{ID: "once.service", Stamps: Stamps{Activating: 5 * sec, Deactivated: 9 * sec}}), nil, "",
+		{"a oneshot that is done was waited for", machine(svc("kubelet.service", 10*sec, 11*sec, "once.service"), boot.Unit{ID: "once.service", Stamps: boot.Stamps{Activating: 5 * sec, Deactivated: 9 * sec}}), nil, "",
 			"kubelet.service < once.service"},
 		{"circles end", machine(svc("kubelet.service", 10*sec, 10*sec, "a.service"), svc("a.service", 10*sec, 10*sec, "kubelet.service")), nil, "",
 			"kubelet.service < a.service < kubelet.service"},
-		{"a task that ran when kubelet started, started it", machine(svc("kubelet.service", 23*sec, 24*sec, "net.service"), svc("net.service", 3*sec, 9*sec), svc("walinuxagent.service", 10*sec, 10*sec)), []Span{cse}, "",
+		{"a task that ran when kubelet started, started it", machine(svc("kubelet.service", 23*sec, 24*sec, "net.service"), svc("net.service", 3*sec, 9*sec), svc("walinuxagent.service", 10*sec, 10*sec)), []boot.Span{cse}, "",
 			"kubelet.service < (during) AKS.CSE.ensureKubelet < (inside) walinuxagent.service"},
-		{"but not another unit beside it", machine(svc("cron.service", 205e5, 21*sec, "net.service"), svc("net.service", 3*sec, 19*sec)), []Span{cse}, "cron.service",
+		{"but not another unit beside it", machine(svc("cron.service", 205e5, 21*sec, "net.service"), svc("net.service", 3*sec, 19*sec)), []boot.Span{cse}, "cron.service",
 			"cron.service < net.service"},
 		{"cloud-init's scripts start kubelet", machine(svc("kubelet.service", 20*sec, 21*sec, "net.service"), svc("net.service", 3*sec, 9*sec), svc("cloud-final.service", 12*sec, 25*sec)), nil, "",
 			"kubelet.service < (during) cloud-final.service"},
@@ -103,7 +103,7 @@ func TestStrictChain(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.boot.Spans = tc.spans
-			if got := mainPath(analyze(t, tc.boot, Options{Unit: tc.unit})); got != tc.want {
+			if got := mainPath(analyze(t, tc.boot, boot.Options{Unit: tc.unit})); got != tc.want {
 				t.Errorf("chain is\n%s, want\n%s", got, tc.want)
 			}
 		})
@@ -111,7 +111,7 @@ func TestStrictChain(t *testing.T) {
 }
 
 func TestChainShowsIdleTime(t *testing.T) {
-	a := analyze(t, machine(svc("kubelet.service", 11*sec, 12*sec, "net.service"), svc("net.service", 3*sec, 95e5)), Options{})
+	a := analyze(t, machine(svc("kubelet.service", 11*sec, 12*sec, "net.service"), svc("net.service", 3*sec, 95e5)), boot.Options{})
 	if a.Chain.Idle != 15e5 {
 		t.Errorf("idle before kubelet is %s, want 1.500s", a.Chain.Idle)
 	}
@@ -126,44 +126,44 @@ func TestChainShowsIdleTime(t *testing.T) {
 
 func TestChainFuzz(t *testing.T) {
 	c := machine(svc("kubelet.service", 11*sec, 12*sec, "net.service", "disk.service", "old.service"), svc("net.service", 3*sec, 9*sec), svc("disk.service", 3*sec, 85e5), svc("old.service", 3*sec, 4*sec))
-	for fuzz, want := range map[Micros]int{0: 1, 4e5: 1, 5e5: 2, 60e6: 3} {
-		if got := len(analyze(t, c, Options{Fuzz: fuzz}).Chain.Next); got != want {
+	for fuzz, want := range map[boot.Micros]int{0: 1, 4e5: 1, 5e5: 2, 60e6: 3} {
+		if got := len(analyze(t, c, boot.Options{Fuzz: fuzz}).Chain.Next); got != want {
 			t.Errorf("with fuzz %s kubelet waited for %d, want %d", fuzz, got, want)
 		}
 	}
 }
 
 func TestUnknownGoal(t *testing.T) {
-	c := machine(svc("a.service", 3*sec, 4*sec), Unit{ID: "never.service"})
+	c := machine(svc("a.service", 3*sec, 4*sec), boot.Unit{ID: "never.service"})
 	for unit, want := range map[string]string{"nosuch.service": "not in this capture", "never.service": "did not start"} {
-		if _, err := Analyze(c, Options{Unit: unit}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := boot.Analyze(c, boot.Options{Unit: unit}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", unit, err, want)
 		}
 	}
 }
 
 func TestPauses(t *testing.T) {
-	local := func(took, cpu Micros) Unit {
+	local := func(took, cpu boot.Micros) boot.Unit {
 		u := svc("cloud-init-local.service", 2*sec, 2*sec+took)
 		u.CPU = cpu
 		return u
 	}
-	pause := func(name string, from, to Micros) Span {
-		return Span{Name: "azure-ds/" + name, Kind: SpanPause, Unit: "cloud-init-local.service", Start: from, End: to}
+	pause := func(name string, from, to boot.Micros) boot.Span {
+		return boot.Span{Name: "azure-ds/" + name, Kind: boot.SpanPause, Unit: "cloud-init-local.service", Start: from, End: to}
 	}
 	for _, tc := range []struct {
 		name     string
-		unit     Unit
-		spans    []Span
-		marks    []Mark
-		want     Micros
+		unit     boot.Unit
+		spans    []boot.Span
+		marks    []boot.Mark
+		want     boot.Micros
 		evidence string
 	}{
-		{"cloud-init's span says it", local(100*sec, 0), []Span{pause("_wait_for_pps_running_reuse", 5*sec, 90*sec)}, nil, 85 * sec, "cloud-init span azure-ds/_wait_for_pps_running_reuse"},
-		{"a span inside another counts once", local(100*sec, 0), []Span{pause("_wait_for_pps_running_reuse", 5*sec, 90*sec), pause("_poll_imds", 80*sec, 95*sec)}, nil, 90 * sec, "cloud-init span"},
-		{"a span that has not ended ends with its unit", local(100*sec, 0), []Span{pause("_poll_imds", 5*sec, 0)}, nil, 97 * sec, "cloud-init span"},
-		{"short spans are believed, too", local(8*sec, 0), []Span{pause("_poll_imds", 5*sec, 7*sec)}, nil, 2 * sec, "cloud-init span"},
-		{"the link came back", local(100*sec, 0), nil, []Mark{{Name: MarkLinkUp, At: 3 * sec}, {Name: MarkLinkUp, At: 92 * sec, Source: "journal"}}, 90 * sec, "network link came back"},
+		{"cloud-init's span says it", local(100*sec, 0), []boot.Span{pause("_wait_for_pps_running_reuse", 5*sec, 90*sec)}, nil, 85 * sec, "cloud-init span azure-ds/_wait_for_pps_running_reuse"},
+		{"a span inside another counts once", local(100*sec, 0), []boot.Span{pause("_wait_for_pps_running_reuse", 5*sec, 90*sec), pause("_poll_imds", 80*sec, 95*sec)}, nil, 90 * sec, "cloud-init span"},
+		{"a span that has not ended ends with its unit", local(100*sec, 0), []boot.Span{pause("_poll_imds", 5*sec, 0)}, nil, 97 * sec, "cloud-init span"},
+		{"short spans are believed, too", local(8*sec, 0), []boot.Span{pause("_poll_imds", 5*sec, 7*sec)}, nil, 2 * sec, "cloud-init span"},
+		{"the link came back", local(100*sec, 0), nil, []boot.Mark{{Name: boot.MarkLinkUp, At: 3 * sec}, {Name: boot.MarkLinkUp, At: 92 * sec, Source: "journal"}}, 90 * sec, "network link came back"},
 		{"long and idle", local(100*sec, sec), nil, nil, 100 * sec, "long and idle: 1s of CPU in 1min 40s"},
 		{"long, but nobody knows", local(100*sec, 0), nil, nil, 100 * sec, "CPU time unknown"},
 		{"long and busy is slow", local(100*sec, 40*sec), nil, nil, 0, ""},
@@ -172,7 +172,7 @@ func TestPauses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := machine(tc.unit, svc("kubelet.service", 110*sec, 111*sec, "cloud-init-local.service"))
 			c.Spans, c.Marks = tc.spans, tc.marks
-			a := analyze(t, c, Options{})
+			a := analyze(t, c, boot.Options{})
 			if a.ParkedFor != tc.want {
 				t.Fatalf("parked %s, want %s", a.ParkedFor, tc.want)
 			}
@@ -189,7 +189,7 @@ func TestPauses(t *testing.T) {
 // TestRemedyInsideScript: kubelet that cloud-final's script starts comes no later than that script without cloud-final.
 func TestRemedyInsideScript(t *testing.T) {
 	c := machine(svc("kubelet.service", 20*sec, 21*sec, "net.service"), svc("net.service", 3*sec, 9*sec), svc("cloud-final.service", 12*sec, 25*sec, "net.service"))
-	a := analyze(t, c, Options{})
+	a := analyze(t, c, boot.Options{})
 	if r := a.Remedies[0]; r.Saves != 8*sec || r.Reaches != 12*sec {
 		t.Errorf("without cloud-final: saves %s, kubelet at %s; want 8s, 12s", r.Saves, r.Reaches)
 	}
@@ -212,7 +212,7 @@ func TestNormalize(t *testing.T) {
 		"modprobe@fuse.service": "modprobe@fuse.service",
 		`var-lib-kubelet-pods-0a1b2c3d\x2d0000\x2d1111\x2d2222\x2d333344445555.mount`: "var-lib-kubelet-pods-*.mount",
 	} {
-		if got := Normalize(in); got != want {
+		if got := boot.Normalize(in); got != want {
 			t.Errorf("Normalize(%q) = %q, want %q", in, got, want)
 		}
 	}
@@ -222,24 +222,24 @@ func TestNormalize(t *testing.T) {
 func TestOwnStart(t *testing.T) {
 	const day = 86400 * sec
 	old := svc("leftover.mount", 5*sec, 6*sec)
-	units := []Unit{svc("kubelet.service", day+10*sec, day+11*sec, "a.service", "leftover.mount"), svc("a.service", day+3*sec, day+9*sec), old}
+	units := []boot.Unit{svc("kubelet.service", day+10*sec, day+11*sec, "a.service", "leftover.mount"), svc("a.service", day+3*sec, day+9*sec), old}
 	for name, tc := range map[string]struct {
-		manager Manager
+		manager boot.Manager
 		since   string
-		at      Micros
+		at      boot.Micros
 	}{
-		"container":           {Manager{Userspace: day, Finish: day + 20*sec}, "container", 10 * sec},
-		"soft reboot":         {Manager{Userspace: day, SecurityStart: day + 1, Finish: day + 20*sec, SoftReboots: 1, ShutdownStart: day - 2*sec}, "soft reboot", 12 * sec},
-		"soft reboot, no end": {Manager{Userspace: day, SecurityStart: day + 1, Finish: day + 20*sec, SoftReboots: 3}, "soft reboot", 10 * sec},
-		"machine":             {Manager{Userspace: sec, SecurityStart: sec, Finish: day + 20*sec}, "kernel", day + 10*sec},
+		"container":           {boot.Manager{Userspace: day, Finish: day + 20*sec}, "container", 10 * sec},
+		"soft reboot":         {boot.Manager{Userspace: day, SecurityStart: day + 1, Finish: day + 20*sec, SoftReboots: 1, ShutdownStart: day - 2*sec}, "soft reboot", 12 * sec},
+		"soft reboot, no end": {boot.Manager{Userspace: day, SecurityStart: day + 1, Finish: day + 20*sec, SoftReboots: 3}, "soft reboot", 10 * sec},
+		"machine":             {boot.Manager{Userspace: sec, SecurityStart: sec, Finish: day + 20*sec}, "kernel", day + 10*sec},
 	} {
-		c := &Capture{Schema: Schema, Manager: tc.manager, Units: units, Marks: []Mark{{Name: MarkReady, At: day + 15*sec}}}
-		a := analyze(t, c, Options{})
+		c := &boot.Capture{Schema: boot.Schema, Manager: tc.manager, Units: units, Marks: []boot.Mark{{Name: boot.MarkReady, At: day + 15*sec}}}
+		a := analyze(t, c, boot.Options{})
 		if a.Since != tc.since || a.GoalAt.At != tc.at {
 			t.Errorf("%s: kubelet %s after the %s, want %s after the %s", name, a.GoalAt.At, a.Since, tc.at, tc.since)
 		}
-		if m, ok := milestone(a.Milestones, AtReady); !ok || m.At != tc.at+5*sec {
-			t.Errorf("%s: Ready at %s", name, m.At)
+		if i := slices.IndexFunc(a.Milestones, func(m boot.Milestone) bool { return m.Name == boot.AtReady }); i < 0 || a.Milestones[i].At != tc.at+5*sec {
+			t.Errorf("%s: milestones %+v", name, a.Milestones)
 		}
 		if got := strings.Contains(strings.Join(a.Findings, "\n"), "1 units that were up before the "+tc.since); got != (tc.since != "kernel") {
 			t.Errorf("%s: remarks are %q", name, a.Findings)

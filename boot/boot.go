@@ -2,9 +2,8 @@
 //
 // It is a set of pure functions on a [Capture], the record of one boot: when each systemd unit began to start and when it
 // was up, what it was ordered after, and what cloud-init, the Azure agent, the container runtime and kubelet were doing
-// meanwhile. [Read] and [ReadDir] make a Capture from whatever somebody has (our own document, a `systemctl show` dump, a
-// `systemd-analyze plot`, a journal export, cloud-init's logs, a sosreport); [Analyze] turns it into phases, parked time, a
-// critical chain and a verdict; [Compare] and [Pool] look at several; the Write functions draw.
+// meanwhile. Package boot/read makes a Capture from whatever somebody has; [Analyze] turns it into phases, parked time, a
+// critical chain and a verdict; [Compare] and [Pool] look at several; package boot/draw makes pictures.
 //
 // Two ways of looking stand side by side. The Compat functions print byte for byte what systemd-analyze 252 prints, faults
 // included, so that published output can be checked against. The others are stricter: a dependency counts only if it was up
@@ -31,12 +30,12 @@ func (m Micros) String() string {
 	return timespan(uint64(m))
 }
 
-// maxStamp bounds what is believed of any input: 2^53 µs (285 years) is also the largest integer that JSON carries exactly.
-const maxStamp = Micros(1) << 53
+// MaxStamp bounds what is believed of any input: 2^53 µs (285 years) is also the largest integer that JSON carries exactly.
+const MaxStamp = Micros(1) << 53
 
 // MaxDocument is the size in bytes above which a single input is refused. A capture of 1,000 units is about 1 MB; the
 // largest thing people have, a journal export of one boot, seldom exceeds 100 MB.
 const MaxDocument = 256 << 20
 
-// maxUnits bounds the units of one boot; systemd itself stops at 131,072 (MANAGER_MAX_NAMES).
-const maxUnits = 131072
+// MaxUnits bounds the units of one boot; systemd itself stops at 131,072 (MANAGER_MAX_NAMES).
+const MaxUnits = 131072

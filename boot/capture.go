@@ -1,7 +1,9 @@
 package boot
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 )
@@ -29,8 +31,9 @@ type Capture struct {
 	// Notes say what a reader could not make sense of, in words for the operator.
 	Notes []string `json:"notes,omitempty"`
 
-	// floating is the wall clock (µs since 1970) of this record's zero, when its spans are not tied to the kernel's start.
-	floating Micros
+	// Floating is the wall clock (µs since 1970) of this record's zero, when its spans are not tied to the kernel's start; zero
+	// when they are. [Capture.Merge] ties them; it is not part of the document.
+	Floating Micros `json:"-"`
 }
 
 // Host says which machine booted, and from what.
@@ -132,8 +135,8 @@ func (s Stamps) Done() Micros {
 	return 0
 }
 
-// restarted tells whether the unit started more than once in this boot.
-func (u *Unit) restarted() bool {
+// Restarted tells whether the unit started more than once in this boot.
+func (u *Unit) Restarted() bool {
 	return u.Restarts > 0 || u.First != nil && u.Began() > u.First.Began()
 }
 
@@ -229,8 +232,8 @@ func (c *Capture) Validate() error {
 	if c.Schema != Schema {
 		return fmt.Errorf("read capture: schema is %q, this program knows %q; use the version of kamino that wrote it", c.Schema, Schema)
 	}
-	if len(c.Units) > maxUnits {
-		return fmt.Errorf("read capture: %d units, more than systemd's own limit of %d", len(c.Units), maxUnits)
+	if len(c.Units) > MaxUnits {
+		return fmt.Errorf("read capture: %d units, more than systemd's own limit of %d", len(c.Units), MaxUnits)
 	}
 	m := &c.Manager
 	for _, s := range []Micros{
@@ -270,12 +273,23 @@ func (c *Capture) Validate() error {
 	return nil
 }
 
-func credible(m Micros) bool { return m >= 0 && m <= maxStamp }
+func credible(m Micros) bool { return m >= 0 && m <= MaxStamp }
 
-// note adds a remark once.
-func (c *Capture) note(format string, args ...any) {
+// Note adds a remark once.
+func (c *Capture) Note(format string, args ...any) {
 	n := fmt.Sprintf(format, args...)
 	if !slices.Contains(c.Notes, n) {
 		c.Notes = append(c.Notes, n)
 	}
+}
+
+// Write writes the capture document, indented so that it can be read and compared by eye.
+func (c *Capture) Write(w io.Writer) error {
+	c.Schema = Schema
+	data, err := json.MarshalIndent(c, "", " ")
+	if err != nil {
+		return fmt.Errorf("write capture: %w", err)
+	}
+	_, err = w.Write(append(data, '\n'))
+	return err
 }

@@ -117,7 +117,7 @@ func (b *chainer) outside(i int, began Micros) (Link, bool) {
 	if len(causes) > 0 {
 		gap = b.net(causes[0].done, began)
 	}
-	if gap <= idleThreshold || !kubelet && gap <= presumeThreshold {
+	if gap <= IdleThreshold || !kubelet && gap <= presumeThreshold {
 		return Link{}, false
 	}
 	if k, ok := b.taskAt(began, b.c.Units[i].ID); ok {
@@ -157,7 +157,7 @@ func (b *chainer) taskAt(at Micros, notIn string) (int, bool) {
 
 // task is a step that is not a unit. Before it came the latest task of the same unit that ended by then, else the unit
 // itself; an extension's first task also waits for cloud-final, because the Azure agent runs no extension before cloud-init
-// has finished (seed text of this project; assumed, unverified on real Azure for every image).
+// has finished (as published with the original; unverified on real Azure for every image).
 func (b *chainer) task(k int, kind string, until Micros) Link {
 	s := b.c.Spans[k]
 	l := Link{Unit: s.Name, Task: true, Kind: kind, Start: s.Start, Done: min(s.End, until)}

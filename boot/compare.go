@@ -145,7 +145,7 @@ func absolute(m Micros) Micros { return max(m, -m) }
 // WriteText writes the comparison for people.
 func (c *Comparison) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "A  %s  %s net%s\nB  %s  %s net%s\n\n%s\n", c.A.Name, c.A.Net, besides(c.A.Parked), c.B.Name, c.B.Net, besides(c.B.Parked), c.Verdict)
+	fmt.Fprintf(&b, "A  %s  %s net%s\nB  %s  %s net%s\n\n%s\n", c.A.Name, c.A.Net, c.A.Besides(), c.B.Name, c.B.Net, c.B.Besides(), c.Verdict)
 	for _, part := range []struct {
 		title string
 		list  []Delta
@@ -164,19 +164,24 @@ func (c *Comparison) WriteText(w io.Writer) error {
 				fmt.Fprintf(&b, "  and %d more\n", len(part.list)-i)
 				break
 			}
-			fmt.Fprintf(&b, "  %-50s %13s %13s %14s\n", clip(d.Name, 50), side(d.A), side(d.B), change(d))
+			x, y, change := d.Texts()
+			fmt.Fprintf(&b, "  %-50s %13s %13s %14s\n", Shorten(d.Name, 50), x, y, change)
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func besides(parked Micros) string {
-	if parked == 0 {
+// Besides tells of the parked time, which Net leaves out: ", besides 16min parked", or nothing.
+func (s Side) Besides() string {
+	if s.Parked == 0 {
 		return ""
 	}
-	return ", besides " + parked.String() + " parked"
+	return ", besides " + s.Parked.String() + " parked"
 }
+
+// Texts are both sides and the change as a table shows them.
+func (d Delta) Texts() (a, b, change string) { return side(d.A), side(d.B), d.change() }
 
 func side(m *Micros) string {
 	if m == nil {
@@ -185,7 +190,7 @@ func side(m *Micros) string {
 	return m.String()
 }
 
-func change(d Delta) string {
+func (d Delta) change() string {
 	switch {
 	case d.A == nil && d.B != nil && d.Change == 0, d.A != nil && d.B == nil && d.Change == 0:
 		return ""

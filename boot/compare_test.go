@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/draw"
 	"kamino.dev/kamino/boot/internal/sample"
 )
 
@@ -15,11 +16,7 @@ const sec = boot.Micros(1e6)
 
 func analysis(t testing.TB, c *boot.Capture) *boot.Analysis {
 	t.Helper()
-	a, err := boot.Analyze(c, boot.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return analyze(t, c, boot.Options{})
 }
 
 func delta(list []boot.Delta, name string) *boot.Delta {
@@ -86,7 +83,7 @@ func TestCompareJSONAndHTML(t *testing.T) {
 		t.Errorf("JSON does not come back: %v", err)
 	}
 	var page bytes.Buffer
-	if err := c.WriteHTML(&page); err != nil {
+	if err := draw.Comparison(&page, c); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"cloud-final.service", "Milestones", `class="better"`} {

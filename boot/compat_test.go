@@ -1,4 +1,4 @@
-package boot
+package boot_test
 
 import (
 	"bytes"
@@ -8,22 +8,25 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/read"
 )
 
-func readFile(t testing.TB, path ...string) *Capture {
+func readFile(t testing.TB, path ...string) *boot.Capture {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(append([]string{"testdata"}, path...)...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Read(data)
+	c, err := read.Bytes(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// TestCompatChainPublished makes the critical chains that the project's founding document shows come out of our code, from
+// TestCompatChainPublished makes the critical chains that were published come out of our code, from
 // the stamps and dependencies they were made of plus some that must not show.
 func TestCompatChainPublished(t *testing.T) {
 	for _, tc := range []struct {
@@ -36,12 +39,12 @@ func TestCompatChainPublished(t *testing.T) {
 		{"cloud-final", "walinuxagent", []string{"walinuxagent.service"}},
 	} {
 		t.Run(tc.want, func(t *testing.T) {
-			want, err := os.ReadFile(filepath.Join("testdata", "seed", tc.want+".chain"))
+			want, err := os.ReadFile(filepath.Join("testdata", "published", tc.want+".chain"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got bytes.Buffer
-			missing, err := CompatChain(&got, readFile(t, "seed", tc.dump+".show"), 0, tc.units...)
+			missing, err := boot.CompatChain(&got, readFile(t, "published", tc.dump+".show"), 0, tc.units...)
 			if err != nil || len(missing) > 0 {
 				t.Fatalf("missing %v, error %v", missing, err)
 			}
@@ -52,26 +55,14 @@ func TestCompatChainPublished(t *testing.T) {
 	}
 }
 
-func TestTimespan(t *testing.T) {
-	for in, want := range map[uint64]string{
-		0: "0", 1: "1us", 999: "999us", 1000: "1ms", 270999: "270ms", 1000000: "1s", 1033000: "1.033s", 1000001: "1.000s",
-		59999999: "59.999s", 60000000: "1min", 60000500: "1min", 1000410000: "16min 40.410s", 3723004000: "1h 2min 3.004s",
-		1<<64 - 1: "infinity", 1<<64 - 448000: "584542y 2w 2d 20h 1min 49.103s",
-	} {
-		if got := timespan(in); got != want {
-			t.Errorf("timespan(%d) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestCompatRefusals(t *testing.T) {
-	unfinished := &Capture{Units: []Unit{{ID: "a.service", Stamps: Stamps{Activating: 5, Activated: 9}}}}
+	unfinished := &boot.Capture{Units: []boot.Unit{{ID: "a.service", Stamps: boot.Stamps{Activating: 5, Activated: 9}}}}
 	var out bytes.Buffer
-	if err := CompatTime(&out, unfinished); err != ErrNotFinished {
-		t.Errorf("unfinished boot: error %v, want ErrNotFinished", err)
+	if err := boot.CompatTime(&out, unfinished); err != boot.ErrNotFinished {
+		t.Errorf("unfinished boot: error %v, want boot.ErrNotFinished", err)
 	}
-	container := &Capture{Manager: Manager{Userspace: 100, Finish: 900}, Units: []Unit{{ID: "old.mount", Stamps: Stamps{Activating: 5, Activated: 9}}}}
-	if err := CompatBlame(&out, container); err == nil || !strings.Contains(err.Error(), "old.mount") {
+	container := &boot.Capture{Manager: boot.Manager{Userspace: 100, Finish: 900}, Units: []boot.Unit{{ID: "old.mount", Stamps: boot.Stamps{Activating: 5, Activated: 9}}}}
+	if err := boot.CompatBlame(&out, container); err == nil || !strings.Contains(err.Error(), "old.mount") {
 		t.Errorf("unit older than the container: error %v, want one that names old.mount", err)
 	}
 }

@@ -10,17 +10,19 @@ import (
 	"testing"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/draw"
 	"kamino.dev/kamino/boot/internal/sample"
+	"kamino.dev/kamino/boot/read"
 	"kamino.dev/kamino/internal/golden"
 )
 
 func published(t *testing.T, name string) *boot.Capture {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", "seed", name+".show"))
+	data, err := os.ReadFile(filepath.Join("testdata", "published", name+".show"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := boot.Read(data)
+	c, err := read.Bytes(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,7 @@ func examplePool(t *testing.T) *boot.PoolReport {
 // TestGoldenDocs: what the documentation shows is what the program prints and draws.
 func TestGoldenDocs(t *testing.T) {
 	c := exampleNode()
-	golden.Check(t, "../docs/boot.svg", string(text(t, func(w io.Writer) error { return boot.WriteSVG(w, c, analysis(t, c)) })))
+	golden.Check(t, "../docs/boot.svg", string(text(t, func(w io.Writer) error { return draw.SVG(w, c, analysis(t, c)) })))
 	page, err := os.ReadFile("../docs/boot.md")
 	if err != nil {
 		t.Fatal(err)

@@ -9,8 +9,8 @@ const (
 	// edgeTolerance is how much later than its dependant's start a dependency may have become active and still be what was
 	// waited for: PID 1 stamps the two in one turn of its loop, in either order.
 	edgeTolerance = Micros(1000)
-	// idleThreshold is the gap from which a chain shows that nothing known happened.
-	idleThreshold = Micros(100 * 1000)
+	// IdleThreshold is the gap from which a chain shows that nothing known happened.
+	IdleThreshold = Micros(100 * 1000)
 	// presumeThreshold is the gap from which kubelet is presumed to have been started from outside systemd's ordering.
 	presumeThreshold = Micros(2 * 1000 * 1000)
 )
@@ -115,6 +115,9 @@ func (x *index) started(names ...string) (int, bool) {
 
 // net is the length of a stretch without what of it was parked.
 func (x *index) net(from, to Micros) Micros { return netOf(x.pauses, from, to) }
+
+// Net is the length of a stretch of the analysed boot without what of it was parked.
+func (a *Analysis) Net(from, to Micros) Micros { return netOf(a.Parked, from, to) }
 
 func netOf(pauses []Pause, from, to Micros) Micros {
 	length := max(to-from, 0)

@@ -9,8 +9,8 @@ const (
 	sinceSoftReboot = "soft reboot"
 )
 
-// after says what the analysis' moments come after.
-func (a *Analysis) after() string {
+// After says what the analysis' moments come after.
+func (a *Analysis) After() string {
 	if a.Since == sinceKernel {
 		return "after the kernel"
 	}

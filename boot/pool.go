@@ -202,7 +202,7 @@ func (r *PoolReport) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "  and %d more\n", len(r.Chain)-i)
 			break
 		}
-		fmt.Fprintf(&b, "  %-42s %5.0f%% %12s %12s %12s\n", clip(c.Name, 42), c.Share*100, c.Median, c.P90, c.Most)
+		fmt.Fprintf(&b, "  %-42s %5.0f%% %12s %12s %12s\n", Shorten(c.Name, 42), c.Share*100, c.Median, c.P90, c.Most)
 	}
 	if len(r.Outliers) > 0 {
 		b.WriteString("\nOutliers\n")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // WriteText writes the whole analysis for people.
@@ -94,7 +95,7 @@ func (a *Analysis) WriteTime(w io.Writer) error {
 		fmt.Fprintf(&b, "parked %s besides (%s): %s in all\n", a.ParkedFor, a.Parked[0].Evidence, gross)
 	}
 	for _, m := range a.Milestones {
-		fmt.Fprintf(&b, "%-22s %14s %s\n", m.Name, m.Net, a.after())
+		fmt.Fprintf(&b, "%-22s %14s %s\n", m.Name, m.Net, a.After())
 	}
 	if !a.Finished {
 		b.WriteString("startup has not finished\n")
@@ -179,7 +180,7 @@ func (a *Analysis) link(b *strings.Builder, l *Link, head, below string) {
 		return
 	}
 	b.WriteString("\n")
-	if l.Idle >= idleThreshold {
+	if l.Idle >= IdleThreshold {
 		fmt.Fprintf(b, "%s· idle %s: nothing known kept it\n", below, l.Idle)
 	}
 	for i := range l.Next {
@@ -189,4 +190,14 @@ func (a *Analysis) link(b *strings.Builder, l *Link, head, below string) {
 		}
 		a.link(b, &l.Next[i], below+next, below+under)
 	}
+}
+
+// Shorten cuts a name to n characters in its middle, where unit names say least.
+func Shorten(name string, n int) string {
+	if utf8.RuneCountInString(name) <= n {
+		return name
+	}
+	r := []rune(name)
+	tail := n * 2 / 5
+	return string(r[:n-tail-1]) + "…" + string(r[len(r)-tail:])
 }

@@ -219,9 +219,9 @@ func (a *Analysis) verdict() []string {
 		out = append(out, "Neither kubelet nor cloud-final is in this record; what follows is about "+a.Goal+".")
 	}
 	if a.GoalAt.Net == a.GoalAt.At {
-		out = append(out, fmt.Sprintf("%s %s %s.", what, a.GoalAt.At, a.after()))
+		out = append(out, fmt.Sprintf("%s %s %s.", what, a.GoalAt.At, a.After()))
 	} else {
-		out = append(out, fmt.Sprintf("%s %s %s, of which the machine was parked %s: %s net.", what, a.GoalAt.At, a.after(), a.GoalAt.At-a.GoalAt.Net, a.GoalAt.Net))
+		out = append(out, fmt.Sprintf("%s %s %s, of which the machine was parked %s: %s net.", what, a.GoalAt.At, a.After(), a.GoalAt.At-a.GoalAt.Net, a.GoalAt.Net))
 	}
 	if n := min(3, len(a.Costs)); n > 0 {
 		var parts []string

@@ -17,6 +17,7 @@ import (
 
 	"kamino.dev/kamino/agent/capture/internal/fakesystemd"
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/read"
 )
 
 // machine is a root directory with a systemd in it that can be asked.
@@ -82,7 +83,7 @@ func (m *machine) record(t *testing.T, o Options) (*boot.Capture, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := boot.Read(data)
+	c, err := read.Bytes(data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,10 @@ import (
 
 	"kamino.dev/kamino/agent/capture/internal/fakesystemd"
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/read"
 )
 
-// fixturesEnv names a folder into which TestRealTools writes what the real tools printed; boot/testdata/real was made so.
+// fixturesEnv names a folder into which TestRealTools writes what the real tools printed; boot/read/testdata/real was made so.
 const fixturesEnv = "KAMINO_WRITE_FIXTURES"
 
 // TestRealTools has the real systemctl, the real systemd-analyze plot and our own live capture look at a served boot, and
@@ -70,7 +71,7 @@ func real(args ...string) ([]byte, error) {
 
 // sameBoot compares what every reader of a running system has to see.
 func sameBoot(want, got *boot.Capture) error {
-	diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(boot.Capture{}),
+	diff := cmp.Diff(want, got, cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(boot.Capture{}, "Schema", "Sources", "TakenAt", "Host", "Marks", "Spans", "CloudInit", "Notes"),
 		cmpopts.IgnoreFields(boot.Unit{}, "ActiveState"))
 	if diff != "" {
@@ -88,7 +89,7 @@ func readShown(c *boot.Capture) error {
 	if err != nil {
 		return err
 	}
-	got, err := boot.Read(append(append(manager, '\n'), units...))
+	got, err := read.Bytes(append(append(manager, '\n'), units...))
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func readPlot(c *boot.Capture) error {
 	if err != nil {
 		return err
 	}
-	got, err := boot.Read(svg)
+	got, err := read.Bytes(svg)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/read"
 )
 
 const (
@@ -87,7 +88,7 @@ func cmpErr(err error, otherwise string) any {
 
 // merge adds what another source says. Its notes are for those who have only that source.
 func (o Options) merge(c *boot.Capture, data []byte, source string) {
-	more, err := boot.Read(data)
+	more, err := read.Bytes(data)
 	if err == nil {
 		more.Notes = nil
 		err = c.Merge(more)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/draw"
 )
 
 func bootPlot(io ioStreams) *cobra.Command {
@@ -23,7 +24,7 @@ func bootPlot(io ioStreams) *cobra.Command {
 		Long: "Draw the boot: a page that needs nothing but itself (html), a plain picture (svg), or a trace that https://ui.perfetto.dev opens (trace).",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			draw, ok := map[string]func(w bootWriter, c *boot.Capture, a *boot.Analysis) error{
-				"html": boot.WriteHTML, "svg": boot.WriteSVG, "trace": boot.WriteTrace,
+				"html": draw.HTML, "svg": draw.SVG, "trace": draw.Trace,
 			}[b.format]
 			if !ok {
 				return bootFormatError(b.format)
@@ -93,7 +94,7 @@ func bootCompare(io ioStreams) *cobra.Command {
 			case "text":
 				err = c.WriteText(io.Out)
 			case "html":
-				err = c.WriteHTML(io.Out)
+				err = draw.Comparison(io.Out, c)
 			case "json":
 				err = bootJSON(io.Out, c)
 			default:

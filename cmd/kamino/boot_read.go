@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/read"
 )
 
 // bootRead reads one boot from one or several files and folders.
@@ -32,21 +33,21 @@ func bootRead(in io.Reader, args []string) (*boot.Capture, error) {
 
 func bootReadOne(in io.Reader, arg string) (*boot.Capture, error) {
 	if arg == "-" {
-		return boot.ReadFrom(in)
+		return read.From(in)
 	}
 	info, err := os.Stat(arg)
 	if err != nil {
 		return nil, err
 	}
 	if info.IsDir() {
-		return boot.ReadDir(os.DirFS(arg))
+		return read.Dir(os.DirFS(arg))
 	}
 	f, err := os.Open(arg)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return boot.ReadFrom(f)
+	return read.From(f)
 }
 
 // bootPoolFiles lists the boots in files and folders: every file of a folder is a boot, and so is every sosreport in it.

@@ -12,8 +12,10 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// seedBoot is one of the boots that the founding document shows.
-func seedBoot(name string) string { return filepath.Join("..", "..", "boot", "testdata", "seed", name) }
+// publishedBoot is one of the boots that the founding document shows.
+func publishedBoot(name string) string {
+	return filepath.Join("..", "..", "boot", "testdata", "published", name)
+}
 
 func readAll(t *testing.T, path string) string {
 	t.Helper()
@@ -52,17 +54,17 @@ func kubeletBoot(t *testing.T, path string, seconds int) string {
 
 func TestBootCompat(t *testing.T) {
 	for want, args := range map[string][]string{
-		"docker.chain":         {seedBoot("docker.show")},
-		"preprovisioned.chain": {seedBoot("preprovisioned.show")},
-		"cloud-final.chain":    {"--unit", "cloud-final.service", seedBoot("cloud-final.show")},
-		"walinuxagent.chain":   {"--unit", "walinuxagent.service", seedBoot("cloud-final.show")},
+		"docker.chain":         {publishedBoot("docker.show")},
+		"preprovisioned.chain": {publishedBoot("preprovisioned.show")},
+		"cloud-final.chain":    {"--unit", "cloud-final.service", publishedBoot("cloud-final.show")},
+		"walinuxagent.chain":   {"--unit", "walinuxagent.service", publishedBoot("cloud-final.show")},
 	} {
 		out, errs, code := bootRun(t, "", append([]string{"chain", "--compat"}, args...)...)
-		if code != 0 || out != readAll(t, seedBoot(want)) {
+		if code != 0 || out != readAll(t, publishedBoot(want)) {
 			t.Errorf("%s: exit code %d, %s\n%s", want, code, errs, out)
 		}
 	}
-	real := filepath.Join("..", "..", "boot", "testdata", "real")
+	real := filepath.Join("..", "..", "boot", "read", "testdata", "real")
 	dump := readAll(t, filepath.Join(real, "manager.txt")) + "\n" + readAll(t, filepath.Join(real, "units.txt"))
 	for _, verb := range []string{"time", "blame"} {
 		if out, errs, code := bootRun(t, dump, verb, "--compat", "-"); code != 0 || out != readAll(t, filepath.Join(real, verb+".txt")) {
@@ -84,21 +86,21 @@ func TestBootVerbs(t *testing.T) {
 		{"blame", "cloud-init.service"}, {"show -o json", `"parkedFor": 1000410000`}, {"show -o capture", boot.Schema}, {"chain -o json", `"chain"`},
 		{"plot", "<!doctype html>"}, {"plot -o svg", "<svg"}, {"plot -o trace", `"traceEvents"`}, {"chain --unit cloud-config.service", "Critical chain to cloud-config.service"},
 	} {
-		out, errs, code := bootRun(t, "", append(strings.Fields(tc.args), seedBoot("preprovisioned.show"))...)
+		out, errs, code := bootRun(t, "", append(strings.Fields(tc.args), publishedBoot("preprovisioned.show"))...)
 		if code != 0 || !strings.Contains(out, tc.want) {
 			t.Errorf("%s: exit code %d, %q not in the output; %s", tc.args, code, tc.want, errs)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "boot.html")
-	if out, errs, code := bootRun(t, "", "plot", "-f", file, seedBoot("docker.show")); code != 0 || out != "" || !strings.Contains(readAll(t, file), "</html>") {
+	if out, errs, code := bootRun(t, "", "plot", "-f", file, publishedBoot("docker.show")); code != 0 || out != "" || !strings.Contains(readAll(t, file), "</html>") {
 		t.Errorf("plot -f: exit code %d, %s %s", code, out, errs)
 	}
 }
 
 // TestBootCaptureRoundTrip: what show -o capture writes is read again, and says the same.
 func TestBootCaptureRoundTrip(t *testing.T) {
-	doc, _, _ := bootRun(t, "", "show", "-o", "capture", seedBoot("cloud-final.show"))
-	direct, _, _ := bootRun(t, "", "show", seedBoot("cloud-final.show"))
+	doc, _, _ := bootRun(t, "", "show", "-o", "capture", publishedBoot("cloud-final.show"))
+	direct, _, _ := bootRun(t, "", "show", publishedBoot("cloud-final.show"))
 	again, errs, code := bootRun(t, doc, "show", "-")
 	if code != 0 || again != direct {
 		t.Errorf("exit code %d, %s\n%s", code, errs, again)
@@ -111,7 +113,7 @@ func TestBootRefusals(t *testing.T) {
 	if err := os.WriteFile(junk, []byte("hello"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	seed := seedBoot("docker.show")
+	seed := publishedBoot("docker.show")
 	for _, tc := range []struct {
 		args []string
 		want string

@@ -1,10 +1,12 @@
-package boot
+package draw
 
 import (
 	"fmt"
 	"html"
 	"io"
 	"strings"
+
+	"kamino.dev/kamino/boot"
 )
 
 const compareStyle = `
@@ -18,14 +20,14 @@ const compareStyle = `
 .lead{font-size:16px;margin:4px 0 22px}
 `
 
-// WriteHTML writes the comparison as a page that needs nothing but itself.
-func (c *Comparison) WriteHTML(w io.Writer) error {
+// Comparison writes two boots side by side as a page that needs nothing but itself.
+func Comparison(w io.Writer, c *boot.Comparison) error {
 	var b strings.Builder
 	title := html.EscapeString(c.A.Name + " and " + c.B.Name)
 	fmt.Fprintf(&b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>Boots of %s</title>\n<style>%s%s</style></head><body>\n<header><h1>Boots of %s</h1><p class=\"lead\">%s</p></header>\n<section class=\"cards\">",
 		title, pageStyle, compareStyle, title, html.EscapeString(c.Verdict))
-	for i, s := range []Side{c.A, c.B} {
-		fmt.Fprintf(&b, `<div class="card"><b>%s</b><span>%c · %s</span><small>%s net%s</small></div>`, shortMicros(s.Net), 'A'+rune(i), html.EscapeString(s.Name), html.EscapeString(s.Goal), besides(s.Parked))
+	for i, s := range []boot.Side{c.A, c.B} {
+		fmt.Fprintf(&b, `<div class="card"><b>%s</b><span>%c · %s</span><small>%s net%s</small></div>`, shortMicros(s.Net), 'A'+rune(i), html.EscapeString(s.Name), html.EscapeString(s.Goal), s.Besides())
 	}
 	b.WriteString("</section>\n")
 	deltaTable(&b, "Milestones, since the kernel started, net of parking", c.Milestones, 99)
@@ -36,13 +38,13 @@ func (c *Comparison) WriteHTML(w io.Writer) error {
 	return err
 }
 
-func deltaTable(b *strings.Builder, title string, list []Delta, most int) {
+func deltaTable(b *strings.Builder, title string, list []boot.Delta, most int) {
 	if len(list) == 0 {
 		return
 	}
-	var widest Micros
+	var widest boot.Micros
 	for _, d := range list {
-		widest = max(widest, absolute(d.Change))
+		widest = max(widest, max(d.Change, -d.Change))
 	}
 	fmt.Fprintf(b, "<h2>%s</h2><table class=\"cmp\"><tr><th></th><th>A</th><th>B</th><th>change</th><th></th></tr>", html.EscapeString(title))
 	for i, d := range list {
@@ -50,17 +52,18 @@ func deltaTable(b *strings.Builder, title string, list []Delta, most int) {
 			fmt.Fprintf(b, `<tr><td colspan="5">and %d more</td></tr>`, len(list)-i)
 			break
 		}
+		before, after, change := d.Texts()
 		class, colour := "better", "#0f766e"
 		if d.Change > 0 {
 			class, colour = "worse", "#d1490c"
 		}
-		length := 105 * float64(absolute(d.Change)) / float64(max(widest, 1))
+		length := 105 * float64(max(d.Change, -d.Change)) / float64(max(widest, 1))
 		x := 110.0
 		if d.Change < 0 {
 			x -= length
 		}
 		fmt.Fprintf(b, `<tr><td>%s</td><td>%s</td><td>%s</td><td class="%s">%s</td><td class="bars"><svg width="220" height="14" aria-hidden="true"><line x1="110" x2="110" y1="0" y2="14" stroke="#d1d5db"/><rect x="%.1f" y="2" width="%.1f" height="10" fill="%s"/></svg></td></tr>`,
-			html.EscapeString(d.Name), side(d.A), side(d.B), class, change(d), x, length, colour)
+			html.EscapeString(d.Name), before, after, class, change, x, length, colour)
 	}
 	b.WriteString("</table>\n")
 }

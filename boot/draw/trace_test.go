@@ -1,4 +1,4 @@
-package boot_test
+package draw_test
 
 import (
 	"bytes"
@@ -11,8 +11,20 @@ import (
 	"testing"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/draw"
 	"kamino.dev/kamino/boot/internal/sample"
 )
+
+const sec = boot.Micros(1e6)
+
+func analysis(t testing.TB, c *boot.Capture) *boot.Analysis {
+	t.Helper()
+	a, err := boot.Analyze(c, boot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
 
 type traced struct {
 	Name  string
@@ -31,7 +43,7 @@ type traced struct {
 func traceOf(t testing.TB, c *boot.Capture) []traced {
 	t.Helper()
 	var b bytes.Buffer
-	if err := boot.WriteTrace(&b, c, analysis(t, c)); err != nil {
+	if err := draw.Trace(&b, c, analysis(t, c)); err != nil {
 		t.Fatal(err)
 	}
 	var doc struct{ TraceEvents []traced }
@@ -141,7 +153,7 @@ func TestTraceSplitsParked(t *testing.T) {
 func TestPlainPicture(t *testing.T) {
 	c := sample.Node(sample.Options{Name: "node-1", Seed: 2, Parked: 1000 * sec})
 	var b bytes.Buffer
-	if err := boot.WriteSVG(&b, c, analysis(t, c)); err != nil {
+	if err := draw.SVG(&b, c, analysis(t, c)); err != nil {
 		t.Fatal(err)
 	}
 	wellFormed(t, b.Bytes())

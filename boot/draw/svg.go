@@ -1,11 +1,13 @@
-package boot
+// Package draw makes pictures of analysed boots: a plain SVG, a page that can be zoomed and asked, and a trace for Perfetto.
+package draw
 
 import (
 	"fmt"
 	"html"
 	"io"
 	"strings"
-	"unicode/utf8"
+
+	"kamino.dev/kamino/boot"
 )
 
 // Measures of the picture, in pixels.
@@ -50,8 +52,8 @@ const pictureStyle = `
 
 var phaseFill = map[string]string{"firmware": "#c9ced6", "loader": "#dde1e7", "kernel": "#b9cbe0", "initrd": "#d3dfec", "userspace": "#e3efe6"}
 
-// WriteSVG draws the units that matter as a plain picture.
-func WriteSVG(w io.Writer, c *Capture, a *Analysis) error {
+// SVG draws the units that matter as a plain picture.
+func SVG(w io.Writer, c *boot.Capture, a *boot.Analysis) error {
 	s := newScene(c, a, gutter, picWidth-marginEnd)
 	var b strings.Builder
 	s.svg(&b, false)
@@ -124,7 +126,7 @@ func (s *scene) drawBreaks(b *strings.Builder, top, bottom float64) {
 }
 
 // shortSpan writes a length for a narrow place: whole seconds above ten of them.
-func shortSpan(m Micros) string {
+func shortSpan(m boot.Micros) string {
 	if m >= 10e6 {
 		m = (m + 500000) / 1e6 * 1e6
 	}
@@ -150,7 +152,7 @@ func (s *scene) drawPhases(b *strings.Builder) {
 }
 
 type flag struct {
-	Milestone
+	boot.Milestone
 	x     float64
 	level int
 	left  bool
@@ -162,7 +164,7 @@ func (s *scene) flags() ([]flag, int) {
 	levels := 1
 	var taken [flagLevels][][2]float64
 	for _, m := range s.marks {
-		if m.Name == AtUserspace || m.Name == AtDefault {
+		if m.Name == boot.AtUserspace || m.Name == boot.AtDefault {
 			continue
 		}
 		x := s.axis.x(m.At)
@@ -204,7 +206,7 @@ func free(taken [][2]float64, from, to float64) bool {
 	return true
 }
 
-func flagLabel(m Milestone) string { return m.Name + " " + shortMicros(m.Net) }
+func flagLabel(m boot.Milestone) string { return m.Name + " " + shortMicros(m.Net) }
 
 // drawFlags draws all lines before all names, so that no line crosses a name.
 func (s *scene) drawFlags(b *strings.Builder, flags []flag, bottom float64) {
@@ -219,27 +221,17 @@ func (s *scene) drawFlags(b *strings.Builder, flags []flag, bottom float64) {
 			anchor, dx = "end", -4
 		}
 		fmt.Fprintf(b, `<g data-x="%.1f" transform="translate(%.1f,0)"><title>%s: %s %s, net of parking (%s)</title><text class="flagt" text-anchor="%s" x="%g" y="%g">%s</text></g>`,
-			f.x, f.x, html.EscapeString(f.Name), f.Net, s.a.after(), html.EscapeString(f.Source), anchor, dx, flagTop+float64(f.level)*flagHigh+2, html.EscapeString(flagLabel(f.Milestone)))
+			f.x, f.x, html.EscapeString(f.Name), f.Net, s.a.After(), html.EscapeString(f.Source), anchor, dx, flagTop+float64(f.level)*flagHigh+2, html.EscapeString(flagLabel(f.Milestone)))
 	}
 	b.WriteString("</g>\n")
 }
 
 // shortMicros writes a moment with at most one decimal.
-func shortMicros(m Micros) string {
+func shortMicros(m boot.Micros) string {
 	if m < 60e6 {
 		return fmt.Sprintf("%.1fs", float64(m)/1e6)
 	}
 	return fmt.Sprintf("%dmin %.1fs", m/60e6, float64(m%60e6)/1e6)
-}
-
-// clip shortens a name in its middle, where unit names say least.
-func clip(name string, n int) string {
-	if utf8.RuneCountInString(name) <= n {
-		return name
-	}
-	r := []rune(name)
-	tail := n * 2 / 5
-	return string(r[:n-tail-1]) + "…" + string(r[len(r)-tail:])
 }
 
 func (s *scene) legend(b *strings.Builder, y float64) {
@@ -275,7 +267,7 @@ func (s *scene) title() string {
 		if s.a.Goal == "kubelet.service" {
 			verb = "started"
 		}
-		t += fmt.Sprintf(": %s %s %s %s", strings.TrimSuffix(s.a.Goal, ".service"), verb, shortMicros(s.a.GoalAt.Net), s.a.after())
+		t += fmt.Sprintf(": %s %s %s %s", strings.TrimSuffix(s.a.Goal, ".service"), verb, shortMicros(s.a.GoalAt.Net), s.a.After())
 	}
 	if s.a.ParkedFor > 0 {
 		t += fmt.Sprintf(", besides %s parked", shortSpan(s.a.ParkedFor))

@@ -1,4 +1,4 @@
-package boot
+package read
 
 import (
 	"errors"
@@ -6,19 +6,21 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"kamino.dev/kamino/boot"
 )
 
 // maxDirFiles bounds how many files of a folder are looked at; a sosreport's own folders hold some hundreds.
 const maxDirFiles = 20000
 
-// ReadDir reads one boot from a folder: a sosreport (https://github.com/sosreport/sos, plugins systemd, logs and cloud_init),
+// Dir reads one boot from a folder: a sosreport (https://github.com/sosreport/sos, plugins systemd, logs and cloud_init),
 // or any folder with records of one boot, which are merged.
-func ReadDir(fsys fs.FS) (*Capture, error) {
+func Dir(fsys fs.FS) (*boot.Capture, error) {
 	root, ok := sosRoot(fsys)
 	if !ok {
 		return readLoose(fsys)
 	}
-	var c *Capture
+	var c *boot.Capture
 	var wrong []string
 	add := func(pattern string) {
 		names, _ := fs.Glob(fsys, path.Join(root, pattern)) // the patterns are well formed
@@ -45,7 +47,7 @@ func ReadDir(fsys fs.FS) (*Capture, error) {
 		return nil, errors.New("read sosreport: it has neither systemctl dumps nor a plot that can be read; was sos run without the systemd plugin? " + strings.Join(wrong, "; "))
 	}
 	for _, w := range wrong {
-		c.note("%s", w)
+		c.Note("%s", w)
 	}
 	c.Sources = append([]string{"sosreport"}, c.Sources...)
 	sosHost(fsys, root, c)
@@ -62,7 +64,7 @@ func sosRoot(fsys fs.FS) (string, bool) {
 	return "", false
 }
 
-func sosHost(fsys fs.FS, root string, c *Capture) {
+func sosHost(fsys fs.FS, root string, c *boot.Capture) {
 	line := func(names ...string) string {
 		for _, n := range names {
 			if data, err := fs.ReadFile(fsys, path.Join(root, n)); err == nil && len(data) < 4096 {
@@ -83,7 +85,7 @@ func sosHost(fsys fs.FS, root string, c *Capture) {
 }
 
 // readLoose merges every file of a folder that is a record; the others do not matter, but at least one has to be.
-func readLoose(fsys fs.FS) (*Capture, error) {
+func readLoose(fsys fs.FS) (*boot.Capture, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
 		return nil, fmt.Errorf("read folder: %w", err)
@@ -91,7 +93,7 @@ func readLoose(fsys fs.FS) (*Capture, error) {
 	if len(entries) > maxDirFiles {
 		return nil, fmt.Errorf("read folder: %d files in it, more than %d", len(entries), maxDirFiles)
 	}
-	var c *Capture
+	var c *boot.Capture
 	for _, e := range entries {
 		if !e.Type().IsRegular() {
 			continue
@@ -115,11 +117,11 @@ func readLoose(fsys fs.FS) (*Capture, error) {
 	return c, nil
 }
 
-func readIn(fsys fs.FS, name string) (*Capture, error) {
+func readIn(fsys fs.FS, name string) (*boot.Capture, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return ReadFrom(f)
+	return From(f)
 }

@@ -1,4 +1,4 @@
-package boot
+package read
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+
+	"kamino.dev/kamino/boot"
 )
 
 // Message IDs of PID 1's journal entries (systemd, src/systemd/sd-messages.h).
@@ -45,7 +47,7 @@ func journalField(name string) bool {
 
 // readJournalJSON reads `journalctl -o json`, one object a line, or the same in an array. A last line that was cut off is
 // noted, not refused: logs are copied from machines that die.
-func readJournalJSON(data []byte) (*Capture, error) {
+func readJournalJSON(data []byte) (*boot.Capture, error) {
 	j := newJournal()
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if bytes.TrimLeft(data, " \t\r\n")[0] == '[' {
@@ -97,7 +99,7 @@ func journalValue(raw json.RawMessage) string {
 
 // readJournalExport reads the journal export format (https://systemd.io/JOURNAL_EXPORT_FORMATS/): lines of FIELD=value, or
 // FIELD, eight bytes of little-endian length, the value and a newline; entries end with an empty line.
-func readJournalExport(data []byte) (*Capture, error) {
+func readJournalExport(data []byte) (*boot.Capture, error) {
 	j := newJournal()
 	e := entry{}
 	var cut error
@@ -139,9 +141,9 @@ type journal struct {
 }
 
 type journalBoot struct {
-	c        *Capture
+	c        *boot.Capture
 	units    map[string]int // index in c.Units
-	clock    clockWatch
+	clock    [][2]boot.Micros
 	entries  int
 	lastLink string
 }
@@ -149,7 +151,7 @@ type journalBoot struct {
 func newJournal() *journal { return &journal{boots: map[string]*journalBoot{}} }
 
 // capture is the record of the last boot in the journal.
-func (j *journal) capture(cut error) (*Capture, error) {
+func (j *journal) capture(cut error) (*boot.Capture, error) {
 	b := j.boots[j.last]
 	if b == nil {
 		if cut != nil {
@@ -158,17 +160,17 @@ func (j *journal) capture(cut error) (*Capture, error) {
 		return nil, errors.New("no entry with a monotonic stamp; export with `journalctl -b -o export`")
 	}
 	if cut != nil {
-		b.c.note("the journal ends early: %v", cut)
+		b.c.Note("the journal ends early: %v", cut)
 	}
 	if len(j.boots) > 1 {
-		b.c.note("the journal holds %d boots; this is the last (%s)", len(j.boots), b.c.Host.BootID)
+		b.c.Note("the journal holds %d boots; this is the last (%s)", len(j.boots), b.c.Host.BootID)
 	}
-	for _, m := range b.clock.jumps() {
+	for _, m := range boot.ClockJumps(b.clock) {
 		m.Source = "journal"
 		b.c.Marks = append(b.c.Marks, m)
 	}
 	if b.c.Manager.Finish == 0 {
-		b.c.note("the journal has no \"Startup finished\" entry: the boot had not finished, or the entry was rotated away")
+		b.c.Note("the journal has no \"Startup finished\" entry: the boot had not finished, or the entry was rotated away")
 	}
 	return b.c, nil
 }
@@ -184,7 +186,7 @@ func (j *journal) add(e entry) {
 	id := e["_BOOT_ID"]
 	b := j.boots[id]
 	if b == nil {
-		b = &journalBoot{c: &Capture{Host: Host{BootID: id}}, units: map[string]int{}}
+		b = &journalBoot{c: &boot.Capture{Host: boot.Host{BootID: id}}, units: map[string]int{}}
 		j.boots[id] = b
 	}
 	j.last = id
@@ -197,7 +199,7 @@ func (j *journal) add(e entry) {
 		if b.c.Manager.KernelRealtime == 0 {
 			b.c.Manager.KernelRealtime = real - mono
 		}
-		b.clock.pair(mono, real)
+		b.clock = append(b.clock, [2]boot.Micros{mono, real})
 	}
 	if e["MESSAGE_ID"] != "" && (e["_PID"] == "1" || e["_PID"] == "" || e["SYSLOG_IDENTIFIER"] == "systemd") {
 		b.manager(e, at)
@@ -205,16 +207,16 @@ func (j *journal) add(e entry) {
 	b.message(e, at)
 }
 
-func (e entry) stamp(key string) Micros {
+func (e entry) stamp(key string) boot.Micros {
 	n, err := strconv.ParseUint(e[key], 10, 64)
-	if err != nil || n > uint64(maxStamp) {
+	if err != nil || n > uint64(boot.MaxStamp) {
 		return 0
 	}
-	return Micros(n)
+	return boot.Micros(n)
 }
 
 // manager takes what PID 1 says of units and of the boot.
-func (b *journalBoot) manager(e entry, at Micros) {
+func (b *journalBoot) manager(e entry, at boot.Micros) {
 	switch e["MESSAGE_ID"] {
 	case msgStartupFinished, msgUserspaceOnly:
 		m := &b.c.Manager
@@ -254,14 +256,14 @@ func (b *journalBoot) manager(e entry, at Micros) {
 			u.Deactivated, u.ActiveState = at, "inactive"
 		}
 	case msgTimeChange:
-		b.mark(MarkClockJump, at, e["MESSAGE"])
+		b.mark(boot.MarkClockJump, at, e["MESSAGE"])
 	case msgSleepStart:
 		b.mark("suspend", at, e["MESSAGE"])
 	}
 }
 
 // starting begins an activation; the first one is kept when another follows.
-func (b *journalBoot) starting(id string, at Micros) {
+func (b *journalBoot) starting(id string, at boot.Micros) {
 	u := b.unit(id)
 	if u == nil {
 		return
@@ -273,11 +275,11 @@ func (b *journalBoot) starting(id string, at Micros) {
 			u.First = &first
 		}
 	}
-	u.Stamps = Stamps{Activating: at}
+	u.Stamps = boot.Stamps{Activating: at}
 	u.ActiveState = "activating"
 }
 
-func (b *journalBoot) unit(id string) *Unit {
+func (b *journalBoot) unit(id string) *boot.Unit {
 	if id == "" {
 		return nil
 	}
@@ -285,20 +287,20 @@ func (b *journalBoot) unit(id string) *Unit {
 	if !ok {
 		i = len(b.c.Units)
 		b.units[id] = i
-		b.c.Units = append(b.c.Units, Unit{ID: id})
+		b.c.Units = append(b.c.Units, boot.Unit{ID: id})
 	}
 	return &b.c.Units[i]
 }
 
-func (b *journalBoot) mark(name string, at Micros, detail string) {
+func (b *journalBoot) mark(name string, at boot.Micros, detail string) {
 	if len(detail) > 200 {
 		detail = detail[:200]
 	}
-	b.c.Marks = append(b.c.Marks, Mark{Name: name, At: at, Detail: strings.ToValidUTF8(detail, "?"), Source: "journal"})
+	b.c.Marks = append(b.c.Marks, boot.Mark{Name: name, At: at, Detail: strings.ToValidUTF8(detail, "?"), Source: "journal"})
 }
 
 // markFirst is mark for a moment of which only the first counts, as who said it. Most messages have no name.
-func (b *journalBoot) markFirst(name string, at Micros, who, msg string) {
+func (b *journalBoot) markFirst(name string, at boot.Micros, who, msg string) {
 	if name == "" {
 		return
 	}
@@ -308,7 +310,7 @@ func (b *journalBoot) markFirst(name string, at Micros, who, msg string) {
 }
 
 // message takes milestones out of what kubelet, the kernel and the network say.
-func (b *journalBoot) message(e entry, at Micros) {
+func (b *journalBoot) message(e entry, at boot.Micros) {
 	msg := e["MESSAGE"]
 	switch {
 	case e["SYSLOG_IDENTIFIER"] == "kubelet" || e["_SYSTEMD_UNIT"] == "kubelet.service":
@@ -328,13 +330,13 @@ func (b *journalBoot) message(e entry, at Micros) {
 func kubeletMark(msg string) string {
 	switch {
 	case strings.Contains(msg, "Successfully registered node"):
-		return MarkRegistered
+		return boot.MarkRegistered
 	case strings.Contains(msg, "Fast updating node status as it just became ready"), strings.Contains(msg, "NodeReady"):
-		return MarkReady
+		return boot.MarkReady
 	case strings.Contains(msg, "Observed pod startup duration"):
-		return MarkFirstPod
+		return boot.MarkFirstPod
 	case strings.Contains(msg, "kubelet-client-current.pem") && strings.Contains(msg, "Loading cert/key pair"):
-		return MarkCertIssued
+		return boot.MarkCertIssued
 	}
 	return ""
 }
@@ -344,9 +346,9 @@ func kubeletMark(msg string) string {
 func runtimeMark(msg string) string {
 	switch {
 	case strings.Contains(msg, "containerd successfully booted"):
-		return MarkRuntime
+		return boot.MarkRuntime
 	case strings.Contains(msg, "StartContainer for") && strings.Contains(msg, "returns successfully"), strings.Contains(msg, "Started container"):
-		return MarkContainer
+		return boot.MarkContainer
 	}
 	return ""
 }
@@ -358,9 +360,9 @@ func linkMark(msg string) string {
 	}
 	switch {
 	case strings.Contains(msg, ": Lost carrier"), strings.Contains(msg, "Link is Down"):
-		return MarkLinkDown
+		return boot.MarkLinkDown
 	case strings.Contains(msg, ": Gained carrier"), strings.Contains(msg, "Link is Up"), strings.Contains(msg, "link becomes ready"):
-		return MarkLinkUp
+		return boot.MarkLinkUp
 	}
 	return ""
 }

@@ -1,9 +1,11 @@
-package boot
+package draw
 
 import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"kamino.dev/kamino/boot"
 )
 
 // traceEvent is an event of the Chrome trace format, which Perfetto opens
@@ -13,8 +15,8 @@ type traceEvent struct {
 	Phase string         `json:"ph"`
 	PID   int            `json:"pid"`
 	TID   int            `json:"tid"`
-	At    *Micros        `json:"ts,omitempty"`
-	Took  *Micros        `json:"dur,omitempty"`
+	At    *boot.Micros   `json:"ts,omitempty"`
+	Took  *boot.Micros   `json:"dur,omitempty"`
 	Cat   string         `json:"cat,omitempty"`
 	Scope string         `json:"s,omitempty"`
 	ID    int            `json:"id,omitempty"`
@@ -27,23 +29,23 @@ const (
 	traceUnits  = 2
 )
 
-// WriteTrace writes a Chrome trace for https://ui.perfetto.dev. Every unit has a track of its own, because the importer does
+// Trace writes a Chrome trace for https://ui.perfetto.dev. Every unit has a track of its own, because the importer does
 // not take overlapping slices on one; parked stretches split a unit's slice, and arrows follow the critical chain.
-func WriteTrace(w io.Writer, c *Capture, a *Analysis) error {
+func Trace(w io.Writer, c *boot.Capture, a *boot.Analysis) error {
 	s := newScene(c, a, 0, 1)
 	var events []traceEvent
 	name := func(kind string, pid, tid int, text string, sort int) {
 		events = append(events, traceEvent{Name: kind + "_name", Phase: "M", PID: pid, TID: tid, Args: map[string]any{"name": text}},
 			traceEvent{Name: kind + "_sort_index", Phase: "M", PID: pid, TID: tid, Args: map[string]any{"sort_index": sort}})
 	}
-	slice := func(label, cat string, pid, tid int, from, to Micros, args map[string]any) {
+	slice := func(label, cat string, pid, tid int, from, to boot.Micros, args map[string]any) {
 		took := max(to-from, 0)
 		events = append(events, traceEvent{Name: label, Phase: "X", PID: pid, TID: tid, At: &from, Took: &took, Cat: cat, Args: args})
 	}
 	name("process", tracePhases, 0, "boot of "+s.title(), 0)
 	name("process", traceUnits, 0, "units", 1)
 	name("thread", tracePhases, 1, "phases", 1)
-	shift := Micros(0) // the importer takes no negative time: firmware comes first
+	shift := boot.Micros(0) // the importer takes no negative time: firmware comes first
 	for _, p := range a.Phases {
 		shift = max(shift, -p.Start)
 	}
@@ -90,7 +92,7 @@ func WriteTrace(w io.Writer, c *Capture, a *Analysis) error {
 }
 
 // arrow goes from a row's cause to its start.
-func (s *scene) arrow(i int, shift Micros) []traceEvent {
+func (s *scene) arrow(i int, shift boot.Micros) []traceEvent {
 	cause, to := s.rows[i].cause, s.rows[i].start+shift
 	from := min(s.rows[cause].done+shift, to)
 	return []traceEvent{
@@ -100,19 +102,19 @@ func (s *scene) arrow(i int, shift Micros) []traceEvent {
 }
 
 // splitParked cuts the parked stretches out of a slice.
-func splitParked(from, to Micros, parked []Pause) [][2]Micros {
-	var out [][2]Micros
+func splitParked(from, to boot.Micros, parked []boot.Pause) [][2]boot.Micros {
+	var out [][2]boot.Micros
 	for _, p := range parked {
 		if p.To <= from || p.From >= to {
 			continue
 		}
 		if p.From > from {
-			out = append(out, [2]Micros{from, p.From})
+			out = append(out, [2]boot.Micros{from, p.From})
 		}
 		from = min(p.To, to)
 	}
 	if from < to || len(out) == 0 {
-		out = append(out, [2]Micros{from, to})
+		out = append(out, [2]boot.Micros{from, to})
 	}
 	return out
 }

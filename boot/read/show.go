@@ -1,4 +1,4 @@
-package boot
+package read
 
 import (
 	"bytes"
@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-const noteNoManager = "the dump has no manager block: phases are unknown; add the output of plain `systemctl show`"
+	"kamino.dev/kamino/boot"
+)
 
 var showLine = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*=`)
 
@@ -19,15 +19,15 @@ func sniffShow(head []byte) bool { return showLine.Match(head) }
 // readShow reads blocks of Key=value lines separated by blank lines: the manager's (`systemctl show`) and units'
 // (`systemctl show --all '*'`), in any order. A block without Id= that is not the manager's is the rest of a value with a
 // blank line in it, and belongs to the unit before.
-func readShow(data []byte) (*Capture, error) {
-	c := &Capture{}
+func readShow(data []byte) (*boot.Capture, error) {
+	c := &boot.Capture{}
 	clock := &clockWatch{}
-	var unit *Unit
+	var unit *boot.Unit
 	manager := false
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	for block := range bytes.SplitSeq(data, []byte("\n\n")) {
 		if id, ok := blockID(block); ok {
-			c.Units = append(c.Units, Unit{ID: id})
+			c.Units = append(c.Units, boot.Unit{ID: id})
 			unit = &c.Units[len(c.Units)-1]
 		} else if isManagerBlock(block) {
 			manager, unit = true, nil
@@ -39,10 +39,10 @@ func readShow(data []byte) (*Capture, error) {
 			}
 			var err error
 			if unit != nil {
-				err = unit.setShow(key, value)
+				err = setUnit(unit, key, value)
 				clock.unit(key, value)
 			} else {
-				err = c.setManagerShow(key, value)
+				err = setManager(c, key, value)
 			}
 			if err != nil {
 				return nil, err
@@ -53,9 +53,9 @@ func readShow(data []byte) (*Capture, error) {
 		return nil, errors.New("neither a manager nor a unit in it; run `systemctl show; echo; systemctl show --all '*'`")
 	}
 	if !manager {
-		c.note(noteNoManager)
+		c.Note(boot.NoteNoManager)
 	}
-	c.Marks = append(c.Marks, clock.jumps()...)
+	c.Marks = append(c.Marks, boot.ClockJumps(clock.pairs)...)
 	return c, nil
 }
 
@@ -73,18 +73,18 @@ func isManagerBlock(block []byte) bool {
 }
 
 // showMicros reads a stamp. "infinity" and "[not set]" are how systemctl prints the largest number.
-func showMicros(key, value string) (Micros, error) {
+func showMicros(key, value string) (boot.Micros, error) {
 	if value == "infinity" || value == "[not set]" || value == "18446744073709551615" {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(value, 10, 64)
-	if err != nil || n > uint64(maxStamp) {
+	if err != nil || n > uint64(boot.MaxStamp) {
 		return 0, fmt.Errorf("%s=%s is not a number of microseconds below 2^53", key, value)
 	}
-	return Micros(n), nil
+	return boot.Micros(n), nil
 }
 
-func (u *Unit) setShow(key, value string) (err error) {
+func setUnit(u *boot.Unit, key, value string) (err error) {
 	switch key {
 	case "InactiveExitTimestampMonotonic":
 		u.Activating, err = showMicros(key, value)
@@ -119,16 +119,16 @@ func (u *Unit) setShow(key, value string) (err error) {
 			u.Restarts = n
 		}
 	case "CPUUsageNSec":
-		if n, err := strconv.ParseUint(value, 10, 63); err == nil && n/1000 <= uint64(maxStamp) {
-			u.CPU = Micros(n / 1000)
+		if n, err := strconv.ParseUint(value, 10, 63); err == nil && n/1000 <= uint64(boot.MaxStamp) {
+			u.CPU = boot.Micros(n / 1000)
 		}
 	}
 	return err
 }
 
-func (c *Capture) setManagerShow(key, value string) (err error) {
+func setManager(c *boot.Capture, key, value string) (err error) {
 	m := &c.Manager
-	stamps := map[string]*Micros{
+	stamps := map[string]*boot.Micros{
 		"FirmwareTimestampMonotonic": &m.Firmware, "LoaderTimestampMonotonic": &m.Loader,
 		"InitRDTimestampMonotonic": &m.InitRD, "UserspaceTimestampMonotonic": &m.Userspace, "FinishTimestampMonotonic": &m.Finish,
 		"SecurityStartTimestampMonotonic": &m.SecurityStart, "SecurityFinishTimestampMonotonic": &m.SecurityFinish,
@@ -145,7 +145,7 @@ func (c *Capture) setManagerShow(key, value string) (err error) {
 	switch key {
 	case "KernelTimestamp":
 		if t, ok := showTime(value); ok {
-			m.KernelRealtime = Micros(t.UnixMicro())
+			m.KernelRealtime = boot.Micros(t.UnixMicro())
 		}
 	case "Version":
 		m.Version = value
@@ -198,4 +198,32 @@ func splitQuoted(s string) []string {
 		out = append(out, string(word))
 	}
 	return out
+}
+
+// clockWatch gathers wall clock and monotonic stamps of the same moments.
+type clockWatch struct {
+	real  map[string]boot.Micros
+	pairs [][2]boot.Micros
+}
+
+// unit takes one property of `systemctl show`: the wall clock stamp comes right before the monotonic one of the same name.
+func (w *clockWatch) unit(key, value string) {
+	name, isMono := strings.CutSuffix(key, "TimestampMonotonic")
+	if !isMono {
+		if name, isReal := strings.CutSuffix(key, "Timestamp"); isReal {
+			if t, ok := showTime(value); ok {
+				if w.real == nil {
+					w.real = map[string]boot.Micros{}
+				}
+				w.real[name] = boot.Micros(t.UnixMicro())
+			}
+		}
+		return
+	}
+	if real, ok := w.real[name]; ok {
+		if mono, err := showMicros(key, value); err == nil {
+			w.pairs = append(w.pairs, [2]boot.Micros{mono, real})
+		}
+		delete(w.real, name)
+	}
 }

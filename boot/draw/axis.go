@@ -1,9 +1,11 @@
-package boot
+package draw
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"kamino.dev/kamino/boot"
 )
 
 // axis maps time to pixels. Stretches in which nothing happened are squeezed to a break of fixed width, so that sixteen
@@ -14,25 +16,25 @@ type axis struct {
 
 // piece is a stretch of the axis in which time runs evenly.
 type piece struct {
-	From, To Micros
+	From, To boot.Micros
 	X0, X1   float64
 	// Break names what was squeezed: "parked" or "idle"; empty for ordinary time.
 	Break string
 	// Parked is how long the machine had been parked before: the axis is labelled net of it.
-	Parked Micros
+	Parked boot.Micros
 }
 
 const (
 	breakWidth = 88.0
 	// longIdle is the least stretch without any known activity that is squeezed.
-	longIdle = Micros(6 * 1000 * 1000)
+	longIdle = boot.Micros(6 * 1000 * 1000)
 	// longParked is the least parked stretch that is squeezed.
-	longParked = Micros(1000 * 1000)
+	longParked = boot.Micros(1000 * 1000)
 	// idleMargin is left of an idle stretch on both sides, so that bars do not touch the break.
-	idleMargin = Micros(300 * 1000)
+	idleMargin = boot.Micros(300 * 1000)
 )
 
-func newAxis(from, to Micros, breaks []piece, x0, x1 float64) *axis {
+func newAxis(from, to boot.Micros, breaks []piece, x0, x1 float64) *axis {
 	if to <= from {
 		to = from + 1
 	}
@@ -52,7 +54,7 @@ func newAxis(from, to Micros, breaks []piece, x0, x1 float64) *axis {
 	if at < to {
 		a.pieces = append(a.pieces, piece{From: at, To: to})
 	}
-	var even Micros
+	var even boot.Micros
 	broken := 0
 	for _, p := range a.pieces {
 		if p.Break == "" {
@@ -66,7 +68,7 @@ func newAxis(from, to Micros, breaks []piece, x0, x1 float64) *axis {
 		width = (x1 - x0) / 2 / float64(broken)
 	}
 	scale := (x1 - x0 - float64(broken)*width) / float64(max(even, 1))
-	x, parked := x0, Micros(0)
+	x, parked := x0, boot.Micros(0)
 	for i := range a.pieces {
 		p := &a.pieces[i]
 		p.X0, p.Parked = x, parked
@@ -84,7 +86,7 @@ func newAxis(from, to Micros, breaks []piece, x0, x1 float64) *axis {
 }
 
 // x is where a moment is drawn; moments outside the axis are drawn at its ends.
-func (a *axis) x(t Micros) float64 {
+func (a *axis) x(t boot.Micros) float64 {
 	for _, p := range a.pieces {
 		if t <= p.To {
 			return p.X0 + (p.X1-p.X0)*float64(max(t, p.From)-p.From)/float64(p.To-p.From)
@@ -131,17 +133,17 @@ func (a *axis) ticks(gap float64) []tick {
 }
 
 // tickStep is the round length that is not less than the one given.
-func tickStep(least float64) Micros {
-	for _, s := range []Micros{1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1e6, 2e6, 5e6, 10e6, 15e6, 30e6, 60e6, 120e6, 300e6, 600e6, 1800e6, 3600e6, 7200e6, 21600e6, 86400e6} {
+func tickStep(least float64) boot.Micros {
+	for _, s := range []boot.Micros{1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1e6, 2e6, 5e6, 10e6, 15e6, 30e6, 60e6, 120e6, 300e6, 600e6, 1800e6, 3600e6, 7200e6, 21600e6, 86400e6} {
 		if float64(s) >= least {
 			return s
 		}
 	}
-	return Micros(least/86400e6+1) * 86400e6
+	return boot.Micros(least/86400e6+1) * 86400e6
 }
 
 // clock writes a moment for the axis: "12s", "0.5s", "16:40", "1:02:03".
-func clock(t Micros) string {
+func clock(t boot.Micros) string {
 	sign := ""
 	if t < 0 {
 		sign, t = "−", -t
@@ -161,7 +163,7 @@ func clock(t Micros) string {
 }
 
 // quiet finds the stretches in which no unit started, no task ran and no milestone came.
-func quiet(busy []piece, from, to Micros) []piece {
+func quiet(busy []piece, from, to boot.Micros) []piece {
 	slices.SortFunc(busy, func(a, b piece) int { return cmp.Compare(a.From, b.From) })
 	var out []piece
 	at := from

@@ -1,9 +1,11 @@
-package boot
+package draw
 
 import (
 	"fmt"
 	"html"
 	"strings"
+
+	"kamino.dev/kamino/boot"
 )
 
 // drawRowGrounds draws what lies under the grid: the light ground of the chain's rows.
@@ -56,7 +58,7 @@ func (s *scene) drawLink(b *strings.Builder, i int, from, to float64, page bool)
 	x0 = min(x0, x1)
 	y0, y1 := from+rowHeight/2+barHeight/2-2, to+rowHeight/2
 	class, data := "link", ""
-	if r.idle >= idleThreshold {
+	if r.idle >= boot.IdleThreshold {
 		class = "wait"
 	}
 	if page {
@@ -87,7 +89,7 @@ func (s *scene) drawRow(b *strings.Builder, i int, y float64, page bool) {
 		fmt.Fprintf(b, `<title>%s</title>`, html.EscapeString(r.name))
 		s.drawBar(b, r, x0, x1)
 	}
-	fmt.Fprintf(b, `<text class="n" text-anchor="end" x="%g" y="14">%s</text></g>`+"\n", gutter-12, html.EscapeString(clip(r.name, room)))
+	fmt.Fprintf(b, `<text class="n" text-anchor="end" x="%g" y="14">%s</text></g>`+"\n", gutter-12, html.EscapeString(boot.Shorten(r.name, room)))
 }
 
 // drawBar draws a bar with its length behind it, or a dot for what took no time.

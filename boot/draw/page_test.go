@@ -1,4 +1,4 @@
-package boot_test
+package draw_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/draw"
 	"kamino.dev/kamino/boot/internal/sample"
 )
 
@@ -118,7 +119,7 @@ func parkedPage(t testing.TB, o sample.Options) []byte {
 		t.Fatal(err)
 	}
 	var page bytes.Buffer
-	if err := boot.WriteHTML(&page, c, a); err != nil {
+	if err := draw.HTML(&page, c, a); err != nil {
 		t.Fatal(err)
 	}
 	return page.Bytes()
@@ -206,9 +207,9 @@ func TestPageHostileNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, write := range map[string]func(*bytes.Buffer) error{
-		"page":    func(b *bytes.Buffer) error { return boot.WriteHTML(b, c, a) },
-		"picture": func(b *bytes.Buffer) error { return boot.WriteSVG(b, c, a) },
-		"compare": func(b *bytes.Buffer) error { return boot.Compare(a, a).WriteHTML(b) },
+		"page":    func(b *bytes.Buffer) error { return draw.HTML(b, c, a) },
+		"picture": func(b *bytes.Buffer) error { return draw.SVG(b, c, a) },
+		"compare": func(b *bytes.Buffer) error { return draw.Comparison(b, boot.Compare(a, a)) },
 	} {
 		var out bytes.Buffer
 		if err := write(&out); err != nil {

@@ -1,16 +1,11 @@
-package boot
+package read
 
 import (
-	"bytes"
-	"encoding/json"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
+	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/internal/everything"
 )
 
 // The corpora are small, so that the fuzzer does not spend its time on making them smaller.
@@ -62,7 +57,7 @@ a.service reached after 5s in userspace.</text><g transform="translate(263.287,1
 // FuzzRead gives any bytes to the readers, and what they make of it to all that prints and draws.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{smallDump, smallPlot, smallCapture, smallCloud, smallPlotList, smallDumpList} {
-		if _, err := Read([]byte(text)); err != nil {
+		if _, err := Bytes([]byte(text)); err != nil {
 			f.Fatalf("this one should be readable: %v: %.60s", err, text)
 		}
 		f.Add([]byte(text))
@@ -70,7 +65,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(exportFormat(nodeJournal()[1:4]))
 	f.Add(jsonFormat(nodeJournal()[1:4]))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := Read(data)
+		c, err := Bytes(data)
 		if err != nil {
 			if c != nil {
 				t.Error("an error and a capture")
@@ -80,56 +75,17 @@ func FuzzRead(f *testing.F) {
 		if err := c.Validate(); err != nil {
 			t.Fatalf("what was read is not valid: %v", err)
 		}
-		text, err := everything(c)
+		text, err := everything.Of(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if utf8.Valid(data) && !utf8.ValidString(text) {
 			t.Error("valid text became invalid")
 		}
-		if err := c.Merge(&Capture{Schema: Schema}); err != nil {
+		if err := c.Merge(&boot.Capture{Schema: boot.Schema}); err != nil {
 			t.Error(err)
 		}
 	})
-}
-
-// FuzzDecode compares the fast reader of captures with encoding/json wherever it does not give up.
-func FuzzDecode(f *testing.F) {
-	f.Add([]byte(smallCapture))
-	f.Add([]byte(`{"schema":"s","x":[1,{"y":"]"}],"units":[{"id":"a\\x2d.service","after":["b","\u00e9"],"remainsActive":true,"restarts":2,"cpu":7,"first":{}},{}],"notes":[]}`))
-	f.Add([]byte(`{"Units":[{"ID":"x"}],"units":[{"id":"a","id":"b","activating":1.5}]} `))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var fast, slow Capture
-		if !decodeFast(data, &fast) {
-			return
-		}
-		if err := json.Unmarshal(data, &slow); err != nil {
-			t.Fatalf("read what encoding/json refuses: %v", err)
-		}
-		if diff := cmp.Diff(slow, fast, cmp.AllowUnexported(Capture{})); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
-// TestDecodeFast: what is written is read by the fast reader, not only by the other.
-func TestDecodeFast(t *testing.T) {
-	for _, c := range []*Capture{read(t, realDump(t)), read(t, fixture(t, "real/container.json")), read(t, exportFormat(nodeJournal()))} {
-		var b bytes.Buffer
-		if err := c.Write(&b); err != nil {
-			t.Fatal(err)
-		}
-		var got, want Capture
-		if !decodeFast(b.Bytes(), &got) {
-			t.Errorf("the fast reader gives up on a capture from %v", c.Sources)
-		}
-		if err := json.Unmarshal(b.Bytes(), &want); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Capture{})); diff != "" {
-			t.Error(diff)
-		}
-	}
 }
 
 // FuzzMerge merges two records of the same boot, in both orders.
@@ -139,11 +95,11 @@ func FuzzMerge(f *testing.F) {
 	f.Add([]byte(smallCapture), []byte(smallDumpList))
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		for _, order := range [][2][]byte{{one, two}, {two, one}} {
-			a, err := Read(order[0])
+			a, err := Bytes(order[0])
 			if err != nil {
 				return
 			}
-			b, err := Read(order[1])
+			b, err := Bytes(order[1])
 			if err != nil {
 				return
 			}
@@ -153,64 +109,9 @@ func FuzzMerge(f *testing.F) {
 			if err := a.Validate(); err != nil {
 				t.Fatalf("two valid records merged are not valid: %v", err)
 			}
-			if _, err := everything(a); err != nil {
+			if _, err := everything.Of(a); err != nil {
 				t.Fatal(err)
 			}
-		}
-	})
-}
-
-// FuzzNormalize: a name that was normalised stays, and none becomes empty.
-func FuzzNormalize(f *testing.F) {
-	for _, name := range []string{"kubelet.service", `dev-disk-by\x2duuid-4fa1.device`, "user@1000.service", `run-1\x2d2.mount`, "a@b@1.c"} {
-		f.Add(name)
-	}
-	f.Fuzz(func(t *testing.T, name string) {
-		once := Normalize(name)
-		if twice := Normalize(once); twice != once {
-			t.Errorf("%q became %q and then %q", name, once, twice)
-		}
-		if name != "" && once == "" {
-			t.Errorf("%q became nothing", name)
-		}
-	})
-}
-
-// FuzzTimespan reads a formatted length back: it is the length, cut to milliseconds if it has any.
-func FuzzTimespan(f *testing.F) {
-	for _, n := range []uint64{0, 1, 999, 1000, 59999999, 60000000, 1000410000, 1<<64 - 2, 1<<64 - 448000} {
-		f.Add(n)
-	}
-	f.Fuzz(func(t *testing.T, n uint64) {
-		if n == 1<<64-1 {
-			return // "infinity"
-		}
-		s := timespan(n)
-		var back uint64
-		for _, word := range strings.Fields(s) {
-			number := strings.TrimRightFunc(word, unicode.IsLetter)
-			whole, fraction, _ := strings.Cut(number, ".")
-			value, err := strconv.ParseUint(whole, 10, 64)
-			if err != nil {
-				t.Fatalf("timespan(%d) = %q: %v", n, s, err)
-			}
-			i := slices.IndexFunc(spanUnits, func(u spanUnit) bool { return u.suffix == strings.TrimPrefix(word, number) })
-			if i < 0 && n > 0 {
-				t.Fatalf("timespan(%d) = %q: what is %q?", n, s, word)
-			}
-			if n > 0 {
-				back += value * spanUnits[i].usec
-			}
-			if fraction != "" {
-				ms, err := strconv.ParseUint(fraction, 10, 64)
-				if err != nil || len(fraction) != 3 {
-					t.Fatalf("timespan(%d) = %q: fraction %q", n, s, fraction)
-				}
-				back += ms * 1000
-			}
-		}
-		if back > n || n-back >= 1000 || n < 1000 && back != n {
-			t.Errorf("timespan(%d) = %q, which is %d", n, s, back)
 		}
 	})
 }

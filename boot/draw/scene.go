@@ -1,34 +1,36 @@
-package boot
+package draw
 
 import (
 	"cmp"
 	"slices"
+
+	"kamino.dev/kamino/boot"
 )
 
 // scene is an analysis laid out for drawing: what both the plain SVG and the page show.
 type scene struct {
-	a      *Analysis
+	a      *boot.Analysis
 	axis   *axis
-	phases []Phase
+	phases []boot.Phase
 	rows   []row
-	marks  []Milestone
+	marks  []boot.Milestone
 	// left out: units that started after the end of the picture, and those that never started.
 	late int
-	end  Micros
+	end  boot.Micros
 }
 
 // row is a unit or a task.
 type row struct {
 	name         string
 	task         bool
-	start, done  Micros
-	net          Micros
+	start, done  boot.Micros
+	net          boot.Micros
 	chain        bool
 	relevant     bool // shown at first, and in the plain SVG
 	cause        int  // row that it waited for last, or -1
 	deps         []int
 	after        int // all ordering edges
-	parked, idle Micros
+	parked, idle boot.Micros
 	note         string
 }
 
@@ -42,23 +44,22 @@ const (
 )
 
 // newScene lays out a capture over x0 to x1 pixels.
-func newScene(c *Capture, a *Analysis, x0, x1 float64) *scene {
-	x := newIndex(c)
-	c = x.c
+func newScene(c *boot.Capture, a *boot.Analysis, x0, x1 float64) *scene {
+	x := boot.NewTimeline(c)
 	s := &scene{a: a, marks: a.Milestones}
 	s.end = s.lastMoment()
-	onChain := map[string]*Link{}
+	onChain := map[string]*boot.Link{}
 	if a.Chain != nil {
 		for _, l := range a.Chain.Path() {
 			onChain[l.Unit] = l
 		}
 	}
 	unitRow := s.addUnits(x, onChain)
-	s.addTasks(c, onChain)
+	s.addTasks(x, onChain)
 	s.choose()
 	s.sort(x, unitRow)
 	s.causes(a.Chain)
-	from := Micros(0)
+	from := boot.Micros(0)
 	for _, p := range a.Phases {
 		from = min(from, p.Start)
 		switch p.Name {
@@ -66,15 +67,15 @@ func newScene(c *Capture, a *Analysis, x0, x1 float64) *scene {
 			s.phases = append(s.phases, p)
 		}
 	}
-	if c.Manager.SecurityStart == 0 && c.Manager.Userspace > 0 {
-		from = c.Manager.Userspace // a container has no kernel of its own
+	if x.Manager.SecurityStart == 0 && x.Manager.Userspace > 0 {
+		from = x.Manager.Userspace // a container has no kernel of its own
 	}
-	s.axis = newAxis(from, s.end, s.breaks(x, from), x0, x1)
+	s.axis = newAxis(from, s.end, s.breaks(from), x0, x1)
 	return s
 }
 
 // lastMoment is where the picture ends: a bit after the last milestone, the end of startup and the goal.
-func (s *scene) lastMoment() Micros {
+func (s *scene) lastMoment() boot.Micros {
 	end := s.a.GoalAt.At
 	for _, m := range s.a.Milestones {
 		end = max(end, m.At)
@@ -82,14 +83,14 @@ func (s *scene) lastMoment() Micros {
 	if s.a.Chain != nil {
 		end = max(end, s.a.Chain.Done)
 	}
-	return end + max(netOf(s.a.Parked, 0, end)/50, 1000)
+	return end + max(s.a.Net(0, end)/50, 1000)
 }
 
 // addUnits returns which row belongs to which unit of the capture.
-func (s *scene) addUnits(x *index, onChain map[string]*Link) map[int]int {
+func (s *scene) addUnits(x *boot.Timeline, onChain map[string]*boot.Link) map[int]int {
 	rowOf := map[int]int{}
-	for i := range x.c.Units {
-		st := x.first[i]
+	for i := range x.Units {
+		st := x.First[i]
 		if st.Began() == 0 {
 			continue
 		}
@@ -97,9 +98,9 @@ func (s *scene) addUnits(x *index, onChain map[string]*Link) map[int]int {
 			s.late++
 			continue
 		}
-		u := &x.c.Units[i]
+		u := &x.Units[i]
 		r := row{name: u.ID, start: st.Began(), done: min(max(st.Done(), st.Began()), s.end), cause: -1, after: len(u.After)}
-		r.net = x.net(r.start, r.done)
+		r.net = s.a.Net(r.start, r.done)
 		r.parked = r.done - r.start - r.net
 		if l := onChain[u.ID]; l != nil {
 			r.chain, r.idle = true, l.Idle
@@ -107,7 +108,7 @@ func (s *scene) addUnits(x *index, onChain map[string]*Link) map[int]int {
 		switch {
 		case u.ActiveState == "failed":
 			r.note = "failed"
-		case u.First != nil && u.restarted():
+		case u.First != nil && u.Restarted():
 			r.note = "restarted since"
 		case u.Restarts > 0:
 			r.note = "a later run: the first was not captured"
@@ -118,13 +119,13 @@ func (s *scene) addUnits(x *index, onChain map[string]*Link) map[int]int {
 	return rowOf
 }
 
-func (s *scene) addTasks(c *Capture, onChain map[string]*Link) {
-	for _, t := range c.Spans {
-		if t.Kind != SpanTask || t.Start > s.end || t.End == 0 {
+func (s *scene) addTasks(x *boot.Timeline, onChain map[string]*boot.Link) {
+	for _, t := range x.Spans {
+		if t.Kind != boot.SpanTask || t.Start > s.end || t.End == 0 {
 			continue
 		}
 		r := row{name: t.Name, task: true, start: t.Start, done: min(t.End, s.end), cause: -1, note: t.Unit}
-		r.net = netOf(s.a.Parked, r.start, r.done)
+		r.net = s.a.Net(r.start, r.done)
 		if l := onChain[t.Name]; l != nil && l.Task {
 			r.chain, r.idle = true, l.Idle
 		}
@@ -157,7 +158,7 @@ func (s *scene) choose() {
 }
 
 // sort orders rows by time and then resolves dependencies to rows.
-func (s *scene) sort(x *index, rowOf map[int]int) {
+func (s *scene) sort(x *boot.Timeline, rowOf map[int]int) {
 	order := make([]int, 0, len(s.rows))
 	for i := range s.rows {
 		if s.rows[i].name != "" {
@@ -178,8 +179,8 @@ func (s *scene) sort(x *index, rowOf map[int]int) {
 		if !ok {
 			continue
 		}
-		for _, e := range x.causes(unit) {
-			if d, ok := rowOf[e.unit]; ok && len(rows[n].deps) < maxDeps {
+		for _, cause := range x.Causes(unit) {
+			if d, ok := rowOf[cause]; ok && len(rows[n].deps) < maxDeps {
 				if m, ok := to[d]; ok {
 					rows[n].deps = append(rows[n].deps, m)
 				}
@@ -190,7 +191,7 @@ func (s *scene) sort(x *index, rowOf map[int]int) {
 }
 
 // causes joins the chain's rows.
-func (s *scene) causes(chain *Link) {
+func (s *scene) causes(chain *boot.Link) {
 	if chain == nil {
 		return
 	}
@@ -211,7 +212,7 @@ func (s *scene) causes(chain *Link) {
 }
 
 // breaks are the stretches that the axis squeezes.
-func (s *scene) breaks(x *index, from Micros) []piece {
+func (s *scene) breaks(from boot.Micros) []piece {
 	var out, busy []piece
 	for _, p := range s.a.Parked {
 		if p.To-p.From >= longParked {
@@ -223,7 +224,7 @@ func (s *scene) breaks(x *index, from Micros) []piece {
 		busy = append(busy, piece{From: r.start, To: r.done})
 	}
 	for _, m := range s.marks {
-		if m.Name != AtFinish {
+		if m.Name != boot.AtFinish {
 			busy = append(busy, piece{From: m.At, To: m.At})
 		}
 	}

@@ -1,4 +1,4 @@
-package boot
+package draw
 
 import (
 	_ "embed"
@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"slices"
 	"strings"
+
+	"kamino.dev/kamino/boot"
 )
 
 //go:embed page.css
@@ -18,9 +21,9 @@ var pageScript string
 // pageRow is a row as the page's script sees it; arrays keep a thousand of them small.
 type pageRow struct {
 	name         string
-	start, done  Micros
-	net, parked  Micros
-	idle         Micros
+	start, done  boot.Micros
+	net, parked  boot.Micros
+	idle         boot.Micros
 	flags, after int
 	note         string
 	cause        int
@@ -42,9 +45,9 @@ const (
 	rowRelevant = 4
 )
 
-// WriteHTML writes a page that needs nothing but itself: the verdict, and a waterfall that can be zoomed, filtered and asked
+// HTML writes a page that needs nothing but itself: the verdict, and a waterfall that can be zoomed, filtered and asked
 // for dependencies.
-func WriteHTML(w io.Writer, c *Capture, a *Analysis) error {
+func HTML(w io.Writer, c *boot.Capture, a *boot.Analysis) error {
 	s := newScene(c, a, gutter, picWidth-marginEnd)
 	var b strings.Builder
 	fmt.Fprintf(&b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"+
@@ -89,15 +92,16 @@ func (s *scene) pageData() ([]byte, error) {
 
 func (s *scene) pageHead(b *strings.Builder) {
 	a := s.a
+	known := slices.DeleteFunc([]string{a.Host.OS, a.Host.Kernel, a.Host.Virtualization, a.Host.Image, shortBoot(a.Host.BootID)}, func(s string) bool { return s == "" })
 	fmt.Fprintf(b, "<header><h1>%s</h1><p class=\"sub\">%s</p></header>\n<section class=\"cards\">", html.EscapeString(s.title()),
-		html.EscapeString(strings.Join(fields(a.Host.OS, a.Host.Kernel, a.Host.Virtualization, a.Host.Image, shortBoot(a.Host.BootID)), " · ")))
+		html.EscapeString(strings.Join(known, " · ")))
 	card := func(label, value, hint, class string) {
 		fmt.Fprintf(b, `<div class="card %s"><b>%s</b><span>%s</span><small>%s</small></div>`, class, html.EscapeString(value), html.EscapeString(label), html.EscapeString(hint))
 	}
 	for _, m := range a.Milestones {
 		switch m.Name {
-		case AtKubelet, AtReady, AtFirstPod, AtFinish, AtNetwork:
-			hint := a.after()
+		case boot.AtKubelet, boot.AtReady, boot.AtFirstPod, boot.AtFinish, boot.AtNetwork:
+			hint := a.After()
 			if m.Net != m.At {
 				hint = "net; " + shortMicros(m.At) + " with parking"
 			}
@@ -131,7 +135,7 @@ func (s *scene) pageHead(b *strings.Builder) {
 
 // costBars draws the most expensive steps, longest first.
 func (s *scene) costBars(b *strings.Builder) {
-	var most Micros
+	var most boot.Micros
 	for _, c := range s.a.Costs {
 		most = max(most, c.Net)
 	}
@@ -140,7 +144,7 @@ func (s *scene) costBars(b *strings.Builder) {
 		if i == 6 {
 			break
 		}
-		fmt.Fprintf(b, `<tr><th>%s</th><td><i style="width:%.1f%%"></i></td><td>%s</td></tr>`, html.EscapeString(clip(c.What, 52)), 100*float64(c.Net)/float64(max(most, 1)), c.Net)
+		fmt.Fprintf(b, `<tr><th>%s</th><td><i style="width:%.1f%%"></i></td><td>%s</td></tr>`, html.EscapeString(boot.Shorten(c.What, 52)), 100*float64(c.Net)/float64(max(most, 1)), c.Net)
 	}
 	b.WriteString("</table>")
 }

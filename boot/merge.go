@@ -1,121 +1,14 @@
 package boot
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 )
 
-// ErrUnknownFormat reports an input that no reader recognises.
-var ErrUnknownFormat = errors.New("no boot recognised; give a capture of kamino-agent, the output of `systemctl show; echo; systemctl show --all '*'`, " +
-	"`systemd-analyze plot`, `journalctl -b -o export` or `-o json`, cloud-init.log, `cloud-init analyze dump`, or a sosreport folder")
-
-// format is one kind of input. Sniff sees the first bytes without leading white space.
-type format struct {
-	name  string
-	sniff func(head []byte) bool
-	read  func(data []byte) (*Capture, error)
-}
-
-// formats are tried in order; the sniffers exclude each other except where a comment says so.
-func formats() []format {
-	return []format{
-		{"plot-svg", sniffSVG, readPlotSVG},
-		{"journal", sniffJournalJSON, readJournalJSON},
-		{"journal", sniffJournalExport, readJournalExport},
-		{"plot-json", sniffPlotJSON, readPlotJSON},
-		{"cloud-init-dump", sniffCloudInitDump, readCloudInitDump},
-		{"capture", sniffCapture, readCapture}, // any other JSON object: its error names the schema
-		{sourceShow, sniffShow, readShow},
-		{"cloud-init-log", sniffCloudInitLog, readCloudInitLog},
-	}
-}
-
-// Read recognises the format of data by its content and reads the boot in it. The error names the format that failed, or is
-// ErrUnknownFormat.
-func Read(data []byte) (*Capture, error) {
-	if len(data) > MaxDocument {
-		return nil, fmt.Errorf("read boot: %d bytes, more than the limit of %d; cut the journal to one boot with `journalctl -b`", len(data), MaxDocument)
-	}
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	head := bytes.TrimLeft(data, " \t\r\n")
-	if len(head) == 0 {
-		return nil, errors.New("read boot: empty input")
-	}
-	head = head[:min(len(head), 64<<10)]
-	for _, f := range formats() {
-		if !f.sniff(head) {
-			continue
-		}
-		c, err := f.read(data)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", f.name, err)
-		}
-		c.Schema = Schema
-		if len(c.Sources) == 0 {
-			c.Sources = []string{f.name}
-		}
-		c.tidy()
-		if err := c.Validate(); err != nil {
-			return nil, err
-		}
-		return c, nil
-	}
-	return nil, fmt.Errorf("read boot: %w", ErrUnknownFormat)
-}
-
-// ReadFrom reads r to its end, refusing more than MaxDocument bytes, and then as Read does.
-func ReadFrom(r io.Reader) (*Capture, error) {
-	data, err := io.ReadAll(io.LimitReader(r, MaxDocument+1))
-	if err != nil {
-		return nil, fmt.Errorf("read boot: %w", err)
-	}
-	return Read(data)
-}
-
-// Write writes the capture document, indented so that it can be read and compared by eye.
-func (c *Capture) Write(w io.Writer) error {
-	c.Schema = Schema
-	data, err := json.MarshalIndent(c, "", " ")
-	if err != nil {
-		return fmt.Errorf("write capture: %w", err)
-	}
-	_, err = w.Write(append(data, '\n'))
-	return err
-}
-
-func sniffCapture(head []byte) bool { return head[0] == '{' }
-
-func readCapture(data []byte) (*Capture, error) {
-	var c Capture
-	if !decodeFast(data, &c) {
-		c = Capture{}
-		if err := json.Unmarshal(data, &c); err != nil {
-			return nil, jsonError(err)
-		}
-	}
-	return &c, c.Validate()
-}
-
-// jsonError says where a document stops making sense.
-func jsonError(err error) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("not a whole JSON document (byte %d: %w); was the file cut off?", syntax.Offset, err)
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("not a whole JSON document (%w); was the file cut off?", err)
-	}
-	return err
-}
-
-// tidy removes duplicate units (the later mention of a unit fills what the earlier one lacks) and sorts spans and marks.
-func (c *Capture) tidy() {
+// Tidy removes duplicate units (the later mention of a unit fills what the earlier one lacks) and sorts spans and marks.
+func (c *Capture) Tidy() {
 	seen := make(map[string]int, len(c.Units))
 	kept := c.Units[:0]
 	for _, u := range c.Units {
@@ -204,13 +97,17 @@ func (c *Capture) demote() {
 
 // bySystemd tells whether the stamps are systemd's own.
 func (c *Capture) bySystemd() bool {
-	return slices.Contains(c.Sources, sourceSystemd) || slices.Contains(c.Sources, sourceShow)
+	return slices.Contains(c.Sources, SourceSystemd) || slices.Contains(c.Sources, SourceShow)
 }
 
+// Sources whose stamps are systemd's own.
 const (
-	sourceSystemd = "systemd"
-	sourceShow    = "systemctl-show"
+	SourceSystemd = "systemd"
+	SourceShow    = "systemctl-show"
 )
+
+// NoteNoManager is the note of a record of units without their manager; a merge that brings the manager takes it away.
+const NoteNoManager = "the dump has no manager block: phases are unknown; add the output of plain `systemctl show`"
 
 // Merge adds what another record of the same boot knows: a `systemctl show` dump and that boot's cloud-init.log, say. What c
 // knows already stays, but systemd's own stamps go before those that others saw. Records that name different boot IDs are
@@ -261,30 +158,41 @@ func (c *Capture) Merge(o *Capture) error {
 	c.Spans = append(c.Spans, o.Spans...)
 	c.Marks = append(c.Marks, o.Marks...)
 	for _, n := range o.Notes {
-		c.note("%s", n)
+		c.Note("%s", n)
 	}
 	if c.Manager.Userspace > 0 {
-		c.Notes = slices.DeleteFunc(c.Notes, func(n string) bool { return n == noteNoManager })
+		c.Notes = slices.DeleteFunc(c.Notes, func(n string) bool { return n == NoteNoManager })
 	}
-	c.tidy()
+	c.Tidy()
 	return nil
 }
 
 // land ties floating spans to the clock of another record, by the kernel's wall time or by the unit of cloud-init's first stage.
 func (c *Capture) land(on *Capture) {
-	if c.floating == 0 {
+	if c.Floating == 0 {
 		return
 	}
 	u := on.Unit("cloud-init-local.service")
 	switch {
 	case on.Manager.KernelRealtime > 0:
-		c.shiftSpans(c.floating - on.Manager.KernelRealtime)
+		c.ShiftSpans(c.Floating - on.Manager.KernelRealtime)
 	case u != nil && u.FirstStamps().Began() > 0:
-		c.shiftSpans(u.FirstStamps().Began() - 1000000)
+		c.ShiftSpans(u.FirstStamps().Began() - 1000000)
 	default:
 		return
 	}
-	c.floating, c.Notes = 0, nil
+	c.Floating, c.Notes = 0, nil
 }
 
 func plainID(id string) string { return strings.ToLower(strings.ReplaceAll(id, "-", "")) }
+
+// ShiftSpans moves all spans by a length, keeping them after the record's zero.
+func (c *Capture) ShiftSpans(by Micros) {
+	for i := range c.Spans {
+		s := &c.Spans[i]
+		s.Start = min(max(s.Start+by, 1), MaxStamp)
+		if s.End > 0 {
+			s.End = min(max(s.End+by, s.Start), MaxStamp)
+		}
+	}
+}

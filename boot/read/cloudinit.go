@@ -1,4 +1,4 @@
-package boot
+package read
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"kamino.dev/kamino/boot"
 )
 
 // cloudInitUnits maps the stage names of `cloud-init analyze` to units. The network stage's unit was cloud-init.service up
@@ -33,7 +35,7 @@ var pauseSpans = map[string]bool{
 type cloudEvent struct {
 	name, result string
 	start        bool
-	at           Micros
+	at           boot.Micros
 }
 
 var (
@@ -50,8 +52,8 @@ func sniffCloudInitLog(head []byte) bool {
 
 // readCloudInitLog reads /var/log/cloud-init.log, of which the last boot counts. The "Up N seconds" of each stage's banner
 // ties the wall clock of the log to the monotonic clock, which is better than the kernel's wall time: that may be stepped.
-func readCloudInitLog(data []byte) (*Capture, error) {
-	r := &cloudLog{c: &Capture{}}
+func readCloudInitLog(data []byte) (*boot.Capture, error) {
+	r := &cloudLog{c: &boot.Capture{}}
 	for line := range bytes.SplitSeq(data, []byte("\n")) {
 		r.line(string(line))
 	}
@@ -60,8 +62,8 @@ func readCloudInitLog(data []byte) (*Capture, error) {
 	}
 	for i := 1; i < len(r.anchors); i++ {
 		step := r.anchors[i].offset - r.anchors[i-1].offset
-		if step > clockTolerance || step < -clockTolerance {
-			r.c.Marks = append(r.c.Marks, Mark{Name: MarkClockJump, At: r.anchors[i].mono, Source: "cloud-init.log",
+		if step > boot.ClockTolerance || step < -boot.ClockTolerance {
+			r.c.Marks = append(r.c.Marks, boot.Mark{Name: boot.MarkClockJump, At: r.anchors[i].mono, Source: "cloud-init.log",
 				Detail: fmt.Sprintf("wall clock moved by %s between two stages", step)})
 		}
 	}
@@ -70,20 +72,20 @@ func readCloudInitLog(data []byte) (*Capture, error) {
 	}
 	r.c.Spans = cloudSpans(r.events, r.monotonic)
 	if len(r.anchors) == 0 {
-		r.c.float(r.events)
+		float(r.c, r.events)
 	}
 	return r.c, nil
 }
 
 type cloudLog struct {
-	c       *Capture
+	c       *boot.Capture
 	events  []cloudEvent
 	anchors []cloudAnchor
 	waiting bool
 }
 
 // cloudAnchor says that from the wall clock time on, monotonic time is wall clock minus offset.
-type cloudAnchor struct{ wall, mono, offset Micros }
+type cloudAnchor struct{ wall, mono, offset boot.Micros }
 
 func (r *cloudLog) line(line string) {
 	at, ok := cloudTime(line)
@@ -114,25 +116,25 @@ func (r *cloudLog) line(line string) {
 	}
 }
 
-func (r *cloudLog) banner(m []string, at Micros) {
+func (r *cloudLog) banner(m []string, at boot.Micros) {
 	stage := strings.ReplaceAll(m[2], ":", "-")
 	if stage == "init" {
 		stage = "init-network"
 	}
 	if stage == "init-local" { // a new boot begins; what came before belongs to older ones
-		*r = cloudLog{c: &Capture{}}
+		*r = cloudLog{c: &boot.Capture{}}
 	}
 	r.c.CloudInit.Version = m[1]
 	var up float64
 	if _, err := fmt.Sscanf(m[4], "%g", &up); err == nil && up > 0 && up < 1e9 {
-		mono := Micros(up * 1e6)
+		mono := boot.Micros(up * 1e6)
 		r.anchors = append(r.anchors, cloudAnchor{at, mono, at - mono})
 	}
 	r.events = append(r.events, cloudEvent{name: stage, start: true, at: at})
 }
 
 // monotonic converts by the latest anchor that is not after the moment.
-func (r *cloudLog) monotonic(wall Micros) Micros {
+func (r *cloudLog) monotonic(wall boot.Micros) boot.Micros {
 	if len(r.anchors) == 0 {
 		return wall
 	}
@@ -142,10 +144,10 @@ func (r *cloudLog) monotonic(wall Micros) Micros {
 			a = b
 		}
 	}
-	return min(max(wall-a.offset, 1), maxStamp)
+	return min(max(wall-a.offset, 1), boot.MaxStamp)
 }
 
-func cloudTime(line string) (Micros, bool) {
+func cloudTime(line string) (boot.Micros, bool) {
 	m := cloudLine.FindStringSubmatch(line)
 	if m == nil || m[1] == "" {
 		return 0, false // syslog stamps have no year; the banner's events are in the journal, too
@@ -154,7 +156,7 @@ func cloudTime(line string) (Micros, bool) {
 	if err != nil || t.Year() < 1970 || t.Year() > 2200 {
 		return 0, false
 	}
-	return Micros(t.UnixMicro()), true
+	return boot.Micros(t.UnixMicro()), true
 }
 
 func sniffCloudInitDump(head []byte) bool {
@@ -163,7 +165,7 @@ func sniffCloudInitDump(head []byte) bool {
 
 // readCloudInitDump reads `cloud-init analyze dump`, of which the last boot counts. It has wall clock stamps only: alone, its
 // zero is the first event; merged with a record of units it is put in its place.
-func readCloudInitDump(data []byte) (*Capture, error) {
+func readCloudInitDump(data []byte) (*boot.Capture, error) {
 	var rows []struct {
 		Name      string  `json:"name"`
 		EventType string  `json:"event_type"`
@@ -175,10 +177,10 @@ func readCloudInitDump(data []byte) (*Capture, error) {
 	}
 	var events []cloudEvent
 	for _, r := range rows {
-		if !(r.Timestamp > 0 && r.Timestamp < float64(maxStamp)/1e6) {
+		if !(r.Timestamp > 0 && r.Timestamp < float64(boot.MaxStamp)/1e6) {
 			continue
 		}
-		e := cloudEvent{name: r.Name, result: r.Result, start: r.EventType == "start", at: Micros(math.Round(r.Timestamp * 1e6))}
+		e := cloudEvent{name: r.Name, result: r.Result, start: r.EventType == "start", at: boot.Micros(math.Round(r.Timestamp * 1e6))}
 		if e.start && e.name == "init-local" {
 			events = nil
 		}
@@ -187,33 +189,23 @@ func readCloudInitDump(data []byte) (*Capture, error) {
 	if len(events) == 0 {
 		return nil, errors.New("a list without events")
 	}
-	c := &Capture{}
-	c.Spans = cloudSpans(events, func(wall Micros) Micros { return wall })
-	c.float(events)
+	c := &boot.Capture{}
+	c.Spans = cloudSpans(events, func(wall boot.Micros) boot.Micros { return wall })
+	float(c, events)
 	return c, nil
 }
 
 // float moves spans with wall clock stamps so that the first event is at one second, and remembers that they have no place.
-func (c *Capture) float(events []cloudEvent) {
+func float(c *boot.Capture, events []cloudEvent) {
 	first := slices.MinFunc(events, func(a, b cloudEvent) int { return cmp.Compare(a.at, b.at) }).at
-	c.shiftSpans(1000000 - first)
-	c.floating = max(first-1000000, 1)
-	c.note("cloud-init's stamps are wall clock and not tied to the start of the kernel; 1 s is its first event")
-}
-
-func (c *Capture) shiftSpans(by Micros) {
-	for i := range c.Spans {
-		s := &c.Spans[i]
-		s.Start = min(max(s.Start+by, 1), maxStamp)
-		if s.End > 0 {
-			s.End = min(max(s.End+by, s.Start), maxStamp)
-		}
-	}
+	c.ShiftSpans(1000000 - first)
+	c.Floating = max(first-1000000, 1)
+	c.Note("cloud-init's stamps are wall clock and not tied to the start of the kernel; 1 s is its first event")
 }
 
 // cloudSpans pairs starts and finishes. A stage that is started twice (by its banner and by its first event) is one span.
-func cloudSpans(events []cloudEvent, when func(Micros) Micros) []Span {
-	var spans []Span
+func cloudSpans(events []cloudEvent, when func(boot.Micros) boot.Micros) []boot.Span {
+	var spans []boot.Span
 	open := map[string]int{}
 	stage := ""
 	for _, e := range events {
@@ -224,11 +216,11 @@ func cloudSpans(events []cloudEvent, when func(Micros) Micros) []Span {
 		}
 		switch {
 		case e.start && !isOpen:
-			s := Span{Name: e.name, Kind: SpanTask, Unit: stage, Start: when(e.at), Source: "cloud-init"}
+			s := boot.Span{Name: e.name, Kind: boot.SpanTask, Unit: stage, Start: when(e.at), Source: "cloud-init"}
 			if isStage {
-				s.Kind, s.Unit = SpanStage, unit
+				s.Kind, s.Unit = boot.SpanStage, unit
 			} else if _, leaf, ok := strings.Cut(e.name, "/"); ok && strings.HasPrefix(e.name, "azure-ds/") && pauseSpans[leaf] {
-				s.Kind = SpanPause
+				s.Kind = boot.SpanPause
 			}
 			open[e.name] = len(spans)
 			spans = append(spans, s)

@@ -1,4 +1,4 @@
-package boot
+package read
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"kamino.dev/kamino/boot"
 )
 
 // plotScale is systemd-analyze's: one pixel is 10 ms, and three decimals leave stamps exact to 10 µs.
@@ -21,11 +23,11 @@ func sniffSVG(head []byte) bool {
 }
 
 // readPlotSVG reads the picture of `systemd-analyze plot`: what people attach to issues. It has stamps but no dependencies.
-func readPlotSVG(data []byte) (*Capture, error) {
+func readPlotSVG(data []byte) (*boot.Capture, error) {
 	if !bytes.Contains(data, []byte("systemd-analyze")) {
 		return nil, errors.New("an SVG, but not one of `systemd-analyze plot`")
 	}
-	p := &plotReader{rows: map[string][]plotBar{}, c: &Capture{}}
+	p := &plotReader{rows: map[string][]plotBar{}, c: &boot.Capture{}}
 	dec := xml.NewDecoder(bytes.NewReader(data))
 	dec.Strict = false
 	for {
@@ -41,17 +43,17 @@ func readPlotSVG(data []byte) (*Capture, error) {
 	if len(p.c.Units) == 0 {
 		return nil, errors.New("an SVG without a single unit's bar; is it complete?")
 	}
-	p.c.note("read from a picture: stamps are exact to 10 µs, and there are no dependencies, so no chain; stamps after the end of startup were cut off by systemd")
+	p.c.Note("read from a picture: stamps are exact to 10 µs, and there are no dependencies, so no chain; stamps after the end of startup were cut off by systemd")
 	return p.c, nil
 }
 
 type plotBar struct {
 	class    string
-	from, to Micros
+	from, to boot.Micros
 }
 
 type plotReader struct {
-	c      *Capture
+	c      *boot.Capture
 	rows   map[string][]plotBar // bars by their y
 	text   *xml.StartElement
 	chars  strings.Builder
@@ -155,7 +157,7 @@ func (p *plotReader) unit(label string, bars []plotBar) {
 	if i := strings.LastIndex(label, " ("); i > 0 && strings.HasSuffix(label, ")") {
 		name, length = label[:i], label[i+2:len(label)-1]
 	}
-	u := Unit{ID: name}
+	u := boot.Unit{ID: name}
 	for _, b := range bars {
 		switch b.class {
 		case "activating":
@@ -185,7 +187,7 @@ func (p *plotReader) heading(s string) {
 	if rest, ok := strings.CutPrefix(s, "Startup finished in "); ok {
 		if _, line, ok := strings.Cut(rest, "\n"); ok {
 			if target, _, ok := strings.Cut(line, " reached after "); ok {
-				p.c.Units = append(p.c.Units, Unit{ID: target, Names: []string{"default.target"}})
+				p.c.Units = append(p.c.Units, boot.Unit{ID: target, Names: []string{"default.target"}})
 			}
 		}
 		return
@@ -216,12 +218,12 @@ func svgAttr(t xml.StartElement, name string) string {
 	return ""
 }
 
-func svgMicros(s string) (Micros, bool) {
+func svgMicros(s string) (boot.Micros, bool) {
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || math.IsNaN(f) || math.Abs(f) > float64(maxStamp)/plotScale/4 {
+	if err != nil || math.IsNaN(f) || math.Abs(f) > float64(boot.MaxStamp)/plotScale/4 {
 		return 0, false
 	}
-	return Micros(math.Round(f * plotScale)), true
+	return boot.Micros(math.Round(f * plotScale)), true
 }
 
 func sniffPlotJSON(head []byte) bool {
@@ -230,7 +232,7 @@ func sniffPlotJSON(head []byte) bool {
 
 // readPlotJSON reads `systemd-analyze plot --json=…` (systemd 253 and later): a list of units in µs, where stamps after the
 // end of startup were replaced by that end, and a container's count from its userspace.
-func readPlotJSON(data []byte) (*Capture, error) {
+func readPlotJSON(data []byte) (*boot.Capture, error) {
 	var rows []struct {
 		Name                                             string
 		Activated, Activating, Deactivated, Deactivating *uint64
@@ -239,19 +241,19 @@ func readPlotJSON(data []byte) (*Capture, error) {
 	if err := json.Unmarshal(data, &rows); err != nil {
 		return nil, jsonError(err)
 	}
-	c := &Capture{}
-	stamp := func(n *uint64) Micros {
-		if n == nil || *n > uint64(maxStamp) {
+	c := &boot.Capture{}
+	stamp := func(n *uint64) boot.Micros {
+		if n == nil || *n > uint64(boot.MaxStamp) {
 			return 0
 		}
-		return Micros(*n)
+		return boot.Micros(*n)
 	}
-	var last Micros
+	var last boot.Micros
 	for _, r := range rows {
 		if r.Name == "" || stamp(r.Activating) == 0 {
 			continue
 		}
-		u := Unit{ID: r.Name, Stamps: Stamps{stamp(r.Activating), stamp(r.Activated), stamp(r.Deactivating), stamp(r.Deactivated)}}
+		u := boot.Unit{ID: r.Name, Stamps: boot.Stamps{Activating: stamp(r.Activating), Activated: stamp(r.Activated), Deactivating: stamp(r.Deactivating), Deactivated: stamp(r.Deactivated)}}
 		last = max(last, u.Activated, u.Deactivated)
 		if stamp(r.Time) == 0 {
 			u.Activated = u.Activating
@@ -271,9 +273,9 @@ func readPlotJSON(data []byte) (*Capture, error) {
 			u.Deactivated = 0
 		}
 	}
-	first := slices.MinFunc(c.Units, func(a, b Unit) int { return cmp.Compare(a.Activating, b.Activating) })
+	first := slices.MinFunc(c.Units, func(a, b boot.Unit) int { return cmp.Compare(a.Activating, b.Activating) })
 	c.Manager.Userspace = first.Activating
 	c.Manager.SecurityStart = first.Activating
-	c.note("read from `systemd-analyze plot --json`: no dependencies, so no chain; userspace is taken to start with the first unit")
+	c.Note("read from `systemd-analyze plot --json`: no dependencies, so no chain; userspace is taken to start with the first unit")
 	return c, nil
 }

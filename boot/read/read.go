@@ -1,0 +1,102 @@
+// Package read makes a [boot.Capture] from whatever somebody has: our own document, a `systemctl show` dump, a
+// `systemd-analyze plot`, a journal export, cloud-init's logs, a sosreport. It recognises them by their content.
+package read
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"kamino.dev/kamino/boot"
+)
+
+// ErrUnknownFormat reports an input that no reader recognises.
+var ErrUnknownFormat = errors.New("no boot recognised; give a capture of kamino-agent, the output of `systemctl show; echo; systemctl show --all '*'`, " +
+	"`systemd-analyze plot`, `journalctl -b -o export` or `-o json`, cloud-init.log, `cloud-init analyze dump`, or a sosreport folder")
+
+// format is one kind of input. Sniff sees the first bytes without leading white space.
+type format struct {
+	name  string
+	sniff func(head []byte) bool
+	read  func(data []byte) (*boot.Capture, error)
+}
+
+// formats are tried in order; the sniffers exclude each other except where a comment says so.
+func formats() []format {
+	return []format{
+		{"plot-svg", sniffSVG, readPlotSVG},
+		{"journal", sniffJournalJSON, readJournalJSON},
+		{"journal", sniffJournalExport, readJournalExport},
+		{"plot-json", sniffPlotJSON, readPlotJSON},
+		{"cloud-init-dump", sniffCloudInitDump, readCloudInitDump},
+		{"capture", sniffCapture, readCapture}, // any other JSON object: its error names the schema
+		{boot.SourceShow, sniffShow, readShow},
+		{"cloud-init-log", sniffCloudInitLog, readCloudInitLog},
+	}
+}
+
+// Bytes recognises the format of data by its content and reads the boot in it. The error names the format that failed, or is
+// ErrUnknownFormat.
+func Bytes(data []byte) (*boot.Capture, error) {
+	if len(data) > boot.MaxDocument {
+		return nil, fmt.Errorf("read boot: %d bytes, more than the limit of %d; cut the journal to one boot with `journalctl -b`", len(data), boot.MaxDocument)
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	head := bytes.TrimLeft(data, " \t\r\n")
+	if len(head) == 0 {
+		return nil, errors.New("read boot: empty input")
+	}
+	head = head[:min(len(head), 64<<10)]
+	for _, f := range formats() {
+		if !f.sniff(head) {
+			continue
+		}
+		c, err := f.read(data)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", f.name, err)
+		}
+		c.Schema = boot.Schema
+		if len(c.Sources) == 0 {
+			c.Sources = []string{f.name}
+		}
+		c.Tidy()
+		if err := c.Validate(); err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+	return nil, fmt.Errorf("read boot: %w", ErrUnknownFormat)
+}
+
+// From reads r to its end, refusing more than MaxDocument bytes, and then as Bytes does.
+func From(r io.Reader) (*boot.Capture, error) {
+	data, err := io.ReadAll(io.LimitReader(r, boot.MaxDocument+1))
+	if err != nil {
+		return nil, fmt.Errorf("read boot: %w", err)
+	}
+	return Bytes(data)
+}
+
+func sniffCapture(head []byte) bool { return head[0] == '{' }
+
+func readCapture(data []byte) (*boot.Capture, error) {
+	var c boot.Capture
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, jsonError(err)
+	}
+	return &c, c.Validate()
+}
+
+// jsonError says where a document stops making sense.
+func jsonError(err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("not a whole JSON document (byte %d: %w); was the file cut off?", syntax.Offset, err)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("not a whole JSON document (%w); was the file cut off?", err)
+	}
+	return err
+}
