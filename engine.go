@@ -180,7 +180,7 @@ func (e *Engine) attempt(ctx context.Context, opts Options) (*Run, error) {
 }
 
 func (e *Engine) newRun(opts Options) *Run {
-	return &Run{Engine: faulty(e), Options: opts, kept: map[string]bool{}}
+	return &Run{Engine: e, Options: opts, kept: map[string]bool{}}
 }
 
 // StepError says which step failed.
@@ -194,7 +194,6 @@ func (e *StepError) Unwrap() error { return e.Err }
 
 // exec runs steps in order until one fails.
 func (r *Run) exec(ctx context.Context, steps []Step) error {
-	steps = faultySteps(r, steps)
 	for i, s := range steps {
 		ev := Event{Step: s.Name, Number: i + 1, Total: len(steps), Percent: -1}
 		if s.When != nil && !s.When(r) {

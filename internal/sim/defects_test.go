@@ -1,24 +1,31 @@
-//go:build defects
-
 package sim
 
 import (
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
-	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/sim/mutants"
 )
 
-// TestDefects switches on one defect after the other and looks who finds it:
-// random walks, single faults, rivals.
+// TestDefects puts one defect after the other into the engine and looks who finds it: random walks,
+// single faults, rivals. The engine has none of them: where this binary holds no mutants, one is
+// built that does, and plays the test.
 func TestDefects(t *testing.T) {
+	if !mutants.Built() {
+		withMutants(t)
+		return
+	}
 	sites, w := golden(t, aged)
 	want := w.end()
 	told, met := lies(aged, sites), encounters(sites)
-	caught := 0
-	for _, d := range kamino.Defects {
-		if err := kamino.SwitchDefect(d.Name); err != nil {
+	defects, caught := Defects(), 0
+	for i := range defects {
+		d := &defects[i]
+		if err := Switch(d); err != nil {
 			t.Fatal(err)
 		}
 		by, found := hunt(d, told, met, want)
@@ -30,34 +37,68 @@ func TestDefects(t *testing.T) {
 		first, _, _ := strings.Cut(found, "\n")
 		t.Logf("%-24s %-4s %s: %s", d.Name, d.Like, by, first)
 	}
-	_ = kamino.SwitchDefect("")
-	inReport(t, func(r *simReport) { r.Defects.Seeded, r.Defects.Caught = len(kamino.Defects), caught })
-	fmt.Printf("defects: %d seeded, %d caught\n", len(kamino.Defects), caught)
+	if err := Switch(nil); err != nil {
+		t.Fatal(err)
+	}
+	inReport(t, func(r *simReport) { r.Defects.Seeded, r.Defects.Caught = len(defects), caught })
+	fmt.Printf("defects: %d seeded, %d caught\n", len(defects), caught)
+}
+
+// withMutants plays the running test in a binary that holds the mutants.
+func withMutants(t *testing.T) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, err := mutants.GoTest(t.Context(), root, t.TempDir(), t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+	t.Logf("%s", out)
 }
 
 // hunt looks for a first violation.
-func hunt(d kamino.Defect, told, met []trial, want string) (by, found string) {
-	walks := func(from, to uint64) bool {
-		for seed := from; seed < to; seed++ {
-			if v := ofKind(newWalk(seed).run(), d.By); v != "" {
-				by, found = fmt.Sprintf("walk %d", seed), v
-				return true
-			}
-		}
-		return false
+func hunt(d *Defect, told, met []trial, want string) (by, found string) {
+	walks := func(from, to int) bool {
+		i, v := firstOf(to-from, func(i int) string { return ofKind(newWalk(uint64(from+i)).run(), d.By) })
+		by, found = fmt.Sprintf("walk %d", from+i), v
+		return v != ""
 	}
 	trials := func(list []trial, want, what string) bool {
-		for i, x := range list {
-			w := x.single(want)
-			if v := ofKind(w.audit.violations, d.By); v != "" {
-				by, found = fmt.Sprintf("%s %d", what, i), x.String()+": "+v
-				return true
+		i, v := firstOf(len(list), func(i int) string { return ofKind(list[i].single(want).audit.violations, d.By) })
+		if v != "" {
+			by, found = fmt.Sprintf("%s %d", what, i), list[i].String()+": "+v
+		}
+		return v != ""
+	}
+	if walks(0, 50) || trials(told[:1], want, "fault") || trials(told, want, "fault") || trials(met, "", "rival") || walks(50, 8000) {
+		return by, found
+	}
+	return "", ""
+}
+
+// firstOf plays 0 to n-1 until one goes wrong, a few at a time, and returns the first that did.
+func firstOf(n int, play func(int) string) (int, string) {
+	block := 4 * runtime.GOMAXPROCS(0)
+	for from := 0; from < n; from += block {
+		wrong := make([]string, min(block, n-from))
+		var group sync.WaitGroup
+		for i := range wrong {
+			group.Go(func() { wrong[i] = play(from + i) })
+		}
+		group.Wait()
+		for i, what := range wrong {
+			if what != "" {
+				return from + i, what
 			}
 		}
-		return false
 	}
-	_ = walks(0, 50) || trials(told[:1], want, "fault") || trials(told, want, "fault") || trials(met, "", "rival") || walks(50, 8000)
-	return by, found
+	return 0, ""
 }
 
 // ofKind is the first violation of an invariant; "" means any.

@@ -195,6 +195,7 @@ func (p *proc) engine() *kamino.Engine {
 	if p.tune != nil {
 		p.tune(e)
 	}
+	Tamper(e)
 	return e
 }
 

@@ -1,29 +1,41 @@
-//go:build defects
-
 package crash
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
-	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/sim"
+	"kamino.dev/kamino/internal/sim/mutants"
 )
 
-// TestDefects switches on one known bad behaviour of the engine after the other:
-// a harness that cannot fail proves nothing. KAMINO_DEFECT names one of them.
+// TestDefects puts one known bad behaviour after the other into the engine: a harness that cannot
+// fail proves nothing. KAMINO_DEFECT names one of them, or all: they take an hour.
 func TestDefects(t *testing.T) {
+	only := os.Getenv("KAMINO_DEFECT")
+	if only == "" {
+		t.Skip("KAMINO_DEFECT names no defect, nor all")
+	}
+	if !mutants.Built() {
+		withMutants(t)
+		return
+	}
 	goldens, err := Goldens(t.Context(), station)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cases := spread(Enumerate(goldens))
-	t.Cleanup(func() { _ = kamino.SwitchDefect("") })
-	for _, d := range kamino.Defects {
-		if only := os.Getenv("KAMINO_DEFECT"); only != "" && only != d.Name {
+	station.tamper = sim.Tamper
+	t.Cleanup(func() {
+		station.tamper = nil
+		_ = sim.Switch(nil) // cannot fail
+	})
+	for _, d := range sim.Defects() {
+		if only != "all" && only != d.Name {
 			continue
 		}
 		t.Run(d.Name, func(t *testing.T) {
-			if err := kamino.SwitchDefect(d.Name); err != nil {
+			if err := sim.Switch(&d); err != nil {
 				t.Fatal(err)
 			}
 			// Some are found without any harm done.
@@ -44,6 +56,24 @@ func TestDefects(t *testing.T) {
 			t.Errorf("%s: nobody notices", d.What)
 		})
 	}
+}
+
+// withMutants plays the test in a binary that holds the mutants.
+func withMutants(t *testing.T) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, err := mutants.GoTest(t.Context(), root, t.TempDir(), t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%s", out)
 }
 
 // spread changes the order, so that every step has its turn early.

@@ -144,10 +144,14 @@ func (p *Process) engine() (*kamino.Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make cluster: %w", err)
 	}
-	return &kamino.Engine{
+	e := &kamino.Engine{
 		Provider: provider, Cluster: cluster, Clock: p, Process: p.Name, MinPoll: pollInterval,
 		NewID: p.world.newRunID, Report: p.hear,
-	}, nil
+	}
+	if s.tamper != nil {
+		s.tamper(e)
+	}
+	return e, nil
 }
 
 // hear follows the steps of the pipeline.

@@ -56,6 +56,7 @@ type Station struct {
 	world       atomic.Pointer[World]
 	servers     []*http.Server
 	scenario    emulator.Scenario
+	tamper      func(*kamino.Engine) // what a test does to every engine; nil nothing
 }
 
 // NewStation starts a control plane and the proxies in a directory. binary is

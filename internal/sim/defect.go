@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/sim/mutants"
+)
+
+// Defect is a known bad behaviour that tests must notice. It is put around the ports of an engine,
+// or it is a mutant: a patch of the engine itself.
+type Defect struct {
+	Name string
+	Like string // the original's defect that it translates, "" when it is another
+	What string
+	By   string // the invariant that must find it; "" any
+
+	ports func() *tampering // what it does to the ports, fresh for every process; nil for a mutant
+}
+
+// Defects lists the defects of the ports and the mutants. The mutants are there in binaries only
+// that were built with the overlay of package mutants.
+func Defects() []Defect {
+	out := slices.Clone(portDefects)
+	for _, m := range mutants.All() {
+		out = append(out, Defect{Name: m.Name, Like: m.Like, What: m.What, By: m.By})
+	}
+	slices.SortStableFunc(out, func(a, b Defect) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// switchedOn is the defect that all engines have; nil, as a rule, none.
+var switchedOn *Defect
+
+// Switch switches one defect on and all others off; nil switches all off. It must not be called
+// while an engine runs.
+func Switch(d *Defect) error {
+	switchedOn = d
+	mutant := ""
+	if d != nil && d.ports == nil {
+		mutant = d.Name
+	}
+	if err := mutants.Switch(mutant); err != nil {
+		return fmt.Errorf("defect %s: %w", d.Name, err)
+	}
+	return nil
+}
+
+// Tamper puts the defect that is switched on, if it is one of the ports, around those of an engine
+// that is about to be used by a process of its own.
+func Tamper(e *kamino.Engine) {
+	if switchedOn == nil || switchedOn.ports == nil {
+		return
+	}
+	t := switchedOn.ports()
+	t.process = e.Process
+	e.Provider, e.Cluster = faultyProvider{e.Provider, t}, faultyCluster{e.Cluster, t}
+	if t.clock != 0 {
+		e.Clock = wrongClock{e.Clock, t.clock}
+	}
+}

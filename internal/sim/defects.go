@@ -1,0 +1,144 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// portDefects are known bad behaviours that show in what the engine hears of the ports and what it
+// tells them. The first are the original's, as far as they translate.
+var portDefects = []Defect{
+	{Name: "marks-ignored", Like: "O2", What: "donors of ended runs are not looked for",
+		ports: func() *tampering {
+			return &tampering{listed: func(n *kamino.Node) { delete(n.Annotations, kamino.AnnotationRun) }}
+		}},
+	{Name: "protection-forgotten", Like: "O7", What: "a person's own protection is removed",
+		ports: func() *tampering { return &tampering{mark: func(m *kamino.Mark) { m.Protection = nil }} }},
+	{Name: "replicating-is-failed", Like: "O9", What: "a version that is being replicated is taken for a failed one",
+		ports: versions(func(v *kamino.Artifact) {
+			if v.State == kamino.Succeeded && !v.Ready {
+				v.State = kamino.Failed
+			}
+		})},
+	{Name: "building-is-done", Like: "O10", What: "a version that is being built is taken for a finished one",
+		ports: versions(func(v *kamino.Artifact) {
+			if v.State == kamino.Creating {
+				v.State, v.Ready = kamino.Succeeded, true
+			}
+		})},
+	{Name: "versions-as-text", Like: "O12", What: "versions are sorted as text",
+		ports: func() *tampering {
+			return &tampering{found: func(kind kamino.Kind, list []kamino.Artifact) []kamino.Artifact {
+				slices.SortFunc(list, func(a, b kamino.Artifact) int { return strings.Compare(b.Name, a.Name) })
+				return list
+			}}
+		}},
+	{Name: "local-date", Like: "O13", What: "the day is that of a clock 14 hours east",
+		ports: func() *tampering { return &tampering{clock: 14 * time.Hour} }},
+	{Name: "no-lock", Like: "O14", What: "the lease always looks free",
+		ports: func() *tampering {
+			return &tampering{overwrite: true, freed: true}
+		}},
+	{Name: "model-unconditional", Like: "O15", What: "pool and model are written whatever has changed",
+		ports: func() *tampering { return &tampering{condition: func(p *kamino.Pool) { p.Revision = "" }} }},
+	{Name: "force-unasked", Like: "O18", What: "pods are deleted past their budgets",
+		ports: func() *tampering {
+			return &tampering{drain: func(o *kamino.DrainOptions) { o.Force, o.Overdue = true, true }}
+		}},
+	{Name: "fence-ignored", By: "I9", What: "a lease that another process took is written over",
+		ports: func() *tampering { return &tampering{overwrite: true} }},
+	{Name: "no-intent", What: "what is about to be done is not written down",
+		ports: func() *tampering { return &tampering{setLease: func(l *kamino.Lease) { l.Record.Intent = "" }} }},
+	{Name: "retry-after-ignored", What: "throttling is taken for a failure like others",
+		ports: func() *tampering {
+			return &tampering{failure: func(err error) error {
+				if t := (*kamino.ThrottledError)(nil); errors.As(err, &t) {
+					return kamino.ErrUnavailable
+				}
+				return err
+			}}
+		}},
+	{Name: "vm-by-name", What: "a machine of the same name is taken for the donor", ports: sameName},
+	{Name: "boot-ignored", What: "a donor that has booted since is taken for sealed",
+		ports: func() *tampering {
+			boots := map[string]string{}
+			return &tampering{node: func(n *kamino.Node) { n.BootID = first(boots, n.Name, n.BootID) }}
+		}},
+	{Name: "half-snapshot", What: "a snapshot that is being copied is taken for complete",
+		ports: func() *tampering {
+			return &tampering{found: func(kind kamino.Kind, list []kamino.Artifact) []kamino.Artifact {
+				for i := range list {
+					if s := &list[i]; kind == kamino.Snapshot && s.State != kamino.Failed && s.State != kamino.Deleting {
+						s.State, s.Ready = kamino.Succeeded, true
+					}
+				}
+				return list
+			}}
+		}},
+	{Name: "person-overwritten", What: "an image that somebody chose during the run is replaced",
+		ports: func() *tampering {
+			images := map[string]string{}
+			return &tampering{pool: func(p *kamino.Pool) { p.Model.Image = first(images, string(p.ID), p.Model.Image) }}
+		}},
+	{Name: "refusals-ignored", What: "a pool that must not be touched is",
+		ports: func() *tampering { return &tampering{pool: func(p *kamino.Pool) { p.Refusals = nil }} }},
+	{Name: "pulse-ignored", What: "a kubelet that stopped is taken for alive",
+		ports: func() *tampering {
+			beats := time.Unix(0, 0)
+			return &tampering{pulse: func(time.Time) time.Time { beats = beats.Add(time.Second); return beats }}
+		}},
+	{Name: "seal-pod-forgotten", What: "a seal pod that has not started is not removed",
+		ports: func() *tampering {
+			return &tampering{keepPods: true, sealPod: func(p *kamino.SealPod) { p.Exists = p.Exists && p.Started }}
+		}},
+	{Name: "scale-out-forgotten", What: "nobody remembers that new nodes were asked for",
+		ports: func() *tampering { return &tampering{setLease: func(l *kamino.Lease) { l.Ledger.Owed = nil }} }},
+	{Name: "sealing-unrecorded", What: "a donor that Kubernetes forgets is forgotten",
+		ports: func() *tampering { return &tampering{setLease: func(l *kamino.Lease) { l.Record.Sealing = false }} }},
+	{Name: "former-unsaved", What: "the model is replaced without being saved",
+		ports: func() *tampering { return &tampering{setLease: func(l *kamino.Lease) { l.Ledger.Former = nil }} }},
+	{Name: "lease-kept", What: "a run that ends well keeps its lease",
+		ports: func() *tampering {
+			var holder, process string
+			return &tampering{setLease: func(l *kamino.Lease) {
+				if l.Holder == "" {
+					l.Holder, l.Process = holder, process
+				}
+				holder, process = l.Holder, l.Process
+			}}
+		}},
+}
+
+func versions(f func(*kamino.Artifact)) func() *tampering {
+	return func() *tampering {
+		return &tampering{found: func(kind kamino.Kind, list []kamino.Artifact) []kamino.Artifact {
+			for i := range list {
+				if kind == kamino.Version {
+					f(&list[i])
+				}
+			}
+			return list
+		}}
+	}
+}
+
+// sameName shows for every name the VM that was seen there first.
+func sameName() *tampering {
+	vms := map[string]string{}
+	return &tampering{
+		node:     func(n *kamino.Node) { n.SystemUUID = first(vms, string(n.ProviderID), n.SystemUUID) },
+		instance: func(i *kamino.Instance) { i.VMID = first(vms, string(i.ID), i.VMID) },
+	}
+}
+
+// first keeps what was seen first.
+func first(seen map[string]string, key, value string) string {
+	if _, ok := seen[key]; !ok {
+		seen[key] = value
+	}
+	return seen[key]
+}

@@ -1,0 +1,232 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+type wrongClock struct {
+	kamino.Clock
+	off time.Duration
+}
+
+func (c wrongClock) Now() time.Time { return c.Clock.Now().Add(c.off) }
+
+// tampering is what a defect does on the way to the ports and back. Nil
+// functions do nothing.
+type tampering struct {
+	clock time.Duration
+
+	instance  func(*kamino.Instance)
+	pool      func(*kamino.Pool)
+	found     func(kind kamino.Kind, list []kamino.Artifact) []kamino.Artifact
+	condition func(*kamino.Pool) // of a write of the pool
+	node      func(*kamino.Node)
+	listed    func(*kamino.Node) // in a list only
+	mark      func(*kamino.Mark)
+	drain     func(*kamino.DrainOptions)
+	sealPod   func(*kamino.SealPod)
+	keepPods  bool // seal pods are never deleted
+	pulse     func(time.Time) time.Time
+	setLease  func(*kamino.Lease) // before it is written
+	overwrite bool                // leases, whatever their revision
+	freed     bool                // leases of other processes look free
+	process   string
+	failure   func(error) error
+}
+
+func do[T any](f func(*T), v *T) {
+	if f != nil {
+		f(v)
+	}
+}
+
+func (t *tampering) err(err error) error {
+	if err != nil && t.failure != nil {
+		return t.failure(err)
+	}
+	return err
+}
+
+type faultyProvider struct {
+	kamino.Provider
+	t *tampering
+}
+
+func (p faultyProvider) Pool(ctx context.Context, id kamino.PoolID) (kamino.Pool, error) {
+	out, err := p.Provider.Pool(ctx, id)
+	do(p.t.pool, &out)
+	return out, p.t.err(err)
+}
+
+func (p faultyProvider) Instance(ctx context.Context, id kamino.InstanceID) (kamino.Instance, error) {
+	out, err := p.Provider.Instance(ctx, id)
+	if err == nil {
+		do(p.t.instance, &out)
+	}
+	return out, p.t.err(err)
+}
+
+func (p faultyProvider) SetPower(ctx context.Context, id kamino.InstanceID, want kamino.Power) error {
+	return p.t.err(p.Provider.SetPower(ctx, id, want))
+}
+
+func (p faultyProvider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
+	out, err := p.Provider.Find(ctx, pool, kind, name)
+	if p.t.found != nil {
+		out = p.t.found(kind, append([]kamino.Artifact(nil), out...))
+	}
+	return out, p.t.err(err)
+}
+
+func (p faultyProvider) Create(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	return p.t.err(p.Provider.Create(ctx, pool, a))
+}
+
+func (p faultyProvider) Delete(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	return p.t.err(p.Provider.Delete(ctx, pool, a))
+}
+
+func (p faultyProvider) SetModel(ctx context.Context, pool kamino.Pool, want kamino.ModelSpec, dryRun bool) ([]kamino.FieldChange, error) {
+	do(p.t.condition, &pool)
+	diff, err := p.Provider.SetModel(ctx, pool, want, dryRun)
+	return diff, p.t.err(err)
+}
+
+func (p faultyProvider) SetCapacity(ctx context.Context, pool kamino.Pool, instances int) error {
+	do(p.t.condition, &pool)
+	return p.t.err(p.Provider.(kamino.Scaler).SetCapacity(ctx, pool, instances))
+}
+
+func (p faultyProvider) Address(pool kamino.Pool, kind kamino.Kind, name string) string {
+	if a, ok := p.Provider.(kamino.Addresser); ok {
+		return a.Address(pool, kind, name)
+	}
+	return ""
+}
+
+func (p faultyProvider) Preflight(ctx context.Context) ([]string, error) {
+	if f, ok := p.Provider.(kamino.Preflighter); ok {
+		doubts, err := f.Preflight(ctx)
+		return doubts, p.t.err(err)
+	}
+	return nil, nil
+}
+
+func (p faultyProvider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal, []string, error) {
+	if f, ok := p.Provider.(kamino.Fitter); ok {
+		refusals, doubts, err := f.Fit(ctx, pool, donor, definition)
+		return refusals, doubts, p.t.err(err)
+	}
+	return nil, nil, nil
+}
+
+func (p faultyProvider) ReadSaved(raw json.RawMessage) (kamino.Model, error) {
+	return p.Provider.(kamino.SavedReader).ReadSaved(raw)
+}
+
+func (p faultyProvider) SetExcluded(ctx context.Context, pool kamino.Pool, v kamino.Artifact, excluded bool, tags map[string]string) error {
+	return p.t.err(p.Provider.(kamino.Excluder).SetExcluded(ctx, pool, v, excluded, tags))
+}
+
+type faultyCluster struct {
+	kamino.Cluster
+	t *tampering
+}
+
+func (c faultyCluster) Node(ctx context.Context, name string) (kamino.Node, error) {
+	n, err := c.Cluster.Node(ctx, name)
+	if err == nil {
+		do(c.t.node, &n)
+	}
+	return n, c.t.err(err)
+}
+
+func (c faultyCluster) Nodes(ctx context.Context) ([]kamino.Node, error) {
+	list, err := c.Cluster.Nodes(ctx)
+	for i := range list {
+		do(c.t.node, &list[i])
+		do(c.t.listed, &list[i])
+	}
+	return list, c.t.err(err)
+}
+
+func (c faultyCluster) Mark(ctx context.Context, n kamino.Node, m *kamino.Mark) error {
+	if m != nil {
+		copied := *m
+		m = &copied
+		do(c.t.mark, m)
+	}
+	return c.t.err(c.Cluster.Mark(ctx, n, m))
+}
+
+func (c faultyCluster) Evict(ctx context.Context, n kamino.Node, opts kamino.DrainOptions) ([]kamino.Pod, error) {
+	do(c.t.drain, &opts)
+	left, err := c.Cluster.Evict(ctx, n, opts)
+	return left, c.t.err(err)
+}
+
+func (c faultyCluster) SealPod(ctx context.Context, n kamino.Node, run string) (kamino.SealPod, error) {
+	pod, err := c.Cluster.SealPod(ctx, n, run)
+	do(c.t.sealPod, &pod)
+	return pod, c.t.err(err)
+}
+
+func (c faultyCluster) Seal(ctx context.Context, n kamino.Node, order kamino.SealOrder) error {
+	return c.t.err(c.Cluster.Seal(ctx, n, order))
+}
+
+func (c faultyCluster) RemoveSealPod(ctx context.Context, n kamino.Node, run string) error {
+	if c.t.keepPods {
+		return nil
+	}
+	return c.t.err(c.Cluster.RemoveSealPod(ctx, n, run))
+}
+
+func (c faultyCluster) Lease(ctx context.Context, id kamino.PoolID) (kamino.Lease, error) {
+	l, err := c.Cluster.Lease(ctx, id)
+	if c.t.freed && l.Process != c.t.process {
+		l.Holder, l.Process = "", ""
+	}
+	return l, c.t.err(err)
+}
+
+func (c faultyCluster) SetLease(ctx context.Context, l kamino.Lease) (kamino.Lease, error) {
+	do(c.t.setLease, &l)
+	if c.t.overwrite {
+		if have, err := c.Cluster.Lease(ctx, l.Pool); err == nil {
+			l.Revision = have.Revision
+		}
+	}
+	out, err := c.Cluster.SetLease(ctx, l)
+	return out, c.t.err(err)
+}
+
+func (c faultyCluster) Record(ctx context.Context, n kamino.Node, reason, message string) {
+	if r, ok := c.Cluster.(kamino.Recorder); ok {
+		r.Record(ctx, n, reason, message)
+	}
+}
+
+func (c faultyCluster) Pulse(ctx context.Context, n kamino.Node) (time.Time, error) {
+	pulse, err := n.Heartbeat, error(nil)
+	if p, ok := c.Cluster.(kamino.Pulser); ok {
+		pulse, err = p.Pulse(ctx, n)
+	}
+	if c.t.pulse != nil {
+		pulse = c.t.pulse(pulse)
+	}
+	return pulse, c.t.err(err)
+}
+
+func (c faultyCluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
+	l, ok := c.Cluster.(kamino.Leases)
+	if !ok {
+		return nil, nil
+	}
+	list, err := l.Leases(ctx)
+	return list, c.t.err(err)
+}
