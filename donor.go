@@ -231,8 +231,8 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
-	if in.Power == PowerOff && r.spent() > guestHalt {
-		return Next{}, fmt.Errorf("node %s went off without a receipt of run %s: its disk is not sealed", n.Name, r.id)
+	if in.Power == PowerOff {
+		return r.lookUnreceipted(n)
 	}
 	if !pod.Exists && in.Power == PowerOn {
 		order := act(intentSeal, func(ctx context.Context) error {
@@ -245,6 +245,20 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		return order, nil
 	}
 	return wait("a receipt; the node is silent"), nil
+}
+
+// lookUnreceipted gives up a donor that is off and has no receipt. The agent tells the receipt
+// before it switches the machine off, so whoever reads the node afterwards sees it, or it was not
+// told; lookAge is for a write whose answer the agent did not get.
+func (r *Run) lookUnreceipted(n Node) (Next, error) {
+	now := r.clock().Now()
+	if r.now.off.IsZero() {
+		r.now.off = now
+	}
+	if now.Sub(r.now.off) < lookAge {
+		return wait("a receipt; the donor is off"), nil
+	}
+	return Next{}, fmt.Errorf("node %s went off without a receipt of run %s: its disk is not sealed", n.Name, r.id)
 }
 
 // checkReceipt says what is wrong with a receipt that names this run: a kubelet

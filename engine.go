@@ -94,6 +94,7 @@ type Run struct {
 		name      string
 		since     time.Time
 		throttled time.Duration // how long others asked it to be silent
+		off       time.Time     // when it first saw the donor off without a receipt
 	}
 }
 
@@ -219,7 +220,7 @@ func (r *Run) tell(ev Event) {
 // step looks, acts and waits until the step is done, has failed or has taken
 // too long.
 func (r *Run) step(ctx context.Context, s Step, ev Event) error {
-	r.now.name, r.now.since, r.now.throttled = s.Name, r.clock().Now(), 0
+	r.now.name, r.now.since, r.now.throttled, r.now.off = s.Name, r.clock().Now(), 0, time.Time{}
 	p := pace{run: r, step: s, acts: map[string]int{}}
 	say := func(kind EventKind, message string, percent int) {
 		ev.Kind, ev.Message, ev.Percent, ev.Elapsed = kind, message, percent, r.clock().Now().Sub(r.now.since)

@@ -435,9 +435,6 @@ func TestManyKilled(t *testing.T) {
 			took = max(took, back[name])
 		}
 		bound := 90*time.Second + powerOnTime + bootTime
-		if command == "auto-update" {
-			bound += guestHalt // it would go on with a donor that is sealed, and first waits for a receipt
-		}
 		if took > bound || p.err != nil && command == "restore" {
 			t.Errorf("%s: the last donor was back after %s, more than %s: %v", command, took, bound, p.err)
 		}
