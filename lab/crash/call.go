@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,10 +54,11 @@ func (c *Call) String() string {
 	return c.Method + " " + path
 }
 
-// newCall reads a request. Tokens, events and dry runs change nothing.
+// newCall reads a request. Tokens, events, reviews of one's own rights and dry runs change nothing.
 func newCall(p *Process, side Side, r *http.Request, body []byte) *Call {
 	c := &Call{Side: side, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Step: p.stepName(), body: body}
-	c.Write = r.Method != http.MethodGet && !strings.HasSuffix(c.Path, "/token") && !strings.HasSuffix(c.Path, "/events") && !c.dry()
+	effectless := func(end string) bool { return strings.HasSuffix(c.Path, end) }
+	c.Write = r.Method != http.MethodGet && !slices.ContainsFunc([]string{"/token", "/events", "/selfsubjectrulesreviews", "/selfsubjectreviews"}, effectless) && !c.dry()
 	c.means = invariant.Call{Process: p.Name, Verb: invariant.Read, Pool: p.world.pool, Bucket: string(side) + " " + r.Method + " " + c.Path}
 	if c.Write && side == Kubernetes {
 		c.readKubernetes()
