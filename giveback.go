@@ -59,18 +59,77 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 	if in.Power != PowerOn && !r.offSeen {
 		r.offSeen, r.bootThen = true, r.node.BootID
 	}
-	switch in.Power {
-	case PowerBetween:
-		return wait("the machine to start"), nil
-	case PowerOff:
-		what := intentStart
-		if in.Failure != "" {
-			what += " again after: " + in.Failure
-		}
-		return act(what, func(ctx context.Context) error { return r.Provider.SetPower(ctx, in.ID, PowerOn) }).
-			then("the machine to start", 0), nil
+	return r.comeBack(ctx, in, r.sight(mark, in).decide())
+}
+
+// sight is what giving back sees of the donor.
+func (r *Run) sight(mark *Mark, in Instance) sight {
+	n := r.node
+	receipt, sealed := n.Receipt()
+	s := sight{power: in.Power, ready: n.Ready && SameVM(n.SystemUUID, in.VMID), boot: bootMarked,
+		started: r.startedOnce(), sealed: sealed && receipt.Run == r.id || r.sealStarted}
+	switch {
+	case mark == nil && n.UID == "", mark != nil && mark.BootID == "" && n.BootID == "":
+		s.boot = bootUnknown
+	case mark != nil && n.BootID == mark.BootID:
+	case r.offSeen && n.BootID != r.bootThen:
+		s.boot = bootFresh
+	case mark != nil && mark.BootID == "":
+		s.boot = bootUnmarked
+	default:
+		s.boot = bootOther
 	}
-	return r.lookBooted(ctx, mark, in)
+	return s
+}
+
+// comeBack does what was decided, where it takes time in its time.
+func (r *Run) comeBack(ctx context.Context, in Instance, what wayBack) (Next, error) {
+	switch what {
+	case backNow:
+		return done("the node is Ready"), nil
+	case awaitPower:
+		return wait("the machine to start"), nil
+	case switchOn:
+		why := intentStart
+		if in.Failure != "" {
+			why += " again after: " + in.Failure
+		}
+		return act(why, func(ctx context.Context) error { return r.Provider.SetPower(ctx, in.ID, PowerOn) }).
+			then("the machine to start", 0), nil
+	case awaitBoot:
+		return wait("the node to boot"), nil
+	case hearNode:
+		return r.lookAlive(ctx, "the node is Ready", "a sign of life of the node")
+	case hearKubelet:
+		return r.lookAlive(ctx, "the donor never went off", "a sign of life of the kubelet")
+	case switchOffSoon:
+		if r.spent() < 2*guestHalt {
+			return wait("the sealed machine to go off"), nil
+		}
+		return r.switchOff(in), nil
+	case switchOffLate:
+		if r.spent() >= longSilence {
+			return r.switchOff(in), nil
+		}
+	}
+	return wait("the node to be Ready"), nil
+}
+
+func (r *Run) switchOff(in Instance) Next {
+	return act("switch the machine off, so that its first boot can mend the sealed disk", func(ctx context.Context) error {
+		return r.Provider.SetPower(ctx, in.ID, PowerOff)
+	})
+}
+
+func (r *Run) lookAlive(ctx context.Context, fine, why string) (Next, error) {
+	alive, err := r.alive(ctx, r.node)
+	if err != nil {
+		return Next{}, err
+	}
+	if alive {
+		return done(fine), nil
+	}
+	return wait(why), nil
 }
 
 // donorMark reads the donor's node and its mark. A node that is gone or that
@@ -91,61 +150,6 @@ func (r *Run) donorMark(ctx context.Context) (mark *Mark, gone string, err error
 	}
 	r.sawNode(n)
 	return mark, "", nil
-}
-
-// lookBooted waits for the node of a machine that runs.
-func (r *Run) lookBooted(ctx context.Context, mark *Mark, in Instance) (Next, error) {
-	n := r.node
-	if !n.Ready || !SameVM(n.SystemUUID, in.VMID) {
-		return r.lookDead(mark, in)
-	}
-	if r.offSeen && n.BootID != r.bootThen && (mark == nil || n.BootID != mark.BootID) {
-		return done("the node is Ready"), nil
-	}
-	if mark == nil || n.BootID != mark.BootID {
-		// Ready in another boot, but is that still true?
-		alive, err := r.alive(ctx, n)
-		if err == nil && alive {
-			return done("the node is Ready"), nil
-		}
-		return wait("a sign of life of the node"), err
-	}
-	// The machine runs, and what Kubernetes shows is from the boot that the run
-	// found. Has it just been started, is it still going off, or did it never go?
-	receipt, sealed := n.Receipt()
-	sealed = sealed && receipt.Run == r.id
-	if r.startedOnce() {
-		return wait("the node to boot"), nil
-	}
-	if sealed || r.sealStarted {
-		return r.lookDead(mark, in)
-	}
-	alive, err := r.alive(ctx, n)
-	if err != nil {
-		return Next{}, err
-	}
-	if alive {
-		return done("the donor never went off"), nil
-	}
-	return wait("a sign of life of the kubelet"), nil
-}
-
-// lookDead waits for a machine that runs without a node that is alive. One
-// that was not seen to boot may hang half sealed: then only its next boot mends
-// the disk.
-func (r *Run) lookDead(mark *Mark, in Instance) (Next, error) {
-	// Where the mark is gone nobody knows which boot was sealed; a donor that
-	// stays silent for long is taken for it.
-	unknown := mark == nil && r.node.UID == "" || mark != nil && mark.BootID == ""
-	if r.startedOnce() || !unknown && (mark == nil || r.node.BootID != mark.BootID) || unknown && r.spent() < longSilence {
-		return wait("the node to be Ready"), nil
-	}
-	if r.spent() < 2*guestHalt {
-		return wait("the sealed machine to go off"), nil
-	}
-	return act("switch the machine off, so that its first boot can mend the sealed disk", func(ctx context.Context) error {
-		return r.Provider.SetPower(ctx, in.ID, PowerOff)
-	}), nil
 }
 
 // longSilence is more than any donor needs to boot and report.
