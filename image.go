@@ -75,7 +75,9 @@ func (r *Run) wantedDefinition() Artifact {
 }
 
 // misfits compares what of a definition can never be changed. A definition
-// without an architecture or a security type is of the original: x64, Standard.
+// without an architecture or a security type is of the original: x64, Standard. One for
+// TrustedLaunchSupported fits nobody: its versions are never made of snapshots
+// (https://github.com/hashicorp/packer-plugin-azure/issues/304).
 func misfits(have, want Artifact) (list []Refusal) {
 	for _, f := range []struct{ name, have, want, absent string }{
 		{"generation", have.Generation, want.Generation, "V1"},

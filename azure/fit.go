@@ -31,11 +31,10 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 	if offers.unknown {
 		doubts = append(doubts, noSKUs)
 	}
-	var r refusals
-	fitModel(&r, model, donor)
-	fitSize(&r, model, donor, offers)
+	donor.Controller = offers.attaches(donor)
+	r := fitPool(model, donor, offers)
 	if definition != nil {
-		fitDefinition(&r, *definition, model, first(donor.Controller, offers.controller(model)))
+		fitDefinition(&r, *definition, model, donor.Controller)
 	}
 	return r, doubts, p.fitEncryption(ctx, &r, at, model)
 }
@@ -55,15 +54,22 @@ const (
 	otherDonor = "choose a node that was created since the model became so, or set the model back"
 )
 
-// fitModel compares the donor with the model of its pool: they differ while a pool
-// is moved from one kind of machine to another.
+// fitPool compares the donor, whose disk controller is known, with the model of its
+// pool: they differ while a pool is moved from one kind of machine to another.
+func fitPool(model saved, donor kamino.Instance, offers region) (r refusals) {
+	fitModel(&r, model, donor)
+	fitSize(&r, model, donor, offers)
+	return r
+}
+
+// fitModel compares what the model says itself.
 func fitModel(r *refusals, model saved, donor kamino.Instance) {
 	security := first(model.Security, "Standard")
 	if !strings.EqualFold(security, donor.SecurityType) {
 		r.add("fit", profile+"securityProfile.securityType", security,
 			fmt.Sprintf("the donor is %s, and all versions of an image definition have one security type", donor.SecurityType), otherDonor)
 	}
-	if c := value(model.Controller); c != "" && donor.Controller != "" && !strings.EqualFold(c, donor.Controller) {
+	if c := value(model.Controller); c != "" && !strings.EqualFold(c, donor.Controller) {
 		r.add("fit", profile+"storageProfile.diskControllerType", c, "the donor's disk is attached by "+donor.Controller, otherDonor)
 	}
 	if donor.Generation == "V1" && (!strings.EqualFold(security, "Standard") || value(model.Controller) == nvme) {
@@ -100,19 +106,17 @@ func fitSize(r *refusals, model saved, donor kamino.Instance, offers region) {
 	if next.architecture != "" && donor.Architecture != "" && !strings.EqualFold(next.architecture, donor.Architecture) {
 		refuse("architecture", donor.Architecture, next.architecture)
 	}
-	if len(next.generations) > 0 && !slices.Contains(next.generations, donor.Generation) {
+	if donor.Generation != "" && !offered(next.generations, donor.Generation) {
 		refuse("generations", donor.Generation, strings.Join(next.generations, ", "))
 	}
-	if has := first(donor.Controller, only(offers.size(donor.Size).controllers)); has != "" && len(next.controllers) > 0 && !slices.Contains(next.controllers, has) {
-		refuse("disk controllers", has, strings.Join(next.controllers, ", "))
+	if !offered(next.controllers, donor.Controller) {
+		refuse("disk controllers", donor.Controller, strings.Join(next.controllers, ", "))
 	}
 }
 
-func only(list []string) string {
-	if len(list) == 1 {
-		return list[0]
-	}
-	return ""
+// offered says whether a value is on a list, or the list is not known.
+func offered(list []string, want string) bool {
+	return len(list) == 0 || slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, want) })
 }
 
 // fitDefinition compares what a definition says of all its versions, for ever, with
@@ -123,7 +127,7 @@ func only(list []string) string {
 // (https://github.com/Azure/azure-rest-api-specs/issues/22133).
 func fitDefinition(r *refusals, definition kamino.Artifact, model saved, controller string) {
 	const do = "if no instance uses its versions, delete the definition; else choose another gallery with --gallery"
-	if has := split(first(definition.Controller, scsi)); controller != "" && !slices.ContainsFunc(has, func(c string) bool { return strings.EqualFold(c, controller) }) {
+	if has := split(first(definition.Controller, scsi)); !offered(has, controller) {
 		r.add("fit", controllerFeature+" of image definition "+definition.Name, strings.Join(has, ","),
 			"the pool's machines attach their disks by "+controller+", and features of a definition never change", do)
 	}

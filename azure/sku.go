@@ -109,20 +109,26 @@ const (
 	nvme = "NVMe"
 )
 
-var sizeName = regexp.MustCompile(`(?i)^[a-z]+_[a-z]+\d+(?:-\d+)?([a-z]*)(?:_.*)?_v(\d+)$`)
+var (
+	sizeName = regexp.MustCompile(`(?i)^[a-z]+_[a-z]+\d+(?:-\d+)?([a-z]*)(?:_.*?)??(?:_v(\d+))?(?:_promo)?$`)
+	// graceChip: Grace Blackwell machines have Arm64 processors and no p in their names
+	// (https://learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated/nd-gb200-v6-series).
+	graceChip = regexp.MustCompile(`(?i)_GB\d+(?:_|$)`)
+)
 
 // size is what is known of a size: what the region says, else what its name tells.
 // Sizes of version 6 and later are NVMe only
 // (https://learn.microsoft.com/azure/virtual-machines/enable-nvme-faqs), a p before
 // the version is Arm64
-// (https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions).
+// (https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions). That regions
+// tell no controllers only of sizes older than the choice is unverified.
 func (r region) size(name string) size {
 	known := r.sizes[strings.ToLower(name)]
 	parts := sizeName.FindStringSubmatch(name)
 	if parts == nil {
 		return known
 	}
-	if len(known.controllers) == 0 && r.unknown {
+	if len(known.controllers) == 0 {
 		known.controllers = []string{scsi}
 		if v, err := strconv.Atoi(parts[2]); err == nil && v >= 6 {
 			known.controllers = []string{nvme}
@@ -130,11 +136,18 @@ func (r region) size(name string) size {
 	}
 	if known.architecture == "" {
 		known.architecture = "x64"
-		if strings.Contains(strings.ToLower(parts[1]), "p") {
+		if strings.Contains(strings.ToLower(parts[1]), "p") || graceChip.MatchString(name) {
 			known.architecture = "Arm64"
 		}
 	}
 	return known
+}
+
+// attaches is what the donor's disk is attached by: as its instance says; else the only
+// controller that its size has; else SCSI. Azure writes what it chose into machines of
+// generation V2, since there is a choice (armcompute's comment on diskControllerType).
+func (r region) attaches(donor kamino.Instance) string {
+	return first(donor.Controller, only(r.size(donor.Size).controllers), scsi)
 }
 
 // controller is what machines of a model attach their OS disk to: as the model
@@ -142,14 +155,16 @@ func (r region) size(name string) size {
 // its default into the model when a scale set is made (armcompute's comment on
 // diskControllerType; that it always does is unverified).
 func (r region) controller(model saved) string {
-	if c := value(model.Controller); c != "" {
-		return c
+	size := ""
+	if model.SKU != nil {
+		size = value(model.SKU.Name)
 	}
-	if model.SKU == nil {
-		return ""
-	}
-	if has := r.size(value(model.SKU.Name)).controllers; len(has) == 1 {
-		return has[0]
+	return first(value(model.Controller), only(r.size(size).controllers))
+}
+
+func only(list []string) string {
+	if len(list) == 1 {
+		return list[0]
 	}
 	return ""
 }
