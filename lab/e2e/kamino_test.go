@@ -20,8 +20,9 @@ import (
 
 // call is one start of kamino.
 type call struct {
-	lab *lab.Lab // nil: the shared one
-	env map[string]string
+	program string   // "": the one that is tested
+	lab     *lab.Lab // nil: the shared one
+	env     map[string]string
 	// onLine sees each line of the log as it is written.
 	onLine func(line logLine, process *os.Process)
 }
@@ -63,7 +64,10 @@ func (c call) run(t *testing.T, args ...string) outcome {
 	if c.lab == nil {
 		c.lab = shared
 	}
-	cmd := exec.CommandContext(t.Context(), binary, args...)
+	if c.program == "" {
+		c.program = binary
+	}
+	cmd := exec.CommandContext(t.Context(), c.program, args...)
 	cmd.Env = environment(c.lab, c.env)
 	var out bytes.Buffer
 	cmd.Stdout = &out

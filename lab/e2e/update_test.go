@@ -250,14 +250,8 @@ func TestBudgetHolds(t *testing.T) {
 // expectFree: no run holds the pool.
 func (p *pool) expectFree() {
 	p.Helper()
-	leases, err := shared.Client.CoordinationV1().Leases(kamino.SystemNamespace).List(p.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=kamino"})
-	if err != nil {
-		p.Fatal(err)
-	}
-	for _, lease := range leases.Items {
-		if strings.EqualFold(lease.Annotations["kamino.dev/pool"], p.id) && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
-			p.Errorf("lease %s is still held by %s", lease.Name, *lease.Spec.HolderIdentity)
-		}
+	if run := p.holder(kamino.SystemNamespace); run != "" {
+		p.Errorf("the lease of pool %s is still held by %s", p.name, run)
 	}
 }
 
