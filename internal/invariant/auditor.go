@@ -49,6 +49,8 @@ type Auditor struct {
 	persons map[string]foreign   // node: what persons left there
 	freed   map[string]bool      // nodes that others took our taint off
 	changed map[string]time.Time // nodes that others changed, and when
+	dropped map[string]time.Time // pools whose lease a person deleted, and when
+	forged  map[string]string    // node: a mark that no run wrote
 	unsound map[string]bool      // snapshots by pool and name that nothing may be made of
 }
 
@@ -83,7 +85,7 @@ func (a *Auditor) init() {
 	a.seen, a.stale, a.mine = map[string]version{}, map[string]int{}, map[string]bool{}
 	a.refused, a.quiet, a.scaled = map[string]time.Time{}, map[string]time.Time{}, map[string]int{}
 	a.persons, a.unsound, a.freed = map[string]foreign{}, map[string]bool{}, map[string]bool{}
-	a.changed = map[string]time.Time{}
+	a.changed, a.forged, a.dropped = map[string]time.Time{}, map[string]string{}, map[string]time.Time{}
 }
 
 // Violations lists what was broken so far, in order.

@@ -58,6 +58,16 @@ func (a *Auditor) Person(s *State, node string) {
 	}
 }
 
+// Forged tells that a node's own kubelet wrote an annotation of Kamino's. Nobody is a donor for what
+// it says, and it is a person's to take off.
+func (a *Auditor) Forged(node, text string) {
+	a.init()
+	a.forged[node] = text
+}
+
+// IsForged says whether that is what the node forged.
+func (a *Auditor) IsForged(node, text string) bool { return text != "" && a.forged[node] == text }
+
 // foreignNode compares nodes before and after a call.
 func foreignNode(a *Auditor, was, is *State, c Call) {
 	if c.Verb != Mark && c.Verb != Unmark {
@@ -99,6 +109,9 @@ func restitution(a *Auditor, s *State) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		m, marked := a.markOf(n)
+		if a.IsForged(n.Name, n.Annotations[annotationRun]) && !n.blocked() {
+			continue
+		}
 		// A mark of a newer program, or of another, is left alone.
 		if foreignMark := n.Annotations[annotationRun] != "" && (!marked || m.Format > 1); foreignMark {
 			continue
@@ -248,7 +261,9 @@ func (a *Auditor) donors(s *State, pool string) map[string]bool {
 	out := map[string]bool{s.lease(pool).DonorVM: true}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if m, ok := a.markOf(n); ok {
+		if m, ok := a.markOf(n); ok && a.IsForged(n.Name, n.Annotations[annotationRun]) {
+			continue
+		} else if ok {
 			out[m.VM] = true
 		} else if n.blocked() {
 			out[n.SystemUUID] = true // somebody removed the annotation

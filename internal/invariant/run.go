@@ -23,6 +23,12 @@ func fenced(a *Auditor, s *State, c Call) {
 	}
 }
 
+// LeaseDeleted tells that a person deleted the lease of a pool, with what stood there.
+func (a *Auditor) LeaseDeleted(pool string, now time.Time) {
+	a.init()
+	a.dropped[pool] = now
+}
+
 // epochGrows: I9 at every write of a lease.
 func epochGrows(a *Auditor, was, is *State, c Call) {
 	if c.Verb != SetLease {

@@ -49,7 +49,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	s.SealPods, s.Pods = s.SealPods[:0], s.Pods[:0]
 	for id, p := range w.pools {
 		pool := invariant.Pool{ID: string(id), Image: p.image, Revision: p.revisionText(), Capacity: p.capacity, Refused: len(p.refusals) > 0}
-		if p.personRun != "" && p.personRun == w.leases[id].Holder {
+		if p.personRun != "" && p.personRun == w.standing(id).Holder {
 			pool.Person = p.byPerson
 		}
 		s.Pools = append(s.Pools, pool)
@@ -82,8 +82,8 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 
 func (a *audit) leases(s *invariant.State) *invariant.State {
 	s.Now, s.Leases = a.w.now, s.Leases[:0]
-	for id, l := range a.w.leases {
-		lease := invariant.Lease{Pool: string(id), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Intent: l.Record.Intent, DonorVM: l.Record.VMID}
+	for _, l := range a.w.allLeases() {
+		lease := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Intent: l.Record.Intent, DonorVM: l.Record.VMID}
 		if l.Ledger.Former != nil {
 			lease.Former = l.Ledger.Former.Image
 		}
@@ -162,9 +162,9 @@ func (p *proc) auditSeal(n kamino.Node, run string, want bool) {
 	c := p.onNode(n, verb)
 	c.Run = run
 	if n.ProviderID == "" { // the node is gone from Kubernetes
-		for id, l := range p.w.leases {
+		for _, l := range p.w.allLeases() {
 			if l.Holder == run {
-				c.Pool = string(id)
+				c.Pool = string(l.Pool)
 			}
 		}
 	}

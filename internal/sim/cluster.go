@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +18,12 @@ import (
 // simCluster is Kubernetes as one process sees it.
 type simCluster struct{ p *proc }
 
-func (p *proc) cluster() kamino.Cluster { return simCluster{p} }
+func (p *proc) cluster() kamino.Cluster {
+	if p.root().former {
+		return formerCluster{simCluster{p}}
+	}
+	return simCluster{p}
+}
 
 func (c simCluster) call(ctx context.Context, what call, effect func(*fault) error) error {
 	what.kube = true
@@ -97,10 +101,10 @@ func (c simCluster) Mark(ctx context.Context, node kamino.Node, mark *kamino.Mar
 	})
 }
 
-// markedBy says whether the node carries the annotation or the taint of a run.
-func (n *simNode) markedBy(run string) bool {
+// markedBy says whether a run has left its annotation or its taint on a node.
+func (w *world) markedBy(n *simNode, run string) bool {
 	mark, err := n.Mark()
-	return err == nil && mark != nil && mark.Run == run ||
+	return err == nil && mark != nil && mark.Run == run && !w.audit.judge.IsForged(n.Name, n.Annotations[kamino.AnnotationRun]) ||
 		run != "" && slices.ContainsFunc(n.Taints, func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock && t.Value == run })
 }
 
@@ -232,8 +236,7 @@ func policySum(policy []byte) string {
 
 func (c simCluster) Lease(ctx context.Context, pool kamino.PoolID) (out kamino.Lease, err error) {
 	err = c.call(ctx, call{method: "Lease", subject: pool.Name()}, func(*fault) error {
-		out = c.p.w.leases[pool]
-		out.Pool = pool
+		out = c.p.w.standing(pool)
 		return nil
 	})
 	return out, err
@@ -241,7 +244,7 @@ func (c simCluster) Lease(ctx context.Context, pool kamino.PoolID) (out kamino.L
 
 func (c simCluster) Leases(ctx context.Context) (out []kamino.Lease, err error) {
 	err = c.call(ctx, call{method: "Leases"}, func(*fault) error {
-		out = slices.SortedFunc(maps.Values(c.p.w.leases), func(a, b kamino.Lease) int { return strings.Compare(string(a.Pool), string(b.Pool)) })
+		out = c.p.w.allLeases()
 		return nil
 	})
 	return out, err
@@ -250,14 +253,9 @@ func (c simCluster) Leases(ctx context.Context) (out []kamino.Lease, err error) 
 func (c simCluster) SetLease(ctx context.Context, l kamino.Lease) (out kamino.Lease, err error) {
 	w := c.p.w
 	what := call{method: "SetLease", subject: l.Pool.Name() + " " + l.Record.Step + " " + l.Record.Intent, write: true}
-	err = c.call(ctx, what, func(*fault) error {
-		if w.leases[l.Pool].Revision != l.Revision {
-			return fmt.Errorf("lease of %s: %w", l.Pool.Name(), kamino.ErrConflict)
-		}
-		l.Revision = strconv.Itoa(w.next())
-		w.audit.lease(c.p, l.Pool, func() { w.leases[l.Pool] = l })
-		out = l
-		return nil
+	err = c.call(ctx, what, func(*fault) (err error) {
+		out, err = w.takeLease(c.p, l)
+		return err
 	})
 	return out, err
 }

@@ -16,6 +16,7 @@ type Defect struct {
 	Like string // the original's defect that it translates, "" when it is another
 	What string
 	By   string // the invariant that must find it; "" any
+	Sim  bool   // what it needs is in this package's world only
 
 	ports func() *tampering // what it does to the ports, fresh for every process; nil for a mutant
 }

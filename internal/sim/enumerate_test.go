@@ -22,8 +22,13 @@ func goldenOptions() kamino.Options {
 // golden plays the run without faults in a world, and lists its sites.
 func golden(t *testing.T, begin func(uint64) *world) (sites []site, w *world) {
 	t.Helper()
+	return goldenOf(t, begin, &proc{logging: true})
+}
+
+func goldenOf(t *testing.T, begin func(uint64) *world, p *proc) (sites []site, w *world) {
+	t.Helper()
 	w = begin(1)
-	p := w.startUpdate(&proc{logging: true}, goldenOptions())
+	w.startUpdate(p, goldenOptions())
 	w.wait()
 	if p.err != nil {
 		t.Fatal(p.err)
@@ -78,8 +83,12 @@ func (x trial) single(want string) (w *world) {
 	if x.rival != nil && x.rival.midnight {
 		w.now = w.now.Truncate(24 * time.Hour).Add(24*time.Hour - x.site.when.Sub(w.now))
 	}
-	first := w.update(goldenOptions(), f)
+	first := w.startUpdate(&proc{faults: []fault{f}, former: x.former}, goldenOptions())
+	w.wait()
 	if x.rival != nil {
+		if u := x.rival.unharmed; u != nil && u(x.site) && first.err != nil {
+			w.audit.violate("I19", "the run fails although it could go on: %v", first.err)
+		}
 		w.mend()
 	}
 	w.blindUntil = time.Time{} // somebody sets the credentials right
@@ -110,10 +119,11 @@ func (x trial) single(want string) (w *world) {
 
 // trial is one fault at one site.
 type trial struct {
-	begin func(uint64) *world
-	site  site
-	kind  faultKind
-	rival *rival
+	former bool // of a run that keeps its lease in another namespace
+	begin  func(uint64) *world
+	site   site
+	kind   faultKind
+	rival  *rival
 }
 
 func (x trial) what() string {
@@ -154,13 +164,15 @@ func encounters(sites []site) (out []trial) {
 	return out
 }
 
-// play tries them all, and tells what went wrong.
-func play(t *testing.T, trials []trial, want string) {
+// play tries them all, and tells what went wrong. Each of the cells must have been met.
+func play(t *testing.T, trials []trial, want string, cells []string) {
 	t.Helper()
 	var away awayTimes
+	met := counts{}
 	bad := sideBySide(len(trials), func(i int) string {
 		w := trials[i].single(want)
 		away.add(trials[i].what(), w, trials[i].rival != nil && trials[i].rival.alone)
+		met.add(w.hits)
 		if len(w.audit.violations) == 0 {
 			return ""
 		}
@@ -169,9 +181,15 @@ func play(t *testing.T, trials []trial, want string) {
 	for _, b := range bad {
 		t.Error(b)
 	}
+	met.require(t, cells)
 	t.Logf("%d trials; donor away %s", len(trials), away.all())
 	away.print(t)
-	inReport(t, func(r *simReport) { r.Trials += len(trials); r.Violations += len(bad); r.away(&away) })
+	inReport(t, func(r *simReport) {
+		r.Trials += len(trials)
+		r.Violations += len(bad)
+		r.away(&away)
+		r.cells(&met, cells)
+	})
 }
 
 // TestSingleFaults tries every way to die and every lie at every call of the
@@ -179,7 +197,7 @@ func play(t *testing.T, trials []trial, want string) {
 func TestSingleFaults(t *testing.T) {
 	sites, w := golden(t, aged)
 	t.Logf("%d sites of the golden run's %d calls", len(sites), len(w.calls))
-	play(t, lies(aged, sites), w.end())
+	play(t, lies(aged, sites), w.end(), lieCells())
 }
 
 // TestSingleFaultsFirstRun tries them where a pool's first run differs from all
@@ -189,13 +207,61 @@ func TestSingleFaultsFirstRun(t *testing.T) {
 	sites = slices.DeleteFunc(sites, func(s site) bool {
 		return !slices.Contains([]string{"gallery", "definition", "model", "prune"}, s.step)
 	})
-	play(t, lies(fresh, sites), w.end())
+	play(t, lies(fresh, sites), w.end(), nil)
 }
 
 // TestSingleRivals lets others interfere at every step and every write.
 func TestSingleRivals(t *testing.T) {
 	sites, _ := golden(t, aged)
-	play(t, encounters(sites), "")
+	play(t, encounters(sites), "", append(rivalCells(), rivalLeaseDeleted))
+}
+
+// elsewhere is a pool of which only a former version knows, with its lease in another namespace.
+func elsewhere(seed uint64) *world {
+	w := aged(seed)
+	w.moveAway()
+	return w
+}
+
+// TestSingleNamespaces lets a run of a former version, with its lease in another namespace, die at
+// every write and meet others, who know both namespaces, at every step.
+func TestSingleNamespaces(t *testing.T) {
+	sites, _ := goldenOf(t, elsewhere, &proc{logging: true, former: true})
+	play(t, namespaces(sites), "", []string{cellMoved, cellAdopted, cellRetired, cellHeld})
+}
+
+func namespaces(sites []site) (out []trial) {
+	for _, x := range encounters(sites) {
+		if strings.Contains(x.rival.name, "kamino") || strings.Contains(x.rival.name, "restore") {
+			out = append(out, x)
+		}
+	}
+	for _, s := range sites {
+		if s.call.write {
+			out = append(out, trial{site: s, kind: crashUnheard}, trial{site: s, kind: crashAfter})
+		}
+	}
+	for i := range out {
+		out[i].begin, out[i].former = elsewhere, true
+	}
+	return out
+}
+
+// lieCells name every way to die and to lie, rivalCells everything that others do.
+func lieCells() (out []string) {
+	for kind := range faultKinds {
+		if kind != rivalEvent {
+			out = append(out, kind.String())
+		}
+	}
+	return out
+}
+
+func rivalCells() (out []string) {
+	for _, r := range rivals("a-0", "a-1") {
+		out = append(out, "rival: "+r.name)
+	}
+	return out
 }
 
 // sideBySide plays n trials on two processors, and returns what went wrong with

@@ -148,6 +148,7 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 		}
 		if g.kind == rivalEvent {
 			w.say("  ! rival: %s", g.rival.name)
+			w.hit("rival: " + g.rival.name)
 			g.rival.happen(w, p)
 			p.pass(w.now.Add(g.rival.pause))
 			if end, ok := ctx.Deadline(); ok && g.rival.pause > time.Until(end) {
@@ -157,6 +158,7 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 		}
 		if g.kind == interrupt {
 			w.say("  ! interrupt")
+			w.hit(interrupt.String())
 			root.cancel()
 			root.interrupted = true
 			if err := ctx.Err(); err != nil {
@@ -178,6 +180,7 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 	w := p.w
 	if f != nil {
+		w.hit(f.kind.String())
 		w.say("  ! %s", f.kind)
 	}
 	bucket := c.subject

@@ -24,7 +24,9 @@ type simReport struct {
 	ByFault map[string]awayRow `json:"awayByFault"`
 	// Histogram counts the times that donors were away: up to so many seconds.
 	Histogram []bucket `json:"histogram"`
-	Defects   struct {
+	// Cells counts how often each thing happened that a test must have met.
+	Cells   map[string]int `json:"cells"`
+	Defects struct {
 		Seeded int `json:"seeded"`
 		Caught int `json:"caught"`
 	} `json:"defects"`
@@ -69,6 +71,43 @@ func inReport(t *testing.T, change func(*simReport)) {
 	}
 	if err != nil {
 		t.Errorf("KAMINO_SIM_JSON: %v", err)
+	}
+}
+
+// counts are how often things happened that tests must have met.
+type counts struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (c *counts) add(hits map[string]int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = map[string]int{}
+	}
+	for cell, n := range hits {
+		c.of[cell] += n
+	}
+}
+
+// require fails the test for every cell that was not met.
+func (c *counts) require(t *testing.T, cells []string) {
+	t.Helper()
+	for _, cell := range cells {
+		if c.of[cell] == 0 {
+			t.Errorf("cell %q is empty: it never happened", cell)
+		}
+		t.Logf("cell %-60s %d", cell, c.of[cell])
+	}
+}
+
+func (r *simReport) cells(c *counts, cells []string) {
+	if r.Cells == nil {
+		r.Cells = map[string]int{}
+	}
+	for _, cell := range cells {
+		r.Cells[cell] += c.of[cell]
 	}
 }
 

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -138,12 +137,6 @@ func TestInstanceGone(t *testing.T) {
 		t.Error(p.err)
 	}
 	w.sound(t)
-}
-
-// forge writes a mark on a node, as its kubelet may do.
-func (w *world) forge(node string, m kamino.Mark) {
-	text, _ := json.Marshal(m)
-	w.nodes[node].Annotations[kamino.AnnotationRun] = string(text)
 }
 
 // switches lists the calls on the power of a machine.
@@ -330,27 +323,6 @@ func TestLateOff(t *testing.T) {
 		if n := w.nodes["a-0"]; m.Power != kamino.PowerOn || !n.Ready || n.Tainted(kamino.TaintBlock) || w.leases[poolA].Holder != "" {
 			t.Errorf("after %s: the machine is %s, its node Ready %v, taints %v; the lease is held by %q", late, m.Power, n.Ready, n.Taints, w.leases[poolA].Holder)
 		}
-	}
-}
-
-// TestLeaseDeleted: somebody deletes the lease in the middle of a run. The run makes it again, and ends as if nothing had happened.
-func TestLeaseDeleted(t *testing.T) {
-	sites, _ := golden(t, aged)
-	drop := &rival{name: "somebody deletes the lease", happen: func(w *world, _ *proc) { delete(w.leases, poolA) }}
-	for _, s := range sites {
-		// Between the lease's last write and that of the model the way back is nowhere for a moment.
-		if s.step == "" || s.step == "connect" || s.step == "validate" || s.call.method == "SetModel" {
-			continue
-		}
-		w := aged(1)
-		p := w.update(goldenOptions(), fault{kind: rivalEvent, at: s.at, rival: drop})
-		if p.err != nil {
-			t.Errorf("at %s: %v", s, p.err)
-		}
-		if l := w.leases[poolA]; l.Ledger.Original == nil && s.step != "lock" && s.at != sites[len(sites)-1].at {
-			t.Errorf("at %s: the way back is lost", s)
-		}
-		w.sound(t)
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -16,6 +17,8 @@ type rival struct {
 	mend   func(w *world)
 
 	midnight bool // the world begins so that midnight is then
+	// unharmed: the run must end well all the same, wherever that was possible.
+	unharmed func(site) bool
 	alone    bool // nobody is there to give the donor back for long
 }
 
@@ -55,7 +58,97 @@ func rivals(donor, other string) []*rival {
 		{name: "the instance is replaced while this process is frozen", happen: onDonor(replace), pause: time.Minute},
 		{name: "the node object is deleted", happen: onDonor(func(w *world, m *machine, n *simNode) { w.deleteNodeObject(m, n) })},
 	}
+	out = append(out, forgers(donor, other)...)
 	return append(out, strangers(onDonor)...)
+}
+
+// forgers write what only Kamino should write, and delete what it needs.
+func forgers(donor, other string) []*rival {
+	on := func(forge func(w *world, m *machine, n *simNode)) func(*world, *proc) {
+		return func(w *world, _ *proc) {
+			if m, n := w.donorOf(other); n != nil && m != nil && n.Annotations[kamino.AnnotationRun] == "" && len(n.Taints) == 0 {
+				forge(w, m, n)
+			}
+		}
+	}
+	return []*rival{
+		{name: rivalLeaseDeleted, happen: (*world).deleteLease,
+			// Before it is taken nothing is lost; and between its last write and that of the model
+			// the way back is nowhere for a moment.
+			unharmed: func(s site) bool { return s.call.method != "SetModel" }},
+		{name: rivalForgedMark, mend: (*world).unforge, happen: on(func(w *world, m *machine, n *simNode) {
+			// It falls silent, as a sealed machine does.
+			w.forge(n.Name, kamino.Mark{Format: 1, Run: "forged", Pool: poolA, Instance: m.ID, VMID: m.VMID, BootID: m.bootID, Sealing: true})
+			w.silence(m)
+		})},
+		{name: rivalForeignMark, mend: (*world).unforge, happen: on(func(w *world, m *machine, n *simNode) {
+			victim := w.bystander(donor, other)
+			run := w.standing(poolA).Holder
+			if past := w.standing(poolA).Ledger.Past; len(past) > 0 {
+				run = past[0].Run
+			}
+			if victim != nil && run != "" {
+				w.forge(n.Name, kamino.Mark{Format: 1, Run: run, Pool: poolA, Instance: victim.ID, VMID: victim.VMID, BootID: m.bootID, Sealing: true})
+			}
+		})},
+	}
+}
+
+const (
+	rivalLeaseDeleted = "a person deletes the lease"
+	rivalForgedMark   = "a node forges a mark"
+	rivalForeignMark  = "a node forges a mark that names another machine"
+)
+
+// deleteLease is a person's kubectl delete lease.
+func (w *world) deleteLease(*proc) {
+	if w.standing(poolA).Holder != "" {
+		w.hit(rivalLeaseDeleted)
+	}
+	delete(w.leases, poolA)
+	delete(w.elsewhere, poolA)
+	w.audit.judge.LeaseDeleted(string(poolA), w.now)
+	w.leaseDeleted = true
+	w.happened("a person deletes the lease")
+}
+
+// bystander is the machine of a node that is neither of the two.
+func (w *world) bystander(donor, other string) *machine {
+	for _, name := range []string{"a-0", "a-1", "a-2"} {
+		if n := w.nodes[name]; n != nil && name != donor && name != other {
+			return w.machineOf(n)
+		}
+	}
+	return nil
+}
+
+// forge writes a mark on a node, as its kubelet may do.
+func (w *world) forge(node string, m kamino.Mark) {
+	text, _ := json.Marshal(m)
+	n := w.nodes[node]
+	n.Annotations = maps.Clone(n.Annotations)
+	n.Annotations[kamino.AnnotationRun] = string(text)
+	w.changeNode(n)
+	w.audit.judge.Forged(node, string(text))
+	w.hit("forged: " + m.Run)
+	w.happened("node %s forges a mark", node)
+}
+
+// unforge is a person who takes forged marks off, and starts the kubelets of who forged them.
+func (w *world) unforge() {
+	for _, n := range w.nodes {
+		m := w.machineOf(n)
+		if !w.audit.judge.IsForged(n.Name, n.Annotations[kamino.AnnotationRun]) || m == nil {
+			continue
+		}
+		n.Annotations = maps.Clone(n.Annotations)
+		delete(n.Annotations, kamino.AnnotationRun)
+		w.changeNode(n)
+		if !m.kubelet && m.Power == kamino.PowerOn && m.touched == "" {
+			w.booted(m)
+		}
+		w.happened("a person takes the forged mark off node %s", n.Name)
+	}
 }
 
 // strangers are persons, autoscalers, the cloud and the weather.
@@ -187,7 +280,7 @@ func (w *world) personSetsModel() {
 	if p.image, p.revision = "canonical:ubuntu:24_04-lts:latest", w.next(); p.image == was {
 		p.image = "canonical:ubuntu:26_04-lts:latest"
 	}
-	p.byPerson, p.personRun = p.image, w.leases[poolA].Holder
+	p.byPerson, p.personRun = p.image, w.standing(poolA).Holder
 	w.happened("a person changes the model")
 }
 
@@ -209,6 +302,7 @@ func (w *world) release() {
 func (w *world) mend() {
 	w.release()
 	w.pools[poolA].refusals = nil
+	w.unforge()
 	w.apiAway, w.blindUntil = time.Time{}, time.Time{}
 	w.repair()
 	w.advance(w.now.Add(2 * time.Minute))

@@ -76,7 +76,7 @@ func (w *world) holds(c claim) bool {
 		return !marked || gone || m.Power == kamino.PowerOn && m.touched == "" && m.kubelet
 	case "return":
 		for _, n := range w.nodes {
-			if mark, err := n.Mark(); err == nil && mark != nil && mark.Run == c.run {
+			if w.markedBy(n, c.run) {
 				return false
 			}
 		}
@@ -96,11 +96,12 @@ func (w *world) cloudHolds(c claim) bool {
 		return made(kamino.Definition, kamino.DefinitionName(poolA.Name()))
 	case "clean":
 		s := w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName(poolA.Name()))]
-		return s == nil || s.State == kamino.Deleting || w.now.Before(s.hidden)
+		// Another run's stays, and the step says so.
+		return s == nil || s.State == kamino.Deleting || w.now.Before(s.hidden) || s.Tags[kamino.TagRun] != c.run
 	}
 	// The version of the run stands on the lease.
-	name := w.leases[poolA].Record.Version
-	if w.leases[poolA].Holder != c.run || name == "" {
+	name := w.standing(poolA).Record.Version
+	if w.standing(poolA).Holder != c.run || name == "" {
 		return true
 	}
 	v := w.artifacts[artifactKey(poolA, kamino.Version, name)]

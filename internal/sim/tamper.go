@@ -31,6 +31,7 @@ type tampering struct {
 	sealPod   func(*kamino.SealPod)
 	keepPods  bool // seal pods are never deleted
 	pulse     func(time.Time) time.Time
+	lease     func(*kamino.Lease) // as it is read
 	setLease  func(*kamino.Lease) // before it is written
 	overwrite bool                // leases, whatever their revision
 	freed     bool                // leases of other processes look free
@@ -188,6 +189,7 @@ func (c faultyCluster) RemoveSealPod(ctx context.Context, n kamino.Node, run str
 
 func (c faultyCluster) Lease(ctx context.Context, id kamino.PoolID) (kamino.Lease, error) {
 	l, err := c.Cluster.Lease(ctx, id)
+	do(c.t.lease, &l)
 	if c.t.freed && l.Process != c.t.process {
 		l.Holder, l.Process = "", ""
 	}
@@ -228,5 +230,8 @@ func (c faultyCluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
 		return nil, nil
 	}
 	list, err := l.Leases(ctx)
+	for i := range list {
+		do(c.t.lease, &list[i])
+	}
 	return list, c.t.err(err)
 }

@@ -30,7 +30,9 @@ type world struct {
 	nodes     map[string]*simNode
 	artifacts map[string]*simArtifact
 	leases    map[kamino.PoolID]kamino.Lease
-	sealPods  map[string]*simSealPod // by run
+	elsewhere map[kamino.PoolID]*formerLease // in another namespace
+	hits      map[string]int                 // what has happened that tests must have met
+	sealPods  map[string]*simSealPod         // by run
 	pods      []*simPod
 	throttled map[string]time.Time
 	apiAway   time.Time // the Kubernetes API answers again at that time
@@ -38,6 +40,8 @@ type world struct {
 	blindUntil time.Time
 	staleList  []kamino.Artifact
 	donors     map[string]donor // by run
+
+	leaseDeleted bool // and with it the ledger
 
 	procs   []*proc
 	started int
@@ -63,6 +67,7 @@ func newWorld(seed uint64) *world {
 		now:   time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC),
 		pools: map[kamino.PoolID]*simPool{}, machines: map[kamino.InstanceID]*machine{}, nodes: map[string]*simNode{},
 		artifacts: map[string]*simArtifact{}, leases: map[kamino.PoolID]kamino.Lease{}, sealPods: map[string]*simSealPod{},
+		elsewhere: map[kamino.PoolID]*formerLease{}, hits: map[string]int{},
 		throttled: map[string]time.Time{}, donors: map[string]donor{}, done: make(chan struct{}),
 	}
 	w.audit.begin(w)
@@ -124,6 +129,7 @@ type proc struct {
 	faults []fault
 	calls  int
 	force  bool // the user asked for it
+	former bool // a version that keeps its leases in another namespace
 	dying  bool // killed as soon as it does anything more
 	cancel context.CancelFunc
 	// What the process last read of instances.
@@ -314,7 +320,11 @@ func (w *world) startUpdate(p *proc, o kamino.Options) *proc {
 	p.force = o.Force
 	return w.spawn(p, func(ctx context.Context) {
 		w.say("%s: update with donor %s", p.name, o.Donor)
+		elsewhere := w.elsewhere[poolA]
 		p.result, p.err = p.engine().Update(ctx, o)
+		if held := (*kamino.HeldError)(nil); errors.As(p.err, &held) && elsewhere != nil && !elsewhere.moved && !p.former {
+			w.hit(cellHeld)
+		}
 		p.left()
 	})
 }
@@ -329,7 +339,7 @@ func (w *world) update(o kamino.Options, faults ...fault) *proc {
 // left checks that a process that ends by itself has given everything back, or
 // says that it could not.
 func (p *proc) left() {
-	w, l := p.w, p.w.leases[poolA]
+	w, l := p.w, p.w.standing(poolA)
 	if p.err != nil && (errors.Is(p.err, kamino.ErrLeaseLost) || kamino.Hint(p.err) == "kamino restore" || strings.Contains(p.err.Error(), "give back:")) {
 		return
 	}
@@ -337,7 +347,7 @@ func (p *proc) left() {
 		w.audit.violate("I16", "%s ends and keeps the lease of %s without a word: %v", p.name, l.Pool.Name(), p.err)
 	}
 	for _, n := range w.nodes {
-		if n.markedBy(p.result.Run) && (l.Process == "" || l.Process == p.name) {
+		if w.markedBy(n, p.result.Run) && (l.Process == "" || l.Process == p.name) {
 			w.audit.violate("I1", "%s ends and leaves node %s marked without a word: %v", p.name, n.Name, p.err)
 		}
 	}
