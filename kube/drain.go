@@ -2,9 +2,7 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +11,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubectl/pkg/drain"
 
 	"kamino.dev/kamino"
 )
@@ -56,36 +53,44 @@ func (c *Cluster) Evict(ctx context.Context, node kamino.Node, opts kamino.Drain
 // podsToLeave lists the pods that a drain removes, those without a controller
 // among them.
 func (c *Cluster) podsToLeave(ctx context.Context, node string) ([]corev1.Pod, error) {
-	helper := &drain.Helper{
-		Ctx:    ctx,
-		Client: trustingClient{c.client},
-		Out:    io.Discard, ErrOut: io.Discard,
-		// Pods without a controller are told apart afterwards, one by one,
-		// where kubectl has one error for all.
-		Force:               true,
-		IgnoreAllDaemonSets: true,
-		DeleteEmptyDirData:  true,
-		GracePeriodSeconds:  -1,
-		ChunkSize:           pageSize,
-		AdditionalFilters:   []drain.PodFilter{c.keepSealPod},
+	opts := metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, Limit: pageSize}
+	var pods []corev1.Pod
+	for {
+		list, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, opts)
+		if err != nil {
+			return nil, explain("list pods", err)
+		}
+		for i := range list.Items {
+			if leaves(&list.Items[i]) && !c.isSealPod(&list.Items[i]) {
+				pods = append(pods, list.Items[i])
+			}
+		}
+		if opts.Continue = list.Continue; opts.Continue == "" {
+			break
+		}
 	}
-	list, errs := helper.GetPodsForDeletion(node)
-	if len(errs) > 0 {
-		return nil, explain("list pods", errors.Join(errs...))
-	}
-	pods := list.Pods()
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
 	return pods, nil
 }
 
-// keepSealPod is the filter that keeps a drain from removing what comes after it.
-func (c *Cluster) keepSealPod(pod corev1.Pod) drain.PodDeleteStatus {
-	if pod.Labels[labelName] == sealName && slices.Contains(c.sealNamespaces(pod.Labels[labelRun]), pod.Namespace) {
-		return drain.MakePodDeleteStatusSkip()
+// leaves tells whether a drain removes a pod, as kubectl drain --ignore-daemonsets
+// --delete-emptydir-data --force decides (k8s.io/kubectl/pkg/drain, filters.go): not what
+// the kubelet runs from a file, nor a DaemonSet's pod unless it has ended. Kubectl also asks
+// whether that DaemonSet still exists, a request each; pods of one that is gone are removed
+// by the garbage collector anyway.
+func leaves(pod *corev1.Pod) bool {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return false
 	}
-	return drain.MakePodDeleteStatusOkay()
+	owner := metav1.GetControllerOf(pod)
+	return owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != "apps/v1" || finished(pod)
+}
+
+// isSealPod tells the pod that comes after a drain, which no drain removes.
+func (c *Cluster) isSealPod(pod *corev1.Pod) bool {
+	return pod.Labels[labelName] == sealName && slices.Contains(c.sealNamespaces(pod.Labels[labelRun]), pod.Namespace)
 }
 
 // drainRound is one call of Evict.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure"
@@ -32,6 +31,8 @@ type globalOptions struct {
 	Self       string // node this process runs on
 	Version    string
 
+	kubeconfig    string
+	kubeContext   string
 	namespace     string // given by habit
 	former        []string
 	logLevel      string
@@ -45,14 +46,8 @@ type globalOptions struct {
 
 func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	g := &a.global
-	a.kube = genericclioptions.NewConfigFlags(true)
-	// Kubectl's other flags are left out: -s is the subscription here.
-	k := a.kube
-	k.CacheDir, k.ClusterName, k.AuthInfoName, k.Timeout = nil, nil, nil, nil
-	k.APIServer, k.TLSServerName, k.Insecure, k.CertFile, k.KeyFile, k.CAFile = nil, nil, nil, nil, nil, nil
-	k.BearerToken, k.Impersonate, k.ImpersonateUID, k.ImpersonateGroup, k.ImpersonateUserExtra = nil, nil, nil, nil, nil
-	k.DisableCompression, k.Namespace = nil, nil
-	k.AddFlags(f)
+	f.StringVar(&g.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")
+	f.StringVar(&g.kubeContext, "context", "", "The name of the kubeconfig context to use")
 	f.StringVarP(&g.namespace, "namespace", "n", "", "ignored, but for leases that a former version left there: they live in "+kamino.SystemNamespace)
 	f.StringVar(&g.SealImage, "image", "", "image of the seal pod, NAME@sha256:DIGEST (default $POD_IMAGE, else the image that the pod of this process runs)")
 	f.StringVar(&g.PullSecret, "image-pull-secret", "", "secret in "+kamino.SystemNamespace+" for the registry of that image")

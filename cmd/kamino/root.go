@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"kamino.dev/kamino"
 )
@@ -22,7 +21,6 @@ type app struct {
 	ioStreams
 	env    func(string) string
 	exit   func(int)
-	kube   *genericclioptions.ConfigFlags
 	global globalOptions
 	clock  kamino.Clock
 
