@@ -82,7 +82,7 @@ verify: ## formatting, vet, staticcheck, and that generated files are up to date
 .PHONY: image
 image: ## dist/kamino-image.tar, an OCI image for amd64 and arm64, built without a daemon
 	@mkdir -p dist
-	go run ./internal/image/build -version '$(VERSION)' -o dist/kamino-image.tar
+	cd release && go run ./cmd/image -version '$(VERSION)' -o ../dist/kamino-image.tar
 
 .PHONY: clean
 clean: ## remove what make has built

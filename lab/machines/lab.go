@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"kamino.dev/kamino/azure/emulator"
-	"kamino.dev/kamino/internal/image"
 	"kamino.dev/kamino/lab"
+	"kamino.dev/kamino/release/image"
 )
 
 // PoolName is the scale set of a lab of real machines.

@@ -15,7 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"kamino.dev/kamino/internal/image"
+	"kamino.dev/kamino/release/image"
 )
 
 // Images as machines name them; seal pods name theirs by digest (see Images).

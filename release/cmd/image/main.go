@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
-	"kamino.dev/kamino/internal/image"
+	"kamino.dev/kamino/release/image"
 )
 
 // nonroot is the user of the image, as distroless images number it. The seal
@@ -27,16 +27,17 @@ import (
 const nonroot = 65532
 
 func main() {
+	source := flag.String("source", "..", "directory of the product's module")
 	version := flag.String("version", "dev", "version that the binaries tell")
 	out := flag.String("o", "dist/kamino-image.tar", "tarball to write")
 	flag.Parse()
-	if err := run(*version, *out); err != nil {
+	if err := run(*source, *version, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
 }
 
-func run(version, out string) error {
+func run(source, version, out string) error {
 	work, err := os.MkdirTemp("", "kamino-image-")
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func run(version, out string) error {
 	defer os.RemoveAll(work)
 	var index v1.ImageIndex = empty.Index
 	for _, arch := range []string{"amd64", "arm64"} {
-		img, err := build(work, version, arch)
+		img, err := build(source, work, version, arch)
 		if err != nil {
 			return fmt.Errorf("build for %s: %w", arch, err)
 		}
@@ -103,11 +104,12 @@ func printSizes(img v1.Image, arch string) error {
 }
 
 // build makes the image of one architecture: two binaries and nothing else.
-func build(work, version, arch string) (v1.Image, error) {
+func build(source, work, version, arch string) (v1.Image, error) {
 	var programs []image.Program
 	for _, name := range []string{"kamino", "kamino-agent"} {
 		file := filepath.Join(work, name+"-"+arch)
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", file, "./cmd/"+name)
+		cmd.Dir = source
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {
