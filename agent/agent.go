@@ -3,7 +3,6 @@
 //	seal      make a donor's disk fit to be cloned, report the receipt, power off
 //	verify    scan a sealed disk, by file or by raw byte, for what must not be in an image
 //	unseal    take an interrupted seal back
-//	scrub     zero what an unmounted ext4 file system no longer uses
 //	boot      first boot: identity, configuration, report to the platform; kubelet waits for it
 //	watch     apply new generations of the configuration in place
 //	userdata  check a NodeConfig and show what it becomes
@@ -55,7 +54,6 @@ func verbs() []verb {
 		{"seal", "make this disk fit to be cloned", runSeal},
 		{"verify", "scan a sealed disk for what must not be in an image", runVerify},
 		{"unseal", "take an interrupted seal back", runUnseal},
-		{"scrub", "zero what an unmounted ext4 file system no longer uses", runScrub},
 		{"boot", "first boot: identity, configuration, platform report", runBoot},
 		{"watch", "apply new configurations in place", runWatch},
 		{"userdata", "check a NodeConfig and show what it becomes", runUserData},

@@ -114,7 +114,6 @@ func TestUsage(t *testing.T) {
 		"seal -h":          {0, "-free-space"},
 		"unseal extra":     {2, `unexpected argument "extra"`},
 		"boot --nothing":   {2, "flag provided but not defined"},
-		"scrub":            {2, "--device is required"},
 		"unseal --root /x": {1, "open root /x"},
 		"rules":            {0, "kubelet-pki"},
 		// What only tests may do is not in the program.

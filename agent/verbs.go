@@ -15,7 +15,6 @@ import (
 
 	"kamino.dev/kamino/agent/capture"
 	"kamino.dev/kamino/agent/disk"
-	"kamino.dev/kamino/agent/ext4"
 	"kamino.dev/kamino/agent/firstboot"
 	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/nodeapi"
@@ -141,25 +140,6 @@ func endedByItself() bool {
 		return true
 	}
 	return os.Getenv("SERVICE_RESULT") == "exit-code" && (code == fmt.Sprint(exitFailed) || code == fmt.Sprint(exitFound))
-}
-
-func runScrub(ctx context.Context, e *env, args []string) error {
-	f := e.flags("scrub")
-	device := f.String("device", "", "block `device` or image of an unmounted ext4 file system")
-	if err := parse(f, args); err != nil {
-		return err
-	}
-	if *device == "" {
-		fmt.Fprintln(e.err, "scrub: --device is required")
-		return errUsage
-	}
-	r, err := ext4.Scrub(ctx, *device)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(e.out, "zeroed: %d free blocks, %d bytes behind file ends, %d unused inodes, %d bytes of directory slack, %d journal blocks\n",
-		r.FreeBlocks, r.SlackBytes, r.Inodes, r.DirectoryBytes, r.JournalBlocks)
-	return nil
 }
 
 func runBoot(ctx context.Context, e *env, args []string) error {
