@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +18,8 @@ type Options struct {
 	Binary  string // path of kamino-lab
 	Program string // of BuildKamino, to be killed with SIGKILL; "" ends goroutines instead
 	Workers int    // stations side by side; 0 means 2
-	Sample  int    // about how many cases; 0 means all
+	Sample  int    // how many cases: one of every cell, then what Seed draws; 0 means all
+	Seed    uint64
 	// Match, if set, chooses cases.
 	Match func(*Case) bool
 	// Progress, if set, hears of every outcome, one at a time.
@@ -110,8 +112,8 @@ func (c *Case) killsOnly() bool {
 	return c.Strike.Kind.kills() && c.Skew == 0
 }
 
-// choose takes the cases that were asked for. A sample is spread evenly, so that
-// it has something of every step.
+// choose takes the cases that were asked for. A sample has a case of every cell, as far as it is
+// large enough, and beyond them what the seed draws.
 func choose(cases []*Case, opts Options) []*Case {
 	if opts.Match != nil {
 		cases = slices.DeleteFunc(cases, func(c *Case) bool { return !opts.Match(c) })
@@ -119,9 +121,22 @@ func choose(cases []*Case, opts Options) []*Case {
 	if opts.Sample == 0 || opts.Sample >= len(cases) {
 		return cases
 	}
-	out := make([]*Case, 0, opts.Sample)
-	for i := range opts.Sample {
-		out = append(out, cases[i*len(cases)/opts.Sample])
+	drawn := rand.New(rand.NewPCG(opts.Seed, 0)).Perm(len(cases))
+	seen := map[Cell]bool{}
+	var first, rest []int
+	for _, i := range drawn {
+		if cell := cases[i].Cell; !seen[cell] {
+			seen[cell] = true
+			first = append(first, i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	chosen := append(first, rest...)[:opts.Sample]
+	slices.Sort(chosen) // in the order of a run
+	out := make([]*Case, len(chosen))
+	for at, i := range chosen {
+		out[at] = cases[i]
 	}
 	return out
 }

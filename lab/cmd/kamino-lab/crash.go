@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,7 @@ import (
 type crashCommand struct {
 	output    string
 	sample    int
+	seed      uint64
 	workers   int
 	processes bool
 	program   string
@@ -52,7 +54,8 @@ Exits with 1 if anything is violated or a required cell of the matrix is empty.`
 	}
 	f := cmd.Flags()
 	f.StringVarP(&c.output, "output", "o", "text", "text or json")
-	f.IntVar(&c.sample, "sample", 0, "try only about so many cases, spread over all steps; 0 tries all")
+	f.IntVar(&c.sample, "sample", 0, "try only so many cases: one of every cell, then what --seed draws; 0 tries all")
+	f.Uint64Var(&c.seed, "seed", 0, "what draws the sample (default: from the time, and printed)")
 	f.IntVar(&c.workers, "workers", 2*runtime.NumCPU(), "how many control planes to use side by side; much of its time each waits")
 	f.BoolVar(&c.processes, "process", false, "kill real processes with SIGKILL")
 	f.StringVar(&c.program, "kamino", "", "program to kill, built with the tag labclock (default: built from --source)")
@@ -71,6 +74,12 @@ func (c *crashCommand) Run(cmd *cobra.Command) error {
 	if c.sample < 0 || c.workers < 1 {
 		return fmt.Errorf("--sample %d must be 0 or more and --workers %d positive", c.sample, c.workers)
 	}
+	if c.sample > 0 && c.seed == 0 {
+		c.seed = uint64(time.Now().Unix())
+	}
+	if c.sample > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "crash: a sample: --sample %d --seed %d\n", c.sample, c.seed)
+	}
 	ctx := cmd.Context()
 	opts, cleanup, err := c.options(ctx, cmd)
 	defer cleanup()
@@ -86,7 +95,7 @@ func (c *crashCommand) Run(cmd *cobra.Command) error {
 	if err := c.simulation(ctx, &summary); err != nil {
 		return err
 	}
-	whole := c.sample == 0 && c.only == "" && !c.processes
+	whole := c.only == "" && !c.processes && (c.sample == 0 || c.sample >= summary.Cells.Required)
 	if !whole {
 		summary.Cells.Names = nil // most cells are empty in a part
 	}
@@ -133,7 +142,7 @@ func (c *crashCommand) options(ctx context.Context, cmd *cobra.Command) (opts cr
 			return opts, cleanup, err
 		}
 	}
-	opts = crash.Options{Dir: dir, Binary: binary, Workers: c.workers, Sample: c.sample,
+	opts = crash.Options{Dir: dir, Binary: binary, Workers: c.workers, Sample: c.sample, Seed: c.seed,
 		Match:    func(x *crash.Case) bool { return pattern.MatchString(x.Name) },
 		Progress: func(done, all int, o crash.Outcome) { c.progress(cmd, done, all, o) }}
 	if c.processes {
