@@ -34,7 +34,7 @@ var rules = []rule{
 	{"azure", []string{module, "github.com/Azure/azure-sdk-for-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes"},
 	{"azure/emulator", []string{module + "/azure/emulator"}, "it must not share the client's mistakes"},
 	{"providertest", []string{module}, "the contract knows no provider"},
-	{"cmd/kamino", []string{module, "github.com/spf13/", "k8s.io/client-go/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml", "golang.org/x/term", "golang.org/x/crypto/x509roots"}, "wires everything but the emulator"},
+	{"cmd/kamino", []string{module, "github.com/spf13/", "k8s.io/client-go/", "k8s.io/apimachinery/", "k8s.io/klog/v2", "sigs.k8s.io/yaml", "golang.org/x/term", "golang.org/x/crypto/x509roots"}, "wires everything but the emulator"},
 	{"cmd/kamino-agent", []string{module + "/agent", module + "/boot"}, "a small main around agent"},
 	{"internal/invariant", nil, "a referee that used the player's functions would share his mistakes"},
 	{"internal/sim", []string{module}, "it plays the engine as anybody could who imports it"},

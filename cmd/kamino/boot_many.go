@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -177,7 +178,7 @@ func (b *bootCommand) pool(ctx context.Context, files []string) (*boot.PoolRepor
 			p.Add(a)
 			read++
 		} else {
-			fmt.Fprintf(b.io.Err, "left out: %v\n", errs[i])
+			b.io.tell(slog.LevelWarn, fmt.Sprintf("left out: %v", errs[i]))
 		}
 	}
 	if read == 0 {

@@ -93,6 +93,9 @@ func (g *globalOptions) complete(a *app) error {
 		return kamino.WithHint(fmt.Errorf("log prefix %q would make lines that are no JSON", g.logPrefix), "use --log-format text, or no --log-prefix")
 	}
 	g.Log = newLogger(a.Err, level, g)
+	if a.libraries != nil {
+		a.libraries(g.Log)
+	}
 	for _, name := range []string{g.namespace, a.env("POD_NAMESPACE")} {
 		if name != "" && name != kamino.SystemNamespace {
 			g.former = append(g.former, name) // where a former version would have kept its leases

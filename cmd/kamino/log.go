@@ -35,10 +35,10 @@ func parseLevel(name string) (slog.Level, error) {
 }
 
 func newLogger(w io.Writer, level slog.Level, g *globalOptions) *slog.Logger {
+	asJSON := g.logFormat == "json"
 	if g.logPrefix != "" {
 		w = &prefixWriter{w: w, prefix: []byte(g.logPrefix + ": ")}
 	}
-	asJSON := g.logFormat == "json"
 	how := &slog.HandlerOptions{
 		Level: level,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {

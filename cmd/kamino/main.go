@@ -13,16 +13,12 @@ package main
 
 import (
 	"context"
-	"io"
+	"log/slog"
 	"os"
 	"runtime/debug"
-)
 
-// ioStreams is where a command reads and writes.
-type ioStreams struct {
-	In       io.Reader
-	Out, Err io.Writer
-}
+	"k8s.io/klog/v2"
+)
 
 func main() {
 	bringRoots(os.Getenv)
@@ -31,6 +27,11 @@ func main() {
 		// away: collecting early costs little and keeps the peak low.
 		debug.SetGCPercent(50)
 	}
-	streams := ioStreams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
-	os.Exit(execute(context.Background(), newApp(streams, os.Getenv, os.Exit), os.Args[1:]))
+	streams := ioStreams{In: os.Stdin, Out: wanted{os.Stdout}, Err: os.Stderr}
+	a := newApp(streams, os.Getenv, os.Exit)
+	a.libraries = func(l *slog.Logger) {
+		slog.SetDefault(l)
+		klog.SetSlogLogger(l)
+	}
+	os.Exit(execute(context.Background(), a, os.Args[1:]))
 }

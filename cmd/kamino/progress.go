@@ -17,7 +17,7 @@ import (
 // follow makes the engine report to the terminal, or to the log where there is
 // none. The function it returns ends the output.
 func (a *app) follow(ctx context.Context, e *kamino.Engine) func() {
-	if f, ok := a.Err.(*os.File); ok && term.IsTerminal(int(f.Fd())) && a.env("TERM") != "dumb" {
+	if f, ok := a.Err.(*os.File); ok && !a.JSON && term.IsTerminal(int(f.Fd())) && a.env("TERM") != "dumb" {
 		l := &live{out: a.Err, now: a.clock.Now, width: func() int {
 			w, _, err := term.GetSize(int(f.Fd()))
 			if err != nil {

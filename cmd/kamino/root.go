@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -28,6 +29,8 @@ type app struct {
 	provider func(context.Context, globalOptions) (kamino.Provider, error)
 	cluster  func(context.Context, *app) (kamino.Cluster, error)
 
+	libraries func(*slog.Logger) // lets libraries log to it; nil: they log as they like
+
 	left leftovers            // what a second signal has to tell
 	live atomic.Pointer[live] // the progress on the terminal, while there is one
 }
@@ -39,6 +42,7 @@ func newApp(streams ioStreams, env func(string) string, exit func(int)) *app {
 
 // execute runs one command line and returns the exit code.
 func execute(ctx context.Context, a *app, args []string) int {
+	a.JSON = jsonAsked(args)
 	ctx, stop := a.untilSignal(ctx)
 	defer stop()
 	root := newRootCommand(a)
@@ -57,8 +61,9 @@ Exit codes:
   3    refused, or another run holds the pool; nothing was changed
   130  ended at once by a second signal; the message says what is left
 
-The first SIGINT or SIGTERM ends a run in order: the donor is given back before
-the process ends, with exit code 1.`
+The first SIGINT, SIGTERM or SIGHUP ends a run in order: the donor is given back
+before the process ends, with exit code 1. Where nobody reads the output any
+more, a run goes on to its end.`
 
 func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
@@ -189,10 +194,7 @@ func (a *app) conclude(err error) int {
 	if errors.Is(err, errToDo) {
 		return exitToDo
 	}
-	fmt.Fprintf(a.Err, "Error: %v\n", err)
-	for _, h := range hints(err) {
-		fmt.Fprintf(a.Err, "Hint: %s\n", h)
-	}
+	a.complain(err.Error(), nil, hints(err))
 	var over *bootOverBudget
 	if refused(err) || errors.As(err, &over) {
 		return exitRefused

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"kamino.dev/kamino"
 )
@@ -85,13 +88,78 @@ func TestVersionFormats(t *testing.T) {
 	}
 }
 
-// TestJSONLog: each line of the log is an object.
+// TestJSONLog: each line on standard error is an object, errors of wrong command lines included.
 func TestJSONLog(t *testing.T) {
-	w := newFakeWorld()
-	stale(w)
-	_, errs, code := w.kamino(t, "status", "-n", "elsewhere", "--log-format", "json")
-	var line struct{ Level, Msg string }
-	if err := json.Unmarshal([]byte(errs), &line); err != nil || line.Level != "WARNING" || line.Msg == "" || code != exitFine {
-		t.Errorf("exit code %d, %v: %s", code, err, errs)
+	for _, tt := range []struct {
+		args             []string
+		level, msg, hint string
+		code             int
+	}{
+		{args: []string{"status", "-n", "elsewhere"}, level: "WARNING", msg: "--namespace is ignored", code: exitFine},
+		{args: []string{"status", "--pool", "nosuch"}, level: "ERROR", msg: "nosuch", hint: "the pools are", code: exitFailed},
+		{args: []string{"update", "--target-node", "nosuch"}, level: "ERROR", msg: "nosuch", code: exitFailed},
+		{args: []string{"update", "--bad", "value"}, level: "ERROR", msg: "--bad", hint: "--help", code: exitFailed},
+		{args: []string{"updat"}, level: "ERROR", msg: "updat", hint: "kamino update", code: exitFailed},
+		{args: []string{"status", "--log-prefix", "x"}, level: "ERROR", msg: "log prefix", hint: "--log-format text", code: exitFailed},
+		{args: []string{"boot", "show", "/nowhere"}, level: "ERROR", msg: "/nowhere", code: exitFailed},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			w := newFakeWorld()
+			stale(w)
+			_, errs, code := w.kamino(t, append(tt.args, "--log-format", "json")...)
+			if code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			last := records(t, errs)
+			if last.Level != tt.level || !strings.Contains(last.Msg, tt.msg) || !strings.Contains(strings.Join(last.Hints, " "), tt.hint) {
+				t.Errorf("want %s, %q and hint %q: %s", tt.level, tt.msg, tt.hint, errs)
+			}
+		})
+	}
+}
+
+// record is a line of a JSON log.
+type record struct {
+	Level, Msg  string
+	Hints, Left []string
+}
+
+// records reads a JSON log and returns its last record.
+func records(t *testing.T, log string) (last record) {
+	t.Helper()
+	for line := range strings.Lines(log) {
+		last = record{}
+		if err := json.Unmarshal([]byte(line), &last); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+	return last
+}
+
+// TestSignalsInJSONLog: the words of both signals are records. A hangup is never the second one.
+func TestSignalsInJSONLog(t *testing.T) {
+	var out bytes.Buffer
+	ended := make(chan int, 1)
+	a := newApp(ioStreams{Err: &out, JSON: true}, func(string) string { return "" }, func(code int) { ended <- code })
+	a.left.event(kamino.Event{Pool: "p", Step: "stop", Kind: kamino.StepActed})
+	ctx, cancel := context.WithCancel(t.Context())
+	signals := make(chan os.Signal)
+	go a.obey(ctx, signals, cancel)
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
+		if len(ended) > 0 {
+			t.Fatalf("ended before %s", s)
+		}
+		signals <- s
+		<-ctx.Done() // the first gives back
+	}
+	if code := <-ended; code != exitAbandoned {
+		t.Errorf("exit code %d", code)
+	}
+	last := records(t, out.String())
+	if diff := cmp.Diff(record{"ERROR", "ended at once by a second signal", []string{"kamino restore"}, []string{"pool p: the donor off"}}, last); diff != "" {
+		t.Error(diff)
+	}
+	if n := strings.Count(out.String(), "\n"); n != 2 {
+		t.Errorf("%d lines:\n%s", n, out.String())
 	}
 }

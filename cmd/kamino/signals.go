@@ -3,25 +3,31 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
-	"sync"
 	"syscall"
-
-	"kamino.dev/kamino"
 )
 
-// untilSignal ends the context at the first SIGINT or SIGTERM, so that the
-// engine gives back what it took. At the second it tells what is left and ends
-// the process at once.
+// untilSignal ends the context at the first SIGINT, SIGTERM or SIGHUP, so that the
+// engine gives back what it took. At the second SIGINT or SIGTERM it tells what is left
+// and ends the process at once.
+//
+// SIGHUP, which says that the terminal is gone, counts only once: shell, kernel and systemd
+// each send one. Where it was ignored before (nohup) it stays so. SIGPIPE, which would end
+// the process when nobody reads its log any more, is taken and left at that.
 func (a *app) untilSignal(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
-	signals := make(chan os.Signal, 2)
+	signals, unread := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	signal.Notify(unread, syscall.SIGPIPE)
 	go a.obey(ctx, signals, cancel)
 	return ctx, func() {
 		signal.Stop(signals)
+		signal.Stop(unread)
 		cancel()
 	}
 }
@@ -29,19 +35,23 @@ func (a *app) untilSignal(parent context.Context) (context.Context, func()) {
 // obey waits for the signals. It outlives ctx on purpose: the second signal
 // comes after the first has ended it.
 func (a *app) obey(ctx context.Context, signals <-chan os.Signal, cancel func()) {
+	var s os.Signal
 	select {
-	case s := <-signals:
+	case s = <-signals:
 		cancel()
 		a.say(s)
 	case <-ctx.Done():
 		return
 	}
-	<-signals
-	fmt.Fprintln(a.Err, "Error: ended at once by a second signal")
-	for _, line := range a.left.lines() {
-		fmt.Fprintln(a.Err, "Left: "+line)
+	for asked := 0; ; s = <-signals {
+		if s != syscall.SIGHUP {
+			asked++
+		}
+		if asked == 2 {
+			break
+		}
 	}
-	fmt.Fprintln(a.Err, "Hint: kamino restore")
+	a.complain("ended at once by a second signal", a.left.lines(), []string{"kamino restore"})
 	a.exit(exitAbandoned)
 }
 
@@ -52,49 +62,8 @@ func (a *app) say(s os.Signal) {
 		l.stand(text)
 		return
 	}
-	fmt.Fprintf(a.Err, "\n%s\n", text)
-}
-
-// leftovers follows the events of runs, to know what each still holds.
-type leftovers struct {
-	mu   sync.Mutex
-	runs map[string][]string // pool -> what is held
-}
-
-func (l *leftovers) event(ev kamino.Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.runs == nil {
-		l.runs = map[string][]string{}
+	if !a.JSON {
+		text = "\n" + text
 	}
-	what, taken := map[string]string{
-		"lock": "the lease", "protect": "the donor's protection", "drain": "the donor's block",
-		"seal": "the donor sealed and perhaps off", "stop": "the donor off", "snapshot": "the snapshot", "image": "the image being built",
-	}[ev.Step]
-	switch {
-	case taken && ev.Kind == kamino.StepActed && !slices.Contains(l.runs[ev.Pool], what):
-		l.runs[ev.Pool] = append(l.runs[ev.Pool], what)
-	case ev.Step == "return" && ev.Kind == kamino.StepDone:
-		l.drop(ev.Pool, func(s string) bool { return len(s) > 9 && s[:9] == "the donor" })
-	case ev.Step == "clean" && ev.Kind == kamino.StepDone:
-		l.drop(ev.Pool, func(s string) bool { return s != "the lease" })
-	}
-}
-
-func (l *leftovers) drop(pool string, gone func(string) bool) {
-	l.runs[pool] = slices.DeleteFunc(l.runs[pool], gone)
-}
-
-// lines says what each run holds.
-func (l *leftovers) lines() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []string
-	for pool, held := range l.runs {
-		for _, what := range held {
-			out = append(out, fmt.Sprintf("pool %s: %s", pool, what))
-		}
-	}
-	slices.Sort(out)
-	return out
+	a.tell(slog.LevelWarn, text)
 }

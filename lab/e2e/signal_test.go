@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bufio"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,5 +132,52 @@ func TestSecondSignal(t *testing.T) {
 		if !strings.Contains(o.log, want) {
 			t.Errorf("the log does not tell %q:\n%s", want, o.log)
 		}
+	}
+}
+
+// TestReaderGone: kamino outlives the reader of what it prints, and its terminal, and the donor
+// comes back. Ctrl-C ends "tee" in "kamino update 2>&1 | tee log" at once; of an ssh session that
+// ends, the shell and the kernel each send a hangup.
+func TestReaderGone(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		signals []syscall.Signal
+		code    int
+	}{
+		"ctrl-c":      {[]syscall.Signal{syscall.SIGINT}, 1},
+		"reader ends": {nil, 0},
+		"hangup":      {[]syscall.Signal{syscall.SIGHUP, syscall.SIGHUP}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, 1)
+			before := p.get(p.node(0))
+			cmd := exec.CommandContext(t.Context(), binary, updateArgs(before.Name)...)
+			cmd.Env = environment(shared, nil)
+			reader, writer, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd.Stdout, cmd.Stderr = writer, writer
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			writer.Close()
+			lines := bufio.NewScanner(reader)
+			for lines.Scan() && parseLine(lines.Text()).step != "snapshot" {
+			}
+			for _, s := range tt.signals {
+				if err := cmd.Process.Signal(s); err != nil {
+					t.Error(err)
+				}
+			}
+			reader.Close()
+			_ = cmd.Wait() // the state tells
+			if code := cmd.ProcessState.ExitCode(); code != tt.code {
+				t.Errorf("%s, want exit code %d", cmd.ProcessState, tt.code)
+			}
+			p.expectSame(before, p.get(before.Name))
+			p.expectFree()
+		})
 	}
 }
