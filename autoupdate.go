@@ -173,7 +173,7 @@ func nextMayDo(err error) bool {
 	case "validate":
 		var refused *RefusedError
 		return errors.As(err, &refused) || errors.Is(err, ErrNotFound)
-	case "rehearse", "protect", "drain":
+	case "rehearse", "protect", "inventory", "drain":
 		return !errors.Is(err, ErrLeaseLost) && !errors.Is(err, ErrForbidden)
 	}
 	return false

@@ -19,18 +19,18 @@ type Cluster interface {
 	// Evict makes one round of a drain: it asks for the eviction of every pod
 	// that must leave and returns those that are still there.
 	Evict(ctx context.Context, node Node, opts DrainOptions) ([]Pod, error)
-	// Rehearse tries, without effect, what drain and seal of a node need: the
-	// creation of the seal pod and an eviction of each pod that must leave. It
-	// returns the pods that no waiting would remove. An error is what would stop
-	// the seal pod, or a right that is missing.
+	// Rehearse tries, without effect, what drain and seal of a node need: an
+	// eviction of each pod that must leave, and the creation of the seal pod for
+	// this order, which may be the zero SealOrder for none. It returns the pods that no waiting would
+	// remove. An error is what would stop the seal pod, or a right that is missing.
 	Rehearse(ctx context.Context, node Node, order SealOrder, opts DrainOptions) ([]Pod, error)
 	// SealPod reads the seal pod of a run.
 	SealPod(ctx context.Context, node Node, run string) (SealPod, error)
 	// Seal creates the seal pod of a run on the node. One that exists already is
 	// no error.
 	Seal(ctx context.Context, node Node, order SealOrder) error
-	// RemoveSealPod deletes the seal pod of a run at once, without grace. One that
-	// does not exist is no error.
+	// RemoveSealPod deletes the seal pod of a run, and the pod of its inventory
+	// (Surveyor), at once, without grace. One that does not exist is no error.
 	RemoveSealPod(ctx context.Context, node Node, run string) error
 	// Lease reads the lease of a pool; a pool that never had one has a zero
 	// Lease with that Pool and no Revision.
@@ -124,5 +124,7 @@ type SealPod struct {
 	Exists  bool
 	Started bool   // its container began to run: the disk may have been touched
 	Failed  bool   // it ended without powering the machine off
+	Done    bool   // it ended well
+	Ousted  bool   // it failed because the node did not admit it, or killed it
 	Message string // why it is waiting, or the last words of a failed one
 }

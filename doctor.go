@@ -97,7 +97,7 @@ func (e *Engine) doctorRun(ctx context.Context, opts Options) []Check {
 		d.add(Check{Name: "rehearse", State: CheckWarned, Found: "not tried: the node carries the mark of a run", Do: "kamino status shows that run"})
 		return d.checks
 	}
-	d.check("rehearse", "drain and seal are possible", func() error { _, err := d.lookRehearse(ctx); return err })
+	d.check("rehearse", "drain and seal are possible", func() error { _, err := d.rehearse(ctx, d.sealOrder()); return err })
 	return d.checks
 }
 

@@ -9,10 +9,18 @@ import (
 )
 
 // lookRehearse finds out, before anything is done to the donor, what would end
-// its drain or its seal anyway: once its pods are evicted, somebody has noticed.
+// its drain anyway: once its pods are evicted, somebody has noticed. What would end
+// its seal is found out by the inventory.
 func (r *Run) lookRehearse(ctx context.Context) (Next, error) {
-	opts := r.drainOptions()
-	pods, err := r.Cluster.Rehearse(ctx, r.node, r.sealOrder(), opts)
+	order := r.sealOrder()
+	if _, ok := r.Cluster.(Surveyor); ok {
+		order = SealOrder{}
+	}
+	return r.rehearse(ctx, order)
+}
+
+func (r *Run) rehearse(ctx context.Context, order SealOrder) (Next, error) {
+	pods, err := r.Cluster.Rehearse(ctx, r.node, order, r.drainOptions())
 	if err != nil {
 		return Next{}, fmt.Errorf("rehearse drain and seal of node %s: %w", r.node.Name, err)
 	}
@@ -38,8 +46,12 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 	if mark == nil {
 		m := r.newMark(n)
 		return act("annotate the node with "+AnnotationProtect+"=true", func(ctx context.Context) error {
-			return r.Cluster.Mark(ctx, n, &m)
-		}).then(whySettle, r.Settle), nil
+			if err := r.Cluster.Mark(ctx, n, &m); err != nil {
+				return err
+			}
+			// It takes about as long as the settling, so it begins with it. The next step looks whether it did.
+			return r.beginSurvey(ctx, n)
+		}).announcing(intentSurvey).then(whySettle, r.Settle), nil
 	}
 	// The autoscaler looks at the annotation only when it evaluates the node,
 	// and finishes a deletion that it has begun.

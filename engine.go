@@ -74,6 +74,8 @@ type Run struct {
 	emptied  time.Time // when no pod was left on the donor that had to leave
 	evicting bool      // this process has asked the donor's pods to leave
 	unasked  bool      // the donor's mark was seen before any seal pod was asked for
+	// surveyless: the donor's disk cannot be looked at beside its pods.
+	surveyless bool
 
 	// What giving back has seen.
 	missing     time.Time // when the donor was first neither found nor listed; zero while it is there

@@ -28,6 +28,8 @@ func Pipeline() []Step {
 			When: (*Run).donorUntouched, Look: (*Run).lookRehearse},
 		{Name: "protect", Seed: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",
 			When: (*Run).donorNeeded, Look: (*Run).lookProtect},
+		{Name: "inventory", Does: "look why each file is on the donor's disk, and whether it may be sealed", Back: "pod removed",
+			When: (*Run).donorNeeded, Look: (*Run).lookSurvey, Patient: true},
 		{Name: "drain", Seed: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
 			When: (*Run).donorNeeded, Look: (*Run).lookDrain, Notify: "Draining", Limit: unlimited, Plan: (*Run).planDrain},
 		{Name: "seal", Does: "make the donor's disk fit to be cloned and wait for the receipt",
@@ -35,7 +37,7 @@ func Pipeline() []Step {
 		{Name: "stop", Seed: "9", Does: "wait for the donor to be off", Back: "started",
 			When: (*Run).donorNeeded, Look: (*Run).lookStop},
 		{Name: "snapshot", Seed: "9", Does: "snapshot the donor's OS disk", Back: "deleted",
-			When: (*Run).donorNeeded, Look: (*Run).lookSnapshot, Notify: "Snapshotting"},
+			When: (*Run).donorNeeded, Look: (*Run).lookSnapshot},
 		{Name: "start", Seed: "10", Does: "start the donor and wait for its node",
 			When: (*Run).donorMarked, Look: (*Run).lookStart, Limit: returnLimit, Stubborn: true},
 		{Name: "return", Seed: "11, 12", Does: "take off the block and the protection",
@@ -58,7 +60,7 @@ func Pipeline() []Step {
 // record on the lease.
 func restitution() []Step {
 	return []Step{
-		{Name: "unseal", Does: "remove the seal pod", Look: (*Run).lookUnseal, Limit: returnLimit, Stubborn: true},
+		{Name: "unseal", Does: "remove the pods of the run", Look: (*Run).lookPods, Limit: returnLimit, Stubborn: true},
 		{Name: "start", Does: "start the donor and wait for its node", Look: (*Run).lookStart,
 			Limit: returnLimit, Stubborn: true},
 		{Name: "return", Does: "take off the block and the protection", Look: (*Run).lookReturn,

@@ -1,6 +1,7 @@
 // Package agent is the program kamino-agent: one file per verb around the packages that do the work.
 //
 //	seal      make a donor's disk fit to be cloned, report the receipt, power off
+//	inventory say before a seal whether the disk may be sealed, and keep what was seen for it
 //	verify    scan a sealed disk, by file or by raw byte, for what must not be in an image
 //	unseal    take an interrupted seal back
 //	boot      first boot: identity, configuration, report to the platform; kubelet waits for it
@@ -35,6 +36,10 @@ import (
 // Version is this program's, as its main knows it.
 var Version = "dev"
 
+// Yield makes the process the last to be served on a machine that still works. Its main sets it: the process is not a verb's
+// where a test runs one.
+var Yield = func() error { return nil }
+
 // Exit codes.
 const (
 	exitFailed      = 1
@@ -52,6 +57,7 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{"seal", "make this disk fit to be cloned", runSeal},
+		{"inventory", "say before a seal whether this disk may be sealed, at low priority", runInventory},
 		{"verify", "scan a sealed disk for what must not be in an image", runVerify},
 		{"unseal", "take an interrupted seal back", runUnseal},
 		{"boot", "first boot: identity, configuration, platform report", runBoot},

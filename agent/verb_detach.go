@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"kamino.dev/kamino/agent/disk"
-	"kamino.dev/kamino/agent/inventory"
 	"kamino.dev/kamino/agent/seal"
 )
 
@@ -20,17 +19,7 @@ func (v *sealVerb) detached(ctx context.Context, d *disk.Disk) error {
 		return err
 	}
 	// What is wrong is said here, where the pod's log shows it.
-	o, err := v.options(ctx, d)
-	if err != nil {
-		return err
-	}
-	if err := seal.Permit(d, o); err != nil {
-		return err
-	}
-	if err := inventory.LowPriority(); err != nil { // the node still runs, and this process ends with the pod
-		v.log.Warn("going on at the usual priority", "error", err)
-	}
-	if err := v.survey(ctx, d, &o); err != nil {
+	if err := v.beside(ctx, d); err != nil {
 		return err
 	}
 	self, err := os.Executable()
@@ -62,6 +51,25 @@ func (v *sealVerb) detached(ctx context.Context, d *disk.Disk) error {
 	}
 	fmt.Fprintf(v.out, "sealing goes on as unit kamino-seal-%s of the host; `journalctl -u kamino-seal-%s` shows it\n", v.run, v.run)
 	return nil
+}
+
+// beside finds out, while the node works, what would end its seal: at low priority, as this process ends with the pod.
+func (v *sealVerb) beside(ctx context.Context, d *disk.Disk) error {
+	o, err := v.options(ctx, d)
+	if err != nil {
+		return err
+	}
+	if err := seal.Permit(d, o); err != nil {
+		return err
+	}
+	v.yield()
+	return v.surveyed(ctx, d, &o)
+}
+
+func (v *sealVerb) yield() {
+	if err := Yield(); err != nil {
+		v.log.Warn("going on at the usual priority", "error", err)
+	}
 }
 
 // detachable refuses what --detach cannot do. It must never do something else instead, and least of all seal.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"runtime/debug"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -84,34 +85,57 @@ func (v *sealVerb) policyProperty() ([]string, error) {
 	return []string{"--setenv=" + seal.PolicyEnv + "=" + text}, nil
 }
 
-// survey looks at the disk before anything is stopped, and as little as is left to look at when that was done earlier in
-// this boot. On a host's own root the result is kept in its memory for the next.
-func (v *sealVerb) survey(ctx context.Context, d *disk.Disk, o *seal.Options) error {
-	sparing()
+// runInventory is what a run does before it drains its donor: everything that would end the seal is found out beside the
+// node's pods, and what was seen of the disk is kept for the seal.
+func runInventory(ctx context.Context, e *env, args []string) error {
+	f, v := e.sealFlags("inventory")
+	v.runFlags(f)
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	if v.run == "" {
+		fmt.Fprintln(e.err, "inventory: --run is required: the inventory is that run's; `kamino-agent verify --inventory` shows it to people")
+		return errUsage
+	}
+	e.root, v.onDonor = or(v.hostRoot, e.root), true
+	d, _, err := e.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return v.beside(ctx, d)
+}
+
+// surveyed looks at the disk before anything is stopped, unless that was done for this run in this boot: then the look after
+// the rules sees what changed since. Of an earlier look in this boot only what changed is read again. On a host's own root the result is kept
+// in its memory for the next.
+func (v *sealVerb) surveyed(ctx context.Context, d *disk.Disk, o *seal.Options) error {
 	earlier, err := loadIndex(d)
 	if err != nil {
 		v.log.Warn("the earlier inventory is not used", "error", err)
 	}
 	o.Earlier = earlier
+	if earlier.Fits(d, o.Agent) && earlier.Run == v.orderID() {
+		v.log.Info("the files were looked at before the drain")
+		return nil
+	}
+	defer sparing()()
 	index, err := seal.Survey(ctx, d, *o)
-	if index != nil {
-		o.Earlier = index
-		if serr := saveIndex(d, index); serr != nil {
-			v.log.Warn("the inventory is not kept, the next look will take as long", "error", serr)
-		}
+	if index == nil {
+		return err
+	}
+	o.Earlier = index
+	if err == nil {
+		index.Run = v.orderID()
+	}
+	if serr := saveIndex(d, index); serr != nil {
+		v.log.Warn("the inventory is not kept, the next look will take as long", "error", serr)
 	}
 	return err
 }
 
-// surveyed is survey for the seal itself. What the seal pod looked at before this unit began, under the same policy, is
-// not looked at again while the donor is away: the look after the rules sees what changed since.
-func (v *sealVerb) surveyed(ctx context.Context, d *disk.Disk, o *seal.Options) error {
-	if earlier, err := loadIndex(d); err == nil && earlier.Fits(d, o.Agent) {
-		o.Earlier = earlier
-		return nil
-	}
-	return v.survey(ctx, d, o)
-}
+// orderID is for whom an inventory was taken. No two orders have the same.
+func (v *sealVerb) orderID() string { return v.run + " " + v.nonce }
 
 func loadIndex(d *disk.Disk) (*inventory.Index, error) {
 	data, err := d.ReadFile(indexPath, indexMost)
@@ -121,7 +145,23 @@ func loadIndex(d *disk.Disk) (*inventory.Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inventory.ReadIndex(data)
+	index, err := inventory.ReadIndex(data)
+	if err == nil && index.Boot != bootID() {
+		err = errors.New("it was taken in another boot")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return index, nil
+}
+
+// bootID is the kernel's, also in a pod.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
 }
 
 // saveIndex writes to memory only: an attached disk, or a test's, has none at /run.
@@ -130,6 +170,7 @@ func saveIndex(d *disk.Disk, index *inventory.Index) error {
 	if err := unix.Statfs(d.Host("run"), &where); err != nil || where.Type != unix.TMPFS_MAGIC {
 		return nil
 	}
+	index.Boot = bootID()
 	var b bytes.Buffer
 	if err := index.Write(&b); err != nil {
 		return err
@@ -141,16 +182,17 @@ func saveIndex(d *disk.Disk, index *inventory.Index) error {
 }
 
 // sparing keeps the inventory small beside a running node: its indexes take some 20 MB for 200,000 files, and the collector
-// works harder than it would by itself to keep the rest from growing.
-func sparing() { debug.SetMemoryLimit(36 << 20) }
+// works harder than it would by itself to keep the rest from growing. The function that it returns ends that.
+func sparing() func() {
+	usual := debug.SetMemoryLimit(36 << 20)
+	return func() { debug.SetMemoryLimit(usual) }
+}
 
-// runInventory is verify --inventory: it prints the unknown, and writes what a policy would have to allow.
-func (v *sealVerb) runInventory(ctx context.Context, d *disk.Disk, o seal.Options, allow string) error {
-	sparing()
+// verifyInventory is verify --inventory: it prints the unknown, and writes what a policy would have to allow.
+func (v *sealVerb) verifyInventory(ctx context.Context, d *disk.Disk, o seal.Options, allow string) error {
+	defer sparing()()
 	if d.Live() {
-		if err := inventory.LowPriority(); err != nil {
-			v.log.Warn("going on at the usual priority", "error", err)
-		}
+		v.yield()
 	}
 	earlier, err := loadIndex(d)
 	if err != nil {

@@ -40,6 +40,7 @@ type sealVerb struct {
 	run, donor, nonce                 string
 	host, addresses, join, free       string
 	dryRun, detach, powerOff, noAgent bool
+	onDonor                           bool // in a pod of a run
 	given                             *flag.FlagSet
 }
 
@@ -57,11 +58,16 @@ func (e *env) sealFlags(name string) (*flag.FlagSet, *sealVerb) {
 	return f, v
 }
 
-func runSeal(ctx context.Context, e *env, args []string) error {
-	f, v := e.sealFlags("seal")
+// runFlags are of the verbs that a run executes.
+func (v *sealVerb) runFlags(f *flag.FlagSet) {
 	f.StringVar(&v.hostRoot, "host-root", "", "root `directory` of the host, seen from a pod; the same as --root, and what --detach leaves")
 	f.StringVar(&v.run, "run", "", "`ID` of the run, for the receipt")
 	f.StringVar(&v.nonce, "nonce", os.Getenv(nonceEnv), "`text` that the receipt repeats, so that the run knows it for the answer to its order")
+}
+
+func runSeal(ctx context.Context, e *env, args []string) error {
+	f, v := e.sealFlags("seal")
+	v.runFlags(f)
 	f.StringVar(&v.free, "free-space", "", "auto, trim, zero or none: what to do with free blocks (default from the configuration: zero)")
 	f.BoolVar(&v.dryRun, "dry-run", false, "print what would be done, with bytes, and change nothing")
 	f.BoolVar(&v.detach, "detach", false, "install the agent on the host and go on as a transient unit of the host's systemd")
@@ -82,7 +88,7 @@ func runSeal(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	defer d.Close()
-	if v.detach {
+	if v.onDonor = v.detach; v.detach {
 		return v.detached(ctx, d)
 	}
 	return v.seal(ctx, d, h)
@@ -132,7 +138,7 @@ func (v *sealVerb) decideJoin(ctx context.Context, d *disk.Disk, c seal.Config) 
 	if credentials, err := nodeapi.Load(d); err == nil && credentials.Shared() {
 		return seal.JoinKeep, nil
 	}
-	if !d.Live() && !v.detach || d.Exists(seal.ReceiptPath) {
+	if !d.Live() && !v.onDonor || d.Exists(seal.ReceiptPath) {
 		return seal.JoinFresh, nil
 	}
 	patience, cancel := context.WithTimeout(ctx, min(v.patience, 30*time.Second))

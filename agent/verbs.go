@@ -56,7 +56,7 @@ func runVerify(ctx context.Context, e *env, args []string) error {
 		}
 	}
 	if *list {
-		return v.runInventory(ctx, d, o, *allow)
+		return v.verifyInventory(ctx, d, o, *allow)
 	}
 	options := o.Scan()
 	if d != nil {

@@ -88,9 +88,10 @@ func leaves(pod *corev1.Pod) bool {
 	return owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != "apps/v1" || finished(pod)
 }
 
-// isSealPod tells the pod that comes after a drain, which no drain removes.
+// isSealPod tells the pod that comes after a drain, and that of the inventory before
+// it: no drain removes them, the end of the run does.
 func (c *Cluster) isSealPod(pod *corev1.Pod) bool {
-	return pod.Labels[labelName] == sealName && slices.Contains(c.sealNamespaces(pod.Labels[labelRun]), pod.Namespace)
+	return slices.Contains([]string{sealName, surveyName}, pod.Labels[labelName]) && slices.Contains(c.sealNamespaces(pod.Labels[labelRun]), pod.Namespace)
 }
 
 // drainRound is one call of Evict.

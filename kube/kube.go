@@ -6,8 +6,9 @@
 // so is trying again. What each call costs in requests:
 //
 //	Node 1, Nodes 1 per 200, Mark 1 (2 more when the node changed meanwhile),
-//	Evict and Rehearse 1 and 1 per pod to be evicted (Rehearse 1 more), Preview 2, SealPod 1, Seal 1,
-//	Lease 1, SetLease 1, Leases 1, Record 1, Pulse 1, Preflight 3 (1 more when a right is missing)
+//	Evict and Rehearse 1 and 1 per pod to be evicted (Rehearse 1 more with an order), Preview 2, SealPod 1, Seal 1,
+//	RemoveSealPod 2, Survey 1, SurveyPod 1, Lease 1, SetLease 1, Leases 1, Record 1, Pulse 1,
+//	Preflight 3 (1 more when a right is missing)
 package kube
 
 import (
@@ -23,8 +24,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// Cluster implements kamino.Cluster, Recorder, Previewer, Pulser, Leases and
-// ClusterPreflighter.
+// Cluster implements kamino.Cluster, Recorder, Previewer, Pulser, Leases,
+// ClusterPreflighter and Surveyor.
 // Its methods may be called by several goroutines.
 type Cluster struct {
 	client kubernetes.Interface
@@ -39,6 +40,7 @@ var _ interface {
 	kamino.Pulser
 	kamino.Leases
 	kamino.ClusterPreflighter
+	kamino.Surveyor
 } = (*Cluster)(nil)
 
 // Options of New. All have defaults, but without SealImage no disk is sealed.

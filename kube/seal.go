@@ -58,7 +58,8 @@ func (c *Cluster) sealNamespaces(run string) []string {
 }
 
 func readSealPod(pod *corev1.Pod) kamino.SealPod {
-	out := kamino.SealPod{Exists: true, Failed: pod.Status.Phase == corev1.PodFailed}
+	out := kamino.SealPod{Exists: true, Failed: pod.Status.Phase == corev1.PodFailed, Done: pod.Status.Phase == corev1.PodSucceeded}
+	out.Ousted = out.Failed
 	words := []string{strings.ToLower(string(pod.Status.Phase))}
 	if pod.DeletionTimestamp != nil {
 		words = append(words, "being deleted")
@@ -73,6 +74,9 @@ func readSealPod(pod *corev1.Pod) kamino.SealPod {
 			out.Started = true
 		case s.State.Terminated != nil:
 			out.Started, last = true, s.State.Terminated
+			// What was killed ends with 128 and the signal's number
+			// (https://pkg.go.dev/k8s.io/api/core/v1#ContainerStateTerminated).
+			out.Ousted = out.Ousted && last.ExitCode >= 128
 		case s.State.Waiting != nil:
 			w := s.State.Waiting
 			words = append(words, joinWords(w.Reason, w.Message))
@@ -97,14 +101,20 @@ func joinWords(reason, message string) string {
 	return reason + ": " + message
 }
 
-// RemoveSealPod deletes the seal pod of a run without grace. One that does not
-// exist is no error.
+// RemoveSealPod deletes the seal pod of a run and the one of its inventory
+// without grace. One that does not exist is no error.
 func (c *Cluster) RemoveSealPod(ctx context.Context, _ kamino.Node, run string) error {
 	now := int64(0)
 	for _, namespace := range c.sealNamespaces(run) {
-		err := c.client.CoreV1().Pods(namespace).Delete(ctx, sealPodName(run), metav1.DeleteOptions{GracePeriodSeconds: &now})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return explain("delete pods -n "+namespace, err)
+		names := []string{sealPodName(run)}
+		if namespace == kamino.SystemNamespace { // no former version took an inventory
+			names = append(names, surveyPodName(run))
+		}
+		for _, name := range names {
+			err := c.client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return explain("delete pods -n "+namespace, err)
+			}
 		}
 	}
 	return nil
@@ -113,15 +123,22 @@ func (c *Cluster) RemoveSealPod(ctx context.Context, _ kamino.Node, run string) 
 // Seal creates the seal pod of a run on the node. One that exists already is no
 // error.
 func (c *Cluster) Seal(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
-	if c.opts.SealImage == "" {
-		return kamino.WithHint(errors.New("seal node "+node.Name+": no image for the seal pod is known"),
-			"name kamino's image with --image NAME@sha256:DIGEST")
+	if err := c.imageless(node); err != nil {
+		return err
 	}
-	return c.createSealPod(ctx, node, order, metav1.CreateOptions{FieldManager: fieldManager})
+	return c.createPod(ctx, c.sealPod(node.Name, order), metav1.CreateOptions{FieldManager: fieldManager})
 }
 
-func (c *Cluster) createSealPod(ctx context.Context, node kamino.Node, order kamino.SealOrder, how metav1.CreateOptions) error {
-	_, err := c.client.CoreV1().Pods(kamino.SystemNamespace).Create(ctx, c.sealPod(node.Name, order), how)
+func (c *Cluster) imageless(node kamino.Node) error {
+	if c.opts.SealImage != "" {
+		return nil
+	}
+	return kamino.WithHint(errors.New("seal node "+node.Name+": no image for the seal pod is known"),
+		"name kamino's image with --image NAME@sha256:DIGEST")
+}
+
+func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod, how metav1.CreateOptions) error {
+	_, err := c.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, how)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nil

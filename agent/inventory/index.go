@@ -24,7 +24,10 @@ type Index struct {
 	// Files are the unknown files and those that rules edit, with their digests.
 	Files map[string]Indexed `json:"files"`
 	Notes []string           `json:"notes,omitempty"`
-	Count int                `json:"count"`
+	// Boot is the kernel's ID of the boot in which it was taken, Run for whom, empty where the policy of that run refused what was seen.
+	Boot  string `json:"boot,omitempty"`
+	Run   string `json:"run,omitempty"`
+	Count int    `json:"count"`
 
 	known []mark
 }

@@ -9,13 +9,14 @@ import (
 	"syscall"
 
 	"kamino.dev/kamino/agent"
+	"kamino.dev/kamino/agent/inventory"
 )
 
 // version is set by the build (-ldflags "-X main.version=v1.2.3").
 var version = "dev"
 
 func main() {
-	agent.Version = version
+	agent.Version, agent.Yield = version, inventory.LowPriority
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := agent.Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

@@ -21,6 +21,7 @@ const (
 	SetCapacity      Verb = "set capacity"
 	Mark             Verb = "mark"   // our marks on a node
 	Unmark           Verb = "unmark" // off
+	Survey           Verb = "survey" // create the pod of the inventory
 	Seal             Verb = "seal"   // create the seal pod
 	Unseal           Verb = "unseal"
 	Evict            Verb = "evict"
@@ -34,9 +35,9 @@ type Call struct {
 	Process string // as it stands on leases
 	Verb    Verb
 	Pool    string
-	Node    string   // Mark, Unmark, Seal, Unseal, Evict, DeletePod
+	Node    string   // Mark, Unmark, Survey, Seal, Unseal, Evict, DeletePod
 	Pod     string   // Evict, DeletePod: namespace/name
-	Run     string   // Seal, Unseal
+	Run     string   // Survey, Seal, Unseal
 	Machine string   // PowerOn, PowerOff: ID
 	SeenVM  string   // PowerOn, PowerOff: the VM that the process last read there; "" skips the check
 	Made    Artifact // CreateSnapshot, CreateVersion, as asked for
@@ -76,6 +77,7 @@ var intents = map[Verb][]string{
 	SetCapacity:      {"scale out"},
 	Mark:             {"annotate the node", "block the node", "write on the node"},
 	Unmark:           {"take off"},
+	Survey:           {"look at the files"},
 	Seal:             {"seal the disk"},
 	Unseal:           {"delete the seal pod"},
 	Evict:            {"evict"},

@@ -183,6 +183,9 @@ var broken = []struct {
 	{"I16", "a snapshot is left", func(a *Auditor) {
 		a.Settled(at(func(s *State) { snapshot := s.Artifacts[3]; rest(s); s.Artifacts = append(s.Artifacts, snapshot) }))
 	}},
+	{"I16", "an inventory's pod is left", func(a *Auditor) {
+		a.Settled(at(func(s *State) { rest(s); s.Surveys = []SealPod{{Run: "run", Node: "n0"}} }))
+	}},
 	{"I17", "an earlier number", func(a *Auditor) {
 		m := made()
 		m.Name = "2026.3.8"

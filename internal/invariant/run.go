@@ -81,6 +81,9 @@ func nothingLeft(a *Auditor, s *State) {
 	for _, p := range s.SealPods {
 		a.Violate("I16", "the seal pod of run %s is left on %s", p.Run, p.Node)
 	}
+	for _, p := range s.Surveys {
+		a.Violate("I16", "the inventory's pod of run %s is left on %s", p.Run, p.Node)
+	}
 	for _, l := range s.Leases {
 		if l.Holder != "" {
 			a.Violate("I16", "the lease of %s is held by run %s, process %s", l.Pool, l.Holder, l.Process)

@@ -12,6 +12,7 @@ type State struct {
 	Artifacts []Artifact
 	Leases    []Lease
 	SealPods  []SealPod
+	Surveys   []SealPod // the pods of inventories
 	Pods      []Pod
 }
 

@@ -46,7 +46,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	w := a.w
 	s := into
 	s.Pools, s.Machines, s.Nodes, s.Artifacts = s.Pools[:0], s.Machines[:0], s.Nodes[:0], s.Artifacts[:0]
-	s.SealPods, s.Pods = s.SealPods[:0], s.Pods[:0]
+	s.SealPods, s.Surveys, s.Pods = s.SealPods[:0], s.Surveys[:0], s.Pods[:0]
 	for id, p := range w.pools {
 		pool := invariant.Pool{ID: string(id), Image: p.image, Revision: p.revisionText(), Capacity: p.capacity, Refused: len(p.refusals) > 0}
 		if p.personRun != "" && p.personRun == w.standing(id).Holder {
@@ -73,6 +73,9 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	a.leases(s)
 	for run, p := range w.sealPods {
 		s.SealPods = append(s.SealPods, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
+	}
+	for run, p := range w.surveys {
+		s.Surveys = append(s.Surveys, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
 	}
 	for _, p := range w.pods {
 		s.Pods = append(s.Pods, invariant.Pod{Name: p.String(), Node: p.node, Stays: p.daemon})

@@ -202,6 +202,7 @@ func (c simCluster) RemoveSealPod(ctx context.Context, node kamino.Node, run str
 	return c.call(ctx, call{method: "RemoveSealPod", subject: run, write: true}, func(*fault) error {
 		c.p.auditSeal(node, run, false)
 		delete(c.p.w.sealPods, run)
+		delete(c.p.w.surveys, run)
 		c.p.w.happened("%s deletes seal pod of %s", c.p.name, run)
 		return nil
 	})

@@ -49,6 +49,8 @@ const (
 	sealIsMute           // the machine goes off without a receipt
 	sealNoImage          // the pod's image cannot be pulled
 	sealForged           // nothing is sealed; the node writes a receipt of its own and goes off
+	sealRefused          // the inventory refuses the disk
+	sealCrowded          // the node has no room for the inventory
 )
 
 type simNode struct {
@@ -271,7 +273,7 @@ func (w *world) reportSeal(m *machine, r kamino.Receipt, here func() bool, fate 
 		w.after(10*time.Second, func() { w.reportSeal(m, r, here, fate) })
 		return
 	}
-	if n := w.nodes[m.Hostname]; n != nil && n.SystemUUID == m.VMID && (fate == sealWorks || fate == sealForged) {
+	if n := w.nodes[m.Hostname]; n != nil && n.SystemUUID == m.VMID && fate != sealIsMute {
 		if fate == sealForged {
 			r.Nonce = ""
 		}
@@ -315,9 +317,11 @@ func (w *world) removeMachine(m *machine) {
 
 func (w *world) removeNode(n *simNode) {
 	delete(w.nodes, n.Name)
-	for run, pod := range w.sealPods {
-		if pod.node == n.Name {
-			delete(w.sealPods, run)
+	for _, pods := range []map[string]*simSealPod{w.sealPods, w.surveys} {
+		for run, pod := range pods {
+			if pod.node == n.Name {
+				delete(pods, run)
+			}
 		}
 	}
 	w.happened("node object %s is deleted", n.Name)

@@ -171,11 +171,13 @@ func strangers(onDonor func(func(*world, *machine, *simNode)) func(*world, *proc
 			mend: func(w *world) { w.repair() }},
 		{name: "no capacity to start", happen: onDonor(func(w *world, m *machine, n *simNode) { m.spares = 3 })},
 		{name: "the seal fails", happen: fate(sealFails), mend: func(w *world) { w.repair() }},
+		{name: "the inventory refuses the disk", happen: fate(sealRefused), mend: func(w *world) { w.repair() }},
+		{name: "there is no room for the inventory", happen: fate(sealCrowded)},
 		{name: "the seal hangs", happen: fate(sealHangs), mend: func(w *world) { w.repair() }},
 		{name: "the seal sends no receipt", happen: fate(sealIsMute), mend: func(w *world) { w.repair() }},
 		{name: "the node forges its receipt", happen: fate(sealForged), mend: func(w *world) { w.repair() }},
 		{name: "the seal pod has no image", happen: fate(sealNoImage), mend: func(w *world) { w.repair() }},
-		{name: "a person deletes the seal pod", happen: func(w *world, _ *proc) { clear(w.sealPods); w.happened("seal pods deleted") }},
+		{name: "a person deletes the seal pod", happen: func(w *world, _ *proc) { clear(w.sealPods); clear(w.surveys); w.happened("seal pods deleted") }},
 		{name: "a person removes our annotation", happen: onDonor(func(w *world, m *machine, n *simNode) {
 			n.Annotations = maps.Clone(n.Annotations)
 			if mark, err := n.Mark(); err != nil || mark == nil {

@@ -180,6 +180,15 @@ func (c faultyCluster) Seal(ctx context.Context, n kamino.Node, order kamino.Sea
 	return c.t.err(c.Cluster.Seal(ctx, n, order))
 }
 
+func (c faultyCluster) Survey(ctx context.Context, n kamino.Node, order kamino.SealOrder) error {
+	return c.t.err(c.Cluster.(kamino.Surveyor).Survey(ctx, n, order))
+}
+
+func (c faultyCluster) SurveyPod(ctx context.Context, n kamino.Node, run string) (kamino.SealPod, error) {
+	pod, err := c.Cluster.(kamino.Surveyor).SurveyPod(ctx, n, run)
+	return pod, c.t.err(err)
+}
+
 func (c faultyCluster) RemoveSealPod(ctx context.Context, n kamino.Node, run string) error {
 	if c.t.keepPods {
 		return nil

@@ -33,6 +33,7 @@ type world struct {
 	elsewhere map[kamino.PoolID]*formerLease // in another namespace
 	hits      map[string]int                 // what has happened that tests must have met
 	sealPods  map[string]*simSealPod         // by run
+	surveys   map[string]*simSealPod         // the pods of inventories, by run
 	pods      []*simPod
 	throttled map[string]time.Time
 	apiAway   time.Time // the Kubernetes API answers again at that time
@@ -67,7 +68,7 @@ func newWorld(seed uint64) *world {
 		now:   time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC),
 		pools: map[kamino.PoolID]*simPool{}, machines: map[kamino.InstanceID]*machine{}, nodes: map[string]*simNode{},
 		artifacts: map[string]*simArtifact{}, leases: map[kamino.PoolID]kamino.Lease{}, sealPods: map[string]*simSealPod{},
-		elsewhere: map[kamino.PoolID]*formerLease{}, hits: map[string]int{},
+		surveys: map[string]*simSealPod{}, elsewhere: map[kamino.PoolID]*formerLease{}, hits: map[string]int{},
 		throttled: map[string]time.Time{}, donors: map[string]donor{}, done: make(chan struct{}),
 	}
 	w.audit.begin(w)

@@ -104,11 +104,14 @@ func (c *Call) readKubernetes() {
 		c.means.Verb = invariant.Seal
 		if object, _, err := scheme.Codecs.UniversalDeserializer().Decode(c.body, nil, nil); err == nil {
 			if pod, ok := object.(*corev1.Pod); ok {
-				c.means.Node, c.means.Run = pod.Spec.NodeName, strings.TrimPrefix(pod.Name, sealPrefix)
+				c.means.Node, c.means.Run = pod.Spec.NodeName, pod.Labels["kamino.dev/run"]
+				if strings.HasPrefix(pod.Name, surveyPrefix) {
+					c.means.Verb = invariant.Survey
+				}
 			}
 		}
-	case strings.Contains(c.Path, "/pods/"+sealPrefix):
-		c.means.Verb, c.means.Run = invariant.Unseal, strings.TrimPrefix(name, sealPrefix)
+	case strings.Contains(c.Path, "/pods/"+sealPrefix), strings.Contains(c.Path, "/pods/"+surveyPrefix):
+		c.means.Verb, c.means.Run = invariant.Unseal, strings.TrimPrefix(strings.TrimPrefix(name, sealPrefix), surveyPrefix)
 	case strings.Contains(c.Path, "/pods/"):
 		c.means.Verb, c.means.Pod = invariant.DeletePod, parts[len(parts)-3]+"/"+name
 	}

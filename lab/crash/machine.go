@@ -23,6 +23,7 @@ const (
 	podStartTime = 2 * time.Second
 	podStopTime  = 2 * time.Second
 	sealTime     = 2 * time.Second
+	surveyTime   = 30 * time.Second // longer than cluster-autoscaler is given
 	beatTime     = 10 * time.Second // between two heartbeats, as kubelet's default
 	silence      = 40 * time.Second // after which a node is not Ready, as the default of Kubernetes
 	forgetTime   = 15 * time.Second // until the Node of a deleted VM is deleted
@@ -303,6 +304,11 @@ func (w *World) tendPods() {
 		case strings.HasPrefix(pod.Name, sealPrefix) && !w.pods[uid]:
 			w.pods[uid] = true
 			w.later(m, podStartTime, func() { w.startSeal(m, pod) })
+		case strings.HasPrefix(pod.Name, surveyPrefix) && !w.pods[uid]:
+			w.pods[uid] = true
+			w.later(m, podStartTime+surveyTime, func() {
+				w.postPod(pod, corev1.PodSucceeded, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}})
+			})
 		}
 	}
 }

@@ -79,7 +79,7 @@ func required() []Cell {
 func rowsOf(calls []*Call) []string {
 	byStep := map[string]string{
 		"": "S0", "connect": "S0", "validate": "S0", "lock": "S1", "recover": "S1", "gallery": "S12", "definition": "S12", "version": "S13",
-		"reuse": "S7", "rehearse": "S0", "protect": "S2", "drain": "S3", "seal": "S5", "stop": "S6", "snapshot": "S7", "start": "S8", "return": "S10",
+		"reuse": "S7", "rehearse": "S0", "protect": "S2", "inventory": "S2", "drain": "S3", "seal": "S5", "stop": "S6", "snapshot": "S7", "start": "S8", "return": "S10",
 		"image": "S13", "clean": "S17", "model": "S14", "scale-out": "S14", "prune": "S16",
 	}
 	out := make([]string, len(calls))

@@ -118,11 +118,15 @@ func (w *World) readPods() error {
 	if err != nil {
 		return err
 	}
-	w.state.SealPods, w.state.Pods = nil, nil
+	w.state.SealPods, w.state.Surveys, w.state.Pods = nil, nil, nil
 	for i := range list.Items {
 		p := &list.Items[i]
 		if run, ok := strings.CutPrefix(p.Name, sealPrefix); ok {
 			w.state.SealPods = append(w.state.SealPods, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
+			continue
+		}
+		if run, ok := strings.CutPrefix(p.Name, surveyPrefix); ok {
+			w.state.Surveys = append(w.state.Surveys, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
 			continue
 		}
 		owner := metav1.GetControllerOf(p)

@@ -36,6 +36,7 @@ const (
 	clientSecret = "kamino-crash" //nolint:gosec // opens nothing but an emulator on loopback
 	sealImage    = lab.SealImage
 	sealPrefix   = "kamino-seal-"
+	surveyPrefix = "kamino-inventory-"
 )
 
 // Station is a kube-apiserver with its etcd, and the two proxies through which

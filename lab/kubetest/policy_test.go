@@ -32,6 +32,61 @@ func sealPod(t *testing.T) *corev1.Pod {
 	return pod
 }
 
+// The pod of an inventory is admitted as the product makes it, and neither may seal nor be anything else.
+func TestInventoryPodPolicy(t *testing.T) {
+	s := newSubject(t, kube.Options{SealImage: sealImage})
+	makeNode(t, cordoned("inventoried"))
+	n := s.node(t, "inventoried")
+	if err := s.Survey(t.Context(), n, kamino.SealOrder{Run: "r-policy", Nonce: "n", Policy: []byte("x")}); err != nil {
+		t.Fatal(err)
+	}
+	made, err := admin.CoreV1().Pods(kamino.SystemNamespace).Get(t.Context(), "kamino-inventory-r-policy", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RemoveSealPod(t.Context(), n, "r-policy"); err != nil {
+		t.Fatal(err)
+	}
+	if pod, err := s.SurveyPod(t.Context(), n, "r-policy"); err != nil || pod.Exists {
+		t.Fatalf("left: %+v, %v", pod, err)
+	}
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"that seals": {func(p *corev1.Pod) { p.Spec.Containers[0].Command = sealCommand("r-policy", "inventoried") }, "runs"},
+		"under a seal's": {func(p *corev1.Pod) {
+			p.Name, p.Labels["app.kubernetes.io/name"] = "kamino-seal-r-policy", "kamino-seal"
+		}, "runs"},
+		"of another name": {func(p *corev1.Pod) { p.Name = "kamino-seal-r-policy" }, "name and labels"},
+		"with more flags": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Command = append(p.Spec.Containers[0].Command, "--config", "/host/x")
+		}, "runs"},
+		"of another image": {func(p *corev1.Pod) { p.Spec.Containers[0].Image = "evil/kamino:1" }, "may not seal"},
+		"of another root":  {func(p *corev1.Pod) { p.Spec.Containers[0].Command[3] = "/host/etc" }, "runs"},
+		"of another donor": {func(p *corev1.Pod) { p.Spec.Containers[0].Command[7] = "other" }, "runs"},
+		"with a second box": {func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0])
+			p.Spec.Containers[1].Name = "b"
+		}, "one container"},
+		"with another mount": {func(p *corev1.Pod) { p.Spec.Containers[0].VolumeMounts[0].MountPath = "/" }, "nothing else"},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: made.Name, Namespace: made.Namespace, Labels: map[string]string{}}, Spec: *made.Spec.DeepCopy()}
+		for k, v := range made.Labels {
+			pod.Labels[k] = v
+		}
+		tt.change(pod)
+		_, err := admin.CoreV1().Pods(made.Namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil || !strings.Contains(err.Error(), "kamino-seal-pods") || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want a refusal with %q", name, err, tt.want)
+		}
+	}
+}
+
+func sealCommand(run, node string) []string {
+	return []string{"/kamino-agent", "seal", "--host-root", "/host", "--run", run, "--donor", node, "--detach", "--poweroff"}
+}
+
 // Nothing but seal pods of one shape is admitted, not even an administrator's.
 func TestSealPodPolicy(t *testing.T) {
 	made := sealPod(t)

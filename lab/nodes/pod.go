@@ -128,6 +128,11 @@ func (k *kubelet) runPod(ctx context.Context, w *podWorker) error {
 		if err := k.postPod(ctx, pod, true, count); err != nil {
 			return err
 		}
+		if isSurvey(pod) {
+			if err := k.finish(ctx, pod, corev1.PodSucceeded, ""); err != nil {
+				return err
+			}
+		}
 		if isSeal(pod) {
 			if err := k.seal(ctx, pod); err != nil {
 				k.fleet.logger.Error("seal failed", "node", k.node, "pod", pod.Name, "error", err)
@@ -221,10 +226,13 @@ func (k *kubelet) postPod(ctx context.Context, pod *corev1.Pod, ready bool, rest
 func (k *kubelet) finish(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase, message string) error {
 	now := metav1.Now()
 	status := corev1.PodStatus{Phase: phase, Message: message, Conditions: podConditions(false, "Pod"+string(phase), now)}
+	ended := corev1.ContainerStateTerminated{Reason: "Completed", Message: message, FinishedAt: now}
+	if phase == corev1.PodFailed {
+		ended.ExitCode, ended.Reason = 1, "Error"
+	}
 	for _, c := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, ImageID: c.Image,
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: message, FinishedAt: now}},
+			Name: c.Name, Image: c.Image, ImageID: c.Image, State: corev1.ContainerState{Terminated: &ended},
 		})
 	}
 	return k.patchPod(ctx, pod, status)

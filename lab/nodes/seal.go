@@ -49,6 +49,11 @@ type rule struct {
 
 func isSeal(pod *corev1.Pod) bool { return pod.Labels["app.kubernetes.io/name"] == sealName }
 
+// isSurvey: it looks at a real disk beside the node's pods; a simulated one has nothing to be looked at.
+func isSurvey(pod *corev1.Pod) bool {
+	return pod.Labels["app.kubernetes.io/name"] == "kamino-inventory"
+}
+
 // seal does to the simulated disk what the agent does to a real one: identity
 // and secrets removed, receipt written, receipt reported with kubelet's own
 // credentials, power off.

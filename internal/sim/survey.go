@@ -1,0 +1,73 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/invariant"
+)
+
+// surveyTime is how long an inventory takes, longer than cluster-autoscaler is given to settle.
+const surveyTime = 40 * time.Second
+
+func (c simCluster) Survey(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
+	w, run := c.p.w, order.Run
+	return c.call(ctx, call{method: "Survey", subject: run, write: true}, func(*fault) error {
+		if w.nodes[node.Name] == nil {
+			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrNotFound)
+		}
+		asked := c.p.onNode(node, invariant.Survey)
+		asked.Run = run
+		w.audit.before(asked)
+		if w.surveys[run] != nil {
+			return nil
+		}
+		pod := &simSealPod{SealPod: kamino.SealPod{Exists: true, Message: "pending"}, node: node.Name}
+		w.surveys[run] = pod
+		w.happened("%s creates the inventory's pod of %s", c.p.name, run)
+		w.runSurvey(run, pod)
+		return nil
+	})
+}
+
+func (c simCluster) SurveyPod(ctx context.Context, node kamino.Node, run string) (out kamino.SealPod, err error) {
+	err = c.call(ctx, call{method: "SurveyPod", subject: run}, func(*fault) error {
+		out = kamino.SealPod{}
+		if pod := c.p.w.surveys[run]; pod != nil {
+			out = pod.SealPod
+		}
+		return nil
+	})
+	return out, err
+}
+
+// runSurvey plays the pod of an inventory, which ends with the machine's boot.
+func (w *world) runSurvey(run string, pod *simSealPod) {
+	m := w.machineOf(w.nodes[pod.node])
+	if m == nil {
+		return
+	}
+	boots := m.boots
+	ends := func(after time.Duration, how func(p *kamino.SealPod)) {
+		w.after(after, func() {
+			if w.surveys[run] == pod && m.boots == boots && !m.gone && m.kubelet {
+				how(&pod.SealPod)
+				w.happened("the inventory of %s ended: %s", m.Hostname, pod.Message)
+			}
+		})
+	}
+	switch m.sealing {
+	case sealCrowded:
+		ends(time.Second, func(p *kamino.SealPod) { p.Failed, p.Ousted, p.Message = true, true, "failed, OutOfpods" })
+	case sealNoImage:
+		ends(3*time.Second, func(p *kamino.SealPod) { p.Failed, p.Message = true, "ImagePullBackOff" })
+	case sealRefused:
+		ends(surveyTime, func(p *kamino.SealPod) {
+			p.Started, p.Failed, p.Message = true, true, "failed, exit code 3: nothing explains why 1 files are on the disk"
+		})
+	default:
+		ends(surveyTime, func(p *kamino.SealPod) { p.Started, p.Done, p.Message = true, true, "succeeded, exit code 0" })
+	}
+}

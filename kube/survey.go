@@ -1,0 +1,58 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino"
+)
+
+// surveyName is the label value of the pods that look at a donor's disk before it is drained.
+const surveyName = "kamino-inventory"
+
+func surveyPodName(run string) string { return surveyName + "-" + run }
+
+// Survey creates the pod of a run that looks at the disk of the node beside its pods. One that exists already is no error.
+func (c *Cluster) Survey(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
+	if err := c.imageless(node); err != nil {
+		return err
+	}
+	err := c.createPod(ctx, c.surveyPod(node.Name, order), metav1.CreateOptions{FieldManager: fieldManager})
+	// A policy's refusal is Invalid, a right that is missing Forbidden
+	// (https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/validating-admission-policy-v1/, reason).
+	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		return err
+	}
+	if err := c.rehearseSealPod(ctx, node, order); err != nil {
+		return err
+	}
+	return &fault{kamino.ErrUnsupported, fmt.Errorf("the cluster admits no inventory beside the donor's pods, which `kamino init` would change: %w", err)}
+}
+
+// SurveyPod reads the pod of a run that looks at the disk; one that does not exist is no error.
+func (c *Cluster) SurveyPod(ctx context.Context, _ kamino.Node, run string) (kamino.SealPod, error) {
+	pod, err := c.client.CoreV1().Pods(kamino.SystemNamespace).Get(ctx, surveyPodName(run), metav1.GetOptions{})
+	if err = explain("get pods -n "+kamino.SystemNamespace, err); errors.Is(err, kamino.ErrNotFound) {
+		return kamino.SealPod{}, nil
+	} else if err != nil {
+		return kamino.SealPod{}, err
+	}
+	return readSealPod(pod), nil
+}
+
+// surveyPod is the seal pod with another command. It asks for nothing and has no priority: the kubelet would end pods that still
+// work to make room for it, and where memory is short it is the first to go.
+func (c *Cluster) surveyPod(node string, order kamino.SealOrder) *corev1.Pod {
+	pod := c.sealPod(node, order)
+	pod.Name, pod.Labels[labelName] = surveyPodName(order.Run), surveyName
+	pod.Spec.PriorityClassName = ""
+	box := &pod.Spec.Containers[0]
+	box.Name, box.Resources = "inventory", corev1.ResourceRequirements{}
+	box.Command = []string{"/kamino-agent", "inventory", "--host-root", hostRoot, "--run", order.Run, "--donor", node}
+	return pod
+}

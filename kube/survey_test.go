@@ -1,0 +1,106 @@
+package kube
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
+
+	"kamino.dev/kamino"
+)
+
+// TestSurvey: the pod is the seal pod with another verb and without any claim on the node, a drain leaves it, and it goes with the seal pod.
+func TestSurvey(t *testing.T) {
+	client := fake.NewClientset()
+	c := NewForClient(client, Options{SealImage: "reg/kamino:1"})
+	n := kamino.Node{Name: "n1"}
+	for range 2 { // twice is the same as once
+		if err := c.Survey(t.Context(), n, kamino.SealOrder{Run: "r1", Nonce: "n0nce"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod, err := client.CoreV1().Pods(kamino.SystemNamespace).Get(t.Context(), "kamino-inventory-r1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := pod.Spec.Containers[0]
+	if got := strings.Join(box.Command, " "); got != "/kamino-agent inventory --host-root /host --run r1 --donor n1" {
+		t.Errorf("command %q", got)
+	}
+	if pod.Spec.PriorityClassName != "" || len(box.Resources.Requests) > 0 || len(box.Env) != 1 || box.Env[0].Value != "n0nce" {
+		t.Errorf("made %+v", pod.Spec)
+	}
+	if !c.isSealPod(pod) {
+		t.Error("a drain would evict it")
+	}
+	if got, err := c.SurveyPod(t.Context(), n, "r1"); err != nil || !got.Exists || got.Done {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := c.SealPod(t.Context(), n, "r1"); err != nil || got.Exists {
+		t.Errorf("taken for the seal pod: %+v, %v", got, err)
+	}
+	if err := c.RemoveSealPod(t.Context(), n, "r1"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.SurveyPod(t.Context(), n, "r1"); err != nil || got.Exists {
+		t.Errorf("left: %+v, %v", got, err)
+	}
+}
+
+// TestSurveyNotAdmitted: a cluster whose policies know no inventory is told apart from one in which no seal pod could be made either.
+func TestSurveyNotAdmitted(t *testing.T) {
+	kind := schema.GroupKind{Kind: "Pod"}
+	for name, tt := range map[string]struct {
+		denied map[string]error // by label
+		want   error
+	}{
+		"the inventory alone":   {map[string]error{surveyName: apierrors.NewInvalid(kind, "x", nil)}, kamino.ErrUnsupported},
+		"by a webhook":          {map[string]error{surveyName: apierrors.NewForbidden(podsResource, "x", errors.New("denied"))}, kamino.ErrUnsupported},
+		"the seal pod too":      {map[string]error{surveyName: apierrors.NewForbidden(podsResource, "x", nil), sealName: apierrors.NewForbidden(podsResource, "x", nil)}, kamino.ErrForbidden},
+		"nothing, it is absent": {map[string]error{surveyName: apierrors.NewServiceUnavailable("x")}, kamino.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			client.PrependReactor("create", "pods", func(a ktesting.Action) (bool, runtime.Object, error) {
+				pod := a.(ktesting.CreateAction).GetObject().(*corev1.Pod)
+				return true, pod, tt.denied[pod.Labels[labelName]]
+			})
+			c := NewForClient(client, Options{SealImage: "i"})
+			err := c.Survey(t.Context(), kamino.Node{Name: "n1"}, kamino.SealOrder{Run: "r1"})
+			if !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestReadSurveyPod: what the agent refuses is told apart from a pod that the node had no room for.
+func TestReadSurveyPod(t *testing.T) {
+	ended := func(phase corev1.PodPhase, code int32) *corev1.Pod {
+		return &corev1.Pod{Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}}}}
+	}
+	for name, tt := range map[string]struct {
+		pod                  *corev1.Pod
+		done, failed, ousted bool
+	}{
+		"done":     {ended(corev1.PodSucceeded, 0), true, false, false},
+		"refused":  {ended(corev1.PodFailed, 3), false, true, false},
+		"killed":   {ended(corev1.PodFailed, 137), false, true, true},
+		"no room":  {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods"}}, false, true, true},
+		"no image": {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}}}, false, true, false},
+		"at work":  {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}, false, false, false},
+	} {
+		got := readSealPod(tt.pod)
+		if got.Done != tt.done || got.Failed != tt.failed || got.Ousted != tt.ousted {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
