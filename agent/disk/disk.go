@@ -359,10 +359,12 @@ func (d *Disk) expand(base, part string, last bool) ([]string, error) {
 	return out, nil
 }
 
-// absent forgives what means "there is nothing of that name".
+// absent forgives what means "there is nothing of that name", nor can be.
 func absent(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
-		return nil
+	for _, none := range []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG} {
+		if errors.Is(err, none) {
+			return nil
+		}
 	}
 	return err
 }

@@ -222,13 +222,33 @@ func held(process, target, link string, id inode) Held {
 	return Held{PID: pid, Command: string(bytes.TrimSpace(command)), Name: strings.TrimPrefix(strings.TrimSuffix(target, deleted), "/"), link: link, inode: id}
 }
 
-// shred writes zeros over the first size bytes.
-func shred(f *os.File, size int64) (err error) {
+// shred writes zeros over what there is of the first size bytes. A hole stays one: to fill it would need room, and it has
+// nothing to hide.
+func shred(f *os.File, size int64) error {
 	zero := make([]byte, min(size, 64<<10))
-	for left := size; left > 0 && err == nil; left -= int64(len(zero)) {
-		_, err = f.Write(zero[:min(left, int64(len(zero)))])
+	for at := int64(0); at < size; {
+		// lseek(2): ENXIO says that only a hole is left. A file system without holes is data from end to end.
+		start, err := f.Seek(at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		end, err := f.Seek(start, unix.SEEK_HOLE)
+		if err != nil {
+			return err
+		}
+		end = min(end, size)
+		for at = start; at < end; {
+			n, err := f.WriteAt(zero[:min(end-at, int64(len(zero)))], at)
+			if at += int64(n); err != nil {
+				return err
+			}
+		}
+		at = max(at, end, start+1)
 	}
-	return err
+	return nil
 }
 
 // ZeroSwap overwrites a swap partition behind its header, so that it can be used again as it is. Nobody may be swapping to it.

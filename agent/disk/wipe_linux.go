@@ -116,8 +116,9 @@ func mountID(fd int) (uint64, error) {
 	return 0, errors.New("find mount: this kernel does not tell the mount of an open file; Linux 5.8 or later is needed")
 }
 
-// Overwrite writes zeros over the first most bytes of every file at or below the names, without a sync. A file that has a
-// further name elsewhere is left alone: its content stays on purpose.
+// Overwrite writes zeros over the first most bytes of every file at or below the names, but for holes, without a sync. A file
+// that has a further name elsewhere is left alone: its content stays on purpose. Where a file system writes zeros to a new
+// place and has no room (an XFS file that shares its blocks), it goes on with the others and returns syscall.ENOSPC.
 func (d *Disk) Overwrite(most int64, names ...string) error {
 	return d.each(names, "overwrite", func(f *os.File, size int64) error { return shred(f, min(size, most)) })
 }
@@ -157,7 +158,8 @@ func (d *Disk) each(names []string, kind string, work func(f *os.File, size int6
 	if err != nil {
 		return err
 	}
-	return files(func(name string, info fs.FileInfo, st *syscall.Stat_t) error {
+	var full error
+	err = files(func(name string, info fs.FileInfo, st *syscall.Stat_t) error {
 		if st.Nlink > 1 {
 			id := inode{st.Dev, st.Ino}
 			if links[id] < int(st.Nlink) {
@@ -165,8 +167,17 @@ func (d *Disk) each(names []string, kind string, work func(f *os.File, size int6
 			}
 			links[id] = 0 // once is enough
 		}
-		return d.change(name, kind, info.Size(), work)
+		err := d.change(name, kind, info.Size(), work)
+		if errors.Is(err, syscall.ENOSPC) {
+			full = at(name, err)
+			return nil
+		}
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	return full
 }
 
 // change opens a file for writing, if it is the directory's own and not one that is mounted over it.

@@ -2,6 +2,8 @@ package disk
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +23,7 @@ func (d *Disk) WriteFile(name string, data []byte, mode fs.FileMode) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	tmp := path.Join(path.Dir(at), ".kamino-new-"+path.Base(at))
+	tmp := temporary(at)
 	if err = d.fill(tmp, bytes.NewReader(data), mode); err == nil {
 		err = d.rename(tmp, at)
 	}
@@ -89,7 +91,14 @@ func (d *Disk) mkdir(name string, mode fs.FileMode) error {
 
 // Discard removes what an interrupted WriteFile, CopyIn or Symlink of name has left.
 func (d *Disk) Discard(name string) error {
-	return d.Remove(path.Join(path.Dir(clean(name)), ".kamino-new-"+path.Base(clean(name))))
+	return d.Remove(temporary(clean(name)))
+}
+
+// temporary is where a file is written before it is renamed to name. Its length does not depend on name's, which may be as
+// long as a file system allows.
+func temporary(name string) string {
+	sum := sha256.Sum256([]byte(path.Base(name)))
+	return path.Join(path.Dir(name), ".kamino-new-"+hex.EncodeToString(sum[:8]))
 }
 
 // CopyIn writes the content of r to name, as WriteFile does, without holding it in memory.
@@ -101,7 +110,7 @@ func (d *Disk) CopyIn(name string, r io.Reader, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	tmp := path.Join(path.Dir(at), ".kamino-new-"+path.Base(at))
+	tmp := temporary(at)
 	if err = d.fill(tmp, r, mode); err == nil {
 		err = d.rename(tmp, at)
 	}
@@ -179,7 +188,7 @@ func (d *Disk) Symlink(target, name string) error {
 	if err != nil {
 		return err
 	}
-	tmp := path.Join(path.Dir(at), ".kamino-new-"+path.Base(at))
+	tmp := temporary(at)
 	_ = d.unlink(tmp)
 	if err := d.link(target, tmp); err != nil {
 		return fmt.Errorf("link %s: %w", name, err)
@@ -221,7 +230,8 @@ func (d *Disk) SyncDir(name string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Move renames from to to (parents are made). Between two file systems nothing is moved; the error is syscall.EXDEV then.
+// Move renames from to to (parents are made). Between two file systems nothing is moved; the error is syscall.EXDEV then. A
+// directory that takes only files of its own project (chattr +P) takes the file with the project that it has.
 func (d *Disk) Move(from, to string) error {
 	if err := d.MkdirAll(path.Dir(clean(to)), 0o700); err != nil {
 		return err
@@ -234,7 +244,11 @@ func (d *Disk) Move(from, to string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.rename(src, dst); err != nil {
+	err = d.rename(src, dst)
+	if errors.Is(err, syscall.EXDEV) {
+		err = d.acrossProjects(path.Dir(dst), err, func() error { return d.rename(src, dst) })
+	}
+	if err != nil {
 		return fmt.Errorf("move %s: %w", from, err)
 	}
 	return nil

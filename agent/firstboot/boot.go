@@ -81,16 +81,11 @@ type verdict struct {
 // finishes an interrupted purge, and forgets the former machine.
 func (m *Machine) Early(ctx context.Context) error {
 	v, err := m.judge(ctx)
-	if err != nil {
-		return err
+	if err == nil && !v.done && v.vm != "" { // without SMBIOS only IMDS can tell, and that needs the network
+		err = m.forget(v)
 	}
-	if !v.done && v.vm != "" { // without SMBIOS only IMDS can tell, and that needs the network
-		if err := m.forget(v); err != nil {
-			return err
-		}
-	}
-	m.sshKeys()
-	return nil
+	m.sshKeys() // also after an error: whoever is to mend it comes that way
+	return err
 }
 
 // Boot is the whole: Early's part if it is still to do, then name, configuration and report. When it returns nil, kubelet
@@ -129,11 +124,7 @@ func (m *Machine) judge(ctx context.Context) (verdict, error) {
 	}
 	v.receipt, v.sealed = receipt, sealed
 	if sealed {
-		left, err := seal.Mend(m.Disk)
-		for _, l := range left {
-			m.Log.Error("what the seal took away was not removed as it should be; no image was made of this disk", "error", l)
-		}
-		return v, err
+		return v, m.mend()
 	}
 	if err := m.readOwner(&v); err != nil {
 		return v, err
@@ -143,6 +134,15 @@ func (m *Machine) judge(ctx context.Context) (verdict, error) {
 		return v, m.ready()
 	}
 	return v, nil
+}
+
+// mend finishes what a seal left.
+func (m *Machine) mend() error {
+	left, err := seal.Mend(m.Disk)
+	for _, l := range left {
+		m.Log.Error("what the seal took away was not removed as it should be; no image was made of this disk", "error", l)
+	}
+	return err
 }
 
 func (m *Machine) readOwner(v *verdict) error {
@@ -160,12 +160,23 @@ func (m *Machine) readOwner(v *verdict) error {
 // machine, it is taken back as well, and then treated as that machine's unsealed disk.
 func (m *Machine) unseal(ctx context.Context, v *verdict) error {
 	by := seal.InterruptedBy(m.Disk)
+	own := by == "" || v.vm == "" || platform.Same(by, v.vm)
 	n, err := seal.Unseal(m.Disk)
+	var left *seal.NotTakenBack
+	if errors.As(err, &left) {
+		for _, change := range left.Changes {
+			m.Log.Error("a change of an interrupted seal was not taken back; the next boot tries again", "change", change)
+		}
+		err = nil
+		if !own { // what is left is another machine's, which would be forgotten
+			err = m.mend()
+		}
+	}
 	if err != nil {
 		return err
 	}
 	m.Log.Warn("a seal was interrupted; its changes were taken back", "changes", n)
-	if by == "" || v.vm == "" || platform.Same(by, v.vm) {
+	if own {
 		v.done = true
 		m.revive(ctx)
 		return m.ready()
@@ -229,17 +240,16 @@ func (m *Machine) become(ctx context.Context, v verdict) error {
 	if v.done {
 		return host.Notify()
 	}
-	if err := m.forget(v); err != nil {
-		return err
-	}
+	// What fails here keeps kubelet from starting, and nobody from coming to mend it: the steps by which the machine gets its
+	// name, its sshd keys and its operator's keys are taken all the same.
+	err = m.forget(v)
 	m.sshKeys()
-	if err := m.storageNames(); err != nil {
-		return err
-	}
+	err = errors.Join(err, m.storageNames())
 	if m.Settings.FirstBoot == seal.FirstBootAgent {
-		if err := m.personalise(ctx, about); err != nil {
-			return err
-		}
+		err = errors.Join(err, m.personalise(ctx, about))
+	}
+	if err != nil {
+		return err
 	}
 	state, err := m.configure(ctx)
 	if err != nil {

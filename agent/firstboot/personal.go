@@ -17,8 +17,15 @@ import (
 // A node's name is a DNS subdomain, and so is its host's name.
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
-// personalise gives the machine what cloud-init would have given it.
+// personalise gives the machine what cloud-init would have given it, its operator's keys first: a name that is none must not
+// keep out who is to mend it.
 func (m *Machine) personalise(ctx context.Context, a about) error {
+	for _, file := range slices.Sorted(maps.Keys(a.keys)) {
+		if err := m.authorise(file, a.keys[file]); err != nil {
+			// Access for people must not keep a node from working.
+			m.Log.Warn("authorised keys were not written", "file", file, "error", err)
+		}
+	}
 	if !hostName.MatchString(a.name) {
 		return fmt.Errorf("set host name: %q (osProfile.computerName) is no host name", a.name)
 	}
@@ -28,16 +35,7 @@ func (m *Machine) personalise(ctx context.Context, a about) error {
 	if _, err := m.Host.Run(ctx, "hostname", a.name); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
-	if err := m.hosts(a.name); err != nil {
-		return err
-	}
-	for _, file := range slices.Sorted(maps.Keys(a.keys)) {
-		if err := m.authorise(file, a.keys[file]); err != nil {
-			// Access for people must not keep a node from working.
-			m.Log.Warn("authorised keys were not written", "file", file, "error", err)
-		}
-	}
-	return nil
+	return m.hosts(a.name)
 }
 
 // hosts lets the machine resolve its own name, as Debian's and Ubuntu's installations do.

@@ -1,8 +1,10 @@
 package seal
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"kamino.dev/kamino/agent/disk"
 )
@@ -43,8 +45,10 @@ func Purge(d *disk.Disk) error {
 			return fmt.Errorf("unlock what was set aside: %w", err)
 		}
 	}
-	if err := d.Overwrite(shredMost, dirs...); err != nil {
-		return fmt.Errorf("overwrite what was set aside: %w", err)
+	// Without room for the zeros what was set aside is truncated all the same, and then its blocks are among the free ones.
+	full := d.Overwrite(shredMost, dirs...)
+	if full != nil && !errors.Is(full, syscall.ENOSPC) {
+		return fmt.Errorf("overwrite what was set aside: %w", full)
 	}
 	if err := d.Sync(); err != nil {
 		return err
@@ -54,6 +58,11 @@ func Purge(d *disk.Disk) error {
 	}
 	if err := removeAsides(d); err != nil {
 		return err
+	}
+	if full != nil {
+		if _, err := freeSpace(context.Background(), d, FreeZero); err != nil {
+			return fmt.Errorf("overwrite what was set aside: %w; and where it was: %w", full, err)
+		}
 	}
 	if err := d.Remove(journalPath); err != nil {
 		return err

@@ -96,6 +96,9 @@ func Permit(d *disk.Disk, o Options) error {
 // permit is Permit for a disk on which nothing is mounted any more below the directories unmounted.
 func permit(d *disk.Disk, o Options, unmounted []string) error {
 	o.Estimate = true
+	if err := stuck(d); err != nil {
+		return err
+	}
 	if err := unfit(d); err != nil {
 		return err
 	}
@@ -413,19 +416,20 @@ func Forget(d *disk.Disk, o Options, all bool) (counts []RuleCount, err error) {
 	return counts, err
 }
 
-func forget(d *disk.Disk, o Options, all bool) ([]RuleCount, error) {
-	var counts []RuleCount
+// forget goes on after an error, and returns all of them: what can go, goes.
+func forget(d *disk.Disk, o Options, all bool) (counts []RuleCount, failed error) {
 	for _, r := range o.Config.rules() {
 		if r.Action == Check || r.ID == "machine-id" || r.ID == "recorded-vm" || !all && r.Phase != Both {
 			continue
 		}
 		matches, err := r.matches(d, o)
 		if err != nil {
-			return counts, err
+			failed = errors.Join(failed, err)
+			continue
 		}
 		for _, m := range matches {
 			if err := replace(d, m); err != nil {
-				return counts, fmt.Errorf("apply rule %s: %w", r.ID, err)
+				failed = errors.Join(failed, fmt.Errorf("apply rule %s: %w", r.ID, err))
 			}
 		}
 		if len(matches) > 0 {
@@ -433,9 +437,9 @@ func forget(d *disk.Disk, o Options, all bool) ([]RuleCount, error) {
 		}
 	}
 	if all {
-		return counts, removeAsides(d) // where a rule may have worked
+		failed = errors.Join(failed, removeAsides(d)) // where a rule may have worked
 	}
-	return counts, nil
+	return counts, failed
 }
 
 func replace(d *disk.Disk, m Match) error {

@@ -1,13 +1,9 @@
 package seal
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 
 	"kamino.dev/kamino/agent/disk"
@@ -28,12 +24,13 @@ const (
 // op is one reversible change: what was at Path waits at Aside (empty: nothing was there), and something new may have
 // been put in its place. It is written to the journal before anything moves.
 type op struct {
-	Rule  string `json:"rule"`
-	Path  string `json:"path"`
-	Aside string `json:"aside,omitempty"`
-	Put   bool   `json:"put,omitempty"`
-	Dir   bool   `json:"dir,omitempty"`
-	VM    string `json:"vm,omitempty"` // in the first line only: whose seal this is
+	Rule  string
+	Path  string
+	Aside string
+	Put   bool
+	Dir   bool
+	VM    string // in the first line only: whose seal this is
+	Stuck string // why it could not be taken back, where that was tried
 }
 
 const beginRule = "begin"
@@ -191,113 +188,12 @@ func (s *stage) missingDirs(rule, name string) ([]op, error) {
 }
 
 func (s *stage) record(ops []op) error {
-	var lines bytes.Buffer
-	enc := json.NewEncoder(&lines)
-	for _, o := range ops {
-		if err := enc.Encode(o); err != nil {
-			return err
-		}
+	lines, err := encodeOps(ops)
+	if err != nil {
+		return err
 	}
-	if err := s.disk.Append(journalPath, lines.Bytes()); err != nil {
+	if err := s.disk.Append(journalPath, lines); err != nil {
 		return fmt.Errorf("write seal journal: %w", err)
 	}
 	return nil
-}
-
-// Interrupted reports whether a seal was begun on this disk and reached neither its receipt nor its rollback.
-func Interrupted(d *disk.Disk) bool { return d.Exists(journalPath) && !d.Exists(ReceiptPath) }
-
-// InterruptedBy is the VM whose seal was interrupted, empty when it is not known.
-func InterruptedBy(d *disk.Disk) string {
-	ops, err := readJournal(d)
-	if err != nil || len(ops) == 0 {
-		return ""
-	}
-	return ops[0].VM
-}
-
-// Unseal takes an interrupted seal back: afterwards every file is the one it was, with owner, mode and time. It may
-// itself be interrupted and repeated. A disk with a receipt is refused: what was set aside is gone.
-func Unseal(d *disk.Disk) (restored int, err error) {
-	if !d.Exists(journalPath) && !d.Exists(ReceiptPath) {
-		return 0, nil
-	}
-	err = within(d, func(own *disk.Disk) error {
-		restored, err = unseal(own)
-		return err
-	})
-	return restored, err
-}
-
-func unseal(d *disk.Disk) (restored int, err error) {
-	if d.Exists(ReceiptPath) {
-		return 0, errors.New("unseal: this disk carries a receipt, its donor's identity is gone; start the machine, it comes back as the first clone")
-	}
-	if !d.Exists(journalPath) {
-		return 0, nil
-	}
-	ops, err := readJournal(d)
-	if err != nil {
-		return 0, err
-	}
-	for i := len(ops) - 1; i >= 0; i-- {
-		if ops[i].Rule == beginRule {
-			continue
-		}
-		if err := undo(d, ops[i]); err != nil {
-			return restored, fmt.Errorf("unseal %s: %w", ops[i].Path, err)
-		}
-		restored++
-	}
-	if err := removeAsides(d); err != nil {
-		return restored, err
-	}
-	if err := d.Remove(journalPath); err != nil {
-		return restored, err
-	}
-	return restored, d.SyncDir(StateDir)
-}
-
-func undo(d *disk.Disk, o op) error {
-	if o.Put && !o.Dir {
-		if err := d.Discard(o.Path); err != nil {
-			return err
-		}
-	}
-	switch {
-	case o.Dir:
-		// Only when it is empty: somebody else may have put something there since.
-		if entries, err := d.ReadDir(o.Path); err != nil || len(entries) > 0 {
-			return err
-		}
-		return d.Remove(o.Path)
-	case o.Aside == "":
-		return d.Remove(o.Path)
-	case !d.Exists(o.Aside):
-		return nil // it never moved, or is back already
-	}
-	if err := d.Remove(o.Path); err != nil {
-		return err
-	}
-	return d.Move(o.Aside, o.Path)
-}
-
-func readJournal(d *disk.Disk) ([]op, error) {
-	f, err := d.OpenFile(journalPath, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, fmt.Errorf("read seal journal: %w", err)
-	}
-	defer f.Close()
-	var ops []op
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var o op
-		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
-			// The last line may be torn: it was not durable, so nothing of it happened.
-			break
-		}
-		ops = append(ops, o)
-	}
-	return ops, lines.Err()
 }
