@@ -56,27 +56,58 @@ func parseSwaps(text string) (names []string) {
 	return names
 }
 
-// BackingFiles are the files of the disk that loop devices show as disks, by their own names.
-func (d *Disk) BackingFiles() (map[string]string, error) {
-	l, err := d.Whole().layout()
-	if err != nil {
-		return nil, err
-	}
+// Loop is a loop device that shows a file as a disk.
+type Loop struct {
+	Device string // /dev/loop0
+	file   inode
+}
+
+// Shows reports whether info, which Lstat or Walk gave, describes that file.
+func (l Loop) Shows(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (inode{st.Dev, st.Ino}) == l.file
+}
+
+// Loops are the loop devices in use. The kernel tells a device's file by inode (LOOP_GET_STATUS64, loop(4)): the name in
+// sysfs is the one by which it was opened, perhaps by a link, in a bind mount, or in another mount namespace.
+func Loops() ([]Loop, error) {
 	found, err := filepath.Glob(sysfs + "/block/loop*/loop/backing_file")
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]string{}
+	var all []Loop
 	for _, at := range found {
-		text, err := os.ReadFile(at)
-		if err != nil {
+		l := Loop{Device: devfs + "/" + path.Base(path.Dir(path.Dir(at)))}
+		if l.file, err = backing(l.Device); err == nil {
+			all = append(all, l)
+			continue
+		}
+		// Without the device's node there is only the name.
+		text, terr := os.ReadFile(at)
+		if terr != nil {
 			continue // detached since
 		}
-		if name, ok := relative(l.dir, strings.TrimRight(string(text), "\n")); ok {
-			out[name] = "/dev/" + path.Base(path.Dir(path.Dir(at)))
+		var st unix.Stat_t
+		if serr := unix.Stat(strings.TrimRight(string(text), "\n"), &st); serr != nil {
+			return nil, fmt.Errorf("find the file of %s: %w", l.Device, errors.Join(err, serr))
 		}
+		l.file = inode{st.Dev, st.Ino}
+		all = append(all, l)
 	}
-	return out, nil
+	return all, nil
+}
+
+func backing(device string) (inode, error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return inode{}, err
+	}
+	defer f.Close()
+	status, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
+	if err != nil {
+		return inode{}, err
+	}
+	return inode{status.Device, status.Inode}, nil
 }
 
 // Held is a deleted file of the disk that a process still uses, so that its blocks are neither free nor anybody's.

@@ -171,6 +171,9 @@ func (c Config) validate() error {
 		if err := absolute(at+".paths", append(append([]string{}, r.Paths...), r.Keep...)); err != nil {
 			return err
 		}
+		if err := r.rule().sparesOwn(); err != nil {
+			return fmt.Errorf("%s.paths: %w", at, err)
+		}
 	}
 	for i, e := range c.Exceptions {
 		if !known[e.Rule] {
@@ -215,12 +218,19 @@ func absolute(field string, patterns []string) error {
 	return nil
 }
 
+// configured is the group of an operator's rules.
+const configured = "Configured"
+
 // rules is the table with the operator's rules before machine-id, which stays last.
 func (c Config) rules() []Rule {
 	table := Table()
 	all := append([]Rule{}, table[:len(table)-1]...)
 	for _, r := range c.Rules {
-		all = append(all, Rule{ID: r.ID, Group: "Configured", Paths: r.Paths, Keep: r.Keep, Action: r.Action, Phase: Donor, Secret: r.Secret, Why: r.Why})
+		all = append(all, r.rule())
 	}
 	return append(all, table[len(table)-1])
+}
+
+func (r ExtraRule) rule() Rule {
+	return Rule{ID: r.ID, Group: configured, Paths: r.Paths, Keep: r.Keep, Action: r.Action, Phase: Donor, Secret: r.Secret, Why: r.Why}
 }

@@ -138,7 +138,7 @@ func blocked(d *disk.Disk, o Options, plan []Step, unmounted []string) error {
 	mounts = slices.DeleteFunc(mounts, func(m disk.Mount) bool {
 		return slices.ContainsFunc(unmounted, func(dir string) bool { return disk.Under(m.Point, dir) && !disk.Under(dir, m.Point) })
 	})
-	backing, err := d.BackingFiles()
+	loops, err := disk.Loops()
 	if err != nil {
 		return err
 	}
@@ -156,15 +156,27 @@ func blocked(d *disk.Disk, o Options, plan []Step, unmounted []string) error {
 					return refusal(fmt.Sprintf("mount -o remount,bind,rw /%s", m.Point), "rule %s takes away /%s, and /%s was made read-only", s.Rule, match, m.Point)
 				}
 			}
-			for file, loop := range backing {
-				if disk.Under(file, match) {
-					return refusal(fmt.Sprintf("umount %s and losetup --detach %s, or write an exception for the rule in /%s", loop, loop, ConfigPath),
-						"rule %s takes away /%s, and /%s is in use as %s", s.Rule, match, file, loop)
-				}
+			if err := looped(d, loops, s.Rule, match); err != nil {
+				return err
 			}
 		}
 	}
 	return doubled(d, o, mounts)
+}
+
+// looped is an error when a file at or below a match is in use as a disk.
+func looped(d *disk.Disk, loops []disk.Loop, rule, match string) error {
+	if len(loops) == 0 {
+		return nil
+	}
+	return d.Walk(match, func(name string, info fs.FileInfo) error {
+		if i := slices.IndexFunc(loops, func(l disk.Loop) bool { return l.Shows(info) }); i >= 0 {
+			loop := loops[i].Device
+			return refusal(fmt.Sprintf("umount %s and losetup --detach %s, or write an exception for the rule in /%s", loop, loop, ConfigPath),
+				"rule %s takes away /%s, and /%s is in use as %s", rule, match, name, loop)
+		}
+		return nil
+	})
 }
 
 // doubled is an error when a rule would match in a bind mount of another of the disk's own directories: it is the same file

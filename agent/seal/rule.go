@@ -96,13 +96,23 @@ func (r Rule) matchesOn(d *disk.Disk, o Options) ([]Match, error) {
 	}
 	var out []Match
 	for _, pattern := range r.Paths {
-		names, err := r.expand(d, pattern)
+		found, err := r.expand(d, pattern)
 		if err != nil {
 			return nil, fmt.Errorf("match rule %s: %w", r.ID, err)
 		}
-		for _, name := range names {
-			if r.kept(name, o) || name == StateDir || disk.Under(name, asideDir) || path.Base(name) == asideElse {
+		for _, f := range found {
+			name := f.Name
+			if r.kept(name, o) || r.kept(f.As, o) {
 				continue
+			}
+			if r.Group == configured && ownFile(name) {
+				return nil, r.ownFileError(name)
+			}
+			if name == StateDir || disk.Under(name, asideDir) || path.Base(name) == asideElse {
+				continue
+			}
+			if err := r.astray(d, pattern, f); err != nil {
+				return nil, err
 			}
 			m, ok, err := r.match(d, name, o)
 			if err != nil {
@@ -117,20 +127,25 @@ func (r Rule) matchesOn(d *disk.Disk, o Options) ([]Match, error) {
 }
 
 // expand is what one pattern stands for: names on the disk, or with Below regular files in these directories.
-func (r Rule) expand(d *disk.Disk, pattern string) (names []string, err error) {
+func (r Rule) expand(d *disk.Disk, pattern string) (found []disk.Found, err error) {
 	if len(r.Below) == 0 {
-		return d.Glob(pattern)
+		return d.Find(pattern)
 	}
 	for _, dir := range r.Below {
-		err = errors.Join(err, d.Walk(dir, func(name string, info fs.FileInfo) error {
+		dir = strings.TrimPrefix(dir, "/")
+		at, ferr := d.Follow(dir)
+		if ferr != nil {
+			continue // nothing is there
+		}
+		err = errors.Join(err, d.Walk(at, func(name string, info fs.FileInfo) error {
 			if ok, merr := path.Match(pattern, path.Base(name)); merr != nil || !ok || !info.Mode().IsRegular() {
 				return merr
 			}
-			names = append(names, name)
+			found = append(found, disk.Found{Name: name, As: dir + strings.TrimPrefix(name, at)})
 			return nil
 		}))
 	}
-	return names, err
+	return found, err
 }
 
 func (r Rule) kept(name string, o Options) bool {
@@ -223,16 +238,19 @@ func (r Rule) match(d *disk.Disk, name string, o Options) (Match, bool, error) {
 
 // distinct drops what another match of the same rule already contains.
 func distinct(matches []Match) []Match {
+	all := map[string]bool{}
+	for _, m := range matches {
+		all[m.Path] = true
+	}
 	var out []Match
-	for i, m := range matches {
-		inside := false
-		for j, other := range matches {
-			if i != j && disk.Under(m.Path, other.Path) && (m.Path != other.Path || j < i) {
-				inside = true
-			}
+	for _, m := range matches {
+		inside := !all[m.Path] // it came before
+		for at := path.Dir(m.Path); at != "." && !inside; at = path.Dir(at) {
+			_, inside = all[at]
 		}
 		if !inside {
 			out = append(out, m)
+			all[m.Path] = false
 		}
 	}
 	return out

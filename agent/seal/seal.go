@@ -99,6 +99,11 @@ func permit(d *disk.Disk, o Options, unmounted []string) error {
 	if err := stuck(d); err != nil {
 		return err
 	}
+	for _, r := range o.Config.Rules {
+		if err := r.rule().sparesOwn(); err != nil {
+			return err
+		}
+	}
 	if err := unfit(d); err != nil {
 		return err
 	}
@@ -175,6 +180,9 @@ func sealOwn(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	if err != nil {
 		if d.Exists(ReceiptPath) { // written, though not known to be durable
 			return receipt, &NeedsBoot{Err: err}
+		}
+		if !d.Exists(journalPath) && setAside(d) {
+			return receipt, &NeedsBoot{Err: fmt.Errorf("%w; and the seal's journal is gone, so nothing can be taken back", err)}
 		}
 		if _, uerr := Unseal(d); uerr != nil {
 			return receipt, &NeedsBoot{Err: fmt.Errorf("%w; and taking the seal back failed (`kamino-agent unseal` tries again): %w", err, uerr), Halfway: true}

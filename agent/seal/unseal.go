@@ -132,6 +132,15 @@ func stuck(d *disk.Disk) error {
 	return fmt.Errorf("seal refused: %w", left)
 }
 
+// setAside reports whether something is set aside.
+func setAside(d *disk.Disk) bool {
+	dirs, err := asides(d)
+	return err != nil || slices.ContainsFunc(dirs, func(dir string) bool {
+		entries, err := d.ReadDir(dir)
+		return err != nil || len(entries) > 0
+	})
+}
+
 func undo(d *disk.Disk, o op) error {
 	if o.Put && !o.Dir {
 		if err := d.Discard(o.Path); err != nil {
