@@ -28,6 +28,9 @@ func (r *Run) rehearse(ctx context.Context, order SealOrder) (Next, error) {
 		return Next{}, WithHint(fmt.Errorf("node %s cannot be drained: %s; nothing was evicted", r.node.Name, describePods(pods)),
 			"give these pods a controller or fix their budgets, choose another node, or use --force to delete them")
 	}
+	if r.pool.Capacity == 1 {
+		r.doubt("rehearse", []string{fmt.Sprintf("pool %s has one node, the donor: until it is back, its pods run only where other pools have room for them", r.pool.Name)})
+	}
 	return done("drain and seal are possible"), nil
 }
 

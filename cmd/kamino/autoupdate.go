@@ -46,6 +46,7 @@ kamino plan prints.`,
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
 	c.out.add(cmd)
+	c.sel.completes(a, cmd, "target-vmss")
 	return cmd
 }
 
@@ -91,13 +92,13 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 			err = statusErr
 		}
 	}
-	if printErr := c.out.print(c.Out, report, report.table); err == nil {
+	if printErr := c.out.print(c.app, report, func(w io.Writer) { report.table(w, c.out.wide()) }); err == nil {
 		err = printErr
 	}
 	return err
 }
 
-func (r autoReport) table(w io.Writer) {
+func (r autoReport) table(w io.Writer, wide bool) {
 	fmt.Fprintln(w, "POOL\tDONOR\tVERSION\tDONOR AWAY\tRESULT")
 	for _, p := range r.Pools {
 		version, away := "", ""
@@ -111,7 +112,7 @@ func (r autoReport) table(w io.Writer) {
 	}
 	if len(r.Status) > 0 {
 		fmt.Fprintln(w)
-		printStatus(w, r.Status)
+		printStatus(w, r.Status, wide)
 	}
 }
 

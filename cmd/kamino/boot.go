@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -54,6 +53,7 @@ func bootShow(io ioStreams) *cobra.Command {
 	b := &bootCommand{io: io}
 	cmd := &cobra.Command{
 		Use: "show [FILE…]", Short: "Print phases, milestones, critical chain and verdict",
+		Long: "Print phases, milestones, critical chain and verdict. -o capture prints the record that the analysis is made from.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := b.capture(cmd.Context(), args)
 			if err != nil {
@@ -65,7 +65,7 @@ func bootShow(io ioStreams) *cobra.Command {
 			return b.analysis(c, (*boot.Analysis).WriteText)
 		},
 	}
-	b.outputFlag(cmd, "text", "text, json (the analysis) or capture (the record itself)")
+	b.outputFlag(cmd, "text", "json", "yaml", "capture")
 	b.unitFlag(cmd)
 	return cmd
 }
@@ -85,7 +85,7 @@ func bootTime(io ioStreams) *cobra.Command {
 			return b.analysis(c, (*boot.Analysis).WriteTime)
 		},
 	}
-	b.outputFlag(cmd, "text", "text or json")
+	b.outputFlag(cmd, "text", "json", "yaml")
 	b.compatFlag(cmd, "time")
 	return cmd
 }
@@ -105,7 +105,7 @@ func bootBlame(io ioStreams) *cobra.Command {
 			return b.analysis(c, (*boot.Analysis).WriteBlame)
 		},
 	}
-	b.outputFlag(cmd, "text", "text or json")
+	b.outputFlag(cmd, "text", "json", "yaml")
 	b.compatFlag(cmd, "blame")
 	return cmd
 }
@@ -125,7 +125,7 @@ func bootChain(io ioStreams) *cobra.Command {
 			return b.analysis(c, (*boot.Analysis).WriteChain)
 		},
 	}
-	b.outputFlag(cmd, "text", "text or json")
+	b.outputFlag(cmd, "text", "json", "yaml")
 	b.compatFlag(cmd, "critical-chain")
 	b.unitFlag(cmd)
 	cmd.Flags().StringVar(&b.fuzz, "fuzz", "", "also follow what was up at most this long before the latest, for example 50ms or 1s")
@@ -151,8 +151,11 @@ func (b *bootCommand) compatChain(c *boot.Capture) error {
 	return nil
 }
 
-func (b *bootCommand) outputFlag(cmd *cobra.Command, value, usage string) {
-	cmd.Flags().StringVarP(&b.format, "output", "o", value, usage)
+// outputFlag adds -o; the first format is the default.
+func (b *bootCommand) outputFlag(cmd *cobra.Command, formats ...string) {
+	usage := strings.Join(formats[:len(formats)-1], ", ") + " or " + formats[len(formats)-1]
+	cmd.Flags().StringVarP(&b.format, "output", "o", formats[0], usage)
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (b *bootCommand) compatFlag(cmd *cobra.Command, verb string) {
@@ -188,19 +191,18 @@ func (b *bootCommand) analysis(c *boot.Capture, text func(*boot.Analysis, io.Wri
 	if err != nil {
 		return err
 	}
-	switch b.format {
-	case "text":
+	if b.format == "text" {
 		return text(a, b.io.Out)
-	case "json":
-		return bootJSON(b.io.Out, a)
 	}
-	return bootFormatError(b.format)
+	return bootEncode(b.io.Out, b.format, a)
 }
 
-func bootJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+// bootEncode writes JSON or YAML.
+func bootEncode(w io.Writer, format string, v any) error {
+	if done, err := encode(w, format, v); done {
+		return err
+	}
+	return bootFormatError(format)
 }
 
 func bootFormatError(format string) error {

@@ -41,7 +41,7 @@ func bootPlot(io ioStreams) *cobra.Command {
 			return bootWriteTo(io.Out, to, func(w bootWriter) error { return draw(w, c, a) })
 		},
 	}
-	b.outputFlag(cmd, "html", "html, svg or trace")
+	b.outputFlag(cmd, "html", "svg", "trace")
 	b.unitFlag(cmd)
 	cmd.Flags().StringVarP(&to, "file", "f", "", "write to this file instead of standard output")
 	return cmd
@@ -96,10 +96,8 @@ func bootCompare(io ioStreams) *cobra.Command {
 				err = c.WriteText(io.Out)
 			case "html":
 				err = draw.Comparison(io.Out, c)
-			case "json":
-				err = bootJSON(io.Out, c)
 			default:
-				err = bootFormatError(b.format)
+				err = bootEncode(io.Out, b.format, c)
 			}
 			if limit := boot.Micros(budget.Microseconds()); err == nil && budget > 0 && to.GoalAt.Net > limit {
 				return &bootOverBudget{args[1], to.Goal, to.GoalAt.Net, limit}
@@ -107,7 +105,7 @@ func bootCompare(io ioStreams) *cobra.Command {
 			return err
 		},
 	}
-	b.outputFlag(cmd, "text", "text, html or json")
+	b.outputFlag(cmd, "text", "html", "json", "yaml")
 	b.unitFlag(cmd)
 	cmd.Flags().DurationVar(&budget, "budget", 0, "exit with 3 if B took longer than this, for example 45s")
 	return cmd
@@ -127,16 +125,13 @@ func bootPool(io ioStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			switch b.format {
-			case "text":
+			if b.format == "text" {
 				return report.WriteText(io.Out)
-			case "json":
-				return bootJSON(io.Out, report)
 			}
-			return bootFormatError(b.format)
+			return bootEncode(io.Out, b.format, report)
 		},
 	}
-	b.outputFlag(cmd, "text", "text or json")
+	b.outputFlag(cmd, "text", "json", "yaml")
 	b.unitFlag(cmd)
 	return cmd
 }

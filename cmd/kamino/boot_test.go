@@ -121,7 +121,7 @@ func TestBootRefusals(t *testing.T) {
 		{[]string{"show", junk}, "no boot recognised"},
 		{[]string{"show", filepath.Join(dir, "nothing")}, "no such file"},
 		{[]string{"show", dir}, "no boot recognised"},
-		{[]string{"show", "-o", "yaml", seed}, "--help lists the formats"},
+		{[]string{"show", "-o", "xml", seed}, "--help lists the formats"},
 		{[]string{"plot", "-o", "png", seed}, "--help lists the formats"},
 		{[]string{"chain", "--fuzz", "soon", seed}, "write for example 50ms or 1s"},
 		{[]string{"chain", "--unit", "nosuch.service", seed}, "kamino boot blame"},

@@ -37,6 +37,7 @@ when a check failed; warnings do not count.`,
 	f.StringVar(&c.donor, "target-node", "", "check the run with this node (default the best candidate of each pool)")
 	c.sel.add(a, f, "pool")
 	c.out.add(cmd)
+	a.completes(cmd, "target-node", nodeWords)
 	return cmd
 }
 
@@ -59,7 +60,7 @@ func (c *doctorCommand) Run(ctx context.Context) error {
 		return err
 	}
 	checks = append(checks, more...)
-	if err := c.out.print(c.Out, checks, func(w io.Writer) { printChecks(w, checks) }); err != nil {
+	if err := c.out.print(c.app, checks, func(w io.Writer) { printChecks(w, checks) }); err != nil {
 		return err
 	}
 	failed := 0

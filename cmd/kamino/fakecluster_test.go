@@ -115,6 +115,7 @@ type fakeWorld struct {
 	cluster *fakeCluster
 	now     time.Time
 	env     map[string]string
+	typed   string // by a person at a terminal; "" means that nobody sits there
 }
 
 func newFakeWorld() *fakeWorld {
@@ -168,8 +169,8 @@ func (w *fakeWorld) writes() []string { return slices.Concat(w.cloud.writes, w.c
 func (w *fakeWorld) kamino(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	a := newApp(ioStreams{In: strings.NewReader(""), Out: &out, Err: &errs}, func(k string) string { return w.env[k] }, func(int) {})
-	a.clock = w
+	a := newApp(ioStreams{In: strings.NewReader(w.typed), Out: &out, Err: &errs}, func(k string) string { return w.env[k] }, func(int) {})
+	a.clock, a.terminal = w, func(any) bool { return w.typed != "" }
 	a.provider = func(context.Context, globalOptions) (kamino.Provider, error) { return w.cloud, nil }
 	a.cluster = func(context.Context, *app) (kamino.Cluster, error) { return w.cluster, nil }
 	code = execute(t.Context(), a, args)

@@ -75,7 +75,7 @@ func (c *initCommand) Run(ctx context.Context) error {
 		return err
 	}
 	applied, err := c.apply(ctx, manifests)
-	if printErr := c.out.print(c.Out, applied, func(w io.Writer) { printApplied(w, applied, c.dryRun) }); err == nil {
+	if printErr := c.out.print(c.app, applied, func(w io.Writer) { printApplied(w, applied, c.dryRun) }); err == nil {
 		err = printErr
 	}
 	if err == nil && len(c.images) == 0 {

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 
 	"kamino.dev/kamino"
@@ -17,37 +21,81 @@ import (
 type outputFlag struct{ format string }
 
 func (o *outputFlag) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.format, "output", "o", "table", "table, json or yaml")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVarP(&o.format, "output", "o", "table", "table, wide (nothing is left out or cut), json or yaml")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (o *outputFlag) check() error {
 	switch o.format {
-	case "table", "json", "yaml":
+	case "table", "wide", "json", "yaml":
 		return nil
 	}
-	return kamino.WithHint(fmt.Errorf("output format %q is unknown", o.format), "use -o table, json or yaml")
+	return kamino.WithHint(fmt.Errorf("output format %q is unknown", o.format), "use -o table, wide, json or yaml")
 }
 
-// print writes v as JSON or YAML, or lets table write it for people.
-func (o *outputFlag) print(w io.Writer, v any, table func(io.Writer)) error {
-	switch o.format {
+func (o *outputFlag) wide() bool { return o.format == "wide" }
+
+// print writes v as JSON or YAML, or lets table write it for people: on a terminal, but for wide,
+// with rows that do not wrap.
+func (o *outputFlag) print(a *app, v any, table func(io.Writer)) error {
+	columns := 0
+	if !o.wide() {
+		columns = a.columns(a.Out)
+	}
+	return o.write(a.Out, columns, v, table)
+}
+
+func (o *outputFlag) write(w io.Writer, columns int, v any, table func(io.Writer)) error {
+	if done, err := encode(w, o.format, v); done {
+		return err
+	}
+	var text, laidOut bytes.Buffer
+	table(&text)
+	tabs := tabwriter.NewWriter(&laidOut, 6, 4, 3, ' ', 0)
+	_, _ = tabs.Write(text.Bytes()) // a buffer takes everything
+	if err := tabs.Flush(); err != nil {
+		return fmt.Errorf("lay out table: %w", err)
+	}
+	lines := strings.SplitAfter(laidOut.String(), "\n")
+	for i, written := range strings.SplitAfter(text.String(), "\n") {
+		if columns > 0 && strings.Count(written, "\t") > 1 { // a row; other lines are sentences
+			lines[i] = cut(strings.TrimSuffix(lines[i], "\n"), columns) + "\n"
+		}
+	}
+	_, err := io.WriteString(w, strings.Join(lines, ""))
+	return err
+}
+
+// columns is the width of a terminal, 0 for anything else.
+func (a *app) columns(w io.Writer) int {
+	if !a.terminal(w) {
+		return 0
+	}
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return width
+		}
+	}
+	return 80
+}
+
+// encode writes v where the format is JSON or YAML.
+func encode(w io.Writer, format string, v any) (done bool, err error) {
+	switch format {
 	case "json":
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		enc.SetEscapeHTML(false)
-		return enc.Encode(v)
+		return true, enc.Encode(v)
 	case "yaml":
 		text, err := yaml.Marshal(v)
 		if err != nil {
-			return fmt.Errorf("write yaml: %w", err)
+			return true, fmt.Errorf("write yaml: %w", err)
 		}
 		_, err = w.Write(text)
-		return err
+		return true, err
 	}
-	tabs := tabwriter.NewWriter(w, 6, 4, 3, ' ', 0)
-	table(tabs)
-	return tabs.Flush()
+	return false, nil
 }
 
 // checkDetailed refuses --detailed-exitcode where nobody could tell "there was something to

@@ -37,6 +37,7 @@ versions that would be pruned. It only reads.`,
 	c.sel.add(a, f, "pool")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "exit with 2 when there is something to do")
 	c.out.add(cmd)
+	c.sel.completes(a, cmd, "pool")
 	return cmd
 }
 
@@ -62,7 +63,7 @@ func (a *app) plan(ctx context.Context, e *kamino.Engine, opts kamino.AutoOption
 	if plans == nil && err != nil {
 		return err
 	}
-	if printErr := out.print(a.Out, plans, func(w io.Writer) { printPools(w, plans) }); err == nil {
+	if printErr := out.print(a, plans, func(w io.Writer) { printPools(w, plans) }); err == nil {
 		err = printErr
 	}
 	if err != nil {

@@ -40,6 +40,7 @@ deleted for good, --pool P --pool-is-gone takes off what stands in the cluster.`
 	cmd.Flags().StringVar(&c.release, "end-jobs-of", "", "first end the jobs of this release in $POD_NAMESPACE, and wait until they have given back; \"helm uninstall\" does")
 	a.addGallery(cmd.Flags())
 	c.out.add(cmd)
+	a.completes(cmd, "pool", poolWords)
 	return cmd
 }
 
@@ -63,7 +64,7 @@ func (c *restoreCommand) Run(ctx context.Context) error {
 	if left == nil {
 		left = []kamino.Left{}
 	}
-	if printErr := c.out.print(c.Out, left, func(w io.Writer) { printLeft(w, left, c.opts.DryRun) }); err == nil {
+	if printErr := c.out.print(c.app, left, func(w io.Writer) { printLeft(w, left, c.opts.DryRun) }); err == nil {
 		err = printErr
 	}
 	return err

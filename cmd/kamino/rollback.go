@@ -19,6 +19,7 @@ type rollbackCommand struct {
 	out      outputFlag
 	opts     kamino.RollbackOptions
 	detailed bool
+	yes      bool
 
 	customData string
 	protected  []string
@@ -51,12 +52,15 @@ they are written also where the model is the original already.`,
 	f.StringVar(&c.opts.Pool, "pool", "", "the pool, by name or ID (required)")
 	f.StringVar(&c.opts.To, "to", "", `a version, or "original"; default the good version before the one in the model, else the original`)
 	f.BoolVar(&c.opts.DryRun, "dry-run", false, "print what would be done, and do nothing")
+	f.BoolVar(&c.yes, "yes", false, "do not ask; without a terminal nothing is asked anyway")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
 	a.addGallery(f)
 	f.StringVar(&c.customData, "custom-data", "", "with --to original: file with the model's custom data, not encoded")
 	f.BoolVar(&c.opts.KeepCustomData, "keep-custom-data", false, "with --to original: leave the custom data empty, as it is")
 	f.StringArrayVar(&c.protected, "protected-settings", nil, "with --to original: NAME=FILE, an extension and the JSON of its protected settings, or NAME=none if it has none; may be repeated")
 	c.out.add(cmd)
+	a.completes(cmd, "pool", poolWords)
+	a.completes(cmd, "to", versionWords(&c.opts.Pool))
 	return cmd
 }
 
@@ -75,19 +79,44 @@ func (c *rollbackCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !c.yes && !c.opts.DryRun && c.asks() {
+		if err := c.agree(ctx, engine); err != nil {
+			return err
+		}
+	}
 	finish := c.follow(ctx, engine)
 	back, err := engine.Rollback(ctx, c.opts)
 	finish()
 	if err != nil {
 		return err
 	}
-	if err := c.out.print(c.Out, back, func(w io.Writer) { printRollback(w, back, c.opts.DryRun) }); err != nil {
+	if err := c.out.print(c.app, back, func(w io.Writer) { printRollback(w, back, c.opts.DryRun) }); err != nil {
 		return err
 	}
 	if c.opts.DryRun && c.detailed && back.Changed {
 		return errToDo
 	}
 	return nil
+}
+
+// agree shows what a rollback would do, and asks.
+func (c *rollbackCommand) agree(ctx context.Context, engine *kamino.Engine) error {
+	opts := c.opts
+	opts.DryRun = true
+	back, err := engine.Rollback(ctx, opts)
+	if err != nil || !back.Changed {
+		return err
+	}
+	table := outputFlag{format: "table"}
+	if err := table.write(c.Err, c.columns(c.Err), back, func(w io.Writer) { printRollback(w, back, true) }); err != nil {
+		return err
+	}
+	yes, err := c.confirm(fmt.Sprintf("\nPoint the model of pool %s from %s to %s?", back.Name, short(back.From), short(back.To)))
+	if err != nil || yes {
+		return err
+	}
+	return kamino.WithHint(&kamino.RefusedError{Subject: "the rollback of pool " + back.Name, Refusals: []kamino.Refusal{{Code: "answer", Field: "answer", Value: "no",
+		Why: "nothing was changed", Do: "answer y, or type --yes"}}}, "--yes answers beforehand")
 }
 
 // noSettings stands in place of a file for an extension without protected

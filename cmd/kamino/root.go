@@ -30,6 +30,7 @@ type app struct {
 	cluster  func(context.Context, *app) (kamino.Cluster, error)
 
 	libraries func(*slog.Logger) // lets libraries log to it; nil: they log as they like
+	terminal  func(stream any) bool
 
 	left leftovers            // what a second signal has to tell
 	live atomic.Pointer[live] // the progress on the terminal, while there is one
@@ -37,7 +38,7 @@ type app struct {
 
 func newApp(streams ioStreams, env func(string) string, exit func(int)) *app {
 	return &app{ioStreams: streams, env: env, exit: exit, clock: newClock(env),
-		provider: newProvider, cluster: newCluster}
+		provider: newProvider, cluster: newCluster, terminal: isTerminal}
 }
 
 // execute runs one command line and returns the exit code.
@@ -147,7 +148,7 @@ func newVersionCommand(a *app) *cobra.Command {
 				return err
 			}
 			v := buildVersion()
-			return out.print(a.Out, map[string]string{"version": v}, func(w io.Writer) { fmt.Fprintln(w, "kamino", v) })
+			return out.print(a, map[string]string{"version": v}, func(w io.Writer) { fmt.Fprintln(w, "kamino", v) })
 		},
 	}
 	out.add(cmd)

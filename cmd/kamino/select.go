@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"kamino.dev/kamino"
@@ -41,6 +42,11 @@ func (s *selectFlags) add(a *app, f *pflag.FlagSet, poolFlag string) {
 	f.Var(&s.minReady, "minimum-ready-time", "how long a candidate must have been Ready; suffix s, m, h or d")
 	f.IntVar(&s.opts.MinCandidates, "minimum-candidates", s.opts.MinCandidates, "leave a pool with fewer candidates alone")
 	f.IntVar(&s.maxAge, "maximum-image-age", 0, "days after which an image is renewed without newer patches; 0 means never")
+}
+
+func (s *selectFlags) completes(a *app, cmd *cobra.Command, poolFlag string) {
+	a.completes(cmd, poolFlag, poolWords)
+	a.completes(cmd, "ignore-nodes", nodeWords)
 }
 
 func addPendingReboot(f *pflag.FlagSet, signals *[]string) {

@@ -38,6 +38,7 @@ unfinished runs.`,
 		"where nodes tell when they were patched; may be repeated")
 	a.addGallery(f)
 	c.out.add(cmd)
+	a.completes(cmd, "pool", poolWords)
 	return cmd
 }
 
@@ -63,7 +64,7 @@ func (a *app) show(ctx context.Context, e *kamino.Engine, out outputFlag, pools 
 	if status == nil && err != nil {
 		return err
 	}
-	if printErr := out.print(a.Out, status, func(w io.Writer) { printStatus(w, status) }); err == nil {
+	if printErr := out.print(a, status, func(w io.Writer) { printStatus(w, status, out.wide()) }); err == nil {
 		err = printErr
 	}
 	return err
@@ -81,7 +82,7 @@ func parseSignals(texts []string) ([]kamino.Signal, error) {
 	return out, nil
 }
 
-func printStatus(w io.Writer, pools []kamino.PoolStatus) {
+func printStatus(w io.Writer, pools []kamino.PoolStatus, wide bool) {
 	if len(pools) == 0 {
 		fmt.Fprintln(w, "No node of this cluster belongs to a pool.")
 		return
@@ -90,11 +91,11 @@ func printStatus(w io.Writer, pools []kamino.PoolStatus) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		printPoolStatus(w, p)
+		printPoolStatus(w, p, wide)
 	}
 }
 
-func printPoolStatus(w io.Writer, p kamino.PoolStatus) {
+func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Name)
 	if p.Error != "" {
 		fmt.Fprintf(w, "Error:\t%s\n", p.Error)
@@ -114,14 +115,20 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus) {
 	for _, r := range p.Refusals {
 		fmt.Fprintf(w, "Refused:\t%s\n", r)
 	}
-	defer printRuns(w, p.Runs)
+	defer printRuns(w, p.Runs, wide)
 	if len(p.Versions) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nVERSION\tSTATE\tBUILT FROM\tBUILT AT\tPARENT\tINSTANCES\tNOTE")
+	more := func(columns ...string) string {
+		if !wide {
+			return ""
+		}
+		return "\t" + strings.Join(columns, "\t")
+	}
+	fmt.Fprintln(w, "\nVERSION\tSTATE\tBUILT FROM\tBUILT AT\tPARENT\tINSTANCES"+more("RUN", "SEAL POLICY")+"\tNOTE")
 	for _, v := range p.Versions {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", v.Name, versionState(v), shown(v.BuiltFrom), shown(v.BuiltAt),
-			shown(v.Parent), v.Instances, versionNote(v))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d%s\t%s\n", v.Name, versionState(v), shown(v.BuiltFrom), shown(v.BuiltAt),
+			shown(v.Parent), v.Instances, more(shown(v.Run), shown(v.Policy)), versionNote(v, wide))
 	}
 }
 
@@ -160,24 +167,31 @@ func heartbeat(u *kamino.Unfinished) string {
 	return (time.Duration(u.Silence) * time.Second).String() + " ago"
 }
 
-// shownRuns is how many past runs the table has; the other formats have all.
+// uncut is more columns than any text has.
+const uncut = 1 << 20
+
+// shownRuns is how many past runs the table has; -o wide and the other formats have all.
 const shownRuns = 5
 
-func printRuns(w io.Writer, runs []kamino.PastRun) {
+func printRuns(w io.Writer, runs []kamino.PastRun, wide bool) {
 	if len(runs) == 0 {
 		return
 	}
+	most, columns := shownRuns, 160
+	if wide {
+		most, columns = len(runs), uncut
+	}
 	fmt.Fprintln(w, "\nRUN\tENDED\tDONOR\tVERSION\tTOOK\tRESULT")
-	for _, r := range runs[:min(len(runs), shownRuns)] {
+	for _, r := range runs[:min(len(runs), most)] {
 		result := "ok"
 		if r.Failure != "" {
 			result = "failed: " + r.Failure
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Ended.UTC().Format(time.RFC3339), shown(r.Donor), shown(r.Version),
-			seconds(r.Seconds), cut(result, 160))
+			seconds(r.Seconds), cut(result, columns))
 	}
-	if more := len(runs) - shownRuns; more > 0 {
-		fmt.Fprintf(w, "%d earlier ones: kamino status -o json\n", more)
+	if more := len(runs) - most; more > 0 {
+		fmt.Fprintf(w, "%d earlier ones: kamino status -o wide\n", more)
 	}
 }
 
@@ -202,7 +216,7 @@ func versionState(v kamino.VersionStatus) string {
 	return string(v.State)
 }
 
-func versionNote(v kamino.VersionStatus) string {
+func versionNote(v kamino.VersionStatus, wide bool) string {
 	var notes []string
 	if v.InModel {
 		notes = append(notes, "in the model")
@@ -221,5 +235,9 @@ func versionNote(v kamino.VersionStatus) string {
 	if v.Failure != "" {
 		notes = append(notes, v.Failure)
 	}
-	return shown(strings.Join(notes, "; "))
+	note := strings.Join(notes, "; ")
+	if wide && note != "" {
+		return cut(note, uncut)
+	}
+	return shown(note)
 }

@@ -148,6 +148,7 @@ another.`,
 	addPendingReboot(f, &c.pending)
 	c.run.add(a, f)
 	c.out.add(cmd)
+	a.completes(cmd, "target-node", nodeWords)
 	return cmd
 }
 
@@ -188,7 +189,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	if err != nil && c.out.format == "table" {
 		return err
 	}
-	if printErr := c.out.print(c.Out, report, report.table); err == nil {
+	if printErr := c.out.print(c.app, report, report.table); err == nil {
 		err = printErr
 	}
 	return err
@@ -201,7 +202,7 @@ func (c *updateCommand) plan(ctx context.Context, e *kamino.Engine, opts kamino.
 	}
 	// In a table the refusals are told once, as the error.
 	if c.out.format != "table" || len(plan.Refusals) == 0 {
-		if err := c.out.print(c.Out, plan, func(w io.Writer) { printPlan(w, plan) }); err != nil {
+		if err := c.out.print(c.app, plan, func(w io.Writer) { printPlan(w, plan) }); err != nil {
 			return err
 		}
 	}
