@@ -130,12 +130,10 @@ func (a *autoRun) update(ctx context.Context, donor string) error {
 	}
 	defer a.turns.leave(a.pool.id)
 	engine := *a.engine
-	engine.Report = func(ev Event) {
-		if donorIsBack(ev) {
-			a.turns.leave(a.pool.id)
-		}
-		if a.engine.Report != nil {
-			a.engine.Report(ev)
+	engine.DonorBack = func(pool PoolID) {
+		a.turns.leave(pool)
+		if a.engine.DonorBack != nil {
+			a.engine.DonorBack(pool)
 		}
 	}
 	run := a.opts.runOf(donor, a.plan)
@@ -145,17 +143,6 @@ func (a *autoRun) update(ctx context.Context, donor string) error {
 		a.result.Result = &result
 	}
 	return err
-}
-
-// donorIsBack recognises the events after which a run has no donor away.
-func donorIsBack(ev Event) bool {
-	switch ev.Step {
-	case "return":
-		return ev.Kind == StepDone
-	case "image", "clean", "model":
-		return true
-	}
-	return false
 }
 
 // nextMayDo says whether another donor could do better: this one was refused,
@@ -170,10 +157,10 @@ func nextMayDo(err error) bool {
 		return false
 	}
 	switch step.Step {
-	case "validate":
+	case InValidate:
 		var refused *RefusedError
 		return errors.As(err, &refused) || errors.Is(err, ErrNotFound)
-	case "rehearse", "protect", "inventory", "drain":
+	case InRehearse, InProtect, InInventory, InDrain:
 		return !errors.Is(err, ErrLeaseLost) && !errors.Is(err, ErrForbidden)
 	}
 	return false

@@ -22,7 +22,7 @@ func (r *Run) sealOrder() SealOrder {
 	return order
 }
 
-const intentSeal = "seal the disk"
+const sealTheDisk = "seal the disk"
 
 // lookSeal waits for the receipt of this run and this boot. Without it nothing
 // goes on: an unsealed disk is never snapshotted.
@@ -33,11 +33,11 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	}
 	if mark == nil || !mark.Sealing {
 		r.unasked = true
-		next, err := r.remark("write on the node that its disk is about to be sealed", n, mark, func(m *Mark) { m.Sealing = true })
-		return next.announcing(intentSeal).noting(func(l *Lease) { l.Record.Sealing, l.Record.Policy = true, r.policySum() }), err
+		next, err := r.remark(ActSealing, "write on the node that its disk is about to be sealed", n, mark, func(m *Mark) { m.Sealing = true })
+		return next.announcing(ActSeal, sealTheDisk).noting(func(l *Lease) { l.Record.Sealing, l.Record.Policy = true, r.policySum() }), err
 	}
 	if !n.Tainted(TaintBlock) {
-		return r.remark("block the node again with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
+		return r.remark(ActBlock, "block the node again with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
 	}
 	if n.BootID != mark.BootID {
 		return Next{}, fmt.Errorf("node %s has booted since the run began: its disk is not the sealed one", n.Name)
@@ -74,7 +74,7 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		return r.lookUnreceipted(n)
 	}
 	if !pod.Exists && in.Power == PowerOn {
-		order := act(intentSeal, func(ctx context.Context) error {
+		order := act(ActSeal, sealTheDisk, func(ctx context.Context) error {
 			r.unasked = false
 			return r.Cluster.Seal(ctx, n, r.sealOrder())
 		}).then("the seal", 0)
@@ -130,7 +130,7 @@ func (r *Run) lookStop(ctx context.Context) (Next, error) {
 	case in.Power == PowerOn && !r.stillOn():
 		return Next{}, fmt.Errorf("node %s runs although its disk is sealed: %w", r.node.Name, errStartedSince)
 	case in.Power == PowerOn && r.spent() > guestHalt:
-		return act("switch the donor off", func(ctx context.Context) error {
+		return act(ActPowerOff, "switch the donor off", func(ctx context.Context) error {
 			return r.Provider.SetPower(ctx, in.ID, PowerOff)
 		}), nil
 	}
@@ -172,7 +172,7 @@ func (r *Run) lookSnapshot(ctx context.Context) (Next, error) {
 	case s.State != Failed && !r.rested:
 		return r.lookRested(ctx, s)
 	case s.State == Failed:
-		return act("delete the failed snapshot: "+s.Failure, func(ctx context.Context) error {
+		return act(ActDeleteSnapshot, "delete the failed snapshot: "+s.Failure, func(ctx context.Context) error {
 			return r.Provider.Delete(ctx, r.pool, s)
 		}), nil
 	case s.State == Succeeded && s.Ready:
@@ -190,7 +190,7 @@ func (r *Run) lookRested(ctx context.Context, s Artifact) (Next, error) {
 		return Next{}, err
 	}
 	if in.Power != PowerOff {
-		return act("delete the snapshot: somebody started the donor meanwhile", func(ctx context.Context) error {
+		return act(ActDeleteSnapshot, "delete the snapshot: somebody started the donor meanwhile", func(ctx context.Context) error {
 			return r.Provider.Delete(ctx, r.pool, s)
 		}), nil
 	}
@@ -223,7 +223,7 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
 		Kind: Snapshot, Name: name, Source: in.Disk, Tags: r.tags(receipt),
 		Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType,
 	}
-	return act("snapshot disk "+lastSegment(in.Disk), func(ctx context.Context) error {
+	return act(ActCreateSnapshot, "snapshot disk "+lastSegment(in.Disk), func(ctx context.Context) error {
 		return r.Provider.Create(ctx, r.pool, want)
 	}), nil
 }

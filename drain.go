@@ -48,13 +48,13 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 	}
 	if mark == nil {
 		m := r.newMark(n)
-		return act("annotate the node with "+AnnotationProtect+"=true", func(ctx context.Context) error {
+		return act(ActProtect, "annotate the node with "+AnnotationProtect+"=true", func(ctx context.Context) error {
 			if err := r.Cluster.Mark(ctx, n, &m); err != nil {
 				return err
 			}
 			// It takes about as long as the settling, so it begins with it. The next step looks whether it did.
 			return r.beginSurvey(ctx, n)
-		}).announcing(intentSurvey).then(whySettle, r.Settle), nil
+		}).announcing(ActSurvey, lookAtTheFiles).then(whySettle, r.Settle), nil
 	}
 	// The autoscaler looks at the annotation only when it evaluates the node,
 	// and finishes a deletion that it has begun.
@@ -78,14 +78,14 @@ func (r *Run) newMark(n Node) Mark {
 }
 
 // remark is an act that changes the mark of the run.
-func (r *Run) remark(what string, n Node, mark *Mark, change func(*Mark)) (Next, error) {
+func (r *Run) remark(what Act, says string, n Node, mark *Mark, change func(*Mark)) (Next, error) {
 	if mark == nil {
 		return Next{}, r.lostMark()
 	}
 	m := *mark
 	change(&m)
 	m.Epoch = r.lease.Epoch
-	return act(what, func(ctx context.Context) error { return r.Cluster.Mark(ctx, n, &m) }), nil
+	return act(what, says, func(ctx context.Context) error { return r.Cluster.Mark(ctx, n, &m) }), nil
 }
 
 func (r *Run) lostMark() error {
@@ -98,8 +98,8 @@ func (r *Run) lookDrain(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	if mark == nil || !mark.Block || !n.Tainted(TaintBlock) {
-		next, err := r.remark("block the node with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
-		return next.announcing(intentEvict), err
+		next, err := r.remark(ActBlock, "block the node with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
+		return next.announcing(ActEvict, evictThePods), err
 	}
 	if mark.Sealing {
 		return done("drained earlier"), nil
@@ -108,7 +108,7 @@ func (r *Run) lookDrain(ctx context.Context) (Next, error) {
 	opts.Overdue = r.worked() > r.drainTimeout()
 	evict := func(ctx context.Context) ([]Pod, error) { return r.Cluster.Evict(ctx, n, opts) }
 	if !r.evicting {
-		return act(intentEvict, func(ctx context.Context) error {
+		return act(ActEvict, evictThePods, func(ctx context.Context) error {
 			r.evicting = true
 			_, err := evict(ctx)
 			return err
@@ -149,7 +149,7 @@ func (r *Run) lookDetached(n Node) Next {
 	return wait("volumes to be detached: " + someOf(n.Volumes))
 }
 
-const intentEvict = "evict the pods of the node"
+const evictThePods = "evict the pods of the node"
 
 // drainStuck decides whether waiting for pods still makes sense.
 func (r *Run) drainStuck(pods []Pod, opts DrainOptions) error {

@@ -26,6 +26,9 @@ type Engine struct {
 	// A MinPoll above LongestPoll can make runs fail.
 	MinPoll, MaxPoll time.Duration
 
+	// DonorBack, where set, is called as soon as a run has no donor of the pool away, and none that
+	// it could take; also by runs that need none.
+	DonorBack func(PoolID)
 	// Threads, where set, runs n bodies side by side in place of goroutines, each with an engine of
 	// its own, and returns when all have ended: a simulation lets one run at a time.
 	Threads func(n int, body func(*Engine, int))
@@ -47,8 +50,10 @@ type Run struct {
 	lease   *Lease // held; nil before the lock step and after the release
 	watched watchedLease
 	leased  time.Time // before the last successful write of the lease
-	hush    time.Time // before which the lease is not renewed: Kubernetes asked for silence
-	back    bool      // nothing is made any more, only given back
+	// announcedOn is what the announced act is for, where there are several.
+	announcedOn string
+	hush        time.Time // before which the lease is not renewed: Kubernetes asked for silence
+	back        bool      // nothing is made any more, only given back
 
 	node     Node
 	read     bool      // node was read since the last act and the last pause
@@ -128,7 +133,7 @@ func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
 		r, err = e.attempt(ctx, opts)
 	}
 	var failed *StepError
-	if errors.As(err, &failed) && failed.Step == "validate" && ctx.Err() == nil {
+	if errors.As(err, &failed) && failed.Step == InValidate && ctx.Err() == nil {
 		if undo := r.giveBackRefused(ctx); undo != nil {
 			err = errors.Join(err, undo)
 		}
@@ -203,6 +208,7 @@ func (r *Run) exec(ctx context.Context, steps []Step) error {
 			ev.Kind, ev.Message = StepSkipped, "not needed"
 			r.tell(ev)
 			r.result.Steps = append(r.result.Steps, StepTime{Name: s.Name, Skipped: true})
+			r.passed(s)
 			continue
 		}
 		if err := r.step(ctx, s, ev); err != nil && (!s.Spare || ctx.Err() != nil || errors.Is(err, ErrLeaseLost)) {
@@ -210,8 +216,16 @@ func (r *Run) exec(ctx context.Context, steps []Step) error {
 		} else if err != nil {
 			r.result.Warnings = append(r.result.Warnings, err.Error())
 		}
+		r.passed(s)
 	}
 	return nil
+}
+
+// passed tells who waits for it that the donor is back.
+func (r *Run) passed(s Step) {
+	if s.DonorBack && r.DonorBack != nil {
+		r.DonorBack(r.pool.ID)
+	}
 }
 
 func (r *Run) tell(ev Event) {
@@ -223,7 +237,7 @@ func (r *Run) tell(ev Event) {
 // too long.
 func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 	r.now.name, r.now.since, r.now.throttled, r.now.off = s.Name, r.clock().Now(), 0, time.Time{}
-	p := pace{run: r, step: s, acts: map[string]int{}}
+	p := pace{run: r, step: s, acts: map[deed]int{}}
 	say := func(kind EventKind, message string, percent int) {
 		ev.Kind, ev.Message, ev.Percent, ev.Elapsed = kind, message, percent, r.clock().Now().Sub(r.now.since)
 		r.tell(ev)
@@ -289,7 +303,7 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 	if err != nil || next.kind != nextAct {
 		return next, err
 	}
-	if p.tooSoon(next.what) {
+	if p.tooSoon(deed{next.act, next.on}) {
 		return wait("the effect of: " + next.what), nil
 	}
 	looked := r.clock().Now()

@@ -25,7 +25,7 @@ func (r *Run) fit(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("compare node %s with pool %s: %w", r.node.Name, r.pool.Name, err)
 		}
-		r.doubt("validate", doubts)
+		r.doubt(InValidate, doubts)
 		all = append(all, refusals...)
 	}
 	if len(all) > 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -22,12 +21,12 @@ func (r *Run) lookUnseal(ctx context.Context) (Next, error) {
 		return done("no seal pod"), nil
 	}
 	r.sealStarted = r.sealStarted || pod.Started
-	return act(intentUnseal, func(ctx context.Context) error {
+	return act(ActUnseal, deleteTheSealPod, func(ctx context.Context) error {
 		return r.Cluster.RemoveSealPod(ctx, r.node, r.id)
 	}), nil
 }
 
-const intentUnseal = "delete the seal pod"
+const deleteTheSealPod = "delete the seal pod"
 
 // lookPods removes the seal pod, and what an inventory left that ended with its run.
 func (r *Run) lookPods(ctx context.Context) (Next, error) {
@@ -43,7 +42,7 @@ func (r *Run) lookPods(ctx context.Context) (Next, error) {
 	if !pod.Exists {
 		return next, nil
 	}
-	return act(intentUnseal+" and the inventory's", func(ctx context.Context) error {
+	return act(ActUnseal, deleteTheSealPod+" and the inventory's", func(ctx context.Context) error {
 		return r.Cluster.RemoveSealPod(ctx, r.node, r.id)
 	}), nil
 }
@@ -109,11 +108,11 @@ func (r *Run) comeBack(ctx context.Context, in Instance, what wayBack) (Next, er
 	case awaitPower:
 		return wait("the machine to start"), nil
 	case switchOn:
-		why := intentStart
+		why := startTheDonor
 		if in.Failure != "" {
 			why += " again after: " + in.Failure
 		}
-		return act(why, func(ctx context.Context) error { return r.Provider.SetPower(ctx, in.ID, PowerOn) }).
+		return act(ActPowerOn, why, func(ctx context.Context) error { return r.Provider.SetPower(ctx, in.ID, PowerOn) }).
 			then("the machine to start", 0), nil
 	case awaitBoot:
 		return wait("the node to boot"), nil
@@ -135,7 +134,7 @@ func (r *Run) comeBack(ctx context.Context, in Instance, what wayBack) (Next, er
 }
 
 func (r *Run) switchOff(in Instance) Next {
-	return act("switch the machine off, so that its first boot can mend the sealed disk", func(ctx context.Context) error {
+	return act(ActPowerOff, "switch the machine off, so that its first boot can mend the sealed disk", func(ctx context.Context) error {
 		return r.Provider.SetPower(ctx, in.ID, PowerOff)
 	})
 }
@@ -183,12 +182,12 @@ func (r *Run) touched(mark *Mark) bool {
 	return r.lease != nil && r.lease.Holder == r.id && r.lease.Record.Sealing
 }
 
-const intentStart = "start the donor"
+const startTheDonor = "start the donor"
 
 // startedOnce says whether the machine was seen off, or the run asked it to
 // start: then only the boot is missing.
 func (r *Run) startedOnce() bool {
-	return r.offSeen || r.lease != nil && r.lease.Holder == r.id && strings.HasPrefix(r.lease.Record.Intent, intentStart)
+	return r.offSeen || r.lease != nil && r.lease.Holder == r.id && r.lease.Record.intends(ActPowerOn)
 }
 
 // alive watches the kubelet's pulse: true once it has moved after settleTime.
@@ -228,8 +227,8 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 	}
 	r.node = n
 	if mark != nil && mark.Run == r.id {
-		return act("take off the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).
-			announcing(intentUnseal).noting(r.ifOwn(func(l *Lease) { l.Record.Sealing = false })), nil
+		return act(ActUnmark, "take off the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).
+			announcing(ActUnseal, deleteTheSealPod).noting(r.ifOwn(func(l *Lease) { l.Record.Sealing = false })), nil
 	}
 	if r.unsealed {
 		return done("as it was before"), nil
@@ -255,7 +254,9 @@ func (r *Run) takeOff(ctx context.Context, n Node) error {
 // giveBackNode gives back a node that another run left.
 func (r *Run) giveBackNode(ctx context.Context, n Node, mark Mark) error {
 	in := Instance{ID: mark.Instance, VMID: mark.VMID, Pool: mark.Pool}
-	other := &Run{Engine: r.Engine, Options: r.Options, id: mark.Run, lease: r.lease, node: n, pool: r.pool, instance: in,
+	engine := *r.Engine
+	engine.DonorBack = nil // this run's own is still to go
+	other := &Run{Engine: &engine, Options: r.Options, id: mark.Run, lease: r.lease, node: n, pool: r.pool, instance: in,
 		back: true, poolGone: r.poolGone}
 	err := other.exec(ctx, restitution())
 	if err == nil {
@@ -313,7 +314,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 // a person is needed, and hears of it now.
 func (r *Run) giveBack(ctx context.Context, cause error) error {
 	var s *StepError
-	if errors.As(cause, &s) && (s.Step == "start" || s.Step == "return") && errors.Is(cause, errOverdue) {
+	if errors.As(cause, &s) && (s.Step == InStart || s.Step == InReturn) && errors.Is(cause, errOverdue) {
 		return errors.New("the donor does not come back")
 	}
 	return r.exec(ctx, restitution())
@@ -343,7 +344,7 @@ func (r *Run) lookOn(ctx context.Context) (Next, error) {
 	case in.Power == PowerBetween:
 		return wait("the machine to start or to stop"), nil
 	}
-	return act(intentStart+", which a late request switched off", func(ctx context.Context) error {
+	return act(ActPowerOn, startTheDonor+", which a late request switched off", func(ctx context.Context) error {
 		return r.Provider.SetPower(ctx, in.ID, PowerOn)
 	}).then("the machine to start", 0), nil
 }

@@ -26,7 +26,7 @@ func (r *Run) ensure(ctx context.Context, want Artifact, check func(Artifact) er
 	if err != nil {
 		return Next{}, fmt.Errorf("read %s %s: %w", want.Kind, want.Name, err)
 	}
-	create := act(intentCreate(want.Kind, want.Name), func(ctx context.Context) error {
+	create := act(createAct(want.Kind), createText(want.Kind, want.Name), func(ctx context.Context) error {
 		return r.Provider.Create(ctx, r.pool, want)
 	})
 	if len(found) == 0 {
@@ -47,12 +47,19 @@ func (r *Run) ensure(ctx context.Context, want Artifact, check func(Artifact) er
 	return wait(fmt.Sprintf("%s %s, which is %s", have.Kind, have.Name, have.State)), nil
 }
 
-func intentCreate(kind Kind, name string) string { return fmt.Sprintf("create %s %s", kind, name) }
+func createAct(kind Kind) Act {
+	if kind == Gallery {
+		return ActCreateGallery
+	}
+	return ActCreateDefinition
+}
+
+func createText(kind Kind, name string) string { return fmt.Sprintf("create %s %s", kind, name) }
 
 func (r *Run) lookGallery(ctx context.Context) (Next, error) {
 	want := Artifact{Kind: Gallery, Name: r.pool.Gallery}
 	next, err := r.ensure(ctx, want, func(Artifact) error { return nil })
-	return next.announcing(intentCreate(Definition, DefinitionName(r.pool.Name))), err
+	return next.announcing(ActCreateDefinition, createText(Definition, DefinitionName(r.pool.Name))), err
 }
 
 func (r *Run) lookDefinition(ctx context.Context) (Next, error) {
@@ -166,7 +173,7 @@ func (r *Run) deleteSnapshot(ctx context.Context, s Artifact, what string) (Next
 			return waitPercent("version "+v.Name+", which is being built from the snapshot", v.Percent), nil
 		}
 	}
-	return act(what, func(ctx context.Context) error { return r.Provider.Delete(ctx, r.pool, s) }), nil
+	return act(ActDeleteSnapshot, what, func(ctx context.Context) error { return r.Provider.Delete(ctx, r.pool, s) }), nil
 }
 
 // lookImage builds the version. A build that failed because the region has no
@@ -202,13 +209,13 @@ func (r *Run) createVersion() (Next, error) {
 		Kind: Version, Name: r.version.Name, Source: r.reused.ID, Replica: r.Replicas,
 		Storage: r.lease.Record.Storage, Tags: r.reused.Tags,
 	}
-	return act("build version "+want.Name, func(ctx context.Context) error {
+	return act(ActCreateVersion, "build version "+want.Name, func(ctx context.Context) error {
 		err := r.Provider.Create(ctx, r.pool, want)
 		if noZRS(err) {
 			return r.setLease(ctx, func(l *Lease) { l.Record.Storage = StorageLRS })
 		}
 		return err
-	}).announcing(intentClean(r.pool)), nil
+	}).announcing(ActDeleteSnapshot, cleanText(r.pool)), nil
 }
 
 func (r *Run) failedImage(v Artifact) (Next, error) {
@@ -216,7 +223,7 @@ func (r *Run) failedImage(v Artifact) (Next, error) {
 	if !retry && r.imageFailures > 0 {
 		return Next{}, fmt.Errorf("version %s failed twice: %s", v.Name, v.Failure)
 	}
-	return act("delete the failed version and build again; it failed: "+v.Failure, func(ctx context.Context) error {
+	return act(ActDeleteVersion, "delete the failed version and build again; it failed: "+v.Failure, func(ctx context.Context) error {
 		if !retry {
 			r.imageFailures++
 		}
@@ -246,7 +253,7 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}
-	if len(found) == 0 && r.reused != nil && !r.lease.Record.intends(intentClean(r.pool)) && r.spent() < lookAge {
+	if len(found) == 0 && r.reused != nil && !r.lease.Record.intends(ActDeleteSnapshot) && r.spent() < lookAge {
 		return wait("the snapshot of this run, which is not found, to be found or to stay away"), nil
 	} else if len(found) == 0 {
 		return done("no snapshot is left"), nil
@@ -262,13 +269,13 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 		r.tell(Event{Kind: Warned, Step: r.now.name, Percent: -1, Message: "snapshot " + name + " " + r.foreign})
 		return done("snapshot " + name + " " + r.foreign + " and stays"), nil
 	}
-	return r.deleteSnapshot(ctx, s, intentClean(r.pool))
+	return r.deleteSnapshot(ctx, s, cleanText(r.pool))
 }
 
 // mayHaveSnapshot: the run got as far as that, now or before it was adopted.
 func (r *Run) mayHaveSnapshot() bool { return r.adopted || r.version.Name != "" }
 
-func intentClean(p Pool) string { return "delete snapshot " + SnapshotName(p.Name) }
+func cleanText(p Pool) string { return "delete snapshot " + SnapshotName(p.Name) }
 
 // lookFailedVersion deletes what a failed build left, and waits for one that
 // still reads the snapshot.
@@ -286,7 +293,7 @@ func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
 	v := found[0]
 	switch v.State {
 	case Failed:
-		return act("delete the failed version "+v.Name, func(ctx context.Context) error {
+		return act(ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
 			return r.Provider.Delete(ctx, r.pool, v)
 		}), nil
 	case Creating, Deleting:

@@ -3,7 +3,6 @@ package kamino
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -36,7 +35,8 @@ type Record struct {
 	Version    string     `json:"version,omitempty"`
 	Started    time.Time  `json:"started,omitzero"`
 	Step       string     `json:"step,omitempty"`    // where the run was when this was written
-	Intent     string     `json:"intent,omitempty"`  // what it is about to do: acts, joined by "; "
+	Intent     string     `json:"intent,omitempty"`  // what it is about to do, for people
+	Acts       []Act      `json:"acts,omitempty"`    // what it is about to do; empty where a former version wrote the intent
 	Nonce      string     `json:"nonce,omitempty"`   // what the receipt must repeat; see SealOrder
 	Policy     string     `json:"policy,omitempty"`  // SHA-256 of the seal policy, which the receipt must name
 	Sealing    bool       `json:"sealing,omitempty"` // as Mark.Sealing
@@ -47,12 +47,8 @@ type Record struct {
 	Storage    string     `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
 }
 
-const intentSeparator = "; "
-
 // intends says whether an act is among those that the record announces.
-func (r Record) intends(act string) bool {
-	return slices.Contains(strings.Split(r.Intent, intentSeparator), act)
-}
+func (r Record) intends(act Act) bool { return slices.Contains(r.Acts, act) }
 
 // Ledger is what outlives a run: the way back, and how long runs take here.
 type Ledger struct {

@@ -28,7 +28,7 @@ func (r *Run) lookLock(ctx context.Context) (Next, error) {
 		return done(fmt.Sprintf("run %s, epoch %d", r.id, lease.Epoch)), nil
 	}
 	if lease.Holder == "" {
-		return act("take the lease of pool "+r.pool.Name, func(ctx context.Context) error {
+		return act(ActLease, "take the lease of pool "+r.pool.Name, func(ctx context.Context) error {
 			r.id, r.adopted = r.freshID(), false
 			return r.take(ctx, lease, r.freshRecord())
 		}), nil
@@ -44,7 +44,7 @@ func (r *Run) lookLock(ctx context.Context) (Next, error) {
 		return wait(fmt.Sprintf("a sign of life of run %s (process %s, donor %s, step %s)",
 			lease.Holder, lease.Process, lease.Record.Donor, lease.Record.Step)), nil
 	}
-	return act(fmt.Sprintf("adopt run %s, left by process %s at step %s", lease.Holder, lease.Process, lease.Record.Step),
+	return act(ActLease, fmt.Sprintf("adopt run %s, left by process %s at step %s", lease.Holder, lease.Process, lease.Record.Step),
 		func(ctx context.Context) error {
 			r.id, r.adopted, r.before = lease.Holder, true, lease.Record
 			return r.take(ctx, lease, lease.Record)
@@ -170,12 +170,17 @@ func (r *Run) intend(ctx context.Context, s Step, next Next) error {
 	if wait := r.hush.Sub(r.clock().Now()); wait > 0 {
 		return &ThrottledError{After: wait, Err: errors.New("Kubernetes asked for silence")}
 	}
-	announced := next.note == nil && r.lease.Record.intends(next.what) && (!r.back || r.lease.Record.GivingBack)
+	announced := next.note == nil && r.lease.Record.intends(next.act) && next.on == r.announcedOn && (!r.back || r.lease.Record.GivingBack)
 	if age := r.leaseAge(); announced && age >= 0 && age < lookAge {
 		return nil
 	}
+	r.announcedOn = next.on
+	acts, says := []Act{next.act}, []string{next.what}
+	for _, a := range next.along {
+		acts, says = append(acts, a.act), append(says, a.what)
+	}
 	return r.setLease(ctx, func(l *Lease) {
-		l.Record.Step, l.Record.Intent = s.Name, strings.Join(append([]string{next.what}, next.along...), intentSeparator)
+		l.Record.Step, l.Record.Acts, l.Record.Intent = s.Name, acts, strings.Join(says, "; ")
 		if r.back && l.Holder == r.id {
 			l.Record.GivingBack = true
 		}

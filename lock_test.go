@@ -32,19 +32,19 @@ func TestIntend(t *testing.T) {
 		back   bool
 		writes int
 	}{
-		"announced":               {next: act("evict", noop), later: lookAge - time.Nanosecond},
-		"announced, too long ago": {next: act("evict", noop), later: lookAge, writes: 1},
-		"the act itself, again":   {next: act("block", noop)},
-		"not announced":           {next: act("seal", noop), writes: 1},
-		"with something to note":  {next: act("evict", noop).noting(func(*Lease) {}), writes: 1},
-		"the clock was set back":  {next: act("evict", noop), later: -time.Hour, writes: 1},
-		"now it gives back":       {next: act("evict", noop), back: true, writes: 1},
+		"announced":               {next: act(ActEvict, "evict", noop), later: lookAge - time.Nanosecond},
+		"announced, too long ago": {next: act(ActEvict, "evict", noop), later: lookAge, writes: 1},
+		"the act itself, again":   {next: act(ActBlock, "block", noop)},
+		"not announced":           {next: act(ActSeal, "seal", noop), writes: 1},
+		"with something to note":  {next: act(ActEvict, "evict", noop).noting(func(*Lease) {}), writes: 1},
+		"the clock was set back":  {next: act(ActEvict, "evict", noop), later: -time.Hour, writes: 1},
+		"now it gives back":       {next: act(ActEvict, "evict", noop), back: true, writes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, clock := &leaseWrites{}, &stoppedClock{time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
 			r := &Run{Engine: &Engine{Cluster: cluster, Clock: clock}, id: "r", lease: &Lease{Holder: "r"}}
 			s := Step{Name: "drain"}
-			if err := r.intend(t.Context(), s, act("block", noop).announcing("evict")); err != nil || cluster.n != 1 {
+			if err := r.intend(t.Context(), s, act(ActBlock, "block", noop).announcing(ActEvict, "evict")); err != nil || cluster.n != 1 {
 				t.Fatalf("%d writes, %v", cluster.n, err)
 			}
 			clock.now, r.back = clock.now.Add(c.later), c.back

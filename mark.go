@@ -52,14 +52,14 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 		if failed || !bad && !good || bad && v.Tags[TagBad] != "" && v.Excluded || good && v.good() && !v.Excluded {
 			continue
 		}
-		return act(fmt.Sprintf("mark version %s as %s", v.Name, word), func(ctx context.Context) error {
+		return act(ActMarkVersion, fmt.Sprintf("mark version %s as %s", v.Name, word), func(ctx context.Context) error {
 			err := r.Provider.(Excluder).SetExcluded(ctx, r.pool, v, bad, map[string]string{TagBad: tag})
 			if err != nil && !transient(err) && ctx.Err() == nil {
 				m.failed[v.Name] = err
 				return nil
 			}
 			return err
-		}).noting(m.announce), nil
+		}).of(v.Name).noting(m.announce), nil
 	}
 	return done("the versions are marked"), nil
 }
@@ -78,7 +78,7 @@ func (m marking) unmarked(r *Run) (out []Unmarked) {
 	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
 		if err := m.failed[name]; err != nil {
 			out = append(out, Unmarked{name, err.Error()})
-			r.tell(Event{Kind: Warned, Step: "mark", Percent: -1,
+			r.tell(Event{Kind: Warned, Step: InMark, Percent: -1,
 				Message: fmt.Sprintf("version %s was not marked, which the pool's ledger remembers; run the rollback again: %v", name, err)})
 		}
 	}

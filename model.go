@@ -76,7 +76,7 @@ func (r *Run) pointModel(ctx context.Context, pool Pool, want ModelSpec, image s
 			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3)), "if the new image shall replace it, run again")
 	}
 	former := SavedModel{At: r.clock().Now(), Image: pool.Model.Image, Saved: pool.Model.Saved}
-	return act(describeDiff(pool, diff), func(ctx context.Context) error {
+	return act(ActModel, describeDiff(pool, diff), func(ctx context.Context) error {
 		r.result.ModelDiff = diff
 		r.result.Changed = true
 		_, err := r.Provider.SetModel(ctx, pool, want, false)
@@ -151,7 +151,7 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 	// An autoscaler that changed the capacity meanwhile is right: our nodes are
 	// added to what it decided.
 	aim := pool.Capacity + r.NewNodes
-	return act(fmt.Sprintf("scale out from %d to %d", pool.Capacity, aim), func(ctx context.Context) error {
+	return act(ActScaleOut, fmt.Sprintf("scale out from %d to %d", pool.Capacity, aim), func(ctx context.Context) error {
 		r.result.Changed = true
 		return scaler.SetCapacity(ctx, pool, aim)
 	}).noting(func(l *Lease) { l.Ledger.Owed = &ScaleOut{Version: r.version.Name, To: aim} }), nil
@@ -172,7 +172,7 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 	if v.State == Deleting {
 		return wait("version " + v.Name + " to be deleted"), nil
 	}
-	return act("delete version "+v.Name, func(ctx context.Context) error {
+	return act(ActDeleteVersion, "delete version "+v.Name, func(ctx context.Context) error {
 		err := r.Provider.Delete(ctx, r.pool, v)
 		if errors.Is(err, ErrInUse) {
 			r.kept[v.Name] = true
@@ -183,7 +183,7 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 		r.result.Changed = true
 		r.result.Pruned = append(r.result.Pruned, v.Name)
 		return nil
-	}), nil
+	}).of(v.Name), nil
 }
 
 // Prunable lists the versions that may go, oldest first: ours, older than the

@@ -13,16 +13,22 @@ type pace struct {
 	step     Step
 	began    time.Time
 	failures int
-	acts     map[string]int
+	acts     map[deed]int
 	notified bool
 	hold     time.Time // before which the same act is not repeated
 }
 
 func (p *pace) reset() { p.began = p.run.clock().Now(); p.failures = 0 }
 
+// deed is an act, and which of several it is for.
+type deed struct {
+	act Act
+	on  string
+}
+
 // tooSoon says whether an act that was already made must be given time to
 // show, so that a slow or lying service is not flooded.
-func (p *pace) tooSoon(what string) bool {
+func (p *pace) tooSoon(what deed) bool {
 	now := p.run.clock().Now()
 	if n := p.acts[what]; n > 0 && now.Before(p.hold) {
 		return true

@@ -2,55 +2,85 @@ package kamino
 
 import "time"
 
+// The names of steps, as they stand on leases, in events and in errors.
+const (
+	InConnect       = "connect"
+	InValidate      = "validate"
+	InLock          = "lock"
+	InRecover       = "recover"
+	InGallery       = "gallery"
+	InDefinition    = "definition"
+	InVersion       = "version"
+	InReuse         = "reuse"
+	InRehearse      = "rehearse"
+	InProtect       = "protect"
+	InInventory     = "inventory"
+	InDrain         = "drain"
+	InSeal          = "seal"
+	InStop          = "stop"
+	InSnapshot      = "snapshot"
+	InStart         = "start"
+	InReturn        = "return"
+	InImage         = "image"
+	InModel         = "model"
+	InScaleOut      = "scale-out"
+	InClean         = "clean"
+	InPrune         = "prune"
+	InUnseal        = "unseal"
+	InFailedVersion = "failed-version"
+	InStayOn        = "stay-on"
+	InMark          = "mark"
+)
+
 // Pipeline is the list of steps of an update, in order. The donor is back in
 // the cluster before the long image build begins, and it comes back through the
 // same first boot as every clone: no image is published whose disk has not come
 // back to life once.
 func Pipeline() []Step {
 	return []Step{
-		{Name: "connect", Seed: "1", Does: "check that the credentials work and that every needed action is allowed",
+		{Name: InConnect, Seed: "1", Does: "check that the credentials work and that every needed action is allowed",
 			Look: (*Run).lookConnect, Limit: 30 * time.Second},
-		{Name: "validate", Seed: "2", Does: "check that the donor and its pool can be used",
+		{Name: InValidate, Seed: "2", Does: "check that the donor and its pool can be used",
 			Look: (*Run).lookValidate, Limit: 30 * time.Second},
-		{Name: "lock", Does: "take the pool's lease, or adopt the run that an ended process left", Back: "released",
+		{Name: InLock, Does: "take the pool's lease, or adopt the run that an ended process left", Back: "released",
 			Look: (*Run).lookLock, Limit: 5 * time.Minute},
-		{Name: "recover", Does: "give back what earlier runs of the pool left",
+		{Name: InRecover, Does: "give back what earlier runs of the pool left",
 			Look: (*Run).lookRecover, Limit: 2 * time.Hour},
-		{Name: "gallery", Seed: "3", Does: "make sure that the gallery exists",
+		{Name: InGallery, Seed: "3", Does: "make sure that the gallery exists",
 			Look: (*Run).lookGallery, Patient: true},
-		{Name: "definition", Seed: "4", Does: "make sure that the image definition exists and matches the donor",
+		{Name: InDefinition, Seed: "4", Does: "make sure that the image definition exists and matches the donor",
 			Look: (*Run).lookDefinition, Patient: true},
-		{Name: "version", Seed: "5", Does: "look for an image version of today",
+		{Name: InVersion, Seed: "5", Does: "look for an image version of today",
 			Look: (*Run).lookVersion, Patient: true},
-		{Name: "reuse", Seed: "6", Does: "look for a sealed snapshot of today of this donor",
+		{Name: InReuse, Seed: "6", Does: "look for a sealed snapshot of today of this donor",
 			When: (*Run).imageMissing, Look: (*Run).lookReuse, Patient: true, Limit: buildLimit},
-		{Name: "rehearse", Does: "try without effect what drain and seal need",
+		{Name: InRehearse, Does: "try without effect what drain and seal need",
 			When: (*Run).donorUntouched, Look: (*Run).lookRehearse},
-		{Name: "protect", Seed: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",
+		{Name: InProtect, Seed: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",
 			When: (*Run).donorNeeded, Look: (*Run).lookProtect},
-		{Name: "inventory", Does: "look why each file is on the donor's disk, and whether it may be sealed", Back: "pod removed",
+		{Name: InInventory, Does: "look why each file is on the donor's disk, and whether it may be sealed", Back: "pod removed",
 			When: (*Run).donorNeeded, Look: (*Run).lookSurvey, Patient: true},
-		{Name: "drain", Seed: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
+		{Name: InDrain, Seed: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
 			When: (*Run).donorNeeded, Look: (*Run).lookDrain, Notify: "Draining", Limit: unlimited, Plan: (*Run).planDrain},
-		{Name: "seal", Does: "make the donor's disk fit to be cloned and wait for the receipt",
+		{Name: InSeal, Does: "make the donor's disk fit to be cloned and wait for the receipt",
 			When: (*Run).donorNeeded, Look: (*Run).lookSeal, Notify: "Sealing", Plan: (*Run).planSeal},
-		{Name: "stop", Seed: "9", Does: "wait for the donor to be off", Back: "started",
+		{Name: InStop, Seed: "9", Does: "wait for the donor to be off", Back: "started",
 			When: (*Run).donorNeeded, Look: (*Run).lookStop},
-		{Name: "snapshot", Seed: "9", Does: "snapshot the donor's OS disk", Back: "deleted",
+		{Name: InSnapshot, Seed: "9", Does: "snapshot the donor's OS disk", Back: "deleted",
 			When: (*Run).donorNeeded, Look: (*Run).lookSnapshot},
-		{Name: "start", Seed: "10", Does: "start the donor and wait for its node",
+		{Name: InStart, Seed: "10", Does: "start the donor and wait for its node",
 			When: (*Run).donorMarked, Look: (*Run).lookStart, Limit: returnLimit, Stubborn: true},
-		{Name: "return", Seed: "11, 12", Does: "take off the block and the protection",
-			When: (*Run).donorMarked, Look: (*Run).lookReturn, Notify: "Returned", Limit: returnLimit, Stubborn: true},
-		{Name: "image", Seed: "13", Does: "build the image version from the snapshot", Back: "deleted when failed",
+		{Name: InReturn, Seed: "11, 12", Does: "take off the block and the protection",
+			When: (*Run).donorMarked, Look: (*Run).lookReturn, Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
+		{Name: InImage, Seed: "13", Does: "build the image version from the snapshot", Back: "deleted when failed",
 			When: (*Run).imageUnready, Look: (*Run).lookImage, Patient: true, Limit: buildLimit, Plan: (*Run).planImage},
-		{Name: "model", Seed: "16, 17, 18", Does: "point the pool's model at the image, in one conditional write", Back: "the former model is saved",
+		{Name: InModel, Seed: "16, 17, 18", Does: "point the pool's model at the image, in one conditional write", Back: "the former model is saved",
 			Look: (*Run).lookModel, Patient: true, Plan: (*Run).planModel},
-		{Name: "scale-out", Does: "ask for new nodes",
+		{Name: InScaleOut, Does: "ask for new nodes",
 			When: (*Run).scaleOutWanted, Look: (*Run).lookScaleOut, Patient: true, Plan: (*Run).planScaleOut},
-		{Name: "clean", Seed: "14", Does: "delete the snapshot",
+		{Name: InClean, Seed: "14", Does: "delete the snapshot",
 			Look: (*Run).lookClean, Patient: true, Spare: true, Limit: buildLimit},
-		{Name: "prune", Seed: "15", Does: "delete old image versions that nothing uses",
+		{Name: InPrune, Seed: "15", Does: "delete old image versions that nothing uses",
 			Look: (*Run).lookPrune, Patient: true, Spare: true, Plan: (*Run).planPrune},
 	}
 }
@@ -60,26 +90,26 @@ func Pipeline() []Step {
 // record on the lease.
 func restitution() []Step {
 	return []Step{
-		{Name: "unseal", Does: "remove the pods of the run", Look: (*Run).lookPods, Limit: returnLimit, Stubborn: true},
-		{Name: "start", Does: "start the donor and wait for its node", Look: (*Run).lookStart,
+		{Name: InUnseal, Does: "remove the pods of the run", Look: (*Run).lookPods, Limit: returnLimit, Stubborn: true},
+		{Name: InStart, Does: "start the donor and wait for its node", Look: (*Run).lookStart,
 			Limit: returnLimit, Stubborn: true},
-		{Name: "return", Does: "take off the block and the protection", Look: (*Run).lookReturn,
-			Notify: "Returned", Limit: returnLimit, Stubborn: true},
+		{Name: InReturn, Does: "take off the block and the protection", Look: (*Run).lookReturn,
+			Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
 	}
 }
 
 // leftovers is the list of steps that clean up after a run that failed.
 func leftovers() []Step {
 	return []Step{
-		{Name: "failed-version", Does: "delete the failed image version", Look: (*Run).lookFailedVersion, Patient: true, Spare: true, Limit: buildLimit},
-		{Name: "clean", Does: "delete the snapshot", When: (*Run).mayHaveSnapshot, Look: (*Run).lookClean, Patient: true, Spare: true, Limit: buildLimit},
+		{Name: InFailedVersion, Does: "delete the failed image version", Look: (*Run).lookFailedVersion, Patient: true, Spare: true, Limit: buildLimit},
+		{Name: InClean, Does: "delete the snapshot", When: (*Run).mayHaveSnapshot, Look: (*Run).lookClean, Patient: true, Spare: true, Limit: buildLimit},
 	}
 }
 
 // stayOn is the look at the power of an adopted run's donor at the end. The process that had the run before may have been frozen with a
 // request to switch the donor off in its hands: nothing that Kamino can do recalls it, and nobody else would look.
 func stayOn() []Step {
-	return []Step{{Name: "stay-on", Does: "make sure that the donor of the run that was taken over still runs",
+	return []Step{{Name: InStayOn, Does: "make sure that the donor of the run that was taken over still runs",
 		When: func(r *Run) bool { return r.before.Instance != "" }, Look: (*Run).lookOn, Limit: returnLimit, Stubborn: true}}
 }
 

@@ -249,8 +249,8 @@ func (r *Run) survey(ctx context.Context) ([]Left, error) {
 func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 	r.back = true
 	err = r.exec(ctx, []Step{
-		{Name: "lock", Does: "take the pool's lease", Look: (*Run).lookLock, Limit: 5 * time.Minute},
-		{Name: "recover", Does: "give back the donors", Look: (*Run).lookLeft, Limit: 2 * time.Hour},
+		{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookLock, Limit: 5 * time.Minute},
+		{Name: InRecover, Does: "give back the donors", Look: (*Run).lookLeft, Limit: 2 * time.Hour},
 	})
 	if err == nil && !r.poolGone {
 		swept = r.exec(ctx, append(sweep(), stayOn()...))
@@ -294,8 +294,8 @@ func (r *Run) lookLeft(ctx context.Context) (Next, error) {
 // deletes the snapshot that they were built from.
 func sweep() []Step {
 	return []Step{
-		{Name: "failed-version", Does: "delete failed image versions", Look: (*Run).lookSweep, Patient: true, Limit: unlimited},
-		{Name: "clean", Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true},
+		{Name: InFailedVersion, Does: "delete failed image versions", Look: (*Run).lookSweep, Patient: true, Limit: unlimited},
+		{Name: InClean, Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true},
 	}
 }
 
@@ -310,9 +310,9 @@ func (r *Run) lookSweep(ctx context.Context) (Next, error) {
 		}
 		switch v.State {
 		case Failed:
-			return act("delete the failed version "+v.Name, func(ctx context.Context) error {
+			return act(ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
 				return r.Provider.Delete(ctx, r.pool, v)
-			}), nil
+			}).of(v.Name), nil
 		case Creating, Deleting:
 			return waitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil
 		}

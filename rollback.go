@@ -320,18 +320,18 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 	r.pool = o.pool
 	m := marking{plan: plan, failed: map[string]error{}}
 	steps := []Step{
-		{Name: "connect", Does: "check that the credentials work", Look: (*Run).lookConnect},
-		{Name: "lock", Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
-		{Name: "model", Does: "point the pool's model at the target, in one conditional write", Patient: true,
+		{Name: InConnect, Does: "check that the credentials work", Look: (*Run).lookConnect},
+		{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
+		{Name: InModel, Does: "point the pool's model at the target, in one conditional write", Patient: true,
 			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m) }},
-		{Name: "mark", Does: "mark versions as good or bad", Patient: true, Limit: markLimit, Look: m.look},
+		{Name: InMark, Does: "mark versions as good or bad", Patient: true, Limit: markLimit, Look: m.look},
 	}
 	err := r.exec(ctx, steps)
 	if err != nil {
 		r.regain(ctx)
 	}
 	var failed *StepError
-	if errors.As(err, &failed) && failed.Step == "mark" && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
+	if errors.As(err, &failed) && failed.Step == InMark && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
 		m.give(failed.Err)
 		err = nil
 	}

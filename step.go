@@ -22,6 +22,8 @@ type Step struct {
 	Stubborn bool
 	// Spare steps clean up: when one fails, the run goes on and warns.
 	Spare bool
+	// DonorBack: once this step is done, or not needed, the run has no donor away.
+	DonorBack bool
 	// Notify puts an event on the donor when the step first acts.
 	Notify string
 
@@ -33,14 +35,16 @@ type Step struct {
 // Next is what a Look found.
 type Next struct {
 	kind    nextKind
-	what    string
+	act     Act
+	on      string // which of several that the same act is for; "" where there is one
+	what    string // for people
 	percent int
 	do      func(context.Context) error
-	along   []string      // acts that follow, written down as intent with this one
-	note    func(*Lease)  // what to write on the lease before do
-	why     string        // what is waited for after do; "": the next look comes at once
-	after   time.Duration // how long to wait, where that is known
-	steps   bool          // do has steps of its own, with limits of their own
+	along   []announcement // acts that follow, written down as intent with this one
+	note    func(*Lease)   // what to write on the lease before do
+	why     string         // what is waited for after do; "": the next look comes at once
+	after   time.Duration  // how long to wait, where that is known
+	steps   bool           // do has steps of its own, with limits of their own
 }
 
 type nextKind int
@@ -70,13 +74,13 @@ func waitPercent(why string, percent int) Next {
 }
 
 // act: do is to be called, after what was written down as intent.
-func act(what string, do func(context.Context) error) Next {
-	return Next{kind: nextAct, what: what, do: do, percent: -1}
+func act(id Act, what string, do func(context.Context) error) Next {
+	return Next{kind: nextAct, act: id, what: what, do: do, percent: -1}
 }
 
 // actSteps is act where do runs steps.
-func actSteps(what string, do func(context.Context) error) Next {
-	next := act(what, do)
+func actSteps(id Act, what string, do func(context.Context) error) Next {
+	next := act(id, what, do)
 	next.steps = true
 	return next
 }
@@ -88,10 +92,22 @@ func (n Next) then(why string, d time.Duration) Next {
 	return n
 }
 
-// announcing adds acts that will follow, so that one intent on the lease is enough
+// announcement is an act that follows another.
+type announcement struct {
+	act  Act
+	what string
+}
+
+// announcing adds an act that will follow, so that one intent on the lease is enough
 // for all that are made within lookAge of it.
-func (n Next) announcing(acts ...string) Next {
-	n.along = acts
+func (n Next) announcing(id Act, what string) Next {
+	n.along = append(n.along, announcement{id, what})
+	return n
+}
+
+// of says which of several artifacts the act is for.
+func (n Next) of(name string) Next {
+	n.on = name
 	return n
 }
 

@@ -16,7 +16,7 @@ type Surveyor interface {
 	SurveyPod(ctx context.Context, node Node, run string) (SealPod, error)
 }
 
-const intentSurvey = "look at the files of the donor's disk"
+const lookAtTheFiles = "look at the files of the donor's disk"
 
 // lookSurvey waits for the inventory of the donor's files: what a policy refuses is refused before a pod is evicted, and in the donor's time
 // away only what changed is read again. Where it cannot be made here, the seal makes it.
@@ -42,7 +42,7 @@ func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
 	}
 	switch {
 	case !pod.Exists:
-		return act(intentSurvey, func(ctx context.Context) error { return r.beginSurvey(ctx, n) }).then("the inventory of the donor's files", 0), nil
+		return act(ActSurvey, lookAtTheFiles, func(ctx context.Context) error { return r.beginSurvey(ctx, n) }).then("the inventory of the donor's files", 0), nil
 	case pod.Done:
 		return done("the disk may be sealed"), nil
 	case pod.Ousted:

@@ -77,7 +77,7 @@ func (r *Run) settled(name, what string) Next {
 	if r.id == "" || r.lease.Holder != r.id || r.lease.Record.Version == name {
 		return done(what)
 	}
-	return act("go on with version "+name, func(context.Context) error { return nil }).
+	return act(ActName, "go on with version "+name, func(context.Context) error { return nil }).
 		noting(func(l *Lease) { l.Record.Version = name })
 }
 
@@ -91,7 +91,7 @@ func (r *Run) todaysVersion(v Artifact) (Next, error) {
 	switch v.State {
 	case Failed:
 		r.version = Artifact{Kind: Version, Name: v.Name}
-		return act("delete the failed version "+v.Name, func(ctx context.Context) error {
+		return act(ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
 			return r.Provider.Delete(ctx, r.pool, v)
 		}), nil
 	case Deleting:

@@ -24,7 +24,7 @@ func (r *Run) checkCluster(ctx context.Context) error {
 	}
 	doubts, err := p.Preflight(ctx, r.drainOptions())
 	if err == nil {
-		r.doubt("connect", doubts)
+		r.doubt(InConnect, doubts)
 	}
 	return err
 }
@@ -38,7 +38,7 @@ func (r *Run) checkCredentials(ctx context.Context) error {
 	}
 	doubts, err := p.Preflight(ctx)
 	if err == nil {
-		r.doubt("connect", doubts)
+		r.doubt(InConnect, doubts)
 	}
 	return err
 }
@@ -121,7 +121,7 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 		return next, nil
 	}
 	if r.adopted && !continues {
-		return act("begin a new run in place of "+r.id, func(ctx context.Context) error {
+		return act(ActBegin, "begin a new run in place of "+r.id, func(ctx context.Context) error {
 			id := r.freshID()
 			err := r.setLease(ctx, func(l *Lease) {
 				if l.Holder != id {
@@ -151,20 +151,20 @@ func (r *Run) leftBehind(nodes []Node, continues bool) (next Next, found bool) {
 		}
 		mark, err := n.taken(r.pool.ID, *r.lease)
 		if err != nil {
-			r.tell(Event{Kind: Warned, Step: "recover", Percent: -1, Message: err.Error() + ": left alone"})
+			r.tell(Event{Kind: Warned, Step: InRecover, Percent: -1, Message: err.Error() + ": left alone"})
 		}
 		if err != nil || mark == nil || (mark.Run == r.id && continues) {
 			continue
 		}
-		return actSteps(fmt.Sprintf("give back node %s, which run %s left", n.Name, mark.Run),
-			func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }), true
+		return actSteps(ActGiveBack, fmt.Sprintf("give back node %s, which run %s left", n.Name, mark.Run),
+			func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }).of(n.Name), true
 	}
 	rec := r.lease.Record
 	if !r.adopted || continues || !rec.Sealing {
 		return Next{}, false
 	}
 	mark := Mark{Run: r.id, Pool: r.pool.ID, Instance: rec.Instance, VMID: rec.VMID}
-	return actSteps(fmt.Sprintf("give back the machine of node %s, which run %s left", rec.Donor, r.id), func(ctx context.Context) error {
+	return actSteps(ActGiveBack, fmt.Sprintf("give back the machine of node %s, which run %s left", rec.Donor, r.id), func(ctx context.Context) error {
 		if err := r.giveBackNode(ctx, Node{Name: rec.Donor}, mark); err != nil {
 			return err
 		}

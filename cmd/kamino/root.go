@@ -210,7 +210,7 @@ func refused(err error) bool {
 	case *kamino.RefusedError, *kamino.HeldError:
 		return true
 	case *kamino.StepError:
-		return (e.Step == "validate" || e.Step == "lock") && refused(e.Err)
+		return (e.Step == kamino.InValidate || e.Step == kamino.InLock) && refused(e.Err)
 	case interface{ Unwrap() error }:
 		return refused(e.Unwrap())
 	case interface{ Unwrap() []error }:

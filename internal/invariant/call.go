@@ -63,23 +63,23 @@ type Call struct {
 // givesBack tells the calls that are harmless whoever makes them.
 func (c Call) givesBack() bool { return c.Verb == PowerOn || c.Verb == Unmark || c.Verb == Unseal }
 
-// intents is how an act that the intent on the lease announces must begin before a call.
+// intents are the acts one of which must stand on the lease before a call.
 var intents = map[Verb][]string{
-	PowerOff:         {"switch the donor off", "switch the machine off"},
-	PowerOn:          {"start the donor"},
-	CreateGallery:    {"create gallery"},
-	CreateDefinition: {"create image definition"},
-	CreateSnapshot:   {"snapshot disk"},
-	CreateVersion:    {"build version"},
-	DeleteArtifact:   {"delete"}, // and the kind
-	MarkVersion:      {"mark version"},
-	SetModel:         {"write the model"},
-	SetCapacity:      {"scale out"},
-	Mark:             {"annotate the node", "block the node", "write on the node"},
-	Unmark:           {"take off"},
-	Survey:           {"look at the files"},
-	Seal:             {"seal the disk"},
-	Unseal:           {"delete the seal pod"},
-	Evict:            {"evict"},
-	DeletePod:        {"evict"},
+	PowerOff:         {"power-off"},
+	PowerOn:          {"power-on"},
+	CreateGallery:    {"create-gallery"},
+	CreateDefinition: {"create-definition"},
+	CreateSnapshot:   {"create-snapshot"},
+	CreateVersion:    {"create-version"},
+	DeleteArtifact:   nil, // of the kind
+	MarkVersion:      {"mark-version"},
+	SetModel:         {"write-model"},
+	SetCapacity:      {"scale-out"},
+	Mark:             {"protect-node", "block-node", "announce-seal"},
+	Unmark:           {"unmark-node"},
+	Survey:           {"survey-disk"},
+	Seal:             {"seal-disk"},
+	Unseal:           {"delete-seal-pod"},
+	Evict:            {"evict-pods"},
+	DeletePod:        {"evict-pods"},
 }

@@ -35,7 +35,7 @@ func sound() *State {
 			{Kind: Version, Pool: pool, Name: "2026.3.9", ID: image1, State: "Succeeded", Ready: true, Ours: true, Run: "r2"},
 			{Kind: Snapshot, Pool: pool, Name: "s", ID: snap, State: "Succeeded", Ready: true, Ours: true, Run: "run", Receipt: "hash", Source: "disk0"},
 		},
-		Leases: []Lease{{Pool: pool, Holder: "run", Process: "p", Epoch: 3, Intent: "anything", DonorVM: "vm0", Former: image0, Original: "canonical"}},
+		Leases: []Lease{{Pool: pool, Holder: "run", Process: "p", Epoch: 3, Acts: []string{"anything"}, DonorVM: "vm0", Former: image0, Original: "canonical"}},
 		Pods:   []Pod{{Name: "kube-system/proxy", Node: "n0", Stays: true}, {Name: "default/web", Node: "n1"}},
 	}
 }
@@ -48,7 +48,7 @@ func at(change func(*State)) *State {
 }
 
 func intent(text string) *State {
-	return at(func(s *State) { s.Leases[0].Intent = text })
+	return at(func(s *State) { s.Leases[0].Acts = []string{text} })
 }
 
 // broken breaks each invariant in one way or more; none may break another.
@@ -72,14 +72,14 @@ var broken = []struct {
 	}},
 	{"I2", "away without block", func(a *Auditor) { a.Changed(at(func(s *State) { s.Nodes[0].Taints = nil })) }},
 	{"I2", "switched off without block", func(a *Auditor) {
-		a.Before(at(func(s *State) { s.Leases[0].Intent = "switch the donor off"; s.Nodes[0].Taints = nil }),
+		a.Before(at(func(s *State) { s.Leases[0].Acts = []string{"power-off"}; s.Nodes[0].Taints = nil }),
 			Call{Process: "p", Verb: PowerOff, Pool: pool, Machine: "m0", SeenVM: "vm0"})
 	}},
 	{"I2", "unmarked too early", func(a *Auditor) {
-		a.Before(intent("take off the block"), Call{Process: "p", Verb: Unmark, Pool: pool, Node: "n0"})
+		a.Before(intent("unmark-node"), Call{Process: "p", Verb: Unmark, Pool: pool, Node: "n0"})
 	}},
 	{"I3", "a foreign snapshot is deleted", func(a *Auditor) {
-		a.Before(at(func(s *State) { s.Leases[0].Intent = "delete the snapshot"; s.Artifacts[3].Ours = false }),
+		a.Before(at(func(s *State) { s.Leases[0].Acts = []string{"delete-snapshot"}; s.Artifacts[3].Ours = false }),
 			Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Snapshot, Target: snap})
 	}},
 	{"I3", "a call uncordons", func(a *Auditor) {
@@ -92,28 +92,28 @@ var broken = []struct {
 		a.Settled(s)
 	}},
 	{"I4", "sealed with pods", func(a *Auditor) {
-		a.Before(at(func(s *State) { s.Leases[0].Intent = "seal the disk"; s.Pods[1].Node = "n0" }),
+		a.Before(at(func(s *State) { s.Leases[0].Acts = []string{"seal-disk"}; s.Pods[1].Node = "n0" }),
 			Call{Process: "p", Verb: Seal, Pool: pool, Node: "n0", Run: "run"})
 	}},
 	{"I4", "a snapshot of another receipt", func(a *Auditor) {
-		a.Before(intent("snapshot disk"), Call{Process: "p", Verb: CreateSnapshot, Pool: pool,
+		a.Before(intent("create-snapshot"), Call{Process: "p", Verb: CreateSnapshot, Pool: pool,
 			Made: Artifact{Kind: Snapshot, Source: "disk0", Run: "run", Receipt: "older"}})
 	}},
 	{"I4", "built from a snapshot of a disk in use", func(a *Auditor) {
-		s := at(func(s *State) { s.Leases[0].Intent, s.Machines[0].Power = "snapshot disk", Between })
+		s := at(func(s *State) { s.Leases[0].Acts, s.Machines[0].Power = []string{"create-snapshot"}, Between })
 		a.Before(s, Call{Process: "p", Verb: CreateSnapshot, Pool: pool, Raced: true,
 			Made: Artifact{Kind: Snapshot, Name: "s", Source: "disk0", Run: "run", Receipt: "hash"}})
 		if len(a.Violations()) == 0 {
-			a.Before(intent("build version"), Call{Process: "p", Verb: CreateVersion, Pool: pool, Made: made()})
+			a.Before(intent("create-version"), Call{Process: "p", Verb: CreateVersion, Pool: pool, Made: made()})
 		}
 	}},
 	{"I5", "built from half a snapshot", func(a *Auditor) {
-		a.Before(at(func(s *State) { s.Leases[0].Intent = "build version"; s.Artifacts[3].Ready = false }),
+		a.Before(at(func(s *State) { s.Leases[0].Acts = []string{"create-version"}; s.Artifacts[3].Ready = false }),
 			Call{Process: "p", Verb: CreateVersion, Pool: pool, Made: made()})
 	}},
 	{"I5", "the model is pointed at a version that is not replicated", func(a *Auditor) {
 		a.Before(at(func(s *State) {
-			s.Leases[0].Intent, s.Leases[0].Former = "write the model", image1
+			s.Leases[0].Acts, s.Leases[0].Former = []string{"write-model"}, image1
 			s.Artifacts[0].Ready = false
 		}), Call{Process: "p", Verb: SetModel, Pool: pool, Target: image0, Revision: "7"})
 	}},
@@ -123,20 +123,20 @@ var broken = []struct {
 	}},
 	{"I7", "the newest goes", func(a *Auditor) {
 		a.Before(at(func(s *State) {
-			s.Leases[0].Intent = "delete version"
+			s.Leases[0].Acts = []string{"delete-version"}
 			s.Pools[0].Image = image0
 			s.Machines[1].Image = ""
 		}),
 			Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Version, Target: image1})
 	}},
 	{"I7", "the way back goes", func(a *Auditor) {
-		a.Before(intent("delete version"), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Version, Target: image0})
+		a.Before(intent("delete-version"), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Version, Target: image0})
 	}},
 	{"I7", "on old knowledge", func(a *Auditor) {
-		a.Before(intent("delete version"), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Version, Target: image0 + "x", Checked: time.Minute})
+		a.Before(intent("delete-version"), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Version, Target: image0 + "x", Checked: time.Minute})
 	}},
 	{"I8", "the former model is not saved", func(a *Auditor) {
-		a.Before(intent("write the model"), Call{Process: "p", Verb: SetModel, Pool: pool, Target: image0, Revision: "7"})
+		a.Before(intent("write-model"), Call{Process: "p", Verb: SetModel, Pool: pool, Target: image0, Revision: "7"})
 	}},
 	{"I8", "the original is lost", func(a *Auditor) {
 		a.After(sound(), at(func(s *State) { s.Leases[0].Original = "" }), Call{Process: "p", Verb: SetLease, Pool: pool})
@@ -148,34 +148,34 @@ var broken = []struct {
 		a.After(sound(), at(func(s *State) { s.Leases[0].Epoch = 2 }), Call{Process: "p", Verb: SetLease, Pool: pool})
 	}},
 	{"I10", "an unconditional write", func(a *Auditor) {
-		a.Before(at(func(s *State) { s.Leases[0].Intent, s.Leases[0].Former = "write the model", image1 }),
+		a.Before(at(func(s *State) { s.Leases[0].Acts, s.Leases[0].Former = []string{"write-model"}, image1 }),
 			Call{Process: "p", Verb: SetModel, Pool: pool, Target: image0})
 	}},
 	{"I10", "the size of machines is written", func(a *Auditor) {
-		a.Before(at(func(s *State) { s.Leases[0].Intent, s.Leases[0].Former = "write the model", image1 }),
+		a.Before(at(func(s *State) { s.Leases[0].Acts, s.Leases[0].Former = []string{"write-model"}, image1 }),
 			Call{Process: "p", Verb: SetModel, Pool: pool, Target: image0, Revision: "7", Fields: []string{"imageReference", "sku.capacity"}})
 	}},
 	{"I11", "two donors", func(a *Auditor) {
 		a.Changed(at(func(s *State) { s.Nodes[1].Taints = []string{taintBlock} }))
 	}},
 	{"I12", "deleted past a budget", func(a *Auditor) {
-		a.Before(intent("evict"), Call{Process: "p", Verb: DeletePod, Pool: pool, Node: "n0", Pod: "default/x"})
+		a.Before(intent("evict-pods"), Call{Process: "p", Verb: DeletePod, Pool: pool, Node: "n0", Pod: "default/x"})
 	}},
 	{"I12", "a pod of another node", func(a *Auditor) {
-		a.Before(intent("evict"), Call{Process: "p", Verb: Evict, Pool: pool, Node: "n0", Pod: "default/web"})
+		a.Before(intent("evict-pods"), Call{Process: "p", Verb: Evict, Pool: pool, Node: "n0", Pod: "default/web"})
 	}},
 	{"I13", "no intent", func(a *Auditor) {
 		a.Before(sound(), Call{Process: "p", Verb: PowerOn, Pool: pool, Machine: "m0", SeenVM: "vm0"})
 	}},
 	{"I13", "a snapshot is deleted where a seal pod was announced", func(a *Auditor) {
-		a.Before(intent("take off the block; delete the seal pod"), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Snapshot, Target: snap})
+		a.Before(intent("delete-seal-pod"), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Snapshot, Target: snap})
 	}},
 	{"I14", "two seal pods", func(a *Auditor) {
 		a.Changed(at(func(s *State) { s.SealPods = []SealPod{{Run: "run", Node: "n0"}, {Run: "run2", Node: "n0"}} }))
 	}},
 	{"I14", "the source of a build goes", func(a *Auditor) {
 		a.Before(at(func(s *State) {
-			s.Leases[0].Intent = "delete the snapshot"
+			s.Leases[0].Acts = []string{"delete-snapshot"}
 			s.Artifacts = append(s.Artifacts, Artifact{Kind: Version, State: "Creating", Source: snap})
 		}), Call{Process: "p", Verb: DeleteArtifact, Pool: pool, Kind: Snapshot, Target: snap})
 	}},
@@ -189,13 +189,13 @@ var broken = []struct {
 	{"I17", "an earlier number", func(a *Auditor) {
 		m := made()
 		m.Name = "2026.3.8"
-		a.Before(intent("build version"), Call{Process: "p", Verb: CreateVersion, Pool: pool, Made: m})
+		a.Before(intent("create-version"), Call{Process: "p", Verb: CreateVersion, Pool: pool, Made: m})
 	}},
 	{"I17", "the name of one that is gone", func(a *Auditor) {
 		a.Changed(at(func(s *State) {
 			s.Artifacts = append(s.Artifacts, Artifact{Kind: Version, Pool: pool, Name: "2026.03.10", ID: image2, State: "Succeeded", Run: "x"})
 		}))
-		a.Before(intent("build version"), Call{Process: "p", Verb: CreateVersion, Pool: pool, Made: made()})
+		a.Before(intent("create-version"), Call{Process: "p", Verb: CreateVersion, Pool: pool, Made: made()})
 	}},
 	{"I18", "too long", func(a *Auditor) { a.Ended("p", time.Hour, time.Minute) }},
 	{"I19", "writes for nothing", func(a *Auditor) { a.Idle("p", 1) }},
@@ -204,7 +204,7 @@ var broken = []struct {
 		a.Before(sound(), Call{Process: "p", Verb: Read, Bucket: "instance"})
 	}},
 	{"I23", "the machine was replaced", func(a *Auditor) {
-		a.Before(intent("start the donor"), Call{Process: "p", Verb: PowerOn, Pool: pool, Machine: "m0", SeenVM: "vm9"})
+		a.Before(intent("power-on"), Call{Process: "p", Verb: PowerOn, Pool: pool, Machine: "m0", SeenVM: "vm9"})
 	}},
 	{"I27", "credentials go elsewhere", func(a *Auditor) {
 		a.Hosts = []string{"management.azure.com"}
@@ -212,7 +212,7 @@ var broken = []struct {
 	}},
 	{"I28", "a refused pool", func(a *Auditor) {
 		refused := at(func(s *State) {
-			s.Leases[0].Intent, s.Leases[0].Former, s.Pools[0].Refused = "write the model", image1, true
+			s.Leases[0].Acts, s.Leases[0].Former, s.Pools[0].Refused = []string{"write-model"}, image1, true
 		})
 		a.Before(refused, Call{Process: "p", Verb: SetModel, Pool: pool, Target: image0, Revision: "7"})
 	}},
@@ -257,11 +257,11 @@ func TestBroken(t *testing.T) {
 func TestSound(t *testing.T) {
 	a := &Auditor{MaxAway: 1}
 	a.Changed(sound())
-	for verb, begin := range intents {
+	for verb, acts := range intents {
 		if verb == Unmark || verb == PowerOff || verb == DeletePod {
 			continue // the donor of this world is away already
 		}
-		s := intent("something else; " + begin[0] + " version") // which is the kind of what is deleted
+		s := at(func(s *State) { s.Leases[0].Acts = append([]string{"something-else", "delete-version"}, acts...) })
 		c := Call{Process: "p", Verb: verb, Pool: pool, Node: "n0", Run: "run", Machine: "m0", SeenVM: "vm0",
 			Made: made(), Revision: "7", Instances: 3, Kind: Version, Target: image0 + "x"}
 		if verb == CreateSnapshot {

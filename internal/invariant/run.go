@@ -1,7 +1,7 @@
 package invariant
 
 import (
-	"strings"
+	"slices"
 	"time"
 )
 
@@ -57,15 +57,15 @@ func intended(a *Auditor, s *State, c Call) {
 	if !bound || l.Process != c.Process {
 		return // without the lease: I9
 	}
-	// An intent may announce several acts.
-	for _, announced := range strings.Split(l.Intent, "; ") {
-		for _, w := range wanted {
-			if strings.HasPrefix(announced, w) && (c.Verb != DeleteArtifact || strings.Contains(announced, string(c.Kind))) {
-				return
-			}
+	if c.Verb == DeleteArtifact {
+		wanted = []string{"delete-" + string(c.Kind)}
+	}
+	for _, w := range wanted {
+		if slices.Contains(l.Acts, w) {
+			return
 		}
 	}
-	a.Violate("I13", "%s makes call %s; the intent on the lease is %q", c.Process, c.Verb, l.Intent)
+	a.Violate("I13", "%s makes call %s; the acts on the lease are %q", c.Process, c.Verb, l.Acts)
 }
 
 // lookAge is how old a look at the world may be when it is acted upon.

@@ -95,7 +95,7 @@ type Lease struct {
 	Holder   string // run
 	Process  string
 	Epoch    int64
-	Intent   string
+	Acts     []string
 	DonorVM  string
 	Former   string // image of the ledger's former model
 	Original string // image of the ledger's original model

@@ -86,7 +86,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 func (a *audit) leases(s *invariant.State) *invariant.State {
 	s.Now, s.Leases = a.w.now, s.Leases[:0]
 	for _, l := range a.w.allLeases() {
-		lease := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Intent: l.Record.Intent, DonorVM: l.Record.VMID}
+		lease := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Acts: texts(l.Record.Acts), DonorVM: l.Record.VMID}
 		if l.Ledger.Former != nil {
 			lease.Former = l.Ledger.Former.Image
 		}
@@ -96,6 +96,14 @@ func (a *audit) leases(s *invariant.State) *invariant.State {
 		s.Leases = append(s.Leases, lease)
 	}
 	return s
+}
+
+func texts(acts []kamino.Act) []string {
+	out := make([]string, len(acts))
+	for i, a := range acts {
+		out[i] = string(a)
+	}
+	return out
 }
 
 // lease is before and after for writes of leases, which are by far the most:

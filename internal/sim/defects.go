@@ -60,7 +60,9 @@ var portDefects = []Defect{
 	{Name: "fence-ignored", By: "I9", What: "a lease that another process took is written over",
 		ports: func() *tampering { return &tampering{overwrite: true} }},
 	{Name: "no-intent", What: "what is about to be done is not written down",
-		ports: func() *tampering { return &tampering{setLease: func(l *kamino.Lease) { l.Record.Intent = "" }} }},
+		ports: func() *tampering {
+			return &tampering{setLease: func(l *kamino.Lease) { l.Record.Intent, l.Record.Acts = "", nil }}
+		}},
 	{Name: "retry-after-ignored", What: "throttling is taken for a failure like others",
 		ports: func() *tampering {
 			return &tampering{failure: func(err error) error {

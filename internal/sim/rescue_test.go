@@ -368,7 +368,7 @@ func manyKilled(pools int) *world {
 		w.forge(n.Name, kamino.Mark{Format: 1, Run: run, Pool: id, Instance: n.ProviderID, VMID: m.VMID, BootID: n.BootID, Block: true, Sealing: true})
 		n.Taints = []kamino.Taint{{Key: kamino.TaintBlock, Value: run, Effect: "NoSchedule"}}
 		w.leases[id] = kamino.Lease{Pool: id, Holder: run, Process: "dead", Epoch: 1, Revision: "1", Record: kamino.Record{
-			Donor: n.Name, Instance: n.ProviderID, VMID: m.VMID, Sealing: true, Step: "stop", Intent: "switch the donor off"}}
+			Donor: n.Name, Instance: n.ProviderID, VMID: m.VMID, Sealing: true, Step: "stop", Acts: []kamino.Act{kamino.ActPowerOff}}}
 		m.touched, m.sealed = run, run
 		w.halt(m)
 	}
@@ -413,4 +413,27 @@ func TestManyKilled(t *testing.T) {
 		}
 		t.Logf("%s: the donors of %d killed pools were back in %s", command, pools, took)
 	}
+}
+
+// TestDonorIsBack: a run says that no donor is away once its own is back, and not when it has given
+// back what another left: that one's turn is not its own.
+func TestDonorIsBack(t *testing.T) {
+	w := killed("Create snapshot", 1)
+	w.advance(w.now.Add(time.Hour))
+	p := &proc{}
+	told := 0
+	p.tune = func(e *kamino.Engine) {
+		e.DonorBack = func(pool kamino.PoolID) {
+			told++
+			if n := w.nodes["a-2"]; pool != poolA || w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] == nil || n.Annotations[kamino.AnnotationRun] != "" {
+				t.Errorf("told that the donor of %s is back: node a-2 has %v", pool, n.Annotations)
+			}
+		}
+	}
+	w.startUpdate(p, options("a-2"))
+	w.wait()
+	if p.err != nil || told != 1 || p.result.Donor != "a-2" {
+		t.Errorf("told %d times, %v; donor %s", told, p.err, p.result.Donor)
+	}
+	w.sound(t)
 }

@@ -148,7 +148,7 @@ func (w *World) readLeases() error {
 }
 
 func leaseOf(l kamino.Lease) invariant.Lease {
-	out := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Intent: l.Record.Intent, DonorVM: l.Record.VMID}
+	out := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Acts: texts(l.Record.Acts), DonorVM: l.Record.VMID}
 	if l.Ledger.Former != nil {
 		out.Former = l.Ledger.Former.Image
 	}
@@ -273,4 +273,12 @@ func intAt(doc any, path ...string) int {
 		return int(n)
 	}
 	return 0
+}
+
+func texts(acts []kamino.Act) []string {
+	out := make([]string, len(acts))
+	for i, a := range acts {
+		out[i] = string(a)
+	}
+	return out
 }
