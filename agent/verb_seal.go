@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -162,30 +161,6 @@ func hostName() string {
 		return ""
 	}
 	return name
-}
-
-// ownAddresses are the addresses of the machine's own network cards, IP and MAC; bridges and tunnels have addresses that
-// other machines have as well.
-func ownAddresses() (addresses, macs []string) {
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		return nil, nil
-	}
-	for _, i := range interfaces {
-		if !strings.HasPrefix(i.Name, "e") || i.Flags&net.FlagLoopback != 0 {
-			continue
-		}
-		if len(i.HardwareAddr) > 0 {
-			macs = append(macs, i.HardwareAddr.String())
-		}
-		all, _ := i.Addrs()
-		for _, a := range all {
-			if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
-				addresses = append(addresses, ip.IP.String())
-			}
-		}
-	}
-	return addresses, macs
 }
 
 func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {

@@ -31,7 +31,7 @@ func (l Locks) String() string {
 	return text
 }
 
-// Locks reads the flags of a file or directory. What has none to tell, a link or a file system that knows no flags, has
+// Locks reads the flags of a file or directory, whose name must be free of links, as Walk and Glob give it. What has none to tell, a link or a file system that knows no flags, has
 // none set.
 func (d *Disk) Locks(name string, info fs.FileInfo) (Locks, error) {
 	if !info.IsDir() && !info.Mode().IsRegular() {
@@ -80,7 +80,7 @@ func (d *Disk) unlock(name string) error {
 	return nil
 }
 
-// TryWrite opens a regular file as Overwrite will, and writes nothing. A program that is running gives syscall.ETXTBSY, a
+// TryWrite opens a regular file, whose name must be free of links, as Overwrite will, and writes nothing. A program that is running gives syscall.ETXTBSY, a
 // read-only file system syscall.EROFS.
 func (d *Disk) TryWrite(name string) error {
 	f, err := d.hold(name, os.O_WRONLY)
@@ -90,12 +90,9 @@ func (d *Disk) TryWrite(name string) error {
 	return f.Close()
 }
 
+// hold resolves nothing: in a deep tree the walk over all of a name's directories, for each of them, would take minutes.
 func (d *Disk) hold(name string, flag int) (*os.File, error) {
-	at, err := d.Resolve(name)
-	if err != nil {
-		return nil, err
-	}
-	return d.openFile(at, flag|syscall.O_NONBLOCK, 0)
+	return d.openFile(clean(name), flag|syscall.O_NONBLOCK, 0)
 }
 
 // Free is how many bytes root may still write to the file system that holds name.

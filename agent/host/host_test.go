@@ -62,11 +62,14 @@ func TestMountsBelow(t *testing.T) {
 30 24 0:40 / /var/lib/kubelet/pods/u/volumes/tmpfs rw - tmpfs tmpfs rw
 31 24 0:41 / /var/lib/kubelet/pods/u/volumes/with\040space/deeper rw - tmpfs tmpfs rw
 32 24 8:2 / /var/lib/kubelet rw - ext4 /dev/sda2 rw
-33 24 0:42 / /var/lib/kubelet2/x rw - tmpfs tmpfs rw
+33 24 0:42 / /var/lib/kubelet/pods2/x rw - tmpfs tmpfs rw
+34 24 8:3 / /var/lib/docker/volumes rw - ext4 /dev/sdb1 rw
+35 24 8:4 / /var/lib/kubelet/pods rw - ext4 /dev/sdc1 rw
+36 24 0:43 / /var/lib/containerd/snapshotter.overlay/1/fs rw - overlay overlay rw
 short
 `
-	got := mountsBelow(info, []string{"/var/lib/kubelet", "/var/lib/docker/"})
-	want := []string{"/var/lib/kubelet/pods/u/volumes/with space/deeper", "/var/lib/kubelet/pods/u/volumes/tmpfs"}
+	got := mountsBelow(info, []string{"/var/lib/kubelet/pods", "/var/lib/containerd/snapshotter.*"})
+	want := []string{"/var/lib/kubelet/pods/u/volumes/with space/deeper", "/var/lib/containerd/snapshotter.overlay/1/fs", "/var/lib/kubelet/pods/u/volumes/tmpfs"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"runtime"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -50,8 +52,8 @@ func waitReadOnly(ctx context.Context, most time.Duration) {
 	}
 }
 
-// UnmountBelow detaches every mount under one of the directories, deepest first, so that what is removed there is the
-// disk's and not a volume's. A mount that refuses is reported: a rule must not walk into it.
+// UnmountBelow detaches every mount below a directory that one of the patterns (path.Match) names, deepest first, so that
+// what is removed there is the disk's and not a volume's. A mount that refuses is reported: a rule must not walk into it.
 func UnmountBelow(dirs ...string) error {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -75,15 +77,25 @@ func mountsBelow(mountinfo string, dirs []string) []string {
 			continue
 		}
 		point := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(field[4])
-		for _, d := range dirs {
-			if strings.HasPrefix(point, strings.TrimSuffix(d, "/")+"/") {
-				points = append(points, point)
-				break
-			}
+		if Below(point, dirs) {
+			points = append(points, point)
 		}
 	}
 	sort.Slice(points, func(i, j int) bool { return len(points[i]) > len(points[j]) })
 	return points
+}
+
+// Below reports whether point is below, and not at, a directory that one of the patterns names.
+func Below(point string, dirs []string) bool {
+	parts := strings.Split(point, "/")
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		n := strings.Count(dir, "/") + 1
+		if n >= len(parts) {
+			return false
+		}
+		ok, err := path.Match(dir, strings.Join(parts[:n], "/"))
+		return err == nil && ok
+	})
 }
 
 // MountMedia mounts the provisioning CD read-only, if there is one

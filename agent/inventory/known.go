@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"unicode/utf8"
 )
 
 // Known is what a run's policy says of files that would be unknown: they may travel, as long as they are what they were
@@ -143,7 +144,7 @@ func (r *Result) WriteAllow(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if g.Whole && len(g.Files) > each {
+		if g.folds(each) {
 			_, err = fmt.Fprintf(w, "  - {path: %s, tree: %s, why: %q}\n", quote(g.Dir), treeSum(g.Files), fmt.Sprintf("%d files, %s; not reviewed", len(g.Files), size(g.Bytes)))
 			continue
 		}
@@ -158,7 +159,7 @@ func (r *Result) WriteAllow(w io.Writer) error {
 
 func (r *Result) entries(groups []Group, each int) (n int) {
 	for _, g := range groups {
-		if g.Whole && len(g.Files) > each {
+		if g.folds(each) {
 			n++
 		} else {
 			n += len(g.Files)
@@ -174,9 +175,22 @@ func empty(n int) string {
 	return ""
 }
 
-// quote writes a path as a pattern that matches only itself, in YAML's double quotes.
+// quote writes a path as a pattern that matches only itself, in YAML's double quotes. YAML is text: for a byte that is none
+// it has "?", which matches any; the digest beside it does not.
 func quote(name string) string {
-	return fmt.Sprintf("%q", "/"+escape.Replace(name))
+	var text strings.Builder
+	for _, r := range escape.Replace(name) {
+		if r == utf8.RuneError {
+			r = '?'
+		}
+		text.WriteRune(r)
+	}
+	return fmt.Sprintf("%q", "/"+text.String())
+}
+
+// folds reports whether a directory gets one entry with a tree digest, which needs a name that is no pattern.
+func (g Group) folds(each int) bool {
+	return g.Whole && len(g.Files) > each && !strings.ContainsAny(quote(g.Dir), `*?[\`)
 }
 
 var escape = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`)

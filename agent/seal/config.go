@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"kamino.dev/kamino/agent/inventory"
+	"kamino.dev/kamino/agent/scan"
 	"kamino.dev/kamino/agent/strict"
 )
 
@@ -87,8 +88,8 @@ type VerifyRules struct {
 
 // Allowed is what may stay on the disk though the scan finds it.
 type Allowed struct {
-	Path string `yaml:"path"`           // pattern; a directory allows what is below it
-	Kind string `yaml:"kind,omitempty"` // one kind of finding; empty means all
+	Path string `yaml:"path"` // pattern; a directory allows what is below it
+	Kind string `yaml:"kind"` // one kind of finding
 	Why  string `yaml:"why"`
 }
 
@@ -152,16 +153,16 @@ func (c Config) validate() error {
 			return fmt.Errorf("verify.known[%d]: %w", i, err)
 		}
 	}
-	known := map[string]bool{}
+	known := map[string]Rule{}
 	for _, r := range Table() {
-		known[r.ID] = true
+		known[r.ID] = r
 	}
 	for i, r := range c.Rules {
 		at := fmt.Sprintf("rules[%d]", i)
-		if !ruleID.MatchString(r.ID) || known[r.ID] {
+		if _, taken := known[r.ID]; taken || !ruleID.MatchString(r.ID) {
 			return fmt.Errorf("%s.id: %q must be lower-case words joined by hyphens and not a rule's of the table", at, r.ID)
 		}
-		known[r.ID] = true
+		known[r.ID] = r.rule()
 		if r.Why == "" || len(r.Paths) == 0 {
 			return fmt.Errorf("%s (%s): paths and why are required", at, r.ID)
 		}
@@ -176,7 +177,8 @@ func (c Config) validate() error {
 		}
 	}
 	for i, e := range c.Exceptions {
-		if !known[e.Rule] {
+		r, ok := known[e.Rule]
+		if !ok {
 			return fmt.Errorf("exceptions[%d].rule: there is no rule %q; `kamino-agent rules` lists them", i, e.Rule)
 		}
 		if e.Why == "" {
@@ -185,12 +187,23 @@ func (c Config) validate() error {
 		if err := absolute(fmt.Sprintf("exceptions[%d].paths", i), e.Paths); err != nil {
 			return err
 		}
+		for _, p := range e.Paths {
+			if len(r.narrowed(Exception{Paths: []string{p}, Kind: e.Kind})) == 0 {
+				return fmt.Errorf("exceptions[%d].paths: rule %s takes nothing at %s; `kamino-agent rules` lists its paths", i, e.Rule, p)
+			}
+		}
+		if err := oneOf(fmt.Sprintf("exceptions[%d].kind", i), or(e.Kind, sensitivePlace), scan.Kinds()...); err != nil {
+			return err
+		}
 	}
 	for i, a := range c.Verify.Allow {
 		if a.Why == "" {
 			return fmt.Errorf("verify.allow[%d]: why is required", i)
 		}
 		if err := absolute(fmt.Sprintf("verify.allow[%d].path", i), []string{a.Path}); err != nil {
+			return err
+		}
+		if err := oneOf(fmt.Sprintf("verify.allow[%d].kind", i), a.Kind, scan.Kinds()...); err != nil {
 			return err
 		}
 	}

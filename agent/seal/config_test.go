@@ -12,7 +12,16 @@ func TestParseConfig(t *testing.T) {
 		t.Errorf("defaults: %+v, %v", c, err)
 	}
 	for text, want := range map[string]string{
-		head: "", head + "rules: [{id: x, paths: [/srv/*], action: remove, why: y}]\n": "", head + "verify: {allow: [{path: /srv, why: y}]}\n": "",
+		head: "", head + "rules: [{id: x, paths: [/srv/*], action: remove, why: y}]\n": "", head + "verify: {allow: [{path: /srv, kind: private-key, why: y}]}\n": "",
+		head + "exceptions: [{rule: static-pods, paths: [/etc/kubernetes/manifests/m.yaml, /etc/kubernetes], kind: token-jwt, why: y}]\n": "",
+		head + "exceptions: [{rule: other-logs, paths: [/var/log/app], why: y}, {rule: swap, paths: [/data/swap0], why: y}]\n":            "",
+		head + "exceptions: [{rule: static-pods, paths: [/srv], kind: private-key, why: y}]\n":                                            "exceptions[0].paths: rule static-pods takes nothing at /srv",
+		head + "exceptions: [{rule: static-pods, paths: [/etc/kubernetes/manifests/m, '/etc/kubernetes/pki/*'], why: y}]\n":               "takes nothing at /etc/kubernetes/pki/*",
+		head + "exceptions: [{rule: swap, paths: [/srv], kind: private-key, why: y}]\n":                                                   "takes nothing at /srv",
+		head + "exceptions: [{rule: static-pods, kind: privatekey, why: y}]\n":                                                            `exceptions[0].kind: "privatekey" is not one of`,
+		head + "verify: {allow: [{path: /srv, kind: privatekey, why: y}]}\n":                                                              `verify.allow[0].kind: "privatekey" is not one of`,
+		head + "verify: {allow: [{path: /srv, why: y}]}\n":                                                                                `verify.allow[0].kind: "" is not one of`,
+
 		"kind: SealConfig\n":           "write kamino.dev/v1alpha1 and SealConfig",
 		head + "firstboot: agent\n":    "line 3: unknown field firstboot",
 		head + "firstBoot: ignition\n": `firstBoot: "ignition" is not one of agent, cloud-init`,

@@ -9,11 +9,15 @@ import (
 	"strings"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/host"
 )
 
-// Unmounted are the directories below which everything is unmounted once kubelet and the runtimes are stopped: volumes and
-// root directories of pods.
-var Unmounted = []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/docker"}
+// Unmounted are patterns of the directories in which kubelet and the runtimes themselves mount: volumes and root directories
+// of pods. What is mounted below is unmounted once they are stopped, and they mount what they need when they start. Whatever
+// else is mounted below /var/lib, a data disk for docker's volumes say, is its operator's, and nobody would mount it again.
+var Unmounted = []string{"/var/lib/kubelet/pods", "/var/lib/kubelet/plugins", "/var/lib/containerd/io.containerd.snapshotter.v1.*", "/var/lib/containerd/tmpmounts",
+	"/var/lib/docker/containers", "/var/lib/docker/rootfs", "/var/lib/docker/overlay2", "/var/lib/docker/fuse-overlayfs", "/var/lib/docker/overlay",
+	"/var/lib/docker/aufs", "/var/lib/docker/btrfs", "/var/lib/docker/devicemapper", "/var/lib/docker/vfs", "/var/lib/docker/zfs"}
 
 // within calls work with the root as its own disk has it: without what is mounted there from elsewhere, and with what lies
 // under it.
@@ -136,7 +140,7 @@ func blocked(d *disk.Disk, o Options, plan []Step, unmounted []string) error {
 		return err
 	}
 	mounts = slices.DeleteFunc(mounts, func(m disk.Mount) bool {
-		return slices.ContainsFunc(unmounted, func(dir string) bool { return disk.Under(m.Point, dir) && !disk.Under(dir, m.Point) })
+		return host.Below("/"+m.Point, unmounted)
 	})
 	loops, err := disk.Loops()
 	if err != nil {

@@ -66,6 +66,41 @@ func (r Rule) points(name string) bool {
 	})
 }
 
+// narrowed are the patterns for what an exception takes out of the rule: the parts of its paths, or of all, that are the
+// rule's as well. None means that the exception is about something else.
+func (r Rule) narrowed(e Exception) (patterns []string) {
+	all := r.Paths
+	if len(r.Below) > 0 {
+		all = r.Below
+	}
+	if len(e.Paths) == 0 {
+		return all
+	}
+	for _, p := range e.Paths {
+		want := strings.Split(p, "/")
+		for _, pattern := range all {
+			have := strings.Split(pattern, "/")
+			n := min(len(want), len(have))
+			fits := true
+			for i := range n {
+				ok, err := path.Match(have[i], want[i])
+				fits = fits && (err == nil && ok || have[i] == want[i])
+			}
+			if fits {
+				patterns = append(patterns, strings.Join(append(slices.Clone(want), have[n:]...), "/"))
+			}
+		}
+		// Its paths are those of the swap files that are in use, whatever they are called.
+		if r.ID == "swap" && or(e.Kind, swapKind) == swapKind && !strings.ContainsAny(p, `*?[\`) {
+			patterns = append(patterns, p)
+		}
+	}
+	return patterns
+}
+
+// swapKind is the scan's kind for a file made for swapping.
+const swapKind = "swap"
+
 // ownFiles are what the agent works with on the disk that it seals, and on every clone. Only the table has rules for what is
 // in them.
 func ownFiles() []string {

@@ -315,7 +315,12 @@ func (f *Found) Error() string {
 // Clean scans the disk for what the rules forgot, or for what was written since it did so last (o.Seen); *Found if there is
 // anything.
 func Clean(ctx context.Context, d *disk.Disk, o Options) error {
-	r, err := scan.Files(ctx, d, o.Scan())
+	look := o.Scan()
+	var err error
+	if look.Also, err = otherNames(d); err != nil {
+		return err
+	}
+	r, err := scan.Files(ctx, d, look)
 	if err != nil {
 		return fmt.Errorf("scan sealed disk: %w", err)
 	}
@@ -342,11 +347,7 @@ func (o Options) keeps(r Rule) (out []Allowed) {
 		if e.Rule != r.ID {
 			continue
 		}
-		paths := e.Paths
-		if len(paths) == 0 {
-			paths = r.Paths
-		}
-		for _, p := range paths {
+		for _, p := range r.narrowed(e) {
 			out = append(out, Allowed{Path: p, Kind: or(e.Kind, sensitivePlace), Why: e.Why})
 		}
 	}
@@ -365,7 +366,7 @@ func (o Options) Scan() scan.Options {
 	return scan.Options{
 		Facts: scan.Facts(o.Facts), Seen: o.Seen,
 		Allow: func(kind, name string) bool {
-			return slices.ContainsFunc(allowed, func(a Allowed) bool { return (a.Kind == "" || a.Kind == kind) && covers(a.Path, name) })
+			return slices.ContainsFunc(allowed, func(a Allowed) bool { return a.Kind == kind && covers(a.Path, name) })
 		},
 	}
 }

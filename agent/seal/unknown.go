@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"kamino.dev/kamino/agent/disk"
@@ -202,7 +203,7 @@ func explain(ctx context.Context, s *stage, d *disk.Disk, o Options, receipt *Re
 	var list bytes.Buffer
 	fmt.Fprintf(&list, "# run %s\n", o.Run)
 	for _, f := range r.Unexplained {
-		fmt.Fprintf(&list, "%s  /%s\n", f.Digest, f.Path)
+		list.WriteString(listed(f) + "\n")
 	}
 	return s.apply("inventory", []Match{{Path: UnknownListPath, New: &Content{Data: list.Bytes(), Mode: 0o600}}})
 }
@@ -225,8 +226,8 @@ func Since(d *disk.Disk, r *inventory.Result) string {
 	}
 	var news []string
 	for _, f := range r.Unknown {
-		if !former[f.Digest+"  /"+f.Path] {
-			news = append(news, "/"+f.Path)
+		if !former[listed(f)] {
+			news = append(news, shown("/"+f.Path))
 		}
 	}
 	if len(news) == 0 {
@@ -238,6 +239,17 @@ func Since(d *disk.Disk, r *inventory.Result) string {
 		text += fmt.Sprintf(" and %d more", n)
 	}
 	return text
+}
+
+// listed is a file's line in the list that travels.
+func listed(f inventory.File) string { return f.Digest + "  " + shown("/"+f.Path) }
+
+// shown is a name as it is where it is printable text, and otherwise quoted as in Go: none has a line break.
+func shown(name string) string {
+	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
+		return quoted
+	}
+	return name
 }
 
 // sumOf is a policy's digest.

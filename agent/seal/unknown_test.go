@@ -142,7 +142,7 @@ func TestRestrict(t *testing.T) {
 		{"rules", "", "rules: [{id: mine, paths: [/x], action: remove, why: y}]\n", "", ""},
 		{"same rule", "rules: [{id: mine, paths: [/x], action: remove, why: y}]\n", "rules: [{id: mine, paths: [/y], action: remove, why: y}]\n", "another id", ""},
 		{"exceptions", "", "exceptions: [{rule: static-pods, why: y}]\n", "", "exception of rule static-pods"},
-		{"allow", "", "verify: {allow: [{path: /srv, why: y}], known: [{path: /opt, why: y}]}\n", "", "verify.allow /srv,verify.known /opt"},
+		{"allow", "", "verify: {allow: [{path: /srv, kind: secret, why: y}], known: [{path: /opt, why: y}]}\n", "", "verify.allow /srv,verify.known /opt"},
 		{"report", "", "verify: {unknown: report}\n", "verify.unknown", ""},
 		{"refuse", "verify: {unknown: report}\n", "verify: {unknown: refuse}\n", "", ""},
 		{"keep", "", "join: keep\n", "join", ""},
