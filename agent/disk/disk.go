@@ -230,6 +230,16 @@ func (d *Disk) OpenFile(name string, flag int, mode fs.FileMode) (*os.File, erro
 	return d.openFile(at, flag, mode)
 }
 
+// OpenWalked opens for reading what Walk has just named. No link was on the way, so none is looked for, which would take
+// longer than to open and read a small file. What has become one since is followed inside the root.
+func (d *Disk) OpenWalked(name string) (*os.File, error) {
+	f, err := d.openFile(clean(name), os.O_RDONLY, 0)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	return d.OpenFile(name, os.O_RDONLY, 0)
+}
+
 // ReadFile reads a regular file of at most limit bytes.
 func (d *Disk) ReadFile(name string, limit int64) ([]byte, error) {
 	f, err := d.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -191,6 +192,43 @@ func TestUnder(t *testing.T) {
 	}{{"a/b", "a", true}, {"a", "a", true}, {"ab", "a", false}, {"a", ".", true}, {"/a/b/", "a", true}, {"a", "a/b", false}} {
 		if Under(tt.name, tt.dir) != tt.want {
 			t.Errorf("%s under %s: %v", tt.name, tt.dir, !tt.want)
+		}
+	}
+}
+
+// TestOpenWalked: what a walk named is opened as it is; what became a link meanwhile is followed inside the root, and nowhere else.
+func TestOpenWalked(t *testing.T) {
+	top := t.TempDir()
+	root := filepath.Join(top, "root")
+	for name, text := range map[string]string{"root/etc/a": "inside", "secret": "outside", "root/secret": "below the root"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(top, name)), 0o755), os.WriteFile(filepath.Join(top, name), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, tt := range []struct{ link, want string }{{"", "inside"}, {"../../../secret", "below the root"}, {"/secret", "below the root"}, {"../etc/none", ""}} {
+		if tt.link != "" {
+			if err := errors.Join(os.RemoveAll(filepath.Join(root, "etc/a")), os.Symlink(tt.link, filepath.Join(root, "etc/a"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f, err := d.OpenWalked("etc/a")
+		if tt.want == "" {
+			if !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("link to %s: %v", tt.link, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("link to %q: %v", tt.link, err)
+		}
+		data, err := io.ReadAll(f)
+		if err = errors.Join(err, f.Close()); err != nil || string(data) != tt.want {
+			t.Errorf("link to %q: %q, %v", tt.link, data, err)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 
 	"kamino.dev/kamino/agent/disk"
@@ -157,7 +156,7 @@ func (l *look) content(name string, s sums, load func() []byte) verdict {
 
 // read digests a file. One that is written to meanwhile has another stamp at the next look.
 func (l *look) read(name string, buf []byte) (s sums, err error) {
-	f, err := l.disk.OpenFile(name, os.O_RDONLY, 0)
+	f, err := l.disk.OpenWalked(name)
 	if err != nil {
 		return s, err
 	}

@@ -46,7 +46,7 @@ type seen struct {
 }
 
 func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
-	f, err := d.OpenFile(j.name, os.O_RDONLY, 0)
+	f, err := d.OpenWalked(j.name)
 	if err != nil {
 		return s, err
 	}
