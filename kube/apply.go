@@ -50,7 +50,7 @@ func (c *Cluster) Apply(ctx context.Context, manifest string, dryRun bool) (Appl
 		path = fmt.Sprintf(path, meta.Namespace)
 	}
 	path += "/" + meta.Name
-	client := c.client.CoreV1().RESTClient()
+	client := c.api.paths
 	before, err := content(ctx, client.Get().AbsPath(path))
 	if err = explain("get "+meta.Kind+"/"+meta.Name, err); err != nil && !errors.Is(err, kamino.ErrNotFound) {
 		return out, fmt.Errorf("read %s %s: %w", meta.Kind, meta.Name, err)

@@ -18,7 +18,7 @@ const noBase = "a cluster administrator makes the namespace, its roles and its a
 // Preflight checks that the namespace of leases and seal pods was made for them, and that these
 // credentials have every right that a run with these options uses.
 func (c *Cluster) Preflight(ctx context.Context, opts kamino.DrainOptions) (doubts []string, err error) {
-	space, err := c.client.CoreV1().Namespaces().Get(ctx, kamino.SystemNamespace, metav1.GetOptions{})
+	space, err := c.api.namespaces.Get(ctx, kamino.SystemNamespace, metav1.GetOptions{})
 	err = explain("get namespaces/"+kamino.SystemNamespace, err)
 	switch {
 	case errors.Is(err, kamino.ErrNotFound):

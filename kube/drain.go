@@ -56,7 +56,7 @@ func (c *Cluster) podsToLeave(ctx context.Context, node string) ([]corev1.Pod, e
 	opts := metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, Limit: pageSize}
 	var pods []corev1.Pod
 	for {
-		list, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, opts)
+		list, err := c.api.pods(metav1.NamespaceAll).List(ctx, opts)
 		if err != nil {
 			return nil, explain("list pods", err)
 		}
@@ -165,7 +165,7 @@ func graceOf(pod *corev1.Pod, push kamino.DrainOptions) time.Duration {
 func (r *drainRound) evict(ctx context.Context, pod *corev1.Pod) (reason string, stuck bool, err error) {
 	how := onlyThis(pod, graceOf(pod, r.push))
 	how.DryRun = r.dry
-	err = r.client.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
+	err = r.api.evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		DeleteOptions: how,
 	})
@@ -213,7 +213,7 @@ func (r *drainRound) delete(ctx context.Context, pod *corev1.Pod) (reason string
 		}
 		grace = 0
 	}
-	err = r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *onlyThis(pod, grace))
+	err = r.api.pods(pod.Namespace).Delete(ctx, pod.Name, *onlyThis(pod, grace))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return "", false, nil
 	}

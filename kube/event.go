@@ -28,7 +28,7 @@ func (c *Cluster) Record(ctx context.Context, node kamino.Node, reason, message 
 	if len(message) > maxMessage {
 		message = strings.ToValidUTF8(message[:maxMessage], "")
 	}
-	_, _ = c.client.CoreV1().Events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{
+	_, _ = c.api.events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: node.Name + "."},
 		// The name stands for the UID, as in the events of kubelet: kubectl
 		// describe node looks for that.

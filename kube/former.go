@@ -92,7 +92,7 @@ func (c *Cluster) leasesIn(ctx context.Context, namespace string, opts metav1.Li
 	var out []coordinationv1.Lease
 	opts.Limit = pageSize
 	for {
-		list, err := c.client.CoordinationV1().Leases(namespace).List(ctx, opts)
+		list, err := c.api.leases(namespace).List(ctx, opts)
 		if err != nil {
 			return nil, explain("list leases.coordination.k8s.io -n "+kamino.SystemNamespace, err)
 		}
@@ -208,7 +208,7 @@ func (c *Cluster) takeOver(ctx context.Context, former []formerLease) (map[strin
 		if err != nil {
 			return nil, fmt.Errorf("write lease %s/%s: %w", f.Namespace, f.Name, err)
 		}
-		_, err = c.client.CoordinationV1().Leases(f.Namespace).Patch(ctx, f.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		_, err = c.api.leases(f.Namespace).Patch(ctx, f.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
 			return nil, explain("patch leases.coordination.k8s.io -n "+f.Namespace, err)
 		}

@@ -13,17 +13,17 @@ import (
 func (c *Cluster) EndJobs(ctx context.Context, namespace, release string) (left int, err error) {
 	selector := metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=run,app.kubernetes.io/instance=" + release}
 	dependents := metav1.DeletePropagationForeground
-	crons, err := c.client.BatchV1().CronJobs(namespace).List(ctx, selector)
+	crons, err := c.api.cronJobs(namespace).List(ctx, selector)
 	if err != nil {
 		return 0, explain("list cronjobs.batch -n "+namespace, err)
 	}
 	for i := range crons.Items {
-		err := c.client.BatchV1().CronJobs(namespace).Delete(ctx, crons.Items[i].Name, metav1.DeleteOptions{PropagationPolicy: &dependents})
+		err := c.api.cronJobs(namespace).Delete(ctx, crons.Items[i].Name, metav1.DeleteOptions{PropagationPolicy: &dependents})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return 0, explain("delete cronjobs.batch -n "+namespace, err)
 		}
 	}
-	jobs, err := c.client.BatchV1().Jobs(namespace).List(ctx, selector)
+	jobs, err := c.api.jobs(namespace).List(ctx, selector)
 	if err != nil {
 		return 0, explain("list jobs.batch -n "+namespace, err)
 	}
@@ -31,7 +31,7 @@ func (c *Cluster) EndJobs(ctx context.Context, namespace, release string) (left 
 		if jobs.Items[i].DeletionTimestamp != nil {
 			continue
 		}
-		err := c.client.BatchV1().Jobs(namespace).Delete(ctx, jobs.Items[i].Name, metav1.DeleteOptions{PropagationPolicy: &dependents})
+		err := c.api.jobs(namespace).Delete(ctx, jobs.Items[i].Name, metav1.DeleteOptions{PropagationPolicy: &dependents})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return 0, explain("delete jobs.batch -n "+namespace, err)
 		}

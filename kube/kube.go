@@ -18,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"kamino.dev/kamino"
@@ -28,9 +27,9 @@ import (
 // ClusterPreflighter and Surveyor.
 // Its methods may be called by several goroutines.
 type Cluster struct {
-	client kubernetes.Interface
-	opts   Options
-	homes  sync.Map // run -> namespace of its former lease
+	api   api
+	opts  Options
+	homes sync.Map // run -> namespace of its former lease
 }
 
 var _ interface {
@@ -64,18 +63,12 @@ func New(cfg *rest.Config, opts Options) (*Cluster, error) {
 		return nil, errors.New("make Kubernetes client: no configuration")
 	}
 	opts = opts.withDefaults()
-	client, err := kubernetes.NewForConfig(tuned(cfg, opts.Version))
+	api, err := newAPI(tuned(cfg, opts.Version))
 	if err != nil {
 		return nil, kamino.WithHint(fmt.Errorf("make Kubernetes client for %s: %w", cfg.Host, err),
 			"look at the cluster and user that the kubeconfig's context names: kubectl config view --minify")
 	}
-	return NewForClient(client, opts), nil
-}
-
-// NewForClient makes a Cluster of a client. The client should not wait by
-// itself when it is told to come back later, as that of New does not.
-func NewForClient(client kubernetes.Interface, opts Options) *Cluster {
-	return &Cluster{client: client, opts: opts.withDefaults()}
+	return &Cluster{api: api, opts: opts}, nil
 }
 
 func (o Options) withDefaults() Options {

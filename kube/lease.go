@@ -112,7 +112,7 @@ func (c *Cluster) SetLease(ctx context.Context, lease kamino.Lease) (kamino.Leas
 		return kamino.Lease{}, err
 	}
 	maps.Copy(object.Annotations, notes)
-	leases := c.client.CoordinationV1().Leases(kamino.SystemNamespace)
+	leases := c.api.leases(kamino.SystemNamespace)
 	var got *coordinationv1.Lease
 	what := "create"
 	if at.Here == "" {

@@ -43,7 +43,7 @@ func (c *Cluster) Mark(ctx context.Context, node kamino.Node, mark *kamino.Mark)
 		if err != nil || patch == nil {
 			return err
 		}
-		_, refused := c.client.CoreV1().Nodes().Patch(ctx, node.Name, types.JSONPatchType, patch,
+		_, refused := c.api.nodes.Patch(ctx, node.Name, types.JSONPatchType, patch,
 			metav1.PatchOptions{FieldManager: fieldManager})
 		// A JSON patch whose test fails is answered with 422, not with 409
 		// (k8s.io/apiserver v0.36.3, pkg/endpoints/handlers/patch.go).

@@ -17,7 +17,7 @@ const pageSize = 200
 
 // Node reads one node.
 func (c *Cluster) Node(ctx context.Context, name string) (kamino.Node, error) {
-	n, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	n, err := c.api.nodes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return kamino.Node{}, explain("get nodes", err)
 	}
@@ -30,7 +30,7 @@ func (c *Cluster) Nodes(ctx context.Context) ([]kamino.Node, error) {
 	// No resource version: the list is as new as etcd, never from the watch cache's past.
 	opts := metav1.ListOptions{Limit: pageSize}
 	for {
-		list, err := c.client.CoreV1().Nodes().List(ctx, opts)
+		list, err := c.api.nodes.List(ctx, opts)
 		if err != nil {
 			return nil, explain("list nodes", err)
 		}
@@ -103,7 +103,7 @@ func convert(n *corev1.Node) kamino.Node {
 // (https://kubernetes.io/docs/concepts/architecture/nodes/#heartbeats). It falls back to
 // the status. The time is by the node's clock.
 func (c *Cluster) Pulse(ctx context.Context, node kamino.Node) (time.Time, error) {
-	lease, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node.Name, metav1.GetOptions{})
+	lease, err := c.api.leases(corev1.NamespaceNodeLease).Get(ctx, node.Name, metav1.GetOptions{})
 	if err = explain("get leases.coordination.k8s.io -n "+corev1.NamespaceNodeLease, err); errors.Is(err, kamino.ErrNotFound) {
 		return node.Heartbeat, nil
 	} else if err != nil {

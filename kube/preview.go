@@ -71,7 +71,7 @@ func (c *Cluster) budgets(ctx context.Context, namespace string) ([]policyv1.Pod
 	var out []policyv1.PodDisruptionBudget
 	opts := metav1.ListOptions{Limit: pageSize}
 	for {
-		list, err := c.client.PolicyV1().PodDisruptionBudgets(namespace).List(ctx, opts)
+		list, err := c.api.budgets(namespace).List(ctx, opts)
 		if err != nil {
 			return nil, explain("list poddisruptionbudgets.policy", err)
 		}

@@ -88,7 +88,7 @@ func (c *Cluster) checkRights(ctx context.Context, opts kamino.DrainOptions) (do
 	rules := map[string][]authorizationv1.ResourceRule{}
 	unlisted := ""
 	for _, namespace := range []string{kamino.SystemNamespace, corev1.NamespaceNodeLease} {
-		review, err := c.client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+		review, err := c.api.reviewRules.Create(ctx, &authorizationv1.SelfSubjectRulesReview{
 			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}, metav1.CreateOptions{})
 		err = explain("create selfsubjectrulesreviews.authorization.k8s.io", err)
 		switch {
@@ -137,7 +137,7 @@ func list(rights []right) string {
 // lacking is the error for rights that are missing, with the commands that grant them.
 func (c *Cluster) lacking(ctx context.Context, missing []right) error {
 	user := "USER"
-	self, err := c.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	self, err := c.api.reviewSelf.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err == nil && self.Status.UserInfo.Username != "" {
 		user = self.Status.UserInfo.Username
 	}

@@ -37,7 +37,7 @@ var hopelessWaits = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageNa
 // SealPod reads the seal pod of a run; one that does not exist is no error.
 func (c *Cluster) SealPod(ctx context.Context, _ kamino.Node, run string) (kamino.SealPod, error) {
 	for _, namespace := range c.sealNamespaces(run) {
-		pod, err := c.client.CoreV1().Pods(namespace).Get(ctx, sealPodName(run), metav1.GetOptions{})
+		pod, err := c.api.pods(namespace).Get(ctx, sealPodName(run), metav1.GetOptions{})
 		if err = explain("get pods -n "+namespace, err); errors.Is(err, kamino.ErrNotFound) {
 			continue
 		} else if err != nil {
@@ -111,7 +111,7 @@ func (c *Cluster) RemoveSealPod(ctx context.Context, _ kamino.Node, run string) 
 			names = append(names, surveyPodName(run))
 		}
 		for _, name := range names {
-			err := c.client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+			err := c.api.pods(namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return explain("delete pods -n "+namespace, err)
 			}
@@ -138,7 +138,7 @@ func (c *Cluster) imageless(node kamino.Node) error {
 }
 
 func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod, how metav1.CreateOptions) error {
-	_, err := c.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, how)
+	_, err := c.api.pods(pod.Namespace).Create(ctx, pod, how)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nil
@@ -214,7 +214,7 @@ func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 // RunningImage reads by digest the image that a pod's first container runs.
 // ErrUnsupported where the kubelet reports none that can be pulled.
 func (c *Cluster) RunningImage(ctx context.Context, namespace, name string) (string, error) {
-	pod, err := c.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	pod, err := c.api.pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return "", explain("get pods -n "+namespace, err)
 	}

@@ -36,7 +36,7 @@ func (c *Cluster) Survey(ctx context.Context, node kamino.Node, order kamino.Sea
 
 // SurveyPod reads the pod of a run that looks at the disk; one that does not exist is no error.
 func (c *Cluster) SurveyPod(ctx context.Context, _ kamino.Node, run string) (kamino.SealPod, error) {
-	pod, err := c.client.CoreV1().Pods(kamino.SystemNamespace).Get(ctx, surveyPodName(run), metav1.GetOptions{})
+	pod, err := c.api.pods(kamino.SystemNamespace).Get(ctx, surveyPodName(run), metav1.GetOptions{})
 	if err = explain("get pods -n "+kamino.SystemNamespace, err); errors.Is(err, kamino.ErrNotFound) {
 		return kamino.SealPod{}, nil
 	} else if err != nil {

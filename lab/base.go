@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"kamino.dev/kamino/charts"
 	"kamino.dev/kamino/kube"
@@ -15,12 +15,15 @@ import (
 const SealImage = "registry.invalid/kamino@sha256:1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab1ab0"
 
 // Prepare does to a cluster what "kamino init" does. Pods of the images may seal disks.
-func Prepare(ctx context.Context, client kubernetes.Interface, images ...string) error {
+func Prepare(ctx context.Context, administrator *rest.Config, images ...string) error {
 	manifests, err := charts.Base(charts.BaseValues{SealImages: images, Migrate: true})
 	if err != nil {
 		return err
 	}
-	cluster := kube.NewForClient(client, kube.Options{})
+	cluster, err := kube.New(administrator, kube.Options{})
+	if err != nil {
+		return err
+	}
 	for _, manifest := range manifests {
 		if _, err := cluster.Apply(ctx, manifest, false); err != nil {
 			return fmt.Errorf("prepare the cluster: %w", err)

@@ -143,7 +143,7 @@ func (l *Lab) start(ctx context.Context, opts Options) error {
 	if l.Client, err = kubernetes.NewForConfig(cp.RESTConfig()); err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	if err := Prepare(ctx, l.Client, append(opts.MoreSealImages, opts.SealImage)...); err != nil {
+	if err := Prepare(ctx, cp.RESTConfig(), append(opts.MoreSealImages, opts.SealImage)...); err != nil {
 		return err
 	}
 	l.Cloud = &emulator.Server{Speed: opts.Speed, Latencies: opts.Latencies, Clock: opts.Clock, Logger: opts.Logger}

@@ -90,7 +90,9 @@ func (s *Station) open(ctx context.Context) error {
 	if s.admin, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	s.leases = kube.NewForClient(s.admin, kube.Options{})
+	if s.leases, err = kube.New(config, kube.Options{}); err != nil {
+		return err
+	}
 	if s.toServer, err = rest.TransportFor(s.cp.RESTConfig()); err != nil {
 		return fmt.Errorf("make transport: %w", err)
 	}
@@ -122,7 +124,7 @@ func (s *Station) serviceAccounts(ctx context.Context) error {
 			return fmt.Errorf("create service account of %s: %w", namespace, err)
 		}
 	}
-	return lab.Prepare(ctx, s.admin, sealImage)
+	return lab.Prepare(ctx, s.cp.RESTConfig(), sealImage)
 }
 
 func (s *Station) serveKube() error {

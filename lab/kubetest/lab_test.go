@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 		if admin, err = kubernetes.NewForConfig(config); err != nil {
 			return nil, err
 		}
-		if err := lab.Prepare(ctx, admin, sealImage); err != nil {
+		if err := lab.Prepare(ctx, config, sealImage); err != nil {
 			return nil, err
 		}
 		if _, err := admin.RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{}); err != nil {
