@@ -32,6 +32,9 @@ func TestInventoryOfBases(t *testing.T) {
 			if lines := strings.Count(out, "\n/"); code != 0 || lines == 0 || lines > 60 {
 				t.Fatalf("code %d, %d lines:\n%s", code, lines, out)
 			}
+			if out, code := agentRun(t, "seal", "--root", fresh("report"), "--run", "r1", "--free-space", "none", "--no-install"); code != 0 {
+				t.Fatalf("without a policy, code %d:\n%s", code, out)
+			}
 			if out, code := agentRun(t, "seal", "--root", fresh("b"), "--run", "r1", "--policy", policy, "--free-space", "none", "--no-install"); code != 0 {
 				t.Fatalf("the tree of the list is not sealed, code %d:\n%s", code, out)
 			}

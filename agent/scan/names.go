@@ -15,7 +15,9 @@ type tree struct {
 }
 
 var trees = []tree{
-	{"etc/kubernetes", []string{"etc/kubernetes/certs/ca.crt", "etc/kubernetes/pki/ca.crt", "etc/kubernetes/kubelet-config.yaml", "etc/kubernetes/kubelet/*.yaml"}},
+	{"etc/kubernetes", []string{"etc/kubernetes/certs/ca.crt", "etc/kubernetes/pki/ca.crt", "etc/kubernetes/kubelet-config.yaml", "etc/kubernetes/kubelet/*.yaml",
+		// EKS: nodeadm writes them anew at every boot (github.com/awslabs/amazon-eks-ami, nodeadm; read, not tried on a node).
+		"etc/kubernetes/kubelet/config.json", "etc/kubernetes/kubelet/config.json.d/*.conf"}},
 	{"etc/cni/net.d", []string{"etc/cni/net.d/10-azure.conflist"}},
 	{"var/lib/kubelet/pki", nil}, {"var/lib/kubelet/pods", nil}, {"var/lib/kubelet/image_manager", nil},
 	{"var/lib/cloud/data", nil}, {"var/lib/cloud/instances", nil}, {"var/lib/cloud/handlers", nil},
