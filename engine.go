@@ -29,6 +29,9 @@ type Engine struct {
 	// DonorBack, where set, is called as soon as a run has no donor of the pool away, and none that
 	// it could take; also by runs that need none.
 	DonorBack func(PoolID)
+	// Holds, where set, is told what a run of the pool holds, in words for people, whenever that may
+	// have changed.
+	Holds func(pool PoolID, what []string)
 	// Threads, where set, runs n bodies side by side in place of goroutines, each with an engine of
 	// its own, and returns when all have ended: a simulation lets one run at a time.
 	Threads func(n int, body func(*Engine, int))
@@ -50,6 +53,7 @@ type Run struct {
 	lease   *Lease // held; nil before the lock step and after the release
 	watched watchedLease
 	leased  time.Time // before the last successful write of the lease
+	holds   *holds
 	// announcedOn is what the announced act is for, where there are several.
 	announcedOn string
 	hush        time.Time // before which the lease is not renewed: Kubernetes asked for silence
@@ -188,7 +192,7 @@ func (e *Engine) attempt(ctx context.Context, opts Options) (*Run, error) {
 }
 
 func (e *Engine) newRun(opts Options) *Run {
-	return &Run{Engine: e, Options: opts, kept: map[string]bool{}}
+	return &Run{Engine: e, Options: opts, kept: map[string]bool{}, holds: &holds{}}
 }
 
 // StepError says which step failed.
@@ -221,13 +225,6 @@ func (r *Run) exec(ctx context.Context, steps []Step) error {
 	return nil
 }
 
-// passed tells who waits for it that the donor is back.
-func (r *Run) passed(s Step) {
-	if s.DonorBack && r.DonorBack != nil {
-		r.DonorBack(r.pool.ID)
-	}
-}
-
 func (r *Run) tell(ev Event) {
 	ev.Pool, ev.Run, ev.Adopted = r.pool.Name, r.id, r.adopted
 	r.report(ev)
@@ -250,6 +247,7 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 	for {
 		next, err := r.advance(ctx, s, &p, say)
 		if err == nil && next.kind == nextDone {
+			r.takes(s)
 			say(StepDone, next.what, -1)
 			r.result.Steps = append(r.result.Steps, StepTime{Name: s.Name, Seconds: r.clock().Now().Sub(r.now.since).Seconds()})
 			return nil
@@ -313,6 +311,7 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 	if late := r.clock().Now().Sub(looked); late > lookAge {
 		return wait(fmt.Sprintf("a fresh look: the lease was written only after %s", late.Round(time.Second))), nil
 	}
+	r.takes(s)
 	say(StepActed, next.what, -1)
 	if r.read = false; !s.Patient { // those do nothing to the donor
 		r.readAt = time.Time{}

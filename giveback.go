@@ -256,7 +256,7 @@ func (r *Run) giveBackNode(ctx context.Context, n Node, mark Mark) error {
 	in := Instance{ID: mark.Instance, VMID: mark.VMID, Pool: mark.Pool}
 	engine := *r.Engine
 	engine.DonorBack = nil // this run's own is still to go
-	other := &Run{Engine: &engine, Options: r.Options, id: mark.Run, lease: r.lease, node: n, pool: r.pool, instance: in,
+	other := &Run{Engine: &engine, holds: r.holds, Options: r.Options, id: mark.Run, lease: r.lease, node: n, pool: r.pool, instance: in,
 		back: true, poolGone: r.poolGone}
 	err := other.exec(ctx, restitution())
 	if err == nil {

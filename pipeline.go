@@ -43,7 +43,8 @@ func Pipeline() []Step {
 		{Name: InValidate, Seed: "2", Does: "check that the donor and its pool can be used",
 			Look: (*Run).lookValidate, Limit: 30 * time.Second},
 		{Name: InLock, Does: "take the pool's lease, or adopt the run that an ended process left", Back: "released",
-			Look: (*Run).lookLock, Limit: 5 * time.Minute},
+			Look: (*Run).lookLock, Limit: 5 * time.Minute,
+			Takes: "the lease"},
 		{Name: InRecover, Does: "give back what earlier runs of the pool left",
 			Look: (*Run).lookRecover, Limit: 2 * time.Hour},
 		{Name: InGallery, Seed: "3", Does: "make sure that the gallery exists",
@@ -57,23 +58,29 @@ func Pipeline() []Step {
 		{Name: InRehearse, Does: "try without effect what drain and seal need",
 			When: (*Run).donorUntouched, Look: (*Run).lookRehearse},
 		{Name: InProtect, Seed: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",
-			When: (*Run).donorNeeded, Look: (*Run).lookProtect},
+			When: (*Run).donorNeeded, Look: (*Run).lookProtect,
+			Takes: "the donor's protection", Until: InReturn},
 		{Name: InInventory, Does: "look why each file is on the donor's disk, and whether it may be sealed", Back: "pod removed",
 			When: (*Run).donorNeeded, Look: (*Run).lookSurvey, Patient: true},
 		{Name: InDrain, Seed: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
-			When: (*Run).donorNeeded, Look: (*Run).lookDrain, Notify: "Draining", Limit: unlimited, Plan: (*Run).planDrain},
+			When: (*Run).donorNeeded, Look: (*Run).lookDrain, Notify: "Draining", Limit: unlimited, Plan: (*Run).planDrain,
+			Takes: "the donor's block", Until: InReturn},
 		{Name: InSeal, Does: "make the donor's disk fit to be cloned and wait for the receipt",
-			When: (*Run).donorNeeded, Look: (*Run).lookSeal, Notify: "Sealing", Plan: (*Run).planSeal},
+			When: (*Run).donorNeeded, Look: (*Run).lookSeal, Notify: "Sealing", Plan: (*Run).planSeal,
+			Takes: "the donor sealed and perhaps off", Until: InReturn},
 		{Name: InStop, Seed: "9", Does: "wait for the donor to be off", Back: "started",
-			When: (*Run).donorNeeded, Look: (*Run).lookStop},
+			When: (*Run).donorNeeded, Look: (*Run).lookStop,
+			Takes: "the donor off", Until: InReturn},
 		{Name: InSnapshot, Seed: "9", Does: "snapshot the donor's OS disk", Back: "deleted",
-			When: (*Run).donorNeeded, Look: (*Run).lookSnapshot},
+			When: (*Run).donorNeeded, Look: (*Run).lookSnapshot,
+			Takes: "the snapshot", Until: InClean},
 		{Name: InStart, Seed: "10", Does: "start the donor and wait for its node",
 			When: (*Run).donorMarked, Look: (*Run).lookStart, Limit: returnLimit, Stubborn: true},
 		{Name: InReturn, Seed: "11, 12", Does: "take off the block and the protection",
 			When: (*Run).donorMarked, Look: (*Run).lookReturn, Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
 		{Name: InImage, Seed: "13", Does: "build the image version from the snapshot", Back: "deleted when failed",
-			When: (*Run).imageUnready, Look: (*Run).lookImage, Patient: true, Limit: buildLimit, Plan: (*Run).planImage},
+			When: (*Run).imageUnready, Look: (*Run).lookImage, Patient: true, Limit: buildLimit, Plan: (*Run).planImage,
+			Takes: "the image being built", Until: InImage},
 		{Name: InModel, Seed: "16, 17, 18", Does: "point the pool's model at the image, in one conditional write", Back: "the former model is saved",
 			Look: (*Run).lookModel, Patient: true, Plan: (*Run).planModel},
 		{Name: InScaleOut, Does: "ask for new nodes",
@@ -90,7 +97,7 @@ func Pipeline() []Step {
 // record on the lease.
 func restitution() []Step {
 	return []Step{
-		{Name: InUnseal, Does: "remove the pods of the run", Look: (*Run).lookPods, Limit: returnLimit, Stubborn: true},
+		{Name: InUnseal, Does: "remove the pods of the run", Look: (*Run).lookPods, Limit: returnLimit, Stubborn: true, Takes: "a donor that is being given back", Until: InReturn},
 		{Name: InStart, Does: "start the donor and wait for its node", Look: (*Run).lookStart,
 			Limit: returnLimit, Stubborn: true},
 		{Name: InReturn, Does: "take off the block and the protection", Look: (*Run).lookReturn,
@@ -101,7 +108,7 @@ func restitution() []Step {
 // leftovers is the list of steps that clean up after a run that failed.
 func leftovers() []Step {
 	return []Step{
-		{Name: InFailedVersion, Does: "delete the failed image version", Look: (*Run).lookFailedVersion, Patient: true, Spare: true, Limit: buildLimit},
+		{Name: InFailedVersion, Ends: InImage, Does: "delete the failed image version", Look: (*Run).lookFailedVersion, Patient: true, Spare: true, Limit: buildLimit},
 		{Name: InClean, Does: "delete the snapshot", When: (*Run).mayHaveSnapshot, Look: (*Run).lookClean, Patient: true, Spare: true, Limit: buildLimit},
 	}
 }

@@ -25,13 +25,13 @@ func (a *app) follow(ctx context.Context, e *kamino.Engine) func() {
 			}
 			return w
 		}}
-		e.Report = func(ev kamino.Event) { a.left.event(ev); l.event(ev) }
+		e.Report, e.Holds = l.event, a.left.hold
 		a.live.Store(l)
 		end := l.run(time.Second)
 		return func() { a.live.Store(nil); end() }
 	}
 	log := newEventLog(ctx, a.global.Log)
-	e.Report = func(ev kamino.Event) { a.left.event(ev); log.event(ev) }
+	e.Report, e.Holds = log.event, a.left.hold
 	return func() {}
 }
 

@@ -141,7 +141,7 @@ func TestSignalsInJSONLog(t *testing.T) {
 	var out bytes.Buffer
 	ended := make(chan int, 1)
 	a := newApp(ioStreams{Err: &out, JSON: true}, func(string) string { return "" }, func(code int) { ended <- code })
-	a.left.event(kamino.Event{Pool: "p", Step: "stop", Kind: kamino.StepActed})
+	a.left.hold("/s/p", []string{"the donor off"})
 	ctx, cancel := context.WithCancel(t.Context())
 	signals := make(chan os.Signal)
 	go a.obey(ctx, signals, cancel)
