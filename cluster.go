@@ -21,8 +21,10 @@ type Cluster interface {
 	Evict(ctx context.Context, node Node, opts DrainOptions) ([]Pod, error)
 	// Rehearse tries, without effect, what drain and seal of a node need: an
 	// eviction of each pod that must leave, and the creation of the seal pod for
-	// this order, which may be the zero SealOrder for none. It returns the pods that no waiting would
-	// remove. An error is what would stop the seal pod, or a right that is missing.
+	// this order, which may be the zero SealOrder for none. It returns the pods that
+	// no waiting would remove, as Stuck, and those of which it is in doubt whether they
+	// will leave in time. An error is what would stop the seal pod, or a right that is
+	// missing.
 	Rehearse(ctx context.Context, node Node, order SealOrder, opts DrainOptions) ([]Pod, error)
 	// SealPod reads the seal pod of a run.
 	SealPod(ctx context.Context, node Node, run string) (SealPod, error)
@@ -96,7 +98,7 @@ type Pod struct {
 	// Reason says why it is still there: the budget that holds it, that it is
 	// ending, or that only force would remove it.
 	Reason string `json:"reason,omitempty"`
-	// Stuck says that only force would remove it.
+	// Stuck says that no waiting would remove it: only force would, if at all.
 	Stuck bool `json:"stuck,omitempty"`
 }
 

@@ -24,8 +24,18 @@ func (r *Run) rehearse(ctx context.Context, order SealOrder) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("rehearse drain and seal of node %s: %w", r.node.Name, err)
 	}
-	if len(pods) > 0 {
-		return Next{}, WithHint(fmt.Errorf("node %s cannot be drained: %s; nothing was evicted", r.node.Name, describePods(pods)),
+	var stuck []Pod
+	var doubts []string
+	for _, p := range pods {
+		if p.Stuck {
+			stuck = append(stuck, p)
+		} else {
+			doubts = append(doubts, fmt.Sprintf("pod %s may not leave in time: %s", p, p.Reason))
+		}
+	}
+	r.doubt("rehearse", doubts)
+	if len(stuck) > 0 {
+		return Next{}, WithHint(fmt.Errorf("node %s cannot be drained: %s; nothing was evicted", r.node.Name, describePods(stuck)),
 			"give these pods a controller or fix their budgets, choose another node, or use --force to delete them")
 	}
 	if r.pool.Capacity == 1 {

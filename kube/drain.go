@@ -39,12 +39,12 @@ func (c *Cluster) Evict(ctx context.Context, node kamino.Node, opts kamino.Drain
 	round := drainRound{Cluster: c, push: opts, began: c.opts.Clock.Now()}
 	var left []kamino.Pod
 	for i := range pods {
-		reason, stuck, err := round.remove(ctx, &pods[i])
+		hold, reason, err := round.remove(ctx, &pods[i])
 		if err != nil {
 			return nil, err
 		}
-		if reason != "" {
-			left = append(left, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: stuck})
+		if hold != gone {
+			left = append(left, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: hold == stuck})
 		}
 	}
 	return left, nil
@@ -102,17 +102,28 @@ type drainRound struct {
 	dry   []string // metav1.DryRunAll, or nothing
 }
 
-// remove asks for the end of a pod and tells why it is still there; "" when it
-// is not.
-func (r *drainRound) remove(ctx context.Context, pod *corev1.Pod) (reason string, stuck bool, err error) {
+// hold is what keeps a pod on its node.
+type hold int
+
+const (
+	gone     hold = iota // nothing: it is not there any more
+	leaving              // nothing but time
+	blocked              // a budget
+	doubtful             // a webhook or another policy, which may change its mind
+	stuck                // only force would remove it
+)
+
+// remove asks for the end of a pod and tells what keeps it.
+func (r *drainRound) remove(ctx context.Context, pod *corev1.Pod) (hold, string, error) {
 	force := r.push.Force && r.push.Overdue
 	switch {
 	case !force && pod.DeletionTimestamp != nil:
-		return ending(pod), false, nil
+		how, reason := ending(pod, r.push, r.opts.Clock.Now())
+		return how, reason, nil
 	case unmanaged(pod) && !r.push.Force:
-		return reasonUnmanaged, true, nil
+		return stuck, reasonUnmanaged, nil
 	case r.opts.Clock.Now().Sub(r.began) > evictTime:
-		return "its turn comes in the next round", false, nil
+		return leaving, "its turn comes in the next round", nil
 	case force:
 		return r.delete(ctx, pod)
 	}
@@ -129,11 +140,19 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func ending(pod *corev1.Pod) string {
-	if len(pod.Finalizers) > 0 {
-		return "ending; finalizers " + strings.Join(pod.Finalizers, ", ")
+// ending tells of a pod that was deleted. One that should have ended longer ago than the drain
+// may take will not end by itself: its kubelet does not confirm it, or nobody takes its
+// finalizers off, which not even force does.
+func ending(pod *corev1.Pod, push kamino.DrainOptions, now time.Time) (hold, string) {
+	how, reason := leaving, "ending"
+	late := now.Sub(pod.DeletionTimestamp.Time) // which lies a grace period after the request
+	if push.Within > 0 && late > push.Within && (len(pod.Finalizers) > 0 || !push.Force) {
+		how, reason = stuck, "should have ended "+late.Round(time.Second).String()+" ago"
 	}
-	return "ending"
+	if len(pod.Finalizers) > 0 {
+		reason += "; finalizers " + strings.Join(pod.Finalizers, ", ")
+	}
+	return how, reason
 }
 
 // onlyThis are delete options for this very pod.
@@ -162,31 +181,33 @@ func graceOf(pod *corev1.Pod, push kamino.DrainOptions) time.Duration {
 
 // evict asks for an eviction. How the API answers, and why 429 here mostly is no
 // throttling: https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
-func (r *drainRound) evict(ctx context.Context, pod *corev1.Pod) (reason string, stuck bool, err error) {
+func (r *drainRound) evict(ctx context.Context, pod *corev1.Pod) (hold, string, error) {
 	how := onlyThis(pod, graceOf(pod, r.push))
 	how.DryRun = r.dry
-	err = r.api.evict(ctx, &policyv1.Eviction{
+	err := r.api.evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		DeleteOptions: how,
 	})
 	switch {
 	case err == nil:
-		return "ending", false, nil
+		return leaving, "ending", nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return "", false, nil // gone, or another pod of that name
+		return gone, "", nil // or another pod has its name
 	case severalBudgets(err):
-		return r.reasonSeveral(ctx, pod), true, nil
+		return stuck, r.reasonSeveral(ctx, pod), nil
 	}
 	if budget, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
-		return budget.Message, false, nil
+		return blocked, budget.Message, nil
 	}
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return "its namespace is being deleted", false, nil
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return leaving, "its namespace is being deleted", nil
+	case len(r.dry) > 0 && noDryRun(err):
+		return leaving, "a webhook decides when it is evicted", nil
+	case refusedByPolicy(err):
+		return doubtful, err.Error(), nil
 	}
-	if refusedByPolicy(err) || len(r.dry) > 0 && noDryRun(err) {
-		return err.Error(), false, nil
-	}
-	return "", false, explain("create pods/eviction", err)
+	return leaving, "", explain("create pods/eviction", err)
 }
 
 // severalBudgets: the API evicts no pod that several budgets select, whatever
@@ -205,17 +226,18 @@ func refusedByPolicy(err error) bool {
 
 // delete ends a pod without asking any budget, at first with a second for it,
 // and when the kubelet does not confirm its end, by removing its object.
-func (r *drainRound) delete(ctx context.Context, pod *corev1.Pod) (reason string, stuck bool, err error) {
+func (r *drainRound) delete(ctx context.Context, pod *corev1.Pod) (hold, string, error) {
 	grace := forceGrace
 	if told := pod.DeletionGracePeriodSeconds; told != nil && *told <= int64(forceGrace/time.Second) {
 		if r.opts.Clock.Now().Sub(pod.DeletionTimestamp.Time) < forceAfter {
-			return ending(pod), false, nil
+			how, reason := ending(pod, r.push, r.opts.Clock.Now())
+			return how, reason, nil
 		}
 		grace = 0
 	}
-	err = r.api.pods(pod.Namespace).Delete(ctx, pod.Name, *onlyThis(pod, grace))
+	err := r.api.pods(pod.Namespace).Delete(ctx, pod.Name, *onlyThis(pod, grace))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return "", false, nil
+		return gone, "", nil
 	}
-	return fmt.Sprintf("deleted with a grace of %s", grace), false, explain("delete pods", err)
+	return leaving, fmt.Sprintf("deleted with a grace of %s", grace), explain("delete pods", err)
 }

@@ -6,7 +6,8 @@
 // so is trying again. What each call costs in requests:
 //
 //	Node 1, Nodes 1 per 200, Mark 1 (2 more when the node changed meanwhile),
-//	Evict and Rehearse 1 and 1 per pod to be evicted (Rehearse 1 more with an order), Preview 2, SealPod 1, Seal 1,
+//	Evict and Rehearse 1 and 1 per pod to be evicted (Rehearse 1 more with an order,
+//	and 1 per namespace whose budgets hold pods), Preview 2, SealPod 1, Seal 1,
 //	RemoveSealPod 2, Survey 1, SurveyPod 1, Lease 1, SetLease 1, Leases 1, Record 1, Pulse 1,
 //	Preflight 3 (1 more when a right is missing)
 package kube

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"kamino.dev/kamino"
 )
@@ -26,31 +28,59 @@ func (c *Cluster) Preview(ctx context.Context, node kamino.Node, opts kamino.Dra
 	}
 	out := make([]kamino.Pod, 0, len(pods))
 	for i := range pods {
-		reason, stuck := preview(&pods[i], budgets, opts)
-		out = append(out, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: stuck})
+		hold, reason := preview(&pods[i], budgets, opts, c.opts.Clock.Now())
+		out = append(out, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: hold == stuck})
 	}
 	return out, nil
 }
 
-func preview(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget, opts kamino.DrainOptions) (reason string, stuck bool) {
+func preview(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget, opts kamino.DrainOptions, now time.Time) (hold, string) {
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return ending(pod), false
+		return ending(pod, opts, now)
 	case unmanaged(pod) && !opts.Force:
-		return reasonUnmanaged, true
+		return stuck, reasonUnmanaged
 	case finished(pod) || pod.Status.Phase == corev1.PodPending:
-		return "", false // budgets do not protect what does not run
+		return leaving, "" // budgets do not protect what does not run
 	}
 	selecting := selectingBudgets(pod, budgets)
 	switch {
 	case len(selecting) > 1:
-		return severalReason(selecting), true
+		return stuck, severalReason(selecting)
 	case len(selecting) == 1 && selecting[0].Status.DisruptionsAllowed <= 0 && !evictableUnready(pod, &selecting[0]):
 		b := selecting[0]
-		return fmt.Sprintf("the disruption budget %s needs %d healthy pods and has %d now",
-			b.Name, b.Status.DesiredHealthy, b.Status.CurrentHealthy), false
+		if never(&b) {
+			return stuck, neverReason(&b)
+		}
+		return blocked, fmt.Sprintf("the disruption budget %s needs %d healthy pods and has %d now",
+			b.Name, b.Status.DesiredHealthy, b.Status.CurrentHealthy)
 	}
-	return "", false
+	return leaving, ""
+}
+
+// never says whether a budget allows an eviction at no scale: no pod may be unavailable.
+func never(b *policyv1.PodDisruptionBudget) bool {
+	if most := b.Spec.MaxUnavailable; most != nil {
+		n, err := intstr.GetScaledValueFromIntOrPercent(most, 100, true) // the API rounds up
+		return err == nil && n == 0
+	}
+	least := b.Spec.MinAvailable
+	if least == nil || least.Type != intstr.String {
+		return false
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(least, 100, true)
+	return err == nil && n >= 100
+}
+
+func neverReason(b *policyv1.PodDisruptionBudget) string {
+	return "the disruption budget " + b.Name + " never allows an eviction: none of its pods may be unavailable"
+}
+
+// scarce says whether a budget wants as many healthy pods as there are to be, and allows an
+// eviction only once there are more.
+func scarce(b *policyv1.PodDisruptionBudget) bool {
+	s := b.Status
+	return s.ObservedGeneration >= b.Generation && s.ExpectedPods > 0 && s.DesiredHealthy >= s.ExpectedPods
 }
 
 // evictableUnready: an unready pod whose budget does not mind

@@ -44,6 +44,10 @@ func TestDoctor(t *testing.T) {
 		{name: "a pod that nothing brings back", world: func(w *fakeWorld) {
 			w.cluster.pods["n3"] = []kamino.Pod{{Namespace: "default", Name: "bare", Reason: "no controller", Stuck: true}}
 		}, passed: strings.TrimSuffix(fine, " rehearse"), failed: "rehearse", do: "--force"},
+		{name: "a pod that a webhook keeps", world: func(w *fakeWorld) {
+			w.cluster.doubtful = true
+			w.cluster.pods["n3"] = []kamino.Pod{{Namespace: "default", Name: "kept", Reason: "a webhook denied it"}}
+		}, passed: fine, warned: "rehearse"},
 		{name: "pool that cannot be read", world: func(w *fakeWorld) { w.cloud.fails[fakePool(pool1)] = fmt.Errorf("read: %w", kamino.ErrForbidden) },
 			passed: "image cloud cluster", failed: "pool"},
 		{name: "no candidate", args: []string{"--minimum-ready-time", "90d"}, passed: "image cloud cluster", warned: "donor", do: "kamino plan --pool " + pool1},

@@ -21,6 +21,7 @@ type fakeCluster struct {
 	writes []string
 	alive  bool // the process of a held lease renews it
 
+	doubtful   bool  // Rehearse doubts that the pods will leave
 	unprepared error // what Preflight says
 }
 
@@ -51,7 +52,7 @@ func (c *fakeCluster) Evict(_ context.Context, n kamino.Node, _ kamino.DrainOpti
 
 func (c *fakeCluster) Rehearse(_ context.Context, n kamino.Node, _ kamino.SealOrder, _ kamino.DrainOptions) (stuck []kamino.Pod, err error) {
 	for _, p := range c.pods[n.Name] {
-		if p.Stuck {
+		if p.Stuck || c.doubtful {
 			stuck = append(stuck, p)
 		}
 	}

@@ -97,7 +97,6 @@ func TestJSONLog(t *testing.T) {
 	}{
 		{args: []string{"status", "-n", "elsewhere"}, level: "WARNING", msg: "--namespace is ignored", code: exitFine},
 		{args: []string{"status", "--pool", "nosuch"}, level: "ERROR", msg: "nosuch", hint: "the pools are", code: exitFailed},
-		{args: []string{"update", "--target-node", "nosuch"}, level: "ERROR", msg: "nosuch", code: exitFailed},
 		{args: []string{"update", "--bad", "value"}, level: "ERROR", msg: "--bad", hint: "--help", code: exitFailed},
 		{args: []string{"updat"}, level: "ERROR", msg: "updat", hint: "kamino update", code: exitFailed},
 		{args: []string{"status", "--log-prefix", "x"}, level: "ERROR", msg: "log prefix", hint: "--log-format text", code: exitFailed},

@@ -226,7 +226,7 @@ func TestRehearse(t *testing.T) {
 	adopt(t, "calm", 1)
 	adopt(t, "held", 1)
 	adopt(t, "both", 1)
-	protect(t, "holds", "held", 1, 0) // a drain waits for it
+	protect(t, "holds", "held", 1, 0) // a drain waits for it, and for somebody to scale up
 	protect(t, "one", "both", 0, 1)
 	protect(t, "two", "both", 0, 1)
 	n := kamino.Node{Name: "rehearsed"}
@@ -238,15 +238,20 @@ func TestRehearse(t *testing.T) {
 		}
 		names := []string{}
 		for _, p := range pods {
+			if !p.Stuck {
+				p.Name += " perhaps"
+			}
 			names = append(names, p.Name+": "+p.Reason)
 		}
 		return names
 	}
 	several := "both: several disruption budgets select it, which the API never allows to be evicted: one, two"
-	if diff := cmp.Diff([]string{"bare: no controller would bring it back", several}, stuck(kamino.DrainOptions{Grace: time.Minute})); diff != "" {
+	scarce := "held perhaps: the disruption budget holds wants 1 of 1 pods healthy, and allows an eviction only once there are more"
+	if diff := cmp.Diff([]string{"bare: no controller would bring it back", several, scarce}, stuck(kamino.DrainOptions{Grace: time.Minute})); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{several}, stuck(kamino.DrainOptions{Grace: time.Minute, Force: true})); diff != "" {
+	forced := strings.Replace(several, "both:", "both perhaps: only force removes it, once the time for evictions is over:", 1)
+	if diff := cmp.Diff([]string{forced, scarce}, stuck(kamino.DrainOptions{Grace: time.Minute, Force: true})); diff != "" {
 		t.Error("with force: ", diff)
 	}
 	pods, err := admin.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=rehearsed"})
