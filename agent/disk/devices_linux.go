@@ -47,6 +47,7 @@ type Devices struct {
 	Encrypted  []string    // the dm-crypt devices under the disk's own file systems
 	Partly     []string    // devices of the disk that are mounted, but nowhere below the root as a whole
 	Partitions []Partition // what is not mounted
+	Outside    *Outside    // data outside of all partitions; nil without
 }
 
 // Devices looks at the disk under the root, in sysfs and at the first bytes of what is not mounted. A root that is a mere
@@ -84,6 +85,12 @@ func (l layout) devices(sys, dev string) (Devices, error) {
 				return out, fmt.Errorf("look at %s: %w", p.Device, err)
 			}
 			out.Partitions = append(out.Partitions, p)
+		}
+		if out.Outside == nil {
+			var err error
+			if out.Outside, err = outside(sys, dev, disk); err != nil {
+				return out, err
+			}
 		}
 	}
 	return out, nil

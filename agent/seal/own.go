@@ -100,6 +100,11 @@ func hidden(d *disk.Disk) error {
 	if len(devices.Partly) > 0 {
 		return refusal("mount the whole file system below the root as well", "only a part of %s is mounted", strings.Join(devices.Partly, ", "))
 	}
+	if o := devices.Outside; o != nil {
+		return refusal(fmt.Sprintf("look at it, hexdump -C -s %d -n %d %s, and when it is nobody's: blkdiscard --force --zeroout --offset %d --length %d %s",
+			o.Data.Start, o.Data.End-o.Data.Start, o.Device, o.Gap.Start, o.Gap.End-o.Gap.Start, o.Device),
+			"%s has data outside of its partitions, at byte %d, which a snapshot has as well", o.Device, o.Data.Start)
+	}
 	for _, p := range devices.Partitions {
 		switch p.Holds {
 		case disk.HoldsSwap, disk.HoldsBoot, disk.HoldsNothing:

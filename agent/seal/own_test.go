@@ -120,6 +120,39 @@ func TestUnmountedPartition(t *testing.T) {
 	})
 }
 
+// TestOutsidePartitions: what lies before, between and behind the partitions travels as well. Tables and GRUB's own image are
+// no matter.
+func TestOutsidePartitions(t *testing.T) {
+	onParts(t, func(d *disk.Disk, root, second string) {
+		device := strings.TrimSuffix(second, "p2")
+		write := func(at int64, text string) {
+			t.Helper()
+			f, err := os.OpenFile(device, os.O_RDWR, 0)
+			if err == nil {
+				_, err = f.WriteAt([]byte(text), at)
+				err = errors.Join(err, f.Sync(), f.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := digest(t, root)
+		write(512<<10, secret) // the first partition begins at 1 MiB
+		if _, err := Seal(t.Context(), d, foreignOptions()); err == nil || !strings.Contains(err.Error(), device+" has data outside of its partitions, at byte 524288") {
+			t.Errorf("sealed: %v", err)
+		}
+		if digest(t, root) != before {
+			t.Error("refused, and something was changed")
+		}
+		write(512<<10, strings.Repeat("\x00", len(secret)))
+		write(0x180, "GRUB \x00Geom")
+		write(512, strings.Repeat("core.img", 4000))
+		if _, err := Seal(t.Context(), d, foreignOptions()); err != nil {
+			t.Errorf("with GRUB in front: %v", err)
+		}
+	})
+}
+
 // TestSwapPartition: what was swapped out is overwritten, and the partition can be used again. While it is in use the seal
 // is refused.
 func TestSwapPartition(t *testing.T) {
