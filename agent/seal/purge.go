@@ -95,6 +95,49 @@ func Mend(d *disk.Disk) (left []error, err error) {
 	return left, d.SyncDir(StateDir)
 }
 
+// FreeSpace deals with the blocks of what was deleted, by the configured method, on every file system of the disk, and
+// reports the bytes covered. A root that is a mere directory of somebody else's file system is left alone. Whatever the
+// method, deleted files that processes still have open are overwritten and truncated: their blocks are not free.
+func FreeSpace(ctx context.Context, d *disk.Disk, method string) (covered int64, err error) {
+	err = within(d, func(own *disk.Disk) error {
+		if err := own.Release(shredMost); err != nil {
+			return err
+		}
+		covered, err = freeSpace(ctx, own, method)
+		return err
+	})
+	return covered, err
+}
+
+func freeSpace(ctx context.Context, d *disk.Disk, method string) (covered int64, err error) {
+	if method == FreeNone {
+		return 0, nil
+	}
+	all, err := d.FileSystems()
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range all {
+		if f.ReadOnly || f.Type == "" {
+			continue
+		}
+		var n int64
+		if method != FreeZero {
+			n, err = trim(d, f.Name)
+		}
+		if method == FreeZero || method == FreeAuto && (errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.ENOTTY)) {
+			if n, err = zeroFree(ctx, d, f.Name); err == nil && method == FreeZero {
+				// As well as it goes: an image without blocks of zeros is smaller, and XFS has a few that no file can reach.
+				_, _ = trim(d, f.Name)
+			}
+		}
+		if covered += n; err != nil {
+			return covered, err
+		}
+	}
+	return covered, nil
+}
+
 // zeroFiles are what zeroFree writes. The second is for the last block of all, when the first, were it to grow by that,
 // would need another for its extents.
 var zeroFiles = []string{".kamino-zero", ".kamino-zero-last"}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"kamino.dev/kamino/agent/disk"
@@ -369,104 +368,4 @@ func (o Options) Scan() scan.Options {
 			return slices.ContainsFunc(allowed, func(a Allowed) bool { return a.Kind == kind && covers(a.Path, name) })
 		},
 	}
-}
-
-// FreeSpace deals with the blocks of what was deleted, by the configured method, on every file system of the disk, and
-// reports the bytes covered. A root that is a mere directory of somebody else's file system is left alone. Whatever the
-// method, deleted files that processes still have open are overwritten and truncated: their blocks are not free.
-func FreeSpace(ctx context.Context, d *disk.Disk, method string) (covered int64, err error) {
-	err = within(d, func(own *disk.Disk) error {
-		if err := own.Release(shredMost); err != nil {
-			return err
-		}
-		covered, err = freeSpace(ctx, own, method)
-		return err
-	})
-	return covered, err
-}
-
-func freeSpace(ctx context.Context, d *disk.Disk, method string) (covered int64, err error) {
-	if method == FreeNone {
-		return 0, nil
-	}
-	all, err := d.FileSystems()
-	if err != nil {
-		return 0, err
-	}
-	for _, f := range all {
-		if f.ReadOnly || f.Type == "" {
-			continue
-		}
-		var n int64
-		if method != FreeZero {
-			n, err = trim(d, f.Name)
-		}
-		if method == FreeZero || method == FreeAuto && (errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.ENOTTY)) {
-			if n, err = zeroFree(ctx, d, f.Name); err == nil && method == FreeZero {
-				// As well as it goes: an image without blocks of zeros is smaller, and XFS has a few that no file can reach.
-				_, _ = trim(d, f.Name)
-			}
-		}
-		if covered += n; err != nil {
-			return covered, err
-		}
-	}
-	return covered, nil
-}
-
-// Forget applies, without a way back, the rules that a clone repeats: those of phase Both, or all of them where the disk
-// was never sealed. machine-id and the recorded machine are the caller's: the one is replaced, not emptied, on a running
-// system; the other is overwritten last, so that an interruption repeats the whole.
-func Forget(d *disk.Disk, o Options, all bool) (counts []RuleCount, err error) {
-	err = within(d, func(own *disk.Disk) error {
-		counts, err = forget(own, o, all)
-		return err
-	})
-	return counts, err
-}
-
-// forget goes on after an error, and returns all of them: what can go, goes.
-func forget(d *disk.Disk, o Options, all bool) (counts []RuleCount, failed error) {
-	for _, r := range o.Config.rules() {
-		if r.Action == Check || r.ID == "machine-id" || r.ID == "recorded-vm" || !all && r.Phase != Both {
-			continue
-		}
-		matches, err := r.matches(d, o)
-		if err != nil {
-			failed = errors.Join(failed, err)
-			continue
-		}
-		for _, m := range matches {
-			if err := replace(d, m); err != nil {
-				failed = errors.Join(failed, fmt.Errorf("apply rule %s: %w", r.ID, err))
-			}
-		}
-		if len(matches) > 0 {
-			counts = append(counts, RuleCount{ID: r.ID, Matched: len(matches)})
-		}
-	}
-	if all {
-		failed = errors.Join(failed, removeAsides(d)) // where a rule may have worked
-	}
-	return counts, failed
-}
-
-func replace(d *disk.Disk, m Match) error {
-	switch {
-	case m.New == nil:
-		if err := d.Remove(m.Path); !errors.Is(err, syscall.EBUSY) {
-			return err
-		}
-		return nil // an empty directory, on which this machine has mounted something
-	case m.New.Target != "":
-		return d.Symlink(m.New.Target, m.Path)
-	}
-	info, err := d.Lstat(m.Path)
-	if err != nil {
-		return err
-	}
-	if err := d.WriteFile(m.Path, m.New.Data, info.Mode().Perm()); err != nil {
-		return err
-	}
-	return d.Like(m.Path, info)
 }
