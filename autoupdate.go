@@ -54,20 +54,13 @@ func (e *Engine) AutoUpdate(ctx context.Context, opts AutoOptions) ([]PoolResult
 		o, plan := all[i], plans[i]
 		results[i] = PoolResult{Pool: o.id, Name: plan.Name, Action: plan.Action, Why: plan.Why, Held: plan.Held}
 		a := autoRun{engine: e, opts: opts, pool: o, plan: plan, turns: t, result: &results[i]}
-		if err := firstError(o.err, func() error { return a.do(ctx) }); err != nil {
+		if err := a.do(ctx); err != nil {
 			errs[i] = fmt.Errorf("pool %s: %w", plan.Name, err)
 			results[i].Error = err.Error()
 		}
 		t.leave(o.id)
 	})
 	return results, errors.Join(errs...)
-}
-
-func firstError(err error, otherwise func() error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise()
 }
 
 // autoRun is what auto-update does with one pool.
@@ -81,6 +74,9 @@ type autoRun struct {
 }
 
 func (a *autoRun) do(ctx context.Context) error {
+	if a.pool.err != nil {
+		return a.engine.clearUnread(ctx, a.pool)
+	}
 	switch a.plan.Action {
 	case DoModel:
 		back, err := a.engine.point(ctx, a.pool, target{version: latest(a.pool.versions)}, nil, false)
@@ -157,9 +153,9 @@ func nextMayDo(err error) bool {
 		return false
 	}
 	switch step.Step {
-	case InValidate:
+	case InValidate, InRecover:
 		var refused *RefusedError
-		return errors.As(err, &refused) || errors.Is(err, ErrNotFound)
+		return errors.As(err, &refused) || step.Step == InValidate && errors.Is(err, ErrNotFound)
 	case InRehearse, InProtect, InInventory, InDrain:
 		return !errors.Is(err, ErrLeaseLost) && !errors.Is(err, ErrForbidden)
 	}
@@ -257,8 +253,12 @@ func (t *turns) obstacle(ctx context.Context, e *Engine, own PoolID) (string, er
 	var donors, silent []string
 	for _, n := range nodes {
 		pool, poolErr := e.Provider.PoolOf(n.ProviderID)
-		mark, err := n.claim(pool)
-		marked := poolErr == nil && err == nil && mark != nil
+		marked := false
+		if poolErr == nil {
+			if marked, err = e.takenNow(ctx, n, pool); err != nil {
+				return "", err
+			}
+		}
 		switch {
 		case marked && pool != own && !t.isAway(pool) && !t.ours[pool]:
 			donors = append(donors, n.Name)
@@ -276,6 +276,23 @@ func (t *turns) obstacle(ctx context.Context, e *Engine, own PoolID) (string, er
 		return fmt.Sprintf("%d nodes to be Ready, where at most %d may not be: %s", len(silent), t.maxNotReady, someOf(silent)), nil
 	}
 	return "", nil
+}
+
+// takenNow says whether a run has a node. The lease of its pool is read only where its mark needs a witness.
+func (e *Engine) takenNow(ctx context.Context, n Node, pool PoolID) (bool, error) {
+	mark, err := n.claim(pool)
+	if err != nil || mark == nil {
+		return false, nil
+	}
+	if mark, err = n.taken(pool, Lease{}); err == nil {
+		return mark != nil, nil
+	}
+	lease, err := e.Cluster.Lease(ctx, pool)
+	if err != nil {
+		return false, fmt.Errorf("read lease of pool %s: %w", pool.Name(), err)
+	}
+	mark, err = n.taken(pool, lease)
+	return err == nil && mark != nil, nil
 }
 
 // someOf names the first few of a list.

@@ -71,6 +71,7 @@ type Run struct {
 	plan     *Plan             // set in a dry-run
 	peeked   map[string]string // step -> what it would do, in a dry-run
 	doubts   []string          // told as warnings already
+	unjudged bool              // the donor was marked when it was validated: not all was asked of it
 	result   Result
 	away     time.Time // when the donor began to be away
 	awayEnds time.Time
@@ -87,12 +88,12 @@ type Run struct {
 	surveyless bool
 
 	// What giving back has seen.
-	missing     time.Time // when the donor was first neither found nor listed; zero while it is there
-	poolGone    bool      // a person said that the pool was deleted for good
-	before      Record    // of the run that was adopted, as it was then
-	foreign     string    // why a snapshot of the pool's name was left alone
-	returned    []string  // runs whose donors this one has given back
-	unsealed    bool      // no seal pod was left when the marks were taken off
+	missing     missing  // zero while the donor's instance is there
+	poolGone    bool     // a person said that the pool was deleted for good
+	before      Record   // of the run that was adopted, as it was then
+	foreign     string   // why a snapshot of the pool's name was left alone
+	returned    []string // runs whose donors this one has given back
+	unsealed    bool     // no seal pod was left when the marks were taken off
 	sealStarted bool
 	offSeen     bool   // the machine was off, or on its way
 	bootThen    string // what Kubernetes took for its boot then
@@ -137,7 +138,7 @@ func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
 		r, err = e.attempt(ctx, opts)
 	}
 	var failed *StepError
-	if errors.As(err, &failed) && failed.Step == InValidate && ctx.Err() == nil {
+	if errors.As(err, &failed) && (failed.Step == InConnect || failed.Step == InValidate) && ctx.Err() == nil {
 		if undo := r.giveBackRefused(ctx); undo != nil {
 			err = errors.Join(err, undo)
 		}
@@ -146,8 +147,14 @@ func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
 }
 
 // giveBackRefused gives back what an earlier run left in the pool of a donor that this run may not take: what was taken is given
-// back whatever has become of it since.
+// back whatever has become of it since, and whatever right is missing that only a new run needs.
 func (r *Run) giveBackRefused(ctx context.Context) error {
+	if r.node.Name == "" { // nothing was read yet
+		var err error
+		if r.node, err = r.Cluster.Node(ctx, r.Donor); err != nil {
+			return nil // the run's own error tells why
+		}
+	}
 	id, err := r.Provider.PoolOf(r.node.ProviderID)
 	if err != nil {
 		return nil // not of a pool

@@ -58,20 +58,21 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 	if !r.touched(mark) {
 		return done("the donor was not switched off"), nil
 	}
-	if why, err := r.stranger(ctx); err != nil {
-		return Next{}, err
-	} else if why != "" {
-		r.tell(Event{Kind: Warned, Step: r.now.name, Percent: -1, Message: why + ": nothing was done to it"})
-		return done("nothing was done to the machine: " + why), nil
+	if r.node.UID != "" && !r.node.runsOn(r.instance.ID) {
+		// The node's name is another machine's: no node tells when the donor is back.
+		return r.lookPower(ctx, r.node.Name, r.instance)
+	}
+	if why, err := r.stranger(ctx, r.node.Name, r.instance.ID); err != nil || why != "" {
+		return r.leftOff(why), err
 	}
 	in, err := r.Provider.Instance(ctx, r.instance.ID)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotVisible) && r.poolGone {
-		return r.lookMissing(ctx)
+		return r.lookMissing(ctx, r.instance.ID)
 	} else if err != nil {
 		return Next{}, fmt.Errorf("read instance %s: %w", r.instance.ID, err)
 	}
-	r.missing = time.Time{}
-	if r.replaced(in) {
+	r.missing = missing{}
+	if replaced(in, r.instance.VMID) {
 		return done("the donor is gone: its instance was replaced"), nil
 	}
 	if in.Power != PowerOn && !r.offSeen {
@@ -253,12 +254,13 @@ func (r *Run) takeOff(ctx context.Context, n Node) error {
 
 // giveBackNode gives back a node that another run left.
 func (r *Run) giveBackNode(ctx context.Context, n Node, mark Mark) error {
-	in := Instance{ID: mark.Instance, VMID: mark.VMID, Pool: mark.Pool}
+	in := Instance{ID: mark.Instance, VMID: n.vmOf(mark, *r.lease), Pool: mark.Pool}
 	engine := *r.Engine
 	engine.DonorBack = nil // this run's own is still to go
 	other := &Run{Engine: &engine, holds: r.holds, Options: r.Options, id: mark.Run, lease: r.lease, node: n, pool: r.pool, instance: in,
 		back: true, poolGone: r.poolGone}
 	err := other.exec(ctx, restitution())
+	r.missing = other.missing
 	if err == nil {
 		r.returned = append(r.returned, mark.Run)
 	}
@@ -330,23 +332,43 @@ func (r *Run) stayedOn(ctx context.Context) error {
 
 // lookOn starts the donor of the run that was adopted if it is off although it was given back.
 func (r *Run) lookOn(ctx context.Context) (Next, error) {
-	in, err := r.Provider.Instance(ctx, r.before.Instance)
-	if errors.Is(err, ErrNotFound) {
-		return done("it is there no more"), nil
+	return r.lookPower(ctx, r.before.Donor, Instance{ID: r.before.Instance, VMID: r.before.VMID})
+}
+
+// lookPower starts a donor's machine where no node tells when it is back. What is known of it is a
+// claim here too: nothing is done to a machine of another node or pool.
+func (r *Run) lookPower(ctx context.Context, donor string, was Instance) (Next, error) {
+	in, err := r.Provider.Instance(ctx, was.ID)
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotVisible) && r.poolGone {
+		return r.lookMissing(ctx, was.ID)
 	} else if err != nil {
-		return Next{}, fmt.Errorf("read instance %s: %w", r.before.Instance, err)
+		return Next{}, fmt.Errorf("read instance %s: %w", was.ID, err)
 	}
+	r.missing = missing{}
 	switch {
-	case !SameVM(in.VMID, r.before.VMID):
+	case !SameVM(in.VMID, was.VMID):
 		return done("it was replaced"), nil
 	case in.Power == PowerOn:
 		return done("it runs"), nil
-	case in.Power == PowerBetween:
+	}
+	if why, err := r.stranger(ctx, donor, in.ID); err != nil || why != "" {
+		return r.leftOff(why), err
+	}
+	if in.Power == PowerBetween {
 		return wait("the machine to start or to stop"), nil
 	}
-	return act(ActPowerOn, startTheDonor+", which a late request switched off", func(ctx context.Context) error {
+	return act(ActPowerOn, startTheDonor+", which was switched off", func(ctx context.Context) error {
 		return r.Provider.SetPower(ctx, in.ID, PowerOn)
 	}).then("the machine to start", 0), nil
+}
+
+// leftOff is done without having done anything to a machine that is not the donor's.
+func (r *Run) leftOff(why string) Next {
+	if why == "" {
+		return Next{}
+	}
+	r.tell(Event{Kind: Warned, Step: r.now.name, Percent: -1, Message: why + ": nothing was done to it"})
+	return done("nothing was done to the machine: " + why)
 }
 
 // finish writes the run into the ledger and frees the pool.

@@ -17,12 +17,13 @@ const goneAfter = 3 * time.Minute
 
 // lookMissing decides what it means that the donor's instance was not found. It is gone only if its pool can be read and lists it
 // no more, twice and goneAfter apart, and its node is not alive meanwhile.
-func (r *Run) lookMissing(ctx context.Context) (Next, error) {
+func (r *Run) lookMissing(ctx context.Context, id InstanceID) (Next, error) {
 	if r.poolGone {
 		return done("the donor is gone with its pool"), nil
 	}
 	now := r.clock().Now()
-	if !r.missing.IsZero() && now.Sub(r.missing) < goneAfter {
+	first := r.missing.id != id
+	if !first && now.Sub(r.missing.since) < goneAfter {
 		return wait("the donor's instance, which is not found, to be found or to stay away"), nil
 	}
 	pool, err := r.Provider.Pool(ctx, r.pool.ID)
@@ -33,40 +34,47 @@ func (r *Run) lookMissing(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("list the instances of pool %s: %w", r.pool.Name, err)
 	}
-	isDonor := func(id InstanceID) bool { return strings.EqualFold(string(id), string(r.instance.ID)) }
 	switch {
-	case slices.ContainsFunc(listed, isDonor):
-		r.missing = time.Time{}
+	case slices.ContainsFunc(listed, id.same):
+		r.missing = missing{}
 		return wait("the donor's instance, which its pool lists, to be found"), nil
-	case r.missing.IsZero():
-		r.missing = now
+	case first:
+		r.missing = missing{id, now}
 		return wait("the donor's instance, which is not found, to be found or to stay away"), nil
-	case r.node.Ready:
+	case r.node.Ready && r.node.runsOn(id):
 		return wait("the donor's instance, which is not found although its node is Ready"), nil
 	}
 	return done("the donor is gone: its instance was deleted"), nil
 }
 
-// stranger tells why the run's instance is not the machine of the run's node, "" when it is. What a lease says about a donor is a
-// claim, as a mark is: nothing is done to a machine that another node runs on.
-func (r *Run) stranger(ctx context.Context) (string, error) {
-	id := r.instance.ID
+// missing is an instance that was neither found nor listed.
+type missing struct {
+	id    InstanceID
+	since time.Time
+}
+
+func (id InstanceID) same(other InstanceID) bool { return strings.EqualFold(string(id), string(other)) }
+
+func (n Node) runsOn(id InstanceID) bool { return n.ProviderID.same(id) }
+
+// stranger tells why an instance may not be the machine of the donor, "" when it may. What a lease
+// says about a donor is a claim, as a mark is: nothing is done to a machine of another pool, or to
+// one that another node runs on.
+func (r *Run) stranger(ctx context.Context, donor string, id InstanceID) (string, error) {
 	if pool, err := r.Provider.PoolOf(id); err != nil || pool != r.pool.ID {
 		return fmt.Sprintf("instance %s is none of pool %s", id, r.pool.Name), nil
 	}
-	same := func(n Node) bool { return strings.EqualFold(string(n.ProviderID), string(id)) }
-	if r.node.UID != "" {
-		if !same(r.node) {
-			return fmt.Sprintf("node %s runs on instance %s, not on %s", r.node.Name, r.node.ProviderID, id), nil
-		}
+	if r.node.Name == donor && r.node.runsOn(id) {
 		return "", nil
 	}
 	nodes, err := r.Cluster.Nodes(ctx)
 	if err != nil {
 		return "", fmt.Errorf("list nodes: %w", err)
 	}
-	if i := slices.IndexFunc(nodes, same); i >= 0 {
-		return fmt.Sprintf("instance %s is the machine of node %s, not of %s", id, nodes[i].Name, r.node.Name), nil
+	for _, n := range nodes {
+		if n.runsOn(id) && n.Name != donor {
+			return fmt.Sprintf("instance %s is the machine of node %s, not of %s", id, n.Name, donor), nil
+		}
 	}
 	return "", nil
 }
@@ -103,9 +111,9 @@ func (r *Run) foreignSnapshot(s Artifact) string {
 	return fmt.Sprintf("belongs to run %s (epoch %s), of which the lease of the pool does not know (epoch %d)", run, s.Tags[TagEpoch], r.lease.Epoch)
 }
 
-// replaced says whether an instance that was read is certainly another machine than the donor.
-func (r *Run) replaced(in Instance) bool {
+// replaced says whether an instance that was read is certainly another machine than that VM.
+func replaced(in Instance, vm string) bool {
 	_, now := vmID(in.VMID)
-	_, then := vmID(r.instance.VMID)
-	return now && then && !SameVM(in.VMID, r.instance.VMID)
+	_, then := vmID(vm)
+	return now && then && !SameVM(in.VMID, vm)
 }

@@ -162,6 +162,19 @@ func (n Node) taken(pool PoolID, lease Lease) (*Mark, error) {
 	return mark, nil
 }
 
+// vmOf is the VM that a run had with the node. What its mark says is a claim: the lease of the run
+// knows better, and after it the node, whose machine the mark was written for. A mark that names a
+// VM which neither knows gives nobody's donor up.
+func (n Node) vmOf(mark Mark, lease Lease) string {
+	switch {
+	case lease.Holder == mark.Run && lease.Record.VMID != "":
+		return lease.Record.VMID
+	case n.SystemUUID != "":
+		return n.SystemUUID
+	}
+	return mark.VMID
+}
+
 // leftAlone is what to do about a mark that is not believed.
 func leftAlone(node string) string {
 	return fmt.Sprintf("if no run needs it: kubectl annotate node %s %s-", node, AnnotationRun)

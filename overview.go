@@ -127,7 +127,9 @@ func (e *Engine) readAll(ctx context.Context, pools []*overview, readLease bool)
 
 func (e *Engine) readOne(ctx context.Context, o *overview, readLease bool) (err error) {
 	if o.pool, err = e.Provider.Pool(ctx, o.id); errors.Is(err, ErrNotFound) {
-		o.gone = true
+		if o.gone = true; o.lease.Holder != "" || len(o.taken()) > 0 {
+			return hintPool(fmt.Errorf("read pool %s: %w", o.id.Name(), err), o.id)
+		}
 		return WithHint(fmt.Errorf("read pool %s: %w", o.id.Name(), err), "if it was deleted for good, delete the Node objects that it left: kubectl delete node")
 	} else if err != nil {
 		return hintPool(fmt.Errorf("read pool %s: %w", o.id.Name(), err), o.id)

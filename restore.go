@@ -146,7 +146,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 	} else if err != nil {
 		return left, err
 	}
-	made, surveyed := r.survey(ctx)
+	made, surveyed := r.survey(ctx, p.lease)
 	if opts.DryRun || len(left)+len(made) == 0 {
 		return append(left, made...), surveyed
 	}
@@ -218,7 +218,7 @@ func (p leftPool) left() []Left {
 }
 
 // survey lists what was left in the cloud, by reading only.
-func (r *Run) survey(ctx context.Context) ([]Left, error) {
+func (r *Run) survey(ctx context.Context, lease Lease) ([]Left, error) {
 	if r.poolGone {
 		return nil, nil
 	}
@@ -237,7 +237,7 @@ func (r *Run) survey(ctx context.Context) ([]Left, error) {
 		return left, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
 	for _, v := range versions {
-		if v.Ours() && v.State == Failed {
+		if lease.sweepable(v, r.clock().Now()) {
 			left = append(left, Left{Pool: r.pool.ID, Run: v.Tags[TagRun], Node: v.Tags[TagBuiltFrom], What: "failed version " + v.Name})
 		}
 	}
@@ -253,7 +253,9 @@ func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 		{Name: InRecover, Does: "give back the donors", Look: (*Run).lookLeft, Limit: 2 * time.Hour},
 	})
 	if err == nil && !r.poolGone {
-		swept = r.exec(ctx, append(sweep(), stayOn()...))
+		if swept = r.exec(ctx, sweep()); !errors.Is(swept, ErrLeaseLost) {
+			swept = errors.Join(swept, r.stayedOn(ctx))
+		}
 	}
 	if err == nil && !errors.Is(swept, ErrLeaseLost) {
 		return swept, r.release(context.WithoutCancel(ctx), nil)
@@ -276,6 +278,15 @@ func (e *Engine) clear(ctx context.Context, o overview) error {
 	}
 	_, err := e.restorePool(ctx, p, RestoreOptions{})
 	return err
+}
+
+// clearUnread clears a pool of which not everything could be read, which no donor waits for.
+func (e *Engine) clearUnread(ctx context.Context, o overview) error {
+	undo := e.clear(ctx, o)
+	if undo != nil && o.pool.ID == "" {
+		return undo // the pool itself, and what to do about it
+	}
+	return errors.Join(o.err, undo)
 }
 
 // lookLeft gives back one donor after the other.
@@ -305,17 +316,33 @@ func (r *Run) lookSweep(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
 	for _, v := range versions {
-		if !v.Ours() {
-			continue
-		}
-		switch v.State {
-		case Failed:
+		switch building := v.Ours() && (v.State == Creating || v.State == Deleting); {
+		case r.lease.sweepable(v, r.clock().Now()):
 			return act(ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
 				return r.Provider.Delete(ctx, r.pool, v)
 			}).of(v.Name), nil
-		case Creating, Deleting:
+		case building:
 			return waitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil
 		}
 	}
 	return done("no failed version"), nil
+}
+
+// sweepable says whether a version is what an interrupted run left of a build. Of one that is older than any
+// build, only the run tells; the next update prunes it.
+func (l Lease) sweepable(v Artifact, now time.Time) bool {
+	old := !v.Created.IsZero() && now.Sub(v.Created) > snapshotLife
+	failed := func(p PastRun) bool { return p.Failure != "" && p.Run == v.Tags[TagRun] }
+	known := v.Tags[TagRun] != "" && (l.Holder == v.Tags[TagRun] || slices.ContainsFunc(l.Ledger.Past, failed))
+	return l.Ledger.failedBuild(v) && (known || !old)
+}
+
+// failedBuild says whether a version that has failed is that of a build, as far as the ledger tells. A write of its
+// tags that failed makes a whole one look so too: what was finished once, what anybody uses, and what a rollback
+// may need stay.
+func (l Ledger) failedBuild(v Artifact) bool {
+	finished := func(p PastRun) bool { return p.Failure == "" && p.Version == v.Name }
+	needed := l.Former != nil && strings.EqualFold(l.Former.Image, v.ID)
+	return v.Ours() && v.State == Failed && !v.InModel && v.Instances == 0 && !needed &&
+		v.Tags[TagBad] == "" && !slices.Contains(l.RolledBack, v.Name) && !slices.ContainsFunc(l.Past, finished)
 }

@@ -101,7 +101,11 @@ func (o overview) defaultTarget() target {
 func (o overview) findTarget(to string) (target, error) {
 	if to == "" {
 		t := o.defaultTarget()
-		if t.name() != "" {
+		switch {
+		case t.version != nil && t.version.Tags[TagReceipt] == "":
+			return target{}, WithHint(fmt.Errorf("version %s of pool %s, which comes before, has no receipt of a seal: its disk may hold the identity and the secrets of node %s",
+				t.name(), o.pool.Name, firstWord(t.version.Tags[TagBuiltFrom], "unknown")), "to use it all the same: --to %s; else %s", t.name(), o.targetsHint())
+		case t.name() != "":
 			return t, nil
 		}
 		if o.next() == nil {
@@ -167,7 +171,8 @@ func (o overview) distrusted(t target) []Artifact {
 }
 
 // Rollback points the model of a pool at an earlier version, or forward at a
-// later one, by one conditional write under the pool's lease. With that write the
+// later one, by one conditional write under the pool's lease. It begins with giving
+// back what earlier runs of the pool left. With that write the
 // ledger says that the versions newer than the target are not to be chosen again;
 // then they are marked, and a mark on the target itself is taken off. A mark that
 // cannot be written is told and does not stop the rollback. Instances that run
@@ -182,8 +187,15 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 		return Rollback{}, err
 	}
 	o := all[0]
-	if o.err != nil {
+	switch {
+	case o.err != nil && opts.DryRun:
 		return Rollback{}, o.err
+	case o.err != nil:
+		return Rollback{}, e.clearUnread(ctx, o)
+	case !opts.DryRun:
+		if err := e.clear(ctx, o); err != nil {
+			return Rollback{}, err
+		}
 	}
 	t, err := o.findTarget(opts.To)
 	if err != nil {
@@ -261,13 +273,18 @@ func (o RollbackOptions) missing(t target, pool Pool, provider Provider) ([]stri
 	}
 	var out []string
 	for _, e := range model.Extensions {
-		here := slices.ContainsFunc(pool.Model.Extensions, func(h Extension) bool { return strings.EqualFold(h.Name, e.Name) })
+		here := slices.ContainsFunc(pool.Model.Extensions, e.same)
 		said := slices.ContainsFunc(slices.Collect(maps.Keys(o.Secrets.Protected)), func(n string) bool { return strings.EqualFold(n, e.Name) })
 		if !here && !said {
 			out = append(out, e.Name)
 		}
 	}
 	return out, nil
+}
+
+// same compares extensions: another program of the same name is another one.
+func (e Extension) same(o Extension) bool {
+	return strings.EqualFold(e.Name, o.Name) && strings.EqualFold(e.Publisher, o.Publisher) && strings.EqualFold(e.Type, o.Type)
 }
 
 // pointing are the options of a run that takes no donor: that instances may be
@@ -305,9 +322,6 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good) > 0
 	if dryRun || !out.Changed {
 		return out, nil
-	}
-	if err := e.clear(ctx, o); err != nil {
-		return out, err
 	}
 	out.Unmarked, err = e.repoint(ctx, o, t, out)
 	return out, err

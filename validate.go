@@ -71,7 +71,8 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 	if err := r.refuse(mark != nil); err != nil {
 		return Next{}, err
 	}
-	if mark == nil { // else a run that began has compared them, and the donor may be away
+	// A donor that is marked may be away. Whose mark it is shows under the lease, and then it is judged.
+	if r.unjudged = mark != nil; !r.unjudged {
 		if err := r.fit(ctx); err != nil {
 			return Next{}, err
 		}
@@ -98,8 +99,11 @@ func (r *Run) readPool(ctx context.Context) error {
 
 // hintGone tells what to do about a node whose machine is gone.
 func (r *Run) hintGone(err error) error {
-	if !errors.Is(err, ErrNotFound) {
+	switch marked := r.node.Annotations[AnnotationRun] != "" || r.node.Tainted(TaintBlock); {
+	case !errors.Is(err, ErrNotFound):
 		return err
+	case marked: // the node is what others know of its run
+		return WithHint(err, "a run has the node; what it left is given back with: kamino restore")
 	}
 	return WithHint(err, "if the machine was deleted, its Node object is stale: kubectl delete node %s; else look at the node's providerID", r.node.Name)
 }
@@ -136,10 +140,37 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 			return err
 		}), nil
 	}
+	if err := r.judge(ctx, continues); err != nil {
+		return Next{}, err
+	}
 	if continues {
 		return done(fmt.Sprintf("going on with run %s at step %s", r.id, r.lease.Record.Step)), nil
 	}
 	return done("nothing was left"), nil
+}
+
+// judge asks of a donor that was marked what validate asks of any other. One that a run goes on with
+// may be away; what has become of its pool since then counts for it too.
+func (r *Run) judge(ctx context.Context, continues bool) error {
+	if !r.unjudged {
+		return nil
+	}
+	if !continues {
+		if err := r.readPool(ctx); err != nil {
+			return err
+		}
+		if r.instance.Architecture == "" {
+			r.instance.Architecture = nodeArchitecture(r.node.Architecture)
+		}
+		if err := r.refuse(false); err != nil {
+			return err
+		}
+	}
+	if err := r.fit(ctx); err != nil {
+		return err
+	}
+	r.unjudged = false
+	return nil
 }
 
 // leftBehind finds a donor of the pool that an earlier run left: by the marks,

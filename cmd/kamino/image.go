@@ -44,7 +44,7 @@ func (a *app) needImage(ctx context.Context, dryRun bool) error {
 		return nil
 	}
 	return kamino.WithHint(errors.New("no image for the pod that seals the donor's disk is known"),
-		"use --image NAME@sha256:DIGEST, or name it in the environment variable POD_IMAGE")
+		"use --image NAME@sha256:DIGEST, or name it in the environment variable POD_IMAGE; what an earlier run left is given back without one: kamino restore")
 }
 
 // runningImage is a cluster that knows which image a pod runs.

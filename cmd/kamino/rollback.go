@@ -50,7 +50,7 @@ they are written also where the model is the original already.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.opts.Pool, "pool", "", "the pool, by name or ID (required)")
-	f.StringVar(&c.opts.To, "to", "", `a version, or "original"; default the good version before the one in the model, else the original`)
+	f.StringVar(&c.opts.To, "to", "", `a version, or "original"; default the good version before the one in the model, which must have a receipt, else the original`)
 	f.BoolVar(&c.opts.DryRun, "dry-run", false, "print what would be done, and do nothing")
 	f.BoolVar(&c.yes, "yes", false, "do not ask; without a terminal nothing is asked anyway")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")

@@ -1,0 +1,205 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// leave writes on the lease of pool a that a run which has ended had a machine as donor.
+func (w *world) leave(rec kamino.Record) {
+	l := w.leases[poolA]
+	l.Holder, l.Process, l.Record = "x", "dead", rec
+	w.leases[poolA] = l
+	w.advance(w.now.Add(time.Hour))
+}
+
+// TestRecordOfAnotherMachine: a lease record that names the machine of another node, or of another pool, does nothing to it, also where
+// that machine is off because a person switched it off.
+func TestRecordOfAnotherMachine(t *testing.T) {
+	for _, host := range []string{"a-1", "b-0"} {
+		for _, sealing := range []bool{false, true} {
+			for _, command := range []string{"restore", "update"} {
+				w := aged(1)
+				w.tracing = true
+				w.addPool(kamino.PoolID(groupID+"/scaleSets/b"), 1)
+				other := w.nodes[host]
+				w.halt(w.machineOf(other))
+				w.leave(kamino.Record{Donor: "forgotten", Instance: other.ProviderID, VMID: other.SystemUUID, Sealing: sealing, Step: "stop"})
+				var p *proc
+				if command == "restore" {
+					p = w.restore()
+				} else {
+					p = w.update(options("a-0"))
+				}
+				for _, line := range w.switches(host) {
+					t.Errorf("%s, sealing %t: %s (%v)", command, sealing, line, p.err)
+				}
+				if p.err != nil || w.leases[poolA].Holder != "" {
+					t.Errorf("%s, %s, sealing %t ended %v; the lease is held by %q", command, host, sealing, p.err, w.leases[poolA].Holder)
+				}
+			}
+		}
+	}
+}
+
+// moveNode makes the node object of the donor that of another machine, as where its VM was replaced by one of the same computer name. It
+// returns the donor's machine, which is no node's any more.
+func (w *world) moveNode() *machine {
+	donor := w.machineOf(w.nodes["a-0"])
+	w.removeNode(w.nodes["a-0"])
+	m := w.addMachine(poolA, "a-9", baseLTS)
+	w.nodes["a-0"] = w.nodes["a-9"]
+	delete(w.nodes, "a-9")
+	w.nodes["a-0"].Name, m.Hostname = "a-0", "a-0"
+	return donor
+}
+
+// TestNodeMoved: the donor is off in its pool, and its node's name is another machine's now. It is started all the same: by a restore
+// that has only the lease to go by, and by the run itself.
+func TestNodeMoved(t *testing.T) {
+	w := killed("Create snapshot", 1)
+	w.advance(w.now.Add(time.Hour))
+	m := w.moveNode()
+	p := w.restore()
+	w.advance(w.now.Add(time.Hour))
+	if m.Power != kamino.PowerOn || p.err != nil || w.leases[poolA].Holder != "" {
+		t.Errorf("restore ended %v with %+v; the donor's machine is %s, its lease held by %q", p.err, p.found, m.Power, w.leases[poolA].Holder)
+	}
+
+	sites, _ := golden(t, aged)
+	w = aged(1)
+	move := &rival{name: "the node is another machine's", happen: func(w *world, _ *proc) { m = w.moveNode() }}
+	p = w.update(options("a-0"), fault{kind: rivalEvent, at: nth(t, sites, "snapshot", "Create snapshot", 1), rival: move})
+	w.advance(w.now.Add(time.Hour))
+	if m.Power != kamino.PowerOn {
+		t.Errorf("the run ended %v; the donor's machine is %s, the lease held by %q", p.err, m.Power, w.leases[poolA].Holder)
+	}
+}
+
+// TestWrongVMID: a donor's kubelet, or a hand that puts back an old annotation, writes another VM ID into the mark, or also into the node's
+// status. As long as lease or node agree with the cloud on the VM, the donor is not given up.
+func TestWrongVMID(t *testing.T) {
+	const wrong = "99999999-0000-4000-8000-000000000000"
+	for _, free := range []bool{true, false} {
+		w := killed("Create snapshot", 1)
+		w.advance(w.now.Add(time.Hour))
+		n := w.nodes["a-0"]
+		m := w.machineOf(n)
+		mark, _ := n.Mark()
+		mark.VMID = wrong
+		w.forge("a-0", *mark)
+		if l := w.leases[poolA]; free { // the taint is the witness
+			l.Holder, l.Process, l.Record = "", "", kamino.Record{}
+			w.leases[poolA] = l
+		} else {
+			n.SystemUUID = wrong
+		}
+		p := w.restore()
+		w.advance(w.now.Add(time.Hour))
+		if m.Power != kamino.PowerOn || p.err != nil {
+			t.Errorf("lease free: %t: restore ended %v with %+v; the donor is %s, annotations %v, taints %v", free, p.err, p.found, m.Power, n.Annotations, n.Taints)
+		}
+	}
+}
+
+// TestReplacedDonor: a donor whose instance is another VM now is given up and its marks are taken off, with its lease and without.
+func TestReplacedDonor(t *testing.T) {
+	for _, free := range []bool{true, false} {
+		w := killed("Create snapshot", 1)
+		w.tracing = true
+		w.advance(w.now.Add(time.Hour))
+		if l := w.leases[poolA]; free {
+			l.Holder, l.Process, l.Record = "", "", kamino.Record{}
+			w.leases[poolA] = l
+		}
+		n := w.nodes["a-0"]
+		replace(w, w.machineOf(n), n)
+		w.advance(w.now.Add(time.Hour))
+		p := w.restore()
+		if p.err != nil || n.Annotations[kamino.AnnotationRun] != "" || n.Tainted(kamino.TaintBlock) || len(w.switches("a-0")) > 2 {
+			t.Errorf("lease free: %t: restore ended %v; annotations %v, taints %v, %v", free, p.err, n.Annotations, n.Taints, w.switches("a-0"))
+		}
+	}
+}
+
+// TestLastLook: one 404 of the last look at the donor of an adopted run, which a late request has switched off again, does not forget it.
+func TestLastLook(t *testing.T) {
+	w := killed("Create snapshot", 1)
+	m := w.machineOf(w.nodes["a-0"])
+	p := &proc{}
+	p.tune = func(e *kamino.Engine) { e.Provider = &late404{simProvider: e.Provider.(simProvider), w: w, m: m} }
+	w.startUpdate(p, options("a-0"))
+	w.wait()
+	w.advance(w.now.Add(time.Hour))
+	if m.Power != kamino.PowerOn || p.err != nil {
+		t.Errorf("the run ended %v; the donor is %s, the lease held by %q", p.err, m.Power, w.leases[poolA].Holder)
+	}
+}
+
+// late404 plays a late request that switches the donor off when the prototype is done, and answers the one read after it with 404.
+type late404 struct {
+	simProvider
+	w    *world
+	m    *machine
+	off  bool
+	told bool
+}
+
+func (l *late404) SetModel(ctx context.Context, pool kamino.Pool, want kamino.ModelSpec, dry bool) ([]kamino.FieldChange, error) {
+	diff, err := l.simProvider.SetModel(ctx, pool, want, dry)
+	if !dry && !l.off {
+		l.off = true
+		_ = l.w.setPower(l.m, kamino.PowerOff, false)
+	}
+	return diff, err
+}
+
+func (l *late404) Instance(ctx context.Context, id kamino.InstanceID) (kamino.Instance, error) {
+	in, err := l.simProvider.Instance(ctx, id)
+	if l.off && !l.told && id == l.m.ID {
+		l.told = true
+		return kamino.Instance{}, fmt.Errorf("instance %s: %w", id, kamino.ErrNotFound)
+	}
+	return in, err
+}
+
+// TestSweepBehindAFailure: a donor that a late request has switched off is found also where the cleaning up before that look fails.
+func TestSweepBehindAFailure(t *testing.T) {
+	w := killed("Create snapshot", 1)
+	m := w.machineOf(w.nodes["a-0"])
+	p := &proc{}
+	p.tune = func(e *kamino.Engine) {
+		e.Provider = &lateUnlisted{unlisted: unlisted{e.Provider.(simProvider)}, w: w, m: m}
+	}
+	w.startRestore(p)
+	w.wait()
+	w.advance(w.now.Add(time.Hour))
+	if m.Power != kamino.PowerOn || p.err == nil {
+		t.Errorf("restore ended %v; the donor is %s, the lease held by %q", p.err, m.Power, w.leases[poolA].Holder)
+	}
+}
+
+// lateUnlisted plays a late request that switches the donor off while the versions of its pool cannot be listed.
+type lateUnlisted struct {
+	unlisted
+	w    *world
+	m    *machine
+	been bool // off and on again
+}
+
+func (l *lateUnlisted) SetPower(ctx context.Context, id kamino.InstanceID, want kamino.Power) error {
+	l.been = l.been || want == kamino.PowerOn
+	return l.simProvider.SetPower(ctx, id, want)
+}
+
+func (l *lateUnlisted) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
+	if kind == kamino.Version && name == "" && l.been && l.m.kubelet {
+		l.been = false
+		_ = l.w.setPower(l.m, kamino.PowerOff, false)
+	}
+	return l.unlisted.Find(ctx, pool, kind, name)
+}
