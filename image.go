@@ -188,7 +188,7 @@ func (r *Run) lookImage(ctx context.Context) (Next, error) {
 	}
 	v := found[0]
 	switch {
-	case !v.Ours(), r.reused != nil && v.Tags[TagRun] != r.reused.Tags[TagRun]:
+	case !v.Ours(), r.reused != nil && v.Tags[TagRun] != r.reused.Tags[TagRun], r.preBuilt && v.Tags[TagRun] != r.version.Tags[TagRun]:
 		return Next{}, fmt.Errorf("version %s appeared meanwhile and was not made by this run", v.Name)
 	case v.State == Failed:
 		return r.failedImage(v)

@@ -34,12 +34,17 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	if len(found) == 0 {
 		return Next{}, fmt.Errorf("version %s is gone: the model is not changed", r.version.Name)
 	}
-	if v := found[0]; v.State == Creating || v.State == Succeeded && !v.Ready {
-		return waitPercent("the build and replication of the image", v.Percent), nil
-	} else if v.State != Succeeded || !v.Ours() {
+	v := found[0]
+	if v.State != Succeeded && v.State != Creating || !v.Ours() {
 		return Next{}, fmt.Errorf("version %s is %s: the model is not changed", v.Name, v.State)
 	}
-	r.version = found[0]
+	if err := r.unswapped(v); err != nil {
+		return Next{}, err
+	}
+	if v.State == Creating || !v.Ready {
+		return waitPercent("the build and replication of the image", v.Percent), nil
+	}
+	r.version = v
 	pool, err := r.Provider.Pool(ctx, r.pool.ID)
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
@@ -91,14 +96,15 @@ func (r *Run) pointModel(ctx context.Context, pool Pool, want ModelSpec, image s
 	}), nil
 }
 
-// remember keeps a model that is about to be replaced. One that does not refer
-// to the gallery is the original.
+// remember keeps a model that is about to be replaced. The first that does not
+// refer to the gallery is the original and stays it: of later ones nobody knows
+// whether their other fields are not a prototype's.
 func (l *Ledger) remember(m SavedModel, gallery string) {
 	if l.Former == nil || !strings.EqualFold(l.Former.Image, m.Image) {
 		l.Former = &m
 	}
 	prototype := strings.Contains(strings.ToLower(m.Image), "/galleries/"+strings.ToLower(gallery)+"/")
-	if !prototype {
+	if !prototype && l.Original == nil {
 		l.Original = &m
 	}
 }

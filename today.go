@@ -3,6 +3,8 @@ package kamino
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -57,7 +59,9 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	}
 	switch {
 	case last == nil, r.adopted && named == next:
-	case r.Today != TodayAgain, last.Tags[TagRun] == r.id, last.State == Failed, last.State == Deleting:
+	case last.State == Failed && last.Ours() && !r.lease.Ledger.failedBuild(*last):
+		// It was whole once, and may be needed: it stays, and another one is made.
+	case r.Today != TodayAgain, last.Tags[TagRun] == r.id, last.Ours() && (last.State == Failed || last.State == Deleting):
 		return r.todaysVersion(*last)
 	}
 	if nameErr != nil {
@@ -121,6 +125,16 @@ func (r *Run) usable(v Artifact) error {
 		"to make another version of today from %s: --again; to use this one: --target-node %s", r.node.Name, v.Tags[TagBuiltFrom])
 }
 
+// unswapped makes sure that a version is the one that was seen, or built, before: somebody may have
+// deleted it meanwhile, and made another one by the same name.
+func (r *Run) unswapped(v Artifact) error {
+	if then, now := r.version.Tags[TagRun], v.Tags[TagRun]; len(r.version.Tags) > 0 && now != then {
+		return WithHint(fmt.Errorf("version %s is another one than before: run %s made it, not run %s; the model is not changed",
+			v.Name, firstWord(now, "unknown"), firstWord(then, "unknown")), hintAgain)
+	}
+	return r.usable(v)
+}
+
 // madeOf says whether a version or a snapshot was made of the donor. A node of
 // the same name on another VM is another donor.
 func (r *Run) madeOf(a Artifact) bool {
@@ -135,8 +149,12 @@ func (r *Run) reusable(s Artifact) string {
 	switch {
 	case s.Tags[TagReceipt] == "":
 		return "no receipt of a seal"
+	case s.Source != "" && !strings.EqualFold(s.Source, r.instance.Disk):
+		return "of another disk than the donor's"
 	case s.Tags[TagRun] == r.id:
 		return ""
+	case !slices.ContainsFunc(r.lease.Ledger.Past, func(p PastRun) bool { return p.Run == s.Tags[TagRun] }):
+		return "of a run that the pool's ledger does not know"
 	case r.Today == TodayAgain:
 		return "not of this run"
 	case !r.madeOf(s):

@@ -30,6 +30,13 @@ func stale(w *fakeWorld) *kamino.Pool {
 	return p
 }
 
+// tried is a pool whose run r9 failed after its snapshot was made.
+func tried(w *fakeWorld) *kamino.Pool {
+	p := stale(w)
+	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Ledger: kamino.Ledger{Past: []kamino.PastRun{{Run: "r9", Failure: "no quota", Step: "image"}}}}
+	return p
+}
+
 // withoutImage is a pool that never had a prototype.
 func withoutImage(w *fakeWorld) *kamino.Pool {
 	p := w.cloud.addPool(pool1)
@@ -106,11 +113,11 @@ var planCases = []struct {
 	{name: "rolled-back", world: func(w *fakeWorld) { badVersion(w, "2026.11.16", "2026-11-16 02:00:00.000000") }, code: exitToDo},
 	{name: "budgets-history-and-prune", world: budgets, args: []string{"--max-history", "2"}, code: exitToDo},
 	{name: "snapshot-of-today", world: func(w *fakeWorld) {
-		w.cloud.put(stale(w), kamino.Snapshot, kamino.SnapshotName(pool1), map[string]string{kamino.TagBuiltFrom: "n2",
+		w.cloud.put(tried(w), kamino.Snapshot, kamino.SnapshotName(pool1), map[string]string{kamino.TagBuiltFrom: "n2",
 			kamino.TagBuiltAt: "2026-11-20 09:00:00.000000", kamino.TagRun: "r9", kamino.TagEpoch: "0", kamino.TagReceipt: "sha256:aa"})
 	}, code: exitToDo},
 	{name: "snapshot-of-today-of-the-donor", world: func(w *fakeWorld) {
-		w.cloud.put(stale(w), kamino.Snapshot, kamino.SnapshotName(pool1), map[string]string{kamino.TagBuiltFrom: "n3",
+		w.cloud.put(tried(w), kamino.Snapshot, kamino.SnapshotName(pool1), map[string]string{kamino.TagBuiltFrom: "n3",
 			kamino.TagBuiltAt: "2026-11-20 09:00:00.000000", kamino.TagRun: "r9", kamino.TagEpoch: "0", kamino.TagReceipt: "sha256:aa"})
 	}, code: exitToDo},
 	{name: "original-builds-today", world: func(w *fakeWorld) {

@@ -53,7 +53,7 @@ func TestStatusGolden(t *testing.T) {
 func TestRollback(t *testing.T) {
 	w := newFakeWorld()
 	p := stale(w)
-	w.cloud.put(p, kamino.Version, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1", kamino.TagRun: "r0"})
+	w.cloud.put(p, kamino.Version, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1", kamino.TagRun: "r0", kamino.TagReceipt: "sha256:1"})
 	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Ledger: kamino.Ledger{Original: &kamino.SavedModel{Image: stock, Saved: p.Model.Saved}}}
 	run := func(wantCode int, args ...string) string {
 		t.Helper()

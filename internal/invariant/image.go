@@ -165,8 +165,8 @@ func savedModel(a *Auditor, s *State, c Call) {
 	if !equalID(l.Former, p.Image) {
 		a.Violate("I8", "%s replaces image %s in the model, which was not saved; saved is %q", c.Process, p.Image, l.Former)
 	}
-	if _, ours := a.seen[p.Image]; !ours && !strings.Contains(p.Image, "/galleries/") && !equalID(l.Original, p.Image) {
-		a.Violate("I8", "%s replaces the original image %s, which was not saved; saved is %q", c.Process, p.Image, l.Original)
+	if _, ours := a.seen[p.Image]; !ours && !strings.Contains(p.Image, "/galleries/") && l.Original == "" {
+		a.Violate("I8", "%s replaces the original image %s, which was not saved", c.Process, p.Image)
 	}
 }
 
@@ -175,7 +175,7 @@ func ledgerKept(a *Auditor, was, is *State, c Call) {
 	if c.Verb != SetLease {
 		return
 	}
-	if x, y := was.lease(c.Pool), is.lease(c.Pool); x.Original != "" && y.Original == "" || x.Former != "" && y.Former == "" {
+	if x, y := was.lease(c.Pool), is.lease(c.Pool); x.Original != "" && !equalID(x.Original, y.Original) || x.Former != "" && y.Former == "" {
 		a.Violate("I8", "%s loses a saved model: %q, %q become %q, %q", c.Process, x.Former, x.Original, y.Former, y.Original)
 	}
 }

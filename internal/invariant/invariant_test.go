@@ -141,6 +141,9 @@ var broken = []struct {
 	{"I8", "the original is lost", func(a *Auditor) {
 		a.After(sound(), at(func(s *State) { s.Leases[0].Original = "" }), Call{Process: "p", Verb: SetLease, Pool: pool})
 	}},
+	{"I8", "the original is overwritten", func(a *Auditor) {
+		a.After(sound(), at(func(s *State) { s.Leases[0].Original += "-other" }), Call{Process: "p", Verb: SetLease, Pool: pool})
+	}},
 	{"I9", "without the lease", func(a *Auditor) {
 		a.Before(sound(), Call{Process: "q", Verb: Evict, Pool: pool, Node: "n0"})
 	}},

@@ -1,0 +1,191 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// TestCopiedTags: a snapshot of another disk, or of a run that the ledger does not know, is not promoted, whatever its tags say.
+func TestCopiedTags(t *testing.T) {
+	for name, other := range map[string]string{"another disk": "a-2", "an unknown run": "a-0"} {
+		w := aged(1)
+		donor := w.machineOf(w.nodes["a-0"])
+		snapshot := kamino.SnapshotName("a")
+		w.artifacts[artifactKey(poolA, kamino.Snapshot, snapshot)] = &simArtifact{pool: poolA, Artifact: kamino.Artifact{
+			Kind: kamino.Snapshot, Name: snapshot, ID: artifactID(poolA, kamino.Snapshot, snapshot), State: kamino.Succeeded, Ready: true, Percent: 100,
+			Created: w.now, Source: w.machineOf(w.nodes[other]).Disk,
+			Tags: map[string]string{kamino.TagBuiltFrom: "a-0", kamino.TagVM: donor.VMID, kamino.TagReceipt: "deadbeef", kamino.TagRun: "r-earlier",
+				kamino.TagEpoch: "7", kamino.TagBuiltAt: w.now.UTC().Format(kamino.BuiltAtFormat)}}}
+		if l := w.leases[poolA]; name == "another disk" {
+			l.Ledger.Past = []kamino.PastRun{{Run: "r-earlier", Donor: "a-0", Failure: "f", Step: "image"}}
+			w.leases[poolA] = l
+		}
+		p := w.update(options("a-0"))
+		v := w.version(kamino.VersionName(w.now))
+		if p.err != nil || v == nil || v.Tags[kamino.TagRun] == "r-earlier" || w.pools[poolA].image != v.ID || p.result.AwaySeconds == 0 {
+			t.Errorf("%s: the run ended %v, version %+v, away %.0f s", name, p.err, v, p.result.AwaySeconds)
+		}
+	}
+}
+
+// TestSwappedVersion: the version of today that was seen being built is another one when it is done. It is not promoted.
+func TestSwappedVersion(t *testing.T) {
+	for name, tags := range map[string]map[string]string{
+		"without a receipt": {kamino.TagBuiltFrom: "a-2"},
+		"of another run":    {kamino.TagBuiltFrom: "a-0", kamino.TagReceipt: "y", kamino.TagRun: "r-other"},
+	} {
+		for _, late := range []time.Duration{5 * time.Minute, 0} {
+			w := aged(1)
+			v := w.addVersion(poolA, kamino.VersionName(w.now))
+			swap := func() {
+				v.State, v.Ready, v.Percent = kamino.Succeeded, true, 100
+				v.Tags = tags
+				v.Tags[kamino.TagBuiltAt] = w.now.UTC().Format(kamino.BuiltAtFormat)
+			}
+			v.Created = w.now
+			v.Tags = map[string]string{kamino.TagBuiltFrom: "a-0", kamino.TagVM: w.nodes["a-0"].SystemUUID, kamino.TagReceipt: "x", kamino.TagRun: "r-dead",
+				kamino.TagBuiltAt: w.now.UTC().Format(kamino.BuiltAtFormat)}
+			var faults []fault
+			if late > 0 {
+				v.State, v.Ready, v.Percent = kamino.Creating, false, 10
+				w.after(late, swap)
+			} else { // just before the model
+				other := &rival{name: "the version is another one", happen: func(*world, *proc) { swap() }}
+				faults = []fault{{kind: rivalEvent, at: nthCall(t, w, "model", "Find image version"), rival: other}}
+			}
+			p := w.update(options("a-0"), faults...)
+			if p.err == nil || w.pools[poolA].image == v.ID {
+				t.Errorf("%s, after %s: the run ended %v, the model refers to %s of %v", name, late, p.err, w.pools[poolA].image, v.Tags)
+			}
+		}
+	}
+}
+
+// nthCall is the index of the first call of a method in a step of an update of a-0, in a world like this one.
+func nthCall(t *testing.T, like *world, step, method string) int {
+	t.Helper()
+	w := aged(1)
+	for key, a := range like.artifacts {
+		copied := *a
+		w.artifacts[key] = &copied
+	}
+	p := &proc{logging: true}
+	w.startUpdate(p, options("a-0"))
+	w.wait()
+	return nth(t, p.log, step, method, 1)
+}
+
+// TestOriginalStays: the ledger's original is the model before the first prototype. A pin that is adopted, or another gallery's prototype,
+// does not replace it: rollback to the original brings the bootstrap extension back.
+func TestOriginalStays(t *testing.T) {
+	for name, image := range map[string]string{
+		"a pin":                "canonical:ubuntu:22_04-lts:22.04.202603010",
+		"another gallery":      groupID + "/galleries/SIG_old/images/kamino-a-prototype/versions/2026.03.09",
+		"a community gallery":  "/CommunityGalleries/x/images/y/versions/1.0.0",
+		"the original, pinned": baseLTS,
+	} {
+		w := aged(1)
+		w.pools[poolA].image = image // the extensions stay those of the prototype
+		o := options("a-0")
+		o.AdoptModel = true
+		if p := w.update(o); p.err != nil {
+			t.Fatal(p.err)
+		}
+		l := w.leases[poolA].Ledger
+		if l.Original == nil || savedImage(l.Original.Saved) != baseLTS || l.Former == nil || l.Former.Image != image {
+			t.Errorf("%s: original %+v, former %+v", name, l.Original, l.Former)
+		}
+		out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: kamino.ToOriginal, Secrets: kamino.ModelSecrets{CustomData: []byte("bootstrap"),
+			Protected: map[string]json.RawMessage{"cse": json.RawMessage(`{"commandToExecute":"join"}`)}}})
+		if p := w.pools[poolA]; err != nil || !slices.Contains(p.exts, "cse") || p.image != baseLTS {
+			t.Errorf("%s: rollback to the original ended %v, %+v: image %s, extensions %v", name, err, out, p.image, p.exts)
+		}
+	}
+}
+
+// TestSweepSparesVersions: a version that Azure shows as Failed after a write of its tags failed is whole. What a rollback may need, and
+// what was finished once, is deleted by no restore; a build that failed is.
+func TestSweepSparesVersions(t *testing.T) {
+	w := aged(1)
+	for _, name := range []string{"2026.03.01", "2026.03.05", "2026.02.10"} {
+		v := w.version(name)
+		v.State, v.Failure = kamino.Failed, "the update of tags failed"
+	}
+	fresh := w.addVersion(poolA, "2026.03.10")
+	fresh.State, fresh.Created, fresh.Tags = kamino.Failed, w.now, map[string]string{kamino.TagBuiltFrom: "a-0", kamino.TagRun: "r-finished"}
+	broken := w.addVersion(poolA, "2026.03.1001")
+	broken.State, broken.Ready, broken.Created, broken.Tags = kamino.Failed, false, w.now, map[string]string{kamino.TagBuiltFrom: "a-0", kamino.TagRun: "r-failed"}
+	l := w.leases[poolA]
+	l.Ledger.RolledBack = []string{"2026.03.05"}
+	l.Ledger.Past = []kamino.PastRun{{Run: "r-failed", Version: "2026.03.1001", Failure: "f"}, {Run: "r-finished", Version: "2026.03.10"}}
+	w.leases[poolA] = l
+	p := w.restore()
+	w.advance(w.now.Add(time.Hour))
+	for _, name := range []string{"2026.03.01", "2026.03.05", "2026.02.10", "2026.03.10"} {
+		if w.version(name) == nil {
+			t.Errorf("restore ended %v, %+v; version %s is gone", p.err, p.found, name)
+		}
+	}
+	if p.err != nil || w.version("2026.03.1001") != nil {
+		t.Errorf("restore ended %v, %+v; the failed build is there still", p.err, p.found)
+	}
+}
+
+// TestDefaultRollbackNeedsAReceipt: without --to, no version without the receipt of a seal becomes what new nodes are made of. Named, it does.
+func TestDefaultRollbackNeedsAReceipt(t *testing.T) {
+	w := aged(1)
+	delete(w.version("2026.03.05").Tags, kamino.TagReceipt)
+	was := w.pools[poolA].image
+	_, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"})
+	if err == nil || !strings.Contains(kamino.Hint(err), "--to 2026.03.05") || w.pools[poolA].image != was {
+		t.Errorf("rollback ended %v (hint %q); the model refers to %s", err, kamino.Hint(err), w.pools[poolA].image)
+	}
+	if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil || w.inUse(t).Name != "2026.03.05" {
+		t.Errorf("rollback to 2026.03.05 ended %v", err)
+	}
+}
+
+// TestAgainBesideAFailedVersion: --again makes another version where today's newest is a failed one of somebody else.
+func TestAgainBesideAFailedVersion(t *testing.T) {
+	w := aged(1)
+	v := w.addVersion(poolA, kamino.VersionName(w.now))
+	v.State, v.Ready, v.Tags = kamino.Failed, false, map[string]string{"team": "x"}
+	o := options("a-0")
+	o.Today = kamino.TodayAgain
+	if p := w.update(o); p.err != nil || w.inUse(t) == nil || w.inUse(t).Name != kamino.VersionName(w.now)+"01" || w.artifacts[artifactKey(poolA, kamino.Version, v.Name)] != v {
+		t.Errorf("with --again: %v; hint: %s", p.err, kamino.Hint(p.err))
+	}
+}
+
+// typed is a provider whose saved original has an extension cse.
+type typed struct{ simProvider }
+
+func (typed) ReadSaved(json.RawMessage) (kamino.Model, error) {
+	return kamino.Model{Extensions: []kamino.Extension{{Name: "cse", Publisher: "Microsoft.Azure.Extensions", Type: "CustomScript"}}}, nil
+}
+
+func (s typed) Pool(ctx context.Context, id kamino.PoolID) (kamino.Pool, error) {
+	p, err := s.simProvider.Pool(ctx, id)
+	p.Model.Extensions = []kamino.Extension{{Name: "cse", Publisher: "Other", Type: "Other"}}
+	return p, err
+}
+
+// TestExtensionOfAnotherType: an extension of the same name and another type is not the original's, whose protected settings are asked for.
+func TestExtensionOfAnotherType(t *testing.T) {
+	w := aged(1)
+	p := &proc{}
+	p.tune = func(e *kamino.Engine) { e.Provider = typed{e.Provider.(simProvider)} }
+	w.spawn(p, func(ctx context.Context) {
+		_, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a", To: kamino.ToOriginal, KeepCustomData: true})
+	})
+	w.wait()
+	if p.err == nil || !strings.Contains(kamino.Hint(p.err), "--protected-settings cse=FILE") {
+		t.Errorf("rollback ended %v (hint %q)", p.err, kamino.Hint(p.err))
+	}
+}
