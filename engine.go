@@ -13,9 +13,11 @@ import (
 type Engine struct {
 	Provider Provider
 	Cluster  Cluster
-	Clock    Clock       // nil: the wall clock
-	Process  string      // how this process shows on a lease: host/pid
-	Report   func(Event) // nil: nobody listens
+	Clock    Clock // nil: the wall clock
+	// Process is how this process shows on a lease: host/pid and what makes it unique, as
+	// containers may share both. Whose name is on a lease holds it.
+	Process string
+	Report  func(Event) // nil: nobody listens
 	// NewID makes an ID for a new run: lower-case letters, digits and dashes,
 	// at most 40 characters.
 	NewID func() string

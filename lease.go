@@ -25,6 +25,9 @@ type Lease struct {
 	Record   Record        `json:"record"`
 	Ledger   Ledger        `json:"ledger"`
 	Revision string        `json:"-"` // makes the next write conditional
+	// Err is why [Leases] could not read the lease of Pool. Then nothing else of it is known, and
+	// nothing may be done to its pool.
+	Err error `json:"-"`
 }
 
 // Record is what the run that holds a lease has decided and is about to do.

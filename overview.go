@@ -126,6 +126,9 @@ func (e *Engine) readAll(ctx context.Context, pools []*overview, readLease bool)
 }
 
 func (e *Engine) readOne(ctx context.Context, o *overview, readLease bool) (err error) {
+	if o.lease.Err != nil {
+		return fmt.Errorf("read lease of pool %s: %w", o.id.Name(), o.lease.Err)
+	}
 	if o.pool, err = e.Provider.Pool(ctx, o.id); errors.Is(err, ErrNotFound) {
 		if o.gone = true; o.lease.Holder != "" || len(o.taken()) > 0 {
 			return hintPool(fmt.Errorf("read pool %s: %w", o.id.Name(), err), o.id)

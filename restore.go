@@ -141,6 +141,9 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOptions) ([]Left, error) {
 	r := e.newRun(Defaults())
 	left := p.left()
+	if p.lease.Err != nil {
+		return left, fmt.Errorf("read lease of pool %s: %w", p.id.Name(), p.lease.Err)
+	}
 	if err := r.readLeftPool(ctx, p, opts); errors.Is(err, ErrNotFound) && len(left) == 0 {
 		return nil, nil
 	} else if err != nil {

@@ -22,7 +22,9 @@ import (
 //
 //  1. the former lease gets format 2, which no former version touches. That write is
 //     conditional, so a process that still holds it fails at its next one. An account that may
-//     only read there goes without: it has watched the lease for its duration.
+//     only read there goes without: it has watched the lease for its duration. If runs hold
+//     leases in several namespaces, all are watched, and all get the format; the lease of one is
+//     taken over, and those of the others count as held until the pool is free.
 //  2. the lease here is written with what stood there, and notes what it took over. A lease that
 //     changes afterwards lives again, and counts again.
 //
@@ -51,6 +53,8 @@ type formerLease struct {
 	At        string `json:"at"`             // resource version
 	Seen      string `json:"seen"`           // uid/version at which it was last used
 	Take      bool   `json:"take,omitempty"` // with the next write
+	// Held: a run holds it. Its process is fenced with the next write, whoever's lease that takes.
+	Held bool `json:"held,omitempty"`
 }
 
 func (r revision) String() string {
@@ -134,7 +138,7 @@ func (c *Cluster) former(here *coordinationv1.Lease, elsewhere []coordinationv1.
 			return nil, revision{}, err
 		}
 		leases = append(leases, read)
-		at.Former = append(at.Former, formerLease{Namespace: l.Namespace, Name: l.Name, At: l.ResourceVersion, Seen: lastUse(l)})
+		at.Former = append(at.Former, formerLease{Namespace: l.Namespace, Name: l.Name, At: l.ResourceVersion, Seen: lastUse(l), Held: read.Holder != ""})
 	}
 	return leases, at, nil
 }
@@ -172,14 +176,21 @@ func (c *Cluster) standing(pool kamino.PoolID, here *coordinationv1.Lease, elsew
 	return out, nil
 }
 
-// joinLedgers keeps the first original model, the last former one, and every run.
+// joinLedgers keeps the first original model, the last former one, what was rolled back, and every run.
 func joinLedgers(a, b kamino.Ledger) kamino.Ledger {
 	out := a
 	if out.Original == nil || b.Original != nil && b.Original.At.Before(out.Original.At) {
 		out.Original = b.Original
 	}
+	// Who wrote the last model knows what it wrote. Former versions noted nothing, which is no pin.
 	if out.Former == nil || b.Former != nil && b.Former.At.After(out.Former.At) {
-		out.Former, out.Owed = b.Former, b.Owed
+		out.Former, out.Owed, out.Wrote = b.Former, b.Owed, b.Wrote
+	}
+	out.RolledBack = slices.Clone(a.RolledBack)
+	for _, name := range b.RolledBack {
+		if !slices.Contains(out.RolledBack, name) {
+			out.RolledBack = append(out.RolledBack, name)
+		}
 	}
 	out.Past = slices.Clone(a.Past)
 	for _, run := range b.Past {
@@ -196,10 +207,11 @@ func joinLedgers(a, b kamino.Ledger) kamino.Ledger {
 func (c *Cluster) takeOver(ctx context.Context, former []formerLease) (map[string]string, error) {
 	notes := map[string]string{}
 	for _, f := range former {
-		if !f.Take {
+		if f.Take {
+			notes[movedPrefix+f.Namespace] = f.Seen
+		} else if !f.Held {
 			continue
 		}
-		notes[movedPrefix+f.Namespace] = f.Seen
 		if !strings.HasSuffix(f.Seen, "/"+f.At) {
 			continue // retired by a process that got no further
 		}

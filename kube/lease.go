@@ -72,7 +72,7 @@ func (c *Cluster) Lease(ctx context.Context, pool kamino.PoolID) (kamino.Lease, 
 	return c.standing(pool, g.here, g.elsewhere)
 }
 
-// Leases reads the leases of all pools. Those in namespaces that nobody named are left out.
+// Leases reads the leases of all pools. One that cannot be read has an Err. Those in namespaces that nobody named are left out.
 func (c *Cluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
 	items, err := c.allLeases(ctx, metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy})
 	if err != nil {
@@ -87,8 +87,8 @@ func (c *Cluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
 			continue
 		}
 		l, err := c.standing(g.pool, g.here, g.elsewhere)
-		if err != nil {
-			return nil, err
+		if err != nil { // one pool's lease hides no other's
+			l = kamino.Lease{Pool: g.pool, Err: err}
 		}
 		out = append(out, l)
 	}

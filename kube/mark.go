@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,21 +169,29 @@ func takeOff(n kamino.Node, found *kamino.Mark) []change {
 	return changes
 }
 
-// taintChanges makes TaintBlock stand on the node exactly if the mark says so.
+// taintChanges makes TaintBlock stand on the node exactly if the mark says so, and with no other
+// effect: with any it would look like a mark.
 func taintChanges(n kamino.Node, mark *kamino.Mark) []change {
 	at := -1
-	for i, t := range n.Taints {
-		if t.Key == kamino.TaintBlock && t.Effect == string(corev1.TaintEffectNoSchedule) {
+	var others []change // from the end, so that those before keep their places
+	for i, t := range slices.Backward(n.Taints) {
+		switch {
+		case t.Key != kamino.TaintBlock:
+		case t.Effect == string(corev1.TaintEffectNoSchedule) && mark != nil && mark.Block:
 			at = i
+		default:
+			others = append(others, change{Op: "remove", Path: fmt.Sprintf("/spec/taints/%d", i)})
 		}
 	}
-	path := fmt.Sprintf("/spec/taints/%d", at)
 	if mark == nil || !mark.Block {
-		if at < 0 {
-			return nil
-		}
-		return []change{{Op: "remove", Path: path}}
+		return others
 	}
+	return append(block(n, at, mark), others...)
+}
+
+// block makes the taint stand at that place, or anew where there is none.
+func block(n kamino.Node, at int, mark *kamino.Mark) []change {
+	path := fmt.Sprintf("/spec/taints/%d", at)
 	want := corev1.Taint{Key: kamino.TaintBlock, Value: mark.Run, Effect: corev1.TaintEffectNoSchedule}
 	switch {
 	case at >= 0 && n.Taints[at].Value == want.Value:

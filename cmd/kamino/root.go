@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -171,8 +172,14 @@ func (a *app) engine(ctx context.Context) (*kamino.Engine, error) {
 	}
 	return &kamino.Engine{
 		Provider: provider, Cluster: cluster, Clock: a.clock, NewID: func() string { return newRunID(a.clock.Now()) },
-		Process: fmt.Sprintf("%s/%d", host, os.Getpid()), MinPoll: a.global.pollInterval.d,
+		Process: processName(host, os.Getpid()), MinPoll: a.global.pollInterval.d,
 	}, nil
+}
+
+// processName is how this process shows on a lease. Containers on the network of one host share its name, and may share
+// the number too: a random end keeps two of them from taking each other's lease for their own.
+func processName(host string, pid int) string {
+	return fmt.Sprintf("%s/%d-%s", host, pid, strings.ToLower(rand.Text()[:5]))
 }
 
 // The exit codes; rootLong tells them to users.

@@ -194,3 +194,50 @@ func TestForgedMarkOfAnotherPool(t *testing.T) {
 		t.Errorf("auto-update of pool a took %s: %v, %+v", w.now.Sub(begun), p.err, res)
 	}
 }
+
+// badLease is a cluster in which the lease of one pool cannot be read.
+type badLease struct {
+	kamino.Cluster
+	pool kamino.PoolID
+}
+
+func (b badLease) Leases(ctx context.Context) ([]kamino.Lease, error) {
+	all, err := b.Cluster.(kamino.Leases).Leases(ctx)
+	return append(all, kamino.Lease{Pool: b.pool, Err: errors.New("written by a newer kamino")}), err
+}
+
+// TestOneBadLease: a pool whose lease cannot be read is told, and keeps no other pool's donor off.
+func TestOneBadLease(t *testing.T) {
+	for _, command := range []string{"restore", "auto-update", "status"} {
+		w := killed("Create snapshot", 1)
+		b := kamino.PoolID(groupID + "/scaleSets/b")
+		w.addPool(b, 1)
+		w.advance(w.now.Add(time.Hour))
+		before := len(w.leases)
+		p := &proc{}
+		p.tune = func(e *kamino.Engine) { e.Cluster = badLease{e.Cluster, b} }
+		var status []kamino.PoolStatus
+		w.spawn(p, func(ctx context.Context) {
+			switch command {
+			case "restore":
+				_, p.err = p.engine().Restore(ctx, kamino.RestoreOptions{})
+			case "auto-update":
+				_, p.err = p.engine().AutoUpdate(ctx, crowded())
+			case "status":
+				status, p.err = p.engine().Status(ctx, nil, nil)
+			}
+		})
+		w.wait()
+		w.advance(w.now.Add(time.Hour))
+		told := p.err != nil && strings.Contains(p.err.Error(), "read lease of pool b: written by a newer kamino")
+		for _, s := range status {
+			told = told || strings.Contains(s.Error, "read lease of pool b")
+		}
+		if !told || len(w.leases) != before {
+			t.Errorf("%s ended %v, %+v; leases %v", command, p.err, status, w.leases)
+		}
+		if m := w.machineOf(w.nodes["a-0"]); command != "status" && m.Power != kamino.PowerOn {
+			t.Errorf("%s ended %v; the donor of pool a is %s", command, p.err, m.Power)
+		}
+	}
+}
