@@ -119,7 +119,7 @@ func TestEvict(t *testing.T) {
 	if err := s.RemoveSealPod(t.Context(), kamino.Node{Name: "drained"}, "drain"); err != nil {
 		t.Fatal(err)
 	}
-	s.cost(t, 1)
+	s.cost(t, 2) // the seal pod and the inventory's
 
 	pods, err := s.Preview(t.Context(), kamino.Node{Name: "drained"}, kamino.DrainOptions{})
 	s.cost(t, 2)
