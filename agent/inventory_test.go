@@ -28,19 +28,23 @@ func TestInventoryOfBases(t *testing.T) {
 				copyTree(t, filepath.Join("testdata/bases", base.Name()), root)
 				return root
 			}
-			out, code := agentRun(t, "verify", "--inventory", "--root", fresh("a"), "--write-allow", policy)
+			join := joinOf(filepath.Join("testdata/bases", base.Name()))
+			run := func(root string, args ...string) (string, int) {
+				return agentRun(t, append(append(args, "--root", root), join...)...)
+			}
+			out, code := run(fresh("a"), "verify", "--inventory", "--write-allow", policy)
 			if lines := strings.Count(out, "\n/"); code != 0 || lines == 0 || lines > 60 {
 				t.Fatalf("code %d, %d lines:\n%s", code, lines, out)
 			}
-			if out, code := agentRun(t, "seal", "--root", fresh("report"), "--run", "r1", "--free-space", "none", "--no-install"); code != 0 {
+			if out, code := run(fresh("report"), "seal", "--run", "r1", "--free-space", "none", "--no-install"); code != 0 {
 				t.Fatalf("without a policy, code %d:\n%s", code, out)
 			}
-			if out, code := agentRun(t, "seal", "--root", fresh("b"), "--run", "r1", "--policy", policy, "--free-space", "none", "--no-install"); code != 0 {
+			if out, code := run(fresh("b"), "seal", "--run", "r1", "--policy", policy, "--free-space", "none", "--no-install"); code != 0 {
 				t.Fatalf("the tree of the list is not sealed, code %d:\n%s", code, out)
 			}
 			root := fresh("c")
 			writeFile(t, filepath.Join(root, "opt/newagent/registration"), "c0ffee\n")
-			out, code = agentRun(t, "seal", "--root", root, "--run", "r1", "--policy", policy, "--free-space", "none", "--no-install")
+			out, code = run(root, "seal", "--run", "r1", "--policy", policy, "--free-space", "none", "--no-install")
 			if code != 3 || !strings.Contains(out, "/opt/newagent/registration") {
 				t.Errorf("code %d:\n%s", code, out)
 			}

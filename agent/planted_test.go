@@ -171,7 +171,7 @@ func policyOf(t *testing.T, base string) string {
 	root := filepath.Join(inMemory(t), "root")
 	copyTree(t, filepath.Join("testdata/bases", base), root)
 	var b bytes.Buffer
-	if code := agent.Main(t.Context(), []string{"verify", "--root", root, "--inventory", "--write-allow", name, "--imds", "http://127.0.0.1:1"}, &b, &b); code != 0 {
+	if code := agent.Main(t.Context(), append([]string{"verify", "--root", root, "--inventory", "--write-allow", name, "--imds", "http://127.0.0.1:1"}, joinOf(root)...), &b, &b); code != 0 {
 		t.Fatalf("inventory of %s: exit code %d\n%s", base, code, b.String())
 	}
 	policies.done[base] = true
@@ -277,10 +277,19 @@ func names(out, name string) bool {
 	return false
 }
 
+// joinOf is what an operator says of a tree's cluster: aks-engine gives its nodes one certificate.
+func joinOf(root string) []string {
+	if _, err := os.Stat(filepath.Join(root, "etc/kubernetes/certs/client.crt")); err != nil {
+		return nil
+	}
+	return []string{"--join", "keep"}
+}
+
 // sealTree seals as the seal pod does, without the running system's parts.
 func sealTree(t *testing.T, root, policy string) (code int, out string) {
 	var b bytes.Buffer
 	args := []string{"seal", "--root", root, "--run", "planted", "--no-install", "--free-space", "none", "--imds", "http://127.0.0.1:1"}
+	args = append(args, joinOf(root)...)
 	if policy != "" {
 		args = append(args, "--policy", policy)
 	}

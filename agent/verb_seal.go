@@ -14,7 +14,6 @@ import (
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/nodeapi"
-	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/scan"
 	"kamino.dev/kamino/agent/seal"
@@ -126,33 +125,6 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 	}
 	o.Join, err = v.decideJoin(ctx, d, config)
 	return o, err
-}
-
-// decideJoin finds out whether kubelet's credential is the cluster's own, and refuses a seal after which no clone, and
-// not even the donor, could join: with the donor's credential gone and no configuration that brings another.
-func (v *sealVerb) decideJoin(ctx context.Context, d *disk.Disk, c seal.Config) (string, error) {
-	if c.Join != seal.JoinAuto {
-		return c.Join, nil
-	}
-	if credentials, err := nodeapi.Load(d); err == nil && credentials.Shared() {
-		return seal.JoinKeep, nil
-	}
-	if !d.Live() && !v.onDonor || d.Exists(seal.ReceiptPath) {
-		return seal.JoinFresh, nil
-	}
-	patience, cancel := context.WithTimeout(ctx, min(v.patience, 30*time.Second))
-	defer cancel()
-	doc, err := nodeconfig.Find(patience, c.Sources, d, v.metadata().UserData)
-	if err == nil {
-		var n *nodeconfig.NodeConfig
-		if n, err = nodeconfig.Parse(doc.Data); err == nil && n.Join.Method == nodeconfig.JoinKeep {
-			err = errors.New("it says join.method keep, but kubelet's credential names this node")
-		}
-	}
-	if err != nil {
-		return "", fmt.Errorf("seal: after it no clone could join, and the donor neither: %w. Give the pool a NodeConfig in userData (docs/userdata.md); nothing was changed", err)
-	}
-	return seal.JoinFresh, nil
 }
 
 func hostName() string {

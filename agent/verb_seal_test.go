@@ -243,7 +243,13 @@ func TestNoLeverInTheProgram(t *testing.T) {
 func TestDetachCarriesEverything(t *testing.T) {
 	d, h := donor(t)
 	config := filepath.Join(t.TempDir(), "seal.yaml")
-	if err := os.WriteFile(config, []byte("apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nrules:\n- {id: ours, paths: [/srv/ours], action: remove, why: ours}\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nsources: [file:///etc/kamino/nodeconfig.yaml]\n"+
+		"rules:\n- {id: ours, paths: [/srv/ours], action: remove, why: ours}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nodeConfig := "apiVersion: kamino.dev/v1alpha1\nkind: NodeConfig\ngeneration: 1\ncluster:\n  endpoint: https://10.0.0.1:6443\n  ca: |\n    " +
+		strings.ReplaceAll(d.Text("etc/kubernetes/pki/ca.crt"), "\n", "\n    ") + "\njoin: {method: file, file: /opt/join/token}\n"
+	if err := d.WriteFile("etc/kamino/nodeconfig.yaml", []byte(nodeConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("KAMINO_SEAL_NONCE", "n0nce")

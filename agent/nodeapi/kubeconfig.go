@@ -174,10 +174,3 @@ func (c *Credentials) pair(get func(inline, file string) ([]byte, error), certDa
 	}
 	return nil
 }
-
-// Shared reports whether the credential is the cluster's rather than this node's: a client certificate whose subject is
-// not system:node:NAME (aks-engine gives all nodes one certificate, CN=client). Such a credential must stay in the image,
-// or no clone could join.
-func (c *Credentials) Shared() bool {
-	return c.leaf != nil && !strings.HasPrefix(c.leaf.Subject.CommonName, "system:node:")
-}

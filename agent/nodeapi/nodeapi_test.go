@@ -57,22 +57,21 @@ func TestLoad(t *testing.T) {
 		return "client-certificate-data: " + base64.StdEncoding.EncodeToString(cert) + ", client-key-data: " + base64.StdEncoding.EncodeToString(key)
 	}
 	for name, c := range map[string]struct {
-		files  map[string]string
-		shared bool
-		want   string
+		files map[string]string
+		want  string
 	}{
-		"inline":            {map[string]string{Paths[0]: config(server, "", inline(nodeCert, nodeKey))}, false, ""},
-		"shared":            {map[string]string{Paths[1]: config(server, "", inline(poolCert, poolKey))}, true, ""},
-		"files, relative":   {map[string]string{Paths[0]: config(server, "", "client-certificate: n.pem, client-key: /etc/kubernetes/n.pem"), "etc/kubernetes/n.pem": string(nodeCert) + string(nodeKey)}, false, ""},
-		"token file":        {map[string]string{Paths[0]: config(server, "", "tokenFile: /t"), "t": "abc\n"}, false, ""},
-		"first that exists": {map[string]string{Paths[0]: config(server, "", inline(nodeCert, nodeKey)), Paths[1]: "broken"}, false, ""},
-		"none":              {nil, false, "no kubeconfig at /etc/kubernetes/kubelet.conf"},
-		"nothing in it":     {map[string]string{Paths[0]: config(server, "", "")}, false, "neither a client certificate nor a token"},
-		"missing file":      {map[string]string{Paths[0]: config(server, "", "client-certificate: /gone, client-key: /gone")}, false, "client-certificate"},
-		"bad CA":            {map[string]string{Paths[0]: config(server, "certificate-authority-data: eA==", "token: x")}, false, "no certificate in it"},
-		"no server":         {map[string]string{Paths[0]: config("here", "", "token: x")}, false, "is no URL"},
-		"no YAML":           {map[string]string{Paths[0]: "{{{"}, false, "decode"},
-		"empty":             {map[string]string{Paths[0]: "kind: Config\n"}, false, "no cluster or no user"},
+		"inline":            {map[string]string{Paths[0]: config(server, "", inline(nodeCert, nodeKey))}, ""},
+		"another's":         {map[string]string{Paths[1]: config(server, "", inline(poolCert, poolKey))}, ""},
+		"files, relative":   {map[string]string{Paths[0]: config(server, "", "client-certificate: n.pem, client-key: /etc/kubernetes/n.pem"), "etc/kubernetes/n.pem": string(nodeCert) + string(nodeKey)}, ""},
+		"token file":        {map[string]string{Paths[0]: config(server, "", "tokenFile: /t"), "t": "abc\n"}, ""},
+		"first that exists": {map[string]string{Paths[0]: config(server, "", inline(nodeCert, nodeKey)), Paths[1]: "broken"}, ""},
+		"none":              {nil, "no kubeconfig at /etc/kubernetes/kubelet.conf"},
+		"nothing in it":     {map[string]string{Paths[0]: config(server, "", "")}, "neither a client certificate nor a token"},
+		"missing file":      {map[string]string{Paths[0]: config(server, "", "client-certificate: /gone, client-key: /gone")}, "client-certificate"},
+		"bad CA":            {map[string]string{Paths[0]: config(server, "certificate-authority-data: eA==", "token: x")}, "no certificate in it"},
+		"no server":         {map[string]string{Paths[0]: config("here", "", "token: x")}, "is no URL"},
+		"no YAML":           {map[string]string{Paths[0]: "{{{"}, "decode"},
+		"empty":             {map[string]string{Paths[0]: "kind: Config\n"}, "no cluster or no user"},
 	} {
 		c, want := c, c.want
 		got, err := Load(disktest.New(t, c.files))
@@ -82,7 +81,7 @@ func TestLoad(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || got.Server != server || got.Shared() != c.shared {
+		if err != nil || got.Server != server {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}

@@ -23,7 +23,7 @@ const (
 
 // Whether the client credential that kubelet uses is the donor's own or the cluster's.
 const (
-	// JoinAuto finds out: see nodeapi.Shared.
+	// JoinAuto is JoinFresh if the credential is the node's own; of another one somebody has to say it.
 	JoinAuto = "auto"
 	// JoinKeep: the nodes share one credential, as aks-engine's do; it travels in the image.
 	JoinKeep = "keep"
