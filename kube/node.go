@@ -52,6 +52,22 @@ var controlPlaneLabels = []struct{ key, value string }{
 	{key: "kubernetes.io/role", value: "master"},
 }
 
+// noControlPlane keeps a pod off the nodes of the control plane, also one that is
+// pinned to a node: kubelet admits none whose affinity excludes its node
+// (https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/).
+func noControlPlane() *corev1.Affinity {
+	var not corev1.NodeSelectorTerm
+	for _, l := range controlPlaneLabels {
+		r := corev1.NodeSelectorRequirement{Key: l.key, Operator: corev1.NodeSelectorOpDoesNotExist}
+		if l.value != "" {
+			r.Operator, r.Values = corev1.NodeSelectorOpNotIn, []string{l.value}
+		}
+		not.MatchExpressions = append(not.MatchExpressions, r)
+	}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{not}}}}
+}
+
 func convert(n *corev1.Node) kamino.Node {
 	out := kamino.Node{
 		Name:          n.Name,

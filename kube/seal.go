@@ -172,6 +172,7 @@ func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			// Pinned, not scheduled: the donor carries our taint, and the scheduler has no say in it.
 			NodeName:      node,
+			Affinity:      noControlPlane(),
 			Tolerations:   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			RestartPolicy: corev1.RestartPolicyNever,
 			// A node under pressure admits it all the same.

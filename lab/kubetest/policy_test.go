@@ -98,6 +98,11 @@ func TestSealPodPolicy(t *testing.T) {
 	box := func(change func(*corev1.Container)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { change(&p.Spec.Containers[0]) }
 	}
+	eventually(t, "the policy to count", func() bool { // an API server reads policies a while after they were made
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "shell", Namespace: made.Namespace}, Spec: *made.Spec.DeepCopy()}
+		_, err := admin.CoreV1().Pods(made.Namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil
+	})
 	shell := corev1.Container{Name: "sh", Image: sealImage, Command: []string{"/host/bin/sh"}}
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/host/bin/sh"}}}}
 	for name, tt := range map[string]struct {
@@ -144,10 +149,19 @@ func TestSealPodPolicy(t *testing.T) {
 		"a hook": {box(func(c *corev1.Container) {
 			c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: probe.Exec}}
 		}), "hooks"},
-		"a probe":    {box(func(c *corev1.Container) { c.LivenessProbe = probe }), "hooks"},
-		"startup":    {box(func(c *corev1.Container) { c.StartupProbe = probe }), "hooks"},
-		"again":      {func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }, "once"},
-		"an account": {func(p *corev1.Pod) { p.Spec.ServiceAccountName = "kamino-privileged" }, "no token"},
+		"a probe":                    {box(func(c *corev1.Container) { c.LivenessProbe = probe }), "hooks"},
+		"startup":                    {box(func(c *corev1.Container) { c.StartupProbe = probe }), "hooks"},
+		"again":                      {func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }, "once"},
+		"a message over the program": {box(func(c *corev1.Container) { c.TerminationMessagePath = "/kamino-agent" }), "message"},
+		"any node":                   {func(p *corev1.Pod) { p.Spec.Affinity = nil }, "control plane"},
+		"any of some nodes":          {func(p *corev1.Pod) { selector(p)[0].MatchExpressions = nil }, "control plane"},
+		"nodes of the control plane as well": {func(p *corev1.Pod) {
+			both := append(selector(p), corev1.NodeSelectorTerm{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.NodeSelectorOpExists}}})
+			p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms = both
+		}, "control plane"},
+		"one kind of control plane": {func(p *corev1.Pod) { selector(p)[0].MatchExpressions[2].Values = []string{"agent"} }, "control plane"},
+		"an account":                {func(p *corev1.Pod) { p.Spec.ServiceAccountName = "kamino-privileged" }, "no token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: made.Name, Namespace: made.Namespace, Labels: map[string]string{}}, Spec: *made.Spec.DeepCopy()}
@@ -165,6 +179,14 @@ func TestSealPodPolicy(t *testing.T) {
 			}
 		})
 	}
+}
+
+func selector(p *corev1.Pod) []corev1.NodeSelectorTerm {
+	if p.Spec.Affinity == nil {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: make([]corev1.NodeSelectorRequirement, 3)}}}}}
+	}
+	return p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
 // A seal pod that runs is neither changed nor entered.
@@ -206,25 +228,30 @@ func TestNodePolicy(t *testing.T) {
 	if _, err := admin.CoreV1().Nodes().Patch(t.Context(), "limited", types.MergePatchType, []byte(person), metav1.PatchOptions{}); err != nil {
 		t.Fatal("an administrator is limited: ", err)
 	}
+	eventually(t, "the policy to count", func() bool {
+		_, err := limited.CoreV1().Nodes().Patch(t.Context(), "limited", types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), "kamino-nodes")
+	})
 	for name, tt := range map[string]struct{ patch, want string }{
-		"marks":             {`{"metadata":{"annotations":{"kamino.dev/run":"x","cluster-autoscaler.kubernetes.io/scale-down-disabled":"true"}}}`, ""},
-		"a label":           {`{"metadata":{"labels":{"kamino.dev/donor":"x"}}}`, ""},
-		"the block":         {`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"},{"key":"status-taint.cluster-autoscaler.kubernetes.io/kamino-donor","value":"r","effect":"NoSchedule"}]}}`, ""},
-		"marks off":         {`{"metadata":{"annotations":{"kamino.dev/run":null}},"spec":{"taints":[{"key":"person","effect":"NoSchedule"}]}}`, ""},
-		"a cordon":          {`{"spec":{"unschedulable":true}}`, "spec"},
-		"another taint":     {`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"},{"key":"x","effect":"NoExecute"}]}}`, "taint"},
-		"a taint changed":   {`{"spec":{"taints":[{"key":"person","effect":"NoExecute"}]}}`, "taint"},
-		"a taint removed":   {`{"spec":{"taints":[]}}`, "taint"},
-		"an annotation":     {`{"metadata":{"annotations":{"x/y":"1"}}}`, "annotation"},
-		"one changed":       {`{"metadata":{"annotations":{"a/b":"2"}}}`, "annotation"},
-		"one removed":       {`{"metadata":{"annotations":{"a/b":null}}}`, "annotation"},
-		"one like ours":     {`{"metadata":{"annotations":{"kamino.devil/x":"1"}}}`, "annotation"},
-		"another label":     {`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`, "label"},
-		"a label changed":   {`{"metadata":{"labels":{"c/d":"2"}}}`, "label"},
-		"a label removed":   {`{"metadata":{"labels":{"c/d":null}}}`, "label"},
-		"a provider's ID":   {`{"spec":{"providerID":"azure:///x"}}`, "spec"},
-		"a finalizer":       {`{"metadata":{"finalizers":["a/b"]}}`, "finalizer"},
-		"addresses of pods": {`{"spec":{"podCIDR":"10.1.0.0/24","podCIDRs":["10.1.0.0/24"]}}`, "spec"},
+		"marks":               {`{"metadata":{"annotations":{"kamino.dev/run":"x","cluster-autoscaler.kubernetes.io/scale-down-disabled":"true"}}}`, ""},
+		"a label":             {`{"metadata":{"labels":{"kamino.dev/donor":"x"}}}`, ""},
+		"the block":           {`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"},{"key":"status-taint.cluster-autoscaler.kubernetes.io/kamino-donor","value":"r","effect":"NoSchedule"}]}}`, ""},
+		"marks off":           {`{"metadata":{"annotations":{"kamino.dev/run":null}},"spec":{"taints":[{"key":"person","effect":"NoSchedule"}]}}`, ""},
+		"a cordon":            {`{"spec":{"unschedulable":true}}`, "spec"},
+		"another taint":       {`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"},{"key":"x","effect":"NoExecute"}]}}`, "taint"},
+		"a block that evicts": {`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"},{"key":"status-taint.cluster-autoscaler.kubernetes.io/kamino-donor","value":"r","effect":"NoExecute"}]}}`, "taint"},
+		"a taint changed":     {`{"spec":{"taints":[{"key":"person","effect":"NoExecute"}]}}`, "taint"},
+		"a taint removed":     {`{"spec":{"taints":[]}}`, "taint"},
+		"an annotation":       {`{"metadata":{"annotations":{"x/y":"1"}}}`, "annotation"},
+		"one changed":         {`{"metadata":{"annotations":{"a/b":"2"}}}`, "annotation"},
+		"one removed":         {`{"metadata":{"annotations":{"a/b":null}}}`, "annotation"},
+		"one like ours":       {`{"metadata":{"annotations":{"kamino.devil/x":"1"}}}`, "annotation"},
+		"another label":       {`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`, "label"},
+		"a label changed":     {`{"metadata":{"labels":{"c/d":"2"}}}`, "label"},
+		"a label removed":     {`{"metadata":{"labels":{"c/d":null}}}`, "label"},
+		"a provider's ID":     {`{"spec":{"providerID":"azure:///x"}}`, "spec"},
+		"a finalizer":         {`{"metadata":{"finalizers":["a/b"]}}`, "finalizer"},
+		"addresses of pods":   {`{"spec":{"podCIDR":"10.1.0.0/24","podCIDRs":["10.1.0.0/24"]}}`, "spec"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dry := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
