@@ -2,13 +2,12 @@ package inventory
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"strconv"
@@ -72,16 +71,34 @@ func readImages(d *disk.Disk) *images {
 			}
 		}
 	}
-	chains, err := d.Glob(dockerImages + "/layerdb/sha256/*/cache-id")
-	if err != nil {
+	if err := m.docker(d); err != nil {
 		m.notes = append(m.notes, err.Error())
 	}
-	for _, c := range chains {
-		if id := d.Text(c); id != "" && path.Base(id) == id {
-			m.dirs[dockerLayers+"/"+id] = true
+	return m
+}
+
+// docker adds the layers of docker's images: a configuration, whose name is its digest, names the layers, and layerdb says
+// by their chain IDs where they are (layer/filestore.go, image/fs.go).
+func (m *images) docker(d *disk.Disk) error {
+	configs, err := d.Glob(dockerImages + "/imagedb/content/sha256/*")
+	if err != nil {
+		return err
+	}
+	for _, c := range configs {
+		data, err := d.ReadFile(c, disk.Small)
+		var doc document
+		if err != nil || hexSum(data) != path.Base(c) || json.Unmarshal(data, &doc) != nil {
+			continue // its layers remain unexplained
+		}
+		for chain := range doc.chains() {
+			hex := strings.TrimPrefix(chain, "sha256:")
+			dir := dockerImages + "/layerdb/sha256/" + hex
+			if id := d.Text(dir + "/cache-id"); id != "" && path.Base(id) == id && path.Base(hex) == hex {
+				m.dirs[dockerLayers+"/"+id] = true
+			}
 		}
 	}
-	return m
+	return nil
 }
 
 // layer reports whether name lies in a committed layer of a known image.
@@ -226,19 +243,23 @@ func follow(d *disk.Disk, digest string, depth int, chains map[string]bool) {
 	if json.Unmarshal(doc.Config, &config) == nil && config.Digest != "" {
 		follow(d, config.Digest, depth+1, chains)
 	}
-	chain := ""
-	for _, id := range doc.RootFS.DiffIDs {
+	maps.Copy(chains, doc.chains())
+}
+
+// chains are the chain IDs of a configuration's layers
+// (https://github.com/opencontainers/image-spec/blob/main/config.md#layer-chainid).
+func (d document) chains() map[string]bool {
+	out, chain := map[string]bool{}, ""
+	for _, id := range d.RootFS.DiffIDs {
 		if chain == "" {
 			chain = id
 		} else {
-			sum := sha256.Sum256([]byte(chain + " " + id))
-			chain = "sha256:" + hexOf(sum[:])
+			chain = "sha256:" + hexSum([]byte(chain+" "+id))
 		}
-		chains[chain] = true
+		out[chain] = true
 	}
+	return out
 }
-
-func hexOf(b []byte) string { return hex.EncodeToString(b) }
 
 func bucket(tx *bolt.Tx, names ...string) *bolt.Bucket {
 	b := tx.Bucket([]byte(names[0]))

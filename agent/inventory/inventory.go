@@ -76,6 +76,8 @@ type Options struct {
 	Becomes map[string][]byte
 	// Shipped are the SHA-256 digests of what Kamino itself puts on the disk, by path.
 	Shipped map[string][32]byte
+	// Note asks for Result.Noted: whether a file's name belongs there. Nil: none does.
+	Note func(name string) bool
 	// Known is what the run's policy allows.
 	Known []Known
 	// Earlier is a former look at the same disk by the same agent; nil, and everything is read.
@@ -90,6 +92,8 @@ type Result struct {
 	Unknown []File // sorted by path
 	// Unexplained is Unknown with what the policy allows.
 	Unexplained []File
+	// Noted are the files that Options.Note asked for and for whose content neither a package nor an image vouches.
+	Noted []string
 	// Notes say what could not be used: a package database of another format, an image store that cannot be read.
 	Notes []string
 	Index *Index
@@ -208,6 +212,9 @@ func (l *look) settle(name string, info fs.FileInfo, v verdict) {
 	}
 	if v.holds {
 		l.mark(name)
+	}
+	if vouched := v.class == Owned || v.class == Layer; !vouched && l.o.Note != nil && info.Mode().IsRegular() && info.Size() > 0 && l.o.Note(name) {
+		l.out.Noted = append(l.out.Noted, name)
 	}
 	if v.lasts {
 		l.index.add(name, stampOf(info), v)

@@ -12,12 +12,8 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// Bounds of decoding: of a file no more than decodedMost bytes are looked at, and no decoder takes more than
-// decoderMemory. What is behind the first bound is told (Result.Skipped), not scanned.
-const (
-	decodedMost   = 64 << 20
-	decoderMemory = 72 << 20
-)
+// windowMost bounds what a decoder remembers, in bytes: xz -9 needs as much. A file is told, not scanned, if it needs more.
+const windowMost = 64 << 20
 
 // encoding is how a file's bytes hide its text.
 type encoding struct {
@@ -38,7 +34,7 @@ func encoded(head []byte) *encoding {
 		return &encoding{"xz", openXZ}
 	case is("\x28\xb5\x2f\xfd"):
 		return &encoding{"zstd", func(r *bufio.Reader) (io.Reader, func(), error) {
-			z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(decoderMemory), zstd.WithDecoderMaxWindow(decoderMemory/2))
+			z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(windowMost))
 			if err != nil {
 				return nil, nil, err
 			}
@@ -46,10 +42,14 @@ func encoded(head []byte) *encoding {
 		}}
 	case is("BZh"):
 		return &encoding{"bzip2", func(r *bufio.Reader) (io.Reader, func(), error) { return bzip2.NewReader(r), func() {}, nil }}
+	case is("\xff\xfe\x00\x00"), fourths(head, 0):
+		return &encoding{"UTF-32", func(r *bufio.Reader) (io.Reader, func(), error) { return wide{r, 4, 0}, func() {}, nil }}
+	case is("\x00\x00\xfe\xff"), fourths(head, 3):
+		return &encoding{"UTF-32", func(r *bufio.Reader) (io.Reader, func(), error) { return wide{r, 4, 3}, func() {}, nil }}
 	case is("\xff\xfe"), alternates(head, 1):
-		return &encoding{"UTF-16", func(r *bufio.Reader) (io.Reader, func(), error) { return utf16{r, 0}, func() {}, nil }}
+		return &encoding{"UTF-16", func(r *bufio.Reader) (io.Reader, func(), error) { return wide{r, 2, 0}, func() {}, nil }}
 	case is("\xfe\xff"), alternates(head, 0):
-		return &encoding{"UTF-16", func(r *bufio.Reader) (io.Reader, func(), error) { return utf16{r, 1}, func() {}, nil }}
+		return &encoding{"UTF-16", func(r *bufio.Reader) (io.Reader, func(), error) { return wide{r, 2, 1}, func() {}, nil }}
 	}
 	return nil
 }
@@ -92,24 +92,44 @@ func alternates(head []byte, first int) bool {
 	return zero >= n/2*9/10 && text >= n/2*9/10
 }
 
-// utf16 gives the Latin part of a text; everything else becomes a question mark. low is where a pair's low byte is.
-type utf16 struct {
-	r   *bufio.Reader
-	low int
+// fourths tells text in UTF-32 without a byte order mark: three of four bytes are zero, and the one at low is text.
+func fourths(head []byte, low int) bool {
+	const least = 16
+	n := min(len(head), 256) &^ 3
+	if n < least {
+		return false
+	}
+	for i := 0; i < n; i += 4 {
+		for at := range 4 {
+			if c := head[i+at]; at != low && c != 0 || at == low && (c < ' ' && c != '\n' && c != '\r' && c != '\t' || c > '~') {
+				return false
+			}
+		}
+	}
+	return true
 }
 
-func (u utf16) Read(p []byte) (n int, err error) {
-	var pair [2]byte
+// wide gives the Latin part of a text in UTF-16 or UTF-32; everything else becomes a question mark. unit is the number of
+// bytes of a character, low says which of them holds the low bits.
+type wide struct {
+	r         *bufio.Reader
+	unit, low int
+}
+
+func (w wide) Read(p []byte) (n int, err error) {
+	var c [4]byte
 	for n < len(p) {
-		if _, err := io.ReadFull(u.r, pair[:]); err != nil {
+		if _, err := io.ReadFull(w.r, c[:w.unit]); err != nil {
 			if err == io.ErrUnexpectedEOF {
 				err = io.EOF
 			}
 			return n, err
 		}
-		p[n] = pair[u.low]
-		if pair[1-u.low] != 0 {
-			p[n] = '?'
+		p[n] = c[w.low]
+		for i := range w.unit {
+			if i != w.low && c[i] != 0 {
+				p[n] = '?'
+			}
 		}
 		n++
 	}

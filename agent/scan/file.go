@@ -1,15 +1,14 @@
 package scan
 
 import (
-	"bufio"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
-	"os"
-	"slices"
+	"sort"
+	"sync"
 
 	"kamino.dev/kamino/agent/disk"
 )
@@ -32,10 +31,11 @@ func (d digest) of(text []byte) string {
 
 // reader reads one file after the other.
 type reader struct {
-	matcher *matcher
-	also    []string // Options.Also
-	buf     []byte
-	decoded []byte // the second buffer, made when the first encoded file comes
+	matcher   *matcher
+	also      []string // Options.Also
+	unpacking *sync.Mutex
+	buf       []byte
+	decoded   []byte // the second buffer, made when the first encoded file comes
 }
 
 // seen is what one file gave.
@@ -62,16 +62,20 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	if err != nil {
 		return s, err
 	}
-	quiet := packaged(j.name) && !under(j.name, r.also) || program(j.name, head.bytes())
-	s.add(r.matcher, j.name, "", relevant(hits, quiet))
+	software := packaged(j.name) && !under(j.name, r.also)
+	s.add(r.matcher, j.name, "", relevant(hits, software || program(j.name, head.bytes())))
 	if kind, why := byShape(j.name, j.info, head.bytes(), func(limit int) []byte {
 		data, _ := io.ReadAll(io.NewSectionReader(f, 0, int64(limit))) // what cannot be read is taken for a key store
 		return data
-	}); kind != "" {
+	}); kind == "private-key" || kind == "key-store" || kind != "" && !software { // software is full of lone digests
 		s.findings = append(s.findings, Finding{Kind: kind, Path: j.name, Detail: why})
 	}
-	if e := encoded(head.bytes()); e != nil {
-		r.decode(f, e, j.name, quiet, &s)
+	if packed(head.bytes()) {
+		// One at a time: a decoder may need as much memory as windowMost.
+		r.unpacking.Lock()
+		defer r.unpacking.Unlock()
+		in := inside{reader: r, seen: &s, file: j.name, software: software, left: decodedMost, told: map[string]bool{}}
+		in.scan(f, head.bytes())
 	}
 	return s, nil
 }
@@ -82,39 +86,28 @@ func (s *seen) add(m *matcher, name, where string, hits []hit) {
 	}
 }
 
-// relevant drops the prose where it counts for nothing, and where the same bytes are something better known.
+// relevant drops the prose where it counts for nothing, and where the same bytes are something better known. hits are in
+// the order of their offsets.
 func relevant(hits []hit, quiet bool) (out []hit) {
+	var better []hit
+	var reach []int64 // how far the ones up to each reach
 	for _, h := range hits {
-		better := slices.ContainsFunc(hits, func(o hit) bool {
-			return !o.prose && o.offset < h.offset+int64(len(h.text)) && h.offset < o.offset+int64(len(o.text))
-		})
-		if !h.prose || !quiet && !better {
+		if h.prose {
+			continue
+		}
+		end := h.offset + int64(len(h.text))
+		if n := len(reach); n > 0 {
+			end = max(end, reach[n-1])
+		}
+		better, reach = append(better, h), append(reach, end)
+	}
+	for _, h := range hits {
+		n := sort.Search(len(better), func(i int) bool { return better[i].offset >= h.offset+int64(len(h.text)) })
+		if covered := n > 0 && reach[n-1] > h.offset; !h.prose || !quiet && !covered {
 			out = append(out, h)
 		}
 	}
 	return out
-}
-
-// decode scans what an encoded file contains. A file that cannot be decoded to its end is scanned as far as it goes: what
-// nobody can decode nobody can read.
-func (r *reader) decode(f *os.File, e *encoding, name string, quiet bool, s *seen) {
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return
-	}
-	plain, release, err := e.open(bufio.NewReaderSize(f, 64<<10))
-	if err != nil {
-		return
-	}
-	defer release()
-	if r.decoded == nil {
-		r.decoded = make([]byte, chunk+overlap)
-	}
-	var hits []hit
-	n, _ := r.matcher.stream(io.LimitReader(plain, decodedMost), r.decoded, func(h hit) { hits = append(hits, h) })
-	s.add(r.matcher, name, "in its "+e.name+" text, ", relevant(hits, quiet))
-	if n == decodedMost {
-		s.skipped = append(s.skipped, fmt.Sprintf("what is behind the first %d MiB of the %s text of /%s", decodedMost>>20, e.name, name))
-	}
 }
 
 // headReader remembers the beginning of what is read through it.

@@ -50,6 +50,9 @@ type Options struct {
 	Deep bool
 	// Also are directories within those trees that are read all the same: what containers wrote.
 	Also []string
+	// Unvouched are files within those trees for whose content nothing vouches. They are read too, for keys and tokens: what
+	// is merely called a password is software's own example there.
+	Unvouched []string
 	// Seen, if not nil, says what an earlier scan has looked at: only what changed since is looked at.
 	Seen *Seen
 }
@@ -125,6 +128,9 @@ func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 			err = d.Walk(name, visit)
 		}
 	}
+	if err == nil && !o.Deep {
+		err = w.unvouched(ctx)
+	}
 	close(w.jobs)
 	workers.Wait()
 	w.result.Findings = keep(w.result.Findings, o.Allow)
@@ -140,6 +146,8 @@ type walk struct {
 	matcher *matcher
 	names   *matcher // the donor's facts only
 	jobs    chan job
+
+	unpacking sync.Mutex // held while a file is unpacked
 
 	mu     sync.Mutex
 	result Result
@@ -182,6 +190,32 @@ func (w *walk) visit(name string, info fs.FileInfo) error {
 	return nil
 }
 
+// unvouched looks at Options.Unvouched, and at what the scan before had of it.
+func (w *walk) unvouched(ctx context.Context) error {
+	for _, name := range w.options.Seen.also(w.options.Unvouched) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !packaged(name) || under(name, w.options.Also) || under(name, w.skip) {
+			continue
+		}
+		info, err := w.disk.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if info.Mode().IsRegular() && info.Size() > 0 && w.options.Seen.changed(name, info) {
+			w.jobs <- job{name, info}
+		}
+	}
+	return nil
+}
+
+// Software reports whether a file belongs to the trees that a scan passes over.
+func Software(name string) bool { return packaged(name) }
+
 // packaged is whether name belongs to installed software.
 func packaged(name string) bool { return under(name, software) && !under(name, unpackaged) }
 
@@ -191,7 +225,7 @@ func leads(name string, dirs []string) bool {
 }
 
 func (w *walk) work() {
-	f := reader{matcher: w.matcher, also: w.options.Also, buf: make([]byte, chunk+overlap)}
+	f := reader{matcher: w.matcher, also: w.options.Also, unpacking: &w.unpacking, buf: make([]byte, chunk+overlap)}
 	for j := range w.jobs {
 		seen, err := f.file(w.disk, j)
 		w.mu.Lock()

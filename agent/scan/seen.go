@@ -15,6 +15,21 @@ type Seen struct {
 	mu    sync.Mutex
 	seed  maphash.Seed
 	files map[uint64]uint64 // name → state, each hashed
+	names []string          // Options.Unvouched of the scan before
+}
+
+// also are the names that a scan is given besides, or the former scan's if it is given none.
+func (s *Seen) also(names []string) []string {
+	if s == nil {
+		return names
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if names == nil {
+		return s.names
+	}
+	s.names = names
+	return names
 }
 
 // changed reports whether a file is another than the one seen under its name, and notes it. A nil Seen knows none.

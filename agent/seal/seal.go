@@ -36,6 +36,8 @@ type Options struct {
 	// Estimate leaves out what only works, or only makes sense, once services are stopped.
 	Estimate bool
 
+	unvouched []string // explain's
+
 	// For tests of the seal itself: stop dead after this rule, as a power failure would; leave one rule out.
 	InterruptAfter string
 	Omit           string
@@ -241,7 +243,7 @@ func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	if err := zeroSwaps(ctx, d); err != nil {
 		return receipt, err
 	}
-	if err := explain(ctx, s, d, o, &receipt); err != nil {
+	if o.unvouched, err = explain(ctx, s, d, o, &receipt); err != nil {
 		return receipt, err
 	}
 	if err := Clean(ctx, d, o); err != nil {
@@ -363,7 +365,7 @@ func (o Options) Scan() scan.Options {
 		allowed = append(allowed, o.keeps(r)...)
 	}
 	return scan.Options{
-		Facts: scan.Facts(o.Facts), Seen: o.Seen,
+		Facts: scan.Facts(o.Facts), Seen: o.Seen, Unvouched: o.unvouched,
 		Allow: func(kind, name string) bool {
 			return slices.ContainsFunc(allowed, func(a Allowed) bool { return a.Kind == kind && covers(a.Path, name) })
 		},

@@ -14,6 +14,7 @@ import (
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/inventory"
+	"kamino.dev/kamino/agent/scan"
 )
 
 // What is done about files that nothing explains.
@@ -103,6 +104,7 @@ func left(ctx context.Context, d *disk.Disk, o Options) (*inventory.Result, erro
 	if err != nil {
 		return nil, err
 	}
+	look.Note = scan.Software
 	return inventory.Look(ctx, d, look)
 }
 
@@ -190,13 +192,14 @@ func (o Options) judge(d *disk.Disk, r *inventory.Result) error {
 }
 
 // explain is the second look, after the rules: it refuses, or puts the list on the disk and the count in the receipt.
-func explain(ctx context.Context, s *stage, d *disk.Disk, o Options, receipt *Receipt) error {
+// It gives the names of what the scan would pass over and has to read.
+func explain(ctx context.Context, s *stage, d *disk.Disk, o Options, receipt *Receipt) (unvouched []string, err error) {
 	r, err := left(ctx, d, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := o.judge(d, r); err != nil {
-		return err
+		return nil, err
 	}
 	receipt.Policy = o.Config.Policy
 	receipt.Unknown = &Unknown{Mode: o.Config.Verify.Unknown, Count: len(r.Unknown), Digest: "sha256:" + r.Sum()}
@@ -205,7 +208,7 @@ func explain(ctx context.Context, s *stage, d *disk.Disk, o Options, receipt *Re
 	for _, f := range r.Unexplained {
 		list.WriteString(listed(f) + "\n")
 	}
-	return s.apply("inventory", []Match{{Path: UnknownListPath, New: &Content{Data: list.Bytes(), Mode: 0o600}}})
+	return r.Noted, s.apply("inventory", []Match{{Path: UnknownListPath, New: &Content{Data: list.Bytes(), Mode: 0o600}}})
 }
 
 // Since says which of the unknown files were not unknown, or had another content, when the image was made from which this

@@ -1,0 +1,209 @@
+package scan
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strconv"
+)
+
+// Bounds of what is unpacked of one file: bytes in all, and encodings within each other. What is behind them is told
+// (Result.Skipped), not scanned.
+const (
+	decodedMost = 256 << 20
+	deepest     = 4
+)
+
+// inside scans what a file holds in encodings and archives.
+type inside struct {
+	reader   *reader
+	seen     *seen
+	file     string // its name
+	software bool   // what is packaged: prose counts nowhere in it
+	left     int64  // bytes that may still be decoded
+	told     map[string]bool
+}
+
+// packed reports whether a file's beginning is that of an encoding or archive.
+func packed(head []byte) bool {
+	return encoded(head) != nil || isTar(head) || isCPIO(head) || isZip(head)
+}
+
+// POSIX's ustar, which GNU's and pax archives are as well; cpio's "newc", of which initial file systems are made
+// (https://docs.kernel.org/driver-api/early-userspace/buffer-format.html); zip, also as jar.
+func isTar(head []byte) bool { return len(head) > 262 && string(head[257:262]) == "ustar" }
+func isCPIO(head []byte) bool {
+	return bytes.HasPrefix(head, []byte("070701")) || bytes.HasPrefix(head, []byte("070702"))
+}
+func isZip(head []byte) bool { return bytes.HasPrefix(head, []byte("PK\x03\x04")) }
+
+func (in *inside) scan(f *os.File, head []byte) {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		in.tell(err.Error())
+		return
+	}
+	if isZip(head) {
+		in.zip(f)
+		return
+	}
+	in.look(bufio.NewReaderSize(f, 64<<10), in.file, "", true, 0)
+}
+
+// tell says that something was not looked at, once for each reason.
+func (in *inside) tell(why string) {
+	if !in.told[why] {
+		in.told[why] = true
+		in.seen.skipped = append(in.seen.skipped, fmt.Sprintf("what is packed in /%s: %s", in.file, why))
+	}
+}
+
+// look scans one stream, called name; where says for people where it is. scanned streams were scanned as they are, and only
+// what they hold is left to look at.
+func (in *inside) look(r *bufio.Reader, name, where string, scanned bool, depth int) {
+	head, err := r.Peek(headSize)
+	if err != nil && !errors.Is(err, io.EOF) { // a reader forgets an error that it told
+		in.tell(err.Error())
+	}
+	e := encoded(head)
+	switch {
+	case (e != nil || isTar(head) || isZip(head)) && depth == deepest:
+		in.tell(fmt.Sprintf("more than %d encodings and archives within each other", deepest))
+	case e != nil:
+		plain, release, err := e.open(r)
+		if err != nil {
+			in.tell(err.Error())
+			return
+		}
+		defer release()
+		in.look(bufio.NewReaderSize(&bounded{plain, in}, 64<<10), name, where+"in its "+e.name+" text, ", false, depth+1)
+	case isTar(head):
+		in.tar(tar.NewReader(r), name, where, scanned, depth+1)
+	case isCPIO(head) && scanned:
+		if err := skipCPIO(r); err != nil {
+			in.tell(err.Error())
+			return
+		}
+		in.look(r, name, where, true, depth)
+	case isZip(head) && depth > 0:
+		in.tell("a zip file in an archive")
+	case !scanned:
+		in.stream(r, head, name, where)
+	}
+}
+
+func (in *inside) stream(r io.Reader, head []byte, name, where string) {
+	if in.reader.decoded == nil {
+		in.reader.decoded = make([]byte, chunk+overlap)
+	}
+	quiet := in.software || program(name, head)
+	var hits []hit
+	_, err := in.reader.matcher.stream(r, in.reader.decoded, func(h hit) { hits = append(hits, h) })
+	in.seen.add(in.reader.matcher, in.file, where, relevant(hits, quiet))
+	if err != nil {
+		in.tell(err.Error())
+	}
+}
+
+func (in *inside) tar(t *tar.Reader, name, where string, scanned bool, depth int) {
+	for {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			in.tell(err.Error())
+			return
+		}
+		if h.Typeflag == tar.TypeReg && h.Size > 0 {
+			in.look(bufio.NewReaderSize(t, 64<<10), path.Join(name, h.Name), where+"in "+short(h.Name)+", ", scanned, depth)
+		}
+	}
+}
+
+func (in *inside) zip(f *os.File) {
+	info, err := f.Stat()
+	if err != nil {
+		in.tell(err.Error())
+		return
+	}
+	z, err := zip.NewReader(f, info.Size())
+	if err != nil {
+		in.tell(err.Error())
+		return
+	}
+	for _, member := range z.File {
+		r, err := member.Open()
+		if err != nil { // encrypted, or by a method of which nobody here knows
+			in.tell(err.Error())
+			continue
+		}
+		in.look(bufio.NewReaderSize(&bounded{r, in}, 64<<10), path.Join(in.file, member.Name), "in "+short(member.Name)+", ", false, 1)
+		_ = r.Close() // was read, and nothing is written
+	}
+}
+
+func short(name string) string {
+	const most = 80
+	return strconv.Quote(name[:min(len(name), most)])
+}
+
+// bounded ends a stream when a file's bytes are used up.
+type bounded struct {
+	r  io.Reader
+	in *inside
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.in.left <= 0 {
+		b.in.tell(fmt.Sprintf("behind its first %d MiB", decodedMost>>20))
+		return 0, io.EOF
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), b.in.left)])
+	b.in.left -= int64(n)
+	return n, err
+}
+
+// skipCPIO reads an archive of the form "newc" to its end, and the zeros behind it.
+func skipCPIO(r *bufio.Reader) error {
+	const headerSize, sizeAt, nameAt = 110, 54, 94
+	for {
+		head := make([]byte, headerSize)
+		if _, err := io.ReadFull(r, head); err != nil || !isCPIO(head) {
+			return errors.New("a cpio archive that is cut short")
+		}
+		size, err := strconv.ParseUint(string(head[sizeAt:sizeAt+8]), 16, 32)
+		if err != nil {
+			return fmt.Errorf("cpio: %w", err)
+		}
+		length, err := strconv.ParseUint(string(head[nameAt:nameAt+8]), 16, 32)
+		const longest = 4096
+		if err != nil || length > longest {
+			return errors.New("cpio: a name's length is wrong")
+		}
+		name := make([]byte, length+-(headerSize+length)&3)
+		if _, err := io.ReadFull(r, name); err != nil {
+			return errors.New("a cpio archive that is cut short")
+		}
+		if _, err := io.CopyN(io.Discard, r, int64(size+-size&3)); err != nil {
+			return errors.New("a cpio archive that is cut short")
+		}
+		if bytes.HasPrefix(name, []byte("TRAILER!!!\x00")) {
+			break
+		}
+	}
+	for {
+		c, err := r.ReadByte()
+		if err != nil {
+			return nil // nothing is behind it
+		}
+		if c != 0 {
+			return r.UnreadByte()
+		}
+	}
+}

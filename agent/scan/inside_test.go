@@ -1,0 +1,155 @@
+package scan
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ulikunitz/xz"
+
+	"kamino.dev/kamino/agent/disk/disktest"
+)
+
+const pemKey = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIKiLpl1v5fakefakefakefakefakefakefake\n-----END EC PRIVATE KEY-----\n"
+
+func zipOf(t *testing.T, name, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	w, err := z.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, w, text, z)
+	return b.String()
+}
+
+func tarOf(t *testing.T, name, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(text)), Mode: 0o600}); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, w, text, w)
+	return b.String()
+}
+
+func gzipOf(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	closed(t, w, text, w)
+	return b.String()
+}
+
+func closed(t *testing.T, w io.Writer, text string, c io.Closer) {
+	t.Helper()
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func utf32Of(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		b.Write([]byte{c, 0, 0, 0})
+	}
+	return b.String()
+}
+
+// TestPacked: what is packed, also more than once, is read as what it is; names of members say what counts in them.
+func TestPacked(t *testing.T) {
+	keys, settings := strings.Repeat(pemKey, 20), strings.Repeat("spring.datasource.password=Pa55w0rd1234\n", 20)
+	for name, c := range map[string]struct {
+		text, kind string
+		told       bool
+	}{
+		"srv/backup.zip":      {zipOf(t, "id_ed25519", keys), "private-key", false},
+		"srv/app.jar":         {zipOf(t, "application.properties", settings), "secret", false},
+		"srv/lib.jar":         {zipOf(t, "docs/README.md", settings), "", false},
+		"srv/twice.gz":        {gzipOf(t, gzipOf(t, keys)), "private-key", false},
+		"srv/home.tar":        {tarOf(t, "key.gz", gzipOf(t, keys)), "private-key", false},
+		"srv/home.tar.gz":     {gzipOf(t, tarOf(t, "inner.tar.gz", gzipOf(t, tarOf(t, "key", keys)))), "private-key", false},
+		"srv/wide.txt":        {utf32Of(pemKey), "private-key", false},
+		"srv/zip.tar":         {tarOf(t, "a.zip", zipOf(t, "key", keys)), "", true},
+		"srv/russian.doll.gz": {gzipOf(t, gzipOf(t, gzipOf(t, gzipOf(t, gzipOf(t, keys))))), "", true},
+		"srv/bomb.gz":         {gzipOf(t, string(make([]byte, decodedMost+1))), "", true},
+	} {
+		r, err := Files(t.Context(), disktest.New(t, map[string]string{name: c.text}), Options{})
+		got := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == c.kind })
+		if err != nil || got != (c.kind != "") || c.kind == "" && len(r.Findings) > 0 || c.told != (len(r.Skipped) > 0) {
+			t.Errorf("%s: %v, %q, %v", name, r.Findings, r.Skipped, err)
+		}
+	}
+}
+
+// TestManyHits: time grows with a file's hits, not with their square.
+func TestManyHits(t *testing.T) {
+	took := func(n int) time.Duration {
+		hits := make([]hit, n)
+		for i := range hits {
+			hits[i] = hit{kind: "secret", offset: int64(20 * i), text: []byte("password=x"), prose: i%2 == 0}
+		}
+		start := time.Now()
+		if got := len(relevant(hits, false)); got != n {
+			t.Fatalf("%d of %d", got, n)
+		}
+		return time.Since(start)
+	}
+	took(1000)
+	if few, many := took(4000), took(64000); many > 100*few+100*time.Millisecond {
+		t.Errorf("4000 hits take %v, 64000 take %v", few, many)
+	}
+}
+
+// TestRelevant: prose is dropped where it overlaps something better, and only there.
+func TestRelevant(t *testing.T) {
+	at := func(offset, size int, prose bool) hit { return hit{offset: int64(offset), text: make([]byte, size), prose: prose} }
+	hits := []hit{at(0, 100, false), at(10, 5, true), at(20, 5, false), at(60, 50, true), at(100, 5, true), at(120, 10, true), at(129, 5, false), at(140, 5, true)}
+	var got []int64
+	for _, h := range relevant(hits, false) {
+		got = append(got, h.offset)
+	}
+	if want := []int64{0, 20, 100, 129, 140}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestMemory: however many processors there are, one file is unpacked at a time.
+func TestMemory(t *testing.T) {
+	var b bytes.Buffer
+	w, err := xz.WriterConfig{DictCap: windowMost}.NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, w, strings.Repeat("line of a log\n", 1<<10), w)
+	files := map[string]string{}
+	for i := range 16 {
+		files[fmt.Sprintf("srv/%d.xz", i)] = b.String()
+	}
+	d := disktest.New(t, files)
+	b.Reset()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if r, err := Files(t.Context(), d, Options{}); err != nil || len(r.Skipped) > 0 {
+		t.Fatal(r.Skipped, err)
+	}
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.Sys-before.Sys) >> 20; grown > 320 {
+		t.Errorf("16 files with a dictionary of %d MiB take %d MiB", windowMost>>20, grown)
+	}
+}

@@ -1,0 +1,122 @@
+package seal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/disk/disktest"
+)
+
+// nodeWith is a small donor with the files given.
+func nodeWith(t *testing.T, files map[string]string) *disk.Disk {
+	t.Helper()
+	all := map[string]string{"etc/hostname": donorHost + "\n", "etc/machine-id": donorMachine + "\n", "usr/bin/kubelet": "program\n"}
+	for name, text := range files {
+		all[name] = text
+	}
+	return disktest.New(t, all)
+}
+
+// foundAt seals, and wants the scan to find something there.
+func foundAt(t *testing.T, d *disk.Disk, o Options, kind, name string) {
+	t.Helper()
+	_, err := Seal(t.Context(), d, o)
+	var found *Found
+	if !errors.As(err, &found) {
+		t.Errorf("/%s: %v", name, err)
+		return
+	}
+	for _, f := range found.Result.Findings {
+		if f.Kind == kind && f.Path == name {
+			return
+		}
+	}
+	t.Errorf("%s of /%s is not among %v", kind, name, found.Result.Findings)
+}
+
+// TestNobodyVouches: places of software, of package databases and of image stores hold a key of which no package and no
+// image says that it is theirs.
+func TestNobodyVouches(t *testing.T) {
+	for _, name := range []string{"var/lib/dpkg/info/backup.key", "var/lib/dpkg/info/backup.list", "var/lib/dpkg/status.bak", "usr/lib/locale/C.UTF-8/key.pem", "usr/share/mime/key",
+		"usr/share/vim/vim90/doc/tags", "usr/lib/modules/6.8.0/modules.key", "var/lib/docker/image/overlay2/layerdb/sha256/x/key.pem", "var/lib/docker/image/overlay2/distribution/key.pem",
+		"var/lib/rpm/rpmdb.sqlite.key", "usr/lib/sysimage/dnf/key.pem", "usr/bin/tool", "opt/kamino/id", "lib/firmware/x",
+		"var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/77/fs/root/id", "var/lib/docker/overlay2/dead/diff/root/id"} {
+		foundAt(t, nodeWith(t, map[string]string{name: secret}), planted(nil), "private-key", name)
+	}
+}
+
+// TestLayerOfNoImage: a directory is a layer if an image has it, not because layerdb says so.
+func TestLayerOfNoImage(t *testing.T) {
+	const key = "var/lib/docker/overlay2/backup/diff/key"
+	foundAt(t, nodeWith(t, map[string]string{"var/lib/docker/image/overlay2/layerdb/sha256/x/cache-id": "backup", key: secret}), planted(nil), "private-key", key)
+
+	diff := "sha256:" + strings.Repeat("ab", 32)
+	config := fmt.Sprintf(`{"rootfs":{"type":"layers","diff_ids":[%q]}}`, diff)
+	d := nodeWith(t, map[string]string{"var/lib/docker/image/overlay2/layerdb/sha256/" + strings.Repeat("ab", 32) + "/cache-id": "layer",
+		"var/lib/docker/image/overlay2/imagedb/content/sha256/" + sumOf([]byte(config)): config, "var/lib/docker/overlay2/layer/diff/usr/share/test/key": secret})
+	if _, err := Seal(t.Context(), d, planted(nil)); err != nil {
+		t.Errorf("an image's layer: %v", err)
+	}
+}
+
+func cpio(files ...string) string {
+	pad := func(s string) string { return s + strings.Repeat("\x00", -len(s)&3) }
+	all := ""
+	for i := 0; i < len(files); i += 2 {
+		head := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", 1, 0o100600, 0, 0, 1, 0, len(files[i+1]), 0, 0, 0, 0, len(files[i])+1, 0)
+		all += pad(head+files[i]+"\x00") + pad(files[i+1])
+	}
+	return all
+}
+
+// TestInitialFileSystem: what is compressed behind microcode is looked into.
+func TestInitialFileSystem(t *testing.T) {
+	early := cpio("kernel/x86/microcode/GenuineIntel.bin", "microcode", "TRAILER!!!", "")
+	early += strings.Repeat("\x00", -len(early)&511)
+	const name = "boot/initrd.img-6.8.0-1021-azure"
+	for kind, file := range map[string]string{"private-key": secret, "donor-machine-id": donorMachine + "\n"} {
+		initrd := early + zstdOf(t, cpio("etc/some/file", file, "TRAILER!!!", ""))
+		foundAt(t, nodeWith(t, map[string]string{name: initrd}), planted(nil), kind, name)
+	}
+}
+
+func zstdOf(t *testing.T, text string, options ...zstd.EOption) string {
+	t.Helper()
+	var b bytes.Buffer
+	z, err := zstd.NewWriter(&b, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := len(text) / 2 // two blocks: a frame of one says its size and not its window
+	for _, part := range []string{text[:half], text[half:]} {
+		if _, err := z.Write([]byte(part)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestUndecodableIsTold: nobody is left to believe that what could not be decoded was scanned.
+func TestUndecodableIsTold(t *testing.T) {
+	for name, text := range map[string]string{"srv/window.zst": zstdOf(t, strings.Repeat("a line of a log\n", 4096), zstd.WithWindowSize(128<<20)), "srv/torn.xz": "\xfd7zXZ\x00 torn",
+		"srv/torn.zip": "PK\x03\x04torn", "boot/initrd.img-1": cpio("a", "b", "TRAILER!!!", "") + "\x28\xb5\x2f\xfdtorn"} {
+		var log bytes.Buffer
+		_, err := Seal(t.Context(), nodeWith(t, map[string]string{name: text}), planted(func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }))
+		if err != nil || !strings.Contains(log.String(), "/"+name) {
+			t.Errorf("/%s: %v: %s", name, err, log.String())
+		}
+	}
+}
