@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -23,12 +24,12 @@ func everyLine(data []byte, fits func(string) bool) bool {
 	return !slices.ContainsFunc(textLines(data), func(line string) bool { return !fits(line) })
 }
 
-// onlyCertificates: PEM certificates, with what bundles write around them: names, in comments or lines of their own.
+// onlyCertificates: PEM certificates, at least one, with what bundles write around them: names, in comments or lines of their own.
 func onlyCertificates(_ *look, _ string, data []byte) bool {
 	for rest := data; ; {
 		i := bytes.Index(rest, []byte("-----BEGIN "))
 		if i < 0 {
-			return true
+			return len(rest) < len(data)
 		}
 		rest = rest[i+len("-----BEGIN "):]
 		if !bytes.HasPrefix(rest, []byte("CERTIFICATE-----")) && !bytes.HasPrefix(rest, []byte("TRUSTED CERTIFICATE-----")) {
@@ -37,11 +38,50 @@ func onlyCertificates(_ *look, _ string, data []byte) bool {
 	}
 }
 
-// noPasswords: the second field of every line is empty, a locked one, or the reference to the shadow file.
-func noPasswords(_ *look, _ string, data []byte) bool {
+// noPasswords: the second field of every line is a locked one or the reference to the shadow file. Empty it means an account
+// without a password, but in a list of groups that the group has none (shadow(5), gshadow(5)). There are no comments.
+func noPasswords(_ *look, name string, data []byte) bool {
+	groups := strings.HasPrefix(path.Base(name), "g")
+	for line := range strings.Lines(string(data)) {
+		field := strings.Split(strings.TrimSpace(line), ":")
+		if len(field) < 3 || strings.HasPrefix(line, "#") || strings.Trim(field[1], "!*") != "" && field[1] != "x" || field[1] == "" && !groups {
+			return false
+		}
+	}
+	return true
+}
+
+// noAnsweredPassword: debconf's answers (debconf.conf(5), "Name:" and "Value:"), of which none is a password's.
+func noAnsweredPassword(_ *look, _ string, data []byte) bool {
+	asked := ""
+	for line := range strings.Lines(string(data)) {
+		field, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch value = strings.ToLower(strings.TrimSpace(value)); {
+		case field == "Name":
+			asked = path.Base(value) // behind the package's name
+		case field == "Value" && value != "" && value != "true" && value != "false" && (strings.Contains(asked, "passw") || strings.Contains(asked, "secret") || strings.Contains(asked, "token")):
+			return false
+		}
+	}
+	return true
+}
+
+// noBootPassword: GRUB's commands password and password_pbkdf2 give a user a password, in the text or as a hash.
+func noBootPassword(_ *look, _ string, data []byte) bool {
+	return everyLine(data, func(line string) bool { return !strings.HasPrefix(line, "password") })
+}
+
+// installedModules: lines of pam.d(5) whose modules are of the system's directory and execute nothing that a line names.
+func installedModules(_ *look, _ string, data []byte) bool {
+	executing := []string{"pam_exec.so", "pam_script.so", "pam_python.so"}
 	return everyLine(data, func(line string) bool {
-		field := strings.Split(line, ":")
-		return len(field) >= 3 && (field[1] == "" || field[1] == "x" || strings.Trim(field[1], "!*") == "")
+		for _, word := range strings.Fields(line) {
+			dir, module := path.Split(word)
+			if slices.Contains(executing, module) || strings.HasSuffix(module, ".so") && dir != "" && !strings.Contains(dir, "/lib") || strings.Contains(word, "passwd=") || strings.Contains(word, "password=") {
+				return false
+			}
+		}
+		return true
 	})
 }
 
@@ -54,7 +94,9 @@ func onlyLoopback(_ *look, _ string, data []byte) bool {
 
 func onlyWords(words ...string) func(*look, string, []byte) bool {
 	return func(_ *look, _ string, data []byte) bool {
-		return everyLine(data, func(line string) bool { return slices.Contains(words, strings.Fields(line)[0]) })
+		return everyLine(data, func(line string) bool {
+			return slices.Contains(words, strings.Fields(line)[0]) && !strings.Contains(line, "#")
+		})
 	}
 }
 
@@ -62,7 +104,8 @@ func onlySettings(names ...string) func(*look, string, []byte) bool {
 	return func(_ *look, _ string, data []byte) bool {
 		return everyLine(data, func(line string) bool {
 			name, value, _ := strings.Cut(strings.TrimPrefix(line, "export "), "=")
-			return slices.Contains(names, name) && !strings.Contains(value, "@")
+			known := slices.ContainsFunc(names, func(n string) bool { fits, _ := path.Match(n, name); return fits })
+			return known && !strings.Contains(value, "@")
 		})
 	}
 }
@@ -80,26 +123,18 @@ func onlyNumbers(_ *look, _ string, data []byte) bool {
 	return len(data) < 256 && strings.Trim(string(data), "0123456789.+-eE \n") == ""
 }
 
-// noCredentials: sources of packages of which no address holds a user (https://user:password@host) and which name no
-// password or client key.
+// noCredentials: sources of packages of which no address holds a user (https://user:password@host) or a part that looks
+// like a key, which name no password or client key, and which are believed for their signatures only.
 func noCredentials(_ *look, _ string, data []byte) bool {
+	never := []string{"@", "passw", "username", "token", "sig=", "sslclientkey", "trusted=yes", "trusted: yes", "allow-insecure"}
 	return everyLine(data, func(line string) bool {
 		lower := strings.ToLower(line)
-		return !strings.Contains(line, "@") && !strings.Contains(lower, "password") && !strings.Contains(lower, "token") &&
-			!strings.Contains(lower, "sig=") && !strings.Contains(lower, "sslclientkey")
+		return !slices.ContainsFunc(never, func(w string) bool { return strings.Contains(lower, w) }) && !longKey.MatchString(lower)
 	})
 }
 
-// publicKeys: OpenPGP (RFC 9580) armored or binary, whose first packet is a public key: tag 6.
-func publicKeys(_ *look, _ string, data []byte) bool {
-	if bytes.Contains(data, []byte("PRIVATE KEY")) {
-		return false
-	}
-	if bytes.Contains(data, []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----")) {
-		return true
-	}
-	return len(data) > 2 && (data[0]&0xfc == 0x98 || data[0] == 0xc6)
-}
+// longKey is a part of an address in hexadecimal, as keys in it are.
+var longKey = regexp.MustCompile(`/[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12,}`)
 
 // compiledPython: PEP 552's header with the time and size of the source, which must be there.
 func compiledPython(l *look, name string, data []byte) bool {

@@ -51,6 +51,10 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 		return s, err
 	}
 	defer f.Close()
+	software := packaged(j.name) && !under(j.name, r.also)
+	if err := r.attributes(f, j.name, software, &s); err != nil || !j.info.Mode().IsRegular() || j.info.Size() == 0 {
+		return s, err
+	}
 	if swap, err := isSwap(f, r.buf); err != nil {
 		return s, err
 	} else if swap {
@@ -62,7 +66,6 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	if err != nil {
 		return s, err
 	}
-	software := packaged(j.name) && !under(j.name, r.also)
 	s.add(r.matcher, j.name, "", relevant(hits, software || program(j.name, head.bytes())))
 	if kind, why := byShape(j.name, j.info, head.bytes(), func(limit int) []byte {
 		data, _ := io.ReadAll(io.NewSectionReader(f, 0, int64(limit))) // what cannot be read is taken for a key store

@@ -116,7 +116,9 @@ func TestManyHits(t *testing.T) {
 
 // TestRelevant: prose is dropped where it overlaps something better, and only there.
 func TestRelevant(t *testing.T) {
-	at := func(offset, size int, prose bool) hit { return hit{offset: int64(offset), text: make([]byte, size), prose: prose} }
+	at := func(offset, size int, prose bool) hit {
+		return hit{offset: int64(offset), text: make([]byte, size), prose: prose}
+	}
 	hits := []hit{at(0, 100, false), at(10, 5, true), at(20, 5, false), at(60, 50, true), at(100, 5, true), at(120, 10, true), at(129, 5, false), at(140, 5, true)}
 	var got []int64
 	for _, h := range relevant(hits, false) {

@@ -184,7 +184,7 @@ func (w *walk) visit(name string, info fs.FileInfo) error {
 		w.result.Findings = append(w.result.Findings, found...)
 		w.mu.Unlock()
 	}
-	if info.Mode().IsRegular() && info.Size() > 0 {
+	if info.Mode().IsRegular() || info.IsDir() { // an empty one may have attributes
 		w.jobs <- job{name, info}
 	}
 	return nil
@@ -229,7 +229,9 @@ func (w *walk) work() {
 	for j := range w.jobs {
 		seen, err := f.file(w.disk, j)
 		w.mu.Lock()
-		w.result.Files++
+		if j.info.Mode().IsRegular() && j.info.Size() > 0 {
+			w.result.Files++
+		}
 		w.result.Bytes += seen.bytes
 		w.result.Findings = append(w.result.Findings, seen.findings...)
 		w.result.Skipped = append(w.result.Skipped, seen.skipped...)

