@@ -5,11 +5,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // The last words of a key's name, in lower case and without separators, that make its value a credential.
 var secretWords = []string{"password", "passwd", "passphrase", "pass", "pwd", "secret", "token", "bindpw", "rootpw", "authtok", "requirepass", "masterauth",
-	"credential", "credentials", "psk", "secretkeybase", "clientkey",
+	"credential", "credentials", "psk", "pw", "kennwort", "extpat", "secretkeybase", "clientkey",
 	"apikey", "accesskey", "accountkey", "licensekey", "licencekey", "secretkey", "privatekey", "registrationkey", "enrollmentkey", "sharedkey", "presharedkey",
 	"symmkey", "authkey", "authenticationkey", "encryptionkey", "encryptkey", "encrypt", "signingkey", "masterkey", "workspacekey", "appkey", "applicationkey",
 	"storagekey", "ingestionkey", "ingestkey", "instrumentationkey", "consumerkey", "tokenkey", "activationkey", "integrationkey", "customerkey", "agentkey",
@@ -22,6 +24,7 @@ var harmlessWords = []string{"bypass", "compass", "overpass", "publickey", "hotk
 func secretAnchors() []string {
 	all := []string{"_pwd", "pwd=", "pwd:", `pwd"`, "pwd ", "Pwd=", "Pwd:", `Pwd"`, "PWD=", "ndpw", "psk=", "psk:", "psk ", `psk"`, "PSK ", "PSK=",
 		"_key", "-key", "_KEY", "-Key", "Key=", "Key:", `Key"`, "Key ", "Key>", "Key'", "key=", "key:", `key"`, "key ", "key>", "key'", "KEY=", "KEY:",
+		"_pw=", "_pw:", "_pw ", `_pw"`, "_PW=", "kenn", "Kenn", "_PAT",
 		"encrypt =", "encrypt=", `encrypt"`, "encrypt:"}
 	for _, w := range []string{"pass", "secr", "toke", "cred", "autht", "rootpw", "masterauth"} {
 		all = append(all, w, strings.ToUpper(w[:1])+w[1:], strings.ToUpper(w))
@@ -126,6 +129,12 @@ func assignment(data []byte, at int) (a assign, ok bool) {
 		return a, false
 	case data[i] == '>' && element && i == end:
 		i, a.signed = i+1, true
+	case data[i] == '<' && i == end: // <key>NAME</key><string>VALUE</string>
+		at := nextElement.FindIndex(data[i:min(i+96, len(data))])
+		if at == nil {
+			return a, false
+		}
+		i, a.signed = i+at[1], true
 	case bytes.HasPrefix(data[i:], []byte("value=")) && closed > end:
 		i, a.signed = i+len("value="), true
 	case data[i] == '=' || data[i] == ':':
@@ -139,9 +148,26 @@ func assignment(data []byte, at int) (a assign, ok bool) {
 	case i == closed || closed > end:
 		return a, false
 	}
-	i = spaces(data, i)
-	a.value, a.end, a.quoted = valueAt(data, i)
+	a.value, a.end, a.quoted = valueAt(data, nextLine(data, spaces(data, i), closed > end))
 	return a, len(a.value) > 0
+}
+
+var (
+	foldedValue = regexp.MustCompile(`^[>|][+-]?[ \t]*\r?\n[ \t]+`)
+	brokenValue = regexp.MustCompile(`^\r?\n[ \t]*["']`)
+	nextElement = regexp.MustCompile(`^</[A-Za-z]{1,16}>\s{0,40}<[A-Za-z]{1,16}>`)
+)
+
+// nextLine is where the value is that YAML folds (">-" and "|") or that JSON breaks behind a quoted key's colon.
+func nextLine(data []byte, i int, quotedKey bool) int {
+	rest := data[i:min(i+64, len(data))]
+	if at := foldedValue.FindIndex(rest); at != nil {
+		return i + at[1]
+	}
+	if at := brokenValue.FindIndex(rest); at != nil && quotedKey {
+		return i + at[1] - 1 // the quote belongs to the value
+	}
+	return i
 }
 
 // valueAt reads a value, quoted or up to what ends it.
@@ -231,6 +257,17 @@ func exampleHost(rest []byte) bool {
 	return bytes.Contains(host, []byte("example")) || bytes.Equal(host, []byte("host")) || bytes.Equal(host, []byte("hostname")) || bytes.Equal(host, []byte("server"))
 }
 
+var databaseLogin = regexp.MustCompile(`^(?:mysql|mariadb)(?:-?(?:dump|admin|import|check|show))?[ \t][^\n|;&]{0,200}?[ \t]-p["']?([^\s"']{6,128})`)
+
+// databasePassword is that of MySQL's and MariaDB's programs, which take it without a space.
+func databasePassword(data []byte, at int) []byte {
+	part := databaseLogin.FindSubmatch(data[at:min(at+512, len(data))])
+	if part == nil || at > 0 && isWord(data[at-1]) || commented(data, at) || isPlaceholder(string(part[1])) || !strong(string(part[1])) {
+		return nil
+	}
+	return part[0]
+}
+
 var loginOption = regexp.MustCompile(`^(?: -u |--user[ =]|sshpass -p)\s*["']?(?:[^\s:"'$]{1,64}:)?([^\s:"']{6,128})`)
 
 // commandPassword is a login on a command line.
@@ -274,6 +311,9 @@ func monotonous(value string) bool {
 // Names of algorithms, formats and versions look like passwords: letters and digits.
 var technical = regexp.MustCompile(`(?i)^(?:[a-z/_.+-]*[-_./])?(?:sha|md|aes|rsa|dsa|ecdsa|hmac|ed|x|curve|cv|utf|iso|base|ipv|tls|ssl|ssh|oauth|openid|pkcs|krb|p|v|http|h|s|ec|es|rs|hs|ps|nist|win|lib|python|php|perl|java|int|uint|float|md5|sasl|ntlm|type|level|option|arg|field|line|mode|step|rule|rfc)[-_]?\d+(?:[-_./,:+a-z]|\d)*$`)
 
+// scattered digits have a word between them: no name of an algorithm or version has.
+var scattered = regexp.MustCompile(`\d[A-Za-z]{3,}\d`)
+
 // A path, a file's name, a variable, a call or a member: what says where the secret is.
 var reference = regexp.MustCompile(`^(?:\.{0,2}/[\w.@-]|[A-Za-z]:\\|file:|env:|vault:|/dev/|https?://|secret(?:s|ref)?[:/.])|\.(?:key|pem|crt|cer|json|ya?ml|conf|cfg|ini|txt|so|py|sh|js|go|rb|html?|service|sock|jks|p12|db|list|gpg|asc)$|[()]|::|->|\+=|&&|\|\|`)
 var member = regexp.MustCompile(`^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$`)
@@ -285,7 +325,7 @@ func namesSecret(value string) bool {
 }
 
 func isReference(value string, quoted bool) bool {
-	if technical.MatchString(value) || strings.Contains(value, " ") {
+	if technical.MatchString(value) && !(mixed(value) && scattered.MatchString(value)) || strings.Contains(value, " ") {
 		return true
 	}
 	if randomLooking(value, 32) {
@@ -296,7 +336,7 @@ func isReference(value string, quoted bool) bool {
 
 // strong tells a secret from a word: letters and digits, or three classes of characters.
 func strong(value string) bool {
-	if len(value) < 6 || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' }) {
+	if len(value) < 6 || !utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' && !unicode.IsLetter(c) }) {
 		return false
 	}
 	digit := strings.ContainsAny(value, "0123456789")

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 )
 
@@ -27,8 +28,12 @@ type inside struct {
 	file     string // its name
 	software bool   // what is packaged: prose counts nowhere in it
 	left     int64  // bytes that may still be decoded
+	zipped   bool   // members of a zip file: mostly programs, so that prose counts in settings only
 	told     map[string]bool
 }
+
+// settings are the formats in which programs bring theirs.
+var settings = []string{".properties", ".env", ".ini", ".conf", ".cfg", ".yml", ".yaml", ".toml", ".json"}
 
 // packed reports whether a file's beginning is that of an encoding or archive.
 func packed(head []byte) bool {
@@ -101,7 +106,7 @@ func (in *inside) stream(r io.Reader, head []byte, name, where string) {
 	if in.reader.decoded == nil {
 		in.reader.decoded = make([]byte, chunk+overlap)
 	}
-	quiet := in.software || program(name, head)
+	quiet := in.software || program(name, head) || in.zipped && !slices.Contains(settings, path.Ext(name))
 	var hits []hit
 	_, err := in.reader.matcher.stream(r, in.reader.decoded, func(h hit) { hits = append(hits, h) })
 	in.seen.add(in.reader.matcher, in.file, where, relevant(hits, quiet))
@@ -137,6 +142,7 @@ func (in *inside) zip(f *os.File) {
 		in.tell(err.Error())
 		return
 	}
+	in.zipped = true
 	for _, member := range z.File {
 		r, err := member.Open()
 		if err != nil { // encrypted, or by a method of which nobody here knows

@@ -3,6 +3,7 @@ package scan
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 )
 
 // needle is a literal that starts a match; check decides about what stands there and returns the whole match.
@@ -23,7 +24,7 @@ type matcher struct {
 
 func newMatcher(facts Facts) (*matcher, []string) {
 	m := &matcher{needles: map[uint32][]needle{}, digest: newDigest()}
-	for _, p := range patterns {
+	for _, p := range slices.Concat(patterns, issued) {
 		for _, a := range p.anchors {
 			m.add(needle{p.kind, []byte(a), p.check, p.prose})
 		}

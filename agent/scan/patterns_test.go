@@ -20,17 +20,26 @@ import (
 // planted are texts with the kind that must be found in each. Tokens are put together here, so that no file of this
 // repository holds one.
 var planted = map[string][]string{
-	"password": {"http://svc:Pa55w0rd!@proxy.corp:8080", "postgres://backup:correcthorse@db/app", "0 1 * * * root curl -u svc:Tr0ub4dor3x https://x", "wget --user=svc:Tr0ub4dor3x x"},
-	"secret": {"password=Pa55w0rd1234\n", "  password: Pa55w0rd1234\n", `{"password":"Pa55w0rd1234"}`, `{\"password\":\"Pa55w0rd1234\"}`, `<password>Pa55w0rd1234</password>`, `<user password="Pa55w0rd1234"/>`,
+	"azure-secret": {"value ab" + "c8Q~AbCdEfGhIjKlMnOpQrStUvWxYz012345678"},
+	"azure-key":    {strings.Repeat("aB3d", 13) + "JQQJ" + "99AKACAAAAAAAAAAAAASAZDO1a2b"},
+	"password":     {"mysqldump -uroot -pTr0ub4dor3x app", "mysql -h db --port 3306 -p'Tr0ub4dor3x'", "http://svc:Pa55w0rd!@proxy.corp:8080", "postgres://backup:correcthorse@db/app", "0 1 * * * root curl -u svc:Tr0ub4dor3x https://x", "wget --user=svc:Tr0ub4dor3x x"},
+	"secret": {"db_password: >-\n  Tr0ub4dor3x\n", "password: |\n    Tr0ub4dor3x\n", "{\"password\":\n  \"Tr0ub4dor3x\"}", "<entry><key>db.password</key><string>Tr0ub4dor3x</string></entry>",
+		"password = Gr\u00fcn3Wiese99", "db_pw=Tr0ub4dor3x", "Kennwort = Tr0ub4dor3x", "AZURE_DEVOPS_EXT_PAT=" + strings.Repeat("q8zr", 13), "password = S0nne4Mond", "run --password S0nneUndMond4\n",
+		"kind: Secret\nmetadata: {name: x}\ndata:\n  db: UzBtbWVyUmVnZW4xOTg3IQ==\n", "password=Pa55w0rd1234\n", "  password: Pa55w0rd1234\n", `{"password":"Pa55w0rd1234"}`, `{\"password\":\"Pa55w0rd1234\"}`, `<password>Pa55w0rd1234</password>`, `<user password="Pa55w0rd1234"/>`,
 		`<add key="DbPassword" value="Pa55w0rd1234"/>`, "export APP_SECRET_KEY='q8Zr2LmT5vXw9BnC'", "node.session.auth.password = Pa55w0rd1234", "ldap_default_authtok = hunter2hunter2",
 		"Server=x;User Id=sa;Password=Tr0ub4dor3x;", "api_key: 9f2c9f2c9f2c9f2c7a9f2c9f2c9f2c9f", "bindpw Tr0ub4dor3x\n", "machine x login y password C1abcdefghijk", "secret_key => 'q8Zr2LmT5vXw9BnC'",
 		"\tkey = AQD1k8NlAAAAABAAq8Zc0q0Qy2xkJ7hN0a1c2w==\n", "account-key: XLXDnWFaq15lFdfNHaFpnM55sjBnaEkNVdrhMIPtCYyaA2oEDKz5Lmje76H195q", "SetCredential=db:Tr0ub4dor3x", `encrypt = "pUqJrVyVRj5jsiYEkM/tFQYfWyJIv4s3XkvDwy7Cu5s="`},
 	"machine-identity": {`{"machineGuid":"6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f10"}`, "AGENT_GUID=6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f10", "guid = 6F1D1C0E-2F3A-4A7B-9A55-0C2B7E8D9F10", "node_id: 9f2c9f2c7a9f2c9f"},
 	"password-hash": {"- passwd: $6$abcdefgh$" + strings.Repeat("aB", 43), "rootpw --iscrypted $1$abcdefgh$" + strings.Repeat("c", 22), "admin: $2b$12$" + strings.Repeat("d", 53), "x $y$j9T$salt$" + strings.Repeat("e", 43),
+		"svc:1001:aad3b435b51404eeaad3b435b51404ee:" + "8846f7eaee8fb117ad06bdd830b7586c:::",
 		"admin:$apr1$abcdefgh$" + strings.Repeat("f", 22), "$5$rounds=5000$salt$" + strings.Repeat("g", 43)},
 	"token-bearer":  {`authorization = "Basic dXNlcjpQYTU1dzByZDEyMzQ="`, `Authorization = ["Bearer abcdefghijklmnopqrstuvwxyz"]`, "Authorization: Bearer abcdefghijklmnop"},
 	"registry-auth": {`auth = "dXNlcjpQYTU1dzByZDEyMzQ="`},
 	"forge-token": {"github" + "_pat_11ABCDEFG0" + strings.Repeat("aB3", 20), "gl" + "rt-t1_AbCdEfGhIjKlMnOpQrSt", "dop" + "_v1_" + strings.Repeat("9f2c", 16), "xo" + "xb-1234567890-abcdefghij",
+		"s" + "k-proj-Ab3dEf6hIj9kLmN0pQrStUvWxYz12345", "s" + "k-ant-api03-Ab3dEf6hIj9kLmN0pQrStUvWxYz", "S" + "G.AbCdEfGhIjKlMnOpQrStUv." + strings.Repeat("aB3d", 11)[:43],
+		"h" + "f_AbCdEfGhIjKlMnOpQrStUvWxYz01234567", "bot 123456789" + ":AAF1abcdefghijklmnopqrstuvwxyz01234",
+		"https://corp.webhook.office.com/webhookb2/6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f10@6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f11/Incoming" + "Webhook/" + strings.Repeat("9f2c", 8),
+		"https://discord.com/api/webhooks/123456789012345678" + "/" + strings.Repeat("aB3d", 17),
 		"https://hooks.slack.com/services/T0000000" + "1/B00000002/AbCdEfGhIjKlMnOpQrStUvWx"},
 	"vault-token": {"hv" + "s.CAESIJlU02LQZq42aaaaaaaaaaaaaaaaaaaaaa"},
 	"aws-key":     {"AK" + "IAIOSFODNN7ABCDEFG", "ASIA" + "IOSFODNN7ABCDEFG"},
@@ -47,6 +56,9 @@ func secrets() (all []string) {
 
 // harmless is what documentation, shipped configuration and programs write.
 var harmless = []string{
+	"password: |\n  Your password was changed in 2024\n", "password: >\n  echo\n", "<key>db.password</key><string>changeme</string>", "kind: Secret\ndata:\n  db: {{ .Values.x }}\n", "kind: SecretStore\ndata:\n  a: bcdefgh\n",
+	"mysql -u root -p app1", "mysql --protocol tcp -P 3306", "hf_register_new_model_architecture_x9", "signature_algorithm_secret = sha256WithRSAEncryption", "password_encryption = scram-sha-256", "\"password\":\n  {\"a1b2c3\": 1}",
+	"12:AAF1abcdefghijklmnopqrstuvwxyz01234", "https://discord.com/api/webhooks/1/x",
 	"password=<PASSWORD>", "password = changeme", "password: ${DB_PASSWORD}", "password=$(cat /run/x1)", "# password = Pa55w0rd1234", "; password=Pa55w0rd1234", "  // secret: Pa55w0rd1234", "password = password",
 	"http://user:password@host/", "https://user:pass@example.com/", "http://$user:$pass@x", "http://[user:pass@]host", "kpasswd\t\t464/tcp", "password\t[success=1 default=ignore]\tpam_unix.so obscure yescrypt",
 	"passwd: files systemd sss", "password sufficient pam_unix.so sha512 shadow", "tokenizer = v2", "token = tok.next2()", "secretName: my-secret-2", "secret: {secretName: x1}", "password = sha512", "private_key = /etc/ssl/private/x1.key",

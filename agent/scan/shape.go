@@ -244,6 +244,9 @@ var libraries = []string{"/site-packages/", "/dist-packages/", "/node_modules/",
 
 // program tells formats and places in which texts are examples rather than configuration.
 func program(name string, head []byte) bool {
+	if path.Base(name) == ".env" {
+		return false // of whoever deployed it, also beside libraries
+	}
 	if slices.ContainsFunc(libraries, func(dir string) bool { return strings.Contains(name, dir) }) {
 		return true
 	}
