@@ -157,6 +157,9 @@ func nextMayDo(err error) bool {
 		var refused *RefusedError
 		return errors.As(err, &refused) || step.Step == InValidate && errors.Is(err, ErrNotFound)
 	case InRehearse, InProtect, InInventory, InDrain:
+		if refused := (*RefusedError)(nil); errors.As(err, &refused) && stepRefused(refused.Refusals) {
+			return false
+		}
 		return !errors.Is(err, ErrLeaseLost) && !errors.Is(err, ErrForbidden)
 	}
 	return false

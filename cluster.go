@@ -64,6 +64,14 @@ type Previewer interface {
 	Preview(ctx context.Context, node Node, opts DrainOptions) ([]Pod, error)
 }
 
+// SealRehearser is a cluster that can tell whether a seal pod would be admitted.
+type SealRehearser interface {
+	// RehearseSeal tries, without effect, to create the seal pod of a run. A
+	// *RefusedError with CodeSealPod: no node would get one. ErrForbidden: these
+	// credentials may not ask; ErrNotFound: the cluster is not prepared.
+	RehearseSeal(ctx context.Context, node Node, order SealOrder) error
+}
+
 // Pulser is a cluster that knows a kubelet's last sign of life more closely
 // than the node's status does.
 type Pulser interface {

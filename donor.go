@@ -16,6 +16,9 @@ const guestHalt = time.Minute
 
 func (r *Run) sealOrder() SealOrder {
 	order := SealOrder{Run: r.id, Policy: r.SealPolicy}
+	if order.Run == "" { // a plan and a doctor try it for a run that never begins
+		order.Run = r.freshID()
+	}
 	if r.lease != nil {
 		order.Nonce = r.lease.Record.Nonce
 	}

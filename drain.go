@@ -2,6 +2,7 @@ package kamino
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,20 +10,18 @@ import (
 )
 
 // lookRehearse finds out, before anything is done to the donor, what would end
-// its drain anyway: once its pods are evicted, somebody has noticed. What would end
-// its seal is found out by the inventory.
+// its drain or its seal anyway: once its pods are evicted, somebody has noticed.
 func (r *Run) lookRehearse(ctx context.Context) (Next, error) {
-	order := r.sealOrder()
-	if _, ok := r.Cluster.(Surveyor); ok {
-		order = SealOrder{}
-	}
-	return r.rehearse(ctx, order)
+	return r.rehearse(ctx, r.sealOrder())
 }
 
 func (r *Run) rehearse(ctx context.Context, order SealOrder) (Next, error) {
 	pods, err := r.Cluster.Rehearse(ctx, r.node, order, r.drainOptions())
-	if err != nil {
-		return Next{}, fmt.Errorf("rehearse drain and seal of node %s: %w", r.node.Name, err)
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return Next{}, err
+	} else if err != nil {
+		return Next{}, fmt.Errorf("try drain and seal of node %s without effect: %w", r.node.Name, err)
 	}
 	var stuck []Pod
 	var doubts []string
@@ -35,8 +34,7 @@ func (r *Run) rehearse(ctx context.Context, order SealOrder) (Next, error) {
 	}
 	r.doubt("rehearse", doubts)
 	if len(stuck) > 0 {
-		return Next{}, WithHint(fmt.Errorf("node %s cannot be drained: %s; nothing was evicted", r.node.Name, describePods(stuck)),
-			"give these pods a controller or fix their budgets, choose another node, or use --force to delete them")
+		return Next{}, &RefusedError{Subject: "node " + r.node.Name, Refusals: []Refusal{refuseStuck(stuck)}}
 	}
 	if r.pool.Capacity == 1 {
 		r.doubt("rehearse", []string{fmt.Sprintf("pool %s has one node, the donor: until it is back, its pods run only where other pools have room for them", r.pool.Name)})

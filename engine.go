@@ -208,6 +208,8 @@ func (e *Engine) newRun(opts Options) *Run {
 type StepError struct {
 	Step string
 	Err  error
+	// Refused: a look before the first change met what the same command would meet again.
+	Refused bool
 }
 
 func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
@@ -275,15 +277,15 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 		default:
 			err = interrupted(ctx, err)
 			say(failed, err.Error(), -1)
-			return &StepError{s.Name, err}
+			return &StepError{Step: s.Name, Err: err, Refused: next.kind != nextAct && refusing(err)}
 		}
 		if err := p.pause(ctx, next, err); err != nil {
 			err = interrupted(ctx, err)
 			say(failed, err.Error(), -1)
-			return &StepError{s.Name, err}
+			return &StepError{Step: s.Name, Err: err}
 		}
 		if err := r.renew(ctx); err != nil {
-			return &StepError{s.Name, err}
+			return &StepError{Step: s.Name, Err: err}
 		}
 	}
 }

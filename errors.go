@@ -86,7 +86,11 @@ type Refusal struct {
 	Allow string `json:"allow,omitempty"` // the option that overrides it, where one exists
 }
 
+// String leaves out the field where nothing stands in one.
 func (r Refusal) String() string {
+	if r.Field == "" {
+		return r.Why + "; " + r.Do
+	}
 	return fmt.Sprintf("%s is %q: %s; %s", r.Field, r.Value, r.Why, r.Do)
 }
 

@@ -134,6 +134,8 @@ type PoolPlan struct {
 	Model      string      `json:"model"`           // what the model refers to
 	Candidates []Candidate `json:"candidates"`
 	Donor      string      `json:"donor,omitempty"`
+	// Refusals are those of the run, where no other candidate would do better.
+	Refusals []Refusal `json:"refusals,omitempty"`
 	// Run is what the run with that donor would do.
 	Run *Plan `json:"run,omitempty"`
 	// ModelDiff is what changes with action model.
@@ -199,6 +201,7 @@ func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *Po
 			for _, r := range plan.Refusals {
 				p.hold("refused", "%s; %s", r.Why, r.Do)
 			}
+			p.Refusals = plan.Refusals
 			return nil
 		}
 		p.refuse(plan.Refusals, opts.MinCandidates)
@@ -234,6 +237,7 @@ func (p *PoolPlan) refuse(refusals []Refusal, least int) {
 	}
 	p.Donor, p.Run = "", nil
 	if ranked == 0 || ranked < least {
+		p.Refusals = refusals
 		p.hold("too-few-candidates", "%d candidates, at least %d wanted", ranked, least)
 		return
 	}

@@ -281,6 +281,9 @@ func (r *Run) ifOwn(note func(*Lease)) func(*Lease) {
 func (r *Run) abandon(ctx context.Context, cause error) error {
 	interrupted := ctx.Err() != nil
 	ctx = context.WithoutCancel(ctx)
+	if r.refusedFirst(cause) {
+		return errors.Join(cause, r.release(ctx, func(l *Lease) { l.Record = Record{} })) // no run of which to tell
+	}
 	r.back = true
 	if rec := r.lease.Record; r.adopted && rec.Donor != "" && !(rec.Donor == r.node.Name && SameVM(rec.VMID, r.instance.VMID)) {
 		// The run that was adopted had another donor, and still has it.

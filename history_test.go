@@ -41,7 +41,7 @@ func TestFailureIsShort(t *testing.T) {
 }
 
 func TestFailedStep(t *testing.T) {
-	err := fmt.Errorf("x: %w", errors.Join(&StepError{"drain", errors.New("y")}, errors.New("z")))
+	err := fmt.Errorf("x: %w", errors.Join(&StepError{Step: "drain", Err: errors.New("y")}, errors.New("z")))
 	if s := failedStep(err); s != "drain" || failedStep(errors.New("q")) != "" {
 		t.Error(s)
 	}

@@ -66,7 +66,7 @@ func (r *Run) lookDefinition(ctx context.Context) (Next, error) {
 	want := r.wantedDefinition()
 	return r.ensure(ctx, want, func(have Artifact) error {
 		if list := misfits(have, want); len(list) > 0 {
-			return WithHint(errors.New(list[0].Why), "%s", list[0].Do)
+			return inTheWay{WithHint(errors.New(list[0].Why), "%s", list[0].Do)}
 		}
 		return nil
 	})
@@ -127,8 +127,8 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 	why := r.reusable(s)
 	switch {
 	case !s.Ours():
-		return Next{}, WithHint(fmt.Errorf("snapshot %s exists and was not made by kamino (no tag %s)", name, TagBuiltFrom),
-			"delete or rename it, then run again")
+		return Next{}, inTheWay{WithHint(fmt.Errorf("snapshot %s exists and was not made by kamino (no tag %s)", name, TagBuiltFrom),
+			"delete or rename it, then run again")}
 	case s.State == Deleting:
 		return wait("an old snapshot to be deleted"), nil
 	case s.Tags[TagRun] == r.id && s.State != Failed && !s.Ready:
@@ -145,7 +145,7 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 		why = "a version was made of it"
 	}
 	if foreign := r.foreignSnapshot(s); foreign != "" {
-		return Next{}, WithHint(fmt.Errorf("snapshot %s %s", name, foreign), "wait until that run has ended; if none makes images of this pool, delete the snapshot")
+		return Next{}, inTheWay{WithHint(fmt.Errorf("snapshot %s %s", name, foreign), "wait until that run has ended; if none makes images of this pool, delete the snapshot")}
 	}
 	return r.deleteSnapshot(ctx, s, fmt.Sprintf("delete the useless snapshot of %s: %s", s.Tags[TagBuiltFrom], firstWord(why, "it is "+string(s.State))))
 }

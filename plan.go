@@ -68,6 +68,10 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 	if err := r.planWorld(ctx); err != nil {
 		return nil, err
 	}
+	if err := r.planDonor(ctx); err != nil {
+		return nil, err
+	}
+	r.plan.Doubts = r.doubts
 	if len(r.plan.Refusals) > 0 {
 		return r.plan, nil
 	}
@@ -97,7 +101,9 @@ var peekable = []string{"gallery", "definition", "version", "reuse"}
 // stepRefused tells refusals of a step, which no other donor would lift, from
 // those of a donor.
 func stepRefused(refusals []Refusal) bool {
-	return slices.ContainsFunc(refusals, func(r Refusal) bool { return r.Allow == allowAdopt || slices.Contains(peekable, r.Code) })
+	return slices.ContainsFunc(refusals, func(r Refusal) bool {
+		return r.Allow == allowAdopt || r.Code == CodeSealPod || slices.Contains(peekable, r.Code)
+	})
 }
 
 // peek looks as the peekable steps do: a look only reads. What stands in the way of one is a refusal of the plan.
@@ -107,7 +113,7 @@ func (r *Run) peek(ctx context.Context) error {
 			continue
 		}
 		next, err := s.Look(r, ctx)
-		if err != nil && (transient(err) || errors.Is(err, ErrForbidden) || ctx.Err() != nil) {
+		if err != nil && !refusing(err) {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		} else if err != nil {
 			var refused *RefusedError
@@ -132,6 +138,33 @@ func (n Next) planned() string {
 		return "wait for " + n.what
 	}
 	return "nothing: " + n.what
+}
+
+// planDonor finds out whether the donor could be drained and sealed, as far as that can be told
+// without a rehearsal. Whoever only reads may not create the seal pod, not even without effect.
+func (r *Run) planDonor(ctx context.Context) error {
+	if len(r.plan.Refusals) > 0 || !r.donorUntouched() {
+		return nil
+	}
+	stuck := slices.DeleteFunc(slices.Clone(r.plan.Evictions), func(p Pod) bool { return !p.Stuck })
+	if len(stuck) > 0 && !r.Force {
+		r.plan.Refusals = append(r.plan.Refusals, refuseStuck(stuck))
+	}
+	c, ok := r.Cluster.(SealRehearser)
+	if !ok {
+		return nil
+	}
+	err := c.RehearseSeal(ctx, r.node, r.sealOrder())
+	var refused *RefusedError
+	switch {
+	case errors.As(err, &refused):
+		r.plan.Refusals = append(r.plan.Refusals, refused.Refusals...)
+	case errors.Is(err, ErrForbidden), errors.Is(err, ErrNotFound):
+		r.doubt("rehearse", []string{"whether the seal pod would be admitted: " + err.Error()})
+	case err != nil:
+		return fmt.Errorf("try the seal of node %s without effect: %w", r.node.Name, err)
+	}
+	return nil
 }
 
 // planWorld reads what the later steps would find.

@@ -2,6 +2,7 @@ package kamino
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,4 +91,50 @@ func nodeArchitecture(arch string) string {
 		return "Arm64"
 	}
 	return arch
+}
+
+func refuseUnknown(node string) error {
+	return &RefusedError{Subject: fmt.Sprintf("node %q", node), Refusals: []Refusal{{Code: "unknown-node",
+		Why: "not found: the cluster has no node of that name",
+		Do:  "kubectl get nodes lists the nodes; if a run left this one off and Kubernetes forgot it: kamino restore"}}}
+}
+
+func refuseMark(node string, err error) error {
+	return &RefusedError{Subject: "node " + node, Refusals: []Refusal{{Code: "mark", Why: err.Error(), Do: leftAlone(node)}}}
+}
+
+// CodeSealPod is the code of the refusal of a seal pod that no donor could have: its image is
+// not known, or not admitted.
+const CodeSealPod = "seal-pod"
+
+// refuseStuck is the refusal of a node for pods that no waiting removes.
+func refuseStuck(pods []Pod) Refusal {
+	return Refusal{Code: "drain", Why: "the node cannot be drained: " + describePods(pods) + "; nothing was evicted",
+		Do: "give these pods a controller or fix their budgets, choose another node, or use --force to delete them"}
+}
+
+// inTheWay is what a look met that the same command would meet again until somebody changes what
+// the message names. A read that failed is none: services and credentials come right by
+// themselves (a role of Azure takes minutes to be in effect).
+type inTheWay struct{ error }
+
+func (e inTheWay) Unwrap() error { return e.error }
+
+// refusing says whether an error of a look is a refusal.
+func refusing(err error) bool {
+	var refused *RefusedError
+	var held *HeldError
+	var met inTheWay
+	return errors.As(err, &refused) || errors.As(err, &held) || errors.As(err, &met)
+}
+
+// refusedFirst says whether a run was refused that has taken nothing: it began itself, and not even
+// a mark stands on its donor.
+func (r *Run) refusedFirst(err error) bool {
+	var step *StepError
+	if !errors.As(err, &step) || !step.Refused || r.adopted {
+		return false
+	}
+	mark, markErr := r.node.claim(r.pool.ID)
+	return mark == nil && markErr == nil && !r.lease.Record.Sealing
 }

@@ -65,11 +65,11 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 		return r.todaysVersion(*last)
 	}
 	if nameErr != nil {
-		return Next{}, WithHint(nameErr, "run again tomorrow")
+		return Next{}, inTheWay{WithHint(nameErr, "run again tomorrow")}
 	}
 	if !r.adopted && len(versions) > 0 && CompareVersions(versions[0].Name, next) > 0 {
-		return Next{}, WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
-			versions[0].Name, next, r.clock().Now().Format(time.RFC3339)), "set the clock of this machine, or delete that version")
+		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
+			versions[0].Name, next, r.clock().Now().Format(time.RFC3339)), "set the clock of this machine, or delete that version")}
 	}
 	r.version = Artifact{Kind: Version, Name: next}
 	return r.settled(next, next+" is to be built"), nil
@@ -87,10 +87,10 @@ func (r *Run) settled(name, what string) Next {
 
 func (r *Run) todaysVersion(v Artifact) (Next, error) {
 	if !v.Ours() {
-		return Next{}, WithHint(fmt.Errorf("version %s exists and was not made by kamino (no tag %s)", v.Name, TagBuiltFrom), hintAgain)
+		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s exists and was not made by kamino (no tag %s)", v.Name, TagBuiltFrom), hintAgain)}
 	}
 	if why := v.Tags[TagBad]; why != "" {
-		return Next{}, WithHint(fmt.Errorf("version %s of today was rolled back (%s)", v.Name, why), hintAgain)
+		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s of today was rolled back (%s)", v.Name, why), hintAgain)}
 	}
 	switch v.State {
 	case Failed:
@@ -102,7 +102,7 @@ func (r *Run) todaysVersion(v Artifact) (Next, error) {
 		return wait("the failed version to be deleted"), nil
 	}
 	if err := r.usable(v); err != nil {
-		return Next{}, err
+		return Next{}, inTheWay{err}
 	}
 	r.version, r.preBuilt = v, true
 	if v.State == Creating {

@@ -46,13 +46,12 @@ func (r *Run) checkCredentials(ctx context.Context) error {
 func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 	node, err := r.Cluster.Node(ctx, r.Donor)
 	if errors.Is(err, ErrNotFound) {
-		return Next{}, WithHint(fmt.Errorf("node %q: %w", r.Donor, err),
-			"kubectl get nodes lists the nodes; if a run left this one off and Kubernetes forgot it: kamino restore")
+		return Next{}, refuseUnknown(r.Donor)
 	} else if err != nil {
 		return Next{}, fmt.Errorf("read node %s: %w", r.Donor, err)
 	}
 	if _, err := node.Mark(); err != nil {
-		return Next{}, WithHint(err, "%s", leftAlone(node.Name))
+		return Next{}, refuseMark(node.Name, err)
 	}
 	r.node = node
 	if refusals := refuseNode(node, r.Options, true); node.ProviderID == "" {
@@ -66,7 +65,7 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 	}
 	mark, err := node.claim(r.pool.ID)
 	if err != nil {
-		return Next{}, WithHint(err, "%s", leftAlone(node.Name))
+		return Next{}, refuseMark(node.Name, err)
 	}
 	if err := r.refuse(mark != nil); err != nil {
 		return Next{}, err

@@ -26,6 +26,7 @@ type api struct {
 	namespaces objects[corev1.Namespace, corev1.NamespaceList]
 	nodes      objects[corev1.Node, corev1.NodeList]
 	pods       func(namespace string) objects[corev1.Pod, corev1.PodList]
+	configMaps func(namespace string) objects[corev1.ConfigMap, corev1.ConfigMapList]
 	events     func(namespace string) objects[corev1.Event, corev1.EventList]
 	leases     func(namespace string) objects[coordinationv1.Lease, coordinationv1.LeaseList]
 	budgets    func(namespace string) objects[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList]
@@ -35,6 +36,7 @@ type api struct {
 	evict       func(context.Context, *policyv1.Eviction) error
 	reviewSelf  creator[authenticationv1.SelfSubjectReview]
 	reviewRules creator[authorizationv1.SelfSubjectRulesReview]
+	reviewOne   creator[authorizationv1.SelfSubjectAccessReview]
 
 	paths rest.Interface // any object by its path
 }
@@ -77,6 +79,7 @@ func newAPI(cfg *rest.Config) (api, error) {
 		namespaces: in[corev1.Namespace, corev1.NamespaceList](core, "namespaces")(""),
 		nodes:      in[corev1.Node, corev1.NodeList](core, "nodes")(""),
 		pods:       in[corev1.Pod, corev1.PodList](core, "pods"),
+		configMaps: in[corev1.ConfigMap, corev1.ConfigMapList](core, "configmaps"),
 		events:     in[corev1.Event, corev1.EventList](core, "events"),
 		leases:     in[coordinationv1.Lease, coordinationv1.LeaseList](group(coordinationv1.SchemeGroupVersion), "leases"),
 		budgets:    in[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](policy, "poddisruptionbudgets"),
@@ -87,6 +90,7 @@ func newAPI(cfg *rest.Config) (api, error) {
 		},
 		reviewSelf:  in[authenticationv1.SelfSubjectReview, metav1.List](authentication, "selfsubjectreviews")(""),
 		reviewRules: in[authorizationv1.SelfSubjectRulesReview, metav1.List](authorization, "selfsubjectrulesreviews")(""),
+		reviewOne:   in[authorizationv1.SelfSubjectAccessReview, metav1.List](authorization, "selfsubjectaccessreviews")(""),
 		paths:       core,
 	}, err
 }

@@ -17,7 +17,10 @@ func NewForClient(client kubernetes.Interface, opts Options) *Cluster {
 		namespaces: core.Namespaces(),
 		nodes:      core.Nodes(),
 		pods:       func(namespace string) objects[corev1.Pod, corev1.PodList] { return core.Pods(namespace) },
-		events:     func(namespace string) objects[corev1.Event, corev1.EventList] { return core.Events(namespace) },
+		configMaps: func(namespace string) objects[corev1.ConfigMap, corev1.ConfigMapList] {
+			return core.ConfigMaps(namespace)
+		},
+		events: func(namespace string) objects[corev1.Event, corev1.EventList] { return core.Events(namespace) },
 		leases: func(namespace string) objects[coordinationv1.Lease, coordinationv1.LeaseList] {
 			return client.CoordinationV1().Leases(namespace)
 		},
@@ -33,6 +36,7 @@ func NewForClient(client kubernetes.Interface, opts Options) *Cluster {
 		},
 		reviewSelf:  client.AuthenticationV1().SelfSubjectReviews(),
 		reviewRules: client.AuthorizationV1().SelfSubjectRulesReviews(),
+		reviewOne:   client.AuthorizationV1().SelfSubjectAccessReviews(),
 		paths:       core.RESTClient(),
 	}}
 }

@@ -24,7 +24,7 @@ import (
 	"kamino.dev/kamino"
 )
 
-// Cluster implements kamino.Cluster, Recorder, Previewer, Pulser, Leases,
+// Cluster implements kamino.Cluster, Recorder, Previewer, SealRehearser, Pulser, Leases,
 // ClusterPreflighter and Surveyor.
 // Its methods may be called by several goroutines.
 type Cluster struct {
@@ -37,6 +37,7 @@ var _ interface {
 	kamino.Cluster
 	kamino.Recorder
 	kamino.Previewer
+	kamino.SealRehearser
 	kamino.Pulser
 	kamino.Leases
 	kamino.ClusterPreflighter

@@ -14,7 +14,7 @@ import (
 	"kamino.dev/kamino"
 )
 
-// Rehearse creates the seal pod, if there is an order, and evicts the node's pods with dryRun=All, which
+// Rehearse creates the seal pod and evicts the node's pods with dryRun=All, which
 // goes through authorization, admission and budgets and writes nothing
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run). A budget that allows no
 // eviction at the moment is no reason to stay away: a drain waits for it. One that never will
@@ -23,8 +23,8 @@ import (
 // workload may be scaled up, and a pod may end sooner than it asks for: these are doubts.
 func (c *Cluster) Rehearse(ctx context.Context, node kamino.Node, order kamino.SealOrder, opts kamino.DrainOptions) ([]kamino.Pod, error) {
 	dry := []string{metav1.DryRunAll}
-	if c.opts.SealImage != "" && order.Run != "" { // without an image the command has refused, or only asks
-		if err := c.rehearseSealPod(ctx, node, order); err != nil {
+	if c.opts.SealImage != "" { // else the command has refused, or only asks
+		if err := c.RehearseSeal(ctx, node, order); err != nil {
 			return nil, err
 		}
 	}
@@ -82,12 +82,9 @@ func (r *drainRound) known(ctx context.Context, namespace string, budgets map[st
 	return budgets[namespace]
 }
 
-func (c *Cluster) rehearseSealPod(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
-	err := c.createPod(ctx, c.sealPod(node.Name, order), metav1.CreateOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
-	if err != nil && noDryRun(err) {
-		return nil
-	}
-	return err
+// RehearseSeal creates the seal pod with dryRun=All.
+func (c *Cluster) RehearseSeal(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
+	return c.createSealPod(ctx, node, order, metav1.CreateOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
 }
 
 // noDryRun: a webhook with side effects refuses dry runs, which says nothing of

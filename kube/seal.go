@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -123,18 +124,21 @@ func (c *Cluster) RemoveSealPod(ctx context.Context, _ kamino.Node, run string) 
 // Seal creates the seal pod of a run on the node. One that exists already is no
 // error.
 func (c *Cluster) Seal(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
-	if err := c.imageless(node); err != nil {
-		return err
-	}
-	return c.createPod(ctx, c.sealPod(node.Name, order), metav1.CreateOptions{FieldManager: fieldManager})
+	return c.createSealPod(ctx, node, order, metav1.CreateOptions{FieldManager: fieldManager})
 }
 
-func (c *Cluster) imageless(node kamino.Node) error {
-	if c.opts.SealImage != "" {
-		return nil
+func (c *Cluster) createSealPod(ctx context.Context, node kamino.Node, order kamino.SealOrder, how metav1.CreateOptions) error {
+	if c.opts.SealImage == "" {
+		return ErrNoSealImage
 	}
-	return kamino.WithHint(errors.New("seal node "+node.Name+": no image for the seal pod is known"),
-		"name kamino's image with --image NAME@sha256:DIGEST")
+	err := c.createPod(ctx, c.sealPod(node.Name, order), how)
+	switch {
+	case len(how.DryRun) > 0 && noDryRun(err):
+		return nil
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err) && c.mayCreatePods(ctx):
+		return c.notAdmitted(err)
+	}
+	return err
 }
 
 func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod, how metav1.CreateOptions) error {
@@ -148,6 +152,30 @@ func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod, how metav1.Cre
 			"the seal pod must be privileged, and the namespace that allows it is made by: kamino init")
 	}
 	return explain("create pods -n "+kamino.SystemNamespace, err)
+}
+
+// ErrNoSealImage refuses a seal without an image.
+var ErrNoSealImage = &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod,
+	Why: "no image for the pod that seals the donor's disk is known",
+	Do:  "use --image NAME@sha256:DIGEST, or name it in the environment variable POD_IMAGE; what an earlier run left is given back without one: kamino restore"}}}
+
+// notAdmitted is the refusal of a seal pod by admission. That of a ValidatingAdmissionPolicy is
+// Invalid where it gives no reason
+// (https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#failure-policy),
+// that of webhooks and plugins mostly Forbidden.
+func (c *Cluster) notAdmitted(err error) error {
+	return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{
+		Code: kamino.CodeSealPod, Field: "image", Value: c.opts.SealImage, Why: err.Error(),
+		Do: "if that image may not seal disks yet, a cluster administrator allows it with: kamino init --seal-image " + c.opts.SealImage +
+			", or in the value sealImages of the chart kamino-base"}}}
+}
+
+// mayCreatePods tells an authorizer's "forbidden" from that of admission.
+func (c *Cluster) mayCreatePods(ctx context.Context) bool {
+	review, err := c.api.reviewOne.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "create", Resource: "pods", Namespace: kamino.SystemNamespace}}}, metav1.CreateOptions{})
+	return err == nil && review.Status.Allowed
 }
 
 // packPolicy is base64 of gzip of a policy, as the agent reads it.

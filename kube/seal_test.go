@@ -100,7 +100,7 @@ func TestSeal(t *testing.T) {
 
 func TestSealRefused(t *testing.T) {
 	n := kamino.Node{Name: "n1"}
-	if err := NewForClient(fake.NewClientset(), Options{}).Seal(t.Context(), n, kamino.SealOrder{Run: "r1"}); !strings.Contains(kamino.Hint(err), "--image") {
+	if err := NewForClient(fake.NewClientset(), Options{}).Seal(t.Context(), n, kamino.SealOrder{Run: "r1"}); !strings.Contains(err.Error(), "--image") {
 		t.Errorf("no image: %v, hint %q", err, kamino.Hint(err))
 	}
 	client := fake.NewClientset()

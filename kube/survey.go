@@ -19,8 +19,8 @@ func surveyPodName(run string) string { return surveyName + "-" + run }
 
 // Survey creates the pod of a run that looks at the disk of the node beside its pods. One that exists already is no error.
 func (c *Cluster) Survey(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
-	if err := c.imageless(node); err != nil {
-		return err
+	if c.opts.SealImage == "" {
+		return ErrNoSealImage
 	}
 	err := c.createPod(ctx, c.surveyPod(node.Name, order), metav1.CreateOptions{FieldManager: fieldManager})
 	// A policy's refusal is Invalid, a right that is missing Forbidden
@@ -28,7 +28,7 @@ func (c *Cluster) Survey(ctx context.Context, node kamino.Node, order kamino.Sea
 	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		return err
 	}
-	if err := c.rehearseSealPod(ctx, node, order); err != nil {
+	if err := c.RehearseSeal(ctx, node, order); err != nil {
 		return err
 	}
 	return &fault{kamino.ErrUnsupported, fmt.Errorf("the cluster admits no inventory beside the donor's pods, which `kamino init` would change: %w", err)}

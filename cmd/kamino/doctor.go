@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -80,6 +81,10 @@ func (c *doctorCommand) Run(ctx context.Context) error {
 func (c *doctorCommand) image(ctx context.Context) kamino.Check {
 	if err := c.needImage(ctx, false); err != nil {
 		c.global.SealImage = ""
+		if refused := (*kamino.RefusedError)(nil); errors.As(err, &refused) {
+			r := refused.Refusals[0]
+			return kamino.Check{Name: "image", State: kamino.CheckFailed, Found: r.Why, Do: r.Do}
+		}
 		return kamino.Check{Name: "image", State: kamino.CheckFailed, Found: err.Error(), Do: kamino.Hint(err)}
 	}
 	return kamino.Check{Name: "image", State: kamino.CheckPassed, Found: c.global.SealImage}

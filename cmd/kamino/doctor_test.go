@@ -38,12 +38,12 @@ func TestDoctor(t *testing.T) {
 		{name: "cluster not prepared", world: func(w *fakeWorld) {
 			w.cluster.unprepared = kamino.WithHint(errors.New("not prepared"), "kamino init")
 		}, passed: strings.Replace(fine, "cluster ", "", 1), failed: "cluster", do: "kamino init"},
-		{name: "unknown node", args: []string{"--target-node", "nope"}, passed: "image cloud cluster", failed: "donor", do: "kubectl get nodes"},
+		{name: "unknown node", args: []string{"--target-node", "nope"}, passed: "image cloud cluster", failed: "unknown-node", do: "kubectl get nodes"},
 		{name: "this very node", args: []string{"--target-node", "n2"}, world: func(w *fakeWorld) { w.env["NODE_ID"] = "n2" },
 			passed: "image cloud cluster", failed: "self", do: "another node"},
 		{name: "a pod that nothing brings back", world: func(w *fakeWorld) {
 			w.cluster.pods["n3"] = []kamino.Pod{{Namespace: "default", Name: "bare", Reason: "no controller", Stuck: true}}
-		}, passed: strings.TrimSuffix(fine, " rehearse"), failed: "rehearse", do: "--force"},
+		}, passed: strings.TrimSuffix(fine, " rehearse"), failed: "drain", do: "--force"},
 		{name: "a pod that a webhook keeps", world: func(w *fakeWorld) {
 			w.cluster.doubtful = true
 			w.cluster.pods["n3"] = []kamino.Pod{{Namespace: "default", Name: "kept", Reason: "a webhook denied it"}}

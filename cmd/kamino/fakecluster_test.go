@@ -23,6 +23,11 @@ type fakeCluster struct {
 
 	doubtful   bool  // Rehearse doubts that the pods will leave
 	unprepared error // what Preflight says
+	sealPod    error // what RehearseSeal says
+}
+
+func (c *fakeCluster) RehearseSeal(context.Context, kamino.Node, kamino.SealOrder) error {
+	return c.sealPod
 }
 
 func (c *fakeCluster) Node(_ context.Context, name string) (kamino.Node, error) {

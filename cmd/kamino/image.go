@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/kube"
 )
 
 // builtinImage is the image of the seal pod, NAME@sha256:DIGEST. A release builds
@@ -32,8 +32,8 @@ func checkPinned(image string) error {
 func (a *app) needImage(ctx context.Context, dryRun bool) error {
 	g := &a.global
 	g.SealImage = firstOf(g.SealImage, a.env("POD_IMAGE"), builtinImage)
-	if g.SealImage == "" && !dryRun && a.env("KUBERNETES_SERVICE_HOST") != "" {
-		if err := a.ownImage(ctx); err != nil {
+	if g.SealImage == "" && a.env("KUBERNETES_SERVICE_HOST") != "" {
+		if err := a.ownImage(ctx); err != nil && !dryRun {
 			return err
 		}
 	}
@@ -41,10 +41,9 @@ func (a *app) needImage(ctx context.Context, dryRun bool) error {
 	case g.SealImage != "":
 		return checkPinned(g.SealImage)
 	case dryRun:
-		return nil
+		return nil // the plan refuses it
 	}
-	return kamino.WithHint(errors.New("no image for the pod that seals the donor's disk is known"),
-		"use --image NAME@sha256:DIGEST, or name it in the environment variable POD_IMAGE; what an earlier run left is given back without one: kamino restore")
+	return kube.ErrNoSealImage
 }
 
 // runningImage is a cluster that knows which image a pod runs.

@@ -57,7 +57,7 @@ func TestNeedImage(t *testing.T) {
 				if err != nil || a.global.SealImage != tt.want {
 					t.Errorf("got %q, %v; want %q", a.global.SealImage, err, tt.want)
 				}
-			} else if err == nil || !strings.Contains(err.Error(), tt.wrong) || !strings.Contains(kamino.Hint(err), "--image NAME@sha256:DIGEST") {
+			} else if err == nil || !strings.Contains(err.Error(), tt.wrong) || !strings.Contains(err.Error()+kamino.Hint(err), "--image NAME@sha256:DIGEST") {
 				t.Errorf("got %v, hint %q; want %q", err, kamino.Hint(err), tt.wrong)
 			}
 		})

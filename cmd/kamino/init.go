@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/charts"
@@ -20,6 +23,7 @@ type initCommand struct {
 	out     outputFlag
 	dryRun  bool
 	images  []string
+	forget  bool
 	migrate bool
 }
 
@@ -35,19 +39,22 @@ image there and limit what those accounts change of nodes. It is what the chart
 kamino-base installs: use one or the other. Needs a cluster administrator.
 
 The seal pod is privileged, so the images that it may run are named here, by
-digest. Naming others replaces them.`,
+digest. They are added to those that may already; --no-seal-image forgets these
+first. With -o json or yaml the manifests are printed, with the images that are
+named only, and no cluster is asked.`,
 		Example: `  kamino init --seal-image registry.example.com/kamino@sha256:DIGEST
-  kamino init --dry-run
+  kamino init --no-seal-image --seal-image registry.example.com/kamino@sha256:DIGEST --dry-run
   kamino init -o yaml | kubectl diff -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&c.images, "seal-image", nil, "image that may seal disks, by digest; may be repeated (default that of --image)")
+	f.StringArrayVar(&c.images, "seal-image", nil, "one more image that may seal disks, by digest; may be repeated (default that of --image)")
+	f.BoolVar(&c.forget, "no-seal-image", false, "forget the images that may seal disks so far")
 	f.BoolVar(&c.migrate, "migrate", true, "let runs look for leases of a former version in all namespaces")
 	f.BoolVar(&c.dryRun, "dry-run", false, "let the API server check everything, and change nothing")
 	c.out.add(cmd)
-	f.Lookup("output").Usage = "table, json, or yaml: print the manifests, and ask no cluster"
+	f.Lookup("output").Usage = "table; json or yaml print the manifests, and ask no cluster"
 	return cmd
 }
 
@@ -66,6 +73,60 @@ func (c *initCommand) Run(ctx context.Context) error {
 			return kamino.WithHint(fmt.Errorf("--seal-image %q is no image by digest", image), "write REGISTRY/NAME@sha256:DIGEST; the digest is printed by: make image, or docker buildx imagetools inspect")
 		}
 	}
+	if c.out.format == "json" || c.out.format == "yaml" {
+		return c.printManifests()
+	}
+	cluster, err := c.cluster(ctx, c.app)
+	if err != nil {
+		return err
+	}
+	p, ok := cluster.(preparer)
+	if !ok {
+		return fmt.Errorf("apply manifests: %w", kamino.ErrUnsupported)
+	}
+	before, release, err := p.SealImages(ctx)
+	if err != nil {
+		return err
+	}
+	if release != "" {
+		c.global.Log.Warn("the chart kamino-base manages this cluster: its next upgrade replaces what is applied here", "release", release,
+			"hint", "use one or the other: helm upgrade "+release+" with the images in its value sealImages")
+	}
+	after := c.wanted(before)
+	manifests, err := charts.Base(charts.BaseValues{SealImages: after, Migrate: c.migrate})
+	if err != nil {
+		return err
+	}
+	applied, err := c.apply(ctx, p, manifests)
+	if printErr := c.out.print(c.app, applied, func(w io.Writer) {
+		printApplied(w, applied, c.dryRun)
+		printImages(w, before, after)
+	}); err == nil {
+		err = printErr
+	}
+	if err == nil && len(after) == 0 {
+		c.global.Log.Warn("no image may seal disks: every run is refused before it touches a node", "hint", "kamino init --seal-image REGISTRY/NAME@sha256:DIGEST")
+	}
+	return err
+}
+
+// wanted are the images that may seal disks afterwards.
+func (c *initCommand) wanted(before []string) []string {
+	var all []string
+	if !c.forget {
+		all = slices.Clone(before)
+	}
+	for _, image := range c.images {
+		if !slices.Contains(all, image) {
+			all = append(all, image)
+		}
+	}
+	return all
+}
+
+// printManifests prints what would be applied to a cluster that has nothing of it: in YAML as
+// documents, in JSON as a List, both as "kubectl apply -f -" takes them.
+func (c *initCommand) printManifests() error {
 	manifests, err := charts.Base(charts.BaseValues{SealImages: c.images, Migrate: c.migrate})
 	if err != nil {
 		return err
@@ -74,36 +135,51 @@ func (c *initCommand) Run(ctx context.Context) error {
 		_, err := io.WriteString(c.Out, strings.Join(manifests, "---\n"))
 		return err
 	}
-	applied, err := c.apply(ctx, manifests)
-	if printErr := c.out.print(c.app, applied, func(w io.Writer) { printApplied(w, applied, c.dryRun) }); err == nil {
-		err = printErr
+	items := make([]json.RawMessage, len(manifests))
+	for i, m := range manifests {
+		if items[i], err = yaml.YAMLToJSON([]byte(m)); err != nil {
+			return fmt.Errorf("write manifest as JSON: %w", err)
+		}
 	}
-	if err == nil && len(c.images) == 0 {
-		c.global.Log.Warn("no image may seal disks yet: runs end after their drain", "hint", "kamino init --seal-image REGISTRY/NAME@sha256:DIGEST")
-	}
-	return err
+	return c.out.print(c.app, map[string]any{"apiVersion": "v1", "kind": "List", "items": items}, nil)
 }
 
-func (c *initCommand) apply(ctx context.Context, manifests []string) ([]kube.Applied, error) {
-	cluster, err := c.cluster(ctx, c.app)
-	if err != nil {
-		return nil, err
-	}
-	applier, ok := cluster.(interface {
-		Apply(ctx context.Context, manifest string, dryRun bool) (kube.Applied, error)
-	})
-	if !ok {
-		return nil, fmt.Errorf("apply manifests: %w", kamino.ErrUnsupported)
-	}
+// preparer is a cluster that can be prepared.
+type preparer interface {
+	SealImages(ctx context.Context) (images []string, release string, err error)
+	Apply(ctx context.Context, manifest string, dryRun bool) (kube.Applied, error)
+}
+
+func (c *initCommand) apply(ctx context.Context, p preparer, manifests []string) ([]kube.Applied, error) {
 	applied := []kube.Applied{}
 	for _, manifest := range manifests {
-		did, err := applier.Apply(ctx, manifest, c.dryRun)
+		did, err := p.Apply(ctx, manifest, c.dryRun)
 		if err != nil {
 			return applied, err
 		}
 		applied = append(applied, did)
 	}
 	return applied, nil
+}
+
+// printImages tells which images may seal disks, before and afterwards.
+func printImages(w io.Writer, before, after []string) {
+	fmt.Fprintln(w, "\nMAY SEAL DISKS\tIMAGE")
+	for _, image := range after {
+		word := "as before"
+		if !slices.Contains(before, image) {
+			word = "from now on"
+		}
+		fmt.Fprintf(w, "%s\t%s\n", word, image)
+	}
+	for _, image := range before {
+		if !slices.Contains(after, image) {
+			fmt.Fprintf(w, "no more\t%s\n", image)
+		}
+	}
+	if len(after) == 0 {
+		fmt.Fprintln(w, "none\t-")
+	}
 }
 
 func printApplied(w io.Writer, applied []kube.Applied, dryRun bool) {

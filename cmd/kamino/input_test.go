@@ -65,7 +65,7 @@ func TestBadInput(t *testing.T) {
 		{name: "bad log level", args: []string{"status", "--log-level", "LOUD"}, want: []string{`"LOUD"`, "DEBUG"}},
 		{name: "bad log prefix", args: []string{"status", "--log-prefix", "a:b"}, want: []string{`"a:b"`}},
 		{name: "no donor", args: []string{"update"}, want: []string{"--target-node", "kubectl get nodes"}},
-		{name: "unknown donor", args: []string{"update", "--target-node", "nope"}, want: []string{`"nope"`, "kubectl get nodes"}},
+		{name: "unknown donor", args: []string{"update", "--target-node", "nope"}, want: []string{`"nope"`, "kubectl get nodes"}, code: exitRefused},
 		{name: "donor that this runs on", args: []string{"update", "--target-node", "n2"},
 			world: func(w *fakeWorld) { w.env["NODE_ID"] = "n2" }, want: []string{"NODE_ID", `"n2"`, "choose another node"}, code: exitRefused},
 		{name: "rollback without a pool", args: []string{"rollback"}, want: []string{"--pool"}},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -50,6 +51,9 @@ func (c *planCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.needImage(ctx, true); err != nil {
+		return err
+	}
 	engine, err := c.engine(ctx)
 	if err != nil {
 		return err
@@ -65,6 +69,14 @@ func (a *app) plan(ctx context.Context, e *kamino.Engine, opts kamino.AutoOption
 	}
 	if printErr := out.print(a, plans, func(w io.Writer) { printPools(w, plans) }); err == nil {
 		err = printErr
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range plans {
+		if len(p.Refusals) > 0 {
+			err = errors.Join(err, &kamino.RefusedError{Subject: "pool " + p.Name, Refusals: p.Refusals})
+		}
 	}
 	if err != nil {
 		return err

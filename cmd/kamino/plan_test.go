@@ -95,7 +95,19 @@ var planCases = []struct {
 	{name: "other-generation", world: func(w *fakeWorld) {
 		p := stale(w)
 		w.cloud.put(p, kamino.Definition, kamino.DefinitionName(pool1), nil).Generation = "V1"
-	}},
+	}, code: exitRefused},
+	{name: "stuck-pods", world: func(w *fakeWorld) {
+		stale(w)
+		w.cluster.pods["n3"] = []kamino.Pod{{Namespace: "default", Name: "debug", Reason: "no controller would bring it back", Stuck: true}}
+	}, code: exitToDo},
+	{name: "image-not-allowed", world: func(w *fakeWorld) {
+		stale(w)
+		w.cluster.sealPod = &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Why: "the image may not seal disks", Do: "kamino init --seal-image"}}}
+	}, code: exitRefused},
+	{name: "may-not-make-seal-pods", world: func(w *fakeWorld) {
+		stale(w)
+		w.cluster.sealPod = fmt.Errorf("create pods: %w", kamino.ErrForbidden)
+	}, code: exitToDo},
 	{name: "unfinished", world: func(w *fakeWorld) {
 		p := stale(w)
 		w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Holder: "r9", Process: "host/77", Epoch: 4, Record: kamino.Record{
@@ -166,7 +178,7 @@ func budgets(w *fakeWorld) {
 	})
 	w.cluster.pods["n3"] = []kamino.Pod{
 		{Namespace: "shop", Name: "web-7d9f-x2x"}, {Namespace: "shop", Name: "db-0", Reason: "the disruption budget db needs 2 healthy pods and has 2 now"},
-		{Namespace: "default", Name: "debug", Reason: "no controller would bring it back", Stuck: true},
+		{Namespace: "default", Name: "debug", Reason: "ending"},
 	}
 	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Ledger: kamino.Ledger{Past: []kamino.PastRun{
 		{Seconds: 2400, AwaySeconds: 290}, {Seconds: 2500, AwaySeconds: 310}, {Seconds: 9000, AwaySeconds: 800}}}}

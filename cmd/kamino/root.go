@@ -60,7 +60,7 @@ Exit codes:
   0    fine, also when there was nothing to do
   1    failed; what the run had taken is given back, or the message says what is not
   2    with --detailed-exitcode: there is something to do
-  3    refused, or another run holds the pool; nothing was changed
+  3    refused, or another run holds the pool; the donor was not touched
   130  ended at once by a second signal; the message says what is left
 
 The first SIGINT, SIGTERM or SIGHUP ends a run in order: the donor is given back
@@ -217,7 +217,7 @@ func refused(err error) bool {
 	case *kamino.RefusedError, *kamino.HeldError:
 		return true
 	case *kamino.StepError:
-		return (e.Step == kamino.InValidate || e.Step == kamino.InLock) && refused(e.Err)
+		return e.Refused
 	case interface{ Unwrap() error }:
 		return refused(e.Unwrap())
 	case interface{ Unwrap() []error }:

@@ -15,8 +15,11 @@ func TestHopelessDrain(t *testing.T) {
 	w.pods = append(w.pods, &simPod{Pod: kamino.Pod{Namespace: "default", Name: "bare"}, node: "a-0", bare: true})
 	p := w.update(options("a-0"))
 	var step *kamino.StepError
-	if !errors.As(p.err, &step) || step.Step != "rehearse" || kamino.Hint(p.err) == "" {
-		t.Fatalf("got %v, hint %q", p.err, kamino.Hint(p.err))
+	if !errors.As(p.err, &step) || step.Step != "rehearse" || !step.Refused {
+		t.Fatalf("got %v", p.err)
+	}
+	if past := w.leases[poolA].Ledger.Past; len(past) > 0 {
+		t.Errorf("what was refused is a run: %+v", past)
 	}
 	for _, pod := range w.pods {
 		if pod.ending {

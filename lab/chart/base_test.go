@@ -3,6 +3,7 @@ package chart
 import (
 	"bytes"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,9 +14,11 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/lab"
 )
 
@@ -101,11 +104,15 @@ func documents(t *testing.T, text string) []map[string]any {
 
 // "kamino init" says what it did, does it once, and in a dry run not at all.
 func TestInit(t *testing.T) {
+	nothing := false // POD_IMAGE is not set
 	run := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), binary, append([]string{"init"}, args...)...)
 		cmd.Env = []string{"PATH=/nowhere"}
 		for name, value := range shared.Environment() {
+			if nothing && name == "POD_IMAGE" {
+				continue
+			}
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 		text, err := cmd.CombinedOutput()
@@ -114,20 +121,43 @@ func TestInit(t *testing.T) {
 		}
 		return string(text)
 	}
-	// The lab was prepared with the same image.
-	if out := run(); strings.Contains(out, "created") || strings.Contains(out, "configured") {
-		t.Errorf("again:\n%s", out)
+	second := "registry.invalid/other@sha256:" + strings.Repeat("ab", 32)
+	allowed := func() []string {
+		t.Helper()
+		list, err := shared.Client.CoreV1().ConfigMaps(kamino.SystemNamespace).Get(t.Context(), "kamino-seal-images", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(list.Data["images"])
 	}
-	more := []string{"--seal-image", lab.SealImage, "--seal-image", "registry.invalid/other@sha256:" + strings.Repeat("ab", 32)}
-	for range 2 { // the dry run changed nothing
-		if out := run(append(more, "--dry-run")...); strings.Count(out, "configured (dry run)") != 1 {
+	expect := func(out string, changed int, images ...string) {
+		t.Helper()
+		if n := strings.Count(out, "configured"); n != changed || strings.Contains(out, "created") {
+			t.Errorf("%d objects changed, want %d:\n%s", n, changed, out)
+		}
+		if diff := cmp.Diff(images, allowed()); diff != "" {
+			t.Errorf("images (-want +got): %s\n%s", diff, out)
+		}
+	}
+	// The lab was prepared with the same image.
+	was := allowed()
+	expect(run(), 0, was...)
+	both := append(slices.Clone(was), second)
+	for range 2 { // the dry run changes nothing, and tells what would be new
+		out := run("--seal-image", second, "--dry-run")
+		if expect(out, 1, was...); !strings.Contains(out, "configured (dry run)") || !regexp.MustCompile(`from now on +`+second).MatchString(out) {
 			t.Errorf("dry run:\n%s", out)
 		}
 	}
-	if out := run(more...); strings.Count(out, "configured") != 1 {
-		t.Errorf("another image:\n%s", out)
+	expect(run("--seal-image", second), 1, both...)
+	nothing = true
+	expect(run(), 0, both...) // no image is named: the list stays
+	if out := run("-o", "json"); !strings.Contains(out, `"kind": "List"`) {
+		t.Errorf("-o json prints no manifests:\n%s", out)
 	}
-	if out := run(); strings.Count(out, "configured") != 1 {
-		t.Errorf("back:\n%s", out)
+	expect("", 0, both...)
+	out := run("--no-seal-image", "--seal-image", was[0])
+	if expect(out, 1, was...); !regexp.MustCompile(`no more +` + second).MatchString(out) {
+		t.Errorf("another list:\n%s", out)
 	}
 }

@@ -115,7 +115,7 @@ func badOptions(t *testing.T) []bad {
 		{name: "log-level", args: []string{"--log-level", "LOUD"}, code: 1, want: []string{`"LOUD"`, "DEBUG"}},
 		{name: "unknown-option", args: []string{"--target"}, code: 1, want: []string{"--target", "kamino update --help"}},
 		{name: "argument", args: []string{"node-1"}, code: 1, want: []string{`"node-1"`, "--target-node"}},
-		{name: "no-image", args: []string{"--image", ""}, env: map[string]string{"POD_IMAGE": ""}, code: 1, want: []string{"--image", "POD_IMAGE"}},
+		{name: "no-image", args: []string{"--image", ""}, env: map[string]string{"POD_IMAGE": ""}, code: 3, want: []string{"--image", "POD_IMAGE"}},
 		{name: "image-by-tag", args: []string{"--image", "registry.invalid/kamino:1"}, code: 1, want: []string{"not pinned by a digest", "@sha256:"}},
 		{name: "azure-json-missing", args: []string{"--azure-config", missing}, code: 1, want: []string{missing, "does not exist", "--azure-config"}},
 		{name: "azure-json-malformed", args: []string{"--azure-config", malformed}, code: 1, want: []string{malformed, "no JSON", "cloud-provider-azure"}},
@@ -178,13 +178,13 @@ func badNodes(t *testing.T, pools map[string]*pool) []bad {
 	leaving := marked("leaving", `{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","value":"1700000000","effect":"NoSchedule"}]}}`)
 	newer := marked("newer", `{"metadata":{"annotations":{"kamino.dev/run":"{\"format\":99,\"run\":\"r\"}"}}}`)
 	return []bad{
-		{name: "unknown-node", node: "no-such-node", code: 1, want: []string{`node "no-such-node"`, "not found", "kubectl get nodes"}},
+		{name: "unknown-node", node: "no-such-node", code: 3, want: []string{`node "no-such-node"`, "not found", "kubectl get nodes"}},
 		{name: "not-ready", node: off.node(0), code: 3, want: []string{off.node(0), "Ready", "choose another node"}},
 		{name: "control-plane", node: master.node(0), code: 3, want: []string{master.node(0), "node-role.kubernetes.io/control-plane", "worker"}},
 		{name: "pending-reboot", node: rebooting.node(0), code: 3,
 			want: []string{rebooting.node(0), "weave.works/kured-reboot-in-progress", "wait for the reboot"}},
 		{name: "scale-down", node: leaving.node(0), code: 3, want: []string{leaving.node(0), "ToBeDeletedByClusterAutoscaler", "another node"}},
-		{name: "newer-mark", node: newer.node(0), code: 1, want: []string{newer.node(0), "kamino.dev/run", "format 99"}},
+		{name: "newer-mark", node: newer.node(0), code: 3, want: []string{newer.node(0), "kamino.dev/run", "format 99"}},
 		{name: "self", env: map[string]string{"NODE_ID": good.node(0)}, code: 3, want: []string{good.node(0), "NODE_ID", "choose another node"}},
 		{name: "no-provider-id", node: made("bare-metal-1", ""), code: 3, want: []string{"bare-metal-1", "spec.providerID", "choose a node"}},
 		{name: "other-cloud", node: made("ip-10-0-0-1", "aws:///eu-west-1a/i-0123456789"), code: 3,
