@@ -60,6 +60,7 @@ func TestLookBeforeDrain(t *testing.T) {
 	fresh := func(name string) string {
 		root := filepath.Join(top, name)
 		copyTree(t, "testdata/bases/debian12-kubeadm", root)
+		copyTree(t, "testdata/cases/boot-file-source/root", root) // a NodeConfig, without which no clone could join
 		run := filepath.Join(root, "run")
 		if err := os.MkdirAll(run, 0o755); err != nil {
 			t.Fatal(err)
@@ -73,6 +74,7 @@ func TestLookBeforeDrain(t *testing.T) {
 	if out, code := agentRun(t, "verify", "--inventory", "--root", fresh("list"), "--write-allow", policy); code != 0 {
 		t.Fatal(out)
 	}
+	replaceIn(t, policy, "kind: SealConfig\n", "kind: SealConfig\nsources: [file:///etc/kamino/nodeconfig.yaml]\n")
 	order := func(verb, root, nonce string) []string {
 		args := []string{verb, "--root", root, "--run", "r1", "--nonce", nonce, "--policy", policy, "--imds", "http://127.0.0.1:1", "--join", "fresh"}
 		if verb == "seal" {
