@@ -186,6 +186,11 @@ var broken = []struct {
 	{"I16", "a snapshot is left", func(a *Auditor) {
 		a.Settled(at(func(s *State) { snapshot := s.Artifacts[3]; rest(s); s.Artifacts = append(s.Artifacts, snapshot) }))
 	}},
+	{"I16", "a snapshot is left two days after its lease was deleted", func(a *Auditor) {
+		late := at(func(s *State) { snapshot := s.Artifacts[3]; rest(s); s.Artifacts = append(s.Artifacts, snapshot) })
+		a.LeaseDeleted(pool, late.Now.Add(-48*time.Hour))
+		a.Settled(late)
+	}},
 	{"I16", "an inventory's pod is left", func(a *Auditor) {
 		a.Settled(at(func(s *State) { rest(s); s.Surveys = []SealPod{{Run: "run", Node: "n0"}} }))
 	}},

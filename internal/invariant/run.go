@@ -71,9 +71,17 @@ func intended(a *Auditor, s *State, c Call) {
 // lookAge is how old a look at the world may be when it is acted upon.
 const lookAge = 10 * time.Second
 
-// nothingLeft: I16.
+// forgottenLife is how long the snapshot of a run stays of which the lease knows nothing any more.
+const forgottenLife = 24 * time.Hour
+
+// nothingLeft: I16. Where a person deleted the lease, nobody can know whether the run of a snapshot lives, so it stays for a day
+// and is told.
 func nothingLeft(a *Auditor, s *State) {
 	for _, v := range s.Artifacts {
+		dropped, forgotten := a.dropped[v.Pool]
+		if v.Kind == Snapshot && forgotten && s.Now.Sub(dropped) <= forgottenLife {
+			continue
+		}
 		if v.Ours && (v.Kind == Snapshot || v.State == "Failed") {
 			a.Violate("I16", "%s %s is left, %s", v.Kind, v.Name, v.State)
 		}

@@ -341,7 +341,7 @@ func (w *world) update(o kamino.Options, faults ...fault) *proc {
 // says that it could not.
 func (p *proc) left() {
 	w, l := p.w, p.w.standing(poolA)
-	if p.err != nil && (errors.Is(p.err, kamino.ErrLeaseLost) || kamino.Hint(p.err) == "kamino restore" || strings.Contains(p.err.Error(), "give back:")) {
+	if p.err != nil && (errors.Is(p.err, kamino.ErrLeaseLost) || kamino.Hint(p.err) == "kamino restore" || strings.Contains(p.err.Error(), "give back:") || strings.Contains(p.err.Error(), "restore pool ")) {
 		return
 	}
 	if l.Process == p.name && (p.err == nil || !strings.Contains(p.err.Error(), "release lease of pool")) {
