@@ -143,13 +143,8 @@ func (c *Cluster) createSealPod(ctx context.Context, node kamino.Node, order kam
 
 func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod, how metav1.CreateOptions) error {
 	_, err := c.api.pods(pod.Namespace).Create(ctx, pod, how)
-	switch {
-	case apierrors.IsAlreadyExists(err):
+	if apierrors.IsAlreadyExists(err) {
 		return nil
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "PodSecurity"):
-		// https://kubernetes.io/docs/concepts/security/pod-security-admission/
-		return kamino.WithHint(&fault{kamino.ErrForbidden, err},
-			"the seal pod must be privileged, and the namespace that allows it is made by: kamino init")
 	}
 	return explain("create pods -n "+kamino.SystemNamespace, err)
 }
@@ -164,6 +159,12 @@ var ErrNoSealImage = &kamino.RefusedError{Subject: "the seal pod", Refusals: []k
 // (https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#failure-policy),
 // that of webhooks and plugins mostly Forbidden.
 func (c *Cluster) notAdmitted(err error) error {
+	if strings.Contains(err.Error(), "PodSecurity") {
+		// https://kubernetes.io/docs/concepts/security/pod-security-admission/
+		return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{
+			Code: kamino.CodeSealPod, Field: "namespace", Value: kamino.SystemNamespace, Why: err.Error(),
+			Do: "the seal pod must be privileged; a cluster administrator allows that in the namespace with: kamino init"}}}
+	}
 	return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{
 		Code: kamino.CodeSealPod, Field: "image", Value: c.opts.SealImage, Why: err.Error(),
 		Do: "if that image may not seal disks yet, a cluster administrator allows it with: kamino init --seal-image " + c.opts.SealImage +

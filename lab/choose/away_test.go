@@ -2,6 +2,7 @@ package choose
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,8 +134,13 @@ func TestNextCandidate(t *testing.T) {
 	t.Cleanup(func() {
 		_ = shared.Client.CoreV1().Pods("default").Delete(context.Background(), "alone", *metav1.NewDeleteOptions(0))
 	})
-	if plans, err = e.PlanPools(t.Context(), opts); err != nil || len(plans[0].Run.Evictions) != 1 || !plans[0].Run.Evictions[0].Stuck {
-		t.Errorf("the plan does not tell of the pod: %+v, %v", plans[0].Run, err)
+	plans, err = e.PlanPools(t.Context(), opts)
+	if err != nil || plans[0].Donor == first {
+		t.Errorf("the plan still takes %s: %v", plans[0].Donor, err)
+	}
+	at := slices.IndexFunc(plans[0].Candidates, func(c kamino.Candidate) bool { return c.Node == first })
+	if at < 0 || len(plans[0].Candidates[at].Reasons) != 1 || !strings.Contains(plans[0].Candidates[at].Reasons[0].Text, "alone") {
+		t.Errorf("the plan does not tell of the pod: %+v", plans[0].Candidates)
 	}
 	results, err := e.AutoUpdate(t.Context(), opts)
 	if err != nil {

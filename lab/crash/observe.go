@@ -147,8 +147,16 @@ func (w *World) readLeases() error {
 	return nil
 }
 
+// processOf is the name of a process without the random end that the command gives it, which nobody outside knows.
+func processOf(name string) string {
+	if at := strings.LastIndex(name, "-"); at > strings.LastIndex(name, "/") && strings.Contains(name, "/") {
+		return name[:at]
+	}
+	return name
+}
+
 func leaseOf(l kamino.Lease) invariant.Lease {
-	out := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Acts: texts(l.Record.Acts), DonorVM: l.Record.VMID}
+	out := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: processOf(l.Process), Epoch: l.Epoch, Acts: texts(l.Record.Acts), DonorVM: l.Record.VMID}
 	if l.Ledger.Former != nil {
 		out.Former = l.Ledger.Former.Image
 	}
