@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -213,7 +214,9 @@ func (l *look) settle(name string, info fs.FileInfo, v verdict) {
 	if v.holds {
 		l.mark(name)
 	}
-	if vouched := v.class == Owned || v.class == Layer; !vouched && l.o.Note != nil && info.Mode().IsRegular() && info.Size() > 0 && l.o.Note(name) {
+	// Bytecode that was compiled from the source above it holds the constants of that source, which is judged itself.
+	compiled := v.class == Generated && path.Ext(name) == ".pyc"
+	if vouched := v.class == Owned || v.class == Layer || compiled; !vouched && l.o.Note != nil && info.Mode().IsRegular() && info.Size() > 0 && l.o.Note(name) {
 		l.out.Noted = append(l.out.Noted, name)
 	}
 	if v.lasts {

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -119,4 +120,24 @@ func TestUndecodableIsTold(t *testing.T) {
 			t.Errorf("/%s: %v: %s", name, err, log.String())
 		}
 	}
+}
+
+// TestCompiledPython: bytecode that belongs to the source above it holds that source's texts, which are judged there; any
+// other file of that name is read.
+func TestCompiledPython(t *testing.T) {
+	const source, compiled = "usr/lib/python3/dist-packages/m/x.py", "usr/lib/python3/dist-packages/m/__pycache__/x.cpython-311.pyc"
+	d := nodeWith(t, map[string]string{source: "k = 1\n"})
+	info, err := d.Lstat(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := binary.LittleEndian.AppendUint32([]byte("\xa7\r\r\n\x00\x00\x00\x00"), uint32(info.ModTime().Unix()))
+	header = binary.LittleEndian.AppendUint32(header, uint32(info.Size()))
+	if err := d.WriteFile(compiled, append(header, secret...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Seal(t.Context(), d, planted(nil)); err != nil {
+		t.Errorf("compiled from its source: %v", err)
+	}
+	foundAt(t, nodeWith(t, map[string]string{source: "k = 1\n", compiled: "\xa7\r\r\n" + strings.Repeat("\x00", 12) + secret}), planted(nil), "private-key", compiled)
 }
