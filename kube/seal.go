@@ -135,7 +135,7 @@ func (c *Cluster) createSealPod(ctx context.Context, node kamino.Node, order kam
 	switch {
 	case len(how.DryRun) > 0 && noDryRun(err):
 		return nil
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err) && c.mayCreatePods(ctx):
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err) && (podSecurity(err) || c.mayCreatePods(ctx)):
 		return c.notAdmitted(err)
 	}
 	return err
@@ -154,13 +154,16 @@ var ErrNoSealImage = &kamino.RefusedError{Subject: "the seal pod", Refusals: []k
 	Why: "no image for the pod that seals the donor's disk is known",
 	Do:  "use --image NAME@sha256:DIGEST, or name it in the environment variable POD_IMAGE; what an earlier run left is given back without one: kamino restore"}}}
 
+// podSecurity tells the answer of Pod Security Admission, which has no reason of its own
+// (https://kubernetes.io/docs/concepts/security/pod-security-admission/).
+func podSecurity(err error) bool { return strings.Contains(err.Error(), "violates PodSecurity") }
+
 // notAdmitted is the refusal of a seal pod by admission. That of a ValidatingAdmissionPolicy is
 // Invalid where it gives no reason
 // (https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#failure-policy),
 // that of webhooks and plugins mostly Forbidden.
 func (c *Cluster) notAdmitted(err error) error {
-	if strings.Contains(err.Error(), "PodSecurity") {
-		// https://kubernetes.io/docs/concepts/security/pod-security-admission/
+	if podSecurity(err) {
 		return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{
 			Code: kamino.CodeSealPod, Field: "namespace", Value: kamino.SystemNamespace, Why: err.Error(),
 			Do: "the seal pod must be privileged; a cluster administrator allows that in the namespace with: kamino init"}}}
