@@ -64,15 +64,18 @@ func (c *restoreCommand) Run(ctx context.Context) error {
 	if left == nil {
 		left = []kamino.Left{}
 	}
-	if printErr := c.out.print(c.app, left, func(w io.Writer) { printLeft(w, left, c.opts.DryRun) }); err == nil {
+	if printErr := c.out.print(c.app, left, func(w io.Writer) { printLeft(w, left, c.opts.DryRun, err) }); err == nil {
 		err = printErr
 	}
 	return err
 }
 
-func printLeft(w io.Writer, left []kamino.Left, dryRun bool) {
+// printLeft prints what was left. Where a pool could not be read, nobody knows that nothing was.
+func printLeft(w io.Writer, left []kamino.Left, dryRun bool, failed error) {
 	if len(left) == 0 {
-		fmt.Fprintln(w, "Nothing was left.")
+		if failed == nil {
+			fmt.Fprintln(w, "Nothing was left.")
+		}
 		return
 	}
 	fmt.Fprintln(w, "POOL\tRUN\tNODE\tLEFT\tDONE")
