@@ -11,42 +11,6 @@ import (
 // before it counts as never having gone.
 const settleTime = 30 * time.Second
 
-// lookUnseal removes the seal pod, so that nothing seals the disk any more.
-func (r *Run) lookUnseal(ctx context.Context) (Next, error) {
-	pod, err := r.Cluster.SealPod(ctx, r.node, r.id)
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return Next{}, fmt.Errorf("read the seal pod: %w", err)
-	}
-	if !pod.Exists {
-		return done("no seal pod"), nil
-	}
-	r.sealStarted = r.sealStarted || pod.Started
-	return act(ActUnseal, deleteTheSealPod, func(ctx context.Context) error {
-		return r.Cluster.RemoveSealPod(ctx, r.node, r.id)
-	}), nil
-}
-
-const deleteTheSealPod = "delete the seal pod"
-
-// lookPods removes the seal pod, and what an inventory left that ended with its run.
-func (r *Run) lookPods(ctx context.Context) (Next, error) {
-	next, err := r.lookUnseal(ctx)
-	s, ok := r.Cluster.(Surveyor)
-	if err != nil || next.kind != nextDone || !ok {
-		return next, err
-	}
-	pod, err := s.SurveyPod(ctx, r.node, r.id)
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return Next{}, fmt.Errorf("read the inventory's pod: %w", err)
-	}
-	if !pod.Exists {
-		return next, nil
-	}
-	return act(ActUnseal, deleteTheSealPod+" and the inventory's", func(ctx context.Context) error {
-		return r.Cluster.RemoveSealPod(ctx, r.node, r.id)
-	}), nil
-}
-
 // lookStart brings the donor's machine and node back. It is done when the node
 // is Ready in a boot that began after the mark was written, or when the donor
 // never went off.
