@@ -237,7 +237,7 @@ func (r *Run) exec(ctx context.Context, steps []Step) error {
 }
 
 func (r *Run) tell(ev Event) {
-	ev.Pool, ev.Run, ev.Adopted = r.pool.Name, r.id, r.adopted
+	ev.Pool, ev.Run = r.pool.Name, r.id
 	r.report(ev)
 }
 

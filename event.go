@@ -30,7 +30,6 @@ type Event struct {
 	Elapsed time.Duration `json:"elapsed"` // since the step started, in nanoseconds
 	Percent int           `json:"percent"` // as the provider reports it; -1 when it reports none
 	Message string        `json:"message,omitempty"`
-	Adopted bool          `json:"adopted,omitempty"` // the run is one that an ended process left
 }
 
 // StepTime is how long a step of a finished run took.
