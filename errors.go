@@ -75,6 +75,23 @@ func Hint(err error) string {
 	return ""
 }
 
+// Hints returns the advice of every error in a tree of joined and wrapped errors, the outermost first.
+func Hints(err error) []string {
+	switch e := err.(type) {
+	case *HintError:
+		return append([]string{e.Hint}, Hints(e.Err)...)
+	case interface{ Unwrap() error }:
+		return Hints(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var out []string
+		for _, inner := range e.Unwrap() {
+			out = append(out, Hints(inner)...)
+		}
+		return out
+	}
+	return nil
+}
+
 // Refusal is one reason why Kamino does not touch a pool or a node. It names
 // the field, its value, and what the user can do.
 type Refusal struct {

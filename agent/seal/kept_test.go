@@ -1,7 +1,6 @@
 package seal
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -92,16 +91,9 @@ func TestOddNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var b bytes.Buffer
-		if err := r.WriteAllow(&b); err != nil {
-			t.Fatal(err)
-		}
-		c, err := ParsePolicy(b.Bytes())
-		if err != nil {
-			t.Fatalf("%v in %s", err, b.Bytes())
-		}
+		c, list := allowing(t, r)
 		if _, err := Seal(t.Context(), d, planted(func(o *Options) { o.Config = c })); err != nil {
-			t.Fatalf("refused by its own list: %v", err)
+			t.Fatalf("refused by its own list: %v in %s", err, list)
 		}
 		lines := strings.Split(d.Text(UnknownListPath), "\n")
 		if slices.Contains(lines, forged) || len(lines) < len(odd) {

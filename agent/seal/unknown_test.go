@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"kamino.dev/kamino/agent/inventory"
 )
 
 // policyOf is the policy for what is unknown on a planted disk now.
@@ -19,6 +21,12 @@ func policyOf(t *testing.T, o Options) (Config, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return allowing(t, r)
+}
+
+// allowing is the policy that an inventory writes of what it found unknown.
+func allowing(t *testing.T, r *inventory.Result) (Config, []byte) {
+	t.Helper()
 	var b bytes.Buffer
 	if err := r.WriteAllow(&b); err != nil {
 		t.Fatal(err)

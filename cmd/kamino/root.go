@@ -202,7 +202,7 @@ func (a *app) conclude(err error) int {
 	if errors.Is(err, errToDo) {
 		return exitToDo
 	}
-	a.complain(err.Error(), nil, hints(err))
+	a.complain(err.Error(), nil, kamino.Hints(err))
 	var over *bootOverBudget
 	if refused(err) || errors.As(err, &over) {
 		return exitRefused
@@ -225,21 +225,4 @@ func refused(err error) bool {
 		return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !refused(err) })
 	}
 	return false
-}
-
-// hints collects the advice of every error in the tree, the outermost first.
-func hints(err error) []string {
-	switch e := err.(type) {
-	case *kamino.HintError:
-		return append([]string{e.Hint}, hints(e.Err)...)
-	case interface{ Unwrap() error }:
-		return hints(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		var out []string
-		for _, inner := range e.Unwrap() {
-			out = append(out, hints(inner)...)
-		}
-		return out
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ import (
 // built that does, and plays the test. KAMINO_DEFECT names one of them.
 func TestDefects(t *testing.T) {
 	if !mutants.Built() {
-		withMutants(t)
+		mutants.Play(t)
 		return
 	}
 	sites, w := golden(t, aged)
@@ -51,24 +50,6 @@ func TestDefects(t *testing.T) {
 	}
 	inReport(t, func(r *simReport) { r.Defects.Seeded, r.Defects.Caught = len(defects), caught })
 	fmt.Printf("defects: %d seeded, %d caught\n", len(defects), caught)
-}
-
-// withMutants plays the running test in a binary that holds the mutants.
-func withMutants(t *testing.T) {
-	t.Helper()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd, err := mutants.GoTest(t.Context(), root, t.TempDir(), t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v", err)
-	}
-	t.Logf("%s", out)
 }
 
 // hunt looks for a first violation.

@@ -110,27 +110,10 @@ func TestLostPoolHint(t *testing.T) {
 		p := &proc{}
 		w.spawn(p, func(ctx context.Context) { p.err = command(ctx, p) })
 		w.wait()
-		if h := strings.Join(hints(p.err), "\n"); strings.Contains(h, "kubectl delete node") || !strings.Contains(h, "kamino restore") {
+		if h := strings.Join(kamino.Hints(p.err), "\n"); strings.Contains(h, "kubectl delete node") || !strings.Contains(h, "kamino restore") {
 			t.Errorf("the donor a-0 is away and marked; %s ends %v and says: %s", name, p.err, h)
 		}
 	}
-}
-
-// hints are all hints of an error and of those that it joins.
-func hints(err error) []string {
-	switch e := err.(type) {
-	case *kamino.HintError:
-		return append([]string{e.Hint}, hints(e.Err)...)
-	case interface{ Unwrap() error }:
-		return hints(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		var out []string
-		for _, inner := range e.Unwrap() {
-			out = append(out, hints(inner)...)
-		}
-		return out
-	}
-	return nil
 }
 
 // foreignMark marks node a-0 for a run that is not the pool's.

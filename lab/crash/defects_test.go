@@ -2,7 +2,6 @@ package crash
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"kamino.dev/kamino/internal/sim"
@@ -17,7 +16,7 @@ func TestDefects(t *testing.T) {
 		t.Skip("KAMINO_DEFECT names no defect, nor all")
 	}
 	if !mutants.Built() {
-		withMutants(t)
+		mutants.Play(t)
 		return
 	}
 	goldens, err := Goldens(t.Context(), station)
@@ -56,24 +55,6 @@ func TestDefects(t *testing.T) {
 			t.Errorf("%s: nobody notices", d.What)
 		})
 	}
-}
-
-// withMutants plays the test in a binary that holds the mutants.
-func withMutants(t *testing.T) {
-	t.Helper()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd, err := mutants.GoTest(t.Context(), root, t.TempDir(), t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Error(err)
-	}
-	t.Logf("%s", out)
 }
 
 // spread changes the order, so that every step has its turn early.

@@ -2,7 +2,6 @@ package mutants
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // Overlay writes copies of the engine's source with all mutants in them into dir, and returns the
@@ -51,16 +51,24 @@ func Overlay(root, dir string) (file string, err error) {
 	return file, os.WriteFile(file, text, 0o600)
 }
 
-// GoTest is go test of one test of a package in a binary that holds the mutants; dir is for the
-// overlay. Its working directory, the package's, is for the caller to set where it is another.
-func GoTest(ctx context.Context, root, dir, test string) (*exec.Cmd, error) {
-	overlay, err := Overlay(root, dir)
+// Play plays the running test again in a binary that holds the mutants. The test's package lies two
+// folders below the engine's, in whichever module.
+func Play(t testing.TB) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-timeout=3h", "-overlay="+overlay, "-ldflags=-s -w", "-run=^"+test+"$", ".")
-	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
-	return cmd, nil
+	overlay, err := Overlay(root, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-buildvcs=false", "-count=1", "-v", "-timeout=3h", "-overlay="+overlay, "-ldflags=-s -w", "-run=^"+t.Name()+"$", ".")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%s", out)
 }
 
 const rootSwitch = `package kamino
