@@ -1,6 +1,7 @@
 package kamino_test
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -100,6 +101,32 @@ func ruleFor(dir string) rule {
 		}
 	}
 	return best
+}
+
+// TestOneClock: engine and adapters know the time, wait and give up by the injected clock only.
+func TestOneClock(t *testing.T) {
+	clocks := map[string][]string{
+		"time":    {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
+		"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause"},
+	}
+	for _, file := range goFiles(t) {
+		dir := filepath.ToSlash(filepath.Dir(file))
+		if file == "clock.go" || strings.HasSuffix(file, "_test.go") || !slices.Contains([]string{".", "kube", "azure"}, dir) {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if pkg, ok := sel.X.(*ast.Ident); ok && slices.Contains(clocks[pkg.Name], sel.Sel.Name) {
+					t.Errorf("%s uses %s.%s, not the clock that it is given", file, pkg.Name, sel.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
 }
 
 // TestPackageDocs: every package says once what it is for.

@@ -11,6 +11,7 @@ import (
 
 // turnWorld is what turns look at: nodes, and a clock that is moved by sleeping.
 type turnWorld struct {
+	WallClock
 	Cluster
 	Provider
 	nodes []Node

@@ -340,10 +340,10 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 // bounded ends calls before the lease can run out. A process that was frozen
 // must not wake up and act on what another has taken over meanwhile.
 func (r *Run) bounded(ctx context.Context, calls func(context.Context) (Next, error)) (Next, error) {
-	limited, cancel := context.WithTimeout(ctx, actTimeout)
+	limited, cancel := r.clock().WithTimeout(ctx, actTimeout)
 	defer cancel()
 	next, err := calls(limited)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+	if over := limited.Err(); over != nil && errors.Is(err, over) && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return next, err

@@ -18,7 +18,10 @@ func (c *leaseWrites) SetLease(_ context.Context, l Lease) (Lease, error) {
 }
 
 // stoppedClock stands still until it is set.
-type stoppedClock struct{ now time.Time }
+type stoppedClock struct {
+	WallClock
+	now time.Time
+}
 
 func (c *stoppedClock) Now() time.Time                             { return c.now }
 func (c *stoppedClock) Sleep(context.Context, time.Duration) error { return nil }
@@ -41,7 +44,7 @@ func TestIntend(t *testing.T) {
 		"now it gives back":       {next: act(ActEvict, "evict", noop), back: true, writes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, clock := &leaseWrites{}, &stoppedClock{time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
+			cluster, clock := &leaseWrites{}, &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
 			r := &Run{Engine: &Engine{Cluster: cluster, Clock: clock}, id: "r", lease: &Lease{Holder: "r"}}
 			s := Step{Name: "drain"}
 			if err := r.intend(t.Context(), s, act(ActBlock, "block", noop).announcing(ActEvict, "evict")); err != nil || cluster.n != 1 {

@@ -158,10 +158,9 @@ func retryAfter(resp *http.Response) time.Duration {
 		return time.Duration(s) * time.Second
 	}
 	if at, err := http.ParseTime(text); err == nil {
-		if sent, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		if sent, err := http.ParseTime(resp.Header.Get("Date")); err == nil { // by the service's own clock
 			return max(at.Sub(sent), 0)
 		}
-		return max(time.Until(at), 0)
 	}
 	return defaultRetryAfter
 }

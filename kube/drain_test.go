@@ -22,7 +22,7 @@ import (
 
 // fixedClock is a clock that a test moves by hand.
 type fixedClock struct {
-	kamino.Clock
+	kamino.WallClock
 	now time.Time
 }
 

@@ -22,7 +22,7 @@ const (
 // Record writes an event of the node. It waits for the answer, but not for
 // long, and whether it was written is not told.
 func (c *Cluster) Record(ctx context.Context, node kamino.Node, reason, message string) {
-	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	ctx, cancel := c.opts.Clock.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	now := metav1.NewTime(c.opts.Clock.Now())
 	if len(message) > maxMessage {

@@ -117,6 +117,7 @@ func (c *fakeCluster) Preview(_ context.Context, n kamino.Node, _ kamino.DrainOp
 
 // fakeWorld is both, at a fixed time.
 type fakeWorld struct {
+	kamino.WallClock
 	cloud   *fakeCloud
 	cluster *fakeCluster
 	now     time.Time

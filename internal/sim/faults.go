@@ -151,8 +151,8 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 			w.hit("rival: " + g.rival.name)
 			g.rival.happen(w, p)
 			p.pass(w.now.Add(g.rival.pause))
-			if end, ok := ctx.Deadline(); ok && g.rival.pause > time.Until(end) {
-				return fmt.Errorf("%s: deadline exceeded: %w", c.method, kamino.ErrUnavailable)
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("%s: %w", c.method, err)
 			}
 			continue
 		}

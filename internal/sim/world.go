@@ -221,6 +221,25 @@ func (p *proc) Sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
+// WithTimeout is by the time of the world. Nobody here waits for the context's end: calls ask for
+// its error.
+func (p *proc) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return limited{ctx, p.w, p.w.now.Add(d)}, func() {}
+}
+
+type limited struct {
+	context.Context
+	w   *world
+	end time.Time
+}
+
+func (l limited) Err() error {
+	if err := l.Context.Err(); err != nil || l.w.now.Before(l.end) {
+		return err
+	}
+	return context.DeadlineExceeded
+}
+
 // pass hands over to whoever is due first, and returns when this process is.
 func (p *proc) pass(until time.Time) {
 	p.wake = until

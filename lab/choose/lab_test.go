@@ -114,18 +114,17 @@ func engine(t *testing.T, ahead time.Duration) *kamino.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &kamino.Engine{Provider: provider, Cluster: cluster, Clock: shifted{ahead}, Process: "test/1",
+	return &kamino.Engine{Provider: provider, Cluster: cluster, Clock: shifted{by: ahead}, Process: "test/1",
 		NewID: func() string { return fmt.Sprintf("run-%d", time.Now().UnixNano()) }, MinPoll: 50 * time.Millisecond, MaxPoll: 200 * time.Millisecond}
 }
 
 // shifted is the wall clock, so much ahead.
-type shifted struct{ by time.Duration }
-
-func (c shifted) Now() time.Time { return time.Now().UTC().Add(c.by) }
-
-func (c shifted) Sleep(ctx context.Context, d time.Duration) error {
-	return kamino.WallClock{}.Sleep(ctx, d)
+type shifted struct {
+	kamino.WallClock
+	by time.Duration
 }
+
+func (c shifted) Now() time.Time { return c.WallClock.Now().Add(c.by) }
 
 // annotate sets annotations of a node; an empty value removes one.
 func annotate(t *testing.T, node, name, value string) {
