@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -51,9 +52,35 @@ func (e *env) sealFlags(name string) (*flag.FlagSet, *sealVerb) {
 	f.StringVar(&v.donor, "donor", "", "the donor's node `name`")
 	f.StringVar(&v.host, "host-name", "", "the donor's host `name` to look for (default from the disk)")
 	f.StringVar(&v.addresses, "addresses", "", "the donor's IP `addresses` to look for, joined by commas (default with --root / the machine's, else those that the disk names)")
-	f.StringVar(&v.join, "join", "", "keep, fresh or auto: whether kubelet's credential is the cluster's (default from the configuration)")
-	f.StringVar(&v.output, "o", "", "json: print the result as JSON")
+	f.Var(&choice{&v.join, []string{seal.JoinKeep, seal.JoinFresh, seal.JoinAuto}}, "join", "keep, fresh or auto: whether kubelet's credential is the cluster's (default from the configuration)")
 	return f, v
+}
+
+// outputFlag is of the verbs that have a result to print.
+func (v *sealVerb) outputFlag(f *flag.FlagSet) {
+	f.Var(&choice{&v.output, []string{"json"}}, "o", "json: print the result as JSON")
+}
+
+// choice is a flag that takes one of a few words: a misspelt one must not stand for the default, and least of all in a seal.
+type choice struct {
+	value *string
+	words []string
+}
+
+func (c *choice) String() string {
+	if c.value == nil { // the flag package asks a zero value for its default
+		return ""
+	}
+	return *c.value
+}
+
+// Set is flag.Value's.
+func (c *choice) Set(word string) error {
+	if !slices.Contains(c.words, word) {
+		return fmt.Errorf("not one of %s", strings.Join(c.words, ", "))
+	}
+	*c.value = word
+	return nil
 }
 
 // runFlags are of the verbs that a run executes.
@@ -66,8 +93,9 @@ func (v *sealVerb) runFlags(f *flag.FlagSet) {
 func runSeal(ctx context.Context, e *env, args []string) error {
 	f, v := e.sealFlags("seal")
 	v.runFlags(f)
-	f.StringVar(&v.free, "free-space", "", "auto, trim, zero or none: what to do with free blocks (default from the configuration: zero)")
-	f.BoolVar(&v.dryRun, "dry-run", false, "print what would be done, with bytes, and change nothing")
+	v.outputFlag(f)
+	f.Var(&choice{&v.free, []string{seal.FreeAuto, seal.FreeTrim, seal.FreeZero, seal.FreeNone}}, "free-space", "auto, trim, zero or none: what to do with free blocks (default from the configuration: zero)")
+	f.BoolVar(&v.dryRun, "dry-run", false, "print what would be done, with bytes, and change nothing; exit as the seal would, were it made now")
 	f.BoolVar(&v.detach, "detach", false, "install the agent on the host and go on as a transient unit of the host's systemd")
 	f.BoolVar(&v.powerOff, "poweroff", false, "switch the machine off at once when the disk is sealed")
 	f.BoolVar(&v.noAgent, "no-install", false, "do not copy this program to the disk")
@@ -141,7 +169,7 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 		return err
 	}
 	if v.dryRun {
-		return v.plan(d, o)
+		return v.rehearse(ctx, d, o)
 	}
 	if session := host.Session(); d.Live() && session != "" {
 		return fmt.Errorf("seal: this process runs in %s, and a seal ends all sessions: add --detach; nothing was changed", session)
@@ -290,12 +318,23 @@ func (v *sealVerb) tell(ctx context.Context, node *nodeapi.Client, failure error
 	}
 }
 
-func (v *sealVerb) plan(d *disk.Disk, o seal.Options) error {
+// rehearse prints what would be done, and then fails as the seal would, were it made now.
+func (v *sealVerb) rehearse(ctx context.Context, d *disk.Disk, o seal.Options) error {
 	o.Estimate = true
 	plan, err := seal.Plan(d, o)
 	if err != nil {
 		return err
 	}
+	if err := v.printPlan(o, plan); err != nil {
+		return err
+	}
+	if d.Live() {
+		v.yield()
+	}
+	return seal.Rehearse(ctx, d, o)
+}
+
+func (v *sealVerb) printPlan(o seal.Options, plan []seal.Step) error {
 	if v.output == "json" {
 		text, err := json.MarshalIndent(plan, "", "  ")
 		fmt.Fprintln(v.out, string(text))

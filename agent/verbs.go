@@ -20,6 +20,7 @@ import (
 	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
+	"kamino.dev/kamino/agent/runtimes"
 	"kamino.dev/kamino/agent/scan"
 	"kamino.dev/kamino/agent/seal"
 	"kamino.dev/kamino/agent/watch"
@@ -27,6 +28,7 @@ import (
 
 func runVerify(ctx context.Context, e *env, args []string) error {
 	f, v := e.sealFlags("verify")
+	v.outputFlag(f)
 	raw := f.String("raw", "", "scan every byte of this `device` or image; with --root as its mounted file system, what is right to be there does not count")
 	vmID := f.String("vm-id", "", "the donor's VM `UUID` (default from the receipt)")
 	machineID := f.String("machine-id", "", "the donor's machine `id`")
@@ -59,8 +61,13 @@ func runVerify(ctx context.Context, e *env, args []string) error {
 		return v.verifyInventory(ctx, d, o, *allow)
 	}
 	options := o.Scan()
+	var unread []string
 	if d != nil {
-		options.Also = seal.WritableLayers(d)
+		left, err := runtimes.Containers(d)
+		if err != nil {
+			unread = append(unread, "what containers wrote: "+err.Error())
+		}
+		options.Also = runtimes.Writable(left)
 	}
 	options.Deep = *deep
 	options.Facts.Host = or(v.host, or(options.Facts.Host, v.donor))
@@ -76,6 +83,7 @@ func runVerify(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
+	r.Skipped = append(r.Skipped, unread...)
 	if v.output == "json" {
 		text, err := json.MarshalIndent(r, "", "  ")
 		if err != nil {

@@ -15,6 +15,14 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/runtimes"
+)
+
+const (
+	containerdDir   = "var/lib/containerd"
+	containerdBlobs = containerdDir + "/io.containerd.content.v1.content/blobs/sha256"
+	containerdMeta  = containerdDir + "/io.containerd.metadata.v1.bolt/meta.db"
+	overlayDir      = containerdDir + "/io.containerd.snapshotter.v1.overlayfs"
 )
 
 // containerd is a disk with one image of two layers, unpacked, a container's writable layer, and a committed layer of no
@@ -94,9 +102,10 @@ func TestContainerd(t *testing.T) {
 	if !slices.Equal(names(r.Unknown), want) || r.Counts[Layer].Files != 5 || len(r.Notes) > 0 {
 		t.Errorf("unknown %v, %s, notes %q", names(r.Unknown), r.Summary(), r.Notes)
 	}
-	writable, err := Writable(d)
+	left, err := runtimes.Containers(d)
+	writable := runtimes.Writable(left)
 	if err != nil || !slices.Equal(writable, []string{overlayDir + "/snapshots/3"}) {
-		t.Errorf("writable: %v, %v", writable, err)
+		t.Fatalf("writable: %v, %v", writable, err)
 	}
 	// A blob whose content is not what its name says, and a file beside the blobs.
 	put(t, d.Dir(), containerdBlobs+"/"+strings.Repeat("a", 64), "secret\n")

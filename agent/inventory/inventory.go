@@ -32,6 +32,7 @@ import (
 	"sync"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/runtimes"
 )
 
 // Class is why a file is on the disk.
@@ -161,7 +162,8 @@ type look struct {
 	o      Options
 	base   string
 	owners func() *owners // read when first needed
-	images func() *images
+	layers func() runtimes.Layers
+	unread []string // of image stores; layers's
 
 	mu     sync.Mutex
 	failed error
@@ -172,7 +174,13 @@ type look struct {
 func newLook(d *disk.Disk, o Options) *look {
 	l := &look{disk: d, o: o, base: baseline(d)}
 	l.owners = sync.OnceValue(func() *owners { return readOwners(d) })
-	l.images = sync.OnceValue(func() *images { return readImages(d) })
+	l.layers = sync.OnceValue(func() runtimes.Layers {
+		layers, err := runtimes.ReadLayers(d)
+		if err != nil {
+			l.unread = append(l.unread, err.Error())
+		}
+		return layers
+	})
 	if !o.Earlier.Fits(d, o.Agent) {
 		l.o.Earlier = nil
 	}
@@ -253,7 +261,8 @@ func (l *look) result() *Result {
 	if l.o.Earlier != nil { // the databases may not have been read again
 		r.Notes = append(r.Notes, l.o.Earlier.Notes...)
 	} else {
-		r.Notes = append(l.owners().notes, l.images().notes...)
+		l.layers()
+		r.Notes = append(l.owners().notes, l.unread...)
 	}
 	l.index.Notes = r.Notes
 	return r

@@ -11,6 +11,7 @@ import (
 	"path"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/runtimes"
 )
 
 // quick decides without reading any content, if that can be done.
@@ -33,10 +34,10 @@ func (l *look) quick(name string, info fs.FileInfo) (verdict, bool) {
 	case info.Size() == 0:
 		return verdict{class: Generated}, true
 	}
-	if !inImageStore(name) {
+	if !runtimes.InStore(name) {
 		return verdict{}, false
 	}
-	if l.images().layer(name) {
+	if l.layers().Holds(name) {
 		return verdict{class: Layer, holds: true, lasts: true}, true
 	}
 	return verdict{}, false
@@ -56,7 +57,7 @@ func (l *look) link(name string) verdict {
 	if at, err := l.disk.Whole().Follow(name); err == nil && l.disk.Whole().Exists(at) {
 		return verdict{class: Generated, lasts: true}
 	}
-	if inImageStore(name) && l.images().layer(name) {
+	if runtimes.InStore(name) && l.layers().Holds(name) {
 		return verdict{class: Layer, lasts: true}
 	}
 	if _, ok := l.owners().find(name); ok {
@@ -125,7 +126,7 @@ func (l *look) content(name string, s sums, load func() []byte) verdict {
 	if sum, ok := l.o.Shipped[name]; ok && sum == s.sha {
 		return verdict{class: Owned}
 	}
-	if blobDigest(name) == hex.EncodeToString(s.sha[:]) {
+	if runtimes.BlobDigest(name) == hex.EncodeToString(s.sha[:]) {
 		return verdict{class: Layer, holds: true}
 	}
 	why := "no package's"
@@ -169,7 +170,7 @@ func (l *look) read(name string, buf []byte) (s sums, err error) {
 	switch {
 	case owned && owner.kind == byMD5:
 		w = one
-	case owned && owner.kind == bySHA256, blobDigest(name) != "":
+	case owned && owner.kind == bySHA256, runtimes.BlobDigest(name) != "":
 		w = two
 	}
 	if s.size, err = copyBuffer(w, f, buf); err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/runtimes"
 	"kamino.dev/kamino/agent/scan"
 )
 
@@ -104,7 +105,11 @@ func TestWritableLayersAreScanned(t *testing.T) {
 		}
 	}
 	o := planted(nil).Scan()
-	o.Also = WritableLayers(d)
+	left, err := runtimes.Containers(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Also = runtimes.Writable(left)
 	r, err := scan.Files(t.Context(), d, o)
 	if err != nil {
 		t.Fatal(err)

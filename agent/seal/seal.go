@@ -321,17 +321,7 @@ func Clean(ctx context.Context, d *disk.Disk, o Options) error {
 	if look.Also, err = otherNames(d); err != nil {
 		return err
 	}
-	r, err := scan.Files(ctx, d, look)
-	if err != nil {
-		return fmt.Errorf("scan sealed disk: %w", err)
-	}
-	for _, s := range r.Skipped {
-		o.Log.Warn("not looked for", "what", s)
-	}
-	if len(r.Findings) > 0 {
-		return &Found{r}
-	}
-	return nil
+	return clean(ctx, d, o, look)
 }
 
 // keeps is what a rule leaves by a decision of the operator's: exceptions, and what the cluster's nodes share. Each allows

@@ -1,5 +1,7 @@
 package seal
 
+import "kamino.dev/kamino/agent/runtimes"
+
 // Table is every rule, in the order in which they are applied. docs/agent.md is generated from it.
 //
 // The order matters in two places: credentials go before their logs, and machine-id goes last, because everything that
@@ -127,7 +129,7 @@ func runtimeRules() []Rule {
 				"/var/lib/nerdctl/*/names/*", "/var/lib/nerdctl/*/etchosts/*", "/var/lib/buildkit/*", "/var/lib/docker/buildkit/*", "/var/lib/docker/plugins/*/config.json"},
 			Why: "containerd makes its UUID anew when the file is missing; build caches and records of containers are the donor's"},
 		{ID: "containerd-metadata", Group: group, Action: Edit, Phase: Donor, Rewrite: compactBolt,
-			Paths: []string{"/var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db"},
+			Paths: runtimes.MetadataPaths(),
 			Why:   "the database keeps its images; its free pages, with what removed containers were given, go"},
 		{ID: "docker-identity", Group: group, Action: Remove, Phase: Donor, Secret: true,
 			Paths: []string{"/etc/docker/key.json", "/var/lib/docker/engine-id", "/var/lib/docker/swarm/*"}, Why: "identity and swarm keys of the donor's engine"},

@@ -14,6 +14,7 @@ import (
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/inventory"
+	"kamino.dev/kamino/agent/runtimes"
 	"kamino.dev/kamino/agent/scan"
 )
 
@@ -72,6 +73,7 @@ func inventoryOf(ctx context.Context, d *disk.Disk, o Options) (*inventory.Resul
 	if err != nil {
 		return nil, err
 	}
+	look.Note = scan.Software
 	o.Estimate = true
 	plan, err := planOf(d, o)
 	if err != nil {
@@ -88,11 +90,11 @@ func inventoryOf(ctx context.Context, d *disk.Disk, o Options) (*inventory.Resul
 		}
 	}
 	// They go when the containers are removed, which the seal makes sure of.
-	writable, err := inventory.Writable(d)
+	left, err := runtimes.Containers(d)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range writable {
+	for _, name := range runtimes.Writable(left) {
 		look.Gone[name] = true
 	}
 	return inventory.Look(ctx, d, look)

@@ -1,0 +1,170 @@
+package runtimes
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"maps"
+	"path"
+	"strings"
+
+	"kamino.dev/kamino/agent/disk"
+)
+
+// InStore reports whether a file lies where an image store of containerd's or docker's keeps blobs, layers or records.
+func InStore(name string) bool {
+	for _, dir := range []string{containerdDir, dockerImages, dockerLayers} {
+		if name != dir && disk.Under(name, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// BlobDigest is the SHA-256 in hex that a content store says a file has: its name. Empty: it is in none.
+func BlobDigest(name string) string {
+	dir, base := path.Split(name)
+	switch strings.TrimSuffix(dir, "/") {
+	case containerdBlobs, dockerImages + "/imagedb/content/sha256":
+		return base
+	}
+	return ""
+}
+
+// Layers are the directories of committed layers of the images that containerd and docker know. Reading them again is the
+// caller's to avoid.
+type Layers map[string]bool
+
+// ReadLayers reads them. An error says of which store there are none, or not all.
+func ReadLayers(d *disk.Disk) (Layers, error) {
+	out := Layers{}
+	err := out.containerd(d)
+	return out, errors.Join(err, out.docker(d))
+}
+
+// Holds reports whether name lies in one of them.
+func (l Layers) Holds(name string) bool {
+	for _, top := range []string{overlayDir + "/snapshots/", dockerLayers + "/"} {
+		if rest, ok := strings.CutPrefix(name, top); ok {
+			id, _, _ := strings.Cut(rest, "/")
+			return l[top+id]
+		}
+	}
+	return false
+}
+
+func (l Layers) containerd(d *disk.Disk) error {
+	all, err := snapshots(d, overlayDir+"/metadata.db")
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	chains, err := imageChains(d)
+	for _, s := range all {
+		if s.kind == kindCommitted && chains[s.chain()] {
+			l[s.dir] = true
+		}
+	}
+	return err
+}
+
+// docker adds the layers of docker's images: a configuration, whose name is its digest, names the layers, and layerdb says
+// by their chain IDs where they are.
+func (l Layers) docker(d *disk.Disk) error {
+	configs, err := d.Glob(dockerImages + "/imagedb/content/sha256/*")
+	if err != nil {
+		return err
+	}
+	for _, c := range configs {
+		data, err := d.ReadFile(c, disk.Small)
+		var doc document
+		if err != nil || hexSum(data) != path.Base(c) || json.Unmarshal(data, &doc) != nil {
+			continue // its layers remain unexplained
+		}
+		for chain := range doc.chains() {
+			hex := strings.TrimPrefix(chain, "sha256:")
+			dir := dockerImages + "/layerdb/sha256/" + hex
+			if id := d.Text(dir + "/cache-id"); id != "" && path.Base(id) == id && path.Base(hex) == hex {
+				l[dockerLayers+"/"+id] = true
+			}
+		}
+	}
+	return nil
+}
+
+// imageChains are the chain IDs of all layers of all images that containerd knows, in any namespace:
+// v1/NAMESPACE/images/NAME/target has the digest of an index or a manifest.
+func imageChains(d *disk.Disk) (map[string]bool, error) {
+	targets, err := view(d, containerdDir+"/"+metaName, func(root *bucket) (all []string, err error) {
+		v1, err := root.in("v1")
+		err = errors.Join(err, v1.buckets(func(_ string, ns *bucket) error {
+			images, err := ns.in("images")
+			return errors.Join(err, images.buckets(func(_ string, image *bucket) error {
+				target, err := image.in("target")
+				values, verr := target.values()
+				all = append(all, string(values["digest"]))
+				return errors.Join(err, verr)
+			}))
+		}))
+		return all, err
+	})
+	chains := map[string]bool{}
+	for _, t := range targets {
+		follow(d, t, 0, chains)
+	}
+	return chains, err
+}
+
+// document is as much of an index, a manifest and a configuration as leads to the layers
+// (https://github.com/opencontainers/image-spec).
+type document struct {
+	Manifests []struct{ Digest string }
+	Config    json.RawMessage // of a manifest a descriptor, of a configuration something else
+	RootFS    struct {
+		DiffIDs []string `json:"diff_ids"`
+	}
+}
+
+// follow adds the chain IDs of an image's layers. What is not there, such as manifests of other architectures, has none.
+func follow(d *disk.Disk, digest string, depth int, chains map[string]bool) {
+	hex, ok := strings.CutPrefix(digest, "sha256:")
+	if !ok || path.Base(hex) != hex || depth > 3 {
+		return
+	}
+	data, err := d.ReadFile(containerdBlobs+"/"+hex, disk.Small)
+	if err != nil || "sha256:"+hexSum(data) != digest {
+		return
+	}
+	var doc document
+	if json.Unmarshal(data, &doc) != nil {
+		return
+	}
+	for _, m := range doc.Manifests {
+		follow(d, m.Digest, depth+1, chains)
+	}
+	var config struct{ Digest string }
+	if json.Unmarshal(doc.Config, &config) == nil && config.Digest != "" {
+		follow(d, config.Digest, depth+1, chains)
+	}
+	maps.Copy(chains, doc.chains())
+}
+
+// chains are the chain IDs of a configuration's layers
+// (https://github.com/opencontainers/image-spec/blob/main/config.md#layer-chainid).
+func (d document) chains() map[string]bool {
+	out, chain := map[string]bool{}, ""
+	for _, id := range d.RootFS.DiffIDs {
+		if chain == "" {
+			chain = id
+		} else {
+			chain = "sha256:" + hexSum([]byte(chain+" "+id))
+		}
+		out[chain] = true
+	}
+	return out
+}
+
+func hexSum(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
