@@ -14,7 +14,10 @@ func (t *tx) grow(pool *resource, n int) ([]*resource, *apiError) {
 	if n <= 0 || part(pool.doc, "properties", "virtualMachineProfile") == nil {
 		return nil, nil
 	}
-	im, err := t.resolveImage(pool)
+	if err := t.roomForModel(pool); err != nil {
+		return nil, err
+	}
+	im, err := t.birthImage(pool)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +262,7 @@ func (t *tx) repairLater(id string) {
 	}
 	t.after = append(t.after, &pending{latency: grace, finish: func(t *tx) *apiError {
 		if r := t.get(id); r != nil && r.op == "" && (power(r) == PowerStopped || power(r) == PowerDeallocated) {
-			t.after = append(t.after, t.replacement(id))
+			t.after = append(t.after, t.replacement(id, (*resource).follow))
 		}
 		return nil
 	}})

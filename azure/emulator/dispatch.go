@@ -117,10 +117,13 @@ func (c *call) lagBehind() {
 func (c *call) seen(r *resource, path string) *resource {
 	st := &c.s.store
 	if l, ok := st.lag[path]; ok {
-		if c.now.Before(l.until) {
+		if !c.now.Before(l.until) {
+			delete(st.lag, path)
+		} else if l.reads == nil {
+			return l.shown
+		} else if *l.reads++; *l.reads%2 == 0 {
 			return l.shown
 		}
-		delete(st.lag, path)
 	}
 	if c.fault == nil || c.fault.Kind != Stale {
 		return r

@@ -61,8 +61,8 @@ func (c *call) changeExtensions(change func([]object) []object, code int) reply 
 		return reply{err: err}
 	}
 	pool.touch()
-	for _, r := range c.t.instancesOf(pool) {
-		set(c.t.edit(r.id).doc, false, "properties", "latestModelApplied")
+	if err := c.t.newModel(pool); err != nil {
+		return reply{err: err}
 	}
 	rep := c.modelOperation(pool, old, nil, code)
 	rep.shows = ""

@@ -40,6 +40,8 @@ const (
 	Absent FaultKind = "absent"
 	// Blind answers 404 SubscriptionNotFound, as to credentials that see nothing.
 	Blind FaultKind = "blind"
+	// Empty answers a list without elements, whatever is there.
+	Empty FaultKind = "empty"
 	// Delay waits for Duration, negative: until the client gives up, and then goes on.
 	Delay FaultKind = "delay"
 	// Late answers Status, Code and Message, or closes the connection if Status is 0, and
@@ -55,10 +57,12 @@ type Fault struct {
 	Method string `json:"method,omitempty"` // "" matches any
 	// Path is a glob, case-insensitive, on the URL's path: * within a segment, ** across
 	// segments. "" matches any.
-	Path  string    `json:"path,omitempty"`
-	Nth   int       `json:"nth,omitempty"`
-	Times int       `json:"times,omitempty"`
-	Kind  FaultKind `json:"kind"`
+	Path  string `json:"path,omitempty"`
+	Nth   int    `json:"nth,omitempty"`
+	Times int    `json:"times,omitempty"`
+	// For is how long after its first hit it still acts; 0: without end.
+	For  time.Duration `json:"for,omitempty"`
+	Kind FaultKind     `json:"kind"`
 
 	Status          int           `json:"status,omitempty"`
 	Code            string        `json:"code,omitempty"`
@@ -69,8 +73,9 @@ type Fault struct {
 	Count           int           `json:"count,omitempty"`
 	Duration        time.Duration `json:"duration,omitempty"` // on the server's clock, not divided by Speed
 
-	Seen int `json:"seen"` // calls that matched
-	Hit  int `json:"hit"`  // calls it acted on
+	Seen  int       `json:"seen"` // calls that matched
+	Hit   int       `json:"hit"`  // calls it acted on
+	since time.Time // its first hit
 }
 
 // AddFault scripts a fault and returns its ID. The first matching fault acts.
@@ -125,6 +130,12 @@ func (s *Server) matchFault(c *call) *Fault {
 		f.Seen++
 		first := max(f.Nth, 1)
 		if f.Seen < first || f.Times >= 0 && f.Seen >= first+max(f.Times, 1) || acting != nil {
+			continue
+		}
+		if f.Hit == 0 {
+			f.since = c.now
+		}
+		if f.For > 0 && c.now.After(f.since.Add(f.For)) {
 			continue
 		}
 		f.Hit++
@@ -211,6 +222,9 @@ func (c *call) beforehand(w http.ResponseWriter) bool {
 		return false
 	case Blind:
 		c.write(w, failed(http.StatusNotFound, "SubscriptionNotFound", "The subscription could not be found. (scripted by %s)", f.ID))
+		return false
+	case Empty:
+		c.write(w, reply{status: http.StatusOK, body: object{"value": []any{}}})
 		return false
 	case DropBefore:
 		panic(http.ErrAbortHandler)

@@ -87,8 +87,8 @@ func TestVersionRules(t *testing.T) {
 	w.refused(404, "ResourceNotFound", "snapshots/none", http.MethodPut, definitionURL+"/versions/1.0.1", versionDoc("none"))
 	w.refused(409, "PropertyChangeNotAllowed", "source", http.MethodPut, definitionURL+"/versions/1.0.0", versionDoc("s-other"))
 	w.must(200, http.MethodPut, definitionURL+"/versions/1.0.0", versionDoc("s-1.0.0"))
-	w.refused(409, "PropertyChangeNotAllowed", "replicationMode", http.MethodPatch, definitionURL+"/versions/1.0.0", `{"properties":{"publishingProfile":{"replicationMode":"Shallow"}}}`)
-	w.must(200, http.MethodPatch, definitionURL+"/versions/1.0.0", `{"properties":{"publishingProfile":{"excludeFromLatest":true}}}`)
+	w.refused(409, "PropertyChangeNotAllowed", "replicationMode", http.MethodPatch, definitionURL+"/versions/1.0.0", `{"properties":{"storageProfile":{},"publishingProfile":{"replicationMode":"Shallow"}}}`)
+	w.must(200, http.MethodPatch, definitionURL+"/versions/1.0.0", `{"properties":{"storageProfile":{},"publishingProfile":{"excludeFromLatest":true}}}`)
 	if got := w.s.Document(definitionURL + "/versions/1.0.0"); !truth(got, "properties", "publishingProfile", "excludeFromLatest") || len(items(got, "properties", "publishingProfile", "targetRegions")) != 1 {
 		t.Errorf("patched %v", got)
 	}
@@ -145,7 +145,7 @@ func TestLatestIsTheHighestNumberNotExcluded(t *testing.T) {
 	for _, version := range []string{"2026.9.30", "2026.10.1", "2026.11.20"} {
 		w.build("0", version)
 	}
-	w.must(200, http.MethodPatch, definitionURL+"/versions/2026.11.20", `{"properties":{"publishingProfile":{"excludeFromLatest":true}}}`)
+	w.must(200, http.MethodPatch, definitionURL+"/versions/2026.11.20", `{"properties":{"storageProfile":{},"publishingProfile":{"excludeFromLatest":true}}}`)
 	w.must(200, http.MethodPatch, poolPath, imagePatch(definitionURL))
 	w.must(200, http.MethodPatch, poolPath, `{"sku":{"capacity":4}}`)
 	if got := w.instance("3").ExactVersion; got != "2026.10.1" {
@@ -180,6 +180,6 @@ func TestSecurityTypesMustFit(t *testing.T) {
 func TestAProtectedVersionOutlivesItsDelete(t *testing.T) {
 	w := onePool(t, instant)
 	version := w.build("0", "1.0.0")
-	w.must(200, http.MethodPatch, version, `{"properties":{"publishingProfile":{"endOfLifeDate":"2027-01-01T00:00:00Z"},"safetyProfile":{"blockDeletionBeforeEndOfLife":true}}}`)
+	w.must(200, http.MethodPatch, version, `{"properties":{"storageProfile":{},"publishingProfile":{"endOfLifeDate":"2027-01-01T00:00:00Z"},"safetyProfile":{"blockDeletionBeforeEndOfLife":true}}}`)
 	w.refused(409, "DeleteGalleryImageVersionBlockedBeforeEndOfLife", "", http.MethodDelete, version, "")
 }

@@ -15,15 +15,15 @@ func viewVersion(c *call, r *resource, shown object) {
 	if !strings.Contains(strings.ToLower(c.r.URL.Query().Get("$expand")), "replicationstatus") {
 		return
 	}
-	state, aggregated, percent := "Completed", "Completed", 100
-	switch r.state() {
-	case "Creating", "Updating":
-		state, aggregated, percent = "Replicating", "InProgress", c.s.progress(r.op, c.now)
-	case "Failed":
-		state, aggregated, percent = "Failed", "Failed", 0
-	}
-	summary := []any{}
+	aggregated, summary := "Completed", []any{}
 	for _, region := range items(r.doc, "properties", "publishingProfile", "targetRegions") {
+		state, percent := "Completed", 100
+		switch {
+		case r.state() == "Failed":
+			state, percent, aggregated = "Failed", 0, "Failed"
+		case !replicatedTo(r, text(region, "name")):
+			state, percent, aggregated = "Replicating", c.s.progress(r.op, c.now), "InProgress"
+		}
 		summary = append(summary, object{"region": text(region, "name"), "state": state, "details": "", "progress": percent})
 	}
 	set(shown, object{"aggregatedState": aggregated, "summary": summary}, "properties", "replicationStatus")
@@ -36,6 +36,9 @@ func putVersion(c *call) reply {
 		return notFound(c, parent(c.target.id))
 	}
 	if old := c.t.get(c.target.id); old != nil && (old.state() != "Failed" || c.r.Method == http.MethodPatch) {
+		if old.hidden {
+			return c.restoreVersion(old)
+		}
 		return c.updateVersion(old)
 	}
 	if err := busy(definition); err != nil {
@@ -47,7 +50,7 @@ func putVersion(c *call) reply {
 	}
 	c.defaults(definition)
 	r := c.create()
-	r.facts["source"] = source.id
+	r.facts["source"], r.facts["replicas"] = source.id, []any{}
 	if n, ok := number(source.doc, "properties", "diskSizeGB"); ok {
 		r.facts["gigabytes"] = n
 	}
@@ -93,6 +96,7 @@ func (c *call) buildOperation(r, source, definition *resource, refused *apiError
 		}
 		r.files = files
 		r.setState("Succeeded")
+		r.replicated()
 		if best := t.latest(definitionID, r.location()); best != nil && best.id == id {
 			t.upgradeOS(definitionID)
 		}
@@ -208,6 +212,14 @@ func (c *call) missingZRS(r *resource) string {
 
 // updateVersion changes the publishing and safety profiles of a version; its source and mode stay.
 func (c *call) updateVersion(old *resource) reply {
+	if old.state() == "Deleting" { // azure-compute-docs, troubleshooting-shared-images.md; the code is assumed
+		return failed(http.StatusConflict, "OperationNotAllowed",
+			"Operation 'Update Gallery Image Version' is not on allowed on %s; since it is marked for deletion.", old.name())
+	}
+	if properties := part(c.body, "properties"); properties != nil && part(properties, "storageProfile") == nil {
+		// Required by the type; that the service insists, and how it says so, is assumed, unverified on real Azure.
+		return failed(http.StatusBadRequest, "InvalidParameter", "Required parameter 'galleryImageVersion.properties.storageProfile' is missing (null).")
+	}
 	if source := text(c.body, "properties", "storageProfile", "osDiskImage", "source", "id"); source != "" &&
 		!fold(source, text(old.doc, "properties", "storageProfile", "osDiskImage", "source", "id")) {
 		return failed(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property 'galleryImageVersion.properties.storageProfile.osDiskImage.source.id' is not allowed.")
@@ -222,11 +234,23 @@ func (c *call) updateVersion(old *resource) reply {
 		return reply{err: err}
 	}
 	unset(c.body, "properties", "storageProfile")
+	if profile := part(c.body, "properties", "publishingProfile"); profile != nil {
+		if len(items(profile, "targetRegions")) == 0 {
+			delete(profile, "targetRegions") // null and empty leave them as they are
+		}
+		if _, sent := profile["excludeFromLatest"]; !sent && c.r.Method == http.MethodPut {
+			profile["excludeFromLatest"] = false // a PUT says the whole; assumed, unverified on real Azure
+		}
+	}
 	rep := c.updateOf(old, c.s.delays.UpdateVersion, nil)
 	if rep.op != nil {
+		c.t.edit(old.id).flagged(old, c.now)
 		finish, id := rep.op.finish, old.id
 		rep.op.finish = func(t *tx) *apiError {
 			err := finish(t)
+			if v := t.edit(id); v != nil {
+				v.replicated()
+			}
 			if v := t.get(id); v != nil {
 				if best := t.latest(parent(id), v.location()); best != nil && best.id == id && !same(old.doc, v.doc) {
 					t.upgradeOS(parent(id))
@@ -261,7 +285,8 @@ func (c *call) checkRegions(old *resource) *apiError {
 			}
 		}
 		if !found && !truth(old.doc, "properties", "safetyProfile", "allowDeletionOfReplicatedLocations") {
-			return refuse(http.StatusConflict, "OperationNotAllowed", "Complete set of target locations not specified while updating gallery artifact '%s'. Deletion of previously replicated locations is not allowed.", old.name())
+			return refuse(http.StatusBadRequest, "InvalidParameter",
+				"Complete set of target locations not specified while updating gallery artifact '%s'. Deletion of previously replicated locations is not allowed, and you need to specify a complete set of target regions, or specify null or empty set for target regions, or set allow deletion of replicated locations under safety profile property.", old.name())
 		}
 		if now == "" {
 			now = "Standard_LRS"
@@ -286,5 +311,9 @@ func deleteVersion(c *call) reply {
 	if end := text(r.doc, "properties", "publishingProfile", "endOfLifeDate"); end > stamp(c.now) && truth(r.doc, "properties", "safetyProfile", "blockDeletionBeforeEndOfLife") {
 		return failed(http.StatusConflict, "DeleteGalleryImageVersionBlockedBeforeEndOfLife", "The image version '%s' cannot be deleted before its end of life %s.", r.id, end)
 	}
-	return c.removal(r, galleryFamily, c.s.delays.DeleteVersion)
+	rep := c.removal(r, galleryFamily, c.s.delays.DeleteVersion)
+	if gallery := c.t.get(parent(parent(r.id))); c.r.URL.Query().Get("bypassSoftDelete") != "true" && truth(gallery.doc, "properties", "softDeletePolicy", "isSoftDeleteEnabled") {
+		rep.op.work, rep.op.finish = nil, func(t *tx) *apiError { t.softDelete(r.id); return nil }
+	}
+	return rep
 }

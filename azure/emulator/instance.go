@@ -58,6 +58,7 @@ func (t *tx) newInstance(pool *resource, im image) *resource {
 	r.doc["properties"] = properties
 	t.put(r)
 	t.bear(r, pool, im)
+	r.follow(pool)
 	setPower(r, PowerStarting, t.now)
 	return r
 }
@@ -88,6 +89,10 @@ func (t *tx) bear(r, pool *resource, im image) {
 		storage["diskControllerType"] = controller
 	}
 	reference := clone(part(profile, "storageProfile", "imageReference"))
+	r.facts["reference"] = cloneAny(reference)
+	if t.s.Pointer.Resolved && im.id != "" {
+		reference["id"] = im.id
+	}
 	reference["exactVersion"] = im.exact
 	storage["imageReference"] = reference
 	r.doc["properties"].(object)["storageProfile"] = storage
@@ -99,7 +104,6 @@ func (t *tx) bear(r, pool *resource, im image) {
 			"sku": object{"name": "Premium_LRS", "tier": "Premium"}, "properties": object{"osType": poolOS(pool), "hyperVGeneration": text(r.facts, "generation"),
 				"diskSizeGB": gigabytes(model), "encryption": encrypted(model), "diskState": "Attached", "provisioningState": "Succeeded", "timeCreated": stamp(t.now), "uniqueId": identifier()}}})
 	t.extend(r, pool)
-	set(r.doc, true, "properties", "latestModelApplied")
 }
 
 // gigabytes is the size of a model's OS disk: what it says, else 30.

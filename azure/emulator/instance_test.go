@@ -157,11 +157,16 @@ func TestANewInstanceRecordsItsModel(t *testing.T) {
 	if got := w.instance("3").ExactVersion; got != genericVersion {
 		t.Errorf("exact version %s", got)
 	}
-	// Manual upgrade brings an old instance to the model, on a new disk.
-	disk := w.instance("0").OSDiskID
-	w.must(200, http.MethodPost, poolPath+"/manualupgrade", `{"instanceIds":["0"]}`)
-	if !truth(w.s.Document(poolPath+"/virtualMachines/0"), "properties", "latestModelApplied") || w.instance("0").OSDiskID == disk {
-		t.Error("manual upgrade did nothing")
+	// Manual upgrade brings an old instance to the model; where the image changed, on a new disk.
+	for _, image := range []bool{false, true} {
+		disk := w.instance("0").OSDiskID
+		if image {
+			w.must(200, http.MethodPatch, poolPath, imagePatch(w.build("0", "1.0.0")))
+		}
+		w.must(200, http.MethodPost, poolPath+"/manualupgrade", `{"instanceIds":["0"]}`)
+		if !truth(w.s.Document(poolPath+"/virtualMachines/0"), "properties", "latestModelApplied") || (w.instance("0").OSDiskID != disk) != image {
+			t.Errorf("manual upgrade with another image %t: disk %s, before %s", image, w.instance("0").OSDiskID, disk)
+		}
 	}
 }
 

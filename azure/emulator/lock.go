@@ -16,6 +16,21 @@ func lockKind() *kind {
 	return &kind{name: locks, get: getResource, list: listLocks, put: putLock, delete: deleteLock}
 }
 
+// Lock puts a lock on a resource, a resource group or a subscription: level is CanNotDelete,
+// ReadOnly, or "" to take it away. ARM has locks on resources too, which here nobody can write by HTTP.
+func (s *Server) Lock(scope, name, level string) {
+	s.start()
+	s.alter(func(t *tx) {
+		id := scope + "/providers/" + locks + "/" + name
+		if level == "" {
+			t.remove(id)
+			return
+		}
+		t.put(&resource{id: id, kind: s.kinds[key(locks)], created: t.now, facts: object{},
+			doc: object{"id": id, "name": name, "type": locks, "properties": object{"level": level}}})
+	})
+}
+
 func putLock(c *call) reply {
 	level := text(c.body, "properties", "level")
 	if !fold(level, "CanNotDelete") && !fold(level, "ReadOnly") {

@@ -94,6 +94,9 @@ func (c *call) authorize() *apiError {
 				c.who.ClientID, c.who.ObjectID, action, c.r.URL.Path, l.action, l.scope)
 		}
 	}
+	if err := c.disallowed(scope); err != nil {
+		return err
+	}
 	return c.locked(scope)
 }
 

@@ -2,7 +2,6 @@ package emulator
 
 import (
 	"net/http"
-	"strconv"
 	"strings"
 )
 
@@ -51,8 +50,7 @@ func (t *tx) resolveImage(pool *resource) (image, *apiError) {
 	if len(rt.names) == 2 {
 		latest := t.latest(id, pool.location())
 		if latest == nil {
-			return image{}, refuse(http.StatusNotFound, "GalleryImageNotFound",
-				"There is no latest image version exists for \"%s\".", id)
+			return image{}, t.noLatest(id, pool.location())
 		}
 		id = latest.id
 	}
@@ -63,8 +61,7 @@ func (t *tx) resolveImage(pool *resource) (image, *apiError) {
 func (t *tx) imageVersion(id string, pool *resource) (image, *apiError) {
 	v := t.get(id)
 	if v == nil || v.kind.name != imageVersions || v.state() == "Failed" || v.state() == "Creating" || v.state() == "Deleting" || !replicatedTo(v, pool.location()) {
-		return image{}, refuse(http.StatusNotFound, "GalleryImageNotFound",
-			"The gallery image %s is not available in %s region. Please contact image owner to replicate to this region, or change your requested region.", id, pool.location())
+		return image{}, notInRegion(id, pool.location())
 	}
 	d := t.get(parent(v.id))
 	im := image{id: v.id, exact: v.name(), files: v.files, generation: text(d.doc, "properties", "hyperVGeneration"),
@@ -157,49 +154,6 @@ func feature(definition *resource, name string) string {
 		}
 	}
 	return ""
-}
-
-// latest is the version of a definition with the highest number among those that
-// are Succeeded, replicated to the location and not excluded.
-func (t *tx) latest(definition, location string) *resource {
-	var best *resource
-	for _, v := range t.children(definition, t.s.kinds[key(imageVersions)]) {
-		excluded := truth(v.doc, "properties", "publishingProfile", "excludeFromLatest")
-		for _, region := range items(v.doc, "properties", "publishingProfile", "targetRegions") {
-			if sameRegion(text(region, "name"), location) && truth(region, "excludeFromLatest") {
-				excluded = true
-			}
-		}
-		if excluded || v.state() != "Succeeded" && v.state() != "Updating" || !replicatedTo(v, location) {
-			continue
-		}
-		if best == nil || newer(v.name(), best.name()) {
-			best = v
-		}
-	}
-	return best
-}
-
-// newer compares Major.Minor.Patch as numbers.
-func newer(a, b string) bool {
-	as, bs := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(as), len(bs)) {
-		x, _ := strconv.ParseUint(as[i], 10, 32)
-		y, _ := strconv.ParseUint(bs[i], 10, 32)
-		if x != y {
-			return x > y
-		}
-	}
-	return false
-}
-
-func replicatedTo(v *resource, location string) bool {
-	for _, region := range items(v.doc, "properties", "publishingProfile", "targetRegions") {
-		if sameRegion(text(region, "name"), location) {
-			return true
-		}
-	}
-	return false
 }
 
 // sameRegion compares westeurope with West Europe.

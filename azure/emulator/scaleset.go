@@ -121,6 +121,7 @@ func createScaleSet(c *call) reply {
 	capacity, _ := number(pool.doc, "sku", "capacity")
 	pool.doc["etag"] = `"0"`
 	pool.touch()
+	c.t.remember(pool)
 	born, err := c.t.grow(pool, capacity)
 	if err != nil {
 		return reply{err: err}
@@ -148,17 +149,14 @@ func updateScaleSet(c *call, apply func(pool *resource, body object) *apiError) 
 		}
 	}
 	pool.touch()
+	if c.makesModel(old, pool) {
+		if err := c.t.newModel(pool); err != nil {
+			return reply{err: err}
+		}
+	}
 	born, err := c.t.resize(old, pool)
 	if err != nil {
 		return reply{err: err}
-	}
-	if pool.changedModel(old) {
-		for _, r := range c.t.instancesOf(pool) {
-			set(c.t.edit(r.id).doc, false, "properties", "latestModelApplied")
-		}
-		for _, r := range born {
-			set(r.doc, true, "properties", "latestModelApplied")
-		}
 	}
 	return c.modelOperation(pool, old, born, http.StatusOK)
 }
@@ -207,6 +205,9 @@ func (t *tx) restore(id string, old *resource) {
 	}
 	if old != nil {
 		pool.doc, pool.custom, pool.user, pool.secrets = clone(old.doc), old.custom, old.user, old.secrets
+		for _, of := range []string{"model", "latest"} {
+			pool.facts[of] = old.facts[of]
+		}
 		pool.touch()
 	}
 	living := 0

@@ -109,6 +109,7 @@ func (s *Server) seedPool(t *tx, sc Scenario, p Pool) {
 	for _, e := range items(pool.doc, "properties", "virtualMachineProfile", "extensionProfile", "extensions") {
 		pool.hideSettings(e)
 	}
+	t.remember(pool)
 	im, err := t.resolveImage(pool)
 	if err != nil {
 		s.logger().Error("seed pool", "pool", p.Name, "error", err)

@@ -47,6 +47,15 @@ type Server struct {
 	// TolerateGeneration lets a version be built from a snapshot that names another
 	// Hyper-V generation than the definition (azure-cli sends V1 unless told).
 	TolerateGeneration bool
+	// Pointer says how "latest" of an image definition is found.
+	Pointer Pointer
+	// Models says what counts as a model of a scale set.
+	Models Models
+	// DeleteEcho is for how long after a version was deleted every second read still shows it, for
+	// which Terraform waits (terraform-provider-azurerm, shared_image_version_resource.go).
+	DeleteEcho time.Duration
+	// Policies are what Azure Policy denies; SetPolicies changes them later.
+	Policies []Policy
 	// OnRequest, if set, is called for every request but the back doors before it
 	// is looked at, with RequestNumber(r) telling which one it is.
 	OnRequest func(*http.Request)

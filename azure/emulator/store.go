@@ -42,7 +42,9 @@ func (r *resource) state() string { return text(r.doc, "properties", "provisioni
 
 func (r *resource) setState(state string) { set(r.doc, state, "properties", "provisioningState") }
 
-func (r *resource) name() string { return r.id[strings.LastIndexByte(r.id, '/')+1:] }
+func (r *resource) name() string { return nameOf(r.id) }
+
+func nameOf(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
 func (r *resource) location() string { return text(r.doc, "location") }
 
@@ -60,10 +62,12 @@ type store struct {
 	changes int
 }
 
-// lag hides the present state of a path until a time (fault "stale").
+// lag hides the present state of a path until a time (fault "stale"), or from every second read
+// (DeleteEcho).
 type lag struct {
 	until time.Time
 	shown *resource
+	reads *int // so far, where every second one is told the truth
 }
 
 // tx collects what one request or one operation changes; nothing is visible
@@ -169,6 +173,7 @@ func (t *tx) commit() {
 		switch {
 		case next == nil:
 			delete(st.current, path)
+			t.echo(path, old)
 			change.Kind, change.ID, change.Old = Deleted, old.id, old.doc
 		case old == nil:
 			st.current[path] = next
@@ -184,5 +189,12 @@ func (t *tx) commit() {
 	t.writes, t.order, t.after = map[string]*resource{}, nil, nil
 	for _, p := range after {
 		t.s.background(p)
+	}
+}
+
+// echo lets a version that is gone flicker.
+func (t *tx) echo(path string, old *resource) {
+	if t.s.DeleteEcho > 0 && old.kind.name == imageVersions {
+		t.s.store.lag[path] = lag{until: t.now.Add(t.s.DeleteEcho), shown: old, reads: new(int)}
 	}
 }

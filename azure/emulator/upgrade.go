@@ -20,7 +20,7 @@ func (t *tx) upgradeAutomatically(pool *resource) {
 func (t *tx) replaceAll(pool *resource) {
 	for _, r := range t.instancesOf(pool) {
 		if r.state() == "Succeeded" && !truth(r.doc, "properties", "protectionPolicy", "protectFromScaleSetActions") {
-			t.after = append(t.after, t.replacement(r.id))
+			t.after = append(t.after, t.replacement(r.id, (*resource).follow))
 		}
 	}
 }
@@ -44,8 +44,9 @@ func (t *tx) upgradeOS(definition string) {
 	}
 }
 
-// replacement is the operation that gives one instance a new OS disk.
-func (t *tx) replacement(id string) *pending {
+// replacement is the operation that gives one instance a new OS disk; adopt says which model it
+// refers to then.
+func (t *tx) replacement(id string, adopt func(r, pool *resource)) *pending {
 	s := t.s
 	p := &pending{family: computeFamily, holds: []string{id}, latency: s.delays.Reimage}
 	p.finish = func(t *tx) *apiError {
@@ -61,6 +62,7 @@ func (t *tx) replacement(id string) *pending {
 		if s.Machines == nil {
 			t.bear(r, pool, im)
 		}
+		adopt(r, pool)
 		r.setState("Succeeded")
 		setPower(r, PowerRunning, t.now)
 		return nil
@@ -107,8 +109,13 @@ func (s *Server) rebuild(ctx context.Context, id string) error {
 	return s.Machines.Create(ctx, i)
 }
 
-// reimage gives instances new OS disks: reimage, reimageall and manualupgrade all do.
+// reimage gives instances new OS disks. They go on referring to the model that they had
+// (https://github.com/Azure/azure-cli/issues/28008: latestModelApplied stays false).
 func (c *call) reimage(rs []*resource) reply {
+	return c.replace(rs, func(*resource, *resource) {})
+}
+
+func (c *call) replace(rs []*resource, adopt func(r, pool *resource)) reply {
 	p := &pending{family: computeFamily, latency: c.s.delays.Reimage}
 	var parts []*pending
 	for _, r := range rs {
@@ -126,7 +133,7 @@ func (c *call) reimage(rs []*resource) reply {
 		r.setState("Updating")
 		setPower(r, PowerStarting, c.now)
 		p.location, p.holds = r.location(), append(p.holds, r.id)
-		parts = append(parts, c.t.replacement(r.id))
+		parts = append(parts, c.t.replacement(r.id, adopt))
 	}
 	p.finish = func(t *tx) *apiError {
 		for _, one := range parts {
@@ -154,16 +161,32 @@ func (c *call) reimage(rs []*resource) reply {
 	return reply{status: http.StatusAccepted, op: p}
 }
 
-// manualUpgrade brings the named instances to the model: nothing happens to those that are at it.
+// manualUpgrade brings the named instances to the model: nothing happens to those that are at it,
+// and those whose image reference it leaves as it is keep their disks, also where latest has moved
+// (https://github.com/Azure/vm-scale-sets/issues/62).
 func (c *call) manualUpgrade(rs []*resource) reply {
-	var old []*resource
+	var other []*resource
+	upgraded := false
 	for _, r := range rs {
-		if !truth(r.doc, "properties", "latestModelApplied") {
-			old = append(old, r)
+		pool := c.t.get(text(r.facts, "pool"))
+		if pool == nil || truth(r.doc, "properties", "latestModelApplied") {
+			continue
+		}
+		if err := busy(r); err != nil {
+			return reply{err: err}
+		}
+		upgraded = true
+		if same(r.facts["reference"], imageOf(pool)) {
+			c.t.edit(r.id).follow(pool)
+		} else {
+			other = append(other, r)
 		}
 	}
-	if len(old) == 0 {
-		return reply{status: http.StatusOK}
+	switch {
+	case len(other) > 0:
+		return c.replace(other, (*resource).follow)
+	case upgraded:
+		return reply{status: http.StatusAccepted, op: &pending{family: computeFamily, latency: c.s.delays.UpdateInstance, finish: func(*tx) *apiError { return nil }}}
 	}
-	return c.reimage(old)
+	return reply{status: http.StatusOK}
 }
