@@ -276,8 +276,12 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 			say(StepRetry, err.Error(), -1)
 		default:
 			err = interrupted(ctx, err)
+			refused := next.kind != nextAct && refusing(err)
+			if refused && !s.Spare {
+				failed = StepRefused
+			}
 			say(failed, err.Error(), -1)
-			return &StepError{Step: s.Name, Err: err, Refused: next.kind != nextAct && refusing(err)}
+			return &StepError{Step: s.Name, Err: err, Refused: refused}
 		}
 		if err := p.pause(ctx, next, err); err != nil {
 			err = interrupted(ctx, err)

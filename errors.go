@@ -137,7 +137,7 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("pool %s is held by run %s (process %s, donor %s, step %s)",
-		e.Pool.Name(), e.Holder, e.By, e.Donor, e.Step)
+		e.Pool.Name(), e.Holder, firstWord(e.By, "unknown"), firstWord(e.Donor, "none"), firstWord(e.Step, InLock))
 }
 
 // transient tells whether looking again later can help.

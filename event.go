@@ -14,6 +14,7 @@ const (
 	StepSkipped EventKind = "skipped"
 	StepDone    EventKind = "done"
 	StepFailed  EventKind = "failed"
+	StepRefused EventKind = "refused" // failed before its first change, by what the same command would meet again
 	Warned      EventKind = "warning"
 	GivingBack  EventKind = "giving back"
 )

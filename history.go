@@ -92,9 +92,9 @@ type Unfinished struct {
 }
 
 // aliveFor is how long ago the last heartbeat of a run may be that is told to be
-// alive: a lease's duration, and as much for clocks that differ. Whether a run may
-// be taken over is never decided by it, see lookLock.
-const aliveFor = 2 * LeaseDuration
+// alive. Whether a run may be taken over is never decided by it, as clocks differ:
+// see lookLock.
+const aliveFor = LeaseDuration
 
 // unfinished is the run that holds the lease; nil when none does.
 func (l Lease) unfinished(now time.Time) *Unfinished {
@@ -104,7 +104,7 @@ func (l Lease) unfinished(now time.Time) *Unfinished {
 	u := &Unfinished{Run: l.Holder, Process: l.Process, Record: l.Record, Heartbeat: l.Renewed}
 	if !l.Renewed.IsZero() {
 		silence := max(now.Sub(l.Renewed), 0)
-		u.Silence, u.Alive = silence.Round(time.Second).Seconds(), silence < aliveFor
+		u.Silence, u.Alive = silence.Round(time.Second).Seconds(), silence <= aliveFor
 	}
 	return u
 }

@@ -42,7 +42,7 @@ func (r *Run) lookLock(ctx context.Context) (Next, error) {
 	}
 	if now.Sub(r.watched.since) < LeaseDuration {
 		return wait(fmt.Sprintf("a sign of life of run %s (process %s, donor %s, step %s)",
-			lease.Holder, lease.Process, lease.Record.Donor, lease.Record.Step)), nil
+			lease.Holder, firstWord(lease.Process, "unknown"), firstWord(lease.Record.Donor, "none"), firstWord(lease.Record.Step, InLock))), nil
 	}
 	return act(ActLease, fmt.Sprintf("adopt run %s, left by process %s at step %s", lease.Holder, lease.Process, lease.Record.Step),
 		func(ctx context.Context) error {

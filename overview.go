@@ -127,6 +127,10 @@ func (e *Engine) readAll(ctx context.Context, pools []*overview, readLease bool)
 
 func (e *Engine) readOne(ctx context.Context, o *overview, readLease bool) (err error) {
 	if o.lease.Err != nil {
+		if len(o.nodes) == 0 { // a pool that is no more needs no lease
+			_, err = e.Provider.Pool(ctx, o.id)
+			o.gone = errors.Is(err, ErrNotFound)
+		}
 		return fmt.Errorf("read lease of pool %s: %w", o.id.Name(), o.lease.Err)
 	}
 	if o.pool, err = e.Provider.Pool(ctx, o.id); errors.Is(err, ErrNotFound) {

@@ -30,7 +30,7 @@ type RestoreOptions struct {
 
 // Restore finds what interrupted runs left in the whole cluster (donors that
 // are off, blocked or protected, snapshots, failed versions, leases) and gives
-// it back, all pools side by side. A run whose process lives is left alone.
+// it back, all pools side by side. A run whose process lives is left alone: a *HeldError.
 // Nothing left is no error; a pool that cannot be read is one, and keeps its marks.
 func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]Left, error) {
 	if opts.PoolIsGone && len(opts.Pools) != 1 {
@@ -52,13 +52,17 @@ func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]Left, erro
 	e.inTurn(len(pools), func(i int) bool { return pools[i].urgent() }, func(e *Engine, i int) {
 		found[i], errs[i] = e.restorePool(ctx, pools[i], opts)
 		if held := (*HeldError)(nil); errors.As(errs[i], &held) {
-			for j := range found[i] {
-				found[i][j].Reason = held.Error()
-			}
-			errs[i] = nil
+			alone(found[i], held.Error()+": left alone while it lives")
 		}
 	})
 	return append(left, slices.Concat(found...)...), errors.Join(errs...)
+}
+
+// alone says of all why nothing is done about it.
+func alone(left []Left, why string) {
+	for i := range left {
+		left[i].Reason = why
+	}
 }
 
 // chooseLeft picks pools by the names or IDs that a user typed.
@@ -142,6 +146,9 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 	r := e.newRun(Defaults())
 	left := p.left()
 	if p.lease.Err != nil {
+		if _, err := e.Provider.Pool(ctx, p.id); errors.Is(err, ErrNotFound) && len(left) == 0 {
+			return nil, nil
+		}
 		return left, fmt.Errorf("read lease of pool %s: %w", p.id.Name(), p.lease.Err)
 	}
 	if err := r.readLeftPool(ctx, p, opts); errors.Is(err, ErrNotFound) && len(left) == 0 {
@@ -151,7 +158,11 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 	}
 	made, surveyed := r.survey(ctx, p.lease)
 	if opts.DryRun || len(left)+len(made) == 0 {
-		return append(left, made...), surveyed
+		left = append(left, made...)
+		if u := p.lease.unfinished(r.clock().Now()); u != nil && u.Alive {
+			alone(left, fmt.Sprintf("left alone while it lives: last heartbeat %.0f s ago", u.Silence))
+		}
+		return left, surveyed
 	}
 	swept, err := r.restoreAll(ctx)
 	if held := (*HeldError)(nil); errors.As(err, &held) {

@@ -98,7 +98,7 @@ func (p *Provider) Preflight(ctx context.Context) (doubts []string, err error) {
 // has asked in another one or in none.
 func (p *Provider) poolRights(ctx context.Context, at place) ([]string, error) {
 	p.mu.Lock()
-	asked := p.asked[strings.ToLower(at.group)]
+	asked := p.asked[strings.ToLower(at.subscription+"/"+at.group)]
 	p.mu.Unlock()
 	if asked {
 		return nil, nil
@@ -134,7 +134,7 @@ func (p *Provider) rights(ctx context.Context, c *clients, subscription, group s
 		}
 	}
 	p.mu.Lock()
-	p.asked[strings.ToLower(group)] = true
+	p.asked[strings.ToLower(subscription+"/"+group)] = true
 	p.mu.Unlock()
 	return doubts, nil
 }

@@ -27,9 +27,9 @@ type Provider struct {
 	operations map[string]operation                 // begun by this process, by lower-case resource ID
 	written    map[kamino.PoolID]writtenVM          // storage profiles this process wrote
 	galleries  map[string]string                    // names that were looked up, by subscription/group
-	regions    map[string]region                    // by lower-case name
+	regions    map[string]region                    // by lower-case subscription/name
 	encryption map[string]armcompute.EncryptionType // of disk encryption sets, by lower-case ID
-	asked      map[string]bool                      // resource groups whose rights are known, by lower-case name
+	asked      map[string]bool                      // resource groups whose rights are known, by lower-case subscription/name
 	caller     string                               // object ID of the credentials, once Preflight knows it
 }
 

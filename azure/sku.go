@@ -35,8 +35,9 @@ const noSKUs = "Microsoft.Compute/skus/read is not allowed at the subscription: 
 // version that fails for it is built again without.
 func (p *Provider) region(ctx context.Context, at place) (region, error) {
 	name := strings.ToLower(strings.ReplaceAll(at.location, " ", ""))
+	key := strings.ToLower(at.subscription) + "/" + name
 	p.mu.Lock()
-	known, ok := p.regions[name]
+	known, ok := p.regions[key]
 	p.mu.Unlock()
 	if ok {
 		return known, nil
@@ -48,7 +49,7 @@ func (p *Provider) region(ctx context.Context, at place) (region, error) {
 		return r, err
 	}
 	p.mu.Lock()
-	p.regions[name] = r
+	p.regions[key] = r
 	p.mu.Unlock()
 	return r, nil
 }

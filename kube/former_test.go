@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -129,6 +130,29 @@ func TestBlockOfAnyEffect(t *testing.T) {
 		}
 		if n, _ = c.Node(t.Context(), "n1"); n.Tainted(kamino.TaintBlock) || len(n.Taints) != 1 {
 			t.Errorf("%v: after everything was taken off there are %v", taints, n.Taints)
+		}
+	}
+}
+
+// TestLeaseOfUnnamedNamespace: a lease in a namespace that nobody named is told for its pool where all are listed, as where the pool's is read.
+func TestLeaseOfUnnamedNamespace(t *testing.T) {
+	other := held()
+	other.Pool = "/x/other"
+	c := NewForClient(fake.NewClientset(leaseIn(t, "teama", held()), leaseIn(t, kamino.SystemNamespace, other)), Options{})
+	all, err := c.Leases(t.Context())
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for _, l := range all {
+		if l.Pool == other.Pool {
+			if l.Err != nil || l.Holder == "" {
+				t.Errorf("the other pool: %+v", l)
+			}
+			continue
+		}
+		_, alone := c.Lease(t.Context(), poolID)
+		if l.Err == nil || alone == nil || l.Err.Error() != alone.Error() || !strings.Contains(kamino.Hint(l.Err), "--namespace teama") || l.Holder != "" {
+			t.Errorf("%+v; read alone: %v", l, alone)
 		}
 	}
 }

@@ -72,15 +72,12 @@ func (c *Cluster) Lease(ctx context.Context, pool kamino.PoolID) (kamino.Lease, 
 	return c.standing(pool, g.here, g.elsewhere)
 }
 
-// Leases reads the leases of all pools. One that cannot be read has an Err. Those in namespaces that nobody named are left out.
+// Leases reads the leases of all pools. One that cannot be read, or that stands in a namespace that nobody named, has an Err.
 func (c *Cluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
 	items, err := c.allLeases(ctx, metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy})
 	if err != nil {
 		return nil, err
 	}
-	items = slices.DeleteFunc(items, func(l coordinationv1.Lease) bool {
-		return l.Namespace != kamino.SystemNamespace && !c.believes(l.Namespace)
-	})
 	var out []kamino.Lease
 	for _, g := range byPool(items) {
 		if g.here == nil && len(g.elsewhere) == 0 {

@@ -85,13 +85,14 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	if results == nil {
 		return err
 	}
-	report := autoReport{OK: err == nil, Pools: results}
+	report := autoReport{Pools: results}
 	if ctx.Err() == nil {
 		var statusErr error
 		if report.Status, statusErr = engine.Status(ctx, opts.Pools, opts.Rules.LastPatch); err == nil {
 			err = statusErr
 		}
 	}
+	report.OK = err == nil
 	if printErr := c.out.print(c.app, report, func(w io.Writer) { report.table(w, c.out.wide()) }); err == nil {
 		err = printErr
 	}

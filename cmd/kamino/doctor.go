@@ -93,6 +93,6 @@ func (c *doctorCommand) image(ctx context.Context) kamino.Check {
 func printChecks(w io.Writer, checks []kamino.Check) {
 	fmt.Fprintln(w, "CHECK\tOF\tRESULT\tFOUND\tWHAT TO DO")
 	for _, c := range checks {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name, shown(firstOf(c.Node, c.Pool)), c.State, cut(c.Found, 160), shown(c.Do))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name, shown(firstOf(c.Node, c.Pool)), c.State, oneLine(c.Found), firstOf(oneLine(c.Do), "-"))
 	}
 }

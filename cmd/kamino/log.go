@@ -132,7 +132,7 @@ func (l *eventLog) level(ev kamino.Event) slog.Level {
 		}
 	case kamino.StepSkipped:
 		return slog.LevelDebug
-	case kamino.StepRetry, kamino.Warned, kamino.GivingBack:
+	case kamino.StepRetry, kamino.Warned, kamino.GivingBack, kamino.StepRefused:
 		return slog.LevelWarn
 	case kamino.StepFailed:
 		return slog.LevelError

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -36,7 +34,7 @@ func (o *outputFlag) check() error {
 func (o *outputFlag) wide() bool { return o.format == "wide" }
 
 // print writes v as JSON or YAML, or lets table write it for people: on a terminal, but for wide,
-// with rows that do not wrap.
+// with rows that fit.
 func (o *outputFlag) print(a *app, v any, table func(io.Writer)) error {
 	columns := 0
 	if !o.wide() {
@@ -49,20 +47,13 @@ func (o *outputFlag) write(w io.Writer, columns int, v any, table func(io.Writer
 	if done, err := encode(w, o.format, v); done {
 		return err
 	}
-	var text, laidOut bytes.Buffer
+	var text bytes.Buffer
 	table(&text)
-	tabs := tabwriter.NewWriter(&laidOut, 6, 4, 3, ' ', 0)
-	_, _ = tabs.Write(text.Bytes()) // a buffer takes everything
-	if err := tabs.Flush(); err != nil {
-		return fmt.Errorf("lay out table: %w", err)
+	laidOut, err := layOut(text.String(), columns)
+	if err != nil {
+		return err
 	}
-	lines := strings.SplitAfter(laidOut.String(), "\n")
-	for i, written := range strings.SplitAfter(text.String(), "\n") {
-		if columns > 0 && strings.Count(written, "\t") > 1 { // a row; other lines are sentences
-			lines[i] = cut(strings.TrimSuffix(lines[i], "\n"), columns) + "\n"
-		}
-	}
-	_, err := io.WriteString(w, strings.Join(lines, ""))
+	_, err = io.WriteString(w, laidOut)
 	return err
 }
 
@@ -105,4 +96,32 @@ func checkDetailed(detailed, dryRun bool) error {
 		return kamino.WithHint(errors.New("--detailed-exitcode tells what would be done, and needs --dry-run"), "use --dry-run --detailed-exitcode")
 	}
 	return nil
+}
+
+// unreadPools is the end of a command whose table has told beside each pool why it could not be read: the hints are left to tell.
+type unreadPools struct {
+	error
+	unread, of int
+}
+
+func (e *unreadPools) Error() string {
+	return fmt.Sprintf("%d of %d pools could not be read", e.unread, e.of)
+}
+func (e *unreadPools) Unwrap() error { return e.error }
+
+// unread keeps people from reading in the last line what the table says; programs may read that line alone.
+func (o *outputFlag) unread(err error, unread, of int) error {
+	if err == nil || unread == 0 || o.format == "json" || o.format == "yaml" {
+		return err
+	}
+	return &unreadPools{err, unread, of}
+}
+
+func countOf[T any](list []T, is func(T) bool) (n int) {
+	for _, one := range list {
+		if is(one) {
+			n++
+		}
+	}
+	return n
 }

@@ -67,6 +67,7 @@ func (a *app) plan(ctx context.Context, e *kamino.Engine, opts kamino.AutoOption
 	if plans == nil && err != nil {
 		return err
 	}
+	err = out.unread(err, countOf(plans, func(p kamino.PoolPlan) bool { return kamino.Has(p.Held, "error") }), len(plans))
 	if printErr := out.print(a, plans, func(w io.Writer) { printPools(w, plans) }); err == nil {
 		err = printErr
 	}

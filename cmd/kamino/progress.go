@@ -109,6 +109,8 @@ func (l *live) event(ev kamino.Event) {
 		standing = []string{l.line(ev, ev.Elapsed, firstOf(ev.Message, "done"))}
 	case kamino.StepFailed:
 		standing = []string{l.line(ev, ev.Elapsed, "failed: "+ev.Message)}
+	case kamino.StepRefused:
+		standing = []string{l.line(ev, ev.Elapsed, "refused: "+ev.Message)}
 	case kamino.GivingBack:
 		standing = []string{"giving back after: " + ev.Message}
 	case kamino.Warned:
@@ -125,7 +127,7 @@ func (l *live) place(ev kamino.Event) {
 	for i < len(l.running) && l.running[i].ev.Pool != ev.Pool && l.running[i].ev.Pool != "" {
 		i++
 	}
-	over := ev.Kind == kamino.StepDone || ev.Kind == kamino.StepFailed
+	over := ev.Kind == kamino.StepDone || ev.Kind == kamino.StepFailed || ev.Kind == kamino.StepRefused
 	switch {
 	case ev.Step == "" || ev.Kind == kamino.StepSkipped || ev.Kind == kamino.Warned:
 	case over && i < len(l.running):
@@ -194,9 +196,9 @@ func shortTime(d time.Duration) string {
 	return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
 }
 
-// cut shortens a line to a number of columns and makes it one line.
-func cut(s string, columns int) string {
-	runes := []rune(strings.Map(func(r rune) rune {
+// oneLine leaves out what would break a line or control a terminal.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || r == '\r' {
 			return ' '
 		}
@@ -204,7 +206,12 @@ func cut(s string, columns int) string {
 			return -1
 		}
 		return r
-	}, s))
+	}, s)
+}
+
+// cut shortens a line to a number of columns and makes it one line.
+func cut(s string, columns int) string {
+	runes := []rune(oneLine(s))
 	if len(runes) <= columns {
 		return string(runes)
 	}

@@ -27,7 +27,8 @@ func newRestoreCommand(a *app) *cobra.Command {
 		Long: `Give back what interrupted runs left in the whole cluster: donors that are off,
 blocked or protected, snapshots, failed image versions, leases. It needs
 nothing but the marks that the runs left. A run whose process lives is left
-alone; a lease is watched for a minute to know. Pools are restored side by side.
+alone, which ends with exit code 3; a lease is watched for a minute to know.
+Pools are restored side by side.
 
 A pool that cannot be read keeps its marks, whatever the reason. If it was
 deleted for good, --pool P --pool-is-gone takes off what stands in the cluster.`,
@@ -61,6 +62,10 @@ func (c *restoreCommand) Run(ctx context.Context) error {
 	finish := c.follow(ctx, engine)
 	left, err := engine.Restore(ctx, c.opts)
 	finish()
+	if c.release != "" && err != nil && refused(err) {
+		c.global.Log.Warn("runs of others live, and are left alone", "error", err)
+		err = nil // the release may go
+	}
 	if left == nil {
 		left = []kamino.Left{}
 	}
@@ -84,6 +89,6 @@ func printLeft(w io.Writer, left []kamino.Left, dryRun bool, failed error) {
 		if did == "" && dryRun {
 			did = "would be given back"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", shown(l.Pool.Name()), shown(l.Run), shown(l.Node), l.What, shown(did))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", shown(l.Pool.Name()), shown(l.Run), shown(l.Node), l.What, firstOf(oneLine(did), "-"))
 	}
 }

@@ -202,12 +202,22 @@ func (a *app) conclude(err error) int {
 	if errors.Is(err, errToDo) {
 		return exitToDo
 	}
-	a.complain(err.Error(), nil, kamino.Hints(err))
+	a.complain(err.Error(), nil, each(kamino.Hints(err)))
 	var over *bootOverBudget
 	if refused(err) || errors.As(err, &over) {
 		return exitRefused
 	}
 	return exitFailed
+}
+
+// each leaves out what was said before.
+func each(lines []string) (out []string) {
+	for _, line := range lines {
+		if !slices.Contains(out, line) {
+			out = append(out, line)
+		}
+	}
+	return out
 }
 
 // refused says whether nothing was changed because something was refused or

@@ -64,6 +64,7 @@ func (a *app) show(ctx context.Context, e *kamino.Engine, out outputFlag, pools 
 	if status == nil && err != nil {
 		return err
 	}
+	err = out.unread(err, countOf(status, func(p kamino.PoolStatus) bool { return p.Error != "" }), len(status))
 	if printErr := out.print(a, status, func(w io.Writer) { printStatus(w, status, out.wide()) }); err == nil {
 		err = printErr
 	}
@@ -133,12 +134,12 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 }
 
 func printUnfinished(w io.Writer, u *kamino.Unfinished) {
-	word := "Unfinished run:"
+	where := fmt.Sprintf("process %s, donor %s, at step %s, begun %s", firstOf(u.Process, "none"), shown(u.Donor), shown(u.Step), instant(u.Started))
 	if u.Alive {
-		word = "Running:"
+		fmt.Fprintf(w, "Running:\t%s: %s, last heartbeat %s ago\n", u.Run, where, silence(u))
+	} else {
+		fmt.Fprintf(w, "Unfinished:\t%s\n\t%s\n", unfinished(u), where)
 	}
-	fmt.Fprintf(w, "%s\t%s by %s, donor %s, at step %s, begun %s, last heartbeat %s\n", word, u.Run, shown(u.Process),
-		shown(u.Donor), shown(u.Step), instant(u.Started), heartbeat(u))
 	if u.Failure != "" {
 		fmt.Fprintf(w, "\tgiving back after: %s\n", cut(u.Failure, 100))
 	}
@@ -149,7 +150,18 @@ func printUnfinished(w io.Writer, u *kamino.Unfinished) {
 	if u.Donor != "" {
 		finish = "kamino update --target-node " + u.Donor
 	}
-	fmt.Fprintf(w, "\tits process has ended: %s finishes it, kamino restore gives back what it took\n", finish)
+	fmt.Fprintf(w, "\t%s finishes it, kamino restore gives back what it took\n", finish)
+}
+
+// unfinished names a run whose process gives no sign of life.
+func unfinished(u *kamino.Unfinished) string {
+	switch {
+	case u.Process == "":
+		return "run " + u.Run + ", which no process holds"
+	case u.Heartbeat.IsZero():
+		return "run " + u.Run + ", of which no sign of life is known"
+	}
+	return fmt.Sprintf("run %s, silent for %s (its process has probably ended)", u.Run, silence(u))
 }
 
 func instant(t time.Time) string {
@@ -159,16 +171,8 @@ func instant(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// heartbeat is the age of a run's last sign of life.
-func heartbeat(u *kamino.Unfinished) string {
-	if u.Heartbeat.IsZero() {
-		return "unknown"
-	}
-	return (time.Duration(u.Silence) * time.Second).String() + " ago"
-}
-
-// uncut is more columns than any text has.
-const uncut = 1 << 20
+// silence is the age of a run's last sign of life.
+func silence(u *kamino.Unfinished) time.Duration { return time.Duration(u.Silence) * time.Second }
 
 // shownRuns is how many past runs the table has; -o wide and the other formats have all.
 const shownRuns = 5
@@ -177,9 +181,9 @@ func printRuns(w io.Writer, runs []kamino.PastRun, wide bool) {
 	if len(runs) == 0 {
 		return
 	}
-	most, columns := shownRuns, 160
+	most, whole := shownRuns, func(s string) string { return cut(s, 160) }
 	if wide {
-		most, columns = len(runs), uncut
+		most, whole = len(runs), oneLine
 	}
 	fmt.Fprintln(w, "\nRUN\tENDED\tDONOR\tVERSION\tTOOK\tRESULT")
 	for _, r := range runs[:min(len(runs), most)] {
@@ -188,7 +192,7 @@ func printRuns(w io.Writer, runs []kamino.PastRun, wide bool) {
 			result = "failed: " + r.Failure
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Ended.UTC().Format(time.RFC3339), shown(r.Donor), shown(r.Version),
-			seconds(r.Seconds), cut(result, columns))
+			seconds(r.Seconds), whole(result))
 	}
 	if more := len(runs) - most; more > 0 {
 		fmt.Fprintf(w, "%d earlier ones: kamino status -o wide\n", more)
@@ -237,7 +241,7 @@ func versionNote(v kamino.VersionStatus, wide bool) string {
 	}
 	note := strings.Join(notes, "; ")
 	if wide && note != "" {
-		return cut(note, uncut)
+		return oneLine(note)
 	}
 	return shown(note)
 }

@@ -314,11 +314,12 @@ func printRun(w io.Writer, p *kamino.Plan) {
 		fmt.Fprintf(w, "Expected:\t%s, donor away %s\n", seconds(p.ExpectedSeconds), seconds(p.ExpectedAwaySeconds))
 	}
 	if u := p.Unfinished; u != nil {
-		word := "Unfinished run:"
+		where := fmt.Sprintf("donor %s, at step %s, begun %s", shown(u.Donor), shown(u.Step), instant(u.Started))
 		if u.Alive {
-			word = "Running (an update would leave):"
+			fmt.Fprintf(w, "Running:\t%s: %s; an update would leave\n", u.Run, where)
+		} else {
+			fmt.Fprintf(w, "Unfinished:\t%s: %s\n", unfinished(u), where)
 		}
-		fmt.Fprintf(w, "%s\tdonor %s, at step %s since %s\n", word, u.Donor, firstOf(u.Step, "?"), u.Started.Format(time.RFC3339))
 	}
 	if p.Nothing {
 		fmt.Fprintln(w, "Nothing to do.")

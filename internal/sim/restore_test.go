@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -133,13 +134,27 @@ func TestRestoreLive(t *testing.T) {
 	w := aged(1)
 	late := &rival{name: "a restore", happen: func(w *world, _ *proc) {}}
 	var second *proc
-	late.happen = func(w *world, _ *proc) { second = w.startRestore(&proc{name: "second"}) }
+	listed := &proc{name: "third"}
+	late.happen = func(w *world, _ *proc) {
+		second = w.startRestore(&proc{name: "second"})
+		w.spawn(listed, func(ctx context.Context) {
+			listed.found, listed.err = listed.engine().Restore(ctx, kamino.RestoreOptions{DryRun: true})
+		})
+	}
 	first := w.update(options("a-0"), fault{kind: rivalEvent, at: 60, rival: late})
 	if first.err != nil || first.result.Adopted {
 		t.Errorf("the run that lives: %v, adopted %v", first.err, first.result.Adopted)
 	}
-	if second.err != nil || len(second.found) == 0 {
+	if held := (*kamino.HeldError)(nil); !errors.As(second.err, &held) || held.Donor != "a-0" || len(second.found) == 0 {
 		t.Fatalf("restore beside it: %+v, %v", second.found, second.err)
+	}
+	if listed.err != nil || len(listed.found) == 0 {
+		t.Errorf("a dry run of it: %+v, %v", listed.found, listed.err)
+	}
+	for _, l := range listed.found {
+		if !strings.Contains(l.Reason, "left alone while it lives") {
+			t.Errorf("the dry run does not tell that the run lives: %+v", l)
+		}
 	}
 	for _, l := range second.found {
 		for _, want := range []string{"held by run p1-run1", "process p1", "donor a-0", "step "} {

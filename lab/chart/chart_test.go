@@ -42,6 +42,11 @@ func values(t *testing.T, sets ...string) map[string]any {
 // render is what "helm template" does, schema included.
 func render(t *testing.T, release string, sets ...string) (map[string]string, error) {
 	t.Helper()
+	return renderIn(t, namespace, release, sets...)
+}
+
+func renderIn(t *testing.T, namespace, release string, sets ...string) (map[string]string, error) {
+	t.Helper()
 	c, err := loader.Load(chartDir)
 	if err != nil {
 		t.Fatal(err)
@@ -139,6 +144,31 @@ func TestGolden(t *testing.T) {
 			}
 			golden.Check(t, "testdata/"+use.name+".yaml", b.String())
 		})
+	}
+}
+
+// Releases of which namespace and name only read alike together share no object.
+func TestReleasesShareNoName(t *testing.T) {
+	names := map[string]string{}
+	for _, where := range [][2]string{{"a-b", "c"}, {"a", "b-c"}} {
+		files, err := renderIn(t, where[0], where[1], aNode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for doc := range strings.SplitSeq(files["vmss-prototype/templates/rbac.yaml"], "\n---") {
+			o := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
+				t.Fatal(err)
+			}
+			key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+			if other := names[key]; other != "" && len(o.Object) > 0 {
+				t.Errorf("releases %s and %s/%s both have %s", other, where[0], where[1], key)
+			}
+			names[key] = where[0] + "/" + where[1]
+		}
+	}
+	if len(names) < 12 {
+		t.Errorf("only %d objects: %v", len(names), names)
 	}
 }
 

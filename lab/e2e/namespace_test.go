@@ -55,7 +55,7 @@ func TestTwoNamespaces(t *testing.T) {
 		t.Errorf("another donor of the pool: exit code %d\n%s\n%s", second.code, second.out, second.log)
 	}
 	var left []kamino.Left
-	if err := json.Unmarshal([]byte(restored.out), &left); err != nil || restored.code != 0 || len(left) == 0 {
+	if err := json.Unmarshal([]byte(restored.out), &left); err != nil || restored.code != 3 || len(left) == 0 {
 		t.Fatalf("restore: exit code %d, %v\n%s\n%s", restored.code, err, restored.out, restored.log)
 	}
 	for _, what := range left {
