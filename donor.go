@@ -37,7 +37,10 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	if mark == nil || !mark.Sealing {
 		r.unasked = true
 		next, err := r.remark(ActSealing, "write on the node that its disk is about to be sealed", n, mark, func(m *Mark) { m.Sealing = true })
-		return next.announcing(ActSeal, sealTheDisk).noting(func(l *Lease) { l.Record.Sealing, l.Record.Policy = true, r.policySum() }), err
+		return next.announcing(ActSeal, sealTheDisk).noting(func(l *Lease) {
+			l.Record.Sealing, l.Record.Policy = true, r.policySum()
+			l.Record.AwaySince, l.Record.AwayEnds = r.clock().Now(), time.Time{}
+		}), err
 	}
 	if !n.Tainted(TaintBlock) {
 		return r.remark(ActBlock, "block the node again with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
@@ -120,7 +123,7 @@ func (r *Run) checkReceipt(receipt Receipt) error {
 }
 
 func (r *Run) lookStop(ctx context.Context) (Next, error) {
-	if r.away.IsZero() {
+	if r.away.IsZero() && !r.before.Sealing { // else the process before this one knows
 		r.away = r.clock().Now()
 	}
 	in, err := r.readInstance(ctx)

@@ -75,7 +75,7 @@ type Run struct {
 	doubts   []string          // told as warnings already
 	unjudged bool              // the donor was marked when it was validated: not all was asked of it
 	result   Result
-	away     time.Time // when the donor began to be away
+	away     time.Time // when the donor began to be away, or to be sealed by the process before this one
 	awayEnds time.Time
 
 	rested bool // the donor was seen off after its snapshot had been begun

@@ -50,7 +50,7 @@ type Result struct {
 	Changed     bool          `json:"changed"`
 	Adopted     bool          `json:"adopted,omitempty"` // an unfinished run was taken over
 	Steps       []StepTime    `json:"steps"`
-	AwaySeconds float64       `json:"donorAwaySeconds"` // 0 if this process did not see the donor go, as after taking a run over
+	AwaySeconds float64       `json:"donorAwaySeconds"` // 0 if it is not known; of a run that was taken over since its disk began to be sealed
 	ModelDiff   []FieldChange `json:"modelDiff"`
 	Pruned      []string      `json:"pruned"`
 	// Warnings are what went wrong after the image was in use: things that are

@@ -193,7 +193,7 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 	r.node = n
 	if mark != nil && mark.Run == r.id {
 		return act(ActUnmark, "take off the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).
-			announcing(ActUnseal, deleteTheSealPod).noting(r.ifOwn(func(l *Lease) { l.Record.Sealing = false })), nil
+			announcing(ActUnseal, deleteTheSealPod).noting(r.ifOwn(func(l *Lease) { l.Record.Sealing, l.Record.AwayEnds = false, r.awayEnds })), nil
 	}
 	if r.unsealed {
 		return done("as it was before"), nil

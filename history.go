@@ -21,8 +21,16 @@ func (l *Ledger) failed(run string, rec Record, now time.Time) {
 	if rec.FailedAt == "" {
 		rec.FailedAt = rec.Step
 	}
-	l.passed(PastRun{Run: run, Donor: rec.Donor, Version: rec.Version, Ended: now, Seconds: now.Sub(rec.Started).Seconds(),
+	l.passed(PastRun{Run: run, Donor: rec.Donor, Version: rec.Version, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.away().Seconds(),
 		Failure: cutText(firstWord(rec.Failure, processEnded+rec.FailedAt), maxFailure), Step: rec.FailedAt})
+}
+
+// away is how long the donor was away, as far as processes noted it.
+func (r Record) away() time.Duration {
+	if r.AwaySince.IsZero() || r.AwayEnds.IsZero() {
+		return 0
+	}
+	return r.AwayEnds.Sub(r.AwaySince)
 }
 
 // asFound is a record with the step at which an adopted run was found: what gives

@@ -32,22 +32,26 @@ type Lease struct {
 
 // Record is what the run that holds a lease has decided and is about to do.
 type Record struct {
-	Donor      string     `json:"donor,omitempty"`
-	Instance   InstanceID `json:"instance,omitempty"`
-	VMID       string     `json:"vmId,omitempty"`
-	Version    string     `json:"version,omitempty"`
-	Started    time.Time  `json:"started,omitzero"`
-	Step       string     `json:"step,omitempty"`    // where the run was when this was written
-	Intent     string     `json:"intent,omitempty"`  // what it is about to do, for people
-	Acts       []Act      `json:"acts,omitempty"`    // what it is about to do; empty where a former version wrote the intent
-	Nonce      string     `json:"nonce,omitempty"`   // what the receipt must repeat; see SealOrder
-	Policy     string     `json:"policy,omitempty"`  // SHA-256 of the seal policy, which the receipt must name
-	Sealing    bool       `json:"sealing,omitempty"` // as Mark.Sealing
-	GivingBack bool       `json:"givingBack,omitempty"`
-	Failure    string     `json:"failure,omitempty"`  // why it gives back
-	FailedAt   string     `json:"failedAt,omitempty"` // the step that failed
-	ModelWas   string     `json:"modelWas,omitempty"` // the model's image when the run began
-	Storage    string     `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
+	Donor    string     `json:"donor,omitempty"`
+	Instance InstanceID `json:"instance,omitempty"`
+	VMID     string     `json:"vmId,omitempty"`
+	Version  string     `json:"version,omitempty"`
+	Started  time.Time  `json:"started,omitzero"`
+	Step     string     `json:"step,omitempty"`    // where the run was when this was written
+	Intent   string     `json:"intent,omitempty"`  // what it is about to do, for people
+	Acts     []Act      `json:"acts,omitempty"`    // what it is about to do; empty where a former version wrote the intent
+	Nonce    string     `json:"nonce,omitempty"`   // what the receipt must repeat; see SealOrder
+	Policy   string     `json:"policy,omitempty"`  // SHA-256 of the seal policy, which the receipt must name
+	Sealing  bool       `json:"sealing,omitempty"` // as Mark.Sealing
+	// AwaySince is when the donor's disk began to be sealed, from when on it may be off, and AwayEnds when it was back. Zero:
+	// not so far, or a former version noted none.
+	AwaySince  time.Time `json:"awaySince,omitzero"`
+	AwayEnds   time.Time `json:"awayEnds,omitzero"`
+	GivingBack bool      `json:"givingBack,omitempty"`
+	Failure    string    `json:"failure,omitempty"`  // why it gives back
+	FailedAt   string    `json:"failedAt,omitempty"` // the step that failed
+	ModelWas   string    `json:"modelWas,omitempty"` // the model's image when the run began
+	Storage    string    `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
 }
 
 // intends says whether an act is among those that the record announces.
@@ -88,7 +92,7 @@ type PastRun struct {
 	Version     string    `json:"version"`
 	Ended       time.Time `json:"ended"`
 	Seconds     float64   `json:"seconds"`
-	AwaySeconds float64   `json:"awaySeconds"` // 0 where the process that ended it did not see it
+	AwaySeconds float64   `json:"awaySeconds"` // 0 where it is not known; see Record.AwaySince
 	// Failure is why it failed, "" when it did not, and Step where.
 	Failure string `json:"failure,omitempty"`
 	Step    string `json:"step,omitempty"`

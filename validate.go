@@ -143,6 +143,7 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	if continues {
+		r.away, r.awayEnds = r.lease.Record.AwaySince, r.lease.Record.AwayEnds
 		return done(fmt.Sprintf("going on with run %s at step %s", r.id, r.lease.Record.Step)), nil
 	}
 	return done("nothing was left"), nil

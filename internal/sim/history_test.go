@@ -71,3 +71,38 @@ func TestLiveAndDead(t *testing.T) {
 	}
 	w.sound(t)
 }
+
+// TestAwayAcrossProcesses: how long a donor was away counts from the process that took it, whichever gives it back.
+func TestAwayAcrossProcesses(t *testing.T) {
+	const dead = 10 * time.Minute
+	for _, tt := range []struct {
+		method   string
+		restore  bool
+		least    float64
+		most     float64 // 0: no bound
+		untaught bool    // the process that took the donor noted no time, as former versions
+	}{
+		{method: "Create snapshot", least: dead.Seconds()},
+		{method: "Create snapshot", restore: true, least: dead.Seconds()},
+		{method: "Create snapshot", untaught: true, least: 0, most: 0.1},
+		{method: "Evict", least: 1, most: dead.Seconds()},                    // killed before the donor was away
+		{method: "Create image version", least: 1, most: dead.Seconds() / 2}, // and after it was back
+	} {
+		w := killed(tt.method, 1)
+		if tt.untaught {
+			l := w.leases[poolA]
+			l.Record.AwaySince = time.Time{}
+			w.leases[poolA] = l
+		}
+		w.advance(w.now.Add(dead))
+		if tt.restore {
+			w.restore()
+		} else if p := w.update(options("a-0")); p.err != nil || !p.result.Adopted || p.result.AwaySeconds != w.status(t).Runs[0].AwaySeconds {
+			t.Errorf("%+v: %+v, %v; the ledger has %+v", tt, p.result, p.err, w.status(t).Runs)
+		}
+		if away := w.status(t).Runs[0].AwaySeconds; away < tt.least || tt.most > 0 && away > tt.most {
+			t.Errorf("%+v: the donor was away for %.1f s", tt, away)
+		}
+		w.sound(t)
+	}
+}
