@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,10 @@ var busy = []string{
 	"Conflict", "AnotherOperationInProgress", "OperationPreempted", "OperationNotAllowedBecauseOfConcurrent",
 	"AttachDiskWhileBeingDetached", "RetryableError", "ResourceDeploymentFailure",
 }
+
+// modelLimit recognises the refusal of an eleventh model of a Uniform scale set
+// (https://github.com/microsoft/onefuzz/issues/2318). Status and code are not known.
+var modelLimit = regexp.MustCompile(`limit of \d+ models`)
 
 const defaultRetryAfter = 30 * time.Second
 
@@ -105,6 +110,15 @@ func classifyResponse(re *azcore.ResponseError) error {
 			"check tenant, subscription and resource group of the credentials, and that their role is assigned there")
 	case re.StatusCode == http.StatusPreconditionFailed:
 		return fmt.Errorf("%w: %s", kamino.ErrConflict, text)
+	case strings.EqualFold(re.ErrorCode, "RequestDisallowedByPolicy"):
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, text),
+			"a policy of the subscription denies this write, whatever the role allows: exempt the resource group from the assignment that the message names")
+	case strings.EqualFold(re.ErrorCode, "ScopeLocked"):
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, text),
+			"a management lock forbids it, whatever the role allows: az lock list shows the locks, az lock delete --ids takes one away")
+	case modelLimit.MatchString(text):
+		return kamino.WithHint(errors.New(text),
+			"replace the oldest nodes of the pool (drain them, then delete their instances): each image that a node booted from holds a model; with --image-reference definition an update writes no further models")
 	case re.StatusCode == http.StatusUnauthorized, re.StatusCode == http.StatusForbidden:
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, text),
 			"give the identity the actions of docs/azure-role.json at the scope that the message names")

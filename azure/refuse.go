@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -20,6 +21,7 @@ func (r *refusals) add(code, field, value, why, do string) {
 func refusePool(set armcompute.VirtualMachineScaleSet, group string) []kamino.Refusal {
 	var r refusals
 	refuseAKS(&r, set, group)
+	refuseCAPZ(&r, set)
 	if set.Properties == nil {
 		return r
 	}
@@ -53,6 +55,23 @@ func refuseAKS(r *refusals, set armcompute.VirtualMachineScaleSet, group string)
 	}
 }
 
+// capzOwner is how a tag begins that cluster-api-provider-azure gives what it owns (its
+// api/v1beta1/tags.go); the name of the cluster follows.
+const capzOwner = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
+
+// refuseCAPZ recognises pools of an AzureMachinePool: its controller puts its own image back into
+// the model and replaces the instances that booted from another (azure/types.go, HasModelChanges
+// and HasLatestModelApplied, as of August 2026).
+func refuseCAPZ(r *refusals, set armcompute.VirtualMachineScaleSet) {
+	for k := range set.Tags {
+		if cluster, ok := strings.CutPrefix(strings.ToLower(k), capzOwner); ok {
+			r.add("capz", "tags", k, fmt.Sprintf("cluster-api-provider-azure owns this pool (cluster %s): it would put its own image back into the scale set and replace the nodes that booted from another", cluster),
+				"change the image in the spec of its AzureMachinePool")
+			return
+		}
+	}
+}
+
 // refusePolicy refuses what would carry a new image to running nodes.
 func refusePolicy(r *refusals, props *armcompute.VirtualMachineScaleSetProperties) {
 	if u := props.UpgradePolicy; u != nil {
@@ -75,6 +94,11 @@ func refusePolicy(r *refusals, props *armcompute.VirtualMachineScaleSetPropertie
 }
 
 func refuseProfile(r *refusals, vm *armcompute.VirtualMachineScaleSetVMProfile) {
+	if s := vm.ServiceArtifactReference; s != nil && value(s.ID) != "" {
+		r.add("service-artifact", "properties.virtualMachineProfile.serviceArtifactReference.id", value(s.ID),
+			"a service artifact fixes the image version of the scale set, whatever its model names",
+			"take the reference off the scale set, or choose another pool")
+	}
 	if sp := vm.StorageProfile; sp != nil && sp.OSDisk != nil {
 		if d := sp.OSDisk.DiffDiskSettings; d != nil && value(d.Option) != "" {
 			r.add("ephemeral", "properties.virtualMachineProfile.storageProfile.osDisk.diffDiskSettings.option", string(*d.Option),

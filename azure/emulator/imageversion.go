@@ -21,7 +21,7 @@ func viewVersion(c *call, r *resource, shown object) {
 		switch {
 		case r.state() == "Failed":
 			state, percent, aggregated = "Failed", 0, "Failed"
-		case !replicatedTo(r, text(region, "name")):
+		case r.state() == "Updating", !replicatedTo(r, text(region, "name")): // that an update of any kind shows is assumed
 			state, percent, aggregated = "Replicating", c.s.progress(r.op, c.now), "InProgress"
 		}
 		summary = append(summary, object{"region": text(region, "name"), "state": state, "details": "", "progress": percent})

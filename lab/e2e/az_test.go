@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -205,11 +206,78 @@ func (a *az) galleries(p *pool) {
 	a.in(`2`, "sku.capacity", "vmss", "scale", "--name", p.name, "--new-capacity", "2")
 	a.in(`"`+id+`"`, "[?instanceId=='1'] | [0].storageProfile.imageReference.id", "vmss", "list-instances", "--name", p.name)
 	a.in("", "", "vmss", "delete-instances", "--name", p.name, "--instance-ids", "1")
+	a.pointer(p, gallery, definition)
 
 	a.in("", "", append([]string{"sig", "image-version", "delete"}, one...)...)
 	a.in("", "", append([]string{"sig", "image-definition", "delete"}, one[:4]...)...)
 	a.in("", "", "sig", "delete", "--gallery-name", gallery)
 	a.in(`0`, "length([?name=='az_gallery'])", "sig", "list")
+}
+
+// pointer points the pool at the image definition, and moves what latest means.
+func (a *az) pointer(p *pool, gallery, definition string) {
+	a.Helper()
+	of := []string{"--gallery-name", gallery, "--gallery-image-definition", definition}
+	version := func(name string, args ...string) []string {
+		return append(append([]string{"sig", "image-version"}, args...), append(of, "--gallery-image-version", name)...)
+	}
+	a.in(`"Succeeded"`, "provisioningState", version("1.1.0", "create", "--os-snapshot", "az-snapshot", "--target-regions", "westeurope=1")...)
+	id := p.id[:strings.LastIndex(p.id, "/virtualMachineScaleSets/")] + "/galleries/" + gallery + "/images/" + definition
+	const reference = "virtualMachineProfile.storageProfile.imageReference"
+	a.in(`"`+id+`"`, reference+".id", "vmss", "update", "--name", p.name, "--set", reference+`={"id":"`+id+`"}`)
+	a.boots(p, "1.1.0")
+	a.in(`true`, "publishingProfile.excludeFromLatest", version("1.1.0", "update", "--set", "publishingProfile.excludeFromLatest=true")...)
+	a.boots(p, "1.0.0")
+	a.in(`false`, "publishingProfile.excludeFromLatest", version("1.1.0", "update", "--set", "publishingProfile.excludeFromLatest=false")...)
+	a.boots(p, "1.1.0")
+	a.in("", "", version("1.1.0", "delete")...)
+	a.in(`["1.0.0"]`, "[].name", append([]string{"sig", "image-version", "list"}, of...)...)
+}
+
+// boots asks what the pool's next instance would boot from, as far as az can tell, and then lets
+// one boot.
+func (a *az) boots(p *pool, want string) {
+	a.Helper()
+	if got := a.next(p); got != want {
+		a.Errorf("az: the next instance of pool %s would boot from %q, want %q", p.name, got, want)
+	}
+	before := len(p.computers())
+	a.in(fmt.Sprint(before+1), "sku.capacity", "vmss", "scale", "--name", p.name, "--new-capacity", fmt.Sprint(before+1))
+	var instances []struct{ InstanceID, Exact string }
+	out := a.run("vmss", "list-instances", "--name", p.name, "--resource-group", a.group, "--query", "[].{instanceId:instanceId, exact:storageProfile.imageReference.exactVersion}")
+	if err := json.Unmarshal([]byte(out), &instances); err != nil || len(instances) != before+1 {
+		a.Fatalf("az vmss list-instances: %v\n%s", err, out)
+	}
+	born := instances[before]
+	if born.Exact != want {
+		a.Errorf("az: instance %s of pool %s booted from %q, want %q", born.InstanceID, p.name, born.Exact, want)
+	}
+	a.in("", "", "vmss", "delete-instances", "--name", p.name, "--instance-ids", born.InstanceID)
+}
+
+// next is the version that the pool's next instance would boot from: the model's, or the highest
+// of the definition that is provisioned and not excluded.
+func (a *az) next(p *pool) string {
+	a.Helper()
+	image := strings.Trim(strings.TrimSpace(a.run("vmss", "show", "--name", p.name, "--resource-group", a.group,
+		"--query", "virtualMachineProfile.storageProfile.imageReference.id")), `"`)
+	parts := strings.Split(image, "/")
+	if len(parts) > 2 && parts[len(parts)-2] == "versions" {
+		return parts[len(parts)-1]
+	}
+	if len(parts) < 4 || parts[len(parts)-2] != "images" {
+		a.Fatalf("the model of pool %s refers to %s", p.name, image)
+	}
+	var names []string
+	out := a.run("sig", "image-version", "list", "--resource-group", a.group, "--gallery-name", parts[len(parts)-3], "--gallery-image-definition", parts[len(parts)-1],
+		"--query", "[?provisioningState=='Succeeded' && !(publishingProfile.excludeFromLatest)].name")
+	if err := json.Unmarshal([]byte(out), &names); err != nil {
+		a.Fatalf("az sig image-version list: %v\n%s", err, out)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(names, kamino.CompareVersions)
 }
 
 // resources looks at the scale set and the snapshot as at any resource of Azure.
