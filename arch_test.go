@@ -39,6 +39,7 @@ var rules = []rule{
 	{"cmd/kamino-agent", []string{module + "/agent", module + "/boot"}, "a small main around agent"},
 	{"internal/invariant", nil, "a referee that used the player's functions would share his mistakes"},
 	{"internal/sim", []string{module}, "it plays the engine as anybody could who imports it"},
+	{"internal/worlds", []string{module}, "what both worlds play with, and nothing of either"},
 	{"internal/sim/mutants", nil, "they are patches, and no part of what they patch"},
 	{"internal/golden", []string{"github.com/google/go-cmp"}, "compares texts in tests"},
 }

@@ -52,6 +52,8 @@ type Auditor struct {
 	dropped map[string]time.Time // pools whose lease a person deleted, and when
 	forged  map[string]string    // node: a mark that no run wrote
 	unsound map[string]bool      // snapshots by pool and name that nothing may be made of
+	claims  map[string]*claim    // the steps that processes are in
+	whose   map[string]donor     // what each run marked
 }
 
 // version is what is remembered of a version.
@@ -86,6 +88,7 @@ func (a *Auditor) init() {
 	a.refused, a.quiet, a.scaled = map[string]time.Time{}, map[string]time.Time{}, map[string]int{}
 	a.persons, a.unsound, a.freed = map[string]foreign{}, map[string]bool{}, map[string]bool{}
 	a.changed, a.forged, a.dropped = map[string]time.Time{}, map[string]string{}, map[string]time.Time{}
+	a.claims, a.whose = map[string]*claim{}, map[string]donor{}
 }
 
 // Violations lists what was broken so far, in order.
@@ -113,6 +116,7 @@ func (a *Auditor) Changed(s *State) {
 			i.changed(a, s)
 		}
 	}
+	a.follow(s)
 }
 
 // Before checks a call with the state that it finds.
@@ -220,8 +224,12 @@ func (a *Auditor) observe(s *State) {
 		}
 	}
 	for i := range s.Nodes {
-		if n := &s.Nodes[i]; a.freed[n.Name] && n.blocked() {
+		n := &s.Nodes[i]
+		if a.freed[n.Name] && n.blocked() {
 			delete(a.freed, n.Name)
+		}
+		if m, ok := a.markOf(n); ok && !a.IsForged(n.Name, n.Annotations[annotationRun]) {
+			a.whose[m.Run] = donor{n.Name, n.ProviderID, m.VM}
 		}
 	}
 	for _, p := range s.Pools {

@@ -70,11 +70,13 @@ type Kind string
 
 // The kinds that matter here.
 const (
-	Snapshot Kind = "snapshot"
-	Version  Kind = "version"
+	Gallery    Kind = "gallery"
+	Definition Kind = "definition"
+	Snapshot   Kind = "snapshot"
+	Version    Kind = "version"
 )
 
-// Artifact is a snapshot or an image version.
+// Artifact is a gallery, an image definition, a snapshot or an image version.
 type Artifact struct {
 	Kind   Kind
 	Pool   string
@@ -99,6 +101,7 @@ type Lease struct {
 	DonorVM  string
 	Former   string // image of the ledger's former model
 	Original string // image of the ledger's original model
+	Version  string // that the holder makes
 }
 
 // SealPod is a pod that seals a node.

@@ -18,7 +18,8 @@ type audit struct {
 	violations []string
 }
 
-var kinds = map[kamino.Kind]invariant.Kind{kamino.Snapshot: invariant.Snapshot, kamino.Version: invariant.Version}
+var kinds = map[kamino.Kind]invariant.Kind{kamino.Gallery: invariant.Gallery, kamino.Definition: invariant.Definition,
+	kamino.Snapshot: invariant.Snapshot, kamino.Version: invariant.Version}
 
 func (a *audit) begin(w *world) {
 	a.w = w
@@ -66,9 +67,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 		s.Nodes = append(s.Nodes, pictureNode(n, s.Nodes))
 	}
 	for _, v := range w.artifacts {
-		if kind, ok := kinds[v.Kind]; ok {
-			s.Artifacts = append(s.Artifacts, pictureArtifact(v.Artifact, v.pool, kind))
-		}
+		s.Artifacts = append(s.Artifacts, pictureArtifact(v.Artifact, v.pool, kinds[v.Kind]))
 	}
 	a.leases(s)
 	for run, p := range w.sealPods {
@@ -86,7 +85,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 func (a *audit) leases(s *invariant.State) *invariant.State {
 	s.Now, s.Leases = a.w.now, s.Leases[:0]
 	for _, l := range a.w.allLeases() {
-		lease := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Acts: texts(l.Record.Acts), DonorVM: l.Record.VMID}
+		lease := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: l.Process, Epoch: l.Epoch, Acts: texts(l.Record.Acts), DonorVM: l.Record.VMID, Version: l.Record.Version}
 		if l.Ledger.Former != nil {
 			lease.Former = l.Ledger.Former.Image
 		}

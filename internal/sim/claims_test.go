@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // leave writes on the lease of pool a that a run which has ended had a machine as donor.
@@ -72,8 +73,8 @@ func TestNodeMoved(t *testing.T) {
 
 	sites, _ := golden(t, aged)
 	w = aged(1)
-	move := &rival{name: "the node is another machine's", happen: func(w *world, _ *proc) { m = w.moveNode() }}
-	p = w.update(options("a-0"), fault{kind: rivalEvent, at: nth(t, sites, "snapshot", "Create snapshot", 1), rival: move})
+	move := &rival{name: "the node is another machine's", happen: func(w *world) { m = w.moveNode() }}
+	p = w.update(options("a-0"), fault{kind: worlds.RivalActs, at: nth(t, sites, "snapshot", "Create snapshot", 1), rival: move})
 	w.advance(w.now.Add(time.Hour))
 	if m.Power != kamino.PowerOn {
 		t.Errorf("the run ended %v; the donor's machine is %s, the lease held by %q", p.err, m.Power, w.leases[poolA].Holder)
@@ -117,7 +118,7 @@ func TestReplacedDonor(t *testing.T) {
 			w.leases[poolA] = l
 		}
 		n := w.nodes["a-0"]
-		replace(w, w.machineOf(n), n)
+		w.ReplaceMachine("a-0")
 		w.advance(w.now.Add(time.Hour))
 		p := w.restore()
 		if p.err != nil || n.Annotations[kamino.AnnotationRun] != "" || n.Tainted(kamino.TaintBlock) || len(w.switches("a-0")) > 2 {

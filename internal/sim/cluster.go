@@ -13,6 +13,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // simCluster is Kubernetes as one process sees it.
@@ -87,7 +88,6 @@ func (c simCluster) Mark(ctx context.Context, node kamino.Node, mark *kamino.Mar
 		} else {
 			text, _ := json.Marshal(mark)
 			n.Annotations[kamino.AnnotationRun] = string(text)
-			w.donors[mark.Run] = donor{n.Name, mark.VMID, mark.Instance}
 			n.Annotations[kamino.AnnotationProtect] = "true"
 			n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock })
 			if mark.Block {
@@ -144,7 +144,7 @@ func (c simCluster) Evict(ctx context.Context, node kamino.Node, opts kamino.Dra
 			if p.node != node.Name || p.daemon {
 				continue
 			}
-			if !f.is(falseSuccess) {
+			if !f.is(worlds.FalseSuccess) {
 				w.evict(c.p.onNode(node, invariant.Evict), p, opts)
 			}
 			left = append(left, p.Pod)

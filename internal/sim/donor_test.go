@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // updateAsTold is an update by somebody who reads what a refusal says, and types
@@ -62,7 +63,7 @@ func (w *world) inUse(t *testing.T) *simArtifact {
 }
 
 // interruptedWith is a world in which a run with donor a-0 was told to end at a call.
-func interruptedWith(t *testing.T, step, method string, kind faultKind) *world {
+func interruptedWith(t *testing.T, step, method string, kind worlds.Fault) *world {
 	t.Helper()
 	sites, _ := golden(t, aged)
 	w := aged(1)
@@ -77,7 +78,7 @@ func interruptedWith(t *testing.T, step, method string, kind faultKind) *world {
 // reason to give out that donor's disk when another one is named.
 func TestOtherDonorsSnapshot(t *testing.T) {
 	for _, donor := range []string{"a-0", "a-2"} {
-		w := interruptedWith(t, "image", "Find image version", interrupt)
+		w := interruptedWith(t, "image", "Find image version", worlds.Interrupted)
 		if w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))] == nil {
 			t.Fatal("no snapshot is left")
 		}
@@ -95,9 +96,8 @@ func TestOtherDonorsSnapshot(t *testing.T) {
 
 // TestReplacedDonorsSnapshot: a node of the same name on another VM is another donor.
 func TestReplacedDonorsSnapshot(t *testing.T) {
-	w := interruptedWith(t, "image", "Find image version", interrupt)
-	m, n := w.donorOf("a-0")
-	replace(w, m, n)
+	w := interruptedWith(t, "image", "Find image version", worlds.Interrupted)
+	w.ReplaceMachine("a-0")
 	w.advance(w.now.Add(10 * time.Minute))
 	p := w.update(options("a-0"))
 	if v := w.inUse(t); p.err != nil || !kamino.SameVM(v.Tags[kamino.TagVM], w.machineOf(w.nodes["a-0"]).VMID) {
@@ -139,7 +139,7 @@ func interruptedInBuild(t *testing.T) *world {
 	t.Helper()
 	sites, _ := golden(t, aged)
 	w := aged(1)
-	w.update(options("a-0"), fault{kind: interrupt, at: nth(t, sites, "image", "Create image version", 1) + 2})
+	w.update(options("a-0"), fault{kind: worlds.Interrupted, at: nth(t, sites, "image", "Create image version", 1) + 2})
 	if v := w.version("2026.03.10"); v == nil || v.State != kamino.Creating || w.leases[poolA].Holder != "" {
 		t.Fatalf("the version is %+v, the lease held by %q", v, w.leases[poolA].Holder)
 	}

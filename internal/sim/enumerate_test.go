@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // goldenOptions is the longest happy run: everything happens in it.
@@ -122,7 +123,7 @@ type trial struct {
 	former bool // of a run that keeps its lease in another namespace
 	begin  func(uint64) *world
 	site   site
-	kind   faultKind
+	kind   worlds.Fault
 	rival  *rival
 }
 
@@ -130,7 +131,7 @@ func (x trial) what() string {
 	if x.rival != nil {
 		return x.rival.name
 	}
-	return x.kind.String()
+	return string(x.kind)
 }
 
 func (x trial) String() string { return fmt.Sprintf("%s at %s", x.what(), x.site) }
@@ -138,8 +139,8 @@ func (x trial) String() string { return fmt.Sprintf("%s at %s", x.what(), x.site
 // lies are all trials of the ways to die and to lie.
 func lies(begin func(uint64) *world, sites []site) (out []trial) {
 	for _, s := range sites {
-		for kind := range faultKinds {
-			if kind != rivalEvent && kind.fits(s.call) {
+		for _, kind := range faults {
+			if kind.Fits(s.call.is()) {
 				out = append(out, trial{begin: begin, site: s, kind: kind})
 			}
 		}
@@ -158,7 +159,7 @@ func encounters(sites []site) (out []trial) {
 		step = s.step
 		for i := range rivals("a-0", "a-1") {
 			// Each trial has a rival of its own: some remember.
-			out = append(out, trial{begin: aged, site: s, kind: rivalEvent, rival: rivals("a-0", "a-1")[i]})
+			out = append(out, trial{begin: aged, site: s, kind: worlds.RivalActs, rival: rivals("a-0", "a-1")[i]})
 		}
 	}
 	return out
@@ -238,7 +239,7 @@ func namespaces(sites []site) (out []trial) {
 	}
 	for _, s := range sites {
 		if s.call.write {
-			out = append(out, trial{site: s, kind: crashUnheard}, trial{site: s, kind: crashAfter})
+			out = append(out, trial{site: s, kind: worlds.KillUnheard}, trial{site: s, kind: worlds.KillAfter})
 		}
 	}
 	for i := range out {
@@ -249,10 +250,8 @@ func namespaces(sites []site) (out []trial) {
 
 // lieCells name every way to die and to lie, rivalCells everything that others do.
 func lieCells() (out []string) {
-	for kind := range faultKinds {
-		if kind != rivalEvent {
-			out = append(out, kind.String())
-		}
+	for _, kind := range faults {
+		out = append(out, string(kind))
 	}
 	return out
 }

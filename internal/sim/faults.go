@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // call is one call of a port.
@@ -31,75 +32,32 @@ func (s site) String() string {
 	return strings.TrimSpace(fmt.Sprintf("#%d %s: %s %s", s.at, s.step, s.call.method, s.call.subject))
 }
 
-// faultKind is how a call goes wrong.
-type faultKind int
+// faults are those of the dictionary that a port shows: the ways to die, to be told to stop, and then
+// to lie. What a poller meets, or an operation's URL, the engine never sees.
+var faults = []worlds.Fault{
+	worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter, worlds.Interrupted,
+	worlds.LostReply, worlds.FalseFailure, worlds.FalseSuccess, worlds.ServerError, worlds.Unknown,
+	worlds.Conflict, worlds.Precondition, worlds.Throttled, worlds.Forbidden, worlds.OperationFailed,
+	worlds.LateCreate, worlds.StaleRead, worlds.Absent, worlds.Unread, worlds.Blind,
+}
 
-const (
-	crashBefore  faultKind = iota // killed before the call is sent
-	crashUnheard                  // killed after it took effect, before the reply
-	crashAfter                    // killed after the reply
-	interrupt                     // SIGTERM: the context ends before the call
-	lostReply                     // took effect; the reply is lost
-	falseFailure                  // took effect; a final error is reported
-	falseSuccess                  // reported done, nothing happened
-	serverError                   // 5xx, nothing happened
-	finalError                    // an unknown error, nothing happened
-	conflict                      // 409: something else is going on
-	precondition                  // 412: changed since it was read
-	throttle                      // 429 with Retry-After of 20 minutes
-	forbidden                     // 403
-	opFailed                      // accepted, and the operation ends Failed
-	lateFind                      // 404 for a while after create
-	staleList                     // a list of before the last change
-	absent                        // a read is answered 404, though what is asked for is there
-	unread                        // a read of an instance is answered 404, though its pool lists it
-	blind                         // for ten minutes the cloud shows these credentials nothing at all
-	rivalEvent                    // something else happens just before the call
-	faultKinds
-)
-
-var faultNames = [faultKinds]string{"killed before", "killed unheard", "killed after", "interrupt", "lost reply",
-	"false failure", "false success", "5xx", "final error", "409", "412", "429", "403", "operation failed",
-	"404 after create", "stale list", "404 though there", "404 though listed", "blind credentials", "rival"}
-
-func (k faultKind) String() string { return faultNames[k] }
-
-// fits says whether a fault makes sense for a call. The API server is never
-// made to acknowledge a lease that it did not store: etcd does not lie so, and
-// without that no lock exists.
-func (k faultKind) fits(c call) bool {
-	switch k {
-	case falseFailure, lostReply, conflict, precondition:
-		return c.write
-	case falseSuccess:
-		return c.write && c.method != "SetLease"
-	case opFailed:
-		return c.write && !c.kube
-	case lateFind:
-		return len(c.method) > 6 && c.method[:6] == "Create"
-	case staleList:
-		return c.method == "Find image version" && c.subject == ""
-	case absent:
-		return !c.write && !c.kube
-	case unread:
-		return c.method == "Instance"
-	case blind:
-		return !c.kube
-	case forbidden, finalError:
-		return c.method != "Lease"
+// is tells what the dictionary asks of a call. Only lists of versions change behind a caller's back.
+func (c call) is() worlds.Call {
+	return worlds.Call{
+		Write: c.write, Kube: c.kube, Lease: c.method == "SetLease" || c.method == "Lease", Create: strings.HasPrefix(c.method, "Create "),
+		Long: c.write && !c.kube, Instance: c.method == "Instance", Older: c.method == "Find image version" && c.subject == "",
 	}
-	return true
 }
 
 // fault strikes one call of a process: the at-th from 0, or with on the
 // nth of that method.
 type fault struct {
-	kind  faultKind
+	kind  worlds.Fault
 	at    int
 	rival *rival
 }
 
-func (f *fault) is(k faultKind) bool { return f != nil && f.kind == k }
+func (f *fault) is(k worlds.Fault) bool { return f != nil && f.kind == k }
 
 func (f fault) String() string {
 	if f.rival != nil {
@@ -146,19 +104,19 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 		if g.at != n {
 			continue
 		}
-		if g.kind == rivalEvent {
+		if g.kind == worlds.RivalActs {
 			w.say("  ! rival: %s", g.rival.name)
 			w.hit("rival: " + g.rival.name)
-			g.rival.happen(w, p)
+			g.rival.happen(w)
 			p.pass(w.now.Add(g.rival.pause))
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("%s: %w", c.method, err)
 			}
 			continue
 		}
-		if g.kind == interrupt {
+		if g.kind == worlds.Interrupted {
 			w.say("  ! interrupt")
-			w.hit(interrupt.String())
+			w.hit(string(g.kind))
 			root.cancel()
 			root.interrupted = true
 			if err := ctx.Err(); err != nil {
@@ -166,7 +124,7 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 			}
 			continue
 		}
-		if g.kind.fits(c) {
+		if g.kind.Fits(c.is()) {
 			f = g
 		}
 	}
@@ -180,7 +138,7 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 	w := p.w
 	if f != nil {
-		w.hit(f.kind.String())
+		w.hit(string(f.kind))
 		w.say("  ! %s", f.kind)
 	}
 	bucket := c.subject
@@ -195,7 +153,7 @@ func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 		p.pass(w.now.Add(time.Second))
 		return fmt.Errorf("connect: %w", kamino.ErrUnavailable)
 	}
-	if f.is(blind) {
+	if f.is(worlds.Blind) {
 		w.blindUntil = w.now.Add(blindTime)
 	}
 	if !c.kube && w.now.Before(w.blindUntil) {
@@ -205,22 +163,22 @@ func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 		return p.effect(c, f, effect)
 	}
 	switch f.kind {
-	case crashBefore:
+	case worlds.KillBefore:
 		panic(crash{})
-	case serverError:
+	case worlds.ServerError:
 		return fmt.Errorf("503: %w", kamino.ErrUnavailable)
-	case finalError:
+	case worlds.Unknown:
 		return errFinal
-	case conflict:
+	case worlds.Conflict:
 		return fmt.Errorf("409: %w", kamino.ErrInProgress)
-	case precondition:
+	case worlds.Precondition:
 		return fmt.Errorf("412: %w", kamino.ErrConflict)
-	case forbidden:
+	case worlds.Forbidden:
 		return fmt.Errorf("403: %w", kamino.ErrForbidden)
-	case throttle:
+	case worlds.Throttled:
 		w.throttled[key] = w.now.Add(20 * time.Minute)
 		return &kamino.ThrottledError{After: 20 * time.Minute, Err: errors.New("429")}
-	case falseSuccess:
+	case worlds.FalseSuccess:
 		if c.method == "Evict" {
 			return p.effect(c, f, effect) // what is listed is true
 		}
@@ -228,13 +186,13 @@ func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 	}
 	err := p.effect(c, f, effect)
 	switch f.kind {
-	case crashUnheard:
+	case worlds.KillUnheard:
 		panic(crash{})
-	case crashAfter:
+	case worlds.KillAfter:
 		p.root().dying = true
-	case lostReply:
+	case worlds.LostReply:
 		return fmt.Errorf("connection reset: %w", kamino.ErrUnavailable)
-	case falseFailure:
+	case worlds.FalseFailure:
 		return errFinal
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // pastRuns is how many runs a ledger keeps.
@@ -16,8 +17,8 @@ const pastRuns = 20
 func TestHistory(t *testing.T) {
 	sites, _ := golden(t, aged)
 	w := aged(1)
-	w.update(options("a-0"), fault{kind: finalError, at: nth(t, sites, "snapshot", "Create snapshot", 1)})
-	w.update(options("a-0"), fault{kind: crashAfter, at: nth(t, sites, "drain", "Mark", 1)})
+	w.update(options("a-0"), fault{kind: worlds.Unknown, at: nth(t, sites, "snapshot", "Create snapshot", 1)})
+	w.update(options("a-0"), fault{kind: worlds.KillAfter, at: nth(t, sites, "drain", "Mark", 1)})
 	w.advance(w.now.Add(time.Hour))
 	w.restore()
 	if p := w.update(options("a-0")); p.err != nil {
@@ -37,7 +38,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("a run with nothing to do is told: %+v, %v", w.status(t).Runs, p.err)
 	}
 	for range 2 * pastRuns {
-		w.update(options("a-0"), fault{kind: finalError, at: nth(t, sites, "definition", "Find image definition", 1)})
+		w.update(options("a-0"), fault{kind: worlds.Unknown, at: nth(t, sites, "definition", "Find image definition", 1)})
 	}
 	if runs := w.status(t).Runs; len(runs) != pastRuns || runs[pastRuns-1].Step != "definition" {
 		t.Errorf("%d runs are kept, the last of step %s", len(runs), runs[len(runs)-1].Step)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // Durations of the world, of the order that the reference documents give.
@@ -34,24 +35,9 @@ type machine struct {
 	touched string // run that took the identity off the disk
 	sealed  string // run whose receipt is on the disk
 	spares  int    // start requests that fail for want of capacity
-	dead    bool   // its next boots never reach the kubelet
-	sealing sealFate
+	fate    worlds.Fate
 	gone    bool
 }
-
-// sealFate is what becomes of a seal.
-type sealFate int
-
-const (
-	sealWorks   sealFate = iota
-	sealFails            // the pod fails before it touches anything
-	sealHangs            // it stops the kubelet and then hangs
-	sealIsMute           // the machine goes off without a receipt
-	sealNoImage          // the pod's image cannot be pulled
-	sealForged           // nothing is sealed; the node writes a receipt of its own and goes off
-	sealRefused          // the inventory refuses the disk
-	sealCrowded          // the node has no room for the inventory
-)
 
 type simNode struct {
 	kamino.Node
@@ -194,13 +180,29 @@ func (w *world) setPower(m *machine, want kamino.Power, fails bool) error {
 		m.touched, m.sealed = "boot", ""
 		w.happened("machine %s is on", m.Hostname)
 		w.after(bootTime, func() {
-			if m.boots == boots && !m.dead && !m.gone {
+			if m.boots == boots && m.fate != worlds.NeverBoots && !m.gone {
 				w.booted(m)
 				w.happened("node %s has booted", m.Hostname)
 			}
 		})
 	})
 	return nil
+}
+
+// shown is what package kube makes of a pod that ended so.
+func shown(e worlds.End) kamino.SealPod {
+	out := kamino.SealPod{Exists: true, Failed: e != worlds.End{}, Done: e == worlds.End{}, Ousted: e.Refused != "", Started: e.Refused+e.Waiting == ""}
+	switch {
+	case e.Refused != "":
+		out.Message = "failed, " + e.Refused
+	case e.Waiting != "":
+		out.Message = e.Waiting
+	case e.ExitCode != 0:
+		out.Message = fmt.Sprintf("failed, exit code %d: %s", e.ExitCode, e.Message)
+	default:
+		out.Message = "succeeded, exit code 0"
+	}
+	return out
 }
 
 // runSeal plays the seal pod and the agent: pulled, started, detached from the
@@ -211,19 +213,15 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 	if m == nil {
 		return
 	}
-	boots, fate := m.boots, m.sealing
+	boots, fate := m.boots, m.fate
 	here := func() bool { return m.boots == boots && !m.gone }
 	present := func() bool { return here() && w.sealPods[run] == pod }
 	w.after(3*time.Second, func() {
 		if !present() || !m.kubelet {
 			return
 		}
-		switch fate {
-		case sealFails:
-			pod.Started, pod.Failed, pod.Message = true, true, "exit code 1: refuses this disk"
-			return
-		case sealNoImage:
-			pod.Failed, pod.Message = true, "ImagePullBackOff"
+		if end, ended := fate.Seal(); ended {
+			pod.SealPod = shown(end)
 			return
 		}
 		w.after(time.Second, func() {
@@ -242,7 +240,7 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 
 func (w *world) detached(m *machine, receipt kamino.Receipt, here func() bool) {
 	run := receipt.Run
-	fate := m.sealing
+	fate := m.fate
 	m.touched = run
 	w.happened("seal of %s is detached", m.Hostname)
 	w.after(time.Second+time.Duration(w.rng.IntN(9000))*time.Millisecond, func() {
@@ -250,14 +248,14 @@ func (w *world) detached(m *machine, receipt kamino.Receipt, here func() bool) {
 			w.silence(m)
 		}
 	})
-	if fate == sealHangs {
+	if fate == worlds.SealHangs {
 		return
 	}
 	w.after(12*time.Second, func() {
 		if !here() {
 			return
 		}
-		if fate != sealForged {
+		if fate != worlds.SealForged {
 			m.sealed = run
 		}
 		w.reportSeal(m, receipt, here, fate)
@@ -265,7 +263,7 @@ func (w *world) detached(m *machine, receipt kamino.Receipt, here func() bool) {
 }
 
 // reportSeal writes the receipt, again and again while the API is away.
-func (w *world) reportSeal(m *machine, r kamino.Receipt, here func() bool, fate sealFate) {
+func (w *world) reportSeal(m *machine, r kamino.Receipt, here func() bool, fate worlds.Fate) {
 	if !here() {
 		return
 	}
@@ -273,8 +271,8 @@ func (w *world) reportSeal(m *machine, r kamino.Receipt, here func() bool, fate 
 		w.after(10*time.Second, func() { w.reportSeal(m, r, here, fate) })
 		return
 	}
-	if n := w.nodes[m.Hostname]; n != nil && n.SystemUUID == m.VMID && fate != sealIsMute {
-		if fate == sealForged {
+	if n := w.nodes[m.Hostname]; n != nil && n.SystemUUID == m.VMID && fate != worlds.SealIsMute {
+		if fate == worlds.SealForged {
 			r.Nonce = ""
 		}
 		r.Donor, r.SealedAt, r.VMID, r.Hash = m.Hostname, w.now, m.VMID, "sha256:"+m.bootID

@@ -10,6 +10,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // document is what of a pool's model is saved and written back.
@@ -101,7 +102,7 @@ func (s simProvider) SetModel(ctx context.Context, pool kamino.Pool, want kamino
 		was := p.document()
 		w.setModel(p, to)
 		w.happened("%s points model of %s at %s", s.p.name, pool.Name, lastSegment(to.Image))
-		if f.is(opFailed) {
+		if f.is(worlds.OperationFailed) {
 			w.after(poolTime, func() {
 				if p.image == to.Image {
 					w.setModel(p, was)

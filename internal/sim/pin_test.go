@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // made is a world in which a run has made version 2026.03.10 of a-0, and a-2 was
@@ -111,7 +112,7 @@ func TestInterruptedIsNoPin(t *testing.T) {
 		}
 		for _, restored := range []bool{false, true} {
 			w := made(t)
-			w.update(options("a-2"), fault{kind: crashAfter, at: s.at})
+			w.update(options("a-2"), fault{kind: worlds.KillAfter, at: s.at})
 			w.advance(w.now.Add(20 * time.Minute))
 			if restored {
 				w.restore()
@@ -190,7 +191,7 @@ func TestRollbackKilled(t *testing.T) {
 		}
 		w := made(t)
 		w.patch("a-2", "2026-03-01T08:00:00Z")
-		_, _ = w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"}, fault{kind: crashAfter, at: s.at})
+		_, _ = w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"}, fault{kind: worlds.KillAfter, at: s.at})
 		before := w.inUse(t).Name
 		w.advance(w.now.Add(5 * time.Minute))
 		if p, _ := w.auto(autoOptions()); p.err != nil || w.inUse(t).Name != before {

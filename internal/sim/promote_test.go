@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // TestCopiedTags: a snapshot of another disk, or of a run that the ledger does not know, is not promoted, whatever its tags say.
@@ -56,8 +57,8 @@ func TestSwappedVersion(t *testing.T) {
 				v.State, v.Ready, v.Percent = kamino.Creating, false, 10
 				w.after(late, swap)
 			} else { // just before the model
-				other := &rival{name: "the version is another one", happen: func(*world, *proc) { swap() }}
-				faults = []fault{{kind: rivalEvent, at: nthCall(t, w, "model", "Find image version"), rival: other}}
+				other := &rival{name: "the version is another one", happen: func(*world) { swap() }}
+				faults = []fault{{kind: worlds.RivalActs, at: nthCall(t, w, "model", "Find image version"), rival: other}}
 			}
 			p := w.update(options("a-0"), faults...)
 			if p.err == nil || w.pools[poolA].image == v.ID {

@@ -11,6 +11,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 type simPool struct {
@@ -135,7 +136,7 @@ func (s simProvider) Pool(ctx context.Context, id kamino.PoolID) (out kamino.Poo
 	w := s.p.w
 	err = s.p.call(ctx, call{method: "Pool", subject: id.Name()}, func(f *fault) error {
 		p := w.pools[id]
-		if p == nil || f.is(absent) {
+		if p == nil || f.is(worlds.Absent) {
 			return fmt.Errorf("pool %s: %w", id, kamino.ErrNotFound)
 		}
 		out = kamino.Pool{ID: id, Name: id.Name(), Group: "rg", Location: "west", Gallery: galleryA, Capacity: p.capacity,
@@ -152,7 +153,7 @@ func (s simProvider) Pool(ctx context.Context, id kamino.PoolID) (out kamino.Poo
 func (s simProvider) Instance(ctx context.Context, id kamino.InstanceID) (out kamino.Instance, err error) {
 	err = s.p.call(ctx, call{method: "Instance", subject: lastSegment(string(id))}, func(f *fault) error {
 		m := s.p.w.machines[id]
-		if m == nil || f.is(absent) || f.is(unread) {
+		if m == nil || f.is(worlds.Absent) || f.is(worlds.Unread) {
 			return fmt.Errorf("instance %s: %w", id, kamino.ErrNotFound)
 		}
 		out = m.Instance
@@ -164,7 +165,7 @@ func (s simProvider) Instance(ctx context.Context, id kamino.InstanceID) (out ka
 
 func (s simProvider) Instances(ctx context.Context, pool kamino.Pool) (out []kamino.InstanceID, err error) {
 	err = s.p.call(ctx, call{method: "Instances", subject: pool.Name}, func(f *fault) error {
-		if s.p.w.pools[pool.ID] == nil || f.is(absent) {
+		if s.p.w.pools[pool.ID] == nil || f.is(worlds.Absent) {
 			return fmt.Errorf("list instances of pool %s: %w", pool.Name, kamino.ErrUnavailable)
 		}
 		out = nil
@@ -186,7 +187,7 @@ func (s simProvider) SetPower(ctx context.Context, id kamino.InstanceID, want ka
 			return fmt.Errorf("instance %s: %w", id, kamino.ErrNotFound)
 		}
 		s.p.auditPower(m, want)
-		err := w.setPower(m, want, f.is(opFailed))
+		err := w.setPower(m, want, f.is(worlds.OperationFailed))
 		w.happened("%s switches %s %s", s.p.name, m.Hostname, want)
 		return err
 	})
@@ -196,12 +197,12 @@ func (s simProvider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kin
 	w := s.p.w
 	err = s.p.call(ctx, call{method: "Find " + string(kind), subject: name}, func(f *fault) error {
 		switch {
-		case name == "" && f.is(absent):
+		case name == "" && f.is(worlds.Absent):
 			// What an adapter makes of a list that is 404 although its parent is there.
 			return fmt.Errorf("list %s: %w", kind, kamino.ErrUnavailable)
-		case f.is(absent):
+		case f.is(worlds.Absent):
 			out = nil
-		case name == "" && f.is(staleList) && w.staleList != nil:
+		case name == "" && f.is(worlds.StaleRead) && w.staleList != nil:
 			out = w.staleList
 		case name == "":
 			out = w.versions(pool.ID)
@@ -265,12 +266,12 @@ func (w *world) begin(key string, pool kamino.PoolID, want kamino.Artifact, f *f
 	if want.Kind == kamino.Version && a.Storage == "" {
 		a.Storage = kamino.StorageZRS
 	}
-	if f.is(lateFind) {
+	if f.is(worlds.LateCreate) {
 		a.hidden = w.now.Add(30 * time.Second)
 	}
 	w.artifacts[key] = a
 	failed := ""
-	if f.is(opFailed) {
+	if f.is(worlds.OperationFailed) {
 		failed = "the operation ended Failed"
 	}
 	if want.Kind == kamino.Version && a.Storage == kamino.StorageZRS && w.pools[pool].noZRS == 2 {
@@ -322,7 +323,7 @@ func (s simProvider) Delete(ctx context.Context, pool kamino.Pool, a kamino.Arti
 		have.State = kamino.Deleting
 		w.happened("%s deletes %s %s", s.p.name, a.Kind, a.Name)
 		w.after(deleteTime, func() {
-			if f.is(opFailed) {
+			if f.is(worlds.OperationFailed) {
 				have.State = was
 				return
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // A regression is a story in which a walk or a trial once found a promise
@@ -33,7 +34,7 @@ func rivalNamed(name string) *rival {
 }
 
 func meets(name string, at int) fault {
-	return fault{kind: rivalEvent, at: at, rival: rivalNamed(name)}
+	return fault{kind: worlds.RivalActs, at: at, rival: rivalNamed(name)}
 }
 
 type finder = func(step, method string, n int) int
@@ -41,11 +42,11 @@ type finder = func(step, method string, n int) int
 var regressions = []regression{
 	{name: "lease touched while it is freed", found: "the run ended well and kept its lease",
 		strike: func(at finder, _ *world) []fault {
-			return []fault{{kind: precondition, at: at("prune", "SetLease", -1)}}
+			return []fault{{kind: worlds.Precondition, at: at("prune", "SetLease", -1)}}
 		}},
 	{name: "interrupted just after the lease was taken", found: "the lease stayed until it was adopted",
 		strike: func(at finder, _ *world) []fault {
-			return []fault{{kind: interrupt, at: at("lock", "SetLease", 1) + 1}}
+			return []fault{{kind: worlds.Interrupted, at: at("lock", "SetLease", 1) + 1}}
 		},
 		after: func(t *testing.T, w *world, _ *proc) {
 			if l := w.leases[poolA]; l.Holder != "" {
@@ -54,7 +55,7 @@ var regressions = []regression{
 		}},
 	{name: "taking the lease is answered with an error although it worked", found: "the lease stayed until it was adopted",
 		strike: func(at finder, _ *world) []fault {
-			return []fault{{kind: falseFailure, at: at("lock", "SetLease", 1)}}
+			return []fault{{kind: worlds.FalseFailure, at: at("lock", "SetLease", 1)}}
 		},
 		after: func(t *testing.T, w *world, _ *proc) {
 			if l := w.leases[poolA]; l.Holder != "" {
@@ -63,11 +64,11 @@ var regressions = []regression{
 		}},
 	{name: "model written, then the run fails", found: "the run after it asked for no new nodes",
 		strike: func(at finder, _ *world) []fault {
-			return []fault{{kind: finalError, at: at("model", "SetModel", 1) + 1}}
+			return []fault{{kind: worlds.Unknown, at: at("model", "SetModel", 1) + 1}}
 		}},
 	{name: "new nodes asked for, then the run fails", found: "the run after it could ask again",
 		strike: func(at finder, _ *world) []fault {
-			return []fault{{kind: finalError, at: at("scale-out", "SetCapacity", 1) + 1}}
+			return []fault{{kind: worlds.Unknown, at: at("scale-out", "SetCapacity", 1) + 1}}
 		}},
 	{name: "donor started between the last look and the snapshot", found: "a snapshot of a disk in use was built into a version",
 		strike: func(at finder, _ *world) []fault {
@@ -81,21 +82,21 @@ var regressions = []regression{
 		}},
 	{name: "the definition cannot be made at first", found: "no later run mended it", world: fresh,
 		strike: func(at finder, _ *world) []fault {
-			return []fault{{kind: opFailed, at: at("definition", "Create image definition", 1)}}
+			return []fault{{kind: worlds.OperationFailed, at: at("definition", "Create image definition", 1)}}
 		}},
 	{name: "Kubernetes asks for silence, then the run fails", found: "the failure was written on the lease too early",
 		strike: func(at finder, w *world) []fault {
-			w.machines[w.nodes["a-0"].ProviderID].sealing = sealIsMute
-			return []fault{{kind: throttle, at: at("seal", "SetLease", -1)}}
+			w.machines[w.nodes["a-0"].ProviderID].fate = worlds.SealIsMute
+			return []fault{{kind: worlds.Throttled, at: at("seal", "SetLease", -1)}}
 		}},
 	{name: "Kubernetes asks for silence while the run goes on", found: "the next intent was written too early",
 		strike: func(at finder, _ *world) []fault {
-			return []fault{{kind: throttle, at: at("seal", "SetLease", -1)}}
+			return []fault{{kind: worlds.Throttled, at: at("seal", "SetLease", -1)}}
 		}},
 	{name: "Kubernetes asks for silence when the lost lease is read", found: "the failure was written too early", others: true,
 		strike: func(at finder, _ *world) []fault {
 			n := at("snapshot", "Find snapshot", 5)
-			return []fault{meets("a second kamino while this process is frozen", n), {kind: throttle, at: n + 2}}
+			return []fault{meets("a second kamino while this process is frozen", n), {kind: worlds.Throttled, at: n + 2}}
 		}},
 	{name: "the pool is refused after its model was written", found: "new nodes were asked for in a pool that must not be touched",
 		strike: func(at finder, _ *world) []fault {
@@ -107,13 +108,13 @@ var regressions = []regression{
 		}},
 	{name: "our annotation removed while the lease is watched", found: "the adopted run went on with a donor that was not marked",
 		strike: func(at finder, _ *world) []fault {
-			return []fault{{kind: crashAfter, at: at("snapshot", "Create snapshot", 1)}}
+			return []fault{{kind: worlds.KillAfter, at: at("snapshot", "Create snapshot", 1)}}
 		},
 		second: func(finder, *world) []fault { return []fault{meets("a person removes our annotation", 20)} }},
 	{name: "sealed, killed, started by a person", found: "a disk that had booted since was taken for sealed",
 		strike: func(at finder, w *world) []fault {
-			w.machines[w.nodes["a-0"].ProviderID].dead = true // boots, but its kubelet is silent
-			return []fault{{kind: crashAfter, at: at("stop", "Instance", 1)}}
+			w.machines[w.nodes["a-0"].ProviderID].fate = worlds.NeverBoots // boots, but its kubelet is silent
+			return []fault{{kind: worlds.KillAfter, at: at("stop", "Instance", 1)}}
 		},
 		second: func(finder, *world) []fault { return []fault{meets("a person starts the donor", 40)} }},
 }
@@ -180,7 +181,7 @@ func TestNextDay(t *testing.T) {
 	if p := w.update(goldenOptions()); p.err != nil {
 		t.Fatal(p.err)
 	}
-	w.update(goldenOptions(), fault{kind: crashAfter, at: nth(t, sites, "lock", "SetLease", 1)})
+	w.update(goldenOptions(), fault{kind: worlds.KillAfter, at: nth(t, sites, "lock", "SetLease", 1)})
 	if w.leases[poolA].Holder == "" {
 		t.Fatal("the process was killed, and its lease is free")
 	}
@@ -198,7 +199,7 @@ func TestThrottledDrain(t *testing.T) {
 	sites, _ := golden(t, aged)
 	w, o := aged(1), goldenOptions()
 	o.DrainTimeout = 10 * time.Minute
-	if p := w.update(o, fault{kind: throttle, at: nth(t, sites, "drain", "Evict", 1)}); p.err != nil {
+	if p := w.update(o, fault{kind: worlds.Throttled, at: nth(t, sites, "drain", "Evict", 1)}); p.err != nil {
 		t.Errorf("the run failed: %v", p.err)
 	}
 	w.sound(t)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // What the engine promises, told once more: a referee does not ask the player.
@@ -38,7 +39,7 @@ func TestOne404(t *testing.T) {
 			continue
 		}
 		w := aged(1)
-		p := w.update(options("a-0"), fault{kind: absent, at: s.at})
+		p := w.update(options("a-0"), fault{kind: worlds.Absent, at: s.at})
 		if why := w.forgotten("a-0"); why != "" {
 			t.Errorf("404 at %s, the run ended %v: %s", s, p.err, why)
 		}
@@ -46,7 +47,7 @@ func TestOne404(t *testing.T) {
 	for at := range 40 {
 		w := killed("Create snapshot", 1)
 		w.advance(w.now.Add(time.Hour))
-		p := w.restore(fault{kind: absent, at: at})
+		p := w.restore(fault{kind: worlds.Absent, at: at})
 		if why := w.forgotten("a-0"); why != "" {
 			t.Errorf("404 at call %d, restore ended %v: %s", at, p.err, why)
 		}
@@ -131,7 +132,7 @@ func TestInstanceGone(t *testing.T) {
 	w.advance(w.now.Add(time.Hour))
 	var faults []fault
 	for at := range 400 { // for minutes every read of the instance fails, and the list shows it
-		faults = append(faults, fault{kind: unread, at: at})
+		faults = append(faults, fault{kind: worlds.Unread, at: at})
 	}
 	begun = w.now
 	if p := w.restore(faults...); p.err != nil || w.now.Sub(begun) < kamino.LeaseDuration+goneAfter+time.Minute {
@@ -263,8 +264,7 @@ func TestRefusedGivesBack(t *testing.T) {
 	deleting := func(w *world) {
 		w.nodes["a-0"].Taints = append(w.nodes["a-0"].Taints, kamino.Taint{Key: kamino.TaintDeleting, Value: "", Effect: "NoSchedule"})
 	}
-	pool := func(w *world) { refusePool(w, nil) }
-	for name, change := range map[string]func(*world){"a reboot is pending": reboot, "it is being deleted": deleting, "the pool is refused": pool} {
+	for name, change := range map[string]func(*world){"a reboot is pending": reboot, "it is being deleted": deleting, "the pool is refused": (*world).refusePool} {
 		for _, command := range []string{"auto-update", "update"} {
 			w := killed("Create snapshot", 1)
 			w.advance(w.now.Add(time.Hour))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // list plays a dry-run of restore.
@@ -43,7 +44,7 @@ func killed(method string, nth int) *world {
 		}
 		if nth--; nth == 0 {
 			w := aged(1)
-			w.update(options("a-0"), fault{kind: crashAfter, at: s.at})
+			w.update(options("a-0"), fault{kind: worlds.KillAfter, at: s.at})
 			return w
 		}
 	}
@@ -132,16 +133,16 @@ func TestRestoreForeign(t *testing.T) {
 // TestRestoreLive: a run whose process lives is left alone, and named.
 func TestRestoreLive(t *testing.T) {
 	w := aged(1)
-	late := &rival{name: "a restore", happen: func(w *world, _ *proc) {}}
+	late := &rival{name: "a restore", happen: func(w *world) {}}
 	var second *proc
 	listed := &proc{name: "third"}
-	late.happen = func(w *world, _ *proc) {
+	late.happen = func(w *world) {
 		second = w.startRestore(&proc{name: "second"})
 		w.spawn(listed, func(ctx context.Context) {
 			listed.found, listed.err = listed.engine().Restore(ctx, kamino.RestoreOptions{DryRun: true})
 		})
 	}
-	first := w.update(options("a-0"), fault{kind: rivalEvent, at: 60, rival: late})
+	first := w.update(options("a-0"), fault{kind: worlds.RivalActs, at: 60, rival: late})
 	if first.err != nil || first.result.Adopted {
 		t.Errorf("the run that lives: %v, adopted %v", first.err, first.result.Adopted)
 	}

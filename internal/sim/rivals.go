@@ -7,14 +7,16 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
+
+var _ worlds.World = (*world)(nil)
 
 // rival is something that others do while a run goes on.
 type rival struct {
 	name   string
-	happen func(w *world, p *proc)
+	happen func(w *world)
 	pause  time.Duration // how long the struck process is frozen, its call in flight
-	mend   func(w *world)
 
 	midnight bool // the world begins so that midnight is then
 	// unharmed: the run must end well all the same, wherever that was possible.
@@ -31,41 +33,22 @@ func (w *world) donorOf(name string) (*machine, *simNode) {
 	return w.machineOf(n), n
 }
 
-// rivals lists them; donor is the node that the walk's first process uses.
+// rivals lists them; donor is the node that the walk's first process uses. First those of both
+// worlds, then what only this one has: forgers, whom the other's API server would not stop either, and
+// a cloud that can be short of everything.
 func rivals(donor, other string) []*rival {
-	onDonor := func(do func(w *world, m *machine, n *simNode)) func(*world, *proc) {
-		return func(w *world, _ *proc) {
-			if m, n := w.donorOf(donor); n != nil && m != nil {
-				do(w, m, n)
-			}
-		}
-	}
-	second := func(name string) func(*world, *proc) {
-		return func(w *world, _ *proc) { w.startUpdate(&proc{}, options(name)) }
-	}
-	out := []*rival{
-		{name: "a second kamino, same donor", happen: second(donor)},
-		{name: "a second kamino, other donor", happen: second(other)},
-		{name: "a second kamino while this process is frozen", happen: second(other), pause: 4 * time.Minute},
-		{name: "a second kamino, same donor, while this process is frozen", happen: second(donor), pause: 4 * time.Minute},
-		{name: "a restore while this process is frozen", happen: func(w *world, _ *proc) { w.startRestore(&proc{}) }, pause: 4 * time.Minute},
-		{name: "a restore", happen: func(w *world, _ *proc) { w.startRestore(&proc{}) }},
-		{name: "this process is frozen for a while", happen: func(*world, *proc) {}, pause: 4 * time.Minute},
-		{name: "this process is frozen for a moment", happen: func(*world, *proc) {}, pause: 20 * time.Second},
-		{name: "the donor's VM is deleted", happen: onDonor(func(w *world, m *machine, n *simNode) { w.removeMachine(m) })},
-		{name: "cluster-autoscaler deletes the donor", happen: onDonor(scaleDown)},
-		{name: "the instance is replaced under the same name", happen: onDonor(replace)},
-		{name: "the instance is replaced while this process is frozen", happen: onDonor(replace), pause: time.Minute},
-		{name: "the node object is deleted", happen: onDonor(func(w *world, m *machine, n *simNode) { w.deleteNodeObject(m, n) })},
+	var out []*rival
+	for _, r := range worlds.Rivals() {
+		out = append(out, &rival{name: r.Name, pause: r.Freeze, happen: func(w *world) { r.Act(w, donor, other) }})
 	}
 	out = append(out, forgers(donor, other)...)
-	return append(out, strangers(onDonor)...)
+	return append(out, weather(donor)...)
 }
 
 // forgers write what only Kamino should write, and delete what it needs.
 func forgers(donor, other string) []*rival {
-	on := func(forge func(w *world, m *machine, n *simNode)) func(*world, *proc) {
-		return func(w *world, _ *proc) {
+	on := func(forge func(w *world, m *machine, n *simNode)) func(*world) {
+		return func(w *world) {
 			if m, n := w.donorOf(other); n != nil && m != nil && n.Annotations[kamino.AnnotationRun] == "" && len(n.Taints) == 0 {
 				forge(w, m, n)
 			}
@@ -76,12 +59,12 @@ func forgers(donor, other string) []*rival {
 			// Before it is taken nothing is lost; and between its last write and that of the model
 			// the way back is nowhere for a moment.
 			unharmed: func(s site) bool { return s.call.method != "SetModel" }},
-		{name: rivalForgedMark, mend: (*world).unforge, happen: on(func(w *world, m *machine, n *simNode) {
+		{name: rivalForgedMark, happen: on(func(w *world, m *machine, n *simNode) {
 			// It falls silent, as a sealed machine does.
 			w.forge(n.Name, kamino.Mark{Format: 1, Run: "forged", Pool: poolA, Instance: m.ID, VMID: m.VMID, BootID: m.bootID, Sealing: true})
 			w.silence(m)
 		})},
-		{name: rivalForeignMark, mend: (*world).unforge, happen: on(func(w *world, m *machine, n *simNode) {
+		{name: rivalForeignMark, happen: on(func(w *world, m *machine, n *simNode) {
 			victim := w.bystander(donor, other)
 			run := w.standing(poolA).Holder
 			if past := w.standing(poolA).Ledger.Past; len(past) > 0 {
@@ -101,7 +84,7 @@ const (
 )
 
 // deleteLease is a person's kubectl delete lease.
-func (w *world) deleteLease(*proc) {
+func (w *world) deleteLease() {
 	if w.standing(poolA).Holder != "" {
 		w.hit(rivalLeaseDeleted)
 	}
@@ -151,60 +134,49 @@ func (w *world) unforge() {
 	}
 }
 
-// strangers are persons, autoscalers, the cloud and the weather.
-func strangers(onDonor func(func(*world, *machine, *simNode)) func(*world, *proc)) []*rival {
-	fate := func(f sealFate) func(*world, *proc) {
-		return onDonor(func(w *world, m *machine, n *simNode) { m.sealing = f })
-	}
+// weather is what befalls nobody in particular.
+func weather(donor string) []*rival {
+	nothing := func(*world) {}
 	return []*rival{
-		{name: "a person cordons", happen: onDonor(func(w *world, m *machine, n *simNode) { w.cordon(n, true) })},
-		{name: "a person uncordons", happen: onDonor(func(w *world, m *machine, n *simNode) { w.cordon(n, false) })},
-		{name: "a person changes the model's image", happen: func(w *world, _ *proc) { w.personSetsModel() }},
-		{name: "the pool becomes one that must not be touched", happen: refusePool, mend: func(w *world) { w.pools[poolA].refusals = nil }},
-		{name: "an autoscaler takes a node out of the count", happen: func(w *world, _ *proc) { w.shrink(w.pools[poolA]) }},
-		{name: "an autoscaler adds a node", happen: func(w *world, _ *proc) { w.grow(w.pools[poolA], w.pools[poolA].capacity+1) }},
-		{name: "a budget never yields", happen: onDonor(holdPods), mend: func(w *world) { w.release() }},
-		{name: "this process is suspended for 14 hours", happen: func(*world, *proc) {}, pause: 14 * time.Hour, alone: true},
-		{name: "midnight", happen: func(*world, *proc) {}, midnight: true},
-		{name: "the API is away for two minutes", happen: func(w *world, _ *proc) { w.apiAway = w.now.Add(2 * time.Minute) }},
-		{name: "the node does not come back", happen: onDonor(func(w *world, m *machine, n *simNode) { m.dead = true }),
-			mend: func(w *world) { w.repair() }},
-		{name: "no capacity to start", happen: onDonor(func(w *world, m *machine, n *simNode) { m.spares = 3 })},
-		{name: "the seal fails", happen: fate(sealFails), mend: func(w *world) { w.repair() }},
-		{name: "the inventory refuses the disk", happen: fate(sealRefused), mend: func(w *world) { w.repair() }},
-		{name: "there is no room for the inventory", happen: fate(sealCrowded)},
-		{name: "the seal hangs", happen: fate(sealHangs), mend: func(w *world) { w.repair() }},
-		{name: "the seal sends no receipt", happen: fate(sealIsMute), mend: func(w *world) { w.repair() }},
-		{name: "the node forges its receipt", happen: fate(sealForged), mend: func(w *world) { w.repair() }},
-		{name: "the seal pod has no image", happen: fate(sealNoImage), mend: func(w *world) { w.repair() }},
-		{name: "a person deletes the seal pod", happen: func(w *world, _ *proc) { clear(w.sealPods); clear(w.surveys); w.happened("seal pods deleted") }},
-		{name: "a person removes our annotation", happen: onDonor(func(w *world, m *machine, n *simNode) {
-			n.Annotations = maps.Clone(n.Annotations)
-			if mark, err := n.Mark(); err != nil || mark == nil {
-				return
-			} else if delete(n.Annotations, kamino.AnnotationProtect); mark.Protection != nil {
-				n.Annotations[kamino.AnnotationProtect] = *mark.Protection
+		{name: "the pool becomes one that must not be touched", happen: (*world).refusePool},
+		{name: "this process is suspended for 14 hours", happen: nothing, pause: 14 * time.Hour, alone: true},
+		{name: "midnight", happen: nothing, midnight: true},
+		{name: "no capacity to start", happen: func(w *world) {
+			if m, _ := w.donorOf(donor); m != nil {
+				m.spares = 3
 			}
-			delete(n.Annotations, kamino.AnnotationRun)
-			w.audit.person(n.Name)
-			w.changeNode(n)
-			w.happened("a person removes our annotation from %s", n.Name)
-		})},
-		{name: "a person removes our taint", happen: onDonor(func(w *world, m *machine, n *simNode) {
-			n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock })
-			w.audit.person(n.Name)
-			w.changeNode(n)
-			w.happened("a person removes our taint from %s", n.Name)
-		})},
-		{name: "a person starts the donor", happen: onDonor(personStarts)},
-		{name: "a person deletes the snapshot", happen: func(w *world, _ *proc) { w.dropSnapshots() }},
-		{name: "the build fails for want of ZRS", happen: func(w *world, _ *proc) { w.pools[poolA].noZRS = 2 }},
-		{name: "the version is refused for want of ZRS", happen: func(w *world, _ *proc) { w.pools[poolA].noZRS = 1 }},
+		}},
+		{name: "a person deletes the seal pod", happen: func(w *world) { clear(w.sealPods); clear(w.surveys); w.happened("seal pods deleted") }},
+		{name: "a person deletes the snapshot", happen: (*world).dropSnapshots},
+		{name: "the build fails for want of ZRS", happen: func(w *world) { w.pools[poolA].noZRS = 2 }},
+		{name: "the version is refused for want of ZRS", happen: func(w *world) { w.pools[poolA].noZRS = 1 }},
 	}
 }
 
-func scaleDown(w *world, m *machine, n *simNode) {
-	if n.Annotations[kamino.AnnotationProtect] == "true" {
+// Update, Restore and what follows make this a [worlds.World].
+func (w *world) Update(donor string) { w.startUpdate(&proc{}, options(donor)) }
+
+// Restore implements worlds.World.
+func (w *world) Restore() { w.startRestore(&proc{}) }
+
+// SetFate implements worlds.World.
+func (w *world) SetFate(node string, f worlds.Fate) {
+	if m, _ := w.donorOf(node); m != nil {
+		m.fate = f
+	}
+}
+
+// DeleteMachine implements worlds.World.
+func (w *world) DeleteMachine(node string) {
+	if m, _ := w.donorOf(node); m != nil {
+		w.removeMachine(m)
+	}
+}
+
+// ScaleDown implements worlds.World.
+func (w *world) ScaleDown(node string) {
+	m, n := w.donorOf(node)
+	if m == nil || n.Annotations[kamino.AnnotationProtect] == "true" {
 		return
 	}
 	n.Taints = append(n.Taints, kamino.Taint{Key: kamino.TaintDeleting, Value: "", Effect: "NoSchedule"})
@@ -218,9 +190,13 @@ func scaleDown(w *world, m *machine, n *simNode) {
 	})
 }
 
-// replace gives the instance a new VM, which registers under the same name: the
-// node object stays, with its marks.
-func replace(w *world, m *machine, n *simNode) {
+// ReplaceMachine implements worlds.World: the new VM registers under the same name, the node object
+// stays, with its marks.
+func (w *world) ReplaceMachine(node string) {
+	m, _ := w.donorOf(node)
+	if m == nil {
+		return
+	}
 	m.gone = true
 	m.boots++
 	delete(w.machines, m.ID)
@@ -231,8 +207,20 @@ func replace(w *world, m *machine, n *simNode) {
 	})
 }
 
-// deleteNodeObject deletes the Node; a kubelet that runs registers again.
-func (w *world) deleteNodeObject(m *machine, n *simNode) {
+// StartMachine implements worlds.World.
+func (w *world) StartMachine(node string) {
+	if m, _ := w.donorOf(node); m != nil && m.Power == kamino.PowerOff {
+		_ = w.setPower(m, kamino.PowerOn, false) // it is off
+		w.happened("a person starts %s", m.Hostname)
+	}
+}
+
+// DeleteNode implements worlds.World.
+func (w *world) DeleteNode(node string) {
+	m, n := w.donorOf(node)
+	if m == nil {
+		return
+	}
 	boot := m.bootID
 	w.removeNode(n)
 	w.audit.person(n.Name)
@@ -252,11 +240,19 @@ func (w *world) deleteNodeObject(m *machine, n *simNode) {
 	})
 }
 
-func (w *world) cordon(n *simNode, yes bool) {
-	n.Unschedulable = yes
+// EditNode implements worlds.World.
+func (w *world) EditNode(node string, edit func(*kamino.Node) bool) {
+	_, n := w.donorOf(node)
+	if n == nil {
+		return
+	}
+	n.Annotations, n.Taints = maps.Clone(n.Annotations), slices.Clone(n.Taints)
+	if !edit(&n.Node) {
+		return
+	}
 	w.audit.person(n.Name)
 	w.changeNode(n)
-	w.happened("a person cordons %s: %v", n.Name, yes)
+	w.happened("a person edits node %s", n.Name)
 }
 
 // protect is a person's own annotation against the autoscaler.
@@ -265,18 +261,25 @@ func (w *world) protect(name, value string) {
 	w.audit.person(name)
 }
 
-func refusePool(w *world, _ *proc) {
+func (w *world) refusePool() {
 	p := w.pools[poolA]
 	p.revision, p.refusals = w.next(), []kamino.Refusal{{Code: "upgrade-policy", Field: "properties.upgradePolicy.mode", Value: "Automatic"}}
 	w.happened("somebody sets the upgrade policy to Automatic")
 }
 
-func (w *world) shrink(p *simPool) {
-	p.capacity, p.revision, p.busy = p.capacity-1, w.next(), w.now.Add(poolTime)
+// Resize implements worlds.World.
+func (w *world) Resize(by int) {
+	p := w.pools[poolA]
+	if by > 0 {
+		w.grow(p, p.capacity+by)
+		return
+	}
+	p.capacity, p.revision, p.busy = p.capacity+by, w.next(), w.now.Add(poolTime)
 	w.happened("capacity of %s is %d", p.id.Name(), p.capacity)
 }
 
-func (w *world) personSetsModel() {
+// SetImage implements worlds.World.
+func (w *world) SetImage() {
 	p := w.pools[poolA]
 	was := p.image
 	if p.image, p.revision = "canonical:ubuntu:24_04-lts:latest", w.next(); p.image == was {
@@ -286,9 +289,13 @@ func (w *world) personSetsModel() {
 	w.happened("a person changes the model")
 }
 
-func holdPods(w *world, m *machine, n *simNode) {
+// CutAPI implements worlds.World.
+func (w *world) CutAPI(d time.Duration) { w.apiAway = w.now.Add(d) }
+
+// HoldPods implements worlds.World.
+func (w *world) HoldPods(node string) {
 	for _, p := range w.pods {
-		if p.node == n.Name && !p.daemon {
+		if p.node == node && !p.daemon {
 			p.held = true
 		}
 	}
@@ -316,19 +323,12 @@ func (w *world) mend() {
 // off and on again with whatever was broken mended.
 func (w *world) repair() {
 	for _, m := range w.machines {
-		stuck := m.dead && m.touched == "boot"
-		m.dead, m.sealing, m.spares = false, sealWorks, 0
+		stuck := m.fate == worlds.NeverBoots && m.touched == "boot"
+		m.fate, m.spares = worlds.Healthy, 0
 		if stuck && m.Power == kamino.PowerOn {
 			w.booted(m)
 			w.happened("node %s is repaired", m.Hostname)
 		}
-	}
-}
-
-func personStarts(w *world, m *machine, n *simNode) {
-	if m.Power == kamino.PowerOff {
-		_ = w.setPower(m, kamino.PowerOn, false)
-		w.happened("a person starts %s", m.Hostname)
 	}
 }
 

@@ -50,24 +50,17 @@ func (w *world) runSurvey(run string, pod *simSealPod) {
 		return
 	}
 	boots := m.boots
-	ends := func(after time.Duration, how func(p *kamino.SealPod)) {
-		w.after(after, func() {
-			if w.surveys[run] == pod && m.boots == boots && !m.gone && m.kubelet {
-				how(&pod.SealPod)
-				w.happened("the inventory of %s ended: %s", m.Hostname, pod.Message)
-			}
-		})
+	end, after := m.fate.Survey(), surveyTime
+	switch {
+	case end.Refused != "":
+		after = time.Second
+	case end.Waiting != "":
+		after = 3 * time.Second
 	}
-	switch m.sealing {
-	case sealCrowded:
-		ends(time.Second, func(p *kamino.SealPod) { p.Failed, p.Ousted, p.Message = true, true, "failed, OutOfpods" })
-	case sealNoImage:
-		ends(3*time.Second, func(p *kamino.SealPod) { p.Failed, p.Message = true, "ImagePullBackOff" })
-	case sealRefused:
-		ends(surveyTime, func(p *kamino.SealPod) {
-			p.Started, p.Failed, p.Message = true, true, "failed, exit code 3: nothing explains why 1 files are on the disk"
-		})
-	default:
-		ends(surveyTime, func(p *kamino.SealPod) { p.Started, p.Done, p.Message = true, true, "succeeded, exit code 0" })
-	}
+	w.after(after, func() {
+		if w.surveys[run] == pod && m.boots == boots && !m.gone && m.kubelet {
+			pod.SealPod = shown(end)
+			w.happened("the inventory of %s ended: %s", m.Hostname, pod.Message)
+		}
+	})
 }

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // TestRefusedBeforeDrain: what the inventory refuses ends the run with no pod evicted and nothing left, and the message is the agent's.
 func TestRefusedBeforeDrain(t *testing.T) {
 	w := aged(1)
-	w.machineOf(w.nodes["a-0"]).sealing = sealRefused
+	w.machineOf(w.nodes["a-0"]).fate = worlds.DiskIsRefused
 	p := w.update(options("a-0"))
 	var step *kamino.StepError
 	if !errors.As(p.err, &step) || step.Step != "inventory" || kamino.Hint(p.err) == "" || !strings.Contains(p.err.Error(), "nothing explains") {
@@ -34,7 +35,7 @@ func TestRefusedBeforeDrain(t *testing.T) {
 // TestNoRoomForInventory: a node that is full is sealed all the same, after a look that is made in the seal.
 func TestNoRoomForInventory(t *testing.T) {
 	w := aged(1)
-	w.machineOf(w.nodes["a-0"]).sealing = sealCrowded
+	w.machineOf(w.nodes["a-0"]).fate = worlds.NoRoom
 	if p := w.update(options("a-0")); p.err != nil {
 		t.Fatal(p.err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // TestAgain: a second image of a day, after the first was rolled back; the
@@ -61,7 +62,7 @@ func TestAgainKilled(t *testing.T) {
 			continue
 		}
 		w := begin()
-		w.update(o, fault{kind: crashAfter, at: s.at})
+		w.update(o, fault{kind: worlds.KillAfter, at: s.at})
 		held := w.leases[poolA].Holder != ""
 		w.advance(w.now.Add(time.Minute))
 		p := w.update(o)

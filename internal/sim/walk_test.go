@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // A walk is drawn from its seed: a world, one to three processes that faults
@@ -50,7 +51,7 @@ func newWalk(seed uint64) *walk {
 	}
 	if k.rng.IntN(8) == 0 {
 		k.note("a person had cordoned a-0")
-		k.w.cordon(k.w.nodes["a-0"], true)
+		k.w.EditNode("a-0", func(n *kamino.Node) bool { n.Unschedulable = true; return true })
 	}
 	if k.rng.IntN(6) == 0 {
 		value := []string{"true", "false"}[k.rng.IntN(2)]
@@ -137,11 +138,11 @@ func (k *walk) draw(number int, donor string) []fault {
 		}
 		switch d := k.rng.IntN(10); {
 		case d < 3:
-			f.kind = faultKind(k.rng.IntN(4)) // the ways to die
+			f.kind = faults[k.rng.IntN(4)] // the ways to die
 		case d < 6:
-			f.kind, f.rival = rivalEvent, list[k.rng.IntN(len(list))]
+			f.kind, f.rival = worlds.RivalActs, list[k.rng.IntN(len(list))]
 		default:
-			f.kind = interrupt + 1 + faultKind(k.rng.IntN(int(rivalEvent-interrupt)-1))
+			f.kind = faults[4+k.rng.IntN(len(faults)-4)]
 		}
 		out = append(out, f)
 	}

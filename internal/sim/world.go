@@ -40,7 +40,6 @@ type world struct {
 	// The cloud shows everything again at that time.
 	blindUntil time.Time
 	staleList  []kamino.Artifact
-	donors     map[string]donor // by run
 
 	leaseDeleted bool // and with it the ledger
 
@@ -69,7 +68,7 @@ func newWorld(seed uint64) *world {
 		pools: map[kamino.PoolID]*simPool{}, machines: map[kamino.InstanceID]*machine{}, nodes: map[string]*simNode{},
 		artifacts: map[string]*simArtifact{}, leases: map[kamino.PoolID]kamino.Lease{}, sealPods: map[string]*simSealPod{},
 		surveys: map[string]*simSealPod{}, elsewhere: map[kamino.PoolID]*formerLease{}, hits: map[string]int{},
-		throttled: map[string]time.Time{}, donors: map[string]donor{}, done: make(chan struct{}),
+		throttled: map[string]time.Time{}, done: make(chan struct{}),
 	}
 	w.audit.begin(w)
 	return w
@@ -108,7 +107,6 @@ func (w *world) advance(to time.Time) {
 func (w *world) happened(format string, args ...any) {
 	w.say("  ~ "+format, args...)
 	w.audit.check()
-	w.claims()
 }
 
 func (w *world) say(format string, args ...any) {
@@ -152,11 +150,11 @@ type proc struct {
 	step        string // that is running
 	logging     bool
 	log         []site // with logging: every call
-	claim       claim
 	tune        func(*kamino.Engine)
 
 	parent  *proc // of a thread, which shares its calls, faults and fate
 	running int   // threads that have not ended
+	thread  int   // number of a thread
 }
 
 // root is the process of a thread.
@@ -171,7 +169,7 @@ func (p *proc) root() *proc {
 func (p *proc) threads(n int, body func(*kamino.Engine, int)) {
 	p.running = n
 	for i := range n {
-		t := p.w.spawn(&proc{name: p.name, parent: p, skew: p.skew, force: p.force, tune: p.tune}, func(context.Context) {})
+		t := p.w.spawn(&proc{name: p.name, parent: p, thread: i, skew: p.skew, force: p.force, tune: p.tune}, func(context.Context) {})
 		t.body = func(context.Context) { body(t.engine(), i) }
 		t.seenVM, t.seenOff = p.seenVM, p.seenOff
 	}

@@ -92,10 +92,12 @@ func (c *Call) readKubernetes() {
 	case strings.Contains(c.Path, "/nodes/"):
 		c.means.Verb, c.means.Node = invariant.Mark, name
 		var changes []struct{ Op, Path string }
-		_ = json.Unmarshal(c.body, &changes) // what is no JSON patch stays a mark
+		if json.Unmarshal(c.body, &changes) == nil { // what is no JSON patch stays a mark
+			c.means.Verb = invariant.Unmark
+		}
 		for _, change := range changes {
-			if change.Op == "remove" && strings.HasSuffix(change.Path, "/kamino.dev~1run") {
-				c.means.Verb = invariant.Unmark
+			if change.Op == "add" && strings.HasSuffix(change.Path, "/kamino.dev~1run") {
+				c.means.Verb = invariant.Mark
 			}
 		}
 	case strings.HasSuffix(c.Path, "/eviction"):

@@ -9,6 +9,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // Golden is a run that nobody disturbs.
@@ -149,13 +150,11 @@ func (c *Case) play(w *World, out *Outcome) {
 			out.Violations = append(out.Violations, "look at what was left: "+err.Error())
 		}
 	}
-	if strike.Kind == OperationEndless {
+	if strike.Kind == worlds.OperationEndless {
 		w.clock.pass(endlessBuild)
 	}
-	if r := strike.Rival; r != nil && r.Mend != nil {
-		r.Mend(w)
-	}
 	if strike.Rival != nil {
+		w.mend()
 		w.clock.pass(rivalTime)
 	}
 	if c.Refused {
@@ -274,7 +273,7 @@ func writes(p *Process) int {
 func (w *World) ended(p *Process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	endless := p.strike != nil && p.strike.Kind == NoAnswer // no limit is meant for that
+	endless := p.strike != nil && p.strike.Kind == worlds.NoAnswer // no limit is meant for that
 	if !p.Killed && !endless {
 		w.audit.Ended(p.Name, p.Ended.Sub(p.Started), runLimit)
 	}

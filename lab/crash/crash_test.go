@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
 	"kamino.dev/kamino/lab/labtest"
 )
 
@@ -91,7 +92,7 @@ func TestAbandonedRunIsNoticed(t *testing.T) {
 		if call.means.Verb != invariant.CreateSnapshot {
 			continue
 		}
-		c := &Case{Name: "abandoned", Golden: g, Strike: Strike{At: call.N, Kind: KillUnheard}, Abandoned: true}
+		c := &Case{Name: "abandoned", Golden: g, Strike: Strike{At: call.N, Kind: worlds.KillUnheard}, Abandoned: true}
 		o, err := c.Try(t.Context(), station, false)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // Shapes are the worlds whose undisturbed runs are disturbed: the first day of a
@@ -46,7 +47,7 @@ func Enumerate(goldens []*Golden) []*Case {
 			}
 			e.kills(g, i, row)
 			for _, kind := range lies(c, row) {
-				e.add(g, Cell{row, kind.column()}, Strike{At: c.N, Kind: kind}, "")
+				e.add(g, Cell{row, kind.Column()}, Strike{At: c.N, Kind: kind}, "")
 			}
 			last := i == len(g.Calls)-1 || !slices.Contains(g.Rows[i+1:], row)
 			if !seen[row] {
@@ -87,74 +88,70 @@ func (e *enumeration) add(g *Golden, cell Cell, s Strike, note string) *Case {
 func (e *enumeration) kills(g *Golden, i int, row string) {
 	c := g.Calls[i]
 	cell := Cell{row, "7"}
-	e.add(g, cell, Strike{At: c.N, Kind: KillBefore}, "")
-	e.add(g, cell, Strike{At: c.N, Kind: KillUnheard}, "")
+	e.add(g, cell, Strike{At: c.N, Kind: worlds.KillBefore}, "")
+	e.add(g, cell, Strike{At: c.N, Kind: worlds.KillUnheard}, "")
 	if i < len(g.Calls)-1 {
-		e.add(g, cell, Strike{At: c.N, Kind: KillAfter}, "")
+		e.add(g, cell, Strike{At: c.N, Kind: worlds.KillAfter}, "")
 	}
 	if c.Write {
-		e.add(g, cell, Strike{At: c.N, Kind: KillUnheard}, ", then kamino restore").Heal = true
+		e.add(g, cell, Strike{At: c.N, Kind: worlds.KillUnheard}, ", then kamino restore").Heal = true
 	}
 }
 
-// lies are what can be answered to a call.
-func lies(c *Call, row string) []Kind {
-	list := []Kind{Throttled, ServerError, Forbidden, Conflict}
-	create := c.Side == Azure && c.Method == http.MethodPut
-	if c.Write {
-		list = append(list, Precondition, LostReply, FalseFailure, Interrupted)
-		// An API server does not acknowledge what etcd has not stored, and without
-		// that there is no lock; but the lock is looked at once more anyway.
-		if c.means.Verb != invariant.SetLease || row == "S1" {
-			list = append(list, FalseSuccess)
+// lies are what can be answered to a call. What is tried once a row, or kills, has a place of its own.
+func lies(c *Call, row string) []worlds.Fault {
+	is := c.is()
+	is.Lease = is.Lease && row != "S1" // the lock is looked at once more
+	return slices.DeleteFunc(worlds.Faults(), func(f worlds.Fault) bool {
+		switch f {
+		case worlds.NoAnswer, worlds.Blind:
+			return true
+		case worlds.Interrupted:
+			return !c.Write
 		}
+		return f.Kills() || f.Column() == "" || !f.Fits(is)
+	})
+}
+
+// is tells what the dictionary asks of a call.
+func (c *Call) is() worlds.Call {
+	return worlds.Call{
+		Write: c.Write, Kube: c.Side == Kubernetes, Lease: c.means.Verb == invariant.SetLease, Create: c.Side == Azure && c.Method == http.MethodPut,
+		Long: c.Long, Start: c.means.Verb == invariant.PowerOn, Older: c.Older,
 	}
-	if c.Long {
-		list = append(list, OperationFailed, OperationCanceled, OperationLies, OperationGone, PollForbidden, OperationEndless)
-	}
-	if create {
-		list = append(list, LateCreate, Quota)
-	}
-	if c.means.Verb == invariant.PowerOn {
-		list = append(list, Quota)
-	}
-	if c.Older {
-		list = append(list, StaleRead)
-	}
-	if c.Side == Azure && c.Method == http.MethodGet {
-		list = append(list, Absent)
-	}
-	return list
 }
 
 // once is what is tried at the first call of a row.
 func (e *enumeration) once(g *Golden, i int, row string) {
 	c := g.Calls[i]
-	e.add(g, Cell{row, "12"}, Strike{At: c.N, Kind: NoAnswer}, "")
+	e.add(g, Cell{row, "12"}, Strike{At: c.N, Kind: worlds.NoAnswer}, "")
 	if j := slices.IndexFunc(g.Calls[i:], func(c *Call) bool { return c.Side == Azure && !strings.HasSuffix(c.Path, "/token") }); j >= 0 && g.Rows[i+j] == row {
-		e.add(g, Cell{row, "14"}, Strike{At: g.Calls[i+j].N, Kind: Blind}, "")
+		e.add(g, Cell{row, "14"}, Strike{At: g.Calls[i+j].N, Kind: worlds.Blind}, "")
 	}
 	if !c.Write { // lies has it for writes
-		e.add(g, Cell{row, "16"}, Strike{At: c.N, Kind: Interrupted}, "")
+		e.add(g, Cell{row, "16"}, Strike{At: c.N, Kind: worlds.Interrupted}, "")
 	}
 	midnight := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC).Add(-g.at[i])
-	e.add(g, Cell{row, "13"}, Strike{At: c.N, Kind: KillUnheard}, " as midnight passes").Start = midnight
+	e.add(g, Cell{row, "13"}, Strike{At: c.N, Kind: worlds.KillUnheard}, " as midnight passes").Start = midnight
 	e.add(g, Cell{row, "13"}, Strike{}, "midnight passes").Start = midnight
 	for note, skew := range map[string]time.Duration{", run again by a clock one day ahead,": 24 * time.Hour, ", run again by a clock one day behind,": -24 * time.Hour} {
-		e.add(g, Cell{row, "13"}, Strike{At: c.N, Kind: KillUnheard}, note).Skew = skew
+		e.add(g, Cell{row, "13"}, Strike{At: c.N, Kind: worlds.KillUnheard}, note).Skew = skew
 	}
 }
 
 // rivals act at the first and at the last call of each row.
 func (e *enumeration) rivals(g *Golden, i int, row string, first bool) {
-	for _, r := range rivals() {
+	for _, r := range worlds.Rivals() {
+		if r.Column == "" {
+			continue
+		}
 		if r.Rows != nil && !slices.Contains(r.Rows, row) {
 			continue
 		}
 		if r.Rows != nil && !first {
 			continue
 		}
-		e.add(g, Cell{row, r.Column}, Strike{At: g.Calls[i].N, Kind: RivalActs, Rival: r}, "")
+		e.add(g, Cell{row, r.Column}, Strike{At: g.Calls[i].N, Kind: worlds.RivalActs, Rival: &r}, "")
 	}
 }
 
@@ -162,14 +159,14 @@ func (e *enumeration) rivals(g *Golden, i int, row string, first bool) {
 // the last read before them, which is stale once more here.
 func (e *enumeration) before(g *Golden) {
 	for _, r := range rows {
-		cell := Cell{r.Key, StaleRead.column()}
+		cell := Cell{r.Key, worlds.StaleRead.Column()}
 		first := slices.Index(g.Rows, r.Key)
 		if cell.wants() == "-" || first < 0 || slices.ContainsFunc(e.cases, func(c *Case) bool { return c.Cell == cell }) {
 			continue
 		}
 		for i := first - 1; i >= 0; i-- {
 			if c := g.Calls[i]; c.Method == http.MethodGet && c.Older {
-				e.add(g, cell, Strike{At: c.N, Kind: StaleRead}, " of what was read before")
+				e.add(g, cell, Strike{At: c.N, Kind: worlds.StaleRead}, " of what was read before")
 				break
 			}
 		}

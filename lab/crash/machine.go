@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // How long machines take, on the world's clock.
@@ -45,19 +48,8 @@ type machine struct {
 	lived   bool // its kubelet has run: until then it is nobody's donor
 	boots   int
 	beat    time.Time
-	fate    fate
+	fate    worlds.Fate
 }
-
-// fate is what goes wrong inside a machine.
-type fate int
-
-const (
-	healthy    fate = iota
-	neverBoots      // its kubelet does not come up
-	sealHangs       // the seal pod runs and does nothing
-	sealFails       // the seal pod ends without a receipt
-	sealIsMute      // the disk is sealed, the machine off, and no receipt reported
-)
 
 // react does what kubelets and controllers do about what has happened. No
 // process is busy meanwhile.
@@ -81,7 +73,6 @@ func (w *World) react() {
 	w.beats()
 	w.refresh()
 	w.audit.Changed(&w.state)
-	w.watchSteps()
 }
 
 // vmOf is the identity of a machine, which changes when somebody replaces it.
@@ -163,7 +154,7 @@ func (w *World) off(m *machine, asked bool) {
 
 // booted is a kubelet that starts: what the disk lacks is made anew first.
 func (w *World) booted(m *machine) {
-	if m.fate == neverBoots {
+	if m.fate == worlds.NeverBoots {
 		return
 	}
 	if !w.writeDisk(m, func(files map[string]string) {
@@ -226,8 +217,7 @@ func (w *World) postStatus(m *machine, status corev1.NodeStatus) {
 	w.dirty.nodes = true
 }
 
-// beatDue tells whether a kubelet has something to say that anybody listens to:
-// only the pulse of nodes that carry our marks is ever read.
+// beatDue tells whether a kubelet has something to say that anybody listens to.
 func (w *World) beatDue() bool {
 	for _, m := range w.machines {
 		if m.kubelet && w.listened(m) && w.clock.Now().Sub(m.beat) >= beatTime {
@@ -237,13 +227,12 @@ func (w *World) beatDue() bool {
 	return false
 }
 
+// listened: only the pulse of the donor of a run, and of nodes that carry our marks, is ever read.
 func (w *World) listened(m *machine) bool {
-	for i := range w.state.Nodes {
-		if n := &w.state.Nodes[i]; n.Name == m.node {
-			return n.Annotations[kamino.AnnotationRun] != ""
-		}
+	if m.node == w.donor && w.lease().Holder != "" {
+		return true
 	}
-	return false
+	return slices.ContainsFunc(w.state.Nodes, func(n invariant.Node) bool { return n.Name == m.node && n.Annotations[kamino.AnnotationRun] != "" })
 }
 
 func (w *World) beats() {
@@ -306,9 +295,11 @@ func (w *World) tendPods() {
 			w.later(m, podStartTime, func() { w.startSeal(m, pod) })
 		case strings.HasPrefix(pod.Name, surveyPrefix) && !w.pods[uid]:
 			w.pods[uid] = true
-			w.later(m, podStartTime+surveyTime, func() {
-				w.postPod(pod, corev1.PodSucceeded, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}})
-			})
+			end, takes := m.fate.Survey(), podStartTime
+			if end.Refused+end.Waiting == "" {
+				takes += surveyTime
+			}
+			w.later(m, takes, func() { w.postEnd(pod, end) })
 		}
 	}
 }
@@ -331,15 +322,36 @@ func (w *World) removePod(pod *corev1.Pod) {
 
 // startSeal runs the seal pod, whose work ends with the machine's power.
 func (w *World) startSeal(m *machine, pod *corev1.Pod) {
+	if end, ended := m.fate.Seal(); ended {
+		w.postEnd(pod, end)
+		return
+	}
 	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.clock.Now())}}
-	if !w.postPod(pod, corev1.PodRunning, state) {
+	if !w.postContainer(pod, corev1.PodRunning, state) {
 		return // deleted before it began
 	}
 	w.later(m, sealTime, func() { w.seal(m, pod) })
 }
 
-func (w *World) postPod(pod *corev1.Pod, phase corev1.PodPhase, state corev1.ContainerState) bool {
-	status := corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, Image: sealImage, State: state}}}
+// postEnd reports how a pod has ended.
+func (w *World) postEnd(pod *corev1.Pod, end worlds.End) {
+	switch {
+	case end.Refused != "":
+		w.postPod(pod, corev1.PodStatus{Phase: corev1.PodFailed, Reason: end.Refused, Message: end.Message})
+	case end.Waiting != "":
+		w.postContainer(pod, corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: end.Waiting}})
+	case end.ExitCode != 0:
+		w.postContainer(pod, corev1.PodFailed, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(end.ExitCode), Message: end.Message}})
+	default:
+		w.postContainer(pod, corev1.PodSucceeded, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}})
+	}
+}
+
+func (w *World) postContainer(pod *corev1.Pod, phase corev1.PodPhase, state corev1.ContainerState) bool {
+	return w.postPod(pod, corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, Image: sealImage, State: state}}})
+}
+
+func (w *World) postPod(pod *corev1.Pod, status corev1.PodStatus) bool {
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err == nil {
 		_, err = w.station.admin.CoreV1().Pods(pod.Namespace).Patch(w.ctx, pod.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{}, "status")
@@ -363,11 +375,7 @@ func sealNonce(pod *corev1.Pod) string {
 // off, receipt on the disk and, with kubelet's credentials, on the node, power
 // off. Deleting the pod at this point comes too late: the agent is detached.
 func (w *World) seal(m *machine, pod *corev1.Pod) {
-	switch m.fate {
-	case sealHangs:
-		return
-	case sealFails:
-		w.postPod(pod, corev1.PodFailed, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "no space left on device"}})
+	if m.fate == worlds.SealHangs {
 		return
 	}
 	run := strings.TrimPrefix(pod.Name, sealPrefix)
@@ -375,13 +383,17 @@ func (w *World) seal(m *machine, pod *corev1.Pod) {
 	receipt := kamino.Receipt{Run: run, Donor: m.node, VMID: m.vm, Nonce: sealNonce(pod), SealedAt: w.clock.Now(), Hash: "sha256:" + hex.EncodeToString(sum[:])}
 	text, err := json.Marshal(receipt)
 	w.check("write receipt", err)
-	if !w.writeDisk(m, func(files map[string]string) {
+	if m.fate == worlds.SealForged {
+		receipt.Nonce = ""
+		text, err = json.Marshal(receipt)
+		w.check("forge receipt", err)
+	} else if !w.writeDisk(m, func(files map[string]string) {
 		delete(files, machineIDFile)
 		files[receiptFile] = string(text)
 	}) {
 		return
 	}
-	if m.fate != sealIsMute {
+	if m.fate != worlds.SealIsMute {
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{kamino.AnnotationReceipt: string(text)}}})
 		if err == nil {
 			_, err = w.station.admin.CoreV1().Nodes().Patch(w.ctx, m.node, types.MergePatchType, patch, metav1.PatchOptions{})

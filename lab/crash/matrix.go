@@ -100,39 +100,6 @@ func rowsOf(calls []*Call) []string {
 	return out
 }
 
-// column is where a kind of strike belongs.
-func (k Kind) column() string {
-	switch k {
-	case Throttled:
-		return "1"
-	case Conflict, Precondition:
-		return "2"
-	case ServerError:
-		return "3"
-	case LostReply:
-		return "4"
-	case FalseFailure, OperationLies:
-		return "5a"
-	case FalseSuccess:
-		return "5b"
-	case OperationFailed, OperationCanceled, OperationGone, PollForbidden:
-		return "6"
-	case KillBefore, KillUnheard, KillAfter:
-		return "7"
-	case StaleRead, LateCreate, Absent:
-		return "10"
-	case OperationEndless, NoAnswer:
-		return "12"
-	case Forbidden, Blind:
-		return "14"
-	case Quota:
-		return "15"
-	case Interrupted:
-		return "16"
-	}
-	return ""
-}
-
 // printMatrix writes how many cases each cell has; "." is a cell that needs none, "!0" one
 // that needs a case and has none.
 func printMatrix(w io.Writer, count map[Cell]int) {

@@ -156,7 +156,7 @@ func processOf(name string) string {
 }
 
 func leaseOf(l kamino.Lease) invariant.Lease {
-	out := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: processOf(l.Process), Epoch: l.Epoch, Acts: texts(l.Record.Acts), DonorVM: l.Record.VMID}
+	out := invariant.Lease{Pool: string(l.Pool), Holder: l.Holder, Process: processOf(l.Process), Epoch: l.Epoch, Acts: texts(l.Record.Acts), DonorVM: l.Record.VMID, Version: l.Record.Version}
 	if l.Ledger.Former != nil {
 		out.Former = l.Ledger.Former.Image
 	}
@@ -200,7 +200,7 @@ func (w *World) readCloud() {
 			image, _ := at(e.Document, "properties", "virtualMachineProfile", "storageProfile", "imageReference").(map[string]any)
 			w.state.Pools = append(w.state.Pools, invariant.Pool{ID: lower, Image: imageText(image), Revision: textAt(e.Document, "etag"),
 				Capacity: intAt(e.Document, "sku", "capacity"), Person: w.person, Refused: textAt(e.Document, "properties", "upgradePolicy", "mode") != "Manual"})
-		case strings.Contains(lower, "/versions/"), strings.Contains(lower, "/snapshots/"):
+		case strings.Contains(lower, "/galleries/"), strings.Contains(lower, "/snapshots/"):
 			w.state.Artifacts = append(w.state.Artifacts, artifactOf(e, w.pool))
 		}
 	}
@@ -244,10 +244,15 @@ func artifactOf(e emulator.StateEntry, pool string) invariant.Artifact {
 	a := invariant.Artifact{Kind: invariant.Version, Pool: pool, ID: e.ID, Name: e.ID[strings.LastIndexByte(e.ID, '/')+1:],
 		State: textAt(e.Document, "properties", "provisioningState"), Run: tag(kamino.TagRun), Receipt: tag(kamino.TagReceipt),
 		Ours: tag(kamino.TagRun) != "" || tag(kamino.TagBuiltFrom) != ""}
-	if strings.Contains(strings.ToLower(e.ID), "/snapshots/") {
+	switch lower := strings.ToLower(e.ID); {
+	case strings.Contains(lower, "/snapshots/"):
 		a.Kind = invariant.Snapshot
 		a.Source = textAt(e.Document, "properties", "creationData", "sourceResourceId")
-	} else {
+	case !strings.Contains(lower, "/images/"):
+		a.Kind = invariant.Gallery
+	case !strings.Contains(lower, "/versions/"):
+		a.Kind = invariant.Definition
+	default:
 		a.Source = textAt(e.Document, "properties", "storageProfile", "osDiskImage", "source", "id")
 		if a.Source == "" {
 			a.Source = textAt(e.Document, "properties", "storageProfile", "source", "id")

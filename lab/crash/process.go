@@ -39,7 +39,6 @@ type Process struct {
 	mu     sync.Mutex
 	doomed bool // killed as soon as it does anything more
 	step   string
-	held   bool // the step's postcondition was seen
 	seenVM map[string]string
 	done   chan struct{}
 }
@@ -158,19 +157,6 @@ func (p *Process) engine() (*kamino.Engine, error) {
 		s.tamper(e)
 	}
 	return e, nil
-}
-
-// hear follows the steps of the pipeline.
-func (p *Process) hear(ev kamino.Event) {
-	switch ev.Kind {
-	case kamino.StepStarted:
-		p.mu.Lock()
-		p.step, p.held = ev.Step, false
-		p.mu.Unlock()
-	case kamino.StepDone:
-		p.world.stepDone(p, ev.Step)
-	}
-	p.world.trace("%s %s %s: %s", p.Name, ev.Step, ev.Kind, ev.Message)
 }
 
 // options are those of every update.

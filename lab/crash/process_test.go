@@ -28,7 +28,7 @@ func TestProcessesLeaveTheSame(t *testing.T) {
 	var err error
 	var sample []*Case
 	for _, c := range Enumerate([]*Golden{golden}) {
-		if c.Strike.Kind.kills() && !c.Heal && c.Skew == 0 && c.Start.IsZero() {
+		if c.Strike.Kind.Kills() && !c.Heal && c.Skew == 0 && c.Start.IsZero() {
 			c.Peek = true
 			sample = append(sample, c)
 		}

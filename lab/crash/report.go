@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // Summary is a report as JSON.
@@ -93,7 +95,7 @@ func (r *Report) Summary() Summary {
 // go on: to try again or to look.
 func (o Outcome) gaveUp() bool {
 	switch kind := o.Case.Strike.Kind; {
-	case o.FirstErr == nil, kind.kills(), kind == RivalActs, kind == NoAnswer, kind == OperationEndless, kind == Interrupted, kind == "":
+	case o.FirstErr == nil, kind.Kills(), kind == worlds.RivalActs, kind == worlds.NoAnswer, kind == worlds.OperationEndless, kind == worlds.Interrupted, kind == "":
 		return false
 	}
 	return strings.Trim(o.Case.Cell.wants(), "RL") == ""

@@ -10,70 +10,65 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/internal/worlds"
 )
 
-// Rival is what others do just before a call of the process.
-type Rival struct {
-	Name   string
-	Column string // of the matrix
-	Act    func(*World, *Process)
-	Mend   func(*World)  // what a person does about it before the re-run
-	Freeze time.Duration // for how long the process is frozen, its call under way
-	// Same: the end must be that of an undisturbed run.
-	Same bool
-	// Rows, if set, are those of the matrix where it can matter.
-	Rows []string
+var _ worlds.World = (*World)(nil)
+
+// on does something to the machine of a node, if there is one. mu is held meanwhile.
+func (w *World) on(node string, do func(*machine)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m := w.machineNamed(node); m != nil {
+		do(m)
+	}
 }
 
-// frozen is longer than any lease lasts, and than a run takes to be adopted.
-const frozen = 4 * time.Minute
+// Update and what follows make this a [worlds.World].
+func (w *World) Update(donor string) {
+	o := w.options()
+	o.Donor = donor
+	w.update(w.prepare(nil), o)
+}
 
-// rivals lists them all.
-func rivals() []*Rival {
-	second := func(w *World, _ *Process) { w.update(w.prepare(nil), w.options()) }
-	onDonor := func(do func(*World, *machine)) func(*World, *Process) {
-		return func(w *World, _ *Process) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if m := w.machineNamed(w.donor); m != nil {
-				do(w, m)
-			}
+// Restore implements worlds.World.
+func (w *World) Restore() { w.restore(w.prepare(nil)) }
+
+// SetFate implements worlds.World.
+func (w *World) SetFate(node string, f worlds.Fate) { w.on(node, func(m *machine) { m.fate = f }) }
+
+// DeleteMachine implements worlds.World.
+func (w *World) DeleteMachine(node string) { w.on(node, w.deleteMachine) }
+
+func (w *World) deleteMachine(m *machine) { w.arm(http.MethodDelete, m.id, nil, nil) }
+
+// ScaleDown implements worlds.World.
+func (w *World) ScaleDown(node string) {
+	spared := true
+	w.EditNode(node, func(n *kamino.Node) bool {
+		if spared = n.Annotations[kamino.AnnotationProtect] == "true"; !spared {
+			n.Taints = append(n.Taints, kamino.Taint{Key: kamino.TaintDeleting, Value: "1", Effect: "NoSchedule"})
 		}
+		return !spared
+	})
+	if spared {
+		return
 	}
-	fated := func(f fate) func(*World, *Process) { return onDonor(func(_ *World, m *machine) { m.fate = f }) }
-	return []*Rival{
-		{Name: "a second kamino", Column: "8", Same: true, Act: second},
-		{Name: "a second kamino while this one is frozen", Column: "8", Same: true, Act: second, Freeze: frozen},
-		{Name: "kamino restore while this one is frozen", Column: "8", Same: true, Freeze: frozen,
-			Act: func(w *World, _ *Process) { w.restore(w.prepare(nil)) }},
-		{Name: "an autoscaler deletes the donor's VM", Column: "9", Act: onDonor((*World).deleteMachine)},
-		{Name: "the instance is replaced under the same name", Column: "9", Act: onDonor((*World).replaceMachine)},
-		{Name: "a person cordons the node", Column: "11", Act: func(w *World, _ *Process) { w.cordon(true) }},
-		{Name: "a person cordons and uncordons the node", Column: "11", Same: true, Act: func(w *World, _ *Process) { w.cordon(true); w.cordon(false) }},
-		{Name: "a person changes the model's image", Column: "11", Act: func(w *World, _ *Process) { w.personSetsModel() }},
-		{Name: "an autoscaler changes the capacity", Column: "11", Act: func(w *World, _ *Process) { w.autoscale() }},
-		{Name: "the API server is away for two minutes", Column: "3", Same: true, Act: func(w *World, _ *Process) {
+	w.on(node, func(m *machine) {
+		w.clock.virtual.AfterFunc(30*time.Second, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.apiAway = w.clock.Now().Add(2 * time.Minute)
-		}},
-		{Name: "a budget never yields", Column: "12", Same: true, Rows: []string{"S0", "S3", "S4"},
-			Act:  func(w *World, _ *Process) { w.budgetAllows(0) },
-			Mend: func(w *World) { w.budgetAllows(1) }},
-		{Name: "the node does not come back", Column: "12", Same: true, Rows: []string{"S5", "S6", "S7", "S8", "S9"}, Act: fated(neverBoots), Mend: (*World).repair},
-		{Name: "the seal hangs", Column: "12", Same: true, Rows: []string{"S5"}, Act: fated(sealHangs), Mend: (*World).repair},
-		{Name: "the seal fails", Column: "5b", Same: true, Rows: []string{"S5"}, Act: fated(sealFails), Mend: (*World).repair},
-		{Name: "the seal reports nothing", Column: "4", Same: true, Rows: []string{"S5"}, Act: fated(sealIsMute), Mend: (*World).repair},
-	}
+			if w.machines[strings.ToLower(m.id)] == m {
+				w.deleteMachine(m)
+			}
+		})
+	})
 }
 
-// deleteMachine is what cluster-autoscaler does to a node that it removes.
-func (w *World) deleteMachine(m *machine) {
-	w.arm(http.MethodDelete, m.id, nil, nil)
-}
+// ReplaceMachine implements worlds.World: the fresh VM takes over the Node object.
+func (w *World) ReplaceMachine(node string) { w.on(node, w.replaceMachine) }
 
-// replaceMachine gives the instance another VM under the same ID and name, with a
-// fresh disk, which takes over the Node object.
 func (w *World) replaceMachine(m *machine) {
 	in, ok := w.cloud.Instance(m.id)
 	if !ok {
@@ -85,7 +80,7 @@ func (w *World) replaceMachine(m *machine) {
 		files[machineIDFile] = "machine-id of the replacement\n"
 	})
 	m.boots++
-	m.vm, m.fate, m.kubelet = w.vmOf(in.VMID), healthy, false
+	m.vm, m.fate, m.kubelet = w.vmOf(in.VMID), worlds.Healthy, false
 	if m.on {
 		w.later(m, bootTime, func() { w.booted(m) })
 		return
@@ -94,22 +89,83 @@ func (w *World) replaceMachine(m *machine) {
 	w.arm(http.MethodPost, m.id+"/start", nil, nil)
 }
 
-// cordon is a person's kubectl cordon or uncordon of the donor.
-func (w *World) cordon(yes bool) {
+// StartMachine implements worlds.World.
+func (w *World) StartMachine(node string) {
+	w.on(node, func(m *machine) {
+		if in, ok := w.cloud.Instance(m.id); ok && (in.PowerState == emulator.PowerStopped || in.PowerState == emulator.PowerDeallocated) {
+			w.arm(http.MethodPost, m.id+"/start", nil, nil)
+		}
+	})
+}
+
+// DeleteNode implements worlds.World. A kubelet does not notice before somebody restarts it; one
+// that was stopped by a seal meanwhile stays silent until the next boot.
+func (w *World) DeleteNode(node string) {
+	w.on(node, func(m *machine) {
+		w.check("delete node", w.station.admin.CoreV1().Nodes().Delete(w.ctx, node, metav1.DeleteOptions{}))
+		w.dirty.nodes = true
+		w.refresh()
+		w.audit.Person(&w.state, node)
+		if m.kubelet {
+			w.later(m, time.Second, func() {
+				if m.kubelet {
+					w.register(m)
+					w.dirty.nodes = true
+				}
+			})
+		}
+	})
+}
+
+// EditNode implements worlds.World: what an edit can change is unschedulable, annotations and taints.
+func (w *World) EditNode(node string, edit func(*kamino.Node) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	patch, _ := json.Marshal(map[string]any{"spec": map[string]any{"unschedulable": yes}}) // booleans
-	_, err := w.station.admin.CoreV1().Nodes().Patch(w.ctx, w.donor, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	w.check("cordon", err)
+	have, err := w.station.admin.CoreV1().Nodes().Get(w.ctx, node, metav1.GetOptions{})
+	if err != nil {
+		w.check("read node", err)
+		return
+	}
+	n := kamino.Node{Name: node, Unschedulable: have.Spec.Unschedulable, Annotations: have.Annotations}
+	for _, t := range have.Spec.Taints {
+		n.Taints = append(n.Taints, kamino.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	if !edit(&n) {
+		return
+	}
+	taints := []map[string]string{}
+	for _, t := range n.Taints {
+		taints = append(taints, map[string]string{"key": t.Key, "value": t.Value, "effect": t.Effect})
+	}
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/resourceVersion", "value": have.ResourceVersion},
+		{"op": "add", "path": "/metadata/annotations", "value": n.Annotations},
+		{"op": "add", "path": "/spec/taints", "value": taints},
+		{"op": "add", "path": "/spec/unschedulable", "value": n.Unschedulable},
+	})
+	if err == nil {
+		_, err = w.station.admin.CoreV1().Nodes().Patch(w.ctx, node, types.JSONPatchType, patch, metav1.PatchOptions{})
+	}
+	w.check("edit node", err)
 	w.dirty.nodes = true
 	w.refresh()
-	w.audit.Person(&w.state, w.donor)
+	w.audit.Person(&w.state, node)
+}
+
+// HoldPods implements worlds.World: there is one budget.
+func (w *World) HoldPods(string) { w.budgetAllows(0) }
+
+// CutAPI implements worlds.World.
+func (w *World) CutAPI(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.apiAway = w.clock.Now().Add(d)
 }
 
 const personsImage = "Canonical:ubuntu-24_04-lts:server:latest"
 
-// personSetsModel writes another image into the model.
-func (w *World) personSetsModel() {
+// SetImage implements worlds.World.
+func (w *World) SetImage() {
 	parts := strings.Split(personsImage, ":")
 	w.arm(http.MethodPatch, w.scenario.PoolID(poolName), map[string]any{"properties": map[string]any{"virtualMachineProfile": map[string]any{
 		"storageProfile": map[string]any{"imageReference": map[string]string{"publisher": parts[0], "offer": parts[1], "sku": parts[2], "version": parts[3]}}}}}, nil)
@@ -125,21 +181,22 @@ func (w *World) personSetsModel() {
 	w.refresh()
 }
 
-// autoscale asks for one more instance.
-func (w *World) autoscale() {
+// Resize implements worlds.World.
+func (w *World) Resize(by int) {
 	id := w.scenario.PoolID(poolName)
 	doc := w.cloud.Document(id)
-	w.arm(http.MethodPatch, id, map[string]any{"sku": map[string]any{"name": textAt(doc, "sku", "name"), "capacity": intAt(doc, "sku", "capacity") + 1}}, nil)
+	w.arm(http.MethodPatch, id, map[string]any{"sku": map[string]any{"name": textAt(doc, "sku", "name"), "capacity": intAt(doc, "sku", "capacity") + by}}, nil)
 }
 
-// repair is what a person does to a machine that does not come back: the cause
-// is mended, and who stands there without a kubelet boots.
-func (w *World) repair() {
+// mend is what persons do about budgets and machines that do not come back: the cause is mended, and
+// who stands there without a kubelet boots.
+func (w *World) mend() {
+	w.budgetAllows(1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range w.machines {
-		stuck := m.fate == neverBoots && m.on && !m.kubelet
-		m.fate = healthy
+		stuck := m.fate == worlds.NeverBoots && m.on && !m.kubelet
+		m.fate = worlds.Healthy
 		if stuck {
 			w.later(m, bootTime, func() { w.booted(m) })
 		}

@@ -109,7 +109,7 @@ func openStations(ctx context.Context, opts Options) ([]*Station, error) {
 
 // killsOnly tells whether a case needs nothing but a kill.
 func (c *Case) killsOnly() bool {
-	return c.Strike.Kind.kills() && c.Skew == 0
+	return c.Strike.Kind.Kills() && c.Skew == 0
 }
 
 // choose takes the cases that were asked for. A sample has a case of every cell, as far as it is

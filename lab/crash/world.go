@@ -12,6 +12,7 @@ import (
 	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // Shape is what a world is like before anything happens, and how its update is asked for.
@@ -166,38 +167,38 @@ func (w *World) handle(p *Process, c *Call, r *http.Request) *reply {
 	c.at = w.clock.Now()
 	p.Calls = append(p.Calls, c)
 	p.mu.Unlock()
-	kind := Kind("")
+	kind := worlds.Fault("")
 	if p.strike.hits(c) {
 		kind = p.strike.Kind
 		w.trace("! %s: %s at call %d %s", p.Name, kind, c.N, c)
 	}
-	if kind == RivalActs {
-		p.strike.Rival.Act(w, p)
+	if kind == worlds.RivalActs {
+		p.strike.Rival.Act(w, w.donor, w.spare)
 		if d := p.strike.Rival.Freeze; d > 0 {
 			w.clock.sleep(d)
 		}
 	}
-	if kind == KillBefore {
+	if kind == worlds.KillBefore {
 		p.kill()
 		return nil
 	}
 	answer := w.answer(p, c, r, kind)
 	switch kind {
-	case KillUnheard:
+	case worlds.KillUnheard:
 		p.kill()
 		return nil
-	case KillAfter:
+	case worlds.KillAfter:
 		p.mu.Lock()
 		p.doomed = true
 		p.mu.Unlock()
-	case LostReply:
+	case worlds.LostReply:
 		return nil
-	case Interrupted:
+	case worlds.Interrupted:
 		p.cancel()
 		return nil
-	case FalseFailure:
+	case worlds.FalseFailure:
 		if answer.status < 300 {
-			answer = FalseFailure.answer(c.Side)
+			answer = lie(worlds.FalseFailure, c.Side)
 		}
 	}
 	return answer
@@ -205,13 +206,13 @@ func (w *World) handle(p *Process, c *Call, r *http.Request) *reply {
 
 // answer lets a call take effect, unless its kind of strike keeps it from that,
 // and checks the invariants on both sides of it.
-func (w *World) answer(p *Process, c *Call, r *http.Request, kind Kind) *reply {
+func (w *World) answer(p *Process, c *Call, r *http.Request, kind worlds.Fault) *reply {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.complete(p, c)
 	w.state.Now = w.clock.Now()
 	if c.Side == Kubernetes && w.clock.Now().Before(w.apiAway) {
-		kind = ServerError
+		kind = worlds.ServerError
 	}
 	outdated := w.outdated(c)
 	if before := c.means; outdated {
@@ -222,16 +223,16 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind Kind) *reply {
 	}
 	w.audit.Request(r.Host, c.Side == Azure && r.Header.Get("Authorization") != "")
 	var answer *reply
-	if kind != FalseFailure {
-		answer = kind.answer(c.Side)
+	if kind != worlds.FalseFailure {
+		answer = lie(kind, c.Side)
 	}
-	if kind == Throttled {
+	if kind == worlds.Throttled {
 		w.audit.Throttled(p.Name, c.means.Bucket, w.clock.Now().Add(throttleTime))
 	}
 	if answer == nil {
 		answer = w.forward(c, r, kind)
 		if c.Method == http.MethodGet {
-			answer = w.replay(c, answer, kind == StaleRead)
+			answer = w.replay(c, answer, kind == worlds.StaleRead)
 		}
 	}
 	if outdated && kind == "" && answer.status < 300 {
@@ -246,7 +247,6 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind Kind) *reply {
 		w.refresh()
 		w.audit.After(&was, &w.state, c.means)
 		w.audit.Changed(&w.state)
-		w.watchSteps()
 	}
 	return answer
 }
@@ -282,7 +282,7 @@ func (w *World) outdated(c *Call) bool {
 }
 
 // forward brings a call to its destination.
-func (w *World) forward(c *Call, r *http.Request, kind Kind) *reply {
+func (w *World) forward(c *Call, r *http.Request, kind worlds.Fault) *reply {
 	if c.Side == Azure {
 		return w.forwardAzure(c, r, kind)
 	}
@@ -294,7 +294,7 @@ func (w *World) forward(c *Call, r *http.Request, kind Kind) *reply {
 	}
 	url := *w.station.serverURL
 	url.Path, url.RawQuery = r.URL.Path, r.URL.RawQuery
-	if kind == FalseSuccess {
+	if kind == worlds.FalseSuccess {
 		// The API server's own idea of what it would have answered.
 		query := url.Query()
 		query.Set("dryRun", "All")
@@ -303,9 +303,9 @@ func (w *World) forward(c *Call, r *http.Request, kind Kind) *reply {
 	answer, err := w.station.ask(w.ctx, r.Method, url.String(), r.Header, c.body)
 	if err != nil {
 		w.trouble = fmt.Errorf("pass %s on: %w", c, err)
-		return ServerError.answer(Kubernetes)
+		return lie(worlds.ServerError, Kubernetes)
 	}
-	if w.dirty.leases && kind != FalseSuccess && answer.status < 300 && w.takeLease(answer.body.Bytes()) {
+	if w.dirty.leases && kind != worlds.FalseSuccess && answer.status < 300 && w.takeLease(answer.body.Bytes()) {
 		w.dirty.leases = false // the answer was the lease as it now stands
 	}
 	return answer
@@ -333,8 +333,8 @@ func (w *World) replay(c *Call, answer *reply, stale bool) *reply {
 	return answer
 }
 
-func (w *World) forwardAzure(c *Call, r *http.Request, kind Kind) *reply {
-	if f := kind.cloudFault(c); f != nil {
+func (w *World) forwardAzure(c *Call, r *http.Request, kind worlds.Fault) *reply {
+	if f := cloudFault(kind, c); f != nil {
 		id := w.cloud.AddFault(*f)
 		defer w.cloud.RemoveFault(id)
 	}

@@ -1,0 +1,49 @@
+package worlds
+
+// Fate is what goes wrong inside a machine.
+type Fate int
+
+// The fates.
+const (
+	Healthy       Fate = iota
+	NeverBoots         // its kubelet does not come up
+	SealFails          // the seal pod ends before it touches anything
+	SealHangs          // the seal stops the kubelet, and then hangs
+	SealIsMute         // the machine is sealed and off, and no receipt was reported
+	SealForged         // nothing is sealed; the node writes a receipt of its own and goes off
+	NoImage            // an image that no registry has
+	DiskIsRefused      // the inventory refuses the disk
+	NoRoom             // the node takes no more pods
+)
+
+// End is how a pod of Kamino's ends, as its kubelet reports it.
+type End struct {
+	Refused  string // why the kubelet does not take the pod: its reason
+	Waiting  string // why no container starts: the reason
+	ExitCode int
+	Message  string // of the container
+}
+
+// Survey is how the inventory's pod ends on a machine.
+func (f Fate) Survey() End {
+	switch f {
+	case NoRoom:
+		return End{Refused: "OutOfpods"}
+	case NoImage:
+		return End{Waiting: "ImagePullBackOff"}
+	case DiskIsRefused:
+		return End{ExitCode: 3, Message: "nothing explains why 1 files are on the disk"}
+	}
+	return End{}
+}
+
+// Seal is how the seal pod ends on a machine; ok is false where it goes to work.
+func (f Fate) Seal() (end End, ok bool) {
+	switch f {
+	case NoImage:
+		return End{Waiting: "ImagePullBackOff"}, true
+	case SealFails:
+		return End{ExitCode: 1, Message: "no space left on device"}, true
+	}
+	return End{}, false
+}

@@ -1,0 +1,126 @@
+package worlds
+
+import (
+	"slices"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// World is what others can do to a world. A verb whose object is no more does nothing.
+type World interface {
+	Update(donor string) // somebody runs kamino update
+	Restore()            // somebody runs kamino restore
+
+	DeleteMachine(node string)  // the VM, at the cloud
+	ReplaceMachine(node string) // by another VM under the same ID and name
+	StartMachine(node string)   // where it is off
+	ScaleDown(node string)      // as cluster-autoscaler does: taint, wait, delete; not where it may not
+	DeleteNode(node string)     // the object; a kubelet that runs registers it again
+	// EditNode is a person's kubectl. edit says whether there was anything to change.
+	EditNode(node string, edit func(*kamino.Node) bool)
+	SetFate(node string, f Fate)
+	HoldPods(node string) // by a disruption budget that yields no more
+
+	SetImage()              // a person's, in the pool's model
+	Resize(by int)          // as an autoscaler does
+	CutAPI(d time.Duration) // the API server is away
+}
+
+// Rival is what others do just before a call of a run.
+type Rival struct {
+	Name   string
+	Column string // of the fault matrix; "" where only chance draws it
+	// Act is what happens; other is another node of the donor's pool.
+	Act    func(w World, donor, other string)
+	Freeze time.Duration // for how long the run's process is frozen, its call under way
+	// Same: once mended, the end must be that of an undisturbed run.
+	Same bool
+	// Rows, if set, are those of the fault matrix where it can matter.
+	Rows []string
+}
+
+// Frozen is longer than any lease lasts, and than a run takes to be adopted.
+const Frozen = 4 * time.Minute
+
+// Rivals lists them all.
+func Rivals() []Rival {
+	return slices.Concat(otherRuns, persons, fates)
+}
+
+func update(w World, donor, _ string)      { w.Update(donor) }
+func updateOther(w World, _, other string) { w.Update(other) }
+func restore(w World, _, _ string)         { w.Restore() }
+func nothing(World, string, string)        {}
+
+func onDonor(verb func(World, string)) func(World, string, string) {
+	return func(w World, donor, _ string) { verb(w, donor) }
+}
+
+func edit(change func(*kamino.Node) bool) func(World, string, string) {
+	return onDonor(func(w World, donor string) { w.EditNode(donor, change) })
+}
+
+func fated(f Fate) func(World, string, string) {
+	return onDonor(func(w World, donor string) { w.SetFate(donor, f) })
+}
+
+func cordon(n *kamino.Node) bool   { n.Unschedulable = true; return true }
+func uncordon(n *kamino.Node) bool { n.Unschedulable = false; return true }
+
+var otherRuns = []Rival{
+	{Name: "a second kamino, same donor", Column: "8", Same: true, Act: update},
+	{Name: "a second kamino, other donor", Column: "8", Act: updateOther},
+	{Name: "a second kamino while this process is frozen", Column: "8", Act: updateOther, Freeze: Frozen},
+	{Name: "a second kamino, same donor, while this process is frozen", Column: "8", Same: true, Act: update, Freeze: Frozen},
+	{Name: "a restore while this process is frozen", Column: "8", Same: true, Act: restore, Freeze: Frozen},
+	{Name: "a restore", Column: "8", Same: true, Act: restore},
+	{Name: "this process is frozen for a while", Column: "8", Same: true, Act: nothing, Freeze: Frozen},
+	{Name: "this process is frozen for a moment", Column: "8", Same: true, Act: nothing, Freeze: 20 * time.Second},
+}
+
+var persons = []Rival{
+	{Name: "the donor's VM is deleted", Column: "9", Act: onDonor(World.DeleteMachine)},
+	{Name: "cluster-autoscaler deletes the donor", Column: "9", Act: onDonor(World.ScaleDown)},
+	{Name: "the instance is replaced under the same name", Column: "9", Act: onDonor(World.ReplaceMachine)},
+	{Name: "the instance is replaced while this process is frozen", Column: "9", Act: onDonor(World.ReplaceMachine), Freeze: time.Minute},
+	{Name: "the node object is deleted", Column: "9", Act: onDonor(World.DeleteNode)},
+	{Name: "a person cordons", Column: "11", Act: edit(cordon)},
+	{Name: "a person uncordons", Column: "11", Same: true, Act: edit(uncordon)},
+	{Name: "a person cordons and uncordons", Column: "11", Same: true, Act: onDonor(func(w World, donor string) {
+		w.EditNode(donor, cordon)
+		w.EditNode(donor, uncordon)
+	})},
+	{Name: "a person changes the model's image", Column: "11", Act: func(w World, _, _ string) { w.SetImage() }},
+	{Name: "an autoscaler takes a node out of the count", Column: "11", Act: func(w World, _, _ string) { w.Resize(-1) }},
+	{Name: "an autoscaler adds a node", Column: "11", Act: func(w World, _, _ string) { w.Resize(1) }},
+	{Name: "a budget never yields", Column: "12", Same: true, Rows: []string{"S0", "S3", "S4"}, Act: onDonor(World.HoldPods)},
+	{Name: "the API is away for two minutes", Column: "3", Same: true, Act: func(w World, _, _ string) { w.CutAPI(2 * time.Minute) }},
+	{Name: "a person removes our annotation", Column: "11", Same: true, Act: edit(func(n *kamino.Node) bool {
+		mark, err := n.Mark()
+		if err != nil || mark == nil {
+			return false
+		}
+		if delete(n.Annotations, kamino.AnnotationProtect); mark.Protection != nil {
+			n.Annotations[kamino.AnnotationProtect] = *mark.Protection
+		}
+		delete(n.Annotations, kamino.AnnotationRun)
+		return true
+	})},
+	{Name: "a person removes our taint", Column: "11", Same: true, Act: edit(func(n *kamino.Node) bool {
+		n.Taints = slices.DeleteFunc(n.Taints, func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock })
+		return true
+	})},
+	{Name: "a person starts the donor", Column: "11", Same: true, Act: onDonor(World.StartMachine)},
+}
+
+var fates = []Rival{
+	{Name: "the node does not come back", Column: "12", Same: true, Rows: []string{"S5", "S6", "S7", "S8", "S9"}, Act: fated(NeverBoots)},
+	{Name: "the seal fails", Column: "5b", Same: true, Rows: []string{"S5"}, Act: fated(SealFails)},
+	{Name: "the seal hangs", Column: "12", Same: true, Rows: []string{"S5"}, Act: fated(SealHangs)},
+	{Name: "the seal sends no receipt", Column: "4", Same: true, Rows: []string{"S5"}, Act: fated(SealIsMute)},
+	{Name: "the node forges its receipt", Column: "5b", Same: true, Rows: []string{"S5"}, Act: fated(SealForged)},
+	{Name: "the seal pod has no image", Column: "12", Same: true, Rows: []string{"S2", "S5"}, Act: fated(NoImage)},
+	{Name: "the inventory refuses the disk", Column: "15", Same: true, Rows: []string{"S2"}, Act: fated(DiskIsRefused)},
+	{Name: "there is no room for the inventory", Column: "15", Same: true, Rows: []string{"S2"}, Act: fated(NoRoom)},
+}
