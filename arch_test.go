@@ -154,6 +154,43 @@ func TestPackageDocs(t *testing.T) {
 	}
 }
 
+// TestRoot: ls tells what there is, and the guide names files that it shows.
+func TestRoot(t *testing.T) {
+	const product, tests, lines = 34, 10, 400
+	count := map[bool]int{}
+	for _, file := range goFiles(t) {
+		if filepath.Dir(file) != "." {
+			continue
+		}
+		count[strings.HasSuffix(file, "_test.go")]++
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "\n"); n >= lines {
+			t.Errorf("%s has %d lines, fewer than %d are wanted", file, n, lines)
+		}
+	}
+	if count[false] > product || count[true] > tests {
+		t.Errorf("%d files and %d of tests, at most %d and %d are wanted", count[false], count[true], product, tests)
+	}
+	guide, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(guide), "Read first: ")
+	list, _, _ = strings.Cut(list, "\n")
+	first := strings.Split(list, ", ")
+	for _, name := range first {
+		if _, err := os.Stat(name); err != nil {
+			t.Errorf("docs/architecture.md: %v", err)
+		}
+	}
+	if len(first) != 5 {
+		t.Errorf("docs/architecture.md names %q to be read first, five are wanted", first)
+	}
+}
+
 // TestLayout: no drawer for odds and ends.
 func TestLayout(t *testing.T) {
 	for _, file := range goFiles(t) {

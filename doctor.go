@@ -64,7 +64,7 @@ func (e *Engine) doctorPool(ctx context.Context, o overview, opts AutoOptions) [
 		d.failed("pool", o.err)
 		return d.checks
 	}
-	p := o.decide(opts, e.clock().Now())
+	p := o.decide(opts, e.now())
 	best := ranked(p.Candidates)
 	if len(best) == 0 {
 		d.add(Check{Name: "donor", State: CheckWarned, Found: fmt.Sprintf("none of %d nodes is a candidate now: the other checks need one", len(p.Candidates)),
@@ -77,7 +77,7 @@ func (e *Engine) doctorPool(ctx context.Context, o overview, opts AutoOptions) [
 // doctorRun makes the checks of a run with a donor, in the order of the run.
 func (e *Engine) doctorRun(ctx context.Context, opts Options) []Check {
 	d := &doctor{Run: e.newRun(opts)}
-	d.plan, d.node.Name = &Plan{}, opts.Donor
+	d.plan, d.donor.node.Name = &Plan{}, opts.Donor
 	if !d.check("donor", "can be used, and so can its pool", func() error { _, err := d.lookValidate(ctx); return err }) {
 		return d.checks
 	}
@@ -93,7 +93,7 @@ func (e *Engine) doctorRun(ctx context.Context, opts Options) []Check {
 			d.add(Check{Name: name, State: CheckPassed, Found: found})
 		}
 	}
-	if mark, err := d.node.claim(d.pool.ID); mark != nil || err != nil {
+	if mark, err := d.donor.node.claim(d.pool.ID); mark != nil || err != nil {
 		d.add(Check{Name: "rehearse", State: CheckWarned, Found: "not tried: the node carries the mark of a run", Do: "kamino status shows that run"})
 		return d.checks
 	}
@@ -108,7 +108,7 @@ type doctor struct {
 }
 
 func (d *doctor) add(c Check) {
-	c.Pool, c.Node = d.pool.Name, d.node.Name
+	c.Pool, c.Node = d.pool.Name, d.donor.node.Name
 	d.checks = append(d.checks, c)
 }
 
@@ -148,13 +148,13 @@ func (d *doctor) refused(r Refusal) {
 
 // checkLease reads the lease. A run that has it is no fault, but stands in the way.
 func (d *doctor) checkLease(ctx context.Context) (passed bool) {
-	lease, err := d.Cluster.Lease(ctx, d.pool.ID)
+	lease, err := d.engine.Cluster.Lease(ctx, d.pool.ID)
 	if err != nil {
 		d.failed("lease", fmt.Errorf("read lease of pool %s: %w", d.pool.Name, err))
 		return false
 	}
-	d.lease = &lease
-	switch u := lease.unfinished(d.clock().Now()); {
+	d.held.lease = &lease
+	switch u := lease.unfinished(d.engine.now()); {
 	case u == nil:
 		d.add(Check{Name: "lease", State: CheckPassed, Found: "free"})
 	case u.Alive:

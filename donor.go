@@ -2,277 +2,179 @@ package kamino
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
-// guestHalt is how long a sealed machine is given to switch itself off before
-// the provider is asked to.
-const guestHalt = time.Minute
+// donorView is what a run knows of its donor, and how freshly.
+type donorView struct {
+	engine *Engine
 
-func (r *Run) sealOrder() SealOrder {
-	order := SealOrder{Run: r.id, Policy: r.SealPolicy}
-	if order.Run == "" { // a plan and a doctor try it for a run that never begins
-		order.Run = r.freshID()
-	}
-	if r.lease != nil {
-		order.Nonce = r.lease.Record.Nonce
-	}
-	return order
+	node     Node
+	read     bool      // node was read since the last act and the last pause
+	readAt   time.Time // when node was read; zero once something was done to it
+	instance Instance
+	// watchedOn is when the donor was last seen on, without a gap in which it could
+	// have gone off and been started again since before it was sealed.
+	watchedOn time.Time
 }
 
-const sealTheDisk = "seal the disk"
-
-// lookSeal waits for the receipt of this run and this boot. Without it nothing
-// goes on: an unsealed disk is never snapshotted.
-func (r *Run) lookSeal(ctx context.Context) (Next, error) {
-	n, mark, err := r.readNode(ctx)
+// readNode reads the donor again and makes sure that it still is the machine
+// that the run began with, and that no other run has it.
+func (v *donorView) readNode(ctx context.Context, run string) (Node, *Mark, error) {
+	n, err := v.rereadNode(ctx)
 	if err != nil {
-		return Next{}, err
+		return n, nil, fmt.Errorf("read node %s: %w", v.node.Name, err)
 	}
-	if mark == nil || !mark.Sealing {
-		r.unasked = true
-		next, err := r.remark(ActSealing, "write on the node that its disk is about to be sealed", n, mark, func(m *Mark) { m.Sealing = true })
-		return next.announcing(ActSeal, sealTheDisk).noting(func(l *Lease) {
-			l.Record.Sealing, l.Record.Policy = true, r.policySum()
-			l.Record.AwaySince, l.Record.AwayEnds = r.clock().Now(), time.Time{}
-		}), err
-	}
-	if !n.Tainted(TaintBlock) {
-		return r.remark(ActBlock, "block the node again with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
-	}
-	if n.BootID != mark.BootID {
-		return Next{}, fmt.Errorf("node %s has booted since the run began: its disk is not the sealed one", n.Name)
-	}
-	if receipt, ok := n.Receipt(); ok && receipt.Run == r.id {
-		if err := r.checkReceipt(receipt); err != nil {
-			return Next{}, err
-		}
-		return done("receipt " + receipt.Hash), nil
-	}
-	r.watchedOn = r.clock().Now()
-	if why := n.SealFailure(r.id); why != "" {
-		return Next{}, fmt.Errorf("the seal failed: %s", why)
-	}
-	var pod SealPod
-	if !r.unasked {
-		if pod, err = r.Cluster.SealPod(ctx, n, r.id); err != nil {
-			return Next{}, fmt.Errorf("read the seal pod: %w", err)
-		}
-	}
-	if pod.Failed {
-		return Next{}, fmt.Errorf("the seal failed: %s", pod.Message)
-	}
-	if pod.Exists && n.Ready {
-		return wait("the seal; its pod is " + pod.Message), nil
-	}
-	// Silence: either it is on its way off with the receipt still to be seen,
-	// or it went off without one.
-	in, err := r.readInstance(ctx)
+	mark, err := n.Mark()
 	if err != nil {
-		return Next{}, err
+		return n, nil, err
 	}
-	if in.Power == PowerOff {
-		return r.lookUnreceipted(n)
+	if !SameVM(n.SystemUUID, v.instance.VMID) {
+		return n, mark, fmt.Errorf("donor lost: node %s now runs on VM %s, the run began with VM %s",
+			n.Name, n.SystemUUID, v.instance.VMID)
 	}
-	if !pod.Exists && in.Power == PowerOn {
-		order := act(ActSeal, sealTheDisk, func(ctx context.Context) error {
-			r.unasked = false
-			return r.Cluster.Seal(ctx, n, r.sealOrder())
-		}).then("the seal", 0)
-		if r.lease.Record.Policy != r.policySum() { // the process that marked the node brought another
-			order = order.noting(func(l *Lease) { l.Record.Policy = r.policySum() })
-		}
-		return order, nil
+	if mark != nil && mark.Run != run {
+		return n, mark, fmt.Errorf("donor lost: node %s is marked by run %s", n.Name, mark.Run)
 	}
-	return wait("a receipt; the node is silent"), nil
+	v.sawNode(n)
+	return n, mark, nil
 }
 
-// lookUnreceipted gives up a donor that is off and has no receipt. The agent tells the receipt
-// before it switches the machine off, so whoever reads the node afterwards sees it, or it was not
-// told; lookAge is for a write whose answer the agent did not get.
-func (r *Run) lookUnreceipted(n Node) (Next, error) {
-	now := r.clock().Now()
-	if r.now.off.IsZero() {
-		r.now.off = now
-	}
-	if now.Sub(r.now.off) < lookAge {
-		return wait("a receipt; the donor is off"), nil
-	}
-	return Next{}, fmt.Errorf("node %s went off without a receipt of run %s: its disk is not sealed", n.Name, r.id)
+// recentNode is readNode where a node that was read within lookAge will do: where
+// nothing is waited for that the node itself would show.
+func (v *donorView) recentNode(ctx context.Context, run string) (Node, *Mark, error) {
+	v.read = v.recent()
+	return v.readNode(ctx, run)
 }
 
-// checkReceipt says what is wrong with a receipt that names this run: a kubelet
-// may write any annotation of its own node, at any time.
-func (r *Run) checkReceipt(receipt Receipt) error {
-	switch nonce := r.lease.Record.Nonce; {
-	case !SameVM(receipt.VMID, r.instance.VMID):
-		return fmt.Errorf("receipt of run %s comes from VM %s, not from the donor's %s", r.id, receipt.VMID, r.instance.VMID)
-	case nonce != "" && receipt.Nonce != nonce:
-		return WithHint(fmt.Errorf("receipt of run %s on node %s does not repeat the nonce of the run: the agent that was asked did not write it", r.id, r.node.Name),
-			"the pool's image stays as it is; find out who wrote annotation %s before you take this node again", AnnotationReceipt)
-	case receipt.Policy != r.lease.Record.Policy:
-		return WithHint(fmt.Errorf("receipt of run %s on node %s names seal policy %q, and the run brought %q", r.id, r.node.Name, receipt.Policy, r.lease.Record.Policy),
-			"the pool's image stays as it is; the seal pod's image must be of this version: see --image")
+// sawNode remembers the donor's node as it was just read. What was read before
+// the pause keeps its age.
+func (v *donorView) sawNode(n Node) {
+	if !v.read {
+		v.readAt = v.engine.now()
 	}
-	return nil
+	v.node, v.read = n, true
 }
 
-func (r *Run) lookStop(ctx context.Context) (Next, error) {
-	if r.away.IsZero() && !r.before.Sealing { // else the process before this one knows
-		r.away = r.clock().Now()
+// rereadNode reads the donor's node. What one step has just read the next one
+// need not read again, as long as nothing was done and little time has passed.
+func (v *donorView) rereadNode(ctx context.Context) (Node, error) {
+	if v.read = v.read && v.recent(); v.read {
+		return v.node, nil
 	}
-	in, err := r.readInstance(ctx)
+	return v.engine.Cluster.Node(ctx, v.node.Name)
+}
+
+func (v *donorView) recent() bool { return v.engine.now().Sub(v.readAt) < lookAge }
+
+// readInstance reads the donor's VM again, with the same care.
+func (v *donorView) readInstance(ctx context.Context) (Instance, error) {
+	in, err := v.engine.Provider.Instance(ctx, v.instance.ID)
 	if err != nil {
-		return Next{}, err
+		return in, fmt.Errorf("read instance %s: %w", v.instance.ID, err)
 	}
-	switch {
-	case in.Power == PowerOff:
-		return done("off"), nil
-	case in.Power == PowerOn && !r.stillOn():
-		return Next{}, fmt.Errorf("node %s runs although its disk is sealed: %w", r.node.Name, errStartedSince)
-	case in.Power == PowerOn && r.spent() > guestHalt:
-		return act(ActPowerOff, "switch the donor off", func(ctx context.Context) error {
-			return r.Provider.SetPower(ctx, in.ID, PowerOff)
-		}), nil
+	if !SameVM(in.VMID, v.instance.VMID) {
+		return in, fmt.Errorf("donor lost: instance %s is now VM %s, the run began with VM %s", in.ID, in.VMID, v.instance.VMID)
 	}
-	return wait("the donor to switch itself off"), nil
+	if in.Architecture == "" {
+		in.Architecture = v.instance.Architecture
+	}
+	v.instance = in
+	return in, nil
 }
 
 // stillOn says whether a machine that runs has run without a break since it was
 // sealed. One that went off and was started again is sealed no more, and until
-// its kubelet reports nothing else tells.
-func (r *Run) stillOn() bool {
-	now := r.clock().Now()
-	if r.watchedOn.IsZero() || now.Sub(r.watchedOn) > watchGap {
-		r.watchedOn = time.Time{}
-		return r.spent() < guestHalt
+// its kubelet reports nothing else tells. Where nobody watched, it is believed
+// for as long as a machine needs to go off; spent is how long it is asked already.
+func (v *donorView) stillOn(spent time.Duration) bool {
+	now := v.engine.now()
+	if v.watchedOn.IsZero() || now.Sub(v.watchedOn) > watchGap {
+		v.watchedOn = time.Time{}
+		return spent < guestHalt
 	}
-	r.watchedOn = now
+	v.watchedOn = now
 	return true
 }
-
-// errStartedSince: nobody knows whether the disk is still as it was sealed.
-var errStartedSince = errors.New("it may have been started again since")
 
 // watchGap is shorter than any machine needs to go off and on again.
 const watchGap = LongestPoll + 2*time.Second
 
-func (r *Run) lookSnapshot(ctx context.Context) (Next, error) {
-	name := SnapshotName(r.pool.Name)
-	found, err := r.Provider.Find(ctx, r.pool, Snapshot, name)
+// goneAfter is how long a donor's instance must be missing, from reads and from its pool's list, before it is given up. Microsoft's
+// support names the replication between regions as the cause of 404s for resources that exist
+// (https://github.com/hashicorp/terraform-provider-azurerm/issues/18268); for how long they last no source was found (unverified).
+const goneAfter = 3 * time.Minute
+
+// lookMissing decides what it means that the donor's instance was not found. It is gone only if its pool can be read and lists it
+// no more, twice and goneAfter apart, and its node is not alive meanwhile.
+func (r *Run) lookMissing(ctx context.Context, id InstanceID) (Next, error) {
+	if r.back.poolGone {
+		return done("the donor is gone with its pool"), nil
+	}
+	now := r.engine.now()
+	first := r.back.missing.id != id
+	if !first && now.Sub(r.back.missing.since) < goneAfter {
+		return wait("the donor's instance, which is not found, to be found or to stay away"), nil
+	}
+	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
 	if err != nil {
-		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
+		return Next{}, hintPool(fmt.Errorf("read pool %s: %w", r.pool.Name, err), r.pool.ID)
 	}
-	if len(found) == 0 {
-		return r.takeSnapshot(ctx, name)
+	listed, err := r.engine.Provider.Instances(ctx, pool)
+	if err != nil {
+		return Next{}, fmt.Errorf("list the instances of pool %s: %w", r.pool.Name, err)
 	}
-	s := found[0]
 	switch {
-	case s.Tags[TagRun] != r.id:
-		return Next{}, fmt.Errorf("snapshot %s belongs to run %q, not to this one", name, s.Tags[TagRun])
-	case s.State != Failed && !r.rested:
-		return r.lookRested(ctx, s)
-	case s.State == Failed:
-		return act(ActDeleteSnapshot, "delete the failed snapshot: "+s.Failure, func(ctx context.Context) error {
-			return r.Provider.Delete(ctx, r.pool, s)
-		}), nil
-	case s.State == Succeeded && s.Ready:
-		r.reused = &s
-		return done("complete"), nil
+	case slices.ContainsFunc(listed, id.same):
+		r.back.missing = missing{}
+		return wait("the donor's instance, which its pool lists, to be found"), nil
+	case first:
+		r.back.missing = missing{id, now}
+		return wait("the donor's instance, which is not found, to be found or to stay away"), nil
+	case r.donor.node.Ready && r.donor.node.runsOn(id):
+		return wait("the donor's instance, which is not found although its node is Ready"), nil
 	}
-	return waitPercent("the copy of the disk", s.Percent), nil
+	return done("the donor is gone: its instance was deleted"), nil
 }
 
-// lookRested makes sure that nobody started the donor between the last look and
-// the snapshot: no condition can be sent with the request.
-func (r *Run) lookRested(ctx context.Context, s Artifact) (Next, error) {
-	in, err := r.readInstance(ctx)
+// missing is an instance that was neither found nor listed.
+type missing struct {
+	id    InstanceID
+	since time.Time
+}
+
+func (id InstanceID) same(other InstanceID) bool { return strings.EqualFold(string(id), string(other)) }
+
+func (n Node) runsOn(id InstanceID) bool { return n.ProviderID.same(id) }
+
+// stranger tells why an instance may not be the machine of the donor, "" when it may. What a lease
+// says about a donor is a claim, as a mark is: nothing is done to a machine of another pool, or to
+// one that another node runs on.
+func (r *Run) stranger(ctx context.Context, donor string, id InstanceID) (string, error) {
+	if pool, err := r.engine.Provider.PoolOf(id); err != nil || pool != r.pool.ID {
+		return fmt.Sprintf("instance %s is none of pool %s", id, r.pool.Name), nil
+	}
+	if r.donor.node.Name == donor && r.donor.node.runsOn(id) {
+		return "", nil
+	}
+	nodes, err := r.engine.Cluster.Nodes(ctx)
 	if err != nil {
-		return Next{}, err
+		return "", fmt.Errorf("list nodes: %w", err)
 	}
-	if in.Power != PowerOff {
-		return act(ActDeleteSnapshot, "delete the snapshot: somebody started the donor meanwhile", func(ctx context.Context) error {
-			return r.Provider.Delete(ctx, r.pool, s)
-		}), nil
+	for _, n := range nodes {
+		if n.runsOn(id) && n.Name != donor {
+			return fmt.Sprintf("instance %s is the machine of node %s, not of %s", id, n.Name, donor), nil
+		}
 	}
-	r.rested = true
-	return waitPercent("the copy of the disk", s.Percent), nil
+	return "", nil
 }
 
-// takeSnapshot checks once more, immediately before, that the disk is sealed
-// and at rest.
-func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
-	n, mark, err := r.readNode(ctx)
-	if err != nil {
-		return Next{}, err
-	}
-	receipt, ok := n.Receipt()
-	if !ok || receipt.Run != r.id || mark == nil || n.BootID != mark.BootID {
-		return Next{}, fmt.Errorf("no receipt of run %s for the present boot of node %s: no snapshot is taken", r.id, n.Name)
-	}
-	if err := r.checkReceipt(receipt); err != nil {
-		return Next{}, err
-	}
-	in, err := r.readInstance(ctx)
-	if err != nil {
-		return Next{}, err
-	}
-	if in.Power != PowerOff {
-		return Next{}, fmt.Errorf("instance %s is %s, not off: no snapshot is taken", in.ID, in.Power)
-	}
-	want := Artifact{
-		Kind: Snapshot, Name: name, Source: in.Disk, Tags: r.tags(receipt),
-		Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType,
-	}
-	return act(ActCreateSnapshot, "snapshot disk "+lastSegment(in.Disk), func(ctx context.Context) error {
-		return r.Provider.Create(ctx, r.pool, want)
-	}), nil
-}
-
-// policySum is the SHA-256 in hex of the seal policy; empty without one.
-func (r *Run) policySum() string {
-	if len(r.SealPolicy) == 0 {
-		return ""
-	}
-	sum := sha256.Sum256(r.SealPolicy)
-	return hex.EncodeToString(sum[:])
-}
-
-func (r *Run) planSeal() string {
-	if sum := r.policySum(); sum != "" {
-		return "make the donor's disk fit to be cloned and wait for the receipt; seal policy sha256:" + sum[:12] + "…"
-	}
-	return "make the donor's disk fit to be cloned and wait for the receipt; unknown files are reported (no seal policy)"
-}
-
-func (r *Run) tags(receipt Receipt) map[string]string {
-	tags := map[string]string{
-		TagBuiltFrom: r.node.Name,
-		TagBuiltAt:   r.clock().Now().Format(BuiltAtFormat),
-		TagRun:       r.id,
-		TagEpoch:     fmt.Sprint(r.lease.Epoch),
-		TagReceipt:   receipt.Hash,
-		TagParent:    lastSegments(r.instance.Image, 3),
-		TagVM:        r.instance.VMID,
-	}
-	if receipt.Policy != "" {
-		tags[TagPolicy] = receipt.Policy
-	}
-	if u := receipt.Unknown; u != nil {
-		tags[TagUnknown], tags[TagUnknownMode], tags[TagUnknownDigest] = fmt.Sprint(u.Count), u.Mode, u.Digest
-	}
-	return tags
-}
-
-func lastSegment(id string) string { return lastSegments(id, 1) }
-
-// lastSegments keeps the last n segments of an ID with slashes.
-func lastSegments(id string, n int) string {
-	parts := strings.Split(id, "/")
-	return strings.Join(parts[max(0, len(parts)-n):], "/")
+// replaced says whether an instance that was read is certainly another machine than that VM.
+func replaced(in Instance, vm string) bool {
+	_, now := vmID(in.VMID)
+	_, then := vmID(vm)
+	return now && then && !SameVM(in.VMID, vm)
 }

@@ -2,7 +2,11 @@ package kamino
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -107,3 +111,232 @@ const (
 	actTimeout    = LeaseDuration * 3 / 4
 	maxPast       = 20
 )
+
+// Act is something that a run does to the world, as it stands on the lease before it is done. What
+// people read of it stands beside it, in words of its own.
+type Act string
+
+// The acts.
+const (
+	ActLease            Act = "take-lease"
+	ActBegin            Act = "begin-run"
+	ActGiveBack         Act = "give-back"
+	ActCreateGallery    Act = "create-gallery"
+	ActCreateDefinition Act = "create-definition"
+	ActName             Act = "name-version"
+	ActProtect          Act = "protect-node"
+	ActBlock            Act = "block-node"
+	ActSurvey           Act = "survey-disk"
+	ActEvict            Act = "evict-pods"
+	ActSealing          Act = "announce-seal"
+	ActSeal             Act = "seal-disk"
+	ActPowerOff         Act = "power-off"
+	ActPowerOn          Act = "power-on"
+	ActCreateSnapshot   Act = "create-snapshot"
+	ActDeleteSnapshot   Act = "delete-snapshot"
+	ActUnmark           Act = "unmark-node"
+	ActUnseal           Act = "delete-seal-pod"
+	ActCreateVersion    Act = "create-version"
+	ActDeleteVersion    Act = "delete-version"
+	ActMarkVersion      Act = "mark-version"
+	ActModel            Act = "write-model"
+	ActScaleOut         Act = "scale-out"
+)
+
+// passed puts a run that has ended in front of the past ones.
+func (l *Ledger) passed(p PastRun) {
+	l.Past = append([]PastRun{p}, l.Past...)
+	l.Past = l.Past[:min(len(l.Past), maxPast)]
+}
+
+// failed notes the run of a record that comes to its end without success. What
+// holds a pool without a donor, as a restore does, is no run.
+func (l *Ledger) failed(run string, rec Record, now time.Time) {
+	if run == "" || rec.Donor == "" {
+		return
+	}
+	if rec.FailedAt == "" {
+		rec.FailedAt = rec.Step
+	}
+	l.passed(PastRun{Run: run, Donor: rec.Donor, Version: rec.Version, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.away().Seconds(),
+		Failure: cutText(firstWord(rec.Failure, processEnded+rec.FailedAt), maxFailure), Step: rec.FailedAt})
+}
+
+// away is how long the donor was away, as far as processes noted it.
+func (r Record) away() time.Duration {
+	if r.AwaySince.IsZero() || r.AwayEnds.IsZero() {
+		return 0
+	}
+	return r.AwayEnds.Sub(r.AwaySince)
+}
+
+const (
+	processEnded = "its process ended at step "
+	// maxFailure is how many characters of a failure the ledger keeps: annotations
+	// of an object hold 256 KiB together.
+	maxFailure = 400
+)
+
+func cutText(s string, most int) string {
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}
+
+// failedStep is the step that an error of a run comes from.
+func failedStep(err error) string {
+	var s *StepError
+	if errors.As(err, &s) {
+		return s.Step
+	}
+	return ""
+}
+
+// expected is how long a run takes here: the medians of those that ended well.
+func (l Ledger) expected() (run, away float64) {
+	var runs, aways []float64
+	for _, p := range l.Past {
+		if p.Failure == "" && p.AwaySeconds > 0 {
+			runs, aways = append(runs, p.Seconds), append(aways, p.AwaySeconds)
+		}
+	}
+	return median(runs), median(aways)
+}
+
+// median is the value in the middle, of two the mean; 0 of none.
+func median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// Unfinished is a run that holds a pool, or one that left a marked node and no lease.
+type Unfinished struct {
+	Run     string `json:"run"`
+	Process string `json:"process"` // "" when nobody holds the pool
+	Record
+	// Heartbeat is when its process last wrote the lease, by that process's clock,
+	// and Silence how many seconds ago that is by ours.
+	Heartbeat time.Time `json:"heartbeat,omitzero"`
+	Silence   float64   `json:"heartbeatAgeSeconds,omitempty"`
+	// Alive: the silence is no longer than a run that works may be silent.
+	Alive bool `json:"alive"`
+}
+
+// aliveFor is how long ago the last heartbeat of a run may be that is told to be
+// alive. Whether a run may be taken over is never decided by it, as clocks differ:
+// see lookLock.
+const aliveFor = LeaseDuration
+
+// unfinished is the run that holds the lease; nil when none does.
+func (l Lease) unfinished(now time.Time) *Unfinished {
+	if l.Holder == "" {
+		return nil
+	}
+	u := &Unfinished{Run: l.Holder, Process: l.Process, Record: l.Record, Heartbeat: l.Renewed}
+	if !l.Renewed.IsZero() {
+		silence := max(now.Sub(l.Renewed), 0)
+		u.Silence, u.Alive = silence.Round(time.Second).Seconds(), silence <= aliveFor
+	}
+	return u
+}
+
+// WrittenModel is the image that kamino last wrote into a pool's model, or was
+// about to write.
+type WrittenModel struct {
+	Image string    `json:"image"`
+	At    time.Time `json:"at"`
+	// Seen: a later read has shown it in the model.
+	Seen bool `json:"seen,omitempty"`
+}
+
+// Pin is an image that somebody else has put into a model in which kamino had
+// written one. It is left alone until somebody says otherwise.
+type Pin struct {
+	Image string `json:"image"` // that the model refers to
+	Wrote string `json:"wrote"` // that kamino wrote last
+}
+
+// pin says whether somebody else chose the image of a model. A ledger without an
+// entry says nothing, nor does any other field of the model; an image that stood
+// there before a write which was never seen is explained by the interrupted run.
+// Ledgers of earlier kaminos name the last version that was made.
+func (l Ledger) pin(image string, versions []Artifact) *Pin {
+	if w := l.Wrote; w != nil {
+		undone := !w.Seen && l.Former != nil && strings.EqualFold(image, l.Former.Image)
+		if undone || strings.EqualFold(image, w.Image) {
+			return nil
+		}
+		return &Pin{image, w.Image}
+	}
+	made := slices.IndexFunc(l.Past, func(p PastRun) bool { return p.Failure == "" })
+	if made < 0 || sameImage(latest(versions), image) {
+		return nil
+	}
+	for _, v := range versions {
+		if v.Name == l.Past[made].Version && v.good() && !sameImage(&v, image) {
+			return &Pin{image, v.ID}
+		}
+	}
+	return nil
+}
+
+// writing notes the image that is about to be written.
+func (l *Ledger) writing(image string, now time.Time, seen bool) {
+	l.Wrote = &WrittenModel{Image: image, At: now, Seen: seen}
+}
+
+// read notes the image that a read has shown in the model.
+func (l *Ledger) read(image string) {
+	if w := l.Wrote; w != nil && !w.Seen && strings.EqualFold(w.Image, image) {
+		seen := *w
+		seen.Seen = true
+		l.Wrote = &seen
+	}
+}
+
+// distrust shows the versions that were rolled back and could not be marked as
+// those that could.
+func (l Ledger) distrust(versions []Artifact) []Artifact {
+	for i := range versions {
+		if v := &versions[i]; v.Tags[TagBad] == "" && slices.Contains(l.RolledBack, v.Name) {
+			v.Tags = maps.Clone(v.Tags)
+			if v.Tags == nil {
+				v.Tags = map[string]string{}
+			}
+			v.Tags[TagBad] = "rolled back; the version could not be marked"
+		}
+	}
+	return versions
+}
+
+func (o overview) pin() *Pin { return o.lease.Ledger.pin(o.pool.Model.Image, o.versions) }
+
+func (p Pin) refusal(pool Pool) Refusal {
+	return Refusal{Code: "pinned", Field: "image of the model of pool " + pool.Name, Value: lastSegments(p.Image, 3),
+		Why:   fmt.Sprintf("somebody chose it: kamino last wrote %s", lastSegments(p.Wrote, 3)),
+		Do:    "leave it, or replace it with --adopt-model",
+		Allow: allowAdopt}
+}
+
+func (p Pin) String() string {
+	return fmt.Sprintf("somebody pinned the model to %s; kamino last wrote %s", lastSegments(p.Image, 3), lastSegments(p.Wrote, 3))
+}
+
+const allowAdopt = "adopt-model"
+
+// refusePinned refuses a pool whose image somebody else chose.
+func (r *Run) refusePinned(versions []Artifact) error {
+	pin := r.held.lease.Ledger.pin(r.pool.Model.Image, versions)
+	if pin == nil {
+		return nil
+	}
+	if list := r.opts.unlifted([]Refusal{pin.refusal(r.pool)}); len(list) > 0 {
+		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: list}
+	}
+	return nil
+}

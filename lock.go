@@ -2,12 +2,55 @@ package kamino
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 )
+
+// holder is a run's side of the lock: the lease of its pool, and what it knows of it.
+type holder struct {
+	engine *Engine
+	pool   *Pool // of the run, as it was last read
+
+	run        string // ID; "" before the lock step
+	fresh      string // the ID of a run that is not adopted
+	adopted    bool
+	givingBack bool   // nothing is made any more
+	before     Record // of the run that was adopted, as it was then
+	step       string // that is running
+
+	lease   *Lease // held; nil before the lock step and after the release
+	watched watchedLease
+	leased  time.Time // before the last successful write of the lease
+	// announcedOn is what the announced act is for, where there are several.
+	announcedOn string
+	hush        time.Time // before which the lease is not renewed: Kubernetes asked for silence
+}
+
+// inNameOf takes part in a lease that another run holds, for a run that is given back in passing.
+func (h *holder) inNameOf(run string, lease *Lease) {
+	h.run, h.lease, h.givingBack = run, lease, true
+}
+
+// mine says whether the lease names this run.
+func (h *holder) mine() bool { return h.lease != nil && h.lease.Holder == h.run }
+
+// sealing says whether it is written down that the donor may have been touched.
+func (h *holder) sealing() bool { return h.lease != nil && h.lease.Record.Sealing }
+
+func (h *holder) warn(message string) {
+	h.engine.report(Event{Kind: Warned, Pool: h.pool.Name, Run: h.run, Step: h.step, Percent: -1, Message: message})
+}
+
+// ifOwn keeps a note off the lease while it holds another run.
+func (h *holder) ifOwn(note func(*Lease)) func(*Lease) {
+	return func(l *Lease) {
+		if l.Holder == h.run {
+			note(l)
+		}
+	}
+}
 
 // watchedLease is what is known of a lease that somebody else holds.
 type watchedLease struct {
@@ -15,39 +58,39 @@ type watchedLease struct {
 	since    time.Time
 }
 
-// lookLock takes the lease of the pool. A lease that another run holds is
+// look takes the lease of the pool. A lease that another run holds is
 // watched for its duration: if it is renewed meanwhile, that run lives and this
 // one leaves; if not, its process has ended and its run is adopted.
-func (r *Run) lookLock(ctx context.Context) (Next, error) {
-	lease, err := r.Cluster.Lease(ctx, r.pool.ID)
+func (h *holder) look(ctx context.Context, fresh func() Record) (Next, error) {
+	lease, err := h.engine.Cluster.Lease(ctx, h.pool.ID)
 	if err != nil {
-		return Next{}, fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
+		return Next{}, fmt.Errorf("read lease of pool %s: %w", h.pool.Name, err)
 	}
-	if r.id != "" && lease.Holder == r.id && lease.Process == r.Process {
-		r.lease = &lease
-		return done(fmt.Sprintf("run %s, epoch %d", r.id, lease.Epoch)), nil
+	if h.run != "" && lease.Holder == h.run && lease.Process == h.engine.Process {
+		h.lease = &lease
+		return done(fmt.Sprintf("run %s, epoch %d", h.run, lease.Epoch)), nil
 	}
 	if lease.Holder == "" {
-		return act(ActLease, "take the lease of pool "+r.pool.Name, func(ctx context.Context) error {
-			r.id, r.adopted = r.freshID(), false
-			return r.take(ctx, lease, r.freshRecord())
+		return act(ActLease, "take the lease of pool "+h.pool.Name, func(ctx context.Context) error {
+			h.run, h.adopted = h.freshID(), false
+			return h.take(ctx, lease, fresh())
 		}), nil
 	}
-	now := r.clock().Now()
-	if lease.Revision != r.watched.revision {
-		if r.watched.revision != "" {
+	now := h.engine.now()
+	if lease.Revision != h.watched.revision {
+		if h.watched.revision != "" {
 			return Next{}, heldError(lease)
 		}
-		r.watched = watchedLease{lease.Revision, now}
+		h.watched = watchedLease{lease.Revision, now}
 	}
-	if now.Sub(r.watched.since) < LeaseDuration {
+	if now.Sub(h.watched.since) < LeaseDuration {
 		return wait(fmt.Sprintf("a sign of life of run %s (process %s, donor %s, step %s)",
 			lease.Holder, firstWord(lease.Process, "unknown"), firstWord(lease.Record.Donor, "none"), firstWord(lease.Record.Step, InLock))), nil
 	}
 	return act(ActLease, fmt.Sprintf("adopt run %s, left by process %s at step %s", lease.Holder, lease.Process, lease.Record.Step),
 		func(ctx context.Context) error {
-			r.id, r.adopted, r.before = lease.Holder, true, lease.Record
-			return r.take(ctx, lease, lease.Record)
+			h.run, h.adopted, h.before = lease.Holder, true, lease.Record
+			return h.take(ctx, lease, lease.Record)
 		}), nil
 }
 
@@ -58,99 +101,86 @@ func heldError(l Lease) error {
 
 // freshID is the same however often it is asked for, so that a write whose reply
 // was lost is recognised.
-func (r *Run) freshID() string {
-	if r.fresh == "" {
-		r.fresh = r.NewID()
+func (h *holder) freshID() string {
+	if h.fresh == "" {
+		h.fresh = h.engine.NewID()
 	}
-	return r.fresh
-}
-
-func (r *Run) freshRecord() Record {
-	now := r.clock().Now()
-	rec := Record{
-		Donor: r.node.Name, Instance: r.instance.ID, VMID: r.instance.VMID,
-		Started: now, Step: r.now.name, ModelWas: r.pool.Model.Image,
-	}
-	if rec.Donor != "" {
-		rec.Nonce = rand.Text()
-		rec.Version = VersionName(now) // one that is adopted after midnight goes on with it
-	}
-	return rec
+	return h.fresh
 }
 
 // take writes this run and this process on the lease. The next look tells
 // whether it worked, whatever the reply was.
-func (r *Run) take(ctx context.Context, lease Lease, record Record) error {
-	lease.Holder, lease.Process, lease.Record = r.id, r.Process, record
+func (h *holder) take(ctx context.Context, lease Lease, record Record) error {
+	lease.Holder, lease.Process, lease.Record = h.run, h.engine.Process, record
 	lease.Epoch++
-	lease.Renewed, lease.Duration = r.clock().Now(), LeaseDuration
-	_, err := r.Cluster.SetLease(ctx, lease)
+	lease.Renewed, lease.Duration = h.engine.now(), LeaseDuration
+	_, err := h.engine.Cluster.SetLease(ctx, lease)
 	return err
 }
 
 // setLease changes the lease that this run holds. ErrLeaseLost when it no
 // longer does.
-func (r *Run) setLease(ctx context.Context, change func(*Lease)) error {
-	next := *r.lease
+func (h *holder) setLease(ctx context.Context, change func(*Lease)) error {
+	next := *h.lease
 	change(&next)
-	now := r.clock().Now()
+	now := h.engine.now()
 	next.Renewed, next.Duration = now, LeaseDuration
-	got, err := r.Cluster.SetLease(ctx, next)
+	got, err := h.engine.Cluster.SetLease(ctx, next)
 	if err == nil {
-		*r.lease, r.leased = got, now
+		*h.lease, h.leased = got, now
 		return nil
 	}
 	if !errors.Is(err, ErrConflict) {
-		return r.hushed(err)
+		return h.hushed(err)
 	}
 	// Our own write took effect although its reply was lost, or somebody touched
 	// the object without taking it, or another process has adopted the run.
-	cur, readErr := r.Cluster.Lease(ctx, r.pool.ID)
+	cur, readErr := h.engine.Cluster.Lease(ctx, h.pool.ID)
 	if readErr != nil {
-		return r.hushed(readErr)
+		return h.hushed(readErr)
 	}
 	if cur.Revision == "" && cur.Holder == "" {
-		return r.remakeLease(ctx, next)
+		return h.remakeLease(ctx, next)
 	}
-	if !sameOwner(cur, next) && !sameOwner(cur, *r.lease) {
+	if !sameOwner(cur, next) && !sameOwner(cur, *h.lease) {
 		return fmt.Errorf("%w: now held by run %s, process %s", ErrLeaseLost, cur.Holder, cur.Process)
 	}
-	*r.lease = cur
+	*h.lease = cur
 	return err
 }
 
 // remakeLease makes the lease again that somebody deleted while this run held it: it is what others know the donor and the way back
 // from. Whoever made one meanwhile has the pool.
-func (r *Run) remakeLease(ctx context.Context, next Lease) error {
+func (h *holder) remakeLease(ctx context.Context, next Lease) error {
 	next.Revision = ""
-	now := r.clock().Now()
-	got, err := r.Cluster.SetLease(ctx, next)
+	now := h.engine.now()
+	got, err := h.engine.Cluster.SetLease(ctx, next)
 	if err == nil {
-		*r.lease, r.leased = got, now
-		r.tell(Event{Kind: Warned, Step: r.now.name, Percent: -1, Message: "somebody deleted the lease of pool " + r.pool.Name + ": made again"})
+		*h.lease, h.leased = got, now
+		h.warn("somebody deleted the lease of pool " + h.pool.Name + ": made again")
 		return nil
 	}
 	if !errors.Is(err, ErrConflict) {
-		return r.hushed(err)
+		return h.hushed(err)
 	}
-	cur, readErr := r.Cluster.Lease(ctx, r.pool.ID)
+	cur, readErr := h.engine.Cluster.Lease(ctx, h.pool.ID)
 	if readErr != nil {
-		return r.hushed(readErr)
+		return h.hushed(readErr)
 	}
 	if !sameOwner(cur, next) && cur.Revision != "" {
 		return fmt.Errorf("%w: its lease was deleted, and made anew by run %s, process %s", ErrLeaseLost, cur.Holder, cur.Process)
 	}
 	if cur.Revision != "" {
-		*r.lease = cur
+		*h.lease = cur
 	}
 	return err
 }
 
 // hushed notes for how long Kubernetes wants to hear nothing of the lease.
-func (r *Run) hushed(err error) error {
+func (h *holder) hushed(err error) error {
 	var t *ThrottledError
 	if errors.As(err, &t) {
-		r.hush = r.clock().Now().Add(t.After)
+		h.hush = h.engine.now().Add(t.After)
 	}
 	return err
 }
@@ -163,25 +193,25 @@ func sameOwner(a, b Lease) bool {
 // that no longer holds the lease gets no further than this. What was announced
 // with an earlier act stands there already, and for lookAge after a write nobody
 // can have taken the lease.
-func (r *Run) intend(ctx context.Context, s Step, next Next) error {
-	if r.lease == nil {
+func (h *holder) intend(ctx context.Context, s Step, next Next) error {
+	if h.lease == nil {
 		return nil // the lock step itself
 	}
-	if wait := r.hush.Sub(r.clock().Now()); wait > 0 {
+	if wait := h.hush.Sub(h.engine.now()); wait > 0 {
 		return &ThrottledError{After: wait, Err: errors.New("Kubernetes asked for silence")}
 	}
-	announced := next.note == nil && r.lease.Record.intends(next.act) && next.on == r.announcedOn && (!r.back || r.lease.Record.GivingBack)
-	if age := r.leaseAge(); announced && age >= 0 && age < lookAge {
+	announced := next.note == nil && h.lease.Record.intends(next.act) && next.on == h.announcedOn && (!h.givingBack || h.lease.Record.GivingBack)
+	if age := h.leaseAge(); announced && age >= 0 && age < lookAge {
 		return nil
 	}
-	r.announcedOn = next.on
+	h.announcedOn = next.on
 	acts, says := []Act{next.act}, []string{next.what}
 	for _, a := range next.along {
 		acts, says = append(acts, a.act), append(says, a.what)
 	}
-	return r.setLease(ctx, func(l *Lease) {
+	return h.setLease(ctx, func(l *Lease) {
 		l.Record.Step, l.Record.Acts, l.Record.Intent = s.Name, acts, strings.Join(says, "; ")
-		if r.back && l.Holder == r.id {
+		if h.givingBack && l.Holder == h.run {
 			l.Record.GivingBack = true
 		}
 		if next.note != nil {
@@ -193,43 +223,39 @@ func (r *Run) intend(ctx context.Context, s Step, next Next) error {
 // leaseAge is how long ago the lease was written, by the clock that says more: one
 // was set back, or stood still while the machine was suspended. Both stand still in
 // a VM that is paused.
-func (r *Run) leaseAge() time.Duration {
-	now := r.clock().Now()
-	return max(now.Sub(r.leased), now.Round(0).Sub(r.leased.Round(0)))
+func (h *holder) leaseAge() time.Duration {
+	now := h.engine.now()
+	return max(now.Sub(h.leased), now.Round(0).Sub(h.leased.Round(0)))
 }
 
 // renew shows that this process lives. A cluster that does not answer is no
 // reason to stop; a lost lease is.
-func (r *Run) renew(ctx context.Context) error {
-	now := r.clock().Now()
-	if r.lease == nil || now.Sub(r.lease.Renewed) < renewAfter || now.Before(r.hush) {
+func (h *holder) renew(ctx context.Context) error {
+	now := h.engine.now()
+	if h.lease == nil || now.Sub(h.lease.Renewed) < renewAfter || now.Before(h.hush) {
 		return nil
 	}
-	where := func(l *Lease) {
-		if l.Holder == r.id {
-			l.Record.Step = r.now.name
-		}
-	}
-	if err := r.setLease(ctx, where); errors.Is(err, ErrLeaseLost) {
+	where := func(l *Lease) { l.Record.Step = h.step }
+	if err := h.setLease(ctx, h.ifOwn(where)); errors.Is(err, ErrLeaseLost) {
 		return err
 	}
 	return nil
 }
 
 // release frees the lease, keeping its ledger.
-func (r *Run) release(ctx context.Context, note func(*Lease)) error {
-	err := r.persist(ctx, "release", func(l *Lease) {
+func (h *holder) release(ctx context.Context, note func(*Lease)) error {
+	err := h.persist(ctx, "release", func(l *Lease) {
 		if note != nil {
 			note(l)
 		}
-		l.Ledger.read(r.pool.Model.Image)
-		l.Ledger.failed(l.Holder, r.asFound(l.Record), r.clock().Now())
+		l.Ledger.read(h.pool.Model.Image)
+		l.Ledger.failed(l.Holder, h.asFound(l.Record), h.engine.now())
 		l.Holder, l.Process, l.Record = "", "", Record{}
 	})
 	if errors.Is(err, ErrLeaseLost) {
 		err = nil // freed earlier with a lost reply, and taken by the next run
 	}
-	r.lease = nil
+	h.lease = nil
 	if err != nil {
 		err = WithHint(err, "nothing but the lease is left; the next run frees it, or now: kamino restore")
 	}
@@ -238,38 +264,38 @@ func (r *Run) release(ctx context.Context, note func(*Lease)) error {
 
 // regain finds out whether this process has the lease, where the reply to its
 // taking was lost, or it ended before it could look.
-func (r *Run) regain(ctx context.Context) {
-	if r.lease != nil || r.id == "" {
+func (h *holder) regain(ctx context.Context) {
+	if h.lease != nil || h.run == "" {
 		return
 	}
-	_ = r.retry(context.WithoutCancel(ctx), func(ctx context.Context) error {
-		lease, err := r.Cluster.Lease(ctx, r.pool.ID)
-		if err == nil && lease.Holder == r.id && lease.Process == r.Process {
-			r.lease = &lease
+	_ = h.retry(context.WithoutCancel(ctx), func(ctx context.Context) error {
+		lease, err := h.engine.Cluster.Lease(ctx, h.pool.ID)
+		if err == nil && lease.Holder == h.run && lease.Process == h.engine.Process {
+			h.lease = &lease
 		}
 		return err
 	})
 }
 
 // persist writes the lease, trying again while that can help.
-func (r *Run) persist(ctx context.Context, what string, change func(*Lease)) error {
-	err := r.retry(ctx, func(ctx context.Context) error { return r.setLease(ctx, change) })
+func (h *holder) persist(ctx context.Context, what string, change func(*Lease)) error {
+	err := h.retry(ctx, func(ctx context.Context) error { return h.setLease(ctx, change) })
 	if err != nil {
-		return fmt.Errorf("%s lease of pool %s: %w", what, r.pool.Name, err)
+		return fmt.Errorf("%s lease of pool %s: %w", what, h.pool.Name, err)
 	}
 	return nil
 }
 
 // retry makes a call until it works or cannot.
-func (r *Run) retry(ctx context.Context, call func(context.Context) error) error {
+func (h *holder) retry(ctx context.Context, call func(context.Context) error) error {
 	var err error
 	for try := 0; try < 10; try++ {
-		pause := r.hush.Sub(r.clock().Now())
+		pause := h.hush.Sub(h.engine.now())
 		if try > 0 {
-			pause = max(pause, min(r.minPoll()<<(try-1), 30*time.Second))
+			pause = max(pause, min(h.engine.minPoll()<<(try-1), 30*time.Second))
 		}
 		if pause > 0 {
-			if failed := r.sleep(ctx, pause); failed != nil {
+			if failed := h.sleep(ctx, pause); failed != nil {
 				return errors.Join(err, failed)
 			}
 		}
@@ -278,4 +304,29 @@ func (r *Run) retry(ctx context.Context, call func(context.Context) error) error
 		}
 	}
 	return err
+}
+
+// sleep waits in pieces short enough to keep the lease.
+func (h *holder) sleep(ctx context.Context, d time.Duration) error {
+	for d > 0 {
+		piece := min(d, renewAfter)
+		if err := h.engine.clock().Sleep(ctx, piece); err != nil {
+			return err
+		}
+		if d -= piece; d > 0 {
+			if err := h.renew(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// asFound is a record with the step at which an adopted run was found: what gives
+// it back writes steps of its own.
+func (h *holder) asFound(rec Record) Record {
+	if rec.FailedAt == "" {
+		rec.FailedAt = h.before.Step
+	}
+	return rec
 }

@@ -2,19 +2,31 @@ package kamino
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 )
 
-// leaseWrites is a cluster of which only the lease can be written.
-type leaseWrites struct {
+// oneLease is a cluster of which only a lease and a node can be read, and the lease written.
+type oneLease struct {
 	Cluster
-	n int
+	lease  Lease
+	n      int // writes
+	node   Node
+	looked int // reads of the node
 }
 
-func (c *leaseWrites) SetLease(_ context.Context, l Lease) (Lease, error) {
+func (c *oneLease) Lease(context.Context, PoolID) (Lease, error) { return c.lease, nil }
+
+func (c *oneLease) SetLease(_ context.Context, l Lease) (Lease, error) {
 	c.n++
+	c.lease = l
 	return l, nil
+}
+
+func (c *oneLease) Node(context.Context, string) (Node, error) {
+	c.looked++
+	return c.node, nil
 }
 
 // stoppedClock stands still until it is set.
@@ -44,15 +56,83 @@ func TestIntend(t *testing.T) {
 		"now it gives back":       {next: act(ActEvict, "evict", noop), back: true, writes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster, clock := &leaseWrites{}, &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
-			r := &Run{Engine: &Engine{Cluster: cluster, Clock: clock}, id: "r", lease: &Lease{Holder: "r"}}
-			s := Step{Name: "drain"}
-			if err := r.intend(t.Context(), s, act(ActBlock, "block", noop).announcing(ActEvict, "evict")); err != nil || cluster.n != 1 {
+			cluster, clock := &oneLease{}, &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
+			h := holder{engine: &Engine{Cluster: cluster, Clock: clock}, run: "r", lease: &Lease{Holder: "r"}}
+			s := Step{Name: InDrain}
+			if err := h.intend(t.Context(), s, act(ActBlock, "block", noop).announcing(ActEvict, "evict")); err != nil || cluster.n != 1 {
 				t.Fatalf("%d writes, %v", cluster.n, err)
 			}
-			clock.now, r.back = clock.now.Add(c.later), c.back
-			if err := r.intend(t.Context(), s, c.next); err != nil || cluster.n != 1+c.writes {
-				t.Errorf("%d writes more, %v; on the lease stands %q", cluster.n-1, err, r.lease.Record.Intent)
+			clock.now, h.givingBack = clock.now.Add(c.later), c.back
+			if err := h.intend(t.Context(), s, c.next); err != nil || cluster.n != 1+c.writes {
+				t.Errorf("%d writes more, %v; on the lease stands %q", cluster.n-1, err, h.lease.Record.Intent)
+			}
+		})
+	}
+}
+
+// TestAdopt: a run is adopted once its lease was watched for its whole duration and nobody wrote it.
+func TestAdopt(t *testing.T) {
+	cluster := &oneLease{lease: Lease{Holder: "theirs", Process: "gone/1", Epoch: 6, Revision: "a", Record: Record{Donor: "n", Step: InSeal}}}
+	clock := &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
+	h := holder{engine: &Engine{Cluster: cluster, Clock: clock, Process: "ours/1"}, pool: &Pool{Name: "p"}}
+	look := func() (Next, error) { return h.look(t.Context(), func() Record { panic("a run that began anew") }) }
+	for range 2 {
+		if next, err := look(); err != nil || next.kind != nextWait {
+			t.Fatalf("%+v, %v", next, err)
+		}
+		clock.now = clock.now.Add(LeaseDuration - 1)
+	}
+	clock.now = clock.now.Add(1)
+	next, err := look()
+	if err != nil || next.kind != nextAct {
+		t.Fatalf("%+v, %v", next, err)
+	}
+	if err := next.do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if next, err = look(); err != nil || next.kind != nextDone || !h.mine() || !h.adopted || h.lease.Epoch != 7 || h.before.Step != InSeal {
+		t.Errorf("%+v, %v, holder %+v", next, err, h)
+	}
+
+	alive := holder{engine: h.engine, pool: h.pool}
+	cluster.lease = Lease{Holder: "theirs", Process: "alive/1", Revision: "a"}
+	if next, err := alive.look(t.Context(), nil); err != nil || next.kind != nextWait {
+		t.Fatalf("%+v, %v", next, err)
+	}
+	cluster.lease.Revision = "b"
+	if _, err := alive.look(t.Context(), nil); !errors.As(err, new(*HeldError)) {
+		t.Errorf("a lease that was renewed: %v", err)
+	}
+}
+
+// TestDonorView: what was read is read again when it is old, and the donor is lost with its machine or its mark.
+func TestDonorView(t *testing.T) {
+	const vm, other = "6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f10", "00000000-2f3a-4a7b-9a55-0c2b7e8d9f10"
+	marked := func(run string) map[string]string { return map[string]string{AnnotationRun: `{"run":"` + run + `"}`} }
+	for name, tt := range map[string]struct {
+		node Node
+		lost bool
+	}{
+		"unmarked":            {node: Node{SystemUUID: vm}},
+		"marked by the run":   {node: Node{SystemUUID: vm, Annotations: marked("r")}},
+		"another machine":     {node: Node{SystemUUID: other}, lost: true},
+		"marked by another":   {node: Node{SystemUUID: vm, Annotations: marked("x")}, lost: true},
+		"no mark of kamino's": {node: Node{SystemUUID: vm, Annotations: map[string]string{AnnotationRun: "?"}}, lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, clock := &oneLease{node: tt.node}, &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
+			v := donorView{engine: &Engine{Cluster: cluster, Clock: clock}, instance: Instance{VMID: vm}}
+			if _, _, err := v.readNode(t.Context(), "r"); (err != nil) != tt.lost {
+				t.Fatal(err)
+			}
+			if tt.lost {
+				return
+			}
+			for age, reads := range map[time.Duration]int{0: 0, lookAge: 1} {
+				clock.now, cluster.looked = v.readAt.Add(age), 0
+				if _, _, err := v.recentNode(t.Context(), "r"); err != nil || cluster.looked != reads {
+					t.Errorf("after %s it was read %d times, want %d: %v", age, cluster.looked, reads, err)
+				}
 			}
 		})
 	}

@@ -1,9 +1,15 @@
 package kamino
 
 import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestNames: what Azure names is short enough, of characters that it allows, and
@@ -37,5 +43,107 @@ func TestNames(t *testing.T) {
 	}
 	if DefinitionName(a) == DefinitionName(b) {
 		t.Error("two pools, one definition")
+	}
+}
+
+func named(names ...string) (out []Artifact) {
+	for _, n := range names {
+		out = append(out, Artifact{Kind: Version, Name: n, State: Succeeded, Tags: map[string]string{TagBuiltFrom: "n"}})
+	}
+	slices.SortStableFunc(out, func(a, b Artifact) int { return CompareVersions(b.Name, a.Name) })
+	return out
+}
+
+func TestNextVersion(t *testing.T) {
+	for _, c := range []struct{ day, existing, want string }{
+		{"2026-11-22", "", "2026.11.22"},
+		{"2026-11-22", "2026.11.21 2026.10.3101", "2026.11.22"},
+		{"2026-11-22", "2026.11.22", "2026.11.2201"},
+		{"2026-11-22", "2026.11.22 2026.11.2201", "2026.11.2202"},
+		{"2026-11-22", "2026.11.2209 2026.11.22", "2026.11.2210"},
+		{"2026-11-23", "2026.11.22 2026.11.2201", "2026.11.2300"},
+		{"2026-11-23", "2026.11.2201 2026.11.2300", "2026.11.2301"},
+		{"2026-11-23", "2026.11.2201 2026.11.23", "2026.11.2301"}, // the 23rd by a program that knows no NN
+		{"2026-12-01", "2026.11.3099", "2026.12.01"},
+		{"2026-12-02", "2026.12.0101", "2026.12.0200"},
+		{"2026-03-09", "2026.3.9", "2026.03.0901"},
+		{"2026-11-22", "2026.11.99 latest 1.2.3 2026.13.2201", "2026.11.22"}, // names of others
+		{"2026-11-22", "2026.11.2299", ""},
+	} {
+		day, _ := time.Parse(time.DateOnly, c.day)
+		got, err := NextVersion(named(strings.Fields(c.existing)...), day.Add(23*time.Hour))
+		if got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, errNamesOver) {
+			t.Errorf("on %s, with %q: %q, %v; want %q", c.day, c.existing, got, err, c.want)
+		}
+	}
+}
+
+// TestVersionCalendars makes images on random days, several on some, while a
+// program that knows one a day makes others and old ones are pruned: names only
+// grow, tell their day, are taken once, and fit into 32 bits.
+func TestVersionCalendars(t *testing.T) {
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		day := time.Date(2023+rng.IntN(6), time.Month(1+rng.IntN(12)), 1+rng.IntN(28), rng.IntN(24), 0, 0, 0, time.UTC)
+		var have []Artifact
+		ever, newest := map[string]bool{}, ""
+		foreign := rng.IntN(3) == 0
+		for range 40 {
+			day = day.Add(time.Duration(rng.IntN(5*24)) * time.Hour / 2)
+			if foreign && rng.IntN(6) == 0 && newestOfDay(have, day) == nil && !ever[VersionName(day)] {
+				ever[VersionName(day)] = true
+				have = named(append(names(have), VersionName(day))...)
+				if CompareVersions(VersionName(day), newest) > 0 {
+					newest = VersionName(day)
+				}
+				continue
+			}
+			next, err := NextVersion(have, day)
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			at, err := VersionDate(next)
+			if err != nil || VersionName(at) != VersionName(day) || ever[next] || CompareVersions(next, newest) <= 0 {
+				t.Fatalf("seed %d: on %s, after %s with %v, the next is %s (%v, taken %v)", seed, day, newest, names(have), next, err, ever[next])
+			}
+			third := next[strings.LastIndexByte(next, '.')+1:]
+			if n, err := strconv.ParseInt(third, 10, 32); err != nil || n < 1 {
+				t.Fatalf("seed %d: %s is no version of a gallery", seed, next)
+			}
+			ever[next], newest = true, next
+			have = named(append(names(have), next)...)
+			if have[0].Name != next {
+				t.Fatalf("seed %d: %s is not the latest of %v", seed, next, names(have))
+			}
+			for _, v := range Prunable(have, 2+rng.IntN(3), Ledger{}) {
+				if v.outnumbered(have) != nil {
+					t.Fatalf("seed %d: %s would be pruned, it is newer than %v", seed, v.Name, names(have))
+				}
+				if rng.IntN(3) > 0 {
+					have = slices.DeleteFunc(have, func(o Artifact) bool { return o.Name == v.Name })
+				}
+			}
+		}
+	}
+}
+
+func names(list []Artifact) (out []string) {
+	for _, v := range list {
+		out = append(out, v.Name)
+	}
+	return out
+}
+
+// TestOutnumbered: a version that was made later than one which counts as later
+// is told, and is not deleted as an old one.
+func TestOutnumbered(t *testing.T) {
+	have := named("2026.11.2301", "2026.11.2300", "2026.11.2201", "2026.11.24", "2026.11.22")
+	for _, v := range have {
+		if by := v.outnumbered(have); (by != nil) != (v.Name == "2026.11.24") || by != nil && by.Name != "2026.11.2301" {
+			t.Errorf("%s is outnumbered by %v", v.Name, by)
+		}
+	}
+	if got := fmt.Sprint(names(Prunable(have, 2, Ledger{}))); got != "[2026.11.22 2026.11.2201]" {
+		t.Errorf("would be pruned: %s", got)
 	}
 }

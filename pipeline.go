@@ -117,7 +117,7 @@ func leftovers() []Step {
 // request to switch the donor off in its hands: nothing that Kamino can do recalls it, and nobody else would look.
 func stayOn() []Step {
 	return []Step{{Name: InStayOn, Does: "make sure that the donor of the run that was taken over still runs",
-		When: func(r *Run) bool { return r.before.Instance != "" }, Look: (*Run).lookOn, Limit: returnLimit, Stubborn: true}}
+		When: func(r *Run) bool { return r.held.before.Instance != "" }, Look: (*Run).lookOn, Limit: returnLimit, Stubborn: true}}
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Plan is what an update would do, found out by reading only.
@@ -46,7 +47,7 @@ func (e *Engine) Plan(ctx context.Context, opts Options) (*Plan, error) {
 // planRun is Plan with the lease of the donor's pool, where it is known.
 func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan, error) {
 	r := e.newRun(opts)
-	r.lease = lease
+	r.held.lease = lease
 	r.plan = &Plan{
 		Refusals: []Refusal{}, Steps: []PlannedStep{}, Evictions: []Pod{}, ModelDiff: []FieldChange{}, Prune: []string{},
 	}
@@ -61,7 +62,7 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 	} else if err != nil {
 		return nil, err
 	}
-	r.plan.Pool, r.plan.Donor, r.plan.Instance = r.pool.ID, r.node.Name, r.instance.ID
+	r.plan.Pool, r.plan.Donor, r.plan.Instance = r.pool.ID, r.donor.node.Name, r.donor.instance.ID
 	if refused != nil {
 		return r.plan, nil
 	}
@@ -78,7 +79,7 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 	for _, s := range Pipeline() {
 		r.plan.Steps = append(r.plan.Steps, r.planStep(s))
 	}
-	r.plan.Nothing = r.preBuilt && len(r.plan.ModelDiff) == 0 && len(r.plan.Prune) == 0 && r.plan.Unfinished == nil
+	r.plan.Nothing = r.image.preBuilt && len(r.plan.ModelDiff) == 0 && len(r.plan.Prune) == 0 && r.plan.Unfinished == nil
 	return r.plan, nil
 }
 
@@ -147,14 +148,14 @@ func (r *Run) planDonor(ctx context.Context) error {
 		return nil
 	}
 	stuck := slices.DeleteFunc(slices.Clone(r.plan.Evictions), func(p Pod) bool { return !p.Stuck })
-	if len(stuck) > 0 && !r.Force {
+	if len(stuck) > 0 && !r.opts.Force {
 		r.plan.Refusals = append(r.plan.Refusals, refuseStuck(stuck))
 	}
-	c, ok := r.Cluster.(SealRehearser)
+	c, ok := r.engine.Cluster.(SealRehearser)
 	if !ok {
 		return nil
 	}
-	err := c.RehearseSeal(ctx, r.node, r.sealOrder())
+	err := c.RehearseSeal(ctx, r.donor.node, r.sealOrder())
 	var refused *RefusedError
 	switch {
 	case errors.As(err, &refused):
@@ -162,54 +163,54 @@ func (r *Run) planDonor(ctx context.Context) error {
 	case errors.Is(err, ErrForbidden), errors.Is(err, ErrNotFound):
 		r.doubt("rehearse", []string{"whether the seal pod would be admitted: " + err.Error()})
 	case err != nil:
-		return fmt.Errorf("try the seal of node %s without effect: %w", r.node.Name, err)
+		return fmt.Errorf("try the seal of node %s without effect: %w", r.donor.node.Name, err)
 	}
 	return nil
 }
 
 // planWorld reads what the later steps would find.
 func (r *Run) planWorld(ctx context.Context) error {
-	if r.lease == nil {
-		lease, err := r.Cluster.Lease(ctx, r.pool.ID)
+	if r.held.lease == nil {
+		lease, err := r.engine.Cluster.Lease(ctx, r.pool.ID)
 		if err != nil {
 			return fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
 		}
-		r.lease = &lease
+		r.held.lease = &lease
 	}
-	lease := *r.lease
-	r.plan.Unfinished = lease.unfinished(r.clock().Now())
+	lease := *r.held.lease
+	r.plan.Unfinished = lease.unfinished(r.engine.now())
 	r.plan.ExpectedSeconds, r.plan.ExpectedAwaySeconds = lease.Ledger.expected()
 	r.peeked = map[string]string{}
 	if err := r.peek(ctx); err != nil || len(r.plan.Refusals) > 0 {
 		return err
 	}
-	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
-	if a, ok := r.Provider.(Addresser); ok && r.version.ID == "" {
-		r.version.ID = a.Address(r.pool, Version, r.version.Name)
+	if a, ok := r.engine.Provider.(Addresser); ok && r.image.version.ID == "" {
+		r.image.version.ID = a.Address(r.pool, Version, r.image.version.Name)
 	}
-	r.plan.Version = r.version.Name
+	r.plan.Version = r.image.version.Name
 	future := versions
-	if !r.preBuilt {
-		future = append([]Artifact{{Name: r.version.Name, State: Succeeded, InModel: true}}, versions...)
+	if !r.image.preBuilt {
+		future = append([]Artifact{{Name: r.image.version.Name, State: Succeeded, InModel: true}}, versions...)
 	}
 	after := lease.Ledger
 	if !strings.EqualFold(r.pool.Model.Image, r.imageWanted()) {
 		after.remember(SavedModel{Image: r.pool.Model.Image}, r.pool.Gallery)
 	}
-	for _, v := range Prunable(future, r.History, after) {
+	for _, v := range Prunable(future, r.opts.History, after) {
 		r.plan.Prune = append(r.plan.Prune, v.Name)
 	}
-	if p, ok := r.Cluster.(Previewer); ok && r.donorNeeded() {
-		pods, err := p.Preview(ctx, r.node, r.drainOptions())
+	if p, ok := r.engine.Cluster.(Previewer); ok && r.donorNeeded() {
+		pods, err := p.Preview(ctx, r.donor.node, r.opts.drainOptions())
 		if err != nil {
-			return fmt.Errorf("list the pods of node %s: %w", r.node.Name, err)
+			return fmt.Errorf("list the pods of node %s: %w", r.donor.node.Name, err)
 		}
 		r.plan.Evictions = append(r.plan.Evictions, pods...)
 	}
-	diff, err := r.Provider.SetModel(ctx, r.pool, ModelSpec{Image: r.imageWanted()}, true)
+	diff, err := r.engine.Provider.SetModel(ctx, r.pool, ModelSpec{Image: r.imageWanted()}, true)
 	r.plan.ModelDiff = append(r.plan.ModelDiff, diff...)
 	return err
 }
@@ -223,7 +224,7 @@ func (r *Run) planDrain() string {
 }
 
 func (r *Run) planImage() string {
-	return fmt.Sprintf("build version %s with %d replicas", r.version.Name, r.Replicas)
+	return fmt.Sprintf("build version %s with %d replicas", r.image.version.Name, r.opts.Replicas)
 }
 
 func (r *Run) planModel() string {
@@ -234,7 +235,7 @@ func (r *Run) planModel() string {
 }
 
 func (r *Run) planScaleOut() string {
-	return fmt.Sprintf("scale out from %d to %d", r.pool.Capacity, r.pool.Capacity+r.NewNodes)
+	return fmt.Sprintf("scale out from %d to %d", r.pool.Capacity, r.pool.Capacity+r.opts.NewNodes)
 }
 
 func (r *Run) planPrune() string {
@@ -242,4 +243,88 @@ func (r *Run) planPrune() string {
 		return "nothing: no version is old and unused"
 	}
 	return "delete " + strings.Join(r.plan.Prune, ", ")
+}
+
+// readOnce is a provider whose reads are made once and then answered from
+// memory: the plan of a pool asks for the same things as the judgement of the
+// pool and as the steps that it prints, and pools share a gallery. It lives as
+// long as one plan. A run never reads through it.
+type readOnce struct {
+	Provider
+
+	mu   sync.Mutex
+	read map[string]*reading
+}
+
+// reading is one read, which others wait for.
+type reading struct {
+	once      sync.Once
+	pool      Pool
+	artifacts []Artifact
+	doubts    []string
+	err       error
+}
+
+func newReadOnce(p Provider) *readOnce { return &readOnce{Provider: p, read: map[string]*reading{}} }
+
+// planning is an engine for plans only: each of its reads is made once.
+func (e *Engine) planning() *Engine {
+	copied := *e
+	copied.Provider = newReadOnce(e.Provider)
+	return &copied
+}
+
+func (r *readOnce) reading(key string) *reading {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.read[key] == nil {
+		r.read[key] = &reading{}
+	}
+	return r.read[key]
+}
+
+// Pool implements Provider.
+func (r *readOnce) Pool(ctx context.Context, id PoolID) (Pool, error) {
+	got := r.reading("pool\x00" + string(id))
+	got.once.Do(func() { got.pool, got.err = r.Provider.Pool(ctx, id) })
+	return got.pool, got.err
+}
+
+// Find implements Provider. Artifacts of one address are the same artifact, of
+// whichever pool: pools share their gallery. Lists are of one pool.
+func (r *readOnce) Find(ctx context.Context, pool Pool, kind Kind, name string) ([]Artifact, error) {
+	key := string(pool.ID) + "\x00" + string(kind) + "\x00" + name
+	if at := r.Address(pool, kind, name); at != "" && name != "" {
+		key = at
+	}
+	got := r.reading(key)
+	got.once.Do(func() { got.artifacts, got.err = r.Provider.Find(ctx, pool, kind, name) })
+	return slices.Clone(got.artifacts), got.err
+}
+
+// Address implements Addresser; "" where the provider does not.
+func (r *readOnce) Address(pool Pool, kind Kind, name string) string {
+	if a, ok := r.Provider.(Addresser); ok {
+		return a.Address(pool, kind, name)
+	}
+	return ""
+}
+
+// Preflight implements Preflighter.
+func (r *readOnce) Preflight(ctx context.Context) ([]string, error) {
+	p, ok := r.Provider.(Preflighter)
+	if !ok {
+		return nil, nil
+	}
+	got := r.reading("preflight")
+	got.once.Do(func() { got.doubts, got.err = p.Preflight(ctx) })
+	return got.doubts, got.err
+}
+
+// Fit implements Fitter.
+func (r *readOnce) Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) ([]Refusal, []string, error) {
+	if f, ok := r.Provider.(Fitter); ok {
+		return f.Fit(ctx, pool, donor, definition)
+	}
+	return nil, nil, nil
 }

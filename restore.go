@@ -159,7 +159,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 	made, surveyed := r.survey(ctx, p.lease)
 	if opts.DryRun || len(left)+len(made) == 0 {
 		left = append(left, made...)
-		if u := p.lease.unfinished(r.clock().Now()); u != nil && u.Alive {
+		if u := p.lease.unfinished(r.engine.now()); u != nil && u.Alive {
 			alone(left, fmt.Sprintf("left alone while it lives: last heartbeat %.0f s ago", u.Silence))
 		}
 		return left, surveyed
@@ -175,7 +175,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 		left[i].Done = "given back"
 	}
 	for i := range made {
-		if made[i].Reason = r.foreign; r.foreign == "" && swept == nil {
+		if made[i].Reason = r.image.foreign; r.image.foreign == "" && swept == nil {
 			made[i].Done = "given back"
 		}
 	}
@@ -189,8 +189,8 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 func (r *Run) readLeftPool(ctx context.Context, p leftPool, opts RestoreOptions) error {
 	r.pool = Pool{ID: p.id, Name: p.id.Name()}
 	var pool Pool
-	err := r.retry(ctx, func(ctx context.Context) (err error) {
-		pool, err = r.Provider.Pool(ctx, p.id)
+	err := r.held.retry(ctx, func(ctx context.Context) (err error) {
+		pool, err = r.engine.Provider.Pool(ctx, p.id)
 		return err
 	})
 	unseen := errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotVisible)
@@ -200,7 +200,7 @@ func (r *Run) readLeftPool(ctx context.Context, p leftPool, opts RestoreOptions)
 	case err == nil:
 		r.pool = pool
 	case unseen && opts.PoolIsGone:
-		r.poolGone = true
+		r.back.poolGone = true
 	default:
 		return hintPool(fmt.Errorf("read pool %s: %w", p.id.Name(), err), p.id)
 	}
@@ -233,11 +233,11 @@ func (p leftPool) left() []Left {
 
 // survey lists what was left in the cloud, by reading only.
 func (r *Run) survey(ctx context.Context, lease Lease) ([]Left, error) {
-	if r.poolGone {
+	if r.back.poolGone {
 		return nil, nil
 	}
 	var left []Left
-	snapshots, err := r.Provider.Find(ctx, r.pool, Snapshot, SnapshotName(r.pool.Name))
+	snapshots, err := r.engine.Provider.Find(ctx, r.pool, Snapshot, SnapshotName(r.pool.Name))
 	if err != nil {
 		return nil, fmt.Errorf("read the snapshot of pool %s: %w", r.pool.Name, err)
 	}
@@ -246,12 +246,12 @@ func (r *Run) survey(ctx context.Context, lease Lease) ([]Left, error) {
 			left = append(left, Left{Pool: r.pool.ID, Run: s.Tags[TagRun], Node: s.Tags[TagBuiltFrom], What: "snapshot " + s.Name})
 		}
 	}
-	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return left, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
 	for _, v := range versions {
-		if lease.sweepable(v, r.clock().Now()) {
+		if lease.sweepable(v, r.engine.now()) {
 			left = append(left, Left{Pool: r.pool.ID, Run: v.Tags[TagRun], Node: v.Tags[TagBuiltFrom], What: "failed version " + v.Name})
 		}
 	}
@@ -261,25 +261,25 @@ func (r *Run) survey(ctx context.Context, lease Lease) ([]Left, error) {
 // restoreAll takes the lease, gives back every marked node, cleans up and frees
 // the lease. What goes wrong with cleaning up, once all donors are back, is swept.
 func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
-	r.back = true
+	r.held.givingBack = true
 	err = r.exec(ctx, []Step{
 		{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookLock, Limit: 5 * time.Minute},
 		{Name: InRecover, Does: "give back the donors", Look: (*Run).lookLeft, Limit: 2 * time.Hour},
 	})
-	if err == nil && !r.poolGone {
+	if err == nil && !r.back.poolGone {
 		if swept = r.exec(ctx, sweep()); !errors.Is(swept, ErrLeaseLost) {
 			swept = errors.Join(swept, r.stayedOn(ctx))
 		}
 	}
 	if err == nil && !errors.Is(swept, ErrLeaseLost) {
-		return swept, r.release(context.WithoutCancel(ctx), nil)
+		return swept, r.held.release(context.WithoutCancel(ctx), nil)
 	} else if err == nil {
 		return nil, swept
 	}
 	// What is left stands on the nodes. Only an adopted run needs its lease: the
 	// donor whose node Kubernetes has forgotten is known from there.
-	if r.regain(ctx); r.lease != nil && !r.adopted && !errors.Is(err, ErrLeaseLost) {
-		err = errors.Join(err, r.release(context.WithoutCancel(ctx), nil))
+	if r.held.regain(ctx); r.held.lease != nil && !r.held.adopted && !errors.Is(err, ErrLeaseLost) {
+		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), nil))
 	}
 	return nil, err
 }
@@ -305,7 +305,7 @@ func (e *Engine) clearUnread(ctx context.Context, o overview) error {
 
 // lookLeft gives back one donor after the other.
 func (r *Run) lookLeft(ctx context.Context) (Next, error) {
-	nodes, err := r.Cluster.Nodes(ctx)
+	nodes, err := r.engine.Cluster.Nodes(ctx)
 	if err != nil {
 		return Next{}, fmt.Errorf("list nodes: %w", err)
 	}
@@ -325,15 +325,15 @@ func sweep() []Step {
 }
 
 func (r *Run) lookSweep(ctx context.Context) (Next, error) {
-	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
 	for _, v := range versions {
 		switch building := v.Ours() && (v.State == Creating || v.State == Deleting); {
-		case r.lease.sweepable(v, r.clock().Now()):
+		case r.held.lease.sweepable(v, r.engine.now()):
 			return act(ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
-				return r.Provider.Delete(ctx, r.pool, v)
+				return r.engine.Provider.Delete(ctx, r.pool, v)
 			}).of(v.Name), nil
 		case building:
 			return waitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil

@@ -342,15 +342,15 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 	}
 	err := r.exec(ctx, steps)
 	if err != nil {
-		r.regain(ctx)
+		r.held.regain(ctx)
 	}
 	var failed *StepError
 	if errors.As(err, &failed) && failed.Step == InMark && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
 		m.give(failed.Err)
 		err = nil
 	}
-	if r.lease != nil && !errors.Is(err, ErrLeaseLost) {
-		err = errors.Join(err, r.release(context.WithoutCancel(ctx), m.settle))
+	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
+		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), m.settle))
 	}
 	return m.unmarked(r), err
 }
@@ -358,11 +358,11 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 // lookFreeLock takes a lease that nobody holds. A run is never adopted, since
 // its donor would have to be given back.
 func (r *Run) lookFreeLock(ctx context.Context) (Next, error) {
-	lease, err := r.Cluster.Lease(ctx, r.pool.ID)
+	lease, err := r.engine.Cluster.Lease(ctx, r.pool.ID)
 	if err != nil {
 		return Next{}, fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
 	}
-	if lease.Holder != "" && lease.Holder != r.id {
+	if lease.Holder != "" && lease.Holder != r.held.run {
 		return Next{}, heldError(lease)
 	}
 	return r.lookLock(ctx)
@@ -370,7 +370,7 @@ func (r *Run) lookFreeLock(ctx context.Context) (Next, error) {
 
 func (r *Run) lookTarget(ctx context.Context, t target, m marking) (Next, error) {
 	if t.version != nil {
-		found, err := r.Provider.Find(ctx, r.pool, Version, t.version.Name)
+		found, err := r.engine.Provider.Find(ctx, r.pool, Version, t.version.Name)
 		if err != nil {
 			return Next{}, fmt.Errorf("read version %s: %w", t.version.Name, err)
 		}
@@ -381,7 +381,7 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking) (Next, error)
 			return waitPercent("the replication of version "+t.version.Name, found[0].Percent), nil
 		}
 	}
-	pool, err := r.Provider.Pool(ctx, r.pool.ID)
+	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}

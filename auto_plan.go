@@ -158,8 +158,8 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 	var wg sync.WaitGroup
 	places := make(chan struct{}, readers)
 	for i, o := range all {
-		plans[i], errs[i] = o.decide(opts, e.clock().Now()), o.err
-		if run := o.lease.unfinished(e.clock().Now()); run != nil && run.Alive && plans[i].Action == DoFinish {
+		plans[i], errs[i] = o.decide(opts, e.now()), o.err
+		if run := o.lease.unfinished(e.now()); run != nil && run.Alive && plans[i].Action == DoFinish {
 			plans[i].hold("held", "run %s (process %s) is at work: its last heartbeat was %.0f s ago", run.Run, run.Process, run.Silence)
 		}
 		places <- struct{}{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -37,48 +38,48 @@ const hintAgain = "another version of today is made with --again"
 
 // lookVersion decides what is left to be done today, and how the version is named.
 func (r *Run) lookVersion(ctx context.Context) (Next, error) {
-	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
-	versions = r.lease.Ledger.distrust(versions)
+	versions = r.held.lease.Ledger.distrust(versions)
 	if err := r.refusePinned(versions); err != nil {
 		return Next{}, err
 	}
-	named := r.lease.Record.Version // "" in a plan: nobody holds the lease
+	named := r.held.lease.Record.Version // "" in a plan: nobody holds the lease
 	day, err := VersionDate(named)
 	if err != nil {
-		day = r.clock().Now()
+		day = r.engine.now()
 	}
 	next, nameErr := NextVersion(versions, day)
 	last := newestOfDay(versions, day)
 	for i, v := range versions {
-		if v.Name == named && v.Tags[TagRun] == r.id {
+		if v.Name == named && v.Tags[TagRun] == r.held.run {
 			last = &versions[i] // this run's own, begun before it was adopted
 		}
 	}
 	switch {
-	case last == nil, r.adopted && named == next:
-	case last.State == Failed && last.Ours() && !r.lease.Ledger.failedBuild(*last):
+	case last == nil, r.held.adopted && named == next:
+	case last.State == Failed && last.Ours() && !r.held.lease.Ledger.failedBuild(*last):
 		// It was whole once, and may be needed: it stays, and another one is made.
-	case r.Today != TodayAgain, last.Tags[TagRun] == r.id, last.Ours() && (last.State == Failed || last.State == Deleting):
+	case r.opts.Today != TodayAgain, last.Tags[TagRun] == r.held.run, last.Ours() && (last.State == Failed || last.State == Deleting):
 		return r.todaysVersion(*last)
 	}
 	if nameErr != nil {
 		return Next{}, inTheWay{WithHint(nameErr, "run again tomorrow")}
 	}
-	if !r.adopted && len(versions) > 0 && CompareVersions(versions[0].Name, next) > 0 {
+	if !r.held.adopted && len(versions) > 0 && CompareVersions(versions[0].Name, next) > 0 {
 		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
-			versions[0].Name, next, r.clock().Now().Format(time.RFC3339)), "set the clock of this machine, or delete that version")}
+			versions[0].Name, next, r.engine.now().Format(time.RFC3339)), "set the clock of this machine, or delete that version")}
 	}
-	r.version = Artifact{Kind: Version, Name: next}
+	r.image.version = Artifact{Kind: Version, Name: next}
 	return r.settled(next, next+" is to be built"), nil
 }
 
 // settled is done once the name of the version stands on the lease: a process
 // that adopts the run goes on with that one, also after midnight.
 func (r *Run) settled(name, what string) Next {
-	if r.id == "" || r.lease.Holder != r.id || r.lease.Record.Version == name {
+	if r.held.run == "" || r.held.lease.Holder != r.held.run || r.held.lease.Record.Version == name {
 		return done(what)
 	}
 	return act(ActName, "go on with version "+name, func(context.Context) error { return nil }).
@@ -94,9 +95,9 @@ func (r *Run) todaysVersion(v Artifact) (Next, error) {
 	}
 	switch v.State {
 	case Failed:
-		r.version = Artifact{Kind: Version, Name: v.Name}
+		r.image.version = Artifact{Kind: Version, Name: v.Name}
 		return act(ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
-			return r.Provider.Delete(ctx, r.pool, v)
+			return r.engine.Provider.Delete(ctx, r.pool, v)
 		}), nil
 	case Deleting:
 		return wait("the failed version to be deleted"), nil
@@ -104,7 +105,7 @@ func (r *Run) todaysVersion(v Artifact) (Next, error) {
 	if err := r.usable(v); err != nil {
 		return Next{}, inTheWay{err}
 	}
-	r.version, r.preBuilt = v, true
+	r.image.version, r.image.preBuilt = v, true
 	if v.State == Creating {
 		return r.settled(v.Name, v.Name+" is being built"), nil
 	}
@@ -118,17 +119,17 @@ func (r *Run) usable(v Artifact) error {
 	case v.Tags[TagReceipt] == "":
 		return WithHint(fmt.Errorf("version %s of today has no receipt of a seal (no tag %s): its disk may hold the identity and the secrets of node %s",
 			v.Name, TagReceipt, firstWord(v.Tags[TagBuiltFrom], "unknown")), hintAgain)
-	case v.Tags[TagRun] == r.id, r.Today == TodayOfAny, r.madeOf(v):
+	case v.Tags[TagRun] == r.held.run, r.opts.Today == TodayOfAny, r.madeOf(v):
 		return nil
 	}
-	return WithHint(&OtherDonorError{Version: v.Name, BuiltFrom: v.Tags[TagBuiltFrom], Donor: r.node.Name},
-		"to make another version of today from %s: --again; to use this one: --target-node %s", r.node.Name, v.Tags[TagBuiltFrom])
+	return WithHint(&OtherDonorError{Version: v.Name, BuiltFrom: v.Tags[TagBuiltFrom], Donor: r.donor.node.Name},
+		"to make another version of today from %s: --again; to use this one: --target-node %s", r.donor.node.Name, v.Tags[TagBuiltFrom])
 }
 
 // unswapped makes sure that a version is the one that was seen, or built, before: somebody may have
 // deleted it meanwhile, and made another one by the same name.
 func (r *Run) unswapped(v Artifact) error {
-	if then, now := r.version.Tags[TagRun], v.Tags[TagRun]; len(r.version.Tags) > 0 && now != then {
+	if then, now := r.image.version.Tags[TagRun], v.Tags[TagRun]; len(r.image.version.Tags) > 0 && now != then {
 		return WithHint(fmt.Errorf("version %s is another one than before: run %s made it, not run %s; the model is not changed",
 			v.Name, firstWord(now, "unknown"), firstWord(then, "unknown")), hintAgain)
 	}
@@ -139,23 +140,23 @@ func (r *Run) unswapped(v Artifact) error {
 // the same name on another VM is another donor.
 func (r *Run) madeOf(a Artifact) bool {
 	vm, known := a.Tags[TagVM]
-	return a.Tags[TagBuiltFrom] == r.node.Name && (!known || SameVM(vm, r.instance.VMID))
+	return a.Tags[TagBuiltFrom] == r.donor.node.Name && (!known || SameVM(vm, r.donor.instance.VMID))
 }
 
 // reusable says why a snapshot may not become this run's version; "" when it may.
 func (r *Run) reusable(s Artifact) string {
-	day, err := VersionDate(r.version.Name)
+	day, err := VersionDate(r.image.version.Name)
 	built, known := s.built()
 	switch {
 	case s.Tags[TagReceipt] == "":
 		return "no receipt of a seal"
-	case s.Source != "" && !strings.EqualFold(s.Source, r.instance.Disk):
+	case s.Source != "" && !strings.EqualFold(s.Source, r.donor.instance.Disk):
 		return "of another disk than the donor's"
-	case s.Tags[TagRun] == r.id:
+	case s.Tags[TagRun] == r.held.run:
 		return ""
-	case !slices.ContainsFunc(r.lease.Ledger.Past, func(p PastRun) bool { return p.Run == s.Tags[TagRun] }):
+	case !slices.ContainsFunc(r.held.lease.Ledger.Past, func(p PastRun) bool { return p.Run == s.Tags[TagRun] }):
 		return "of a run that the pool's ledger does not know"
-	case r.Today == TodayAgain:
+	case r.opts.Today == TodayAgain:
 		return "not of this run"
 	case !r.madeOf(s):
 		return "not of this donor"
@@ -163,4 +164,24 @@ func (r *Run) reusable(s Artifact) string {
 		return "not of today"
 	}
 	return ""
+}
+
+// snapshotLife is longer than any run needs its snapshot: the limits of the steps from its making to the end of the build.
+const snapshotLife = 24 * time.Hour
+
+// foreignSnapshot tells why a snapshot may belong to a run that lives elsewhere, "" when its run is this one or has certainly ended:
+// it was made under an earlier epoch of the lease that this run holds, its donor was given back just now, or it is too old. A
+// snapshot without a run was made by the original, which had no runs.
+func (r *Run) foreignSnapshot(s Artifact) string {
+	run, held := s.Tags[TagRun], r.held.lease.Epoch
+	if r.held.run == "" {
+		held++ // a plan: the run would take the lease
+	}
+	epoch, err := strconv.ParseInt(s.Tags[TagEpoch], 10, 64)
+	earlier := err == nil && epoch < held
+	old := !s.Created.IsZero() && r.engine.now().Sub(s.Created) > snapshotLife
+	if run == "" || run == r.held.run || earlier || old || slices.Contains(r.back.returned, run) {
+		return ""
+	}
+	return fmt.Sprintf("belongs to run %s (epoch %s), of which the lease of the pool does not know (epoch %d)", run, s.Tags[TagEpoch], r.held.lease.Epoch)
 }

@@ -1,9 +1,24 @@
 package kamino
 
 import (
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
+
+// TestRunIsSmall: what only one room needs to remember is of a type of that room.
+func TestRunIsSmall(t *testing.T) {
+	run := reflect.TypeFor[Run]()
+	if n := run.NumField(); n > 16 {
+		t.Errorf("Run has %d fields, at most 16 are wanted", n)
+	}
+	for i := range run.NumField() {
+		if f := run.Field(i); f.Anonymous {
+			t.Errorf("Run embeds %s", f.Name)
+		}
+	}
+}
 
 // TestHolds: what the engine says that a run holds is what a second signal leaves.
 func TestHolds(t *testing.T) {
@@ -30,7 +45,7 @@ func TestHolds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			r := (&Engine{Holds: func(_ PoolID, what []string) { got = slices.Sorted(slices.Values(what)) }}).newRun(Options{})
-			r.adopted = tt.adopted
+			r.held.adopted = tt.adopted
 			for _, d := range tt.deeds {
 				s := steps[d[1:]]
 				if d[0] != '-' {
@@ -44,5 +59,34 @@ func TestHolds(t *testing.T) {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestReceiptNamesThePolicy: a receipt of another policy than the run brought, or of an agent that does not know
+// policies, is none.
+func TestReceiptNamesThePolicy(t *testing.T) {
+	r := (&Engine{}).newRun(Options{SealPolicy: []byte("x")})
+	r.held.run = "r1"
+	for _, c := range []struct{ brought, named string }{{"", ""}, {r.policySum(), r.policySum()}, {r.policySum(), ""}, {r.policySum(), "00"}, {"", "00"}} {
+		r.held.lease = &Lease{Record: Record{Policy: c.brought}}
+		r.donor.instance.VMID = "6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f10"
+		err := r.checkReceipt(Receipt{Run: "r1", VMID: r.donor.instance.VMID, Policy: c.named})
+		if (err == nil) != (c.brought == c.named) || err != nil && !strings.Contains(err.Error(), "seal policy") {
+			t.Errorf("brought %q, named %q: %v", c.brought, c.named, err)
+		}
+	}
+}
+
+// TestUnknownFilesTravel: what the receipt says of them is on the image's tags, and status reads it there.
+func TestUnknownFilesTravel(t *testing.T) {
+	r := (&Engine{}).newRun(Options{})
+	r.held.run, r.held.lease = "r1", &Lease{}
+	unknown := UnknownFiles{Mode: "report", Count: 12, Digest: "sha256:aa"}
+	got := versionStatus(Artifact{Kind: Version, Tags: r.tags(Receipt{Hash: "h", Policy: "p", Unknown: &unknown})})
+	if got.Unknown == nil || *got.Unknown != unknown || got.Policy != "p" {
+		t.Errorf("status says %+v and policy %q", got.Unknown, got.Policy)
+	}
+	if old := versionStatus(Artifact{Kind: Version, Tags: r.tags(Receipt{Hash: "h"})}); old.Unknown != nil || old.Policy != "" {
+		t.Errorf("status of an image of a former version: %+v", old)
 	}
 }

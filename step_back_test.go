@@ -1,6 +1,9 @@
 package kamino
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestWaysBack: a row of the table for each.
 func TestWaysBack(t *testing.T) {
@@ -67,32 +70,56 @@ func TestWaysBackAreComplete(t *testing.T) {
 	}
 }
 
-// TestSight: what is read becomes what the table knows.
-func TestSight(t *testing.T) {
+// TestBootSight: what is read becomes what the table knows.
+func TestBootSight(t *testing.T) {
 	mark := func(boot string) *Mark { return &Mark{Run: "r", BootID: boot} }
-	node := func(boot string) Node { return Node{Name: "n", UID: "u", BootID: boot, Ready: true, SystemUUID: "vm"} }
-	for _, tt := range []struct {
-		name string
-		run  Run
+	node := func(boot string) Node { return Node{Name: "n", UID: "u", BootID: boot} }
+	off := func(boot string) (c comingBack) { c.sawPower(PowerOff, node(boot)); return c }
+	for name, tt := range map[string]struct {
+		seen comingBack
+		node Node
 		mark *Mark
 		want bootSight
 	}{
-		{"the marked boot", Run{node: node("1")}, mark("1"), bootMarked},
-		{"the marked boot, although it was off", Run{node: node("1"), offSeen: true, bootThen: "0"}, mark("1"), bootMarked},
-		{"another boot since it was off", Run{node: node("2"), offSeen: true, bootThen: "1"}, mark("1"), bootFresh},
-		{"another boot since it was off, without a mark", Run{node: node("2"), offSeen: true, bootThen: "1"}, nil, bootFresh},
-		{"another boot, from before it was off", Run{node: node("2"), offSeen: true, bootThen: "2"}, mark("1"), bootOther},
-		{"another boot", Run{node: node("2")}, mark("1"), bootOther},
-		{"no mark", Run{node: node("1")}, nil, bootOther},
-		{"a mark without a boot", Run{node: node("1")}, mark(""), bootUnmarked},
-		{"no boot anywhere", Run{node: node("")}, mark(""), bootUnknown},
-		{"no node", Run{node: Node{Name: "n"}}, nil, bootUnknown},
+		"the marked boot":                               {node: node("1"), mark: mark("1"), want: bootMarked},
+		"the marked boot, although it was off":          {seen: off("0"), node: node("1"), mark: mark("1"), want: bootMarked},
+		"another boot since it was off":                 {seen: off("1"), node: node("2"), mark: mark("1"), want: bootFresh},
+		"another boot since it was off, without a mark": {seen: off("1"), node: node("2"), want: bootFresh},
+		"another boot, from before it was off":          {seen: off("2"), node: node("2"), mark: mark("1"), want: bootOther},
+		"another boot":                                  {node: node("2"), mark: mark("1"), want: bootOther},
+		"no mark":                                       {node: node("1"), want: bootOther},
+		"a mark without a boot":                         {node: node("1"), mark: mark(""), want: bootUnmarked},
+		"no boot anywhere":                              {node: node(""), mark: mark(""), want: bootUnknown},
+		"no node":                                       {node: Node{Name: "n"}, want: bootUnknown},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			tt.run.id, tt.run.Engine = "r", &Engine{}
-			if got := tt.run.sight(tt.mark, Instance{Power: PowerOn, VMID: "vm"}); got.boot != tt.want || got.started != tt.run.offSeen {
-				t.Errorf("%+v, want boot %d", got, tt.want)
+		t.Run(name, func(t *testing.T) {
+			tt.seen.sawPower(PowerOn, node("9")) // does not count
+			if got := tt.seen.boot(tt.node, tt.mark); got != tt.want {
+				t.Errorf("boot %d, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestAlive: a kubelet counts as alive once its pulse has moved after the settling.
+func TestAlive(t *testing.T) {
+	var c comingBack
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	for i, tt := range []struct {
+		ready bool
+		pulse int
+		spent time.Duration
+		want  bool
+	}{
+		{true, 1, 0, false},
+		{true, 2, settleTime, false}, // a last beat of what is going off
+		{true, 2, settleTime + 1, false},
+		{true, 2, settleTime + 2, false},
+		{false, 3, settleTime + 3, false},
+		{true, 3, settleTime + 4, true},
+	} {
+		if got := c.alive(tt.ready, at(tt.pulse), tt.spent); got != tt.want {
+			t.Errorf("look %d: alive %v", i, got)
+		}
 	}
 }

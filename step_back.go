@@ -11,6 +11,54 @@ import (
 // before it counts as never having gone.
 const settleTime = 30 * time.Second
 
+// comingBack is what was seen of a donor that comes back.
+type comingBack struct {
+	offSeen    bool   // the machine was off, or on its way
+	bootThen   string // what Kubernetes took for its boot then
+	firstPulse time.Time
+	// sealStarted: a seal pod of the run had begun to run; unsealed: none was left when the marks were
+	// taken off.
+	sealStarted, unsealed bool
+
+	missing  missing  // zero while the donor's instance is there
+	poolGone bool     // a person said that the pool was deleted for good
+	returned []string // runs whose donors this one has given back
+}
+
+// sawPower notes that the machine was off, and what its node told of its boot then.
+func (c *comingBack) sawPower(power Power, n Node) {
+	if power != PowerOn && !c.offSeen {
+		c.offSeen, c.bootThen = true, n.BootID
+	}
+}
+
+// boot compares the boot that the node shows with that of its mark.
+func (c *comingBack) boot(n Node, mark *Mark) bootSight {
+	switch {
+	case mark == nil && n.UID == "", mark != nil && mark.BootID == "" && n.BootID == "":
+		return bootUnknown
+	case mark != nil && n.BootID == mark.BootID:
+		return bootMarked
+	case c.offSeen && n.BootID != c.bootThen:
+		return bootFresh
+	case mark != nil && mark.BootID == "":
+		return bootUnmarked
+	}
+	return bootOther
+}
+
+// alive watches the kubelet's pulse: true once it has moved after settleTime. A seal that has just
+// begun lets the kubelet beat once more: only what is heard after the settling counts.
+func (c *comingBack) alive(ready bool, pulse time.Time, spent time.Duration) bool {
+	if spent <= settleTime {
+		return false
+	}
+	if c.firstPulse.IsZero() {
+		c.firstPulse = pulse
+	}
+	return ready && pulse.After(c.firstPulse)
+}
+
 // lookStart brings the donor's machine and node back. It is done when the node
 // is Ready in a boot that began after the mark was written, or when the donor
 // never went off.
@@ -22,47 +70,37 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 	if !r.touched(mark) {
 		return done("the donor was not switched off"), nil
 	}
-	if r.node.UID != "" && !r.node.runsOn(r.instance.ID) {
+	if r.donor.node.UID != "" && !r.donor.node.runsOn(r.donor.instance.ID) {
 		// The node's name is another machine's: no node tells when the donor is back.
-		return r.lookPower(ctx, r.node.Name, r.instance)
+		return r.lookPower(ctx, r.donor.node.Name, r.donor.instance)
 	}
-	if why, err := r.stranger(ctx, r.node.Name, r.instance.ID); err != nil || why != "" {
+	if why, err := r.stranger(ctx, r.donor.node.Name, r.donor.instance.ID); err != nil || why != "" {
 		return r.leftOff(why), err
 	}
-	in, err := r.Provider.Instance(ctx, r.instance.ID)
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotVisible) && r.poolGone {
-		return r.lookMissing(ctx, r.instance.ID)
+	in, err := r.engine.Provider.Instance(ctx, r.donor.instance.ID)
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotVisible) && r.back.poolGone {
+		return r.lookMissing(ctx, r.donor.instance.ID)
 	} else if err != nil {
-		return Next{}, fmt.Errorf("read instance %s: %w", r.instance.ID, err)
+		return Next{}, fmt.Errorf("read instance %s: %w", r.donor.instance.ID, err)
 	}
-	r.missing = missing{}
-	if replaced(in, r.instance.VMID) {
+	r.back.missing = missing{}
+	if replaced(in, r.donor.instance.VMID) {
 		return done("the donor is gone: its instance was replaced"), nil
 	}
-	if in.Power != PowerOn && !r.offSeen {
-		r.offSeen, r.bootThen = true, r.node.BootID
-	}
+	r.back.sawPower(in.Power, r.donor.node)
 	return r.comeBack(ctx, in, r.sight(mark, in).decide())
 }
 
-// sight is what giving back sees of the donor.
+// sight is what giving back sees of the donor. Started is a machine that was seen off, or that the
+// run asked to start: then only the boot is missing.
 func (r *Run) sight(mark *Mark, in Instance) sight {
-	n := r.node
-	receipt, sealed := n.Receipt()
-	s := sight{power: in.Power, ready: n.Ready && SameVM(n.SystemUUID, in.VMID), boot: bootMarked,
-		started: r.startedOnce(), sealed: sealed && receipt.Run == r.id || r.sealStarted}
-	switch {
-	case mark == nil && n.UID == "", mark != nil && mark.BootID == "" && n.BootID == "":
-		s.boot = bootUnknown
-	case mark != nil && n.BootID == mark.BootID:
-	case r.offSeen && n.BootID != r.bootThen:
-		s.boot = bootFresh
-	case mark != nil && mark.BootID == "":
-		s.boot = bootUnmarked
-	default:
-		s.boot = bootOther
+	n := r.donor.node
+	receipt, receipted := n.Receipt()
+	return sight{
+		power: in.Power, ready: n.Ready && SameVM(n.SystemUUID, in.VMID), boot: r.back.boot(n, mark),
+		started: r.back.offSeen || r.held.mine() && r.held.lease.Record.intends(ActPowerOn),
+		sealed:  receipted && receipt.Run == r.held.run || r.back.sealStarted,
 	}
-	return s
 }
 
 // comeBack does what was decided, where it takes time in its time.
@@ -77,7 +115,7 @@ func (r *Run) comeBack(ctx context.Context, in Instance, what wayBack) (Next, er
 		if in.Failure != "" {
 			why += " again after: " + in.Failure
 		}
-		return act(ActPowerOn, why, func(ctx context.Context) error { return r.Provider.SetPower(ctx, in.ID, PowerOn) }).
+		return act(ActPowerOn, why, func(ctx context.Context) error { return r.engine.Provider.SetPower(ctx, in.ID, PowerOn) }).
 			then("the machine to start", 0), nil
 	case awaitBoot:
 		return wait("the node to boot"), nil
@@ -100,16 +138,20 @@ func (r *Run) comeBack(ctx context.Context, in Instance, what wayBack) (Next, er
 
 func (r *Run) switchOff(in Instance) Next {
 	return act(ActPowerOff, "switch the machine off, so that its first boot can mend the sealed disk", func(ctx context.Context) error {
-		return r.Provider.SetPower(ctx, in.ID, PowerOff)
+		return r.engine.Provider.SetPower(ctx, in.ID, PowerOff)
 	})
 }
 
 func (r *Run) lookAlive(ctx context.Context, fine, why string) (Next, error) {
-	alive, err := r.alive(ctx, r.node)
-	if err != nil {
-		return Next{}, err
+	n := r.donor.node
+	pulse := n.Heartbeat
+	if p, ok := r.engine.Cluster.(Pulser); ok {
+		var err error
+		if pulse, err = p.Pulse(ctx, n); err != nil {
+			return Next{}, fmt.Errorf("read the pulse of node %s: %w", n.Name, err)
+		}
 	}
-	if alive {
+	if r.back.alive(n.Ready, pulse, r.spent()) {
 		return done(fine), nil
 	}
 	return wait(why), nil
@@ -118,20 +160,20 @@ func (r *Run) lookAlive(ctx context.Context, fine, why string) (Next, error) {
 // donorMark reads the donor's node and its mark. A node that is gone or that
 // another machine has taken over leaves only the record to go by.
 func (r *Run) donorMark(ctx context.Context) (mark *Mark, gone string, err error) {
-	n, err := r.rereadNode(ctx)
+	n, err := r.donor.rereadNode(ctx)
 	if errors.Is(err, ErrNotFound) {
-		r.node = Node{Name: r.node.Name}
+		r.donor.node = Node{Name: r.donor.node.Name}
 		return nil, "", nil
 	} else if err != nil {
-		return nil, "", fmt.Errorf("read node %s: %w", r.node.Name, err)
+		return nil, "", fmt.Errorf("read node %s: %w", r.donor.node.Name, err)
 	}
 	if mark, err = n.claim(r.pool.ID); err != nil {
 		return nil, "", err
 	}
-	if mark != nil && mark.Run != r.id {
+	if mark != nil && mark.Run != r.held.run {
 		return nil, fmt.Sprintf("the node belongs to run %s now", mark.Run), nil
 	}
-	r.sawNode(n)
+	r.donor.sawNode(n)
 	return mark, "", nil
 }
 
@@ -144,58 +186,32 @@ func (r *Run) touched(mark *Mark) bool {
 	if mark != nil {
 		return mark.Sealing
 	}
-	return r.lease != nil && r.lease.Holder == r.id && r.lease.Record.Sealing
+	return r.held.mine() && r.held.lease.Record.Sealing
 }
 
 const startTheDonor = "start the donor"
 
-// startedOnce says whether the machine was seen off, or the run asked it to
-// start: then only the boot is missing.
-func (r *Run) startedOnce() bool {
-	return r.offSeen || r.lease != nil && r.lease.Holder == r.id && r.lease.Record.intends(ActPowerOn)
-}
-
-// alive watches the kubelet's pulse: true once it has moved after settleTime.
-func (r *Run) alive(ctx context.Context, n Node) (bool, error) {
-	pulse := n.Heartbeat
-	if p, ok := r.Cluster.(Pulser); ok {
-		var err error
-		if pulse, err = p.Pulse(ctx, n); err != nil {
-			return false, fmt.Errorf("read the pulse of node %s: %w", n.Name, err)
-		}
-	}
-	// A seal that has just begun lets the kubelet beat once more: only what is
-	// heard after the settling counts.
-	if r.spent() <= settleTime {
-		return false, nil
-	}
-	if r.firstPulse.IsZero() {
-		r.firstPulse = pulse
-	}
-	return n.Ready && pulse.After(r.firstPulse), nil
-}
-
 // lookReturn takes our marks off the node, and with them the seal pod.
 func (r *Run) lookReturn(ctx context.Context) (Next, error) {
-	if r.awayEnds.IsZero() {
-		r.awayEnds = r.clock().Now()
+	if r.away.to.IsZero() {
+		r.away.to = r.engine.now()
 	}
-	n, err := r.rereadNode(ctx)
+	n, err := r.donor.rereadNode(ctx)
 	if errors.Is(err, ErrNotFound) {
 		return done("the node is gone"), nil
 	} else if err != nil {
-		return Next{}, fmt.Errorf("read node %s: %w", r.node.Name, err)
+		return Next{}, fmt.Errorf("read node %s: %w", r.donor.node.Name, err)
 	}
 	mark, err := n.claim(r.pool.ID)
 	if err != nil {
 		return Next{}, err
 	}
-	r.node = n
-	if mark != nil && mark.Run == r.id {
+	r.donor.node = n
+	if mark != nil && mark.Run == r.held.run {
 		return act(ActUnmark, "take off the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).
-			announcing(ActUnseal, deleteTheSealPod).noting(r.ifOwn(func(l *Lease) { l.Record.Sealing, l.Record.AwayEnds = false, r.awayEnds })), nil
+			announcing(ActUnseal, deleteTheSealPod).noting(r.held.ifOwn(func(l *Lease) { l.Record.Sealing, l.Record.AwayEnds = false, r.away.to })), nil
 	}
-	if r.unsealed {
+	if r.back.unsealed {
 		return done("as it was before"), nil
 	}
 	return r.lookUnseal(ctx)
@@ -204,40 +220,32 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 // takeOff takes the marks off the node once no pod can seal its disk any more.
 // ErrInProgress: one is still there.
 func (r *Run) takeOff(ctx context.Context, n Node) error {
-	if err := r.Cluster.RemoveSealPod(ctx, n, r.id); err != nil {
+	if err := r.engine.Cluster.RemoveSealPod(ctx, n, r.held.run); err != nil {
 		return err
 	}
 	if next, err := r.lookUnseal(ctx); err != nil {
 		return err
 	} else if next.kind != nextDone {
-		return fmt.Errorf("the seal pod of run %s is still there: %w", r.id, ErrInProgress)
+		return fmt.Errorf("the seal pod of run %s is still there: %w", r.held.run, ErrInProgress)
 	}
-	r.unsealed = true
-	return r.Cluster.Mark(ctx, n, nil)
+	r.back.unsealed = true
+	return r.engine.Cluster.Mark(ctx, n, nil)
 }
 
 // giveBackNode gives back a node that another run left.
 func (r *Run) giveBackNode(ctx context.Context, n Node, mark Mark) error {
-	in := Instance{ID: mark.Instance, VMID: n.vmOf(mark, *r.lease), Pool: mark.Pool}
-	engine := *r.Engine
+	engine := *r.engine
 	engine.DonorBack = nil // this run's own is still to go
-	other := &Run{Engine: &engine, holds: r.holds, Options: r.Options, id: mark.Run, lease: r.lease, node: n, pool: r.pool, instance: in,
-		back: true, poolGone: r.poolGone}
+	other := engine.newRun(r.opts)
+	other.pool, other.holds, other.back.poolGone = r.pool, r.holds, r.back.poolGone
+	other.held.inNameOf(mark.Run, r.held.lease)
+	other.donor.node, other.donor.instance = n, Instance{ID: mark.Instance, VMID: n.vmOf(mark, *r.held.lease), Pool: mark.Pool}
 	err := other.exec(ctx, restitution())
-	r.missing = other.missing
+	r.back.missing = other.back.missing
 	if err == nil {
-		r.returned = append(r.returned, mark.Run)
+		r.back.returned = append(r.back.returned, mark.Run)
 	}
 	return err
-}
-
-// ifOwn keeps a note off the lease while it holds another run.
-func (r *Run) ifOwn(note func(*Lease)) func(*Lease) {
-	return func(l *Lease) {
-		if l.Holder == r.id {
-			note(l)
-		}
-	}
 }
 
 // abandon gives back everything after a failure. It goes on although ctx may
@@ -246,17 +254,17 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 	interrupted := ctx.Err() != nil
 	ctx = context.WithoutCancel(ctx)
 	if r.refusedFirst(cause) {
-		return errors.Join(cause, r.release(ctx, func(l *Lease) { l.Record = Record{} })) // no run of which to tell
+		return errors.Join(cause, r.held.release(ctx, func(l *Lease) { l.Record = Record{} })) // no run of which to tell
 	}
-	r.back = true
-	if rec := r.lease.Record; r.adopted && rec.Donor != "" && !(rec.Donor == r.node.Name && SameVM(rec.VMID, r.instance.VMID)) {
+	r.held.givingBack = true
+	if rec := r.held.lease.Record; r.held.adopted && rec.Donor != "" && !(rec.Donor == r.donor.node.Name && SameVM(rec.VMID, r.donor.instance.VMID)) {
 		// The run that was adopted had another donor, and still has it.
-		r.node = Node{Name: rec.Donor}
-		r.instance = Instance{ID: rec.Instance, VMID: rec.VMID}
+		r.donor.node = Node{Name: rec.Donor}
+		r.donor.instance = Instance{ID: rec.Instance, VMID: rec.VMID}
 	}
 	r.tell(Event{Kind: GivingBack, Percent: -1, Message: cause.Error()})
 	errs := []error{cause}
-	if err := r.persist(ctx, "write failure on", func(l *Lease) {
+	if err := r.held.persist(ctx, "write failure on", func(l *Lease) {
 		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt = true, cause.Error(), failedStep(cause)
 	}); err != nil {
 		if errors.Is(err, ErrLeaseLost) {
@@ -273,7 +281,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		errs = append(errs, WithHint(fmt.Errorf("give back: %w", failed), "kamino restore"))
 		return errors.Join(errs...)
 	}
-	if err := r.release(ctx, nil); err != nil {
+	if err := r.held.release(ctx, nil); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -291,7 +299,7 @@ func (r *Run) giveBack(ctx context.Context, cause error) error {
 
 // stayedOn looks at the donor of an adopted run once more before its lease is freed.
 func (r *Run) stayedOn(ctx context.Context) error {
-	if r.before.Instance == "" {
+	if r.held.before.Instance == "" {
 		return nil
 	}
 	return r.exec(ctx, stayOn())
@@ -299,19 +307,19 @@ func (r *Run) stayedOn(ctx context.Context) error {
 
 // lookOn starts the donor of the run that was adopted if it is off although it was given back.
 func (r *Run) lookOn(ctx context.Context) (Next, error) {
-	return r.lookPower(ctx, r.before.Donor, Instance{ID: r.before.Instance, VMID: r.before.VMID})
+	return r.lookPower(ctx, r.held.before.Donor, Instance{ID: r.held.before.Instance, VMID: r.held.before.VMID})
 }
 
 // lookPower starts a donor's machine where no node tells when it is back. What is known of it is a
 // claim here too: nothing is done to a machine of another node or pool.
 func (r *Run) lookPower(ctx context.Context, donor string, was Instance) (Next, error) {
-	in, err := r.Provider.Instance(ctx, was.ID)
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotVisible) && r.poolGone {
+	in, err := r.engine.Provider.Instance(ctx, was.ID)
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotVisible) && r.back.poolGone {
 		return r.lookMissing(ctx, was.ID)
 	} else if err != nil {
 		return Next{}, fmt.Errorf("read instance %s: %w", was.ID, err)
 	}
-	r.missing = missing{}
+	r.back.missing = missing{}
 	switch {
 	case !SameVM(in.VMID, was.VMID):
 		return done("it was replaced"), nil
@@ -325,7 +333,7 @@ func (r *Run) lookPower(ctx context.Context, donor string, was Instance) (Next, 
 		return wait("the machine to start or to stop"), nil
 	}
 	return act(ActPowerOn, startTheDonor+", which was switched off", func(ctx context.Context) error {
-		return r.Provider.SetPower(ctx, in.ID, PowerOn)
+		return r.engine.Provider.SetPower(ctx, in.ID, PowerOn)
 	}).then("the machine to start", 0), nil
 }
 
@@ -334,37 +342,37 @@ func (r *Run) leftOff(why string) Next {
 	if why == "" {
 		return Next{}
 	}
-	r.tell(Event{Kind: Warned, Step: r.now.name, Percent: -1, Message: why + ": nothing was done to it"})
+	r.held.warn(why + ": nothing was done to it")
 	return done("nothing was done to the machine: " + why)
 }
 
 // finish writes the run into the ledger and frees the pool.
 func (r *Run) finish(ctx context.Context, started time.Time) error {
-	now := r.clock().Now()
-	return r.release(context.WithoutCancel(ctx), func(l *Lease) {
+	now := r.engine.now()
+	return r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
 		l.Ledger.Owed = nil
 		if r.donorUsed() || r.result.Changed {
-			l.Ledger.passed(PastRun{Run: r.id, Donor: firstWord(r.version.Tags[TagBuiltFrom], r.node.Name), Version: r.version.Name,
+			l.Ledger.passed(PastRun{Run: r.held.run, Donor: firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name), Version: r.image.version.Name,
 				Ended: now, Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds()})
 		}
 		l.Record = Record{} // it did not fail
 	})
 }
 
-func (r *Run) donorUsed() bool { return !r.away.IsZero() && !r.awayEnds.IsZero() }
+func (r *Run) donorUsed() bool { return !r.away.from.IsZero() && !r.away.to.IsZero() }
 
 func (r *Run) awayFor() time.Duration {
 	if !r.donorUsed() {
 		return 0
 	}
-	return r.awayEnds.Sub(r.away)
+	return r.away.to.Sub(r.away.from)
 }
 
 func (r *Run) fillResult() {
-	r.result.Run, r.result.Pool = r.id, r.pool.ID
+	r.result.Run, r.result.Pool = r.held.run, r.pool.ID
 	// What was made before, by this run or another, tells whom it was made of.
-	r.result.Donor = firstWord(r.version.Tags[TagBuiltFrom], r.node.Name)
-	r.result.Version, r.result.Image = r.version.Name, r.version.ID
-	r.result.Adopted = r.adopted
+	r.result.Donor = firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name)
+	r.result.Version, r.result.Image = r.image.version.Name, r.image.version.ID
+	r.result.Adopted = r.held.adopted
 	r.result.AwaySeconds = r.awayFor().Seconds()
 }

@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // imageWanted is what the model shall refer to.
 func (r *Run) imageWanted() string {
-	if r.ImageReference == ByDefinition {
-		return definitionOf(r.version.ID)
+	if r.opts.ImageReference == ByDefinition {
+		return definitionOf(r.image.version.ID)
 	}
-	return r.version.ID
+	return r.image.version.ID
 }
 
 // definitionOf cuts "/versions/…" off a version's ID.
@@ -27,12 +28,12 @@ func definitionOf(version string) string {
 // lookModel points the model at the version that it has just seen Succeeded and
 // replicated. The former model is written on the lease first.
 func (r *Run) lookModel(ctx context.Context) (Next, error) {
-	found, err := r.Provider.Find(ctx, r.pool, Version, r.version.Name)
+	found, err := r.engine.Provider.Find(ctx, r.pool, Version, r.image.version.Name)
 	if err != nil {
-		return Next{}, fmt.Errorf("read version %s: %w", r.version.Name, err)
+		return Next{}, fmt.Errorf("read version %s: %w", r.image.version.Name, err)
 	}
 	if len(found) == 0 {
-		return Next{}, fmt.Errorf("version %s is gone: the model is not changed", r.version.Name)
+		return Next{}, fmt.Errorf("version %s is gone: the model is not changed", r.image.version.Name)
 	}
 	v := found[0]
 	if v.State != Succeeded && v.State != Creating || !v.Ours() {
@@ -44,16 +45,16 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	if v.State == Creating || !v.Ready {
 		return waitPercent("the build and replication of the image", v.Percent), nil
 	}
-	r.version = v
-	pool, err := r.Provider.Pool(ctx, r.pool.ID)
+	r.image.version = v
+	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
 	next, err := r.pointModel(ctx, pool, ModelSpec{Image: r.imageWanted()}, r.imageWanted())
-	if save := next.note; save != nil && r.NewNodes > 0 && r.owed() == nil {
+	if save := next.note; save != nil && r.opts.NewNodes > 0 && r.owed() == nil {
 		next.note = func(l *Lease) {
 			save(l)
-			l.Ledger.Owed = &ScaleOut{Version: r.version.Name}
+			l.Ledger.Owed = &ScaleOut{Version: r.image.version.Name}
 		}
 	}
 	return next, err
@@ -63,28 +64,28 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 // is what the model refers to afterwards.
 func (r *Run) pointModel(ctx context.Context, pool Pool, want ModelSpec, image string) (Next, error) {
 	r.pool = pool
-	if list := r.unlifted(pool.Refusals); len(list) > 0 {
+	if list := r.opts.unlifted(pool.Refusals); len(list) > 0 {
 		return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
 	}
 	if pool.Updating {
 		return wait("an earlier change of the model"), nil
 	}
-	diff, err := r.Provider.SetModel(ctx, pool, want, true)
+	diff, err := r.engine.Provider.SetModel(ctx, pool, want, true)
 	if err != nil {
 		return Next{}, fmt.Errorf("compare the model of pool %s: %w", pool.Name, err)
 	}
 	if len(diff) == 0 {
 		return done("refers to " + lastSegments(pool.Model.Image, 3)), nil
 	}
-	if was := r.lease.Record.ModelWas; !strings.EqualFold(pool.Model.Image, was) && !strings.EqualFold(pool.Model.Image, image) {
+	if was := r.held.lease.Record.ModelWas; !strings.EqualFold(pool.Model.Image, was) && !strings.EqualFold(pool.Model.Image, image) {
 		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: the model is not changed",
 			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3)), "if the new image shall replace it, run again")
 	}
-	former := SavedModel{At: r.clock().Now(), Image: pool.Model.Image, Saved: pool.Model.Saved}
+	former := SavedModel{At: r.engine.now(), Image: pool.Model.Image, Saved: pool.Model.Saved}
 	return act(ActModel, describeDiff(pool, diff), func(ctx context.Context) error {
 		r.result.ModelDiff = diff
 		r.result.Changed = true
-		_, err := r.Provider.SetModel(ctx, pool, want, false)
+		_, err := r.engine.Provider.SetModel(ctx, pool, want, false)
 		return err
 	}).noting(func(l *Lease) {
 		// A second write of the same image must not hide the way back.
@@ -120,30 +121,30 @@ func describeDiff(pool Pool, diff []FieldChange) string {
 // scaleOutWanted: new nodes were asked for, and this run made or adopted the
 // change that they are to show, or a run before it failed to ask for them.
 func (r *Run) scaleOutWanted() bool {
-	return r.NewNodes > 0 && (r.adopted || r.result.Changed || !r.preBuilt || r.owed() != nil)
+	return r.opts.NewNodes > 0 && (r.held.adopted || r.result.Changed || !r.image.preBuilt || r.owed() != nil)
 }
 
 // owed is the scale-out that was begun for this version and not seen to its end.
 func (r *Run) owed() *ScaleOut {
-	if r.lease == nil || r.lease.Ledger.Owed == nil || r.lease.Ledger.Owed.Version != r.version.Name {
+	if r.held.lease == nil || r.held.lease.Ledger.Owed == nil || r.held.lease.Ledger.Owed.Version != r.image.version.Name {
 		return nil
 	}
-	return r.lease.Ledger.Owed
+	return r.held.lease.Ledger.Owed
 }
 
 // lookScaleOut asks for more instances. The capacity aimed at stands on the
 // lease before it is asked for, so that neither crash nor failure asks twice.
 func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
-	scaler, ok := r.Provider.(Scaler)
+	scaler, ok := r.engine.Provider.(Scaler)
 	if !ok {
 		return Next{}, fmt.Errorf("scale out pool %s: %w by this provider", r.pool.Name, ErrUnsupported)
 	}
-	pool, err := r.Provider.Pool(ctx, r.pool.ID)
+	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
 	r.pool = pool
-	if list := r.unlifted(pool.Refusals); len(list) > 0 {
+	if list := r.opts.unlifted(pool.Refusals); len(list) > 0 {
 		return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
 	}
 	// While the pool is busy, its capacity is what was asked for and may yet be
@@ -156,21 +157,21 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 	}
 	// An autoscaler that changed the capacity meanwhile is right: our nodes are
 	// added to what it decided.
-	aim := pool.Capacity + r.NewNodes
+	aim := pool.Capacity + r.opts.NewNodes
 	return act(ActScaleOut, fmt.Sprintf("scale out from %d to %d", pool.Capacity, aim), func(ctx context.Context) error {
 		r.result.Changed = true
 		return scaler.SetCapacity(ctx, pool, aim)
-	}).noting(func(l *Lease) { l.Ledger.Owed = &ScaleOut{Version: r.version.Name, To: aim} }), nil
+	}).noting(func(l *Lease) { l.Ledger.Owed = &ScaleOut{Version: r.image.version.Name, To: aim} }), nil
 }
 
 // lookPrune deletes one version at a time, the oldest first.
 func (r *Run) lookPrune(ctx context.Context) (Next, error) {
-	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
-	versions = r.lease.Ledger.distrust(versions)
-	victims := slices.DeleteFunc(Prunable(versions, r.History, r.lease.Ledger), func(v Artifact) bool { return r.kept[v.Name] })
+	versions = r.held.lease.Ledger.distrust(versions)
+	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, r.held.lease.Ledger), func(v Artifact) bool { return slices.Contains(r.image.kept, v.Name) })
 	if len(victims) == 0 {
 		return done(fmt.Sprintf("versions kept: %d", len(versions))), nil
 	}
@@ -179,9 +180,9 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 		return wait("version " + v.Name + " to be deleted"), nil
 	}
 	return act(ActDeleteVersion, "delete version "+v.Name, func(ctx context.Context) error {
-		err := r.Provider.Delete(ctx, r.pool, v)
+		err := r.engine.Provider.Delete(ctx, r.pool, v)
 		if errors.Is(err, ErrInUse) {
-			r.kept[v.Name] = true
+			r.image.kept = append(r.image.kept, v.Name)
 			return nil
 		} else if err != nil {
 			return err
@@ -216,6 +217,84 @@ func Prunable(newestFirst []Artifact, keep int, ledger Ledger) []Artifact {
 	}
 	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
 		out[i], out[j] = out[j], out[i]
+	}
+	return out
+}
+
+// markLimit is how long a rollback tries to mark versions. The model is written
+// already then, and the ledger keeps what is not marked.
+const markLimit = 5 * time.Minute
+
+// marking is the part of a rollback that says which versions are good and bad.
+type marking struct {
+	plan   Rollback
+	failed map[string]error // by version
+}
+
+// announce writes on the ledger what is not to be chosen, before any version is
+// marked.
+func (m marking) announce(l *Lease) {
+	for _, name := range m.plan.Bad {
+		if !slices.Contains(l.Ledger.RolledBack, name) {
+			l.Ledger.RolledBack = append(slices.Clone(l.Ledger.RolledBack), name)
+		}
+	}
+	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool { return slices.Contains(m.plan.Good, n) })
+}
+
+// settle takes off the ledger what is marked by now.
+func (m marking) settle(l *Lease) {
+	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool {
+		_, failed := m.failed[n]
+		return !failed && slices.Contains(m.plan.Bad, n)
+	})
+}
+
+// look marks one version at a time. One that cannot be marked is passed over.
+func (m marking) look(r *Run, ctx context.Context) (Next, error) {
+	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	if err != nil {
+		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+	}
+	for _, v := range versions {
+		bad, good := slices.Contains(m.plan.Bad, v.Name), slices.Contains(m.plan.Good, v.Name)
+		word, tag := "bad", fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.now().Format(time.RFC3339))
+		if good {
+			word, tag = "good", "" // an empty value removes the tag
+		}
+		_, failed := m.failed[v.Name]
+		if failed || !bad && !good || bad && v.Tags[TagBad] != "" && v.Excluded || good && v.good() && !v.Excluded {
+			continue
+		}
+		return act(ActMarkVersion, fmt.Sprintf("mark version %s as %s", v.Name, word), func(ctx context.Context) error {
+			err := r.engine.Provider.(Excluder).SetExcluded(ctx, r.pool, v, bad, map[string]string{TagBad: tag})
+			if err != nil && !transient(err) && ctx.Err() == nil {
+				m.failed[v.Name] = err
+				return nil
+			}
+			return err
+		}).of(v.Name).noting(m.announce), nil
+	}
+	return done("the versions are marked"), nil
+}
+
+// give fails all that could not be looked at to the end.
+func (m marking) give(err error) {
+	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
+		if m.failed[name] == nil {
+			m.failed[name] = err
+		}
+	}
+}
+
+// unmarked tells what could not be marked, in the order of the plan.
+func (m marking) unmarked(r *Run) (out []Unmarked) {
+	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
+		if err := m.failed[name]; err != nil {
+			out = append(out, Unmarked{name, err.Error()})
+			r.tell(Event{Kind: Warned, Step: InMark, Percent: -1,
+				Message: fmt.Sprintf("version %s was not marked, which the pool's ledger remembers; run the rollback again: %v", name, err)})
+		}
 	}
 	return out
 }

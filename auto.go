@@ -45,7 +45,7 @@ func (e *Engine) AutoUpdate(ctx context.Context, opts AutoOptions) ([]PoolResult
 	t := &turns{most: opts.MaxAway, maxNotReady: opts.MaxNotReady, away: map[PoolID]bool{}, ours: map[PoolID]bool{}}
 	results, errs, plans := make([]PoolResult, len(all)), make([]error, len(all)), make([]PoolPlan, len(all))
 	for i, o := range all {
-		plans[i] = o.decide(opts, e.clock().Now())
+		plans[i] = o.decide(opts, e.now())
 		if t.ours[o.id] = plans[i].Action == DoFinish; t.ours[o.id] && o.donorAway() {
 			t.away[o.id] = true
 		}

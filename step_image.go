@@ -16,18 +16,28 @@ const (
 	StorageLRS = "Standard_LRS"
 )
 
+// imaging is what is known of today's version, and of what it is made of.
+type imaging struct {
+	version  Artifact // as last seen
+	preBuilt bool     // it was there before the run began
+	reused   *Artifact
+	foreign  string // why a snapshot of the pool's name was left alone
+	failures int
+	kept     []string // old versions that turned out to be in use
+}
+
 // mendTime is how long a gallery or definition that has failed is asked for
 // again.
 const mendTime = 5 * time.Minute
 
 // ensure is a look that creates what does not exist.
 func (r *Run) ensure(ctx context.Context, want Artifact, check func(Artifact) error) (Next, error) {
-	found, err := r.Provider.Find(ctx, r.pool, want.Kind, want.Name)
+	found, err := r.engine.Provider.Find(ctx, r.pool, want.Kind, want.Name)
 	if err != nil {
 		return Next{}, fmt.Errorf("read %s %s: %w", want.Kind, want.Name, err)
 	}
 	create := act(createAct(want.Kind), createText(want.Kind, want.Name), func(ctx context.Context) error {
-		return r.Provider.Create(ctx, r.pool, want)
+		return r.engine.Provider.Create(ctx, r.pool, want)
 	})
 	if len(found) == 0 {
 		return create, nil
@@ -74,7 +84,7 @@ func (r *Run) lookDefinition(ctx context.Context) (Next, error) {
 
 // wantedDefinition is one that the donor's disk fits.
 func (r *Run) wantedDefinition() Artifact {
-	in := r.instance
+	in := r.donor.instance
 	return Artifact{
 		Kind: Definition, Name: DefinitionName(r.pool.Name),
 		Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType, Controller: in.Controller,
@@ -104,19 +114,19 @@ func misfits(have, want Artifact) (list []Refusal) {
 }
 
 // imageMissing: today's version is not even begun.
-func (r *Run) imageMissing() bool { return !r.preBuilt }
+func (r *Run) imageMissing() bool { return !r.image.preBuilt }
 
 // imageUnready: today's version is not there, or still being built, perhaps from
 // the snapshot.
 func (r *Run) imageUnready() bool {
-	return !r.preBuilt || r.version.State != Succeeded || !r.version.Ready
+	return !r.image.preBuilt || r.image.version.State != Succeeded || !r.image.version.Ready
 }
 
 // lookReuse takes over a snapshot of today that is sealed and complete, and
 // clears away any other of ours.
 func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 	name := SnapshotName(r.pool.Name)
-	found, err := r.Provider.Find(ctx, r.pool, Snapshot, name)
+	found, err := r.engine.Provider.Find(ctx, r.pool, Snapshot, name)
 	if err != nil {
 		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}
@@ -131,7 +141,7 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 			"delete or rename it, then run again")}
 	case s.State == Deleting:
 		return wait("an old snapshot to be deleted"), nil
-	case s.Tags[TagRun] == r.id && s.State != Failed && !s.Ready:
+	case s.Tags[TagRun] == r.held.run && s.State != Failed && !s.Ready:
 		return done("this run's own, not complete yet"), nil
 	case why == "" && s.State == Succeeded && s.Ready:
 		used, err := r.imagedElsewhere(ctx, s)
@@ -139,7 +149,7 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 			return Next{}, err
 		}
 		if !used {
-			r.reused = &s
+			r.image.reused = &s
 			return done("taken from " + s.Tags[TagBuiltFrom] + " today"), nil
 		}
 		why = "a version was made of it"
@@ -153,18 +163,18 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 // imagedElsewhere says whether another version was made of a snapshot, as by a
 // run that passed midnight.
 func (r *Run) imagedElsewhere(ctx context.Context, s Artifact) (bool, error) {
-	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return false, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
 	return slices.ContainsFunc(versions, func(v Artifact) bool {
-		return v.Ours() && v.Tags[TagRun] == s.Tags[TagRun] && v.State != Failed && CompareVersions(v.Name, r.version.Name) != 0
+		return v.Ours() && v.Tags[TagRun] == s.Tags[TagRun] && v.State != Failed && CompareVersions(v.Name, r.image.version.Name) != 0
 	}), nil
 }
 
 // deleteSnapshot waits for a version that is still being built from it.
 func (r *Run) deleteSnapshot(ctx context.Context, s Artifact, what string) (Next, error) {
-	versions, err := r.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
@@ -173,27 +183,27 @@ func (r *Run) deleteSnapshot(ctx context.Context, s Artifact, what string) (Next
 			return waitPercent("version "+v.Name+", which is being built from the snapshot", v.Percent), nil
 		}
 	}
-	return act(ActDeleteSnapshot, what, func(ctx context.Context) error { return r.Provider.Delete(ctx, r.pool, s) }), nil
+	return act(ActDeleteSnapshot, what, func(ctx context.Context) error { return r.engine.Provider.Delete(ctx, r.pool, s) }), nil
 }
 
 // lookImage builds the version. A build that failed because the region has no
 // zone-redundant storage is repeated once without.
 func (r *Run) lookImage(ctx context.Context) (Next, error) {
-	found, err := r.Provider.Find(ctx, r.pool, Version, r.version.Name)
+	found, err := r.engine.Provider.Find(ctx, r.pool, Version, r.image.version.Name)
 	if err != nil {
-		return Next{}, fmt.Errorf("read version %s: %w", r.version.Name, err)
+		return Next{}, fmt.Errorf("read version %s: %w", r.image.version.Name, err)
 	}
 	if len(found) == 0 {
 		return r.createVersion()
 	}
 	v := found[0]
 	switch {
-	case !v.Ours(), r.reused != nil && v.Tags[TagRun] != r.reused.Tags[TagRun], r.preBuilt && v.Tags[TagRun] != r.version.Tags[TagRun]:
+	case !v.Ours(), r.image.reused != nil && v.Tags[TagRun] != r.image.reused.Tags[TagRun], r.image.preBuilt && v.Tags[TagRun] != r.image.version.Tags[TagRun]:
 		return Next{}, fmt.Errorf("version %s appeared meanwhile and was not made by this run", v.Name)
 	case v.State == Failed:
 		return r.failedImage(v)
 	case v.State == Succeeded && v.Ready:
-		r.version = v
+		r.image.version = v
 		return done("replicated, " + v.Storage), nil
 	case v.State == Deleting:
 		return wait("the failed version to be deleted"), nil
@@ -202,17 +212,17 @@ func (r *Run) lookImage(ctx context.Context) (Next, error) {
 }
 
 func (r *Run) createVersion() (Next, error) {
-	if r.reused == nil {
+	if r.image.reused == nil {
 		return Next{}, errors.New("no snapshot to build from: it was deleted meanwhile")
 	}
 	want := Artifact{
-		Kind: Version, Name: r.version.Name, Source: r.reused.ID, Replica: r.Replicas,
-		Storage: r.lease.Record.Storage, Tags: r.reused.Tags,
+		Kind: Version, Name: r.image.version.Name, Source: r.image.reused.ID, Replica: r.opts.Replicas,
+		Storage: r.held.lease.Record.Storage, Tags: r.image.reused.Tags,
 	}
 	return act(ActCreateVersion, "build version "+want.Name, func(ctx context.Context) error {
-		err := r.Provider.Create(ctx, r.pool, want)
+		err := r.engine.Provider.Create(ctx, r.pool, want)
 		if noZRS(err) {
-			return r.setLease(ctx, func(l *Lease) { l.Record.Storage = StorageLRS })
+			return r.held.setLease(ctx, func(l *Lease) { l.Record.Storage = StorageLRS })
 		}
 		return err
 	}).announcing(ActDeleteSnapshot, cleanText(r.pool)), nil
@@ -220,14 +230,14 @@ func (r *Run) createVersion() (Next, error) {
 
 func (r *Run) failedImage(v Artifact) (Next, error) {
 	retry := v.Storage == StorageZRS && noZRS(errors.New(v.Failure))
-	if !retry && r.imageFailures > 0 {
+	if !retry && r.image.failures > 0 {
 		return Next{}, fmt.Errorf("version %s failed twice: %s", v.Name, v.Failure)
 	}
 	return act(ActDeleteVersion, "delete the failed version and build again; it failed: "+v.Failure, func(ctx context.Context) error {
 		if !retry {
-			r.imageFailures++
+			r.image.failures++
 		}
-		return r.Provider.Delete(ctx, r.pool, v)
+		return r.engine.Provider.Delete(ctx, r.pool, v)
 	}).noting(func(l *Lease) {
 		if retry {
 			l.Record.Storage = StorageLRS
@@ -249,11 +259,11 @@ func noZRS(err error) bool {
 // lookClean deletes the snapshot of the pool, once no version is built from it.
 func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	name := SnapshotName(r.pool.Name)
-	found, err := r.Provider.Find(ctx, r.pool, Snapshot, name)
+	found, err := r.engine.Provider.Find(ctx, r.pool, Snapshot, name)
 	if err != nil {
 		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}
-	if len(found) == 0 && r.reused != nil && !r.lease.Record.intends(ActDeleteSnapshot) && r.spent() < lookAge {
+	if len(found) == 0 && r.image.reused != nil && !r.held.lease.Record.intends(ActDeleteSnapshot) && r.spent() < lookAge {
 		return wait("the snapshot of this run, which is not found, to be found or to stay away"), nil
 	} else if len(found) == 0 {
 		return done("no snapshot is left"), nil
@@ -265,27 +275,27 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	if s.State == Deleting {
 		return wait("the snapshot to be deleted"), nil
 	}
-	if r.foreign = r.foreignSnapshot(s); r.foreign != "" {
-		r.tell(Event{Kind: Warned, Step: r.now.name, Percent: -1, Message: "snapshot " + name + " " + r.foreign})
-		return done("snapshot " + name + " " + r.foreign + " and stays"), nil
+	if r.image.foreign = r.foreignSnapshot(s); r.image.foreign != "" {
+		r.held.warn("snapshot " + name + " " + r.image.foreign)
+		return done("snapshot " + name + " " + r.image.foreign + " and stays"), nil
 	}
 	return r.deleteSnapshot(ctx, s, cleanText(r.pool))
 }
 
 // mayHaveSnapshot: the run got as far as that, now or before it was adopted.
-func (r *Run) mayHaveSnapshot() bool { return r.adopted || r.version.Name != "" }
+func (r *Run) mayHaveSnapshot() bool { return r.held.adopted || r.image.version.Name != "" }
 
 func cleanText(p Pool) string { return "delete snapshot " + SnapshotName(p.Name) }
 
 // lookFailedVersion deletes what a failed build left, and waits for one that
 // still reads the snapshot.
 func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
-	if r.version.Name == "" {
+	if r.image.version.Name == "" {
 		return done("no version was begun"), nil
 	}
-	found, err := r.Provider.Find(ctx, r.pool, Version, r.version.Name)
+	found, err := r.engine.Provider.Find(ctx, r.pool, Version, r.image.version.Name)
 	if err != nil {
-		return Next{}, fmt.Errorf("read version %s: %w", r.version.Name, err)
+		return Next{}, fmt.Errorf("read version %s: %w", r.image.version.Name, err)
 	}
 	if len(found) == 0 || !found[0].Ours() {
 		return done("none"), nil
@@ -294,7 +304,7 @@ func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
 	switch v.State {
 	case Failed:
 		return act(ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
-			return r.Provider.Delete(ctx, r.pool, v)
+			return r.engine.Provider.Delete(ctx, r.pool, v)
 		}), nil
 	case Creating, Deleting:
 		return waitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil

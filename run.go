@@ -1,0 +1,237 @@
+package kamino
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Run is one execution of the pipeline for one pool: what it was asked, and what it has learned.
+// What only one room needs to remember is of a type of that room.
+type Run struct {
+	engine *Engine
+	opts   Options
+	now    running // the step that is running
+	holds  *holds
+
+	pool  Pool
+	held  holder    // the lock of the pool
+	donor donorView // the node whose disk becomes the image
+	back  comingBack
+	image imaging
+	empty emptying
+
+	away   span // of the donor, from when it began to be away, or to be sealed by the process before this one
+	result Result
+
+	plan   *Plan             // set in a dry-run
+	peeked map[string]string // step -> what it would do, in a dry-run
+	doubts []string          // told as warnings already
+	// unjudged: the donor was marked when it was validated, and not all was asked of it.
+	unjudged bool
+}
+
+// running is the step that is running.
+type running struct {
+	since     time.Time
+	throttled time.Duration // how long others asked it to be silent
+	off       time.Time     // when it first saw the donor off without a receipt
+}
+
+// span is a time that has begun, and perhaps ended.
+type span struct{ from, to time.Time }
+
+func (e *Engine) newRun(opts Options) *Run {
+	r := &Run{engine: e, opts: opts, holds: &holds{}, donor: donorView{engine: e}}
+	r.held = holder{engine: e, pool: &r.pool}
+	return r
+}
+
+// freshRecord is what stands on the lease of a run that begins.
+func (r *Run) freshRecord() Record {
+	now := r.engine.now()
+	rec := Record{
+		Donor: r.donor.node.Name, Instance: r.donor.instance.ID, VMID: r.donor.instance.VMID,
+		Started: now, Step: r.held.step, ModelWas: r.pool.Model.Image,
+	}
+	if rec.Donor != "" {
+		rec.Nonce = rand.Text()
+		rec.Version = VersionName(now) // one that is adopted after midnight goes on with it
+	}
+	return rec
+}
+
+// StepError says which step failed.
+type StepError struct {
+	Step string
+	Err  error
+	// Refused: a look before the first change met what the same command would meet again.
+	Refused bool
+}
+
+func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
+
+func (e *StepError) Unwrap() error { return e.Err }
+
+// exec runs steps in order until one fails.
+func (r *Run) exec(ctx context.Context, steps []Step) error {
+	for i, s := range steps {
+		ev := Event{Step: s.Name, Number: i + 1, Total: len(steps), Percent: -1}
+		if s.When != nil && !s.When(r) {
+			ev.Kind, ev.Message = StepSkipped, "not needed"
+			r.tell(ev)
+			r.result.Steps = append(r.result.Steps, StepTime{Name: s.Name, Skipped: true})
+			r.passed(s)
+			continue
+		}
+		if err := r.step(ctx, s, ev); err != nil && (!s.Spare || ctx.Err() != nil || errors.Is(err, ErrLeaseLost)) {
+			return err
+		} else if err != nil {
+			r.result.Warnings = append(r.result.Warnings, err.Error())
+		}
+		r.passed(s)
+	}
+	return nil
+}
+
+func (r *Run) tell(ev Event) {
+	ev.Pool, ev.Run = r.pool.Name, r.held.run
+	r.engine.report(ev)
+}
+
+// step looks, acts and waits until the step is done, has failed or has taken
+// too long.
+func (r *Run) step(ctx context.Context, s Step, ev Event) error {
+	r.held.step, r.now.since, r.now.throttled, r.now.off = s.Name, r.engine.now(), 0, time.Time{}
+	p := pace{run: r, step: s, acts: map[deed]int{}}
+	say := func(kind EventKind, message string, percent int) {
+		ev.Kind, ev.Message, ev.Percent, ev.Elapsed = kind, message, percent, r.engine.now().Sub(r.now.since)
+		r.tell(ev)
+	}
+	failed := StepFailed
+	if s.Spare {
+		failed = Warned
+	}
+	say(StepStarted, s.Does, -1)
+	for {
+		next, err := r.advance(ctx, s, &p, say)
+		if err == nil && next.kind == nextDone {
+			r.takes(s)
+			say(StepDone, next.what, -1)
+			r.result.Steps = append(r.result.Steps, StepTime{Name: s.Name, Seconds: r.engine.now().Sub(r.now.since).Seconds()})
+			return nil
+		}
+		switch acted := err == nil && next.kind == nextAct; {
+		case acted && next.why == "":
+			p.reset()
+			continue
+		case acted:
+			p.reset()
+			say(StepWaiting, next.why, -1)
+		case err == nil:
+			say(StepWaiting, next.what, next.percent)
+		case ctx.Err() == nil && (transient(err) || s.Stubborn) && !errors.Is(err, ErrLeaseLost):
+			say(StepRetry, err.Error(), -1)
+		default:
+			err = interrupted(ctx, err)
+			refused := next.kind != nextAct && refusing(err)
+			if refused && !s.Spare {
+				failed = StepRefused
+			}
+			say(failed, err.Error(), -1)
+			return &StepError{Step: s.Name, Err: err, Refused: refused}
+		}
+		if err := p.pause(ctx, next, err); err != nil {
+			err = interrupted(ctx, err)
+			say(failed, err.Error(), -1)
+			return &StepError{Step: s.Name, Err: err}
+		}
+		if err := r.held.renew(ctx); err != nil {
+			return &StepError{Step: s.Name, Err: err}
+		}
+	}
+}
+
+// interrupted is the error of a call that ended because ctx did: clients tell
+// that as anything between a time-out and a broken reply.
+func interrupted(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil && (transient(err) || errors.Is(err, cause)) {
+		return fmt.Errorf("interrupted: %w", cause)
+	}
+	return err
+}
+
+// lookAge is how old a look may be when it is acted upon: a process that was
+// frozen, or a cluster that answered late, has missed what happened meanwhile.
+const lookAge = 10 * time.Second
+
+// advance makes one look and, where it asks for one, one act.
+func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, string, int)) (Next, error) {
+	if err := ctx.Err(); err != nil {
+		return Next{}, err
+	}
+	next, err := r.bounded(ctx, func(ctx context.Context) (Next, error) { return s.Look(r, ctx) })
+	if err != nil || next.kind != nextAct {
+		return next, err
+	}
+	if p.tooSoon(deed{next.act, next.on}) {
+		return wait("the effect of: " + next.what), nil
+	}
+	looked := r.engine.now()
+	if err := r.held.intend(ctx, s, next); err != nil {
+		return next, err
+	}
+	if late := r.engine.now().Sub(looked); late > lookAge {
+		return wait(fmt.Sprintf("a fresh look: the lease was written only after %s", late.Round(time.Second))), nil
+	}
+	r.takes(s)
+	say(StepActed, next.what, -1)
+	if r.donor.read = false; !s.Patient { // those do nothing to the donor
+		r.donor.readAt = time.Time{}
+	}
+	if rec, ok := r.engine.Cluster.(Recorder); ok && s.Notify != "" && !p.notified {
+		p.notified = true
+		rec.Record(ctx, r.donor.node, "Kamino"+s.Notify, next.what)
+	}
+	if next.steps {
+		return next, next.do(ctx)
+	}
+	return r.bounded(ctx, func(ctx context.Context) (Next, error) { return next, next.do(ctx) })
+}
+
+// bounded ends calls before the lease can run out. A process that was frozen
+// must not wake up and act on what another has taken over meanwhile.
+func (r *Run) bounded(ctx context.Context, calls func(context.Context) (Next, error)) (Next, error) {
+	limited, cancel := r.engine.clock().WithTimeout(ctx, actTimeout)
+	defer cancel()
+	next, err := calls(limited)
+	if over := limited.Err(); over != nil && errors.Is(err, over) && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return next, err
+}
+
+// donorNeeded: no image and no snapshot of today can be used.
+func (r *Run) donorNeeded() bool { return r.imageMissing() && r.image.reused == nil }
+
+// donorUntouched: the donor is needed, and nothing was done to it yet.
+func (r *Run) donorUntouched() bool {
+	mark, err := r.donor.node.claim(r.pool.ID)
+	return r.donorNeeded() && mark == nil && err == nil && !r.held.sealing()
+}
+
+// donorMarked: the run may hold a donor.
+func (r *Run) donorMarked() bool {
+	mark, err := r.donor.node.claim(r.pool.ID)
+	return mark != nil || err != nil || r.held.sealing() || r.donorNeeded()
+}
+
+// spent is how long the running step has taken.
+func (r *Run) spent() time.Duration { return r.engine.now().Sub(r.now.since) }
+
+// worked is spent without the time in which the service asked for silence.
+func (r *Run) worked() time.Duration { return r.spent() - r.now.throttled }
+
+func (r *Run) lookLock(ctx context.Context) (Next, error) { return r.held.look(ctx, r.freshRecord) }

@@ -1,0 +1,263 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+func (r *Run) lookConnect(ctx context.Context) (Next, error) {
+	if err := r.checkCredentials(ctx); err != nil {
+		return Next{}, err
+	}
+	if err := r.checkCluster(ctx); err != nil {
+		return Next{}, err
+	}
+	return done("credentials work"), nil
+}
+
+func (r *Run) checkCluster(ctx context.Context) error {
+	p, ok := r.engine.Cluster.(ClusterPreflighter)
+	if !ok {
+		return nil
+	}
+	doubts, err := p.Preflight(ctx, r.opts.drainOptions())
+	if err == nil {
+		r.doubt(InConnect, doubts)
+	}
+	return err
+}
+
+// checkCredentials is as much of connect as a plan needs, which is printed on clusters that were
+// not prepared yet.
+func (r *Run) checkCredentials(ctx context.Context) error {
+	p, ok := r.engine.Provider.(Preflighter)
+	if !ok {
+		return nil
+	}
+	doubts, err := p.Preflight(ctx)
+	if err == nil {
+		r.doubt(InConnect, doubts)
+	}
+	return err
+}
+
+func (r *Run) lookValidate(ctx context.Context) (Next, error) {
+	node, err := r.engine.Cluster.Node(ctx, r.opts.Donor)
+	if errors.Is(err, ErrNotFound) {
+		return Next{}, refuseUnknown(r.opts.Donor)
+	} else if err != nil {
+		return Next{}, fmt.Errorf("read node %s: %w", r.opts.Donor, err)
+	}
+	if _, err := node.Mark(); err != nil {
+		return Next{}, refuseMark(node.Name, err)
+	}
+	r.donor.node = node
+	if refusals := refuseNode(node, r.opts, true); node.ProviderID == "" {
+		return Next{}, &RefusedError{Subject: "node " + node.Name, Refusals: refusals}
+	}
+	if err := r.readPool(ctx); err != nil {
+		return Next{}, err
+	}
+	if r.donor.instance.Architecture == "" {
+		r.donor.instance.Architecture = nodeArchitecture(node.Architecture)
+	}
+	mark, err := node.claim(r.pool.ID)
+	if err != nil {
+		return Next{}, refuseMark(node.Name, err)
+	}
+	if err := r.refuse(mark != nil); err != nil {
+		return Next{}, err
+	}
+	// A donor that is marked may be away. Whose mark it is shows under the lease, and then it is judged.
+	if r.unjudged = mark != nil; !r.unjudged {
+		if err := r.fit(ctx); err != nil {
+			return Next{}, err
+		}
+	}
+	return done(fmt.Sprintf("%s is %s of pool %s", node.Name, r.donor.instance.ID, r.pool.Name)), nil
+}
+
+// readPool reads the instance behind r.node, and its pool.
+func (r *Run) readPool(ctx context.Context) error {
+	id, err := r.engine.Provider.PoolOf(r.donor.node.ProviderID)
+	if err != nil {
+		return &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []Refusal{{
+			Code: "provider", Field: "spec.providerID", Value: string(r.donor.node.ProviderID),
+			Why: err.Error(), Do: "choose a node of a pool that this provider can handle"}}}
+	}
+	if r.pool, err = r.engine.Provider.Pool(ctx, id); err != nil {
+		return r.hintGone(fmt.Errorf("read pool %s of node %s: %w", id.Name(), r.donor.node.Name, err))
+	}
+	if r.donor.instance, err = r.engine.Provider.Instance(ctx, r.donor.node.ProviderID); err != nil {
+		return r.hintGone(fmt.Errorf("read instance %s of node %s: %w", r.donor.node.ProviderID, r.donor.node.Name, err))
+	}
+	return nil
+}
+
+// hintGone tells what to do about a node whose machine is gone.
+func (r *Run) hintGone(err error) error {
+	switch marked := r.donor.node.Annotations[AnnotationRun] != "" || r.donor.node.Tainted(TaintBlock); {
+	case !errors.Is(err, ErrNotFound):
+		return err
+	case marked: // the node is what others know of its run
+		return WithHint(err, "a run has the node; what it left is given back with: kamino restore")
+	}
+	return WithHint(err, "if the machine was deleted, its Node object is stale: kubectl delete node %s; else look at the node's providerID", r.donor.node.Name)
+}
+
+// lookRecover gives back what earlier runs of the pool left before a new donor
+// is touched. An adopted run goes on where it stood if that is possible.
+func (r *Run) lookRecover(ctx context.Context) (Next, error) {
+	nodes, err := r.engine.Cluster.Nodes(ctx)
+	if err != nil {
+		return Next{}, fmt.Errorf("list nodes: %w", err)
+	}
+	for _, n := range nodes {
+		if n.Name == r.donor.node.Name {
+			r.donor.sawNode(n) // much may have happened while the lease was watched
+		}
+	}
+	continues := r.held.adopted && r.continues()
+	if next, found := r.leftBehind(nodes, continues); found {
+		return next, nil
+	}
+	if r.held.adopted && !continues {
+		return act(ActBegin, "begin a new run in place of "+r.held.run, func(ctx context.Context) error {
+			id := r.held.freshID()
+			err := r.held.setLease(ctx, func(l *Lease) {
+				if l.Holder != id {
+					l.Epoch++
+					l.Ledger.failed(l.Holder, r.held.asFound(l.Record), r.engine.now())
+				}
+				l.Holder, l.Record = id, r.freshRecord()
+			})
+			if err == nil {
+				r.held.run, r.held.adopted = id, false
+			}
+			return err
+		}), nil
+	}
+	if err := r.judge(ctx, continues); err != nil {
+		return Next{}, err
+	}
+	if continues {
+		r.away = span{r.held.lease.Record.AwaySince, r.held.lease.Record.AwayEnds}
+		return done(fmt.Sprintf("going on with run %s at step %s", r.held.run, r.held.lease.Record.Step)), nil
+	}
+	return done("nothing was left"), nil
+}
+
+// judge asks of a donor that was marked what validate asks of any other. One that a run goes on with
+// may be away; what has become of its pool since then counts for it too.
+func (r *Run) judge(ctx context.Context, continues bool) error {
+	if !r.unjudged {
+		return nil
+	}
+	if !continues {
+		if err := r.readPool(ctx); err != nil {
+			return err
+		}
+		if r.donor.instance.Architecture == "" {
+			r.donor.instance.Architecture = nodeArchitecture(r.donor.node.Architecture)
+		}
+		if err := r.refuse(false); err != nil {
+			return err
+		}
+	}
+	if err := r.fit(ctx); err != nil {
+		return err
+	}
+	r.unjudged = false
+	return nil
+}
+
+// leftBehind finds a donor of the pool that an earlier run left: by the marks,
+// and where Kubernetes has forgotten the node, by the record on the lease.
+func (r *Run) leftBehind(nodes []Node, continues bool) (next Next, found bool) {
+	for _, n := range nodes {
+		if pool, err := r.engine.Provider.PoolOf(n.ProviderID); err != nil || pool != r.pool.ID {
+			continue
+		}
+		mark, err := n.taken(r.pool.ID, *r.held.lease)
+		if err != nil {
+			r.tell(Event{Kind: Warned, Step: InRecover, Percent: -1, Message: err.Error() + ": left alone"})
+		}
+		if err != nil || mark == nil || (mark.Run == r.held.run && continues) {
+			continue
+		}
+		return actSteps(ActGiveBack, fmt.Sprintf("give back node %s, which run %s left", n.Name, mark.Run),
+			func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }).of(n.Name), true
+	}
+	rec := r.held.lease.Record
+	if !r.held.adopted || continues || !rec.Sealing {
+		return Next{}, false
+	}
+	mark := Mark{Run: r.held.run, Pool: r.pool.ID, Instance: rec.Instance, VMID: rec.VMID}
+	return actSteps(ActGiveBack, fmt.Sprintf("give back the machine of node %s, which run %s left", rec.Donor, r.held.run), func(ctx context.Context) error {
+		if err := r.giveBackNode(ctx, Node{Name: rec.Donor}, mark); err != nil {
+			return err
+		}
+		return r.held.setLease(ctx, func(l *Lease) { l.Record.Sealing = false })
+	}), true
+}
+
+// continues says whether the adopted run can go on with this donor. It cannot
+// when it was giving back, had another donor, or when the donor has booted
+// since: then its disk is no longer the sealed one.
+func (r *Run) continues() bool {
+	rec := r.held.lease.Record
+	if rec.GivingBack || rec.Donor != r.donor.node.Name || !SameVM(rec.VMID, r.donor.instance.VMID) {
+		return false
+	}
+	if rec.Intent == "" && rec.Version != VersionName(r.engine.now()) {
+		return false // it had not begun anything, and its day is over
+	}
+	mark, err := r.donor.node.claim(r.pool.ID)
+	if err != nil || mark == nil {
+		// Not marked yet, or returned already: both are fine to go on from. A mark
+		// that somebody removed meanwhile is not.
+		return err == nil && !rec.Sealing
+	}
+	return mark.Run == r.held.run && mark.BootID == r.donor.node.BootID
+}
+
+// fit compares the donor with the pool's model and image definition, before
+// anything is touched: what of these can never be changed later would otherwise
+// be found out when the donor is off, or when the pool can no longer grow.
+func (r *Run) fit(ctx context.Context) error {
+	found, err := r.engine.Provider.Find(ctx, r.pool, Definition, DefinitionName(r.pool.Name))
+	if err != nil {
+		return fmt.Errorf("read image definition of pool %s: %w", r.pool.Name, err)
+	}
+	var all []Refusal
+	var definition *Artifact
+	if len(found) > 0 && found[0].State == Succeeded {
+		definition = &found[0]
+		all = misfits(found[0], r.wantedDefinition())
+	}
+	if f, ok := r.engine.Provider.(Fitter); ok {
+		refusals, doubts, err := f.Fit(ctx, r.pool, r.donor.instance, definition)
+		if err != nil {
+			return fmt.Errorf("compare node %s with pool %s: %w", r.donor.node.Name, r.pool.Name, err)
+		}
+		r.doubt(InValidate, doubts)
+		all = append(all, refusals...)
+	}
+	if len(all) > 0 {
+		return &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: all}
+	}
+	return nil
+}
+
+// doubt tells what could not be found out, once.
+func (r *Run) doubt(step string, doubts []string) {
+	for _, d := range doubts {
+		if slices.Contains(r.doubts, d) {
+			continue
+		}
+		r.doubts = append(r.doubts, d)
+		r.tell(Event{Kind: Warned, Step: step, Percent: -1, Message: d})
+	}
+}

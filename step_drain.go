@@ -1,0 +1,308 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// emptying is what was seen while the donor was emptied and sealed.
+type emptying struct {
+	evicting bool      // this process has asked the donor's pods to leave
+	emptied  time.Time // when no pod was left that had to leave
+	// surveyless: the donor's disk cannot be looked at beside its pods.
+	surveyless bool
+	unasked    bool // the donor's mark was seen before any seal pod was asked for
+	rested     bool // the donor was seen off after its snapshot had been begun
+}
+
+// lookRehearse finds out, before anything is done to the donor, what would end
+// its drain or its seal anyway: once its pods are evicted, somebody has noticed.
+func (r *Run) lookRehearse(ctx context.Context) (Next, error) {
+	return r.rehearse(ctx, r.sealOrder())
+}
+
+func (r *Run) rehearse(ctx context.Context, order SealOrder) (Next, error) {
+	pods, err := r.engine.Cluster.Rehearse(ctx, r.donor.node, order, r.opts.drainOptions())
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return Next{}, err
+	} else if err != nil {
+		return Next{}, fmt.Errorf("try drain and seal of node %s without effect: %w", r.donor.node.Name, err)
+	}
+	var stuck []Pod
+	var doubts []string
+	for _, p := range pods {
+		if p.Stuck {
+			stuck = append(stuck, p)
+		} else {
+			doubts = append(doubts, fmt.Sprintf("pod %s may not leave in time: %s", p, p.Reason))
+		}
+	}
+	r.doubt("rehearse", doubts)
+	if len(stuck) > 0 {
+		return Next{}, &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []Refusal{refuseStuck(stuck)}}
+	}
+	if r.pool.Capacity == 1 {
+		r.doubt("rehearse", []string{fmt.Sprintf("pool %s has one node, the donor: until it is back, its pods run only where other pools have room for them", r.pool.Name)})
+	}
+	return done("drain and seal are possible"), nil
+}
+
+func (r *Run) lookProtect(ctx context.Context) (Next, error) {
+	n, mark, err := r.donor.recentNode(ctx, r.held.run)
+	if err != nil {
+		return Next{}, err
+	}
+	if n.Tainted(TaintDeleting) {
+		return Next{}, fmt.Errorf("cluster-autoscaler is deleting node %s", n.Name)
+	}
+	if mark == nil && (r.held.lease.Record.Sealing || n.Tainted(TaintBlock)) {
+		// A new mark would know nothing of what was done to the donor.
+		return Next{}, r.lostMark()
+	}
+	if mark == nil {
+		m := r.newMark(n)
+		return act(ActProtect, "annotate the node with "+AnnotationProtect+"=true", func(ctx context.Context) error {
+			if err := r.engine.Cluster.Mark(ctx, n, &m); err != nil {
+				return err
+			}
+			// It takes about as long as the settling, so it begins with it. The next step looks whether it did.
+			return r.beginSurvey(ctx, n)
+		}).announcing(ActSurvey, lookAtTheFiles).then(whySettle, r.opts.Settle), nil
+	}
+	// The autoscaler looks at the annotation only when it evaluates the node,
+	// and finishes a deletion that it has begun.
+	if age := r.engine.now().Sub(mark.Since); age >= 0 && age < r.opts.Settle && r.spent() < r.opts.Settle {
+		return waitFor(whySettle, r.opts.Settle-max(age, r.spent())), nil
+	}
+	return done("protected"), nil
+}
+
+const whySettle = "cluster-autoscaler to see the annotation"
+
+func (r *Run) newMark(n Node) Mark {
+	m := Mark{
+		Format: MarkFormat, Run: r.held.run, Epoch: r.held.lease.Epoch, Pool: r.pool.ID,
+		Instance: r.donor.instance.ID, VMID: r.donor.instance.VMID, BootID: n.BootID, Since: r.engine.now(),
+	}
+	if v, ok := n.Annotations[AnnotationProtect]; ok {
+		m.Protection = &v
+	}
+	return m
+}
+
+// remark is an act that changes the mark of the run.
+func (r *Run) remark(what Act, says string, n Node, mark *Mark, change func(*Mark)) (Next, error) {
+	if mark == nil {
+		return Next{}, r.lostMark()
+	}
+	m := *mark
+	change(&m)
+	m.Epoch = r.held.lease.Epoch
+	return act(what, says, func(ctx context.Context) error { return r.engine.Cluster.Mark(ctx, n, &m) }), nil
+}
+
+func (r *Run) lostMark() error {
+	return fmt.Errorf("node %s lost the mark of run %s: somebody removed annotation %s", r.donor.node.Name, r.held.run, AnnotationRun)
+}
+
+func (r *Run) lookDrain(ctx context.Context) (Next, error) {
+	n, mark, err := r.donor.readNode(ctx, r.held.run)
+	if err != nil {
+		return Next{}, err
+	}
+	if mark == nil || !mark.Block || !n.Tainted(TaintBlock) {
+		next, err := r.remark(ActBlock, "block the node with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
+		return next.announcing(ActEvict, evictThePods), err
+	}
+	if mark.Sealing {
+		return done("drained earlier"), nil
+	}
+	opts := r.opts.drainOptions()
+	opts.Overdue = r.worked() > r.opts.drainTimeout()
+	evict := func(ctx context.Context) ([]Pod, error) { return r.engine.Cluster.Evict(ctx, n, opts) }
+	if !r.empty.evicting {
+		return act(ActEvict, evictThePods, func(ctx context.Context) error {
+			r.empty.evicting = true
+			_, err := evict(ctx)
+			return err
+		}).then("the pods to leave", 0), nil
+	}
+	pods, err := evict(ctx)
+	if err != nil {
+		return Next{}, fmt.Errorf("evict the pods of node %s: %w", n.Name, err)
+	}
+	if len(pods) == 0 {
+		return r.lookDetached(n), nil
+	}
+	if err := r.drainStuck(pods, opts); err != nil {
+		return Next{}, err
+	}
+	return wait(describePods(pods)), nil
+}
+
+// detachTime is how long volumes are waited for once their pods have left. A volume that is still attached to a machine which goes off is
+// let go by the attach-detach controller only after six minutes (maxWaitForUnmountDuration in
+// k8s.io/kubernetes/pkg/controller/volume/attachdetach), and its pod cannot start elsewhere so long. Volumes of pods that stay are never
+// detached: the node does not tell which those are.
+const detachTime = 2 * time.Minute
+
+// lookDetached waits until the volumes of the pods that left are detached from the donor.
+func (r *Run) lookDetached(n Node) Next {
+	now := r.engine.now()
+	if r.empty.emptied.IsZero() {
+		r.empty.emptied = now
+	}
+	switch waited := now.Sub(r.empty.emptied); {
+	case len(n.Volumes) == 0:
+		return done("no pod is left that had to leave")
+	case waited > detachTime:
+		r.held.warn(fmt.Sprintf("after %s still attached to node %s: %s", detachTime, n.Name, someOf(n.Volumes)))
+		return done("no pod is left that had to leave; volumes still attached: " + someOf(n.Volumes))
+	}
+	return wait("volumes to be detached: " + someOf(n.Volumes))
+}
+
+const evictThePods = "evict the pods of the node"
+
+// drainStuck decides whether waiting for pods still makes sense.
+func (r *Run) drainStuck(pods []Pod, opts DrainOptions) error {
+	stuck := slices.ContainsFunc(pods, func(p Pod) bool { return p.Stuck }) && !opts.Force
+	overdue := opts.Overdue && !opts.Force
+	hopeless := r.worked() > r.opts.drainTimeout()+2*max(r.opts.Grace, 0)+5*time.Minute
+	if !stuck && !overdue && !hopeless {
+		return nil
+	}
+	return WithHint(fmt.Errorf("node %s cannot be drained after %s: %s", r.donor.node.Name, r.worked().Round(time.Second), describePods(pods)),
+		"mend what holds the pods, choose another node, or use --force to delete them")
+}
+
+func describePods(pods []Pod) string {
+	const most = 3
+	words := make([]string, 0, most)
+	for _, p := range pods[:min(len(pods), most)] {
+		word := p.String()
+		if p.Reason != "" {
+			word += " (" + p.Reason + ")"
+		}
+		words = append(words, word)
+	}
+	text := fmt.Sprintf("%d pods to leave: %s", len(pods), strings.Join(words, ", "))
+	if len(pods) == 1 {
+		text = "1 pod to leave: " + words[0]
+	}
+	if len(pods) > most {
+		text += ", …"
+	}
+	return text
+}
+
+// Surveyor is a cluster that can have the files of a donor's disk looked at while the node still serves its pods.
+type Surveyor interface {
+	// Survey creates the pod of a run that looks at the disk and refuses what the seal would refuse. It changes nothing but the
+	// host's memory, in which the seal finds what was seen. One that exists already is no error. ErrUnsupported where such pods are not
+	// admitted and seal pods are.
+	Survey(ctx context.Context, node Node, order SealOrder) error
+	// SurveyPod reads it. RemoveSealPod removes it.
+	SurveyPod(ctx context.Context, node Node, run string) (SealPod, error)
+}
+
+const lookAtTheFiles = "look at the files of the donor's disk"
+
+// lookSurvey waits for the inventory of the donor's files: what a policy refuses is refused before a pod is evicted, and in the donor's time
+// away only what changed is read again. Where it cannot be made here, the seal makes it.
+func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
+	s, ok := r.engine.Cluster.(Surveyor)
+	if !ok {
+		return done(sealSurveys), nil
+	}
+	n, mark, err := r.donor.recentNode(ctx, r.held.run)
+	switch {
+	case err != nil:
+		return Next{}, err
+	case mark == nil:
+		return Next{}, r.lostMark()
+	case mark.Block || mark.Sealing || n.Tainted(TaintBlock) || r.empty.surveyless:
+		return done(sealSurveys), nil // the first two by an earlier process of this run
+	case n.BootID != mark.BootID:
+		return Next{}, fmt.Errorf("node %s has booted since the run began", n.Name)
+	}
+	pod, err := s.SurveyPod(ctx, n, r.held.run)
+	if err != nil {
+		return Next{}, fmt.Errorf("read the inventory's pod: %w", err)
+	}
+	switch {
+	case !pod.Exists:
+		return act(ActSurvey, lookAtTheFiles, func(ctx context.Context) error { return r.beginSurvey(ctx, n) }).then("the inventory of the donor's files", 0), nil
+	case pod.Done:
+		return done("the disk may be sealed"), nil
+	case pod.Ousted:
+		r.withoutSurvey("node " + n.Name + " has no room for the inventory beside its pods: " + pod.Message)
+		return done(sealSurveys), nil
+	case pod.Failed:
+		return Next{}, WithHint(fmt.Errorf("the disk of node %s cannot be sealed as it is; no pod was evicted: %s", n.Name, pod.Message),
+			"do what the message says on the node or in the seal policy, or choose another node")
+	}
+	return wait("the inventory of the donor's files; its pod is " + pod.Message), nil
+}
+
+const sealSurveys = "left to the seal"
+
+// beginSurvey asks for the inventory. A cluster that admits no such pod is no reason to stay away.
+func (r *Run) beginSurvey(ctx context.Context, n Node) error {
+	s, ok := r.engine.Cluster.(Surveyor)
+	if !ok {
+		return nil
+	}
+	err := s.Survey(ctx, n, r.sealOrder())
+	if errors.Is(err, ErrUnsupported) {
+		r.withoutSurvey(err.Error())
+		return nil
+	}
+	return err
+}
+
+func (r *Run) withoutSurvey(why string) {
+	r.empty.surveyless = true
+	r.held.warn(why + "; it is made after the drain instead")
+}
+
+// lookUnseal removes the seal pod, so that nothing seals the disk any more.
+func (r *Run) lookUnseal(ctx context.Context) (Next, error) {
+	pod, err := r.engine.Cluster.SealPod(ctx, r.donor.node, r.held.run)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return Next{}, fmt.Errorf("read the seal pod: %w", err)
+	}
+	if !pod.Exists {
+		return done("no seal pod"), nil
+	}
+	r.back.sealStarted = r.back.sealStarted || pod.Started
+	return act(ActUnseal, deleteTheSealPod, func(ctx context.Context) error {
+		return r.engine.Cluster.RemoveSealPod(ctx, r.donor.node, r.held.run)
+	}), nil
+}
+
+const deleteTheSealPod = "delete the seal pod"
+
+// lookPods removes the seal pod, and what an inventory left that ended with its run.
+func (r *Run) lookPods(ctx context.Context) (Next, error) {
+	next, err := r.lookUnseal(ctx)
+	s, ok := r.engine.Cluster.(Surveyor)
+	if err != nil || next.kind != nextDone || !ok {
+		return next, err
+	}
+	pod, err := s.SurveyPod(ctx, r.donor.node, r.held.run)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return Next{}, fmt.Errorf("read the inventory's pod: %w", err)
+	}
+	if !pod.Exists {
+		return next, nil
+	}
+	return act(ActUnseal, deleteTheSealPod+" and the inventory's", func(ctx context.Context) error {
+		return r.engine.Cluster.RemoveSealPod(ctx, r.donor.node, r.held.run)
+	}), nil
+}

@@ -1,0 +1,262 @@
+package kamino
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// guestHalt is how long a sealed machine is given to switch itself off before
+// the provider is asked to.
+const guestHalt = time.Minute
+
+func (r *Run) sealOrder() SealOrder {
+	order := SealOrder{Run: r.held.run, Policy: r.opts.SealPolicy}
+	if order.Run == "" { // a plan and a doctor try it for a run that never begins
+		order.Run = r.held.freshID()
+	}
+	if r.held.lease != nil {
+		order.Nonce = r.held.lease.Record.Nonce
+	}
+	return order
+}
+
+const sealTheDisk = "seal the disk"
+
+// lookSeal waits for the receipt of this run and this boot. Without it nothing
+// goes on: an unsealed disk is never snapshotted.
+func (r *Run) lookSeal(ctx context.Context) (Next, error) {
+	n, mark, err := r.donor.readNode(ctx, r.held.run)
+	if err != nil {
+		return Next{}, err
+	}
+	if mark == nil || !mark.Sealing {
+		r.empty.unasked = true
+		next, err := r.remark(ActSealing, "write on the node that its disk is about to be sealed", n, mark, func(m *Mark) { m.Sealing = true })
+		return next.announcing(ActSeal, sealTheDisk).noting(func(l *Lease) {
+			l.Record.Sealing, l.Record.Policy = true, r.policySum()
+			l.Record.AwaySince, l.Record.AwayEnds = r.engine.now(), time.Time{}
+		}), err
+	}
+	if !n.Tainted(TaintBlock) {
+		return r.remark(ActBlock, "block the node again with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
+	}
+	if n.BootID != mark.BootID {
+		return Next{}, fmt.Errorf("node %s has booted since the run began: its disk is not the sealed one", n.Name)
+	}
+	if receipt, ok := n.Receipt(); ok && receipt.Run == r.held.run {
+		if err := r.checkReceipt(receipt); err != nil {
+			return Next{}, err
+		}
+		return done("receipt " + receipt.Hash), nil
+	}
+	r.donor.watchedOn = r.engine.now()
+	if why := n.SealFailure(r.held.run); why != "" {
+		return Next{}, fmt.Errorf("the seal failed: %s", why)
+	}
+	var pod SealPod
+	if !r.empty.unasked {
+		if pod, err = r.engine.Cluster.SealPod(ctx, n, r.held.run); err != nil {
+			return Next{}, fmt.Errorf("read the seal pod: %w", err)
+		}
+	}
+	if pod.Failed {
+		return Next{}, fmt.Errorf("the seal failed: %s", pod.Message)
+	}
+	if pod.Exists && n.Ready {
+		return wait("the seal; its pod is " + pod.Message), nil
+	}
+	// Silence: either it is on its way off with the receipt still to be seen,
+	// or it went off without one.
+	in, err := r.donor.readInstance(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	if in.Power == PowerOff {
+		return r.lookUnreceipted(n)
+	}
+	if !pod.Exists && in.Power == PowerOn {
+		order := act(ActSeal, sealTheDisk, func(ctx context.Context) error {
+			r.empty.unasked = false
+			return r.engine.Cluster.Seal(ctx, n, r.sealOrder())
+		}).then("the seal", 0)
+		if r.held.lease.Record.Policy != r.policySum() { // the process that marked the node brought another
+			order = order.noting(func(l *Lease) { l.Record.Policy = r.policySum() })
+		}
+		return order, nil
+	}
+	return wait("a receipt; the node is silent"), nil
+}
+
+// lookUnreceipted gives up a donor that is off and has no receipt. The agent tells the receipt
+// before it switches the machine off, so whoever reads the node afterwards sees it, or it was not
+// told; lookAge is for a write whose answer the agent did not get.
+func (r *Run) lookUnreceipted(n Node) (Next, error) {
+	now := r.engine.now()
+	if r.now.off.IsZero() {
+		r.now.off = now
+	}
+	if now.Sub(r.now.off) < lookAge {
+		return wait("a receipt; the donor is off"), nil
+	}
+	return Next{}, fmt.Errorf("node %s went off without a receipt of run %s: its disk is not sealed", n.Name, r.held.run)
+}
+
+// checkReceipt says what is wrong with a receipt that names this run: a kubelet
+// may write any annotation of its own node, at any time.
+func (r *Run) checkReceipt(receipt Receipt) error {
+	switch nonce := r.held.lease.Record.Nonce; {
+	case !SameVM(receipt.VMID, r.donor.instance.VMID):
+		return fmt.Errorf("receipt of run %s comes from VM %s, not from the donor's %s", r.held.run, receipt.VMID, r.donor.instance.VMID)
+	case nonce != "" && receipt.Nonce != nonce:
+		return WithHint(fmt.Errorf("receipt of run %s on node %s does not repeat the nonce of the run: the agent that was asked did not write it", r.held.run, r.donor.node.Name),
+			"the pool's image stays as it is; find out who wrote annotation %s before you take this node again", AnnotationReceipt)
+	case receipt.Policy != r.held.lease.Record.Policy:
+		return WithHint(fmt.Errorf("receipt of run %s on node %s names seal policy %q, and the run brought %q", r.held.run, r.donor.node.Name, receipt.Policy, r.held.lease.Record.Policy),
+			"the pool's image stays as it is; the seal pod's image must be of this version: see --image")
+	}
+	return nil
+}
+
+func (r *Run) lookStop(ctx context.Context) (Next, error) {
+	if r.away.from.IsZero() && !r.held.before.Sealing { // else the process before this one knows
+		r.away.from = r.engine.now()
+	}
+	in, err := r.donor.readInstance(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	switch {
+	case in.Power == PowerOff:
+		return done("off"), nil
+	case in.Power == PowerOn && !r.donor.stillOn(r.spent()):
+		return Next{}, fmt.Errorf("node %s runs although its disk is sealed: %w", r.donor.node.Name, errStartedSince)
+	case in.Power == PowerOn && r.spent() > guestHalt:
+		return act(ActPowerOff, "switch the donor off", func(ctx context.Context) error {
+			return r.engine.Provider.SetPower(ctx, in.ID, PowerOff)
+		}), nil
+	}
+	return wait("the donor to switch itself off"), nil
+}
+
+// errStartedSince: nobody knows whether the disk is still as it was sealed.
+var errStartedSince = errors.New("it may have been started again since")
+
+func (r *Run) lookSnapshot(ctx context.Context) (Next, error) {
+	name := SnapshotName(r.pool.Name)
+	found, err := r.engine.Provider.Find(ctx, r.pool, Snapshot, name)
+	if err != nil {
+		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
+	}
+	if len(found) == 0 {
+		return r.takeSnapshot(ctx, name)
+	}
+	s := found[0]
+	switch {
+	case s.Tags[TagRun] != r.held.run:
+		return Next{}, fmt.Errorf("snapshot %s belongs to run %q, not to this one", name, s.Tags[TagRun])
+	case s.State != Failed && !r.empty.rested:
+		return r.lookRested(ctx, s)
+	case s.State == Failed:
+		return act(ActDeleteSnapshot, "delete the failed snapshot: "+s.Failure, func(ctx context.Context) error {
+			return r.engine.Provider.Delete(ctx, r.pool, s)
+		}), nil
+	case s.State == Succeeded && s.Ready:
+		r.image.reused = &s
+		return done("complete"), nil
+	}
+	return waitPercent("the copy of the disk", s.Percent), nil
+}
+
+// lookRested makes sure that nobody started the donor between the last look and
+// the snapshot: no condition can be sent with the request.
+func (r *Run) lookRested(ctx context.Context, s Artifact) (Next, error) {
+	in, err := r.donor.readInstance(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	if in.Power != PowerOff {
+		return act(ActDeleteSnapshot, "delete the snapshot: somebody started the donor meanwhile", func(ctx context.Context) error {
+			return r.engine.Provider.Delete(ctx, r.pool, s)
+		}), nil
+	}
+	r.empty.rested = true
+	return waitPercent("the copy of the disk", s.Percent), nil
+}
+
+// takeSnapshot checks once more, immediately before, that the disk is sealed
+// and at rest.
+func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
+	n, mark, err := r.donor.readNode(ctx, r.held.run)
+	if err != nil {
+		return Next{}, err
+	}
+	receipt, ok := n.Receipt()
+	if !ok || receipt.Run != r.held.run || mark == nil || n.BootID != mark.BootID {
+		return Next{}, fmt.Errorf("no receipt of run %s for the present boot of node %s: no snapshot is taken", r.held.run, n.Name)
+	}
+	if err := r.checkReceipt(receipt); err != nil {
+		return Next{}, err
+	}
+	in, err := r.donor.readInstance(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	if in.Power != PowerOff {
+		return Next{}, fmt.Errorf("instance %s is %s, not off: no snapshot is taken", in.ID, in.Power)
+	}
+	want := Artifact{
+		Kind: Snapshot, Name: name, Source: in.Disk, Tags: r.tags(receipt),
+		Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType,
+	}
+	return act(ActCreateSnapshot, "snapshot disk "+lastSegment(in.Disk), func(ctx context.Context) error {
+		return r.engine.Provider.Create(ctx, r.pool, want)
+	}), nil
+}
+
+// policySum is the SHA-256 in hex of the seal policy; empty without one.
+func (r *Run) policySum() string {
+	if len(r.opts.SealPolicy) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(r.opts.SealPolicy)
+	return hex.EncodeToString(sum[:])
+}
+
+func (r *Run) planSeal() string {
+	if sum := r.policySum(); sum != "" {
+		return "make the donor's disk fit to be cloned and wait for the receipt; seal policy sha256:" + sum[:12] + "…"
+	}
+	return "make the donor's disk fit to be cloned and wait for the receipt; unknown files are reported (no seal policy)"
+}
+
+func (r *Run) tags(receipt Receipt) map[string]string {
+	tags := map[string]string{
+		TagBuiltFrom: r.donor.node.Name,
+		TagBuiltAt:   r.engine.now().Format(BuiltAtFormat),
+		TagRun:       r.held.run,
+		TagEpoch:     fmt.Sprint(r.held.lease.Epoch),
+		TagReceipt:   receipt.Hash,
+		TagParent:    lastSegments(r.donor.instance.Image, 3),
+		TagVM:        r.donor.instance.VMID,
+	}
+	if receipt.Policy != "" {
+		tags[TagPolicy] = receipt.Policy
+	}
+	if u := receipt.Unknown; u != nil {
+		tags[TagUnknown], tags[TagUnknownMode], tags[TagUnknownDigest] = fmt.Sprint(u.Count), u.Mode, u.Digest
+	}
+	return tags
+}
+
+func lastSegment(id string) string { return lastSegments(id, 1) }
+
+// lastSegments keeps the last n segments of an ID with slashes.
+func lastSegments(id string, n int) string {
+	parts := strings.Split(id, "/")
+	return strings.Join(parts[max(0, len(parts)-n):], "/")
+}
