@@ -136,5 +136,6 @@ type SealPod struct {
 	Failed  bool   // it ended without powering the machine off
 	Done    bool   // it ended well
 	Ousted  bool   // it failed because the node did not admit it, or killed it
+	Refused bool   // it failed because of what is on the disk: another one would too
 	Message string // why it is waiting, or the last words of a failed one
 }

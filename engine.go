@@ -82,6 +82,12 @@ func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
 	return r.result, err
 }
 
+// GiveBack gives back what an earlier run left in the pool of a node with which no run can be tried now. A run that lives is left alone;
+// a node that is unknown or of no pool is no error.
+func (e *Engine) GiveBack(ctx context.Context, donor string) error {
+	return e.newRun(Options{Donor: donor}).giveBackRefused(ctx)
+}
+
 // giveBackRefused gives back what an earlier run left in the pool of a donor that this run may not take: what was taken is given
 // back whatever has become of it since, and whatever right is missing that only a new run needs.
 func (r *Run) giveBackRefused(ctx context.Context) error {

@@ -67,7 +67,7 @@ func (r *Run) freshRecord() Record {
 type StepError struct {
 	Step string
 	Err  error
-	// Refused: a look before the first change met what the same command would meet again.
+	// Refused: a look before the first change but for marks met what the same command would meet again.
 	Refused bool
 }
 

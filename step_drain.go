@@ -244,8 +244,12 @@ func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
 		r.withoutSurvey("node " + n.Name + " has no room for the inventory beside its pods: " + pod.Message)
 		return done(sealSurveys), nil
 	case pod.Failed:
-		return Next{}, WithHint(fmt.Errorf("the disk of node %s cannot be sealed as it is; no pod was evicted: %s", n.Name, pod.Message),
+		err := WithHint(fmt.Errorf("the disk of node %s cannot be sealed as it is; no pod was evicted: %s", n.Name, pod.Message),
 			"do what the message says on the node or in the seal policy, or choose another node")
+		if pod.Refused {
+			err = inTheWay{err}
+		}
+		return Next{}, err
 	}
 	return wait("the inventory of the donor's files; its pod is " + pod.Message), nil
 }

@@ -27,6 +27,8 @@ const (
 	hostRoot  = "/host"
 	nonceEnv  = "KAMINO_SEAL_NONCE"
 	policyEnv = "KAMINO_SEAL_POLICY"
+	// agentFound is the agent's exit code where it found what must not be in an image (docs/agent.md).
+	agentFound = 3
 )
 
 func sealPodName(run string) string { return sealName + "-" + run }
@@ -78,6 +80,7 @@ func readSealPod(pod *corev1.Pod) kamino.SealPod {
 			// What was killed ends with 128 and the signal's number
 			// (https://pkg.go.dev/k8s.io/api/core/v1#ContainerStateTerminated).
 			out.Ousted = out.Ousted && last.ExitCode >= 128
+			out.Refused = out.Failed && last.ExitCode == agentFound
 		case s.State.Waiting != nil:
 			w := s.State.Waiting
 			words = append(words, joinWords(w.Reason, w.Message))

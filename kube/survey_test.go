@@ -102,5 +102,8 @@ func TestReadSurveyPod(t *testing.T) {
 		if got.Done != tt.done || got.Failed != tt.failed || got.Ousted != tt.ousted {
 			t.Errorf("%s: %+v", name, got)
 		}
+		if got.Refused != (name == "refused") {
+			t.Errorf("%s: refused is %t", name, got.Refused)
+		}
 	}
 }

@@ -70,7 +70,10 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 		return err
 	}
 	if err := c.needImage(ctx, c.dryRun); err != nil {
-		return err
+		return c.refuse(ctx, err, c.dryRun, func(e *kamino.Engine) error {
+			_, err := e.Restore(ctx, kamino.RestoreOptions{Pools: opts.Pools})
+			return err
+		})
 	}
 	engine, err := c.engine(ctx)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 
@@ -64,4 +65,23 @@ func (a *app) ownImage(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// refuse ends a command whose run cannot be tried. As every such run it first gives back what an earlier one left, where it can; one that
+// lives is left alone.
+func (a *app) refuse(ctx context.Context, cause error, dryRun bool, giveBack func(*kamino.Engine) error) error {
+	if dryRun {
+		return cause
+	}
+	engine, err := a.engine(ctx)
+	if err != nil {
+		return cause
+	}
+	finish := a.follow(ctx, engine)
+	err = giveBack(engine)
+	finish()
+	if err != nil && !refused(err) {
+		return errors.Join(cause, err)
+	}
+	return cause
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"kamino.dev/kamino"
 )
@@ -61,5 +62,29 @@ func TestNeedImage(t *testing.T) {
 				t.Errorf("got %v, hint %q; want %q", err, kamino.Hint(err), tt.wrong)
 			}
 		})
+	}
+}
+
+// TestNoImageGivesBack: a run that has no image to seal with gives back what an earlier one left, as every run that is refused does.
+func TestNoImageGivesBack(t *testing.T) {
+	for _, args := range [][]string{{"update", "--target-node", "n1"}, {"auto-update"}, {"update", "--target-node", "n1", "--image", "kamino:latest"}} {
+		w := newFakeWorld()
+		id := stale(w).ID
+		w.cluster.leases[id] = kamino.Lease{Revision: "1", Holder: "r9x", Process: "host/1", Renewed: w.now.Add(-time.Hour), Record: kamino.Record{Donor: "n3", Step: "drain"}}
+		delete(w.env, "POD_IMAGE")
+		_, errs, code := w.kamino(t, args...)
+		want := exitRefused
+		if len(args) > 3 {
+			want = exitFailed // an option that is wrong by itself
+		}
+		if l := w.cluster.leases[id]; l.Holder != "" || code != want || !strings.Contains(errs, "--image NAME@sha256:DIGEST") {
+			t.Errorf("%v: exit code %d, the lease is held by %q\n%s", args, code, l.Holder, errs)
+		}
+		// Beside a run that lives it is left alone.
+		w.cluster.alive = true
+		w.cluster.leases[id] = kamino.Lease{Revision: "1", Holder: "r9", Process: "host/1", Renewed: w.now, Record: kamino.Record{Donor: "n3", Step: "drain"}}
+		if _, errs, code := w.kamino(t, args...); code != want || w.cluster.leases[id].Holder != "r9" {
+			t.Errorf("%v beside a run that lives: exit code %d\n%s", args, code, errs)
+		}
 	}
 }

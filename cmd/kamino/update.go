@@ -170,7 +170,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 		return err
 	}
 	if err := c.needImage(ctx, c.dryRun); err != nil {
-		return err
+		return c.refuse(ctx, err, c.dryRun, func(e *kamino.Engine) error { return e.GiveBack(ctx, c.donor) })
 	}
 	engine, err := c.engine(ctx)
 	if err != nil {

@@ -191,7 +191,8 @@ func (w *world) setPower(m *machine, want kamino.Power, fails bool) error {
 
 // shown is what package kube makes of a pod that ended so.
 func shown(e worlds.End) kamino.SealPod {
-	out := kamino.SealPod{Exists: true, Failed: e != worlds.End{}, Done: e == worlds.End{}, Ousted: e.Refused != "", Started: e.Refused+e.Waiting == ""}
+	out := kamino.SealPod{Exists: true, Failed: e != worlds.End{}, Done: e == worlds.End{}, Ousted: e.Refused != "", Started: e.Refused+e.Waiting == "",
+		Refused: e.ExitCode == 3}
 	switch {
 	case e.Refused != "":
 		out.Message = "failed, " + e.Refused

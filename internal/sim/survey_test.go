@@ -17,7 +17,7 @@ func TestRefusedBeforeDrain(t *testing.T) {
 	w.machineOf(w.nodes["a-0"]).fate = worlds.DiskIsRefused
 	p := w.update(options("a-0"))
 	var step *kamino.StepError
-	if !errors.As(p.err, &step) || step.Step != "inventory" || kamino.Hint(p.err) == "" || !strings.Contains(p.err.Error(), "nothing explains") {
+	if !errors.As(p.err, &step) || step.Step != "inventory" || !step.Refused || kamino.Hint(p.err) == "" || !strings.Contains(p.err.Error(), "nothing explains") {
 		t.Fatalf("got %v, hint %q", p.err, kamino.Hint(p.err))
 	}
 	for _, pod := range w.pods {
@@ -28,6 +28,18 @@ func TestRefusedBeforeDrain(t *testing.T) {
 	n := w.nodes["a-0"]
 	if n.Annotations[kamino.AnnotationRun] != "" || n.Tainted(kamino.TaintBlock) || len(w.surveys)+len(w.sealPods) > 0 {
 		t.Errorf("the donor: %v, %v; pods %v %v", n.Annotations, n.Taints, w.surveys, w.sealPods)
+	}
+	w.sound(t)
+}
+
+// TestInventoryFailed: an image that cannot be pulled now may come right by itself, and is no refusal.
+func TestInventoryFailed(t *testing.T) {
+	w := aged(1)
+	w.machineOf(w.nodes["a-0"]).fate = worlds.NoImage
+	p := w.update(options("a-0"))
+	var step *kamino.StepError
+	if !errors.As(p.err, &step) || step.Step != "inventory" || step.Refused {
+		t.Errorf("got %v", p.err)
 	}
 	w.sound(t)
 }
