@@ -62,6 +62,9 @@ type watchedLease struct {
 // watched for its duration: if it is renewed meanwhile, that run lives and this
 // one leaves; if not, its process has ended and its run is adopted.
 func (h *holder) look(ctx context.Context, fresh func() Record) (Next, error) {
+	if h.lease != nil {
+		return done(fmt.Sprintf("run %s, epoch %d", h.run, h.lease.Epoch)), nil
+	}
 	lease, err := h.engine.Cluster.Lease(ctx, h.pool.ID)
 	if err != nil {
 		return Next{}, fmt.Errorf("read lease of pool %s: %w", h.pool.Name, err)
@@ -108,13 +111,18 @@ func (h *holder) freshID() string {
 	return h.fresh
 }
 
-// take writes this run and this process on the lease. The next look tells
-// whether it worked, whatever the reply was.
+// take writes this run and this process on the lease. Where the reply was lost the
+// next look tells whether it worked. What the API server says that it has written is
+// what every later write, and so every act, depends on.
 func (h *holder) take(ctx context.Context, lease Lease, record Record) error {
 	lease.Holder, lease.Process, lease.Record = h.run, h.engine.Process, record
 	lease.Epoch++
-	lease.Renewed, lease.Duration = h.engine.now(), LeaseDuration
-	_, err := h.engine.Cluster.SetLease(ctx, lease)
+	now := h.engine.now()
+	lease.Renewed, lease.Duration = now, LeaseDuration
+	got, err := h.engine.Cluster.SetLease(ctx, lease)
+	if err == nil {
+		h.lease, h.leased = &got, now
+	}
 	return err
 }
 

@@ -63,10 +63,10 @@ func Pipeline() []Step {
 		{Name: InInventory, Does: "look why each file is on the donor's disk, and whether it may be sealed", Back: "pod removed",
 			When: (*Run).donorNeeded, Look: (*Run).lookSurvey, Patient: true},
 		{Name: InDrain, Seed: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
-			When: (*Run).donorNeeded, Look: (*Run).lookDrain, Notify: "Draining", Limit: unlimited, Plan: (*Run).planDrain,
+			When: (*Run).donorNeeded, Look: (*Run).lookDrain, Notify: "Draining", Tells: taken, Limit: unlimited, Plan: (*Run).planDrain,
 			Takes: "the donor's block", Until: InReturn},
 		{Name: InSeal, Does: "make the donor's disk fit to be cloned and wait for the receipt",
-			When: (*Run).donorNeeded, Look: (*Run).lookSeal, Notify: "Sealing", Plan: (*Run).planSeal,
+			When: (*Run).donorNeeded, Look: (*Run).lookSeal, Plan: (*Run).planSeal,
 			Takes: "the donor sealed and perhaps off", Until: InReturn},
 		{Name: InStop, Seed: "9", Does: "wait for the donor to be off", Back: "started",
 			When: (*Run).donorNeeded, Look: (*Run).lookStop,
@@ -119,6 +119,9 @@ func stayOn() []Step {
 	return []Step{{Name: InStayOn, Does: "make sure that the donor of the run that was taken over still runs",
 		When: func(r *Run) bool { return r.held.before.Instance != "" }, Look: (*Run).lookOn, Limit: returnLimit, Stubborn: true}}
 }
+
+// taken is the event on a donor's node: one tells of all that comes until it is given back.
+const taken = "the node is drained to make an image of its disk, which is sealed then; the node is switched off, copied, and started again"
 
 const (
 	defaultLimit = 30 * time.Minute

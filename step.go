@@ -29,8 +29,8 @@ type Step struct {
 	Takes, Until, Ends string
 	// DonorBack: once this step is done, or not needed, the run has no donor away.
 	DonorBack bool
-	// Notify puts an event on the donor when the step first acts.
-	Notify string
+	// Notify puts an event on the donor when the step first acts, which says Tells or, without, what it is about to do.
+	Notify, Tells string
 
 	When func(*Run) bool // nil: always
 	Look func(*Run, context.Context) (Next, error)
