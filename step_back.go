@@ -96,10 +96,13 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 func (r *Run) sight(mark *Mark, in Instance) sight {
 	n := r.donor.node
 	receipt, receipted := n.Receipt()
+	// A seal that tells why it failed took everything back and started the kubelet again, or is switching the machine off:
+	// the kubelet, or its silence, tells which.
+	began := r.back.sealStarted && n.SealFailure(r.held.run) == ""
 	return sight{
 		power: in.Power, ready: n.Ready && SameVM(n.SystemUUID, in.VMID), boot: r.back.boot(n, mark),
 		started: r.back.offSeen || r.held.mine() && r.held.lease.Record.intends(ActPowerOn),
-		sealed:  receipted && receipt.Run == r.held.run || r.back.sealStarted,
+		sealed:  receipted && receipt.Run == r.held.run || began,
 	}
 }
 

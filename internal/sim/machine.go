@@ -113,7 +113,7 @@ func (w *world) silence(m *machine) {
 		n.frozen = w.now.Truncate(beat)
 	}
 	w.after(notReadyTime, func() {
-		if n := w.nodes[m.Hostname]; n != nil && m.boots == boots && n.SystemUUID == m.VMID {
+		if n := w.nodes[m.Hostname]; n != nil && m.boots == boots && n.SystemUUID == m.VMID && !m.kubelet {
 			n.Ready = false
 			w.changeNode(n)
 			w.happened("node %s is not Ready", m.Hostname)
@@ -256,11 +256,29 @@ func (w *world) detached(m *machine, receipt kamino.Receipt, here func() bool) {
 		if !here() {
 			return
 		}
+		if fate == worlds.SealTakenBack {
+			w.takenBack(m, run)
+			return
+		}
 		if fate != worlds.SealForged {
 			m.sealed = run
 		}
 		w.reportSeal(m, receipt, here, fate)
 	})
+}
+
+// takenBack is a seal that gave up: the donor is as it was, and its node says why.
+func (w *world) takenBack(m *machine, run string) {
+	m.kubelet, m.touched = true, ""
+	w.happened("seal of %s is taken back", m.Hostname)
+	n := w.nodes[m.Hostname]
+	if n == nil || n.SystemUUID != m.VMID {
+		return
+	}
+	n.Ready = true
+	text, _ := json.Marshal(map[string]string{"run": run, "error": worlds.Failure})
+	n.Annotations[kamino.AnnotationSealFailure] = string(text)
+	w.changeNode(n)
 }
 
 // reportSeal writes the receipt, again and again while the API is away.

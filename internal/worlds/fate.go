@@ -8,6 +8,7 @@ const (
 	Healthy       Fate = iota
 	NeverBoots         // its kubelet does not come up
 	SealFails          // the seal pod ends before it touches anything
+	SealTakenBack      // the seal fails at work, takes everything back, starts the kubelet again, and tells
 	SealHangs          // the seal stops the kubelet, and then hangs
 	SealIsMute         // the machine is sealed and off, and no receipt was reported
 	SealForged         // nothing is sealed; the node writes a receipt of its own and goes off
@@ -15,6 +16,9 @@ const (
 	DiskIsRefused      // the inventory refuses the disk
 	NoRoom             // the node takes no more pods
 )
+
+// Failure is why a seal is taken back, as the node tells it.
+const Failure = "2 things must not be in an image"
 
 // End is how a pod of Kamino's ends, as its kubelet reports it.
 type End struct {

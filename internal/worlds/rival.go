@@ -117,6 +117,7 @@ var persons = []Rival{
 var fates = []Rival{
 	{Name: "the node does not come back", Column: "12", Same: true, Rows: []string{"S5", "S6", "S7", "S8", "S9"}, Act: fated(NeverBoots)},
 	{Name: "the seal fails", Column: "5b", Same: true, Rows: []string{"S5"}, Act: fated(SealFails)},
+	{Name: "the seal is taken back", Column: "5b", Same: true, Rows: []string{"S5"}, Act: fated(SealTakenBack)},
 	{Name: "the seal hangs", Column: "12", Same: true, Rows: []string{"S5"}, Act: fated(SealHangs)},
 	{Name: "the seal sends no receipt", Column: "4", Same: true, Rows: []string{"S5"}, Act: fated(SealIsMute)},
 	{Name: "the node forges its receipt", Column: "5b", Same: true, Rows: []string{"S5"}, Act: fated(SealForged)},

@@ -371,6 +371,23 @@ func sealNonce(pod *corev1.Pod) string {
 	return ""
 }
 
+// takenBack is a seal that gave up before it wrote anything that lasts: the kubelet runs again, and the node says why.
+func (w *World) takenBack(m *machine, run string) {
+	text, err := json.Marshal(map[string]string{"run": run, "error": worlds.Failure})
+	w.check("write failure", err)
+	w.tell(m, kamino.AnnotationSealFailure, string(text))
+}
+
+// tell writes on the node what the agent tells with kubelet's credentials.
+func (w *World) tell(m *machine, key, text string) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: text}}})
+	if err == nil {
+		_, err = w.station.admin.CoreV1().Nodes().Patch(w.ctx, m.node, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	w.check("tell by node "+m.node, err)
+	w.dirty.nodes = true
+}
+
 // seal does to the symbolic disk what the agent does to a real one: identity
 // off, receipt on the disk and, with kubelet's credentials, on the node, power
 // off. Deleting the pod at this point comes too late: the agent is detached.
@@ -379,6 +396,10 @@ func (w *World) seal(m *machine, pod *corev1.Pod) {
 		return
 	}
 	run := strings.TrimPrefix(pod.Name, sealPrefix)
+	if m.fate == worlds.SealTakenBack {
+		w.takenBack(m, run)
+		return
+	}
 	sum := sha256.Sum256([]byte(run + m.vm + fmt.Sprint(m.boots)))
 	receipt := kamino.Receipt{Run: run, Donor: m.node, VMID: m.vm, Nonce: sealNonce(pod), SealedAt: w.clock.Now(), Hash: "sha256:" + hex.EncodeToString(sum[:])}
 	text, err := json.Marshal(receipt)
@@ -394,12 +415,7 @@ func (w *World) seal(m *machine, pod *corev1.Pod) {
 		return
 	}
 	if m.fate != worlds.SealIsMute {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{kamino.AnnotationReceipt: string(text)}}})
-		if err == nil {
-			_, err = w.station.admin.CoreV1().Nodes().Patch(w.ctx, m.node, types.MergePatchType, patch, metav1.PatchOptions{})
-		}
-		w.check("report receipt", err)
-		w.dirty.nodes = true
+		w.tell(m, kamino.AnnotationReceipt, string(text))
 	}
 	if !w.shape.Mute {
 		w.cloud.PowerOffFromGuest(m.id)
