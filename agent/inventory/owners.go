@@ -56,8 +56,8 @@ func (o owned) complaint() string {
 
 // owners are the package databases of a disk.
 type owners struct {
-	files []owned // by key
-	sums  []owned // by kind and sum, for copies
+	files []owned  // by key
+	sums  []uint32 // which of them have a digest, by kind and sum, for copies
 	notes []string
 }
 
@@ -72,13 +72,13 @@ func readOwners(d *disk.Disk) *owners {
 		}
 	}
 	o.sort()
-	o.sums = make([]owned, 0, len(o.files))
-	for _, f := range o.files {
+	o.sums = make([]uint32, 0, len(o.files))
+	for i, f := range o.files {
 		if f.kind != byNone {
-			o.sums = append(o.sums, f)
+			o.sums = append(o.sums, uint32(i))
 		}
 	}
-	slices.SortFunc(o.sums, compareSums)
+	slices.SortFunc(o.sums, func(a, b uint32) int { return compareSums(o.files[a], o.files[b]) })
 	return o
 }
 
@@ -128,7 +128,7 @@ func (o *owners) find(name string) (best owned, ok bool) {
 // ships reports whether some package ships this content, under whatever name.
 func (o *owners) ships(s sums) bool {
 	for _, f := range []owned{{kind: byMD5, sum: s.md5}, {kind: bySHA256, sum: [16]byte(s.sha[:16])}} {
-		if _, ok := slices.BinarySearchFunc(o.sums, f, compareSums); ok {
+		if _, ok := slices.BinarySearchFunc(o.sums, f, func(i uint32, f owned) int { return compareSums(o.files[i], f) }); ok {
 			return true
 		}
 	}
