@@ -75,6 +75,9 @@ func assigned(data []byte, at int) []byte {
 	case !a.signed && !a.quoted && !(mixed(value) || randomLooking(value, 16)):
 		return nil // prose: "password file2", "kpasswd 464/tcp"
 	}
+	if remembered(a, last) {
+		return data[at:a.end]
+	}
 	// The cheap question first: a file may consist of nothing but keys.
 	if !strong(value) || namesSecret(value) || isPlaceholder(value) || isReference(value, a.quoted) {
 		return nil

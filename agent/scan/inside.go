@@ -19,6 +19,8 @@ import (
 const (
 	decodedMost = 256 << 20
 	deepest     = 4
+	// A zip file in an archive is read into memory: its directory is at its end.
+	zippedMost = 16 << 20
 )
 
 // inside scans what a file holds in encodings and archives.
@@ -96,7 +98,7 @@ func (in *inside) look(r *bufio.Reader, name, where string, scanned bool, depth 
 		}
 		in.look(r, name, where, true, depth)
 	case isZip(head) && depth > 0:
-		in.tell("a zip file in an archive")
+		in.zipWithin(r, name, where, depth+1)
 	case !scanned:
 		in.stream(r, head, name, where)
 	}
@@ -137,11 +139,29 @@ func (in *inside) zip(f *os.File) {
 		in.tell(err.Error())
 		return
 	}
-	z, err := zip.NewReader(f, info.Size())
+	in.members(f, info.Size(), in.file, "", 1)
+}
+
+// zipWithin is a zip file in an archive or an encoding.
+func (in *inside) zipWithin(r io.Reader, name, where string, depth int) {
+	data, err := io.ReadAll(io.LimitReader(r, zippedMost+1))
+	switch {
+	case err != nil:
+		in.tell(err.Error())
+	case len(data) > zippedMost:
+		in.tell(fmt.Sprintf("a zip file of more than %d MiB in an archive", zippedMost>>20))
+	default:
+		in.members(bytes.NewReader(data), int64(len(data)), name, where, depth)
+	}
+}
+
+func (in *inside) members(r io.ReaderAt, size int64, name, where string, depth int) {
+	z, err := zip.NewReader(r, size)
 	if err != nil {
 		in.tell(err.Error())
 		return
 	}
+	defer func(was bool) { in.zipped = was }(in.zipped)
 	in.zipped = true
 	for _, member := range z.File {
 		r, err := member.Open()
@@ -149,7 +169,7 @@ func (in *inside) zip(f *os.File) {
 			in.tell(err.Error())
 			continue
 		}
-		in.look(bufio.NewReaderSize(&bounded{r, in}, 64<<10), path.Join(in.file, member.Name), "in "+short(member.Name)+", ", false, 1)
+		in.look(bufio.NewReaderSize(&bounded{r, in}, 64<<10), path.Join(name, member.Name), where+"in "+short(member.Name)+", ", false, depth)
 		_ = r.Close() // was read, and nothing is written
 	}
 }

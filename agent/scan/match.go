@@ -24,7 +24,7 @@ type matcher struct {
 
 func newMatcher(facts Facts) (*matcher, []string) {
 	m := &matcher{needles: map[uint32][]needle{}, digest: newDigest()}
-	for _, p := range slices.Concat(patterns, issued) {
+	for _, p := range slices.Concat(patterns, issued, remembering) {
 		for _, a := range p.anchors {
 			m.add(needle{p.kind, []byte(a), p.check, p.prose})
 		}

@@ -23,7 +23,7 @@ var planted = map[string][]string{
 	"azure-secret": {"value ab" + "c8Q~AbCdEfGhIjKlMnOpQrStUvWxYz012345678"},
 	"azure-key":    {strings.Repeat("aB3d", 13) + "JQQJ" + "99AKACAAAAAAAAAAAAASAZDO1a2b"},
 	"password":     {"mysqldump -uroot -pTr0ub4dor3x app", "mysql -h db --port 3306 -p'Tr0ub4dor3x'", "http://svc:Pa55w0rd!@proxy.corp:8080", "postgres://backup:correcthorse@db/app", "0 1 * * * root curl -u svc:Tr0ub4dor3x https://x", "wget --user=svc:Tr0ub4dor3x x"},
-	"secret": {"db_password: >-\n  Tr0ub4dor3x\n", "password: |\n    Tr0ub4dor3x\n", "{\"password\":\n  \"Tr0ub4dor3x\"}", "<entry><key>db.password</key><string>Tr0ub4dor3x</string></entry>",
+	"secret": {"DB_PASSWORD=correcthorsebatterystaple\n", "password: \"summer rain in june 1987\"\n", `{"passphrase": "four small green apples"}`, "Cookie: session=AbCdEfGhIjKlMnOpQrStUvWxYz0123456789\n", "db_password: >-\n  Tr0ub4dor3x\n", "password: |\n    Tr0ub4dor3x\n", "{\"password\":\n  \"Tr0ub4dor3x\"}", "<entry><key>db.password</key><string>Tr0ub4dor3x</string></entry>",
 		"password = Gr\u00fcn3Wiese99", "db_pw=Tr0ub4dor3x", "Kennwort = Tr0ub4dor3x", "AZURE_DEVOPS_EXT_PAT=" + strings.Repeat("q8zr", 13), "password = S0nne4Mond", "run --password S0nneUndMond4\n",
 		"kind: Secret\nmetadata: {name: x}\ndata:\n  db: UzBtbWVyUmVnZW4xOTg3IQ==\n", "password=Pa55w0rd1234\n", "  password: Pa55w0rd1234\n", `{"password":"Pa55w0rd1234"}`, `{\"password\":\"Pa55w0rd1234\"}`, `<password>Pa55w0rd1234</password>`, `<user password="Pa55w0rd1234"/>`,
 		`<add key="DbPassword" value="Pa55w0rd1234"/>`, "export APP_SECRET_KEY='q8Zr2LmT5vXw9BnC'", "node.session.auth.password = Pa55w0rd1234", "ldap_default_authtok = hunter2hunter2",
@@ -31,7 +31,7 @@ var planted = map[string][]string{
 		"\tkey = AQD1k8NlAAAAABAAq8Zc0q0Qy2xkJ7hN0a1c2w==\n", "account-key: XLXDnWFaq15lFdfNHaFpnM55sjBnaEkNVdrhMIPtCYyaA2oEDKz5Lmje76H195q", "SetCredential=db:Tr0ub4dor3x", `encrypt = "pUqJrVyVRj5jsiYEkM/tFQYfWyJIv4s3XkvDwy7Cu5s="`},
 	"machine-identity": {`{"machineGuid":"6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f10"}`, "AGENT_GUID=6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f10", "guid = 6F1D1C0E-2F3A-4A7B-9A55-0C2B7E8D9F10", "node_id: 9f2c9f2c7a9f2c9f"},
 	"password-hash": {"- passwd: $6$abcdefgh$" + strings.Repeat("aB", 43), "rootpw --iscrypted $1$abcdefgh$" + strings.Repeat("c", 22), "admin: $2b$12$" + strings.Repeat("d", 53), "x $y$j9T$salt$" + strings.Repeat("e", 43),
-		"svc:1001:aad3b435b51404eeaad3b435b51404ee:" + "8846f7eaee8fb117ad06bdd830b7586c:::",
+		`AUTH Digest username="a", realm="b", response="6f1d1c0e2f3a4a7b9a550c2b7e8d9f10"`, "svc:1001:aad3b435b51404eeaad3b435b51404ee:" + "8846f7eaee8fb117ad06bdd830b7586c:::",
 		"admin:$apr1$abcdefgh$" + strings.Repeat("f", 22), "$5$rounds=5000$salt$" + strings.Repeat("g", 43)},
 	"token-bearer":  {`authorization = "Basic dXNlcjpQYTU1dzByZDEyMzQ="`, `Authorization = ["Bearer abcdefghijklmnopqrstuvwxyz"]`, "Authorization: Bearer abcdefghijklmnop"},
 	"registry-auth": {`auth = "dXNlcjpQYTU1dzByZDEyMzQ="`},
@@ -40,7 +40,7 @@ var planted = map[string][]string{
 		"h" + "f_AbCdEfGhIjKlMnOpQrStUvWxYz01234567", "bot 123456789" + ":AAF1abcdefghijklmnopqrstuvwxyz01234",
 		"https://corp.webhook.office.com/webhookb2/6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f10@6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f11/Incoming" + "Webhook/" + strings.Repeat("9f2c", 8),
 		"https://discord.com/api/webhooks/123456789012345678" + "/" + strings.Repeat("aB3d", 17),
-		"https://hooks.slack.com/services/T0000000" + "1/B00000002/AbCdEfGhIjKlMnOpQrStUvWx"},
+		"urls = [\"https://hooks.example.net/T0/6f1d1c0e2f3a4a7b9a550c2b7e8d9f10\"]", "https://hooks.slack.com/services/T0000000" + "1/B00000002/AbCdEfGhIjKlMnOpQrStUvWx"},
 	"vault-token": {"hv" + "s.CAESIJlU02LQZq42aaaaaaaaaaaaaaaaaaaaaa"},
 	"aws-key":     {"AK" + "IAIOSFODNN7ABCDEFG", "ASIA" + "IOSFODNN7ABCDEFG"},
 	"private-key": {"AGE-SECRET" + "-KEY-1" + strings.Repeat("QPZRY9X8", 7), "-----BEGIN OpenVPN Static key V1-----\n6acef03f62675b4b1bbd03e53b187727\n", `{"kty":"EC","d":"AXR2s1Vx3mQ7y2xkJ7hN0a1c2w"}`, "(11:private-key(3:rsa"},
@@ -56,6 +56,9 @@ func secrets() (all []string) {
 
 // harmless is what documentation, shipped configuration and programs write.
 var harmless = []string{
+	"password: enter the password for this account", `"password": "enter 1 for a new user please"`, "password: \"Summer rain in June 1987\"", `"password": "must be 8 characters"`, "password = undefined", "password_reset = \"one two 3, four\"",
+	"password: notarealpasswordatall", "secret: kubernetesdashboardcerts", "mkdir -p Release2024Final3", "ExecStart=/usr/bin/x -p 8080", "docker run -p 80:8080", "ssh -p Port22", "nmap -p T1:U53x9", "Set-Cookie: lang=en", "Cookie: session=$COOKIE",
+	"https://github.com/x/y/raw/6f1d1c0e2f3a4a7b9a550c2b7e8d9f10/hook.sh", "https://hooks.example.net/T0/latest", "webhook-6f1d1c0e2f3a4a7b9a550c2b7e8d9f10", "response=\"6f1d1c0e2f3a4a7b9a550c2b7e8d9f10\"",
 	"password: |\n  Your password was changed in 2024\n", "password: >\n  echo\n", "<key>db.password</key><string>changeme</string>", "kind: Secret\ndata:\n  db: {{ .Values.x }}\n", "kind: SecretStore\ndata:\n  a: bcdefgh\n",
 	"mysql -u root -p app1", "mysql --protocol tcp -P 3306", "hf_register_new_model_architecture_x9", "signature_algorithm_secret = sha256WithRSAEncryption", "password_encryption = scram-sha-256", "\"password\":\n  {\"a1b2c3\": 1}",
 	"12:AAF1abcdefghijklmnopqrstuvwxyz01234", "https://discord.com/api/webhooks/1/x",

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"kamino.dev/kamino/agent/disk"
 )
 
 // headSize is how much of a file's beginning byShape sees.
@@ -239,15 +241,24 @@ func randomBytes(head []byte) bool {
 var knownFormats = [][]byte{{0x1f, 0x8b}, {0xfd, '7', 'z', 'X', 'Z'}, {0x28, 0xb5, 0x2f, 0xfd}, []byte("BZh"), []byte("PK\x03\x04"), []byte("\x89PNG"), {0xff, 0xd8, 0xff},
 	[]byte("RIFF"), []byte("PACK"), {0x78, 0x01}, {0x78, 0x9c}, {0x78, 0xda}, {0x98}, {0x99}, {0xc6}, {0x7f, 'E', 'L', 'F'}, []byte("SQLite"), []byte("wOF"), {0x30, 0x82}, {0x04, 0x22, 0x4d, 0x18}}
 
-// libraries are directories of software that is unpacked rather than packaged.
-var libraries = []string{"/site-packages/", "/dist-packages/", "/node_modules/", "/gems/", "/vendor/", "/examples/", "/testdata/", "/tests/", "/doc/", "/docs/", "/man/", "/locale/"}
+// libraries are directories of software that is unpacked rather than packaged, and of its documentation. In the latter a
+// file in a format of settings counts outside of /usr: a directory of that name may be anybody's.
+var (
+	libraries = []string{"/site-packages/", "/dist-packages/", "/node_modules/", "/gems/", "/vendor/", "/testdata/", "/man/", "/locale/"}
+	documents = []string{"/examples/", "/tests/", "/doc/", "/docs/"}
+)
+
+func passes(name string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.Contains(name, dir) })
+}
 
 // program tells formats and places in which texts are examples rather than configuration.
 func program(name string, head []byte) bool {
 	if path.Base(name) == ".env" {
 		return false // of whoever deployed it, also beside libraries
 	}
-	if slices.ContainsFunc(libraries, func(dir string) bool { return strings.Contains(name, dir) }) {
+	deployed := slices.Contains(settings, path.Ext(name)) && !disk.Under(name, "usr")
+	if passes(name, libraries) || passes(name, documents) && !deployed {
 		return true
 	}
 	for _, sign := range []string{"\x7fELF", "MZ", "!<arch>\n", "\xca\xfe\xba\xbe", "\x00asm", "PK\x03\x04", "%PDF-"} {
