@@ -22,7 +22,7 @@ import (
 var planted = map[string][]string{
 	"azure-secret": {"value ab" + "c8Q~AbCdEfGhIjKlMnOpQrStUvWxYz012345678"},
 	"azure-key":    {strings.Repeat("aB3d", 13) + "JQQJ" + "99AKACAAAAAAAAAAAAASAZDO1a2b"},
-	"password":     {"mysqldump -uroot -pTr0ub4dor3x app", "mysql -h db --port 3306 -p'Tr0ub4dor3x'", "http://svc:Pa55w0rd!@proxy.corp:8080", "postgres://backup:correcthorse@db/app", "0 1 * * * root curl -u svc:Tr0ub4dor3x https://x", "wget --user=svc:Tr0ub4dor3x x"},
+	"password":     {"ExecStart=/opt/app/run -p S0mmerRegen1987\n", "mysqldump -uroot -pTr0ub4dor3x app", "mysql -h db --port 3306 -p'Tr0ub4dor3x'", "http://svc:Pa55w0rd!@proxy.corp:8080", "postgres://backup:correcthorse@db/app", "0 1 * * * root curl -u svc:Tr0ub4dor3x https://x", "wget --user=svc:Tr0ub4dor3x x"},
 	"secret": {"DB_PASSWORD=correcthorsebatterystaple\n", "password: \"summer rain in june 1987\"\n", `{"passphrase": "four small green apples"}`, "Cookie: session=AbCdEfGhIjKlMnOpQrStUvWxYz0123456789\n", "db_password: >-\n  Tr0ub4dor3x\n", "password: |\n    Tr0ub4dor3x\n", "{\"password\":\n  \"Tr0ub4dor3x\"}", "<entry><key>db.password</key><string>Tr0ub4dor3x</string></entry>",
 		"password = Gr\u00fcn3Wiese99", "db_pw=Tr0ub4dor3x", "Kennwort = Tr0ub4dor3x", "AZURE_DEVOPS_EXT_PAT=" + strings.Repeat("q8zr", 13), "password = S0nne4Mond", "run --password S0nneUndMond4\n",
 		"kind: Secret\nmetadata: {name: x}\ndata:\n  db: UzBtbWVyUmVnZW4xOTg3IQ==\n", "password=Pa55w0rd1234\n", "  password: Pa55w0rd1234\n", `{"password":"Pa55w0rd1234"}`, `{\"password\":\"Pa55w0rd1234\"}`, `<password>Pa55w0rd1234</password>`, `<user password="Pa55w0rd1234"/>`,
