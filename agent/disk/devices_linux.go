@@ -232,7 +232,12 @@ func probe(p Partition, disk, at string) (string, error) {
 	}
 	if number, err := os.ReadFile(at + "/partition"); err == nil {
 		n, _ := strconv.Atoi(strings.TrimSpace(string(number)))
-		if biosBoot(disk, n) {
+		whole, err := os.Open(disk)
+		if err != nil {
+			return "", err
+		}
+		defer whole.Close()
+		if biosBoot(whole, n) {
 			return HoldsBoot, nil
 		}
 	}
@@ -288,15 +293,13 @@ func Swap(head []byte) (kind string, header int64) {
 // biosBoot reports whether a GPT says that a partition holds a boot loader for machines without UEFI: the type's GUID,
 // 21686148-6449-6E6F-744E-656564454649, is a sentence where it is written (UEFI specification, "GPT Partition Entry Array";
 // https://www.gnu.org/software/grub/manual/grub/html_node/BIOS-installation.html).
-func biosBoot(disk string, number int) bool {
-	f, err := os.Open(disk)
-	if err != nil || number < 1 {
+func biosBoot(disk io.ReaderAt, number int) bool {
+	if number < 1 {
 		return false
 	}
-	defer f.Close()
 	for _, sector := range []int64{512, 4096} {
 		head := make([]byte, 92)
-		if _, err := f.ReadAt(head, sector); err != nil || string(head[:8]) != "EFI PART" {
+		if _, err := disk.ReadAt(head, sector); err != nil || string(head[:8]) != "EFI PART" {
 			continue
 		}
 		table, count, size := binary.LittleEndian.Uint64(head[72:]), binary.LittleEndian.Uint32(head[80:]), binary.LittleEndian.Uint32(head[84:])
@@ -304,7 +307,7 @@ func biosBoot(disk string, number int) bool {
 			return false
 		}
 		entry := make([]byte, 16)
-		_, err := f.ReadAt(entry, int64(table)*sector+int64(number-1)*int64(size))
+		_, err := disk.ReadAt(entry, int64(table)*sector+int64(number-1)*int64(size))
 		return err == nil && string(entry) == "Hah!IdontNeedEFI"
 	}
 	return false
