@@ -42,7 +42,7 @@ test: test-product test-lab ## all tests: the product's, then the whole product 
 
 .PHONY: test-product
 test-product: ## the product's own tests, with SEEDS random walks (10000)
-	SEEDS=$(SEEDS) go test ./...
+	SEEDS=$(SEEDS) go test -timeout 30m ./...
 
 .PHONY: test-race
 test-race: ## the product's tests with the race detector, with a tenth of the walks

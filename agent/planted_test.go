@@ -96,6 +96,30 @@ func TestPlantedEach(t *testing.T) {
 	}
 }
 
+// TestPlantedDocs: docs/agent.md has the numbers of kinds, and the bounds, that these tests keep.
+func TestPlantedDocs(t *testing.T) {
+	page, err := os.ReadFile("../docs/agent.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, total := strings.Join(strings.Fields(string(page)), " "), 0
+	var report, refuse []any
+	for _, set := range plantedSets {
+		n := len(readKinds(t, set.name))
+		total += n
+		report, refuse = append(report, set.report), append(refuse, set.refuse)
+		if want := fmt.Sprintf("%d ", n); !strings.Contains(text, want) {
+			t.Errorf("the %d kinds of %s are not among the documentation's", n, set.name)
+		}
+	}
+	for _, want := range []string{fmt.Sprintf("each of %d kinds", total), fmt.Sprintf("without a policy stops %d, %d and %d of them at least", report...),
+		fmt.Sprintf("one with a policy %d, %d and %d.", refuse...)} {
+		if !strings.Contains(text, want) {
+			t.Errorf("docs/agent.md does not say %q", want)
+		}
+	}
+}
+
 func tally(t *testing.T, config, set string, kinds []kind, fates []string, least int) {
 	t.Helper()
 	count := map[string]int{}

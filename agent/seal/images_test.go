@@ -1,11 +1,13 @@
 package seal
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Real file systems for tests: image files on loop devices, mounted.
@@ -76,17 +80,74 @@ func image(t testing.TB, kind string) string {
 	return name
 }
 
-// copyImage copies an image with its holes.
+// copyImage copies an image with its holes, and makes holes of the zeros that it writes.
 func copyImage(t testing.TB, from, to string) {
 	t.Helper()
-	run(t, "cp", "--sparse=always", from, to)
+	src, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	dst, err := os.Create(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dst.Close()
+	info, err := src.Stat()
+	if err = errors.Join(err, dst.Truncate(info.Size())); err != nil {
+		t.Fatal(err)
+	}
+	buf, zero := make([]byte, 64<<10), make([]byte, 64<<10)
+	for at := int64(0); at < info.Size(); {
+		if at, err = src.Seek(at, unix.SEEK_DATA); errors.Is(err, syscall.ENXIO) {
+			return // nothing but holes is left
+		}
+		n, rerr := src.ReadAt(buf, at)
+		if rerr != nil && !errors.Is(rerr, io.EOF) {
+			err = errors.Join(err, rerr)
+		}
+		if err == nil && !bytes.Equal(buf[:n], zero[:n]) {
+			_, err = dst.WriteAt(buf[:n], at)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		at += int64(n)
+	}
 }
 
-// attach makes an image a loop device, with its partitions if it has any.
+// attach makes an image a loop device, with its partitions if it has any. It asks the kernel itself: the tests attach
+// thousands of them.
 func attach(t testing.TB, name string) (device string, detach func()) {
 	t.Helper()
-	device = run(t, "losetup", "--find", "--partscan", "--show", name)
-	return device, once(t, func() error { return exec.Command("losetup", "--detach", device).Run() })
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer control.Close()
+	config := unix.LoopConfig{Fd: uint32(file.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_PARTSCAN}}
+	for {
+		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			t.Fatalf("find a free loop device: %v", err)
+		}
+		device = fmt.Sprintf("/dev/loop%d", n)
+		loop, err := os.OpenFile(device, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = unix.IoctlLoopConfigure(int(loop.Fd()), &config); err == nil {
+			return device, once(t, func() error { return errors.Join(unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_CLR_FD, 0), loop.Close()) })
+		}
+		if loop.Close(); !errors.Is(err, syscall.EBUSY) { // somebody else was quicker
+			t.Fatalf("attach %s to %s: %v", name, device, err)
+		}
+	}
 }
 
 // once is an undoing that a test may do early, and that is done at its end otherwise.

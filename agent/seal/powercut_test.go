@@ -25,6 +25,9 @@ func TestPowerCut(t *testing.T) {
 			c := newCuts(t, kind)
 			steps := c.count(t)
 			at := sample(steps)
+			if len(at) < 100 {
+				t.Errorf("%d cuts", len(at))
+			}
 			t.Logf("%d of %d steps; kinds of steps: %v; %s=1 cuts before each of them", len(at), len(steps), tally(steps), fullRun)
 			ends := map[string]int{}
 			for _, n := range at {
@@ -40,20 +43,20 @@ func TestPowerCut(t *testing.T) {
 
 type cutStep struct{ kind, name string }
 
-// sample is every step, or of each kind some that are far from each other.
+// sample is every step, or of each kind some that are far from each other: more than a hundred.
 func sample(steps []cutStep) (at []int) {
-	const most = 3
+	const most = 12
 	kinds := map[string][]int{}
 	for i, s := range steps {
 		kinds[s.kind] = append(kinds[s.kind], i)
 	}
 	for _, all := range kinds {
-		step := 1
-		if !full() {
-			step = max(1, (len(all)+most-1)/most)
+		n := min(most, len(all))
+		if full() {
+			n = len(all)
 		}
-		for i := 0; i < len(all); i += step {
-			at = append(at, all[i])
+		for i := range n {
+			at = append(at, all[i*len(all)/n])
 		}
 	}
 	slices.Sort(at)
