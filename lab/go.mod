@@ -2,6 +2,8 @@ module kamino.dev/kamino/lab
 
 go 1.26.0
 
+toolchain go1.26.8
+
 replace kamino.dev/kamino => ../
 
 replace kamino.dev/kamino/release => ../release

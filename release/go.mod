@@ -2,6 +2,8 @@ module kamino.dev/kamino/release
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require github.com/google/go-containerregistry v0.22.1
 
 require (

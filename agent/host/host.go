@@ -7,6 +7,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,18 +51,31 @@ func Code(err error) int {
 }
 
 // System is the running machine.
-type System struct{}
+type System struct {
+	// Most bounds a command whose caller set no deadline; zero: five minutes. One that hangs must end a first boot with an
+	// error, which is told and tried again, not hold it up for good.
+	Most time.Duration
+}
 
 // Live is true.
 func (System) Live() bool { return true }
 
 // Run executes name. Standard error is kept for the message of a failure.
-func (System) Run(ctx context.Context, name string, args ...string) (string, error) {
+func (s System) Run(ctx context.Context, name string, args ...string) (string, error) {
+	const usual = 5 * time.Minute
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cmp.Or(s.Most, usual))
+		defer cancel()
+	}
 	var out, problems bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	cmd.WaitDelay = 5 * time.Second
 	err := cmd.Run()
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return out.String(), fmt.Errorf("run %s: it did not end in time: %w", line(name, args), ctx.Err())
+	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return out.String(), &Failed{line(name, args), exit.ExitCode(), strings.TrimSpace(problems.String())}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSystem(t *testing.T) {
@@ -27,6 +28,14 @@ func TestSystem(t *testing.T) {
 	cancel()
 	if _, err := s.Run(ctx, "sleep", "60"); err == nil {
 		t.Error("a cancelled command succeeded")
+	}
+}
+
+// TestHangingCommand: a command that does not end is ended, also where nobody set a deadline.
+func TestHangingCommand(t *testing.T) {
+	_, err := System{Most: time.Millisecond}.Run(context.Background(), "sleep", "600")
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "sleep 600") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -96,6 +96,18 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestAttachedMemory: on a disk that is looked at from outside, /run, /dev and /sys are directories of the disk like all others.
+func TestAttachedMemory(t *testing.T) {
+	files := map[string]string{"run/kubeadm-join-config.yaml": token, "dev/shm/key.pem": pemKey, "sys/x": token, "proc/x": token}
+	r, err := Files(t.Context(), disktest.New(t, files), Options{})
+	for _, f := range r.Findings {
+		delete(files, f.Path)
+	}
+	if err != nil || len(files) > 0 {
+		t.Errorf("not found: %v, %v", files, err)
+	}
+}
+
 // TestRawExcuses: in raw bytes the keys that software brings and the genealogy's text are no findings; the same name
 // elsewhere is.
 func TestRawExcuses(t *testing.T) {
