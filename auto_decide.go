@@ -38,7 +38,11 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 		o.decideModel(&p, good)
 	}
 	if len(p.Why) == 0 {
-		p.because("nothing", "no node was patched after image %s", rules.Image.Name)
+		word := ""
+		if rules.Image.Tags[TagBad] != "" {
+			word = ", which was rolled back"
+		}
+		p.because("nothing", "no node was patched after image %s%s", rules.Image.Name, word)
 	}
 	if pin := o.pin(); pin != nil && p.Action == DoFinish {
 		p.Donor = "" // what was taken is given back, the model stays

@@ -34,6 +34,12 @@ func (e *Engine) Doctor(ctx context.Context, opts AutoOptions, donor string) ([]
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
+	if donor != "" {
+		named := opts.Options
+		if named.Donor = donor; named.Validate() != nil {
+			return nil, named.Validate()
+		}
+	}
 	e = e.planning()
 	d := &doctor{Run: e.newRun(opts.Options)}
 	d.check("cloud", "credentials work, and allow what a run does", func() error { return d.checkCredentials(ctx) })
@@ -139,7 +145,10 @@ func (d *doctor) failed(name string, err error) {
 }
 
 func (d *doctor) refused(r Refusal) {
-	found := fmt.Sprintf("%s is %q: %s", r.Field, r.Value, r.Why)
+	found := r.Why
+	if r.Field != "" {
+		found = fmt.Sprintf("%s is %q: %s", r.Field, r.Value, r.Why)
+	}
 	if slices.Contains(peekable, r.Code) {
 		found = r.Why
 	}

@@ -32,6 +32,8 @@ type Event struct {
 	Number  int           `json:"number,omitempty"` // of the step, from 1
 	Total   int           `json:"total,omitempty"`
 	Elapsed time.Duration `json:"elapsed"` // since the step started, in nanoseconds
+	// Limit is how long a wait may last at most, in nanoseconds from the step's start; 0 where that is not known.
+	Limit   time.Duration `json:"limit,omitempty"`
 	Percent int           `json:"percent"` // as the provider reports it; -1 when it reports none
 	Message string        `json:"message,omitempty"`
 }
@@ -93,6 +95,12 @@ func (r *Run) passed(s Step) {
 	if s.DonorBack && r.engine.DonorBack != nil {
 		r.engine.DonorBack(r.pool.ID)
 	}
+}
+
+// freed drops what only the freeing of the lease gives back.
+func (r *Run) freed() {
+	r.holds.list = slices.DeleteFunc(r.holds.list, func(one hold) bool { return one.until == "" })
+	r.tellHolds()
 }
 
 func (h *holds) add(one hold) {

@@ -97,6 +97,8 @@ type PastRun struct {
 	Ended       time.Time `json:"ended"`
 	Seconds     float64   `json:"seconds"`
 	AwaySeconds float64   `json:"awaySeconds"` // 0 where it is not known; see Record.AwaySince
+	// Pointed is what the model was pointed at by a run that takes no donor and makes no version, as a rollback.
+	Pointed string `json:"pointedAt,omitempty"`
 	// Failure is why it failed, "" when it did not, and Step where.
 	Failure string `json:"failure,omitempty"`
 	Step    string `json:"step,omitempty"`
@@ -273,7 +275,7 @@ func (l Ledger) pin(image string, versions []Artifact) *Pin {
 		}
 		return &Pin{image, w.Image}
 	}
-	made := slices.IndexFunc(l.Past, func(p PastRun) bool { return p.Failure == "" })
+	made := slices.IndexFunc(l.Past, func(p PastRun) bool { return p.Failure == "" && p.Pointed == "" })
 	if made < 0 || sameImage(latest(versions), image) {
 		return nil
 	}

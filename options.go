@@ -58,6 +58,9 @@ func (o Options) Validate() error {
 	switch {
 	case o.Donor == "":
 		return WithHint(fmt.Errorf("no donor named"), "name the node with --target-node; kubectl get nodes lists them")
+	case strings.Contains(o.Donor, "/"):
+		return WithHint(fmt.Errorf("invalid node name %q", o.Donor),
+			"name the Node object, not its machine: kubectl get nodes -o custom-columns=NAME:.metadata.name,MACHINE:.spec.providerID")
 	case o.History < 2:
 		return WithHint(fmt.Errorf("history %d is too short: the version in use and one to roll back to must be kept", o.History),
 			"use --max-history 2 or more")

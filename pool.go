@@ -195,3 +195,8 @@ func swapped(id [16]byte) [16]byte {
 	id[6], id[7] = id[7], id[6]
 	return id
 }
+
+// same compares extensions: another program of the same name is another one.
+func (e Extension) same(o Extension) bool {
+	return strings.EqualFold(e.Name, o.Name) && strings.EqualFold(e.Publisher, o.Publisher) && strings.EqualFold(e.Type, o.Type)
+}

@@ -282,11 +282,6 @@ func (o RollbackOptions) missing(t target, pool Pool, provider Provider) ([]stri
 	return out, nil
 }
 
-// same compares extensions: another program of the same name is another one.
-func (e Extension) same(o Extension) bool {
-	return strings.EqualFold(e.Name, o.Name) && strings.EqualFold(e.Publisher, o.Publisher) && strings.EqualFold(e.Type, o.Type)
-}
-
 // pointing are the options of a run that takes no donor: that instances may be
 // evicted does not matter to it.
 func pointing() Options {
@@ -340,6 +335,7 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m) }},
 		{Name: InMark, Does: "mark versions as good or bad", Patient: true, Limit: markLimit, Look: m.look},
 	}
+	began := r.engine.now()
 	err := r.exec(ctx, steps)
 	if err != nil {
 		r.held.regain(ctx)
@@ -350,7 +346,14 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		err = nil
 	}
 	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
-		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), m.settle))
+		ended := PastRun{Run: r.held.run, Pointed: plan.To, Ended: r.engine.now(), Seconds: r.engine.now().Sub(began).Seconds(), Step: failedStep(err)}
+		if err != nil {
+			ended.Failure = cutText(err.Error(), maxFailure)
+		}
+		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
+			m.settle(l)
+			l.Ledger.passed(ended)
+		}))
 	}
 	return m.unmarked(r), err
 }

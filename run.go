@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -106,7 +107,11 @@ func (r *Run) tell(ev Event) {
 func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 	r.held.step, r.now.since, r.now.throttled, r.now.off = s.Name, r.engine.now(), 0, time.Time{}
 	p := pace{run: r, step: s, acts: map[deed]int{}}
+	limit := r.limit(s)
 	say := func(kind EventKind, message string, percent int) {
+		if ev.Limit = 0; kind == StepWaiting {
+			ev.Limit = limit
+		}
 		ev.Kind, ev.Message, ev.Percent, ev.Elapsed = kind, message, percent, r.engine.now().Sub(r.now.since)
 		r.tell(ev)
 	}
@@ -154,14 +159,39 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 	}
 }
 
+// limit is how long a step may wait, as people are told; 0 where nothing but the world's end limits it.
+func (r *Run) limit(s Step) time.Duration {
+	switch {
+	case s.Name == InDrain:
+		return r.opts.drainTimeout()
+	case s.Name == InLock:
+		return LeaseDuration
+	case s.Limit == unlimited:
+		return 0
+	}
+	return cmp.Or(s.Limit, defaultLimit)
+}
+
 // interrupted is the error of a call that ended because ctx did: clients tell
 // that as anything between a time-out and a broken reply.
 func interrupted(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && (transient(err) || errors.Is(err, cause)) {
-		return fmt.Errorf("interrupted: %w", cause)
+		return &interruption{cause}
 	}
 	return err
 }
+
+// interruption is the end of a run's context, in words for people.
+type interruption struct{ cause error }
+
+func (i *interruption) Error() string {
+	if errors.Is(i.cause, context.Canceled) {
+		return "interrupted"
+	}
+	return "interrupted: " + i.cause.Error()
+}
+
+func (i *interruption) Unwrap() error { return i.cause }
 
 // lookAge is how old a look may be when it is acted upon: a process that was
 // frozen, or a cluster that answered late, has missed what happened meanwhile.

@@ -286,6 +286,8 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 	}
 	if err := r.held.release(ctx, nil); err != nil {
 		errs = append(errs, err)
+	} else {
+		r.freed()
 	}
 	return errors.Join(errs...)
 }

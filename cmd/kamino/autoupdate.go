@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -88,6 +89,11 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	if results == nil {
 		return err
 	}
+	for _, p := range results {
+		if p.Action == kamino.DoNothing && p.Error == "" && len(p.Held) > 0 {
+			c.global.Log.Warn("nothing was done for a pool that needs it", "pool", p.Name, "because", texts(p.Why), "held", texts(p.Held), "hint", "kamino plan --pool "+p.Name)
+		}
+	}
 	report := autoReport{Pools: results}
 	if ctx.Err() == nil {
 		var statusErr error
@@ -120,13 +126,21 @@ func (r autoReport) table(w io.Writer, wide bool) {
 	}
 }
 
+func texts(verdicts []kamino.Verdict) string {
+	words := make([]string, len(verdicts))
+	for i, v := range verdicts {
+		words[i] = v.Text
+	}
+	return strings.Join(words, "; ")
+}
+
 // outcome is the result of a pool in a few words.
 func outcome(p kamino.PoolResult) string {
 	switch {
 	case p.Error != "":
 		return "failed: " + cut(p.Error, 120)
 	case p.Action == kamino.DoNothing && len(p.Held) > 0:
-		return "held: " + p.Held[0].Text
+		return "held: " + texts(p.Held)
 	case p.Action == kamino.DoNothing && len(p.Why) > 0:
 		return "nothing to do: " + p.Why[0].Text
 	case p.Action == kamino.DoModel:

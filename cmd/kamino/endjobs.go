@@ -23,6 +23,7 @@ func (c *restoreCommand) endJobs(ctx context.Context, cluster kamino.Cluster) er
 		return kamino.WithHint(fmt.Errorf("end the jobs of release %s: %w", c.release, kamino.ErrUnsupported),
 			"the environment variable POD_NAMESPACE names the release's namespace; the chart sets it")
 	}
+	var said time.Time
 	for told := -1; ; {
 		left, err := ender.EndJobs(ctx, namespace, c.release)
 		switch {
@@ -32,9 +33,9 @@ func (c *restoreCommand) endJobs(ctx context.Context, cluster kamino.Cluster) er
 			return fmt.Errorf("end the jobs of release %s: %w", c.release, err)
 		case left == 0:
 			return nil
-		case left != told:
+		case left != told || c.clock.Now().Sub(said) >= stillWaiting:
 			c.global.Log.Info("waiting for jobs to give back what they took, and to end", "release", c.release, "left", left)
-			told = left
+			told, said = left, c.clock.Now()
 		}
 		if err := c.clock.Sleep(ctx, time.Second); err != nil {
 			return err

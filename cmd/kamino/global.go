@@ -48,7 +48,7 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	g := &a.global
 	f.StringVar(&g.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")
 	f.StringVar(&g.kubeContext, "context", "", "The name of the kubeconfig context to use")
-	f.StringVarP(&g.namespace, "namespace", "n", "", "ignored, but for leases that a former version left there: they live in "+kamino.SystemNamespace)
+	f.StringVarP(&g.namespace, "namespace", "n", "", "namespace in which a former version may have left leases, which are honoured and moved; everything else lives in "+kamino.SystemNamespace)
 	f.StringVar(&g.SealImage, "image", "", "image of the seal pod, NAME@sha256:DIGEST (default $POD_IMAGE, else the image that the pod of this process runs)")
 	f.StringVar(&g.PullSecret, "image-pull-secret", "", "secret in "+kamino.SystemNamespace+" for the registry of that image")
 	f.StringVar(&g.Provider, "provider", "azure", "factory of VMs")

@@ -20,6 +20,13 @@ func TestBadInput(t *testing.T) {
 	}{
 		{name: "unknown command", args: []string{"updat"}, want: []string{`"updat"`, "kamino update"}},
 		{name: "a command like no other", args: []string{"xyzzy"}, want: []string{`"xyzzy"`, "kamino --help"}},
+		{name: "a typo before flags", args: []string{"upate", "--target-node", "n1"}, want: []string{`"upate"`, "kamino update"}},
+		{name: "help for no command", args: []string{"select", "--help"}, want: []string{`"select"`, "kamino --help"}},
+		{name: "help of no command", args: []string{"help", "select"}, want: []string{`"select"`, "kamino --help"}},
+		{name: "a machine for a node", args: []string{"update", "--target-node", "azure:///subscriptions/x"}, want: []string{"azure:///subscriptions/x", "kubectl get nodes"}},
+		{name: "a machine for a doctor", args: []string{"doctor", "--target-node", "azure:///subscriptions/x"}, want: []string{"azure:///subscriptions/x", "kubectl get nodes"}},
+		{name: "an unknown pool by the other flag", args: []string{"plan", "--target-vmss", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},
+		{name: "and the other way round", args: []string{"auto-update", "--pool", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},
 		{name: "exit code of an update", args: []string{"update", "--target-node", "n2", "--detailed-exitcode"}, want: []string{"--detailed-exitcode", "--dry-run --detailed-exitcode"}},
 		{name: "exit code of auto-update", args: []string{"auto-update", "--detailed-exitcode"}, want: []string{"--detailed-exitcode", "--dry-run --detailed-exitcode"}},
 		{name: "exit code of a rollback", args: append([]string{"rollback", "--detailed-exitcode"}, pool...), want: []string{"--detailed-exitcode", "--dry-run --detailed-exitcode"}},

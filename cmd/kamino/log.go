@@ -79,13 +79,22 @@ type eventLog struct {
 	write func(slog.Level, string, ...slog.Attr)
 
 	mu   sync.Mutex
-	last map[string]string // pool -> what was last said
+	last map[string]saying // by pool
 }
+
+// saying is what was last said of a pool, and when.
+type saying struct {
+	what string
+	at   time.Time
+}
+
+// stillWaiting is how often a wait that goes on is told: a log that is silent for longer looks like one of a process that hangs.
+const stillWaiting = 30 * time.Second
 
 func newEventLog(ctx context.Context, log *slog.Logger) *eventLog {
 	return &eventLog{
 		write: func(l slog.Level, msg string, attrs ...slog.Attr) { log.LogAttrs(ctx, l, msg, attrs...) },
-		last:  map[string]string{},
+		last:  map[string]saying{},
 	}
 }
 
@@ -103,6 +112,9 @@ func (l *eventLog) event(ev kamino.Event) {
 	if ev.Total > 0 {
 		attrs = append(attrs, slog.String("of", fmt.Sprintf("%d/%d", ev.Number, ev.Total)))
 	}
+	if ev.Limit > 0 {
+		attrs = append(attrs, slog.Duration("limit", ev.Limit))
+	}
 	if ev.Percent >= 0 {
 		attrs = append(attrs, slog.Int("percent", ev.Percent))
 	}
@@ -117,13 +129,16 @@ func told(ev kamino.Event) string {
 	return ev.Message
 }
 
-// level is DEBUG for what was said before, and for progress of less than ten
+// level is DEBUG for what was said within the last half minute, and for progress of less than ten
 // percent.
 func (l *eventLog) level(ev kamino.Event) slog.Level {
 	said := strings.Join([]string{string(ev.Kind), ev.Step, ev.Message, fmt.Sprint((ev.Percent + 10) / 10)}, "\x00")
 	l.mu.Lock()
-	repeated := l.last[ev.Pool] == said
-	l.last[ev.Pool] = said
+	last := l.last[ev.Pool]
+	repeated := last.what == said && ev.Time.Sub(last.at) < stillWaiting
+	if !repeated {
+		l.last[ev.Pool] = saying{said, ev.Time}
+	}
 	l.mu.Unlock()
 	switch ev.Kind {
 	case kamino.StepWaiting:

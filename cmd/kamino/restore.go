@@ -35,6 +35,7 @@ deleted for good, --pool P --pool-is-gone takes off what stands in the cluster.`
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
+	bothNames(cmd.Flags(), "pool")
 	cmd.Flags().BoolVar(&c.opts.DryRun, "dry-run", false, "list what was left, and give nothing back")
 	cmd.Flags().StringArrayVar(&c.opts.Pools, "pool", nil, "only this pool, by name or ID; may be repeated")
 	cmd.Flags().BoolVar(&c.opts.PoolIsGone, "pool-is-gone", false, "the one pool named was deleted for good: give up its donors and its lease")

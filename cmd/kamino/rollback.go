@@ -49,6 +49,7 @@ they are written also where the model is the original already.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()
+	bothNames(f, "pool")
 	f.StringVar(&c.opts.Pool, "pool", "", "the pool, by name or ID (required)")
 	f.StringVar(&c.opts.To, "to", "", `a version, or "original"; default the good version before the one in the model, which must have a receipt, else the original`)
 	f.BoolVar(&c.opts.DryRun, "dry-run", false, "print what would be done, and do nothing")
@@ -90,7 +91,7 @@ func (c *rollbackCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.out.print(c.app, back, func(w io.Writer) { printRollback(w, back, c.opts.DryRun) }); err != nil {
+	if err := c.out.print(c.app, back, func(w io.Writer) { printRollback(w, back, c.opts) }); err != nil {
 		return err
 	}
 	if c.opts.DryRun && c.detailed && back.Changed {
@@ -108,7 +109,7 @@ func (c *rollbackCommand) agree(ctx context.Context, engine *kamino.Engine) erro
 		return err
 	}
 	table := outputFlag{format: "table"}
-	if err := table.write(c.Err, c.columns(c.Err), back, func(w io.Writer) { printRollback(w, back, true) }); err != nil {
+	if err := table.write(c.Err, c.columns(c.Err), back, func(w io.Writer) { printRollback(w, back, opts) }); err != nil {
 		return err
 	}
 	yes, err := c.confirm(fmt.Sprintf("\nPoint the model of pool %s from %s to %s?", back.Name, short(back.From), short(back.To)))
@@ -156,14 +157,14 @@ func (c *rollbackCommand) readSecrets() error {
 	return nil
 }
 
-func printRollback(w io.Writer, r kamino.Rollback, dryRun bool) {
+func printRollback(w io.Writer, r kamino.Rollback, opts kamino.RollbackOptions) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Name)
 	if !r.Changed {
 		fmt.Fprintf(w, "Nothing to do: the model is at %s.\n", r.To)
 		return
 	}
 	would := ""
-	if dryRun {
+	if opts.DryRun {
 		would = " (not done)"
 	}
 	fmt.Fprintf(w, "From:\t%s\n", r.From)
@@ -176,8 +177,8 @@ func printRollback(w io.Writer, r kamino.Rollback, dryRun bool) {
 		fmt.Fprintf(w, "Not marked:\t%s (%s); the ledger remembers it, run again\n", u.Version, cut(u.Error, 100))
 	}
 	printDiff(w, r.ModelDiff)
-	if dryRun && r.To == kamino.ToOriginal {
-		fmt.Fprintln(w, "\nAzure does not show custom data and protected settings: give them with --custom-data and --protected-settings.")
+	if opts.DryRun && r.To == kamino.ToOriginal && opts.Secrets.CustomData == nil && !opts.KeepCustomData {
+		fmt.Fprintln(w, "\nAzure does not show custom data: give them with --custom-data FILE, or leave them empty with --keep-custom-data.")
 	}
 	for _, name := range r.Needs {
 		fmt.Fprintf(w, "Needed: --protected-settings %s=FILE, or %s=%s\n", name, name, noSettings)

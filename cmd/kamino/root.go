@@ -49,7 +49,27 @@ func execute(ctx context.Context, a *app, args []string) int {
 	defer stop()
 	root := newRootCommand(a)
 	root.SetArgs(args)
+	if err := knownCommand(root, args); err != nil {
+		return a.conclude(err)
+	}
 	return a.conclude(root.ExecuteContext(ctx))
+}
+
+// knownCommand refuses a first word that is no command, before its flags are judged as those of none, and before help for it is
+// help for everything.
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) > 0 && args[0] == "help" {
+		args = args[1:]
+	}
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return nil // cobra looks for the command behind the flags
+	}
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	if strings.HasPrefix(args[0], "__complete") || slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] || c.HasAlias(args[0]) }) {
+		return nil
+	}
+	return root.Args(root, args)
 }
 
 const rootLong = `Kamino makes new nodes of a pool like the best node running in it: it takes
@@ -202,7 +222,14 @@ func (a *app) conclude(err error) int {
 	if errors.Is(err, errToDo) {
 		return exitToDo
 	}
-	a.complain(err.Error(), nil, each(kamino.Hints(err)))
+	hints := each(kamino.Hints(err))
+	var left []string
+	if errors.Is(err, context.Canceled) { // a run that fails by itself cleans up
+		if left = a.left.lines(); len(left) > 0 {
+			hints = append(hints, "the same command goes on with what is left; kamino restore deletes it")
+		}
+	}
+	a.complain(err.Error(), left, hints)
 	var over *bootOverBudget
 	if refused(err) || errors.As(err, &over) {
 		return exitRefused

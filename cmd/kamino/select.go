@@ -31,6 +31,7 @@ func (s *selectFlags) add(a *app, f *pflag.FlagSet, poolFlag string) {
 	s.run.add(a, f)
 	r := &s.opts.Rules
 	s.minReady.d = r.MinReady
+	bothNames(f, poolFlag)
 	f.StringArrayVar(&s.pools, poolFlag, nil, "only this pool, by name or ID; ALL or none means all; may be repeated")
 	addPendingReboot(f, &s.pending)
 	f.StringArrayVar(&s.patch, "last-patch-annotation", []string{kamino.KuredLastPatch.Annotation},
@@ -42,6 +43,16 @@ func (s *selectFlags) add(a *app, f *pflag.FlagSet, poolFlag string) {
 	f.Var(&s.minReady, "minimum-ready-time", "how long a candidate must have been Ready; suffix s, m, h or d")
 	f.IntVar(&s.opts.MinCandidates, "minimum-candidates", s.opts.MinCandidates, "leave a pool with fewer candidates alone")
 	f.IntVar(&s.maxAge, "maximum-image-age", 0, "days after which an image is renewed without newer patches; 0 means never")
+}
+
+// bothNames lets a command take its flag for pools by the other commands' name as well.
+func bothNames(f *pflag.FlagSet, poolFlag string) {
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "pool" || name == "target-vmss" {
+			name = poolFlag
+		}
+		return pflag.NormalizedName(name)
+	})
 }
 
 func (s *selectFlags) completes(a *app, cmd *cobra.Command, poolFlag string) {

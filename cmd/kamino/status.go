@@ -33,6 +33,7 @@ unfinished runs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()
+	bothNames(f, "pool")
 	f.StringArrayVar(&c.pools, "pool", nil, "only this pool, by name or ID; may be repeated")
 	f.StringArrayVar(&c.lastPatch, "last-patch-annotation", []string{kamino.KuredLastPatch.Annotation},
 		"where nodes tell when they were patched; may be repeated")
@@ -188,6 +189,9 @@ func printRuns(w io.Writer, runs []kamino.PastRun, wide bool) {
 	fmt.Fprintln(w, "\nRUN\tENDED\tDONOR\tVERSION\tTOOK\tRESULT")
 	for _, r := range runs[:min(len(runs), most)] {
 		result := "ok"
+		if r.Pointed != "" {
+			result = "model pointed at " + r.Pointed
+		}
 		if r.Failure != "" {
 			result = "failed: " + r.Failure
 		}

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,4 +186,30 @@ func (w *world) rollback(t *testing.T, o kamino.RollbackOptions, faults ...fault
 	w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().Rollback(ctx, o) })
 	w.wait()
 	return out, p.err
+}
+
+// TestInterruptedLeaves: what an order to end leaves of a run is told, and in words.
+func TestInterruptedLeaves(t *testing.T) {
+	sites, _ := golden(t, aged)
+	for _, tt := range []struct {
+		step, method string
+		left         []string
+	}{
+		{"drain", "Evict", nil},
+		{"start", "SetPower on", []string{"the snapshot"}},
+	} {
+		w := aged(1)
+		var left []string
+		p := w.startUpdate(&proc{faults: []fault{{kind: worlds.Interrupted, at: nth(t, sites, tt.step, tt.method, 1)}},
+			tune: func(e *kamino.Engine) { e.Holds = func(_ kamino.PoolID, what []string) { left = what } }}, options("a-0"))
+		w.wait()
+		if p.err == nil || strings.Contains(p.err.Error(), "context canceled") || !strings.Contains(p.err.Error(), "interrupted") {
+			t.Errorf("%s: %v", tt.step, p.err)
+		}
+		if !slices.Equal(left, tt.left) {
+			t.Errorf("%s: what is left is told as %q, want %q", tt.step, left, tt.left)
+		}
+		w.restore()
+		w.sound(t)
+	}
 }
