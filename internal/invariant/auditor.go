@@ -75,6 +75,7 @@ type mark struct {
 const (
 	annotationRun     = "kamino.dev/run"
 	annotationReceipt = "kamino.dev/receipt"
+	annotationFailure = "kamino.dev/seal-failure"
 	annotationProtect = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 	taintBlock        = "status-taint.cluster-autoscaler.kubernetes.io/kamino-donor"
 )

@@ -28,7 +28,7 @@ func (a *Auditor) foreignOf(n *Node) foreign {
 	var rest []string
 	for key, value := range n.Annotations {
 		switch key {
-		case annotationRun, annotationReceipt, annotationProtect:
+		case annotationRun, annotationReceipt, annotationFailure, annotationProtect:
 		default:
 			rest = append(rest, key+"="+value)
 		}

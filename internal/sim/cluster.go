@@ -119,6 +119,7 @@ func (n *simNode) unmark() {
 	}
 	delete(n.Annotations, kamino.AnnotationRun)
 	delete(n.Annotations, kamino.AnnotationReceipt)
+	delete(n.Annotations, kamino.AnnotationSealFailure)
 	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock })
 }
 
