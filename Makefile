@@ -45,7 +45,7 @@ test-product: ## the product's own tests, with SEEDS random walks (10000)
 	SEEDS=$(SEEDS) go test -timeout 30m ./...
 
 .PHONY: test-race
-test-race: ## the product's tests with the race detector, with a tenth of the walks
+test-race: ## the product's tests with the race detector, with a tenth of the walks (needs gcc)
 	CGO_ENABLED=1 SEEDS=$$(($(SEEDS) / 10)) go test -race ./...
 
 .PHONY: test-lab
@@ -75,6 +75,10 @@ bench-vm: build lab ## generic machine, clone and floor side by side, five boots
 bench: build lab ## measure; one line a figure: BENCH name value unit bound B holds|over
 	@.ci/bench
 
+.PHONY: bench-cold
+bench-cold: ## measure in an empty build cache: processor time of build and demo, and what tests build again (20 minutes)
+	@.ci/bench-cold
+
 .PHONY: seal-planted
 seal-planted: ## plant each known kind of secret and identity by itself, seal, and count what a seal misses (minutes)
 	KAMINO_PLANTED=1 go test -count=1 -timeout 60m -run 'TestPlantedEach|TestUnplanted' ./agent
@@ -84,7 +88,7 @@ fuzz: ## run every Fuzz target of the product for FUZZTIME (30s)
 	@.ci/fuzz
 
 .PHONY: verify
-verify: ## formatting, vet, staticcheck, and that generated files are up to date
+verify: ## formatting, vet, lint, the numbers of the house, and that generated files are up to date
 	@.ci/verify
 
 .PHONY: image

@@ -79,7 +79,7 @@ func Hint(err error) string {
 
 // Hints returns the advice of every error in a tree of joined and wrapped errors, the outermost first.
 func Hints(err error) []string {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case *HintError:
 		return append([]string{e.Hint}, Hints(e.Err)...)
 	case interface{ Unwrap() error }:

@@ -20,8 +20,11 @@ func TestKilled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
+		ended := make(chan struct{})
+		go func() {
+			_ = cmd.Wait() // however it ends
+			close(ended)
+		}()
 		journal := filepath.Join(w.root, "var/lib/kamino/seal.journal")
 		for running := true; running; {
 			select {

@@ -2,6 +2,7 @@ package boot_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,7 +59,7 @@ func TestCompatChainPublished(t *testing.T) {
 func TestCompatRefusals(t *testing.T) {
 	unfinished := &boot.Capture{Units: []boot.Unit{{ID: "a.service", Stamps: boot.Stamps{Activating: 5, Activated: 9}}}}
 	var out bytes.Buffer
-	if err := boot.CompatTime(&out, unfinished); err != boot.ErrNotFinished {
+	if err := boot.CompatTime(&out, unfinished); !errors.Is(err, boot.ErrNotFinished) {
 		t.Errorf("unfinished boot: error %v, want boot.ErrNotFinished", err)
 	}
 	container := &boot.Capture{Manager: boot.Manager{Userspace: 100, Finish: 900}, Units: []boot.Unit{{ID: "old.mount", Stamps: boot.Stamps{Activating: 5, Activated: 9}}}}

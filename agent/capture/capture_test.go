@@ -50,7 +50,7 @@ func newMachine(t *testing.T, c *boot.Capture) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	go m.systemd.Serve(l)
+	go func() { _ = m.systemd.Serve(l) }() // ends with the listener
 	return m
 }
 
@@ -278,7 +278,7 @@ func TestImageVersion(t *testing.T) {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		json.NewEncoder(w).Encode(map[string]any{"vmId": "b1", "storageProfile": map[string]any{"imageReference": map[string]any{"id": image}}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"vmId": "b1", "storageProfile": map[string]any{"imageReference": map[string]any{"id": image}}})
 	}))
 	defer imds.Close()
 	c, _ := m.record(t, Options{Metadata: imds.URL})

@@ -17,7 +17,7 @@ func TestDecode(t *testing.T) {
 		"name: a\ncount: 3\n":           "",
 		"":                              "the document is empty",
 		"# only a comment\n":            "the document is empty",
-		"nmae: a\n":                     "line 1: unknown field nmae",
+		"names: a\n":                    "line 1: unknown field names",
 		"name: a\nname: b\n":            `line 2: mapping key "name" already defined at line 1`,
 		"count: many\ninner: {lst: []}": "line 1: str value is of the wrong kind here; line 2: unknown field lst",
 		"inner: {list: x}\n":            "line 1: str value is of the wrong kind here",

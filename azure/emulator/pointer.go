@@ -75,10 +75,10 @@ func (t *tx) excluded(v *resource, location string) bool {
 }
 
 // flagged notes when the flag of a version was changed, for Pointer.Lag.
-func (v *resource) flagged(old *resource, now time.Time) {
+func (r *resource) flagged(old *resource, now time.Time) {
 	before := truth(old.doc, "properties", "publishingProfile", "excludeFromLatest")
-	if truth(v.doc, "properties", "publishingProfile", "excludeFromLatest") != before {
-		v.facts["excludedBefore"], v.facts["flaggedAt"] = before, now.UTC().Format(time.RFC3339Nano)
+	if truth(r.doc, "properties", "publishingProfile", "excludeFromLatest") != before {
+		r.facts["excludedBefore"], r.facts["flaggedAt"] = before, now.UTC().Format(time.RFC3339Nano)
 	}
 }
 
@@ -133,10 +133,10 @@ func replicatedTo(v *resource, location string) bool {
 }
 
 // replicated notes that every target region of a version has its copies.
-func (v *resource) replicated() {
+func (r *resource) replicated() {
 	replicas := []any{}
-	for _, region := range items(v.doc, "properties", "publishingProfile", "targetRegions") {
+	for _, region := range items(r.doc, "properties", "publishingProfile", "targetRegions") {
 		replicas = append(replicas, text(region, "name"))
 	}
-	v.facts["replicas"] = replicas
+	r.facts["replicas"] = replicas
 }

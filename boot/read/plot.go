@@ -32,7 +32,7 @@ func readPlotSVG(data []byte) (*boot.Capture, error) {
 	dec.Strict = false
 	for {
 		tok, err := dec.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -245,8 +246,10 @@ func TestReadJournalRestarts(t *testing.T) {
 func TestReadJournalClock(t *testing.T) {
 	lines := nodeJournal()[1:]
 	for _, l := range lines[5:] {
-		var real int64
-		fmt.Sscan(l["__REALTIME_TIMESTAMP"], &real)
+		real, err := strconv.ParseInt(l["__REALTIME_TIMESTAMP"], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
 		l["__REALTIME_TIMESTAMP"] = fmt.Sprint(real + 3_600_000_000)
 	}
 	c := parse(t, exportFormat(lines))

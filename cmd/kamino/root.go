@@ -250,7 +250,7 @@ func each(lines []string) (out []string) {
 // refused says whether nothing was changed because something was refused or
 // held. Of several errors all must say so.
 func refused(err error) bool {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case *kamino.RefusedError, *kamino.HeldError:
 		return true
 	case *kamino.StepError:

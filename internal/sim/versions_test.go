@@ -16,7 +16,9 @@ func TestAgain(t *testing.T) {
 	if p := w.update(options("a-0")); p.err != nil {
 		t.Fatal(p.err)
 	}
-	w.rollback(t, kamino.RollbackOptions{Pool: "a"})
+	if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil {
+		t.Fatal(err)
+	}
 	p := w.update(options("a-2"))
 	if p.err == nil || !strings.Contains(p.err.Error(), "was rolled back") || !strings.Contains(kamino.Hint(p.err), "--again") {
 		t.Fatalf("%v, hint %q", p.err, kamino.Hint(p.err))

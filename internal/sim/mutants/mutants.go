@@ -63,7 +63,7 @@ func All() []Mutant {
 // set is what the overlay puts here.
 var set func(name string)
 
-// ErrNoOverlay: this binary was built from the product's own source.
+// ErrNoOverlay says that this binary was built from the product's own source.
 var ErrNoOverlay = errors.New("built without the overlay of the mutants")
 
 // Built says whether this binary holds the mutants.
