@@ -1,0 +1,54 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino/agent/nodeapi"
+	"kamino.dev/kamino/agent/platform"
+	"kamino.dev/kamino/agent/seal"
+	"kamino.dev/kamino/agent/watch"
+)
+
+func runWatch(ctx context.Context, e *env, args []string) error {
+	f := e.flags("watch")
+	e.platformFlags(f)
+	w := &watch.Watcher{Log: e.log, Now: time.Now, Wait: platform.Sleep}
+	once := f.Bool("once", false, "look once, and exit")
+	node := f.String("node", "", "`name` of this machine's Node (default the host name)")
+	f.DurationVar(&w.Interval, "interval", time.Minute, "how often to look")
+	f.StringVar(&w.Health, "health", or(os.Getenv("KAMINO_KUBELET_HEALTH"), "http://127.0.0.1:10248/healthz"), "kubelet's health `URL`")
+	f.DurationVar(&w.Deadline, "deadline", 2*time.Minute, "how long kubelet may take to be healthy with a new configuration")
+	f.DurationVar(&w.Settle, "settle", 10*time.Second, "how long it must stay healthy")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	d, h, err := e.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	w.Disk, w.Host, w.IMDS = d, h, e.metadata()
+	if w.Settings, err = seal.ReadSettings(d); err != nil {
+		return err
+	}
+	name := or(*node, strings.ToLower(or(d.Text("etc/hostname"), hostName())))
+	if d.Live() || *node != "" {
+		w.Node = func(ctx context.Context) (watch.Node, error) {
+			c, err := nodeapi.Load(d)
+			if err != nil {
+				return nil, err
+			}
+			return c.Client(ctx, name, platform.Sleep)
+		}
+	}
+	if *once {
+		if err := w.Recover(ctx); err != nil {
+			return err
+		}
+		return w.Once(ctx)
+	}
+	return w.Run(ctx)
+}
