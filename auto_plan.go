@@ -180,8 +180,8 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *PoolPlan) error {
 	switch p.Action {
 	case DoModel:
-		diff, err := e.Provider.SetModel(ctx, o.pool, ModelSpec{Image: latest(o.versions).ID}, true)
-		p.ModelDiff = diff
+		next, err := e.Provider.NextImage(ctx, o.pool, target{version: latest(o.versions)}.spec())
+		p.ModelDiff = next.Diff
 		return err
 	case DoUpdate, DoFinish:
 	default:

@@ -13,7 +13,6 @@ import (
 type turnWorld struct {
 	WallClock
 	Cluster
-	Provider
 	nodes []Node
 	now   time.Time
 	// before is called at each look with its number, from 1.
@@ -30,8 +29,7 @@ func (w *turnWorld) Nodes(context.Context) ([]Node, error) {
 	return w.nodes, w.err
 }
 
-func (w *turnWorld) PoolOf(id InstanceID) (PoolID, error) { return PoolID(id), nil }
-func (w *turnWorld) Now() time.Time                       { return w.now }
+func (w *turnWorld) Now() time.Time { return w.now }
 
 func (w *turnWorld) Sleep(ctx context.Context, d time.Duration) error {
 	w.now = w.now.Add(d)
@@ -43,7 +41,12 @@ func (w *turnWorld) turns(most, notReady int) *turns {
 	return &turns{most: most, maxNotReady: notReady, away: map[PoolID]bool{}}
 }
 
-func (w *turnWorld) engine() *Engine { return &Engine{Cluster: w, Provider: w, Clock: w} }
+func (w *turnWorld) engine() *Engine { return &Engine{Cluster: w, Provider: oneEach{}, Clock: w} }
+
+// oneEach is a provider whose pools have one instance each, of the same ID.
+type oneEach struct{ Provider }
+
+func (oneEach) PoolOf(id InstanceID) (PoolID, error) { return PoolID(id), nil }
 
 func donorOf(pool string) Node {
 	return Node{Name: "donor-" + pool, ProviderID: InstanceID(pool), Annotations: map[string]string{

@@ -12,34 +12,55 @@ type Cluster interface {
 	Node(ctx context.Context, name string) (Node, error)
 	// Nodes reads all nodes, page by page.
 	Nodes(context.Context) ([]Node, error)
-	// Mark writes our marks on a node, or takes them off when mark is nil and
-	// gives back what stood there before. It touches nothing that is not ours,
-	// and only the node of that UID: else ErrConflict.
-	Mark(ctx context.Context, node Node, mark *Mark) error
-	// Evict makes one round of a drain: it asks for the eviction of every pod
-	// that must leave and returns those that are still there.
-	Evict(ctx context.Context, node Node, opts DrainOptions) ([]Pod, error)
+	// Pulse is a kubelet's last sign of life, more closely than the node's status
+	// tells it where the cluster knows.
+	Pulse(context.Context, Node) (time.Time, error)
+	// Mark writes our marks on a node. It touches nothing that is not ours, and
+	// only the node of that UID: else ErrConflict.
+	Mark(context.Context, Node, Mark) error
+	// Unmark takes them off and gives back what stood there before, with the same care.
+	Unmark(context.Context, Node) error
+
+	// Preview lists the pods that a drain would evict, each with the budgets
+	// that would not allow it now.
+	Preview(context.Context, Node, DrainOptions) ([]Pod, error)
 	// Rehearse tries, without effect, what drain and seal of a node need: an
 	// eviction of each pod that must leave, and the creation of the seal pod for
-	// this order, which may be the zero SealOrder for none. It returns the pods that
-	// no waiting would remove, as Stuck, and those of which it is in doubt whether they
-	// will leave in time. An error is what would stop the seal pod, or a right that is
-	// missing.
-	Rehearse(ctx context.Context, node Node, order SealOrder, opts DrainOptions) ([]Pod, error)
-	// SealPod reads the seal pod of a run.
-	SealPod(ctx context.Context, node Node, run string) (SealPod, error)
-	// Seal creates the seal pod of a run on the node. One that exists already is
-	// no error.
-	Seal(ctx context.Context, node Node, order SealOrder) error
-	// RemoveSealPod deletes the seal pod of a run, and the pod of its inventory
-	// (Surveyor), at once, without grace. One that does not exist is no error.
-	RemoveSealPod(ctx context.Context, node Node, run string) error
+	// this order. It returns the pods that no waiting would remove, as Stuck, and those
+	// of which it is in doubt whether they will leave in time. An error is what would
+	// stop the seal pod, or a right that is missing.
+	Rehearse(context.Context, Node, SealOrder, DrainOptions) ([]Pod, error)
+	// RehearseSeal tries, without effect, to create the seal pod of a run. A
+	// *RefusedError with CodeSealPod: no node would get one. ErrForbidden: these
+	// credentials may not ask; ErrNotFound: the cluster is not prepared.
+	RehearseSeal(context.Context, Node, SealOrder) error
+	// Evict makes one round of a drain: it asks for the eviction of every pod
+	// that must leave and returns those that are still there.
+	Evict(context.Context, Node, DrainOptions) ([]Pod, error)
+
+	// StartAgent creates the pod of a run in which the agent does a task on the
+	// node. One that exists already is no error. ErrUnsupported where pods of
+	// TaskInventory are not admitted and those of TaskSeal are.
+	StartAgent(context.Context, Node, Task, SealOrder) error
+	// AgentPod reads the pod of a run that does a task; one that does not exist is no error.
+	AgentPod(ctx context.Context, run string, task Task) (AgentPod, error)
+	// RemoveAgents deletes the pods of a run, whatever their tasks, at once and
+	// without grace. Ones that do not exist are no error.
+	RemoveAgents(ctx context.Context, run string) error
+
 	// Lease reads the lease of a pool; a pool that never had one has a zero
 	// Lease with that Pool and no Revision.
 	Lease(context.Context, PoolID) (Lease, error)
+	// Leases reads those of all pools, for finding runs that were left.
+	Leases(context.Context) ([]Lease, error)
 	// SetLease writes a lease if it is still at lease.Revision, else
 	// ErrConflict, and returns it as it stands afterwards.
 	SetLease(context.Context, Lease) (Lease, error)
+
+	// Preflight returns ErrForbidden naming every right that a run with these
+	// options uses and that is missing, or an error that says what must be installed
+	// first. Doubts are as those of Provider.Preflight.
+	Preflight(context.Context, DrainOptions) (doubts []string, err error)
 }
 
 // Recorder is a cluster that keeps events of a node for people to read.
@@ -48,41 +69,17 @@ type Recorder interface {
 	Record(ctx context.Context, node Node, reason, message string)
 }
 
-// ClusterPreflighter is a cluster that can tell beforehand whether a run lacks
-// something there.
-type ClusterPreflighter interface {
-	// Preflight returns ErrForbidden naming every right that a run with these
-	// options uses and that is missing, or an error that says what must be installed
-	// first. Doubts are as those of [Preflighter].
-	Preflight(context.Context, DrainOptions) (doubts []string, err error)
-}
+// Task is what the agent does in a pod on the donor; the name is that of its verb.
+type Task string
 
-// Previewer is a cluster that can tell what a drain would do.
-type Previewer interface {
-	// Preview lists the pods that a drain would evict, each with the budgets
-	// that would not allow it now.
-	Preview(ctx context.Context, node Node, opts DrainOptions) ([]Pod, error)
-}
-
-// SealRehearser is a cluster that can tell whether a seal pod would be admitted.
-type SealRehearser interface {
-	// RehearseSeal tries, without effect, to create the seal pod of a run. A
-	// *RefusedError with CodeSealPod: no node would get one. ErrForbidden: these
-	// credentials may not ask; ErrNotFound: the cluster is not prepared.
-	RehearseSeal(ctx context.Context, node Node, order SealOrder) error
-}
-
-// Pulser is a cluster that knows a kubelet's last sign of life more closely
-// than the node's status does.
-type Pulser interface {
-	Pulse(ctx context.Context, node Node) (time.Time, error)
-}
-
-// Leases is a cluster that can list the leases of all pools, for finding runs
-// that were left.
-type Leases interface {
-	Leases(context.Context) ([]Lease, error)
-}
+const (
+	// TaskSeal makes the disk fit to be cloned and switches the machine off.
+	TaskSeal Task = "seal"
+	// TaskInventory looks at the files of the disk while the node still serves its pods, and refuses
+	// what the seal would refuse. It changes nothing but the host's memory, in which the seal finds
+	// what was seen.
+	TaskInventory Task = "inventory"
+)
 
 // DrainOptions say how hard a drain may push.
 type DrainOptions struct {
@@ -129,8 +126,8 @@ type SealOrder struct {
 // environment variable, of which Linux takes 128 KiB.
 const SealPolicyMost = 64 << 10
 
-// SealPod is what is known of the pod that seals a donor.
-type SealPod struct {
+// AgentPod is what is known of a pod in which the agent does a task.
+type AgentPod struct {
 	Exists  bool
 	Started bool   // its container began to run: the disk may have been touched
 	Failed  bool   // it ended without powering the machine off

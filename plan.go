@@ -151,11 +151,7 @@ func (r *Run) planDonor(ctx context.Context) error {
 	if len(stuck) > 0 && !r.opts.Force {
 		r.plan.Refusals = append(r.plan.Refusals, refuseStuck(stuck))
 	}
-	c, ok := r.engine.Cluster.(SealRehearser)
-	if !ok {
-		return nil
-	}
-	err := c.RehearseSeal(ctx, r.donor.node, r.sealOrder())
+	err := r.engine.Cluster.RehearseSeal(ctx, r.donor.node, r.sealOrder())
 	var refused *RefusedError
 	switch {
 	case errors.As(err, &refused):
@@ -188,31 +184,31 @@ func (r *Run) planWorld(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
-	if a, ok := r.engine.Provider.(Addresser); ok && r.image.version.ID == "" {
-		r.image.version.ID = a.Address(r.pool, Version, r.image.version.Name)
+	next, err := r.engine.Provider.NextImage(ctx, r.pool, r.target())
+	if err != nil {
+		return fmt.Errorf("compare the model of pool %s: %w", r.pool.Name, err)
 	}
+	r.plan.ModelDiff = append(r.plan.ModelDiff, next.Diff...)
 	r.plan.Version = r.image.version.Name
 	future := versions
 	if !r.image.preBuilt {
 		future = append([]Artifact{{Name: r.image.version.Name, State: Succeeded, InModel: true}}, versions...)
 	}
 	after := lease.Ledger
-	if !strings.EqualFold(r.pool.Model.Image, r.imageWanted()) {
+	if !strings.EqualFold(r.pool.Model.Image, next.Image) {
 		after.remember(SavedModel{Image: r.pool.Model.Image}, r.pool.Gallery)
 	}
 	for _, v := range Prunable(future, r.opts.History, after) {
 		r.plan.Prune = append(r.plan.Prune, v.Name)
 	}
-	if p, ok := r.engine.Cluster.(Previewer); ok && r.donorNeeded() {
-		pods, err := p.Preview(ctx, r.donor.node, r.opts.drainOptions())
+	if r.donorNeeded() {
+		pods, err := r.engine.Cluster.Preview(ctx, r.donor.node, r.opts.drainOptions())
 		if err != nil {
 			return fmt.Errorf("list the pods of node %s: %w", r.donor.node.Name, err)
 		}
 		r.plan.Evictions = append(r.plan.Evictions, pods...)
 	}
-	diff, err := r.engine.Provider.SetModel(ctx, r.pool, ModelSpec{Image: r.imageWanted()}, true)
-	r.plan.ModelDiff = append(r.plan.ModelDiff, diff...)
-	return err
+	return nil
 }
 
 func (r *Run) planDrain() string {
@@ -290,41 +286,20 @@ func (r *readOnce) Pool(ctx context.Context, id PoolID) (Pool, error) {
 	return got.pool, got.err
 }
 
-// Find implements Provider. Artifacts of one address are the same artifact, of
-// whichever pool: pools share their gallery. Lists are of one pool.
+// Find implements Provider. Pools of a group share their gallery; all else is of one pool.
 func (r *readOnce) Find(ctx context.Context, pool Pool, kind Kind, name string) ([]Artifact, error) {
-	key := string(pool.ID) + "\x00" + string(kind) + "\x00" + name
-	if at := r.Address(pool, kind, name); at != "" && name != "" {
-		key = at
+	of := string(pool.ID)
+	if kind == Gallery {
+		of = pool.Group
 	}
-	got := r.reading(key)
+	got := r.reading(of + "\x00" + string(kind) + "\x00" + name)
 	got.once.Do(func() { got.artifacts, got.err = r.Provider.Find(ctx, pool, kind, name) })
 	return slices.Clone(got.artifacts), got.err
 }
 
-// Address implements Addresser; "" where the provider does not.
-func (r *readOnce) Address(pool Pool, kind Kind, name string) string {
-	if a, ok := r.Provider.(Addresser); ok {
-		return a.Address(pool, kind, name)
-	}
-	return ""
-}
-
-// Preflight implements Preflighter.
+// Preflight implements Provider.
 func (r *readOnce) Preflight(ctx context.Context) ([]string, error) {
-	p, ok := r.Provider.(Preflighter)
-	if !ok {
-		return nil, nil
-	}
 	got := r.reading("preflight")
-	got.once.Do(func() { got.doubts, got.err = p.Preflight(ctx) })
+	got.once.Do(func() { got.doubts, got.err = r.Provider.Preflight(ctx) })
 	return got.doubts, got.err
-}
-
-// Fit implements Fitter.
-func (r *readOnce) Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) ([]Refusal, []string, error) {
-	if f, ok := r.Provider.(Fitter); ok {
-		return f.Fit(ctx, pool, donor, definition)
-	}
-	return nil, nil, nil
 }

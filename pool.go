@@ -147,22 +147,32 @@ func (a Artifact) Ours() bool {
 	return a.Tags[TagRun] != "" || a.Tags[TagBuiltFrom] != ""
 }
 
-// ModelSpec is what the pool's model shall become, in one conditional write.
-type ModelSpec struct {
-	Image string // ID of a version or a definition; "" with Saved
-	// Saved, where set, is a Model.Saved to be written back instead.
-	Saved json.RawMessage
-	// Secrets go with Saved: what the provider never gives back.
-	Secrets ModelSecrets
+// Target is what a pool's next instance shall boot from: a version, or what it booted from before
+// the first prototype.
+type Target struct {
+	Version   string         // name of an image version of the pool; "" with Former
+	Reference ImageReference // how the pool refers to the version
+	// Former, where set, is a Model.Saved to be written back instead.
+	Former json.RawMessage
+	// Secrets go with Former: what the provider never gives back.
+	Secrets Secrets
 }
 
-// ModelSecrets is what a model holds and a provider does not show. It is nowhere
-// saved; whoever wants a former model back must have it.
-type ModelSecrets struct {
+// Secrets is what a pool's recipe holds and a provider does not show. It is nowhere saved; whoever
+// wants a former model back must have it.
+type Secrets struct {
 	CustomData []byte // nil leaves what the model has
 	// Protected are the protected settings of extensions, JSON objects by name; nil
 	// for an extension that has none.
 	Protected map[string]json.RawMessage
+}
+
+// NextImage is what a pool's next instance boots from once a target was promoted.
+type NextImage struct {
+	Image string        // as Model.Image
+	Diff  []FieldChange // what that changes; none: it is so already
+	// Needs are what comes back with the target and of whose secrets nothing was said.
+	Needs []string
 }
 
 // FieldChange is one line of a difference between two models.
@@ -196,7 +206,3 @@ func swapped(id [16]byte) [16]byte {
 	return id
 }
 
-// same compares extensions: another program of the same name is another one.
-func (e Extension) same(o Extension) bool {
-	return strings.EqualFold(e.Name, o.Name) && strings.EqualFold(e.Publisher, o.Publisher) && strings.EqualFold(e.Type, o.Type)
-}

@@ -1,9 +1,6 @@
 package kamino
 
-import (
-	"context"
-	"encoding/json"
-)
+import "context"
 
 // Provider is the port to a factory of VMs. No method waits for the operation
 // that it begins: the engine looks again. All methods may be repeated without
@@ -38,51 +35,26 @@ type Provider interface {
 	// A version is deleted only after a fresh read shows that neither the
 	// model nor an instance of the pool uses it: else ErrInUse.
 	Delete(context.Context, Pool, Artifact) error
-	// SetModel writes the model in one call, conditional on pool.Revision, and
-	// returns how it differs from the pool's. With dryRun nothing is sent. No
-	// difference: nothing is sent, and the model is as wanted.
-	SetModel(ctx context.Context, pool Pool, want ModelSpec, dryRun bool) ([]FieldChange, error)
-}
-
-// Scaler is a provider that can ask for more instances.
-type Scaler interface {
+	// Fit compares a donor with what the pool will make of its disk, and with the
+	// image definition where it exists (nil: not yet). It only reads. What Create
+	// carries over by itself is no refusal. Doubts are as Preflight's.
+	Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) (refusals []Refusal, doubts []string, err error)
+	// SetVersion writes tags and Excluded of a version as they stand in it. It is
+	// not conditional: no revision of a version is known everywhere.
+	SetVersion(context.Context, Pool, Artifact) error
+	// NextImage tells what a pool's next instance boots from once a target was
+	// promoted, and what would have to change. It writes nothing. No difference:
+	// the target is promoted already.
+	NextImage(context.Context, Pool, Target) (NextImage, error)
+	// Promote makes a target what the pool's next instance boots from, in one write
+	// that is conditional on pool.Revision. Where nothing would change, nothing is sent.
+	Promote(context.Context, Pool, Target) error
 	// SetCapacity sets the number of instances, conditional on pool.Revision.
+	// ErrUnsupported where somebody else decides that number.
 	SetCapacity(ctx context.Context, pool Pool, instances int) error
-}
-
-// SavedReader is a provider that can tell what is in a Model.Saved.
-type SavedReader interface {
-	// ReadSaved reads image and extensions, without a call.
-	ReadSaved(saved json.RawMessage) (Model, error)
-}
-
-// Addresser is a provider that can tell the ID of an artifact before it exists.
-type Addresser interface {
-	Address(pool Pool, kind Kind, name string) string
-}
-
-// Preflighter is a provider that can tell beforehand whether a run lacks something
-// there.
-type Preflighter interface {
 	// Preflight returns ErrForbidden naming every action that a run needs and
 	// that is not allowed, or an error that says what is wrong with the
 	// credentials. Doubts are what it could not find out, a sentence each that
 	// names the right it lacks: the run goes on and tells them as warnings.
 	Preflight(context.Context) (doubts []string, err error)
-}
-
-// Fitter is a provider that knows more than the engine of what a machine demands
-// of its image.
-type Fitter interface {
-	// Fit compares a donor with what the pool's model will make of its disk, and
-	// with the image definition where it exists (nil: not yet). It only reads.
-	// What Create carries over by itself is no refusal. Doubts are as Preflight's.
-	Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) (refusals []Refusal, doubts []string, err error)
-}
-
-// Excluder is a provider that can withhold a version from being "latest".
-type Excluder interface {
-	// SetExcluded writes the flag of a version and adds tags to those that it
-	// has; an empty value removes the tag.
-	SetExcluded(ctx context.Context, pool Pool, version Artifact, excluded bool, tags map[string]string) error
 }

@@ -105,14 +105,12 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 		}
 		return pools[id]
 	}
-	if l, ok := e.Cluster.(Leases); ok {
-		leases, err := l.Leases(ctx)
-		if err != nil {
-			return nil, nil, fmt.Errorf("list leases: %w", err)
-		}
-		for _, lease := range leases {
-			get(lease.Pool).lease = lease
-		}
+	leases, err := e.Cluster.Leases(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list leases: %w", err)
+	}
+	for _, lease := range leases {
+		get(lease.Pool).lease = lease
 	}
 	nodes, err := e.Cluster.Nodes(ctx)
 	if err != nil {

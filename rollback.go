@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +18,7 @@ type RollbackOptions struct {
 	To     string // version, or ToOriginal; "" is the version before the present one, else the original
 	DryRun bool
 	// Secrets of the original model, which no provider gives back.
-	Secrets ModelSecrets
+	Secrets Secrets
 	// KeepCustomData goes back to the original without its custom data: for
 	// models that had none, or whose instances do not need it.
 	KeepCustomData bool
@@ -53,7 +52,7 @@ type Unmarked struct {
 type target struct {
 	version *Artifact
 	saved   *SavedModel
-	secrets ModelSecrets
+	secrets Secrets
 }
 
 func (t target) name() string {
@@ -66,19 +65,11 @@ func (t target) name() string {
 	return ""
 }
 
-func (t target) spec() ModelSpec {
+func (t target) spec() Target {
 	if t.version != nil {
-		return ModelSpec{Image: t.version.ID}
+		return Target{Version: t.version.Name, Reference: ByVersion}
 	}
-	return ModelSpec{Saved: t.saved.Saved, Secrets: t.secrets}
-}
-
-// image is what the model refers to afterwards.
-func (t target) image() string {
-	if t.version != nil {
-		return t.version.ID
-	}
-	return t.saved.Image
+	return Target{Former: t.saved.Saved, Secrets: t.secrets}
 }
 
 // defaultTarget is the newest good version older than the one in the model,
@@ -201,7 +192,7 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	if err != nil {
 		return Rollback{}, err
 	}
-	needs, err := opts.secretsFor(&t, o.pool, e.Provider)
+	needs, err := e.secretsFor(ctx, opts, &t, o.pool)
 	if err != nil {
 		return Rollback{}, err
 	}
@@ -234,7 +225,7 @@ func (e *Engine) bootable(ctx context.Context, o overview, t target) error {
 // extensions whose settings are not given. A generic image whose instances get
 // the prototype's empty custom data, or an extension without its command, would
 // never join the cluster, and nobody would know why.
-func (o RollbackOptions) secretsFor(t *target, pool Pool, provider Provider) (needs []string, err error) {
+func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, pool Pool) (needs []string, err error) {
 	given := o.Secrets.CustomData != nil
 	switch {
 	case t.saved == nil && (given || o.KeepCustomData || len(o.Secrets.Protected) > 0):
@@ -249,7 +240,8 @@ func (o RollbackOptions) secretsFor(t *target, pool Pool, provider Provider) (ne
 	if t.saved == nil {
 		return nil, nil
 	}
-	if needs, err = o.missing(*t, pool, provider); err != nil || len(needs) == 0 || o.DryRun {
+	next, err := e.Provider.NextImage(ctx, pool, t.spec())
+	if needs = next.Needs; err != nil || len(needs) == 0 || o.DryRun {
 		return needs, err
 	}
 	hint := make([]string, len(needs))
@@ -258,28 +250,6 @@ func (o RollbackOptions) secretsFor(t *target, pool Pool, provider Provider) (ne
 	}
 	return nil, WithHint(fmt.Errorf("the protected settings of extension %s are needed: it comes back with the original model, and the provider never shows them",
 		strings.Join(needs, ", ")), "give them with %s; for an extension that has none: --protected-settings %s=none", strings.Join(hint, " "), needs[0])
-}
-
-// missing lists the extensions that the model has not, the target has, and
-// nothing was said about.
-func (o RollbackOptions) missing(t target, pool Pool, provider Provider) ([]string, error) {
-	reader, ok := provider.(SavedReader)
-	if !ok {
-		return nil, nil
-	}
-	model, err := reader.ReadSaved(t.saved.Saved)
-	if err != nil {
-		return nil, fmt.Errorf("read the saved model of pool %s: %w", pool.Name, err)
-	}
-	var out []string
-	for _, e := range model.Extensions {
-		here := slices.ContainsFunc(pool.Model.Extensions, e.same)
-		said := slices.ContainsFunc(slices.Collect(maps.Keys(o.Secrets.Protected)), func(n string) bool { return strings.EqualFold(n, e.Name) })
-		if !here && !said {
-			out = append(out, e.Name)
-		}
-	}
-	return out, nil
 }
 
 // pointing are the options of a run that takes no donor: that instances may be
@@ -302,18 +272,14 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 	if t.version != nil && !t.version.good() {
 		out.Good = append(out.Good, t.version.Name)
 	}
-	_, excluder := e.Provider.(Excluder)
-	refusals := pointing().unlifted(o.pool.Refusals)
-	switch {
-	case len(refusals) > 0:
+	if refusals := pointing().unlifted(o.pool.Refusals); len(refusals) > 0 {
 		return out, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: refusals}
-	case !excluder && len(out.Bad)+len(out.Good) > 0:
-		return out, fmt.Errorf("mark versions of pool %s: %w by this provider", o.pool.Name, ErrUnsupported)
 	}
-	var err error
-	if out.ModelDiff, err = e.Provider.SetModel(ctx, o.pool, t.spec(), true); err != nil {
+	next, err := e.Provider.NextImage(ctx, o.pool, t.spec())
+	if err != nil {
 		return out, fmt.Errorf("compare the model of pool %s: %w", o.pool.Name, err)
 	}
+	out.ModelDiff = next.Diff
 	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good) > 0
 	if dryRun || !out.Changed {
 		return out, nil
@@ -388,7 +354,7 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking) (Next, error)
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
-	next, err := r.pointModel(ctx, pool, t.spec(), t.image())
+	next, err := r.promote(ctx, pool, t.spec())
 	if save := next.note; save != nil {
 		next.note = func(l *Lease) {
 			save(l)

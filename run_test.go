@@ -20,6 +20,23 @@ func TestRunIsSmall(t *testing.T) {
 	}
 }
 
+// TestPortsAreSmall: a provider has at most 16 methods to write, and so has a cluster; none takes a flag that changes what it does.
+func TestPortsAreSmall(t *testing.T) {
+	for _, port := range []reflect.Type{reflect.TypeFor[Provider](), reflect.TypeFor[Cluster](), reflect.TypeFor[Clock](), reflect.TypeFor[Recorder]()} {
+		if n := port.NumMethod(); n > 16 {
+			t.Errorf("%s has %d methods, at most 16 are wanted", port, n)
+		}
+		for i := range port.NumMethod() {
+			m := port.Method(i)
+			for in := range m.Type.Ins() {
+				if in.Kind() == reflect.Bool {
+					t.Errorf("%s.%s takes a flag", port, m.Name)
+				}
+			}
+		}
+	}
+}
+
 // TestHolds: what the engine says that a run holds is what a second signal leaves.
 func TestHolds(t *testing.T) {
 	steps := map[string]Step{}

@@ -234,21 +234,18 @@ func (e *Engine) overviews(ctx context.Context, names []string) ([]overview, []N
 			o.nodes = append(o.nodes, n)
 		}
 	}
-	leases, listed := e.Cluster.(Leases)
-	if listed {
-		all, err := leases.Leases(ctx)
-		if err != nil {
-			return nil, nil, fmt.Errorf("list leases: %w", err)
-		}
-		for _, l := range all {
-			get(l.Pool).lease = l
-		}
+	leases, err := e.Cluster.Leases(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list leases: %w", err)
+	}
+	for _, l := range leases {
+		get(l.Pool).lease = l
 	}
 	chosen, err := choosePools(byID, names)
 	if err != nil {
 		return nil, nil, err
 	}
-	e.readAll(ctx, chosen, !listed)
+	e.readAll(ctx, chosen)
 	chosen = slices.DeleteFunc(chosen, func(o *overview) bool {
 		return o.gone && len(o.nodes) == 0 && o.lease.Holder == "" && len(names) == 0
 	})
@@ -298,20 +295,20 @@ func (p PoolID) is(name string) bool {
 }
 
 // readAll fills in what each pool's own reads tell.
-func (e *Engine) readAll(ctx context.Context, pools []*overview, readLease bool) {
+func (e *Engine) readAll(ctx context.Context, pools []*overview) {
 	var wg sync.WaitGroup
 	places := make(chan struct{}, readers)
 	for _, o := range pools {
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()
-			o.err = e.readOne(ctx, o, readLease)
+			o.err = e.readOne(ctx, o)
 		})
 	}
 	wg.Wait()
 }
 
-func (e *Engine) readOne(ctx context.Context, o *overview, readLease bool) (err error) {
+func (e *Engine) readOne(ctx context.Context, o *overview) (err error) {
 	if o.lease.Err != nil {
 		if len(o.nodes) == 0 { // a pool that is no more needs no lease
 			_, err = e.Provider.Pool(ctx, o.id)
@@ -337,11 +334,6 @@ func (e *Engine) readOne(ctx context.Context, o *overview, readLease bool) (err 
 			return fmt.Errorf("read the image definition of pool %s: %w", o.pool.Name, err)
 		}
 		o.definition = len(found) > 0
-	}
-	if readLease {
-		if o.lease, err = e.Cluster.Lease(ctx, o.id); err != nil {
-			return fmt.Errorf("read lease of pool %s: %w", o.pool.Name, err)
-		}
 	}
 	return nil
 }

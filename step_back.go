@@ -147,12 +147,9 @@ func (r *Run) switchOff(in Instance) Next {
 
 func (r *Run) lookAlive(ctx context.Context, fine, why string) (Next, error) {
 	n := r.donor.node
-	pulse := n.Heartbeat
-	if p, ok := r.engine.Cluster.(Pulser); ok {
-		var err error
-		if pulse, err = p.Pulse(ctx, n); err != nil {
-			return Next{}, fmt.Errorf("read the pulse of node %s: %w", n.Name, err)
-		}
+	pulse, err := r.engine.Cluster.Pulse(ctx, n)
+	if err != nil {
+		return Next{}, fmt.Errorf("read the pulse of node %s: %w", n.Name, err)
 	}
 	if r.back.alive(n.Ready, pulse, r.spent()) {
 		return done(fine), nil
@@ -223,7 +220,7 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 // takeOff takes the marks off the node once no pod can seal its disk any more.
 // ErrInProgress: one is still there.
 func (r *Run) takeOff(ctx context.Context, n Node) error {
-	if err := r.engine.Cluster.RemoveSealPod(ctx, n, r.held.run); err != nil {
+	if err := r.engine.Cluster.RemoveAgents(ctx, r.held.run); err != nil {
 		return err
 	}
 	if next, err := r.lookUnseal(ctx); err != nil {
@@ -232,7 +229,7 @@ func (r *Run) takeOff(ctx context.Context, n Node) error {
 		return fmt.Errorf("the seal pod of run %s is still there: %w", r.held.run, ErrInProgress)
 	}
 	r.back.unsealed = true
-	return r.engine.Cluster.Mark(ctx, n, nil)
+	return r.engine.Cluster.Unmark(ctx, n)
 }
 
 // giveBackNode gives back a node that another run left.

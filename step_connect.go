@@ -18,11 +18,7 @@ func (r *Run) lookConnect(ctx context.Context) (Next, error) {
 }
 
 func (r *Run) checkCluster(ctx context.Context) error {
-	p, ok := r.engine.Cluster.(ClusterPreflighter)
-	if !ok {
-		return nil
-	}
-	doubts, err := p.Preflight(ctx, r.opts.drainOptions())
+	doubts, err := r.engine.Cluster.Preflight(ctx, r.opts.drainOptions())
 	if err == nil {
 		r.doubt(InConnect, doubts)
 	}
@@ -32,11 +28,7 @@ func (r *Run) checkCluster(ctx context.Context) error {
 // checkCredentials is as much of connect as a plan needs, which is printed on clusters that were
 // not prepared yet.
 func (r *Run) checkCredentials(ctx context.Context) error {
-	p, ok := r.engine.Provider.(Preflighter)
-	if !ok {
-		return nil
-	}
-	doubts, err := p.Preflight(ctx)
+	doubts, err := r.engine.Provider.Preflight(ctx)
 	if err == nil {
 		r.doubt(InConnect, doubts)
 	}
@@ -237,14 +229,12 @@ func (r *Run) fit(ctx context.Context) error {
 		definition = &found[0]
 		all = misfits(found[0], r.wantedDefinition())
 	}
-	if f, ok := r.engine.Provider.(Fitter); ok {
-		refusals, doubts, err := f.Fit(ctx, r.pool, r.donor.instance, definition)
-		if err != nil {
-			return fmt.Errorf("compare node %s with pool %s: %w", r.donor.node.Name, r.pool.Name, err)
-		}
-		r.doubt(InValidate, doubts)
-		all = append(all, refusals...)
+	refusals, doubts, err := r.engine.Provider.Fit(ctx, r.pool, r.donor.instance, definition)
+	if err != nil {
+		return fmt.Errorf("compare node %s with pool %s: %w", r.donor.node.Name, r.pool.Name, err)
 	}
+	r.doubt(InValidate, doubts)
+	all = append(all, refusals...)
 	if len(all) > 0 {
 		return &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: all}
 	}

@@ -67,7 +67,7 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 	if mark == nil {
 		m := r.newMark(n)
 		return act(ActProtect, "annotate the node with "+AnnotationProtect+"=true", func(ctx context.Context) error {
-			if err := r.engine.Cluster.Mark(ctx, n, &m); err != nil {
+			if err := r.engine.Cluster.Mark(ctx, n, m); err != nil {
 				return err
 			}
 			// It takes about as long as the settling, so it begins with it. The next step looks whether it did.
@@ -103,7 +103,7 @@ func (r *Run) remark(what Act, says string, n Node, mark *Mark, change func(*Mar
 	m := *mark
 	change(&m)
 	m.Epoch = r.held.lease.Epoch
-	return act(what, says, func(ctx context.Context) error { return r.engine.Cluster.Mark(ctx, n, &m) }), nil
+	return act(what, says, func(ctx context.Context) error { return r.engine.Cluster.Mark(ctx, n, m) }), nil
 }
 
 func (r *Run) lostMark() error {
@@ -201,25 +201,11 @@ func describePods(pods []Pod) string {
 	return text
 }
 
-// Surveyor is a cluster that can have the files of a donor's disk looked at while the node still serves its pods.
-type Surveyor interface {
-	// Survey creates the pod of a run that looks at the disk and refuses what the seal would refuse. It changes nothing but the
-	// host's memory, in which the seal finds what was seen. One that exists already is no error. ErrUnsupported where such pods are not
-	// admitted and seal pods are.
-	Survey(ctx context.Context, node Node, order SealOrder) error
-	// SurveyPod reads it. RemoveSealPod removes it.
-	SurveyPod(ctx context.Context, node Node, run string) (SealPod, error)
-}
-
 const lookAtTheFiles = "look at the files of the donor's disk"
 
 // lookSurvey waits for the inventory of the donor's files: what a policy refuses is refused before a pod is evicted, and in the donor's time
 // away only what changed is read again. Where it cannot be made here, the seal makes it.
 func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
-	s, ok := r.engine.Cluster.(Surveyor)
-	if !ok {
-		return done(sealSurveys), nil
-	}
 	n, mark, err := r.donor.recentNode(ctx, r.held.run)
 	switch {
 	case err != nil:
@@ -231,7 +217,7 @@ func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
 	case n.BootID != mark.BootID:
 		return Next{}, fmt.Errorf("node %s has booted since the run began", n.Name)
 	}
-	pod, err := s.SurveyPod(ctx, n, r.held.run)
+	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskInventory)
 	if err != nil {
 		return Next{}, fmt.Errorf("read the inventory's pod: %w", err)
 	}
@@ -258,11 +244,7 @@ const sealSurveys = "left to the seal"
 
 // beginSurvey asks for the inventory. A cluster that admits no such pod is no reason to stay away.
 func (r *Run) beginSurvey(ctx context.Context, n Node) error {
-	s, ok := r.engine.Cluster.(Surveyor)
-	if !ok {
-		return nil
-	}
-	err := s.Survey(ctx, n, r.sealOrder())
+	err := r.engine.Cluster.StartAgent(ctx, n, TaskInventory, r.sealOrder())
 	if errors.Is(err, ErrUnsupported) {
 		r.withoutSurvey(err.Error())
 		return nil
@@ -277,7 +259,7 @@ func (r *Run) withoutSurvey(why string) {
 
 // lookUnseal removes the seal pod, so that nothing seals the disk any more.
 func (r *Run) lookUnseal(ctx context.Context) (Next, error) {
-	pod, err := r.engine.Cluster.SealPod(ctx, r.donor.node, r.held.run)
+	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskSeal)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return Next{}, fmt.Errorf("read the seal pod: %w", err)
 	}
@@ -286,7 +268,7 @@ func (r *Run) lookUnseal(ctx context.Context) (Next, error) {
 	}
 	r.back.sealStarted = r.back.sealStarted || pod.Started
 	return act(ActUnseal, deleteTheSealPod, func(ctx context.Context) error {
-		return r.engine.Cluster.RemoveSealPod(ctx, r.donor.node, r.held.run)
+		return r.engine.Cluster.RemoveAgents(ctx, r.held.run)
 	}), nil
 }
 
@@ -295,11 +277,10 @@ const deleteTheSealPod = "delete the seal pod"
 // lookPods removes the seal pod, and what an inventory left that ended with its run.
 func (r *Run) lookPods(ctx context.Context) (Next, error) {
 	next, err := r.lookUnseal(ctx)
-	s, ok := r.engine.Cluster.(Surveyor)
-	if err != nil || next.kind != nextDone || !ok {
+	if err != nil || next.kind != nextDone {
 		return next, err
 	}
-	pod, err := s.SurveyPod(ctx, r.donor.node, r.held.run)
+	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskInventory)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return Next{}, fmt.Errorf("read the inventory's pod: %w", err)
 	}
@@ -307,6 +288,6 @@ func (r *Run) lookPods(ctx context.Context) (Next, error) {
 		return next, nil
 	}
 	return act(ActUnseal, deleteTheSealPod+" and the inventory's", func(ctx context.Context) error {
-		return r.engine.Cluster.RemoveSealPod(ctx, r.donor.node, r.held.run)
+		return r.engine.Cluster.RemoveAgents(ctx, r.held.run)
 	}), nil
 }

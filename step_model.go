@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 )
 
-// imageWanted is what the model shall refer to.
-func (r *Run) imageWanted() string {
-	if r.opts.ImageReference == ByDefinition {
-		return definitionOf(r.image.version.ID)
-	}
-	return r.image.version.ID
+// target is what the pool's next instance shall boot from.
+func (r *Run) target() Target {
+	return Target{Version: r.image.version.Name, Reference: r.opts.ImageReference}
 }
 
 // definitionOf cuts "/versions/…" off a version's ID.
@@ -50,7 +48,7 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
-	next, err := r.pointModel(ctx, pool, ModelSpec{Image: r.imageWanted()}, r.imageWanted())
+	next, err := r.promote(ctx, pool, r.target())
 	if save := next.note; save != nil && r.opts.NewNodes > 0 && r.owed() == nil {
 		next.note = func(l *Lease) {
 			save(l)
@@ -60,9 +58,9 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	return next, err
 }
 
-// pointModel is the one write of the model, for updates and rollbacks alike. image
-// is what the model refers to afterwards.
-func (r *Run) pointModel(ctx context.Context, pool Pool, want ModelSpec, image string) (Next, error) {
+// promote is the one write of what the pool's next instance boots from, for updates and rollbacks
+// alike.
+func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error) {
 	r.pool = pool
 	if list := r.opts.unlifted(pool.Refusals); len(list) > 0 {
 		return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
@@ -70,30 +68,29 @@ func (r *Run) pointModel(ctx context.Context, pool Pool, want ModelSpec, image s
 	if pool.Updating {
 		return wait("an earlier change of the model"), nil
 	}
-	diff, err := r.engine.Provider.SetModel(ctx, pool, want, true)
+	next, err := r.engine.Provider.NextImage(ctx, pool, want)
 	if err != nil {
 		return Next{}, fmt.Errorf("compare the model of pool %s: %w", pool.Name, err)
 	}
-	if len(diff) == 0 {
+	if len(next.Diff) == 0 {
 		return done("refers to " + lastSegments(pool.Model.Image, 3)), nil
 	}
-	if was := r.held.lease.Record.ModelWas; !strings.EqualFold(pool.Model.Image, was) && !strings.EqualFold(pool.Model.Image, image) {
+	if was := r.held.lease.Record.ModelWas; !strings.EqualFold(pool.Model.Image, was) && !strings.EqualFold(pool.Model.Image, next.Image) {
 		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: the model is not changed",
 			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3)), "if the new image shall replace it, run again")
 	}
 	former := SavedModel{At: r.engine.now(), Image: pool.Model.Image, Saved: pool.Model.Saved}
-	return act(ActModel, describeDiff(pool, diff), func(ctx context.Context) error {
-		r.result.ModelDiff = diff
+	return act(ActModel, describeDiff(pool, next.Diff), func(ctx context.Context) error {
+		r.result.ModelDiff = next.Diff
 		r.result.Changed = true
-		_, err := r.engine.Provider.SetModel(ctx, pool, want, false)
-		return err
+		return r.engine.Provider.Promote(ctx, pool, want)
 	}).noting(func(l *Lease) {
 		// A second write of the same image must not hide the way back.
-		same := strings.EqualFold(former.Image, image)
+		same := strings.EqualFold(former.Image, next.Image)
 		if !same {
 			l.Ledger.remember(former, r.pool.Gallery)
 		}
-		l.Ledger.writing(image, former.At, same)
+		l.Ledger.writing(next.Image, former.At, same)
 	}), nil
 }
 
@@ -135,10 +132,6 @@ func (r *Run) owed() *ScaleOut {
 // lookScaleOut asks for more instances. The capacity aimed at stands on the
 // lease before it is asked for, so that neither crash nor failure asks twice.
 func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
-	scaler, ok := r.engine.Provider.(Scaler)
-	if !ok {
-		return Next{}, fmt.Errorf("scale out pool %s: %w by this provider", r.pool.Name, ErrUnsupported)
-	}
 	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
@@ -160,7 +153,7 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 	aim := pool.Capacity + r.opts.NewNodes
 	return act(ActScaleOut, fmt.Sprintf("scale out from %d to %d", pool.Capacity, aim), func(ctx context.Context) error {
 		r.result.Changed = true
-		return scaler.SetCapacity(ctx, pool, aim)
+		return r.engine.Provider.SetCapacity(ctx, pool, aim)
 	}).noting(func(l *Lease) { l.Ledger.Owed = &ScaleOut{Version: r.image.version.Name, To: aim} }), nil
 }
 
@@ -258,16 +251,20 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 	}
 	for _, v := range versions {
 		bad, good := slices.Contains(m.plan.Bad, v.Name), slices.Contains(m.plan.Good, v.Name)
-		word, tag := "bad", fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.now().Format(time.RFC3339))
-		if good {
-			word, tag = "good", "" // an empty value removes the tag
+		word, marked := "bad", v
+		if marked.Excluded, marked.Tags = bad, maps.Clone(v.Tags); marked.Tags == nil {
+			marked.Tags = map[string]string{}
+		}
+		if marked.Tags[TagBad] = fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.now().Format(time.RFC3339)); good {
+			word = "good"
+			delete(marked.Tags, TagBad)
 		}
 		_, failed := m.failed[v.Name]
 		if failed || !bad && !good || bad && v.Tags[TagBad] != "" && v.Excluded || good && v.good() && !v.Excluded {
 			continue
 		}
 		return act(ActMarkVersion, fmt.Sprintf("mark version %s as %s", v.Name, word), func(ctx context.Context) error {
-			err := r.engine.Provider.(Excluder).SetExcluded(ctx, r.pool, v, bad, map[string]string{TagBad: tag})
+			err := r.engine.Provider.SetVersion(ctx, r.pool, marked)
 			if err != nil && !transient(err) && ctx.Err() == nil {
 				m.failed[v.Name] = err
 				return nil

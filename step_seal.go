@@ -58,9 +58,9 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	if why := n.SealFailure(r.held.run); why != "" {
 		return Next{}, fmt.Errorf("the seal failed: %s", why)
 	}
-	var pod SealPod
+	var pod AgentPod
 	if !r.empty.unasked {
-		if pod, err = r.engine.Cluster.SealPod(ctx, n, r.held.run); err != nil {
+		if pod, err = r.engine.Cluster.AgentPod(ctx, r.held.run, TaskSeal); err != nil {
 			return Next{}, fmt.Errorf("read the seal pod: %w", err)
 		}
 	}
@@ -82,7 +82,7 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	if !pod.Exists && in.Power == PowerOn {
 		order := act(ActSeal, sealTheDisk, func(ctx context.Context) error {
 			r.empty.unasked = false
-			return r.engine.Cluster.Seal(ctx, n, r.sealOrder())
+			return r.engine.Cluster.StartAgent(ctx, n, TaskSeal, r.sealOrder())
 		}).then("the seal", 0)
 		if r.held.lease.Record.Policy != r.policySum() { // the process that marked the node brought another
 			order = order.noting(func(l *Lease) { l.Record.Policy = r.policySum() })

@@ -13,7 +13,7 @@ import (
 	"kamino.dev/kamino"
 )
 
-// Fit implements kamino.Fitter. Plan, disk encryption set and disk controller go
+// Fit implements kamino.Provider. Plan, disk encryption set and disk controller go
 // from the model to what Create makes; what cannot go along is refused.
 func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal, []string, error) {
 	at, model, err := p.modelled(pool)

@@ -54,7 +54,32 @@ func wild(pattern, s string) bool {
 	return strings.EqualFold(pattern, s)
 }
 
-// SetModel writes image, custom data and extensions in one PATCH that carries
+// NextImage implements kamino.Provider without a call, except where it has to ask how a write of
+// secrets went.
+func (p *Provider) NextImage(ctx context.Context, pool kamino.Pool, want kamino.Target) (kamino.NextImage, error) {
+	have, next, err := p.nextModel(pool, want)
+	if err != nil {
+		return kamino.NextImage{}, err
+	}
+	to := kamino.NextImage{Image: imageText(next.Image), Diff: append(p.difference(pool, have, next, want), p.secretsDue(ctx, pool, want)...)}
+	for _, e := range next.Extensions {
+		back, said := toExtension(e), false
+		for name := range want.Secrets.Protected {
+			said = said || strings.EqualFold(name, back.Name)
+		}
+		if want.Former != nil && !said && !slices.ContainsFunc(pool.Model.Extensions, func(h kamino.Extension) bool { return sameExtension(h, back) }) {
+			to.Needs = append(to.Needs, back.Name)
+		}
+	}
+	return to, nil
+}
+
+// sameExtension: another program of the same name is another one.
+func sameExtension(a, b kamino.Extension) bool {
+	return strings.EqualFold(a.Name, b.Name) && strings.EqualFold(a.Publisher, b.Publisher) && strings.EqualFold(a.Type, b.Type)
+}
+
+// Promote writes image, custom data and extensions in one PATCH that carries
 // the whole storage profile, conditional on the ETag.
 //
 // A PATCH with the image alone would reset size, type and caching of the OS
@@ -63,22 +88,21 @@ func wild(pattern, s string) bool {
 // Custom data cannot be read back: it is written whenever something else is, and
 // with protected settings whenever they are given, once by one process unless the
 // operation fails.
-func (p *Provider) SetModel(ctx context.Context, pool kamino.Pool, want kamino.ModelSpec, dryRun bool) ([]kamino.FieldChange, error) {
+func (p *Provider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
 	have, next, err := p.nextModel(pool, want)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	diff := append(p.difference(pool, have, next, want), p.secretsDue(ctx, pool, want)...)
-	if dryRun || len(diff) == 0 {
-		return diff, nil
+	if len(p.difference(pool, have, next, want))+len(p.secretsDue(ctx, pool, want)) == 0 {
+		return nil
 	}
 	at, err := p.place(pool)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	disk, err := p.osDisk(pool, have)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	profile := &armcompute.VirtualMachineScaleSetUpdateVMProfile{
 		StorageProfile: &armcompute.VirtualMachineScaleSetUpdateStorageProfile{
@@ -87,22 +111,22 @@ func (p *Provider) SetModel(ctx context.Context, pool kamino.Pool, want kamino.M
 		ExtensionProfile: &armcompute.VirtualMachineScaleSetExtensionProfile{Extensions: writable(next.Extensions)},
 	}
 	custom := noOpCustomData
-	if want.Saved != nil {
+	if want.Former != nil {
 		custom = base64.StdEncoding.EncodeToString(want.Secrets.CustomData)
 	}
-	if want.Saved == nil || want.Secrets.CustomData != nil {
+	if want.Former == nil || want.Secrets.CustomData != nil {
 		profile.OSProfile = &armcompute.VirtualMachineScaleSetUpdateOSProfile{CustomData: to.Ptr(custom)}
 	}
 	poller, err := at.sets.BeginUpdate(ctx, at.group, at.name, armcompute.VirtualMachineScaleSetUpdate{
 		Properties: &armcompute.VirtualMachineScaleSetUpdateProperties{VirtualMachineProfile: profile},
 	}, ifMatch(pool))
 	if err := poll(p, string(pool.ID), poller, err); err != nil {
-		return nil, translate(err, "write the model of scale set %s", at.name)
+		return translate(err, "write the model of scale set %s", at.name)
 	}
 	p.mu.Lock()
 	p.written[pool.ID] = writtenVM{disk, have.DataDisks, fingerprint(want)}
 	p.mu.Unlock()
-	return diff, nil
+	return nil
 }
 
 // ifMatch makes a write conditional. Old API versions return no ETag; then the
@@ -115,12 +139,12 @@ func ifMatch(pool kamino.Pool) *armcompute.VirtualMachineScaleSetsClientBeginUpd
 }
 
 // nextModel is the model as read and as wanted.
-func (p *Provider) nextModel(pool kamino.Pool, want kamino.ModelSpec) (have, next saved, err error) {
+func (p *Provider) nextModel(pool kamino.Pool, want kamino.Target) (have, next saved, err error) {
 	if err := json.Unmarshal(pool.Model.Saved, &have); err != nil {
 		return have, next, fmt.Errorf("read saved model of pool %s: %w", pool.Name, err)
 	}
-	if want.Saved != nil {
-		err := json.Unmarshal(want.Saved, &next)
+	if want.Former != nil {
+		err := json.Unmarshal(want.Former, &next)
 		if err == nil && next.Image == nil {
 			err = fmt.Errorf("it names no image")
 		}
@@ -130,10 +154,14 @@ func (p *Provider) nextModel(pool kamino.Pool, want kamino.ModelSpec) (have, nex
 		next.Image.ExactVersion = nil // read-only
 		return have, next, protect(next.Extensions, want.Secrets.Protected)
 	}
-	if want.Image == "" {
+	if want.Version == "" {
 		return have, next, fmt.Errorf("no image wanted for pool %s", pool.Name)
 	}
-	next.Image = &armcompute.ImageReference{ID: to.Ptr(want.Image)}
+	image := p.Address(pool, kamino.Version, want.Version)
+	if want.Reference == kamino.ByDefinition {
+		image = p.Address(pool, kamino.Definition, kamino.DefinitionName(pool.Name))
+	}
+	next.Image = &armcompute.ImageReference{ID: to.Ptr(image)}
 	for _, e := range have.Extensions {
 		if p.keeps(toExtension(e)) {
 			next.Extensions = append(next.Extensions, e)
@@ -153,7 +181,7 @@ func (p *Provider) keeps(e kamino.Extension) bool {
 
 // difference lists what the write would change, and after a write what has not
 // become as it was written.
-func (p *Provider) difference(pool kamino.Pool, have, next saved, want kamino.ModelSpec) []kamino.FieldChange {
+func (p *Provider) difference(pool kamino.Pool, have, next saved, want kamino.Target) []kamino.FieldChange {
 	const vm = "virtualMachineProfile."
 	var diff []kamino.FieldChange
 	if from, to := imageText(have.Image), imageText(next.Image); !strings.EqualFold(from, to) {
@@ -168,15 +196,15 @@ func (p *Provider) difference(pool kamino.Pool, have, next saved, want kamino.Mo
 	if now, err := updateDisk(have.OSDisk); wrote && err == nil && !sameJSON(now, written.osDisk) {
 		diff = append(diff, kamino.FieldChange{Field: vm + "storageProfile.osDisk", From: asJSON(now), To: asJSON(written.osDisk)})
 	}
-	if len(diff) > 0 && want.Saved == nil {
+	if len(diff) > 0 && want.Former == nil {
 		diff = append(diff, kamino.FieldChange{Field: vm + "osProfile.customData", From: "(cannot be read)", To: "#cloud-config"})
 	}
 	return diff
 }
 
 // fingerprint tells secrets of a model apart; nil where there are none.
-func fingerprint(want kamino.ModelSpec) *[sha256.Size]byte {
-	if want.Saved == nil || want.Secrets.CustomData == nil && len(given(want.Secrets)) == 0 {
+func fingerprint(want kamino.Target) *[sha256.Size]byte {
+	if want.Former == nil || want.Secrets.CustomData == nil && len(given(want.Secrets)) == 0 {
 		return nil
 	}
 	sum := sha256.Sum256([]byte(asJSON(want.Secrets)))
@@ -184,14 +212,14 @@ func fingerprint(want kamino.ModelSpec) *[sha256.Size]byte {
 }
 
 // given are the extensions with protected settings to be written, sorted.
-func given(s kamino.ModelSecrets) []string {
+func given(s kamino.Secrets) []string {
 	names := slices.Sorted(maps.Keys(s.Protected))
 	return slices.DeleteFunc(names, func(n string) bool { return s.Protected[n] == nil })
 }
 
 // secretsDue are the secrets that this process has not written yet, or whose
 // write has failed.
-func (p *Provider) secretsDue(ctx context.Context, pool kamino.Pool, want kamino.ModelSpec) (diff []kamino.FieldChange) {
+func (p *Provider) secretsDue(ctx context.Context, pool kamino.Pool, want kamino.Target) (diff []kamino.FieldChange) {
 	due := fingerprint(want)
 	if due == nil {
 		return nil
@@ -210,19 +238,6 @@ func (p *Provider) secretsDue(ctx context.Context, pool kamino.Pool, want kamino
 		diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions[" + name + "].protectedSettings", From: from, To: "as given"})
 	}
 	return diff
-}
-
-// ReadSaved implements kamino.SavedReader.
-func (p *Provider) ReadSaved(raw json.RawMessage) (kamino.Model, error) {
-	var s saved
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return kamino.Model{}, fmt.Errorf("read a saved model: %w", err)
-	}
-	m := kamino.Model{Image: imageText(s.Image), Saved: raw}
-	for _, e := range s.Extensions {
-		m.Extensions = append(m.Extensions, toExtension(e))
-	}
-	return m, nil
 }
 
 // osDisk is the OS disk to send: as this process wrote it before, where the

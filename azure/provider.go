@@ -66,15 +66,7 @@ func (c *clients) get(ctx context.Context, link string, into any) error {
 	return runtime.UnmarshalAsJSON(resp, into)
 }
 
-var (
-	_ kamino.Provider    = (*Provider)(nil)
-	_ kamino.Scaler      = (*Provider)(nil)
-	_ kamino.Preflighter = (*Provider)(nil)
-	_ kamino.Fitter      = (*Provider)(nil)
-	_ kamino.Excluder    = (*Provider)(nil)
-	_ kamino.Addresser   = (*Provider)(nil)
-	_ kamino.SavedReader = (*Provider)(nil)
-)
+var _ kamino.Provider = (*Provider)(nil)
 
 // New makes a provider. It reads the files that the configuration names and
 // makes no call.

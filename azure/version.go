@@ -257,36 +257,25 @@ func (p *Provider) createVersion(ctx context.Context, at place, model saved, id 
 	return poll(p, id, poller, err)
 }
 
-// SetExcluded withholds a version from being latest, or offers it again, and
-// adds tags to it. The publishing profile goes back with all target regions and
+// SetVersion withholds a version from being latest, or offers it, and writes its
+// tags. The publishing profile goes back with all target regions and
 // storage types as they were read: left out, they count as another type
 // (https://github.com/Azure/azure-powershell/issues/9911). Versions have no ETag.
-func (p *Provider) SetExcluded(ctx context.Context, pool kamino.Pool, v kamino.Artifact, excluded bool, tags map[string]string) error {
+func (p *Provider) SetVersion(ctx context.Context, pool kamino.Pool, v kamino.Artifact) error {
 	at, err := p.place(pool)
 	if err != nil {
 		return err
-	}
-	all := map[string]string{}
-	for k, val := range v.Tags {
-		all[k] = val
-	}
-	for k, val := range tags {
-		if val == "" {
-			delete(all, k)
-		} else {
-			all[k] = val
-		}
 	}
 	got, err := at.versions.Get(ctx, at.group, at.gallery, at.definition, v.Name, nil)
 	if err != nil {
 		return translate(err, "read version %s", v.Name)
 	}
-	profile := &armcompute.GalleryImageVersionPublishingProfile{ExcludeFromLatest: to.Ptr(excluded)}
+	profile := &armcompute.GalleryImageVersionPublishingProfile{ExcludeFromLatest: to.Ptr(v.Excluded)}
 	if props := got.Properties; props != nil && props.PublishingProfile != nil {
 		profile.StorageAccountType, profile.TargetRegions = props.PublishingProfile.StorageAccountType, props.PublishingProfile.TargetRegions
 	}
 	poller, err := at.versions.BeginUpdate(ctx, at.group, at.gallery, at.definition, v.Name, armcompute.GalleryImageVersionUpdate{
-		Tags: tagsIn(all),
+		Tags: tagsIn(v.Tags),
 		Properties: &armcompute.GalleryImageVersionProperties{
 			PublishingProfile: profile, StorageProfile: &armcompute.GalleryImageVersionStorageProfile{},
 		},

@@ -125,7 +125,7 @@ func TestBlockOfAnyEffect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Mark(t.Context(), n, nil); err != nil {
+		if err := c.mark(t.Context(), n, nil); err != nil {
 			t.Fatal(err)
 		}
 		if n, _ = c.Node(t.Context(), "n1"); n.Tainted(kamino.TaintBlock) || len(n.Taints) != 1 {

@@ -5,11 +5,10 @@
 // waits for anything: what has to be waited for is the engine's business, and
 // so is trying again. What each call costs in requests:
 //
-//	Node 1, Nodes 1 per 200, Mark 1 (2 more when the node changed meanwhile),
-//	Evict and Rehearse 1 and 1 per pod to be evicted (Rehearse 1 more with an order,
-//	and 1 per namespace whose budgets hold pods), Preview 2, SealPod 1, Seal 1,
-//	RemoveSealPod 2, Survey 1, SurveyPod 1, Lease 1, SetLease 1, Leases 1, Record 1, Pulse 1,
-//	Preflight 3 (1 more when a right is missing)
+//	Node 1, Nodes 1 per 200, Pulse 1, Mark and Unmark 1 (2 more when the node changed meanwhile),
+//	Evict and Rehearse 1 and 1 per pod to be evicted (Rehearse 1 more for the seal pod,
+//	and 1 per namespace whose budgets hold pods), Preview 2, StartAgent 1, AgentPod 1,
+//	RemoveAgents 2, Lease 1, Leases 1, SetLease 1, Record 1, Preflight 3 (1 more when a right is missing)
 package kube
 
 import (
@@ -24,8 +23,7 @@ import (
 	"kamino.dev/kamino"
 )
 
-// Cluster implements kamino.Cluster, Recorder, Previewer, SealRehearser, Pulser, Leases,
-// ClusterPreflighter and Surveyor.
+// Cluster implements kamino.Cluster and Recorder.
 // Its methods may be called by several goroutines.
 type Cluster struct {
 	api   api
@@ -36,12 +34,6 @@ type Cluster struct {
 var _ interface {
 	kamino.Cluster
 	kamino.Recorder
-	kamino.Previewer
-	kamino.SealRehearser
-	kamino.Pulser
-	kamino.Leases
-	kamino.ClusterPreflighter
-	kamino.Surveyor
 } = (*Cluster)(nil)
 
 // Options of New. All have defaults, but without SealImage no disk is sealed.

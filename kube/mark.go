@@ -26,14 +26,21 @@ const markTries = 5
 // the engine has looked at the lease.
 const markTime = 10 * time.Second
 
-// Mark writes our marks on a node or, with a nil mark, takes them off and gives
-// back what stood there before. Nothing that is not ours is touched, not
+// Mark writes our marks on a node. Nothing that is not ours is touched, not
 // even the order of the taints, and spec.unschedulable least of all.
 //
 // What somebody else writes over AnnotationProtect while our mark is on the
 // node stays as they wrote it. ErrConflict when the node was replaced, or is
 // marked by another run than the one read. Asking again changes nothing.
-func (c *Cluster) Mark(ctx context.Context, node kamino.Node, mark *kamino.Mark) error {
+func (c *Cluster) Mark(ctx context.Context, node kamino.Node, mark kamino.Mark) error {
+	return c.mark(ctx, node, &mark)
+}
+
+// Unmark takes our marks off a node and gives back what stood there before, with the same care.
+func (c *Cluster) Unmark(ctx context.Context, node kamino.Node) error { return c.mark(ctx, node, nil) }
+
+// mark makes the marks on a node those given, nil for none.
+func (c *Cluster) mark(ctx context.Context, node kamino.Node, mark *kamino.Mark) error {
 	owner, err := ownerOf(node, mark)
 	if err != nil {
 		return err

@@ -31,37 +31,39 @@ const (
 	agentFound = 3
 )
 
-func sealPodName(run string) string { return sealName + "-" + run }
+func podName(run string, task kamino.Task) string {
+	return map[kamino.Task]string{kamino.TaskSeal: sealName, kamino.TaskInventory: surveyName}[task] + "-" + run
+}
 
 // hopelessWaits are reasons for which a container waits that do not pass by
 // waiting: the image or what the pod refers to is not there.
 var hopelessWaits = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CreateContainerConfigError"}
 
-// SealPod reads the seal pod of a run; one that does not exist is no error.
-func (c *Cluster) SealPod(ctx context.Context, _ kamino.Node, run string) (kamino.SealPod, error) {
-	for _, namespace := range c.sealNamespaces(run) {
-		pod, err := c.api.pods(namespace).Get(ctx, sealPodName(run), metav1.GetOptions{})
+// AgentPod reads the pod of a run that does a task; one that does not exist is no error.
+func (c *Cluster) AgentPod(ctx context.Context, run string, task kamino.Task) (kamino.AgentPod, error) {
+	for _, namespace := range c.namespaces(run, task) {
+		pod, err := c.api.pods(namespace).Get(ctx, podName(run, task), metav1.GetOptions{})
 		if err = explain("get pods -n "+namespace, err); errors.Is(err, kamino.ErrNotFound) {
 			continue
 		} else if err != nil {
-			return kamino.SealPod{}, err
+			return kamino.AgentPod{}, err
 		}
-		return readSealPod(pod), nil
+		return readAgentPod(pod), nil
 	}
-	return kamino.SealPod{}, nil
+	return kamino.AgentPod{}, nil
 }
 
-// sealNamespaces are where the seal pod of a run may be: here, and where a former version held
+// namespaces are where the pod of a run may be: here, and the seal pod where a former version held
 // the run's lease.
-func (c *Cluster) sealNamespaces(run string) []string {
-	if home := c.home(run); home != "" {
+func (c *Cluster) namespaces(run string, task kamino.Task) []string {
+	if home := c.home(run); home != "" && task == kamino.TaskSeal {
 		return []string{kamino.SystemNamespace, home}
 	}
 	return []string{kamino.SystemNamespace}
 }
 
-func readSealPod(pod *corev1.Pod) kamino.SealPod {
-	out := kamino.SealPod{Exists: true, Failed: pod.Status.Phase == corev1.PodFailed, Done: pod.Status.Phase == corev1.PodSucceeded}
+func readAgentPod(pod *corev1.Pod) kamino.AgentPod {
+	out := kamino.AgentPod{Exists: true, Failed: pod.Status.Phase == corev1.PodFailed, Done: pod.Status.Phase == corev1.PodSucceeded}
 	out.Ousted = out.Failed
 	words := []string{strings.ToLower(string(pod.Status.Phase))}
 	if pod.DeletionTimestamp != nil {
@@ -105,17 +107,12 @@ func joinWords(reason, message string) string {
 	return reason + ": " + message
 }
 
-// RemoveSealPod deletes the seal pod of a run and the one of its inventory
-// without grace. One that does not exist is no error.
-func (c *Cluster) RemoveSealPod(ctx context.Context, _ kamino.Node, run string) error {
+// RemoveAgents deletes the pods of a run without grace. Ones that do not exist are no error.
+func (c *Cluster) RemoveAgents(ctx context.Context, run string) error {
 	now := int64(0)
-	for _, namespace := range c.sealNamespaces(run) {
-		names := []string{sealPodName(run)}
-		if namespace == kamino.SystemNamespace { // no former version took an inventory
-			names = append(names, surveyPodName(run))
-		}
-		for _, name := range names {
-			err := c.api.pods(namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	for _, task := range []kamino.Task{kamino.TaskSeal, kamino.TaskInventory} {
+		for _, namespace := range c.namespaces(run, task) {
+			err := c.api.pods(namespace).Delete(ctx, podName(run, task), metav1.DeleteOptions{GracePeriodSeconds: &now})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return explain("delete pods -n "+namespace, err)
 			}
@@ -124,9 +121,11 @@ func (c *Cluster) RemoveSealPod(ctx context.Context, _ kamino.Node, run string) 
 	return nil
 }
 
-// Seal creates the seal pod of a run on the node. One that exists already is no
-// error.
-func (c *Cluster) Seal(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
+// StartAgent creates the pod of a run that does a task on the node. One that exists already is no error.
+func (c *Cluster) StartAgent(ctx context.Context, node kamino.Node, task kamino.Task, order kamino.SealOrder) error {
+	if task == kamino.TaskInventory {
+		return c.survey(ctx, node, order)
+	}
 	return c.createSealPod(ctx, node, order, metav1.CreateOptions{FieldManager: fieldManager})
 }
 
@@ -201,7 +200,7 @@ func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: kamino.SystemNamespace,
-			Name:      sealPodName(order.Run),
+			Name:      podName(order.Run, kamino.TaskSeal),
 			Labels:    map[string]string{labelName: sealName, labelRun: order.Run, labelManagedBy: managedBy},
 		},
 		Spec: corev1.PodSpec{

@@ -28,28 +28,28 @@ func TestReadSealPod(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		status corev1.PodStatus
-		want   kamino.SealPod
+		want   kamino.AgentPod
 	}{
-		"new": {corev1.PodStatus{Phase: corev1.PodPending}, kamino.SealPod{Message: "pending"}},
+		"new": {corev1.PodStatus{Phase: corev1.PodPending}, kamino.AgentPod{Message: "pending"}},
 		"creating": {status(corev1.PodPending, waiting("ContainerCreating", "")),
-			kamino.SealPod{Message: "pending, ContainerCreating"}},
+			kamino.AgentPod{Message: "pending, ContainerCreating"}},
 		"running": {status(corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}),
-			kamino.SealPod{Started: true, Message: "running"}},
+			kamino.AgentPod{Started: true, Message: "running"}},
 		"detached": {status(corev1.PodSucceeded, ended(0, "")),
-			kamino.SealPod{Started: true, Done: true, Message: "succeeded, exit code 0"}},
+			kamino.AgentPod{Started: true, Done: true, Message: "succeeded, exit code 0"}},
 		"failed": {status(corev1.PodFailed, ended(1, "no space left\n")),
-			kamino.SealPod{Started: true, Failed: true, Message: "failed, exit code 1: no space left"}},
+			kamino.AgentPod{Started: true, Failed: true, Message: "failed, exit code 1: no space left"}},
 		"refused by the kubelet": {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfmemory", Message: "Pod was rejected"},
-			kamino.SealPod{Failed: true, Ousted: true, Message: "failed, OutOfmemory: Pod was rejected"}},
+			kamino.AgentPod{Failed: true, Ousted: true, Message: "failed, OutOfmemory: Pod was rejected"}},
 		"no such image": {status(corev1.PodPending, waiting("ImagePullBackOff", "Back-off")),
-			kamino.SealPod{Failed: true, Message: "pending, ImagePullBackOff: Back-off, image reg/kamino:1"}},
+			kamino.AgentPod{Failed: true, Message: "pending, ImagePullBackOff: Back-off, image reg/kamino:1"}},
 		"bad image name": {status(corev1.PodPending, waiting("InvalidImageName", "")),
-			kamino.SealPod{Failed: true, Message: "pending, InvalidImageName, image reg/kamino:1"}},
-		"pull failed":  {status(corev1.PodPending, waiting("ErrImagePull", "")), kamino.SealPod{Failed: true, Message: "pending, ErrImagePull, image reg/kamino:1"}},
-		"config error": {status(corev1.PodPending, waiting("CreateContainerConfigError", "")), kamino.SealPod{Failed: true, Message: "pending, CreateContainerConfigError, image reg/kamino:1"}},
+			kamino.AgentPod{Failed: true, Message: "pending, InvalidImageName, image reg/kamino:1"}},
+		"pull failed":  {status(corev1.PodPending, waiting("ErrImagePull", "")), kamino.AgentPod{Failed: true, Message: "pending, ErrImagePull, image reg/kamino:1"}},
+		"config error": {status(corev1.PodPending, waiting("CreateContainerConfigError", "")), kamino.AgentPod{Failed: true, Message: "pending, CreateContainerConfigError, image reg/kamino:1"}},
 	} {
 		tt.want.Exists = true
-		if diff := cmp.Diff(tt.want, readSealPod(&corev1.Pod{Status: tt.status})); diff != "" {
+		if diff := cmp.Diff(tt.want, readAgentPod(&corev1.Pod{Status: tt.status})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -62,14 +62,14 @@ func TestSeal(t *testing.T) {
 	seal := func(want bool) {
 		t.Helper()
 		for range 2 { // twice is the same as once
-			err := c.RemoveSealPod(t.Context(), n, "r1")
+			err := c.RemoveAgents(t.Context(), "r1")
 			if want {
-				err = c.Seal(t.Context(), n, kamino.SealOrder{Run: "r1", Nonce: "n0nce"})
+				err = c.StartAgent(t.Context(), n, kamino.TaskSeal, kamino.SealOrder{Run: "r1", Nonce: "n0nce"})
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if pod, err := c.SealPod(t.Context(), n, "r1"); err != nil || pod.Exists != want {
+			if pod, err := c.AgentPod(t.Context(), "r1", kamino.TaskSeal); err != nil || pod.Exists != want {
 				t.Fatalf("seal pod exists: %v, %v; want %v", pod.Exists, err, want)
 			}
 		}
@@ -100,7 +100,7 @@ func TestSeal(t *testing.T) {
 
 func TestSealRefused(t *testing.T) {
 	n := kamino.Node{Name: "n1"}
-	if err := NewForClient(fake.NewClientset(), Options{}).Seal(t.Context(), n, kamino.SealOrder{Run: "r1"}); !strings.Contains(err.Error(), "--image") {
+	if err := NewForClient(fake.NewClientset(), Options{}).StartAgent(t.Context(), n, kamino.TaskSeal, kamino.SealOrder{Run: "r1"}); !strings.Contains(err.Error(), "--image") {
 		t.Errorf("no image: %v, hint %q", err, kamino.Hint(err))
 	}
 	client := fake.NewClientset()
@@ -108,7 +108,7 @@ func TestSealRefused(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(podsResource, "x", errors.New(`violates PodSecurity "restricted:latest": privileged`))
 	})
 	c := NewForClient(client, Options{SealImage: "i"})
-	err := c.Seal(t.Context(), n, kamino.SealOrder{Run: "r1"})
+	err := c.StartAgent(t.Context(), n, kamino.TaskSeal, kamino.SealOrder{Run: "r1"})
 	refused := (*kamino.RefusedError)(nil)
 	if !errors.As(err, &refused) || !strings.Contains(refused.Refusals[0].Do, "must be privileged") {
 		t.Errorf("got %v", err)

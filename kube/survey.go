@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,10 +14,8 @@ import (
 // surveyName is the label value of the pods that look at a donor's disk before it is drained.
 const surveyName = "kamino-inventory"
 
-func surveyPodName(run string) string { return surveyName + "-" + run }
-
-// Survey creates the pod of a run that looks at the disk of the node beside its pods. One that exists already is no error.
-func (c *Cluster) Survey(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
+// survey creates the pod of a run that looks at the disk of the node beside its pods. One that exists already is no error.
+func (c *Cluster) survey(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
 	if c.opts.SealImage == "" {
 		return ErrNoSealImage
 	}
@@ -34,22 +31,11 @@ func (c *Cluster) Survey(ctx context.Context, node kamino.Node, order kamino.Sea
 	return &fault{kamino.ErrUnsupported, fmt.Errorf("the cluster admits no inventory beside the donor's pods, which `kamino init` would change: %w", err)}
 }
 
-// SurveyPod reads the pod of a run that looks at the disk; one that does not exist is no error.
-func (c *Cluster) SurveyPod(ctx context.Context, _ kamino.Node, run string) (kamino.SealPod, error) {
-	pod, err := c.api.pods(kamino.SystemNamespace).Get(ctx, surveyPodName(run), metav1.GetOptions{})
-	if err = explain("get pods -n "+kamino.SystemNamespace, err); errors.Is(err, kamino.ErrNotFound) {
-		return kamino.SealPod{}, nil
-	} else if err != nil {
-		return kamino.SealPod{}, err
-	}
-	return readSealPod(pod), nil
-}
-
 // surveyPod is the seal pod with another command. It asks for nothing and has no priority: the kubelet would end pods that still
 // work to make room for it, and where memory is short it is the first to go.
 func (c *Cluster) surveyPod(node string, order kamino.SealOrder) *corev1.Pod {
 	pod := c.sealPod(node, order)
-	pod.Name, pod.Labels[labelName] = surveyPodName(order.Run), surveyName
+	pod.Name, pod.Labels[labelName] = podName(order.Run, kamino.TaskInventory), surveyName
 	pod.Spec.PriorityClassName = ""
 	box := &pod.Spec.Containers[0]
 	box.Name, box.Resources = "inventory", corev1.ResourceRequirements{}

@@ -22,7 +22,7 @@ func TestSurvey(t *testing.T) {
 	c := NewForClient(client, Options{SealImage: "reg/kamino:1"})
 	n := kamino.Node{Name: "n1"}
 	for range 2 { // twice is the same as once
-		if err := c.Survey(t.Context(), n, kamino.SealOrder{Run: "r1", Nonce: "n0nce"}); err != nil {
+		if err := c.StartAgent(t.Context(), n, kamino.TaskInventory, kamino.SealOrder{Run: "r1", Nonce: "n0nce"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -40,16 +40,16 @@ func TestSurvey(t *testing.T) {
 	if !c.isSealPod(pod) {
 		t.Error("a drain would evict it")
 	}
-	if got, err := c.SurveyPod(t.Context(), n, "r1"); err != nil || !got.Exists || got.Done {
+	if got, err := c.AgentPod(t.Context(), "r1", kamino.TaskInventory); err != nil || !got.Exists || got.Done {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := c.SealPod(t.Context(), n, "r1"); err != nil || got.Exists {
+	if got, err := c.AgentPod(t.Context(), "r1", kamino.TaskSeal); err != nil || got.Exists {
 		t.Errorf("taken for the seal pod: %+v, %v", got, err)
 	}
-	if err := c.RemoveSealPod(t.Context(), n, "r1"); err != nil {
+	if err := c.RemoveAgents(t.Context(), "r1"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.SurveyPod(t.Context(), n, "r1"); err != nil || got.Exists {
+	if got, err := c.AgentPod(t.Context(), "r1", kamino.TaskInventory); err != nil || got.Exists {
 		t.Errorf("left: %+v, %v", got, err)
 	}
 }
@@ -73,7 +73,7 @@ func TestSurveyNotAdmitted(t *testing.T) {
 				return true, pod, tt.denied[pod.Labels[labelName]]
 			})
 			c := NewForClient(client, Options{SealImage: "i"})
-			err := c.Survey(t.Context(), kamino.Node{Name: "n1"}, kamino.SealOrder{Run: "r1"})
+			err := c.StartAgent(t.Context(), kamino.Node{Name: "n1"}, kamino.TaskInventory, kamino.SealOrder{Run: "r1"})
 			if !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
@@ -98,7 +98,7 @@ func TestReadSurveyPod(t *testing.T) {
 		"no image": {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}}}, false, true, false},
 		"at work":  {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}, false, false, false},
 	} {
-		got := readSealPod(tt.pod)
+		got := readAgentPod(tt.pod)
 		if got.Done != tt.done || got.Failed != tt.failed || got.Ousted != tt.ousted {
 			t.Errorf("%s: %+v", name, got)
 		}

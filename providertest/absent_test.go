@@ -43,7 +43,7 @@ func TestAbsentReads(t *testing.T) {
 			t.Errorf("the list of %s is 404: found %d versions, %v", what, len(found), err)
 		}
 		// The model uses it: a list that is not found must not let it be deleted.
-		if _, err := c.SetModel(t.Context(), c.pool(), kamino.ModelSpec{Image: c.Address(pool, kamino.Version, version.Name)}, false); err != nil {
+		if err := c.Promote(t.Context(), c.pool(), kamino.Target{Version: version.Name}); err != nil {
 			t.Fatal(err)
 		}
 		c.server.AddFault(emulator.Fault{Method: "GET", Path: path, Kind: emulator.Absent})
@@ -91,16 +91,8 @@ func TestOtherSetsImage(t *testing.T) {
 	c := imaged(t, "2026.11.20")
 	pool := c.pool()
 	version := c.Address(pool, kamino.Version, "2026.11.20")
-	blue := pool
 	for _, image := range []string{version, c.Address(pool, kamino.Definition, "")} {
-		blue.ID = kamino.PoolID(c.scenario.PoolID("blue"))
-		at, err := c.Pool(t.Context(), blue.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.SetModel(t.Context(), at, kamino.ModelSpec{Image: image}, false); err != nil {
-			t.Fatal(err)
-		}
+		c.boots("blue", image)
 		if err := c.Delete(t.Context(), c.pool(), kamino.Artifact{Kind: kamino.Version, Name: "2026.11.20"}); !errors.Is(err, kamino.ErrInUse) {
 			t.Errorf("the model of another scale set is %s: the delete says %v", image, err)
 		}

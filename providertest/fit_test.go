@@ -86,7 +86,9 @@ func TestCustomerKey(t *testing.T) {
 	if disk["diskEncryptionSetId"] != customerKey().pool.DiskEncryptionSet {
 		t.Errorf("region %v, want the replicas encrypted with the customer's key", region)
 	}
-	c.must(c.SetExcluded(ctx, c.pool(), c.version("2026.1.1"), true, nil))
+	marked := c.version("2026.1.1")
+	marked.Excluded = true
+	c.must(c.SetVersion(ctx, c.pool(), marked))
 	profile = c.document(kamino.Version, "2026.1.1")["publishingProfile"].(map[string]any)
 	if profile["targetRegions"].([]any)[0].(map[string]any)["encryption"] == nil {
 		t.Errorf("the mark has taken the encryption away: %v", profile)

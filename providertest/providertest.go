@@ -6,6 +6,7 @@ package providertest
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -35,11 +36,12 @@ func Run(t *testing.T, begin func(t *testing.T) World) {
 		{"Find finds nothing without an error", findNothing},
 		{"artifacts are made, repeated and deleted", artifacts},
 		{"a version in use is not deleted", versionInUse},
-		{"SetModel dry-run sends nothing", dryRun},
-		{"SetModel is conditional and reads back as wanted", setModel},
-		{"a saved model is given back", giveBack},
+		{"NextImage compares and writes nothing", nextImage},
+		{"Promote makes a version the next image, once", promote},
+		{"Promote gives a former image back", giveBack},
+		{"a promotion on top of a rival's is refused", rival},
 		{"SetCapacity is conditional", capacity},
-		{"SetExcluded marks a version", excluded},
+		{"SetVersion writes flag and tags", setVersion},
 		{"a donor that nothing speaks against fits, before and after the definition is made", fits},
 		{"Preflight says nothing against credentials that suffice", preflight},
 		{"a cancelled context ends every call", cancelled},
@@ -49,6 +51,20 @@ func Run(t *testing.T, begin func(t *testing.T) World) {
 			w := begin(t)
 			c.try(t, &world{World: w, t: t})
 		})
+	}
+	for _, p := range Pending() {
+		t.Run(p.Name, func(t *testing.T) { t.Skip("pending: " + p.Why) })
+	}
+}
+
+// Clause is a part of the contract that no provider can keep yet.
+type Clause struct{ Name, Why string }
+
+// Pending are the clauses that the port has no method for yet.
+func Pending() []Clause {
+	return []Clause{
+		{"Withdraw takes a version back from the pointer, and never leaves it nothing to resolve to", "the engine has no pointer yet: models are written by version"},
+		{"Hold keeps the factory from replacing a donor that is off", "scale sets leave a machine alone that is off; it comes with a factory that replaces one"},
 	}
 }
 
@@ -240,101 +256,109 @@ func artifacts(t *testing.T, w *world) {
 	}
 }
 
+// promote makes a target the next image, and waits until that shows.
+func (w *world) promote(to kamino.Target) {
+	w.t.Helper()
+	w.must(w.Provider.Promote(w.ctx(), w.pool(), to))
+	w.eventually("the target is the next image", func() bool { return !w.pool().Updating && len(w.next(to).Diff) == 0 })
+}
+
+func (w *world) next(to kamino.Target) kamino.NextImage {
+	w.t.Helper()
+	next, err := w.Provider.NextImage(w.ctx(), w.pool(), to)
+	w.must(err)
+	return next
+}
+
 func versionInUse(t *testing.T, w *world) {
 	v := w.version("2026.1.2", "2026.1.3")
-	_, err := w.Provider.SetModel(w.ctx(), w.pool(), kamino.ModelSpec{Image: v[0].ID}, false)
-	w.must(err)
-	w.eventually("the model is written", func() bool { return !w.pool().Updating })
+	w.promote(kamino.Target{Version: v[0].Name})
 	if err := w.Provider.Delete(w.ctx(), w.pool(), v[0]); !errors.Is(err, kamino.ErrInUse) {
-		t.Errorf("delete of the model's version: %v, want ErrInUse", err)
+		t.Errorf("delete of the next image: %v, want ErrInUse", err)
 	}
 	for _, have := range w.find(kamino.Version, "") {
 		if want := have.Name == v[0].Name; have.InModel != want {
-			t.Errorf("version %s: in the model %t, want %t", have.Name, have.InModel, want)
+			t.Errorf("version %s: the next image %t, want %t", have.Name, have.InModel, want)
 		}
 	}
 }
 
-func dryRun(t *testing.T, w *world) {
+func nextImage(t *testing.T, w *world) {
 	v := w.version("2026.1.2")
 	before := w.pool()
-	diff, err := w.Provider.SetModel(w.ctx(), before, kamino.ModelSpec{Image: v[0].ID}, true)
-	w.must(err)
-	if len(diff) == 0 {
-		t.Error("a new image is no difference")
+	to := kamino.Target{Version: v[0].Name}
+	next := w.next(to)
+	if len(next.Diff) == 0 || !strings.EqualFold(next.Image, v[0].ID) {
+		t.Errorf("a new image is %+v", next)
 	}
 	if after := w.pool(); after.Revision != before.Revision || after.Model.Image != before.Model.Image {
-		t.Errorf("the dry-run changed the pool from %+v to %+v", before, after)
+		t.Errorf("who asks for the next image changes the pool from %+v to %+v", before, after)
+	}
+	if _, err := w.Provider.NextImage(w.ctx(), before, kamino.Target{}); err == nil {
+		t.Error("a target that names nothing is none")
 	}
 }
 
-func setModel(t *testing.T, w *world) {
+func promote(t *testing.T, w *world) {
 	v := w.version("2026.1.2")
-	stale, want := w.pool(), kamino.ModelSpec{Image: v[0].ID}
-	_, err := w.Provider.SetModel(w.ctx(), stale, want, false)
-	w.must(err)
-	w.eventually("the model is written", func() bool { return !w.pool().Updating })
+	stale, to := w.pool(), kamino.Target{Version: v[0].Name}
+	w.promote(to)
 	now := w.pool()
-	if diff, err := w.Provider.SetModel(w.ctx(), now, want, true); err != nil || len(diff) != 0 {
-		t.Errorf("after the write: %v, %v, want no difference", diff, err)
+	if now.Capacity != stale.Capacity || now.Model.Image != w.next(to).Image {
+		t.Errorf("from %+v the pool became %+v", stale, now)
 	}
-	if now.Capacity != stale.Capacity {
-		t.Errorf("capacity went from %d to %d", stale.Capacity, now.Capacity)
-	}
-	if _, err := w.Provider.SetModel(w.ctx(), stale, kamino.ModelSpec{Saved: stale.Model.Saved, Image: ""}, false); err == nil {
-		return // no difference between the stale pool and its own model: nothing is sent
-	} else if !errors.Is(err, kamino.ErrConflict) {
-		t.Errorf("write with a stale revision: %v, want ErrConflict", err)
+	w.must(w.Provider.Promote(w.ctx(), now, to)) // nothing to do
+	if after := w.pool(); after.Revision != now.Revision {
+		t.Errorf("a promotion of what is promoted wrote revision %s after %s", after.Revision, now.Revision)
 	}
 }
 
 func giveBack(t *testing.T, w *world) {
 	before := w.pool()
 	v := w.version("2026.1.2")
-	_, err := w.Provider.SetModel(w.ctx(), w.pool(), kamino.ModelSpec{Image: v[0].ID}, false)
-	w.must(err)
-	w.eventually("the model is written", func() bool { return !w.pool().Updating })
-	back := kamino.ModelSpec{Saved: before.Model.Saved}
-	_, err = w.Provider.SetModel(w.ctx(), w.pool(), back, false)
-	w.must(err)
-	w.eventually("the model is given back", func() bool { return !w.pool().Updating })
+	w.promote(kamino.Target{Version: v[0].Name})
+	w.promote(kamino.Target{Former: before.Model.Saved})
 	now := w.pool()
 	if now.Model.Image != before.Model.Image || len(now.Model.Extensions) != len(before.Model.Extensions) {
 		t.Errorf("model is %+v, was %+v", now.Model, before.Model)
 	}
-	if _, err := w.Provider.SetModel(w.ctx(), before, kamino.ModelSpec{Image: v[0].ID}, false); !errors.Is(err, kamino.ErrConflict) {
-		t.Errorf("write with a stale revision: %v, want ErrConflict", err)
+}
+
+// rival promotes and scales with what was read before somebody else wrote.
+func rival(t *testing.T, w *world) {
+	v := w.version("2026.1.2", "2026.1.3")
+	stale := w.pool()
+	w.promote(kamino.Target{Version: v[0].Name})
+	promoted := w.Provider.Promote(w.ctx(), stale, kamino.Target{Version: v[1].Name})
+	if !errors.Is(promoted, kamino.ErrConflict) {
+		t.Errorf("promotion with a stale revision: %v, want ErrConflict", promoted)
 	}
 }
 
 func capacity(t *testing.T, w *world) {
-	s, ok := w.Provider.(kamino.Scaler)
-	if !ok {
-		t.Log("this provider cannot scale")
+	before := w.pool()
+	err := w.Provider.SetCapacity(w.ctx(), before, before.Capacity+1)
+	if errors.Is(err, kamino.ErrUnsupported) {
 		return
 	}
-	before := w.pool()
-	w.must(s.SetCapacity(w.ctx(), before, before.Capacity+1))
+	w.must(err)
 	w.eventually("the capacity is there", func() bool { p := w.pool(); return !p.Updating && p.Capacity == before.Capacity+1 })
-	if err := s.SetCapacity(w.ctx(), before, before.Capacity+2); !errors.Is(err, kamino.ErrConflict) {
+	if err := w.Provider.SetCapacity(w.ctx(), before, before.Capacity+2); !errors.Is(err, kamino.ErrConflict) {
 		t.Errorf("scale-out with a stale revision: %v, want ErrConflict", err)
 	}
 }
 
-func excluded(t *testing.T, w *world) {
-	e, ok := w.Provider.(kamino.Excluder)
-	if !ok {
-		t.Log("this provider cannot exclude")
-		return
-	}
+func setVersion(t *testing.T, w *world) {
 	v := w.version("2026.1.2")[0]
-	w.must(e.SetExcluded(w.ctx(), w.pool(), v, true, map[string]string{kamino.TagBad: "never Ready"}))
+	marked := v
+	marked.Excluded, marked.Tags = true, maps.Clone(v.Tags)
+	marked.Tags[kamino.TagBad] = "never Ready"
+	w.must(w.Provider.SetVersion(w.ctx(), w.pool(), marked))
 	w.eventually("the version is excluded", func() bool {
 		got := w.find(kamino.Version, v.Name)
 		return len(got) == 1 && got[0].Excluded && got[0].Ready && got[0].Tags[kamino.TagBad] != "" && got[0].Tags[kamino.TagRun] == "run-1"
 	})
-	got := w.find(kamino.Version, v.Name)[0]
-	w.must(e.SetExcluded(w.ctx(), w.pool(), got, false, map[string]string{kamino.TagBad: ""}))
+	w.must(w.Provider.SetVersion(w.ctx(), w.pool(), v))
 	w.eventually("the version is offered again", func() bool {
 		got := w.find(kamino.Version, v.Name)
 		return len(got) == 1 && !got[0].Excluded && got[0].Tags[kamino.TagBad] == ""
@@ -345,16 +369,11 @@ func excluded(t *testing.T, w *world) {
 }
 
 func fits(t *testing.T, w *world) {
-	f, ok := w.Provider.(kamino.Fitter)
-	if !ok {
-		t.Log("this provider knows no more than the engine")
-		return
-	}
 	w.version("2026.1.2")
 	pool, in := w.pool(), w.instance()
 	definition := w.find(kamino.Definition, kamino.DefinitionName(pool.Name))[0]
 	for _, d := range []*kamino.Artifact{nil, &definition} {
-		if refusals, _, err := f.Fit(w.ctx(), pool, in, d); err != nil || len(refusals) > 0 {
+		if refusals, _, err := w.Provider.Fit(w.ctx(), pool, in, d); err != nil || len(refusals) > 0 {
 			t.Errorf("refused for %v, %v", refusals, err)
 		}
 	}
@@ -364,13 +383,8 @@ func fits(t *testing.T, w *world) {
 }
 
 func preflight(t *testing.T, w *world) {
-	p, ok := w.Provider.(kamino.Preflighter)
-	if !ok {
-		t.Log("this provider cannot ask beforehand")
-		return
-	}
 	for range 2 {
-		_, err := p.Preflight(w.ctx())
+		_, err := w.Provider.Preflight(w.ctx())
 		w.must(err)
 	}
 }

@@ -148,8 +148,7 @@ func (c *cloud) wholeRun(version string) (said string) {
 	}
 	try(c.SetPower(ctx, c.donor(), kamino.PowerOff))
 	try(c.SetPower(ctx, c.donor(), kamino.PowerOn))
-	_, err = c.SetModel(ctx, pool, kamino.ModelSpec{Image: c.Address(pool, kamino.Version, version)}, false)
-	try(err)
+	try(c.Promote(ctx, pool, kamino.Target{Version: version}))
 	_, err = c.Find(ctx, pool, kamino.Version, "")
 	try(err)
 	try(c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name)}))
@@ -258,7 +257,9 @@ func TestExcludeZoneRedundant(t *testing.T) {
 	if before.Storage != kamino.StorageZRS {
 		t.Fatalf("storage %s", before.Storage)
 	}
-	c.must(c.SetExcluded(t.Context(), c.pool(), before, true, map[string]string{kamino.TagBad: "never Ready"}))
+	marked := before
+	marked.Excluded, marked.Tags = true, map[string]string{kamino.TagBad: "never Ready"}
+	c.must(c.SetVersion(t.Context(), c.pool(), marked))
 	after := c.version("2026.1.1")
 	if !after.Excluded || after.Tags[kamino.TagBad] == "" || after.Storage != before.Storage || after.Replica != before.Replica {
 		t.Errorf("version is %+v, was %+v", after, before)

@@ -150,41 +150,54 @@ func (c *fakeCloud) Delete(_ context.Context, pool kamino.Pool, a kamino.Artifac
 	return nil
 }
 
-func (c *fakeCloud) SetExcluded(_ context.Context, pool kamino.Pool, v kamino.Artifact, excluded bool, tags map[string]string) error {
-	c.wrote("version %s excluded: %t", v.Name, excluded)
+func (c *fakeCloud) SetVersion(_ context.Context, _ kamino.Pool, v kamino.Artifact) error {
+	c.wrote("version %s excluded: %t", v.Name, v.Excluded)
 	a := c.artifacts[v.ID]
-	a.Excluded, a.Tags = excluded, maps.Clone(a.Tags)
-	maps.Copy(a.Tags, tags)
-	maps.DeleteFunc(a.Tags, func(_, v string) bool { return v == "" })
+	a.Excluded, a.Tags = v.Excluded, v.Tags
 	return nil
 }
 
-func (c *fakeCloud) SetModel(_ context.Context, pool kamino.Pool, want kamino.ModelSpec, dryRun bool) ([]kamino.FieldChange, error) {
-	now := c.pools[pool.ID]
-	image, saved := want.Image, false
-	if len(want.Saved) > 0 {
-		image, saved = stock, true
+func (c *fakeCloud) NextImage(_ context.Context, pool kamino.Pool, want kamino.Target) (next kamino.NextImage, err error) {
+	now, former := c.pools[pool.ID], len(want.Former) > 0
+	next.Image = c.Address(pool, kamino.Version, want.Version)
+	if former {
+		next.Image = stock
 	}
-	var diff []kamino.FieldChange
-	if image != now.Model.Image {
-		diff = append(diff, kamino.FieldChange{Field: "imageReference", From: now.Model.Image, To: image})
+	if next.Image != now.Model.Image {
+		next.Diff = append(next.Diff, kamino.FieldChange{Field: "imageReference", From: now.Model.Image, To: next.Image})
 	}
-	if had := len(now.Model.Extensions) > 1; had != saved {
+	if had := len(now.Model.Extensions) > 1; had != former {
 		names := []string{"AKSLinuxBilling", "vmssCSE, AKSLinuxBilling"}
 		if had {
 			slices.Reverse(names)
 		}
-		diff = append(diff, kamino.FieldChange{Field: "extensions", From: names[0], To: names[1]})
+		next.Diff = append(next.Diff, kamino.FieldChange{Field: "extensions", From: names[0], To: names[1]})
 	}
-	if !dryRun && len(diff) > 0 {
-		c.wrote("model of %s: %s", pool.Name, image)
-		now.Model.Image, now.Revision = image, now.Revision+"x"
+	return next, nil
+}
+
+func (c *fakeCloud) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
+	next, err := c.NextImage(ctx, pool, want)
+	if now := c.pools[pool.ID]; len(next.Diff) > 0 {
+		c.wrote("model of %s: %s", pool.Name, next.Image)
+		now.Model.Image, now.Revision = next.Image, now.Revision+"x"
 		now.Model.Extensions = []kamino.Extension{{Name: "AKSLinuxBilling"}}
-		if saved {
+		if next.Image == stock {
 			now.Model.Extensions = append(now.Model.Extensions, kamino.Extension{Name: "vmssCSE"})
 		}
 	}
-	return diff, nil
+	return err
+}
+
+func (c *fakeCloud) SetCapacity(_ context.Context, pool kamino.Pool, n int) error {
+	c.wrote("capacity of %s: %d", pool.Name, n)
+	return nil
+}
+
+func (c *fakeCloud) Preflight(context.Context) ([]string, error) { return nil, nil }
+
+func (c *fakeCloud) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []string, error) {
+	return nil, nil, nil
 }
 
 func (c *fakeCloud) Instances(_ context.Context, pool kamino.Pool) ([]kamino.InstanceID, error) {

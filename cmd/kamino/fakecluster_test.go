@@ -45,9 +45,18 @@ func (c *fakeCluster) Nodes(context.Context) ([]kamino.Node, error) {
 	return out, nil
 }
 
-func (c *fakeCluster) Mark(_ context.Context, n kamino.Node, _ *kamino.Mark) error {
+func (c *fakeCluster) Mark(_ context.Context, n kamino.Node, _ kamino.Mark) error {
 	c.writes = append(c.writes, "mark "+n.Name)
 	return nil
+}
+
+func (c *fakeCluster) Unmark(_ context.Context, n kamino.Node) error {
+	c.writes = append(c.writes, "unmark "+n.Name)
+	return nil
+}
+
+func (c *fakeCluster) Pulse(_ context.Context, n kamino.Node) (time.Time, error) {
+	return n.Heartbeat, nil
 }
 
 func (c *fakeCluster) Evict(_ context.Context, n kamino.Node, _ kamino.DrainOptions) ([]kamino.Pod, error) {
@@ -68,17 +77,17 @@ func (c *fakeCluster) Preflight(context.Context, kamino.DrainOptions) (doubts []
 	return nil, c.unprepared
 }
 
-func (c *fakeCluster) SealPod(context.Context, kamino.Node, string) (kamino.SealPod, error) {
-	return kamino.SealPod{}, nil
+func (c *fakeCluster) AgentPod(context.Context, string, kamino.Task) (kamino.AgentPod, error) {
+	return kamino.AgentPod{}, nil
 }
 
-func (c *fakeCluster) Seal(_ context.Context, n kamino.Node, _ kamino.SealOrder) error {
-	c.writes = append(c.writes, "seal "+n.Name)
+func (c *fakeCluster) StartAgent(_ context.Context, n kamino.Node, task kamino.Task, _ kamino.SealOrder) error {
+	c.writes = append(c.writes, string(task)+" "+n.Name)
 	return nil
 }
 
-func (c *fakeCluster) RemoveSealPod(_ context.Context, n kamino.Node, _ string) error {
-	c.writes = append(c.writes, "remove seal pod "+n.Name)
+func (c *fakeCluster) RemoveAgents(_ context.Context, run string) error {
+	c.writes = append(c.writes, "remove pods of run "+run)
 	return nil
 }
 

@@ -164,11 +164,7 @@ func markVerb(m *kamino.Mark) invariant.Verb {
 	return invariant.Mark
 }
 
-func (p *proc) auditSeal(n kamino.Node, run string, want bool) {
-	verb := invariant.Seal
-	if !want {
-		verb = invariant.Unseal
-	}
+func (p *proc) auditSeal(n kamino.Node, run string, verb invariant.Verb) {
 	c := p.onNode(n, verb)
 	c.Run = run
 	if n.ProviderID == "" { // the node is gone from Kubernetes
@@ -201,13 +197,10 @@ func (p *proc) auditCreate(pool kamino.PoolID, want kamino.Artifact) {
 	p.w.audit.before(c)
 }
 
-func (p *proc) auditModel(pool *simPool, revision string, want kamino.ModelSpec, diff []kamino.FieldChange) {
-	c := invariant.Call{Process: p.name, Verb: invariant.SetModel, Pool: string(pool.id), Target: want.Image, Revision: revision}
+func (p *proc) auditModel(pool *simPool, revision, image string, diff []kamino.FieldChange) {
+	c := invariant.Call{Process: p.name, Verb: invariant.SetModel, Pool: string(pool.id), Target: image, Revision: revision}
 	for _, d := range diff {
 		c.Fields = append(c.Fields, d.Field)
-	}
-	if want.Saved != nil {
-		c.Target = savedImage(want.Saved)
 	}
 	p.w.audit.before(c)
 }

@@ -150,13 +150,13 @@ type late404 struct {
 	told bool
 }
 
-func (l *late404) SetModel(ctx context.Context, pool kamino.Pool, want kamino.ModelSpec, dry bool) ([]kamino.FieldChange, error) {
-	diff, err := l.simProvider.SetModel(ctx, pool, want, dry)
-	if !dry && !l.off {
+func (l *late404) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
+	err := l.simProvider.Promote(ctx, pool, want)
+	if !l.off {
 		l.off = true
 		_ = l.w.setPower(l.m, kamino.PowerOff, false)
 	}
-	return diff, err
+	return err
 }
 
 func (l *late404) Instance(ctx context.Context, id kamino.InstanceID) (kamino.Instance, error) {

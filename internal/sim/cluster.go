@@ -67,7 +67,17 @@ func (c simCluster) Pulse(ctx context.Context, node kamino.Node) (out time.Time,
 	return out, err
 }
 
-func (c simCluster) Mark(ctx context.Context, node kamino.Node, mark *kamino.Mark) error {
+// Mark implements kamino.Cluster.
+func (c simCluster) Mark(ctx context.Context, node kamino.Node, mark kamino.Mark) error {
+	return c.mark(ctx, node, &mark)
+}
+
+// Unmark implements kamino.Cluster.
+func (c simCluster) Unmark(ctx context.Context, node kamino.Node) error {
+	return c.mark(ctx, node, nil)
+}
+
+func (c simCluster) mark(ctx context.Context, node kamino.Node, mark *kamino.Mark) error {
 	w := c.p.w
 	what := call{method: "Mark", subject: node.Name, write: true}
 	if mark == nil {
@@ -188,38 +198,81 @@ func (c simCluster) Preview(ctx context.Context, node kamino.Node, opts kamino.D
 	return left, nil
 }
 
-func (c simCluster) SealPod(ctx context.Context, node kamino.Node, run string) (out kamino.SealPod, err error) {
-	err = c.call(ctx, call{method: "SealPod", subject: run}, func(*fault) error {
-		out = kamino.SealPod{}
-		if pod := c.p.w.sealPods[run]; pod != nil {
-			out = pod.SealPod
+// AgentPod implements kamino.Cluster.
+func (c simCluster) AgentPod(ctx context.Context, run string, task kamino.Task) (out kamino.AgentPod, err error) {
+	method, pods := "SealPod", c.p.w.sealPods
+	if task == kamino.TaskInventory {
+		method, pods = "SurveyPod", c.p.w.surveys
+	}
+	err = c.call(ctx, call{method: method, subject: run}, func(*fault) error {
+		out = kamino.AgentPod{}
+		if pod := pods[run]; pod != nil {
+			out = pod.AgentPod
 		}
 		return nil
 	})
 	return out, err
 }
 
-func (c simCluster) RemoveSealPod(ctx context.Context, node kamino.Node, run string) error {
+// StartAgent implements kamino.Cluster.
+func (c simCluster) StartAgent(ctx context.Context, node kamino.Node, task kamino.Task, order kamino.SealOrder) error {
+	if task == kamino.TaskInventory {
+		return c.survey(ctx, node, order)
+	}
+	return c.seal(ctx, node, order)
+}
+
+// RemoveAgents implements kamino.Cluster.
+func (c simCluster) RemoveAgents(ctx context.Context, run string) error {
+	w := c.p.w
 	return c.call(ctx, call{method: "RemoveSealPod", subject: run, write: true}, func(*fault) error {
-		c.p.auditSeal(node, run, false)
-		delete(c.p.w.sealPods, run)
-		delete(c.p.w.surveys, run)
-		c.p.w.happened("%s deletes seal pod of %s", c.p.name, run)
+		c.p.auditSeal(w.nodeOf(run), run, invariant.Unseal)
+		delete(w.sealPods, run)
+		delete(w.surveys, run)
+		w.happened("%s deletes seal pod of %s", c.p.name, run)
 		return nil
 	})
 }
 
-func (c simCluster) Seal(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
+// nodeOf is the node that a run has, as far as pods, marks and leases tell.
+func (w *world) nodeOf(run string) kamino.Node {
+	var found kamino.Node
+	for _, l := range w.allLeases() {
+		if l.Holder == run {
+			found.Name = l.Record.Donor
+		}
+	}
+	for _, pods := range []map[string]*simSealPod{w.surveys, w.sealPods} {
+		if pod := pods[run]; pod != nil {
+			found.Name = pod.node
+		}
+	}
+	for _, n := range w.nodes {
+		if n.Name == found.Name || found.Name == "" && w.markedBy(n, run) {
+			return n.Node
+		}
+	}
+	return found
+}
+
+// Preflight and RehearseSeal find nothing in the way.
+func (c simCluster) Preflight(context.Context, kamino.DrainOptions) ([]string, error) {
+	return nil, nil
+}
+
+func (c simCluster) RehearseSeal(context.Context, kamino.Node, kamino.SealOrder) error { return nil }
+
+func (c simCluster) seal(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
 	w, run := c.p.w, order.Run
 	return c.call(ctx, call{method: "Seal", subject: run, write: true}, func(*fault) error {
 		if w.nodes[node.Name] == nil {
 			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrNotFound)
 		}
-		c.p.auditSeal(node, run, true)
+		c.p.auditSeal(node, run, invariant.Seal)
 		if w.sealPods[run] != nil {
 			return nil
 		}
-		pod := &simSealPod{SealPod: kamino.SealPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce, policy: policySum(order.Policy)}
+		pod := &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce, policy: policySum(order.Policy)}
 		w.sealPods[run] = pod
 		w.happened("%s creates seal pod of %s", c.p.name, run)
 		w.runSeal(run, pod)

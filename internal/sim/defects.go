@@ -103,7 +103,7 @@ var portDefects = []Defect{
 		}},
 	{Name: "seal-pod-forgotten", What: "a seal pod that has not started is not removed",
 		ports: func() *tampering {
-			return &tampering{keepPods: true, sealPod: func(p *kamino.SealPod) { p.Exists = p.Exists && p.Started }}
+			return &tampering{keepPods: true, sealPod: func(p *kamino.AgentPod) { p.Exists = p.Exists && p.Started }}
 		}},
 	{Name: "scale-out-forgotten", What: "nobody remembers that new nodes were asked for",
 		ports: func() *tampering { return &tampering{setLease: func(l *kamino.Lease) { l.Ledger.Owed = nil }} }},

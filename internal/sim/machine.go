@@ -45,7 +45,7 @@ type simNode struct {
 }
 
 type simSealPod struct {
-	kamino.SealPod
+	kamino.AgentPod
 	node  string
 	nonce string
 	// policy is the SHA-256 of the policy that its order brought.
@@ -190,8 +190,8 @@ func (w *world) setPower(m *machine, want kamino.Power, fails bool) error {
 }
 
 // shown is what package kube makes of a pod that ended so.
-func shown(e worlds.End) kamino.SealPod {
-	out := kamino.SealPod{Exists: true, Failed: e != worlds.End{}, Done: e == worlds.End{}, Ousted: e.Refused != "", Started: e.Refused+e.Waiting == "",
+func shown(e worlds.End) kamino.AgentPod {
+	out := kamino.AgentPod{Exists: true, Failed: e != worlds.End{}, Done: e == worlds.End{}, Ousted: e.Refused != "", Started: e.Refused+e.Waiting == "",
 		Refused: e.ExitCode == 3}
 	switch {
 	case e.Refused != "":
@@ -222,7 +222,7 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 			return
 		}
 		if end, ended := fate.Seal(); ended {
-			pod.SealPod = shown(end)
+			pod.AgentPod = shown(end)
 			return
 		}
 		w.after(time.Second, func() {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,33 +23,23 @@ type document struct {
 	Protected map[string]string `json:"-"`
 }
 
-// ReadSaved implements SavedReader.
-func (s simProvider) ReadSaved(raw json.RawMessage) (m kamino.Model, err error) {
-	var d document
-	err = json.Unmarshal(raw, &d)
-	m.Image = d.Image
-	for _, e := range d.Exts {
-		m.Extensions = append(m.Extensions, kamino.Extension{Name: e})
-	}
-	return m, err
-}
-
 func (p *simPool) document() document { return document{p.image, p.custom, p.exts, p.protected} }
 
 func (p *simPool) revisionText() string { return strconv.Itoa(p.revision) }
 
-// savedImage is the image of a saved model.
-func savedImage(saved []byte) string {
-	var d document
-	_ = json.Unmarshal(saved, &d)
-	return d.Image
+// imageOf is what the model refers to once a version is promoted.
+func (p *simPool) imageOf(want kamino.Target) string {
+	if want.Reference == kamino.ByDefinition {
+		return artifactID(p.id, kamino.Definition, kamino.DefinitionName(p.id.Name()))
+	}
+	return artifactID(p.id, kamino.Version, want.Version)
 }
 
 // wanted is the document that a model is to become, and how it differs.
-func (p *simPool) wanted(want kamino.ModelSpec) (to document, diff []kamino.FieldChange) {
-	to = document{Image: want.Image, Custom: "noop", Exts: []string{"monitor"}}
-	if want.Saved != nil {
-		_ = json.Unmarshal(want.Saved, &to)
+func (p *simPool) wanted(want kamino.Target) (to document, diff []kamino.FieldChange) {
+	to = document{Image: p.imageOf(want), Custom: "noop", Exts: []string{"monitor"}}
+	if want.Former != nil {
+		_ = json.Unmarshal(want.Former, &to)
 		if to.Custom = p.custom; want.Secrets.CustomData != nil {
 			to.Custom = string(want.Secrets.CustomData)
 		}
@@ -76,15 +67,25 @@ func (p *simPool) wanted(want kamino.ModelSpec) (to document, diff []kamino.Fiel
 	return to, diff
 }
 
-func (s simProvider) SetModel(ctx context.Context, pool kamino.Pool, want kamino.ModelSpec, dryRun bool) (diff []kamino.FieldChange, err error) {
-	w := s.p.w
-	if dryRun {
-		if p := w.pools[pool.ID]; p != nil {
-			_, diff = p.wanted(want)
-		}
-		return diff, nil
+// NextImage makes no call. Extensions that come back have secrets.
+func (s simProvider) NextImage(_ context.Context, pool kamino.Pool, want kamino.Target) (kamino.NextImage, error) {
+	p := s.p.w.pools[pool.ID]
+	if p == nil {
+		return kamino.NextImage{}, nil
 	}
-	err = s.p.call(ctx, call{method: "SetModel", subject: pool.Name, write: true}, func(f *fault) error {
+	to, diff := p.wanted(want)
+	next := kamino.NextImage{Image: to.Image, Diff: diff}
+	for _, e := range to.Exts {
+		if _, said := want.Secrets.Protected[e]; want.Former != nil && !said && !slices.Contains(p.exts, e) {
+			next.Needs = append(next.Needs, e)
+		}
+	}
+	return next, nil
+}
+
+func (s simProvider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
+	w := s.p.w
+	return s.p.call(ctx, call{method: "Promote", subject: pool.Name, write: true}, func(f *fault) error {
 		p := w.pools[pool.ID]
 		if p == nil {
 			return fmt.Errorf("pool %s: %w", pool.ID, kamino.ErrNotFound)
@@ -96,9 +97,11 @@ func (s simProvider) SetModel(ctx context.Context, pool kamino.Pool, want kamino
 		if w.now.Before(p.busy) {
 			return fmt.Errorf("write model: %w", kamino.ErrInProgress)
 		}
-		var to document
-		to, diff = p.wanted(want)
-		s.p.auditModel(p, pool.Revision, want, diff)
+		to, diff := p.wanted(want)
+		if len(diff) == 0 {
+			return nil
+		}
+		s.p.auditModel(p, pool.Revision, to.Image, diff)
 		was := p.document()
 		w.setModel(p, to)
 		w.happened("%s points model of %s at %s", s.p.name, pool.Name, lastSegment(to.Image))
@@ -112,7 +115,6 @@ func (s simProvider) SetModel(ctx context.Context, pool kamino.Pool, want kamino
 		}
 		return nil
 	})
-	return diff, err
 }
 
 func (w *world) setModel(p *simPool, d document) {
@@ -120,24 +122,25 @@ func (w *world) setModel(p *simPool, d document) {
 	p.busy = w.now.Add(poolTime)
 }
 
-// SetExcluded implements Excluder.
-func (s simProvider) SetExcluded(ctx context.Context, pool kamino.Pool, v kamino.Artifact, excluded bool, tags map[string]string) error {
+func (s simProvider) SetVersion(ctx context.Context, pool kamino.Pool, v kamino.Artifact) error {
 	w := s.p.w
-	return s.p.call(ctx, call{method: "SetExcluded", subject: v.Name, write: true}, func(*fault) error {
+	return s.p.call(ctx, call{method: "SetVersion", subject: v.Name, write: true}, func(*fault) error {
 		have := w.artifacts[artifactKey(pool.ID, kamino.Version, v.Name)]
 		if have == nil {
 			return fmt.Errorf("version %s: %w", v.Name, kamino.ErrNotFound)
 		}
 		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.MarkVersion, Pool: string(pool.ID), Target: have.ID})
-		have.Excluded, have.Tags = excluded, maps.Clone(have.Tags)
-		for key, value := range tags {
-			if have.Tags[key] = value; value == "" {
-				delete(have.Tags, key)
-			}
-		}
-		w.happened("%s marks version %s: %v", s.p.name, v.Name, tags)
+		have.Excluded, have.Tags = v.Excluded, maps.Clone(v.Tags)
+		w.happened("%s marks version %s: %q", s.p.name, v.Name, v.Tags[kamino.TagBad])
 		return nil
 	})
+}
+
+// Preflight finds nothing missing, and Fit nothing against a donor.
+func (s simProvider) Preflight(context.Context) ([]string, error) { return nil, nil }
+
+func (s simProvider) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []string, error) {
+	return nil, nil, nil
 }
 
 func (s simProvider) SetCapacity(ctx context.Context, pool kamino.Pool, instances int) error {

@@ -143,7 +143,7 @@ type unmarkable struct {
 	err error
 }
 
-func (u unmarkable) SetExcluded(context.Context, kamino.Pool, kamino.Artifact, bool, map[string]string) error {
+func (u unmarkable) SetVersion(context.Context, kamino.Pool, kamino.Artifact) error {
 	return u.err
 }
 
@@ -209,7 +209,7 @@ func TestRollbackKilled(t *testing.T) {
 // for, extension by extension, and written whenever they are given.
 func TestRollbackToOriginalSettings(t *testing.T) {
 	to := func(settings map[string]json.RawMessage) kamino.RollbackOptions {
-		return kamino.RollbackOptions{Pool: "a", To: kamino.ToOriginal, Secrets: kamino.ModelSecrets{CustomData: []byte("bootstrap"), Protected: settings}}
+		return kamino.RollbackOptions{Pool: "a", To: kamino.ToOriginal, Secrets: kamino.Secrets{CustomData: []byte("bootstrap"), Protected: settings}}
 	}
 	cse := map[string]json.RawMessage{"cse": json.RawMessage(`{"commandToExecute":"join"}`)}
 	w := made(t)

@@ -128,10 +128,6 @@ func (s simProvider) PoolOf(id kamino.InstanceID) (kamino.PoolID, error) {
 	return kamino.PoolID(pool), nil
 }
 
-func (s simProvider) Address(pool kamino.Pool, kind kamino.Kind, name string) string {
-	return artifactID(pool.ID, kind, name)
-}
-
 func (s simProvider) Pool(ctx context.Context, id kamino.PoolID) (out kamino.Pool, err error) {
 	w := s.p.w
 	err = s.p.call(ctx, call{method: "Pool", subject: id.Name()}, func(f *fault) error {

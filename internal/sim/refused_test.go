@@ -185,7 +185,7 @@ type badLease struct {
 }
 
 func (b badLease) Leases(ctx context.Context) ([]kamino.Lease, error) {
-	all, err := b.Cluster.(kamino.Leases).Leases(ctx)
+	all, err := b.Cluster.Leases(ctx)
 	return append(all, kamino.Lease{Pool: b.pool, Err: errors.New("written by a newer kamino")}), err
 }
 

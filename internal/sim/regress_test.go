@@ -64,7 +64,7 @@ var regressions = []regression{
 		}},
 	{name: "model written, then the run fails", found: "the run after it asked for no new nodes",
 		strike: func(at finder, _ *world) []fault {
-			return []fault{{kind: worlds.Unknown, at: at("model", "SetModel", 1) + 1}}
+			return []fault{{kind: worlds.Unknown, at: at("model", "Promote", 1) + 1}}
 		}},
 	{name: "new nodes asked for, then the run fails", found: "the run after it could ask again",
 		strike: func(at finder, _ *world) []fault {

@@ -58,7 +58,7 @@ func forgers(donor, other string) []*rival {
 		{name: rivalLeaseDeleted, happen: (*world).deleteLease,
 			// Before it is taken nothing is lost; and between its last write and that of the model
 			// the way back is nowhere for a moment.
-			unharmed: func(s site) bool { return s.call.method != "SetModel" }},
+			unharmed: func(s site) bool { return s.call.method != "Promote" }},
 		{name: rivalForgedMark, happen: on(func(w *world, m *machine, n *simNode) {
 			// It falls silent, as a sealed machine does.
 			w.forge(n.Name, kamino.Mark{Format: 1, Run: "forged", Pool: poolA, Instance: m.ID, VMID: m.VMID, BootID: m.bootID, Sealing: true})

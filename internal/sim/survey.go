@@ -12,7 +12,7 @@ import (
 // surveyTime is how long an inventory takes, longer than cluster-autoscaler is given to settle.
 const surveyTime = 40 * time.Second
 
-func (c simCluster) Survey(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
+func (c simCluster) survey(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
 	w, run := c.p.w, order.Run
 	return c.call(ctx, call{method: "Survey", subject: run, write: true}, func(*fault) error {
 		if w.nodes[node.Name] == nil {
@@ -24,23 +24,12 @@ func (c simCluster) Survey(ctx context.Context, node kamino.Node, order kamino.S
 		if w.surveys[run] != nil {
 			return nil
 		}
-		pod := &simSealPod{SealPod: kamino.SealPod{Exists: true, Message: "pending"}, node: node.Name}
+		pod := &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node.Name}
 		w.surveys[run] = pod
 		w.happened("%s creates the inventory's pod of %s", c.p.name, run)
 		w.runSurvey(run, pod)
 		return nil
 	})
-}
-
-func (c simCluster) SurveyPod(ctx context.Context, node kamino.Node, run string) (out kamino.SealPod, err error) {
-	err = c.call(ctx, call{method: "SurveyPod", subject: run}, func(*fault) error {
-		out = kamino.SealPod{}
-		if pod := c.p.w.surveys[run]; pod != nil {
-			out = pod.SealPod
-		}
-		return nil
-	})
-	return out, err
 }
 
 // runSurvey plays the pod of an inventory, which ends with the machine's boot.
@@ -59,7 +48,7 @@ func (w *world) runSurvey(run string, pod *simSealPod) {
 	}
 	w.after(after, func() {
 		if w.surveys[run] == pod && m.boots == boots && !m.gone && m.kubelet {
-			pod.SealPod = shown(end)
+			pod.AgentPod = shown(end)
 			w.happened("the inventory of %s ended: %s", m.Hostname, pod.Message)
 		}
 	})

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"kamino.dev/kamino"
@@ -28,7 +27,7 @@ type tampering struct {
 	listed    func(*kamino.Node) // in a list only
 	mark      func(*kamino.Mark)
 	drain     func(*kamino.DrainOptions)
-	sealPod   func(*kamino.SealPod)
+	sealPod   func(*kamino.AgentPod)
 	keepPods  bool // seal pods are never deleted
 	pulse     func(time.Time) time.Time
 	lease     func(*kamino.Lease) // as it is read
@@ -91,46 +90,28 @@ func (p faultyProvider) Delete(ctx context.Context, pool kamino.Pool, a kamino.A
 	return p.t.err(p.Provider.Delete(ctx, pool, a))
 }
 
-func (p faultyProvider) SetModel(ctx context.Context, pool kamino.Pool, want kamino.ModelSpec, dryRun bool) ([]kamino.FieldChange, error) {
+func (p faultyProvider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
 	do(p.t.condition, &pool)
-	diff, err := p.Provider.SetModel(ctx, pool, want, dryRun)
-	return diff, p.t.err(err)
+	return p.t.err(p.Provider.Promote(ctx, pool, want))
 }
 
 func (p faultyProvider) SetCapacity(ctx context.Context, pool kamino.Pool, instances int) error {
 	do(p.t.condition, &pool)
-	return p.t.err(p.Provider.(kamino.Scaler).SetCapacity(ctx, pool, instances))
-}
-
-func (p faultyProvider) Address(pool kamino.Pool, kind kamino.Kind, name string) string {
-	if a, ok := p.Provider.(kamino.Addresser); ok {
-		return a.Address(pool, kind, name)
-	}
-	return ""
+	return p.t.err(p.Provider.SetCapacity(ctx, pool, instances))
 }
 
 func (p faultyProvider) Preflight(ctx context.Context) ([]string, error) {
-	if f, ok := p.Provider.(kamino.Preflighter); ok {
-		doubts, err := f.Preflight(ctx)
-		return doubts, p.t.err(err)
-	}
-	return nil, nil
+	doubts, err := p.Provider.Preflight(ctx)
+	return doubts, p.t.err(err)
 }
 
 func (p faultyProvider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal, []string, error) {
-	if f, ok := p.Provider.(kamino.Fitter); ok {
-		refusals, doubts, err := f.Fit(ctx, pool, donor, definition)
-		return refusals, doubts, p.t.err(err)
-	}
-	return nil, nil, nil
+	refusals, doubts, err := p.Provider.Fit(ctx, pool, donor, definition)
+	return refusals, doubts, p.t.err(err)
 }
 
-func (p faultyProvider) ReadSaved(raw json.RawMessage) (kamino.Model, error) {
-	return p.Provider.(kamino.SavedReader).ReadSaved(raw)
-}
-
-func (p faultyProvider) SetExcluded(ctx context.Context, pool kamino.Pool, v kamino.Artifact, excluded bool, tags map[string]string) error {
-	return p.t.err(p.Provider.(kamino.Excluder).SetExcluded(ctx, pool, v, excluded, tags))
+func (p faultyProvider) SetVersion(ctx context.Context, pool kamino.Pool, v kamino.Artifact) error {
+	return p.t.err(p.Provider.SetVersion(ctx, pool, v))
 }
 
 type faultyCluster struct {
@@ -155,13 +136,13 @@ func (c faultyCluster) Nodes(ctx context.Context) ([]kamino.Node, error) {
 	return list, c.t.err(err)
 }
 
-func (c faultyCluster) Mark(ctx context.Context, n kamino.Node, m *kamino.Mark) error {
-	if m != nil {
-		copied := *m
-		m = &copied
-		do(c.t.mark, m)
-	}
+func (c faultyCluster) Mark(ctx context.Context, n kamino.Node, m kamino.Mark) error {
+	do(c.t.mark, &m)
 	return c.t.err(c.Cluster.Mark(ctx, n, m))
+}
+
+func (c faultyCluster) Unmark(ctx context.Context, n kamino.Node) error {
+	return c.t.err(c.Cluster.Unmark(ctx, n))
 }
 
 func (c faultyCluster) Evict(ctx context.Context, n kamino.Node, opts kamino.DrainOptions) ([]kamino.Pod, error) {
@@ -170,30 +151,23 @@ func (c faultyCluster) Evict(ctx context.Context, n kamino.Node, opts kamino.Dra
 	return left, c.t.err(err)
 }
 
-func (c faultyCluster) SealPod(ctx context.Context, n kamino.Node, run string) (kamino.SealPod, error) {
-	pod, err := c.Cluster.SealPod(ctx, n, run)
-	do(c.t.sealPod, &pod)
+func (c faultyCluster) AgentPod(ctx context.Context, run string, task kamino.Task) (kamino.AgentPod, error) {
+	pod, err := c.Cluster.AgentPod(ctx, run, task)
+	if task == kamino.TaskSeal {
+		do(c.t.sealPod, &pod)
+	}
 	return pod, c.t.err(err)
 }
 
-func (c faultyCluster) Seal(ctx context.Context, n kamino.Node, order kamino.SealOrder) error {
-	return c.t.err(c.Cluster.Seal(ctx, n, order))
+func (c faultyCluster) StartAgent(ctx context.Context, n kamino.Node, task kamino.Task, order kamino.SealOrder) error {
+	return c.t.err(c.Cluster.StartAgent(ctx, n, task, order))
 }
 
-func (c faultyCluster) Survey(ctx context.Context, n kamino.Node, order kamino.SealOrder) error {
-	return c.t.err(c.Cluster.(kamino.Surveyor).Survey(ctx, n, order))
-}
-
-func (c faultyCluster) SurveyPod(ctx context.Context, n kamino.Node, run string) (kamino.SealPod, error) {
-	pod, err := c.Cluster.(kamino.Surveyor).SurveyPod(ctx, n, run)
-	return pod, c.t.err(err)
-}
-
-func (c faultyCluster) RemoveSealPod(ctx context.Context, n kamino.Node, run string) error {
+func (c faultyCluster) RemoveAgents(ctx context.Context, run string) error {
 	if c.t.keepPods {
 		return nil
 	}
-	return c.t.err(c.Cluster.RemoveSealPod(ctx, n, run))
+	return c.t.err(c.Cluster.RemoveAgents(ctx, run))
 }
 
 func (c faultyCluster) Lease(ctx context.Context, id kamino.PoolID) (kamino.Lease, error) {
@@ -216,17 +190,8 @@ func (c faultyCluster) SetLease(ctx context.Context, l kamino.Lease) (kamino.Lea
 	return out, c.t.err(err)
 }
 
-func (c faultyCluster) Record(ctx context.Context, n kamino.Node, reason, message string) {
-	if r, ok := c.Cluster.(kamino.Recorder); ok {
-		r.Record(ctx, n, reason, message)
-	}
-}
-
 func (c faultyCluster) Pulse(ctx context.Context, n kamino.Node) (time.Time, error) {
-	pulse, err := n.Heartbeat, error(nil)
-	if p, ok := c.Cluster.(kamino.Pulser); ok {
-		pulse, err = p.Pulse(ctx, n)
-	}
+	pulse, err := c.Cluster.Pulse(ctx, n)
 	if c.t.pulse != nil {
 		pulse = c.t.pulse(pulse)
 	}
@@ -234,11 +199,7 @@ func (c faultyCluster) Pulse(ctx context.Context, n kamino.Node) (time.Time, err
 }
 
 func (c faultyCluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
-	l, ok := c.Cluster.(kamino.Leases)
-	if !ok {
-		return nil, nil
-	}
-	list, err := l.Leases(ctx)
+	list, err := c.Cluster.Leases(ctx)
 	for i := range list {
 		do(c.t.lease, &list[i])
 	}

@@ -209,7 +209,7 @@ func (k *walk) rollBack() {
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) {
 		_, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{
-			Pool: poolA.Name(), To: kamino.ToOriginal, Secrets: kamino.ModelSecrets{CustomData: []byte("bootstrap"),
+			Pool: poolA.Name(), To: kamino.ToOriginal, Secrets: kamino.Secrets{CustomData: []byte("bootstrap"),
 				Protected: map[string]json.RawMessage{"cse": json.RawMessage(`{"command":"join"}`)}}})
 	})
 	w.wait()

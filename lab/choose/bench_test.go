@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/lab"
@@ -145,7 +146,7 @@ func fillCloud(t *testing.T) {
 		}
 		tags := map[string]string{kamino.TagBuiltFrom: "old", kamino.TagBuiltAt: built.Format(kamino.BuiltAtFormat), kamino.TagRun: "old"}
 		snapshot := kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Tags: tags, Generation: "V2"}
-		address := e.Provider.(kamino.Addresser)
+		address := e.Provider.(*azure.Provider)
 		version := kamino.Artifact{Kind: kamino.Version, Name: kamino.VersionName(built), Replica: 1, Storage: kamino.StorageLRS, Tags: tags,
 			Source: address.Address(pool, kamino.Snapshot, snapshot.Name)}
 		for _, a := range []kamino.Artifact{
@@ -159,8 +160,7 @@ func fillCloud(t *testing.T) {
 		if err := e.Provider.Delete(ctx, pool, snapshot); err != nil {
 			return err
 		}
-		_, err = e.Provider.SetModel(ctx, pool, kamino.ModelSpec{Image: address.Address(pool, kamino.Version, version.Name)}, false)
-		return err
+		return e.Provider.Promote(ctx, pool, kamino.Target{Version: version.Name})
 	})
 }
 

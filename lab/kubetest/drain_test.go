@@ -116,7 +116,7 @@ func TestEvict(t *testing.T) {
 	protect(t, "web", "web", 1, 1)
 	protect(t, "one", "twice", 0, 1)
 	protect(t, "two", "twice", 0, 1)
-	if err := s.RemoveSealPod(t.Context(), kamino.Node{Name: "drained"}, "drain"); err != nil {
+	if err := s.RemoveAgents(t.Context(), "drain"); err != nil {
 		t.Fatal(err)
 	}
 	s.cost(t, 2) // the seal pod and the inventory's
@@ -191,12 +191,12 @@ func TestEvictLeaves(t *testing.T) {
 		return true
 	})
 	n := kamino.Node{Name: "drained"}
-	if err := s.Seal(t.Context(), n, kamino.SealOrder{Run: "stays"}); err != nil {
+	if err := s.StartAgent(t.Context(), n, kamino.TaskSeal, kamino.SealOrder{Run: "stays"}); err != nil {
 		t.Fatal(err)
 	}
 	s.cost(t, 1)
 	s.evict(t, kamino.DrainOptions{Force: true, Overdue: true}, 1, map[string]string{})
-	if err := s.RemoveSealPod(t.Context(), n, "stays"); err != nil {
+	if err := s.RemoveAgents(t.Context(), "stays"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -263,7 +263,7 @@ func TestRehearse(t *testing.T) {
 			t.Errorf("pod %s was evicted", p.Name)
 		}
 	}
-	if pod, err := s.SealPod(t.Context(), n, "rehearsed"); err != nil || pod.Exists {
+	if pod, err := s.AgentPod(t.Context(), "rehearsed", kamino.TaskSeal); err != nil || pod.Exists {
 		t.Errorf("the seal pod exists: %+v, %v", pod, err)
 	}
 }

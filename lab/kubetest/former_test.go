@@ -98,7 +98,7 @@ func TestFormerLease(t *testing.T) {
 	if left, err := s.Evict(t.Context(), n, kamino.DrainOptions{}); err != nil || len(left) > 0 {
 		t.Errorf("a drain removes the former seal pod: %v, %v", left, err)
 	}
-	if seen, err := s.SealPod(t.Context(), n, "r-old"); err != nil || !seen.Exists {
+	if seen, err := s.AgentPod(t.Context(), "r-old", kamino.TaskSeal); err != nil || !seen.Exists {
 		t.Errorf("former seal pod: %+v, %v", seen, err)
 	}
 	l.Process, l.Epoch = "host/2", 8
@@ -118,7 +118,7 @@ func TestFormerLease(t *testing.T) {
 	if err != nil || now.Annotations["kamino.dev/format"] != "2" {
 		t.Errorf("retired lease: %v %v", now.Annotations, err)
 	}
-	if err := s.RemoveSealPod(t.Context(), n, "r-old"); err != nil {
+	if err := s.RemoveAgents(t.Context(), "r-old"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := admin.CoreV1().Pods("tools").Get(t.Context(), pod.Name, metav1.GetOptions{}); err == nil {

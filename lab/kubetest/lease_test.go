@@ -128,34 +128,34 @@ func TestSeal(t *testing.T) {
 	makeNode(t, cordoned("sealed"))
 	n := s.node(t, "sealed")
 	for range 2 {
-		if err := s.Seal(t.Context(), n, kamino.SealOrder{Run: "r1"}); err != nil {
+		if err := s.StartAgent(t.Context(), n, kamino.TaskSeal, kamino.SealOrder{Run: "r1"}); err != nil {
 			t.Fatal(err)
 		}
 		s.cost(t, 1)
 	}
-	got, err := s.SealPod(t.Context(), n, "r1")
-	if diff := cmp.Diff(kamino.SealPod{Exists: true, Message: "pending"}, got); err != nil || diff != "" {
+	got, err := s.AgentPod(t.Context(), "r1", kamino.TaskSeal)
+	if diff := cmp.Diff(kamino.AgentPod{Exists: true, Message: "pending"}, got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	s.cost(t, 1)
 	sealStatus(t, `{"phase":"Pending","containerStatuses":[{"name":"seal","image":"reg/kamino:1","imageID":"",
 			"state":{"waiting":{"reason":"ErrImagePull","message":"not found"}}}]}`)
-	got, err = s.SealPod(t.Context(), n, "r1")
+	got, err = s.AgentPod(t.Context(), "r1", kamino.TaskSeal)
 	if err != nil || !got.Failed || got.Started || got.Message != "pending, ErrImagePull: not found, image reg/kamino:1" {
 		t.Errorf("no image: %+v, %v", got, err)
 	}
 	sealStatus(t, `{"phase":"Running","containerStatuses":[{"name":"seal","image":"reg/kamino:1","imageID":"",
 			"state":{"running":{"startedAt":"2026-03-04T12:00:00Z"}}}]}`)
-	if got, err = s.SealPod(t.Context(), n, "r1"); err != nil || got.Failed || !got.Started {
+	if got, err = s.AgentPod(t.Context(), "r1", kamino.TaskSeal); err != nil || got.Failed || !got.Started {
 		t.Errorf("running: %+v, %v", got, err)
 	}
 	for range 2 {
-		if err := s.RemoveSealPod(t.Context(), n, "r1"); err != nil {
+		if err := s.RemoveAgents(t.Context(), "r1"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// Gone at once, although no kubelet confirms it.
-	if got, err = s.SealPod(t.Context(), n, "r1"); err != nil || got.Exists {
+	if got, err = s.AgentPod(t.Context(), "r1", kamino.TaskSeal); err != nil || got.Exists {
 		t.Errorf("deleted: %+v, %v", got, err)
 	}
 }
@@ -183,7 +183,7 @@ func TestSealPodSecurity(t *testing.T) {
 	enforce(`"baseline"`)
 	t.Cleanup(func() { enforce("null") })
 	s := newSubject(t, kube.Options{SealImage: sealImage})
-	err := s.Seal(t.Context(), kamino.Node{Name: "n"}, kamino.SealOrder{Run: "r1"})
+	err := s.StartAgent(t.Context(), kamino.Node{Name: "n"}, kamino.TaskSeal, kamino.SealOrder{Run: "r1"})
 	refused := (*kamino.RefusedError)(nil)
 	if !errors.As(err, &refused) || !strings.Contains(refused.Refusals[0].Do, "must be privileged") {
 		t.Errorf("got %v", err)

@@ -33,18 +33,19 @@ func TestMark(t *testing.T) {
 	}
 	former := "false"
 	m := kamino.Mark{Format: kamino.MarkFormat, Run: "r1", Epoch: 1, Since: time.Now().UTC(), Protection: &former}
-	mark := func(m *kamino.Mark) {
+	twice := func(write func(kamino.Node) error) {
 		t.Helper()
 		n := s.node(t, "marked")
-		if err := s.Mark(t.Context(), n, m); err != nil {
+		if err := write(n); err != nil {
 			t.Fatal(err)
 		}
 		s.cost(t, 1)
-		if err := s.Mark(t.Context(), s.node(t, "marked"), m); err != nil {
+		if err := write(s.node(t, "marked")); err != nil {
 			t.Fatalf("the same again: %v", err)
 		}
 		s.cost(t, 0)
 	}
+	mark := func(n kamino.Node) error { return s.Mark(t.Context(), n, m) }
 	check := func(protect string, blocked bool) {
 		t.Helper()
 		n := s.node(t, "marked")
@@ -53,23 +54,23 @@ func TestMark(t *testing.T) {
 			t.Fatalf("mark %+v, %v; annotations %v, taints %v", got, err, n.Annotations, n.Taints)
 		}
 	}
-	mark(&m)
+	twice(mark)
 	check("true", false)
 	m.Block = true
-	mark(&m)
+	twice(mark)
 	check("true", true)
 
 	// Read, then somebody else writes, then we write: seen, and tried again.
 	stale := s.node(t, "marked")
 	touch(t, "marked")
 	m.Sealing = true
-	if err := s.Mark(t.Context(), stale, &m); err != nil {
+	if err := s.Mark(t.Context(), stale, m); err != nil {
 		t.Fatal(err)
 	}
 	s.cost(t, 3)
 	check("true", true)
 
-	mark(nil)
+	twice(func(n kamino.Node) error { return s.Unmark(t.Context(), n) })
 	after, err := admin.CoreV1().Nodes().Get(t.Context(), "marked", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -97,11 +98,11 @@ func TestMarkReplacedNode(t *testing.T) {
 	makeNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "replaced"}})
 	old := s.node(t, "replaced")
 	removeNode(t, "replaced")
-	if err := s.Mark(t.Context(), old, &kamino.Mark{Format: 1, Run: "r1"}); !errors.Is(err, kamino.ErrNotFound) {
+	if err := s.Mark(t.Context(), old, kamino.Mark{Format: 1, Run: "r1"}); !errors.Is(err, kamino.ErrNotFound) {
 		t.Errorf("gone: got %v", err)
 	}
 	makeNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "replaced"}})
-	if err := s.Mark(t.Context(), old, &kamino.Mark{Format: 1, Run: "r1"}); !errors.Is(err, kamino.ErrConflict) {
+	if err := s.Mark(t.Context(), old, kamino.Mark{Format: 1, Run: "r1"}); !errors.Is(err, kamino.ErrConflict) {
 		t.Errorf("replaced: got %v", err)
 	}
 	if n := s.node(t, "replaced"); len(n.Annotations[kamino.AnnotationRun]) > 0 {

@@ -21,7 +21,7 @@ func sealPod(t *testing.T) *corev1.Pod {
 	t.Helper()
 	s := newSubject(t, kube.Options{SealImage: sealImage})
 	makeNode(t, cordoned("policy"))
-	if err := s.Seal(t.Context(), s.node(t, "policy"), kamino.SealOrder{Run: "r-policy", Nonce: "n"}); err != nil {
+	if err := s.StartAgent(t.Context(), s.node(t, "policy"), kamino.TaskSeal, kamino.SealOrder{Run: "r-policy", Nonce: "n"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { endPod(t, kamino.SystemNamespace, "kamino-seal-r-policy") })
@@ -37,17 +37,17 @@ func TestInventoryPodPolicy(t *testing.T) {
 	s := newSubject(t, kube.Options{SealImage: sealImage})
 	makeNode(t, cordoned("inventoried"))
 	n := s.node(t, "inventoried")
-	if err := s.Survey(t.Context(), n, kamino.SealOrder{Run: "r-policy", Nonce: "n", Policy: []byte("x")}); err != nil {
+	if err := s.StartAgent(t.Context(), n, kamino.TaskInventory, kamino.SealOrder{Run: "r-policy", Nonce: "n", Policy: []byte("x")}); err != nil {
 		t.Fatal(err)
 	}
 	made, err := admin.CoreV1().Pods(kamino.SystemNamespace).Get(t.Context(), "kamino-inventory-r-policy", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RemoveSealPod(t.Context(), n, "r-policy"); err != nil {
+	if err := s.RemoveAgents(t.Context(), "r-policy"); err != nil {
 		t.Fatal(err)
 	}
-	if pod, err := s.SurveyPod(t.Context(), n, "r-policy"); err != nil || pod.Exists {
+	if pod, err := s.AgentPod(t.Context(), "r-policy", kamino.TaskInventory); err != nil || pod.Exists {
 		t.Fatalf("left: %+v, %v", pod, err)
 	}
 	for name, tt := range map[string]struct {
