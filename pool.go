@@ -41,14 +41,9 @@ type Instance struct {
 	Disk     string     `json:"disk"`  // the OS disk, as the provider names it
 	Image    string     `json:"image"` // what it booted from, "" when unknown
 
-	Generation   string `json:"generation"`   // V1 or V2
-	Architecture string `json:"architecture"` // x64 or Arm64
-	SecurityType string `json:"securityType"` // Standard, TrustedLaunch, …
-
+	Machine
 	Size       string `json:"size,omitempty"`       // the machine's type, as the provider names it
-	Controller string `json:"controller,omitempty"` // of its disks: SCSI or NVMe; "" when unknown
 	DiskGB     int    `json:"diskGB,omitempty"`     // of the OS disk, in GiB; 0 when unknown
-	Plan       string `json:"plan,omitempty"`       // publisher/product/name of what was bought with its image; "" for nothing
 	Encryption string `json:"encryption,omitempty"` // the customer's key set of the OS disk; "" for the provider's own key
 
 	// Failure is the provider's word on what last went wrong with the machine,
@@ -56,6 +51,15 @@ type Instance struct {
 	Failure string `json:"failure,omitempty"`
 	// Refusals are the reasons of the provider against this instance as donor.
 	Refusals []Refusal `json:"refusals,omitempty"`
+}
+
+// Machine is what a disk and the machine that boots it must agree on.
+type Machine struct {
+	Generation   string `json:"generation,omitempty"`   // V1 or V2
+	Architecture string `json:"architecture,omitempty"` // x64 or Arm64
+	SecurityType string `json:"securityType,omitempty"` // Standard, TrustedLaunch, …
+	Controller   string `json:"controller,omitempty"`   // of its disks: SCSI, NVMe, of an image also both; "" when unknown
+	Plan         string `json:"plan,omitempty"`         // publisher/product/name of what was bought with its image; "" for nothing
 }
 
 // Model is a pool's recipe, as far as Kamino has to know it.
@@ -129,12 +133,7 @@ type Artifact struct {
 	Tags    map[string]string `json:"tags,omitempty"`
 	Created time.Time         `json:"created,omitzero"`
 
-	// Of a definition, and of the donor when a definition or snapshot is created.
-	Generation   string `json:"generation,omitempty"`
-	Architecture string `json:"architecture,omitempty"`
-	SecurityType string `json:"securityType,omitempty"`
-	Controller   string `json:"controller,omitempty"` // disk controllers it boots from: SCSI, NVMe or both; "": SCSI
-	Plan         string `json:"plan,omitempty"`       // as Instance's
+	Machine // that it fits: of a definition, and of the donor when definition or snapshot is created
 
 	// Of a version in a list: who would miss it.
 	Instances int  `json:"instances"` // instances of the pool that booted from it

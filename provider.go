@@ -23,6 +23,10 @@ type Provider interface {
 	Instances(context.Context, Pool) ([]InstanceID, error)
 	// SetPower begins to switch an instance on or off.
 	SetPower(context.Context, InstanceID, Power) error
+	// Homes are the kinds of artifacts that image versions live in here, outermost
+	// first: on Azure a gallery, and in it an image definition. None where versions
+	// stand by themselves. It makes no call.
+	Homes() []Kind
 	// Find reads the artifacts of a kind that belong to the pool: the one of
 	// that name, or all when the name is empty. None is no error; but a list that
 	// was not found although its parent exists is ErrUnavailable. A list of

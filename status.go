@@ -328,7 +328,7 @@ func (e *Engine) readOne(ctx context.Context, o *overview) (err error) {
 		return fmt.Errorf("list image versions of pool %s: %w", o.pool.Name, err)
 	}
 	o.definition = len(o.versions) > 0
-	if !o.definition {
+	if !o.definition && e.livesIn(Definition) {
 		found, err := e.Provider.Find(ctx, o.pool, Definition, DefinitionName(o.pool.Name))
 		if err != nil {
 			return fmt.Errorf("read the image definition of pool %s: %w", o.pool.Name, err)

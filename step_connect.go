@@ -219,15 +219,17 @@ func (r *Run) continues() bool {
 // anything is touched: what of these can never be changed later would otherwise
 // be found out when the donor is off, or when the pool can no longer grow.
 func (r *Run) fit(ctx context.Context) error {
-	found, err := r.engine.Provider.Find(ctx, r.pool, Definition, DefinitionName(r.pool.Name))
-	if err != nil {
-		return fmt.Errorf("read image definition of pool %s: %w", r.pool.Name, err)
-	}
 	var all []Refusal
 	var definition *Artifact
-	if len(found) > 0 && found[0].State == Succeeded {
-		definition = &found[0]
-		all = misfits(found[0], r.wantedDefinition())
+	if r.inDefinition() {
+		found, err := r.engine.Provider.Find(ctx, r.pool, Definition, DefinitionName(r.pool.Name))
+		if err != nil {
+			return fmt.Errorf("read image definition of pool %s: %w", r.pool.Name, err)
+		}
+		if len(found) > 0 && found[0].State == Succeeded {
+			definition = &found[0]
+			all = misfits(found[0], r.wantedDefinition())
+		}
 	}
 	refusals, doubts, err := r.engine.Provider.Fit(ctx, r.pool, r.donor.instance, definition)
 	if err != nil {

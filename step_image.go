@@ -57,6 +57,12 @@ func (r *Run) ensure(ctx context.Context, want Artifact, check func(Artifact) er
 	return wait(fmt.Sprintf("%s %s, which is %s", have.Kind, have.Name, have.State)), nil
 }
 
+// livesIn says whether image versions live in artifacts of a kind here.
+func (e *Engine) livesIn(kind Kind) bool { return slices.Contains(e.Provider.Homes(), kind) }
+
+func (r *Run) inGallery() bool    { return r.engine.livesIn(Gallery) }
+func (r *Run) inDefinition() bool { return r.engine.livesIn(Definition) }
+
 func createAct(kind Kind) Act {
 	if kind == Gallery {
 		return ActCreateGallery
@@ -87,7 +93,7 @@ func (r *Run) wantedDefinition() Artifact {
 	in := r.donor.instance
 	return Artifact{
 		Kind: Definition, Name: DefinitionName(r.pool.Name),
-		Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType, Controller: in.Controller,
+		Machine: Machine{Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType, Controller: in.Controller},
 	}
 }
 

@@ -211,7 +211,7 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
 	}
 	want := Artifact{
 		Kind: Snapshot, Name: name, Source: in.Disk, Tags: r.tags(receipt),
-		Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType,
+		Machine: Machine{Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType},
 	}
 	return act(ActCreateSnapshot, "snapshot disk "+lastSegment(in.Disk), func(ctx context.Context) error {
 		return r.engine.Provider.Create(ctx, r.pool, want)

@@ -46,6 +46,9 @@ func (p *Provider) Address(pool kamino.Pool, kind kamino.Kind, name string) stri
 	return base + "snapshots/" + name
 }
 
+// Homes are a gallery, and in it an image definition.
+func (p *Provider) Homes() []kamino.Kind { return []kamino.Kind{kamino.Gallery, kamino.Definition} }
+
 // Find reads artifacts. What does not exist, nor its parents, is no error.
 func (p *Provider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
 	at, err := p.place(pool)

@@ -28,16 +28,16 @@ func TestFitPool(t *testing.T) {
 		donor             kamino.Instance
 		want              string // text of the one refusal
 	}{
-		{name: "old size, model with NVMe only", model: "Standard_D2ds_v6", donor: kamino.Instance{Size: "Standard_D2s_v3", Generation: "V2"}, want: "disk controllers NVMe"},
-		{name: "NVMe only, model with an old size", model: "Standard_D2s_v3", donor: kamino.Instance{Size: "Standard_D2ds_v6", Generation: "V2"}, want: "disk controllers SCSI"},
+		{name: "old size, model with NVMe only", model: "Standard_D2ds_v6", donor: kamino.Instance{Size: "Standard_D2s_v3", Machine: kamino.Machine{Generation: "V2"}}, want: "disk controllers NVMe"},
+		{name: "NVMe only, model with an old size", model: "Standard_D2s_v3", donor: kamino.Instance{Size: "Standard_D2ds_v6", Machine: kamino.Machine{Generation: "V2"}}, want: "disk controllers SCSI"},
 		{name: "no controller shown, model says NVMe", model: "Standard_E4bds_v5", controller: "NVMe",
-			donor: kamino.Instance{Size: "Standard_E4bds_v5", Generation: "V2"}, want: "attached by SCSI"},
-		{name: "no controller shown, model says SCSI", model: "Standard_E4bds_v5", controller: "SCSI", donor: kamino.Instance{Size: "Standard_E4bds_v5", Generation: "V2"}},
-		{name: "no controller shown, size with NVMe only", model: "Standard_D2ds_v6", controller: "NVMe", donor: kamino.Instance{Size: "Standard_D2ds_v6", Generation: "V2"}},
+			donor: kamino.Instance{Size: "Standard_E4bds_v5", Machine: kamino.Machine{Generation: "V2"}}, want: "attached by SCSI"},
+		{name: "no controller shown, model says SCSI", model: "Standard_E4bds_v5", controller: "SCSI", donor: kamino.Instance{Size: "Standard_E4bds_v5", Machine: kamino.Machine{Generation: "V2"}}},
+		{name: "no controller shown, size with NVMe only", model: "Standard_D2ds_v6", controller: "NVMe", donor: kamino.Instance{Size: "Standard_D2ds_v6", Machine: kamino.Machine{Generation: "V2"}}},
 		{name: "generation 1, model with generation 2 only", model: "Standard_D2ds_v6",
-			donor: kamino.Instance{Size: "Standard_E4bds_v5", Generation: "V1", Controller: "NVMe"}, want: "generations V2"},
+			donor: kamino.Instance{Size: "Standard_E4bds_v5", Machine: kamino.Machine{Generation: "V1", Controller: "NVMe"}}, want: "generations V2"},
 		{name: "generation not shown", model: "Standard_D4s_v5", donor: kamino.Instance{Size: "Standard_D2s_v5"}},
-		{name: "controller in other letters", model: "Standard_E4bds_v5", donor: kamino.Instance{Size: "Standard_E8bds_v5", Generation: "V2", Controller: "NVME"}},
+		{name: "controller in other letters", model: "Standard_E4bds_v5", donor: kamino.Instance{Size: "Standard_E8bds_v5", Machine: kamino.Machine{Generation: "V2", Controller: "NVME"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			model := saved{SKU: &armcompute.SKU{Name: to.Ptr(tt.model)}}

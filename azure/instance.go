@@ -80,7 +80,7 @@ func translateList(err error, format string, args ...any) error {
 }
 
 func toInstance(id kamino.InstanceID, pool kamino.PoolID, vm armcompute.VirtualMachineScaleSetVM) kamino.Instance {
-	out := kamino.Instance{ID: id, Pool: pool, Power: kamino.PowerBetween, SecurityType: "Standard"}
+	out := kamino.Instance{ID: id, Pool: pool, Power: kamino.PowerBetween, Machine: kamino.Machine{SecurityType: "Standard"}}
 	if vm.SKU != nil {
 		out.Size = value(vm.SKU.Name)
 	}

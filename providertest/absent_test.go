@@ -19,8 +19,8 @@ func imaged(t *testing.T, name string) *cloud {
 	snapshot := kamino.SnapshotName(pool.Name)
 	for _, a := range []kamino.Artifact{
 		{Kind: kamino.Gallery, Name: pool.Gallery},
-		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType},
-		{Kind: kamino.Snapshot, Name: snapshot, Source: in.Disk, Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType, Tags: versionTags},
+		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}},
+		{Kind: kamino.Snapshot, Name: snapshot, Source: in.Disk, Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}, Tags: versionTags},
 		{Kind: kamino.Version, Name: name, Source: c.Address(pool, kamino.Snapshot, snapshot), Replica: 1, Tags: versionTags},
 	} {
 		c.must(c.Create(t.Context(), pool, a))

@@ -71,7 +71,7 @@ func TestCustomerKey(t *testing.T) {
 	c := begin(t, customerKey())
 	c.encryptionSet()
 	ctx, pool, in := t.Context(), c.pool(), c.instance()
-	c.must(c.Create(ctx, pool, kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Generation: "V2"}))
+	c.must(c.Create(ctx, pool, kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Machine: kamino.Machine{Generation: "V2"}}))
 	encryption, _ := c.document(kamino.Snapshot, kamino.SnapshotName(pool.Name))["encryption"].(map[string]any)
 	if want := (map[string]any{"diskEncryptionSetId": customerKey().pool.DiskEncryptionSet, "type": "EncryptionAtRestWithCustomerKey"}); !maps.Equal(encryption, want) {
 		t.Errorf("the snapshot is encrypted with %v, want %v", encryption, want)

@@ -22,6 +22,10 @@ type World struct {
 	Donor kamino.InstanceID
 	// Pass lets time pass at the provider, so that what was begun can end.
 	Pass func(time.Duration)
+
+	// What clouds differ in, and the engine has to live with. Unconditional: writes carry no
+	// condition, as the cloud knows none. Replaces: the factory replaces an instance that is off.
+	Unconditional, Replaces bool
 }
 
 // Run tries the whole contract, each clause in a world of its own.
@@ -33,6 +37,7 @@ func Run(t *testing.T, begin func(t *testing.T) World) {
 		{"PoolOf refuses foreign IDs and is the pool's own ID", poolOf},
 		{"Pool and Instance are read whole, and missing ones are ErrNotFound", reads},
 		{"SetPower switches, and may be repeated", power},
+		{"a donor that is off stays, unless the world says otherwise", stays},
 		{"Find finds nothing without an error", findNothing},
 		{"artifacts are made, repeated and deleted", artifacts},
 		{"a version in use is not deleted", versionInUse},
@@ -137,6 +142,9 @@ func (w *world) make(a kamino.Artifact) kamino.Artifact {
 	return got
 }
 
+// home says whether versions live in artifacts of a kind here.
+func (w *world) home(kind kamino.Kind) bool { return slices.Contains(w.Provider.Homes(), kind) }
+
 func (w *world) off() kamino.Instance {
 	w.t.Helper()
 	w.must(w.Provider.SetPower(w.ctx(), w.Donor, kamino.PowerOff))
@@ -150,11 +158,13 @@ var tags = map[string]string{kamino.TagBuiltFrom: "node", kamino.TagRun: "run-1"
 func (w *world) version(names ...string) []kamino.Artifact {
 	w.t.Helper()
 	in, pool := w.off(), w.pool()
-	w.make(kamino.Artifact{Kind: kamino.Gallery, Name: pool.Gallery})
-	w.make(kamino.Artifact{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name),
-		Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType})
+	homes := map[kamino.Kind]string{kamino.Gallery: pool.Gallery, kamino.Definition: kamino.DefinitionName(pool.Name)}
+	for _, kind := range w.Provider.Homes() {
+		w.make(kamino.Artifact{Kind: kind, Name: homes[kind],
+			Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}})
+	}
 	snapshot := w.make(kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk,
-		Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType, Tags: tags})
+		Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}, Tags: tags})
 	var out []kamino.Artifact
 	for _, name := range names {
 		out = append(out, w.make(kamino.Artifact{Kind: kamino.Version, Name: name, Source: snapshot.ID, Replica: 2, Tags: tags}))
@@ -175,13 +185,13 @@ func poolOf(t *testing.T, w *world) {
 
 func reads(t *testing.T, w *world) {
 	p, in := w.pool(), w.instance()
-	if p.Name == "" || p.Group == "" || p.Location == "" || p.Gallery == "" || p.Capacity < 1 || p.Model.Image == "" || len(p.Model.Saved) == 0 {
+	if p.Name == "" || p.Location == "" || w.home(kamino.Gallery) && (p.Group == "" || p.Gallery == "") || p.Capacity < 1 || p.Model.Image == "" || len(p.Model.Saved) == 0 {
 		t.Errorf("pool lacks something: %+v", p)
 	}
 	if len(p.Refusals)+len(in.Refusals) > 0 {
 		t.Errorf("refused: %v %v", p.Refusals, in.Refusals)
 	}
-	if in.VMID == "" || in.Disk == "" || in.Generation == "" || in.SecurityType == "" || in.Power != kamino.PowerOn {
+	if in.VMID == "" || in.Disk == "" || w.home(kamino.Definition) && (in.Generation == "" || in.SecurityType == "") || in.Power != kamino.PowerOn {
 		t.Errorf("instance lacks something: %+v", in)
 	}
 	ids, err := w.Provider.Instances(w.ctx(), p)
@@ -214,12 +224,26 @@ func power(t *testing.T, w *world) {
 	}
 }
 
+// stays: the engine switches a donor off for minutes. Where the factory replaces what is off, that is what Hold is for.
+func stays(t *testing.T, w *world) {
+	before := w.off()
+	w.Pass(time.Hour)
+	after, err := w.Provider.Instance(w.ctx(), w.Donor)
+	replaced := errors.Is(err, kamino.ErrNotFound) || err == nil && !kamino.SameVM(after.VMID, before.VMID)
+	if err != nil && !replaced || replaced != w.Replaces {
+		t.Errorf("after an hour off the donor is %+v, %v; the world says that it is replaced: %t", after, err, w.Replaces)
+	}
+}
+
 func findNothing(t *testing.T, w *world) {
 	pool := w.pool()
 	for kind, name := range map[kamino.Kind]string{
 		kamino.Gallery: pool.Gallery, kamino.Definition: kamino.DefinitionName(pool.Name),
 		kamino.Snapshot: kamino.SnapshotName(pool.Name), kamino.Version: "2026.01.02",
 	} {
+		if kind != kamino.Snapshot && kind != kamino.Version && !w.home(kind) {
+			continue
+		}
 		if found := w.find(kind, name); len(found) != 0 {
 			t.Errorf("%s %s: found %v", kind, name, found)
 		}
@@ -231,7 +255,9 @@ func findNothing(t *testing.T, w *world) {
 
 func artifacts(t *testing.T, w *world) {
 	made := w.version("2026.1.2", "2026.10.1", "2026.9.30")
-	w.must(w.Provider.Create(w.ctx(), w.pool(), kamino.Artifact{Kind: kamino.Gallery, Name: w.pool().Gallery}))
+	if w.home(kamino.Gallery) {
+		w.must(w.Provider.Create(w.ctx(), w.pool(), kamino.Artifact{Kind: kamino.Gallery, Name: w.pool().Gallery}))
+	}
 	var order []string
 	for _, v := range w.find(kamino.Version, "") {
 		order = append(order, v.Name)
@@ -242,7 +268,7 @@ func artifacts(t *testing.T, w *world) {
 	if len(order) != 3 || order[0] != "2026.10.1" || order[1] != "2026.9.30" || order[2] != "2026.1.2" {
 		t.Errorf("versions in order %v, want newest first by number", order)
 	}
-	if made[0].Replica != 2 || made[0].Storage == "" {
+	if w.home(kamino.Gallery) && (made[0].Replica != 2 || made[0].Storage == "") {
 		t.Errorf("version was not made as wanted: %+v", made[0])
 	}
 	for _, kind := range []kamino.Kind{kamino.Version, kamino.Snapshot} {
@@ -324,15 +350,21 @@ func giveBack(t *testing.T, w *world) {
 	}
 }
 
-// rival promotes and scales with what was read before somebody else wrote.
+// rival promotes with what was read before somebody else promoted. Where the cloud knows no condition the clause is weaker: the last
+// write wins, and whoever reads sees whose it was.
 func rival(t *testing.T, w *world) {
 	v := w.version("2026.1.2", "2026.1.3")
-	stale := w.pool()
-	w.promote(kamino.Target{Version: v[0].Name})
-	promoted := w.Provider.Promote(w.ctx(), stale, kamino.Target{Version: v[1].Name})
-	if !errors.Is(promoted, kamino.ErrConflict) {
-		t.Errorf("promotion with a stale revision: %v, want ErrConflict", promoted)
+	stale, mine, theirs := w.pool(), kamino.Target{Version: v[1].Name}, kamino.Target{Version: v[0].Name}
+	w.promote(theirs)
+	err := w.Provider.Promote(w.ctx(), stale, mine)
+	won := theirs
+	if w.Unconditional {
+		w.must(err)
+		won = mine
+	} else if !errors.Is(err, kamino.ErrConflict) {
+		t.Errorf("promotion with a stale revision: %v, want ErrConflict", err)
 	}
+	w.eventually("a read shows whose write stands", func() bool { return !w.pool().Updating && len(w.next(won).Diff) == 0 })
 }
 
 func capacity(t *testing.T, w *world) {
@@ -343,7 +375,7 @@ func capacity(t *testing.T, w *world) {
 	}
 	w.must(err)
 	w.eventually("the capacity is there", func() bool { p := w.pool(); return !p.Updating && p.Capacity == before.Capacity+1 })
-	if err := w.Provider.SetCapacity(w.ctx(), before, before.Capacity+2); !errors.Is(err, kamino.ErrConflict) {
+	if err := w.Provider.SetCapacity(w.ctx(), before, before.Capacity+2); !errors.Is(err, kamino.ErrConflict) && !w.Unconditional {
 		t.Errorf("scale-out with a stale revision: %v, want ErrConflict", err)
 	}
 }
@@ -371,8 +403,11 @@ func setVersion(t *testing.T, w *world) {
 func fits(t *testing.T, w *world) {
 	w.version("2026.1.2")
 	pool, in := w.pool(), w.instance()
-	definition := w.find(kamino.Definition, kamino.DefinitionName(pool.Name))[0]
-	for _, d := range []*kamino.Artifact{nil, &definition} {
+	definitions := []*kamino.Artifact{nil}
+	if w.home(kamino.Definition) {
+		definitions = append(definitions, &w.find(kamino.Definition, kamino.DefinitionName(pool.Name))[0])
+	}
+	for _, d := range definitions {
 		if refusals, _, err := w.Provider.Fit(w.ctx(), pool, in, d); err != nil || len(refusals) > 0 {
 			t.Errorf("refused for %v, %v", refusals, err)
 		}

@@ -138,8 +138,8 @@ func (c *cloud) wholeRun(version string) (said string) {
 	snapshot := c.Address(pool, kamino.Snapshot, kamino.SnapshotName(pool.Name))
 	for _, a := range []kamino.Artifact{
 		{Kind: kamino.Gallery, Name: pool.Gallery},
-		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Generation: in.Generation, Architecture: arch, SecurityType: in.SecurityType, Controller: in.Controller},
-		{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Generation: in.Generation, Architecture: arch, SecurityType: in.SecurityType},
+		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: in.Generation, Architecture: arch, SecurityType: in.SecurityType, Controller: in.Controller}},
+		{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Machine: kamino.Machine{Generation: in.Generation, Architecture: arch, SecurityType: in.SecurityType}},
 		{Kind: kamino.Version, Name: version, Source: snapshot, Replica: 1},
 	} {
 		_, err := c.Find(ctx, pool, a.Kind, a.Name)

@@ -120,8 +120,8 @@ func (c *cloud) failedVersion() {
 	ctx, pool, in := c.Context(), c.pool(), c.instance()
 	for _, a := range []kamino.Artifact{
 		{Kind: kamino.Gallery, Name: pool.Gallery},
-		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Generation: "V2", Architecture: "x64", SecurityType: "Standard"},
-		{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Generation: "V2", Architecture: "x64"},
+		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"}},
+		{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Machine: kamino.Machine{Generation: "V2", Architecture: "x64"}},
 		{Kind: kamino.Version, Name: "2026.1.2", Source: c.Address(pool, kamino.Snapshot, kamino.SnapshotName(pool.Name)), Storage: kamino.StorageZRS, Replica: 1},
 	} {
 		c.must(c.Create(ctx, pool, a))

@@ -209,3 +209,5 @@ func (c *fakeCloud) Instances(_ context.Context, pool kamino.Pool) ([]kamino.Ins
 	}
 	return out, nil
 }
+
+func (*fakeCloud) Homes() []kamino.Kind { return []kamino.Kind{kamino.Gallery, kamino.Definition} }

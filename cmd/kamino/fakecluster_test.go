@@ -166,7 +166,7 @@ func (w *fakeWorld) addNode(pool, name, patched string) *kamino.Node {
 	w.cluster.nodes[name] = n
 	w.cloud.instances[id] = kamino.Instance{
 		ID: id, Pool: fakePool(pool), VMID: vm, Hostname: name, Power: kamino.PowerOn, Disk: "disk-" + name, Image: stock,
-		Generation: "V2", Architecture: "x64", SecurityType: "Standard",
+		Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"},
 	}
 	return n
 }

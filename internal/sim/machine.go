@@ -67,7 +67,7 @@ func (w *world) addMachine(pool kamino.PoolID, host, image string) *machine {
 	n := w.next()
 	m := &machine{Instance: kamino.Instance{
 		ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host, Power: kamino.PowerOn,
-		Disk: fmt.Sprintf("/disks/%s-%d", host, n), Image: image, Generation: "V2", Architecture: "x64", SecurityType: "Standard",
+		Disk: fmt.Sprintf("/disks/%s-%d", host, n), Image: image, Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"},
 	}}
 	w.machines[id] = m
 	w.booted(m)

@@ -76,7 +76,7 @@ func artifactID(pool kamino.PoolID, kind kamino.Kind, name string) string {
 func (w *world) addVersion(pool kamino.PoolID, name string) *simArtifact {
 	for _, a := range []kamino.Artifact{
 		{Kind: kamino.Gallery, Name: galleryA},
-		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name()), Generation: "V2", Architecture: "x64", SecurityType: "Standard"},
+		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name()), Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"}},
 		{Kind: kamino.Version, Name: name, Ready: true, Storage: kamino.StorageZRS, Tags: map[string]string{kamino.TagBuiltFrom: "old", kamino.TagReceipt: "sha256:old"}},
 	} {
 		a.ID, a.State, a.Percent, a.Created = artifactID(pool, a.Kind, a.Name), kamino.Succeeded, 100, w.now.AddDate(0, 0, -30)
@@ -329,3 +329,5 @@ func (s simProvider) Delete(ctx context.Context, pool kamino.Pool, a kamino.Arti
 		return nil
 	})
 }
+
+func (simProvider) Homes() []kamino.Kind { return []kamino.Kind{kamino.Gallery, kamino.Definition} }

@@ -145,13 +145,13 @@ func fillCloud(t *testing.T) {
 			return err
 		}
 		tags := map[string]string{kamino.TagBuiltFrom: "old", kamino.TagBuiltAt: built.Format(kamino.BuiltAtFormat), kamino.TagRun: "old"}
-		snapshot := kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Tags: tags, Generation: "V2"}
+		snapshot := kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk, Tags: tags, Machine: kamino.Machine{Generation: "V2"}}
 		address := e.Provider.(*azure.Provider)
 		version := kamino.Artifact{Kind: kamino.Version, Name: kamino.VersionName(built), Replica: 1, Storage: kamino.StorageLRS, Tags: tags,
 			Source: address.Address(pool, kamino.Snapshot, snapshot.Name)}
 		for _, a := range []kamino.Artifact{
 			{Kind: kamino.Gallery, Name: pool.Gallery},
-			{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Generation: "V2", Architecture: "x64", SecurityType: "Standard"}, snapshot, version,
+			{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"}}, snapshot, version,
 		} {
 			if err := make1(ctx, e, pool, a); err != nil {
 				return err
