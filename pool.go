@@ -204,4 +204,3 @@ func swapped(id [16]byte) [16]byte {
 	id[6], id[7] = id[7], id[6]
 	return id
 }
-
