@@ -46,7 +46,7 @@ test-product: ## the product's own tests, with SEEDS random walks (10000)
 
 .PHONY: test-race
 test-race: ## the product's tests with the race detector, with a tenth of the walks (needs gcc)
-	CGO_ENABLED=1 SEEDS=$$(($(SEEDS) / 10)) go test -race ./...
+	CGO_ENABLED=1 SEEDS=$$(($(SEEDS) / 10)) go test -race -timeout 60m ./...
 
 .PHONY: test-lab
 test-lab: build lab ## end to end: the real kube-apiserver, the Azure SDK over HTTPS
