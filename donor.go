@@ -103,13 +103,16 @@ func (v *donorView) stillOn(spent time.Duration) bool {
 // watchGap is shorter than any machine needs to go off and on again.
 const watchGap = LongestPoll + 2*time.Second
 
-// goneAfter is how long a donor's instance must be missing, from reads and from its pool's list, before it is given up. Microsoft's
-// support names the replication between regions as the cause of 404s for resources that exist
-// (https://github.com/hashicorp/terraform-provider-azurerm/issues/18268); for how long they last no source was found (unverified).
+// goneAfter is how long a donor's instance must be missing, from reads and from its pool's list,
+// before it is given up. Microsoft's support names the replication between regions as the cause of
+// 404s for resources that exist
+// (https://github.com/hashicorp/terraform-provider-azurerm/issues/18268); for how long they last no
+// source was found (unverified).
 const goneAfter = 3 * time.Minute
 
-// lookMissing decides what it means that the donor's instance was not found. It is gone only if its pool can be read and lists it
-// no more, twice and goneAfter apart, and its node is not alive meanwhile.
+// lookMissing decides what it means that the donor's instance was not found. It is gone only if its
+// pool can be read and lists it no more, twice and goneAfter apart, and its node is not alive
+// meanwhile.
 func (r *Run) lookMissing(ctx context.Context, id InstanceID) (Next, error) {
 	if r.back.poolGone {
 		return done("the donor is gone with its pool"), nil

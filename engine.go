@@ -32,8 +32,8 @@ type Engine struct {
 	// DonorBack, where set, is called as soon as a run has no donor of the pool away, and none that
 	// it could take; also by runs that need none.
 	DonorBack func(PoolID)
-	// Holds, where set, is told what a run of the pool holds, in words for people, whenever that may
-	// have changed.
+	// Holds, where set, is told what a run of the pool holds, in words for people, whenever that
+	// may have changed.
 	Holds func(pool PoolID, what []string)
 	// Threads, where set, runs n bodies side by side in place of goroutines, each with an engine of
 	// its own, and returns when all have ended: a simulation lets one run at a time.
@@ -82,14 +82,15 @@ func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
 	return r.result, err
 }
 
-// GiveBack gives back what an earlier run left in the pool of a node with which no run can be tried now. A run that lives is left alone;
-// a node that is unknown or of no pool is no error.
+// GiveBack gives back what an earlier run left in the pool of a node with which no run can be tried
+// now. A run that lives is left alone; a node that is unknown or of no pool is no error.
 func (e *Engine) GiveBack(ctx context.Context, donor string) error {
 	return e.newRun(Options{Donor: donor}).giveBackRefused(ctx)
 }
 
-// giveBackRefused gives back what an earlier run left in the pool of a donor that this run may not take: what was taken is given
-// back whatever has become of it since, and whatever right is missing that only a new run needs.
+// giveBackRefused gives back what an earlier run left in the pool of a donor that this run may not
+// take: what was taken is given back whatever has become of it since, and whatever right is missing
+// that only a new run needs.
 func (r *Run) giveBackRefused(ctx context.Context) error {
 	if r.donor.node.Name == "" { // nothing was read yet
 		var err error
@@ -143,8 +144,8 @@ func (e *Engine) attempt(ctx context.Context, opts Options) (*Run, error) {
 	return r, err
 }
 
-// inTurn calls do for 0 to n-1, each with an engine of its own: those that are urgent all at once, and beside them the others, as
-// many at a time as readers. It returns when all have ended.
+// inTurn calls do for 0 to n-1, each with an engine of its own: those that are urgent all at once,
+// and beside them the others, as many at a time as readers. It returns when all have ended.
 func (e *Engine) inTurn(n int, urgent func(int) bool, do func(*Engine, int)) {
 	var now, later []int
 	for i := range n {

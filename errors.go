@@ -77,7 +77,8 @@ func Hint(err error) string {
 	return ""
 }
 
-// Hints returns the advice of every error in a tree of joined and wrapped errors, the outermost first.
+// Hints returns the advice of every error in a tree of joined and wrapped errors, the outermost
+// first.
 func Hints(err error) []string {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case *HintError:

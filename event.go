@@ -32,7 +32,8 @@ type Event struct {
 	Number  int           `json:"number,omitempty"` // of the step, from 1
 	Total   int           `json:"total,omitempty"`
 	Elapsed time.Duration `json:"elapsed"` // since the step started, in nanoseconds
-	// Limit is how long a wait may last at most, in nanoseconds from the step's start; 0 where that is not known.
+	// Limit is how long a wait may last at most, in nanoseconds from the step's start; 0 where that
+	// is not known.
 	Limit   time.Duration `json:"limit,omitempty"`
 	Percent int           `json:"percent"` // as the provider reports it; -1 when it reports none
 	Message string        `json:"message,omitempty"`

@@ -157,8 +157,8 @@ func (h *holder) setLease(ctx context.Context, change func(*Lease)) error {
 	return err
 }
 
-// remakeLease makes the lease again that somebody deleted while this run held it: it is what others know the donor and the way back
-// from. Whoever made one meanwhile has the pool.
+// remakeLease makes the lease again that somebody deleted while this run held it: it is what others
+// know the donor and the way back from. Whoever made one meanwhile has the pool.
 func (h *holder) remakeLease(ctx context.Context, next Lease) error {
 	next.Revision = ""
 	now := h.engine.now()

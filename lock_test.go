@@ -38,7 +38,8 @@ type stoppedClock struct {
 func (c *stoppedClock) Now() time.Time                             { return c.now }
 func (c *stoppedClock) Sleep(context.Context, time.Duration) error { return nil }
 
-// TestIntend: what was announced is not written again, as long as nobody can have taken the lease since.
+// TestIntend: what was announced is not written again, as long as nobody can have taken the lease
+// since.
 func TestIntend(t *testing.T) {
 	noop := func(context.Context) error { return nil }
 	for name, c := range map[string]struct {
@@ -70,7 +71,8 @@ func TestIntend(t *testing.T) {
 	}
 }
 
-// TestAdopt: a run is adopted once its lease was watched for its whole duration and nobody wrote it.
+// TestAdopt: a run is adopted once its lease was watched for its whole duration and nobody wrote
+// it.
 func TestAdopt(t *testing.T) {
 	cluster := &oneLease{lease: Lease{Holder: "theirs", Process: "gone/1", Epoch: 6, Revision: "a", Record: Record{Donor: "n", Step: InSeal}}}
 	clock := &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
@@ -105,7 +107,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestDonorView: what was read is read again when it is old, and the donor is lost with its machine or its mark.
+// TestDonorView: what was read is read again when it is old, and the donor is lost with its machine
+// or its mark.
 func TestDonorView(t *testing.T) {
 	const vm, other = "6f1d1c0e-2f3a-4a7b-9a55-0c2b7e8d9f10", "00000000-2f3a-4a7b-9a55-0c2b7e8d9f10"
 	marked := func(run string) map[string]string { return map[string]string{AnnotationRun: `{"run":"` + run + `"}`} }

@@ -123,7 +123,8 @@ func (n Node) Mark() (*Mark, error) {
 }
 
 // claim is what a node says of the run that has it, and only a claim: kubelets may write the
-// annotations of their own nodes. One that names another machine or pool than the node's is an error.
+// annotations of their own nodes. One that names another machine or pool than the node's is an
+// error.
 func (n Node) claim(pool PoolID) (*Mark, error) {
 	mark, err := n.markOrTaint(pool)
 	if err != nil || mark == nil {
@@ -136,8 +137,9 @@ func (n Node) claim(pool PoolID) (*Mark, error) {
 	return mark, nil
 }
 
-// vouched says whether somebody else than the node's own kubelet tells that a run had it: the pool's lease, or the taint. A kubelet
-// may not write taints on its node (admission plugin NodeRestriction,
+// vouched says whether somebody else than the node's own kubelet tells that a run had it: the
+// pool's lease, or the taint. A kubelet may not write taints on its node (admission plugin
+// NodeRestriction,
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
 func (n Node) vouched(mark Mark, lease Lease) bool {
 	for _, t := range n.Taints {
@@ -148,8 +150,8 @@ func (n Node) vouched(mark Mark, lease Lease) bool {
 	return lease.Holder == mark.Run || slices.ContainsFunc(lease.Ledger.Past, func(p PastRun) bool { return p.Run == mark.Run })
 }
 
-// taken is the mark of a run that has the node, as far as that can be believed: nil when there is none. A mark that says nothing
-// was done to the machine yet needs no witness.
+// taken is the mark of a run that has the node, as far as that can be believed: nil when there is
+// none. A mark that says nothing was done to the machine yet needs no witness.
 func (n Node) taken(pool PoolID, lease Lease) (*Mark, error) {
 	mark, err := n.claim(pool)
 	if err != nil || mark == nil {

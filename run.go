@@ -68,7 +68,8 @@ func (r *Run) freshRecord() Record {
 type StepError struct {
 	Step string
 	Err  error
-	// Refused: a look before the first change but for marks met what the same command would meet again.
+	// Refused: a look before the first change but for marks met what the same command would meet
+	// again.
 	Refused bool
 }
 
@@ -159,7 +160,8 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 	}
 }
 
-// limit is how long a step may wait, as people are told; 0 where nothing but the world's end limits it.
+// limit is how long a step may wait, as people are told; 0 where nothing but the world's end limits
+// it.
 func (r *Run) limit(s Step) time.Duration {
 	switch {
 	case s.Name == InDrain:

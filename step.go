@@ -25,11 +25,13 @@ type Step struct {
 	// Spare steps clean up: when one fails, the run goes on and warns.
 	Spare bool
 	// Takes is what the run holds once the step has acted, in words for people, and Until the name
-	// of the step that gives it back. Ends is the name of a step whose takings end with this one, too.
+	// of the step that gives it back. Ends is the name of a step whose takings end with this one,
+	// too.
 	Takes, Until, Ends string
 	// DonorBack: once this step is done, or not needed, the run has no donor away.
 	DonorBack bool
-	// Notify puts an event on the donor when the step first acts, which says Tells or, without, what it is about to do.
+	// Notify puts an event on the donor when the step first acts, which says Tells or, without,
+	// what it is about to do.
 	Notify, Tells string
 
 	When func(*Run) bool // nil: always

@@ -166,12 +166,14 @@ func (r *Run) reusable(s Artifact) string {
 	return ""
 }
 
-// snapshotLife is longer than any run needs its snapshot: the limits of the steps from its making to the end of the build.
+// snapshotLife is longer than any run needs its snapshot: the limits of the steps from its making
+// to the end of the build.
 const snapshotLife = 24 * time.Hour
 
-// foreignSnapshot tells why a snapshot may belong to a run that lives elsewhere, "" when its run is this one or has certainly ended:
-// it was made under an earlier epoch of the lease that this run holds, its donor was given back just now, or it is too old. A
-// snapshot without a run was made by the original, which had no runs.
+// foreignSnapshot tells why a snapshot may belong to a run that lives elsewhere, "" when its run is
+// this one or has certainly ended: it was made under an earlier epoch of the lease that this run
+// holds, its donor was given back just now, or it is too old. A snapshot without a run was made by
+// the original, which had no runs.
 func (r *Run) foreignSnapshot(s Artifact) string {
 	run, held := s.Tags[TagRun], r.held.lease.Epoch
 	if r.held.run == "" {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// ownAddresses are the addresses of the machine's own network cards, which are named e… or have a device, IP and MAC, and of
-// what is made of them. The bridges and pairs of containers have addresses that other machines have as well.
+// ownAddresses are the addresses of the machine's own network cards, which are named e… or have a
+// device, IP and MAC, and of what is made of them. The bridges and pairs of containers have
+// addresses that other machines have as well.
 func ownAddresses() (addresses, macs []string) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -31,8 +32,9 @@ func ownAddresses() (addresses, macs []string) {
 	return addresses, macs
 }
 
-// ownCard reports whether a network interface is a card, by its link "device", or is made of one, as a bond, team, VLAN or
-// bridge is, by the links "lower_NAME" (Documentation/ABI/testing/sysfs-class-net of Linux).
+// ownCard reports whether a network interface is a card, by its link "device", or is made of one,
+// as a bond, team, VLAN or bridge is, by the links "lower_NAME"
+// (Documentation/ABI/testing/sysfs-class-net of Linux).
 func ownCard(class, name string) bool {
 	dir := filepath.Join(class, name)
 	if _, err := os.Stat(filepath.Join(dir, "device")); err == nil {

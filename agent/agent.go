@@ -1,4 +1,5 @@
-// Package agent is the program kamino-agent: one file per verb around the packages that do the work.
+// Package agent is the program kamino-agent: one file per verb around the packages that do the
+// work.
 //
 //	seal      make a donor's disk fit to be cloned, report the receipt, power off
 //	inventory say before a seal whether the disk may be sealed, and keep what was seen for it
@@ -10,10 +11,11 @@
 //	capture   record this boot for the boot analysis
 //	rules     print the table of seal rules
 //
-// The environment says where the platform is and is meant for tests and labs: KAMINO_IMDS, KAMINO_WIRESERVER (base URLs),
-// KAMINO_KUBELET_HEALTH (URL). A run's order to its seal pod is in KAMINO_SEAL_NONCE and KAMINO_SEAL_POLICY. systemd's own are
-// read where it sets them: NOTIFY_SOCKET by boot, SERVICE_RESULT and EXIT_STATUS by unseal --after-seal. Commands are executed only
-// with --root /.
+// The environment says where the platform is and is meant for tests and labs: KAMINO_IMDS,
+// KAMINO_WIRESERVER (base URLs), KAMINO_KUBELET_HEALTH (URL). A run's order to its seal pod is in
+// KAMINO_SEAL_NONCE and KAMINO_SEAL_POLICY. systemd's own are read where it sets them:
+// NOTIFY_SOCKET by boot, SERVICE_RESULT and EXIT_STATUS by unseal --after-seal. Commands are
+// executed only with --root /.
 package agent
 
 import (
@@ -36,8 +38,8 @@ import (
 // Version is this program's, as its main knows it.
 var Version = "dev"
 
-// Yield makes the process the last to be served on a machine that still works. Its main sets it: the process is not a verb's
-// where a test runs one.
+// Yield makes the process the last to be served on a machine that still works. Its main sets it:
+// the process is not a verb's where a test runs one.
 var Yield = func() error { return nil }
 
 // Exit codes.
@@ -176,8 +178,8 @@ func (e *env) open() (*disk.Disk, host.Host, error) {
 	return d, e.newHost(d.Live()), nil
 }
 
-// newHost is the machine itself for its own root. For any other nothing is executed: an attached disk must not disturb the
-// machine that works on it.
+// newHost is the machine itself for its own root. For any other nothing is executed: an attached
+// disk must not disturb the machine that works on it.
 func newHost(live bool) host.Host {
 	if live {
 		return host.System{}

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// al2023 is a node of EKS on Amazon Linux 2023. Synthetic: written from public sources (the AMI's recipes at
-// github.com/awslabs/amazon-eks-ami, nodeadm's documentation), not taken from a node. Its packages' database is rpm's own.
+// al2023 is a node of EKS on Amazon Linux 2023. Synthetic: written from public sources (the AMI's
+// recipes at github.com/awslabs/amazon-eks-ami, nodeadm's documentation), not taken from a node.
+// Its packages' database is rpm's own.
 var al2023 = map[string]string{
 	"etc/os-release": "NAME=\"Amazon Linux\"\nVERSION=\"2023\"\nID=\"amzn\"\nID_LIKE=\"fedora\"\nVERSION_ID=\"2023\"\n",
 	"etc/hostname":   "ip-10-0-12-34.eu-central-1.compute.internal\n",
@@ -50,8 +51,8 @@ var al2023 = map[string]string{
 	"root/.bash_history":                                                  "kubectl get nodes\n",
 }
 
-// TestInventoryOfAL2023: an unplanted node of EKS seals with nothing found, with a policy and without one, and what is unknown reads in
-// five minutes.
+// TestInventoryOfAL2023: an unplanted node of EKS seals with nothing found, with a policy and
+// without one, and what is unknown reads in five minutes.
 func TestInventoryOfAL2023(t *testing.T) {
 	for _, name := range []string{"rpm", "rpmbuild"} {
 		if _, err := exec.LookPath(name); err != nil {

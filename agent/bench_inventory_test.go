@@ -18,8 +18,9 @@ import (
 	"kamino.dev/kamino/internal/bench"
 )
 
-// TestBenchInventory measures the inventory of 200,000 files of 6 GB, nearly all of them a package's: the look beside the
-// running node, with the files out of the page cache, and the second one, which is what the donor's time away grows by.
+// TestBenchInventory measures the inventory of 200,000 files of 6 GB, nearly all of them a
+// package's: the look beside the running node, with the files out of the page cache, and the second
+// one, which is what the donor's time away grows by.
 func TestBenchInventory(t *testing.T) {
 	bench.Need(t)
 	root := t.TempDir()
@@ -29,8 +30,9 @@ func TestBenchInventory(t *testing.T) {
 		t.Skipf("a root with memory at /run cannot be made: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(run, syscall.MNT_DETACH) })
-	// The processor's seconds tell more than the clock's on a machine that does other things as well.
-	// The program itself: this test's own binary is larger, and so is the memory in which it lies.
+	// The processor's seconds tell more than the clock's on a machine that does other things as
+	// well. The program itself: this test's own binary is larger, and so is the memory in which it
+	// lies.
 	program := filepath.Join(t.TempDir(), "kamino-agent")
 	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "../cmd/kamino-agent").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -47,8 +49,8 @@ func TestBenchInventory(t *testing.T) {
 		spent := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 		return time.Since(started).Seconds(), float64(usage.Maxrss) / 1000, spent.Seconds()
 	}
-	// A process that was started counts what its parent took when it started it (getrusage(2), ru_maxrss): no figure of this
-	// test's is less than that.
+	// A process that was started counts what its parent took when it started it (getrusage(2),
+	// ru_maxrss): no figure of this test's is less than that.
 	var own syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
 		t.Fatal(err)
@@ -64,7 +66,8 @@ func TestBenchInventory(t *testing.T) {
 	bench.Figure("agent-inventory-away-memory", megabytes, "MB", 64)
 }
 
-// packageTree writes files of a dpkg package, except one in a hundred that nobody owns, and takes them out of the cache.
+// packageTree writes files of a dpkg package, except one in a hundred that nobody owns, and takes
+// them out of the cache.
 func packageTree(t *testing.T, root string, files, size int) {
 	t.Helper()
 	content := make([]byte, size)

@@ -67,7 +67,8 @@ const (
 		"join: {method: bootstrapToken, token: abcdef.0123456789abcdef}\n"
 )
 
-// benchWorld is a node's disk with 200,000 files, on a real file system: software, unpacked images, and everything else.
+// benchWorld is a node's disk with 200,000 files, on a real file system: software, unpacked images,
+// and everything else.
 func benchWorld(t *testing.T) *world {
 	top := t.TempDir()
 	w := &world{t: t, dir: top, root: filepath.Join(top, "root"), platform: servePlatform(t, filepath.Join(top, "imds"))}

@@ -26,8 +26,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the cases do to their want folders")
 
-// binary is this test's own program, which is the agent when it finds agentEnv in its environment: the real program, but for
-// commands, which it only records.
+// binary is this test's own program, which is the agent when it finds agentEnv in its environment:
+// the real program, but for commands, which it only records.
 var binary = os.Args[0]
 
 // agentEnv makes this program the agent; logEnv and repliesEnv are of its host.Recorder.
@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// config is a case's file config: a tree from testdata/bases with the case's root/ laid over it, changes that git cannot
-// store, and commands.
+// config is a case's file config: a tree from testdata/bases with the case's root/ laid over it,
+// changes that git cannot store, and commands.
 type config struct {
 	About   string   `yaml:"about"`
 	Base    string   `yaml:"base"`
@@ -68,7 +68,8 @@ type step struct {
 	Edit    string `yaml:"edit"`    // NAME: CONTENT written into the root
 }
 
-// TestCases runs every folder of testdata/cases: root/, imds/, config, want/. With -update it writes want/.
+// TestCases runs every folder of testdata/cases: root/, imds/, config, want/. With -update it
+// writes want/.
 func TestCases(t *testing.T) {
 	folders, err := filepath.Glob("testdata/cases/*/config")
 	if err != nil || len(folders) < 40 {

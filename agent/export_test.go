@@ -9,8 +9,8 @@ import (
 	"kamino.dev/kamino/agent/host"
 )
 
-// MainOn is Main with a host that only records, and with a flag that the program has not: --interrupt-after RULE stops a
-// seal dead, as a power failure would.
+// MainOn is Main with a host that only records, and with a flag that the program has not:
+// --interrupt-after RULE stops a seal dead, as a power failure would.
 func MainOn(ctx context.Context, h host.Recorder, args []string, stdout, stderr io.Writer) int {
 	e := &env{out: stdout, err: stderr, log: slog.New(slog.NewTextHandler(stderr, nil)), newHost: func(bool) host.Host { return h },
 		inHost: func(ctx context.Context, _, _ io.Writer, name string, args ...string) error {

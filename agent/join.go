@@ -12,9 +12,10 @@ import (
 	"kamino.dev/kamino/agent/seal"
 )
 
-// decideJoin is whether kubelet's credential travels. The disk never decides that it does: what is not the node's own may
-// be anybody's, an administrator's too (aks-engine gives its nodes O=system:masters), so somebody has to say it. What is
-// the node's own never travels. Refused as well is a seal after which no clone, and not even the donor, could join.
+// decideJoin is whether kubelet's credential travels. The disk never decides that it does: what is
+// not the node's own may be anybody's, an administrator's too (aks-engine gives its nodes
+// O=system:masters), so somebody has to say it. What is the node's own never travels. Refused as
+// well is a seal after which no clone, and not even the donor, could join.
 func (v *sealVerb) decideJoin(ctx context.Context, d *disk.Disk, c seal.Config) (string, error) {
 	if d.Exists(seal.ReceiptPath) { // it was decided
 		settings, err := seal.ReadSettings(d)

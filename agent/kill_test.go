@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestKilled: the real program is killed while it seals, somewhere behind so many journal lines. Without a receipt the
-// disk comes back wholly; with one, its first boot finishes the work.
+// TestKilled: the real program is killed while it seals, somewhere behind so many journal lines.
+// Without a receipt the disk comes back wholly; with one, its first boot finishes the work.
 func TestKilled(t *testing.T) {
 	for _, lines := range []int{1, 5, 20, 40, 60, 80, 90, 95, 99} {
 		w := newWorld(t, "testdata/cases/boot-clone-token", readConfig(t, "testdata/cases/boot-clone-token"))

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestNotify: kubelet may start before the platform has been told, because a WireServer can be away for minutes.
+// TestNotify: kubelet may start before the platform has been told, because a WireServer can be away
+// for minutes.
 func TestNotify(t *testing.T) {
 	const dir = "testdata/cases/boot-clone-token"
 	c := readConfig(t, dir)

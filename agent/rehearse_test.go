@@ -66,7 +66,8 @@ func TestDryRunAndSeal(t *testing.T) {
 	}
 }
 
-// TestVerifyBesideContainerd: what containers wrote is looked at also while containerd runs and holds its databases.
+// TestVerifyBesideContainerd: what containers wrote is looked at also while containerd runs and
+// holds its databases.
 func TestVerifyBesideContainerd(t *testing.T) {
 	root := filepath.Join(inMemory(t), "root")
 	copyTree(t, "testdata/bases/debian12-kubeadm", root)

@@ -27,8 +27,9 @@ func smallRoot(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// TestBootStuck: the boot of an interrupted donor passes over a change that cannot be taken back, says so, and makes
-// up for it as soon as it can. On another machine what is left is not kept, because it would be forgotten.
+// TestBootStuck: the boot of an interrupted donor passes over a change that cannot be taken back,
+// says so, and makes up for it as soon as it can. On another machine what is left is not kept,
+// because it would be forgotten.
 func TestBootStuck(t *testing.T) {
 	for name, other := range map[string]string{"donor": "", "another machine": "b1b2c3d4-e5f6-4711-8899-aabbccddeeff\n"} {
 		t.Run(name, func(t *testing.T) {

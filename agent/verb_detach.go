@@ -12,8 +12,8 @@ import (
 	"kamino.dev/kamino/agent/seal"
 )
 
-// detached installs the agent on the host and starts it there: the pod dies with kubelet's and containerd's, the host's
-// unit does not.
+// detached installs the agent on the host and starts it there: the pod dies with kubelet's and
+// containerd's, the host's unit does not.
 func (v *sealVerb) detached(ctx context.Context, d *disk.Disk) error {
 	if err := v.detachable(); err != nil {
 		return err
@@ -29,7 +29,8 @@ func (v *sealVerb) detached(ctx context.Context, d *disk.Disk) error {
 	if err := seal.InstallBinary(d, self); err != nil {
 		return err
 	}
-	// Should the seal be killed, nobody else would bring the donor back before its next boot, or switch it off.
+	// Should the seal be killed, nobody else would bring the donor back before its next boot, or
+	// switch it off.
 	after := "/" + seal.BinaryPath + " unseal --after-seal"
 	if v.powerOff {
 		after += " --poweroff"
@@ -53,7 +54,8 @@ func (v *sealVerb) detached(ctx context.Context, d *disk.Disk) error {
 	return nil
 }
 
-// beside finds out, while the node works, what would end its seal: at low priority, as this process ends with the pod.
+// beside finds out, while the node works, what would end its seal: at low priority, as this process
+// ends with the pod.
 func (v *sealVerb) beside(ctx context.Context, d *disk.Disk) error {
 	o, err := v.options(ctx, d)
 	if err != nil {
@@ -72,7 +74,8 @@ func (v *sealVerb) yield() {
 	}
 }
 
-// detachable refuses what --detach cannot do. It must never do something else instead, and least of all seal.
+// detachable refuses what --detach cannot do. It must never do something else instead, and least of
+// all seal.
 func (v *sealVerb) detachable() error {
 	for name, why := range map[string]string{
 		"dry-run":    "a dry run changes nothing: leave --detach out",
@@ -91,9 +94,9 @@ func given(f *flag.FlagSet, name string) (is bool) {
 	return is
 }
 
-// carried are the options with which the host's unit goes on: all that were given, but for those that say where this
-// process is, and what came in its environment. A configuration that only this process can read goes to the host's
-// memory; the run's policy goes in the environment.
+// carried are the options with which the host's unit goes on: all that were given, but for those
+// that say where this process is, and what came in its environment. A configuration that only this
+// process can read goes to the host's memory; the run's policy goes in the environment.
 func (v *sealVerb) carried(d *disk.Disk) (options []string, err error) {
 	stays := []string{"root", "host-root", "detach", "config", "policy"}
 	environment := map[string]string{"nonce": nonceEnv, "imds": "KAMINO_IMDS", "wireserver": "KAMINO_WIRESERVER"}
@@ -101,7 +104,8 @@ func (v *sealVerb) carried(d *disk.Disk) (options []string, err error) {
 		if slices.Contains(stays, f.Name) || !given(v.given, f.Name) && os.Getenv(environment[f.Name]) == "" {
 			return
 		}
-		// The service manager expands variables in a command line (systemd.service(5), "Command lines").
+		// The service manager expands variables in a command line (systemd.service(5), "Command
+		// lines").
 		options = append(options, "--"+f.Name+"="+strings.ReplaceAll(f.Value.String(), "$", "$$"))
 	})
 	if v.config == "" {

@@ -61,7 +61,8 @@ func (v *sealVerb) outputFlag(f *flag.FlagSet) {
 	f.Var(&choice{&v.output, []string{"json"}}, "o", "json: print the result as JSON")
 }
 
-// choice is a flag that takes one of a few words: a misspelt one must not stand for the default, and least of all in a seal.
+// choice is a flag that takes one of a few words: a misspelt one must not stand for the default,
+// and least of all in a seal.
 type choice struct {
 	value *string
 	words []string
@@ -213,7 +214,8 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 	if err != nil {
 		return v.lost(ctx, h, node, err)
 	}
-	// What was written since the scan, by whatever outlived the stop, is looked at before anybody relies on the seal.
+	// What was written since the scan, by whatever outlived the stop, is looked at before anybody
+	// relies on the seal.
 	if err := seal.Clean(ctx, d, o); err != nil {
 		return v.lost(ctx, h, node, fmt.Errorf("written to the sealed disk since it was scanned: %w", err))
 	}
@@ -284,9 +286,9 @@ func (v *sealVerb) finish(ctx context.Context, h host.Host, node *nodeapi.Client
 	return h.PowerOff(ctx)
 }
 
-// lost is for what fails behind the point of no return: this machine has no identity to run under any more. It goes off
-// without its receipt being told, so no snapshot is taken; started again it comes back as the first clone, or, where the
-// receipt was not written, as the donor.
+// lost is for what fails behind the point of no return: this machine has no identity to run under
+// any more. It goes off without its receipt being told, so no snapshot is taken; started again it
+// comes back as the first clone, or, where the receipt was not written, as the donor.
 func (v *sealVerb) lost(ctx context.Context, h host.Host, node *nodeapi.Client, err error) error {
 	var boot *seal.NeedsBoot
 	if !errors.As(err, &boot) {

@@ -70,7 +70,8 @@ func verbFor(t *testing.T) *sealVerb {
 	return &sealVerb{env: &env{out: new(bytes.Buffer), err: new(bytes.Buffer), log: slog.New(slog.DiscardHandler)}, run: "r1", powerOff: true}
 }
 
-// TestReceiptBeforePower: the receipt is on the Node, without its rules, before the machine goes off.
+// TestReceiptBeforePower: the receipt is on the Node, without its rules, before the machine goes
+// off.
 func TestReceiptBeforePower(t *testing.T) {
 	node, h, events := apiServer(t, http.StatusOK)
 	r := seal.Receipt{Run: "r1", Hash: "sha256:1", Rules: []seal.RuleCount{{ID: "a"}, {ID: "b"}}}
@@ -84,7 +85,8 @@ func TestReceiptBeforePower(t *testing.T) {
 	}
 }
 
-// TestNobodyIsTold: a sealed machine has no identity to run under, so it goes off all the same, and says what to do.
+// TestNobodyIsTold: a sealed machine has no identity to run under, so it goes off all the same, and
+// says what to do.
 func TestNobodyIsTold(t *testing.T) {
 	node, h, events := apiServer(t, http.StatusNotFound)
 	err := verbFor(t).finish(t.Context(), h, node, seal.Receipt{Run: "r1"})
@@ -152,8 +154,9 @@ func donor(t *testing.T) (*disk.Disk, host.Recorder) {
 	return d, host.Recorder{Log: filepath.Join(filepath.Dir(root), "commands")}
 }
 
-// TestStuckBehindTheReceipt: what fails when the receipt is written starts nothing again: the machine goes off, and its boot
-// mends it. A mount that appears among what was set aside cannot be removed by anybody.
+// TestStuckBehindTheReceipt: what fails when the receipt is written starts nothing again: the
+// machine goes off, and its boot mends it. A mount that appears among what was set aside cannot be
+// removed by anybody.
 func TestStuckBehindTheReceipt(t *testing.T) {
 	d, h := donor(t)
 	stuck := d.Host("var/lib/kamino/aside/stuck")
@@ -188,7 +191,8 @@ func TestStuckBehindTheReceipt(t *testing.T) {
 	}
 }
 
-// afterScan is a log whose first warning, which a scan gives of a fact that it could not look for, does something.
+// afterScan is a log whose first warning, which a scan gives of a fact that it could not look for,
+// does something.
 type afterScan struct {
 	slog.Handler
 	once *sync.Once
@@ -204,8 +208,8 @@ func (a afterScan) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestWrittenSinceTheScan: what a process that was not stopped writes between the scan and the end is found before the
-// receipt is told: the machine goes off without it.
+// TestWrittenSinceTheScan: what a process that was not stopped writes between the scan and the end
+// is found before the receipt is told: the machine goes off without it.
 func TestWrittenSinceTheScan(t *testing.T) {
 	d, h := donor(t)
 	v := verbFor(t)
@@ -225,7 +229,8 @@ func TestWrittenSinceTheScan(t *testing.T) {
 	}
 }
 
-// TestNoLeverInTheProgram: the environment has no say in whether commands are executed, and where they are written.
+// TestNoLeverInTheProgram: the environment has no say in whether commands are executed, and where
+// they are written.
 func TestNoLeverInTheProgram(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "commands")
 	t.Setenv("KAMINO_COMMANDS_LOG", log)

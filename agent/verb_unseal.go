@@ -46,8 +46,9 @@ func runUnseal(ctx context.Context, e *env, args []string) error {
 	return (&seal.Services{Host: h, Disk: d, Log: e.log}).Revive(ctx)
 }
 
-// endedByItself reports whether the seal of this unit succeeded, or failed in an orderly way and so has done itself what is
-// to be done. The variables are those of systemd.exec(5) for ExecStopPost; a crash of the program has exit code 2.
+// endedByItself reports whether the seal of this unit succeeded, or failed in an orderly way and so
+// has done itself what is to be done. The variables are those of systemd.exec(5) for ExecStopPost;
+// a crash of the program has exit code 2.
 func endedByItself() bool {
 	code := os.Getenv("EXIT_STATUS")
 	if os.Getenv("SERVICE_RESULT") == "success" {

@@ -26,7 +26,8 @@ func (a *anyone) Do(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Request: req, Header: http.Header{}, Body: io.NopCloser(bytes.NewBufferString(`{"value":[]}`))}, nil
 }
 
-// TestCachesOfSubscriptions: what is known of a group and of a region is known of one subscription only.
+// TestCachesOfSubscriptions: what is known of a group and of a region is known of one subscription
+// only.
 func TestCachesOfSubscriptions(t *testing.T) {
 	cloud := &anyone{}
 	p := &Provider{cred: cloud, options: &arm.ClientOptions{ClientOptions: policy.ClientOptions{Transport: cloud}, DisableRPRegistration: true},

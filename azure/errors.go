@@ -86,7 +86,8 @@ func refusedCredentials(auth *azidentity.AuthenticationFailedError) error {
 }
 
 // authMessage is what Entra ID said: the first line of its error_description,
-// which begins with a code of https://learn.microsoft.com/entra/identity-platform/reference-error-codes.
+// which begins with a code of
+// https://learn.microsoft.com/entra/identity-platform/reference-error-codes.
 func authMessage(e *azidentity.AuthenticationFailedError) string {
 	var body struct {
 		Description string `json:"error_description"`
@@ -136,17 +137,20 @@ func classifyResponse(re *azcore.ResponseError) error {
 	return errors.New(text)
 }
 
-// resourceCodes are the codes of a 404 that speaks of the resource itself: ARM's own, and those of Microsoft.Compute
-// (https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-not-found). With any other code (SubscriptionNotFound,
-// ResourceGroupNotFound, InvalidResourceNamespace, none at all) nobody has looked for the resource.
+// resourceCodes are the codes of a 404 that speaks of the resource itself: ARM's own, and those of
+// Microsoft.Compute
+// (https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-not-found). With
+// any other code (SubscriptionNotFound, ResourceGroupNotFound, InvalidResourceNamespace, none at
+// all) nobody has looked for the resource.
 var resourceCodes = []string{"ResourceNotFound", "ParentResourceNotFound", "NotFound", "GalleryImageNotFound"}
 
 func ofResource(re *azcore.ResponseError) bool {
 	return slices.ContainsFunc(resourceCodes, func(code string) bool { return strings.EqualFold(code, re.ErrorCode) })
 }
 
-// notActive recognises the 400 with which scale sets answer calls on an instance that they do not have (the text is that of
-// cloud-provider-azure, pkg/provider/azure_vmss.go; whether a GET is answered so is unverified).
+// notActive recognises the 400 with which scale sets answer calls on an instance that they do not
+// have (the text is that of cloud-provider-azure, pkg/provider/azure_vmss.go; whether a GET is
+// answered so is unverified).
 func notActive(re *azcore.ResponseError, text string) bool {
 	return re.StatusCode == http.StatusBadRequest && strings.Contains(text, "not an active Virtual Machine Scale Set VM")
 }

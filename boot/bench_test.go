@@ -33,7 +33,8 @@ func median(t *testing.T, times int, f func() error) float64 {
 	return all[len(all)/2]
 }
 
-// realistic gives every unit the thirty ordering edges that units have on a real machine, not the few of the sample.
+// realistic gives every unit the thirty ordering edges that units have on a real machine, not the
+// few of the sample.
 func realistic(c *boot.Capture) *boot.Capture {
 	for i := range c.Units {
 		u := &c.Units[i]

@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// Schema names the version of the capture document. Readers refuse any other; a change that old readers would
-// misunderstand gets a new number.
+// Schema names the version of the capture document. Readers refuse any other; a change that old
+// readers would misunderstand gets a new number.
 const Schema = "kamino.dev/boot-capture/v1"
 
-// Capture is everything known about one boot. The JSON form is described in docs/boot-capture.md and
-// docs/schemas/boot-capture.v1.json.
+// Capture is everything known about one boot. The JSON form is described in docs/boot-capture.md
+// and docs/schemas/boot-capture.v1.json.
 type Capture struct {
 	Schema  string    `json:"schema"`
 	TakenAt time.Time `json:"takenAt,omitzero"`
-	// Sources names what the capture was made from: "systemd", "systemctl-show", "plot-svg", "plot-json", "journal",
-	// "cloud-init-log", "cloud-init-dump", "sosreport".
+	// Sources names what the capture was made from: "systemd", "systemctl-show", "plot-svg",
+	// "plot-json", "journal", "cloud-init-log", "cloud-init-dump", "sosreport".
 	Sources []string `json:"sources,omitempty"`
 	Host    Host     `json:"host"`
 	Manager Manager  `json:"manager"`
 	Units   []Unit   `json:"units,omitempty"`
-	// Spans are stretches of work or waiting that are not units: cloud-init's stages and modules, extension tasks, pauses.
+	// Spans are stretches of work or waiting that are not units: cloud-init's stages and modules,
+	// extension tasks, pauses.
 	Spans []Span `json:"spans,omitempty"`
 	// Marks are single moments: link changes, kubelet's milestones, clock jumps.
 	Marks     []Mark    `json:"marks,omitempty"`
@@ -31,8 +32,9 @@ type Capture struct {
 	// Notes say what a reader could not make sense of, in words for the operator.
 	Notes []string `json:"notes,omitempty"`
 
-	// Floating is the wall clock (µs since 1970) of this record's zero, when its spans are not tied to the kernel's start; zero
-	// when they are. [Capture.Merge] ties them; it is not part of the document.
+	// Floating is the wall clock (µs since 1970) of this record's zero, when its spans are not tied
+	// to the kernel's start; zero when they are. [Capture.Merge] ties them; it is not part of the
+	// document.
 	Floating Micros `json:"-"`
 }
 
@@ -45,21 +47,25 @@ type Host struct {
 	Architecture   string `json:"architecture,omitempty"`
 	Virtualization string `json:"virtualization,omitempty"`
 	VMID           string `json:"vmID,omitempty"`
-	// Image is the image version the VM was made from, as IMDS tells (compute.storageProfile.imageReference).
+	// Image is the image version the VM was made from, as IMDS tells
+	// (compute.storageProfile.imageReference).
 	Image string `json:"image,omitempty"`
 }
 
-// Manager holds systemd's own stamps: the properties of org.freedesktop.systemd1.Manager with the same names.
+// Manager holds systemd's own stamps: the properties of org.freedesktop.systemd1.Manager with the
+// same names.
 type Manager struct {
 	Version string `json:"version,omitempty"`
 	// Firmware and Loader are lengths of time before the kernel started, not stamps.
 	Firmware Micros `json:"firmware,omitempty"`
 	Loader   Micros `json:"loader,omitempty"`
-	// KernelRealtime is the wall clock, in µs since 1970, when the kernel started, as the clock stood at first.
+	// KernelRealtime is the wall clock, in µs since 1970, when the kernel started, as the clock
+	// stood at first.
 	KernelRealtime Micros `json:"kernelRealtime,omitempty"`
 	InitRD         Micros `json:"initrd,omitempty"`
 	Userspace      Micros `json:"userspace,omitempty"`
-	// Finish is the first moment with no queued jobs; zero while the boot goes on. It is not "ready to use".
+	// Finish is the first moment with no queued jobs; zero while the boot goes on. It is not "ready
+	// to use".
 	Finish             Micros `json:"finish,omitempty"`
 	SecurityStart      Micros `json:"securityStart,omitempty"`
 	SecurityFinish     Micros `json:"securityFinish,omitempty"`
@@ -71,8 +77,8 @@ type Manager struct {
 	InitRDSecurityEnd  Micros `json:"initrdSecurityFinish,omitempty"`
 	InitRDUnitsLoad    Micros `json:"initrdUnitsLoadStart,omitempty"`
 	InitRDUnitsLoadEnd Micros `json:"initrdUnitsLoadFinish,omitempty"`
-	// ShutdownStart and SoftReboots are set after a soft reboot (systemd 254 and later): the stamps before userspace then
-	// belong to an earlier boot.
+	// ShutdownStart and SoftReboots are set after a soft reboot (systemd 254 and later): the stamps
+	// before userspace then belong to an earlier boot.
 	ShutdownStart Micros `json:"shutdownStart,omitempty"`
 	SoftReboots   int    `json:"softReboots,omitempty"`
 }
@@ -83,8 +89,8 @@ type Unit struct {
 	// Names lists aliases, for example default.target; ID itself is left out.
 	Names []string `json:"names,omitempty"`
 	Stamps
-	// First holds the stamps of the first activation in this boot, when the journal or an early capture showed that the
-	// unit was restarted since, or that systemd has forgotten it.
+	// First holds the stamps of the first activation in this boot, when the journal or an early
+	// capture showed that the unit was restarted since, or that systemd has forgotten it.
 	First         *Stamps  `json:"first,omitempty"`
 	Restarts      int      `json:"restarts,omitempty"`
 	After         []string `json:"after,omitempty"`
@@ -105,7 +111,8 @@ type Stamps struct {
 	Deactivated  Micros `json:"deactivated,omitempty"`  // InactiveEnterTimestampMonotonic
 }
 
-// Took is the length that systemd-analyze gives a unit: until it was up, or for a oneshot until it was done; else zero.
+// Took is the length that systemd-analyze gives a unit: until it was up, or for a oneshot until it
+// was done; else zero.
 func (s Stamps) Took() Micros {
 	switch {
 	case s.Activated >= s.Activating:
@@ -124,7 +131,8 @@ func (s Stamps) Began() Micros {
 	return s.Activating
 }
 
-// Done is when those ordered after the unit could go on: it was up, or it was a oneshot that had finished. Zero if neither.
+// Done is when those ordered after the unit could go on: it was up, or it was a oneshot that had
+// finished. Zero if neither.
 func (s Stamps) Done() Micros {
 	switch {
 	case s.Activated > 0 && s.Activated >= s.Activating:
@@ -181,7 +189,8 @@ const (
 	MarkFirstPod   = "first-pod"
 )
 
-// SourceFileTime is the source of marks that are the time at which a file was written, wall clock. Of one name the earliest stays.
+// SourceFileTime is the source of marks that are the time at which a file was written, wall clock.
+// Of one name the earliest stays.
 const SourceFileTime = "file time"
 
 // Mark is a moment.
@@ -227,7 +236,8 @@ func (c *Capture) Mark(name string) (Mark, bool) {
 	return found, found.At > 0
 }
 
-// Validate refuses what cannot be a boot. It makes no judgement on stamps that contradict each other: those are findings.
+// Validate refuses what cannot be a boot. It makes no judgement on stamps that contradict each
+// other: those are findings.
 func (c *Capture) Validate() error {
 	if c.Schema != Schema {
 		return fmt.Errorf("read capture: schema is %q, this program knows %q; use the version of kamino that wrote it", c.Schema, Schema)

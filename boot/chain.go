@@ -15,21 +15,25 @@ const (
 	LinkPresume = "presumed" // no edge is known, but this is what Azure's extensions wait for
 )
 
-// Link is one step of a critical chain, seen from what waited: the goal comes first, its causes are in Next.
+// Link is one step of a critical chain, seen from what waited: the goal comes first, its causes are
+// in Next.
 type Link struct {
 	// Unit is a unit's ID, or the name of a task if Task is set.
 	Unit string `json:"unit"`
 	Task bool   `json:"task,omitempty"`
 	Kind string `json:"kind"`
-	// Start and Done are when it began and when the one above could go on; for a task that still ran then, Done is that start.
+	// Start and Done are when it began and when the one above could go on; for a task that still
+	// ran then, Done is that start.
 	Start Micros `json:"start"`
 	Done  Micros `json:"done"`
 	// Took is Done-Start, Net the same without parked time.
 	Took Micros `json:"took"`
 	Net  Micros `json:"net"`
-	// Idle is the time between the latest cause's Done and Start in which nothing known held the unit back, without parked time.
+	// Idle is the time between the latest cause's Done and Start in which nothing known held the
+	// unit back, without parked time.
 	Idle Micros `json:"idle,omitempty"`
-	// Restarts tells that the unit was restarted later; the stamps are those of its first activation, if First.
+	// Restarts tells that the unit was restarted later; the stamps are those of its first
+	// activation, if First.
 	Restarts int  `json:"restarts,omitempty"`
 	First    bool `json:"first,omitempty"`
 	// Seen marks a link whose causes are printed elsewhere in the tree.
@@ -48,7 +52,8 @@ type chainer struct {
 	count   int
 }
 
-// chain is what unit i waited for. Beyond the latest cause it follows those that are at most fuzz earlier.
+// chain is what unit i waited for. Beyond the latest cause it follows those that are at most fuzz
+// earlier.
 func (x *index) chain(i int, fuzz Micros) *Link {
 	b := &chainer{index: x, fuzz: fuzz, visited: map[string]bool{}}
 	l := b.unit(i, LinkRoot)
@@ -107,9 +112,10 @@ func (b *chainer) stop(l *Link) bool {
 	return false
 }
 
-// outside looks for who started a unit that no edge explains: a task or a script of cloud-init that ran at that moment, or
-// the agent that runs extensions. It is asked before the unit files, but only when those leave a gap: short for kubelet,
-// which is known to be started so, long for the others, since tasks run beside many units that they did not start.
+// outside looks for who started a unit that no edge explains: a task or a script of cloud-init that
+// ran at that moment, or the agent that runs extensions. It is asked before the unit files, but
+// only when those leave a gap: short for kubelet, which is known to be started so, long for the
+// others, since tasks run beside many units that they did not start.
 func (b *chainer) outside(i int, began Micros) (Link, bool) {
 	kubelet := strings.HasPrefix(b.c.Units[i].ID, "kubelet")
 	causes := b.causes(i)
@@ -155,9 +161,10 @@ func (b *chainer) taskAt(at Micros, notIn string) (int, bool) {
 	return best, found
 }
 
-// task is a step that is not a unit. Before it came the latest task of the same unit that ended by then, else the unit
-// itself; an extension's first task also waits for cloud-final, because the Azure agent runs no extension before cloud-init
-// has finished (as published with the original; unverified on real Azure for every image).
+// task is a step that is not a unit. Before it came the latest task of the same unit that ended by
+// then, else the unit itself; an extension's first task also waits for cloud-final, because the
+// Azure agent runs no extension before cloud-init has finished (as published with the original;
+// unverified on real Azure for every image).
 func (b *chainer) task(k int, kind string, until Micros) Link {
 	s := b.c.Spans[k]
 	l := Link{Unit: s.Name, Task: true, Kind: kind, Start: s.Start, Done: min(s.End, until)}
@@ -214,7 +221,8 @@ func (l *Link) Path() []*Link {
 	return path
 }
 
-// Segment is a stretch of the main path: a unit or task at work, or nothing known ("idle") before it.
+// Segment is a stretch of the main path: a unit or task at work, or nothing known ("idle") before
+// it.
 type Segment struct {
 	Unit  string `json:"unit"`
 	Idle  bool   `json:"idle,omitempty"`

@@ -6,13 +6,17 @@ import (
 	"slices"
 )
 
-// ClockTolerance is the least step that counts as a jump: systemctl prints wall clock stamps in whole seconds, so that two
-// differences of the same clock may be almost a second apart each way.
+// ClockTolerance is the least step that counts as a jump: systemctl prints wall clock stamps in
+// whole seconds, so that two differences of the same clock may be almost a second apart each way.
 const ClockTolerance = 2500 * 1000
 
-// ClockJumps finds steps between the wall clock and the monotonic one in pairs of stamps (monotonic, wall clock in µs since
-// 1970) of the same moments; zero is never a moment. The difference of the two is constant unless the clock was set or the
-// machine slept: CLOCK_MONOTONIC stands still during a suspend, and a "Savable" pre-provisioned VM is suspended.
+// ClockJumps finds steps between the wall clock and the monotonic one in pairs of stamps
+// (monotonic, wall clock in µs since
+//  1970. of the same moments; zero is never a moment. The difference of the two is constant unless
+//     the clock was set or the
+//
+// machine slept: CLOCK_MONOTONIC stands still during a suspend, and a "Savable" pre-provisioned VM
+// is suspended.
 func ClockJumps(pairs [][2]Micros) []Mark {
 	type moment struct{ mono, offset Micros }
 	var moments []moment

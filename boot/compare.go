@@ -12,7 +12,8 @@ import (
 type Comparison struct {
 	A Side `json:"a"`
 	B Side `json:"b"`
-	// Milestones, Chain and Units list differences: milestones in the order of time, the others largest first.
+	// Milestones, Chain and Units list differences: milestones in the order of time, the others
+	// largest first.
 	Milestones []Delta `json:"milestones,omitempty"`
 	Chain      []Delta `json:"chain,omitempty"`
 	Units      []Delta `json:"units,omitempty"`
@@ -33,7 +34,8 @@ type Delta struct {
 	Name string  `json:"name"`
 	A    *Micros `json:"a,omitempty"`
 	B    *Micros `json:"b,omitempty"`
-	// Change is B minus A, a missing side counting as zero where that makes sense (work that is gone), else zero.
+	// Change is B minus A, a missing side counting as zero where that makes sense (work that is
+	// gone), else zero.
 	Change Micros `json:"change"`
 }
 
@@ -96,7 +98,8 @@ func earliest(d Delta) Micros {
 	return *d.B
 }
 
-// chainTimes are the segments of the chain by normalised name; idle time before a unit is a segment of its own.
+// chainTimes are the segments of the chain by normalised name; idle time before a unit is a segment
+// of its own.
 func chainTimes(a *Analysis) map[string]Micros {
 	out := map[string]Micros{}
 	for _, s := range a.Segments {

@@ -28,8 +28,8 @@ func delta(list []boot.Delta, name string) *boot.Delta {
 	return nil
 }
 
-// TestCompareOrdinaryWithClone compares what the project is about: a node that cloud-init and a script made with one that
-// booted from an image.
+// TestCompareOrdinaryWithClone compares what the project is about: a node that cloud-init and a
+// script made with one that booted from an image.
 func TestCompareOrdinaryWithClone(t *testing.T) {
 	before := analysis(t, sample.Node(sample.Options{Name: "old", Seed: 1, Parked: 1000 * sec}))
 	after := analysis(t, sample.Node(sample.Options{Name: "new", Seed: 2, Clone: true}))
@@ -93,7 +93,8 @@ func TestCompareJSONAndHTML(t *testing.T) {
 	}
 }
 
-// TestPool: of ninety ordinary nodes and ten slow ones the median is ordinary and the slow ones are named.
+// TestPool: of ninety ordinary nodes and ten slow ones the median is ordinary and the slow ones are
+// named.
 func TestPool(t *testing.T) {
 	var p boot.Pool
 	for i := range 100 {

@@ -9,11 +9,13 @@ import (
 	"strings"
 )
 
-// ErrNotFinished reports a boot whose job queue has not been empty yet, where systemd-analyze 252 refuses to answer.
+// ErrNotFinished reports a boot whose job queue has not been empty yet, where systemd-analyze 252
+// refuses to answer.
 var ErrNotFinished = errors.New("bootup is not yet finished (FinishTimestampMonotonic is 0): wait until `systemctl list-jobs` is empty and capture again")
 
-// compatBoot is a capture seen with the eyes of systemd-analyze 252 (src/analyze/analyze-time-data.c). Numbers are unsigned
-// because its underflows are part of its output.
+// compatBoot is a capture seen with the eyes of systemd-analyze 252
+// (src/analyze/analyze-time-data.c). Numbers are unsigned because its underflows are part of its
+// output.
 type compatBoot struct {
 	firmware, loader, kernelDone, initrd, userspace, finish uint64
 	offset                                                  uint64
@@ -28,7 +30,8 @@ type compatUnit struct {
 	activating, activated, time uint64
 }
 
-// compatOf reads the boot's own stamps. System instances only: captures of --user managers are not taken.
+// compatOf reads the boot's own stamps. System instances only: captures of --user managers are not
+// taken.
 func compatOf(c *Capture) (*compatBoot, error) {
 	m := c.Manager
 	if m.Finish == 0 {
@@ -66,7 +69,8 @@ func compatOf(c *Capture) (*compatBoot, error) {
 	return b, nil
 }
 
-// shift takes the container's offset off a stamp. Where systemd-analyze dies of a failed assertion, this is an error.
+// shift takes the container's offset off a stamp. Where systemd-analyze dies of a failed assertion,
+// this is an error.
 func (b *compatBoot) shift(who string, s Micros) (uint64, error) {
 	if s == 0 {
 		return 0, nil
@@ -147,8 +151,8 @@ func CompatTime(w io.Writer, c *Capture) error {
 	return err
 }
 
-// CompatBlame writes what `systemd-analyze blame` of systemd 252 writes. Equal times keep the order of the capture's units,
-// which for a live capture is that of ListUnits.
+// CompatBlame writes what `systemd-analyze blame` of systemd 252 writes. Equal times keep the order
+// of the capture's units, which for a live capture is that of ListUnits.
 func CompatBlame(w io.Writer, c *Capture) error {
 	b, err := compatOf(c)
 	if err != nil {

@@ -11,12 +11,13 @@ import (
 const chainHeader = "The time when unit became active or started is printed after the \"@\" character.\n" +
 	"The time the unit took to start is printed after the \"+\" character.\n\n"
 
-// CompatChain writes what `systemd-analyze critical-chain [--fuzz=FUZZ] [UNIT…]` of systemd 252 writes in a UTF-8 locale to
-// something that is not a terminal. Without units it is default.target's. Dependencies that became active in the same
-// microsecond come in the order of the capture; systemd's own order is then that of an unstable sort.
+// CompatChain writes what `systemd-analyze critical-chain [--fuzz=FUZZ] [UNIT…]` of systemd 252
+// writes in a UTF-8 locale to something that is not a terminal. Without units it is
+// default.target's. Dependencies that became active in the same microsecond come in the order of
+// the capture; systemd's own order is then that of an unstable sort.
 //
-// A unit that the capture does not have prints nothing of its own, as in systemd-analyze, which complains on stderr; the
-// names of such units are returned.
+// A unit that the capture does not have prints nothing of its own, as in systemd-analyze, which
+// complains on stderr; the names of such units are returned.
 func CompatChain(w io.Writer, c *Capture, fuzz Micros, units ...string) (missing []string, err error) {
 	b, err := compatOf(c)
 	if err != nil {
@@ -66,8 +67,9 @@ func (p *compatChain) root(name string, u *Unit) {
 	p.below(name, u, 0, 0)
 }
 
-// below prints what a unit waited for. The name as it was given is what counts as visited, so that a cycle back to the real
-// name of an alias is not noticed at the first level; systemd-analyze does the same.
+// below prints what a unit waited for. The name as it was given is what counts as visited, so that
+// a cycle back to the real name of an alias is not noticed at the first level; systemd-analyze does
+// the same.
 func (p *compatChain) below(name string, u *Unit, level int, branches uint32) {
 	p.visited[name] = true
 	type dep struct {

@@ -6,12 +6,14 @@ import (
 )
 
 const (
-	// edgeTolerance is how much later than its dependant's start a dependency may have become active and still be what was
-	// waited for: PID 1 stamps the two in one turn of its loop, in either order.
+	// edgeTolerance is how much later than its dependant's start a dependency may have become
+	// active and still be what was waited for: PID 1 stamps the two in one turn of its loop, in
+	// either order.
 	edgeTolerance = Micros(1000)
 	// IdleThreshold is the gap from which a chain shows that nothing known happened.
 	IdleThreshold = Micros(100 * 1000)
-	// presumeThreshold is the gap from which kubelet is presumed to have been started from outside systemd's ordering.
+	// presumeThreshold is the gap from which kubelet is presumed to have been started from outside
+	// systemd's ordering.
 	presumeThreshold = Micros(2 * 1000 * 1000)
 )
 
@@ -58,9 +60,10 @@ type edge struct {
 	done Micros
 }
 
-// causes are the units that u can have waited for: ordering and trigger edges to units that were up, for the first time,
-// before u began, latest first. What became active only after that cannot have been waited for, however the unit files are
-// written. The list is shared: callers only read it.
+// causes are the units that u can have waited for: ordering and trigger edges to units that were
+// up, for the first time, before u began, latest first. What became active only after that cannot
+// have been waited for, however the unit files are written. The list is shared: callers only read
+// it.
 func (x *index) causes(i int) []edge {
 	l := &x.caused[i]
 	if !l.known {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Tidy removes duplicate units (the later mention of a unit fills what the earlier one lacks) and sorts spans and marks.
+// Tidy removes duplicate units (the later mention of a unit fills what the earlier one lacks) and
+// sorts spans and marks.
 func (c *Capture) Tidy() {
 	seen := make(map[string]int, len(c.Units))
 	kept := c.Units[:0]
@@ -35,7 +36,8 @@ func (c *Capture) Tidy() {
 	})
 }
 
-// dropRepeats keeps one of the spans that two looks at the same task gave, the one that has ended if one has.
+// dropRepeats keeps one of the spans that two looks at the same task gave, the one that has ended
+// if one has.
 func dropRepeats(spans []Span) []Span {
 	last := map[string]int{} // index of the latest of a name
 	kept := spans[:0]
@@ -53,7 +55,8 @@ func dropRepeats(spans []Span) []Span {
 	return kept
 }
 
-// sameStart is how far two records of the same start may be apart: the journal's entry and systemd's own stamp.
+// sameStart is how far two records of the same start may be apart: the journal's entry and
+// systemd's own stamp.
 const sameStart = Micros(100 * 1000)
 
 // fill takes from o what u does not know.
@@ -78,14 +81,15 @@ func (u *Unit) fill(o *Unit) {
 	}
 }
 
-// MergeEarlier adds an earlier look at the same boot by the same means. Stamps that systemd has forgotten since then become
-// first activations.
+// MergeEarlier adds an earlier look at the same boot by the same means. Stamps that systemd has
+// forgotten since then become first activations.
 func (c *Capture) MergeEarlier(o *Capture) error {
 	o.demote()
 	return c.Merge(o)
 }
 
-// demote makes the stamps of all units those of their first activation only: [Unit.Stamps] is what systemd said last.
+// demote makes the stamps of all units those of their first activation only: [Unit.Stamps] is what
+// systemd said last.
 func (c *Capture) demote() {
 	for i := range c.Units {
 		if u := &c.Units[i]; u.Stamps != (Stamps{}) {
@@ -106,12 +110,13 @@ const (
 	SourceShow    = "systemctl-show"
 )
 
-// NoteNoManager is the note of a record of units without their manager; a merge that brings the manager takes it away.
+// NoteNoManager is the note of a record of units without their manager; a merge that brings the
+// manager takes it away.
 const NoteNoManager = "the dump has no manager block: phases are unknown; add the output of plain `systemctl show`"
 
-// Merge adds what another record of the same boot knows: a `systemctl show` dump and that boot's cloud-init.log, say. What c
-// knows already stays, but systemd's own stamps go before those that others saw. Records that name different boot IDs are
-// refused.
+// Merge adds what another record of the same boot knows: a `systemctl show` dump and that boot's
+// cloud-init.log, say. What c knows already stays, but systemd's own stamps go before those that
+// others saw. Records that name different boot IDs are refused.
 func (c *Capture) Merge(o *Capture) error {
 	switch mine, theirs := c.bySystemd(), o.bySystemd(); {
 	case mine && !theirs:
@@ -167,7 +172,8 @@ func (c *Capture) Merge(o *Capture) error {
 	return nil
 }
 
-// land ties floating spans to the clock of another record, by the kernel's wall time or by the unit of cloud-init's first stage.
+// land ties floating spans to the clock of another record, by the kernel's wall time or by the unit
+// of cloud-init's first stage.
 func (c *Capture) land(on *Capture) {
 	if c.Floating == 0 {
 		return

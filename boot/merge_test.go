@@ -7,8 +7,8 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// TestMergeKeepsSystemdsStamps: what the journal saw of a unit that systemd has forgotten does not count as systemd's word, in
-// whatever order the two come.
+// TestMergeKeepsSystemdsStamps: what the journal saw of a unit that systemd has forgotten does not
+// count as systemd's word, in whatever order the two come.
 func TestMergeKeepsSystemdsStamps(t *testing.T) {
 	dump := func() *boot.Capture {
 		c := machine(svc("a.service", 3*sec, 9*sec), boot.Unit{ID: "forgotten.service"})

@@ -20,8 +20,9 @@ func starDigits(run string) string {
 	return "*"
 }
 
-// Normalize gives units that are the same thing on two machines one name: identifiers of disks, mounts and instances become
-// "*", and cloud-init's network stage has one name before and after its renaming in 24.3.
+// Normalize gives units that are the same thing on two machines one name: identifiers of disks,
+// mounts and instances become "*", and cloud-init's network stage has one name before and after its
+// renaming in 24.3.
 func Normalize(id string) string {
 	switch id {
 	case "cloud-init-network.service":

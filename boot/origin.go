@@ -17,8 +17,9 @@ func (a *Analysis) After() string {
 	return "after the start of the " + a.Since
 }
 
-// ownStart is where a boot's own time begins. Mostly that is the start of the kernel, zero. A container's kernel is its host's,
-// which may have been up for months: its time begins with its userspace. A soft reboot's begins with the shutdown before it.
+// ownStart is where a boot's own time begins. Mostly that is the start of the kernel, zero. A
+// container's kernel is its host's, which may have been up for months: its time begins with its
+// userspace. A soft reboot's begins with the shutdown before it.
 func (c *Capture) ownStart() (Micros, string) {
 	m := &c.Manager
 	switch {
@@ -32,8 +33,8 @@ func (c *Capture) ownStart() (Micros, string) {
 	return 0, sinceKernel
 }
 
-// fromOwnStart is the capture with stamps that count from its own start, and how many units had no other stamps than older
-// ones, which belong to an earlier life. The capture itself is not changed.
+// fromOwnStart is the capture with stamps that count from its own start, and how many units had no
+// other stamps than older ones, which belong to an earlier life. The capture itself is not changed.
 func (c *Capture) fromOwnStart() (own *Capture, since string, older int) {
 	origin, since := c.ownStart()
 	if origin == 0 {

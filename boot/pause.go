@@ -7,26 +7,28 @@ import (
 	"strings"
 )
 
-// Pause is a stretch in which the machine was parked: started in advance by the platform ("pre-provisioned"), it waited for
-// the customer that it would belong to. That is not slowness; every aggregate is net of it.
+// Pause is a stretch in which the machine was parked: started in advance by the platform
+// ("pre-provisioned"), it waited for the customer that it would belong to. That is not slowness;
+// every aggregate is net of it.
 type Pause struct {
 	From Micros `json:"from"`
 	To   Micros `json:"to"`
 	Unit string `json:"unit,omitempty"`
-	// Evidence says how it is known: "cloud-init span …", "link came back", "long and idle", "long".
+	// Evidence says how it is known: "cloud-init span …", "link came back", "long and idle",
+	// "long".
 	Evidence string `json:"evidence"`
 }
 
 const (
-	// parkedLength is from where on cloud-init's local stage is taken to have been parked: it has no network yet, and works for
-	// single seconds.
+	// parkedLength is from where on cloud-init's local stage is taken to have been parked: it has
+	// no network yet, and works for single seconds.
 	parkedLength = Micros(60 * 1000 * 1000)
 	// parkedCPU is the share of CPU time below which such a stage counts as idle.
 	parkedCPU = 10 // percent
 )
 
-// findPauses believes, in this order, what cloud-init says, what the network link did, and what the clock and the CPU show.
-// Suspended time needs no finding: the monotonic clock stands still in it.
+// findPauses believes, in this order, what cloud-init says, what the network link did, and what the
+// clock and the CPU show. Suspended time needs no finding: the monotonic clock stands still in it.
 func findPauses(c *Capture) []Pause {
 	var found []Pause
 	for _, s := range c.Spans {

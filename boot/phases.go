@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Phase is a named stretch of a boot. Phases overlap: containerd starts while cloud-init still works.
+// Phase is a named stretch of a boot. Phases overlap: containerd starts while cloud-init still
+// works.
 type Phase struct {
 	Name   string `json:"name"`
 	Start  Micros `json:"start"` // firmware and loader have negative ones

@@ -39,7 +39,8 @@ func readSchema(t *testing.T) schemaNode {
 	return s
 }
 
-// TestSchemaMatchesType: the published schema has the fields of Capture, no more and no less, with their types.
+// TestSchemaMatchesType: the published schema has the fields of Capture, no more and no less, with
+// their types.
 func TestSchemaMatchesType(t *testing.T) {
 	root := readSchema(t)
 	if got := root.Properties["schema"].Const; got != Schema {

@@ -104,7 +104,8 @@ func (a *Analysis) WriteTime(w io.Writer) error {
 	return err
 }
 
-// WriteBlame writes units by the time they took, longest first, without those that took less than a millisecond.
+// WriteBlame writes units by the time they took, longest first, without those that took less than a
+// millisecond.
 func (a *Analysis) WriteBlame(w io.Writer) error {
 	var b strings.Builder
 	for _, u := range a.Blame {

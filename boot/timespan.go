@@ -23,10 +23,10 @@ var spanUnits = []spanUnit{
 	{"us", 1, 0},
 }
 
-// timespan formats t microseconds as systemd's format_timespan does with an accuracy of one millisecond
-// (src/basic/time-util.c): below a minute three truncated decimals, above it split into units, and below a millisecond
-// the microseconds, because something has to be shown. It works on unsigned numbers because compat output must show
-// systemd's underflows.
+// timespan formats t microseconds as systemd's format_timespan does with an accuracy of one
+// millisecond (src/basic/time-util.c): below a minute three truncated decimals, above it split into
+// units, and below a millisecond the microseconds, because something has to be shown. It works on
+// unsigned numbers because compat output must show systemd's underflows.
 func timespan(t uint64) string {
 	if t == 1<<64-1 {
 		return "infinity"

@@ -176,7 +176,8 @@ func (c *Cluster) standing(pool kamino.PoolID, here *coordinationv1.Lease, elsew
 	return out, nil
 }
 
-// joinLedgers keeps the first original model, the last former one, what was rolled back, and every run.
+// joinLedgers keeps the first original model, the last former one, what was rolled back, and every
+// run.
 func joinLedgers(a, b kamino.Ledger) kamino.Ledger {
 	out := a
 	if out.Original == nil || b.Original != nil && b.Original.At.Before(out.Original.At) {

@@ -72,7 +72,8 @@ func (c *Cluster) Lease(ctx context.Context, pool kamino.PoolID) (kamino.Lease, 
 	return c.standing(pool, g.here, g.elsewhere)
 }
 
-// Leases reads the leases of all pools. One that cannot be read, or that stands in a namespace that nobody named, has an Err.
+// Leases reads the leases of all pools. One that cannot be read, or that stands in a namespace that
+// nobody named, has an Err.
 func (c *Cluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
 	items, err := c.allLeases(ctx, metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy})
 	if err != nil {

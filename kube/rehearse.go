@@ -88,7 +88,8 @@ func (c *Cluster) RehearseSeal(ctx context.Context, node kamino.Node, order kami
 }
 
 // noDryRun: a webhook with side effects refuses dry runs, which says nothing of
-// the real request (https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#side-effects).
+// the real request
+// (https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#side-effects).
 func noDryRun(err error) bool {
 	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
 }

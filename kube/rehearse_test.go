@@ -42,8 +42,8 @@ func grace(d time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
 }
 
-// TestRehearse: what can never leave is found out before the first eviction, what may not is a doubt, and what
-// a drain waits for is neither.
+// TestRehearse: what can never leave is found out before the first eviction, what may not is a
+// doubt, and what a drain waits for is neither.
 func TestRehearse(t *testing.T) {
 	full := budgetError("The disruption budget b needs 1 healthy pods and has 1 currently", 0)
 	webhook := apierrors.NewForbidden(podsResource, "a", errors.New(`admission webhook "w" denied the request: not now`))

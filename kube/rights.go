@@ -81,7 +81,8 @@ func (r right) in(rules []authorizationv1.ResourceRule) bool {
 
 // checkRights asks what these credentials may do in each namespace that a run uses, and tells
 // every right at once that is missing. Where an authorizer cannot list rights, what was not listed
-// is a doubt (https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/self-subject-rules-review-v1/):
+// is a doubt
+// (https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/self-subject-rules-review-v1/):
 // the rehearsal and the run itself try it. Nobody lists what holds in all namespaces; what is
 // listed in each of those asked for counts as that.
 func (c *Cluster) checkRights(ctx context.Context, opts kamino.DrainOptions) (doubts []string, err error) {

@@ -84,8 +84,8 @@ func (g *granted) cluster() *Cluster {
 
 var acting = []string{"kamino-status", "kamino-run"}
 
-// TestShippedRolesSuffice: nothing is missing that the roles of the chart grant, wherever leases are
-// read, and nothing is asked for that only --force uses.
+// TestShippedRolesSuffice: nothing is missing that the roles of the chart grant, wherever leases
+// are read, and nothing is asked for that only --force uses.
 func TestShippedRolesSuffice(t *testing.T) {
 	force := kamino.DrainOptions{Force: true}
 	for _, migrate := range []bool{true, false} {
@@ -165,7 +165,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestUnlistedRights: where no one can list rights a run is not refused, and hears what is not certain.
+// TestUnlistedRights: where no one can list rights a run is not refused, and hears what is not
+// certain.
 func TestUnlistedRights(t *testing.T) {
 	g := account(t, charts.BaseValues{Migrate: true}, func(_, _, resource string) bool { return resource == "pods/eviction" }, acting...)
 	g.incomplete = true

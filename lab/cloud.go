@@ -161,7 +161,8 @@ az cloud set --name kamino-lab --only-show-errors
 az login --service-principal --username "$KAMINO_LAB_OPERATOR_ID" --password "$AZURE_CLIENT_SECRET" --tenant "$AZURE_TENANT_ID" --output none
 `
 
-// removeFiles removes everything a lab makes in its directory, and the directory if the lab made it.
+// removeFiles removes everything a lab makes in its directory, and the directory if the lab made
+// it.
 func (l *Lab) removeFiles() {
 	for _, name := range []string{
 		"azure.json", "azurestackcloud.json", "ca.pem", "env", "az-login", "azure-cli",

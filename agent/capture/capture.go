@@ -1,8 +1,9 @@
 // Package capture records a boot of the machine it runs on, for package boot to analyse.
 //
-// It reads systemd's stamps and ordering edges over D-Bus, first activations and kubelet's milestones from the journal,
-// cloud-init's log and results, the tasks of Azure's extensions, and from the instance metadata service which image version
-// the VM came from. Every source but systemd may be missing: then the record says so in its notes.
+// It reads systemd's stamps and ordering edges over D-Bus, first activations and kubelet's
+// milestones from the journal, cloud-init's log and results, the tasks of Azure's extensions, and
+// from the instance metadata service which image version the VM came from. Every source but systemd
+// may be missing: then the record says so in its notes.
 //
 // Linux only. Nothing is changed on the machine but the folder of records.
 package capture
@@ -24,7 +25,8 @@ import (
 	"kamino.dev/kamino/boot/read"
 )
 
-// Options say what is read and where the record goes. The zero value records the machine as it is now.
+// Options say what is read and where the record goes. The zero value records the machine as it is
+// now.
 type Options struct {
 	// Root is the root directory of the machine; empty means "/".
 	Root string
@@ -32,13 +34,14 @@ type Options struct {
 	Dir string
 	// Keep is how many boots are kept; zero means ten.
 	Keep int
-	// Wait is how long to go on looking until startup has finished and, where there is a kubelet, its first pod runs or a
-	// container has run for a minute. The first record is written at once, or after Delay, and then made better. Zero means not
-	// to wait.
+	// Wait is how long to go on looking until startup has finished and, where there is a kubelet,
+	// its first pod runs or a container has run for a minute. The first record is written at once,
+	// or after Delay, and then made better. Zero means not to wait.
 	Wait time.Duration
 	// Delay is how long to leave the machine alone before the first look. It is part of Wait.
 	Delay time.Duration
-	// Metadata is the base URL of the instance metadata service, for example "http://169.254.169.254"; empty means not to ask.
+	// Metadata is the base URL of the instance metadata service, for example
+	// "http://169.254.169.254"; empty means not to ask.
 	Metadata string
 	// Clock tells the time and waits; nil means the wall clock.
 	Clock Clock
@@ -50,11 +53,13 @@ const (
 	// DefaultDir is where the agent keeps its records: one file BOOT-ID.json a boot.
 	DefaultDir  = "/var/lib/kamino/boots"
 	defaultKeep = 10
-	// A look costs a tenth of a second of a machine that has better things to do: of one that just starts kubelet, above all.
-	// Early looks find units that systemd soon forgets; late ones only wait, for what the journal keeps.
+	// A look costs a tenth of a second of a machine that has better things to do: of one that just
+	// starts kubelet, above all. Early looks find units that systemd soon forgets; late ones only
+	// wait, for what the journal keeps.
 	firstPause, longestPause = 10 * time.Second, 30 * time.Second
-	// kubelet tells of a pod's start seconds after its containers', or never: of pods that ran before a reboot it does not
-	// (Kubernetes 1.36, pkg/kubelet/util/pod_startup_latency_tracker.go, tracks those without a start time).
+	// kubelet tells of a pod's start seconds after its containers', or never: of pods that ran
+	// before a reboot it does not (Kubernetes 1.36,
+	// pkg/kubelet/util/pod_startup_latency_tracker.go, tracks those without a start time).
 	afterContainer = time.Minute
 )
 
@@ -96,9 +101,10 @@ func (o Options) complete() Options {
 	return o
 }
 
-// Run records this boot into its file under Dir, says on w which one, and removes the records of the oldest boots. It is
-// idempotent: what an earlier call saw of the same boot (units that systemd has since forgotten, first activations) stays.
-// It is best called once, early after kubelet started, with a Wait.
+// Run records this boot into its file under Dir, says on w which one, and removes the records of
+// the oldest boots. It is idempotent: what an earlier call saw of the same boot (units that systemd
+// has since forgotten, first activations) stays. It is best called once, early after kubelet
+// started, with a Wait.
 func Run(ctx context.Context, o Options, w io.Writer) error {
 	o = o.complete()
 	began := o.Clock.Now()
@@ -137,7 +143,8 @@ func Run(ctx context.Context, o Options, w io.Writer) error {
 	}
 }
 
-// settled tells that no later look could add something that belongs to the boot; runs, that a container has run for long.
+// settled tells that no later look could add something that belongs to the boot; runs, that a
+// container has run for long.
 func settled(c *boot.Capture, runs bool) bool {
 	if c.Manager.Finish == 0 {
 		return false

@@ -34,7 +34,8 @@ func newMachine(t *testing.T, c *boot.Capture) *machine {
 	m.file(t, "proc/sys/kernel/hostname", "node-1\n")
 	m.file(t, "etc/os-release", "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n")
 	m.file(t, "run/systemd/.keep", "")
-	// A socket's path may have 108 bytes, which a temporary folder of a test can exceed; a short link leads there.
+	// A socket's path may have 108 bytes, which a temporary folder of a test can exceed; a short
+	// link leads there.
 	short, err := os.MkdirTemp("", "k")
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +156,8 @@ func TestRunKeepsTen(t *testing.T) {
 	}
 }
 
-// TestRunSameBootTwice: what systemd forgot since, and the stamps before a restart, stay in the record.
+// TestRunSameBootTwice: what systemd forgot since, and the stamps before a restart, stay in the
+// record.
 func TestRunSameBootTwice(t *testing.T) {
 	m := newMachine(t, finished(started("oneshot.service", 3e6, 1e6), started("kubelet.service", 9e6, 1e6)))
 	m.record(t, Options{})
@@ -174,7 +176,8 @@ func TestRunSameBootTwice(t *testing.T) {
 	}
 }
 
-// TestRunWaits: the first record is on disk after the delay, and is made better until startup has finished.
+// TestRunWaits: the first record is on disk after the delay, and is made better until startup has
+// finished.
 func TestRunWaits(t *testing.T) {
 	unfinished := finished(started("a.service", 3e6, 1e6))
 	unfinished.Manager.Finish = 0
@@ -211,7 +214,8 @@ func TestRunWaits(t *testing.T) {
 	}
 }
 
-// TestRunAfterReboot: kubelet says nothing of pods that ran before. A container that has run for a minute ends the wait.
+// TestRunAfterReboot: kubelet says nothing of pods that ran before. A container that has run for a
+// minute ends the wait.
 func TestRunAfterReboot(t *testing.T) {
 	m := newMachine(t, finished(started("kubelet.service", 3e6, 1e6)))
 	for _, c := range []struct {

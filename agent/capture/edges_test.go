@@ -2,7 +2,8 @@ package capture
 
 import "kamino.dev/kamino/boot"
 
-// edge is a boot of which the published behaviour of systemd-analyze is odd enough to be compared by name.
+// edge is a boot of which the published behaviour of systemd-analyze is odd enough to be compared
+// by name.
 type edge struct {
 	name string
 	boot *boot.Capture
@@ -14,7 +15,8 @@ func (e edge) questions() []question {
 	return boots(e.boot, e.fuzz, e.unit)
 }
 
-// with builds a boot of a real machine: kernel 1 s, initrd 1 s, userspace from 2 s, finished at 30 s.
+// with builds a boot of a real machine: kernel 1 s, initrd 1 s, userspace from 2 s, finished at 30
+// s.
 func with(change func(*boot.Manager), units ...boot.Unit) *boot.Capture {
 	c := &boot.Capture{Schema: boot.Schema, Manager: boot.Manager{Version: "252.39", KernelRealtime: 1700000000e6, InitRD: 1e6, Userspace: 2e6, Finish: 30e6,
 		SecurityStart: 21e5, SecurityFinish: 211e4, GeneratorsStart: 212e4, GeneratorsFinish: 22e5, UnitsLoadStart: 22e5, UnitsLoadFinish: 23e5}, Units: units}

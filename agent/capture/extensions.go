@@ -15,9 +15,10 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// extensions adds what the Azure agent's extensions did: the tasks that they report as events (on AKS the steps of its script),
-// the same tasks in that script's trace, because the agent deletes the events after it has uploaded them (assumed, unverified
-// on real Azure), and from the agent's own log how long each extension's command ran.
+// extensions adds what the Azure agent's extensions did: the tasks that they report as events (on
+// AKS the steps of its script), the same tasks in that script's trace, because the agent deletes
+// the events after it has uploaded them (assumed, unverified on real Azure), and from the agent's
+// own log how long each extension's command ran.
 func (o Options) extensions(c *boot.Capture) {
 	offset := wallOffset(o.Clock.Now())
 	unit := "walinuxagent.service"
@@ -49,7 +50,8 @@ func (o Options) extensions(c *boot.Capture) {
 	}
 }
 
-// extensionTask reads an event: Timestamp is the task's start, OperationId its end, both wall clock in UTC.
+// extensionTask reads an event: Timestamp is the task's start, OperationId its end, both wall clock
+// in UTC.
 func extensionTask(data []byte, offset boot.Micros) (boot.Span, bool) {
 	var raw map[string]any
 	if json.Unmarshal(data, &raw) != nil {
@@ -71,7 +73,8 @@ func taskSpan(name, from, to string, offset boot.Micros) (boot.Span, bool) {
 }
 
 // tracedTask is the line that the shell's trace has of an event being written
-// (https://github.com/Azure/AgentBaker, parts/linux/cloud-init/artifacts/cse_helpers.sh, logs_to_events).
+// (https://github.com/Azure/AgentBaker, parts/linux/cloud-init/artifacts/cse_helpers.sh,
+// logs_to_events).
 var tracedTask = regexp.MustCompile(`--arg Timestamp '([^']+)' --arg OperationId '([^']+)'.* --arg TaskName '?([A-Za-z0-9_.-]+)`)
 
 func tracedTasks(data []byte, offset boot.Micros) (out []boot.Span) {
@@ -89,7 +92,8 @@ func tracedTasks(data []byte, offset boot.Micros) (out []boot.Span) {
 // (https://github.com/Azure/WALinuxAgent, azurelinuxagent/ga/exthandlers.py).
 var agentCommand = regexp.MustCompile(`^(\S+Z) INFO \S+ \[([A-Za-z0-9.]+)-[0-9.]+\] (?:(Install|Enable) extension: \[(.+)\]|Command: (.+))$`)
 
-// agentCommands pairs the start of an extension's command with the line that its output begins with, which comes at its end.
+// agentCommands pairs the start of an extension's command with the line that its output begins
+// with, which comes at its end.
 func agentCommands(data []byte, offset boot.Micros) (out []boot.Span) {
 	type running struct{ verb, command, from string }
 	open := map[string]running{}
@@ -136,8 +140,9 @@ func wallOffset(now time.Time) boot.Micros {
 	return boot.Micros(now.UnixMicro()) - boot.Micros(ts.Nano()/1000)
 }
 
-// networkPlugin adds the moment at which the network plugin's configuration was last written: the runtime reports the network
-// ready from then on. A configuration that is older than this boot says nothing, since it was there before its plugin was.
+// networkPlugin adds the moment at which the network plugin's configuration was last written: the
+// runtime reports the network ready from then on. A configuration that is older than this boot says
+// nothing, since it was there before its plugin was.
 func (o Options) networkPlugin(c *boot.Capture) {
 	if _, ok := c.Mark(boot.MarkCNIReady); ok {
 		return

@@ -22,8 +22,8 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// oracleBoots is how many random boots are compared. KAMINO_ORACLE_BOOTS says otherwise; with SEEDS set, as `make test` does,
-// it is a fifth of that: 2,000 of 10,000.
+// oracleBoots is how many random boots are compared. KAMINO_ORACLE_BOOTS says otherwise; with SEEDS
+// set, as `make test` does, it is a fifth of that: 2,000 of 10,000.
 const oracleBoots = 160
 
 const (
@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestOracle compares the compat output with that of the real systemd-analyze, which talks to a fake systemd in a mount
-// namespace of its own.
+// TestOracle compares the compat output with that of the real systemd-analyze, which talks to a
+// fake systemd in a mount namespace of its own.
 func TestOracle(t *testing.T) {
 	requireNamespace(t)
 	n := oracleBoots

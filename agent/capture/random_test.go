@@ -7,9 +7,10 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// randomBoot makes a boot that holds together only as much as real ones do: most units follow their dependencies, but some
-// were restarted, failed, came from the initrd, started after startup finished, never started, or depend on each other in a
-// circle. Some boots are containers, some did not finish.
+// randomBoot makes a boot that holds together only as much as real ones do: most units follow their
+// dependencies, but some were restarted, failed, came from the initrd, started after startup
+// finished, never started, or depend on each other in a circle. Some boots are containers, some did
+// not finish.
 func randomBoot(seed uint64) *boot.Capture {
 	r := rand.New(rand.NewPCG(seed, 1))
 	c := &boot.Capture{Schema: boot.Schema, Manager: randomManager(r)}

@@ -18,11 +18,12 @@ import (
 	"kamino.dev/kamino/boot/read"
 )
 
-// fixturesEnv names a folder into which TestRealTools writes what the real tools printed; boot/read/testdata/real was made so.
+// fixturesEnv names a folder into which TestRealTools writes what the real tools printed;
+// boot/read/testdata/real was made so.
 const fixturesEnv = "KAMINO_WRITE_FIXTURES"
 
-// TestRealTools has the real systemctl, the real systemd-analyze plot and our own live capture look at a served boot, and
-// compares what is read of their output with the boot.
+// TestRealTools has the real systemctl, the real systemd-analyze plot and our own live capture look
+// at a served boot, and compares what is read of their output with the boot.
 func TestRealTools(t *testing.T) {
 	requireNamespace(t)
 	if _, err := exec.LookPath("systemctl"); err != nil {

@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	// journalLimit bounds what is read of the journal; more than that of PID 1, kernel and kubelet is not a boot any more.
+	// journalLimit bounds what is read of the journal; more than that of PID 1, kernel and kubelet
+	// is not a boot any more.
 	journalLimit = 64 << 20
 	fileLimit    = 64 << 20
 	// metadataTimeout is short: on a machine without IMDS every record would wait for it.
@@ -102,7 +103,8 @@ func (o Options) note(c *boot.Capture, format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
-// readFile reads a file of the machine, up to a limit; the end of a longer one, which is the latest.
+// readFile reads a file of the machine, up to a limit; the end of a longer one, which is the
+// latest.
 func (o Options) readFile(path string) ([]byte, error) {
 	f, err := os.Open(filepath.Join(o.Root, path))
 	if err != nil {
@@ -126,7 +128,8 @@ func (o Options) readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, fileLimit))
 }
 
-// cloudInit adds its log, status and result (https://cloudinit.readthedocs.io/en/latest/explanation/return_codes.html).
+// cloudInit adds its log, status and result
+// (https://cloudinit.readthedocs.io/en/latest/explanation/return_codes.html).
 func (o Options) cloudInit(c *boot.Capture) {
 	if data, err := o.readFile("var/log/cloud-init.log"); err == nil {
 		o.merge(c, data, "cloud-init.log")
@@ -160,8 +163,9 @@ func (o Options) cloudInit(c *boot.Capture) {
 	}
 }
 
-// statusStages adds the stages that the log does not tell of. Their times were seconds since 1970 up to cloud-init 24.1, and are
-// seconds since the kernel's start from 24.4 on; no machine is up for three years, and no clock stands at 1973.
+// statusStages adds the stages that the log does not tell of. Their times were seconds since 1970
+// up to cloud-init 24.1, and are seconds since the kernel's start from 24.4 on; no machine is up
+// for three years, and no clock stands at 1973.
 func (o Options) statusStages(c *boot.Capture, v1 map[string]json.RawMessage) {
 	const uptimeBelow = 1e8
 	offset := wallOffset(o.Clock.Now())

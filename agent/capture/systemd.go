@@ -15,8 +15,9 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// systemd reads the manager's and all units' stamps and edges. As root it talks to systemd's private socket, which works
-// without a bus daemon and early in the boot; otherwise to the system bus.
+// systemd reads the manager's and all units' stamps and edges. As root it talks to systemd's
+// private socket, which works without a bus daemon and early in the boot; otherwise to the system
+// bus.
 func systemd(ctx context.Context, root string) (*boot.Capture, error) {
 	var manager *dbus.Conn
 	conn, err := systemdbus.NewConnection(func() (*dbus.Conn, error) {
@@ -75,7 +76,8 @@ func dial(ctx context.Context, root string) (*dbus.Conn, error) {
 		}
 		return bus, nil
 	}
-	// The uid as a number: looking up a name may need the network's user database, which a booting machine does not have.
+	// The uid as a number: looking up a name may need the network's user database, which a booting
+	// machine does not have.
 	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("authenticate to %s: %w", private, err)

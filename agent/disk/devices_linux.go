@@ -21,7 +21,8 @@ const (
 	devfs = "/dev"
 )
 
-// Partition is a partition, or a mapped volume, of the disk on which the root lies, that Own does not show.
+// Partition is a partition, or a mapped volume, of the disk on which the root lies, that Own does
+// not show.
 type Partition struct {
 	Device string // /dev/sda3
 	Size   int64  // bytes
@@ -50,8 +51,8 @@ type Devices struct {
 	Outside    *Outside    // data outside of all partitions; nil without
 }
 
-// Devices looks at the disk under the root, in sysfs and at the first bytes of what is not mounted. A root that is a mere
-// directory of a file system is on nobody's disk: nothing is looked at.
+// Devices looks at the disk under the root, in sysfs and at the first bytes of what is not mounted.
+// A root that is a mere directory of a file system is on nobody's disk: nothing is looked at.
 func (d *Disk) Devices() (Devices, error) {
 	l, err := d.Whole().layout()
 	if err != nil || l.mere {
@@ -109,8 +110,9 @@ func deviceDir(sys string, dev uint64) (string, error) {
 	return filepath.EvalSymlinks(fmt.Sprintf("%s/dev/block/%d:%d", sys, unix.Major(dev), unix.Minor(dev)))
 }
 
-// physical names the disks behind a block device: a partition's disk, what a mapped device is made of
-// (https://docs.kernel.org/admin-guide/sysfs-rules.html). Empty for file systems without a block device.
+// physical names the disks behind a block device: a partition's disk, what a mapped device is made
+// of (https://docs.kernel.org/admin-guide/sysfs-rules.html). Empty for file systems without a block
+// device.
 func physical(sys string, dev uint64) (disks []string) {
 	under(sys, dev, func(at string) {
 		if name := path.Base(at); len(madeOf(at)) == 0 && !slices.Contains(disks, name) {
@@ -120,8 +122,8 @@ func physical(sys string, dev uint64) (disks []string) {
 	return disks
 }
 
-// encrypted names the dm-crypt devices in what a block device is made of; dm/uuid begins with the target's kind
-// (https://gitlab.com/cryptsetup/cryptsetup: lib/utils_devpath.c, "CRYPT-").
+// encrypted names the dm-crypt devices in what a block device is made of; dm/uuid begins with the
+// target's kind (https://gitlab.com/cryptsetup/cryptsetup: lib/utils_devpath.c, "CRYPT-").
 func encrypted(sys string, dev uint64) (names []string) {
 	under(sys, dev, func(at string) {
 		if id, err := os.ReadFile(at + "/dm/uuid"); err == nil && bytes.HasPrefix(id, []byte("CRYPT-")) {
@@ -173,7 +175,8 @@ func names(dir string) (out []string) {
 	return out
 }
 
-// leaves are the partitions of a disk, and the mapped devices that are made of them, which nothing else is made of.
+// leaves are the partitions of a disk, and the mapped devices that are made of them, which nothing
+// else is made of.
 func leaves(at string, depth int) (all []string) {
 	target, err := filepath.EvalSymlinks(at)
 	if err != nil || depth > 8 {
@@ -248,7 +251,8 @@ func probe(p Partition, disk, at string) (string, error) {
 	return HoldsUnknown, nil
 }
 
-// signature knows the kinds of content that matter, by the magic numbers of util-linux' libblkid (superblocks/*.c).
+// signature knows the kinds of content that matter, by the magic numbers of util-linux' libblkid
+// (superblocks/*.c).
 func signature(r io.ReaderAt) (string, error) {
 	head := make([]byte, 64<<10+4096)
 	n, err := r.ReadAt(head, 0)
@@ -275,9 +279,10 @@ func signature(r io.ReaderAt) (string, error) {
 	return HoldsUnknown, nil
 }
 
-// Swap tells whether a file or partition that begins with these bytes is made for swapping (HoldsSwap), or holds a hibernated
-// system (HoldsHibernation), and the length of its header; otherwise kind is empty. The signature is in the last ten bytes of
-// the first page, of 4 to 64 KiB (mkswap(8); include/linux/swap.h, kernel/power/swap.c; util-linux, superblocks/swap.c).
+// Swap tells whether a file or partition that begins with these bytes is made for swapping
+// (HoldsSwap), or holds a hibernated system (HoldsHibernation), and the length of its header;
+// otherwise kind is empty. The signature is in the last ten bytes of the first page, of 4 to 64 KiB
+// (mkswap(8); include/linux/swap.h, kernel/power/swap.c; util-linux, superblocks/swap.c).
 func Swap(head []byte) (kind string, header int64) {
 	for page := 4096; page <= 64<<10 && page <= len(head); page *= 2 {
 		switch string(head[page-10 : page]) {
@@ -290,8 +295,9 @@ func Swap(head []byte) (kind string, header int64) {
 	return "", 0
 }
 
-// biosBoot reports whether a GPT says that a partition holds a boot loader for machines without UEFI: the type's GUID,
-// 21686148-6449-6E6F-744E-656564454649, is a sentence where it is written (UEFI specification, "GPT Partition Entry Array";
+// biosBoot reports whether a GPT says that a partition holds a boot loader for machines without
+// UEFI: the type's GUID, 21686148-6449-6E6F-744E-656564454649, is a sentence where it is written
+// (UEFI specification, "GPT Partition Entry Array";
 // https://www.gnu.org/software/grub/manual/grub/html_node/BIOS-installation.html).
 func biosBoot(disk io.ReaderAt, number int) bool {
 	if number < 1 {

@@ -1,14 +1,15 @@
-// Package disk reads and changes the files of one root directory: "/" on a running node, a host's root seen from a
-// pod, or the file system of an attached disk.
+// Package disk reads and changes the files of one root directory: "/" on a running node, a host's
+// root seen from a pod, or the file system of an attached disk.
 //
-// Nothing here ever leaves that directory. Names are resolved component by component the way the disk's own kernel
-// would resolve them after booting from it: an absolute symbolic link starts again at the root, and ".." stops there.
-// The resolved name, which contains no link any more, is then opened through os.Root, so that a link swapped in
-// between the two steps cannot lead out either.
+// Nothing here ever leaves that directory. Names are resolved component by component the way the
+// disk's own kernel would resolve them after booting from it: an absolute symbolic link starts
+// again at the root, and ".." stops there. The resolved name, which contains no link any more, is
+// then opened through os.Root, so that a link swapped in between the two steps cannot lead out
+// either.
 //
-// Nothing that is mounted there from elsewhere is ever overwritten or removed: what changes a tree stays on the mount in
-// which it began (statx's mount id, which tells bind mounts of one file system apart as well), and Own shows a root
-// without them.
+// Nothing that is mounted there from elsewhere is ever overwritten or removed: what changes a tree
+// stays on the mount in which it began (statx's mount id, which tells bind mounts of one file
+// system apart as well), and Own shows a root without them.
 package disk
 
 import (
@@ -26,8 +27,8 @@ import (
 // maxLinks is the kernel's own limit (MAXSYMLINKS in include/linux/namei.h).
 const maxLinks = 40
 
-// Disk is one root directory. Names are slash separated and relative to it; a leading slash is accepted and ignored.
-// A Disk is safe for concurrent use as far as the file system is.
+// Disk is one root directory. Names are slash separated and relative to it; a leading slash is
+// accepted and ignored. A Disk is safe for concurrent use as far as the file system is.
 type Disk struct {
 	dir    string
 	views  []*view // deepest first; the last is the root's
@@ -36,7 +37,8 @@ type Disk struct {
 	before func(kind, name string) error
 }
 
-// view is one file system, or one directory with all that is mounted there, and its place in the tree of names.
+// view is one file system, or one directory with all that is mounted there, and its place in the
+// tree of names.
 type view struct {
 	point string // "." for the root
 	root  *os.Root
@@ -71,9 +73,10 @@ func (d *Disk) Whole() *Disk {
 	return d
 }
 
-// BeforeWrite makes d call hook before each step that changes the disk, with its kind (create, write, append, sync,
-// overwrite, truncate, mkdir, rename, symlink, remove, attributes, zero) and the name that changes; an error of hook is returned
-// instead of taking the step. It is how tests cut the power. What Own returns has the hook as well.
+// BeforeWrite makes d call hook before each step that changes the disk, with its kind (create,
+// write, append, sync, overwrite, truncate, mkdir, rename, symlink, remove, attributes, zero) and
+// the name that changes; an error of hook is returned instead of taking the step. It is how tests
+// cut the power. What Own returns has the hook as well.
 func (d *Disk) BeforeWrite(hook func(kind, name string) error) { d.before = hook }
 
 // About announces a step that is taken outside of this package to the hook of BeforeWrite.
@@ -125,8 +128,8 @@ func (d *Disk) Dir() string { return d.dir }
 // Live reports whether the disk is the running system's own root.
 func (d *Disk) Live() bool { return path.Clean(d.dir) == "/" }
 
-// Host is name as this process, and as long as d is open, would have to spell it for a library outside this package. The
-// name must be free of links.
+// Host is name as this process, and as long as d is open, would have to spell it for a library
+// outside this package. The name must be free of links.
 func (d *Disk) Host(name string) string {
 	v, at := d.in(clean(name))
 	if v.tree != nil {
@@ -143,8 +146,8 @@ func clean(name string) string {
 	return name
 }
 
-// Resolve follows every symbolic link of name but the last component's, and returns a name without links. The last
-// component need not exist; a missing directory on the way is fs.ErrNotExist.
+// Resolve follows every symbolic link of name but the last component's, and returns a name without
+// links. The last component need not exist; a missing directory on the way is fs.ErrNotExist.
 func (d *Disk) Resolve(name string) (string, error) {
 	todo := strings.Split(clean(name), "/")
 	done := "."
@@ -230,8 +233,9 @@ func (d *Disk) OpenFile(name string, flag int, mode fs.FileMode) (*os.File, erro
 	return d.openFile(at, flag, mode)
 }
 
-// OpenWalked opens for reading what Walk has just named. No link was on the way, so none is looked for, which would take
-// longer than to open and read a small file. What has become one since is followed inside the root.
+// OpenWalked opens for reading what Walk has just named. No link was on the way, so none is looked
+// for, which would take longer than to open and read a small file. What has become one since is
+// followed inside the root.
 func (d *Disk) OpenWalked(name string) (*os.File, error) {
 	f, err := d.openFile(clean(name), os.O_RDONLY, 0)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {

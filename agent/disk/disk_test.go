@@ -196,7 +196,8 @@ func TestUnder(t *testing.T) {
 	}
 }
 
-// TestOpenWalked: what a walk named is opened as it is; what became a link meanwhile is followed inside the root, and nowhere else.
+// TestOpenWalked: what a walk named is opened as it is; what became a link meanwhile is followed
+// inside the root, and nowhere else.
 func TestOpenWalked(t *testing.T) {
 	top := t.TempDir()
 	root := filepath.Join(top, "root")

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzMounts: whatever the kernel's tables say, or seem to say where a name has a line break in it, is read or passed over.
+// FuzzMounts: whatever the kernel's tables say, or seem to say where a name has a line break in it,
+// is read or passed over.
 func FuzzMounts(f *testing.F) {
 	f.Add("36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n")
 	f.Add("1 0 0:1 / / ro - overlay none ro\n2 1 253:0 /a /a rw - xfs /dev/mapper/vg-root rw\n")
@@ -33,7 +34,8 @@ func FuzzSwaps(f *testing.F) {
 	})
 }
 
-// FuzzPartition: the signatures of what a partition holds, and the tables of a disk: MBR, extended partitions, GPT.
+// FuzzPartition: the signatures of what a partition holds, and the tables of a disk: MBR, extended
+// partitions, GPT.
 func FuzzPartition(f *testing.F) {
 	head := make([]byte, 8192)
 	copy(head[512:], "EFI PART")

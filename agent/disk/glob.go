@@ -22,8 +22,9 @@ func (f Found) links() int {
 	return 1
 }
 
-// Glob expands a pattern of path.Match components; matches are resolved names, sorted, each once. Links are followed
-// on the way but never as the last component. What does not exist does not match.
+// Glob expands a pattern of path.Match components; matches are resolved names, sorted, each once.
+// Links are followed on the way but never as the last component. What does not exist does not
+// match.
 func (d *Disk) Glob(pattern string) ([]string, error) {
 	found, err := d.Find(pattern)
 	if err != nil {
@@ -36,7 +37,8 @@ func (d *Disk) Glob(pattern string) ([]string, error) {
 	return names, nil
 }
 
-// Find is Glob for a caller that has to know by which way a match was come to. Of several the one without links is told.
+// Find is Glob for a caller that has to know by which way a match was come to. Of several the one
+// without links is told.
 func (d *Disk) Find(pattern string) ([]Found, error) {
 	matches := []Found{{".", "."}}
 	parts := strings.Split(clean(pattern), "/")

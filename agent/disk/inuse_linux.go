@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Swaps are the devices and files of the disk to which the running kernel swaps out memory, as /proc/swaps names them.
+// Swaps are the devices and files of the disk to which the running kernel swaps out memory, as
+// /proc/swaps names them.
 func (d *Disk) Swaps() ([]string, error) {
 	l, err := d.Whole().layout()
 	if err != nil || l.mere {
@@ -68,8 +69,9 @@ func (l Loop) Shows(info fs.FileInfo) bool {
 	return ok && (inode{st.Dev, st.Ino}) == l.file
 }
 
-// Loops are the loop devices in use. The kernel tells a device's file by inode (LOOP_GET_STATUS64, loop(4)): the name in
-// sysfs is the one by which it was opened, perhaps by a link, in a bind mount, or in another mount namespace.
+// Loops are the loop devices in use. The kernel tells a device's file by inode (LOOP_GET_STATUS64,
+// loop(4)): the name in sysfs is the one by which it was opened, perhaps by a link, in a bind
+// mount, or in another mount namespace.
 func Loops() ([]Loop, error) {
 	found, err := filepath.Glob(sysfs + "/block/loop*/loop/backing_file")
 	if err != nil {
@@ -110,12 +112,14 @@ func backing(device string) (inode, error) {
 	return inode{status.Device, status.Inode}, nil
 }
 
-// Held is a deleted file of the disk that a process still uses, so that its blocks are neither free nor anybody's.
+// Held is a deleted file of the disk that a process still uses, so that its blocks are neither free
+// nor anybody's.
 type Held struct {
 	PID     int
 	Command string
 	Name    string // what it was called
-	// link opens it for writing. It is empty for a program or library that runs: it cannot be overwritten without harm.
+	// link opens it for writing. It is empty for a program or library that runs: it cannot be
+	// overwritten without harm.
 	link string
 	inode
 }
@@ -164,8 +168,8 @@ func (d *Disk) Held() ([]Held, error) {
 	return all, nil
 }
 
-// Release overwrites the first most bytes of every file that Held lists, and truncates it. What a process
-// maps and has not opened is left when it is a program or a library.
+// Release overwrites the first most bytes of every file that Held lists, and truncates it. What a
+// process maps and has not opened is left when it is a program or a library.
 func (d *Disk) Release(most int64) error {
 	all, err := d.Held()
 	if err != nil {
@@ -190,7 +194,8 @@ func (d *Disk) release(h Held, most int64) error {
 	var st unix.Stat_t
 	if err = unix.Fstat(int(f.Fd()), &st); err == nil && (inode{st.Dev, st.Ino}) == h.inode && st.Nlink == 0 {
 		if err = d.About("overwrite", h.Name); err == nil {
-			// Synced before it is truncated: zeros that are still in memory would go with the blocks, and the blocks as they were.
+			// Synced before it is truncated: zeros that are still in memory would go with the
+			// blocks, and the blocks as they were.
 			if err = errors.Join(shred(f, min(st.Size, most)), f.Sync()); err == nil {
 				err = f.Truncate(0)
 			}
@@ -217,8 +222,9 @@ func openedBy(process string) (all []Held) {
 	return all
 }
 
-// mappedBy lists the deleted files that a process has mapped (proc(5), /proc/PID/maps: "address perms offset dev inode
-// path"); those mapped writable and shared can be opened through /proc/PID/map_files.
+// mappedBy lists the deleted files that a process has mapped (proc(5), /proc/PID/maps: "address
+// perms offset dev inode path"); those mapped writable and shared can be opened through
+// /proc/PID/map_files.
 func mappedBy(process string) (all []Held) {
 	text, err := os.ReadFile(process + "/maps")
 	if err != nil {
@@ -253,12 +259,13 @@ func held(process, target, link string, id inode) Held {
 	return Held{PID: pid, Command: string(bytes.TrimSpace(command)), Name: strings.TrimPrefix(strings.TrimSuffix(target, deleted), "/"), link: link, inode: id}
 }
 
-// shred writes zeros over what there is of the first size bytes. A hole stays one: to fill it would need room, and it has
-// nothing to hide.
+// shred writes zeros over what there is of the first size bytes. A hole stays one: to fill it would
+// need room, and it has nothing to hide.
 func shred(f *os.File, size int64) error {
 	zero := make([]byte, min(size, 64<<10))
 	for at := int64(0); at < size; {
-		// lseek(2): ENXIO says that only a hole is left. A file system without holes is data from end to end.
+		// lseek(2): ENXIO says that only a hole is left. A file system without holes is data from
+		// end to end.
 		start, err := f.Seek(at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
 			return nil
@@ -282,7 +289,8 @@ func shred(f *os.File, size int64) error {
 	return nil
 }
 
-// ZeroSwap overwrites a swap partition behind its header, so that it can be used again as it is. Nobody may be swapping to it.
+// ZeroSwap overwrites a swap partition behind its header, so that it can be used again as it is.
+// Nobody may be swapping to it.
 func (d *Disk) ZeroSwap(p Partition) error {
 	if err := d.About("zero", p.Device); err != nil {
 		return err

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// lvm is a node of several volumes, as RHEL's images for Azure are: a fixture only, for no kernel of ours has device mapper.
+// lvm is a node of several volumes, as RHEL's images for Azure are: a fixture only, for no kernel
+// of ours has device mapper.
 const lvm = `24 1 253:0 / / rw shared:1 - xfs /dev/mapper/rootvg-rootlv rw
 25 24 253:1 / /var rw shared:2 - xfs /dev/mapper/rootvg-varlv rw
 26 24 8:15 / /boot/efi rw shared:3 - vfat /dev/sda15 rw
@@ -25,7 +26,8 @@ const lvm = `24 1 253:0 / / rw shared:1 - xfs /dev/mapper/rootvg-rootlv rw
 36 25 8:33 / /var/old rw - ext4 /dev/sdc1 rw
 `
 
-// fakeSys is sysfs of that node: rootvg on sda3, datavg on sdb and sda2, a volume of rootvg that is not mounted.
+// fakeSys is sysfs of that node: rootvg on sda3, datavg on sdb and sda2, a volume of rootvg that is
+// not mounted.
 func fakeSys(t *testing.T, uuid string) string {
 	t.Helper()
 	sys := t.TempDir()
@@ -55,8 +57,8 @@ func fakeSys(t *testing.T, uuid string) string {
 	return sys
 }
 
-// TestLayout: volumes of the root's disk are the disk's own wherever they show whole; what is partly elsewhere, what is
-// bound and what is hidden is not.
+// TestLayout: volumes of the root's disk are the disk's own wherever they show whole; what is
+// partly elsewhere, what is bound and what is hidden is not.
 func TestLayout(t *testing.T) {
 	sys := fakeSys(t, "LVM-x")
 	l, ok := arrange(parseMounts(lvm), "/", 24, func(own, dev uint64) bool { return within(sys, own, dev) })
@@ -86,7 +88,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestDevices: volumes and partitions that are not mounted are looked at; encryption anywhere under the root is seen.
+// TestDevices: volumes and partitions that are not mounted are looked at; encryption anywhere under
+// the root is seen.
 func TestDevices(t *testing.T) {
 	for _, tt := range []struct{ uuid, encrypted string }{{"LVM-x", ""}, {"CRYPT-LUKS2-x", "/dev/dm-0"}} {
 		sys, dev := fakeSys(t, tt.uuid), t.TempDir()

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Locks are inode flags of linux/fs.h under which not even root may overwrite, truncate, rename or remove a file, nor put
-// names into a directory or take them out: FS_IMMUTABLE_FL and FS_APPEND_FL, chattr(1)'s i and a.
+// Locks are inode flags of linux/fs.h under which not even root may overwrite, truncate, rename or
+// remove a file, nor put names into a directory or take them out: FS_IMMUTABLE_FL and FS_APPEND_FL,
+// chattr(1)'s i and a.
 type Locks uint32
 
 const (
@@ -31,8 +32,8 @@ func (l Locks) String() string {
 	return text
 }
 
-// Locks reads the flags of a file or directory, whose name must be free of links, as Walk and Glob give it. What has none to tell, a link or a file system that knows no flags, has
-// none set.
+// Locks reads the flags of a file or directory, whose name must be free of links, as Walk and Glob
+// give it. What has none to tell, a link or a file system that knows no flags, has none set.
 func (d *Disk) Locks(name string, info fs.FileInfo) (Locks, error) {
 	if !info.IsDir() && !info.Mode().IsRegular() {
 		return 0, nil
@@ -49,7 +50,8 @@ func (d *Disk) Locks(name string, info fs.FileInfo) (Locks, error) {
 	return Locks(flags) & (immutable | appendOnly), err
 }
 
-// Unlock takes those flags off everything at and below name. It goes on after an error and returns all of them.
+// Unlock takes those flags off everything at and below name. It goes on after an error and returns
+// all of them.
 func (d *Disk) Unlock(name string) error {
 	var failed error
 	walked := d.Walk(name, func(name string, info fs.FileInfo) error {
@@ -80,8 +82,8 @@ func (d *Disk) unlock(name string) error {
 	return nil
 }
 
-// TryWrite opens a regular file, whose name must be free of links, as Overwrite will, and writes nothing. A program that is running gives syscall.ETXTBSY, a
-// read-only file system syscall.EROFS.
+// TryWrite opens a regular file, whose name must be free of links, as Overwrite will, and writes
+// nothing. A program that is running gives syscall.ETXTBSY, a read-only file system syscall.EROFS.
 func (d *Disk) TryWrite(name string) error {
 	f, err := d.hold(name, os.O_WRONLY)
 	if err != nil {
@@ -90,7 +92,8 @@ func (d *Disk) TryWrite(name string) error {
 	return f.Close()
 }
 
-// hold resolves nothing: in a deep tree the walk over all of a name's directories, for each of them, would take minutes.
+// hold resolves nothing: in a deep tree the walk over all of a name's directories, for each of
+// them, would take minutes.
 func (d *Disk) hold(name string, flag int) (*os.File, error) {
 	return d.openFile(clean(name), flag|syscall.O_NONBLOCK, 0)
 }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileSystem is one mounted file system that lies on the same physical disk as the root: what a snapshot of that disk
-// contains as well.
+// FileSystem is one mounted file system that lies on the same physical disk as the root: what a
+// snapshot of that disk contains as well.
 type FileSystem struct {
 	Name     string // where it is mounted, relative to the root; "." for the root's own
 	Type     string // as mountinfo names it: ext4, xfs, vfat; empty for a root that is a mere directory of a file system
@@ -29,16 +29,19 @@ type Mount struct {
 	Source string
 	// Own is true where it is one of the disk's own file systems at the place where Own shows it.
 	Own bool
-	// Covers is the own name of the directory or file under it; empty when that is not one of the disk's own.
+	// Covers is the own name of the directory or file under it; empty when that is not one of the
+	// disk's own.
 	Covers string
-	// Shows is, for a bind mount of one of the disk's own file systems, the own name of what it shows; otherwise empty.
+	// Shows is, for a bind mount of one of the disk's own file systems, the own name of what it
+	// shows; otherwise empty.
 	Shows string
 	// ReadOnly is the mount's own flag, or its file system's.
 	ReadOnly bool
 }
 
-// FileSystems lists the root's own file system first, then those mounted below it from the same physical disk: /boot,
-// /boot/efi, /var of images with several partitions. The resource disk, data disks, network and memory are not listed.
+// FileSystems lists the root's own file system first, then those mounted below it from the same
+// physical disk: /boot, /boot/efi, /var of images with several partitions. The resource disk, data
+// disks, network and memory are not listed.
 func (d *Disk) FileSystems() ([]FileSystem, error) {
 	if d.own != nil {
 		return d.own, nil
@@ -68,7 +71,8 @@ type mount struct {
 	readOnly     bool
 }
 
-// parseMounts reads proc(5)'s mountinfo: "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw".
+// parseMounts reads proc(5)'s mountinfo: "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3
+// /dev/root rw".
 func parseMounts(text string) (all []mount) {
 	for line := range strings.Lines(text) {
 		left, right, _ := strings.Cut(line, " - ")
@@ -96,7 +100,8 @@ func parseMounts(text string) (all []mount) {
 
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// relative is name as seen from dir, "." for dir itself. Both are clean, and both absolute or both relative.
+// relative is name as seen from dir, "." for dir itself. Both are clean, and both absolute or both
+// relative.
 func relative(dir, name string) (string, bool) {
 	if name == dir {
 		return ".", true
@@ -150,7 +155,8 @@ func (d *Disk) mountOf(dir string) (uint64, error) {
 	return mountID(int(f.Fd()))
 }
 
-// arrange sorts the mounts below dir, which is on the mount id. belongs tells whether a device is on the disks of another.
+// arrange sorts the mounts below dir, which is on the mount id. belongs tells whether a device is
+// on the disks of another.
 func arrange(all []mount, dir string, id int, belongs func(own, dev uint64) bool) (l layout, ok bool) {
 	at := slices.IndexFunc(all, func(m mount) bool { return m.id == id })
 	if at < 0 {
@@ -208,7 +214,8 @@ func descends(all []mount, m mount, id int) bool {
 	return false
 }
 
-// visible reports whether m can be reached by its name: nothing is mounted on it, nor on a directory on the way to it.
+// visible reports whether m can be reached by its name: nothing is mounted on it, nor on a
+// directory on the way to it.
 func visible(all []mount, m mount, id int) bool {
 	for child, ok := m, true; ok; child, ok = parentOf(all, child) {
 		for _, n := range all {

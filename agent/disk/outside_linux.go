@@ -24,11 +24,13 @@ type Outside struct {
 	Gap    Span // where nothing but zeros should be
 }
 
-// wholeGap is how much of a gap is read; of a larger one the ends are, and samples of what is between.
+// wholeGap is how much of a gap is read; of a larger one the ends are, and samples of what is
+// between.
 const wholeGap = 256 << 20
 
-// outside looks for data before, between and behind the partitions of a disk: what a deleted partition held, or what somebody
-// wrote there, is in a snapshot as well. Partition tables and a boot loader in front of the first partition are none.
+// outside looks for data before, between and behind the partitions of a disk: what a deleted
+// partition held, or what somebody wrote there, is in a snapshot as well. Partition tables and a
+// boot loader in front of the first partition are none.
 func outside(sys, dev, disk string) (*Outside, error) {
 	gaps, err := partitionGaps(sys, disk)
 	if err != nil || len(gaps) == 0 {
@@ -52,7 +54,8 @@ func outside(sys, dev, disk string) (*Outside, error) {
 	return nil, nil
 }
 
-// partitionGaps is what of a disk no partition has, by sysfs, which counts in 512 bytes. A disk without partitions has none.
+// partitionGaps is what of a disk no partition has, by sysfs, which counts in 512 bytes. A disk
+// without partitions has none.
 func partitionGaps(sys, disk string) (gaps []Span, err error) {
 	at, err := filepath.EvalSymlinks(sys + "/class/block/" + disk)
 	if err != nil {
@@ -86,8 +89,9 @@ func number(file string) int64 {
 	return n
 }
 
-// withoutTables leaves out the master boot record, GPT's header and entries at both ends (UEFI specification, "GPT Header":
-// the first and last usable LBA at 40 and 48), and GRUB's core image behind a boot record that is GRUB's
+// withoutTables leaves out the master boot record, GPT's header and entries at both ends (UEFI
+// specification, "GPT Header": the first and last usable LBA at 40 and 48), and GRUB's core image
+// behind a boot record that is GRUB's
 // (https://www.gnu.org/software/grub/manual/grub/html_node/BIOS-installation.html).
 func withoutTables(r io.ReaderAt, sector int64, gaps []Span) (out []Span) {
 	head := make([]byte, 512)
@@ -112,7 +116,8 @@ func withoutTables(r io.ReaderAt, sector int64, gaps []Span) (out []Span) {
 	return out
 }
 
-// firstData is the first sector of a span that has something but zeros and tables of extended partitions, -1 where none has.
+// firstData is the first sector of a span that has something but zeros and tables of extended
+// partitions, -1 where none has.
 func firstData(r io.ReaderAt, s Span) (int64, error) {
 	look := []Span{s}
 	if s.End-s.Start > wholeGap {
@@ -144,8 +149,8 @@ func firstData(r io.ReaderAt, s Span) (int64, error) {
 
 func blank(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
 
-// extended reports whether a sector holds nothing but the table by which one logical partition leads to the next: at 446,
-// with the signature at its end.
+// extended reports whether a sector holds nothing but the table by which one logical partition
+// leads to the next: at 446, with the signature at its end.
 func extended(sector []byte) bool {
 	return len(sector) == 512 && sector[510] == 0x55 && sector[511] == 0xaa && blank(sector[:446])
 }

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestPartitionGaps: by sysfs, in whatever order partitions lie, one inside an extended one, and up to the disk's end.
+// TestPartitionGaps: by sysfs, in whatever order partitions lie, one inside an extended one, and up
+// to the disk's end.
 func TestPartitionGaps(t *testing.T) {
 	sys := t.TempDir()
 	dir := filepath.Join(sys, "class/block/sda")
@@ -36,7 +37,8 @@ func TestPartitionGaps(t *testing.T) {
 	}
 }
 
-// TestTables: GPT at both ends, and the tables of logical partitions, are no data; what lies beside them is.
+// TestTables: GPT at both ends, and the tables of logical partitions, are no data; what lies beside
+// them is.
 func TestTables(t *testing.T) {
 	image := make([]byte, 1<<20)
 	copy(image[512:], "EFI PART")

@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Own shows the same root as the disk itself has it: only the file systems of the root's physical disk, and what lies under
-// everything else that is mounted there. It does so through private mounts that are attached nowhere (open_tree(2), Linux
-// 5.2), so nobody else sees them, nothing can be mounted on them, and they end with the process. The result is closed by the
-// caller; d stays open. On what Own returned it returns another of the same kind.
+// Own shows the same root as the disk itself has it: only the file systems of the root's physical
+// disk, and what lies under everything else that is mounted there. It does so through private
+// mounts that are attached nowhere (open_tree(2), Linux 5.2), so nobody else sees them, nothing can
+// be mounted on them, and they end with the process. The result is closed by the caller; d stays
+// open. On what Own returned it returns another of the same kind.
 //
 // Where mounting is not permitted and nothing is mounted below the root, it is the root as it is.
 func (d *Disk) Own() (*Disk, error) {
@@ -38,8 +39,8 @@ func (d *Disk) Own() (*Disk, error) {
 	return o, nil
 }
 
-// Beneath is what Own returned, without the file system at point and those below it: what lies under them shows. It is closed
-// with d.
+// Beneath is what Own returned, without the file system at point and those below it: what lies
+// under them shows. It is closed with d.
 func (d *Disk) Beneath(point string) *Disk {
 	b := &Disk{dir: d.dir, whole: d.whole, own: d.own, before: d.before}
 	for _, v := range d.views {
@@ -84,6 +85,6 @@ func detach(m mount, l layout) (*view, error) {
 	return &view{point: point, root: root, tree: tree}, nil
 }
 
-// anonymous reports whether a device number is one of those that the kernel gives to file systems without a block device;
-// those of btrfs differ between a mount and its files.
+// anonymous reports whether a device number is one of those that the kernel gives to file systems
+// without a block device; those of btrfs differ between a mount and its files.
 func anonymous(dev uint64) bool { return unix.Major(dev) == 0 }

@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// Walk calls visit for every file below name, in no particular order of directories but sorted within each; links are
-// never followed. It does not enter what is mounted there, except, on what Own returned, the disk's own file systems.
-// visit may return fs.SkipDir for a directory.
+// Walk calls visit for every file below name, in no particular order of directories but sorted
+// within each; links are never followed. It does not enter what is mounted there, except, on what
+// Own returned, the disk's own file systems. visit may return fs.SkipDir for a directory.
 func (d *Disk) Walk(name string, visit func(name string, info fs.FileInfo) error) error {
 	at, err := d.Resolve(name)
 	if err != nil {
@@ -72,7 +72,8 @@ func (w walker) walk(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// enter opens a directory, unless it is one of something else that is mounted there. It has its own copy of the walker.
+// enter opens a directory, unless it is one of something else that is mounted there. It has its own
+// copy of the walker.
 func (w *walker) enter(name string) (*os.File, error) {
 	v, _ := w.in(name)
 	dir, err := w.openFile(name, os.O_RDONLY|syscall.O_DIRECTORY, 0)

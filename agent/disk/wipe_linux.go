@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrMounted is the error of a removal or an overwriting that came to a place where something else is mounted.
+// ErrMounted is the error of a removal or an overwriting that came to a place where something else
+// is mounted.
 var ErrMounted = errors.New("something else is mounted there")
 
-// Remove removes name, and what is in it when it is a directory. What is absent is removed already. It never leaves the
-// mount on which name lies: ErrMounted. An empty directory on which something is mounted stays: syscall.EBUSY, once the rest
-// is removed.
+// Remove removes name, and what is in it when it is a directory. What is absent is removed already.
+// It never leaves the mount on which name lies: ErrMounted. An empty directory on which something
+// is mounted stays: syscall.EBUSY, once the rest is removed.
 func (d *Disk) Remove(name string) error {
 	at, err := d.Resolve(name)
 	if err != nil {
@@ -45,8 +46,8 @@ func (d *Disk) Remove(name string) error {
 	return nil
 }
 
-// removeAt removes the last component of name from the directory dir. It holds a descriptor per level, so nothing that is
-// renamed meanwhile leads it elsewhere.
+// removeAt removes the last component of name from the directory dir. It holds a descriptor per
+// level, so nothing that is renamed meanwhile leads it elsewhere.
 func (d *Disk) removeAt(dir int, name string, mount uint64) error {
 	if err := d.About("remove", name); err != nil {
 		return err
@@ -97,8 +98,8 @@ func (d *Disk) removeAt(dir int, name string, mount uint64) error {
 
 func at(name string, err error) error { return fmt.Errorf("/%s: %w", name, err) }
 
-// mountID tells the mount through which a descriptor was opened, by the id that mountinfo has for it. statx knows it since
-// Linux 5.8, /proc/self/fdinfo since 3.15 (proc(5)).
+// mountID tells the mount through which a descriptor was opened, by the id that mountinfo has for
+// it. statx knows it since Linux 5.8, /proc/self/fdinfo since 3.15 (proc(5)).
 func mountID(fd int) (uint64, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st); err == nil && st.Mask&unix.STATX_MNT_ID != 0 {
@@ -116,22 +117,24 @@ func mountID(fd int) (uint64, error) {
 	return 0, errors.New("find mount: this kernel does not tell the mount of an open file; Linux 5.8 or later is needed")
 }
 
-// Overwrite writes zeros over the first most bytes of every file at or below the names, but for holes, without a sync. A file
-// that has a further name elsewhere is left alone: its content stays on purpose. Where a file system writes zeros to a new
-// place and has no room (an XFS file that shares its blocks), it goes on with the others and returns syscall.ENOSPC.
+// Overwrite writes zeros over the first most bytes of every file at or below the names, but for
+// holes, without a sync. A file that has a further name elsewhere is left alone: its content stays
+// on purpose. Where a file system writes zeros to a new place and has no room (an XFS file that
+// shares its blocks), it goes on with the others and returns syscall.ENOSPC.
 func (d *Disk) Overwrite(most int64, names ...string) error {
 	return d.each(names, "overwrite", func(f *os.File, size int64) error { return shred(f, min(size, most)) })
 }
 
-// Empty truncates every file at or below the names, so that a process which still has one open reads nothing. A file that
-// has a further name elsewhere is left alone.
+// Empty truncates every file at or below the names, so that a process which still has one open
+// reads nothing. A file that has a further name elsewhere is left alone.
 func (d *Disk) Empty(names ...string) error {
 	return d.each(names, "truncate", func(f *os.File, _ int64) error { return f.Truncate(0) })
 }
 
 type inode struct{ dev, ino uint64 }
 
-// each opens each regular file all of whose names are at or below names, once, and hands it to work.
+// each opens each regular file all of whose names are at or below names, once, and hands it to
+// work.
 func (d *Disk) each(names []string, kind string, work func(f *os.File, size int64) error) error {
 	links := map[inode]int{}
 	files := func(visit func(name string, info fs.FileInfo, st *syscall.Stat_t) error) error {
@@ -180,7 +183,8 @@ func (d *Disk) each(names []string, kind string, work func(f *os.File, size int6
 	return full
 }
 
-// change opens a file for writing, if it is the directory's own and not one that is mounted over it.
+// change opens a file for writing, if it is the directory's own and not one that is mounted over
+// it.
 func (d *Disk) change(name, kind string, size int64, work func(f *os.File, size int64) error) error {
 	f, err := d.openFile(name, os.O_WRONLY, 0)
 	if err != nil {

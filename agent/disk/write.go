@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// WriteFile replaces name as a whole or not at all: temporary file, fsync, rename, fsync of the directory. Missing
-// directories are made (0755). A link at name is replaced, not followed.
+// WriteFile replaces name as a whole or not at all: temporary file, fsync, rename, fsync of the
+// directory. Missing directories are made (0755). A link at name is replaced, not followed.
 func (d *Disk) WriteFile(name string, data []byte, mode fs.FileMode) error {
 	if err := d.MkdirAll(path.Dir(clean(name)), 0o755); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (d *Disk) Discard(name string) error {
 	return d.Remove(temporary(clean(name)))
 }
 
-// temporary is where a file is written before it is renamed to name. Its length does not depend on name's, which may be as
-// long as a file system allows.
+// temporary is where a file is written before it is renamed to name. Its length does not depend on
+// name's, which may be as long as a file system allows.
 func temporary(name string) string {
 	sum := sha256.Sum256([]byte(path.Base(name)))
 	return path.Join(path.Dir(name), ".kamino-new-"+hex.EncodeToString(sum[:8]))
@@ -223,15 +223,17 @@ func (d *Disk) SyncDir(name string) error {
 		return err
 	}
 	err = f.Sync()
-	// Some file systems (and overlay lower layers) do not know how to sync a directory; they have nothing to lose.
+	// Some file systems (and overlay lower layers) do not know how to sync a directory; they have
+	// nothing to lose.
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
 		err = nil
 	}
 	return errors.Join(err, f.Close())
 }
 
-// Move renames from to to (parents are made). Between two file systems nothing is moved; the error is syscall.EXDEV then. A
-// directory that takes only files of its own project (chattr +P) takes the file with the project that it has.
+// Move renames from to to (parents are made). Between two file systems nothing is moved; the error
+// is syscall.EXDEV then. A directory that takes only files of its own project (chattr +P) takes the
+// file with the project that it has.
 func (d *Disk) Move(from, to string) error {
 	if err := d.MkdirAll(path.Dir(clean(to)), 0o700); err != nil {
 		return err

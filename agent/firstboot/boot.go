@@ -1,5 +1,5 @@
-// Package firstboot decides at every boot whether the disk still belongs to this machine, and makes it this machine's
-// when it does not. kubelet waits for its verdict (ReadyPath).
+// Package firstboot decides at every boot whether the disk still belongs to this machine, and makes
+// it this machine's when it does not. kubelet waits for its verdict (ReadyPath).
 package firstboot
 
 import (
@@ -22,15 +22,16 @@ import (
 
 // What a boot leaves behind.
 const (
-	// ReadyPath is in memory: it says that in this boot the identity was confirmed. kubelet's unit asserts it.
+	// ReadyPath is in memory: it says that in this boot the identity was confirmed. kubelet's unit
+	// asserts it.
 	ReadyPath = "run/kamino/identity-ok"
 	// vmPath records the machine to which the disk belongs.
 	vmPath = "etc/kamino/vm.json"
 	// StatePath records the configuration in force.
 	StatePath = "var/lib/kamino/config.json"
 	mediaDir  = "run/kamino/media"
-	// forgottenPath is in memory: it says that the former machine was forgotten in this boot, so that what was made anew
-	// since then, such as sshd's keys, is not removed again.
+	// forgottenPath is in memory: it says that the former machine was forgotten in this boot, so
+	// that what was made anew since then, such as sshd's keys, is not removed again.
 	forgottenPath = "run/kamino/forgotten"
 )
 
@@ -77,8 +78,8 @@ type verdict struct {
 	vm      string // this machine by SMBIOS, empty if unreadable
 }
 
-// Early is the part that needs no network and runs before it: it recognises the machine, takes an interrupted seal back,
-// finishes an interrupted purge, and forgets the former machine.
+// Early is the part that needs no network and runs before it: it recognises the machine, takes an
+// interrupted seal back, finishes an interrupted purge, and forgets the former machine.
 func (m *Machine) Early(ctx context.Context) error {
 	v, err := m.judge(ctx)
 	if err == nil && !v.done && v.vm != "" { // without SMBIOS only IMDS can tell, and that needs the network
@@ -88,8 +89,8 @@ func (m *Machine) Early(ctx context.Context) error {
 	return err
 }
 
-// Boot is the whole: Early's part if it is still to do, then name, configuration and report. When it returns nil, kubelet
-// may start; when it fails, the platform has been told why.
+// Boot is the whole: Early's part if it is still to do, then name, configuration and report. When
+// it returns nil, kubelet may start; when it fails, the platform has been told why.
 func (m *Machine) Boot(ctx context.Context) error {
 	v, err := m.judge(ctx)
 	if err == nil && v.done {
@@ -156,8 +157,9 @@ func (m *Machine) readOwner(v *verdict) error {
 	return nil
 }
 
-// unseal brings the donor back from an interrupted seal: it is the machine it was. If the disk woke up on another
-// machine, it is taken back as well, and then treated as that machine's unsealed disk.
+// unseal brings the donor back from an interrupted seal: it is the machine it was. If the disk woke
+// up on another machine, it is taken back as well, and then treated as that machine's unsealed
+// disk.
 func (m *Machine) unseal(ctx context.Context, v *verdict) error {
 	by := seal.InterruptedBy(m.Disk)
 	own := by == "" || v.vm == "" || platform.Same(by, v.vm)
@@ -188,8 +190,9 @@ func (m *Machine) unseal(ctx context.Context, v *verdict) error {
 	return nil
 }
 
-// revive repeats what systemd did with the disk as it was before its files came back: the host's name, and netplan's
-// generator, which found the seal's network configuration instead of the donor's.
+// revive repeats what systemd did with the disk as it was before its files came back: the host's
+// name, and netplan's generator, which found the seal's network configuration instead of the
+// donor's.
 func (m *Machine) revive(ctx context.Context) {
 	if name := m.Disk.Text("etc/hostname"); name != "" {
 		if _, err := m.Host.Run(ctx, "hostname", name); err != nil {
@@ -203,8 +206,8 @@ func (m *Machine) revive(ctx context.Context) {
 	}
 }
 
-// forget removes what belongs to another machine. On a disk that was sealed only little can have come back; on one that
-// was not, everything is still there.
+// forget removes what belongs to another machine. On a disk that was sealed only little can have
+// come back; on one that was not, everything is still there.
 func (m *Machine) forget(v verdict) error {
 	if m.Disk.Exists(forgottenPath) {
 		return nil
@@ -223,7 +226,8 @@ func (m *Machine) forget(v verdict) error {
 	}
 	current := m.Disk.Text("etc/machine-id")
 	if unsealed && (v.owner.MachineID == "" || current == v.owner.MachineID) || !m.Host.Live() && current == "" {
-		// PID 1 made one from the empty file before this program ran; here it is the former machine's, so it is replaced.
+		// PID 1 made one from the empty file before this program ran; here it is the former
+		// machine's, so it is replaced.
 		if err := m.Disk.WriteFile("etc/machine-id", []byte(randomHex(16)+"\n"), 0o444); err != nil {
 			return err
 		}
@@ -240,8 +244,9 @@ func (m *Machine) become(ctx context.Context, v verdict) error {
 	if v.done {
 		return host.Notify()
 	}
-	// What fails here keeps kubelet from starting, and nobody from coming to mend it: the steps by which the machine gets its
-	// name, its sshd keys and its operator's keys are taken all the same.
+	// What fails here keeps kubelet from starting, and nobody from coming to mend it: the steps by
+	// which the machine gets its name, its sshd keys and its operator's keys are taken all the
+	// same.
 	err = m.forget(v)
 	m.sshKeys()
 	err = errors.Join(err, m.storageNames())

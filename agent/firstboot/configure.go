@@ -53,8 +53,8 @@ func (m *Machine) configure(ctx context.Context) (State, error) {
 	return Applied(doc, c, m.Now()), nil
 }
 
-// reload makes systemd read its units again, but only where they changed, in this attempt or in one before it that was
-// interrupted. It is on kubelet's path, and took 7 s on a machine under TCG.
+// reload makes systemd read its units again, but only where they changed, in this attempt or in one
+// before it that was interrupted. It is on kubelet's path, and took 7 s on a machine under TCG.
 func (m *Machine) reload(ctx context.Context, changed bool) error {
 	if !changed {
 		out, err := m.Host.Run(ctx, "systemctl", "show", "--property=NeedDaemonReload", "--value", "kubelet.service")

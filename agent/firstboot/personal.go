@@ -17,8 +17,8 @@ import (
 // A node's name is a DNS subdomain, and so is its host's name.
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
-// personalise gives the machine what cloud-init would have given it, its operator's keys first: a name that is none must not
-// keep out who is to mend it.
+// personalise gives the machine what cloud-init would have given it, its operator's keys first: a
+// name that is none must not keep out who is to mend it.
 func (m *Machine) personalise(ctx context.Context, a about) error {
 	for _, file := range slices.Sorted(maps.Keys(a.keys)) {
 		if err := m.authorise(file, a.keys[file]); err != nil {
@@ -67,7 +67,8 @@ func (m *Machine) storageNames() error {
 	}
 	if m.Disk.Exists("etc/nvme") && !m.Disk.Exists("etc/nvme/hostnqn") {
 		h := randomHex(16)
-		// RFC 4122 version 4; the qualified name is that of the NVMe base specification, section "NVMe Qualified Names".
+		// RFC 4122 version 4; the qualified name is that of the NVMe base specification, section
+		// "NVMe Qualified Names".
 		id := h[:8] + "-" + h[8:12] + "-4" + h[13:16] + "-a" + h[17:20] + "-" + h[20:]
 		if err := m.Disk.WriteFile("etc/nvme/hostid", []byte(id+"\n"), 0o644); err != nil {
 			return err
@@ -77,7 +78,8 @@ func (m *Machine) storageNames() error {
 	return nil
 }
 
-// authorise writes the keys that the platform names, into a home that exists, owned by who owns the home.
+// authorise writes the keys that the platform names, into a home that exists, owned by who owns the
+// home.
 func (m *Machine) authorise(file string, keys []string) error {
 	home := path.Dir(path.Dir(file))
 	info, err := m.Disk.Lstat(home)

@@ -19,12 +19,13 @@ import (
 
 const (
 	sshDir = "etc/ssh"
-	// sshNowPath is in memory: kamino-ssh-keys.service runs only where it is, and has ssh-keygen make all types of keys.
+	// sshNowPath is in memory: kamino-ssh-keys.service runs only where it is, and has ssh-keygen
+	// make all types of keys.
 	sshNowPath = "run/kamino/ssh-keygen"
 )
 
-// hostKeys are the types that are made here, in no time; sshd serves with them. An RSA key would take a processor for
-// seconds beside kubelet's start: kamino-ssh-rsa.timer has it made later.
+// hostKeys are the types that are made here, in no time; sshd serves with them. An RSA key would
+// take a processor for seconds beside kubelet's start: kamino-ssh-rsa.timer has it made later.
 var hostKeys = []keyType{
 	{"ssh-ed25519", "ssh_host_ed25519_key", newEd25519},
 	{"ecdsa-sha2-nistp256", "ssh_host_ecdsa_key", newECDSA},
@@ -35,9 +36,9 @@ type keyType struct {
 	make       func() (sshKey, error)
 }
 
-// sshKeys makes the host keys that are missing, where sshd is installed: on a sealed disk there is none, and with cloud-init
-// disabled nobody else makes them on Debian and Ubuntu. Access for people must not keep a node from working, so what goes
-// wrong is only logged.
+// sshKeys makes the host keys that are missing, where sshd is installed: on a sealed disk there is
+// none, and with cloud-init disabled nobody else makes them on Debian and Ubuntu. Access for people
+// must not keep a node from working, so what goes wrong is only logged.
 func (m *Machine) sshKeys() {
 	if info, err := m.Disk.Lstat(sshDir); err != nil || !info.IsDir() {
 		return
@@ -64,8 +65,9 @@ func (m *Machine) sshKeys() {
 	}
 }
 
-// needsOtherKeys reports whether sshd's configuration lets it serve with none of our keys: all HostKey lines name others,
-// or HostKeyAlgorithms is a list of others (sshd_config(5)). A list that begins with +, - or ^ only changes the default.
+// needsOtherKeys reports whether sshd's configuration lets it serve with none of our keys: all
+// HostKey lines name others, or HostKeyAlgorithms is a list of others (sshd_config(5)). A list that
+// begins with +, - or ^ only changes the default.
 func needsOtherKeys(d *disk.Disk) bool {
 	files, _ := d.Glob(sshDir + "/sshd_config.d/*.conf") // a pattern of ours is never malformed
 	var named, ours, excluded bool
@@ -88,8 +90,8 @@ func needsOtherKeys(d *disk.Disk) bool {
 	return named && !ours || excluded
 }
 
-// sshKey is a key pair in the parts that OpenSSH's formats are made of: the public ones, which the private section repeats
-// in its own order, and the secret one.
+// sshKey is a key pair in the parts that OpenSSH's formats are made of: the public ones, which the
+// private section repeats in its own order, and the secret one.
 type sshKey struct {
 	blob   []byte // RFC 4253, section 6.6; RFC 5656, section 3.1; RFC 8709, section 4
 	secret []byte // what stands in the private section behind the check numbers, before the comment
@@ -129,7 +131,8 @@ func words(all ...[]byte) (out []byte) {
 	return out
 }
 
-// mpint is a positive number without leading zeros, but one where the first bit would be taken for the sign (RFC 4251).
+// mpint is a positive number without leading zeros, but one where the first bit would be taken for
+// the sign (RFC 4251).
 func mpint(number []byte) []byte {
 	short := new(big.Int).SetBytes(number).Bytes()
 	if len(short) > 0 && short[0]&0x80 != 0 {

@@ -17,7 +17,8 @@ func sshd(t *testing.T, files map[string]string) (*disk.Disk, *Machine) {
 	return d, &Machine{Disk: d, Log: slog.New(slog.DiscardHandler)}
 }
 
-// TestHostKeys: OpenSSH itself reads the keys, the public ones belong to the private ones, and no two disks have the same.
+// TestHostKeys: OpenSSH itself reads the keys, the public ones belong to the private ones, and no
+// two disks have the same.
 func TestHostKeys(t *testing.T) {
 	seen := map[string]bool{}
 	for range 40 { // a number with leading zeros, or with the first bit set, comes up in some of them
@@ -59,7 +60,8 @@ func TestHostKeys(t *testing.T) {
 	}
 }
 
-// TestWhichHostKeys: what is there stays, and ssh-keygen is asked for RSA at once only where sshd could not serve otherwise.
+// TestWhichHostKeys: what is there stays, and ssh-keygen is asked for RSA at once only where sshd
+// could not serve otherwise.
 func TestWhichHostKeys(t *testing.T) {
 	const all = "HostKey /etc/ssh/ssh_host_rsa_key\nHostKey /etc/ssh/ssh_host_ecdsa_key\nHostKey /etc/ssh/ssh_host_ed25519_key\n"
 	for name, c := range map[string]struct {

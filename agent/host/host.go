@@ -1,8 +1,10 @@
-// Package host runs what cannot be done by writing files: system services, container runtime, mounts, power.
+// Package host runs what cannot be done by writing files: system services, container runtime,
+// mounts, power.
 //
-// There are two hosts. Live executes on the running system. Record, used whenever the agent works on a root directory
-// other than "/", executes nothing: it writes what it would have executed to a log and answers from a script, so that
-// an attached disk never disturbs the machine that seals it, and a test sees every command.
+// There are two hosts. Live executes on the running system. Record, used whenever the agent works
+// on a root directory other than "/", executes nothing: it writes what it would have executed to a
+// log and answers from a script, so that an attached disk never disturbs the machine that seals it,
+// and a test sees every command.
 package host
 
 import (
@@ -52,8 +54,8 @@ func Code(err error) int {
 
 // System is the running machine.
 type System struct {
-	// Most bounds a command whose caller set no deadline; zero: five minutes. One that hangs must end a first boot with an
-	// error, which is told and tried again, not hold it up for good.
+	// Most bounds a command whose caller set no deadline; zero: five minutes. One that hangs must
+	// end a first boot with an error, which is told and tried again, not hold it up for good.
 	Most time.Duration
 }
 
@@ -87,8 +89,9 @@ func (s System) Run(ctx context.Context, name string, args ...string) (string, e
 }
 
 // Recorder executes nothing. Every command becomes one line of Log; Replies is a file of lines
-// "COMMAND PREFIX<TAB>EXIT CODE<TAB>OUTPUT" of which the first whose prefix fits is the answer (\n in OUTPUT is a line
-// break). A command without a reply succeeds silently. Both file names may be empty.
+// "COMMAND PREFIX<TAB>EXIT CODE<TAB>OUTPUT" of which the first whose prefix fits is the answer (\n
+// in OUTPUT is a line break). A command without a reply succeeds silently. Both file names may be
+// empty.
 type Recorder struct {
 	Log     string
 	Replies string
@@ -148,8 +151,8 @@ func line(name string, args []string) string {
 // ErrIdle is the error of a command that was not executed on purpose.
 var ErrIdle = errors.New("not executed")
 
-// Idle executes nothing: every command is told to Skipped and fails with ErrIdle. It is for looking at a configuration that
-// nobody trusts yet.
+// Idle executes nothing: every command is told to Skipped and fails with ErrIdle. It is for looking
+// at a configuration that nobody trusts yet.
 type Idle struct{ Skipped func(command string) }
 
 // Live is false.

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Notify tells systemd that this service has started (sd_notify(3), READY=1), so that what waits for it goes on while the
-// program still has something to do. Without systemd it does nothing.
+// Notify tells systemd that this service has started (sd_notify(3), READY=1), so that what waits
+// for it goes on while the program still has something to do. Without systemd it does nothing.
 func Notify() error {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {

@@ -30,9 +30,10 @@ func (p Process) String() string {
 	return fmt.Sprintf("%s (process %d, %s)", p.Name, p.PID, unit)
 }
 
-// EndOthers ends every process but this one, its ancestors, kernel threads, and those of units that keep names: first with
-// SIGTERM, after patience with SIGKILL. It returns which it ended; those that are still there after twice the patience are
-// an error. It is for what outlives its unit: shims of containers, sessions, daemons that a shell started.
+// EndOthers ends every process but this one, its ancestors, kernel threads, and those of units that
+// keep names: first with SIGTERM, after patience with SIGKILL. It returns which it ended; those
+// that are still there after twice the patience are an error. It is for what outlives its unit:
+// shims of containers, sessions, daemons that a shell started.
 func EndOthers(ctx context.Context, patience time.Duration, keep func(unit string) bool) ([]Process, error) {
 	others := func() ([]Process, error) { return strays("/proc", os.Getpid(), keep) }
 	all, err := others()
@@ -93,7 +94,8 @@ func strays(proc string, self int, keep func(unit string) bool) (all []Process, 
 		if st.gone || st.kernel {
 			continue
 		}
-		// A daemon of the root file system's storage asks to be spared by this (systemd's ROOT_STORAGE_DAEMONS.md).
+		// A daemon of the root file system's storage asks to be spared by this (systemd's
+		// ROOT_STORAGE_DAEMONS.md).
 		if line, err := os.ReadFile(dir + "/cmdline"); err == nil && bytes.HasPrefix(line, []byte("@")) {
 			continue
 		}
@@ -113,8 +115,8 @@ type stat struct {
 // kernelThread is PF_KTHREAD of linux/sched.h.
 const kernelThread = 0x00200000
 
-// readStat reads proc(5)'s PID/stat: "123 (name with spaces) S 1 …", parent is the fourth field, flags the ninth. A process
-// that has ended, or waits to be reaped, is gone.
+// readStat reads proc(5)'s PID/stat: "123 (name with spaces) S 1 …", parent is the fourth field,
+// flags the ninth. A process that has ended, or waits to be reaped, is gone.
 func readStat(proc string, pid int) stat {
 	text, err := os.ReadFile(fmt.Sprintf("%s/%d/stat", proc, pid))
 	open, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
@@ -130,14 +132,16 @@ func readStat(proc string, pid int) stat {
 	return stat{string(text[open+1 : end]), parent, flags&kernelThread != 0, field[0] == "Z" || field[0] == "X"}
 }
 
-// unitOf is the unit of a process: the last service or scope of its place among systemd's control groups (cgroups(7)).
+// unitOf is the unit of a process: the last service or scope of its place among systemd's control
+// groups (cgroups(7)).
 func unitOf(proc string, pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("%s/%d/cgroup", proc, pid))
 	if err != nil {
 		return ""
 	}
 	for line := range strings.Lines(string(text)) {
-		// "0::/system.slice/ssh.service"; with the older hierarchy "1:name=systemd:/system.slice/ssh.service" as well.
+		// "0::/system.slice/ssh.service"; with the older hierarchy
+		// "1:name=systemd:/system.slice/ssh.service" as well.
 		field := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(field) < 3 || field[1] != "" && field[1] != "name=systemd" {
 			continue
@@ -152,7 +156,8 @@ func unitOf(proc string, pid int) string {
 	return ""
 }
 
-// Session is the session or user service in which this process runs; empty when it is in a service of the system.
+// Session is the session or user service in which this process runs; empty when it is in a service
+// of the system.
 func Session() string {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err == nil && bytes.Contains(text, []byte("/user.slice/")) {

@@ -54,8 +54,8 @@ func TestStrays(t *testing.T) {
 	}
 }
 
-// TestEndOthers: a process that ignores SIGTERM is killed, and one that ends is reaped. It runs in a process namespace of
-// its own, where there is nobody else.
+// TestEndOthers: a process that ignores SIGTERM is killed, and one that ends is reaped. It runs in
+// a process namespace of its own, where there is nobody else.
 func TestEndOthers(t *testing.T) {
 	if os.Getenv("KAMINO_TEST_END_OTHERS") == "" {
 		cmd := exec.Command("unshare", "--pid", "--fork", "--mount-proc", os.Args[0], "-test.run", "^TestEndOthers$", "-test.v")

@@ -16,13 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PowerOff makes every file system read-only and switches the machine off. It does not ask systemd: an orderly shutdown
-// runs services that write the identity back to the disk which was just sealed (seen with Azure's deallocation, where
-// /etc/machine-id came back; ../../docs/agent.md, "Why the power goes off at once").
+// PowerOff makes every file system read-only and switches the machine off. It does not ask systemd:
+// an orderly shutdown runs services that write the identity back to the disk which was just sealed
+// (seen with Azure's deallocation, where /etc/machine-id came back; ../../docs/agent.md, "Why the
+// power goes off at once").
 func (System) PowerOff(ctx context.Context) error {
 	unix.Sync()
-	// SysRq u remounts everything read-only, which leaves a clean file system in the snapshot instead of one that needs
-	// its journal replayed (https://docs.kernel.org/admin-guide/sysrq.html). It works in the background.
+	// SysRq u remounts everything read-only, which leaves a clean file system in the snapshot
+	// instead of one that needs its journal replayed
+	// (https://docs.kernel.org/admin-guide/sysrq.html). It works in the background.
 	if err := os.WriteFile("/proc/sysrq-trigger", []byte("u"), 0); err == nil {
 		waitReadOnly(ctx, 5*time.Second)
 	}
@@ -52,8 +54,9 @@ func waitReadOnly(ctx context.Context, most time.Duration) {
 	}
 }
 
-// UnmountBelow detaches every mount below a directory that one of the patterns (path.Match) names, deepest first, so that
-// what is removed there is the disk's and not a volume's. A mount that refuses is reported: a rule must not walk into it.
+// UnmountBelow detaches every mount below a directory that one of the patterns (path.Match) names,
+// deepest first, so that what is removed there is the disk's and not a volume's. A mount that
+// refuses is reported: a rule must not walk into it.
 func UnmountBelow(dirs ...string) error {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -71,7 +74,8 @@ func UnmountBelow(dirs ...string) error {
 func mountsBelow(mountinfo string, dirs []string) []string {
 	var points []string
 	for line := range strings.Lines(mountinfo) {
-		// proc(5): "36 35 98:0 /mnt1 /mnt2 rw,…", the fifth field is the mount point, spaces as \040.
+		// proc(5): "36 35 98:0 /mnt1 /mnt2 rw,…", the fifth field is the mount point, spaces as
+		// \040.
 		field := strings.Fields(line)
 		if len(field) < 5 {
 			continue
@@ -99,7 +103,8 @@ func Below(point string, dirs []string) bool {
 }
 
 // MountMedia mounts the provisioning CD read-only, if there is one
-// (https://learn.microsoft.com/azure/virtual-machines/linux/create-upload-generic: /dev/sr0, UDF or ISO 9660).
+// (https://learn.microsoft.com/azure/virtual-machines/linux/create-upload-generic: /dev/sr0, UDF or
+// ISO 9660).
 func MountMedia(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -116,8 +121,8 @@ func MountMedia(dir string) error {
 // UnmountMedia undoes MountMedia.
 func UnmountMedia(dir string) { _ = unix.Unmount(dir, unix.MNT_DETACH) }
 
-// InHost executes a command in the mount namespace of process 1, as "nsenter --target 1 --mount" does: the way from a
-// pod with hostPID to the host's own systemd.
+// InHost executes a command in the mount namespace of process 1, as "nsenter --target 1 --mount"
+// does: the way from a pod with hostPID to the host's own systemd.
 func InHost(ctx context.Context, stdout, stderr io.Writer, name string, args ...string) error {
 	result := make(chan error, 1)
 	go func() {

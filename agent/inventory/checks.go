@@ -24,7 +24,8 @@ func everyLine(data []byte, fits func(string) bool) bool {
 	return !slices.ContainsFunc(textLines(data), func(line string) bool { return !fits(line) })
 }
 
-// onlyCertificates: PEM certificates, at least one, with what bundles write around them: names, in comments or lines of their own.
+// onlyCertificates: PEM certificates, at least one, with what bundles write around them: names, in
+// comments or lines of their own.
 func onlyCertificates(_ *look, _ string, data []byte) bool {
 	for rest := data; ; {
 		i := bytes.Index(rest, []byte("-----BEGIN "))
@@ -38,8 +39,9 @@ func onlyCertificates(_ *look, _ string, data []byte) bool {
 	}
 }
 
-// noPasswords: the second field of every line is a locked one or the reference to the shadow file. Empty it means an account
-// without a password, but in a list of groups that the group has none (shadow(5), gshadow(5)). There are no comments.
+// noPasswords: the second field of every line is a locked one or the reference to the shadow file.
+// Empty it means an account without a password, but in a list of groups that the group has none
+// (shadow(5), gshadow(5)). There are no comments.
 func noPasswords(_ *look, name string, data []byte) bool {
 	groups := strings.HasPrefix(path.Base(name), "g")
 	for line := range strings.Lines(string(data)) {
@@ -51,7 +53,8 @@ func noPasswords(_ *look, name string, data []byte) bool {
 	return true
 }
 
-// noAnsweredPassword: debconf's answers (debconf.conf(5), "Name:" and "Value:"), of which none is a password's.
+// noAnsweredPassword: debconf's answers (debconf.conf(5), "Name:" and "Value:"), of which none is a
+// password's.
 func noAnsweredPassword(_ *look, _ string, data []byte) bool {
 	asked := ""
 	for line := range strings.Lines(string(data)) {
@@ -66,12 +69,14 @@ func noAnsweredPassword(_ *look, _ string, data []byte) bool {
 	return true
 }
 
-// noBootPassword: GRUB's commands password and password_pbkdf2 give a user a password, in the text or as a hash.
+// noBootPassword: GRUB's commands password and password_pbkdf2 give a user a password, in the text
+// or as a hash.
 func noBootPassword(_ *look, _ string, data []byte) bool {
 	return everyLine(data, func(line string) bool { return !strings.HasPrefix(line, "password") })
 }
 
-// installedModules: lines of pam.d(5) whose modules are of the system's directory and execute nothing that a line names.
+// installedModules: lines of pam.d(5) whose modules are of the system's directory and execute
+// nothing that a line names.
 func installedModules(_ *look, _ string, data []byte) bool {
 	executing := []string{"pam_exec.so", "pam_script.so", "pam_python.so"}
 	return everyLine(data, func(line string) bool {
@@ -110,7 +115,8 @@ func onlySettings(names ...string) func(*look, string, []byte) bool {
 	}
 }
 
-// localMounts: fstab(5) with devices and memory only; shares come with names of servers and of files with passwords.
+// localMounts: fstab(5) with devices and memory only; shares come with names of servers and of
+// files with passwords.
 func localMounts(_ *look, _ string, data []byte) bool {
 	kinds := []string{"ext2", "ext3", "ext4", "xfs", "vfat", "auto", "swap", "none", "tmpfs", "proc", "sysfs", "devpts", "iso9660", "udf"}
 	return everyLine(data, func(line string) bool {
@@ -123,8 +129,9 @@ func onlyNumbers(_ *look, _ string, data []byte) bool {
 	return len(data) < 256 && strings.Trim(string(data), "0123456789.+-eE \n") == ""
 }
 
-// noCredentials: sources of packages of which no address holds a user (https://user:password@host) or a part that looks
-// like a key, which name no password or client key, and which are believed for their signatures only.
+// noCredentials: sources of packages of which no address holds a user (https://user:password@host)
+// or a part that looks like a key, which name no password or client key, and which are believed for
+// their signatures only.
 func noCredentials(_ *look, _ string, data []byte) bool {
 	never := []string{"@", "passw", "username", "token", "sig=", "sslclientkey", "trusted=yes", "trusted: yes", "allow-insecure"}
 	return everyLine(data, func(line string) bool {

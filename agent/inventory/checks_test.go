@@ -7,7 +7,8 @@ import (
 	"kamino.dev/kamino/agent/disk/disktest"
 )
 
-// TestChecks: what the table says of generated files is looked at, also where a check is a matter of the place's name.
+// TestChecks: what the table says of generated files is looked at, also where a check is a matter
+// of the place's name.
 func TestChecks(t *testing.T) {
 	key := "\x99\x00\x04abcd\xb4\x03bob\x89\x00\x02xy"
 	armor := "key of an archive\n-----BEGIN PGP PUBLIC KEY BLOCK-----\nVersion: 1\n\nmQAEYWJjZLQDYm9iiQACeHk=\n=AAAA\n-----END PGP PUBLIC KEY BLOCK-----\n"

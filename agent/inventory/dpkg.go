@@ -16,8 +16,9 @@ const (
 	dpkgStatus = dpkgDir + "/status"
 )
 
-// readDpkg reads dpkg's database. Lists name every path of a package, links and directories too; md5sums has the digests
-// of all files but the configuration files, which are in the status file, as shipped.
+// readDpkg reads dpkg's database. Lists name every path of a package, links and directories too;
+// md5sums has the digests of all files but the configuration files, which are in the status file,
+// as shipped.
 func readDpkg(o *owners, d *disk.Disk, dirs *resolver) error {
 	entries, err := d.ReadDir(dpkgDir + "/info")
 	if err != nil {
@@ -55,7 +56,8 @@ func readDpkg(o *owners, d *disk.Disk, dirs *resolver) error {
 	if err := conffiles(o, d, dirs, diverted); err != nil {
 		return fmt.Errorf("read dpkg's status: %w", err)
 	}
-	// The lists name all of it once more; what is new in them are links, and files of packages without digests.
+	// The lists name all of it once more; what is new in them are links, and files of packages
+	// without digests.
 	o.sort()
 	summed := &owners{files: o.files}
 	return each(".list", func(line string, at func(string) string) {
@@ -92,7 +94,8 @@ func (d divert) from(name, pkg string) string {
 	return name
 }
 
-// diversions are three lines each: from, to, and the package that may use the name, or ":" for a local one.
+// diversions are three lines each: from, to, and the package that may use the name, or ":" for a
+// local one.
 func diversions(d *disk.Disk) (divert, error) {
 	out := divert{}
 	if !d.Exists(dpkgDir + "/diversions") {
@@ -108,7 +111,8 @@ func diversions(d *disk.Disk) (divert, error) {
 	return out, err
 }
 
-// readUCF reads the digests of configuration files that packages install by ucf(1): "MD5  /etc/x", as shipped.
+// readUCF reads the digests of configuration files that packages install by ucf(1): "MD5  /etc/x",
+// as shipped.
 func readUCF(o *owners, d *disk.Disk, dirs *resolver) error {
 	const name = "var/lib/ucf/hashfile"
 	if !d.Exists(name) {

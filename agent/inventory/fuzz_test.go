@@ -8,8 +8,8 @@ import (
 	"kamino.dev/kamino/agent/disk/disktest"
 )
 
-// FuzzDpkg: the files of dpkg's database, of its diversions and of ucf's, whatever is in them: a path that they list owns
-// nothing outside the root.
+// FuzzDpkg: the files of dpkg's database, of its diversions and of ucf's, whatever is in them: a
+// path that they list owns nothing outside the root.
 func FuzzDpkg(f *testing.F) {
 	f.Add("/.\n/usr\n/usr/bin/x\n", "d41d8cd98f00b204e9800998ecf8427e  usr/bin/x\n", "Package: p\nConffiles:\n /etc/x d41d8cd98f00b204e9800998ecf8427e\n", "/bin/a\n/bin/a.real\np\n", "d41d8cd98f00b204e9800998ecf8427e  /etc/y\n")
 	f.Add("../../x\n\n", "zz  x\nd41d  \n  \n", "Conffiles:\n \n  /x\nPackage:", "a\nb\n", "x\n")

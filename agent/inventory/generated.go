@@ -5,11 +5,13 @@ import (
 	"strings"
 )
 
-// row is one kind of file that systems generate, and that is the same, or says nothing, wherever it is.
+// row is one kind of file that systems generate, and that is the same, or says nothing, wherever it
+// is.
 type row struct {
 	paths []string // path.Match per component, relative; "**" as the last matches everything below
 	why   string
-	// check narrows the row to files with the content that they should have. Nil: the place is enough.
+	// check narrows the row to files with the content that they should have. Nil: the place is
+	// enough.
 	check func(l *look, name string, data []byte) bool
 }
 
@@ -67,7 +69,8 @@ type Row struct {
 	Why   string
 }
 
-// Table is what is generated and known, with a reason for each kind. docs/agent.md is generated from it.
+// Table is what is generated and known, with a reason for each kind. docs/agent.md is generated
+// from it.
 func Table() []Row {
 	out := make([]Row, 0, len(rows)+1)
 	for _, r := range rows {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Group is one line of what is unknown: a directory without anything of a package or layer, with all below it, or the
-// unknown files directly in one with such.
+// Group is one line of what is unknown: a directory without anything of a package or layer, with
+// all below it, or the unknown files directly in one with such.
 type Group struct {
 	Dir   string // relative to the root
 	Whole bool   // with all that is below it
@@ -19,8 +19,8 @@ type Group struct {
 // linesMost is how many groups a person reads in five minutes.
 const linesMost = 60
 
-// Groups folds the unknown by directory, sorted by name; where that leaves more than a person reads, the deepest
-// directories are folded into those above them.
+// Groups folds the unknown by directory, sorted by name; where that leaves more than a person
+// reads, the deepest directories are folded into those above them.
 func (r *Result) Groups() []Group {
 	for depth := 12; ; depth-- {
 		if all := r.groups(depth); len(all) <= linesMost || depth == 3 {
@@ -51,7 +51,8 @@ func (r *Result) groups(depth int) []Group {
 	return out
 }
 
-// roots hold every kind of thing on any system: a line for one of them as a whole would say nothing.
+// roots hold every kind of thing on any system: a line for one of them as a whole would say
+// nothing.
 var roots = []string{".", "etc", "usr", "var", "var/lib", "opt", "home", "usr/local"}
 
 // top is the highest directory above a file below which nothing is known, or the file's own.

@@ -25,8 +25,9 @@ const (
 	overlayDir      = containerdDir + "/io.containerd.snapshotter.v1.overlayfs"
 )
 
-// containerd is a disk with one image of two layers, unpacked, a container's writable layer, and a committed layer of no
-// image. Both databases are held open, and so locked, as by a running containerd.
+// containerd is a disk with one image of two layers, unpacked, a container's writable layer, and a
+// committed layer of no image. Both databases are held open, and so locked, as by a running
+// containerd.
 func containerd(t *testing.T) *disk.Disk {
 	t.Helper()
 	d := tree(t, nil)
@@ -58,7 +59,8 @@ func containerd(t *testing.T) *disk.Disk {
 	return d
 }
 
-// database makes a Bolt database of "BUCKET/BUCKET:KEY" (a backslash for a slash in a name) and keeps it open.
+// database makes a Bolt database of "BUCKET/BUCKET:KEY" (a backslash for a slash in a name) and
+// keeps it open.
 func database(t *testing.T, d *disk.Disk, name string, keys map[string]string) {
 	t.Helper()
 	at := filepath.Join(d.Dir(), name)
@@ -94,7 +96,8 @@ func database(t *testing.T, d *disk.Disk, name string, keys map[string]string) {
 	}
 }
 
-// TestContainerd: layers of known images are known while containerd runs; a container's layer and one of no image are not.
+// TestContainerd: layers of known images are known while containerd runs; a container's layer and
+// one of no image are not.
 func TestContainerd(t *testing.T) {
 	d := containerd(t)
 	r := looked(t, d, Options{})

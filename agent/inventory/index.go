@@ -16,15 +16,16 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// Index is what a look saw, so that the next one reads only what changed. It belongs to one boot of one disk: it is kept
-// in memory (/run), never on the disk.
+// Index is what a look saw, so that the next one reads only what changed. It belongs to one boot of
+// one disk: it is kept in memory (/run), never on the disk.
 type Index struct {
 	Agent string `json:"agent"`
 	Base  string `json:"base"` // of the package databases and image stores
 	// Files are the unknown files and those that rules edit, with their digests.
 	Files map[string]Indexed `json:"files"`
 	Notes []string           `json:"notes,omitempty"`
-	// Boot is the kernel's ID of the boot in which it was taken, Run for whom, empty where the policy of that run refused what was seen.
+	// Boot is the kernel's ID of the boot in which it was taken, Run for whom, empty where the
+	// policy of that run refused what was seen.
 	Boot  string `json:"boot,omitempty"`
 	Run   string `json:"run,omitempty"`
 	Count int    `json:"count"`
@@ -49,8 +50,8 @@ type mark struct {
 
 const markSize = 25
 
-// racy is how young a change may not be for its stamp to count: a kernel's clock for ctime is coarse (a tick, up to 10
-// ms), so that a second change within one leaves the same stamp.
+// racy is how young a change may not be for its stamp to count: a kernel's clock for ctime is
+// coarse (a tick, up to 10 ms), so that a second change within one leaves the same stamp.
 const racy = time.Second
 
 // stampOf changes with every change of a file's content, mode or owner. Zero: too young to tell.
@@ -109,13 +110,14 @@ func (x *Index) seen(name string, info fs.FileInfo) (verdict, bool) {
 	return verdict{class: class, holds: (class == Owned || class == Layer) && info.Mode().IsRegular(), lasts: true}, true
 }
 
-// Fits reports whether a look by an agent of this version can go on from an index: the packages and their databases are
-// still those that it rests on.
+// Fits reports whether a look by an agent of this version can go on from an index: the packages and
+// their databases are still those that it rests on.
 func (x *Index) Fits(d *disk.Disk, agent string) bool {
 	return x != nil && x.Agent == agent && x.Base == baseline(d)
 }
 
-// becomes reports whether a file has the content that a rule was to leave, of a file that was known before.
+// becomes reports whether a file has the content that a rule was to leave, of a file that was known
+// before.
 func (x *Index) becomes(name, digest string) bool {
 	if x == nil {
 		return false

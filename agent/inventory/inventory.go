@@ -1,22 +1,25 @@
-// Package inventory says of every file on a node's own disk why it is there, so that what nobody can explain does not
-// travel in an image unseen.
+// Package inventory says of every file on a node's own disk why it is there, so that what nobody
+// can explain does not travel in an image unseen.
 //
-// A file is *owned* (a package shipped it, and its content is still as shipped), an *image layer's*, *named* by a rule of
-// the seal which takes it away, *generated* (a table with a reason for each kind), *allowed* by the run's policy, or
-// *unknown*. Patterns and rules know yesterday's agents; the inventory fails closed on tomorrow's.
+// A file is *owned* (a package shipped it, and its content is still as shipped), an *image
+// layer's*, *named* by a rule of the seal which takes it away, *generated* (a table with a reason
+// for each kind), *allowed* by the run's policy, or *unknown*. Patterns and rules know yesterday's
+// agents; the inventory fails closed on tomorrow's.
 //
 // # Shape
 //
-// Look walks the disk once and returns a Result: the counts of each class, the unknown files with their digests, and an
-// Index of what it saw. Given that Index as Options.Earlier, a second Look reads only what changed since (device, inode,
-// size, mode, ctime): the first is made beside the running node, the second in the donor's time away. Result.Groups folds
-// the unknown by directory for people; WriteAllow writes them as a policy's verify.known for review, each entry with a
+// Look walks the disk once and returns a Result: the counts of each class, the unknown files with
+// their digests, and an Index of what it saw. Given that Index as Options.Earlier, a second Look
+// reads only what changed since (device, inode, size, mode, ctime): the first is made beside the
+// running node, the second in the donor's time away. Result.Groups folds the unknown by directory
+// for people; WriteAllow writes them as a policy's verify.known for review, each entry with a
 // digest, so that a file which is changed, or added beside it, is unknown again.
 //
-// Neither links nor empty files nor sockets hold content, so they are known, except links that lead nowhere. The content
-// of unpacked layers is not compared with the image: that they are committed, and the image store's, must do. Writes
-// through a shared memory map that was there before the first look may leave no trace in ctime; files so written (the
-// databases of services) are no package's, so this hides no secret in what counts as owned.
+// Neither links nor empty files nor sockets hold content, so they are known, except links that lead
+// nowhere. The content of unpacked layers is not compared with the image: that they are committed,
+// and the image store's, must do. Writes through a shared memory map that was there before the
+// first look may leave no trace in ctime; files so written (the databases of services) are no
+// package's, so this hides no secret in what counts as owned.
 package inventory
 
 import (
@@ -71,8 +74,8 @@ type Count struct {
 
 // Options of a look.
 type Options struct {
-	// Gone are paths, resolved and relative, that the seal's rules take away or keep by a decision of the operator's; a
-	// directory stands for all below it.
+	// Gone are paths, resolved and relative, that the seal's rules take away or keep by a decision
+	// of the operator's; a directory stands for all below it.
 	Gone map[string]bool
 	// Becomes are the contents that rules of action edit leave, by path.
 	Becomes map[string][]byte
@@ -94,9 +97,11 @@ type Result struct {
 	Unknown []File // sorted by path
 	// Unexplained is Unknown with what the policy allows.
 	Unexplained []File
-	// Noted are the files that Options.Note asked for and for whose content neither a package nor an image vouches.
+	// Noted are the files that Options.Note asked for and for whose content neither a package nor
+	// an image vouches.
 	Noted []string
-	// Notes say what could not be used: a package database of another format, an image store that cannot be read.
+	// Notes say what could not be used: a package database of another format, an image store that
+	// cannot be read.
 	Notes []string
 	Index *Index
 	// Read counts the files whose content was read, the rest being as in Options.Earlier.
@@ -222,7 +227,8 @@ func (l *look) settle(name string, info fs.FileInfo, v verdict) {
 	if v.holds {
 		l.mark(name)
 	}
-	// Bytecode that was compiled from the source above it holds the constants of that source, which is judged itself.
+	// Bytecode that was compiled from the source above it holds the constants of that source, which
+	// is judged itself.
 	compiled := v.class == Generated && path.Ext(name) == ".pyc"
 	if vouched := v.class == Owned || v.class == Layer || compiled; !vouched && l.o.Note != nil && info.Mode().IsRegular() && info.Size() > 0 && l.o.Note(name) {
 		l.out.Noted = append(l.out.Noted, name)
@@ -268,7 +274,8 @@ func (l *look) result() *Result {
 	return r
 }
 
-// Sum is the digest over all unknown files' names and contents: two disks of the same unknown have the same.
+// Sum is the digest over all unknown files' names and contents: two disks of the same unknown have
+// the same.
 func (r *Result) Sum() string { return treeSum(r.Unknown) }
 
 // Summary is one line of text for people.

@@ -16,8 +16,8 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// tree is a disk of the files given: "link:TARGET" makes a link. All are an hour old in mtime; ctime cannot be set, so
-// tests of the second look say so (age).
+// tree is a disk of the files given: "link:TARGET" makes a link. All are an hour old in mtime;
+// ctime cannot be set, so tests of the second look say so (age).
 func tree(t *testing.T, files map[string]string) *disk.Disk {
 	t.Helper()
 	root := t.TempDir()
@@ -67,8 +67,8 @@ func names(files []File) (out []string) {
 	return out
 }
 
-// debian is a dpkg system: one package with a program, a library under the merged /usr, a configuration file, and a
-// diverted file.
+// debian is a dpkg system: one package with a program, a library under the merged /usr, a
+// configuration file, and a diverted file.
 func debian() map[string]string {
 	return map[string]string{
 		"bin":                             "link:usr/bin",

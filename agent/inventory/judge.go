@@ -43,8 +43,8 @@ func (l *look) quick(name string, info fs.FileInfo) (verdict, bool) {
 	return verdict{}, false
 }
 
-// link judges a symbolic link, which holds nothing but a name: one that leads somewhere on the disk says no more than
-// what it leads to, and /dev/null is how systemd's units are masked.
+// link judges a symbolic link, which holds nothing but a name: one that leads somewhere on the disk
+// says no more than what it leads to, and /dev/null is how systemd's units are masked.
 func (l *look) link(name string) verdict {
 	target, err := l.disk.Readlink(name)
 	if err != nil {
@@ -97,8 +97,9 @@ func (l *look) judge(name string, info fs.FileInfo, buf []byte) verdict {
 	return v
 }
 
-// edited judges a file that a rule edits by what it is now, and remembers what it will be. What is as shipped stays
-// known with the rule's edit; for the rest the policy must allow the edited content.
+// edited judges a file that a rule edits by what it is now, and remembers what it will be. What is
+// as shipped stays known with the rule's edit; for the rest the policy must allow the edited
+// content.
 func (l *look) edited(name string, now sums, after []byte) verdict {
 	digest := hexSum(after)
 	if v := l.content(name, now, func() []byte { return l.small(name) }); v.class != Unknown {
@@ -136,7 +137,8 @@ func (l *look) content(name string, s sums, load func() []byte) verdict {
 		}
 		why = owner.complaint()
 	}
-	// The same bytes under another name: skeletons of homes, boot loader modules, default configurations.
+	// The same bytes under another name: skeletons of homes, boot loader modules, default
+	// configurations.
 	if l.owners().ships(s) {
 		return verdict{class: Owned}
 	}
@@ -218,7 +220,8 @@ func hexSum(data []byte) string {
 // within reports whether name is below dir.
 func within(name, dir string) bool { return name != dir && disk.Under(name, dir) }
 
-// covers reports whether pattern (path.Match per component, absolute) matches name or a directory above it.
+// covers reports whether pattern (path.Match per component, absolute) matches name or a directory
+// above it.
 func covers(pattern, name string) bool {
 	for at := name; at != "." && at != "/"; at = path.Dir(at) {
 		if ok, err := path.Match(pattern[1:], at); err == nil && ok {

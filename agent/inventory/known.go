@@ -10,15 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// Known is what a run's policy says of files that would be unknown: they may travel, as long as they are what they were
-// when somebody looked.
+// Known is what a run's policy says of files that would be unknown: they may travel, as long as
+// they are what they were when somebody looked.
 type Known struct {
-	// Path is absolute: a name, or a pattern of path.Match components. A directory stands for what is below it.
+	// Path is absolute: a name, or a pattern of path.Match components. A directory stands for what
+	// is below it.
 	Path string `yaml:"path"`
 	// SHA256 is the digest, in hex, that the file must have; empty: any content.
 	SHA256 string `yaml:"sha256,omitempty"`
-	// Tree is the digest over names and contents of all unknown files at and below Path that no other entry allows. One
-	// file more, or another content, and none of them is allowed.
+	// Tree is the digest over names and contents of all unknown files at and below Path that no
+	// other entry allows. One file more, or another content, and none of them is allowed.
 	Tree string `yaml:"tree,omitempty"`
 	Why  string `yaml:"why"`
 }
@@ -113,7 +114,8 @@ func (r *Result) drop(allowed func(File) bool) {
 	}
 }
 
-// treeSum is the SHA-256 of lines "DIGEST  PATH", as sha256sum(1) writes them, of files sorted by path.
+// treeSum is the SHA-256 of lines "DIGEST  PATH", as sha256sum(1) writes them, of files sorted by
+// path.
 func treeSum(files []File) string {
 	h := sha256.New()
 	for _, f := range files {
@@ -122,15 +124,16 @@ func treeSum(files []File) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Entries of a policy for review: how many files a directory may have for each to get an entry of its own, and how many
-// entries fit in a policy.
+// Entries of a policy for review: how many files a directory may have for each to get an entry of
+// its own, and how many entries fit in a policy.
 const (
 	eachMost    = 16
 	entriesMost = 200
 )
 
-// WriteAllow writes the groups' files as verify.known of a SealConfig, to be reviewed and then given to a run. Files have
-// their digest; a directory of many unknown files, and nothing known, one over all of them.
+// WriteAllow writes the groups' files as verify.known of a SealConfig, to be reviewed and then
+// given to a run. Files have their digest; a directory of many unknown files, and nothing known,
+// one over all of them.
 func (r *Result) WriteAllow(w io.Writer) error {
 	groups := r.Groups()
 	each := eachMost
@@ -175,8 +178,8 @@ func empty(n int) string {
 	return ""
 }
 
-// quote writes a path as a pattern that matches only itself, in YAML's double quotes. YAML is text: for a byte that is none
-// it has "?", which matches any; the digest beside it does not.
+// quote writes a path as a pattern that matches only itself, in YAML's double quotes. YAML is text:
+// for a byte that is none it has "?", which matches any; the digest beside it does not.
 func quote(name string) string {
 	var text strings.Builder
 	for _, r := range escape.Replace(name) {
@@ -188,7 +191,8 @@ func quote(name string) string {
 	return fmt.Sprintf("%q", "/"+text.String())
 }
 
-// folds reports whether a directory gets one entry with a tree digest, which needs a name that is no pattern.
+// folds reports whether a directory gets one entry with a tree digest, which needs a name that is
+// no pattern.
 func (g Group) folds(each int) bool {
 	return g.Whole && len(g.Files) > each && !strings.ContainsAny(quote(g.Dir), `*?[\`)
 }

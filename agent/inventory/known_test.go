@@ -40,7 +40,8 @@ func TestKnownValidate(t *testing.T) {
 	}
 }
 
-// TestGroups: a directory without anything known is one line; the files beside known ones are named.
+// TestGroups: a directory without anything known is one line; the files beside known ones are
+// named.
 func TestGroups(t *testing.T) {
 	files := debian()
 	for _, name := range []string{"etc/a", "etc/b", "etc/c.d/x", "etc/c.d/deep/y", "srv/app/1", "srv/web/2", "usr/bin/own"} {

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spare asks the kernel not to take what is read here for a sign that it is needed in the page cache (Linux 6.3 and
-// later; earlier ones ignore it).
+// spare asks the kernel not to take what is read here for a sign that it is needed in the page
+// cache (Linux 6.3 and later; earlier ones ignore it).
 func spare(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_NOREUSE) }
 
-// LowPriority makes this whole process yield to everything else on the machine: nice 19 and the idle class for the disk
-// (ioprio_set(2)). Both belong to threads, and new threads inherit them.
+// LowPriority makes this whole process yield to everything else on the machine: nice 19 and the
+// idle class for the disk (ioprio_set(2)). Both belong to threads, and new threads inherit them.
 func LowPriority() error {
 	const (
 		whoProcess = 1       // IOPRIO_WHO_PROCESS

@@ -5,8 +5,8 @@ import (
 	"encoding/base64"
 )
 
-// publicKeys: OpenPGP (RFC 9580) in binary, or armored with text around it, of public keys, what belongs to them, and
-// nothing else.
+// publicKeys: OpenPGP (RFC 9580) in binary, or armored with text around it, of public keys, what
+// belongs to them, and nothing else.
 func publicKeys(_ *look, _ string, data []byte) bool {
 	begin, end := []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----"), []byte("-----END PGP PUBLIC KEY BLOCK-----")
 	if !bytes.Contains(data, begin) {
@@ -28,7 +28,8 @@ func publicKeys(_ *look, _ string, data []byte) bool {
 	}
 }
 
-// armored decodes RFC 9580, section 6.2: headers to an empty line, base64, and a checksum in a line that begins with "=".
+// armored decodes RFC 9580, section 6.2: headers to an empty line, base64, and a checksum in a line
+// that begins with "=".
 func armored(body []byte) bool {
 	body = bytes.ReplaceAll(body, []byte("\r"), nil)
 	if _, text, headers := bytes.Cut(body, []byte("\n\n")); headers {
@@ -44,8 +45,8 @@ func armored(body []byte) bool {
 	return err == nil && packets(binary)
 }
 
-// packets reads the headers of RFC 9580, section 4.2, and wants public keys and subkeys, user IDs and attributes,
-// signatures, trust, marker and padding, to the last byte, a key first.
+// packets reads the headers of RFC 9580, section 4.2, and wants public keys and subkeys, user IDs
+// and attributes, signatures, trust, marker and padding, to the last byte, a key first.
 func packets(data []byte) bool {
 	const signature, publicKey, marker, trust, userID, publicSubkey, userAttribute, padding = 2, 6, 10, 12, 13, 14, 17, 21
 	for first := true; len(data) > 0; first = false {
@@ -67,8 +68,8 @@ func packets(data []byte) bool {
 	return true
 }
 
-// packet is a packet's type, the length of its body, and that of its header; 0 where there is none, or one of a form that
-// keys do not have (partial and indeterminate lengths).
+// packet is a packet's type, the length of its body, and that of its header; 0 where there is none,
+// or one of a form that keys do not have (partial and indeterminate lengths).
 func packet(data []byte) (tag, length, header int) {
 	if len(data) < 2 || data[0]&0x80 == 0 {
 		return 0, 0, 0

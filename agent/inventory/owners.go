@@ -61,8 +61,8 @@ type owners struct {
 	notes []string
 }
 
-// readOwners reads every package database of the disk that it knows. One that it cannot read owns nothing, and says so:
-// its files are then unknown.
+// readOwners reads every package database of the disk that it knows. One that it cannot read owns
+// nothing, and says so: its files are then unknown.
 func readOwners(d *disk.Disk) *owners {
 	o := &owners{}
 	dirs := &resolver{disk: d, dirs: map[string]string{}}
@@ -113,7 +113,8 @@ func (o *owners) addHex(name string, kind kind, digest string) {
 	o.add(name, kind, sum)
 }
 
-// find returns what is known of a path; where several packages or databases tell of it, one that tells a digest.
+// find returns what is known of a path; where several packages or databases tell of it, one that
+// tells a digest.
 func (o *owners) find(name string) (best owned, ok bool) {
 	k := keyOf(name)
 	i, ok := slices.BinarySearchFunc(o.files, k, func(f owned, k key) int { return f.key.compare(k) })
@@ -135,8 +136,8 @@ func (o *owners) ships(s sums) bool {
 	return false
 }
 
-// resolver spells the paths of a package database as the disk has them: where /bin is a link to usr/bin, a package's
-// /bin/sh lies at usr/bin/sh.
+// resolver spells the paths of a package database as the disk has them: where /bin is a link to
+// usr/bin, a package's /bin/sh lies at usr/bin/sh.
 type resolver struct {
 	disk *disk.Disk
 	dirs map[string]string

@@ -15,7 +15,8 @@ import (
 // Where rpm keeps its database (rpm --eval %_dbpath), in the format of rpm 4.16 and later.
 var rpmPaths = []string{"var/lib/rpm/rpmdb.sqlite", "usr/lib/sysimage/rpm/rpmdb.sqlite"}
 
-// rpmOthers are databases of other formats: Berkeley DB of rpm before 4.16 (Amazon Linux 2, RHEL 8), and ndb (SUSE).
+// rpmOthers are databases of other formats: Berkeley DB of rpm before 4.16 (Amazon Linux 2, RHEL
+// 8), and ndb (SUSE).
 var rpmOthers = []string{"var/lib/rpm/Packages", "var/lib/rpm/Packages.db", "usr/lib/sysimage/rpm/Packages", "usr/lib/sysimage/rpm/Packages.db"}
 
 // readRPM reads rpm's database: a header for each package, with the digest of each file.
@@ -78,7 +79,8 @@ func readRPMDatabase(o *owners, d *disk.Disk, dirs *resolver, name string) error
 	})
 }
 
-// Tags, types and flags of rpm's headers: include/rpm/rpmtag.h and rpmfiles.h of github.com/rpm-software-management/rpm.
+// Tags, types and flags of rpm's headers: include/rpm/rpmtag.h and rpmfiles.h of
+// github.com/rpm-software-management/rpm.
 const (
 	rpmFileModes   = 1030
 	rpmFileDigests = 1035
@@ -95,8 +97,8 @@ const (
 	rpmSHA256 = 8
 )
 
-// header is a package's header as the database has it: the number of entries and of bytes, the entries (tag, type,
-// offset, count), the data. Everything is big-endian.
+// header is a package's header as the database has it: the number of entries and of bytes, the
+// entries (tag, type, offset, count), the data. Everything is big-endian.
 type header struct{ entries, data []byte }
 
 func parseHeader(blob []byte) (h header, err error) {

@@ -13,7 +13,8 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// rpmTree makes a root whose packages rpm itself built and installed, so that its database is a real one.
+// rpmTree makes a root whose packages rpm itself built and installed, so that its database is a
+// real one.
 func rpmTree(t *testing.T, packages int) *disk.Disk {
 	t.Helper()
 	for _, name := range []string{"rpm", "rpmbuild"} {
@@ -43,8 +44,8 @@ func runTool(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// buildRPMs builds packages with a link, a directory, a configuration file and a ghost each; the second has so many files
-// that its header is larger than any page.
+// buildRPMs builds packages with a link, a directory, a configuration file and a ghost each; the
+// second has so many files that its header is larger than any page.
 func buildRPMs(t *testing.T, top string, packages int) []string {
 	t.Helper()
 	var spec strings.Builder
@@ -72,7 +73,8 @@ func buildRPMs(t *testing.T, top string, packages int) []string {
 	return built
 }
 
-// TestRPM: every file of the packages is owned as rpm lists it, and one that was changed, or that rpm only expects, is not.
+// TestRPM: every file of the packages is owned as rpm lists it, and one that was changed, or that
+// rpm only expects, is not.
 func TestRPM(t *testing.T) {
 	d := rpmTree(t, 12)
 	listed := runTool(t, "rpm", "--root", d.Dir(), "--dbpath", "/var/lib/rpm", "-qa", "--queryformat", "[%{FILENAMES} %{FILEDIGESTS} %{FILEFLAGS:fflags}\n]")

@@ -1,7 +1,8 @@
 package inventory
 
-// rows are what is generated and known. A row without a check trusts the place: nothing but the program that the reason
-// names writes there, and it writes nothing of the machine's own. Where people or agents write as well, a check reads.
+// rows are what is generated and known. A row without a check trusts the place: nothing but the
+// program that the reason names writes there, and it writes nothing of the machine's own. Where
+// people or agents write as well, a check reads.
 var rows = []row{
 	{paths: []string{"var/lib/dpkg/available", "var/lib/dpkg/cmethopt", "var/lib/dpkg/diversions", "var/lib/dpkg/diversions-old", "var/lib/dpkg/statoverride", "var/lib/dpkg/statoverride-old",
 		"var/lib/dpkg/status", "var/lib/dpkg/status-old", "var/lib/dpkg/info/*.list", "var/lib/dpkg/info/*.md5sums", "var/lib/dpkg/info/*.conffiles", "var/lib/dpkg/info/*.preinst", "var/lib/dpkg/info/*.postinst",

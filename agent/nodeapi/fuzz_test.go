@@ -7,8 +7,8 @@ import (
 	"kamino.dev/kamino/agent/disk/disktest"
 )
 
-// FuzzKubeconfig: whatever stands where kubelet's kubeconfig is, it is read or refused, and never read as somebody's
-// credentials without a server to give them to.
+// FuzzKubeconfig: whatever stands where kubelet's kubeconfig is, it is read or refused, and never
+// read as somebody's credentials without a server to give them to.
 func FuzzKubeconfig(f *testing.F) {
 	d := disktest.New(f, map[string]string{"etc/kubernetes/token": "t\n", Paths[0]: ""})
 	f.Add("clusters:\n- name: c\n  cluster: {server: 'https://x'}\nusers:\n- name: u\n  user: {token: x}\ncontexts:\n- name: k\n  context: {cluster: c, user: u}\ncurrent-context: k\n")

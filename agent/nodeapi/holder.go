@@ -16,8 +16,8 @@ type Holder struct {
 	Node bool
 }
 
-// Holders are those of every kubeconfig of Paths on the disk that has a client certificate. One that cannot be read is an
-// error: nobody knows whose it is.
+// Holders are those of every kubeconfig of Paths on the disk that has a client certificate. One
+// that cannot be read is an error: nobody knows whose it is.
 func Holders(d *disk.Disk) (all []Holder, err error) {
 	for _, name := range Paths {
 		if !d.Exists(name) {

@@ -1,5 +1,6 @@
-// Package nodeapi changes one object of the cluster, the node's own, with kubelet's own credentials: two requests over
-// plain HTTP, for which a Kubernetes client library would weigh more than the rest of the agent.
+// Package nodeapi changes one object of the cluster, the node's own, with kubelet's own
+// credentials: two requests over plain HTTP, for which a Kubernetes client library would weigh more
+// than the rest of the agent.
 package nodeapi
 
 import (
@@ -17,7 +18,8 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// Paths are where kubelet's kubeconfig is on the distributions we know: kubeadm's, AKS's and aks-engine's.
+// Paths are where kubelet's kubeconfig is on the distributions we know: kubeadm's, AKS's and
+// aks-engine's.
 var Paths = []string{"etc/kubernetes/kubelet.conf", "var/lib/kubelet/kubeconfig", "etc/kubernetes/kubelet-kubeconfig"}
 
 // Credentials are kubelet's way to the API server, wholly in memory.
@@ -25,7 +27,8 @@ type Credentials struct {
 	Server string
 	Token  string
 	Path   string // the kubeconfig they came from
-	// Insecure is what the kubeconfig says of TLS (insecure-skip-tls-verify). It is not honoured: Client refuses.
+	// Insecure is what the kubeconfig says of TLS (insecure-skip-tls-verify). It is not honoured:
+	// Client refuses.
 	Insecure bool
 	tls      *tls.Config
 	leaf     *x509.Certificate

@@ -205,7 +205,8 @@ func TestPersistence(t *testing.T) {
 	}
 }
 
-// TestInsecure: a kubeconfig that switches the check of the server's certificate off is refused before anything is sent.
+// TestInsecure: a kubeconfig that switches the check of the server's certificate off is refused
+// before anything is sent.
 func TestInsecure(t *testing.T) {
 	asked := false
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked = true; _, _ = io.WriteString(w, "{}") }))

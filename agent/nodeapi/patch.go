@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// Client changes the node's own object. NodeRestriction lets kubelet's credentials change its own node's annotations and
-// most labels, not its taints (https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
+// Client changes the node's own object. NodeRestriction lets kubelet's credentials change its own
+// node's annotations and most labels, not its taints
+// (https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
 type Client struct {
 	server string
 	token  string
@@ -25,9 +26,10 @@ type Client struct {
 	wait   func(context.Context, time.Duration) error
 }
 
-// Client makes a client for node. It resolves the server's name now: by the time a seal is done, the disk's resolver
-// configuration may be gone. A kubeconfig that does not check the server's certificate is an error: whoever is on the way
-// could take a receipt, and with it kubelet's token, for the API server.
+// Client makes a client for node. It resolves the server's name now: by the time a seal is done,
+// the disk's resolver configuration may be gone. A kubeconfig that does not check the server's
+// certificate is an error: whoever is on the way could take a receipt, and with it kubelet's token,
+// for the API server.
 func (c *Credentials) Client(ctx context.Context, node string, wait func(context.Context, time.Duration) error) (*Client, error) {
 	if c.Insecure {
 		return nil, fmt.Errorf("/%s says insecure-skip-tls-verify: replace that line by certificate-authority-data with the cluster's CA, in base64", c.Path)
@@ -72,7 +74,8 @@ func (c *Client) Label(ctx context.Context, labels map[string]string, remove []s
 	return c.send(ctx, map[string]any{"metadata": map[string]any{"labels": values}})
 }
 
-// Reach reads the node's own object, with the credential and over the network that Annotate will need.
+// Reach reads the node's own object, with the credential and over the network that Annotate will
+// need.
 func (c *Client) Reach(ctx context.Context) error {
 	return c.persist(ctx, func() (error, bool) {
 		_, err, again := c.request(ctx, http.MethodGet, nil)
@@ -101,9 +104,9 @@ type Taint struct {
 	Effect string `json:"effect" yaml:"effect"`
 }
 
-// Taint sets taints and removes others, leaving everybody else's alone. A taint is told by its key and effect. With a
-// credential of the node's own the API server refuses (ErrForbidden: NodeRestriction); one that the cluster shares may
-// be allowed.
+// Taint sets taints and removes others, leaving everybody else's alone. A taint is told by its key
+// and effect. With a credential of the node's own the API server refuses (ErrForbidden:
+// NodeRestriction); one that the cluster shares may be allowed.
 func (c *Client) Taint(ctx context.Context, set, remove []Taint) error {
 	return c.persist(ctx, func() (error, bool) {
 		var node struct {
@@ -128,7 +131,8 @@ func (c *Client) Taint(ctx context.Context, set, remove []Taint) error {
 		for _, t := range set {
 			all = append(all, map[string]any{"key": t.Key, "value": t.Value, "effect": t.Effect})
 		}
-		// With the version a change by somebody else in between is a conflict, and everything is read again.
+		// With the version a change by somebody else in between is a conflict, and everything is
+		// read again.
 		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": node.Metadata.ResourceVersion}, "spec": map[string]any{"taints": all}})
 		if err != nil {
 			return err, false

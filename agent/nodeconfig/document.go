@@ -41,7 +41,8 @@ const (
 type NodeConfig struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string `yaml:"kind"`
-	// Generation grows with every change; a running node ignores a document that is not newer than its own.
+	// Generation grows with every change; a running node ignores a document that is not newer than
+	// its own.
 	Generation int64      `yaml:"generation"`
 	Cluster    Cluster    `yaml:"cluster,omitempty"`
 	Join       Join       `yaml:"join"`
@@ -74,7 +75,8 @@ type Kubelet struct {
 	Taints  []Taint           `yaml:"taints,omitempty"`
 }
 
-// Taint is set when the node registers. On a running node it is changed where kubelet's credential may do that.
+// Taint is set when the node registers. On a running node it is changed where kubelet's credential
+// may do that.
 type Taint = nodeapi.Taint
 
 // Containerd is the container runtime's part.
@@ -82,8 +84,8 @@ type Containerd struct {
 	Config string `yaml:"config,omitempty"` // TOML, imported by containerd's own configuration
 }
 
-// Parse decodes strictly and validates: an unknown or repeated field, a second document and a wrong value are errors
-// that name the line or the field.
+// Parse decodes strictly and validates: an unknown or repeated field, a second document and a wrong
+// value are errors that name the line or the field.
 func Parse(data []byte) (*NodeConfig, error) {
 	if len(data) > Most {
 		return nil, fmt.Errorf("decode NodeConfig: %d bytes are more than %d", len(data), Most)
@@ -206,7 +208,8 @@ func (c Cluster) Certificates() ([]byte, error) {
 	return append(bytes.TrimSpace(text), '\n'), nil
 }
 
-// Owned are fields of KubeletConfiguration that the agent sets itself, from other parts of the document or the machine.
+// Owned are fields of KubeletConfiguration that the agent sets itself, from other parts of the
+// document or the machine.
 var owned = map[string]string{
 	"apiVersion": "", "kind": "", "providerID": "the cloud provider sets it",
 	"clusterDNS": "write cluster.dns", "clusterDomain": "write cluster.domain", "registerWithTaints": "write kubelet.taints",
@@ -263,8 +266,9 @@ func qualified(key string) error {
 	return nil
 }
 
-// Labels that kubelet may set on itself in the kubernetes.io domains; others make it refuse to start
-// (k8s.io/kubernetes pkg/util/... KubeletLabels, https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/ --node-labels).
+// Labels that kubelet may set on itself in the kubernetes.io domains; others make it refuse to
+// start (k8s.io/kubernetes pkg/util/... KubeletLabels,
+// https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/ --node-labels).
 var ownLabels = map[string]bool{
 	"kubernetes.io/hostname": true, "kubernetes.io/os": true, "kubernetes.io/arch": true, "node.kubernetes.io/instance-type": true,
 	"beta.kubernetes.io/instance-type": true, "beta.kubernetes.io/os": true, "beta.kubernetes.io/arch": true,

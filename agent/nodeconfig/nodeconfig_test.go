@@ -149,7 +149,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever comes as userData is refused with an error or becomes files without a way out of its unit.
+// FuzzParse: whatever comes as userData is refused with an error or becomes files without a way out
+// of its unit.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(head("join: {method: keep}\n")))
 	f.Add([]byte(head(cluster + "join: {method: bootstrapToken, token: abcdef.0123456789abcdef}\nkubelet: {version: v1.36.3, labels: {a: b}, args: [--v=4], config: {a: {b: [1]}}}\ncontainerd: {config: 'version = 2'}\n")))

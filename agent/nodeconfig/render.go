@@ -26,7 +26,8 @@ const (
 	DropInPath        = "etc/systemd/system/kubelet.service.d/90-kamino.conf"
 	RuntimePath       = "etc/containerd/conf.d/90-kamino.toml"
 	runtimeMain       = "etc/containerd/config.toml"
-	// basePath keeps kubelet's configuration as the image brought it, so that every generation starts from the same.
+	// basePath keeps kubelet's configuration as the image brought it, so that every generation
+	// starts from the same.
 	basePath = "var/lib/kamino/base/kubelet-config.yaml"
 )
 
@@ -42,9 +43,10 @@ type File struct {
 	Unit string
 }
 
-// Render turns the document into files for this machine. Everything that can be wrong with it is wrong before the first
-// file is written. first asks for the join credential as well; a running node has its own. With host.Idle nothing is
-// executed: a kubelet is taken for the wanted version, and join.command is an error (host.ErrIdle).
+// Render turns the document into files for this machine. Everything that can be wrong with it is
+// wrong before the first file is written. first asks for the join credential as well; a running
+// node has its own. With host.Idle nothing is executed: a kubelet is taken for the wanted version,
+// and join.command is an error (host.ErrIdle).
 func Render(ctx context.Context, d *disk.Disk, h host.Host, c *NodeConfig, first bool) ([]File, error) {
 	var files []File
 	if c.Cluster.CA != "" {
@@ -200,8 +202,8 @@ current-context: bootstrap
 `, strings.TrimSuffix(c.Cluster.Endpoint, "/"), base64.StdEncoding.EncodeToString(ca), credential), nil
 }
 
-// dropIn starts the right kubelet with the image's own arguments and ours after them: of an argument that is given
-// twice, kubelet takes the last, and labels add up.
+// dropIn starts the right kubelet with the image's own arguments and ours after them: of an
+// argument that is given twice, kubelet takes the last, and labels add up.
 func (c *NodeConfig) dropIn(ctx context.Context, d *disk.Disk, h host.Host) (File, error) {
 	f := File{Path: DropInPath, Mode: 0o644, Unit: "kubelet.service"}
 	if c.Join.Method == JoinKeep && c.Kubelet.Version == "" && len(c.Kubelet.Labels) == 0 && len(c.Kubelet.Args) == 0 && len(c.Kubelet.Config) == 0 {
@@ -242,8 +244,8 @@ func (c *NodeConfig) dropIn(ctx context.Context, d *disk.Disk, h host.Host) (Fil
 	return f, nil
 }
 
-// given says whether a command line has the argument already, with none after it that could say otherwise. Nobody knows
-// what is in variables.
+// given says whether a command line has the argument already, with none after it that could say
+// otherwise. Nobody knows what is in variables.
 func given(command []string, arg string) bool {
 	name, _, hasValue := strings.Cut(arg, "=")
 	for i := len(command) - 1; i > 0; i-- {
@@ -280,7 +282,8 @@ func lastExecStart(unit string) []string {
 // unitDirs are where systemd finds units, the strongest last (systemd.unit(5)).
 var unitDirs = []string{"usr/lib/systemd/system", "lib/systemd/system", "usr/local/lib/systemd/system", "run/systemd/system", "etc/systemd/system"}
 
-// execStart is kubelet's command line as the image's unit and drop-ins define it, without the agent's own drop-in.
+// execStart is kubelet's command line as the image's unit and drop-ins define it, without the
+// agent's own drop-in.
 func execStart(d *disk.Disk) []string {
 	var units []string
 	for _, dir := range unitDirs {

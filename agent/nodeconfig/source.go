@@ -27,8 +27,9 @@ func (d Document) Hash() string {
 // ErrNone means that no source has a document.
 var ErrNone = errors.New("no source has a NodeConfig")
 
-// Find asks the sources in order and returns the first document: imds://userData, file:///PATH. A source that cannot be
-// asked is an error, not an absence: the node must not take an older configuration because IMDS was slow.
+// Find asks the sources in order and returns the first document: imds://userData, file:///PATH. A
+// source that cannot be asked is an error, not an absence: the node must not take an older
+// configuration because IMDS was slow.
 func Find(ctx context.Context, sources []string, d *disk.Disk, userData func(context.Context) ([]byte, error)) (Document, error) {
 	for _, s := range sources {
 		var data []byte

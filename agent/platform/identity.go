@@ -1,5 +1,5 @@
-// Package platform talks to what an Azure VM finds around it: SMBIOS, the instance metadata service (IMDS), the
-// WireServer and the provisioning CD.
+// Package platform talks to what an Azure VM finds around it: SMBIOS, the instance metadata service
+// (IMDS), the WireServer and the provisioning CD.
 package platform
 
 import (
@@ -16,8 +16,8 @@ const dmiUUID = "sys/class/dmi/id/product_uuid"
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-// SMBIOS is the machine's UUID in lower case, or empty when it cannot be read or is one of the values that boards without
-// a UUID show.
+// SMBIOS is the machine's UUID in lower case, or empty when it cannot be read or is one of the
+// values that boards without a UUID show.
 func SMBIOS(d *disk.Disk) string { return VMID(d.Text(dmiUUID)) }
 
 // VMID normalises a VM's identity; what is not a usable UUID becomes empty.
@@ -29,8 +29,9 @@ func VMID(text string) string {
 	return id
 }
 
-// Same compares two VM identities in any case and either byte order of their first three groups: generation 1 machines
-// show the SMBIOS UUID swapped with respect to IMDS vmId (cloud-init's azure/identity.py, azure-init's vm_id.rs).
+// Same compares two VM identities in any case and either byte order of their first three groups:
+// generation 1 machines show the SMBIOS UUID swapped with respect to IMDS vmId (cloud-init's
+// azure/identity.py, azure-init's vm_id.rs).
 func Same(a, b string) bool {
 	a, b = VMID(a), VMID(b)
 	return a != "" && (a == b || a == scan.Swapped(b))

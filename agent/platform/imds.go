@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// IMDS is the instance metadata service (https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service).
+// IMDS is the instance metadata service
+// (https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service).
 type IMDS struct {
 	// Endpoint is http://169.254.169.254 on Azure.
 	Endpoint string
@@ -25,7 +26,8 @@ type IMDS struct {
 // DefaultIMDS is the address that Azure serves.
 const DefaultIMDS = "http://169.254.169.254"
 
-// Metadata is what the agent needs of the instance document. All values are strings; what is missing is empty.
+// Metadata is what the agent needs of the instance document. All values are strings; what is
+// missing is empty.
 type Metadata struct {
 	Compute struct {
 		VMID       string `json:"vmId"`
@@ -56,10 +58,12 @@ type Metadata struct {
 	} `json:"extended"`
 }
 
-// metadataMost bounds an answer: userData is at most 64 KiB before base64, the instance document a few KiB.
+// metadataMost bounds an answer: userData is at most 64 KiB before base64, the instance document a
+// few KiB.
 const metadataMost = 1 << 20
 
-// Instance fetches the instance document, with the extended part that names the kind of pre-provisioning.
+// Instance fetches the instance document, with the extended part that names the kind of
+// pre-provisioning.
 func (c IMDS) Instance(ctx context.Context) (Metadata, error) {
 	data, err := c.get(ctx, "/metadata/instance?api-version=2021-08-01&extended=true")
 	if err != nil {
@@ -115,7 +119,8 @@ type Status struct {
 
 func (s *Status) Error() string { return fmt.Sprintf("get %s: status %d: %s", s.URL, s.Code, s.Body) }
 
-// temporary answers: IMDS says 410 while it is updated, and throttles at about five requests a second.
+// temporary answers: IMDS says 410 while it is updated, and throttles at about five requests a
+// second.
 func temporary(err error) bool {
 	var s *Status
 	if !errors.As(err, &s) {
@@ -124,7 +129,8 @@ func temporary(err error) bool {
 	return s.Code == http.StatusGone || s.Code == http.StatusTooManyRequests || s.Code == http.StatusRequestTimeout || s.Code >= 500
 }
 
-// unreachable says that the machine has no route yet: nobody was asked, so nobody minds being asked again soon.
+// unreachable says that the machine has no route yet: nobody was asked, so nobody minds being asked
+// again soon.
 func unreachable(err error) bool {
 	return errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH)
 }
@@ -132,8 +138,8 @@ func unreachable(err error) bool {
 // noRoutePause is how soon the network is tried again while there is none: kubelet waits.
 const noRoutePause = 100 * time.Millisecond
 
-// get asks until there is an answer or the context ends, at first quickly, because this waits for the network to come up
-// on the path to kubelet.
+// get asks until there is an answer or the context ends, at first quickly, because this waits for
+// the network to come up on the path to kubelet.
 func (c IMDS) get(ctx context.Context, path string) ([]byte, error) {
 	pause := 50 * time.Millisecond
 	for {
@@ -181,7 +187,8 @@ func brief(data []byte) string {
 	return text[:min(len(text), 200)]
 }
 
-// Direct is a client for addresses on the machine's own link: no proxy, no redirects, connections refused quickly.
+// Direct is a client for addresses on the machine's own link: no proxy, no redirects, connections
+// refused quickly.
 func Direct() *http.Client {
 	return &http.Client{
 		Timeout:       30 * time.Second,

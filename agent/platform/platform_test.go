@@ -157,7 +157,8 @@ func (r *routes) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(""))}, nil
 }
 
-// TestIMDSWithoutRoute: kubelet waits for the network, however late it comes; a busy IMDS is asked ever more seldom.
+// TestIMDSWithoutRoute: kubelet waits for the network, however late it comes; a busy IMDS is asked
+// ever more seldom.
 func TestIMDSWithoutRoute(t *testing.T) {
 	var waits []time.Duration
 	c := IMDS{Endpoint: DefaultIMDS, Client: &http.Client{Transport: &routes{without: 100, busy: 20}},

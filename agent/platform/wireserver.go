@@ -56,8 +56,9 @@ func ParseGoalState(data []byte) (GoalState, error) {
 	return GoalState{doc.Incarnation, doc.Container.ContainerID, doc.Container.Instances[0]}, nil
 }
 
-// Report tells the platform that the machine is ready, or with a reason that it is not. It tries the WireServer's goal
-// state and health first and the JSON endpoint of newer hosts after it, each a few times.
+// Report tells the platform that the machine is ready, or with a reason that it is not. It tries
+// the WireServer's goal state and health first and the JSON endpoint of newer hosts after it, each
+// a few times.
 func (w WireServer) Report(ctx context.Context, ready bool, reason string) error {
 	var problems error
 	pause := 200 * time.Millisecond
@@ -209,7 +210,8 @@ func ParseOVF(data []byte) (Provisioning, error) {
 	return p, nil
 }
 
-// Parked reports whether a kind of pre-provisioning means that this machine waits for its real owner.
+// Parked reports whether a kind of pre-provisioning means that this machine waits for its real
+// owner.
 func Parked(ppsType string) bool {
 	return ppsType != "" && !strings.EqualFold(ppsType, "None")
 }

@@ -13,9 +13,10 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// A reader of Bolt databases (https://github.com/etcd-io/bbolt, internal/common/{page,meta,bucket}.go) of its own: the library
-// takes a lock that the owner of the database holds, maps the file, and panics or runs in circles where a page is damaged.
-// Numbers are in the machine's order, which is little-endian wherever Kamino runs.
+// A reader of Bolt databases (https://github.com/etcd-io/bbolt,
+// internal/common/{page,meta,bucket}.go) of its own: the library takes a lock that the owner of the
+// database holds, maps the file, and panics or runs in circles where a page is damaged. Numbers are
+// in the machine's order, which is little-endian wherever Kamino runs.
 
 const (
 	boltMagic   = 0xed0cdaed
@@ -36,20 +37,23 @@ type database struct {
 	size int64
 	page int64 // bytes
 	root uint64
-	// Pages and elements that may still be read: more than there can be means that pages refer to each other.
+	// Pages and elements that may still be read: more than there can be means that pages refer to
+	// each other.
 	reads, elements int64
 }
 
-// bucket is a bucket: its top page, or the page itself where it is small enough to lie in its parent.
+// bucket is a bucket: its top page, or the page itself where it is small enough to lie in its
+// parent.
 type bucket struct {
 	db     *database
 	page   uint64
 	inline []byte
 }
 
-// view reads a database of which the owner may be running. Bolt writes no page that a committed transaction refers to
-// (copy-on-write): when the two meta pages are the same before and after, what was read is that transaction's state. Read
-// starts anew each time. A database that does not exist has no buckets.
+// view reads a database of which the owner may be running. Bolt writes no page that a committed
+// transaction refers to (copy-on-write): when the two meta pages are the same before and after,
+// what was read is that transaction's state. Read starts anew each time. A database that does not
+// exist has no buckets.
 func view[T any](d *disk.Disk, name string, read func(root *bucket) (T, error)) (out T, err error) {
 	const tries = 20
 	if !d.Exists(name) {
@@ -206,7 +210,8 @@ func (db *database) walk(p []byte, depth int, visit func(key, value []byte, nest
 	return nil
 }
 
-// leaf visits the element at the start of e: flags, the key's place from here, the lengths of key and value.
+// leaf visits the element at the start of e: flags, the key's place from here, the lengths of key
+// and value.
 func (db *database) leaf(e []byte, visit func(key, value []byte, nested *bucket) error) error {
 	pos, keys, values := uint64(binary.LittleEndian.Uint32(e[4:])), uint64(binary.LittleEndian.Uint32(e[8:])), uint64(binary.LittleEndian.Uint32(e[12:]))
 	if pos+keys+values > uint64(len(e)) {

@@ -47,8 +47,8 @@ func contents(root *bucket) (map[string]string, error) {
 	return all, flat(root, "", all)
 }
 
-// plenty has pages of branches, values that take several pages, buckets within their parent's page and buckets of their own,
-// and pages that were freed.
+// plenty has pages of branches, values that take several pages, buckets within their parent's page
+// and buckets of their own, and pages that were freed.
 func plenty(want map[string]string) func(*bolt.Tx) error {
 	return func(tx *bolt.Tx) error {
 		for i := range 40 {
@@ -147,7 +147,8 @@ func TestReaderBesideWriter(t *testing.T) {
 	}
 }
 
-// FuzzBolt: a damaged database is an error or what is left of it, never an end of the program, nor a reading without one.
+// FuzzBolt: a damaged database is an error or what is left of it, never an end of the program, nor
+// a reading without one.
 func FuzzBolt(f *testing.F) {
 	d := disktest.New(f, nil)
 	small := func(tx *bolt.Tx) error {

@@ -27,12 +27,13 @@ const (
 	snapshotsName = "io.containerd.snapshotter.v1.*/metadata.db"
 )
 
-// containerdRoots are where containerd keeps its state: its default, Docker's own, a user's (rootless), K3s', RKE2's and
-// MicroK8s'.
+// containerdRoots are where containerd keeps its state: its default, Docker's own, a user's
+// (rootless), K3s', RKE2's and MicroK8s'.
 var containerdRoots = []string{containerdDir, dockerDir + "/containerd/daemon", "home/*/.local/share/containerd",
 	"var/lib/rancher/k3s/agent/containerd", "var/lib/rancher/rke2/agent/containerd", "var/snap/microk8s/common/var/lib/containerd"}
 
-// MetadataPaths are patterns, absolute, of the databases in which containerd keeps what containers were given.
+// MetadataPaths are patterns, absolute, of the databases in which containerd keeps what containers
+// were given.
 func MetadataPaths() (all []string) {
 	for _, root := range containerdRoots {
 		all = append(all, "/"+root+"/"+metaName)
@@ -117,7 +118,8 @@ func (s snapshot) chain() string {
 	return parts[len(parts)-1]
 }
 
-// snapshots reads a snapshotter's database: v1/snapshots/KEY with kind and id; the directory is snapshots/ID beside it.
+// snapshots reads a snapshotter's database: v1/snapshots/KEY with kind and id; the directory is
+// snapshots/ID beside it.
 func snapshots(d *disk.Disk, file string) ([]snapshot, error) {
 	return view(d, file, func(root *bucket) (all []snapshot, err error) {
 		b, err := root.in("v1", "snapshots")

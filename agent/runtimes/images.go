@@ -12,7 +12,8 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// InStore reports whether a file lies where an image store of containerd's or docker's keeps blobs, layers or records.
+// InStore reports whether a file lies where an image store of containerd's or docker's keeps blobs,
+// layers or records.
 func InStore(name string) bool {
 	for _, dir := range []string{containerdDir, dockerImages, dockerLayers} {
 		if name != dir && disk.Under(name, dir) {
@@ -22,7 +23,8 @@ func InStore(name string) bool {
 	return false
 }
 
-// BlobDigest is the SHA-256 in hex that a content store says a file has: its name. Empty: it is in none.
+// BlobDigest is the SHA-256 in hex that a content store says a file has: its name. Empty: it is in
+// none.
 func BlobDigest(name string) string {
 	dir, base := path.Split(name)
 	switch strings.TrimSuffix(dir, "/") {
@@ -32,8 +34,8 @@ func BlobDigest(name string) string {
 	return ""
 }
 
-// Layers are the directories of committed layers of the images that containerd and docker know. Reading them again is the
-// caller's to avoid.
+// Layers are the directories of committed layers of the images that containerd and docker know.
+// Reading them again is the caller's to avoid.
 type Layers map[string]bool
 
 // ReadLayers reads them. An error says of which store there are none, or not all.
@@ -68,8 +70,8 @@ func (l Layers) containerd(d *disk.Disk) error {
 	return err
 }
 
-// docker adds the layers of docker's images: a configuration, whose name is its digest, names the layers, and layerdb says
-// by their chain IDs where they are.
+// docker adds the layers of docker's images: a configuration, whose name is its digest, names the
+// layers, and layerdb says by their chain IDs where they are.
 func (l Layers) docker(d *disk.Disk) error {
 	configs, err := d.Glob(dockerImages + "/imagedb/content/sha256/*")
 	if err != nil {
@@ -92,8 +94,8 @@ func (l Layers) docker(d *disk.Disk) error {
 	return nil
 }
 
-// imageChains are the chain IDs of all layers of all images that containerd knows, in any namespace:
-// v1/NAMESPACE/images/NAME/target has the digest of an index or a manifest.
+// imageChains are the chain IDs of all layers of all images that containerd knows, in any
+// namespace: v1/NAMESPACE/images/NAME/target has the digest of an index or a manifest.
 func imageChains(d *disk.Disk) (map[string]bool, error) {
 	targets, err := view(d, containerdDir+"/"+metaName, func(root *bucket) (all []string, err error) {
 		v1, err := root.in("v1")
@@ -125,7 +127,8 @@ type document struct {
 	}
 }
 
-// follow adds the chain IDs of an image's layers. What is not there, such as manifests of other architectures, has none.
+// follow adds the chain IDs of an image's layers. What is not there, such as manifests of other
+// architectures, has none.
 func follow(d *disk.Disk, digest string, depth int, chains map[string]bool) {
 	hex, ok := strings.CutPrefix(digest, "sha256:")
 	if !ok || path.Base(hex) != hex || depth > 3 {

@@ -1,10 +1,10 @@
-// Package runtimes reads what container runtimes keep on a disk: which containers and writable layers they still know, and
-// which directories are layers of images. It reads records only, and changes nothing: the runtimes may be running, be
-// stopped, or be on another machine.
+// Package runtimes reads what container runtimes keep on a disk: which containers and writable
+// layers they still know, and which directories are layers of images. It reads records only, and
+// changes nothing: the runtimes may be running, be stopped, or be on another machine.
 //
-// Layouts: containerd's docs/content-flow.md, core/metadata/buckets.go and core/snapshots/storage/bolt.go; Docker's (moby)
-// layer/filestore.go, image/fs.go and daemon/graphdriver/overlay2; containers.go of containers/storage for CRI-O, podman
-// and buildah.
+// Layouts: containerd's docs/content-flow.md, core/metadata/buckets.go and
+// core/snapshots/storage/bolt.go; Docker's (moby) layer/filestore.go, image/fs.go and
+// daemon/graphdriver/overlay2; containers.go of containers/storage for CRI-O, podman and buildah.
 package runtimes
 
 import (
@@ -20,16 +20,16 @@ import (
 // Container is what a runtime's records know of one container, or of one writable layer.
 type Container struct {
 	About string // for people
-	// Dirs hold what it wrote, relative to the root, and go when the runtime removes it; none where the record is of its
-	// specification only.
+	// Dirs hold what it wrote, relative to the root, and go when the runtime removes it; none where
+	// the record is of its specification only.
 	Dirs []string
 }
 
 // recordsMost bounds a list of containers in JSON.
 const recordsMost = 256 << 20
 
-// Containers are all that the runtimes on a disk know. A record that cannot be read is an error, because nobody knows what
-// it holds; what the others say is returned beside it.
+// Containers are all that the runtimes on a disk know. A record that cannot be read is an error,
+// because nobody knows what it holds; what the others say is returned beside it.
 func Containers(d *disk.Disk) (all []Container, err error) {
 	for _, find := range []func(*disk.Disk) ([]Container, error){containerdContainers, containerdLayers, dockerContainers, storageContainers} {
 		found, ferr := find(d)
@@ -58,8 +58,9 @@ func globs(d *disk.Disk, roots []string, pattern string) (all []string, err erro
 	return all, nil
 }
 
-// dockerContainers reads Docker's layer store: image/DRIVER/layerdb/mounts/CONTAINER/mount-id names the layer in DRIVER/ID,
-// and init-id the one beneath it with the container's own /etc/hosts. The containers' own directories are the rules' matter.
+// dockerContainers reads Docker's layer store: image/DRIVER/layerdb/mounts/CONTAINER/mount-id names
+// the layer in DRIVER/ID, and init-id the one beneath it with the container's own /etc/hosts. The
+// containers' own directories are the rules' matter.
 func dockerContainers(d *disk.Disk) (all []Container, err error) {
 	mounts, err := d.Glob(dockerDir + "/image/*/layerdb/mounts/*")
 	for _, m := range mounts {
@@ -75,8 +76,9 @@ func dockerContainers(d *disk.Disk) (all []Container, err error) {
 	return all, err
 }
 
-// storageContainers reads what CRI-O, podman and buildah share: storage/DRIVER-containers/containers.json and
-// volatile-containers.json, lists of id, names and layer; the layer is in DRIVER/LAYER.
+// storageContainers reads what CRI-O, podman and buildah share:
+// storage/DRIVER-containers/containers.json and volatile-containers.json, lists of id, names and
+// layer; the layer is in DRIVER/LAYER.
 func storageContainers(d *disk.Disk) (all []Container, err error) {
 	files, err := globs(d, []string{"var/lib/containers/storage", "home/*/.local/share/containers/storage", "root/.local/share/containers/storage"}, "*-containers/*containers.json")
 	for _, file := range files {

@@ -33,7 +33,8 @@ func snapshotter(kinds ...byte) func(*bolt.Tx) error {
 	}
 }
 
-// TestRoots: containers are found of every runtime, wherever it keeps its state, while it runs; views and images are none.
+// TestRoots: containers are found of every runtime, wherever it keeps its state, while it runs;
+// views and images are none.
 func TestRoots(t *testing.T) {
 	const k3s = "var/lib/rancher/k3s/agent/containerd/io.containerd.snapshotter.v1.native"
 	d := disktest.New(t, map[string]string{

@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// The last words of a key's name, in lower case and without separators, that make its value a credential.
+// The last words of a key's name, in lower case and without separators, that make its value a
+// credential.
 var secretWords = []string{"password", "passwd", "passphrase", "pass", "pwd", "secret", "token", "bindpw", "rootpw", "authtok", "requirepass", "masterauth",
 	"credential", "credentials", "psk", "pw", "kennwort", "extpat", "secretkeybase", "clientkey",
 	"apikey", "accesskey", "accountkey", "licensekey", "licencekey", "secretkey", "privatekey", "registrationkey", "enrollmentkey", "sharedkey", "presharedkey",
@@ -53,8 +54,9 @@ func identityAnchors() []string {
 	return all
 }
 
-// assigned is a credential by the name of its key: key=value, key: value, "key": "value", <key>value</key>,
-// name="key" value="value", and "key value" of the configuration files that write it so.
+// assigned is a credential by the name of its key: key=value, key: value, "key": "value",
+// <key>value</key>, name="key" value="value", and "key value" of the configuration files that write
+// it so.
 func assigned(data []byte, at int) []byte {
 	a, ok := assignment(data, at)
 	if !ok || commented(data, at) {
@@ -161,7 +163,8 @@ var (
 	nextElement = regexp.MustCompile(`^</[A-Za-z]{1,16}>\s{0,40}<[A-Za-z]{1,16}>`)
 )
 
-// nextLine is where the value is that YAML folds (">-" and "|") or that JSON breaks behind a quoted key's colon.
+// nextLine is where the value is that YAML folds (">-" and "|") or that JSON breaks behind a quoted
+// key's colon.
 func nextLine(data []byte, i int, quotedKey bool) int {
 	rest := data[i:min(i+64, len(data))]
 	if at := foldedValue.FindIndex(rest); at != nil {
@@ -217,7 +220,8 @@ func endsIn(key string, words []string) (longest string) {
 	return longest
 }
 
-// commented tells whether the line of data[at] is a comment: a commented assignment is an example that was shipped.
+// commented tells whether the line of data[at] is a comment: a commented assignment is an example
+// that was shipped.
 func commented(data []byte, at int) bool {
 	start := bytes.LastIndexByte(data[max(at-256, 0):at], '\n') + 1 + max(at-256, 0)
 	line := bytes.TrimLeft(data[start:at], " \t")

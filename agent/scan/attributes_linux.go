@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes looks at a file's extended attributes as at assignments, name=value: those of users and of trusted programs
-// (xattr(7)); the kernel's own classes hold access rights and digests.
+// attributes looks at a file's extended attributes as at assignments, name=value: those of users
+// and of trusted programs (xattr(7)); the kernel's own classes hold access rights and digests.
 func (r *reader) attributes(f *os.File, name string, software bool, s *seen) error {
 	const most = 64 << 10 // of a list (XATTR_LIST_MAX) and of a value (XATTR_SIZE_MAX)
 	list, value := r.buf[:most], r.buf[most:2*most]

@@ -12,7 +12,8 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// windowMost bounds what a decoder remembers, in bytes: xz -9 needs as much. A file is told, not scanned, if it needs more.
+// windowMost bounds what a decoder remembers, in bytes: xz -9 needs as much. A file is told, not
+// scanned, if it needs more.
 const windowMost = 64 << 20
 
 // encoding is how a file's bytes hide its text.
@@ -54,8 +55,8 @@ func encoded(head []byte) *encoding {
 	return nil
 }
 
-// openXZ refuses a dictionary that the memory does not allow; its size is a byte of the first block's header
-// (tukaani.org/xz/xz-file-format.txt, sections 3.1 and 5.3.1).
+// openXZ refuses a dictionary that the memory does not allow; its size is a byte of the first
+// block's header (tukaani.org/xz/xz-file-format.txt, sections 3.1 and 5.3.1).
 func openXZ(r *bufio.Reader) (io.Reader, func(), error) {
 	head, err := r.Peek(17)
 	if err != nil {
@@ -73,7 +74,8 @@ func openXZ(r *bufio.Reader) (io.Reader, func(), error) {
 	return z, func() {}, err
 }
 
-// alternates tells text in UTF-16 without a byte order mark: every second byte is zero, from the one at first.
+// alternates tells text in UTF-16 without a byte order mark: every second byte is zero, from the
+// one at first.
 func alternates(head []byte, first int) bool {
 	const least = 16
 	n := min(len(head), 256) &^ 1
@@ -92,7 +94,8 @@ func alternates(head []byte, first int) bool {
 	return zero >= n/2*9/10 && text >= n/2*9/10
 }
 
-// fourths tells text in UTF-32 without a byte order mark: three of four bytes are zero, and the one at low is text.
+// fourths tells text in UTF-32 without a byte order mark: three of four bytes are zero, and the one
+// at low is text.
 func fourths(head []byte, low int) bool {
 	const least = 16
 	n := min(len(head), 256) &^ 3
@@ -109,8 +112,8 @@ func fourths(head []byte, low int) bool {
 	return true
 }
 
-// wide gives the Latin part of a text in UTF-16 or UTF-32; everything else becomes a question mark. unit is the number of
-// bytes of a character, low says which of them holds the low bits.
+// wide gives the Latin part of a text in UTF-16 or UTF-32; everything else becomes a question mark.
+// unit is the number of bytes of a character, low says which of them holds the low bits.
 type wide struct {
 	r         *bufio.Reader
 	unit, low int

@@ -63,8 +63,8 @@ func factNeedles(f Facts) (needles []needle, skipped []string) {
 	return needles, skipped
 }
 
-// aloneAs checks that an address stands by itself: 10.0.0.7 is not in 110.0.0.7, 10.0.0.70 or 10.0.0.7.8, but it is in
-// 10.0.0.7.json.
+// aloneAs checks that an address stands by itself: 10.0.0.7 is not in 110.0.0.7, 10.0.0.70 or
+// 10.0.0.7.8, but it is in 10.0.0.7.json.
 func aloneAs(form string) func(data []byte, at int) []byte {
 	joins := func(c byte) bool { return isHex(c) || c == ':' && strings.Contains(form, ":") }
 	return func(data []byte, at int) []byte {
@@ -79,8 +79,9 @@ func aloneAs(form string) func(data []byte, at int) []byte {
 	}
 }
 
-// addressForms are the ways in which an address is written: IPv6 shortened, with every group, with every digit (RFC 5952
-// section 2), an IPv4 address also with hyphens, as in the names that clouds give.
+// addressForms are the ways in which an address is written: IPv6 shortened, with every group, with
+// every digit (RFC 5952 section 2), an IPv4 address also with hyphens, as in the names that clouds
+// give.
 func addressForms(a string) []string {
 	ip, err := netip.ParseAddr(a)
 	if err != nil {
@@ -100,7 +101,8 @@ func addressForms(a string) []string {
 	return distinct(a, ip.String(), ip.StringExpanded(), full, strings.ToUpper(ip.String()), strings.ToUpper(ip.StringExpanded()), strings.ToUpper(full))
 }
 
-// interfaceID is the second half of the addresses that a network card gives itself (RFC 4291 appendix A).
+// interfaceID is the second half of the addresses that a network card gives itself (RFC 4291
+// appendix A).
 func interfaceID(mac net.HardwareAddr) string {
 	return fmt.Sprintf("%x:%x:%x:%x", uint(mac[0]^2)<<8|uint(mac[1]), uint(mac[2])<<8|0xff, 0xfe00|uint(mac[3]), uint(mac[4])<<8|uint(mac[5]))
 }
@@ -122,8 +124,9 @@ func distinct(all ...string) (out []string) {
 	return out
 }
 
-// Swapped is a UUID with the bytes of its first three groups reversed: SMBIOS before 2.6 and Azure's generation 1
-// machines store them little-endian. Anything that is no UUID comes back unchanged.
+// Swapped is a UUID with the bytes of its first three groups reversed: SMBIOS before 2.6 and
+// Azure's generation 1 machines store them little-endian. Anything that is no UUID comes back
+// unchanged.
 func Swapped(id string) string {
 	if len(id) != 36 {
 		return id

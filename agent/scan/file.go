@@ -13,8 +13,8 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// digest tells findings of one scan apart without telling what was found: short passwords could be guessed from a plain
-// digest by whoever reads a log, so it is keyed, with a key that nobody keeps.
+// digest tells findings of one scan apart without telling what was found: short passwords could be
+// guessed from a plain digest by whoever reads a log, so it is keyed, with a key that nobody keeps.
 type digest struct{ key []byte }
 
 func newDigest() digest {
@@ -89,8 +89,8 @@ func (s *seen) add(m *matcher, name, where string, hits []hit) {
 	}
 }
 
-// relevant drops the prose where it counts for nothing, and where the same bytes are something better known. hits are in
-// the order of their offsets.
+// relevant drops the prose where it counts for nothing, and where the same bytes are something
+// better known. hits are in the order of their offsets.
 func relevant(hits []hit, quiet bool) (out []hit) {
 	var better []hit
 	var reach []int64 // how far the ones up to each reach

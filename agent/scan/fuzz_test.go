@@ -27,7 +27,8 @@ func FuzzPatterns(f *testing.F) {
 	})
 }
 
-// FuzzShape: the parsers of binary formats take any bytes, and any size that a file of them may claim.
+// FuzzShape: the parsers of binary formats take any bytes, and any size that a file of them may
+// claim.
 func FuzzShape(f *testing.F) {
 	for _, seed := range []string{"30820400020100300d06092a864886f70d010101050004", "3080020103308006092a864886f70d010701", "feedfeed0000000200000001000000020001610000000000000000",
 		"30770201010420", "3056301006072a8648ce3d0201", "30848000000002"} {

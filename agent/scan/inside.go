@@ -14,8 +14,8 @@ import (
 	"strconv"
 )
 
-// Bounds of what is unpacked of one file: bytes in all, and encodings within each other. What is behind them is told
-// (Result.Skipped), not scanned.
+// Bounds of what is unpacked of one file: bytes in all, and encodings within each other. What is
+// behind them is told (Result.Skipped), not scanned.
 const (
 	decodedMost = 256 << 20
 	deepest     = 4
@@ -42,8 +42,9 @@ func packed(head []byte) bool {
 	return encoded(head) != nil || isTar(head) || isCPIO(head) || isZip(head)
 }
 
-// POSIX's ustar, which GNU's and pax archives are as well; cpio's "newc", of which initial file systems are made
-// (https://docs.kernel.org/driver-api/early-userspace/buffer-format.html); zip, also as jar.
+// POSIX's ustar, which GNU's and pax archives are as well; cpio's "newc", of which initial file
+// systems are made (https://docs.kernel.org/driver-api/early-userspace/buffer-format.html); zip,
+// also as jar.
 func isTar(head []byte) bool { return len(head) > 262 && string(head[257:262]) == "ustar" }
 func isCPIO(head []byte) bool {
 	return bytes.HasPrefix(head, []byte("070701")) || bytes.HasPrefix(head, []byte("070702"))
@@ -70,8 +71,8 @@ func (in *inside) tell(why string) {
 	}
 }
 
-// look scans one stream, called name; where says for people where it is. scanned streams were scanned as they are, and only
-// what they hold is left to look at.
+// look scans one stream, called name; where says for people where it is. scanned streams were
+// scanned as they are, and only what they hold is left to look at.
 func (in *inside) look(r *bufio.Reader, name, where string, scanned bool, depth int) {
 	head, err := r.Peek(headSize)
 	if err != nil && !errors.Is(err, io.EOF) { // a reader forgets an error that it told

@@ -69,7 +69,8 @@ func utf32Of(text string) string {
 	return b.String()
 }
 
-// TestPacked: what is packed, also more than once, is read as what it is; names of members say what counts in them.
+// TestPacked: what is packed, also more than once, is read as what it is; names of members say what
+// counts in them.
 func TestPacked(t *testing.T) {
 	keys, settings := strings.Repeat(pemKey, 20), strings.Repeat("spring.datasource.password=Pa55w0rd1234\n", 20)
 	for name, c := range map[string]struct {

@@ -15,10 +15,11 @@ func each(letters string, prefixes ...string) (all []string) {
 	return all
 }
 
-// issued are tokens that are known by a part that is the same in all of them: platform.openai.com, docs.anthropic.com,
-// SendGrid's and Hugging Face's prefixes; Telegram's "BOT:AA…" (core.telegram.org/bots/api); the secrets of Entra
-// applications, whose fourth to sixth characters are a digit and "Q~", and the keys of Azure services with the signature
-// JQQJ99 (both as gitleaks and Microsoft's security-utilities describe them); addresses of Teams' and Discord's webhooks.
+// issued are tokens that are known by a part that is the same in all of them: platform.openai.com,
+// docs.anthropic.com, SendGrid's and Hugging Face's prefixes; Telegram's "BOT:AA…"
+// (core.telegram.org/bots/api); the secrets of Entra applications, whose fourth to sixth characters
+// are a digit and "Q~", and the keys of Azure services with the signature JQQJ99 (both as gitleaks
+// and Microsoft's security-utilities describe them); addresses of Teams' and Discord's webhooks.
 var issued = []pattern{
 	{"forge-token", []string{"sk-proj-", "sk-ant-", "sk-svcacct-", "sk-admin-"}, word(`sk-(?:proj|ant|svcacct|admin)-[A-Za-z0-9_-]{24,}`), false},
 	{"forge-token", each(letters, "SG."), word(`SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}`), false},

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// needle is a literal that starts a match; check decides about what stands there and returns the whole match.
+// needle is a literal that starts a match; check decides about what stands there and returns the
+// whole match.
 type needle struct {
 	kind  string
 	text  []byte
@@ -14,8 +15,8 @@ type needle struct {
 	prose bool
 }
 
-// matcher finds many literals in one pass: the four bytes at each position are looked up in a bit table, which lets
-// almost all of a disk pass at about a nanosecond per byte.
+// matcher finds many literals in one pass: the four bytes at each position are looked up in a bit
+// table, which lets almost all of a disk pass at about a nanosecond per byte.
 type matcher struct {
 	bits    [1 << 13]uint64
 	needles map[uint32][]needle

@@ -8,7 +8,8 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// tree is a directory in which only some names may hold data. What nobody thought of lands in such a place first.
+// tree is a directory in which only some names may hold data. What nobody thought of lands in such
+// a place first.
 type tree struct {
 	dir   string
 	allow []string
@@ -16,7 +17,8 @@ type tree struct {
 
 var trees = []tree{
 	{"etc/kubernetes", []string{"etc/kubernetes/certs/ca.crt", "etc/kubernetes/pki/ca.crt", "etc/kubernetes/kubelet-config.yaml", "etc/kubernetes/kubelet/*.yaml",
-		// EKS: nodeadm writes them anew at every boot (github.com/awslabs/amazon-eks-ami, nodeadm; read, not tried on a node).
+		// EKS: nodeadm writes them anew at every boot (github.com/awslabs/amazon-eks-ami, nodeadm;
+		// read, not tried on a node).
 		"etc/kubernetes/kubelet/config.json", "etc/kubernetes/kubelet/config.json.d/*.conf"}},
 	{"etc/apt/auth.conf.d", nil}, {"etc/cni/net.d", []string{"etc/cni/net.d/10-azure.conflist"}},
 	{"var/lib/kubelet/pki", nil}, {"var/lib/kubelet/pods", nil}, {"var/lib/kubelet/image_manager", nil},

@@ -6,13 +6,15 @@ import (
 	"regexp"
 )
 
-// pattern is a kind of credential by its text. Anchors are literals of at least four bytes, one of which starts a match.
+// pattern is a kind of credential by its text. Anchors are literals of at least four bytes, one of
+// which starts a match.
 type pattern struct {
 	kind    string
 	anchors []string
 	check   func(data []byte, at int) []byte
-	// prose marks what only its surroundings make a credential (a key's name, a URL). Programs and documentation are full
-	// of examples of these, so they count in text files that nobody shipped, and not in raw bytes.
+	// prose marks what only its surroundings make a credential (a key's name, a URL). Programs and
+	// documentation are full of examples of these, so they count in text files that nobody shipped,
+	// and not in raw bytes.
 	prose bool
 }
 
@@ -33,12 +35,13 @@ func word(re string) func([]byte, int) []byte {
 	}
 }
 
-// The prefixes of tokens are their issuers' documentation: docs.github.com "GitHub's token formats", docs.gitlab.com
-// "Token prefixes", api.slack.com "Token types", developer.hashicorp.com "Vault tokens" (hvs., hvb., hvr. since 1.10),
-// docs.npmjs.com, docs.aws.amazon.com "IAM unique identifiers", age's format document (age-encryption.org/v1).
+// The prefixes of tokens are their issuers' documentation: docs.github.com "GitHub's token
+// formats", docs.gitlab.com "Token prefixes", api.slack.com "Token types", developer.hashicorp.com
+// "Vault tokens" (hvs., hvb., hvr. since 1.10), docs.npmjs.com, docs.aws.amazon.com "IAM unique
+// identifiers", age's format document (age-encryption.org/v1).
 var patterns = []pattern{
-	// The key's first base64 line belongs to the match: programs contain the bare header as a string. The line break may
-	// be escaped, as in JSON.
+	// The key's first base64 line belongs to the match: programs contain the bare header as a
+	// string. The line break may be escaped, as in JSON.
 	{"private-key", []string{"-----BEGIN "}, expr(`-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\n|\\r)+(?:[A-Za-z-]+: [^\n]*\n+)*\s*[A-Za-z0-9+/=]{16,64}`), false},
 	{"private-key", []string{"-----BEGIN OpenVPN "}, expr(`-----BEGIN OpenVPN (?:tls-crypt-v2 (?:client|server)|Static) key(?: V1)?-----(?:\s|\\n|\\r)+[0-9A-Za-z+/=]{16,64}`), false},
 	{"private-key", []string{"---- BEGIN SSH2 "}, expr(`---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY ----`), false},
@@ -84,7 +87,8 @@ var patterns = []pattern{
 	{"machine-identity", identityAnchors(), identified, true},
 }
 
-// encodedKey is a PEM private key in base64, as kubeconfigs, cloud configurations and Secrets carry it.
+// encodedKey is a PEM private key in base64, as kubeconfigs, cloud configurations and Secrets carry
+// it.
 func encodedKey(data []byte, at int) []byte {
 	end := at
 	for end < len(data) && end < at+96 && isBase64(data[end]) {
@@ -123,7 +127,8 @@ func jsonWebToken(data []byte, at int) []byte {
 
 var authHeader = regexp.MustCompile(`^(?i:uthorization)["']?\s{0,8}[:=]\s{0,8}\[?\s{0,8}["']?(?i:bearer|basic|token) +([A-Za-z0-9._~+/=-]{12,})`)
 
-// authorization is the header of RFC 9110 as HTTP writes it, and as TOML, YAML and JSON configure it.
+// authorization is the header of RFC 9110 as HTTP writes it, and as TOML, YAML and JSON configure
+// it.
 func authorization(data []byte, at int) []byte {
 	part := authHeader.FindSubmatch(data[at:min(at+4096, len(data))])
 	if part == nil || isPlaceholder(string(part[1])) {

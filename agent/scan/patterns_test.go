@@ -17,8 +17,8 @@ import (
 	"kamino.dev/kamino/agent/disk/disktest"
 )
 
-// planted are texts with the kind that must be found in each. Tokens are put together here, so that no file of this
-// repository holds one.
+// planted are texts with the kind that must be found in each. Tokens are put together here, so that
+// no file of this repository holds one.
 var planted = map[string][]string{
 	"azure-secret": {"value ab" + "c8Q~AbCdEfGhIjKlMnOpQrStUvWxYz012345678"},
 	"azure-key":    {strings.Repeat("aB3d", 13) + "JQQJ" + "99AKACAAAAAAAAAAAAASAZDO1a2b"},

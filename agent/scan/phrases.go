@@ -7,15 +7,17 @@ import (
 	"strings"
 )
 
-// The words among secretWords behind which people write what they remember, rather than what a machine made.
+// The words among secretWords behind which people write what they remember, rather than what a
+// machine made.
 var passwordWords = []string{"password", "passwd", "passphrase", "pass", "pwd", "pw", "kennwort", "bindpw", "rootpw"}
 
-// Words of sentences about passwords: "enter the password for this account". No passphrase is made of them.
+// Words of sentences about passwords: "enter the password for this account". No passphrase is made
+// of them.
 var proseWords = []string{"a", "an", "and", "any", "are", "as", "at", "be", "by", "can", "cannot", "for", "from", "has", "if", "is", "it", "least", "may", "must", "no", "not", "of", "on", "or", "should", "that", "the",
 	"this", "to", "use", "used", "user", "was", "will", "with", "you", "your", "enter", "please", "password", "characters", "invalid", "wrong", "account", "login"}
 
-// remembered tells a password that people can remember from a word: so many letters as no name of an option has, or, in
-// quotes, several words of which no sentence is made.
+// remembered tells a password that people can remember from a word: so many letters as no name of
+// an option has, or, in quotes, several words of which no sentence is made.
 func remembered(a assign, last string) bool {
 	value := string(a.value)
 	if !a.signed || !slices.Contains(passwordWords, last) || isPlaceholder(value) || namesSecret(value) || strings.ToLower(value) != value {

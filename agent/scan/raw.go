@@ -12,9 +12,10 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// Raw scans every byte of a block device or image file: what was deleted, what a file's last block holds behind its end,
-// the file system's own journal. With d, the mounted file system of that device, what is right to be there does not count:
-// the keys that installed software brings, the genealogy, and what o.Allow allows by path.
+// Raw scans every byte of a block device or image file: what was deleted, what a file's last block
+// holds behind its end, the file system's own journal. With d, the mounted file system of that
+// device, what is right to be there does not count: the keys that installed software brings, the
+// genealogy, and what o.Allow allows by path.
 func Raw(ctx context.Context, device string, d *disk.Disk, o Options) (Result, error) {
 	known := &known{texts: map[[32]byte]bool{}}
 	if d != nil {
@@ -29,7 +30,8 @@ func Raw(ctx context.Context, device string, d *disk.Disk, o Options) (Result, e
 	defer f.Close()
 	m, skipped := newMatcher(o.Facts)
 	r := Result{Files: 1, Skipped: skipped}
-	// The device is read in whole chunks once; a reader that stops on cancellation keeps stream simple.
+	// The device is read in whole chunks once; a reader that stops on cancellation keeps stream
+	// simple.
 	r.Bytes, err = m.stream(cancelled{ctx, f}, make([]byte, 4*chunk), func(h hit) {
 		if !h.prose && !known.expects(h, f) {
 			r.Findings = append(r.Findings, Finding{h.kind, device, h.offset, m.digest.of(h.text)})
@@ -99,8 +101,8 @@ func (k *known) learn(ctx context.Context, d *disk.Disk, o Options) error {
 	return err
 }
 
-// expects excuses a match that installed software contains, and one that stands in the genealogy's own text, recognised
-// by what is around it.
+// expects excuses a match that installed software contains, and one that stands in the genealogy's
+// own text, recognised by what is around it.
 func (k *known) expects(h hit, f *os.File) bool {
 	if k.texts[sha256.Sum256(h.text)] {
 		return true

@@ -1,8 +1,10 @@
-// Package scan looks for what must not be in an image: credentials, and what identifies the machine it came from.
+// Package scan looks for what must not be in an image: credentials, and what identifies the machine
+// it came from.
 //
-// It knows nothing of the table of seal rules, on purpose: it is the net under that table. It has three ways to find
-// something: trees that must be empty but for a few names (Trees), names that mean a credential anywhere (names), and
-// content (patterns and the donor's own facts). Anything found is a failure; what is right to stay is allowed by name.
+// It knows nothing of the table of seal rules, on purpose: it is the net under that table. It has
+// three ways to find something: trees that must be empty but for a few names (Trees), names that
+// mean a credential anywhere (names), and content (patterns and the donor's own facts). Anything
+// found is a failure; what is right to stay is allowed by name.
 package scan
 
 import (
@@ -22,7 +24,8 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// Finding is one thing that must not be there. Detail never holds the secret, only what identifies it again.
+// Finding is one thing that must not be there. Detail never holds the secret, only what identifies
+// it again.
 type Finding struct {
 	Kind   string `json:"kind"`
 	Path   string `json:"path"`
@@ -50,14 +53,16 @@ type Options struct {
 	Deep bool
 	// Also are directories within those trees that are read all the same: what containers wrote.
 	Also []string
-	// Unvouched are files within those trees for whose content nothing vouches. They are read too, for keys and tokens: what
-	// is merely called a password is software's own example there.
+	// Unvouched are files within those trees for whose content nothing vouches. They are read too,
+	// for keys and tokens: what is merely called a password is software's own example there.
 	Unvouched []string
-	// Seen, if not nil, says what an earlier scan has looked at: only what changed since is looked at.
+	// Seen, if not nil, says what an earlier scan has looked at: only what changed since is looked
+	// at.
 	Seen *Seen
 }
 
-// Facts identify the donor. Addresses are IPs in text form, MACs, VMID and MachineID as the system prints them.
+// Facts identify the donor. Addresses are IPs in text form, MACs, VMID and MachineID as the system
+// prints them.
 type Facts struct {
 	Host      string
 	Addresses []string
@@ -75,22 +80,25 @@ type Result struct {
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// Chunk and overlap of reading: the longest match that is found across a chunk's end is overlap bytes.
+// Chunk and overlap of reading: the longest match that is found across a chunk's end is overlap
+// bytes.
 const (
 	chunk   = 1 << 20
 	overlap = 8 << 10
 	behind  = 512 // what patterns may look at before a match
 )
 
-// software is installed from packages and images, the same on every machine; its test keys are not the donor's. What
-// people install by hand (unpackaged) lies among it and is looked at: no package says what belongs there.
+// software is installed from packages and images, the same on every machine; its test keys are not
+// the donor's. What people install by hand (unpackaged) lies among it and is looked at: no package
+// says what belongs there.
 var software = []string{"usr", "lib", "lib64", "bin", "sbin", "snap", "opt/cni/bin", "opt/kamino",
 	"var/lib/containerd/io.containerd.content.v1.content", "var/lib/containerd/io.containerd.snapshotter.v1.overlayfs",
 	"var/lib/docker/overlay2", "var/lib/docker/image", "var/lib/snapd/snaps", "var/lib/dpkg", "var/lib/rpm"}
 
 var unpackaged = []string{"usr/local"}
 
-// kept is what the agent itself keeps: what was set aside is not part of the image, and the genealogy names the donor.
+// kept is what the agent itself keeps: what was set aside is not part of the image, and the
+// genealogy names the donor.
 var kept = []string{"var/lib/kamino/aside", "var/lib/kamino/seal.journal"}
 var genealogy = []string{"var/lib/kamino/receipt.json", "var/lib/kamino/lineage.jsonl", "var/log/ancestry.log",
 	// Names of files, each of which is judged where it is.
@@ -98,8 +106,9 @@ var genealogy = []string{"var/lib/kamino/receipt.json", "var/lib/kamino/lineage.
 	// The kernel's own; a file only where a directory plays a whole machine.
 	"sys/class/dmi/id/product_uuid"}
 
-// Files scans every file of the disk: of its own file systems, also where something else is mounted over them, and nothing
-// that is mounted there from elsewhere. On an attached disk /run and /dev are directories like all others.
+// Files scans every file of the disk: of its own file systems, also where something else is mounted
+// over them, and nothing that is mounted there from elsewhere. On an attached disk /run and /dev
+// are directories like all others.
 func Files(ctx context.Context, d *disk.Disk, o Options) (Result, error) {
 	d, err := d.Own()
 	if err != nil {
@@ -242,7 +251,8 @@ func (w *walk) work() {
 	}
 }
 
-// setAside are the places of what a seal has taken away and not yet removed, one on each file system.
+// setAside are the places of what a seal has taken away and not yet removed, one on each file
+// system.
 func setAside(d *disk.Disk) ([]string, error) {
 	all, err := d.FileSystems()
 	dirs := slices.Clone(kept)
@@ -306,7 +316,8 @@ func (m *matcher) stream(r io.Reader, buf []byte, report func(hit)) (int64, erro
 		total += int64(n)
 		end := have + n
 		last := err != nil
-		// What starts in the overlap at the end is left to the next round, which sees the rest of it.
+		// What starts in the overlap at the end is left to the next round, which sees the rest of
+		// it.
 		until := end
 		if !last {
 			until = end - overlap

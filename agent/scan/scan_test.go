@@ -15,7 +15,8 @@ import (
 
 const token = "token: abcdef.0123456789abcdef\n"
 
-// TestStreamChunks: a match is found once, at its offset, wherever chunks end and however little a reader returns.
+// TestStreamChunks: a match is found once, at its offset, wherever chunks end and however little a
+// reader returns.
 func TestStreamChunks(t *testing.T) {
 	m, _ := newMatcher(Facts{})
 	for _, at := range []int{0, 1, chunk - 20, chunk - 1, chunk, chunk + overlap - 10, chunk + overlap, 2*chunk - 3, 3*chunk + 7} {
@@ -96,7 +97,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestAttachedMemory: on a disk that is looked at from outside, /run, /dev and /sys are directories of the disk like all others.
+// TestAttachedMemory: on a disk that is looked at from outside, /run, /dev and /sys are directories
+// of the disk like all others.
 func TestAttachedMemory(t *testing.T) {
 	files := map[string]string{"run/kubeadm-join-config.yaml": token, "dev/shm/key.pem": pemKey, "sys/x": token, "proc/x": token}
 	r, err := Files(t.Context(), disktest.New(t, files), Options{})
@@ -108,8 +110,8 @@ func TestAttachedMemory(t *testing.T) {
 	}
 }
 
-// TestRawExcuses: in raw bytes the keys that software brings and the genealogy's text are no findings; the same name
-// elsewhere is.
+// TestRawExcuses: in raw bytes the keys that software brings and the genealogy's text are no
+// findings; the same name elsewhere is.
 func TestRawExcuses(t *testing.T) {
 	d := disktest.New(t, map[string]string{"usr/share/doc/key": token, "var/log/ancestry.log": "2026-11-20 donor-host-0\n2026-11-21 donor-host-1\n"})
 	device := filepath.Join(t.TempDir(), "disk")

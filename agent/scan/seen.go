@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// Seen is what a scan has looked at, so that another one looks only at what changed since: a file of another inode, size or
-// time of change (ctime, which no program can set) than the one that had the name. It takes 16 bytes a file. The zero
-// value has seen nothing; it is safe for concurrent use.
+// Seen is what a scan has looked at, so that another one looks only at what changed since: a file
+// of another inode, size or time of change (ctime, which no program can set) than the one that had
+// the name. It takes 16 bytes a file. The zero value has seen nothing; it is safe for concurrent
+// use.
 type Seen struct {
 	mu    sync.Mutex
 	seed  maphash.Seed
@@ -32,7 +33,8 @@ func (s *Seen) also(names []string) []string {
 	return names
 }
 
-// changed reports whether a file is another than the one seen under its name, and notes it. A nil Seen knows none.
+// changed reports whether a file is another than the one seen under its name, and notes it. A nil
+// Seen knows none.
 func (s *Seen) changed(name string, info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if s == nil || !ok {

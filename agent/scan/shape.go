@@ -16,9 +16,9 @@ import (
 // headSize is how much of a file's beginning byShape sees.
 const headSize = 4 << 10
 
-// byShape judges a file by what it is as a whole: private keys and key stores in binary form, and files that hold nothing
-// but a key or an identity. head is the beginning of the file, all of it if size is less than headSize; rest reads the
-// whole of a file that is not much larger.
+// byShape judges a file by what it is as a whole: private keys and key stores in binary form, and
+// files that hold nothing but a key or an identity. head is the beginning of the file, all of it if
+// size is less than headSize; rest reads the whole of a file that is not much larger.
 func byShape(name string, info fs.FileInfo, head []byte, rest func(limit int) []byte) (kind, detail string) {
 	size := int(min(info.Size(), 1<<30))
 	switch {
@@ -49,7 +49,8 @@ func byShape(name string, info fs.FileInfo, head []byte, rest func(limit int) []
 	return "", ""
 }
 
-// quiet are places in which a lone id or key is none of the donor's: unpacked software keeps digests there.
+// quiet are places in which a lone id or key is none of the donor's: unpacked software keeps
+// digests there.
 var quiet = []string{"sys", "proc", "etc/machine-id", "var/lib/dbus/machine-id", "usr", "boot", "lib", "opt/cni", "etc/ssl/certs", "etc/selinux", "var/lib/selinux", "etc/alternatives", "var/lib/dpkg", "var/cache"}
 
 var (
@@ -58,15 +59,17 @@ var (
 	harmlessName = regexp.MustCompile(`(?i)(?:\.(?:sha\d*|md5|sum|digest|crc32|etag|sig|gpg|mo|png|jpg|gif|ico|gz|xz|zst|bz2|zip|deb|rpm|tzdata|pyc|so|bin\.sig)|checksums?|version|commit|head|revision)$|^hash$|md5sum|sha\d+sum`)
 )
 
-// The DER of OBJECT IDENTIFIERs of key algorithms: rsaEncryption, id-RSASSA-PSS, id-ecPublicKey, id-dsa, X25519 … Ed448
-// (RFC 8410), and pkcs5PBES2, pbeWithSHAAnd… of encrypted keys (RFC 8018, RFC 7292).
+// The DER of OBJECT IDENTIFIERs of key algorithms: rsaEncryption, id-RSASSA-PSS, id-ecPublicKey,
+// id-dsa, X25519 … Ed448 (RFC 8410), and pkcs5PBES2, pbeWithSHAAnd… of encrypted keys (RFC 8018,
+// RFC 7292).
 var keyAlgorithms = [][]byte{
 	{0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01}, {0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01}, {0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x38, 0x04, 0x01},
 	{0x06, 0x03, 0x2b, 0x65},
 }
 var encryptions = [][]byte{{0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05}, {0x06, 0x0a, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x0c, 0x01}}
 
-// der is one element of DER: what it contains, as far as the data have it, its length, that of its header, and what follows.
+// der is one element of DER: what it contains, as far as the data have it, its length, that of its
+// header, and what follows.
 type der struct {
 	content        []byte
 	length, header int
@@ -102,7 +105,8 @@ func whole(head []byte, size int) (e der, ok bool) {
 
 const derSequence, derInteger, derOctets = 0x30, 0x02, 0x04
 
-// derKey recognises PKCS #8 (RFC 5958), its encrypted form, PKCS #1 (RFC 8017) and SEC 1 (RFC 5915) keys that fill the file.
+// derKey recognises PKCS #8 (RFC 5958), its encrypted form, PKCS #1 (RFC 8017) and SEC 1 (RFC 5915)
+// keys that fill the file.
 func derKey(head []byte, size int) bool {
 	file, ok := whole(head, size)
 	if !ok {
@@ -129,7 +133,8 @@ func anyPrefix(data []byte, prefixes [][]byte) bool {
 	return slices.ContainsFunc(prefixes, func(p []byte) bool { return bytes.HasPrefix(data, p) })
 }
 
-// pkcs12 recognises a PFX of RFC 7292: version 3 and a ContentInfo of PKCS #7, in DER or with indefinite lengths.
+// pkcs12 recognises a PFX of RFC 7292: version 3 and a ContentInfo of PKCS #7, in DER or with
+// indefinite lengths.
 func pkcs12(head []byte, size int) bool {
 	pkcs7 := []byte{0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07}
 	if bytes.HasPrefix(head, []byte{0x30, 0x80, 0x02, 0x01, 0x03, 0x30, 0x80}) {
@@ -147,8 +152,9 @@ func pkcs12(head []byte, size int) bool {
 	return ok && bytes.HasPrefix(content.content, pkcs7)
 }
 
-// A Java key store begins with its magic (sun.security.provider.JavaKeyStore, com.sun.crypto.provider.JceKeyStore). One
-// that holds trusted certificates only, as ca-certificates-java makes it, is public.
+// A Java key store begins with its magic (sun.security.provider.JavaKeyStore,
+// com.sun.crypto.provider.JceKeyStore). One that holds trusted certificates only, as
+// ca-certificates-java makes it, is public.
 func javaStore(head []byte, size int, rest func(limit int) []byte) bool {
 	if !bytes.HasPrefix(head, []byte{0xfe, 0xed, 0xfe, 0xed}) && !bytes.HasPrefix(head, []byte{0xce, 0xce, 0xce, 0xce}) {
 		return false
@@ -183,8 +189,8 @@ func onlyCertificates(data []byte) bool {
 	return len(data) == 20 // the digest
 }
 
-// keyByName: what is called a key and is binary. A key in PEM is found by its text; a public OpenPGP key (RFC 9580: packet
-// tag 6) is what package sources are verified with.
+// keyByName: what is called a key and is binary. A key in PEM is found by its text; a public
+// OpenPGP key (RFC 9580: packet tag 6) is what package sources are verified with.
 func keyByName(name string, head []byte) bool {
 	base := path.Base(name)
 	if ext := path.Ext(base); ext != ".key" && ext != ".keyfile" && ext != ".psk" && ext != ".priv" && ext != ".kek" && ext != ".dek" || under(name, []string{"usr"}) {
@@ -236,13 +242,14 @@ func randomBytes(head []byte) bool {
 	return float64(different) > 0.93*(256-missing)
 }
 
-// What compresses or encrypts by a format of its own begins with that format's sign: gzip, xz, zstd, bzip2, zip, PNG,
-// JPEG, OpenPGP packets, ELF, SQLite, wOFF.
+// What compresses or encrypts by a format of its own begins with that format's sign: gzip, xz,
+// zstd, bzip2, zip, PNG, JPEG, OpenPGP packets, ELF, SQLite, wOFF.
 var knownFormats = [][]byte{{0x1f, 0x8b}, {0xfd, '7', 'z', 'X', 'Z'}, {0x28, 0xb5, 0x2f, 0xfd}, []byte("BZh"), []byte("PK\x03\x04"), []byte("\x89PNG"), {0xff, 0xd8, 0xff},
 	[]byte("RIFF"), []byte("PACK"), {0x78, 0x01}, {0x78, 0x9c}, {0x78, 0xda}, {0x98}, {0x99}, {0xc6}, {0x7f, 'E', 'L', 'F'}, []byte("SQLite"), []byte("wOF"), {0x30, 0x82}, {0x04, 0x22, 0x4d, 0x18}}
 
-// libraries are directories of software that is unpacked rather than packaged, and of its documentation. In the latter a
-// file in a format of settings counts outside of /usr: a directory of that name may be anybody's.
+// libraries are directories of software that is unpacked rather than packaged, and of its
+// documentation. In the latter a file in a format of settings counts outside of /usr: a directory
+// of that name may be anybody's.
 var (
 	libraries = []string{"/site-packages/", "/dist-packages/", "/node_modules/", "/gems/", "/vendor/", "/testdata/", "/man/", "/locale/"}
 	documents = []string{"/examples/", "/tests/", "/doc/", "/docs/"}

@@ -9,12 +9,14 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// compactMost bounds a database that is compacted in memory's reach; containerd's has a few megabytes on a busy node.
+// compactMost bounds a database that is compacted in memory's reach; containerd's has a few
+// megabytes on a busy node.
 const compactMost = 256 << 20
 
-// compactBolt returns a Bolt database without its free pages. Bolt never clears a page it frees, so the specifications of
-// removed containers, with their environment, stay readable in containerd's meta.db for a long time.
-// https://github.com/etcd-io/bbolt#database-backups and containerd's plugins/metadata.
+// compactBolt returns a Bolt database without its free pages. Bolt never clears a page it frees, so
+// the specifications of removed containers, with their environment, stay readable in containerd's
+// meta.db for a long time. https://github.com/etcd-io/bbolt#database-backups and containerd's
+// plugins/metadata.
 func compactBolt(name, work string) ([]byte, error) {
 	if info, err := os.Stat(name); err != nil || info.Size() > compactMost {
 		return nil, fmt.Errorf("compact %s: unreadable or larger than %d bytes", name, compactMost)

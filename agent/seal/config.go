@@ -15,7 +15,8 @@ import (
 
 // Who does what on a clone's first boot.
 const (
-	// FirstBootAgent: cloud-init and the extension agent's provisioning are off, the agent does their part.
+	// FirstBootAgent: cloud-init and the extension agent's provisioning are off, the agent does
+	// their part.
 	FirstBootAgent = "agent"
 	// FirstBootCloudInit: they stay, and the agent does only what they do not.
 	FirstBootCloudInit = "cloud-init"
@@ -23,7 +24,8 @@ const (
 
 // Whether the client credential that kubelet uses is the donor's own or the cluster's.
 const (
-	// JoinAuto is JoinFresh if the credential is the node's own; of another one somebody has to say it.
+	// JoinAuto is JoinFresh if the credential is the node's own; of another one somebody has to say
+	// it.
 	JoinAuto = "auto"
 	// JoinKeep: the nodes share one credential, as aks-engine's do; it travels in the image.
 	JoinKeep = "keep"
@@ -69,8 +71,8 @@ type ExtraRule struct {
 	Why    string   `yaml:"why"`
 }
 
-// Exception takes paths out of a rule; without paths the whole rule. What stays is scanned all the same, and one kind of
-// finding is allowed there.
+// Exception takes paths out of a rule; without paths the whole rule. What stays is scanned all the
+// same, and one kind of finding is allowed there.
 type Exception struct {
 	Rule  string   `yaml:"rule"`
 	Paths []string `yaml:"paths,omitempty"`
@@ -93,7 +95,8 @@ type Allowed struct {
 	Why  string `yaml:"why"`
 }
 
-// ParseConfig decodes strictly: an unknown field is an error with its line. An empty document is the default.
+// ParseConfig decodes strictly: an unknown field is an error with its line. An empty document is
+// the default.
 func ParseConfig(data []byte) (Config, error) {
 	c, err := decode(data)
 	if err != nil {

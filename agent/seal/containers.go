@@ -22,8 +22,9 @@ type client struct {
 	ids bool
 }
 
-// clients in the order in which they are asked. The runtime's interface comes first: through it the CNI gets the pods'
-// addresses back. Docker and podman before containerd: they keep records of their own besides containerd's.
+// clients in the order in which they are asked. The runtime's interface comes first: through it the
+// CNI gets the pods' addresses back. Docker and podman before containerd: they keep records of
+// their own besides containerd's.
 var clients = []client{
 	{name: "the runtime's pods", list: []string{"crictl", "--timeout=60s", "pods", "--quiet"}, remove: [][]string{{"crictl", "--timeout=60s", "rmp", "--all", "--force"}}},
 	{name: "docker's containers", list: []string{"docker", "ps", "--all", "--quiet", "--no-trunc"}, remove: [][]string{{"docker", "rm", "--force", "--volumes"}}, ids: true},
@@ -31,8 +32,9 @@ var clients = []client{
 		remove: [][]string{{"podman", "pod", "rm", "--all", "--force"}, {"podman", "rm", "--all", "--force", "--volumes"}}},
 }
 
-// clear removes all containers of all runtimes, and asks each again. Who does not answer, because it is not installed or
-// its runtime does not run, is left to what the runtimes' records on the disk say (noContainers).
+// clear removes all containers of all runtimes, and asks each again. Who does not answer, because
+// it is not installed or its runtime does not run, is left to what the runtimes' records on the
+// disk say (noContainers).
 func (s *Services) clear(ctx context.Context) error {
 	var left error
 	for _, c := range clients {
@@ -52,9 +54,10 @@ func (s *Services) clear(ctx context.Context) error {
 	return left
 }
 
-// collect has containerd remove what nothing refers to any more, and waits for it. Without that the writable layer of a
-// removed container stays on the disk until the next collection, which may be after the next start (seen with containerd
-// 1.6.20); deleting a lease with --sync is how a client asks for one (containerd's docs/garbage-collection.md).
+// collect has containerd remove what nothing refers to any more, and waits for it. Without that the
+// writable layer of a removed container stays on the disk until the next collection, which may be
+// after the next start (seen with containerd 1.6.20); deleting a lease with --sync is how a client
+// asks for one (containerd's docs/garbage-collection.md).
 func (s *Services) collect(ctx context.Context, namespace string) {
 	id, known := s.ask(ctx, "ctr", "--namespace="+namespace, "leases", "create")
 	if known && len(id) == 1 {

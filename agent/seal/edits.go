@@ -11,7 +11,8 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// Facts are what identifies the donor. Seal collects them before it changes anything; the scan looks for them afterwards.
+// Facts are what identifies the donor. Seal collects them before it changes anything; the scan
+// looks for them afterwards.
 type Facts struct {
 	Host      string   `json:"host,omitempty"`
 	Addresses []string `json:"addresses,omitempty"`
@@ -48,7 +49,8 @@ func dropOwnHosts(data []byte, donor Facts) []byte {
 	})
 }
 
-// The suffix that Azure's own DNS gives a virtual network; it names the donor's network, not the clone's.
+// The suffix that Azure's own DNS gives a virtual network; it names the donor's network, not the
+// clone's.
 // https://learn.microsoft.com/azure/virtual-network/virtual-networks-name-resolution-for-vms-and-role-instances
 func dropAzureSearch(data []byte, _ Facts) []byte {
 	return withoutLines(data, func(line string) bool {
@@ -68,15 +70,17 @@ func dropDonorMounts(data []byte, _ Facts) []byte {
 	})
 }
 
-// nodeFlag is one of kubelet's flags that name the donor, with what stands before it: as kubelet reads them, with one dash
-// or two, "_" for "-", and the value in the next word, which may be on the next line.
+// nodeFlag is one of kubelet's flags that name the donor, with what stands before it: as kubelet
+// reads them, with one dash or two, "_" for "-", and the value in the next word, which may be on
+// the next line.
 var nodeFlag = regexp.MustCompile(`(^|[\n"'=]|[ \t]+)--?(node[-_]ip|hostname[-_]override|provider[-_]id)` + flagValue + `("[^"]*"|'[^']*'|[^\s"'\\]+)`)
 
 const flagValue = `(?:=|[ \t]*\\\r?\n[ \t]*|[ \t]+)`
 
 var hardwareLine = regexp.MustCompile(`(?i)^\s*(?:HWADDR|LLADDR|MACADDR|UUID)\s*=`)
 
-// HWADDR binds an interface to a card (initscripts, sysconfig.txt), LLADDR is SUSE's; UUID names NetworkManager's profile.
+// HWADDR binds an interface to a card (initscripts, sysconfig.txt), LLADDR is SUSE's; UUID names
+// NetworkManager's profile.
 func dropHardwareLines(data []byte, _ Facts) []byte {
 	return withoutLines(data, func(line string) bool { return hardwareLine.MatchString(line) })
 }
@@ -93,8 +97,9 @@ var mountPassword = regexp.MustCompile(`(?m)^[^#\n]*[\s,=](?:password|passwd|pas
 
 func mountsWithPassword(data []byte) bool { return mountPassword.Match(data) }
 
-// dropSnapdIdentity takes the device's serial, key and sessions out of snapd's state (overlord/auth: AuthState), and leaves
-// the rest as it is. Text that is not that state stays as it is.
+// dropSnapdIdentity takes the device's serial, key and sessions out of snapd's state
+// (overlord/auth: AuthState), and leaves the rest as it is. Text that is not that state stays as it
+// is.
 func dropSnapdIdentity(data []byte, _ Facts) []byte {
 	var state, parts, auth map[string]json.RawMessage
 	if json.Unmarshal(data, &state) != nil || json.Unmarshal(state["data"], &parts) != nil || json.Unmarshal(parts["auth"], &auth) != nil {
@@ -150,7 +155,8 @@ func dropNodeFields(data []byte, _ Facts) []byte {
 		case "providerID":
 			return true
 		case "address":
-			// Where kubelet listens: everywhere, on loopback, or on an address that only the donor has.
+			// Where kubelet listens: everywhere, on loopback, or on an address that only the donor
+			// has.
 			ip := net.ParseIP(strings.Trim(strings.TrimSpace(value), `"'`))
 			return ip != nil && !ip.IsUnspecified() && !ip.IsLoopback()
 		}
@@ -158,8 +164,8 @@ func dropNodeFields(data []byte, _ Facts) []byte {
 	})
 }
 
-// Addresses are the donor's as its disk knows them: from kubelet's flags and DHCP leases. On a running donor the network
-// cards know better.
+// Addresses are the donor's as its disk knows them: from kubelet's flags and DHCP leases. On a
+// running donor the network cards know better.
 func Addresses(d *disk.Disk) (all []string) {
 	var files []string
 	for _, pattern := range []string{"etc/default/kubelet", "var/lib/kubelet/kubeadm-flags.env", "var/lib/dhcp/*.leases", "var/lib/dhclient/*.leases"} {
@@ -180,7 +186,8 @@ func Addresses(d *disk.Disk) (all []string) {
 
 var ownAddress = regexp.MustCompile(`(?:--?node[-_]ip` + flagValue + `["']?|fixed-address )([0-9A-Fa-f.:,]+)`)
 
-// MACs are those of the donor's network cards as its disk knows them. On a running donor the cards know better.
+// MACs are those of the donor's network cards as its disk knows them. On a running donor the cards
+// know better.
 func MACs(d *disk.Disk) (all []string) {
 	for _, pattern := range []string{"etc/netplan/*.yaml", "etc/systemd/network/*.link", "etc/systemd/network/*.network", "etc/sysconfig/network-scripts/ifcfg-e*", "etc/udev/rules.d/70-persistent-net.rules"} {
 		found, _ := d.Glob(pattern) // a pattern of ours is never malformed
@@ -195,8 +202,9 @@ func MACs(d *disk.Disk) (all []string) {
 	return all
 }
 
-// waagent.conf: Provisioning.Agent chooses who provisions (auto, waagent, cloud-init, disabled), Provisioning.Enabled is
-// its older spelling. https://github.com/Azure/WALinuxAgent#configuration-file-options
+// waagent.conf: Provisioning.Agent chooses who provisions (auto, waagent, cloud-init, disabled),
+// Provisioning.Enabled is its older spelling.
+// https://github.com/Azure/WALinuxAgent#configuration-file-options
 func disableProvisioning(data []byte, _ Facts) []byte {
 	kept := withoutLines(data, func(line string) bool {
 		key, _, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -212,8 +220,9 @@ func disableProvisioning(data []byte, _ Facts) []byte {
 	return append(kept, added...)
 }
 
-// A password hash can be attacked offline by whoever reads the image. crypt(5): hashes start with "$", old DES ones have
-// 13 characters. "*" fits no password; "!" would make sshd without PAM refuse keys as well.
+// A password hash can be attacked offline by whoever reads the image. crypt(5): hashes start with
+// "$", old DES ones have 13 characters. "*" fits no password; "!" would make sshd without PAM
+// refuse keys as well.
 func lockPasswords(data []byte, _ Facts) []byte {
 	var out bytes.Buffer
 	for line := range strings.Lines(string(data)) {

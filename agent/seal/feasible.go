@@ -12,11 +12,13 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// NeedsBoot is an error behind the point of no return, or of a seal that could not be taken back: the disk is not the
-// donor's any more, so none of its services may be started on it. Switch the machine off; its next boot mends it.
+// NeedsBoot is an error behind the point of no return, or of a seal that could not be taken back:
+// the disk is not the donor's any more, so none of its services may be started on it. Switch the
+// machine off; its next boot mends it.
 type NeedsBoot struct {
 	Err error
-	// Halfway says that the changes could not be taken back: the boot tries again to make it the donor's disk.
+	// Halfway says that the changes could not be taken back: the boot tries again to make it the
+	// donor's disk.
 	Halfway bool
 }
 
@@ -30,7 +32,8 @@ func (n *NeedsBoot) Error() string {
 
 func (n *NeedsBoot) Unwrap() error { return n.Err }
 
-// feasible refuses a plan that could not be carried out to its end. Everything in it is read or opened, nothing changed.
+// feasible refuses a plan that could not be carried out to its end. Everything in it is read or
+// opened, nothing changed.
 func feasible(d *disk.Disk, o Options, plan []Step) error {
 	var stuck obstacles
 	for _, s := range plan {
@@ -49,8 +52,8 @@ func feasible(d *disk.Disk, o Options, plan []Step) error {
 	return room(d, o, plan)
 }
 
-// removable makes sure that what was set aside can be overwritten and removed: the last look before the receipt, after
-// which there is no way back.
+// removable makes sure that what was set aside can be overwritten and removed: the last look before
+// the receipt, after which there is no way back.
 func removable(d *disk.Disk) error {
 	dirs, err := asides(d)
 	if err != nil {
@@ -107,8 +110,8 @@ func (s *obstacles) parent(d *disk.Disk, name string) error {
 	return s.locked(d, name, info)
 }
 
-// below looks at everything that moves with name. While services run, a running program is no obstacle: they may be what
-// runs it.
+// below looks at everything that moves with name. While services run, a running program is no
+// obstacle: they may be what runs it.
 func (s *obstacles) below(d *disk.Disk, name string, running bool) error {
 	return d.Walk(name, func(name string, info fs.FileInfo) error {
 		before := len(s.lines)
@@ -169,11 +172,12 @@ func (o obstacle) describe(name string) string {
 	return fmt.Sprintf("%s: %v", name, o.open)
 }
 
-// spare is what a seal writes besides the contents that it knows beforehand: units, journal, receipt, directories.
+// spare is what a seal writes besides the contents that it knows beforehand: units, journal,
+// receipt, directories.
 const spare = 4 << 20
 
-// room makes sure that the disk takes what the seal writes: this program, edited files, and a database twice, compacted
-// and in place.
+// room makes sure that the disk takes what the seal writes: this program, edited files, and a
+// database twice, compacted and in place.
 func room(d *disk.Disk, o Options, plan []Step) error {
 	need := int64(spare)
 	if o.Binary != "" {

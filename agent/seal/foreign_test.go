@@ -19,7 +19,8 @@ import (
 
 const liveRun = "KAMINO_TEST_LIVE_SEAL"
 
-// TestMain lets the test program play the agent on a running node: in a mount namespace of its own, with the disk as "/".
+// TestMain lets the test program play the agent on a running node: in a mount namespace of its own,
+// with the disk as "/".
 func TestMain(m *testing.M) {
 	if os.Getenv(liveRun) == "" {
 		os.Exit(m.Run())
@@ -64,7 +65,8 @@ func donorTree(t testing.TB, dir string) {
 	}
 }
 
-// theirs is the content of everything foreign: wherever it is mounted, the rules match something in it.
+// theirs is the content of everything foreign: wherever it is mounted, the rules match something in
+// it.
 func theirs(t testing.TB, dir string) {
 	t.Helper()
 	for _, name := range []string{"secret.txt", "cache/deep/db.dat", "a/data-1/db.dat", "data-1/db.dat", "deep/db.dat", "share/db.dat", "db.dat"} {
@@ -72,7 +74,8 @@ func theirs(t testing.TB, dir string) {
 	}
 }
 
-// where a foreign thing is mounted, and what becomes of the seal: refused at and below a match, done above one.
+// where a foreign thing is mounted, and what becomes of the seal: refused at and below a match,
+// done above one.
 var positions = []struct{ match, position, at string }{
 	{"file", "at", "srv/app/secret.txt"}, {"file", "above", "srv/app"},
 	{"directory", "at", "srv/app/cache"}, {"directory", "below", "srv/app/cache/share"}, {"directory", "above", "srv/app"},
@@ -130,7 +133,8 @@ func (w *foreignWorld) end() {
 	w.undos = nil
 }
 
-// mount puts source at a place of the disk; over a file, which no file system can cover, one of its files.
+// mount puts source at a place of the disk; over a file, which no file system can cover, one of its
+// files.
 func (w *foreignWorld) mount(t testing.TB, source, at, kind string, flags uintptr) (files string) {
 	t.Helper()
 	place := filepath.Join(w.root, at)
@@ -183,8 +187,9 @@ func (w *foreignWorld) seal(t testing.TB, mode string) error {
 	return nil
 }
 
-// TestForeign: wherever something foreign is mounted, a seal leaves every byte of it, and refuses, before it changes
-// anything, where it lies at or below what a rule takes away. What lies under it on the own disk is sealed.
+// TestForeign: wherever something foreign is mounted, a seal leaves every byte of it, and refuses,
+// before it changes anything, where it lies at or below what a rule takes away. What lies under it
+// on the own disk is sealed.
 func TestForeign(t *testing.T) {
 	needImages(t, "ext4", "xfs")
 	other := image(t, "ext4")

@@ -8,9 +8,10 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// Forget applies, without a way back, the rules that a clone repeats: those of phase Both, or all of them where the disk
-// was never sealed. machine-id and the recorded machine are the caller's: the one is replaced, not emptied, on a running
-// system; the other is overwritten last, so that an interruption repeats the whole.
+// Forget applies, without a way back, the rules that a clone repeats: those of phase Both, or all
+// of them where the disk was never sealed. machine-id and the recorded machine are the caller's:
+// the one is replaced, not emptied, on a running system; the other is overwritten last, so that an
+// interruption repeats the whole.
 func Forget(d *disk.Disk, o Options, all bool) (counts []RuleCount, err error) {
 	err = within(d, func(own *disk.Disk) error {
 		counts, err = forget(own, o, all)

@@ -28,7 +28,8 @@ func FuzzReceipt(f *testing.F) {
 	})
 }
 
-// FuzzJournal: a torn or damaged journal is read as far as it goes, and what is read can be written and read again.
+// FuzzJournal: a torn or damaged journal is read as far as it goes, and what is read can be written
+// and read again.
 func FuzzJournal(f *testing.F) {
 	d := disktest.New(f, map[string]string{journalPath: ""})
 	seed, err := encodeOps([]op{{Rule: "a", Path: "etc/\xff", Aside: asideDir + "/000001"}, {Rule: "b", Path: "x", Put: true, VM: "v"}})
@@ -65,7 +66,8 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// FuzzEdits: no content breaks an edit of the table, and none of them makes a file much larger than it was.
+// FuzzEdits: no content breaks an edit of the table, and none of them makes a file much larger than
+// it was.
 func FuzzEdits(f *testing.F) {
 	donor := Facts{Host: donorHost, Addresses: []string{"10.0.0.7"}, MACs: []string{"00:0d:3a:11:22:33"}}
 	for _, seed := range []string{"", "127.0.1.1 x\n", "KUBELET_EXTRA_ARGS=\"--node-ip 10.0.0.7 --hostname-override=x\"\n", "u:$6$x$y:1::\n", "network:\n  version: 2\n  ethernets: {eth0: {match: {macaddress: '00:0d:3a:11:22:33'}}}\n",

@@ -116,8 +116,8 @@ func copyImage(t testing.TB, from, to string) {
 	}
 }
 
-// attach makes an image a loop device, with its partitions if it has any. It asks the kernel itself: the tests attach
-// thousands of them.
+// attach makes an image a loop device, with its partitions if it has any. It asks the kernel
+// itself: the tests attach thousands of them.
 func attach(t testing.TB, name string) (device string, detach func()) {
 	t.Helper()
 	file, err := os.OpenFile(name, os.O_RDWR, 0)
@@ -191,7 +191,8 @@ func mountImage(t testing.TB, name, dir, kind string) (unmount func()) {
 	return func() { off(); detach() }
 }
 
-// partitioned makes a disk image with one partition of each size, and a master boot record that says so.
+// partitioned makes a disk image with one partition of each size, and a master boot record that
+// says so.
 func partitioned(t testing.TB, megabytes ...int) (device string) {
 	t.Helper()
 	const sectors = 2048 // in a megabyte
@@ -225,7 +226,8 @@ func format(t testing.TB, kind, device string) {
 	run(t, formats[kind].command[0], append(formats[kind].command[1:], device)...)
 }
 
-// digest is over everything about a tree that people could miss: names, modes, owners, sizes, times, contents.
+// digest is over everything about a tree that people could miss: names, modes, owners, sizes,
+// times, contents.
 func digest(t testing.TB, dir string) string {
 	t.Helper()
 	sum := sha256.New()

@@ -110,8 +110,8 @@ func wanted(d *disk.Disk, o Options) ([]Match, error) {
 	return out, nil
 }
 
-// azureAgents are the units of the Azure Linux Agent that the disk has: Debian and Ubuntu call it walinuxagent, Red Hat, SUSE
-// and Azure Linux waagent.
+// azureAgents are the units of the Azure Linux Agent that the disk has: Debian and Ubuntu call it
+// walinuxagent, Red Hat, SUSE and Azure Linux waagent.
 func azureAgents(d *disk.Disk) (units []string) {
 	for _, unit := range []string{"walinuxagent.service", "waagent.service"} {
 		for _, dir := range []string{"usr/lib/systemd/system", "lib/systemd/system", unitDir} {
@@ -154,8 +154,9 @@ func changed(d *disk.Disk, all []Match) []Match {
 	return out
 }
 
-// InstallBinary copies this program to the disk, unless it runs from there. It is done before the stage begins, since a
-// program without a unit does nothing, and an interrupted seal needs it to be taken back.
+// InstallBinary copies this program to the disk, unless it runs from there. It is done before the
+// stage begins, since a program without a unit does nothing, and an interrupted seal needs it to be
+// taken back.
 func InstallBinary(d *disk.Disk, from string) error {
 	src, err := os.Open(from)
 	if err != nil {

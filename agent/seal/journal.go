@@ -22,8 +22,9 @@ type line struct {
 	Stuck string   `json:"stuck,omitempty"`
 }
 
-// fileName is a name as the file system has it: bytes. JSON has text only, and encoding/json puts U+FFFD for every other
-// byte, so that two names become one. Such a name is written as {"bytes": BASE64}.
+// fileName is a name as the file system has it: bytes. JSON has text only, and encoding/json puts
+// U+FFFD for every other byte, so that two names become one. Such a name is written as {"bytes":
+// BASE64}.
 type fileName string
 
 type rawName struct {
@@ -76,8 +77,8 @@ func readJournal(d *disk.Disk) ([]op, error) {
 	for lines.Scan() {
 		var l line
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			// Torn: the write that it was part of was not durable, so nothing of it happened. To take back what did not
-			// happen does nothing, so the lines behind it count.
+			// Torn: the write that it was part of was not durable, so nothing of it happened. To
+			// take back what did not happen does nothing, so the lines behind it count.
 			continue
 		}
 		ops = append(ops, op{l.Rule, string(l.Path), string(l.Aside), l.Put, l.Dir, l.VM, l.Stuck})

@@ -2,9 +2,10 @@ package seal
 
 import "path"
 
-// keeps are the units that go on while a donor is sealed; everything else is stopped, because what runs writes: logs,
-// state, the donor's name. Patterns of path.Match. None of them writes to the disk of itself while nobody asks it to; what
-// one does write after the scan is scanned again before the receipt is told.
+// keeps are the units that go on while a donor is sealed; everything else is stopped, because what
+// runs writes: logs, state, the donor's name. Patterns of path.Match. None of them writes to the
+// disk of itself while nobody asks it to; what one does write after the scan is scanned again
+// before the receipt is told.
 var keeps = []struct{ unit, why string }{
 	{"kamino-seal-*.service", "the seal itself, and what systemd starts when it is killed"},
 	{"init.scope", "systemd: whoever stops units needs it, and so does a seal that is given up"},

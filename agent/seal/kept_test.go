@@ -15,8 +15,9 @@ import (
 	"kamino.dev/kamino/agent/host"
 )
 
-// TestOperatorsMounts: the seal unmounts what kubelet and the runtimes mounted, and they do so again. What somebody else
-// mounted below their directories stays; where a rule would take the directory, the seal is refused.
+// TestOperatorsMounts: the seal unmounts what kubelet and the runtimes mounted, and they do so
+// again. What somebody else mounted below their directories stays; where a rule would take the
+// directory, the seal is refused.
 func TestOperatorsMounts(t *testing.T) {
 	for point, theirs := range map[string]bool{
 		"/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s": true, "/var/lib/kubelet/plugins/kubernetes.io/csi/x/globalmount": true,
@@ -45,7 +46,8 @@ func TestOperatorsMounts(t *testing.T) {
 	}
 }
 
-// TestLinkIntoSoftware: a secret that a rule takes by one name is found by its other, in software that is not scanned.
+// TestLinkIntoSoftware: a secret that a rule takes by one name is found by its other, in software
+// that is not scanned.
 func TestLinkIntoSoftware(t *testing.T) {
 	d := small(t, map[string]string{"etc/ssh/ssh_host_ed25519_key": secret, "usr/lib/app/app": "program\n"})
 	before := read(t, d)
@@ -62,8 +64,8 @@ func TestLinkIntoSoftware(t *testing.T) {
 	sameAs(t, before, read(t, d))
 }
 
-// TestBackupsStay: of /var/backups only what Debian's own jobs put there goes. The rest is not the seal's to delete, and
-// refuses it.
+// TestBackupsStay: of /var/backups only what Debian's own jobs put there goes. The rest is not the
+// seal's to delete, and refuses it.
 func TestBackupsStay(t *testing.T) {
 	d := small(t, map[string]string{"var/backups/postgres/app.sql": "CREATE TABLE customer\n", "var/backups/dpkg.status.1.gz": "x\n"})
 	var found *Found
@@ -75,8 +77,8 @@ func TestBackupsStay(t *testing.T) {
 	}
 }
 
-// TestOddNames: files of any name can be allowed by the list that the agent writes, and none forges a line of the one that
-// travels.
+// TestOddNames: files of any name can be allowed by the list that the agent writes, and none forges
+// a line of the one that travels.
 func TestOddNames(t *testing.T) {
 	forged := strings.Repeat("0", 64) + "  /etc/evil"
 	one := map[string]string{"srv/caf\xe9": "1\n", "srv/caf\xe9\xe8": "2\n", "srv/tab\tnewline\n": "3\n", "srv/a[b]*?\\c": "4\n", "srv/x\n" + forged: "5\n", "srv/\u2028": "6\n"}

@@ -9,7 +9,8 @@ import (
 	"kamino.dev/kamino/agent/runtimes"
 )
 
-// noContainers refuses a disk on which a runtime runs, or still knows a container or a writable layer.
+// noContainers refuses a disk on which a runtime runs, or still knows a container or a writable
+// layer.
 func noContainers(d *disk.Disk) error {
 	left, err := runtimes.Containers(d)
 	if err = errors.Join(err, runtimes.Stopped(d)); err != nil || len(left) == 0 {

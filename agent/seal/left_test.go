@@ -36,8 +36,9 @@ const (
 	containerdSnapshots = "var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/metadata.db"
 )
 
-// TestContainersLeft: a container or a writable layer that a runtime's database still knows refuses the seal, by its name.
-// Its specification holds what it was given (passwords in its environment), its layer what it wrote.
+// TestContainersLeft: a container or a writable layer that a runtime's database still knows refuses
+// the seal, by its name. Its specification holds what it was given (passwords in its environment),
+// its layer what it wrote.
 func TestContainersLeft(t *testing.T) {
 	write := func(name, text string) func(*testing.T, *disk.Disk) {
 		return func(t *testing.T, d *disk.Disk) {
@@ -84,7 +85,8 @@ func TestContainersLeft(t *testing.T) {
 	}
 }
 
-// TestWritableLayersAreScanned: what a container wrote is looked at, though the layers of images beside it are not.
+// TestWritableLayersAreScanned: what a container wrote is looked at, though the layers of images
+// beside it are not.
 func TestWritableLayersAreScanned(t *testing.T) {
 	d := plant(t)
 	if _, err := Seal(t.Context(), d, planted(nil)); err != nil {

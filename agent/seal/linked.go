@@ -7,8 +7,8 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// otherNames are the names that files which were set aside still have elsewhere: hard links. A scan must read them wherever
-// they are, in installed software too, which it passes over otherwise.
+// otherNames are the names that files which were set aside still have elsewhere: hard links. A scan
+// must read them wherever they are, in installed software too, which it passes over otherwise.
 func otherNames(d *disk.Disk) (names []string, err error) {
 	type inode struct{ dev, ino uint64 }
 	left := map[inode]int{}

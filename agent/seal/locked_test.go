@@ -27,8 +27,9 @@ func unlock(t *testing.T, d *disk.Disk, flags, name string) {
 	_ = exec.Command("chattr", "-R", "-"+flags, d.Host(name)).Run()
 }
 
-// TestLocked: what cannot be overwritten or removed after the receipt is refused before it, by name and with what to type,
-// and the disk is as it was. Hardening guides have people make /root/.ssh/authorized_keys immutable.
+// TestLocked: what cannot be overwritten or removed after the receipt is refused before it, by name
+// and with what to type, and the disk is as it was. Hardening guides have people make
+// /root/.ssh/authorized_keys immutable.
 func TestLocked(t *testing.T) {
 	for name, c := range map[string]struct{ flags, at, hint string }{
 		"immutable file below what moves":   {"i", "root/.ssh/authorized_keys", "chattr -i /root/.ssh/authorized_keys"},
@@ -65,7 +66,8 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// TestLockedMeanwhile: a flag that is set while the rules are applied is seen before the receipt is written.
+// TestLockedMeanwhile: a flag that is set while the rules are applied is seen before the receipt is
+// written.
 func TestLockedMeanwhile(t *testing.T) {
 	d := plant(t)
 	if err := d.WriteFile("root/.ssh/authorized_keys", []byte("x\n"), 0o600); err != nil {
@@ -117,7 +119,8 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// TestMend: what locks itself behind the receipt neither keeps a boot from mending the disk nor stays on it.
+// TestMend: what locks itself behind the receipt neither keeps a boot from mending the disk nor
+// stays on it.
 func TestMend(t *testing.T) {
 	d := plant(t)
 	if _, err := Seal(t.Context(), d, planted(func(o *Options) { o.InterruptAfter = "receipt" })); !errors.Is(err, ErrInterrupted) {

@@ -12,15 +12,16 @@ import (
 	"kamino.dev/kamino/agent/host"
 )
 
-// Unmounted are patterns of the directories in which kubelet and the runtimes themselves mount: volumes and root directories
-// of pods. What is mounted below is unmounted once they are stopped, and they mount what they need when they start. Whatever
-// else is mounted below /var/lib, a data disk for docker's volumes say, is its operator's, and nobody would mount it again.
+// Unmounted are patterns of the directories in which kubelet and the runtimes themselves mount:
+// volumes and root directories of pods. What is mounted below is unmounted once they are stopped,
+// and they mount what they need when they start. Whatever else is mounted below /var/lib, a data
+// disk for docker's volumes say, is its operator's, and nobody would mount it again.
 var Unmounted = []string{"/var/lib/kubelet/pods", "/var/lib/kubelet/plugins", "/var/lib/containerd/io.containerd.snapshotter.v1.*", "/var/lib/containerd/tmpmounts",
 	"/var/lib/docker/containers", "/var/lib/docker/rootfs", "/var/lib/docker/overlay2", "/var/lib/docker/fuse-overlayfs", "/var/lib/docker/overlay",
 	"/var/lib/docker/aufs", "/var/lib/docker/btrfs", "/var/lib/docker/devicemapper", "/var/lib/docker/vfs", "/var/lib/docker/zfs"}
 
-// within calls work with the root as its own disk has it: without what is mounted there from elsewhere, and with what lies
-// under it.
+// within calls work with the root as its own disk has it: without what is mounted there from
+// elsewhere, and with what lies under it.
 func within(d *disk.Disk, work func(own *disk.Disk) error) error {
 	own, err := d.Own()
 	if err != nil {
@@ -35,8 +36,8 @@ func refusal(todo, format string, args ...any) error {
 	return fmt.Errorf("seal refused: %s; nothing was changed (%s)", fmt.Sprintf(format, args...), todo)
 }
 
-// unfit is an error for a disk that cannot be sealed as a whole, whatever the rules are: part of it would go unseen, or what
-// is overwritten would stay readable.
+// unfit is an error for a disk that cannot be sealed as a whole, whatever the rules are: part of it
+// would go unseen, or what is overwritten would stay readable.
 func unfit(d *disk.Disk) error {
 	all, err := d.FileSystems()
 	if err != nil {
@@ -60,8 +61,8 @@ func unfit(d *disk.Disk) error {
 	return misplaced(d)
 }
 
-// covered is an error for files that lie under one of the disk's own file systems: they would travel, and no name leads to
-// them on which a rule could be.
+// covered is an error for files that lie under one of the disk's own file systems: they would
+// travel, and no name leads to them on which a rule could be.
 func covered(d *disk.Disk, all []disk.FileSystem) error {
 	for _, f := range all[1:] {
 		const most = 5
@@ -118,7 +119,8 @@ func hidden(d *disk.Disk) error {
 	return nil
 }
 
-// misplaced is an error when what the agent installs or keeps would not be on the disk, but on something mounted over it.
+// misplaced is an error when what the agent installs or keeps would not be on the disk, but on
+// something mounted over it.
 func misplaced(d *disk.Disk) error {
 	mounts, err := d.Mounts()
 	if err != nil {
@@ -137,8 +139,8 @@ func misplaced(d *disk.Disk) error {
 	return nil
 }
 
-// blocked is an error when something is mounted at or below what a rule matches, when a rule's paths lead into a second view
-// of the disk's own files, or when a match is in use as a disk.
+// blocked is an error when something is mounted at or below what a rule matches, when a rule's
+// paths lead into a second view of the disk's own files, or when a match is in use as a disk.
 func blocked(d *disk.Disk, o Options, plan []Step, unmounted []string) error {
 	mounts, err := d.Mounts()
 	if err != nil {
@@ -188,8 +190,9 @@ func looped(d *disk.Disk, loops []disk.Loop, rule, match string) error {
 	})
 }
 
-// doubled is an error when a rule would match in a bind mount of another of the disk's own directories: it is the same file
-// under a name that no rule has, and which of the two was meant nobody can tell.
+// doubled is an error when a rule would match in a bind mount of another of the disk's own
+// directories: it is the same file under a name that no rule has, and which of the two was meant
+// nobody can tell.
 func doubled(d *disk.Disk, o Options, mounts []disk.Mount) error {
 	for _, r := range o.rules(d) {
 		if r.Action == Check || r.When != "" && r.When != o.FirstBoot {
@@ -239,8 +242,8 @@ func swapping(d *disk.Disk) error {
 	return refusal("swapoff "+strings.Join(swaps, " "), "memory is swapped to %s on the OS disk", strings.Join(swaps, ", "))
 }
 
-// zeroSwaps overwrites the swap partitions of the disk behind their headers. It needs no way back: what was swapped out is
-// worth nothing once swapping has ended.
+// zeroSwaps overwrites the swap partitions of the disk behind their headers. It needs no way back:
+// what was swapped out is worth nothing once swapping has ended.
 func zeroSwaps(ctx context.Context, d *disk.Disk) error {
 	devices, err := d.Devices()
 	if err != nil {
@@ -289,7 +292,8 @@ func swapFiles(d *disk.Disk, inUse []string) (paths []string) {
 // literal makes a pattern of path.Match that matches one name only.
 var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// tellLeft logs what rules will not touch, because it is not on the disk, and what will keep its blocks.
+// tellLeft logs what rules will not touch, because it is not on the disk, and what will keep its
+// blocks.
 func tellLeft(d *disk.Disk, o Options) {
 	mounts, err := d.Mounts()
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// marked is text that can be found in a raw image: more than any cache or slack would hold by chance.
+// marked is text that can be found in a raw image: more than any cache or slack would hold by
+// chance.
 func marked(what string) string {
 	return strings.Repeat("MARK-"+what+"-"+strings.Repeat("z", 40)+"\n", 200)
 }
@@ -27,8 +28,8 @@ func marks(t testing.TB, image, what string) int {
 	return bytes.Count(data, []byte("MARK-"+what+"-"))
 }
 
-// TestHeldAndLinked: a file of two names that both go is overwritten, and so is a deleted file that a process has open; no
-// free block is touched for it. A file that keeps a name keeps its content.
+// TestHeldAndLinked: a file of two names that both go is overwritten, and so is a deleted file that
+// a process has open; no free block is touched for it. A file that keeps a name keeps its content.
 func TestHeldAndLinked(t *testing.T) {
 	for _, kind := range []string{"ext4", "xfs"} {
 		t.Run(kind, func(t *testing.T) {
@@ -120,8 +121,8 @@ func TestUnmountedPartition(t *testing.T) {
 	})
 }
 
-// TestOutsidePartitions: what lies before, between and behind the partitions travels as well. Tables and GRUB's own image are
-// no matter.
+// TestOutsidePartitions: what lies before, between and behind the partitions travels as well.
+// Tables and GRUB's own image are no matter.
 func TestOutsidePartitions(t *testing.T) {
 	onParts(t, func(d *disk.Disk, root, second string) {
 		device := strings.TrimSuffix(second, "p2")
@@ -153,8 +154,8 @@ func TestOutsidePartitions(t *testing.T) {
 	})
 }
 
-// TestSwapPartition: what was swapped out is overwritten, and the partition can be used again. While it is in use the seal
-// is refused.
+// TestSwapPartition: what was swapped out is overwritten, and the partition can be used again.
+// While it is in use the seal is refused.
 func TestSwapPartition(t *testing.T) {
 	onParts(t, func(d *disk.Disk, _, second string) {
 		if _, err := exec.LookPath("mkswap"); err != nil {
@@ -191,7 +192,8 @@ func TestSwapPartition(t *testing.T) {
 	})
 }
 
-// TestSwapFile: one that fstab or the kernel knows goes by the rule, whatever its name is; another is found by the scan.
+// TestSwapFile: one that fstab or the kernel knows goes by the rule, whatever its name is; another
+// is found by the scan.
 func TestSwapFile(t *testing.T) {
 	for _, known := range []string{"fstab", "kernel", "nobody"} {
 		d := plant(t)
@@ -239,7 +241,8 @@ func TestBtrfs(t *testing.T) {
 	}
 }
 
-// TestUnderMemory: what lies under a tmpfs is scanned, and what a rule of ours would not do to memory is done to the disk.
+// TestUnderMemory: what lies under a tmpfs is scanned, and what a rule of ours would not do to
+// memory is done to the disk.
 func TestUnderMemory(t *testing.T) {
 	needImages(t, "ext4")
 	img, root := image(t, "ext4"), filepath.Join(scratch(t), "root")

@@ -23,8 +23,9 @@ const (
 	secret       = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIKiLpl1v5fakefakefakefakefakefakefake\n-----END EC PRIVATE KEY-----\n"
 )
 
-// plants holds for every rule of the table files that only this rule takes away. For a rule marked secret their content is
-// a credential or their place and name are known to hold one, so that a scan must notice when the rule is missing.
+// plants holds for every rule of the table files that only this rule takes away. For a rule marked
+// secret their content is a credential or their place and name are known to hold one, so that a
+// scan must notice when the rule is missing.
 var plants = map[string]map[string]string{
 	"kubelet-pki":           {"var/lib/kubelet/pki/kubelet-client-current.pem": secret},
 	"kubelet-kubeconfig":    {"etc/kubernetes/kubelet.conf": "users:\n- user: {client-key-data: TUhjQ0FRRUVJS2lMcGwxdjU=}\n"},
@@ -171,7 +172,8 @@ func plantFile(t testing.TB, root, name, text string) {
 	}
 }
 
-// plantDatabase is a containerd metadata database with an image, and with a removed container in its free pages.
+// plantDatabase is a containerd metadata database with an image, and with a removed container in
+// its free pages.
 func plantDatabase(t *testing.T, name string) {
 	t.Helper()
 	if err := os.Remove(name); err != nil {

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// PolicyEnv is the environment variable that brings a run's policy to the agent: base64 of gzip of a SealConfig.
+// PolicyEnv is the environment variable that brings a run's policy to the agent: base64 of gzip of
+// a SealConfig.
 const PolicyEnv = "KAMINO_SEAL_POLICY"
 
 // PolicyMost bounds a policy, in bytes of YAML.
@@ -50,7 +51,8 @@ func EncodePolicy(data []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(b.Bytes()), nil
 }
 
-// ParsePolicy reads the SealConfig that a run brings. It refuses unknown files unless it says otherwise.
+// ParsePolicy reads the SealConfig that a run brings. It refuses unknown files unless it says
+// otherwise.
 func ParsePolicy(data []byte) (Config, error) {
 	if len(data) > PolicyMost {
 		return Config{}, fmt.Errorf("decode seal policy: larger than %d bytes; fold entries of verify.known into directories", PolicyMost)
@@ -68,9 +70,10 @@ func ParsePolicy(data []byte) (Config, error) {
 	return c, c.validate()
 }
 
-// Restrict lets the configuration on the disk that is judged make a run's policy stricter, and nothing else. ignored says
-// what of it does not count. A setting of the disk's that contradicts the policy's is an error: to ignore it would seal the
-// disk in another way than its operator expects.
+// Restrict lets the configuration on the disk that is judged make a run's policy stricter, and
+// nothing else. ignored says what of it does not count. A setting of the disk's that contradicts
+// the policy's is an error: to ignore it would seal the disk in another way than its operator
+// expects.
 func (c Config) Restrict(own Config) (restricted Config, ignored []string, err error) {
 	for _, r := range own.Rules {
 		if slices.ContainsFunc(c.Rules, func(have ExtraRule) bool { return have.ID == r.ID }) {

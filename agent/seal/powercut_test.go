@@ -15,9 +15,10 @@ import (
 
 var errCut = errors.New("the power is cut")
 
-// TestPowerCut: the power goes before any one of the steps that a seal takes on the disk. What the disk has then, which is
-// what the file system has written out and not what is in memory, comes up as the donor with every file as it was, or,
-// behind the receipt, without anything that was taken away; what is mounted from elsewhere is as it was in both.
+// TestPowerCut: the power goes before any one of the steps that a seal takes on the disk. What the
+// disk has then, which is what the file system has written out and not what is in memory, comes up
+// as the donor with every file as it was, or, behind the receipt, without anything that was taken
+// away; what is mounted from elsewhere is as it was in both.
 func TestPowerCut(t *testing.T) {
 	for _, kind := range []string{"ext4", "xfs"} {
 		t.Run(kind, func(t *testing.T) {

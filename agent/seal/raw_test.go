@@ -22,8 +22,8 @@ import (
 	"kamino.dev/kamino/agent/scan"
 )
 
-// kinds of secrets, each made anew for every place: %h hexadecimal, %a letters and digits, %A capitals and digits, each
-// with a length. %E is base64 of the whole text behind it.
+// kinds of secrets, each made anew for every place: %h hexadecimal, %a letters and digits, %A
+// capitals and digits, each with a length. %E is base64 of the whole text behind it.
 var kinds = map[string]string{
 	"PEM EC key":                "-----BEGIN EC PRIVATE KEY-----\n%a64\n%a64\n-----END EC PRIVATE KEY-----\n",
 	"PEM RSA key":               "-----BEGIN RSA PRIVATE KEY-----\n%a64\n%a64\n-----END RSA PRIVATE KEY-----\n",
@@ -108,9 +108,10 @@ func mint(kind string, random *rand.Rand) string {
 var livePlaces = []string{"var/log/pods/p/c/%d.log", "home/u/.ssh/k%d", "var/lib/waagent/s%d.xml", "var/lib/kubelet/pods/u/volumes/s/k%d", "tmp/x%d",
 	"var/lib/cloud/instances/i/x%d", "etc/kubernetes/pki/k%d", "root/.azure/x%d", "etc/cni/net.d/x%d", "var/crash/x%d"}
 
-// TestRaw: secrets of every kind, alive, deleted and behind a file's end in a real ext4 file system. The raw scan sees all of
-// them. After a seal with freeSpace zero no byte is left of those that lived or were deleted; what lies behind the end of a
-// living file stays, as docs/agent.md says.
+// TestRaw: secrets of every kind, alive, deleted and behind a file's end in a real ext4 file
+// system. The raw scan sees all of them. After a seal with freeSpace zero no byte is left of those
+// that lived or were deleted; what lies behind the end of a living file stays, as docs/agent.md
+// says.
 func TestRaw(t *testing.T) {
 	if len(kinds) < 40 {
 		t.Fatalf("%d kinds", len(kinds))
@@ -144,7 +145,8 @@ func TestRaw(t *testing.T) {
 	onDisk(t, image, func(d *disk.Disk) { checkKept(t, d, slack) })
 }
 
-// plantAll puts every kind of secret into the image three times: alive, deleted, and behind the end of a harmless file.
+// plantAll puts every kind of secret into the image three times: alive, deleted, and behind the end
+// of a harmless file.
 func plantAll(t *testing.T, image string) (all []string, slack map[string]string) {
 	t.Helper()
 	random, slack := rand.New(rand.NewPCG(1, 2)), map[string]string{}
@@ -244,14 +246,16 @@ func journal(t *testing.T, image string) []byte {
 	return data
 }
 
-// TestZeroFreeReachesAll: no free block is left out, not even those that file systems keep from everybody, root included.
+// TestZeroFreeReachesAll: no free block is left out, not even those that file systems keep from
+// everybody, root included.
 func TestZeroFreeReachesAll(t *testing.T) {
 	stale := []byte("what was deleted years ago .. ")
 	for _, kind := range []struct {
 		name   string
 		format []string
-		// trimmed is how many 4 KiB blocks zeros alone may miss, left how many TRIM may then miss. XFS keeps some for its
-		// trees in each of its four allocation groups, some on a list that TRIM skips, as it does what was freed a moment ago.
+		// trimmed is how many 4 KiB blocks zeros alone may miss, left how many TRIM may then miss.
+		// XFS keeps some for its trees in each of its four allocation groups, some on a list that
+		// TRIM skips, as it does what was freed a moment ago.
 		trimmed, left int
 	}{
 		{"ext4", mke2fs, 0, 0},

@@ -10,16 +10,18 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// software is what no link may lead a rule to: programs, configuration, and what boots them. Rules name places there, but by
-// their own paths.
+// software is what no link may lead a rule to: programs, configuration, and what boots them. Rules
+// name places there, but by their own paths.
 var software = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "boot", "efi", "opt/kamino", StateDir, "dev", "proc", "sys"}
 
-// usualLinks are directories in which distributions and administrators put links for whole subtrees, as /var/run, /home or
-// /var/lib/docker. Only root writes there; /var/log, on the other hand, pods are given.
+// usualLinks are directories in which distributions and administrators put links for whole
+// subtrees, as /var/run, /home or /var/lib/docker. Only root writes there; /var/log, on the other
+// hand, pods are given.
 var usualLinks = []string{".", "var", "var/lib", "etc", "opt"}
 
-// astray is an error for a match to which a link leads that is not where the rule's path points: it would take away what
-// nobody meant. The link may be a distribution's, or stay in its own directory, or lead to where the rule looks anyway.
+// astray is an error for a match to which a link leads that is not where the rule's path points: it
+// would take away what nobody meant. The link may be a distribution's, or stay in its own
+// directory, or lead to where the rule looks anyway.
 func (r Rule) astray(d *disk.Disk, pattern string, f disk.Found) error {
 	if f.Name == f.As || r.Action == Check || r.points(f.Name) {
 		return nil
@@ -49,7 +51,8 @@ func (r Rule) astray(d *disk.Disk, pattern string, f disk.Found) error {
 	return nil
 }
 
-// usual reports whether a link in the directory at may lead to the directory to; wild says that its name was a pattern's.
+// usual reports whether a link in the directory at may lead to the directory to; wild says that its
+// name was a pattern's.
 func usual(at, to string, wild bool) bool {
 	if slices.ContainsFunc(software, func(s string) bool { return disk.Under(at, s) }) && disk.Under(to, at) {
 		return true
@@ -66,8 +69,8 @@ func (r Rule) points(name string) bool {
 	})
 }
 
-// narrowed are the patterns for what an exception takes out of the rule: the parts of its paths, or of all, that are the
-// rule's as well. None means that the exception is about something else.
+// narrowed are the patterns for what an exception takes out of the rule: the parts of its paths, or
+// of all, that are the rule's as well. None means that the exception is about something else.
 func (r Rule) narrowed(e Exception) (patterns []string) {
 	all := r.Paths
 	if len(r.Below) > 0 {
@@ -101,8 +104,8 @@ func (r Rule) narrowed(e Exception) (patterns []string) {
 // swapKind is the scan's kind for a file made for swapping.
 const swapKind = "swap"
 
-// ownFiles are what the agent works with on the disk that it seals, and on every clone. Only the table has rules for what is
-// in them.
+// ownFiles are what the agent works with on the disk that it seals, and on every clone. Only the
+// table has rules for what is in them.
 func ownFiles() []string {
 	own := []string{StateDir, BinaryPath, SettingsPath, "etc/cloud/cloud-init.disabled", "etc/systemd/network/99-kamino.network", "etc/netplan/99-kamino.yaml"}
 	for _, unit := range Units {
@@ -127,8 +130,8 @@ func (r Rule) ownFileError(name string) error {
 	return refusal(fmt.Sprintf("add keep: [/%s] to the rule", name), "rule %s may take away /%s, which the agent itself needs", r.ID, name)
 }
 
-// sparesOwn is an error where one of the rule's paths can match an own file, or what is above or below it, whether or not
-// it is there now: the journal is written while rules are applied.
+// sparesOwn is an error where one of the rule's paths can match an own file, or what is above or
+// below it, whether or not it is there now: the journal is written while rules are applied.
 func (r Rule) sparesOwn() error {
 	for _, pattern := range r.Paths {
 		parts := strings.Split(strings.TrimPrefix(pattern, "/"), "/")

@@ -26,8 +26,8 @@ func linked(t *testing.T, files, links map[string]string) *disk.Disk {
 	return d
 }
 
-// TestLinkAstray: a link on the way leads no rule to what its path does not name: refused by rule, link and file, with
-// nothing changed.
+// TestLinkAstray: a link on the way leads no rule to what its path does not name: refused by rule,
+// link and file, with nothing changed.
 func TestLinkAstray(t *testing.T) {
 	for name, c := range map[string]struct{ link, target, taken string }{
 		"software, relative":     {"var/log/azure", "../../usr/bin", "usr/bin/kubelet"},
@@ -61,7 +61,8 @@ func TestLinkAstray(t *testing.T) {
 	}
 }
 
-// TestUsualLink: links of distributions, and those of administrators for whole subtrees, are followed.
+// TestUsualLink: links of distributions, and those of administrators for whole subtrees, are
+// followed.
 func TestUsualLink(t *testing.T) {
 	for name, c := range map[string]struct{ link, target, taken string }{
 		"Debian's mail":          {"var/spool/mail", "../mail", "var/mail/u"},
@@ -80,7 +81,8 @@ func TestUsualLink(t *testing.T) {
 	}
 }
 
-// TestOwnFiles: no rule of the operator's takes what the agent works with, whether it is there already or not.
+// TestOwnFiles: no rule of the operator's takes what the agent works with, whether it is there
+// already or not.
 func TestOwnFiles(t *testing.T) {
 	for _, pattern := range []string{"/var/lib/*/*.journal", "/var/lib/kamino/*", "/var/*", "/opt/*", "/opt/kamino/bin/kamino-agent", "/etc/kamino/agent.y*", "/etc/systemd/system/*",
 		"/etc/systemd/system/*/00-*", "/etc/netplan/*", "/etc/systemd/system/*.wants/*"} {
@@ -112,7 +114,8 @@ func TestOwnFiles(t *testing.T) {
 	}
 }
 
-// TestJournalGone: without its journal a seal can not be taken back, so the donor's services must not start again.
+// TestJournalGone: without its journal a seal can not be taken back, so the donor's services must
+// not start again.
 func TestJournalGone(t *testing.T) {
 	d := small(t, nil)
 	d.BeforeWrite(func(kind, name string) error {
@@ -131,8 +134,8 @@ func TestJournalGone(t *testing.T) {
 	}
 }
 
-// TestLoopByAnotherName: the file of a loop device is known by what it is. Its name in sysfs is that by which it was opened,
-// here in a bind mount.
+// TestLoopByAnotherName: the file of a loop device is known by what it is. Its name in sysfs is
+// that by which it was opened, here in a bind mount.
 func TestLoopByAnotherName(t *testing.T) {
 	needImages(t, "ext4")
 	img, dir := image(t, "ext4"), filepath.Join(scratch(t), "root")

@@ -13,8 +13,8 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// Receipt says that a disk was sealed: by which run, from which donor, and what was done. It is on the disk until the
-// disk boots (then in the lineage), and without its rules on the donor's Node.
+// Receipt says that a disk was sealed: by which run, from which donor, and what was done. It is on
+// the disk until the disk boots (then in the lineage), and without its rules on the donor's Node.
 type Receipt struct {
 	APIVersion string      `json:"apiVersion"`
 	Kind       string      `json:"kind"`
@@ -39,7 +39,8 @@ type RuleCount struct {
 	Bytes   int64  `json:"bytes"`
 }
 
-// sum is the SHA-256 of the receipt's JSON without its hash: it ties the Node's annotation to the disk's document.
+// sum is the SHA-256 of the receipt's JSON without its hash: it ties the Node's annotation to the
+// disk's document.
 func (r Receipt) sum() (string, error) {
 	r.Hash, r.RuleCount = "", 0
 	data, err := json.Marshal(r)

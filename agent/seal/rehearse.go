@@ -9,9 +9,9 @@ import (
 	"kamino.dev/kamino/agent/scan"
 )
 
-// Rehearse fails as Seal would, were it made now: it asks all that is asked before the first change, looks at every file,
-// and scans what the rules would leave. What a rule edits is scanned by the seal alone, after the edit. It changes nothing
-// and needs no service stopped.
+// Rehearse fails as Seal would, were it made now: it asks all that is asked before the first
+// change, looks at every file, and scans what the rules would leave. What a rule edits is scanned
+// by the seal alone, after the edit. It changes nothing and needs no service stopped.
 func Rehearse(ctx context.Context, d *disk.Disk, o Options) error {
 	if old, ok, _ := ReadReceipt(d); ok {
 		if old.Run == o.Run {

@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waiveReserve gives files the blocks that a file system keeps for itself, which not even root can write to, until restore
-// is called. Without it filling a file system leaves up to 4,096 blocks of ext4 (ext4_calculate_resv_clusters) and up to
-// 8,192 of XFS (xfs_default_resblks) as they were. Other file systems keep none. (XFS has some tens more in each allocation
-// group, for its trees, which nothing gives away.)
+// waiveReserve gives files the blocks that a file system keeps for itself, which not even root can
+// write to, until restore is called. Without it filling a file system leaves up to 4,096 blocks of
+// ext4 (ext4_calculate_resv_clusters) and up to 8,192 of XFS (xfs_default_resblks) as they were.
+// Other file systems keep none. (XFS has some tens more in each allocation group, for its trees,
+// which nothing gives away.)
 func waiveReserve(f *os.File) (restore func() error, err error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
@@ -50,20 +51,22 @@ func waiveExt4(f *os.File) (restore func() error, err error) {
 	return func() error { return set(strings.TrimSpace(string(former))) }, set("0")
 }
 
-// EXT4_IOC_CHECKPOINT of ext4.h, _IOW('f', 43, __u32), with its flag to zero the journal's blocks; since Linux 5.14.
+// EXT4_IOC_CHECKPOINT of ext4.h, _IOW('f', 43, __u32), with its flag to zero the journal's blocks;
+// since Linux 5.14.
 const (
 	ext4Checkpoint = 0x4004662b
 	zeroJournal    = 2
 )
 
-// checkpoint writes to their places the blocks that only the journal has, and zeroes the journal, where the file system and
-// the kernel can; nothing else depends on it.
+// checkpoint writes to their places the blocks that only the journal has, and zeroes the journal,
+// where the file system and the kernel can; nothing else depends on it.
 func checkpoint(f *os.File) {
 	flags := uint32(zeroJournal)
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, f.Fd(), ext4Checkpoint, uintptr(unsafe.Pointer(&flags)))
 }
 
-// XFS_IOC_SET_RESBLKS and XFS_IOC_GET_RESBLKS of xfs_fs.h, _IOWR('X', 114, struct xfs_fsop_resblks) and _IOR('X', 115, …).
+// XFS_IOC_SET_RESBLKS and XFS_IOC_GET_RESBLKS of xfs_fs.h, _IOWR('X', 114, struct xfs_fsop_resblks)
+// and _IOR('X', 115, …).
 const (
 	setReserve = 0xc0105872
 	getReserve = 0x80105873

@@ -1,9 +1,10 @@
 // Package seal makes a node's disk fit to be cloned, and undoes it when it could not be finished.
 //
-// What is done is one table of rules (Table). How it is done makes it reversible: a rule never deletes, it sets aside, by
-// renaming into one directory of the same disk, with a journal written first (see stage.go and
-// docs/notes/0002-interrupted-seal.md). Only when every rule was applied and the scan found nothing left is the receipt
-// written, which is the one point of no return; then what was set aside is overwritten and removed.
+// What is done is one table of rules (Table). How it is done makes it reversible: a rule never
+// deletes, it sets aside, by renaming into one directory of the same disk, with a journal written
+// first (see stage.go and docs/notes/0002-interrupted-seal.md). Only when every rule was applied
+// and the scan found nothing left is the receipt written, which is the one point of no return; then
+// what was set aside is overwritten and removed.
 package seal
 
 import (
@@ -29,7 +30,8 @@ const (
 	Check    Action = "check"
 )
 
-// Phase is where a rule runs: on the donor before its disk is copied, on a clone's first boot, or on both.
+// Phase is where a rule runs: on the donor before its disk is copied, on a clone's first boot, or
+// on both.
 type Phase string
 
 // The phases.
@@ -58,7 +60,8 @@ type Rule struct {
 	Only func(data []byte) bool
 	// Change is the new content for Edit; the same content means that there is nothing to do.
 	Change func(data []byte, donor Facts) []byte
-	// Rewrite is Change for a file that is read by its name, with a directory to work in. It always counts as a change.
+	// Rewrite is Change for a file that is read by its name, with a directory to work in. It always
+	// counts as a change.
 	Rewrite func(path, work string) ([]byte, error)
 	// Target is what Link points to.
 	Target string
@@ -79,7 +82,8 @@ type Content struct {
 	Mode   fs.FileMode // zero: that of the file which was there
 }
 
-// matches expands the rule on a disk: on what Own shows, but for a check, which changes nothing and looks at memory too.
+// matches expands the rule on a disk: on what Own shows, but for a check, which changes nothing and
+// looks at memory too.
 func (r Rule) matches(d *disk.Disk, o Options) ([]Match, error) {
 	out, err := r.matchesOn(d, o)
 	if err == nil && r.Action == Check && d.Whole() != d {
@@ -126,7 +130,8 @@ func (r Rule) matchesOn(d *disk.Disk, o Options) ([]Match, error) {
 	return distinct(out), nil
 }
 
-// expand is what one pattern stands for: names on the disk, or with Below regular files in these directories.
+// expand is what one pattern stands for: names on the disk, or with Below regular files in these
+// directories.
 func (r Rule) expand(d *disk.Disk, pattern string) (found []disk.Found, err error) {
 	if len(r.Below) == 0 {
 		return d.Find(pattern)

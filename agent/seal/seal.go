@@ -29,7 +29,8 @@ type Options struct {
 	Swaps     []string // files that were used for swapping until services were stopped
 	Now       func() time.Time
 	Log       *slog.Logger
-	// Earlier is a look at the disk as it was before the services were stopped (Survey). Nil: Seal makes one.
+	// Earlier is a look at the disk as it was before the services were stopped (Survey). Nil: Seal
+	// makes one.
 	Earlier *inventory.Index
 	// Seen lets Clean, called again, look only at what changed; nil has it look at everything.
 	Seen *scan.Seen
@@ -38,7 +39,8 @@ type Options struct {
 
 	unvouched []string // explain's
 
-	// For tests of the seal itself: stop dead after this rule, as a power failure would; leave one rule out.
+	// For tests of the seal itself: stop dead after this rule, as a power failure would; leave one
+	// rule out.
 	InterruptAfter string
 	Omit           string
 }
@@ -132,9 +134,10 @@ func refused(plan []Step) error {
 	return nil
 }
 
-// Seal seals the disk. On an error everything is as it was before, unless it is a *NeedsBoot; on success the receipt is on
-// the disk, and what was set aside is overwritten and removed. Free space is the caller's next step (FreeSpace). Sealing a
-// sealed disk again for the same run returns its receipt.
+// Seal seals the disk. On an error everything is as it was before, unless it is a *NeedsBoot; on
+// success the receipt is on the disk, and what was set aside is overwritten and removed. Free space
+// is the caller's next step (FreeSpace). Sealing a sealed disk again for the same run returns its
+// receipt.
 func Seal(ctx context.Context, d *disk.Disk, o Options) (r Receipt, err error) {
 	err = within(d, func(own *disk.Disk) error {
 		r, err = sealOwn(ctx, own, o)
@@ -255,8 +258,8 @@ func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	return receipt, commit(d, &receipt)
 }
 
-// prepare installs what clones need and writes the genealogy; before the rules, so that an interrupted seal is met by the
-// agent at the next boot.
+// prepare installs what clones need and writes the genealogy; before the rules, so that an
+// interrupted seal is met by the agent at the next boot.
 func prepare(s *stage, d *disk.Disk, o Options) error {
 	matches, err := installed(d, o)
 	if err != nil {
@@ -313,8 +316,8 @@ func (f *Found) Error() string {
 		len(f.Result.Findings), strings.Join(lines, "\n"), ConfigPath)
 }
 
-// Clean scans the disk for what the rules forgot, or for what was written since it did so last (o.Seen); *Found if there is
-// anything.
+// Clean scans the disk for what the rules forgot, or for what was written since it did so last
+// (o.Seen); *Found if there is anything.
 func Clean(ctx context.Context, d *disk.Disk, o Options) error {
 	look := o.Scan()
 	var err error
@@ -324,8 +327,9 @@ func Clean(ctx context.Context, d *disk.Disk, o Options) error {
 	return clean(ctx, d, o, look)
 }
 
-// keeps is what a rule leaves by a decision of the operator's: exceptions, and what the cluster's nodes share. Each allows
-// the kinds of finding that it was made for, not all: a key in an excepted file is still found.
+// keeps is what a rule leaves by a decision of the operator's: exceptions, and what the cluster's
+// nodes share. Each allows the kinds of finding that it was made for, not all: a key in an excepted
+// file is still found.
 func (o Options) keeps(r Rule) (out []Allowed) {
 	if o.Join == JoinKeep {
 		for _, p := range r.Shared {

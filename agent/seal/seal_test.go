@@ -41,7 +41,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestEveryRule: the plan names every rule of the table, and afterwards what was planted for it is gone or harmless.
+// TestEveryRule: the plan names every rule of the table, and afterwards what was planted for it is
+// gone or harmless.
 func TestEveryRule(t *testing.T) {
 	d := plant(t)
 	r, err := Seal(t.Context(), d, planted(nil))
@@ -92,7 +93,8 @@ func TestEveryRule(t *testing.T) {
 	}
 }
 
-// TestWithoutARule: each secret rule that is left out is noticed by the scan, and the donor is as it was.
+// TestWithoutARule: each secret rule that is left out is noticed by the scan, and the donor is as
+// it was.
 func TestWithoutARule(t *testing.T) {
 	for _, r := range Table() {
 		if !r.Secret {
@@ -149,7 +151,8 @@ func sameAs(t *testing.T, before, after map[string]state) {
 	}
 }
 
-// TestInterrupted: stopped dead after each rule, the disk comes back wholly: by unseal, or by the next seal's own start.
+// TestInterrupted: stopped dead after each rule, the disk comes back wholly: by unseal, or by the
+// next seal's own start.
 func TestInterrupted(t *testing.T) {
 	boundaries := []string{"ancestry"}
 	for _, r := range Table() {
@@ -182,7 +185,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestInterruptedUnseal: the way back may be interrupted as well; what the kill leaves half done is any prefix of it.
+// TestInterruptedUnseal: the way back may be interrupted as well; what the kill leaves half done is
+// any prefix of it.
 func TestInterruptedUnseal(t *testing.T) {
 	d := plant(t)
 	before := read(t, d)
@@ -204,7 +208,8 @@ func TestInterruptedUnseal(t *testing.T) {
 	sameAs(t, before, read(t, d))
 }
 
-// TestTornJournal: the journal's last line was being written when the power went, so nothing of it had happened.
+// TestTornJournal: the journal's last line was being written when the power went, so nothing of it
+// had happened.
 func TestTornJournal(t *testing.T) {
 	d := plant(t)
 	before := read(t, d)
@@ -288,8 +293,8 @@ func TestRefusals(t *testing.T) {
 // firstTwo are the components of a name that every pattern has.
 func firstTwo(name string) string { return strings.Join(strings.SplitN(name, "/", 3)[:2], "/") }
 
-// TestPurge: what was set aside is overwritten before it is removed, also through a second handle; a file with a second
-// name is left alone.
+// TestPurge: what was set aside is overwritten before it is removed, also through a second handle;
+// a file with a second name is left alone.
 func TestPurge(t *testing.T) {
 	d := plant(t)
 	open, err := os.Open(d.Host("etc/ssh/ssh_host_ed25519_key"))
@@ -335,7 +340,8 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// TestSecondPartition: what lies on another file system of the disk is set aside there, comes back, and goes.
+// TestSecondPartition: what lies on another file system of the disk is set aside there, comes back,
+// and goes.
 func TestSecondPartition(t *testing.T) {
 	needImages(t, "ext4", "xfs")
 	device := partitioned(t, 16, 24)

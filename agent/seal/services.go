@@ -14,9 +14,10 @@ import (
 	"kamino.dev/kamino/agent/host"
 )
 
-// What is stopped by name, in the order in which it is: the agent's own units first, because they would make a host key that
-// all clones share, record the donor's boot, or take the seal for a new machine; then kubelet, which would start the others'
-// work again. The runtimes go last, when their containers are gone.
+// What is stopped by name, in the order in which it is: the agent's own units first, because they
+// would make a host key that all clones share, record the donor's boot, or take the seal for a new
+// machine; then kubelet, which would start the others' work again. The runtimes go last, when their
+// containers are gone.
 var (
 	ownUnits     = []string{"kamino-watch.service", "kamino-capture.service", "kamino-ssh-rsa.timer", "kamino-ssh-rsa.service"}
 	kubeletUnits = []string{"kubelet.service"}
@@ -29,7 +30,8 @@ const (
 	stopMost = 3 * time.Minute // systemd itself kills after 90 s, where a unit says nothing else
 )
 
-// stoppedPath is in memory: which units a seal has stopped, one a line, for when the seal is killed.
+// stoppedPath is in memory: which units a seal has stopped, one a line, for when the seal is
+// killed.
 const stoppedPath = "run/kamino/stopped"
 
 // Services stops everything on the donor that writes, and can start again what it stopped.
@@ -44,8 +46,8 @@ type Services struct {
 	stopped   []string
 }
 
-// Stop stops them. An error names what cannot be stopped or removed, and leaves what is stopped already in the list for
-// Restart. Containers and sessions do not come back.
+// Stop stops them. An error names what cannot be stopped or removed, and leaves what is stopped
+// already in the list for Restart. Containers and sessions do not come back.
 func (s *Services) Stop(ctx context.Context) error {
 	if err := s.stop(ctx, slices.Concat(ownUnits, kubeletUnits)...); err != nil {
 		return err
@@ -100,8 +102,9 @@ func (s *Services) silence(ctx context.Context) error {
 		strings.Join(units, ", "), units[0])
 }
 
-// running are the units of those types that may not go on. A service that has started and left nothing running
-// (RemainAfterExit) writes nothing; stopping it may undo what it set up, such as the network.
+// running are the units of those types that may not go on. A service that has started and left
+// nothing running (RemainAfterExit) writes nothing; stopping it may undo what it set up, such as
+// the network.
 func (s *Services) running(ctx context.Context, types string) (units []string, err error) {
 	out, err := s.run(ctx, askMost, "systemctl", "list-units", "--type="+types, "--state=active,activating,reloading,deactivating",
 		"--plain", "--no-legend", "--no-pager", "--full")
@@ -117,7 +120,8 @@ func (s *Services) running(ctx context.Context, types string) (units []string, e
 	return units, nil
 }
 
-// stopAll stops units in one transaction, in whose order systemd is the better judge. What refuses is found by silence.
+// stopAll stops units in one transaction, in whose order systemd is the better judge. What refuses
+// is found by silence.
 func (s *Services) stopAll(ctx context.Context, units []string) {
 	if len(units) == 0 {
 		return
@@ -142,8 +146,8 @@ func (s *Services) stop(ctx context.Context, units ...string) error {
 	return nil
 }
 
-// note remembers units before they are stopped. Without the note in memory a killed seal's services stay down until the
-// next boot, which the seal need not fail for.
+// note remembers units before they are stopped. Without the note in memory a killed seal's services
+// stay down until the next boot, which the seal need not fail for.
 func (s *Services) note(units ...string) {
 	for _, u := range units {
 		if !slices.Contains(s.stopped, u) {
@@ -171,8 +175,8 @@ func (s *Services) try(ctx context.Context, most time.Duration, name string, arg
 	}
 }
 
-// Restart starts what Stop stopped: the donor goes on as before, without its containers, which kubelet starts, and its
-// sessions.
+// Restart starts what Stop stopped: the donor goes on as before, without its containers, which
+// kubelet starts, and its sessions.
 func (s *Services) Restart(ctx context.Context) error {
 	if len(s.stopped) == 0 {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"kamino.dev/kamino/agent/host"
 )
 
-// fakeHost is a machine with units and runtimes: what runs, and what its programs answer. Every command is kept.
+// fakeHost is a machine with units and runtimes: what runs, and what its programs answer. Every
+// command is kept.
 type fakeHost struct {
 	units   map[string]string   // type and sub state of what is active, by unit: "service running"
 	stubs   map[string]bool     // units that do not stop
@@ -95,8 +96,8 @@ func donorUnits() map[string]string {
 		"systemd-udevd-kernel.socket": "socket running", "kamino-seal-r1.service": "service running"}
 }
 
-// TestWritersAreStopped: whatever runs stops, but what the seal itself needs; what starts others goes before it, our own
-// units before everything, and the runtime last.
+// TestWritersAreStopped: whatever runs stops, but what the seal itself needs; what starts others
+// goes before it, our own units before everything, and the runtime last.
 func TestWritersAreStopped(t *testing.T) {
 	f := &fakeHost{units: donorUnits()}
 	s := services(f)
@@ -141,7 +142,8 @@ func TestWhatDoesNotStop(t *testing.T) {
 	}
 }
 
-// TestContainersOfEveryRuntime: each runtime's containers are removed, and one that stays refuses the seal by its name.
+// TestContainersOfEveryRuntime: each runtime's containers are removed, and one that stays refuses
+// the seal by its name.
 func TestContainersOfEveryRuntime(t *testing.T) {
 	for list, want := range map[string]string{
 		"crictl --timeout=60s pods --quiet":                "crictl --timeout=60s rmp --all --force",
@@ -167,7 +169,8 @@ func TestContainersOfEveryRuntime(t *testing.T) {
 	}
 }
 
-// TestGarbageIsCollected: containerd keeps the writable layer of a removed container until it collects garbage.
+// TestGarbageIsCollected: containerd keeps the writable layer of a removed container until it
+// collects garbage.
 func TestGarbageIsCollected(t *testing.T) {
 	f := &fakeHost{units: donorUnits(), lists: map[string][]string{"ctr namespaces list --quiet": {"k8s.io", "moby"}}}
 	if err := services(f).Stop(t.Context()); err != nil {

@@ -14,15 +14,16 @@ const (
 	StateDir    = "var/lib/kamino"
 	journalPath = StateDir + "/seal.journal"
 	asideDir    = StateDir + "/aside"
-	// asideElse is where, on the disk's other file systems, what lies on them is set aside: a rename does not leave one.
+	// asideElse is where, on the disk's other file systems, what lies on them is set aside: a
+	// rename does not leave one.
 	asideElse   = ".kamino-aside"
 	ReceiptPath = StateDir + "/receipt.json"
 	LineagePath = StateDir + "/lineage.jsonl"
 	Ancestry    = "var/log/ancestry.log"
 )
 
-// op is one reversible change: what was at Path waits at Aside (empty: nothing was there), and something new may have
-// been put in its place. It is written to the journal before anything moves.
+// op is one reversible change: what was at Path waits at Aside (empty: nothing was there), and
+// something new may have been put in its place. It is written to the journal before anything moves.
 type op struct {
 	Rule  string
 	Path  string

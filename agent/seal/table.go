@@ -4,8 +4,9 @@ import "kamino.dev/kamino/agent/runtimes"
 
 // Table is every rule, in the order in which they are applied. docs/agent.md is generated from it.
 //
-// The order matters in two places: credentials go before their logs, and machine-id goes last, because everything that
-// still runs on the donor may write it back (reference: man machine-id, section "Initialization").
+// The order matters in two places: credentials go before their logs, and machine-id goes last,
+// because everything that still runs on the donor may write it back (reference: man machine-id,
+// section "Initialization").
 func Table() []Rule {
 	return slicesOf(kubernetesRules(), networkingRules(), runtimeRules(), platformRules(), agentRules(), secretRules(), dataRules(), traceRules(), identityRules())
 }

@@ -1,8 +1,9 @@
 package seal
 
-// Where agents keep what makes one machine different from the next is from their own documentation on golden images and
-// on removal, or from their sources where a rule says so; the rest is remembered from nodes. A rule removes only what the
-// agent makes anew. Where a clone would come up without its agent, or without its data, the rule refuses instead.
+// Where agents keep what makes one machine different from the next is from their own documentation
+// on golden images and on removal, or from their sources where a rule says so; the rest is
+// remembered from nodes. A rule removes only what the agent makes anew. Where a clone would come up
+// without its agent, or without its data, the rule refuses instead.
 func agentRules() []Rule {
 	const group = "Agents"
 	return []Rule{

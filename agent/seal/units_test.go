@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAzureAgentWaits: on an image with the Azure Linux Agent, whatever its unit is called, the agent starts behind the first
-// boot, which names the machine.
+// TestAzureAgentWaits: on an image with the Azure Linux Agent, whatever its unit is called, the
+// agent starts behind the first boot, which names the machine.
 func TestAzureAgentWaits(t *testing.T) {
 	const dropIn = unitDir + "/waagent.service.d/00-kamino.conf"
 	for _, mode := range []string{FirstBootAgent, FirstBootCloudInit} {

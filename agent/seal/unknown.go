@@ -26,11 +26,12 @@ const (
 	UnknownReport = "report"
 )
 
-// UnknownListPath is where the list of what nothing explains travels: names and digests, for root only.
+// UnknownListPath is where the list of what nothing explains travels: names and digests, for root
+// only.
 const UnknownListPath = StateDir + "/unknown.list"
 
-// Unknown is what the receipt says of files that nothing explains. Count is theirs; Digest is over their names and
-// contents (inventory.Result.Sum).
+// Unknown is what the receipt says of files that nothing explains. Count is theirs; Digest is over
+// their names and contents (inventory.Result.Sum).
 type Unknown struct {
 	Mode   string `json:"mode"`
 	Count  int    `json:"count"`
@@ -58,8 +59,9 @@ func (u *Unexplained) Error() string {
 		"`kamino-agent verify --inventory --write-allow FILE` on the node writes entries to review.", len(u.Result.Unknown), strings.Join(lines, "\n"), u.Since)
 }
 
-// Inventory classifies every file of a disk that is not sealed yet: what the rules will do to it is taken into account.
-// It changes nothing and needs no service stopped. Options.Earlier makes it quick.
+// Inventory classifies every file of a disk that is not sealed yet: what the rules will do to it is
+// taken into account. It changes nothing and needs no service stopped. Options.Earlier makes it
+// quick.
 func Inventory(ctx context.Context, d *disk.Disk, o Options) (r *inventory.Result, err error) {
 	err = within(d, func(own *disk.Disk) error {
 		r, err = inventoryOf(ctx, own, o)
@@ -157,8 +159,8 @@ func digestOf(name string) (sum [32]byte, err error) {
 	return [32]byte(h.Sum(nil)), nil
 }
 
-// survey is the first of a seal's two looks, unless the caller made it, and refuses what the policy does not allow
-// before anything is changed.
+// survey is the first of a seal's two looks, unless the caller made it, and refuses what the policy
+// does not allow before anything is changed.
 func survey(ctx context.Context, d *disk.Disk, o *Options) error {
 	if o.Earlier != nil {
 		return nil
@@ -171,8 +173,8 @@ func survey(ctx context.Context, d *disk.Disk, o *Options) error {
 	return o.judge(d, r)
 }
 
-// Survey is Inventory for a caller that will seal: it returns what Options.Earlier takes, or *Unexplained where the
-// policy refuses what was found.
+// Survey is Inventory for a caller that will seal: it returns what Options.Earlier takes, or
+// *Unexplained where the policy refuses what was found.
 func Survey(ctx context.Context, d *disk.Disk, o Options) (*inventory.Index, error) {
 	r, err := Inventory(ctx, d, o)
 	if err != nil {
@@ -193,8 +195,8 @@ func (o Options) judge(d *disk.Disk, r *inventory.Result) error {
 	return nil
 }
 
-// explain is the second look, after the rules: it refuses, or puts the list on the disk and the count in the receipt.
-// It gives the names of what the scan would pass over and has to read.
+// explain is the second look, after the rules: it refuses, or puts the list on the disk and the
+// count in the receipt. It gives the names of what the scan would pass over and has to read.
 func explain(ctx context.Context, s *stage, d *disk.Disk, o Options, receipt *Receipt) (unvouched []string, err error) {
 	r, err := left(ctx, d, o)
 	if err != nil {
@@ -213,8 +215,8 @@ func explain(ctx context.Context, s *stage, d *disk.Disk, o Options, receipt *Re
 	return r.Noted, s.apply("inventory", []Match{{Path: UnknownListPath, New: &Content{Data: list.Bytes(), Mode: 0o600}}})
 }
 
-// Since says which of the unknown files were not unknown, or had another content, when the image was made from which this
-// disk came; by name, for people.
+// Since says which of the unknown files were not unknown, or had another content, when the image
+// was made from which this disk came; by name, for people.
 func Since(d *disk.Disk, r *inventory.Result) string {
 	data, err := d.ReadFile(UnknownListPath, 64<<20)
 	if err != nil {
@@ -249,7 +251,8 @@ func Since(d *disk.Disk, r *inventory.Result) string {
 // listed is a file's line in the list that travels.
 func listed(f inventory.File) string { return f.Digest + "  " + shown("/"+f.Path) }
 
-// shown is a name as it is where it is printable text, and otherwise quoted as in Go: none has a line break.
+// shown is a name as it is where it is printable text, and otherwise quoted as in Go: none has a
+// line break.
 func shown(name string) string {
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
 		return quoted

@@ -38,7 +38,8 @@ func allowing(t *testing.T, r *inventory.Result) (Config, []byte) {
 	return c, b.Bytes()
 }
 
-// TestUnknownRefused: a policy that allows what was there seals, and refuses one file more, before anything is changed.
+// TestUnknownRefused: a policy that allows what was there seals, and refuses one file more, before
+// anything is changed.
 func TestUnknownRefused(t *testing.T) {
 	policy, text := policyOf(t, planted(nil))
 	d := plant(t)
@@ -72,8 +73,8 @@ func TestUnknownRefused(t *testing.T) {
 	}
 }
 
-// TestUnknownReported: without a policy the seal goes on and says how much nobody explains; the clone as donor tells by
-// name what is new.
+// TestUnknownReported: without a policy the seal goes on and says how much nobody explains; the
+// clone as donor tells by name what is new.
 func TestUnknownReported(t *testing.T) {
 	d := plant(t)
 	receipt, err := Seal(t.Context(), d, planted(nil))
@@ -119,7 +120,8 @@ func TestUnknownAfterTheRules(t *testing.T) {
 	}
 }
 
-// TestExceptionAllowsOneKind: a key in an excepted manifest is found, unless the exception is for keys.
+// TestExceptionAllowsOneKind: a key in an excepted manifest is found, unless the exception is for
+// keys.
 func TestExceptionAllowsOneKind(t *testing.T) {
 	for _, c := range []struct{ kind, text, found string }{
 		{"", "kind: Pod\n", ""},

@@ -9,7 +9,8 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// Interrupted reports whether a seal was begun on this disk and reached neither its receipt nor its rollback.
+// Interrupted reports whether a seal was begun on this disk and reached neither its receipt nor its
+// rollback.
 func Interrupted(d *disk.Disk) bool { return d.Exists(journalPath) && !d.Exists(ReceiptPath) }
 
 // InterruptedBy is the VM whose seal was interrupted, empty when it is not known.
@@ -21,9 +22,10 @@ func InterruptedBy(d *disk.Disk) string {
 	return ops[0].VM
 }
 
-// Unseal takes an interrupted seal back: afterwards every file is the one it was, with owner, mode and time. It may
-// itself be interrupted and repeated. A change that cannot be taken back keeps none of the others from it: *NotTakenBack. A
-// disk with a receipt is refused: what was set aside is gone.
+// Unseal takes an interrupted seal back: afterwards every file is the one it was, with owner, mode
+// and time. It may itself be interrupted and repeated. A change that cannot be taken back keeps
+// none of the others from it: *NotTakenBack. A disk with a receipt is refused: what was set aside
+// is gone.
 func Unseal(d *disk.Disk) (restored int, err error) {
 	if !d.Exists(journalPath) && !d.Exists(ReceiptPath) {
 		return 0, nil
@@ -59,8 +61,8 @@ func unseal(d *disk.Disk) (restored int, err error) {
 	return restored, d.SyncDir(StateDir)
 }
 
-// takeBack undoes what it can, from the last change to the first. What failed is left as it is, and so is every earlier
-// change above or below it: taken back first, it would go when that one is.
+// takeBack undoes what it can, from the last change to the first. What failed is left as it is, and
+// so is every earlier change above or below it: taken back first, it would go when that one is.
 func takeBack(d *disk.Disk, ops []op) (restored int, stuck []op) {
 	for _, o := range slices.Backward(ops) {
 		if o.Rule == beginRule {
@@ -97,8 +99,8 @@ func keepStuck(d *disk.Disk, ops, stuck []op) error {
 	return errors.Join(left, err)
 }
 
-// NotTakenBack is an interrupted seal of which some changes could not be taken back. The others were, and the journal keeps
-// those, so that the next attempt makes up for them.
+// NotTakenBack is an interrupted seal of which some changes could not be taken back. The others
+// were, and the journal keeps those, so that the next attempt makes up for them.
 type NotTakenBack struct{ Changes []string }
 
 func (n *NotTakenBack) Error() string {
@@ -111,7 +113,8 @@ func (n *NotTakenBack) Error() string {
 	return text + "\nWhat was there waits in /" + asideDir + " of the same file system; remove what is in the way, then run `kamino-agent unseal`."
 }
 
-// stuck is *NotTakenBack where an earlier attempt left something, which has to be seen to before a seal is begun.
+// stuck is *NotTakenBack where an earlier attempt left something, which has to be seen to before a
+// seal is begun.
 func stuck(d *disk.Disk) error {
 	if !Interrupted(d) {
 		return nil

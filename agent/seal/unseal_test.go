@@ -30,8 +30,8 @@ func small(t *testing.T, files map[string]string) *disk.Disk {
 	return d
 }
 
-// TestNamesOfBytes: names that are no UTF-8 and differ in such bytes only come back as they were, from an interrupted seal
-// and from a refused one.
+// TestNamesOfBytes: names that are no UTF-8 and differ in such bytes only come back as they were,
+// from an interrupted seal and from a refused one.
 func TestNamesOfBytes(t *testing.T) {
 	odd := map[string]string{"home/u/.\xfe_history": "one\n", "home/u/.\xff_history": "two\n", "tmp/caf\xe9": "three\n", "tmp/\xef\xbf\xbd": "four\n"}
 	t.Run("interrupted", func(t *testing.T) {
@@ -57,7 +57,8 @@ func TestNamesOfBytes(t *testing.T) {
 	})
 }
 
-// TestLongestName: a file whose name is as long as a file system allows is emptied as any other, and comes back.
+// TestLongestName: a file whose name is as long as a file system allows is emptied as any other,
+// and comes back.
 func TestLongestName(t *testing.T) {
 	name := "var/log/app/" + strings.Repeat("n", 251) + ".log"
 	d := small(t, map[string]string{name: "line\n"})
@@ -74,8 +75,8 @@ func TestLongestName(t *testing.T) {
 	}
 }
 
-// TestStuck: one change that cannot be taken back keeps no other from it, nor is anything of it lost; another seal is
-// refused, and the next attempt makes up for it.
+// TestStuck: one change that cannot be taken back keeps no other from it, nor is anything of it
+// lost; another seal is refused, and the next attempt makes up for it.
 func TestStuck(t *testing.T) {
 	d := small(t, map[string]string{"tmp/a": "a\n", "tmp/b": "b\n", "etc/resolv.conf": "search x.internal.cloudapp.net\n"})
 	before := read(t, d)
@@ -107,7 +108,8 @@ func TestStuck(t *testing.T) {
 	sameAs(t, before, read(t, d))
 }
 
-// TestStuckAbove: an earlier change at the same place waits for the later one, or its file would be removed for that one's.
+// TestStuckAbove: an earlier change at the same place waits for the later one, or its file would be
+// removed for that one's.
 func TestStuckAbove(t *testing.T) {
 	d := small(t, map[string]string{"srv/x": "first\n"})
 	before := read(t, d)
@@ -137,7 +139,8 @@ func TestStuckAbove(t *testing.T) {
 	sameAs(t, before, read(t, d))
 }
 
-// TestUnsealGone: what had gone by itself before its rule came is not removed when somebody makes it anew.
+// TestUnsealGone: what had gone by itself before its rule came is not removed when somebody makes
+// it anew.
 func TestUnsealGone(t *testing.T) {
 	d := small(t, nil)
 	s, err := begin(d, donorVM)
@@ -153,7 +156,8 @@ func TestUnsealGone(t *testing.T) {
 	}
 }
 
-// TestProject: a directory that takes files of its own project only (chattr +P) gets back what was taken out of it.
+// TestProject: a directory that takes files of its own project only (chattr +P) gets back what was
+// taken out of it.
 func TestProject(t *testing.T) {
 	needImages(t, "xfs")
 	if _, err := exec.LookPath("xfs_io"); err != nil {
@@ -220,7 +224,8 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// TestNoRoomForZeros: where a file system has no room for the zeros, the file's blocks are zeroed once they are free.
+// TestNoRoomForZeros: where a file system has no room for the zeros, the file's blocks are zeroed
+// once they are free.
 func TestNoRoomForZeros(t *testing.T) {
 	needImages(t, "ext4")
 	img, dir := image(t, "ext4"), filepath.Join(scratch(t), "root")

@@ -42,8 +42,8 @@ func foundAt(t *testing.T, d *disk.Disk, o Options, kind, name string) {
 	t.Errorf("%s of /%s is not among %v", kind, name, found.Result.Findings)
 }
 
-// TestNobodyVouches: places of software, of package databases and of image stores hold a key of which no package and no
-// image says that it is theirs.
+// TestNobodyVouches: places of software, of package databases and of image stores hold a key of
+// which no package and no image says that it is theirs.
 func TestNobodyVouches(t *testing.T) {
 	for _, name := range []string{"var/lib/dpkg/info/backup.key", "var/lib/dpkg/info/backup.list", "var/lib/dpkg/status.bak", "usr/lib/locale/C.UTF-8/key.pem", "usr/share/mime/key",
 		"usr/share/vim/vim90/doc/tags", "usr/lib/modules/6.8.0/modules.key", "var/lib/docker/image/overlay2/layerdb/sha256/x/key.pem", "var/lib/docker/image/overlay2/distribution/key.pem",
@@ -122,8 +122,8 @@ func TestUndecodableIsTold(t *testing.T) {
 	}
 }
 
-// TestCompiledPython: bytecode that belongs to the source above it holds that source's texts, which are judged there; any
-// other file of that name is read.
+// TestCompiledPython: bytecode that belongs to the source above it holds that source's texts, which
+// are judged there; any other file of that name is read.
 func TestCompiledPython(t *testing.T) {
 	const source, compiled = "usr/lib/python3/dist-packages/m/x.py", "usr/lib/python3/dist-packages/m/__pycache__/x.cpython-311.pyc"
 	d := nodeWith(t, map[string]string{source: "k = 1\n"})

@@ -10,8 +10,9 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// zeroFree fills files with zeros until the file system at dir is full, then removes them. Space reserved for root is
-// included, since the agent is root, and so is what the file system reserves for itself.
+// zeroFree fills files with zeros until the file system at dir is full, then removes them. Space
+// reserved for root is included, since the agent is root, and so is what the file system reserves
+// for itself.
 func zeroFree(ctx context.Context, d *disk.Disk, dir string) (written int64, err error) {
 	defer func() {
 		if err != nil {
@@ -33,7 +34,8 @@ func zeroFree(ctx context.Context, d *disk.Disk, dir string) (written int64, err
 	if err := d.About("zero", dir); err != nil {
 		return 0, err
 	}
-	// The reserve last, and for a moment: it is there so that data which was promised room finds it.
+	// The reserve last, and for a moment: it is there so that data which was promised room finds
+	// it.
 	written, err = fillFile(ctx, files[0])
 	if err == nil {
 		var restore func() error
@@ -47,7 +49,8 @@ func zeroFree(ctx context.Context, d *disk.Disk, dir string) (written int64, err
 			err = errors.Join(err, restore())
 		}
 	}
-	// Before the removal: a freed block that only the journal has is never written over what its place on the disk holds.
+	// Before the removal: a freed block that only the journal has is never written over what its
+	// place on the disk holds.
 	checkpoint(files[0])
 	for _, name := range zeroFiles {
 		err = errors.Join(err, d.Remove(dir+"/"+name))
@@ -55,8 +58,8 @@ func zeroFree(ctx context.Context, d *disk.Disk, dir string) (written int64, err
 	return written, errors.Join(err, d.SyncDir(dir))
 }
 
-// fillFile writes zeros until there is no room even after a sync: what was written but only promised a place takes more
-// room than what has one.
+// fillFile writes zeros until there is no room even after a sync: what was written but only
+// promised a place takes more room than what has one.
 func fillFile(ctx context.Context, f *os.File) (written int64, err error) {
 	for {
 		n, err := fillZeros(ctx, f)
@@ -85,7 +88,8 @@ func fillZeros(ctx context.Context, f *os.File) (written int64, err error) {
 		case err != nil:
 			return written, err
 		}
-		// Written back as we go: otherwise the page cache swallows the memory of a small machine and the end comes late.
+		// Written back as we go: otherwise the page cache swallows the memory of a small machine
+		// and the end comes late.
 		if written%(256<<20) < int64(block) {
 			if err := f.Sync(); err != nil && !errors.Is(err, unix.ENOSPC) {
 				return written, err

@@ -1,6 +1,7 @@
-// Package sqlite reads the rows of a table of a SQLite database: enough for a package manager's, without the megabytes of
-// a whole SQLite. It follows https://www.sqlite.org/fileformat2.html, reads the write-ahead log as well, writes nothing and
-// takes no lock: whoever reads a database that is being written must be ready for an error, and for reading it again.
+// Package sqlite reads the rows of a table of a SQLite database: enough for a package manager's,
+// without the megabytes of a whole SQLite. It follows https://www.sqlite.org/fileformat2.html,
+// reads the write-ahead log as well, writes nothing and takes no lock: whoever reads a database
+// that is being written must be ready for an error, and for reading it again.
 package sqlite
 
 import (
@@ -32,7 +33,8 @@ const payloadMost = 64 << 20
 
 var errCorrupt = errors.New("corrupt SQLite database")
 
-// Open reads the header. log is the write-ahead log beside the file, nil where there is none; size is the file's.
+// Open reads the header. log is the write-ahead log beside the file, nil where there is none; size
+// is the file's.
 func Open(file io.ReaderAt, size int64, log io.ReaderAt) (*DB, error) {
 	db := &DB{file: file, log: log, logged: map[uint32]int64{}}
 	var head [100]byte
@@ -60,8 +62,8 @@ func Open(file io.ReaderAt, size int64, log io.ReaderAt) (*DB, error) {
 	return db, db.readLog()
 }
 
-// readLog finds the last committed copy of each page in the write-ahead log. Frames of an earlier use of the log have
-// other salts or a wrong checksum, and end it.
+// readLog finds the last committed copy of each page in the write-ahead log. Frames of an earlier
+// use of the log have other salts or a wrong checksum, and end it.
 func (db *DB) readLog() error {
 	const frameHead = 24
 	if db.log == nil {
@@ -143,7 +145,8 @@ func (db *DB) page(number uint32) ([]byte, error) {
 	return data, nil
 }
 
-// Table visits every row of a table in the order of row numbers. A table that does not exist is an error.
+// Table visits every row of a table in the order of row numbers. A table that does not exist is an
+// error.
 func (db *DB) Table(name string, visit func(row []Value) error) error {
 	var root uint32
 	left := int64(db.pages) // a tree has each page once
@@ -207,7 +210,8 @@ func (db *DB) walk(number uint32, left *int64, visit func([]Value) error) error 
 	return nil
 }
 
-// row reads a cell of a leaf: payload size, row number, payload, and the first overflow page if it does not fit.
+// row reads a cell of a leaf: payload size, row number, payload, and the first overflow page if it
+// does not fit.
 func (db *DB) row(cell []byte, visit func([]Value) error) error {
 	size, n := varint(cell)
 	_, m := varint(cell[n:])

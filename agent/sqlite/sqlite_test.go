@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// script makes a database with SQLite itself, in which the last changes are in the write-ahead log only: the process ends
-// without closing it. It prints the rows, then rolls one more change back.
+// script makes a database with SQLite itself, in which the last changes are in the write-ahead log
+// only: the process ends without closing it. It prints the rows, then rolls one more change back.
 const script = `
 import hashlib, os, sqlite3, sys
 db = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -37,7 +37,8 @@ db.execute("PRAGMA cache_size=1"); db.execute("BEGIN"); db.execute("UPDATE Packa
 os._exit(0)
 `
 
-// TestTable compares with what SQLite reads, over page sizes, overflow pages, deep trees and the log.
+// TestTable compares with what SQLite reads, over page sizes, overflow pages, deep trees and the
+// log.
 func TestTable(t *testing.T) {
 	if err := exec.Command("python3", "-c", "import sqlite3").Run(); err != nil {
 		t.Skip("python3 with sqlite3 is not installed")
@@ -50,7 +51,8 @@ func TestTable(t *testing.T) {
 				t.Fatal(err)
 			}
 			if journal == "delete" {
-				// Without a log the change that was not committed may be in the file: it has a journal beside it, and is refused.
+				// Without a log the change that was not committed may be in the file: it has a
+				// journal beside it, and is refused.
 				if _, err := os.Stat(name + "-journal"); err == nil {
 					continue
 				}
@@ -87,8 +89,8 @@ func dump(t *testing.T, name string) string {
 	return out.String()
 }
 
-// FuzzTable: any bytes are a database or an error, in bounded time and memory. That real databases are read is tested in
-// agent/inventory, on rpm's own.
+// FuzzTable: any bytes are a database or an error, in bounded time and memory. That real databases
+// are read is tested in agent/inventory, on rpm's own.
 func FuzzTable(f *testing.F) {
 	head := make([]byte, 1024)
 	copy(head, "SQLite format 3\x00\x02\x00")

@@ -1,5 +1,6 @@
-// Package strict decodes the agent's YAML documents: an unknown or repeated field, a second document and trailing text are
-// errors that name the line, in words for operators rather than for Go programmers.
+// Package strict decodes the agent's YAML documents: an unknown or repeated field, a second
+// document and trailing text are errors that name the line, in words for operators rather than for
+// Go programmers.
 package strict
 
 import (
@@ -40,8 +41,9 @@ var (
 	repeated = regexp.MustCompile(`mapping key ".*[^A-Za-z].*" already`)
 )
 
-// plain rewrites what the yaml package says. It tells no values, and no names that are none of a field: the document may
-// be another file than its author believes, reached by a link, with secrets in it.
+// plain rewrites what the yaml package says. It tells no values, and no names that are none of a
+// field: the document may be another file than its author believes, reached by a link, with secrets
+// in it.
 func plain(err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n")
 	var lines []string

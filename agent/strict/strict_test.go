@@ -38,7 +38,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestTellsNoContent: a document that is really another file, such as /etc/shadow behind a link, is not quoted.
+// TestTellsNoContent: a document that is really another file, such as /etc/shadow behind a link, is
+// not quoted.
 func TestTellsNoContent(t *testing.T) {
 	const secret = "S3cr3tS4lt"
 	for _, text := range []string{

@@ -12,8 +12,9 @@ import (
 	"kamino.dev/kamino/agent/nodeconfig"
 )
 
-// previousPath holds the files of the former generation while a new one is on trial. Its existence means that the trial
-// has not ended well yet, so an agent that dies in between takes the trial back when it starts again.
+// previousPath holds the files of the former generation while a new one is on trial. Its existence
+// means that the trial has not ended well yet, so an agent that dies in between takes the trial
+// back when it starts again.
 const previousPath = "var/lib/kamino/previous.json"
 
 type former struct {
@@ -45,7 +46,8 @@ func keep(d *disk.Disk, files []nodeconfig.File) error {
 
 func drop(d *disk.Disk) error { return d.Remove(previousPath) }
 
-// Recover takes back a generation that is on trial: the former files, the restarts, and kubelet healthy again.
+// Recover takes back a generation that is on trial: the former files, the restarts, and kubelet
+// healthy again.
 func (w *Watcher) Recover(ctx context.Context) error {
 	text, err := w.Disk.ReadFile(previousPath, disk.Small)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +72,8 @@ func (w *Watcher) Recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// kubelet always: an earlier attempt to go back may have been interrupted between the files and the restart.
+	// kubelet always: an earlier attempt to go back may have been interrupted between the files and
+	// the restart.
 	if !slices.Contains(made.Units, "kubelet.service") {
 		made.Units = append(made.Units, "kubelet.service")
 	}

@@ -1,5 +1,5 @@
-// Package watch applies new generations of a node's configuration in place, and takes them back when kubelet does not
-// become healthy with them.
+// Package watch applies new generations of a node's configuration in place, and takes them back
+// when kubelet does not become healthy with them.
 package watch
 
 import (
@@ -34,7 +34,8 @@ type Node interface {
 	Taint(ctx context.Context, set, remove []nodeapi.Taint) error
 }
 
-// Watcher polls for a new configuration. IMDS allows about five requests a second; one poll is one request.
+// Watcher polls for a new configuration. IMDS allows about five requests a second; one poll is one
+// request.
 type Watcher struct {
 	Disk     *disk.Disk
 	Host     host.Host
@@ -46,8 +47,8 @@ type Watcher struct {
 	Now      func() time.Time
 	Wait     func(ctx context.Context, d time.Duration) error
 	Interval time.Duration
-	// Health is kubelet's health endpoint; Deadline how long it may take to answer ok after a change; Settle how long it
-	// must go on answering.
+	// Health is kubelet's health endpoint; Deadline how long it may take to answer ok after a
+	// change; Settle how long it must go on answering.
 	Health           string
 	Deadline, Settle time.Duration
 
@@ -57,8 +58,8 @@ type Watcher struct {
 // backoffMost is the longest pause after errors.
 const backoffMost = 15 * time.Minute
 
-// Run polls until the context ends, at Interval with a fifth of jitter so that a pool's nodes do not ask at once, and
-// with doubling pauses while there is an error.
+// Run polls until the context ends, at Interval with a fifth of jitter so that a pool's nodes do
+// not ask at once, and with doubling pauses while there is an error.
 func (w *Watcher) Run(ctx context.Context) error {
 	if err := w.Recover(ctx); err != nil {
 		return err
@@ -78,8 +79,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// Once looks once and applies what is new. An error is a source that could not be asked, or a machine that could not be
-// changed; a document that is wrong or does not work is not an error here but a state.
+// Once looks once and applies what is new. An error is a source that could not be asked, or a
+// machine that could not be changed; a document that is wrong or does not work is not an error here
+// but a state.
 func (w *Watcher) Once(ctx context.Context) error {
 	state, err := firstboot.ReadState(w.Disk)
 	if err != nil {
@@ -151,8 +153,8 @@ func (w *Watcher) apply(ctx context.Context, files []nodeconfig.File) error {
 	return drop(w.Disk)
 }
 
-// restartKubelet reports whether kubelet must be restarted: labels alone are changed on the Node, and kubelet reads the
-// ones on its command line when it next registers.
+// restartKubelet reports whether kubelet must be restarted: labels alone are changed on the Node,
+// and kubelet reads the ones on its command line when it next registers.
 func (w *Watcher) restartKubelet(files []nodeconfig.File) bool {
 	for _, f := range files {
 		former, _ := w.Disk.ReadFile(f.Path, disk.Small)
@@ -223,8 +225,8 @@ func (w *Watcher) probe(ctx context.Context) error {
 	return nil
 }
 
-// adopt records the new generation, then changes the Node: an API server that is away must not undo a working
-// configuration.
+// adopt records the new generation, then changes the Node: an API server that is away must not undo
+// a working configuration.
 func (w *Watcher) adopt(ctx context.Context, former firstboot.State, doc nodeconfig.Document, c *nodeconfig.NodeConfig) error {
 	state := firstboot.Applied(doc, c, w.Now())
 	if err := w.change(ctx, former, c); err != nil {
@@ -238,7 +240,8 @@ func (w *Watcher) adopt(ctx context.Context, former firstboot.State, doc nodecon
 	return nil
 }
 
-// change sets the document's labels and taints on the Node and removes those that only the former document had.
+// change sets the document's labels and taints on the Node and removes those that only the former
+// document had.
 func (w *Watcher) change(ctx context.Context, former firstboot.State, c *nodeconfig.NodeConfig) error {
 	gone := slices.DeleteFunc(slices.Clone(former.Labels), func(key string) bool { _, still := c.Kubelet.Labels[key]; return still })
 	retained := func(t nodeconfig.Taint) bool { return slices.Contains(c.Kubelet.Taints, t) }

@@ -197,7 +197,8 @@ func TestAPIServerAway(t *testing.T) {
 	}
 }
 
-// TestTold: a state of which the API server did not hear is told at the next look, and then no more.
+// TestTold: a state of which the API server did not hear is told at the next look, and then no
+// more.
 func TestTold(t *testing.T) {
 	b := newBench(t)
 	b.node.fail = errors.New("not registered yet")
@@ -221,8 +222,8 @@ func TestLabelsRestartNothing(t *testing.T) {
 	}
 }
 
-// TestFirstAndLastLabels: where the image's own unit starts kubelet rightly, the first label brings a drop-in and the last takes
-// it away. Neither is a reason to restart kubelet.
+// TestFirstAndLastLabels: where the image's own unit starts kubelet rightly, the first label brings
+// a drop-in and the last takes it away. Neither is a reason to restart kubelet.
 func TestFirstAndLastLabels(t *testing.T) {
 	b := newBench(t)
 	b.file("usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --config=/"+nodeconfig.KubeletConfigPath+"\n")
@@ -292,7 +293,8 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestKilledOnTrial: the agent died while a generation was on trial; the next one takes it back first.
+// TestKilledOnTrial: the agent died while a generation was on trial; the next one takes it back
+// first.
 func TestKilledOnTrial(t *testing.T) {
 	b := newBench(t)
 	b.start(doc(1, "config: {maxPods: 20}"))
@@ -319,7 +321,8 @@ func TestKilledOnTrial(t *testing.T) {
 	}
 }
 
-// TestRun: a poll a minute with jitter, back-off while IMDS fails, and far fewer requests than IMDS allows.
+// TestRun: a poll a minute with jitter, back-off while IMDS fails, and far fewer requests than IMDS
+// allows.
 func TestRun(t *testing.T) {
 	b := newBench(t)
 	b.start(doc(1, ""))

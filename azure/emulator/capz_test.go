@@ -47,7 +47,8 @@ func (z *CAPZ) run(t *testing.T, times int) (writes, deleted int) {
 	return writes, deleted
 }
 
-// TestCAPZPutsItsImageBack: a model that somebody writes by version is undone, and what booted from it goes.
+// TestCAPZPutsItsImageBack: a model that somebody writes by version is undone, and what booted from
+// it goes.
 func TestCAPZPutsItsImageBack(t *testing.T) {
 	w, z := owned(t, definitionURL, nil)
 	w.build("0", "1.0.0")

@@ -10,8 +10,8 @@ import (
 	"kamino.dev/kamino/azure/emulator"
 )
 
-// A scale set of one machine, which is told to go off: the answer comes at once, the power goes when
-// the operation has ended.
+// A scale set of one machine, which is told to go off: the answer comes at once, the power goes
+// when the operation has ended.
 func Example() {
 	clock := emulator.NewVirtualClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
 	cloud := &emulator.Server{Clock: clock}

@@ -36,7 +36,8 @@ const (
 	// Duration 0 the state before each resource's last change.
 	Stale FaultKind = "stale"
 	// Absent answers 404 ResourceNotFound, whatever is there: what a region answers that does
-	// not know yet of a resource (https://github.com/hashicorp/terraform-provider-azurerm/issues/18268).
+	// not know yet of a resource
+	// (https://github.com/hashicorp/terraform-provider-azurerm/issues/18268).
 	Absent FaultKind = "absent"
 	// Blind answers 404 SubscriptionNotFound, as to credentials that see nothing.
 	Blind FaultKind = "blind"

@@ -178,7 +178,8 @@ func putDefinition(c *call) reply {
 	if text(properties, "hyperVGeneration") == "" {
 		properties["hyperVGeneration"] = map[bool]string{true: "V2", false: "V1"}[modern]
 	}
-	// From 2025-03-03 on the default is Trusted Launch supported (azure-compute-docs, azure-compute-gallery.md).
+	// From 2025-03-03 on the default is Trusted Launch supported (azure-compute-docs,
+	// azure-compute-gallery.md).
 	if modern && feature(r, "SecurityType") == "" && properties["hyperVGeneration"] == "V2" {
 		features, _ := properties["features"].([]any)
 		properties["features"] = append(features, object{"name": "SecurityType", "value": "TrustedLaunchSupported"})

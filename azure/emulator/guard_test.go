@@ -60,7 +60,8 @@ func TestRightsTakenAwayInTheMiddle(t *testing.T) {
 	wantText(t, err, http.StatusForbidden, "AuthorizationFailed", "does not have authorization to perform action 'Microsoft.Compute/galleries/images/versions/write'")
 }
 
-// TestBlindnessForAWhile: reads find nothing, or lists are empty, until a time has passed; writes work.
+// TestBlindnessForAWhile: reads find nothing, or lists are empty, until a time has passed; writes
+// work.
 func TestBlindnessForAWhile(t *testing.T) {
 	w := onePool(t, instant)
 	version := w.build("0", "1.0.0")

@@ -82,7 +82,8 @@ func (c *call) laterRefusal(r, source, definition *resource) *apiError {
 	return nil
 }
 
-// buildOperation copies the source into the version; refused makes it fail as late as the service would find out.
+// buildOperation copies the source into the version; refused makes it fail as late as the service
+// would find out.
 func (c *call) buildOperation(r, source, definition *resource, refused *apiError) *pending {
 	id, sourceID, definitionID, files := r.id, source.id, definition.id, copyFiles(source.files)
 	p := &pending{family: galleryFamily, location: r.location(), holds: []string{id}, latency: c.s.delays.Version}
@@ -217,7 +218,8 @@ func (c *call) updateVersion(old *resource) reply {
 			"Operation 'Update Gallery Image Version' is not on allowed on %s; since it is marked for deletion.", old.name())
 	}
 	if properties := part(c.body, "properties"); properties != nil && part(properties, "storageProfile") == nil {
-		// Required by the type; that the service insists, and how it says so, is assumed, unverified on real Azure.
+		// Required by the type; that the service insists, and how it says so, is assumed,
+		// unverified on real Azure.
 		return failed(http.StatusBadRequest, "InvalidParameter", "Required parameter 'galleryImageVersion.properties.storageProfile' is missing (null).")
 	}
 	if source := text(c.body, "properties", "storageProfile", "osDiskImage", "source", "id"); source != "" &&

@@ -17,7 +17,8 @@ func lockKind() *kind {
 }
 
 // Lock puts a lock on a resource, a resource group or a subscription: level is CanNotDelete,
-// ReadOnly, or "" to take it away. ARM has locks on resources too, which here nobody can write by HTTP.
+// ReadOnly, or "" to take it away. ARM has locks on resources too, which here nobody can write by
+// HTTP.
 func (s *Server) Lock(scope, name, level string) {
 	s.start()
 	s.alter(func(t *tx) {

@@ -12,8 +12,8 @@ import (
 // server's lock, and never two at a time for one instance, except that Delete may
 // interrupt anything. ctx ends with the server.
 type Machines interface {
-	// Create makes the OS disk from ImageID, or from the generic image where that is "", and powers on.
-	// A reimage is Delete and Create of the same ID.
+	// Create makes the OS disk from ImageID, or from the generic image where that is "", and powers
+	// on. A reimage is Delete and Create of the same ID.
 	Create(ctx context.Context, i Instance) error
 	Start(ctx context.Context, i Instance) error
 	Stop(ctx context.Context, i Instance, skipShutdown bool) error

@@ -130,8 +130,8 @@ func (g *guest) document(w http.ResponseWriter, r *http.Request, i Instance) {
 	_, _ = w.Write([]byte(leaf)) // the guest may have gone away
 }
 
-// extendedMetadata is what provisioning agents ask for besides: cloud-init (DataSourceAzure.py) and azure-init read
-// ppsType from it. The form is theirs; Microsoft documents none.
+// extendedMetadata is what provisioning agents ask for besides: cloud-init (DataSourceAzure.py) and
+// azure-init read ppsType from it. The form is theirs; Microsoft documents none.
 func (s *Server) extendedMetadata(i Instance) object {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 func (r *resource) hide(body object) *apiError {
 	profile := part(body, "properties", "virtualMachineProfile")
 	if custom, ok := dig(profile, "osProfile", "customData").(string); ok && custom != "" {
-		// "" cannot remove custom data: it counts as never sent (terraform-provider-azurerm says so; unverified).
+		// "" cannot remove custom data: it counts as never sent (terraform-provider-azurerm says
+		// so; unverified).
 		if raw, err := base64.StdEncoding.DecodeString(custom); err != nil || len(raw) > 65535 {
 			e := refuse(http.StatusBadRequest, "InvalidParameter",
 				"Custom data in OSProfile must be in Base64 encoding and with a maximum length of 87380 characters.")
@@ -87,7 +88,8 @@ func mergePatch(pool *resource, body object) *apiError {
 		reset["diffDiskSettings"] = kept["diffDiskSettings"]
 		delete(reset, "managedDisk")
 	}
-	// Azure/azure-rest-api-specs#13164: whatever of osDisk the PATCH leaves out returns to the image's defaults.
+	// Azure/azure-rest-api-specs#13164: whatever of osDisk the PATCH leaves out returns to the
+	// image's defaults.
 	for name, value := range part(storage, "osDisk") {
 		reset[name] = cloneAny(value)
 	}

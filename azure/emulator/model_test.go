@@ -82,7 +82,8 @@ func TestWriteOnlyFieldsStayHiddenAndSurviveAPut(t *testing.T) {
 			t.Errorf("GET shows %s", secret)
 		}
 	}
-	// What azure-cli sends to delete an extension: the model without image, custom data and one extension.
+	// What azure-cli sends to delete an extension: the model without image, custom data and one
+	// extension.
 	profile := part(model, "properties", "virtualMachineProfile")
 	delete(part(profile, "storageProfile"), "imageReference")
 	extensionProfile := part(profile, "extensionProfile")

@@ -71,7 +71,8 @@ func (r *resource) follow(pool *resource) {
 }
 
 // makesModel says whether a write of a scale set makes a model: one that brings a
-// virtualMachineProfile does, capacity alone does not (https://github.com/Azure/azure-sdk-for-java/pull/33444).
+// virtualMachineProfile does, capacity alone does not
+// (https://github.com/Azure/azure-sdk-for-java/pull/33444).
 func (c *call) makesModel(old, pool *resource) bool {
 	if c.s.Models.EqualWritesMakeNone {
 		return pool.changedModel(old)

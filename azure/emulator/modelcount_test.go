@@ -66,9 +66,9 @@ func TestEqualWritesMakeModelsUnlessSwitched(t *testing.T) {
 	}
 }
 
-// TestAYearOfNights is why the pool points: a pool of twenty nodes gets a new image every night. With
-// a twentieth of the nodes replaced a day, or one node added a night, a model a night ends at the
-// limit; a pointer that is moved never does.
+// TestAYearOfNights is why the pool points: a pool of twenty nodes gets a new image every night.
+// With a twentieth of the nodes replaced a day, or one node added a night, a model a night ends at
+// the limit; a pointer that is moved never does.
 func TestAYearOfNights(t *testing.T) {
 	for _, test := range []struct {
 		name         string

@@ -40,7 +40,8 @@ func (c *call) powerOn() powerChange {
 func (c *call) deallocate() powerChange {
 	ch := powerChange{name: "deallocate", during: PowerDeallocating, end: PowerDeallocated, latency: c.s.delays.Deallocate}
 	ch.check = func(r *resource) *apiError { return noEphemeral(r, "deallocate") }
-	// The host is given up: temporary disk and vTPM state are gone (azure-compute-docs, states-billing.md).
+	// The host is given up: temporary disk and vTPM state are gone (azure-compute-docs,
+	// states-billing.md).
 	ch.effect = func(_ *tx, r *resource) { r.facts["tpmReset"] = true }
 	if m := c.s.Machines; m != nil {
 		ch.work = func(ctx context.Context, i Instance) error { return m.Stop(ctx, i, false) }

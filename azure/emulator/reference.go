@@ -72,8 +72,8 @@ func (t *tx) imageVersion(id string, pool *resource) (image, *apiError) {
 	return im, im.fits(pool)
 }
 
-// fits compares a definition with the scale set (azure-compute-docs, troubleshooting-shared-images.md;
-// the codes are assumed, unverified on real Azure).
+// fits compares a definition with the scale set (azure-compute-docs,
+// troubleshooting-shared-images.md; the codes are assumed, unverified on real Azure).
 func (im image) fits(pool *resource) *apiError {
 	trusted := fold(securityType(pool), "TrustedLaunch")
 	switch {

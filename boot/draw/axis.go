@@ -8,8 +8,8 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// axis maps time to pixels. Stretches in which nothing happened are squeezed to a break of fixed width, so that sixteen
-// minutes of parking do not push the boot's seconds into one pixel.
+// axis maps time to pixels. Stretches in which nothing happened are squeezed to a break of fixed
+// width, so that sixteen minutes of parking do not push the boot's seconds into one pixel.
 type axis struct {
 	pieces []piece
 }

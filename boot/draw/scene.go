@@ -74,7 +74,8 @@ func newScene(c *boot.Capture, a *boot.Analysis, x0, x1 float64) *scene {
 	return s
 }
 
-// lastMoment is where the picture ends: a bit after the last milestone, the end of startup and the goal.
+// lastMoment is where the picture ends: a bit after the last milestone, the end of startup and the
+// goal.
 func (s *scene) lastMoment() boot.Micros {
 	end := s.a.GoalAt.At
 	for _, m := range s.a.Milestones {

@@ -29,8 +29,9 @@ const (
 	traceUnits  = 2
 )
 
-// Trace writes a Chrome trace for https://ui.perfetto.dev. Every unit has a track of its own, because the importer does
-// not take overlapping slices on one; parked stretches split a unit's slice, and arrows follow the critical chain.
+// Trace writes a Chrome trace for https://ui.perfetto.dev. Every unit has a track of its own,
+// because the importer does not take overlapping slices on one; parked stretches split a unit's
+// slice, and arrows follow the critical chain.
 func Trace(w io.Writer, c *boot.Capture, a *boot.Analysis) error {
 	s := newScene(c, a, 0, 1)
 	var events []traceEvent

@@ -92,8 +92,9 @@ func sortTrace(t *testing.T, events []traced) tracks {
 	return out
 }
 
-// TestTrace checks what importers of the format ask for: known kinds, no negative time, no two slices at once on a track, a
-// name for every track, both ends of every arrow inside a slice of its track.
+// TestTrace checks what importers of the format ask for: known kinds, no negative time, no two
+// slices at once on a track, a name for every track, both ends of every arrow inside a slice of its
+// track.
 func TestTrace(t *testing.T) {
 	for name, o := range map[string]sample.Options{"ordinary": {Seed: 1}, "parked": {Seed: 2, Parked: 1000 * sec}, "clone": {Seed: 3, Clone: true}} {
 		c := sample.Node(o)

@@ -15,8 +15,9 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// cloudInitUnits maps the stage names of `cloud-init analyze` to units. The network stage's unit was cloud-init.service up
-// to 24.2 and is cloud-init-network.service since; both count as one stage.
+// cloudInitUnits maps the stage names of `cloud-init analyze` to units. The network stage's unit
+// was cloud-init.service up to 24.2 and is cloud-init-network.service since; both count as one
+// stage.
 var cloudInitUnits = map[string]string{
 	"init-local":     "cloud-init-local.service",
 	"init-network":   "cloud-init.service",
@@ -24,7 +25,8 @@ var cloudInitUnits = map[string]string{
 	"modules-final":  "cloud-final.service",
 }
 
-// pauseSpans are the telemetry spans of cloud-init's DataSourceAzure in which a pre-provisioned VM waits for its owner.
+// pauseSpans are the telemetry spans of cloud-init's DataSourceAzure in which a pre-provisioned VM
+// waits for its owner.
 var pauseSpans = map[string]bool{
 	"wait-for-media-disconnect-connect": true, "_wait_for_pps_running_reuse": true, "_wait_for_pps_savable_reuse": true,
 	"_wait_for_nic_detach": true, "_wait_for_hot_attached_primary_nic": true, "_wait_for_pps_unknown_reuse": true,
@@ -50,8 +52,9 @@ func sniffCloudInitLog(head []byte) bool {
 	return cloudLine.Match(head) && (bytes.Contains(head, []byte("Cloud-init v.")) || bytes.Contains(head, []byte("[DEBUG]: start: ")) || bytes.Contains(head, []byte("cloud-init[")))
 }
 
-// readCloudInitLog reads /var/log/cloud-init.log, of which the last boot counts. The "Up N seconds" of each stage's banner
-// ties the wall clock of the log to the monotonic clock, which is better than the kernel's wall time: that may be stepped.
+// readCloudInitLog reads /var/log/cloud-init.log, of which the last boot counts. The "Up N seconds"
+// of each stage's banner ties the wall clock of the log to the monotonic clock, which is better
+// than the kernel's wall time: that may be stepped.
 func readCloudInitLog(data []byte) (*boot.Capture, error) {
 	r := &cloudLog{c: &boot.Capture{}}
 	for line := range bytes.SplitSeq(data, []byte("\n")) {
@@ -163,8 +166,9 @@ func sniffCloudInitDump(head []byte) bool {
 	return head[0] == '[' && bytes.Contains(head, []byte(`"event_type"`)) && bytes.Contains(head, []byte(`"timestamp"`))
 }
 
-// readCloudInitDump reads `cloud-init analyze dump`, of which the last boot counts. It has wall clock stamps only: alone, its
-// zero is the first event; merged with a record of units it is put in its place.
+// readCloudInitDump reads `cloud-init analyze dump`, of which the last boot counts. It has wall
+// clock stamps only: alone, its zero is the first event; merged with a record of units it is put in
+// its place.
 func readCloudInitDump(data []byte) (*boot.Capture, error) {
 	var rows []struct {
 		Name      string  `json:"name"`
@@ -195,7 +199,8 @@ func readCloudInitDump(data []byte) (*boot.Capture, error) {
 	return c, nil
 }
 
-// float moves spans with wall clock stamps so that the first event is at one second, and remembers that they have no place.
+// float moves spans with wall clock stamps so that the first event is at one second, and remembers
+// that they have no place.
 func float(c *boot.Capture, events []cloudEvent) {
 	first := slices.MinFunc(events, func(a, b cloudEvent) int { return cmp.Compare(a.at, b.at) }).at
 	c.ShiftSpans(1000000 - first)
@@ -203,7 +208,8 @@ func float(c *boot.Capture, events []cloudEvent) {
 	c.Note("cloud-init's stamps are wall clock and not tied to the start of the kernel; 1 s is its first event")
 }
 
-// cloudSpans pairs starts and finishes. A stage that is started twice (by its banner and by its first event) is one span.
+// cloudSpans pairs starts and finishes. A stage that is started twice (by its banner and by its
+// first event) is one span.
 func cloudSpans(events []cloudEvent, when func(boot.Micros) boot.Micros) []boot.Span {
 	var spans []boot.Span
 	open := map[string]int{}

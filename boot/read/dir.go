@@ -10,11 +10,12 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// maxDirFiles bounds how many files of a folder are looked at; a sosreport's own folders hold some hundreds.
+// maxDirFiles bounds how many files of a folder are looked at; a sosreport's own folders hold some
+// hundreds.
 const maxDirFiles = 20000
 
-// Dir reads one boot from a folder: a sosreport (https://github.com/sosreport/sos, plugins systemd, logs and cloud_init),
-// or any folder with records of one boot, which are merged.
+// Dir reads one boot from a folder: a sosreport (https://github.com/sosreport/sos, plugins systemd,
+// logs and cloud_init), or any folder with records of one boot, which are merged.
 func Dir(fsys fs.FS) (*boot.Capture, error) {
 	root, ok := sosRoot(fsys)
 	if !ok {
@@ -84,7 +85,8 @@ func sosHost(fsys fs.FS, root string, c *boot.Capture) {
 	}
 }
 
-// readLoose merges every file of a folder that is a record; the others do not matter, but at least one has to be.
+// readLoose merges every file of a folder that is a record; the others do not matter, but at least
+// one has to be.
 func readLoose(fsys fs.FS) (*boot.Capture, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {

@@ -15,14 +15,16 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// plotScale is systemd-analyze's: one pixel is 10 ms, and three decimals leave stamps exact to 10 µs.
+// plotScale is systemd-analyze's: one pixel is 10 ms, and three decimals leave stamps exact to 10
+// µs.
 const plotScale = 10000
 
 func sniffSVG(head []byte) bool {
 	return head[0] == '<' && bytes.Contains(head, []byte("<svg"))
 }
 
-// readPlotSVG reads the picture of `systemd-analyze plot`: what people attach to issues. It has stamps but no dependencies.
+// readPlotSVG reads the picture of `systemd-analyze plot`: what people attach to issues. It has
+// stamps but no dependencies.
 func readPlotSVG(data []byte) (*boot.Capture, error) {
 	if !bytes.Contains(data, []byte("systemd-analyze")) {
 		return nil, errors.New("an SVG, but not one of `systemd-analyze plot`")
@@ -71,7 +73,8 @@ func (p *plotReader) token(tok xml.Token) {
 			p.text = &e
 			p.chars.Reset()
 		case "g":
-			// The legend is the group without the offset of the plot's own; only it starts after the bars.
+			// The legend is the group without the offset of the plot's own; only it starts after
+			// the bars.
 			p.legend = strings.HasPrefix(svgAttr(t, "transform"), "translate(20,100)") && len(p.c.Units) > 0
 		}
 	case xml.CharData:
@@ -151,7 +154,8 @@ func (p *plotReader) systemd(bars []plotBar) {
 	}
 }
 
-// unit reads a row. A bar of no width means that the transition never came before the end of startup.
+// unit reads a row. A bar of no width means that the transition never came before the end of
+// startup.
 func (p *plotReader) unit(label string, bars []plotBar) {
 	name, length := label, ""
 	if i := strings.LastIndex(label, " ("); i > 0 && strings.HasSuffix(label, ")") {
@@ -230,8 +234,9 @@ func sniffPlotJSON(head []byte) bool {
 	return head[0] == '[' && bytes.Contains(head, []byte(`"activating"`)) && bytes.Contains(head, []byte(`"name"`))
 }
 
-// readPlotJSON reads `systemd-analyze plot --json=…` (systemd 253 and later): a list of units in µs, where stamps after the
-// end of startup were replaced by that end, and a container's count from its userspace.
+// readPlotJSON reads `systemd-analyze plot --json=…` (systemd 253 and later): a list of units in
+// µs, where stamps after the end of startup were replaced by that end, and a container's count from
+// its userspace.
 func readPlotJSON(data []byte) (*boot.Capture, error) {
 	var rows []struct {
 		Name                                             string
@@ -263,7 +268,8 @@ func readPlotJSON(data []byte) (*boot.Capture, error) {
 	if len(c.Units) == 0 {
 		return nil, errors.New("a list without units that started")
 	}
-	// Every unit that stays up ends where startup ended, so the most frequent last stamp is that end.
+	// Every unit that stays up ends where startup ended, so the most frequent last stamp is that
+	// end.
 	c.Manager.Finish = last
 	for i := range c.Units {
 		if u := &c.Units[i]; u.Deactivating == last {

@@ -1,5 +1,6 @@
-// Package read makes a [boot.Capture] from whatever somebody has: our own document, a `systemctl show` dump, a
-// `systemd-analyze plot`, a journal export, cloud-init's logs, a sosreport. It recognises them by their content.
+// Package read makes a [boot.Capture] from whatever somebody has: our own document, a `systemctl
+// show` dump, a `systemd-analyze plot`, a journal export, cloud-init's logs, a sosreport. It
+// recognises them by their content.
 package read
 
 import (
@@ -37,8 +38,8 @@ func formats() []format {
 	}
 }
 
-// Bytes recognises the format of data by its content and reads the boot in it. The error names the format that failed, or is
-// ErrUnknownFormat.
+// Bytes recognises the format of data by its content and reads the boot in it. The error names the
+// format that failed, or is ErrUnknownFormat.
 func Bytes(data []byte) (*boot.Capture, error) {
 	if len(data) > boot.MaxDocument {
 		return nil, fmt.Errorf("read boot: %d bytes, more than the limit of %d; cut the journal to one boot with `journalctl -b`", len(data), boot.MaxDocument)

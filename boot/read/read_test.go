@@ -28,7 +28,8 @@ func fixture(t testing.TB, name string) []byte {
 	return data
 }
 
-// realDump is what `systemctl show; echo; systemctl show --all '*'` of systemd 252 printed about a random boot.
+// realDump is what `systemctl show; echo; systemctl show --all '*'` of systemd 252 printed about a
+// random boot.
 func realDump(t testing.TB) []byte {
 	return slices.Concat(fixture(t, "real/manager.txt"), []byte("\n"), fixture(t, "real/units.txt"))
 }
@@ -66,8 +67,8 @@ func TestReadShow(t *testing.T) {
 	}
 }
 
-// TestRealContainer reads what the agent recorded of a real systemd 252 that had booted in a container, its journal included,
-// and prints what the systemd-analyze of that container printed.
+// TestRealContainer reads what the agent recorded of a real systemd 252 that had booted in a
+// container, its journal included, and prints what the systemd-analyze of that container printed.
 func TestRealContainer(t *testing.T) {
 	c := parse(t, fixture(t, "real/container.json"))
 	for name, write := range map[string]func(*bytes.Buffer) error{
@@ -144,7 +145,8 @@ func line(at boot.Micros, fields ...string) journalLine {
 	return l
 }
 
-// nodeJournal is a boot in which db.service is restarted, the link goes and comes, and kubelet gets ready.
+// nodeJournal is a boot in which db.service is restarted, the link goes and comes, and kubelet gets
+// ready.
 func nodeJournal() []journalLine {
 	return []journalLine{
 		line(2*sec, "_BOOT_ID", "older", "MESSAGE_ID", msgUnitStarting, "UNIT", "gone.service"),
@@ -226,7 +228,8 @@ func TestReadJournal(t *testing.T) {
 	}
 }
 
-// TestReadJournalRestarts: a service of type simple is never said to be starting; each of its starts is another one.
+// TestReadJournalRestarts: a service of type simple is never said to be starting; each of its
+// starts is another one.
 func TestReadJournalRestarts(t *testing.T) {
 	c := parse(t, exportFormat([]journalLine{
 		line(3*sec, "MESSAGE_ID", msgUnitStarted, "UNIT", "getty.service"),

@@ -16,9 +16,9 @@ var showLine = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*=`)
 
 func sniffShow(head []byte) bool { return showLine.Match(head) }
 
-// readShow reads blocks of Key=value lines separated by blank lines: the manager's (`systemctl show`) and units'
-// (`systemctl show --all '*'`), in any order. A block without Id= that is not the manager's is the rest of a value with a
-// blank line in it, and belongs to the unit before.
+// readShow reads blocks of Key=value lines separated by blank lines: the manager's (`systemctl
+// show`) and units' (`systemctl show --all '*'`), in any order. A block without Id= that is not the
+// manager's is the rest of a value with a blank line in it, and belongs to the unit before.
 func readShow(data []byte) (*boot.Capture, error) {
 	c := &boot.Capture{}
 	clock := &clockWatch{}
@@ -159,8 +159,8 @@ func setManager(c *boot.Capture, key, value string) (err error) {
 	return nil
 }
 
-// showTime reads systemd's wall clock stamps. Only UTC is trusted: other zones are printed as abbreviations that do not
-// name an offset.
+// showTime reads systemd's wall clock stamps. Only UTC is trusted: other zones are printed as
+// abbreviations that do not name an offset.
 func showTime(value string) (time.Time, bool) {
 	for _, layout := range []string{"Mon 2006-01-02 15:04:05 UTC", "Mon 2006-01-02 15:04:05.000000 UTC"} {
 		if t, err := time.Parse(layout, value); err == nil && t.Year() >= 1970 && t.Year() < 2200 {
@@ -170,7 +170,8 @@ func showTime(value string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// splitQuoted splits a list of unit names; systemctl puts those with a backslash into double quotes and doubles it.
+// splitQuoted splits a list of unit names; systemctl puts those with a backslash into double quotes
+// and doubles it.
 func splitQuoted(s string) []string {
 	if !strings.Contains(s, `"`) {
 		return strings.Fields(s)
@@ -206,7 +207,8 @@ type clockWatch struct {
 	pairs [][2]boot.Micros
 }
 
-// unit takes one property of `systemctl show`: the wall clock stamp comes right before the monotonic one of the same name.
+// unit takes one property of `systemctl show`: the wall clock stamp comes right before the
+// monotonic one of the same name.
 func (w *clockWatch) unit(key, value string) {
 	name, isMono := strings.CutSuffix(key, "TimestampMonotonic")
 	if !isMono {

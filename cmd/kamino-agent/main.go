@@ -1,5 +1,6 @@
-// Command kamino-agent is what runs on a node: it seals a donor's disk, makes a clone start as itself, and keeps its
-// configuration up to date. `kamino-agent help` lists its verbs; docs/agent.md is the operator's page.
+// Command kamino-agent is what runs on a node: it seals a donor's disk, makes a clone start as
+// itself, and keeps its configuration up to date. `kamino-agent help` lists its verbs;
+// docs/agent.md is the operator's page.
 package main
 
 import (

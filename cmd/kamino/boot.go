@@ -42,7 +42,8 @@ type bootCommand struct {
 func newBootCommand(io ioStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "boot", Short: "Tell where the boot time of a node went", Long: bootLong,
-		// The root's options are for cloud and cluster; their absence is no reason not to read a file.
+		// The root's options are for cloud and cluster; their absence is no reason not to read a
+		// file.
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
 	}
 	cmd.AddCommand(bootShow(io), bootTime(io), bootChain(io), bootBlame(io), bootPlot(io), bootCompare(io), bootPool(io))

@@ -64,7 +64,8 @@ func bootWriteTo(out bootWriter, path string, write func(bootWriter) error) erro
 	return f.Close()
 }
 
-// bootOverBudget says that a boot took longer than --budget allows; the process exits with exitRefused.
+// bootOverBudget says that a boot took longer than --budget allows; the process exits with
+// exitRefused.
 type bootOverBudget struct {
 	name, goal   string
 	took, budget boot.Micros
@@ -136,8 +137,8 @@ func bootPool(io ioStreams) *cobra.Command {
 	return cmd
 }
 
-// pool reads files on all processors and keeps no capture longer than its analysis takes. Files that cannot be read are
-// told on standard error; it fails if there are no others.
+// pool reads files on all processors and keeps no capture longer than its analysis takes. Files
+// that cannot be read are told on standard error; it fails if there are no others.
 func (b *bootCommand) pool(ctx context.Context, files []string) (*boot.PoolReport, error) {
 	analyses := make([]*boot.Summary, len(files))
 	errs := make([]error, len(files))

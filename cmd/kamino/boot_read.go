@@ -50,7 +50,8 @@ func bootReadOne(in io.Reader, arg string) (*boot.Capture, error) {
 	return read.From(f)
 }
 
-// bootPoolFiles lists the boots in files and folders: every file of a folder is a boot, and so is every sosreport in it.
+// bootPoolFiles lists the boots in files and folders: every file of a folder is a boot, and so is
+// every sosreport in it.
 func bootPoolFiles(args []string) ([]string, error) {
 	var out []string
 	for _, arg := range args {

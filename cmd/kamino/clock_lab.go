@@ -52,7 +52,8 @@ func (c labClock) Sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// WithTimeout never runs out: the lab's time stands still while the program does anything but sleep.
+// WithTimeout never runs out: the lab's time stands still while the program does anything but
+// sleep.
 func (c labClock) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }

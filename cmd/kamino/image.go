@@ -67,8 +67,8 @@ func (a *app) ownImage(ctx context.Context) error {
 	return nil
 }
 
-// refuse ends a command whose run cannot be tried. As every such run it first gives back what an earlier one left, where it can; one that
-// lives is left alone.
+// refuse ends a command whose run cannot be tried. As every such run it first gives back what an
+// earlier one left, where it can; one that lives is left alone.
 func (a *app) refuse(ctx context.Context, cause error, dryRun bool, giveBack func(*kamino.Engine) error) error {
 	if dryRun {
 		return cause

@@ -65,7 +65,8 @@ func TestNeedImage(t *testing.T) {
 	}
 }
 
-// TestNoImageGivesBack: a run that has no image to seal with gives back what an earlier one left, as every run that is refused does.
+// TestNoImageGivesBack: a run that has no image to seal with gives back what an earlier one left,
+// as every run that is refused does.
 func TestNoImageGivesBack(t *testing.T) {
 	for _, args := range [][]string{{"update", "--target-node", "n1"}, {"auto-update"}, {"update", "--target-node", "n1", "--image", "kamino:latest"}} {
 		w := newFakeWorld()

@@ -11,8 +11,9 @@ import (
 // gap is the space between two columns.
 const gap = 3
 
-// layOut aligns cells that tabs separate. Lines with two tabs and more are rows of a table; where one would be wider than the
-// terminal, cells of several words go on below. 0 columns means that nobody counts them.
+// layOut aligns cells that tabs separate. Lines with two tabs and more are rows of a table; where
+// one would be wider than the terminal, cells of several words go on below. 0 columns means that
+// nobody counts them.
 func layOut(text string, columns int) (string, error) {
 	var laidOut bytes.Buffer
 	if columns > 0 {

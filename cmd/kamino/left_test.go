@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestLeftLines: what a second signal tells is what the engine last said of each pool, of pools of one name too.
+// TestLeftLines: what a second signal tells is what the engine last said of each pool, of pools of
+// one name too.
 func TestLeftLines(t *testing.T) {
 	var l leftovers
 	l.hold("/groups/x/scaleSets/a", []string{"the lease", "the donor off"})

@@ -88,7 +88,8 @@ type saying struct {
 	at   time.Time
 }
 
-// stillWaiting is how often a wait that goes on is told: a log that is silent for longer looks like one of a process that hangs.
+// stillWaiting is how often a wait that goes on is told: a log that is silent for longer looks like
+// one of a process that hangs.
 const stillWaiting = 30 * time.Second
 
 func newEventLog(ctx context.Context, log *slog.Logger) *eventLog {

@@ -10,7 +10,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// TestLongWaits: a wait is told at once with its limit, and again every half minute; not at each look.
+// TestLongWaits: a wait is told at once with its limit, and again every half minute; not at each
+// look.
 func TestLongWaits(t *testing.T) {
 	var out bytes.Buffer
 	l := newEventLog(t.Context(), newLogger(&out, slog.LevelInfo, &globalOptions{logFormat: "text"}))
@@ -24,7 +25,8 @@ func TestLongWaits(t *testing.T) {
 	}
 }
 
-// TestAllHeldReasons: auto-update tells every reason why it leaves a pool alone that needs an image, in table and log.
+// TestAllHeldReasons: auto-update tells every reason why it leaves a pool alone that needs an
+// image, in table and log.
 func TestAllHeldReasons(t *testing.T) {
 	w := newFakeWorld()
 	p := stale(w)
@@ -43,7 +45,8 @@ func TestAllHeldReasons(t *testing.T) {
 	}
 }
 
-// TestRollbackTexts: rollbacks are among the runs, what is given is not asked for, and a plan says which image was rolled back.
+// TestRollbackTexts: rollbacks are among the runs, what is given is not asked for, and a plan says
+// which image was rolled back.
 func TestRollbackTexts(t *testing.T) {
 	w := newFakeWorld()
 	p := twoImages(w)

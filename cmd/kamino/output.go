@@ -98,7 +98,8 @@ func checkDetailed(detailed, dryRun bool) error {
 	return nil
 }
 
-// unreadPools is the end of a command whose table has told beside each pool why it could not be read: the hints are left to tell.
+// unreadPools is the end of a command whose table has told beside each pool why it could not be
+// read: the hints are left to tell.
 type unreadPools struct {
 	error
 	unread, of int
@@ -109,7 +110,8 @@ func (e *unreadPools) Error() string {
 }
 func (e *unreadPools) Unwrap() error { return e.error }
 
-// unread keeps people from reading in the last line what the table says; programs may read that line alone.
+// unread keeps people from reading in the last line what the table says; programs may read that
+// line alone.
 func (o *outputFlag) unread(err error, unread, of int) error {
 	if err == nil || unread == 0 || o.format == "json" || o.format == "yaml" {
 		return err

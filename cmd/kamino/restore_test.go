@@ -20,7 +20,8 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
-// TestRestoreBesideALiveRun: it is refused, in the table whole, and is no failure where a release ends.
+// TestRestoreBesideALiveRun: it is refused, in the table whole, and is no failure where a release
+// ends.
 func TestRestoreBesideALiveRun(t *testing.T) {
 	world := func() *fakeWorld {
 		w := newFakeWorld()
@@ -43,7 +44,8 @@ func TestRestoreBesideALiveRun(t *testing.T) {
 	}
 }
 
-// TestRestoreNamesALeaseElsewhere: a lease that nobody may believe is told by every command that looks at all pools.
+// TestRestoreNamesALeaseElsewhere: a lease that nobody may believe is told by every command that
+// looks at all pools.
 func TestRestoreNamesALeaseElsewhere(t *testing.T) {
 	for _, command := range []string{"restore", "restore --dry-run", "status", "plan"} {
 		w := newFakeWorld()
@@ -56,7 +58,8 @@ func TestRestoreNamesALeaseElsewhere(t *testing.T) {
 	}
 }
 
-// TestErrorsOnce: what stands beside each pool is not told again at the end, and a hint for all of them once.
+// TestErrorsOnce: what stands beside each pool is not told again at the end, and a hint for all of
+// them once.
 func TestErrorsOnce(t *testing.T) {
 	for _, command := range []string{"status", "plan", "status -o json"} {
 		w := newFakeWorld()
@@ -74,7 +77,8 @@ func TestErrorsOnce(t *testing.T) {
 	}
 }
 
-// TestSilentRun: a run that was silent for longer than a lease lasts is told as one whose process has ended.
+// TestSilentRun: a run that was silent for longer than a lease lasts is told as one whose process
+// has ended.
 func TestSilentRun(t *testing.T) {
 	for _, tt := range []struct {
 		silent int

@@ -55,8 +55,8 @@ func execute(ctx context.Context, a *app, args []string) int {
 	return a.conclude(root.ExecuteContext(ctx))
 }
 
-// knownCommand refuses a first word that is no command, before its flags are judged as those of none, and before help for it is
-// help for everything.
+// knownCommand refuses a first word that is no command, before its flags are judged as those of
+// none, and before help for it is help for everything.
 func knownCommand(root *cobra.Command, args []string) error {
 	if len(args) > 0 && args[0] == "help" {
 		args = args[1:]
@@ -196,8 +196,9 @@ func (a *app) engine(ctx context.Context) (*kamino.Engine, error) {
 	}, nil
 }
 
-// processName is how this process shows on a lease. Containers on the network of one host share its name, and may share
-// the number too: a random end keeps two of them from taking each other's lease for their own.
+// processName is how this process shows on a lease. Containers on the network of one host share its
+// name, and may share the number too: a random end keeps two of them from taking each other's lease
+// for their own.
 func processName(host string, pid int) string {
 	return fmt.Sprintf("%s/%d-%s", host, pid, strings.ToLower(rand.Text()[:5]))
 }

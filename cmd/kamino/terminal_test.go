@@ -102,7 +102,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestTablesDoNotWrap: on a terminal a row is as wide as the terminal at most; sentences, files and -o wide are whole.
+// TestTablesDoNotWrap: on a terminal a row is as wide as the terminal at most; sentences, files and
+// -o wide are whole.
 func TestTablesDoNotWrap(t *testing.T) {
 	long := strings.Repeat("far too long ", 20)
 	show := func(typed, format string) string {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Keep compares what stands in a page between the lines begin and end with want. What differs is an error that says how to write
-// it, or, with write, written.
+// Keep compares what stands in a page between the lines begin and end with want. What differs is an
+// error that says how to write it, or, with write, written.
 func Keep(page, begin, end, want string, write bool) error {
 	data, err := os.ReadFile(page)
 	if err != nil {

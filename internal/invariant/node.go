@@ -58,8 +58,8 @@ func (a *Auditor) Person(s *State, node string) {
 	}
 }
 
-// Forged tells that a node's own kubelet wrote an annotation of Kamino's. Nobody is a donor for what
-// it says, and it is a person's to take off.
+// Forged tells that a node's own kubelet wrote an annotation of Kamino's. Nobody is a donor for
+// what it says, and it is a person's to take off.
 func (a *Auditor) Forged(node, text string) {
 	a.init()
 	a.forged[node] = text

@@ -74,8 +74,8 @@ const lookAge = 10 * time.Second
 // forgottenLife is how long the snapshot of a run stays of which the lease knows nothing any more.
 const forgottenLife = 24 * time.Hour
 
-// nothingLeft: I16. Where a person deleted the lease, nobody can know whether the run of a snapshot lives, so it stays for a day
-// and is told.
+// nothingLeft: I16. Where a person deleted the lease, nobody can know whether the run of a snapshot
+// lives, so it stays for a day and is told.
 func nothingLeft(a *Auditor, s *State) {
 	for _, v := range s.Artifacts {
 		dropped, forgotten := a.dropped[v.Pool]

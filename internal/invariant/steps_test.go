@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestStepPromises: a step that is reported done in a world which shows the contrary is a breach, and
-// one that the world showed at any moment of the step is none.
+// TestStepPromises: a step that is reported done in a world which shows the contrary is a breach,
+// and one that the world showed at any moment of the step is none.
 func TestStepPromises(t *testing.T) {
 	for _, c := range []struct {
 		step   string

@@ -32,8 +32,8 @@ func (s site) String() string {
 	return strings.TrimSpace(fmt.Sprintf("#%d %s: %s %s", s.at, s.step, s.call.method, s.call.subject))
 }
 
-// faults are those of the dictionary that a port shows: the ways to die, to be told to stop, and then
-// to lie. What a poller meets, or an operation's URL, the engine never sees.
+// faults are those of the dictionary that a port shows: the ways to die, to be told to stop, and
+// then to lie. What a poller meets, or an operation's URL, the engine never sees.
 var faults = []worlds.Fault{
 	worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter, worlds.Interrupted,
 	worlds.LostReply, worlds.FalseFailure, worlds.FalseSuccess, worlds.ServerError, worlds.Unknown,
@@ -41,7 +41,8 @@ var faults = []worlds.Fault{
 	worlds.LateCreate, worlds.StaleRead, worlds.Absent, worlds.Unread, worlds.Blind,
 }
 
-// is tells what the dictionary asks of a call. Only lists of versions change behind a caller's back.
+// is tells what the dictionary asks of a call. Only lists of versions change behind a caller's
+// back.
 func (c call) is() worlds.Call {
 	return worlds.Call{
 		Write: c.write, Kube: c.kube, Lease: c.method == "SetLease" || c.method == "Lease", Create: strings.HasPrefix(c.method, "Create "),

@@ -73,7 +73,8 @@ func TestLiveAndDead(t *testing.T) {
 	w.sound(t)
 }
 
-// TestAwayAcrossProcesses: how long a donor was away counts from the process that took it, whichever gives it back.
+// TestAwayAcrossProcesses: how long a donor was away counts from the process that took it,
+// whichever gives it back.
 func TestAwayAcrossProcesses(t *testing.T) {
 	const dead = 10 * time.Minute
 	for _, tt := range []struct {

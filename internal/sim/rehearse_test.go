@@ -7,8 +7,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// TestHopelessDrain: one pod that only force would remove ends the run before any other pod is evicted, before the donor is
-// marked, and auto-update takes the next candidate.
+// TestHopelessDrain: one pod that only force would remove ends the run before any other pod is
+// evicted, before the donor is marked, and auto-update takes the next candidate.
 func TestHopelessDrain(t *testing.T) {
 	w := aged(1)
 	pods := len(w.pods)

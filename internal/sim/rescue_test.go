@@ -21,7 +21,8 @@ const (
 	guestHalt  = time.Minute     // how long a machine that was told to go off by its guest may take
 )
 
-// away tells what is wrong with a donor that nobody could find any more: off, and nothing on its node or its lease says why.
+// away tells what is wrong with a donor that nobody could find any more: off, and nothing on its
+// node or its lease says why.
 func (w *world) forgotten(name string) string {
 	n := w.nodes[name]
 	m, l := w.machineOf(n), w.leases[poolA]
@@ -31,7 +32,8 @@ func (w *world) forgotten(name string) string {
 	return fmt.Sprintf("%s is %s, its annotations are %v and its taints %v, its lease is free", name, m.Power, n.Annotations, n.Taints)
 }
 
-// TestOne404: one read of what is there that is answered 404 ends no donor's rescue, in a run and in a restore.
+// TestOne404: one read of what is there that is answered 404 ends no donor's rescue, in a run and
+// in a restore.
 func TestOne404(t *testing.T) {
 	sites, _ := golden(t, aged)
 	for _, s := range sites {
@@ -78,8 +80,8 @@ func TestBlindRestore(t *testing.T) {
 	w.sound(t)
 }
 
-// TestPoolGone: a pool that is not found keeps its marks, until a person says that it was deleted for good; one that is there is never
-// given up.
+// TestPoolGone: a pool that is not found keeps its marks, until a person says that it was deleted
+// for good; one that is there is never given up.
 func TestPoolGone(t *testing.T) {
 	give := func(w *world, o kamino.RestoreOptions) *proc {
 		p := &proc{}
@@ -113,7 +115,8 @@ func TestPoolGone(t *testing.T) {
 	}
 }
 
-// TestInstanceGone: an instance that was deleted is given up after some minutes, and one that its pool lists never is.
+// TestInstanceGone: an instance that was deleted is given up after some minutes, and one that its
+// pool lists never is.
 func TestInstanceGone(t *testing.T) {
 	w := killed("Create snapshot", 1)
 	w.advance(w.now.Add(time.Hour))
@@ -151,8 +154,8 @@ func (w *world) switches(host string) (out []string) {
 	return out
 }
 
-// TestForgedMark: a mark makes Kamino do nothing to a VM that is not that node's, and one that no run of the pool wrote does nothing to
-// the power of the node's own.
+// TestForgedMark: a mark makes Kamino do nothing to a VM that is not that node's, and one that no
+// run of the pool wrote does nothing to the power of the node's own.
 func TestForgedMark(t *testing.T) {
 	for name, forge := range map[string]func(w *world, own, other *simNode) kamino.Mark{
 		"another machine": func(w *world, own, other *simNode) kamino.Mark {
@@ -235,7 +238,8 @@ func crowded() kamino.AutoOptions {
 	return o
 }
 
-// TestMarksWithoutLease: a marked node whose lease is free is unfinished business, for auto-update and for status.
+// TestMarksWithoutLease: a marked node whose lease is free is unfinished business, for auto-update
+// and for status.
 func TestMarksWithoutLease(t *testing.T) {
 	w := killed("Create snapshot", 1)
 	w.advance(w.now.Add(time.Hour))
@@ -296,7 +300,8 @@ func (s locked) Delete(ctx context.Context, pool kamino.Pool, a kamino.Artifact)
 	return s.simProvider.Delete(ctx, pool, a)
 }
 
-// TestLockedGroup: a snapshot that cannot be deleted keeps no good image from being used, and the lease of nobody.
+// TestLockedGroup: a snapshot that cannot be deleted keeps no good image from being used, and the
+// lease of nobody.
 func TestLockedGroup(t *testing.T) {
 	w := aged(1)
 	p := &proc{}
@@ -308,7 +313,8 @@ func TestLockedGroup(t *testing.T) {
 	}
 }
 
-// TestLateOff: a request to switch the donor off that a frozen process sends long after its run was adopted is found at the run's end.
+// TestLateOff: a request to switch the donor off that a frozen process sends long after its run was
+// adopted is found at the run's end.
 func TestLateOff(t *testing.T) {
 	for late := 2 * time.Minute; late < 12*time.Minute; late += time.Minute {
 		w := killed("Create snapshot", 1)
@@ -327,7 +333,8 @@ func TestLateOff(t *testing.T) {
 	}
 }
 
-// TestVolumesDetached: the seal waits until the volumes of the pods that left are detached, and not for ever.
+// TestVolumesDetached: the seal waits until the volumes of the pods that left are detached, and not
+// for ever.
 func TestVolumesDetached(t *testing.T) {
 	for late, want := range map[time.Duration]time.Duration{45 * time.Second: 45 * time.Second, 30 * time.Minute: detachTime} {
 		w := aged(1)
@@ -376,8 +383,8 @@ func manyKilled(pools int) *world {
 	return w
 }
 
-// TestManyKilled: what fifteen killed runs left is given back side by side, by restore and by auto-update, which waits for no turn of donors
-// that are away already.
+// TestManyKilled: what fifteen killed runs left is given back side by side, by restore and by
+// auto-update, which waits for no turn of donors that are away already.
 func TestManyKilled(t *testing.T) {
 	const pools = 15
 	for command, run := range map[string]func(w *world) *proc{

@@ -11,7 +11,8 @@ import (
 	"kamino.dev/kamino/internal/worlds"
 )
 
-// TestRefusedBeforeDrain: what the inventory refuses ends the run with no pod evicted and nothing left, and the message is the agent's.
+// TestRefusedBeforeDrain: what the inventory refuses ends the run with no pod evicted and nothing
+// left, and the message is the agent's.
 func TestRefusedBeforeDrain(t *testing.T) {
 	w := aged(1)
 	w.machineOf(w.nodes["a-0"]).fate = worlds.DiskIsRefused
@@ -32,7 +33,8 @@ func TestRefusedBeforeDrain(t *testing.T) {
 	w.sound(t)
 }
 
-// TestInventoryFailed: an image that cannot be pulled now may come right by itself, and is no refusal.
+// TestInventoryFailed: an image that cannot be pulled now may come right by itself, and is no
+// refusal.
 func TestInventoryFailed(t *testing.T) {
 	w := aged(1)
 	w.machineOf(w.nodes["a-0"]).fate = worlds.NoImage
@@ -44,7 +46,8 @@ func TestInventoryFailed(t *testing.T) {
 	w.sound(t)
 }
 
-// TestNoRoomForInventory: a node that is full is sealed all the same, after a look that is made in the seal.
+// TestNoRoomForInventory: a node that is full is sealed all the same, after a look that is made in
+// the seal.
 func TestNoRoomForInventory(t *testing.T) {
 	w := aged(1)
 	w.machineOf(w.nodes["a-0"]).fate = worlds.NoRoom
@@ -57,7 +60,8 @@ func TestNoRoomForInventory(t *testing.T) {
 	w.sound(t)
 }
 
-// TestInventoryBesideSettling: the look begins with the time that cluster-autoscaler is given, not after it.
+// TestInventoryBesideSettling: the look begins with the time that cluster-autoscaler is given, not
+// after it.
 func TestInventoryBesideSettling(t *testing.T) {
 	w := aged(1)
 	w.tracing = true

@@ -8,7 +8,8 @@ import (
 	"kamino.dev/kamino/internal/worlds"
 )
 
-// TestTakenBack: a donor whose seal gave up, and which works again, is not switched off to be mended.
+// TestTakenBack: a donor whose seal gave up, and which works again, is not switched off to be
+// mended.
 func TestTakenBack(t *testing.T) {
 	for seed := range uint64(20) { // whether the pod is seen to start before the seal stops the kubelet is chance
 		takenBack(t, aged(seed))

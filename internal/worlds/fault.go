@@ -61,7 +61,8 @@ var facts = map[Fault]struct {
 	Interrupted:  {"16", nil},
 	LostReply:    {"4", Call.writes},
 	FalseFailure: {"5a", Call.writes},
-	// An API server does not acknowledge what etcd has not stored, and without that there is no lock.
+	// An API server does not acknowledge what etcd has not stored, and without that there is no
+	// lock.
 	FalseSuccess: {"5b", func(c Call) bool { return c.Write && !c.Lease }},
 	ServerError:  {"3", nil},
 	Unknown:      {"", func(c Call) bool { return c.Write || !c.Lease }},

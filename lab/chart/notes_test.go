@@ -32,7 +32,8 @@ func commands(notes string) (out []string) {
 	return out
 }
 
-// typed checks a command against the objects that the chart makes, and its words against the program.
+// typed checks a command against the objects that the chart makes, and its words against the
+// program.
 func typed(t *testing.T, command, release string, made []*unstructured.Unstructured) {
 	t.Helper()
 	has := func(kind, name string) bool {

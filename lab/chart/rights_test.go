@@ -220,7 +220,8 @@ func TestNoRightIsNeedless(t *testing.T) {
 	}
 }
 
-// refusedFirst: the job was told of the right that it lacks, and of no other, before it changed anything.
+// refusedFirst: the job was told of the right that it lacks, and of no other, before it changed
+// anything.
 func (r *release) refusedFirst(t *testing.T, o outcome, gone right) {
 	t.Helper()
 	lacks := fmt.Sprintf("system:serviceaccount:%s:%s lacks rights that a run uses: %s %s", namespace, r.job.ServiceAccountName, gone.verb, gone.resource)

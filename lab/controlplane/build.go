@@ -53,7 +53,8 @@ func Build(ctx context.Context) (string, error) {
 }
 
 // BuildFlags are the flags of go build for cmd/kamino-lab: stripped (130 MB
-// instead of 190), without grpc's tracing pages, and with the version that the API server shall report.
+// instead of 190), without grpc's tracing pages, and with the version that the API server shall
+// report.
 func BuildFlags() []string {
 	const pkg = "k8s.io/component-base/version."
 	ldflags := "-s -w -X " + pkg + "gitVersion=" + kubernetesVersion +

@@ -47,7 +47,8 @@ func apiserverArgs(l *layout) []string {
 		"--etcd-servers=http://127.0.0.1:" + strconv.Itoa(l.etcdPort),
 		"--bind-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(l.apiPort),
-		// A loopback address cannot be the endpoint of the kubernetes Service, and nobody here needs it.
+		// A loopback address cannot be the endpoint of the kubernetes Service, and nobody here
+		// needs it.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.0.0.0/16",
 		"--tls-cert-file=" + l.path("pki", "apiserver.crt"),
@@ -81,10 +82,12 @@ func controllerManagerArgs(l *layout) []string {
 		"--secure-port=0", // nobody scrapes it, and a serving certificate costs a second
 		"--leader-elect=false",
 		"--profiling=false",
-		// The default of 20 a second makes it wait five seconds for its own service accounts' tokens.
+		// The default of 20 a second makes it wait five seconds for its own service accounts'
+		// tokens.
 		"--kube-api-qps=1000",
 		"--kube-api-burst=2000",
-		// All that are on by default and the two of bootstrap tokens; those for clouds have no cloud and stay off.
+		// All that are on by default and the two of bootstrap tokens; those for clouds have no
+		// cloud and stay off.
 		"--controllers=*,bootstrap-signer-controller,token-cleaner-controller",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + l.path("pki", "service-account.key"),

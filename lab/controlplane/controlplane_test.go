@@ -112,7 +112,8 @@ func TestStartAndStop(t *testing.T) {
 	}
 }
 
-// checkAuthorization: a node may heartbeat for itself and for nobody else, a stranger may do nothing.
+// checkAuthorization: a node may heartbeat for itself and for nobody else, a stranger may do
+// nothing.
 func checkAuthorization(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	review := func(user string, groups []string, lease string) bool {

@@ -36,7 +36,8 @@ func startProcess(binary, logDir, name string, args []string) (*process, error) 
 	p.cmd.Env = environment()
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGKILL,
-		// Own group: Ctrl-C in the terminal must reach the parent alone, which stops the children in order.
+		// Own group: Ctrl-C in the terminal must reach the parent alone, which stops the children
+		// in order.
 		Setpgid: true,
 	}
 	started := make(chan error, 1)

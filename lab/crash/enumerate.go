@@ -98,7 +98,8 @@ func (e *enumeration) kills(g *Golden, i int, row string) {
 	}
 }
 
-// lies are what can be answered to a call. What is tried once a row, or kills, has a place of its own.
+// lies are what can be answered to a call. What is tried once a row, or kills, has a place of its
+// own.
 func lies(c *Call, row string) []worlds.Fault {
 	is := c.is()
 	is.Lease = is.Lease && row != "S1" // the lock is looked at once more

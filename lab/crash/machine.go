@@ -255,7 +255,8 @@ func (w *World) heartbeat(m *machine) {
 }
 
 // forget deletes the Node of a machine that is gone with its pods, as the cloud
-// node lifecycle controller and the pod garbage collector do, unless another machine has taken it over.
+// node lifecycle controller and the pod garbage collector do, unless another machine has taken it
+// over.
 func (w *World) forget(m *machine) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -371,7 +372,8 @@ func sealNonce(pod *corev1.Pod) string {
 	return ""
 }
 
-// takenBack is a seal that gave up before it wrote anything that lasts: the kubelet runs again, and the node says why.
+// takenBack is a seal that gave up before it wrote anything that lasts: the kubelet runs again, and
+// the node says why.
 func (w *World) takenBack(m *machine, run string) {
 	text, err := json.Marshal(map[string]string{"run": run, "error": worlds.Failure})
 	w.check("write failure", err)

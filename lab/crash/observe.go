@@ -147,7 +147,8 @@ func (w *World) readLeases() error {
 	return nil
 }
 
-// processOf is the name of a process without the random end that the command gives it, which nobody outside knows.
+// processOf is the name of a process without the random end that the command gives it, which nobody
+// outside knows.
 func processOf(name string) string {
 	if at := strings.LastIndex(name, "-"); at > strings.LastIndex(name, "/") && strings.Contains(name, "/") {
 		return name[:at]

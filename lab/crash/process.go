@@ -93,8 +93,8 @@ func (p *Process) Sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// WithTimeout never runs out: time stands still while a process is busy, and the answer to a call in
-// which it was frozen is there when it goes on.
+// WithTimeout never runs out: time stands still while a process is busy, and the answer to a call
+// in which it was frozen is there when it goes on.
 func (p *Process) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }

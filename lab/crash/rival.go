@@ -117,7 +117,8 @@ func (w *World) DeleteNode(node string) {
 	})
 }
 
-// EditNode implements worlds.World: what an edit can change is unschedulable, annotations and taints.
+// EditNode implements worlds.World: what an edit can change is unschedulable, annotations and
+// taints.
 func (w *World) EditNode(node string, edit func(*kamino.Node) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,8 +189,8 @@ func (w *World) Resize(by int) {
 	w.arm(http.MethodPatch, id, map[string]any{"sku": map[string]any{"name": textAt(doc, "sku", "name"), "capacity": intAt(doc, "sku", "capacity") + by}}, nil)
 }
 
-// mend is what persons do about budgets and machines that do not come back: the cause is mended, and
-// who stands there without a kubelet boots.
+// mend is what persons do about budgets and machines that do not come back: the cause is mended,
+// and who stands there without a kubelet boots.
 func (w *World) mend() {
 	w.budgetAllows(1)
 	w.mu.Lock()

@@ -15,11 +15,12 @@ import (
 	"kamino.dev/kamino"
 )
 
-// formerCommit is the last version that kept leases and seal pods where --namespace said, and asked for receipts without a nonce.
+// formerCommit is the last version that kept leases and seal pods where --namespace said, and asked
+// for receipts without a nonce.
 const formerCommit = "7ad0ffa6079db7e486ff974e767704612d6465f0"
 
-// buildFormer builds the former version from the repository's own history. A clone without that history, or an unpacked
-// archive, has nothing to build it from.
+// buildFormer builds the former version from the repository's own history. A clone without that
+// history, or an unpacked archive, has nothing to build it from.
 func buildFormer(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -44,9 +45,9 @@ func buildFormer(t *testing.T) string {
 	return path
 }
 
-// TestUpgradeInTheMiddle: a process of the former version is killed with SIGKILL in the middle of a run. This version adopts
-// the run from the lease, the marks and the images that the former one wrote, and finishes it; then the former one leaves the
-// pool alone.
+// TestUpgradeInTheMiddle: a process of the former version is killed with SIGKILL in the middle of a
+// run. This version adopts the run from the lease, the marks and the images that the former one
+// wrote, and finishes it; then the former one leaves the pool alone.
 func TestUpgradeInTheMiddle(t *testing.T) {
 	t.Parallel()
 	former := buildFormer(t)

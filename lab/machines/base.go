@@ -198,7 +198,8 @@ func (b *Base) furnish(kubelet []byte) error {
 	return nil
 }
 
-// labTool is the package that is patched on nodes; a version of it can ask for a reboot, as Debian's kernel does.
+// labTool is the package that is patched on nodes; a version of it can ask for a reboot, as
+// Debian's kernel does.
 func labTool(version string, reboot bool) deb {
 	d := deb{Name: "lab-tool", Version: version, Description: "something that gets patches",
 		Files: []debFile{{"/usr/share/lab-tool/version", 0o644, []byte(version + "\n")}}}

@@ -99,7 +99,8 @@ func TestBenchMachines(t *testing.T) {
 	bench.Figure("vm-image-size", float64(image.Size())/1e6, "MB", 400)
 
 	b.must(b.switchTo(ctx, b.Donor, "powerOff", emulator.PowerStopped)) // two cores emulate four processors badly
-	// In turn, not one kind after the other: the host's speed drifts, and hits the boots of a round alike.
+	// In turn, not one kind after the other: the host's speed drifts, and hits the boots of a round
+	// alike.
 	stripped := b.strip(ctx)
 	var generic, clone, floor []boot
 	for range b.boots {
@@ -192,8 +193,9 @@ func (b *measuring) grow(ctx context.Context, pool, kind string) boot {
 	return measured
 }
 
-// quiet waits until the host has done little for five seconds: the end of the machine before gives work to the control
-// plane. Work at a lower priority counts as idle: it yields to the machines, so that the bench also runs on a slowed host.
+// quiet waits until the host has done little for five seconds: the end of the machine before gives
+// work to the control plane. Work at a lower priority counts as idle: it yields to the machines, so
+// that the bench also runs on a slowed host.
 func (b *measuring) quiet(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()

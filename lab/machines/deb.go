@@ -149,7 +149,8 @@ func index(dir string) ([]byte, error) {
 			return nil, err
 		}
 		sum := sha256.Sum256(data)
-		// Without "./" before it: Go's mux redirects to the clean path, and apt escapes what it is redirected to once more.
+		// Without "./" before it: Go's mux redirects to the clean path, and apt escapes what it is
+		// redirected to once more.
 		fmt.Fprintf(&out, "%s\nFilename: %s\nSize: %d\nSHA256: %s\n\n", strings.TrimSpace(control), filepath.Base(name), len(data), hex.EncodeToString(sum[:]))
 	}
 	return out.Bytes(), nil

@@ -31,7 +31,8 @@ type Identity struct {
 	Pulled      string `json:"pulled"`     // image pulls in containerd's journal of this boot
 }
 
-// identityScript prints one field a line, name first. Multi-line values have their ends written as "|".
+// identityScript prints one field a line, name first. Multi-line values have their ends written as
+// "|".
 const identityScript = `
 line() { printf '%s\t%s\n' "$1" "$(cat | tr '\n' '|' | sed 's/|*$//')"; }
 line machineId </etc/machine-id

@@ -190,7 +190,8 @@ func compareMachines(ctx context.Context, t *testing.T, s *Stage, before Identit
 	for _, twin := range Twins(names, ids) {
 		t.Error(twin)
 	}
-	// The donor came back as the first clone: it keeps what follows from its virtual machine, and no secret.
+	// The donor came back as the first clone: it keeps what follows from its virtual machine, and
+	// no secret.
 	if after := ids[0]; after.HostName != before.HostName || after.MAC != before.MAC {
 		t.Errorf("the donor was %s at %s and is %s at %s", before.HostName, before.MAC, after.HostName, after.MAC)
 	}

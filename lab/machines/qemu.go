@@ -66,8 +66,8 @@ func probe(device string) string {
 }
 
 func (h hardware) args() []string {
-	// The mitigations are for flaws of the emulated model: a kernel on a current processor switches no page tables at each
-	// system call, which with TCG costs it all translated addresses.
+	// The mitigations are for flaws of the emulated model: a kernel on a current processor switches
+	// no page tables at each system call, which with TCG costs it all translated addresses.
 	cpu, accel, flaws := "Nehalem", "tcg,thread=multi,tb-size=512", "mitigations=off "
 	if Accelerator() == "kvm" {
 		cpu, accel, flaws = "host", "kvm", ""
@@ -111,13 +111,15 @@ func powerOn(h hardware) (*guest, error) {
 	if console, err := os.Stat(h.Console); err == nil {
 		g.quiet = int(console.Size())
 	}
-	// After the control plane, which elsewhere has machines of its own and here must answer while processors are emulated.
+	// After the control plane, which elsewhere has machines of its own and here must answer while
+	// processors are emulated.
 	g.cmd = exec.Command("nice", append([]string{"-n", "5", "qemu-system-x86_64"}, h.args()...)...)
 	g.cmd.Stdout, g.cmd.Stderr = log, log
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error, 1)
 	go func() {
-		// Pdeathsig comes when the thread that forked ends (prctl(2)): this one is kept as long as the child.
+		// Pdeathsig comes when the thread that forked ends (prctl(2)): this one is kept as long as
+		// the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer log.Close()

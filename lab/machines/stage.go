@@ -271,7 +271,8 @@ func (s *Stage) arm(ctx context.Context, method, id, body string) error {
 	return nil
 }
 
-// SetUserData gives a living instance other user data, which is how its configuration is changed in place.
+// SetUserData gives a living instance other user data, which is how its configuration is changed in
+// place.
 func (s *Stage) SetUserData(ctx context.Context, i emulator.Instance, userData string) error {
 	return s.arm(ctx, "PATCH", i.ID, fmt.Sprintf(`{"properties":{"userData":%q}}`, userData))
 }

@@ -49,7 +49,8 @@ type rule struct {
 
 func isSeal(pod *corev1.Pod) bool { return pod.Labels["app.kubernetes.io/name"] == sealName }
 
-// isSurvey: it looks at a real disk beside the node's pods; a simulated one has nothing to be looked at.
+// isSurvey: it looks at a real disk beside the node's pods; a simulated one has nothing to be
+// looked at.
 func isSurvey(pod *corev1.Pod) bool {
 	return pod.Labels["app.kubernetes.io/name"] == "kamino-inventory"
 }
@@ -98,7 +99,8 @@ func (k *kubelet) seal(ctx context.Context, pod *corev1.Pod) error {
 	return reportErr
 }
 
-// sealDisk removes identity and writes receipt and ancestry, unless this run sealed the disk before.
+// sealDisk removes identity and writes receipt and ancestry, unless this run sealed the disk
+// before.
 func sealDisk(files map[string]string, doc *receipt, hostname string) error {
 	if strings.Contains(files[lineageFile], fmt.Sprintf("%q:%q", "run", doc.Run)) {
 		return fmt.Errorf("seal: run %s has sealed this disk before", doc.Run)

@@ -10,7 +10,8 @@ import (
 	"kamino.dev/kamino/boot/draw"
 )
 
-// Of writes all that there is of a capture. Refusals of the compat verbs are right for boots that have not finished.
+// Of writes all that there is of a capture. Refusals of the compat verbs are right for boots that
+// have not finished.
 func Of(c *boot.Capture) (string, error) {
 	a, err := boot.Analyze(c, boot.Options{Fuzz: 5e6})
 	if err != nil {

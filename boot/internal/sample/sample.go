@@ -1,6 +1,6 @@
-// Package sample makes boots of Kubernetes nodes as they are on Azure, for tests, benchmarks and the pictures in the
-// documentation. The shape and the lengths of the slow steps are those of the project's founding document; the rest is made
-// up, and the same for the same options.
+// Package sample makes boots of Kubernetes nodes as they are on Azure, for tests, benchmarks and
+// the pictures in the documentation. The shape and the lengths of the slow steps are those of the
+// project's founding document; the rest is made up, and the same for the same options.
 package sample
 
 import (
@@ -16,7 +16,8 @@ type Options struct {
 	Seed uint64
 	// Clone is a node that boots straight to kubelet: no cloud-init, no extension script.
 	Clone bool
-	// Parked is how long the platform held the machine inside cloud-init's local stage; zero means not at all.
+	// Parked is how long the platform held the machine inside cloud-init's local stage; zero means
+	// not at all.
 	Parked boot.Micros
 	// Units is how many units there are at least; zero means 180.
 	Units int
@@ -63,7 +64,8 @@ func (m *maker) at(t boot.Micros) boot.Micros {
 	return boot.Micros(float64(t) * m.stretch)
 }
 
-// unit adds a unit that starts right after the latest of the units it is ordered after, plus a lag, and returns when it is up.
+// unit adds a unit that starts right after the latest of the units it is ordered after, plus a lag,
+// and returns when it is up.
 func (m *maker) unit(id string, lag, took boot.Micros, after ...string) boot.Micros {
 	start := boot.Micros(userspace)
 	for _, d := range after {
@@ -97,7 +99,8 @@ func (m *maker) early() {
 	m.unit("systemd-random-seed.service", 2*ms, 18*ms, "systemd-remount-fs.service")
 }
 
-// ordinary is a node that cloud-init and the extension script set up; it returns when startup finished.
+// ordinary is a node that cloud-init and the extension script set up; it returns when startup
+// finished.
 func (m *maker) ordinary(parked boot.Micros) boot.Micros {
 	c := m.c
 	m.unit("cloud-init-local.service", 4*ms, 6098*ms, "hv-kvp-daemon.service", "systemd-remount-fs.service")

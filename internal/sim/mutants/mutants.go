@@ -1,6 +1,6 @@
 // Package mutants holds known bad behaviours of the engine as patches of its source, to show that
-// tests notice them. Each is a unified diff with three lines of heading: what it does, the defect of
-// the original that it translates (Like), the invariant that must find it (By, empty for any).
+// tests notice them. Each is a unified diff with three lines of heading: what it does, the defect
+// of the original that it translates (Like), the invariant that must find it (By, empty for any).
 //
 // The product knows nothing of them. [Overlay] applies every patch to copies, for go test -overlay.
 // All are in one binary, which is linked once: a function that a patch changes begins, in the

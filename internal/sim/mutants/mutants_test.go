@@ -25,8 +25,8 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// TestStale: a patch whose place in the engine has changed is told by its name, with all others that no longer apply, and
-// nothing is built.
+// TestStale: a patch whose place in the engine has changed is told by its name, with all others
+// that no longer apply, and nothing is built.
 func TestStale(t *testing.T) {
 	root := t.TempDir()
 	files, err := filepath.Glob("../../../*.go")
@@ -48,7 +48,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestOnlyFunctions: what a patch does besides changing the bodies of functions would be there for all mutants, and is refused.
+// TestOnlyFunctions: what a patch does besides changing the bodies of functions would be there for
+// all mutants, and is refused.
 func TestOnlyFunctions(t *testing.T) {
 	const was = "package kamino\n\nvar x = 1\n\nfunc f(a int) int { return a }\n"
 	_, funcs, _, err := parse("a.go", []byte(was))

@@ -19,8 +19,8 @@ import (
 )
 
 // Overlay writes copies of the engine's source with all mutants in them into dir, and returns the
-// file to name with go test -overlay. root is the directory of the engine's package. A patch that no
-// longer applies, or changes anything but functions, is an error that names it.
+// file to name with go test -overlay. root is the directory of the engine's package. A patch that
+// no longer applies, or changes anything but functions, is an error that names it.
 func Overlay(root, dir string) (file string, err error) {
 	w := weaver{root: root, dir: dir, replace: map[string]string{}, sources: map[string]*source{}}
 	var errs []error

@@ -1,8 +1,9 @@
-// Package fakesystemd serves a boot capture the way systemd's private socket does, so that the real systemd-analyze,
-// systemctl and our own capture can be tested against any boot that can be thought of.
+// Package fakesystemd serves a boot capture the way systemd's private socket does, so that the real
+// systemd-analyze, systemctl and our own capture can be tested against any boot that can be thought
+// of.
 //
-// It speaks as much D-Bus as those need: SASL EXTERNAL, Manager.ListUnits and ListUnitsByPatterns, Properties.Get and GetAll
-// (https://dbus.freedesktop.org/doc/dbus-specification.html).
+// It speaks as much D-Bus as those need: SASL EXTERNAL, Manager.ListUnits and ListUnitsByPatterns,
+// Properties.Get and GetAll (https://dbus.freedesktop.org/doc/dbus-specification.html).
 package fakesystemd
 
 import (
@@ -102,7 +103,8 @@ func (s *Server) talk(conn net.Conn) error {
 	}
 }
 
-// authenticate accepts everybody; libsystemd sends all its lines at once, godbus asks for the mechanisms first.
+// authenticate accepts everybody; libsystemd sends all its lines at once, godbus asks for the
+// mechanisms first.
 func authenticate(r *bufio.Reader, w io.Writer) error {
 	if _, err := r.ReadByte(); err != nil {
 		return err
@@ -133,7 +135,8 @@ func authenticate(r *bufio.Reader, w io.Writer) error {
 	}
 }
 
-// serialOffset is where a message's serial number stands: godbus sets it on its own connections only.
+// serialOffset is where a message's serial number stands: godbus sets it on its own connections
+// only.
 const serialOffset = 8
 
 func (s *Server) answer(call *dbus.Message) *dbus.Message {
