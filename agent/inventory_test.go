@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"kamino.dev/kamino/agent"
 )
 
 // TestInventoryOfBases goes an operator's way on each tree: the unknown reads in five minutes, the list written for review
@@ -158,4 +160,20 @@ func agentRun(t *testing.T, args ...string) (string, int) {
 		t.Fatal(err)
 	}
 	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// TestUnwritableAllow: a place where no policy can be written is told before minutes of looking, and nothing is made by the trial.
+func TestUnwritableAllow(t *testing.T) {
+	root, dir := t.TempDir(), t.TempDir()
+	var out strings.Builder
+	if code := agent.Main(t.Context(), []string{"verify", "--inventory", "--root", root + "/nowhere", "--write-allow", dir + "/no/policy.yaml"}, &out, &out); code != 1 || !strings.Contains(out.String(), "no/policy.yaml") {
+		t.Errorf("exit code %d: %s", code, &out)
+	}
+	out.Reset()
+	if code := agent.Main(t.Context(), []string{"verify", "--inventory", "--root", root + "/nowhere", "--write-allow", dir + "/policy.yaml"}, &out, &out); code == 0 {
+		t.Errorf("exit code %d: %s", code, &out)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
 }

@@ -250,6 +250,23 @@ func (v *sealVerb) printInventory(d *disk.Disk, o seal.Options, r *inventory.Res
 	fmt.Fprintln(v.out, policy)
 }
 
+// writable tries whether a file can be written, and changes none.
+func writable(name string) error {
+	if name == "" {
+		return nil
+	}
+	_, err := os.Lstat(name)
+	made := errors.Is(err, fs.ErrNotExist)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("write --write-allow: %w", err)
+	}
+	if err := f.Close(); err != nil || !made {
+		return err
+	}
+	return os.Remove(name)
+}
+
 func writeAllow(name string, r *inventory.Result) (err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

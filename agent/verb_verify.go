@@ -30,6 +30,9 @@ func runVerify(ctx context.Context, e *env, args []string) error {
 		fmt.Fprintln(e.err, "verify: --inventory is about files, not about --raw devices; --write-allow needs --inventory")
 		return errUsage
 	}
+	if err := writable(*allow); err != nil {
+		return err // before minutes of looking
+	}
 	rooted := *raw == ""
 	f.Visit(func(given *flag.Flag) { rooted = rooted || given.Name == "root" })
 	if rooted {

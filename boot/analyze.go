@@ -137,7 +137,7 @@ func (x *index) findings() []string {
 	say(m.Userspace > 0 && m.Finish == 0, "the boot had not finished when this was captured: later units are missing")
 	say(x.since == sinceContainer, "a container, or a manager without a kernel of its own: there are no firmware, loader, kernel and initrd phases")
 	say(x.since == sinceSoftReboot, "a soft reboot: the kernel and what came before belong to an earlier boot")
-	say(x.older > 0, "%d units that were up before the %s began are left out", x.older, x.since)
+	say(x.older > 0, "left out: %s up before the %s began", Count(x.older, "unit"), x.since)
 	for _, mark := range x.c.Marks {
 		say(mark.Name == MarkClockJump, "clock jump at %s: %s", mark.At, mark.Detail)
 		say(mark.Name == "suspend", "suspended at %s: the monotonic clock stood still", mark.At)
@@ -153,8 +153,8 @@ func (x *index) findings() []string {
 		}
 		edges += len(x.c.Units[i].After)
 	}
-	say(early > 0, "%d units started before userspace (left over from the initrd or a former life); they are shown with negative times", early)
-	say(odd > 0, "%d units were starting again when captured; their stamps mix two lives", odd)
+	say(early > 0, "%s started before userspace (left over from the initrd or a former life), with negative times", Count(early, "unit"))
+	say(odd > 0, "starting again when captured, with stamps that mix two lives: %s", Count(odd, "unit"))
 	say(edges == 0 && len(x.c.Units) > 0, "no ordering edges are known, so there is no chain; add `systemctl show --all '*'` of the same boot")
 	for _, e := range x.c.CloudInit.Errors {
 		say(true, "cloud-init: %s", e)

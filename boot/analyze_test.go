@@ -241,7 +241,7 @@ func TestOwnStart(t *testing.T) {
 		if i := slices.IndexFunc(a.Milestones, func(m boot.Milestone) bool { return m.Name == boot.AtReady }); i < 0 || a.Milestones[i].At != tc.at+5*sec {
 			t.Errorf("%s: milestones %+v", name, a.Milestones)
 		}
-		if got := strings.Contains(strings.Join(a.Findings, "\n"), "1 units that were up before the "+tc.since); got != (tc.since != "kernel") {
+		if got := strings.Contains(strings.Join(a.Findings, "\n"), "1 unit up before the "+tc.since); got != (tc.since != "kernel") {
 			t.Errorf("%s: remarks are %q", name, a.Findings)
 		}
 		if c.Manager != tc.manager || c.Units[0].Activating != day+10*sec {

@@ -184,13 +184,13 @@ func spread(name string, times []Micros) Spread {
 // WriteText writes the report for people.
 func (r *PoolReport) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d boots", r.Boots)
+	fmt.Fprintf(&b, "%s", Count(r.Boots, "boot"))
 	if r.Parked > 0 {
 		fmt.Fprintf(&b, ", %d of them parked by the platform (all times are net of that)", r.Parked)
 	}
 	fmt.Fprintf(&b, "\n%s: median %s, p90 %s, slowest %s\n", cmp.Or(r.Goal, "no goal"), r.Total.Median, r.Total.P90, r.Total.Most)
 	for _, o := range r.Other {
-		fmt.Fprintf(&b, "%d boots led to %s instead and are not in that line\n", o.Boots, cmp.Or(o.Goal, "nothing"))
+		fmt.Fprintf(&b, "%s led to %s instead, not counted in that line\n", Count(o.Boots, "boot"), cmp.Or(o.Goal, "nothing"))
 	}
 	fmt.Fprintf(&b, "\n%-44s %6s %12s %12s %12s\n", "Milestones, since the kernel started", "boots", "median", "p90", "max")
 	for _, m := range r.Milestones {

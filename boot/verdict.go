@@ -208,7 +208,7 @@ func (x *index) plan(goal int, chain *Link) (goalPlan, bool) {
 // verdict says in words what costs most and what would help.
 func (a *Analysis) verdict() []string {
 	if a.Goal == "" {
-		return []string{"No unit is known to have started, so nothing can be said about the way to kubelet."}
+		return []string{"No unit is known to have started, so nothing can be said about what the boot waited for."}
 	}
 	var out []string
 	what := "kubelet started"
@@ -250,4 +250,12 @@ func (a *Analysis) verdict() []string {
 		}
 	}
 	return out
+}
+
+// Count is a number of things in words: "1 unit", "2 units".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

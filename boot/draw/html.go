@@ -1,6 +1,7 @@
 package draw
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -87,7 +88,7 @@ func (s *scene) pageData() ([]byte, error) {
 		pieces[i] = []any{p.From, p.To, p.X0, p.X1, p.Break, p.Parked}
 	}
 	// encoding/json escapes <, > and &, so that no name can end the script.
-	return json.Marshal(map[string]any{"rows": rows, "pieces": pieces, "zero": s.a.Zero, "left": gutter, "right": picWidth - marginEnd, "rowHeight": rowHeight, "barTop": barTop, "barHeight": barHeight})
+	return json.Marshal(map[string]any{"rows": rows, "pieces": pieces, "zero": s.a.Zero, "left": gutter, "right": picWidth - marginEnd, "width": picWidth, "rowHeight": rowHeight, "barTop": barTop, "barHeight": barHeight})
 }
 
 func (s *scene) pageHead(b *strings.Builder) {
@@ -118,7 +119,7 @@ func (s *scene) pageHead(b *strings.Builder) {
 	for _, r := range a.Remedies {
 		if r.Saves > 0 {
 			helped = true
-			fmt.Fprintf(b, `<li><b>−%s</b> %s <small>kubelet then at %s</small></li>`, r.Saves, html.EscapeString(r.Name), shortMicros(r.Reaches))
+			fmt.Fprintf(b, `<li><b>−%s</b> %s <small>%s then at %s</small></li>`, r.Saves, html.EscapeString(r.Name), html.EscapeString(goalName(a)), shortMicros(r.Reaches))
 		}
 	}
 	b.WriteString("</ol>")
@@ -126,9 +127,9 @@ func (s *scene) pageHead(b *strings.Builder) {
 	case helped:
 		b.WriteString(`<p class="fine">Each on top of the ones before; this boot replayed with its own lengths and waits. An estimate, not a measurement.</p>`)
 	case len(a.Remedies) > 0:
-		b.WriteString(`<p>Neither cloud-init nor an extension script is on the way to kubelet: the known remedies would save nothing here.</p>`)
+		fmt.Fprintf(b, `<p>Neither cloud-init nor an extension script is on the way to %s: the known remedies would save nothing here.</p>`, html.EscapeString(goalName(a)))
 	default:
-		b.WriteString(`<p>No way to kubelet is known from this record.</p>`)
+		fmt.Fprintf(b, `<p>No way to %s is known from this record.</p>`, html.EscapeString(goalName(a)))
 	}
 	b.WriteString("</div></section>\n")
 }
@@ -159,7 +160,7 @@ func (s *scene) pageTools(b *strings.Builder) {
 func (s *scene) pageFoot(b *strings.Builder) {
 	b.WriteString(`<footer>`)
 	if s.late > 0 {
-		fmt.Fprintf(b, "<p>%d units that started later than this picture ends are left out.</p>", s.late)
+		fmt.Fprintf(b, "<p>Left out: %s that started later than this picture ends.</p>", boot.Count(s.late, "unit"))
 	}
 	for _, f := range s.a.Findings {
 		fmt.Fprintf(b, "<p>%s</p>", html.EscapeString(f))
@@ -176,4 +177,9 @@ func shortBoot(id string) string {
 		return "boot " + id[:8]
 	}
 	return id
+}
+
+// goalName is what the boot led to, as people call it.
+func goalName(a *boot.Analysis) string {
+	return cmp.Or(strings.TrimSuffix(a.Goal, ".service"), "the end of the boot")
 }

@@ -63,7 +63,7 @@ function clip(name, n) {
 }
 function build(i) {
   const [name, start, done, net, parked, , flags] = D.rows[i], g = el('g', { 'data-i': i });
-  g.append(el('rect', { class: 'bg', width: 1440, height: H }));
+  g.append(el('rect', { class: 'bg', width: D.width, height: H }));
   if (done <= start) g.append(el('circle', { class: 'dot', cx: place(start), cy: H / 2, r: 3 }));
   else {
     const cls = flags & 2 ? 'task' : 'bar';
@@ -72,7 +72,7 @@ function build(i) {
     for (const p of D.pieces) if (p[4] === 'parked' && p[1] > at && p[0] < done) { bar(p[0]); at = Math.min(p[1], done); }
     bar(done);
     const text = span(net) + (parked ? ' + parked' : ''), x = place(done) + 6;
-    g.append(x + text.length * 6 > 1440 ? el('text', { class: 'd', 'text-anchor': 'end', x: place(start) - 6, y: 14 }, text) : el('text', { class: 'd', x: x, y: 14 }, text));
+    g.append(x + text.length * 6 > D.width ? el('text', { class: 'd', 'text-anchor': 'end', x: place(start) - 6, y: 14 }, text) : el('text', { class: 'd', x: x, y: 14 }, text));
   }
   g.append(el('rect', { class: 'gut', width: L - 5, height: H }), el('text', { class: 'n', 'text-anchor': 'end', x: L - 12, y: 14 }, clip(name, 44)));
   parent.append(g);
@@ -90,7 +90,7 @@ function grid(bottom) {
   for (const p of D.pieces) {
     if (p[4]) { last = Math.max(last, X(p[3]) - 42); continue; }
     const inv = (p[1] - p[0]) / (p[3] - p[2]), net = p[5];
-    const from = Math.max(p[0], p[0] + (L + off - p[2]) * inv) - net, to = Math.min(p[1], p[0] + (L + off + (1440 - L) / k - p[2]) * inv) - net;
+    const from = Math.max(p[0], p[0] + (L + off - p[2]) * inv) - net, to = Math.min(p[1], p[0] + (L + off + (D.width - L) / k - p[2]) * inv) - net;
     for (let t = Math.ceil(from / step) * step; t <= to; t += step) {
       const x = X(p[2] + (t + net - p[0]) / inv);
       if (x < last + 50) continue;
@@ -133,7 +133,7 @@ function rows() {
     if (on) { g.setAttribute('transform', 'translate(0,' + at + ')'); at += H; n++; }
   });
   bottom = at;
-  svg.setAttribute('height', at + 26); svg.setAttribute('viewBox', '0 0 1440 ' + (at + 26));
+  svg.setAttribute('height', at + 26); svg.setAttribute('viewBox', '0 0 ' + D.width + ' ' + (at + 26));
   for (const e of $('#breaks rect', svg)) e.setAttribute('height', at - num(e, 'y'));
   for (const e of $('#flags line', svg)) e.setAttribute('y2', at);
   svg.dataset.rows = n;
@@ -187,7 +187,7 @@ svg.addEventListener('mouseleave', () => hover(-1));
 
 // Dragging zooms to the stretch; with shift it moves.
 let drag = null;
-const at = ev => { const r = svg.getBoundingClientRect(); return (ev.clientX - r.left) * 1440 / r.width; };
+const at = ev => { const r = svg.getBoundingClientRect(); return (ev.clientX - r.left) * D.width / r.width; };
 svg.addEventListener('mousedown', ev => {
   if (ev.button || at(ev) < L) return;
   hover(-1);
@@ -205,7 +205,7 @@ addEventListener('mouseup', ev => {
   if (!drag) return;
   const d = drag; drag = null;
   if (d.box) d.box.remove();
-  const a = Math.max(Math.min(at(ev), d.x), L), b = Math.min(Math.max(at(ev), d.x), 1440);
+  const a = Math.max(Math.min(at(ev), d.x), L), b = Math.min(Math.max(at(ev), d.x), D.width);
   if (!d.move && b - a > 8) { off += (a - L) / k; k = Math.min(k * W / (b - a), 5000); zoom(); }
 });
 function by(f, x) { const p = (x - L) / k + off; k = Math.min(Math.max(k * f, 1), 5000); off = p - (x - L) / k; zoom(); }

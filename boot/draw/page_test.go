@@ -38,7 +38,7 @@ const pageProbe = `<script>
   out.zoomed = width(); out.zoom = +svg.dataset.zoom;
   document.getElementById('reset').click();
   out.reset = width();
-  const box = svg.getBoundingClientRect(), at = x => box.left + x * box.width / 1440;
+  const box = svg.getBoundingClientRect(), at = x => box.left + x * box.width / 1320;
   fire(svg, 'mousedown', at(700), box.top + 200); fire(window, 'mousemove', at(900), box.top + 200); fire(window, 'mouseup', at(900), box.top + 200);
   out.dragged = +svg.dataset.zoom;
   out.ticks = document.querySelectorAll('#grid text').length;

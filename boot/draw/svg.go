@@ -12,9 +12,9 @@ import (
 
 // Measures of the picture, in pixels.
 const (
-	picWidth   = 1440.0
-	gutter     = 352.0 // unit names
-	marginEnd  = 96.0  // lengths written behind the last bars
+	picWidth   = 1320.0 // fits with the margins of the page into a window of 1400
+	gutter     = 352.0  // unit names
+	marginEnd  = 96.0   // lengths written behind the last bars
 	rowHeight  = 20.0
 	barHeight  = 11.0
 	barTop     = 4.5 // (rowHeight - barHeight) / 2
@@ -22,7 +22,7 @@ const (
 	phaseHigh  = 18.0
 	flagTop    = 58.0 // milestones
 	flagHigh   = 15.0
-	flagLevels = 6
+	flagLevels = 8
 )
 
 // pictureStyle is shared by the plain SVG and the page. The colours keep apart for the colour-blind (vermilion and blue) and
@@ -169,9 +169,9 @@ func (s *scene) flags() ([]flag, int) {
 		}
 		x := s.axis.x(m.At)
 		f := flag{Milestone: m, x: x}
-		width := float64(len(flagLabel(m)))*7.1 + 12
+		width := float64(len(flagLabel(m)))*7.6 + 12
 		from, to := x, x+width
-		if to > picWidth {
+		if to > picWidth-8 {
 			f.left = true
 			from, to = x-width, x
 		}
@@ -251,7 +251,7 @@ func (s *scene) legend(b *strings.Builder, y float64) {
 	b.WriteString("\n")
 	note := fmt.Sprintf("%d of %d units and tasks; times since the %s started, net of parking", s.relevantCount(), len(s.rows), s.a.Since)
 	if s.late > 0 {
-		note += fmt.Sprintf("; %d units that started later are left out", s.late)
+		note += fmt.Sprintf("; left out: %s that started later", boot.Count(s.late, "unit"))
 	}
 	fmt.Fprintf(b, `<text class="d" x="%g" y="%g">%s</text>`+"\n", 24.0, y+24, note)
 }

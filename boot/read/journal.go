@@ -163,7 +163,7 @@ func (j *journal) capture(cut error) (*boot.Capture, error) {
 		b.c.Note("the journal ends early: %v", cut)
 	}
 	if len(j.boots) > 1 {
-		b.c.Note("the journal holds %d boots; this is the last (%s)", len(j.boots), b.c.Host.BootID)
+		b.c.Note("the journal holds %s; this is the last (%s)", boot.Count(len(j.boots), "boot"), b.c.Host.BootID)
 	}
 	for _, m := range boot.ClockJumps(b.clock) {
 		m.Source = "journal"

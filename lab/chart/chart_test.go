@@ -179,7 +179,7 @@ func TestNonsense(t *testing.T) {
 		sets []string
 		want string
 	}{
-		{"both targets", []string{aNode, "kamino.targetVMSS=ALL", kured1, kured2}, "kamino"},
+		{"both targets", []string{aNode, "kamino.targetVMSS=ALL", kured1, kured2}, `kamino.targetVMSS "ALL" exclude each other`},
 		{"a name that is not there", []string{"kamino.targetNodes=x"}, "targetNodes"},
 		{"a section that is not there", []string{"kaminos.name=x"}, "kaminos"},
 		{"history of one", []string{"kamino.imageHistory=1"}, "imageHistory"},

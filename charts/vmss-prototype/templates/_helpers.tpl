@@ -69,6 +69,7 @@ targetNode: {{ . | quote }}
 {{- if not (index $k.container $name) }}{{ fail (printf "kamino.container.%s is required: no image of kamino is released yet. Build one with \"make image\", push it to a registry of yours, and set kamino.container.imageRegistry, imageRepository and imageHash (its digest, 64 hexadecimal digits)" $name) }}{{ end -}}
 {{- end -}}
 {{- if hasSuffix "vmss-prototype" $k.container.imageRepository }}{{ fail (printf "kamino.container.imageRepository %q is the image of the Python script: name one of kamino, which \"make image\" builds" $k.container.imageRepository) }}{{ end -}}
+{{- if and $k.targetNode $k.targetVMSS }}{{ fail (printf "kamino.targetNode %q and kamino.targetVMSS %q exclude each other: set the first to update a pool from that node, or the second to let kamino choose the node" $k.targetNode $k.targetVMSS) }}{{ end -}}
 {{- if and $k.targetNode (le (len $k.targetNode) 6) }}{{ fail (printf "kamino.targetNode %q is no node of a scale set: those end in six characters that number the instance" $k.targetNode) }}{{ end -}}
 {{- if eq (include "kamino.command" $k) "auto-update" -}}
 {{- range $name := list "lastPatchAnnotation" "pendingRebootAnnotation" -}}
