@@ -34,7 +34,7 @@ func (v *durationValue) Set(s string) error {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return kamino.WithHint(fmt.Errorf("%q is no length of time", s), "use a number and s, m, h or d, for instance 90s or 1d")
+		return kamino.WithHint(fmt.Errorf("invalid duration %q", s), "use a number and s, m, h or d, for instance 90s or 1d")
 	}
 	v.d = d
 	return nil

@@ -70,7 +70,7 @@ func (c *initCommand) Run(ctx context.Context) error {
 	}
 	for _, image := range c.images {
 		if !digest.MatchString(image) {
-			return kamino.WithHint(fmt.Errorf("--seal-image %q is no image by digest", image), "write REGISTRY/NAME@sha256:DIGEST; the digest is printed by: make image, or docker buildx imagetools inspect")
+			return kamino.WithHint(fmt.Errorf("invalid --seal-image %q: not pinned by a digest", image), "write REGISTRY/NAME@sha256:DIGEST; the digest is printed by: make image, or docker buildx imagetools inspect")
 		}
 	}
 	if c.out.format == "json" || c.out.format == "yaml" {

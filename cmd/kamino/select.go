@@ -128,7 +128,7 @@ func parseMaxAway(s string) (int, error) {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 {
-		return 0, kamino.WithHint(fmt.Errorf("%q is no number of pools", s), "use --max-unavailable-pools 1 or more, or all")
+		return 0, kamino.WithHint(fmt.Errorf("invalid number of pools %q", s), "use --max-unavailable-pools 1 or more, or all")
 	}
 	return n, nil
 }
