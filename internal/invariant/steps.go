@@ -15,7 +15,7 @@ type claim struct {
 // donor is what a run marked.
 type donor struct{ node, machine, vm string }
 
-// StepBegun tells that a process began a step of a run; run may be "" until the step lock knows it.
+// StepBegun tells that a process began a step of a run; run may be "" until it is known.
 // who is the process, or its thread: each is in one step at a time.
 func (a *Auditor) StepBegun(s *State, who, step, run string) {
 	a.init()
@@ -50,8 +50,6 @@ func (a *Auditor) holds(s *State, step, run string) bool {
 	n, m := s.node(d.node), s.machine(d.machine)
 	here := n != nil && m != nil && m.VM == d.vm && n.SystemUUID == d.vm
 	switch step {
-	case "lock":
-		return s.heldBy(run) != nil || len(a.dropped) > 0
 	case "protect":
 		return marked && (!here || n.Annotations[annotationProtect] != "" && n.Annotations[annotationRun] != "")
 	case "drain":

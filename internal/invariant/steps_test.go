@@ -13,7 +13,6 @@ func TestStepPromises(t *testing.T) {
 		kept   func(*State)
 		broken func(*State)
 	}{
-		{"lock", nil, func(s *State) { s.Leases[0].Holder = "another" }},
 		{"protect", func(s *State) { s.Nodes[0].Annotations[annotationProtect] = "true" }, func(s *State) { delete(s.Nodes[0].Annotations, annotationProtect) }},
 		{"drain", nil, func(s *State) { s.Pods = append(s.Pods, Pod{Name: "default/web", Node: "n0"}) }},
 		{"drain", nil, func(s *State) { s.Nodes[0].Taints = nil }},

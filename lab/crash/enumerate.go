@@ -102,7 +102,7 @@ func (e *enumeration) kills(g *Golden, i int, row string) {
 // own.
 func lies(c *Call, row string) []worlds.Fault {
 	is := c.is()
-	is.Lease = is.Lease && row != "S1" // the lock is looked at once more
+	is.Lease = is.Lease && row != "S1" // where nothing was taken yet, the next write of the lease finds out
 	return slices.DeleteFunc(worlds.Faults(), func(f worlds.Fault) bool {
 		switch f {
 		case worlds.NoAnswer, worlds.Blind:

@@ -260,7 +260,10 @@ func artifactOf(e emulator.StateEntry, pool string) invariant.Artifact {
 		}
 	}
 	if a.State == "Updating" {
-		a.State = "Creating"
+		// A gallery serves while it changes; a version or a snapshot is not ready before.
+		if a.State = "Creating"; a.Kind == invariant.Gallery || a.Kind == invariant.Definition {
+			a.State = "Succeeded"
+		}
 	}
 	a.Ready = a.State == "Succeeded"
 	return a
