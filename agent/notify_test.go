@@ -24,7 +24,10 @@ func TestNotify(t *testing.T) {
 	}
 	defer l.Close()
 	w.env = append(w.env, "NOTIFY_SOCKET="+socket)
-	w.platform.hold = make(chan struct{})
+	hold := make(chan struct{})
+	w.platform.mu.Lock()
+	w.platform.hold = hold
+	w.platform.mu.Unlock()
 	said := make(chan string, 1)
 	if err := l.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
@@ -33,7 +36,7 @@ func TestNotify(t *testing.T) {
 		b := make([]byte, 64)
 		n, _ := l.Read(b)
 		said <- string(b[:n])
-		close(w.platform.hold)
+		close(hold)
 	}()
 	w.step(c.Steps[3])
 	if got := <-said; got != "READY=1" || !strings.Contains(w.platform.said(), "<State>Ready</State>") {

@@ -67,8 +67,11 @@ const plainGoalState = `<?xml version="1.0" encoding="utf-8"?><GoalState><Versio
 	`<RoleInstanceList><RoleInstance><InstanceId>r-1</InstanceId></RoleInstance></RoleInstanceList></Container></GoalState>`
 
 func (p *fakePlatform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if p.hold != nil && strings.HasPrefix(r.URL.RawQuery, "comp=") {
-		<-p.hold
+	p.mu.Lock()
+	hold := p.hold
+	p.mu.Unlock()
+	if hold != nil && strings.HasPrefix(r.URL.RawQuery, "comp=") {
+		<-hold
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
