@@ -79,7 +79,7 @@ func (a *autoRun) do(ctx context.Context) error {
 	}
 	switch a.plan.Action {
 	case DoModel:
-		back, err := a.engine.point(ctx, a.pool, target{version: latest(a.pool.versions)}, nil, false)
+		back, err := a.engine.point(ctx, a.pool, a.pool.newest(), nil, false)
 		a.result.Result = &Result{Pool: a.pool.id, Version: back.To, Changed: back.Changed && err == nil, ModelDiff: back.ModelDiff}
 		return err
 	case DoFinish:

@@ -17,7 +17,7 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 		return p
 	}
 	p.Name = o.pool.Name
-	good := latest(o.versions)
+	good := promotable(o.versions)
 	if good != nil {
 		p.Image = good.Name
 	}
@@ -172,14 +172,15 @@ func (o overview) decidePatches(p *PoolPlan, opts AutoOptions, rules Rules, now 
 // decideModel compares the model with the newest good image. A model that
 // somebody set to an image of their own after the first prototype is theirs.
 func (o overview) decideModel(p *PoolPlan, good *Artifact) {
-	if good == nil || sameImage(good, o.pool.Model.Image) {
+	pointing := points(o.pool.Model.Image, o.versions)
+	if good == nil || sameImage(good, o.pool.Model.Image) && !(pointing && good.Excluded) {
 		return
 	}
 	p.because("model", "the model refers to %s, not to %s", lastSegments(o.pool.Model.Image, 3), good.Name)
 	if p.Action == DoUpdate {
 		return
 	}
-	own := strings.HasPrefix(strings.ToLower(o.pool.Model.Image), strings.ToLower(definitionOf(good.ID))+"/")
+	own := pointing || strings.HasPrefix(strings.ToLower(o.pool.Model.Image), strings.ToLower(definitionOf(good.ID))+"/")
 	if !own && (o.lease.Ledger.Original != nil || good.Tags[TagRun] == "") {
 		p.hold("foreign-model", "somebody chose that image; kamino rollback --pool %s --to %s replaces it", o.pool.Name, good.Name)
 		return

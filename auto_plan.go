@@ -180,7 +180,7 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *PoolPlan) error {
 	switch p.Action {
 	case DoModel:
-		next, err := e.Provider.NextImage(ctx, o.pool, target{version: latest(o.versions)}.spec())
+		next, err := e.Provider.NextImage(ctx, o.pool, o.newest().spec())
 		p.ModelDiff = next.Diff
 		return err
 	case DoUpdate, DoFinish:

@@ -268,6 +268,9 @@ type Pin struct {
 // there before a write which was never seen is explained by the interrupted run.
 // Ledgers of earlier kaminos name the last version that was made.
 func (l Ledger) pin(image string, versions []Artifact) *Pin {
+	if pin := movedPin(image, versions); pin != nil {
+		return pin
+	}
 	if w := l.Wrote; w != nil {
 		undone := !w.Seen && l.Former != nil && strings.EqualFold(image, l.Former.Image)
 		if undone || strings.EqualFold(image, w.Image) {

@@ -103,6 +103,7 @@ const (
 	TagReceipt   = "kamino-receipt" // hash of the seal receipt
 	TagParent    = "kamino-parent"  // image the donor itself came from
 	TagBad       = "kamino-bad"     // why the version was rolled back
+	TagOffer     = "kamino-offer"   // whether it is offered to pools that refer to the definition
 	TagVM        = "kamino-vm"      // donor's VM; absent on what earlier kaminos made
 	TagPolicy    = "kamino-policy"  // SHA-256 of the seal policy
 	// Files on the image that nothing explains: how many, whether such were
@@ -270,6 +271,17 @@ func (a Artifact) built() (at stamp, ok bool) {
 		return stamp{d, false}, true
 	}
 	return stamp{a.Created, true}, !a.Created.IsZero()
+}
+
+// promotable is the newest version that new nodes may be made of, one included that is not offered
+// yet.
+func promotable(newestFirst []Artifact) *Artifact {
+	for i, v := range newestFirst {
+		if v.good() && (!v.Excluded || v.Tags[TagOffer] == offerHidden) {
+			return &newestFirst[i]
+		}
+	}
+	return nil
 }
 
 // latest is the version that a model naming the definition would get.

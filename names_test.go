@@ -147,3 +147,33 @@ func TestOutnumbered(t *testing.T) {
 		t.Errorf("would be pruned: %s", got)
 	}
 }
+
+// TestHiddenVersions: what was never offered pushes nothing out that was, and is what comes next.
+func TestHiddenVersions(t *testing.T) {
+	var have []Artifact
+	for i := 5; i > 0; i-- {
+		v := Artifact{Kind: Version, Name: fmt.Sprintf("2026.11.0%d", i), ID: fmt.Sprintf("/d/versions/2026.11.0%d", i), State: Succeeded,
+			Tags: map[string]string{TagBuiltFrom: "n"}}
+		state := offerOffered
+		if i > 3 {
+			state = offerHidden
+		}
+		have = append(have, v.offering(state))
+	}
+	if got := fmt.Sprint(names(Prunable(have, 2, Ledger{}))); got != "[2026.11.01]" {
+		t.Errorf("prunable %s", got)
+	}
+	if p, l := promotable(have), latest(have); p.Name != "2026.11.05" || l.Name != "2026.11.03" {
+		t.Errorf("promotable %s, latest %s", p.Name, l.Name)
+	}
+	if pin := movedPin("/D", have); pin != nil {
+		t.Errorf("nobody moved the pointer: %+v", pin)
+	}
+	have[2].Excluded = true // by a person
+	if pin := movedPin("/D", have); pin == nil || pin.Image != have[3].ID || pin.Wrote != have[2].ID {
+		t.Errorf("pin %+v", pin)
+	}
+	if pin := movedPin(have[2].ID, have); pin != nil {
+		t.Errorf("a pool that goes by version: %+v", pin)
+	}
+}

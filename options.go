@@ -69,7 +69,7 @@ func (o Options) Validate() error {
 	case o.Replicas < 1 || o.Replicas > 100:
 		return WithHint(fmt.Errorf("%d replicas: a gallery keeps 1 to 100 in a region", o.Replicas), "use --replicas 1 to 100")
 	case o.ImageReference != ByVersion && o.ImageReference != ByDefinition:
-		return WithHint(fmt.Errorf("image reference %q is unknown", o.ImageReference), "use --image-reference version or definition")
+		return WithHint(fmt.Errorf("image reference %q is unknown", o.ImageReference), "use --image-reference version or pointer")
 	case o.Today != TodayOfDonor && o.Today != TodayOfAny && o.Today != TodayAgain:
 		return fmt.Errorf("what a version of today means, %q, is unknown", o.Today)
 	case len(o.SealPolicy) > SealPolicyMost:

@@ -51,6 +51,7 @@ type Unmarked struct {
 // target is what a model is to be pointed at: a version, or a saved model.
 type target struct {
 	version *Artifact
+	points  bool // the pool refers to the definition, and goes on doing so
 	saved   *SavedModel
 	secrets Secrets
 }
@@ -66,7 +67,10 @@ func (t target) name() string {
 }
 
 func (t target) spec() Target {
-	if t.version != nil {
+	switch {
+	case t.version != nil && t.points:
+		return Target{Version: t.version.Name, Reference: ByDefinition}
+	case t.version != nil:
 		return Target{Version: t.version.Name, Reference: ByVersion}
 	}
 	return Target{Former: t.saved.Saved, Secrets: t.secrets}
@@ -81,7 +85,7 @@ func (o overview) defaultTarget() target {
 		return target{}
 	}
 	for i, v := range o.versions {
-		if CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready {
+		if CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && v.Tags[TagOffer] != offerHidden {
 			return target{version: &o.versions[i]}
 		}
 	}
@@ -154,7 +158,8 @@ func (o overview) distrusted(t target) []Artifact {
 	var out []Artifact
 	for _, v := range o.versions {
 		unmarked := slices.Contains(o.lease.Ledger.RolledBack, v.Name)
-		if (v.good() || unmarked) && (t.version == nil || CompareVersions(v.Name, t.version.Name) > 0) {
+		shown := t.points && v.State == Succeeded && !v.Excluded
+		if (v.good() || unmarked || shown) && (t.version == nil || CompareVersions(v.Name, t.version.Name) > 0) {
 			out = append(out, v)
 		}
 	}
@@ -192,6 +197,7 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	if err != nil {
 		return Rollback{}, err
 	}
+	t.points = t.version != nil && points(o.pool.Model.Image, o.versions)
 	needs, err := e.secretsFor(ctx, opts, &t, o.pool)
 	if err != nil {
 		return Rollback{}, err
@@ -269,7 +275,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 	for _, v := range bad {
 		out.Bad = append(out.Bad, v.Name)
 	}
-	if t.version != nil && !t.version.good() {
+	if t.version != nil && (!t.version.good() || t.version.Excluded && (t.points || t.version.Tags[TagOffer] != "")) {
 		out.Good = append(out.Good, t.version.Name)
 	}
 	if refusals := pointing().unlifted(o.pool.Refusals); len(refusals) > 0 {
@@ -293,7 +299,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) ([]Unmarked, error) {
 	r := e.newRun(pointing())
 	r.pool = o.pool
-	m := marking{plan: plan, failed: map[string]error{}}
+	m := marking{plan: plan, points: t.points, failed: map[string]error{}}
 	steps := []Step{
 		{Name: InConnect, Does: "check that the credentials work", Look: (*Run).lookConnect},
 		{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
@@ -307,7 +313,7 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		r.held.regain(ctx)
 	}
 	var failed *StepError
-	if errors.As(err, &failed) && failed.Step == InMark && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
+	if errors.As(err, &failed) && failed.Step == InMark && !m.points && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
 		m.give(failed.Err)
 		err = nil
 	}

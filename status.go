@@ -367,11 +367,7 @@ func (o overview) next() *Artifact {
 		}
 	}
 	if len(o.versions) > 0 && strings.EqualFold(definitionOf(o.versions[0].ID), image) {
-		for i, v := range o.versions {
-			if v.State == Succeeded && !v.Excluded {
-				return &o.versions[i]
-			}
-		}
+		return resolved(o.versions)
 	}
 	return nil
 }

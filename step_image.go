@@ -200,7 +200,7 @@ func (r *Run) lookImage(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("read version %s: %w", r.image.version.Name, err)
 	}
 	if len(found) == 0 {
-		return r.createVersion()
+		return r.createVersion(ctx)
 	}
 	v := found[0]
 	switch {
@@ -217,13 +217,19 @@ func (r *Run) lookImage(ctx context.Context) (Next, error) {
 	return waitPercent("the build and replication of the image", v.Percent), nil
 }
 
-func (r *Run) createVersion() (Next, error) {
+func (r *Run) createVersion(ctx context.Context) (Next, error) {
 	if r.image.reused == nil {
 		return Next{}, errors.New("no snapshot to build from: it was deleted meanwhile")
 	}
 	want := Artifact{
 		Kind: Version, Name: r.image.version.Name, Source: r.image.reused.ID, Replica: r.opts.Replicas,
 		Storage: r.held.lease.Record.Storage, Tags: r.image.reused.Tags,
+	}
+	hidden, err := r.bornHidden(ctx)
+	if err != nil {
+		return Next{}, err
+	} else if hidden {
+		want = want.offering(offerHidden)
 	}
 	return act(ActCreateVersion, "build version "+want.Name, func(ctx context.Context) error {
 		err := r.engine.Provider.Create(ctx, r.pool, want)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -48,12 +47,27 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
-	next, err := r.promote(ctx, pool, r.target())
+	next, err := r.promoteOffered(ctx, pool, v)
 	if save := next.note; save != nil && r.opts.NewNodes > 0 && r.owed() == nil {
 		next.note = func(l *Lease) {
 			save(l)
 			l.Ledger.Owed = &ScaleOut{Version: r.image.version.Name}
 		}
+	}
+	return next, err
+}
+
+// promoteOffered offers a version that was hidden. A definition that nothing refers to changes
+// nothing yet: so a pool that shall refer to it gets the offer first, and one that shall not any more
+// gets it last. Either way its next image changes once.
+func (r *Run) promoteOffered(ctx context.Context, pool Pool, v Artifact) (Next, error) {
+	hidden := v.Excluded && v.Tags[TagOffer] == offerHidden
+	if hidden && r.opts.ImageReference == ByDefinition {
+		return r.offer(ctx, pool, v)
+	}
+	next, err := r.promote(ctx, pool, r.target())
+	if err == nil && hidden && next.kind == nextDone {
+		return r.offer(ctx, pool, v)
 	}
 	return next, err
 }
@@ -196,7 +210,7 @@ func Prunable(newestFirst []Artifact, keep int, ledger Ledger) []Artifact {
 	good := 0
 	for _, v := range newestFirst {
 		recent := good < keep
-		if v.good() {
+		if v.good() && v.Tags[TagOffer] != offerHidden {
 			good++
 		}
 		target := ledger.Former != nil && strings.EqualFold(ledger.Former.Image, v.ID)
@@ -221,6 +235,7 @@ const markLimit = 5 * time.Minute
 // marking is the part of a rollback that says which versions are good and bad.
 type marking struct {
 	plan   Rollback
+	points bool             // the pool refers to the definition: the marks are what is rolled back
 	failed map[string]error // by version
 }
 
@@ -243,36 +258,91 @@ func (m marking) settle(l *Lease) {
 	})
 }
 
-// look marks one version at a time. One that cannot be marked is passed over.
+// order is that of the plan's writes: what is offered comes first, and what is withdrawn from the
+// oldest to the newest. So a definition stands for the newest of them, the present image, until the
+// last write.
+func (m marking) order() []string {
+	bad := slices.Clone(m.plan.Bad)
+	slices.SortFunc(bad, CompareVersions)
+	return slices.Concat(m.plan.Good, bad)
+}
+
+// look marks one version at a time. One that cannot be marked is passed over, except where the marks
+// are what is rolled back.
 func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
-	for _, v := range versions {
-		bad, good := slices.Contains(m.plan.Bad, v.Name), slices.Contains(m.plan.Good, v.Name)
-		word, marked := "bad", v
-		if marked.Excluded, marked.Tags = bad, maps.Clone(v.Tags); marked.Tags == nil {
-			marked.Tags = map[string]string{}
-		}
-		if marked.Tags[TagBad] = fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.now().Format(time.RFC3339)); good {
-			word = "good"
-			delete(marked.Tags, TagBad)
-		}
-		_, failed := m.failed[v.Name]
-		if failed || !bad && !good || bad && v.Tags[TagBad] != "" && v.Excluded || good && v.good() && !v.Excluded {
+	var before []string
+	for _, name := range m.order() {
+		i := slices.IndexFunc(versions, func(v Artifact) bool { return v.Name == name })
+		if _, failed := m.failed[name]; i < 0 || failed {
 			continue
+		}
+		v := versions[i]
+		bad := slices.Contains(m.plan.Bad, name)
+		if bad && v.Tags[TagBad] != "" && v.Excluded || !bad && v.good() && !v.Excluded {
+			before = append(before, name)
+			continue
+		}
+		if now := resolved(versions); m.points && bad && now != nil && now.Name == name {
+			if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
+				return wait(why), err
+			}
+		}
+		word, marked := "good", m.marked(v, bad, r.engine.now())
+		if bad {
+			word = "bad"
 		}
 		return act(ActMarkVersion, fmt.Sprintf("mark version %s as %s", v.Name, word), func(ctx context.Context) error {
 			err := r.engine.Provider.SetVersion(ctx, r.pool, marked)
-			if err != nil && !transient(err) && ctx.Err() == nil {
+			if err != nil && !m.points && !transient(err) && ctx.Err() == nil {
 				m.failed[v.Name] = err
 				return nil
 			}
 			return err
 		}).of(v.Name).noting(m.announce), nil
 	}
+	if m.points {
+		if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
+			return wait(why), err
+		}
+	}
 	return done("the versions are marked"), nil
+}
+
+// unsettled makes sure, before the version is withdrawn that the definition stands for, that the target
+// is offered and the writes before have come to their end: else the next node would boot from a
+// third one, or from none.
+func (m marking) unsettled(ctx context.Context, r *Run, before []string) (why string, err error) {
+	for _, name := range append([]string{m.plan.To}, before...) {
+		found, err := r.engine.Provider.Find(ctx, r.pool, Version, name)
+		if err != nil {
+			return "", fmt.Errorf("read version %s: %w", name, err)
+		}
+		offered := !slices.Contains(m.plan.Bad, name)
+		switch {
+		case len(found) == 0 && offered, offered && found[0].State != Succeeded:
+			return "", fmt.Errorf("version %s is gone: nothing is withdrawn", name)
+		case len(found) > 0 && (!found[0].Ready || found[0].Excluded == offered):
+			return "the change of version " + name, nil
+		}
+	}
+	return "", nil
+}
+
+// marked is a version with its mark, or without.
+func (m marking) marked(v Artifact, bad bool, now time.Time) Artifact {
+	state := map[bool]string{true: offerWithdrawn, false: offerOffered}[bad]
+	tagged := v.Tags[TagOffer] != ""
+	if v = v.offering(state); !m.points && !tagged {
+		delete(v.Tags, TagOffer)
+	}
+	if delete(v.Tags, TagBad); bad {
+		v.Tags[TagBad] = fmt.Sprintf("rolled back to %s at %s", m.plan.To, now.Format(time.RFC3339))
+	}
+	return v
 }
 
 // give fails all that could not be looked at to the end.

@@ -36,7 +36,7 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.Var(&r.grace, "grace-period", "least time for each pod of the donor to end, a plain number is in seconds; a pod that asks for more gets more, up to --drain-timeout; -1 means what each pod asks for")
 	f.Var(&r.drainTimeout, "drain-timeout", "time for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&o.Force, "force", false, "delete pods without a controller, and after the drain's time is over those that a budget holds")
-	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image: version, or definition as the original did")
+	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image: version, or pointer (also: definition), the image definition of the pool, which the model then names for good")
 	f.BoolVar(&r.again, "again", false, "make another image version although there is one of today; it is named YYYY.MM.DDNN")
 	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which Azure may evict meanwhile")
 	f.StringArrayVar(&r.labels, "require-label", nil, "take only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
@@ -54,7 +54,9 @@ func (r *runFlags) options(a *app) kamino.Options {
 		l, _ := kamino.ParseLabelDemand(text)
 		o.RequireLabels = append(o.RequireLabels, l)
 	}
-	o.ImageReference = kamino.ImageReference(r.reference)
+	if o.ImageReference = kamino.ImageReference(r.reference); r.reference == "pointer" {
+		o.ImageReference = kamino.ByDefinition
+	}
 	if r.again {
 		o.Today = kamino.TodayAgain
 	}

@@ -20,6 +20,7 @@ type State struct {
 type Pool struct {
 	ID       string
 	Image    string // that the model refers to
+	Next     string // that the next machine boots from, where the model names a definition; "": Image
 	Revision string // changes with every write of the pool
 	Capacity int
 	// Refused: the pool is set up in a way that Kamino must not touch.

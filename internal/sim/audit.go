@@ -49,7 +49,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	s.Pools, s.Machines, s.Nodes, s.Artifacts = s.Pools[:0], s.Machines[:0], s.Nodes[:0], s.Artifacts[:0]
 	s.SealPods, s.Surveys, s.Pods = s.SealPods[:0], s.Surveys[:0], s.Pods[:0]
 	for id, p := range w.pools {
-		pool := invariant.Pool{ID: string(id), Image: p.image, Revision: p.revisionText(), Capacity: p.capacity, Refused: len(p.refusals) > 0}
+		pool := invariant.Pool{ID: string(id), Image: p.image, Next: w.bootsFrom(p), Revision: p.revisionText(), Capacity: p.capacity, Refused: len(p.refusals) > 0}
 		if p.personRun != "" && p.personRun == w.standing(id).Holder {
 			pool.Person = p.byPerson
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
@@ -130,10 +131,41 @@ func (s simProvider) SetVersion(ctx context.Context, pool kamino.Pool, v kamino.
 			return fmt.Errorf("version %s: %w", v.Name, kamino.ErrNotFound)
 		}
 		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.MarkVersion, Pool: string(pool.ID), Target: have.ID})
-		have.Excluded, have.Tags = v.Excluded, maps.Clone(v.Tags)
+		w.flag(have, v.Excluded)
+		have.Tags = maps.Clone(v.Tags)
 		w.happened("%s marks version %s: %q", s.p.name, v.Name, v.Tags[kamino.TagBad])
 		return nil
 	})
+}
+
+// flag writes whether a version is excluded. Withdrawing takes less time than offering, so that who
+// does not wait for the one before the other leaves a definition that stands for a third, or nothing.
+func (w *world) flag(a *simArtifact, excluded bool) {
+	a.shown = a.Excluded
+	takes := 15 * time.Second
+	if excluded {
+		takes = 5 * time.Second
+	}
+	a.Excluded, a.settle = excluded, w.now.Add(takes)
+	w.after(takes, func() { w.happened("version %s: excluded is %t", a.Name, a.Excluded) })
+}
+
+// bootsFrom is the image of a pool's next instance: "" where a definition stands for nothing.
+func (w *world) bootsFrom(p *simPool) string {
+	if p.image != artifactID(p.id, kamino.Definition, kamino.DefinitionName(p.id.Name())) {
+		return p.image
+	}
+	image, newest := "", ""
+	for _, a := range w.artifacts {
+		excluded := a.Excluded
+		if w.now.Before(a.settle) {
+			excluded = a.shown
+		}
+		if a.pool == p.id && a.Kind == kamino.Version && a.State == kamino.Succeeded && !excluded && (newest == "" || kamino.CompareVersions(a.Name, newest) > 0) {
+			image, newest = a.ID, a.Name
+		}
+	}
+	return image
 }
 
 // Preflight finds nothing missing, and Fit nothing against a donor.
@@ -161,7 +193,7 @@ func (w *world) grow(p *simPool, instances int) {
 	for range instances - p.capacity {
 		host := fmt.Sprintf("%s-new%d", p.id.Name(), p.joins)
 		p.joins++
-		image := p.image
+		image := w.bootsFrom(p)
 		w.after(joinTime, func() { w.addMachine(p.id, host, image); w.happened("machine %s joins", host) })
 	}
 	p.capacity, p.revision, p.busy = instances, w.next(), w.now.Add(poolTime)

@@ -37,6 +37,8 @@ type simArtifact struct {
 	kamino.Artifact
 	pool   kamino.PoolID
 	hidden time.Time // 404 until then, just after create
+	settle time.Time // a write of its flag has come to its end then, and counts
+	shown  bool      // excluded, until then
 }
 
 const (
@@ -106,7 +108,7 @@ func (w *world) versions(pool kamino.PoolID) []kamino.Artifact {
 func (w *world) users(a *simArtifact) kamino.Artifact {
 	v := a.Artifact
 	v.Tags = maps.Clone(a.Tags)
-	v.InModel = strings.EqualFold(w.pools[a.pool].image, v.ID)
+	v.InModel = strings.EqualFold(w.bootsFrom(w.pools[a.pool]), v.ID)
 	for _, m := range w.machines {
 		if m.Image == v.ID {
 			v.Instances++
@@ -205,6 +207,7 @@ func (s simProvider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kin
 		default:
 			if a := w.artifacts[artifactKey(pool.ID, kind, name)]; a != nil && !w.now.Before(a.hidden) {
 				out = []kamino.Artifact{w.users(a)}
+				out[0].Ready = a.Ready && !w.now.Before(a.settle)
 			}
 		}
 		return nil

@@ -19,6 +19,8 @@ import (
 // goroutine runs at any moment, and it hands over at every call and every
 // sleep. So the same seed gives the same trace.
 type world struct {
+	booting map[kamino.PoolID][]string // what the next instance of a pool booted from, in turn
+
 	seed   uint64
 	rng    *rand.Rand
 	now    time.Time
@@ -106,7 +108,20 @@ func (w *world) advance(to time.Time) {
 // happened is called after every change of the world.
 func (w *world) happened(format string, args ...any) {
 	w.say("  ~ "+format, args...)
+	w.watchNext()
 	w.audit.check()
+}
+
+// watchNext notes what the next instance of a pool boots from, where that changed.
+func (w *world) watchNext() {
+	for id, p := range w.pools {
+		if w.booting == nil {
+			w.booting = map[kamino.PoolID][]string{}
+		}
+		if past, now := w.booting[id], w.bootsFrom(p); len(past) == 0 || past[len(past)-1] != now {
+			w.booting[id] = append(past, now)
+		}
+	}
 }
 
 func (w *world) say(format string, args ...any) {

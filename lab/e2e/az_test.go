@@ -319,3 +319,41 @@ func TestAzureCLISeesPrototype(t *testing.T) {
 	a.in(`"`+r.Image+`"`, "virtualMachineProfile.storageProfile.imageReference.id", "vmss", "show", "--name", p.name)
 	a.in(`0`, fmt.Sprintf("length([?name=='%s'])", kamino.SnapshotName(p.name)), "snapshot", "list")
 }
+
+// TestAzureCLISeesPointer asks a foreign client, after each move of the pointer, what the pool's next
+// instance would boot from, and lets one boot.
+func TestAzureCLISeesPointer(t *testing.T) {
+	t.Parallel()
+	a := newAz(t)
+	p := newPool(t, 1)
+	pointer := []string{"--image-reference", "pointer"}
+	first := kaminoRun(t, updateArgs(p.node(0), pointer...)...).mustSucceed(t)
+	definition := first.Image[:strings.LastIndex(first.Image, "/versions/")]
+	named := func() {
+		t.Helper()
+		a.in(`"`+definition+`"`, "virtualMachineProfile.storageProfile.imageReference.id", "vmss", "show", "--name", p.name)
+	}
+	named()
+	a.boots(p, first.Version)
+	second := kaminoRun(t, updateArgs(p.node(0), append(pointer, "--again")...)...).mustSucceed(t)
+	named()
+	a.boots(p, second.Version)
+	rollback := func(to string) {
+		t.Helper()
+		if o := kaminoRun(t, "rollback", "--pool", p.name, "--to", to); o.code != 0 {
+			t.Fatalf("rollback to %s: exit code %d\n%s", to, o.code, o.log)
+		}
+		named()
+		a.boots(p, to)
+	}
+	rollback(first.Version)
+	rollback(second.Version)
+	gallery := kamino.GalleryName(a.group)
+	a.in(`true`, "publishingProfile.excludeFromLatest", "sig", "image-version", "update", "--gallery-name", gallery, "--gallery-image-definition", kamino.DefinitionName(p.name),
+		"--gallery-image-version", second.Version, "--set", "publishingProfile.excludeFromLatest=true")
+	a.boots(p, first.Version)
+	o := kaminoRun(t, updateArgs(p.node(0), append(pointer, "--again")...)...)
+	if o.code != 3 || !strings.Contains(o.log, "somebody chose it") {
+		t.Errorf("an update after a person excluded the version: exit code %d\n%s", o.code, o.log)
+	}
+}
