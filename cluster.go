@@ -75,9 +75,9 @@ type Task string
 const (
 	// TaskSeal makes the disk fit to be cloned and switches the machine off.
 	TaskSeal Task = "seal"
-	// TaskInventory looks at the files of the disk while the node still serves its pods, and refuses
-	// what the seal would refuse. It changes nothing but the host's memory, in which the seal finds
-	// what was seen.
+	// TaskInventory looks at the files of the disk while the node still serves its pods, and
+	// refuses what the seal would refuse. It changes nothing but the host's memory, in which the
+	// seal finds what was seen.
 	TaskInventory Task = "inventory"
 )
 

@@ -113,8 +113,9 @@ func leftovers() []Step {
 	}
 }
 
-// stayOn is the look at the power of an adopted run's donor at the end. The process that had the run before may have been frozen with a
-// request to switch the donor off in its hands: nothing that Kamino can do recalls it, and nobody else would look.
+// stayOn is the look at the power of an adopted run's donor at the end. The process that had the
+// run before may have been frozen with a request to switch the donor off in its hands: nothing that
+// Kamino can do recalls it, and nobody else would look.
 func stayOn() []Step {
 	return []Step{{Name: InStayOn, Does: "make sure that the donor of the run that was taken over still runs",
 		When: func(r *Run) bool { return r.held.before.Instance != "" }, Look: (*Run).lookOn, Limit: returnLimit, Stubborn: true}}

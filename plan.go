@@ -107,7 +107,8 @@ func stepRefused(refusals []Refusal) bool {
 	})
 }
 
-// peek looks as the peekable steps do: a look only reads. What stands in the way of one is a refusal of the plan.
+// peek looks as the peekable steps do: a look only reads. What stands in the way of one is a
+// refusal of the plan.
 func (r *Run) peek(ctx context.Context) error {
 	for _, s := range Pipeline() {
 		if !slices.Contains(peekable, s.Name) || s.When != nil && !s.When(r) {

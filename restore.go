@@ -23,8 +23,8 @@ type Left struct {
 type RestoreOptions struct {
 	DryRun bool     // list what was left, and give nothing back
 	Pools  []string // names or IDs; none means every pool
-	// PoolIsGone is the user's word that the one pool named was deleted for good: its donors are given up and their marks taken
-	// off. Without it nobody gives up a pool that cannot be read.
+	// PoolIsGone is the user's word that the one pool named was deleted for good: its donors are
+	// given up and their marks taken off. Without it nobody gives up a pool that cannot be read.
 	PoolIsGone bool
 }
 
@@ -96,7 +96,8 @@ type leftPool struct {
 // urgent: somebody may wait for a donor of the pool.
 func (p leftPool) urgent() bool { return len(p.nodes) > 0 || p.lease.Holder != "" }
 
-// leftPools collects every pool that the nodes or the leases name, and the marks that are not believed.
+// leftPools collects every pool that the nodes or the leases name, and the marks that are not
+// believed.
 func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 	pools := map[PoolID]*leftPool{}
 	get := func(id PoolID) *leftPool {
@@ -139,7 +140,8 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 	return out, foreign, nil
 }
 
-// restorePool gives back what was left in one pool. A pool that lives is a *HeldError, with what was seen of it.
+// restorePool gives back what was left in one pool. A pool that lives is a *HeldError, with what
+// was seen of it.
 func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOptions) ([]Left, error) {
 	r := e.newRun(Defaults())
 	left := p.left()
@@ -340,8 +342,8 @@ func (r *Run) lookSweep(ctx context.Context) (Next, error) {
 	return done("no failed version"), nil
 }
 
-// sweepable says whether a version is what an interrupted run left of a build. Of one that is older than any
-// build, only the run tells; the next update prunes it.
+// sweepable says whether a version is what an interrupted run left of a build. Of one that is older
+// than any build, only the run tells; the next update prunes it.
 func (l Lease) sweepable(v Artifact, now time.Time) bool {
 	old := !v.Created.IsZero() && now.Sub(v.Created) > snapshotLife
 	failed := func(p PastRun) bool { return p.Failure != "" && p.Run == v.Tags[TagRun] }
@@ -349,9 +351,9 @@ func (l Lease) sweepable(v Artifact, now time.Time) bool {
 	return l.Ledger.failedBuild(v) && (known || !old)
 }
 
-// failedBuild says whether a version that has failed is that of a build, as far as the ledger tells. A write of its
-// tags that failed makes a whole one look so too: what was finished once, what anybody uses, and what a rollback
-// may need stay.
+// failedBuild says whether a version that has failed is that of a build, as far as the ledger
+// tells. A write of its tags that failed makes a whole one look so too: what was finished once,
+// what anybody uses, and what a rollback may need stay.
 func (l Ledger) failedBuild(v Artifact) bool {
 	finished := func(p PastRun) bool { return p.Failure == "" && p.Version == v.Name }
 	needed := l.Former != nil && strings.EqualFold(l.Former.Image, v.ID)

@@ -20,7 +20,8 @@ func TestRunIsSmall(t *testing.T) {
 	}
 }
 
-// TestPortsAreSmall: a provider has at most 16 methods to write, and so has a cluster; none takes a flag that changes what it does.
+// TestPortsAreSmall: a provider has at most 16 methods to write, and so has a cluster; none takes a
+// flag that changes what it does.
 func TestPortsAreSmall(t *testing.T) {
 	for _, port := range []reflect.Type{reflect.TypeFor[Provider](), reflect.TypeFor[Cluster](), reflect.TypeFor[Clock](), reflect.TypeFor[Recorder]()} {
 		if n := port.NumMethod(); n > 16 {
@@ -79,8 +80,8 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// TestReceiptNamesThePolicy: a receipt of another policy than the run brought, or of an agent that does not know
-// policies, is none.
+// TestReceiptNamesThePolicy: a receipt of another policy than the run brought, or of an agent that
+// does not know policies, is none.
 func TestReceiptNamesThePolicy(t *testing.T) {
 	r := (&Engine{}).newRun(Options{SealPolicy: []byte("x")})
 	r.held.run = "r1"
@@ -94,7 +95,8 @@ func TestReceiptNamesThePolicy(t *testing.T) {
 	}
 }
 
-// TestUnknownFilesTravel: what the receipt says of them is on the image's tags, and status reads it there.
+// TestUnknownFilesTravel: what the receipt says of them is on the image's tags, and status reads it
+// there.
 func TestUnknownFilesTravel(t *testing.T) {
 	r := (&Engine{}).newRun(Options{})
 	r.held.run, r.held.lease = "r1", &Lease{}

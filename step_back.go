@@ -16,8 +16,8 @@ type comingBack struct {
 	offSeen    bool   // the machine was off, or on its way
 	bootThen   string // what Kubernetes took for its boot then
 	firstPulse time.Time
-	// sealStarted: a seal pod of the run had begun to run; unsealed: none was left when the marks were
-	// taken off.
+	// sealStarted: a seal pod of the run had begun to run; unsealed: none was left when the marks
+	// were taken off.
 	sealStarted, unsealed bool
 
 	missing  missing  // zero while the donor's instance is there
@@ -96,8 +96,8 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 func (r *Run) sight(mark *Mark, in Instance) sight {
 	n := r.donor.node
 	receipt, receipted := n.Receipt()
-	// A seal that tells why it failed took everything back and started the kubelet again, or is switching the machine off:
-	// the kubelet, or its silence, tells which.
+	// A seal that tells why it failed took everything back and started the kubelet again, or is
+	// switching the machine off: the kubelet, or its silence, tells which.
 	began := r.back.sealStarted && n.SealFailure(r.held.run) == ""
 	return sight{
 		power: in.Power, ready: n.Ready && SameVM(n.SystemUUID, in.VMID), boot: r.back.boot(n, mark),

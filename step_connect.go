@@ -62,7 +62,8 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 	if err := r.refuse(mark != nil); err != nil {
 		return Next{}, err
 	}
-	// A donor that is marked may be away. Whose mark it is shows under the lease, and then it is judged.
+	// A donor that is marked may be away. Whose mark it is shows under the lease, and then it is
+	// judged.
 	if r.unjudged = mark != nil; !r.unjudged {
 		if err := r.fit(ctx); err != nil {
 			return Next{}, err
@@ -141,8 +142,8 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 	return done("nothing was left"), nil
 }
 
-// judge asks of a donor that was marked what validate asks of any other. One that a run goes on with
-// may be away; what has become of its pool since then counts for it too.
+// judge asks of a donor that was marked what validate asks of any other. One that a run goes on
+// with may be away; what has become of its pool since then counts for it too.
 func (r *Run) judge(ctx context.Context, continues bool) error {
 	if !r.unjudged {
 		return nil

@@ -70,7 +70,8 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 			if err := r.engine.Cluster.Mark(ctx, n, m); err != nil {
 				return err
 			}
-			// It takes about as long as the settling, so it begins with it. The next step looks whether it did.
+			// It takes about as long as the settling, so it begins with it. The next step looks
+			// whether it did.
 			return r.beginSurvey(ctx, n)
 		}).announcing(ActSurvey, lookAtTheFiles).then(whySettle, r.opts.Settle), nil
 	}
@@ -145,10 +146,11 @@ func (r *Run) lookDrain(ctx context.Context) (Next, error) {
 	return wait(describePods(pods)), nil
 }
 
-// detachTime is how long volumes are waited for once their pods have left. A volume that is still attached to a machine which goes off is
-// let go by the attach-detach controller only after six minutes (maxWaitForUnmountDuration in
-// k8s.io/kubernetes/pkg/controller/volume/attachdetach), and its pod cannot start elsewhere so long. Volumes of pods that stay are never
-// detached: the node does not tell which those are.
+// detachTime is how long volumes are waited for once their pods have left. A volume that is still
+// attached to a machine which goes off is let go by the attach-detach controller only after six
+// minutes (maxWaitForUnmountDuration in k8s.io/kubernetes/pkg/controller/volume/attachdetach), and
+// its pod cannot start elsewhere so long. Volumes of pods that stay are never detached: the node
+// does not tell which those are.
 const detachTime = 2 * time.Minute
 
 // lookDetached waits until the volumes of the pods that left are detached from the donor.
@@ -203,8 +205,9 @@ func describePods(pods []Pod) string {
 
 const lookAtTheFiles = "look at the files of the donor's disk"
 
-// lookSurvey waits for the inventory of the donor's files: what a policy refuses is refused before a pod is evicted, and in the donor's time
-// away only what changed is read again. Where it cannot be made here, the seal makes it.
+// lookSurvey waits for the inventory of the donor's files: what a policy refuses is refused before
+// a pod is evicted, and in the donor's time away only what changed is read again. Where it cannot
+// be made here, the seal makes it.
 func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
 	n, mark, err := r.donor.recentNode(ctx, r.held.run)
 	switch {

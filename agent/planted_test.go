@@ -19,8 +19,8 @@ import (
 	"kamino.dev/kamino/agent/scan"
 )
 
-// kind is one thing that a node may carry and an image must not: a file, and the base tree on which it is planted. In path
-// and text, @HOST@ and @MID@ stand for the tree's host name and machine-id.
+// kind is one thing that a node may carry and an image must not: a file, and the base tree on which
+// it is planted. In path and text, @HOST@ and @MID@ stand for the tree's host name and machine-id.
 type kind struct {
 	Group  string `json:"group"`
 	Kind   string `json:"kind"`
@@ -39,17 +39,18 @@ const (
 	fateMissed  = "missed"  // it is in the image
 )
 
-// plantedSets are the files of testdata/planted, with how many must not be missed: in the report configuration, and with a
-// policy that refuses the unknown. The review's is every second row of a table whose other half nobody here has seen; own
-// was written down before the rules and patterns; forms are those in which somebody who tried to get secrets past the scan
-// wrote them, to files that nothing else gives away.
+// plantedSets are the files of testdata/planted, with how many must not be missed: in the report
+// configuration, and with a policy that refuses the unknown. The review's is every second row of a
+// table whose other half nobody here has seen; own was written down before the rules and patterns;
+// forms are those in which somebody who tried to get secrets past the scan wrote them, to files
+// that nothing else gives away.
 var plantedSets = []struct {
 	name           string
 	report, refuse int
 }{{"review", 114, 122}, {"own", 190, 205}, {"forms", 38, 41}}
 
-// TestPlanted plants the kinds of one base tree together, and asks the plan and the scan about each: cheap enough for every
-// run of the tests. TestPlantedEach seals once for each kind.
+// TestPlanted plants the kinds of one base tree together, and asks the plan and the scan about
+// each: cheap enough for every run of the tests. TestPlantedEach seals once for each kind.
 func TestPlanted(t *testing.T) {
 	for _, set := range plantedSets {
 		t.Run(set.name, func(t *testing.T) {
@@ -63,7 +64,8 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestPlantedEach is `make seal-planted`: each kind by itself, planted and sealed, without a policy and with one.
+// TestPlantedEach is `make seal-planted`: each kind by itself, planted and sealed, without a policy
+// and with one.
 func TestPlantedEach(t *testing.T) {
 	if os.Getenv("KAMINO_PLANTED") == "" {
 		t.Skip("seals 750 trees: make seal-planted")

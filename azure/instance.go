@@ -52,8 +52,8 @@ func (p *Provider) Instances(ctx context.Context, pool kamino.Pool) ([]kamino.In
 // vmListVersion is the API version of the list of instances, as armcompute v8 asks for it.
 const vmListVersion = "2026-04-01"
 
-// list reads a list page by page and decodes of each value what each takes: with thousands of instances, what the SDK's lists
-// decode takes longer than everything else a plan reads.
+// list reads a list page by page and decodes of each value what each takes: with thousands of
+// instances, what the SDK's lists decode takes longer than everything else a plan reads.
 func list[T any](ctx context.Context, at place, link string, each func(T)) error {
 	for link != "" {
 		var page struct {
@@ -71,7 +71,8 @@ func list[T any](ctx context.Context, at place, link string, each func(T)) error
 	return nil
 }
 
-// translateList is translate for lists whose parent has been read: one that is not found is not empty, it is not known.
+// translateList is translate for lists whose parent has been read: one that is not found is not
+// empty, it is not known.
 func translateList(err error, format string, args ...any) error {
 	if err = translate(err, format, args...); errors.Is(err, kamino.ErrNotFound) {
 		return fmt.Errorf("%w: although its parent exists: %w", kamino.ErrUnavailable, errors.New(err.Error()))

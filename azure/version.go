@@ -162,7 +162,8 @@ func (p *Provider) unused(ctx context.Context, at place, pool kamino.Pool, v kam
 	return p.unusedByOthers(ctx, at, list, i)
 }
 
-// unlisted makes sure that a version which is in no list does not exist: who uses one that does is not known.
+// unlisted makes sure that a version which is in no list does not exist: who uses one that does is
+// not known.
 func (p *Provider) unlisted(ctx context.Context, at place, v kamino.Artifact) error {
 	_, err := p.findVersion(ctx, at, v.Name)
 	if err = translate(err, "read version %s", v.Name); errors.Is(err, kamino.ErrNotFound) {
@@ -173,8 +174,9 @@ func (p *Provider) unlisted(ctx context.Context, at place, v kamino.Artifact) er
 	return fmt.Errorf("version %s exists and is in no list: %w", v.Name, kamino.ErrUnavailable)
 }
 
-// unusedByOthers makes sure that no other scale set of the resource group uses a version, in its model or by an instance: people make a
-// second scale set of the first one's image. Of Flexible scale sets it reads the model only: their instances are VMs of their own.
+// unusedByOthers makes sure that no other scale set of the resource group uses a version, in its
+// model or by an instance: people make a second scale set of the first one's image. Of Flexible
+// scale sets it reads the model only: their instances are VMs of their own.
 func (p *Provider) unusedByOthers(ctx context.Context, at place, newestFirst []kamino.Artifact, i int) error {
 	v := newestFirst[i]
 	pager := at.sets.NewListPager(at.group, nil)

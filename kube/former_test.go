@@ -23,8 +23,9 @@ func leaseIn(t *testing.T, namespace string, l kamino.Lease) *coordinationv1.Lea
 	return object
 }
 
-// TestSecondFormerRun: two namespaces hold leases of a former version, and the run of the first is taken over. The process of the other,
-// which may only be frozen, is fenced with the same write, and its run is found once the pool is free.
+// TestSecondFormerRun: two namespaces hold leases of a former version, and the run of the first is
+// taken over. The process of the other, which may only be frozen, is fenced with the same write,
+// and its run is found once the pool is free.
 func TestSecondFormerRun(t *testing.T) {
 	first, second := held(), held()
 	first.Holder, second.Holder, second.Record.Donor = "r-first", "r-second", "n2"
@@ -64,8 +65,8 @@ func TestSecondFormerRun(t *testing.T) {
 	}
 }
 
-// TestJoinedLedgers: taking over a former ledger keeps which versions were rolled back and could not be marked, and what was written into
-// the model, where the writer of the last model said so.
+// TestJoinedLedgers: taking over a former ledger keeps which versions were rolled back and could
+// not be marked, and what was written into the model, where the writer of the last model said so.
 func TestJoinedLedgers(t *testing.T) {
 	former := held()
 	former.Holder, former.Record = "", kamino.Record{}
@@ -108,8 +109,8 @@ func TestOneBadLease(t *testing.T) {
 	}
 }
 
-// TestBlockOfAnyEffect: the block's key counts as a mark whatever its effect, so it is taken off whatever its effect, however often it is
-// there, and nothing else is.
+// TestBlockOfAnyEffect: the block's key counts as a mark whatever its effect, so it is taken off
+// whatever its effect, however often it is there, and nothing else is.
 func TestBlockOfAnyEffect(t *testing.T) {
 	other := corev1.Taint{Key: "example.com/x", Effect: corev1.TaintEffectNoSchedule}
 	block := func(e corev1.TaintEffect) corev1.Taint {
@@ -134,7 +135,8 @@ func TestBlockOfAnyEffect(t *testing.T) {
 	}
 }
 
-// TestLeaseOfUnnamedNamespace: a lease in a namespace that nobody named is told for its pool where all are listed, as where the pool's is read.
+// TestLeaseOfUnnamedNamespace: a lease in a namespace that nobody named is told for its pool where
+// all are listed, as where the pool's is read.
 func TestLeaseOfUnnamedNamespace(t *testing.T) {
 	other := held()
 	other.Pool = "/x/other"

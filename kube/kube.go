@@ -1,8 +1,8 @@
 // Package kube is kamino.Cluster on the API of Kubernetes: nodes and their
 // marks, evictions, the seal pod, the leases of the pools and events.
 //
-// It keeps nothing between two calls but where former leases stand, and reads nothing from a cache. No call
-// waits for anything: what has to be waited for is the engine's business, and
+// It keeps nothing between two calls but where former leases stand, and reads nothing from a cache.
+// No call waits for anything: what has to be waited for is the engine's business, and
 // so is trying again. What each call costs in requests:
 //
 //	Node 1, Nodes 1 per 200, Pulse 1, Mark and Unmark 1 (2 more when the node changed meanwhile),

@@ -27,7 +27,8 @@ const (
 	hostRoot  = "/host"
 	nonceEnv  = "KAMINO_SEAL_NONCE"
 	policyEnv = "KAMINO_SEAL_POLICY"
-	// agentFound is the agent's exit code where it found what must not be in an image (docs/agent.md).
+	// agentFound is the agent's exit code where it found what must not be in an image
+	// (docs/agent.md).
 	agentFound = 3
 )
 
@@ -121,7 +122,8 @@ func (c *Cluster) RemoveAgents(ctx context.Context, run string) error {
 	return nil
 }
 
-// StartAgent creates the pod of a run that does a task on the node. One that exists already is no error.
+// StartAgent creates the pod of a run that does a task on the node. One that exists already is no
+// error.
 func (c *Cluster) StartAgent(ctx context.Context, node kamino.Node, task kamino.Task, order kamino.SealOrder) error {
 	if task == kamino.TaskInventory {
 		return c.survey(ctx, node, order)
@@ -204,7 +206,8 @@ func (c *Cluster) sealPod(node string, order kamino.SealOrder) *corev1.Pod {
 			Labels:    map[string]string{labelName: sealName, labelRun: order.Run, labelManagedBy: managedBy},
 		},
 		Spec: corev1.PodSpec{
-			// Pinned, not scheduled: the donor carries our taint, and the scheduler has no say in it.
+			// Pinned, not scheduled: the donor carries our taint, and the scheduler has no say in
+			// it.
 			NodeName:      node,
 			Affinity:      noControlPlane(),
 			Tolerations:   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},

@@ -14,14 +14,16 @@ import (
 // surveyName is the label value of the pods that look at a donor's disk before it is drained.
 const surveyName = "kamino-inventory"
 
-// survey creates the pod of a run that looks at the disk of the node beside its pods. One that exists already is no error.
+// survey creates the pod of a run that looks at the disk of the node beside its pods. One that
+// exists already is no error.
 func (c *Cluster) survey(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
 	if c.opts.SealImage == "" {
 		return ErrNoSealImage
 	}
 	err := c.createPod(ctx, c.surveyPod(node.Name, order), metav1.CreateOptions{FieldManager: fieldManager})
 	// A policy's refusal is Invalid, a right that is missing Forbidden
-	// (https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/validating-admission-policy-v1/, reason).
+	// (https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/validating-admission-policy-v1/,
+	// reason).
 	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		return err
 	}
@@ -31,8 +33,9 @@ func (c *Cluster) survey(ctx context.Context, node kamino.Node, order kamino.Sea
 	return &fault{kamino.ErrUnsupported, fmt.Errorf("the cluster admits no inventory beside the donor's pods, which `kamino init` would change: %w", err)}
 }
 
-// surveyPod is the seal pod with another command. It asks for nothing and has no priority: the kubelet would end pods that still
-// work to make room for it, and where memory is short it is the first to go.
+// surveyPod is the seal pod with another command. It asks for nothing and has no priority: the
+// kubelet would end pods that still work to make room for it, and where memory is short it is the
+// first to go.
 func (c *Cluster) surveyPod(node string, order kamino.SealOrder) *corev1.Pod {
 	pod := c.sealPod(node, order)
 	pod.Name, pod.Labels[labelName] = podName(order.Run, kamino.TaskInventory), surveyName

@@ -16,7 +16,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// TestSurvey: the pod is the seal pod with another verb and without any claim on the node, a drain leaves it, and it goes with the seal pod.
+// TestSurvey: the pod is the seal pod with another verb and without any claim on the node, a drain
+// leaves it, and it goes with the seal pod.
 func TestSurvey(t *testing.T) {
 	client := fake.NewClientset()
 	c := NewForClient(client, Options{SealImage: "reg/kamino:1"})
@@ -54,7 +55,8 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// TestSurveyNotAdmitted: a cluster whose policies know no inventory is told apart from one in which no seal pod could be made either.
+// TestSurveyNotAdmitted: a cluster whose policies know no inventory is told apart from one in which
+// no seal pod could be made either.
 func TestSurveyNotAdmitted(t *testing.T) {
 	kind := schema.GroupKind{Kind: "Pod"}
 	for name, tt := range map[string]struct {

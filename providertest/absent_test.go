@@ -28,7 +28,8 @@ func imaged(t *testing.T, name string) *cloud {
 	return c
 }
 
-// TestAbsentReads: what one 404 says is not believed where a list would be taken for empty: nobody uses a version, no version exists.
+// TestAbsentReads: what one 404 says is not believed where a list would be taken for empty: nobody
+// uses a version, no version exists.
 func TestAbsentReads(t *testing.T) {
 	c := imaged(t, "2026.11.20")
 	pool := c.pool()

@@ -224,7 +224,8 @@ func power(t *testing.T, w *world) {
 	}
 }
 
-// stays: the engine switches a donor off for minutes. Where the factory replaces what is off, that is what Hold is for.
+// stays: the engine switches a donor off for minutes. Where the factory replaces what is off, that
+// is what Hold is for.
 func stays(t *testing.T, w *world) {
 	before := w.off()
 	w.Pass(time.Hour)
@@ -350,8 +351,8 @@ func giveBack(t *testing.T, w *world) {
 	}
 }
 
-// rival promotes with what was read before somebody else promoted. Where the cloud knows no condition the clause is weaker: the last
-// write wins, and whoever reads sees whose it was.
+// rival promotes with what was read before somebody else promoted. Where the cloud knows no
+// condition the clause is weaker: the last write wins, and whoever reads sees whose it was.
 func rival(t *testing.T, w *world) {
 	v := w.version("2026.1.2", "2026.1.3")
 	stale, mine, theirs := w.pool(), kamino.Target{Version: v[1].Name}, kamino.Target{Version: v[0].Name}

@@ -57,8 +57,8 @@ func TestSettingsGivenLater(t *testing.T) {
 	}
 }
 
-// TestSecretsNeeded: an extension that comes back needs its settings, unless something was said of them. One of the same name and
-// another program is another one.
+// TestSecretsNeeded: an extension that comes back needs its settings, unless something was said of
+// them. One of the same name and another program is another one.
 func TestSecretsNeeded(t *testing.T) {
 	c := begin(t, setting{latencies: emulator.NoLatency(), pool: emulator.Pool{Extensions: []emulator.Extension{
 		{Name: "vmssCSE", Publisher: "Microsoft.Azure.Extensions", Type: "CustomScript"}}}})

@@ -18,8 +18,8 @@ func (w *world) leave(rec kamino.Record) {
 	w.advance(w.now.Add(time.Hour))
 }
 
-// TestRecordOfAnotherMachine: a lease record that names the machine of another node, or of another pool, does nothing to it, also where
-// that machine is off because a person switched it off.
+// TestRecordOfAnotherMachine: a lease record that names the machine of another node, or of another
+// pool, does nothing to it, also where that machine is off because a person switched it off.
 func TestRecordOfAnotherMachine(t *testing.T) {
 	for _, host := range []string{"a-1", "b-0"} {
 		for _, sealing := range []bool{false, true} {
@@ -47,8 +47,8 @@ func TestRecordOfAnotherMachine(t *testing.T) {
 	}
 }
 
-// moveNode makes the node object of the donor that of another machine, as where its VM was replaced by one of the same computer name. It
-// returns the donor's machine, which is no node's any more.
+// moveNode makes the node object of the donor that of another machine, as where its VM was replaced
+// by one of the same computer name. It returns the donor's machine, which is no node's any more.
 func (w *world) moveNode() *machine {
 	donor := w.machineOf(w.nodes["a-0"])
 	w.removeNode(w.nodes["a-0"])
@@ -59,8 +59,8 @@ func (w *world) moveNode() *machine {
 	return donor
 }
 
-// TestNodeMoved: the donor is off in its pool, and its node's name is another machine's now. It is started all the same: by a restore
-// that has only the lease to go by, and by the run itself.
+// TestNodeMoved: the donor is off in its pool, and its node's name is another machine's now. It is
+// started all the same: by a restore that has only the lease to go by, and by the run itself.
 func TestNodeMoved(t *testing.T) {
 	w := killed("Create snapshot", 1)
 	w.advance(w.now.Add(time.Hour))
@@ -81,8 +81,9 @@ func TestNodeMoved(t *testing.T) {
 	}
 }
 
-// TestWrongVMID: a donor's kubelet, or a hand that puts back an old annotation, writes another VM ID into the mark, or also into the node's
-// status. As long as lease or node agree with the cloud on the VM, the donor is not given up.
+// TestWrongVMID: a donor's kubelet, or a hand that puts back an old annotation, writes another VM
+// ID into the mark, or also into the node's status. As long as lease or node agree with the cloud
+// on the VM, the donor is not given up.
 func TestWrongVMID(t *testing.T) {
 	const wrong = "99999999-0000-4000-8000-000000000000"
 	for _, free := range []bool{true, false} {
@@ -107,7 +108,8 @@ func TestWrongVMID(t *testing.T) {
 	}
 }
 
-// TestReplacedDonor: a donor whose instance is another VM now is given up and its marks are taken off, with its lease and without.
+// TestReplacedDonor: a donor whose instance is another VM now is given up and its marks are taken
+// off, with its lease and without.
 func TestReplacedDonor(t *testing.T) {
 	for _, free := range []bool{true, false} {
 		w := killed("Create snapshot", 1)
@@ -127,7 +129,8 @@ func TestReplacedDonor(t *testing.T) {
 	}
 }
 
-// TestLastLook: one 404 of the last look at the donor of an adopted run, which a late request has switched off again, does not forget it.
+// TestLastLook: one 404 of the last look at the donor of an adopted run, which a late request has
+// switched off again, does not forget it.
 func TestLastLook(t *testing.T) {
 	w := killed("Create snapshot", 1)
 	m := w.machineOf(w.nodes["a-0"])
@@ -141,7 +144,8 @@ func TestLastLook(t *testing.T) {
 	}
 }
 
-// late404 plays a late request that switches the donor off when the prototype is done, and answers the one read after it with 404.
+// late404 plays a late request that switches the donor off when the prototype is done, and answers
+// the one read after it with 404.
 type late404 struct {
 	simProvider
 	w    *world
@@ -168,7 +172,8 @@ func (l *late404) Instance(ctx context.Context, id kamino.InstanceID) (kamino.In
 	return in, err
 }
 
-// TestSweepBehindAFailure: a donor that a late request has switched off is found also where the cleaning up before that look fails.
+// TestSweepBehindAFailure: a donor that a late request has switched off is found also where the
+// cleaning up before that look fails.
 func TestSweepBehindAFailure(t *testing.T) {
 	w := killed("Create snapshot", 1)
 	m := w.machineOf(w.nodes["a-0"])
@@ -184,7 +189,8 @@ func TestSweepBehindAFailure(t *testing.T) {
 	}
 }
 
-// lateUnlisted plays a late request that switches the donor off while the versions of its pool cannot be listed.
+// lateUnlisted plays a late request that switches the donor off while the versions of its pool
+// cannot be listed.
 type lateUnlisted struct {
 	unlisted
 	w    *world

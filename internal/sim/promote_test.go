@@ -11,7 +11,8 @@ import (
 	"kamino.dev/kamino/internal/worlds"
 )
 
-// TestCopiedTags: a snapshot of another disk, or of a run that the ledger does not know, is not promoted, whatever its tags say.
+// TestCopiedTags: a snapshot of another disk, or of a run that the ledger does not know, is not
+// promoted, whatever its tags say.
 func TestCopiedTags(t *testing.T) {
 	for name, other := range map[string]string{"another disk": "a-2", "an unknown run": "a-0"} {
 		w := aged(1)
@@ -34,7 +35,8 @@ func TestCopiedTags(t *testing.T) {
 	}
 }
 
-// TestSwappedVersion: the version of today that was seen being built is another one when it is done. It is not promoted.
+// TestSwappedVersion: the version of today that was seen being built is another one when it is
+// done. It is not promoted.
 func TestSwappedVersion(t *testing.T) {
 	for name, tags := range map[string]map[string]string{
 		"without a receipt": {kamino.TagBuiltFrom: "a-2"},
@@ -67,7 +69,8 @@ func TestSwappedVersion(t *testing.T) {
 	}
 }
 
-// nthCall is the index of the first call of a method in a step of an update of a-0, in a world like this one.
+// nthCall is the index of the first call of a method in a step of an update of a-0, in a world like
+// this one.
 func nthCall(t *testing.T, like *world, step, method string) int {
 	t.Helper()
 	w := aged(1)
@@ -81,8 +84,9 @@ func nthCall(t *testing.T, like *world, step, method string) int {
 	return nth(t, p.log, step, method, 1)
 }
 
-// TestOriginalStays: the ledger's original is the model before the first prototype. A pin that is adopted, or another gallery's prototype,
-// does not replace it: rollback to the original brings the bootstrap extension back.
+// TestOriginalStays: the ledger's original is the model before the first prototype. A pin that is
+// adopted, or another gallery's prototype, does not replace it: rollback to the original brings the
+// bootstrap extension back.
 func TestOriginalStays(t *testing.T) {
 	for name, image := range map[string]string{
 		"a pin":                "canonical:ubuntu:22_04-lts:22.04.202603010",
@@ -116,8 +120,9 @@ func savedImage(saved []byte) string {
 	return d.Image
 }
 
-// TestSweepSparesVersions: a version that Azure shows as Failed after a write of its tags failed is whole. What a rollback may need, and
-// what was finished once, is deleted by no restore; a build that failed is.
+// TestSweepSparesVersions: a version that Azure shows as Failed after a write of its tags failed is
+// whole. What a rollback may need, and what was finished once, is deleted by no restore; a build
+// that failed is.
 func TestSweepSparesVersions(t *testing.T) {
 	w := aged(1)
 	for _, name := range []string{"2026.03.01", "2026.03.05", "2026.02.10"} {
@@ -144,7 +149,8 @@ func TestSweepSparesVersions(t *testing.T) {
 	}
 }
 
-// TestDefaultRollbackNeedsAReceipt: without --to, no version without the receipt of a seal becomes what new nodes are made of. Named, it does.
+// TestDefaultRollbackNeedsAReceipt: without --to, no version without the receipt of a seal becomes
+// what new nodes are made of. Named, it does.
 func TestDefaultRollbackNeedsAReceipt(t *testing.T) {
 	w := aged(1)
 	delete(w.version("2026.03.05").Tags, kamino.TagReceipt)
@@ -158,7 +164,8 @@ func TestDefaultRollbackNeedsAReceipt(t *testing.T) {
 	}
 }
 
-// TestAgainBesideAFailedVersion: --again makes another version where today's newest is a failed one of somebody else.
+// TestAgainBesideAFailedVersion: --again makes another version where today's newest is a failed one
+// of somebody else.
 func TestAgainBesideAFailedVersion(t *testing.T) {
 	w := aged(1)
 	v := w.addVersion(poolA, kamino.VersionName(w.now))

@@ -28,7 +28,8 @@ var commands = map[string]func(ctx context.Context, p *proc) error{
 	},
 }
 
-// givenBack plays a command against a provider that is in its way, in a world whose run was killed with its donor off.
+// givenBack plays a command against a provider that is in its way, in a world whose run was killed
+// with its donor off.
 func givenBack(t *testing.T, name string, command func(context.Context, *proc) error, provider func(simProvider) kamino.Provider) {
 	t.Helper()
 	for _, free := range []bool{false, true} {
@@ -51,7 +52,8 @@ func givenBack(t *testing.T, name string, command func(context.Context, *proc) e
 	}
 }
 
-// rightless is a provider whose credentials lack a right that only a build needs, or whose group has a lock.
+// rightless is a provider whose credentials lack a right that only a build needs, or whose group
+// has a lock.
 type rightless struct{ simProvider }
 
 func (rightless) Preflight(context.Context) ([]string, error) {
@@ -82,7 +84,8 @@ func TestUnlistedGivesBack(t *testing.T) {
 	}
 }
 
-// TestRollbackGivesBack: a rollback that has nothing to write, or is refused, begins with giving back too; a dry-run does not.
+// TestRollbackGivesBack: a rollback that has nothing to write, or is refused, begins with giving
+// back too; a dry-run does not.
 func TestRollbackGivesBack(t *testing.T) {
 	for name, o := range map[string]kamino.RollbackOptions{
 		"nothing to change": {Pool: "a", To: "2026.03.09"},
@@ -100,7 +103,8 @@ func TestRollbackGivesBack(t *testing.T) {
 	}
 }
 
-// TestLostPoolHint: while a donor is away, one 404 of its pool must not tell people to delete Node objects, which carry the mark.
+// TestLostPoolHint: while a donor is away, one 404 of its pool must not tell people to delete Node
+// objects, which carry the mark.
 func TestLostPoolHint(t *testing.T) {
 	for name, command := range commands {
 		w := killed("Create snapshot", 1)
@@ -126,7 +130,8 @@ func foreignMark(w *world, block bool) *simNode {
 	return n
 }
 
-// TestMarkLiftsNothing: the mark of a run that is not gone on with lifts no refusal. The node is given back, and then judged as any other.
+// TestMarkLiftsNothing: the mark of a run that is not gone on with lifts no refusal. The node is
+// given back, and then judged as any other.
 func TestMarkLiftsNothing(t *testing.T) {
 	for _, block := range []bool{false, true} {
 		for _, code := range []string{"fit", "pending-reboot", ""} {
@@ -160,7 +165,8 @@ func TestMarkLiftsNothing(t *testing.T) {
 	}
 }
 
-// TestForgedMarkOfAnotherPool: a mark that nobody believes takes no turn of auto-update's other pools.
+// TestForgedMarkOfAnotherPool: a mark that nobody believes takes no turn of auto-update's other
+// pools.
 func TestForgedMarkOfAnotherPool(t *testing.T) {
 	w := aged(1)
 	b := kamino.PoolID(groupID + "/scaleSets/b")

@@ -174,7 +174,8 @@ func nth(t *testing.T, log []site, step, method string, n int) int {
 	return all[n-1]
 }
 
-// TestNextDay: a run that had nothing to do was killed, and adopted the next day. It must not hold that day to its own version.
+// TestNextDay: a run that had nothing to do was killed, and adopted the next day. It must not hold
+// that day to its own version.
 func TestNextDay(t *testing.T) {
 	sites, _ := golden(t, aged)
 	w := aged(1)
@@ -193,8 +194,8 @@ func TestNextDay(t *testing.T) {
 	w.sound(t)
 }
 
-// TestThrottledDrain: silence that the API server asks for is not the drain's time. Once it was, and a drain gave up although
-// every pod was leaving.
+// TestThrottledDrain: silence that the API server asks for is not the drain's time. Once it was,
+// and a drain gave up although every pod was leaving.
 func TestThrottledDrain(t *testing.T) {
 	sites, _ := golden(t, aged)
 	w, o := aged(1), goldenOptions()

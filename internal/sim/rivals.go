@@ -34,8 +34,8 @@ func (w *world) donorOf(name string) (*machine, *simNode) {
 }
 
 // rivals lists them; donor is the node that the walk's first process uses. First those of both
-// worlds, then what only this one has: forgers, whom the other's API server would not stop either, and
-// a cloud that can be short of everything.
+// worlds, then what only this one has: forgers, whom the other's API server would not stop either,
+// and a cloud that can be short of everything.
 func rivals(donor, other string) []*rival {
 	var out []*rival
 	for _, r := range worlds.Rivals() {

@@ -32,7 +32,8 @@ func sealPod(t *testing.T) *corev1.Pod {
 	return pod
 }
 
-// The pod of an inventory is admitted as the product makes it, and neither may seal nor be anything else.
+// The pod of an inventory is admitted as the product makes it, and neither may seal nor be anything
+// else.
 func TestInventoryPodPolicy(t *testing.T) {
 	s := newSubject(t, kube.Options{SealImage: sealImage})
 	makeNode(t, cordoned("inventoried"))
