@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -296,16 +296,12 @@ func (p PoolID) is(name string) bool {
 
 // readAll fills in what each pool's own reads tell.
 func (e *Engine) readAll(ctx context.Context, pools []*overview) {
-	var wg sync.WaitGroup
-	places := make(chan struct{}, readers)
-	for _, o := range pools {
-		places <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-places }()
-			o.err = e.readOne(ctx, o)
-		})
-	}
-	wg.Wait()
+	var next atomic.Int64
+	e.beside(min(readers, len(pools)), func(own *Engine, _ int) {
+		for i := int(next.Add(1)) - 1; i < len(pools); i = int(next.Add(1)) - 1 {
+			pools[i].err = own.readOne(ctx, pools[i])
+		}
+	})
 }
 
 func (e *Engine) readOne(ctx context.Context, o *overview) (err error) {
