@@ -51,7 +51,8 @@ type machine struct {
 	guest   *guest // nil without power
 	begun   time.Time
 	expects bool // the end of the process was asked for
-	hung    bool // the kernel was, since the power came
+	hung    bool // the kernel was, since the power came, or QEMU crashed
+	revived bool // after a crash of QEMU
 }
 
 // Create makes the disk and powers on.
@@ -95,7 +96,7 @@ func (f *Factory) Create(ctx context.Context, i emulator.Instance) error {
 	f.mu.Lock()
 	f.machines[strings.ToLower(i.ID)] = m
 	f.mu.Unlock()
-	return f.start(m, i)
+	return f.start(m, i.ID)
 }
 
 func (f *Factory) writeCD(m *machine, i emulator.Instance) error {
@@ -116,10 +117,10 @@ func (f *Factory) Start(_ context.Context, i emulator.Instance) error {
 	if err != nil {
 		return err
 	}
-	return f.start(m, i)
+	return f.start(m, i.ID)
 }
 
-func (f *Factory) start(m *machine, i emulator.Instance) error {
+func (f *Factory) start(m *machine, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.guest != nil {
@@ -135,7 +136,7 @@ func (f *Factory) start(m *machine, i emulator.Instance) error {
 		return err
 	}
 	m.guest, m.begun, m.expects, m.hung = g, time.Now(), false, false
-	f.watchers.Go(func() { f.watch(m, g, i.ID) })
+	f.watchers.Go(func() { f.watch(m, g, id) })
 	if Accelerator() == "tcg" {
 		f.watchers.Go(func() { f.unhang(m, g) })
 	}
@@ -153,7 +154,7 @@ func (f *Factory) watch(m *machine, g *guest, id string) {
 	}
 	m.mu.Unlock()
 	f.logger.Info("machine has no power", "machine", m.Name, "asked", asked)
-	if asked {
+	if asked || f.revive(m, g, id) {
 		return
 	}
 	if g.err != nil {

@@ -305,6 +305,57 @@ func TestHungKernelIsReset(t *testing.T) {
 	}
 }
 
+// TestCrashedQEMU: only a crash before the kernel has handed over is mended, and only one.
+func TestCrashedQEMU(t *testing.T) {
+	const before = "[ 4.5] " + handedOver + "252 running in system mode\n"
+	for _, c := range []struct {
+		name, console, script string
+		crashes, revived      bool
+	}{
+		{"crashes", before + "[ 1.6] sched_clock\n", "kill -SEGV $$", true, true},
+		{"crashes when it has booted", before + before, "kill -SEGV $$", true, false},
+		{"is killed", before, "kill -KILL $$", false, false},
+		{"ends", before, "exit 1", false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			h := hardware{Name: "m", Console: filepath.Join(dir, "console.log"), QMP: filepath.Join(dir, "q"), Dir: dir, Port: &port{}}
+			if err := os.WriteFile(h.Console, []byte(c.console), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g := &guest{hardware: h, quiet: len(before), err: exec.Command("sh", "-c", c.script).Run()}
+			if crashed(g.err) != c.crashes {
+				t.Fatalf("%v is taken for the other kind of end", g.err)
+			}
+			t.Setenv("PATH", fakeQEMU(t))
+			m := &machine{hardware: h}
+			f := &Factory{kernel: time.Hour, logger: slog.New(slog.DiscardHandler)}
+			if got := f.revive(m, g, "id"); got != c.revived || (m.guest != nil) != c.revived || m.hung != c.revived {
+				t.Errorf("revived %t, running %t, hung %t; want %t", got, m.guest != nil, m.hung, c.revived)
+			}
+			if m.guest == nil {
+				return
+			}
+			m.expects = true
+			m.guest.cut()
+			f.watchers.Wait()
+			if f.revive(m, g, "id") {
+				t.Error("it was revived twice")
+			}
+		})
+	}
+}
+
+// fakeQEMU is a PATH on which nice runs something that waits.
+func fakeQEMU(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "nice"), []byte("#!/bin/sh\nexec /usr/bin/tail -f /dev/null\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func TestEverySlotHasItsOwnNames(t *testing.T) {
 	macs, addresses := map[string]bool{}, map[string]bool{}
 	for n := firstSlot; n <= lastSlot; n++ {
