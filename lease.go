@@ -47,8 +47,8 @@ type Record struct {
 	Nonce    string     `json:"nonce,omitempty"`   // what the receipt must repeat; see SealOrder
 	Policy   string     `json:"policy,omitempty"`  // SHA-256 of the seal policy, which the receipt must name
 	Sealing  bool       `json:"sealing,omitempty"` // as Mark.Sealing
-	// AwaySince is when the donor's disk began to be sealed, from when on it may be off, and AwayEnds when it was back. Zero:
-	// not so far, or a former version noted none.
+	// AwaySince is when the donor's disk began to be sealed, from when on it may be off, and
+	// AwayEnds when it was back. Zero: not so far, or a former version noted none.
 	AwaySince  time.Time `json:"awaySince,omitzero"`
 	AwayEnds   time.Time `json:"awayEnds,omitzero"`
 	GivingBack bool      `json:"givingBack,omitempty"`
@@ -97,7 +97,8 @@ type PastRun struct {
 	Ended       time.Time `json:"ended"`
 	Seconds     float64   `json:"seconds"`
 	AwaySeconds float64   `json:"awaySeconds"` // 0 where it is not known; see Record.AwaySince
-	// Pointed is what the model was pointed at by a run that takes no donor and makes no version, as a rollback.
+	// Pointed is what the model was pointed at by a run that takes no donor and makes no version,
+	// as a rollback.
 	Pointed string `json:"pointedAt,omitempty"`
 	// Failure is why it failed, "" when it did not, and Step where.
 	Failure string `json:"failure,omitempty"`

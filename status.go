@@ -117,7 +117,8 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 	return s
 }
 
-// unfinished is the run that holds the pool or, where nobody does, the one that a marked node was left by.
+// unfinished is the run that holds the pool or, where nobody does, the one that a marked node was
+// left by.
 func (o overview) unfinished(now time.Time) *Unfinished {
 	if u := o.lease.unfinished(now); u != nil {
 		return u

@@ -58,8 +58,8 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 }
 
 // promoteOffered offers a version that was hidden. A definition that nothing refers to changes
-// nothing yet: so a pool that shall refer to it gets the offer first, and one that shall not any more
-// gets it last. Either way its next image changes once.
+// nothing yet: so a pool that shall refer to it gets the offer first, and one that shall not any
+// more gets it last. Either way its next image changes once.
 func (r *Run) promoteOffered(ctx context.Context, pool Pool, v Artifact) (Next, error) {
 	hidden := v.Excluded && v.Tags[TagOffer] == offerHidden
 	if hidden && r.opts.ImageReference == ByDefinition {
@@ -267,8 +267,8 @@ func (m marking) order() []string {
 	return slices.Concat(m.plan.Good, bad)
 }
 
-// look marks one version at a time. One that cannot be marked is passed over, except where the marks
-// are what is rolled back.
+// look marks one version at a time. One that cannot be marked is passed over, except where the
+// marks are what is rolled back.
 func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
@@ -312,9 +312,9 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 	return done("the versions are marked"), nil
 }
 
-// unsettled makes sure, before the version is withdrawn that the definition stands for, that the target
-// is offered and the writes before have come to their end: else the next node would boot from a
-// third one, or from none.
+// unsettled makes sure, before the version is withdrawn that the definition stands for, that the
+// target is offered and the writes before have come to their end: else the next node would boot
+// from a third one, or from none.
 func (m marking) unsettled(ctx context.Context, r *Run, before []string) (why string, err error) {
 	for _, name := range append([]string{m.plan.To}, before...) {
 		found, err := r.engine.Provider.Find(ctx, r.pool, Version, name)

@@ -224,8 +224,8 @@ func resolved(newestFirst []Artifact) *Artifact {
 	return nil
 }
 
-// movedPin says whether somebody else has moved what the definition stands for: it is not the newest
-// version that kamino offered. Where kamino never offered one, nothing is said.
+// movedPin says whether somebody else has moved what the definition stands for: it is not the
+// newest version that kamino offered. Where kamino never offered one, nothing is said.
 func movedPin(image string, versions []Artifact) *Pin {
 	if !points(image, versions) {
 		return nil
@@ -261,8 +261,8 @@ func (r *Run) bornHidden(ctx context.Context) (bool, error) {
 	return r.opts.ImageReference == ByDefinition || strings.EqualFold(next.Image, r.pool.Model.Image), nil
 }
 
-// offer lets the definition stand for a version: the one write that changes what the next instance of
-// a pool boots from that refers to it. Versions have no revision: what was read just before is
+// offer lets the definition stand for a version: the one write that changes what the next instance
+// of a pool boots from that refers to it. Versions have no revision: what was read just before is
 // compared, and read again by the next look.
 func (r *Run) offer(ctx context.Context, pool Pool, v Artifact) (Next, error) {
 	r.pool = pool

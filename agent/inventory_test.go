@@ -13,8 +13,8 @@ import (
 	"kamino.dev/kamino/agent"
 )
 
-// TestInventoryOfBases goes an operator's way on each tree: the unknown reads in five minutes, the list written for review
-// lets the disk be sealed, and one file more does not.
+// TestInventoryOfBases goes an operator's way on each tree: the unknown reads in five minutes, the
+// list written for review lets the disk be sealed, and one file more does not.
 func TestInventoryOfBases(t *testing.T) {
 	bases, err := os.ReadDir("testdata/bases")
 	if err != nil {
@@ -54,7 +54,8 @@ func TestInventoryOfBases(t *testing.T) {
 	}
 }
 
-// TestLookBeforeDrain: the seal takes the look that was made for its own run in this boot, and sees what came since; it takes no other.
+// TestLookBeforeDrain: the seal takes the look that was made for its own run in this boot, and sees
+// what came since; it takes no other.
 func TestLookBeforeDrain(t *testing.T) {
 	const madeBefore = "looked at before the drain"
 	top := inMemory(t)
@@ -162,7 +163,8 @@ func agentRun(t *testing.T, args ...string) (string, int) {
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
-// TestUnwritableAllow: a place where no policy can be written is told before minutes of looking, and nothing is made by the trial.
+// TestUnwritableAllow: a place where no policy can be written is told before minutes of looking,
+// and nothing is made by the trial.
 func TestUnwritableAllow(t *testing.T) {
 	root, dir := t.TempDir(), t.TempDir()
 	var out strings.Builder

@@ -19,14 +19,15 @@ import (
 	"kamino.dev/kamino/agent/seal"
 )
 
-// indexPath is where the look beside the running node leaves what it saw for the look in the donor's time away: memory of
-// the host, gone with the boot that it tells of.
+// indexPath is where the look beside the running node leaves what it saw for the look in the
+// donor's time away: memory of the host, gone with the boot that it tells of.
 const indexPath = "run/kamino/inventory"
 
 // indexMost bounds a saved index; a million files take 25 MB.
 const indexMost = 256 << 20
 
-// configure reads the run's policy and the disk's own configuration, which can only make it stricter.
+// configure reads the run's policy and the disk's own configuration, which can only make it
+// stricter.
 func (v *sealVerb) configure(d *disk.Disk) (seal.Config, error) {
 	var data []byte
 	var err error
@@ -72,7 +73,8 @@ func (v *sealVerb) readPolicy() ([]byte, error) {
 	return data, nil
 }
 
-// policyProperty hands the policy on to the host's unit: systemd keeps a transient unit in /run, which is memory.
+// policyProperty hands the policy on to the host's unit: systemd keeps a transient unit in /run,
+// which is memory.
 func (v *sealVerb) policyProperty() ([]string, error) {
 	data, err := v.readPolicy()
 	if err != nil || data == nil {
@@ -85,8 +87,8 @@ func (v *sealVerb) policyProperty() ([]string, error) {
 	return []string{"--setenv=" + seal.PolicyEnv + "=" + text}, nil
 }
 
-// runInventory is what a run does before it drains its donor: everything that would end the seal is found out beside the
-// node's pods, and what was seen of the disk is kept for the seal.
+// runInventory is what a run does before it drains its donor: everything that would end the seal is
+// found out beside the node's pods, and what was seen of the disk is kept for the seal.
 func runInventory(ctx context.Context, e *env, args []string) error {
 	f, v := e.sealFlags("inventory")
 	v.runFlags(f)
@@ -106,9 +108,9 @@ func runInventory(ctx context.Context, e *env, args []string) error {
 	return v.beside(ctx, d)
 }
 
-// surveyed looks at the disk before anything is stopped, unless that was done for this run in this boot: then the look after
-// the rules sees what changed since. Of an earlier look in this boot only what changed is read again. On a host's own root the result is kept
-// in its memory for the next.
+// surveyed looks at the disk before anything is stopped, unless that was done for this run in this
+// boot: then the look after the rules sees what changed since. Of an earlier look in this boot only
+// what changed is read again. On a host's own root the result is kept in its memory for the next.
 func (v *sealVerb) surveyed(ctx context.Context, d *disk.Disk, o *seal.Options) error {
 	earlier, err := loadIndex(d)
 	if err != nil {
@@ -181,14 +183,16 @@ func saveIndex(d *disk.Disk, index *inventory.Index) error {
 	return d.WriteFile(indexPath, b.Bytes(), 0o600)
 }
 
-// sparing keeps the inventory small beside a running node: its indexes take some 20 MB for 200,000 files, and the collector
-// works harder than it would by itself to keep the rest from growing. The function that it returns ends that.
+// sparing keeps the inventory small beside a running node: its indexes take some 20 MB for 200,000
+// files, and the collector works harder than it would by itself to keep the rest from growing. The
+// function that it returns ends that.
 func sparing() func() {
 	usual := debug.SetMemoryLimit(36 << 20)
 	return func() { debug.SetMemoryLimit(usual) }
 }
 
-// verifyInventory is verify --inventory: it prints the unknown, and writes what a policy would have to allow.
+// verifyInventory is verify --inventory: it prints the unknown, and writes what a policy would have
+// to allow.
 func (v *sealVerb) verifyInventory(ctx context.Context, d *disk.Disk, o seal.Options, allow string) error {
 	defer sparing()()
 	if d.Live() {

@@ -9,7 +9,8 @@ import (
 // Analysis is what a capture says.
 type Analysis struct {
 	Host Host `json:"host"`
-	// Since is what all stamps here count from: the start of the kernel, of the container, or of the soft reboot.
+	// Since is what all stamps here count from: the start of the kernel, of the container, or of
+	// the soft reboot.
 	Since string `json:"since"`
 	// Zero is the stamp that the chain's times count from: the start of userspace.
 	Zero       Micros      `json:"zero"`
@@ -27,7 +28,8 @@ type Analysis struct {
 	Remedies []Remedy  `json:"remedies,omitempty"`
 	Blame    []Blame   `json:"blame,omitempty"`
 	Verdict  []string  `json:"verdict,omitempty"`
-	// Findings are remarks on the record: a container, a soft reboot, clock jumps, stamps that contradict each other.
+	// Findings are remarks on the record: a container, a soft reboot, clock jumps, stamps that
+	// contradict each other.
 	Findings []string `json:"findings,omitempty"`
 
 	asked bool // for the goal, by name
@@ -40,7 +42,8 @@ type Blame struct {
 	Net     Micros `json:"net"`
 	Start   Micros `json:"start"`
 	OnChain bool   `json:"onChain,omitempty"`
-	// Restarted tells that the unit ran again later; Later that these stamps are of such a run, because the first is unknown.
+	// Restarted tells that the unit ran again later; Later that these stamps are of such a run,
+	// because the first is unknown.
 	Restarted bool `json:"restarted,omitempty"`
 	Later     bool `json:"later,omitempty"`
 }

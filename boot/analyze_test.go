@@ -54,7 +54,8 @@ func TestPublishedBoots(t *testing.T) {
 	for _, r := range final.Remedies {
 		saves = append(saves, r.Saves)
 	}
-	// 11.703 s of cloud-final; from basic.target to multi-user.target, most of it cloud-config; cloud-init's first two stages.
+	// 11.703 s of cloud-final; from basic.target to multi-user.target, most of it cloud-config;
+	// cloud-init's first two stages.
 	if want := []boot.Micros{11703000, 2729000, 26314000}; !slices.Equal(saves, want) {
 		t.Errorf("remedies save %v, want %v", saves, want)
 	}
@@ -186,7 +187,8 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestRemedyInsideScript: kubelet that cloud-final's script starts comes no later than that script without cloud-final.
+// TestRemedyInsideScript: kubelet that cloud-final's script starts comes no later than that script
+// without cloud-final.
 func TestRemedyInsideScript(t *testing.T) {
 	c := machine(svc("kubelet.service", 20*sec, 21*sec, "net.service"), svc("net.service", 3*sec, 9*sec), svc("cloud-final.service", 12*sec, 25*sec, "net.service"))
 	a := analyze(t, c, boot.Options{})
@@ -218,7 +220,8 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-// TestOwnStart: the time of a container and of a soft reboot does not count from the start of a kernel that was up before.
+// TestOwnStart: the time of a container and of a soft reboot does not count from the start of a
+// kernel that was up before.
 func TestOwnStart(t *testing.T) {
 	const day = 86400 * sec
 	old := svc("leftover.mount", 5*sec, 6*sec)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Pool sums up the boots of many machines. Add keeps a few numbers of each, not the captures, so that a thousand fit easily.
-// Every time is net of parking.
+// Pool sums up the boots of many machines. Add keeps a few numbers of each, not the captures, so
+// that a thousand fit easily. Every time is net of parking.
 type Pool struct {
 	boots      int
 	parked     int
@@ -57,8 +57,8 @@ type OnChain struct {
 	Share float64 `json:"share"` // of all boots, 0 to 1
 }
 
-// Outlier is a boot far from the others: more than the median by three times the median distance from it (MAD, scaled to
-// a standard deviation) and by at least a tenth.
+// Outlier is a boot far from the others: more than the median by three times the median distance
+// from it (MAD, scaled to a standard deviation) and by at least a tenth.
 type Outlier struct {
 	Name string `json:"name"`
 	Net  Micros `json:"net"`

@@ -13,12 +13,14 @@ type Cost struct {
 	Net  Micros `json:"net"`
 }
 
-// Remedy is a change that the founding document of this project proposes, and what it would save here.
+// Remedy is a change that the founding document of this project proposes, and what it would save
+// here.
 type Remedy struct {
 	Name string `json:"name"`
 	// Saves is net of parked time, after the remedies before it in the list have been applied.
 	Saves Micros `json:"saves"`
-	// Reaches is when kubelet would start then, or the chain's other goal be done: net time from the kernel's start.
+	// Reaches is when kubelet would start then, or the chain's other goal be done: net time from
+	// the kernel's start.
 	Reaches Micros `json:"reaches"`
 }
 
@@ -59,7 +61,8 @@ func (x *index) costName(s Segment) string {
 	return s.Unit
 }
 
-// simulation replays a boot with some units taking no time: every unit starts as long after its latest cause as it did.
+// simulation replays a boot with some units taking no time: every unit starts as long after its
+// latest cause as it did.
 type simulation struct {
 	*index
 	skip map[int]bool
@@ -126,8 +129,8 @@ type goalPlan struct {
 
 var cloudInitAll = []string{"cloud-init-local.service", "cloud-init-network.service", "cloud-init.service", "cloud-init-main.service", "cloud-config.service", "cloud-final.service"}
 
-// remedies replays the boot with the three proposals, one upon the other. Where neither kubelet nor cloud-final is known, only
-// the last of them can be judged, by the unit that the chain leads to.
+// remedies replays the boot with the three proposals, one upon the other. Where neither kubelet nor
+// cloud-final is known, only the last of them can be judged, by the unit that the chain leads to.
 func (x *index) remedies(goal int, chain *Link) []Remedy {
 	skip := map[int]bool{}
 	mark := func(names ...string) {
@@ -173,8 +176,9 @@ func (x *index) remedies(goal int, chain *Link) []Remedy {
 	return out
 }
 
-// plan finds the unit on which the goal hangs outside its unit file. A machine without kubelet is judged as if cloud-final's
-// end were what starts it, and as if it needed network, runtime and basic.target.
+// plan finds the unit on which the goal hangs outside its unit file. A machine without kubelet is
+// judged as if cloud-final's end were what starts it, and as if it needed network, runtime and
+// basic.target.
 func (x *index) plan(goal int, chain *Link) (goalPlan, bool) {
 	p := goalPlan{outside: -1}
 	if x.c.Units[goal].ID == "kubelet.service" {

@@ -9,9 +9,9 @@ import (
 	"kamino.dev/kamino/azure/emulator"
 )
 
-// TestPointerMoves: a pool whose model names the definition boots new machines from the version that
-// is offered, whatever is hidden, and its model is not written again. The version that the definition
-// stands for is in use.
+// TestPointerMoves: a pool whose model names the definition boots new machines from the version
+// that is offered, whatever is hidden, and its model is not written again. The version that the
+// definition stands for is in use.
 func TestPointerMoves(t *testing.T) {
 	c := imaged(t, "2026.1.1")
 	ctx := t.Context()

@@ -243,7 +243,8 @@ func urlAnchors() (all []string) {
 
 var userInfo = regexp.MustCompile("^[a-z]://[^\\s/?#@:\"'<>\\\\]{0,128}:([^\\s/?#\"'<>\\\\]{3,256})@[A-Za-z0-9\\[_-]")
 
-// urlPassword is the userinfo of RFC 3986 section 3.2.1 with a password that is none of documentation's.
+// urlPassword is the userinfo of RFC 3986 section 3.2.1 with a password that is none of
+// documentation's.
 func urlPassword(data []byte, at int) []byte {
 	part := userInfo.FindSubmatch(data[at:min(at+512, len(data))])
 	if part == nil || commented(data, at) {
@@ -375,7 +376,8 @@ func classes(value string) (n int) {
 	return lower + upper + digit + sign
 }
 
-// randomLooking values are base64 or hexadecimal of at least so many characters, with many different ones.
+// randomLooking values are base64 or hexadecimal of at least so many characters, with many
+// different ones.
 func randomLooking(value string, least int) bool {
 	if len(value) < least {
 		return false

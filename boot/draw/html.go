@@ -31,7 +31,8 @@ type pageRow struct {
 	deps         []int
 }
 
-// MarshalJSON writes [name, start, done, net, parked, idle, flags, ordering edges, note, cause, [dependencies…]].
+// MarshalJSON writes [name, start, done, net, parked, idle, flags, ordering edges, note, cause,
+// [dependencies…]].
 func (r pageRow) MarshalJSON() ([]byte, error) {
 	deps := r.deps
 	if deps == nil {
@@ -46,8 +47,8 @@ const (
 	rowRelevant = 4
 )
 
-// HTML writes a page that needs nothing but itself: the verdict, and a waterfall that can be zoomed, filtered and asked
-// for dependencies.
+// HTML writes a page that needs nothing but itself: the verdict, and a waterfall that can be
+// zoomed, filtered and asked for dependencies.
 func HTML(w io.Writer, c *boot.Capture, a *boot.Analysis) error {
 	s := newScene(c, a, gutter, picWidth-marginEnd)
 	var b strings.Builder

@@ -1,4 +1,5 @@
-// Package draw makes pictures of analysed boots: a plain SVG, a page that can be zoomed and asked, and a trace for Perfetto.
+// Package draw makes pictures of analysed boots: a plain SVG, a page that can be zoomed and asked,
+// and a trace for Perfetto.
 package draw
 
 import (
@@ -25,8 +26,8 @@ const (
 	flagLevels = 8
 )
 
-// pictureStyle is shared by the plain SVG and the page. The colours keep apart for the colour-blind (vermilion and blue) and
-// reach a contrast of 4.5 to 1 where they carry text.
+// pictureStyle is shared by the plain SVG and the page. The colours keep apart for the colour-blind
+// (vermilion and blue) and reach a contrast of 4.5 to 1 where they carry text.
 const pictureStyle = `
 .t{font:12px ui-sans-serif,system-ui,"Segoe UI","DejaVu Sans",sans-serif;fill:#1f2937}
 .n{font:12px ui-sans-serif,system-ui,"Segoe UI","DejaVu Sans",sans-serif;fill:#374151}

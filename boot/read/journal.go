@@ -45,8 +45,8 @@ func journalField(name string) bool {
 	return false
 }
 
-// readJournalJSON reads `journalctl -o json`, one object a line, or the same in an array. A last line that was cut off is
-// noted, not refused: logs are copied from machines that die.
+// readJournalJSON reads `journalctl -o json`, one object a line, or the same in an array. A last
+// line that was cut off is noted, not refused: logs are copied from machines that die.
 func readJournalJSON(data []byte) (*boot.Capture, error) {
 	j := newJournal()
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -73,7 +73,8 @@ func readJournalJSON(data []byte) (*boot.Capture, error) {
 	return j.capture(cut)
 }
 
-// journalValue takes a field: a string, an array of byte values if it was binary, or an array of strings if it was repeated.
+// journalValue takes a field: a string, an array of byte values if it was binary, or an array of
+// strings if it was repeated.
 func journalValue(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -97,8 +98,9 @@ func journalValue(raw json.RawMessage) string {
 	return string(out)
 }
 
-// readJournalExport reads the journal export format (https://systemd.io/JOURNAL_EXPORT_FORMATS/): lines of FIELD=value, or
-// FIELD, eight bytes of little-endian length, the value and a newline; entries end with an empty line.
+// readJournalExport reads the journal export format (https://systemd.io/JOURNAL_EXPORT_FORMATS/):
+// lines of FIELD=value, or FIELD, eight bytes of little-endian length, the value and a newline;
+// entries end with an empty line.
 func readJournalExport(data []byte) (*boot.Capture, error) {
 	j := newJournal()
 	e := entry{}
@@ -299,7 +301,8 @@ func (b *journalBoot) mark(name string, at boot.Micros, detail string) {
 	b.c.Marks = append(b.c.Marks, boot.Mark{Name: name, At: at, Detail: strings.ToValidUTF8(detail, "?"), Source: "journal"})
 }
 
-// markFirst is mark for a moment of which only the first counts, as who said it. Most messages have no name.
+// markFirst is mark for a moment of which only the first counts, as who said it. Most messages have
+// no name.
 func (b *journalBoot) markFirst(name string, at boot.Micros, who, msg string) {
 	if name == "" {
 		return
@@ -341,8 +344,9 @@ func kubeletMark(msg string) string {
 	return ""
 }
 
-// runtimeMark recognises the words of containerd (cmd/containerd/command, pkg/cri/instrument) and of CRI-O (server/container_start.go).
-// A container that starts is told by the runtime on every boot; kubelet speaks of a pod's start only if it had not run before.
+// runtimeMark recognises the words of containerd (cmd/containerd/command, pkg/cri/instrument) and
+// of CRI-O (server/container_start.go). A container that starts is told by the runtime on every
+// boot; kubelet speaks of a pod's start only if it had not run before.
 func runtimeMark(msg string) string {
 	switch {
 	case strings.Contains(msg, "containerd successfully booted"):
@@ -353,7 +357,8 @@ func runtimeMark(msg string) string {
 	return ""
 }
 
-// linkMark recognises an interface that lost or regained its link, as systemd-networkd and the kernel's drivers say it.
+// linkMark recognises an interface that lost or regained its link, as systemd-networkd and the
+// kernel's drivers say it.
 func linkMark(msg string) string {
 	if strings.HasPrefix(msg, "lo:") {
 		return ""

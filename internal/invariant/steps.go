@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// claim is a step that a process says it is in: whether the world has shown what the step promises at
-// any moment since it began.
+// claim is a step that a process says it is in: whether the world has shown what the step promises
+// at any moment since it began.
 type claim struct {
 	step, run string
 	held      bool

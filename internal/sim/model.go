@@ -139,7 +139,8 @@ func (s simProvider) SetVersion(ctx context.Context, pool kamino.Pool, v kamino.
 }
 
 // flag writes whether a version is excluded. Withdrawing takes less time than offering, so that who
-// does not wait for the one before the other leaves a definition that stands for a third, or nothing.
+// does not wait for the one before the other leaves a definition that stands for a third, or
+// nothing.
 func (w *world) flag(a *simArtifact, excluded bool) {
 	a.shown = a.Excluded
 	takes := 15 * time.Second

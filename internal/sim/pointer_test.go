@@ -174,7 +174,8 @@ func TestPointerNeverStandsForNothing(t *testing.T) {
 	}
 }
 
-// TestPointerPins: a version that a person excludes or includes is a pin; what Kamino moved is none.
+// TestPointerPins: a version that a person excludes or includes is a pin; what Kamino moved is
+// none.
 func TestPointerPins(t *testing.T) {
 	made := func() (*world, string) {
 		w := pointing(1)

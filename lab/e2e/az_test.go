@@ -87,7 +87,8 @@ func newAz(t *testing.T) *az {
 	return a
 }
 
-// azPython is the interpreter of the azure-cli that is installed: Debian's, or that of Microsoft's package.
+// azPython is the interpreter of the azure-cli that is installed: Debian's, or that of Microsoft's
+// package.
 func azPython(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("az"); err == nil {
@@ -185,7 +186,8 @@ func TestAzureCLI(t *testing.T) {
 	}
 }
 
-// galleries makes an image version of the snapshot, lets a machine boot from it, and deletes it all.
+// galleries makes an image version of the snapshot, lets a machine boot from it, and deletes it
+// all.
 func (a *az) galleries(p *pool) {
 	a.Helper()
 	const gallery, definition, version = "az_gallery", "az-definition", "1.0.0"
@@ -320,8 +322,8 @@ func TestAzureCLISeesPrototype(t *testing.T) {
 	a.in(`0`, fmt.Sprintf("length([?name=='%s'])", kamino.SnapshotName(p.name)), "snapshot", "list")
 }
 
-// TestAzureCLISeesPointer asks a foreign client, after each move of the pointer, what the pool's next
-// instance would boot from, and lets one boot.
+// TestAzureCLISeesPointer asks a foreign client, after each move of the pointer, what the pool's
+// next instance would boot from, and lets one boot.
 func TestAzureCLISeesPointer(t *testing.T) {
 	t.Parallel()
 	a := newAz(t)

@@ -49,9 +49,10 @@ func (f *Factory) unhang(m *machine, g *guest) {
 	}
 }
 
-// revive gives a machine power again whose QEMU crashed while it booted a kernel, once in its life, as a platform does when
-// a host fails. QEMU 7.2 ended with SIGSEGV three seconds after power on (seen once in some 200 boots; that its cause is the
-// one of unhang is assumed). As there, nothing has been written to the disk.
+// revive gives a machine power again whose QEMU crashed while it booted a kernel, once in its life,
+// as a platform does when a host fails. QEMU 7.2 ended with SIGSEGV three seconds after power on
+// (seen once in some 200 boots; that its cause is the one of unhang is assumed). As there, nothing
+// has been written to the disk.
 func (f *Factory) revive(m *machine, g *guest, id string) bool {
 	if !crashed(g.err) || g.said(handedOver) || g.said(noDisk) {
 		return false
