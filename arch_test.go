@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"kamino.dev/kamino/internal/golden"
 )
@@ -248,4 +249,33 @@ func goFiles(t *testing.T) []string {
 		t.Fatal(os.ErrNotExist)
 	}
 	return files
+}
+
+// TestComments: comments wrap at 100 columns, with a tab for four, in all three modules. Long
+// addresses, and columns within a comment, stay as they are; code is as long as gofmt leaves it.
+func TestComments(t *testing.T) {
+	files := goFiles(t)
+	for _, module := range []string{"lab", "release"} {
+		more, err := filepath.Glob(filepath.Join(module, "*", "*.go"))
+		deeper, err2 := filepath.Glob(filepath.Join(module, "*", "*", "*.go"))
+		if err != nil || err2 != nil || len(more)+len(deeper) == 0 {
+			t.Fatal(module, err, err2)
+		}
+		files = slices.Concat(files, more, deeper)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			comment, is := strings.CutPrefix(strings.TrimLeft(line, "\t"), "// ")
+			if !is || strings.Contains(comment, "://") || strings.HasPrefix(comment, "   ") {
+				continue
+			}
+			if n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")); n > 100 {
+				t.Errorf("%s:%d: a comment of %d columns, at most 100", file, i+1, n)
+			}
+		}
+	}
 }
