@@ -49,7 +49,7 @@ RACE_STATIC := -tags=grpcnotrace,netgo,osusergo -ldflags='-linkmode=external -ex
 
 .PHONY: test-race
 test-race: ## the product's tests with the race detector, with a tenth of the walks (needs gcc)
-	CGO_ENABLED=1 SEEDS=$$(($(SEEDS) / 10)) go test -race $(RACE_STATIC) -timeout 60m ./...
+	CGO_ENABLED=1 SEEDS=$$(($(SEEDS) / 10)) go test -count=1 -race $(RACE_STATIC) -timeout 60m ./...
 
 .PHONY: test-lab
 test-lab: build lab ## end to end: the real kube-apiserver, the Azure SDK over HTTPS
