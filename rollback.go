@@ -316,6 +316,8 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 	if errors.As(err, &failed) && failed.Step == InMark && !m.points && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
 		m.give(failed.Err)
 		err = nil
+	} else if err != nil && !m.points && r.result.Changed {
+		m.give(err) // the model is written, perhaps: the ledger goes on distrusting
 	}
 	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
 		ended := PastRun{Run: r.held.run, Pointed: plan.To, Ended: r.engine.now(), Seconds: r.engine.now().Sub(began).Seconds(), Step: failedStep(err)}

@@ -142,7 +142,7 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 			say(StepRetry, err.Error(), -1)
 		default:
 			err = interrupted(ctx, err)
-			refused := next.kind != nextAct && refusing(err)
+			refused := next.kind != nextAct && refusing(err) && r.away.from.IsZero() && !r.result.Changed
 			if refused && !s.Spare {
 				failed = StepRefused
 			}
@@ -215,7 +215,9 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 	if err := r.held.intend(ctx, s, next); err != nil {
 		return next, err
 	}
-	if late := r.engine.now().Sub(looked); late > lookAge {
+	// The monotonic clock stands still while the machine is suspended, the other may be set.
+	now := r.engine.now()
+	if late := max(now.Sub(looked), now.Round(0).Sub(looked.Round(0))); late > lookAge {
 		return wait(fmt.Sprintf("a fresh look: the lease was written only after %s", late.Round(time.Second))), nil
 	}
 	r.takes(s)

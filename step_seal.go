@@ -123,7 +123,7 @@ func (r *Run) checkReceipt(receipt Receipt) error {
 }
 
 func (r *Run) lookStop(ctx context.Context) (Next, error) {
-	if r.away.from.IsZero() && !r.held.before.Sealing { // else the process before this one knows
+	if r.away.from.IsZero() && !(r.held.adopted && r.held.before.Sealing) { // else the process before this one knows
 		r.away.from = r.engine.now()
 	}
 	in, err := r.donor.readInstance(ctx)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -83,12 +84,14 @@ func TestAwayAcrossProcesses(t *testing.T) {
 		least    float64
 		most     float64 // 0: no bound
 		untaught bool    // the process that took the donor noted no time, as former versions
+		donor    string  // another than the killed run's
 	}{
 		{method: "Create snapshot", least: dead.Seconds()},
 		{method: "Create snapshot", restore: true, least: dead.Seconds()},
 		{method: "Create snapshot", untaught: true, least: 0, most: 0.1},
 		{method: "Evict", least: 1, most: dead.Seconds()},                    // killed before the donor was away
 		{method: "Create image version", least: 1, most: dead.Seconds() / 2}, // and after it was back
+		{method: "Create snapshot", donor: "a-1", least: 30},                 // that of the donor which took its place
 	} {
 		w := killed(tt.method, 1)
 		if tt.untaught {
@@ -99,7 +102,7 @@ func TestAwayAcrossProcesses(t *testing.T) {
 		w.advance(w.now.Add(dead))
 		if tt.restore {
 			w.restore()
-		} else if p := w.update(options("a-0")); p.err != nil || !p.result.Adopted || p.result.AwaySeconds != w.status(t).Runs[0].AwaySeconds {
+		} else if p := w.update(options(cmp.Or(tt.donor, "a-0"))); p.err != nil || p.result.Adopted != (tt.donor == "") || p.result.AwaySeconds != w.status(t).Runs[0].AwaySeconds {
 			t.Errorf("%+v: %+v, %v; the ledger has %+v", tt, p.result, p.err, w.status(t).Runs)
 		}
 		if away := w.status(t).Runs[0].AwaySeconds; away < tt.least || tt.most > 0 && away > tt.most {
