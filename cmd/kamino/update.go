@@ -234,7 +234,7 @@ func (r updateReport) table(w io.Writer) {
 	fmt.Fprintf(w, "Donor:\t%s\n", r.Donor)
 	away := seconds(r.AwaySeconds)
 	if r.Adopted && r.AwaySeconds == 0 {
-		away = "not away, or not known: the process that had the run before noted no time"
+		away = "not known, or not away at all: the process that had the run before noted no time"
 	}
 	fmt.Fprintf(w, "Donor away:\t%s\n", away)
 	fmt.Fprintf(w, "Version:\t%s\n", r.Version)
