@@ -77,7 +77,7 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 		// One at a time: a decoder may need as much memory as windowMost.
 		r.unpacking.Lock()
 		defer r.unpacking.Unlock()
-		in := inside{reader: r, seen: &s, file: j.name, software: software, left: decodedMost, told: map[string]bool{}}
+		in := inside{reader: r, seen: &s, file: j.name, software: software, left: decodedMost, zips: decodedMost, told: map[string]bool{}}
 		in.scan(f, head.bytes())
 	}
 	return s, nil

@@ -14,8 +14,8 @@ import (
 	"strconv"
 )
 
-// Bounds of what is unpacked of one file: bytes in all, and encodings within each other. What is
-// behind them is told (Result.Skipped), not scanned.
+// Bounds of what is unpacked of one file: bytes (of the zip files within archives as many again),
+// and encodings within each other. What is behind them is told (Result.Skipped), not scanned.
 const (
 	decodedMost = 256 << 20
 	deepest     = 4
@@ -30,8 +30,12 @@ type inside struct {
 	file     string // its name
 	software bool   // what is packaged: prose counts nowhere in it
 	left     int64  // bytes that may still be decoded
-	zipped   bool   // members of a zip file: mostly programs, so that prose counts in settings only
-	told     map[string]bool
+	// Bytes that may still be decoded of zip files in archives. They take none of what is left for
+	// the archives, which would hide what is behind them; nested while one of them is looked at.
+	zips   int64
+	nested bool
+	zipped bool // members of a zip file: mostly programs, so that prose counts in settings only
+	told   map[string]bool
 }
 
 // settings are the formats in which programs bring theirs.
@@ -143,7 +147,8 @@ func (in *inside) zip(f *os.File) {
 	in.members(f, info.Size(), in.file, "", 1)
 }
 
-// zipWithin is a zip file in an archive or an encoding.
+// zipWithin is a zip file in an archive or an encoding. Those within it share its bytes: had each
+// its own, a small file could be unpacked for days.
 func (in *inside) zipWithin(r io.Reader, name, where string, depth int) {
 	data, err := io.ReadAll(io.LimitReader(r, zippedMost+1))
 	switch {
@@ -152,6 +157,10 @@ func (in *inside) zipWithin(r io.Reader, name, where string, depth int) {
 	case len(data) > zippedMost:
 		in.tell(fmt.Sprintf("a zip file of more than %d MiB in an archive", zippedMost>>20))
 	default:
+		if !in.nested {
+			in.nested, in.left, in.zips = true, in.zips, in.left
+			defer func() { in.nested, in.left, in.zips = false, in.zips, in.left }()
+		}
 		in.members(bytes.NewReader(data), int64(len(data)), name, where, depth)
 	}
 }

@@ -20,26 +20,43 @@ import (
 
 const pemKey = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIKiLpl1v5fakefakefakefakefakefakefake\n-----END EC PRIVATE KEY-----\n"
 
-func zipOf(t *testing.T, name, text string) string {
+func zipOf(t *testing.T, name, text string) string { return zipsOf(t, name, text) }
+
+// zipsOf is a zip file of members: a name, a text, and so on.
+func zipsOf(t *testing.T, members ...string) string {
 	t.Helper()
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
-	w, err := z.Create(name)
-	if err != nil {
-		t.Fatal(err)
+	for m := range slices.Chunk(members, 2) {
+		w, err := z.Create(m[0])
+		if err == nil {
+			_, err = io.WriteString(w, m[1])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	closed(t, w, text, z)
+	closed(t, io.Discard, "", z)
 	return b.String()
 }
 
-func tarOf(t *testing.T, name, text string) string {
+func tarOf(t *testing.T, name, text string) string { return tarsOf(t, name, text) }
+
+// tarsOf is zipsOf for a tar archive.
+func tarsOf(t *testing.T, members ...string) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(text)), Mode: 0o600}); err != nil {
-		t.Fatal(err)
+	for m := range slices.Chunk(members, 2) {
+		err := w.WriteHeader(&tar.Header{Name: m[0], Size: int64(len(m[1])), Mode: 0o600})
+		if err == nil {
+			_, err = io.WriteString(w, m[1])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	closed(t, w, text, w)
+	closed(t, io.Discard, "", w)
 	return b.String()
 }
 
@@ -73,6 +90,7 @@ func utf32Of(text string) string {
 // counts in them.
 func TestPacked(t *testing.T) {
 	keys, settings := strings.Repeat(pemKey, 20), strings.Repeat("spring.datasource.password=Pa55w0rd1234\n", 20)
+	zeros := string(make([]byte, decodedMost+1))
 	for name, c := range map[string]struct {
 		text, kind string
 		told       bool
@@ -94,7 +112,10 @@ func TestPacked(t *testing.T) {
 		"usr/local/doc/a.ini": {"password = S0mmerRegen1987\n", "", false},
 		"opt/x/vendor/a.ini":  {"password = S0mmerRegen1987\n", "", false},
 		"srv/russian.doll.gz": {gzipOf(t, gzipOf(t, gzipOf(t, gzipOf(t, gzipOf(t, keys))))), "", true},
-		"srv/bomb.gz":         {gzipOf(t, string(make([]byte, decodedMost+1))), "", true},
+		// A zip file within an archive takes nothing of what is behind it.
+		"srv/bomb.jar.gz": {gzipOf(t, tarsOf(t, "zeros.jar", zipOf(t, "zeros", zeros), "id_ed25519", keys)), "private-key", true},
+		"srv/bomb.war":    {zipsOf(t, "zeros.jar", zipOf(t, "zeros", zeros), "id_ed25519", keys), "private-key", true},
+		"srv/bomb.gz":     {gzipOf(t, zeros), "", true},
 	} {
 		r, err := Files(t.Context(), disktest.New(t, map[string]string{name: c.text}), Options{})
 		got := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == c.kind })
