@@ -152,6 +152,9 @@ func (db *database) load(id uint64) ([]byte, error) {
 	if _, err := db.file.ReadAt(head[:], at); err != nil {
 		return nil, errors.Join(errBolt, err)
 	}
+	if binary.LittleEndian.Uint64(head[:]) != id {
+		return nil, errBolt
+	}
 	n := (int64(binary.LittleEndian.Uint32(head[12:])) + 1) * db.page
 	if n > db.size-at {
 		return nil, errBolt
@@ -188,6 +191,9 @@ func (db *database) walk(p []byte, depth int, visit func(key, value []byte, nest
 		return errBolt
 	}
 	kind, count := binary.LittleEndian.Uint16(p[8:]), int(binary.LittleEndian.Uint16(p[10:]))
+	if kind != boltBranch && kind != boltLeaf { // of zeros, it would be an empty bucket
+		return errBolt
+	}
 	for i := range count {
 		at := boltHeader + i*boltElement
 		if db.elements--; db.elements < 0 || at+boltElement > len(p) {
@@ -195,13 +201,10 @@ func (db *database) walk(p []byte, depth int, visit func(key, value []byte, nest
 		}
 		e := p[at:]
 		var err error
-		switch kind {
-		case boltBranch:
+		if kind == boltBranch {
 			err = db.walkPage(binary.LittleEndian.Uint64(e[8:]), depth+1, visit)
-		case boltLeaf:
+		} else {
 			err = db.leaf(e, visit)
-		default:
-			err = errBolt
 		}
 		if err != nil {
 			return err

@@ -191,3 +191,37 @@ func FuzzBolt(f *testing.F) {
 		}
 	})
 }
+
+// TestZeroedPage: a page that was lost, as a file system may do it, is not an empty one.
+func TestZeroedPage(t *testing.T) {
+	d, want := disktest.New(t, nil), map[string]string{}
+	db := opened(t, d, "a.db", func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists([]byte("containers"))
+		for i := range 200 {
+			c, cerr := b.CreateBucketIfNotExists(fmt.Appendf(nil, "%d", i))
+			if err = errors.Join(err, cerr); err == nil {
+				err = c.Put([]byte("image"), []byte(strings.Repeat("i", 200)))
+			}
+			want[fmt.Sprintf("containers/%d/image", i)] = strings.Repeat("i", 200)
+		}
+		return err
+	})
+	page := db.Info().PageSize
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := d.ReadFile("a.db", 1<<20)
+	if err != nil || len(whole) < 10*page {
+		t.Fatalf("%d bytes, %v", len(whole), err)
+	}
+	for at := 2 * page; at < len(whole); at += page { // behind the meta pages, of which one is spare
+		torn := bytes.Clone(whole)
+		clear(torn[at : at+page])
+		if err := d.WriteFile("torn.db", torn, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := view(d, "torn.db", contents); err == nil && !maps.Equal(got, want) {
+			t.Errorf("without page %d: %d of %d keys and no error", at/page, len(got), len(want))
+		}
+	}
+}
