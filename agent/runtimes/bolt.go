@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"io/fs"
 	"os"
+	"syscall"
 
 	"kamino.dev/kamino/agent/disk"
 )
@@ -59,18 +59,11 @@ func view[T any](d *disk.Disk, name string, read func(root *bucket) (T, error)) 
 	if !d.Exists(name) {
 		return out, nil
 	}
-	f, err := d.OpenFile(name, os.O_RDONLY, 0)
+	f, err := openDatabase(d, name)
 	if err != nil {
 		return out, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fs.ErrInvalid
-	}
-	if err != nil {
-		return out, fmt.Errorf("read /%s: %w", name, err)
-	}
 	for range tries {
 		var before []byte
 		if before, err = metaPages(f); err != nil {
@@ -86,6 +79,22 @@ func view[T any](d *disk.Disk, name string, read func(root *bucket) (T, error)) 
 		return out, fmt.Errorf("read /%s: %w", name, err)
 	}
 	return out, nil
+}
+
+// openDatabase waits for nobody where a user has put a pipe.
+func openDatabase(d *disk.Disk, name string) (*os.File, error) {
+	f, err := d.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("read /%s: no regular file", name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // metaPages is as much of the file as the two meta pages can take.

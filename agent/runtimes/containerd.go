@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"strings"
 	"syscall"
@@ -47,7 +46,7 @@ func Stopped(d *disk.Disk) error {
 	snapshots, err2 := globs(d, containerdRoots, snapshotsName)
 	err := errors.Join(err1, err2)
 	for _, name := range append(metas, snapshots...) {
-		f, oerr := d.OpenFile(name, os.O_RDONLY, 0)
+		f, oerr := openDatabase(d, name)
 		if oerr != nil {
 			err = errors.Join(err, oerr)
 			continue

@@ -1,11 +1,16 @@
 package runtimes
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
+	"os"
+	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -72,5 +77,35 @@ func TestUnreadable(t *testing.T) {
 	}
 	if err := Stopped(d); err != nil {
 		t.Errorf("nobody has them open: %v", err)
+	}
+}
+
+// TestPipes: a pipe in a database's place, which a user may make, is an error. Whoever opens one
+// waits for a writer.
+func TestPipes(t *testing.T) {
+	for _, name := range []string{metaName, "io.containerd.snapshotter.v1.native/metadata.db"} {
+		d := disktest.New(t, nil)
+		at := "home/u/.local/share/containerd/" + name
+		err := errors.Join(os.MkdirAll(d.Host(path.Dir(at)), 0o755), syscall.Mkfifo(d.Host(at), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, read := range map[string]func() error{
+			"Containers": func() error { _, err := Containers(d); return err },
+			"Stopped":    func() error { return Stopped(d) },
+		} {
+			done := make(chan error, 1)
+			go func() { done <- read() }()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			select {
+			case err := <-done:
+				if err == nil || !strings.Contains(err.Error(), at) {
+					t.Errorf("%s, %s: %v", what, name, err)
+				}
+			case <-ctx.Done():
+				t.Errorf("%s waits for a writer of %s", what, name)
+			}
+			cancel()
+		}
 	}
 }
