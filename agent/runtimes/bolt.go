@@ -1,7 +1,6 @@
 package runtimes
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -23,6 +22,7 @@ const (
 	boltVersion = 2
 
 	boltHeader  = 16 // id, flags, count, overflow
+	boltMeta    = 64
 	boltElement = 16
 	boltBranch  = 0x01
 	boltLeaf    = 0x02
@@ -65,12 +65,12 @@ func view[T any](d *disk.Disk, name string, read func(root *bucket) (T, error)) 
 	}
 	defer f.Close()
 	for range tries {
-		var before []byte
+		var before metas
 		if before, err = metaPages(f); err != nil {
 			break
 		}
 		out, err = viewOnce(f, before, read)
-		if after, aerr := metaPages(f); aerr == nil && bytes.Equal(before, after) {
+		if after, aerr := metaPages(f); aerr == nil && before == after {
 			break
 		}
 		err = errors.New("it is written to all the time")
@@ -97,17 +97,27 @@ func openDatabase(d *disk.Disk, name string) (*os.File, error) {
 	return f, nil
 }
 
-// metaPages is as much of the file as the two meta pages can take.
-func metaPages(f *os.File) ([]byte, error) {
-	b := make([]byte, 2*os.Getpagesize())
-	n, err := f.ReadAt(b, 0)
-	if errors.Is(err, io.EOF) {
-		err = nil
+// metas is what there is where a meta page may be: at the beginning of the file, and at that of its
+// second page, of which the size is the machine's where the database was made.
+type metas [9][boltHeader + boltMeta]byte
+
+func metaPages(f io.ReaderAt) (all metas, err error) {
+	for i := range all {
+		if _, rerr := f.ReadAt(all[i][:], metaAt(i)); !errors.Is(rerr, io.EOF) {
+			err = errors.Join(err, rerr)
+		}
 	}
-	return b[:n], err
+	return all, err
 }
 
-func viewOnce[T any](f *os.File, meta []byte, read func(*bucket) (T, error)) (out T, err error) {
+func metaAt(i int) int64 {
+	if i == 0 {
+		return 0
+	}
+	return 256 << i // 512 to 64 KiB
+}
+
+func viewOnce[T any](f *os.File, meta metas, read func(*bucket) (T, error)) (out T, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return out, err
@@ -119,28 +129,23 @@ func viewOnce[T any](f *os.File, meta []byte, read func(*bucket) (T, error)) (ou
 	return read(&bucket{db: db, page: db.root})
 }
 
-// openBolt takes the newer of the two meta pages.
-func openBolt(file io.ReaderAt, size int64, meta []byte) (*database, error) {
+// openBolt takes the newer of the two meta pages. The second one is where the first one's size of a
+// page says, or where its own says, should the first one be the damaged one.
+func openBolt(file io.ReaderAt, size int64, meta metas) (*database, error) {
 	var newest uint64
 	db := &database{file: file, size: size}
-	try := func(b []byte) {
-		if len(b) < boltHeader+64 {
-			return
-		}
-		b = b[boltHeader:]
+	for i := range meta {
+		b := meta[i][boltHeader:]
 		sum := fnv.New64a()
 		sum.Write(b[:56])
 		if binary.LittleEndian.Uint32(b) != boltMagic || binary.LittleEndian.Uint32(b[4:]) != boltVersion || binary.LittleEndian.Uint64(b[56:]) != sum.Sum64() {
-			return
+			continue
 		}
 		page, id := int64(binary.LittleEndian.Uint32(b[8:])), binary.LittleEndian.Uint64(b[48:])
-		if page >= 512 && page <= 64<<10 && (db.page == 0 || id > newest) {
-			newest, db.page, db.root = id, page, binary.LittleEndian.Uint64(b[16:])
+		if page < 512 || page > 64<<10 || i > 0 && page != metaAt(i) || db.page != 0 && (page != db.page || id <= newest) {
+			continue
 		}
-	}
-	try(meta)
-	for page := 512; page <= len(meta)/2; page *= 2 { // the first one, and with it the size of a page, may be the damaged one
-		try(meta[page:])
+		newest, db.page, db.root = id, page, binary.LittleEndian.Uint64(b[16:])
 	}
 	if db.page == 0 {
 		return nil, errors.New("not a Bolt database")

@@ -177,7 +177,11 @@ func FuzzBolt(f *testing.F) {
 		if at >= 0 && at < len(data) {
 			data[at] = to
 		}
-		db, err := openBolt(bytes.NewReader(data), int64(len(data)), data[:min(len(data), 8192)])
+		meta, err := metaPages(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		db, err := openBolt(bytes.NewReader(data), int64(len(data)), meta)
 		if err != nil {
 			return
 		}
@@ -222,6 +226,32 @@ func TestZeroedPage(t *testing.T) {
 		}
 		if got, err := view(d, "torn.db", contents); err == nil && !maps.Equal(got, want) {
 			t.Errorf("without page %d: %d of %d keys and no error", at/page, len(got), len(want))
+		}
+	}
+}
+
+// TestPageSizes: the newest transaction is read, whatever the size of a page on the machine where
+// the database was made.
+func TestPageSizes(t *testing.T) {
+	for size := 1 << 10; size <= 64<<10; size *= 2 {
+		d := disktest.New(t, nil)
+		db, err := bolt.Open(d.Host("a.db"), 0o600, &bolt.Options{PageSize: size, NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 {
+			want := map[string]string{"b/k": fmt.Sprint(i)}
+			err := db.Update(func(tx *bolt.Tx) error {
+				b, err := tx.CreateBucketIfNotExists([]byte("b"))
+				return errors.Join(err, b.Put([]byte("k"), []byte(fmt.Sprint(i))))
+			})
+			got, rerr := view(d, "a.db", contents)
+			if err = errors.Join(err, rerr); err != nil || !maps.Equal(got, want) {
+				t.Errorf("pages of %d bytes: %v, want %v, %v", size, got, want, err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
