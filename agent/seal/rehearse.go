@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/runtimes"
 	"kamino.dev/kamino/agent/scan"
 )
 
@@ -41,13 +42,18 @@ func Rehearse(ctx context.Context, d *disk.Disk, o Options) error {
 	})
 }
 
-// rehearseScan is the scan without what is in files that rules take away or edit.
+// rehearseScan is the scan without what is in files that rules take away or edit, and without what
+// containers wrote: they are removed first, which the seal makes sure of.
 func rehearseScan(ctx context.Context, d *disk.Disk, o Options) error {
 	plan, err := planOf(d, o)
 	if err != nil {
 		return err
 	}
-	var changed []string
+	left, err := runtimes.Containers(d)
+	if err != nil {
+		return err
+	}
+	changed := runtimes.Writable(left)
 	for _, s := range plan {
 		for _, m := range s.matches {
 			changed = append(changed, m.Path)
