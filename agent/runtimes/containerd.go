@@ -32,10 +32,12 @@ var containerdRoots = []string{containerdDir, dockerDir + "/containerd/daemon", 
 	"var/lib/rancher/k3s/agent/containerd", "var/lib/rancher/rke2/agent/containerd", "var/snap/microk8s/common/var/lib/containerd"}
 
 // MetadataPaths are patterns, absolute, of the databases in which containerd keeps what containers
-// were given.
+// were given; without the users' own, where a user may put what he likes beneath root's hands.
 func MetadataPaths() (all []string) {
 	for _, root := range containerdRoots {
-		all = append(all, "/"+root+"/"+metaName)
+		if !strings.HasPrefix(root, "home/") {
+			all = append(all, "/"+root+"/"+metaName)
+		}
 	}
 	return all
 }

@@ -130,3 +130,37 @@ func TestWritableLayersAreScanned(t *testing.T) {
 		t.Errorf("found in an image's layer: %s", name)
 	}
 }
+
+// TestDatabaseByALink: a user's link in a database's place makes no copy of root's database, whose
+// containers' environments everybody could then read; nor does any other link. Nothing is changed.
+func TestDatabaseByALink(t *testing.T) {
+	const up = "../../../../../../"
+	const users = "home/u/.local/share/containerd/io.containerd.metadata.v1.bolt/meta.db"
+	for name, c := range map[string]struct {
+		link, target string
+		refused      bool
+	}{
+		"a user's": {users, up + "var/lib/private/meta.db", false},
+		"docker's": {"var/lib/docker/containerd/daemon/io.containerd.metadata.v1.bolt/meta.db", up + "var/lib/private/meta.db", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := linked(t, nil, map[string]string{c.link: c.target})
+			database(t, d, "removed-meta", "var/lib/private/meta.db")
+			before := read(t, d)
+			err := Permit(d, planted(nil))
+			if refused := err != nil && strings.Contains(err.Error(), c.link); refused != c.refused {
+				t.Errorf("permitted: %v", err)
+			}
+			_, err = Seal(t.Context(), d, planted(nil))
+			if refused := err != nil && strings.Contains(err.Error(), c.link); refused != c.refused {
+				t.Errorf("sealed: %v", err)
+			}
+			if target, err := d.Readlink(c.link); err != nil || target != c.target {
+				t.Errorf("the link leads to %q, %v", target, err)
+			}
+			if c.refused {
+				sameAs(t, before, read(t, d))
+			}
+		})
+	}
+}
