@@ -187,7 +187,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// Without any one right, something fails: the log names the right, or what it
+// Without any one right, something fails: the table or the log names the right, or what it
 // is for is missing.
 func TestNoRightIsNeedless(t *testing.T) {
 	tested := map[string][]right{}
@@ -212,7 +212,7 @@ func TestNoRightIsNeedless(t *testing.T) {
 					t.Errorf("exit code %d, %d events", o.code, r.events(t))
 				case acts:
 					r.refusedFirst(t, o, gone)
-				case o.code == 0 || !strings.Contains(o.log, stop):
+				case o.code == 0 || !strings.Contains(o.out+o.log, stop):
 					t.Errorf("exit code %d without the right to %s %s, output:\n%s\nlog:\n%s", o.code, gone.verb, gone.resource, o.out, tail(o.log))
 				}
 			})
