@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -155,23 +154,17 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 		return nil, err
 	}
 	plans, errs := make([]PoolPlan, len(all)), make([]error, len(all))
-	var wg sync.WaitGroup
-	places := make(chan struct{}, readers)
-	for i, o := range all {
+	e.inTurn(len(all), noneUrgent, func(own *Engine, i int) {
+		o := all[i]
 		plans[i], errs[i] = o.decide(opts, e.now()), o.err
 		if run := o.lease.unfinished(e.now()); run != nil && run.Alive && plans[i].Action == DoFinish {
 			plans[i].hold("held", "run %s (process %s) is at work: its last heartbeat was %.0f s ago", run.Run, run.Process, run.Silence)
 		}
-		places <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-places }()
-			if err := e.detail(ctx, o, opts, &plans[i]); err != nil {
-				errs[i] = err
-				plans[i].hold("error", "%v", err)
-			}
-		})
-	}
-	wg.Wait()
+		if err := own.detail(ctx, o, opts, &plans[i]); err != nil {
+			errs[i] = err
+			plans[i].hold("error", "%v", err)
+		}
+	})
 	return plans, errors.Join(errs...)
 }
 

@@ -176,6 +176,9 @@ func (e *Engine) inTurn(n int, urgent func(int) bool, do func(*Engine, int)) {
 	})
 }
 
+// noneUrgent is for inTurn where nothing is urgent.
+func noneUrgent(int) bool { return false }
+
 // beside calls body n times side by side and returns when all have ended.
 func (e *Engine) beside(n int, body func(*Engine, int)) {
 	if e.Threads != nil {

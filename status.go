@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -297,12 +296,7 @@ func (p PoolID) is(name string) bool {
 
 // readAll fills in what each pool's own reads tell.
 func (e *Engine) readAll(ctx context.Context, pools []*overview) {
-	var next atomic.Int64
-	e.beside(min(readers, len(pools)), func(own *Engine, _ int) {
-		for i := int(next.Add(1)) - 1; i < len(pools); i = int(next.Add(1)) - 1 {
-			pools[i].err = own.readOne(ctx, pools[i])
-		}
-	})
+	e.inTurn(len(pools), noneUrgent, func(own *Engine, i int) { pools[i].err = own.readOne(ctx, pools[i]) })
 }
 
 func (e *Engine) readOne(ctx context.Context, o *overview) (err error) {

@@ -21,7 +21,10 @@ type Known struct {
 	// Tree is the digest over names and contents of all unknown files at and below Path that no
 	// other entry allows. One file more, or another content, and none of them is allowed.
 	Tree string `yaml:"tree,omitempty"`
-	Why  string `yaml:"why"`
+	// Reviewed is false in what WriteAllow writes, until somebody has looked. Such an entry counts
+	// all the same, and who gives the policy to a run is warned; absent is true.
+	Reviewed *bool  `yaml:"reviewed,omitempty"`
+	Why      string `yaml:"why"`
 }
 
 // Validate checks one entry by itself.
@@ -141,18 +144,18 @@ func (r *Result) WriteAllow(w io.Writer) error {
 		each /= 2
 	}
 	_, err := fmt.Fprintf(w, "# %d files of which nothing says why they are on the node. Review each entry: remove what must not be in an image,\n"+
-		"# say why the others may. An entry without sha256 or tree allows any content. Give the file to runs with --seal-policy.\n"+
+		"# say why the others may, and take reviewed: false off. An entry without sha256 or tree allows any content. Give the file to runs with --seal-policy.\n"+
 		"apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nverify:\n  unknown: refuse\n  known:%s\n", len(r.Unknown), empty(len(r.Unknown)))
 	for _, g := range groups {
 		if err != nil {
 			return err
 		}
 		if g.folds(each) {
-			_, err = fmt.Fprintf(w, "  - {path: %s, tree: %s, why: %q}\n", quote(g.Dir), treeSum(g.Files), fmt.Sprintf("%d files, %s; not reviewed", len(g.Files), size(g.Bytes)))
+			_, err = fmt.Fprintf(w, "  - {path: %s, tree: %s, reviewed: false, why: %q}\n", quote(g.Dir), treeSum(g.Files), fmt.Sprintf("%d files, %s", len(g.Files), size(g.Bytes)))
 			continue
 		}
 		for _, f := range g.Files {
-			if _, err = fmt.Fprintf(w, "  - {path: %s, sha256: %s, why: %q}\n", quote(f.Path), f.Digest, f.Why+"; not reviewed"); err != nil {
+			if _, err = fmt.Fprintf(w, "  - {path: %s, sha256: %s, reviewed: false, why: %q}\n", quote(f.Path), f.Digest, f.Why); err != nil {
 				return err
 			}
 		}

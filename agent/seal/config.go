@@ -88,6 +88,16 @@ type VerifyRules struct {
 	Allow   []Allowed         `yaml:"allow,omitempty"`
 }
 
+// Unreviewed counts the entries of verify.known that nobody has looked at yet.
+func (c Config) Unreviewed() (n int) {
+	for _, k := range c.Verify.Known {
+		if k.Reviewed != nil && !*k.Reviewed {
+			n++
+		}
+	}
+	return n
+}
+
 // Allowed is what may stay on the disk though the scan finds it.
 type Allowed struct {
 	Path string `yaml:"path"` // pattern; a directory allows what is below it

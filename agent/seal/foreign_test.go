@@ -175,7 +175,7 @@ func (w *foreignWorld) seal(t testing.TB, mode string) error {
 	}
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("seal on a running node: %v: %s", err, out)
+		t.Fatalf("seal on a running node: %v: %s (this test starts itself in a tree without a linker: build it with CGO_ENABLED=0, as make does)", err, out)
 	}
 	var failure string
 	if err := json.Unmarshal(out, &failure); err != nil {

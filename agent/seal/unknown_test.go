@@ -42,6 +42,12 @@ func allowing(t *testing.T, r *inventory.Result) (Config, []byte) {
 // anything is changed.
 func TestUnknownRefused(t *testing.T) {
 	policy, text := policyOf(t, planted(nil))
+	if n := policy.Unreviewed(); n == 0 || n != len(policy.Verify.Known) {
+		t.Errorf("%d of %d entries say that nobody reviewed them", n, len(policy.Verify.Known))
+	}
+	if seen, err := ParsePolicy(bytes.ReplaceAll(text, []byte("reviewed: false, "), nil)); err != nil || seen.Unreviewed() != 0 || len(seen.Verify.Known) != len(policy.Verify.Known) {
+		t.Errorf("reviewed: %d are left of %d, %v", seen.Unreviewed(), len(seen.Verify.Known), err)
+	}
 	d := plant(t)
 	receipt, err := Seal(t.Context(), d, planted(func(o *Options) { o.Config = policy }))
 	if err != nil {

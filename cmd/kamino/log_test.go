@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +69,22 @@ func TestRollbackTexts(t *testing.T) {
 		out, _, _ := w.kamino(t, strings.Fields("rollback --pool "+pool1+" --to original --dry-run "+arg)...)
 		if strings.Contains(out, "Azure does not show custom data") != asked {
 			t.Errorf("%q:\n%s", arg, out)
+		}
+	}
+}
+
+// TestUnreviewedPolicy: a policy as an inventory wrote it counts, and whoever gives it to a run is
+// told that nobody has looked at it.
+func TestUnreviewedPolicy(t *testing.T) {
+	const head = "apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nverify:\n  known:\n  - {path: /etc/app, "
+	for text, want := range map[string]bool{"reviewed: false, why: unknown}": true, "reviewed: true, why: ours}": false, "why: ours}": false} {
+		file := filepath.Join(t.TempDir(), "policy.yaml")
+		if err := os.WriteFile(file, []byte(head+text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, errs, code := newFakeWorld().kamino(t, "plan", "--seal-policy", file)
+		if code == exitFailed || strings.Contains(errs, "nobody has reviewed") != want {
+			t.Errorf("%s: exit code %d, warned %t:\n%s", text, code, !want, errs)
 		}
 	}
 }

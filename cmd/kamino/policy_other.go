@@ -9,14 +9,14 @@ import (
 )
 
 // checkPolicy makes sure of the kind of document; the agent, which is for Linux
-// only, reads the rest before it stops anything.
-func checkPolicy(data []byte) error {
+// only, reads the rest before it stops anything. It knows of no entry whether it was reviewed.
+func checkPolicy(data []byte) (unreviewed int, err error) {
 	var doc struct{ APIVersion, Kind string }
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return fmt.Errorf("decode seal policy: %w", err)
+		return 0, fmt.Errorf("decode seal policy: %w", err)
 	}
 	if doc.APIVersion != "kamino.dev/v1alpha1" || doc.Kind != "SealConfig" {
-		return fmt.Errorf("decode seal policy: apiVersion and kind are %q and %q; write kamino.dev/v1alpha1 and SealConfig", doc.APIVersion, doc.Kind)
+		return 0, fmt.Errorf("decode seal policy: apiVersion and kind are %q and %q; write kamino.dev/v1alpha1 and SealConfig", doc.APIVersion, doc.Kind)
 	}
-	return nil
+	return 0, nil
 }

@@ -102,8 +102,13 @@ func (r *runFlags) readPolicy(a *app) error {
 		return nil
 	}
 	r.opts.SealPolicy = data
-	if err := checkPolicy(data); err != nil {
+	unreviewed, err := checkPolicy(data)
+	if err != nil {
 		return kamino.WithHint(err, "kamino-agent verify --inventory --write-allow FILE on a node writes one to begin with")
+	}
+	if unreviewed > 0 {
+		a.global.Log.Warn("the seal policy lets files travel that nobody has reviewed", "entries", unreviewed,
+			"hint", "look at each entry with reviewed: false, then remove the entry, or that field")
 	}
 	return nil
 }
