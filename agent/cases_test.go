@@ -56,6 +56,7 @@ type config struct {
 	Prepare []string `yaml:"prepare"` // link NAME TARGET | dir NAME | mode NAME OCTAL | remove NAME | fill NAME BYTES
 	Mount   []string `yaml:"mount"`   // readonly NAME | full . BYTES; needs root
 	Replies []string `yaml:"replies"` // of commands, for host.Recorder: COMMAND PREFIX|CODE|OUTPUT
+	Sealed  string   `yaml:"sealed"`  // the tree is sealed with these flags before the case begins; what that did is not the case's
 	Steps   []step   `yaml:"steps"`
 }
 
@@ -111,6 +112,10 @@ type world struct {
 func runCase(t *testing.T, dir string) {
 	c := readConfig(t, dir)
 	w := newWorld(t, dir, c)
+	if c.Sealed != "" {
+		w.run("seal "+c.Sealed, 0)
+		w.forget()
+	}
 	before := listTree(t, w.root)
 	for _, s := range c.Steps {
 		w.step(s)
@@ -175,6 +180,15 @@ func newWorld(t *testing.T, dir string, c config) *world {
 		w.mount(strings.Fields(m))
 	}
 	return w
+}
+
+// forget drops what was said and recorded so far.
+func (w *world) forget() {
+	w.out.Reset()
+	w.platform.forget()
+	if err := os.Remove(filepath.Join(filepath.Dir(w.root), "commands")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) step(s step) {

@@ -58,6 +58,12 @@ func (p *fakePlatform) said() string {
 	return strings.Join(p.log, "\n")
 }
 
+func (p *fakePlatform) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.log, p.used = nil, map[string]int{}
+}
+
 func (p *fakePlatform) file(name string) (string, bool) {
 	data, err := os.ReadFile(filepath.Join(p.dir, name))
 	return string(data), err == nil
