@@ -89,6 +89,15 @@ func OfferName(group string) string {
 // SnapshotName is the name of a pool's one snapshot.
 func SnapshotName(pool string) string { return "snapshot_" + pool }
 
+// CanaryName is the name of a run's canary, and what the name of its node begins with. It has 15
+// characters, the most that Azure documents for a prefix of computer names
+// (virtualMachineProfile.osProfile.computerNamePrefix in armcompute), and never is another's
+// beginning: all have the same length.
+func CanaryName(pool PoolID, run string) string {
+	sum := sha256.Sum256([]byte(strings.ToLower(string(pool)) + "\n" + run))
+	return "kamino-" + hex.EncodeToString(sum[:4])
+}
+
 // Publisher is the publisher of every image definition that Kamino creates.
 const Publisher = "VMSS-Prototype-Pattern"
 
@@ -111,6 +120,12 @@ const (
 	TagUnknown       = "kamino-unknown"
 	TagUnknownMode   = "kamino-unknown-mode"
 	TagUnknownDigest = "kamino-unknown-digest"
+	TagPackages      = "kamino-packages" // SHA-256 of the packages on the disk, as Receipt.PackageDigest
+	// A canary's, of which the agent reads those of its own instance.
+	TagCanary  = "kamino-canary"  // name of the image version that it is to prove
+	TagPool    = "kamino-pool"    // name of the pool that it is of
+	TagExpires = "kamino-expires" // RFC 3339: when anybody may remove it
+	TagNonce   = "kamino-nonce"   // what the agent's report repeats
 )
 
 // BuiltAtFormat is the layout of the tag BuiltAt.

@@ -209,6 +209,9 @@ type Receipt struct {
 	Nonce    string    `json:"nonce,omitempty"` // of the order that it answers
 	// Policy is the SHA-256 in hex of the seal policy that the agent applied.
 	Policy string `json:"policy,omitempty"`
+	// PackageDigest is the SHA-256 in hex of the packages on the disk, a line each of name, version
+	// and architecture, sorted; "" from agents that did not look and where no package manager is.
+	PackageDigest string `json:"packageDigest,omitempty"`
 	// Unknown tells of files that nothing explains; nil from agents that did not
 	// look.
 	Unknown *UnknownFiles `json:"unknown,omitempty"`
