@@ -31,7 +31,7 @@ func (a *anyone) Do(req *http.Request) (*http.Response, error) {
 func TestCachesOfSubscriptions(t *testing.T) {
 	cloud := &anyone{}
 	p := &Provider{cred: cloud, options: &arm.ClientOptions{ClientOptions: policy.ClientOptions{Transport: cloud}, DisableRPRegistration: true},
-		clients: map[string]*clients{}, regions: map[string]region{}, asked: map[string]bool{"one/rg": true, "rg": true}}
+		clients: map[string]*clients{}, regions: map[string]region{}, asked: map[string]bool{"one/rg": true, "rg": true}, granted: map[string][]permission{}}
 	at := func(subscription string) place {
 		c, err := p.of(subscription)
 		if err != nil {

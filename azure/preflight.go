@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
@@ -56,13 +54,7 @@ func actions() []action {
 
 // Actions are the rights that a run's identity must have, linked ones included;
 // docs/azure-role.json grants them and no more.
-func Actions() []string {
-	var names []string
-	for _, a := range actions() {
-		names = append(names, a.name)
-	}
-	return names
-}
+func Actions() []string { return actionNames(actions()) }
 
 // permission is one entry of what the caller may do at a scope
 // (https://learn.microsoft.com/rest/api/authorization/permissions/list-for-resource-group).
@@ -109,22 +101,18 @@ func (p *Provider) poolRights(ctx context.Context, at place) ([]string, error) {
 // rights asks what the caller may do in a resource group. What is needed and not
 // allowed is an error; what is not known, or only sometimes needed, a doubt.
 func (p *Provider) rights(ctx context.Context, c *clients, subscription, group string) ([]string, error) {
-	scope := "/subscriptions/" + subscription + "/resourceGroups/" + group
-	var body struct {
-		Value []permission `json:"value"`
-	}
-	err := c.get(ctx, scope+"/providers/Microsoft.Authorization/permissions?api-version=2022-04-01", &body)
-	var re *azcore.ResponseError
-	if errors.As(err, &re) && re.StatusCode == http.StatusNotFound {
-		return nil, kamino.WithHint(translate(err, "ask for permissions in resource group %s", group),
+	scope := groupScope(subscription, group)
+	granted, err := p.permissions(ctx, c, scope)
+	if errors.Is(err, kamino.ErrNotFound) || errors.Is(err, kamino.ErrNotVisible) {
+		return nil, kamino.WithHint(err,
 			"name the group of the scale sets with --resource-group, and their subscription with --subscription: az vmss list --query '[].[name, resourceGroup, id]' -o table prints them")
 	}
 	var doubts []string
-	if err = translate(err, "ask for permissions in resource group %s", group); errors.Is(err, kamino.ErrForbidden) {
+	if errors.Is(err, kamino.ErrForbidden) {
 		doubts = append(doubts, doubt(group, action{"Microsoft.Authorization/permissions/read", "missing rights are not known before they are needed"}))
 	} else if err != nil {
 		return nil, err
-	} else if doubts, err = missing(body.Value, group); err != nil {
+	} else if doubts, err = missing(granted, group); err != nil {
 		return nil, err
 	}
 	for _, probe := range []func(context.Context, *clients, string) error{p.lockedBy, p.deniedBy} {

@@ -98,6 +98,7 @@ func begin(t *testing.T, s setting) *cloud {
 // world is the cloud as the contract wants it; the credentials must suffice.
 func (c *cloud) world() providertest.World {
 	c.Helper()
+	c.bothRoles("")
 	if doubts, err := c.Preflight(c.Context()); err != nil || len(doubts) > 0 {
 		c.Fatal(err, doubts)
 	}

@@ -57,6 +57,7 @@ func Run(t *testing.T, begin func(t *testing.T) World) {
 			c.try(t, &world{World: w, t: t})
 		})
 	}
+	proves(t, begin)
 	for _, p := range Pending() {
 		t.Run(p.Name, func(t *testing.T) { t.Skip("pending: " + p.Why) })
 	}

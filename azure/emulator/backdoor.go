@@ -164,6 +164,8 @@ func (s *Server) backDoor(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		show(w, map[string]string{"id": s.AddFault(f)})
+	case where == "console" && r.Method == http.MethodGet:
+		_, _ = w.Write([]byte(s.console("/" + rest))) // the reader may have gone away
 	case where == "disks" && (r.Method == http.MethodGet || r.Method == http.MethodPatch):
 		s.diskDoor(w, r, "/"+rest)
 	default:

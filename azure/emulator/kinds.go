@@ -17,6 +17,8 @@ func allKinds() map[string]*kind {
 		"resources":                               {name: "Microsoft.Resources/subscriptions/resources", list: listResources},
 		key(tagsType):                             tags,
 		key(locks):                                lockKind(),
+		key(loadBalancers):                        {name: loadBalancers, get: getResource},
+		key(subnets):                              {name: subnets, get: getResource},
 		key(encryptionSets):                       {name: encryptionSets, get: getResource, list: listArtifacts, put: putEncryptionSet, delete: deleteNested},
 		"microsoft.compute/locations":             {name: "Microsoft.Compute/locations"},
 		key(scaleSets):                            scaleSetKind(),
@@ -36,7 +38,7 @@ func allKinds() map[string]*kind {
 		name := "Microsoft.Compute/locations/" + family
 		table[key(name)] = &kind{name: name, get: getOperation}
 	}
-	for _, on := range []string{scaleSets, scaleSetVMs, virtualMachines, disks, galleries, imageDefs, imageVersions, snapshots} {
+	for _, on := range []string{scaleSets, scaleSetVMs, virtualMachines, disks, galleries, imageDefs, imageVersions, snapshots, loadBalancers, subnets} {
 		table[key(on)+"/providers/permissions"] = permissions
 		table[key(on)+"/providers/tags"] = tags
 	}
@@ -71,14 +73,15 @@ func instanceKind(name string) *kind {
 		name: name, get: getResource, list: listVMs, put: putInstance, patch: putInstance, delete: deleteInstance, view: viewInstance,
 		reads: map[string]handler{"instanceview": getInstanceView},
 		actions: map[string]handler{
-			"poweroff":   onOne(func(c *call, rs []*resource) reply { return c.change(rs, c.powerOff()) }),
-			"start":      onOne(func(c *call, rs []*resource) reply { return c.change(rs, c.powerOn()) }),
-			"deallocate": onOne(func(c *call, rs []*resource) reply { return c.change(rs, c.deallocate()) }),
-			"restart":    onOne(func(c *call, rs []*resource) reply { return c.change(rs, c.restart()) }),
-			"reimage":    onOne((*call).reimage),
-			"reimageall": onOne((*call).reimage),
+			"poweroff":                    onOne(func(c *call, rs []*resource) reply { return c.change(rs, c.powerOff()) }),
+			"start":                       onOne(func(c *call, rs []*resource) reply { return c.change(rs, c.powerOn()) }),
+			"deallocate":                  onOne(func(c *call, rs []*resource) reply { return c.change(rs, c.deallocate()) }),
+			"restart":                     onOne(func(c *call, rs []*resource) reply { return c.change(rs, c.restart()) }),
+			"reimage":                     onOne((*call).reimage),
+			"reimageall":                  onOne((*call).reimage),
+			"retrievebootdiagnosticsdata": bootDiagnostics,
 		},
-		spelled: map[string]string{"poweroff": "powerOff", "instanceview": "instanceView", "reimageall": "reimageAll"},
+		spelled: map[string]string{"retrievebootdiagnosticsdata": "retrieveBootDiagnosticsData", "poweroff": "powerOff", "instanceview": "instanceView", "reimageall": "reimageAll"},
 	}
 	if name == scaleSetVMs {
 		k.list = listInstances

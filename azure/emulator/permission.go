@@ -136,9 +136,7 @@ type need struct{ action, scope string }
 // https://github.com/kubernetes-sigs/azuredisk-csi-driver/issues/1711), to write a
 // snapshot that a version is made of
 // (https://learn.microsoft.com/azure/virtual-machines/image-version), and to read
-// gallery images and disk encryption sets. What a scale set's network and
-// identities need is assumed not to count for a PATCH that names neither
-// (unverified on real Azure).
+// gallery images and disk encryption sets.
 func (c *call) linked() []need {
 	if c.r.Method != http.MethodPut && c.r.Method != http.MethodPatch {
 		return nil
@@ -164,11 +162,48 @@ func (c *call) linked() []need {
 			add(encryptionSets+"/read", text(region, "encryption", "osDiskImage", "diskEncryptionSetId"))
 		}
 	case scaleSets:
-		profile := part(c.body, "properties", "virtualMachineProfile", "storageProfile")
-		if image := text(profile, "imageReference", "id"); image != "" {
-			add(typeOf(image)+"/read", image)
+		needs = append(needs, c.joined()...)
+	}
+	return needs
+}
+
+// joined are those of a scale set: whatever its body names of other resources. That a PATCH which
+// names none needs none is assumed, unverified on real Azure; so are the deploy actions. The others
+// are in
+// https://learn.microsoft.com/azure/role-based-access-control/permissions/networking,
+// https://learn.microsoft.com/azure/role-based-access-control/permissions/compute and
+// https://github.com/Azure/aad-pod-identity/issues/613.
+func (c *call) joined() (needs []need) {
+	add := func(action, scope string) {
+		if scope != "" {
+			needs = append(needs, need{action, scope})
 		}
-		add(encryptionSets+"/read", text(profile, "osDisk", "managedDisk", "diskEncryptionSet", "id"))
+	}
+	vm := part(c.body, "properties", "virtualMachineProfile")
+	if image := text(vm, "storageProfile", "imageReference", "id"); image != "" {
+		add(typeOf(image)+"/read", image)
+	}
+	add(encryptionSets+"/read", text(vm, "storageProfile", "osDisk", "managedDisk", "diskEncryptionSet", "id"))
+	add("Microsoft.Compute/capacityReservationGroups/deploy/action", text(vm, "capacityReservation", "capacityReservationGroup", "id"))
+	add("Microsoft.Compute/hostGroups/read", text(c.body, "properties", "hostGroup", "id"))
+	add("Microsoft.Compute/proximityPlacementGroups/read", text(c.body, "properties", "proximityPlacementGroup", "id"))
+	for id := range part(c.body, "identity", "userAssignedIdentities") {
+		add("Microsoft.ManagedIdentity/userAssignedIdentities/assign/action", id)
+	}
+	for _, secret := range items(vm, "osProfile", "secrets") {
+		add("Microsoft.KeyVault/vaults/deploy/action", text(secret, "sourceVault", "id"))
+	}
+	for _, card := range items(vm, "networkProfile", "networkInterfaceConfigurations") {
+		add("Microsoft.Network/networkSecurityGroups/join/action", text(card, "properties", "networkSecurityGroup", "id"))
+		for _, ip := range items(card, "properties", "ipConfigurations") {
+			add(subnets+"/join/action", text(ip, "properties", "subnet", "id"))
+			for _, group := range items(ip, "properties", "applicationSecurityGroups") {
+				add("Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action", text(group, "id"))
+			}
+			for _, pool := range items(ip, "properties", "loadBalancerBackendAddressPools") {
+				add(loadBalancers+"/backendAddressPools/join/action", text(pool, "id"))
+			}
+		}
 	}
 	return needs
 }
@@ -180,7 +215,7 @@ func typeOf(id string) string {
 		return ""
 	}
 	chain := rt.namespace + "/" + strings.Join(rt.types, "/")
-	for _, name := range []string{disks, snapshots, imageDefs, imageVersions} {
+	for _, name := range []string{disks, snapshots, imageDefs, imageVersions, loadBalancers, subnets} {
 		if fold(name, chain) {
 			return name
 		}

@@ -102,6 +102,9 @@ func createScaleSet(c *call) reply {
 	if text(c.body, "location") == "" {
 		return failed(http.StatusBadRequest, "LocationRequired", "The location property is required for this definition.")
 	}
+	if err := c.birth(); err != nil {
+		return reply{err: err}
+	}
 	body := clone(c.body)
 	pool := c.t.put(&resource{id: c.target.id, kind: c.target.kind, created: c.now, doc: object{}, secrets: map[string]object{},
 		facts: object{"next": 0, "generation": "V2", "architecture": architectureOf(text(body, "sku", "name"))}})
@@ -115,6 +118,9 @@ func createScaleSet(c *call) reply {
 	}
 	if text(pool.doc, "properties", "upgradePolicy", "mode") == "" && !isFlexible(pool) {
 		set(pool.doc, "Manual", "properties", "upgradePolicy", "mode")
+	}
+	if strings.Contains(strings.ToLower(text(pool.doc, "identity", "type")), "systemassigned") {
+		set(pool.doc, identifier(), "identity", "principalId") // another one, without roles
 	}
 	set(pool.doc, stamp(c.now), "properties", "timeCreated")
 	set(pool.doc, identifier(), "properties", "uniqueId")

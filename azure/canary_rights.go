@@ -1,0 +1,138 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"kamino.dev/kamino"
+)
+
+// canaryActions are the rights of docs/azure-role-canary.json, which are of use only together with
+// those of docs/azure-role.json. Who has them may delete any scale set of the resource group.
+func canaryActions() []action {
+	const compute, network = "Microsoft.Compute/", "Microsoft.Network/"
+	inPool := func(what string) string { return "versions of pools with " + what + " are proven in the pool" }
+	return []action{
+		{name: compute + "virtualMachineScaleSets/delete"},
+		{compute + "virtualMachineScaleSets/virtualMachines/retrieveBootDiagnosticsData/action", "the console of a canary is not shown"},
+		{compute + "capacityReservationGroups/deploy/action", inPool("a capacity reservation")},
+		{compute + "hostGroups/read", inPool("dedicated hosts")},
+		{compute + "proximityPlacementGroups/read", inPool("a proximity placement group")},
+		{network + "virtualNetworks/subnets/join/action", inPool("a subnet of this resource group")},
+		{network + "virtualNetworks/subnets/read", inPool("a load balancer that is their way out and sends them traffic")},
+		{network + "networkSecurityGroups/join/action", inPool("a network security group")},
+		{network + "applicationSecurityGroups/joinIpConfiguration/action", inPool("application security groups")},
+		{network + "loadBalancers/read", inPool("a load balancer")},
+		{network + "loadBalancers/backendAddressPools/join/action", inPool("a load balancer that is their way out")},
+		{"Microsoft.ManagedIdentity/userAssignedIdentities/assign/action", inPool("user-assigned identities")},
+		{"Microsoft.KeyVault/vaults/deploy/action", inPool("certificates of a key vault")},
+	}
+}
+
+// CanaryActions are the rights that only a canary needs; docs/azure-role-canary.json grants them
+// and no more.
+func CanaryActions() []string { return actionNames(canaryActions()) }
+
+func actionNames(list []action) (names []string) {
+	for _, a := range list {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// PreflightCanary implements kamino.Prover. What a canary joins may be in other resource groups,
+// where CanaryFit asks.
+func (p *Provider) PreflightCanary(ctx context.Context) ([]string, error) {
+	if p.config.Subscription == "" || p.config.ResourceGroup == "" {
+		return nil, nil
+	}
+	c, err := p.of(p.config.Subscription)
+	if err != nil {
+		return nil, err
+	}
+	group := p.config.ResourceGroup
+	granted, err := p.permissions(ctx, c, groupScope(p.config.Subscription, group))
+	if errors.Is(err, kamino.ErrForbidden) {
+		return nil, nil // Preflight has told that rights are not known
+	} else if err != nil {
+		return nil, err
+	}
+	var lacking []action
+	var needed bool
+	for _, a := range canaryActions() {
+		if !allowed(granted, a.name) {
+			lacking, needed = append(lacking, a), needed || a.without == ""
+		}
+	}
+	if needed {
+		return nil, kamino.WithHint(fmt.Errorf("in resource group %s: %w: %s", group, kamino.ErrForbidden, strings.Join(actionNames(lacking), ", ")),
+			"az role assignment create with the role of docs/azure-role-canary.json, at the resource group")
+	}
+	var doubts []string
+	for _, a := range lacking {
+		doubts = append(doubts, doubt(group, a))
+	}
+	return doubts, nil
+}
+
+func groupScope(subscription, group string) string {
+	return "/subscriptions/" + subscription + "/resourceGroups/" + group
+}
+
+// permissions asks what the caller may do at a scope, and keeps the answer for CanaryFit.
+func (p *Provider) permissions(ctx context.Context, c *clients, scope string) ([]permission, error) {
+	var body struct {
+		Value []permission `json:"value"`
+	}
+	err := c.get(ctx, scope+"/providers/Microsoft.Authorization/permissions?api-version=2022-04-01", &body)
+	if err != nil {
+		return nil, translate(err, "ask for permissions at %s", lastSegment(scope))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.granted[strings.ToLower(scope)] = body.Value
+	return body.Value, nil
+}
+
+// recipeRights refuses a canary whose document names what its writer may not use: in the resource
+// group of each thing first, and, where the group does not grant it, at the thing itself.
+func (p *Provider) recipeRights(ctx context.Context, at place, r *recipe) error {
+	r.link("Microsoft.Compute/virtualMachineScaleSets/delete", at.path())
+	for _, l := range r.links {
+		ok, err := p.may(ctx, at.clients, l)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			r.refusals.add("rights", l.action, lastSegment(l.id), "these credentials may not do that, which a canary needs",
+				"grant the actions of docs/azure-role-canary.json at "+l.id+", or let versions be proven in the pool (--prove pool)")
+		}
+	}
+	return nil
+}
+
+// may says whether an action is allowed at a resource. Where the credentials may not ask, the write
+// itself will tell.
+func (p *Provider) may(ctx context.Context, c *clients, l link) (bool, error) {
+	s := segments(l.id)
+	for _, scope := range []string{groupScope(s["subscriptions"], s["resourcegroups"]), l.id} {
+		p.mu.Lock()
+		granted, known := p.granted[strings.ToLower(scope)]
+		p.mu.Unlock()
+		if !known {
+			var err error
+			granted, err = p.permissions(ctx, c, scope)
+			if errors.Is(err, kamino.ErrForbidden) || errors.Is(err, kamino.ErrNotVisible) || errors.Is(err, kamino.ErrNotFound) {
+				return true, nil
+			} else if err != nil {
+				return false, err
+			}
+		}
+		if allowed(granted, l.action) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
