@@ -71,6 +71,7 @@ type autoRun struct {
 	plan   PoolPlan
 	turns  *turns
 	result *PoolResult
+	again  bool // a version of today failed its proof
 }
 
 func (a *autoRun) do(ctx context.Context) error {
@@ -79,6 +80,9 @@ func (a *autoRun) do(ctx context.Context) error {
 	}
 	switch a.plan.Action {
 	case DoModel:
+		if err := a.engine.refusePaused(ctx); err != nil {
+			return err
+		}
 		back, err := a.engine.point(ctx, a.pool, a.pool.newest(), nil, false)
 		a.result.Result = &Result{Pool: a.pool.id, Version: back.To, Changed: back.Changed && err == nil, ModelDiff: back.ModelDiff}
 		return err
@@ -111,6 +115,7 @@ func (a *autoRun) tryCandidates(ctx context.Context) error {
 		if ctx.Err() != nil || !nextMayDo(err) {
 			break
 		}
+		a.again = a.again || failedProof(err)
 		a.result.Failed = append(a.result.Failed, Attempt{name, err.Error()})
 	}
 	return errors.Join(errs...)
@@ -133,6 +138,9 @@ func (a *autoRun) update(ctx context.Context, donor string) error {
 		}
 	}
 	run := a.opts.runOf(donor, a.plan)
+	if a.again {
+		run.Today = TodayAgain
+	}
 	a.result.Donor = donor
 	result, err := engine.Update(ctx, run)
 	if err == nil {
@@ -141,8 +149,14 @@ func (a *autoRun) update(ctx context.Context, donor string) error {
 	return err
 }
 
+// failedProof says whether the image of a run turned out to be bad.
+func failedProof(err error) bool {
+	var proof *ProofError
+	return errors.As(err, &proof) && proof.Outcome == ProofFailed
+}
+
 // nextMayDo says whether another donor could do better: this one was refused,
-// or could not be drained, and was given back.
+// or could not be drained, and was given back; or its image is bad.
 func nextMayDo(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all := joined.Unwrap()
@@ -156,6 +170,8 @@ func nextMayDo(err error) bool {
 	case InValidate, InRecover:
 		var refused *RefusedError
 		return errors.As(err, &refused) || step.Step == InValidate && errors.Is(err, ErrNotFound)
+	case InLaunch, InJoin, InExamine:
+		return failedProof(err)
 	case InRehearse, InProtect, InInventory, InDrain:
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) && stepRefused(refused.Refusals) {
 			return false
@@ -257,6 +273,9 @@ func (t *turns) obstacle(ctx context.Context, e *Engine, own PoolID) (string, er
 	for _, n := range nodes {
 		pool, poolErr := e.Provider.PoolOf(n.ProviderID)
 		marked := false
+		if pool.ofCanary() {
+			continue
+		}
 		if poolErr == nil {
 			if marked, err = e.takenNow(ctx, n, pool); err != nil {
 				return "", err

@@ -32,7 +32,7 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 		mark, _ := n.claim(o.id) // taken has read it
 		p.Action = DoFinish
 		p.because("unfinished", "run %s left node %s marked, and nobody holds the pool", mark.Run, n.Name)
-	case o.decideBuilding(&p, now):
+	case o.decideBuilding(&p, now), o.decideProof(&p, opts):
 	default:
 		o.decideNeed(&p, opts, rules, now)
 		o.decideModel(&p, good)

@@ -19,6 +19,8 @@ type donorView struct {
 	// watchedOn is when the donor was last seen on, without a gap in which it could
 	// have gone off and been started again since before it was sealed.
 	watchedOn time.Time
+	// unjudged: it was marked when it was validated, and not all was asked of it.
+	unjudged bool
 }
 
 // readNode reads the donor again and makes sure that it still is the machine

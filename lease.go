@@ -56,6 +56,9 @@ type Record struct {
 	FailedAt   string    `json:"failedAt,omitempty"` // the step that failed
 	ModelWas   string    `json:"modelWas,omitempty"` // the model's image when the run began
 	Storage    string    `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
+	// Canary is the name of the one that the run has asked for or is about to, CanarySince when.
+	Canary      string    `json:"canary,omitempty"`
+	CanarySince time.Time `json:"canarySince,omitzero"`
 }
 
 // intends says whether an act is among those that the record announces.
@@ -74,6 +77,8 @@ type Ledger struct {
 	// Owed are new nodes that a run was asked for and did not live to see.
 	Owed *ScaleOut `json:"owed,omitempty"`
 	Past []PastRun `json:"past,omitempty"` // newest first, at most maxPast
+	// Boots are the seconds that canaries took which were good, newest first, at most maxPast.
+	Boots []float64 `json:"boots,omitempty"`
 }
 
 // ScaleOut is a scale-out that belongs to a version.
@@ -144,6 +149,11 @@ const (
 	ActMarkVersion      Act = "mark-version"
 	ActModel            Act = "write-model"
 	ActScaleOut         Act = "scale-out"
+	ActLaunchCanary     Act = "launch-canary"
+	ActAdmitCanary      Act = "admit-canary"
+	ActProbe            Act = "start-probe"
+	ActRemoveCanary     Act = "remove-canary"
+	ActRemoveNode       Act = "remove-node"
 )
 
 // passed puts a run that has ended in front of the past ones.

@@ -113,6 +113,7 @@ const (
 	TagParent    = "kamino-parent"  // image the donor itself came from
 	TagBad       = "kamino-bad"     // why the version was rolled back
 	TagOffer     = "kamino-offer"   // whether it is offered to pools that refer to the definition
+	TagProof     = "kamino-proof"   // how the proof of a version that is hidden ended
 	TagVM        = "kamino-vm"      // donor's VM; absent on what earlier kaminos made
 	TagPolicy    = "kamino-policy"  // SHA-256 of the seal policy
 	// Files on the image that nothing explains: how many, whether such were
@@ -292,7 +293,7 @@ func (a Artifact) built() (at stamp, ok bool) {
 // yet.
 func promotable(newestFirst []Artifact) *Artifact {
 	for i, v := range newestFirst {
-		if v.good() && (!v.Excluded || v.Tags[TagOffer] == offerHidden) {
+		if v.good() && (!v.Excluded || v.hidden()) {
 			return &newestFirst[i]
 		}
 	}

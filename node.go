@@ -39,6 +39,7 @@ type Node struct {
 	Architecture  string            `json:"architecture"` // as Kubernetes says it: amd64, arm64
 	SystemUUID    string            `json:"systemUUID"`
 	BootID        string            `json:"bootID"` // new after every boot
+	MachineID     string            `json:"-"`      // of /etc/machine-id
 	ControlPlane  bool              `json:"controlPlane,omitempty"`
 	Unschedulable bool              `json:"unschedulable,omitempty"`
 	Deleting      bool              `json:"deleting,omitempty"`

@@ -37,6 +37,8 @@ type Options struct {
 	AdoptModel     bool     // replace an image that somebody else has put into the model
 	// RequireLabels must all be on the donor.
 	RequireLabels []LabelDemand
+	// Proof is what a version goes through before the pool's nodes boot from it.
+	Proof Proving
 	// SealPolicy says what may stay on the disk, as YAML (docs/agent.md). With
 	// one, files that nothing explains refuse the seal; without, they are counted.
 	SealPolicy []byte
@@ -50,6 +52,7 @@ func Defaults() Options {
 	return Options{
 		History: 3, Replicas: 3, Grace: 5 * time.Minute,
 		ImageReference: ByVersion, Settle: 20 * time.Second,
+		Proof: Proving{Mode: ProveNone, For: 10 * time.Minute, Budget: 10 * time.Minute, Promote: PromoteAuto},
 	}
 }
 
@@ -76,7 +79,7 @@ func (o Options) Validate() error {
 		return WithHint(fmt.Errorf("seal policy of %d bytes is too large: at most %d", len(o.SealPolicy), SealPolicyMost),
 			"let entries of verify.known name directories instead of files")
 	}
-	return nil
+	return o.Proof.validate()
 }
 
 func (o Options) drainTimeout() time.Duration {

@@ -22,6 +22,10 @@ const (
 	InStart         = "start"
 	InReturn        = "return"
 	InImage         = "image"
+	InLaunch        = "launch"
+	InJoin          = "join"
+	InExamine       = "examine"
+	InRetire        = "retire"
 	InModel         = "model"
 	InScaleOut      = "scale-out"
 	InClean         = "clean"
@@ -81,8 +85,17 @@ func Pipeline() []Step {
 		{Name: InImage, Seed: "13", Does: "build the image version from the snapshot", Back: "deleted when failed",
 			When: (*Run).imageUnready, Look: (*Run).lookImage, Patient: true, Limit: buildLimit, Plan: (*Run).planImage,
 			Takes: "the image being built", Until: InImage},
+		{Name: InLaunch, Does: "start one instance from the hidden version beside the pool", Back: "removed",
+			When: (*Run).provesCanary, Look: (*Run).lookLaunch, Patient: true, Plan: (*Run).planLaunch,
+			Takes: "the canary", Until: InRetire},
+		{Name: InJoin, Does: "wait for the canary's node, cordon it and take its taint off",
+			When: (*Run).provesCanary, Look: (*Run).lookJoin, Patient: true, Limit: proofLimit},
+		{Name: InExamine, Does: "examine the canary: Ready in time, itself, and as its siblings are",
+			When: (*Run).provesCanary, Look: (*Run).lookExamine, Patient: true, Limit: unlimited},
+		{Name: InRetire, Does: "remove the canary and its Node object",
+			When: (*Run).mayHaveCanary, Look: (*Run).lookRetire, Patient: true, Spare: true},
 		{Name: InModel, Seed: "16, 17, 18", Does: "point the pool's model at the image, in one conditional write", Back: "the former model is saved",
-			Look: (*Run).lookModel, Patient: true, Plan: (*Run).planModel},
+			When: (*Run).promotes, Look: (*Run).lookModel, Patient: true, Plan: (*Run).planModel},
 		{Name: InScaleOut, Does: "ask for new nodes",
 			When: (*Run).scaleOutWanted, Look: (*Run).lookScaleOut, Patient: true, Plan: (*Run).planScaleOut},
 		{Name: InClean, Seed: "14", Does: "delete the snapshot",
@@ -121,6 +134,11 @@ func stayOn() []Step {
 		When: func(r *Run) bool { return r.held.before.Instance != "" }, Look: (*Run).lookOn, Limit: returnLimit, Stubborn: true}}
 }
 
+// canaryBack removes the canary of a run that ends before its time.
+func canaryBack() []Step {
+	return []Step{{Name: InRetire, Does: "remove the canary and its Node object", When: (*Run).mayHaveCanary, Look: (*Run).lookRetire, Patient: true}}
+}
+
 // taken is the event on a donor's node: one tells of all that comes until it is given back.
 const taken = "the node is drained to make an image of its disk, which is sealed then; the node is switched off, copied, and started again"
 
@@ -130,6 +148,8 @@ const (
 	returnLimit = time.Hour
 	// buildLimit is how long the build and replication of a version may take.
 	buildLimit = 6 * time.Hour
+	// proofLimit is how long a canary's node is waited for, whatever the boot budget.
+	proofLimit = 3 * time.Hour
 	// unlimited steps count their time themselves. The limit is for a world that
 	// never answers, in which they cannot.
 	unlimited = 24 * time.Hour

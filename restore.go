@@ -120,7 +120,7 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 	var foreign []Left
 	for _, n := range nodes {
 		id, err := e.Provider.PoolOf(n.ProviderID)
-		if err != nil {
+		if err != nil || id.ofCanary() {
 			continue
 		}
 		p := get(id)
@@ -246,6 +246,11 @@ func (r *Run) survey(ctx context.Context, lease Lease) ([]Left, error) {
 			left = append(left, Left{Pool: r.pool.ID, Run: s.Tags[TagRun], Node: s.Tags[TagBuiltFrom], What: "snapshot " + s.Name})
 		}
 	}
+	canaries, err := r.leftCanaries(ctx)
+	left = append(left, canaries...)
+	if err != nil {
+		return left, err
+	}
 	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return left, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
@@ -319,6 +324,7 @@ func (r *Run) lookLeft(ctx context.Context) (Next, error) {
 // deletes the snapshot that they were built from.
 func sweep() []Step {
 	return []Step{
+		{Name: InRetire, Does: "remove canaries", When: (*Run).makesCanaries, Look: (*Run).lookRetire, Patient: true},
 		{Name: InFailedVersion, Does: "delete failed image versions", Look: (*Run).lookSweep, Patient: true, Limit: unlimited},
 		{Name: InClean, Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true},
 	}

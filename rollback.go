@@ -40,6 +40,10 @@ type Rollback struct {
 	// Unmarked are the versions whose mark could not be written. The pool's ledger
 	// keeps that they are not to be chosen.
 	Unmarked []Unmarked `json:"notMarked,omitempty"`
+	// Descendants are the versions whose line goes back to one that was withdrawn.
+	Descendants []string `json:"descendants,omitempty"`
+
+	reason string
 }
 
 // Unmarked is a version that could not be marked.
@@ -54,6 +58,7 @@ type target struct {
 	points  bool // the pool refers to the definition, and goes on doing so
 	saved   *SavedModel
 	secrets Secrets
+	reason  string // why what it takes the place of is withdrawn; "": a rollback
 }
 
 func (t target) name() string {
@@ -85,7 +90,7 @@ func (o overview) defaultTarget() target {
 		return target{}
 	}
 	for i, v := range o.versions {
-		if CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && v.Tags[TagOffer] != offerHidden {
+		if CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.hidden() {
 			return target{version: &o.versions[i]}
 		}
 	}
@@ -268,7 +273,7 @@ func pointing() Options {
 
 // point moves the model of a pool to a target.
 func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact, dryRun bool) (Rollback, error) {
-	out := Rollback{Pool: o.id, Name: o.pool.Name, From: lastSegments(o.pool.Model.Image, 3), To: t.name(), Bad: []string{}, Good: []string{}}
+	out := Rollback{Pool: o.id, Name: o.pool.Name, From: lastSegments(o.pool.Model.Image, 3), To: t.name(), Bad: []string{}, Good: []string{}, reason: t.reason}
 	if v := o.next(); v != nil {
 		out.From = v.Name
 	}

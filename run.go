@@ -22,6 +22,7 @@ type Run struct {
 	donor donorView // the node whose disk becomes the image
 	back  comingBack
 	image imaging
+	proof proof // of the version, before it is promoted
 	empty emptying
 
 	away   span // of the donor, from when it began to be away, or to be sealed by the process before this one
@@ -30,8 +31,6 @@ type Run struct {
 	plan   *Plan             // set in a dry-run
 	peeked map[string]string // step -> what it would do, in a dry-run
 	doubts []string          // told as warnings already
-	// unjudged: the donor was marked when it was validated, and not all was asked of it.
-	unjudged bool
 }
 
 // running is the step that is running.
@@ -39,6 +38,8 @@ type running struct {
 	since     time.Time
 	throttled time.Duration // how long others asked it to be silent
 	off       time.Time     // when it first saw the donor off without a receipt
+
+	pauseAsked time.Time // of the run: when it last looked at the stop switch
 }
 
 // span is a time that has begun, and perhaps ended.
@@ -154,7 +155,7 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 			say(failed, err.Error(), -1)
 			return &StepError{Step: s.Name, Err: err}
 		}
-		if err := r.held.renew(ctx); err != nil {
+		if err := cmp.Or(r.held.renew(ctx), r.heldUp(ctx, s)); err != nil {
 			return &StepError{Step: s.Name, Err: err}
 		}
 	}

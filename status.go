@@ -46,6 +46,7 @@ type PoolStatus struct {
 type VersionStatus struct {
 	Name      string `json:"name"`
 	State     State  `json:"state"`
+	Life      Life   `json:"life"`
 	Percent   int    `json:"percent"`
 	Ready     bool   `json:"ready"`
 	Failure   string `json:"failure,omitempty"`
@@ -53,8 +54,11 @@ type VersionStatus struct {
 	BuiltAt   string `json:"builtAt,omitempty"`
 	Run       string `json:"run,omitempty"`
 	Parent    string `json:"parent,omitempty"` // the image that the donor came from
-	Bad       string `json:"bad,omitempty"`    // why it was rolled back
-	Policy    string `json:"policy,omitempty"` // SHA-256 of the seal policy
+	Bad       string `json:"bad,omitempty"`    // why it was withdrawn
+	Proof     string `json:"proof,omitempty"`  // how the proof of a hidden one ended
+	// BadAncestor is a withdrawn version that a donor of this one's line came from.
+	BadAncestor string `json:"badAncestor,omitempty"`
+	Policy      string `json:"policy,omitempty"` // SHA-256 of the seal policy
 	// Unknown are the files on the image that nothing explains; nil where nobody
 	// looked.
 	Unknown  *UnknownFiles `json:"unknown,omitempty"`
@@ -105,6 +109,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 	}
 	for _, v := range o.versions {
 		status := versionStatus(v)
+		status.BadAncestor = badAncestor(v, o.versions)
 		if by := v.outnumbered(o.versions); by != nil {
 			status.Outnumbered = by.Name
 		}
@@ -178,7 +183,7 @@ func versionStatus(v Artifact) VersionStatus {
 		v.Percent = 100
 	}
 	return VersionStatus{
-		Name: v.Name, State: v.State, Percent: v.Percent, Ready: v.Ready, Failure: v.Failure,
+		Name: v.Name, State: v.State, Life: v.life(), Proof: v.Tags[TagProof], Percent: v.Percent, Ready: v.Ready, Failure: v.Failure,
 		BuiltFrom: v.Tags[TagBuiltFrom], BuiltAt: v.Tags[TagBuiltAt], Run: v.Tags[TagRun],
 		Parent: strings.TrimPrefix(v.Tags[TagParent], "/"), Bad: v.Tags[TagBad],
 		Excluded: v.Excluded, InModel: v.InModel, Instances: v.Instances,
@@ -229,7 +234,7 @@ func (e *Engine) overviews(ctx context.Context, names []string) ([]overview, []N
 		return byID[id]
 	}
 	for _, n := range nodes {
-		if id, err := e.Provider.PoolOf(n.ProviderID); err == nil {
+		if id, err := e.Provider.PoolOf(n.ProviderID); err == nil && !id.ofCanary() {
 			o := get(id)
 			o.nodes = append(o.nodes, n)
 		}

@@ -273,6 +273,9 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		errs = append(errs, err)
 	}
 	failed := r.giveBack(ctx, cause)
+	if left := r.exec(ctx, canaryBack()); left != nil && !errors.Is(left, ErrLeaseLost) {
+		errs = append(errs, WithHint(fmt.Errorf("remove the canary: %w", left), "kamino restore"))
+	}
 	if failed == nil && !interrupted {
 		failed = r.exec(ctx, leftovers())
 	}

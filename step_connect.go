@@ -14,6 +14,9 @@ func (r *Run) lookConnect(ctx context.Context) (Next, error) {
 	if err := r.checkCluster(ctx); err != nil {
 		return Next{}, err
 	}
+	if err := r.engine.refusePaused(ctx); err != nil && r.opts.Donor != "" {
+		return Next{}, err // a rollback goes on
+	}
 	return done("credentials work"), nil
 }
 
@@ -64,10 +67,13 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 	}
 	// A donor that is marked may be away. Whose mark it is shows under the lease, and then it is
 	// judged.
-	if r.unjudged = mark != nil; !r.unjudged {
+	if r.donor.unjudged = mark != nil; !r.donor.unjudged {
 		if err := r.fit(ctx); err != nil {
 			return Next{}, err
 		}
+	}
+	if err := r.chooseProof(ctx); err != nil {
+		return Next{}, err
 	}
 	return done(fmt.Sprintf("%s is %s of pool %s", node.Name, r.donor.instance.ID, r.pool.Name)), nil
 }
@@ -145,7 +151,7 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 // judge asks of a donor that was marked what validate asks of any other. One that a run goes on
 // with may be away; what has become of its pool since then counts for it too.
 func (r *Run) judge(ctx context.Context, continues bool) error {
-	if !r.unjudged {
+	if !r.donor.unjudged {
 		return nil
 	}
 	if !continues {
@@ -162,7 +168,7 @@ func (r *Run) judge(ctx context.Context, continues bool) error {
 	if err := r.fit(ctx); err != nil {
 		return err
 	}
-	r.unjudged = false
+	r.donor.unjudged = false
 	return nil
 }
 

@@ -48,6 +48,9 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
 	next, err := r.promoteOffered(ctx, pool, v)
+	if err == nil && next.kind == nextAct {
+		err = r.engine.refusePaused(ctx)
+	}
 	if save := next.note; save != nil && r.opts.NewNodes > 0 && r.owed() == nil {
 		next.note = func(l *Lease) {
 			save(l)
@@ -61,7 +64,7 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 // nothing yet: so a pool that shall refer to it gets the offer first, and one that shall not any
 // more gets it last. Either way its next image changes once.
 func (r *Run) promoteOffered(ctx context.Context, pool Pool, v Artifact) (Next, error) {
-	hidden := v.Excluded && v.Tags[TagOffer] == offerHidden
+	hidden := v.Excluded && v.hidden()
 	if hidden && r.opts.ImageReference == ByDefinition {
 		return r.offer(ctx, pool, v)
 	}
@@ -210,7 +213,7 @@ func Prunable(newestFirst []Artifact, keep int, ledger Ledger) []Artifact {
 	good := 0
 	for _, v := range newestFirst {
 		recent := good < keep
-		if v.good() && v.Tags[TagOffer] != offerHidden {
+		if v.good() && !v.hidden() {
 			good++
 		}
 		target := ledger.Former != nil && strings.EqualFold(ledger.Former.Image, v.ID)
@@ -341,6 +344,9 @@ func (m marking) marked(v Artifact, bad bool, now time.Time) Artifact {
 	}
 	if delete(v.Tags, TagBad); bad {
 		v.Tags[TagBad] = fmt.Sprintf("rolled back to %s at %s", m.plan.To, now.Format(time.RFC3339))
+		if m.plan.reason != "" {
+			v.Tags[TagBad] = cutText(m.plan.reason, maxTag)
+		}
 	}
 	return v
 }

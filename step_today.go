@@ -47,6 +47,9 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	if err := r.refusePinned(versions); err != nil {
 		return Next{}, err
 	}
+	if err := r.refuseUnprovable(versions); err != nil {
+		return Next{}, err
+	}
 	named := r.held.lease.Record.Version // "" in a plan: nobody holds the lease
 	day, err := VersionDate(named)
 	if err != nil {
@@ -54,6 +57,9 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	}
 	next, nameErr := NextVersion(versions, day)
 	last := newestOfDay(versions, day)
+	if v := r.pending(versions); v != nil {
+		last = v
+	}
 	for i, v := range versions {
 		if v.Name == named && v.Tags[TagRun] == r.held.run {
 			last = &versions[i] // this run's own, begun before it was adopted
@@ -193,6 +199,7 @@ func (r *Run) foreignSnapshot(s Artifact) string {
 // one that disagrees with it was changed by somebody else.
 const (
 	offerHidden    = "hidden"    // from birth, until it is promoted
+	offerProving   = "proving"   // hidden, and a canary boots from it
 	offerOffered   = "offered"   // a pool that refers to the definition may boot from it
 	offerWithdrawn = "withdrawn" // by a rollback; it returns to use by its name only
 )
@@ -251,9 +258,13 @@ func (o overview) newest() target {
 	return target{version: promotable(o.versions), points: points(o.pool.Model.Image, o.versions)}
 }
 
-// bornHidden says whether a version of this run is to be hidden from birth: the pool refers to the
-// definition, or shall, and would boot from it before it was looked at.
+// bornHidden says whether a version of this run is to be hidden from birth: it has to be proved
+// first, or the pool refers to the definition, or shall, and would boot from it before it was
+// looked at.
 func (r *Run) bornHidden(ctx context.Context) (bool, error) {
+	if r.proof.mode == ProveCanary || !r.promotes() {
+		return true, nil
+	}
 	next, err := r.engine.Provider.NextImage(ctx, r.pool, Target{Version: r.image.version.Name, Reference: ByDefinition})
 	if err != nil {
 		return false, fmt.Errorf("compare the model of pool %s: %w", r.pool.Name, err)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -32,6 +34,8 @@ type api struct {
 	budgets    func(namespace string) objects[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList]
 	jobs       func(namespace string) objects[batchv1.Job, batchv1.JobList]
 	cronJobs   func(namespace string) objects[batchv1.CronJob, batchv1.CronJobList]
+	daemonSets func(namespace string) objects[appsv1.DaemonSet, appsv1.DaemonSetList]
+	requests   objects[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList]
 
 	evict       func(context.Context, *policyv1.Eviction) error
 	reviewSelf  creator[authenticationv1.SelfSubjectReview]
@@ -74,6 +78,7 @@ func newAPI(cfg *rest.Config) (api, error) {
 		return made
 	}
 	core, policy, batch := group(corev1.SchemeGroupVersion), group(policyv1.SchemeGroupVersion), group(batchv1.SchemeGroupVersion)
+	apps, certificates := group(appsv1.SchemeGroupVersion), group(certificatesv1.SchemeGroupVersion)
 	authentication, authorization := group(authenticationv1.SchemeGroupVersion), group(authorizationv1.SchemeGroupVersion)
 	return api{
 		namespaces: in[corev1.Namespace, corev1.NamespaceList](core, "namespaces")(""),
@@ -85,6 +90,8 @@ func newAPI(cfg *rest.Config) (api, error) {
 		budgets:    in[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](policy, "poddisruptionbudgets"),
 		jobs:       in[batchv1.Job, batchv1.JobList](batch, "jobs"),
 		cronJobs:   in[batchv1.CronJob, batchv1.CronJobList](batch, "cronjobs"),
+		daemonSets: in[appsv1.DaemonSet, appsv1.DaemonSetList](apps, "daemonsets"),
+		requests:   in[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList](certificates, "certificatesigningrequests")(""),
 		evict: func(ctx context.Context, e *policyv1.Eviction) error {
 			return core.Post().Namespace(e.Namespace).Resource("pods").Name(e.Name).SubResource("eviction").Body(e).Do(ctx).Error()
 		},
@@ -101,7 +108,7 @@ var scheme = func() *runtime.Scheme {
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, coordinationv1.AddToScheme, policyv1.AddToScheme,
-		batchv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
+		batchv1.AddToScheme, appsv1.AddToScheme, certificatesv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}

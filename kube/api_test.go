@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,10 @@ func NewForClient(client kubernetes.Interface, opts Options) *Cluster {
 		cronJobs: func(namespace string) objects[batchv1.CronJob, batchv1.CronJobList] {
 			return client.BatchV1().CronJobs(namespace)
 		},
+		daemonSets: func(namespace string) objects[appsv1.DaemonSet, appsv1.DaemonSetList] {
+			return client.AppsV1().DaemonSets(namespace)
+		},
+		requests: client.CertificatesV1().CertificateSigningRequests(),
 		evict: func(ctx context.Context, e *policyv1.Eviction) error {
 			return policy.Evictions(e.Namespace).Evict(ctx, e)
 		},

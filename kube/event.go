@@ -19,6 +19,14 @@ const (
 	maxMessage = 1024
 )
 
+// eventType is Warning for what somebody should look at.
+func eventType(reason string) string {
+	if reason == kamino.EventProofFailed || reason == kamino.EventProofInconclusive {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
+}
+
 // Record writes an event of the node. It waits for the answer, but not for
 // long, and whether it was written is not told.
 func (c *Cluster) Record(ctx context.Context, node kamino.Node, reason, message string) {
@@ -35,7 +43,7 @@ func (c *Cluster) Record(ctx context.Context, node kamino.Node, reason, message 
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: types.UID(node.Name)},
 		Reason:         reason,
 		Message:        message,
-		Type:           corev1.EventTypeNormal,
+		Type:           eventType(reason),
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 		Source:              corev1.EventSource{Component: managedBy, Host: node.Name},
 		ReportingController: managedBy,

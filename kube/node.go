@@ -77,6 +77,7 @@ func convert(n *corev1.Node) kamino.Node {
 		Architecture:  n.Status.NodeInfo.Architecture,
 		SystemUUID:    n.Status.NodeInfo.SystemUUID,
 		BootID:        n.Status.NodeInfo.BootID,
+		MachineID:     n.Status.NodeInfo.MachineID,
 		Unschedulable: n.Spec.Unschedulable,
 		Deleting:      n.DeletionTimestamp != nil,
 		Labels:        n.Labels,

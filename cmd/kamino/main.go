@@ -7,6 +7,7 @@
 //	POD_NAMESPACE  where a former version would have kept its leases, besides kube-system
 //	POD_IMAGE      image of the seal pod, by digest, if --image is not given
 //	SEAL_POLICY    text of the seal policy, if --seal-policy is not given
+//	PROBE          text of the probe of a proof, if --probe is not given
 //	KUBECONFIG     as for kubectl; without one, the service account of the pod
 //	AZURE_*        credentials, as for every program of the Azure SDK
 package main

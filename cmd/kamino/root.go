@@ -81,6 +81,8 @@ Exit codes:
   1    failed; what the run had taken is given back, or the message says what is not
   2    with --detailed-exitcode: there is something to do
   3    refused, or another run holds the pool; the donor was not touched
+  4    the version failed its proof and is withdrawn; the pool's image is as before
+  5    the proof is inconclusive: the version stays hidden, and the next run proves it
   130  ended at once by a second signal; the message says what is left
 
 The first SIGINT, SIGTERM or SIGHUP ends a run in order: the donor is given back
@@ -129,6 +131,10 @@ func newRootCommand(a *app) *cobra.Command {
 		newStatusCommand(a),
 		newRollbackCommand(a),
 		newRestoreCommand(a),
+		newPromoteCommand(a),
+		newWithdrawCommand(a),
+		newPauseCommand(a),
+		newResumeCommand(a),
 		newInitCommand(a),
 		newBootCommand(a.ioStreams),
 		newVersionCommand(a),
@@ -209,6 +215,8 @@ const (
 	exitFailed    = 1
 	exitToDo      = 2
 	exitRefused   = 3
+	exitBadImage  = 4
+	exitUnproved  = 5
 	exitAbandoned = 130
 )
 
@@ -231,6 +239,10 @@ func (a *app) conclude(err error) int {
 		}
 	}
 	a.complain(err.Error(), left, hints)
+	var proof *kamino.ProofError
+	if errors.As(err, &proof) {
+		return map[kamino.Outcome]int{kamino.ProofFailed: exitBadImage, kamino.ProofInconclusive: exitUnproved}[proof.Outcome]
+	}
 	var over *bootOverBudget
 	if refused(err) || errors.As(err, &over) {
 		return exitRefused

@@ -229,9 +229,19 @@ func versionNote(v kamino.VersionStatus, wide bool) string {
 	if v.InModel {
 		notes = append(notes, "in the model")
 	}
+	switch v.Life {
+	case kamino.LifeHidden, kamino.LifeProving, kamino.LifeWaiting:
+		notes = append(notes, string(v.Life))
+	}
+	if v.Proof != "" && v.Life == kamino.LifeHidden {
+		notes = append(notes, "proof "+v.Proof)
+	}
+	if v.BadAncestor != "" {
+		notes = append(notes, "its line goes back to "+v.BadAncestor+", which was withdrawn")
+	}
 	if v.Bad != "" {
 		notes = append(notes, "bad: "+v.Bad)
-	} else if v.Excluded {
+	} else if v.Excluded && v.Life == kamino.LifePromoted {
 		notes = append(notes, "excluded from latest")
 	}
 	if v.Outnumbered != "" {

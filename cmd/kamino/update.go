@@ -23,6 +23,7 @@ type runFlags struct {
 	grace                graceValue
 	drainTimeout, settle durationValue
 	policy               string
+	prove                proveFlags
 }
 
 func (r *runFlags) add(a *app, f *pflag.FlagSet) {
@@ -41,6 +42,7 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which Azure may evict meanwhile")
 	f.StringArrayVar(&r.labels, "require-label", nil, "take only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
 	f.StringVar(&r.policy, "seal-policy", "", "`file` that says what may stay on the donor's disk (docs/agent.md); with it, files that nothing explains refuse the seal (default the text in $SEAL_POLICY)")
+	r.prove.add(f, r.opts.Proof)
 	f.Var(&r.settle, "autoscaler-settle", "time for cluster-autoscaler to see the donor's protection: two of its scan intervals")
 	f.Var(&a.global.pollInterval, "poll-interval", "shortest time between two looks at something that is waited for, at most 10s")
 	a.addGallery(f)
@@ -60,6 +62,7 @@ func (r *runFlags) options(a *app) kamino.Options {
 	if r.again {
 		o.Today = kamino.TodayAgain
 	}
+	o.Proof = r.prove.options()
 	o.Grace, o.DrainTimeout, o.Settle, o.Self = r.grace.d, r.drainTimeout.d, r.settle.d, a.global.Self
 	return o
 }
@@ -82,6 +85,9 @@ func (r *runFlags) check(a *app, donor string) error {
 		}
 	}
 	if err := r.readPolicy(a); err != nil {
+		return err
+	}
+	if err := r.prove.read(a); err != nil {
 		return err
 	}
 	o := r.options(a)

@@ -56,6 +56,10 @@ var All = []Invariant{
 	{ID: "I27", Says: "credentials go to Azure alone"}, // Auditor.Request
 	{ID: "I28", Says: "a pool that is refused is not touched",
 		before: refusedUntouched},
+	{ID: "I29", Says: "in the end no canary is left, nor the node of one",
+		settled: noCanary},
+	{ID: "I30", Says: "no image whose canary was bad becomes what a pool boots from; a run promotes one version at most",
+		changed: oneSound},
 }
 
 // Find tells what an invariant says.

@@ -54,6 +54,9 @@ type Auditor struct {
 	unsound map[string]bool      // snapshots by pool and name that nothing may be made of
 	claims  map[string]*claim    // the steps that processes are in
 	whose   map[string]donor     // what each run marked
+
+	promoted map[string]string // run: the version that it promoted
+	next     map[string]string // pool: what its next machine boots from
 }
 
 // version is what is remembered of a version.
@@ -90,6 +93,7 @@ func (a *Auditor) init() {
 	a.persons, a.unsound, a.freed = map[string]foreign{}, map[string]bool{}, map[string]bool{}
 	a.changed, a.forged, a.dropped = map[string]time.Time{}, map[string]string{}, map[string]time.Time{}
 	a.claims, a.whose = map[string]*claim{}, map[string]donor{}
+	a.promoted, a.next = map[string]string{}, map[string]string{}
 }
 
 // Violations lists what was broken so far, in order.

@@ -27,6 +27,10 @@ const (
 	Evict            Verb = "evict"
 	DeletePod        Verb = "delete pod" // past the budgets
 	SetLease         Verb = "set lease"
+	LaunchCanary     Verb = "launch canary"
+	RemoveCanary     Verb = "remove canary"
+	AdmitCanary      Verb = "admit canary" // cordon its node and take its taint off
+	RemoveNode       Verb = "remove node"  // the object of a canary's node
 )
 
 // Call is a call that a process makes. Fields that do not belong to its verb
@@ -82,4 +86,8 @@ var intents = map[Verb][]string{
 	Unseal:           {"delete-seal-pod"},
 	Evict:            {"evict-pods"},
 	DeletePod:        {"evict-pods"},
+	LaunchCanary:     {"launch-canary"},
+	RemoveCanary:     {"remove-canary"},
+	AdmitCanary:      {"admit-canary"},
+	RemoveNode:       {"remove-node"},
 }

@@ -224,6 +224,28 @@ var broken = []struct {
 		})
 		a.Before(refused, Call{Process: "p", Verb: SetModel, Pool: pool, Target: image0, Revision: "7"})
 	}},
+	{"I29", "a canary is left", func(a *Auditor) {
+		a.Settled(at(func(s *State) { rest(s); s.Canaries = []Canary{{Name: "kamino-00000000", Pool: pool, Run: "run"}} }))
+	}},
+	{"I29", "the node of a canary is left", func(a *Auditor) {
+		a.Settled(at(func(s *State) { rest(s); s.Nodes = append(s.Nodes, Node{Name: "kamino-00000000000000"}) }))
+	}},
+	{"I30", "a bad image becomes the pool's", func(a *Auditor) {
+		a.Changed(sound())
+		a.Changed(at(func(s *State) { s.Pools[0].Image = image0; s.Artifacts[0].Unfit = true }))
+	}},
+	{"I30", "a run promotes two", func(a *Auditor) {
+		moves := func(image string, artifact int) {
+			a.Changed(at(func(s *State) {
+				s.Pools[0].Image, s.Leases[0].Holder = image, "r9"
+				s.Artifacts[artifact].Run = "r9"
+			}))
+		}
+		a.Changed(sound())
+		a.next[pool] = "elsewhere"
+		moves(image1, 2)
+		moves(image0, 0)
+	}},
 }
 
 // rest brings the sound world to rest.
@@ -306,7 +328,7 @@ func TestLater(t *testing.T) {
 			t.Errorf("%s says nothing", ids[i])
 		}
 	}
-	if slices.Sort(ids); len(slices.Compact(ids)) != 23 {
-		t.Errorf("%d invariants, want I1 to I20, I23, I27, I28", len(ids))
+	if slices.Sort(ids); len(slices.Compact(ids)) != 25 {
+		t.Errorf("%d invariants, want I1 to I20, I23, I27 to I30", len(ids))
 	}
 }

@@ -14,6 +14,14 @@ type State struct {
 	SealPods  []SealPod
 	Surveys   []SealPod // the pods of inventories
 	Pods      []Pod
+	Canaries  []Canary
+}
+
+// Canary is an instance of a pool's recipe beside the pool.
+type Canary struct {
+	Name string // its node's name begins with it
+	Pool string // that it is of
+	Run  string
 }
 
 // Pool is a set of machines built from one model.
@@ -88,6 +96,8 @@ type Artifact struct {
 	Source string // disk of a snapshot, ID of the snapshot of a version
 	Run    string // tag kamino-run
 	Ours   bool   // made by Kamino, whichever version of it
+	// Unfit: what booted from it was seen to be no node that works. The world knows.
+	Unfit bool
 	// Receipt is the tag kamino-receipt.
 	Receipt string
 }

@@ -47,7 +47,10 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	w := a.w
 	s := into
 	s.Pools, s.Machines, s.Nodes, s.Artifacts = s.Pools[:0], s.Machines[:0], s.Nodes[:0], s.Artifacts[:0]
-	s.SealPods, s.Surveys, s.Pods = s.SealPods[:0], s.Surveys[:0], s.Pods[:0]
+	s.SealPods, s.Surveys, s.Pods, s.Canaries = s.SealPods[:0], s.Surveys[:0], s.Pods[:0], s.Canaries[:0]
+	for _, c := range w.canaries {
+		s.Canaries = append(s.Canaries, invariant.Canary{Name: c.Name, Pool: string(c.pool), Run: c.Run})
+	}
 	for id, p := range w.pools {
 		pool := invariant.Pool{ID: string(id), Image: p.image, Next: w.bootsFrom(p), Revision: p.revisionText(), Capacity: p.capacity, Refused: len(p.refusals) > 0}
 		if p.personRun != "" && p.personRun == w.standing(id).Holder {
@@ -67,7 +70,9 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 		s.Nodes = append(s.Nodes, pictureNode(n, s.Nodes))
 	}
 	for _, v := range w.artifacts {
-		s.Artifacts = append(s.Artifacts, pictureArtifact(v.Artifact, v.pool, kinds[v.Kind]))
+		made := pictureArtifact(v.Artifact, v.pool, kinds[v.Kind])
+		made.Unfit = v.unfit
+		s.Artifacts = append(s.Artifacts, made)
 	}
 	a.leases(s)
 	for run, p := range w.sealPods {

@@ -57,7 +57,9 @@ func Tamper(e *kamino.Engine) {
 	}
 	t := switchedOn.ports()
 	t.process = e.Process
-	e.Provider, e.Cluster = faultyProvider{e.Provider, t}, faultyCluster{e.Cluster, t}
+	prover, _ := e.Provider.(kamino.Prover)
+	examiner, _ := e.Cluster.(kamino.Examiner)
+	e.Provider, e.Cluster = faultyProvider{e.Provider, prover, t}, faultyCluster{e.Cluster, examiner, t}
 	if t.clock != 0 {
 		e.Clock = wrongClock{e.Clock, t.clock}
 	}

@@ -87,7 +87,7 @@ func (w *world) booted(m *machine) {
 		}}
 		w.nodes[m.Hostname] = n
 	}
-	n.SystemUUID, n.BootID, n.Ready, n.ReadySince = m.VMID, m.bootID, true, w.now
+	n.SystemUUID, n.BootID, n.MachineID, n.Ready, n.ReadySince = m.VMID, m.bootID, m.VMID, true, w.now
 	w.changeNode(n)
 }
 

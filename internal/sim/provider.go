@@ -39,6 +39,7 @@ type simArtifact struct {
 	hidden time.Time // 404 until then, just after create
 	settle time.Time // a write of its flag has come to its end then, and counts
 	shown  bool      // excluded, until then
+	unfit  bool      // a canary of it was sick
 }
 
 const (

@@ -34,6 +34,7 @@ type tampering struct {
 	setLease  func(*kamino.Lease) // before it is written
 	overwrite bool                // leases, whatever their revision
 	freed     bool                // leases of other processes look free
+	canaries  func([]kamino.Canary) []kamino.Canary
 	process   string
 	failure   func(error) error
 }
@@ -53,6 +54,7 @@ func (t *tampering) err(err error) error {
 
 type faultyProvider struct {
 	kamino.Provider
+	kamino.Prover
 	t *tampering
 }
 
@@ -68,6 +70,14 @@ func (p faultyProvider) Instance(ctx context.Context, id kamino.InstanceID) (kam
 		do(p.t.instance, &out)
 	}
 	return out, p.t.err(err)
+}
+
+func (p faultyProvider) Canaries(ctx context.Context, pool kamino.Pool) ([]kamino.Canary, error) {
+	list, err := p.Prover.Canaries(ctx, pool)
+	if p.t.canaries != nil {
+		list = p.t.canaries(list)
+	}
+	return list, p.t.err(err)
 }
 
 func (p faultyProvider) SetPower(ctx context.Context, id kamino.InstanceID, want kamino.Power) error {
@@ -116,6 +126,7 @@ func (p faultyProvider) SetVersion(ctx context.Context, pool kamino.Pool, v kami
 
 type faultyCluster struct {
 	kamino.Cluster
+	kamino.Examiner
 	t *tampering
 }
 

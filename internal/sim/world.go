@@ -45,6 +45,10 @@ type world struct {
 
 	leaseDeleted bool // and with it the ledger
 
+	canaries map[string]*simCanary
+	sick     sickness // of every clone from now on
+	paused   string
+
 	procs   []*proc
 	started int
 	done    chan struct{}
@@ -70,7 +74,7 @@ func newWorld(seed uint64) *world {
 		pools: map[kamino.PoolID]*simPool{}, machines: map[kamino.InstanceID]*machine{}, nodes: map[string]*simNode{},
 		artifacts: map[string]*simArtifact{}, leases: map[kamino.PoolID]kamino.Lease{}, sealPods: map[string]*simSealPod{},
 		surveys: map[string]*simSealPod{}, elsewhere: map[kamino.PoolID]*formerLease{}, hits: map[string]int{},
-		throttled: map[string]time.Time{}, done: make(chan struct{}),
+		throttled: map[string]time.Time{}, canaries: map[string]*simCanary{}, done: make(chan struct{}),
 	}
 	w.audit.begin(w)
 	return w

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"kamino.dev/kamino"
+)
+
+// proveFlags say what a version goes through before the pool's nodes boot from it.
+type proveFlags struct {
+	mode, promote string
+	bake, budget  durationValue
+	probe         string
+	job           []byte
+	without       []string
+}
+
+func (p *proveFlags) add(f *pflag.FlagSet, o kamino.Proving) {
+	p.bake.d, p.budget.d = o.For, o.Budget
+	f.StringVar(&p.mode, "prove", string(o.Mode), "how a version is proved before the pool boots from it: canary (one instance beside the pool), pool (promoted, one more node, withdrawn if it fails), or none")
+	f.Var(&p.bake, "prove-for", "how long a canary is watched once its node is Ready")
+	f.Var(&p.budget, "boot-budget", "time for a machine that runs to become a Ready node")
+	f.StringVar(&p.promote, "promote", string(o.Promote), "auto, or manual: a version that passed waits for kamino promote")
+	f.StringVar(&p.probe, "probe", "", "`file` with a Job of Kubernetes that must succeed on the canary (default the text in $PROBE)")
+	f.StringArrayVar(&p.without, "prove-without", nil, "leave this check of the proof out; may be repeated")
+}
+
+func (p *proveFlags) options() kamino.Proving {
+	return kamino.Proving{Mode: kamino.ProveMode(p.mode), For: p.bake.d, Budget: p.budget.d, Promote: kamino.PromoteMode(p.promote), Probe: p.job, Without: p.without}
+}
+
+// read reads the probe; whether it is one, the API server tells before anything is touched.
+func (p *proveFlags) read(a *app) error {
+	if text := a.env("PROBE"); text != "" {
+		p.job = []byte(text)
+	}
+	if p.probe == "" {
+		return nil
+	}
+	data, err := os.ReadFile(p.probe)
+	if err != nil {
+		return fmt.Errorf("read probe: %w", err)
+	}
+	p.job = append([]byte{}, data...)
+	return nil
+}
+
+// pointCommand is promote or withdraw: both move what a pool's next node boots from.
+type pointCommand struct {
+	*app
+	out     outputFlag
+	promote kamino.PromoteOptions
+	reason  string
+	done    string // what it did, in a word
+}
+
+func newPromoteCommand(a *app) *cobra.Command {
+	c := &pointCommand{app: a, done: "Promoted"}
+	cmd := &cobra.Command{
+		Use:   "promote --pool POOL [--version VERSION]",
+		Short: "Make a hidden version what the pool's next node boots from",
+		Long: `Make a hidden version what the pool's next node boots from: without --version the
+newest that has passed its proof and waits, as with --promote manual; with it
+also one that was never proved. A version that was withdrawn returns with kamino
+rollback only. Nodes that run stay as they are.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.run(cmd.Context(), func(ctx context.Context, e *kamino.Engine) (kamino.Rollback, error) {
+				return e.PromoteVersion(ctx, c.promote)
+			})
+		},
+	}
+	c.add(cmd, "the version; default the newest that passed and waits")
+	return cmd
+}
+
+func newWithdrawCommand(a *app) *cobra.Command {
+	c := &pointCommand{app: a, done: "Withdrawn"}
+	cmd := &cobra.Command{
+		Use:   "withdraw --pool POOL --reason TEXT [--version VERSION]",
+		Short: "Take a version back, for good until somebody names it again",
+		Long: `Take a version back: it is never chosen again by plan, auto-update or a rollback
+without its name, and the reason stands on it. Where the pool's next node would
+boot from it, the good version before it takes its place; without one nothing is
+changed. Nodes that run stay as they are. Versions whose line goes back to it are
+told.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.run(cmd.Context(), func(ctx context.Context, e *kamino.Engine) (kamino.Rollback, error) {
+				return e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: c.promote.Pool, Version: c.promote.Version, DryRun: c.promote.DryRun, Reason: c.reason})
+			})
+		},
+	}
+	c.add(cmd, "the version; default the one that the next node would boot from")
+	cmd.Flags().StringVar(&c.reason, "reason", "", "why, for whoever looks at the version next (required)")
+	return cmd
+}
+
+func (c *pointCommand) add(cmd *cobra.Command, version string) {
+	f := cmd.Flags()
+	bothNames(f, "pool")
+	f.StringVar(&c.promote.Pool, "pool", "", "the pool, by name or ID (required)")
+	f.StringVar(&c.promote.Version, "version", "", version)
+	f.BoolVar(&c.promote.DryRun, "dry-run", false, "print what would be done, and do nothing")
+	c.addGallery(f)
+	c.out.add(cmd)
+	c.completes(cmd, "pool", poolWords)
+	c.completes(cmd, "version", versionWords(&c.promote.Pool))
+}
+
+func (c *pointCommand) run(ctx context.Context, do func(context.Context, *kamino.Engine) (kamino.Rollback, error)) error {
+	if err := c.out.check(); err != nil {
+		return err
+	}
+	engine, err := c.engine(ctx)
+	if err != nil {
+		return err
+	}
+	finish := c.follow(ctx, engine)
+	back, err := do(ctx, engine)
+	finish()
+	if err != nil {
+		return err
+	}
+	return c.out.print(c.app, back, func(w io.Writer) { c.table(w, back) })
+}
+
+func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
+	fmt.Fprintf(w, "Pool:\t%s\n", r.Name)
+	if !r.Changed {
+		fmt.Fprintf(w, "Nothing to do: the next node boots from %s.\n", r.To)
+		return
+	}
+	would := ""
+	if c.promote.DryRun {
+		would = " (not done)"
+	}
+	if len(r.Bad) > 0 {
+		fmt.Fprintf(w, "%s:\t%s%s\n", c.done, strings.Join(r.Bad, ", "), would)
+	}
+	fmt.Fprintf(w, "Next node:\tboots from %s, before from %s%s\n", r.To, r.From, would)
+	for _, d := range r.Descendants {
+		fmt.Fprintf(w, "Made of it:\t%s, whose donor's line goes back to it\n", d)
+	}
+	printDiff(w, r.ModelDiff)
+}
+
+func newPauseCommand(a *app) *cobra.Command {
+	reason := ""
+	cmd := &cobra.Command{
+		Use:   "pause --reason TEXT",
+		Short: "Hold all new runs and promotions of the cluster",
+		Long: `Hold all new runs and promotions of the cluster: the reason stands as an
+annotation on the namespace ` + kamino.SystemNamespace + `. Runs that work see it
+within minutes, give back what they took and end. Rollback, withdraw and restore
+go on. kamino resume ends it.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.setPaused(cmd.Context(), "Paused: "+reason, func(ctx context.Context, e *kamino.Engine) error { return e.Pause(ctx, reason) })
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody whose run is refused (required)")
+	return cmd
+}
+
+func newResumeCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "resume", Short: "Let runs and promotions begin again after a pause", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.setPaused(cmd.Context(), "Resumed.", func(ctx context.Context, e *kamino.Engine) error { return e.Resume(ctx) })
+		},
+	}
+}
+
+func (a *app) setPaused(ctx context.Context, done string, do func(context.Context, *kamino.Engine) error) error {
+	cluster, err := a.cluster(ctx, a) // the cloud has no part in it
+	if err != nil {
+		return err
+	}
+	if err := do(ctx, &kamino.Engine{Cluster: cluster, Clock: a.clock}); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Out, done)
+	return nil
+}

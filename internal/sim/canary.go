@@ -1,0 +1,274 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
+)
+
+// simCanary is one instance beside a pool.
+type simCanary struct {
+	kamino.Canary
+	pool    kamino.PoolID
+	nonce   string
+	hidden  time.Time // not listed until then
+	machine *machine
+}
+
+// sickness is what is wrong with clones of an image.
+type sickness string
+
+const (
+	healthy sickness = ""
+	mute    sickness = "no kubelet"
+	flaps   sickness = "its kubelet starts again and again"
+	twin    sickness = "it has the machine ID of another"
+	lacking sickness = "a DaemonSet has no pod"
+	noQuota sickness = "the cloud has no room" // nothing is wrong with the image
+)
+
+const canaryTime = time.Minute // until the machine runs
+
+// Canaries implements kamino.Prover.
+func (s simProvider) Canaries(ctx context.Context, pool kamino.Pool) (out []kamino.Canary, err error) {
+	w := s.p.w
+	err = s.p.call(ctx, call{method: "Find canaries", subject: pool.Name}, func(f *fault) error {
+		out = nil
+		if f.is(worlds.Absent) {
+			return nil
+		}
+		for _, name := range slices.Sorted(maps.Keys(w.canaries)) {
+			if c := w.canaries[name]; c.pool == pool.ID && !w.now.Before(c.hidden) {
+				out = append(out, c.Canary)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// LaunchCanary implements kamino.Prover.
+func (s simProvider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kamino.CanaryOrder) error {
+	w := s.p.w
+	return s.p.call(ctx, call{method: "Create canary", subject: order.Name, write: true}, func(f *fault) error {
+		if have := w.canaries[order.Name]; have != nil {
+			if have.Version != order.Version || have.Run != order.Run || have.State == kamino.Deleting {
+				return fmt.Errorf("canary %s exists: %w", order.Name, kamino.ErrConflict)
+			}
+			return nil
+		}
+		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.LaunchCanary, Pool: string(pool.ID), Target: order.Version})
+		if w.sick == noQuota {
+			return fmt.Errorf("QuotaExceeded: %w", kamino.ErrBlocked)
+		}
+		c := &simCanary{pool: pool.ID, nonce: order.Nonce,
+			Canary: kamino.Canary{Name: order.Name, Version: order.Version, Run: order.Run, Expires: order.Expires, State: kamino.Creating}}
+		if f.is(worlds.LateCreate) {
+			c.hidden = w.now.Add(30 * time.Second)
+		}
+		w.canaries[order.Name] = c
+		w.happened("%s launches canary %s from %s", s.p.name, order.Name, lastSegment(order.Version))
+		failed := f.is(worlds.OperationFailed)
+		w.after(canaryTime, func() { w.canaryRuns(c, failed) })
+		return nil
+	})
+}
+
+func (w *world) canaryRuns(c *simCanary, failed bool) {
+	if w.canaries[c.Name] != c || c.State != kamino.Creating {
+		return
+	}
+	if failed {
+		c.State, c.Failure, c.Blocked = kamino.Failed, "AllocationFailed", true
+		w.happened("canary %s failed", c.Name)
+		return
+	}
+	n, host := w.next(), c.Name+"000000"
+	id := kamino.InstanceID(fmt.Sprintf("azure://%s/scaleSets/%s/virtualMachines/%s", groupID, c.Name, host))
+	pool, _ := simProvider{}.PoolOf(id)
+	m := &machine{Instance: kamino.Instance{ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host,
+		Power: kamino.PowerOn, Disk: "/disks/" + host, Image: c.Version}}
+	c.machine, w.machines[id] = m, m
+	c.State, c.Instance, c.VMID, c.Hostname, c.Power = kamino.Succeeded, id, m.VMID, host, kamino.PowerOn
+	w.happened("canary %s runs", c.Name)
+	if w.sick == mute {
+		w.unfit(c)
+		return
+	}
+	w.after(bootTime, func() { w.canaryJoins(c) })
+}
+
+// unfit notes that the image of a canary must never be a pool's.
+func (w *world) unfit(c *simCanary) {
+	for _, a := range w.artifacts {
+		if a.ID == c.Version {
+			a.unfit = true
+		}
+	}
+}
+
+func (w *world) canaryJoins(c *simCanary) {
+	m := c.machine
+	if m.gone || w.canaries[c.Name] != c {
+		return
+	}
+	w.booted(m)
+	n := w.nodes[m.Hostname]
+	n.Created, n.MachineID = w.now, m.VMID
+	n.Taints = append(n.Taints, kamino.Taint{Key: kamino.TaintCanary, Effect: "NoSchedule"})
+	report, _ := json.Marshal(kamino.NodeReport{Nonce: c.nonce, At: w.now, MachineID: n.MachineID})
+	n.Annotations[kamino.AnnotationReport] = string(report)
+	switch w.sick {
+	case twin:
+		n.MachineID = w.nodes["a-2"].MachineID
+	case flaps:
+		w.after(40*time.Second, func() {
+			if !m.gone {
+				n.ReadySince = w.now
+				w.changeNode(n)
+			}
+		})
+	}
+	if w.sick != healthy {
+		w.unfit(c)
+	}
+	w.changeNode(n)
+	w.happened("node %s of canary %s registers", n.Name, c.Name)
+}
+
+// RemoveCanary implements kamino.Prover. Its node stays for as long as the cloud controller manager
+// remembers the machine.
+func (s simProvider) RemoveCanary(ctx context.Context, pool kamino.Pool, name string) error {
+	w := s.p.w
+	return s.p.call(ctx, call{method: "Delete canary", subject: name, write: true}, func(f *fault) error {
+		c := w.canaries[name]
+		if c == nil || c.State == kamino.Deleting {
+			return nil
+		}
+		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.RemoveCanary, Pool: string(pool.ID), Target: name})
+		was := c.State
+		c.State = kamino.Deleting
+		w.happened("%s removes canary %s", s.p.name, name)
+		w.after(deleteTime, func() {
+			if f.is(worlds.OperationFailed) {
+				c.State = was
+				return
+			}
+			delete(w.canaries, name)
+			if m := c.machine; m != nil {
+				m.gone, m.kubelet = true, false
+				delete(w.machines, m.ID)
+				w.after(10*time.Minute, func() {
+					if n := w.nodes[m.Hostname]; n != nil && n.SystemUUID == m.VMID {
+						w.removeNode(n)
+					}
+				})
+			}
+			w.happened("canary %s is gone", name)
+		})
+		return nil
+	})
+}
+
+// CanaryFit, Console and PreflightCanary find nothing in the way and nothing to read.
+func (s simProvider) CanaryFit(context.Context, kamino.Pool) (kamino.CanaryFit, error) {
+	return kamino.CanaryFit{Size: "small"}, nil
+}
+
+func (s simProvider) Console(context.Context, kamino.Pool, kamino.Canary) ([]string, error) {
+	return nil, kamino.ErrUnsupported
+}
+
+func (s simProvider) PreflightCanary(context.Context) ([]string, error) { return nil, nil }
+
+// Examine implements kamino.Examiner.
+func (c simCluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out kamino.ClusterSight, err error) {
+	w := c.p.w
+	err = c.call(ctx, call{method: "Examine", subject: order.Node}, func(*fault) error {
+		out = kamino.ClusterSight{Node: w.sight(order.Node), Sibling: w.sight(order.Sibling)}
+		for _, m := range w.machines {
+			out.Renewed = out.Renewed || m.kubelet && m.Hostname != order.Node
+		}
+		if out.Node.UID != "" {
+			out.Daemons = []kamino.DaemonPod{{Set: "kube-system/proxy", Ready: w.sick != lacking && !out.Node.Tainted(kamino.TaintCanary)}}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (w *world) sight(name string) (out kamino.NodeSight) {
+	if n := w.nodes[name]; n != nil {
+		out.Node = w.readNode(n)
+		out.Pulse = out.Heartbeat
+	}
+	return out
+}
+
+// AdmitCanary implements kamino.Examiner.
+func (c simCluster) AdmitCanary(ctx context.Context, node kamino.Node) error {
+	w := c.p.w
+	return c.call(ctx, call{method: "Admit", subject: node.Name, write: true}, func(*fault) error {
+		n := w.nodes[node.Name]
+		switch {
+		case n == nil:
+			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrNotFound)
+		case n.UID != node.UID || n.Revision != node.Revision:
+			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrConflict)
+		}
+		c.p.auditCanaryNode(n, invariant.AdmitCanary)
+		n.Unschedulable = true
+		n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintCanary })
+		w.changeNode(n)
+		w.happened("%s admits %s", c.p.name, n.Name)
+		return nil
+	})
+}
+
+// auditCanaryNode shows a call on a canary's node as one of the pool whose canary it is.
+func (p *proc) auditCanaryNode(n *simNode, verb invariant.Verb) {
+	call := invariant.Call{Process: p.name, Verb: verb, Node: n.Name}
+	for id, pool := range p.w.pools {
+		if l := p.w.standing(id); pool != nil && l.Process == p.name {
+			call.Pool = string(id)
+		}
+	}
+	p.w.audit.before(call)
+}
+
+// RemoveNode implements kamino.Examiner.
+func (c simCluster) RemoveNode(ctx context.Context, node kamino.Node) error {
+	w := c.p.w
+	return c.call(ctx, call{method: "Remove node", subject: node.Name, write: true}, func(*fault) error {
+		n := w.nodes[node.Name]
+		if n == nil || n.UID != node.UID {
+			return nil
+		}
+		c.p.auditCanaryNode(n, invariant.RemoveNode)
+		w.removeNode(n)
+		return nil
+	})
+}
+
+// PreflightProof, StartProbe and RemoveProbe have nothing to do: no walk has a probe.
+func (c simCluster) PreflightProof(context.Context, []byte) error { return nil }
+
+func (c simCluster) StartProbe(context.Context, string, kamino.Node, []byte) error { return nil }
+
+func (c simCluster) RemoveProbe(context.Context, string, []byte) error { return nil }
+
+// Paused implements kamino.Examiner. It costs no call: walks count those.
+func (c simCluster) Paused(context.Context) (string, error) { return c.p.w.paused, nil }
+
+// Pause implements kamino.Examiner.
+func (c simCluster) Pause(_ context.Context, reason string) error {
+	c.p.w.paused = reason
+	return nil
+}

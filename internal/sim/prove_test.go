@@ -1,0 +1,290 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
+)
+
+func proving() kamino.Options {
+	o := options("a-0")
+	o.Proof.Mode, o.Proof.For, o.Proof.Budget = kamino.ProveCanary, 2*time.Minute, 5*time.Minute
+	return o
+}
+
+// TestProve: the version is hidden from birth, a canary boots from it, joins, is examined and goes
+// before the pool's next image changes, once; by version and where the pool points. Killed at each
+// call of it, the next run ends the same.
+func TestProve(t *testing.T) {
+	for _, by := range []kamino.ImageReference{kamino.ByVersion, kamino.ByDefinition} {
+		world := aged
+		if by == kamino.ByDefinition {
+			world = pointing
+		}
+		o := proving()
+		o.ImageReference = by
+		w := world(1)
+		w.watchNext()
+		p := &proc{logging: true}
+		w.startUpdate(p, o)
+		w.wait()
+		fresh := kamino.VersionName(w.now)
+		v := w.version(fresh)
+		if p.err != nil || v == nil || v.Excluded || v.Tags[kamino.TagOffer] != "offered" || v.Tags[kamino.TagProof] != "passed" {
+			t.Fatalf("by %s: the update ended %v, version %+v", by, p.err, v)
+		}
+		if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", fresh}) {
+			t.Fatalf("by %s: the next instance boots from %v", by, got)
+		}
+		launched, promoted, node := false, false, false
+		for _, s := range p.log {
+			launched = launched || s.call.method == "Create canary"
+			node = node || s.call.method == "Remove node"
+			if s.step == "model" && s.call.write && !s.call.kube {
+				promoted = true
+				if !launched || !node {
+					t.Errorf("by %s: promoted before the proof: %s", by, s)
+				}
+			}
+		}
+		if !launched || !promoted {
+			t.Errorf("by %s: launched %t, promoted %t", by, launched, promoted)
+		}
+		w.audit.settled()
+		w.sound(t)
+		steps := []string{"launch", "join", "examine", "retire", "model"}
+		for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter, worlds.LostReply, worlds.Absent, worlds.LateCreate, worlds.ServerError, worlds.Conflict} {
+			for _, s := range p.log {
+				if kind.Fits(s.call.is()) && slices.Contains(steps, s.step) {
+					w := world(1)
+					w.watchNext()
+					w.startUpdate(&proc{faults: []fault{{kind: kind, at: s.at}}}, o)
+					w.wait()
+					second := w.update(o)
+					if got := w.turns(); second.err != nil || !slices.Equal(got, []string{"2026.03.09", fresh}) {
+						t.Errorf("by %s, %s at %s: the run after it ended %v; the next instance boots from %v", by, kind, s, second.err, got)
+					}
+					w.audit.settled()
+					w.sound(t)
+				}
+			}
+		}
+	}
+}
+
+// TestProveBad: an image whose clone is sick is withdrawn with the reason, the pool boots from what
+// it booted from before, and nothing of the canary is left. The next candidate is taken.
+func TestProveBad(t *testing.T) {
+	for sick, check := range map[sickness]string{mute: "ready", flaps: "stable", twin: "identity", lacking: "daemonsets"} {
+		w := aged(1)
+		w.sick = sick
+		p := w.update(proving())
+		v := w.version(kamino.VersionName(w.now))
+		var proof *kamino.ProofError
+		if !errors.As(p.err, &proof) || proof.Outcome != kamino.ProofFailed || proof.Findings[0].Check != check {
+			t.Fatalf("%s: %v", sick, p.err)
+		}
+		if v.Tags[kamino.TagOffer] != "withdrawn" || !strings.Contains(v.Tags[kamino.TagBad], check+": ") || !v.Excluded {
+			t.Errorf("%s: %+v", sick, v.Tags)
+		}
+		if got := w.turns(); !slices.Equal(got, []string{"2026.03.09"}) {
+			t.Errorf("%s: the next instance boots from %v", sick, got)
+		}
+		w.audit.settled()
+		w.sound(t)
+		if again := w.update(proving()); again.err == nil {
+			t.Errorf("%s: a withdrawn version is used again", sick)
+		}
+		if _, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: v.Name}); err == nil {
+			t.Errorf("%s: a withdrawn version is promoted", sick)
+		}
+	}
+}
+
+// TestProveNextCandidate: auto-update takes the next candidate where the image of the first is bad,
+// and tells both.
+func TestProveNextCandidate(t *testing.T) {
+	w := aged(1)
+	for _, name := range []string{"a-0", "a-1", "a-2"} {
+		w.nodes[name].Annotations[kamino.KuredLastPatch.Annotation] = w.now.Format(time.RFC3339)
+		w.nodes[name].ReadySince = w.now.Add(-time.Hour)
+	}
+	w.sick = mute
+	cure := func(e *kamino.Engine) {
+		report := e.Report
+		e.Report = func(ev kamino.Event) {
+			if report(ev); ev.Step == "retire" && ev.Kind == kamino.StepDone {
+				w.sick = healthy
+			}
+		}
+	}
+	o := autoOptions()
+	o.Proof = proving().Proof
+	var res []kamino.PoolResult
+	p := &proc{tune: cure}
+	w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, o) })
+	w.wait()
+	if p.err != nil || len(res) != 1 || len(res[0].Failed) != 1 || res[0].Result == nil {
+		t.Fatalf("%v, %+v", p.err, res)
+	}
+	if got := w.turns(); len(got) != 2 || got[1] != kamino.VersionName(w.now)+"01" {
+		t.Errorf("the next instance boots from %v", got)
+	}
+	w.audit.settled()
+	w.sound(t)
+}
+
+// TestProveInconclusive: where the cloud has no room the version stays hidden, nobody is marked,
+// and the next run proves it, on the same day and on the next.
+func TestProveInconclusive(t *testing.T) {
+	for _, later := range []time.Duration{time.Minute, 24 * time.Hour} {
+		w := aged(1)
+		w.sick = noQuota
+		p := w.update(proving())
+		fresh := kamino.VersionName(w.now)
+		var proof *kamino.ProofError
+		if !errors.As(p.err, &proof) || proof.Outcome != kamino.ProofInconclusive || proof.Findings[0].Check != "cloud" {
+			t.Fatal(p.err)
+		}
+		v := w.version(fresh)
+		if v.Tags[kamino.TagOffer] != "hidden" || v.Tags[kamino.TagBad] != "" || !strings.HasPrefix(v.Tags[kamino.TagProof], "inconclusive: cloud") {
+			t.Errorf("%+v", v.Tags)
+		}
+		w.audit.settled()
+		w.advance(w.now.Add(later))
+		w.sick = healthy
+		o := autoOptions()
+		o.Proof = proving().Proof
+		again, res := w.auto(o)
+		if got := w.turns(); again.err != nil || !slices.Equal(got, []string{"2026.03.09", fresh}) {
+			t.Errorf("after %s: %v, %+v; the next instance boots from %v", later, again.err, res, got)
+		}
+		w.audit.settled()
+		w.sound(t)
+	}
+}
+
+// TestPromoteByHand: with --promote manual a version that passed waits, nightly runs do nothing and
+// say so, and a person promotes it.
+func TestPromoteByHand(t *testing.T) {
+	for _, world := range []func(uint64) *world{aged, pointing} {
+		w := world(1)
+		o := proving()
+		o.Proof.Promote = kamino.PromoteManual
+		p := w.update(o)
+		fresh := kamino.VersionName(w.now)
+		if got := w.turns(); p.err != nil || len(got) > 1 {
+			t.Fatalf("%v; the next instance boots from %v", p.err, got)
+		}
+		w.advance(w.now.Add(24 * time.Hour))
+		nightly := autoOptions()
+		nightly.Proof = o.Proof
+		before := w.writes
+		again, res := w.auto(nightly)
+		if again.err != nil || w.writes != before || !kamino.Has(res[0].Held, "promote") {
+			t.Errorf("%v, %d writes, %+v", again.err, w.writes-before, res)
+		}
+		if back, err := w.promote(kamino.PromoteOptions{Pool: "a"}); err != nil || back.To != fresh {
+			t.Errorf("%+v, %v", back, err)
+		}
+		if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", fresh}) {
+			t.Errorf("the next instance boots from %v", got)
+		}
+		w.audit.settled()
+		w.sound(t)
+	}
+}
+
+func (w *world) promote(o kamino.PromoteOptions) (back kamino.Rollback, err error) {
+	p := &proc{}
+	w.spawn(p, func(ctx context.Context) { back, err = p.engine().PromoteVersion(ctx, o) })
+	w.wait()
+	return back, err
+}
+
+// TestWithdrawByHand: what the pool boots from gives way to the good version before it, with the
+// reason; another one is only marked. Without a former one nothing is changed.
+func TestWithdrawByHand(t *testing.T) {
+	withdraw := func(w *world, o kamino.WithdrawOptions) (back kamino.Rollback, err error) {
+		p := &proc{}
+		w.spawn(p, func(ctx context.Context) { back, err = p.engine().WithdrawVersion(ctx, o) })
+		w.wait()
+		return back, err
+	}
+	for _, world := range []func(uint64) *world{aged, pointing} {
+		w := world(1)
+		w.watchNext()
+		if _, err := withdraw(w, kamino.WithdrawOptions{Pool: "a"}); err == nil {
+			t.Error("without a reason")
+		}
+		if _, err := withdraw(w, kamino.WithdrawOptions{Pool: "a", Reason: "disk fills up"}); err != nil {
+			t.Fatal(err)
+		}
+		if v := w.version("2026.03.09"); v.Tags[kamino.TagBad] != "disk fills up" || !v.Excluded {
+			t.Errorf("%+v", v)
+		}
+		if _, err := withdraw(w, kamino.WithdrawOptions{Pool: "a", Version: "2026.03.01", Reason: "old"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", "2026.03.05"}) || w.version("2026.03.01").Tags[kamino.TagBad] != "old" {
+			t.Errorf("the next instance boots from %v", got)
+		}
+		w.sound(t)
+	}
+	w := fresh(1)
+	if p := w.update(options("a-0")); p.err != nil {
+		t.Fatal(p.err)
+	}
+	if _, err := withdraw(w, kamino.WithdrawOptions{Pool: "a", Reason: "first"}); err == nil {
+		t.Error("the only version is withdrawn")
+	}
+}
+
+// TestPause: no run begins while the cluster is paused; one that works gives its donor back and
+// ends; rollback and restore go on.
+func TestPause(t *testing.T) {
+	w := aged(1)
+	w.paused = "an incident"
+	var refused *kamino.RefusedError
+	if p := w.update(options("a-0")); !errors.As(p.err, &refused) || refused.Refusals[0].Code != kamino.CodePaused || w.writes > 0 {
+		t.Fatalf("%v, %d writes", p.err, w.writes)
+	}
+	w.paused = ""
+	p := w.startUpdate(&proc{}, options("a-0"))
+	w.after(3*time.Minute, func() { w.paused = "an incident" })
+	w.wait()
+	if !errors.As(p.err, &refused) || len(w.turns()) > 1 {
+		t.Errorf("%v; %v", p.err, w.turns())
+	}
+	w.audit.settled()
+	w.sound(t)
+	if p := w.restore(); p.err != nil {
+		t.Error(p.err)
+	}
+	if _, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: "2026.03.09"}); err == nil {
+		t.Error("promoted while the cluster is paused")
+	}
+}
+
+// TestProveFirst: a pool's first version is proved by a canary; in the pool it is refused before
+// anything is touched.
+func TestProveFirst(t *testing.T) {
+	w := fresh(1)
+	o := proving()
+	o.Proof.Mode = kamino.ProvePool
+	var refused *kamino.RefusedError
+	if p := w.update(o); !errors.As(p.err, &refused) || refused.Refusals[0].Code != kamino.CodeUnprovable || !strings.Contains(refused.Error(), "--prove none") {
+		t.Fatal(p.err)
+	}
+	if p := w.update(proving()); p.err != nil {
+		t.Fatal(p.err)
+	}
+	w.audit.settled()
+	w.sound(t)
+}

@@ -1,0 +1,235 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"kamino.dev/kamino"
+)
+
+var _ kamino.Examiner = (*Cluster)(nil)
+
+// proveRights are what the proof by a canary uses besides.
+var proveRights = []right{
+	{verb: "delete", resource: "nodes", role: "kamino-prove"},
+	{verb: "list", group: "apps", resource: "daemonsets", role: "kamino-prove"},
+	{verb: "list", group: "certificates.k8s.io", resource: "certificatesigningrequests", role: "kamino-prove"},
+	{verb: "list", resource: "events", namespace: metav1.NamespaceDefault, role: "kamino-prove"},
+	{verb: "list", group: groupLeases, resource: "leases", namespace: corev1.NamespaceNodeLease, role: "kamino-prove"},
+}
+
+// PreflightProof implements kamino.Examiner: 1 request for each right, and with a probe 1 more.
+func (c *Cluster) PreflightProof(ctx context.Context, probe []byte) error {
+	var missing []right
+	for _, r := range proveRights {
+		review, err := c.api.reviewOne.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: r.verb, Group: r.group, Resource: r.resource, Namespace: r.namespace}}}, metav1.CreateOptions{})
+		if err != nil {
+			return explain("create selfsubjectaccessreviews.authorization.k8s.io", err)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, r)
+		}
+	}
+	if len(missing) > 0 {
+		return c.lacking(ctx, missing)
+	}
+	if probe == nil {
+		return nil
+	}
+	job, err := readProbe(probe, "preflight", kamino.Node{Name: "preflight"})
+	if err != nil {
+		return err
+	}
+	_, err = c.api.jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager})
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return refuseProbe(err)
+	}
+	return explain("create jobs.batch -n "+job.Namespace, err)
+}
+
+// AdmitCanary cordons a canary's node and takes the taint off that it registered with.
+func (c *Cluster) AdmitCanary(ctx context.Context, n kamino.Node) error {
+	changes := []change{{"test", "/metadata/uid", n.UID}, {"test", "/metadata/resourceVersion", n.Revision},
+		{"add", "/spec/unschedulable", true}}
+	for i := len(n.Taints) - 1; i >= 0; i-- { // from the end, so that those before keep their places
+		if n.Taints[i].Key == kamino.TaintCanary {
+			changes = append(changes, change{Op: "remove", Path: fmt.Sprintf("/spec/taints/%d", i)})
+		}
+	}
+	patch, err := json.Marshal(changes)
+	if err != nil {
+		return fmt.Errorf("admit node %s: %w", n.Name, err)
+	}
+	_, err = c.api.nodes.Patch(ctx, n.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	if apierrors.IsInvalid(err) { // a test of the patch that failed; see Mark
+		now, again := c.Node(ctx, n.Name)
+		if again == nil && now.Revision != n.Revision {
+			return &fault{kamino.ErrConflict, err}
+		}
+	}
+	return explain("patch nodes", err)
+}
+
+// RemoveNode deletes a Node object of that UID.
+func (c *Cluster) RemoveNode(ctx context.Context, n kamino.Node) error {
+	uid := types.UID(n.UID)
+	err := explain("delete nodes", c.api.nodes.Delete(ctx, n.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}))
+	if errors.Is(err, kamino.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+const probeName = "kamino-probe-"
+
+// validImage is what a kubelet takes for a reference to an image, as far as that can be told
+// without the registry
+// (https://github.com/distribution/reference/blob/v0.6.0/regexp.go); what it does not take is
+// InvalidImageName.
+var validImage = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9.:-]*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+
+// readProbe is the operator's Job as it is created for a run, on one node and nowhere else.
+func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) {
+	raw, err := yaml.ToJSON(text)
+	if err != nil {
+		return nil, refuseProbe(err)
+	}
+	job := &batchv1.Job{}
+	if err := json.Unmarshal(raw, job); err != nil {
+		return nil, refuseProbe(err)
+	}
+	spec := &job.Spec.Template.Spec
+	switch {
+	case job.Kind != "Job" || job.APIVersion != "batch/v1":
+		return nil, refuseProbe(fmt.Errorf("it is %s of %s, not Job of batch/v1", orNone(job.Kind), orNone(job.APIVersion)))
+	case job.Namespace == "" || job.Namespace == kamino.SystemNamespace:
+		return nil, refuseProbe(fmt.Errorf("metadata.namespace is %q: it must name a namespace of the operator's", job.Namespace))
+	case len(spec.Containers) == 0:
+		return nil, refuseProbe(errors.New("it has no container"))
+	}
+	for _, box := range spec.Containers {
+		if !validImage.MatchString(box.Image) {
+			return nil, refuseProbe(fmt.Errorf("image %q of container %s is no name of an image", box.Image, box.Name))
+		}
+	}
+	job.Name, job.GenerateName = probeName+run, ""
+	if job.Labels == nil {
+		job.Labels = map[string]string{}
+	}
+	job.Labels[labelRun], job.Labels[labelManagedBy] = run, managedBy
+	spec.NodeName = node.Name
+	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
+	return job, nil
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return s
+}
+
+func refuseProbe(err error) error {
+	return &kamino.RefusedError{Subject: "the probe", Refusals: []kamino.Refusal{{Code: "probe", Field: "--probe", Value: "Job",
+		Why: err.Error(), Do: "name a file with one Job of batch/v1, with its namespace and an image that can be pulled"}}}
+}
+
+// StartProbe creates the probe of a run on a node.
+func (c *Cluster) StartProbe(ctx context.Context, run string, node kamino.Node, probe []byte) error {
+	job, err := readProbe(probe, run, node)
+	if err != nil {
+		return err
+	}
+	_, err = c.api.jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return explain("create jobs.batch -n "+job.Namespace, err)
+}
+
+// probe reads how far the probe of a run has come.
+func (c *Cluster) probe(ctx context.Context, order kamino.ExamineOrder) (out kamino.ProbeState, err error) {
+	want, err := readProbe(order.Probe, order.Run, kamino.Node{})
+	if err != nil {
+		return out, err
+	}
+	namespace := want.Namespace
+	out.Wanted = true
+	job, err := c.api.jobs(namespace).Get(ctx, want.Name, metav1.GetOptions{})
+	if err = explain("get jobs.batch -n "+namespace, err); errors.Is(err, kamino.ErrNotFound) {
+		return out, nil
+	} else if err != nil {
+		return out, err
+	}
+	out.Started = true
+	for _, cond := range job.Status.Conditions {
+		if cond.Status == corev1.ConditionTrue {
+			out.Done = out.Done || cond.Type == batchv1.JobComplete
+			out.Failed = out.Failed || cond.Type == batchv1.JobFailed
+			out.Reason = joinWords(cond.Reason, cond.Message)
+		}
+	}
+	if out.Done || out.Failed {
+		return out, nil
+	}
+	pods, err := c.api.pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + job.Name})
+	if err != nil {
+		return out, explain("list pods -n "+namespace, err)
+	}
+	for i := range pods.Items {
+		out.Reason, out.Pull = waitsFor(&pods.Items[i])
+	}
+	return out, nil
+}
+
+// RemoveProbe deletes the probe of a run with its pods.
+func (c *Cluster) RemoveProbe(ctx context.Context, run string, probe []byte) error {
+	job, err := readProbe(probe, run, kamino.Node{})
+	if err != nil {
+		return err
+	}
+	dependents := metav1.DeletePropagationBackground
+	err = c.api.jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{PropagationPolicy: &dependents})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return explain("delete jobs.batch -n "+job.Namespace, err)
+}
+
+// Paused reads the stop switch.
+func (c *Cluster) Paused(ctx context.Context) (string, error) {
+	space, err := c.api.namespaces.Get(ctx, kamino.SystemNamespace, metav1.GetOptions{})
+	if err = explain("get namespaces/"+kamino.SystemNamespace, err); errors.Is(err, kamino.ErrNotFound) {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
+	return space.Annotations[kamino.AnnotationPaused], nil
+}
+
+// Pause turns the stop switch, with a merge patch (RFC 7396), in which null takes away.
+func (c *Cluster) Pause(ctx context.Context, reason string) error {
+	var value *string
+	if reason != "" {
+		value = &reason
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{kamino.AnnotationPaused: value}}})
+	if err != nil {
+		return fmt.Errorf("write the stop switch: %w", err)
+	}
+	_, err = c.api.namespaces.Patch(ctx, kamino.SystemNamespace, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	return explain("patch namespaces/"+kamino.SystemNamespace, err)
+}

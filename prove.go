@@ -1,0 +1,243 @@
+package kamino
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Outcome is what a check, or all of them together, say of an image.
+type Outcome string
+
+// The outcomes. Failed is evidence from the clone itself; Inconclusive is what cloud, API server or
+// registry are to blame for, or what nobody can tell.
+const (
+	ProofPassed       Outcome = "pass"
+	ProofFailed       Outcome = "fail"
+	ProofInconclusive Outcome = "inconclusive"
+	ProofWaits        Outcome = "wait"
+)
+
+// Finding is what one check found.
+type Finding struct {
+	Check    string  `json:"check"`
+	Outcome  Outcome `json:"outcome"`
+	Evidence string  `json:"evidence"` // for people
+}
+
+func (f Finding) String() string { return f.Check + ": " + f.Evidence }
+
+// Bounds are the limits of an examination.
+type Bounds struct {
+	Boot    time.Duration // from a machine that runs to a node that is Ready
+	Bake    time.Duration // for which it is watched from then on
+	History time.Duration // how long the pool's canaries took before, the median; 0: not known
+	Without []string      // checks that are left out
+}
+
+// ProveMode says how a version is proved before it is what the pool's nodes boot from.
+type ProveMode string
+
+// The modes. ProveCanary is ProvePool where no canary can be had.
+const (
+	ProveCanary ProveMode = "canary" // by one instance beside the pool
+	ProvePool   ProveMode = "pool"   // by one more node of the pool, after it was promoted
+	ProveNone   ProveMode = "none"
+)
+
+// PromoteMode says who makes a version that passed what the pool's nodes boot from.
+type PromoteMode string
+
+// The modes.
+const (
+	PromoteAuto   PromoteMode = "auto"
+	PromoteManual PromoteMode = "manual" // a person, with kamino promote
+)
+
+// Proving is what the user decides about proofs.
+type Proving struct {
+	Mode    ProveMode
+	For     time.Duration // how long a canary is watched once its node is Ready
+	Budget  time.Duration // for its boot, from a machine that runs to a node that is Ready
+	Promote PromoteMode
+	Probe   []byte   // a Job as YAML or JSON that must succeed on the canary; nil for none
+	Without []string // checks that are left out
+}
+
+func (p Proving) validate() error {
+	switch {
+	case p.Mode != ProveCanary && p.Mode != ProvePool && p.Mode != ProveNone:
+		return WithHint(fmt.Errorf("way to prove %q is unknown", p.Mode), "use --prove canary, pool or none")
+	case p.Promote != PromoteAuto && p.Promote != PromoteManual:
+		return WithHint(fmt.Errorf("way to promote %q is unknown", p.Promote), "use --promote auto or manual")
+	case p.Promote == PromoteManual && p.Mode == ProvePool:
+		return WithHint(fmt.Errorf("a version that is proved in the pool is promoted first"), "use --promote auto, or another --prove")
+	case p.Mode != ProveNone && p.Budget < time.Minute:
+		return WithHint(fmt.Errorf("boot budget %s is too short for any machine", p.Budget), "use --boot-budget 1m or more")
+	case p.For < 0 || p.For > 24*time.Hour:
+		return WithHint(fmt.Errorf("invalid time for a proof %s", p.For), "use --prove-for 0 to 24h")
+	}
+	for _, name := range p.Without {
+		if !slices.Contains(Checks(), name) {
+			return WithHint(fmt.Errorf("check %q is unknown", name), "the checks are %s", strings.Join(Checks(), ", "))
+		}
+	}
+	return nil
+}
+
+// ProofError says that a version was not promoted because of its proof. Failed: it is withdrawn.
+// Inconclusive: it stays hidden, and the next run proves it again.
+type ProofError struct {
+	Version  string
+	Outcome  Outcome
+	Findings []Finding // the first is the reason
+}
+
+func (e *ProofError) Error() string {
+	word := "the proof of version " + e.Version + " is inconclusive"
+	if e.Outcome == ProofFailed {
+		word = "version " + e.Version + " failed its proof"
+	}
+	return word + ": " + e.reason()
+}
+
+func (e *ProofError) reason() string {
+	if len(e.Findings) == 0 {
+		return "no reason is known"
+	}
+	return e.Findings[0].String()
+}
+
+// What the reasons of events on nodes are that tell of something bad.
+const (
+	EventProofFailed       = "KaminoProofFailed"
+	EventProofInconclusive = "KaminoProofInconclusive"
+)
+
+// proofPassed is what TagProof says of a version that passed.
+const proofPassed = "passed"
+
+// proof is what a run knows of the proof of its version.
+type proof struct {
+	mode   ProveMode // once it was decided; "" before
+	fit    CanaryFit
+	sight  Sight
+	asked  time.Time   // when the cloud was last asked
+	whole  time.Time   // when all of sight was last read
+	denied error       // why the cloud refused to make the canary
+	absent time.Time   // when no canary was listed any more
+	leaves bool        // it was seen to be deleted
+	error  *ProofError // how it ended, to be written on the version
+	passed bool
+}
+
+// ofCanary says whether a pool is no pool but what a canary is made of: CanaryName.
+func (p PoolID) ofCanary() bool {
+	hash, ok := strings.CutPrefix(p.Name(), canaryPrefix)
+	return ok && len(hash) == 8 && strings.Trim(hash, "0123456789abcdef") == ""
+}
+
+const canaryPrefix = "kamino-"
+
+// hidden says whether a version was never offered.
+func (a Artifact) hidden() bool {
+	return a.Tags[TagOffer] == offerHidden || a.Tags[TagOffer] == offerProving
+}
+
+// unproved says whether a version still has to be proved: it is hidden, and has passed nothing.
+func (a Artifact) unproved() bool {
+	return a.good() && a.hidden() && a.Tags[TagProof] != proofPassed
+}
+
+// waiting says whether a version has passed and is not promoted.
+func (a Artifact) waiting() bool {
+	return a.good() && a.hidden() && a.Tags[TagProof] == proofPassed
+}
+
+// prover is the provider as one that makes canaries, with the cluster that examines them.
+func (e *Engine) prover() (Prover, Examiner, bool) {
+	provider := e.Provider
+	if plan, ok := provider.(*readOnce); ok {
+		provider = plan.Provider
+	}
+	prover, can := provider.(Prover)
+	examiner, looks := e.Cluster.(Examiner)
+	return prover, examiner, can && looks
+}
+
+// booted notes how long a good canary took to be Ready, in seconds.
+func (l *Ledger) booted(seconds float64) {
+	l.Boots = append([]float64{seconds}, l.Boots...)
+	l.Boots = l.Boots[:min(len(l.Boots), maxPast)]
+}
+
+// usualBoot is the median of what good canaries took; 0 while fewer than three are known.
+func (l Ledger) usualBoot() time.Duration {
+	if len(l.Boots) < 3 {
+		return 0
+	}
+	return time.Duration(median(slices.Clone(l.Boots)) * float64(time.Second))
+}
+
+// makesCanaries: the provider can, so there may be some.
+func (r *Run) makesCanaries() bool { _, _, ok := r.engine.prover(); return ok }
+
+// leftCanaries lists the canaries of a pool that runs left, by reading only.
+func (r *Run) leftCanaries(ctx context.Context) ([]Left, error) {
+	prover, _, ok := r.engine.prover()
+	if !ok {
+		return nil, nil
+	}
+	list, err := prover.Canaries(ctx, r.pool)
+	if err != nil {
+		return nil, fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
+	}
+	left := make([]Left, len(list))
+	for i, c := range list {
+		left[i] = Left{Pool: r.pool.ID, Run: c.Run, Node: c.Hostname, What: "canary " + c.Name}
+	}
+	return left, nil
+}
+
+// pending is a version that an earlier run left hidden and unproved, and that this one may go on
+// with; nil when there is none.
+func (r *Run) pending(newestFirst []Artifact) *Artifact {
+	if r.proof.mode == ProveNone || r.opts.Today == TodayAgain || r.held.adopted {
+		return nil
+	}
+	v := newestImage(newestFirst)
+	if v == nil || !v.unproved() || v.Tags[TagReceipt] == "" || r.opts.Today != TodayOfAny && !r.madeOf(*v) {
+		return nil
+	}
+	return v
+}
+
+// decideProof finds a version that waits for its proof, or for a person to promote it.
+func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
+	v := newestImage(o.versions)
+	switch {
+	case v == nil || opts.Proof.Mode == ProveNone && opts.Proof.Promote != PromoteManual:
+		return false
+	case v.waiting() && opts.Proof.Promote == PromoteManual:
+		p.because("waiting", "version %s passed its proof", v.Name)
+		p.hold("promote", "version %s waits to be promoted: kamino promote --pool %s", v.Name, o.pool.Name)
+		return true
+	case !v.unproved() || opts.Proof.Mode == ProveNone:
+		return false
+	}
+	p.because("unproved", "version %s is hidden and not proved", v.Name)
+	names := []string{v.Tags[TagBuiltFrom]}
+	for _, c := range ranked(p.Candidates) {
+		names = append(names, c.Node)
+	}
+	for _, name := range names {
+		if slices.ContainsFunc(o.nodes, func(n Node) bool { return n.Name == name && n.Ready }) {
+			p.Action, p.Donor = DoUpdate, name // none is taken away
+			return true
+		}
+	}
+	p.hold("too-few-candidates", "no node stands for the pool: its donor %s is not Ready", names[0])
+	return true
+}

@@ -1,0 +1,373 @@
+package kamino
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// check is a row of the table: what is looked at, the limit in words, and how it is judged.
+type check struct {
+	name, limit string
+	judge       func(Sight, Bounds) (Outcome, string)
+}
+
+// checks is the table. A failure of any row is one of the whole; what comes first in the table is
+// named first.
+var checks = []check{
+	{"cloud", "the machine is made and runs", judgeCloud},
+	{"identity", "machine, host name, machine ID and provider ID are its own", judgeIdentity},
+	{"certificate", "its certificates are approved as those of other nodes", judgeCertificate},
+	{"ready", "its node is Ready within the boot budget", judgeReady},
+	{"boot", "not slower than twice the median of earlier canaries and a minute", judgeBoot},
+	{"stable", "Ready, with one start of the kubelet, for the whole time", judgeStable},
+	{"labels", "those that the kubelet of a sibling sets, and a sibling's taints", judgeLabels},
+	{"capacity", "that of a sibling, and the donor's versions", judgeCapacity},
+	{"pressure", "no condition but Ready is True that is not on a sibling", judgePressure},
+	{"clock", "within a minute of a sibling's", judgeClock},
+	{"images", "half of the images that the donor has cached", judgeImages},
+	{"daemonsets", "a Ready pod of each that selects the node", judgeDaemons},
+	{"report", "its agent reports, with the run's nonce", judgeReport},
+	{"units", "no failed unit, and none that is started again and again", judgeUnits},
+	{"reboot", "none is pending", judgeReboot},
+	{"probe", "the operator's probe succeeds", judgeProbe},
+}
+
+// Checks lists the names of the checks, in the order in which they are told.
+func Checks() []string {
+	names := make([]string, len(checks))
+	for i, c := range checks {
+		names[i] = c.name
+	}
+	return names
+}
+
+// Judge goes through the table. It is a pure function: the same sight has the same verdict. The
+// first finding is the reason for it.
+func Judge(s Sight, b Bounds) (Outcome, []Finding) {
+	found := map[Outcome][]Finding{}
+	for _, c := range checks {
+		if slices.Contains(b.Without, c.name) {
+			continue
+		}
+		out, evidence := c.judge(s, b)
+		found[out] = append(found[out], Finding{c.name, out, evidence})
+	}
+	for _, out := range []Outcome{ProofFailed, ProofInconclusive, ProofWaits} {
+		if len(found[out]) > 0 {
+			return out, found[out]
+		}
+	}
+	if left := s.Ready.Add(b.Bake).Sub(s.Now); left > 0 {
+		return ProofWaits, []Finding{{"stable", ProofWaits, fmt.Sprintf("the canary to prove itself for another %s", left.Round(time.Second))}}
+	}
+	return ProofPassed, found[ProofPassed]
+}
+
+// createLimit is how long a cloud may take to make a machine.
+const createLimit = 20 * time.Minute
+
+func judgeCloud(s Sight, _ Bounds) (Outcome, string) {
+	c := s.Canary
+	switch {
+	case !s.Gone.IsZero() && s.Now.Sub(s.Gone) < goneAfter:
+		return ProofWaits, "the canary, which the cloud does not list, to be listed or to stay away"
+	case !s.Gone.IsZero():
+		return ProofInconclusive, "the canary is gone from the cloud: somebody deleted it"
+	case c.State == Failed && c.Blocked:
+		return ProofInconclusive, "the cloud did not make it: " + c.Failure
+	case c.State == Failed:
+		return ProofFailed, "the cloud gave it up: " + firstWord(c.Failure, "no reason told") + s.lastLines()
+	case c.Power == PowerOff:
+		return ProofInconclusive, "the canary is off, and nobody knows who switched it off" + s.lastLines()
+	case s.Running.IsZero() && s.Now.Sub(s.Launched) > createLimit:
+		return ProofInconclusive, fmt.Sprintf("the cloud has not made it within %s", createLimit)
+	case s.Running.IsZero():
+		return ProofWaits, "the cloud to make the canary"
+	}
+	return ProofPassed, "runs as " + string(c.Instance)
+}
+
+func judgeIdentity(s Sight, b Bounds) (Outcome, string) {
+	n := s.Node
+	switch {
+	case s.Stray != "":
+		return ProofFailed, fmt.Sprintf("node %s shows the machine of the canary, which is %s", s.Stray, s.Canary.Hostname)
+	case n.UID == "":
+		return ProofPassed, "no node yet"
+	case !SameVM(n.SystemUUID, s.Canary.VMID):
+		return s.unless(ProofFailed, b, fmt.Sprintf("node %s runs on machine %s, the canary is %s", n.Name, n.SystemUUID, s.Canary.VMID))
+	case n.ProviderID == "" && s.there():
+		return s.byAndBy(b, ProofInconclusive, "the node has no provider ID: no cloud controller manager has initialised it")
+	case n.ProviderID != "" && !n.runsOn(s.Canary.Instance):
+		return ProofFailed, fmt.Sprintf("node %s has the provider ID %s, the canary is %s", n.Name, n.ProviderID, s.Canary.Instance)
+	}
+	for _, o := range append(slices.Clone(s.Others), s.Sibling.Node) {
+		if o.UID != n.UID && o.MachineID != "" && o.MachineID == n.MachineID {
+			return ProofFailed, fmt.Sprintf("machine ID %s is that of node %s, too", o.MachineID, o.Name)
+		}
+	}
+	return ProofPassed, "its own"
+}
+
+// unless is an outcome of a node that was made since the canary was asked for. One that is older
+// was left by something else, and goes.
+func (s Sight) unless(out Outcome, b Bounds, evidence string) (Outcome, string) {
+	if s.Node.Created.Before(s.Launched) && !s.overdue(b) {
+		return ProofWaits, evidence
+	}
+	return out, evidence
+}
+
+// overdue says whether the canary has run for longer than it may need to boot.
+func (s Sight) overdue(b Bounds) bool {
+	return !s.Running.IsZero() && s.Now.Sub(s.Running) > b.Boot
+}
+
+// requestTime is how long an approver is given.
+const requestTime = 2 * time.Minute
+
+func judgeCertificate(s Sight, b Bounds) (Outcome, string) {
+	for _, r := range s.Requests {
+		what := fmt.Sprintf("certificate signing request %s (%s)", r.Name, r.Signer)
+		switch old := s.Now.Sub(r.Made) > requestTime; {
+		case r.Denied:
+			return ProofFailed, what + " was denied"
+		case r.OthersApproved && old:
+			return ProofFailed, what + " is pending, and another node's was approved meanwhile"
+		case r.OthersApproved:
+			return ProofWaits, what + " to be approved"
+		case !s.there() && s.overdue(b):
+			return ProofInconclusive, what + " is pending, and so is everybody else's: the approver may be away"
+		}
+	}
+	return ProofPassed, "none is pending"
+}
+
+func judgeReady(s Sight, b Bounds) (Outcome, string) {
+	switch {
+	case !s.Ready.IsZero():
+		return ProofPassed, fmt.Sprintf("Ready %s after the machine ran", s.boot().Round(time.Second))
+	case s.Running.IsZero() || !s.overdue(b):
+		return ProofWaits, "the canary's node to be Ready"
+	case s.unheeded():
+		return ProofInconclusive, "its certificate is not approved, and nobody's is"
+	case !s.heard():
+		return ProofInconclusive, fmt.Sprintf("no node is Ready within %s, and no other kubelet is heard of or the cloud does not say that the machine runs", b.Boot)
+	case s.Node.UID == "":
+		return ProofFailed, fmt.Sprintf("no node has registered within %s of the machine's start", b.Boot) + s.lastLines()
+	}
+	return ProofFailed, fmt.Sprintf("node %s is not Ready within %s of the machine's start%s", s.Node.Name, b.Boot, inBrackets(s.Node.NotReady)) + s.lastLines()
+}
+
+func (s Sight) boot() time.Duration { return max(s.Ready.Sub(s.Running), 0) }
+
+func judgeBoot(s Sight, b Bounds) (Outcome, string) {
+	if !s.there() || b.History == 0 {
+		return ProofPassed, "no history to compare with"
+	}
+	took, most := s.boot(), 2*b.History+time.Minute
+	if took > most {
+		return ProofFailed, fmt.Sprintf("Ready %s after the machine ran, where the pool's canaries take %s: more than %s",
+			took.Round(time.Second), b.History.Round(time.Second), most.Round(time.Second))
+	}
+	return ProofPassed, fmt.Sprintf("%s, usually %s", took.Round(time.Second), b.History.Round(time.Second))
+}
+
+func judgeStable(s Sight, _ Bounds) (Outcome, string) {
+	switch {
+	case s.Ready.IsZero():
+		return ProofPassed, "not Ready yet"
+	case !s.Node.Ready && !s.heard():
+		return ProofInconclusive, "the canary is silent, and no other kubelet is heard of or the cloud does not say that the machine runs"
+	case s.Node.UID == "":
+		return ProofFailed, "its node was Ready and is gone" + s.lastLines()
+	case !s.Node.Ready:
+		return ProofFailed, fmt.Sprintf("its node was Ready and is not any more%s", inBrackets(s.Node.NotReady)) + s.lastLines()
+	case s.Node.ReadySince.After(s.Ready.Add(lookAge)):
+		return ProofFailed, fmt.Sprintf("its node became Ready a second time, at %s", s.Node.ReadySince.Format(time.TimeOnly))
+	case s.Starts > 1:
+		return ProofFailed, fmt.Sprintf("its kubelet has started %d times", s.Starts)
+	}
+	return ProofPassed, "Ready for " + s.Now.Sub(s.Ready).Round(time.Second).String()
+}
+
+// perNode are labels that differ from node to node, or that are set by others than the kubelet's
+// own configuration.
+func perNode(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return key == "kubernetes.io/hostname" || domain == "topology.kubernetes.io" || strings.HasPrefix(domain, "topology.") ||
+		domain == "failure-domain.beta.kubernetes.io" || strings.HasSuffix(domain, "kamino.dev") || strings.HasSuffix(domain, restrictedDomain)
+}
+
+// taintCordoned is what Kubernetes makes of spec.unschedulable.
+const taintCordoned = "node.kubernetes.io/unschedulable"
+
+func judgeLabels(s Sight, b Bounds) (Outcome, string) {
+	if !s.there() || s.Sibling.UID == "" {
+		return ProofPassed, "nothing to compare with"
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Sibling.Own)) {
+		want := s.Sibling.Own[key]
+		if got, ok := s.Node.Labels[key]; !perNode(key) && (!ok || got != want) {
+			return s.byAndBy(b, ProofFailed, fmt.Sprintf("label %s is %q, on node %s it is %q", key, got, s.Sibling.Name, want))
+		}
+	}
+	for _, t := range s.Node.Taints {
+		passing := t.Key == TaintBlock || t.Key == TaintCanary || t.Key == taintCordoned
+		if !passing && !s.Sibling.Tainted(t.Key) {
+			return s.byAndBy(b, ProofFailed, fmt.Sprintf("taint %s is on it, and not on node %s", t.Key, s.Sibling.Name))
+		}
+	}
+	return ProofPassed, "as on node " + s.Sibling.Name
+}
+
+func judgeCapacity(s Sight, b Bounds) (Outcome, string) {
+	n, o := s.Node, s.Sibling
+	if !s.there() || o.UID == "" {
+		return ProofPassed, "nothing to compare with"
+	}
+	for _, c := range []struct {
+		what      string
+		have, was int64
+	}{{"thousandths of a CPU", n.CPU, o.CPU}, {"bytes of memory", n.Memory, o.Memory}, {"pods", n.MaxPods, o.MaxPods}} {
+		if off := math.Abs(float64(c.have - c.was)); off > 0.05*float64(c.was) {
+			return s.byAndBy(b, ProofFailed, fmt.Sprintf("capacity is %d %s, of node %s %d", c.have, c.what, o.Name, c.was))
+		}
+	}
+	if o.Name != s.Donor {
+		return ProofPassed, "as of node " + o.Name
+	}
+	for _, what := range slices.Sorted(maps.Keys(o.Versions)) {
+		if have, was := n.Versions[what], o.Versions[what]; have != was {
+			return s.byAndBy(b, ProofFailed, fmt.Sprintf("%s %s, on the donor %s", what, have, was))
+		}
+	}
+	return ProofPassed, "as of the donor"
+}
+
+func judgePressure(s Sight, b Bounds) (Outcome, string) {
+	if !s.there() {
+		return ProofPassed, "not Ready yet"
+	}
+	for _, k := range s.Node.Conditions {
+		signal := func(r Signal) bool { return r.Condition == k.Type }
+		same := func(o Condition) bool { return o.Type == k.Type && o.Status == k.Status }
+		if k.Status == "True" && !slices.ContainsFunc(s.Reboots, signal) && !slices.ContainsFunc(s.Sibling.Conditions, same) {
+			return s.byAndBy(Bounds{Boot: time.Minute}, ProofFailed, fmt.Sprintf("condition %s is True%s", k.Type, inBrackets(k.Reason)))
+		}
+	}
+	return ProofPassed, "none"
+}
+
+// clockLimit is how far a clock may be from another's, with the ten seconds between two renewals
+// of a kubelet's lease in it.
+const clockLimit = time.Minute
+
+func judgeClock(s Sight, b Bounds) (Outcome, string) {
+	if !s.there() || s.Node.Pulse.IsZero() || s.Sibling.Pulse.IsZero() {
+		return ProofPassed, "nothing to compare with"
+	}
+	off := s.Node.Pulse.Sub(s.Sibling.Pulse)
+	switch {
+	case off > clockLimit:
+		return ProofFailed, fmt.Sprintf("it is %s ahead of that of node %s", off.Round(time.Second), s.Sibling.Name)
+	case off < -clockLimit && s.Node.Ready && s.Now.Sub(s.Ready) > clockLimit:
+		return ProofFailed, fmt.Sprintf("it is %s behind that of node %s", -off.Round(time.Second), s.Sibling.Name)
+	}
+	return ProofPassed, "in step"
+}
+
+func judgeImages(s Sight, b Bounds) (Outcome, string) {
+	if !s.there() || s.Sibling.UID == "" || s.Sibling.Name != s.Donor || len(s.Sibling.Images) == 0 {
+		return ProofPassed, "nothing to compare with"
+	}
+	have := 0
+	for _, image := range s.Sibling.Images {
+		if slices.Contains(s.Node.Images, image) {
+			have++
+		}
+	}
+	evidence := fmt.Sprintf("%d of the %d images of the donor are cached", have, len(s.Sibling.Images))
+	if 2*have < len(s.Sibling.Images) {
+		return s.byAndBy(Bounds{Boot: time.Minute}, ProofFailed, evidence)
+	}
+	return ProofPassed, evidence
+}
+
+func judgeDaemons(s Sight, b Bounds) (Outcome, string) {
+	if !s.there() {
+		return ProofPassed, "not Ready yet"
+	}
+	for _, d := range s.Daemons {
+		if d.Ready {
+			continue
+		}
+		over := ProofFailed
+		if d.Pull {
+			over = ProofInconclusive
+		}
+		return s.byAndBy(b, over, fmt.Sprintf("DaemonSet %s has no Ready pod there%s", d.Set, inBrackets(d.Reason)))
+	}
+	return ProofPassed, fmt.Sprintf("%d, each with a Ready pod", len(s.Daemons))
+}
+
+func judgeReport(s Sight, b Bounds) (Outcome, string) {
+	if !s.there() {
+		return ProofPassed, "not Ready yet"
+	}
+	r, ok := s.Node.Report(s.Nonce)
+	if !ok {
+		return s.byAndBy(b, ProofInconclusive, "its agent has not reported")
+	}
+	return ProofPassed, "of " + r.At.Format(time.TimeOnly)
+}
+
+func judgeUnits(s Sight, _ Bounds) (Outcome, string) {
+	r, ok := s.Node.Report(s.Nonce)
+	if !ok {
+		return ProofPassed, "not told"
+	}
+	if len(r.FailedUnits) > 0 {
+		return ProofFailed, "failed: " + someOf(r.FailedUnits)
+	}
+	for _, unit := range slices.Sorted(maps.Keys(r.Restarts)) {
+		if again := r.Restarts[unit] - s.Restarts[unit]; s.Restarts != nil && again > 1 {
+			return ProofFailed, fmt.Sprintf("%s was started %d times since the node was Ready", unit, again)
+		}
+	}
+	return ProofPassed, "none failed"
+}
+
+func judgeReboot(s Sight, _ Bounds) (Outcome, string) {
+	if !s.there() {
+		return ProofPassed, "not Ready yet"
+	}
+	if r, ok := s.Node.Report(s.Nonce); ok && r.RebootPending != "" {
+		return ProofFailed, "a reboot is pending: " + r.RebootPending
+	}
+	for _, signal := range s.Reboots {
+		if v, ok := signal.on(s.Node.Node); ok {
+			return ProofFailed, fmt.Sprintf("%s=%s", signal, v)
+		}
+	}
+	return ProofPassed, "none"
+}
+
+func judgeProbe(s Sight, b Bounds) (Outcome, string) {
+	p := s.Probe
+	switch {
+	case !p.Wanted || !s.there():
+		return ProofPassed, "none wanted"
+	case p.Failed:
+		return ProofFailed, "it failed" + inBrackets(p.Reason)
+	case p.Done:
+		return ProofPassed, "it succeeded"
+	case p.Pull:
+		return s.byAndBy(b, ProofInconclusive, "its image cannot be pulled"+inBrackets(p.Reason))
+	}
+	return s.byAndBy(b, ProofFailed, "it has not ended"+inBrackets(p.Reason))
+}

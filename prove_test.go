@@ -1,0 +1,245 @@
+package kamino
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+var proofNoon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+
+var proofBounds = Bounds{Boot: 10 * time.Minute, Bake: 10 * time.Minute}
+
+// goodSight is a canary that has been Ready for eleven minutes.
+func goodSight() Sight {
+	report, _ := json.Marshal(NodeReport{Nonce: "n", At: proofNoon, Restarts: map[string]int{"kubelet.service": 1}})
+	own := map[string]string{"agentpool": "a", "kubernetes.io/hostname": "a-0"}
+	labels := map[string]string{"agentpool": "a", "kubernetes.io/hostname": "kamino-00000000000000", "added-by-hand": "no"}
+	versions := map[string]string{"kubelet": "v1.36.3", "kernel": "6.1"}
+	node := func(name, id, vm string) NodeSight {
+		return NodeSight{Node: Node{Name: name, UID: "uid-" + name, ProviderID: InstanceID(id), SystemUUID: vm, MachineID: "m-" + name, Ready: true},
+			Pulse: proofNoon.Add(-5 * time.Second), Versions: versions, CPU: 4000, Memory: 16 << 30, MaxPods: 110, Images: []string{"x", "y", "z"}, Own: own}
+	}
+	s := Sight{Now: proofNoon, Launched: proofNoon.Add(-15 * time.Minute), Running: proofNoon.Add(-13 * time.Minute), Ready: proofNoon.Add(-11 * time.Minute),
+		Nonce: "n", Donor: "a-0", Restarts: map[string]int{"kubelet.service": 1},
+		Canary: Canary{Name: "kamino-00000000", State: Succeeded, Power: PowerOn, Instance: "azure://c/0", VMID: "00000000-0000-4000-8000-000000000001", Hostname: "kamino-00000000000000"},
+		Others: []Node{{Name: "a-1", UID: "uid-a-1", MachineID: "m-a-1"}},
+		ClusterSight: ClusterSight{Renewed: true, Starts: 1, Daemons: []DaemonPod{{Set: "kube-system/proxy", Ready: true}},
+			Node:    node("kamino-00000000000000", "azure://c/0", "00000000-0000-4000-8000-000000000001"),
+			Sibling: node("a-0", "azure://a/0", "00000000-0000-4000-8000-000000000002")}}
+	s.Node.Labels, s.Node.Created, s.Node.ReadySince = labels, s.Running.Add(time.Minute), s.Ready
+	s.Node.Annotations = map[string]string{AnnotationReport: string(report)}
+	return s
+}
+
+// silent is a canary of which nothing was heard since the cloud made it.
+func silent(s *Sight) {
+	s.Ready, s.Node = time.Time{}, NodeSight{}
+}
+
+func reports(s *Sight, change func(*NodeReport)) {
+	r, _ := s.Node.Report("n")
+	change(&r)
+	text, _ := json.Marshal(r)
+	s.Node.Annotations = map[string]string{AnnotationReport: string(text)}
+}
+
+// TestJudge goes through the table row by row: what is wrong, the verdict, and the check that says
+// so.
+func TestJudge(t *testing.T) {
+	request := CertificateRequest{Name: "csr-1", Signer: "kubernetes.io/kube-apiserver-client-kubelet", Made: proofNoon.Add(-11 * time.Minute)}
+	const pass, fail, unsure, waits = ProofPassed, ProofFailed, ProofInconclusive, ProofWaits
+	for _, tt := range []struct {
+		name  string
+		wrong func(*Sight)
+		want  Outcome
+		check string
+	}{
+		{"nothing", func(*Sight) {}, pass, "cloud"},
+
+		{"the cloud makes it", func(s *Sight) { silent(s); s.Running, s.Canary.State, s.Canary.Power = time.Time{}, Creating, "" }, waits, "cloud"},
+		{"the cloud never makes it", func(s *Sight) {
+			silent(s)
+			s.Running, s.Launched = time.Time{}, proofNoon.Add(-time.Hour)
+		}, unsure, "cloud"},
+		{"no quota", func(s *Sight) { silent(s); s.Canary.State, s.Canary.Blocked = Failed, true }, unsure, "cloud"},
+		{"the cloud gave the guest up", func(s *Sight) { silent(s); s.Canary.State, s.Canary.Failure = Failed, "OSProvisioningTimedOut" }, fail, "cloud"},
+		{"somebody deleted it", func(s *Sight) { s.Gone = proofNoon.Add(-time.Hour) }, unsure, "cloud"},
+		{"a list lacks it once", func(s *Sight) { s.Gone = proofNoon.Add(-time.Second) }, waits, "cloud"},
+		{"somebody switched it off", func(s *Sight) { s.Canary.Power = PowerOff }, unsure, "cloud"},
+
+		{"another name", func(s *Sight) { silent(s); s.Stray = "a-1" }, fail, "identity"},
+		{"another's machine ID", func(s *Sight) { s.Node.MachineID = "m-a-1" }, fail, "identity"},
+		{"the donor's machine ID", func(s *Sight) { s.Node.MachineID = "m-a-0" }, fail, "identity"},
+		{"another's provider ID", func(s *Sight) { s.Node.ProviderID = "azure://a/0" }, fail, "identity"},
+		{"no provider ID yet", func(s *Sight) { s.Node.ProviderID = ""; s.Ready = proofNoon.Add(-time.Minute) }, waits, "identity"},
+		{"no provider ID at all", func(s *Sight) { s.Node.ProviderID = "" }, unsure, "identity"},
+		{"a node of that name on another machine", func(s *Sight) { s.Node.SystemUUID = "00000000-0000-4000-8000-000000000009" }, fail, "identity"},
+		{"an old node of that name", func(s *Sight) {
+			s.Running, s.Ready = proofNoon.Add(-time.Minute), time.Time{}
+			s.Node.SystemUUID, s.Node.Created = "00000000-0000-4000-8000-000000000009", proofNoon.Add(-time.Hour)
+		}, waits, "identity"},
+
+		{"a request that is denied", func(s *Sight) { r := request; r.Denied = true; s.Requests = []CertificateRequest{r} }, fail, "certificate"},
+		{"a request that waits longer than another's", func(s *Sight) {
+			silent(s)
+			r := request
+			r.OthersApproved = true
+			s.Requests = []CertificateRequest{r}
+		}, fail, "certificate"},
+		{"requests that nobody approves", func(s *Sight) { silent(s); s.Requests = []CertificateRequest{request} }, unsure, "certificate"},
+		{"a serving certificate that nobody approves here", func(s *Sight) { s.Requests = []CertificateRequest{request} }, pass, "cloud"},
+		{"a new request", func(s *Sight) {
+			r := request
+			r.OthersApproved, r.Made = true, proofNoon.Add(-time.Minute)
+			s.Requests = []CertificateRequest{r}
+		}, waits, "certificate"},
+
+		{"it boots", func(s *Sight) { silent(s); s.Running = proofNoon.Add(-time.Minute) }, waits, "ready"},
+		{"no kubelet", silent, fail, "ready"},
+		{"no kubelet, and none of the others either", func(s *Sight) { silent(s); s.Renewed = false }, unsure, "ready"},
+		{"no kubelet, and the cloud does not say that it runs", func(s *Sight) { silent(s); s.Canary.Power = PowerBetween }, unsure, "ready"},
+		{"no container runtime", func(s *Sight) {
+			s.Ready = time.Time{}
+			s.Node.Ready, s.Node.NotReady = false, "container runtime is down"
+		}, fail, "ready"},
+
+		{"slow as never before", func(s *Sight) { s.Running = proofNoon.Add(-20 * time.Minute) }, pass, "cloud"}, // without a history
+
+		{"not Ready any more", func(s *Sight) { s.Node.Ready = false }, fail, "stable"},
+		{"its node is gone", func(s *Sight) { s.Node = NodeSight{} }, fail, "stable"},
+		{"silent, as all others", func(s *Sight) { s.Node.Ready = false; s.Renewed = false }, unsure, "stable"},
+		{"Ready twice", func(s *Sight) { s.Node.ReadySince = s.Ready.Add(time.Minute) }, fail, "stable"},
+		{"two starts of the kubelet", func(s *Sight) { s.Starts = 2 }, fail, "stable"},
+		{"not baked", func(s *Sight) {
+			s.Ready, s.Node.ReadySince = proofNoon.Add(-9*time.Minute), proofNoon.Add(-9*time.Minute)
+		}, waits, "stable"},
+
+		{"a label of the kubelet lacks", func(s *Sight) { s.Node.Labels = map[string]string{} }, fail, "labels"},
+		{"a wrong label", func(s *Sight) { s.Node.Labels = map[string]string{"agentpool": "b"} }, fail, "labels"},
+		{"a taint of its own", func(s *Sight) { s.Node.Taints = []Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized"}} }, fail, "labels"},
+		{"our cordon", func(s *Sight) { s.Node.Taints = []Taint{{Key: taintCordoned}} }, pass, "cloud"},
+		{"half the memory", func(s *Sight) { s.Node.Memory /= 2 }, fail, "capacity"},
+		{"another kubelet", func(s *Sight) { s.Node.Versions = map[string]string{"kubelet": "v1.30.0", "kernel": "6.1"} }, fail, "capacity"},
+		{"an old sibling", func(s *Sight) { s.Donor = "elsewhere"; s.Sibling.Versions = nil; s.Sibling.Images = nil }, pass, "cloud"},
+		{"a full disk", func(s *Sight) { s.Node.Conditions = []Condition{{Type: "DiskPressure", Status: "True"}} }, fail, "pressure"},
+		{"what a sibling has, too", func(s *Sight) {
+			s.Node.Conditions = []Condition{{Type: "Odd", Status: "True"}}
+			s.Sibling.Conditions = s.Node.Conditions
+		}, pass, "cloud"},
+		{"an hour ahead", func(s *Sight) { s.Node.Pulse = s.Node.Pulse.Add(time.Hour) }, fail, "clock"},
+		{"an hour behind", func(s *Sight) { s.Node.Pulse = s.Node.Pulse.Add(-time.Hour) }, fail, "clock"},
+		{"an empty cache", func(s *Sight) { s.Node.Images = nil }, fail, "images"},
+
+		{"a DaemonSet that crashes", func(s *Sight) { s.Daemons[0].Ready = false }, fail, "daemonsets"},
+		{"a DaemonSet whose image cannot be pulled", func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Pull = false, true }, unsure, "daemonsets"},
+		{"a DaemonSet that starts", func(s *Sight) { s.Daemons[0].Ready = false; s.Ready, s.Node.ReadySince = proofNoon, proofNoon }, waits, "daemonsets"},
+
+		{"no report", func(s *Sight) { s.Node.Annotations = nil }, unsure, "report"},
+		{"the report of another run", func(s *Sight) { reports(s, func(r *NodeReport) { r.Nonce = "other" }) }, unsure, "report"},
+		{"a failed unit", func(s *Sight) { reports(s, func(r *NodeReport) { r.FailedUnits = []string{"app.service"} }) }, fail, "units"},
+		{"a unit that is started again and again", func(s *Sight) { reports(s, func(r *NodeReport) { r.Restarts = map[string]int{"kubelet.service": 4} }) }, fail, "units"},
+		{"a reboot is pending", func(s *Sight) { reports(s, func(r *NodeReport) { r.RebootPending = "/run/reboot-required" }) }, fail, "reboot"},
+		{"kured tells of a reboot", func(s *Sight) {
+			s.Reboots = []Signal{KuredPendingReboot}
+			s.Node.Annotations[KuredPendingReboot.Annotation] = "now"
+		}, fail, "reboot"},
+
+		{"the probe fails", func(s *Sight) { s.Probe = ProbeState{Wanted: true, Started: true, Failed: true} }, fail, "probe"},
+		{"the probe hangs", func(s *Sight) { s.Probe = ProbeState{Wanted: true, Started: true} }, fail, "probe"},
+		{"the probe's image cannot be pulled", func(s *Sight) { s.Probe = ProbeState{Wanted: true, Started: true, Pull: true} }, unsure, "probe"},
+		{"the probe succeeds", func(s *Sight) { s.Probe = ProbeState{Wanted: true, Started: true, Done: true} }, pass, "cloud"},
+		{"a failure tells more than what is inconclusive", func(s *Sight) { s.Node.Annotations = nil; s.Starts = 9 }, fail, "stable"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := goodSight()
+			tt.wrong(&s)
+			out, findings := Judge(s, proofBounds)
+			if out != tt.want || len(findings) == 0 || findings[0].Check != tt.check || findings[0].Evidence == "" {
+				t.Fatalf("%s: %v, want %s by %s", out, findings, tt.want, tt.check)
+			}
+			if out != fail && out != unsure {
+				return
+			}
+			// The row alone says so: left out, it does not.
+			b := proofBounds
+			b.Without = []string{tt.check}
+			if again, rest := Judge(s, b); again == out && rest[0].Check == tt.check {
+				t.Errorf("without %s: %s %v", tt.check, again, rest)
+			}
+		})
+	}
+}
+
+// TestJudgeBoot: a boot is compared with the pool's history, where there is one.
+func TestJudgeBoot(t *testing.T) {
+	l := Ledger{}
+	for _, seconds := range []float64{60, 70, 80} {
+		if l.usualBoot() != 0 {
+			t.Error("a history of fewer than three")
+		}
+		l.booted(seconds)
+	}
+	b := proofBounds
+	b.History = l.usualBoot()
+	s := goodSight()
+	if out, f := Judge(s, b); b.History != 70*time.Second || out != ProofPassed {
+		t.Errorf("%s: %s %v", b.History, out, f)
+	}
+	s.Running = s.Ready.Add(-4 * time.Minute)
+	if out, f := Judge(s, b); out != ProofFailed || f[0].Check != "boot" {
+		t.Errorf("%s %v", out, f)
+	}
+}
+
+// TestJudgeConsole: the last lines of the console are evidence.
+func TestJudgeConsole(t *testing.T) {
+	s := goodSight()
+	silent(&s)
+	s.Console = []string{"a", "b", "Kernel panic - not syncing: VFS: Unable to mount root fs", "---[ end Kernel panic ]---"}
+	_, f := Judge(s, proofBounds)
+	if !strings.Contains(f[0].Evidence, "Kernel panic - not syncing") || strings.Contains(f[0].Evidence, "a |") {
+		t.Error(f)
+	}
+}
+
+// TestLife: the states of a version, from its tags.
+func TestLife(t *testing.T) {
+	v := Artifact{State: Succeeded, Ready: true}
+	for tags, want := range map[string]Life{
+		"": LifePromoted, "offer=hidden": LifeHidden, "offer=proving": LifeProving, "offer=offered": LifePromoted,
+		"offer=withdrawn": LifeWithdrawn, "offer=hidden proof=passed": LifeWaiting, "offer=hidden proof=inconclusive: cloud": LifeHidden,
+	} {
+		v.Tags = map[string]string{}
+		for _, pair := range strings.SplitN(tags, " ", 2) {
+			if key, value, ok := strings.Cut(pair, "="); ok {
+				v.Tags["kamino-"+key] = value
+			}
+		}
+		if got := v.life(); got != want {
+			t.Errorf("%s is %s, want %s", tags, got, want)
+		}
+	}
+	if got := (Artifact{State: Creating, Tags: map[string]string{TagOffer: offerHidden}}).life(); got != LifeBuilding {
+		t.Error(got)
+	}
+}
+
+// TestLineage: descendants of a withdrawn version are told, and a line without end ends.
+func TestLineage(t *testing.T) {
+	version := func(name, parent, bad string) Artifact {
+		v := Artifact{Name: name, State: Succeeded, Tags: map[string]string{TagParent: "d/versions/" + parent}}
+		if bad != "" {
+			v.Tags[TagBad] = bad
+		}
+		return v
+	}
+	all := []Artifact{version("3", "2", ""), version("2", "1", ""), version("1", "0", "it was bad"), version("9", "9", "")}
+	if a, b := badAncestor(all[0], all), badAncestor(all[3], all); a != "1" || b != "" {
+		t.Errorf("%q, %q", a, b)
+	}
+	if got := descendants("1", all); strings.Join(got, " ") != "3 2" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,346 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// chooseProof decides how the version will be proved, by reading only. Where no canary can be had
+// the proof is in the pool, and that is told.
+func (r *Run) chooseProof(ctx context.Context) error {
+	if r.proof.mode != "" {
+		return nil
+	}
+	if r.opts.Proof.Mode != ProveCanary {
+		r.proof.mode = r.opts.Proof.Mode
+		return nil
+	}
+	why, err := r.noCanary(ctx)
+	if err != nil {
+		return err
+	}
+	if r.proof.mode = ProveCanary; why != "" {
+		r.proof.mode = ProvePool
+		r.doubt(InValidate, []string{"no canary can be had: " + why + "; the version will be proved in the pool"})
+	}
+	return nil
+}
+
+// noCanary tells why there can be no canary of the pool, "" when there can.
+func (r *Run) noCanary(ctx context.Context) (why string, err error) {
+	prover, examiner, ok := r.engine.prover()
+	if !ok {
+		return "this provider makes none", nil
+	}
+	if err := examiner.PreflightProof(ctx, r.opts.Proof.Probe); errors.Is(err, ErrForbidden) {
+		return err.Error(), nil
+	} else if err != nil {
+		return "", err
+	}
+	doubts, err := prover.PreflightCanary(ctx)
+	if errors.Is(err, ErrForbidden) {
+		return err.Error(), nil
+	} else if err != nil {
+		return "", fmt.Errorf("check the rights of a canary: %w", err)
+	}
+	r.doubt(InValidate, doubts)
+	if r.proof.fit, err = prover.CanaryFit(ctx, r.pool); err != nil {
+		return "", fmt.Errorf("compare pool %s with a canary: %w", r.pool.Name, err)
+	}
+	if list := r.proof.fit.Refusals; len(list) > 0 {
+		return list[0].String(), nil
+	}
+	return "", nil
+}
+
+// refuseUnprovable refuses a proof in the pool while there is no version to go back to.
+func (r *Run) refuseUnprovable(versions []Artifact) error {
+	former := func(v Artifact) bool {
+		return v.good() && v.Ready && !v.hidden()
+	}
+	if r.proof.mode != ProvePool || slices.ContainsFunc(versions, former) {
+		return nil
+	}
+	return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: CodeUnprovable, Field: "--prove", Value: string(r.opts.Proof.Mode),
+		Why: "a version that fails in the pool is withdrawn, and there is no former version to go back to",
+		Do:  "grant the rights of docs/azure-role-canary.json for a proof beside the pool, or take the pool's first version unproved: --prove none"}}}
+}
+
+// CodeUnprovable is the code of the refusal of a proof in a pool that has no former version.
+const CodeUnprovable = "no-former-version"
+
+// provesCanary: the version is to be proved by a canary.
+func (r *Run) provesCanary() bool {
+	return r.proof.mode == ProveCanary && (!r.image.preBuilt || r.image.version.unproved())
+}
+
+// mayHaveCanary: the run, or the one that it took the place of, has asked for a canary.
+func (r *Run) mayHaveCanary() bool {
+	_, _, ok := r.engine.prover()
+	return ok && r.held.lease != nil && r.held.lease.Record.Canary != ""
+}
+
+// promotes: a version that passed is promoted by the run itself.
+func (r *Run) promotes() bool { return r.opts.Proof.Promote != PromoteManual }
+
+func (r *Run) canaryName() string { return CanaryName(r.pool.ID, r.held.run) }
+
+// lookLaunch begins to make the canary. What ended runs left of theirs goes first.
+func (r *Run) lookLaunch(ctx context.Context) (Next, error) {
+	prover, _, _ := r.engine.prover()
+	if r.proof.denied != nil {
+		return r.concluded(ctx, ProofInconclusive, []Finding{{"cloud", ProofInconclusive, r.proof.denied.Error()}})
+	}
+	list, err := prover.Canaries(ctx, r.pool)
+	if err != nil {
+		return Next{}, fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
+	}
+	name := r.canaryName()
+	if next, found := r.removeCanary(prover, list, func(c Canary) bool { return c.Name != name }); found {
+		return next, nil
+	}
+	if i := slices.IndexFunc(list, func(c Canary) bool { return c.Name == name }); i >= 0 {
+		r.proof.sight.Launched = r.held.lease.Record.CanarySince
+		return done(fmt.Sprintf("%s is %s", name, list[i].State)), nil
+	}
+	v, next, err := r.provedVersion(ctx)
+	if err != nil || next.kind != nextDone {
+		return next, err
+	}
+	if v.Tags[TagOffer] != offerProving {
+		return r.writeVersion("note on version "+v.Name+" that it is being proved", v.offering(offerProving)), nil
+	}
+	now := r.engine.now()
+	order := CanaryOrder{Name: name, Version: v.ID, Run: r.held.run, Nonce: r.held.lease.Record.Nonce, Expires: now.Add(r.proofTime())}
+	return act(ActLaunchCanary, fmt.Sprintf("start canary %s from version %s beside pool %s", name, v.Name, r.pool.Name), func(ctx context.Context) error {
+		err := prover.LaunchCanary(ctx, r.pool, order)
+		if err != nil && !transient(err) && ctx.Err() == nil {
+			r.proof.denied = err
+			return nil
+		}
+		return err
+	}).noting(func(l *Lease) { l.Record.Canary, l.Record.CanarySince = name, now }), nil
+}
+
+// proofTime is longer than any proof takes.
+func (r *Run) proofTime() time.Duration {
+	return createLimit + 3*max(r.opts.Proof.Budget, r.opts.Proof.For) + returnLimit
+}
+
+// provedVersion reads the version that is being proved, and waits for what is written of it.
+func (r *Run) provedVersion(ctx context.Context) (Artifact, Next, error) {
+	found, err := r.engine.Provider.Find(ctx, r.pool, Version, r.image.version.Name)
+	if err != nil {
+		return Artifact{}, Next{}, fmt.Errorf("read version %s: %w", r.image.version.Name, err)
+	}
+	if len(found) == 0 {
+		return Artifact{}, Next{}, fmt.Errorf("version %s is gone: there is nothing to prove", r.image.version.Name)
+	}
+	v := found[0]
+	if err := r.unswapped(v); err != nil {
+		return v, Next{}, err
+	}
+	switch {
+	case v.Tags[TagBad] != "" && v.Tags[TagBad] != r.badReason():
+		return v, Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[TagBad])
+	case v.State == Failed:
+		return v, Next{}, fmt.Errorf("version %s is %s: it is not proved", v.Name, v.State)
+	case v.State != Succeeded || !v.Ready:
+		return v, waitPercent("the change of version "+v.Name, v.Percent), nil
+	}
+	return v, done(v.Name), nil
+}
+
+// writeVersion is the act that writes the tags of a version.
+func (r *Run) writeVersion(what string, v Artifact) Next {
+	return act(ActMarkVersion, what, func(ctx context.Context) error { return r.engine.Provider.SetVersion(ctx, r.pool, v) }).of(v.Name)
+}
+
+// removeCanary removes the first of the canaries that may go and shall.
+func (r *Run) removeCanary(prover Prover, list []Canary, shall func(Canary) bool) (Next, bool) {
+	for _, c := range list {
+		switch {
+		case !shall(c):
+		case !r.mayRemove(c):
+			r.doubt(InRetire, []string{fmt.Sprintf("canary %s belongs to run %s, of which the lease of the pool does not know: it stays until it expires at %s",
+				c.Name, c.Run, c.Expires.Format(time.RFC3339))})
+		case c.State == Deleting:
+			r.proof.leaves = true
+			return wait("canary " + c.Name + " to be deleted"), true
+		default:
+			return act(ActRemoveCanary, "remove canary "+c.Name+" of run "+c.Run, func(ctx context.Context) error {
+				return prover.RemoveCanary(ctx, r.pool, c.Name)
+			}).of(c.Name).then("canary "+c.Name+" to be deleted", 0), true
+		}
+	}
+	return Next{}, false
+}
+
+// mayRemove: the canary's run is this one or has certainly ended, or its time is over.
+func (r *Run) mayRemove(c Canary) bool {
+	l := r.held.lease
+	ended := slices.ContainsFunc(l.Ledger.Past, func(p PastRun) bool { return p.Run == c.Run })
+	return c.Run == r.held.run || c.Name == l.Record.Canary || ended || !c.Expires.After(r.engine.now())
+}
+
+// lookJoin waits for the canary's node and lets it take part: cordoned, and without the taint that
+// it registered with.
+func (r *Run) lookJoin(ctx context.Context) (Next, error) {
+	out, findings, err := r.examine(ctx)
+	n := r.proof.sight.Node.Node
+	switch {
+	case err != nil:
+		return Next{}, err
+	case out == ProofFailed || out == ProofInconclusive:
+		return r.concluded(ctx, out, findings)
+	case n.UID == "" || !SameVM(n.SystemUUID, r.proof.sight.Canary.VMID):
+		return wait(findings[0].Evidence), nil
+	case n.Unschedulable && !n.Tainted(TaintCanary):
+		return done("node " + n.Name + " takes part, cordoned"), nil
+	}
+	_, examiner, _ := r.engine.prover()
+	return act(ActAdmitCanary, "cordon node "+n.Name+" and take taint "+TaintCanary+" off", func(ctx context.Context) error {
+		return examiner.AdmitCanary(ctx, n)
+	}), nil
+}
+
+// lookExamine watches the canary until the table has a verdict, and writes it on the version.
+func (r *Run) lookExamine(ctx context.Context) (Next, error) {
+	if r.proof.error != nil {
+		return r.concluded(ctx, r.proof.error.Outcome, r.proof.error.Findings)
+	}
+	if !r.proof.passed {
+		out, findings, err := r.examine(ctx)
+		s := r.proof.sight
+		switch {
+		case err != nil:
+			return Next{}, err
+		case out == ProofFailed || out == ProofInconclusive:
+			return r.concluded(ctx, out, findings)
+		case r.opts.Proof.Probe != nil && s.there() && !s.Probe.Started:
+			return r.probe(s.Node.Node), nil
+		case out == ProofWaits:
+			return wait(findings[0].Evidence), nil
+		}
+		r.proof.passed = true
+	}
+	v, next, err := r.provedVersion(ctx)
+	if err != nil || next.kind != nextDone {
+		return next, err
+	}
+	r.image.version = v
+	if v.Tags[TagProof] == proofPassed {
+		return done("passed; Ready in " + r.proof.sight.boot().Round(time.Second).String()), nil
+	}
+	v = v.offering(offerHidden)
+	v.Tags[TagProof] = proofPassed
+	boot := r.proof.sight.boot().Seconds()
+	return r.writeVersion("note on version "+v.Name+" that it passed its proof", v).noting(func(l *Lease) { l.Ledger.booted(boot) }), nil
+}
+
+func (r *Run) probe(n Node) Next {
+	_, examiner, _ := r.engine.prover()
+	return act(ActProbe, "start the operator's probe on node "+n.Name, func(ctx context.Context) error {
+		return examiner.StartProbe(ctx, r.held.run, n, r.opts.Proof.Probe)
+	}).then("the probe", 0)
+}
+
+// concluded writes on the version how its proof ended, and ends the run.
+func (r *Run) concluded(ctx context.Context, out Outcome, findings []Finding) (Next, error) {
+	if r.proof.error == nil {
+		r.proof.error = &ProofError{Version: r.image.version.Name, Outcome: out, Findings: findings}
+	}
+	v, next, err := r.provedVersion(ctx)
+	if err != nil || next.kind != nextDone {
+		return next, err
+	}
+	want, what := v.offering(offerHidden), "note on version "+v.Name+" that its proof is inconclusive"
+	want.Tags[TagProof] = cutText(string(out)+": "+r.proof.error.reason(), maxTag)
+	if out == ProofFailed {
+		want, what = v.offering(offerWithdrawn), "withdraw version "+v.Name+", which failed its proof"
+		want.Tags[TagBad] = r.badReason()
+		delete(want.Tags, TagProof)
+	}
+	if v.Tags[TagOffer] != want.Tags[TagOffer] || v.Tags[TagBad] != want.Tags[TagBad] || v.Tags[TagProof] != want.Tags[TagProof] {
+		return r.writeVersion(what, want), nil
+	}
+	r.recordProof(ctx)
+	if out == ProofFailed {
+		return Next{}, WithHint(r.proof.error, "the pool's image stays as it is, and the version is never chosen again; kamino status tells more; if the check is wrong for this pool: --prove-without %s", findings[0].Check)
+	}
+	return Next{}, WithHint(r.proof.error, "the version stays hidden, and the next run proves it again; kamino promote --pool %s --version %s takes it unproved", r.pool.Name, v.Name)
+}
+
+// maxTag bounds what is written into a tag: Azure takes 256 characters
+// (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
+const maxTag = 250
+
+// badReason is why the version is withdrawn, as its tag says it; "" while it did not fail.
+func (r *Run) badReason() string {
+	if r.proof.error == nil || r.proof.error.Outcome != ProofFailed {
+		return ""
+	}
+	return cutText("failed its proof: "+r.proof.error.reason(), maxTag)
+}
+
+// recordProof leaves an event on the donor's node.
+func (r *Run) recordProof(ctx context.Context) {
+	reason := map[Outcome]string{ProofFailed: EventProofFailed, ProofInconclusive: EventProofInconclusive}[r.proof.error.Outcome]
+	if rec, ok := r.engine.Cluster.(Recorder); ok && r.donor.node.UID != "" {
+		rec.Record(ctx, r.donor.node, reason, r.proof.error.Error())
+	}
+}
+
+// lookRetire removes the canary, and then its Node object: the cloud controller manager would do
+// that only when its cache runs out, after ten minutes
+// (https://github.com/kubernetes-sigs/cloud-provider-azure, vmssCacheTTLInSeconds).
+func (r *Run) lookRetire(ctx context.Context) (Next, error) {
+	prover, examiner, _ := r.engine.prover()
+	list, err := prover.Canaries(ctx, r.pool)
+	if err != nil {
+		return Next{}, fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
+	}
+	if next, found := r.removeCanary(prover, list, func(Canary) bool { return true }); found {
+		return next, nil
+	}
+	// A list may lack what was only just made, and what is not there may be shown for a while.
+	if r.proof.absent.IsZero() {
+		r.proof.absent = r.engine.now()
+	}
+	if !r.proof.leaves && r.engine.now().Sub(r.proof.absent) < lookAge {
+		return wait("the canary, which the cloud does not list, to be listed or to stay away"), nil
+	}
+	nodes, err := r.engine.Cluster.Nodes(ctx)
+	if err != nil {
+		return Next{}, fmt.Errorf("list nodes: %w", err)
+	}
+	for _, n := range nodes {
+		if name := r.held.lease.Record.Canary; name != "" && strings.HasPrefix(n.Name, name) {
+			return act(ActRemoveNode, "delete the Node object of canary "+n.Name, func(ctx context.Context) error {
+				return examiner.RemoveNode(ctx, n)
+			}).of(n.Name), nil
+		}
+	}
+	if r.opts.Proof.Probe != nil {
+		if err := examiner.RemoveProbe(ctx, r.held.run, r.opts.Proof.Probe); err != nil {
+			return Next{}, fmt.Errorf("delete the probe of run %s: %w", r.held.run, err)
+		}
+	}
+	return done("no canary is left"), nil
+}
+
+func (r *Run) planLaunch() string {
+	would := fmt.Sprintf("start one instance (%s) from the hidden version beside the pool, which costs an instance for some %d minutes",
+		firstWord(r.proof.fit.Size, "the pool's size"), int((5*time.Minute+r.opts.Proof.For)/time.Minute)+1)
+	if out := r.proof.fit.LeftOut; len(out) > 0 {
+		would += "; left out: " + strings.Join(out, ", ")
+	}
+	if kept := r.proof.fit.Kept; len(kept) > 0 {
+		would += "; kept: " + strings.Join(kept, ", ")
+	}
+	return would
+}
