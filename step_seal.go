@@ -247,6 +247,9 @@ func (r *Run) tags(receipt Receipt) map[string]string {
 	if receipt.Policy != "" {
 		tags[TagPolicy] = receipt.Policy
 	}
+	if receipt.PackageDigest != "" {
+		tags[TagPackages] = receipt.PackageDigest
+	}
 	if u := receipt.Unknown; u != nil {
 		tags[TagUnknown], tags[TagUnknownMode], tags[TagUnknownDigest] = fmt.Sprint(u.Count), u.Mode, u.Digest
 	}

@@ -50,5 +50,6 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 		}
 		return w.Once(ctx)
 	}
+	go w.Report(ctx) // ends with the process
 	return w.Run(ctx)
 }

@@ -257,6 +257,9 @@ func (m *Machine) become(ctx context.Context, v verdict) error {
 		return err
 	}
 	state, err := m.configure(ctx)
+	if err == nil && about.canary {
+		err = m.taint(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -304,6 +307,8 @@ func (m *Machine) ready() error { return m.Disk.WriteFile(ReadyPath, []byte("ok\
 type about struct {
 	name string
 	keys map[string][]string // file of authorised keys → keys
+	// canary: it is to prove an image, and ordinary pods must not land on it.
+	canary bool
 }
 
 // identify asks IMDS, and the provisioning CD where IMDS does not answer. It settles v.vm.
@@ -347,7 +352,7 @@ func (m *Machine) identify(ctx context.Context, v *verdict) (about, error) {
 		return about{}, fmt.Errorf("pre-provisioned machine (ppsType %s): its owner's data comes later, by a protocol that only cloud-init speaks; "+
 			"seal the donor with firstBoot: cloud-init", parked)
 	}
-	a := about{name: strings.ToLower(or(meta.Compute.OSProfile.ComputerName, cd.HostName)), keys: map[string][]string{}}
+	a := about{name: strings.ToLower(or(meta.Compute.OSProfile.ComputerName, cd.HostName)), keys: map[string][]string{}, canary: meta.Tag(platform.TagCanary) != ""}
 	for _, k := range meta.Compute.PublicKeys {
 		if strings.HasSuffix(k.Path, "/.ssh/authorized_keys") && strings.TrimSpace(k.KeyData) != "" {
 			a.keys[k.Path] = append(a.keys[k.Path], strings.Join(strings.Fields(k.KeyData), " "))

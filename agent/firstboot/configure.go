@@ -53,6 +53,22 @@ func (m *Machine) configure(ctx context.Context) (State, error) {
 	return Applied(doc, c, m.Now()), nil
 }
 
+// canaryTaint is on a canary's node until the run that made it has taken the node over.
+const canaryTaint = "kamino.dev/canary"
+
+// taint makes kubelet register a canary's node with a taint.
+func (m *Machine) taint(ctx context.Context) error {
+	file, err := nodeconfig.Registering(m.Disk, nodeconfig.Taint{Key: canaryTaint, Effect: "NoSchedule"})
+	if err != nil {
+		return fmt.Errorf("taint the canary's node: %w", err)
+	}
+	made, err := nodeconfig.Write(m.Disk, []nodeconfig.File{file})
+	if err != nil {
+		return err
+	}
+	return m.reload(ctx, made.Reload)
+}
+
 // reload makes systemd read its units again, but only where they changed, in this attempt or in one
 // before it that was interrupted. It is on kubelet's path, and took 7 s on a machine under TCG.
 func (m *Machine) reload(ctx context.Context, changed bool) error {

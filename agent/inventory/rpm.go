@@ -26,7 +26,10 @@ func readRPM(o *owners, d *disk.Disk, dirs *resolver) error {
 			continue
 		}
 		from := len(o.files)
-		if err := readRPMDatabase(o, d, dirs, name); err != nil {
+		err := rpmHeaders(d, name, func(h header) error {
+			return h.files(func(listed string, kind kind, digest string) { o.addHex(dirs.name(listed), kind, digest) })
+		})
+		if err != nil {
 			o.files = o.files[:from]
 			return fmt.Errorf("read /%s: %w; the files of its packages are unknown", name, err)
 		}
@@ -40,7 +43,8 @@ func readRPM(o *owners, d *disk.Disk, dirs *resolver) error {
 	return nil
 }
 
-func readRPMDatabase(o *owners, d *disk.Disk, dirs *resolver, name string) error {
+// rpmHeaders visits the header of every package of a database.
+func rpmHeaders(d *disk.Disk, name string, visit func(header) error) error {
 	f, err := d.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return err
@@ -75,7 +79,7 @@ func readRPMDatabase(o *owners, d *disk.Disk, dirs *resolver, name string) error
 		if err != nil {
 			return err
 		}
-		return h.files(func(listed string, kind kind, digest string) { o.addHex(dirs.name(listed), kind, digest) })
+		return visit(h)
 	})
 }
 

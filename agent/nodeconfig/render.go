@@ -282,10 +282,8 @@ func lastExecStart(unit string) []string {
 // unitDirs are where systemd finds units, the strongest last (systemd.unit(5)).
 var unitDirs = []string{"usr/lib/systemd/system", "lib/systemd/system", "usr/local/lib/systemd/system", "run/systemd/system", "etc/systemd/system"}
 
-// execStart is kubelet's command line as the image's unit and drop-ins define it, without the
-// agent's own drop-in.
-func execStart(d *disk.Disk) []string {
-	var units []string
+// kubeletUnits are kubelet's unit and drop-ins, the strongest last, without the agent's own.
+func kubeletUnits(d *disk.Disk) (units []string) {
 	for _, dir := range unitDirs {
 		if d.Exists(dir + "/kubelet.service") {
 			units = []string{dir + "/kubelet.service"}
@@ -299,11 +297,17 @@ func execStart(d *disk.Disk) []string {
 		}
 	}
 	delete(byName, path.Base(DropInPath))
+	delete(byName, path.Base(CanaryPath))
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		units = append(units, byName[name])
 	}
+	return units
+}
+
+// execStart is kubelet's command line as the image's unit and drop-ins define it.
+func execStart(d *disk.Disk) []string {
 	var last []string
-	for _, u := range units {
+	for _, u := range kubeletUnits(d) {
 		if command := lastExecStart(d.Text(u)); command != nil {
 			last = command
 		}

@@ -81,7 +81,7 @@ func Write(d *disk.Disk, files []File) (Changes, error) {
 		if f.Unit != "" {
 			changed[f.Unit] = true
 		}
-		made.Reload = made.Reload || f.Path == DropInPath
+		made.Reload = made.Reload || f.Path == DropInPath || f.Path == CanaryPath
 	}
 	// containerd first: kubelet talks to it.
 	for _, u := range []string{"containerd.service", "kubelet.service"} {

@@ -43,6 +43,10 @@ type Metadata struct {
 			KeyData string `json:"keyData"`
 			Path    string `json:"path"`
 		} `json:"publicKeys"`
+		Tags []struct {
+			Name  string `json:"name"`
+			Value string `json:"value"`
+		} `json:"tagsList"`
 		StorageProfile struct {
 			ImageReference struct {
 				ID           string `json:"id"`
@@ -56,6 +60,22 @@ type Metadata struct {
 			PPSType       string `json:"ppsType"`
 		} `json:"compute"`
 	} `json:"extended"`
+}
+
+// The tags of a canary: which image version it is to prove, and what its report repeats.
+const (
+	TagCanary = "kamino-canary"
+	TagNonce  = "kamino-nonce"
+)
+
+// Tag is the value of one of the instance's tags; Azure compares their names without case.
+func (m Metadata) Tag(name string) string {
+	for _, t := range m.Compute.Tags {
+		if strings.EqualFold(t.Name, name) {
+			return t.Value
+		}
+	}
+	return ""
 }
 
 // metadataMost bounds an answer: userData is at most 64 KiB before base64, the instance document a

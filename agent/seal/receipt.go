@@ -28,8 +28,10 @@ type Receipt struct {
 	Hash       string      `json:"hash"`
 	Agent      string      `json:"agent"`
 	// Policy is the SHA-256 in hex of the seal policy that the run brought.
-	Policy  string   `json:"policy,omitempty"`
-	Unknown *Unknown `json:"unknown,omitempty"`
+	Policy string `json:"policy,omitempty"`
+	// PackageDigest is as inventory.PackageDigest has it.
+	PackageDigest string   `json:"packageDigest,omitempty"`
+	Unknown       *Unknown `json:"unknown,omitempty"`
 }
 
 // RuleCount is what one rule matched, with the content bytes that went.

@@ -206,6 +206,12 @@ func sealOwn(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	receipt := Receipt{APIVersion: "kamino.dev/v1alpha1", Kind: "Receipt", Run: o.Run, Nonce: o.Nonce, Donor: o.Donor,
 		SealedAt: o.Now().UTC().Truncate(time.Second), VMID: o.Facts.VMID, Agent: o.Agent}
+	var err error
+	// A database that cannot be read was told by the inventory, and does not keep a disk from being
+	// sealed.
+	if receipt.PackageDigest, err = inventory.PackageDigest(d); err != nil {
+		o.Log.Warn("the receipt does not tell the packages", "error", err)
+	}
 	if o.Binary != "" {
 		if err := InstallBinary(d, o.Binary); err != nil {
 			return receipt, err

@@ -1,0 +1,96 @@
+package nodeconfig
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"kamino.dev/kamino/agent/disk"
+)
+
+// CanaryPath is a drop-in behind the agent's own, on machines only whose nodes must have a taint
+// from their first second.
+const CanaryPath = "etc/systemd/system/kubelet.service.d/91-kamino-canary.conf"
+
+var (
+	taintsFlag = regexp.MustCompile(`--register-with-taints[= ]+["']?([^\s"']+)`)
+	configFlag = regexp.MustCompile(`--config[= ]+["']?([^\s"']+)`)
+)
+
+// Registering is the drop-in with which kubelet registers its node with one taint more, whatever
+// else makes its command line. Of the flag --register-with-taints kubelet takes the last, and it
+// wins over the configuration's registerWithTaints
+// (https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/), so the taints that
+// stood there go along. Those of a directory given with --config-dir are not looked for.
+func Registering(d *disk.Disk, more Taint) (File, error) {
+	dropIn, err := d.ReadFile(DropInPath, disk.Small)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return File{}, err
+	}
+	command := Command(d, dropIn)
+	if len(command) == 0 {
+		return File{}, errors.New("find kubelet's command line: its unit has no ExecStart")
+	}
+	taints, err := registered(d, strings.Join(command, " ")+"\n"+environment(d))
+	if err != nil {
+		return File{}, err
+	}
+	return File{CanaryPath, fmt.Appendf(nil, "# Written by kamino-agent: this machine is a canary.\n[Service]\nExecStart=\nExecStart=%s --register-with-taints=%s\n",
+		strings.Join(command, " "), strings.Join(append(taints, flagged(more)), ",")), 0o644, "kubelet.service"}, nil
+}
+
+// flagged is a taint as the flag has it.
+func flagged(t Taint) string {
+	if t.Value == "" {
+		return t.Key + ":" + t.Effect
+	}
+	return t.Key + "=" + t.Value + ":" + t.Effect
+}
+
+// registered are the taints with which kubelet registers its node so far: of the flag, else of the
+// configuration that its arguments name.
+func registered(d *disk.Disk, arguments string) (taints []string, err error) {
+	if found := taintsFlag.FindAllStringSubmatch(arguments, -1); found != nil {
+		return []string{found[len(found)-1][1]}, nil
+	}
+	name := KubeletConfigPath
+	if found := configFlag.FindAllStringSubmatch(arguments, -1); found != nil {
+		name = strings.TrimPrefix(found[len(found)-1][1], "/")
+	}
+	data, err := d.ReadFile(name, disk.Small)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	var config struct {
+		Taints []Taint `yaml:"registerWithTaints"`
+	}
+	if err := yaml.Unmarshal(data, &config); err != nil {
+		return nil, fmt.Errorf("decode kubelet's configuration /%s: %w", name, err)
+	}
+	for _, t := range config.Taints {
+		taints = append(taints, flagged(t))
+	}
+	return taints, nil
+}
+
+// environment is what kubelet's units put into variables, as text: kubeadm and AKS keep arguments
+// in files that the unit names.
+func environment(d *disk.Disk) string {
+	var text strings.Builder
+	for _, u := range kubeletUnits(d) {
+		for line := range strings.Lines(d.Text(u)) {
+			line = strings.TrimSpace(line)
+			if value, ok := strings.CutPrefix(line, "Environment="); ok {
+				text.WriteString(value + "\n")
+			} else if file, ok := strings.CutPrefix(line, "EnvironmentFile="); ok {
+				text.WriteString(d.Text(strings.TrimLeft(file, "-/")) + "\n")
+			}
+		}
+	}
+	return text.String()
+}

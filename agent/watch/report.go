@@ -1,0 +1,129 @@
+package watch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/inventory"
+	"kamino.dev/kamino/agent/platform"
+)
+
+// ReportAnnotation of a canary's Node under which the run that made it finds the report.
+const ReportAnnotation = "kamino.dev/report"
+
+// reportPause is how often a canary reports: a run looks at it for minutes.
+const reportPause = 20 * time.Second
+
+// report is what a canary's Node does not show by itself; kamino.NodeReport is its reader.
+type report struct {
+	Nonce         string         `json:"nonce"`
+	At            time.Time      `json:"at"`
+	MachineID     string         `json:"machineId"`
+	HostKeys      string         `json:"hostKeys,omitempty"`
+	FailedUnits   []string       `json:"failedUnits,omitempty"`
+	Restarts      map[string]int `json:"restarts,omitempty"`
+	RebootPending string         `json:"rebootPending,omitempty"`
+	PackageDigest string         `json:"packageDigest,omitempty"`
+}
+
+// Report tells the run that made a canary about it, until ctx ends. On a machine whose tags name no
+// order it ends at once.
+func (w *Watcher) Report(ctx context.Context) {
+	if w.Node == nil {
+		return
+	}
+	meta, err := w.IMDS.Instance(ctx)
+	nonce := meta.Tag(platform.TagNonce)
+	if err != nil || nonce == "" {
+		return
+	}
+	r := report{Nonce: nonce}
+	if r.PackageDigest, err = inventory.PackageDigest(w.Disk); err != nil {
+		w.Log.Warn("the packages are not known", "error", err)
+	}
+	for {
+		if err := w.report(ctx, r); err != nil {
+			w.Log.Warn("the canary's report was not written", "error", err)
+		}
+		if w.Wait(ctx, reportPause) != nil {
+			return
+		}
+	}
+}
+
+func (w *Watcher) report(ctx context.Context, r report) error {
+	r.MachineID, r.HostKeys = w.Disk.Text("etc/machine-id"), hostKeys(w.Disk)
+	out, err := w.Host.Run(ctx, "systemctl", "list-units", "--failed", "--plain", "--no-legend", "--no-pager")
+	if err != nil {
+		return fmt.Errorf("list failed units: %w", err)
+	}
+	for line := range strings.Lines(out) {
+		if field := strings.Fields(line); len(field) > 0 {
+			r.FailedUnits = append(r.FailedUnits, field[0])
+		}
+	}
+	slices.Sort(r.FailedUnits)
+	if out, err = w.Host.Run(ctx, "systemctl", "show", "--property=Id,NRestarts", "*.service"); err != nil {
+		return fmt.Errorf("count restarts: %w", err)
+	}
+	r.Restarts = restarts(out)
+	for _, name := range []string{"run/reboot-required", "var/run/reboot-required"} { // update-notifier-common, unattended-upgrades
+		if w.Disk.Exists(name) {
+			r.RebootPending = "/" + name
+		}
+	}
+	r.At = w.Now().UTC() // last: whoever reads it compares it with when the API server got it
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	node, err := w.Node(ctx)
+	if err != nil {
+		return err
+	}
+	return node.Annotate(ctx, map[string]string{ReportAnnotation: string(text)})
+}
+
+// restarts reads systemctl's blocks of Id and NRestarts (systemd.service(5), systemctl(1)).
+func restarts(blocks string) map[string]int {
+	counts := map[string]int{}
+	for block := range strings.SplitSeq(blocks, "\n\n") {
+		unit, n := "", 0
+		for line := range strings.Lines(block) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			switch name {
+			case "Id":
+				unit = value
+			case "NRestarts":
+				n, _ = strconv.Atoi(value) // nothing: it never ran
+			}
+		}
+		if unit != "" && n > 0 {
+			counts[unit] = n
+		}
+	}
+	return counts
+}
+
+// hostKeys is the SHA-256 in hex of the SSH server's public keys, in the order of their names.
+func hostKeys(d *disk.Disk) string {
+	names, _ := d.Glob("etc/ssh/ssh_host_*_key.pub") // a pattern of ours is never malformed
+	if len(names) == 0 {
+		return ""
+	}
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(path.Base(a), path.Base(b)) })
+	sum := sha256.New()
+	for _, name := range names {
+		sum.Write([]byte(d.Text(name) + "\n"))
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}

@@ -1,0 +1,83 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino/agent/host"
+)
+
+// canary makes the machine an instance with tags.
+func (b *bench) canary(tags string) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		b.asked++
+		fmt.Fprintf(w, `{"compute":{"tagsList":[%s]}}`, tags)
+	}))
+	b.t.Cleanup(s.Close)
+	b.w.IMDS.Endpoint = s.URL
+}
+
+// TestReport: a canary tells what its Node does not show, again and again, and asks IMDS once.
+func TestReport(t *testing.T) {
+	b := newBench(t)
+	b.canary(`{"name":"Kamino-Nonce","value":"n1"}`)
+	replies := filepath.Join(t.TempDir(), "replies")
+	if err := os.WriteFile(replies, []byte("systemctl list-units\t0\tz.service loaded failed failed Z\\na.mount loaded failed failed A\n"+
+		"systemctl show\t0\tNRestarts=0\\nId=a.service\\n\\nNRestarts=7\\nId=kubelet.service\\n\\nId=b.service\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.w.Host = host.Recorder{Replies: replies}
+	b.file("etc/machine-id", "0123\n")
+	b.file("etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAA\n")
+	b.file("run/reboot-required", "")
+	b.file("var/lib/dpkg/status", "Package: a\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	b.onWait = func(n int) {
+		if n == 3 {
+			cancel()
+		}
+	}
+	b.w.Report(ctx)
+	var r report
+	if err := json.Unmarshal([]byte(b.node.annotations[ReportAnnotation]), &r); err != nil {
+		t.Fatalf("annotations %v: %v", b.node.annotations, err)
+	}
+	if r.Nonce != "n1" || r.MachineID != "0123" || len(r.HostKeys) != 64 || len(r.PackageDigest) != 64 || !slices.Equal(r.FailedUnits, []string{"a.mount", "z.service"}) ||
+		len(r.Restarts) != 1 || r.Restarts["kubelet.service"] != 7 || r.RebootPending != "/run/reboot-required" || !r.At.Equal(b.now.Add(-reportPause)) {
+		t.Errorf("report %+v", r)
+	}
+	if b.asked != 1 || len(b.waits) != 3 || b.waits[0] != reportPause {
+		t.Errorf("asked IMDS %d times, waited %v", b.asked, b.waits)
+	}
+}
+
+// TestNoReport: no other machine reports, and none hides a system that cannot be asked.
+func TestNoReport(t *testing.T) {
+	b := newBench(t)
+	b.canary(`{"name":"poolName","value":"p"}`)
+	b.w.Report(t.Context())
+	if b.node.annotations != nil || len(b.waits) > 0 {
+		t.Errorf("a machine of the pool reported %v", b.node.annotations)
+	}
+	b.canary(`{"name":"kamino-nonce","value":"n1"}`)
+	replies := filepath.Join(t.TempDir(), "replies")
+	if err := os.WriteFile(replies, []byte("systemctl\t1\tno bus\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.w.Host = host.Recorder{Replies: replies}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	b.onWait = func(int) { cancel() }
+	b.w.Report(ctx)
+	if text := b.node.annotations[ReportAnnotation]; text != "" {
+		t.Errorf("without systemd it reported %s", strings.TrimSpace(text))
+	}
+}
