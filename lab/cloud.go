@@ -19,8 +19,8 @@ import (
 	"kamino.dev/kamino/lab/pki"
 )
 
-// The lab's service principals: the only ones its cloud gives tokens to. Kamino's
-// has the role of docs/azure-role.json; the operator's may do everything.
+// The lab's service principals: the only ones its cloud gives tokens to. Kamino's has the roles of
+// docs/azure-role.json and docs/azure-role-canary.json; the operator's may do everything.
 const (
 	operatorID   = "33333333-3333-3333-3333-333333333333"
 	clientID     = "22222222-2222-2222-2222-222222222222"
@@ -76,10 +76,11 @@ func (l *Lab) serveCloud(opts Options) (*pki.Authority, error) {
 	return authority, nil
 }
 
-// Role is what kamino's identity may do: what docs/azure-role.json grants, at the
-// resource group of the scale sets.
+// Role is what kamino's identity may do: what docs/azure-role.json and
+// docs/azure-role-canary.json grant, at the resource group of the scale sets.
 func (l *Lab) Role() emulator.Role {
-	return emulator.Role{Scope: "/subscriptions/" + l.Scenario.Subscription + "/resourceGroups/" + l.Scenario.ResourceGroup, Actions: azure.Actions()}
+	return emulator.Role{Scope: "/subscriptions/" + l.Scenario.Subscription + "/resourceGroups/" + l.Scenario.ResourceGroup,
+		Actions: slices.Concat(azure.Actions(), azure.CanaryActions())}
 }
 
 // Environment is what a program needs in its environment to use the lab, by name.

@@ -12,6 +12,8 @@ import (
 const (
 	machineIDFile  = "/etc/machine-id"
 	hostnameFile   = "/etc/hostname"
+	poolFile       = "/etc/default/kubelet" // the label of the pool, which the bootstrap writes
+	imagesFile     = "/var/lib/containerd/images"
 	kubeletPKI     = "/var/lib/kubelet/pki/"
 	credentialFile = kubeletPKI + "kubelet-client-current.pem"
 	receiptFile    = "/var/lib/kamino/receipt.json"
@@ -25,6 +27,9 @@ type identity struct {
 	hostname  string
 	machineID string
 	bootID    string
+	pool      string
+	images    []string // that the container runtime has cached
+	agent     bool     // of a disk that was sealed: Kamino's agent is on it
 }
 
 // isGeneric tells a disk that has never been a node, which must go through the
@@ -37,7 +42,13 @@ func isGeneric(files map[string]string) bool {
 
 // firstBoot makes up what the disk lacks and returns who the machine is. What
 // the disk has, it keeps: that is how an unsealed clone becomes its donor.
-func firstBoot(files map[string]string, computerName string) identity {
+func firstBoot(files map[string]string, computerName, pool string) identity {
+	if files[poolFile] == "" {
+		files[poolFile] = pool + "\n"
+	}
+	if files[imagesFile] == "" {
+		files[imagesFile] = "registry.k8s.io/pause:3.10\nregistry.k8s.io/kube-proxy:" + kubeletVersion + "\nregistry.k8s.io/cni:1.7\n"
+	}
 	if strings.TrimSpace(files[machineIDFile]) == "" {
 		files[machineIDFile] = randomHex(16) + "\n"
 	}
@@ -57,6 +68,9 @@ func firstBoot(files map[string]string, computerName string) identity {
 		hostname:  hostname,
 		machineID: strings.TrimSpace(files[machineIDFile]),
 		bootID:    randomUUID(),
+		pool:      strings.TrimSpace(files[poolFile]),
+		images:    strings.Fields(files[imagesFile]),
+		agent:     files[lineageFile] != "",
 	}
 }
 

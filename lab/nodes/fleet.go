@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,8 +97,11 @@ type Fleet struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
+	away atomic.Bool // the API server is, for all kubelets
+
 	mu       sync.Mutex
 	ended    bool
+	behave   func(emulator.Instance) Behaviour
 	machines map[string]*machine          // by lower-case ARM ID
 	kubelets map[string]map[*kubelet]bool // by node name: all machines which claim it
 }
@@ -107,14 +111,14 @@ const byNode = "node"
 // Start makes a node of every running instance, at once, and follows the
 // emulator from then on. ctx bounds the start only; Stop ends the fleet.
 func Start(ctx context.Context, opts Options) (*Fleet, error) {
-	client, err := kubernetes.NewForConfig(impersonating(opts.Config))
-	if err != nil {
-		return nil, fmt.Errorf("make client of nodes: %w", err)
-	}
 	f := &Fleet{
-		cloud: opts.Cloud, clock: opts.Cloud.Clock, client: client, latencies: opts.Latencies.withDefaults(),
+		cloud: opts.Cloud, clock: opts.Cloud.Clock, latencies: opts.Latencies.withDefaults(),
 		heartbeat: opts.Heartbeat, abrupt: opts.Abrupt, logger: opts.Logger,
 		machines: map[string]*machine{}, kubelets: map[string]map[*kubelet]bool{},
+	}
+	var err error
+	if f.client, err = kubernetes.NewForConfig(impersonating(opts.Config, &f.away)); err != nil {
+		return nil, fmt.Errorf("make client of nodes: %w", err)
 	}
 	if f.clock == nil {
 		f.clock = emulator.WallClock{}

@@ -31,6 +31,7 @@ type kubelet struct {
 	machine  *machine
 	instance emulator.Instance
 	identity
+	behaviour Behaviour
 
 	mu   sync.Mutex
 	ctx  context.Context // while it runs; carries its user
@@ -98,6 +99,7 @@ func (k *kubelet) retry(ctx context.Context, f func(context.Context) error) erro
 func (k *kubelet) register(ctx context.Context) error {
 	nodes := k.fleet.client.CoreV1().Nodes()
 	object := nodeObject(k.instance, k.identity)
+	k.behaviour.differ(object)
 	if _, err := nodes.Create(ctx, object, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
 		if err := k.patchNode(ctx, map[string]any{"metadata": map[string]any{"labels": object.Labels}}); err != nil {
 			return err
@@ -108,7 +110,10 @@ func (k *kubelet) register(ctx context.Context) error {
 	if err := k.beat(ctx); err != nil {
 		return err
 	}
-	return k.report(ctx)
+	if err := k.report(ctx); err != nil {
+		return err
+	}
+	return errors.Join(k.label(ctx), k.started(ctx), k.certify(ctx), k.tell(ctx))
 }
 
 // heartbeats renews the Lease and reports status until ctx ends.
@@ -125,7 +130,10 @@ func (k *kubelet) heartbeats(ctx context.Context) {
 		}
 		err := k.beat(ctx)
 		if err == nil && n%beatsPerStatus == 0 {
-			err = k.report(ctx)
+			err = errors.Join(k.report(ctx), k.tell(ctx))
+			if k.behaviour.Restless {
+				err = errors.Join(err, k.started(ctx))
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			k.fleet.logger.Debug("heartbeat failed", "node", k.node, "error", err)
@@ -138,7 +146,7 @@ func (k *kubelet) heartbeats(ctx context.Context) {
 // (https://kubernetes.io/docs/concepts/architecture/leases/#node-heart-beats).
 func (k *kubelet) beat(ctx context.Context) error {
 	leases := k.fleet.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	now := metav1.NewMicroTime(time.Now())
+	now := metav1.NewMicroTime(k.now())
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": now, "holderIdentity": k.node}})
 	if err != nil {
 		return fmt.Errorf("encode lease: %w", err)
@@ -163,7 +171,8 @@ func (k *kubelet) report(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read node %s: %w", k.node, err)
 	}
-	status := nodeStatus(k.instance, k.identity, k.machine.addresses, object.Status.Conditions, time.Now())
+	status := nodeStatus(k.instance, k.identity, k.machine.addresses, object.Status.Conditions, k.now())
+	k.behaviour.status(&status)
 	return k.patchStatus(ctx, status)
 }
 

@@ -74,6 +74,10 @@ func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce b
 	if err != nil {
 		return err
 	}
+	b := m.fleet.behaviour(instance)
+	if !m.starts(ctx, instance, b) {
+		return ctx.Err()
+	}
 	if !atOnce {
 		delay := m.fleet.latencies.Boot
 		if isGeneric(files) {
@@ -85,14 +89,22 @@ func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce b
 	}
 	var who identity
 	if err := m.fleet.cloud.WriteDisk(instance.ID, func(files map[string]string) {
-		who = firstBoot(files, strings.ToLower(instance.ComputerName))
+		who = firstBoot(files, strings.ToLower(instance.ComputerName), instance.Pool)
 	}); err != nil {
 		return err
+	}
+	if b.MachineID != "" {
+		who.machineID = b.MachineID
+	}
+	if b.Hostname != "" {
+		who.node, who.hostname = b.Hostname, b.Hostname
 	}
 	m.mu.Lock()
 	m.node = who.node
 	m.mu.Unlock()
-	return newKubelet(m, instance, who).run(ctx)
+	k := newKubelet(m, instance, who)
+	k.behaviour = b
+	return k.run(ctx)
 }
 
 // forget removes the Node object of a deleted instance, unless another instance owns it.

@@ -12,6 +12,9 @@ import (
 	"kamino.dev/kamino/azure/emulator"
 )
 
+// little is the CPU that is left where almost all is reserved.
+var little = *resource.NewMilliQuantity(1, resource.DecimalSI)
+
 const (
 	kubeletVersion = "v1.36.3"
 	memoryPerCPU   = 4 // GiB, that of Azure's D series
@@ -24,18 +27,17 @@ func nodeObject(i emulator.Instance, who identity) *corev1.Node {
 	location := strings.ToLower(strings.ReplaceAll(i.Location, " ", ""))
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: who.node, Labels: map[string]string{
-			corev1.LabelOSStable:              operatingSystem(i),
-			corev1.LabelArchStable:            architecture(i),
-			corev1.LabelHostname:              who.hostname,
-			corev1.LabelInstanceTypeStable:    i.Size,
-			corev1.LabelTopologyRegion:        location,
-			corev1.LabelTopologyZone:          "0", // no availability zone: Azure's provider gives the fault domain
-			"kubernetes.azure.com/agentpool":  i.Pool,
-			"agentpool":                       i.Pool,
-			"kubernetes.azure.com/role":       "agent",
-			"kubernetes.azure.com/node-image": imageLabel(i),
+			corev1.LabelOSStable:             operatingSystem(i),
+			corev1.LabelArchStable:           architecture(i),
+			corev1.LabelHostname:             who.hostname,
+			corev1.LabelInstanceTypeStable:   i.Size,
+			corev1.LabelTopologyRegion:       location,
+			corev1.LabelTopologyZone:         "0", // no availability zone: Azure's provider gives the fault domain
+			"kubernetes.azure.com/agentpool": who.pool,
+			"agentpool":                      who.pool,
+			"kubernetes.azure.com/role":      "agent",
 		}},
-		Spec: corev1.NodeSpec{ProviderID: providerID(i.ID)},
+		Spec: corev1.NodeSpec{ProviderID: providerID(i.ID), Taints: taints(i, who)},
 	}
 }
 
@@ -50,10 +52,14 @@ func imageLabel(i emulator.Instance) string {
 // nodeStatus is what a kubelet reports. Conditions keep the time of their last
 // transition from the status the API server has.
 func nodeStatus(i emulator.Instance, who identity, at address, known []corev1.NodeCondition, now time.Time) corev1.NodeStatus {
-	capacity := capacityOf(i.Size)
+	var images []corev1.ContainerImage
+	for _, name := range who.images {
+		images = append(images, corev1.ContainerImage{Names: []string{name}, SizeBytes: 1 << 20})
+	}
 	return corev1.NodeStatus{
-		Capacity:    capacity,
-		Allocatable: capacity,
+		Capacity:    capacityOf(i.Size),
+		Allocatable: capacityOf(i.Size),
+		Images:      images,
 		Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: at.node},
 			{Type: corev1.NodeHostName, Address: who.hostname},

@@ -121,11 +121,20 @@ func (k *kubelet) runPod(ctx context.Context, w *podWorker) error {
 		if stop, err := k.start(ctx, w); stop || err != nil {
 			return err
 		}
+		if reason := k.behaviour.waits(pod); reason != "" {
+			if err := k.waiting(ctx, pod, reason); err != nil {
+				return err
+			}
+			break
+		}
 		count := restarts(pod)
 		if survivor {
 			count++
 		}
 		if err := k.postPod(ctx, pod, true, count); err != nil {
+			return err
+		}
+		if err := k.job(ctx, pod); err != nil {
 			return err
 		}
 		if isSurvey(pod) {
@@ -148,6 +157,34 @@ func (k *kubelet) runPod(ctx context.Context, w *podWorker) error {
 	case <-w.leaving:
 		return k.terminate(ctx, w)
 	}
+}
+
+// job lets pods of Jobs end.
+func (k *kubelet) job(ctx context.Context, pod *corev1.Pod) error {
+	if !ownedBy(pod, "Job") || k.behaviour.Jobs == Hangs {
+		return nil
+	}
+	phase := corev1.PodSucceeded
+	if k.behaviour.Jobs == Fails {
+		phase = corev1.PodFailed
+	}
+	return k.finish(ctx, pod, phase, "")
+}
+
+func ownedBy(pod *corev1.Pod, kind string) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == kind
+}
+
+// waits is the reason for which the containers of a pod wait on such a machine; "": they run.
+func (b Behaviour) waits(pod *corev1.Pod) string {
+	switch {
+	case ownedBy(pod, "DaemonSet"):
+		return b.Daemons
+	case ownedBy(pod, "Job") && b.Jobs != Fails && b.Jobs != Hangs:
+		return b.Jobs
+	}
+	return ""
 }
 
 // start lets the time of image pull and container start pass; stop is true if

@@ -89,6 +89,8 @@ func TestSealAndClone(t *testing.T) {
 	if got := w.disk(w.instance(1))["/var/log/ancestry.log"]; !strings.HasSuffix(got, " "+donor+"\n") {
 		t.Errorf("the clone's ancestry = %q, want the donor in it", got)
 	}
+	instance, _ := w.cloud.Instance(w.instance(1))
+	checkCanary(t, w, instance.ImageID)
 }
 
 func checkReceipt(t *testing.T, annotation, run, donor, vmID string) {
