@@ -16,7 +16,7 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 		p.hold("error", "%v", o.err)
 		return p
 	}
-	p.Name = o.pool.Name
+	p.Name, p.Models = o.pool.Name, o.models()
 	good := promotable(o.versions)
 	if good != nil {
 		p.Image = good.Name
@@ -35,7 +35,7 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 	case o.decideBuilding(&p, now), o.decideProof(&p, opts):
 	default:
 		o.decideNeed(&p, opts, rules, now)
-		o.decideModel(&p, good)
+		o.decideModel(&p, good, opts.ImageReference)
 	}
 	if len(p.Why) == 0 {
 		word := ""
@@ -171,12 +171,16 @@ func (o overview) decidePatches(p *PoolPlan, opts AutoOptions, rules Rules, now 
 
 // decideModel compares the model with the newest good image. A model that
 // somebody set to an image of their own after the first prototype is theirs.
-func (o overview) decideModel(p *PoolPlan, good *Artifact) {
-	pointing := points(o.pool.Model.Image, o.versions)
-	if good == nil || sameImage(good, o.pool.Model.Image) && !(pointing && good.Excluded) {
+func (o overview) decideModel(p *PoolPlan, good *Artifact, reference ImageReference) {
+	pointing, follows := points(o.pool.Model.Image, o.versions), o.follows(reference)
+	switch {
+	case good == nil, follows == pointing && sameImage(good, o.pool.Model.Image) && !(pointing && good.Excluded):
 		return
+	case follows != pointing:
+		p.because("pointer", "%s", o.astray())
+	default:
+		p.because("model", "the model refers to %s, not to %s", lastSegments(o.pool.Model.Image, 3), good.Name)
 	}
-	p.because("model", "the model refers to %s, not to %s", lastSegments(o.pool.Model.Image, 3), good.Name)
 	if p.Action == DoUpdate {
 		return
 	}

@@ -123,7 +123,7 @@ type PoolPlan struct {
 	Name   string `json:"name"`
 	Action Action `json:"action"`
 	// Why a new prototype is needed, or is not. Codes: no-image, patches, age,
-	// model, unfinished, nothing.
+	// model, pointer, unfinished, nothing.
 	Why []Verdict `json:"why"`
 	// Held says why nothing is done although it is needed. Codes:
 	// too-few-candidates, refused, today, pinned, foreign-model, no-receipt, error.
@@ -133,6 +133,7 @@ type PoolPlan struct {
 	Model      string      `json:"model"`           // what the model refers to
 	Candidates []Candidate `json:"candidates"`
 	Donor      string      `json:"donor,omitempty"`
+	Models     *Models     `json:"models,omitempty"` // as PoolStatus
 	// Refusals are those of the run, where no other candidate would do better.
 	Refusals []Refusal `json:"refusals,omitempty"`
 	// Run is what the run with that donor would do.
@@ -173,7 +174,7 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *PoolPlan) error {
 	switch p.Action {
 	case DoModel:
-		next, err := e.Provider.NextImage(ctx, o.pool, o.newest().spec())
+		next, err := e.Provider.NextImage(ctx, o.pool, o.newest(opts.ImageReference).spec())
 		p.ModelDiff = next.Diff
 		return err
 	case DoUpdate, DoFinish:

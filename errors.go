@@ -219,7 +219,8 @@ func (r *Run) refuse(midRun bool) error {
 // unlifted leaves out the refusals that an option overrides.
 func (o Options) unlifted(list []Refusal) []Refusal {
 	return slices.DeleteFunc(slices.Clone(list), func(f Refusal) bool {
-		return f.Allow == "allow-spot" && o.AllowSpot || f.Allow == allowAdopt && o.AdoptModel
+		return f.Allow == "allow-spot" && o.AllowSpot || f.Allow == allowAdopt && o.AdoptModel ||
+			f.Allow == allowImageOnly && o.ImageOnly
 	})
 }
 

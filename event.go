@@ -59,6 +59,11 @@ type Result struct {
 	AwaySeconds float64       `json:"donorAwaySeconds"` // 0 if it is not known; of a run that was taken over since its disk began to be sealed
 	ModelDiff   []FieldChange `json:"modelDiff"`
 	Pruned      []string      `json:"pruned"`
+	// Hidden: the version is not offered. Owner is who writes the model, and Extensions what every
+	// new instance runs, where kamino does not write the model.
+	Hidden     bool        `json:"hidden,omitempty"`
+	Owner      *Owner      `json:"owner,omitempty"`
+	Extensions []Extension `json:"extensions,omitempty"`
 	// Warnings are what went wrong after the image was in use: things that are
 	// left for the next run to clean up.
 	Warnings []string `json:"warnings,omitempty"`

@@ -72,6 +72,12 @@ type Ledger struct {
 	Former   *SavedModel `json:"former,omitempty"`
 	// Wrote is the image that was last written; another one in the model is a pin.
 	Wrote *WrittenModel `json:"wrote,omitempty"`
+	// Writes are when the model was last written, newest first, at most maxPast.
+	Writes []time.Time `json:"writes,omitempty"`
+	// Promoted is what the definition was last made to stand for, in a pool that refers to it.
+	Promoted *Promotion `json:"promoted,omitempty"`
+	// Strayed is why the pool refers to its definition no more; nil where it may.
+	Strayed *Stray `json:"strayed,omitempty"`
 	// RolledBack are versions that a rollback distrusts and has not marked yet.
 	RolledBack []string `json:"rolledBack,omitempty"`
 	// Owed are new nodes that a run was asked for and did not live to see.
@@ -301,9 +307,18 @@ func (l Ledger) pin(image string, versions []Artifact) *Pin {
 	return nil
 }
 
+// promoted notes that a version which was to be promoted is.
+func (l *Ledger) promoted(version string, now time.Time) {
+	if p := l.Promoted; p != nil && p.Version == version && p.At.IsZero() {
+		l.Promoted = &Promotion{Version: version, At: now}
+	}
+}
+
 // writing notes the image that is about to be written.
 func (l *Ledger) writing(image string, now time.Time, seen bool) {
 	l.Wrote = &WrittenModel{Image: image, At: now, Seen: seen}
+	l.Writes = append([]time.Time{now}, l.Writes...)
+	l.Writes = l.Writes[:min(len(l.Writes), maxPast)]
 }
 
 // read notes the image that a read has shown in the model.
@@ -330,7 +345,15 @@ func (l Ledger) distrust(versions []Artifact) []Artifact {
 	return versions
 }
 
-func (o overview) pin() *Pin { return o.lease.Ledger.pin(o.pool.Model.Image, o.versions) }
+func (o overview) pin() *Pin { return o.lease.Ledger.pinned(o.pool, o.versions) }
+
+// pinned is pin for a pool. What its owner puts into the recipe is nobody's choice of a version.
+func (l Ledger) pinned(pool Pool, versions []Artifact) *Pin {
+	if pool.Owner != nil {
+		return movedPin(pool.Model.Image, versions)
+	}
+	return l.pin(pool.Model.Image, versions)
+}
 
 func (p Pin) refusal(pool Pool) Refusal {
 	return Refusal{Code: "pinned", Field: "image of the model of pool " + pool.Name, Value: lastSegments(p.Image, 3),
@@ -343,11 +366,14 @@ func (p Pin) String() string {
 	return fmt.Sprintf("somebody pinned the model to %s; kamino last wrote %s", lastSegments(p.Image, 3), lastSegments(p.Wrote, 3))
 }
 
-const allowAdopt = "adopt-model"
+const (
+	allowAdopt     = "adopt-model"
+	allowImageOnly = "image-only"
+)
 
 // refusePinned refuses a pool whose image somebody else chose.
 func (r *Run) refusePinned(versions []Artifact) error {
-	pin := r.held.lease.Ledger.pin(r.pool.Model.Image, versions)
+	pin := r.held.lease.Ledger.pinned(r.pool, versions)
 	if pin == nil {
 		return nil
 	}

@@ -111,9 +111,10 @@ const (
 	TagEpoch     = "kamino-epoch"   // epoch of the lease when it was made
 	TagReceipt   = "kamino-receipt" // hash of the seal receipt
 	TagParent    = "kamino-parent"  // image the donor itself came from
-	TagBad       = "kamino-bad"     // why the version was rolled back
-	TagOffer     = "kamino-offer"   // whether it is offered to pools that refer to the definition
+	TagBad       = "kamino-bad"     // why the version was withdrawn
+	TagOffer     = "kamino-offer"   // hidden, proving, offered or withdrawn
 	TagProof     = "kamino-proof"   // how the proof of a version that is hidden ended
+	TagPointer   = "kamino-pointer" // of an image definition: pointerUnreliable
 	TagVM        = "kamino-vm"      // donor's VM; absent on what earlier kaminos made
 	TagPolicy    = "kamino-policy"  // SHA-256 of the seal policy
 	// Files on the image that nothing explains: how many, whether such were

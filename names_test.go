@@ -115,7 +115,7 @@ func TestVersionCalendars(t *testing.T) {
 			if have[0].Name != next {
 				t.Fatalf("seed %d: %s is not the latest of %v", seed, next, names(have))
 			}
-			for _, v := range Prunable(have, 2+rng.IntN(3), Ledger{}) {
+			for _, v := range Prunable(have, 2+rng.IntN(3), rng.IntN(2), Ledger{}) {
 				if v.outnumbered(have) != nil {
 					t.Fatalf("seed %d: %s would be pruned, it is newer than %v", seed, v.Name, names(have))
 				}
@@ -143,7 +143,7 @@ func TestOutnumbered(t *testing.T) {
 			t.Errorf("%s is outnumbered by %v", v.Name, by)
 		}
 	}
-	if got := fmt.Sprint(names(Prunable(have, 2, Ledger{}))); got != "[2026.11.22 2026.11.2201]" {
+	if got := fmt.Sprint(names(Prunable(have, 2, 1, Ledger{}))); got != "[2026.11.22 2026.11.2201]" {
 		t.Errorf("would be pruned: %s", got)
 	}
 }
@@ -160,7 +160,7 @@ func TestHiddenVersions(t *testing.T) {
 		}
 		have = append(have, v.offering(state))
 	}
-	if got := fmt.Sprint(names(Prunable(have, 2, Ledger{}))); got != "[2026.11.01]" {
+	if got := fmt.Sprint(names(Prunable(have, 2, 1, Ledger{}))); got != "[2026.11.01]" {
 		t.Errorf("prunable %s", got)
 	}
 	if p, l := promotable(have), latest(have); p.Name != "2026.11.05" || l.Name != "2026.11.03" {

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -10,9 +11,10 @@ import (
 // ImageReference says how a model refers to an image.
 type ImageReference string
 
-// The ways to refer to an image: by the version, so that publishing and
-// promoting are two things; or by the definition, as the original did, so that
-// the newest version is always the one used.
+// The ways to refer to an image: by the definition, which the model then names for good, and of
+// which Kamino says what it stands for; or by the version, with a model written at each promotion.
+// "" is by the definition, as long as new nodes are seen to follow it and nothing speaks against
+// it.
 const (
 	ByVersion    ImageReference = "version"
 	ByDefinition ImageReference = "definition"
@@ -22,8 +24,10 @@ const (
 type Options struct {
 	Donor    string // node name
 	NewNodes int    // how many instances to ask for at the end
-	History  int    // how many versions to keep, at least 2
-	Replicas int    // of the version in the pool's region
+	History  int    // how many versions that were promoted to keep, at least 2
+	// KeepWithdrawn is how many versions to keep besides that were withdrawn or never offered.
+	KeepWithdrawn int
+	Replicas      int // of the version in the pool's region
 
 	Grace        time.Duration // see DrainOptions.Grace
 	DrainTimeout time.Duration // for the whole drain; 0 means nine grace periods
@@ -35,6 +39,10 @@ type Options struct {
 	PendingReboot  []Signal // what tells on a node of a reboot to come
 	AllowSpot      bool     // take a spot instance as donor
 	AdoptModel     bool     // replace an image that somebody else has put into the model
+	ImageOnly      bool     // make a version, and never write the model
+	// AcceptBootstrap offers a version whose instances the model's own bootstrap runs on: with
+	// ImageOnly, which else leaves it hidden.
+	AcceptBootstrap bool
 	// RequireLabels must all be on the donor.
 	RequireLabels []LabelDemand
 	// Proof is what a version goes through before the pool's nodes boot from it.
@@ -50,9 +58,9 @@ type Options struct {
 // Defaults are the original's, where it had the option.
 func Defaults() Options {
 	return Options{
-		History: 3, Replicas: 3, Grace: 5 * time.Minute,
-		ImageReference: ByVersion, Settle: 20 * time.Second,
-		Proof: Proving{Mode: ProveNone, For: 10 * time.Minute, Budget: 10 * time.Minute, Promote: PromoteAuto},
+		History: 3, KeepWithdrawn: 1, Replicas: 3, Grace: 5 * time.Minute,
+		Settle: 20 * time.Second,
+		Proof:  Proving{Mode: ProveNone, For: 10 * time.Minute, Budget: 10 * time.Minute, Promote: PromoteAuto},
 	}
 }
 
@@ -67,11 +75,19 @@ func (o Options) Validate() error {
 	case o.History < 2:
 		return WithHint(fmt.Errorf("history %d is too short: the version in use and one to roll back to must be kept", o.History),
 			"use --max-history 2 or more")
+	case o.KeepWithdrawn < 0:
+		return WithHint(fmt.Errorf("%d withdrawn versions to keep is less than none", o.KeepWithdrawn), "use --keep-withdrawn 0 or more")
 	case o.NewNodes < 0:
 		return WithHint(fmt.Errorf("%d new nodes is less than none", o.NewNodes), "use --new-updated-nodes 0 or more")
+	case o.ImageOnly && o.ImageReference == ByVersion:
+		return WithHint(errors.New("a model that is not written cannot name a new version"), "leave out --image-reference, or --image-only")
+	case o.ImageOnly && o.NewNodes > 0:
+		return WithHint(errors.New("with an image only, no new nodes are asked for"), "leave out --new-updated-nodes, or --image-only")
+	case o.AcceptBootstrap && !o.ImageOnly:
+		return WithHint(errors.New("bootstrap is accepted for an image only"), "add --image-only")
 	case o.Replicas < 1 || o.Replicas > 100:
 		return WithHint(fmt.Errorf("%d replicas: a gallery keeps 1 to 100 in a region", o.Replicas), "use --replicas 1 to 100")
-	case o.ImageReference != ByVersion && o.ImageReference != ByDefinition:
+	case o.ImageReference != "" && o.ImageReference != ByVersion && o.ImageReference != ByDefinition:
 		return WithHint(fmt.Errorf("image reference %q is unknown", o.ImageReference), "use --image-reference version or pointer")
 	case o.Today != TodayOfDonor && o.Today != TodayOfAny && o.Today != TodayAgain:
 		return fmt.Errorf("what a version of today means, %q, is unknown", o.Today)

@@ -79,7 +79,7 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 	for _, s := range Pipeline() {
 		r.plan.Steps = append(r.plan.Steps, r.planStep(s))
 	}
-	r.plan.Nothing = r.image.preBuilt && len(r.plan.ModelDiff) == 0 && len(r.plan.Prune) == 0 && r.plan.Unfinished == nil
+	r.plan.Nothing = r.image.preBuilt && len(r.plan.ModelDiff) == 0 && !r.target().Offers() && len(r.plan.Prune) == 0 && r.plan.Unfinished == nil
 	return r.plan, nil
 }
 
@@ -199,7 +199,7 @@ func (r *Run) planWorld(ctx context.Context) error {
 	if !strings.EqualFold(r.pool.Model.Image, next.Image) {
 		after.remember(SavedModel{Image: r.pool.Model.Image}, r.pool.Gallery)
 	}
-	for _, v := range Prunable(future, r.opts.History, after) {
+	for _, v := range Prunable(future, r.opts.History, r.opts.KeepWithdrawn, after) {
 		r.plan.Prune = append(r.plan.Prune, v.Name)
 	}
 	if r.donorNeeded() {
@@ -225,7 +225,15 @@ func (r *Run) planImage() string {
 }
 
 func (r *Run) planModel() string {
-	if len(r.plan.ModelDiff) == 0 {
+	if r.modelIsTheirs() {
+		r.plan.ModelDiff = []FieldChange{}
+	}
+	hides := r.opts.ImageOnly && !r.opts.AcceptBootstrap
+	offers := !hides && r.image.reference == ByDefinition && (!r.image.preBuilt || r.target().Offers())
+	switch {
+	case len(r.plan.ModelDiff) == 0 && offers:
+		return "offer version " + r.image.version.Name + " to new nodes; the model is as wanted"
+	case len(r.plan.ModelDiff) == 0:
 		return "nothing: the model is as wanted"
 	}
 	return describeDiff(r.pool, r.plan.ModelDiff)

@@ -90,9 +90,24 @@ type Pool struct {
 	// Revision makes the next write conditional on nobody having changed the
 	// pool since this read.
 	Revision string `json:"revision"`
+	// Owner is who writes the pool's recipe back; nil for nobody that is known. Its recipe is never
+	// written.
+	Owner *Owner `json:"owner,omitempty"`
+	// MostModels is how many recipes the instances of the pool may refer to together, each keeping
+	// the one that it was made with; 0: any number.
+	MostModels int `json:"mostModels,omitempty"`
 	// Updating says that the provider is busy applying an earlier change.
 	Updating bool      `json:"updating,omitempty"`
 	Refusals []Refusal `json:"refusals,omitempty"`
+}
+
+// Owner is a program that writes a pool's recipe.
+type Owner struct {
+	Name string `json:"name"`
+	// Spec is what its own document must hold so that the pool refers to its image definition, in
+	// the document's language, and Needs what must hold besides, which nobody checks.
+	Spec  string `json:"spec"`
+	Needs string `json:"needs,omitempty"`
 }
 
 // Kind names one of the four things that a run makes at the provider.
@@ -139,6 +154,12 @@ type Artifact struct {
 	Instances int  `json:"instances"` // instances of the pool that booted from it
 	InModel   bool `json:"inModel"`   // the pool's model refers to it
 	Excluded  bool `json:"excluded"`  // not offered as latest
+	// Births are when those instances were created, the zero time where that is not known; nil: of
+	// none it is.
+	Births []time.Time `json:"births,omitempty"`
+	// Disputed: it is offered as latest, and in one of its regions not. Which of the two counts is
+	// documented nowhere.
+	Disputed bool `json:"disputed,omitempty"`
 }
 
 // Ours says whether Kamino, of any version and the original included, made it.
@@ -151,6 +172,9 @@ func (a Artifact) Ours() bool {
 type Target struct {
 	Version   string         // name of an image version of the pool; "" with Former
 	Reference ImageReference // how the pool refers to the version
+	// Seen, where set, is the version as it was read: it is offered, where it is withheld. Nil:
+	// only the pool's recipe counts.
+	Seen *Artifact
 	// Former, where set, is a Model.Saved to be written back instead.
 	Former json.RawMessage
 	// Secrets go with Former: what the provider never gives back.
@@ -166,10 +190,19 @@ type Secrets struct {
 	Protected map[string]json.RawMessage
 }
 
+// Offers says whether the version of a target has to be offered. One that a person alone withholds
+// is of no account to a pool that refers to versions.
+func (t Target) Offers() bool {
+	if t.Seen == nil || !t.Seen.Withheld() {
+		return false
+	}
+	return t.Reference == ByDefinition || t.Seen.Tags[TagOffer] != "" || t.Seen.Tags[TagBad] != ""
+}
+
 // NextImage is what a pool's next instance boots from once a target was promoted.
 type NextImage struct {
 	Image string        // as Model.Image
-	Diff  []FieldChange // what that changes; none: it is so already
+	Diff  []FieldChange // what that changes of the pool's recipe; none: it is so already
 	// Needs are what comes back with the target and of whose secrets nothing was said.
 	Needs []string
 }

@@ -43,16 +43,25 @@ type Provider interface {
 	// image definition where it exists (nil: not yet). It only reads. What Create
 	// carries over by itself is no refusal. Doubts are as Preflight's.
 	Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) (refusals []Refusal, doubts []string, err error)
-	// SetVersion writes tags and Excluded of a version as they stand in it. It is
-	// not conditional: no revision of a version is known everywhere.
-	SetVersion(context.Context, Pool, Artifact) error
+	// SetTags writes the tags of a version, or of a home of versions, as they stand in it, and
+	// nothing else. It is not conditional: no revision of either is known everywhere.
+	SetTags(context.Context, Pool, Artifact) error
 	// NextImage tells what a pool's next instance boots from once a target was
 	// promoted, and what would have to change. It writes nothing. No difference:
 	// the target is promoted already.
 	NextImage(context.Context, Pool, Target) (NextImage, error)
-	// Promote makes a target what the pool's next instance boots from, in one write
-	// that is conditional on pool.Revision. Where nothing would change, nothing is sent.
+	// Promote makes a target what the pool's next instance boots from, by one write a call. Where
+	// the target offers its version, that is a write of its own: before the recipe's where the
+	// recipe shall refer to the definition, after it where not, so that the next image changes
+	// once. A write of the recipe is conditional on pool.Revision. That of a version is made only
+	// if a fresh read shows it as in Target.Seen, else ErrConflict: what somebody else writes
+	// between that read and the write is overwritten. Where nothing would change, nothing is sent.
 	Promote(context.Context, Pool, Target) error
+	// Withdraw takes a version back: no recipe that refers to its definition means it any more, and
+	// its tags say so, with the reason (at most 256 characters count). ErrInUse: the definition
+	// would stand for nothing, and a recipe refers to it. ErrNotFound when the version is gone.
+	// Repeated with another reason it changes that.
+	Withdraw(ctx context.Context, pool Pool, version, reason string) error
 	// SetCapacity sets the number of instances, conditional on pool.Revision.
 	// ErrUnsupported where somebody else decides that number.
 	SetCapacity(ctx context.Context, pool Pool, instances int) error

@@ -90,7 +90,7 @@ func (o overview) defaultTarget() target {
 		return target{}
 	}
 	for i, v := range o.versions {
-		if CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.hidden() {
+		if CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() {
 			return target{version: &o.versions[i]}
 		}
 	}
@@ -202,7 +202,7 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	if err != nil {
 		return Rollback{}, err
 	}
-	t.points = t.version != nil && points(o.pool.Model.Image, o.versions)
+	t.points = t.version != nil && o.follows("")
 	needs, err := e.secretsFor(ctx, opts, &t, o.pool)
 	if err != nil {
 		return Rollback{}, err
@@ -280,17 +280,22 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 	for _, v := range bad {
 		out.Bad = append(out.Bad, v.Name)
 	}
-	if t.version != nil && (!t.version.good() || t.version.Excluded && (t.points || t.version.Tags[TagOffer] != "")) {
+	if to := t.spec(); t.version != nil && (Target{Reference: to.Reference, Seen: t.version}).Offers() {
 		out.Good = append(out.Good, t.version.Name)
 	}
 	if refusals := pointing().unlifted(o.pool.Refusals); len(refusals) > 0 {
 		return out, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: refusals}
 	}
+	if o.pool.Owner != nil && !t.points {
+		return out, WithHint(fmt.Errorf("%s writes the model of pool %s: kamino does not", o.pool.Owner.Name, o.pool.Name), "change it there; %s", o.targetsHint())
+	}
 	next, err := e.Provider.NextImage(ctx, o.pool, t.spec())
 	if err != nil {
 		return out, fmt.Errorf("compare the model of pool %s: %w", o.pool.Name, err)
 	}
-	out.ModelDiff = next.Diff
+	if out.ModelDiff = next.Diff; o.pool.Owner != nil {
+		out.ModelDiff = []FieldChange{} // what else the owner wrote stays
+	}
 	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good) > 0
 	if dryRun || !out.Changed {
 		return out, nil
@@ -304,12 +309,16 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) ([]Unmarked, error) {
 	r := e.newRun(pointing())
 	r.pool = o.pool
-	m := marking{plan: plan, points: t.points, failed: map[string]error{}}
+	var stray *Stray
+	if !t.points {
+		stray = o.astray()
+	}
+	m := marking{plan: plan, to: t, points: t.points, failed: map[string]error{}}
 	steps := []Step{
 		{Name: InConnect, Does: "check that the credentials work", Look: (*Run).lookConnect},
 		{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
 		{Name: InModel, Does: "point the pool's model at the target, in one conditional write", Patient: true,
-			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m) }},
+			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, stray) }},
 		{Name: InMark, Does: "mark versions as good or bad", Patient: true, Limit: markLimit, Look: m.look},
 	}
 	began := r.engine.now()
@@ -329,8 +338,11 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		if err != nil {
 			ended.Failure = cutText(err.Error(), maxFailure)
 		}
+		moved := err == nil
 		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
-			m.settle(l)
+			if m.settle(l); moved {
+				l.Ledger.promoted(plan.To, r.engine.now())
+			}
 			l.Ledger.passed(ended)
 		}))
 	}
@@ -350,7 +362,7 @@ func (r *Run) lookFreeLock(ctx context.Context) (Next, error) {
 	return r.lookLock(ctx)
 }
 
-func (r *Run) lookTarget(ctx context.Context, t target, m marking) (Next, error) {
+func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray) (Next, error) {
 	if t.version != nil {
 		found, err := r.engine.Provider.Find(ctx, r.pool, Version, t.version.Name)
 		if err != nil {
@@ -362,6 +374,9 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking) (Next, error)
 		if !found[0].Ready {
 			return waitPercent("the replication of version "+t.version.Name, found[0].Percent), nil
 		}
+	}
+	if next, err := r.distrust(ctx, stray); err != nil || next.kind == nextAct {
+		return next, err
 	}
 	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
 	if err != nil {

@@ -32,6 +32,10 @@ type PoolStatus struct {
 	MissesDays *float64 `json:"nextMissesDays,omitempty"`
 
 	Versions []VersionStatus `json:"versions"`
+	// Strayed: an instance did not follow the image definition that the model names, or named; so
+	// the model is written by version.
+	Strayed *Stray  `json:"strayed,omitempty"`
+	Models  *Models `json:"models,omitempty"` // nil where nothing is known, or there is no limit
 	// Pinned: somebody else chose the image of the model.
 	Pinned *Pin `json:"pinned,omitempty"`
 
@@ -115,7 +119,10 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 		}
 		s.Versions = append(s.Versions, status)
 	}
-	s.Pinned = o.pin()
+	s.Pinned, s.Models = o.pin(), o.models()
+	if s.Strayed = o.astray(); s.Strayed == nil {
+		s.Strayed = o.lease.Ledger.Strayed
+	}
 	s.RollbackTarget = o.defaultTarget().name()
 	o.nextStatus(&s, now, signals)
 	return s

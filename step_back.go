@@ -356,6 +356,7 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 	now := r.engine.now()
 	return r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
 		l.Ledger.Owed = nil
+		l.Ledger.promoted(r.image.version.Name, now)
 		if r.donorUsed() || r.result.Changed {
 			l.Ledger.passed(PastRun{Run: r.held.run, Donor: firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name), Version: r.image.version.Name,
 				Ended: now, Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds()})
@@ -379,5 +380,8 @@ func (r *Run) fillResult() {
 	r.result.Donor = firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name)
 	r.result.Version, r.result.Image = r.image.version.Name, r.image.version.ID
 	r.result.Adopted = r.held.adopted
+	if r.modelIsTheirs() {
+		r.result.Owner, r.result.Extensions = r.pool.Owner, r.pool.Model.Extensions
+	}
 	r.result.AwaySeconds = r.awayFor().Seconds()
 }

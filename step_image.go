@@ -18,12 +18,14 @@ const (
 
 // imaging is what is known of today's version, and of what it is made of.
 type imaging struct {
-	version  Artifact // as last seen
-	preBuilt bool     // it was there before the run began
-	reused   *Artifact
-	foreign  string // why a snapshot of the pool's name was left alone
-	failures int
-	kept     []string // old versions that turned out to be in use
+	reference  ImageReference // how the pool shall refer to it
+	definition Artifact       // as last seen
+	version    Artifact       // as last seen
+	preBuilt   bool           // it was there before the run began
+	reused     *Artifact
+	foreign    string // why a snapshot of the pool's name was left alone
+	failures   int
+	kept       []string // old versions that turned out to be in use
 }
 
 // mendTime is how long a gallery or definition that has failed is asked for
@@ -81,6 +83,7 @@ func (r *Run) lookGallery(ctx context.Context) (Next, error) {
 func (r *Run) lookDefinition(ctx context.Context) (Next, error) {
 	want := r.wantedDefinition()
 	return r.ensure(ctx, want, func(have Artifact) error {
+		r.image.definition = have
 		if list := misfits(have, want); len(list) > 0 {
 			return inTheWay{WithHint(errors.New(list[0].Why), "%s", list[0].Do)}
 		}

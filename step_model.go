@@ -11,7 +11,7 @@ import (
 
 // target is what the pool's next instance shall boot from.
 func (r *Run) target() Target {
-	return Target{Version: r.image.version.Name, Reference: r.opts.ImageReference}
+	return Target{Version: r.image.version.Name, Reference: r.image.reference, Seen: &r.image.version}
 }
 
 // definitionOf cuts "/versions/…" off a version's ID.
@@ -47,7 +47,7 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
-	next, err := r.promoteOffered(ctx, pool, v)
+	next, err := r.promote(ctx, pool, r.target())
 	if err == nil && next.kind == nextAct {
 		err = r.engine.refusePaused(ctx)
 	}
@@ -60,23 +60,9 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	return next, err
 }
 
-// promoteOffered offers a version that was hidden. A definition that nothing refers to changes
-// nothing yet: so a pool that shall refer to it gets the offer first, and one that shall not any
-// more gets it last. Either way its next image changes once.
-func (r *Run) promoteOffered(ctx context.Context, pool Pool, v Artifact) (Next, error) {
-	hidden := v.Excluded && v.hidden()
-	if hidden && r.opts.ImageReference == ByDefinition {
-		return r.offer(ctx, pool, v)
-	}
-	next, err := r.promote(ctx, pool, r.target())
-	if err == nil && hidden && next.kind == nextDone {
-		return r.offer(ctx, pool, v)
-	}
-	return next, err
-}
-
-// promote is the one write of what the pool's next instance boots from, for updates and rollbacks
-// alike.
+// promote writes what the pool's next instance boots from, for updates and rollbacks alike. A
+// definition that nothing refers to changes nothing yet: so a pool that shall refer to it gets the
+// offer first, and one that shall not any more gets it last.
 func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error) {
 	r.pool = pool
 	if list := r.opts.unlifted(pool.Refusals); len(list) > 0 {
@@ -85,14 +71,28 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 	if pool.Updating {
 		return wait("an earlier change of the model"), nil
 	}
+	if want.Offers() && want.Reference == ByDefinition {
+		if r.opts.ImageOnly && !r.opts.AcceptBootstrap {
+			r.result.Hidden = true
+			return done("version " + want.Version + " stays hidden: its instances would run the model's own bootstrap; --accept-bootstrap offers it"), nil
+		}
+		return r.offer(ctx, pool, want)
+	}
+	if r.modelIsTheirs() && want.Former == nil {
+		return done("the model is not written; it refers to " + lastSegments(pool.Model.Image, 3)), nil
+	} else if r.pool.Owner != nil {
+		return Next{}, WithHint(fmt.Errorf("%s writes the model of pool %s: it is not written", pool.Owner.Name, pool.Name), "change it there")
+	}
 	next, err := r.engine.Provider.NextImage(ctx, pool, want)
 	if err != nil {
 		return Next{}, fmt.Errorf("compare the model of pool %s: %w", pool.Name, err)
 	}
-	if len(next.Diff) == 0 {
+	if len(next.Diff) == 0 && want.Offers() {
+		return r.offer(ctx, pool, want)
+	} else if len(next.Diff) == 0 {
 		return done("refers to " + lastSegments(pool.Model.Image, 3)), nil
 	}
-	if was := r.held.lease.Record.ModelWas; !strings.EqualFold(pool.Model.Image, was) && !strings.EqualFold(pool.Model.Image, next.Image) {
+	if was := r.held.lease.Record.ModelWas; !r.ownImage(pool) && !strings.EqualFold(pool.Model.Image, next.Image) {
 		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: the model is not changed",
 			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3)), "if the new image shall replace it, run again")
 	}
@@ -108,6 +108,9 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 			l.Ledger.remember(former, r.pool.Gallery)
 		}
 		l.Ledger.writing(next.Image, former.At, same)
+		if l.Ledger.Promoted = nil; want.Reference == ByDefinition {
+			l.Ledger.Promoted = &Promotion{Version: want.Version}
+		}
 	}), nil
 }
 
@@ -181,7 +184,7 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
 	versions = r.held.lease.Ledger.distrust(versions)
-	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, r.held.lease.Ledger), func(v Artifact) bool { return slices.Contains(r.image.kept, v.Name) })
+	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, r.opts.KeepWithdrawn, r.held.lease.Ledger), func(v Artifact) bool { return slices.Contains(r.image.kept, v.Name) })
 	if len(victims) == 0 {
 		return done(fmt.Sprintf("versions kept: %d", len(versions))), nil
 	}
@@ -203,31 +206,32 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 	}).of(v.Name), nil
 }
 
-// Prunable lists the versions that may go, oldest first: ours, older than the
-// newest keep that Succeeded, and used by no model, no instance, and no way
-// back. A version that was rolled back does not count, but stays as long as one
-// of its age would: it can be gone forward to, and says which node not to take
-// again. So does one that only its name makes old. With any doubt a version stays.
-func Prunable(newestFirst []Artifact, keep int, ledger Ledger) []Artifact {
+// Prunable lists the versions that may go, oldest first: ours, older than the newest keep that were
+// promoted, and used by no model, no instance, and no way back. What was never offered, and what
+// was withdrawn, counts apart: of those the newest apart stay, and those that may yet be promoted.
+// So does a version that only its name makes old, and with any doubt a version stays.
+func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact {
 	var out []Artifact
-	good := 0
+	promoted, others := 0, 0
 	for _, v := range newestFirst {
-		recent := good < keep
-		if v.good() && !v.hidden() {
-			good++
+		recent := false
+		if v.State == Succeeded && v.good() && !v.unused() {
+			recent = promoted < keep
+			promoted++
+		} else if v.State == Succeeded {
+			recent = others < apart || v.good() && promoted == 0
+			others++
 		}
 		target := ledger.Former != nil && strings.EqualFold(ledger.Former.Image, v.ID)
 		switch {
-		case v.State == Succeeded && recent,
+		case recent,
 			!v.Ours(), v.InModel, v.Instances > 0, target, v.State == Creating,
 			v.State == Succeeded && v.outnumbered(newestFirst) != nil:
 			continue
 		}
 		out = append(out, v)
 	}
-	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
-		out[i], out[j] = out[j], out[i]
-	}
+	slices.Reverse(out)
 	return out
 }
 
@@ -238,6 +242,7 @@ const markLimit = 5 * time.Minute
 // marking is the part of a rollback that says which versions are good and bad.
 type marking struct {
 	plan   Rollback
+	to     target
 	points bool             // the pool refers to the definition: the marks are what is rolled back
 	failed map[string]error // by version
 }
@@ -251,6 +256,9 @@ func (m marking) announce(l *Lease) {
 		}
 	}
 	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool { return slices.Contains(m.plan.Good, n) })
+	if l.Ledger.Promoted = nil; m.points {
+		l.Ledger.Promoted = &Promotion{Version: m.plan.To}
+	}
 }
 
 // settle takes off the ledger what is marked by now.
@@ -285,7 +293,7 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 		}
 		v := versions[i]
 		bad := slices.Contains(m.plan.Bad, name)
-		if bad && v.Tags[TagBad] != "" && v.Excluded || !bad && v.good() && !v.Excluded {
+		if bad && v.Tags[TagBad] != "" && v.Excluded || !bad && !v.Withheld() {
 			before = append(before, name)
 			continue
 		}
@@ -294,12 +302,9 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 				return wait(why), err
 			}
 		}
-		word, marked := "good", m.marked(v, bad, r.engine.now())
-		if bad {
-			word = "bad"
-		}
-		return act(ActMarkVersion, fmt.Sprintf("mark version %s as %s", v.Name, word), func(ctx context.Context) error {
-			err := r.engine.Provider.SetVersion(ctx, r.pool, marked)
+		word := map[bool]string{true: "withdraw", false: "offer"}[bad]
+		return act(ActMarkVersion, word+" version "+v.Name, func(ctx context.Context) error {
+			err := m.mark(ctx, r, v, bad)
 			if err != nil && !m.points && !transient(err) && ctx.Err() == nil {
 				m.failed[v.Name] = err
 				return nil
@@ -335,20 +340,15 @@ func (m marking) unsettled(ctx context.Context, r *Run, before []string) (why st
 	return "", nil
 }
 
-// marked is a version with its mark, or without.
-func (m marking) marked(v Artifact, bad bool, now time.Time) Artifact {
-	state := map[bool]string{true: offerWithdrawn, false: offerOffered}[bad]
-	tagged := v.Tags[TagOffer] != ""
-	if v = v.offering(state); !m.points && !tagged {
-		delete(v.Tags, TagOffer)
+// mark offers a version, or withdraws it.
+func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
+	if bad {
+		reason := firstWord(m.plan.reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.now().Format(time.RFC3339)))
+		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, reason)
 	}
-	if delete(v.Tags, TagBad); bad {
-		v.Tags[TagBad] = fmt.Sprintf("rolled back to %s at %s", m.plan.To, now.Format(time.RFC3339))
-		if m.plan.reason != "" {
-			v.Tags[TagBad] = cutText(m.plan.reason, maxTag)
-		}
-	}
-	return v
+	want := m.to.spec()
+	want.Seen = &v
+	return r.engine.Provider.Promote(ctx, r.pool, want)
 }
 
 // give fails all that could not be looked at to the end.

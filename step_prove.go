@@ -60,7 +60,7 @@ func (r *Run) noCanary(ctx context.Context) (why string, err error) {
 // refuseUnprovable refuses a proof in the pool while there is no version to go back to.
 func (r *Run) refuseUnprovable(versions []Artifact) error {
 	former := func(v Artifact) bool {
-		return v.good() && v.Ready && !v.hidden()
+		return v.good() && v.Ready && !v.unused()
 	}
 	if r.proof.mode != ProvePool || slices.ContainsFunc(versions, former) {
 		return nil
@@ -157,7 +157,7 @@ func (r *Run) provedVersion(ctx context.Context) (Artifact, Next, error) {
 
 // writeVersion is the act that writes the tags of a version.
 func (r *Run) writeVersion(what string, v Artifact) Next {
-	return act(ActMarkVersion, what, func(ctx context.Context) error { return r.engine.Provider.SetVersion(ctx, r.pool, v) }).of(v.Name)
+	return act(ActMarkVersion, what, func(ctx context.Context) error { return r.engine.Provider.SetTags(ctx, r.pool, v) }).of(v.Name)
 }
 
 // removeCanary removes the first of the canaries that may go and shall.
@@ -258,15 +258,15 @@ func (r *Run) concluded(ctx context.Context, out Outcome, findings []Finding) (N
 	if err != nil || next.kind != nextDone {
 		return next, err
 	}
-	want, what := v.offering(offerHidden), "note on version "+v.Name+" that its proof is inconclusive"
+	want := v.offering(offerHidden)
 	want.Tags[TagProof] = cutText(string(out)+": "+r.proof.error.reason(), maxTag)
-	if out == ProofFailed {
-		want, what = v.offering(offerWithdrawn), "withdraw version "+v.Name+", which failed its proof"
-		want.Tags[TagBad] = r.badReason()
-		delete(want.Tags, TagProof)
-	}
-	if v.Tags[TagOffer] != want.Tags[TagOffer] || v.Tags[TagBad] != want.Tags[TagBad] || v.Tags[TagProof] != want.Tags[TagProof] {
-		return r.writeVersion(what, want), nil
+	switch {
+	case out == ProofFailed && v.Tags[TagBad] == "":
+		return act(ActMarkVersion, "withdraw version "+v.Name+", which failed its proof", func(ctx context.Context) error {
+			return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, r.badReason())
+		}).of(v.Name), nil
+	case out != ProofFailed && (v.Tags[TagOffer] != want.Tags[TagOffer] || v.Tags[TagProof] != want.Tags[TagProof]):
+		return r.writeVersion("note on version "+v.Name+" that its proof is inconclusive", want), nil
 	}
 	r.recordProof(ctx)
 	if out == ProofFailed {

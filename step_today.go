@@ -3,7 +3,6 @@ package kamino
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +48,9 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	}
 	if err := r.refuseUnprovable(versions); err != nil {
 		return Next{}, err
+	}
+	if next, err := r.chooseReference(ctx, versions); err != nil || next.kind == nextAct {
+		return next, err
 	}
 	named := r.held.lease.Record.Version // "" in a plan: nobody holds the lease
 	day, err := VersionDate(named)
@@ -193,116 +195,4 @@ func (r *Run) foreignSnapshot(s Artifact) string {
 		return ""
 	}
 	return fmt.Sprintf("belongs to run %s (epoch %s), of which the lease of the pool does not know (epoch %d)", run, s.Tags[TagEpoch], r.held.lease.Epoch)
-}
-
-// What TagOffer says of a version. It is written together with Excluded, so that
-// one that disagrees with it was changed by somebody else.
-const (
-	offerHidden    = "hidden"    // from birth, until it is promoted
-	offerProving   = "proving"   // hidden, and a canary boots from it
-	offerOffered   = "offered"   // a pool that refers to the definition may boot from it
-	offerWithdrawn = "withdrawn" // by a rollback; it returns to use by its name only
-)
-
-// offering is a version as it shall be written: offered or not, and tagged so.
-func (a Artifact) offering(state string) Artifact {
-	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
-		a.Tags = map[string]string{}
-	}
-	a.Tags[TagOffer], a.Excluded = state, state != offerOffered
-	return a
-}
-
-// points says whether a model refers to the definition of versions, and not to one of them.
-func points(image string, versions []Artifact) bool {
-	return slices.ContainsFunc(versions, func(v Artifact) bool {
-		return v.ID != "" && strings.EqualFold(definitionOf(v.ID), image) && !strings.EqualFold(v.ID, image)
-	})
-}
-
-// resolved is the version that a definition stands for: the newest that
-// Succeeded and is not excluded.
-func resolved(newestFirst []Artifact) *Artifact {
-	for i, v := range newestFirst {
-		if v.State == Succeeded && !v.Excluded {
-			return &newestFirst[i]
-		}
-	}
-	return nil
-}
-
-// movedPin says whether somebody else has moved what the definition stands for: it is not the
-// newest version that kamino offered. Where kamino never offered one, nothing is said.
-func movedPin(image string, versions []Artifact) *Pin {
-	if !points(image, versions) {
-		return nil
-	}
-	for _, v := range versions {
-		if v.State != Succeeded || v.Tags[TagOffer] != offerOffered || v.Tags[TagBad] != "" && v.Excluded {
-			continue
-		}
-		now := resolved(versions)
-		switch {
-		case now == nil:
-			return &Pin{image, v.ID}
-		case now.Name == v.Name, now.Ours() && now.Tags[TagOffer] == "" && CompareVersions(now.Name, v.Name) > 0:
-			return nil // made visible by an earlier kamino
-		}
-		return &Pin{now.ID, v.ID}
-	}
-	return nil
-}
-
-// newest is the newest version that new nodes may be made of, as a target.
-func (o overview) newest() target {
-	return target{version: promotable(o.versions), points: points(o.pool.Model.Image, o.versions)}
-}
-
-// bornHidden says whether a version of this run is to be hidden from birth: it has to be proved
-// first, or the pool refers to the definition, or shall, and would boot from it before it was
-// looked at.
-func (r *Run) bornHidden(ctx context.Context) (bool, error) {
-	if r.proof.mode == ProveCanary || !r.promotes() {
-		return true, nil
-	}
-	next, err := r.engine.Provider.NextImage(ctx, r.pool, Target{Version: r.image.version.Name, Reference: ByDefinition})
-	if err != nil {
-		return false, fmt.Errorf("compare the model of pool %s: %w", r.pool.Name, err)
-	}
-	return r.opts.ImageReference == ByDefinition || strings.EqualFold(next.Image, r.pool.Model.Image), nil
-}
-
-// offer lets the definition stand for a version: the one write that changes what the next instance
-// of a pool boots from that refers to it. Versions have no revision: what was read just before is
-// compared, and read again by the next look.
-func (r *Run) offer(ctx context.Context, pool Pool, v Artifact) (Next, error) {
-	r.pool = pool
-	if list := r.opts.unlifted(pool.Refusals); len(list) > 0 {
-		return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
-	}
-	if pool.Updating {
-		return wait("an earlier change of the model"), nil
-	}
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
-	if err != nil {
-		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
-	}
-	was := r.held.lease.Record.ModelWas
-	if wrote := r.held.lease.Ledger.Wrote; !strings.EqualFold(pool.Model.Image, was) && (wrote == nil || !strings.EqualFold(pool.Model.Image, wrote.Image)) {
-		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: version %s is not offered",
-			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3), v.Name), "if the new image shall replace it, run again")
-	}
-	if now := resolved(versions); now != nil && CompareVersions(now.Name, v.Name) > 0 {
-		return Next{}, WithHint(fmt.Errorf("version %s is offered and counts as newer than %s: new nodes would go on booting from it", now.Name, v.Name),
-			"if it is not wanted: kamino rollback --pool %s --to %s", pool.Name, v.Name)
-	}
-	if pin := movedPin(pool.Model.Image, versions); pin != nil {
-		if list := r.opts.unlifted([]Refusal{pin.refusal(pool)}); len(list) > 0 {
-			return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
-		}
-	}
-	return act(ActMarkVersion, "offer version "+v.Name+" to new nodes of pool "+pool.Name, func(ctx context.Context) error {
-		r.result.Changed = true
-		return r.engine.Provider.SetVersion(ctx, pool, v.offering(offerOffered))
-	}).of(v.Name).noting(func(*Lease) {}), nil
 }

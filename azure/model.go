@@ -79,7 +79,7 @@ func sameExtension(a, b kamino.Extension) bool {
 	return strings.EqualFold(a.Name, b.Name) && strings.EqualFold(a.Publisher, b.Publisher) && strings.EqualFold(a.Type, b.Type)
 }
 
-// Promote writes image, custom data and extensions in one PATCH that carries
+// Promote offers the version, or writes image, custom data and extensions in one PATCH that carries
 // the whole storage profile, conditional on the ETag.
 //
 // A PATCH with the image alone would reset size, type and caching of the OS
@@ -89,11 +89,17 @@ func sameExtension(a, b kamino.Extension) bool {
 // with protected settings whenever they are given, once by one process unless the
 // operation fails.
 func (p *Provider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
+	if want.Offers() && want.Reference == kamino.ByDefinition {
+		return p.offer(ctx, pool, *want.Seen)
+	}
 	have, next, err := p.nextModel(pool, want)
 	if err != nil {
 		return err
 	}
 	if len(p.difference(pool, have, next, want))+len(p.secretsDue(ctx, pool, want)) == 0 {
+		if want.Offers() {
+			return p.offer(ctx, pool, *want.Seen)
+		}
 		return nil
 	}
 	at, err := p.place(pool)
@@ -163,7 +169,7 @@ func (p *Provider) nextModel(pool kamino.Pool, want kamino.Target) (have, next s
 	}
 	next.Image = &armcompute.ImageReference{ID: to.Ptr(image)}
 	for _, e := range have.Extensions {
-		if p.keeps(toExtension(e)) {
+		if pool.Owner != nil || p.keeps(toExtension(e)) {
 			next.Extensions = append(next.Extensions, e)
 		}
 	}

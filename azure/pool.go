@@ -27,9 +27,15 @@ func (p *Provider) Pool(ctx context.Context, id kamino.PoolID) (kamino.Pool, err
 	pool, err := toPool(id, v, got.VirtualMachineScaleSet)
 	if err == nil {
 		pool.Gallery, err = p.galleryOf(ctx, c, v.subscription, pool.Group)
+		p.refuseOwner(&pool, got.Tags)
 	}
 	return pool, err
 }
+
+// mostModels is how many models the instances of a Uniform scale set may refer to
+// (https://github.com/MicrosoftDocs/azure-docs/issues/103472, by a Microsoft author); of Flexible
+// ones nobody reported a limit.
+const mostModels = 10
 
 func toPool(id kamino.PoolID, v scaleSet, set armcompute.VirtualMachineScaleSet) (kamino.Pool, error) {
 	model, err := readModel(set)
@@ -44,6 +50,9 @@ func toPool(id kamino.PoolID, v scaleSet, set armcompute.VirtualMachineScaleSet)
 	pool := kamino.Pool{
 		ID: id, Name: name, Group: group, Location: value(set.Location),
 		Model: model, Revision: value(set.Etag), Refusals: refusePool(set, group),
+	}
+	if !flexible(set) {
+		pool.MostModels = mostModels
 	}
 	if set.SKU != nil {
 		pool.Capacity = int(value(set.SKU.Capacity))

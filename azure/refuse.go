@@ -21,7 +21,6 @@ func (r *refusals) add(code, field, value, why, do string) {
 func refusePool(set armcompute.VirtualMachineScaleSet, group string) []kamino.Refusal {
 	var r refusals
 	refuseAKS(&r, set, group)
-	refuseCAPZ(&r, set)
 	if version := value(set.Tags[kamino.TagCanary]); version != "" {
 		r.add("canary", "tags", kamino.TagCanary, fmt.Sprintf("it is the canary of pool %s with version %s, and goes away again", value(set.Tags[kamino.TagPool]), version),
 			"choose a node of the pool")
@@ -63,17 +62,32 @@ func refuseAKS(r *refusals, set armcompute.VirtualMachineScaleSet, group string)
 // api/v1beta1/tags.go); the name of the cluster follows.
 const capzOwner = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 
-// refuseCAPZ recognises pools of an AzureMachinePool: its controller puts its own image back into
-// the model and replaces the instances that booted from another (azure/types.go, HasModelChanges
-// and HasLatestModelApplied, as of August 2026).
-func refuseCAPZ(r *refusals, set armcompute.VirtualMachineScaleSet) {
-	for k := range set.Tags {
+// owner recognises pools of an AzureMachinePool: its controller puts its own image back into the
+// model and replaces the instances that booted from another (azure/types.go, HasModelChanges and
+// HasLatestModelApplied, as of August 2026).
+func owner(tags map[string]*string, definition string) *kamino.Owner {
+	for k := range tags {
 		if cluster, ok := strings.CutPrefix(strings.ToLower(k), capzOwner); ok {
-			r.add("capz", "tags", k, fmt.Sprintf("cluster-api-provider-azure owns this pool (cluster %s): it would put its own image back into the scale set and replace the nodes that booted from another", cluster),
-				"change the image in the spec of its AzureMachinePool")
-			return
+			return &kamino.Owner{Name: "cluster-api-provider-azure (cluster " + cluster + ")",
+				Spec: "spec:\n  template:\n    image:\n      id: " + definition,
+				Needs: "the gate SkipMachinePoolModelReconciliation (EXP_SKIP_MACHINE_POOL_MODEL_RECONCILIATION=true), unless instances show the definition as their image: " +
+					"where they show the version that they booted from, the controller replaces nodes for ever"}
 		}
 	}
+	return nil
+}
+
+// refuseOwner refuses a pool whose owner would put another image back. One whose recipe names the
+// definition is none of these: there only versions are moved.
+func (p *Provider) refuseOwner(pool *kamino.Pool, tags map[string]*string) {
+	definition := p.Address(*pool, kamino.Definition, "")
+	if pool.Owner = owner(tags, definition); pool.Owner == nil || strings.EqualFold(pool.Model.Image, definition) {
+		return
+	}
+	pool.Refusals = append(pool.Refusals, kamino.Refusal{Code: "capz", Field: "image of the model", Value: pool.Model.Image,
+		Why:   pool.Owner.Name + " owns this pool: it would put its own image back into the scale set and replace the nodes that booted from another",
+		Do:    "change the image in the spec of its AzureMachinePool: kamino update --image-only makes one, and prints the lines",
+		Allow: "image-only"})
 }
 
 // refusePolicy refuses what would carry a new image to running nodes.

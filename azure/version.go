@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -47,6 +48,7 @@ func toVersion(v armcompute.GalleryImageVersion) kamino.Artifact {
 		a.Replica = int(value(pub.ReplicaCount))
 		a.Excluded = value(pub.ExcludeFromLatest)
 		a.Created = value(pub.PublishedDate)
+		a.Disputed = !a.Excluded && slices.ContainsFunc(pub.TargetRegions, func(r *armcompute.TargetRegion) bool { return value(r.ExcludeFromLatest) })
 	}
 	if sp := props.StorageProfile; sp != nil && sp.OSDiskImage != nil && sp.OSDiskImage.Source != nil {
 		a.Source = value(sp.OSDiskImage.Source.ID)
@@ -64,21 +66,11 @@ func sameRegion(a, b string) bool {
 // listVersions lists the versions of a pool, newest first, with who uses each:
 // one list of versions and, where there are any, one of instances.
 func (p *Provider) listVersions(ctx context.Context, at place, pool kamino.Pool) ([]kamino.Artifact, error) {
-	var out []kamino.Artifact
-	pager := at.versions.NewListByGalleryImagePager(at.group, at.gallery, at.definition, nil)
-	for pager.More() {
-		page, err := pager.NextPage(ctx)
-		if err = translate(err, "list image versions of pool %s", at.name); errors.Is(err, kamino.ErrNotFound) {
-			return nil, p.noDefinition(ctx, at, err)
-		} else if err != nil {
-			return nil, err
-		}
-		for _, v := range page.Value {
-			out = append(out, toVersion(*v))
-		}
-	}
-	if len(out) == 0 {
-		return nil, nil
+	out, err := at.allVersions(ctx)
+	if err = translate(err, "list image versions of pool %s", at.name); errors.Is(err, kamino.ErrNotFound) {
+		return nil, p.noDefinition(ctx, at, err)
+	} else if err != nil || len(out) == 0 {
+		return nil, err
 	}
 	uses, err := p.uses(ctx, at)
 	if err != nil {
@@ -86,7 +78,8 @@ func (p *Provider) listVersions(ctx context.Context, at place, pool kamino.Pool)
 	}
 	for i := range out {
 		v := &out[i]
-		v.Instances = uses[strings.ToLower(v.ID)]
+		v.Births = uses[strings.ToLower(v.ID)]
+		v.Instances = len(v.Births)
 		v.InModel = strings.EqualFold(pool.Model.Image, v.ID)
 		if v.State == kamino.Failed {
 			v.Failure = p.whyFailed(ctx, v.ID)
@@ -94,6 +87,21 @@ func (p *Provider) listVersions(ctx context.Context, at place, pool kamino.Pool)
 	}
 	slices.SortStableFunc(out, func(a, b kamino.Artifact) int { return -kamino.CompareVersions(a.Name, b.Name) })
 	markLatest(out, pool)
+	return out, nil
+}
+
+// allVersions lists the versions of a pool as they come.
+func (at place) allVersions(ctx context.Context) (out []kamino.Artifact, err error) {
+	pager := at.versions.NewListByGalleryImagePager(at.group, at.gallery, at.definition, nil)
+	for pager.More() {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range page.Value {
+			out = append(out, toVersion(*v))
+		}
+	}
 	return out, nil
 }
 
@@ -125,18 +133,20 @@ func markLatest(newestFirst []kamino.Artifact, pool kamino.Pool) {
 	}
 }
 
-// uses counts the instances of a pool by the version that they booted from.
-func (p *Provider) uses(ctx context.Context, at place) (map[string]int, error) {
-	out := map[string]int{}
+// uses tells when the instances of a pool were created, by the version that they booted from.
+func (p *Provider) uses(ctx context.Context, at place) (map[string][]time.Time, error) {
+	out := map[string][]time.Time{}
 	err := list(ctx, at, at.path()+"/virtualMachines?api-version="+vmListVersion, func(vm struct {
 		Properties struct {
+			TimeCreated    string `json:"timeCreated"`
 			StorageProfile struct {
 				ImageReference *armcompute.ImageReference `json:"imageReference"`
 			} `json:"storageProfile"`
 		} `json:"properties"`
 	}) {
-		if from := bornFrom(vm.Properties.StorageProfile.ImageReference); from != "" {
-			out[strings.ToLower(from)]++
+		if from := strings.ToLower(bornFrom(vm.Properties.StorageProfile.ImageReference)); from != "" {
+			created, _ := time.Parse(time.RFC3339Nano, vm.Properties.TimeCreated) // zero: not known
+			out[from] = append(out[from], created)
 		}
 	})
 	return out, translateList(err, "list instances of scale set %s", at.name)
@@ -204,7 +214,7 @@ func (p *Provider) unusedByOthers(ctx context.Context, at place, newestFirst []k
 			if err != nil {
 				return err
 			}
-			if n := uses[strings.ToLower(v.ID)]; n > 0 {
+			if n := len(uses[strings.ToLower(v.ID)]); n > 0 {
 				return fmt.Errorf("version %s (%d instances of scale set %s): %w", v.Name, n, other.name, kamino.ErrInUse)
 			}
 		}
@@ -257,30 +267,4 @@ func (p *Provider) createVersion(ctx context.Context, at place, model saved, id 
 		},
 	}, nil)
 	return poll(p, id, poller, err)
-}
-
-// SetVersion withholds a version from being latest, or offers it, and writes its
-// tags. The publishing profile goes back with all target regions and
-// storage types as they were read: left out, they count as another type
-// (https://github.com/Azure/azure-powershell/issues/9911). Versions have no ETag.
-func (p *Provider) SetVersion(ctx context.Context, pool kamino.Pool, v kamino.Artifact) error {
-	at, err := p.place(pool)
-	if err != nil {
-		return err
-	}
-	got, err := at.versions.Get(ctx, at.group, at.gallery, at.definition, v.Name, nil)
-	if err != nil {
-		return translate(err, "read version %s", v.Name)
-	}
-	profile := &armcompute.GalleryImageVersionPublishingProfile{ExcludeFromLatest: to.Ptr(v.Excluded)}
-	if props := got.Properties; props != nil && props.PublishingProfile != nil {
-		profile.StorageAccountType, profile.TargetRegions = props.PublishingProfile.StorageAccountType, props.PublishingProfile.TargetRegions
-	}
-	poller, err := at.versions.BeginUpdate(ctx, at.group, at.gallery, at.definition, v.Name, armcompute.GalleryImageVersionUpdate{
-		Tags: tagsIn(v.Tags),
-		Properties: &armcompute.GalleryImageVersionProperties{
-			PublishingProfile: profile, StorageProfile: &armcompute.GalleryImageVersionStorageProfile{},
-		},
-	}, nil)
-	return translate(poll(p, p.Address(pool, kamino.Version, v.Name), poller, err), "write version %s", v.Name)
 }

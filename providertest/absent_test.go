@@ -13,7 +13,13 @@ var versionTags = map[string]string{kamino.TagBuiltFrom: "node", kamino.TagRun: 
 // imaged is a cloud whose pool has an image version.
 func imaged(t *testing.T, name string) *cloud {
 	t.Helper()
-	c := begin(t, setting{latencies: emulator.NoLatency(), others: []emulator.Pool{{Name: "blue", Count: 1}}})
+	return imagedIn(t, setting{others: []emulator.Pool{{Name: "blue", Count: 1}}}, name)
+}
+
+func imagedIn(t *testing.T, s setting, names ...string) *cloud {
+	t.Helper()
+	s.latencies = emulator.NoLatency()
+	c := begin(t, s)
 	c.must(c.SetPower(t.Context(), c.donor(), kamino.PowerOff))
 	in, pool := c.instance(), c.pool()
 	snapshot := kamino.SnapshotName(pool.Name)
@@ -21,9 +27,11 @@ func imaged(t *testing.T, name string) *cloud {
 		{Kind: kamino.Gallery, Name: pool.Gallery},
 		{Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}},
 		{Kind: kamino.Snapshot, Name: snapshot, Source: in.Disk, Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}, Tags: versionTags},
-		{Kind: kamino.Version, Name: name, Source: c.Address(pool, kamino.Snapshot, snapshot), Replica: 1, Tags: versionTags},
 	} {
 		c.must(c.Create(t.Context(), pool, a))
+	}
+	for _, name := range names {
+		c.must(c.Create(t.Context(), pool, kamino.Artifact{Kind: kamino.Version, Name: name, Source: c.Address(pool, kamino.Snapshot, snapshot), Replica: 1, Tags: versionTags}))
 	}
 	return c
 }

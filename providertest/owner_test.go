@@ -36,8 +36,9 @@ func TestPoolsOfOthersAreRefused(t *testing.T) {
 			continue
 		}
 		i := slices.IndexFunc(list, func(r kamino.Refusal) bool { return r.Code == tt.code })
-		if i < 0 || !strings.Contains(list[i].Why, tt.want) || list[i].Do == "" || list[i].Allow != "" {
-			t.Errorf("%s: refusals %+v", tt.code, list)
+		owned := c.pool().Owner != nil
+		if i < 0 || !strings.Contains(list[i].Why, tt.want) || list[i].Do == "" || (list[i].Allow == "image-only") != owned || owned != (tt.tags != nil) {
+			t.Errorf("%s: refusals %+v, owner %+v", tt.code, list, c.pool().Owner)
 		}
 	}
 }
@@ -66,5 +67,31 @@ func TestWhatStandsAboveTheRole(t *testing.T) {
 			errors.Is(err, kamino.ErrInProgress) || errors.Is(err, kamino.ErrUnavailable) {
 			t.Errorf("%s: %v (hint %q)", tt.name, err, kamino.Hint(err))
 		}
+	}
+}
+
+// TestOwnedPoolThatPoints: once the owner's recipe names the definition it is refused no more; what
+// the owner wrote besides, its bootstrap above all, is no difference, and versions are moved
+// without a write of the model.
+func TestOwnedPoolThatPoints(t *testing.T) {
+	c := imagedIn(t, setting{pool: emulator.Pool{Tags: emulator.CAPZTags("prod-1")}}, "2026.1.1", "2026.1.2")
+	definition := c.Address(c.pool(), kamino.Definition, "")
+	if owner := c.pool().Owner; !strings.Contains(owner.Spec, "id: "+definition) || !strings.Contains(owner.Needs, "SkipMachinePoolModelReconciliation") {
+		t.Errorf("owner %+v", owner)
+	}
+	c.server.Change(c.scenario.PoolID(poolName), `{"properties":{"virtualMachineProfile":{"storageProfile":{"imageReference":{"id":"`+definition+`"}}}}}`)
+	before := c.pool()
+	if len(before.Refusals) > 0 || before.Owner == nil || len(before.Model.Extensions) == 0 {
+		t.Fatalf("pool %+v", before)
+	}
+	c.must(c.Withdraw(t.Context(), before, "2026.1.2", "a test"))
+	v := c.version("2026.1.2")
+	to := kamino.Target{Version: v.Name, Reference: kamino.ByDefinition, Seen: &v}
+	if next, err := c.NextImage(t.Context(), before, to); err != nil || len(next.Diff) > 0 {
+		t.Errorf("difference %+v, %v", next, err)
+	}
+	c.must(c.Promote(t.Context(), before, to))
+	if now := c.pool(); now.Revision != before.Revision || c.version(v.Name).Excluded {
+		t.Errorf("the model has revision %s, had %s; version %+v", now.Revision, before.Revision, c.version(v.Name))
 	}
 }

@@ -122,8 +122,17 @@ func (p *plain) Fit(ctx context.Context, _ kamino.Pool, _ kamino.Instance, _ *ka
 	return nil, nil, ctx.Err()
 }
 
-func (p *plain) SetVersion(ctx context.Context, pool kamino.Pool, v kamino.Artifact) error {
+func (p *plain) SetTags(ctx context.Context, pool kamino.Pool, v kamino.Artifact) error {
+	v.Excluded = p.made[string(v.Kind)+"/"+v.Name].Excluded
 	return p.Create(ctx, pool, v)
+}
+
+func (p *plain) Withdraw(ctx context.Context, pool kamino.Pool, version, reason string) error {
+	v, ok := p.made[string(kamino.Version)+"/"+version]
+	if !ok {
+		return fmt.Errorf("version %s: %w", version, kamino.ErrNotFound)
+	}
+	return p.Create(ctx, pool, v.Withdrawn(reason))
 }
 
 func (p *plain) NextImage(ctx context.Context, _ kamino.Pool, want kamino.Target) (next kamino.NextImage, err error) {
@@ -141,6 +150,13 @@ func (p *plain) NextImage(ctx context.Context, _ kamino.Pool, want kamino.Target
 
 func (p *plain) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
 	next, err := p.NextImage(ctx, pool, want)
+	if err == nil && len(next.Diff) == 0 && want.Offers() {
+		have := p.made[string(kamino.Version)+"/"+want.Version]
+		if !have.SameOffer(*want.Seen) {
+			return fmt.Errorf("offer %s: %w", want.Version, kamino.ErrConflict)
+		}
+		return p.Create(ctx, pool, have.Offered())
+	}
 	if err == nil {
 		p.pool.Model = kamino.Model{Image: next.Image, Saved: fmt.Appendf(nil, "%q", next.Image)}
 	}

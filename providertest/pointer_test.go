@@ -2,8 +2,10 @@ package providertest_test
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
@@ -29,9 +31,11 @@ func TestPointerMoves(t *testing.T) {
 	}
 	flag := func(name string, excluded bool) {
 		t.Helper()
-		v := c.version(name)
-		v.Excluded = excluded
-		c.must(c.SetVersion(ctx, c.pool(), v))
+		if v := c.version(name); excluded {
+			c.must(c.Withdraw(ctx, c.pool(), name, "a test"))
+		} else {
+			c.must(c.Promote(ctx, c.pool(), kamino.Target{Version: name, Reference: kamino.ByDefinition, Seen: &v}))
+		}
 	}
 	inUse := func(name string) {
 		t.Helper()
@@ -55,6 +59,62 @@ func TestPointerMoves(t *testing.T) {
 	boots("2026.1.1")
 	if models := models(c); models != 1 {
 		t.Errorf("%d models were written, want one", models)
+	}
+}
+
+// TestPointerSticky: where Azure does not resolve latest anew, the list of versions tells which
+// instance booted from another version than the one offered, and when it was created.
+func TestPointerSticky(t *testing.T) {
+	for _, sticky := range []bool{false, true} {
+		c := imagedIn(t, setting{server: func(s *emulator.Server) { s.Pointer.Sticky = sticky }}, "2026.1.1", "2026.1.2")
+		ctx := t.Context()
+		c.must(c.Withdraw(ctx, c.pool(), "2026.1.2", "a test"))
+		c.must(c.Promote(ctx, c.pool(), kamino.Target{Version: "2026.1.1", Reference: kamino.ByDefinition}))
+		v := c.version("2026.1.2")
+		c.must(c.Promote(ctx, c.pool(), kamino.Target{Version: v.Name, Reference: kamino.ByDefinition, Seen: &v}))
+		promoted := c.clock.Now()
+		c.clock.Advance(11 * time.Minute)
+		c.must(c.SetCapacity(ctx, c.pool(), c.pool().Capacity+1))
+		list, err := c.Find(ctx, c.pool(), kamino.Version, "")
+		c.must(err)
+		for _, v := range list {
+			want := (v.Name == "2026.1.1") == sticky
+			if got := len(v.Births) == 1 && v.Instances == 1 && v.Births[0].Sub(promoted) >= 11*time.Minute; got != want {
+				t.Errorf("sticky %t: version %s has births %v, promoted at %s", sticky, v.Name, v.Births, promoted)
+			}
+		}
+	}
+}
+
+// TestRivalInTheWindow: what somebody writes between Promote's read of a version and its write is
+// overwritten, as versions have no ETag, and the next read shows whose write stands.
+func TestRivalInTheWindow(t *testing.T) {
+	var rival func()
+	c := imagedIn(t, setting{front: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if act := rival; act != nil && r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/versions/") {
+				rival = nil
+				act()
+			}
+			next.ServeHTTP(w, r)
+		})
+	}}, "2026.1.1", "2026.1.2")
+	c.must(c.Withdraw(t.Context(), c.pool(), "2026.1.2", "mine"))
+	v := c.version("2026.1.2")
+	rival = func() { c.server.Change(v.ID, `{"tags":{"owner":"a rival"}}`) }
+	c.must(c.Promote(t.Context(), c.pool(), kamino.Target{Version: v.Name, Reference: kamino.ByDefinition, Seen: &v}))
+	if now := c.version(v.Name); now.Excluded || now.Tags[kamino.TagOffer] != "offered" || now.Tags["owner"] != "" {
+		t.Errorf("the version is %+v", now)
+	}
+}
+
+// TestDisputedVersion: a region that keeps a version out of latest which is offered.
+func TestDisputedVersion(t *testing.T) {
+	c := imaged(t, "2026.1.1")
+	v := c.version("2026.1.1")
+	c.server.Change(v.ID, `{"properties":{"publishingProfile":{"targetRegions":[{"name":"westeurope","excludeFromLatest":true,"storageAccountType":"`+v.Storage+`"}]}}}`)
+	if v = c.version("2026.1.1"); !v.Disputed || v.Excluded {
+		t.Errorf("version %+v", v)
 	}
 }
 

@@ -41,8 +41,7 @@ type prover struct {
 func (p *prover) hidden() kamino.Artifact {
 	p.t.Helper()
 	v := p.version("2026.1.2")[0]
-	v.Excluded = true
-	p.must(p.Provider.SetVersion(p.ctx(), p.pool(), v))
+	p.must(p.Provider.Withdraw(p.ctx(), p.pool(), v.Name, "a test"))
 	p.eventually("the version is hidden", func() bool {
 		found := p.find(kamino.Version, v.Name)
 		return len(found) == 1 && found[0].Excluded && found[0].Ready

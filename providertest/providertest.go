@@ -46,7 +46,10 @@ func Run(t *testing.T, begin func(t *testing.T) World) {
 		{"Promote gives a former image back", giveBack},
 		{"a promotion on top of a rival's is refused", rival},
 		{"SetCapacity is conditional", capacity},
-		{"SetVersion writes flag and tags", setVersion},
+		{"SetTags writes tags and nothing else", setTags},
+		{"Withdraw and Promote move a version between withdrawn and offered", withdraw},
+		{"a version that a rival changed between read and write is not offered", rivalOffer},
+		{"Withdraw never leaves a pointer with nothing to resolve to", lastOne},
 		{"a donor that nothing speaks against fits, before and after the definition is made", fits},
 		{"Preflight says nothing against credentials that suffice", preflight},
 		{"a cancelled context ends every call", cancelled},
@@ -69,7 +72,6 @@ type Clause struct{ Name, Why string }
 // Pending are the clauses that the port has no method for yet.
 func Pending() []Clause {
 	return []Clause{
-		{"Withdraw takes a version back from the pointer, and never leaves it nothing to resolve to", "the engine has no pointer yet: models are written by version"},
 		{"Hold keeps the factory from replacing a donor that is off", "scale sets leave a machine alone that is off; it comes with a factory that replaces one"},
 	}
 }
@@ -382,24 +384,105 @@ func capacity(t *testing.T, w *world) {
 	}
 }
 
-func setVersion(t *testing.T, w *world) {
+func setTags(t *testing.T, w *world) {
 	v := w.version("2026.1.2")[0]
-	marked := v
-	marked.Excluded, marked.Tags = true, maps.Clone(v.Tags)
-	marked.Tags[kamino.TagBad] = "never Ready"
-	w.must(w.Provider.SetVersion(w.ctx(), w.pool(), marked))
-	w.eventually("the version is excluded", func() bool {
-		got := w.find(kamino.Version, v.Name)
-		return len(got) == 1 && got[0].Excluded && got[0].Ready && got[0].Tags[kamino.TagBad] != "" && got[0].Tags[kamino.TagRun] == "run-1"
-	})
-	w.must(w.Provider.SetVersion(w.ctx(), w.pool(), v))
-	w.eventually("the version is offered again", func() bool {
-		got := w.find(kamino.Version, v.Name)
-		return len(got) == 1 && !got[0].Excluded && got[0].Tags[kamino.TagBad] == ""
-	})
-	if now := w.find(kamino.Version, v.Name)[0]; now.Storage != v.Storage || now.Replica != v.Replica {
-		t.Errorf("the marks have changed the version from %+v to %+v", v, now)
+	homes := map[kamino.Kind]string{kamino.Version: v.Name}
+	if w.home(kamino.Definition) {
+		homes[kamino.Definition] = kamino.DefinitionName(w.pool().Name)
 	}
+	for kind, name := range homes {
+		before := w.find(kind, name)[0]
+		tagged := before
+		tagged.Tags = maps.Clone(before.Tags)
+		if tagged.Tags == nil {
+			tagged.Tags = map[string]string{}
+		}
+		tagged.Tags[kamino.TagOffer], tagged.Excluded = "proving", !before.Excluded
+		w.must(w.Provider.SetTags(w.ctx(), w.pool(), tagged))
+		w.eventually("the tags are there", func() bool {
+			got := w.find(kind, name)
+			return len(got) == 1 && got[0].Ready && maps.Equal(got[0].Tags, tagged.Tags)
+		})
+		if now := w.find(kind, name)[0]; now.Excluded != before.Excluded || now.Storage != before.Storage || now.Machine != before.Machine {
+			t.Errorf("tags have changed the %s from %+v to %+v", kind, before, now)
+		}
+	}
+}
+
+// offered waits until a version is offered, or not.
+func (w *world) offered(name string, want bool) kamino.Artifact {
+	w.t.Helper()
+	var v kamino.Artifact
+	w.eventually("the version is offered, or not", func() bool {
+		got := w.find(kamino.Version, name)
+		if len(got) == 1 {
+			v = got[0]
+		}
+		return len(got) == 1 && v.Ready && v.Withheld() != want
+	})
+	return v
+}
+
+func withdraw(t *testing.T, w *world) {
+	made := w.version("2026.1.1", "2026.1.2")
+	v, to := made[1], kamino.Target{Version: made[1].Name}
+	w.promote(kamino.Target{Version: made[0].Name})
+	for _, reason := range []string{"never Ready", "rolled back"} { // repeated, the last reason counts
+		w.must(w.Provider.Withdraw(w.ctx(), w.pool(), v.Name, reason))
+		gone := w.offered(v.Name, false)
+		w.eventually("the reason is there", func() bool {
+			gone = w.find(kamino.Version, v.Name)[0]
+			return gone.Tags[kamino.TagBad] == reason
+		})
+		if !gone.Excluded || gone.Tags[kamino.TagOffer] != "withdrawn" || gone.Tags[kamino.TagRun] != "run-1" {
+			t.Errorf("withdrawn, the version is %+v", gone)
+		}
+	}
+	if err := w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.9", "never made"); !errors.Is(err, kamino.ErrNotFound) {
+		t.Errorf("withdraw a version that does not exist: %v, want ErrNotFound", err)
+	}
+	seen := w.find(kamino.Version, v.Name)[0]
+	to.Seen = &seen
+	w.promote(to)
+	w.must(w.Provider.Promote(w.ctx(), w.pool(), to))
+	now := w.offered(v.Name, true)
+	if now.Tags[kamino.TagOffer] != "offered" || now.Tags[kamino.TagBad] != "" || now.Storage != v.Storage || now.Replica != v.Replica {
+		t.Errorf("promoted again, the version is %+v, was %+v", now, v)
+	}
+}
+
+// rivalOffer: versions have no revision everywhere, so the clause is the weaker one. Promote reads
+// and compares; what a rival writes after that read is overwritten.
+func rivalOffer(t *testing.T, w *world) {
+	w.version("2026.1.1", "2026.1.2")
+	w.promote(kamino.Target{Version: "2026.1.2"})
+	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", "mine"))
+	seen := w.offered("2026.1.2", false)
+	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", "a rival's"))
+	w.eventually("the rival's reason is there", func() bool { return w.find(kamino.Version, "2026.1.2")[0].Tags[kamino.TagBad] == "a rival's" })
+	if err := w.Provider.Promote(w.ctx(), w.pool(), kamino.Target{Version: "2026.1.2", Seen: &seen}); !errors.Is(err, kamino.ErrConflict) {
+		t.Errorf("promotion of a version that was changed meanwhile: %v, want ErrConflict", err)
+	}
+	if now := w.find(kamino.Version, "2026.1.2")[0]; now.Tags[kamino.TagBad] != "a rival's" || !now.Excluded {
+		t.Errorf("the rival's write is gone: %+v", now)
+	}
+}
+
+// lastOne: where pools can refer to the definition, it always stands for something.
+func lastOne(t *testing.T, w *world) {
+	if !w.home(kamino.Definition) {
+		return // no pool points
+	}
+	w.version("2026.1.1", "2026.1.2")
+	w.promote(kamino.Target{Version: "2026.1.1", Reference: kamino.ByDefinition})
+	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", "one is left"))
+	w.offered("2026.1.2", false)
+	if err := w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.1", "none is left"); !errors.Is(err, kamino.ErrInUse) {
+		t.Errorf("withdraw the only version that the definition stands for: %v, want ErrInUse", err)
+	}
+	w.offered("2026.1.1", true)
+	w.promote(kamino.Target{Version: "2026.1.1"})
+	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.1", "no pool points"))
 }
 
 func fits(t *testing.T, w *world) {

@@ -257,9 +257,7 @@ func TestExcludeZoneRedundant(t *testing.T) {
 	if before.Storage != kamino.StorageZRS {
 		t.Fatalf("storage %s", before.Storage)
 	}
-	marked := before
-	marked.Excluded, marked.Tags = true, map[string]string{kamino.TagBad: "never Ready"}
-	c.must(c.SetVersion(t.Context(), c.pool(), marked))
+	c.must(c.Withdraw(t.Context(), c.pool(), before.Name, "never Ready"))
 	after := c.version("2026.1.1")
 	if !after.Excluded || after.Tags[kamino.TagBad] == "" || after.Storage != before.Storage || after.Replica != before.Replica {
 		t.Errorf("version is %+v, was %+v", after, before)

@@ -150,10 +150,16 @@ func (c *fakeCloud) Delete(_ context.Context, pool kamino.Pool, a kamino.Artifac
 	return nil
 }
 
-func (c *fakeCloud) SetVersion(_ context.Context, _ kamino.Pool, v kamino.Artifact) error {
-	c.wrote("version %s excluded: %t", v.Name, v.Excluded)
-	a := c.artifacts[v.ID]
-	a.Excluded, a.Tags = v.Excluded, v.Tags
+func (c *fakeCloud) SetTags(_ context.Context, _ kamino.Pool, a kamino.Artifact) error {
+	c.wrote("tags of %s %s: %v", a.Kind, a.Name, a.Tags)
+	c.artifacts[a.ID].Tags = a.Tags
+	return nil
+}
+
+func (c *fakeCloud) Withdraw(_ context.Context, pool kamino.Pool, version, reason string) error {
+	a := c.artifacts[c.Address(pool, kamino.Version, version)]
+	*a = a.Withdrawn(reason)
+	c.wrote("version %s excluded: %t", a.Name, a.Excluded)
 	return nil
 }
 
@@ -178,6 +184,11 @@ func (c *fakeCloud) NextImage(_ context.Context, pool kamino.Pool, want kamino.T
 
 func (c *fakeCloud) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
 	next, err := c.NextImage(ctx, pool, want)
+	if len(next.Diff) == 0 && want.Offers() {
+		a := c.artifacts[want.Seen.ID]
+		*a = a.Offered()
+		c.wrote("version %s excluded: %t", a.Name, a.Excluded)
+	}
 	if now := c.pools[pool.ID]; len(next.Diff) > 0 {
 		c.wrote("model of %s: %s", pool.Name, next.Image)
 		now.Model.Image, now.Revision = next.Image, now.Revision+"x"

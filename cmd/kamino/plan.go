@@ -127,6 +127,9 @@ func printPool(w io.Writer, p kamino.PoolPlan) {
 	for _, v := range p.Held {
 		fmt.Fprintf(w, "Held:\t%s\n", v.Text)
 	}
+	if warning := p.Models.Warning(); warning != "" {
+		fmt.Fprintf(w, "Warning:\t%s\n", warning)
+	}
 	fmt.Fprintf(w, "Image:\t%s\n", firstOf(p.Image, "none"))
 	printCandidates(w, p.Candidates)
 	if p.Run != nil {

@@ -107,6 +107,12 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	fmt.Fprintf(w, "Model:\t%s\n", short(p.Model))
 	fmt.Fprintf(w, "Nodes:\t%d, %d Ready, capacity %d\n", p.Nodes, p.Ready, p.Capacity)
 	fmt.Fprintf(w, "Next node:\t%s\n", nextNode(p))
+	if p.Strayed != nil {
+		fmt.Fprintf(w, "Distrusted:\t%s; the model is written by version until kamino update --image-reference pointer\n", p.Strayed)
+	}
+	if warning := p.Models.Warning(); warning != "" {
+		fmt.Fprintf(w, "Warning:\t%s\n", warning)
+	}
 	if p.Pinned != nil {
 		fmt.Fprintf(w, "Pinned:\tby somebody; kamino last wrote %s; kamino update --target-node NODE --adopt-model replaces it\n", short(p.Pinned.Wrote))
 	}

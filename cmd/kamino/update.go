@@ -32,12 +32,13 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	a.global.pollInterval.d = time.Second
 	o := &r.opts
 	f.IntVar(&o.NewNodes, "new-updated-nodes", o.NewNodes, "how many more instances to ask for at the end, made from the new image")
-	f.IntVar(&o.History, "max-history", o.History, "how many image versions to keep, at least 2")
+	f.IntVar(&o.History, "max-history", o.History, "how many image versions that were promoted to keep, at least 2")
+	f.IntVar(&o.KeepWithdrawn, "keep-withdrawn", o.KeepWithdrawn, "how many image versions to keep besides that were withdrawn or never offered")
 	f.IntVar(&o.Replicas, "replicas", o.Replicas, "how many replicas of the image version in the pool's region")
 	f.Var(&r.grace, "grace-period", "least time for each pod of the donor to end, a plain number is in seconds; a pod that asks for more gets more, up to --drain-timeout; -1 means what each pod asks for")
 	f.Var(&r.drainTimeout, "drain-timeout", "time for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&o.Force, "force", false, "delete pods without a controller, and after the drain's time is over those that a budget holds")
-	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image: version, or pointer (also: definition), the image definition of the pool, which the model then names for good")
+	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image: pointer (also: definition), the pool's image definition, which the model then names for good, or version (default pointer, unless new nodes were seen not to follow it)")
 	f.BoolVar(&r.again, "again", false, "make another image version although there is one of today; it is named YYYY.MM.DDNN")
 	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which Azure may evict meanwhile")
 	f.StringArrayVar(&r.labels, "require-label", nil, "take only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
@@ -129,6 +130,8 @@ type updateCommand struct {
 	dryRun   bool
 	detailed bool
 	adopt    bool
+
+	imageOnly, bootstrap bool
 }
 
 func newUpdateCommand(a *app) *cobra.Command {
@@ -157,6 +160,8 @@ another.`,
 	f.StringVar(&c.donor, "target-node", "", "the node whose OS disk becomes the image (required)")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
+	f.BoolVar(&c.imageOnly, "image-only", false, "make an image version, and never write the model: for pools whose model somebody else writes, as cluster-api-provider-azure does; prints what its owner has to write")
+	f.BoolVar(&c.bootstrap, "accept-bootstrap", false, "with --image-only: offer the version, although every node made of it runs the model's own bootstrap; without, it stays hidden")
 	f.BoolVar(&c.adopt, "adopt-model", false, "replace an image that somebody else has put into the model since kamino last wrote one")
 	addPendingReboot(f, &c.pending)
 	c.run.add(a, f)
@@ -173,6 +178,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	if err := checkDetailed(c.detailed, c.dryRun); err != nil {
 		return err
 	}
+	c.run.opts.ImageOnly, c.run.opts.AcceptBootstrap = c.imageOnly, c.bootstrap
 	if err := c.run.check(c.app, c.donor); err != nil {
 		return err
 	}
@@ -237,7 +243,12 @@ type updateReport struct {
 
 func (r updateReport) table(w io.Writer) {
 	if !r.Changed && r.AwaySeconds == 0 {
-		fmt.Fprintf(w, "Nothing to do: version %s of pool %s is there, built from node %s, and in use.\n", r.Version, r.Pool.Name(), r.Donor)
+		use := "in use"
+		if r.Hidden {
+			use = "hidden"
+		}
+		fmt.Fprintf(w, "Nothing to do: version %s of pool %s is there, built from node %s, and %s.\n", r.Version, r.Pool.Name(), r.Donor, use)
+		r.owner(w)
 		return
 	}
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Pool.Name())
@@ -258,6 +269,7 @@ func (r updateReport) table(w io.Writer) {
 	}
 	fmt.Fprintf(w, "Time:\t%s\n", seconds(total))
 	printDiff(w, r.ModelDiff)
+	r.owner(w)
 	fmt.Fprintln(w, "\nSTEP\tTIME")
 	for _, s := range r.Steps {
 		if s.Skipped {
@@ -267,6 +279,30 @@ func (r updateReport) table(w io.Writer) {
 		fmt.Fprintf(w, "%s\t%s\n", s.Name, seconds(s.Seconds))
 	}
 }
+
+// owner prints what is left to whoever writes the model.
+func (r updateReport) owner(w io.Writer) {
+	if r.Owner == nil && !r.Hidden {
+		return
+	}
+	if r.Hidden {
+		fmt.Fprintf(w, "Hidden:\tno node boots from version %s; kamino update --target-node %s --image-only --accept-bootstrap offers it\n", r.Version, r.Donor)
+	}
+	names := make([]string, len(r.Extensions))
+	for i, e := range r.Extensions {
+		names[i] = fmt.Sprintf("%s (%s/%s)", e.Name, e.Publisher, e.Type)
+	}
+	fmt.Fprintf(w, "Bootstrap:\tevery new node runs the model's extensions: %s; and its custom data, which Azure shows nobody\n", firstOf(strings.Join(names, ", "), "none"))
+	if r.Owner == nil {
+		return
+	}
+	fmt.Fprintf(w, "Owner:\t%s writes the model; once, in its spec:\n%s\n", r.Owner.Name, indent(r.Owner.Spec))
+	if r.Owner.Needs != "" {
+		fmt.Fprintf(w, "Needed, not checked:\t%s\n", r.Owner.Needs)
+	}
+}
+
+func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
 
 func seconds(s float64) string {
 	if s < 10 {

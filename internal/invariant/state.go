@@ -33,6 +33,7 @@ type Pool struct {
 	Capacity int
 	// Refused: the pool is set up in a way that Kamino must not touch.
 	Refused bool
+	Owned   bool // somebody else writes its model, and an image may be made for it that stays hidden
 	// Person is the image that a person, or anything but Kamino, last wrote into
 	// the model during the present run; "" when nobody did.
 	Person string

@@ -104,7 +104,7 @@ var promises = map[string]func(s *State, run string) bool{
 			return true
 		}
 		v, p := s.version(l.Pool, l.Version), s.pool(l.Pool)
-		return v != nil && p != nil && (equalID(p.Image, v.ID) || equalID(p.Next, v.ID))
+		return v != nil && p != nil && (p.Owned || equalID(p.Image, v.ID) || equalID(p.Next, v.ID))
 	},
 }
 

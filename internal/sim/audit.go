@@ -52,7 +52,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 		s.Canaries = append(s.Canaries, invariant.Canary{Name: c.Name, Pool: string(c.pool), Run: c.Run})
 	}
 	for id, p := range w.pools {
-		pool := invariant.Pool{ID: string(id), Image: p.image, Next: w.bootsFrom(p), Revision: p.revisionText(), Capacity: p.capacity, Refused: len(p.refusals) > 0}
+		pool := invariant.Pool{ID: string(id), Image: p.image, Next: w.bootsFrom(p), Revision: p.revisionText(), Capacity: p.capacity, Refused: len(p.refusals) > 0, Owned: p.owner != nil}
 		if p.personRun != "" && p.personRun == w.standing(id).Holder {
 			pool.Person = p.byPerson
 		}

@@ -29,6 +29,7 @@ const (
 // machine is a VM with its OS disk.
 type machine struct {
 	kamino.Instance
+	born    time.Time
 	bootID  string
 	boots   int // generation of everything that a power cycle interrupts
 	kubelet bool
@@ -68,7 +69,7 @@ func (w *world) addMachine(pool kamino.PoolID, host, image string) *machine {
 	m := &machine{Instance: kamino.Instance{
 		ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host, Power: kamino.PowerOn,
 		Disk: fmt.Sprintf("/disks/%s-%d", host, n), Image: image, Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"},
-	}}
+	}, born: w.now}
 	w.machines[id] = m
 	w.booted(m)
 	return m

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -86,6 +87,11 @@ func (s simProvider) NextImage(_ context.Context, pool kamino.Pool, want kamino.
 
 func (s simProvider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
 	w := s.p.w
+	if p := w.pools[pool.ID]; p != nil && want.Offers() {
+		if _, diff := p.wanted(want); want.Reference == kamino.ByDefinition || len(diff) == 0 {
+			return s.offer(ctx, pool.ID, *want.Seen)
+		}
+	}
 	return s.p.call(ctx, call{method: "Promote", subject: pool.Name, write: true}, func(f *fault) error {
 		p := w.pools[pool.ID]
 		if p == nil {
@@ -120,20 +126,64 @@ func (s simProvider) Promote(ctx context.Context, pool kamino.Pool, want kamino.
 
 func (w *world) setModel(p *simPool, d document) {
 	p.image, p.custom, p.exts, p.protected, p.revision = d.Image, d.Custom, d.Exts, d.Protected, w.next()
-	p.busy = w.now.Add(poolTime)
+	if p.busy = w.now.Add(poolTime); p.sticky != "" {
+		p.sticky = w.bootsFrom(p)
+	}
 }
 
-func (s simProvider) SetVersion(ctx context.Context, pool kamino.Pool, v kamino.Artifact) error {
+// offer plays the write of a version that offers it.
+func (s simProvider) offer(ctx context.Context, pool kamino.PoolID, seen kamino.Artifact) error {
+	return s.writeVersion(ctx, "Promote", pool, seen.Name, func(have kamino.Artifact) (kamino.Artifact, error) {
+		if !have.SameOffer(seen) {
+			return have, fmt.Errorf("offer version %s: %w", have.Name, kamino.ErrConflict)
+		}
+		return have.Offered(), nil
+	})
+}
+
+func (s simProvider) Withdraw(ctx context.Context, pool kamino.Pool, version, reason string) error {
 	w := s.p.w
-	return s.p.call(ctx, call{method: "SetVersion", subject: v.Name, write: true}, func(*fault) error {
-		have := w.artifacts[artifactKey(pool.ID, kamino.Version, v.Name)]
+	return s.writeVersion(ctx, "Withdraw", pool.ID, version, func(have kamino.Artifact) (kamino.Artifact, error) {
+		left := slices.ContainsFunc(w.versions(pool.ID), func(v kamino.Artifact) bool {
+			return v.Name != version && v.State == kamino.Succeeded && !v.Excluded
+		})
+		if p := w.pools[pool.ID]; !left && p.image == artifactID(p.id, kamino.Definition, kamino.DefinitionName(p.id.Name())) {
+			return have, fmt.Errorf("withdraw version %s: %w", version, kamino.ErrInUse)
+		}
+		return have.Withdrawn(reason), nil
+	})
+}
+
+func (s simProvider) writeVersion(ctx context.Context, method string, pool kamino.PoolID, name string, change func(kamino.Artifact) (kamino.Artifact, error)) error {
+	w := s.p.w
+	return s.p.call(ctx, call{method: method, subject: name, write: true}, func(*fault) error {
+		have := w.artifacts[artifactKey(pool, kamino.Version, name)]
 		if have == nil {
-			return fmt.Errorf("version %s: %w", v.Name, kamino.ErrNotFound)
+			return fmt.Errorf("version %s: %w", name, kamino.ErrNotFound)
+		}
+		v, err := change(have.Artifact)
+		if err != nil {
+			return err
+		}
+		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.MarkVersion, Pool: string(pool), Target: have.ID})
+		if have.Tags = v.Tags; have.Excluded != v.Excluded {
+			w.flag(have, v.Excluded)
+		}
+		w.happened("%s: version %s is %s: %q", s.p.name, name, v.Tags[kamino.TagOffer], v.Tags[kamino.TagBad])
+		return nil
+	})
+}
+
+// SetTags writes the tags of a version or a home at once.
+func (s simProvider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	w := s.p.w
+	return s.p.call(ctx, call{method: "SetTags", subject: a.Name, write: true}, func(*fault) error {
+		have := w.artifacts[artifactKey(pool.ID, a.Kind, a.Name)]
+		if have == nil {
+			return fmt.Errorf("%s %s: %w", a.Kind, a.Name, kamino.ErrNotFound)
 		}
 		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.MarkVersion, Pool: string(pool.ID), Target: have.ID})
-		w.flag(have, v.Excluded)
-		have.Tags = maps.Clone(v.Tags)
-		w.happened("%s marks version %s: %q", s.p.name, v.Name, v.Tags[kamino.TagBad])
+		have.Tags = maps.Clone(a.Tags)
 		return nil
 	})
 }
@@ -194,7 +244,7 @@ func (w *world) grow(p *simPool, instances int) {
 	for range instances - p.capacity {
 		host := fmt.Sprintf("%s-new%d", p.id.Name(), p.joins)
 		p.joins++
-		image := w.bootsFrom(p)
+		image := cmp.Or(p.sticky, w.bootsFrom(p))
 		w.after(joinTime, func() { w.addMachine(p.id, host, image); w.happened("machine %s joins", host) })
 	}
 	p.capacity, p.revision, p.busy = instances, w.next(), w.now.Add(poolTime)

@@ -144,7 +144,7 @@ type unmarkable struct {
 	err error
 }
 
-func (u unmarkable) SetVersion(context.Context, kamino.Pool, kamino.Artifact) error {
+func (u unmarkable) Withdraw(context.Context, kamino.Pool, string, string) error {
 	return u.err
 }
 

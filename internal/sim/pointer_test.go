@@ -64,7 +64,7 @@ func TestPointerUpdate(t *testing.T) {
 			if v := w.version(fresh); p.err != nil || v == nil || v.Excluded || v.Tags[kamino.TagOffer] != "offered" {
 				t.Fatalf("the update ended %v, version %+v", p.err, v)
 			}
-			nth(t, p.log, "model", "SetVersion", 1) // it was hidden until then
+			nth(t, p.log, "model", "Promote", 1) // it was hidden until then
 			if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", fresh}) {
 				t.Fatalf("the next instance boots from %v", got)
 			}
@@ -211,4 +211,210 @@ func TestPointerPins(t *testing.T) {
 	if p := w.update(pointerOptions()); p.err != nil {
 		t.Errorf("after a rollback the update ended %v", p.err)
 	}
+}
+
+// TestPointerDistrusted: where new nodes do not follow the definition, the next run marks it and
+// writes the model by version, as does auto-update without a donor; nobody but a person trusts it
+// again.
+func TestPointerDistrusted(t *testing.T) {
+	begin := func(sticky bool, born time.Duration) *world {
+		w := pointing(1)
+		if sticky {
+			w.pools[poolA].sticky = w.bootsFrom(w.pools[poolA])
+		}
+		o := options("a-0")
+		o.ImageReference = ""
+		if p := w.update(o); p.err != nil {
+			t.Fatal(p.err)
+		}
+		w.advance(w.now.Add(born - joinTime))
+		w.grow(w.pools[poolA], w.pools[poolA].capacity+1)
+		w.advance(w.now.Add(24 * time.Hour))
+		return w
+	}
+	tag := func(w *world) string {
+		return w.artifacts[artifactKey(poolA, kamino.Definition, kamino.DefinitionName("a"))].Tags[kamino.TagPointer]
+	}
+	unset := options("a-0")
+	unset.ImageReference = ""
+	auto := autoOptions()
+	auto.ImageReference = ""
+	for _, tt := range []struct {
+		name   string
+		sticky bool
+		born   time.Duration
+		auto   bool
+		points bool // in the end
+	}{
+		{"follows", false, 11 * time.Minute, false, true},
+		{"does not follow, too early to tell", true, 9 * time.Minute, false, true},
+		{"does not follow", true, 11 * time.Minute, false, false},
+		{"does not follow, auto-update", true, 11 * time.Minute, true, false},
+	} {
+		w := begin(tt.sticky, tt.born)
+		if told := w.status(t).Strayed != nil; told == tt.points {
+			t.Errorf("%s: status tells of it: %t", tt.name, told)
+		}
+		var err error
+		if tt.auto {
+			p, _ := w.auto(auto)
+			err = p.err
+		} else {
+			err = w.update(unset).err
+		}
+		named := lastSegment(w.pools[poolA].image)
+		if points := named == kamino.DefinitionName("a"); err != nil || points != tt.points || (tag(w) == "unreliable") == tt.points {
+			t.Errorf("%s: the run ended %v, the model refers to %s, the definition has the tag %q", tt.name, err, named, tag(w))
+		}
+		w.sound(t)
+		if tt.points {
+			continue
+		}
+		w.grow(w.pools[poolA], w.pools[poolA].capacity+1)
+		w.advance(w.now.Add(time.Hour))
+		for _, m := range w.machines {
+			if strings.HasPrefix(m.Hostname, "a-new1") && m.Image != w.pools[poolA].image {
+				t.Errorf("%s: by version again, a new node boots from %s", tt.name, m.Image)
+			}
+		}
+		w.advance(w.now.Add(24 * time.Hour))
+		if p := w.update(unset); p.err != nil || w.inUse(t).Name != kamino.VersionName(w.now) || w.status(t).Strayed == nil {
+			t.Errorf("%s: the next night ended %v", tt.name, p.err)
+		}
+		w.advance(w.now.Add(24 * time.Hour))
+		if p := w.update(pointerOptions()); p.err != nil || tag(w) != "" || lastSegment(w.pools[poolA].image) != kamino.DefinitionName("a") || w.status(t).Strayed != nil {
+			t.Errorf("%s: a person's word ended %v, the definition has the tag %q", tt.name, p.err, tag(w))
+		}
+		w.sound(t)
+	}
+}
+
+// TestPointerMigration: a pool that goes by version comes to point by a run that nobody told how,
+// as long as its definition stands for what the model names; a run that a former kamino left, which
+// goes by version, is finished as it was begun.
+func TestPointerMigration(t *testing.T) {
+	unset := options("a-0")
+	unset.ImageReference = ""
+	for _, tt := range []struct {
+		name   string
+		change func(*world)
+		points bool
+		refuse string // what is said to who typed pointer
+	}{
+		{"latest is what the model names", func(*world) {}, true, ""},
+		{"latest is another one", func(w *world) { w.addVersion(poolA, "2026.03.09").Excluded = true }, false, "stands for 2026.03.05"},
+		{"a region contradicts", func(w *world) { w.version("2026.03.05").Disputed = true }, false, "in one of its regions not"},
+	} {
+		w := aged(1)
+		tt.change(w)
+		w.watchNext()
+		p := w.update(unset)
+		fresh := kamino.VersionName(w.now)
+		named := lastSegment(w.pools[poolA].image)
+		if points := named == kamino.DefinitionName("a"); p.err != nil || points != tt.points || !slices.Equal(w.turns(), []string{"2026.03.09", fresh}) {
+			t.Errorf("%s: the run ended %v, the model refers to %s, the next instance boots from %v", tt.name, p.err, named, w.turns())
+		}
+		w.sound(t)
+		w = aged(1)
+		tt.change(w)
+		p = w.update(pointerOptions())
+		if refused := p.err != nil && tt.refuse != "" && strings.Contains(p.err.Error(), tt.refuse); refused != (tt.refuse != "") || !refused && p.err != nil {
+			t.Errorf("%s: who typed pointer gets %v", tt.name, p.err)
+		}
+	}
+	log := &proc{logging: true}
+	w := aged(1)
+	w.startUpdate(log, options("a-0"))
+	w.wait()
+	for _, s := range log.log {
+		if !s.call.write {
+			continue
+		}
+		w := aged(1)
+		w.watchNext()
+		w.update(options("a-0"), fault{kind: worlds.KillAfter, at: s.at})
+		w.advance(w.now.Add(time.Minute))
+		p := w.update(unset)
+		if got := w.turns(); p.err != nil || !slices.Equal(got, []string{"2026.03.09", kamino.VersionName(w.now)}) {
+			t.Errorf("by version until %s: the run after it ended %v; the next instance boots from %v", s, p.err, got)
+		}
+		w.sound(t)
+	}
+}
+
+// TestPromotedByName: a version that was promoted by name, by a run that ended before it was
+// offered, counts as promoted: it can be gone back to, and it is not what --keep-withdrawn counts.
+func TestPromotedByName(t *testing.T) {
+	w := pointing(1)
+	byVersion := pointerOptions()
+	byVersion.ImageReference = kamino.ByVersion
+	p := &proc{logging: true}
+	w.startUpdate(p, byVersion)
+	w.wait()
+	offered := nth(t, p.log, "model", "Promote", 2)
+	w = pointing(1)
+	w.update(byVersion, fault{kind: worlds.KillBefore, at: offered})
+	first := kamino.VersionName(w.now)
+	w.pass(t)
+	w.grow(w.pools[poolA], w.pools[poolA].capacity+1)
+	w.advance(w.now.Add(25 * time.Hour))
+	if v := w.version(first); v == nil || v.Tags[kamino.TagOffer] != "hidden" || w.inUse(t).Name != first {
+		t.Fatalf("version %+v, model %s", v, w.pools[poolA].image)
+	}
+	if p := w.update(byVersion); p.err != nil {
+		t.Fatal(p.err)
+	}
+	if s := w.status(t); s.RollbackTarget != first {
+		t.Errorf("a rollback would go to %s, want %s", s.RollbackTarget, first)
+	}
+	w.sound(t)
+}
+
+// TestImageOnly: the model of a pool that somebody else owns is never written. An image is made on
+// request and hidden until its bootstrap is accepted; once the owner's recipe names the definition,
+// runs and rollbacks move versions only.
+func TestImageOnly(t *testing.T) {
+	w := aged(1)
+	pool := w.pools[poolA]
+	pool.owner, pool.exts = &kamino.Owner{Name: "somebody"}, []string{"bootstrap"}
+	image, revision := pool.image, pool.revision
+	unset := options("a-0")
+	unset.ImageReference = ""
+	if p := w.update(unset); p.err == nil || p.result.Changed {
+		t.Fatalf("an ordinary run ended %v", p.err)
+	}
+	only := unset
+	only.ImageOnly = true
+	p := w.update(only)
+	fresh := kamino.VersionName(w.now)
+	if v := w.version(fresh); p.err != nil || v == nil || !v.Excluded || !p.result.Hidden || p.result.Owner != pool.owner || len(p.result.Extensions) != 1 {
+		t.Fatalf("the run ended %v, %+v; version %+v", p.err, p.result, v)
+	}
+	only.AcceptBootstrap = true
+	if p := w.update(only); p.err != nil || w.version(fresh).Excluded || p.result.Hidden || p.result.AwaySeconds > 0 {
+		t.Fatalf("with its bootstrap accepted the run ended %v, %+v; version %+v", p.err, p.result, w.version(fresh))
+	}
+	if pool.image != image || pool.revision != revision {
+		t.Fatalf("the model was written: %s", pool.image)
+	}
+	pool.image = artifactID(poolA, kamino.Definition, kamino.DefinitionName("a")) // by its owner
+	w.watchNext()
+	w.advance(w.now.Add(24 * time.Hour))
+	p = w.update(unset)
+	next := kamino.VersionName(w.now)
+	if p.err != nil || !slices.Equal(w.turns(), []string{"2026.03.09", fresh, next}) {
+		t.Errorf("an ordinary run ended %v; the next instance boots from %v", p.err, w.turns())
+	}
+	if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil || !slices.Equal(w.turns(), []string{"2026.03.09", fresh, next, fresh}) {
+		t.Errorf("a rollback ended %v; the next instance boots from %v", err, w.turns())
+	}
+	if pool.revision != revision || len(pool.exts) != 1 {
+		t.Errorf("the model was written: %+v", pool)
+	}
+	byVersion := options("a-0")
+	byVersion.Today = kamino.TodayAgain
+	if p := w.update(byVersion); p.err == nil || p.result.AwaySeconds > 0 {
+		t.Errorf("a run by version ended %v, donor away %.0f s", p.err, p.result.AwaySeconds)
+	}
+	w.sound(t)
 }

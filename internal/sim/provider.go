@@ -26,8 +26,10 @@ type simPool struct {
 	revision int
 	busy     time.Time // applying a change until then
 	refusals []kamino.Refusal
+	owner    *kamino.Owner
 	noZRS    int // 0 no trouble, 1 refused at once, 2 fails slowly
 	joins    int
+	sticky   string // image of new machines until the model is written, where latest is not resolved anew
 
 	byPerson  string // image that a person chose
 	personRun string // while that run held the lease
@@ -113,6 +115,7 @@ func (w *world) users(a *simArtifact) kamino.Artifact {
 	for _, m := range w.machines {
 		if m.Image == v.ID {
 			v.Instances++
+			v.Births = append(v.Births, m.born)
 		}
 	}
 	return v
@@ -139,7 +142,10 @@ func (s simProvider) Pool(ctx context.Context, id kamino.PoolID) (out kamino.Poo
 			return fmt.Errorf("pool %s: %w", id, kamino.ErrNotFound)
 		}
 		out = kamino.Pool{ID: id, Name: id.Name(), Group: "rg", Location: "west", Gallery: galleryA, Capacity: p.capacity,
-			Model: kamino.Model{Image: p.image}, Revision: p.revisionText(), Updating: w.now.Before(p.busy), Refusals: p.refusals}
+			Model: kamino.Model{Image: p.image}, Revision: p.revisionText(), Updating: w.now.Before(p.busy), Refusals: p.refusals, Owner: p.owner}
+		if p.owner != nil && lastSegment(p.image) != kamino.DefinitionName(p.id.Name()) {
+			out.Refusals = append(slices.Clone(out.Refusals), kamino.Refusal{Code: "owned", Why: "its owner writes the model", Do: "--image-only", Allow: "image-only"})
+		}
 		for _, e := range p.exts {
 			out.Model.Extensions = append(out.Model.Extensions, kamino.Extension{Name: e})
 		}

@@ -120,8 +120,12 @@ func (p faultyProvider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.
 	return refusals, doubts, p.t.err(err)
 }
 
-func (p faultyProvider) SetVersion(ctx context.Context, pool kamino.Pool, v kamino.Artifact) error {
-	return p.t.err(p.Provider.SetVersion(ctx, pool, v))
+func (p faultyProvider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	return p.t.err(p.Provider.SetTags(ctx, pool, a))
+}
+
+func (p faultyProvider) Withdraw(ctx context.Context, pool kamino.Pool, version, reason string) error {
+	return p.t.err(p.Provider.Withdraw(ctx, pool, version, reason))
 }
 
 type faultyCluster struct {

@@ -345,10 +345,11 @@ func (w *world) wait() {
 	<-w.done
 }
 
-// options are those of an update in the world, with its donor.
+// options are those of an update in the world, with its donor. Its pool goes by version; unset does
+// what pointerOptions say.
 func options(donor string) kamino.Options {
 	o := kamino.Defaults()
-	o.Donor = donor
+	o.Donor, o.ImageReference = donor, kamino.ByVersion
 	return o
 }
 

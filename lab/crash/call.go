@@ -175,7 +175,7 @@ func (c *Call) readAzure(r *http.Request, w *World) {
 		m.Machine = machineID(c.Path[:strings.LastIndexByte(c.Path, '/')])
 	case c.Method == http.MethodDelete:
 		m.Verb, m.Kind, m.Target = invariant.DeleteArtifact, kind, c.Path
-	case strings.Contains(lower, "/versions/") && c.Method == http.MethodPatch:
+	case strings.Contains(lower, "/images/") && c.Method == http.MethodPatch: // of a definition, its tags
 		m.Verb = invariant.MarkVersion
 	case strings.Contains(lower, "/versions/"):
 		m.Verb = invariant.CreateVersion

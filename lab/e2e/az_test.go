@@ -236,6 +236,9 @@ func (a *az) pointer(p *pool, gallery, definition string) {
 	a.in(`["1.0.0"]`, "[].name", append([]string{"sig", "image-version", "list"}, of...)...)
 }
 
+// definitionOf is the image definition of a version.
+func definitionOf(version string) string { return version[:strings.LastIndex(version, "/versions/")] }
+
 // boots asks what the pool's next instance would boot from, as far as az can tell, and then lets
 // one boot.
 func (a *az) boots(p *pool, want string) {
@@ -318,7 +321,7 @@ func TestAzureCLISeesPrototype(t *testing.T) {
 	a.in(`["Linux","Generalized","V2"]`, "[osType, osState, hyperVGeneration]", "sig", "image-definition", "show", "--gallery-name", gallery, "--gallery-image-definition", definition)
 	a.in(fmt.Sprintf(`[[%q,%q,%q]]`, r.Version, p.node(0), r.Run), `[].[name, tags.BuiltFrom, tags."kamino-run"]`,
 		"sig", "image-version", "list", "--gallery-name", gallery, "--gallery-image-definition", definition)
-	a.in(`"`+r.Image+`"`, "virtualMachineProfile.storageProfile.imageReference.id", "vmss", "show", "--name", p.name)
+	a.in(`"`+definitionOf(r.Image)+`"`, "virtualMachineProfile.storageProfile.imageReference.id", "vmss", "show", "--name", p.name)
 	a.in(`0`, fmt.Sprintf("length([?name=='%s'])", kamino.SnapshotName(p.name)), "snapshot", "list")
 }
 
@@ -328,16 +331,15 @@ func TestAzureCLISeesPointer(t *testing.T) {
 	t.Parallel()
 	a := newAz(t)
 	p := newPool(t, 1)
-	pointer := []string{"--image-reference", "pointer"}
-	first := kaminoRun(t, updateArgs(p.node(0), pointer...)...).mustSucceed(t)
-	definition := first.Image[:strings.LastIndex(first.Image, "/versions/")]
+	first := kaminoRun(t, updateArgs(p.node(0))...).mustSucceed(t)
+	definition := definitionOf(first.Image)
 	named := func() {
 		t.Helper()
 		a.in(`"`+definition+`"`, "virtualMachineProfile.storageProfile.imageReference.id", "vmss", "show", "--name", p.name)
 	}
 	named()
 	a.boots(p, first.Version)
-	second := kaminoRun(t, updateArgs(p.node(0), append(pointer, "--again")...)...).mustSucceed(t)
+	second := kaminoRun(t, updateArgs(p.node(0), "--again")...).mustSucceed(t)
 	named()
 	a.boots(p, second.Version)
 	rollback := func(to string) {
@@ -348,13 +350,20 @@ func TestAzureCLISeesPointer(t *testing.T) {
 		named()
 		a.boots(p, to)
 	}
-	rollback(first.Version)
-	rollback(second.Version)
 	gallery := kamino.GalleryName(a.group)
+	state := func(version, want string) {
+		t.Helper()
+		a.in(want, `[publishingProfile.excludeFromLatest, tags."kamino-offer", starts_with(not_null(tags."kamino-bad", ''), 'rolled back to')]`, "sig", "image-version", "show",
+			"--gallery-name", gallery, "--gallery-image-definition", kamino.DefinitionName(p.name), "--gallery-image-version", version)
+	}
+	rollback(first.Version)
+	state(second.Version, `[true,"withdrawn",true]`)
+	rollback(second.Version)
+	state(second.Version, `[false,"offered",false]`)
 	a.in(`true`, "publishingProfile.excludeFromLatest", "sig", "image-version", "update", "--gallery-name", gallery, "--gallery-image-definition", kamino.DefinitionName(p.name),
 		"--gallery-image-version", second.Version, "--set", "publishingProfile.excludeFromLatest=true")
 	a.boots(p, first.Version)
-	o := kaminoRun(t, updateArgs(p.node(0), append(pointer, "--again")...)...)
+	o := kaminoRun(t, updateArgs(p.node(0), "--again")...)
 	if o.code != 3 || !strings.Contains(o.log, "somebody chose it") {
 		t.Errorf("an update after a person excluded the version: exit code %d\n%s", o.code, o.log)
 	}

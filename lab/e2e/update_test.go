@@ -120,7 +120,7 @@ func (p *pool) inspectStatus(r report) {
 	if built, err := time.Parse(kamino.BuiltAtFormat, v.BuiltAt); err != nil || time.Since(built) > time.Hour {
 		p.Errorf("status says that the version was built at %q", v.BuiltAt)
 	}
-	if !strings.EqualFold(pools[0].Model, r.Image) || !strings.EqualFold(pools[0].Next, r.Version) {
+	if !strings.EqualFold(pools[0].Model, definitionOf(r.Image)) || !strings.EqualFold(pools[0].Next, r.Version) {
 		p.Errorf("status: the model is %s and the next node boots from %s, want %s", pools[0].Model, pools[0].Next, r.Image)
 	}
 	if pools[0].Unfinished != nil {

@@ -146,7 +146,7 @@ targetNode: {{ . | quote }}
 {{- if .drain.force }}
 - --force
 {{- end }}
-{{- if ne .imageReference "version" }}
+{{- if .imageReference }}
 - --image-reference
 - {{ .imageReference }}
 {{- end }}
