@@ -15,13 +15,15 @@ type Sight struct {
 	Launched time.Time // when it was asked for, as far as this process knows
 	Running  time.Time // when the cloud was first seen to say that it runs; zero: not yet
 	Ready    time.Time // since when its node is Ready, or was first; zero: never
-	Canary   Canary    // the cloud's word, as it was last heard; Name "" before
-	Gone     time.Time // since when the cloud lists it no more; zero: it does
-	Stray    string    // a node of another name that shows the canary's machine
-	Others   []Node    // the other nodes of the cluster
-	Console  []string  // its last lines, where they can be read
-	Nonce    string    // that the report of its agent has to repeat
-	Donor    string    // the node that the image was made of
+	// ReadyAs is since when its node said that it is Ready when it first was, by the node's clock.
+	ReadyAs time.Time
+	Canary  Canary    // the cloud's word, as it was last heard; Name "" before
+	Gone    time.Time // since when the cloud lists it no more; zero: it does
+	Stray   string    // a node of another name that shows the canary's machine
+	Others  []Node    // the other nodes of the cluster
+	Console []string  // its last lines, where they can be read
+	Nonce   string    // that the report of its agent has to repeat
+	Donor   string    // the node that the image was made of
 	// Restarts are those of its first report after it was Ready.
 	Restarts map[string]int
 	Reboots  []Signal // what tells of a reboot that is pending
@@ -199,6 +201,7 @@ func (s *Sight) sawNode(n Node) {
 		s.Node.NotReady = ""
 	}
 	if s.Ready.IsZero() && n.Ready && SameVM(n.SystemUUID, s.Canary.VMID) {
+		s.ReadyAs = n.ReadySince
 		if s.Ready = n.ReadySince; s.Ready.Before(s.Running) || s.Ready.After(s.Now) {
 			s.Ready = s.Now
 		}

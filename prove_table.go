@@ -187,7 +187,7 @@ func judgeStable(s Sight, _ Bounds) (Outcome, string) {
 		return ProofFailed, "its node was Ready and is gone" + s.lastLines()
 	case !s.Node.Ready:
 		return ProofFailed, fmt.Sprintf("its node was Ready and is not any more%s", inBrackets(s.Node.NotReady)) + s.lastLines()
-	case s.Node.ReadySince.After(s.Ready.Add(lookAge)):
+	case s.Node.ReadySince.After(s.ReadyAs.Add(lookAge)):
 		return ProofFailed, fmt.Sprintf("its node became Ready a second time, at %s", s.Node.ReadySince.Format(time.TimeOnly))
 	case s.Starts > 1:
 		return ProofFailed, fmt.Sprintf("its kubelet has started %d times", s.Starts)

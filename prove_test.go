@@ -29,7 +29,7 @@ func goodSight() Sight {
 			Node:    node("kamino-00000000000000", "azure://c/0", "00000000-0000-4000-8000-000000000001"),
 			Sibling: node("a-0", "azure://a/0", "00000000-0000-4000-8000-000000000002")}}
 	s.Node.Labels, s.Node.Created, s.Node.ReadySince = labels, s.Running.Add(time.Minute), s.Ready
-	s.Node.Annotations = map[string]string{AnnotationReport: string(report)}
+	s.Node.Annotations, s.ReadyAs = map[string]string{AnnotationReport: string(report)}, s.Ready
 	return s
 }
 
@@ -113,7 +113,7 @@ func TestJudge(t *testing.T) {
 		{"Ready twice", func(s *Sight) { s.Node.ReadySince = s.Ready.Add(time.Minute) }, fail, "stable"},
 		{"two starts of the kubelet", func(s *Sight) { s.Starts = 2 }, fail, "stable"},
 		{"not baked", func(s *Sight) {
-			s.Ready, s.Node.ReadySince = proofNoon.Add(-9*time.Minute), proofNoon.Add(-9*time.Minute)
+			s.Ready = proofNoon.Add(-9 * time.Minute)
 		}, waits, "stable"},
 
 		{"a label of the kubelet lacks", func(s *Sight) { s.Node.Labels = map[string]string{} }, fail, "labels"},
@@ -134,7 +134,7 @@ func TestJudge(t *testing.T) {
 
 		{"a DaemonSet that crashes", func(s *Sight) { s.Daemons[0].Ready = false }, fail, "daemonsets"},
 		{"a DaemonSet whose image cannot be pulled", func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Pull = false, true }, unsure, "daemonsets"},
-		{"a DaemonSet that starts", func(s *Sight) { s.Daemons[0].Ready = false; s.Ready, s.Node.ReadySince = proofNoon, proofNoon }, waits, "daemonsets"},
+		{"a DaemonSet that starts", func(s *Sight) { s.Daemons[0].Ready = false; s.Ready = proofNoon }, waits, "daemonsets"},
 
 		{"no report", func(s *Sight) { s.Node.Annotations = nil }, unsure, "report"},
 		{"the report of another run", func(s *Sight) { reports(s, func(r *NodeReport) { r.Nonce = "other" }) }, unsure, "report"},

@@ -71,7 +71,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	}
 	for _, v := range w.artifacts {
 		made := pictureArtifact(v.Artifact, v.pool, kinds[v.Kind])
-		made.Unfit = v.unfit
+		made.Unfit = v.proved && v.sick != healthy
 		s.Artifacts = append(s.Artifacts, made)
 	}
 	a.leases(s)

@@ -20,6 +20,7 @@ type simCanary struct {
 	nonce   string
 	hidden  time.Time // not listed until then
 	machine *machine
+	sick    sickness
 }
 
 // sickness is what is wrong with clones of an image.
@@ -70,6 +71,11 @@ func (s simProvider) LaunchCanary(ctx context.Context, pool kamino.Pool, order k
 		}
 		c := &simCanary{pool: pool.ID, nonce: order.Nonce,
 			Canary: kamino.Canary{Name: order.Name, Version: order.Version, Run: order.Run, Expires: order.Expires, State: kamino.Creating}}
+		for _, a := range w.artifacts {
+			if a.ID == order.Version {
+				a.proved, c.sick = true, a.sick
+			}
+		}
 		if f.is(worlds.LateCreate) {
 			c.hidden = w.now.Add(30 * time.Second)
 		}
@@ -98,20 +104,10 @@ func (w *world) canaryRuns(c *simCanary, failed bool) {
 	c.machine, w.machines[id] = m, m
 	c.State, c.Instance, c.VMID, c.Hostname, c.Power = kamino.Succeeded, id, m.VMID, host, kamino.PowerOn
 	w.happened("canary %s runs", c.Name)
-	if w.sick == mute {
-		w.unfit(c)
+	if c.sick == mute {
 		return
 	}
 	w.after(bootTime, func() { w.canaryJoins(c) })
-}
-
-// unfit notes that the image of a canary must never be a pool's.
-func (w *world) unfit(c *simCanary) {
-	for _, a := range w.artifacts {
-		if a.ID == c.Version {
-			a.unfit = true
-		}
-	}
 }
 
 func (w *world) canaryJoins(c *simCanary) {
@@ -125,7 +121,7 @@ func (w *world) canaryJoins(c *simCanary) {
 	n.Taints = append(n.Taints, kamino.Taint{Key: kamino.TaintCanary, Effect: "NoSchedule"})
 	report, _ := json.Marshal(kamino.NodeReport{Nonce: c.nonce, At: w.now, MachineID: n.MachineID})
 	n.Annotations[kamino.AnnotationReport] = string(report)
-	switch w.sick {
+	switch c.sick {
 	case twin:
 		n.MachineID = w.nodes["a-2"].MachineID
 	case flaps:
@@ -135,9 +131,6 @@ func (w *world) canaryJoins(c *simCanary) {
 				w.changeNode(n)
 			}
 		})
-	}
-	if w.sick != healthy {
-		w.unfit(c)
 	}
 	w.changeNode(n)
 	w.happened("node %s of canary %s registers", n.Name, c.Name)
@@ -197,11 +190,21 @@ func (c simCluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out
 			out.Renewed = out.Renewed || m.kubelet && m.Hostname != order.Node
 		}
 		if out.Node.UID != "" {
-			out.Daemons = []kamino.DaemonPod{{Set: "kube-system/proxy", Ready: w.sick != lacking && !out.Node.Tainted(kamino.TaintCanary)}}
+			out.Daemons = []kamino.DaemonPod{{Set: "kube-system/proxy", Ready: !out.Node.Tainted(kamino.TaintCanary) && !w.lacking(order.Node)}}
 		}
 		return nil
 	})
 	return out, err
+}
+
+// lacking says whether pods of DaemonSets do not start on a canary's node.
+func (w *world) lacking(node string) bool {
+	for _, c := range w.canaries {
+		if c.Hostname == node && c.sick == lacking {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) sight(name string) (out kamino.NodeSight) {

@@ -22,7 +22,7 @@ func (w *world) updateAsTold(o kamino.Options) *proc {
 		o.AdoptModel = true
 		p = w.update(o)
 	}
-	if errors.As(p.err, &other) {
+	if errors.As(p.err, &other) || p.err != nil && strings.Contains(p.err.Error(), "failed its proof: ") {
 		o.Today = kamino.TodayAgain
 		p = w.update(o)
 	}

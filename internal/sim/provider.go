@@ -41,7 +41,8 @@ type simArtifact struct {
 	hidden time.Time // 404 until then, just after create
 	settle time.Time // a write of its flag has come to its end then, and counts
 	shown  bool      // excluded, until then
-	unfit  bool      // a canary of it was sick
+	sick   sickness  // what is wrong with its clones
+	proved bool      // a canary was asked for
 }
 
 const (
@@ -274,6 +275,9 @@ func (w *world) begin(key string, pool kamino.PoolID, want kamino.Artifact, f *f
 	}
 	if f.is(worlds.LateCreate) {
 		a.hidden = w.now.Add(30 * time.Second)
+	}
+	if want.Kind == kamino.Version && w.sick != noQuota {
+		a.sick = w.sick
 	}
 	w.artifacts[key] = a
 	failed := ""

@@ -27,16 +27,30 @@ type walk struct {
 	// former: the first process is of a former version.
 	former bool
 	tune   func(*kamino.Engine)
+	// proof is what all versions of the walk go through, and sick whether the clones of the first
+	// life are.
+	proof kamino.Proving
+	sick  sickness
 }
 
 const walkCalls = 460 // calls of an update without faults, about
 
 func newWalk(seed uint64) *walk {
 	k := &walk{seed: seed, rng: rand.New(rand.NewPCG(seed, 2))}
+	k.proof = kamino.Defaults().Proof
+	if own := rand.New(rand.NewPCG(seed, 3)); own.IntN(2) == 0 {
+		k.proof.Mode, k.proof.For, k.proof.Budget = kamino.ProveCanary, 2*time.Minute, 5*time.Minute
+		if own.IntN(3) == 0 {
+			k.sick = []sickness{mute, flaps, twin, lacking, noQuota}[own.IntN(5)]
+		}
+	}
 	if k.rng.IntN(3) == 0 {
 		k.w = fresh(seed)
 	} else {
 		k.w = aged(seed)
+	}
+	if k.w.sick = k.sick; k.proof.Mode == kamino.ProveCanary {
+		k.note("versions are proved; wrong with clones: %q", k.sick)
 	}
 	if seed%5 == 0 && len(k.w.leases) > 0 {
 		k.note("only a former version has used the pool, in another namespace")
@@ -104,6 +118,7 @@ func (k *walk) life(number int) {
 	}
 	p.faults = k.draw(number, donor)
 	o := options(donor)
+	o.Proof = k.proof
 	o.Force, o.AdoptModel = k.rng.IntN(10) == 0, k.rng.IntN(2) == 0
 	if k.rng.IntN(4) == 0 {
 		o.NewNodes = 1
@@ -159,6 +174,7 @@ const (
 // work, and a second one must find nothing to do.
 func (k *walk) settle() {
 	w := k.w
+	w.sick = healthy
 	begun := w.now
 	defer func() { w.audit.judge.Restored(begun, restoreTime) }()
 	if p := w.restore(); p.err != nil || p.crashed {
@@ -166,6 +182,7 @@ func (k *walk) settle() {
 	}
 	w.audit.settled()
 	o := options(w.anyDonor())
+	o.Proof = k.proof
 	started := w.now
 	p := w.updateAsTold(o)
 	w.audit.judge.Ended(p.name, w.now.Sub(started), cleanTime)
