@@ -160,6 +160,7 @@ const (
 	ActProbe            Act = "start-probe"
 	ActRemoveCanary     Act = "remove-canary"
 	ActRemoveNode       Act = "remove-node"
+	ActWithdraw         Act = "withdraw-version"
 )
 
 // passed puts a run that has ended in front of the past ones.

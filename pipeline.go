@@ -28,6 +28,7 @@ const (
 	InRetire        = "retire"
 	InModel         = "model"
 	InScaleOut      = "scale-out"
+	InWatch         = "watch"
 	InClean         = "clean"
 	InPrune         = "prune"
 	InUnseal        = "unseal"
@@ -98,6 +99,8 @@ func Pipeline() []Step {
 			When: (*Run).promotes, Look: (*Run).lookModel, Patient: true, Plan: (*Run).planModel},
 		{Name: InScaleOut, Does: "ask for new nodes",
 			When: (*Run).scaleOutWanted, Look: (*Run).lookScaleOut, Patient: true, Plan: (*Run).planScaleOut},
+		{Name: InWatch, Does: "watch the first node of the new version, and withdraw that if it is bad",
+			When: (*Run).provesPool, Look: (*Run).lookWatch, Patient: true, Limit: unlimited},
 		{Name: InClean, Seed: "14", Does: "delete the snapshot",
 			Look: (*Run).lookClean, Patient: true, Spare: true, Limit: buildLimit},
 		{Name: InPrune, Seed: "15", Does: "delete old image versions that nothing uses",

@@ -266,3 +266,97 @@ func (r *Run) heldUp(ctx context.Context, s Step) error {
 	}
 	return nil
 }
+
+// Watching is how auto-update watches the nodes that come from a new version.
+type Watching struct {
+	For    time.Duration // 0: not at all
+	Budget time.Duration // from the first sight of an instance to its Ready node
+}
+
+// newborns is what was seen of the instances of a pool that boot from a version.
+type newborns map[InstanceID]*newbornNode
+
+type newbornNode struct {
+	seen  time.Time // first
+	ready bool      // its node was Ready within the budget
+	late  bool
+}
+
+// tooMany says whether so many of the nodes are not Ready within the budget that their image is to
+// blame: two of the first three, or more than a fifth of at least five. It is a pure function.
+func (b newborns) tooMany() (late, of int, bad bool) {
+	for _, n := range b {
+		if n.ready || n.late {
+			of++
+		}
+		if n.late {
+			late++
+		}
+	}
+	return late, of, of <= 3 && late >= 2 || of >= 5 && 5*late > of
+}
+
+// saw notes the instances and nodes of one look.
+func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget time.Duration) {
+	for _, in := range born {
+		n := b[in.ID]
+		if n == nil {
+			n = &newbornNode{seen: now}
+			b[in.ID] = n
+		}
+		for _, node := range nodes {
+			n.ready = n.ready || node.Ready && node.runsOn(in.ID) && SameVM(node.SystemUUID, in.VMID)
+		}
+		n.late = !n.ready && now.Sub(n.seen) > budget
+	}
+}
+
+// Watch watches the nodes that come from the versions that pools boot from, for as long as told,
+// without holding their leases. A version of whose nodes too many are not Ready within the budget
+// is withdrawn where a good one comes before it, and else told: an error either way.
+func (e *Engine) Watch(ctx context.Context, pools []string, w Watching) error {
+	began := e.now()
+	seen, elders, over := map[PoolID]newborns{}, map[PoolID]map[InstanceID]bool{}, map[PoolID]bool{}
+	var errs []error
+	for w.For > 0 && e.now().Sub(began) < w.For {
+		all, nodes, err := e.overviews(ctx, pools)
+		if err != nil && !transient(err) {
+			return errors.Join(append(errs, err)...)
+		}
+		for _, o := range all {
+			v := o.next()
+			if o.err != nil || over[o.id] || v == nil || v.Tags[TagRun] == "" || v.Instances == 0 {
+				continue
+			}
+			mine := elders[o.id]
+			born, err := e.newborn(ctx, o.pool, v.ID, &mine)
+			if elders[o.id] = mine; err != nil {
+				continue // the next look tells
+			}
+			if seen[o.id] == nil {
+				seen[o.id] = newborns{}
+			}
+			seen[o.id].saw(born, nodes, e.now(), w.Budget)
+			if late, of, bad := seen[o.id].tooMany(); bad {
+				over[o.id] = true
+				errs = append(errs, e.withdrawLate(ctx, o, v.Name, late, of, w.Budget))
+			}
+		}
+		if err := e.clock().Sleep(ctx, watchPoll); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+const watchPoll = time.Minute
+
+func (e *Engine) withdrawLate(ctx context.Context, o overview, version string, late, of int, budget time.Duration) error {
+	proof := &ProofError{Version: version, Outcome: ProofFailed, Findings: []Finding{{"watch", ProofFailed,
+		fmt.Sprintf("%d of %d new nodes of pool %s were not Ready within %s", late, of, o.pool.Name, budget)}}}
+	e.report(Event{Kind: Warned, Pool: o.pool.Name, Step: InWatch, Percent: -1, Message: proof.Error()})
+	if _, err := e.WithdrawVersion(ctx, WithdrawOptions{Pool: string(o.id), Version: version, Reason: cutText("failed its proof: "+proof.reason(), maxTag)}); err != nil {
+		return errors.Join(proof, fmt.Errorf("withdraw version %s: %w", version, err))
+	}
+	return WithHint(proof, "the version is withdrawn: kamino status tells what the pool's next node boots from")
+}

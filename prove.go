@@ -3,6 +3,7 @@ package kamino
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -131,6 +132,7 @@ type proof struct {
 	leaves bool        // it was seen to be deleted
 	error  *ProofError // how it ended, to be written on the version
 	passed bool
+	elders map[InstanceID]bool // instances of the pool that boot from another version
 }
 
 // ofCanary says whether a pool is no pool but what a canary is made of: CanaryName.
@@ -240,4 +242,80 @@ func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
 	}
 	p.hold("too-few-candidates", "no node stands for the pool: its donor %s is not Ready", names[0])
 	return true
+}
+
+// provesPool: the version is to be proved by the first node of the pool that boots from it.
+func (r *Run) provesPool() bool {
+	_, looks := r.engine.Cluster.(Examiner)
+	return looks && r.proof.mode == ProvePool && r.image.version.Tags[TagProof] != proofPassed
+}
+
+// noReport are the checks that need the report of a canary's agent.
+var noReport = []string{"report", "units"}
+
+// lookWatch watches the first node of the pool that boots from the promoted version, and withdraws
+// that if the node is bad.
+func (r *Run) lookWatch(ctx context.Context) (Next, error) {
+	if r.proof.error == nil && !r.proof.passed {
+		out, findings, err := r.examine(ctx)
+		switch {
+		case err != nil:
+			return Next{}, err
+		case out == ProofWaits:
+			return wait(findings[0].Evidence), nil
+		case out == ProofPassed:
+			r.proof.passed = true
+		default:
+			r.proof.error = &ProofError{Version: r.image.version.Name, Outcome: out, Findings: findings}
+		}
+	}
+	if r.badReason() != "" {
+		return r.withdrawn(ctx)
+	}
+	v, next, err := r.provedVersion(ctx)
+	if err != nil || next.kind != nextDone {
+		return next, err
+	}
+	switch {
+	case r.proof.error != nil:
+		r.recordProof(ctx)
+		return Next{}, WithHint(r.proof.error, "the version stays promoted; to take it back: kamino withdraw --pool %s --reason TEXT", r.pool.Name)
+	case v.Tags[TagProof] == proofPassed:
+		return done("node " + r.proof.sight.Node.Name + " is as it should be"), nil
+	}
+	v.Tags = maps.Clone(v.Tags)
+	v.Tags[TagProof] = proofPassed
+	return r.writeVersion("note on version "+v.Name+" that it passed its proof", v), nil
+}
+
+// withdrawn takes the promoted version back: the good one before it takes its place.
+func (r *Run) withdrawn(ctx context.Context) (Next, error) {
+	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
+	if err != nil {
+		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+	}
+	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	if err != nil {
+		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+	}
+	o := overview{id: pool.ID, pool: pool, versions: versions, lease: *r.held.lease}
+	now := o.next()
+	if now == nil || now.Name != r.image.version.Name {
+		r.recordProof(ctx)
+		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status tells what the pool's next node boots from")
+	}
+	t := o.defaultTarget()
+	if t.version == nil {
+		r.recordProof(ctx)
+		return Next{}, WithHint(r.proof.error, "there is no good version before it: new nodes go on booting from it; kamino rollback --pool %s --to original goes back to the model from before", r.pool.Name)
+	}
+	t.points = points(pool.Model.Image, versions)
+	m := marking{to: t, plan: Rollback{To: t.name(), Bad: []string{now.Name}, reason: r.badReason()}, points: t.points, failed: map[string]error{}}
+	return actSteps(ActWithdraw, fmt.Sprintf("withdraw version %s: new nodes boot from %s again", now.Name, t.name()), func(ctx context.Context) error {
+		return r.exec(ctx, []Step{
+			{Name: InModel, Does: "point the pool's model at the former version", Patient: true,
+				Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, nil) }},
+			{Name: InMark, Does: "mark the version as bad", Patient: true, Limit: markLimit, Look: m.look},
+		})
+	}).noting(func(l *Lease) { l.Record.ModelWas = pool.Model.Image }), nil
 }

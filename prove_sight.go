@@ -155,6 +155,9 @@ const (
 func (r *Run) examine(ctx context.Context) (Outcome, []Finding, error) {
 	p, now := &r.proof, r.engine.now()
 	bounds := Bounds{Boot: r.opts.Proof.Budget, Bake: r.opts.Proof.For, History: r.held.lease.Ledger.usualBoot(), Without: r.opts.Proof.Without}
+	if p.mode == ProvePool {
+		bounds.Without = slices.Concat(bounds.Without, noReport)
+	}
 	read := r.glance
 	if now.Sub(p.whole) > wholeSight {
 		read = r.sightWhole
@@ -208,8 +211,11 @@ func (s *Sight) sawNode(n Node) {
 	}
 }
 
-// sightCloud reads what the cloud says of the canary.
+// sightCloud reads what the cloud says of the canary, or of the pool's node that stands for one.
 func (r *Run) sightCloud(ctx context.Context) error {
+	if r.proof.mode == ProvePool {
+		return r.sightNewborn(ctx)
+	}
 	prover, _, _ := r.engine.prover()
 	list, err := prover.Canaries(ctx, r.pool)
 	if err != nil {
@@ -247,7 +253,7 @@ func (r *Run) sightWhole(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.Node.UID == "" || !s.Node.Ready {
+	if p.mode == ProveCanary && (s.Node.UID == "" || !s.Node.Ready) {
 		if lines, err := prover.Console(ctx, r.pool, s.Canary); err == nil {
 			s.Console = lines
 		}
@@ -278,7 +284,7 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 		if SameVM(n.SystemUUID, s.Canary.VMID) {
 			s.Stray = n.Name
 		}
-		if pool, err := r.engine.Provider.PoolOf(n.ProviderID); err == nil && pool == r.pool.ID && n.Ready && (sibling == "" || n.Name == s.Donor) {
+		if pool, err := r.engine.Provider.PoolOf(n.ProviderID); err == nil && pool == r.pool.ID && n.Ready && !n.Unschedulable && (sibling == "" || n.Name == s.Donor) {
 			sibling = n.Name
 		}
 	}
@@ -289,4 +295,68 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 	s.ClusterSight, s.Now = seen, r.engine.now()
 	s.sawNode(seen.Node.Node)
 	return nil
+}
+
+// sightNewborn reads the first instance of the pool that boots from the version.
+func (r *Run) sightNewborn(ctx context.Context) error {
+	s, now := &r.proof.sight, r.engine.now()
+	if r.proof.asked = now; s.Launched.IsZero() {
+		s.Launched = now
+	}
+	if s.Canary.Instance == "" {
+		born, err := r.engine.newborn(ctx, r.pool, r.image.version.ID, &r.proof.elders)
+		if err != nil || len(born) == 0 {
+			return err
+		}
+		s.Canary = canaryOf(born[0])
+	}
+	in, err := r.engine.Provider.Instance(ctx, s.Canary.Instance)
+	switch {
+	case errors.Is(err, ErrNotFound) && s.Gone.IsZero():
+		s.Gone = now
+	case errors.Is(err, ErrNotFound):
+	case err != nil:
+		return fmt.Errorf("read instance %s: %w", s.Canary.Instance, err)
+	default:
+		s.Canary, s.Gone = canaryOf(in), time.Time{}
+	}
+	if s.Running.IsZero() && s.Canary.Power == PowerOn {
+		s.Running = now
+	}
+	return nil
+}
+
+// canaryOf is an instance of the pool that stands for a canary.
+func canaryOf(in Instance) Canary {
+	return Canary{Name: lastSegment(string(in.ID)), State: Succeeded, Instance: in.ID, VMID: in.VMID, Hostname: in.Hostname, Power: in.Power}
+}
+
+// newborn lists the instances of a pool that boot from an image. What an instance boots from is
+// read once: elders are those that boot from another one.
+func (e *Engine) newborn(ctx context.Context, pool Pool, image string, elders *map[InstanceID]bool) (born []Instance, err error) {
+	ids, err := e.Provider.Instances(ctx, pool)
+	if err != nil {
+		return nil, fmt.Errorf("list the instances of pool %s: %w", pool.Name, err)
+	}
+	if *elders == nil {
+		*elders = map[InstanceID]bool{}
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		if (*elders)[id] {
+			continue
+		}
+		in, err := e.Provider.Instance(ctx, id)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("read instance %s: %w", id, err)
+		}
+		if strings.EqualFold(in.Image, image) {
+			born = append(born, in)
+		} else {
+			(*elders)[id] = true
+		}
+	}
+	return born, nil
 }

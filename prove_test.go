@@ -204,6 +204,23 @@ func TestJudgeConsole(t *testing.T) {
 	}
 }
 
+// TestTooMany: two of the first three, or more than a fifth of at least five.
+func TestTooMany(t *testing.T) {
+	for _, tt := range []struct {
+		late, of int
+		want     bool
+	}{{0, 0, false}, {1, 1, false}, {1, 2, false}, {2, 2, true}, {1, 3, false}, {2, 3, true}, {2, 4, false}, {1, 5, false}, {2, 5, true}, {2, 10, false}, {3, 10, true}} {
+		b := newborns{}
+		for i := range tt.of {
+			b[InstanceID(rune('a'+i))] = &newbornNode{late: i < tt.late, ready: i >= tt.late}
+		}
+		b["yet to come"] = &newbornNode{}
+		if late, of, bad := b.tooMany(); late != tt.late || of != tt.of || bad != tt.want {
+			t.Errorf("%d of %d: %d, %d, %t", tt.late, tt.of, late, of, bad)
+		}
+	}
+}
+
 // TestLife: the states of a version, from its tags.
 func TestLife(t *testing.T) {
 	v := Artifact{State: Succeeded, Ready: true}

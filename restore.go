@@ -241,8 +241,9 @@ func (r *Run) survey(ctx context.Context, lease Lease) ([]Left, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the snapshot of pool %s: %w", r.pool.Name, err)
 	}
-	for _, s := range snapshots {
+	for i, s := range snapshots {
 		if s.Ours() {
+			r.image.reused = &snapshots[i] // one read that does not find it is no proof that it is gone
 			left = append(left, Left{Pool: r.pool.ID, Run: s.Tags[TagRun], Node: s.Tags[TagBuiltFrom], What: "snapshot " + s.Name})
 		}
 	}

@@ -15,17 +15,19 @@ func (r *Run) chooseProof(ctx context.Context) error {
 	if r.proof.mode != "" {
 		return nil
 	}
-	if r.opts.Proof.Mode != ProveCanary {
-		r.proof.mode = r.opts.Proof.Mode
-		return nil
+	r.proof.mode = r.opts.Proof.Mode
+	if r.proof.mode == ProveCanary {
+		why, err := r.noCanary(ctx)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			r.proof.mode = ProvePool
+			r.doubt(InValidate, []string{"no canary can be had: " + why + "; the version will be proved in the pool"})
+		}
 	}
-	why, err := r.noCanary(ctx)
-	if err != nil {
-		return err
-	}
-	if r.proof.mode = ProveCanary; why != "" {
-		r.proof.mode = ProvePool
-		r.doubt(InValidate, []string{"no canary can be had: " + why + "; the version will be proved in the pool"})
+	if _, looks := r.engine.Cluster.(Examiner); r.proof.mode == ProvePool && looks {
+		r.opts.NewNodes = max(r.opts.NewNodes, 1) // the one that is watched
 	}
 	return nil
 }

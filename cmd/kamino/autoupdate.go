@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,6 +19,7 @@ type autoUpdateCommand struct {
 	out      outputFlag
 	dryRun   bool
 	detailed bool
+	watch    durationValue
 }
 
 func newAutoUpdateCommand(a *app) *cobra.Command {
@@ -45,6 +47,7 @@ kamino plan prints.`,
 	c.sel.add(a, f, "target-vmss")
 	c.sel.addCluster(f)
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
+	f.Var(&c.watch, "watch", "how long to watch nodes that come from the new images afterwards: if two of the first three, or more than a fifth of at least five, are not Ready within --boot-budget, the version is withdrawn; 0 means not at all")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
 	c.out.add(cmd)
 	c.sel.completes(a, cmd, "target-vmss")
@@ -85,6 +88,9 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	}
 	finish := c.follow(ctx, engine)
 	results, err := engine.AutoUpdate(ctx, opts)
+	if ctx.Err() == nil && results != nil {
+		err = errors.Join(err, engine.Watch(ctx, opts.Pools, kamino.Watching{For: c.watch.d, Budget: opts.Proof.Budget}))
+	}
 	finish()
 	if results == nil {
 		return err

@@ -71,11 +71,7 @@ func (s simProvider) LaunchCanary(ctx context.Context, pool kamino.Pool, order k
 		}
 		c := &simCanary{pool: pool.ID, nonce: order.Nonce,
 			Canary: kamino.Canary{Name: order.Name, Version: order.Version, Run: order.Run, Expires: order.Expires, State: kamino.Creating}}
-		for _, a := range w.artifacts {
-			if a.ID == order.Version {
-				a.proved, c.sick = true, a.sick
-			}
-		}
+		c.sick = w.sickOf(order.Version)
 		if f.is(worlds.LateCreate) {
 			c.hidden = w.now.Add(30 * time.Second)
 		}
@@ -108,6 +104,17 @@ func (w *world) canaryRuns(c *simCanary, failed bool) {
 		return
 	}
 	w.after(bootTime, func() { w.canaryJoins(c) })
+}
+
+// sickOf is what is wrong with the clones of an image, of which one was asked for.
+func (w *world) sickOf(image string) sickness {
+	for _, a := range w.artifacts {
+		if a.ID == image {
+			a.proved = true
+			return a.sick
+		}
+	}
+	return healthy
 }
 
 func (w *world) canaryJoins(c *simCanary) {

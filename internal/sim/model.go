@@ -245,7 +245,14 @@ func (w *world) grow(p *simPool, instances int) {
 		host := fmt.Sprintf("%s-new%d", p.id.Name(), p.joins)
 		p.joins++
 		image := cmp.Or(p.sticky, w.bootsFrom(p))
-		w.after(joinTime, func() { w.addMachine(p.id, host, image); w.happened("machine %s joins", host) })
+		w.after(joinTime, func() {
+			m := w.addMachine(p.id, host, image)
+			if w.sickOf(image) == mute {
+				m.kubelet = false
+				delete(w.nodes, host)
+			}
+			w.happened("machine %s joins", host)
+		})
 	}
 	p.capacity, p.revision, p.busy = instances, w.next(), w.now.Add(poolTime)
 	w.happened("capacity of %s is %d", p.id.Name(), instances)

@@ -288,3 +288,63 @@ func TestProveFirst(t *testing.T) {
 	w.audit.settled()
 	w.sound(t)
 }
+
+// TestProvePool: without a canary the version is promoted, one more node asked for and watched. A
+// bad one is withdrawn, and the pool boots from the former version again.
+func TestProvePool(t *testing.T) {
+	for _, world := range []func(uint64) *world{aged, pointing} {
+		for _, sick := range []sickness{healthy, mute} {
+			w := world(1)
+			w.watchNext()
+			w.sick = sick
+			o := proving()
+			o.Proof.Mode = kamino.ProvePool
+			if w.pools[poolA].image != w.bootsFrom(w.pools[poolA]) {
+				o.ImageReference = kamino.ByDefinition
+			}
+			p := w.update(o)
+			fresh := kamino.VersionName(w.now)
+			want, v := []string{"2026.03.09", fresh}, w.version(fresh)
+			if sick != healthy {
+				want = append(want, "2026.03.09")
+			}
+			if got := w.turns(); !slices.Equal(got, want) {
+				t.Errorf("clones %q: %v; the next instance boots from %v", sick, p.err, got)
+			}
+			var proof *kamino.ProofError
+			if bad := errors.As(p.err, &proof); bad != (sick != healthy) || p.err != nil && !bad || bad && !strings.Contains(v.Tags[kamino.TagBad], "ready: ") {
+				t.Errorf("clones %q: %v, %v", sick, p.err, v.Tags)
+			}
+			if w.pools[poolA].capacity != 4 || sick == healthy && v.Tags[kamino.TagProof] != "passed" {
+				t.Errorf("clones %q: capacity %d, %v", sick, w.pools[poolA].capacity, v.Tags)
+			}
+			for _, m := range w.machines {
+				if !m.kubelet {
+					w.removeMachine(m) // as a person does
+				}
+			}
+			w.audit.settled()
+			w.sound(t)
+		}
+	}
+}
+
+// TestWatch: where two of the first three nodes of a promoted version do not become Ready, it is
+// withdrawn; one of three is not enough.
+func TestWatch(t *testing.T) {
+	for late, want := range map[int][]string{1: {"2026.03.09"}, 2: {"2026.03.09", "2026.03.05"}} {
+		w := aged(1)
+		w.watchNext()
+		w.version("2026.03.09").Tags[kamino.TagRun] = "former"
+		w.version("2026.03.09").sick = mute
+		p := &proc{}
+		w.spawn(p, func(ctx context.Context) {
+			p.err = p.engine().Watch(ctx, []string{"a"}, kamino.Watching{For: time.Hour, Budget: 5 * time.Minute})
+		})
+		w.after(time.Minute, func() { w.grow(w.pools[poolA], 3+late) })
+		w.wait()
+		if got := w.turns(); !slices.Equal(got, want) || (p.err != nil) != (late > 1) {
+			t.Errorf("%d late: %v; the next instance boots from %v", late, p.err, got)
+		}
+	}
+}

@@ -131,6 +131,11 @@ targetNode: {{ . | quote }}
 {{- end }}
 {{- end }}
 
+{{/* How versions are proved: what the program does where nothing is set. */}}
+{{- define "kamino.proves" -}}
+{{ .prove.mode | default "none" }}
+{{- end }}
+
 {{- define "kamino.runArgs" }}
 {{- include "kamino.gallery" . }}
 - --new-updated-nodes
@@ -149,6 +154,28 @@ targetNode: {{ . | quote }}
 {{- if .imageReference }}
 - --image-reference
 - {{ .imageReference }}
+{{- end }}
+{{- with .prove }}
+{{- with .mode }}
+- --prove
+- {{ . }}
+{{- end }}
+{{- with .for }}
+- --prove-for
+- {{ . | quote }}
+{{- end }}
+{{- with .bootBudget }}
+- --boot-budget
+- {{ . | quote }}
+{{- end }}
+{{- with .promote }}
+- --promote
+- {{ . }}
+{{- end }}
+{{- range .without }}
+- --prove-without
+- {{ . }}
+{{- end }}
 {{- end }}
 {{- if .allowSpot }}
 - --allow-spot
@@ -195,6 +222,10 @@ targetNode: {{ . | quote }}
 {{- end }}
 {{- if .rejectTainted }}
 - --reject-tainted
+{{- end }}
+{{- with .watch }}
+- --watch
+- {{ . | quote }}
 {{- end }}
 {{- if .dryRun }}
 - --dry-run

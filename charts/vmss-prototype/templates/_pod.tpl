@@ -10,12 +10,12 @@ ttlSecondsAfterFinished: {{ $k.jobTtl }}
 {{- end }}
 podFailurePolicy:
   rules:
-    # Refused, or another run holds the pool: trying again helps nobody.
+    # Refused, or another run holds the pool, or the image is bad: trying again helps nobody.
     - action: FailJob
       onExitCodes:
         containerName: {{ $k.name }}
         operator: In
-        values: [3]
+        values: [3, 4]
     # The node of the pod was drained, say: the next pod finishes the run.
     - action: Ignore
       onPodConditions:
@@ -86,6 +86,10 @@ containers:
       {{- end }}
       {{- with $k.sealPolicy }}
       - name: SEAL_POLICY
+        value: {{ . | quote }}
+      {{- end }}
+      {{- with $k.prove.probe }}
+      - name: PROBE
         value: {{ . | quote }}
       {{- end }}
       {{- if and (include "kamino.onHost" $k) $k.azure.caBundle }}
