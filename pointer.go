@@ -358,7 +358,7 @@ func (r *Run) ownImage(pool Pool) bool {
 // of a pool boots from that refers to it. Versions have no revision: what was read just before is
 // compared, and read again by the next look.
 func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
-	v := want.Seen
+	v, read := want.Seen, r.engine.now()
 	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
@@ -376,8 +376,22 @@ func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
 			return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
 		}
 	}
-	return act(ActMarkVersion, "offer version "+v.Name+" to new nodes of pool "+pool.Name, func(ctx context.Context) error {
-		r.result.Changed = true
+	offer := act(ActMarkVersion, "offer version "+v.Name+" to new nodes of pool "+pool.Name, func(ctx context.Context) error {
+		r.result.Changed, r.image.readAt, r.image.offeredAt = true, time.Time{}, read
 		return r.engine.Provider.Promote(ctx, pool, want)
-	}).of(v.Name).noting(func(l *Lease) { l.Ledger.Promoted = &Promotion{Version: v.Name} }), nil
+	})
+	if r.modelIsTheirs() || want.Reference != ByDefinition {
+		return offer.noting(func(l *Lease) { l.Ledger.Promoted = &Promotion{Version: v.Name} }), nil
+	}
+	next, err := r.engine.Provider.NextImage(ctx, pool, want)
+	if err != nil {
+		return Next{}, fmt.Errorf("compare the model of pool %s: %w", pool.Name, err)
+	}
+	if len(next.Diff) == 0 {
+		return offer.noting(func(l *Lease) { l.Ledger.Promoted = &Promotion{Version: v.Name} }), nil
+	}
+	return offer.announcing(ActModel, describeDiff(pool, next.Diff)).noting(func(l *Lease) {
+		r.noteModel(l, pool, next, want)
+		r.image.noted = true
+	}), nil
 }

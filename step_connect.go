@@ -14,6 +14,7 @@ func (r *Run) lookConnect(ctx context.Context) (Next, error) {
 	if err := r.checkCluster(ctx); err != nil {
 		return Next{}, err
 	}
+	r.now.pauseAsked = r.engine.now()
 	if err := r.engine.refusePaused(ctx); err != nil && r.opts.Donor != "" {
 		return Next{}, err // a rollback goes on
 	}

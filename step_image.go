@@ -20,6 +20,9 @@ const (
 type imaging struct {
 	reference  ImageReference // how the pool shall refer to it
 	definition Artifact       // as last seen
+	readAt     time.Time      // when version was read whole; zero once something was written of it
+	offeredAt  time.Time      // when the pool was read that version was offered in; zero once it was read again
+	noted      bool           // the write of the model stands on the lease
 	version    Artifact       // as last seen
 	preBuilt   bool           // it was there before the run began
 	reused     *Artifact
@@ -212,7 +215,7 @@ func (r *Run) lookImage(ctx context.Context) (Next, error) {
 	case v.State == Failed:
 		return r.failedImage(v)
 	case v.State == Succeeded && v.Ready:
-		r.image.version = v
+		r.image.version, r.image.readAt = v, r.engine.now()
 		return done("replicated, " + v.Storage), nil
 	case v.State == Deleting:
 		return wait("the failed version to be deleted"), nil
@@ -325,4 +328,33 @@ func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
 		return waitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil
 	}
 	return done(v.Name + " is fine"), nil
+}
+
+// Prunable lists the versions that may go, oldest first: ours, older than the newest keep that were
+// promoted, and used by no model, no instance, and no way back. What was never offered, and what
+// was withdrawn, counts apart: of those the newest apart stay, and those that may yet be promoted.
+// So does a version that only its name makes old, and with any doubt a version stays.
+func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact {
+	var out []Artifact
+	promoted, others := 0, 0
+	for _, v := range newestFirst {
+		recent := false
+		if v.State == Succeeded && v.good() && !v.unused() {
+			recent = promoted < keep
+			promoted++
+		} else if v.State == Succeeded {
+			recent = others < apart || v.good() && promoted == 0
+			others++
+		}
+		target := ledger.Former != nil && strings.EqualFold(ledger.Former.Image, v.ID)
+		switch {
+		case recent,
+			!v.Ours(), v.InModel, v.Instances > 0, target, v.State == Creating,
+			v.State == Succeeded && v.outnumbered(newestFirst) != nil:
+			continue
+		}
+		out = append(out, v)
+	}
+	slices.Reverse(out)
+	return out
 }

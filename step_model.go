@@ -25,16 +25,15 @@ func definitionOf(version string) string {
 // lookModel points the model at the version that it has just seen Succeeded and
 // replicated. The former model is written on the lease first.
 func (r *Run) lookModel(ctx context.Context) (Next, error) {
-	found, err := r.engine.Provider.Find(ctx, r.pool, Version, r.image.version.Name)
+	v, err := r.promotedVersion(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("read version %s: %w", r.image.version.Name, err)
+		return Next{}, err
 	}
-	if len(found) == 0 {
-		return Next{}, fmt.Errorf("version %s is gone: the model is not changed", r.image.version.Name)
-	}
-	v := found[0]
-	if v.State != Succeeded && v.State != Creating || !v.Ours() {
+	switch {
+	case v.State != Succeeded && v.State != Creating || !v.Ours():
 		return Next{}, fmt.Errorf("version %s is %s: the model is not changed", v.Name, v.State)
+	case v.Tags[TagBad] != "":
+		return Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[TagBad])
 	}
 	if err := r.unswapped(v); err != nil {
 		return Next{}, err
@@ -43,12 +42,12 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 		return waitPercent("the build and replication of the image", v.Percent), nil
 	}
 	r.image.version = v
-	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
+	pool, err := r.promotedPool(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+		return Next{}, err
 	}
 	next, err := r.promote(ctx, pool, r.target())
-	if err == nil && next.kind == nextAct {
+	if err == nil && next.kind == nextAct && !r.image.noted { // else it is half promoted
 		err = r.engine.refusePaused(ctx)
 	}
 	if save := next.note; save != nil && r.opts.NewNodes > 0 && r.owed() == nil {
@@ -58,6 +57,38 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 		}
 	}
 	return next, err
+}
+
+// promotedVersion reads the version, unless it was read within lookAge and nothing was written of
+// it since, and either an offer will compare it with what it is then, or it is promoted.
+func (r *Run) promotedVersion(ctx context.Context) (Artifact, error) {
+	v := r.image.version
+	if fresh := r.engine.now().Sub(r.image.readAt) < lookAge; fresh && (r.target().Offers() && r.image.reference == ByDefinition || r.result.ModelDiff != nil) {
+		return v, nil
+	}
+	found, err := r.engine.Provider.Find(ctx, r.pool, Version, v.Name)
+	if err != nil {
+		return v, fmt.Errorf("read version %s: %w", v.Name, err)
+	}
+	if len(found) == 0 {
+		return v, fmt.Errorf("version %s is gone: the model is not changed", v.Name)
+	}
+	r.image.readAt = r.engine.now()
+	return found[0], nil
+}
+
+// promotedPool reads the pool, unless it was read within lookAge and only the version was written
+// since: a write of the model is conditional on what was read.
+func (r *Run) promotedPool(ctx context.Context) (Pool, error) {
+	if r.engine.now().Sub(r.image.offeredAt) < lookAge {
+		r.image.offeredAt = time.Time{}
+		return r.pool, nil
+	}
+	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
+	if err != nil {
+		return pool, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+	}
+	return pool, nil
 }
 
 // promote writes what the pool's next instance boots from, for updates and rollbacks alike. A
@@ -96,22 +127,29 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: the model is not changed",
 			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3)), "if the new image shall replace it, run again")
 	}
-	former := SavedModel{At: r.engine.now(), Image: pool.Model.Image, Saved: pool.Model.Saved}
-	return act(ActModel, describeDiff(pool, next.Diff), func(ctx context.Context) error {
+	write := act(ActModel, describeDiff(pool, next.Diff), func(ctx context.Context) error {
 		r.result.ModelDiff = next.Diff
 		r.result.Changed = true
 		return r.engine.Provider.Promote(ctx, pool, want)
-	}).noting(func(l *Lease) {
-		// A second write of the same image must not hide the way back.
-		same := strings.EqualFold(former.Image, next.Image)
-		if !same {
-			l.Ledger.remember(former, r.pool.Gallery)
-		}
-		l.Ledger.writing(next.Image, former.At, same)
-		if l.Ledger.Promoted = nil; want.Reference == ByDefinition {
-			l.Ledger.Promoted = &Promotion{Version: want.Version}
-		}
-	}), nil
+	})
+	if r.image.noted {
+		return write, nil
+	}
+	return write.noting(func(l *Lease) { r.noteModel(l, pool, next, want) }), nil
+}
+
+// noteModel writes on the ledger what a write of the model takes the place of.
+func (r *Run) noteModel(l *Lease, pool Pool, next NextImage, want Target) {
+	former := SavedModel{At: r.engine.now(), Image: pool.Model.Image, Saved: pool.Model.Saved}
+	// A second write of the same image must not hide the way back.
+	same := strings.EqualFold(former.Image, next.Image)
+	if !same {
+		l.Ledger.remember(former, r.pool.Gallery)
+	}
+	l.Ledger.writing(next.Image, former.At, same)
+	if l.Ledger.Promoted = nil; want.Reference == ByDefinition {
+		l.Ledger.Promoted = &Promotion{Version: want.Version}
+	}
 }
 
 // remember keeps a model that is about to be replaced. The first that does not
@@ -204,35 +242,6 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 		r.result.Pruned = append(r.result.Pruned, v.Name)
 		return nil
 	}).of(v.Name), nil
-}
-
-// Prunable lists the versions that may go, oldest first: ours, older than the newest keep that were
-// promoted, and used by no model, no instance, and no way back. What was never offered, and what
-// was withdrawn, counts apart: of those the newest apart stay, and those that may yet be promoted.
-// So does a version that only its name makes old, and with any doubt a version stays.
-func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact {
-	var out []Artifact
-	promoted, others := 0, 0
-	for _, v := range newestFirst {
-		recent := false
-		if v.State == Succeeded && v.good() && !v.unused() {
-			recent = promoted < keep
-			promoted++
-		} else if v.State == Succeeded {
-			recent = others < apart || v.good() && promoted == 0
-			others++
-		}
-		target := ledger.Former != nil && strings.EqualFold(ledger.Former.Image, v.ID)
-		switch {
-		case recent,
-			!v.Ours(), v.InModel, v.Instances > 0, target, v.State == Creating,
-			v.State == Succeeded && v.outnumbered(newestFirst) != nil:
-			continue
-		}
-		out = append(out, v)
-	}
-	slices.Reverse(out)
-	return out
 }
 
 // markLimit is how long a rollback tries to mark versions. The model is written

@@ -28,7 +28,8 @@ type recipe struct {
 }
 
 // link is another resource that the document names, and the action that its writer needs there
-// (linked actions, https://learn.microsoft.com/azure/role-based-access-control/permissions/compute).
+// (linked actions,
+// https://learn.microsoft.com/azure/role-based-access-control/permissions/compute).
 type link struct{ action, id string }
 
 func (r *recipe) link(action, id string) {
