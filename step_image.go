@@ -28,7 +28,8 @@ type imaging struct {
 	reused     *Artifact
 	foreign    string // why a snapshot of the pool's name was left alone
 	failures   int
-	kept       []string // old versions that turned out to be in use
+	kept       []string   // old versions that turned out to be in use
+	bad        []Artifact // those that were withdrawn
 }
 
 // mendTime is how long a gallery or definition that has failed is asked for

@@ -119,6 +119,18 @@ func (r *Run) checkReceipt(receipt Receipt) error {
 		return WithHint(fmt.Errorf("receipt of run %s on node %s names seal policy %q, and the run brought %q", r.held.run, r.donor.node.Name, receipt.Policy, r.held.lease.Record.Policy),
 			"the pool's image stays as it is; the seal pod's image must be of this version: see --image")
 	}
+	return r.refuseSame(receipt)
+}
+
+// refuseSame refuses a disk with the packages of one whose image was withdrawn: another image of it
+// would be as bad. Where the digest of either is not known, nothing is refused.
+func (r *Run) refuseSame(receipt Receipt) error {
+	for _, v := range r.image.bad {
+		if v.Tags[TagPackages] != "" && v.Tags[TagPackages] == receipt.PackageDigest && SameVM(v.Tags[TagVM], receipt.VMID) {
+			return WithHint(fmt.Errorf("node %s has the very packages with which version %s was made of it, which is withdrawn: %s", r.donor.node.Name, v.Name, v.Tags[TagBad]),
+				"patch the node, or choose another one")
+		}
+	}
 	return nil
 }
 
@@ -246,6 +258,9 @@ func (r *Run) tags(receipt Receipt) map[string]string {
 	}
 	if receipt.Policy != "" {
 		tags[TagPolicy] = receipt.Policy
+	}
+	if receipt.PackageDigest != "" {
+		tags[TagPackages] = receipt.PackageDigest
 	}
 	if receipt.PackageDigest != "" {
 		tags[TagPackages] = receipt.PackageDigest

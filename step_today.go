@@ -49,6 +49,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	if err := r.refuseUnprovable(versions); err != nil {
 		return Next{}, err
 	}
+	r.image.bad = badVersions(versions)
 	if next, err := r.chooseReference(ctx, versions); err != nil || next.kind == nextAct {
 		return next, err
 	}

@@ -1,8 +1,10 @@
 package kubetest
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -270,10 +272,82 @@ func TestNodePolicy(t *testing.T) {
 	}
 }
 
+// The accounts of runs let a canary's node take part: cordoned and without its taint, by the very
+// write of package kube. They make no node a canary's, and uncordon none.
+func TestCanaryPolicy(t *testing.T) {
+	node := cordoned("kamino-0a1b2c3d000000")
+	node.Spec.Unschedulable = false
+	node.Spec.Taints = []corev1.Taint{{Key: "person", Effect: "NoSchedule"}, {Key: kamino.TaintCanary, Effect: "NoSchedule"}}
+	makeNode(t, node)
+	bindBase(t, "system:serviceaccount:default:prove", "kamino-run")
+	bindBase(t, "system:serviceaccount:default:prove", "kamino-prove")
+	cfg := rest.CopyConfig(config)
+	cfg.Impersonate.UserName = "system:serviceaccount:default:prove"
+	limited, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := func(text string) error {
+		_, err := limited.CoreV1().Nodes().Patch(t.Context(), node.Name, types.MergePatchType, []byte(text), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	eventually(t, "the policy to count", func() bool {
+		err := patch(`{"spec":{"providerID":"azure:///x"}}`)
+		return err != nil && strings.Contains(err.Error(), "kamino-nodes")
+	})
+	if err := patch(`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"}]}}`); err == nil || !strings.Contains(err.Error(), "only when it cordons") {
+		t.Errorf("the taint alone is taken off: %v", err)
+	}
+	if err := patch(`{"spec":{"unschedulable":true,"taints":[]}}`); err == nil || !strings.Contains(err.Error(), "taint") {
+		t.Errorf("another's taint is taken off, too: %v", err)
+	}
+	c, err := kube.New(cfg, kube.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := c.Node(t.Context(), node.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AdmitCanary(t.Context(), read); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AdmitCanary(t.Context(), read); !errors.Is(err, kamino.ErrConflict) {
+		t.Errorf("a node that has changed since: %v", err)
+	}
+	if read, err = c.Node(t.Context(), node.Name); err != nil || !read.Unschedulable || read.Tainted(kamino.TaintCanary) || !read.Tainted("person") {
+		t.Errorf("%+v, %v", read, err)
+	}
+	for what, text := range map[string]string{
+		"uncordoned":    `{"spec":{"unschedulable":false}}`,
+		"made a canary": `{"spec":{"unschedulable":false,"taints":[{"key":"person","effect":"NoSchedule"},{"key":"kamino.dev/canary","effect":"NoSchedule"}]}}`,
+	} {
+		if err := patch(text); err == nil || !strings.Contains(err.Error(), "kamino-nodes") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	sight, err := c.Examine(t.Context(), kamino.ExamineOrder{Node: node.Name, Since: time.Now().Add(-time.Hour)})
+	if err != nil && !errors.Is(err, kamino.ErrForbidden) || err == nil && sight.Node.UID != read.UID {
+		t.Errorf("%+v, %v", sight, err) // the roles of two namespaces are not bound here
+	}
+	if err := c.RemoveNode(t.Context(), read); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Node(t.Context(), node.Name); !errors.Is(err, kamino.ErrNotFound) {
+		t.Error(err)
+	}
+	if c, err = kube.New(config, kube.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if sight, err = c.Examine(t.Context(), kamino.ExamineOrder{Node: node.Name, Since: time.Now().Add(-time.Hour)}); err != nil || sight.Node.UID != "" {
+		t.Errorf("as an administrator: %+v, %v", sight, err)
+	}
+}
+
 // bindBase gives a user a ClusterRole of the base.
 func bindBase(t *testing.T, name, role string) {
 	t.Helper()
-	_, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test-" + role},
+	_, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test-" + role + strings.ReplaceAll(name, ":", "-")},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}, metav1.CreateOptions{})
 	if err != nil {

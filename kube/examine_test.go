@@ -1,0 +1,258 @@
+package kube
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"kamino.dev/kamino"
+)
+
+const canaryNode = "kamino-0a1b2c3d000000"
+
+func sighted(name string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7", Labels: map[string]string{"agentpool": "a", "by-hand": "x"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{".":{},"f:agentpool":{}}}}`)}},
+				{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:by-hand":{}}}}`)}},
+			}},
+		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{MachineID: "m-" + name, KubeletVersion: "v1.36.3"},
+			Capacity:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110")},
+			Images:     []corev1.ContainerImage{{Names: []string{"r/a@sha256:1", "r/a:1"}}},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "no network"}}},
+	}
+}
+
+func request(t *testing.T, name, node string, made time.Time, conditions ...certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(made)},
+		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}
+	for _, c := range conditions {
+		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: c, Status: corev1.ConditionTrue, LastUpdateTime: metav1.NewTime(made.Add(time.Minute))})
+	}
+	return csr
+}
+
+func daemonSet(name string, template corev1.PodSpec) *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID(name)},
+		Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: template}}}
+}
+
+func daemonPodOf(set *appsv1.DaemonSet, ready corev1.ConditionStatus, waiting string) *corev1.Pod {
+	yes := true
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name + "-x",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: set.Name, UID: set.UID, Controller: &yes}}},
+		Spec:   corev1.PodSpec{NodeName: canaryNode},
+		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+	if waiting != "" {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waiting}}}}
+	}
+	return pod
+}
+
+// TestExamine: what the API server tells of a canary's node.
+func TestExamine(t *testing.T) {
+	canary, donor := sighted(canaryNode), sighted("a-0")
+	canary.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+	proxy := daemonSet("proxy", corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}})
+	logs := daemonSet("logs", corev1.PodSpec{NodeSelector: map[string]string{"agentpool": "a"}, Tolerations: []corev1.Toleration{{Key: "dedicated", Value: "gpu"}}})
+	elsewhere := daemonSet("elsewhere", corev1.PodSpec{NodeSelector: map[string]string{"agentpool": "b"}, Tolerations: proxy.Spec.Template.Spec.Tolerations})
+	shy := daemonSet("shy", corev1.PodSpec{})
+	renewed := metav1.NewMicroTime(noon.Add(-5 * time.Second))
+	started := func(name string, at time.Time) *corev1.Event {
+		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Reason: "Starting", Count: 1, LastTimestamp: metav1.NewTime(at),
+			InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: canaryNode}, Source: corev1.EventSource{Component: "kubelet"}}
+	}
+	since := noon.Add(-10 * time.Minute)
+	c := NewForClient(fake.NewClientset(canary, donor, proxy, logs, elsewhere, shy, daemonPodOf(proxy, corev1.ConditionTrue, ""), daemonPodOf(logs, corev1.ConditionFalse, "ImagePullBackOff"),
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "a-0"}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}},
+		request(t, "mine", canaryNode, since.Add(time.Minute)), request(t, "old", canaryNode, since.Add(-time.Hour)),
+		request(t, "fine", canaryNode, since.Add(time.Minute), certificatesv1.CertificateApproved), request(t, "another", "a-9", since.Add(2*time.Minute), certificatesv1.CertificateApproved),
+		started("e1", since.Add(time.Minute)), started("e2", since.Add(2*time.Minute)), started("e3", since.Add(-time.Hour))), Options{Clock: &fixedClock{now: noon}})
+	got, err := c.Examine(t.Context(), kamino.ExamineOrder{Run: "r", Node: canaryNode, Sibling: "a-0", Since: since})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := got.Node
+	if n.MachineID != "m-"+canaryNode || n.CPU != 4000 || n.Memory != 8<<30 || n.MaxPods != 110 || n.Versions["kubelet"] != "v1.36.3" || len(n.Images) != 1 ||
+		len(n.Own) != 1 || n.Own["agentpool"] != "a" || n.NotReady != "KubeletNotReady: no network" || !got.Sibling.Pulse.Equal(renewed.Time) || !got.Renewed {
+		t.Errorf("node %+v, renewed %t, sibling's pulse %s", n, got.Renewed, got.Sibling.Pulse)
+	}
+	if len(got.Requests) != 1 || got.Requests[0].Name != "mine" || got.Requests[0].Denied || !got.Requests[0].OthersApproved {
+		t.Errorf("requests %+v", got.Requests)
+	}
+	if len(got.Daemons) != 2 || got.Daemons[0].Set != "kube-system/logs" || got.Daemons[0].Ready || !got.Daemons[0].Pull || !got.Daemons[1].Ready {
+		t.Errorf("DaemonSets %+v", got.Daemons)
+	}
+	if got.Starts != 2 {
+		t.Errorf("%d starts of the kubelet", got.Starts)
+	}
+	none, err := c.Examine(t.Context(), kamino.ExamineOrder{Node: "not-there", Since: since})
+	if err != nil || none.Node.UID != "" || !none.Renewed {
+		t.Errorf("%+v, %v", none, err)
+	}
+	if got, err := NewForClient(fake.NewClientset(donor), Options{Clock: &fixedClock{now: noon}}).Examine(t.Context(), kamino.ExamineOrder{Node: "a-0"}); err != nil || got.Renewed {
+		t.Errorf("nobody else is heard of: %+v, %v", got, err)
+	}
+}
+
+// TestSelects: a DaemonSet selects a node as its controller decides.
+func TestSelects(t *testing.T) {
+	node := sighted("n")
+	term := func(op corev1.NodeSelectorOperator, values ...string) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "agentpool", Operator: op, Values: values}}}}}}}
+	}
+	byName := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+		{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}}}}}}}
+	for name, tt := range map[string]struct {
+		spec corev1.PodSpec
+		want bool
+	}{
+		"all":           {corev1.PodSpec{}, true},
+		"a label":       {corev1.PodSpec{NodeSelector: map[string]string{"agentpool": "a"}}, true},
+		"another value": {corev1.PodSpec{NodeSelector: map[string]string{"agentpool": "b"}}, false},
+		"in":            {corev1.PodSpec{Affinity: term(corev1.NodeSelectorOpIn, "a", "b")}, true},
+		"not in":        {corev1.PodSpec{Affinity: term(corev1.NodeSelectorOpNotIn, "a")}, false},
+		"exists":        {corev1.PodSpec{Affinity: term(corev1.NodeSelectorOpExists)}, true},
+		"exists not":    {corev1.PodSpec{Affinity: term(corev1.NodeSelectorOpDoesNotExist)}, false},
+		"by name":       {corev1.PodSpec{Affinity: byName}, true},
+		"another node":  {corev1.PodSpec{NodeName: "m"}, false},
+	} {
+		if got := selects(&tt.spec, node); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+	if !selects(&corev1.PodSpec{}, node) {
+		t.Error("a cordoned node is left out")
+	}
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: kamino.TaintCanary, Effect: corev1.TaintEffectNoSchedule})
+	if selects(&corev1.PodSpec{}, node) {
+		t.Error("a node with the taint of a canary is selected")
+	}
+}
+
+const probe = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x, namespace: ops}\nspec:\n  template:\n    spec:\n      restartPolicy: Never\n      containers: [{name: p, image: \"reg.example.com/p:1\"}]\n"
+
+// TestProbe: the operator's Job runs on the canary and nowhere else, under the run's name; what is
+// no Job, or has no image that could be pulled, is refused.
+func TestProbe(t *testing.T) {
+	client := fake.NewClientset()
+	c := NewForClient(client, Options{})
+	if err := c.StartProbe(t.Context(), "r", kamino.Node{Name: canaryNode}, []byte(probe)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartProbe(t.Context(), "r", kamino.Node{Name: canaryNode}, []byte(probe)); err != nil {
+		t.Error("again: ", err)
+	}
+	job, err := client.BatchV1().Jobs("ops").Get(t.Context(), "kamino-probe-r", metav1.GetOptions{})
+	if err != nil || job.Spec.Template.Spec.NodeName != canaryNode {
+		t.Fatal(job, err)
+	}
+	order := kamino.ExamineOrder{Run: "r", Probe: []byte(probe)}
+	if got, err := c.probe(t.Context(), order); err != nil || !got.Wanted || !got.Started || got.Done {
+		t.Errorf("%+v, %v", got, err)
+	}
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"}}
+	if _, err := client.BatchV1().Jobs("ops").UpdateStatus(t.Context(), job, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.probe(t.Context(), order); err != nil || !got.Failed || got.Reason != "BackoffLimitExceeded" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := c.RemoveProbe(t.Context(), "r", []byte(probe)); err != nil {
+		t.Error(err)
+	}
+	if got, err := c.probe(t.Context(), order); err != nil || got.Started {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for what, text := range map[string]string{
+		"a pod":        strings.Replace(probe, "kind: Job", "kind: Pod", 1),
+		"no image":     strings.Replace(probe, "reg.example.com/p:1", "Reg Example", 1),
+		"no namespace": strings.Replace(probe, ", namespace: ops", "", 1),
+		"ours":         strings.Replace(probe, "namespace: ops", "namespace: kamino-system", 1),
+		"nothing":      "",
+		"no YAML":      ":\n\t-",
+	} {
+		var refused *kamino.RefusedError
+		if _, err := readProbe([]byte(text), "r", kamino.Node{}); !errors.As(err, &refused) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestAdmitCanary: one write, which depends on the node as it was read.
+func TestAdmitCanary(t *testing.T) {
+	node := sighted(canaryNode)
+	node.Spec.Taints = []corev1.Taint{{Key: "a", Effect: "NoSchedule"}, {Key: kamino.TaintCanary, Effect: "NoSchedule"}, {Key: "b", Effect: "NoSchedule"}}
+	client := fake.NewClientset(node)
+	c := NewForClient(client, Options{})
+	read, err := c.Node(t.Context(), canaryNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AdmitCanary(t.Context(), read); err != nil {
+		t.Fatal(err)
+	}
+	now, err := c.Node(t.Context(), canaryNode)
+	if err != nil || !now.Unschedulable || len(now.Taints) != 2 || now.Tainted(kamino.TaintCanary) {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if err := c.RemoveNode(t.Context(), now); err != nil {
+		t.Error(err)
+	}
+	if err := c.RemoveNode(t.Context(), now); err != nil {
+		t.Error("again: ", err)
+	}
+	if _, err := client.CoreV1().Nodes().Get(t.Context(), canaryNode, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+// TestPauseSwitch: the reason stands on the namespace until it is taken away.
+func TestPauseSwitch(t *testing.T) {
+	var objects []runtime.Object
+	c := NewForClient(fake.NewClientset(objects...), Options{})
+	if reason, err := c.Paused(t.Context()); reason != "" || err != nil {
+		t.Errorf("a cluster that is not prepared: %q, %v", reason, err)
+	}
+	c = NewForClient(fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kamino.SystemNamespace}}), Options{})
+	for _, want := range []string{"an incident", ""} {
+		if err := c.Pause(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+		if reason, err := c.Paused(t.Context()); reason != want || err != nil {
+			t.Errorf("%q, %v; want %q", reason, err, want)
+		}
+	}
+}
