@@ -98,6 +98,8 @@ func judgeIdentity(s Sight, b Bounds) (Outcome, string) {
 		return ProofFailed, fmt.Sprintf("node %s shows the machine of the canary, which is %s", s.Stray, s.Canary.Hostname)
 	case n.UID == "":
 		return ProofPassed, "no node yet"
+	case n.SystemUUID == "":
+		return ProofPassed, "its node does not tell yet on which machine it runs" // it is not Ready either
 	case !SameVM(n.SystemUUID, s.Canary.VMID):
 		return s.unless(ProofFailed, b, fmt.Sprintf("node %s runs on machine %s, the canary is %s", n.Name, n.SystemUUID, s.Canary.VMID))
 	case n.ProviderID == "" && s.there():
@@ -203,8 +205,10 @@ func perNode(key string) bool {
 		domain == "failure-domain.beta.kubernetes.io" || strings.HasSuffix(domain, "kamino.dev") || strings.HasSuffix(domain, restrictedDomain)
 }
 
-// taintCordoned is what Kubernetes makes of spec.unschedulable.
-const taintCordoned = "node.kubernetes.io/unschedulable"
+// taintsOfKubernetes begin what it makes itself of a cordon and of conditions, which other checks
+// look at
+// (https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/, by condition).
+const taintsOfKubernetes = "node.kubernetes.io/"
 
 func judgeLabels(s Sight, b Bounds) (Outcome, string) {
 	if !s.there() || s.Sibling.UID == "" {
@@ -217,7 +221,7 @@ func judgeLabels(s Sight, b Bounds) (Outcome, string) {
 		}
 	}
 	for _, t := range s.Node.Taints {
-		passing := t.Key == TaintBlock || t.Key == TaintCanary || t.Key == taintCordoned
+		passing := t.Key == TaintBlock || t.Key == TaintCanary || strings.HasPrefix(t.Key, taintsOfKubernetes)
 		if !passing && !s.Sibling.Tainted(t.Key) {
 			return s.byAndBy(b, ProofFailed, fmt.Sprintf("taint %s is on it, and not on node %s", t.Key, s.Sibling.Name))
 		}

@@ -76,6 +76,9 @@ func TestJudge(t *testing.T) {
 		{"no provider ID yet", func(s *Sight) { s.Node.ProviderID = ""; s.Ready = proofNoon.Add(-time.Minute) }, waits, "identity"},
 		{"no provider ID at all", func(s *Sight) { s.Node.ProviderID = "" }, unsure, "identity"},
 		{"a node of that name on another machine", func(s *Sight) { s.Node.SystemUUID = "00000000-0000-4000-8000-000000000009" }, fail, "identity"},
+		{"a node that does not tell its machine yet", func(s *Sight) {
+			s.Running, s.Ready, s.Node.SystemUUID, s.Node.Ready = proofNoon.Add(-time.Minute), time.Time{}, "", false
+		}, waits, "ready"},
 		{"an old node of that name", func(s *Sight) {
 			s.Running, s.Ready = proofNoon.Add(-time.Minute), time.Time{}
 			s.Node.SystemUUID, s.Node.Created = "00000000-0000-4000-8000-000000000009", proofNoon.Add(-time.Hour)
@@ -119,11 +122,14 @@ func TestJudge(t *testing.T) {
 		{"a label of the kubelet lacks", func(s *Sight) { s.Node.Labels = map[string]string{} }, fail, "labels"},
 		{"a wrong label", func(s *Sight) { s.Node.Labels = map[string]string{"agentpool": "b"} }, fail, "labels"},
 		{"a taint of its own", func(s *Sight) { s.Node.Taints = []Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized"}} }, fail, "labels"},
-		{"our cordon", func(s *Sight) { s.Node.Taints = []Taint{{Key: taintCordoned}} }, pass, "cloud"},
+		{"our cordon", func(s *Sight) { s.Node.Taints = []Taint{{Key: "node.kubernetes.io/unschedulable"}} }, pass, "cloud"},
 		{"half the memory", func(s *Sight) { s.Node.Memory /= 2 }, fail, "capacity"},
 		{"another kubelet", func(s *Sight) { s.Node.Versions = map[string]string{"kubelet": "v1.30.0", "kernel": "6.1"} }, fail, "capacity"},
 		{"an old sibling", func(s *Sight) { s.Donor = "elsewhere"; s.Sibling.Versions = nil; s.Sibling.Images = nil }, pass, "cloud"},
-		{"a full disk", func(s *Sight) { s.Node.Conditions = []Condition{{Type: "DiskPressure", Status: "True"}} }, fail, "pressure"},
+		{"a full disk", func(s *Sight) {
+			s.Node.Conditions = []Condition{{Type: "DiskPressure", Status: "True"}}
+			s.Node.Taints = []Taint{{Key: "node.kubernetes.io/disk-pressure"}}
+		}, fail, "pressure"},
 		{"what a sibling has, too", func(s *Sight) {
 			s.Node.Conditions = []Condition{{Type: "Odd", Status: "True"}}
 			s.Sibling.Conditions = s.Node.Conditions
