@@ -120,7 +120,9 @@ func (r *Run) lookLaunch(ctx context.Context) (Next, error) {
 	order := CanaryOrder{Name: name, Version: v.ID, Run: r.held.run, Nonce: r.held.lease.Record.Nonce, Expires: now.Add(r.proofTime())}
 	return act(ActLaunchCanary, fmt.Sprintf("start canary %s from version %s beside pool %s", name, v.Name, r.pool.Name), func(ctx context.Context) error {
 		err := prover.LaunchCanary(ctx, r.pool, order)
-		if err != nil && !transient(err) && ctx.Err() == nil {
+		var silence *ThrottledError
+		long := errors.As(err, &silence) && silence.After > createLimit // as if it took so long to make it
+		if err != nil && (!transient(err) || long) && ctx.Err() == nil {
 			r.proof.denied = err
 			return nil
 		}

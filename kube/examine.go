@@ -23,6 +23,7 @@ import (
 // Examine reads what the API server tells of a canary's node: 3 requests for it and its sibling
 // each where they are there, and 5 more.
 func (c *Cluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out kamino.ClusterSight, err error) {
+	order.Since = order.Since.Truncate(time.Second) // as Kubernetes writes times
 	var node *corev1.Node
 	if out.Node, node, err = c.nodeSight(ctx, order.Node); err != nil {
 		return out, err
