@@ -63,12 +63,16 @@ test-crash: build lab ## kill, lie and interfere at every call of a run, and loo
 test-crash-process: build lab ## the kills again, with SIGKILL of real processes (10 minutes)
 	$(LAB) crash --process
 
+.PHONY: test-prove
+test-prove: build lab ## good images, bad ones and unlucky clouds are put to the proof, each check is switched off once (12 minutes)
+	$(LAB) prove
+
 .PHONY: test-vm
 test-vm: build lab ## the main job on virtual machines that really boot; needs QEMU and mmdebstrap
 	cd lab && KAMINO_VM=1 go test -count=1 -timeout 60m -v ./machines
 
 .PHONY: test-all
-test-all: test test-race test-crash test-crash-process test-vm ## every test there is, whole sweeps: hours
+test-all: test test-race test-crash test-crash-process test-prove test-vm ## every test there is, whole sweeps: hours
 
 .PHONY: bench-vm
 bench-vm: build lab ## generic machine, clone and floor side by side, five boots each; needs QEMU and mmdebstrap

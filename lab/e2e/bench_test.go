@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
@@ -125,5 +126,29 @@ func watchDonor(t *testing.T, l *lab.Lab, p *pool) func() time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
 		return back.Sub(gone)
+	}
+}
+
+// TestBenchCanary measures what the proof by a canary adds, where nothing takes time but Kamino and
+// nothing is watched for longer than it must: requests of the whole update, and the time from the
+// canary's order until the version is promoted.
+func TestBenchCanary(t *testing.T) {
+	l, p := benchLab(t, lab.Options{Latencies: emulator.NoLatency(), NodeLatencies: nodes.NoLatency()})
+	since := lastRequest(l)
+	call{lab: l}.run(t, "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove", "canary", "--prove-for", "0s").mustSucceed(t)
+	arm := l.Cloud.Requests(since)
+	ordered := slices.IndexFunc(arm, func(e emulator.Entry) bool {
+		return e.Method == http.MethodPut && strings.Contains(e.Path, "/virtualMachineScaleSets/kamino-")
+	})
+	promoted := slices.IndexFunc(arm, func(e emulator.Entry) bool {
+		return e.Method == http.MethodPatch && strings.HasSuffix(strings.ToLower(e.Path), "/virtualmachinescalesets/"+strings.ToLower(p.name))
+	})
+	if ordered < 0 || promoted < ordered {
+		t.Fatalf("no canary before the promotion: requests %d and %d of %d", ordered, promoted, len(arm))
+	}
+	bench.Figure("arm-requests-canary", float64(len(arm)), "requests", 71)
+	bench.Figure("canary-adds", arm[promoted].Time.Sub(arm[ordered].Time).Seconds(), "s", 10)
+	for _, e := range arm {
+		t.Logf("arm %s %s?%s", e.Method, e.Path, e.Query)
 	}
 }

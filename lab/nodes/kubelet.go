@@ -47,8 +47,10 @@ func newKubelet(m *machine, instance emulator.Instance, who identity) *kubelet {
 func (k *kubelet) run(ctx context.Context) error {
 	ctx = asNode(ctx, k.node)
 	k.ctx = ctx
-	if err := k.retry(ctx, k.register); err != nil {
-		return err
+	for _, once := range []func(context.Context) error{k.register, k.label, k.started, k.certify, k.tell} {
+		if err := k.retry(ctx, once); err != nil {
+			return err
+		}
 	}
 	k.fleet.logger.Info("node is up", "node", k.node, "instance", k.instance.Name, "machineID", k.machineID)
 	err := k.serve(ctx)
@@ -100,6 +102,7 @@ func (k *kubelet) register(ctx context.Context) error {
 	nodes := k.fleet.client.CoreV1().Nodes()
 	object := nodeObject(k.instance, k.identity)
 	k.behaviour.differ(object)
+	object.Status = k.status(nil)
 	if _, err := nodes.Create(ctx, object, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
 		if err := k.patchNode(ctx, map[string]any{"metadata": map[string]any{"labels": object.Labels}}); err != nil {
 			return err
@@ -110,10 +113,14 @@ func (k *kubelet) register(ctx context.Context) error {
 	if err := k.beat(ctx); err != nil {
 		return err
 	}
-	if err := k.report(ctx); err != nil {
-		return err
-	}
-	return errors.Join(k.label(ctx), k.started(ctx), k.certify(ctx), k.tell(ctx))
+	return k.report(ctx)
+}
+
+// status is what the machine says of itself.
+func (k *kubelet) status(known []corev1.NodeCondition) corev1.NodeStatus {
+	status := nodeStatus(k.instance, k.identity, k.machine.addresses, known, k.now())
+	k.behaviour.status(&status)
+	return status
 }
 
 // heartbeats renews the Lease and reports status until ctx ends.
@@ -171,9 +178,7 @@ func (k *kubelet) report(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read node %s: %w", k.node, err)
 	}
-	status := nodeStatus(k.instance, k.identity, k.machine.addresses, object.Status.Conditions, k.now())
-	k.behaviour.status(&status)
-	return k.patchStatus(ctx, status)
+	return k.patchStatus(ctx, k.status(object.Status.Conditions))
 }
 
 // sayGoodbye posts NotReady as a kubelet does that sees its machine shut down
