@@ -26,7 +26,7 @@ type Defect struct {
 func Defects() []Defect {
 	out := slices.Clone(portDefects)
 	for _, m := range mutants.All() {
-		out = append(out, Defect{Name: m.Name, Like: m.Like, What: m.What, By: m.By})
+		out = append(out, Defect{Name: m.Name, Like: m.Like, What: m.What, By: m.By, Sim: m.Sim})
 	}
 	slices.SortStableFunc(out, func(a, b Defect) int { return strings.Compare(a.Name, b.Name) })
 	return out

@@ -111,6 +111,10 @@ var portDefects = []Defect{
 		ports: func() *tampering { return &tampering{setLease: func(l *kamino.Lease) { l.Record.Sealing = false }} }},
 	{Name: "former-unsaved", What: "the model is replaced without being saved",
 		ports: func() *tampering { return &tampering{setLease: func(l *kamino.Lease) { l.Ledger.Former = nil }} }},
+	{Name: "canaries-unseen", By: "I29", What: "canaries are not looked for once they are asked for", Sim: true,
+		ports: func() *tampering {
+			return &tampering{canaries: func([]kamino.Canary) []kamino.Canary { return nil }}
+		}},
 	{Name: "lease-kept", What: "a run that ends well keeps its lease",
 		ports: func() *tampering {
 			var holder, process string

@@ -384,6 +384,12 @@ func (p *proc) left() {
 	if l.Process == p.name && (p.err == nil || !strings.Contains(p.err.Error(), "release lease of pool")) {
 		w.audit.violate("I16", "%s ends and keeps the lease of %s without a word: %v", p.name, l.Pool.Name(), p.err)
 	}
+	for _, c := range w.canaries {
+		told := p.err != nil && strings.Contains(p.err.Error(), "remove the canary") || strings.Contains(strings.Join(p.result.Warnings, " "), "retire: ")
+		if c.Run == p.result.Run && c.State != kamino.Deleting && !told {
+			w.audit.violate("I29", "%s ends and leaves canary %s without a word: %v", p.name, c.Name, p.err)
+		}
+	}
 	for _, n := range w.nodes {
 		if w.markedBy(n, p.result.Run) && (l.Process == "" || l.Process == p.name) {
 			w.audit.violate("I1", "%s ends and leaves node %s marked without a word: %v", p.name, n.Name, p.err)

@@ -1,6 +1,7 @@
 // Package mutants holds known bad behaviours of the engine as patches of its source, to show that
-// tests notice them. Each is a unified diff with three lines of heading: what it does, the defect
-// of the original that it translates (Like), the invariant that must find it (By, empty for any).
+// tests notice them. Each is a unified diff with a heading: what it does, the defect
+// of the original that it translates (Like), the invariant that must find it (By, empty for any),
+// and whether only the simulated world has what it needs (Sim: only).
 //
 // The product knows nothing of them. [Overlay] applies every patch to copies, for go test -overlay.
 // All are in one binary, which is linked once: a function that a patch changes begins, in the
@@ -26,6 +27,7 @@ type Mutant struct {
 	What string // it does
 	Like string // the original's defect that it translates, "" another
 	By   string // the invariant that must find it, "" any
+	Sim  bool   // what it needs is in the simulated world only
 
 	patch []byte
 }
@@ -53,6 +55,8 @@ func All() []Mutant {
 				m.Like = value
 			case "By":
 				m.By = value
+			case "Sim":
+				m.Sim = value == "only"
 			}
 		}
 		out = append(out, m)
