@@ -8,7 +8,8 @@ import (
 // Clock is the one source of time of a run: nothing else here reads the time, waits or gives up by
 // it. Tests put a virtual clock here, whose Sleep advances it.
 type Clock interface {
-	// Now is in UTC.
+	// Now is this machine's time, with its monotonic reading where there is one. UTC, as JSON, takes
+	// that off: so the zone is anybody's, and who writes a time down converts it.
 	Now() time.Time
 	// Sleep returns after d, or earlier with the context's error.
 	Sleep(ctx context.Context, d time.Duration) error
@@ -20,8 +21,9 @@ type Clock interface {
 // WallClock is the time of this machine.
 type WallClock struct{}
 
-// Now returns the present time in UTC.
-func (WallClock) Now() time.Time { return time.Now().UTC() }
+// Now returns the present time. UTC would take its monotonic reading off
+// (https://pkg.go.dev/time#hdr-Monotonic_Clocks), and who sets the clock would move every deadline.
+func (WallClock) Now() time.Time { return time.Now() }
 
 // Sleep waits for d or for the end of ctx.
 func (WallClock) Sleep(ctx context.Context, d time.Duration) error {
@@ -39,3 +41,13 @@ func (WallClock) Sleep(ctx context.Context, d time.Duration) error {
 func (WallClock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, d)
 }
+
+// now is for measuring, date for what is written down.
+func (e *Engine) now() time.Time { return e.clock().Now() }
+
+func (e *Engine) date() time.Time { return e.now().UTC() }
+
+// elapsed is how much later b is than a, by the clock that says more: the monotonic one stands still
+// while the machine is suspended, and the other may be set back. Both stand still in a VM that is
+// paused.
+func elapsed(a, b time.Time) time.Duration { return max(b.Sub(a), b.Round(0).Sub(a.Round(0))) }

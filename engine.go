@@ -70,11 +70,9 @@ func (e *Engine) clock() Clock {
 	return e.Clock
 }
 
-func (e *Engine) now() time.Time { return e.clock().Now() }
-
 func (e *Engine) report(ev Event) {
 	if e.Report != nil {
-		ev.Time = e.now()
+		ev.Time = e.date()
 		e.Report(ev)
 	}
 }

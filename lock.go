@@ -118,7 +118,7 @@ func (h *holder) take(ctx context.Context, lease Lease, record Record) error {
 	lease.Holder, lease.Process, lease.Record = h.run, h.engine.Process, record
 	lease.Epoch++
 	now := h.engine.now()
-	lease.Renewed, lease.Duration = now, LeaseDuration
+	lease.Renewed, lease.Duration = now.UTC(), LeaseDuration
 	got, err := h.engine.Cluster.SetLease(ctx, lease)
 	if err == nil {
 		h.lease, h.leased = &got, now
@@ -132,7 +132,7 @@ func (h *holder) setLease(ctx context.Context, change func(*Lease)) error {
 	next := *h.lease
 	change(&next)
 	now := h.engine.now()
-	next.Renewed, next.Duration = now, LeaseDuration
+	next.Renewed, next.Duration = now.UTC(), LeaseDuration
 	got, err := h.engine.Cluster.SetLease(ctx, next)
 	if err == nil {
 		*h.lease, h.leased = got, now
@@ -228,19 +228,18 @@ func (h *holder) intend(ctx context.Context, s Step, next Next) error {
 	})
 }
 
-// leaseAge is how long ago the lease was written, by the clock that says more: one
-// was set back, or stood still while the machine was suspended. Both stand still in
-// a VM that is paused.
-func (h *holder) leaseAge() time.Duration {
-	now := h.engine.now()
-	return max(now.Sub(h.leased), now.Round(0).Sub(h.leased.Round(0)))
-}
+// leaseAge is how long ago this process wrote the lease; very long where it has not yet.
+func (h *holder) leaseAge() time.Duration { return elapsed(h.leased, h.engine.now()) }
+
+// late says, between two calls of one act, that the lease may be another's by now. The deadline of
+// the context does not tell where the machine was suspended: timers stand still then
+// (https://github.com/golang/go/issues/24595).
+func (h *holder) late() bool { return h.leaseAge() >= actTimeout }
 
 // renew shows that this process lives. A cluster that does not answer is no
 // reason to stop; a lost lease is.
 func (h *holder) renew(ctx context.Context) error {
-	now := h.engine.now()
-	if h.lease == nil || now.Sub(h.lease.Renewed) < renewAfter || now.Before(h.hush) {
+	if h.lease == nil || h.leaseAge() < renewAfter || h.engine.now().Before(h.hush) {
 		return nil
 	}
 	where := func(l *Lease) { l.Record.Step = h.step }
@@ -257,7 +256,7 @@ func (h *holder) release(ctx context.Context, note func(*Lease)) error {
 			note(l)
 		}
 		l.Ledger.read(h.pool.Model.Image)
-		l.Ledger.failed(l.Holder, h.asFound(l.Record), h.engine.now())
+		l.Ledger.failed(l.Holder, h.asFound(l.Record), h.engine.date())
 		l.Holder, l.Process, l.Record = "", "", Record{}
 	})
 	if errors.Is(err, ErrLeaseLost) {

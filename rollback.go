@@ -334,7 +334,7 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		m.give(err) // the model is written, perhaps: the ledger goes on distrusting
 	}
 	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
-		ended := PastRun{Run: r.held.run, Pointed: plan.To, Ended: r.engine.now(), Seconds: r.engine.now().Sub(began).Seconds(), Step: failedStep(err)}
+		ended := PastRun{Run: r.held.run, Pointed: plan.To, Ended: r.engine.date(), Seconds: r.engine.now().Sub(began).Seconds(), Step: failedStep(err)}
 		if err != nil {
 			ended.Failure = cutText(err.Error(), maxFailure)
 		}

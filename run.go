@@ -53,7 +53,7 @@ func (e *Engine) newRun(opts Options) *Run {
 
 // freshRecord is what stands on the lease of a run that begins.
 func (r *Run) freshRecord() Record {
-	now := r.engine.now()
+	now := r.engine.date()
 	rec := Record{
 		Donor: r.donor.node.Name, Instance: r.donor.instance.ID, VMID: r.donor.instance.VMID,
 		Started: now, Step: r.held.step, ModelWas: r.pool.Model.Image,
@@ -216,9 +216,7 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 	if err := r.held.intend(ctx, s, next); err != nil {
 		return next, err
 	}
-	// The monotonic clock stands still while the machine is suspended, the other may be set.
-	now := r.engine.now()
-	if late := max(now.Sub(looked), now.Round(0).Sub(looked.Round(0))); late > lookAge {
+	if late := elapsed(looked, r.engine.now()); late > lookAge {
 		return wait(fmt.Sprintf("a fresh look: the lease was written only after %s", late.Round(time.Second))), nil
 	}
 	r.takes(s)

@@ -209,7 +209,7 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 	r.donor.node = n
 	if mark != nil && mark.Run == r.held.run {
 		return act(ActUnmark, "take off the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).
-			announcing(ActUnseal, deleteTheSealPod).noting(r.held.ifOwn(func(l *Lease) { l.Record.Sealing, l.Record.AwayEnds = false, r.away.to })), nil
+			announcing(ActUnseal, deleteTheSealPod).noting(r.held.ifOwn(func(l *Lease) { l.Record.Sealing, l.Record.AwayEnds = false, r.away.to.UTC() })), nil
 	}
 	if r.back.unsealed {
 		return done("as it was before"), nil
@@ -227,6 +227,9 @@ func (r *Run) takeOff(ctx context.Context, n Node) error {
 		return err
 	} else if next.kind != nextDone {
 		return fmt.Errorf("the seal pod of run %s is still there: %w", r.held.run, ErrInProgress)
+	}
+	if r.held.late() {
+		return fmt.Errorf("the lease was written %s ago: %w", r.held.leaseAge().Round(time.Second), ErrInProgress)
 	}
 	r.back.unsealed = true
 	return r.engine.Cluster.Unmark(ctx, n)
@@ -359,7 +362,7 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 		l.Ledger.promoted(r.image.version.Name, now)
 		if r.donorUsed() || r.result.Changed {
 			l.Ledger.passed(PastRun{Run: r.held.run, Donor: firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name), Version: r.image.version.Name,
-				Ended: now, Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds()})
+				Ended: now.UTC(), Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds()})
 		}
 		l.Record = Record{} // it did not fail
 	})

@@ -129,7 +129,7 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 			err := r.held.setLease(ctx, func(l *Lease) {
 				if l.Holder != id {
 					l.Epoch++
-					l.Ledger.failed(l.Holder, r.held.asFound(l.Record), r.engine.now())
+					l.Ledger.failed(l.Holder, r.held.asFound(l.Record), r.engine.date())
 				}
 				l.Holder, l.Record = id, r.freshRecord()
 			})

@@ -67,7 +67,7 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 	if mark == nil {
 		m := r.newMark(n)
 		return act(ActProtect, "annotate the node with "+AnnotationProtect+"=true", func(ctx context.Context) error {
-			if err := r.engine.Cluster.Mark(ctx, n, m); err != nil {
+			if err := r.engine.Cluster.Mark(ctx, n, m); err != nil || r.held.late() {
 				return err
 			}
 			// It takes about as long as the settling, so it begins with it. The next step looks
@@ -88,7 +88,7 @@ const whySettle = "cluster-autoscaler to see the annotation"
 func (r *Run) newMark(n Node) Mark {
 	m := Mark{
 		Format: MarkFormat, Run: r.held.run, Epoch: r.held.lease.Epoch, Pool: r.pool.ID,
-		Instance: r.donor.instance.ID, VMID: r.donor.instance.VMID, BootID: n.BootID, Since: r.engine.now(),
+		Instance: r.donor.instance.ID, VMID: r.donor.instance.VMID, BootID: n.BootID, Since: r.engine.date(),
 	}
 	if v, ok := n.Annotations[AnnotationProtect]; ok {
 		m.Protection = &v

@@ -140,7 +140,7 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 
 // noteModel writes on the ledger what a write of the model takes the place of.
 func (r *Run) noteModel(l *Lease, pool Pool, next NextImage, want Target) {
-	former := SavedModel{At: r.engine.now(), Image: pool.Model.Image, Saved: pool.Model.Saved}
+	former := SavedModel{At: r.engine.date(), Image: pool.Model.Image, Saved: pool.Model.Saved}
 	// A second write of the same image must not hide the way back.
 	same := strings.EqualFold(former.Image, next.Image)
 	if !same {

@@ -39,7 +39,7 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		next, err := r.remark(ActSealing, "write on the node that its disk is about to be sealed", n, mark, func(m *Mark) { m.Sealing = true })
 		return next.announcing(ActSeal, sealTheDisk).noting(func(l *Lease) {
 			l.Record.Sealing, l.Record.Policy = true, r.policySum()
-			l.Record.AwaySince, l.Record.AwayEnds = r.engine.now(), time.Time{}
+			l.Record.AwaySince, l.Record.AwayEnds = r.engine.date(), time.Time{}
 		}), err
 	}
 	if !n.Tainted(TaintBlock) {
@@ -249,7 +249,7 @@ func (r *Run) planSeal() string {
 func (r *Run) tags(receipt Receipt) map[string]string {
 	tags := map[string]string{
 		TagBuiltFrom: r.donor.node.Name,
-		TagBuiltAt:   r.engine.now().Format(BuiltAtFormat),
+		TagBuiltAt:   r.engine.date().Format(BuiltAtFormat),
 		TagRun:       r.held.run,
 		TagEpoch:     fmt.Sprint(r.held.lease.Epoch),
 		TagReceipt:   receipt.Hash,

@@ -56,7 +56,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	named := r.held.lease.Record.Version // "" in a plan: nobody holds the lease
 	day, err := VersionDate(named)
 	if err != nil {
-		day = r.engine.now()
+		day = r.engine.date()
 	}
 	next, nameErr := NextVersion(versions, day)
 	last := newestOfDay(versions, day)
@@ -80,7 +80,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	}
 	if !r.held.adopted && len(versions) > 0 && CompareVersions(versions[0].Name, next) > 0 {
 		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
-			versions[0].Name, next, r.engine.now().Format(time.RFC3339)), "set the clock of this machine, or delete that version")}
+			versions[0].Name, next, r.engine.date().Format(time.RFC3339)), "set the clock of this machine, or delete that version")}
 	}
 	r.image.version = Artifact{Kind: Version, Name: next}
 	return r.settled(next, next+" is to be built"), nil
