@@ -116,7 +116,7 @@ func (r *Run) lookLaunch(ctx context.Context) (Next, error) {
 	if v.Tags[TagOffer] != offerProving {
 		return r.writeVersion("note on version "+v.Name+" that it is being proved", v.offering(offerProving)), nil
 	}
-	now := r.engine.now()
+	now := r.engine.date()
 	order := CanaryOrder{Name: name, Version: v.ID, Run: r.held.run, Nonce: r.held.lease.Record.Nonce, Expires: now.Add(r.proofTime())}
 	return act(ActLaunchCanary, fmt.Sprintf("start canary %s from version %s beside pool %s", name, v.Name, r.pool.Name), func(ctx context.Context) error {
 		err := prover.LaunchCanary(ctx, r.pool, order)

@@ -99,6 +99,9 @@ func readyImage(a *Auditor, s *State, c Call) {
 // modelExists: I6. An image of no version of ours is somebody else's to keep.
 func modelExists(a *Auditor, s *State) {
 	for _, p := range s.Pools {
+		if v := s.artifact(Version, p.Next); v != nil && v.State == "Succeeded" && !v.Ready {
+			a.Violate("I6", "the next machine of %s boots from version %s, which is not replicated", p.ID, v.Name)
+		}
 		if p.Image == p.Person && p.Person != "" {
 			continue
 		}

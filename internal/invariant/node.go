@@ -164,7 +164,8 @@ func (a *Auditor) unmarking(s *State, c Call) {
 	if m == nil {
 		return
 	}
-	if m.Power != On || !m.Kubelet || m.Touched != "" || !n.Ready {
+	others := m.Power == On && m.Touched == "" && s.Now.Sub(a.changed[n.Name]) <= lookAge // have just rebooted it
+	if !others && (m.Power != On || !m.Kubelet || m.Touched != "" || !n.Ready) {
 		a.Violate("I2", "%s unmarks node %s: power %s, kubelet %v, disk touched by %q, Ready %v",
 			c.Process, n.Name, m.Power, m.Kubelet, m.Touched, n.Ready)
 	}

@@ -16,6 +16,7 @@ type audit struct {
 	wasLeases  invariant.State // leases only
 	isLeases   invariant.State
 	violations []string
+	off        bool // where only the end of runs is looked at
 }
 
 var kinds = map[kamino.Kind]invariant.Kind{kamino.Gallery: invariant.Gallery, kamino.Definition: invariant.Definition,
@@ -139,17 +140,27 @@ func pictureArtifact(v kamino.Artifact, pool kamino.PoolID, kind invariant.Kind)
 		Source: v.Source, Run: v.Tags[kamino.TagRun], Receipt: v.Tags[kamino.TagReceipt], Ours: v.Tags[kamino.TagRun] != "" || v.Tags[kamino.TagBuiltFrom] != ""}
 }
 
-func (a *audit) check() { a.judge.Changed(a.picture(&a.is)) }
+func (a *audit) check() {
+	if !a.off {
+		a.judge.Changed(a.picture(&a.is))
+	}
+}
 
 // person records how a node stands after somebody else has changed it.
 func (a *audit) person(node string) { a.judge.Person(a.picture(&a.is), node) }
 
 func (a *audit) before(c invariant.Call) invariant.Call {
-	a.judge.Before(a.picture(&a.was), c)
+	if !a.off {
+		a.judge.Before(a.picture(&a.was), c)
+	}
 	return c
 }
 
-func (a *audit) after(c invariant.Call) { a.judge.After(&a.was, a.picture(&a.is), c) }
+func (a *audit) after(c invariant.Call) {
+	if !a.off {
+		a.judge.After(&a.was, a.picture(&a.is), c)
+	}
+}
 
 // settled checks the end, once started machines have had the time to boot.
 func (a *audit) settled() {
@@ -200,6 +211,16 @@ func (p *proc) auditCreate(pool kamino.PoolID, want kamino.Artifact) {
 		}
 	}
 	p.w.audit.before(c)
+}
+
+// auditOffer: what a person took out of latest is moved past only by who was told to, or had not
+// read of it: versions have no revision, so that the write cannot be conditional (I10).
+func (p *proc) auditOffer(pool *simPool, version string) {
+	w := p.w
+	if points := pool.image != w.bootsFrom(pool); points && !w.excluded.IsZero() && p.listed.After(w.excluded) && !p.adopts {
+		w.audit.violate("I10", "%s offers version %s, and had read that somebody took another out of latest", p.name, version)
+	}
+	w.excluded = time.Time{}
 }
 
 func (p *proc) auditModel(pool *simPool, revision, image string, diff []kamino.FieldChange) {

@@ -40,7 +40,7 @@ const canaryTime = time.Minute // until the machine runs
 // Canaries implements kamino.Prover.
 func (s simProvider) Canaries(ctx context.Context, pool kamino.Pool) (out []kamino.Canary, err error) {
 	w := s.p.w
-	err = s.p.call(ctx, call{method: "Find canaries", subject: pool.Name}, func(f *fault) error {
+	err = s.p.call(ctx, call{method: "Find canaries", subject: pool.Name, list: true}, func(f *fault) error {
 		out = nil
 		if f.is(worlds.Absent) {
 			return nil
@@ -58,7 +58,7 @@ func (s simProvider) Canaries(ctx context.Context, pool kamino.Pool) (out []kami
 // LaunchCanary implements kamino.Prover.
 func (s simProvider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kamino.CanaryOrder) error {
 	w := s.p.w
-	return s.p.call(ctx, call{method: "Create canary", subject: order.Name, write: true}, func(f *fault) error {
+	return s.p.call(ctx, call{method: "Create canary", subject: order.Name, write: true, create: true}, func(f *fault) error {
 		if have := w.canaries[order.Name]; have != nil {
 			if have.Version != order.Version || have.Run != order.Run || have.State == kamino.Deleting {
 				return fmt.Errorf("canary %s exists: %w", order.Name, kamino.ErrConflict)

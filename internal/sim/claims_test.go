@@ -73,7 +73,7 @@ func TestNodeMoved(t *testing.T) {
 
 	sites, _ := golden(t, aged)
 	w = aged(1)
-	move := &rival{name: "the node is another machine's", happen: func(w *world) { m = w.moveNode() }}
+	move := &rival{Rival: worlds.Rival{Name: "the node is another machine's"}, happen: func(w *world) { m = w.moveNode() }}
 	p = w.update(options("a-0"), fault{kind: worlds.RivalActs, at: nth(t, sites, "snapshot", "Create snapshot", 1), rival: move})
 	w.advance(w.now.Add(time.Hour))
 	if m.Power != kamino.PowerOn {

@@ -60,7 +60,7 @@ func Tamper(e *kamino.Engine) {
 	prover, _ := e.Provider.(kamino.Prover)
 	examiner, _ := e.Cluster.(kamino.Examiner)
 	e.Provider, e.Cluster = faultyProvider{e.Provider, prover, t}, faultyCluster{e.Cluster, examiner, t}
-	if t.clock != 0 {
-		e.Clock = wrongClock{e.Clock, t.clock}
+	if t.clock != 0 || t.wall {
+		e.Clock = wrongClock{e.Clock, t}
 	}
 }

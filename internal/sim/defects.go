@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -71,6 +72,28 @@ var portDefects = []Defect{
 				}
 				return err
 			}}
+		}},
+	{Name: "clock-set", What: "time is read off a clock that somebody may set",
+		ports: func() *tampering { return &tampering{wall: true} }},
+	{Name: "forbidden-is-done", What: "what is not allowed is taken for done",
+		ports: func() *tampering {
+			return &tampering{failure: func(err error) error {
+				if errors.Is(err, kamino.ErrForbidden) {
+					return nil
+				}
+				return err
+			}}
+		}},
+	{Name: "fit-unasked", What: "whether a disk fits its pool is not asked",
+		ports: func() *tampering { return &tampering{fits: true} }},
+	{Name: "withdrawn-shown", What: "a version that was rolled back is taken for a good one", Sim: true,
+		ports: versions(func(v *kamino.Artifact) {
+			v.Excluded, v.Tags = false, maps.Clone(v.Tags)
+			delete(v.Tags, kamino.TagBad)
+		})},
+	{Name: "reboot-unseen", What: "a node that is about to be rebooted is taken", Sim: true,
+		ports: func() *tampering {
+			return &tampering{node: func(n *kamino.Node) { delete(n.Annotations, kamino.KuredPendingReboot.Annotation) }}
 		}},
 	{Name: "vm-by-name", What: "a machine of the same name is taken for the donor", ports: sameName},
 	{Name: "boot-ignored", What: "a donor that has booted since is taken for sealed",

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino/internal/sim/mutants"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // TestDefects puts one defect after the other into the engine and looks who finds it: random walks,
@@ -21,10 +22,12 @@ func TestDefects(t *testing.T) {
 		mutants.Play(t)
 		return
 	}
-	sites, w := golden(t, aged)
-	want := w.end()
 	away, _ := goldenOf(t, elsewhere, &proc{logging: true, former: true})
-	trials := slices.Concat(lies(aged, sites), encounters(sites), namespaces(away))
+	trials := namespaces(away)
+	for _, begin := range modes {
+		sites, w := golden(t, begin)
+		trials = slices.Concat(trials, lies(begin, sites, w.end()), encounters(begin, sites))
+	}
 	// So that every kind of harm at every step has its turn early.
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(trials), func(i, j int) { trials[i], trials[j] = trials[j], trials[i] })
 	defects, caught := Defects(), 0
@@ -36,7 +39,7 @@ func TestDefects(t *testing.T) {
 		if err := Switch(d); err != nil {
 			t.Fatal(err)
 		}
-		by, found := hunt(d, trials, want)
+		by, found := hunt(d, trials)
 		if by == "" {
 			t.Errorf("%s (%s): nobody notices", d.Name, d.What)
 			continue
@@ -48,12 +51,23 @@ func TestDefects(t *testing.T) {
 	if err := Switch(nil); err != nil {
 		t.Fatal(err)
 	}
-	inReport(t, func(r *simReport) { r.Defects.Seeded, r.Defects.Caught = len(defects), caught })
+	inReport(t, func(r *simReport) { r.Defects = worlds.Defects{Seeded: len(defects), Caught: caught} })
 	fmt.Printf("defects: %d seeded, %d caught\n", len(defects), caught)
 }
 
+// TestSeeded: there are as many as were promised, and each has a name of its own.
+func TestSeeded(t *testing.T) {
+	names := map[string]bool{}
+	for _, d := range Defects() {
+		names[d.Name] = d.What != ""
+	}
+	if n := len(Defects()); n < 55 || len(names) != n || names[""] {
+		t.Errorf("%d defects, %d names", n, len(names))
+	}
+}
+
 // hunt looks for a first violation.
-func hunt(d *Defect, trials []trial, want string) (by, found string) {
+func hunt(d *Defect, trials []trial) (by, found string) {
 	walks := func(from, to int) bool {
 		i, v := firstOf(to-from, func(i int) string { return ofKind(newWalk(uint64(from+i)).run(), d.By) })
 		by, found = fmt.Sprintf("walk %d", from+i), v
@@ -61,14 +75,15 @@ func hunt(d *Defect, trials []trial, want string) (by, found string) {
 	}
 	single := func() bool {
 		i, v := firstOf(len(trials), func(i int) string {
-			x, want := trials[i], want
-			if x.rival != nil || x.former {
-				want = ""
-			}
-			return ofKind(x.single(want).audit.violations, d.By)
+			return ofKind(trials[i].single().audit.violations, d.By)
 		})
 		by, found = fmt.Sprintf("trial %d", i), trials[i].String()+": "+v
 		return v != ""
+	}
+	for _, s := range stories {
+		if wrong := s.play(); wrong != "" && d.By == "" {
+			return "story", s.name + ": " + wrong
+		}
 	}
 	if walks(0, 25) || single() || walks(25, 8000) {
 		return by, found

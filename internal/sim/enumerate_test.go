@@ -20,6 +20,12 @@ func goldenOptions() kamino.Options {
 	return o
 }
 
+func (w *world) goldenOptions() kamino.Options {
+	o := goldenOptions()
+	o.ImageReference = w.mode
+	return o
+}
+
 // golden plays the run without faults in a world, and lists its sites.
 func golden(t *testing.T, begin func(uint64) *world) (sites []site, w *world) {
 	t.Helper()
@@ -29,7 +35,7 @@ func golden(t *testing.T, begin func(uint64) *world) (sites []site, w *world) {
 func goldenOf(t *testing.T, begin func(uint64) *world, p *proc) (sites []site, w *world) {
 	t.Helper()
 	w = begin(1)
-	w.startUpdate(p, goldenOptions())
+	w.startUpdate(p, w.goldenOptions())
 	w.wait()
 	if p.err != nil {
 		t.Fatal(p.err)
@@ -59,7 +65,7 @@ func (w *world) end() string {
 		lines = append(lines, fmt.Sprintf("node %s: ready %v, cordoned %v, taints %v, annotations %d", n.Name, n.Ready, n.Unschedulable, n.Taints, len(n.Annotations)))
 	}
 	for _, v := range w.artifacts {
-		lines = append(lines, fmt.Sprintf("%s %s: %s, ready %v, %s, from %s", v.Kind, v.Name, v.State, v.Ready, v.Storage, v.Tags[kamino.TagBuiltFrom]))
+		lines = append(lines, fmt.Sprintf("%s %s: %s, ready %v, excluded %v, %s, from %s", v.Kind, v.Name, v.State, v.Ready, v.Excluded, v.Storage, v.Tags[kamino.TagBuiltFrom]))
 	}
 	for _, l := range w.leases {
 		former, original := "", ""
@@ -76,25 +82,25 @@ func (w *world) end() string {
 }
 
 // single plays the trial, a clean run of the same command, and one more that
-// must find nothing to do. want is how it must end; "" where others have changed
-// the world for good.
-func (x trial) single(want string) (w *world) {
+// must find nothing to do.
+func (x trial) single() (w *world) {
+	want := x.want
 	f := fault{kind: x.kind, at: x.site.at, rival: x.rival}
 	w = x.begin(1)
 	if x.rival != nil && x.rival.midnight {
 		w.now = w.now.Truncate(24 * time.Hour).Add(24*time.Hour - x.site.when.Sub(w.now))
 	}
-	first := w.startUpdate(&proc{faults: []fault{f}, former: x.former}, goldenOptions())
+	first := w.startUpdate(&proc{faults: []fault{f}, former: x.former}, w.goldenOptions())
 	w.wait()
 	if x.rival != nil {
-		if u := x.rival.unharmed; u != nil && u(x.site) && first.err != nil {
+		if !x.rival.harms(x.site) && first.err != nil {
 			w.audit.violate("I19", "the run fails although it could go on: %v", first.err)
 		}
 		w.mend()
 	}
-	w.blindUntil = time.Time{} // somebody sets the credentials right
+	w.blindUntil, w.vanished = time.Time{}, time.Time{} // somebody sets the credentials right
 	w.advance(w.now.Add(time.Minute))
-	o := goldenOptions()
+	o := w.goldenOptions()
 	o.Donor = w.anyDonor()
 	begun := w.now
 	second := w.updateAsTold(o)
@@ -104,6 +110,9 @@ func (x trial) single(want string) (w *world) {
 		w.audit.violate("I19", "a clean run after it fails: %v", second.err)
 	}
 	w.audit.settled()
+	if got := w.turns(); x.rival == nil && w.mode == kamino.ByDefinition && len(got) > 2 {
+		w.audit.violate("I6", "the next instance boots from %v in turn", got)
+	}
 	if have := w.end(); have != want && want != "" {
 		w.audit.violate("I19", "it does not end as the golden run does:\n%s\nwanted:\n%s\nfirst run: %v", have, want, first.err)
 	}
@@ -125,11 +134,12 @@ type trial struct {
 	site   site
 	kind   worlds.Fault
 	rival  *rival
+	want   string // how the world must end; "" any way
 }
 
 func (x trial) what() string {
 	if x.rival != nil {
-		return x.rival.name
+		return x.rival.Name
 	}
 	return string(x.kind)
 }
@@ -137,11 +147,11 @@ func (x trial) what() string {
 func (x trial) String() string { return fmt.Sprintf("%s at %s", x.what(), x.site) }
 
 // lies are all trials of the ways to die and to lie.
-func lies(begin func(uint64) *world, sites []site) (out []trial) {
+func lies(begin func(uint64) *world, sites []site, want string) (out []trial) {
 	for _, s := range sites {
 		for _, kind := range faults {
 			if kind.Fits(s.call.is()) {
-				out = append(out, trial{begin: begin, site: s, kind: kind})
+				out = append(out, trial{begin: begin, site: s, kind: kind, want: want})
 			}
 		}
 	}
@@ -150,7 +160,7 @@ func lies(begin func(uint64) *world, sites []site) (out []trial) {
 
 // encounters are all trials of what others can do, at the beginning of every
 // step and before every write.
-func encounters(sites []site) (out []trial) {
+func encounters(begin func(uint64) *world, sites []site) (out []trial) {
 	step := ""
 	for _, s := range sites {
 		if s.step == step && (!s.call.write || s.call.method == "SetLease") {
@@ -159,19 +169,19 @@ func encounters(sites []site) (out []trial) {
 		step = s.step
 		for i := range rivals("a-0", "a-1") {
 			// Each trial has a rival of its own: some remember.
-			out = append(out, trial{begin: aged, site: s, kind: worlds.RivalActs, rival: rivals("a-0", "a-1")[i]})
+			out = append(out, trial{begin: begin, site: s, kind: worlds.RivalActs, rival: rivals("a-0", "a-1")[i]})
 		}
 	}
 	return out
 }
 
 // play tries them all, and tells what went wrong. Each of the cells must have been met.
-func play(t *testing.T, trials []trial, want string, cells []string) {
+func play(t *testing.T, trials []trial, cells []string) {
 	t.Helper()
 	var away awayTimes
 	met := counts{}
 	bad := sideBySide(len(trials), func(i int) string {
-		w := trials[i].single(want)
+		w := trials[i].single()
 		away.add(trials[i].what(), w, trials[i].rival != nil && trials[i].rival.alone)
 		met.add(w.hits)
 		if len(w.audit.violations) == 0 {
@@ -183,10 +193,10 @@ func play(t *testing.T, trials []trial, want string, cells []string) {
 		t.Error(b)
 	}
 	met.require(t, cells)
-	t.Logf("%d trials; donor away %s", len(trials), away.all())
+	t.Logf("%d trials; donor away %s", len(trials), worlds.AwayOf(away.list))
 	away.print(t)
 	inReport(t, func(r *simReport) {
-		r.Trials += len(trials)
+		r.Positions += len(trials)
 		r.Violations += len(bad)
 		r.away(&away)
 		r.cells(&met, cells)
@@ -196,9 +206,26 @@ func play(t *testing.T, trials []trial, want string, cells []string) {
 // TestSingleFaults tries every way to die and every lie at every call of the
 // golden run.
 func TestSingleFaults(t *testing.T) {
-	sites, w := golden(t, aged)
-	t.Logf("%d sites of the golden run's %d calls", len(sites), len(w.calls))
-	play(t, lies(aged, sites), w.end(), lieCells())
+	for _, begin := range modes {
+		sites, w := golden(t, begin)
+		t.Logf("%d sites of the golden run's %d calls", len(sites), len(w.calls))
+		play(t, lies(begin, sites, w.end()), lieCells())
+	}
+}
+
+// modes are the worlds of a pool that names versions, and of one that points at the definition.
+var modes = []func(uint64) *world{aged, mixed}
+
+// mixed is the world of pointing with versions of every kind: offered, of others, hidden, withdrawn.
+func mixed(seed uint64) *world {
+	w := pointing(seed)
+	w.version("2026.03.09").Tags[kamino.TagOffer] = "offered"
+	w.addVersion(poolA, "2026.02.20").Tags = map[string]string{"team": "x"}
+	hidden, withdrawn := w.addVersion(poolA, "2026.03.08"), w.addVersion(poolA, "2026.03.07")
+	hidden.Excluded, hidden.Tags[kamino.TagOffer] = true, "hidden"
+	withdrawn.Excluded, withdrawn.Tags[kamino.TagOffer], withdrawn.Tags[kamino.TagBad] = true, "withdrawn", "rolled back once"
+	w.watchNext()
+	return w
 }
 
 // TestSingleFaultsFirstRun tries them where a pool's first run differs from all
@@ -208,13 +235,15 @@ func TestSingleFaultsFirstRun(t *testing.T) {
 	sites = slices.DeleteFunc(sites, func(s site) bool {
 		return !slices.Contains([]string{"gallery", "definition", "model", "prune"}, s.step)
 	})
-	play(t, lies(fresh, sites), w.end(), nil)
+	play(t, lies(fresh, sites, w.end()), nil)
 }
 
 // TestSingleRivals lets others interfere at every step and every write.
 func TestSingleRivals(t *testing.T) {
-	sites, _ := golden(t, aged)
-	play(t, encounters(sites), "", append(rivalCells(), rivalLeaseDeleted))
+	for _, begin := range modes {
+		sites, _ := golden(t, begin)
+		play(t, encounters(begin, sites), append(rivalCells(), rivalLeaseDeleted))
+	}
 }
 
 // elsewhere is a pool of which only a former version knows, with its lease in another namespace.
@@ -228,12 +257,12 @@ func elsewhere(seed uint64) *world {
 // every write and meet others, who know both namespaces, at every step.
 func TestSingleNamespaces(t *testing.T) {
 	sites, _ := goldenOf(t, elsewhere, &proc{logging: true, former: true})
-	play(t, namespaces(sites), "", []string{cellMoved, cellAdopted, cellRetired, cellHeld})
+	play(t, namespaces(sites), []string{cellMoved, cellAdopted, cellRetired, cellHeld})
 }
 
 func namespaces(sites []site) (out []trial) {
-	for _, x := range encounters(sites) {
-		if strings.Contains(x.rival.name, "kamino") || strings.Contains(x.rival.name, "restore") {
+	for _, x := range encounters(elsewhere, sites) {
+		if strings.Contains(x.rival.Name, "kamino") || strings.Contains(x.rival.Name, "restore") {
 			out = append(out, x)
 		}
 	}
@@ -258,7 +287,7 @@ func lieCells() (out []string) {
 
 func rivalCells() (out []string) {
 	for _, r := range rivals("a-0", "a-1") {
-		out = append(out, "rival: "+r.name)
+		out = append(out, "rival: "+r.Name)
 	}
 	return out
 }

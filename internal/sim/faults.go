@@ -16,6 +16,8 @@ type call struct {
 	method, subject string
 	write           bool
 	kube            bool
+	create, deletes bool // artifacts
+	list            bool
 }
 
 // site is one call of the golden run where faults are tried. Of calls that
@@ -38,14 +40,14 @@ var faults = []worlds.Fault{
 	worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter, worlds.Interrupted,
 	worlds.LostReply, worlds.FalseFailure, worlds.FalseSuccess, worlds.ServerError, worlds.Unknown,
 	worlds.Conflict, worlds.Precondition, worlds.Throttled, worlds.Forbidden, worlds.OperationFailed,
-	worlds.LateCreate, worlds.StaleRead, worlds.Absent, worlds.Unread, worlds.Blind,
+	worlds.LateCreate, worlds.StaleRead, worlds.Absent, worlds.Unread, worlds.Blind, worlds.Empty, worlds.Vanished,
 }
 
 // is tells what the dictionary asks of a call. Only lists of versions change behind a caller's
 // back.
 func (c call) is() worlds.Call {
 	return worlds.Call{
-		Write: c.write, Kube: c.kube, Lease: c.method == "SetLease" || c.method == "Lease", Create: strings.HasPrefix(c.method, "Create "),
+		Write: c.write, Kube: c.kube, Lease: c.method == "SetLease" || c.method == "Lease", Create: c.create, List: c.list,
 		Long: c.write && !c.kube, Instance: c.method == "Instance", Older: c.method == "Find image version" && c.subject == "",
 	}
 }
@@ -62,7 +64,7 @@ func (f *fault) is(k worlds.Fault) bool { return f != nil && f.kind == k }
 
 func (f fault) String() string {
 	if f.rival != nil {
-		return fmt.Sprintf("%s at call %d", f.rival.name, f.at)
+		return fmt.Sprintf("%s at call %d", f.rival.Name, f.at)
 	}
 	return fmt.Sprintf("%s at call %d", f.kind, f.at)
 }
@@ -86,7 +88,7 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 	if root.dying {
 		panic(crash{})
 	}
-	p.pass(w.now.Add(callTime))
+	p.pass(w.now.Add(callTime * time.Duration(max(root.slow, 1))))
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", c.method, err)
 	}
@@ -100,16 +102,15 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 		root.log = append(root.log, site{n, w.now, p.step, c})
 	}
 	var f *fault
+	var suspend time.Duration
 	for i := range root.faults {
 		g := &root.faults[i]
 		if g.at != n {
 			continue
 		}
 		if g.kind == worlds.RivalActs {
-			w.say("  ! rival: %s", g.rival.name)
-			w.hit("rival: " + g.rival.name)
-			g.rival.happen(w)
-			p.pass(w.now.Add(g.rival.pause))
+			suspend = max(suspend, g.rival.Suspend)
+			p.meet(g.rival)
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("%s: %w", c.method, err)
 			}
@@ -130,10 +131,25 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 		}
 	}
 	err := p.strike(c, f, effect)
+	if suspend > 0 {
+		p.pass(w.now.Add(suspend))
+		root.slept += suspend
+	}
 	if w.tracing || err != nil || c.write {
 		w.say("%s #%d %s %s: %v", p.name, n, c.method, c.subject, err)
 	}
 	return err
+}
+
+// meet lets others act, and does to the process what they do to it.
+func (p *proc) meet(r *rival) {
+	w, root := p.w, p.root()
+	w.say("  ! rival: %s", r.Name)
+	w.hit("rival: " + r.Name)
+	root.skew += r.Jump
+	root.slow = max(root.slow, r.Slow)
+	r.happen(w)
+	p.pass(w.now.Add(r.Freeze))
 }
 
 func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
@@ -156,6 +172,12 @@ func (p *proc) strike(c call, f *fault, effect func(*fault) error) error {
 	}
 	if f.is(worlds.Blind) {
 		w.blindUntil = w.now.Add(blindTime)
+	}
+	if f.is(worlds.Vanished) {
+		w.vanished = w.now.Add(worlds.Vanishing)
+	}
+	if err := w.forbids(c); err != nil && !c.kube {
+		return err
 	}
 	if !c.kube && w.now.Before(w.blindUntil) {
 		return fmt.Errorf("SubscriptionNotFound: %w", errUnseen)

@@ -38,6 +38,7 @@ type machine struct {
 	spares  int    // start requests that fail for want of capacity
 	fate    worlds.Fate
 	gone    bool
+	model   int // of its pool, that it was made by
 }
 
 type simNode struct {
@@ -70,6 +71,9 @@ func (w *world) addMachine(pool kamino.PoolID, host, image string) *machine {
 		ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host, Power: kamino.PowerOn,
 		Disk: fmt.Sprintf("/disks/%s-%d", host, n), Image: image, Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"},
 	}, born: w.now}
+	if p := w.pools[pool]; p != nil {
+		m.model = p.model
+	}
 	w.machines[id] = m
 	w.booted(m)
 	return m
@@ -156,7 +160,7 @@ func (w *world) setPower(m *machine, want kamino.Power, fails bool) error {
 	m.boots++
 	boots := m.boots
 	if want == kamino.PowerOff {
-		w.after(powerOffTime, func() {
+		w.after(m.fate.Pace()*powerOffTime, func() {
 			if m.boots != boots {
 				return
 			}
@@ -168,7 +172,8 @@ func (w *world) setPower(m *machine, want kamino.Power, fails bool) error {
 		})
 		return nil
 	}
-	w.after(powerOnTime, func() {
+	pace := m.fate.Pace()
+	w.after(pace*powerOnTime, func() {
 		if m.boots != boots {
 			return
 		}
@@ -180,7 +185,7 @@ func (w *world) setPower(m *machine, want kamino.Power, fails bool) error {
 		// From here on the disk is being written to: what was sealed is not.
 		m.touched, m.sealed = "boot", ""
 		w.happened("machine %s is on", m.Hostname)
-		w.after(bootTime, func() {
+		w.after(pace*bootTime, func() {
 			if m.boots == boots && m.fate != worlds.NeverBoots && !m.gone {
 				w.booted(m)
 				w.happened("node %s has booted", m.Hostname)
@@ -218,7 +223,7 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 	boots, fate := m.boots, m.fate
 	here := func() bool { return m.boots == boots && !m.gone }
 	present := func() bool { return here() && w.sealPods[run] == pod }
-	w.after(3*time.Second, func() {
+	w.after(fate.Pace()*3*time.Second, func() {
 		if !present() || !m.kubelet {
 			return
 		}
@@ -253,7 +258,7 @@ func (w *world) detached(m *machine, receipt kamino.Receipt, here func() bool) {
 	if fate == worlds.SealHangs {
 		return
 	}
-	w.after(12*time.Second, func() {
+	w.after(fate.Pace()*12*time.Second, func() {
 		if !here() {
 			return
 		}

@@ -108,6 +108,9 @@ func (s simProvider) Promote(ctx context.Context, pool kamino.Pool, want kamino.
 		if len(diff) == 0 {
 			return nil
 		}
+		if w.modelsOf(p) >= modelLimit {
+			return errTenModels
+		}
 		s.p.auditModel(p, pool.Revision, to.Image, diff)
 		was := p.document()
 		w.setModel(p, to)
@@ -124,8 +127,26 @@ func (s simProvider) Promote(ctx context.Context, pool kamino.Pool, want kamino.
 	})
 }
 
+// modelLimit is how many models the instances of a pool may refer to, as with Azure's Uniform scale
+// sets (https://github.com/MicrosoftDocs/azure-docs/issues/103472).
+const modelLimit = 10
+
+var errTenModels = fmt.Errorf("pool has reached its limit of %d models", modelLimit)
+
+// modelsOf counts the models that the machines of a pool refer to.
+func (w *world) modelsOf(p *simPool) int {
+	referred := map[int]bool{}
+	for _, m := range w.machines {
+		if m.Pool == p.id {
+			referred[m.model] = true
+		}
+	}
+	return len(referred)
+}
+
 func (w *world) setModel(p *simPool, d document) {
 	p.image, p.custom, p.exts, p.protected, p.revision = d.Image, d.Custom, d.Exts, d.Protected, w.next()
+	p.model++
 	if p.busy = w.now.Add(poolTime); p.sticky != "" {
 		p.sticky = w.bootsFrom(p)
 	}
@@ -166,6 +187,9 @@ func (s simProvider) writeVersion(ctx context.Context, method string, pool kamin
 			return err
 		}
 		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.MarkVersion, Pool: string(pool), Target: have.ID})
+		if have.Excluded && !v.Excluded {
+			s.p.auditOffer(w.pools[pool], v.Name)
+		}
 		if have.Tags = v.Tags; have.Excluded != v.Excluded {
 			w.flag(have, v.Excluded)
 		}

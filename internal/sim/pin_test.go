@@ -281,7 +281,7 @@ func TestUnreplicated(t *testing.T) {
 	}
 	v.Ready = false
 	w.after(10*time.Minute, func() { v.Ready = true })
-	w.dropSnapshots()
+	w.DeleteSnapshot()
 	var res []kamino.PoolResult
 	p = &proc{}
 	p.tune = func(e *kamino.Engine) { e.Provider = hurried{e.Provider.(simProvider)} }

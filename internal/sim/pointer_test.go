@@ -14,6 +14,7 @@ import (
 // pointing is the world of aged whose pool refers to the definition.
 func pointing(seed uint64) *world {
 	w := aged(seed)
+	w.mode = kamino.ByDefinition
 	definition := artifactID(poolA, kamino.Definition, kamino.DefinitionName("a"))
 	w.pools[poolA].image = definition
 	l := w.leases[poolA]
@@ -165,7 +166,7 @@ func TestPointerNeverStandsForNothing(t *testing.T) {
 	w.wait()
 	at := nth(t, p.log, "mark", "Find image version", 1)
 	w = pointing(1)
-	gone := &rival{name: "the target is deleted", happen: func(w *world) {
+	gone := &rival{Rival: worlds.Rival{Name: "the target is deleted"}, happen: func(w *world) {
 		delete(w.artifacts, artifactKey(poolA, kamino.Version, "2026.03.05"))
 	}}
 	_, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}, fault{kind: worlds.RivalActs, at: at, rival: gone})

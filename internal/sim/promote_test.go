@@ -11,30 +11,6 @@ import (
 	"kamino.dev/kamino/internal/worlds"
 )
 
-// TestCopiedTags: a snapshot of another disk, or of a run that the ledger does not know, is not
-// promoted, whatever its tags say.
-func TestCopiedTags(t *testing.T) {
-	for name, other := range map[string]string{"another disk": "a-2", "an unknown run": "a-0"} {
-		w := aged(1)
-		donor := w.machineOf(w.nodes["a-0"])
-		snapshot := kamino.SnapshotName("a")
-		w.artifacts[artifactKey(poolA, kamino.Snapshot, snapshot)] = &simArtifact{pool: poolA, Artifact: kamino.Artifact{
-			Kind: kamino.Snapshot, Name: snapshot, ID: artifactID(poolA, kamino.Snapshot, snapshot), State: kamino.Succeeded, Ready: true, Percent: 100,
-			Created: w.now, Source: w.machineOf(w.nodes[other]).Disk,
-			Tags: map[string]string{kamino.TagBuiltFrom: "a-0", kamino.TagVM: donor.VMID, kamino.TagReceipt: "deadbeef", kamino.TagRun: "r-earlier",
-				kamino.TagEpoch: "7", kamino.TagBuiltAt: w.now.UTC().Format(kamino.BuiltAtFormat)}}}
-		if l := w.leases[poolA]; name == "another disk" {
-			l.Ledger.Past = []kamino.PastRun{{Run: "r-earlier", Donor: "a-0", Failure: "f", Step: "image"}}
-			w.leases[poolA] = l
-		}
-		p := w.update(options("a-0"))
-		v := w.version(kamino.VersionName(w.now))
-		if p.err != nil || v == nil || v.Tags[kamino.TagRun] == "r-earlier" || w.pools[poolA].image != v.ID || p.result.AwaySeconds == 0 {
-			t.Errorf("%s: the run ended %v, version %+v, away %.0f s", name, p.err, v, p.result.AwaySeconds)
-		}
-	}
-}
-
 // TestSwappedVersion: the version of today that was seen being built is another one when it is
 // done. It is not promoted.
 func TestSwappedVersion(t *testing.T) {
@@ -58,7 +34,7 @@ func TestSwappedVersion(t *testing.T) {
 				v.State, v.Ready, v.Percent = kamino.Creating, false, 10
 				w.after(late, swap)
 			} else { // just before the model
-				other := &rival{name: "the version is another one", happen: func(*world) { swap() }}
+				other := &rival{Rival: worlds.Rival{Name: "the version is another one"}, happen: func(*world) { swap() }}
 				faults = []fault{{kind: worlds.RivalActs, at: nthCall(t, w, "model", "Find image version"), rival: other}}
 			}
 			p := w.update(options("a-0"), faults...)

@@ -24,6 +24,7 @@ type simPool struct {
 	protected map[string]string // of extensions
 
 	revision int
+	model    int       // the number of its present model
 	busy     time.Time // applying a change until then
 	refusals []kamino.Refusal
 	owner    *kamino.Owner
@@ -99,26 +100,31 @@ func lastSegment(id string) string { return id[strings.LastIndexByte(id, '/')+1:
 // versions lists the versions of a pool, newest first, with their users.
 func (w *world) versions(pool kamino.PoolID) []kamino.Artifact {
 	var out []kamino.Artifact
+	next, users := w.bootsFrom(w.pools[pool]), w.users()
 	for _, a := range w.artifacts {
 		if a.pool != pool || a.Kind != kamino.Version || w.now.Before(a.hidden) {
 			continue
 		}
-		out = append(out, w.users(a))
+		out = append(out, a.shows(next, users))
 	}
 	slices.SortFunc(out, func(a, b kamino.Artifact) int { return kamino.CompareVersions(b.Name, a.Name) })
 	return out
 }
 
-func (w *world) users(a *simArtifact) kamino.Artifact {
+// users tells when machines booted from each image.
+func (w *world) users() map[string][]time.Time {
+	out := map[string][]time.Time{}
+	for _, m := range w.machines {
+		out[m.Image] = append(out[m.Image], m.born)
+	}
+	return out
+}
+
+// shows is an artifact as it is read, with who uses it.
+func (a *simArtifact) shows(next string, users map[string][]time.Time) kamino.Artifact {
 	v := a.Artifact
 	v.Tags = maps.Clone(a.Tags)
-	v.InModel = strings.EqualFold(w.bootsFrom(w.pools[a.pool]), v.ID)
-	for _, m := range w.machines {
-		if m.Image == v.ID {
-			v.Instances++
-			v.Births = append(v.Births, m.born)
-		}
-	}
+	v.InModel, v.Births, v.Instances = strings.EqualFold(next, v.ID), users[v.ID], len(users[v.ID])
 	return v
 }
 
@@ -159,7 +165,7 @@ func (s simProvider) Pool(ctx context.Context, id kamino.PoolID) (out kamino.Poo
 func (s simProvider) Instance(ctx context.Context, id kamino.InstanceID) (out kamino.Instance, err error) {
 	err = s.p.call(ctx, call{method: "Instance", subject: lastSegment(string(id))}, func(f *fault) error {
 		m := s.p.w.machines[id]
-		if m == nil || f.is(worlds.Absent) || f.is(worlds.Unread) {
+		if m == nil || f.is(worlds.Absent) || f.is(worlds.Unread) || s.p.w.vanishing() {
 			return fmt.Errorf("instance %s: %w", id, kamino.ErrNotFound)
 		}
 		out = m.Instance
@@ -170,13 +176,13 @@ func (s simProvider) Instance(ctx context.Context, id kamino.InstanceID) (out ka
 }
 
 func (s simProvider) Instances(ctx context.Context, pool kamino.Pool) (out []kamino.InstanceID, err error) {
-	err = s.p.call(ctx, call{method: "Instances", subject: pool.Name}, func(f *fault) error {
+	err = s.p.call(ctx, call{method: "Instances", subject: pool.Name, list: true}, func(f *fault) error {
 		if s.p.w.pools[pool.ID] == nil || f.is(worlds.Absent) {
 			return fmt.Errorf("list instances of pool %s: %w", pool.Name, kamino.ErrUnavailable)
 		}
 		out = nil
 		for id, m := range s.p.w.machines {
-			if m.Pool == pool.ID {
+			if m.Pool == pool.ID && !f.is(worlds.Empty) && !s.p.w.vanishing() {
 				out = append(out, id)
 			}
 		}
@@ -201,20 +207,20 @@ func (s simProvider) SetPower(ctx context.Context, id kamino.InstanceID, want ka
 
 func (s simProvider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) (out []kamino.Artifact, err error) {
 	w := s.p.w
-	err = s.p.call(ctx, call{method: "Find " + string(kind), subject: name}, func(f *fault) error {
+	err = s.p.call(ctx, call{method: "Find " + string(kind), subject: name, list: name == ""}, func(f *fault) error {
 		switch {
 		case name == "" && f.is(worlds.Absent):
 			// What an adapter makes of a list that is 404 although its parent is there.
 			return fmt.Errorf("list %s: %w", kind, kamino.ErrUnavailable)
-		case f.is(worlds.Absent):
+		case f.is(worlds.Absent), f.is(worlds.Empty), w.vanishing():
 			out = nil
 		case name == "" && f.is(worlds.StaleRead) && w.staleList != nil:
 			out = w.staleList
 		case name == "":
-			out = w.versions(pool.ID)
+			out, s.p.listed = w.versions(pool.ID), w.now
 		default:
 			if a := w.artifacts[artifactKey(pool.ID, kind, name)]; a != nil && !w.now.Before(a.hidden) {
-				out = []kamino.Artifact{w.users(a)}
+				out = []kamino.Artifact{a.shows(w.bootsFrom(w.pools[a.pool]), w.users())}
 				out[0].Ready = a.Ready && !w.now.Before(a.settle)
 			}
 		}
@@ -225,7 +231,7 @@ func (s simProvider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kin
 
 func (s simProvider) Create(ctx context.Context, pool kamino.Pool, want kamino.Artifact) error {
 	w := s.p.w
-	return s.p.call(ctx, call{method: "Create " + string(want.Kind), subject: want.Name, write: true}, func(f *fault) error {
+	return s.p.call(ctx, call{method: "Create " + string(want.Kind), subject: want.Name, write: true, create: true}, func(f *fault) error {
 		key := artifactKey(pool.ID, want.Kind, want.Name)
 		if have := w.artifacts[key]; have != nil {
 			if have.State == kamino.Deleting {
@@ -256,6 +262,8 @@ func (s simProvider) Create(ctx context.Context, pool kamino.Pool, want kamino.A
 		return nil
 	})
 }
+
+func (w *world) vanishing() bool { return w.now.Before(w.vanished) }
 
 func (w *world) diskExists(disk string) bool {
 	for _, m := range w.machines {
@@ -315,13 +323,13 @@ func (w *world) begin(key string, pool kamino.PoolID, want kamino.Artifact, f *f
 
 func (s simProvider) Delete(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	w := s.p.w
-	return s.p.call(ctx, call{method: "Delete " + string(a.Kind), subject: a.Name, write: true}, func(f *fault) error {
+	return s.p.call(ctx, call{method: "Delete " + string(a.Kind), subject: a.Name, write: true, deletes: true}, func(f *fault) error {
 		key := artifactKey(pool.ID, a.Kind, a.Name)
 		have := w.artifacts[key]
 		if have == nil || have.State == kamino.Deleting {
 			return nil
 		}
-		if v := w.users(have); a.Kind == kamino.Version && (v.InModel || v.Instances > 0) {
+		if v := have.shows(w.bootsFrom(w.pools[have.pool]), w.users()); a.Kind == kamino.Version && (v.InModel || v.Instances > 0) {
 			return fmt.Errorf("delete version %s: %w", a.Name, kamino.ErrInUse)
 		}
 		if a.Kind == kamino.Version && have.State == kamino.Creating {

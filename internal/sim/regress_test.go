@@ -26,7 +26,7 @@ type regression struct {
 
 func rivalNamed(name string) *rival {
 	for _, r := range rivals("a-0", "a-1") {
-		if r.name == name {
+		if r.Name == name {
 			return r
 		}
 	}

@@ -3,7 +3,6 @@ package sim
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -11,40 +10,19 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // simReport is what the simulation writes into the file that KAMINO_SIM_JSON
 // names. Each test adds its part; delete the file to begin anew.
 type simReport struct {
-	Seeds      int     `json:"seeds"`  // random walks
-	Trials     int     `json:"trials"` // single faults and rivals
-	Violations int     `json:"violations"`
-	Away       awayRow `json:"awaySeconds"` // of every donor under every fault
+	worlds.Report
 	// ByFault tells what each fault costs the donor when it is the only one.
-	ByFault map[string]awayRow `json:"awayByFault"`
-	// Histogram counts the times that donors were away: up to so many seconds.
-	Histogram []bucket `json:"histogram"`
+	ByFault map[string]worlds.Away `json:"awayByFault"`
 	// Cells counts how often each thing happened that a test must have met.
-	Cells   map[string]int `json:"cells"`
-	Defects struct {
-		Seeded int `json:"seeded"`
-		Caught int `json:"caught"`
-	} `json:"defects"`
+	Cells map[string]int `json:"cells"`
 }
-
-type awayRow struct {
-	Count int     `json:"count"`
-	P50   float64 `json:"p50"`
-	P99   float64 `json:"p99"`
-	Max   float64 `json:"max"`
-}
-
-type bucket struct {
-	UpTo  float64 `json:"upTo"` // 0: any
-	Count int     `json:"count"`
-}
-
-var bounds = []float64{60, 120, 180, 240, 300, 600, 1200, 1800, 3600, 7200, 0}
 
 var reportLock sync.Mutex
 
@@ -111,30 +89,14 @@ func (r *simReport) cells(c *counts, cells []string) {
 	}
 }
 
-// away adds times. Quantiles of several tests together are those of the test
-// with the most.
+// away adds times.
 func (r *simReport) away(a *awayTimes) {
-	if r.Histogram == nil {
-		for _, b := range bounds {
-			r.Histogram = append(r.Histogram, bucket{UpTo: b})
-		}
-		r.ByFault = map[string]awayRow{}
-	}
-	for _, d := range a.list {
-		i := slices.IndexFunc(bounds, func(b float64) bool { return d.Seconds() <= b || b == 0 })
-		r.Histogram[i].Count++
-	}
-	all := a.all()
-	if worst := max(r.Away.Max, all.Max); all.Count >= r.Away.Count {
-		count := r.Away.Count
-		r.Away = all
-		r.Away.Count, r.Away.Max = all.Count+count, worst
-	} else {
-		r.Away.Count += all.Count
-		r.Away.Max = worst
+	r.Add(a.list)
+	if r.ByFault == nil {
+		r.ByFault = map[string]worlds.Away{}
 	}
 	for fault, list := range a.byFault {
-		if have := row(list); have.Count > r.ByFault[fault].Count {
+		if have := worlds.AwayOf(list); have.Count > r.ByFault[fault].Count {
 			r.ByFault[fault] = have
 		}
 	}
@@ -162,30 +124,13 @@ func (a *awayTimes) add(fault string, w *world, alone bool) {
 	}
 }
 
-func (a *awayTimes) all() awayRow { return row(a.list) }
-
-func row(list []time.Duration) awayRow {
-	if len(list) == 0 {
-		return awayRow{}
-	}
-	slices.Sort(list)
-	at := func(share float64) float64 {
-		return list[min(int(share*float64(len(list))), len(list)-1)].Round(time.Second).Seconds()
-	}
-	return awayRow{len(list), at(0.5), at(0.99), at(1)}
-}
-
-func (r awayRow) String() string {
-	return fmt.Sprintf("%d times, p50 %.0f s, p99 %.0f s, max %.0f s", r.Count, r.P50, r.P99, r.Max)
-}
-
 // print lists the times by fault, the longest first.
 func (a *awayTimes) print(t *testing.T) {
 	t.Helper()
 	names := slices.SortedFunc(maps.Keys(a.byFault), func(x, y string) int {
-		return int(row(a.byFault[y]).Max - row(a.byFault[x]).Max)
+		return int(worlds.AwayOf(a.byFault[y]).Max - worlds.AwayOf(a.byFault[x]).Max)
 	})
 	for _, name := range names {
-		t.Logf("%-60s %s", name, row(a.byFault[name]))
+		t.Logf("%-60s %s", name, worlds.AwayOf(a.byFault[name]))
 	}
 }

@@ -268,7 +268,7 @@ func TestRefusedGivesBack(t *testing.T) {
 	deleting := func(w *world) {
 		w.nodes["a-0"].Taints = append(w.nodes["a-0"].Taints, kamino.Taint{Key: kamino.TaintDeleting, Value: "", Effect: "NoSchedule"})
 	}
-	for name, change := range map[string]func(*world){"a reboot is pending": reboot, "it is being deleted": deleting, "the pool is refused": (*world).refusePool} {
+	for name, change := range map[string]func(*world){"a reboot is pending": reboot, "it is being deleted": deleting, "the pool is refused": (*world).Refuse} {
 		for _, command := range []string{"auto-update", "update"} {
 			w := killed("Create snapshot", 1)
 			w.advance(w.now.Add(time.Hour))

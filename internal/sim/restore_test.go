@@ -133,7 +133,7 @@ func TestRestoreForeign(t *testing.T) {
 // TestRestoreLive: a run whose process lives is left alone, and named.
 func TestRestoreLive(t *testing.T) {
 	w := aged(1)
-	late := &rival{name: "a restore", happen: func(w *world) {}}
+	late := &rival{Rival: worlds.Rival{Name: "a restore"}, happen: func(w *world) {}}
 	var second *proc
 	listed := &proc{name: "third"}
 	late.happen = func(w *world) {

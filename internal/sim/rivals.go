@@ -14,15 +14,16 @@ var _ worlds.World = (*world)(nil)
 
 // rival is something that others do while a run goes on.
 type rival struct {
-	name   string
+	worlds.Rival
 	happen func(w *world)
-	pause  time.Duration // how long the struck process is frozen, its call in flight
 
 	midnight bool // the world begins so that midnight is then
-	// unharmed: the run must end well all the same, wherever that was possible.
-	unharmed func(site) bool
 	alone    bool // nobody is there to give the donor back for long
 }
+
+// harms says whether a run that meets it at a site may fail. Between the last write of a lease and
+// that of the model the way back is nowhere for a moment, if the lease is deleted then.
+func (r *rival) harms(s site) bool { return !r.Unharmed || s.call.method == "Promote" }
 
 // donorOf is the machine and node that stand for the donor of the walks.
 func (w *world) donorOf(name string) (*machine, *simNode) {
@@ -34,57 +35,66 @@ func (w *world) donorOf(name string) (*machine, *simNode) {
 }
 
 // rivals lists them; donor is the node that the walk's first process uses. First those of both
-// worlds, then what only this one has: forgers, whom the other's API server would not stop either,
-// and a cloud that can be short of everything.
+// worlds, then what only this one has: a forger who knows of a third node, and a cloud that can be
+// short of everything.
 func rivals(donor, other string) []*rival {
 	var out []*rival
 	for _, r := range worlds.Rivals() {
-		out = append(out, &rival{name: r.Name, pause: r.Freeze, happen: func(w *world) { r.Act(w, donor, other) }})
+		out = append(out, &rival{Rival: r, happen: func(w *world) { r.Act(w, donor, other) }})
 	}
-	out = append(out, forgers(donor, other)...)
-	return append(out, weather(donor)...)
-}
-
-// forgers write what only Kamino should write, and delete what it needs.
-func forgers(donor, other string) []*rival {
-	on := func(forge func(w *world, m *machine, n *simNode)) func(*world) {
-		return func(w *world) {
-			if m, n := w.donorOf(other); n != nil && m != nil && n.Annotations[kamino.AnnotationRun] == "" && len(n.Taints) == 0 {
-				forge(w, m, n)
-			}
-		}
+	own := func(name string, happen func(*world)) *rival {
+		return &rival{Rival: worlds.Rival{Name: name}, happen: happen}
 	}
-	return []*rival{
-		{name: rivalLeaseDeleted, happen: (*world).deleteLease,
-			// Before it is taken nothing is lost; and between its last write and that of the model
-			// the way back is nowhere for a moment.
-			unharmed: func(s site) bool { return s.call.method != "Promote" }},
-		{name: rivalForgedMark, happen: on(func(w *world, m *machine, n *simNode) {
-			// It falls silent, as a sealed machine does.
-			w.forge(n.Name, kamino.Mark{Format: 1, Run: "forged", Pool: poolA, Instance: m.ID, VMID: m.VMID, BootID: m.bootID, Sealing: true})
-			w.silence(m)
-		})},
-		{name: rivalForeignMark, happen: on(func(w *world, m *machine, n *simNode) {
-			victim := w.bystander(donor, other)
-			run := w.standing(poolA).Holder
-			if past := w.standing(poolA).Ledger.Past; len(past) > 0 {
-				run = past[0].Run
+	nothing := func(*world) {}
+	long, midnight := own("this process is suspended for 14 hours", nothing), own("midnight", nothing)
+	long.Freeze, long.alone, midnight.midnight = 14*time.Hour, true, true
+	return append(out, long, midnight,
+		own(rivalForeignMark, func(w *world) { w.forgeForeign(donor, other) }),
+		own("no capacity to start", func(w *world) {
+			if m, _ := w.donorOf(donor); m != nil {
+				m.spares = 3
 			}
-			if victim != nil && run != "" {
-				w.forge(n.Name, kamino.Mark{Format: 1, Run: run, Pool: poolA, Instance: victim.ID, VMID: victim.VMID, BootID: m.bootID, Sealing: true})
-			}
-		})},
-	}
+		}),
+		own("the build fails for want of ZRS", func(w *world) { w.pools[poolA].noZRS = 2 }),
+		own("the version is refused for want of ZRS", func(w *world) { w.pools[poolA].noZRS = 1 }))
 }
 
 const (
 	rivalLeaseDeleted = "a person deletes the lease"
-	rivalForgedMark   = "a node forges a mark"
 	rivalForeignMark  = "a node forges a mark that names another machine"
 )
 
-// deleteLease is a person's kubectl delete lease.
-func (w *world) deleteLease() {
+// unmarked is a node, and its machine, that no run has.
+func (w *world) unmarked(node string) (*machine, *simNode) {
+	if m, n := w.donorOf(node); m != nil && n.Annotations[kamino.AnnotationRun] == "" && len(n.Taints) == 0 {
+		return m, n
+	}
+	return nil, nil
+}
+
+// Forge implements worlds.World: it falls silent, as a sealed machine does.
+func (w *world) Forge(node string) {
+	if m, n := w.unmarked(node); m != nil {
+		w.forge(n.Name, kamino.Mark{Format: 1, Run: "forged", Pool: poolA, Instance: m.ID, VMID: m.VMID, BootID: m.bootID, Sealing: true})
+		w.silence(m)
+	}
+}
+
+// forgeForeign lets a node write the mark of a run that was, with another node's machine in it.
+func (w *world) forgeForeign(donor, other string) {
+	m, n := w.unmarked(other)
+	victim := w.bystander(donor, other)
+	run := w.standing(poolA).Holder
+	if past := w.standing(poolA).Ledger.Past; len(past) > 0 {
+		run = past[0].Run
+	}
+	if m != nil && victim != nil && run != "" {
+		w.forge(n.Name, kamino.Mark{Format: 1, Run: run, Pool: poolA, Instance: victim.ID, VMID: victim.VMID, BootID: m.bootID, Sealing: true})
+	}
+}
+
+// DeleteLease implements worlds.World.
+func (w *world) DeleteLease() {
 	if w.standing(poolA).Holder != "" {
 		w.hit(rivalLeaseDeleted)
 	}
@@ -134,27 +144,8 @@ func (w *world) unforge() {
 	}
 }
 
-// weather is what befalls nobody in particular.
-func weather(donor string) []*rival {
-	nothing := func(*world) {}
-	return []*rival{
-		{name: "the pool becomes one that must not be touched", happen: (*world).refusePool},
-		{name: "this process is suspended for 14 hours", happen: nothing, pause: 14 * time.Hour, alone: true},
-		{name: "midnight", happen: nothing, midnight: true},
-		{name: "no capacity to start", happen: func(w *world) {
-			if m, _ := w.donorOf(donor); m != nil {
-				m.spares = 3
-			}
-		}},
-		{name: "a person deletes the seal pod", happen: func(w *world) { clear(w.sealPods); clear(w.surveys); w.happened("seal pods deleted") }},
-		{name: "a person deletes the snapshot", happen: (*world).dropSnapshots},
-		{name: "the build fails for want of ZRS", happen: func(w *world) { w.pools[poolA].noZRS = 2 }},
-		{name: "the version is refused for want of ZRS", happen: func(w *world) { w.pools[poolA].noZRS = 1 }},
-	}
-}
-
 // Update, Restore and what follows make this a [worlds.World].
-func (w *world) Update(donor string) { w.startUpdate(&proc{}, options(donor)) }
+func (w *world) Update(donor string) { w.startUpdate(&proc{}, w.options(donor)) }
 
 // Restore implements worlds.World.
 func (w *world) Restore() { w.startRestore(&proc{}) }
@@ -261,12 +252,6 @@ func (w *world) protect(name, value string) {
 	w.audit.person(name)
 }
 
-func (w *world) refusePool() {
-	p := w.pools[poolA]
-	p.revision, p.refusals = w.next(), []kamino.Refusal{{Code: "upgrade-policy", Field: "properties.upgradePolicy.mode", Value: "Automatic"}}
-	w.happened("somebody sets the upgrade policy to Automatic")
-}
-
 // Resize implements worlds.World.
 func (w *world) Resize(by int) {
 	p := w.pools[poolA]
@@ -285,6 +270,7 @@ func (w *world) SetImage() {
 	if p.image, p.revision = "canonical:ubuntu:24_04-lts:latest", w.next(); p.image == was {
 		p.image = "canonical:ubuntu:26_04-lts:latest"
 	}
+	p.model++
 	p.byPerson, p.personRun = p.image, w.standing(poolA).Holder
 	w.happened("a person changes the model")
 }
@@ -304,45 +290,5 @@ func (w *world) HoldPods(node string) {
 func (w *world) release() {
 	for _, p := range w.pods {
 		p.held = false
-	}
-}
-
-// mend ends everything that persons would have to mend.
-func (w *world) mend() {
-	w.release()
-	w.pools[poolA].refusals = nil
-	w.unforge()
-	w.apiAway, w.blindUntil = time.Time{}, time.Time{}
-	w.repair()
-	w.advance(w.now.Add(2 * time.Minute))
-	w.repair()
-	w.advance(w.now.Add(time.Minute))
-}
-
-// repair is what a person does to machines that do not come back: power them
-// off and on again with whatever was broken mended.
-func (w *world) repair() {
-	for _, m := range w.machines {
-		stuck := m.fate == worlds.NeverBoots && m.touched == "boot"
-		m.fate, m.spares = worlds.Healthy, 0
-		if stuck && m.Power == kamino.PowerOn {
-			w.booted(m)
-			w.happened("node %s is repaired", m.Hostname)
-		}
-	}
-}
-
-func (w *world) dropSnapshots() {
-	for key, a := range w.artifacts {
-		if a.Kind != kamino.Snapshot {
-			continue
-		}
-		for _, v := range w.artifacts {
-			if v.State == kamino.Creating && v.Source == a.ID {
-				v.State, v.Failure = kamino.Failed, "source snapshot is gone"
-			}
-		}
-		delete(w.artifacts, key)
-		w.happened("a person deletes snapshot %s", a.Name)
 	}
 }

@@ -17,6 +17,9 @@ func (p *proc) watch(ev kamino.Event) {
 	case kamino.StepStarted:
 		a.judge.StepBegun(a.picture(&a.is), who, ev.Step, ev.Run)
 	case kamino.StepDone:
+		if p.w.vanishing() {
+			return // the world showed nothing
+		}
 		a.judge.StepDone(a.picture(&a.is), who, ev.Step, ev.Run)
 	}
 }

@@ -39,7 +39,7 @@ func (w *world) runSurvey(run string, pod *simSealPod) {
 		return
 	}
 	boots := m.boots
-	end, after := m.fate.Survey(), surveyTime
+	end, after := m.fate.Survey(), m.fate.Pace()*surveyTime
 	switch {
 	case end.Refused != "":
 		after = time.Second

@@ -9,15 +9,23 @@ import (
 
 type wrongClock struct {
 	kamino.Clock
-	off time.Duration
+	t *tampering
 }
 
-func (c wrongClock) Now() time.Time { return c.Clock.Now().Add(c.off) }
+func (c wrongClock) Now() time.Time {
+	now := c.Clock.Now().Add(c.t.clock)
+	if c.t.wall {
+		now = now.Round(0)
+	}
+	return now
+}
 
 // tampering is what a defect does on the way to the ports and back. Nil
 // functions do nothing.
 type tampering struct {
 	clock time.Duration
+	wall  bool // the clock has no monotonic reading
+	fits  bool // every disk its pool
 
 	instance  func(*kamino.Instance)
 	pool      func(*kamino.Pool)
@@ -116,6 +124,9 @@ func (p faultyProvider) Preflight(ctx context.Context) ([]string, error) {
 }
 
 func (p faultyProvider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal, []string, error) {
+	if p.t.fits {
+		return nil, nil, nil
+	}
 	refusals, doubts, err := p.Provider.Fit(ctx, pool, donor, definition)
 	return refusals, doubts, p.t.err(err)
 }

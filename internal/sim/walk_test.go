@@ -47,7 +47,7 @@ func newWalk(seed uint64) *walk {
 	if k.rng.IntN(3) == 0 {
 		k.w = fresh(seed)
 	} else {
-		k.w = aged(seed)
+		k.w = modes[k.rng.IntN(len(modes))](seed)
 	}
 	if k.w.sick = k.sick; k.proof.Mode == kamino.ProveCanary {
 		k.note("versions are proved; wrong with clones: %q", k.sick)
@@ -117,7 +117,7 @@ func (k *walk) life(number int) {
 		donor = "a-1"
 	}
 	p.faults = k.draw(number, donor)
-	o := options(donor)
+	o := k.w.options(donor)
 	o.Proof = k.proof
 	o.Force, o.AdoptModel = k.rng.IntN(10) == 0, k.rng.IntN(2) == 0
 	if k.rng.IntN(4) == 0 {
@@ -181,7 +181,7 @@ func (k *walk) settle() {
 		w.audit.violate("I1", "a clean restore fails: %v", p.err)
 	}
 	w.audit.settled()
-	o := options(w.anyDonor())
+	o := w.options(w.anyDonor())
 	o.Proof = k.proof
 	started := w.now
 	p := w.updateAsTold(o)
@@ -197,8 +197,8 @@ func (k *walk) settle() {
 	}
 	pool := w.pools[poolA]
 	v := w.artifacts[artifactKey(poolA, kamino.Version, p.result.Version)]
-	if v == nil || v.State != kamino.Succeeded || pool.image != v.ID || pool.custom != "noop" {
-		w.audit.violate("I15", "a clean update reports success, the model refers to %s", pool.image)
+	if v == nil || v.State != kamino.Succeeded || w.bootsFrom(pool) != v.ID || pool.custom != "noop" {
+		w.audit.violate("I15", "a clean update reports success, the next instance boots from %s", w.bootsFrom(pool))
 	}
 	w.audit.settled()
 	before := w.writes

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // world is everything outside the engine, in memory and on a virtual clock:
@@ -20,6 +21,7 @@ import (
 // sleep. So the same seed gives the same trace.
 type world struct {
 	booting map[kamino.PoolID][]string // what the next instance of a pool booted from, in turn
+	mode    kamino.ImageReference      // how updates refer to the image
 
 	seed   uint64
 	rng    *rand.Rand
@@ -41,7 +43,10 @@ type world struct {
 	apiAway   time.Time // the Kubernetes API answers again at that time
 	// The cloud shows everything again at that time.
 	blindUntil time.Time
-	staleList  []kamino.Artifact
+	vanished   time.Time // until then instances and artifacts are not found, and lists are empty
+	powers
+	excluded  time.Time // a person took a version out of latest
+	staleList []kamino.Artifact
 
 	leaseDeleted bool // and with it the ledger
 
@@ -71,6 +76,7 @@ func newWorld(seed uint64) *world {
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6b616d696e6f)),
 		now:   time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC),
+		mode:  kamino.ByVersion,
 		pools: map[kamino.PoolID]*simPool{}, machines: map[kamino.InstanceID]*machine{}, nodes: map[string]*simNode{},
 		artifacts: map[string]*simArtifact{}, leases: map[kamino.PoolID]kamino.Lease{}, sealPods: map[string]*simSealPod{},
 		surveys: map[string]*simSealPod{}, elsewhere: map[kamino.PoolID]*formerLease{}, hits: map[string]int{},
@@ -143,10 +149,14 @@ func (w *world) say(format string, args ...any) {
 type proc struct {
 	w      *world
 	name   string
-	skew   time.Duration
+	skew   time.Duration // of its wall clock
+	slept  time.Duration // how long its machine was suspended
+	slow   int           // how many times as long each call takes; 0 is once
 	faults []fault
 	calls  int
 	force  bool // the user asked for it
+	adopts bool // the user said that what a person chose may be replaced
+	listed time.Time
 	former bool // a version that keeps its leases in another namespace
 	dying  bool // killed as soon as it does anything more
 	cancel context.CancelFunc
@@ -188,7 +198,7 @@ func (p *proc) root() *proc {
 func (p *proc) threads(n int, body func(*kamino.Engine, int)) {
 	p.running = n
 	for i := range n {
-		t := p.w.spawn(&proc{name: p.name, parent: p, thread: i, skew: p.skew, force: p.force, tune: p.tune}, func(context.Context) {})
+		t := p.w.spawn(&proc{name: p.name, parent: p, thread: i, force: p.force, tune: p.tune}, func(context.Context) {})
 		t.body = func(context.Context) { body(t.engine(), i) }
 		t.seenVM, t.seenOff = p.seenVM, p.seenOff
 	}
@@ -224,7 +234,10 @@ func (p *proc) engine() *kamino.Engine {
 }
 
 // Now is the time that this process believes.
-func (p *proc) Now() time.Time { return p.w.now.Add(p.skew) }
+func (p *proc) Now() time.Time { return worlds.Reading(p.w.now.Add(p.root().skew), p.awake()) }
+
+// awake is the time of a clock that stands still while the machine is suspended.
+func (p *proc) awake() time.Time { return p.w.now.Add(-p.root().slept) }
 
 // Sleep lets the others run and time pass.
 func (p *proc) Sleep(ctx context.Context, d time.Duration) error {
@@ -238,20 +251,20 @@ func (p *proc) Sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// WithTimeout is by the time of the world. Nobody here waits for the context's end: calls ask for
+// WithTimeout is by the time in which the machine was awake. Nobody here waits for the context's end: calls ask for
 // its error.
 func (p *proc) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return limited{ctx, p.w, p.w.now.Add(d)}, func() {}
+	return limited{ctx, p, p.awake().Add(d)}, func() {}
 }
 
 type limited struct {
 	context.Context
-	w   *world
+	p   *proc
 	end time.Time
 }
 
 func (l limited) Err() error {
-	if err := l.Context.Err(); err != nil || l.w.now.Before(l.end) {
+	if err := l.Context.Err(); err != nil || l.p.awake().Before(l.end) {
 		return err
 	}
 	return context.DeadlineExceeded
@@ -353,9 +366,16 @@ func options(donor string) kamino.Options {
 	return o
 }
 
+// options are those of an update as the world's pool is used.
+func (w *world) options(donor string) kamino.Options {
+	o := options(donor)
+	o.ImageReference = w.mode
+	return o
+}
+
 // startUpdate spawns a process that updates.
 func (w *world) startUpdate(p *proc, o kamino.Options) *proc {
-	p.force = o.Force
+	p.force, p.adopts = o.Force, o.AdoptModel
 	return w.spawn(p, func(ctx context.Context) {
 		w.say("%s: update with donor %s", p.name, o.Donor)
 		elsewhere := w.elsewhere[poolA]

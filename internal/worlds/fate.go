@@ -1,5 +1,7 @@
 package worlds
 
+import "time"
+
 // Fate is what goes wrong inside a machine.
 type Fate int
 
@@ -15,7 +17,16 @@ const (
 	NoImage            // an image that no registry has
 	DiskIsRefused      // the inventory refuses the disk
 	NoRoom             // the node takes no more pods
+	Slow               // everything takes ten times as long
 )
+
+// Pace is how many times as long a machine takes.
+func (f Fate) Pace() time.Duration {
+	if f == Slow {
+		return 10
+	}
+	return 1
+}
 
 // Failure is why a seal is taken back, as the node tells it.
 const Failure = "2 things must not be in an image"

@@ -3,6 +3,7 @@ package worlds
 import (
 	"maps"
 	"slices"
+	"time"
 )
 
 // Fault is how a call goes wrong. What "done" means: the call took effect.
@@ -34,6 +35,8 @@ const (
 	Absent            Fault = "404, though it is there"
 	Unread            Fault = "404 of an instance, though its pool lists it"
 	Blind             Fault = "404 as to blind credentials until the step gives up"
+	Empty             Fault = "an empty list, though there is something"
+	Vanished          Fault = "404 and empty lists for two minutes"
 	Quota             Fault = "quota exceeded"
 	NoAnswer          Fault = "500 until the step gives up"
 	RivalActs         Fault = "rival"
@@ -48,6 +51,7 @@ type Call struct {
 	Long     bool // begins an operation that ends later
 	Start    bool // switches a machine on
 	Instance bool // reads one instance
+	List     bool // lists something
 	Older    bool // reads what had another answer before
 }
 
@@ -78,6 +82,8 @@ var facts = map[Fault]struct {
 	StaleRead:  {"10", func(c Call) bool { return c.Older }},
 	Absent:     {"10", func(c Call) bool { return !c.Write && !c.Kube }},
 	Unread:     {"", func(c Call) bool { return c.Instance }},
+	Empty:      {"10", func(c Call) bool { return c.List && !c.Kube }},
+	Vanished:   {"10", func(c Call) bool { return !c.Kube }},
 	Blind:      {"14", func(c Call) bool { return !c.Kube }},
 	Quota:      {"15", func(c Call) bool { return c.Create && !c.Kube || c.Start }},
 	NoAnswer:   {"12", nil},
@@ -85,6 +91,9 @@ var facts = map[Fault]struct {
 
 func (c Call) writes() bool { return c.Write }
 func (c Call) lasts() bool  { return c.Long }
+
+// Vanishing is how long Vanished lasts: less than a run watches before it gives a donor up.
+const Vanishing = 2 * time.Minute
 
 // Faults lists all but RivalActs, in a fixed order.
 func Faults() []Fault { return slices.Sorted(maps.Keys(facts)) }

@@ -21,10 +21,25 @@ type World interface {
 	EditNode(node string, edit func(*kamino.Node) bool)
 	SetFate(node string, f Fate)
 	HoldPods(node string) // by a disruption budget that yields no more
+	Reboot(node string)   // of a node that is Ready
+	// Forge is a kubelet that writes a mark of a run that never was, and falls silent.
+	Forge(node string)
+	DeletePods() // those that Kamino has made, by a person
 
 	SetImage()              // a person's, in the pool's model
+	Exclude()               // the newest good version from latest, by a person
 	Resize(by int)          // as an autoscaler does
+	Refuse()                // the pool becomes one that must not be touched
+	Own()                   // the pool's recipe has an owner, who writes it back
 	CutAPI(d time.Duration) // the API server is away
+	DeleteLease()           // of the pool, by a person
+	DeleteSnapshot()        // of the pool, by a person
+	Script(node string)     // the original script has made the pool's snapshot of the node's disk
+	Revoke()                // every right at the cloud
+	Lock()                  // nothing can be deleted in the cloud
+	Deny()                  // a policy denies snapshots and galleries, and what is in them
+
+	After(d time.Duration, do func())
 }
 
 // Rival is what others do just before a call of a run.
@@ -34,6 +49,13 @@ type Rival struct {
 	// Act is what happens; other is another node of the donor's pool.
 	Act    func(w World, donor, other string)
 	Freeze time.Duration // for how long the run's process is frozen, its call under way
+	// Suspend is for how long its machine is suspended when the call has taken effect, before the
+	// reply is there: neither its deadlines nor its monotonic clock go on meanwhile.
+	Suspend time.Duration
+	Jump    time.Duration // by how much somebody sets its machine's clock
+	Slow    int           // how many times as long each of its calls takes from now on; 0: as before
+	// Unharmed: the run must end well all the same.
+	Unharmed bool
 	// Same: once mended, the end must be that of an undisturbed run.
 	Same bool
 	// Rows, if set, are those of the fault matrix where it can matter.
@@ -45,7 +67,7 @@ const Frozen = 4 * time.Minute
 
 // Rivals lists them all.
 func Rivals() []Rival {
-	return slices.Concat(otherRuns, persons, fates)
+	return slices.Concat(otherRuns, clocks, persons, powers, fates)
 }
 
 func update(w World, donor, _ string)      { w.Update(donor) }
@@ -79,6 +101,48 @@ var otherRuns = []Rival{
 	{Name: "this process is frozen for a moment", Column: "8", Same: true, Act: nothing, Freeze: 20 * time.Second},
 }
 
+// clocks are what becomes of the time of the run's own process.
+var clocks = []Rival{
+	{Name: "this machine's clock is set forward an hour", Column: "13", Same: true, Unharmed: true, Act: nothing, Jump: time.Hour},
+	{Name: "this machine's clock is set back an hour", Column: "13", Same: true, Unharmed: true, Act: nothing, Jump: -time.Hour},
+	{Name: "a second kamino, and this machine's clock is set back an hour", Column: "13", Unharmed: true, Act: updateOther, Jump: -time.Hour},
+	{Name: "this machine is suspended", Column: "8", Same: true, Act: nothing, Suspend: Frozen},
+	{Name: "a second kamino, other donor, while this machine is suspended", Column: "8", Act: updateOther, Suspend: Frozen},
+	{Name: "a restore while this machine is suspended", Column: "8", Same: true, Act: restore, Suspend: Frozen},
+	{Name: "this machine is slow", Column: "12", Same: true, Unharmed: true, Act: nothing, Slow: 10},
+}
+
+// powers are what those do who have more rights than Kamino.
+var powers = []Rival{
+	{Name: "every right at the cloud is taken away", Column: "14", Act: func(w World, _, _ string) { w.Revoke() }},
+	{Name: "nothing can be deleted in the cloud", Column: "14", Unharmed: true, Act: func(w World, _, _ string) { w.Lock() }},
+	{Name: "a policy denies what makes an image", Column: "14", Act: func(w World, _, _ string) { w.Deny() }},
+	{Name: "the pool becomes one that must not be touched", Column: "11", Act: func(w World, _, _ string) { w.Refuse() }},
+	{Name: "the pool's recipe gets an owner", Column: "11", Act: func(w World, _, _ string) { w.Own() }},
+	{Name: "kured reboots the donor", Column: "9", Act: onDonor(kured)},
+	{Name: "the original script takes another donor", Column: "8", Act: func(w World, _, other string) {
+		w.EditNode(other, cordon)
+		w.Script(other)
+	}},
+	{Name: "the original script has a snapshot of the donor", Column: "8", Act: onDonor(World.Script)},
+	{Name: "a node forges a mark", Column: "11", Act: func(w World, _, other string) { w.Forge(other) }},
+}
+
+// kured cordons a node, reboots it, and uncordons it (https://kured.dev/docs).
+func kured(w World, node string) {
+	w.EditNode(node, func(n *kamino.Node) bool {
+		n.Annotations[kamino.KuredPendingReboot.Annotation] = "2026-03-10T10:00:00Z"
+		return cordon(n)
+	})
+	w.After(30*time.Second, func() { w.Reboot(node) })
+	w.After(2*time.Minute, func() {
+		w.EditNode(node, func(n *kamino.Node) bool {
+			delete(n.Annotations, kamino.KuredPendingReboot.Annotation)
+			return uncordon(n)
+		})
+	})
+}
+
 var persons = []Rival{
 	{Name: "the donor's VM is deleted", Column: "9", Act: onDonor(World.DeleteMachine)},
 	{Name: "cluster-autoscaler deletes the donor", Column: "9", Act: onDonor(World.ScaleDown)},
@@ -92,6 +156,10 @@ var persons = []Rival{
 		w.EditNode(donor, uncordon)
 	})},
 	{Name: "a person changes the model's image", Column: "11", Act: func(w World, _, _ string) { w.SetImage() }},
+	{Name: "a person takes the newest version out of latest", Column: "11", Act: func(w World, _, _ string) { w.Exclude() }},
+	{Name: "a person deletes the lease", Column: "11", Unharmed: true, Act: func(w World, _, _ string) { w.DeleteLease() }},
+	{Name: "a person deletes the pods of the run", Column: "11", Same: true, Act: func(w World, _, _ string) { w.DeletePods() }},
+	{Name: "a person deletes the snapshot", Column: "11", Same: true, Act: func(w World, _, _ string) { w.DeleteSnapshot() }},
 	{Name: "an autoscaler takes a node out of the count", Column: "11", Act: func(w World, _, _ string) { w.Resize(-1) }},
 	{Name: "an autoscaler adds a node", Column: "11", Act: func(w World, _, _ string) { w.Resize(1) }},
 	{Name: "a budget never yields", Column: "12", Same: true, Rows: []string{"S0", "S3", "S4"}, Act: onDonor(World.HoldPods)},
@@ -116,6 +184,7 @@ var persons = []Rival{
 
 var fates = []Rival{
 	{Name: "the node does not come back", Column: "12", Same: true, Rows: []string{"S5", "S6", "S7", "S8", "S9"}, Act: fated(NeverBoots)},
+	{Name: "the donor is slow", Column: "12", Same: true, Unharmed: true, Rows: []string{"S2", "S4", "S5", "S6", "S8"}, Act: fated(Slow)},
 	{Name: "the seal fails", Column: "5b", Same: true, Rows: []string{"S5"}, Act: fated(SealFails)},
 	{Name: "the seal is taken back", Column: "5b", Same: true, Rows: []string{"S5"}, Act: fated(SealTakenBack)},
 	{Name: "the seal hangs", Column: "12", Same: true, Rows: []string{"S5"}, Act: fated(SealHangs)},

@@ -3,6 +3,7 @@ package worlds
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 // TestDictionary: no name stands for two things, and every entry says where it belongs.
@@ -49,5 +50,19 @@ func TestFits(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReading: the two parts of a reading are what was asked for, wherever the other is.
+func TestReading(t *testing.T) {
+	day := time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)
+	a := Reading(day, day)
+	for _, wall := range []time.Duration{-25 * time.Hour, 0, time.Second, time.Hour} {
+		for _, mono := range []time.Duration{0, time.Second, time.Hour} {
+			b := Reading(day.Add(wall), day.Add(mono))
+			if b.Sub(a) != mono || b.Round(0).Sub(a.Round(0)) != wall || !b.Round(0).Equal(day.Add(wall)) {
+				t.Errorf("%s and %s became %s and %s, %s", wall, mono, b.Round(0).Sub(a.Round(0)), b.Sub(a), b)
+			}
+		}
 	}
 }

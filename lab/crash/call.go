@@ -35,9 +35,10 @@ type Call struct {
 	Query  string `json:"query,omitempty"`
 	Step   string `json:"step"` // of the pipeline, as the process last reported
 	Status int    `json:"status"`
-	Write  bool   `json:"write"`         // changes something
-	Long   bool   `json:"long"`          // began an operation of Azure's
-	Older  bool   `json:"older"`         // the same read had another answer before
+	Write  bool   `json:"write"` // changes something
+	Long   bool   `json:"long"`  // began an operation of Azure's
+	Older  bool   `json:"older"` // the same read had another answer before
+	List   bool   `json:"list"`
 	Act    string `json:"act,omitempty"` // what it means to the invariants
 
 	body  []byte
@@ -57,6 +58,8 @@ func (c *Call) String() string {
 // newCall reads a request. Tokens, events, reviews of one's own rights and dry runs change nothing.
 func newCall(p *Process, side Side, r *http.Request, body []byte) *Call {
 	c := &Call{Side: side, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Step: p.stepName(), body: body}
+	lower := strings.ToLower(c.Path)
+	c.List = side == Azure && r.Method == http.MethodGet && (strings.HasSuffix(lower, "/versions") || strings.HasSuffix(lower, "/virtualmachines"))
 	effectless := func(end string) bool { return strings.HasSuffix(c.Path, end) }
 	c.Write = r.Method != http.MethodGet && !slices.ContainsFunc([]string{"/token", "/events", "/selfsubjectrulesreviews", "/selfsubjectreviews"}, effectless) && !c.dry()
 	c.means = invariant.Call{Process: p.Name, Verb: invariant.Read, Pool: p.world.pool, Bucket: string(side) + " " + r.Method + " " + c.Path}

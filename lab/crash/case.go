@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,6 +155,9 @@ func (c *Case) play(w *World, out *Outcome) {
 		w.clock.pass(endlessBuild)
 	}
 	if strike.Rival != nil {
+		if r := strike.Rival; r.Unharmed && first.Err != nil && !(r.Name == "a person deletes the lease" && c.Golden.Calls[strike.At-1].means.Verb == invariant.SetModel) {
+			out.Violations = append(out.Violations, fmt.Sprintf("I19: the run fails although it could go on: %v", first.Err))
+		}
 		w.mend()
 		w.clock.pass(rivalTime)
 	}
@@ -191,7 +195,8 @@ func (c *Case) play(w *World, out *Outcome) {
 // idle runs the command once more: where today's version is in use already, it
 // changes nothing (I19). Past midnight there would be something to do.
 func (c *Case) idle(w *World, out *Outcome) {
-	day, err := kamino.VersionDate(w.image()[strings.LastIndexByte(w.image(), '/')+1:])
+	image := w.image()
+	day, err := kamino.VersionDate(image[strings.LastIndexByte(image, '/')+1:])
 	if err != nil || kamino.VersionName(day) != kamino.VersionName(w.clock.Now()) {
 		return
 	}
@@ -208,14 +213,14 @@ func (c *Case) idle(w *World, out *Outcome) {
 	out.Idle = true
 }
 
-// image is what the model of the pool refers to.
+// image is what the pool's next machine boots from.
 func (w *World) image() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.refresh()
 	for _, p := range w.state.Pools {
 		if p.ID == w.pool {
-			return p.Image
+			return cmp.Or(p.Next, p.Image)
 		}
 	}
 	return ""

@@ -46,8 +46,8 @@ func TestSample(t *testing.T) {
 	for _, f := range summary.Failures {
 		t.Errorf("%s: %q", f.Case, f.What)
 	}
-	if summary.Positions != sample || summary.AwaySeconds.Max <= 0 || summary.Idle < sample*3/4 {
-		t.Errorf("positions %d, %d of them run once more, donors away for at most %v s", summary.Positions, summary.Idle, summary.AwaySeconds.Max)
+	if summary.Positions != sample || summary.Away.Max <= 0 || summary.Idle < sample*3/4 {
+		t.Errorf("positions %d, %d of them run once more, donors away for at most %v s", summary.Positions, summary.Idle, summary.Away.Max)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -161,16 +162,28 @@ func (w *World) makeHistory() error {
 		{http.MethodPut, source, map[string]any{"location": location, "properties": map[string]any{"hyperVGeneration": "V2", "creationData": map[string]string{
 			"createOption": "Copy", "sourceResourceId": disk}}}},
 	}
-	for i := range w.shape.Old {
-		day := w.start.AddDate(0, 0, i-w.shape.Old)
+	add := func(name string, hidden bool, tags map[string]string) {
 		steps = append(steps, struct {
 			method, path string
 			body         any
-		}{http.MethodPut, definition + "/versions/" + kamino.VersionName(day), map[string]any{"location": location,
-			"tags": map[string]string{kamino.TagBuiltFrom: node, kamino.TagBuiltAt: day.Format(kamino.BuiltAtFormat)},
-			"properties": map[string]any{
-				"publishingProfile": map[string]any{"targetRegions": []any{map[string]any{"name": location, "regionalReplicaCount": 1, "storageAccountType": "Standard_LRS"}}},
-				"storageProfile":    map[string]any{"osDiskImage": map[string]any{"source": map[string]string{"id": source}}}}}})
+		}{http.MethodPut, definition + "/versions/" + name, map[string]any{"location": location, "tags": tags, "properties": map[string]any{
+			"publishingProfile": map[string]any{"excludeFromLatest": hidden,
+				"targetRegions": []any{map[string]any{"name": location, "regionalReplicaCount": 1, "storageAccountType": "Standard_LRS"}}},
+			"storageProfile": map[string]any{"osDiskImage": map[string]any{"source": map[string]string{"id": source}}}}}})
+	}
+	add(kamino.VersionName(w.start.AddDate(0, 0, -2*w.shape.Old)), false, map[string]string{"team": "x"}) // somebody else's
+	for i := range w.shape.Old {
+		day := w.start.AddDate(0, 0, i-w.shape.Old)
+		tags := map[string]string{kamino.TagBuiltFrom: node, kamino.TagBuiltAt: day.Format(kamino.BuiltAtFormat), kamino.TagOffer: "offered"}
+		add(kamino.VersionName(day), false, tags)
+		switch tags = maps.Clone(tags); i {
+		case 0:
+			tags[kamino.TagOffer] = "hidden"
+			add(kamino.VersionName(day)+"01", true, tags)
+		case 1:
+			tags[kamino.TagOffer], tags[kamino.TagBad] = "withdrawn", "rolled back"
+			add(kamino.VersionName(day)+"01", true, tags)
+		}
 	}
 	steps = append(steps, struct {
 		method, path string
@@ -181,6 +194,10 @@ func (w *World) makeHistory() error {
 			return fmt.Errorf("make history: %s %s: %d", s.method, s.path, status)
 		}
 		w.clock.virtual.Advance(30 * time.Second)
+	}
+	if w.shape.Reference == kamino.ByDefinition {
+		w.cloud.Change(w.scenario.PoolID(poolName), fmt.Sprintf(`{"properties":{"virtualMachineProfile":{"storageProfile":{"imageReference":{"id":%q,
+			"publisher":null,"offer":null,"sku":null,"version":null}}}}}`, definition))
 	}
 	return nil
 }

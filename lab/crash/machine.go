@@ -130,7 +130,7 @@ func (w *World) power(id string) {
 	case on && !m.on && in.State != "Creating":
 		m.on = true
 		m.boots++
-		w.later(m, bootTime, func() { w.booted(m) })
+		w.later(m, m.fate.Pace()*bootTime, func() { w.booted(m) })
 	case !on && m.on:
 		w.off(m, in.PowerState == emulator.PowerStopping)
 	}
@@ -300,7 +300,7 @@ func (w *World) tendPods() {
 			if end.Refused+end.Waiting == "" {
 				takes += surveyTime
 			}
-			w.later(m, takes, func() { w.postEnd(pod, end) })
+			w.later(m, m.fate.Pace()*takes, func() { w.postEnd(pod, end) })
 		}
 	}
 }
@@ -331,7 +331,7 @@ func (w *World) startSeal(m *machine, pod *corev1.Pod) {
 	if !w.postContainer(pod, corev1.PodRunning, state) {
 		return // deleted before it began
 	}
-	w.later(m, sealTime, func() { w.seal(m, pod) })
+	w.later(m, m.fate.Pace()*sealTime, func() { w.seal(m, pod) })
 }
 
 // postEnd reports how a pod has ended.

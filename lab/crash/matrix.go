@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -78,14 +79,14 @@ func required() []Cell {
 // several rows.
 func rowsOf(calls []*Call) []string {
 	byStep := map[string]string{
-		"": "S0", "connect": "S0", "validate": "S0", "lock": "S1", "recover": "S1", "gallery": "S12", "definition": "S12", "version": "S13",
+		"connect": "S0", "validate": "S0", "lock": "S1", "recover": "S1", "gallery": "S12", "definition": "S12", "version": "S13",
 		"reuse": "S7", "rehearse": "S0", "protect": "S2", "inventory": "S2", "drain": "S3", "seal": "S5", "stop": "S6", "snapshot": "S7", "start": "S8", "return": "S10",
 		"image": "S13", "clean": "S17", "model": "S14", "scale-out": "S14", "prune": "S16",
 	}
 	out := make([]string, len(calls))
 	blocked, started := false, false
 	for i, c := range calls {
-		out[i] = byStep[c.Step]
+		out[i] = cmp.Or(byStep[c.Step], c.Step, "S0") // a step that the matrix does not know is a row of its own
 		switch {
 		case c.Step == "drain" && blocked:
 			out[i] = "S4"

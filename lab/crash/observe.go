@@ -194,15 +194,27 @@ func (w *World) takeLease(answer []byte) bool {
 // readCloud reads pools, machines and artifacts from the emulator's documents.
 func (w *World) readCloud() {
 	w.state.Pools, w.state.Machines, w.state.Artifacts = []invariant.Pool{}, nil, nil
+	latest := invariant.Artifact{Name: "0.0.0"}
 	for _, e := range w.cloud.State() {
 		lower := strings.ToLower(e.ID)
 		switch {
 		case strings.HasSuffix(strings.ToLower(e.Type), "virtualmachinescalesets"):
 			image, _ := at(e.Document, "properties", "virtualMachineProfile", "storageProfile", "imageReference").(map[string]any)
 			w.state.Pools = append(w.state.Pools, invariant.Pool{ID: lower, Image: imageText(image), Revision: textAt(e.Document, "etag"),
-				Capacity: intAt(e.Document, "sku", "capacity"), Person: w.person, Refused: textAt(e.Document, "properties", "upgradePolicy", "mode") != "Manual"})
+				Capacity: intAt(e.Document, "sku", "capacity"), Person: w.person, Owned: w.owned,
+				Refused: w.owned && !pointsAt(imageText(image)) || textAt(e.Document, "properties", "upgradePolicy", "mode") != "Manual"})
 		case strings.Contains(lower, "/galleries/"), strings.Contains(lower, "/snapshots/"):
-			w.state.Artifacts = append(w.state.Artifacts, artifactOf(e, w.pool))
+			a := artifactOf(e, w.pool)
+			w.state.Artifacts = append(w.state.Artifacts, a)
+			if hidden, _ := at(e.Document, "properties", "publishingProfile", "excludeFromLatest").(bool); !hidden && a.Kind == invariant.Version &&
+				textAt(e.Document, "properties", "provisioningState") != "Creating" && a.State != "Failed" && kamino.CompareVersions(a.Name, latest.Name) > 0 {
+				latest = a
+			}
+		}
+	}
+	for i := range w.state.Pools { // there is one definition
+		if p := &w.state.Pools[i]; strings.HasPrefix(strings.ToLower(latest.ID), strings.ToLower(p.Image)+"/versions/") {
+			p.Next = latest.ID
 		}
 	}
 	for _, in := range w.cloud.Instances() {
@@ -267,6 +279,11 @@ func artifactOf(e emulator.StateEntry, pool string) invariant.Artifact {
 	}
 	a.Ready = a.State == "Succeeded"
 	return a
+}
+
+// pointsAt says whether a model refers to the pool's definition.
+func pointsAt(image string) bool {
+	return strings.HasSuffix(strings.ToLower(image), "/images/"+strings.ToLower(kamino.DefinitionName(poolName)))
 }
 
 // at walks down a document.

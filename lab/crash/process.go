@@ -13,6 +13,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure"
+	"kamino.dev/kamino/internal/worlds"
 	"kamino.dev/kamino/kube"
 )
 
@@ -22,7 +23,7 @@ const processHeader = "X-Kamino-Process"
 // Process is one kamino that works on a world.
 type Process struct {
 	Name    string        // as it stands on leases
-	Skew    time.Duration // by which its clock is wrong
+	Skew    time.Duration // by which its wall clock is wrong
 	Calls   []*Call       // that it has made, in order
 	Result  kamino.Result
 	Left    []kamino.Left // what a restore found
@@ -37,7 +38,9 @@ type Process struct {
 	slay   func() // kills a real process and returns when it is gone; nil for a goroutine
 
 	mu     sync.Mutex
-	doomed bool // killed as soon as it does anything more
+	doomed bool          // killed as soon as it does anything more
+	slept  time.Duration // for which its machine was suspended
+	slow   int           // how many times as long each call takes; 0 is once
 	step   string
 	seenVM map[string]string
 	done   chan struct{}
@@ -81,7 +84,12 @@ func (p *Process) die() {
 }
 
 // Now is the time by the process's clock.
-func (p *Process) Now() time.Time { return p.world.clock.Now().Add(p.Skew) }
+func (p *Process) Now() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.world.clock.Now()
+	return worlds.Reading(now.Add(p.Skew), now.Add(-p.slept))
+}
 
 // Sleep passes the turn to others.
 func (p *Process) Sleep(ctx context.Context, d time.Duration) error {
@@ -163,6 +171,7 @@ func (p *Process) engine() (*kamino.Engine, error) {
 func (w *World) options() kamino.Options {
 	o := kamino.Defaults()
 	o.Donor, o.NewNodes, o.Grace, o.Settle = w.donor, w.shape.NewNodes, 30*time.Second, 10*time.Second
+	o.ImageReference, o.PendingReboot = w.shape.Reference, []kamino.Signal{kamino.KuredPendingReboot}
 	return o
 }
 
@@ -199,7 +208,7 @@ func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) 
 // update begins `kamino update`.
 func (w *World) update(p *Process, o kamino.Options) *Process {
 	if w.station.kamino != "" {
-		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes),
+		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes), "--image-reference", string(o.ImageReference),
 			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--adopt-model="+strconv.FormatBool(o.AdoptModel), "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {

@@ -6,33 +6,20 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"kamino.dev/kamino/internal/worlds"
 )
 
 // Summary is a report as JSON.
 type Summary struct {
-	Calls      int `json:"calls"`
-	Positions  int `json:"positions"`
-	Violations int `json:"violations"`
-	Idle       int `json:"idle"` // runs with nothing to do, at the end of cases
-	Cells      struct {
+	worlds.Report
+	Calls int `json:"calls"`
+	Idle  int `json:"idle"` // runs with nothing to do, at the end of cases
+	Cells struct {
 		Required int    `json:"required"`
 		Empty    int    `json:"empty"`
 		Names    []Cell `json:"names,omitempty"` // of the empty ones
 	} `json:"cells"`
-	Seeds   int `json:"seeds"`
-	Defects struct {
-		Seeded int `json:"seeded"`
-		Caught int `json:"caught"`
-	} `json:"defects"`
-	AwaySeconds struct {
-		P50 float64 `json:"p50"`
-		P99 float64 `json:"p99"`
-		Max float64 `json:"max"`
-	} `json:"awaySeconds"`
-	Histogram []Bar   `json:"histogram"`
 	Processes bool    `json:"processes"` // real processes were killed
 	Seconds   float64 `json:"seconds"`
 	Failures  []Fail  `json:"failures,omitempty"`
@@ -41,38 +28,18 @@ type Summary struct {
 	GaveUp []string `json:"gaveUp,omitempty"`
 }
 
-// Bar is how many donors were away for at most so long, and longer than the bar
-// before tells.
-type Bar struct {
-	UpTo  string `json:"upTo"`
-	Count int    `json:"count"`
-}
-
 // Fail is a case that broke something.
 type Fail struct {
 	Case string   `json:"case"`
 	What []string `json:"what"`
 }
 
-var bars = []time.Duration{time.Minute, 2 * time.Minute, 3 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute,
-	time.Hour, 2 * time.Hour, 4 * time.Hour, 24 * time.Hour}
-
 // Summary sums a report up.
 func (r *Report) Summary() Summary {
-	s := Summary{Calls: r.Calls, Positions: len(r.Outcomes), Violations: r.Violations, Seconds: r.Took.Seconds()}
+	s := Summary{Calls: r.Calls, Seconds: r.Took.Seconds()}
+	s.Positions, s.Violations = len(r.Outcomes), r.Violations
 	s.Cells.Required, s.Cells.Empty, s.Cells.Names = len(required()), len(r.Empty), r.Empty
-	s.AwaySeconds.P50, s.AwaySeconds.P99, s.AwaySeconds.Max = r.away(0.50), r.away(0.99), r.away(1)
-	from := time.Duration(-1)
-	for _, bar := range bars {
-		n := 0
-		for _, d := range r.Away {
-			if d > from && d <= bar {
-				n++
-			}
-		}
-		s.Histogram = append(s.Histogram, Bar{upTo(bar), n})
-		from = bar
-	}
+	s.Add(r.Away)
 	for _, o := range r.Outcomes {
 		if o.Idle {
 			s.Idle++
@@ -99,22 +66,6 @@ func (o Outcome) gaveUp() bool {
 		return false
 	}
 	return strings.Trim(o.Case.Cell.wants(), "RL") == ""
-}
-
-// upTo is the end of a bar in whole minutes or hours.
-func upTo(d time.Duration) string {
-	if d >= time.Hour {
-		return fmt.Sprintf("%d h", d/time.Hour)
-	}
-	return fmt.Sprintf("%d min", d/time.Minute)
-}
-
-// away is a quantile, in seconds.
-func (r *Report) away(q float64) float64 {
-	if len(r.Away) == 0 {
-		return 0
-	}
-	return r.Away[min(int(q*float64(len(r.Away))), len(r.Away)-1)].Seconds()
 }
 
 // WriteJSON prints the summary.
@@ -158,6 +109,5 @@ func (r *Report) WriteText(w io.Writer, s Summary) {
 	if s.Seeds > 0 {
 		fmt.Fprintf(w, "Random walks:       %d seeds\nDefects:            %d seeded, %d caught\n", s.Seeds, s.Defects.Seeded, s.Defects.Caught)
 	}
-	fmt.Fprintf(w, "Donor away:         p50 %.0f s, p99 %.0f s, longest %.0f s\nTook:               %.0f s\n",
-		s.AwaySeconds.P50, s.AwaySeconds.P99, s.AwaySeconds.Max, s.Seconds)
+	fmt.Fprintf(w, "Donor away:         %s\nTook:               %.0f s\n", s.Away, s.Seconds)
 }

@@ -2,15 +2,19 @@ package crash
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/internal/invariant"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -189,10 +193,167 @@ func (w *World) Resize(by int) {
 	w.arm(http.MethodPatch, id, map[string]any{"sku": map[string]any{"name": textAt(doc, "sku", "name"), "capacity": intAt(doc, "sku", "capacity") + by}}, nil)
 }
 
+// Reboot implements worlds.World.
+func (w *World) Reboot(node string) {
+	w.on(node, func(m *machine) {
+		if m.on && m.kubelet {
+			w.off(m, true)
+			m.on = true
+			w.refresh()
+			w.audit.Person(&w.state, node)
+			w.later(m, bootTime, func() { w.booted(m) })
+		}
+	})
+}
+
+// Forge implements worlds.World.
+func (w *World) Forge(node string) {
+	w.on(node, func(m *machine) {
+		i := slices.IndexFunc(w.state.Nodes, func(n invariant.Node) bool { return n.Name == node })
+		if i < 0 || !m.kubelet || w.state.Nodes[i].Annotations[kamino.AnnotationRun] != "" || len(w.state.Nodes[i].Taints) > 0 {
+			return
+		}
+		text, err := json.Marshal(kamino.Mark{Format: 1, Run: "forged", Pool: kamino.PoolID(w.pool), Instance: kamino.InstanceID("azure://" + m.id),
+			VMID: m.vm, BootID: fmt.Sprintf("boot-%d-%s", m.boots, m.vm), Sealing: true})
+		w.check("forge mark", err)
+		w.audit.Forged(node, string(text))
+		w.tell(m, kamino.AnnotationRun, string(text))
+		m.kubelet, w.forged = false, m
+		w.later(m, silence, func() { w.postStatus(m, w.status(m, corev1.ConditionUnknown)) })
+	})
+}
+
+// unforge is a person who takes a forged mark off, and starts the kubelet of who forged it.
+func (w *World) unforge() {
+	m := w.forged
+	if m == nil {
+		return
+	}
+	w.forged = nil
+	w.EditNode(m.node, func(n *kamino.Node) bool { delete(n.Annotations, kamino.AnnotationRun); return true })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m.on && !m.kubelet {
+		w.later(m, bootTime, func() { w.booted(m) })
+	}
+}
+
+// Exclude implements worlds.World.
+func (w *World) Exclude() {
+	var newest, id string
+	for _, e := range w.cloud.State() {
+		a := artifactOf(e, w.pool)
+		hidden, _ := at(e.Document, "properties", "publishingProfile", "excludeFromLatest").(bool)
+		if a.Kind == invariant.Version && strings.Contains(strings.ToLower(e.ID), "/versions/") && a.Ready && !hidden && (newest == "" || kamino.CompareVersions(a.Name, newest) > 0) {
+			newest, id = a.Name, e.ID
+		}
+	}
+	if id != "" {
+		w.cloud.Change(id, `{"properties":{"publishingProfile":{"excludeFromLatest":true}}}`)
+	}
+}
+
+// Refuse implements worlds.World.
+func (w *World) Refuse() { w.setPool(`{"properties":{"upgradePolicy":{"mode":"Automatic"}}}`, false) }
+
+// Own implements worlds.World. That CAPZ writes its image back is the emulator's to play.
+func (w *World) Own() {
+	tags, err := json.Marshal(map[string]any{"tags": emulator.CAPZTags("blue")})
+	w.check("write tags", err)
+	w.setPool(string(tags), true)
+}
+
+// setPool changes the pool, and says whether it has an owner from now on.
+func (w *World) setPool(change string, owned bool) {
+	w.cloud.Change(w.scenario.PoolID(poolName), change)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.owned = owned
+	w.changes.Lock()
+	w.moved = true
+	w.changes.Unlock()
+	w.refresh()
+	w.audit.Changed(&w.state)
+}
+
+// allowed mends what those did who have more rights than Kamino.
+func (w *World) allowed() {
+	w.cloud.SetRoles(clientID, roles(w.scenario)...)
+	w.cloud.SetPolicies()
+	w.cloud.Lock(w.group(), "keep", "")
+	tags := map[string]any{}
+	for name := range emulator.CAPZTags("blue") {
+		tags[name] = nil
+	}
+	if policy := textAt(w.cloud.Document(w.scenario.PoolID(poolName)), "properties", "upgradePolicy", "mode"); w.owned || policy != "Manual" {
+		text, err := json.Marshal(map[string]any{"tags": tags, "properties": map[string]any{"upgradePolicy": map[string]any{"mode": "Manual"}}})
+		w.check("write tags", err)
+		w.setPool(string(text), false)
+	}
+}
+
+func (w *World) group() string {
+	return fmt.Sprintf("/subscriptions/%s/resourceGroups/%s", w.scenario.Subscription, w.scenario.ResourceGroup)
+}
+
+// Revoke implements worlds.World.
+func (w *World) Revoke() { w.cloud.SetRoles(clientID) }
+
+// Lock implements worlds.World.
+func (w *World) Lock() { w.cloud.Lock(w.group(), "keep", "CanNotDelete") }
+
+// Deny implements worlds.World.
+func (w *World) Deny() {
+	w.cloud.SetPolicies(emulator.Policy{Name: "no images", Type: "Microsoft.Compute/galleries/**"}, emulator.Policy{Name: "no snapshots", Type: "Microsoft.Compute/snapshots"})
+}
+
+// DeleteLease implements worlds.World.
+func (w *World) DeleteLease() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.check("delete lease", w.station.admin.CoordinationV1().Leases(kamino.SystemNamespace).DeleteCollection(w.ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=kamino"}))
+	w.audit.LeaseDeleted(w.pool, w.clock.Now())
+	w.dirty.leases = true
+	w.refresh()
+}
+
+// DeletePods implements worlds.World.
+func (w *World) DeletePods() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.check("delete pods", w.station.admin.CoreV1().Pods(kamino.SystemNamespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}))
+	w.dirty.pods = true
+	w.refresh()
+}
+
+func (w *World) snapshot() string {
+	return w.group() + "/providers/Microsoft.Compute/snapshots/" + kamino.SnapshotName(poolName)
+}
+
+// DeleteSnapshot implements worlds.World.
+func (w *World) DeleteSnapshot() { w.arm(http.MethodDelete, w.snapshot(), nil, nil) }
+
+// Script implements worlds.World.
+func (w *World) Script(node string) {
+	w.on(node, func(m *machine) {
+		in, ok := w.cloud.Instance(m.id)
+		if _, taken := w.cloud.Document(w.snapshot())["id"]; ok && !taken {
+			w.arm(http.MethodPut, w.snapshot(), map[string]any{"location": w.scenario.Location, "tags": map[string]string{kamino.TagBuiltFrom: node},
+				"properties": map[string]any{"hyperVGeneration": "V2", "creationData": map[string]string{"createOption": "Copy", "sourceResourceId": in.OSDiskID}}}, nil)
+		}
+	})
+}
+
+// After implements worlds.World.
+func (w *World) After(d time.Duration, do func()) { w.clock.virtual.AfterFunc(d, do) }
+
 // mend is what persons do about budgets and machines that do not come back: the cause is mended,
 // and who stands there without a kubelet boots.
 func (w *World) mend() {
 	w.budgetAllows(1)
+	w.allowed()
+	w.unforge()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range w.machines {

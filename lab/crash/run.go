@@ -33,7 +33,7 @@ type Report struct {
 	Cells      map[Cell]int
 	Empty      []Cell
 	Violations int
-	Away       []time.Duration // sorted
+	Away       []time.Duration
 	Took       time.Duration
 }
 
@@ -187,7 +187,6 @@ func (r *Report) sum() {
 		}
 		r.Away = append(r.Away, o.Away...)
 	}
-	slices.Sort(r.Away)
 	for _, cell := range required() {
 		if r.Cells[cell] == 0 {
 			r.Empty = append(r.Empty, cell)

@@ -30,7 +30,7 @@ func (s *Strike) hits(c *Call) bool {
 	if s == nil {
 		return false
 	}
-	if s.Kind == worlds.Blind && c.Side != Azure {
+	if (s.Kind == worlds.Blind || s.Kind == worlds.Vanished) && c.Side != Azure {
 		return false
 	}
 	if (s.Kind == worlds.NoAnswer || s.Kind == worlds.Blind) && s.Hit {
@@ -64,12 +64,24 @@ func cloudFault(k worlds.Fault, c *Call) *emulator.Fault {
 		if c.means.Verb == invariant.CreateVersion {
 			f.Duration = endlessBuild
 		}
+	case worlds.Empty:
+		f.Kind = emulator.Empty
 	case worlds.LateCreate:
 		f.Kind, f.Duration = emulator.Stale, 30*time.Second
 	default:
 		return nil
 	}
 	return f
+}
+
+// vanish lets instances and artifacts be not found for a while, and lists be empty.
+func (w *World) vanish() {
+	for path, kind := range map[string]emulator.FaultKind{
+		"**/virtualMachines": emulator.Empty, "**/images/*/versions": emulator.Empty, "**/virtualMachines/**": emulator.Absent,
+		"**/snapshots/*": emulator.Absent, "**/galleries/**": emulator.Absent,
+	} {
+		w.cloud.AddFault(emulator.Fault{Method: http.MethodGet, Path: path, Kind: kind, Times: -1, For: worlds.Vanishing})
+	}
 }
 
 // How long an operation takes that never ends: more than the half hour that most

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
@@ -19,6 +20,9 @@ import (
 type Shape struct {
 	Name     string
 	NewNodes int
+	// Reference is how updates refer to the image. Where it is the definition, a pool that has
+	// versions already points there from the beginning.
+	Reference kamino.ImageReference
 	// Mute machines do not switch themselves off when they are sealed.
 	Mute bool
 	// Old is how many image versions exist already, with gallery and definition.
@@ -56,8 +60,10 @@ type World struct {
 	held      bool                // budgets do not yield
 	apiAway   time.Time           // Kubernetes answers again at that time
 	older     map[string]*answers // of reads of Kubernetes, by URL
+	owned     bool                // the pool has an owner
 	person    string              // image that a person wrote into the model
 	replaced  map[string]string   // VM IDs of instances that were replaced
+	forged    *machine            // that wrote a mark of no run
 	trouble   error               // of the harness itself
 
 	changes sync.Mutex
@@ -173,10 +179,10 @@ func (w *World) handle(p *Process, c *Call, r *http.Request) *reply {
 		w.trace("! %s: %s at call %d %s", p.Name, kind, c.N, c)
 	}
 	if kind == worlds.RivalActs {
-		p.strike.Rival.Act(w, w.donor, w.spare)
-		if d := p.strike.Rival.Freeze; d > 0 {
-			w.clock.sleep(d)
-		}
+		p.meet(p.strike.Rival)
+	}
+	if p.slow > 1 {
+		w.clock.sleep(time.Duration(p.slow) * callTime)
 	}
 	if kind == worlds.KillBefore {
 		p.kill()
@@ -184,6 +190,8 @@ func (w *World) handle(p *Process, c *Call, r *http.Request) *reply {
 	}
 	answer := w.answer(p, c, r, kind)
 	switch kind {
+	case worlds.RivalActs:
+		p.suspend(p.strike.Rival.Suspend)
 	case worlds.KillUnheard:
 		p.kill()
 		return nil
@@ -202,6 +210,32 @@ func (w *World) handle(p *Process, c *Call, r *http.Request) *reply {
 		}
 	}
 	return answer
+}
+
+// callTime is how long a call takes where that matters; else it takes no time.
+const callTime = 50 * time.Millisecond
+
+// meet lets others act, and does to the process what they do to it.
+func (p *Process) meet(r *worlds.Rival) {
+	p.mu.Lock()
+	p.Skew += r.Jump
+	p.slow = max(p.slow, r.Slow)
+	p.mu.Unlock()
+	r.Act(p.world, p.world.donor, p.world.spare)
+	if r.Freeze > 0 {
+		p.world.clock.sleep(r.Freeze)
+	}
+}
+
+// suspend is what happens to the machine of a process.
+func (p *Process) suspend(d time.Duration) {
+	if d == 0 {
+		return
+	}
+	p.world.clock.sleep(d)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slept += d
 }
 
 // answer lets a call take effect, unless its kind of strike keeps it from that,
@@ -334,6 +368,9 @@ func (w *World) replay(c *Call, answer *reply, stale bool) *reply {
 }
 
 func (w *World) forwardAzure(c *Call, r *http.Request, kind worlds.Fault) *reply {
+	if kind == worlds.Vanished {
+		w.vanish()
+	}
 	if f := cloudFault(kind, c); f != nil {
 		id := w.cloud.AddFault(*f)
 		defer w.cloud.RemoveFault(id)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"kamino.dev/kamino/internal/worlds"
 	"kamino.dev/kamino/lab/crash"
 )
 
@@ -211,18 +212,11 @@ func (c *crashCommand) simulation(ctx context.Context, s *crash.Summary) error {
 	if err != nil {
 		return fmt.Errorf("read result of the simulation: %w", err)
 	}
-	var result struct {
-		Seeds      int `json:"seeds"`
-		Violations int `json:"violations"`
-		Defects    struct {
-			Seeded int `json:"seeded"`
-			Caught int `json:"caught"`
-		} `json:"defects"`
-	}
+	var result worlds.Report
 	if err := json.Unmarshal(text, &result); err != nil {
 		return fmt.Errorf("read result of the simulation: %w", err)
 	}
-	s.Seeds, s.Defects.Seeded, s.Defects.Caught = result.Seeds, result.Defects.Seeded, result.Defects.Caught
+	s.Seeds, s.Defects = result.Seeds, result.Defects
 	s.Violations += result.Violations
 	return nil
 }

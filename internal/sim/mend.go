@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
+)
+
+// powers are what those have done who have more rights than Kamino; it lasts until somebody mends
+// it.
+type powers struct{ revoked, locked, denied bool }
+
+// forbids is the answer to a call at the cloud that somebody does not allow.
+func (w *world) forbids(c call) error {
+	switch {
+	case w.revoked:
+		return fmt.Errorf("AuthorizationFailed: %w", kamino.ErrForbidden)
+	case w.locked && c.deletes:
+		return fmt.Errorf("ScopeLocked: %w", kamino.ErrForbidden)
+	case w.denied && c.create:
+		return fmt.Errorf("RequestDisallowedByPolicy: %w", kamino.ErrForbidden)
+	}
+	return nil
+}
+
+// Revoke implements worlds.World.
+func (w *world) Revoke() { w.revoked = true }
+
+// Lock implements worlds.World.
+func (w *world) Lock() { w.locked = true }
+
+// Deny implements worlds.World.
+func (w *world) Deny() { w.denied = true }
+
+// Refuse implements worlds.World.
+func (w *world) Refuse() {
+	w.refusePool(kamino.Refusal{Code: "upgrade-policy", Field: "properties.upgradePolicy.mode", Value: "Automatic"})
+}
+
+// Own implements worlds.World: an owner puts its image back within a minute.
+func (w *world) Own() {
+	p := w.pools[poolA]
+	image := p.image
+	p.revision, p.owner = w.next(), &kamino.Owner{Name: "somebody"}
+	w.happened("pool %s has an owner", p.id.Name())
+	w.after(time.Minute, func() {
+		if p.image != image && p.owner != nil {
+			p.image, p.revision = image, w.next()
+			w.happened("the owner of pool %s writes its image back", p.id.Name())
+		}
+	})
+}
+
+func (w *world) refusePool(why kamino.Refusal) {
+	p := w.pools[poolA]
+	p.revision, p.refusals = w.next(), []kamino.Refusal{why}
+	w.happened("pool %s must not be touched: %s", p.id.Name(), why.Code)
+}
+
+// Exclude implements worlds.World.
+func (w *world) Exclude() {
+	for _, v := range w.versions(poolA) {
+		if v.State == kamino.Succeeded && !v.Excluded {
+			w.excluded = w.now
+			w.flag(w.artifacts[artifactKey(poolA, kamino.Version, v.Name)], true)
+			w.happened("a person takes version %s out of latest", v.Name)
+			return
+		}
+	}
+}
+
+// Script implements worlds.World.
+func (w *world) Script(node string) {
+	m, _ := w.donorOf(node)
+	name := kamino.SnapshotName(poolA.Name())
+	key := artifactKey(poolA, kamino.Snapshot, name)
+	if m == nil || w.artifacts[key] != nil {
+		return
+	}
+	w.artifacts[key] = &simArtifact{pool: poolA, Artifact: kamino.Artifact{Kind: kamino.Snapshot, Name: name, ID: artifactID(poolA, kamino.Snapshot, name),
+		State: kamino.Succeeded, Ready: true, Percent: 100, Created: w.now, Source: m.Disk, Tags: map[string]string{kamino.TagBuiltFrom: node}}}
+	w.happened("the original script takes a snapshot of %s", node)
+}
+
+// DeletePods implements worlds.World.
+func (w *world) DeletePods() {
+	clear(w.sealPods)
+	clear(w.surveys)
+	w.happened("a person deletes the pods of the run")
+}
+
+// DeleteSnapshot implements worlds.World. A version that is being built from it fails.
+func (w *world) DeleteSnapshot() {
+	for key, a := range w.artifacts {
+		if a.Kind != kamino.Snapshot {
+			continue
+		}
+		for _, v := range w.artifacts {
+			if v.State == kamino.Creating && v.Source == a.ID {
+				v.State, v.Failure = kamino.Failed, "source snapshot is gone"
+			}
+		}
+		delete(w.artifacts, key)
+		w.happened("a person deletes snapshot %s", a.Name)
+	}
+}
+
+// Reboot implements worlds.World.
+func (w *world) Reboot(node string) {
+	m, _ := w.donorOf(node)
+	if m == nil || m.Power != kamino.PowerOn || !m.kubelet {
+		return
+	}
+	w.silence(m)
+	m.boots++
+	boots := m.boots
+	w.audit.person(node)
+	w.happened("node %s reboots", node)
+	w.after(m.fate.Pace()*bootTime, func() {
+		if m.boots == boots && !m.gone && m.fate != worlds.NeverBoots {
+			w.booted(m)
+			w.happened("node %s has rebooted", node)
+		}
+	})
+}
+
+// After implements worlds.World.
+func (w *world) After(d time.Duration, do func()) { w.after(d, do) }
+
+// mend ends everything that persons would have to mend.
+func (w *world) mend() {
+	w.release()
+	w.powers = powers{}
+	w.pools[poolA].refusals, w.pools[poolA].owner = nil, nil
+	w.unforge()
+	w.apiAway, w.blindUntil = time.Time{}, time.Time{}
+	w.repair()
+	w.advance(w.now.Add(2 * time.Minute))
+	w.repair()
+	w.advance(w.now.Add(time.Minute))
+}
+
+// repair is what a person does to machines that do not come back: power them
+// off and on again with whatever was broken mended.
+func (w *world) repair() {
+	for _, m := range w.machines {
+		stuck := m.fate == worlds.NeverBoots && m.touched == "boot"
+		m.fate, m.spares = worlds.Healthy, 0
+		if stuck && m.Power == kamino.PowerOn {
+			w.booted(m)
+			w.happened("node %s is repaired", m.Hostname)
+		}
+	}
+}
