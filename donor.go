@@ -70,7 +70,7 @@ func (v *donorView) rereadNode(ctx context.Context) (Node, error) {
 	return v.engine.Cluster.Node(ctx, v.node.Name)
 }
 
-func (v *donorView) recent() bool { return v.engine.now().Sub(v.readAt) < lookAge }
+func (v *donorView) recent() bool { return elapsed(v.readAt, v.engine.now()) < lookAge }
 
 // readInstance reads the donor's VM again, with the same care.
 func (v *donorView) readInstance(ctx context.Context) (Instance, error) {

@@ -63,7 +63,7 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 // it since, and either an offer will compare it with what it is then, or it is promoted.
 func (r *Run) promotedVersion(ctx context.Context) (Artifact, error) {
 	v := r.image.version
-	if fresh := r.engine.now().Sub(r.image.readAt) < lookAge; fresh && (r.target().Offers() && r.image.reference == ByDefinition || r.result.ModelDiff != nil) {
+	if fresh := elapsed(r.image.readAt, r.engine.now()) < lookAge; fresh && (r.target().Offers() && r.image.reference == ByDefinition || r.result.ModelDiff != nil) {
 		return v, nil
 	}
 	found, err := r.engine.Provider.Find(ctx, r.pool, Version, v.Name)
@@ -80,7 +80,7 @@ func (r *Run) promotedVersion(ctx context.Context) (Artifact, error) {
 // promotedPool reads the pool, unless it was read within lookAge and only the version was written
 // since: a write of the model is conditional on what was read.
 func (r *Run) promotedPool(ctx context.Context) (Pool, error) {
-	if r.engine.now().Sub(r.image.offeredAt) < lookAge {
+	if elapsed(r.image.offeredAt, r.engine.now()) < lookAge {
 		r.image.offeredAt = time.Time{}
 		return r.pool, nil
 	}
@@ -352,7 +352,7 @@ func (m marking) unsettled(ctx context.Context, r *Run, before []string) (why st
 // mark offers a version, or withdraws it.
 func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
 	if bad {
-		reason := firstWord(m.plan.reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.now().Format(time.RFC3339)))
+		reason := firstWord(m.plan.reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
 		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, reason)
 	}
 	want := m.to.spec()
