@@ -8,8 +8,8 @@ import (
 // Clock is the one source of time of a run: nothing else here reads the time, waits or gives up by
 // it. Tests put a virtual clock here, whose Sleep advances it.
 type Clock interface {
-	// Now is this machine's time, with its monotonic reading where there is one. UTC, as JSON, takes
-	// that off: so the zone is anybody's, and who writes a time down converts it.
+	// Now is this machine's time, with its monotonic reading where there is one. UTC, as JSON,
+	// takes that off: so the zone is anybody's, and who writes a time down converts it.
 	Now() time.Time
 	// Sleep returns after d, or earlier with the context's error.
 	Sleep(ctx context.Context, d time.Duration) error
@@ -47,7 +47,7 @@ func (e *Engine) now() time.Time { return e.clock().Now() }
 
 func (e *Engine) date() time.Time { return e.now().UTC() }
 
-// elapsed is how much later b is than a, by the clock that says more: the monotonic one stands still
-// while the machine is suspended, and the other may be set back. Both stand still in a VM that is
-// paused.
+// elapsed is how much later b is than a, by the clock that says more: the monotonic one stands
+// still while the machine is suspended, and the other may be set back. Both stand still in a VM
+// that is paused.
 func elapsed(a, b time.Time) time.Duration { return max(b.Sub(a), b.Round(0).Sub(a.Round(0))) }

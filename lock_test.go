@@ -141,8 +141,8 @@ func TestDonorView(t *testing.T) {
 	}
 }
 
-// TestWallClockMeasures: the clock of commands carries a monotonic reading, and what is written down
-// is in UTC and carries none.
+// TestWallClockMeasures: the clock of commands carries a monotonic reading, and what is written
+// down is in UTC and carries none.
 func TestWallClockMeasures(t *testing.T) {
 	e := &Engine{}
 	if now := e.now(); now == now.Round(0) {

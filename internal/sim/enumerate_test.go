@@ -216,7 +216,8 @@ func TestSingleFaults(t *testing.T) {
 // modes are the worlds of a pool that names versions, and of one that points at the definition.
 var modes = []func(uint64) *world{aged, mixed}
 
-// mixed is the world of pointing with versions of every kind: offered, of others, hidden, withdrawn.
+// mixed is the world of pointing with versions of every kind: offered, of others, hidden, and
+// withdrawn.
 func mixed(seed uint64) *world {
 	w := pointing(seed)
 	w.version("2026.03.09").Tags[kamino.TagOffer] = "offered"

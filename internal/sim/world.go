@@ -251,8 +251,8 @@ func (p *proc) Sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// WithTimeout is by the time in which the machine was awake. Nobody here waits for the context's end: calls ask for
-// its error.
+// WithTimeout is by the time in which the machine was awake. Nobody here waits for the context's
+// end: calls ask for its error.
 func (p *proc) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return limited{ctx, p, p.awake().Add(d)}, func() {}
 }

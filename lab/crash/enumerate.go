@@ -57,7 +57,7 @@ func Enumerate(goldens []*Golden) []*Case {
 			}
 			e.kills(g, i, row)
 			for _, kind := range lies(c, row) {
-				// What is built long after the run that began it stays, hidden, and is nobody's next image.
+				// What is built after its run has ended stays, hidden, and is nobody's next image.
 				e.add(g, Cell{row, kind.Column()}, Strike{At: c.N, Kind: kind}, "").Loose = kind == worlds.OperationEndless && c.means.Verb == invariant.CreateVersion
 			}
 			last := i == len(g.Calls)-1 || !slices.Contains(g.Rows[i+1:], row)
