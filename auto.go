@@ -43,9 +43,11 @@ func (e *Engine) AutoUpdate(ctx context.Context, opts AutoOptions) ([]PoolResult
 		return nil, err
 	}
 	t := &turns{most: opts.MaxAway, maxNotReady: opts.MaxNotReady, away: map[PoolID]bool{}, ours: map[PoolID]bool{}}
+	paused, _ := e.Paused(ctx) // a run that may not read it says so
 	results, errs, plans := make([]PoolResult, len(all)), make([]error, len(all)), make([]PoolPlan, len(all))
 	for i, o := range all {
 		plans[i] = o.decide(opts, e.now())
+		plans[i].heldBy(paused)
 		if t.ours[o.id] = plans[i].Action == DoFinish; t.ours[o.id] && o.donorAway() {
 			t.away[o.id] = true
 		}

@@ -123,10 +123,11 @@ type PoolPlan struct {
 	Name   string `json:"name"`
 	Action Action `json:"action"`
 	// Why a new prototype is needed, or is not. Codes: no-image, patches, age,
-	// model, pointer, unfinished, nothing.
+	// model, pointer, unfinished, unproved, waiting, nothing.
 	Why []Verdict `json:"why"`
 	// Held says why nothing is done although it is needed. Codes:
-	// too-few-candidates, refused, today, pinned, foreign-model, no-receipt, error.
+	// too-few-candidates, refused, today, pinned, foreign-model, no-receipt, promote, paused,
+	// error.
 	Held []Verdict `json:"held"`
 
 	Image      string      `json:"image,omitempty"` // newest good version
@@ -155,9 +156,11 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 		return nil, err
 	}
 	plans, errs := make([]PoolPlan, len(all)), make([]error, len(all))
+	paused, _ := e.Paused(ctx) // who may not read it is told by the run
 	e.inTurn(len(all), noneUrgent, func(own *Engine, i int) {
 		o := all[i]
 		plans[i], errs[i] = o.decide(opts, e.now()), o.err
+		plans[i].heldBy(paused)
 		if run := o.lease.unfinished(e.now()); run != nil && run.Alive && plans[i].Action == DoFinish {
 			plans[i].hold("held", "run %s (process %s) is at work: its last heartbeat was %.0f s ago", run.Run, run.Process, run.Silence)
 		}
@@ -246,6 +249,14 @@ func (p *PoolPlan) because(code, text string, args ...any) {
 func (p *PoolPlan) hold(code, text string, args ...any) {
 	p.Held = append(p.Held, Verdict{code, fmt.Sprintf(text, args...)})
 	p.Action, p.Donor, p.Run = DoNothing, "", nil
+}
+
+// heldBy holds what would begin while the cluster is paused for a reason. What an ended run left is
+// given back all the same.
+func (p *PoolPlan) heldBy(paused string) {
+	if paused != "" && (p.Action == DoUpdate || p.Action == DoModel) {
+		p.hold("paused", "the cluster is paused: %s; kamino resume ends it", paused)
+	}
 }
 
 // Has says whether a code is among verdicts.

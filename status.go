@@ -43,7 +43,8 @@ type PoolStatus struct {
 	Unfinished     *Unfinished `json:"unfinishedRun,omitempty"`
 	Runs           []PastRun   `json:"runs,omitempty"` // the last ones, newest first
 	Refusals       []Refusal   `json:"refusals,omitempty"`
-	Error          string      `json:"error,omitempty"` // why the pool could not be read
+	Paused         string      `json:"paused,omitempty"` // why runs and promotions are held in the whole cluster
+	Error          string      `json:"error,omitempty"`  // why the pool could not be read
 }
 
 // VersionStatus is an image version with its lineage.
@@ -83,8 +84,10 @@ func (e *Engine) Status(ctx context.Context, pools []string, lastPatch []Signal)
 	}
 	out := make([]PoolStatus, 0, len(all))
 	var errs []error
-	for _, o := range all {
+	paused, _ := e.Paused(ctx) // who may not read it is told by a run
+	for i, o := range all {
 		out = append(out, o.status(e.now(), lastPatch))
+		out[i].Paused = paused
 		errs = append(errs, o.err)
 	}
 	return out, errors.Join(errs...)

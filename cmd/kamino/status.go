@@ -99,6 +99,9 @@ func printStatus(w io.Writer, pools []kamino.PoolStatus, wide bool) {
 
 func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Name)
+	if p.Paused != "" {
+		fmt.Fprintf(w, "Paused:\t%s; kamino resume ends it\n", p.Paused)
+	}
 	if p.Error != "" {
 		fmt.Fprintf(w, "Error:\t%s\n", p.Error)
 		return

@@ -255,6 +255,12 @@ func TestPause(t *testing.T) {
 	if p := w.update(options("a-0")); !errors.As(p.err, &refused) || refused.Refusals[0].Code != kamino.CodePaused || w.writes > 0 {
 		t.Fatalf("%v, %d writes", p.err, w.writes)
 	}
+	w.nodes["a-1"].Annotations[kamino.KuredLastPatch.Annotation] = w.now.Format(time.RFC3339)
+	w.nodes["a-1"].ReadySince = w.now.Add(-time.Hour)
+	again, res := w.auto(autoOptions())
+	if again.err != nil || w.writes > 0 || !kamino.Has(res[0].Held, "paused") {
+		t.Errorf("%v, %+v", again.err, res)
+	}
 	w.paused = ""
 	p := w.startUpdate(&proc{}, options("a-0"))
 	w.after(3*time.Minute, func() { w.paused = "an incident" })
