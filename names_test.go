@@ -177,3 +177,69 @@ func TestHiddenVersions(t *testing.T) {
 		t.Errorf("a pool that goes by version: %+v", pin)
 	}
 }
+
+// TestWithdrawnVersions: what was withdrawn counts apart from what was promoted, and so does what
+// was never offered; what may yet be promoted stays, and what an instance or a definition needs.
+func TestWithdrawnVersions(t *testing.T) {
+	var have []Artifact
+	for i := 9; i > 0; i-- {
+		v := Artifact{Kind: Version, Name: fmt.Sprintf("2026.11.0%d", i), ID: fmt.Sprintf("/d/versions/2026.11.0%d", i), State: Succeeded,
+			Tags: map[string]string{TagBuiltFrom: "n"}}
+		switch i {
+		case 9, 4:
+			v = v.offering(offerHidden)
+		case 8, 7, 6, 3:
+			v = v.Withdrawn("a test")
+		default:
+			v = v.Offered()
+		}
+		have = append(have, v)
+	}
+	for _, tt := range []struct {
+		keep, apart int
+		change      func()
+		want        string
+	}{
+		{2, 1, func() {}, "[2026.11.01 2026.11.03 2026.11.04 2026.11.06 2026.11.07 2026.11.08]"}, // 9 may yet be promoted
+		{2, 3, func() {}, "[2026.11.01 2026.11.03 2026.11.04 2026.11.06]"},
+		{3, 0, func() { have[2].Instances = 1 }, "[2026.11.03 2026.11.04 2026.11.06 2026.11.08]"},
+		{3, 0, func() { have[5].InModel = true }, "[2026.11.01 2026.11.03 2026.11.06 2026.11.08]"}, // 4 was promoted by name
+	} {
+		tt.change()
+		if got := fmt.Sprint(names(Prunable(have, tt.keep, tt.apart, Ledger{}))); got != tt.want {
+			t.Errorf("keep %d and %d: prunable %s, want %s", tt.keep, tt.apart, got, tt.want)
+		}
+	}
+}
+
+// TestModels: instances count by the write of the model that they were made after, and those from
+// before the first that is known by their version.
+func TestModels(t *testing.T) {
+	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
+	at := func(name string, births ...time.Time) Artifact {
+		return Artifact{Kind: Version, Name: name, ID: "/d/versions/" + name, State: Succeeded, Instances: len(births), Births: births}
+	}
+	o := overview{pool: Pool{MostModels: 10, Capacity: 6, Model: Model{Image: "/d/versions/2026.11.06"}}, versions: []Artifact{
+		at("2026.11.06", day(8), day(9)), at("2026.11.02", day(3)), at("2026.11.01", day(2), day(2))}}
+	if m := o.models(); m.Known != 4 || m.Warning() != "" { // three versions, and what was there before
+		t.Errorf("by version: %+v", m)
+	}
+	o.lease.Ledger.Writes = []time.Time{day(7), day(6)}
+	o.pool.Model.Image = "/d"
+	if m := o.models(); m.Known != 4 {
+		t.Errorf("after two writes: %+v", m)
+	}
+	o.lease.Ledger.Writes = []time.Time{day(1)}
+	if m := o.models(); m.Known != 2 {
+		t.Errorf("all after one write: %+v", m)
+	}
+	o.lease.Ledger.Writes = nil
+	if m := o.models(); m != nil {
+		t.Errorf("a pool that points, and nothing is known of its writes: %+v", m)
+	}
+	for known, warns := range map[int]bool{7: false, 8: true, 11: true} {
+		if m := (&Models{Known: known, Most: 10}); (m.Warning() != "") != warns {
+			t.Errorf("%d of 10: %q", known, m.Warning())
+		}
+	}
+}

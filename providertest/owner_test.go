@@ -1,11 +1,17 @@
 package providertest_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
@@ -94,4 +100,84 @@ func TestOwnedPoolThatPoints(t *testing.T) {
 	if now := c.pool(); now.Revision != before.Revision || c.version(v.Name).Excluded {
 		t.Errorf("the model has revision %s, had %s; version %+v", now.Revision, before.Revision, c.version(v.Name))
 	}
+}
+
+// TestOwnerSeesNoMove: the controller of cluster-api-provider-azure, as the emulator plays it, sees
+// no drift in a hundred pools whose versions kamino offers and withdraws while they grow: no node
+// goes and no model is written. Where instances show the version that they booted from it replaces
+// nodes until its surges have made ten models, unless its gate is on.
+func TestOwnerSeesNoMove(t *testing.T) {
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 16))
+		writes, deleted, err := ownedYear(t, random, nil, false)
+		if writes+deleted > 0 || err != nil {
+			t.Fatalf("seed %d: %d writes of the model, %d instances deleted, %v", seed, writes, deleted, err)
+		}
+	}
+	resolved := func(s *emulator.Server) { s.Pointer.Resolved = true }
+	for _, gate := range []bool{false, true} {
+		_, deleted, err := ownedYear(t, rand.New(rand.NewPCG(1, 16)), resolved, gate)
+		if ended := err != nil && strings.Contains(err.Error(), "limit of 10 models"); (deleted > 0 || ended) == gate || err != nil && !ended {
+			t.Errorf("instances show the version, gate %t: %d deleted, %v", gate, deleted, err)
+		}
+	}
+}
+
+// ownedYear moves the pointer of an owned pool for some days, each with a look of its owner.
+func ownedYear(t *testing.T, random *rand.Rand, server func(*emulator.Server), gate bool) (writes, deleted int, err error) {
+	t.Helper()
+	names := []string{"2026.1.1", "2026.1.2", "2026.1.3"}
+	c := imagedIn(t, setting{server: server, pool: emulator.Pool{Tags: emulator.CAPZTags("prod-1")}}, names...)
+	id := c.scenario.PoolID(poolName)
+	c.must(c.SetPower(t.Context(), c.donor(), kamino.PowerOn))
+	z := emulator.CAPZ{Pool: id, Replicas: 3, MaxSurge: 1, SkipModelReconciliation: gate,
+		Image: map[string]any{"id": c.Address(c.pool(), kamino.Definition, "")}, Call: c.raw}
+	for range 8 {
+		if _, err := z.Reconcile(); err != nil { // rolls the pool over to its own image
+			return writes, deleted, err
+		}
+	}
+	for range 12 {
+		v := c.version(names[random.IntN(len(names))])
+		switch pool := c.pool(); random.IntN(3) {
+		case 0:
+			err = c.Promote(t.Context(), pool, kamino.Target{Version: v.Name, Reference: kamino.ByDefinition, Seen: &v})
+		case 1:
+			if err = c.Withdraw(t.Context(), pool, v.Name, "a test"); errors.Is(err, kamino.ErrInUse) {
+				err = nil // the last one stays
+			}
+		case 2:
+			z.Replicas = min(z.Replicas+1, 6) // each growth is a PUT of the whole, and makes a model
+		}
+		c.must(err)
+		c.clock.Advance(24 * time.Hour)
+		did, err := z.Reconcile()
+		if err != nil {
+			return writes, deleted, err
+		}
+		deleted += len(did.Deleted)
+		if did.WroteModel {
+			writes++
+		}
+	}
+	return writes, deleted, nil
+}
+
+// raw is an ARM request of somebody who may do everything.
+func (c *cloud) raw(method, path string, body map[string]any) (reply map[string]any, err error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	r := httptest.NewRequest(method, path+"?api-version=2026-04-01", bytes.NewReader(text))
+	r.Header.Set("Authorization", "Bearer "+c.server.Token())
+	w := httptest.NewRecorder()
+	c.server.ServeHTTP(w, r)
+	if w.Code >= http.StatusMultipleChoices {
+		return nil, fmt.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+	}
+	if w.Body.Len() > 0 {
+		err = json.Unmarshal(w.Body.Bytes(), &reply)
+	}
+	return reply, err
 }

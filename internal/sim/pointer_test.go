@@ -419,3 +419,32 @@ func TestImageOnly(t *testing.T) {
 	}
 	w.sound(t)
 }
+
+// TestWithdrawnMeanwhile: no node boots from a version that somebody withdraws while it is being
+// promoted, in a pool that points and in one that comes to.
+func TestWithdrawnMeanwhile(t *testing.T) {
+	for name, begin := range map[string]func(uint64) *world{"points": pointing, "by version": aged} {
+		log := &proc{logging: true}
+		w := begin(1)
+		w.startUpdate(log, pointerOptions())
+		w.wait()
+		for _, s := range log.log {
+			if s.step != "model" {
+				continue
+			}
+			w := begin(1)
+			w.watchNext()
+			withdrawn := false
+			rival := &rival{name: "the version is withdrawn", happen: func(w *world) {
+				if v := w.version(kamino.VersionName(w.now)); w.bootsFrom(w.pools[poolA]) != v.ID {
+					withdrawn = true
+					v.Artifact = v.Withdrawn("somebody")
+				}
+			}}
+			p := w.update(pointerOptions(), fault{kind: worlds.RivalActs, at: s.at, rival: rival})
+			if got := w.turns(); withdrawn && !slices.Equal(got, []string{"2026.03.09"}) {
+				t.Errorf("%s, withdrawn at %s: the run ended %v; the next instance boots from %v", name, s, p.err, got)
+			}
+		}
+	}
+}
