@@ -435,7 +435,7 @@ func TestWithdrawnMeanwhile(t *testing.T) {
 			w := begin(1)
 			w.watchNext()
 			withdrawn := false
-			rival := &rival{name: "the version is withdrawn", happen: func(w *world) {
+			rival := &rival{Rival: worlds.Rival{Name: "the version is withdrawn"}, happen: func(w *world) {
 				if v := w.version(kamino.VersionName(w.now)); w.bootsFrom(w.pools[poolA]) != v.ID {
 					withdrawn = true
 					v.Artifact = v.Withdrawn("somebody")
