@@ -315,8 +315,8 @@ func (r *Run) lookRetire(ctx context.Context) (Next, error) {
 	if r.proof.absent.IsZero() {
 		r.proof.absent = r.engine.now()
 	}
-	if !r.proof.leaves && r.engine.now().Sub(r.proof.absent) < lookAge {
-		return wait("the canary, which the cloud does not list, to be listed or to stay away"), nil
+	if left := lookAge - r.engine.now().Sub(r.proof.absent); !r.proof.leaves && left > 0 {
+		return waitFor("the canary, which the cloud does not list, to be listed or to stay away", left), nil
 	}
 	nodes, err := r.engine.Cluster.Nodes(ctx)
 	if err != nil {

@@ -42,8 +42,8 @@ func actionNames(list []action) (names []string) {
 	return names
 }
 
-// PreflightCanary implements kamino.Prover. What a canary joins may be in other resource groups,
-// where CanaryFit asks.
+// PreflightCanary implements kamino.Prover, by what Preflight was told. What a canary joins may be
+// in other resource groups, where CanaryFit asks.
 func (p *Provider) PreflightCanary(ctx context.Context) ([]string, error) {
 	if p.config.Subscription == "" || p.config.ResourceGroup == "" {
 		return nil, nil
@@ -53,7 +53,7 @@ func (p *Provider) PreflightCanary(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	group := p.config.ResourceGroup
-	granted, err := p.permissions(ctx, c, groupScope(p.config.Subscription, group))
+	granted, err := p.known(ctx, c, groupScope(p.config.Subscription, group))
 	if errors.Is(err, kamino.ErrForbidden) {
 		return nil, nil // Preflight has told that rights are not known
 	} else if err != nil {
@@ -81,7 +81,18 @@ func groupScope(subscription, group string) string {
 	return "/subscriptions/" + subscription + "/resourceGroups/" + group
 }
 
-// permissions asks what the caller may do at a scope, and keeps the answer for CanaryFit.
+// known is what the caller may do at a scope, asked for once.
+func (p *Provider) known(ctx context.Context, c *clients, scope string) ([]permission, error) {
+	p.mu.Lock()
+	granted, ok := p.granted[strings.ToLower(scope)]
+	p.mu.Unlock()
+	if ok {
+		return granted, nil
+	}
+	return p.permissions(ctx, c, scope)
+}
+
+// permissions asks what the caller may do at a scope, and keeps the answer.
 func (p *Provider) permissions(ctx context.Context, c *clients, scope string) ([]permission, error) {
 	var body struct {
 		Value []permission `json:"value"`
@@ -118,17 +129,11 @@ func (p *Provider) recipeRights(ctx context.Context, at place, r *recipe) error 
 func (p *Provider) may(ctx context.Context, c *clients, l link) (bool, error) {
 	s := segments(l.id)
 	for _, scope := range []string{groupScope(s["subscriptions"], s["resourcegroups"]), l.id} {
-		p.mu.Lock()
-		granted, known := p.granted[strings.ToLower(scope)]
-		p.mu.Unlock()
-		if !known {
-			var err error
-			granted, err = p.permissions(ctx, c, scope)
-			if errors.Is(err, kamino.ErrForbidden) || errors.Is(err, kamino.ErrNotVisible) || errors.Is(err, kamino.ErrNotFound) {
-				return true, nil
-			} else if err != nil {
-				return false, err
-			}
+		granted, err := p.known(ctx, c, scope)
+		if errors.Is(err, kamino.ErrForbidden) || errors.Is(err, kamino.ErrNotVisible) || errors.Is(err, kamino.ErrNotFound) {
+			return true, nil
+		} else if err != nil {
+			return false, err
 		}
 		if allowed(granted, l.action) {
 			return true, nil

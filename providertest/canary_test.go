@@ -345,6 +345,8 @@ func TestEveryCanaryActionIsNeeded(t *testing.T) {
 				t.Errorf("Console: %v", err)
 			}
 			c.bothRoles(action)
+			_, err = c.Preflight(t.Context())
+			c.must(err)
 			doubts, err := c.PreflightCanary(t.Context())
 			if told := strings.Join(doubts, "\n") + errorText(err); !strings.Contains(told, action) {
 				t.Errorf("PreflightCanary says %q, want it to name %s", told, action)

@@ -135,7 +135,7 @@ func watchDonor(t *testing.T, l *lab.Lab, p *pool) func() time.Duration {
 func TestBenchCanary(t *testing.T) {
 	l, p := benchLab(t, lab.Options{Latencies: emulator.NoLatency(), NodeLatencies: nodes.NoLatency()})
 	since := lastRequest(l)
-	call{lab: l}.run(t, "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove", "canary", "--prove-for", "0s").mustSucceed(t)
+	call{lab: l}.run(t, "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove", "canary", "--prove-for", "0s", "-o", "json").mustSucceed(t)
 	arm := l.Cloud.Requests(since)
 	ordered := slices.IndexFunc(arm, func(e emulator.Entry) bool {
 		return e.Method == http.MethodPut && strings.Contains(e.Path, "/virtualMachineScaleSets/kamino-")
