@@ -42,13 +42,13 @@ func TestProve(t *testing.T) {
 		if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", fresh}) {
 			t.Fatalf("by %s: the next instance boots from %v", by, got)
 		}
-		launched, promoted, node := false, false, false
+		launched, promoted, proved := false, false, false
 		for _, s := range p.log {
 			launched = launched || s.call.method == "Create canary"
-			node = node || s.call.method == "Remove node"
+			proved = proved || s.step == "examine" && s.call.write && !s.call.kube
 			if s.step == "model" && s.call.write && !s.call.kube {
 				promoted = true
-				if !launched || !node {
+				if !launched || !proved {
 					t.Errorf("by %s: promoted before the proof: %s", by, s)
 				}
 			}
