@@ -132,6 +132,7 @@ type proof struct {
 	leaves bool        // it was seen to be deleted
 	error  *ProofError // how it ended, to be written on the version
 	passed bool
+	blind  time.Time           // since when reads fail that may work again; zero: they do not
 	elders map[InstanceID]bool // instances of the pool that boot from another version
 }
 

@@ -153,6 +153,21 @@ const (
 
 // examine looks at the canary and judges it. A verdict is of a sight in which everything is fresh.
 func (r *Run) examine(ctx context.Context) (Outcome, []Finding, error) {
+	out, findings, err := r.look(ctx)
+	now, p := r.engine.now(), &r.proof
+	switch {
+	case !transient(err):
+		p.blind = time.Time{}
+	case p.blind.IsZero():
+		p.blind = now
+	case now.Sub(p.blind) > max(r.opts.Proof.Budget, r.opts.Proof.For):
+		return ProofInconclusive, []Finding{{"cloud", ProofInconclusive, "cloud or API server do not answer: " + err.Error()}}, nil
+	}
+	return out, findings, err
+}
+
+// look is examine where everything answers.
+func (r *Run) look(ctx context.Context) (Outcome, []Finding, error) {
 	p, now := &r.proof, r.engine.now()
 	bounds := Bounds{Boot: r.opts.Proof.Budget, Bake: r.opts.Proof.For, History: r.held.lease.Ledger.usualBoot(), Without: r.opts.Proof.Without}
 	if p.mode == ProvePool {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -93,7 +94,10 @@ func (c *Cluster) RemoveNode(ctx context.Context, n kamino.Node) error {
 	return err
 }
 
-const probeName = "kamino-probe-"
+const (
+	probeName = "kamino-probe-"
+	probeLife = time.Hour // of one that has ended and whose Job says nothing else
+)
 
 // validImage is what a kubelet takes for a reference to an image, as far as that can be told
 // without the registry
@@ -130,6 +134,9 @@ func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) 
 		job.Labels = map[string]string{}
 	}
 	job.Labels[labelRun], job.Labels[labelManagedBy] = run, managedBy
+	if ttl := int32(probeLife.Seconds()); job.Spec.TTLSecondsAfterFinished == nil {
+		job.Spec.TTLSecondsAfterFinished = &ttl // one whose run was killed goes by itself
+	}
 	spec.NodeName = node.Name
 	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
 	return job, nil

@@ -354,3 +354,28 @@ func TestWatch(t *testing.T) {
 		}
 	}
 }
+
+// TestProveAway: while the API server does not answer nobody can tell whether an image is good, and
+// nobody is marked.
+func TestProveAway(t *testing.T) {
+	w := aged(1)
+	away := func(e *kamino.Engine) {
+		report := e.Report
+		e.Report = func(ev kamino.Event) {
+			if report(ev); ev.Step == "examine" && ev.Kind == kamino.StepStarted {
+				w.apiAway = w.now.Add(40 * time.Minute)
+			}
+		}
+	}
+	p := w.startUpdate(&proc{tune: away}, proving())
+	w.wait()
+	var proof *kamino.ProofError
+	if !errors.As(p.err, &proof) || proof.Outcome != kamino.ProofInconclusive {
+		t.Fatal(p.err)
+	}
+	if v := w.version(kamino.VersionName(w.now)); v.Tags[kamino.TagBad] != "" || v.Tags[kamino.TagOffer] != "hidden" {
+		t.Errorf("%+v", v.Tags)
+	}
+	w.audit.settled()
+	w.sound(t)
+}
