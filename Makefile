@@ -69,7 +69,7 @@ test-prove: build lab ## good images, bad ones and unlucky clouds are put to the
 
 .PHONY: test-vm
 test-vm: build lab ## the main job on virtual machines that really boot; needs QEMU and mmdebstrap
-	cd lab && KAMINO_VM=1 go test -count=1 -timeout 60m -v ./machines
+	cd lab && KAMINO_VM=1 go test -count=1 -timeout 120m -v ./machines
 
 .PHONY: test-all
 test-all: test test-race test-crash test-crash-process test-prove test-vm ## every test there is, whole sweeps: hours

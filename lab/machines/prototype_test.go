@@ -39,7 +39,7 @@ yes "planted-deleted-secret-c0de" | head -c 300000 >/root/deleted; sync; rm /roo
 // it: a generic machine takes minutes.
 func TestPrototype(t *testing.T) {
 	l := startLab(t, func(o *Options) { o.Labels = map[string]string{"lab.kamino.dev/generation": "1"} })
-	ctx, cancel := context.WithTimeout(t.Context(), 85*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 110*time.Minute)
 	defer cancel()
 	s := &Stage{Lab: l, Out: os.Stderr}
 	must := func(err error) {
@@ -101,6 +101,8 @@ func TestPrototype(t *testing.T) {
 			return strings.Contains(out, "ssh-rsa"), err
 		}))
 	})
+	t.Run("a good image is proved by a canary", func(t *testing.T) { proveGood(ctx, t, s) })
+	t.Run("an image without a kubelet stays out of the pool", func(t *testing.T) { proveBad(ctx, t, s) })
 }
 
 // refuseUnsealed lets a seal pod run that only switches off.
