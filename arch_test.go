@@ -35,6 +35,8 @@ var rules = []rule{
 	{"kube", []string{module, "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}, "one adapter per outside world; no providers"},
 	{"azure", []string{module, "github.com/Azure/azure-sdk-for-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes"},
 	{"azure/emulator", []string{module + "/azure/emulator"}, "it must not share the client's mistakes"},
+	{"aws", []string{module, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes"},
+	{"aws/emulator", []string{module + "/aws/emulator"}, "it must not share the client's mistakes"},
 	{"providertest", []string{module}, "the contract knows no provider"},
 	{"cmd/kamino", []string{module, "github.com/spf13/", "k8s.io/client-go/", "k8s.io/apimachinery/", "k8s.io/klog/v2", "sigs.k8s.io/yaml", "golang.org/x/term", "golang.org/x/crypto/x509roots"}, "wires everything but the emulator"},
 	{"cmd/kamino-agent", []string{module + "/agent", module + "/boot"}, "a small main around agent"},
@@ -50,6 +52,7 @@ var forbidden = map[string]string{
 	module + "/lab":            "nobody imports the lab",
 	"k8s.io/kubernetes":        "only the lab may",
 	module + "/azure/emulator": "the product carries no emulator",
+	module + "/aws/emulator":   "the product carries no emulator",
 	module + "/internal/sim":   "only its own tests play it",
 }
 
@@ -83,7 +86,7 @@ func breaks(r rule, path string) string {
 			return why
 		}
 	}
-	if r.pkg == "kube" && strings.HasPrefix(path, module+"/") || r.pkg == "azure" && strings.HasPrefix(path, module+"/") {
+	if r.pkg == "kube" && strings.HasPrefix(path, module+"/") || (r.pkg == "azure" || r.pkg == "aws") && strings.HasPrefix(path, module+"/") {
 		return r.why
 	}
 	for _, p := range r.allowed {
@@ -113,7 +116,7 @@ func TestOneClock(t *testing.T) {
 	}
 	for _, file := range goFiles(t) {
 		dir := filepath.ToSlash(filepath.Dir(file))
-		if file == "clock.go" || strings.HasSuffix(file, "_test.go") || !slices.Contains([]string{".", "kube", "azure"}, dir) {
+		if file == "clock.go" || strings.HasSuffix(file, "_test.go") || !slices.Contains([]string{".", "kube", "azure", "aws"}, dir) {
 			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

@@ -63,3 +63,38 @@ func (s *Server) root(id string) *volume {
 	}
 	return nil
 }
+
+// Suspend stops a process of a group, as somebody else would.
+func (s *Server) Suspend(group, process string) {
+	s.start()
+	s.alter(func() {
+		if g := s.store.Groups[group]; g != nil {
+			g.Suspended[process] = "by somebody else"
+		}
+	})
+}
+
+// Suspended says whether a process of a group is stopped.
+func (s *Server) Suspended(group, process string) bool {
+	s.start()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.store.Groups[group]
+	return g != nil && g.suspended(process)
+}
+
+// Made counts our snapshots and images, and the versions of a template by name.
+func (s *Server) Made(template string) (snapshots, images, versions int) {
+	s.start()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, im := range s.store.Images {
+		if im.Owner == "" {
+			images++
+		}
+	}
+	if t, err := s.findTemplate(object{"LaunchTemplateName": template}); err == nil {
+		versions = len(t.Versions)
+	}
+	return len(s.store.Snapshots), images, versions
+}

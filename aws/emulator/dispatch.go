@@ -42,6 +42,7 @@ var handlers = map[string]handler{
 	"autoscaling:DetachInstances": detachInstances, "autoscaling:AttachInstances": attachInstances,
 	"autoscaling:SetInstanceProtection": setInstanceProtection, "autoscaling:SetInstanceHealth": setInstanceHealth,
 	"autoscaling:TerminateInstanceInAutoScalingGroup": terminateMember, "autoscaling:CreateOrUpdateTags": createOrUpdateTags,
+	"autoscaling:DeleteTags":                deleteGroupTags,
 	"autoscaling:DescribeInstanceRefreshes": describeRefreshes, "autoscaling:DescribeWarmPool": describeWarmPool,
 
 	"ssm:PutParameter": putParameter, "ssm:GetParameter": getParameter, "ssm:GetParameters": getParameters,

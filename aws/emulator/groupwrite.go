@@ -140,6 +140,15 @@ func createOrUpdateTags(c *call) (object, *apiError) {
 	return nil, nil
 }
 
+func deleteGroupTags(c *call) (object, *apiError) {
+	for _, t := range items(c.in, "Tags") {
+		if g := c.s.store.Groups[text(t, "ResourceId")]; g != nil {
+			g.Tags = slices.DeleteFunc(slices.Clone(g.Tags), func(old groupTag) bool { return old.Key == text(t, "Key") })
+		}
+	}
+	return nil, nil
+}
+
 // deleteGroup refuses a group that has instances, unless forced: then they are terminated.
 func deleteGroup(c *call) (object, *apiError) {
 	g, err := c.group()

@@ -21,7 +21,9 @@ type Group struct {
 	Version  string // as the group names it: "": $Default
 	Mixed    bool   // it has a mixed instances policy
 	Image    string // ImageId of the template; "": a stock image of Amazon
-	UserData string // "": a NodeConfig
+	// Parameter, where set, holds that image and is what the template names.
+	Parameter string
+	UserData  string // "": a NodeConfig
 	// Data are further fields of the template, named as RequestLaunchTemplateData in queries.
 	Data          map[string]any
 	Tags          map[string]string // propagated to its instances
@@ -49,6 +51,11 @@ func (s *Server) seed(in Group) {
 	s.store.Serial++
 	if in.Image == "" {
 		in.Image = s.stockImage(in)
+	}
+	if in.Parameter != "" {
+		s.store.Parameters[in.Parameter] = &parameter{Name: in.Parameter, Last: 1, Versions: []*parameterVersion{
+			{Number: 1, Value: in.Image, Type: "String", DataType: imageType, Modified: s.Clock.Now(), Checked: true}}}
+		in.Image = resolvePrefix + in.Parameter
 	}
 	g := &group{Name: in.Name, Order: s.store.Serial, Created: s.Clock.Now(), Min: in.Min, Max: cmp.Or(in.Max, in.Count+10), Desired: in.Count,
 		Suspended: map[string]string{}, Configuration: in.Configuration, Warm: in.Warm}

@@ -1,0 +1,224 @@
+package aws
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"kamino.dev/kamino"
+)
+
+var _ kamino.Prover = (*Provider)(nil)
+
+// consoleLines is how many lines of a console are evidence.
+const consoleLines = 100
+
+// tagCanaryName is on a canary: its name.
+const tagCanaryName = "kamino-canary-name"
+
+// blockedCodes are refusals of a launch that say nothing of the image.
+var blockedCodes = []string{"InsufficientInstanceCapacity", "InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "InsufficientFreeAddressesInSubnet", "Unsupported"}
+
+// CanaryFit tells what a canary would be. One that cannot be kept free of other pods is none.
+func (p *Provider) CanaryFit(ctx context.Context, pool kamino.Pool) (kamino.CanaryFit, error) {
+	g, err := p.read(ctx, pool.ID)
+	if err != nil {
+		return kamino.CanaryFit{}, err
+	}
+	if g.data == nil {
+		return kamino.CanaryFit{Refusals: pool.Refusals}, nil
+	}
+	fit := kamino.CanaryFit{Size: g.size()}
+	if _, refusal := taintedUserData(text(g.data.UserData)); refusal != nil {
+		fit.Refusals = append(fit.Refusals, *refusal)
+	}
+	return fit, nil
+}
+
+// size is the type of a canary: the first of a mixed policy, else the template's.
+func (g group) size() string {
+	if g.MixedInstancesPolicy != nil && g.MixedInstancesPolicy.LaunchTemplate != nil {
+		for _, o := range g.MixedInstancesPolicy.LaunchTemplate.Overrides {
+			if text(o.InstanceType) != "" {
+				return *o.InstanceType
+			}
+		}
+	}
+	return string(g.data.InstanceType)
+}
+
+// Canaries lists them by tag; terminated ones are none.
+func (p *Provider) Canaries(ctx context.Context, pool kamino.Pool) ([]kamino.Canary, error) {
+	instances, err := p.canaries(ctx, filter("tag:"+kamino.TagPool, pool.Name), filter("tag-key", tagCanaryName))
+	if err != nil {
+		return nil, err
+	}
+	found := []kamino.Canary{}
+	for _, in := range instances {
+		found = append(found, canary(in))
+	}
+	return found, nil
+}
+
+func (p *Provider) canaries(ctx context.Context, filters ...types.Filter) (found []types.Instance, err error) {
+	alive := filter("instance-state-name", "pending", "running", "stopping", "stopped", "shutting-down")
+	pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{Filters: append(filters, alive)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, translate(err, "list canaries")
+		}
+		for _, r := range page.Reservations {
+			found = append(found, r.Instances...)
+		}
+	}
+	return found, nil
+}
+
+func canary(in types.Instance) kamino.Canary {
+	name, zone := text(in.InstanceId), ""
+	if in.Placement != nil {
+		zone = text(in.Placement.AvailabilityZone)
+	}
+	expires, _ := time.Parse(time.RFC3339, tagOf(in.Tags, kamino.TagExpires)) // the zero time: anybody may remove it
+	c := kamino.Canary{Name: tagOf(in.Tags, tagCanaryName), Version: text(in.ImageId), Run: tagOf(in.Tags, kamino.TagRun), Expires: expires, State: kamino.Creating,
+		Instance: nodeID(zone, name), VMID: vmID(name), Hostname: text(in.PrivateDnsName), Power: power(in.State.Name)}
+	switch in.State.Name {
+	case types.InstanceStateNameRunning:
+		c.State = kamino.Succeeded
+	case types.InstanceStateNameShuttingDown:
+		c.State = kamino.Deleting
+	case types.InstanceStateNameStopped, types.InstanceStateNameStopping:
+		c.State = kamino.Failed
+		if in.StateReason != nil {
+			c.Failure = text(in.StateReason.Code) + ": " + text(in.StateReason.Message)
+			c.Blocked = strings.HasPrefix(text(in.StateReason.Code), "Server.Insufficient")
+		}
+	}
+	return c
+}
+
+// LaunchCanary runs one instance of the group's template outside the group, with the hidden image.
+// The client token is of the order: EC2 launches one of it, also after an answer that was lost.
+func (p *Provider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kamino.CanaryOrder) error {
+	there, err := p.canaries(ctx, filter("tag:"+tagCanaryName, order.Name))
+	if err != nil {
+		return err
+	}
+	for _, in := range there {
+		if c := canary(in); c.Run != order.Run || c.Version != order.Version {
+			return fmt.Errorf("launch canary %s: there is one of run %q with image %s: %w", order.Name, c.Run, c.Version, kamino.ErrConflict)
+		}
+		return nil
+	}
+	g, err := p.read(ctx, pool.ID)
+	if err != nil {
+		return err
+	}
+	if g.data == nil {
+		return fmt.Errorf("launch canary %s: pool %s has no launch template: %w", order.Name, pool.Name, kamino.ErrUnsupported)
+	}
+	user, refusal := taintedUserData(text(g.data.UserData))
+	if refusal != nil {
+		return fmt.Errorf("launch canary %s: %s: %w", order.Name, refusal.Why, kamino.ErrUnsupported)
+	}
+	_, err = p.ec2.RunInstances(ctx, p.canaryInput(g, pool, order, user))
+	switch {
+	case hasCode(err, blockedCodes...):
+		return fmt.Errorf("launch canary %s: %w: %s", order.Name, kamino.ErrBlocked, classify(err))
+	case hasCode(err, "IdempotentParameterMismatch"): // its tags are not found yet
+		return fmt.Errorf("launch canary %s: %w", order.Name, kamino.ErrInProgress)
+	}
+	return translate(err, "launch canary %s", order.Name)
+}
+
+// canaryInput has the tags that the group would propagate: the cluster is known by them.
+func (p *Provider) canaryInput(g group, pool kamino.Pool, order kamino.CanaryOrder, user string) *ec2.RunInstancesInput {
+	tags := map[string]string{"Name": order.Name}
+	for _, t := range g.Tags {
+		if sdk.ToBool(t.PropagateAtLaunch) && !strings.HasPrefix(text(t.Key), "aws:") {
+			tags[text(t.Key)] = text(t.Value)
+		}
+	}
+	own := map[string]string{tagCanaryName: order.Name, kamino.TagCanary: order.Version, kamino.TagPool: pool.Name, kamino.TagRun: order.Run, kamino.TagNonce: order.Nonce,
+		kamino.TagExpires: order.Expires.UTC().Format(time.RFC3339)}
+	for key := range own {
+		delete(tags, key)
+	}
+	one := int32(1)
+	input := &ec2.RunInstancesInput{
+		LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateId: &g.recipe.Template, Version: sdk.String(fmt.Sprint(g.recipe.Version))},
+		ImageId:        &order.Version, InstanceType: types.InstanceType(g.size()), MinCount: &one, MaxCount: &one, UserData: &user,
+		ClientToken:       sdk.String(digest(order.Name, order.Run, order.Version)),
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tagsIn(tags, own)}},
+	}
+	if subnet, _, _ := strings.Cut(text(g.VPCZoneIdentifier), ","); subnet != "" && len(g.data.NetworkInterfaces) == 0 {
+		input.SubnetId = &subnet
+	}
+	return input
+}
+
+// RemoveCanary terminates a canary of the pool.
+func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name string) error {
+	if !strings.HasPrefix(name, "kamino-") {
+		return fmt.Errorf("remove canary %s: that is no canary's name: %w", name, kamino.ErrConflict)
+	}
+	there, err := p.canaries(ctx, filter("tag:"+tagCanaryName, name))
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, in := range there {
+		if tagOf(in.Tags, kamino.TagPool) != pool.Name {
+			return fmt.Errorf("remove canary %s: it is of pool %s: %w", name, tagOf(in.Tags, kamino.TagPool), kamino.ErrConflict)
+		}
+		ids = append(ids, text(in.InstanceId))
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err = p.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
+	return translate(err, "remove canary %s", name)
+}
+
+// PreflightCanary tries by dry runs what only a canary needs.
+func (p *Provider) PreflightCanary(ctx context.Context) ([]string, error) {
+	return nil, p.tryAll(ctx, canaryRuns())
+}
+
+func canaryRuns() []dryRun {
+	dry, one := sdk.Bool(true), int32(1)
+	return []dryRun{
+		{"ec2:RunInstances", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.RunInstances(ctx, &ec2.RunInstancesInput{DryRun: dry, MinCount: &one, MaxCount: &one, ImageId: sdk.String(noImage)}))
+		}},
+		{"ec2:TerminateInstances", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{DryRun: dry, InstanceIds: []string{noInstance}}))
+		}},
+	}
+}
+
+// Console reads what EC2 keeps of a canary's serial console, the last lines of 64 KB at most. It
+// may be minutes old (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instance-console.html).
+func (p *Provider) Console(ctx context.Context, _ kamino.Pool, c kamino.Canary) ([]string, error) {
+	name, err := instanceID(c.Instance)
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.ec2.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &name})
+	if err != nil {
+		return nil, translate(err, "read the console of canary %s", c.Name)
+	}
+	raw, err := base64.StdEncoding.DecodeString(text(out.Output))
+	if err != nil {
+		return nil, fmt.Errorf("read the console of canary %s: %w", c.Name, err)
+	}
+	lines := strings.Split(strings.TrimRight(string(raw), "\n"), "\n")
+	return lines[max(0, len(lines)-consoleLines):], nil
+}

@@ -1,0 +1,109 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	transport "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/smithy-go"
+
+	"kamino.dev/kamino"
+)
+
+// throttledFor is how long to wait where AWS does not say; it never does.
+const throttledFor = 5 * time.Second
+
+// translate turns an error of the SDK into one of the port's contract, saying what was tried.
+func translate(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, classify(err))...)
+}
+
+// Codes by what they mean to the engine
+// (https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html and the service models).
+var (
+	throttleCodes = []string{"RequestLimitExceeded", "Throttling", "ThrottlingException", "ThrottledException", "TooManyUpdates"}
+	// busyCodes go away by themselves: another change is under way, or what was just made is not
+	// known everywhere yet.
+	busyCodes = []string{
+		"IncorrectInstanceState", "IncorrectState", "InvalidState", "ScalingActivityInProgress", "ResourceContention", "ResourceInUse",
+		"ConcurrentSnapshotLimitExceeded", "SnapshotCreationPerVolumeRateExceeded", "ConcurrentTagAccess", "InvalidAMIID.Unavailable", "SsmInvalidParameter",
+	}
+	forbiddenCodes = []string{
+		"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "SsmAccessDenied", "AuthFailure", "InvalidClientTokenId",
+		"SignatureDoesNotMatch", "MissingAuthenticationToken", "UnrecognizedClientException", "OptInRequired",
+	}
+	expiredCodes = []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
+)
+
+func classify(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return unanswered(err)
+	}
+	code, said := api.ErrorCode(), api.ErrorCode()+": "+api.ErrorMessage()
+	var response *transport.ResponseError
+	status := 0
+	if errors.As(err, &response) {
+		status = response.HTTPStatusCode()
+	}
+	switch {
+	case slices.Contains(throttleCodes, code):
+		return &kamino.ThrottledError{After: throttledFor, Err: errors.New(said)}
+	case isMissing(code):
+		return fmt.Errorf("%w: %s", kamino.ErrNotFound, said)
+	case code == "InvalidSnapshot.InUse":
+		return fmt.Errorf("%w: %s", kamino.ErrInUse, said)
+	case slices.Contains(busyCodes, code):
+		return fmt.Errorf("%w: %s", kamino.ErrInProgress, said)
+	case slices.Contains(forbiddenCodes, code):
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said), "give the role the action that the message names")
+	case slices.Contains(expiredCodes, code):
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, said), "renew the credentials, and look whether this machine's clock is right")
+	case code == "InsufficientInstanceCapacity":
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrInProgress, said), "the zone has no capacity for the instance type at the moment; the instance keeps its place in the group meanwhile")
+	case status >= http.StatusInternalServerError:
+		return fmt.Errorf("%w: %s", kamino.ErrUnavailable, said)
+	}
+	return errors.New(said)
+}
+
+// isMissing says whether a code tells that a thing does not exist, or not yet.
+func isMissing(code string) bool {
+	return strings.HasSuffix(code, ".NotFound") || strings.HasSuffix(code, ".NotFoundException") || strings.HasSuffix(code, ".VersionNotFound") ||
+		code == "ParameterNotFound" || code == "ParameterVersionNotFound" || code == "InvalidInstanceID.Malformed"
+}
+
+// unanswered is a call of which nobody knows whether it took effect.
+func unanswered(err error) error {
+	said := err.Error()
+	if strings.Contains(said, "get credentials") || strings.Contains(said, "failed to refresh cached credentials") {
+		return kamino.WithHint(fmt.Errorf("%w: no credentials for AWS: %s", kamino.ErrForbidden, said),
+			"set AWS_PROFILE, give the pod a role (IRSA or pod identity), or allow it the instance's role: from a pod network that needs a metadata hop limit of 2")
+	}
+	return fmt.Errorf("%w: %s", kamino.ErrUnavailable, said)
+}
+
+// hasCode says whether AWS answered with a code.
+func hasCode(err error, codes ...string) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode())
+}
+
+func codeOf(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}

@@ -1,0 +1,50 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+
+	"kamino.dev/kamino"
+)
+
+// Fit compares a donor with what the launch template will make of its disk.
+func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, _ *kamino.Artifact) (refusals []kamino.Refusal, doubts []string, err error) {
+	g, err := p.read(ctx, pool.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	name, err := instanceID(donor.ID)
+	if err != nil || g.data == nil {
+		return nil, nil, err
+	}
+	in, err := p.describe(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	root := false
+	for _, m := range g.data.BlockDeviceMappings {
+		if m.Ebs == nil {
+			continue
+		}
+		if text(m.DeviceName) != text(in.RootDeviceName) {
+			continue
+		}
+		root = true
+		if size := int(sdk.ToInt32(m.Ebs.VolumeSize)); size != 0 && size < donor.DiskGB {
+			refusals = append(refusals, kamino.Refusal{Code: "disk-size", Field: "BlockDeviceMappings", Value: fmt.Sprintf("%d GiB", size),
+				Why: fmt.Sprintf("the launch template wants a root volume of %d GiB, the donor's has %d: a launch would fail", size, donor.DiskGB),
+				Do:  "choose a donor with a smaller disk, or let the template have a larger one"})
+		}
+		if m.Ebs.SnapshotId != nil {
+			refusals = append(refusals, kamino.Refusal{Code: "root-snapshot", Field: "BlockDeviceMappings", Value: *m.Ebs.SnapshotId,
+				Why: "the launch template makes the root volume of a snapshot of its own, whatever the image is", Do: "take SnapshotId out of the template"})
+		}
+	}
+	if len(g.data.BlockDeviceMappings) > 0 && !root {
+		// A mapping under another name than the image's root is a second volume (unverified).
+		doubts = append(doubts, fmt.Sprintf("no block device mapping of the launch template is for %s, the donor's root: new nodes may have one volume more", text(in.RootDeviceName)))
+	}
+	return refusals, doubts, nil
+}

@@ -1,0 +1,137 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"kamino.dev/kamino"
+)
+
+// tagSuspended is on a group whose zone rebalancing Kamino suspended: AWS keeps no owner.
+const tagSuspended = "kamino-suspended"
+
+const rebalance = "AZRebalance"
+
+// Holding says whether a group leaves an instance alone that is off.
+type Holding string
+
+// What a group does with an instance.
+const (
+	InService Holding = "in service" // replaced as soon as it is off
+	Held      Holding = "held"       // in Standby
+	Between   Holding = "between"
+)
+
+// Holding reads how an instance stands in its group.
+func (p *Provider) Holding(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) (Holding, error) {
+	_, in, err := p.member(ctx, pool, id)
+	if err != nil {
+		return "", err
+	}
+	switch in.LifecycleState {
+	case scaling.LifecycleStateInService:
+		return InService, nil
+	case scaling.LifecycleStateStandby:
+		return Held, nil
+	}
+	return Between, nil
+}
+
+func (p *Provider) member(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) (scaling.AutoScalingGroup, scaling.Instance, error) {
+	name, err := instanceID(id)
+	if err != nil {
+		return scaling.AutoScalingGroup{}, scaling.Instance{}, err
+	}
+	g, err := p.readGroup(ctx, pool.ID)
+	if err != nil {
+		return g, scaling.Instance{}, err
+	}
+	for _, in := range g.Instances {
+		if text(in.InstanceId) == name {
+			return g, in, nil
+		}
+	}
+	return g, scaling.Instance{}, fmt.Errorf("instance %s is not in Auto Scaling group %s: %w", name, pool.Name, kamino.ErrNotFound)
+}
+
+// Hold begins to take an instance out of service without replacing it: Standby, with the desired
+// capacity one lower. Zone rebalancing is suspended before, unless it was: it would launch and then
+// terminate another instance for the gap. Repeated it changes nothing.
+func (p *Provider) Hold(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) error {
+	g, in, err := p.member(ctx, pool, id)
+	if err != nil || in.LifecycleState == scaling.LifecycleStateStandby || in.LifecycleState == scaling.LifecycleStateEnteringStandby {
+		return err
+	}
+	if in.LifecycleState != scaling.LifecycleStateInService {
+		return fmt.Errorf("hold instance %s, which is %s: %w", text(in.InstanceId), in.LifecycleState, kamino.ErrInProgress)
+	}
+	if sdk.ToInt32(g.DesiredCapacity) <= sdk.ToInt32(g.MinSize) {
+		return kamino.WithHint(fmt.Errorf("hold instance %s: the desired capacity of %s is its minimum, %d: %w", text(in.InstanceId), pool.Name, sdk.ToInt32(g.MinSize), kamino.ErrUnsupported),
+			"aws autoscaling update-auto-scaling-group --auto-scaling-group-name %s --min-size %d", pool.Name, sdk.ToInt32(g.MinSize)-1)
+	}
+	if err := p.suspend(ctx, g); err != nil {
+		return err
+	}
+	_, err = p.scaling.EnterStandby(ctx, &autoscaling.EnterStandbyInput{AutoScalingGroupName: g.AutoScalingGroupName, InstanceIds: []string{text(in.InstanceId)},
+		ShouldDecrementDesiredCapacity: sdk.Bool(true)})
+	return translate(err, "put instance %s into Standby", text(in.InstanceId))
+}
+
+// suspend stops zone rebalancing. The tag is written first: who finds it resumes.
+func (p *Provider) suspend(ctx context.Context, g scaling.AutoScalingGroup) error {
+	if slices.ContainsFunc(g.SuspendedProcesses, func(s scaling.SuspendedProcess) bool { return text(s.ProcessName) == rebalance }) {
+		return nil
+	}
+	if _, err := p.scaling.CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: []scaling.Tag{suspendedTag(g)}}); err != nil {
+		return translate(err, "tag Auto Scaling group %s", text(g.AutoScalingGroupName))
+	}
+	_, err := p.scaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{AutoScalingGroupName: g.AutoScalingGroupName, ScalingProcesses: []string{rebalance}})
+	return translate(err, "suspend %s of %s", rebalance, text(g.AutoScalingGroupName))
+}
+
+func suspendedTag(g scaling.AutoScalingGroup) scaling.Tag {
+	return scaling.Tag{ResourceId: g.AutoScalingGroupName, ResourceType: sdk.String("auto-scaling-group"), Key: sdk.String(tagSuspended), Value: sdk.String(rebalance), PropagateAtLaunch: sdk.Bool(false)}
+}
+
+// Release begins to put an instance back in service, and resumes what Hold suspended once that is
+// done: call it until Holding says InService. An instance that does not run would be replaced, so
+// it has to run.
+func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) error {
+	g, in, err := p.member(ctx, pool, id)
+	if err != nil {
+		return err
+	}
+	switch in.LifecycleState {
+	case scaling.LifecycleStateInService:
+		return p.resume(ctx, g)
+	case scaling.LifecycleStateStandby:
+	default:
+		return nil // on its way
+	}
+	now, err := p.describe(ctx, text(in.InstanceId))
+	if err != nil {
+		return err
+	}
+	if power(now.State.Name) != kamino.PowerOn {
+		return fmt.Errorf("put instance %s back in service, which is %s: %w", text(in.InstanceId), now.State.Name, kamino.ErrInProgress)
+	}
+	_, err = p.scaling.ExitStandby(ctx, &autoscaling.ExitStandbyInput{AutoScalingGroupName: g.AutoScalingGroupName, InstanceIds: []string{text(in.InstanceId)}})
+	return translate(err, "put instance %s back in service", text(in.InstanceId))
+}
+
+// resume lets zones be rebalanced again, if Kamino has suspended that.
+func (p *Provider) resume(ctx context.Context, g scaling.AutoScalingGroup) error {
+	if !slices.ContainsFunc(g.Tags, func(t scaling.TagDescription) bool { return text(t.Key) == tagSuspended }) {
+		return nil
+	}
+	if _, err := p.scaling.ResumeProcesses(ctx, &autoscaling.ResumeProcessesInput{AutoScalingGroupName: g.AutoScalingGroupName, ScalingProcesses: []string{rebalance}}); err != nil {
+		return translate(err, "resume %s of %s", rebalance, text(g.AutoScalingGroupName))
+	}
+	_, err := p.scaling.DeleteTags(ctx, &autoscaling.DeleteTagsInput{Tags: []scaling.Tag{suspendedTag(g)}})
+	return translate(err, "remove a tag of Auto Scaling group %s", text(g.AutoScalingGroupName))
+}

@@ -1,0 +1,99 @@
+package aws_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/aws"
+	"kamino.dev/kamino/aws/emulator"
+)
+
+// actions lists what was written since a request.
+func (c *cloud) actions(since int) (names []string) {
+	for _, e := range c.server.Requests(since) {
+		if !strings.HasPrefix(e.Action, "Describe") && !strings.HasPrefix(e.Action, "Get") {
+			names = append(names, e.Action)
+		}
+	}
+	return names
+}
+
+// release puts the donor back in service.
+func (c *cloud) release() {
+	c.Helper()
+	c.eventually("the donor is in service", func() bool {
+		if err := c.Release(c.Context(), c.pool(), c.donor()); err != nil && !errors.Is(err, kamino.ErrInProgress) {
+			c.Fatal(err)
+		}
+		how, err := c.Holding(c.Context(), c.pool(), c.donor())
+		c.must(err)
+		return how == aws.InService
+	})
+	c.must(c.Release(c.Context(), c.pool(), c.donor()))
+}
+
+// TestHold: a donor that is held may be off for an hour in zones that its absence leaves uneven; it
+// comes back when it runs, nobody else was replaced, and nothing stays suspended.
+func TestHold(t *testing.T) {
+	c := begin(t, setting{group: emulator.Group{Zones: 1}})
+	before := c.server.Machines()
+	c.hold()
+	c.must(c.SetPower(t.Context(), c.donor(), kamino.PowerOff))
+	c.clock.Advance(time.Hour)
+	if err := c.Release(t.Context(), c.pool(), c.donor()); !errors.Is(err, kamino.ErrInProgress) {
+		t.Errorf("a stopped donor was put back: %v", err)
+	}
+	c.must(c.SetPower(t.Context(), c.donor(), kamino.PowerOn))
+	c.release()
+	c.clock.Advance(time.Hour)
+	after := c.server.Machines()
+	if len(after) != len(before) {
+		t.Fatalf("%d instances, were %d", len(after), len(before))
+	}
+	for i := range after {
+		if after[i].ID != before[i].ID || after[i].State != "running" || after[i].Lifecycle != "InService" {
+			t.Errorf("instance %+v, was %+v", after[i], before[i])
+		}
+	}
+	since := len(c.server.Requests(0))
+	c.release()
+	if again := c.actions(since); len(again) != 0 {
+		t.Errorf("a second release wrote %v", again)
+	}
+}
+
+// TestHoldSuspends: zone rebalancing is suspended unless it was, and only what Hold suspended is
+// resumed.
+func TestHoldSuspends(t *testing.T) {
+	for _, theirs := range []bool{false, true} {
+		c := begin(t, setting{})
+		if theirs {
+			c.server.Suspend("blue", "AZRebalance")
+		}
+		c.hold()
+		c.must(c.Hold(t.Context(), c.pool(), c.donor())) // once more
+		if !c.server.Suspended("blue", "AZRebalance") {
+			t.Errorf("theirs %t: zones are rebalanced while a donor is away", theirs)
+		}
+		c.release()
+		if got := c.server.Suspended("blue", "AZRebalance"); got != theirs {
+			t.Errorf("theirs %t: suspended afterwards %t", theirs, got)
+		}
+	}
+}
+
+// TestHoldMinimum: the minimum forbids it, and nothing was written.
+func TestHoldMinimum(t *testing.T) {
+	c := begin(t, setting{group: emulator.Group{Count: 2, Min: 2}})
+	since := len(c.server.Requests(0))
+	err := c.Hold(t.Context(), c.pool(), c.donor())
+	if !errors.Is(err, kamino.ErrUnsupported) || !strings.Contains(kamino.Hint(err), "--min-size 1") {
+		t.Errorf("%v, hint %q", err, kamino.Hint(err))
+	}
+	if wrote := c.actions(since); len(wrote) != 0 {
+		t.Errorf("wrote %v", wrote)
+	}
+}

@@ -1,0 +1,148 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"kamino.dev/kamino"
+)
+
+// groupTag is on every instance of a group
+// (https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-tagging.html).
+const groupTag = "aws:autoscaling:groupName"
+
+// Instance reads one instance. One that is terminated is gone.
+func (p *Provider) Instance(ctx context.Context, id kamino.InstanceID) (kamino.Instance, error) {
+	name, err := instanceID(id)
+	if err != nil {
+		return kamino.Instance{}, err
+	}
+	in, err := p.describe(ctx, name)
+	if err != nil {
+		return kamino.Instance{}, err
+	}
+	disk, err := p.rootVolume(ctx, in)
+	if err != nil {
+		return kamino.Instance{}, err
+	}
+	refusals, err := p.refuseInstance(ctx, in)
+	if err != nil {
+		return kamino.Instance{}, err
+	}
+	var pool kamino.PoolID // none for a canary
+	if group := tagOf(in.Tags, groupTag); group != "" {
+		pool = p.poolID(group)
+	}
+	out := kamino.Instance{
+		ID: id, Pool: pool, VMID: vmID(name), Hostname: text(in.PrivateDnsName), Power: power(in.State.Name), Image: text(in.ImageId),
+		Machine: kamino.Machine{Architecture: architecture(string(in.Architecture))}, Size: string(in.InstanceType), Refusals: refusals,
+	}
+	if disk != nil {
+		out.Disk, out.Encryption = text(disk.VolumeId), text(disk.KmsKeyId)
+		if disk.Size != nil {
+			out.DiskGB = int(*disk.Size)
+		}
+	}
+	if in.StateReason != nil && in.State.Name == types.InstanceStateNameStopped && strings.HasPrefix(text(in.StateReason.Code), "Server.") {
+		out.Failure = text(in.StateReason.Message)
+	}
+	return out, nil
+}
+
+// describe reads an instance; ErrNotFound where it is terminated.
+func (p *Provider) describe(ctx context.Context, name string) (types.Instance, error) {
+	out, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{name}})
+	if err != nil {
+		return types.Instance{}, translate(err, "read instance %s", name)
+	}
+	for _, r := range out.Reservations {
+		for _, in := range r.Instances {
+			switch {
+			case in.State == nil:
+				return in, fmt.Errorf("read instance %s: no state: %w", name, kamino.ErrUnavailable)
+			case in.State.Name == types.InstanceStateNameTerminated, in.State.Name == types.InstanceStateNameShuttingDown:
+				return in, fmt.Errorf("instance %s is %s: %w", name, in.State.Name, kamino.ErrNotFound)
+			}
+			return in, nil
+		}
+	}
+	return types.Instance{}, fmt.Errorf("read instance %s: %w", name, kamino.ErrNotFound)
+}
+
+// rootVolume reads the volume that an instance boots from; nil where that is no EBS volume.
+func (p *Provider) rootVolume(ctx context.Context, in types.Instance) (*types.Volume, error) {
+	for _, m := range in.BlockDeviceMappings {
+		if text(m.DeviceName) != text(in.RootDeviceName) || m.Ebs == nil {
+			continue
+		}
+		out, err := p.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{text(m.Ebs.VolumeId)}})
+		if err != nil {
+			return nil, translate(err, "read volume %s of instance %s", text(m.Ebs.VolumeId), text(in.InstanceId))
+		}
+		if len(out.Volumes) == 1 {
+			return &out.Volumes[0], nil
+		}
+	}
+	return nil, nil
+}
+
+func power(state types.InstanceStateName) kamino.Power {
+	switch state {
+	case types.InstanceStateNameRunning:
+		return kamino.PowerOn
+	case types.InstanceStateNameStopped:
+		return kamino.PowerOff
+	}
+	return kamino.PowerBetween
+}
+
+// architecture is EC2's word in those of galleries.
+func architecture(arch string) string {
+	return map[string]string{"x86_64": "x64", "arm64": "Arm64"}[arch]
+}
+
+// SetPower begins to stop or start an instance. It stops with a shutdown of the guest, never by
+// force: after that writes may follow
+// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instance-stop-methods.html).
+func (p *Provider) SetPower(ctx context.Context, id kamino.InstanceID, want kamino.Power) error {
+	name, err := instanceID(id)
+	if err != nil {
+		return err
+	}
+	ids := []string{name}
+	if want == kamino.PowerOn {
+		_, err = p.ec2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: ids})
+	} else {
+		_, err = p.ec2.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids})
+	}
+	return translate(err, "switch instance %s %s", name, want)
+}
+
+// Instances lists the members of a group, whatever state they are in.
+func (p *Provider) Instances(ctx context.Context, pool kamino.Pool) ([]kamino.InstanceID, error) {
+	g, err := p.readGroup(ctx, pool.ID)
+	if errors.Is(err, kamino.ErrNotFound) {
+		return nil, fmt.Errorf("list instances of pool %s: %w", pool.Name, kamino.ErrUnavailable)
+	} else if err != nil {
+		return nil, err
+	}
+	list := []kamino.InstanceID{}
+	for _, in := range g.Instances {
+		list = append(list, nodeID(text(in.AvailabilityZone), text(in.InstanceId)))
+	}
+	return list, nil
+}
+
+func tagOf(tags []types.Tag, key string) string {
+	for _, t := range tags {
+		if text(t.Key) == key {
+			return text(t.Value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,195 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	parameter "github.com/aws/aws-sdk-go-v2/service/ssm/types"
+
+	"kamino.dev/kamino"
+)
+
+// ParameterName is the parameter that a pool's launch template names in place of an image.
+func (p *Provider) ParameterName(pool kamino.Pool) string {
+	return "/kamino/" + plain(p.config.Cluster) + "/" + plain(pool.Name) + "/image"
+}
+
+// NextImage compares a pool's recipe, as it was read, with a target.
+func (p *Provider) NextImage(ctx context.Context, pool kamino.Pool, want kamino.Target) (kamino.NextImage, error) {
+	now, to, err := p.aim(ctx, pool, want)
+	if err != nil {
+		return kamino.NextImage{}, err
+	}
+	next := kamino.NextImage{Image: to.means()}
+	if now.Image != to.Image {
+		next.Diff = append(next.Diff, kamino.FieldChange{Field: "image of the launch template", From: now.Image, To: to.Image})
+	}
+	if to.Parameter != "" && (now.Parameter != to.Parameter || now.Value != to.Value) {
+		next.Diff = append(next.Diff, kamino.FieldChange{Field: "parameter " + to.Parameter, From: now.means(), To: to.Value})
+	}
+	return next, nil
+}
+
+// aim is a pool's recipe, and what it shall be. To what a version of the template shall be, the
+// number is 0 where there may be none yet.
+func (p *Provider) aim(ctx context.Context, pool kamino.Pool, want kamino.Target) (now, to recipe, err error) {
+	if err := json.Unmarshal(pool.Model.Saved, &now); err != nil || now.Template == "" {
+		return now, to, fmt.Errorf("pool %s has no launch template that Kamino could write: %w", pool.Name, kamino.ErrUnsupported)
+	}
+	if want.Former != nil {
+		if err := json.Unmarshal(want.Former, &to); err != nil || to.Template == "" {
+			return now, to, fmt.Errorf("the former recipe of pool %s is no recipe of this provider", pool.Name)
+		}
+		return now, to, nil
+	}
+	if want.Version == "" {
+		return now, to, fmt.Errorf("no image wanted for pool %s", pool.Name)
+	}
+	im, err := p.image(ctx, pool, want.Version)
+	if err != nil {
+		return now, to, err
+	}
+	id := text(im.ImageId)
+	to = recipe{Template: now.Template, Named: now.Named, Image: id}
+	if points := now.Parameter != ""; want.Reference == kamino.ByDefinition || points && want.Reference == "" {
+		to.Parameter, to.Value = now.Parameter, id
+		if !points {
+			to.Parameter = p.ParameterName(pool)
+		}
+		to.Image = resolvePrefix + to.Parameter
+	}
+	return now, to, nil
+}
+
+// Promote writes the parameter, or makes a version of the template and puts it in effect. Versions
+// that are made and not put in effect do nothing.
+func (p *Provider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
+	fresh, err := p.Pool(ctx, pool.ID)
+	if err != nil {
+		return err
+	}
+	if fresh.Revision != pool.Revision {
+		return fmt.Errorf("promote an image in pool %s: %w", pool.Name, kamino.ErrConflict)
+	}
+	now, to, err := p.aim(ctx, fresh, want)
+	if err != nil {
+		return err
+	}
+	same := now.Image == to.Image && (to.Parameter == "" || now.Value == to.Value)
+	if want.Offers() {
+		if same || want.Reference == kamino.ByDefinition {
+			return p.offer(ctx, pool, *want.Seen)
+		}
+		if err := p.unchanged(ctx, pool, *want.Seen); err != nil {
+			return err
+		}
+	}
+	if to.Parameter != "" && (now.Value != to.Value || now.Parameter != to.Parameter) {
+		if err := p.point(ctx, to); err != nil {
+			return err
+		}
+	}
+	if now.Image == to.Image {
+		return nil
+	}
+	if now.Named == byLatest {
+		return fmt.Errorf("promote an image in pool %s, which launches the latest version of its template: %w", pool.Name, kamino.ErrUnsupported)
+	}
+	if to.Version == 0 {
+		if to.Version, err = p.makeVersion(ctx, now, to.Image); err != nil {
+			return err
+		}
+	}
+	return p.takeEffect(ctx, pool, to)
+}
+
+// point writes the parameter. EC2 resolves it only with that data type; SSM looks for the image
+// afterwards, so that the value counts once it is read back.
+func (p *Provider) point(ctx context.Context, to recipe) error {
+	_, err := p.ssm.PutParameter(ctx, &ssm.PutParameterInput{Name: &to.Parameter, Value: &to.Value, Type: parameter.ParameterTypeString,
+		DataType: sdk.String("aws:ec2:image"), Overwrite: sdk.Bool(true)})
+	return translate(err, "write image %s to parameter %s", to.Value, to.Parameter)
+}
+
+// makeVersion makes a version of a template that differs from the present one in its image only.
+func (p *Provider) makeVersion(ctx context.Context, from recipe, image string) (int64, error) {
+	source := strconv.FormatInt(from.Version, 10)
+	out, err := p.ec2.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{
+		LaunchTemplateId: &from.Template, SourceVersion: &source, VersionDescription: sdk.String("kamino " + image),
+		LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: &image}, ClientToken: sdk.String(digest(from.Template, source, image)),
+	})
+	what := "make a version of launch template " + from.Template + " with image " + image
+	if err != nil {
+		return 0, translate(err, "%s", what)
+	}
+	if out.Warning != nil && len(out.Warning.Errors) > 0 {
+		return 0, fmt.Errorf("%s: %s: %s", what, text(out.Warning.Errors[0].Code), text(out.Warning.Errors[0].Message))
+	}
+	old, err := p.version(ctx, from.Template, source)
+	if err != nil {
+		return 0, err
+	}
+	made := out.LaunchTemplateVersion
+	if made == nil || made.LaunchTemplateData == nil {
+		return 0, fmt.Errorf("%s: empty answer: %w", what, kamino.ErrUnavailable)
+	}
+	if field := differs(*old.LaunchTemplateData, *made.LaunchTemplateData); field != "" {
+		return 0, kamino.WithHint(fmt.Errorf("%s: version %d differs from version %s in %s, too; it was not put in effect", what, sdk.ToInt64(made.VersionNumber), source, field),
+			"let the template name a parameter, then no version has to be made: --image-reference pointer")
+	}
+	return sdk.ToInt64(made.VersionNumber), nil
+}
+
+// differs names a field other than the image in which two versions differ; "" where none does. EC2
+// drops snapshot IDs of inherited block device mappings.
+func differs(a, b types.ResponseLaunchTemplateData) string {
+	a.ImageId, b.ImageId = nil, nil
+	var x, y map[string]json.RawMessage
+	for from, to := range map[*types.ResponseLaunchTemplateData]*map[string]json.RawMessage{&a: &x, &b: &y} {
+		raw, err := json.Marshal(from)
+		if err != nil || json.Unmarshal(raw, to) != nil {
+			return "what cannot be compared"
+		}
+	}
+	for field := range x {
+		if string(x[field]) != string(y[field]) {
+			return field
+		}
+	}
+	return ""
+}
+
+// takeEffect puts a version in effect as the group names its template.
+func (p *Provider) takeEffect(ctx context.Context, pool kamino.Pool, to recipe) error {
+	number := strconv.FormatInt(to.Version, 10)
+	g, err := p.readGroup(ctx, pool.ID)
+	if err != nil {
+		return err
+	}
+	spec := specification(g)
+	if spec == nil {
+		return fmt.Errorf("promote an image in pool %s: it has no launch template any more: %w", pool.Name, kamino.ErrConflict)
+	}
+	if named := text(spec.Version); named == "" || named == byDefault {
+		_, err := p.ec2.ModifyLaunchTemplate(ctx, &ec2.ModifyLaunchTemplateInput{LaunchTemplateId: &to.Template, DefaultVersion: &number})
+		return translate(err, "make version %s the default of launch template %s", number, to.Template)
+	}
+	update := &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: g.AutoScalingGroupName}
+	wanted := &scaling.LaunchTemplateSpecification{LaunchTemplateId: &to.Template, Version: &number} // ID and name together are refused
+	if g.MixedInstancesPolicy != nil {
+		update.MixedInstancesPolicy = g.MixedInstancesPolicy // whole, as read: what is left out may be reset
+		update.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification = wanted
+	} else {
+		update.LaunchTemplate = wanted
+	}
+	_, err = p.scaling.UpdateAutoScalingGroup(ctx, update)
+	return translate(err, "let Auto Scaling group %s launch from version %s", text(g.AutoScalingGroupName), number)
+}

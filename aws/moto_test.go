@@ -1,0 +1,235 @@
+package aws_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	parameters "github.com/aws/aws-sdk-go-v2/service/ssm/types"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/providertest"
+)
+
+// motoAddress tells the child process of TestMoto where moto listens.
+const motoAddress = "KAMINO_TEST_MOTO"
+
+// motoCannot are the clauses of the contract that moto 5.2.1 does not keep, and why. What is in the
+// list and passes is an error as well as what fails and is not.
+var motoCannot = map[string]string{
+	"SetCapacity is conditional": "its groups launch from the literal text resolve:ssm:NAME, and answer 500",
+}
+
+// TestMoto: a cloud that others wrote plays the contract, less a list that is checked.
+func TestMoto(t *testing.T) {
+	server, err := exec.LookPath("moto_server")
+	if err != nil {
+		t.Skip("moto is not installed: pip install 'moto[server]'")
+	}
+	address := startMoto(t, server)
+	child := exec.Command(os.Args[0], "-test.run", "^TestMotoClauses$", "-test.v")
+	child.Env = append(os.Environ(), motoAddress+"="+address)
+	out, err := child.CombinedOutput()
+	verdicts := regexp.MustCompile(`(?m)^    --- (PASS|FAIL|SKIP): TestMotoClauses/(.*) \(`).FindAllStringSubmatch(string(out), -1)
+	if len(verdicts) < 15 {
+		t.Fatalf("%d verdicts, %v:\n%s", len(verdicts), err, out)
+	}
+	passed := 0
+	for _, v := range verdicts {
+		name := strings.ReplaceAll(v[2], "_", " ")
+		why, listed := motoCannot[name]
+		switch {
+		case v[1] == "PASS" && listed:
+			t.Errorf("moto keeps %q, which the list denies: %s", name, why)
+		case v[1] == "FAIL" && !listed:
+			t.Errorf("moto does not keep %q, which the list does not tell", name)
+		case v[1] == "PASS":
+			passed++
+		}
+	}
+	t.Logf("moto keeps %d clauses of %d", passed, len(verdicts))
+	if t.Failed() {
+		t.Logf("%s", out)
+	}
+}
+
+// startMoto runs moto for a test and waits until it answers.
+func startMoto(t *testing.T, server string) string {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(address, ":")
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, server, "-H", "127.0.0.1", "-p", port)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") })
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); _ = cmd.Wait() }) // it ends by the signal
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		if res, err := http.Get("http://" + address + "/moto-api/data.json"); err == nil {
+			_ = res.Body.Close()
+			return address
+		}
+	}
+	t.Fatalf("moto does not answer: %s", said.String())
+	return ""
+}
+
+// crutch stands before moto for what it lacks altogether: instance refreshes, and tags of images
+// that are registered.
+type crutch struct{}
+
+func (c crutch) RoundTrip(r *http.Request) (*http.Response, error) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(raw))
+	form, err := url.ParseQuery(string(raw))
+	if err != nil {
+		return nil, err
+	}
+	if form.Get("Action") == "DescribeInstanceRefreshes" {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(
+			`<DescribeInstanceRefreshesResponse><DescribeInstanceRefreshesResult><InstanceRefreshes/></DescribeInstanceRefreshesResult></DescribeInstanceRefreshesResponse>`))}, nil
+	}
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil || form.Get("Action") != "RegisterImage" || res.StatusCode != http.StatusOK {
+		return res, err
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, err
+	}
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	return res, c.tag(r, form, regexp.MustCompile("ami-[0-9a-f]+").FindString(string(body)))
+}
+
+// tag does what RegisterImage was asked to.
+func (crutch) tag(r *http.Request, form url.Values, image string) error {
+	tags := url.Values{"Action": {"CreateTags"}, "Version": {form.Get("Version")}, "ResourceId.1": {image}}
+	for name, values := range form {
+		if rest, ok := strings.CutPrefix(name, "TagSpecification.1."); ok && strings.HasPrefix(rest, "Tag.") {
+			tags[rest] = values
+		}
+	}
+	second := r.Clone(r.Context())
+	raw := tags.Encode()
+	second.Body, second.ContentLength = io.NopCloser(strings.NewReader(raw)), int64(len(raw))
+	res, err := http.DefaultTransport.RoundTrip(second)
+	if err == nil {
+		err = res.Body.Close()
+	}
+	return err
+}
+
+// TestMotoClauses is run by TestMoto.
+func TestMotoClauses(t *testing.T) {
+	address := os.Getenv(motoAddress)
+	if address == "" {
+		t.Skip("run by TestMoto")
+	}
+	providertest.Run(t, func(t *testing.T) providertest.World { return motoWorld(t, "http://"+address) })
+}
+
+// motoWorld is a group of three of its own.
+func motoWorld(t *testing.T, endpoint string) providertest.World {
+	t.Helper()
+	name := regexp.MustCompile(`[^A-Za-z]`).ReplaceAllString(t.Name()[len("TestMotoClauses/"):], "")
+	p := connectBy(t, endpoint, &http.Client{Transport: crutch{}})
+	ctx := t.Context()
+	loaded, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cloud, groups := ec2.NewFromConfig(loaded), autoscaling.NewFromConfig(loaded)
+	// The root volume of moto's instances is always at /dev/sda1, whatever their image says.
+	images, err := cloud.DescribeImages(ctx, &ec2.DescribeImagesInput{Filters: []types.Filter{{Name: sdk.String("architecture"), Values: []string{"x86_64"}}}})
+	images.Images = slices.DeleteFunc(images.Images, func(im types.Image) bool {
+		return sdk.ToString(im.RootDeviceName) != "/dev/sda1" || im.RootDeviceType != types.DeviceTypeEbs || im.Platform != "" || sdk.ToString(im.PlatformDetails) == "windows"
+	})
+	if err != nil || len(images.Images) == 0 {
+		t.Fatal("no image in moto", err)
+	}
+	template, err := cloud.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{LaunchTemplateName: &name, LaunchTemplateData: &types.RequestLaunchTemplateData{
+		ImageId: images.Images[0].ImageId, InstanceType: types.InstanceTypeM5Large, UserData: sdk.String(multipartUserData)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = groups.CreateAutoScalingGroup(ctx, &autoscaling.CreateAutoScalingGroupInput{AutoScalingGroupName: &name, MinSize: sdk.Int32(1), MaxSize: sdk.Int32(9),
+		DesiredCapacity: sdk.Int32(3), AvailabilityZones: []string{"eu-central-1a"}, LaunchTemplate: &scaling.LaunchTemplateSpecification{
+			LaunchTemplateId: template.LaunchTemplate.LaunchTemplateId, Version: sdk.String("$Default")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := groups.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}})
+	if err != nil || len(listed.AutoScalingGroups) != 1 || len(listed.AutoScalingGroups[0].Instances) != 3 {
+		t.Fatalf("%+v, %v", listed, err)
+	}
+	point(t, loaded, template.LaunchTemplate.LaunchTemplateId, images.Images[0].ImageId, "/kamino/lab/"+name+"/image")
+	in := listed.AutoScalingGroups[0].Instances[0]
+	donor := kamino.InstanceID(fmt.Sprintf("aws:///%s/%s", sdk.ToString(in.AvailabilityZone), sdk.ToString(in.InstanceId)))
+	pool, err := p.PoolOf(donor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := p.Pool(ctx, pool)
+	if err == nil {
+		err = p.Hold(ctx, read, donor)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return providertest.World{Provider: p, Donor: donor, Pass: func(time.Duration) {}}
+}
+
+// point lets a template name a parameter from its second version on, as moto launches from the
+// literal text. By version moto can promote nothing: it inherits nothing from SourceVersion, which
+// Promote sees and refuses.
+func point(t *testing.T, loaded sdk.Config, template, image *string, name string) {
+	t.Helper()
+	_, err := ssm.NewFromConfig(loaded).PutParameter(t.Context(), &ssm.PutParameterInput{Name: &name, Value: image, Type: parameters.ParameterTypeString,
+		DataType: sdk.String("aws:ec2:image")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cloud := ec2.NewFromConfig(loaded)
+	_, err = cloud.CreateLaunchTemplateVersion(t.Context(), &ec2.CreateLaunchTemplateVersionInput{LaunchTemplateId: template, LaunchTemplateData: &types.RequestLaunchTemplateData{
+		ImageId: sdk.String("resolve:ssm:" + name), InstanceType: types.InstanceTypeM5Large, UserData: sdk.String(multipartUserData)}})
+	if err == nil {
+		_, err = cloud.ModifyLaunchTemplate(t.Context(), &ec2.ModifyLaunchTemplateInput{LaunchTemplateId: template, DefaultVersion: sdk.String("2")})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// multipartUserData is base64 of a NodeConfig of EKS.
+const multipartUserData = "TUlNRS1WZXJzaW9uOiAxLjAKQ29udGVudC1UeXBlOiBtdWx0aXBhcnQvbWl4ZWQ7IGJvdW5kYXJ5PSJCIgoKLS1CCkNvbnRlbnQtVHlwZTogYXBwbGljYXRpb24vbm9kZS5la3MuYXdzCgpraW5kOiBOb2RlQ29uZmlnCi0tQi0tCg=="

@@ -1,0 +1,106 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"kamino.dev/kamino"
+)
+
+// Whether a version is offered stands in its tags alone: EC2 has no "latest" that one could be kept
+// out of. What a pool that names a parameter boots from is the parameter's value.
+
+// offer marks a version as offered, if it still is as it was seen.
+func (p *Provider) offer(ctx context.Context, pool kamino.Pool, seen kamino.Artifact) error {
+	return p.writeVersion(ctx, pool, seen.Name, func(have kamino.Artifact) (kamino.Artifact, error) {
+		return have.Offered(), sameOffer(have, seen)
+	})
+}
+
+// unchanged looks whether a version still is as it was seen.
+func (p *Provider) unchanged(ctx context.Context, pool kamino.Pool, seen kamino.Artifact) error {
+	im, err := p.image(ctx, pool, seen.Name)
+	if err != nil {
+		return err
+	}
+	return sameOffer(versionArtifact(im), seen)
+}
+
+func sameOffer(have, seen kamino.Artifact) error {
+	if have.SameOffer(seen) {
+		return nil
+	}
+	return fmt.Errorf("version %s was changed meanwhile: %w", have.Name, kamino.ErrConflict)
+}
+
+// Withdraw marks a version as withdrawn. Where the pool names a parameter that holds it, the newest
+// other version that is offered goes there first; ErrInUse where there is none.
+func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version, reason string) error {
+	im, err := p.image(ctx, pool, version)
+	if err != nil {
+		return err
+	}
+	fresh, err := p.Pool(ctx, pool.ID)
+	if err != nil {
+		return err
+	}
+	var now recipe
+	if len(fresh.Model.Saved) > 0 && json.Unmarshal(fresh.Model.Saved, &now) == nil && now.Parameter != "" && now.Value == text(im.ImageId) {
+		if now.Value, err = p.successor(ctx, fresh, version); err != nil {
+			return err
+		}
+		if err := p.point(ctx, now); err != nil {
+			return err
+		}
+	}
+	return p.writeVersion(ctx, pool, version, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Withdrawn(reason), nil })
+}
+
+// successor is the image that a pool's parameter gets when a version is withdrawn.
+func (p *Provider) successor(ctx context.Context, pool kamino.Pool, version string) (string, error) {
+	versions, err := p.findVersions(ctx, pool, "")
+	if err != nil {
+		return "", err
+	}
+	for _, v := range versions {
+		if v.Name != version && v.Ready && !v.Withheld() {
+			return v.ID, nil
+		}
+	}
+	return "", fmt.Errorf("version %s is the only one that parameter %s of pool %s can hold: %w", version, p.ParameterName(pool), pool.Name, kamino.ErrInUse)
+}
+
+// SetTags writes the tags of a version.
+func (p *Provider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	if a.Kind != kamino.Version {
+		return fmt.Errorf("write the tags of %s %s: %w", a.Kind, a.Name, kamino.ErrUnsupported)
+	}
+	return p.writeVersion(ctx, pool, a.Name, func(have kamino.Artifact) (kamino.Artifact, error) {
+		have.Tags = a.Tags
+		return have, nil
+	})
+}
+
+// writeVersion changes tags of an image, and whether it is excluded, by what a fresh read shows.
+// The tags by which it is found stay.
+func (p *Provider) writeVersion(ctx context.Context, pool kamino.Pool, version string, change func(kamino.Artifact) (kamino.Artifact, error)) error {
+	im, err := p.image(ctx, pool, version)
+	if err != nil {
+		return err
+	}
+	have := versionArtifact(im)
+	want, err := change(have)
+	if err != nil {
+		return err
+	}
+	tags := map[string]string{}
+	maps.Copy(tags, want.Tags)
+	delete(tags, tagExcluded)
+	if want.Excluded {
+		tags[tagExcluded] = "true"
+	}
+	tags[kamino.TagPool], tags[tagVersion] = pool.Name, version
+	return p.setTags(ctx, text(im.ImageId), have.Tags, tags)
+}

@@ -1,0 +1,161 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	"kamino.dev/kamino"
+)
+
+// resolvePrefix stands before the name of a parameter where a template has one in place of an image
+// (https://docs.aws.amazon.com/autoscaling/ec2/userguide/using-systems-manager-parameters.html).
+const resolvePrefix = "resolve:ssm:"
+
+// Ways in which a group names the version of its template; anything else is a number.
+const (
+	byDefault = "$Default"
+	byLatest  = "$Latest"
+)
+
+// recipe is what a group's next instance is made from, as far as Kamino writes it: a Model's Saved.
+type recipe struct {
+	Template  string `json:"template"`            // ID
+	Named     string `json:"named"`               // how the group names the version: a number, $Default, $Latest
+	Version   int64  `json:"version"`             // the number that this means now
+	Image     string `json:"image"`               // what the version has as its image
+	Parameter string `json:"parameter,omitempty"` // that the image is resolved from
+	Value     string `json:"value,omitempty"`     // of the parameter
+}
+
+// means is the image that the next instance boots from.
+func (r recipe) means() string {
+	if r.Parameter != "" {
+		return r.Value
+	}
+	return r.Image
+}
+
+// group is a group with its recipe, freshly read.
+type group struct {
+	scaling.AutoScalingGroup
+	recipe recipe
+	data   *types.ResponseLaunchTemplateData
+}
+
+// Pool reads a group and what it launches from.
+func (p *Provider) Pool(ctx context.Context, id kamino.PoolID) (kamino.Pool, error) {
+	g, err := p.read(ctx, id)
+	if err != nil {
+		return kamino.Pool{}, err
+	}
+	refusals, updating, err := p.refusePool(ctx, g)
+	if err != nil {
+		return kamino.Pool{}, err
+	}
+	saved, err := json.Marshal(g.recipe)
+	if err != nil {
+		return kamino.Pool{}, fmt.Errorf("save the recipe of %s: %w", id, err)
+	}
+	return kamino.Pool{
+		ID: id, Name: id.Name(), Location: p.region, Capacity: int(sdk.ToInt32(g.DesiredCapacity)), Updating: updating, Refusals: refusals,
+		Model:    kamino.Model{Image: g.recipe.means(), Saved: saved},
+		Revision: digest(string(saved), sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize), sdk.ToInt32(g.MaxSize)),
+	}, nil
+}
+
+func (p *Provider) readGroup(ctx context.Context, id kamino.PoolID) (scaling.AutoScalingGroup, error) {
+	name, err := p.groupOf(id)
+	if err != nil {
+		return scaling.AutoScalingGroup{}, err
+	}
+	out, err := p.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}})
+	if err != nil {
+		return scaling.AutoScalingGroup{}, translate(err, "read Auto Scaling group %s", name)
+	}
+	if len(out.AutoScalingGroups) != 1 {
+		return scaling.AutoScalingGroup{}, fmt.Errorf("read Auto Scaling group %s: %w", name, kamino.ErrNotFound)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remember(out.AutoScalingGroups[0])
+	return out.AutoScalingGroups[0], nil
+}
+
+// read is a group with the version of its template, and the parameter where that names one.
+func (p *Provider) read(ctx context.Context, id kamino.PoolID) (group, error) {
+	g, err := p.readGroup(ctx, id)
+	if err != nil {
+		return group{}, err
+	}
+	out := group{AutoScalingGroup: g}
+	spec := specification(g)
+	if spec == nil {
+		return out, nil
+	}
+	out.recipe = recipe{Template: text(spec.LaunchTemplateId), Named: text(spec.Version)}
+	if out.recipe.Named == "" { // left out, it means the default version
+		out.recipe.Named = byDefault
+	}
+	version, err := p.version(ctx, out.recipe.Template, out.recipe.Named)
+	if err != nil {
+		return group{}, err
+	}
+	out.data = version.LaunchTemplateData
+	out.recipe.Version, out.recipe.Image = sdk.ToInt64(version.VersionNumber), text(out.data.ImageId)
+	if name, ok := strings.CutPrefix(out.recipe.Image, resolvePrefix); ok {
+		out.recipe.Parameter = name
+		parameter, err := p.ssm.GetParameter(ctx, &ssm.GetParameterInput{Name: &name})
+		if err != nil {
+			return group{}, translate(err, "read parameter %s, which the launch template of %s names", name, text(g.AutoScalingGroupName))
+		}
+		out.recipe.Value = text(parameter.Parameter.Value)
+	}
+	return out, nil
+}
+
+// specification names the template of a group; nil for a launch configuration.
+func specification(g scaling.AutoScalingGroup) *scaling.LaunchTemplateSpecification {
+	if g.MixedInstancesPolicy != nil && g.MixedInstancesPolicy.LaunchTemplate != nil {
+		return g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification
+	}
+	return g.LaunchTemplate
+}
+
+// version reads one version of a launch template.
+func (p *Provider) version(ctx context.Context, template, named string) (types.LaunchTemplateVersion, error) {
+	out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &template, Versions: []string{named}})
+	if err != nil {
+		return types.LaunchTemplateVersion{}, translate(err, "read version %s of launch template %s", named, template)
+	}
+	if len(out.LaunchTemplateVersions) != 1 || out.LaunchTemplateVersions[0].LaunchTemplateData == nil {
+		return types.LaunchTemplateVersion{}, fmt.Errorf("read version %s of launch template %s: %w", named, template, kamino.ErrNotFound)
+	}
+	return out.LaunchTemplateVersions[0], nil
+}
+
+// SetCapacity sets the desired capacity, within what the group allows.
+func (p *Provider) SetCapacity(ctx context.Context, pool kamino.Pool, instances int) error {
+	now, err := p.Pool(ctx, pool.ID)
+	if err != nil {
+		return err
+	}
+	if now.Revision != pool.Revision {
+		return fmt.Errorf("set capacity of %s: %w", pool.Name, kamino.ErrConflict)
+	}
+	name, err := p.groupOf(pool.ID)
+	if err != nil {
+		return err
+	}
+	wanted := int32(instances)
+	_, err = p.scaling.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{AutoScalingGroupName: &name, DesiredCapacity: &wanted})
+	return translate(err, "set the desired capacity of %s to %d", name, instances)
+}

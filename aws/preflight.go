@@ -1,0 +1,119 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"kamino.dev/kamino"
+)
+
+// Stand-ins for what a dry run must name.
+const (
+	noInstance = "i-00000000000000000"
+	noVolume   = "vol-00000000000000000"
+	noSnapshot = "snap-00000000000000000"
+	noImage    = "ami-00000000000000000"
+	noTemplate = "lt-00000000000000000"
+)
+
+// dryRun is a call that would do something, and does not.
+type dryRun struct {
+	action string
+	try    func(context.Context, *ec2.Client) error
+}
+
+// tried is the error of a call.
+func tried[T any](_ T, err error) error { return err }
+
+func dryRuns() []dryRun {
+	dry := sdk.Bool(true)
+	return []dryRun{
+		{"ec2:DescribeInstances", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.DescribeInstances(ctx, &ec2.DescribeInstancesInput{DryRun: dry}))
+		}},
+		{"ec2:DescribeInstanceAttribute", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{DryRun: dry, InstanceId: sdk.String(noInstance), Attribute: types.InstanceAttributeNameInstanceInitiatedShutdownBehavior}))
+		}},
+		{"ec2:DescribeVolumes", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{DryRun: dry}))
+		}},
+		{"ec2:DescribeSnapshots", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{DryRun: dry, OwnerIds: []string{"self"}}))
+		}},
+		{"ec2:DescribeImages", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.DescribeImages(ctx, &ec2.DescribeImagesInput{DryRun: dry, Owners: []string{"self"}}))
+		}},
+		{"ec2:DescribeLaunchTemplateVersions", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{DryRun: dry, LaunchTemplateId: sdk.String(noTemplate)}))
+		}},
+		{"ec2:StopInstances", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.StopInstances(ctx, &ec2.StopInstancesInput{DryRun: dry, InstanceIds: []string{noInstance}}))
+		}},
+		{"ec2:StartInstances", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.StartInstances(ctx, &ec2.StartInstancesInput{DryRun: dry, InstanceIds: []string{noInstance}}))
+		}},
+		{"ec2:CreateSnapshot", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{DryRun: dry, VolumeId: sdk.String(noVolume)}))
+		}},
+		{"ec2:DeleteSnapshot", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{DryRun: dry, SnapshotId: sdk.String(noSnapshot)}))
+		}},
+		{"ec2:RegisterImage", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.RegisterImage(ctx, &ec2.RegisterImageInput{DryRun: dry, Name: sdk.String("kamino-preflight")}))
+		}},
+		{"ec2:DeregisterImage", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.DeregisterImage(ctx, &ec2.DeregisterImageInput{DryRun: dry, ImageId: sdk.String(noImage)}))
+		}},
+		{"ec2:CreateTags", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.CreateTags(ctx, &ec2.CreateTagsInput{DryRun: dry, Resources: []string{noImage}, Tags: tagsIn(map[string]string{"kamino": "preflight"})}))
+		}},
+		{"ec2:DeleteTags", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.DeleteTags(ctx, &ec2.DeleteTagsInput{DryRun: dry, Resources: []string{noImage}}))
+		}},
+		{"ec2:CreateLaunchTemplateVersion", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{DryRun: dry, LaunchTemplateId: sdk.String(noTemplate), LaunchTemplateData: &types.RequestLaunchTemplateData{}}))
+		}},
+		{"ec2:ModifyLaunchTemplate", func(ctx context.Context, c *ec2.Client) error {
+			return tried(c.ModifyLaunchTemplate(ctx, &ec2.ModifyLaunchTemplateInput{DryRun: dry, LaunchTemplateId: sdk.String(noTemplate)}))
+		}},
+	}
+}
+
+// Preflight asks who the credentials are, and by dry runs what they may do at EC2. A dry run that
+// is refused for another reason than a right says nothing: the stand-ins do not exist. Auto Scaling
+// and SSM know no dry run; of them only a read is tried.
+func (p *Provider) Preflight(ctx context.Context) (doubts []string, err error) {
+	if _, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{}); err != nil {
+		return nil, translate(err, "ask AWS whose the credentials are")
+	}
+	one := int32(1)
+	if _, err := p.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: &one}); err != nil {
+		return nil, translate(err, "list Auto Scaling groups")
+	}
+	return nil, p.tryAll(ctx, dryRuns())
+}
+
+// tryAll names every action that is not allowed.
+func (p *Provider) tryAll(ctx context.Context, runs []dryRun) error {
+	var missing []string
+	for _, d := range runs {
+		err := d.try(ctx, p.ec2)
+		switch {
+		case hasCode(err, "UnauthorizedOperation"):
+			missing = append(missing, d.action)
+		case hasCode(err, throttleCodes...), hasCode(err, forbiddenCodes...), hasCode(err, expiredCodes...), err != nil && codeOf(err) == "":
+			return translate(err, "try %s", d.action)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("these credentials lack %s: %w", strings.Join(missing, ", "), kamino.ErrForbidden)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	transport "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"kamino.dev/kamino"
+)
+
+// Config says how to reach AWS. Credentials, and what is empty, come from where all programs of AWS
+// look: the environment (AWS_REGION, AWS_PROFILE, AWS_ENDPOINT_URL, AWS_WEB_IDENTITY_TOKEN_FILE,
+// …), the shared files, pod identity, the instance's role
+// (https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html).
+type Config struct {
+	Region string
+	// Cluster names the cluster in the names of parameters: /kamino/CLUSTER/POOL/image.
+	Cluster string
+	// Transport carries the calls, those for credentials excepted; nil: the SDK's own.
+	Transport *http.Client
+}
+
+// Provider is kamino.Provider on AWS. It may be used by several goroutines.
+type Provider struct {
+	config  Config
+	region  string
+	ec2     *ec2.Client
+	scaling *autoscaling.Client
+	ssm     *ssm.Client
+	sts     *sts.Client
+
+	mu     sync.Mutex
+	groups map[string]string // group by instance ID, as last read; an instance never changes into another group unseen for long
+}
+
+var _ kamino.Provider = (*Provider)(nil)
+
+// New makes a provider. It reads environment and shared files, and makes no call.
+func New(c Config) (*Provider, error) {
+	options := []func(*config.LoadOptions) error{
+		// One attempt: the SDK would send CreateSnapshot again after a lost answer, which has no
+		// client token. The engine looks, and calls again.
+		config.WithRetryer(func() sdk.Retryer { return sdk.NopRetryer{} }),
+	}
+	if c.Region != "" {
+		options = append(options, config.WithRegion(c.Region))
+	}
+	loaded, err := config.LoadDefaultConfig(context.Background(), options...)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration of AWS: %w", err)
+	}
+	if loaded.Region == "" {
+		return nil, kamino.WithHint(fmt.Errorf("no region of AWS is configured"), "set AWS_REGION")
+	}
+	if c.Transport != nil { // not as an option: AWS_CA_BUNDLE would be refused beside it
+		loaded.HTTPClient = c.Transport
+	}
+	if loaded.HTTPClient == nil {
+		loaded.HTTPClient = transport.NewBuildableClient()
+	}
+	loaded.HTTPClient = whole{loaded.HTTPClient}
+	return &Provider{config: c, region: loaded.Region, groups: map[string]string{},
+		ec2: ec2.NewFromConfig(loaded), scaling: autoscaling.NewFromConfig(loaded), ssm: ssm.NewFromConfig(loaded), sts: sts.NewFromConfig(loaded)}, nil
+}
+
+// Homes is empty: images stand by themselves.
+func (p *Provider) Homes() []kamino.Kind { return nil }
+
+func text(s *string) string { return sdk.ToString(s) }

@@ -1,0 +1,141 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"kamino.dev/kamino"
+)
+
+// owners write a group's recipe back. Their tags are from the documentation of EKS, and from the
+// sources of Cluster API's provider for AWS (api/v1beta2/tags.go) and of kOps. Those with pointer
+// set leave a template alone that names a parameter of ours.
+var owners = []struct {
+	tag, name, do string
+	pointer       bool
+}{
+	{"eks:nodegroup-name", "an EKS managed node group", "update the node group with eksctl or the EKS API; Kamino is for self-managed groups", false},
+	{"sigs.k8s.io/cluster-api-provider-aws/cluster/", "Cluster API", "set the image in the AWSMachinePool", false},
+	{"kops.k8s.io/instancegroup", "kOps", "let the instance group's image be ssm:PARAMETER, or set it to the image that was made", true},
+	{"aws:cloudformation:stack-name", "CloudFormation", "let the stack's launch template name a parameter: ImageId resolve:ssm:NAME", true},
+}
+
+// refusePool tells what speaks against a group, and whether something is being done to it.
+func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusal, updating bool, err error) {
+	add := func(code, field, value, why, do string) {
+		out = append(out, kamino.Refusal{Code: code, Field: field, Value: value, Why: why, Do: do})
+	}
+	if g.recipe.Template == "" {
+		add("launch-configuration", "LaunchConfigurationName", text(g.LaunchConfigurationName), "the group launches from a launch configuration, which cannot be changed",
+			"give the group a launch template")
+	}
+	for _, t := range g.Tags {
+		for _, o := range owners {
+			if strings.HasPrefix(text(t.Key), o.tag) && (!o.pointer || g.recipe.Parameter == "") {
+				add("owner", "Tags", text(t.Key), "the group is managed by "+o.name+", which writes its recipe back", o.do)
+			}
+		}
+	}
+	if g.recipe.Named == byLatest && g.recipe.Parameter == "" {
+		add("latest", "LaunchTemplate.Version", byLatest, "the group launches the latest version of its template, so that creating a version promotes it already",
+			"let the group name $Default or a number, or the template a parameter: ImageId resolve:ssm:NAME")
+	}
+	if field := ownImage(g.MixedInstancesPolicy); field != "" {
+		add("override", "MixedInstancesPolicy", field, "an override has an image or a template of its own, which goes before the group's", "take "+field+" out of the overrides")
+	}
+	if g.WarmPoolSize != nil && *g.WarmPoolSize > 0 {
+		add("warm-pool", "WarmPoolSize", fmt.Sprint(*g.WarmPoolSize), "the instances of the warm pool hold the former image, and join the cluster with it", "delete the warm pool")
+	}
+	refreshing, err := p.refreshing(ctx, text(g.AutoScalingGroupName))
+	if refreshing != "" {
+		add("refresh", "InstanceRefreshes", refreshing, "an instance refresh replaces the group's instances at the moment", "wait until it has ended, or cancel it")
+	}
+	return out, text(g.Status) != "", err
+}
+
+// ownImage names what an override has that goes before the group's template.
+func ownImage(policy *scaling.MixedInstancesPolicy) string {
+	if policy == nil || policy.LaunchTemplate == nil {
+		return ""
+	}
+	for _, o := range policy.LaunchTemplate.Overrides {
+		switch {
+		case o.LaunchTemplateSpecification != nil:
+			return "LaunchTemplateSpecification"
+		case text(o.ImageId) != "":
+			return "ImageId"
+		}
+	}
+	return ""
+}
+
+// refreshEnded are the states of an instance refresh that is over (Auto Scaling API reference,
+// InstanceRefresh).
+var refreshEnded = []scaling.InstanceRefreshStatus{scaling.InstanceRefreshStatusSuccessful, scaling.InstanceRefreshStatusFailed, scaling.InstanceRefreshStatusCancelled,
+	scaling.InstanceRefreshStatusRollbackSuccessful, scaling.InstanceRefreshStatusRollbackFailed}
+
+func (p *Provider) refreshing(ctx context.Context, name string) (string, error) {
+	out, err := p.scaling.DescribeInstanceRefreshes(ctx, &autoscaling.DescribeInstanceRefreshesInput{AutoScalingGroupName: &name})
+	if err != nil {
+		return "", translate(err, "list instance refreshes of %s", name)
+	}
+	for _, r := range out.InstanceRefreshes {
+		if !slices.Contains(refreshEnded, r.Status) {
+			return string(r.Status), nil
+		}
+	}
+	return "", nil
+}
+
+// refuseInstance tells what speaks against an instance as donor.
+func (p *Provider) refuseInstance(ctx context.Context, in types.Instance) (out []kamino.Refusal, err error) {
+	name := text(in.InstanceId)
+	add := func(code, field, value, why, do string) {
+		out = append(out, kamino.Refusal{Code: code, Field: field, Value: value, Why: why, Do: do})
+	}
+	switch {
+	case in.InstanceLifecycle == types.InstanceLifecycleTypeSpot:
+		add("spot", "InstanceLifecycle", "spot", "Spot Instances of a group cannot be stopped", "choose an on-demand node")
+	case in.RootDeviceType != types.DeviceTypeEbs:
+		add("ephemeral", "RootDeviceType", string(in.RootDeviceType), "an instance with an instance-store root cannot be stopped", "use images with an EBS root")
+	}
+	if strings.HasPrefix(text(in.PlatformDetails), "Windows") {
+		add("windows", "PlatformDetails", text(in.PlatformDetails), "only Linux nodes can be sealed", "choose another pool")
+	}
+	if in.Operator != nil && sdk.ToBool(in.Operator.Managed) {
+		add("owner", "Operator.Principal", text(in.Operator.Principal), "the instance is managed by "+text(in.Operator.Principal), "choose a node of a self-managed group")
+	}
+	if len(in.ProductCodes) > 0 {
+		add("product-code", "ProductCodes", text(in.ProductCodes[0].ProductCodeId), "the image was bought in the Marketplace, and its disk may not be made another image of",
+			"subscribe to the product's own images")
+	}
+	if in.HibernationOptions != nil && sdk.ToBool(in.HibernationOptions.Configured) {
+		add("hibernation", "HibernationOptions", "configured", "an instance that can hibernate writes its memory to its disk", "launch without hibernation")
+	}
+	more, err := p.refuseAttributes(ctx, name)
+	return append(out, more...), err
+}
+
+// refuseAttributes looks at what DescribeInstances does not tell: a shutdown from within may
+// terminate the instance, whatever protects it
+// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/terminating-instances.html).
+func (p *Provider) refuseAttributes(ctx context.Context, name string) (out []kamino.Refusal, err error) {
+	shutdown, err := p.ec2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{InstanceId: &name, Attribute: types.InstanceAttributeNameInstanceInitiatedShutdownBehavior})
+	if err != nil {
+		return nil, translate(err, "read the shutdown behavior of instance %s", name)
+	}
+	if b := shutdown.InstanceInitiatedShutdownBehavior; b != nil && text(b.Value) == "terminate" {
+		out = append(out, kamino.Refusal{Code: "shutdown-behavior", Field: "InstanceInitiatedShutdownBehavior", Value: "terminate",
+			Why: "the instance is terminated when it shuts down, as a seal lets it do",
+			Do:  "aws ec2 modify-instance-attribute --instance-id " + name + " --instance-initiated-shutdown-behavior stop"})
+	}
+	return out, nil
+}

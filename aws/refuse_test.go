@@ -1,0 +1,123 @@
+package aws_test
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/aws/emulator"
+)
+
+// codes are those of refusals, joined.
+func codes(list []kamino.Refusal) string {
+	var out []string
+	for _, r := range list {
+		out = append(out, r.Code)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestRefusePool(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		group emulator.Group
+		want  string
+	}{
+		{"ordinary", emulator.Group{}, ""},
+		{"mixed", emulator.Group{Mixed: true, Version: "1"}, ""},
+		{"EKS", emulator.Group{Tags: map[string]string{"eks:nodegroup-name": "ng"}}, "owner"},
+		{"EKS, with a parameter", emulator.Group{Tags: map[string]string{"eks:nodegroup-name": "ng"}, Parameter: "/p"}, "owner"},
+		{"Cluster API", emulator.Group{Tags: map[string]string{"sigs.k8s.io/cluster-api-provider-aws/cluster/c": "owned"}}, "owner"},
+		{"kOps", emulator.Group{Tags: map[string]string{"kops.k8s.io/instancegroup": "nodes"}}, "owner"},
+		{"CloudFormation", emulator.Group{Tags: map[string]string{"aws:cloudformation:stack-name": "s"}}, "owner"},
+		{"CloudFormation, with a parameter", emulator.Group{Tags: map[string]string{"aws:cloudformation:stack-name": "s"}, Parameter: "/p"}, ""},
+		{"latest", emulator.Group{Version: "$Latest"}, "latest"},
+		{"latest, with a parameter", emulator.Group{Version: "$Latest", Parameter: "/p"}, ""},
+		{"warm pool", emulator.Group{Warm: 2}, "warm-pool"},
+		{"refresh", emulator.Group{Refresh: "Baking"}, "refresh"},
+		{"refresh that ended", emulator.Group{Refresh: "RollbackSuccessful"}, ""},
+		{"launch configuration", emulator.Group{Configuration: "lc"}, "launch-configuration"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := begin(t, setting{group: tt.group})
+			since := len(c.server.Requests(0))
+			if got := codes(c.pool().Refusals); got != tt.want {
+				t.Errorf("refused for %q, want %q", got, tt.want)
+			}
+			if wrote := c.actions(since); len(wrote) != 0 {
+				t.Errorf("wrote %v", wrote)
+			}
+		})
+	}
+}
+
+func TestRefuseInstance(t *testing.T) {
+	data := func(name string, value any) map[string]any { return map[string]any{name: value} }
+	for _, tt := range []struct {
+		name  string
+		group emulator.Group
+		want  string
+	}{
+		{"ordinary", emulator.Group{}, ""},
+		{"arm64, encrypted", emulator.Group{Arch: "arm64", KMSKey: "arn:aws:kms:key"}, ""},
+		{"Spot", emulator.Group{Data: data("InstanceMarketOptions", map[string]any{"MarketType": "spot"})}, "spot"},
+		{"instance store", emulator.Group{InstanceStore: true}, "ephemeral"},
+		{"terminates", emulator.Group{Data: data("InstanceInitiatedShutdownBehavior", "terminate")}, "shutdown-behavior"},
+		{"hibernates", emulator.Group{Data: data("HibernationOptions", map[string]any{"Configured": "true"})}, "hibernation"},
+		{"Windows", emulator.Group{Platform: "Windows"}, "windows"},
+		{"Marketplace", emulator.Group{ProductCode: "abc"}, "product-code"},
+		{"EKS Auto Mode", emulator.Group{Operator: "eks.amazonaws.com"}, "owner"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := begin(t, setting{group: tt.group})
+			in, err := c.Instance(t.Context(), c.donor())
+			c.must(err)
+			if got := codes(in.Refusals); got != tt.want {
+				t.Errorf("refused for %q, want %q", got, tt.want)
+			}
+			if tt.group.KMSKey != in.Encryption || tt.group.Arch == "arm64" && in.Architecture != "Arm64" {
+				t.Errorf("%+v", in)
+			}
+		})
+	}
+}
+
+// TestCanaryUserData: a canary is launched with the pool's user data and one part more, or not at
+// all.
+func TestCanaryUserData(t *testing.T) {
+	const part = "--B\nContent-Type: application/node.eks.aws\n\n"
+	multi := func(body string) string {
+		return "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"B\"\n\n" + body + "--B--\n"
+	}
+	for _, tt := range []struct{ name, user, why string }{
+		{"NodeConfig", multi(part + "kind: NodeConfig\nspec: {cluster: {name: lab}}\n"), ""},
+		{"script", "#!/bin/sh\n", "no MIME multipart"},
+		{"no NodeConfig", multi("--B\nContent-Type: text/x-shellscript\n\n#!/bin/sh\n"), "no NodeConfig"},
+		{"own taints", multi(part + "flags: [--register-with-taints=a=b:NoSchedule]\n"), "taints of its own"},
+		{"too long", multi(part + strings.Repeat("# 16 bytes here\n", 1015)), "at most 16384"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := begin(t, setting{group: emulator.Group{UserData: tt.user}})
+			v := c.build("2026.1.1")
+			fit, err := c.CanaryFit(t.Context(), c.pool())
+			c.must(err)
+			since := len(c.server.Requests(0))
+			err = c.LaunchCanary(t.Context(), c.pool(), kamino.CanaryOrder{Name: "kamino-0a0b0c0d", Version: v[0].ID, Run: "run-1"})
+			if tt.why != "" {
+				if err == nil || len(fit.Refusals) != 1 || !strings.Contains(fit.Refusals[0].Why, tt.why) || len(c.actions(since)) != 0 {
+					t.Errorf("%v, %+v, wrote %v", err, fit, c.actions(since))
+				}
+				return
+			}
+			c.must(err)
+			log := c.server.Requests(since)
+			sent, _ := log[len(log)-1].Parameters["UserData"].(string)
+			raw, err := base64.StdEncoding.DecodeString(sent)
+			c.must(err)
+			if got := string(raw); !strings.Contains(got, "{cluster: {name: lab}}") || !strings.Contains(got, "--register-with-taints=kamino.dev/canary=:NoSchedule") || strings.Count(got, "application/node.eks.aws") != 2 {
+				t.Errorf("user data %s", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,276 @@
+package aws_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/aws"
+	"kamino.dev/kamino/aws/emulator"
+)
+
+// allowed are the actions of a policy that the documentation tells people to make.
+func allowed(t *testing.T, file string) (actions []string) {
+	t.Helper()
+	raw, err := os.ReadFile("../docs/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policy struct{ Statement []struct{ Action []string } }
+	if err := json.Unmarshal(raw, &policy); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range policy.Statement {
+		actions = append(actions, s.Action...)
+	}
+	return actions
+}
+
+// until repeats a step as the engine does, while what it says may come right by itself.
+func (c *cloud) until(what string, step func() (bool, error)) error {
+	for range 200 {
+		done, err := step()
+		if err != nil && !errors.Is(err, kamino.ErrInProgress) && !errors.Is(err, kamino.ErrUnavailable) {
+			return err
+		}
+		if done && err == nil {
+			return nil
+		}
+		c.clock.Advance(5 * time.Second)
+	}
+	return fmt.Errorf("never: %s", what)
+}
+
+func (c *cloud) fetch() (kamino.Pool, error) {
+	id, err := c.PoolOf(c.donor())
+	if err != nil {
+		return kamino.Pool{}, err
+	}
+	return c.Pool(c.Context(), id)
+}
+
+// held holds or releases the donor.
+func (c *cloud) held(do func(kamino.Pool) error, want aws.Holding) error {
+	return c.until(string(want), func() (bool, error) {
+		pool, err := c.fetch()
+		if err != nil {
+			return false, err
+		}
+		if err := do(pool); err != nil {
+			return false, err
+		}
+		how, err := c.Holding(c.Context(), pool, c.donor())
+		return how == want, err
+	})
+}
+
+func (c *cloud) switched(want kamino.Power) error {
+	return c.until(string(want), func() (bool, error) {
+		in, err := c.Instance(c.Context(), c.donor())
+		if err != nil || in.Power == want {
+			return true, err
+		}
+		return false, c.SetPower(c.Context(), c.donor(), want)
+	})
+}
+
+// creates makes an artifact and tells its ID.
+func (c *cloud) creates(a kamino.Artifact) (id string, err error) {
+	err = c.until("make "+a.Name, func() (bool, error) {
+		pool, err := c.fetch()
+		if err != nil {
+			return false, err
+		}
+		found, err := c.Find(c.Context(), pool, a.Kind, a.Name)
+		if err != nil {
+			return false, err
+		}
+		if len(found) > 0 {
+			id = found[0].ID
+			return found[0].Ready, nil
+		}
+		return false, c.Create(c.Context(), pool, a)
+	})
+	return id, err
+}
+
+func (c *cloud) promotes(to kamino.Target) error {
+	return c.until("promote", func() (bool, error) {
+		pool, err := c.fetch()
+		if err != nil {
+			return false, err
+		}
+		next, err := c.NextImage(c.Context(), pool, to)
+		if err != nil || len(next.Diff) == 0 {
+			return true, err
+		}
+		return false, c.Promote(c.Context(), pool, to)
+	})
+}
+
+// story is everything that runs do on AWS, one after another.
+func (c *cloud) story() error {
+	ctx := c.Context()
+	pool, err := c.fetch()
+	if err != nil {
+		return err
+	}
+	if err := c.held(func(p kamino.Pool) error { return c.Hold(ctx, p, c.donor()) }, aws.Held); err != nil {
+		return err
+	}
+	if err := c.switched(kamino.PowerOff); err != nil {
+		return err
+	}
+	in, err := c.Instance(ctx, c.donor())
+	if err != nil {
+		return err
+	}
+	tags := map[string]string{kamino.TagRun: "run-1"}
+	snapshot, err := c.creates(kamino.Artifact{Kind: kamino.Snapshot, Name: "snapshot_blue", Source: in.Disk, Tags: tags})
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"2026.1.1", "2026.1.2", "2026.1.3"} {
+		if _, err := c.creates(kamino.Artifact{Kind: kamino.Version, Name: name, Source: snapshot, Tags: tags}); err != nil {
+			return err
+		}
+	}
+	if err := c.switched(kamino.PowerOn); err != nil {
+		return err
+	}
+	if err := c.held(func(p kamino.Pool) error { return c.Release(ctx, p, c.donor()) }, aws.InService); err != nil {
+		return err
+	}
+	if err := c.Release(ctx, pool, c.donor()); err != nil { // what is resumed once it is in service
+		return err
+	}
+	return c.storyOfImages(pool)
+}
+
+func (c *cloud) storyOfImages(former kamino.Pool) error {
+	ctx := c.Context()
+	for _, to := range []kamino.Target{{Version: "2026.1.1"}, {Version: "2026.1.2", Reference: kamino.ByDefinition}, {Former: former.Model.Saved},
+		{Version: "2026.1.2", Reference: kamino.ByDefinition}} {
+		if err := c.promotes(to); err != nil {
+			return err
+		}
+	}
+	pool, err := c.fetch()
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		if err := c.Withdraw(ctx, pool, "2026.1.3", "never Ready"); err != nil {
+			return err
+		}
+		if err := c.SetTags(ctx, pool, kamino.Artifact{Kind: kamino.Version, Name: "2026.1.3", Tags: map[string]string{kamino.TagRun: "run-1"}}); err != nil {
+			return err
+		}
+	}
+	if err := c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.Version, Name: "2026.1.3"}); err != nil {
+		return err
+	}
+	return c.SetCapacity(ctx, pool, pool.Capacity+1)
+}
+
+// TestPolicy: the policy of the documentation is enough, and every action in it is needed.
+func TestPolicy(t *testing.T) {
+	all := allowed(t, "aws-policy.json")
+	for _, without := range append([]string{""}, all...) {
+		t.Run("without "+without, func(t *testing.T) {
+			c := begin(t, setting{})
+			c.server.SetPolicy(key, emulator.Policy{Allow: slices.DeleteFunc(slices.Clone(all), func(a string) bool { return a == without })})
+			err := c.story()
+			if without == "" {
+				c.must(err)
+				if doubts, err := c.Preflight(t.Context()); err != nil || len(doubts) > 0 {
+					t.Errorf("preflight: %v %v", err, doubts)
+				}
+				return
+			}
+			if !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(err.Error(), without) {
+				t.Errorf("the story ends with %v, want ErrForbidden that names the action", err)
+			}
+		})
+	}
+}
+
+// TestPolicyCanary: the same of a canary's, beside the first.
+func TestPolicyCanary(t *testing.T) {
+	all := allowed(t, "aws-policy-canary.json")
+	for _, without := range append([]string{""}, all...) {
+		t.Run("without "+without, func(t *testing.T) {
+			c := begin(t, setting{})
+			image := c.server.Machines()[0].Image
+			c.server.SetPolicy(key, emulator.Policy{Allow: slices.DeleteFunc(slices.Concat(all, allowed(t, "aws-policy.json")), func(a string) bool { return a == without })})
+			err := c.canaryStory(image)
+			if without == "" && err != nil || without != "" && (!errors.Is(err, kamino.ErrForbidden) || !strings.Contains(err.Error(), without)) {
+				t.Errorf("the story ends with %v", err)
+			}
+		})
+	}
+}
+
+func (c *cloud) canaryStory(image string) error {
+	pool, err := c.fetch()
+	if err != nil {
+		return err
+	}
+	order := kamino.CanaryOrder{Name: "kamino-0a0b0c0d", Version: image, Run: "run-1"}
+	var found []kamino.Canary
+	err = c.until("the canary runs", func() (bool, error) {
+		if err := c.LaunchCanary(c.Context(), pool, order); err != nil {
+			return false, err
+		}
+		var err error
+		found, err = c.Canaries(c.Context(), pool)
+		return len(found) == 1 && found[0].Power == kamino.PowerOn, err
+	})
+	if err != nil {
+		return err
+	}
+	if lines, err := c.Console(c.Context(), pool, found[0]); err != nil || len(lines) == 0 {
+		return err
+	}
+	return c.RemoveCanary(c.Context(), pool, order.Name)
+}
+
+// TestTakenName: an image of that name which somebody else made is not taken for the pool's own,
+// and one that was made a moment ago is not made again.
+func TestTakenName(t *testing.T) {
+	c := begin(t, setting{})
+	v := c.build("2026.1.1")[0]
+	another := kamino.Artifact{Kind: kamino.Version, Name: "2026.1.2", Source: v.Source, Tags: map[string]string{kamino.TagRun: "run-1"}}
+	c.must(c.Create(t.Context(), c.pool(), another))
+	if err := c.Create(t.Context(), c.pool(), another); err != nil && !errors.Is(err, kamino.ErrInProgress) {
+		t.Errorf("made again at once: %v", err)
+	}
+	c.clock.Advance(time.Minute)
+	c.must(c.Create(t.Context(), c.pool(), another))
+	if _, images, _ := c.server.Made("blue"); images != 2 {
+		t.Errorf("%d images", images)
+	}
+	loaded, err := config.LoadDefaultConfig(t.Context())
+	c.must(err)
+	name, instance := "kamino-blue-2026.1.3", c.server.Machines()[0].ID
+	_, err = ec2.NewFromConfig(loaded).CreateImage(t.Context(), &ec2.CreateImageInput{Name: &name, InstanceId: &instance})
+	c.must(err)
+	c.clock.Advance(10 * time.Minute)
+	another.Name = "2026.1.3"
+	err = c.Create(t.Context(), c.pool(), another)
+	if err == nil || errors.Is(err, kamino.ErrInProgress) || !strings.Contains(err.Error(), "has not made") {
+		t.Errorf("the name of somebody else's image: %v", err)
+	}
+	if found, err := c.Find(t.Context(), c.pool(), kamino.Version, another.Name); err != nil || len(found) != 0 {
+		t.Errorf("found %v, %v", found, err)
+	}
+}

@@ -1,0 +1,161 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"kamino.dev/kamino"
+)
+
+// machine is what an image must say that is made of a donor's disk, and RegisterImage would guess
+// wrong: i386, no ENA, boot mode of the instance type (EC2 API reference, RegisterImage). It goes
+// on the snapshot, as the donor may be gone when the image is made. A value of a tag has at most
+// 256 characters.
+type machine struct {
+	Architecture string `json:"a"`
+	Root         string `json:"r"`
+	Type         string `json:"v"` // of the volume
+	Platform     string `json:"p"`
+	Boot         string `json:"b,omitempty"`
+	TPM          string `json:"t,omitempty"`
+	IMDS         string `json:"m,omitempty"`
+	NoENA        bool   `json:"e,omitempty"`
+	SRIOV        string `json:"s,omitempty"`
+}
+
+// createSnapshot copies a donor's disk. CreateSnapshot knows no client token: a snapshot of that
+// volume and run is looked for first, not by tag, as filters by tag lag most. One that is not shown
+// yet is refused a second time by EC2 itself, which makes one snapshot of a volume in 15 s.
+func (p *Provider) createSnapshot(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	there, err := p.snapshots(ctx, filter("volume-id", a.Source))
+	if err != nil {
+		return err
+	}
+	for _, s := range there {
+		tags := tagsOut(s.Tags)
+		if tags[tagSnapshot] == a.Name && tags[kamino.TagRun] == a.Tags[kamino.TagRun] && s.State != types.SnapshotStateError {
+			return nil
+		}
+	}
+	m, err := p.machineOf(ctx, a.Source)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("describe the machine of volume %s: %w", a.Source, err)
+	}
+	own := map[string]string{kamino.TagPool: pool.Name, tagSnapshot: a.Name, tagMachine: string(raw)}
+	_, err = p.ec2.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: &a.Source, Description: sdk.String(a.Name),
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSnapshot, Tags: tagsIn(a.Tags, own)}}})
+	return translate(err, "make snapshot %s of volume %s", a.Name, a.Source)
+}
+
+// machineOf describes the machine that a volume is the root of.
+func (p *Provider) machineOf(ctx context.Context, volume string) (machine, error) {
+	volumes, err := p.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
+	if err != nil {
+		return machine{}, translate(err, "read volume %s", volume)
+	}
+	if len(volumes.Volumes) != 1 || len(volumes.Volumes[0].Attachments) == 0 {
+		return machine{}, fmt.Errorf("volume %s is at no instance: %w", volume, kamino.ErrNotFound)
+	}
+	in, err := p.describe(ctx, text(volumes.Volumes[0].Attachments[0].InstanceId))
+	if err != nil {
+		return machine{}, err
+	}
+	m := machine{Architecture: string(in.Architecture), Root: text(in.RootDeviceName), Type: string(volumes.Volumes[0].VolumeType), Platform: text(in.PlatformDetails),
+		Boot: string(in.BootMode), TPM: text(in.TpmSupport), NoENA: !sdk.ToBool(in.EnaSupport), SRIOV: text(in.SriovNetSupport)}
+	source, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{text(in.ImageId)}})
+	if err != nil && !isMissing(codeOf(err)) { // one that is deregistered tells nothing; the instance is enough
+		return machine{}, translate(err, "read image %s", text(in.ImageId))
+	}
+	if err == nil && len(source.Images) == 1 {
+		m.Boot, m.IMDS = string(source.Images[0].BootMode), string(source.Images[0].ImdsSupport)
+	}
+	return m, nil
+}
+
+func (p *Provider) snapshots(ctx context.Context, filters ...types.Filter) (all []types.Snapshot, err error) {
+	pages := ec2.NewDescribeSnapshotsPaginator(p.ec2, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: filters})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, translate(err, "list snapshots")
+		}
+		all = append(all, page.Snapshots...)
+	}
+	return all, nil
+}
+
+// findSnapshots are the pool's snapshots that no image was made of: those belong to their images.
+func (p *Provider) findSnapshots(ctx context.Context, pool kamino.Pool, name string) ([]kamino.Artifact, error) {
+	filters := []types.Filter{filter("tag:"+kamino.TagPool, pool.Name)}
+	if name != "" {
+		filters = append(filters, filter("tag:"+tagSnapshot, name))
+	}
+	all, err := p.snapshots(ctx, filters...)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	images, err := p.images(ctx, pool, "")
+	if err != nil {
+		return nil, err
+	}
+	taken := map[string]bool{}
+	for _, im := range images {
+		for _, id := range snapshotsOf(im) {
+			taken[id] = true
+		}
+	}
+	var found []kamino.Artifact
+	for _, s := range all {
+		if !taken[text(s.SnapshotId)] {
+			found = append(found, snapshotArtifact(s))
+		}
+	}
+	return found, nil
+}
+
+func snapshotArtifact(s types.Snapshot) kamino.Artifact {
+	tags := tagsOut(s.Tags)
+	percent, _ := strconv.Atoi(strings.TrimSuffix(text(s.Progress), "%")) // empty at first
+	a := kamino.Artifact{Kind: kamino.Snapshot, Name: tags[tagSnapshot], ID: text(s.SnapshotId), State: kamino.Creating, Percent: percent, Source: text(s.VolumeId),
+		Tags: tags, Created: sdk.ToTime(s.StartTime)}
+	switch s.State {
+	case types.SnapshotStateCompleted:
+		a.State, a.Ready, a.Percent = kamino.Succeeded, true, 100
+	case types.SnapshotStateError:
+		a.State, a.Failure = kamino.Failed, text(s.StateMessage)
+	}
+	return a
+}
+
+func (p *Provider) deleteSnapshots(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	found, err := p.findSnapshots(ctx, pool, a.Name)
+	if err != nil {
+		return err
+	}
+	for _, s := range found {
+		if err := p.deleteSnapshot(ctx, s.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteSnapshot leaves one that an image is made of.
+func (p *Provider) deleteSnapshot(ctx context.Context, id string) error {
+	_, err := p.ec2.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{SnapshotId: &id})
+	if hasCode(err, "InvalidSnapshot.InUse", "InvalidSnapshot.NotFound") {
+		return nil
+	}
+	return translate(err, "delete snapshot %s", id)
+}

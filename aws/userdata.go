@@ -1,0 +1,117 @@
+package aws
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/mail"
+	"net/textproto"
+	"strings"
+
+	"kamino.dev/kamino"
+)
+
+// maxUserData is in bytes before base64
+// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html).
+const maxUserData = 16 << 10
+
+// nodeConfig is the media type of the configuration that nodeadm of EKS reads at each boot. It
+// merges those of several parts (https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/examples/);
+// that a flag of a later part goes before an earlier one's is unverified.
+const nodeConfig = "application/node.eks.aws"
+
+const registerTaints = "register-with-taints"
+
+// canaryConfig registers the node with the taint of canaries from its first second.
+const canaryConfig = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    flags:\n      - --" + registerTaints + "=" + kamino.TaintCanary + "=:NoSchedule\n"
+
+// part is one of a multipart user data.
+type part struct {
+	header textproto.MIMEHeader
+	body   []byte
+}
+
+// taintedUserData is a pool's user data, in base64, with one part more that asks for the taint. It
+// refuses what it does not understand: a canary without the taint would get pods.
+func taintedUserData(encoded string) (string, *kamino.Refusal) {
+	refuse := func(why, do string) (string, *kamino.Refusal) {
+		return "", &kamino.Refusal{Code: "user-data", Field: "UserData", Why: why, Do: do}
+	}
+	const inPool = "prove versions in the pool"
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return refuse("the user data of the launch template is no base64", "correct the template")
+	}
+	parts, err := readParts(raw)
+	switch {
+	case err != nil:
+		return refuse("the user data of the launch template is no MIME multipart that can be read: "+err.Error(), inPool)
+	case !bytes.Contains(raw, []byte(nodeConfig)):
+		return refuse("the user data has no NodeConfig of EKS, and how else a node registers with a taint is not known", inPool)
+	case bytes.Contains(raw, []byte(registerTaints)):
+		return refuse("the user data registers nodes with taints of its own, which a canary's would take the place of", inPool)
+	}
+	parts = append(parts, part{textproto.MIMEHeader{"Content-Type": {nodeConfig}}, []byte(canaryConfig)})
+	whole, err := writeParts(parts)
+	if err != nil {
+		return refuse("the user data cannot be written anew: "+err.Error(), inPool)
+	}
+	if len(whole) > maxUserData {
+		return refuse(fmt.Sprintf("with the part that asks for a canary's taint the user data has %d bytes, at most %d are allowed", len(whole), maxUserData), "make it shorter, or "+inPool)
+	}
+	return base64.StdEncoding.EncodeToString(whole), nil
+}
+
+func readParts(raw []byte) ([]part, error) {
+	message, err := mail.ReadMessage(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	media, parameters, err := mime.ParseMediaType(message.Header.Get("Content-Type"))
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(media, "multipart/") {
+		return nil, fmt.Errorf("its type is %s", media)
+	}
+	var parts []part
+	for reader := multipart.NewReader(message.Body, parameters["boundary"]); ; {
+		p, err := reader.NextRawPart()
+		if err == io.EOF {
+			return parts, nil
+		} else if err != nil {
+			return nil, err
+		}
+		body, err := io.ReadAll(p)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{p.Header, body})
+	}
+}
+
+func writeParts(parts []part) ([]byte, error) {
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	// Of the content, so that the same user data is made again: a client token demands it.
+	if err := w.SetBoundary("kamino-" + digest(fmt.Sprint(parts))); err != nil {
+		return nil, err
+	}
+	for _, p := range parts {
+		to, err := w.CreatePart(p.header)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := to.Write(p.body); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	head := "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"" + w.Boundary() + "\"\n\n"
+	return append([]byte(head), body.Bytes()...), nil
+}

@@ -1,0 +1,214 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"kamino.dev/kamino"
+)
+
+// imageName is the name of an image version: the only key by which EC2 refuses to make one twice.
+func imageName(pool kamino.Pool, version string) string {
+	return "kamino-" + plain(pool.Name) + "-" + version
+}
+
+// images are those of a pool, of one version or of all. They are listed by name, which lags less
+// than tags, and told from others' by tag.
+func (p *Provider) images(ctx context.Context, pool kamino.Pool, version string) ([]types.Image, error) {
+	if version == "" {
+		version = "*"
+	}
+	pages := ec2.NewDescribeImagesPaginator(p.ec2, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{filter("name", imageName(pool, version))}})
+	var found []types.Image
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, translate(err, "list images of pool %s", pool.Name)
+		}
+		for _, im := range page.Images {
+			if tagOf(im.Tags, kamino.TagPool) == pool.Name {
+				found = append(found, im)
+			}
+		}
+	}
+	return found, nil
+}
+
+// image is the one of a version; ErrNotFound where there is none.
+func (p *Provider) image(ctx context.Context, pool kamino.Pool, version string) (types.Image, error) {
+	found, err := p.images(ctx, pool, version)
+	if err != nil {
+		return types.Image{}, err
+	}
+	if len(found) != 1 {
+		return types.Image{}, fmt.Errorf("image version %s of pool %s: %w", version, pool.Name, kamino.ErrNotFound)
+	}
+	return found[0], nil
+}
+
+func snapshotsOf(im types.Image) (ids []string) {
+	for _, m := range im.BlockDeviceMappings {
+		if m.Ebs != nil && m.Ebs.SnapshotId != nil {
+			ids = append(ids, *m.Ebs.SnapshotId)
+		}
+	}
+	return ids
+}
+
+func (p *Provider) findVersions(ctx context.Context, pool kamino.Pool, name string) ([]kamino.Artifact, error) {
+	list, err := p.images(ctx, pool, name)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	booted, err := p.bootedFrom(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	var now recipe
+	_ = json.Unmarshal(pool.Model.Saved, &now) // a pool without recipe refers to none of them
+	var found []kamino.Artifact
+	for _, im := range list {
+		a := versionArtifact(im)
+		a.Instances, a.InModel = booted[a.ID], now.means() == a.ID
+		found = append(found, a)
+	}
+	slices.SortFunc(found, func(a, b kamino.Artifact) int { return kamino.CompareVersions(b.Name, a.Name) })
+	return found, nil
+}
+
+// bootedFrom counts the instances of a pool by their image.
+func (p *Provider) bootedFrom(ctx context.Context, pool kamino.Pool) (map[string]int, error) {
+	counts := map[string]int{}
+	name, err := p.groupOf(pool.ID)
+	if err != nil {
+		return nil, err
+	}
+	pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{Filters: []types.Filter{filter("tag:"+groupTag, name),
+		filter("instance-state-name", "pending", "running", "stopping", "stopped")}})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, translate(err, "list instances of pool %s", pool.Name)
+		}
+		for _, r := range page.Reservations {
+			for _, in := range r.Instances {
+				counts[text(in.ImageId)]++
+			}
+		}
+	}
+	return counts, nil
+}
+
+func versionArtifact(im types.Image) kamino.Artifact {
+	tags := tagsOut(im.Tags)
+	created, _ := time.Parse(time.RFC3339, text(im.CreationDate)) // the zero time where it is told in another form
+	a := kamino.Artifact{Kind: kamino.Version, Name: tags[tagVersion], ID: text(im.ImageId), State: kamino.Creating, Tags: tags, Created: created,
+		Machine: kamino.Machine{Architecture: architecture(string(im.Architecture))}, Excluded: tags[tagExcluded] != ""}
+	if ids := snapshotsOf(im); len(ids) > 0 {
+		a.Source = ids[0]
+	}
+	switch im.State {
+	case types.ImageStateAvailable:
+		a.State, a.Ready, a.Percent = kamino.Succeeded, true, 100
+	case types.ImageStateFailed, types.ImageStateError, types.ImageStateInvalid, types.ImageStateDisabled:
+		a.State = kamino.Failed
+		if im.StateReason != nil {
+			a.Failure = text(im.StateReason.Message)
+		}
+	}
+	return a
+}
+
+// createVersion makes an image of a snapshot. One of that name that is there already is left alone:
+// it is the pool's own, or nothing can be made.
+func (p *Provider) createVersion(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	name := imageName(pool, a.Name)
+	snapshots, err := p.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{SnapshotIds: []string{a.Source}})
+	if err != nil {
+		return translate(err, "read snapshot %s", a.Source)
+	}
+	var m machine
+	if len(snapshots.Snapshots) != 1 || json.Unmarshal([]byte(tagOf(snapshots.Snapshots[0].Tags, tagMachine)), &m) != nil {
+		return fmt.Errorf("snapshot %s does not say of which machine it is", a.Source)
+	}
+	input := &ec2.RegisterImageInput{Name: &name, Description: sdk.String("kamino " + string(pool.ID) + " " + a.Name), RootDeviceName: &m.Root,
+		Architecture: types.ArchitectureValues(m.Architecture), VirtualizationType: sdk.String("hvm"), EnaSupport: sdk.Bool(!m.NoENA),
+		BootMode: types.BootModeValues(m.Boot), TpmSupport: types.TpmSupportValues(m.TPM), ImdsSupport: types.ImdsSupportValues(m.IMDS),
+		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &m.Root, Ebs: &types.EbsBlockDevice{SnapshotId: &a.Source, VolumeType: types.VolumeType(m.Type), DeleteOnTermination: sdk.Bool(true)}}},
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImage,
+			Tags: tagsIn(a.Tags, map[string]string{kamino.TagPool: pool.Name, tagVersion: a.Name})}}}
+	if m.SRIOV != "" {
+		input.SriovNetSupport = &m.SRIOV
+	}
+	if a.Excluded {
+		input.TagSpecifications[0].Tags = append(input.TagSpecifications[0].Tags, tagsIn(map[string]string{tagExcluded: "true"})...)
+	}
+	_, err = p.ec2.RegisterImage(ctx, input)
+	if !hasCode(err, "InvalidAMIName.Duplicate") {
+		return translate(err, "make image %s of snapshot %s", name, a.Source)
+	}
+	return p.isOurs(ctx, pool, a)
+}
+
+// isOurs says nothing against an image of that name that this run has made. One that is not shown
+// may have been made just now, or have been deleted a moment ago: EC2 keeps names for a while.
+func (p *Provider) isOurs(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	name := imageName(pool, a.Name)
+	out, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{filter("name", name)}})
+	if err != nil {
+		return translate(err, "read image %s", name)
+	}
+	if len(out.Images) == 0 {
+		return fmt.Errorf("the name %s is taken by an image that is not shown: %w", name, kamino.ErrInProgress)
+	}
+	im := out.Images[0]
+	if tagOf(im.Tags, kamino.TagPool) != pool.Name || tagOf(im.Tags, kamino.TagRun) != a.Tags[kamino.TagRun] {
+		return kamino.WithHint(fmt.Errorf("the name %s is taken by image %s, which this run has not made", name, text(im.ImageId)),
+			"if nothing needs it: aws ec2 deregister-image --image-id %s", text(im.ImageId))
+	}
+	return nil
+}
+
+// deleteVersion deregisters an image that neither the pool's recipe nor any instance of the account
+// refers to, and deletes its snapshots.
+func (p *Provider) deleteVersion(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	im, err := p.image(ctx, pool, a.Name)
+	if errors.Is(err, kamino.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	id := text(im.ImageId)
+	g, err := p.read(ctx, pool.ID)
+	if err != nil {
+		return err
+	}
+	if g.recipe.means() == id {
+		return fmt.Errorf("delete image %s: the next instance of %s boots from it: %w", id, pool.Name, kamino.ErrInUse)
+	}
+	users, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{filter("image-id", id),
+		filter("instance-state-name", "pending", "running", "stopping", "stopped")}})
+	if err != nil {
+		return translate(err, "list instances of image %s", id)
+	}
+	if len(users.Reservations) > 0 {
+		return fmt.Errorf("delete image %s: instances run from it: %w", id, kamino.ErrInUse)
+	}
+	if _, err := p.ec2.DeregisterImage(ctx, &ec2.DeregisterImageInput{ImageId: &id}); err != nil && !isMissing(codeOf(err)) {
+		return translate(err, "deregister image %s", id)
+	}
+	for _, s := range snapshotsOf(im) {
+		if err := p.deleteSnapshot(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
