@@ -19,6 +19,9 @@ const noBase = "a cluster administrator makes the namespace, its roles and its a
 // credentials have every right that a run with these options uses.
 func (c *Cluster) Preflight(ctx context.Context, opts kamino.DrainOptions) (doubts []string, err error) {
 	space, err := c.api.namespaces.Get(ctx, kamino.SystemNamespace, metav1.GetOptions{})
+	if err == nil {
+		c.space.Store(&seenSpace{space, c.opts.Clock.Now()})
+	}
 	err = explain("get namespaces/"+kamino.SystemNamespace, err)
 	switch {
 	case errors.Is(err, kamino.ErrNotFound):

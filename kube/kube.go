@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -29,6 +30,7 @@ type Cluster struct {
 	api   api
 	opts  Options
 	homes sync.Map // run -> namespace of its former lease
+	space atomic.Pointer[seenSpace]
 }
 
 var _ interface {
