@@ -228,7 +228,7 @@ func (s *stage) play(ctx context.Context, t trial, pool string) (out Image) {
 	growing := make(chan error, 1)
 	asked, ask := context.WithCancel(ctx)
 	undo := s.interfere(w)
-	go func() { growing <- w.grow(ctx, func() bool { return asked.Err() != nil || s.proving(w) }) }()
+	go func() { growing <- w.grow(ctx, t.without, func() bool { return asked.Err() != nil || s.proving(w) }) }()
 	version, err := w.update(ctx, t.without)
 	ask()
 	undo()
