@@ -79,7 +79,10 @@ func readyImage(a *Auditor, s *State, c Call) {
 	switch c.Verb {
 	case CreateVersion:
 		src := s.artifact(Snapshot, c.Made.Source)
-		if src == nil || src.State != "Succeeded" || !src.Ready {
+		if src == nil || src.State == "Deleting" {
+			return // nothing can be built of it
+		}
+		if src.State != "Succeeded" || !src.Ready {
 			a.Violate("I5", "%s builds version %s from a snapshot that is not complete", c.Process, c.Made.Name)
 		} else if src.Receipt == "" || src.Run != c.Made.Run || src.Receipt != c.Made.Receipt {
 			a.Violate("I5", "%s builds version %s as of run %q receipt %q from a snapshot of run %q receipt %q",

@@ -151,8 +151,11 @@ func (c *Case) play(w *World, out *Outcome) {
 			out.Violations = append(out.Violations, "look at what was left: "+err.Error())
 		}
 	}
-	if strike.Kind == worlds.OperationEndless {
+	switch strike.Kind {
+	case worlds.OperationEndless:
 		w.clock.pass(endlessBuild)
+	case worlds.Vanished:
+		w.clock.pass(worlds.Vanishing)
 	}
 	if strike.Rival != nil {
 		if r := strike.Rival; r.Unharmed && first.Err != nil && !(r.Name == "a person deletes the lease" && c.Golden.Calls[strike.At-1].means.Verb == invariant.SetModel) {
@@ -174,7 +177,7 @@ func (c *Case) play(w *World, out *Outcome) {
 			out.Violations = append(out.Violations, fmt.Sprintf("kamino restore fails: %v", p.Err))
 		}
 	}
-	if !c.Abandoned && (first.Killed || first.Err != nil || len(first.Result.Warnings) > 0 || strike.Rival != nil) {
+	if !c.Abandoned && (first.Killed || first.Err != nil || len(first.Result.Warnings) > 0 || strike.Rival != nil || strike.Kind == worlds.Vanished) {
 		c.again(w, out)
 	}
 	w.settle()

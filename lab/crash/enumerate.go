@@ -139,7 +139,8 @@ func (e *enumeration) once(g *Golden, i int, row string) {
 	e.add(g, Cell{row, "12"}, Strike{At: c.N, Kind: worlds.NoAnswer}, "")
 	if j := slices.IndexFunc(g.Calls[i:], func(c *Call) bool { return c.Side == Azure && !strings.HasSuffix(c.Path, "/token") }); j >= 0 && g.Rows[i+j] == row {
 		for _, kind := range []worlds.Fault{worlds.Blind, worlds.Vanished} {
-			e.add(g, Cell{row, kind.Column()}, Strike{At: g.Calls[i+j].N, Kind: kind}, "")
+			// What is not seen is neither pruned nor kept as others described it.
+			e.add(g, Cell{row, kind.Column()}, Strike{At: g.Calls[i+j].N, Kind: kind}, "").Loose = kind == worlds.Vanished
 		}
 	}
 	if !c.Write { // lies has it for writes

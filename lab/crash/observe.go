@@ -272,9 +272,9 @@ func artifactOf(e emulator.StateEntry, pool string) invariant.Artifact {
 		}
 	}
 	if a.State == "Updating" {
-		// A gallery serves while it changes; a version or a snapshot is not ready before.
-		if a.State = "Creating"; a.Kind == invariant.Gallery || a.Kind == invariant.Definition {
-			a.State = "Succeeded"
+		// What was made serves while its tags or flags change; a snapshot is not ready before.
+		if a.State = "Succeeded"; a.Kind == invariant.Snapshot {
+			a.State = "Creating"
 		}
 	}
 	a.Ready = a.State == "Succeeded"

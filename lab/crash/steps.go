@@ -17,6 +17,9 @@ func (p *Process) hear(ev kamino.Event) {
 		p.mu.Unlock()
 		w.claim((*invariant.Auditor).StepBegun, p, ev)
 	case kamino.StepDone:
+		if w.clock.Now().Before(w.vanished) {
+			break // the world showed nothing
+		}
 		w.claim((*invariant.Auditor).StepDone, p, ev)
 	}
 	w.trace("%s %s %s: %s", p.Name, ev.Step, ev.Kind, ev.Message)

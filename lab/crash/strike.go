@@ -76,11 +76,13 @@ func cloudFault(k worlds.Fault, c *Call) *emulator.Fault {
 
 // vanish lets instances and artifacts be not found for a while, and lists be empty.
 func (w *World) vanish() {
+	w.vanished = w.clock.Now().Add(worlds.Vanishing)
 	for path, kind := range map[string]emulator.FaultKind{
 		"**/virtualMachines": emulator.Empty, "**/images/*/versions": emulator.Empty, "**/virtualMachines/**": emulator.Absent,
 		"**/snapshots/*": emulator.Absent, "**/galleries/**": emulator.Absent,
 	} {
-		w.cloud.AddFault(emulator.Fault{Method: http.MethodGet, Path: path, Kind: kind, Times: -1, For: worlds.Vanishing})
+		id := w.cloud.AddFault(emulator.Fault{Method: http.MethodGet, Path: path, Kind: kind, Times: -1})
+		w.clock.virtual.AfterFunc(worlds.Vanishing, func() { w.cloud.RemoveFault(id) })
 	}
 }
 

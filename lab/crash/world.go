@@ -63,6 +63,7 @@ type World struct {
 	owned     bool                // the pool has an owner
 	person    string              // image that a person wrote into the model
 	replaced  map[string]string   // VM IDs of instances that were replaced
+	vanished  time.Time           // the cloud shows everything again at that time
 	forged    *machine            // that wrote a mark of no run
 	trouble   error               // of the harness itself
 
