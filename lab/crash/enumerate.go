@@ -57,8 +57,8 @@ func Enumerate(goldens []*Golden) []*Case {
 			}
 			e.kills(g, i, row)
 			for _, kind := range lies(c, row) {
-				// What is built after its run has ended stays, hidden, and is nobody's next image. What
-				// is not listed is pruned by another run.
+				// What is built after its run has ended stays, hidden, and is nobody's next
+				// image. What is not listed is pruned by another run.
 				e.add(g, Cell{row, kind.Column()}, Strike{At: c.N, Kind: kind}, "").Loose =
 					kind == worlds.OperationEndless && c.means.Verb == invariant.CreateVersion || kind == worlds.Empty && row == "S16"
 			}
