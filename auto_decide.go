@@ -17,7 +17,7 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 		return p
 	}
 	p.Name, p.Models = o.pool.Name, o.models()
-	good := promotable(o.versions)
+	good := promotable(o.versions, opts.Proof)
 	if good != nil {
 		p.Image = good.Name
 	}
@@ -35,15 +35,9 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 	case o.decideBuilding(&p, now), o.decideProof(&p, opts):
 	default:
 		o.decideNeed(&p, opts, rules, now)
-		o.decideModel(&p, good, opts.ImageReference)
+		o.decideModel(&p, good, opts)
 	}
-	if len(p.Why) == 0 {
-		word := ""
-		if rules.Image.Tags[TagBad] != "" {
-			word = ", which was rolled back"
-		}
-		p.because("nothing", "no node was patched after image %s%s", rules.Image.Name, word)
-	}
+	o.decideNothing(&p, rules.Image, opts.Proof)
 	if pin := o.pin(); pin != nil && p.Action == DoFinish {
 		p.Donor = "" // what was taken is given back, the model stays
 	} else if pin != nil {
@@ -60,6 +54,23 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 		}
 	}
 	return p
+}
+
+// decideNothing says why nothing is needed, and what is left to a person then.
+func (o overview) decideNothing(p *PoolPlan, image *Artifact, proof Proving) {
+	if len(p.Why) > 0 {
+		return
+	}
+	if v := newestGood(o.versions); v != nil && v.hidden() && !v.mayPromote(proof) {
+		p.because("unproved", "version %s is hidden and not proved", v.Name)
+		p.hold("promote", "with --prove canary it is proved; kamino promote --pool %s --version %s takes it unproved", o.pool.Name, v.Name)
+		return
+	}
+	word := ""
+	if image.Tags[TagBad] != "" {
+		word = ", which was withdrawn"
+	}
+	p.because("nothing", "no node was patched after image %s%s", image.Name, word)
 }
 
 // newestImage is the newest version that was ever finished. One that was rolled
@@ -164,16 +175,19 @@ func (o overview) decidePatches(p *PoolPlan, opts AutoOptions, rules Rules, now 
 	}
 	word := "image " + rules.Image.Name
 	if !rules.Image.good() {
-		word += ", which was rolled back,"
+		word += ", which was withdrawn,"
 	}
 	p.because("patches", "nodes were patched at %s, after %s of %s", newest, word, built)
 }
 
 // decideModel compares the model with the newest good image. A model that
 // somebody set to an image of their own after the first prototype is theirs.
-func (o overview) decideModel(p *PoolPlan, good *Artifact, reference ImageReference) {
-	pointing, follows := points(o.pool.Model.Image, o.versions), o.follows(reference)
+func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
+	pointing, follows := points(o.pool.Model.Image, o.versions), o.follows(opts.ImageReference)
 	switch {
+	case opts.ImageOnly:
+		o.decideOffer(p, good, opts)
+		return
 	case good == nil, follows == pointing && sameImage(good, o.pool.Model.Image) && !(pointing && good.Excluded):
 		return
 	case follows != pointing:
@@ -194,5 +208,18 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact, reference ImageRefere
 		return
 	}
 	// Nothing has to be built for it.
+	p.Action, p.Donor, p.Held = DoModel, "", []Verdict{}
+}
+
+// decideOffer is decideModel where the model is not to be written: a version can only be offered.
+func (o overview) decideOffer(p *PoolPlan, good *Artifact, opts AutoOptions) {
+	if good == nil || !good.hidden() || p.Action == DoUpdate {
+		return
+	}
+	p.because("model", "version %s is hidden", good.Name)
+	if !opts.AcceptBootstrap {
+		p.hold("image-only", "its instances would run the model's own bootstrap; --accept-bootstrap offers it")
+		return
+	}
 	p.Action, p.Donor, p.Held = DoModel, "", []Verdict{}
 }

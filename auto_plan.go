@@ -127,7 +127,7 @@ type PoolPlan struct {
 	Why []Verdict `json:"why"`
 	// Held says why nothing is done although it is needed. Codes:
 	// too-few-candidates, refused, today, pinned, foreign-model, no-receipt, promote, paused,
-	// error.
+	// image-only, error.
 	Held []Verdict `json:"held"`
 
 	Image      string      `json:"image,omitempty"` // newest good version
@@ -177,8 +177,10 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *PoolPlan) error {
 	switch p.Action {
 	case DoModel:
-		next, err := e.Provider.NextImage(ctx, o.pool, o.newest(opts.ImageReference).spec())
-		p.ModelDiff = next.Diff
+		next, err := e.Provider.NextImage(ctx, o.pool, o.newest(opts).spec())
+		if p.ModelDiff = next.Diff; opts.ImageOnly {
+			p.ModelDiff = []FieldChange{}
+		}
 		return err
 	case DoUpdate, DoFinish:
 	default:

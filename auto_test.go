@@ -158,3 +158,59 @@ func TestNextMayDo(t *testing.T) {
 		}
 	}
 }
+
+// TestDecideHidden: what was never proved is proved, or left to a person; nobody promotes it in
+// passing. What passed is promoted only where that is nobody's decision.
+func TestDecideHidden(t *testing.T) {
+	const id = "/g/galleries/SIG_g/images/kamino-p-prototype/versions/"
+	v := func(name, offer, proof string) Artifact {
+		a := Artifact{Kind: Version, Name: name, ID: id + name, State: Succeeded, Ready: true, Excluded: offer != offerOffered,
+			Tags: map[string]string{TagBuiltFrom: "n", TagRun: "r" + name, TagReceipt: "x", TagOffer: offer, TagBuiltAt: "2026-11-01 00:00:00.000000"}}
+		if proof != "" {
+			a.Tags[TagProof] = proof
+		}
+		if offer == offerWithdrawn {
+			a.Tags[TagBad] = "failed its proof"
+		}
+		return a
+	}
+	const unsure = "inconclusive: cloud: no quota"
+	v1, withdrawn := v("2026.11.01", offerOffered, ""), v("2026.11.03", offerWithdrawn, "")
+	second := func(offer, proof string) Artifact { return v("2026.11.02", offer, proof) }
+	canary, pool := Proving{Mode: ProveCanary, Promote: PromoteAuto}, Proving{Mode: ProvePool, Promote: PromoteAuto}
+	none, byHand := Proving{Mode: ProveNone, Promote: PromoteAuto}, Proving{Mode: ProveNone, Promote: PromoteManual}
+	proved := Proving{Mode: ProveCanary, Promote: PromoteManual}
+	for name, tt := range map[string]struct {
+		proof     Proving
+		imageOnly bool
+		versions  []Artifact
+		want      Action
+		held      string
+	}{
+		"an unproved one, canary":                {canary, false, []Artifact{second(offerHidden, unsure), v1}, DoUpdate, ""},
+		"below a withdrawn one, canary":          {canary, false, []Artifact{withdrawn, second(offerHidden, unsure), v1}, DoUpdate, ""},
+		"below a withdrawn one, pool":            {pool, false, []Artifact{withdrawn, second(offerHidden, ""), v1}, DoUpdate, ""},
+		"inconclusive, none":                     {none, false, []Artifact{second(offerHidden, unsure), v1}, DoNothing, "promote"},
+		"below a withdrawn one, none":            {none, false, []Artifact{withdrawn, second(offerHidden, unsure), v1}, DoNothing, "promote"},
+		"in the middle of its proof, none":       {none, false, []Artifact{second(offerProving, ""), v1}, DoNothing, "promote"},
+		"nobody wanted a proof":                  {none, false, []Artifact{second(offerHidden, ""), v1}, DoModel, ""},
+		"passed":                                 {canary, false, []Artifact{second(offerHidden, proofPassed), v1}, DoModel, ""},
+		"passed, below a withdrawn one":          {canary, false, []Artifact{withdrawn, second(offerHidden, proofPassed), v1}, DoModel, ""},
+		"no proof, by hand":                      {byHand, false, []Artifact{second(offerHidden, ""), v1}, DoNothing, "promote"},
+		"passed, by hand":                        {proved, false, []Artifact{second(offerHidden, proofPassed), v1}, DoNothing, "promote"},
+		"passed, by hand, below a withdrawn one": {proved, false, []Artifact{withdrawn, second(offerHidden, proofPassed), v1}, DoNothing, "promote"},
+		"image only":                             {none, true, []Artifact{second(offerHidden, ""), v1}, DoNothing, "image-only"},
+		"nothing hidden":                         {canary, false, []Artifact{v1}, DoNothing, ""},
+	} {
+		for _, model := range []string{definitionOf(v1.ID), v1.ID} {
+			o := overview{id: "p", pool: Pool{ID: "p", Name: "p", Model: Model{Image: model}}, versions: tt.versions,
+				nodes: []Node{{Name: "n", Ready: true, ReadySince: time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)}}}
+			opts := AutoDefaults()
+			opts.Proof, opts.ImageOnly = tt.proof, tt.imageOnly
+			p := o.decide(opts, time.Date(2026, 11, 5, 0, 0, 0, 0, time.UTC))
+			if p.Action != tt.want || (tt.held == "") != (len(p.Held) == 0) || tt.held != "" && !Has(p.Held, tt.held) {
+				t.Errorf("%s, the model names %s: %s, because %v, held %v", name, lastSegment(model), p.Action, p.Why, p.Held)
+			}
+		}
+	}
+}

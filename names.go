@@ -290,11 +290,11 @@ func (a Artifact) built() (at stamp, ok bool) {
 	return stamp{a.Created, true}, !a.Created.IsZero()
 }
 
-// promotable is the newest version that new nodes may be made of, one included that is not offered
-// yet.
-func promotable(newestFirst []Artifact) *Artifact {
+// promotable is the newest version that new nodes may be made of without asking anybody, one
+// included that is not offered yet.
+func promotable(newestFirst []Artifact, p Proving) *Artifact {
 	for i, v := range newestFirst {
-		if v.good() && (!v.Excluded || v.hidden()) {
+		if v.mayPromote(p) {
 			return &newestFirst[i]
 		}
 	}

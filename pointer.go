@@ -200,8 +200,9 @@ func (o overview) models() *Models {
 }
 
 // newest is the newest version that new nodes may be made of, as a target.
-func (o overview) newest(reference ImageReference) target {
-	return target{version: promotable(o.versions), points: o.follows(reference)}
+func (o overview) newest(opts AutoOptions) target {
+	return target{version: promotable(o.versions, opts.Proof), points: opts.ImageOnly || o.follows(opts.ImageReference),
+		offered: opts.ImageOnly, nobody: &opts.Proof}
 }
 
 // follows says whether the pool refers to its definition, and shall go on doing so.

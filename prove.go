@@ -159,6 +159,29 @@ func (a Artifact) waiting() bool {
 	return a.good() && a.hidden() && a.Tags[TagProof] == proofPassed
 }
 
+// mayPromote says whether a version may become what new nodes boot from without a further proof or
+// a person's word: it is offered already, has passed, or was made where nobody wanted a proof.
+func (a Artifact) mayPromote(p Proving) bool {
+	switch {
+	case !a.good():
+		return false
+	case !a.hidden():
+		return !a.Excluded
+	case p.Promote == PromoteManual:
+		return false
+	}
+	never := a.Tags[TagProof] == "" && a.Tags[TagOffer] == offerHidden
+	return a.Tags[TagProof] == proofPassed || p.Mode == ProveNone && never
+}
+
+// newestGood is the newest version that could be promoted; nil when there is none.
+func newestGood(newestFirst []Artifact) *Artifact {
+	if i := slices.IndexFunc(newestFirst, Artifact.good); i >= 0 {
+		return &newestFirst[i]
+	}
+	return nil
+}
+
 // prover is the provider as one that makes canaries, with the cluster that examines them.
 func (e *Engine) prover() (Prover, Examiner, bool) {
 	provider := e.Provider
@@ -210,7 +233,7 @@ func (r *Run) pending(newestFirst []Artifact) *Artifact {
 	if r.proof.mode == ProveNone || r.opts.Today == TodayAgain || r.held.adopted {
 		return nil
 	}
-	v := newestImage(newestFirst)
+	v := newestGood(newestFirst)
 	if v == nil || !v.unproved() || v.Tags[TagReceipt] == "" || r.opts.Today != TodayOfAny {
 		return nil // a person who names a donor wants its disk of today
 	}
@@ -219,16 +242,20 @@ func (r *Run) pending(newestFirst []Artifact) *Artifact {
 
 // decideProof finds a version that waits for its proof, or for a person to promote it.
 func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
-	v := newestImage(o.versions)
+	v := newestGood(o.versions)
 	switch {
-	case v == nil || opts.Proof.Mode == ProveNone && opts.Proof.Promote != PromoteManual:
+	case v == nil || !v.hidden() || v.mayPromote(opts.Proof):
 		return false
-	case v.waiting() && opts.Proof.Promote == PromoteManual:
+	case v.waiting():
 		p.because("waiting", "version %s passed its proof", v.Name)
 		p.hold("promote", "version %s waits to be promoted: kamino promote --pool %s", v.Name, o.pool.Name)
 		return true
-	case !v.unproved() || opts.Proof.Mode == ProveNone:
-		return false
+	case opts.Proof.Mode == ProveNone && opts.Proof.Promote == PromoteManual:
+		p.because("waiting", "version %s is hidden, and no proof is wanted", v.Name)
+		p.hold("promote", "version %s waits to be promoted: kamino promote --pool %s --version %s", v.Name, o.pool.Name, v.Name)
+		return true
+	case opts.Proof.Mode == ProveNone, opts.Today == TodayAgain, v.Tags[TagReceipt] == "":
+		return false // another one may be made
 	}
 	p.because("unproved", "version %s is hidden and not proved", v.Name)
 	names := []string{v.Tags[TagBuiltFrom]}

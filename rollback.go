@@ -59,6 +59,9 @@ type target struct {
 	saved   *SavedModel
 	secrets Secrets
 	reason  string // why what it takes the place of is withdrawn; "": a rollback
+	offered bool   // it is offered, and the pool's model is not written
+	// nobody, where set, is what has to be known of the version as long as no person has named it.
+	nobody *Proving
 }
 
 func (t target) name() string {
@@ -263,11 +266,11 @@ func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, p
 		strings.Join(needs, ", ")), "give them with %s; for an extension that has none: --protected-settings %s=none", strings.Join(hint, " "), needs[0])
 }
 
-// pointing are the options of a run that takes no donor: that instances may be
+// options are those of a run that takes no donor: that instances may be
 // evicted does not matter to it.
-func pointing() Options {
+func (t target) options() Options {
 	o := Defaults()
-	o.AllowSpot = true
+	o.AllowSpot, o.ImageOnly, o.AcceptBootstrap = true, t.offered, t.offered
 	return o
 }
 
@@ -283,7 +286,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 	if to := t.spec(); t.version != nil && (Target{Reference: to.Reference, Seen: t.version}).Offers() {
 		out.Good = append(out.Good, t.version.Name)
 	}
-	if refusals := pointing().unlifted(o.pool.Refusals); len(refusals) > 0 {
+	if refusals := t.options().unlifted(o.pool.Refusals); len(refusals) > 0 {
 		return out, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: refusals}
 	}
 	if o.pool.Owner != nil && !t.points {
@@ -293,7 +296,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 	if err != nil {
 		return out, fmt.Errorf("compare the model of pool %s: %w", o.pool.Name, err)
 	}
-	if out.ModelDiff = next.Diff; o.pool.Owner != nil {
+	if out.ModelDiff = next.Diff; o.pool.Owner != nil || t.offered {
 		out.ModelDiff = []FieldChange{} // what else the owner wrote stays
 	}
 	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good) > 0
@@ -307,7 +310,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 // repoint takes the lease and does it. It returns the versions that could not be
 // marked.
 func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) ([]Unmarked, error) {
-	r := e.newRun(pointing())
+	r := e.newRun(t.options())
 	r.pool = o.pool
 	var stray *Stray
 	if !t.points {
@@ -370,6 +373,9 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 		}
 		if len(found) == 0 || found[0].State != Succeeded {
 			return Next{}, fmt.Errorf("version %s is gone: the model is not changed", t.version.Name)
+		}
+		if v := r.held.lease.Ledger.distrust(found)[0]; t.nobody != nil && !v.mayPromote(*t.nobody) {
+			return Next{}, fmt.Errorf("version %s was withdrawn or hidden meanwhile: the model is not changed", v.Name)
 		}
 		if !found[0].Ready {
 			return waitPercent("the replication of version "+t.version.Name, found[0].Percent), nil

@@ -10,8 +10,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// TestProofExit: a bad image and a proof that tells nothing have exit codes of their own, also where
-// a run joins other errors to them.
+// TestProofExit: a bad image and a proof that tells nothing have exit codes of their own, also
+// where a run joins other errors to them.
 func TestProofExit(t *testing.T) {
 	for outcome, want := range map[kamino.Outcome]int{kamino.ProofFailed: exitBadImage, kamino.ProofInconclusive: exitUnproved} {
 		proof := &kamino.ProofError{Version: "2026.11.22", Outcome: outcome, Findings: []kamino.Finding{{Check: "clock", Outcome: outcome, Evidence: "an hour ahead"}}}

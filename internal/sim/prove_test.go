@@ -170,6 +170,40 @@ func TestProveInconclusive(t *testing.T) {
 	}
 }
 
+// TestProveBelow: a version that was not proved is proved by the night after a newer one was
+// withdrawn, and never promoted without.
+func TestProveBelow(t *testing.T) {
+	for _, world := range []func(uint64) *world{aged, pointing} {
+		for _, sick := range []sickness{healthy, mute} {
+			w := world(1)
+			w.watchNext()
+			w.sick = noQuota
+			_ = w.update(proving())
+			second := w.version(kamino.VersionName(w.now))
+			w.advance(w.now.Add(24 * time.Hour))
+			w.sick = mute
+			_ = w.update(proving())
+			if third := w.version(kamino.VersionName(w.now)); second.Tags[kamino.TagOffer] != "hidden" || third == nil || third.Tags[kamino.TagOffer] != "withdrawn" {
+				t.Fatalf("%v, %+v", second.Tags, third)
+			}
+			w.advance(w.now.Add(24 * time.Hour))
+			second.sick, w.sick = sick, sick
+			want := []string{"2026.03.09"}
+			o := autoOptions()
+			o.Proof = proving().Proof
+			if sick == healthy {
+				want = append(want, second.Name)
+			}
+			p, res := w.auto(o)
+			if got := w.turns(); !slices.Equal(got, want) || (sick == healthy) != (second.Tags[kamino.TagProof] == "passed") {
+				t.Errorf("clones %q: %v, %+v; the next instance boots from %v, %v", sick, p.err, res, got, second.Tags)
+			}
+			w.audit.settled()
+			w.sound(t)
+		}
+	}
+}
+
 // TestPromoteByHand: with --promote manual a version that passed waits, nightly runs do nothing and
 // say so, and a person promotes it.
 func TestPromoteByHand(t *testing.T) {
