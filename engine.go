@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -207,4 +208,75 @@ func (e *Engine) beside(n int, body func(*Engine, int)) {
 		wg.Go(func() { body(e, i) })
 	}
 	wg.Wait()
+}
+
+// pauser is the cluster as one that knows the stop switch; nil when it knows none.
+func (e *Engine) pauser() Examiner {
+	examiner, _ := e.Cluster.(Examiner)
+	return examiner
+}
+
+// Pause holds all new runs and promotions of the whole cluster; runs that work give back what they
+// took and end. The reason stands on the namespace kamino-system. Resume takes it away.
+func (e *Engine) Pause(ctx context.Context, reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return WithHint(errors.New("no reason given"), "--reason TEXT tells everybody why nothing is done")
+	}
+	return e.setPaused(ctx, reason)
+}
+
+// Resume lets runs begin again.
+func (e *Engine) Resume(ctx context.Context) error { return e.setPaused(ctx, "") }
+
+func (e *Engine) setPaused(ctx context.Context, reason string) error {
+	p := e.pauser()
+	if p == nil {
+		return fmt.Errorf("pause: %w", ErrUnsupported)
+	}
+	return p.Pause(ctx, reason)
+}
+
+// Paused is why new runs and promotions are held, "" when they are not.
+func (e *Engine) Paused(ctx context.Context) (string, error) {
+	p := e.pauser()
+	if p == nil {
+		return "", nil
+	}
+	return p.Paused(ctx)
+}
+
+// CodePaused is the code of the refusal of a run or a promotion while the cluster is paused.
+const CodePaused = "paused"
+
+func (e *Engine) refusePaused(ctx context.Context) error {
+	reason, err := e.Paused(ctx)
+	if err != nil {
+		return fmt.Errorf("read whether runs are paused: %w", err)
+	}
+	if reason == "" {
+		return nil
+	}
+	return &RefusedError{Subject: "the cluster", Refusals: []Refusal{{Code: CodePaused, Field: "annotation " + AnnotationPaused + " of namespace " + SystemNamespace,
+		Value: reason, Why: "new runs and promotions are paused", Do: "kamino resume lets them begin again"}}}
+}
+
+// AnnotationPaused on the namespace kamino-system is the stop switch; it holds the reason.
+const AnnotationPaused = "kamino.dev/paused"
+
+// pauseSeen is how seldom a run that works asks whether it is to end.
+const pauseSeen = time.Minute
+
+// heldUp ends a run that works when the cluster is paused. A switch that cannot be read stops
+// nothing; what gives back goes on.
+func (r *Run) heldUp(ctx context.Context, s Step) error {
+	now := r.engine.now()
+	if r.held.lease == nil || r.held.givingBack || s.Stubborn || !r.held.mine() || now.Sub(r.now.pauseAsked) < pauseSeen {
+		return nil
+	}
+	r.now.pauseAsked = now
+	var refused *RefusedError
+	if err := r.engine.refusePaused(ctx); errors.As(err, &refused) {
+		return err
+	}
+	return nil
 }

@@ -310,3 +310,46 @@ func latest(newestFirst []Artifact) *Artifact {
 	}
 	return nil
 }
+
+// badAncestor is the nearest version in the line of a version that was withdrawn; "" when there is
+// none. The line is told by TagParent: gallery paths that end in versions/NAME.
+func badAncestor(v Artifact, all []Artifact) string {
+	for range all { // a line that bites its tail ends, too
+		parent := lastSegment(v.Tags[TagParent])
+		i := indexOf(all, parent)
+		if i < 0 || !strings.Contains(v.Tags[TagParent], "versions/") {
+			return ""
+		}
+		if v = all[i]; v.Tags[TagBad] != "" {
+			return v.Name
+		}
+	}
+	return ""
+}
+
+func indexOf(versions []Artifact, name string) int {
+	for i, v := range versions {
+		if v.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// descendants are the versions whose line goes back to a version.
+func descendants(of string, all []Artifact) (names []string) {
+	for _, v := range all {
+		at := v
+		for range all {
+			i := indexOf(all, lastSegment(at.Tags[TagParent]))
+			if i < 0 || !strings.Contains(at.Tags[TagParent], "versions/") {
+				break
+			}
+			if at = all[i]; at.Name == of {
+				names = append(names, v.Name)
+				break
+			}
+		}
+	}
+	return names
+}

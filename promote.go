@@ -1,9 +1,12 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -38,49 +41,6 @@ func (a Artifact) life() Life {
 		return LifeHidden
 	}
 	return LifePromoted
-}
-
-// badAncestor is the nearest version in the line of a version that was withdrawn; "" when there is
-// none. The line is told by TagParent: gallery paths that end in versions/NAME.
-func badAncestor(v Artifact, all []Artifact) string {
-	for range all { // a line that bites its tail ends, too
-		parent := lastSegment(v.Tags[TagParent])
-		i := indexOf(all, parent)
-		if i < 0 || !strings.Contains(v.Tags[TagParent], "versions/") {
-			return ""
-		}
-		if v = all[i]; v.Tags[TagBad] != "" {
-			return v.Name
-		}
-	}
-	return ""
-}
-
-func indexOf(versions []Artifact, name string) int {
-	for i, v := range versions {
-		if v.Name == name {
-			return i
-		}
-	}
-	return -1
-}
-
-// descendants are the versions whose line goes back to a version.
-func descendants(of string, all []Artifact) (names []string) {
-	for _, v := range all {
-		at := v
-		for range all {
-			i := indexOf(all, lastSegment(at.Tags[TagParent]))
-			if i < 0 || !strings.Contains(at.Tags[TagParent], "versions/") {
-				break
-			}
-			if at = all[i]; at.Name == of {
-				names = append(names, v.Name)
-				break
-			}
-		}
-	}
-	return names
 }
 
 // PromoteOptions are what a person decides about a promotion.
@@ -196,81 +156,10 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rol
 	return back, err
 }
 
-// pauser is the cluster as one that knows the stop switch; nil when it knows none.
-func (e *Engine) pauser() Examiner {
-	examiner, _ := e.Cluster.(Examiner)
-	return examiner
-}
-
-// Pause holds all new runs and promotions of the whole cluster; runs that work give back what they
-// took and end. The reason stands on the namespace kamino-system. Resume takes it away.
-func (e *Engine) Pause(ctx context.Context, reason string) error {
-	if strings.TrimSpace(reason) == "" {
-		return WithHint(errors.New("no reason given"), "--reason TEXT tells everybody why nothing is done")
-	}
-	return e.setPaused(ctx, reason)
-}
-
-// Resume lets runs begin again.
-func (e *Engine) Resume(ctx context.Context) error { return e.setPaused(ctx, "") }
-
-func (e *Engine) setPaused(ctx context.Context, reason string) error {
-	p := e.pauser()
-	if p == nil {
-		return fmt.Errorf("pause: %w", ErrUnsupported)
-	}
-	return p.Pause(ctx, reason)
-}
-
-// Paused is why new runs and promotions are held, "" when they are not.
-func (e *Engine) Paused(ctx context.Context) (string, error) {
-	p := e.pauser()
-	if p == nil {
-		return "", nil
-	}
-	return p.Paused(ctx)
-}
-
-// CodePaused is the code of the refusal of a run or a promotion while the cluster is paused.
-const CodePaused = "paused"
-
-func (e *Engine) refusePaused(ctx context.Context) error {
-	reason, err := e.Paused(ctx)
-	if err != nil {
-		return fmt.Errorf("read whether runs are paused: %w", err)
-	}
-	if reason == "" {
-		return nil
-	}
-	return &RefusedError{Subject: "the cluster", Refusals: []Refusal{{Code: CodePaused, Field: "annotation " + AnnotationPaused + " of namespace " + SystemNamespace,
-		Value: reason, Why: "new runs and promotions are paused", Do: "kamino resume lets them begin again"}}}
-}
-
-// AnnotationPaused on the namespace kamino-system is the stop switch; it holds the reason.
-const AnnotationPaused = "kamino.dev/paused"
-
-// pauseSeen is how seldom a run that works asks whether it is to end.
-const pauseSeen = time.Minute
-
-// heldUp ends a run that works when the cluster is paused. A switch that cannot be read stops
-// nothing; what gives back goes on.
-func (r *Run) heldUp(ctx context.Context, s Step) error {
-	now := r.engine.now()
-	if r.held.lease == nil || r.held.givingBack || s.Stubborn || !r.held.mine() || now.Sub(r.now.pauseAsked) < pauseSeen {
-		return nil
-	}
-	r.now.pauseAsked = now
-	var refused *RefusedError
-	if err := r.engine.refusePaused(ctx); errors.As(err, &refused) {
-		return err
-	}
-	return nil
-}
-
 // Watching is how auto-update watches the nodes that come from a new version.
 type Watching struct {
 	For    time.Duration // 0: not at all
-	Budget time.Duration // from the first sight of an instance to its Ready node
+	Budget time.Duration // from the first sight of a machine that runs to its Ready node
 }
 
 // newborns is what was seen of the instances of a pool that boot from a version.
@@ -278,26 +167,42 @@ type newborns map[InstanceID]*newbornNode
 
 type newbornNode struct {
 	seen  time.Time // first
-	ready bool      // its node was Ready within the budget
+	on    time.Time // since when it runs while others do well; zero: it does not
+	ready bool
 	late  bool
+}
+
+// inOrder lists them as they were born, as far as can be told: those that were first seen together
+// by their numbers.
+func (b newborns) inOrder() []InstanceID {
+	return slices.SortedFunc(maps.Keys(b), func(x, y InstanceID) int {
+		return cmp.Or(b[x].seen.Compare(b[y].seen), cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+	})
 }
 
 // tooMany says whether so many of the nodes are not Ready within the budget that their image is to
 // blame: two of the first three, or more than a fifth of at least five. It is a pure function.
 func (b newborns) tooMany() (late, of int, bad bool) {
-	for _, n := range b {
+	first := 0
+	for i, id := range b.inOrder() {
+		n := b[id]
 		if n.ready || n.late {
 			of++
 		}
 		if n.late {
 			late++
 		}
+		if n.late && i < 3 {
+			first++
+		}
 	}
-	return late, of, of <= 3 && late >= 2 || of >= 5 && 5*late > of
+	return late, of, first >= 2 || of >= 5 && 5*late > of
 }
 
-// saw notes the instances and nodes of one look.
-func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget time.Duration) {
+// saw notes the instances and nodes of one look. A machine that does not run, that the cloud could
+// not make, or that was deleted meanwhile says nothing of its image; nor does any while nothing
+// shows that nodes can be Ready at all.
+func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget time.Duration, fair bool) {
 	for _, in := range born {
 		n := b[in.ID]
 		if n == nil {
@@ -307,39 +212,70 @@ func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget time.
 		for _, node := range nodes {
 			n.ready = n.ready || node.Ready && node.runsOn(in.ID) && SameVM(node.SystemUUID, in.VMID)
 		}
-		n.late = !n.ready && now.Sub(n.seen) > budget
+		switch runs := in.Power == PowerOn && in.Failure == ""; {
+		case !fair, !runs:
+			n.on = time.Time{}
+		case n.on.IsZero():
+			n.on = now
+		}
+		n.late = !n.ready && !n.on.IsZero() && now.Sub(n.on) > budget
 	}
+	maps.DeleteFunc(b, func(id InstanceID, n *newbornNode) bool {
+		return !n.ready && !n.late && !slices.ContainsFunc(born, func(in Instance) bool { return in.ID == id })
+	})
 }
 
-// Watch watches the nodes that come from the versions that pools boot from, for as long as told,
-// without holding their leases. A version of whose nodes too many are not Ready within the budget
-// is withdrawn where a good one comes before it, and else told: an error either way.
-func (e *Engine) Watch(ctx context.Context, pools []string, w Watching) error {
+// othersFine says whether most of the nodes that do not come from a version are Ready, and one of
+// them has told so of late: kubelets do that every five minutes at least
+// (https://kubernetes.io/docs/reference/node/node-status/#heartbeats).
+func othersFine(born []Instance, nodes []Node, now time.Time) bool {
+	others, ready, heard := 0, 0, false
+	for _, n := range nodes {
+		if slices.ContainsFunc(born, func(in Instance) bool { return n.runsOn(in.ID) }) {
+			continue
+		}
+		if others++; n.Ready {
+			ready++
+			heard = heard || now.Sub(n.Heartbeat) < 6*time.Minute
+		}
+	}
+	return heard && 2*ready > others
+}
+
+// watched is a pool whose next image a run of this process has changed.
+type watched struct {
+	pool    PoolID
+	version string
+	looked  time.Time // last
+	born    newborns
+	elders  map[InstanceID]bool // instances that boot from another version, or are older
+	over    bool
+}
+
+// Watch watches, for as long as told and without holding leases, the nodes that come from the
+// versions which the given runs promoted, as long as the pools boot from them. A version of whose
+// nodes too many are not Ready within the budget is withdrawn where a good one comes before it, and
+// else told: an error either way.
+func (e *Engine) Watch(ctx context.Context, results []PoolResult, w Watching) error {
 	began := e.now()
-	seen, elders, over := map[PoolID]newborns{}, map[PoolID]map[InstanceID]bool{}, map[PoolID]bool{}
+	var pools []*watched
+	var names []string
+	for _, r := range results {
+		if r.Result != nil && r.Result.Changed {
+			pools = append(pools, &watched{pool: r.Pool, version: r.Result.Version, born: newborns{}})
+			names = append(names, string(r.Pool))
+		}
+	}
 	var errs []error
-	for w.For > 0 && e.now().Sub(began) < w.For {
-		all, nodes, err := e.overviews(ctx, pools)
+	for len(pools) > 0 && e.now().Sub(began) < w.For {
+		all, nodes, err := e.overviews(ctx, names)
 		if err != nil && !transient(err) {
 			return errors.Join(append(errs, err)...)
 		}
 		for _, o := range all {
-			v := o.next()
-			if o.err != nil || over[o.id] || v == nil || v.Tags[TagRun] == "" || v.Instances == 0 {
-				continue
-			}
-			mine := elders[o.id]
-			born, err := e.newborn(ctx, o.pool, v.ID, &mine)
-			if elders[o.id] = mine; err != nil {
-				continue // the next look tells
-			}
-			if seen[o.id] == nil {
-				seen[o.id] = newborns{}
-			}
-			seen[o.id].saw(born, nodes, e.now(), w.Budget)
-			if late, of, bad := seen[o.id].tooMany(); bad {
-				over[o.id] = true
-				errs = append(errs, e.withdrawLate(ctx, o, v.Name, late, of, w.Budget))
+			i := slices.IndexFunc(pools, func(p *watched) bool { return p.pool == o.id })
+			if err := e.watchOnce(ctx, pools[i], o, nodes, w.Budget); err != nil {
+				errs = append(errs, err)
 			}
 		}
 		if err := e.clock().Sleep(ctx, watchPoll); err != nil {
@@ -350,6 +286,65 @@ func (e *Engine) Watch(ctx context.Context, pools []string, w Watching) error {
 }
 
 const watchPoll = time.Minute
+
+// watchOnce makes one look at a pool. What cannot be read is read by the next.
+func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []Node, budget time.Duration) error {
+	v, now := o.next(), e.now()
+	if p.over || o.err != nil || v == nil || v.Name != p.version {
+		return nil
+	}
+	born, err := e.newborn(ctx, o.pool, v.ID, &p.elders)
+	if err != nil {
+		return nil
+	}
+	if p.looked.IsZero() && o.bornBefore(v) {
+		for _, in := range born {
+			p.elders[in.ID] = true
+		}
+		born = nil
+	}
+	fair := othersFine(born, nodes, now) && (p.looked.IsZero() || now.Sub(p.looked) < 3*watchPoll)
+	p.looked = now
+	p.born.saw(born, nodes, now, budget, fair)
+	late, of, bad := p.born.tooMany()
+	if !bad || !e.blames(ctx, p, born) {
+		return nil
+	}
+	p.over = true
+	return e.withdrawLate(ctx, o, v.Name, late, of, budget)
+}
+
+// bornBefore says whether some of the instances that boot from a version may be older than its
+// promotion. No list tells which.
+func (o overview) bornBefore(v *Artifact) bool {
+	l, since := o.lease.Ledger, time.Time{}
+	if p := l.Promoted; p != nil && p.Version == v.Name {
+		since = p.At
+	} else if w := l.Wrote; w != nil && strings.EqualFold(w.Image, v.ID) {
+		since = w.At
+	}
+	return since.IsZero() || slices.ContainsFunc(v.Births, func(born time.Time) bool { return born.Before(since) })
+}
+
+// blames makes sure, of each node that is late, that other kubelets reach the API server and that
+// it does not wait for a certificate which nobody approves. Where these credentials may not look,
+// what the nodes told has to do.
+func (e *Engine) blames(ctx context.Context, p *watched, born []Instance) bool {
+	examiner, ok := e.Cluster.(Examiner)
+	for _, in := range born {
+		n := p.born[in.ID]
+		if !ok || n == nil || !n.late {
+			continue
+		}
+		seen, err := examiner.Examine(ctx, ExamineOrder{Node: in.Hostname, Since: n.seen})
+		switch s := (Sight{ClusterSight: seen}); {
+		case errors.Is(err, ErrForbidden):
+		case err != nil, !s.Renewed, s.unheeded():
+			return false
+		}
+	}
+	return true
+}
 
 func (e *Engine) withdrawLate(ctx context.Context, o overview, version string, late, of int, budget time.Duration) error {
 	proof := &ProofError{Version: version, Outcome: ProofFailed, Findings: []Finding{{"watch", ProofFailed,

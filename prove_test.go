@@ -2,6 +2,7 @@ package kamino
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -212,17 +213,58 @@ func TestJudgeConsole(t *testing.T) {
 
 // TestTooMany: two of the first three, or more than a fifth of at least five.
 func TestTooMany(t *testing.T) {
-	for _, tt := range []struct {
-		late, of int
-		want     bool
-	}{{0, 0, false}, {1, 1, false}, {1, 2, false}, {2, 2, true}, {1, 3, false}, {2, 3, true}, {2, 4, false}, {1, 5, false}, {2, 5, true}, {2, 10, false}, {3, 10, true}} {
+	// As they were born: l is late, r Ready, w still to come.
+	for nodes, want := range map[string]bool{"": false, "l": false, "lr": false, "ll": true, "rlr": false, "lrl": true, "rll": true, "llr": true,
+		"lrrl": false, "lwrl": false, "rlrrr": false, "rrrll": true, "lrrrrrrrrl": false, "lrrrrrrrll": true, "llrrrrrrrrrr": true} {
 		b := newborns{}
-		for i := range tt.of {
-			b[InstanceID(rune('a'+i))] = &newbornNode{late: i < tt.late, ready: i >= tt.late}
+		for i, is := range nodes {
+			b[InstanceID(fmt.Sprintf("pool/%d", 8+i))] = &newbornNode{late: is == 'l', ready: is == 'r'}
 		}
-		b["yet to come"] = &newbornNode{}
-		if late, of, bad := b.tooMany(); late != tt.late || of != tt.of || bad != tt.want {
-			t.Errorf("%d of %d: %d, %d, %t", tt.late, tt.of, late, of, bad)
+		if late, of, bad := b.tooMany(); late != strings.Count(nodes, "l") || of != late+strings.Count(nodes, "r") || bad != want {
+			t.Errorf("%s: %d, %d, %t", nodes, late, of, bad)
+		}
+	}
+}
+
+// TestNewborns: late is only what runs while others do well.
+func TestNewborns(t *testing.T) {
+	at := func(minutes int) time.Time { return proofNoon.Add(time.Duration(minutes) * time.Minute) }
+	on, off := Instance{ID: "p/0", VMID: "v", Power: PowerOn}, Instance{ID: "p/0", VMID: "v", Power: PowerOff}
+	unmade := on
+	unmade.Failure = "AllocationFailed"
+	for name, tt := range map[string]struct {
+		looks []Instance
+		fair  bool
+		want  bool
+	}{
+		"runs":                {[]Instance{on, on, on}, true, true},
+		"is off":              {[]Instance{off, off, off}, true, false},
+		"was never allocated": {[]Instance{unmade, unmade, unmade}, true, false},
+		"runs since a minute": {[]Instance{off, off, on}, true, false},
+		"others are sick":     {[]Instance{on, on, on}, false, false},
+		"was deleted":         {[]Instance{on, {}, {}}, true, false},
+	} {
+		b := newborns{}
+		for i, in := range tt.looks {
+			born := []Instance{in}
+			if in.ID == "" {
+				born = nil
+			}
+			b.saw(born, nil, at(2*i), 3*time.Minute, tt.fair)
+		}
+		if late, _, _ := b.tooMany(); (late > 0) != tt.want {
+			t.Errorf("a machine that %s: %d late", name, late)
+		}
+	}
+	node := Node{Name: "n", ProviderID: "q/0", Ready: true, Heartbeat: proofNoon}
+	silent, gone := node, node
+	silent.Heartbeat, gone.Ready = at(-10), false
+	for name, tt := range map[string]struct {
+		nodes []Node
+		want  bool
+	}{"fine": {[]Node{node}, true}, "none": {nil, false}, "silent": {[]Node{silent}, false}, "most are not Ready": {[]Node{node, gone, gone}, false}} {
+		if got := othersFine([]Instance{on}, append(tt.nodes, Node{ProviderID: "p/0", Ready: true, Heartbeat: proofNoon}), proofNoon); got != tt.want {
+			t.Errorf("others %s: %t", name, got)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	finish := c.follow(ctx, engine)
 	results, err := engine.AutoUpdate(ctx, opts)
 	if ctx.Err() == nil && results != nil {
-		err = errors.Join(err, engine.Watch(ctx, opts.Pools, kamino.Watching{For: c.watch.d, Budget: opts.Proof.Budget}))
+		err = errors.Join(err, engine.Watch(ctx, results, kamino.Watching{For: c.watch.d, Budget: opts.Proof.Budget}))
 	}
 	finish()
 	if results == nil {

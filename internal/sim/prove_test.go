@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -369,23 +370,62 @@ func TestProvePool(t *testing.T) {
 	}
 }
 
-// TestWatch: where two of the first three nodes of a promoted version do not become Ready, it is
-// withdrawn; one of three is not enough.
+// TestWatch: where two of the first three nodes of a version that the run promoted do not become
+// Ready, it is withdrawn; one of three is not enough. What is no word of the image says nothing.
 func TestWatch(t *testing.T) {
-	for late, want := range map[int][]string{1: {"2026.03.09"}, 2: {"2026.03.09", "2026.03.05"}} {
+	stays, goes := []string{"2026.03.09"}, []string{"2026.03.09", "2026.03.05"}
+	for name, tt := range map[string]struct {
+		late    int
+		version string // that the run promoted
+		happens func(*world)
+		want    []string
+	}{
+		"one is late":         {1, "2026.03.09", nil, stays},
+		"two are late":        {2, "2026.03.09", nil, goes},
+		"not of this run":     {2, "2026.03.05", nil, stays},
+		"they are off":        {2, "2026.03.09", func(w *world) { power(w, kamino.PowerOff, "") }, stays},
+		"never allocated":     {2, "2026.03.09", func(w *world) { power(w, kamino.PowerOn, "AllocationFailed") }, stays},
+		"older than the run":  {0, "2026.03.09", nil, stays},
+		"others are not well": {2, "2026.03.09", silence, stays},
+	} {
 		w := aged(1)
 		w.watchNext()
 		w.version("2026.03.09").Tags[kamino.TagRun] = "former"
 		w.version("2026.03.09").sick = mute
+		for i := range 2 - tt.late { // for months
+			m := w.addMachine(poolA, fmt.Sprintf("a-old%d", i), artifactID(poolA, kamino.Version, "2026.03.09"))
+			m.kubelet = false
+			delete(w.nodes, m.Hostname)
+		}
 		p := &proc{}
 		w.spawn(p, func(ctx context.Context) {
-			p.err = p.engine().Watch(ctx, []string{"a"}, kamino.Watching{For: time.Hour, Budget: 5 * time.Minute})
+			runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: tt.version, Changed: true}}}
+			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Budget: 5 * time.Minute})
 		})
-		w.after(time.Minute, func() { w.grow(w.pools[poolA], 3+late) })
-		w.wait()
-		if got := w.turns(); !slices.Equal(got, want) || (p.err != nil) != (late > 1) {
-			t.Errorf("%d late: %v; the next instance boots from %v", late, p.err, got)
+		w.after(time.Minute, func() { w.grow(w.pools[poolA], 3+tt.late) })
+		if tt.happens != nil {
+			w.after(time.Minute+joinTime+time.Second, func() { tt.happens(w) })
 		}
+		w.wait()
+		if got := w.turns(); !slices.Equal(got, tt.want) || (p.err != nil) != (len(tt.want) > 1) {
+			t.Errorf("%s: %v; the next instance boots from %v", name, p.err, got)
+		}
+	}
+}
+
+// power is what the cloud says of the machines without a kubelet.
+func power(w *world, is kamino.Power, failure string) {
+	for _, m := range w.machines {
+		if !m.kubelet {
+			m.Power, m.Failure = is, failure
+		}
+	}
+}
+
+// silence: the kubelets of all nodes are heard no more.
+func silence(w *world) {
+	for _, n := range w.nodes {
+		n.Ready = false
 	}
 }
 
