@@ -26,7 +26,7 @@ type Rules struct {
 	Image *Artifact
 	// AnyPatch lifts that condition: the image is to be renewed for its age.
 	AnyPatch bool
-	// Bad are versions that were rolled back. A node that one was built from is
+	// Bad are versions that were withdrawn. A node that one was built from is
 	// not taken again before it is patched.
 	Bad []Artifact
 
@@ -223,7 +223,7 @@ func (r Rules) judgePatches(n Node, now time.Time, c *Candidate) {
 	}
 	for _, v := range r.Bad {
 		if built, ok := v.built(); v.Tags[TagBuiltFrom] == n.Name && (!ok || !found || !patched.after(built)) {
-			c.reject("bad-image", "version %s, which was rolled back, was built from it", v.Name)
+			c.reject("bad-image", "version %s, which was withdrawn, was built from it", v.Name)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func (r *Run) todaysVersion(v Artifact) (Next, error) {
 		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s exists and was not made by kamino (no tag %s)", v.Name, TagBuiltFrom), hintAgain)}
 	}
 	if why := v.Tags[TagBad]; why != "" {
-		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s of today was rolled back (%s)", v.Name, why), hintAgain)}
+		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s of today was withdrawn (%s)", v.Name, why), hintAgain)}
 	}
 	switch v.State {
 	case Failed:

@@ -48,7 +48,7 @@ func TestAllHeldReasons(t *testing.T) {
 }
 
 // TestRollbackTexts: rollbacks are among the runs, what is given is not asked for, and a plan says
-// which image was rolled back.
+// which image was withdrawn.
 func TestRollbackTexts(t *testing.T) {
 	w := newFakeWorld()
 	p := twoImages(w)
@@ -62,7 +62,7 @@ func TestRollbackTexts(t *testing.T) {
 	for _, n := range w.cluster.nodes {
 		n.Annotations[kamino.KuredLastPatch.Annotation] = "2026-10-01"
 	}
-	if out, _, _ := w.kamino(t, "plan"); !strings.Contains(out, "no node was patched after image 2026.11.10, which was rolled back") {
+	if out, _, _ := w.kamino(t, "plan"); !strings.Contains(out, "no node was patched after image 2026.11.10, which was withdrawn") {
 		t.Errorf("plan:\n%s", out)
 	}
 	for arg, asked := range map[string]bool{"--keep-custom-data": false, "": true} {

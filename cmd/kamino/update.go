@@ -143,7 +143,7 @@ func newUpdateCommand(a *app) *cobra.Command {
 snapshot the disk, bring the node back, build an image version from the
 snapshot and point the pool's model at it. A run that an ended process left is
 found and finished. With a version of today of this node already there, nothing
-is done; with one of another node, or one that was rolled back, --again makes
+is done; with one of another node, or one that was withdrawn, --again makes
 another.`,
 		Example: `  kamino update --target-node k8s-pool1-12345678-vmss000000 --dry-run
   kamino update --target-node k8s-pool1-12345678-vmss000000 --new-updated-nodes 1
