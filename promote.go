@@ -339,7 +339,7 @@ func (e *Engine) blames(ctx context.Context, p *watched, born []Instance) bool {
 		seen, err := examiner.Examine(ctx, ExamineOrder{Node: in.Hostname, Since: n.seen})
 		switch s := (Sight{ClusterSight: seen}); {
 		case errors.Is(err, ErrForbidden):
-		case err != nil, !s.Renewed, s.unheeded():
+		case err != nil, s.Renewed.IsZero(), s.unheeded():
 			return false
 		}
 	}

@@ -289,6 +289,8 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 		switch {
 		case err != nil:
 			return Next{}, err
+		case out != ProofFailed && out != ProofInconclusive && r.wantsProbe():
+			return r.probe(r.proof.sight.Node.Node), nil
 		case out == ProofWaits:
 			return wait(findings[0].Evidence), nil
 		case out == ProofPassed:
@@ -296,6 +298,9 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 		default:
 			r.proof.error = &ProofError{Version: r.image.version.Name, Outcome: out, Findings: findings}
 		}
+	}
+	if err := r.removeProbe(ctx); err != nil {
+		return Next{}, err
 	}
 	if r.badReason() != "" {
 		return r.withdrawn(ctx)
@@ -316,6 +321,11 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 	return r.writeVersion("note on version "+v.Name+" that it passed its proof", v), nil
 }
 
+// born names the node of the pool that was watched.
+func (s Sight) born() string {
+	return "node " + firstWord(s.Node.Name, s.Canary.Hostname)
+}
+
 // withdrawn takes the promoted version back: the good one before it takes its place.
 func (r *Run) withdrawn(ctx context.Context) (Next, error) {
 	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
@@ -330,7 +340,7 @@ func (r *Run) withdrawn(ctx context.Context) (Next, error) {
 	now := o.next()
 	if now == nil || now.Name != r.image.version.Name {
 		r.recordProof(ctx)
-		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status tells what the pool's next node boots from")
+		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status tells what the pool's next node boots from; %s boots from the bad one and stays in the pool: kubectl cordon it, and delete it", r.proof.sight.born())
 	}
 	t := o.defaultTarget()
 	if t.version == nil {

@@ -14,8 +14,11 @@ type Sight struct {
 	Now      time.Time
 	Launched time.Time // when it was asked for, as far as this process knows
 	Running  time.Time // when the cloud was first seen to say that it runs; zero: not yet
-	Ready    time.Time // since when its node is Ready, or was first; zero: never
-	// ReadyAs is since when its node said that it is Ready when it first was, by the node's clock.
+	// Exact says that it was seen not to run shortly before Running: that is when it began.
+	Exact bool
+	Ready time.Time // since when its node is seen to be Ready, or was first; zero: never
+	// ReadyAs is since when its node said that it is Ready when it first was: its own word, which
+	// only its boot is measured by.
 	ReadyAs time.Time
 	Canary  Canary    // the cloud's word, as it was last heard; Name "" before
 	Gone    time.Time // since when the cloud lists it no more; zero: it does
@@ -23,59 +26,11 @@ type Sight struct {
 	Others  []Node    // the other nodes of the cluster
 	Console []string  // its last lines, where they can be read
 	Nonce   string    // that the report of its agent has to repeat
-	Donor   string    // the node that the image was made of
+	Donor   string    // the node that the image was made of in this run; "" when it may have changed since
 	// Restarts are those of its first report after it was Ready.
 	Restarts map[string]int
 	Reboots  []Signal // what tells of a reboot that is pending
 	ClusterSight
-}
-
-// ClusterSight is what Kubernetes tells of a canary and of a node to compare it with.
-type ClusterSight struct {
-	Node     NodeSight // the canary's; UID "" when there is none
-	Sibling  NodeSight // of the pool, the donor where it is there; UID "" when there is none
-	Renewed  bool      // another kubelet than the canary's renewed its lease within a minute
-	Requests []CertificateRequest
-	Daemons  []DaemonPod // one for each DaemonSet that selects the canary's node
-	Starts   int         // how often its kubelet has started, as events tell
-	Probe    ProbeState
-}
-
-// NodeSight is a node with what only an examination needs.
-type NodeSight struct {
-	Node
-	Pulse    time.Time         // last sign of life, by the node's clock
-	NotReady string            // why it is not, "" when it is
-	Versions map[string]string // of kubelet, container runtime and kernel
-	CPU      int64             // capacity, in thousandths
-	Memory   int64             // capacity, in bytes
-	MaxPods  int64             // capacity
-	Images   []string          // cached, one name of each
-	Own      map[string]string // labels that its kubelet set; nil where that cannot be told
-}
-
-// CertificateRequest is a certificate signing request for a node that is not approved.
-type CertificateRequest struct {
-	Name, Signer string
-	Made         time.Time
-	Denied       bool
-	// OthersApproved: after this one was made, another node's of the same signer was approved.
-	OthersApproved bool
-}
-
-// DaemonPod is a DaemonSet that selects a node, with its pod there.
-type DaemonPod struct {
-	Set    string // namespace/name
-	Ready  bool
-	Pull   bool   // it waits for an image
-	Reason string // why it is not Ready, for people
-}
-
-// ProbeState is how far the operator's probe has come.
-type ProbeState struct {
-	Wanted, Started, Done, Failed bool
-	Pull                          bool // it waits for an image
-	Reason                        string
 }
 
 // there says whether the canary's node can be judged: it is Ready, or was.
@@ -94,8 +49,33 @@ func (s Sight) byAndBy(b Bounds, over Outcome, evidence string) (Outcome, string
 
 // heard says whether a silence speaks against the canary: the cloud says that it runs, and the
 // kubelets of other nodes reach the API server.
+// Whether its provisioning has ended says nothing: Azure leaves that at Creating for 40 minutes
+// where no guest reports (docs/azure.md).
 func (s Sight) heard() bool {
-	return s.Gone.IsZero() && s.Canary.State == Succeeded && s.Canary.Power == PowerOn && s.Renewed
+	return s.Gone.IsZero() && s.Canary.State != Failed && s.Canary.Power == PowerOn && !s.Renewed.IsZero()
+}
+
+// leaving tells that the canary's machine is off, or is being taken away, by whomever: nothing that
+// it shows from then on speaks against its image. Outcome "": it is not.
+func (s Sight) leaving() (Outcome, string) {
+	c := s.Canary
+	switch {
+	case !s.Gone.IsZero() && s.Now.Sub(s.Gone) < goneAfter:
+		return ProofWaits, "the canary, which the cloud does not list, to be listed or to stay away"
+	case !s.Gone.IsZero():
+		return ProofInconclusive, "the canary is gone from the cloud: somebody deleted it"
+	case c.State == Deleting:
+		return ProofInconclusive, "somebody deletes the canary"
+	case !s.Running.IsZero() && c.State != Failed && (c.Instance == "" || c.VMID == ""):
+		return ProofInconclusive, "the cloud shows no machine of the canary any more"
+	case c.Power == PowerOff:
+		return ProofInconclusive, "the canary is off, and nobody knows who switched it off" + s.lastLines()
+	case s.Node.Deleting:
+		return ProofInconclusive, "somebody deletes its node " + s.Node.Name
+	case s.Node.Tainted(TaintDeleting):
+		return ProofInconclusive, "cluster-autoscaler takes its node " + s.Node.Name + " away"
+	}
+	return "", ""
 }
 
 // unheeded says whether the canary asks for a certificate that nobody approves, for any node.
@@ -111,37 +91,18 @@ func (s Sight) lastLines() string {
 	return ""
 }
 
-// Examiner is a Cluster that can look at a canary's node as at no other, and knows the stop switch.
-// Errors are those of [Provider].
-type Examiner interface {
-	// Examine reads what Kubernetes tells of a canary's node. A node that is not there is no error.
-	Examine(context.Context, ExamineOrder) (ClusterSight, error)
-	// AdmitCanary cordons a canary's node and takes TaintCanary off, in one write that is
-	// conditional on the node: so the pods of DaemonSets land on it, and no others.
-	AdmitCanary(context.Context, Node) error
-	// RemoveNode deletes a Node object of that UID. One that is gone is no error.
-	RemoveNode(context.Context, Node) error
-	// PreflightProof returns ErrForbidden naming every right that a proof uses besides and that is
-	// missing. With a probe it tries, without effect, to create it: a *RefusedError where it is no
-	// Job, or the API server takes no such one.
-	PreflightProof(ctx context.Context, probe []byte) error
-	// StartProbe creates the probe of a run on a node. One that exists already is no error.
-	StartProbe(ctx context.Context, run string, node Node, probe []byte) error
-	// RemoveProbe deletes the probe of a run with its pods. One that is not there is no error.
-	RemoveProbe(ctx context.Context, run string, probe []byte) error
-	// Paused is why new runs and promotions are held in the whole cluster; "" when they are not.
-	Paused(context.Context) (reason string, err error)
-	// Pause writes that reason; "" takes it away.
-	Pause(ctx context.Context, reason string) error
+// unless is an outcome of a node that was made since the canary was asked for. One that is older
+// was left by something else, and goes.
+func (s Sight) unless(out Outcome, b Bounds, evidence string) (Outcome, string) {
+	if s.Node.Created.Before(s.Launched) && !s.overdue(b) {
+		return ProofWaits, evidence
+	}
+	return out, evidence
 }
 
-// ExamineOrder says whose sight is wanted.
-type ExamineOrder struct {
-	Run     string
-	Node    string    // of the canary
-	Sibling string    // the node to compare it with; "" none
-	Since   time.Time // before which nothing of a node of that name was the canary's
-	Probe   []byte    // of the run; nil for none
+// overdue says whether the canary has run for longer than it may need to boot.
+func (s Sight) overdue(b Bounds) bool {
+	return !s.Running.IsZero() && s.Now.Sub(s.Running) > b.Boot
 }
 
 // Between two looks at all there is, only the canary's node is read: the cloud lets a set be read a
@@ -219,10 +180,7 @@ func (s *Sight) sawNode(n Node) {
 		s.Node.NotReady = ""
 	}
 	if s.Ready.IsZero() && n.Ready && SameVM(n.SystemUUID, s.Canary.VMID) {
-		s.ReadyAs = n.ReadySince
-		if s.Ready = n.ReadySince; s.Ready.Before(s.Running) || s.Ready.After(s.Now) {
-			s.Ready = s.Now
-		}
+		s.Ready, s.ReadyAs = s.Now, n.ReadySince
 	}
 }
 
@@ -237,22 +195,36 @@ func (r *Run) sightCloud(ctx context.Context) error {
 		return fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
 	}
 	s, name := &r.proof.sight, r.canaryName()
+	asked := r.proof.asked
 	r.proof.asked = r.engine.now()
 	if s.Launched.IsZero() {
 		s.Launched = r.held.lease.Record.CanarySince
 	}
-	i := slices.IndexFunc(list, func(c Canary) bool { return c.Name == name && c.State != Deleting })
+	i := slices.IndexFunc(list, func(c Canary) bool {
+		// A set that has lost the machine that was seen is none: that was evicted, or deleted.
+		same := s.Canary.Instance == "" || strings.EqualFold(string(c.Instance), string(s.Canary.Instance)) && SameVM(c.VMID, s.Canary.VMID)
+		return c.Name == name && c.State != Deleting && same
+	})
 	switch {
 	case i >= 0:
 		s.Canary, s.Gone = list[i], time.Time{}
 	case s.Gone.IsZero():
 		s.Gone = r.proof.asked
 	}
-	if s.Running.IsZero() && s.Canary.Power == PowerOn && s.Canary.VMID != "" {
-		s.Running = r.proof.asked
-	}
+	s.runs(asked, r.proof.asked)
 	return nil
 }
+
+// runs notes when the machine was first seen to run, and whether the look before that, at which it
+// did not, was shortly before.
+func (s *Sight) runs(before, now time.Time) {
+	if s.Running.IsZero() && s.Canary.Power == PowerOn && s.Canary.VMID != "" {
+		s.Running, s.Exact = now, !before.IsZero() && now.Sub(before) <= exactWithin
+	}
+}
+
+// exactWithin is how exactly a boot has to be measured to count in the pool's history.
+const exactWithin = 30 * time.Second
 
 // sightWhole reads all that there is to see.
 func (r *Run) sightWhole(ctx context.Context) error {
@@ -262,7 +234,7 @@ func (r *Run) sightWhole(ctx context.Context) error {
 		return err
 	}
 	s := &p.sight
-	s.Nonce, s.Reboots, s.Donor = r.held.lease.Record.Nonce, r.opts.PendingReboot, r.image.version.Tags[TagBuiltFrom]
+	s.Nonce, s.Reboots = r.held.lease.Record.Nonce, r.opts.PendingReboot
 	if s.Canary.Hostname != "" {
 		if err := r.sightCluster(ctx, examiner); err != nil {
 			return err
@@ -289,8 +261,8 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	s.Others, s.Stray = nil, ""
-	sibling := ""
+	s.Others, s.Stray, s.Donor = nil, "", ""
+	sibling, tags := "", r.image.version.Tags
 	for _, n := range nodes {
 		if n.Name == s.Canary.Hostname {
 			continue
@@ -298,6 +270,9 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 		s.Others = append(s.Others, n)
 		if SameVM(n.SystemUUID, s.Canary.VMID) {
 			s.Stray = n.Name
+		}
+		if n.Name == tags[TagBuiltFrom] && tags[TagRun] == r.held.run && SameVM(n.SystemUUID, tags[TagVM]) {
+			s.Donor = n.Name
 		}
 		if pool, err := r.engine.Provider.PoolOf(n.ProviderID); err == nil && pool == r.pool.ID && n.Ready && !n.Unschedulable && (sibling == "" || n.Name == s.Donor) {
 			sibling = n.Name
@@ -314,7 +289,7 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 
 // sightNewborn reads the first instance of the pool that boots from the version.
 func (r *Run) sightNewborn(ctx context.Context) error {
-	s, now := &r.proof.sight, r.engine.now()
+	s, now, asked := &r.proof.sight, r.engine.now(), r.proof.asked
 	if r.proof.asked = now; s.Launched.IsZero() {
 		s.Launched = now
 	}
@@ -335,9 +310,7 @@ func (r *Run) sightNewborn(ctx context.Context) error {
 	default:
 		s.Canary, s.Gone = canaryOf(in), time.Time{}
 	}
-	if s.Running.IsZero() && s.Canary.Power == PowerOn {
-		s.Running = now
-	}
+	s.runs(asked, now)
 	return nil
 }
 

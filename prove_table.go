@@ -22,12 +22,12 @@ var checks = []check{
 	{"identity", "machine, host name, machine ID and provider ID are its own", judgeIdentity},
 	{"certificate", "its certificates are approved as those of other nodes", judgeCertificate},
 	{"ready", "its node is Ready within the boot budget", judgeReady},
-	{"boot", "not slower than twice the median of earlier canaries and a minute", judgeBoot},
+	{"boot", "not slower than twice the median of earlier canaries and a quarter of the budget", judgeBoot},
 	{"stable", "Ready, with one start of the kubelet, for the whole time", judgeStable},
 	{"labels", "those that the kubelet of a sibling sets, and a sibling's taints", judgeLabels},
 	{"capacity", "that of a sibling, and the donor's versions", judgeCapacity},
 	{"pressure", "no condition but Ready is True that is not on a sibling", judgePressure},
-	{"clock", "within a minute of a sibling's", judgeClock},
+	{"clock", "within a minute of those of other nodes", judgeClock},
 	{"images", "half of the images that the donor has cached", judgeImages},
 	{"daemonsets", "a Ready pod of each that selects the node", judgeDaemons},
 	{"report", "its agent reports, with the run's nonce", judgeReport},
@@ -48,6 +48,9 @@ func Checks() []string {
 // Judge goes through the table. It is a pure function: the same sight has the same verdict. The
 // first finding is the reason for it.
 func Judge(s Sight, b Bounds) (Outcome, []Finding) {
+	if out, why := s.leaving(); out != "" && !slices.Contains(b.Without, "cloud") {
+		return out, []Finding{{"cloud", out, why}}
+	}
 	found := map[Outcome][]Finding{}
 	for _, c := range checks {
 		if slices.Contains(b.Without, c.name) {
@@ -64,7 +67,14 @@ func Judge(s Sight, b Bounds) (Outcome, []Finding) {
 	if left := s.Ready.Add(b.Bake).Sub(s.Now); left > 0 {
 		return ProofWaits, []Finding{{"stable", ProofWaits, fmt.Sprintf("the canary to prove itself for another %s", left.Round(time.Second))}}
 	}
-	return ProofPassed, found[ProofPassed]
+	if s.Node.UID == "" { // whatever is left out: an image that showed no node has proved nothing
+		out := ProofWaits
+		if s.overdue(b) || s.Running.IsZero() && s.Now.Sub(s.Launched) > createLimit+b.Boot {
+			out = ProofInconclusive
+		}
+		return out, []Finding{{"identity", out, "the canary's node to register"}}
+	}
+	return ProofPassed, append(found[ProofPassed], Finding{"stable", ProofPassed, "examined"})
 }
 
 // createLimit is how long a cloud may take to make a machine.
@@ -73,16 +83,10 @@ const createLimit = 20 * time.Minute
 func judgeCloud(s Sight, _ Bounds) (Outcome, string) {
 	c := s.Canary
 	switch {
-	case !s.Gone.IsZero() && s.Now.Sub(s.Gone) < goneAfter:
-		return ProofWaits, "the canary, which the cloud does not list, to be listed or to stay away"
-	case !s.Gone.IsZero():
-		return ProofInconclusive, "the canary is gone from the cloud: somebody deleted it"
 	case c.State == Failed && c.Blocked:
 		return ProofInconclusive, "the cloud did not make it: " + c.Failure
 	case c.State == Failed:
 		return ProofFailed, "the cloud gave it up: " + firstWord(c.Failure, "no reason told") + s.lastLines()
-	case c.Power == PowerOff:
-		return ProofInconclusive, "the canary is off, and nobody knows who switched it off" + s.lastLines()
 	case s.Running.IsZero() && s.Now.Sub(s.Launched) > createLimit:
 		return ProofInconclusive, fmt.Sprintf("the cloud has not made it within %s", createLimit)
 	case s.Running.IsZero():
@@ -115,20 +119,6 @@ func judgeIdentity(s Sight, b Bounds) (Outcome, string) {
 	return ProofPassed, "its own"
 }
 
-// unless is an outcome of a node that was made since the canary was asked for. One that is older
-// was left by something else, and goes.
-func (s Sight) unless(out Outcome, b Bounds, evidence string) (Outcome, string) {
-	if s.Node.Created.Before(s.Launched) && !s.overdue(b) {
-		return ProofWaits, evidence
-	}
-	return out, evidence
-}
-
-// overdue says whether the canary has run for longer than it may need to boot.
-func (s Sight) overdue(b Bounds) bool {
-	return !s.Running.IsZero() && s.Now.Sub(s.Running) > b.Boot
-}
-
 // requestTime is how long an approver is given.
 const requestTime = 2 * time.Minute
 
@@ -136,6 +126,7 @@ func judgeCertificate(s Sight, b Bounds) (Outcome, string) {
 	for _, r := range s.Requests {
 		what := fmt.Sprintf("certificate signing request %s (%s)", r.Name, r.Signer)
 		switch old := s.Now.Sub(r.Made) > requestTime; {
+		case r.Foreign: // proves nothing against it, though it may be the node's own
 		case r.Denied:
 			return ProofFailed, what + " was denied"
 		case r.OthersApproved && old:
@@ -165,13 +156,20 @@ func judgeReady(s Sight, b Bounds) (Outcome, string) {
 	return ProofFailed, fmt.Sprintf("node %s is not Ready within %s of the machine's start%s", s.Node.Name, b.Boot, inBrackets(s.Node.NotReady)) + s.lastLines()
 }
 
-func (s Sight) boot() time.Duration { return max(s.Ready.Sub(s.Running), 0) }
+// boot is how long it took from a machine that runs to a node that is Ready: by the node's own word
+// where that can be, else by when that was seen.
+func (s Sight) boot() time.Duration {
+	if s.ReadyAs.After(s.Running) && s.ReadyAs.Before(s.Ready) {
+		return s.ReadyAs.Sub(s.Running)
+	}
+	return max(s.Ready.Sub(s.Running), 0)
+}
 
 func judgeBoot(s Sight, b Bounds) (Outcome, string) {
 	if !s.there() || b.History == 0 {
 		return ProofPassed, "no history to compare with"
 	}
-	took, most := s.boot(), 2*b.History+time.Minute
+	took, most := s.boot(), 2*b.History+max(time.Minute, b.Boot/4)
 	if took > most {
 		return ProofFailed, fmt.Sprintf("Ready %s after the machine ran, where the pool's canaries take %s: more than %s",
 			took.Round(time.Second), b.History.Round(time.Second), most.Round(time.Second))
@@ -186,7 +184,7 @@ func judgeStable(s Sight, _ Bounds) (Outcome, string) {
 	case !s.Node.Ready && !s.heard():
 		return ProofInconclusive, "the canary is silent, and no other kubelet is heard of or the cloud does not say that the machine runs"
 	case s.Node.UID == "":
-		return ProofFailed, "its node was Ready and is gone" + s.lastLines()
+		return ProofInconclusive, "its node was Ready, and somebody deleted its object" // no kubelet does
 	case !s.Node.Ready:
 		return ProofFailed, fmt.Sprintf("its node was Ready and is not any more%s", inBrackets(s.Node.NotReady)) + s.lastLines()
 	case s.Node.ReadySince.After(s.ReadyAs.Add(lookAge)):
@@ -221,7 +219,7 @@ func judgeLabels(s Sight, b Bounds) (Outcome, string) {
 		}
 	}
 	for _, t := range s.Node.Taints {
-		passing := t.Key == TaintBlock || t.Key == TaintCanary || strings.HasPrefix(t.Key, taintsOfKubernetes)
+		passing := t.Effect == "PreferNoSchedule" || t.Key == TaintBlock || t.Key == TaintCanary || strings.HasPrefix(t.Key, taintsOfKubernetes)
 		if !passing && !s.Sibling.Tainted(t.Key) {
 			return s.byAndBy(b, ProofFailed, fmt.Sprintf("taint %s is on it, and not on node %s", t.Key, s.Sibling.Name))
 		}
@@ -260,9 +258,13 @@ func judgePressure(s Sight, b Bounds) (Outcome, string) {
 	for _, k := range s.Node.Conditions {
 		signal := func(r Signal) bool { return r.Condition == k.Type }
 		same := func(o Condition) bool { return o.Type == k.Type && o.Status == k.Status }
-		if k.Status == "True" && !slices.ContainsFunc(s.Reboots, signal) && !slices.ContainsFunc(s.Sibling.Conditions, same) {
-			return s.byAndBy(Bounds{Boot: time.Minute}, ProofFailed, fmt.Sprintf("condition %s is True%s", k.Type, inBrackets(k.Reason)))
+		if k.Status != "True" || slices.ContainsFunc(s.Reboots, signal) || slices.ContainsFunc(s.Sibling.Conditions, same) {
+			continue
 		}
+		if k.Type == "NetworkUnavailable" { // a controller's word: it gives the node its route
+			return s.byAndBy(b, ProofInconclusive, fmt.Sprintf("no controller has given it a route%s", inBrackets(k.Reason)))
+		}
+		return s.byAndBy(Bounds{Boot: time.Minute}, ProofFailed, fmt.Sprintf("condition %s is True%s", k.Type, inBrackets(k.Reason)))
 	}
 	return ProofPassed, "none"
 }
@@ -271,16 +273,21 @@ func judgePressure(s Sight, b Bounds) (Outcome, string) {
 // of a kubelet's lease in it.
 const clockLimit = time.Minute
 
-func judgeClock(s Sight, b Bounds) (Outcome, string) {
-	if !s.there() || s.Node.Pulse.IsZero() || s.Sibling.Pulse.IsZero() {
+func judgeClock(s Sight, _ Bounds) (Outcome, string) {
+	if !s.there() || s.Node.Pulse.IsZero() || s.Renewed.IsZero() {
 		return ProofPassed, "nothing to compare with"
 	}
-	off := s.Node.Pulse.Sub(s.Sibling.Pulse)
+	// Of two clocks that differ nobody knows which is wrong: it must be out of step with a
+	// sibling's, too, where that is heard of.
+	off, beside := s.Node.Pulse.Sub(s.Renewed), s.Renewed
+	if !s.Sibling.Pulse.IsZero() {
+		beside = s.Sibling.Pulse
+	}
 	switch {
-	case off > clockLimit:
-		return ProofFailed, fmt.Sprintf("it is %s ahead of that of node %s", off.Round(time.Second), s.Sibling.Name)
-	case off < -clockLimit && s.Node.Ready && s.Now.Sub(s.Ready) > clockLimit:
-		return ProofFailed, fmt.Sprintf("it is %s behind that of node %s", -off.Round(time.Second), s.Sibling.Name)
+	case off > clockLimit && s.Node.Pulse.Sub(beside) > clockLimit:
+		return ProofFailed, fmt.Sprintf("it is %s ahead of those of other nodes", off.Round(time.Second))
+	case off < -clockLimit && s.Node.Pulse.Sub(beside) < -clockLimit && s.Node.Ready && s.Now.Sub(s.Ready) > clockLimit:
+		return ProofFailed, fmt.Sprintf("it is %s behind those of other nodes", -off.Round(time.Second))
 	}
 	return ProofPassed, "in step"
 }
@@ -310,9 +317,9 @@ func judgeDaemons(s Sight, b Bounds) (Outcome, string) {
 		if d.Ready {
 			continue
 		}
-		over := ProofFailed
-		if d.Pull {
-			over = ProofInconclusive
+		over := ProofInconclusive
+		if d.Beside && !d.Owed {
+			over = ProofFailed
 		}
 		return s.byAndBy(b, over, fmt.Sprintf("DaemonSet %s has no Ready pod there%s", d.Set, inBrackets(d.Reason)))
 	}
@@ -370,8 +377,10 @@ func judgeProbe(s Sight, b Bounds) (Outcome, string) {
 		return ProofFailed, "it failed" + inBrackets(p.Reason)
 	case p.Done:
 		return ProofPassed, "it succeeded"
-	case p.Pull:
-		return s.byAndBy(b, ProofInconclusive, "its image cannot be pulled"+inBrackets(p.Reason))
+	case !p.Started:
+		return s.byAndBy(b, ProofInconclusive, "it was not started")
+	case p.Owed:
+		return s.byAndBy(b, ProofInconclusive, "it waits for what is not there"+inBrackets(p.Reason))
 	}
 	return s.byAndBy(b, ProofFailed, "it has not ended"+inBrackets(p.Reason))
 }

@@ -26,7 +26,7 @@ func goodSight() Sight {
 		Nonce: "n", Donor: "a-0", Restarts: map[string]int{"kubelet.service": 1},
 		Canary: Canary{Name: "kamino-00000000", State: Succeeded, Power: PowerOn, Instance: "azure://c/0", VMID: "00000000-0000-4000-8000-000000000001", Hostname: "kamino-00000000000000"},
 		Others: []Node{{Name: "a-1", UID: "uid-a-1", MachineID: "m-a-1"}},
-		ClusterSight: ClusterSight{Renewed: true, Starts: 1, Daemons: []DaemonPod{{Set: "kube-system/proxy", Ready: true}},
+		ClusterSight: ClusterSight{Renewed: proofNoon.Add(-5 * time.Second), Starts: 1, Daemons: []DaemonPod{{Set: "kube-system/proxy", Ready: true, Beside: true}},
 			Node:    node("kamino-00000000000000", "azure://c/0", "00000000-0000-4000-8000-000000000001"),
 			Sibling: node("a-0", "azure://a/0", "00000000-0000-4000-8000-000000000002")}}
 	s.Node.Labels, s.Node.Created, s.Node.ReadySince = labels, s.Running.Add(time.Minute), s.Ready
@@ -70,6 +70,20 @@ func TestJudge(t *testing.T) {
 		{"a list lacks it once", func(s *Sight) { s.Gone = proofNoon.Add(-time.Second) }, waits, "cloud"},
 		{"somebody switched it off", func(s *Sight) { s.Canary.Power = PowerOff }, unsure, "cloud"},
 
+		{"its set without an instance", func(s *Sight) {
+			s.Canary.Instance, s.Canary.VMID, s.Canary.Hostname, s.Canary.Power = "", "", "", ""
+		}, unsure, "cloud"},
+		{"deleted while its pods end", func(s *Sight) {
+			s.Canary.State = Deleting
+			s.Node.Ready, s.Daemons[0].Ready = false, false
+		}, unsure, "cloud"},
+		{"the autoscaler takes it away", func(s *Sight) {
+			s.Node.Taints = []Taint{{Key: TaintDeleting, Effect: "NoSchedule"}}
+			s.Node.Ready = false
+		}, unsure, "cloud"},
+		{"its node is being deleted", func(s *Sight) { s.Node.Deleting, s.Node.Ready = true, false }, unsure, "cloud"},
+		{"a list lacks it once, and its node is silent", func(s *Sight) { s.Gone = proofNoon.Add(-time.Second); s.Node.Ready = false }, waits, "cloud"},
+
 		{"another name", func(s *Sight) { silent(s); s.Stray = "a-1" }, fail, "identity"},
 		{"another's machine ID", func(s *Sight) { s.Node.MachineID = "m-a-1" }, fail, "identity"},
 		{"the donor's machine ID", func(s *Sight) { s.Node.MachineID = "m-a-0" }, fail, "identity"},
@@ -86,6 +100,12 @@ func TestJudge(t *testing.T) {
 		}, waits, "identity"},
 
 		{"a request that is denied", func(s *Sight) { r := request; r.Denied = true; s.Requests = []CertificateRequest{r} }, fail, "certificate"},
+		{"a request of somebody else's that is denied", func(s *Sight) { r := request; r.Denied, r.Foreign = true, true; s.Requests = []CertificateRequest{r} }, pass, "cloud"},
+		{"a request of somebody else's that waits", func(s *Sight) {
+			r := request
+			r.OthersApproved, r.Foreign = true, true
+			s.Requests = []CertificateRequest{r}
+		}, pass, "cloud"},
 		{"a request that waits longer than another's", func(s *Sight) {
 			silent(s)
 			r := request
@@ -102,8 +122,9 @@ func TestJudge(t *testing.T) {
 
 		{"it boots", func(s *Sight) { silent(s); s.Running = proofNoon.Add(-time.Minute) }, waits, "ready"},
 		{"no kubelet", silent, fail, "ready"},
-		{"no kubelet, and none of the others either", func(s *Sight) { silent(s); s.Renewed = false }, unsure, "ready"},
+		{"no kubelet, and none of the others either", func(s *Sight) { silent(s); s.Renewed = time.Time{} }, unsure, "ready"},
 		{"no kubelet, and the cloud does not say that it runs", func(s *Sight) { silent(s); s.Canary.Power = PowerBetween }, unsure, "ready"},
+		{"no kubelet, on a set that Azure still calls Creating", func(s *Sight) { silent(s); s.Canary.State = Creating }, fail, "ready"},
 		{"no container runtime", func(s *Sight) {
 			s.Ready = time.Time{}
 			s.Node.Ready, s.Node.NotReady = false, "container runtime is down"
@@ -112,8 +133,8 @@ func TestJudge(t *testing.T) {
 		{"slow as never before", func(s *Sight) { s.Running = proofNoon.Add(-20 * time.Minute) }, pass, "cloud"}, // without a history
 
 		{"not Ready any more", func(s *Sight) { s.Node.Ready = false }, fail, "stable"},
-		{"its node is gone", func(s *Sight) { s.Node = NodeSight{} }, fail, "stable"},
-		{"silent, as all others", func(s *Sight) { s.Node.Ready = false; s.Renewed = false }, unsure, "stable"},
+		{"its Node object is gone, as people and controllers delete them", func(s *Sight) { s.Node = NodeSight{} }, unsure, "stable"},
+		{"silent, as all others", func(s *Sight) { s.Node.Ready = false; s.Renewed = time.Time{} }, unsure, "stable"},
 		{"Ready twice", func(s *Sight) { s.Node.ReadySince = s.Ready.Add(time.Minute) }, fail, "stable"},
 		{"two starts of the kubelet", func(s *Sight) { s.Starts = 2 }, fail, "stable"},
 		{"not baked", func(s *Sight) {
@@ -123,6 +144,10 @@ func TestJudge(t *testing.T) {
 		{"a label of the kubelet lacks", func(s *Sight) { s.Node.Labels = map[string]string{} }, fail, "labels"},
 		{"a wrong label", func(s *Sight) { s.Node.Labels = map[string]string{"agentpool": "b"} }, fail, "labels"},
 		{"a taint of its own", func(s *Sight) { s.Node.Taints = []Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized"}} }, fail, "labels"},
+		{"a taint that the autoscaler thinks about", func(s *Sight) {
+			s.Node.Taints = []Taint{{Key: "DeletionCandidateOfClusterAutoscaler", Effect: "PreferNoSchedule"}}
+		}, pass, "cloud"},
+		{"a soft taint of somebody's", func(s *Sight) { s.Node.Taints = []Taint{{Key: "x", Effect: "PreferNoSchedule"}} }, pass, "cloud"},
 		{"our cordon", func(s *Sight) { s.Node.Taints = []Taint{{Key: "node.kubernetes.io/unschedulable"}} }, pass, "cloud"},
 		{"half the memory", func(s *Sight) { s.Node.Memory /= 2 }, fail, "capacity"},
 		{"another kubelet", func(s *Sight) { s.Node.Versions = map[string]string{"kubelet": "v1.30.0", "kernel": "6.1"} }, fail, "capacity"},
@@ -135,12 +160,22 @@ func TestJudge(t *testing.T) {
 			s.Node.Conditions = []Condition{{Type: "Odd", Status: "True"}}
 			s.Sibling.Conditions = s.Node.Conditions
 		}, pass, "cloud"},
+		{"no route yet", func(s *Sight) {
+			s.Node.Conditions = []Condition{{Type: "NetworkUnavailable", Status: "True", Reason: "NoRouteCreated"}}
+			s.Ready = proofNoon.Add(-2 * time.Minute)
+		}, waits, "pressure"},
+		{"no route at all", func(s *Sight) {
+			s.Node.Conditions = []Condition{{Type: "NetworkUnavailable", Status: "True", Reason: "NoRouteCreated"}}
+		}, unsure, "pressure"},
+		{"a sibling that is silent", func(s *Sight) { s.Sibling.Pulse = s.Sibling.Pulse.Add(-70 * time.Second) }, pass, "cloud"},
+		{"a sibling that is ahead", func(s *Sight) { s.Sibling.Pulse = s.Sibling.Pulse.Add(time.Hour) }, pass, "cloud"},
 		{"an hour ahead", func(s *Sight) { s.Node.Pulse = s.Node.Pulse.Add(time.Hour) }, fail, "clock"},
 		{"an hour behind", func(s *Sight) { s.Node.Pulse = s.Node.Pulse.Add(-time.Hour) }, fail, "clock"},
 		{"an empty cache", func(s *Sight) { s.Node.Images = nil }, fail, "images"},
 
 		{"a DaemonSet that crashes", func(s *Sight) { s.Daemons[0].Ready = false }, fail, "daemonsets"},
-		{"a DaemonSet whose image cannot be pulled", func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Pull = false, true }, unsure, "daemonsets"},
+		{"a DaemonSet whose image cannot be pulled", func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Owed = false, true }, unsure, "daemonsets"},
+		{"a DaemonSet that crashes on the sibling, too", func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Beside = false, false }, unsure, "daemonsets"},
 		{"a DaemonSet that starts", func(s *Sight) { s.Daemons[0].Ready = false; s.Ready = proofNoon }, waits, "daemonsets"},
 
 		{"no report", func(s *Sight) { s.Node.Annotations = nil }, unsure, "report"},
@@ -154,8 +189,9 @@ func TestJudge(t *testing.T) {
 		}, fail, "reboot"},
 
 		{"the probe fails", func(s *Sight) { s.Probe = ProbeState{Wanted: true, Started: true, Failed: true} }, fail, "probe"},
+		{"a probe that nobody has started", func(s *Sight) { s.Probe = ProbeState{Wanted: true} }, unsure, "probe"},
 		{"the probe hangs", func(s *Sight) { s.Probe = ProbeState{Wanted: true, Started: true} }, fail, "probe"},
-		{"the probe's image cannot be pulled", func(s *Sight) { s.Probe = ProbeState{Wanted: true, Started: true, Pull: true} }, unsure, "probe"},
+		{"the probe's image cannot be pulled", func(s *Sight) { s.Probe = ProbeState{Wanted: true, Started: true, Owed: true} }, unsure, "probe"},
 		{"the probe succeeds", func(s *Sight) { s.Probe = ProbeState{Wanted: true, Started: true, Done: true} }, pass, "cloud"},
 		{"a failure tells more than what is inconclusive", func(s *Sight) { s.Node.Annotations = nil; s.Starts = 9 }, fail, "stable"},
 	} {
@@ -179,6 +215,26 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestJudgeNothing: with every check left out nothing is found against an image, but one that never
+// showed a node is not promoted.
+func TestJudgeNothing(t *testing.T) {
+	b := proofBounds
+	b.Without = Checks()
+	s := goodSight()
+	if out, f := Judge(s, b); out != ProofPassed || len(f) == 0 {
+		t.Errorf("good: %s %v", out, f)
+	}
+	b.Without = []string{"ready"}
+	silent(&s)
+	if out, f := Judge(s, b); out != ProofInconclusive || f[0].Check != "identity" {
+		t.Errorf("no node at all: %s %v", out, f)
+	}
+	s.Running = proofNoon.Add(-time.Minute)
+	if out, f := Judge(s, b); out != ProofWaits || f[0].Check != "identity" {
+		t.Errorf("no node yet: %s %v", out, f)
+	}
+}
+
 // TestJudgeBoot: a boot is compared with the pool's history, where there is one.
 func TestJudgeBoot(t *testing.T) {
 	l := Ledger{}
@@ -195,8 +251,30 @@ func TestJudgeBoot(t *testing.T) {
 		t.Errorf("%s: %s %v", b.History, out, f)
 	}
 	s.Running = s.Ready.Add(-4 * time.Minute)
+	if out, f := Judge(s, b); out != ProofPassed {
+		t.Errorf("within a quarter of the budget: %s %v", out, f)
+	}
+	s.Running = s.Ready.Add(-5 * time.Minute)
 	if out, f := Judge(s, b); out != ProofFailed || f[0].Check != "boot" {
 		t.Errorf("%s %v", out, f)
+	}
+}
+
+// TestSight: what this process sees of a machine and its node, look by look. A boot is measured
+// where its begin was seen, and the bake begins at our own first sight of a Ready node, whatever
+// the node says.
+func TestSight(t *testing.T) {
+	on := Canary{Power: PowerOn, VMID: goodSight().Canary.VMID}
+	for before, exact := range map[time.Time]bool{{}: false, proofNoon.Add(-10 * time.Second): true, proofNoon.Add(-time.Minute): false} {
+		s := Sight{Canary: on}
+		if s.runs(before, proofNoon); !s.Running.Equal(proofNoon) || s.Exact != exact {
+			t.Errorf("looked before at %s: %+v", before, s)
+		}
+	}
+	s := Sight{Now: proofNoon, Canary: on, Running: proofNoon.Add(-time.Hour)}
+	s.sawNode(Node{UID: "u", Ready: true, SystemUUID: on.VMID, ReadySince: proofNoon.Add(-50 * time.Minute)})
+	if !s.Ready.Equal(proofNoon) || s.boot() != 10*time.Minute {
+		t.Errorf("Ready since %s, booted in %s", s.Ready, s.boot())
 	}
 }
 

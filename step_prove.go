@@ -15,6 +15,12 @@ func (r *Run) chooseProof(ctx context.Context) error {
 	if r.proof.mode != "" {
 		return nil
 	}
+	examiner, looks := r.engine.Cluster.(Examiner)
+	if r.opts.Proof.Mode != ProveNone && looks { // whichever it will be: both look, and both probe
+		if err := examiner.PreflightProof(ctx, r.opts.Proof.Probe); err != nil {
+			return fmt.Errorf("check the rights of a proof: %w", err)
+		}
+	}
 	r.proof.mode = r.opts.Proof.Mode
 	if r.proof.mode == ProveCanary {
 		why, err := r.noCanary(ctx)
@@ -26,7 +32,7 @@ func (r *Run) chooseProof(ctx context.Context) error {
 			r.doubt(InValidate, []string{"no canary can be had: " + why + "; the version will be proved in the pool"})
 		}
 	}
-	if _, looks := r.engine.Cluster.(Examiner); r.proof.mode == ProvePool && looks {
+	if r.proof.mode == ProvePool && looks {
 		r.opts.NewNodes = max(r.opts.NewNodes, 1) // the one that is watched
 	}
 	return nil
@@ -34,14 +40,9 @@ func (r *Run) chooseProof(ctx context.Context) error {
 
 // noCanary tells why there can be no canary of the pool, "" when there can.
 func (r *Run) noCanary(ctx context.Context) (why string, err error) {
-	prover, examiner, ok := r.engine.prover()
+	prover, _, ok := r.engine.prover()
 	if !ok {
 		return "this provider makes none", nil
-	}
-	if err := examiner.PreflightProof(ctx, r.opts.Proof.Probe); errors.Is(err, ErrForbidden) {
-		return err.Error(), nil
-	} else if err != nil {
-		return "", err
 	}
 	doubts, err := prover.PreflightCanary(ctx)
 	if errors.Is(err, ErrForbidden) {
@@ -204,6 +205,7 @@ func (r *Run) lookJoin(ctx context.Context) (Next, error) {
 	case n.UID == "" || !SameVM(n.SystemUUID, r.proof.sight.Canary.VMID):
 		return wait(findings[0].Evidence), nil
 	case n.Unschedulable && !n.Tainted(TaintCanary):
+		r.proof.whole = time.Time{} // what was read before it took part is no evidence for it
 		return done("node " + n.Name + " takes part, cordoned"), nil
 	}
 	_, examiner, _ := r.engine.prover()
@@ -225,7 +227,7 @@ func (r *Run) lookExamine(ctx context.Context) (Next, error) {
 			return Next{}, err
 		case out == ProofFailed || out == ProofInconclusive:
 			return r.concluded(ctx, out, findings)
-		case r.opts.Proof.Probe != nil && s.there() && !s.Probe.Started:
+		case r.wantsProbe():
 			return r.probe(s.Node.Node), nil
 		case out == ProofWaits:
 			return wait(findings[0].Evidence), nil
@@ -242,8 +244,17 @@ func (r *Run) lookExamine(ctx context.Context) (Next, error) {
 	}
 	v = v.offering(offerHidden)
 	v.Tags[TagProof] = proofPassed
-	boot := r.proof.sight.boot().Seconds()
-	return r.writeVersion("note on version "+v.Name+" that it passed its proof", v).noting(func(l *Lease) { l.Ledger.booted(boot) }), nil
+	next = r.writeVersion("note on version "+v.Name+" that it passed its proof", v)
+	if s := r.proof.sight; s.Exact && !s.Ready.IsZero() {
+		next = next.noting(func(l *Lease) { l.Ledger.booted(s.boot().Seconds()) })
+	}
+	return next, nil
+}
+
+// wantsProbe: the operator's probe has to be started, and can be.
+func (r *Run) wantsProbe() bool {
+	s := r.proof.sight
+	return r.opts.Proof.Probe != nil && !slices.Contains(r.opts.Proof.Without, "probe") && s.there() && !s.Probe.Started
 }
 
 func (r *Run) probe(n Node) Next {
@@ -251,6 +262,18 @@ func (r *Run) probe(n Node) Next {
 	return act(ActProbe, "start the operator's probe on node "+n.Name, func(ctx context.Context) error {
 		return examiner.StartProbe(ctx, r.held.run, n, r.opts.Proof.Probe)
 	}).then("the probe", 0)
+}
+
+// removeProbe deletes the operator's probe, where this run has one.
+func (r *Run) removeProbe(ctx context.Context) error {
+	if r.opts.Proof.Probe == nil {
+		return nil
+	}
+	_, examiner, _ := r.engine.prover()
+	if err := examiner.RemoveProbe(ctx, r.held.run, r.opts.Proof.Probe); err != nil {
+		return fmt.Errorf("delete the probe of run %s: %w", r.held.run, err)
+	}
+	return nil
 }
 
 // concluded writes on the version how its proof ended, and ends the run.
@@ -329,10 +352,8 @@ func (r *Run) lookRetire(ctx context.Context) (Next, error) {
 			}).of(n.Name), nil
 		}
 	}
-	if r.opts.Proof.Probe != nil {
-		if err := examiner.RemoveProbe(ctx, r.held.run, r.opts.Proof.Probe); err != nil {
-			return Next{}, fmt.Errorf("delete the probe of run %s: %w", r.held.run, err)
-		}
+	if err := r.removeProbe(ctx); err != nil {
+		return Next{}, err
 	}
 	return done("no canary is left"), nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -55,6 +56,9 @@ func (c *Cluster) PreflightProof(ctx context.Context, probe []byte) error {
 		return err
 	}
 	_, err = c.api.jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager})
+	if apierrors.IsForbidden(err) { // also by a quota, or by an admission plugin
+		return kamino.WithHint(explain("create jobs.batch -n "+job.Namespace, err), "bind the ClusterRole kamino-probe in namespace %s to Kamino's account (chart: prove.probeNamespace)", job.Namespace)
+	}
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		return refuseProbe(err)
 	}
@@ -96,14 +100,16 @@ func (c *Cluster) RemoveNode(ctx context.Context, n kamino.Node) error {
 
 const (
 	probeName = "kamino-probe-"
-	probeLife = time.Hour // of one that has ended and whose Job says nothing else
+	probeLife = time.Hour // of one that has ended
 )
 
 // validImage is what a kubelet takes for a reference to an image, as far as that can be told
-// without the registry
-// (https://github.com/distribution/reference/blob/v0.6.0/regexp.go); what it does not take is
+// without the registry: a domain, a path in lower case, a tag, a digest
+// (https://github.com/distribution/reference/blob/v0.6.0/regexp.go). What it does not take is
 // InvalidImageName.
-var validImage = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9.:-]*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+var validImage = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*(:[0-9]+)?/)?` +
+	`[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*` +
+	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,})?$`)
 
 // readProbe is the operator's Job as it is created for a run, on one node and nowhere else.
 func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) {
@@ -124,7 +130,10 @@ func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) 
 	case len(spec.Containers) == 0:
 		return nil, refuseProbe(errors.New("it has no container"))
 	}
-	for _, box := range spec.Containers {
+	if job.Spec.Suspend != nil && *job.Spec.Suspend || job.Spec.Parallelism != nil && *job.Spec.Parallelism == 0 {
+		return nil, refuseProbe(errors.New("it is suspended, or has a parallelism of 0: it would never start"))
+	}
+	for _, box := range slices.Concat(spec.InitContainers, spec.Containers) {
 		if !validImage.MatchString(box.Image) {
 			return nil, refuseProbe(fmt.Errorf("image %q of container %s is no name of an image", box.Image, box.Name))
 		}
@@ -134,9 +143,8 @@ func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) 
 		job.Labels = map[string]string{}
 	}
 	job.Labels[labelRun], job.Labels[labelManagedBy] = run, managedBy
-	if ttl := int32(probeLife.Seconds()); job.Spec.TTLSecondsAfterFinished == nil {
-		job.Spec.TTLSecondsAfterFinished = &ttl // one whose run was killed goes by itself
-	}
+	ttl := int32(probeLife.Seconds()) // one whose run was killed goes by itself, and none before its end is read
+	job.Spec.TTLSecondsAfterFinished = &ttl
 	spec.NodeName = node.Name
 	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
 	return job, nil
@@ -197,9 +205,28 @@ func (c *Cluster) probe(ctx context.Context, order kamino.ExamineOrder) (out kam
 		return out, explain("list pods -n "+namespace, err)
 	}
 	for i := range pods.Items {
-		out.Reason, out.Pull = waitsFor(&pods.Items[i])
+		pod := &pods.Items[i]
+		out.Reason, out.Owed = waitsFor(pod)
+		out.Owed = out.Owed || unstarted(pod) && needsObjects(&want.Spec.Template.Spec)
 	}
 	return out, nil
+}
+
+// unstarted says whether no container of a pod has started yet: its volumes may be missing.
+func unstarted(pod *corev1.Pod) bool {
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if s.State.Waiting == nil || s.RestartCount > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// needsObjects says whether a pod mounts what somebody else has to make.
+func needsObjects(spec *corev1.PodSpec) bool {
+	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+		return v.Secret != nil || v.ConfigMap != nil || v.PersistentVolumeClaim != nil || v.Projected != nil || v.CSI != nil || v.Ephemeral != nil
+	})
 }
 
 // RemoveProbe deletes the probe of a run with its pods.

@@ -21,7 +21,7 @@ import (
 )
 
 // Examine reads what the API server tells of a canary's node: 3 requests for it and its sibling
-// each where they are there, and 5 more.
+// each where they are there, and at most 7 more.
 func (c *Cluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out kamino.ClusterSight, err error) {
 	order.Since = order.Since.Truncate(time.Second) // as Kubernetes writes times
 	var node *corev1.Node
@@ -39,7 +39,7 @@ func (c *Cluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out k
 	if out.Requests, err = c.requests(ctx, order.Node, order.Since); err != nil || node == nil {
 		return out, err
 	}
-	if out.Daemons, err = c.daemons(ctx, node); err != nil {
+	if out.Daemons, err = c.daemons(ctx, node, order.Sibling); err != nil {
 		return out, err
 	}
 	if out.Starts, err = c.starts(ctx, node, order.Since); err != nil || order.Probe == nil {
@@ -103,19 +103,20 @@ func ownLabels(n *corev1.Node) map[string]string {
 // seconds (https://kubernetes.io/docs/concepts/architecture/nodes/#heartbeats).
 const renewedWithin = time.Minute
 
-// othersRenew says whether another kubelet than that of a node reaches the API server.
-func (c *Cluster) othersRenew(ctx context.Context, node string) (bool, error) {
+// othersRenew is when the newest of the leases of other nodes' kubelets was renewed, where one
+// was within a minute of now; else zero: none of them reaches the API server.
+func (c *Cluster) othersRenew(ctx context.Context, node string) (newest time.Time, err error) {
 	now, opts := c.opts.Clock.Now(), metav1.ListOptions{Limit: pageSize}
 	list, err := c.api.leases(corev1.NamespaceNodeLease).List(ctx, opts)
 	if err != nil {
-		return false, explain("list leases.coordination.k8s.io -n "+corev1.NamespaceNodeLease, err)
+		return newest, explain("list leases.coordination.k8s.io -n "+corev1.NamespaceNodeLease, err)
 	}
 	for _, l := range list.Items {
-		if l.Name != node && l.Spec.RenewTime != nil && now.Sub(l.Spec.RenewTime.Time).Abs() < renewedWithin {
-			return true, nil
+		if at := l.Spec.RenewTime; l.Name != node && at != nil && now.Sub(at.Time).Abs() < renewedWithin && at.After(newest) {
+			newest = at.UTC()
 		}
 	}
-	return false, nil
+	return newest, nil
 }
 
 // requests lists the certificate signing requests for a node that are not approved.
@@ -138,10 +139,18 @@ func (c *Cluster) requests(ctx context.Context, node string, since time.Time) (o
 			continue
 		}
 		_, denied := decided(r, certificatesv1.CertificateDenied)
-		out = append(out, kamino.CertificateRequest{Name: r.Name, Signer: r.Spec.SignerName, Made: r.CreationTimestamp.UTC(), Denied: denied,
+		out = append(out, kamino.CertificateRequest{Name: r.Name, Signer: r.Spec.SignerName, Made: r.CreationTimestamp.UTC(), Denied: denied, Foreign: foreign(r, node),
 			OthersApproved: approved[r.Spec.SignerName].After(r.CreationTimestamp.Time)})
 	}
 	return out, nil
+}
+
+// foreign says whether a request was made by somebody who is neither the node itself nor one that
+// asks for its first certificate: anybody who may create requests can write any subject into one.
+// The API server writes who asks, and in which groups
+// (https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/).
+func foreign(r *certificatesv1.CertificateSigningRequest, node string) bool {
+	return r.Spec.Username != "system:node:"+node && !slices.Contains(r.Spec.Groups, "system:bootstrappers")
 }
 
 func decided(r *certificatesv1.CertificateSigningRequest, how certificatesv1.RequestConditionType) (time.Time, bool) {
@@ -169,55 +178,114 @@ func subject(r *certificatesv1.CertificateSigningRequest) string {
 }
 
 // daemons lists the DaemonSets that select a node, each with its pod there.
-func (c *Cluster) daemons(ctx context.Context, node *corev1.Node) (out []kamino.DaemonPod, err error) {
+func (c *Cluster) daemons(ctx context.Context, node *corev1.Node, sibling string) (out []kamino.DaemonPod, err error) {
 	sets, err := c.api.daemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, explain("list daemonsets.apps --all-namespaces", err)
 	}
-	pods, err := c.api.pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node.Name).String()})
+	here, err := c.podsWhere(ctx, fields.OneTermEqualSelector("spec.nodeName", node.Name))
 	if err != nil {
-		return nil, explain("list pods --all-namespaces", err)
+		return nil, err
+	}
+	var beside, unbound []corev1.Pod
+	asked := false
+	if sibling != "" {
+		if beside, err = c.podsWhere(ctx, fields.OneTermEqualSelector("spec.nodeName", sibling)); err != nil {
+			return nil, err
+		}
 	}
 	for i := range sets.Items {
 		set := &sets.Items[i]
-		if set.DeletionTimestamp == nil && selects(&set.Spec.Template.Spec, node) {
-			out = append(out, daemonPod(set, pods.Items))
+		if set.DeletionTimestamp != nil || !selects(&set.Spec.Template.Spec, node) {
+			continue
 		}
+		pod := podOf(set, here, func(p *corev1.Pod) bool { return p.Spec.NodeName == node.Name })
+		if pod == nil && !asked {
+			asked = true
+			if unbound, err = c.podsWhere(ctx, fields.OneTermEqualSelector("spec.nodeName", "")); err != nil {
+				return nil, err
+			}
+		}
+		if pod == nil {
+			pod = podOf(set, unbound, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" && selects(&p.Spec, node) })
+		}
+		out = append(out, daemonPod(set, pod, podOf(set, beside, func(p *corev1.Pod) bool { return p.Spec.NodeName == sibling })))
 	}
 	return out, nil
 }
 
-func daemonPod(set *appsv1.DaemonSet, pods []corev1.Pod) kamino.DaemonPod {
-	out := kamino.DaemonPod{Set: set.Namespace + "/" + set.Name, Reason: "no pod was made"}
+func (c *Cluster) podsWhere(ctx context.Context, field fields.Selector) ([]corev1.Pod, error) {
+	list, err := c.api.pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: field.String()})
+	if err != nil {
+		return nil, explain("list pods --all-namespaces", err)
+	}
+	return list.Items, nil
+}
+
+// podOf is the pod of a DaemonSet that is where it should be, one that is Ready before others; nil
+// for none.
+func podOf(set *appsv1.DaemonSet, pods []corev1.Pod, where func(*corev1.Pod) bool) (found *corev1.Pod) {
 	for i := range pods {
 		pod := &pods[i]
-		if owner := metav1.GetControllerOf(pod); owner == nil || owner.UID != set.UID || pod.DeletionTimestamp != nil {
-			continue
+		owner := metav1.GetControllerOf(pod)
+		if owner != nil && owner.UID == set.UID && pod.DeletionTimestamp == nil && where(pod) && (found == nil || !podReady(found)) {
+			found = pod
 		}
-		ready := func(cond corev1.PodCondition) bool {
-			return cond.Type == corev1.PodReady && cond.Status == corev1.ConditionTrue
-		}
-		if out.Ready = slices.ContainsFunc(pod.Status.Conditions, ready); out.Ready {
-			return kamino.DaemonPod{Set: out.Set, Ready: true}
-		}
-		out.Reason, out.Pull = waitsFor(pod)
+	}
+	return found
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(cond corev1.PodCondition) bool {
+		return cond.Type == corev1.PodReady && cond.Status == corev1.ConditionTrue
+	})
+}
+
+// daemonPod is what a DaemonSet's pod on a node shows, compared with the sibling's.
+func daemonPod(set *appsv1.DaemonSet, pod, beside *corev1.Pod) kamino.DaemonPod {
+	out := kamino.DaemonPod{Set: set.Namespace + "/" + set.Name}
+	if pod == nil {
+		out.Owed, out.Reason = true, "no pod was made"
+		return out
+	}
+	if podReady(pod) {
+		out.Ready = true
+		return out
+	}
+	const revision = appsv1.ControllerRevisionHashLabelKey
+	out.Beside = beside != nil && podReady(beside) && beside.Labels[revision] == pod.Labels[revision]
+	out.Reason, out.Owed = waitsFor(pod)
+	if pod.Spec.NodeName == "" {
+		out.Owed = !slices.ContainsFunc(pod.Status.Conditions, func(cond corev1.PodCondition) bool {
+			return cond.Type == corev1.PodScheduled && cond.Reason == corev1.PodReasonUnschedulable
+		})
 	}
 	return out
 }
 
-// waitsFor is why a pod is not Ready, and whether it waits for an image.
-func waitsFor(pod *corev1.Pod) (why string, pull bool) {
+// owedReasons are a kubelet's words for what others owe a container
+// (k8s.io/kubernetes v1.36.3, pkg/kubelet/images/types.go and pkg/kubelet/kuberuntime).
+var owedReasons = []string{"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable",
+	"SignatureValidationFailed", "CreateContainerConfigError"}
+
+// waitsFor is why a pod is not Ready, and whether it waits for what others owe it.
+func waitsFor(pod *corev1.Pod) (why string, owed bool) {
 	words := []string{"pod " + pod.Name + " is " + strings.ToLower(string(pod.Status.Phase))}
+	for _, cond := range pod.Status.Conditions {
+		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse {
+			words = append(words, joinWords(cond.Reason, cond.Message))
+		}
+	}
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		switch {
 		case s.State.Waiting != nil:
 			words = append(words, joinWords(s.State.Waiting.Reason, s.State.Waiting.Message))
-			pull = pull || slices.Contains([]string{"ErrImagePull", "ImagePullBackOff"}, s.State.Waiting.Reason)
+			owed = owed || slices.Contains(owedReasons, s.State.Waiting.Reason)
 		case s.State.Terminated != nil && s.State.Terminated.ExitCode != 0:
 			words = append(words, joinWords(fmt.Sprintf("exit code %d", s.State.Terminated.ExitCode), s.State.Terminated.Reason))
 		}
 	}
-	return strings.Join(words, ", "), pull
+	return strings.Join(words, ", "), owed
 }
 
 // starts counts how often the node's kubelet started, as its events of this machine tell.

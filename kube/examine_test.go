@@ -55,6 +55,7 @@ func request(t *testing.T, name, node string, made time.Time, conditions ...cert
 	}
 	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(made)},
 		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+			Username: "system:bootstrap:abcdef", Groups: []string{"system:bootstrappers", "system:authenticated"},
 			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}
 	for _, c := range conditions {
 		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: c, Status: corev1.ConditionTrue, LastUpdateTime: metav1.NewTime(made.Add(time.Minute))})
@@ -104,24 +105,95 @@ func TestExamine(t *testing.T) {
 	}
 	n := got.Node
 	if n.MachineID != "m-"+canaryNode || n.CPU != 4000 || n.Memory != 8<<30 || n.MaxPods != 110 || n.Versions["kubelet"] != "v1.36.3" || len(n.Images) != 1 ||
-		len(n.Own) != 1 || n.Own["agentpool"] != "a" || n.NotReady != "KubeletNotReady: no network" || !got.Sibling.Pulse.Equal(renewed.Time) || !got.Renewed {
-		t.Errorf("node %+v, renewed %t, sibling's pulse %s", n, got.Renewed, got.Sibling.Pulse)
+		len(n.Own) != 1 || n.Own["agentpool"] != "a" || n.NotReady != "KubeletNotReady: no network" || !got.Sibling.Pulse.Equal(renewed.Time) || !got.Renewed.Equal(renewed.Time) {
+		t.Errorf("node %+v, renewed %s, sibling's pulse %s", n, got.Renewed, got.Sibling.Pulse)
 	}
-	if len(got.Requests) != 1 || got.Requests[0].Name != "mine" || got.Requests[0].Denied || !got.Requests[0].OthersApproved {
+	if len(got.Requests) != 1 || got.Requests[0].Name != "mine" || got.Requests[0].Denied || got.Requests[0].Foreign || !got.Requests[0].OthersApproved {
 		t.Errorf("requests %+v", got.Requests)
 	}
-	if len(got.Daemons) != 2 || got.Daemons[0].Set != "kube-system/logs" || got.Daemons[0].Ready || !got.Daemons[0].Pull || !got.Daemons[1].Ready {
+	if len(got.Daemons) != 2 || got.Daemons[0].Set != "kube-system/logs" || got.Daemons[0].Ready || !got.Daemons[0].Owed || !got.Daemons[1].Ready {
 		t.Errorf("DaemonSets %+v", got.Daemons)
 	}
 	if got.Starts != 2 {
 		t.Errorf("%d starts of the kubelet", got.Starts)
 	}
 	none, err := c.Examine(t.Context(), kamino.ExamineOrder{Node: "not-there", Since: since})
-	if err != nil || none.Node.UID != "" || !none.Renewed {
+	if err != nil || none.Node.UID != "" || none.Renewed.IsZero() {
 		t.Errorf("%+v, %v", none, err)
 	}
-	if got, err := NewForClient(fake.NewClientset(donor), Options{Clock: &fixedClock{now: noon}}).Examine(t.Context(), kamino.ExamineOrder{Node: "a-0"}); err != nil || got.Renewed {
+	if got, err := NewForClient(fake.NewClientset(donor), Options{Clock: &fixedClock{now: noon}}).Examine(t.Context(), kamino.ExamineOrder{Node: "a-0"}); err != nil || !got.Renewed.IsZero() {
 		t.Errorf("nobody else is heard of: %+v, %v", got, err)
+	}
+}
+
+// TestForeign: anybody may write any node's name into a request; who asked is the API server's
+// word.
+func TestForeign(t *testing.T) {
+	for what, tt := range map[string]struct {
+		user, group string
+		want        bool
+	}{
+		"its first":    {"system:bootstrap:abcdef", "system:bootstrappers", false},
+		"its own":      {"system:node:" + canaryNode, "system:nodes", false},
+		"another node": {"system:node:a-1", "system:nodes", true},
+		"a person":     {"mallory", "system:authenticated", true},
+	} {
+		r := request(t, "r", canaryNode, noon)
+		r.Spec.Username, r.Spec.Groups = tt.user, []string{tt.group}
+		c := NewForClient(fake.NewClientset(r), Options{Clock: &fixedClock{now: noon}})
+		if got, err := c.requests(t.Context(), canaryNode, noon); err != nil || len(got) != 1 || got[0].Foreign != tt.want {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
+	}
+}
+
+// TestDaemonPods: a pod that is not Ready speaks against a node only where the scheduler or the
+// node keeps it, and the sibling's pod of the same revision is Ready.
+func TestDaemonPods(t *testing.T) {
+	canary := sighted(canaryNode)
+	set := daemonSet("proxy", corev1.PodSpec{})
+	pod := func(node, revision string, ready corev1.ConditionStatus, change func(*corev1.Pod)) *corev1.Pod {
+		p := daemonPodOf(set, ready, "")
+		p.Name, p.Spec.NodeName = "proxy-"+node+revision, node
+		p.Labels = map[string]string{appsv1.ControllerRevisionHashLabelKey: revision}
+		if change != nil {
+			change(p)
+		}
+		return p
+	}
+	unbound := func(reason string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{canaryNode}}}}}}}}
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: "Insufficient cpu"})
+		}
+	}
+	waits := func(reason string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+		}
+	}
+	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	fine := pod("a-0", "1", yes, nil)
+	for what, tt := range map[string]struct {
+		pods                []runtime.Object
+		ready, beside, owed bool
+	}{
+		"Ready":                         {[]runtime.Object{pod(canaryNode, "1", yes, nil), fine}, true, false, false},
+		"crashes here alone":            {[]runtime.Object{pod(canaryNode, "1", no, waits("CrashLoopBackOff")), fine}, false, true, false},
+		"crashes everywhere":            {[]runtime.Object{pod(canaryNode, "1", no, nil), pod("a-0", "1", no, nil)}, false, false, false},
+		"a new revision":                {[]runtime.Object{pod(canaryNode, "2", no, nil), fine}, false, false, false},
+		"waits for a Secret":            {[]runtime.Object{pod(canaryNode, "1", no, waits("CreateContainerConfigError")), fine}, false, true, true},
+		"made by nobody":                {[]runtime.Object{fine}, false, false, true},
+		"no room":                       {[]runtime.Object{pod("", "1", no, unbound(corev1.PodReasonUnschedulable)), fine}, false, true, false},
+		"seen by no scheduler":          {[]runtime.Object{pod("", "1", no, unbound("")), fine}, false, true, true},
+		"the pod of another is unbound": {[]runtime.Object{pod("", "1", no, nil), pod(canaryNode, "1", yes, nil), fine}, true, false, false},
+	} {
+		c := NewForClient(fake.NewClientset(append(tt.pods, set)...), Options{})
+		got, err := c.daemons(t.Context(), canary, "a-0")
+		if err != nil || len(got) != 1 || got[0].Ready != tt.ready || got[0].Beside != tt.beside || got[0].Owed != tt.owed {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
 	}
 }
 
@@ -201,12 +273,62 @@ func TestProbe(t *testing.T) {
 		"no image":     strings.Replace(probe, "reg.example.com/p:1", "Reg Example", 1),
 		"no namespace": strings.Replace(probe, ", namespace: ops", "", 1),
 		"ours":         strings.Replace(probe, "namespace: ops", "namespace: kamino-system", 1),
+		"suspended":    strings.Replace(probe, "spec:\n", "spec:\n  suspend: true\n", 1),
+		"no pods":      strings.Replace(probe, "spec:\n", "spec:\n  parallelism: 0\n", 1),
+		"upper case":   strings.Replace(probe, "reg.example.com/p:1", "busyBox:1", 1),
+		"an empty tag": strings.Replace(probe, "reg.example.com/p:1", "nginx:", 1),
+		"two tags":     strings.Replace(probe, "reg.example.com/p:1", "a:b:c", 1),
+		"its init":     strings.Replace(probe, "      containers", "      initContainers: [{name: i, image: \"A B\"}]\n      containers", 1),
 		"nothing":      "",
 		"no YAML":      ":\n\t-",
 	} {
 		var refused *kamino.RefusedError
 		if _, err := readProbe([]byte(text), "r", kamino.Node{}); !errors.As(err, &refused) {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestProbeImages: what a kubelet takes is no error of the operator's.
+func TestProbeImages(t *testing.T) {
+	for _, image := range []string{"busybox", "busybox:1.36", "library/busybox", "localhost:5000/a/b_c:Tag.1", "Registry.Example.com/a--b/c__d",
+		"r.io/a@sha256:" + strings.Repeat("0f", 32), "r.io/a:1@sha512:" + strings.Repeat("0f", 64)} {
+		if _, err := readProbe([]byte(strings.Replace(probe, "reg.example.com/p:1", image, 1)), "r", kamino.Node{}); err != nil {
+			t.Errorf("%s: %v", image, err)
+		}
+	}
+}
+
+// TestProbeLife: a Job whose end goes before it is read would be made again and again.
+func TestProbeLife(t *testing.T) {
+	job, err := readProbe([]byte(strings.Replace(probe, "spec:\n", "spec:\n  ttlSecondsAfterFinished: 1\n", 1)), "r", kamino.Node{})
+	if err != nil || *job.Spec.TTLSecondsAfterFinished != 3600 {
+		t.Errorf("%+v, %v", job, err)
+	}
+}
+
+// TestProbeOwed: a probe that waits for a Secret says nothing of the node that it is on.
+func TestProbeOwed(t *testing.T) {
+	mounts := strings.Replace(probe, "      containers", "      volumes: [{name: s, secret: {secretName: x}}]\n      containers", 1)
+	creating := []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
+	for what, tt := range map[string]struct {
+		text     string
+		statuses []corev1.ContainerStatus
+		want     bool
+	}{
+		"a volume":    {mounts, creating, true},
+		"none":        {probe, creating, false},
+		"it runs":     {mounts, []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}, false},
+		"environment": {probe, []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}}}}, true},
+	} {
+		client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "p", Labels: map[string]string{"batch.kubernetes.io/job-name": "kamino-probe-r"}},
+			Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: tt.statuses}})
+		c := NewForClient(client, Options{})
+		if err := c.StartProbe(t.Context(), "r", kamino.Node{Name: canaryNode}, []byte(tt.text)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.probe(t.Context(), kamino.ExamineOrder{Run: "r", Probe: []byte(tt.text)}); err != nil || !got.Started || got.Owed != tt.want {
+			t.Errorf("%s: %+v, %v", what, got, err)
 		}
 	}
 }

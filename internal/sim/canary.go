@@ -98,11 +98,12 @@ func (w *world) canaryRuns(c *simCanary, failed bool) {
 	m := &machine{Instance: kamino.Instance{ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host,
 		Power: kamino.PowerOn, Disk: "/disks/" + host, Image: c.Version}}
 	c.machine, w.machines[id] = m, m
-	c.State, c.Instance, c.VMID, c.Hostname, c.Power = kamino.Succeeded, id, m.VMID, host, kamino.PowerOn
+	c.Instance, c.VMID, c.Hostname, c.Power = id, m.VMID, host, kamino.PowerOn
 	w.happened("canary %s runs", c.Name)
 	if c.sick == mute {
-		return
+		return // and Creating, as Azure shows a set whose guest does not report
 	}
+	c.State = kamino.Succeeded
 	w.after(bootTime, func() { w.canaryJoins(c) })
 }
 
@@ -194,10 +195,14 @@ func (c simCluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out
 	err = c.call(ctx, call{method: "Examine", subject: order.Node}, func(*fault) error {
 		out = kamino.ClusterSight{Node: w.sight(order.Node), Sibling: w.sight(order.Sibling)}
 		for _, m := range w.machines {
-			out.Renewed = out.Renewed || m.kubelet && m.Hostname != order.Node
+			if m.kubelet && m.Hostname != order.Node {
+				out.Renewed = w.now
+			}
 		}
 		if out.Node.UID != "" {
-			out.Daemons = []kamino.DaemonPod{{Set: "kube-system/proxy", Ready: !out.Node.Tainted(kamino.TaintCanary) && !w.lacking(order.Node)}}
+			probed := w.probe == order.Run+" on "+order.Node
+			out.Probe = kamino.ProbeState{Wanted: order.Probe != nil, Started: probed, Done: probed}
+			out.Daemons = []kamino.DaemonPod{{Set: "kube-system/proxy", Ready: !out.Node.Tainted(kamino.TaintCanary) && !w.lacking(order.Node), Beside: true}}
 		}
 		return nil
 	})
@@ -267,12 +272,20 @@ func (c simCluster) RemoveNode(ctx context.Context, node kamino.Node) error {
 	})
 }
 
-// PreflightProof, StartProbe and RemoveProbe have nothing to do: no walk has a probe.
-func (c simCluster) PreflightProof(context.Context, []byte) error { return nil }
+// PreflightProof implements kamino.Examiner.
+func (c simCluster) PreflightProof(context.Context, []byte) error { return c.p.w.proofDenied }
 
-func (c simCluster) StartProbe(context.Context, string, kamino.Node, []byte) error { return nil }
+// StartProbe implements kamino.Examiner. Probes succeed as soon as they are started.
+func (c simCluster) StartProbe(_ context.Context, run string, node kamino.Node, _ []byte) error {
+	c.p.w.probe = run + " on " + node.Name
+	return nil
+}
 
-func (c simCluster) RemoveProbe(context.Context, string, []byte) error { return nil }
+// RemoveProbe implements kamino.Examiner.
+func (c simCluster) RemoveProbe(context.Context, string, []byte) error {
+	c.p.w.probe = ""
+	return nil
+}
 
 // Paused implements kamino.Examiner. It costs no call: walks count those.
 func (c simCluster) Paused(context.Context) (string, error) { return c.p.w.paused, nil }

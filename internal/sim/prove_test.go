@@ -453,3 +453,61 @@ func TestProveAway(t *testing.T) {
 	w.audit.settled()
 	w.sound(t)
 }
+
+// TestProvePoolProbe: the operator's probe runs in the pool as well, on the node that is watched,
+// and is removed. Without the rights to watch one nothing is built.
+func TestProvePoolProbe(t *testing.T) {
+	for _, mode := range []kamino.ProveMode{kamino.ProvePool, kamino.ProveCanary} {
+		w := aged(1)
+		w.watchNext()
+		o := proving()
+		o.Proof.Mode, o.Proof.Probe = mode, []byte("a Job")
+		if p := w.update(o); p.err != nil || len(w.turns()) != 2 || w.probe != "" {
+			t.Errorf("%s: %v; the next instance boots from %v, probe %q is left", mode, p.err, w.turns(), w.probe)
+		}
+		w.sound(t)
+		w = aged(1)
+		w.proofDenied = fmt.Errorf("create jobs: %w", kamino.ErrForbidden)
+		if p := w.update(o); !errors.Is(p.err, kamino.ErrForbidden) || w.writes > 0 {
+			t.Errorf("%s: %v, %d writes", mode, p.err, w.writes)
+		}
+	}
+}
+
+// TestProveEvicted: a canary whose machine is evicted, deleted or lost from one list says nothing
+// of its image.
+func TestProveEvicted(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		w := aged(1)
+		var lost *simCanary
+		evict := func(e *kamino.Engine) {
+			report := e.Report
+			e.Report = func(ev kamino.Event) {
+				if report(ev); ev.Step == "examine" && ev.Kind == kamino.StepStarted {
+					for _, c := range w.canaries {
+						lost = c
+					}
+					was := lost.Canary
+					lost.Instance, lost.VMID, lost.Hostname, lost.Power = "", "", "", ""
+					lost.machine.kubelet = back
+					if back {
+						w.after(90*time.Second, func() {
+							lost.Instance, lost.VMID, lost.Hostname, lost.Power = was.Instance, was.VMID, was.Hostname, was.Power
+						})
+					}
+				}
+			}
+		}
+		p := w.startUpdate(&proc{tune: evict}, proving())
+		w.wait()
+		var proof *kamino.ProofError
+		if errors.As(p.err, &proof) == back || !back && (proof.Outcome != kamino.ProofInconclusive || proof.Findings[0].Check != "cloud") || lost == nil {
+			t.Errorf("it comes back: %t: %v", back, p.err)
+		}
+		if v := w.version(kamino.VersionName(w.now)); v.Tags[kamino.TagBad] != "" {
+			t.Errorf("%+v", v.Tags)
+		}
+		w.audit.settled()
+		w.sound(t)
+	}
+}

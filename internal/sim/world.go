@@ -53,6 +53,9 @@ type world struct {
 	canaries map[string]*simCanary
 	sick     sickness // of every clone from now on
 	paused   string
+	// probe is the run and node of the operator's probe; proofDenied is why proofs lack rights.
+	probe       string
+	proofDenied error
 
 	procs   []*proc
 	started int
