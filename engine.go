@@ -273,10 +273,23 @@ func (r *Run) heldUp(ctx context.Context, s Step) error {
 	if r.held.lease == nil || r.held.givingBack || s.Stubborn || !r.held.mine() || now.Sub(r.now.pauseAsked) < pauseSeen {
 		return nil
 	}
-	r.now.pauseAsked = now
 	var refused *RefusedError
-	if err := r.engine.refusePaused(ctx); errors.As(err, &refused) {
+	if err := r.refusePaused(ctx); errors.As(err, &refused) {
 		return err
 	}
 	return nil
+}
+
+// refusePaused is the engine's, which is not asked again before the API server wants to be.
+func (r *Run) refusePaused(ctx context.Context) error {
+	now := r.engine.now()
+	if left := r.now.pauseAsked.Sub(now); left > 0 {
+		return &ThrottledError{After: left, Err: errors.New("read whether runs are paused: too many requests before")}
+	}
+	r.now.pauseAsked = now
+	err := r.engine.refusePaused(ctx)
+	if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
+		r.now.pauseAsked = now.Add(throttled.After)
+	}
+	return err
 }

@@ -14,8 +14,7 @@ func (r *Run) lookConnect(ctx context.Context) (Next, error) {
 	if err := r.checkCluster(ctx); err != nil {
 		return Next{}, err
 	}
-	r.now.pauseAsked = r.engine.now()
-	if err := r.engine.refusePaused(ctx); err != nil && r.opts.Donor != "" {
+	if err := r.refusePaused(ctx); err != nil && r.opts.Donor != "" {
 		return Next{}, err // a rollback goes on
 	}
 	return done("credentials work"), nil

@@ -48,7 +48,7 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	}
 	next, err := r.promote(ctx, pool, r.target())
 	if err == nil && next.kind == nextAct && !r.image.noted { // else it is half promoted
-		err = r.engine.refusePaused(ctx)
+		err = r.refusePaused(ctx)
 	}
 	if save := next.note; save != nil && r.opts.NewNodes > 0 && r.owed() == nil {
 		next.note = func(l *Lease) {
