@@ -85,7 +85,8 @@ func (a *autoRun) do(ctx context.Context) error {
 		if err := a.engine.refusePaused(ctx); err != nil {
 			return err
 		}
-		back, err := a.engine.point(ctx, a.pool, a.pool.newest(a.opts), nil, false)
+		t := a.pool.newest(a.opts)
+		back, err := a.engine.point(ctx, a.pool, t, a.pool.begunBad(t), false)
 		a.result.Result = &Result{Pool: a.pool.id, Version: back.To, Changed: back.Changed && err == nil, ModelDiff: back.ModelDiff}
 		return err
 	case DoFinish:

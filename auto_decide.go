@@ -184,14 +184,19 @@ func (o overview) decidePatches(p *PoolPlan, opts AutoOptions, rules Rules, now 
 // somebody set to an image of their own after the first prototype is theirs.
 func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
 	pointing, follows := points(o.pool.Model.Image, o.versions), o.follows(opts.ImageReference)
+	stands := resolved(o.versions)
 	switch {
 	case opts.ImageOnly:
 		o.decideOffer(p, good, opts)
 		return
-	case good == nil, follows == pointing && sameImage(good, o.pool.Model.Image) && !(pointing && good.Excluded):
+	case good == nil,
+		follows == pointing && !pointing && sameImage(good, o.pool.Model.Image),
+		follows == pointing && pointing && stands != nil && stands.Name == good.Name:
 		return
 	case follows != pointing:
-		p.because("pointer", "%s", o.astray())
+		p.because("pointer", "%s", o.strayed())
+	case pointing && stands != nil:
+		p.because("model", "the image definition stands for %s, not for %s", stands.Name, good.Name)
 	default:
 		p.because("model", "the model refers to %s, not to %s", lastSegments(o.pool.Model.Image, 3), good.Name)
 	}

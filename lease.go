@@ -76,6 +76,9 @@ type Ledger struct {
 	Writes []time.Time `json:"writes,omitempty"`
 	// Promoted is what the definition was last made to stand for, in a pool that refers to it.
 	Promoted *Promotion `json:"promoted,omitempty"`
+	// Stood is what the definition stood for when the model was last written, or first seen to
+	// refer to it. A pool that resolves its definition only then boots from it still: unverified.
+	Stood *Promotion `json:"stood,omitempty"`
 	// Strayed is why the pool refers to its definition no more; nil where it may.
 	Strayed *Stray `json:"strayed,omitempty"`
 	// RolledBack are versions that a rollback distrusts and has not marked yet.
@@ -124,43 +127,6 @@ const (
 	renewAfter    = LeaseDuration / 4
 	actTimeout    = LeaseDuration * 3 / 4
 	maxPast       = 20
-)
-
-// Act is something that a run does to the world, as it stands on the lease before it is done. What
-// people read of it stands beside it, in words of its own.
-type Act string
-
-// The acts.
-const (
-	ActLease            Act = "take-lease"
-	ActBegin            Act = "begin-run"
-	ActGiveBack         Act = "give-back"
-	ActCreateGallery    Act = "create-gallery"
-	ActCreateDefinition Act = "create-definition"
-	ActName             Act = "name-version"
-	ActProtect          Act = "protect-node"
-	ActBlock            Act = "block-node"
-	ActSurvey           Act = "survey-disk"
-	ActEvict            Act = "evict-pods"
-	ActSealing          Act = "announce-seal"
-	ActSeal             Act = "seal-disk"
-	ActPowerOff         Act = "power-off"
-	ActPowerOn          Act = "power-on"
-	ActCreateSnapshot   Act = "create-snapshot"
-	ActDeleteSnapshot   Act = "delete-snapshot"
-	ActUnmark           Act = "unmark-node"
-	ActUnseal           Act = "delete-seal-pod"
-	ActCreateVersion    Act = "create-version"
-	ActDeleteVersion    Act = "delete-version"
-	ActMarkVersion      Act = "mark-version"
-	ActModel            Act = "write-model"
-	ActScaleOut         Act = "scale-out"
-	ActLaunchCanary     Act = "launch-canary"
-	ActAdmitCanary      Act = "admit-canary"
-	ActProbe            Act = "start-probe"
-	ActRemoveCanary     Act = "remove-canary"
-	ActRemoveNode       Act = "remove-node"
-	ActWithdraw         Act = "withdraw-version"
 )
 
 // passed puts a run that has ended in front of the past ones.
@@ -289,6 +255,9 @@ func (l Ledger) pin(image string, versions []Artifact) *Pin {
 	if pin := movedPin(image, versions); pin != nil {
 		return pin
 	}
+	if points(image, versions) {
+		return nil // nobody chose a version
+	}
 	if w := l.Wrote; w != nil {
 		undone := !w.Seen && l.Former != nil && strings.EqualFold(image, l.Former.Image)
 		if undone || strings.EqualFold(image, w.Image) {
@@ -313,6 +282,21 @@ func (l *Ledger) promoted(version string, now time.Time) {
 	if p := l.Promoted; p != nil && p.Version == version && p.At.IsZero() {
 		l.Promoted = &Promotion{Version: version, At: now}
 	}
+}
+
+// stood notes what the definition of a pool stood for, where that is not known from before.
+func (l *Ledger) stood(version string, at time.Time) {
+	if l.Stood == nil && version != "" {
+		l.Stood = &Promotion{Version: version, At: at}
+	}
+}
+
+// sticks says whether the pool may boot from a version although its definition stands for another
+// by now: no instance was seen that followed.
+func (l Ledger) sticks(version string, versions []Artifact) bool {
+	return l.Stood != nil && l.Stood.Version == version && !slices.ContainsFunc(versions, func(v Artifact) bool {
+		return v.Name != version && slices.ContainsFunc(v.Births, l.Stood.At.Add(pointerSettles).Before)
+	})
 }
 
 // writing notes the image that is about to be written.

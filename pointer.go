@@ -83,6 +83,13 @@ func resolved(newestFirst []Artifact) *Artifact {
 	return nil
 }
 
+func resolvedName(newestFirst []Artifact) string {
+	if v := resolved(newestFirst); v != nil {
+		return v.Name
+	}
+	return ""
+}
+
 // movedPin says whether somebody else has moved what the definition stands for: it is not the
 // newest version that kamino offered. Where kamino never offered one, nothing is said.
 func movedPin(image string, versions []Artifact) *Pin {
@@ -155,48 +162,15 @@ func (l Ledger) astray(image string, versions []Artifact) *Stray {
 	return &first
 }
 
-func (o overview) astray() *Stray { return o.lease.Ledger.astray(o.pool.Model.Image, o.versions) }
+func (o overview) strayed() *Stray { return o.lease.Ledger.strayed(o.pool.Model.Image, o.versions) }
 
-// Models is how many recipes the instances of a pool refer to, as far as is known, of how many they
-// may. No cloud tells: it is counted from when instances were created and when kamino wrote the
-// recipe. What others write is not in it.
-type Models struct {
-	Known int `json:"known"`
-	Most  int `json:"most"`
-}
-
-// Warning tells what to do when few are left; "" when enough are.
-func (m *Models) Warning() string {
-	if m == nil || m.Known < m.Most-2 {
-		return ""
+// strayed is why a pool's definition is not believed: what is seen now, or was noted once, though
+// the instance that showed it is gone.
+func (l Ledger) strayed(image string, versions []Artifact) *Stray {
+	if seen := l.astray(image, versions); seen != nil {
+		return seen
 	}
-	return fmt.Sprintf("the instances refer to %d of at most %d models, as far as is known; at the limit the pool takes no update or no further node: "+
-		"replace the nodes of the oldest images, and use --image-reference pointer, which writes the model once", m.Known, m.Most)
-}
-
-// models counts recipes. Instances from before the first write that is known count by their
-// version, since each version was written by itself then.
-func (o overview) models() *Models {
-	writes := o.lease.Ledger.Writes
-	if o.pool.MostModels == 0 || len(writes) == 0 && points(o.pool.Model.Image, o.versions) {
-		return nil
-	}
-	known, counted := map[string]bool{}, 0
-	for _, v := range o.versions {
-		counted += v.Instances
-		for _, born := range v.Births {
-			if n := slices.IndexFunc(writes, func(at time.Time) bool { return !at.After(born) }); n >= 0 {
-				known[writes[n].String()] = true
-			} else {
-				known[v.Name] = true
-			}
-		}
-	}
-	m := &Models{Known: len(known), Most: o.pool.MostModels}
-	if o.pool.Capacity > counted {
-		m.Known++ // instances of what was there before
-	}
-	return m
+	return l.Strayed
 }
 
 // newest is the newest version that new nodes may be made of, as a target.
@@ -207,7 +181,7 @@ func (o overview) newest(opts AutoOptions) target {
 
 // follows says whether the pool refers to its definition, and shall go on doing so.
 func (o overview) follows(reference ImageReference) bool {
-	return points(o.pool.Model.Image, o.versions) && (reference == ByDefinition || o.pool.Owner != nil || o.astray() == nil)
+	return points(o.pool.Model.Image, o.versions) && (reference == ByDefinition || o.pool.Owner != nil || o.strayed() == nil)
 }
 
 // chooseReference decides how the pool shall refer to its image. What a person typed is done or
@@ -219,17 +193,16 @@ func (r *Run) chooseReference(ctx context.Context, versions []Artifact) (Next, e
 	if err := r.refuseOwned(); err != nil || r.image.reference == ByVersion {
 		return Next{}, err
 	}
-	against, stray := r.againstPointer(versions), r.held.lease.Ledger.astray(r.pool.Model.Image, versions)
+	ledger := r.held.lease.Ledger
+	against, stray := r.againstPointer(versions), ledger.strayed(r.pool.Model.Image, versions)
 	tagged := r.image.definition.Tags[TagPointer] == pointerUnreliable
 	switch {
 	case r.opts.ImageReference == ByDefinition && against != "":
 		return Next{}, &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: "pointer", Field: "image definition", Value: DefinitionName(r.pool.Name),
 			Why: against, Do: "kamino rollback --pool " + r.pool.Name + " --to VERSION says what it shall stand for; or use --image-reference version"}}}
-	case r.opts.ImageReference == ByDefinition && tagged && r.plan == nil:
+	case r.opts.ImageReference == ByDefinition && (tagged || ledger.Strayed != nil) && r.plan == nil:
 		return r.tagPointer(nil), nil
-	case r.opts.ImageReference == ByDefinition:
-		return Next{}, nil
-	case r.modelIsTheirs():
+	case r.opts.ImageReference == ByDefinition, r.modelIsTheirs():
 		r.image.reference = ByDefinition
 		if stray != nil {
 			r.doubt(InVersion, []string{"whether new nodes boot from what the image definition stands for: " + stray.String()})
@@ -377,19 +350,24 @@ func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
 			return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
 		}
 	}
+	promoted := func(l *Lease) {
+		if l.Ledger.Promoted = (&Promotion{Version: v.Name}); points(pool.Model.Image, versions) {
+			l.Ledger.stood(resolvedName(versions), r.engine.date())
+		}
+	}
 	offer := act(ActMarkVersion, "offer version "+v.Name+" to new nodes of pool "+pool.Name, func(ctx context.Context) error {
 		r.result.Changed, r.image.readAt, r.image.offeredAt = true, time.Time{}, read
 		return r.engine.Provider.Promote(ctx, pool, want)
 	})
 	if r.modelIsTheirs() || want.Reference != ByDefinition {
-		return offer.noting(func(l *Lease) { l.Ledger.Promoted = &Promotion{Version: v.Name} }), nil
+		return offer.noting(promoted), nil
 	}
 	next, err := r.engine.Provider.NextImage(ctx, pool, want)
 	if err != nil {
 		return Next{}, fmt.Errorf("compare the model of pool %s: %w", pool.Name, err)
 	}
 	if len(next.Diff) == 0 {
-		return offer.noting(func(l *Lease) { l.Ledger.Promoted = &Promotion{Version: v.Name} }), nil
+		return offer.noting(promoted), nil
 	}
 	return offer.announcing(ActModel, describeDiff(pool, next.Diff)).noting(func(l *Lease) {
 		r.noteModel(l, pool, next, want)

@@ -1,8 +1,11 @@
 package kamino
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -236,4 +239,116 @@ func swapped(id [16]byte) [16]byte {
 	id[4], id[5] = id[5], id[4]
 	id[6], id[7] = id[7], id[6]
 	return id
+}
+
+// Models is how many recipes the instances of a pool refer to, as far as is known, of how many they
+// may. No cloud tells: it is counted from when instances were created and when kamino wrote the
+// recipe. What others write is not in it.
+type Models struct {
+	Known int `json:"known"`
+	Most  int `json:"most"`
+}
+
+// Warning tells what to do when few are left; "" when enough are.
+func (m *Models) Warning() string {
+	if m == nil || m.Known < m.Most-2 {
+		return ""
+	}
+	return fmt.Sprintf("the instances refer to %d of at most %d models, as far as is known; at the limit the pool takes no update or no further node: "+
+		"replace the nodes of the oldest images, and use --image-reference pointer, which writes the model once", m.Known, m.Most)
+}
+
+// models counts recipes. Instances from before the first write that is known count by their
+// version, since each version was written by itself then.
+func (o overview) models() *Models {
+	writes := o.lease.Ledger.Writes
+	if o.pool.MostModels == 0 || len(writes) == 0 && points(o.pool.Model.Image, o.versions) {
+		return nil
+	}
+	known, counted := map[string]bool{}, 0
+	for _, v := range o.versions {
+		counted += v.Instances
+		for _, born := range v.Births {
+			if n := slices.IndexFunc(writes, func(at time.Time) bool { return !at.After(born) }); n >= 0 {
+				known[writes[n].String()] = true
+			} else {
+				known[v.Name] = true
+			}
+		}
+	}
+	m := &Models{Known: len(known), Most: o.pool.MostModels}
+	if o.pool.Capacity > counted {
+		m.Known++ // instances of what was there before
+	}
+	return m
+}
+
+// Provider is the port to a factory of VMs. No method waits for the operation
+// that it begins: the engine looks again. All methods may be repeated without
+// harm, and none keeps state that another process would need.
+//
+// Errors, each to be recognised with errors.Is or errors.As: ErrNotFound,
+// ErrNotVisible, ErrInProgress, ErrConflict, ErrUnavailable (the outcome is unknown),
+// ErrForbidden, ErrUnsupported, and *ThrottledError. Anything else is final.
+type Provider interface {
+	// PoolOf tells which pool an instance belongs to from its ID alone, without
+	// a call. ErrUnsupported: the ID is not one of this provider, or its kind
+	// of pool is not supported.
+	PoolOf(InstanceID) (PoolID, error)
+	// Pool reads a pool. ErrNotFound when it is gone.
+	Pool(context.Context, PoolID) (Pool, error)
+	// Instance reads one instance. ErrNotFound when it is gone.
+	Instance(context.Context, InstanceID) (Instance, error)
+	// Instances lists the IDs of all instances of a pool. A pool that has none is
+	// an empty list; a list that cannot be read is an error, whatever the reason.
+	Instances(context.Context, Pool) ([]InstanceID, error)
+	// SetPower begins to switch an instance on or off.
+	SetPower(context.Context, InstanceID, Power) error
+	// Homes are the kinds of artifacts that image versions live in here, outermost
+	// first: on Azure a gallery, and in it an image definition. None where versions
+	// stand by themselves. It makes no call.
+	Homes() []Kind
+	// Find reads the artifacts of a kind that belong to the pool: the one of
+	// that name, or all when the name is empty. None is no error; but a list that
+	// was not found although its parent exists is ErrUnavailable. A list of
+	// versions is newest first and tells who uses each.
+	Find(context.Context, Pool, Kind, string) ([]Artifact, error)
+	// Create begins to make an artifact. Repeated with the same content it
+	// changes nothing.
+	Create(context.Context, Pool, Artifact) error
+	// Delete begins to delete an artifact; one that does not exist is no error.
+	// A version is deleted only after a fresh read shows that neither the
+	// model nor an instance of the pool uses it: else ErrInUse.
+	Delete(context.Context, Pool, Artifact) error
+	// Fit compares a donor with what the pool will make of its disk, and with the
+	// image definition where it exists (nil: not yet). It only reads. What Create
+	// carries over by itself is no refusal. Doubts are as Preflight's.
+	Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) (refusals []Refusal, doubts []string, err error)
+	// SetTags writes the tags of a version, or of a home of versions, as they stand in it, and
+	// nothing else. It is not conditional: no revision of either is known everywhere.
+	SetTags(context.Context, Pool, Artifact) error
+	// NextImage tells what a pool's next instance boots from once a target was
+	// promoted, and what would have to change. It writes nothing. No difference:
+	// the target is promoted already.
+	NextImage(context.Context, Pool, Target) (NextImage, error)
+	// Promote makes a target what the pool's next instance boots from, by one write a call. Where
+	// the target offers its version, that is a write of its own: before the recipe's where the
+	// recipe shall refer to the definition, after it where not, so that the next image changes
+	// once. A write of the recipe is conditional on pool.Revision. That of a version is made only
+	// if a fresh read shows it as in Target.Seen, else ErrConflict: what somebody else writes
+	// between that read and the write is overwritten. Where nothing would change, nothing is sent.
+	Promote(context.Context, Pool, Target) error
+	// Withdraw takes a version back: no recipe that refers to its definition means it any more, and
+	// its tags say so, with the reason (at most 256 characters count). ErrInUse: the definition
+	// would stand for nothing, and a recipe refers to it. ErrNotFound when the version is gone.
+	// Repeated with another reason it changes that.
+	Withdraw(ctx context.Context, pool Pool, version, reason string) error
+	// SetCapacity sets the number of instances, conditional on pool.Revision.
+	// ErrUnsupported where somebody else decides that number.
+	SetCapacity(ctx context.Context, pool Pool, instances int) error
+	// Preflight returns ErrForbidden naming every action that a run needs and
+	// that is not allowed, or an error that says what is wrong with the
+	// credentials. Doubts are what it could not find out, a sentence each that
+	// names the right it lacks: the run goes on and tells them as warnings.
+	Preflight(context.Context) (doubts []string, err error)
 }

@@ -347,12 +347,15 @@ func (r *Run) withdrawn(ctx context.Context) (Next, error) {
 		r.recordProof(ctx)
 		return Next{}, WithHint(r.proof.error, "there is no good version before it: new nodes go on booting from it; kamino rollback --pool %s --to original goes back to the model from before", r.pool.Name)
 	}
-	t.points = points(pool.Model.Image, versions)
+	var stray *Stray
+	if t.points = o.follows(""); !t.points {
+		stray = o.strayed()
+	}
 	m := marking{to: t, plan: Rollback{To: t.name(), Bad: []string{now.Name}, reason: r.badReason()}, points: t.points, failed: map[string]error{}}
 	return actSteps(ActWithdraw, fmt.Sprintf("withdraw version %s: new nodes boot from %s again", now.Name, t.name()), func(ctx context.Context) error {
 		return r.exec(ctx, []Step{
 			{Name: InModel, Does: "point the pool's model at the former version", Patient: true,
-				Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, nil) }},
+				Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, stray) }},
 			{Name: InMark, Does: "mark the version as bad", Patient: true, Limit: markLimit, Look: m.look},
 		})
 	}).noting(func(l *Lease) { l.Record.ModelWas = pool.Model.Image }), nil

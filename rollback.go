@@ -56,6 +56,7 @@ type Unmarked struct {
 type target struct {
 	version *Artifact
 	points  bool // the pool refers to the definition, and goes on doing so
+	stays   bool // what the next instance boots from does not change: only marks do
 	saved   *SavedModel
 	secrets Secrets
 	reason  string // why what it takes the place of is withdrawn; "": a rollback
@@ -80,6 +81,8 @@ func (t target) spec() Target {
 		return Target{Version: t.version.Name, Reference: ByDefinition}
 	case t.version != nil:
 		return Target{Version: t.version.Name, Reference: ByVersion}
+	case t.saved == nil:
+		return Target{}
 	}
 	return Target{Former: t.saved.Saved, Secrets: t.secrets}
 }
@@ -172,6 +175,15 @@ func (o overview) distrusted(t target) []Artifact {
 		}
 	}
 	return out
+}
+
+// begunBad are those of them that a rollback or a withdrawal, which ended too early, has decided
+// against or marked, and that a pool which refers to the definition may boot from.
+func (o overview) begunBad(t target) []Artifact {
+	if !t.points {
+		return nil
+	}
+	return slices.DeleteFunc(o.distrusted(t), Artifact.good)
 }
 
 // Rollback points the model of a pool at an earlier version, or forward at a
@@ -283,26 +295,30 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 	for _, v := range bad {
 		out.Bad = append(out.Bad, v.Name)
 	}
-	if to := t.spec(); t.version != nil && (Target{Reference: to.Reference, Seen: t.version}).Offers() {
+	if to := t.spec(); t.version != nil && !t.stays && (Target{Reference: to.Reference, Seen: t.version}).Offers() {
 		out.Good = append(out.Good, t.version.Name)
 	}
 	if refusals := t.options().unlifted(o.pool.Refusals); len(refusals) > 0 {
 		return out, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: refusals}
 	}
-	if o.pool.Owner != nil && !t.points {
+	if o.pool.Owner != nil && !t.points && !t.stays {
 		return out, WithHint(fmt.Errorf("%s writes the model of pool %s: kamino does not", o.pool.Owner.Name, o.pool.Name), "change it there; %s", o.targetsHint())
 	}
-	next, err := e.Provider.NextImage(ctx, o.pool, t.spec())
-	if err != nil {
-		return out, fmt.Errorf("compare the model of pool %s: %w", o.pool.Name, err)
-	}
-	if out.ModelDiff = next.Diff; o.pool.Owner != nil || t.offered {
-		out.ModelDiff = []FieldChange{} // what else the owner wrote stays
+	out.ModelDiff = []FieldChange{}
+	if !t.stays {
+		next, err := e.Provider.NextImage(ctx, o.pool, t.spec())
+		if err != nil {
+			return out, fmt.Errorf("compare the model of pool %s: %w", o.pool.Name, err)
+		}
+		if o.pool.Owner == nil && !t.offered { // what else the owner wrote stays
+			out.ModelDiff = next.Diff
+		}
 	}
 	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good) > 0
 	if dryRun || !out.Changed {
 		return out, nil
 	}
+	var err error
 	out.Unmarked, err = e.repoint(ctx, o, t, out)
 	return out, err
 }
@@ -314,7 +330,7 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 	r.pool = o.pool
 	var stray *Stray
 	if !t.points {
-		stray = o.astray()
+		stray = o.strayed()
 	}
 	m := marking{plan: plan, to: t, points: t.points, failed: map[string]error{}}
 	steps := []Step{
@@ -323,6 +339,9 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		{Name: InModel, Does: "point the pool's model at the target, in one conditional write", Patient: true,
 			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, stray) }},
 		{Name: InMark, Does: "mark versions as good or bad", Patient: true, Limit: markLimit, Look: m.look},
+	}
+	if t.stays {
+		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Name == InModel })
 	}
 	began := r.engine.now()
 	err := r.exec(ctx, steps)
@@ -363,37 +382,4 @@ func (r *Run) lookFreeLock(ctx context.Context) (Next, error) {
 		return Next{}, heldError(lease)
 	}
 	return r.lookLock(ctx)
-}
-
-func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray) (Next, error) {
-	if t.version != nil {
-		found, err := r.engine.Provider.Find(ctx, r.pool, Version, t.version.Name)
-		if err != nil {
-			return Next{}, fmt.Errorf("read version %s: %w", t.version.Name, err)
-		}
-		if len(found) == 0 || found[0].State != Succeeded {
-			return Next{}, fmt.Errorf("version %s is gone: the model is not changed", t.version.Name)
-		}
-		if v := r.held.lease.Ledger.distrust(found)[0]; t.nobody != nil && !v.mayPromote(*t.nobody) {
-			return Next{}, fmt.Errorf("version %s was withdrawn or hidden meanwhile: the model is not changed", v.Name)
-		}
-		if !found[0].Ready {
-			return waitPercent("the replication of version "+t.version.Name, found[0].Percent), nil
-		}
-	}
-	if next, err := r.distrust(ctx, stray); err != nil || next.kind == nextAct {
-		return next, err
-	}
-	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
-	if err != nil {
-		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
-	}
-	next, err := r.promote(ctx, pool, t.spec())
-	if save := next.note; save != nil {
-		next.note = func(l *Lease) {
-			save(l)
-			m.announce(l)
-		}
-	}
-	return next, err
 }

@@ -123,9 +123,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 		s.Versions = append(s.Versions, status)
 	}
 	s.Pinned, s.Models = o.pin(), o.models()
-	if s.Strayed = o.astray(); s.Strayed == nil {
-		s.Strayed = o.lease.Ledger.Strayed
-	}
+	s.Strayed = o.strayed()
 	s.RollbackTarget = o.defaultTarget().name()
 	o.nextStatus(&s, now, signals)
 	return s

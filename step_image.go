@@ -334,7 +334,8 @@ func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
 // Prunable lists the versions that may go, oldest first: ours, older than the newest keep that were
 // promoted, and used by no model, no instance, and no way back. What was never offered, and what
 // was withdrawn, counts apart: of those the newest apart stay, and those that may yet be promoted.
-// So does a version that only its name makes old, and with any doubt a version stays.
+// So does a version that the pool may stick to, and one that only its name makes old, and with any
+// doubt a version stays.
 func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact {
 	var out []Artifact
 	promoted, others := 0, 0
@@ -350,7 +351,7 @@ func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact
 		target := ledger.Former != nil && strings.EqualFold(ledger.Former.Image, v.ID)
 		switch {
 		case recent,
-			!v.Ours(), v.InModel, v.Instances > 0, target, v.State == Creating,
+			!v.Ours(), v.InModel, v.Instances > 0, target, v.State == Creating, ledger.sticks(v.Name, newestFirst),
 			v.State == Succeeded && v.outnumbered(newestFirst) != nil:
 			continue
 		}

@@ -120,6 +120,10 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 	}
 	if len(next.Diff) == 0 && want.Offers() {
 		return r.offer(ctx, pool, want)
+	} else if wrote := r.held.lease.Ledger.Wrote; len(next.Diff) == 0 && r.opts.AdoptModel && wrote != nil && !strings.EqualFold(wrote.Image, pool.Model.Image) {
+		return act(ActModel, "adopt the image "+lastSegments(pool.Model.Image, 3)+" of pool "+pool.Name, func(context.Context) error { return nil }).noting(func(l *Lease) {
+			l.Ledger.Wrote = &WrittenModel{Image: pool.Model.Image, At: r.engine.date(), Seen: true}
+		}), nil
 	} else if len(next.Diff) == 0 {
 		return done("refers to " + lastSegments(pool.Model.Image, 3)), nil
 	}
@@ -147,8 +151,10 @@ func (r *Run) noteModel(l *Lease, pool Pool, next NextImage, want Target) {
 		l.Ledger.remember(former, r.pool.Gallery)
 	}
 	l.Ledger.writing(next.Image, former.At, same)
-	if l.Ledger.Promoted = nil; want.Reference == ByDefinition {
+	l.Ledger.Promoted, l.Ledger.Stood = nil, nil
+	if want.Reference == ByDefinition {
 		l.Ledger.Promoted = &Promotion{Version: want.Version}
+		l.Ledger.stood(want.Version, former.At)
 	}
 }
 
@@ -242,141 +248,4 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 		r.result.Pruned = append(r.result.Pruned, v.Name)
 		return nil
 	}).of(v.Name), nil
-}
-
-// markLimit is how long a rollback tries to mark versions. The model is written
-// already then, and the ledger keeps what is not marked.
-const markLimit = 5 * time.Minute
-
-// marking is the part of a rollback that says which versions are good and bad.
-type marking struct {
-	plan   Rollback
-	to     target
-	points bool             // the pool refers to the definition: the marks are what is rolled back
-	failed map[string]error // by version
-}
-
-// announce writes on the ledger what is not to be chosen, before any version is
-// marked.
-func (m marking) announce(l *Lease) {
-	for _, name := range m.plan.Bad {
-		if !slices.Contains(l.Ledger.RolledBack, name) {
-			l.Ledger.RolledBack = append(slices.Clone(l.Ledger.RolledBack), name)
-		}
-	}
-	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool { return slices.Contains(m.plan.Good, n) })
-	if l.Ledger.Promoted = nil; m.points {
-		l.Ledger.Promoted = &Promotion{Version: m.plan.To}
-	}
-}
-
-// settle takes off the ledger what is marked by now.
-func (m marking) settle(l *Lease) {
-	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool {
-		_, failed := m.failed[n]
-		return !failed && slices.Contains(m.plan.Bad, n)
-	})
-}
-
-// order is that of the plan's writes: what is offered comes first, and what is withdrawn from the
-// oldest to the newest. So a definition stands for the newest of them, the present image, until the
-// last write.
-func (m marking) order() []string {
-	bad := slices.Clone(m.plan.Bad)
-	slices.SortFunc(bad, CompareVersions)
-	return slices.Concat(m.plan.Good, bad)
-}
-
-// look marks one version at a time. One that cannot be marked is passed over, except where the
-// marks are what is rolled back.
-func (m marking) look(r *Run, ctx context.Context) (Next, error) {
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
-	if err != nil {
-		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
-	}
-	var before []string
-	for _, name := range m.order() {
-		i := slices.IndexFunc(versions, func(v Artifact) bool { return v.Name == name })
-		if _, failed := m.failed[name]; i < 0 || failed {
-			continue
-		}
-		v := versions[i]
-		bad := slices.Contains(m.plan.Bad, name)
-		if bad && v.Tags[TagBad] != "" && v.Excluded || !bad && !v.Withheld() {
-			before = append(before, name)
-			continue
-		}
-		if now := resolved(versions); m.points && bad && now != nil && now.Name == name {
-			if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
-				return wait(why), err
-			}
-		}
-		word := map[bool]string{true: "withdraw", false: "offer"}[bad]
-		return act(ActMarkVersion, word+" version "+v.Name, func(ctx context.Context) error {
-			err := m.mark(ctx, r, v, bad)
-			if err != nil && !m.points && !transient(err) && ctx.Err() == nil {
-				m.failed[v.Name] = err
-				return nil
-			}
-			return err
-		}).of(v.Name).noting(m.announce), nil
-	}
-	if m.points {
-		if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
-			return wait(why), err
-		}
-	}
-	return done("the versions are marked"), nil
-}
-
-// unsettled makes sure, before the version is withdrawn that the definition stands for, that the
-// target is offered and the writes before have come to their end: else the next node would boot
-// from a third one, or from none.
-func (m marking) unsettled(ctx context.Context, r *Run, before []string) (why string, err error) {
-	for _, name := range append([]string{m.plan.To}, before...) {
-		found, err := r.engine.Provider.Find(ctx, r.pool, Version, name)
-		if err != nil {
-			return "", fmt.Errorf("read version %s: %w", name, err)
-		}
-		offered := !slices.Contains(m.plan.Bad, name)
-		switch {
-		case len(found) == 0 && offered, offered && found[0].State != Succeeded:
-			return "", fmt.Errorf("version %s is gone: nothing is withdrawn", name)
-		case len(found) > 0 && (!found[0].Ready || found[0].Excluded == offered):
-			return "the change of version " + name, nil
-		}
-	}
-	return "", nil
-}
-
-// mark offers a version, or withdraws it.
-func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
-	if bad {
-		reason := firstWord(m.plan.reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
-		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, reason)
-	}
-	want := m.to.spec()
-	want.Seen = &v
-	return r.engine.Provider.Promote(ctx, r.pool, want)
-}
-
-// give fails all that could not be looked at to the end.
-func (m marking) give(err error) {
-	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
-		if m.failed[name] == nil {
-			m.failed[name] = err
-		}
-	}
-}
-
-// unmarked tells what could not be marked, in the order of the plan.
-func (m marking) unmarked(r *Run) (out []Unmarked) {
-	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
-		if err := m.failed[name]; err != nil {
-			out = append(out, Unmarked{name, err.Error()})
-			r.tell(Event{Kind: Warned, Step: InMark, Percent: -1,
-				Message: fmt.Sprintf("version %s was not marked, which the pool's ledger remembers; run the rollback again: %v", name, err)})
-		}
-	}
-	return out
 }

@@ -1,0 +1,182 @@
+package kamino
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// markLimit is how long a rollback tries to mark versions. The model is written
+// already then, and the ledger keeps what is not marked.
+const markLimit = 5 * time.Minute
+
+// marking is the part of a rollback that says which versions are good and bad.
+type marking struct {
+	plan   Rollback
+	to     target
+	points bool             // the pool refers to the definition: the marks are what is rolled back
+	failed map[string]error // by version
+}
+
+// announce writes on the ledger what is not to be chosen, before any version is
+// marked.
+func (m marking) announce(l *Lease, at time.Time) {
+	for _, name := range m.plan.Bad {
+		if !slices.Contains(l.Ledger.RolledBack, name) {
+			l.Ledger.RolledBack = append(slices.Clone(l.Ledger.RolledBack), name)
+		}
+	}
+	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool { return slices.Contains(m.plan.Good, n) })
+	if m.to.stays || m.plan.From == m.plan.To {
+		return // what was promoted is so still
+	}
+	if l.Ledger.Promoted = nil; m.points {
+		l.Ledger.Promoted = &Promotion{Version: m.plan.To}
+		l.Ledger.stood(m.plan.From, at)
+	}
+}
+
+// settle takes off the ledger what is marked by now.
+func (m marking) settle(l *Lease) {
+	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool {
+		_, failed := m.failed[n]
+		return !failed && slices.Contains(m.plan.Bad, n)
+	})
+}
+
+// order is that of the plan's writes: what is offered comes first, and what is withdrawn from the
+// oldest to the newest. So a definition stands for the newest of them, the present image, until the
+// last write.
+func (m marking) order() []string {
+	bad := slices.Clone(m.plan.Bad)
+	slices.SortFunc(bad, CompareVersions)
+	return slices.Concat(m.plan.Good, bad)
+}
+
+// look marks one version at a time. One that cannot be marked is passed over, except where the
+// marks are what is rolled back.
+func (m marking) look(r *Run, ctx context.Context) (Next, error) {
+	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	if err != nil {
+		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+	}
+	var before []string
+	for _, name := range m.order() {
+		i := slices.IndexFunc(versions, func(v Artifact) bool { return v.Name == name })
+		if _, failed := m.failed[name]; i < 0 || failed {
+			continue
+		}
+		v := versions[i]
+		bad := slices.Contains(m.plan.Bad, name)
+		if bad && v.Tags[TagBad] != "" && v.Excluded || !bad && !v.Withheld() {
+			before = append(before, name)
+			continue
+		}
+		if now := resolved(versions); m.points && bad && now != nil && now.Name == name {
+			if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
+				return wait(why), err
+			}
+		}
+		word := map[bool]string{true: "withdraw", false: "offer"}[bad]
+		return act(ActMarkVersion, word+" version "+v.Name, func(ctx context.Context) error {
+			err := m.mark(ctx, r, v, bad)
+			if err != nil && !m.points && !transient(err) && ctx.Err() == nil {
+				m.failed[v.Name] = err
+				return nil
+			}
+			return err
+		}).of(v.Name).noting(func(l *Lease) { m.announce(l, r.engine.date()) }), nil
+	}
+	if m.points {
+		if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
+			return wait(why), err
+		}
+	}
+	return done("the versions are marked"), nil
+}
+
+// unsettled makes sure, before the version is withdrawn that the definition stands for, that the
+// target is offered and the writes before have come to their end: else the next node would boot
+// from a third one, or from none.
+func (m marking) unsettled(ctx context.Context, r *Run, before []string) (why string, err error) {
+	for _, name := range append([]string{m.plan.To}, before...) {
+		found, err := r.engine.Provider.Find(ctx, r.pool, Version, name)
+		if err != nil {
+			return "", fmt.Errorf("read version %s: %w", name, err)
+		}
+		offered := !slices.Contains(m.plan.Bad, name)
+		switch {
+		case len(found) == 0 && offered, offered && found[0].State != Succeeded:
+			return "", fmt.Errorf("version %s is gone: nothing is withdrawn", name)
+		case len(found) > 0 && (!found[0].Ready || found[0].Excluded == offered):
+			return "the change of version " + name, nil
+		}
+	}
+	return "", nil
+}
+
+// mark offers a version, or withdraws it.
+func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
+	if bad {
+		reason := firstWord(m.plan.reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
+		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, reason)
+	}
+	want := m.to.spec()
+	want.Seen = &v
+	return r.engine.Provider.Promote(ctx, r.pool, want)
+}
+
+// give fails all that could not be looked at to the end.
+func (m marking) give(err error) {
+	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
+		if m.failed[name] == nil {
+			m.failed[name] = err
+		}
+	}
+}
+
+// unmarked tells what could not be marked, in the order of the plan.
+func (m marking) unmarked(r *Run) (out []Unmarked) {
+	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
+		if err := m.failed[name]; err != nil {
+			out = append(out, Unmarked{name, err.Error()})
+			r.tell(Event{Kind: Warned, Step: InMark, Percent: -1,
+				Message: fmt.Sprintf("version %s was not marked, which the pool's ledger remembers; run the rollback again: %v", name, err)})
+		}
+	}
+	return out
+}
+
+func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray) (Next, error) {
+	if t.version != nil {
+		found, err := r.engine.Provider.Find(ctx, r.pool, Version, t.version.Name)
+		if err != nil {
+			return Next{}, fmt.Errorf("read version %s: %w", t.version.Name, err)
+		}
+		if len(found) == 0 || found[0].State != Succeeded {
+			return Next{}, fmt.Errorf("version %s is gone: the model is not changed", t.version.Name)
+		}
+		if v := r.held.lease.Ledger.distrust(found)[0]; t.nobody != nil && !v.mayPromote(*t.nobody) {
+			return Next{}, fmt.Errorf("version %s was withdrawn or hidden meanwhile: the model is not changed", v.Name)
+		}
+		if !found[0].Ready {
+			return waitPercent("the replication of version "+t.version.Name, found[0].Percent), nil
+		}
+	}
+	if next, err := r.distrust(ctx, stray); err != nil || next.kind == nextAct {
+		return next, err
+	}
+	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
+	if err != nil {
+		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+	}
+	next, err := r.promote(ctx, pool, t.spec())
+	if save := next.note; save != nil {
+		next.note = func(l *Lease) {
+			save(l)
+			m.announce(l, r.engine.date())
+		}
+	}
+	return next, err
+}
