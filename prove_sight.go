@@ -24,9 +24,11 @@ type Sight struct {
 	Gone    time.Time // since when the cloud lists it no more; zero: it does
 	Stray   string    // a node of another name that shows the canary's machine
 	Others  []Node    // the other nodes of the cluster
-	Console []string  // its last lines, where they can be read
-	Nonce   string    // that the report of its agent has to repeat
-	Donor   string    // the node that the image was made of in this run; "" when it may have changed since
+	// Before are the machine IDs of nodes by name, before the canary's node was among them.
+	Before  map[string]string
+	Console []string // its last lines, where they can be read
+	Nonce   string   // that the report of its agent has to repeat
+	Donor   string   // the node that the image was made of in this run; "" when it may have changed since
 	// Restarts are those of its first report after it was Ready.
 	Restarts map[string]int
 	Reboots  []Signal // what tells of a reboot that is pending
@@ -235,6 +237,11 @@ func (r *Run) sightWhole(ctx context.Context) error {
 	}
 	s := &p.sight
 	s.Nonce, s.Reboots = r.held.lease.Record.Nonce, r.opts.PendingReboot
+	if s.Before == nil {
+		if err := r.sightBefore(ctx); err != nil {
+			return err
+		}
+	}
 	if s.Canary.Hostname != "" {
 		if err := r.sightCluster(ctx, examiner); err != nil {
 			return err
@@ -252,6 +259,24 @@ func (r *Run) sightWhole(ctx context.Context) error {
 	}
 	s.Now = r.engine.now()
 	p.whole = s.Now
+	return nil
+}
+
+// sightBefore notes the machine IDs that nodes have before the canary's is among them; none where
+// it is already.
+func (r *Run) sightBefore(ctx context.Context) error {
+	nodes, err := r.engine.Cluster.Nodes(ctx)
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	s := &r.proof.sight
+	s.Before = map[string]string{}
+	if slices.ContainsFunc(nodes, func(n Node) bool { return n.Name == s.Canary.Hostname }) {
+		return nil
+	}
+	for _, n := range nodes {
+		s.Before[n.Name] = n.MachineID
+	}
 	return nil
 }
 

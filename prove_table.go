@@ -98,7 +98,9 @@ func judgeCloud(s Sight, _ Bounds) (Outcome, string) {
 func judgeIdentity(s Sight, b Bounds) (Outcome, string) {
 	n := s.Node
 	switch {
-	case s.Stray != "":
+	case s.Stray != "" && !SameVM(n.SystemUUID, s.Canary.VMID) && !s.overdue(b): // a kubelet may write any machine into its own node
+		return ProofWaits, "the canary's node, while node " + s.Stray + " shows its machine"
+	case s.Stray != "" && !SameVM(n.SystemUUID, s.Canary.VMID):
 		return ProofFailed, fmt.Sprintf("node %s shows the machine of the canary, which is %s", s.Stray, s.Canary.Hostname)
 	case n.UID == "":
 		return ProofPassed, "no node yet"
@@ -111,12 +113,16 @@ func judgeIdentity(s Sight, b Bounds) (Outcome, string) {
 	case n.ProviderID != "" && !n.runsOn(s.Canary.Instance):
 		return ProofFailed, fmt.Sprintf("node %s has the provider ID %s, the canary is %s", n.Name, n.ProviderID, s.Canary.Instance)
 	}
+	out, evidence := ProofPassed, "its own"
 	for _, o := range append(slices.Clone(s.Others), s.Sibling.Node) {
-		if o.UID != n.UID && o.MachineID != "" && o.MachineID == n.MachineID {
+		switch same := o.UID != n.UID && o.MachineID != "" && o.MachineID == n.MachineID; {
+		case same && s.Before[o.Name] == o.MachineID:
 			return ProofFailed, fmt.Sprintf("machine ID %s is that of node %s, too", o.MachineID, o.Name)
+		case same: // whose it was first was not seen: a kubelet may write any into its own node
+			out, evidence = ProofInconclusive, fmt.Sprintf("node %s shows its machine ID %s, too, and may have taken it", o.Name, o.MachineID)
 		}
 	}
-	return ProofPassed, "its own"
+	return out, evidence
 }
 
 // requestTime is how long an approver is given.

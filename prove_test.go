@@ -25,7 +25,7 @@ func goodSight() Sight {
 	s := Sight{Now: proofNoon, Launched: proofNoon.Add(-15 * time.Minute), Running: proofNoon.Add(-13 * time.Minute), Ready: proofNoon.Add(-11 * time.Minute),
 		Nonce: "n", Donor: "a-0", Restarts: map[string]int{"kubelet.service": 1},
 		Canary: Canary{Name: "kamino-00000000", State: Succeeded, Power: PowerOn, Instance: "azure://c/0", VMID: "00000000-0000-4000-8000-000000000001", Hostname: "kamino-00000000000000"},
-		Others: []Node{{Name: "a-1", UID: "uid-a-1", MachineID: "m-a-1"}},
+		Others: []Node{{Name: "a-1", UID: "uid-a-1", MachineID: "m-a-1"}}, Before: map[string]string{"a-0": "m-a-0", "a-1": "m-a-1"},
 		ClusterSight: ClusterSight{Renewed: proofNoon.Add(-5 * time.Second), Starts: 1, Daemons: []DaemonPod{{Set: "kube-system/proxy", Ready: true, Beside: true}},
 			Node:    node("kamino-00000000000000", "azure://c/0", "00000000-0000-4000-8000-000000000001"),
 			Sibling: node("a-0", "azure://a/0", "00000000-0000-4000-8000-000000000002")}}
@@ -85,6 +85,9 @@ func TestJudge(t *testing.T) {
 		{"a list lacks it once, and its node is silent", func(s *Sight) { s.Gone = proofNoon.Add(-time.Second); s.Node.Ready = false }, waits, "cloud"},
 
 		{"another name", func(s *Sight) { silent(s); s.Stray = "a-1" }, fail, "identity"},
+		{"another name, at first", func(s *Sight) { silent(s); s.Stray, s.Running = "a-1", proofNoon.Add(-time.Minute) }, waits, "identity"},
+		{"a node that claims the canary's machine", func(s *Sight) { s.Stray = "a-1" }, pass, "cloud"},
+		{"a node that claims the canary's machine ID since", func(s *Sight) { s.Others[0].MachineID = s.Node.MachineID }, unsure, "identity"},
 		{"another's machine ID", func(s *Sight) { s.Node.MachineID = "m-a-1" }, fail, "identity"},
 		{"the donor's machine ID", func(s *Sight) { s.Node.MachineID = "m-a-0" }, fail, "identity"},
 		{"another's provider ID", func(s *Sight) { s.Node.ProviderID = "azure://a/0" }, fail, "identity"},
