@@ -80,6 +80,9 @@ func (a *autoRun) do(ctx context.Context) error {
 	if a.pool.err != nil {
 		return a.engine.clearUnread(ctx, a.pool)
 	}
+	if err := a.engine.clearCanaries(ctx, a.pool); err != nil {
+		return err
+	}
 	switch a.plan.Action {
 	case DoModel:
 		if err := a.engine.refusePaused(ctx); err != nil {

@@ -279,7 +279,8 @@ func (r *Run) refusedFirst(err error) bool {
 		return false
 	}
 	mark, markErr := r.donor.node.claim(r.pool.ID)
-	return mark == nil && markErr == nil && !r.held.lease.Record.Sealing
+	rec := r.held.lease.Record
+	return mark == nil && markErr == nil && !rec.Sealing && rec.Canary == ""
 }
 
 // hintPool tells what to do where a pool cannot be read that a donor belongs to.

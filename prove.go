@@ -125,15 +125,18 @@ type proof struct {
 	mode   ProveMode // once it was decided; "" before
 	fit    CanaryFit
 	sight  Sight
-	asked  time.Time   // when the cloud was last asked
-	whole  time.Time   // when all of sight was last read
-	denied error       // why the cloud refused to make the canary
-	absent time.Time   // when no canary was listed any more
-	leaves bool        // it was seen to be deleted
-	error  *ProofError // how it ended, to be written on the version
-	passed bool
-	blind  time.Time           // since when reads fail that may work again; zero: they do not
-	elders map[InstanceID]bool // instances of the pool that boot from another version
+	asked  time.Time // when the cloud was last asked
+	whole  time.Time // when all of sight was last read
+	denied error     // why the cloud refused to make the canary
+	absent time.Time // when no canary was listed any more
+	leaves bool      // it was seen to be deleted
+	// removed are the canaries whose end this process has asked for.
+	removed map[string]bool
+	kept    map[string]string // canaries that may not be removed, with the reason
+	error   *ProofError       // how it ended, to be written on the version
+	passed  bool
+	blind   time.Time           // since when reads fail that may work again; zero: they do not
+	elders  map[InstanceID]bool // instances of the pool that boot from another version
 }
 
 // ofCanary says whether a pool is no pool but what a canary is made of: CanaryName.
@@ -222,7 +225,7 @@ func (r *Run) leftCanaries(ctx context.Context) ([]Left, error) {
 	}
 	left := make([]Left, len(list))
 	for i, c := range list {
-		left[i] = Left{Pool: r.pool.ID, Run: c.Run, Node: c.Hostname, What: "canary " + c.Name}
+		left[i] = Left{Pool: r.pool.ID, Run: c.Run, Node: c.Hostname, What: "canary " + c.Name, canary: c.Name}
 	}
 	return left, nil
 }

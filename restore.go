@@ -17,6 +17,8 @@ type Left struct {
 	What   string `json:"what"`             // for people
 	Done   string `json:"done,omitempty"`   // what was done about it
 	Reason string `json:"reason,omitempty"` // why nothing was done
+
+	canary string // its name
 }
 
 // RestoreOptions are what the user decides about a restore.
@@ -175,7 +177,11 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 		left[i].Done = "given back"
 	}
 	for i := range made {
-		if made[i].Reason = r.image.foreign; r.image.foreign == "" && swept == nil {
+		why := r.image.foreign
+		if made[i].canary != "" {
+			why = r.proof.kept[made[i].canary]
+		}
+		if made[i].Reason = why; why == "" && swept == nil {
 			made[i].Done = "given back"
 		}
 	}
@@ -297,6 +303,18 @@ func (e *Engine) clear(ctx context.Context, o overview) error {
 		return nil
 	}
 	_, err := e.restorePool(ctx, p, RestoreOptions{})
+	return err
+}
+
+// clearCanaries removes those that ended runs of a pool left, where no run holds it.
+func (e *Engine) clearCanaries(ctx context.Context, o overview) error {
+	if len(o.canaries) == 0 || o.lease.Holder != "" {
+		return nil
+	}
+	_, err := e.restorePool(ctx, leftPool{id: o.id, lease: o.lease, nodes: o.taken()}, RestoreOptions{})
+	if held := (*HeldError)(nil); errors.As(err, &held) {
+		return nil // they are its own
+	}
 	return err
 }
 

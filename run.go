@@ -46,7 +46,7 @@ type running struct {
 type span struct{ from, to time.Time }
 
 func (e *Engine) newRun(opts Options) *Run {
-	r := &Run{engine: e, opts: opts, holds: &holds{}, donor: donorView{engine: e}}
+	r := &Run{engine: e, opts: opts, holds: &holds{}, donor: donorView{engine: e}, proof: proof{removed: map[string]bool{}, kept: map[string]string{}}}
 	r.held = holder{engine: e, pool: &r.pool}
 	return r
 }

@@ -41,7 +41,8 @@ type PoolStatus struct {
 
 	RollbackTarget string      `json:"rollbackTarget,omitempty"` // a version, or "original"
 	Unfinished     *Unfinished `json:"unfinishedRun,omitempty"`
-	Runs           []PastRun   `json:"runs,omitempty"` // the last ones, newest first
+	Runs           []PastRun   `json:"runs,omitempty"`     // the last ones, newest first
+	Canaries       []Canary    `json:"canaries,omitempty"` // that exist, of any run
 	Refusals       []Refusal   `json:"refusals,omitempty"`
 	Paused         string      `json:"paused,omitempty"` // why runs and promotions are held in the whole cluster
 	Error          string      `json:"error,omitempty"`  // why the pool could not be read
@@ -96,7 +97,7 @@ func (e *Engine) Status(ctx context.Context, pools []string, lastPatch []Signal)
 func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 	s := PoolStatus{
 		Pool: o.id, Name: o.id.Name(), Gallery: o.pool.Gallery, Model: o.pool.Model.Image, Capacity: o.pool.Capacity,
-		Nodes: len(o.nodes), Refusals: o.pool.Refusals, Versions: []VersionStatus{},
+		Nodes: len(o.nodes), Canaries: o.canaries, Refusals: o.pool.Refusals, Versions: []VersionStatus{},
 	}
 	if o.pool.Name != "" {
 		s.Name = o.pool.Name
@@ -216,6 +217,7 @@ type overview struct {
 	pool       Pool
 	nodes      []Node
 	versions   []Artifact // newest first
+	canaries   []Canary   // beside the pool, of any run; what cannot be listed is none
 	definition bool
 	lease      Lease
 	gone       bool // the pool does not exist any more
@@ -330,6 +332,9 @@ func (e *Engine) readOne(ctx context.Context, o *overview) (err error) {
 	}
 	if o.versions, err = e.Provider.Find(ctx, o.pool, Version, ""); err != nil {
 		return fmt.Errorf("list image versions of pool %s: %w", o.pool.Name, err)
+	}
+	if prover, _, ok := e.prover(); ok {
+		o.canaries, _ = prover.Canaries(ctx, o.pool) // restore tells why not
 	}
 	o.definition = len(o.versions) > 0
 	if !o.definition && e.livesIn(Definition) {

@@ -276,12 +276,11 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		errs = append(errs, err)
 	}
 	failed := r.giveBack(ctx, cause)
-	if left := r.exec(ctx, canaryBack()); left != nil && !errors.Is(left, ErrLeaseLost) {
-		errs = append(errs, WithHint(fmt.Errorf("remove the canary: %w", left), "kamino restore"))
-	}
+	left := r.exec(ctx, canaryBack())
 	if failed == nil && !interrupted {
 		failed = r.exec(ctx, leftovers())
 	}
+	failed = errors.Join(failed, left)
 	if failed != nil {
 		// The lease stays: whoever comes next adopts the run and gives back.
 		errs = append(errs, WithHint(fmt.Errorf("give back: %w", failed), "kamino restore"))

@@ -130,7 +130,9 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 					l.Epoch++
 					l.Ledger.failed(l.Holder, r.held.asFound(l.Record), r.engine.date())
 				}
+				canary, since := l.Record.Canary, l.Record.CanarySince
 				l.Holder, l.Record = id, r.freshRecord()
+				l.Record.Canary, l.Record.CanarySince = canary, since // until it is removed
 			})
 			if err == nil {
 				r.held.run, r.held.adopted = id, false

@@ -123,6 +123,9 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	if u := p.Unfinished; u != nil {
 		printUnfinished(w, u)
 	}
+	for _, c := range p.Canaries {
+		fmt.Fprintf(w, "Canary:\t%s of run %s, %s, of version %s; expires %s\n", c.Name, shown(c.Run), c.State, short(c.Version), instant(c.Expires))
+	}
 	for _, r := range p.Refusals {
 		fmt.Fprintf(w, "Refused:\t%s\n", r)
 	}

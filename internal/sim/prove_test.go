@@ -205,6 +205,78 @@ func TestProveBelow(t *testing.T) {
 	}
 }
 
+// TestForeignNodesStay: what a lease calls a canary is a claim. Only the node of a canary of its
+// own run is deleted, and only where its machine is none of a pool.
+func TestForeignNodesStay(t *testing.T) {
+	w := aged(1)
+	l := w.leases[poolA]
+	l.Pool, l.Holder, l.Process, l.Record = poolA, "r-dead", "dead/1", kamino.Record{Donor: "a-0", Canary: "a-", Step: "examine"}
+	w.leases[poolA] = l
+	own := kamino.CanaryName(poolA, "r-dead") + "00000"
+	for name, id := range map[string]kamino.InstanceID{own + "1": w.nodes["a-1"].ProviderID, own + "2": "", "kamino-00000000000000": ""} {
+		w.nodes[name] = &simNode{Node: kamino.Node{Name: name, UID: name, ProviderID: id, Annotations: map[string]string{}}}
+	}
+	p := w.restore()
+	for name, stays := range map[string]bool{"a-0": true, "a-1": true, "a-2": true, own + "1": true, own + "2": false, "kamino-00000000000000": true} {
+		if (w.nodes[name] != nil) != stays {
+			t.Errorf("restore ended %v: node %s is there %t", p.err, name, w.nodes[name] != nil)
+		}
+	}
+}
+
+// TestCanariesLeft: the canary of a run that was killed is removed with its node by the next run,
+// also by one that proves nothing, and by a nightly run that has nothing to do; where no list shows
+// it, by its name.
+func TestCanariesLeft(t *testing.T) {
+	o := proving()
+	p := &proc{logging: true}
+	w := aged(1)
+	w.startUpdate(p, o)
+	w.wait()
+	again := options("a-1")
+	again.Today = kamino.TodayAgain
+	for _, step := range []string{"launch", "join", "examine"} {
+		at := -1
+		for _, s := range p.log {
+			if s.step == step {
+				at = s.at
+			}
+		}
+		for name, next := range map[string]func(*world) error{
+			"update of another donor": func(w *world) error { return w.update(again).err },
+			"restore":                 func(w *world) error { return w.restore().err },
+			"restore, not listed": func(w *world) error {
+				for _, c := range w.canaries {
+					c.hidden = w.now.Add(10 * time.Minute)
+				}
+				return w.restore().err
+			},
+		} {
+			w := aged(1)
+			w.startUpdate(&proc{faults: []fault{{kind: worlds.KillBefore, at: at}}}, o)
+			w.wait()
+			if err := next(w); err != nil || len(w.canaries) > 0 {
+				t.Errorf("killed in %s, then %s: %v, %d canaries", step, name, err, len(w.canaries))
+			}
+			for n := range w.nodes {
+				if strings.HasPrefix(n, "kamino-") {
+					t.Errorf("killed in %s, then %s: node %s is left", step, name, n)
+				}
+			}
+		}
+	}
+	w = aged(1)
+	name := kamino.CanaryName(poolA, "r-old")
+	w.canaries[name] = &simCanary{pool: poolA, Canary: kamino.Canary{Name: name, Run: "r-old", State: kamino.Succeeded, Expires: w.now.Add(-time.Hour)}}
+	if night, res := w.auto(autoOptions()); night.err != nil || len(w.canaries) > 0 {
+		t.Errorf("a nightly run ended %v, %+v; %d canaries", night.err, res, len(w.canaries))
+	}
+	w.canaries[name] = &simCanary{pool: poolA, Canary: kamino.Canary{Name: name, Run: "r-alive", State: kamino.Succeeded, Expires: w.now.Add(time.Hour)}}
+	if left := w.restore(); left.err != nil || len(left.found) != 1 || left.found[0].Done != "" || left.found[0].Reason == "" || len(w.canaries) != 1 {
+		t.Errorf("a canary of a run that nobody knows: %v, %+v", left.err, left.found)
+	}
+}
+
 // TestPromoteByHand: with --promote manual a version that passed waits, nightly runs do nothing and
 // say so, and a person promotes it.
 func TestPromoteByHand(t *testing.T) {
