@@ -22,7 +22,7 @@ type Sight struct {
 	ReadyAs time.Time
 	Canary  Canary    // the cloud's word, as it was last heard; Name "" before
 	Gone    time.Time // since when the cloud lists it no more; zero: it does
-	Stray   string    // a node of another name that shows the canary's machine
+	Stray   string    // a node of another name that shows the canary's machine, or did: two kubelets write it in turn
 	Others  []Node    // the other nodes of the cluster
 	// Before are the machine IDs of nodes by name, before the canary's node was among them.
 	Before  map[string]string
@@ -286,7 +286,7 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	s.Others, s.Stray, s.Donor = nil, "", ""
+	s.Others, s.Donor = nil, ""
 	sibling, tags := "", r.image.version.Tags
 	for _, n := range nodes {
 		if n.Name == s.Canary.Hostname {

@@ -100,7 +100,7 @@ func judgeIdentity(s Sight, b Bounds) (Outcome, string) {
 	switch {
 	case s.Stray != "" && !SameVM(n.SystemUUID, s.Canary.VMID) && !s.overdue(b): // a kubelet may write any machine into its own node
 		return ProofWaits, "the canary's node, while node " + s.Stray + " shows its machine"
-	case s.Stray != "" && !SameVM(n.SystemUUID, s.Canary.VMID):
+	case s.Stray != "" && !SameVM(n.SystemUUID, s.Canary.VMID) && s.heard():
 		return ProofFailed, fmt.Sprintf("node %s shows the machine of the canary, which is %s", s.Stray, s.Canary.Hostname)
 	case n.UID == "":
 		return ProofPassed, "no node yet"
