@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -280,7 +281,7 @@ func (l Ledger) pin(image string, versions []Artifact) *Pin {
 // promoted notes that a version which was to be promoted is.
 func (l *Ledger) promoted(version string, now time.Time) {
 	if p := l.Promoted; p != nil && p.Version == version && p.At.IsZero() {
-		l.Promoted = &Promotion{Version: version, At: now}
+		l.Promoted = &Promotion{Version: version, At: now, Born: p.Born}
 	}
 }
 
@@ -356,13 +357,19 @@ const (
 	allowImageOnly = "image-only"
 )
 
-// refusePinned refuses a pool whose image somebody else chose.
-func (r *Run) refusePinned(versions []Artifact) error {
+// refusePinned refuses a pool whose image somebody else chose. What boots meanwhile says nothing of
+// how the pool follows its definition.
+func (r *Run) refusePinned(ctx context.Context, versions []Artifact) error {
 	pin := r.held.lease.Ledger.pinned(r.pool, versions)
 	if pin == nil {
 		return nil
 	}
 	if list := r.opts.unlifted([]Refusal{pin.refusal(r.pool)}); len(list) > 0 {
+		if r.plan == nil && r.held.lease.Ledger.Promoted != nil {
+			if err := r.held.setLease(ctx, func(l *Lease) { l.Ledger.Promoted = nil }); err != nil {
+				return err
+			}
+		}
 		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: list}
 	}
 	return nil

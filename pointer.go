@@ -116,6 +116,9 @@ func movedPin(image string, versions []Artifact) *Pin {
 type Promotion struct {
 	Version string    `json:"version"`
 	At      time.Time `json:"at,omitzero"` // when that was seen to be done; zero: not so far
+	// Born is when the newest instance of then was created, by the cloud's clock: At is by that of
+	// the machine that promoted, which may be behind.
+	Born time.Time `json:"born,omitzero"`
 }
 
 // Stray is an instance that did not follow its pool's definition.
@@ -151,7 +154,7 @@ func (l Ledger) astray(image string, versions []Artifact) *Stray {
 	first := Stray{Promoted: p.Version, At: p.At}
 	for _, v := range versions {
 		for _, born := range v.Births {
-			if !born.Before(p.At.Add(pointerSettles)) && (first.Born.IsZero() || born.Before(first.Born)) {
+			if born.After(p.Born) && !born.Before(p.At.Add(pointerSettles)) && (first.Born.IsZero() || born.Before(first.Born)) {
 				first.Booted, first.Born = v.Name, born
 			}
 		}
@@ -288,16 +291,15 @@ func (r *Run) distrust(ctx context.Context, stray *Stray) (Next, error) {
 // refers to a version is moved only while the definition stands for the same, or for what kamino
 // itself offered last: else its next image could become a third one.
 func (r *Run) againstPointer(versions []Artifact) string {
-	for _, v := range versions {
-		if v.Disputed && v.State == Succeeded {
-			return "version " + v.Name + " is offered as latest, and in one of its regions not; which of the two counts is documented nowhere"
-		}
+	now := resolved(versions)
+	if now != nil && now.Disputed {
+		return now.disputed()
 	}
 	i := slices.IndexFunc(versions, func(v Artifact) bool { return v.ID != "" && strings.EqualFold(v.ID, r.pool.Model.Image) })
 	if i < 0 {
 		return ""
 	}
-	named, now := versions[i], resolved(versions)
+	named := versions[i]
 	switch {
 	case now == nil:
 		return "the model names version " + named.Name + ", and the definition stands for nothing"
@@ -345,13 +347,17 @@ func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
 		return Next{}, WithHint(fmt.Errorf("version %s is offered and counts as newer than %s: new nodes would go on booting from it", now.Name, v.Name),
 			"if it is not wanted: kamino rollback --pool %s --to %s", pool.Name, v.Name)
 	}
-	if pin := movedPin(pool.Model.Image, versions); pin != nil {
+	pin := movedPin(pool.Model.Image, versions)
+	if pin == nil && v.Excluded && v.Tags[TagOffer] == offerOffered && want.Reference == ByDefinition {
+		pin = &Pin{resolvedName(versions), v.ID} // a person excluded it
+	}
+	if pin != nil {
 		if list := r.opts.unlifted([]Refusal{pin.refusal(pool)}); len(list) > 0 {
 			return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
 		}
 	}
 	promoted := func(l *Lease) {
-		if l.Ledger.Promoted = (&Promotion{Version: v.Name}); points(pool.Model.Image, versions) {
+		if l.Ledger.Promoted = (&Promotion{Version: v.Name, Born: newestBirth(versions)}); points(pool.Model.Image, versions) {
 			l.Ledger.stood(resolvedName(versions), r.engine.date())
 		}
 	}
@@ -370,7 +376,7 @@ func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
 		return offer.noting(promoted), nil
 	}
 	return offer.announcing(ActModel, describeDiff(pool, next.Diff)).noting(func(l *Lease) {
-		r.noteModel(l, pool, next, want)
+		r.noteModel(l, pool, next, want, newestBirth(versions))
 		r.image.noted = true
 	}), nil
 }

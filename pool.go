@@ -352,3 +352,20 @@ type Provider interface {
 	// names the right it lacks: the run goes on and tells them as warnings.
 	Preflight(context.Context) (doubts []string, err error)
 }
+
+// newestBirth is when the newest instance was created that is known; zero where none is.
+func newestBirth(versions []Artifact) (newest time.Time) {
+	for _, v := range versions {
+		for _, born := range v.Births {
+			if born.After(newest) {
+				newest = born
+			}
+		}
+	}
+	return newest
+}
+
+// disputed tells of a version that is Disputed.
+func (a Artifact) disputed() string {
+	return "version " + a.Name + " is offered as latest, and in one of its regions not; which of the two counts is documented nowhere"
+}

@@ -346,7 +346,7 @@ func (r *Run) withdrawn(ctx context.Context) (Next, error) {
 		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status tells what the pool's next node boots from; %s boots from the bad one and stays in the pool: kubectl cordon it, and delete it", r.proof.sight.born())
 	}
 	t := o.defaultTarget()
-	if t.version == nil {
+	if t.version == nil || t.version.Disputed && o.follows("") {
 		r.recordProof(ctx)
 		return Next{}, WithHint(r.proof.error, "there is no good version before it: new nodes go on booting from it; kamino rollback --pool %s --to original goes back to the model from before", r.pool.Name)
 	}
@@ -354,12 +354,12 @@ func (r *Run) withdrawn(ctx context.Context) (Next, error) {
 	if t.points = o.follows(""); !t.points {
 		stray = o.strayed()
 	}
-	m := marking{to: t, plan: Rollback{To: t.name(), Bad: []string{now.Name}, reason: r.badReason()}, points: t.points, failed: map[string]error{}}
+	m := newMarking(Rollback{From: now.Name, To: t.name(), Bad: []string{now.Name}, Good: t.offers(), reason: r.badReason()}, t, versions)
 	return actSteps(ActWithdraw, fmt.Sprintf("withdraw version %s: new nodes boot from %s again", now.Name, t.name()), func(ctx context.Context) error {
 		return r.exec(ctx, []Step{
 			{Name: InModel, Does: "point the pool's model at the former version", Patient: true,
 				Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, stray) }},
-			{Name: InMark, Does: "mark the version as bad", Patient: true, Limit: markLimit, Look: m.look},
+			{Name: InMark, Does: "mark the version as bad", Patient: true, Limit: m.limit(), Look: m.look},
 		})
 	}).noting(func(l *Lease) { l.Record.ModelWas = pool.Model.Image }), nil
 }

@@ -75,6 +75,14 @@ func (t target) name() string {
 	return ""
 }
 
+// offers are the versions that have to be offered for a target: itself, or none.
+func (t target) offers() []string {
+	if t.version == nil || t.stays || !(Target{Reference: t.spec().Reference, Seen: t.version}).Offers() {
+		return nil
+	}
+	return []string{t.version.Name}
+}
+
 func (t target) spec() Target {
 	switch {
 	case t.version != nil && t.points:
@@ -87,7 +95,7 @@ func (t target) spec() Target {
 	return Target{Former: t.saved.Saved, Secrets: t.secrets}
 }
 
-// defaultTarget is the newest good version older than the one in the model,
+// defaultTarget is the newest good version older than the one in the model that no person excluded,
 // else the model before the first prototype. It is empty when the model refers
 // to no version.
 func (o overview) defaultTarget() target {
@@ -96,7 +104,7 @@ func (o overview) defaultTarget() target {
 		return target{}
 	}
 	for i, v := range o.versions {
-		if CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() {
+		if CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() && (!v.Excluded || v.hidden()) {
 			return target{version: &o.versions[i]}
 		}
 	}
@@ -295,11 +303,12 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 	for _, v := range bad {
 		out.Bad = append(out.Bad, v.Name)
 	}
-	if to := t.spec(); t.version != nil && !t.stays && (Target{Reference: to.Reference, Seen: t.version}).Offers() {
-		out.Good = append(out.Good, t.version.Name)
-	}
+	out.Good = append(out.Good, t.offers()...)
 	if refusals := t.options().unlifted(o.pool.Refusals); len(refusals) > 0 {
 		return out, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: refusals}
+	}
+	if t.points && !t.stays && t.version.Disputed {
+		return out, WithHint(fmt.Errorf("pool %s cannot go to it: %s", o.pool.Name, t.version.disputed()), "make the flags of its regions the same, or go to an older one with kamino rollback")
 	}
 	if o.pool.Owner != nil && !t.points && !t.stays {
 		return out, WithHint(fmt.Errorf("%s writes the model of pool %s: kamino does not", o.pool.Owner.Name, o.pool.Name), "change it there; %s", o.targetsHint())
@@ -332,13 +341,13 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 	if !t.points {
 		stray = o.strayed()
 	}
-	m := marking{plan: plan, to: t, points: t.points, failed: map[string]error{}}
+	m := newMarking(plan, t, o.versions)
 	steps := []Step{
 		{Name: InConnect, Does: "check that the credentials work", Look: (*Run).lookConnect},
 		{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
 		{Name: InModel, Does: "point the pool's model at the target, in one conditional write", Patient: true,
 			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, stray) }},
-		{Name: InMark, Does: "mark versions as good or bad", Patient: true, Limit: markLimit, Look: m.look},
+		{Name: InMark, Does: "mark versions as good or bad", Patient: true, Limit: m.limit(), Look: m.look},
 	}
 	if t.stays {
 		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Name == InModel })
@@ -354,6 +363,8 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		err = nil
 	} else if err != nil && !m.points && r.result.Changed {
 		m.give(err) // the model is written, perhaps: the ledger goes on distrusting
+	} else if err != nil && m.points && failed != nil && failed.Step == InMark {
+		m.give(err)
 	}
 	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
 		ended := PastRun{Run: r.held.run, Pointed: plan.To, Ended: r.engine.date(), Seconds: r.engine.now().Sub(began).Seconds(), Step: failedStep(err)}
@@ -369,17 +380,4 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		}))
 	}
 	return m.unmarked(r), err
-}
-
-// lookFreeLock takes a lease that nobody holds. A run is never adopted, since
-// its donor would have to be given back.
-func (r *Run) lookFreeLock(ctx context.Context) (Next, error) {
-	lease, err := r.engine.Cluster.Lease(ctx, r.pool.ID)
-	if err != nil {
-		return Next{}, fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
-	}
-	if lease.Holder != "" && lease.Holder != r.held.run {
-		return Next{}, heldError(lease)
-	}
-	return r.lookLock(ctx)
 }

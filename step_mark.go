@@ -17,6 +17,22 @@ type marking struct {
 	to     target
 	points bool             // the pool refers to the definition: the marks are what is rolled back
 	failed map[string]error // by version
+	marked map[string]bool  // by version: seen to be as the plan wants it
+	from   string           // what the definition stood for when the plan was made; "" nothing
+	born   time.Time        // see Promotion
+}
+
+func newMarking(plan Rollback, t target, versions []Artifact) marking {
+	return marking{plan: plan, to: t, points: t.points, failed: map[string]error{}, marked: map[string]bool{},
+		from: resolvedName(versions), born: newestBirth(versions)}
+}
+
+// limit is that of the step. Where the marks are what is rolled back, they have as long as a model.
+func (m marking) limit() time.Duration {
+	if m.points {
+		return defaultLimit
+	}
+	return markLimit
 }
 
 // announce writes on the ledger what is not to be chosen, before any version is
@@ -32,7 +48,7 @@ func (m marking) announce(l *Lease, at time.Time) {
 		return // what was promoted is so still
 	}
 	if l.Ledger.Promoted = nil; m.points {
-		l.Ledger.Promoted = &Promotion{Version: m.plan.To}
+		l.Ledger.Promoted = &Promotion{Version: m.plan.To, Born: m.born}
 		l.Ledger.stood(m.plan.From, at)
 	}
 }
@@ -70,7 +86,7 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 		v := versions[i]
 		bad := slices.Contains(m.plan.Bad, name)
 		if bad && v.Tags[TagBad] != "" && v.Excluded || !bad && !v.Withheld() {
-			before = append(before, name)
+			before, m.marked[name] = append(before, name), true
 			continue
 		}
 		if now := resolved(versions); m.points && bad && now != nil && now.Name == name {
@@ -91,6 +107,10 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 	if m.points {
 		if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
 			return wait(why), err
+		}
+		if now := resolvedName(versions); now != m.plan.To && !m.to.stays {
+			return Next{}, WithHint(fmt.Errorf("the image definition of pool %s stands for %s by now, not for %s: somebody offered or excluded versions meanwhile",
+				r.pool.Name, firstWord(now, "nothing"), m.plan.To), "run again")
 		}
 	}
 	return done("the versions are marked"), nil
@@ -130,7 +150,7 @@ func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
 // give fails all that could not be looked at to the end.
 func (m marking) give(err error) {
 	for _, name := range slices.Concat(m.plan.Bad, m.plan.Good) {
-		if m.failed[name] == nil {
+		if m.failed[name] == nil && !m.marked[name] {
 			m.failed[name] = err
 		}
 	}
@@ -146,6 +166,23 @@ func (m marking) unmarked(r *Run) (out []Unmarked) {
 		}
 	}
 	return out
+}
+
+// unmoved makes sure that the plan, which was made before the lease was taken, is of what the
+// definition stands for.
+func (m marking) unmoved(ctx context.Context, r *Run) error {
+	if !m.points {
+		return nil
+	}
+	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	if err != nil {
+		return fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+	}
+	if now := resolvedName(versions); now != m.from && now != m.plan.To {
+		return WithHint(fmt.Errorf("the image definition of pool %s stands for %s by now, not for %s: nothing is changed",
+			r.pool.Name, firstWord(now, "nothing"), firstWord(m.from, "nothing")), "run again")
+	}
+	return nil
 }
 
 func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray) (Next, error) {
@@ -171,6 +208,9 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
+	if err := m.unmoved(ctx, r); err != nil {
+		return Next{}, err
+	}
 	next, err := r.promote(ctx, pool, t.spec())
 	if save := next.note; save != nil {
 		next.note = func(l *Lease) {
@@ -179,4 +219,17 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 		}
 	}
 	return next, err
+}
+
+// lookFreeLock takes a lease that nobody holds. A run is never adopted, since
+// its donor would have to be given back.
+func (r *Run) lookFreeLock(ctx context.Context) (Next, error) {
+	lease, err := r.engine.Cluster.Lease(ctx, r.pool.ID)
+	if err != nil {
+		return Next{}, fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
+	}
+	if lease.Holder != "" && lease.Holder != r.held.run {
+		return Next{}, heldError(lease)
+	}
+	return r.lookLock(ctx)
 }

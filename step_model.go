@@ -131,6 +131,18 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: the model is not changed",
 			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3)), "if the new image shall replace it, run again")
 	}
+	var born time.Time
+	if want.Reference == ByDefinition && !strings.EqualFold(pool.Model.Image, next.Image) {
+		versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+		if err != nil {
+			return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+		}
+		if now := resolvedName(versions); now != want.Version {
+			return Next{}, WithHint(fmt.Errorf("the image definition stands for %s by now, not for %s: the model of pool %s does not come to name it",
+				firstWord(now, "nothing"), want.Version, pool.Name), "kamino rollback --pool %s --to VERSION says which is wanted", pool.Name)
+		}
+		born = newestBirth(versions)
+	}
 	write := act(ActModel, describeDiff(pool, next.Diff), func(ctx context.Context) error {
 		r.result.ModelDiff = next.Diff
 		r.result.Changed = true
@@ -139,11 +151,11 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 	if r.image.noted {
 		return write, nil
 	}
-	return write.noting(func(l *Lease) { r.noteModel(l, pool, next, want) }), nil
+	return write.noting(func(l *Lease) { r.noteModel(l, pool, next, want, born) }), nil
 }
 
 // noteModel writes on the ledger what a write of the model takes the place of.
-func (r *Run) noteModel(l *Lease, pool Pool, next NextImage, want Target) {
+func (r *Run) noteModel(l *Lease, pool Pool, next NextImage, want Target, born time.Time) {
 	former := SavedModel{At: r.engine.date(), Image: pool.Model.Image, Saved: pool.Model.Saved}
 	// A second write of the same image must not hide the way back.
 	same := strings.EqualFold(former.Image, next.Image)
@@ -153,7 +165,7 @@ func (r *Run) noteModel(l *Lease, pool Pool, next NextImage, want Target) {
 	l.Ledger.writing(next.Image, former.At, same)
 	l.Ledger.Promoted, l.Ledger.Stood = nil, nil
 	if want.Reference == ByDefinition {
-		l.Ledger.Promoted = &Promotion{Version: want.Version}
+		l.Ledger.Promoted = &Promotion{Version: want.Version, Born: born}
 		l.Ledger.stood(want.Version, former.At)
 	}
 }

@@ -32,7 +32,7 @@ func (r *Run) chooseProof(ctx context.Context) error {
 			r.doubt(InValidate, []string{"no canary can be had: " + why + "; the version will be proved in the pool"})
 		}
 	}
-	if r.proof.mode == ProvePool && looks {
+	if r.proof.mode == ProvePool && looks && !r.modelIsTheirs() {
 		r.opts.NewNodes = max(r.opts.NewNodes, 1) // the one that is watched
 	}
 	return nil
@@ -60,8 +60,14 @@ func (r *Run) noCanary(ctx context.Context) (why string, err error) {
 	return "", nil
 }
 
-// refuseUnprovable refuses a proof in the pool while there is no version to go back to.
+// refuseUnprovable refuses a proof in the pool while there is no version to go back to, or no node
+// may be asked for.
 func (r *Run) refuseUnprovable(versions []Artifact) error {
+	if r.proof.mode == ProvePool && r.modelIsTheirs() {
+		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: CodeUnprovable, Field: "--prove", Value: string(r.opts.Proof.Mode),
+			Why: "a proof in the pool takes one more node of it, and this run does not write the pool's model",
+			Do:  "grant the rights of docs/azure-role-canary.json for a proof beside the pool, or take versions unproved: --prove none"}}}
+	}
 	former := func(v Artifact) bool {
 		return v.good() && v.Ready && !v.unused()
 	}
@@ -73,7 +79,8 @@ func (r *Run) refuseUnprovable(versions []Artifact) error {
 		Do:  "grant the rights of docs/azure-role-canary.json for a proof beside the pool, or take the pool's first version unproved: --prove none"}}}
 }
 
-// CodeUnprovable is the code of the refusal of a proof in a pool that has no former version.
+// CodeUnprovable is the code of the refusal of a proof in a pool that has no former version, or
+// whose model is not written.
 const CodeUnprovable = "no-former-version"
 
 // provesCanary: the version is to be proved by a canary.

@@ -43,7 +43,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
 	versions = r.held.lease.Ledger.distrust(versions)
-	if err := r.refusePinned(versions); err != nil {
+	if err := r.refusePinned(ctx, versions); err != nil {
 		return Next{}, err
 	}
 	if err := r.refuseUnprovable(versions); err != nil {

@@ -31,8 +31,8 @@ func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version, reas
 	return p.writeVersion(ctx, pool, version, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Withdrawn(reason), nil })
 }
 
-// missed refuses where a definition would stand for nothing without a version, and a scale set of
-// the resource group refers to it: a scale-out would fail
+// missed refuses where a definition would stand for nothing without a version, one in dispute not
+// counted, and a scale set of the resource group refers to it: a scale-out would fail
 // (https://learn.microsoft.com/azure/virtual-machines/troubleshooting-shared-images).
 func (p *Provider) missed(ctx context.Context, pool kamino.Pool, version string) error {
 	at, err := p.place(pool)
@@ -44,7 +44,7 @@ func (p *Provider) missed(ctx context.Context, pool kamino.Pool, version string)
 		return translateList(err, "list image versions of pool %s", at.name)
 	}
 	for _, v := range versions {
-		if v.Name != version && v.State == kamino.Succeeded && !v.Excluded {
+		if v.Name != version && v.State == kamino.Succeeded && !v.Excluded && !v.Disputed {
 			return nil
 		}
 	}

@@ -111,7 +111,7 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	fmt.Fprintf(w, "Nodes:\t%d, %d Ready, capacity %d\n", p.Nodes, p.Ready, p.Capacity)
 	fmt.Fprintf(w, "Next node:\t%s\n", nextNode(p))
 	if p.Strayed != nil {
-		fmt.Fprintf(w, "Distrusted:\t%s; the model is written by version until kamino update --image-reference pointer\n", p.Strayed)
+		fmt.Fprintf(w, "Distrusted:\t%s; the model is written by version until kamino update --target-node NODE --image-reference pointer\n", p.Strayed)
 	}
 	if warning := p.Models.Warning(); warning != "" {
 		fmt.Fprintf(w, "Warning:\t%s\n", warning)

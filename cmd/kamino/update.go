@@ -296,7 +296,11 @@ func (r updateReport) owner(w io.Writer) {
 	if r.Owner == nil {
 		return
 	}
-	fmt.Fprintf(w, "Owner:\t%s writes the model; once, in its spec:\n%s\n", r.Owner.Name, indent(r.Owner.Spec))
+	when := "once"
+	if r.Hidden {
+		when = "once a version is offered, and not before, as new nodes would boot from none or from an older one"
+	}
+	fmt.Fprintf(w, "Owner:\t%s writes the model; %s, in its spec:\n%s\n", r.Owner.Name, when, indent(r.Owner.Spec))
 	if r.Owner.Needs != "" {
 		fmt.Fprintf(w, "Needed, not checked:\t%s\n", r.Owner.Needs)
 	}

@@ -233,3 +233,230 @@ func TestAdoptedPinIsOver(t *testing.T) {
 		t.Errorf("the update that adopts ended %v; pinned %v", p.err, w.status(t).Pinned)
 	}
 }
+
+// TestExcludedByAPersonIsNoTarget: a version that a person excluded is not what a withdrawal goes
+// back to, by hand or in a proof.
+func TestExcludedByAPersonIsNoTarget(t *testing.T) {
+	w, bad := updated(t)
+	w.version("2026.03.09").Excluded = true
+	_, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Version: bad, Reason: "bad"})
+	if got := birth(w); p.err != nil || got != "2026.03.05" || !w.version("2026.03.09").Excluded {
+		t.Errorf("the withdrawal ended %v; the next instance boots from %s", p.err, got)
+	}
+	w = pointing(1)
+	w.sick = mute
+	w.version("2026.03.05").Excluded = true
+	o := proving()
+	o.Proof.Mode, o.ImageReference = kamino.ProvePool, ""
+	w.after(20*time.Minute, func() { w.version("2026.03.09").Excluded = true })
+	bad = kamino.VersionName(w.now)
+	p = w.update(o)
+	w.advance(w.now.Add(time.Minute))
+	if got := birth(w); p.err == nil || got != "2026.03.01" || w.version(bad).Tags[kamino.TagBad] == "" {
+		t.Errorf("the proof ended %v; the next instance boots from %s", p.err, got)
+	}
+}
+
+// TestMarksThatFailAreRemembered: where the marks are what is rolled back, one that fails leaves
+// the rest on the ledger, and slow ones are waited for.
+func TestMarksThatFailAreRemembered(t *testing.T) {
+	undo := kamino.RollbackOptions{Pool: "a", To: "2026.03.01"}
+	log := &proc{logging: true}
+	w := pointing(1)
+	w.spawn(log, func(ctx context.Context) { _, log.err = log.engine().Rollback(ctx, undo) })
+	w.wait()
+	at := nth(t, log.log, "mark", "Withdraw", 2)
+	w = pointing(1)
+	_, err := w.rollback(t, undo, fault{kind: worlds.Forbidden, at: at})
+	if left := w.leases[poolA].Ledger.RolledBack; err == nil || len(left) != 1 || left[0] != "2026.03.09" {
+		t.Errorf("the rollback ended %v; the ledger distrusts %v", err, left)
+	}
+	w.advance(w.now.Add(time.Hour))
+	if p, _ := w.auto(unsetAuto()); p.err != nil || birth(w) != "2026.03.01" {
+		t.Errorf("auto-update ended %v; the next instance boots from %s", p.err, birth(w))
+	}
+	for _, s := range log.log {
+		if s.step != "mark" || s.call.method != "Find image version" {
+			continue
+		}
+		w := pointing(1)
+		slow := &rival{Rival: worlds.Rival{Name: "a write takes ten minutes"}, happen: func(w *world) {
+			v := w.version("2026.03.05")
+			v.shown, v.settle = v.Excluded, w.now.Add(10*time.Minute)
+		}}
+		if _, err := w.rollback(t, undo, fault{kind: worlds.RivalActs, at: s.at, rival: slow}); err != nil {
+			t.Errorf("slow at %s: %v", s, err)
+		}
+	}
+}
+
+// TestRollbackTellsTheTruth: a rollback that succeeds has made the definition stand for its target,
+// whatever was offered meanwhile.
+func TestRollbackTellsTheTruth(t *testing.T) {
+	undo := kamino.RollbackOptions{Pool: "a", To: "2026.03.01"}
+	log := &proc{logging: true}
+	w := pointing(1)
+	w.spawn(log, func(ctx context.Context) { _, log.err = log.engine().Rollback(ctx, undo) })
+	w.wait()
+	last := 0 // list: what comes after it is as after the rollback
+	for i, s := range log.log {
+		if s.step == "mark" && s.call.list {
+			last = i
+		}
+	}
+	for _, s := range log.log[:last+1] {
+		if s.step == "" {
+			continue
+		}
+		w := pointing(1)
+		r := &rival{Rival: worlds.Rival{Name: "a run offers another"}, happen: func(w *world) {
+			v := w.addVersion(poolA, "2026.03.10")
+			v.Tags[kamino.TagOffer], v.Tags[kamino.TagRun] = "offered", "r-9"
+		}}
+		_, err := w.rollback(t, undo, fault{kind: worlds.RivalActs, at: s.at, rival: r})
+		w.advance(w.now.Add(time.Minute))
+		if got := birth(w); err == nil && got != "2026.03.01" {
+			t.Errorf("at %s: the rollback succeeded, and the next instance boots from %s", s, got)
+		}
+	}
+}
+
+// TestMigrationBesideARival: a pool that comes to point never boots from a version that somebody
+// offered between kamino's offer and its write of the model, and what a person excluded there stays
+// so.
+func TestMigrationBesideARival(t *testing.T) {
+	log := &proc{logging: true}
+	w := aged(1)
+	w.startUpdate(log, unset())
+	w.wait()
+	written := nth(t, log.log, "model", "Promote", 2)
+	for _, s := range log.log {
+		if s.step != "model" || s.at >= written {
+			continue
+		}
+		w := aged(1)
+		w.watchNext()
+		r := &rival{Rival: worlds.Rival{Name: "a newer one is published"}, happen: func(w *world) { w.addVersion(poolA, "2026.04.01").Tags = map[string]string{} }}
+		p := w.update(unset(), fault{kind: worlds.RivalActs, at: s.at, rival: r})
+		if got := strings.Join(w.turns(), " "); strings.Contains(got, "2026.04.01") {
+			t.Errorf("published at %s: the run ended %v; the next instance boots from %s", s, p.err, got)
+		}
+		w = aged(1)
+		excluded := ""
+		r = &rival{Rival: worlds.Rival{Name: "a person excludes it"}, happen: func(w *world) {
+			if v := w.version(kamino.VersionName(w.now)); v.Tags[kamino.TagOffer] == "offered" {
+				v.Excluded, excluded = true, v.Name
+			}
+		}}
+		p = w.update(unset(), fault{kind: worlds.RivalActs, at: s.at, rival: r})
+		if excluded != "" && (p.err == nil || !w.version(excluded).Excluded) {
+			t.Errorf("excluded at %s: the run ended %v, excluded %t", s, p.err, w.version(excluded).Excluded)
+		}
+	}
+}
+
+// TestNoFalseDistrust: neither a clock that is behind nor a pin that was lifted makes a definition
+// unreliable.
+func TestNoFalseDistrust(t *testing.T) {
+	w := pointing(1)
+	w.grow(w.pools[poolA], w.pools[poolA].capacity+1)
+	w.advance(w.now.Add(20 * time.Minute))
+	if p := w.update(unset()); p.err != nil {
+		t.Fatal(p.err)
+	}
+	l := w.leases[poolA]
+	behind := *l.Ledger.Promoted
+	behind.At = behind.At.Add(-time.Hour) // as a machine writes it down whose clock is an hour behind
+	l.Ledger.Promoted = &behind
+	w.leases[poolA] = l
+	w.advance(w.now.Add(24 * time.Hour))
+	if s := w.status(t).Strayed; s != nil {
+		t.Errorf("a clock that is behind: %v", s)
+	}
+	w, v := updated(t)
+	w.version(v).Excluded = true
+	if p := w.update(unset()); p.err == nil {
+		t.Fatal("the pin was overridden")
+	}
+	w.grow(w.pools[poolA], w.pools[poolA].capacity+1)
+	w.advance(w.now.Add(time.Hour))
+	w.version(v).Excluded = false
+	w.advance(w.now.Add(24 * time.Hour))
+	if s := w.status(t).Strayed; s != nil {
+		t.Errorf("a pin that was lifted: %v", s)
+	}
+}
+
+// TestDisputed: a version that is offered, and in one of its regions not, is nobody's target, and
+// stands in no pointer's way while newer ones are offered.
+func TestDisputed(t *testing.T) {
+	w := aged(1)
+	w.version("2026.02.10").Disputed = true
+	if p := w.update(unset()); p.err != nil || lastSegment(w.pools[poolA].image) != kamino.DefinitionName("a") {
+		t.Errorf("an old one: the update ended %v; the model refers to %s", p.err, w.pools[poolA].image)
+	}
+	w = pointing(1)
+	w.version("2026.03.05").Disputed = true
+	if back, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err == nil {
+		t.Errorf("a rollback to one succeeded: %+v", back)
+	}
+	w, bad := updated(t)
+	w.version("2026.03.09").Disputed = true
+	if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Version: bad, Reason: "bad"}); p.err == nil || birth(w) != bad {
+		t.Errorf("a withdrawal ended %v; the next instance boots from %s", p.err, birth(w))
+	}
+}
+
+// TestNoProofInAPoolOfOthers: where this run does not write the model, no node of the pool is asked
+// for as a proof.
+func TestNoProofInAPoolOfOthers(t *testing.T) {
+	o := unset()
+	o.Proof = proving().Proof
+	o.Proof.Mode = kamino.ProvePool
+	w := aged(1)
+	only, had := o, w.pools[poolA].capacity
+	only.ImageOnly = true
+	if p := w.update(only); p.err == nil || !strings.Contains(p.err.Error(), "--prove") || w.pools[poolA].capacity != had {
+		t.Errorf("image only: the run ended %v; capacity %d, had %d", p.err, w.pools[poolA].capacity, had)
+	}
+	w = pointing(1)
+	w.pools[poolA].owner = &kamino.Owner{Name: "capz"}
+	if p := w.update(o); p.err == nil || !strings.Contains(p.err.Error(), "--prove") || strings.Contains(p.err.Error(), "--new-updated-nodes") {
+		t.Errorf("owned: the run ended %v", p.err)
+	}
+}
+
+// TestTypedPointerIsTold: who types pointer each night is told that the pool does not follow it.
+func TestTypedPointerIsTold(t *testing.T) {
+	w, _ := strayed(t)
+	told := ""
+	p := w.startUpdate(&proc{tune: func(e *kamino.Engine) {
+		report := e.Report
+		e.Report = func(ev kamino.Event) {
+			report(ev)
+			told += ev.Message + "; "
+		}
+	}}, pointerOptions())
+	w.wait()
+	if p.err != nil || !strings.Contains(told, "whether new nodes boot from what the image definition stands for: an instance created") {
+		t.Errorf("the run ended %v, and told %q", p.err, told)
+	}
+}
+
+// TestWithdrawalOfAnotherWritesNoModel: what the next instance boots from stays as it is,
+// extensions that somebody added included, also where the model refers to no version.
+func TestWithdrawalOfAnotherWritesNoModel(t *testing.T) {
+	w, _ := updated(t)
+	w.pools[poolA].exts = append(w.pools[poolA].exts, "policy")
+	revision := w.pools[poolA].revision
+	if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Version: "2026.03.01", Reason: "old"}); p.err != nil || w.pools[poolA].revision != revision ||
+		w.version("2026.03.01").Tags[kamino.TagBad] != "old" {
+		t.Errorf("ended %v; the model was written: %t", p.err, w.pools[poolA].revision != revision)
+	}
+	w = aged(1)
+	w.pools[poolA].image = baseLTS
+	if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Version: "2026.03.09", Reason: "bad"}); p.err != nil || w.pools[poolA].image != baseLTS ||
+		w.version("2026.03.09").Tags[kamino.TagBad] != "bad" {
+		t.Errorf("beside the original: ended %v; %v", p.err, w.version("2026.03.09").Tags)
+	}
+}

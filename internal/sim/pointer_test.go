@@ -304,7 +304,7 @@ func TestPointerMigration(t *testing.T) {
 	}{
 		{"latest is what the model names", func(*world) {}, true, ""},
 		{"latest is another one", func(w *world) { w.addVersion(poolA, "2026.03.09").Excluded = true }, false, "stands for 2026.03.05"},
-		{"a region contradicts", func(w *world) { w.version("2026.03.05").Disputed = true }, false, "in one of its regions not"},
+		{"a region contradicts", func(w *world) { w.version("2026.03.09").Disputed = true }, false, "in one of its regions not"},
 	} {
 		w := aged(1)
 		tt.change(w)
