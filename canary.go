@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -190,4 +193,70 @@ type ProbeState struct {
 	Wanted, Started, Done, Failed bool
 	Owed                          bool // it waits for what others owe it: an image, a Secret…
 	Reason                        string
+}
+
+// removeCanary removes the first of the canaries that may go and shall.
+func (r *Run) removeCanary(prover Prover, list []Canary, shall func(Canary) bool) (Next, bool) {
+	for _, c := range list {
+		switch {
+		case !shall(c):
+		case !r.mayRemove(c):
+			why := fmt.Sprintf("belongs to run %s, of which the lease of the pool does not know: it stays until it expires at %s", c.Run, c.Expires.Format(time.RFC3339))
+			r.proof.kept[c.Name] = why
+			r.doubt(InRetire, []string{"canary " + c.Name + " " + why})
+		case c.State == Deleting:
+			r.proof.leaves = true
+			return wait("canary " + c.Name + " to be deleted"), true
+		default:
+			return r.removal(prover, c.Name, c.Run), true
+		}
+	}
+	return Next{}, false
+}
+
+// removeUnlisted removes the canary that stands on the lease by its name, once, where no list shows
+// it: a list may lack what a process asked for that was killed.
+func (r *Run) removeUnlisted(prover Prover, list []Canary) (Next, bool) {
+	name := r.held.lease.Record.Canary
+	if !r.knownCanary(name) || r.proof.removed[name] || lists(list, name) {
+		return Next{}, false
+	}
+	return r.removal(prover, name, r.held.run), true
+}
+
+func lists(list []Canary, name string) bool {
+	return slices.ContainsFunc(list, func(c Canary) bool { return c.Name == name })
+}
+
+func (r *Run) removal(prover Prover, name, run string) Next {
+	return act(ActRemoveCanary, "remove canary "+name+" of run "+run, func(ctx context.Context) error {
+		err := prover.RemoveCanary(ctx, r.pool, name)
+		r.proof.removed[name] = r.proof.removed[name] || err == nil
+		return err
+	}).of(name).then("canary "+name+" to be deleted", 0)
+}
+
+// knownCanary says whether a name is that of a canary of this run, or of one that has certainly
+// ended. What a lease says of a canary is a claim, as a mark is.
+func (r *Run) knownCanary(name string) bool {
+	return name == r.canaryName() || slices.ContainsFunc(r.held.lease.Ledger.Past, func(p PastRun) bool { return name == CanaryName(r.pool.ID, p.Run) })
+}
+
+// canaryOfNode is the name of the canary whose node it can only be: by its own name, which is the
+// canary's and six characters, and by its provider ID, where it has one.
+func (r *Run) canaryOfNode(n Node) (name string, ok bool) {
+	const suffix = 6 // https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-instance-ids
+	name = n.Name[:max(0, len(n.Name)-suffix)]
+	if !PoolID(name).ofCanary() || n.ProviderID == "" {
+		return name, PoolID(name).ofCanary()
+	}
+	set, err := r.engine.Provider.PoolOf(n.ProviderID)
+	return name, err == nil && strings.EqualFold(set.Name(), name)
+}
+
+// mayRemove: the canary's run is this one or has certainly ended, or its time is over.
+func (r *Run) mayRemove(c Canary) bool {
+	l := r.held.lease
+	ended := slices.ContainsFunc(l.Ledger.Past, func(p PastRun) bool { return p.Run == c.Run })
+	return c.Run == r.held.run || c.Name == l.Record.Canary && r.knownCanary(c.Name) || ended || !c.Expires.After(r.engine.now())
 }

@@ -262,9 +262,6 @@ func (r *Run) tags(receipt Receipt) map[string]string {
 	if receipt.PackageDigest != "" {
 		tags[TagPackages] = receipt.PackageDigest
 	}
-	if receipt.PackageDigest != "" {
-		tags[TagPackages] = receipt.PackageDigest
-	}
 	if u := receipt.Unknown; u != nil {
 		tags[TagUnknown], tags[TagUnknownMode], tags[TagUnknownDigest] = fmt.Sprint(u.Count), u.Mode, u.Digest
 	}
