@@ -48,6 +48,8 @@ type PromoteOptions struct {
 	Pool    string // name or ID
 	Version string // "": the newest that has passed its proof
 	DryRun  bool
+	// AdoptModel replaces an image that somebody else has put into the model.
+	AdoptModel bool
 }
 
 // PromoteVersion makes a hidden version what the pool's next instance boots from, as a run does
@@ -84,6 +86,10 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s is older than %s, which new nodes boot from", t.version.Name, o.pool.Name, now.Name),
 			"kamino rollback --pool %s --to %s goes back to it", o.pool.Name, t.version.Name)
 	}
+	if pin := o.pin(); pin != nil && !opts.AdoptModel {
+		return Rollback{}, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: []Refusal{pin.refusal(o.pool)}}
+	}
+	t.adopts = opts.AdoptModel
 	if err := e.bootable(ctx, o, t); err != nil {
 		return Rollback{}, err
 	}
@@ -121,7 +127,7 @@ type WithdrawOptions struct {
 
 // WithdrawVersion takes a version back, for good until a person names it again. Where it is what
 // the pool's next instance boots from, the good version before it takes its place; without one
-// nothing is changed. Repeated, it changes nothing.
+// nothing is changed. Another one is marked only. Repeated, it changes nothing.
 func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rollback, error) {
 	if strings.TrimSpace(opts.Reason) == "" {
 		return Rollback{}, WithHint(errors.New("no reason given"), "--reason TEXT stands on the version for whoever looks at it next")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Outcome is what a check, or all of them together, say of an image.
@@ -28,7 +29,16 @@ type Finding struct {
 	Evidence string  `json:"evidence"` // for people
 }
 
-func (f Finding) String() string { return f.Check + ": " + f.Evidence }
+// String is for terminals and tags, without the control characters that a node may have sent, those
+// of eight bits included.
+func (f Finding) String() string {
+	return f.Check + ": " + strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, f.Evidence)
+}
 
 // Bounds are the limits of an examination.
 type Bounds struct {
@@ -279,6 +289,17 @@ func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
 func (r *Run) provesPool() bool {
 	_, looks := r.engine.Cluster.(Examiner)
 	return looks && r.proof.mode == ProvePool && r.image.version.Tags[TagProof] != proofPassed
+}
+
+// unwatched tells of a version that was promoted to be proved in the pool, and of which the run
+// ended before there was a verdict: new nodes boot from it, and nobody watches them.
+func (r *Run) unwatched() error {
+	promoted := slices.ContainsFunc(r.result.Steps, func(s StepTime) bool { return s.Name == InModel && !s.Skipped })
+	if !r.provesPool() || !promoted || r.proof.passed || r.proof.error != nil {
+		return nil
+	}
+	return WithHint(fmt.Errorf("version %s is promoted, and its first node was not watched to the end", r.image.version.Name),
+		"to take it back: kamino withdraw --pool %s --version %s --reason TEXT", r.pool.Name, r.image.version.Name)
 }
 
 // noReport are the checks that need the report of a canary's agent.

@@ -61,6 +61,7 @@ type target struct {
 	secrets Secrets
 	reason  string // why what it takes the place of is withdrawn; "": a rollback
 	offered bool   // it is offered, and the pool's model is not written
+	adopts  bool   // it takes the place of what somebody else chose
 	// nobody, where set, is what has to be known of the version as long as no person has named it.
 	nobody *Proving
 }
@@ -290,7 +291,7 @@ func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, p
 // evicted does not matter to it.
 func (t target) options() Options {
 	o := Defaults()
-	o.AllowSpot, o.ImageOnly, o.AcceptBootstrap = true, t.offered, t.offered
+	o.AllowSpot, o.AdoptModel, o.ImageOnly, o.AcceptBootstrap = true, t.adopts, t.offered, t.offered
 	return o
 }
 

@@ -267,6 +267,9 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 	}
 	r.tell(Event{Kind: GivingBack, Percent: -1, Message: cause.Error()})
 	errs := []error{cause}
+	if err := r.unwatched(); err != nil {
+		errs = append(errs, err)
+	}
 	if err := r.held.persist(ctx, "write failure on", func(l *Lease) {
 		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt = true, cause.Error(), failedStep(cause)
 	}); err != nil {

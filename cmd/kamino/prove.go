@@ -69,7 +69,8 @@ func newPromoteCommand(a *app) *cobra.Command {
 		Long: `Make a hidden version what the pool's next node boots from: without --version the
 newest that has passed its proof and waits, as with --promote manual; with it
 also one that was never proved. A version that was withdrawn returns with kamino
-rollback only. Nodes that run stay as they are.`,
+rollback only. An image that somebody else has put into the model stays without
+--adopt-model. Nodes that run stay as they are.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.run(cmd.Context(), func(ctx context.Context, e *kamino.Engine) (kamino.Rollback, error) {
@@ -78,6 +79,7 @@ rollback only. Nodes that run stay as they are.`,
 		},
 	}
 	c.add(cmd, "the version; default the newest that passed and waits")
+	cmd.Flags().BoolVar(&c.promote.AdoptModel, "adopt-model", false, "replace an image that somebody else has put into the model")
 	return cmd
 }
 

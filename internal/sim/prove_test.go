@@ -308,6 +308,57 @@ func TestPromoteByHand(t *testing.T) {
 	}
 }
 
+// TestPromotePinned: what somebody else has put into the model is replaced only where a person says
+// so.
+func TestPromotePinned(t *testing.T) {
+	for _, world := range []func(uint64) *world{aged, pointing} {
+		w := world(1)
+		o := proving()
+		o.Proof.Promote = kamino.PromoteManual
+		if p := w.update(o); p.err != nil {
+			t.Fatal(p.err)
+		}
+		if p := w.pools[poolA]; p.image == w.bootsFrom(p) {
+			l := w.leases[poolA]
+			l.Ledger.Wrote = &kamino.WrittenModel{Image: p.image, Seen: true}
+			w.leases[poolA], p.image = l, artifactID(poolA, kamino.Version, "2026.03.05")
+		} else {
+			w.version("2026.03.09").Tags[kamino.TagOffer] = "offered"
+			w.version("2026.03.09").Excluded = true
+		}
+		was := w.bootsFrom(w.pools[poolA])
+		var refused *kamino.RefusedError
+		if _, err := w.promote(kamino.PromoteOptions{Pool: "a"}); !errors.As(err, &refused) || refused.Refusals[0].Code != "pinned" || w.bootsFrom(w.pools[poolA]) != was {
+			t.Errorf("%v; the next instance boots from %s", err, w.bootsFrom(w.pools[poolA]))
+		}
+		if _, err := w.promote(kamino.PromoteOptions{Pool: "a", AdoptModel: true}); err != nil || lastSegment(w.bootsFrom(w.pools[poolA])) != kamino.VersionName(w.now) {
+			t.Errorf("with --adopt-model: %v; the next instance boots from %s", err, w.bootsFrom(w.pools[poolA]))
+		}
+	}
+}
+
+// TestProvePoolPaused: a run that ends before the node of a promoted version was judged says so,
+// and how the version is taken back.
+func TestProvePoolPaused(t *testing.T) {
+	w := aged(1)
+	o := proving()
+	o.Proof.Mode = kamino.ProvePool
+	stop := func(e *kamino.Engine) {
+		report := e.Report
+		e.Report = func(ev kamino.Event) {
+			if report(ev); ev.Step == "watch" && ev.Kind == kamino.StepStarted {
+				w.paused = "an incident"
+			}
+		}
+	}
+	p := w.startUpdate(&proc{tune: stop}, o)
+	w.wait()
+	fresh := kamino.VersionName(w.now)
+	if all := strings.Join(kamino.Hints(p.err), "\n"); p.err == nil || !strings.Contains(p.err.Error(), fresh+" is promoted") || !strings.Contains(all, "kamino withdraw --pool a --version "+fresh) {
+		t.Errorf("%v; hints %s", p.err, all)
+	}
+}
+
 func (w *world) promote(o kamino.PromoteOptions) (back kamino.Rollback, err error) {
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) { back, err = p.engine().PromoteVersion(ctx, o) })
@@ -345,6 +396,14 @@ func TestWithdrawByHand(t *testing.T) {
 		w.sound(t)
 	}
 	w := fresh(1)
+	w.sick = noQuota
+	if p := w.update(proving()); p.err == nil {
+		t.Fatal("proved without a canary")
+	}
+	if _, err := withdraw(w, kamino.WithdrawOptions{Pool: "a", Version: kamino.VersionName(w.now), Reason: "hidden"}); err != nil || w.version(kamino.VersionName(w.now)).Tags[kamino.TagBad] != "hidden" {
+		t.Errorf("a hidden one that no model refers to: %v", err)
+	}
+	w = fresh(1)
 	if p := w.update(options("a-0")); p.err != nil {
 		t.Fatal(p.err)
 	}
