@@ -20,7 +20,7 @@ func TestAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := w.update(options("a-2"))
-	if p.err == nil || !strings.Contains(p.err.Error(), "was rolled back") || !strings.Contains(kamino.Hint(p.err), "--again") {
+	if p.err == nil || !strings.Contains(p.err.Error(), "was withdrawn") || !strings.Contains(kamino.Hint(p.err), "--again") {
 		t.Fatalf("%v, hint %q", p.err, kamino.Hint(p.err))
 	}
 	o := options("a-2")
