@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"time"
 
@@ -258,7 +259,7 @@ func (m *Machine) become(ctx context.Context, v verdict) error {
 	}
 	state, err := m.configure(ctx)
 	if err == nil && about.canary {
-		err = m.taint(ctx)
+		err = m.apart(ctx)
 	}
 	if err != nil {
 		return err
@@ -311,6 +312,10 @@ type about struct {
 	canary bool
 }
 
+// canaryName is what computers of canaries are called, whose scale set has kamino.CanaryName for a
+// prefix. It tells one where IMDS does not answer: without its taint it would be one more node.
+var canaryName = regexp.MustCompile(`^kamino-[0-9a-f]{8}[0-9a-z]{6}$`)
+
 // identify asks IMDS, and the provisioning CD where IMDS does not answer. It settles v.vm.
 func (m *Machine) identify(ctx context.Context, v *verdict) (about, error) {
 	patience, cancel := context.WithTimeout(ctx, m.Patience)
@@ -352,7 +357,8 @@ func (m *Machine) identify(ctx context.Context, v *verdict) (about, error) {
 		return about{}, fmt.Errorf("pre-provisioned machine (ppsType %s): its owner's data comes later, by a protocol that only cloud-init speaks; "+
 			"seal the donor with firstBoot: cloud-init", parked)
 	}
-	a := about{name: strings.ToLower(or(meta.Compute.OSProfile.ComputerName, cd.HostName)), keys: map[string][]string{}, canary: meta.Tag(platform.TagCanary) != ""}
+	a := about{name: strings.ToLower(or(meta.Compute.OSProfile.ComputerName, cd.HostName)), keys: map[string][]string{}}
+	a.canary = meta.Tag(platform.TagCanary) != "" || canaryName.MatchString(a.name)
 	for _, k := range meta.Compute.PublicKeys {
 		if strings.HasSuffix(k.Path, "/.ssh/authorized_keys") && strings.TrimSpace(k.KeyData) != "" {
 			a.keys[k.Path] = append(a.keys[k.Path], strings.Join(strings.Fields(k.KeyData), " "))

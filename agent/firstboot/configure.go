@@ -53,12 +53,18 @@ func (m *Machine) configure(ctx context.Context) (State, error) {
 	return Applied(doc, c, m.Now()), nil
 }
 
-// canaryTaint is on a canary's node until the run that made it has taken the node over.
-const canaryTaint = "kamino.dev/canary"
+const (
+	// canaryTaint is on a canary's node until the run that made it has taken the node over.
+	canaryTaint = "kamino.dev/canary"
+	// canaryLabel keeps cloud controllers from sending traffic to it, and cloud-provider-azure from
+	// writing a backend pool into the model of its set
+	// (https://kubernetes.io/docs/reference/labels-annotations-taints/). kubelets may set labels below node.kubernetes.io themselves (admission plugin NodeRestriction).
+	canaryLabel = "node.kubernetes.io/exclude-from-external-load-balancers=true"
+)
 
-// taint makes kubelet register a canary's node with a taint.
-func (m *Machine) taint(ctx context.Context) error {
-	file, err := nodeconfig.Registering(m.Disk, nodeconfig.Taint{Key: canaryTaint, Effect: "NoSchedule"})
+// apart makes kubelet register a canary's node with a taint, and out of load balancers.
+func (m *Machine) apart(ctx context.Context) error {
+	file, err := nodeconfig.Registering(m.Disk, nodeconfig.Taint{Key: canaryTaint, Effect: "NoSchedule"}, canaryLabel)
 	if err != nil {
 		return fmt.Errorf("taint the canary's node: %w", err)
 	}

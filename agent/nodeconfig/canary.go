@@ -11,7 +11,7 @@ import (
 	"kamino.dev/kamino/agent/disk"
 )
 
-// CanaryPath is a drop-in behind the agent's own, on machines only whose nodes must have a taint
+// CanaryPath is a drop-in behind the agent's own, on machines only whose nodes must stand apart
 // from their first second.
 const CanaryPath = "etc/systemd/system/kubelet.service.d/91-kamino-canary.conf"
 
@@ -20,12 +20,13 @@ var (
 	configFlag = regexp.MustCompile(`--config[= ]+["']?([^\s"']+)`)
 )
 
-// Registering is the drop-in with which kubelet registers its node with one taint more, whatever
-// else makes its command line. Of the flag --register-with-taints kubelet takes the last, and it
-// wins over the configuration's registerWithTaints
+// Registering is the drop-in with which kubelet registers its node with one taint and one label
+// more, whatever else makes its command line. Of the flag --register-with-taints kubelet takes the
+// last, and it wins over the configuration's registerWithTaints
 // (https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/), so the taints that
-// stood there go along. Those of a directory given with --config-dir are not looked for.
-func Registering(d *disk.Disk, more Taint) (File, error) {
+// stood there go along. Those of a directory given with --config-dir are not looked for. Labels of
+// several --node-labels add up (k8s.io/component-base v0.36.3, cli/flag/configuration_map.go).
+func Registering(d *disk.Disk, more Taint, label string) (File, error) {
 	dropIn, err := d.ReadFile(DropInPath, disk.Small)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return File{}, err
@@ -38,8 +39,8 @@ func Registering(d *disk.Disk, more Taint) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	return File{CanaryPath, fmt.Appendf(nil, "# Written by kamino-agent: this machine is a canary.\n[Service]\nExecStart=\nExecStart=%s --register-with-taints=%s\n",
-		strings.Join(command, " "), strings.Join(append(taints, flagged(more)), ",")), 0o644, "kubelet.service"}, nil
+	return File{CanaryPath, fmt.Appendf(nil, "# Written by kamino-agent: this machine is a canary.\n[Service]\nExecStart=\nExecStart=%s --register-with-taints=%s --node-labels=%s\n",
+		strings.Join(command, " "), strings.Join(append(taints, flagged(more)), ","), label), 0o644, "kubelet.service"}, nil
 }
 
 // flagged is a taint as the flag has it.
