@@ -243,6 +243,8 @@ func TestNodePolicy(t *testing.T) {
 		"a cordon":            {`{"spec":{"unschedulable":true}}`, "spec"},
 		"another taint":       {`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"},{"key":"x","effect":"NoExecute"}]}}`, "taint"},
 		"a block that evicts": {`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"},{"key":"status-taint.cluster-autoscaler.kubernetes.io/kamino-donor","value":"r","effect":"NoExecute"}]}}`, "taint"},
+		"a cordon's taint":    {`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"},{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}]}}`, "taint"},
+		"one that evicts":     {`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"},{"key":"node.kubernetes.io/unschedulable","effect":"NoExecute"}]}}`, "taint"},
 		"a taint changed":     {`{"spec":{"taints":[{"key":"person","effect":"NoExecute"}]}}`, "taint"},
 		"a taint removed":     {`{"spec":{"taints":[]}}`, "taint"},
 		"an annotation":       {`{"metadata":{"annotations":{"x/y":"1"}}}`, "annotation"},
@@ -326,6 +328,12 @@ func TestCanaryPolicy(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	for what, effect := range map[string]corev1.TaintEffect{"": corev1.TaintEffectNoSchedule, "evicted": corev1.TaintEffectNoExecute} {
+		err := patch(`{"spec":{"taints":[{"key":"person","effect":"NoSchedule"},{"key":"node.kubernetes.io/unschedulable","effect":"` + string(effect) + `"}]}}`)
+		if what != "" && (err == nil || !strings.Contains(err.Error(), "kamino-nodes")) || what == "" && err != nil {
+			t.Errorf("the taint of a cordon with the effect %s: %v", effect, err)
+		}
+	}
 	sight, err := c.Examine(t.Context(), kamino.ExamineOrder{Node: node.Name, Since: time.Now().Add(-time.Hour)})
 	if err != nil && !errors.Is(err, kamino.ErrForbidden) || err == nil && sight.Node.UID != read.UID {
 		t.Errorf("%+v, %v", sight, err) // the roles of two namespaces are not bound here
@@ -341,6 +349,63 @@ func TestCanaryPolicy(t *testing.T) {
 	}
 	if sight, err = c.Examine(t.Context(), kamino.ExamineOrder{Node: node.Name, Since: time.Now().Add(-time.Hour)}); err != nil || sight.Node.UID != "" {
 		t.Errorf("as an administrator: %+v, %v", sight, err)
+	}
+}
+
+// A canary that registered without its taint can be cordoned all the same: by its name. The account
+// deletes no Node but such.
+func TestCanaryNames(t *testing.T) {
+	cfg := rest.CopyConfig(config)
+	cfg.Impersonate.UserName = "system:serviceaccount:default:names"
+	bindBase(t, cfg.Impersonate.UserName, "kamino-run")
+	bindBase(t, cfg.Impersonate.UserName, "kamino-prove")
+	c, err := kube.New(cfg, kube.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	register := func(name string) {
+		t.Helper()
+		n := cordoned(name)
+		n.Spec.Unschedulable = false
+		makeNode(t, n)
+	}
+	admit := func(name string) (err error) { // controllers write on new nodes, too
+		eventually(t, "node "+name+" to stay as it is", func() bool {
+			var n kamino.Node
+			if n, err = c.Node(t.Context(), name); err == nil {
+				err = c.AdmitCanary(t.Context(), n)
+			}
+			return !errors.Is(err, kamino.ErrConflict) && (err == nil || !errors.Is(err, kamino.ErrForbidden) || strings.Contains(err.Error(), "kamino-nodes"))
+		})
+		return err
+	}
+	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	for _, name := range []string{"aks-pool1-000001", "kamino-0a1b2c3d", "kamino-pool1-000001", "kamino-0a1b2c3d0000001", "kamino-0a1b2c3g000000", "xkamino-0a1b2c3d000000"} {
+		register(name)
+		if err := admit(name); err == nil || !strings.Contains(err.Error(), "kamino-nodes") {
+			t.Errorf("node %s is cordoned: %v", name, err)
+		}
+		if err := limited.CoreV1().Nodes().Delete(t.Context(), name, dry); err == nil || !strings.Contains(err.Error(), "kamino-nodes-deleted") {
+			t.Errorf("Node %s is deleted: %v", name, err)
+		}
+		if err := admin.CoreV1().Nodes().Delete(t.Context(), name, dry); err != nil {
+			t.Errorf("an administrator: %v", err)
+		}
+	}
+	register("kamino-0a1b2c3e00000z")
+	if err := admit("kamino-0a1b2c3e00000z"); err != nil {
+		t.Error(err)
+	}
+	n, err := c.Node(t.Context(), "kamino-0a1b2c3e00000z")
+	if err != nil || !n.Unschedulable {
+		t.Errorf("%+v, %v", n, err)
+	}
+	if err := c.RemoveNode(t.Context(), n); err != nil {
+		t.Error(err)
 	}
 }
 
