@@ -82,3 +82,26 @@ func TestPinLedgers(t *testing.T) {
 		}
 	}
 }
+
+// TestEvidenceIsPlain: an image on trial writes its console, its conditions and its report, and
+// what terminals obey of that reaches neither tags nor terminals.
+func TestEvidenceIsPlain(t *testing.T) {
+	const evil = "a\x1b[2J\u009b31m\u0085b\r\nc\x07\x7f\x9b\td"
+	const plain = "a[2J31mb c\ufffd d"
+	for what, wrong := range map[string]func(*Sight){
+		"console":   func(s *Sight) { silent(s); s.Console = []string{evil} },
+		"condition": func(s *Sight) { s.Node.Conditions = []Condition{{Type: "Odd", Status: "True", Reason: evil}} },
+		"report": func(s *Sight) {
+			reports(s, func(r *NodeReport) { r.RebootPending = "a\x1b[2J\u009b31m\u0085b\r\nc\x07\x7f\ufffd\td" })
+		},
+		"pod": func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Reason = false, evil },
+	} {
+		s := goodSight()
+		wrong(&s)
+		_, findings := Judge(s, proofBounds)
+		err := &ProofError{Version: "v", Outcome: ProofFailed, Findings: findings}
+		if !strings.Contains(err.Error(), plain) || Plain(err.Error()) != err.Error() {
+			t.Errorf("%s: %q", what, err)
+		}
+	}
+}

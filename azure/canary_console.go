@@ -68,16 +68,9 @@ func (p *Provider) blob(ctx context.Context, url string) ([]string, error) {
 	}
 	var lines []string
 	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(strings.Map(printable, line)); line != "" {
+		if line = strings.TrimSpace(kamino.Plain(line)); line != "" {
 			lines = append(lines, line)
 		}
 	}
 	return lines[max(0, len(lines)-consoleLines):], nil
-}
-
-func printable(r rune) rune {
-	if r < ' ' && r != '\t' || r == 0x7f {
-		return -1
-	}
-	return r
 }

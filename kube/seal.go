@@ -102,6 +102,7 @@ func readAgentPod(pod *corev1.Pod) kamino.AgentPod {
 }
 
 func joinWords(reason, message string) string {
+	reason, message = kamino.Plain(reason), kamino.Plain(message)
 	if reason == "" || message == "" {
 		return reason + message
 	}

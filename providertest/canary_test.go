@@ -398,7 +398,7 @@ func TestCanaryConsole(t *testing.T) {
 	_, _ = c.proof(func(*cloud) {})
 	found, err := c.Canaries(t.Context(), c.pool())
 	c.must(err)
-	c.server.WriteConsole(strings.TrimPrefix(string(found[0].Instance), "azure://"), strings.Repeat("[ ok ] started\n", 90)+"\x1b[31mKernel panic - not syncing\r\n")
+	c.server.WriteConsole(strings.TrimPrefix(string(found[0].Instance), "azure://"), strings.Repeat("[ ok ] started\n", 90)+"\x1b[31m\u009bKernel panic - not syncing\r\n")
 	lines, err := c.Console(t.Context(), c.pool(), found[0])
 	if err != nil || len(lines) != 40 || lines[39] != "[31mKernel panic - not syncing" {
 		t.Errorf("%d lines, %q, %v", len(lines), lines[max(0, len(lines)-1):], err)
