@@ -35,8 +35,8 @@ type Prover interface {
 	PreflightCanary(context.Context) (doubts []string, err error)
 }
 
-// ErrBlocked: the cloud has no quota or capacity for the instance, or a policy denies it. It says
-// nothing of the image.
+// ErrBlocked is that the cloud has no quota or capacity for the instance, or a policy denies it. It
+// says nothing of the image.
 var ErrBlocked = errors.New("blocked by the cloud")
 
 // CanaryOrder says which canary is wanted.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 )
 
 // Outcome is what a check, or all of them together, say of an image.
@@ -32,12 +31,7 @@ type Finding struct {
 // String is for terminals and tags, without the control characters that a node may have sent, those
 // of eight bits included.
 func (f Finding) String() string {
-	return f.Check + ": " + strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, f.Evidence)
+	return f.Check + ": " + Plain(f.Evidence)
 }
 
 // Bounds are the limits of an examination.

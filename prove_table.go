@@ -57,7 +57,7 @@ func Judge(s Sight, b Bounds) (Outcome, []Finding) {
 			continue
 		}
 		out, evidence := c.judge(s, b)
-		found[out] = append(found[out], Finding{c.name, out, Plain(evidence)})
+		found[out] = append(found[out], Finding{c.name, out, evidence})
 	}
 	for _, out := range []Outcome{ProofFailed, ProofInconclusive, ProofWaits} {
 		if len(found[out]) > 0 {

@@ -115,6 +115,8 @@ func (p *Provider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kam
 		if c := canary(in); c.Run != order.Run || c.Version != order.Version {
 			return fmt.Errorf("launch canary %s: there is one of run %q with image %s: %w", order.Name, c.Run, c.Version, kamino.ErrConflict)
 		}
+	}
+	if len(there) > 0 {
 		return nil
 	}
 	g, err := p.read(ctx, pool.ID)
@@ -131,7 +133,7 @@ func (p *Provider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kam
 	_, err = p.ec2.RunInstances(ctx, p.canaryInput(g, pool, order, user))
 	switch {
 	case hasCode(err, blockedCodes...):
-		return fmt.Errorf("launch canary %s: %w: %s", order.Name, kamino.ErrBlocked, classify(err))
+		return fmt.Errorf("launch canary %s: %w: %w", order.Name, kamino.ErrBlocked, classify(err))
 	case hasCode(err, "IdempotentParameterMismatch"): // its tags are not found yet
 		return fmt.Errorf("launch canary %s: %w", order.Name, kamino.ErrInProgress)
 	}

@@ -60,18 +60,17 @@ func (p *Provider) describe(ctx context.Context, name string) (types.Instance, e
 	if err != nil {
 		return types.Instance{}, translate(err, "read instance %s", name)
 	}
-	for _, r := range out.Reservations {
-		for _, in := range r.Instances {
-			switch {
-			case in.State == nil:
-				return in, fmt.Errorf("read instance %s: no state: %w", name, kamino.ErrUnavailable)
-			case in.State.Name == types.InstanceStateNameTerminated, in.State.Name == types.InstanceStateNameShuttingDown:
-				return in, fmt.Errorf("instance %s is %s: %w", name, in.State.Name, kamino.ErrNotFound)
-			}
-			return in, nil
-		}
+	if len(out.Reservations) == 0 || len(out.Reservations[0].Instances) == 0 {
+		return types.Instance{}, fmt.Errorf("read instance %s: %w", name, kamino.ErrNotFound)
 	}
-	return types.Instance{}, fmt.Errorf("read instance %s: %w", name, kamino.ErrNotFound)
+	in := out.Reservations[0].Instances[0]
+	switch {
+	case in.State == nil:
+		return in, fmt.Errorf("read instance %s: no state: %w", name, kamino.ErrUnavailable)
+	case in.State.Name == types.InstanceStateNameTerminated, in.State.Name == types.InstanceStateNameShuttingDown:
+		return in, fmt.Errorf("instance %s is %s: %w", name, in.State.Name, kamino.ErrNotFound)
+	}
+	return in, nil
 }
 
 // rootVolume reads the volume that an instance boots from; nil where that is no EBS volume.

@@ -3,6 +3,7 @@ package aws
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -80,7 +81,7 @@ func readParts(raw []byte) ([]part, error) {
 	var parts []part
 	for reader := multipart.NewReader(message.Body, parameters["boundary"]); ; {
 		p, err := reader.NextRawPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return parts, nil
 		} else if err != nil {
 			return nil, err

@@ -87,7 +87,7 @@ func ownLabels(n *corev1.Node) map[string]string {
 				Labels map[string]json.RawMessage `json:"f:labels"`
 			} `json:"f:metadata"`
 		}
-		if entry.Manager != "kubelet" || entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &written) != nil {
+		if entry.Manager != "kubelet" || entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &written) != nil {
 			continue
 		}
 		for field := range written.Metadata.Labels {

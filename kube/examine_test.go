@@ -33,8 +33,8 @@ func sighted(name string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7", Labels: map[string]string{"agentpool": "a", "by-hand": "x"},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{".":{},"f:agentpool":{}}}}`)}},
-				{Manager: "kubectl", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:by-hand":{}}}}`)}},
+				{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:agentpool":{}}}}`)},
+				{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:by-hand":{}}}}`)},
 			}},
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{MachineID: "m-" + name, KubeletVersion: "v1.36.3"},
 			Capacity:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110")},
