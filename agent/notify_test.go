@@ -14,7 +14,9 @@ func TestNotify(t *testing.T) {
 	const dir = "testdata/cases/boot-clone-token"
 	c := readConfig(t, dir)
 	w := newWorld(t, dir, c)
-	for _, s := range c.Steps[:3] {
+	w.run("seal "+c.Sealed, 0)
+	last := len(c.Steps) - 1 // the boot that tells
+	for _, s := range c.Steps[:last] {
 		w.step(s)
 	}
 	socket := filepath.Join(t.TempDir(), "notify")
@@ -38,7 +40,7 @@ func TestNotify(t *testing.T) {
 		said <- string(b[:n])
 		close(hold)
 	}()
-	w.step(c.Steps[3])
+	w.step(c.Steps[last])
 	if got := <-said; got != "READY=1" || !strings.Contains(w.platform.said(), "<State>Ready</State>") {
 		t.Errorf("systemd was told %q, the platform %q", got, w.platform.said())
 	}
