@@ -122,7 +122,16 @@ const (
 	TagUnknown       = "kamino-unknown"
 	TagUnknownMode   = "kamino-unknown-mode"
 	TagUnknownDigest = "kamino-unknown-digest"
-	TagPackages      = "kamino-packages" // SHA-256 of the packages on the disk, as Receipt.PackageDigest
+	TagPackages      = "kamino-packages" // SHA-256 of the packages on the disk, as Freshness.PackageDigest
+	// What else a node of the image begins with; see Freshness and Software.
+	TagPackageCount = "kamino-package-count"
+	TagPatched      = "kamino-patched" // RFC 3339
+	TagKernel       = "kamino-kernel"
+	TagOS           = "kamino-os"
+	TagKubelet      = "kamino-kubelet"
+	TagRuntime      = "kamino-runtime"
+	TagImages       = "kamino-images" // container images in the cache of the donor, those its kubelet lists
+	TagImageBytes   = "kamino-image-bytes"
 	// A canary's, of which the agent reads those of its own instance.
 	TagCanary  = "kamino-canary"  // name of the image version that it is to prove
 	TagPool    = "kamino-pool"    // name of the pool that it is of

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // TestNames: what Azure names is short enough, of characters that it allows, and
@@ -240,6 +241,67 @@ func TestModels(t *testing.T) {
 	for known, warns := range map[int]bool{7: false, 8: true, 11: true} {
 		if m := (&Models{Known: known, Most: 10}); (m.Warning() != "") != warns {
 			t.Errorf("%d of 10: %q", known, m.Warning())
+		}
+	}
+}
+
+// TestFreshTags: what a version tells of its disk fits into tags, whatever a node writes.
+func TestFreshTags(t *testing.T) {
+	f := Freshness{PackageDigest: strings.Repeat("a", 64), PackageCount: 876, PatchedAt: selectNow, Kernel: "6.8.0-12"}
+	s := Software{Kernel: "6.8.0-9", OS: "Ubuntu\x1b[2J 24.04", Kubelet: "v1.36.3", Runtime: strings.Repeat("ü", 1000), Images: []CachedImage{{"a", 5}, {"b", 7}, {"c", -9}}}
+	got := f.tags(s)
+	for tag, want := range map[string]string{TagPackages: f.PackageDigest, TagPackageCount: "876", TagPatched: "2026-11-20T12:00:00Z", TagKernel: "6.8.0-12",
+		TagOS: "Ubuntu[2J 24.04", TagKubelet: "v1.36.3", TagImages: "3", TagImageBytes: "12"} {
+		if got[tag] != want {
+			t.Errorf("%s = %q, want %q", tag, got[tag], want)
+		}
+	}
+	for tag, value := range got {
+		if utf8.RuneCountInString(value) > 256 || value == "" {
+			t.Errorf("%s has %d characters", tag, utf8.RuneCountInString(value))
+		}
+	}
+	r := &Run{engine: &Engine{Clock: &turnWorld{now: selectNow}}, held: holder{lease: &Lease{}}}
+	r.donor.node.Software = s
+	all := r.tags(Receipt{Freshness: f, Policy: "p", Unknown: &UnknownFiles{}})
+	if len(all) > 50-3 { // TagOffer, TagProof and TagBad come later
+		t.Errorf("%d tags; Azure and AWS take 50", len(all))
+	}
+	if got := (Freshness{}).tags(Software{}); len(got) > 0 {
+		t.Errorf("of nothing: %v", got)
+	}
+}
+
+// TestBehind: the next node is compared with the Ready one that was patched last.
+func TestBehind(t *testing.T) {
+	node := func(name, kernel, patched, digest string) Node {
+		text := fmt.Sprintf(`{"patchedAt":%q,"packageDigest":%q}`, patched, digest)
+		return Node{Name: name, Ready: true, Software: Software{Kernel: kernel, OS: "Debian 12", Kubelet: "v1.36.3"}, Annotations: map[string]string{AnnotationFreshness: text}}
+	}
+	old, best := node("old", "6.9.0-1", "2026-11-01T00:00:00Z", "00"), node("best", "6.8.0-12", "2026-11-18T12:00:00Z", "11")
+	unready, future := node("unready", "7.0", "2026-11-19T00:00:00Z", "22"), node("future", "6.1", "2027-01-01T00:00:00Z", "33")
+	unready.Ready = false
+	signalled := Node{Name: "kured", Ready: true, Software: Software{Kernel: "6.8.0-12"}, Annotations: map[string]string{KuredLastPatch.Annotation: "2026-11-19T12:00:00Z"}}
+	garbled := Node{Name: "garbled", Ready: true, Annotations: map[string]string{AnnotationFreshness: "{"}, Software: Software{Kernel: "6.8.0-10"}}
+	plain := Node{Name: "plain", Ready: true, Software: Software{Kernel: "6.8.0-9"}}
+	tags := map[string]string{TagKernel: "6.8.0-9", TagOS: "Debian 12", TagPackages: "00", TagPatched: "2026-11-10T12:00:00Z"}
+	for _, tt := range []struct {
+		name  string
+		nodes []Node
+		tags  map[string]string
+		want  string
+	}{
+		{"patched later", []Node{old, best, unready, future}, tags, "node best by 8.0 days: kernel 6.8.0-9 (there 6.8.0-12), packages differ"},
+		{"by its signal", []Node{best, signalled}, tags, "node kured by 9.0 days: kernel 6.8.0-9 (there 6.8.0-12), packages not compared"},
+		{"the newer kernel", []Node{plain, garbled}, tags, "node garbled: kernel 6.8.0-9 (there 6.8.0-10), packages not compared"},
+		{"nothing", []Node{node("n", "6.8.0-9", "2026-11-10T12:00:00Z", "00")}, tags, "node n: the same kernel, OS, kubelet, runtime and packages"},
+		{"patched before", []Node{old}, tags, "node old: kernel 6.8.0-9 (there 6.9.0-1), packages the same"},
+		{"no node is Ready", []Node{unready}, tags, "<nil>"},
+		{"a version of a former kamino", []Node{best}, map[string]string{TagPackages: "00"}, "<nil>"},
+	} {
+		got := fmt.Sprint(overview{nodes: tt.nodes}.behind(Artifact{Name: "2026.11.10", Tags: tt.tags}, selectNow, []Signal{KuredLastPatch}))
+		if got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
 }

@@ -49,6 +49,7 @@ type Node struct {
 	Conditions    []Condition       `json:"conditions,omitempty"`
 	Volumes       []string          `json:"volumes,omitempty"` // attached to the node or in use there
 	Taints        []Taint           `json:"taints,omitempty"`
+	Software      Software          `json:"-"`
 	Labels        map[string]string `json:"-"`
 	Annotations   map[string]string `json:"-"`
 	Revision      string            `json:"-"`
@@ -210,9 +211,7 @@ type Receipt struct {
 	Nonce    string    `json:"nonce,omitempty"` // of the order that it answers
 	// Policy is the SHA-256 in hex of the seal policy that the agent applied.
 	Policy string `json:"policy,omitempty"`
-	// PackageDigest is the SHA-256 in hex of the packages on the disk, a line each of name, version
-	// and architecture, sorted; "" from agents that did not look and where no package manager is.
-	PackageDigest string `json:"packageDigest,omitempty"`
+	Freshness
 	// Unknown tells of files that nothing explains; nil from agents that did not
 	// look.
 	Unknown *UnknownFiles `json:"unknown,omitempty"`

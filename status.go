@@ -31,6 +31,9 @@ type PoolStatus struct {
 	Patched    string   `json:"patched,omitempty"`
 	MissesDays *float64 `json:"nextMissesDays,omitempty"`
 
+	// Behind is nil where the next node boots from no version that tells.
+	Behind *Behind `json:"nextBehind,omitempty"`
+
 	Versions []VersionStatus `json:"versions"`
 	// Strayed: an instance did not follow the image definition that the model names, or named; so
 	// the model is written by version.
@@ -154,7 +157,7 @@ func (o overview) nextStatus(s *PoolStatus, now time.Time, signals []Signal) {
 	if next == nil {
 		return
 	}
-	s.Next = next.Name
+	s.Next, s.Behind = next.Name, o.behind(*next, now, signals)
 	built, ok := next.built()
 	if !ok {
 		return

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 )
@@ -259,9 +260,7 @@ func (r *Run) tags(receipt Receipt) map[string]string {
 	if receipt.Policy != "" {
 		tags[TagPolicy] = receipt.Policy
 	}
-	if receipt.PackageDigest != "" {
-		tags[TagPackages] = receipt.PackageDigest
-	}
+	maps.Copy(tags, receipt.Freshness.tags(r.donor.node.Software))
 	if u := receipt.Unknown; u != nil {
 		tags[TagUnknown], tags[TagUnknownMode], tags[TagUnknownDigest] = fmt.Sprint(u.Count), u.Mode, u.Digest
 	}

@@ -50,6 +50,7 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 		}
 		return w.Once(ctx)
 	}
-	go w.Report(ctx) // ends with the process
+	go w.Report(ctx) // both end with the process
+	go w.Freshness(ctx)
 	return w.Run(ctx)
 }

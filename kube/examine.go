@@ -66,10 +66,8 @@ func (c *Cluster) nodeSight(ctx context.Context, name string) (out kamino.NodeSi
 			out.NotReady = joinWords(cond.Reason, cond.Message)
 		}
 	}
-	for _, image := range n.Status.Images {
-		if len(image.Names) > 0 {
-			out.Images = append(out.Images, image.Names[0]) // the kubelet puts that by digest first
-		}
+	for _, image := range out.Node.Software.Images {
+		out.Images = append(out.Images, image.Name)
 	}
 	out.Own = ownLabels(n)
 	out.Pulse, err = c.Pulse(ctx, out.Node)

@@ -28,19 +28,54 @@ func (c *Cluster) Node(ctx context.Context, name string) (kamino.Node, error) {
 func (c *Cluster) Nodes(ctx context.Context) ([]kamino.Node, error) {
 	var out []kamino.Node
 	// No resource version: the list is as new as etcd, never from the watch cache's past.
-	opts := metav1.ListOptions{Limit: pageSize}
+	opts, texts := metav1.ListOptions{Limit: pageSize}, shared{}
 	for {
 		list, err := c.api.nodes.List(ctx, opts)
 		if err != nil {
 			return nil, explain("list nodes", err)
 		}
 		for i := range list.Items {
-			out = append(out, convert(&list.Items[i]))
+			node := convert(&list.Items[i])
+			texts.software(&node.Software)
+			out = append(out, node)
 		}
 		if opts.Continue = list.Continue; opts.Continue == "" {
 			return out, nil
 		}
 	}
+}
+
+// shared holds texts that many nodes have, once.
+type shared map[string]string
+
+func (s shared) text(t *string) {
+	if one, ok := s[*t]; ok {
+		*t = one
+		return
+	}
+	s[*t] = *t
+}
+
+func (s shared) software(of *kamino.Software) {
+	for _, t := range []*string{&of.Kernel, &of.OS, &of.Kubelet, &of.Runtime} {
+		s.text(t)
+	}
+	for i := range of.Images {
+		s.text(&of.Images[i].Name)
+	}
+}
+
+// software is what the kubelet tells of the node; of an image's names it puts the one by digest
+// first.
+func software(n *corev1.Node) kamino.Software {
+	info := n.Status.NodeInfo
+	out := kamino.Software{Kernel: info.KernelVersion, OS: info.OSImage, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion}
+	for _, image := range n.Status.Images {
+		if len(image.Names) > 0 {
+			out.Images = append(out.Images, kamino.CachedImage{Name: image.Names[0], Bytes: image.SizeBytes})
+		}
+	}
+	return out
 }
 
 // controlPlaneLabels mark nodes of the control plane: that of kubeadm, the one
@@ -80,6 +115,7 @@ func convert(n *corev1.Node) kamino.Node {
 		MachineID:     n.Status.NodeInfo.MachineID,
 		Unschedulable: n.Spec.Unschedulable,
 		Deleting:      n.DeletionTimestamp != nil,
+		Software:      software(n),
 		Labels:        n.Labels,
 		Annotations:   n.Annotations,
 		Revision:      n.ResourceVersion,

@@ -25,7 +25,9 @@ func TestConvert(t *testing.T) {
 		Spec: corev1.NodeSpec{ProviderID: "azure:///x", Unschedulable: true,
 			Taints: []corev1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoExecute}}},
 		Status: corev1.NodeStatus{
-			NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "arm64", SystemUUID: "S", BootID: "B"},
+			NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "arm64", SystemUUID: "S", BootID: "B",
+				KernelVersion: "6.8.0-9", OSImage: "Ubuntu 24.04", KubeletVersion: "v1.36.3", ContainerRuntimeVersion: "containerd://2.1"},
+			Images: []corev1.ContainerImage{{Names: []string{"r/a@sha256:1", "r/a:v1"}, SizeBytes: 7}, {SizeBytes: 8}},
 			Conditions: []corev1.NodeCondition{
 				{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
 					LastTransitionTime: metav1.NewTime(noon.In(berlin)), LastHeartbeatTime: metav1.NewTime(noon.Add(time.Minute).In(berlin))},
@@ -37,6 +39,8 @@ func TestConvert(t *testing.T) {
 	want := kamino.Node{
 		Name: "n1", UID: "u1", Revision: "7", ProviderID: "azure:///x", OS: "linux", Architecture: "arm64", SystemUUID: "S", BootID: "B",
 		Unschedulable: true, Deleting: true, Ready: true, ReadySince: noon, Heartbeat: noon.Add(time.Minute),
+		Software: kamino.Software{Kernel: "6.8.0-9", OS: "Ubuntu 24.04", Kubelet: "v1.36.3", Runtime: "containerd://2.1",
+			Images: []kamino.CachedImage{{Name: "r/a@sha256:1", Bytes: 7}}},
 		Conditions: []kamino.Condition{{Type: "DiskPressure", Status: "False", Since: noon, Reason: "KubeletHasNoDiskPressure"}},
 		Taints:     []kamino.Taint{{Key: "k", Value: "v", Effect: "NoExecute"}},
 		Labels:     map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},

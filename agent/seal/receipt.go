@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/inventory"
 )
 
 // Receipt says that a disk was sealed: by which run, from which donor, and what was done. It is on
@@ -29,9 +30,8 @@ type Receipt struct {
 	Agent      string      `json:"agent"`
 	// Policy is the SHA-256 in hex of the seal policy that the run brought.
 	Policy string `json:"policy,omitempty"`
-	// PackageDigest is as inventory.PackageDigest has it.
-	PackageDigest string   `json:"packageDigest,omitempty"`
-	Unknown       *Unknown `json:"unknown,omitempty"`
+	inventory.Facts
+	Unknown *Unknown `json:"unknown,omitempty"`
 }
 
 // RuleCount is what one rule matched, with the content bytes that went.

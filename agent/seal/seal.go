@@ -209,7 +209,7 @@ func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	var err error
 	// A database that cannot be read was told by the inventory, and does not keep a disk from being
 	// sealed.
-	if receipt.PackageDigest, err = inventory.PackageDigest(d); err != nil {
+	if _, receipt.Facts, err = inventory.Packages(d); err != nil {
 		o.Log.Warn("the receipt does not tell the packages", "error", err)
 	}
 	if o.Binary != "" {

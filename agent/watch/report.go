@@ -20,6 +20,13 @@ import (
 // ReportAnnotation of a canary's Node under which the run that made it finds the report.
 const ReportAnnotation = "kamino.dev/report"
 
+// FreshnessAnnotation tells on every node of an image how far its disk is patched, as
+// inventory.Facts in JSON; kamino.Freshness is its reader. It is a claim of the node's.
+const FreshnessAnnotation = "kamino.dev/freshness"
+
+// freshnessPause is how often a node looks whether it was patched.
+const freshnessPause = 15 * time.Minute
+
 // reportPause is how often a canary reports: a run looks at it for minutes.
 const reportPause = 20 * time.Second
 
@@ -32,7 +39,7 @@ type report struct {
 	FailedUnits   []string       `json:"failedUnits,omitempty"`
 	Restarts      map[string]int `json:"restarts,omitempty"`
 	RebootPending string         `json:"rebootPending,omitempty"`
-	PackageDigest string         `json:"packageDigest,omitempty"`
+	inventory.Facts
 }
 
 // Report tells the run that made a canary about it, until ctx ends. On a machine whose tags name no
@@ -47,7 +54,7 @@ func (w *Watcher) Report(ctx context.Context) {
 		return
 	}
 	r := report{Nonce: nonce}
-	if r.PackageDigest, err = inventory.PackageDigest(w.Disk); err != nil {
+	if _, r.Facts, err = inventory.Packages(w.Disk); err != nil {
 		w.Log.Warn("the packages are not known", "error", err)
 	}
 	for {
@@ -58,6 +65,40 @@ func (w *Watcher) Report(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// Freshness tells how far the disk is patched, when it starts and whenever that has changed, until
+// ctx ends.
+func (w *Watcher) Freshness(ctx context.Context) {
+	var told inventory.Facts
+	for w.Node != nil {
+		facts, err := w.freshness(ctx, told)
+		if err == nil {
+			told = facts
+		} else {
+			w.Log.Warn("how far this node is patched was not told", "error", err)
+		}
+		if w.Wait(ctx, freshnessPause) != nil {
+			return
+		}
+	}
+}
+
+// freshness writes the annotation, unless it says what is true.
+func (w *Watcher) freshness(ctx context.Context, told inventory.Facts) (inventory.Facts, error) {
+	_, facts, err := inventory.Packages(w.Disk)
+	if err != nil || facts == told {
+		return facts, err
+	}
+	text, err := json.Marshal(facts)
+	if err != nil {
+		return facts, err
+	}
+	node, err := w.Node(ctx)
+	if err != nil {
+		return facts, err
+	}
+	return facts, node.Annotate(ctx, map[string]string{FreshnessAnnotation: string(text)})
 }
 
 func (w *Watcher) report(ctx context.Context, r report) error {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/inventory"
 )
 
 // canary makes the machine an instance with tags.
@@ -79,5 +80,38 @@ func TestNoReport(t *testing.T) {
 	b.w.Report(ctx)
 	if text := b.node.annotations[ReportAnnotation]; text != "" {
 		t.Errorf("without systemd it reported %s", strings.TrimSpace(text))
+	}
+}
+
+// TestFreshness: a node tells how far it is patched, once, and again when that has changed or was
+// not heard.
+func TestFreshness(t *testing.T) {
+	b := newBench(t)
+	status := func(version string) {
+		b.file("var/lib/dpkg/status", "Package: a\nStatus: install ok installed\nArchitecture: amd64\nVersion: "+version+"\n")
+	}
+	status("1")
+	ctx, cancel := context.WithCancel(t.Context())
+	var told []string
+	b.onWait = func(n int) {
+		told = append(told, b.node.annotations[FreshnessAnnotation])
+		b.node.annotations = map[string]string{}
+		switch n {
+		case 2:
+			status("2")
+		case 3:
+			cancel()
+		}
+	}
+	b.w.Freshness(ctx)
+	var first, third inventory.Facts
+	if err := json.Unmarshal([]byte(told[0]), &first); err != nil || first.PackageCount != 1 || len(first.PackageDigest) != 64 {
+		t.Errorf("told %q: %v", told[0], err)
+	}
+	if err := json.Unmarshal([]byte(told[2]), &third); err != nil || third.PackageDigest == first.PackageDigest || told[1] != "" {
+		t.Errorf("told %q: %v", told, err)
+	}
+	if b.waits[0] != freshnessPause {
+		t.Errorf("waited %v", b.waits)
 	}
 }

@@ -27,8 +27,8 @@ func newStatusCommand(a *app) *cobra.Command {
 		Short: "Show each pool's images, and what the next node would boot from",
 		Long: `Show, per pool, the image definition, every image version with its state and
 lineage, what the model refers to, how old the image of the next node would be
-and how many days of patches it would miss, where a rollback would go, and
-unfinished runs.`,
+and how many days of patches it would miss, how far it would be behind the best
+node that runs, where a rollback would go, and unfinished runs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
@@ -110,6 +110,9 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	fmt.Fprintf(w, "Model:\t%s\n", short(p.Model))
 	fmt.Fprintf(w, "Nodes:\t%d, %d Ready, capacity %d\n", p.Nodes, p.Ready, p.Capacity)
 	fmt.Fprintf(w, "Next node:\t%s\n", nextNode(p))
+	if p.Behind != nil {
+		fmt.Fprintf(w, "Behind:\t%s\n", p.Behind)
+	}
 	if p.Strayed != nil {
 		fmt.Fprintf(w, "Distrusted:\t%s; the model is written by version until kamino update --target-node NODE --image-reference pointer\n", p.Strayed)
 	}

@@ -28,6 +28,11 @@ func history(w *fakeWorld) {
 	w.instance("n1", func(in *kamino.Instance) { in.Image = w.cloud.Address(*p, kamino.Version, "2026.10.02") })
 	w.instance("n2", func(in *kamino.Instance) { in.Image = p.Model.Image })
 	w.cluster.nodes["n3"].Ready = false
+	for tag, value := range map[string]string{kamino.TagPackages: "00", kamino.TagPatched: "2026-11-09T12:00:00Z", kamino.TagKernel: "6.8.0-9", kamino.TagKubelet: "v1.35.1"} {
+		w.cloud.artifacts[w.cloud.Address(*p, kamino.Version, "2026.11.10")].Tags[tag] = value
+	}
+	w.cluster.nodes["n2"].Software = kamino.Software{Kernel: "6.8.0-12", Kubelet: "v1.35.1"}
+	w.cluster.nodes["n2"].Annotations[kamino.AnnotationFreshness] = `{"packageDigest":"11","patchedAt":"2026-11-19T12:00:00Z"}`
 	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Holder: "r-2026.11.20", Process: "laptop/77", Epoch: 4, Renewed: w.now.Add(-5 * time.Minute),
 		Record: kamino.Record{Donor: "n2", Step: "image", Version: "2026.11.20", Started: w.now.Add(-20 * time.Minute), GivingBack: true, Failure: "image: out of luck"},
 		Ledger: kamino.Ledger{Original: &kamino.SavedModel{Image: stock, Saved: []byte("{}")}, Wrote: &kamino.WrittenModel{Image: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/SIG_rg/images/x/versions/2026.11.10", Seen: true},
