@@ -77,7 +77,7 @@ func (o overview) decideNothing(p *PoolPlan, image *Artifact, proof Proving) {
 // back counts: what it was made of is not worth making again.
 func newestImage(newestFirst []Artifact) *Artifact {
 	for i, v := range newestFirst {
-		if v.State == Succeeded {
+		if v.whole() {
 			return &newestFirst[i]
 		}
 	}
@@ -158,7 +158,7 @@ func (o overview) decideNeed(p *PoolPlan, opts AutoOptions, rules Rules, now tim
 		return
 	}
 	p.Action, p.Donor = DoUpdate, best[0].Node
-	if v := newestOfDay(o.versions, now); v != nil && v.State == Succeeded && opts.Today != TodayAgain {
+	if v := newestOfDay(o.versions, now); v != nil && v.whole() && opts.Today != TodayAgain {
 		state := "was built already"
 		if v.Tags[TagBad] != "" {
 			state = "was " + v.Tags[TagBad]

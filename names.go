@@ -285,7 +285,7 @@ func parseVersion(s string) (v [3]uint64, ok bool) {
 }
 
 // good says whether a version can be what new nodes are made of.
-func (a Artifact) good() bool { return a.State == Succeeded && a.Tags[TagBad] == "" }
+func (a Artifact) good() bool { return a.whole() && a.Tags[TagBad] == "" }
 
 // built is when the disk of a version was captured: by its tag, which the
 // original wrote too, else by its name, else as the provider says.

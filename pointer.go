@@ -43,10 +43,14 @@ func (a Artifact) offering(state string) Artifact {
 	return a
 }
 
+// whole says whether a version was built to its end: a change of its tags or flags may have failed
+// since then.
+func (a Artifact) whole() bool { return a.State == Succeeded || a.State == Failed && a.Ready }
+
 // Withheld says whether a version is kept from pools that refer to its definition: by its state, or
-// by a person.
+// by a person. Nor does a definition stand for one whose last change failed.
 func (a Artifact) Withheld() bool {
-	return a.Excluded || a.Tags[TagBad] != "" || a.Tags[TagOffer] == offerWithdrawn || a.hidden()
+	return a.State == Failed || a.Excluded || a.Tags[TagBad] != "" || a.Tags[TagOffer] == offerWithdrawn || a.hidden()
 }
 
 // unused says whether nothing was ever made of a version, as far as can be told: it was not

@@ -138,12 +138,14 @@ const (
 // Artifact is a gallery, an image definition, an image version or a snapshot:
 // as it is when found, as it shall be when created.
 type Artifact struct {
-	Kind    Kind              `json:"kind"`
-	Name    string            `json:"name"`
-	ID      string            `json:"id,omitempty"`
-	State   State             `json:"state,omitempty"`
-	Percent int               `json:"percent"`            // 0 to 100, as the provider reports it
-	Ready   bool              `json:"ready"`              // snapshot complete; version replicated in the pool's region
+	Kind    Kind   `json:"kind"`
+	Name    string `json:"name"`
+	ID      string `json:"id,omitempty"`
+	State   State  `json:"state,omitempty"`
+	Percent int    `json:"percent"` // 0 to 100, as the provider reports it
+	// Ready: snapshot complete; version replicated in the pool's region. A version that Failed and
+	// is Ready was whole before its last change failed; that change made again mends it.
+	Ready   bool              `json:"ready"`
 	Failure string            `json:"failure,omitempty"`  // why it Failed, in the provider's words
 	Source  string            `json:"source,omitempty"`   // disk of a snapshot, snapshot of a version
 	Storage string            `json:"storage,omitempty"`  // of a version: Standard_ZRS or Standard_LRS

@@ -27,7 +27,7 @@ const (
 
 func (a Artifact) life() Life {
 	switch {
-	case a.State == Failed, a.State == Deleting:
+	case a.State == Failed && !a.whole(), a.State == Deleting:
 		return LifeFailed
 	case a.Tags[TagBad] != "", a.Tags[TagOffer] == offerWithdrawn:
 		return LifeWithdrawn

@@ -376,12 +376,12 @@ func (l Lease) sweepable(v Artifact, now time.Time) bool {
 	return l.Ledger.failedBuild(v) && (known || !old)
 }
 
-// failedBuild says whether a version that has failed is that of a build, as far as the ledger
-// tells. A write of its tags that failed makes a whole one look so too: what was finished once,
-// what anybody uses, and what a rollback may need stay.
+// failedBuild says whether a version that has failed is that of a build, as far as can be told. A
+// write of its tags that failed makes a whole one look so too: what has replicas or was finished
+// once, what anybody uses, and what a rollback may need stay.
 func (l Ledger) failedBuild(v Artifact) bool {
 	finished := func(p PastRun) bool { return p.Failure == "" && p.Version == v.Name }
 	needed := l.Former != nil && strings.EqualFold(l.Former.Image, v.ID)
-	return v.Ours() && v.State == Failed && !v.InModel && v.Instances == 0 && !needed &&
+	return v.Ours() && v.State == Failed && !v.Ready && !v.InModel && v.Instances == 0 && !needed &&
 		v.Tags[TagBad] == "" && !slices.Contains(l.RolledBack, v.Name) && !slices.ContainsFunc(l.Past, finished)
 }

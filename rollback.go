@@ -140,7 +140,7 @@ func (o overview) findTarget(to string) (target, error) {
 		if CompareVersions(v.Name, to) != 0 {
 			continue
 		}
-		if v.State != Succeeded || !v.Ready {
+		if !v.whole() || !v.Ready {
 			return target{}, WithHint(fmt.Errorf("version %s of pool %s is %s and not ready to boot from: %s", v.Name, o.pool.Name, v.State, firstWord(v.Failure, "not replicated")),
 				"%s", o.targetsHint())
 		}
@@ -159,7 +159,7 @@ func firstWord(s, otherwise string) string {
 func (o overview) targetsHint() string {
 	var names []string
 	for _, v := range o.versions {
-		if v.State == Succeeded && v.Ready {
+		if v.whole() && v.Ready {
 			names = append(names, v.Name)
 		}
 	}
@@ -249,7 +249,7 @@ func (e *Engine) bootable(ctx context.Context, o overview, t target) error {
 	if err != nil {
 		return fmt.Errorf("read version %s: %w", t.version.Name, err)
 	}
-	if len(found) == 0 || found[0].State != Succeeded || !found[0].Ready {
+	if len(found) == 0 || !found[0].whole() || !found[0].Ready {
 		return WithHint(fmt.Errorf("version %s of pool %s is not replicated in %s: no node can boot from it",
 			t.version.Name, o.pool.Name, firstWord(o.pool.Location, "the pool's region")), "%s", o.targetsHint())
 	}

@@ -132,7 +132,7 @@ func (r *Run) imageMissing() bool { return !r.image.preBuilt }
 // imageUnready: today's version is not there, or still being built, perhaps from
 // the snapshot.
 func (r *Run) imageUnready() bool {
-	return !r.image.preBuilt || r.image.version.State != Succeeded || !r.image.version.Ready
+	return !r.image.preBuilt || !r.image.version.whole() || !r.image.version.Ready
 }
 
 // lookReuse takes over a snapshot of today that is sealed and complete, and
@@ -213,11 +213,11 @@ func (r *Run) lookImage(ctx context.Context) (Next, error) {
 	switch {
 	case !v.Ours(), r.image.reused != nil && v.Tags[TagRun] != r.image.reused.Tags[TagRun], r.image.preBuilt && v.Tags[TagRun] != r.image.version.Tags[TagRun]:
 		return Next{}, fmt.Errorf("version %s appeared meanwhile and was not made by this run", v.Name)
-	case v.State == Failed:
-		return r.failedImage(v)
-	case v.State == Succeeded && v.Ready:
+	case v.whole() && v.Ready:
 		r.image.version, r.image.readAt = v, r.engine.now()
 		return done("replicated, " + v.Storage), nil
+	case v.State == Failed:
+		return r.failedImage(v)
 	case v.State == Deleting:
 		return wait("the failed version to be deleted"), nil
 	}
@@ -320,12 +320,12 @@ func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
 		return done("none"), nil
 	}
 	v := found[0]
-	switch v.State {
-	case Failed:
+	switch {
+	case v.State == Failed && !v.whole():
 		return act(ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
 			return r.engine.Provider.Delete(ctx, r.pool, v)
 		}), nil
-	case Creating, Deleting:
+	case v.State == Creating, v.State == Deleting:
 		return waitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil
 	}
 	return done(v.Name + " is fine"), nil
@@ -341,10 +341,10 @@ func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact
 	promoted, others := 0, 0
 	for _, v := range newestFirst {
 		recent := false
-		if v.State == Succeeded && v.good() && !v.unused() {
+		if v.good() && !v.unused() {
 			recent = promoted < keep
 			promoted++
-		} else if v.State == Succeeded {
+		} else if v.whole() {
 			recent = others < apart || v.good() && promoted == 0
 			others++
 		}
@@ -352,7 +352,7 @@ func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact
 		switch {
 		case recent,
 			!v.Ours(), v.InModel, v.Instances > 0, target, v.State == Creating, ledger.sticks(v.Name, newestFirst),
-			v.State == Succeeded && v.outnumbered(newestFirst) != nil:
+			v.whole() && v.outnumbered(newestFirst) != nil:
 			continue
 		}
 		out = append(out, v)

@@ -191,7 +191,7 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 		if err != nil {
 			return Next{}, fmt.Errorf("read version %s: %w", t.version.Name, err)
 		}
-		if len(found) == 0 || found[0].State != Succeeded {
+		if len(found) == 0 || !found[0].whole() {
 			return Next{}, fmt.Errorf("version %s is gone: the model is not changed", t.version.Name)
 		}
 		if v := r.held.lease.Ledger.distrust(found)[0]; t.nobody != nil && !v.mayPromote(*t.nobody) {

@@ -30,7 +30,7 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	switch {
-	case v.State != Succeeded && v.State != Creating || !v.Ours():
+	case !v.whole() && v.State != Creating || !v.Ours():
 		return Next{}, fmt.Errorf("version %s is %s: the model is not changed", v.Name, v.State)
 	case v.Tags[TagBad] != "":
 		return Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[TagBad])

@@ -162,6 +162,8 @@ func (r *Run) provedVersion(ctx context.Context) (Artifact, Next, error) {
 	switch {
 	case v.Tags[TagBad] != "" && v.Tags[TagBad] != r.badReason():
 		return v, Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[TagBad])
+	case v.State == Failed && v.whole():
+		return v, r.writeVersion("write the tags of version "+v.Name+" again: that failed", v), nil
 	case v.State == Failed:
 		return v, Next{}, fmt.Errorf("version %s is %s: it is not proved", v.Name, v.State)
 	case v.State != Succeeded || !v.Ready:

@@ -70,7 +70,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	}
 	switch {
 	case last == nil, r.held.adopted && named == next:
-	case last.State == Failed && last.Ours() && !r.held.lease.Ledger.failedBuild(*last):
+	case !last.whole() && last.State == Failed && last.Ours() && !r.held.lease.Ledger.failedBuild(*last):
 		// It was whole once, and may be needed: it stays, and another one is made.
 	case r.opts.Today != TodayAgain, last.Tags[TagRun] == r.held.run, last.Ours() && (last.State == Failed || last.State == Deleting):
 		return r.todaysVersion(*last)
@@ -103,13 +103,13 @@ func (r *Run) todaysVersion(v Artifact) (Next, error) {
 	if why := v.Tags[TagBad]; why != "" {
 		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s of today was withdrawn (%s)", v.Name, why), hintAgain)}
 	}
-	switch v.State {
-	case Failed:
+	switch {
+	case v.State == Failed && !v.whole():
 		r.image.version = Artifact{Kind: Version, Name: v.Name}
 		return act(ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
 			return r.engine.Provider.Delete(ctx, r.pool, v)
 		}), nil
-	case Deleting:
+	case v.State == Deleting:
 		return wait("the failed version to be deleted"), nil
 	}
 	if err := r.usable(v); err != nil {

@@ -26,7 +26,7 @@ func (p *Provider) findVersion(ctx context.Context, at place, name string) ([]ka
 		for _, s := range props.ReplicationStatus.Summary {
 			if sameRegion(value(s.Region), at.location) {
 				a.Percent = int(value(s.Progress))
-				a.Ready = a.State == kamino.Succeeded && value(s.State) == armcompute.ReplicationStateCompleted
+				a.Ready = (a.State == kamino.Succeeded || a.State == kamino.Failed) && value(s.State) == armcompute.ReplicationStateCompleted
 			}
 		}
 	}
@@ -82,12 +82,29 @@ func (p *Provider) listVersions(ctx context.Context, at place, pool kamino.Pool)
 		v.Instances = len(v.Births)
 		v.InModel = strings.EqualFold(pool.Model.Image, v.ID)
 		if v.State == kamino.Failed {
-			v.Failure = p.whyFailed(ctx, v.ID)
+			if err := p.explain(ctx, at, v); err != nil {
+				return nil, err
+			}
 		}
 	}
 	slices.SortStableFunc(out, func(a, b kamino.Artifact) int { return -kamino.CompareVersions(a.Name, b.Name) })
 	markLatest(out, pool)
 	return out, nil
+}
+
+// explain completes what a list tells of a version that failed: why, and whether its replicas are
+// there all the same, as after a change of its tags that failed. That they still show as Completed
+// then is assumed, unverified on real Azure.
+func (p *Provider) explain(ctx context.Context, at place, v *kamino.Artifact) error {
+	v.Failure = p.whyFailed(ctx, v.ID)
+	found, err := p.findVersion(ctx, at, v.Name)
+	if err = translate(err, "read version %s", v.Name); errors.Is(err, kamino.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	v.Ready = v.State == found[0].State && found[0].Ready
+	return nil
 }
 
 // allVersions lists the versions of a pool as they come.

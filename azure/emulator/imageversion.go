@@ -19,7 +19,7 @@ func viewVersion(c *call, r *resource, shown object) {
 	for _, region := range items(r.doc, "properties", "publishingProfile", "targetRegions") {
 		state, percent := "Completed", 100
 		switch {
-		case r.state() == "Failed":
+		case r.state() == "Failed" && !replicatedTo(r, text(region, "name")): // that those of a version stay whose update failed is assumed
 			state, percent, aggregated = "Failed", 0, "Failed"
 		case r.state() == "Updating", !replicatedTo(r, text(region, "name")): // that an update of any kind shows is assumed
 			state, percent, aggregated = "Replicating", c.s.progress(r.op, c.now), "InProgress"

@@ -77,7 +77,7 @@ func (s simProvider) LaunchCanary(ctx context.Context, pool kamino.Pool, order k
 		}
 		w.canaries[order.Name] = c
 		w.happened("%s launches canary %s from %s", s.p.name, order.Name, lastSegment(order.Version))
-		failed := f.is(worlds.OperationFailed)
+		failed := f.fails()
 		w.after(canaryTime, func() { w.canaryRuns(c, failed) })
 		return nil
 	})
@@ -158,7 +158,7 @@ func (s simProvider) RemoveCanary(ctx context.Context, pool kamino.Pool, name st
 		c.State = kamino.Deleting
 		w.happened("%s removes canary %s", s.p.name, name)
 		w.after(deleteTime, func() {
-			if f.is(worlds.OperationFailed) {
+			if f.fails() {
 				c.State = was
 				return
 			}

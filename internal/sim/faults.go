@@ -39,7 +39,7 @@ func (s site) String() string {
 var faults = []worlds.Fault{
 	worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter, worlds.Interrupted,
 	worlds.LostReply, worlds.FalseFailure, worlds.FalseSuccess, worlds.ServerError, worlds.Unknown,
-	worlds.Conflict, worlds.Precondition, worlds.Throttled, worlds.Forbidden, worlds.OperationFailed,
+	worlds.Conflict, worlds.Precondition, worlds.Throttled, worlds.Forbidden, worlds.OperationFailed, worlds.OperationCanceled,
 	worlds.LateCreate, worlds.StaleRead, worlds.Absent, worlds.Unread, worlds.Blind, worlds.Empty, worlds.Vanished,
 }
 
@@ -61,6 +61,9 @@ type fault struct {
 }
 
 func (f *fault) is(k worlds.Fault) bool { return f != nil && f.kind == k }
+
+// fails says whether the operation that a call begins comes to nothing.
+func (f *fault) fails() bool { return f.is(worlds.OperationFailed) || f.is(worlds.OperationCanceled) }
 
 func (f fault) String() string {
 	if f.rival != nil {

@@ -13,7 +13,6 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
-	"kamino.dev/kamino/internal/worlds"
 )
 
 // document is what of a pool's model is saved and written back.
@@ -115,7 +114,7 @@ func (s simProvider) Promote(ctx context.Context, pool kamino.Pool, want kamino.
 		was := p.document()
 		w.setModel(p, to)
 		w.happened("%s points model of %s at %s", s.p.name, pool.Name, lastSegment(to.Image))
-		if f.is(worlds.OperationFailed) {
+		if f.fails() {
 			w.after(poolTime, func() {
 				if p.image == to.Image {
 					w.setModel(p, was)
@@ -177,7 +176,7 @@ func (s simProvider) Withdraw(ctx context.Context, pool kamino.Pool, version, re
 
 func (s simProvider) writeVersion(ctx context.Context, method string, pool kamino.PoolID, name string, change func(kamino.Artifact) (kamino.Artifact, error)) error {
 	w := s.p.w
-	return s.p.call(ctx, call{method: method, subject: name, write: true}, func(*fault) error {
+	return s.p.call(ctx, call{method: method, subject: name, write: true}, func(f *fault) error {
 		have := w.artifacts[artifactKey(pool, kamino.Version, name)]
 		if have == nil {
 			return fmt.Errorf("version %s: %w", name, kamino.ErrNotFound)
@@ -193,6 +192,7 @@ func (s simProvider) writeVersion(ctx context.Context, method string, pool kamin
 		if have.Tags = v.Tags; have.Excluded != v.Excluded {
 			w.flag(have, v.Excluded)
 		}
+		w.written(have, f)
 		w.happened("%s: version %s is %s: %q", s.p.name, name, v.Tags[kamino.TagOffer], v.Tags[kamino.TagBad])
 		return nil
 	})
@@ -201,15 +201,29 @@ func (s simProvider) writeVersion(ctx context.Context, method string, pool kamin
 // SetTags writes the tags of a version or a home at once.
 func (s simProvider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	w := s.p.w
-	return s.p.call(ctx, call{method: "SetTags", subject: a.Name, write: true}, func(*fault) error {
+	return s.p.call(ctx, call{method: "SetTags", subject: a.Name, write: true}, func(f *fault) error {
 		have := w.artifacts[artifactKey(pool.ID, a.Kind, a.Name)]
 		if have == nil {
 			return fmt.Errorf("%s %s: %w", a.Kind, a.Name, kamino.ErrNotFound)
 		}
 		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.MarkVersion, Pool: string(pool.ID), Target: have.ID})
 		have.Tags = maps.Clone(a.Tags)
+		if a.Kind == kamino.Version {
+			w.written(have, f)
+		}
 		return nil
 	})
+}
+
+// written ends a write of a version that is whole. One whose operation fails leaves it Failed, with
+// what was written and with its replicas; the next that succeeds mends it.
+func (w *world) written(a *simArtifact, f *fault) {
+	switch {
+	case f.fails():
+		a.settle, a.State, a.Failure = w.now, kamino.Failed, "the write of the version ended "+string(f.kind)
+	case a.State == kamino.Failed && a.Ready:
+		a.State, a.Failure = kamino.Succeeded, ""
+	}
 }
 
 // flag writes whether a version is excluded. Withdrawing takes less time than offering, so that who

@@ -199,7 +199,7 @@ func (s simProvider) SetPower(ctx context.Context, id kamino.InstanceID, want ka
 			return fmt.Errorf("instance %s: %w", id, kamino.ErrNotFound)
 		}
 		s.p.auditPower(m, want)
-		err := w.setPower(m, want, f.is(worlds.OperationFailed))
+		err := w.setPower(m, want, f.fails())
 		w.happened("%s switches %s %s", s.p.name, m.Hostname, want)
 		return err
 	})
@@ -289,7 +289,7 @@ func (w *world) begin(key string, pool kamino.PoolID, want kamino.Artifact, f *f
 	}
 	w.artifacts[key] = a
 	failed := ""
-	if f.is(worlds.OperationFailed) {
+	if f.fails() {
 		failed = "the operation ended Failed"
 	}
 	if want.Kind == kamino.Version && a.Storage == kamino.StorageZRS && w.pools[pool].noZRS == 2 {
@@ -341,7 +341,7 @@ func (s simProvider) Delete(ctx context.Context, pool kamino.Pool, a kamino.Arti
 		have.State = kamino.Deleting
 		w.happened("%s deletes %s %s", s.p.name, a.Kind, a.Name)
 		w.after(deleteTime, func() {
-			if f.is(worlds.OperationFailed) {
+			if f.fails() {
 				have.State = was
 				return
 			}
