@@ -164,7 +164,7 @@ func TestHiddenVersions(t *testing.T) {
 	if got := fmt.Sprint(names(Prunable(have, 2, 1, Ledger{}))); got != "[2026.11.01]" {
 		t.Errorf("prunable %s", got)
 	}
-	if p, l := promotable(have, Defaults().Proof), latest(have); p.Name != "2026.11.05" || l.Name != "2026.11.03" {
+	if p, l := promotable(have, Proving{Mode: ProveNone}), latest(have); p.Name != "2026.11.05" || l.Name != "2026.11.03" {
 		t.Errorf("promotable %s, latest %s", p.Name, l.Name)
 	}
 	if pin := movedPin("/D", have); pin != nil {

@@ -60,7 +60,7 @@ func Defaults() Options {
 	return Options{
 		History: 3, KeepWithdrawn: 1, Replicas: 3, Grace: 5 * time.Minute,
 		Settle: 20 * time.Second,
-		Proof:  Proving{Mode: ProveNone, For: 10 * time.Minute, Budget: 10 * time.Minute, Promote: PromoteAuto},
+		Proof:  Proving{Mode: ProveCanary, For: 10 * time.Minute, Budget: 10 * time.Minute, Promote: PromoteAuto},
 	}
 }
 

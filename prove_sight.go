@@ -133,7 +133,7 @@ func (r *Run) examine(ctx context.Context) (Outcome, []Finding, error) {
 func (r *Run) look(ctx context.Context) (Outcome, []Finding, error) {
 	p, now := &r.proof, r.engine.now()
 	bounds := Bounds{Boot: r.opts.Proof.Budget, Bake: r.opts.Proof.For, History: r.held.lease.Ledger.usualBoot(), Without: r.opts.Proof.Without}
-	if p.mode == ProvePool {
+	if p.mode == ProvePool || r.held.lease.Record.Nonce == "" { // a run that a former version began has no nonce
 		bounds.Without = slices.Concat(bounds.Without, noReport)
 	}
 	read := r.glance

@@ -22,20 +22,27 @@ func (r *Run) lookConnect(ctx context.Context) (Next, error) {
 
 func (r *Run) checkCluster(ctx context.Context) error {
 	doubts, err := r.engine.Cluster.Preflight(ctx, r.opts.drainOptions())
-	if err == nil {
-		r.doubt(InConnect, doubts)
+	if err != nil {
+		return err
 	}
-	return err
+	r.doubt(InConnect, doubts)
+	if examiner, looks := r.engine.Cluster.(Examiner); looks && r.opts.Proof.Mode != ProveNone { // whichever it will be: both look, and both probe
+		if err := examiner.PreflightProof(ctx, r.opts.Proof.Probe); err != nil {
+			return fmt.Errorf("check the rights of a proof: %w", err)
+		}
+	}
+	return nil
 }
 
 // checkCredentials is as much of connect as a plan needs, which is printed on clusters that were
 // not prepared yet.
 func (r *Run) checkCredentials(ctx context.Context) error {
 	doubts, err := r.engine.Provider.Preflight(ctx)
-	if err == nil {
-		r.doubt(InConnect, doubts)
+	if err != nil {
+		return err
 	}
-	return err
+	r.doubt(InConnect, doubts)
+	return r.chooseMode(ctx)
 }
 
 func (r *Run) lookValidate(ctx context.Context) (Next, error) {

@@ -9,55 +9,55 @@ import (
 	"time"
 )
 
-// chooseProof decides how the version will be proved, by reading only. Where no canary can be had
-// the proof is in the pool, and that is told.
-func (r *Run) chooseProof(ctx context.Context) error {
-	if r.proof.mode != "" {
+// chooseMode decides, by what these credentials may do at the cloud, whether versions are proved by
+// a canary or in the pool. It only reads; the latter is told.
+func (r *Run) chooseMode(ctx context.Context) error {
+	if r.proof.mode = r.opts.Proof.Mode; r.proof.mode != ProveCanary {
 		return nil
 	}
-	examiner, looks := r.engine.Cluster.(Examiner)
-	if r.opts.Proof.Mode != ProveNone && looks { // whichever it will be: both look, and both probe
-		if err := examiner.PreflightProof(ctx, r.opts.Proof.Probe); err != nil {
-			return fmt.Errorf("check the rights of a proof: %w", err)
-		}
+	prover, _, ok := r.engine.prover()
+	if !ok {
+		r.noCanary(InConnect, "this provider makes none")
+		return nil
 	}
-	r.proof.mode = r.opts.Proof.Mode
-	if r.proof.mode == ProveCanary {
-		why, err := r.noCanary(ctx)
-		if err != nil {
-			return err
-		}
-		if why != "" {
-			r.proof.mode = ProvePool
-			r.doubt(InValidate, []string{"no canary can be had: " + why + "; the version will be proved in the pool"})
-		}
-	}
-	if r.proof.mode == ProvePool && looks && !r.modelIsTheirs() {
-		r.opts.NewNodes = max(r.opts.NewNodes, 1) // the one that is watched
+	doubts, err := prover.PreflightCanary(ctx)
+	switch {
+	case errors.Is(err, ErrForbidden):
+		r.noCanary(InConnect, err.Error())
+	case err != nil:
+		return fmt.Errorf("check the rights of a canary: %w", err)
+	default:
+		r.doubt(InConnect, doubts)
 	}
 	return nil
 }
 
-// noCanary tells why there can be no canary of the pool, "" when there can.
-func (r *Run) noCanary(ctx context.Context) (why string, err error) {
-	prover, _, ok := r.engine.prover()
-	if !ok {
-		return "this provider makes none", nil
+// noCanary tells why there is no canary, and that the proof is in the pool.
+func (r *Run) noCanary(step, why string) {
+	r.proof.mode = ProvePool
+	r.doubt(step, []string{"no canary can be had: " + why + "; the version will be proved in the pool"})
+}
+
+// chooseProof decides how the version of this pool will be proved, by reading only.
+func (r *Run) chooseProof(ctx context.Context) error {
+	if r.proof.mode == "" {
+		if err := r.chooseMode(ctx); err != nil {
+			return err
+		}
 	}
-	doubts, err := prover.PreflightCanary(ctx)
-	if errors.Is(err, ErrForbidden) {
-		return err.Error(), nil
-	} else if err != nil {
-		return "", fmt.Errorf("check the rights of a canary: %w", err)
+	if prover, _, ok := r.engine.prover(); ok && r.proof.mode == ProveCanary && r.proof.fit.Size == "" {
+		fit, err := prover.CanaryFit(ctx, r.pool)
+		if err != nil {
+			return fmt.Errorf("compare pool %s with a canary: %w", r.pool.Name, err)
+		}
+		if r.proof.fit = fit; len(fit.Refusals) > 0 {
+			r.noCanary(InValidate, fit.Refusals[0].String())
+		}
 	}
-	r.doubt(InValidate, doubts)
-	if r.proof.fit, err = prover.CanaryFit(ctx, r.pool); err != nil {
-		return "", fmt.Errorf("compare pool %s with a canary: %w", r.pool.Name, err)
+	if _, looks := r.engine.Cluster.(Examiner); r.proof.mode == ProvePool && looks && !r.modelIsTheirs() {
+		r.opts.NewNodes = max(r.opts.NewNodes, 1) // the one that is watched
 	}
-	if list := r.proof.fit.Refusals; len(list) > 0 {
-		return list[0].String(), nil
-	}
-	return "", nil
+	return nil
 }
 
 // refuseUnprovable refuses a proof in the pool while there is no version to go back to, or no node
@@ -88,10 +88,10 @@ func (r *Run) provesCanary() bool {
 	return r.proof.mode == ProveCanary && (!r.image.preBuilt || r.image.version.unproved())
 }
 
-// mayHaveCanary: the run, or the one that it took the place of, has asked for a canary.
+// mayHaveCanary: the run, or the one that it took the place of, has asked for a canary, or would.
 func (r *Run) mayHaveCanary() bool {
 	_, _, ok := r.engine.prover()
-	return ok && r.held.lease != nil && r.held.lease.Record.Canary != ""
+	return ok && (r.held.lease != nil && r.held.lease.Record.Canary != "" || r.plan != nil && r.provesCanary())
 }
 
 // promotes: a version that passed is promoted by the run itself.

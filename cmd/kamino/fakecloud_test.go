@@ -13,10 +13,12 @@ import (
 // fakeCloud is a provider that is a table: what stands in it is found, what is
 // written changes it at once. It counts what is written.
 type fakeCloud struct {
-	pools     map[kamino.PoolID]*kamino.Pool
-	artifacts map[string]*kamino.Artifact // by address
-	instances map[kamino.InstanceID]kamino.Instance
-	fails     map[kamino.PoolID]error
+	kamino.Prover // that has no canary: no test gets so far as to make one
+	noCanary      error
+	pools         map[kamino.PoolID]*kamino.Pool
+	artifacts     map[string]*kamino.Artifact // by address
+	instances     map[kamino.InstanceID]kamino.Instance
+	fails         map[kamino.PoolID]error
 
 	writes []string
 }
@@ -222,3 +224,11 @@ func (c *fakeCloud) Instances(_ context.Context, pool kamino.Pool) ([]kamino.Ins
 }
 
 func (*fakeCloud) Homes() []kamino.Kind { return []kamino.Kind{kamino.Gallery, kamino.Definition} }
+
+func (*fakeCloud) Canaries(context.Context, kamino.Pool) ([]kamino.Canary, error) { return nil, nil }
+
+func (*fakeCloud) CanaryFit(context.Context, kamino.Pool) (kamino.CanaryFit, error) {
+	return kamino.CanaryFit{Size: "Standard_D2s_v3"}, nil
+}
+
+func (c *fakeCloud) PreflightCanary(context.Context) ([]string, error) { return nil, c.noCanary }

@@ -15,6 +15,7 @@ import (
 
 // fakeCluster is a cluster that is a table, too.
 type fakeCluster struct {
+	kamino.Examiner
 	nodes  map[string]*kamino.Node
 	pods   map[string][]kamino.Pod // by node
 	leases map[kamino.PoolID]kamino.Lease
@@ -25,6 +26,10 @@ type fakeCluster struct {
 	unprepared error // what Preflight says
 	sealPod    error // what RehearseSeal says
 }
+
+func (*fakeCluster) PreflightProof(context.Context, []byte) error { return nil }
+
+func (*fakeCluster) Paused(context.Context) (string, error) { return "", nil }
 
 func (c *fakeCluster) RehearseSeal(context.Context, kamino.Node, kamino.SealOrder) error {
 	return c.sealPod

@@ -40,6 +40,7 @@ func (w *world) auto(o kamino.AutoOptions, faults ...fault) (*proc, []kamino.Poo
 
 func autoOptions() kamino.AutoOptions {
 	o := kamino.AutoDefaults()
+	o.Proof.Mode = kamino.ProveNone
 	o.PendingReboot, o.ImageReference = o.Rules.PendingReboot, kamino.ByVersion
 	return o
 }

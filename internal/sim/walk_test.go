@@ -37,7 +37,7 @@ const walkCalls = 460 // calls of an update without faults, about
 
 func newWalk(seed uint64) *walk {
 	k := &walk{seed: seed, rng: rand.New(rand.NewPCG(seed, 2))}
-	k.proof = kamino.Defaults().Proof
+	k.proof = options("").Proof
 	if own := rand.New(rand.NewPCG(seed, 3)); own.IntN(2) == 0 {
 		k.proof.Mode, k.proof.For, k.proof.Budget = kamino.ProveCanary, 2*time.Minute, 5*time.Minute
 		if own.IntN(3) == 0 {

@@ -362,9 +362,10 @@ func (w *world) wait() {
 }
 
 // options are those of an update in the world, with its donor. Its pool goes by version; unset does
-// what pointerOptions say.
+// what pointerOptions say. Versions are proved where a test says so.
 func options(donor string) kamino.Options {
 	o := kamino.Defaults()
+	o.Proof.Mode = kamino.ProveNone
 	o.Donor, o.ImageReference = donor, kamino.ByVersion
 	return o
 }

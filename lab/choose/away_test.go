@@ -89,6 +89,7 @@ func TestDonorsAway(t *testing.T) {
 				}
 			}
 			opts := kamino.AutoDefaults()
+			opts.Proof.Mode = kamino.ProveNone
 			opts.Pools, opts.Rules.MinReady, opts.MaxAway = []string{"k8s-a-vmss", "k8s-b-vmss"}, 0, test.most
 			opts.Settle, opts.Grace = 100*time.Millisecond, time.Second
 			for _, p := range opts.Pools {
@@ -118,6 +119,7 @@ func TestNextCandidate(t *testing.T) {
 	const pool = "k8s-a-vmss"
 	e := engine(t, 4*day)
 	opts := kamino.AutoDefaults()
+	opts.Proof.Mode = kamino.ProveNone
 	opts.Pools, opts.Rules.MinReady, opts.Settle, opts.Grace = []string{pool}, 0, 100*time.Millisecond, time.Second
 	patch(t, pool, -4*day+time.Hour)
 	plans, err := e.PlanPools(t.Context(), opts)

@@ -69,7 +69,7 @@ func kaminoRun(t *testing.T, into any, args ...string) (stderr string, code int)
 	switch args[0] {
 	case "auto-update":
 		args = append(args, "--poll-interval", "100ms", "--autoscaler-settle", "100ms", "--grace-period", "1",
-			"--minimum-ready-time", "0", "--image", lab.SealImage)
+			"--minimum-ready-time", "0", "--prove-for", "0s", "--image", lab.SealImage)
 	case "plan":
 		args = append(args, "--minimum-ready-time", "0")
 	}
@@ -178,6 +178,7 @@ func modelOf(t *testing.T, pool string) string {
 func prototype(t *testing.T, pool string, ago time.Duration) {
 	t.Helper()
 	opts := kamino.Defaults()
+	opts.Proof.Mode = kamino.ProveNone // no canary lives in another time than its cluster
 	opts.Donor, opts.Settle, opts.Grace = nodesOf(t, pool)[0], 100*time.Millisecond, time.Second
 	if _, err := engine(t, -ago).Update(t.Context(), opts); err != nil {
 		t.Fatalf("make the earlier prototype of %s: %v", pool, err)

@@ -171,6 +171,7 @@ func (p *Process) engine() (*kamino.Engine, error) {
 func (w *World) options() kamino.Options {
 	o := kamino.Defaults()
 	o.Donor, o.NewNodes, o.Grace, o.Settle = w.donor, w.shape.NewNodes, 30*time.Second, 10*time.Second
+	o.Proof.Mode = kamino.ProveNone
 	o.ImageReference, o.PendingReboot = w.shape.Reference, []kamino.Signal{kamino.KuredPendingReboot}
 	return o
 }
@@ -208,7 +209,7 @@ func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) 
 // update begins `kamino update`.
 func (w *World) update(p *Process, o kamino.Options) *Process {
 	if w.station.kamino != "" {
-		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes), "--image-reference", string(o.ImageReference),
+		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes), "--image-reference", string(o.ImageReference), "--prove", string(o.Proof.Mode),
 			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--adopt-model="+strconv.FormatBool(o.AdoptModel), "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {

@@ -134,7 +134,7 @@ func (s *stage) play(ctx context.Context) error {
 
 // update runs the product as a user would.
 func (s *stage) update(ctx context.Context) error {
-	args := []string{"update", "--target-node", s.donor.Name, "--new-updated-nodes", "1", "--autoscaler-settle", "2s",
+	args := []string{"update", "--target-node", s.donor.Name, "--new-updated-nodes", "1", "--prove-for", "1s", "--autoscaler-settle", "2s",
 		"--grace-period", "30", "--poll-interval", "200ms", "--image", lab.SealImage, "-o", "json"}
 	cmd := exec.CommandContext(ctx, s.Kamino, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -67,7 +67,7 @@ func TestUpgradeInTheMiddle(t *testing.T) {
 				if at.is(line) {
 					_ = process.Signal(syscall.SIGKILL) // it may have ended already, which its exit code tells
 				}
-			}}.run(t, updateArgs(donor.Name)...)
+			}}.run(t, formerArgs(donor.Name)...)
 			if killed.code != -1 {
 				t.Fatalf("the former version ended with exit code %d before %+v:\n%s", killed.code, at, killed.log)
 			}
@@ -89,7 +89,7 @@ func TestUpgradeInTheMiddle(t *testing.T) {
 			if lease := p.lease(kamino.SystemNamespace); lease == nil || !strings.Contains(lease.Annotations["kamino.dev/ledger"], r.Version) {
 				t.Errorf("the lease in %s is %v", kamino.SystemNamespace, lease)
 			}
-			again := call{program: former, env: owner}.run(t, updateArgs(donor.Name)...)
+			again := call{program: former, env: owner}.run(t, formerArgs(donor.Name)...)
 			if again.code == 0 || !strings.Contains(again.log+again.out, "newer kamino") {
 				t.Errorf("the former version, run again: exit code %d\n%s", again.code, again.log)
 			}

@@ -119,10 +119,16 @@ func environment(l *lab.Lab, change map[string]string) []string {
 	return list
 }
 
-// updateArgs are those of an update which waits no longer than the lab makes it.
+// updateArgs are those of an update which waits no longer than the lab makes it, and watches its
+// canary no longer than until it is Ready.
 func updateArgs(node string, more ...string) []string {
-	return append([]string{"update", "--target-node", node, "--autoscaler-settle", "0", "--grace-period", "20",
-		"--poll-interval", "50ms", "--image", lab.SealImage, "-o", "json"}, more...)
+	return append(formerArgs(node), append([]string{"--prove-for", "0s"}, more...)...)
+}
+
+// formerArgs are those that a former version knows, too.
+func formerArgs(node string) []string {
+	return []string{"update", "--target-node", node, "--autoscaler-settle", "0", "--grace-period", "20",
+		"--poll-interval", "50ms", "--image", lab.SealImage, "-o", "json"}
 }
 
 // report is the JSON that an update prints.

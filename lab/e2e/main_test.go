@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"kamino.dev/kamino/azure"
+	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/labtest"
@@ -33,7 +35,16 @@ func TestMain(m *testing.M) {
 		if binary, err = labtest.BuildKamino(ctx, dir); err != nil || bench.Measures() { // the bench has labs of its own
 			return nil, err
 		}
-		shared, err = lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Binary: labBinary, NodesPerPool: 3, Speed: speed})
+		shared, err = lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Binary: labBinary, NodesPerPool: 3, Speed: speed, Configure: addFirstRole})
 		return shared.Stop, err
 	})
+}
+
+// firstRoleID is a principal that has the role of docs/azure-role.json alone: it makes no canary.
+const firstRoleID = "44444444-4444-4444-4444-444444444444"
+
+func addFirstRole(c *emulator.Server) {
+	who := c.Identities[0]
+	who.ClientID, who.Roles = firstRoleID, []emulator.Role{{Scope: who.Roles[0].Scope, Actions: azure.Actions()}}
+	c.Identities = append(c.Identities, who)
 }

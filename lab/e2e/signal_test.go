@@ -64,6 +64,11 @@ func interruptAt(t *testing.T, at moment, signal syscall.Signal) {
 	id := shared.Cloud.AddFault(emulator.Fault{Kind: emulator.Delay, Method: "GET", Times: -1, Duration: 100e6,
 		Path: "**/images/" + kamino.DefinitionName(p.name) + "/**"})
 	t.Cleanup(func() { shared.Cloud.RemoveFault(id) })
+	args := updateArgs(p.node(0), "--new-updated-nodes", "1")
+	if at.step == kamino.InWatch { // only a proof in the pool has it, and that only after a former version
+		kaminoRun(t, updateArgs(p.node(0), "--prove", "none")...).mustSucceed(t)
+		args = append(args, "--prove", "pool", "--again")
+	}
 	before, model := p.get(p.node(0)), p.model()
 	sent := false
 	c := call{onLine: func(line logLine, process *os.Process) {
@@ -74,7 +79,7 @@ func interruptAt(t *testing.T, at moment, signal syscall.Signal) {
 			}
 		}
 	}}
-	o := c.run(t, updateArgs(before.Name, "--new-updated-nodes", "1")...)
+	o := c.run(t, args...)
 	if !sent {
 		t.Fatalf("no line of the log told of %+v:\n%s", at, o.log)
 	}

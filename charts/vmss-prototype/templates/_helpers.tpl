@@ -133,7 +133,7 @@ targetNode: {{ . | quote }}
 
 {{/* How versions are proved: what the program does where nothing is set. */}}
 {{- define "kamino.proves" -}}
-{{ .prove.mode | default "none" }}
+{{ .prove.mode | default "canary" }}
 {{- end }}
 
 {{- define "kamino.runArgs" }}
