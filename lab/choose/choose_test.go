@@ -42,12 +42,12 @@ func TestThreePools(t *testing.T) {
 	prototype(t, "k8s-fresh-vmss", 1*day)
 	patch(t, "k8s-stale-vmss", 2*day)
 	patch(t, "k8s-fresh-vmss", 2*day)
-	stale, fresh, none := modelOf(t, "k8s-stale-vmss"), modelOf(t, "k8s-fresh-vmss"), modelOf(t, "k8s-none-vmss")
+	stale, fresh, none := nextOf(t, "k8s-stale-vmss"), nextOf(t, "k8s-fresh-vmss"), nextOf(t, "k8s-none-vmss")
 	today := kamino.VersionName(time.Now())
 
 	updated := autoUpdateOnce(t, today)
-	if now := modelOf(t, "k8s-stale-vmss"); !strings.HasSuffix(now, "/versions/"+today) {
-		t.Errorf("the model of the stale pool refers to %s", now)
+	if now := nextOf(t, "k8s-stale-vmss"); !strings.HasSuffix(now, "/versions/"+today) {
+		t.Errorf("the next image of the stale pool is %s", now)
 	}
 	unchanged(t, "k8s-fresh-vmss", fresh)
 	unchanged(t, "k8s-none-vmss", none)
@@ -65,8 +65,8 @@ func TestThreePools(t *testing.T) {
 
 func unchanged(t *testing.T, pool, image string) {
 	t.Helper()
-	if now := modelOf(t, pool); now != image {
-		t.Errorf("the model of %s refers to %s, was %s", pool, now, image)
+	if now := nextOf(t, pool); now != image {
+		t.Errorf("the next image of %s is %s, was %s", pool, now, image)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestRollbackToOriginal(t *testing.T) {
 		}
 		return ""
 	}
-	image, had, kept := modelOf(t, pool), extensions(), secret()
+	image, had, kept := nextOf(t, pool), extensions(), secret()
 	prototype(t, pool, 3*day)
 	if now := extensions(); len(now) >= len(had) {
 		t.Fatalf("the prototype kept extensions %q", now)
@@ -204,7 +204,7 @@ func TestRollbackToOriginal(t *testing.T) {
 	if log, code := kaminoRun(t, &forward, "rollback", "--pool", pool, "--to", back.Bad[0]); code != 0 || len(forward.Good) != 1 {
 		t.Fatalf("forward: exit code %d, %+v\n%s", code, forward, log)
 	}
-	if now := modelOf(t, pool); !strings.HasSuffix(now, "/versions/"+back.Bad[0]) {
-		t.Errorf("the model refers to %s", now)
+	if now := nextOf(t, pool); !strings.HasSuffix(now, "/versions/"+back.Bad[0]) {
+		t.Errorf("the next image is %s", now)
 	}
 }

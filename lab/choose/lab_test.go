@@ -163,12 +163,23 @@ func patch(t *testing.T, pool string, ago time.Duration) {
 	}
 }
 
-// modelOf is the image that a pool's model refers to.
-func modelOf(t *testing.T, pool string) string {
+// nextOf is the image that a pool's next instance boots from: the one that its model refers to, or
+// the version that the definition stands for which the model refers to.
+func nextOf(t *testing.T, pool string) string {
 	t.Helper()
-	p, err := engine(t, 0).Provider.Pool(t.Context(), kamino.PoolID(strings.ToLower(shared.Scenario.PoolID(pool))))
+	provider := engine(t, 0).Provider
+	p, err := provider.Pool(t.Context(), kamino.PoolID(strings.ToLower(shared.Scenario.PoolID(pool))))
 	if err != nil {
 		t.Fatal(err)
+	}
+	versions, err := provider.Find(t.Context(), p, kamino.Version, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range versions {
+		if v.InModel {
+			return v.ID
+		}
 	}
 	return p.Model.Image
 }

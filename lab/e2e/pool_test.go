@@ -125,6 +125,9 @@ func (p *pool) awaitNode(name string) {
 		if node.Annotations["node.alpha.kubernetes.io/ttl"] == "" || node.Labels["beta.kubernetes.io/os"] == "" || node.Labels["kubernetes.azure.com/node-image"] == "" {
 			return "without what the cloud, the ttl and the node lifecycle controllers write"
 		}
+		if node.Labels["kubernetes.azure.com/node-image"] == "" {
+			return "without what the cloud node manager writes"
+		}
 		return ""
 	})
 }
