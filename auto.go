@@ -277,12 +277,15 @@ func (t *turns) obstacle(ctx context.Context, e *Engine, own PoolID) (string, er
 	}
 	var donors, silent []string
 	for _, n := range nodes {
-		pool, poolErr := e.Provider.PoolOf(n.ProviderID)
+		pool, err := e.poolOf(ctx, n)
+		if err != nil {
+			return "", err
+		}
 		marked := false
 		if pool.ofCanary() {
 			continue
 		}
-		if poolErr == nil {
+		if pool != "" {
 			if marked, err = e.takenNow(ctx, n, pool); err != nil {
 				return "", err
 			}

@@ -46,7 +46,7 @@ func (w *turnWorld) engine() *Engine { return &Engine{Cluster: w, Provider: oneE
 // oneEach is a provider whose pools have one instance each, of the same ID.
 type oneEach struct{ Provider }
 
-func (oneEach) PoolOf(id InstanceID) (PoolID, error) { return PoolID(id), nil }
+func (oneEach) PoolOf(_ context.Context, id InstanceID) (PoolID, error) { return PoolID(id), nil }
 
 func donorOf(pool string) Node {
 	return Node{Name: "donor-" + pool, ProviderID: InstanceID(pool), Annotations: map[string]string{

@@ -244,13 +244,13 @@ func (r *Run) knownCanary(name string) bool {
 
 // canaryOfNode is the name of the canary whose node it can only be: by its own name, which is the
 // canary's and six characters, and by its provider ID, where it has one.
-func (r *Run) canaryOfNode(n Node) (name string, ok bool) {
+func (r *Run) canaryOfNode(ctx context.Context, n Node) (name string, ok bool) {
 	const suffix = 6 // https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-instance-ids
 	name = n.Name[:max(0, len(n.Name)-suffix)]
 	if !PoolID(name).ofCanary() || n.ProviderID == "" {
 		return name, PoolID(name).ofCanary()
 	}
-	set, err := r.engine.Provider.PoolOf(n.ProviderID)
+	set, err := r.engine.Provider.PoolOf(ctx, n.ProviderID)
 	return name, err == nil && strings.EqualFold(set.Name(), name)
 }
 

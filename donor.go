@@ -2,6 +2,7 @@ package kamino
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,7 +79,7 @@ func (v *donorView) readInstance(ctx context.Context) (Instance, error) {
 	if err != nil {
 		return in, fmt.Errorf("read instance %s: %w", v.instance.ID, err)
 	}
-	if !SameVM(in.VMID, v.instance.VMID) {
+	if in = in.as(v.instance.VMID); !SameVM(in.VMID, v.instance.VMID) {
 		return in, fmt.Errorf("donor lost: instance %s is now VM %s, the run began with VM %s", in.ID, in.VMID, v.instance.VMID)
 	}
 	if in.Architecture == "" {
@@ -159,7 +160,9 @@ func (n Node) runsOn(id InstanceID) bool { return n.ProviderID.same(id) }
 // says about a donor is a claim, as a mark is: nothing is done to a machine of another pool, or to
 // one that another node runs on.
 func (r *Run) stranger(ctx context.Context, donor string, id InstanceID) (string, error) {
-	if pool, err := r.engine.Provider.PoolOf(id); err != nil || pool != r.pool.ID {
+	if pool, err := r.engine.poolOf(ctx, Node{Name: donor, ProviderID: id}); err != nil {
+		return "", err
+	} else if pool != r.pool.ID {
 		return fmt.Sprintf("instance %s is none of pool %s", id, r.pool.Name), nil
 	}
 	if r.donor.node.Name == donor && r.donor.node.runsOn(id) {
@@ -182,4 +185,164 @@ func replaced(in Instance, vm string) bool {
 	_, now := vmID(in.VMID)
 	_, then := vmID(vm)
 	return now && then && !SameVM(in.VMID, vm)
+}
+
+// Holding is how an instance stands in its pool.
+type Holding string
+
+// How an instance stands.
+const (
+	InService Holding = "in service" // replaced as soon as it is off
+	Held      Holding = "held"       // left alone, whatever its power
+	Moving    Holding = "moving"     // becomes one of the two by itself
+	// Remains: it is in service or gone, and something that Hold did to the pool is still to be
+	// undone by Release.
+	Remains Holding = "remains"
+)
+
+// Holder is a [Provider] whose pools replace an instance in service that is off, found by asking.
+// One that is no Holder leaves such an instance alone.
+type Holder interface {
+	// Holding reads how an instance stands. ErrNotFound: the pool does not have it, and nothing
+	// remains.
+	Holding(context.Context, Pool, InstanceID) (Holding, error)
+	// Hold begins to take an instance out of service without another one in its place, and keeps
+	// the pool from making up for the gap by other means. What of that was so before is left.
+	// ErrUnsupported: the pool would have too few instances.
+	Hold(context.Context, Pool, InstanceID) error
+	// Release begins to put an instance back in service and, once that is done, undoes what Hold
+	// did to the pool. ErrInProgress: it does not run, so that it would be replaced.
+	Release(context.Context, Pool, InstanceID) error
+}
+
+// holder is the provider as one that holds instances; nil where no pool replaces what is off.
+func (e *Engine) holder() Holder {
+	provider := e.Provider
+	if plan, ok := provider.(*readOnce); ok {
+		provider = plan.Provider
+	}
+	holder, _ := provider.(Holder)
+	return holder
+}
+
+func (r *Run) holdsDonor() bool { return r.engine.holder() != nil && r.donorNeeded() }
+
+func (r *Run) releasesDonor() bool { return r.mayRelease() && r.donorMarked() }
+
+func (r *Run) mayRelease() bool { return r.engine.holder() != nil }
+
+// refuseHeld refuses a donor that somebody else has taken out of service.
+func (r *Run) refuseHeld(ctx context.Context) error {
+	holder := r.engine.holder()
+	if holder == nil {
+		return nil
+	}
+	how, err := holder.Holding(ctx, r.pool, r.donor.instance.ID)
+	if err != nil {
+		return fmt.Errorf("read how instance %s stands in pool %s: %w", r.donor.instance.ID, r.pool.Name, err)
+	}
+	if how == InService || how == Remains {
+		return nil
+	}
+	return &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []Refusal{{Code: "held", Field: "state in pool " + r.pool.Name, Value: string(how),
+		Why: "the donor's instance is not in service, and nobody knows who wants it back there", Do: "put it in service, or choose another node"}}}
+}
+
+const holdTheDonor = "take the donor out of service"
+
+// lookHold takes the donor out of service. That is written down first, on the node and on the
+// lease: whoever finds it there gives it back.
+func (r *Run) lookHold(ctx context.Context) (Next, error) {
+	n, mark, err := r.donor.recentNode(ctx, r.held.run)
+	if err != nil {
+		return Next{}, err
+	}
+	if mark == nil || !mark.Held {
+		next, err := r.remark(ActHolding, "write on the node that it is about to be taken out of service", n, mark, func(m *Mark) { m.Held = true })
+		return next.announcing(ActHold, holdTheDonor).noting(func(l *Lease) { l.Record.Held = true }), err
+	}
+	holder := r.engine.holder()
+	how, err := holder.Holding(ctx, r.pool, r.donor.instance.ID)
+	switch {
+	case err != nil:
+		return Next{}, fmt.Errorf("read how instance %s stands in pool %s: %w", r.donor.instance.ID, r.pool.Name, err)
+	case how == Held:
+		return done("out of service"), nil
+	case how == Moving:
+		return wait("the donor to be out of service"), nil
+	}
+	return act(ActHold, holdTheDonor, func(ctx context.Context) error { return holder.Hold(ctx, r.pool, r.donor.instance.ID) }).
+		then("the donor to be out of service", 0), nil
+}
+
+// lookRelease puts the donor back in service if a run took it out.
+func (r *Run) lookRelease(ctx context.Context) (Next, error) {
+	mark, gone, err := r.donorMark(ctx)
+	if err != nil || gone != "" {
+		return done(gone), err
+	}
+	if (mark == nil || !mark.Held) && !(r.held.mine() && r.held.lease.Record.Held) {
+		return done("the donor was not taken out of service"), nil
+	}
+	return r.lookInService(ctx, r.donor.node, r.donor.instance.ID)
+}
+
+// lookInService puts an instance back in service, which has to run and whose node has to be Ready
+// then.
+func (r *Run) lookInService(ctx context.Context, n Node, id InstanceID) (Next, error) {
+	if r.back.poolGone {
+		return done("the donor is gone with its pool"), nil
+	}
+	if why, err := r.stranger(ctx, n.Name, id); err != nil || why != "" {
+		return r.leftOff(why), err
+	}
+	holder := r.engine.holder()
+	how, err := holder.Holding(ctx, r.pool, id)
+	if errors.Is(err, ErrNotFound) {
+		return r.lookMissing(ctx, id)
+	} else if err != nil {
+		return Next{}, fmt.Errorf("read how instance %s stands in pool %s: %w", id, r.pool.Name, err)
+	}
+	release := act(ActRelease, "put the donor back in service", func(ctx context.Context) error { return holder.Release(ctx, r.pool, id) }).
+		then("the donor to be in service", 0)
+	switch how {
+	case InService:
+		return done("in service"), nil
+	case Moving:
+		return wait("the donor to be in service"), nil
+	case Remains:
+		return release, nil
+	}
+	in, err := r.engine.Provider.Instance(ctx, id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return r.lookMissing(ctx, id)
+	case err != nil:
+		return Next{}, fmt.Errorf("read instance %s: %w", id, err)
+	case in.Power == PowerBetween:
+		return wait("the machine to start or to stop"), nil
+	case in.Power == PowerOff:
+		return act(ActPowerOn, startTheDonor, func(ctx context.Context) error { return r.engine.Provider.SetPower(ctx, id, PowerOn) }).
+			then("the machine to start", 0), nil
+	case n.UID != "" && n.runsOn(id) && !n.Ready:
+		return wait("the node to become Ready"), nil
+	}
+	return release, nil
+}
+
+// lookOn starts the donor of the run that was adopted if it is off although it was given back.
+func (r *Run) lookOn(ctx context.Context) (Next, error) {
+	was := r.held.before
+	next, err := r.lookPower(ctx, was.Donor, Instance{ID: was.Instance, VMID: was.VMID})
+	if err != nil || next.kind != nextDone || !was.Held || r.engine.holder() == nil {
+		return next, err
+	}
+	n, err := r.engine.Cluster.Node(ctx, was.Donor)
+	if errors.Is(err, ErrNotFound) {
+		n, err = Node{Name: was.Donor}, nil
+	}
+	if err != nil {
+		return Next{}, fmt.Errorf("read node %s: %w", was.Donor, err)
+	}
+	return r.lookInService(ctx, n, was.Instance)
 }

@@ -23,7 +23,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -116,9 +115,9 @@ func (r *Run) giveBackRefused(ctx context.Context) error {
 			return nil // the run's own error tells why
 		}
 	}
-	id, err := r.engine.Provider.PoolOf(r.donor.node.ProviderID)
-	if err != nil {
-		return nil // not of a pool
+	id, err := r.engine.poolOf(ctx, r.donor.node)
+	if err != nil || id == "" {
+		return err
 	}
 	lease, err := r.engine.Cluster.Lease(ctx, id)
 	if err != nil {
@@ -132,15 +131,39 @@ func (r *Run) giveBackRefused(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	nodes = slices.DeleteFunc(nodes, func(n Node) bool {
-		pool, err := r.engine.Provider.PoolOf(n.ProviderID)
-		return err != nil || pool != id
-	})
+	if nodes, err = r.engine.ofPool(ctx, nodes, id); err != nil {
+		return err
+	}
 	err = r.engine.clear(ctx, overview{id: id, lease: lease, nodes: nodes})
 	if held := (*HeldError)(nil); errors.As(err, &held) {
 		return nil // it lives, and gives back what it takes
 	}
 	return err
+}
+
+// poolOf is the pool of a node, "" where it is of none.
+func (e *Engine) poolOf(ctx context.Context, n Node) (PoolID, error) {
+	id, err := e.Provider.PoolOf(ctx, n.ProviderID)
+	if errors.Is(err, ErrUnsupported) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("find the pool of node %s: %w", n.Name, err)
+	}
+	return id, nil
+}
+
+// ofPool are those of the nodes that belong to a pool.
+func (e *Engine) ofPool(ctx context.Context, nodes []Node, id PoolID) (out []Node, err error) {
+	for _, n := range nodes {
+		pool, err := e.poolOf(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		if pool == id {
+			out = append(out, n)
+		}
+	}
+	return out, nil
 }
 
 // attempt makes one run, to its end or until everything is given back.

@@ -49,6 +49,7 @@ type Record struct {
 	Nonce    string     `json:"nonce,omitempty"`   // what the receipt must repeat; see SealOrder
 	Policy   string     `json:"policy,omitempty"`  // SHA-256 of the seal policy, which the receipt must name
 	Sealing  bool       `json:"sealing,omitempty"` // as Mark.Sealing
+	Held     bool       `json:"held,omitempty"`    // as Mark.Held
 	// AwaySince is when the donor's disk began to be sealed, from when on it may be off, and
 	// AwayEnds when it was back. Zero: not so far, or a former version noted none.
 	AwaySince  time.Time `json:"awaySince,omitzero"`

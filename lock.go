@@ -36,8 +36,11 @@ func (h *holder) inNameOf(run string, lease *Lease) {
 // mine says whether the lease names this run.
 func (h *holder) mine() bool { return h.lease != nil && h.lease.Holder == h.run }
 
-// sealing says whether it is written down that the donor may have been touched.
-func (h *holder) sealing() bool { return h.lease != nil && h.lease.Record.Sealing }
+// sealing says whether it is written down that the donor may have been touched, or taken out of
+// service.
+func (h *holder) sealing() bool {
+	return h.lease != nil && (h.lease.Record.Sealing || h.lease.Record.Held)
+}
 
 func (h *holder) warn(message string) {
 	h.engine.report(Event{Kind: Warned, Pool: h.pool.Name, Run: h.run, Step: h.step, Percent: -1, Message: message})

@@ -103,6 +103,8 @@ type Mark struct {
 	// Sealing says that the donor's disk may have been touched and the machine
 	// may go off: it counts as returned only after a new boot.
 	Sealing bool `json:"sealing"`
+	// Held says that the donor may have been taken out of service; see Holder.
+	Held bool `json:"held,omitempty"`
 	// Protection is what AnnotationProtect held before; nil when it was absent.
 	Protection *string `json:"protection"`
 }
@@ -159,7 +161,7 @@ func (n Node) taken(pool PoolID, lease Lease) (*Mark, error) {
 	if err != nil || mark == nil {
 		return nil, err
 	}
-	if mark.Sealing && !n.vouched(*mark, lease) {
+	if (mark.Sealing || mark.Held) && !n.vouched(*mark, lease) {
 		return nil, fmt.Errorf("node %s: annotation %s names run %s, of which neither the lease of pool %s nor a taint of the node knows",
 			n.Name, AnnotationRun, mark.Run, pool.Name())
 	}
@@ -194,7 +196,7 @@ func (n Node) markOrTaint(pool PoolID) (*Mark, error) {
 	}
 	for _, t := range n.Taints {
 		if t.Key == TaintBlock && t.Value != "" {
-			return &Mark{Format: MarkFormat, Run: t.Value, Pool: pool, Instance: n.ProviderID, VMID: n.SystemUUID, Block: true, Sealing: true}, nil
+			return &Mark{Format: MarkFormat, Run: t.Value, Pool: pool, Instance: n.ProviderID, VMID: n.SystemUUID, Block: true, Sealing: true, Held: true}, nil
 		}
 	}
 	return nil, nil

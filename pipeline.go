@@ -19,10 +19,12 @@ const (
 	InProtect       = "protect"
 	InInventory     = "inventory"
 	InDrain         = "drain"
+	InHold          = "hold"
 	InSeal          = "seal"
 	InStop          = "stop"
 	InSnapshot      = "snapshot"
 	InStart         = "start"
+	InRelease       = "release"
 	InReturn        = "return"
 	InImage         = "image"
 	InLaunch        = "launch"
@@ -73,6 +75,9 @@ func Pipeline() []Step {
 		{Name: InDrain, Seed: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
 			When: (*Run).donorNeeded, Look: (*Run).lookDrain, Notify: "Draining", Tells: taken, Limit: unlimited, Plan: (*Run).planDrain,
 			Takes: "the donor's block", Until: InReturn},
+		{Name: InHold, Does: "take the donor out of service, where its pool would replace a node that is off", Back: "put back in service",
+			When: (*Run).holdsDonor, Look: (*Run).lookHold,
+			Takes: "the donor out of service", Until: InReturn},
 		{Name: InSeal, Does: "make the donor's disk fit to be cloned and wait for the receipt",
 			When: (*Run).donorNeeded, Look: (*Run).lookSeal, Plan: (*Run).planSeal,
 			Takes: "the donor sealed and perhaps off", Until: InReturn},
@@ -84,6 +89,7 @@ func Pipeline() []Step {
 			Takes: "the snapshot", Until: InClean},
 		{Name: InStart, Seed: "10", Does: "start the donor and wait for its node",
 			When: (*Run).donorMarked, Look: (*Run).lookStart, Limit: returnLimit, Stubborn: true},
+		{Name: InRelease, Does: "put the donor back in service", When: (*Run).releasesDonor, Look: (*Run).lookRelease, Limit: returnLimit, Stubborn: true},
 		{Name: InReturn, Seed: "11, 12", Does: "take off the block and the protection",
 			When: (*Run).donorMarked, Look: (*Run).lookReturn, Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
 		{Name: InImage, Seed: "13", Does: "build the image version from the snapshot", Back: "deleted when failed",
@@ -119,6 +125,7 @@ func restitution() []Step {
 		{Name: InUnseal, Does: "remove the pods of the run", Look: (*Run).lookPods, Limit: returnLimit, Stubborn: true, Takes: "a donor that is being given back", Until: InReturn},
 		{Name: InStart, Does: "start the donor and wait for its node", Look: (*Run).lookStart,
 			Limit: returnLimit, Stubborn: true},
+		{Name: InRelease, Does: "put the donor back in service", When: (*Run).mayRelease, Look: (*Run).lookRelease, Limit: returnLimit, Stubborn: true},
 		{Name: InReturn, Does: "take off the block and the protection", Look: (*Run).lookReturn,
 			Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
 	}

@@ -36,13 +36,15 @@ const (
 
 // Instance is one VM of a pool, freshly read.
 type Instance struct {
-	ID       InstanceID `json:"id"`
-	Pool     PoolID     `json:"pool"`
-	VMID     string     `json:"vmId"` // what SMBIOS shows as system UUID
-	Hostname string     `json:"hostname"`
-	Power    Power      `json:"power"`
-	Disk     string     `json:"disk"`  // the OS disk, as the provider names it
-	Image    string     `json:"image"` // what it booted from, "" when unknown
+	ID   InstanceID `json:"id"`
+	Pool PoolID     `json:"pool"`
+	// VMID is what SMBIOS shows as system UUID; "" where no call tells it. Then no ID is ever given
+	// to a second machine, and the node with that ID as its spec.providerID says what it shows.
+	VMID     string `json:"vmId"`
+	Hostname string `json:"hostname"`
+	Power    Power  `json:"power"`
+	Disk     string `json:"disk"`  // the OS disk, as the provider names it
+	Image    string `json:"image"` // what it booted from, "" when unknown
 
 	Machine
 	Size       string `json:"size,omitempty"`       // the machine's type, as the provider names it
@@ -54,6 +56,12 @@ type Instance struct {
 	Failure string `json:"failure,omitempty"`
 	// Refusals are the reasons of the provider against this instance as donor.
 	Refusals []Refusal `json:"refusals,omitempty"`
+}
+
+// as is the instance with the VM that its node or a record showed, where its provider tells none.
+func (in Instance) as(vm string) Instance {
+	in.VMID = firstWord(in.VMID, vm)
+	return in
 }
 
 // Machine is what a disk and the machine that boots it must agree on.
@@ -293,10 +301,11 @@ func (o overview) models() *Models {
 // ErrNotVisible, ErrInProgress, ErrConflict, ErrUnavailable (the outcome is unknown),
 // ErrForbidden, ErrUnsupported, and *ThrottledError. Anything else is final.
 type Provider interface {
-	// PoolOf tells which pool an instance belongs to from its ID alone, without
-	// a call. ErrUnsupported: the ID is not one of this provider, or its kind
-	// of pool is not supported.
-	PoolOf(InstanceID) (PoolID, error)
+	// PoolOf tells which pool an instance belongs to: from its ID alone where that says it, else
+	// from one list of all pools that answers for many instances, and is read again for one that
+	// is not in it, but not within a few seconds. ErrUnsupported: the ID is not one of this
+	// provider, the instance is in no pool, or its kind of pool is not supported.
+	PoolOf(context.Context, InstanceID) (PoolID, error)
 	// Pool reads a pool. ErrNotFound when it is gone.
 	Pool(context.Context, PoolID) (Pool, error)
 	// Instance reads one instance. ErrNotFound when it is gone.

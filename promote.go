@@ -216,7 +216,7 @@ func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget time.
 			b[in.ID] = n
 		}
 		for _, node := range nodes {
-			n.ready = n.ready || node.Ready && node.runsOn(in.ID) && SameVM(node.SystemUUID, in.VMID)
+			n.ready = n.ready || node.Ready && node.runsOn(in.ID) && SameVM(node.SystemUUID, in.as(node.SystemUUID).VMID)
 		}
 		switch runs := in.Power == PowerOn && in.Failure == ""; {
 		case !fair, !runs:

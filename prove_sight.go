@@ -33,7 +33,12 @@ type Sight struct {
 	Restarts map[string]int
 	Reboots  []Signal // what tells of a reboot that is pending
 	ClusterSight
+
+	shown string // the VM that the node with the canary's provider ID showed first
 }
+
+// vm is the canary's VM; "" while neither the cloud nor its node tells.
+func (s Sight) vm() string { return firstWord(s.Canary.VMID, s.shown) }
 
 // there says whether the canary's node can be judged: it is Ready, or was.
 func (s Sight) there() bool { return !s.Ready.IsZero() && s.Node.UID != "" }
@@ -68,7 +73,7 @@ func (s Sight) leaving() (Outcome, string) {
 		return ProofInconclusive, "the canary is gone from the cloud: somebody deleted it"
 	case c.State == Deleting:
 		return ProofInconclusive, "somebody deletes the canary"
-	case !s.Running.IsZero() && c.State != Failed && (c.Instance == "" || c.VMID == ""):
+	case !s.Running.IsZero() && c.State != Failed && c.Instance == "":
 		return ProofInconclusive, "the cloud shows no machine of the canary any more"
 	case c.Power == PowerOff:
 		return ProofInconclusive, "the canary is off, and nobody knows who switched it off" + s.lastLines()
@@ -181,7 +186,10 @@ func (s *Sight) sawNode(n Node) {
 	if s.Node.Node = n; n.Ready {
 		s.Node.NotReady = ""
 	}
-	if s.Ready.IsZero() && n.Ready && SameVM(n.SystemUUID, s.Canary.VMID) {
+	if s.shown == "" && s.Canary.Instance != "" && n.runsOn(s.Canary.Instance) {
+		s.shown = n.SystemUUID
+	}
+	if s.Ready.IsZero() && n.Ready && SameVM(n.SystemUUID, s.vm()) {
 		s.Ready, s.ReadyAs = s.Now, n.ReadySince
 	}
 }
@@ -204,7 +212,7 @@ func (r *Run) sightCloud(ctx context.Context) error {
 	}
 	i := slices.IndexFunc(list, func(c Canary) bool {
 		// A set that has lost the machine that was seen is none: that was evicted, or deleted.
-		same := s.Canary.Instance == "" || strings.EqualFold(string(c.Instance), string(s.Canary.Instance)) && SameVM(c.VMID, s.Canary.VMID)
+		same := s.Canary.Instance == "" || c.Instance.same(s.Canary.Instance) && (c.VMID == s.Canary.VMID || SameVM(c.VMID, s.Canary.VMID))
 		return c.Name == name && c.State != Deleting && same
 	})
 	switch {
@@ -220,7 +228,7 @@ func (r *Run) sightCloud(ctx context.Context) error {
 // runs notes when the machine was first seen to run, and whether the look before that, at which it
 // did not, was shortly before.
 func (s *Sight) runs(before, now time.Time) {
-	if s.Running.IsZero() && s.Canary.Power == PowerOn && s.Canary.VMID != "" {
+	if s.Running.IsZero() && s.Canary.Power == PowerOn && s.Canary.Instance != "" {
 		s.Running, s.Exact = now, !before.IsZero() && now.Sub(before) <= exactWithin
 	}
 }
@@ -293,13 +301,17 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 			continue
 		}
 		s.Others = append(s.Others, n)
-		if SameVM(n.SystemUUID, s.Canary.VMID) {
+		if SameVM(n.SystemUUID, s.vm()) {
 			s.Stray = n.Name
 		}
 		if n.Name == tags[TagBuiltFrom] && tags[TagRun] == r.held.run && SameVM(n.SystemUUID, tags[TagVM]) {
 			s.Donor = n.Name
 		}
-		if pool, err := r.engine.Provider.PoolOf(n.ProviderID); err == nil && pool == r.pool.ID && n.Ready && !n.Unschedulable && (sibling == "" || n.Name == s.Donor) {
+		pool, err := r.engine.poolOf(ctx, n)
+		if err != nil {
+			return err
+		}
+		if pool == r.pool.ID && n.Ready && !n.Unschedulable && (sibling == "" || n.Name == s.Donor) {
 			sibling = n.Name
 		}
 	}

@@ -98,16 +98,16 @@ func judgeCloud(s Sight, _ Bounds) (Outcome, string) {
 func judgeIdentity(s Sight, b Bounds) (Outcome, string) {
 	n := s.Node
 	switch {
-	case s.Stray != "" && !SameVM(n.SystemUUID, s.Canary.VMID) && !s.overdue(b): // a kubelet may write any machine into its own node
+	case s.Stray != "" && !SameVM(n.SystemUUID, s.vm()) && !s.overdue(b): // a kubelet may write any machine into its own node
 		return ProofWaits, "the canary's node, while node " + s.Stray + " shows its machine"
-	case s.Stray != "" && !SameVM(n.SystemUUID, s.Canary.VMID) && s.heard():
+	case s.Stray != "" && !SameVM(n.SystemUUID, s.vm()) && s.heard():
 		return ProofFailed, fmt.Sprintf("node %s shows the machine of the canary, which is %s", s.Stray, s.Canary.Hostname)
 	case n.UID == "":
 		return ProofPassed, "no node yet"
 	case n.SystemUUID == "":
 		return ProofPassed, "its node does not tell yet on which machine it runs" // it is not Ready either
-	case !SameVM(n.SystemUUID, s.Canary.VMID):
-		return s.unless(ProofFailed, b, fmt.Sprintf("node %s runs on machine %s, the canary is %s", n.Name, n.SystemUUID, s.Canary.VMID))
+	case s.vm() != "" && !SameVM(n.SystemUUID, s.vm()):
+		return s.unless(ProofFailed, b, fmt.Sprintf("node %s runs on machine %s, the canary is %s", n.Name, n.SystemUUID, s.vm()))
 	case n.ProviderID == "" && s.there():
 		return s.byAndBy(b, ProofInconclusive, "the node has no provider ID: no cloud controller manager has initialised it")
 	case n.ProviderID != "" && !n.runsOn(s.Canary.Instance):

@@ -267,7 +267,7 @@ func TestJudgeBoot(t *testing.T) {
 // where its begin was seen, and the bake begins at our own first sight of a Ready node, whatever
 // the node says.
 func TestSight(t *testing.T) {
-	on := Canary{Power: PowerOn, VMID: goodSight().Canary.VMID}
+	on := Canary{Power: PowerOn, Instance: goodSight().Canary.Instance, VMID: goodSight().Canary.VMID}
 	for before, exact := range map[time.Time]bool{{}: false, proofNoon.Add(-10 * time.Second): true, proofNoon.Add(-time.Minute): false} {
 		s := Sight{Canary: on}
 		if s.runs(before, proofNoon); !s.Running.Equal(proofNoon) || s.Exact != exact {

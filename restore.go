@@ -121,8 +121,11 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 	}
 	var foreign []Left
 	for _, n := range nodes {
-		id, err := e.Provider.PoolOf(n.ProviderID)
-		if err != nil || id.ofCanary() {
+		id, err := e.poolOf(ctx, n)
+		if err != nil {
+			return nil, nil, err
+		}
+		if id == "" || id.ofCanary() {
 			continue
 		}
 		p := get(id)
@@ -333,8 +336,8 @@ func (r *Run) lookLeft(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("list nodes: %w", err)
 	}
-	if next, found := r.leftBehind(nodes, false); found {
-		return next, nil
+	if next, found, err := r.leftBehind(ctx, nodes, false); found || err != nil {
+		return next, err
 	}
 	return done("no donor is left"), nil
 }

@@ -247,7 +247,11 @@ func (e *Engine) overviews(ctx context.Context, names []string) ([]overview, []N
 		return byID[id]
 	}
 	for _, n := range nodes {
-		if id, err := e.Provider.PoolOf(n.ProviderID); err == nil && !id.ofCanary() {
+		id, err := e.poolOf(ctx, n)
+		if err != nil {
+			return nil, nil, err
+		}
+		if id != "" && !id.ofCanary() {
 			o := get(id)
 			o.nodes = append(o.nodes, n)
 		}

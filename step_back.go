@@ -84,7 +84,7 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("read instance %s: %w", r.donor.instance.ID, err)
 	}
 	r.back.missing = missing{}
-	if replaced(in, r.donor.instance.VMID) {
+	if in = in.as(r.donor.instance.VMID); replaced(in, r.donor.instance.VMID) {
 		return done("the donor is gone: its instance was replaced"), nil
 	}
 	r.back.sawPower(in.Power, r.donor.node)
@@ -209,7 +209,7 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 	r.donor.node = n
 	if mark != nil && mark.Run == r.held.run {
 		return act(ActUnmark, "take off the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).
-			announcing(ActUnseal, deleteTheSealPod).noting(r.held.ifOwn(func(l *Lease) { l.Record.Sealing, l.Record.AwayEnds = false, r.away.to.UTC() })), nil
+			announcing(ActUnseal, deleteTheSealPod).noting(r.held.ifOwn(func(l *Lease) { l.Record.Sealing, l.Record.Held, l.Record.AwayEnds = false, false, r.away.to.UTC() })), nil
 	}
 	if r.back.unsealed {
 		return done("as it was before"), nil
@@ -315,11 +315,6 @@ func (r *Run) stayedOn(ctx context.Context) error {
 	return r.exec(ctx, stayOn())
 }
 
-// lookOn starts the donor of the run that was adopted if it is off although it was given back.
-func (r *Run) lookOn(ctx context.Context) (Next, error) {
-	return r.lookPower(ctx, r.held.before.Donor, Instance{ID: r.held.before.Instance, VMID: r.held.before.VMID})
-}
-
 // lookPower starts a donor's machine where no node tells when it is back. What is known of it is a
 // claim here too: nothing is done to a machine of another node or pool.
 func (r *Run) lookPower(ctx context.Context, donor string, was Instance) (Next, error) {
@@ -331,7 +326,7 @@ func (r *Run) lookPower(ctx context.Context, donor string, was Instance) (Next, 
 	}
 	r.back.missing = missing{}
 	switch {
-	case !SameVM(in.VMID, was.VMID):
+	case !SameVM(in.as(was.VMID).VMID, was.VMID):
 		return done("it was replaced"), nil
 	case in.Power == PowerOn:
 		return done("it runs"), nil

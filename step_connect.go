@@ -75,6 +75,9 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 	// A donor that is marked may be away. Whose mark it is shows under the lease, and then it is
 	// judged.
 	if r.donor.unjudged = mark != nil; !r.donor.unjudged {
+		if err := r.refuseHeld(ctx); err != nil {
+			return Next{}, err
+		}
 		if err := r.fit(ctx); err != nil {
 			return Next{}, err
 		}
@@ -87,8 +90,10 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 
 // readPool reads the instance behind r.node, and its pool.
 func (r *Run) readPool(ctx context.Context) error {
-	id, err := r.engine.Provider.PoolOf(r.donor.node.ProviderID)
-	if err != nil {
+	id, err := r.engine.Provider.PoolOf(ctx, r.donor.node.ProviderID)
+	if transient(err) || ctx.Err() != nil {
+		return fmt.Errorf("find the pool of node %s: %w", r.donor.node.Name, err)
+	} else if err != nil {
 		return &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []Refusal{{
 			Code: "provider", Field: "spec.providerID", Value: string(r.donor.node.ProviderID),
 			Why: err.Error(), Do: "choose a node of a pool that this provider can handle"}}}
@@ -96,9 +101,11 @@ func (r *Run) readPool(ctx context.Context) error {
 	if r.pool, err = r.engine.Provider.Pool(ctx, id); err != nil {
 		return r.hintGone(fmt.Errorf("read pool %s of node %s: %w", id.Name(), r.donor.node.Name, err))
 	}
-	if r.donor.instance, err = r.engine.Provider.Instance(ctx, r.donor.node.ProviderID); err != nil {
+	in, err := r.engine.Provider.Instance(ctx, r.donor.node.ProviderID)
+	if err != nil {
 		return r.hintGone(fmt.Errorf("read instance %s of node %s: %w", r.donor.node.ProviderID, r.donor.node.Name, err))
 	}
+	r.donor.instance = in.as(r.donor.node.SystemUUID)
 	return nil
 }
 
@@ -126,8 +133,8 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 		}
 	}
 	continues := r.held.adopted && r.continues()
-	if next, found := r.leftBehind(nodes, continues); found {
-		return next, nil
+	if next, found, err := r.leftBehind(ctx, nodes, continues); found || err != nil {
+		return next, err
 	}
 	if r.held.adopted && !continues {
 		return act(ActBegin, "begin a new run in place of "+r.held.run, func(ctx context.Context) error {
@@ -183,11 +190,11 @@ func (r *Run) judge(ctx context.Context, continues bool) error {
 
 // leftBehind finds a donor of the pool that an earlier run left: by the marks,
 // and where Kubernetes has forgotten the node, by the record on the lease.
-func (r *Run) leftBehind(nodes []Node, continues bool) (next Next, found bool) {
+func (r *Run) leftBehind(ctx context.Context, nodes []Node, continues bool) (next Next, found bool, err error) {
+	if nodes, err = r.engine.ofPool(ctx, nodes, r.pool.ID); err != nil {
+		return Next{}, false, err
+	}
 	for _, n := range nodes {
-		if pool, err := r.engine.Provider.PoolOf(n.ProviderID); err != nil || pool != r.pool.ID {
-			continue
-		}
 		mark, err := n.taken(r.pool.ID, *r.held.lease)
 		if err != nil {
 			r.tell(Event{Kind: Warned, Step: InRecover, Percent: -1, Message: err.Error() + ": left alone"})
@@ -196,19 +203,19 @@ func (r *Run) leftBehind(nodes []Node, continues bool) (next Next, found bool) {
 			continue
 		}
 		return actSteps(ActGiveBack, fmt.Sprintf("give back node %s, which run %s left", n.Name, mark.Run),
-			func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }).of(n.Name), true
+			func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }).of(n.Name), true, nil
 	}
 	rec := r.held.lease.Record
-	if !r.held.adopted || continues || !rec.Sealing {
-		return Next{}, false
+	if !r.held.adopted || continues || !rec.Sealing && !rec.Held {
+		return Next{}, false, nil
 	}
 	mark := Mark{Run: r.held.run, Pool: r.pool.ID, Instance: rec.Instance, VMID: rec.VMID}
 	return actSteps(ActGiveBack, fmt.Sprintf("give back the machine of node %s, which run %s left", rec.Donor, r.held.run), func(ctx context.Context) error {
 		if err := r.giveBackNode(ctx, Node{Name: rec.Donor}, mark); err != nil {
 			return err
 		}
-		return r.held.setLease(ctx, func(l *Lease) { l.Record.Sealing = false })
-	}), true
+		return r.held.setLease(ctx, func(l *Lease) { l.Record.Sealing, l.Record.Held = false, false })
+	}), true, nil
 }
 
 // continues says whether the adopted run can go on with this donor. It cannot
@@ -226,7 +233,7 @@ func (r *Run) continues() bool {
 	if err != nil || mark == nil {
 		// Not marked yet, or returned already: both are fine to go on from. A mark
 		// that somebody removed meanwhile is not.
-		return err == nil && !rec.Sealing
+		return err == nil && !rec.Sealing && !rec.Held
 	}
 	return mark.Run == r.held.run && mark.BootID == r.donor.node.BootID
 }

@@ -60,7 +60,7 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 	if n.Tainted(TaintDeleting) {
 		return Next{}, fmt.Errorf("cluster-autoscaler is deleting node %s", n.Name)
 	}
-	if mark == nil && (r.held.lease.Record.Sealing || n.Tainted(TaintBlock)) {
+	if mark == nil && (r.held.sealing() || n.Tainted(TaintBlock)) {
 		// A new mark would know nothing of what was done to the donor.
 		return Next{}, r.lostMark()
 	}

@@ -187,7 +187,7 @@ func (r *Run) lookJoin(ctx context.Context) (Next, error) {
 		return Next{}, err
 	case out == ProofFailed || out == ProofInconclusive:
 		return r.concluded(ctx, out, findings)
-	case n.UID == "" || !SameVM(n.SystemUUID, r.proof.sight.Canary.VMID):
+	case n.UID == "" || !SameVM(n.SystemUUID, r.proof.sight.vm()):
 		return wait(findings[0].Evidence), nil
 	case n.Unschedulable && !n.Tainted(TaintCanary):
 		r.proof.whole = time.Time{} // what was read before it took part is no evidence for it
@@ -334,7 +334,7 @@ func (r *Run) lookRetire(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("list nodes: %w", err)
 	}
 	for _, n := range nodes {
-		if name, ok := r.canaryOfNode(n); ok && !lists(list, name) && (r.proof.removed[name] || r.knownCanary(name)) {
+		if name, ok := r.canaryOfNode(ctx, n); ok && !lists(list, name) && (r.proof.removed[name] || r.knownCanary(name)) {
 			return act(ActRemoveNode, "delete the Node object of canary "+n.Name, func(ctx context.Context) error {
 				return examiner.RemoveNode(ctx, n)
 			}).of(n.Name), nil

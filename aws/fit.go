@@ -3,8 +3,10 @@ package aws
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"kamino.dev/kamino"
 )
@@ -22,6 +24,10 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 	in, err := p.describe(ctx, name)
 	if err != nil {
 		return nil, nil, err
+	}
+	if desired, least := sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize); desired <= least && !standsBy(g.AutoScalingGroup, name) {
+		refusals = append(refusals, kamino.Refusal{Code: "minimum", Field: "MinSize", Value: fmt.Sprint(least),
+			Why: fmt.Sprintf("the donor has to go to Standby, and the group's desired capacity of %d would be below its minimum", desired), Do: lowerMinimum(pool.Name, least)})
 	}
 	root := false
 	for _, m := range g.data.BlockDeviceMappings {
@@ -47,4 +53,19 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 		doubts = append(doubts, fmt.Sprintf("no block device mapping of the launch template is for %s, the donor's root: new nodes may have one volume more", text(in.RootDeviceName)))
 	}
 	return refusals, doubts, nil
+}
+
+// standsBy says whether an instance is in Standby, or on its way there.
+func standsBy(g scaling.AutoScalingGroup, instance string) bool {
+	return slices.ContainsFunc(g.Instances, func(in scaling.Instance) bool {
+		return text(in.InstanceId) == instance && (in.LifecycleState == scaling.LifecycleStateStandby || in.LifecycleState == scaling.LifecycleStateEnteringStandby)
+	})
+}
+
+// lowerMinimum is the command that makes room for one donor.
+func lowerMinimum(group string, least int32) string {
+	if least == 0 {
+		return "give the group an instance"
+	}
+	return fmt.Sprintf("aws autoscaling update-auto-scaling-group --auto-scaling-group-name %s --min-size %d", group, least-1)
 }

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -17,29 +18,30 @@ const tagSuspended = "kamino-suspended"
 
 const rebalance = "AZRebalance"
 
-// Holding says whether a group leaves an instance alone that is off.
-type Holding string
+var _ kamino.Holder = (*Provider)(nil)
 
-// What a group does with an instance.
-const (
-	InService Holding = "in service" // replaced as soon as it is off
-	Held      Holding = "held"       // in Standby
-	Between   Holding = "between"
-)
-
-// Holding reads how an instance stands in its group.
-func (p *Provider) Holding(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) (Holding, error) {
-	_, in, err := p.member(ctx, pool, id)
-	if err != nil {
+// Holding reads how an instance stands in its group. The tag on the group is the last that Release
+// takes away.
+func (p *Provider) Holding(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) (kamino.Holding, error) {
+	g, in, err := p.member(ctx, pool, id)
+	suspended := g.AutoScalingGroupName != nil && suspendedByUs(g)
+	switch {
+	case errors.Is(err, kamino.ErrNotFound) && suspended:
+		return kamino.Remains, nil
+	case err != nil:
 		return "", err
+	case in.LifecycleState == scaling.LifecycleStateStandby:
+		return kamino.Held, nil
+	case in.LifecycleState != scaling.LifecycleStateInService:
+		return kamino.Moving, nil
+	case suspended:
+		return kamino.Remains, nil
 	}
-	switch in.LifecycleState {
-	case scaling.LifecycleStateInService:
-		return InService, nil
-	case scaling.LifecycleStateStandby:
-		return Held, nil
-	}
-	return Between, nil
+	return kamino.InService, nil
+}
+
+func suspendedByUs(g scaling.AutoScalingGroup) bool {
+	return slices.ContainsFunc(g.Tags, func(t scaling.TagDescription) bool { return text(t.Key) == tagSuspended })
 }
 
 func (p *Provider) member(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) (scaling.AutoScalingGroup, scaling.Instance, error) {
@@ -72,7 +74,7 @@ func (p *Provider) Hold(ctx context.Context, pool kamino.Pool, id kamino.Instanc
 	}
 	if sdk.ToInt32(g.DesiredCapacity) <= sdk.ToInt32(g.MinSize) {
 		return kamino.WithHint(fmt.Errorf("hold instance %s: the desired capacity of %s is its minimum, %d: %w", text(in.InstanceId), pool.Name, sdk.ToInt32(g.MinSize), kamino.ErrUnsupported),
-			"aws autoscaling update-auto-scaling-group --auto-scaling-group-name %s --min-size %d", pool.Name, sdk.ToInt32(g.MinSize)-1)
+			"%s", lowerMinimum(pool.Name, sdk.ToInt32(g.MinSize)))
 	}
 	if err := p.suspend(ctx, g); err != nil {
 		return err
@@ -100,10 +102,12 @@ func suspendedTag(g scaling.AutoScalingGroup) scaling.Tag {
 
 // Release begins to put an instance back in service, and resumes what Hold suspended once that is
 // done: call it until Holding says InService. An instance that does not run would be replaced, so
-// it has to run.
+// it has to run; where a rival used its room meanwhile, it waits for room.
 func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) error {
 	g, in, err := p.member(ctx, pool, id)
-	if err != nil {
+	if errors.Is(err, kamino.ErrNotFound) && g.AutoScalingGroupName != nil {
+		return p.resume(ctx, g)
+	} else if err != nil {
 		return err
 	}
 	switch in.LifecycleState {
@@ -120,13 +124,17 @@ func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.Inst
 	if power(now.State.Name) != kamino.PowerOn {
 		return fmt.Errorf("put instance %s back in service, which is %s: %w", text(in.InstanceId), now.State.Name, kamino.ErrInProgress)
 	}
+	if most := sdk.ToInt32(g.MaxSize); sdk.ToInt32(g.DesiredCapacity) >= most {
+		return kamino.WithHint(fmt.Errorf("put instance %s back in service: the desired capacity of %s is its maximum, %d, by now: %w", text(in.InstanceId), pool.Name, most, kamino.ErrInProgress),
+			"aws autoscaling update-auto-scaling-group --auto-scaling-group-name %s --max-size %d", pool.Name, most+1)
+	}
 	_, err = p.scaling.ExitStandby(ctx, &autoscaling.ExitStandbyInput{AutoScalingGroupName: g.AutoScalingGroupName, InstanceIds: []string{text(in.InstanceId)}})
 	return translate(err, "put instance %s back in service", text(in.InstanceId))
 }
 
 // resume lets zones be rebalanced again, if Kamino has suspended that.
 func (p *Provider) resume(ctx context.Context, g scaling.AutoScalingGroup) error {
-	if !slices.ContainsFunc(g.Tags, func(t scaling.TagDescription) bool { return text(t.Key) == tagSuspended }) {
+	if !suspendedByUs(g) {
 		return nil
 	}
 	if _, err := p.scaling.ResumeProcesses(ctx, &autoscaling.ResumeProcessesInput{AutoScalingGroupName: g.AutoScalingGroupName, ScalingProcesses: []string{rebalance}}); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
@@ -43,20 +44,24 @@ func (p *Provider) groupOf(id kamino.PoolID) (string, error) {
 	return name, nil
 }
 
+// listAge is how old the list of all groups may be for an instance that is not in it: nodes that
+// are in no group would each cost a list.
+const listAge = 10 * time.Second
+
 // PoolOf finds the group of an instance. An ID of EC2 does not name it: all groups are listed the
-// first time, and again for an instance that is in none of those.
-func (p *Provider) PoolOf(id kamino.InstanceID) (kamino.PoolID, error) {
+// first time, and again for an instance that is in none of those, but not within listAge.
+func (p *Provider) PoolOf(ctx context.Context, id kamino.InstanceID) (kamino.PoolID, error) {
 	instance, err := instanceID(id)
 	if err != nil {
 		return "", err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.groups[instance] == "" {
-		// The port has no context here: on other clouds the ID says it.
-		if err := p.listGroups(context.Background()); err != nil {
+	if p.groups[instance] == "" && p.config.Clock.Now().Sub(p.listed) > listAge {
+		if err := p.listGroups(ctx); err != nil {
 			return "", err
 		}
+		p.listed = p.config.Clock.Now()
 	}
 	if group := p.groups[instance]; group != "" {
 		return p.poolID(group), nil
@@ -66,7 +71,8 @@ func (p *Provider) PoolOf(id kamino.InstanceID) (kamino.PoolID, error) {
 
 // listGroups learns which instance is in which group. The caller holds the lock.
 func (p *Provider) listGroups(ctx context.Context) error {
-	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(p.scaling, &autoscaling.DescribeAutoScalingGroupsInput{})
+	most := int32(100)
+	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(p.scaling, &autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: &most})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -89,11 +95,4 @@ func (p *Provider) remember(g types.AutoScalingGroup) {
 func digest(parts ...any) string {
 	sum := sha256.Sum256(fmt.Append(nil, parts...))
 	return hex.EncodeToString(sum[:16])
-}
-
-// vmID stands for the UUID that SMBIOS shows, which no call tells: the digits of the instance ID,
-// filled with zeros. Instance IDs are never given twice.
-func vmID(instance string) string {
-	digits := strings.TrimPrefix(instance, "i-")
-	return (digits + strings.Repeat("0", 32))[:32]
 }

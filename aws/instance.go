@@ -39,7 +39,7 @@ func (p *Provider) Instance(ctx context.Context, id kamino.InstanceID) (kamino.I
 		pool = p.poolID(group)
 	}
 	out := kamino.Instance{
-		ID: id, Pool: pool, VMID: vmID(name), Hostname: text(in.PrivateDnsName), Power: power(in.State.Name), Image: text(in.ImageId),
+		ID: id, Pool: pool, Hostname: text(in.PrivateDnsName), Power: power(in.State.Name), Image: text(in.ImageId),
 		Machine: kamino.Machine{Architecture: architecture(string(in.Architecture))}, Size: string(in.InstanceType), Refusals: refusals,
 	}
 	if disk != nil {

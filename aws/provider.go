@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	transport "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -27,6 +28,7 @@ type Config struct {
 	Cluster string
 	// Transport carries the calls, those for credentials excepted; nil: the SDK's own.
 	Transport *http.Client
+	Clock     kamino.Clock // nil: the wall clock
 }
 
 // Provider is kamino.Provider on AWS. It may be used by several goroutines.
@@ -39,6 +41,7 @@ type Provider struct {
 	sts     *sts.Client
 
 	mu     sync.Mutex
+	listed time.Time         // when all groups were last listed
 	groups map[string]string // group by instance ID, as last read; an instance never changes into another group unseen for long
 }
 
@@ -46,6 +49,9 @@ var _ kamino.Provider = (*Provider)(nil)
 
 // New makes a provider. It reads environment and shared files, and makes no call.
 func New(c Config) (*Provider, error) {
+	if c.Clock == nil {
+		c.Clock = kamino.WallClock{}
+	}
 	options := []func(*config.LoadOptions) error{
 		// One attempt: the SDK would send CreateSnapshot again after a lost answer, which has no
 		// client token. The engine looks, and calls again.

@@ -83,7 +83,7 @@ func (c *cloud) donor() kamino.InstanceID {
 
 func (c *cloud) pool() kamino.Pool {
 	c.Helper()
-	id, err := c.PoolOf(c.donor())
+	id, err := c.PoolOf(c.Context(), c.donor())
 	c.must(err)
 	pool, err := c.Pool(c.Context(), id)
 	c.must(err)
@@ -116,16 +116,13 @@ func (c *cloud) hold() {
 		c.must(c.Hold(c.Context(), c.pool(), c.donor()))
 		how, err := c.Holding(c.Context(), c.pool(), c.donor())
 		c.must(err)
-		return how == aws.Held
+		return how == kamino.Held
 	})
 }
 
-// world is the cloud as the contract wants it. The contract switches its donor off, and knows no
-// Hold yet.
+// world is the cloud as the contract wants it.
 func (c *cloud) world() providertest.World {
-	c.Helper()
-	c.hold()
-	return providertest.World{Provider: c.Provider, Donor: c.donor(), Pass: c.clock.Advance}
+	return providertest.World{Provider: c.Provider, Donor: c.donor(), Pass: c.clock.Advance, Replaces: true}
 }
 
 // TestContract runs the contract against AWS's SDK in front and the emulator behind, by template

@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"kamino.dev/kamino"
-	"kamino.dev/kamino/aws"
 	"kamino.dev/kamino/aws/emulator"
 )
 
@@ -51,7 +50,7 @@ func (c *cloud) until(what string, step func() (bool, error)) error {
 }
 
 func (c *cloud) fetch() (kamino.Pool, error) {
-	id, err := c.PoolOf(c.donor())
+	id, err := c.PoolOf(c.Context(), c.donor())
 	if err != nil {
 		return kamino.Pool{}, err
 	}
@@ -59,7 +58,7 @@ func (c *cloud) fetch() (kamino.Pool, error) {
 }
 
 // held holds or releases the donor.
-func (c *cloud) held(do func(kamino.Pool) error, want aws.Holding) error {
+func (c *cloud) held(do func(kamino.Pool) error, want kamino.Holding) error {
 	return c.until(string(want), func() (bool, error) {
 		pool, err := c.fetch()
 		if err != nil {
@@ -124,7 +123,7 @@ func (c *cloud) story() error {
 	if err != nil {
 		return err
 	}
-	if err := c.held(func(p kamino.Pool) error { return c.Hold(ctx, p, c.donor()) }, aws.Held); err != nil {
+	if err := c.held(func(p kamino.Pool) error { return c.Hold(ctx, p, c.donor()) }, kamino.Held); err != nil {
 		return err
 	}
 	if err := c.switched(kamino.PowerOff); err != nil {
@@ -147,7 +146,7 @@ func (c *cloud) story() error {
 	if err := c.switched(kamino.PowerOn); err != nil {
 		return err
 	}
-	if err := c.held(func(p kamino.Pool) error { return c.Release(ctx, p, c.donor()) }, aws.InService); err != nil {
+	if err := c.held(func(p kamino.Pool) error { return c.Release(ctx, p, c.donor()) }, kamino.InService); err != nil {
 		return err
 	}
 	if err := c.Release(ctx, pool, c.donor()); err != nil { // what is resumed once it is in service

@@ -21,7 +21,7 @@ const uniform = "azure:///subscriptions/" + testSubscription +
 
 func TestPoolOf(t *testing.T) {
 	p := &Provider{}
-	got, err := p.PoolOf(uniform)
+	got, err := p.PoolOf(t.Context(), uniform)
 	want := kamino.PoolID("/subscriptions/" + testSubscription + "/resourcegroups/rg-1/providers/microsoft.compute/virtualmachinescalesets/k8s-pool1-vmss")
 	if err != nil || got != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)
@@ -30,7 +30,7 @@ func TestPoolOf(t *testing.T) {
 		"", "aws:///eu-west-1a/i-0123", "azure:///nothing",
 		"azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/flex_0a1b2c3d",
 	} {
-		if _, err := p.PoolOf(id); !errors.Is(err, kamino.ErrUnsupported) {
+		if _, err := p.PoolOf(t.Context(), id); !errors.Is(err, kamino.ErrUnsupported) {
 			t.Errorf("PoolOf(%q) = %v, want ErrUnsupported", id, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -59,7 +60,7 @@ func parseInstance(id kamino.InstanceID) (scaleSet, string, error) {
 }
 
 // PoolOf tells the scale set of an instance from its ID.
-func (p *Provider) PoolOf(id kamino.InstanceID) (kamino.PoolID, error) {
+func (p *Provider) PoolOf(_ context.Context, id kamino.InstanceID) (kamino.PoolID, error) {
 	v, _, err := parseInstance(id)
 	if err != nil {
 		return "", err

@@ -111,7 +111,7 @@ func (c *cloud) donor() kamino.InstanceID {
 
 func (c *cloud) pool() kamino.Pool {
 	c.Helper()
-	id, err := c.PoolOf(c.donor())
+	id, err := c.PoolOf(c.Context(), c.donor())
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -15,19 +15,21 @@ import (
 )
 
 // plain is a cloud as unlike Azure as the port allows: image versions stand by themselves, no write
-// carries a condition, and the factory replaces what is off. What is begun is done at once.
+// carries a condition, the factory replaces what is off and is not held, and no call tells a VM.
+// What is begun is done at once.
 type plain struct {
 	pool      kamino.Pool
 	instances map[kamino.InstanceID]kamino.Instance
 	off       map[kamino.InstanceID]time.Duration // for how long
 	made      map[string]kamino.Artifact          // by kind and name
 	passed    time.Duration
+	held      map[kamino.InstanceID]bool
 }
 
 // TestPlainCloud: the contract fits a cloud of another kind, too.
 func TestPlainCloud(t *testing.T) {
 	providertest.Run(t, func(*testing.T) providertest.World {
-		p := &plain{instances: map[kamino.InstanceID]kamino.Instance{}, off: map[kamino.InstanceID]time.Duration{}, made: map[string]kamino.Artifact{},
+		p := &plain{instances: map[kamino.InstanceID]kamino.Instance{}, off: map[kamino.InstanceID]time.Duration{}, made: map[string]kamino.Artifact{}, held: map[kamino.InstanceID]bool{},
 			pool: kamino.Pool{ID: "plain/blue", Name: "blue", Location: "here", Capacity: 1, Model: kamino.Model{Image: "stock", Saved: json.RawMessage(`"stock"`)}}}
 		return providertest.World{Provider: p, Donor: p.boot(1), Pass: p.pass, Unconditional: true, Replaces: true}
 	})
@@ -36,7 +38,7 @@ func TestPlainCloud(t *testing.T) {
 // boot makes an instance.
 func (p *plain) boot(n int) kamino.InstanceID {
 	id := kamino.InstanceID(fmt.Sprintf("plain/blue/%d", n))
-	p.instances[id] = kamino.Instance{ID: id, Pool: p.pool.ID, VMID: fmt.Sprintf("00000000-0000-0000-0000-%012d", n), Power: kamino.PowerOn,
+	p.instances[id] = kamino.Instance{ID: id, Pool: p.pool.ID, Power: kamino.PowerOn,
 		Disk: fmt.Sprint("disk-", n), Image: p.pool.Model.Image}
 	return id
 }
@@ -45,14 +47,14 @@ func (p *plain) boot(n int) kamino.InstanceID {
 func (p *plain) pass(d time.Duration) {
 	p.passed += d
 	for id, in := range p.instances {
-		if p.off[id] += d; in.Power == kamino.PowerOff && p.off[id] >= 10*time.Minute {
+		if p.off[id] += d; in.Power == kamino.PowerOff && !p.held[id] && p.off[id] >= 10*time.Minute {
 			delete(p.instances, id)
 			p.boot(100 + len(p.off))
 		}
 	}
 }
 
-func (p *plain) PoolOf(id kamino.InstanceID) (kamino.PoolID, error) {
+func (p *plain) PoolOf(_ context.Context, id kamino.InstanceID) (kamino.PoolID, error) {
 	if !strings.HasPrefix(string(id), "plain/blue/") {
 		return "", fmt.Errorf("instance %q: %w", id, kamino.ErrUnsupported)
 	}
@@ -88,6 +90,26 @@ func (p *plain) SetPower(ctx context.Context, id kamino.InstanceID, want kamino.
 		p.instances[id] = in
 	}
 	return err
+}
+
+func (p *plain) Holding(ctx context.Context, _ kamino.Pool, id kamino.InstanceID) (kamino.Holding, error) {
+	if _, err := p.Instance(ctx, id); err != nil || !p.held[id] {
+		return kamino.InService, err
+	}
+	return kamino.Held, nil
+}
+
+func (p *plain) Hold(ctx context.Context, _ kamino.Pool, id kamino.InstanceID) error {
+	p.held[id] = true
+	return ctx.Err()
+}
+
+func (p *plain) Release(ctx context.Context, _ kamino.Pool, id kamino.InstanceID) error {
+	if p.instances[id].Power != kamino.PowerOn {
+		return fmt.Errorf("release %s: %w", id, kamino.ErrInProgress)
+	}
+	p.held[id] = false
+	return ctx.Err()
 }
 
 func (p *plain) Homes() []kamino.Kind { return nil }

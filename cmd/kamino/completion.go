@@ -47,7 +47,7 @@ func poolWords(ctx context.Context, e *kamino.Engine) []string {
 	}
 	names := map[string]bool{}
 	for _, n := range nodes {
-		if pool, err := e.Provider.PoolOf(n.ProviderID); err == nil {
+		if pool, err := e.Provider.PoolOf(ctx, n.ProviderID); err == nil {
 			names[pool.Name()] = true
 		}
 	}
@@ -62,7 +62,7 @@ func nodeWords(ctx context.Context, e *kamino.Engine) []string {
 	}
 	var names []string
 	for _, n := range nodes {
-		if _, err := e.Provider.PoolOf(n.ProviderID); err == nil {
+		if _, err := e.Provider.PoolOf(ctx, n.ProviderID); err == nil {
 			names = append(names, n.Name)
 		}
 	}

@@ -67,7 +67,7 @@ func (c *fakeCloud) put(p *kamino.Pool, kind kamino.Kind, name string, tags map[
 	return c.artifacts[a.ID]
 }
 
-func (c *fakeCloud) PoolOf(id kamino.InstanceID) (kamino.PoolID, error) {
+func (c *fakeCloud) PoolOf(_ context.Context, id kamino.InstanceID) (kamino.PoolID, error) {
 	pool, _, ok := strings.Cut(strings.TrimPrefix(string(id), "azure://"), "/virtualMachines/")
 	if !ok {
 		return "", fmt.Errorf("instance %q: %w", id, kamino.ErrUnsupported)
@@ -216,7 +216,7 @@ func (c *fakeCloud) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.A
 func (c *fakeCloud) Instances(_ context.Context, pool kamino.Pool) ([]kamino.InstanceID, error) {
 	var out []kamino.InstanceID
 	for id := range c.instances {
-		if of, err := c.PoolOf(id); err == nil && of == pool.ID {
+		if of, err := c.PoolOf(context.Background(), id); err == nil && of == pool.ID {
 			out = append(out, id)
 		}
 	}

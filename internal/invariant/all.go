@@ -60,6 +60,8 @@ var All = []Invariant{
 		settled: noCanary},
 	{ID: "I30", Says: "no image whose canary was bad becomes what a pool boots from; a run promotes one version at most",
 		changed: oneSound},
+	{ID: "I31", Says: "no donor is off in service where its pool replaces such a node; in the end all are in service, as their nodes were Ready before",
+		changed: heldWhileOff, before: readyBeforeService, settled: nothingHeld},
 }
 
 // Find tells what an invariant says.

@@ -31,6 +31,8 @@ const (
 	RemoveCanary     Verb = "remove canary"
 	AdmitCanary      Verb = "admit canary" // cordon its node and take its taint off
 	RemoveNode       Verb = "remove node"  // the object of a canary's node
+	Hold             Verb = "hold"         // out of service
+	Release          Verb = "release"      // back in service
 )
 
 // Call is a call that a process makes. Fields that do not belong to its verb
@@ -42,8 +44,8 @@ type Call struct {
 	Node    string   // Mark, Unmark, Survey, Seal, Unseal, Evict, DeletePod
 	Pod     string   // Evict, DeletePod: namespace/name
 	Run     string   // Survey, Seal, Unseal
-	Machine string   // PowerOn, PowerOff: ID
-	SeenVM  string   // PowerOn, PowerOff: the VM that the process last read there; "" skips the check
+	Machine string   // PowerOn, PowerOff, Hold, Release: ID
+	SeenVM  string   // of the same: the VM that the process last read there; "" skips the check
 	Made    Artifact // CreateSnapshot, CreateVersion, as asked for
 	Target  string   // DeleteArtifact: ID; SetModel: image
 	Kind    Kind     // DeleteArtifact
@@ -65,7 +67,9 @@ type Call struct {
 }
 
 // givesBack tells the calls that are harmless whoever makes them.
-func (c Call) givesBack() bool { return c.Verb == PowerOn || c.Verb == Unmark || c.Verb == Unseal }
+func (c Call) givesBack() bool {
+	return c.Verb == PowerOn || c.Verb == Unmark || c.Verb == Unseal || c.Verb == Release
+}
 
 // intents are the acts one of which must stand on the lease before a call.
 var intents = map[Verb][]string{
@@ -79,7 +83,7 @@ var intents = map[Verb][]string{
 	MarkVersion:      {"mark-version"},
 	SetModel:         {"write-model"},
 	SetCapacity:      {"scale-out"},
-	Mark:             {"protect-node", "block-node", "announce-seal"},
+	Mark:             {"protect-node", "block-node", "announce-seal", "announce-hold"},
 	Unmark:           {"unmark-node"},
 	Survey:           {"survey-disk"},
 	Seal:             {"seal-disk"},
@@ -90,4 +94,6 @@ var intents = map[Verb][]string{
 	RemoveCanary:     {"remove-canary"},
 	AdmitCanary:      {"admit-canary"},
 	RemoveNode:       {"remove-node"},
+	Hold:             {"hold-node"},
+	Release:          {"release-node"},
 }

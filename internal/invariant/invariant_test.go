@@ -246,6 +246,16 @@ var broken = []struct {
 		moves(image1, 2)
 		moves(image0, 0)
 	}},
+	{"I31", "off in service", func(a *Auditor) {
+		a.Changed(at(func(s *State) { s.Pools[0].Replaces, s.Machines[0].Service = true, true }))
+	}},
+	{"I31", "back in service before it is Ready", func(a *Auditor) {
+		a.Before(at(func(s *State) { s.Leases[0].Acts, s.Machines[0].Power = []string{"release-node"}, On }), Call{Process: "p", Verb: Release, Pool: pool, Machine: "m0", SeenVM: "vm0"})
+	}},
+	{"I31", "stays out of service", func(a *Auditor) {
+		a.Settled(at(func(s *State) { rest(s); s.Pools[0].Replaces, s.Machines[0].Service = true, true }))
+	}},
+	{"I31", "what was suspended stays so", func(a *Auditor) { a.Settled(at(func(s *State) { rest(s); s.Pools[0].Suspended = true })) }},
 }
 
 // rest brings the sound world to rest.
@@ -288,7 +298,7 @@ func TestSound(t *testing.T) {
 	a := &Auditor{MaxAway: 1}
 	a.Changed(sound())
 	for verb, acts := range intents {
-		if verb == Unmark || verb == PowerOff || verb == DeletePod {
+		if verb == Unmark || verb == Release || verb == PowerOff || verb == DeletePod {
 			continue // the donor of this world is away already
 		}
 		s := at(func(s *State) { s.Leases[0].Acts = append([]string{"something-else", "delete-version"}, acts...) })
@@ -328,7 +338,7 @@ func TestLater(t *testing.T) {
 			t.Errorf("%s says nothing", ids[i])
 		}
 	}
-	if slices.Sort(ids); len(slices.Compact(ids)) != 25 {
-		t.Errorf("%d invariants, want I1 to I20, I23, I27 to I30", len(ids))
+	if slices.Sort(ids); len(slices.Compact(ids)) != 26 {
+		t.Errorf("%d invariants, want I1 to I20, I23, I27 to I31", len(ids))
 	}
 }

@@ -33,7 +33,10 @@ type Pool struct {
 	Capacity int
 	// Refused: the pool is set up in a way that Kamino must not touch.
 	Refused bool
-	Owned   bool // somebody else writes its model, and an image may be made for it that stays hidden
+	// Replaces: it replaces a machine in service that is off. Suspended: Kamino keeps it from
+	// evening out what is missing.
+	Replaces, Suspended bool
+	Owned               bool // somebody else writes its model, and an image may be made for it that stays hidden
 	// Person is the image that a person, or anything but Kamino, last wrote into
 	// the model during the present run; "" when nobody did.
 	Person string
@@ -61,6 +64,7 @@ type Machine struct {
 	Receipt string // hash of that receipt
 	Disk    string // OS disk, as snapshots name their source
 	Image   string // ID of the image it booted from
+	Service bool   // it is in service, where its pool replaces
 }
 
 // Node is a node as Kubernetes shows it, raw.

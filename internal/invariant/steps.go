@@ -59,6 +59,15 @@ func (a *Auditor) holds(s *State, step, run string) bool {
 			}
 		}
 		return !here || n.blocked()
+	case "hold":
+		return marked && (!here || !m.Service)
+	case "release":
+		if n != nil {
+			if mark, ok := a.markOf(n); ok && mark.Run != run {
+				return true // another run has the node now
+			}
+		}
+		return !marked || m == nil || m.VM != d.vm || m.Service
 	case "seal":
 		// Whether the receipt still is true, the next steps find out.
 		return marked && !here || n != nil && receiptOf(n) == run || m != nil && m.Sealed == run

@@ -16,6 +16,8 @@ func TestStepPromises(t *testing.T) {
 		{"protect", func(s *State) { s.Nodes[0].Annotations[annotationProtect] = "true" }, func(s *State) { delete(s.Nodes[0].Annotations, annotationProtect) }},
 		{"drain", nil, func(s *State) { s.Pods = append(s.Pods, Pod{Name: "default/web", Node: "n0"}) }},
 		{"drain", nil, func(s *State) { s.Nodes[0].Taints = nil }},
+		{"hold", nil, func(s *State) { s.Machines[0].Service = true }},
+		{"release", func(s *State) { s.Machines[0].Service = true }, func(s *State) { s.Machines[0].Service = false }},
 		{"seal", func(s *State) { s.Machines[0].Sealed = "run" }, func(s *State) {
 			s.Machines[0].Sealed = "earlier"
 			delete(s.Nodes[0].Annotations, annotationReceipt)

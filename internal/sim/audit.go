@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"time"
 
 	"kamino.dev/kamino"
@@ -53,7 +54,8 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 		s.Canaries = append(s.Canaries, invariant.Canary{Name: c.Name, Pool: string(c.pool), Run: c.Run})
 	}
 	for id, p := range w.pools {
-		pool := invariant.Pool{ID: string(id), Image: p.image, Next: w.bootsFrom(p), Revision: p.revisionText(), Capacity: p.capacity, Refused: len(p.refusals) > 0, Owned: p.owner != nil}
+		pool := invariant.Pool{ID: string(id), Image: p.image, Next: w.bootsFrom(p), Revision: p.revisionText(), Capacity: p.capacity, Refused: len(p.refusals) > 0, Owned: p.owner != nil,
+			Replaces: w.replaces, Suspended: p.suspended}
 		if p.personRun != "" && p.personRun == w.standing(id).Holder {
 			pool.Person = p.byPerson
 		}
@@ -61,7 +63,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	}
 	for id, m := range w.machines {
 		machine := invariant.Machine{ID: string(id), VM: m.VMID, Pool: string(m.Pool), Power: invariant.Power(m.Power),
-			Kubelet: m.kubelet, Touched: m.touched, Sealed: m.sealed, Disk: m.Disk, Image: m.Image}
+			Kubelet: m.kubelet, Touched: m.touched, Sealed: m.sealed, Disk: m.Disk, Image: m.Image, Service: m.held == "" || m.held == kamino.InService}
 		if m.sealed != "" {
 			machine.Receipt = "sha256:" + m.bootID
 		}
@@ -124,7 +126,7 @@ func (a *audit) lease(p *proc, pool kamino.PoolID, write func()) {
 func pictureNode(n *simNode, before []invariant.Node) invariant.Node {
 	out := invariant.Node{Name: n.Name, ProviderID: string(n.ProviderID), SystemUUID: n.SystemUUID,
 		Ready: n.Ready, Unschedulable: n.Unschedulable, Annotations: n.Annotations}
-	pool, _ := simProvider{}.PoolOf(n.ProviderID)
+	pool, _ := simProvider{}.PoolOf(context.Background(), n.ProviderID)
 	out.Pool = string(pool)
 	if i := len(before); i < cap(before) {
 		out.Taints = before[:i+1][i].Taints[:0]
@@ -169,7 +171,7 @@ func (a *audit) settled() {
 }
 
 func (p *proc) onNode(n kamino.Node, verb invariant.Verb) invariant.Call {
-	pool, _ := p.provider().PoolOf(n.ProviderID)
+	pool, _ := p.provider().PoolOf(context.Background(), n.ProviderID)
 	return invariant.Call{Process: p.name, Verb: verb, Pool: string(pool), Node: n.Name, Force: p.force}
 }
 

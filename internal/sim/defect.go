@@ -59,7 +59,12 @@ func Tamper(e *kamino.Engine) {
 	t.process = e.Process
 	prover, _ := e.Provider.(kamino.Prover)
 	examiner, _ := e.Cluster.(kamino.Examiner)
-	e.Provider, e.Cluster = faultyProvider{e.Provider, prover, t}, faultyCluster{e.Cluster, examiner, t}
+	holder, _ := e.Provider.(kamino.Holder)
+	provider := faultyProvider{e.Provider, prover, t}
+	if e.Provider = provider; holder != nil {
+		e.Provider = faultyHolder{provider, holder}
+	}
+	e.Cluster = faultyCluster{e.Cluster, examiner, t}
 	if t.clock != 0 || t.wall {
 		e.Clock = wrongClock{e.Clock, t}
 	}

@@ -138,6 +138,16 @@ var portDefects = []Defect{
 		ports: func() *tampering {
 			return &tampering{canaries: func([]kamino.Canary) []kamino.Canary { return nil }}
 		}},
+	{Name: "not-held", By: "I31", What: "a donor that was asked out of service is taken for one that is", Sim: true,
+		ports: func() *tampering { return &tampering{believes: true} }},
+	{Name: "hold-remains", By: "I31", What: "what is left of a hold is not undone", Sim: true,
+		ports: func() *tampering {
+			return &tampering{holding: func(h *kamino.Holding) {
+				if *h == kamino.Remains {
+					*h = kamino.InService
+				}
+			}}
+		}},
 	{Name: "lease-kept", What: "a run that ends well keeps its lease",
 		ports: func() *tampering {
 			var holder, process string

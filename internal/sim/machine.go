@@ -38,7 +38,8 @@ type machine struct {
 	spares  int    // start requests that fail for want of capacity
 	fate    worlds.Fate
 	gone    bool
-	model   int // of its pool, that it was made by
+	model   int            // of its pool, that it was made by
+	held    kamino.Holding // "": in service
 }
 
 type simNode struct {
@@ -67,6 +68,9 @@ type simPod struct {
 func (w *world) addMachine(pool kamino.PoolID, host, image string) *machine {
 	id := kamino.InstanceID(fmt.Sprintf("azure://%s/virtualMachines/%s", pool, host))
 	n := w.next()
+	if w.replaces {
+		id += kamino.InstanceID(fmt.Sprintf("-%d", n))
+	}
 	m := &machine{Instance: kamino.Instance{
 		ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host, Power: kamino.PowerOn,
 		Disk: fmt.Sprintf("/disks/%s-%d", host, n), Image: image, Machine: kamino.Machine{Generation: "V2", Architecture: "x64", SecurityType: "Standard"},

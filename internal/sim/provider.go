@@ -30,7 +30,9 @@ type simPool struct {
 	owner    *kamino.Owner
 	noZRS    int // 0 no trouble, 1 refused at once, 2 fails slowly
 	joins    int
-	sticky   string // image of new machines until the model is written, where latest is not resolved anew
+	// suspended: Kamino keeps it from evening out what is missing.
+	suspended bool
+	sticky    string // image of new machines until the model is written, where latest is not resolved anew
 
 	byPerson  string // image that a person chose
 	personRun string // while that run held the lease
@@ -131,9 +133,14 @@ func (a *simArtifact) shows(next string, users map[string][]time.Time) kamino.Ar
 // simProvider is the provider as one process sees it.
 type simProvider struct{ p *proc }
 
-func (p *proc) provider() kamino.Provider { return simProvider{p} }
+func (p *proc) provider() kamino.Provider {
+	if p.w.replaces {
+		return factoryProvider{simProvider{p}}
+	}
+	return simProvider{p}
+}
 
-func (s simProvider) PoolOf(id kamino.InstanceID) (kamino.PoolID, error) {
+func (s simProvider) PoolOf(_ context.Context, id kamino.InstanceID) (kamino.PoolID, error) {
 	pool, _, ok := strings.Cut(strings.TrimPrefix(string(id), "azure://"), "/virtualMachines/")
 	if !ok {
 		return "", fmt.Errorf("instance %q: %w", id, kamino.ErrUnsupported)

@@ -192,6 +192,10 @@ func (w *world) ReplaceMachine(node string) {
 	m.boots++
 	delete(w.machines, m.ID)
 	w.happened("machine %s is deleted", m.Hostname)
+	if n := w.nodes[node]; w.replaces { // the new one has another ID, and a node of its own
+		w.removeNode(n)
+		w.audit.person(node)
+	}
 	w.after(2*time.Second, func() {
 		fresh := w.addMachine(m.Pool, m.Hostname, w.pools[m.Pool].image)
 		w.happened("machine %s is now VM %s", m.Hostname, fresh.VMID)

@@ -44,6 +44,9 @@ type tampering struct {
 	freed     bool                // leases of other processes look free
 	canaries  func([]kamino.Canary) []kamino.Canary
 	process   string
+	holding   func(*kamino.Holding)
+	believes  bool // that what was asked out of service is
+	asked     bool // it was
 	failure   func(error) error
 }
 
@@ -137,6 +140,34 @@ func (p faultyProvider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.
 
 func (p faultyProvider) Withdraw(ctx context.Context, pool kamino.Pool, version, reason string) error {
 	return p.t.err(p.Provider.Withdraw(ctx, pool, version, reason))
+}
+
+// faultyHolder is faultyProvider where the pools replace what is off.
+type faultyHolder struct {
+	faultyProvider
+	kamino.Holder
+}
+
+func (p faultyHolder) Holding(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) (kamino.Holding, error) {
+	how, err := p.Holder.Holding(ctx, pool, id)
+	do(p.t.holding, &how)
+	if p.t.asked && how == kamino.InService {
+		how = kamino.Held
+	}
+	return how, p.t.err(err)
+}
+
+func (p faultyHolder) Hold(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) error {
+	if p.t.believes {
+		p.t.asked = true
+		return nil
+	}
+	return p.t.err(p.Holder.Hold(ctx, pool, id))
+}
+
+func (p faultyHolder) Release(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) error {
+	p.t.asked = false
+	return p.t.err(p.Holder.Release(ctx, pool, id))
 }
 
 type faultyCluster struct {

@@ -49,6 +49,10 @@ func newWalk(seed uint64) *walk {
 	} else {
 		k.w = modes[k.rng.IntN(len(modes))](seed)
 	}
+	if rand.New(rand.NewPCG(seed, 4)).IntN(3) == 0 {
+		k.note("its pool replaces what is off in service")
+		k.w.replaces = true
+	}
 	if k.w.sick = k.sick; k.proof.Mode == kamino.ProveCanary {
 		k.note("versions are proved; wrong with clones: %q", k.sick)
 	}

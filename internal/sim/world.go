@@ -53,6 +53,7 @@ type world struct {
 	canaries map[string]*simCanary
 	sick     sickness // of every clone from now on
 	paused   string
+	replaces bool // its pools replace what is off in service
 	// probe is the run and node of the operator's probe; proofDenied is why proofs lack rights.
 	probe       string
 	proofDenied error
