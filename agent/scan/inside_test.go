@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ulikunitz/xz"
 
@@ -125,22 +124,15 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// TestManyHits: time grows with a file's hits, not with their square.
+// TestManyHits: time grows with a file's hits, not with their square, which for as many as these
+// would be an hour: the test would not end.
 func TestManyHits(t *testing.T) {
-	took := func(n int) time.Duration {
-		hits := make([]hit, n)
-		for i := range hits {
-			hits[i] = hit{kind: "secret", offset: int64(20 * i), text: []byte("password=x"), prose: i%2 == 0}
-		}
-		start := time.Now()
-		if got := len(relevant(hits, false)); got != n {
-			t.Fatalf("%d of %d", got, n)
-		}
-		return time.Since(start)
+	hits := make([]hit, 1_000_000)
+	for i := range hits {
+		hits[i] = hit{kind: "secret", offset: int64(20 * i), text: []byte("password=x"), prose: i%2 == 0}
 	}
-	took(1000)
-	if few, many := took(4000), took(64000); many > 100*few+100*time.Millisecond {
-		t.Errorf("4000 hits take %v, 64000 take %v", few, many)
+	if got := len(relevant(hits, false)); got != len(hits) {
+		t.Fatalf("%d of %d", got, len(hits))
 	}
 }
 

@@ -130,7 +130,7 @@ func TestDeep(t *testing.T) {
 	if err := Permit(d, planted(nil)); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(start); took > 5*time.Second { // it takes 0.3 s
+	if took := time.Since(start); took > time.Minute { // it takes 0.3 s
 		t.Errorf("it took %v", took)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"kamino.dev/kamino/agent/disk"
 )
@@ -173,14 +172,11 @@ func TestLoopByAnotherName(t *testing.T) {
 // TestManyMatches: the work for a rule's matches grows with their number, not with its square.
 func TestManyMatches(t *testing.T) {
 	var all []Match
-	for i := range 30000 {
+	const n = 300_000 // the square of which would be an hour: the test would not end
+	for i := range n {
 		all = append(all, Match{Path: fmt.Sprintf("tmp/%d/x", i)}, Match{Path: fmt.Sprintf("tmp/%d", i)}, Match{Path: fmt.Sprintf("tmp/%d", i)})
 	}
-	start := time.Now()
-	if got := distinct(all); len(got) != 30000 || got[0].Path != "tmp/0" || got[29999].Path != "tmp/29999" {
+	if got := distinct(all); len(got) != n || got[0].Path != "tmp/0" || got[n-1].Path != "tmp/99999" {
 		t.Errorf("%d matches, the first %v", len(got), got[0])
-	}
-	if took := time.Since(start); took > 10*time.Second { // it takes 50 ms
-		t.Errorf("it took %v", took)
 	}
 }
