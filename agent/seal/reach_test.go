@@ -176,7 +176,7 @@ func TestManyMatches(t *testing.T) {
 	for i := range n {
 		all = append(all, Match{Path: fmt.Sprintf("tmp/%d/x", i)}, Match{Path: fmt.Sprintf("tmp/%d", i)}, Match{Path: fmt.Sprintf("tmp/%d", i)})
 	}
-	if got := distinct(all); len(got) != n || got[0].Path != "tmp/0" || got[n-1].Path != "tmp/99999" {
+	if got := distinct(all); len(got) != n || got[0].Path != "tmp/0" || got[n-1].Path != "tmp/299999" {
 		t.Errorf("%d matches, the first %v", len(got), got[0])
 	}
 }
