@@ -18,6 +18,9 @@ import (
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	for _, s := range kamino.Pipeline() {
+		if s.Name == kamino.InHold || s.Name == kamino.InRelease {
+			continue // scale sets leave a machine alone that is off
+		}
 		for name, signal := range map[string]syscall.Signal{"int": syscall.SIGINT, "term": syscall.SIGTERM} {
 			t.Run(name+"-"+s.Name, func(t *testing.T) {
 				t.Parallel()
