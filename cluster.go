@@ -79,6 +79,8 @@ const (
 	// refuses what the seal would refuse. It changes nothing but the host's memory, in which the
 	// seal finds what was seen.
 	TaskInventory Task = "inventory"
+	// TaskPackages writes the list of the installed packages on the node. Only a Shelf makes it.
+	TaskPackages Task = "packages"
 )
 
 // DrainOptions say how hard a drain may push.

@@ -102,6 +102,9 @@ type Behind struct {
 	Days     *float64  `json:"days,omitempty"`
 	Packages Compared  `json:"packages"`
 	Differs  []Drifted `json:"differs,omitempty"`
+	// Missing are container images in the node's cache that the next one would have to pull; nil
+	// where no list of the version's is kept, or it may not be read.
+	Missing []CachedImage `json:"imagesNotCached,omitzero"`
 }
 
 // Drifted is something that the next node would have in another version than one that runs.
@@ -200,6 +203,9 @@ func (b Behind) String() string {
 		words = append(words, "packages differ")
 	case ComparedUnknown:
 		words = append(words, "packages not compared")
+	}
+	if len(b.Missing) > 0 {
+		words = append(words, fmt.Sprintf("%d images not cached", len(b.Missing)))
 	}
 	switch {
 	case b.Packages != ComparedSame:

@@ -1,8 +1,13 @@
 package kamino
 
 import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -303,5 +308,80 @@ func TestBehind(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
+	}
+}
+
+// shelf keeps lists in memory.
+type shelf struct {
+	Cluster
+	Shelf
+	kept map[string]DiskList
+}
+
+func (s *shelf) SaveList(_ context.Context, _ PoolID, run string, l DiskList) error {
+	s.kept[run] = l
+	return nil
+}
+
+func (s *shelf) Lists(context.Context, PoolID) (runs []string, err error) {
+	return slices.Sorted(maps.Keys(s.kept)), nil
+}
+
+func (s *shelf) DeleteList(_ context.Context, run string) error {
+	delete(s.kept, run)
+	return nil
+}
+
+// told is what the agent writes on a node for an order.
+func told(run, nonce string, lines ...string) Node {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	for _, line := range lines {
+		fmt.Fprintln(z, line)
+	}
+	_ = z.Close()
+	text, _ := json.Marshal(map[string]any{"run": run, "nonce": nonce, "list": packed.Bytes()})
+	return Node{Annotations: map[string]string{AnnotationPackages: string(text)}}
+}
+
+// TestLists: a list is kept if the receipt has its digest, and as long as there is a version.
+func TestLists(t *testing.T) {
+	lines := []string{"a 1 amd64", "b 2 all"}
+	s := &shelf{kept: map[string]DiskList{}}
+	r := &Run{engine: &Engine{Cluster: s}, held: holder{run: "r1", lease: &Lease{}}}
+	receipt := Receipt{Run: "r1", Nonce: "n", Freshness: Freshness{PackageDigest: packageDigest(lines)}}
+	for name, n := range map[string]Node{"another list": told("r1", "n", "a 2 amd64", "b 2 all"), "another run's": told("r0", "n", lines...),
+		"another nonce": told("r1", "m", lines...), "none": {}, "too long": told("r1", "n", strings.Repeat("a", packagesMost+1))} {
+		if r.saveList(t.Context(), n, receipt); len(s.kept) > 0 {
+			t.Errorf("%s is kept: %v", name, s.kept)
+		}
+	}
+	n := told("r1", "n", lines...)
+	n.Software.Images = []CachedImage{{"i", 1}}
+	r.saveList(t.Context(), n, receipt)
+	if got := s.kept["r1"]; !slices.Equal(got.Packages, lines) || len(got.Images) != 1 {
+		t.Errorf("kept %+v", s.kept)
+	}
+	s.kept["r0"], s.kept["gone"] = DiskList{}, DiskList{}
+	versions := []Artifact{{Tags: map[string]string{TagRun: "r0"}}}
+	next, any := r.pruneLists(t.Context(), versions)
+	if !any || next.act != ActDeleteLists {
+		t.Fatalf("%+v", next)
+	}
+	if err := next.do(t.Context()); err != nil || len(s.kept) != 2 || s.kept["r1"].Packages == nil {
+		t.Errorf("left %v, %v", s.kept, err)
+	}
+	if _, any := r.pruneLists(t.Context(), versions); any {
+		t.Error("there is always one to delete")
+	}
+}
+
+// TestComparePackages: by name and architecture, with every version of each.
+func TestComparePackages(t *testing.T) {
+	same, got := comparePackages([]string{"a 1 amd64", "a 1 i386", "gone 1 all", "kernel 5 x86_64", "kernel 6 x86_64", "z 1 all"},
+		[]string{"a 1 amd64", "a 2 i386", "kernel 6 x86_64", "kernel 7 x86_64", "new 1 all", "z 1 all"})
+	want := []PackageDrift{{"a", "i386", "1", "2"}, {"gone", "all", "1", ""}, {"kernel", "x86_64", "5,6", "6,7"}, {"new", "all", "", "1"}}
+	if same != 2 || !slices.Equal(got, want) {
+		t.Errorf("%d the same, %+v", same, got)
 	}
 }

@@ -94,6 +94,7 @@ func (e *Engine) Status(ctx context.Context, pools []string, lastPatch []Signal)
 		out[i].Paused = paused
 		errs = append(errs, o.err)
 	}
+	e.addLacks(ctx, all, out)
 	return out, errors.Join(errs...)
 }
 

@@ -246,4 +246,5 @@ const (
 	ActRemoveCanary     Act = "remove-canary"
 	ActRemoveNode       Act = "remove-node"
 	ActWithdraw         Act = "withdraw-version"
+	ActDeleteLists      Act = "delete-lists"
 )

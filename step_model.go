@@ -242,6 +242,9 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 	versions = r.held.lease.Ledger.distrust(versions)
 	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, r.opts.KeepWithdrawn, r.held.lease.Ledger), func(v Artifact) bool { return slices.Contains(r.image.kept, v.Name) })
 	if len(victims) == 0 {
+		if next, any := r.pruneLists(ctx, versions); any {
+			return next, nil
+		}
 		return done(fmt.Sprintf("versions kept: %d", len(versions))), nil
 	}
 	v := victims[0]

@@ -227,6 +227,7 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
 		Machine: Machine{Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType},
 	}
 	return act(ActCreateSnapshot, "snapshot disk "+lastSegment(in.Disk), func(ctx context.Context) error {
+		r.saveList(ctx, n, receipt)
 		return r.engine.Provider.Create(ctx, r.pool, want)
 	}), nil
 }

@@ -3,6 +3,7 @@
 //
 //	seal      make a donor's disk fit to be cloned, report the receipt, power off
 //	inventory say before a seal whether the disk may be sealed, and keep what was seen for it
+//	packages  print the installed packages, or tell a run that asks
 //	verify    scan a sealed disk, by file or by raw byte, for what must not be in an image
 //	unseal    take an interrupted seal back
 //	boot      first boot: identity, configuration, report to the platform; kubelet waits for it
@@ -60,6 +61,7 @@ func verbs() []verb {
 	return []verb{
 		{"seal", "make this disk fit to be cloned", runSeal},
 		{"inventory", "say before a seal whether this disk may be sealed, at low priority", runInventory},
+		{"packages", "print the installed packages, or tell a run that asks", runPackages},
 		{"verify", "scan a sealed disk for what must not be in an image", runVerify},
 		{"unseal", "take an interrupted seal back", runUnseal},
 		{"boot", "first boot: identity, configuration, platform report", runBoot},

@@ -220,7 +220,7 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 		return v.lost(ctx, h, node, fmt.Errorf("written to the sealed disk since it was scanned: %w", err))
 	}
 	v.log.Info("sealed", "run", receipt.Run, "rules", len(receipt.Rules), "free_space", o.Config.FreeSpace, "bytes", covered)
-	return v.finish(ctx, h, node, receipt)
+	return v.finish(ctx, d, h, node, receipt)
 }
 
 func (v *sealVerb) work(ctx context.Context, d *disk.Disk, node *nodeapi.Client, services *seal.Services, o seal.Options) (seal.Receipt, error) {
@@ -263,7 +263,7 @@ func reach(ctx context.Context, node *nodeapi.Client) error {
 	return nil
 }
 
-func (v *sealVerb) finish(ctx context.Context, h host.Host, node *nodeapi.Client, r seal.Receipt) error {
+func (v *sealVerb) finish(ctx context.Context, d *disk.Disk, h host.Host, node *nodeapi.Client, r seal.Receipt) error {
 	short, err := json.Marshal(r.Short())
 	if err != nil {
 		return err
@@ -276,6 +276,9 @@ func (v *sealVerb) finish(ctx context.Context, h host.Host, node *nodeapi.Client
 		fmt.Fprintln(v.out, string(full))
 	}
 	if node != nil {
+		if err := v.tellPackages(ctx, d, node, r); err != nil {
+			v.log.Warn("the list of packages was not told", "error", err)
+		}
 		if err := node.Annotate(ctx, map[string]string{receiptAnnotation: string(short), failureAnnotation: ""}); err != nil {
 			return v.lost(ctx, h, node, fmt.Errorf("report receipt: %w", err))
 		}
@@ -284,6 +287,17 @@ func (v *sealVerb) finish(ctx context.Context, h host.Host, node *nodeapi.Client
 		return nil
 	}
 	return h.PowerOff(ctx)
+}
+
+// tellPackages comes before the receipt, upon which the run goes on, and never keeps it.
+func (v *sealVerb) tellPackages(ctx context.Context, d *disk.Disk, node *nodeapi.Client, r seal.Receipt) error {
+	text, err := listPackages(d, r.Run, r.Nonce)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	return node.Annotate(ctx, map[string]string{packagesAnnotation: text})
 }
 
 // lost is for what fails behind the point of no return: this machine has no identity to run under

@@ -2,10 +2,15 @@ package agent
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -70,12 +75,62 @@ func verbFor(t *testing.T) *sealVerb {
 	return &sealVerb{env: &env{out: new(bytes.Buffer), err: new(bytes.Buffer), log: slog.New(slog.DiscardHandler)}, run: "r1", powerOff: true}
 }
 
+func emptyDisk(t *testing.T) *disk.Disk {
+	t.Helper()
+	d, err := disk.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// TestPackagesBeforeReceipt: the list of packages, which fits, is on the Node before the receipt,
+// and repeats the nonce.
+func TestPackagesBeforeReceipt(t *testing.T) {
+	node, h, events := apiServer(t, http.StatusOK)
+	d := emptyDisk(t)
+	var status strings.Builder
+	for i := range 900 {
+		fmt.Fprintf(&status, "Package: package-%d\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:%d.%d-%d+deb12u1\n\n", i*7919, i, i*i, i%7)
+	}
+	if err := d.WriteFile("var/lib/dpkg/status", []byte(status.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := verbFor(t).finish(t.Context(), d, h, node, seal.Receipt{Run: "r1", Nonce: "n0nce", Hash: "sha256:1"}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(events()), "\n")
+	if len(lines) != 3 || !strings.Contains(lines[1], "kamino.dev/receipt") || lines[2] != "poweroff" {
+		t.Fatalf("%q", lines)
+	}
+	var patch struct {
+		Metadata struct{ Annotations map[string]string }
+	}
+	var told packageList
+	if err := errors.Join(json.Unmarshal([]byte(lines[0]), &patch), json.Unmarshal([]byte(patch.Metadata.Annotations[packagesAnnotation]), &told)); err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(told.List))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := io.ReadAll(z)
+	sum := sha256.Sum256(list)
+	if err != nil || hex.EncodeToString(sum[:]) != told.PackageDigest || told.PackageCount != 900 || told.Run != "r1" || told.Nonce != "n0nce" {
+		t.Errorf("%d bytes, %+v, %v", len(list), told.Facts, err)
+	}
+	if _, err := listPackages(emptyDisk(t), "r1", "n"); err == nil {
+		t.Error("a disk without packages has a list")
+	}
+}
+
 // TestReceiptBeforePower: the receipt is on the Node, without its rules, before the machine goes
 // off.
 func TestReceiptBeforePower(t *testing.T) {
 	node, h, events := apiServer(t, http.StatusOK)
 	r := seal.Receipt{Run: "r1", Hash: "sha256:1", Rules: []seal.RuleCount{{ID: "a"}, {ID: "b"}}}
-	if err := verbFor(t).finish(t.Context(), h, node, r); err != nil {
+	if err := verbFor(t).finish(t.Context(), emptyDisk(t), h, node, r); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(events()), "\n")
@@ -89,7 +144,7 @@ func TestReceiptBeforePower(t *testing.T) {
 // says what to do.
 func TestNobodyIsTold(t *testing.T) {
 	node, h, events := apiServer(t, http.StatusNotFound)
-	err := verbFor(t).finish(t.Context(), h, node, seal.Receipt{Run: "r1"})
+	err := verbFor(t).finish(t.Context(), emptyDisk(t), h, node, seal.Receipt{Run: "r1"})
 	if err == nil || !strings.Contains(err.Error(), "comes back as the first clone") || !strings.HasSuffix(events(), "poweroff\n") {
 		t.Errorf("%v after %q", err, events())
 	}

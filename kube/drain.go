@@ -91,7 +91,7 @@ func leaves(pod *corev1.Pod) bool {
 // isSealPod tells the pod that comes after a drain, and that of the inventory before
 // it: no drain removes them, the end of the run does.
 func (c *Cluster) isSealPod(pod *corev1.Pod) bool {
-	return slices.Contains([]string{sealName, surveyName}, pod.Labels[labelName]) && slices.Contains(c.namespaces(pod.Labels[labelRun], kamino.TaskSeal), pod.Namespace)
+	return slices.Contains([]string{sealName, surveyName, packagesName}, pod.Labels[labelName]) && slices.Contains(c.namespaces(pod.Labels[labelRun], kamino.TaskSeal), pod.Namespace)
 }
 
 // drainRound is one call of Evict.

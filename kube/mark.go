@@ -159,7 +159,7 @@ func put(n kamino.Node, found *kamino.Mark, mark kamino.Mark) ([]change, error) 
 // takeOff removes the annotations and gives AnnotationProtect its former value.
 func takeOff(n kamino.Node, found *kamino.Mark) []change {
 	var changes []change
-	for _, key := range []string{kamino.AnnotationRun, kamino.AnnotationReceipt, kamino.AnnotationSealFailure} {
+	for _, key := range []string{kamino.AnnotationRun, kamino.AnnotationReceipt, kamino.AnnotationPackages, kamino.AnnotationSealFailure} {
 		if _, ok := n.Annotations[key]; ok {
 			changes = append(changes, change{Op: "remove", Path: annotation(key)})
 		}

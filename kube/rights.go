@@ -39,6 +39,10 @@ var runRights = []right{
 	{verb: "get", resource: "pods", namespace: kamino.SystemNamespace, role: "kamino-run"},
 	{verb: "create", resource: "pods", namespace: kamino.SystemNamespace, role: "kamino-run"},
 	{verb: "delete", resource: "pods", namespace: kamino.SystemNamespace, role: "kamino-run"},
+	{verb: "get", resource: "configmaps", namespace: kamino.SystemNamespace, role: "kamino-run"},
+	{verb: "list", resource: "configmaps", namespace: kamino.SystemNamespace, role: "kamino-run"},
+	{verb: "create", resource: "configmaps", namespace: kamino.SystemNamespace, role: "kamino-run"},
+	{verb: "delete", resource: "configmaps", namespace: kamino.SystemNamespace, role: "kamino-run"},
 	{verb: "get", group: groupLeases, resource: "leases", namespace: corev1.NamespaceNodeLease, role: "kamino-run"},
 }
 

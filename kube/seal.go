@@ -33,7 +33,7 @@ const (
 )
 
 func podName(run string, task kamino.Task) string {
-	return map[kamino.Task]string{kamino.TaskSeal: sealName, kamino.TaskInventory: surveyName}[task] + "-" + run
+	return map[kamino.Task]string{kamino.TaskSeal: sealName, kamino.TaskInventory: surveyName, kamino.TaskPackages: packagesName}[task] + "-" + run
 }
 
 // hopelessWaits are reasons for which a container waits that do not pass by

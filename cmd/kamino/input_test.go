@@ -34,6 +34,8 @@ func TestBadInput(t *testing.T) {
 		{name: "unknown flag", args: []string{"plan", "--poool", "x"}, want: []string{"--poool", "kamino plan --help"}},
 		{name: "unknown pool", args: []string{"plan", "--pool", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},
 		{name: "unknown pool for auto-update", args: []string{"auto-update", "--target-vmss", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},
+		{name: "a difference from no node", args: []string{"status", "--diff"}, want: []string{"--diff and --node", "--diff --node NODE"}},
+		{name: "a node without a difference", args: []string{"status", "--node", "n1"}, want: []string{"--diff and --node"}},
 		{name: "unknown pool for status", args: []string{"status", "--pool", "nope"}, want: []string{`"nope"`, pool1}},
 		{name: "unknown pool for rollback", args: []string{"rollback", "--pool", "nope"}, want: []string{`"nope"`, pool1}},
 		{name: "pool with no nodes", args: []string{"plan", "--pool", "k8s-empty-vmss"},

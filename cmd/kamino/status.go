@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,6 +19,8 @@ type statusCommand struct {
 	out       outputFlag
 	pools     []string
 	lastPatch []string
+	diff      bool
+	node      string
 }
 
 func newStatusCommand(a *app) *cobra.Command {
@@ -28,7 +31,13 @@ func newStatusCommand(a *app) *cobra.Command {
 		Long: `Show, per pool, the image definition, every image version with its state and
 lineage, what the model refers to, how old the image of the next node would be
 and how many days of patches it would miss, how far it would be behind the best
-node that runs, where a rollback would go, and unfinished runs.`,
+node that runs, where a rollback would go, and unfinished runs.
+
+With --diff --node NODE it names the packages in which the next node of that
+node's pool would differ from it. A short pod on the node reads them and is
+removed again; nothing else is changed.`,
+		Example: `  kamino status --pool k8s-pool1-12345678-vmss
+  kamino status --diff --node k8s-pool1-12345678-vmss000000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
@@ -37,9 +46,12 @@ node that runs, where a rollback would go, and unfinished runs.`,
 	f.StringArrayVar(&c.pools, "pool", nil, "only this pool, by name or ID; may be repeated")
 	f.StringArrayVar(&c.lastPatch, "last-patch-annotation", []string{kamino.KuredLastPatch.Annotation},
 		"where nodes tell when they were patched; may be repeated")
+	f.BoolVar(&c.diff, "diff", false, "name the packages in which the next node would differ from the one of --node")
+	f.StringVar(&c.node, "node", "", "with --diff: the node whose packages are read")
 	a.addGallery(f)
 	c.out.add(cmd)
 	a.completes(cmd, "pool", poolWords)
+	a.completes(cmd, "node", nodeWords)
 	return cmd
 }
 
@@ -52,11 +64,51 @@ func (c *statusCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.diff || c.node != "" {
+		return c.runDiff(ctx)
+	}
 	engine, err := c.engine(ctx)
 	if err != nil {
 		return err
 	}
 	return c.show(ctx, engine, c.out, c.pools, signals)
+}
+
+func (c *statusCommand) runDiff(ctx context.Context) error {
+	if !c.diff || c.node == "" || len(c.pools) > 0 {
+		return kamino.WithHint(errors.New("--diff and --node go together, and without --pool"), "use --diff --node NODE")
+	}
+	if err := c.needImage(ctx, false); err != nil {
+		return err
+	}
+	engine, err := c.engine(ctx)
+	if err != nil {
+		return err
+	}
+	diff, err := engine.PackageDiff(ctx, c.node)
+	if err != nil {
+		return err
+	}
+	return c.out.print(c.app, diff, func(w io.Writer) { printPackages(w, diff) })
+}
+
+func printPackages(w io.Writer, d kamino.PackageDiff) {
+	fmt.Fprintf(w, "Node:\t%s of pool %s\n", d.Node, d.Pool)
+	fmt.Fprintf(w, "Next node:\tboots from %s\n", d.Version)
+	fmt.Fprintf(w, "Packages:\t%d the same, %d differ\n", d.Same, len(d.Differs))
+	fmt.Fprintf(w, "Images:\t%d of the node are not cached\n", len(d.Missing))
+	if len(d.Differs) > 0 {
+		fmt.Fprintln(w, "\nPACKAGE\tARCHITECTURE\tON THE NODE\tNEXT NODE")
+	}
+	for _, p := range d.Differs {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.Name, shown(p.Arch), shown(p.Node), shown(p.Next))
+	}
+	if len(d.Missing) > 0 {
+		fmt.Fprintln(w, "\nIMAGE NOT CACHED\tMB")
+	}
+	for _, i := range d.Missing {
+		fmt.Fprintf(w, "%s\t%d\n", i.Name, (i.Bytes+500_000)/1_000_000)
+	}
 }
 
 // show prints the status; auto-update ends with it too.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/demo"
 )
 
@@ -260,5 +262,50 @@ func (p *pool) expectRunning(n int) {
 	p.Helper()
 	if in, ok := p.lab.Cloud.Instance(p.instance(n)); !ok || in.PowerState != emulator.PowerRunning {
 		p.Errorf("instance %s is %s", p.instance(n), in.PowerState)
+	}
+}
+
+// TestPackageDiff: what the next node would lack is named, package by package, and the node that
+// was asked is as it was.
+func TestPackageDiff(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, 2)
+	version := kaminoRun(t, updateArgs(p.node(0))...).mustSucceed(t).Version
+	before := p.get(p.node(1))
+	diff := func(node string) (d kamino.PackageDiff) {
+		t.Helper()
+		o := kaminoRun(t, "status", "--diff", "--node", node, "--image", lab.SealImage, "-o", "json")
+		if err := json.Unmarshal([]byte(o.out), &d); err != nil || o.code != 0 {
+			t.Fatalf("exit code %d, %v\n%s\n%s", o.code, err, o.out, o.log)
+		}
+		return d
+	}
+	if d := diff(before.Name); len(d.Differs) > 0 || d.Same == 0 || d.Version != version || len(d.Missing) > 0 {
+		t.Errorf("before any patch %+v", d)
+	}
+	patched := strings.NewReplacer("libc6 2.36-9 ", "libc6 2.36-10 ", "openssl 3.0.15 ", "openssl 3.0.17 ", "tzdata 2025a ", "tzdata 2026a ")
+	if err := shared.Cloud.WriteDisk(p.instance(1), func(files map[string]string) {
+		files["/var/lib/dpkg/packages"] = patched.Replace(files["/var/lib/dpkg/packages"])
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := []kamino.PackageDrift{{Name: "libc6", Arch: "amd64", Next: "2.36-9", Node: "2.36-10"},
+		{Name: "openssl", Arch: "amd64", Next: "3.0.15", Node: "3.0.17"}, {Name: "tzdata", Arch: "all", Next: "2025a", Node: "2026a"}}
+	if d := diff(before.Name); !slices.Equal(d.Differs, want) || d.Same != 2 {
+		t.Errorf("after three packages were patched %+v", d)
+	}
+	p.expectSame(before, p.get(before.Name))
+	pods, err := shared.Client.CoreV1().Pods(kamino.SystemNamespace).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + before.Name})
+	if err != nil || len(pods.Items) > 0 {
+		t.Errorf("pods are left: %v, %v", pods.Items, err)
+	}
+	o := kaminoRun(t, "status", "--pool", p.name, "-o", "json")
+	var pools []kamino.PoolStatus
+	if err := json.Unmarshal([]byte(o.out), &pools); err != nil || len(pools) != 1 || pools[0].Behind == nil || pools[0].Behind.Missing == nil || len(pools[0].Behind.Missing) > 0 {
+		t.Errorf("status: %v\n%s", err, o.out)
+	}
+	o = kaminoRun(t, "status", "--diff", "--node", before.Name, "--image", lab.SealImage)
+	if o.code != 0 || !strings.Contains(o.out, "2 the same, 3 differ") || !strings.Contains(o.out, "2.36-10") {
+		t.Errorf("exit code %d\n%s\n%s", o.code, o.out, o.log)
 	}
 }

@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -417,5 +418,84 @@ func bindBase(t *testing.T, name, role string) {
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The pod that lists packages is admitted as the product makes it, and runs nothing else.
+func TestPackagesPodPolicy(t *testing.T) {
+	s := newSubject(t, kube.Options{SealImage: sealImage})
+	makeNode(t, cordoned("listed"))
+	n, pods := s.node(t, "listed"), admin.CoreV1().Pods(kamino.SystemNamespace)
+	if err := s.AskPackages(t.Context(), n, kamino.SealOrder{Run: "diff-policy", Nonce: "n"}); err != nil {
+		t.Fatal(err)
+	}
+	made, err := pods.Get(t.Context(), "kamino-packages-diff-policy", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ForgetPackages(t.Context(), n, "diff-policy"); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*corev1.Pod){
+		"that seals":           func(p *corev1.Pod) { p.Spec.Containers[0].Command = sealCommand("diff-policy", "listed") },
+		"that takes inventory": func(p *corev1.Pod) { p.Spec.Containers[0].Command[1] = "inventory" },
+		"of another node":      func(p *corev1.Pod) { p.Spec.Containers[0].Command[7] = "other" },
+		"under the inventory's": func(p *corev1.Pod) {
+			p.Name, p.Labels["app.kubernetes.io/name"] = "kamino-inventory-diff-policy", "kamino-inventory"
+		},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: made.Name, Namespace: made.Namespace, Labels: maps.Clone(made.Labels)}, Spec: *made.Spec.DeepCopy()}
+		change(pod)
+		if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err == nil || !strings.Contains(err.Error(), "runs") {
+			t.Errorf("%s: got %v, want a refusal", name, err)
+		}
+	}
+}
+
+// The accounts of runs keep lists of packages, and do not come near the images that may seal disks.
+func TestListPolicy(t *testing.T) {
+	const user = "system:serviceaccount:default:lists"
+	bindBase(t, user, "kamino-run")
+	if _, err := admin.RbacV1().RoleBindings(kamino.SystemNamespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test-lists"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "kamino-run"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := rest.CopyConfig(config)
+	cfg.Impersonate.UserName = user
+	limited, err := kube.New(cfg, kube.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists, dry := client.CoreV1().ConfigMaps(kamino.SystemNamespace), []string{metav1.DryRunAll}
+	eventually(t, "the policy to count", func() bool {
+		_, err := lists.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{DryRun: dry})
+		return err != nil && strings.Contains(err.Error(), "kamino-lists")
+	})
+	if err := lists.Delete(t.Context(), "kamino-seal-images", metav1.DeleteOptions{DryRun: dry}); err == nil || !strings.Contains(err.Error(), "kamino-lists") {
+		t.Errorf("the images that may seal disks are deleted: %v", err)
+	}
+	named := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "kamino-seal-"}}
+	if _, err := lists.Create(t.Context(), named, metav1.CreateOptions{DryRun: dry}); err == nil {
+		t.Error("a ConfigMap of a generated name is made")
+	}
+	if err := limited.SaveList(t.Context(), "/p", "r-lists", kamino.DiskList{Packages: []string{"a 1 all"}}); err != nil {
+		t.Fatal(err)
+	}
+	if runs, err := limited.Lists(t.Context(), "/p"); err != nil || len(runs) != 1 {
+		t.Errorf("%q, %v", runs, err)
+	}
+	if list, err := limited.List(t.Context(), "r-lists"); err != nil || len(list.Packages) != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := limited.DeleteList(t.Context(), "r-lists"); err != nil {
+		t.Error(err)
+	}
+	if err := admin.CoreV1().ConfigMaps(kamino.SystemNamespace).Delete(t.Context(), "kamino-seal-images", metav1.DeleteOptions{DryRun: dry}); err != nil {
+		t.Errorf("an administrator is limited: %v", err)
 	}
 }

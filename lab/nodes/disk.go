@@ -12,7 +12,8 @@ import (
 const (
 	machineIDFile  = "/etc/machine-id"
 	hostnameFile   = "/etc/hostname"
-	poolFile       = "/etc/default/kubelet" // the label of the pool, which the bootstrap writes
+	poolFile       = "/etc/default/kubelet"   // the label of the pool, which the bootstrap writes
+	packagesFile   = "/var/lib/dpkg/packages" // a line "NAME VERSION ARCHITECTURE" each, as the agent lists what dpkg has
 	imagesFile     = "/var/lib/containerd/images"
 	kubeletPKI     = "/var/lib/kubelet/pki/"
 	credentialFile = kubeletPKI + "kubelet-client-current.pem"
@@ -48,6 +49,9 @@ func firstBoot(files map[string]string, computerName, pool string) identity {
 	}
 	if files[imagesFile] == "" {
 		files[imagesFile] = "registry.k8s.io/pause:3.10\nregistry.k8s.io/kube-proxy:" + kubeletVersion + "\nregistry.k8s.io/cni:1.7\n"
+	}
+	if files[packagesFile] == "" {
+		files[packagesFile] = "bash 5.2 amd64\nkubelet 1.36.3 amd64\nlibc6 2.36-9 amd64\nopenssl 3.0.15 amd64\ntzdata 2025a all\n"
 	}
 	if strings.TrimSpace(files[machineIDFile]) == "" {
 		files[machineIDFile] = randomHex(16) + "\n"

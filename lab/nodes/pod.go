@@ -137,7 +137,12 @@ func (k *kubelet) runPod(ctx context.Context, w *podWorker) error {
 		if err := k.job(ctx, pod); err != nil {
 			return err
 		}
-		if isSurvey(pod) {
+		if isList(pod) {
+			if err := k.list(ctx, pod); err != nil {
+				return err
+			}
+		}
+		if isSurvey(pod) || isList(pod) {
 			if err := k.finish(ctx, pod, corev1.PodSucceeded, ""); err != nil {
 				return err
 			}

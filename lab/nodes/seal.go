@@ -20,9 +20,10 @@ import (
 
 // sealName is the label value of seal pods, receiptAnnotation where the receipt goes.
 const (
-	sealName          = "kamino-seal"
-	receiptAnnotation = "kamino.dev/receipt"
-	reportTimeout     = 30 * time.Second
+	sealName           = "kamino-seal"
+	receiptAnnotation  = "kamino.dev/receipt"
+	packagesAnnotation = "kamino.dev/packages"
+	reportTimeout      = 30 * time.Second
 )
 
 // receipt says what a seal removed. On the node's annotation the rules are only counted.
@@ -39,6 +40,9 @@ type receipt struct {
 	Agent      string `json:"agent"`
 	Nonce      string `json:"nonce,omitempty"`
 	Policy     string `json:"policy,omitempty"`
+
+	PackageDigest string `json:"packageDigest,omitempty"`
+	PackageCount  int    `json:"packageCount,omitempty"`
 }
 
 type rule struct {
@@ -74,7 +78,11 @@ func (k *kubelet) seal(ctx context.Context, pod *corev1.Pod) error {
 		SealedAt: k.fleet.clock.Now().UTC().Format(time.RFC3339), Agent: "simulated", Nonce: sealNonce(pod), Policy: sealPolicy(pod),
 	}
 	var sealErr error
+	var packages string
 	if err := k.fleet.cloud.WriteDisk(k.instance.ID, func(files map[string]string) {
+		packages = files[packagesFile]
+		sum := sha256.Sum256([]byte(packages))
+		doc.PackageDigest, doc.PackageCount = hex.EncodeToString(sum[:]), strings.Count(packages, "\n")
 		sealErr = sealDisk(files, &doc, k.hostname)
 	}); err != nil {
 		return err
@@ -89,14 +97,50 @@ func (k *kubelet) seal(ctx context.Context, pod *corev1.Pod) error {
 	}
 	reporting, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+	list, err := packageList(run, sealNonce(pod), packages)
+	if err != nil {
+		return err
+	}
 	reportErr := k.retry(reporting, func(ctx context.Context) error {
-		return k.patchNode(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]string{receiptAnnotation: string(annotation)}}})
+		return k.patchNode(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]string{packagesAnnotation: list, receiptAnnotation: string(annotation)}}})
 	})
 	if powerOff {
 		// Also without a report: a sealed machine has no identity left to run under.
 		k.fleet.cloud.PowerOffFromGuest(k.instance.ID)
 	}
 	return reportErr
+}
+
+// isList: the pod of which the agent writes the packages of the disk on the node.
+func isList(pod *corev1.Pod) bool { return pod.Labels["app.kubernetes.io/name"] == "kamino-packages" }
+
+// list does what the agent's verb packages does.
+func (k *kubelet) list(ctx context.Context, pod *corev1.Pod) error {
+	var packages string
+	if err := k.fleet.cloud.WriteDisk(k.instance.ID, func(files map[string]string) { packages = files[packagesFile] }); err != nil {
+		return err
+	}
+	list, err := packageList(pod.Labels["kamino.dev/run"], sealNonce(pod), packages)
+	if err != nil {
+		return err
+	}
+	return k.retry(ctx, func(ctx context.Context) error {
+		return k.patchNode(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]string{packagesAnnotation: list}}})
+	})
+}
+
+// packageList is the annotation as agent/verb_packages.go writes it.
+func packageList(run, nonce, packages string) (string, error) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := io.WriteString(z, packages); err != nil {
+		return "", err
+	}
+	if err := z.Close(); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(map[string]any{"run": run, "nonce": nonce, "list": packed.Bytes()})
+	return string(text), err
 }
 
 // sealDisk removes identity and writes receipt and ancestry, unless this run sealed the disk

@@ -1,0 +1,141 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kamino.dev/kamino"
+)
+
+var _ kamino.Shelf = (*Cluster)(nil)
+
+// packagesName is the label value of pods that list packages, and what names of lists begin with.
+const packagesName = "kamino-packages"
+
+// packagesTime is how long a pod that lists packages may take, so that one which nobody waits for
+// any more ends.
+const packagesTime = 5 * time.Minute
+
+// listName is of the ConfigMap of a run: its keys are packages, a line each as the agent has it,
+// and images, a line of bytes and name each.
+func listName(run string) string { return packagesName + "-" + run }
+
+// SaveList implements kamino.Shelf: 1 request.
+func (c *Cluster) SaveList(ctx context.Context, pool kamino.PoolID, run string, list kamino.DiskList) error {
+	images := make([]string, len(list.Images))
+	for i, image := range list.Images {
+		images[i] = strconv.FormatInt(image.Bytes, 10) + " " + image.Name
+	}
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: listName(run), Labels: map[string]string{labelManagedBy: managedBy, labelName: packagesName, labelRun: run},
+			Annotations: map[string]string{annotationPool: string(pool)}},
+		Data: map[string]string{"packages": strings.Join(list.Packages, "\n"), "images": strings.Join(images, "\n")},
+	}
+	_, err := c.api.configMaps(kamino.SystemNamespace).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return explain("create configmaps -n "+kamino.SystemNamespace, err)
+}
+
+// List implements kamino.Shelf: 1 request.
+func (c *Cluster) List(ctx context.Context, run string) (out kamino.DiskList, err error) {
+	object, err := c.api.configMaps(kamino.SystemNamespace).Get(ctx, listName(run), metav1.GetOptions{})
+	if err != nil {
+		return out, explain("get configmaps/"+listName(run)+" -n "+kamino.SystemNamespace, err)
+	}
+	out.Packages = textLines(object.Data["packages"])
+	for _, line := range textLines(object.Data["images"]) {
+		bytes, name, _ := strings.Cut(line, " ")
+		n, _ := strconv.ParseInt(bytes, 10, 64) // shown only
+		out.Images = append(out.Images, kamino.CachedImage{Name: name, Bytes: n})
+	}
+	return out, nil
+}
+
+func textLines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
+
+// Lists implements kamino.Shelf: 1 request for 200 lists. Only their metadata is kept.
+func (c *Cluster) Lists(ctx context.Context, pool kamino.PoolID) (runs []string, err error) {
+	opts := metav1.ListOptions{Limit: pageSize, LabelSelector: labelManagedBy + "=" + managedBy + "," + labelName + "=" + packagesName}
+	for {
+		list, err := c.api.configMaps(kamino.SystemNamespace).List(ctx, opts)
+		if err != nil {
+			return nil, explain("list configmaps -n "+kamino.SystemNamespace, err)
+		}
+		for _, object := range list.Items {
+			if run := object.Labels[labelRun]; object.Name == listName(run) && strings.EqualFold(object.Annotations[annotationPool], string(pool)) {
+				runs = append(runs, run)
+			}
+		}
+		if opts.Continue = list.Continue; opts.Continue == "" {
+			return runs, nil
+		}
+	}
+}
+
+// DeleteList implements kamino.Shelf: 1 request.
+func (c *Cluster) DeleteList(ctx context.Context, run string) error {
+	err := c.api.configMaps(kamino.SystemNamespace).Delete(ctx, listName(run), metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return explain("delete configmaps -n "+kamino.SystemNamespace, err)
+}
+
+// AskPackages implements kamino.Shelf: 2 requests. A pod that an interrupted process left goes
+// first, since its nonce is another.
+func (c *Cluster) AskPackages(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
+	if c.opts.SealImage == "" {
+		return ErrNoSealImage
+	}
+	if err := c.removePackagesPod(ctx, order.Run); err != nil {
+		return err
+	}
+	pod, limit := c.surveyPod(node.Name, order), int64(packagesTime/time.Second)
+	pod.Name, pod.Labels[labelName] = podName(order.Run, kamino.TaskPackages), packagesName
+	pod.Spec.ActiveDeadlineSeconds = &limit
+	box := &pod.Spec.Containers[0]
+	box.Name, box.Command[1] = "packages", string(kamino.TaskPackages)
+	err := c.createPod(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsInvalid(err) {
+		return c.notAdmitted(err)
+	}
+	return err
+}
+
+func (c *Cluster) removePackagesPod(ctx context.Context, run string) error {
+	now := int64(0)
+	err := c.api.pods(kamino.SystemNamespace).Delete(ctx, podName(run, kamino.TaskPackages), metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return explain("delete pods -n "+kamino.SystemNamespace, err)
+}
+
+// ForgetPackages implements kamino.Shelf: 2 requests.
+func (c *Cluster) ForgetPackages(ctx context.Context, node kamino.Node, run string) error {
+	if err := c.removePackagesPod(ctx, run); err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID, "annotations": map[string]any{kamino.AnnotationPackages: nil}}})
+	if err != nil {
+		return fmt.Errorf("take the list of packages off node %s: %w", node.Name, err)
+	}
+	_, err = c.api.nodes.Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	return explain("patch nodes", err)
+}
