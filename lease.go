@@ -88,7 +88,9 @@ type Ledger struct {
 	RolledBack []string `json:"rolledBack,omitempty"`
 	// Owed are new nodes that a run was asked for and did not live to see.
 	Owed *ScaleOut `json:"owed,omitempty"`
-	Past []PastRun `json:"past,omitempty"` // newest first, at most maxPast
+	// Canary is the last one that a run asked for and ended without having seen gone, with its node.
+	Canary string    `json:"canary,omitempty"`
+	Past   []PastRun `json:"past,omitempty"` // newest first, at most maxPast
 	// Boots are the seconds that canaries took which were good, newest first, at most maxPast.
 	Boots []float64 `json:"boots,omitempty"`
 }

@@ -17,6 +17,7 @@ type holder struct {
 	fresh      string // the ID of a run that is not adopted
 	adopted    bool
 	givingBack bool   // nothing is made any more
+	retired    bool   // no canary of the pool is left, nor its node
 	before     Record // of the run that was adopted, as it was then
 	step       string // that is running
 
@@ -255,6 +256,11 @@ func (h *holder) renew(ctx context.Context) error {
 // release frees the lease, keeping its ledger.
 func (h *holder) release(ctx context.Context, note func(*Lease)) error {
 	err := h.persist(ctx, "release", func(l *Lease) {
+		if h.retired {
+			l.Ledger.Canary = ""
+		} else if l.Record.Canary != "" {
+			l.Ledger.Canary = l.Record.Canary
+		}
 		if note != nil {
 			note(l)
 		}

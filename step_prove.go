@@ -88,10 +88,11 @@ func (r *Run) provesCanary() bool {
 	return r.proof.mode == ProveCanary && (!r.image.preBuilt || r.image.version.unproved())
 }
 
-// mayHaveCanary: the run, or the one that it took the place of, has asked for a canary, or would.
+// mayHaveCanary: the run, or one before it that did not see it gone, has asked for a canary, or
+// would.
 func (r *Run) mayHaveCanary() bool {
 	_, _, ok := r.engine.prover()
-	return ok && (r.held.lease != nil && r.held.lease.Record.Canary != "" || r.plan != nil && r.provesCanary())
+	return ok && (r.held.lease != nil && r.held.lease.Record.Canary+r.held.lease.Ledger.Canary != "" || r.plan != nil && r.provesCanary())
 }
 
 // promotes: a version that passed is promoted by the run itself.
@@ -343,6 +344,7 @@ func (r *Run) lookRetire(ctx context.Context) (Next, error) {
 	if err := r.removeProbe(ctx); err != nil {
 		return Next{}, err
 	}
+	r.held.retired = true
 	return done("no canary is left"), nil
 }
 

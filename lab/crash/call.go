@@ -55,13 +55,16 @@ func (c *Call) String() string {
 	return c.Method + " " + path
 }
 
+// canaryPrefix begins the names of canaries and of their nodes.
+const canaryPrefix = "kamino-"
+
 // newCall reads a request. Tokens, events, reviews of one's own rights and dry runs change nothing.
 func newCall(p *Process, side Side, r *http.Request, body []byte) *Call {
 	c := &Call{Side: side, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Step: p.stepName(), body: body}
 	lower := strings.ToLower(c.Path)
 	c.List = side == Azure && r.Method == http.MethodGet && (strings.HasSuffix(lower, "/versions") || strings.HasSuffix(lower, "/virtualmachines"))
 	effectless := func(end string) bool { return strings.HasSuffix(c.Path, end) }
-	c.Write = r.Method != http.MethodGet && !slices.ContainsFunc([]string{"/token", "/events", "/selfsubjectrulesreviews", "/selfsubjectreviews"}, effectless) && !c.dry()
+	c.Write = r.Method != http.MethodGet && !slices.ContainsFunc([]string{"/token", "/events", "/selfsubjectrulesreviews", "/selfsubjectaccessreviews", "/selfsubjectreviews"}, effectless) && !c.dry()
 	c.means = invariant.Call{Process: p.Name, Verb: invariant.Read, Pool: p.world.pool, Bucket: string(side) + " " + r.Method + " " + c.Path}
 	if c.Write && side == Kubernetes {
 		c.readKubernetes()
@@ -92,6 +95,10 @@ func (c *Call) readKubernetes() {
 	switch {
 	case strings.Contains(c.Path, "/leases"):
 		c.means.Verb = invariant.SetLease
+	case strings.Contains(c.Path, "/nodes/"+canaryPrefix):
+		if c.means.Verb, c.means.Node = invariant.AdmitCanary, name; c.Method == http.MethodDelete {
+			c.means.Verb = invariant.RemoveNode
+		}
 	case strings.Contains(c.Path, "/nodes/"):
 		c.means.Verb, c.means.Node = invariant.Mark, name
 		var changes []struct{ Op, Path string }
@@ -170,6 +177,10 @@ func (c *Call) readAzure(r *http.Request, w *World) {
 		}
 	}
 	switch {
+	case strings.Contains(lower, "/virtualmachinescalesets/"+canaryPrefix):
+		if m.Verb, m.Target = invariant.LaunchCanary, imageText(doc.Properties.Profile.Storage.Image); c.Method == http.MethodDelete {
+			m.Verb, m.Target = invariant.RemoveCanary, name
+		}
 	case strings.HasSuffix(lower, "/poweroff"), strings.HasSuffix(lower, "/start"):
 		m.Verb = invariant.PowerOn
 		if strings.HasSuffix(lower, "/poweroff") {

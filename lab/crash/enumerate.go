@@ -26,6 +26,7 @@ func Shapes() []Shape {
 		{Name: "first day", NewNodes: 1, Reference: usual},
 		{Name: "machine stays on", NewNodes: 1, Mute: true, Reference: usual},
 		{Name: "fifth day", NewNodes: 1, Old: 4, Reference: usual},
+		{Name: "with a canary", NewNodes: 1, Prove: true, Reference: usual},
 		{Name: "first day by " + string(other), NewNodes: 1, Reference: other},
 		{Name: "fifth day by " + string(other), NewNodes: 1, Old: 4, Reference: other},
 	}
@@ -37,6 +38,8 @@ func (g *Golden) scope(row string) bool {
 	switch {
 	case g.Shape.Reference != kamino.Defaults().ImageReference:
 		return row == "S13" || row == "S14" || row == "S16" && g.Shape.Old > 0
+	case g.Shape.Prove:
+		return row == "S18" || row == "S19" || row == "S20"
 	case g.Shape.Mute:
 		return row == "S6"
 	case g.Shape.Old > 0:

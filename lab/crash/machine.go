@@ -30,6 +30,7 @@ const (
 	beatTime     = 10 * time.Second // between two heartbeats, as kubelet's default
 	silence      = 40 * time.Second // after which a node is not Ready, as the default of Kubernetes
 	forgetTime   = 15 * time.Second // until the Node of a deleted VM is deleted
+	canaryStays  = 20 * time.Minute // until that of a canary is, of which whoever made it shall not rely on others
 )
 
 // Files of a disk that matter here.
@@ -49,6 +50,7 @@ type machine struct {
 	boots   int
 	beat    time.Time
 	fate    worlds.Fate
+	nonce   string // of the run whose canary it is; "" for a machine of the pool
 }
 
 // react does what kubelets and controllers do about what has happened. No
@@ -114,7 +116,11 @@ func (w *World) power(id string) {
 			delete(w.machines, key)
 			gone.boots++
 			gone.on, gone.kubelet = false, false
-			w.clock.virtual.AfterFunc(forgetTime, func() { w.forget(gone) })
+			stays := forgetTime
+			if gone.nonce != "" {
+				stays = canaryStays
+			}
+			w.clock.virtual.AfterFunc(stays, func() { w.forget(gone) })
 		}
 		m = nil
 	}
@@ -122,7 +128,8 @@ func (w *World) power(id string) {
 		return
 	}
 	if m == nil {
-		m = &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName)}
+		set, _, _ := strings.Cut(key, "/virtualmachines/")
+		m = &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), nonce: textAt(w.cloud.Document(set), "tags", kamino.TagNonce)}
 		w.machines[key] = m
 	}
 	on := in.PowerState == emulator.PowerRunning
@@ -179,12 +186,19 @@ func (w *World) writeDisk(m *machine, change func(map[string]string)) bool {
 func (w *World) register(m *machine) {
 	nodes := w.station.admin.CoreV1().Nodes()
 	status := w.status(m, corev1.ConditionTrue)
-	_, err := nodes.Create(w.ctx, &corev1.Node{
+	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: m.node, Labels: map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 			corev1.LabelHostname: m.node}},
 		Spec:   corev1.NodeSpec{ProviderID: "azure://" + m.id},
 		Status: status,
-	}, metav1.CreateOptions{})
+	}
+	if m.nonce != "" { // as the agent registers it, and reports
+		report, err := json.Marshal(kamino.NodeReport{Nonce: m.nonce, At: w.clock.Now(), MachineID: m.vm})
+		w.check("write report", err)
+		node.Annotations = map[string]string{kamino.AnnotationReport: string(report)}
+		node.Spec.Taints = []corev1.Taint{{Key: kamino.TaintCanary, Effect: corev1.TaintEffectNoSchedule}}
+	}
+	_, err := nodes.Create(w.ctx, node, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		w.postStatus(m, status)
 	} else {
@@ -227,8 +241,12 @@ func (w *World) beatDue() bool {
 	return false
 }
 
-// listened: only the pulse of the donor of a run, and of nodes that carry our marks, is ever read.
+// listened: only the pulse of the donor of a run, and of nodes that carry our marks, is ever read,
+// but for a proof's sake all are.
 func (w *World) listened(m *machine) bool {
+	if len(w.state.Canaries) > 0 {
+		return true
+	}
 	if m.node == w.donor && w.lease().Holder != "" {
 		return true
 	}

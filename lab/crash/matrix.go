@@ -36,6 +36,9 @@ var rows = []struct{ Key, Says, Wants string }{
 	{"S12", "gallery, definition", "R R R L L LR L A W - L X X - X X C"},
 	{"S13", "create version", "R R R L L LR R A W - L X C L RX C C"},
 	{"S14", "write the model", "R LR R L L LR L A X - L LR B - X - B"},
+	{"S18", "start a canary", "R R R L L LR R A C - L L C - C C C"},
+	{"S19", "its node, the proof", "R R R L L - - A W - L L C - C - C"},
+	{"S20", "remove a canary", "R R R L L LR R A L - L L L - R - R"},
 	{"S16", "prune", "R R R L L LR R A X - X X W L W - W"},
 	{"S17", "clean up", "R R R L L LR R A L - L L P L R - R"},
 }
@@ -81,7 +84,7 @@ func rowsOf(calls []*Call) []string {
 	byStep := map[string]string{
 		"connect": "S0", "validate": "S0", "lock": "S1", "recover": "S1", "gallery": "S12", "definition": "S12", "version": "S13",
 		"reuse": "S7", "rehearse": "S0", "protect": "S2", "inventory": "S2", "drain": "S3", "seal": "S5", "stop": "S6", "snapshot": "S7", "start": "S8", "return": "S10",
-		"image": "S13", "clean": "S17", "model": "S14", "scale-out": "S14", "prune": "S16",
+		"image": "S13", "clean": "S17", "launch": "S18", "join": "S19", "examine": "S19", "retire": "S20", "model": "S14", "scale-out": "S14", "prune": "S16",
 	}
 	out := make([]string, len(calls))
 	blocked, started := false, false

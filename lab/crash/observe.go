@@ -102,7 +102,7 @@ func (w *World) readNodes() error {
 	nodes := make([]invariant.Node, 0, len(list.Items))
 	for i := range list.Items {
 		n := &list.Items[i]
-		node := invariant.Node{Name: n.Name, ProviderID: strings.ToLower(n.Spec.ProviderID), SystemUUID: n.Status.NodeInfo.SystemUUID, Pool: w.pool,
+		node := invariant.Node{Name: n.Name, ProviderID: strings.ToLower(n.Spec.ProviderID), SystemUUID: n.Status.NodeInfo.SystemUUID, Pool: poolOf(n.Spec.ProviderID),
 			Unschedulable: n.Spec.Unschedulable, Annotations: n.Annotations, Ready: nodeutil.IsNodeReady(n)}
 		for _, t := range n.Spec.Taints {
 			node.Taints = append(node.Taints, t.Key)
@@ -193,12 +193,14 @@ func (w *World) takeLease(answer []byte) bool {
 
 // readCloud reads pools, machines and artifacts from the emulator's documents.
 func (w *World) readCloud() {
-	w.state.Pools, w.state.Machines, w.state.Artifacts = []invariant.Pool{}, nil, nil
+	w.state.Pools, w.state.Machines, w.state.Artifacts, w.state.Canaries = []invariant.Pool{}, nil, nil, nil
 	latest := invariant.Artifact{Name: "0.0.0"}
 	for _, e := range w.cloud.State() {
 		lower := strings.ToLower(e.ID)
-		switch {
-		case strings.HasSuffix(strings.ToLower(e.Type), "virtualmachinescalesets"):
+		switch set := strings.HasSuffix(strings.ToLower(e.Type), "virtualmachinescalesets"); {
+		case set && textAt(e.Document, "tags", kamino.TagCanary) != "":
+			w.state.Canaries = append(w.state.Canaries, invariant.Canary{Name: kamino.PoolID(lower).Name(), Pool: w.pool, Run: textAt(e.Document, "tags", kamino.TagRun)})
+		case set:
 			image, _ := at(e.Document, "properties", "virtualMachineProfile", "storageProfile", "imageReference").(map[string]any)
 			w.state.Pools = append(w.state.Pools, invariant.Pool{ID: lower, Image: imageText(image), Revision: textAt(e.Document, "etag"),
 				Capacity: intAt(e.Document, "sku", "capacity"), Person: w.person, Owned: w.owned,
@@ -222,8 +224,14 @@ func (w *World) readCloud() {
 	}
 }
 
+// poolOf is the scale set of an instance.
+func poolOf(instance string) string {
+	set, _, _ := strings.Cut(strings.TrimPrefix(strings.ToLower(instance), "azure://"), "/virtualmachines/")
+	return set
+}
+
 func (w *World) machineState(in emulator.Instance) invariant.Machine {
-	m := invariant.Machine{ID: machineID(in.ID), VM: w.vmOf(in.VMID), Pool: w.pool, Disk: in.OSDiskID, Image: in.ImageID, Power: invariant.Between}
+	m := invariant.Machine{ID: machineID(in.ID), VM: w.vmOf(in.VMID), Pool: poolOf(in.ID), Disk: in.OSDiskID, Image: in.ImageID, Power: invariant.Between}
 	switch in.PowerState {
 	case emulator.PowerRunning:
 		m.Power = invariant.On

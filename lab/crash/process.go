@@ -167,11 +167,16 @@ func (p *Process) engine() (*kamino.Engine, error) {
 	return e, nil
 }
 
+// proveTime is for how long a canary is watched: a few looks.
+const proveTime = 15 * time.Second
+
 // options are those of every update.
 func (w *World) options() kamino.Options {
 	o := kamino.Defaults()
 	o.Donor, o.NewNodes, o.Grace, o.Settle = w.donor, w.shape.NewNodes, 30*time.Second, 10*time.Second
-	o.Proof.Mode = kamino.ProveNone
+	if o.Proof.Mode, o.Proof.For = kamino.ProveNone, proveTime; w.shape.Prove {
+		o.Proof.Mode = kamino.ProveCanary
+	}
 	o.ImageReference, o.PendingReboot = w.shape.Reference, []kamino.Signal{kamino.KuredPendingReboot}
 	return o
 }
@@ -209,7 +214,7 @@ func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) 
 // update begins `kamino update`.
 func (w *World) update(p *Process, o kamino.Options) *Process {
 	if w.station.kamino != "" {
-		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes), "--image-reference", string(o.ImageReference), "--prove", string(o.Proof.Mode),
+		return w.spawn(p, "update", "--target-node", o.Donor, "--new-updated-nodes", strconv.Itoa(o.NewNodes), "--image-reference", string(o.ImageReference), "--prove", string(o.Proof.Mode), "--prove-for", o.Proof.For.String(),
 			"--again="+strconv.FormatBool(o.Today == kamino.TodayAgain), "--adopt-model="+strconv.FormatBool(o.AdoptModel), "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
 	}
 	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +26,8 @@ type Shape struct {
 	Reference kamino.ImageReference
 	// Mute machines do not switch themselves off when they are sealed.
 	Mute bool
+	// Prove: versions are proved by a canary before they are promoted.
+	Prove bool
 	// Old is how many image versions exist already, with gallery and definition.
 	Old int
 	// Configure, if set, changes the cloud before it is filled.
@@ -120,12 +123,12 @@ func (s *Station) NewWorld(ctx context.Context, shape Shape, start time.Time) (*
 	return w, w.trouble
 }
 
-// roles are the shipped one at the resource group, and the two reads of the
+// roles are the shipped ones at the resource group, and the two reads of the
 // subscription that make a run better.
 func roles(sc emulator.Scenario) []emulator.Role {
 	subscription := "/subscriptions/" + sc.Subscription
 	return []emulator.Role{
-		{Scope: subscription + "/resourceGroups/" + sc.ResourceGroup, Actions: azure.Actions()},
+		{Scope: subscription + "/resourceGroups/" + sc.ResourceGroup, Actions: slices.Concat(azure.Actions(), azure.CanaryActions())},
 		{Scope: subscription, Actions: []string{"Microsoft.Compute/skus/read", "Microsoft.Compute/locations/*/read"}},
 	}
 }
