@@ -88,7 +88,7 @@ type Ledger struct {
 	RolledBack []string `json:"rolledBack,omitempty"`
 	// Owed are new nodes that a run was asked for and did not live to see.
 	Owed *ScaleOut `json:"owed,omitempty"`
-	// Canary is the last one that a run asked for and ended without having seen gone, with its node.
+	// Canary is one that a run asked for and, with its node, did not see gone before it ended.
 	Canary string    `json:"canary,omitempty"`
 	Past   []PastRun `json:"past,omitempty"` // newest first, at most maxPast
 	// Boots are the seconds that canaries took which were good, newest first, at most maxPast.

@@ -145,5 +145,11 @@ func deleteScaleSet(c *call) reply {
 		t.remove(id)
 		return finish(t)
 	}
+	fail := rep.op.fail
+	rep.op.fail = func(t *tx, err *apiError) {
+		if fail(t, err); t.get(id) != nil {
+			t.edit(id).setState("Failed")
+		}
+	}
 	return rep
 }
