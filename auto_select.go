@@ -222,7 +222,14 @@ func (r Rules) judgePatches(n Node, now time.Time, c *Candidate) {
 		c.reject("no-newer-patch", "patched at %s, not after image %s (%s)", c.Patched, r.Image.Name, *r.built)
 	}
 	for _, v := range r.Bad {
-		if built, ok := v.built(); v.Tags[TagBuiltFrom] == n.Name && (!ok || !found || !patched.after(built)) {
+		built, ok := v.built()
+		digest, was := n.freshness().PackageDigest, v.Tags[TagPackages]
+		switch {
+		case v.Tags[TagBuiltFrom] != n.Name:
+		case digest != "" && digest == was:
+			c.reject("bad-image", "version %s, which was withdrawn, was built from it with the very packages that it has", v.Name)
+		case digest != "" && was != "": // another disk than that one's
+		case !ok || !found || !patched.after(built):
 			c.reject("bad-image", "version %s, which was withdrawn, was built from it", v.Name)
 		}
 	}

@@ -115,6 +115,8 @@ func TestSelectRules(t *testing.T) {
 		{name: "a mark that is not ours", node: annotate(AnnotationRun, "?"), want: "donor"},
 		{name: "a bad image was built from it", rules: badFrom("2026.11.15"), want: "bad-image"},
 		{name: "patched since a bad image was built from it", rules: badFrom("2026.11.11")},
+		{name: "stamped as patched since, with the packages of the bad image", node: annotate(AnnotationFreshness, `{"packageDigest":"d1"}`), rules: badFrom("2026.11.11"), want: "bad-image"},
+		{name: "other packages than those of the bad image", node: annotate(AnnotationFreshness, `{"packageDigest":"d2"}`), rules: badFrom("2026.11.15")},
 		{name: "every reason is told", node: func(n *Node) {
 			n.Ready, n.Unschedulable = false, true
 			annotate(KuredPendingReboot.Annotation, "x")(n)
@@ -175,7 +177,7 @@ func readyFor(d time.Duration) func(*Node) {
 
 func badFrom(version string) func(*Rules) {
 	return func(r *Rules) {
-		r.Bad = []Artifact{{Name: version, Tags: map[string]string{TagBuiltFrom: "n", TagBad: "x"}}}
+		r.Bad = []Artifact{{Name: version, Tags: map[string]string{TagBuiltFrom: "n", TagBad: "x", TagPackages: "d1"}}}
 	}
 }
 

@@ -82,6 +82,11 @@ type CanaryFit struct {
 // first boot registers the node with it where the instance has TagCanary.
 const TaintCanary = "kamino.dev/canary"
 
+// LabelCanary is on a canary's node from its first second as well: no load balancer of the cloud
+// sends traffic to a node that has it, whatever its value is
+// (https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-exclude-from-external-load-balancers).
+const LabelCanary = "node.kubernetes.io/exclude-from-external-load-balancers"
+
 // AnnotationReport holds the NodeReport of a canary's node as JSON. The agent writes it with the
 // node's own credential, again and again while the instance has TagNonce.
 const AnnotationReport = "kamino.dev/report"
@@ -208,6 +213,7 @@ func (r *Run) removeCanary(prover Prover, list []Canary, shall func(Canary) bool
 			r.proof.leaves = true
 			return wait("canary " + c.Name + " to be deleted"), true
 		default:
+			r.proof.shown = true
 			return r.removal(prover, c.Name, c.Run), true
 		}
 	}
@@ -259,4 +265,26 @@ func (r *Run) mayRemove(c Canary) bool {
 	l := r.held.lease
 	ended := slices.ContainsFunc(l.Ledger.Past, func(p PastRun) bool { return p.Run == c.Run })
 	return c.Run == r.held.run || c.Name == l.Record.Canary && r.knownCanary(c.Name) || ended || !c.Expires.After(r.engine.now())
+}
+
+func judgeProbe(s Sight, b Bounds) (Outcome, string) {
+	p := s.Probe
+	switch {
+	case !p.Wanted || !s.there():
+		return ProofPassed, "none wanted"
+	case p.Failed:
+		return ProofFailed, "it failed" + inBrackets(p.Reason)
+	case p.Done:
+		return ProofPassed, "it succeeded"
+	case !p.Started:
+		return s.byAndBy(b, ProofInconclusive, "it was not started")
+	case p.Owed:
+		return s.byAndBy(b, ProofInconclusive, "it waits for what is not there"+inBrackets(p.Reason))
+	}
+	return s.byAndBy(b, ProofFailed, "it has not ended"+inBrackets(p.Reason))
+}
+
+// canaryOf is an instance of the pool that stands for a canary.
+func canaryOf(in Instance) Canary {
+	return Canary{Name: lastSegment(string(in.ID)), State: Succeeded, Instance: in.ID, VMID: in.VMID, Hostname: in.Hostname, Power: in.Power}
 }

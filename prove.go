@@ -134,6 +134,7 @@ type proof struct {
 	denied error     // why the cloud refused to make the canary
 	absent time.Time // when no canary was listed any more
 	leaves bool      // it was seen to be deleted
+	shown  bool      // it was listed: once its end was asked for and it is not any more, it is gone
 	// removed are the canaries whose end this process has asked for.
 	removed map[string]bool
 	kept    map[string]string // canaries that may not be removed, with the reason
@@ -296,8 +297,9 @@ func (r *Run) unwatched() error {
 		"to take it back: kamino withdraw --pool %s --version %s --reason TEXT", r.pool.Name, r.image.version.Name)
 }
 
-// noReport are the checks that need the report of a canary's agent.
-var noReport = []string{"report", "units"}
+// ofCanaries are the checks that a node of the pool cannot pass, nor the canary of a run that a
+// former version began: it does not stand apart, and its agent reports nothing.
+var ofCanaries = []string{"apart", "report", "units"}
 
 // lookWatch watches the first node of the pool that boots from the promoted version, and withdraws
 // that if the node is bad.
@@ -310,7 +312,7 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 		case out != ProofFailed && out != ProofInconclusive && r.wantsProbe():
 			return r.probe(r.proof.sight.Node.Node), nil
 		case out == ProofWaits:
-			return wait(findings[0].Evidence), nil
+			return waitProof(findings[0]), nil
 		case out == ProofPassed:
 			r.proof.passed = true
 		default:

@@ -23,7 +23,9 @@ type Sight struct {
 	Canary  Canary    // the cloud's word, as it was last heard; Name "" before
 	Gone    time.Time // since when the cloud lists it no more; zero: it does
 	Stray   string    // a node of another name that shows the canary's machine, or did: two kubelets write it in turn
-	Others  []Node    // the other nodes of the cluster
+	// Bare says that its node had no taint of canaries when it was seen first, and no cordon.
+	Bare   bool
+	Others []Node // the other nodes of the cluster
 	// Before are the machine IDs of nodes by name, before the canary's node was among them.
 	Before  map[string]string
 	Console []string // its last lines, where they can be read
@@ -138,8 +140,8 @@ func (r *Run) examine(ctx context.Context) (Outcome, []Finding, error) {
 func (r *Run) look(ctx context.Context) (Outcome, []Finding, error) {
 	p, now := &r.proof, r.engine.now()
 	bounds := Bounds{Boot: r.opts.Proof.Budget, Bake: r.opts.Proof.For, History: r.held.lease.Ledger.usualBoot(), Without: r.opts.Proof.Without}
-	if p.mode == ProvePool || r.held.lease.Record.Nonce == "" { // a run that a former version began has no nonce
-		bounds.Without = slices.Concat(bounds.Without, noReport)
+	if p.mode == ProvePool || r.held.lease.Record.Nonce == "" {
+		bounds.Without = slices.Concat(bounds.Without, ofCanaries)
 	}
 	read := r.glance
 	if now.Sub(p.whole) > wholeSight {
@@ -173,6 +175,11 @@ func (r *Run) glance(ctx context.Context) error {
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("read node %s: %w", p.sight.Canary.Hostname, err)
 	}
+	if n.UID == "" { // perhaps under another name, which two kubelets write in turn
+		if err := r.sightOthers(ctx); err != nil {
+			return err
+		}
+	}
 	was := p.sight.Ready
 	p.sight.sawNode(n)
 	if was.IsZero() && !p.sight.Ready.IsZero() {
@@ -183,6 +190,9 @@ func (r *Run) glance(ctx context.Context) error {
 
 // sawNode notes the canary's node as it was just read, and since when it is Ready.
 func (s *Sight) sawNode(n Node) {
+	if s.Node.UID != n.UID && SameVM(n.SystemUUID, s.vm()) {
+		s.Bare = !n.Unschedulable && !n.Tainted(TaintCanary)
+	}
 	if s.Node.Node = n; n.Ready {
 		s.Node.NotReady = ""
 	}
@@ -288,14 +298,14 @@ func (r *Run) sightBefore(ctx context.Context) error {
 	return nil
 }
 
-func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
+// sightOthers reads the other nodes, of which one may show the canary's machine.
+func (r *Run) sightOthers(ctx context.Context) error {
 	s := &r.proof.sight
 	nodes, err := r.engine.Cluster.Nodes(ctx)
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	s.Others, s.Donor = nil, ""
-	sibling, tags := "", r.image.version.Tags
+	s.Others = nil
 	for _, n := range nodes {
 		if n.Name == s.Canary.Hostname {
 			continue
@@ -304,6 +314,18 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 		if SameVM(n.SystemUUID, s.vm()) {
 			s.Stray = n.Name
 		}
+	}
+	return nil
+}
+
+func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
+	if err := r.sightOthers(ctx); err != nil {
+		return err
+	}
+	s := &r.proof.sight
+	s.Donor = ""
+	sibling, tags := "", r.image.version.Tags
+	for _, n := range s.Others {
 		if n.Name == tags[TagBuiltFrom] && tags[TagRun] == r.held.run && SameVM(n.SystemUUID, tags[TagVM]) {
 			s.Donor = n.Name
 		}
@@ -319,7 +341,9 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 	if err != nil {
 		return fmt.Errorf("examine node %s: %w", s.Canary.Hostname, err)
 	}
+	had := s.Node.Node
 	s.ClusterSight, s.Now = seen, r.engine.now()
+	s.Node.Node = had // what was seen of it before
 	s.sawNode(seen.Node.Node)
 	return nil
 }
@@ -349,39 +373,4 @@ func (r *Run) sightNewborn(ctx context.Context) error {
 	}
 	s.runs(asked, now)
 	return nil
-}
-
-// canaryOf is an instance of the pool that stands for a canary.
-func canaryOf(in Instance) Canary {
-	return Canary{Name: lastSegment(string(in.ID)), State: Succeeded, Instance: in.ID, VMID: in.VMID, Hostname: in.Hostname, Power: in.Power}
-}
-
-// newborn lists the instances of a pool that boot from an image. What an instance boots from is
-// read once: elders are those that boot from another one.
-func (e *Engine) newborn(ctx context.Context, pool Pool, image string, elders *map[InstanceID]bool) (born []Instance, err error) {
-	ids, err := e.Provider.Instances(ctx, pool)
-	if err != nil {
-		return nil, fmt.Errorf("list the instances of pool %s: %w", pool.Name, err)
-	}
-	if *elders == nil {
-		*elders = map[InstanceID]bool{}
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		if (*elders)[id] {
-			continue
-		}
-		in, err := e.Provider.Instance(ctx, id)
-		if errors.Is(err, ErrNotFound) {
-			continue
-		} else if err != nil {
-			return nil, fmt.Errorf("read instance %s: %w", id, err)
-		}
-		if strings.EqualFold(in.Image, image) {
-			born = append(born, in)
-		} else {
-			(*elders)[id] = true
-		}
-	}
-	return born, nil
 }

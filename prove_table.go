@@ -20,6 +20,7 @@ type check struct {
 var checks = []check{
 	{"cloud", "the machine is made and runs", judgeCloud},
 	{"identity", "machine, host name, machine ID and provider ID are its own", judgeIdentity},
+	{"apart", "its node registered with the taint of canaries, and out of load balancers", judgeApart},
 	{"certificate", "its certificates are approved as those of other nodes", judgeCertificate},
 	{"ready", "its node is Ready within the boot budget", judgeReady},
 	{"boot", "not slower than twice the median of earlier canaries and a quarter of the budget", judgeBoot},
@@ -113,6 +114,9 @@ func judgeIdentity(s Sight, b Bounds) (Outcome, string) {
 	case n.ProviderID != "" && !n.runsOn(s.Canary.Instance):
 		return ProofFailed, fmt.Sprintf("node %s has the provider ID %s, the canary is %s", n.Name, n.ProviderID, s.Canary.Instance)
 	}
+	if r, ok := n.Report(s.Nonce); ok && r.MachineID != "" && n.MachineID != "" && r.MachineID != n.MachineID {
+		return s.byAndBy(b, ProofFailed, fmt.Sprintf("its kubelet tells machine ID %s, and its disk has %s", n.MachineID, r.MachineID))
+	}
 	out, evidence := ProofPassed, "its own"
 	for _, o := range append(slices.Clone(s.Others), s.Sibling.Node) {
 		switch same := o.UID != n.UID && o.MachineID != "" && o.MachineID == n.MachineID; {
@@ -123,6 +127,22 @@ func judgeIdentity(s Sight, b Bounds) (Outcome, string) {
 		}
 	}
 	return out, evidence
+}
+
+// judgeApart: ordinary pods on a node that nobody has examined, or traffic to it, are what a proof
+// is there to avoid. Without the label alone nothing convicts the image: somebody may have taken it
+// off.
+func judgeApart(s Sight, _ Bounds) (Outcome, string) {
+	_, out := s.Node.Labels[LabelCanary]
+	switch {
+	case s.Node.UID == "" || !SameVM(s.Node.SystemUUID, s.vm()):
+		return ProofPassed, "no node yet"
+	case s.Bare:
+		return ProofFailed, fmt.Sprintf("node %s registered without the taint %s", s.Node.Name, TaintCanary)
+	case !out:
+		return ProofInconclusive, fmt.Sprintf("node %s has no label %s: traffic may come to it", s.Node.Name, LabelCanary)
+	}
+	return ProofPassed, "tainted, and out of load balancers"
 }
 
 // requestTime is how long an approver is given.
@@ -372,21 +392,4 @@ func judgeReboot(s Sight, _ Bounds) (Outcome, string) {
 		}
 	}
 	return ProofPassed, "none"
-}
-
-func judgeProbe(s Sight, b Bounds) (Outcome, string) {
-	p := s.Probe
-	switch {
-	case !p.Wanted || !s.there():
-		return ProofPassed, "none wanted"
-	case p.Failed:
-		return ProofFailed, "it failed" + inBrackets(p.Reason)
-	case p.Done:
-		return ProofPassed, "it succeeded"
-	case !p.Started:
-		return s.byAndBy(b, ProofInconclusive, "it was not started")
-	case p.Owed:
-		return s.byAndBy(b, ProofInconclusive, "it waits for what is not there"+inBrackets(p.Reason))
-	}
-	return s.byAndBy(b, ProofFailed, "it has not ended"+inBrackets(p.Reason))
 }

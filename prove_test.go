@@ -16,7 +16,7 @@ var proofBounds = Bounds{Boot: 10 * time.Minute, Bake: 10 * time.Minute}
 func goodSight() Sight {
 	report, _ := json.Marshal(NodeReport{Nonce: "n", At: proofNoon, Restarts: map[string]int{"kubelet.service": 1}})
 	own := map[string]string{"agentpool": "a", "kubernetes.io/hostname": "a-0"}
-	labels := map[string]string{"agentpool": "a", "kubernetes.io/hostname": "kamino-00000000000000", "added-by-hand": "no"}
+	labels := map[string]string{"agentpool": "a", "kubernetes.io/hostname": "kamino-00000000000000", "added-by-hand": "no", LabelCanary: "true"}
 	versions := map[string]string{"kubelet": "v1.36.3", "kernel": "6.1"}
 	node := func(name, id, vm string) NodeSight {
 		return NodeSight{Node: Node{Name: name, UID: "uid-" + name, ProviderID: InstanceID(id), SystemUUID: vm, MachineID: "m-" + name, Ready: true},
@@ -50,6 +50,9 @@ func reports(s *Sight, change func(*NodeReport)) {
 // so.
 func TestJudge(t *testing.T) {
 	request := CertificateRequest{Name: "csr-1", Signer: "kubernetes.io/kube-apiserver-client-kubelet", Made: proofNoon.Add(-11 * time.Minute)}
+	asks := func(change func(*CertificateRequest)) func(*Sight) {
+		return func(s *Sight) { r := request; change(&r); s.Requests = []CertificateRequest{r} }
+	}
 	const pass, fail, unsure, waits = ProofPassed, ProofFailed, ProofInconclusive, ProofWaits
 	for _, tt := range []struct {
 		name  string
@@ -102,13 +105,13 @@ func TestJudge(t *testing.T) {
 			s.Node.SystemUUID, s.Node.Created = "00000000-0000-4000-8000-000000000009", proofNoon.Add(-time.Hour)
 		}, waits, "identity"},
 
-		{"a request that is denied", func(s *Sight) { r := request; r.Denied = true; s.Requests = []CertificateRequest{r} }, fail, "certificate"},
-		{"a request of somebody else's that is denied", func(s *Sight) { r := request; r.Denied, r.Foreign = true, true; s.Requests = []CertificateRequest{r} }, pass, "cloud"},
-		{"a request of somebody else's that waits", func(s *Sight) {
-			r := request
-			r.OthersApproved, r.Foreign = true, true
-			s.Requests = []CertificateRequest{r}
-		}, pass, "cloud"},
+		{"a disk with another machine ID than its kubelet tells", func(s *Sight) { reports(s, func(r *NodeReport) { r.MachineID = "m-a-0" }) }, fail, "identity"},
+		{"a node that registered without its taint", func(s *Sight) { s.Bare = true }, fail, "apart"},
+		{"a node that traffic would come to", func(s *Sight) { delete(s.Node.Labels, LabelCanary) }, unsure, "apart"},
+
+		{"a request that is denied", asks(func(r *CertificateRequest) { r.Denied = true }), fail, "certificate"},
+		{"a request of somebody else's that is denied", asks(func(r *CertificateRequest) { r.Denied, r.Foreign = true, true }), pass, "cloud"},
+		{"a request of somebody else's that waits", asks(func(r *CertificateRequest) { r.OthersApproved, r.Foreign = true, true }), pass, "cloud"},
 		{"a request that waits longer than another's", func(s *Sight) {
 			silent(s)
 			r := request
@@ -117,11 +120,7 @@ func TestJudge(t *testing.T) {
 		}, fail, "certificate"},
 		{"requests that nobody approves", func(s *Sight) { silent(s); s.Requests = []CertificateRequest{request} }, unsure, "certificate"},
 		{"a serving certificate that nobody approves here", func(s *Sight) { s.Requests = []CertificateRequest{request} }, pass, "cloud"},
-		{"a new request", func(s *Sight) {
-			r := request
-			r.OthersApproved, r.Made = true, proofNoon.Add(-time.Minute)
-			s.Requests = []CertificateRequest{r}
-		}, waits, "certificate"},
+		{"a new request", asks(func(r *CertificateRequest) { r.OthersApproved, r.Made = true, proofNoon.Add(-time.Minute) }), waits, "certificate"},
 
 		{"it boots", func(s *Sight) { silent(s); s.Running = proofNoon.Add(-time.Minute) }, waits, "ready"},
 		{"no kubelet", silent, fail, "ready"},
@@ -144,8 +143,8 @@ func TestJudge(t *testing.T) {
 			s.Ready = proofNoon.Add(-9 * time.Minute)
 		}, waits, "stable"},
 
-		{"a label of the kubelet lacks", func(s *Sight) { s.Node.Labels = map[string]string{} }, fail, "labels"},
-		{"a wrong label", func(s *Sight) { s.Node.Labels = map[string]string{"agentpool": "b"} }, fail, "labels"},
+		{"a label of the kubelet lacks", func(s *Sight) { delete(s.Node.Labels, "agentpool") }, fail, "labels"},
+		{"a wrong label", func(s *Sight) { s.Node.Labels["agentpool"] = "b" }, fail, "labels"},
 		{"a taint of its own", func(s *Sight) { s.Node.Taints = []Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized"}} }, fail, "labels"},
 		{"a taint that the autoscaler thinks about", func(s *Sight) {
 			s.Node.Taints = []Taint{{Key: "DeletionCandidateOfClusterAutoscaler", Effect: "PreferNoSchedule"}}

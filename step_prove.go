@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -178,6 +179,9 @@ func (r *Run) writeVersion(what string, v Artifact) Next {
 	return act(ActMarkVersion, what, func(ctx context.Context) error { return r.engine.Provider.SetTags(ctx, r.pool, v) }).of(v.Name)
 }
 
+// waitProof waits for what a check is not content with yet.
+func waitProof(f Finding) Next { return wait("the proof (" + f.String() + ")") }
+
 // lookJoin waits for the canary's node and lets it take part: cordoned, and without the taint that
 // it registered with.
 func (r *Run) lookJoin(ctx context.Context) (Next, error) {
@@ -189,7 +193,7 @@ func (r *Run) lookJoin(ctx context.Context) (Next, error) {
 	case out == ProofFailed || out == ProofInconclusive:
 		return r.concluded(ctx, out, findings)
 	case n.UID == "" || !SameVM(n.SystemUUID, r.proof.sight.vm()):
-		return wait(findings[0].Evidence), nil
+		return waitProof(findings[0]), nil
 	case n.Unschedulable && !n.Tainted(TaintCanary):
 		r.proof.whole = time.Time{} // what was read before it took part is no evidence for it
 		return done("node " + n.Name + " takes part, cordoned"), nil
@@ -216,7 +220,7 @@ func (r *Run) lookExamine(ctx context.Context) (Next, error) {
 		case r.wantsProbe():
 			return r.probe(s.Node.Node), nil
 		case out == ProofWaits:
-			return wait(findings[0].Evidence), nil
+			return waitProof(findings[0]), nil
 		}
 		r.proof.passed = true
 	}
@@ -327,7 +331,8 @@ func (r *Run) lookRetire(ctx context.Context) (Next, error) {
 	if r.proof.absent.IsZero() {
 		r.proof.absent = r.engine.now()
 	}
-	if left := lookAge - r.engine.now().Sub(r.proof.absent); !r.proof.leaves && left > 0 {
+	gone := r.proof.leaves || r.proof.shown && slices.Contains(slices.Collect(maps.Values(r.proof.removed)), true)
+	if left := lookAge - r.engine.now().Sub(r.proof.absent); !gone && left > 0 {
 		return waitFor("the canary, which the cloud does not list, to be listed or to stay away", left), nil
 	}
 	nodes, err := r.engine.Cluster.Nodes(ctx)

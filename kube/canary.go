@@ -100,7 +100,8 @@ func (c *Cluster) RemoveNode(ctx context.Context, n kamino.Node) error {
 
 const (
 	probeName = "kamino-probe-"
-	probeLife = time.Hour // of one that has ended
+	probeLife = time.Hour      // of one that has ended
+	probeTime = 25 * time.Hour // until one that has not does: no proof takes longer than a day
 )
 
 // validImage is what a kubelet takes for a reference to an image, as far as that can be told
@@ -145,6 +146,9 @@ func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) 
 	job.Labels[labelRun], job.Labels[labelManagedBy] = run, managedBy
 	ttl := int32(probeLife.Seconds()) // one whose run was killed goes by itself, and none before its end is read
 	job.Spec.TTLSecondsAfterFinished = &ttl
+	if most := int64(probeTime.Seconds()); job.Spec.ActiveDeadlineSeconds == nil || *job.Spec.ActiveDeadlineSeconds > most {
+		job.Spec.ActiveDeadlineSeconds = &most // one that waits for a node that is gone ends, too
+	}
 	spec.NodeName = node.Name
 	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
 	return job, nil

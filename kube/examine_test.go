@@ -299,10 +299,11 @@ func TestProbeImages(t *testing.T) {
 	}
 }
 
-// TestProbeLife: a Job whose end goes before it is read would be made again and again.
+// TestProbeLife: a Job whose end goes before it is read would be made again and again, and one that
+// nobody removes must end.
 func TestProbeLife(t *testing.T) {
 	job, err := readProbe([]byte(strings.Replace(probe, "spec:\n", "spec:\n  ttlSecondsAfterFinished: 1\n", 1)), "r", kamino.Node{})
-	if err != nil || *job.Spec.TTLSecondsAfterFinished != 3600 {
+	if err != nil || *job.Spec.TTLSecondsAfterFinished != 3600 || job.Spec.ActiveDeadlineSeconds == nil || *job.Spec.ActiveDeadlineSeconds != 25*3600 {
 		t.Errorf("%+v, %v", job, err)
 	}
 }

@@ -127,6 +127,7 @@ func (w *world) canaryJoins(c *simCanary) {
 	n := w.nodes[m.Hostname]
 	n.Created, n.MachineID = w.now, m.VMID
 	n.Taints = append(n.Taints, kamino.Taint{Key: kamino.TaintCanary, Effect: "NoSchedule"})
+	n.Labels[kamino.LabelCanary] = "true"
 	report, _ := json.Marshal(kamino.NodeReport{Nonce: c.nonce, At: w.now, MachineID: n.MachineID})
 	n.Annotations[kamino.AnnotationReport] = string(report)
 	switch c.sick {

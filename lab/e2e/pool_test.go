@@ -122,8 +122,8 @@ func (p *pool) awaitNode(name string) {
 				return "still tainted: " + taint.ToString()
 			}
 		}
-		if node.Annotations["node.alpha.kubernetes.io/ttl"] == "" || node.Labels["beta.kubernetes.io/os"] == "" || node.Labels["kubernetes.azure.com/node-image"] == "" {
-			return "without what the cloud, the ttl and the node lifecycle controllers write"
+		if node.Annotations["node.alpha.kubernetes.io/ttl"] == "" || node.Labels["beta.kubernetes.io/os"] == "" {
+			return "without what the ttl and node lifecycle controllers write"
 		}
 		if node.Labels["kubernetes.azure.com/node-image"] == "" {
 			return "without what the cloud node manager writes"

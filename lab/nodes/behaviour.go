@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
 )
 
@@ -32,6 +33,7 @@ type Behaviour struct {
 	Restarts  map[string]int           // of services
 	Reboot    string                   // the file that asks for a reboot
 	Silent    bool                     // its agent reports nothing
+	Bare      bool                     // its node registers without what tells it from the pool's
 }
 
 // What else Jobs can do than wait for a reason, or run to their end.
@@ -67,6 +69,10 @@ func (k *kubelet) now() time.Time { return time.Now().Add(k.behaviour.Clock) }
 func (b Behaviour) differ(n *corev1.Node) {
 	for key, value := range b.Labels {
 		n.Labels[key] = value
+	}
+	if b.Bare {
+		n.Spec.Taints = nil
+		delete(n.Labels, kamino.LabelCanary)
 	}
 	n.Spec.Taints = append(n.Spec.Taints, b.Taints...)
 }

@@ -73,12 +73,13 @@ func (k *kubelet) tell(ctx context.Context) error {
 	return k.patchNode(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]string{kamino.AnnotationReport: string(report)}}})
 }
 
-// taints are those with which a node registers: the agent's, where the instance is a canary.
-func taints(i emulator.Instance, who identity) []corev1.Taint {
-	if i.Tags[kamino.TagCanary] == "" || !who.agent {
-		return nil
+// apart is with what the agent lets a node register, where the instance is a canary.
+func apart(n *corev1.Node, i emulator.Instance, who identity) *corev1.Node {
+	if i.Tags[kamino.TagCanary] != "" && who.agent {
+		n.Labels[kamino.LabelCanary] = "true"
+		n.Spec.Taints = []corev1.Taint{{Key: kamino.TaintCanary, Effect: corev1.TaintEffectNoSchedule}}
 	}
-	return []corev1.Taint{{Key: kamino.TaintCanary, Effect: corev1.TaintEffectNoSchedule}}
+	return n
 }
 
 // label is what the cloud writes on a node, and no kubelet: which image it is of.

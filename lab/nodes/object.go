@@ -25,7 +25,7 @@ const (
 // https://kubernetes.io/docs/reference/labels-annotations-taints/).
 func nodeObject(i emulator.Instance, who identity) *corev1.Node {
 	location := strings.ToLower(strings.ReplaceAll(i.Location, " ", ""))
-	return &corev1.Node{
+	return apart(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: who.node, Labels: map[string]string{
 			corev1.LabelOSStable:             operatingSystem(i),
 			corev1.LabelArchStable:           architecture(i),
@@ -37,8 +37,8 @@ func nodeObject(i emulator.Instance, who identity) *corev1.Node {
 			"agentpool":                      who.pool,
 			"kubernetes.azure.com/role":      "agent",
 		}},
-		Spec: corev1.NodeSpec{ProviderID: providerID(i.ID), Taints: taints(i, who)},
-	}
+		Spec: corev1.NodeSpec{ProviderID: providerID(i.ID)},
+	}, i, who)
 }
 
 // imageLabel shows in kubectl which image version an instance was made from.

@@ -54,6 +54,7 @@ func badKinds() []kind {
 			return nodes.Behaviour{MachineID: w.node(w.donor).Status.NodeInfo.MachineID}
 		}},
 		{name: "duplicate host name", want: failed, check: "identity", behave: func(w *world) nodes.Behaviour { return nodes.Behaviour{Hostname: w.sibling} }},
+		{name: "not set apart", want: failed, check: "apart", behave: always(nodes.Behaviour{Bare: true})},
 		{name: "wrong labels", want: failed, check: "labels", behave: always(nodes.Behaviour{Labels: map[string]string{"kubernetes.azure.com/role": "spare"}})},
 		{name: "half the memory", want: failed, check: "capacity", behave: always(nodes.Behaviour{
 			Capacity: corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(4<<30, resource.BinarySI)}})},
