@@ -97,12 +97,14 @@ func (k *kubelet) seal(ctx context.Context, pod *corev1.Pod) error {
 	}
 	reporting, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	list, err := packageList(run, sealNonce(pod), packages)
-	if err != nil {
-		return err
+	notes := map[string]string{receiptAnnotation: string(annotation)}
+	if nonce := sealNonce(pod); nonce != "" { // else a former version asks, whose agent knows of no list
+		if notes[packagesAnnotation], err = packageList(run, nonce, packages); err != nil {
+			return err
+		}
 	}
 	reportErr := k.retry(reporting, func(ctx context.Context) error {
-		return k.patchNode(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]string{packagesAnnotation: list, receiptAnnotation: string(annotation)}}})
+		return k.patchNode(ctx, map[string]any{"metadata": map[string]any{"annotations": notes}})
 	})
 	if powerOff {
 		// Also without a report: a sealed machine has no identity left to run under.
