@@ -196,6 +196,7 @@ func (w *World) register(m *machine) {
 		report, err := json.Marshal(kamino.NodeReport{Nonce: m.nonce, At: w.clock.Now(), MachineID: m.vm})
 		w.check("write report", err)
 		node.Annotations = map[string]string{kamino.AnnotationReport: string(report)}
+		node.Labels[kamino.LabelCanary] = ""
 		node.Spec.Taints = []corev1.Taint{{Key: kamino.TaintCanary, Effect: corev1.TaintEffectNoSchedule}}
 	}
 	_, err := nodes.Create(w.ctx, node, metav1.CreateOptions{})
