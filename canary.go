@@ -200,6 +200,8 @@ type ProbeState struct {
 	Reason                        string
 }
 
+func (p ProbeState) runs() bool { return p.Started && !p.Done && !p.Failed }
+
 // removeCanary removes the first of the canaries that may go and shall.
 func (r *Run) removeCanary(prover Prover, list []Canary, shall func(Canary) bool) (Next, bool) {
 	for _, c := range list {

@@ -131,6 +131,7 @@ type proof struct {
 	sight  Sight
 	asked  time.Time // when the cloud was last asked
 	whole  time.Time // when all of sight was last read
+	seen   time.Time // when the cluster's part of it was
 	denied error     // why the cloud refused to make the canary
 	absent time.Time // when no canary was listed any more
 	leaves bool      // it was seen to be deleted

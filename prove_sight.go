@@ -185,6 +185,10 @@ func (r *Run) glance(ctx context.Context) error {
 	if was.IsZero() && !p.sight.Ready.IsZero() {
 		p.whole = time.Time{} // there is more to see from now on
 	}
+	if p.sight.Probe.runs() && p.sight.Now.Sub(p.seen) > lookAge {
+		_, examiner, _ := r.engine.prover()
+		return r.sightCluster(ctx, examiner) // only the API server is asked when the probe ends
+	}
 	return nil
 }
 
@@ -343,6 +347,7 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 	}
 	had := s.Node.Node
 	s.ClusterSight, s.Now = seen, r.engine.now()
+	r.proof.seen = s.Now
 	s.Node.Node = had // what was seen of it before
 	s.sawNode(seen.Node.Node)
 	return nil

@@ -250,6 +250,7 @@ func (r *Run) wantsProbe() bool {
 func (r *Run) probe(n Node) Next {
 	_, examiner, _ := r.engine.prover()
 	return act(ActProbe, "start the operator's probe on node "+n.Name, func(ctx context.Context) error {
+		r.proof.whole = time.Time{} // what was read before it was started does not show it
 		return examiner.StartProbe(ctx, r.held.run, n, r.opts.Proof.Probe)
 	}).then("the probe", 0)
 }

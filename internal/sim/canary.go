@@ -279,6 +279,7 @@ func (c simCluster) PreflightProof(context.Context, []byte) error { return c.p.w
 // StartProbe implements kamino.Examiner. Probes succeed as soon as they are started.
 func (c simCluster) StartProbe(_ context.Context, run string, node kamino.Node, _ []byte) error {
 	c.p.w.probe = run + " on " + node.Name
+	c.p.w.probes++
 	return nil
 }
 

@@ -593,8 +593,8 @@ func TestProvePoolProbe(t *testing.T) {
 		w.watchNext()
 		o := proving()
 		o.Proof.Mode, o.Proof.Probe = mode, []byte("a Job")
-		if p := w.update(o); p.err != nil || len(w.turns()) != 2 || w.probe != "" {
-			t.Errorf("%s: %v; the next instance boots from %v, probe %q is left", mode, p.err, w.turns(), w.probe)
+		if p := w.update(o); p.err != nil || len(w.turns()) != 2 || w.probe != "" || w.probes != 1 {
+			t.Errorf("%s: %v; the next instance boots from %v, probe %q is left, %d were started", mode, p.err, w.turns(), w.probe, w.probes)
 		}
 		w.sound(t)
 		w = aged(1)

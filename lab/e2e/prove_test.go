@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/lab/nodes"
 )
 
 // TestFirstRoleAlone: without the rights of a canary connect tells that versions are proved in the
@@ -54,6 +58,37 @@ func TestProvedByDefault(t *testing.T) {
 	for _, in := range shared.Cloud.Instances() {
 		if kamino.CanaryName(kamino.PoolID(strings.ToLower(p.id)), r.Run) == in.Pool {
 			t.Errorf("canary %s is left", in.Name)
+		}
+	}
+}
+
+// TestProbeEnds: a probe is started once, and its end is seen soon after it: one that fails
+// convicts the version, one that succeeds lets the run go on.
+func TestProbeEnds(t *testing.T) {
+	t.Parallel()
+	probe := filepath.Join(t.TempDir(), "probe.yaml")
+	if err := os.WriteFile(probe, []byte(`apiVersion: batch/v1
+kind: Job
+metadata: {name: probe, namespace: default}
+spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{name: main, image: "registry.invalid/probe:1"}]}}}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := newPool(t, 2)
+	for i, jobs := range []string{"", nodes.Fails} {
+		shared.Nodes.Behave(func(in emulator.Instance) nodes.Behaviour {
+			if in.Tags[kamino.TagCanary] == "" || in.Tags[kamino.TagPool] != p.name {
+				return nodes.Behaviour{}
+			}
+			return nodes.Behaviour{Jobs: jobs}
+		})
+		model := p.model()
+		o := kaminoRun(t, updateArgs(p.node(i), "--again", "--probe", probe)...)
+		if convicted := strings.Contains(o.report(t).Error, "failed its proof: probe: it failed"); convicted != (jobs == nodes.Fails) || (p.model() == model) != convicted {
+			t.Errorf("jobs %q: exit code %d, convicted: %t, model before %s, after %s\n%s", jobs, o.code, convicted, model, p.model(), o.log)
+		}
+		if n := strings.Count(o.log, "start the operator's probe"); n != 1 {
+			t.Errorf("jobs %q: the probe was started %d times\n%s", jobs, n, o.log)
 		}
 	}
 }
