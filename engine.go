@@ -182,6 +182,7 @@ func (e *Engine) attempt(ctx context.Context, opts Options) (*Run, error) {
 		err = r.abandon(ctx, err)
 	}
 	r.fillResult()
+	r.result.Waiting = err == nil && r.image.version.hidden() && !r.promotes()
 	return r, err
 }
 

@@ -59,6 +59,8 @@ type Record struct {
 	FailedAt   string    `json:"failedAt,omitempty"` // the step that failed
 	ModelWas   string    `json:"modelWas,omitempty"` // the model's image when the run began
 	Storage    string    `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
+	// Promote is PromoteManual where the run leaves its version to a person; else empty.
+	Promote PromoteMode `json:"promote,omitempty"`
 	// Canary is the name of the one that the run has asked for or is about to, CanarySince when.
 	Canary      string    `json:"canary,omitempty"`
 	CanarySince time.Time `json:"canarySince,omitzero"`

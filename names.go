@@ -114,6 +114,7 @@ const (
 	TagBad       = "kamino-bad"     // why the version was withdrawn
 	TagOffer     = "kamino-offer"   // hidden, proving, offered or withdrawn
 	TagProof     = "kamino-proof"   // how the proof of a version that is hidden ended
+	TagPromote   = "kamino-promote" // PromoteManual: while it is hidden, only a person promotes it
 	TagPointer   = "kamino-pointer" // of an image definition: pointerUnreliable
 	TagVM        = "kamino-vm"      // donor's VM; absent on what earlier kaminos made
 	TagPolicy    = "kamino-policy"  // SHA-256 of the seal policy

@@ -16,6 +16,7 @@ type Plan struct {
 	Instance   InstanceID    `json:"instance"`
 	Version    string        `json:"version"`
 	Nothing    bool          `json:"nothingToDo"`
+	Waiting    bool          `json:"waiting,omitempty"` // the version is left to kamino promote
 	Refusals   []Refusal     `json:"refusals"`
 	Doubts     []string      `json:"doubts,omitempty"` // what could not be found out
 	Steps      []PlannedStep `json:"steps"`
@@ -79,7 +80,12 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 	for _, s := range Pipeline() {
 		r.plan.Steps = append(r.plan.Steps, r.planStep(s))
 	}
-	r.plan.Nothing = r.image.preBuilt && len(r.plan.ModelDiff) == 0 && !r.target().Offers() && len(r.plan.Prune) == 0 && r.plan.Unfinished == nil
+	byHand := !r.promotes()
+	if r.plan.Waiting = byHand && (!r.image.preBuilt || r.image.version.hidden()); byHand {
+		r.plan.ModelDiff = []FieldChange{}
+	}
+	there := byHand && !r.provesCanary() || len(r.plan.ModelDiff) == 0 && !r.target().Offers()
+	r.plan.Nothing = r.image.preBuilt && there && len(r.plan.Prune) == 0 && r.plan.Unfinished == nil
 	return r.plan, nil
 }
 

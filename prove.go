@@ -168,6 +168,19 @@ func (a Artifact) waiting() bool {
 	return a.good() && a.hidden() && a.Tags[TagProof] == proofPassed
 }
 
+// gated says whether a version is left to a person: that was decided when it was made or proved,
+// and what a later run is told changes nothing of it.
+func (a Artifact) gated() bool { return a.hidden() && a.Tags[TagPromote] == string(PromoteManual) }
+
+// gate is a version as a run writes it that leaves its promotion to a person.
+func (a Artifact) gate() Artifact {
+	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
+		a.Tags = map[string]string{}
+	}
+	a.Tags[TagPromote] = string(PromoteManual)
+	return a
+}
+
 // mayPromote says whether a version may become what new nodes boot from without a further proof or
 // a person's word: it is offered already, has passed, or was made where nobody wanted a proof.
 func (a Artifact) mayPromote(p Proving) bool {
@@ -176,7 +189,7 @@ func (a Artifact) mayPromote(p Proving) bool {
 		return false
 	case !a.hidden():
 		return !a.Excluded
-	case p.Promote == PromoteManual:
+	case p.Promote == PromoteManual, a.gated():
 		return false
 	}
 	never := a.Tags[TagProof] == "" && a.Tags[TagOffer] == offerHidden
@@ -259,8 +272,8 @@ func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
 		p.because("waiting", "version %s passed its proof", v.Name)
 		p.hold("promote", "version %s waits to be promoted: kamino promote --pool %s", v.Name, o.pool.Name)
 		return true
-	case opts.Proof.Mode == ProveNone && opts.Proof.Promote == PromoteManual:
-		p.because("waiting", "version %s is hidden, and no proof is wanted", v.Name)
+	case opts.Proof.Mode == ProveNone && opts.Proof.Promote == PromoteManual, opts.Proof.Mode != ProveCanary && v.gated():
+		p.because("waiting", "version %s is hidden, and no proof before its promotion is wanted", v.Name)
 		p.hold("promote", "version %s waits to be promoted: kamino promote --pool %s --version %s", v.Name, o.pool.Name, v.Name)
 		return true
 	case opts.Proof.Mode == ProveNone, opts.Today == TodayAgain, v.Tags[TagReceipt] == "":
@@ -284,7 +297,7 @@ func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
 // provesPool: the version is to be proved by the first node of the pool that boots from it.
 func (r *Run) provesPool() bool {
 	_, looks := r.engine.Cluster.(Examiner)
-	return looks && r.proof.mode == ProvePool && r.image.version.Tags[TagProof] != proofPassed
+	return looks && r.proof.mode == ProvePool && r.promotes() && r.image.version.Tags[TagProof] != proofPassed
 }
 
 // unwatched tells of a version that was promoted to be proved in the pool, and of which the run

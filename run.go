@@ -57,7 +57,7 @@ func (r *Run) freshRecord() Record {
 	now := r.engine.date()
 	rec := Record{
 		Donor: r.donor.node.Name, Instance: r.donor.instance.ID, VMID: r.donor.instance.VMID,
-		Started: now, Step: r.held.step, ModelWas: r.pool.Model.Image,
+		Started: now, Step: r.held.step, ModelWas: r.pool.Model.Image, Promote: r.leaves(),
 	}
 	if rec.Donor != "" {
 		rec.Nonce = rand.Text()
@@ -324,9 +324,10 @@ type Result struct {
 	AwaySeconds float64       `json:"donorAwaySeconds"` // 0 if it is not known; of a run that was taken over since its disk began to be sealed
 	ModelDiff   []FieldChange `json:"modelDiff"`
 	Pruned      []string      `json:"pruned"`
-	// Hidden: the version is not offered. Owner is who writes the model, and Extensions what every
-	// new instance runs, where kamino does not write the model.
+	// Hidden: the version is not offered. Waiting: it is left to kamino promote. Owner writes the
+	// model, and every new instance runs Extensions, where kamino does not write the model.
 	Hidden     bool        `json:"hidden,omitempty"`
+	Waiting    bool        `json:"waiting,omitempty"`
 	Owner      *Owner      `json:"owner,omitempty"`
 	Extensions []Extension `json:"extensions,omitempty"`
 	// Warnings are what went wrong after the image was in use: things that are

@@ -238,6 +238,9 @@ func (r *Run) createVersion(ctx context.Context) (Next, error) {
 	} else if hidden {
 		want = want.offering(offerHidden)
 	}
+	if !r.promotes() {
+		want = want.gate()
+	}
 	return act(ActCreateVersion, "build version "+want.Name, func(ctx context.Context) error {
 		err := r.engine.Provider.Create(ctx, r.pool, want)
 		if noZRS(err) {

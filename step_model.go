@@ -194,7 +194,8 @@ func describeDiff(pool Pool, diff []FieldChange) string {
 // scaleOutWanted: new nodes were asked for, and this run made or adopted the
 // change that they are to show, or a run before it failed to ask for them.
 func (r *Run) scaleOutWanted() bool {
-	return r.opts.NewNodes > 0 && (r.held.adopted || r.result.Changed || !r.image.preBuilt || r.owed() != nil)
+	news := r.promotes() && (r.held.adopted || r.result.Changed || !r.image.preBuilt)
+	return r.opts.NewNodes > 0 && (news || r.owed() != nil)
 }
 
 // owed is the scale-out that was begun for this version and not seen to its end.

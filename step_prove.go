@@ -96,8 +96,20 @@ func (r *Run) mayHaveCanary() bool {
 	return ok && (r.held.lease != nil && r.held.lease.Record.Canary+r.held.lease.Ledger.Canary != "" || r.plan != nil && r.provesCanary())
 }
 
-// promotes: a version that passed is promoted by the run itself.
-func (r *Run) promotes() bool { return r.opts.Proof.Promote != PromoteManual }
+// promotes: a version that passed is promoted by the run itself. No option of it lifts what was
+// decided for the version, or for the run that it took over: a nightly Job has the same options as
+// a person.
+func (r *Run) promotes() bool {
+	return r.opts.Proof.Promote != PromoteManual && r.held.before.Promote != PromoteManual && !r.image.version.gated()
+}
+
+// leaves is promotes as the record tells it.
+func (r *Run) leaves() PromoteMode {
+	if r.promotes() {
+		return ""
+	}
+	return PromoteManual
+}
 
 func (r *Run) canaryName() string { return CanaryName(r.pool.ID, r.held.run) }
 
@@ -232,7 +244,9 @@ func (r *Run) lookExamine(ctx context.Context) (Next, error) {
 	if v.Tags[TagProof] == proofPassed {
 		return done("passed; Ready in " + r.proof.sight.boot().Round(time.Second).String()), nil
 	}
-	v = v.offering(offerHidden)
+	if v = v.offering(offerHidden); !r.promotes() {
+		v = v.gate()
+	}
 	v.Tags[TagProof] = proofPassed
 	next = r.writeVersion("note on version "+v.Name+" that it passed its proof", v)
 	if s := r.proof.sight; s.Exact && !s.Ready.IsZero() {

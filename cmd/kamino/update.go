@@ -246,6 +246,8 @@ func (r updateReport) table(w io.Writer) {
 		use := "in use"
 		if r.Hidden {
 			use = "hidden"
+		} else if r.Waiting {
+			use = fmt.Sprintf("waits for kamino promote --pool %s --version %s", r.Pool.Name(), r.Version)
 		}
 		fmt.Fprintf(w, "Nothing to do: version %s of pool %s is there, built from node %s, and %s.\n", r.Version, r.Pool.Name(), r.Donor, use)
 		r.owner(w)
@@ -373,6 +375,9 @@ func printRun(w io.Writer, p *kamino.Plan) {
 		} else {
 			fmt.Fprintf(w, "Unfinished:\t%s: %s\n", unfinished(u), where)
 		}
+	}
+	if p.Waiting {
+		fmt.Fprintf(w, "Waits:\tversion %s is left to a person: kamino promote --pool %s --version %s\n", p.Version, p.Pool.Name(), p.Version)
 	}
 	if p.Nothing {
 		fmt.Fprintln(w, "Nothing to do.")

@@ -289,6 +289,7 @@ func TestPromoteByHand(t *testing.T) {
 		if got := w.turns(); p.err != nil || len(got) > 1 {
 			t.Fatalf("%v; the next instance boots from %v", p.err, got)
 		}
+		w.leftWaiting(t, fresh)
 		w.advance(w.now.Add(24 * time.Hour))
 		nightly := autoOptions()
 		nightly.Proof = o.Proof
@@ -305,6 +306,55 @@ func TestPromoteByHand(t *testing.T) {
 		}
 		w.audit.settled()
 		w.sound(t)
+	}
+}
+
+// leftWaiting runs without --promote manual, and expects that each leaves the version waiting and
+// says so.
+func (w *world) leftWaiting(t *testing.T, version string) {
+	t.Helper()
+	was := w.turns()
+	for _, mode := range []kamino.ProveMode{kamino.ProveCanary, kamino.ProvePool, kamino.ProveNone} {
+		night, again := autoOptions(), proving()
+		night.Proof, night.Proof.Mode = again.Proof, mode
+		again.Proof.Mode, again.Donor = mode, w.version(version).Tags[kamino.TagBuiltFrom]
+		if p, res := w.auto(night); p.err != nil || !kamino.Has(res[0].Held, "promote") {
+			t.Errorf("a nightly run with --prove %s ended %v: %+v", mode, p.err, res)
+		}
+		again.Today = kamino.TodayOfAny
+		if p := w.update(again); p.err != nil || !p.result.Waiting {
+			t.Errorf("an update with --prove %s ended %v: %+v", mode, p.err, p.result)
+		}
+		if got := w.turns(); !slices.Equal(got, was) {
+			t.Fatalf("with --prove %s and without --promote manual: the next instance boots from %v", mode, got)
+		}
+	}
+}
+
+// TestPromoteByHandKilled: a run that goes on with one that was to wait leaves its version waiting.
+func TestPromoteByHandKilled(t *testing.T) {
+	o := proving()
+	o.Proof.Promote = kamino.PromoteManual
+	w, p := aged(1), &proc{logging: true}
+	w.startUpdate(p, o)
+	w.wait()
+	seen := map[string]bool{}
+	for _, s := range p.log {
+		if seen[s.step] || !s.call.write || s.step == "lock" || s.step == "connect" {
+			continue
+		}
+		seen[s.step] = true
+		w := aged(1)
+		w.watchNext()
+		w.startUpdate(&proc{faults: []fault{{kind: worlds.KillAfter, at: s.at}}}, o)
+		w.wait()
+		p := w.update(proving())
+		if got := w.turns(); p.err != nil || len(got) > 1 || !p.result.Waiting {
+			t.Errorf("killed in %s, then without --promote manual: %v; the next instance boots from %v", s.step, p.err, got)
+		}
+	}
+	if !seen["image"] || !seen["protect"] {
+		t.Errorf("killed in %v only", seen)
 	}
 }
 
