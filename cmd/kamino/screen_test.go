@@ -162,3 +162,50 @@ func TestSignalsInJSONLog(t *testing.T) {
 		t.Errorf("%d lines:\n%s", n, out.String())
 	}
 }
+
+// moments is a clock that shows one time after another, to SIGTERMs.
+type moments struct {
+	kamino.WallClock
+	list []time.Duration
+}
+
+func (m *moments) Now() (now time.Time) {
+	now, m.list = time.Unix(0, 0).Add(m.list[0]), m.list[1:]
+	return now
+}
+
+// TestSignalsTogether: GNU timeout sends SIGTERM to its child and then to the process group, which
+// is one order. A SIGTERM of later, or Ctrl-C typed twice, ends the process at once.
+func TestSignalsTogether(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		sent []os.Signal
+		at   []time.Duration
+	}{
+		"timeout":        {[]os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGTERM}, []time.Duration{0, ms, 2000 * ms}},
+		"Ctrl-C twice":   {[]os.Signal{syscall.SIGINT, syscall.SIGINT}, nil},
+		"one after both": {[]os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGINT}, []time.Duration{0, ms}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan int, 1)
+			a := newApp(ioStreams{Err: &bytes.Buffer{}, JSON: true}, func(string) string { return "" }, func(code int) { ended <- code })
+			a.clock = &moments{list: c.at}
+			ctx, cancel := context.WithCancel(t.Context())
+			signals, over := make(chan os.Signal), make(chan struct{})
+			go func() {
+				a.obey(ctx, signals, cancel)
+				close(over)
+			}()
+			for i, s := range c.sent {
+				select {
+				case signals <- s:
+				case <-over:
+					t.Fatalf("ended before signal %d", i+1)
+				}
+			}
+			if code := <-ended; code != exitAbandoned {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}

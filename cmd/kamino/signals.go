@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // untilSignal ends the context at the first SIGINT, SIGTERM or SIGHUP, so that the
@@ -14,8 +15,9 @@ import (
 // and ends the process at once.
 //
 // SIGHUP, which says that the terminal is gone, counts only once: shell, kernel and systemd
-// each send one. Where it was ignored before (nohup) it stays so. SIGPIPE, which would end
-// the process when nobody reads its log any more, is taken and left at that.
+// each send one; SIGTERMs within a second are one. Where it was ignored before (nohup) it stays
+// so. SIGPIPE, which would end the process when nobody reads its log any more, is taken and left at
+// that.
 func (a *app) untilSignal(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals, unread := make(chan os.Signal, 2), make(chan os.Signal, 1)
@@ -32,6 +34,11 @@ func (a *app) untilSignal(parent context.Context) (context.Context, func()) {
 	}
 }
 
+// together is within what time several SIGTERMs are one order: GNU timeout sends one to its child
+// and at once another to the process group, of which the child is
+// (https://github.com/coreutils/coreutils/blob/master/src/timeout.c, cleanup).
+const together = time.Second
+
 // obey waits for the signals. It outlives ctx on purpose: the second signal
 // comes after the first has ended it.
 func (a *app) obey(ctx context.Context, signals <-chan os.Signal, cancel func()) {
@@ -43,8 +50,15 @@ func (a *app) obey(ctx context.Context, signals <-chan os.Signal, cancel func())
 	case <-ctx.Done():
 		return
 	}
+	var term time.Time // the last that counted
 	for asked := 0; ; s = <-signals {
-		if s != syscall.SIGHUP {
+		switch s {
+		case syscall.SIGHUP:
+		case syscall.SIGTERM:
+			if now := a.clock.Now(); term.IsZero() || now.Sub(term) >= together {
+				asked, term = asked+1, now
+			}
+		default:
 			asked++
 		}
 		if asked == 2 {
