@@ -184,8 +184,9 @@ func TestHiddenVersions(t *testing.T) {
 	}
 }
 
-// TestWithdrawnVersions: what was withdrawn counts apart from what was promoted, and so does what
-// was never offered; what may yet be promoted stays, and what an instance or a definition needs.
+// TestWithdrawnVersions: what was promoted, withdrawn, or never offered counts apart, so that a
+// version which waits takes no other's place; what may yet be promoted stays, and what an instance
+// or a definition needs.
 func TestWithdrawnVersions(t *testing.T) {
 	var have []Artifact
 	for i := 9; i > 0; i-- {
@@ -206,8 +207,8 @@ func TestWithdrawnVersions(t *testing.T) {
 		change      func()
 		want        string
 	}{
-		{2, 1, func() {}, "[2026.11.01 2026.11.03 2026.11.04 2026.11.06 2026.11.07 2026.11.08]"}, // 9 may yet be promoted
-		{2, 3, func() {}, "[2026.11.01 2026.11.03 2026.11.04 2026.11.06]"},
+		{2, 1, func() {}, "[2026.11.01 2026.11.03 2026.11.04 2026.11.06 2026.11.07]"}, // 9 may yet be promoted, 8 tells why it was withdrawn
+		{2, 3, func() {}, "[2026.11.01 2026.11.03]"},
 		{3, 0, func() { have[2].Instances = 1 }, "[2026.11.03 2026.11.04 2026.11.06 2026.11.08]"},
 		{3, 0, func() { have[5].InModel = true }, "[2026.11.01 2026.11.03 2026.11.06 2026.11.08]"}, // 4 was promoted by name
 	} {

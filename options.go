@@ -25,7 +25,8 @@ type Options struct {
 	Donor    string // node name
 	NewNodes int    // how many instances to ask for at the end
 	History  int    // how many versions that were promoted to keep, at least 2
-	// KeepWithdrawn is how many versions to keep besides that were withdrawn or never offered.
+	// KeepWithdrawn is how many versions to keep besides that were withdrawn, and as many that were
+	// never offered.
 	KeepWithdrawn int
 	Replicas      int // of the version in the pool's region
 

@@ -335,21 +335,26 @@ func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
 }
 
 // Prunable lists the versions that may go, oldest first: ours, older than the newest keep that were
-// promoted, and used by no model, no instance, and no way back. What was never offered, and what
-// was withdrawn, counts apart: of those the newest apart stay, and those that may yet be promoted.
-// So does a version that the pool may stick to, and one that only its name makes old, and with any
-// doubt a version stays.
+// promoted, and used by no model, no instance, and no way back. What was withdrawn counts apart, as
+// its reason speaks against its donor, and so does what was never offered: of each the newest apart
+// stay, and all that may yet be promoted. So does a version that the pool may stick to, and
+// one that only its name makes old, and with any doubt a version stays.
 func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact {
 	var out []Artifact
-	promoted, others := 0, 0
+	promoted, withdrawn, hidden := 0, 0, 0
 	for _, v := range newestFirst {
 		recent := false
-		if v.good() && !v.unused() {
+		switch {
+		case !v.whole():
+		case !v.good():
+			recent = withdrawn < apart
+			withdrawn++
+		case v.unused():
+			recent = hidden < apart || promoted == 0
+			hidden++
+		default:
 			recent = promoted < keep
 			promoted++
-		} else if v.whole() {
-			recent = others < apart || v.good() && promoted == 0
-			others++
 		}
 		target := ledger.Former != nil && strings.EqualFold(ledger.Former.Image, v.ID)
 		switch {

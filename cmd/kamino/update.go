@@ -33,7 +33,7 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	o := &r.opts
 	f.IntVar(&o.NewNodes, "new-updated-nodes", o.NewNodes, "how many more instances to ask for at the end, made from the new image")
 	f.IntVar(&o.History, "max-history", o.History, "how many image versions that were promoted to keep, at least 2")
-	f.IntVar(&o.KeepWithdrawn, "keep-withdrawn", o.KeepWithdrawn, "how many image versions to keep besides that were withdrawn or never offered")
+	f.IntVar(&o.KeepWithdrawn, "keep-withdrawn", o.KeepWithdrawn, "how many image versions to keep besides that were withdrawn, and as many that were never offered")
 	f.IntVar(&o.Replicas, "replicas", o.Replicas, "how many replicas of the image version in the pool's region")
 	f.Var(&r.grace, "grace-period", "least time for each pod of the donor to end, a plain number is in seconds; a pod that asks for more gets more, up to --drain-timeout; -1 means what each pod asks for")
 	f.Var(&r.drainTimeout, "drain-timeout", "time for the whole drain; 0 means nine grace periods")
