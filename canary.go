@@ -290,3 +290,14 @@ func judgeProbe(s Sight, b Bounds) (Outcome, string) {
 func canaryOf(in Instance) Canary {
 	return Canary{Name: lastSegment(string(in.ID)), State: Succeeded, Instance: in.ID, VMID: in.VMID, Hostname: in.Hostname, Power: in.Power}
 }
+
+// proofAbandoned is told of a version that is tagged as being proved, where nobody does that any
+// more. No tag says so.
+const proofAbandoned = "abandoned"
+
+// proves: a canary of the version is there, or a run that lives is about to make or remove one.
+func (o overview) proves(v Artifact, now time.Time) bool {
+	u := o.lease.unfinished(now)
+	return u != nil && u.Alive && u.Version == v.Name ||
+		slices.ContainsFunc(o.canaries, func(c Canary) bool { return strings.EqualFold(c.Version, v.ID) })
+}

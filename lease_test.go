@@ -105,3 +105,31 @@ func TestEvidenceIsPlain(t *testing.T) {
 		}
 	}
 }
+
+// TestAbandonedProof: a version is being proved while a canary of it is there, or a run that lives
+// has it; else its proof was abandoned.
+func TestAbandonedProof(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	v := Artifact{Kind: Version, Name: "2026.11.22", ID: "/d/versions/2026.11.22", State: Succeeded, Ready: true}.offering(offerProving)
+	lease := func(version string, silence time.Duration) Lease {
+		return Lease{Holder: "r", Renewed: now.Add(-silence), Record: Record{Version: version}}
+	}
+	for name, tt := range map[string]struct {
+		lease    Lease
+		canaries []Canary
+		proof    string
+		life     Life
+	}{
+		"nobody":             {proof: "abandoned", life: LifeHidden},
+		"a canary":           {canaries: []Canary{{Version: strings.ToUpper(v.ID)}}, life: LifeProving},
+		"another's canary":   {canaries: []Canary{{Version: "/d/versions/2026.11.21"}}, proof: "abandoned", life: LifeHidden},
+		"a run":              {lease: lease(v.Name, time.Second), life: LifeProving},
+		"a run that is dead": {lease: lease(v.Name, time.Hour), proof: "abandoned", life: LifeHidden},
+		"a run of another":   {lease: lease("2026.11.23", time.Second), proof: "abandoned", life: LifeHidden},
+	} {
+		o := overview{id: "p", lease: tt.lease, canaries: tt.canaries, versions: []Artifact{v}}
+		if got := o.status(now, nil).Versions[0]; got.Life != tt.life || got.Proof != tt.proof {
+			t.Errorf("%s: %s, proof %q; want %s, %q", name, got.Life, got.Proof, tt.life, tt.proof)
+		}
+	}
+}

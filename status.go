@@ -64,7 +64,7 @@ type VersionStatus struct {
 	Run       string `json:"run,omitempty"`
 	Parent    string `json:"parent,omitempty"` // the image that the donor came from
 	Bad       string `json:"bad,omitempty"`    // why it was withdrawn
-	Proof     string `json:"proof,omitempty"`  // how the proof of a hidden one ended
+	Proof     string `json:"proof,omitempty"`  // how the proof of a hidden one ended; "abandoned": its run did
 	// BadAncestor is a withdrawn version that a donor of this one's line came from.
 	BadAncestor string `json:"badAncestor,omitempty"`
 	Policy      string `json:"policy,omitempty"` // SHA-256 of the seal policy
@@ -121,6 +121,9 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 	}
 	for _, v := range o.versions {
 		status := versionStatus(v)
+		if status.Life == LifeProving && !o.proves(v, now) {
+			status.Life, status.Proof = LifeHidden, proofAbandoned
+		}
 		status.BadAncestor = badAncestor(v, o.versions)
 		if by := v.outnumbered(o.versions); by != nil {
 			status.Outnumbered = by.Name

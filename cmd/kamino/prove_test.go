@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,19 +26,30 @@ func TestProofExit(t *testing.T) {
 	}
 }
 
-// TestVersionNotes: status tells a version's state, and how its proof ended.
+// TestVersionNotes: status tells the state of every version, and how its proof ended.
 func TestVersionNotes(t *testing.T) {
+	ready := func(v kamino.VersionStatus) kamino.VersionStatus {
+		v.State, v.Ready, v.Percent = cmp.Or(v.State, kamino.Succeeded), true, 100
+		return v
+	}
 	for _, tt := range []struct {
-		v    kamino.VersionStatus
-		want string
+		v           kamino.VersionStatus
+		state, note string
 	}{
-		{kamino.VersionStatus{Life: kamino.LifeHidden, Excluded: true, Proof: "inconclusive: cloud: no quota"}, "hidden; proof inconclusive: cloud: no quota"},
-		{kamino.VersionStatus{Life: kamino.LifeWaiting, Excluded: true, Proof: "passed"}, "waiting"},
-		{kamino.VersionStatus{Life: kamino.LifeWithdrawn, Excluded: true, Bad: "failed its proof: clock: an hour ahead"}, "bad: failed its proof: clock: an hour ahead"},
-		{kamino.VersionStatus{Life: kamino.LifePromoted, BadAncestor: "2026.11.01"}, "its line goes back to 2026.11.01, which was withdrawn"},
+		{kamino.VersionStatus{Life: kamino.LifeBuilding, State: kamino.Creating, Percent: 40}, "building 40%", "-"},
+		{kamino.VersionStatus{Life: kamino.LifePromoted, State: kamino.Succeeded, Percent: 60}, "promoted 60%", "-"},
+		{ready(kamino.VersionStatus{Life: kamino.LifeHidden, Excluded: true, Proof: "inconclusive: cloud: no quota"}), "hidden", "proof inconclusive: cloud: no quota"},
+		{ready(kamino.VersionStatus{Life: kamino.LifeHidden, Excluded: true, Proof: "abandoned"}), "hidden", "proof abandoned"},
+		{ready(kamino.VersionStatus{Life: kamino.LifeProving, Excluded: true}), "proving", "-"},
+		{ready(kamino.VersionStatus{Life: kamino.LifeWaiting, Excluded: true, Proof: "passed"}), "waiting", "passed; kamino promote makes new nodes boot from it"},
+		{ready(kamino.VersionStatus{Life: kamino.LifeWithdrawn, Excluded: true, Bad: "failed its proof: clock: an hour ahead"}), "withdrawn", "bad: failed its proof: clock: an hour ahead"},
+		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, BadAncestor: "2026.11.01"}), "promoted", "its line goes back to 2026.11.01, which was withdrawn"},
+		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, State: kamino.Failed, Failure: "a tag was refused"}), "promoted", "last change failed: a tag was refused"},
+		{kamino.VersionStatus{Life: kamino.LifeFailed, State: kamino.Failed, Failure: "the disk was odd"}, "failed", "the disk was odd"},
+		{kamino.VersionStatus{Life: kamino.LifeFailed, State: kamino.Deleting}, "deleting", "-"},
 	} {
-		if got := versionNote(tt.v, true); got != tt.want {
-			t.Errorf("%q, want %q", got, tt.want)
+		if state, note := versionState(tt.v), versionNote(tt.v, true); state != tt.state || note != tt.note {
+			t.Errorf("%s: %s, want %s: %s", state, note, tt.state, tt.note)
 		}
 	}
 }

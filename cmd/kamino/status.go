@@ -285,10 +285,13 @@ func nextNode(p kamino.PoolStatus) string {
 }
 
 func versionState(v kamino.VersionStatus) string {
-	if v.State == kamino.Creating || v.State == kamino.Succeeded && !v.Ready {
-		return fmt.Sprintf("%s %d%%", v.State, v.Percent)
+	switch {
+	case v.State == kamino.Deleting:
+		return "deleting"
+	case v.State == kamino.Creating, v.State == kamino.Succeeded && !v.Ready:
+		return fmt.Sprintf("%s %d%%", v.Life, v.Percent)
 	}
-	return string(v.State)
+	return string(v.Life)
 }
 
 func versionNote(v kamino.VersionStatus, wide bool) string {
@@ -296,11 +299,10 @@ func versionNote(v kamino.VersionStatus, wide bool) string {
 	if v.InModel {
 		notes = append(notes, "in the model")
 	}
-	switch v.Life {
-	case kamino.LifeHidden, kamino.LifeProving, kamino.LifeWaiting:
-		notes = append(notes, string(v.Life))
-	}
-	if v.Proof != "" && v.Life == kamino.LifeHidden {
+	switch {
+	case v.Life == kamino.LifeWaiting:
+		notes = append(notes, "passed; kamino promote makes new nodes boot from it")
+	case v.Life == kamino.LifeHidden && v.Proof != "":
 		notes = append(notes, "proof "+v.Proof)
 	}
 	if v.BadAncestor != "" {
@@ -317,7 +319,10 @@ func versionNote(v kamino.VersionStatus, wide bool) string {
 	if u := v.Unknown; u != nil && u.Count > 0 {
 		notes = append(notes, fmt.Sprintf("%d unknown files (%s)", u.Count, u.Mode))
 	}
-	if v.Failure != "" {
+	switch {
+	case v.State == kamino.Failed && v.Life != kamino.LifeFailed:
+		notes = append(notes, "last change failed: "+firstOf(v.Failure, "no reason is known"))
+	case v.Failure != "":
 		notes = append(notes, v.Failure)
 	}
 	note := strings.Join(notes, "; ")
