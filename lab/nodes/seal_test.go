@@ -82,9 +82,12 @@ func TestSealAndClone(t *testing.T) {
 	if got := w.get(clone).Status.NodeInfo.MachineID; got == before.MachineID || got == after.MachineID {
 		t.Error("the clone has the donor's machineID")
 	}
-	if got := w.get(clone).Labels["kubernetes.azure.com/node-image"]; got != "2026.1.1" {
-		t.Errorf("the clone's image label = %q, want the version", got)
-	}
+	w.await("the cloud labels the clone with its version", func() string { // which it may do after the node is Ready
+		if got := w.get(clone).Labels["kubernetes.azure.com/node-image"]; got != "2026.1.1" {
+			return "the label is " + got
+		}
+		return ""
+	})
 	checkLineage(w, w.instance(1), run)
 	if got := w.disk(w.instance(1))["/var/log/ancestry.log"]; !strings.HasSuffix(got, " "+donor+"\n") {
 		t.Errorf("the clone's ancestry = %q, want the donor in it", got)
