@@ -141,6 +141,9 @@ func (r *Run) lookLaunch(ctx context.Context) (Next, error) {
 	if v.Tags[TagOffer] != offerProving {
 		return r.writeVersion("note on version "+v.Name+" that it is being proved", v.offering(offerProving)), nil
 	}
+	if err := r.refusePaused(ctx); err != nil {
+		return Next{}, err
+	}
 	now := r.engine.date()
 	order := CanaryOrder{Name: name, Version: v.ID, Run: r.held.run, Nonce: r.held.lease.Record.Nonce, Expires: now.Add(r.proofTime())}
 	return act(ActLaunchCanary, fmt.Sprintf("start canary %s from version %s beside pool %s", name, v.Name, r.pool.Name), func(ctx context.Context) error {

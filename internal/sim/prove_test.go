@@ -494,6 +494,30 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// TestPausedBeforeLaunch: no canary is asked for after the pause, however short before it that was.
+func TestPausedBeforeLaunch(t *testing.T) {
+	w := aged(1)
+	pause := func(e *kamino.Engine) {
+		report := e.Report
+		e.Report = func(ev kamino.Event) {
+			if report(ev); ev.Step == "launch" && ev.Kind == kamino.StepStarted {
+				w.paused = "an incident"
+			}
+			if ev.Step == "launch" && ev.Kind == kamino.StepActed && strings.HasPrefix(ev.Message, "start canary") {
+				t.Error("launched while the cluster is paused")
+			}
+		}
+	}
+	p := w.startUpdate(&proc{tune: pause}, proving())
+	w.wait()
+	var refused *kamino.RefusedError
+	if !errors.As(p.err, &refused) || refused.Refusals[0].Code != kamino.CodePaused || len(w.turns()) > 1 {
+		t.Errorf("%v; %v", p.err, w.turns())
+	}
+	w.audit.settled()
+	w.sound(t)
+}
+
 // TestProveFirst: a pool's first version is proved by a canary; in the pool it is refused before
 // anything is touched.
 func TestProveFirst(t *testing.T) {
