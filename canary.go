@@ -301,3 +301,30 @@ func (o overview) proves(v Artifact, now time.Time) bool {
 	return u != nil && u.Alive && u.Version == v.Name ||
 		slices.ContainsFunc(o.canaries, func(c Canary) bool { return strings.EqualFold(c.Version, v.ID) })
 }
+
+// Proved tells how a version passed its proof.
+type Proved struct {
+	By           ProveMode `json:"by"`
+	Node         string    `json:"node"`
+	ReadySeconds float64   `json:"readySeconds,omitempty"` // from a machine that runs to its Ready node
+	Checks       int       `json:"checks"`
+}
+
+// fillNext tells what a run that ended well leaves to the pool's next node.
+func (r *Run) fillNext() {
+	r.result.Waiting = r.image.version.hidden() && !r.promotes()
+	if !r.result.Waiting && r.promotes() && !r.result.Hidden && !r.modelIsTheirs() {
+		r.result.Next = r.image.version.Name
+	}
+	if !r.proof.passed {
+		return
+	}
+	without, s := r.opts.Proof.Without, r.proof.sight
+	if r.proof.mode == ProvePool {
+		without = slices.Concat(without, ofCanaries)
+	}
+	r.result.Proof = &Proved{By: r.proof.mode, Node: firstWord(s.Node.Name, s.Canary.Hostname), ReadySeconds: s.boot().Seconds(),
+		Checks: len(slices.DeleteFunc(Checks(), func(name string) bool {
+			return slices.Contains(without, name) || name == "probe" && r.opts.Proof.Probe == nil
+		}))}
+}

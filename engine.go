@@ -182,7 +182,9 @@ func (e *Engine) attempt(ctx context.Context, opts Options) (*Run, error) {
 		err = r.abandon(ctx, err)
 	}
 	r.fillResult()
-	r.result.Waiting = err == nil && r.image.version.hidden() && !r.promotes()
+	if err == nil {
+		r.fillNext()
+	}
 	return r, err
 }
 

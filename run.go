@@ -328,6 +328,8 @@ type Result struct {
 	// model, and every new instance runs Extensions, where kamino does not write the model.
 	Hidden     bool        `json:"hidden,omitempty"`
 	Waiting    bool        `json:"waiting,omitempty"`
+	Next       string      `json:"next,omitempty"` // the version, where the pool's next node boots from it
+	Proof      *Proved     `json:"proof,omitempty"`
 	Owner      *Owner      `json:"owner,omitempty"`
 	Extensions []Extension `json:"extensions,omitempty"`
 	// Warnings are what went wrong after the image was in use: things that are

@@ -262,6 +262,7 @@ func (r updateReport) table(w io.Writer) {
 	}
 	fmt.Fprintf(w, "Donor away:\t%s\n", away)
 	fmt.Fprintf(w, "Version:\t%s\n", r.Version)
+	r.next(w)
 	if len(r.Pruned) > 0 {
 		fmt.Fprintf(w, "Pruned:\t%s\n", strings.Join(r.Pruned, ", "))
 	}
@@ -279,6 +280,20 @@ func (r updateReport) table(w io.Writer) {
 			continue
 		}
 		fmt.Fprintf(w, "%s\t%s\n", s.Name, seconds(s.Seconds))
+	}
+}
+
+// next prints how the version was proved, and what becomes of it.
+func (r updateReport) next(w io.Writer) {
+	if p := r.Proof; p != nil {
+		by := map[kamino.ProveMode]string{kamino.ProveCanary: "canary", kamino.ProvePool: "the pool's first new node"}[p.By]
+		fmt.Fprintf(w, "Proved:\tby %s %s, Ready in %s; %d checks passed\n", by, p.Node, seconds(p.ReadySeconds), p.Checks)
+	}
+	switch {
+	case r.Waiting:
+		fmt.Fprintf(w, "Waits:\tversion %s is left to a person: kamino promote --pool %s --version %s\n", r.Version, r.Pool.Name(), r.Version)
+	case r.Next != "":
+		fmt.Fprintf(w, "Next node:\tboots from %s\n", r.Next)
 	}
 }
 

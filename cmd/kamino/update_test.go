@@ -7,6 +7,22 @@ import (
 	"kamino.dev/kamino"
 )
 
+// TestUpdateTellsWhatComesNext: how the version was proved, and what the next node boots from or
+// what a person has to type.
+func TestUpdateTellsWhatComesNext(t *testing.T) {
+	proved := &kamino.Proved{By: kamino.ProveCanary, Node: "kamino-12345678", ReadySeconds: 43, Checks: 14}
+	for want, r := range map[string]kamino.Result{
+		"Proved:\tby canary kamino-12345678, Ready in 43s; 14 checks passed\nNext node:\tboots from 2026.11.22\n": {Proof: proved, Next: "2026.11.22"},
+		"passed\nWaits:\tversion 2026.11.22 is left to a person: kamino promote --pool a --version 2026.11.22\n":  {Proof: proved, Waiting: true},
+	} {
+		r.Pool, r.Version, r.Changed = "/s/a", "2026.11.22", true
+		var out strings.Builder
+		if (updateReport{OK: true, Result: r}).table(&out); !strings.Contains(out.String(), want) {
+			t.Errorf("%swant %q", out.String(), want)
+		}
+	}
+}
+
 // A run that was taken over did not see its donor go: "0.0s" would be a lie.
 func TestUpdateTellsHowLongTheDonorWasAway(t *testing.T) {
 	for _, c := range []struct {

@@ -43,6 +43,9 @@ func TestProve(t *testing.T) {
 		if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", fresh}) {
 			t.Fatalf("by %s: the next instance boots from %v", by, got)
 		}
+		if how := p.result.Proof; p.result.Next != fresh || how == nil || how.By != kamino.ProveCanary || how.ReadySeconds == 0 || how.Checks != len(kamino.Checks())-1 {
+			t.Errorf("by %s: the result tells %q, %+v", by, p.result.Next, how)
+		}
 		launched, promoted, proved := false, false, false
 		for _, s := range p.log {
 			launched = launched || s.call.method == "Create canary"
