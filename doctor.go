@@ -44,6 +44,10 @@ func (e *Engine) Doctor(ctx context.Context, opts AutoOptions, donor string) ([]
 	d := &doctor{Run: e.newRun(opts.Options)}
 	d.check("cloud", "credentials work, and allow what a run does", func() error { return d.checkCredentials(ctx) })
 	d.check("cluster", "prepared, and allows what a run does", func() error { return d.checkCluster(ctx) })
+	var paused *RefusedError
+	if errors.As(e.refusePaused(ctx), &paused) { // who may not read it is told by the run
+		d.failed(CodePaused, paused)
+	}
 	if donor != "" {
 		run := opts.Options
 		run.Donor = donor

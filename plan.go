@@ -42,7 +42,15 @@ func (e *Engine) Plan(ctx context.Context, opts Options) (*Plan, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return e.planning().planRun(ctx, opts, nil)
+	plan, err := e.planning().planRun(ctx, opts, nil)
+	if err != nil {
+		return nil, err
+	}
+	var paused *RefusedError
+	if errors.As(e.refusePaused(ctx), &paused) { // who may not read it is told by the run
+		plan.Refusals = append(plan.Refusals, paused.Refusals...)
+	}
+	return plan, nil
 }
 
 // planRun is Plan with the lease of the donor's pool, where it is known.

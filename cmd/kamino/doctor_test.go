@@ -38,6 +38,8 @@ func TestDoctor(t *testing.T) {
 		{name: "cluster not prepared", world: func(w *fakeWorld) {
 			w.cluster.unprepared = kamino.WithHint(errors.New("not prepared"), "kamino init")
 		}, passed: strings.Replace(fine, "cluster ", "", 1), failed: "cluster", do: "kamino init"},
+		{name: "a cluster that is paused", world: func(w *fakeWorld) { w.cluster.paused = "an incident" },
+			passed: fine, failed: "paused", do: "kamino resume"},
 		{name: "unknown node", args: []string{"--target-node", "nope"}, passed: "image cloud cluster", failed: "unknown-node", do: "kubectl get nodes"},
 		{name: "this very node", args: []string{"--target-node", "n2"}, world: func(w *fakeWorld) { w.env["NODE_ID"] = "n2" },
 			passed: "image cloud cluster", failed: "self", do: "another node"},

@@ -22,6 +22,7 @@ type fakeCluster struct {
 	writes []string
 	alive  bool // the process of a held lease renews it
 
+	paused     string
 	doubtful   bool  // Rehearse doubts that the pods will leave
 	unprepared error // what Preflight says
 	sealPod    error // what RehearseSeal says
@@ -29,7 +30,12 @@ type fakeCluster struct {
 
 func (*fakeCluster) PreflightProof(context.Context, []byte) error { return nil }
 
-func (*fakeCluster) Paused(context.Context) (string, error) { return "", nil }
+func (c *fakeCluster) Paused(context.Context) (string, error) { return c.paused, nil }
+
+func (c *fakeCluster) Pause(_ context.Context, reason string) error {
+	c.paused = reason
+	return nil
+}
 
 func (c *fakeCluster) RehearseSeal(context.Context, kamino.Node, kamino.SealOrder) error {
 	return c.sealPod

@@ -165,7 +165,7 @@ within minutes, give back what they took and end. Rollback, withdraw and restore
 go on. kamino resume ends it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.setPaused(cmd.Context(), "Paused: "+reason, func(ctx context.Context, e *kamino.Engine) error { return e.Pause(ctx, reason) })
+			return a.setPaused(cmd.Context(), reason, func(ctx context.Context, e *kamino.Engine) error { return e.Pause(ctx, reason) })
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody whose run is refused (required)")
@@ -176,19 +176,32 @@ func newResumeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "resume", Short: "Let runs and promotions begin again after a pause", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.setPaused(cmd.Context(), "Resumed.", func(ctx context.Context, e *kamino.Engine) error { return e.Resume(ctx) })
+			return a.setPaused(cmd.Context(), "", func(ctx context.Context, e *kamino.Engine) error { return e.Resume(ctx) })
 		},
 	}
 }
 
-func (a *app) setPaused(ctx context.Context, done string, do func(context.Context, *kamino.Engine) error) error {
+// setPaused turns the stop switch, and tells what it was before. Who may not read it may still turn
+// it.
+func (a *app) setPaused(ctx context.Context, reason string, do func(context.Context, *kamino.Engine) error) error {
 	cluster, err := a.cluster(ctx, a) // the cloud has no part in it
 	if err != nil {
 		return err
 	}
-	if err := do(ctx, &kamino.Engine{Cluster: cluster, Clock: a.clock}); err != nil {
+	engine := &kamino.Engine{Cluster: cluster, Clock: a.clock}
+	was, unread := engine.Paused(ctx)
+	if err := do(ctx, engine); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.Out, done)
+	switch {
+	case reason == "" && was == "" && unread == nil:
+		fmt.Fprintln(a.Out, "Not paused: nothing was changed.")
+	case reason == "":
+		fmt.Fprintln(a.Out, "Resumed.")
+	case was != "" && was != reason:
+		fmt.Fprintf(a.Out, "Paused: %s (instead of: %s)\n", reason, kamino.Plain(was))
+	default:
+		fmt.Fprintln(a.Out, "Paused: "+reason)
+	}
 	return nil
 }

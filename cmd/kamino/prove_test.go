@@ -26,6 +26,29 @@ func TestProofExit(t *testing.T) {
 	}
 }
 
+// TestPauseWords: a dry run ends as the run would, a second reason tells of the first, and who
+// resumes what is not paused is told so.
+func TestPauseWords(t *testing.T) {
+	w := newFakeWorld()
+	stale(w)
+	for _, c := range []struct {
+		args       []string
+		out, wrong string
+		code       int
+	}{
+		{[]string{"resume"}, "Not paused", "", exitFine},
+		{[]string{"pause", "--reason", "first"}, "Paused: first\n", "", exitFine},
+		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "", "first", exitRefused},
+		{[]string{"pause", "--reason", "second"}, "Paused: second (instead of: first)\n", "", exitFine},
+		{[]string{"resume"}, "Resumed", "", exitFine},
+		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "STEP", "", exitFine},
+	} {
+		if out, errs, code := w.kamino(t, c.args...); code != c.code || !strings.Contains(out, c.out) || !strings.Contains(errs, c.wrong) {
+			t.Errorf("%v: exit code %d, want %d\n%s%s", c.args, code, c.code, out, errs)
+		}
+	}
+}
+
 // TestVersionNotes: status tells the state of every version, and how its proof ended.
 func TestVersionNotes(t *testing.T) {
 	ready := func(v kamino.VersionStatus) kamino.VersionStatus {
