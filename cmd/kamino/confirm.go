@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"kamino.dev/kamino"
 )
 
 // isTerminal says whether a stream is a person's.
@@ -18,6 +20,12 @@ func isTerminal(stream any) bool {
 
 // asks is whether somebody sits there who can answer.
 func (a *app) asks() bool { return a.terminal(a.In) && a.terminal(a.Err) }
+
+// answeredNo ends what a person did not want after all.
+func answeredNo(what string) error {
+	return kamino.WithHint(&kamino.RefusedError{Subject: what, Refusals: []kamino.Refusal{{Code: "answer", Field: "answer", Value: "no",
+		Why: "nothing was changed", Do: "answer y, or type --yes"}}}, "--yes answers beforehand")
+}
 
 // confirm asks a question; anything but y or yes is no.
 func (a *app) confirm(question string) (bool, error) {

@@ -59,6 +59,8 @@ type pointCommand struct {
 	promote kamino.PromoteOptions
 	reason  string
 	done    string // what it did, in a word
+	yes     bool
+	asking  bool // before it is done
 }
 
 func newPromoteCommand(a *app) *cobra.Command {
@@ -95,14 +97,36 @@ changed. Nodes that run stay as they are. Versions whose line goes back to it ar
 told.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.asking = !c.yes && !c.promote.DryRun && c.asks()
 			return c.run(cmd.Context(), func(ctx context.Context, e *kamino.Engine) (kamino.Rollback, error) {
-				return e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: c.promote.Pool, Version: c.promote.Version, DryRun: c.promote.DryRun, Reason: c.reason})
+				return e.WithdrawVersion(ctx, c.withdrawal())
 			})
 		},
 	}
 	c.add(cmd, "the version; default the one that the next node would boot from")
 	cmd.Flags().StringVar(&c.reason, "reason", "", "why, for whoever looks at the version next (required)")
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask; without a terminal nothing is asked anyway")
 	return cmd
+}
+
+func (c *pointCommand) withdrawal() kamino.WithdrawOptions {
+	return kamino.WithdrawOptions{Pool: c.promote.Pool, Version: c.promote.Version, DryRun: c.promote.DryRun, Reason: c.reason}
+}
+
+// agree asks whether a version is to be withdrawn.
+func (c *pointCommand) agree(ctx context.Context, e *kamino.Engine) error {
+	opts := c.withdrawal()
+	opts.DryRun = true
+	back, err := e.WithdrawVersion(ctx, opts)
+	if err != nil || !back.Changed {
+		return err
+	}
+	yes, err := c.confirm(fmt.Sprintf("Withdraw version %s of pool %s, because: %s? The next node boots from %s.",
+		strings.Join(back.Bad, ", "), back.Name, opts.Reason, short(back.To)))
+	if err != nil || yes {
+		return err
+	}
+	return answeredNo("the withdrawal in pool " + back.Name)
 }
 
 func (c *pointCommand) add(cmd *cobra.Command, version string) {
@@ -124,6 +148,11 @@ func (c *pointCommand) run(ctx context.Context, do func(context.Context, *kamino
 	engine, err := c.engine(ctx)
 	if err != nil {
 		return err
+	}
+	if c.asking {
+		if err := c.agree(ctx, engine); err != nil {
+			return err
+		}
 	}
 	finish := c.follow(ctx, engine)
 	back, err := do(ctx, engine)

@@ -116,8 +116,7 @@ func (c *rollbackCommand) agree(ctx context.Context, engine *kamino.Engine) erro
 	if err != nil || yes {
 		return err
 	}
-	return kamino.WithHint(&kamino.RefusedError{Subject: "the rollback of pool " + back.Name, Refusals: []kamino.Refusal{{Code: "answer", Field: "answer", Value: "no",
-		Why: "nothing was changed", Do: "answer y, or type --yes"}}}, "--yes answers beforehand")
+	return answeredNo("the rollback of pool " + back.Name)
 }
 
 // noSettings stands in place of a file for an extension without protected
