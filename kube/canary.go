@@ -62,6 +62,9 @@ func (c *Cluster) PreflightProof(ctx context.Context, probe []byte) error {
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		return refuseProbe(err)
 	}
+	if apierrors.IsNotFound(err) { // of what is created nothing else can be missing
+		return refuseProbe(fmt.Errorf("namespace %q, which it names, does not exist", job.Namespace))
+	}
 	return explain("create jobs.batch -n "+job.Namespace, err)
 }
 
@@ -125,7 +128,7 @@ func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) 
 	spec := &job.Spec.Template.Spec
 	switch {
 	case job.Kind != "Job" || job.APIVersion != "batch/v1":
-		return nil, refuseProbe(fmt.Errorf("it is %s of %s, not Job of batch/v1", orNone(job.Kind), orNone(job.APIVersion)))
+		return nil, refuseProbe(fmt.Errorf("it holds %s, not a Job of batch/v1", kindOf(job.TypeMeta)))
 	case job.Namespace == "" || job.Namespace == kamino.SystemNamespace:
 		return nil, refuseProbe(fmt.Errorf("metadata.namespace is %q: it must name a namespace of the operator's", job.Namespace))
 	case len(spec.Containers) == 0:
@@ -154,15 +157,18 @@ func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) 
 	return job, nil
 }
 
-func orNone(s string) string {
-	if s == "" {
+func kindOf(t metav1.TypeMeta) string {
+	switch {
+	case t.Kind == "":
 		return "nothing"
+	case t.APIVersion == "":
+		return "a " + t.Kind + " of no API version"
 	}
-	return s
+	return "a " + t.Kind + " of " + t.APIVersion
 }
 
 func refuseProbe(err error) error {
-	return &kamino.RefusedError{Subject: "the probe", Refusals: []kamino.Refusal{{Code: "probe", Field: "--probe", Value: "Job",
+	return &kamino.RefusedError{Subject: "the Job of --probe", Refusals: []kamino.Refusal{{Code: "probe",
 		Why: err.Error(), Do: "name a file with one Job of batch/v1, with its namespace and an image that can be pulled"}}}
 }
 

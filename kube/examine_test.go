@@ -283,7 +283,11 @@ func TestProbe(t *testing.T) {
 		"no YAML":      ":\n\t-",
 	} {
 		var refused *kamino.RefusedError
-		if _, err := readProbe([]byte(text), "r", kamino.Node{}); !errors.As(err, &refused) {
+		_, err := readProbe([]byte(text), "r", kamino.Node{})
+		if !errors.As(err, &refused) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if want := map[string]string{"a pod": "the Job of --probe refused: it holds a Pod of batch/v1, not a Job of batch/v1;", "nothing": "it holds nothing, not a Job of batch/v1;"}[what]; err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

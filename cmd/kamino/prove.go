@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,6 +44,9 @@ func (p *proveFlags) read(a *app) error {
 	}
 	if p.probe == "" {
 		return nil
+	}
+	if kamino.ProveMode(p.mode) == kamino.ProveNone {
+		return kamino.WithHint(errors.New("--probe has no effect: nothing is proved"), "use --prove canary or pool, or leave --probe out")
 	}
 	data, err := os.ReadFile(p.probe)
 	if err != nil {

@@ -67,11 +67,7 @@ func TestProvedByDefault(t *testing.T) {
 func TestProbeEnds(t *testing.T) {
 	t.Parallel()
 	probe := filepath.Join(t.TempDir(), "probe.yaml")
-	if err := os.WriteFile(probe, []byte(`apiVersion: batch/v1
-kind: Job
-metadata: {name: probe, namespace: default}
-spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{name: main, image: "registry.invalid/probe:1"}]}}}
-`), 0o600); err != nil {
+	if err := os.WriteFile(probe, []byte(probeOf("default")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := newPool(t, 2)
@@ -91,4 +87,13 @@ spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{na
 			t.Errorf("jobs %q: the probe was started %d times\n%s", jobs, n, o.log)
 		}
 	}
+}
+
+// probeOf is an operator's Job in a namespace.
+func probeOf(namespace string) string {
+	return `apiVersion: batch/v1
+kind: Job
+metadata: {name: probe, namespace: ` + namespace + `}
+spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{name: main, image: "registry.invalid/probe:1"}]}}}
+`
 }
