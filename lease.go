@@ -119,8 +119,12 @@ type PastRun struct {
 	Seconds     float64   `json:"seconds"`
 	AwaySeconds float64   `json:"awaySeconds"` // 0 where it is not known; see Record.AwaySince
 	// Pointed is what the model was pointed at by a run that takes no donor and makes no version,
-	// as a rollback.
-	Pointed string `json:"pointedAt,omitempty"`
+	// Verb what that did ("" in entries of former versions), Withdrawn what a person took back, and
+	// Reason why.
+	Pointed   string `json:"pointedAt,omitempty"`
+	Verb      Verb   `json:"verb,omitempty"`
+	Withdrawn string `json:"withdrawn,omitempty"`
+	Reason    string `json:"reason,omitempty"`
 	// Failure is why it failed, "" when it did not, and Step where.
 	Failure string `json:"failure,omitempty"`
 	Step    string `json:"step,omitempty"`
@@ -210,16 +214,6 @@ func (l Ledger) expected() (run, away float64) {
 		}
 	}
 	return median(runs), median(aways)
-}
-
-// median is the value in the middle, of two the mean; 0 of none.
-func median(values []float64) float64 {
-	n := len(values)
-	if n == 0 {
-		return 0
-	}
-	slices.Sort(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // Unfinished is a run that holds a pool, or one that left a marked node and no lease.

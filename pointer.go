@@ -183,7 +183,7 @@ func (l Ledger) strayed(image string, versions []Artifact) *Stray {
 // newest is the newest version that new nodes may be made of, as a target.
 func (o overview) newest(opts AutoOptions) target {
 	return target{version: promotable(o.versions, opts.Proof), points: opts.ImageOnly || o.follows(opts.ImageReference),
-		offered: opts.ImageOnly, nobody: &opts.Proof}
+		offered: opts.ImageOnly, verb: VerbPromote, nobody: &opts.Proof}
 }
 
 // follows says whether the pool refers to its definition, and shall go on doing so.

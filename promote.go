@@ -63,7 +63,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	if err := e.refusePaused(ctx); err != nil {
 		return Rollback{}, err
 	}
-	t := target{points: o.follows("")}
+	t := target{points: o.follows(""), verb: VerbPromote}
 	for i, v := range o.versions {
 		if opts.Version == "" && v.waiting() || CompareVersions(v.Name, opts.Version) == 0 && opts.Version != "" {
 			t.version = &o.versions[i]
@@ -146,7 +146,7 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rol
 		return Rollback{}, WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.pool.Name), "kamino status lists them")
 	}
 	v := o.versions[i]
-	t := target{version: now, points: o.follows(""), stays: now == nil || now.Name != v.Name, reason: opts.Reason}
+	t := target{version: now, points: o.follows(""), stays: now == nil || now.Name != v.Name, verb: VerbWithdraw, reason: opts.Reason}
 	if !t.stays {
 		if t.version = o.defaultTarget().version; t.version == nil {
 			return Rollback{}, WithHint(fmt.Errorf("pool %s has no good version before %s: nothing is withdrawn", o.pool.Name, v.Name),

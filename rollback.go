@@ -43,6 +43,7 @@ type Rollback struct {
 	// Descendants are the versions whose line goes back to one that was withdrawn.
 	Descendants []string `json:"descendants,omitempty"`
 
+	verb   Verb
 	reason string
 }
 
@@ -59,6 +60,7 @@ type target struct {
 	stays   bool // what the next instance boots from does not change: only marks do
 	saved   *SavedModel
 	secrets Secrets
+	verb    Verb
 	reason  string // why what it takes the place of is withdrawn; "": a rollback
 	offered bool   // it is offered, and the pool's model is not written
 	adopts  bool   // it takes the place of what somebody else chose
@@ -226,7 +228,7 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	if err != nil {
 		return Rollback{}, err
 	}
-	t.points = t.version != nil && o.follows("")
+	t.points, t.verb = t.version != nil && o.follows(""), VerbRollback
 	needs, err := e.secretsFor(ctx, opts, &t, o.pool)
 	if err != nil {
 		return Rollback{}, err
@@ -298,7 +300,7 @@ func (t target) options() Options {
 
 // point moves the model of a pool to a target.
 func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact, dryRun bool) (Rollback, error) {
-	out := Rollback{Pool: o.id, Name: o.pool.Name, From: lastSegments(o.pool.Model.Image, 3), To: t.name(), Bad: []string{}, Good: []string{}, reason: t.reason}
+	out := Rollback{Pool: o.id, Name: o.pool.Name, From: lastSegments(o.pool.Model.Image, 3), To: t.name(), Bad: []string{}, Good: []string{}, verb: t.verb, reason: t.reason}
 	if v := o.next(); v != nil {
 		out.From = v.Name
 	}
@@ -369,7 +371,11 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		m.give(err)
 	}
 	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
-		ended := PastRun{Run: r.held.run, Pointed: plan.To, Ended: r.engine.date(), Seconds: r.engine.now().Sub(began).Seconds(), Step: failedStep(err)}
+		ended := PastRun{Run: r.held.run, Pointed: plan.To, Verb: plan.verb, Reason: cutText(plan.reason, maxTag),
+			Ended: r.engine.date(), Seconds: r.engine.now().Sub(began).Seconds(), Step: failedStep(err)}
+		if plan.verb == VerbWithdraw && len(plan.Bad) > 0 {
+			ended.Withdrawn = plan.Bad[0]
+		}
 		if err != nil {
 			ended.Failure = cutText(err.Error(), maxFailure)
 		}

@@ -11,6 +11,16 @@ import (
 // already then, and the ledger keeps what is not marked.
 const markLimit = 5 * time.Minute
 
+// Verb is what changed a pool's next image without a new version.
+type Verb string
+
+// The verbs.
+const (
+	VerbPromote  Verb = "promote" // by a person, or by auto-update
+	VerbWithdraw Verb = "withdraw"
+	VerbRollback Verb = "rollback"
+)
+
 // marking is the part of a rollback that says which versions are good and bad.
 type marking struct {
 	plan   Rollback

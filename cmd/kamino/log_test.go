@@ -56,7 +56,7 @@ func TestRollbackTexts(t *testing.T) {
 	if _, errs, code := w.kamino(t, "rollback", "--pool", pool1, "--to", "2026.11.01"); code != exitFine {
 		t.Fatal(errs)
 	}
-	if out, _, _ := w.kamino(t, "status"); !strings.Contains(out, "model pointed at 2026.11.01") {
+	if out, _, _ := w.kamino(t, "status"); !strings.Contains(out, "rolled back to 2026.11.01") {
 		t.Errorf("status:\n%s", out)
 	}
 	for _, n := range w.cluster.nodes {

@@ -76,3 +76,24 @@ func TestVersionNotes(t *testing.T) {
 		}
 	}
 }
+
+// TestPastResults: the history tells what each run did to the pool's next image, and why.
+func TestPastResults(t *testing.T) {
+	for _, tt := range []struct {
+		run  kamino.PastRun
+		want string
+	}{
+		{kamino.PastRun{}, "ok"},
+		{kamino.PastRun{Failure: "no quota"}, "failed: no quota"},
+		{kamino.PastRun{Pointed: "2026.11.10"}, "model pointed at 2026.11.10"},
+		{kamino.PastRun{Pointed: "2026.11.10", Verb: kamino.VerbPromote}, "promoted 2026.11.10"},
+		{kamino.PastRun{Pointed: "original", Verb: kamino.VerbRollback}, "rolled back to original"},
+		{kamino.PastRun{Pointed: "2026.11.01", Verb: kamino.VerbWithdraw, Withdrawn: "2026.11.10", Reason: "disk fills up"}, "withdrew 2026.11.10: disk fills up; next node boots from 2026.11.01"},
+		{kamino.PastRun{Verb: kamino.VerbWithdraw, Withdrawn: "2026.11.10", Reason: "disk fills up"}, "withdrew 2026.11.10: disk fills up"},
+		{kamino.PastRun{Verb: kamino.VerbWithdraw, Withdrawn: "2026.11.10", Reason: "disk fills up", Failure: "no answer"}, "withdraw failed: no answer"},
+	} {
+		if got := pastResult(tt.run); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}

@@ -255,19 +255,33 @@ func printRuns(w io.Writer, runs []kamino.PastRun, wide bool) {
 	}
 	fmt.Fprintln(w, "\nRUN\tENDED\tDONOR\tVERSION\tTOOK\tRESULT")
 	for _, r := range runs[:min(len(runs), most)] {
-		result := "ok"
-		if r.Pointed != "" {
-			result = "model pointed at " + r.Pointed
-		}
-		if r.Failure != "" {
-			result = "failed: " + r.Failure
-		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Ended.UTC().Format(time.RFC3339), shown(r.Donor), shown(r.Version),
-			seconds(r.Seconds), whole(result))
+			seconds(r.Seconds), whole(pastResult(r)))
 	}
 	if more := len(runs) - most; more > 0 {
 		fmt.Fprintf(w, "%d earlier ones: kamino status -o wide\n", more)
 	}
+}
+
+// pastResult is what a run that has ended did.
+func pastResult(r kamino.PastRun) string {
+	switch {
+	case r.Failure != "" && r.Verb != "":
+		return fmt.Sprintf("%s failed: %s", r.Verb, r.Failure)
+	case r.Failure != "":
+		return "failed: " + r.Failure
+	case r.Verb == kamino.VerbPromote:
+		return "promoted " + r.Pointed
+	case r.Verb == kamino.VerbRollback:
+		return "rolled back to " + r.Pointed
+	case r.Verb == kamino.VerbWithdraw && r.Pointed == "":
+		return fmt.Sprintf("withdrew %s: %s", r.Withdrawn, r.Reason)
+	case r.Verb == kamino.VerbWithdraw:
+		return fmt.Sprintf("withdrew %s: %s; next node boots from %s", r.Withdrawn, r.Reason, r.Pointed)
+	case r.Pointed != "":
+		return "model pointed at " + r.Pointed
+	}
+	return "ok"
 }
 
 func nextNode(p kamino.PoolStatus) string {

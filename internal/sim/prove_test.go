@@ -412,6 +412,28 @@ func TestProvePoolPaused(t *testing.T) {
 	}
 }
 
+// TestVerbs: the history tells a promotion from a rollback.
+func TestVerbs(t *testing.T) {
+	w := aged(1)
+	o := proving()
+	o.Proof.Promote = kamino.PromoteManual
+	if p := w.update(o); p.err != nil {
+		t.Fatal(p.err)
+	}
+	if _, err := w.promote(kamino.PromoteOptions{Pool: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if p := w.leases[poolA].Ledger.Past[0]; p.Verb != kamino.VerbPromote || p.Pointed != kamino.VersionName(w.now) {
+		t.Errorf("after a promotion: %+v", p)
+	}
+	if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if p := w.leases[poolA].Ledger.Past[0]; p.Verb != kamino.VerbRollback || p.Pointed != "2026.03.09" || p.Withdrawn != "" {
+		t.Errorf("after a rollback: %+v", p)
+	}
+}
+
 func (w *world) promote(o kamino.PromoteOptions) (back kamino.Rollback, err error) {
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) { back, err = p.engine().PromoteVersion(ctx, o) })
@@ -442,6 +464,10 @@ func TestWithdrawByHand(t *testing.T) {
 		}
 		if _, err := withdraw(w, kamino.WithdrawOptions{Pool: "a", Version: "2026.03.01", Reason: "old"}); err != nil {
 			t.Fatal(err)
+		}
+		past := w.leases[poolA].Ledger.Past
+		if p := past[1]; p.Verb != kamino.VerbWithdraw || p.Reason != "disk fills up" || p.Withdrawn != "2026.03.09" || p.Pointed != "2026.03.05" {
+			t.Errorf("the history tells %+v", p)
 		}
 		if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", "2026.03.05"}) || w.version("2026.03.01").Tags[kamino.TagBad] != "old" {
 			t.Errorf("the next instance boots from %v", got)
