@@ -1,6 +1,9 @@
 package kamino
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -107,5 +110,31 @@ func TestUnknownFilesTravel(t *testing.T) {
 	}
 	if old := versionStatus(Artifact{Kind: Version, Tags: r.tags(Receipt{Hash: "h"})}); old.Unknown != nil || old.Policy != "" {
 		t.Errorf("status of an image of a former version: %+v", old)
+	}
+}
+
+// rightless is a cluster on which nobody has rights.
+type rightless struct {
+	Cluster
+	Examiner
+}
+
+func (rightless) Preflight(context.Context, DrainOptions) ([]string, error) {
+	return nil, WithHint(fmt.Errorf("list nodes: %w", ErrForbidden), "bind kamino-run")
+}
+
+func (rightless) PreflightProof(context.Context, []byte) error {
+	return WithHint(fmt.Errorf("delete nodes: %w", ErrForbidden), "bind kamino-prove")
+}
+
+// TestRightsAtOnce: the rights of a run and those of its proof are told together.
+func TestRightsAtOnce(t *testing.T) {
+	r := (&Engine{Cluster: rightless{}, Clock: WallClock{}}).newRun(Options{Proof: Proving{Mode: ProveCanary}})
+	if err := r.checkCluster(t.Context()); !errors.Is(err, ErrForbidden) || strings.Join(Hints(err), ", ") != "bind kamino-run, bind kamino-prove" {
+		t.Errorf("%v; hints %q", err, Hints(err))
+	}
+	r.opts.Proof.Mode = ProveNone
+	if err := r.checkCluster(t.Context()); strings.Join(Hints(err), ", ") != "bind kamino-run" {
+		t.Errorf("without a proof: %v; hints %q", err, Hints(err))
 	}
 }

@@ -22,14 +22,26 @@ func (r *Run) lookConnect(ctx context.Context) (Next, error) {
 
 func (r *Run) checkCluster(ctx context.Context) error {
 	doubts, err := r.engine.Cluster.Preflight(ctx, r.opts.drainOptions())
+	if errors.Is(err, ErrForbidden) { // what else is missing is told at once
+		if more := r.checkProof(ctx); errors.Is(more, ErrForbidden) {
+			return errors.Join(err, more)
+		}
+	}
 	if err != nil {
 		return err
 	}
 	r.doubt(InConnect, doubts)
-	if examiner, looks := r.engine.Cluster.(Examiner); looks && r.opts.Proof.Mode != ProveNone { // whichever it will be: both look, and both probe
-		if err := examiner.PreflightProof(ctx, r.opts.Proof.Probe); err != nil {
-			return fmt.Errorf("check the rights of a proof: %w", err)
-		}
+	return r.checkProof(ctx)
+}
+
+// checkProof is for either way to prove: both look, and both probe.
+func (r *Run) checkProof(ctx context.Context) error {
+	examiner, looks := r.engine.Cluster.(Examiner)
+	if !looks || r.opts.Proof.Mode == ProveNone {
+		return nil
+	}
+	if err := examiner.PreflightProof(ctx, r.opts.Proof.Probe); err != nil {
+		return fmt.Errorf("check the rights of a proof: %w", err)
 	}
 	return nil
 }
