@@ -46,7 +46,7 @@ func explain(what string, err error) error {
 			"the cluster does not accept these credentials: log in again, or look at the user of the kubeconfig's context")
 	case apierrors.IsForbidden(err):
 		return kamino.WithHint(&fault{kamino.ErrForbidden, err},
-			"allow it in a role of this account, and check with: kubectl auth can-i %s", what)
+			"%s, and check with: kubectl auth can-i %s", grant(what), what)
 	case status.Status().Code >= http.StatusInternalServerError, apierrors.IsTimeout(err):
 		return &fault{kamino.ErrUnavailable, err}
 	}

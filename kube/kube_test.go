@@ -135,6 +135,14 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
+	for what, role := range map[string]string{
+		"patch namespaces/kamino-system": "clusterrole=kamino-pause", "list nodes": "clusterrole=kamino-status", "list leases.coordination.k8s.io -n kamino-system": "clusterrole=kamino-status",
+		"patch leases.coordination.k8s.io -n kamino-system": "role=kamino-run", "delete nodes": "clusterrole=kamino-prove",
+	} {
+		if hint := kamino.Hint(explain(what, apierrors.NewForbidden(podsResource, "a", nil))); !strings.Contains(hint, "kubectl create ") || !strings.Contains(hint, " --"+role+" --user='USER'") || !strings.HasSuffix(hint, "kubectl auth can-i "+what) {
+			t.Errorf("%s: hint %q", what, hint)
+		}
+	}
 	if hint := kamino.Hint(explain("get pods", apierrors.NewForbidden(podsResource, "a", nil))); !strings.HasSuffix(hint, "kubectl auth can-i get pods") {
 		t.Errorf("hint %q", hint)
 	}

@@ -51,6 +51,19 @@ const groupLeases = "coordination.k8s.io"
 // forceRight is what a drain with force uses besides.
 var forceRight = right{verb: "delete", resource: "pods", role: "kamino-force"}
 
+// pauseRight is what the stop switch uses besides.
+var pauseRight = right{verb: "patch", resource: "namespaces", name: kamino.SystemNamespace, role: "kamino-pause"}
+
+// grant tells how a permission, as String writes it, is granted to an account whose name is not
+// known: by the role of the chart kamino-base that has it, if there is one.
+func grant(what string) string {
+	all := slices.Concat(runRights, proveRights, []right{pauseRight})
+	if i := slices.IndexFunc(all, func(r right) bool { return r.String() == what }); i >= 0 {
+		return "a cluster administrator grants it to USER, which kubectl auth whoami tells, with: " + all[i].binding("USER")
+	}
+	return "allow it in a role of this account"
+}
+
 // String is as kubectl auth can-i takes it.
 func (r right) String() string {
 	words := r.verb + " " + r.resource
