@@ -63,7 +63,7 @@ func (a *app) columns(w io.Writer) int {
 		return 0
 	}
 	if f, ok := w.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			return width
 		}
 	}

@@ -112,9 +112,9 @@ func (l *live) event(ev kamino.Event) {
 	case kamino.StepRefused:
 		standing = []string{l.line(ev, ev.Elapsed, "refused: "+ev.Message)}
 	case kamino.GivingBack:
-		standing = []string{"giving back after: " + ev.Message}
+		standing = wrap(oneLine("giving back after: "+ev.Message), l.columns()-1)
 	case kamino.Warned:
-		standing = []string{"warning: " + ev.Message}
+		standing = wrap(oneLine("warning: "+ev.Message), l.columns()-1)
 	}
 	l.place(ev)
 	l.draw(standing)
@@ -140,9 +140,17 @@ func (l *live) place(ev kamino.Event) {
 	}
 }
 
+// columns is what a line may have; a terminal that tells no width has 80.
+func (l *live) columns() int {
+	if w := l.width(); w > 0 {
+		return max(w, 20)
+	}
+	return 80
+}
+
 // draw writes lines that stand above the running ones, and these again.
 func (l *live) draw(standing []string) {
-	width := max(l.width(), 20)
+	width := l.columns()
 	var b strings.Builder
 	rows := 0
 	for _, n := range l.drawn {

@@ -209,3 +209,23 @@ func TestSignalsTogether(t *testing.T) {
 		})
 	}
 }
+
+// TestWarningsWrap: a warning is shown whole on any terminal, and one that tells no width has 80
+// columns.
+func TestWarningsWrap(t *testing.T) {
+	long := strings.TrimSpace(strings.Repeat("far too long ", 20))
+	for width, most := range map[int]int{0: 79, 40: 39, 120: 119} {
+		for _, kind := range []kamino.EventKind{kamino.Warned, kamino.GivingBack} {
+			var out bytes.Buffer
+			l := &live{out: &out, now: time.Now, width: func() int { return width }}
+			l.event(kamino.Event{Kind: kind, Message: long, Percent: -1})
+			widest, text := 0, strings.ReplaceAll(out.String(), "\x1b[J", "")
+			for line := range strings.Lines(text) {
+				widest = max(widest, len(strings.TrimSpace(line)))
+			}
+			if widest > most || widest < most-12 || !strings.HasSuffix(strings.Join(strings.Fields(text), " "), long) {
+				t.Errorf("%s, width %d, at most %d:\n%s", kind, width, most, text)
+			}
+		}
+	}
+}
