@@ -106,7 +106,8 @@ func (c *Call) readKubernetes() {
 			c.means.Verb = invariant.Unmark
 		}
 		for _, change := range changes {
-			if change.Op == "add" && strings.HasSuffix(change.Path, "/kamino.dev~1run") {
+			// A block that somebody took off is set again on a node that has its mark.
+			if change.Op == "add" && (strings.HasSuffix(change.Path, "/kamino.dev~1run") || strings.HasPrefix(change.Path, "/spec/taints")) {
 				c.means.Verb = invariant.Mark
 			}
 		}

@@ -158,7 +158,8 @@ func (c *Case) play(w *World, out *Outcome) {
 		w.clock.pass(worlds.Vanishing)
 	}
 	if strike.Rival != nil {
-		if r := strike.Rival; r.Unharmed && first.Err != nil && !(r.Name == "a person deletes the lease" && c.Golden.Calls[strike.At-1].means.Verb == invariant.SetModel) {
+		if r := strike.Rival; r.Unharmed && first.Err != nil && !(r.Name == "a person deletes the lease" && c.Golden.Calls[strike.At-1].means.Verb == invariant.SetModel) &&
+			!(r.Name == "nothing can be deleted in the cloud" && out.Writes == 0) { // connect refuses before anything is touched
 			out.Violations = append(out.Violations, fmt.Sprintf("I19: the run fails although it could go on: %v", first.Err))
 		}
 		w.mend()
