@@ -202,15 +202,17 @@ func TestDecideHidden(t *testing.T) {
 		"image only":                             {none, true, []Artifact{second(offerHidden, ""), v1}, DoNothing, "image-only"},
 		"nothing hidden":                         {canary, false, []Artifact{v1}, DoNothing, ""},
 	} {
-		for _, model := range []string{definitionOf(v1.ID), v1.ID} {
-			o := overview{id: "p", pool: Pool{ID: "p", Name: "p", Model: Model{Image: model}}, versions: tt.versions,
-				nodes: []Node{{Name: "n", Ready: true, ReadySince: time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)}}}
-			opts := AutoDefaults()
-			opts.Proof, opts.ImageOnly = tt.proof, tt.imageOnly
-			p := o.decide(opts, time.Date(2026, 11, 5, 0, 0, 0, 0, time.UTC))
-			if p.Action != tt.want || (tt.held == "") != (len(p.Held) == 0) || tt.held != "" && !Has(p.Held, tt.held) {
-				t.Errorf("%s, the model names %s: %s, because %v, held %v", name, lastSegment(model), p.Action, p.Why, p.Held)
+		t.Run(name, func(t *testing.T) {
+			for _, model := range []string{definitionOf(v1.ID), v1.ID} {
+				o := overview{id: "p", pool: Pool{ID: "p", Name: "p", Model: Model{Image: model}}, versions: tt.versions,
+					nodes: []Node{{Name: "n", Ready: true, ReadySince: time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)}}}
+				opts := AutoDefaults()
+				opts.Proof, opts.ImageOnly = tt.proof, tt.imageOnly
+				p := o.decide(opts, time.Date(2026, 11, 5, 0, 0, 0, 0, time.UTC))
+				if p.Action != tt.want || (tt.held == "") != (len(p.Held) == 0) || tt.held != "" && !Has(p.Held, tt.held) {
+					t.Errorf("%s, the model names %s: %s, because %v, held %v", name, lastSegment(model), p.Action, p.Why, p.Held)
+				}
 			}
-		}
+		})
 	}
 }

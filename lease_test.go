@@ -77,9 +77,11 @@ func TestPinLedgers(t *testing.T) {
 		{"an earlier kamino's that was adopted", Ledger{Former: former, Past: past}, id("2026.03.09"), false},
 		{"an earlier kamino that made none", Ledger{Former: former}, id("2026.03.05"), false},
 	} {
-		if pin := c.ledger.pin(c.image, versions); (pin != nil) != c.want {
-			t.Errorf("%s: %+v", c.name, pin)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if pin := c.ledger.pin(c.image, versions); (pin != nil) != c.want {
+				t.Errorf("%s: %+v", c.name, pin)
+			}
+		})
 	}
 }
 
@@ -127,9 +129,11 @@ func TestAbandonedProof(t *testing.T) {
 		"a run that is dead": {lease: lease(v.Name, time.Hour), proof: "abandoned", life: LifeHidden},
 		"a run of another":   {lease: lease("2026.11.23", time.Second), proof: "abandoned", life: LifeHidden},
 	} {
-		o := overview{id: "p", lease: tt.lease, canaries: tt.canaries, versions: []Artifact{v}}
-		if got := o.status(now, nil).Versions[0]; got.Life != tt.life || got.Proof != tt.proof {
-			t.Errorf("%s: %s, proof %q; want %s, %q", name, got.Life, got.Proof, tt.life, tt.proof)
-		}
+		t.Run(name, func(t *testing.T) {
+			o := overview{id: "p", lease: tt.lease, canaries: tt.canaries, versions: []Artifact{v}}
+			if got := o.status(now, nil).Versions[0]; got.Life != tt.life || got.Proof != tt.proof {
+				t.Errorf("%s: %s, proof %q; want %s, %q", name, got.Life, got.Proof, tt.life, tt.proof)
+			}
+		})
 	}
 }

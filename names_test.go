@@ -212,10 +212,12 @@ func TestWithdrawnVersions(t *testing.T) {
 		{3, 0, func() { have[2].Instances = 1 }, "[2026.11.03 2026.11.04 2026.11.06 2026.11.08]"},
 		{3, 0, func() { have[5].InModel = true }, "[2026.11.01 2026.11.03 2026.11.06 2026.11.08]"}, // 4 was promoted by name
 	} {
-		tt.change()
-		if got := fmt.Sprint(names(Prunable(have, tt.keep, tt.apart, Ledger{}))); got != tt.want {
-			t.Errorf("keep %d and %d: prunable %s, want %s", tt.keep, tt.apart, got, tt.want)
-		}
+		t.Run(tt.want, func(t *testing.T) {
+			tt.change()
+			if got := fmt.Sprint(names(Prunable(have, tt.keep, tt.apart, Ledger{}))); got != tt.want {
+				t.Errorf("keep %d and %d: prunable %s, want %s", tt.keep, tt.apart, got, tt.want)
+			}
+		})
 	}
 }
 
@@ -305,10 +307,12 @@ func TestBehind(t *testing.T) {
 		{"no node is Ready", []Node{unready}, tags, "<nil>"},
 		{"a version of a former kamino", []Node{best}, map[string]string{TagPackages: "00"}, "<nil>"},
 	} {
-		got := fmt.Sprint(overview{nodes: tt.nodes}.behind(Artifact{Name: "2026.11.10", Tags: tt.tags}, selectNow, []Signal{KuredLastPatch}))
-		if got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			got := fmt.Sprint(overview{nodes: tt.nodes}.behind(Artifact{Name: "2026.11.10", Tags: tt.tags}, selectNow, []Signal{KuredLastPatch}))
+			if got != tt.want {
+				t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+			}
+		})
 	}
 }
 

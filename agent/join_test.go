@@ -68,25 +68,27 @@ func TestWhoseCredentialTravels(t *testing.T) {
 		{"the node's own beside the pool's, said to stay", pool, node, head + "join: keep\n", "", 1, "var/lib/kubelet/kubeconfig is this node's own", false},
 		{"the pool's, said to go", pool, pool, head + "join: fresh\n", "", 0, "", false},
 	} {
-		root := filepath.Join(t.TempDir(), "root")
-		for name, text := range map[string]string{"etc/hostname": "n1\n", "etc/machine-id": "0123456789abcdef0123456789abcdef\n",
-			"etc/kubernetes/kubelet.conf": kubeconfigOf(t, c.first), "var/lib/kubelet/kubeconfig": kubeconfigOf(t, c.other), "etc/kubernetes/azure.json": `{"aadClientSecret":"0123456789abcdefghij"}`} {
-			writeFile(t, filepath.Join(root, name), text)
-		}
-		args := []string{"seal", "--root", root, "--run", "r1", "--no-install", "--free-space", "none", "--imds", "http://127.0.0.1:1"}
-		if c.own != "" {
-			writeFile(t, root+disk, c.own)
-		}
-		if c.policy != "" {
-			policy := filepath.Join(t.TempDir(), "policy.yaml")
-			writeFile(t, policy, c.policy)
-			args = append(args, "--policy", policy)
-		}
-		out, code := agentRun(t, args...)
-		data, _ := os.ReadFile(filepath.Join(root, "etc/kubernetes/kubelet.conf"))
-		travels := code == 0 && strings.Contains(string(data), "client-key-data")
-		if code != c.code || !strings.Contains(out, c.says) || travels != c.travels {
-			t.Errorf("%s: exit code %d, travels %v: %s", c.about, code, travels, out)
-		}
+		t.Run(c.about, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), "root")
+			for name, text := range map[string]string{"etc/hostname": "n1\n", "etc/machine-id": "0123456789abcdef0123456789abcdef\n",
+				"etc/kubernetes/kubelet.conf": kubeconfigOf(t, c.first), "var/lib/kubelet/kubeconfig": kubeconfigOf(t, c.other), "etc/kubernetes/azure.json": `{"aadClientSecret":"0123456789abcdefghij"}`} {
+				writeFile(t, filepath.Join(root, name), text)
+			}
+			args := []string{"seal", "--root", root, "--run", "r1", "--no-install", "--free-space", "none", "--imds", "http://127.0.0.1:1"}
+			if c.own != "" {
+				writeFile(t, root+disk, c.own)
+			}
+			if c.policy != "" {
+				policy := filepath.Join(t.TempDir(), "policy.yaml")
+				writeFile(t, policy, c.policy)
+				args = append(args, "--policy", policy)
+			}
+			out, code := agentRun(t, args...)
+			data, _ := os.ReadFile(filepath.Join(root, "etc/kubernetes/kubelet.conf"))
+			travels := code == 0 && strings.Contains(string(data), "client-key-data")
+			if code != c.code || !strings.Contains(out, c.says) || travels != c.travels {
+				t.Errorf("%s: exit code %d, travels %v: %s", c.about, code, travels, out)
+			}
+		})
 	}
 }

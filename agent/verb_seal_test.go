@@ -181,16 +181,18 @@ func TestUsage(t *testing.T) {
 		"seal --run r1 --detach --no-install": {1, "exclude each other"},
 		"seal --run r1 --detach -o json":      {1, "exclude each other"},
 	} {
-		var out bytes.Buffer
-		args := strings.Fields(line)
-		if strings.HasPrefix(line, "seal --run") {
-			args = append(args, "--root", t.TempDir())
-		}
-		code := Main(t.Context(), args, &out, &out)
-		text := strings.ReplaceAll(out.String(), "apply new configurations in place", "in-place")
-		if code != want.code || !strings.Contains(text, want.text) {
-			t.Errorf("%q: exit code %d, want %d: %s", line, code, want.code, out.String())
-		}
+		t.Run(line, func(t *testing.T) {
+			var out bytes.Buffer
+			args := strings.Fields(line)
+			if strings.HasPrefix(line, "seal --run") {
+				args = append(args, "--root", t.TempDir())
+			}
+			code := Main(t.Context(), args, &out, &out)
+			text := strings.ReplaceAll(out.String(), "apply new configurations in place", "in-place")
+			if code != want.code || !strings.Contains(text, want.text) {
+				t.Errorf("%q: exit code %d, want %d: %s", line, code, want.code, out.String())
+			}
+		})
 	}
 }
 
@@ -351,12 +353,14 @@ func TestUserDataExecutesNothing(t *testing.T) {
 		{"", "", "not executed without --run: /bin/touch /PWNED", 0},
 		{"--run", "/bin/touch /PWNED\n", "join method command gave an empty credential", 1},
 	} {
-		_ = os.Remove(h.Log) // of the turn before
-		var out bytes.Buffer
-		code := MainOn(t.Context(), h, append([]string{"userdata", "--root", d.Dir(), "--file", file}, strings.Fields(c.args)...), &out, &out)
-		commands, _ := os.ReadFile(h.Log)
-		if string(commands) != c.runs || code != c.code || !strings.Contains(out.String(), c.says) {
-			t.Errorf("userdata %s: exit code %d, ran %q:\n%s", c.args, code, commands, out.String())
-		}
+		t.Run(c.args, func(t *testing.T) {
+			_ = os.Remove(h.Log) // of the turn before
+			var out bytes.Buffer
+			code := MainOn(t.Context(), h, append([]string{"userdata", "--root", d.Dir(), "--file", file}, strings.Fields(c.args)...), &out, &out)
+			commands, _ := os.ReadFile(h.Log)
+			if string(commands) != c.runs || code != c.code || !strings.Contains(out.String(), c.says) {
+				t.Errorf("userdata %s: exit code %d, ran %q:\n%s", c.args, code, commands, out.String())
+			}
+		})
 	}
 }

@@ -114,10 +114,12 @@ func TestPower(t *testing.T) {
 		{[]string{"ProvisioningState/updating", "PowerState/stopping"}, kamino.PowerBetween, ""},
 		{[]string{"ProvisioningState/failed/AllocationFailed", "PowerState/deallocated"}, kamino.PowerOff, "AllocationFailed: why"},
 	} {
-		got, failure := power(status(tt.codes...))
-		if got != tt.want || failure != tt.failure {
-			t.Errorf("%v: got %s %q, want %s %q", tt.codes, got, failure, tt.want, tt.failure)
-		}
+		t.Run(tt.failure, func(t *testing.T) {
+			got, failure := power(status(tt.codes...))
+			if got != tt.want || failure != tt.failure {
+				t.Errorf("%v: got %s %q, want %s %q", tt.codes, got, failure, tt.want, tt.failure)
+			}
+		})
 	}
 }
 

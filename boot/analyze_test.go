@@ -236,19 +236,21 @@ func TestOwnStart(t *testing.T) {
 		"soft reboot, no end": {boot.Manager{Userspace: day, SecurityStart: day + 1, Finish: day + 20*sec, SoftReboots: 3}, "soft reboot", 10 * sec},
 		"machine":             {boot.Manager{Userspace: sec, SecurityStart: sec, Finish: day + 20*sec}, "kernel", day + 10*sec},
 	} {
-		c := &boot.Capture{Schema: boot.Schema, Manager: tc.manager, Units: units, Marks: []boot.Mark{{Name: boot.MarkReady, At: day + 15*sec}}}
-		a := analyze(t, c, boot.Options{})
-		if a.Since != tc.since || a.GoalAt.At != tc.at {
-			t.Errorf("%s: kubelet %s after the %s, want %s after the %s", name, a.GoalAt.At, a.Since, tc.at, tc.since)
-		}
-		if i := slices.IndexFunc(a.Milestones, func(m boot.Milestone) bool { return m.Name == boot.AtReady }); i < 0 || a.Milestones[i].At != tc.at+5*sec {
-			t.Errorf("%s: milestones %+v", name, a.Milestones)
-		}
-		if got := strings.Contains(strings.Join(a.Findings, "\n"), "1 unit up before the "+tc.since); got != (tc.since != "kernel") {
-			t.Errorf("%s: remarks are %q", name, a.Findings)
-		}
-		if c.Manager != tc.manager || c.Units[0].Activating != day+10*sec {
-			t.Errorf("%s: the capture was changed", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			c := &boot.Capture{Schema: boot.Schema, Manager: tc.manager, Units: units, Marks: []boot.Mark{{Name: boot.MarkReady, At: day + 15*sec}}}
+			a := analyze(t, c, boot.Options{})
+			if a.Since != tc.since || a.GoalAt.At != tc.at {
+				t.Errorf("%s: kubelet %s after the %s, want %s after the %s", name, a.GoalAt.At, a.Since, tc.at, tc.since)
+			}
+			if i := slices.IndexFunc(a.Milestones, func(m boot.Milestone) bool { return m.Name == boot.AtReady }); i < 0 || a.Milestones[i].At != tc.at+5*sec {
+				t.Errorf("%s: milestones %+v", name, a.Milestones)
+			}
+			if got := strings.Contains(strings.Join(a.Findings, "\n"), "1 unit up before the "+tc.since); got != (tc.since != "kernel") {
+				t.Errorf("%s: remarks are %q", name, a.Findings)
+			}
+			if c.Manager != tc.manager || c.Units[0].Activating != day+10*sec {
+				t.Errorf("%s: the capture was changed", name)
+			}
+		})
 	}
 }

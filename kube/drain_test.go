@@ -196,12 +196,14 @@ func TestEvictFails(t *testing.T) {
 		"not allowed": {rbac, kamino.ErrForbidden},
 		"broken":      {apierrors.NewInternalError(errors.New("etcd")), kamino.ErrUnavailable},
 	} {
-		client := fake.NewClientset(pod("a"), pod("b"))
-		did := answerRemovals(t, client, tt.answer)
-		_, err := NewForClient(client, Options{}).Evict(t.Context(), kamino.Node{Name: "n1"}, kamino.DrainOptions{Grace: 300 * time.Second})
-		if !errors.Is(err, tt.want) || *did != "evict" {
-			t.Errorf("%s: got %v after %q", name, err, *did)
-		}
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(pod("a"), pod("b"))
+			did := answerRemovals(t, client, tt.answer)
+			_, err := NewForClient(client, Options{}).Evict(t.Context(), kamino.Node{Name: "n1"}, kamino.DrainOptions{Grace: 300 * time.Second})
+			if !errors.Is(err, tt.want) || *did != "evict" {
+				t.Errorf("%s: got %v after %q", name, err, *did)
+			}
+		})
 	}
 	var throttled *kamino.ThrottledError
 	client := fake.NewClientset(pod("a"))

@@ -138,12 +138,14 @@ func TestForeign(t *testing.T) {
 		"another node": {"system:node:a-1", "system:nodes", true},
 		"a person":     {"mallory", "system:authenticated", true},
 	} {
-		r := request(t, "r", canaryNode, noon)
-		r.Spec.Username, r.Spec.Groups = tt.user, []string{tt.group}
-		c := NewForClient(fake.NewClientset(r), Options{Clock: &fixedClock{now: noon}})
-		if got, err := c.requests(t.Context(), canaryNode, noon); err != nil || len(got) != 1 || got[0].Foreign != tt.want {
-			t.Errorf("%s: %+v, %v", what, got, err)
-		}
+		t.Run(what, func(t *testing.T) {
+			r := request(t, "r", canaryNode, noon)
+			r.Spec.Username, r.Spec.Groups = tt.user, []string{tt.group}
+			c := NewForClient(fake.NewClientset(r), Options{Clock: &fixedClock{now: noon}})
+			if got, err := c.requests(t.Context(), canaryNode, noon); err != nil || len(got) != 1 || got[0].Foreign != tt.want {
+				t.Errorf("%s: %+v, %v", what, got, err)
+			}
+		})
 	}
 }
 
@@ -189,11 +191,13 @@ func TestDaemonPods(t *testing.T) {
 		"seen by no scheduler":          {[]runtime.Object{pod("", "1", no, unbound("")), fine}, false, true, true},
 		"the pod of another is unbound": {[]runtime.Object{pod("", "1", no, nil), pod(canaryNode, "1", yes, nil), fine}, true, false, false},
 	} {
-		c := NewForClient(fake.NewClientset(append(tt.pods, set)...), Options{})
-		got, err := c.daemons(t.Context(), canary, "a-0")
-		if err != nil || len(got) != 1 || got[0].Ready != tt.ready || got[0].Beside != tt.beside || got[0].Owed != tt.owed {
-			t.Errorf("%s: %+v, %v", what, got, err)
-		}
+		t.Run(what, func(t *testing.T) {
+			c := NewForClient(fake.NewClientset(append(tt.pods, set)...), Options{})
+			got, err := c.daemons(t.Context(), canary, "a-0")
+			if err != nil || len(got) != 1 || got[0].Ready != tt.ready || got[0].Beside != tt.beside || got[0].Owed != tt.owed {
+				t.Errorf("%s: %+v, %v", what, got, err)
+			}
+		})
 	}
 }
 
@@ -220,9 +224,11 @@ func TestSelects(t *testing.T) {
 		"by name":       {corev1.PodSpec{Affinity: byName}, true},
 		"another node":  {corev1.PodSpec{NodeName: "m"}, false},
 	} {
-		if got := selects(&tt.spec, node); got != tt.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := selects(&tt.spec, node); got != tt.want {
+				t.Errorf("%s: %t", name, got)
+			}
+		})
 	}
 	node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
 	if !selects(&corev1.PodSpec{}, node) {
@@ -326,15 +332,17 @@ func TestProbeOwed(t *testing.T) {
 		"it runs":     {mounts, []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}, false},
 		"environment": {probe, []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}}}}, true},
 	} {
-		client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "p", Labels: map[string]string{"batch.kubernetes.io/job-name": "kamino-probe-r"}},
-			Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: tt.statuses}})
-		c := NewForClient(client, Options{})
-		if err := c.StartProbe(t.Context(), "r", kamino.Node{Name: canaryNode}, []byte(tt.text)); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := c.probe(t.Context(), kamino.ExamineOrder{Run: "r", Probe: []byte(tt.text)}); err != nil || !got.Started || got.Owed != tt.want {
-			t.Errorf("%s: %+v, %v", what, got, err)
-		}
+		t.Run(what, func(t *testing.T) {
+			client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "p", Labels: map[string]string{"batch.kubernetes.io/job-name": "kamino-probe-r"}},
+				Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: tt.statuses}})
+			c := NewForClient(client, Options{})
+			if err := c.StartProbe(t.Context(), "r", kamino.Node{Name: canaryNode}, []byte(tt.text)); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := c.probe(t.Context(), kamino.ExamineOrder{Run: "r", Probe: []byte(tt.text)}); err != nil || !got.Started || got.Owed != tt.want {
+				t.Errorf("%s: %+v, %v", what, got, err)
+			}
+		})
 	}
 }
 

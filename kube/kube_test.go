@@ -130,10 +130,12 @@ func TestExplain(t *testing.T) {
 		"deadline":       {context.DeadlineExceeded, kamino.ErrUnavailable},
 		"cancelled":      {context.Canceled, context.Canceled},
 	} {
-		got := explain("get pods", tt.err)
-		if !errors.Is(got, tt.want) || !errors.Is(got, tt.err) || got.Error() != tt.err.Error() {
-			t.Errorf("%s: got %v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			got := explain("get pods", tt.err)
+			if !errors.Is(got, tt.want) || !errors.Is(got, tt.err) || got.Error() != tt.err.Error() {
+				t.Errorf("%s: got %v", name, got)
+			}
+		})
 	}
 	for what, role := range map[string]string{
 		"patch namespaces/kamino-system": "clusterrole=kamino-pause", "list nodes": "clusterrole=kamino-status", "list leases.coordination.k8s.io -n kamino-system": "clusterrole=kamino-status",

@@ -93,18 +93,20 @@ func TestSetLeaseConflicts(t *testing.T) {
 		"changed meanwhile": {"patch", "5", apierrors.NewConflict(leases, "l", nil)},
 		"deleted meanwhile": {"patch", "5", apierrors.NewNotFound(leases, "l")},
 	} {
-		client := fake.NewClientset()
-		client.PrependReactor(tt.verb, "leases", func(a ktesting.Action) (bool, runtime.Object, error) {
-			if p, ok := a.(ktesting.PatchAction); ok && !strings.Contains(string(p.GetPatch()), `"resourceVersion":"5"`) {
-				t.Errorf("%s: unconditional patch %s", name, p.GetPatch())
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			client.PrependReactor(tt.verb, "leases", func(a ktesting.Action) (bool, runtime.Object, error) {
+				if p, ok := a.(ktesting.PatchAction); ok && !strings.Contains(string(p.GetPatch()), `"resourceVersion":"5"`) {
+					t.Errorf("%s: unconditional patch %s", name, p.GetPatch())
+				}
+				return true, nil, tt.answer
+			})
+			l := held()
+			l.Revision = tt.revision
+			if _, err := NewForClient(client, Options{}).SetLease(t.Context(), l); !errors.Is(err, kamino.ErrConflict) {
+				t.Errorf("%s: got %v", name, err)
 			}
-			return true, nil, tt.answer
 		})
-		l := held()
-		l.Revision = tt.revision
-		if _, err := NewForClient(client, Options{}).SetLease(t.Context(), l); !errors.Is(err, kamino.ErrConflict) {
-			t.Errorf("%s: got %v", name, err)
-		}
 	}
 }
 

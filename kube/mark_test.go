@@ -125,10 +125,12 @@ func TestMarkNothingToDo(t *testing.T) {
 		"marked already":   {node(notes{kamino.AnnotationRun: text(m), kamino.AnnotationProtect: "true"}, ourTaint("r1")), &m},
 		"unmarked already": {node(notes{"a": "b"}, foreignTaint), nil},
 	} {
-		client := fake.NewClientset(tt.before)
-		if err := NewForClient(client, Options{}).mark(t.Context(), convert(tt.before), tt.mark); err != nil || len(client.Actions()) > 0 {
-			t.Errorf("%s: %v, %v", name, err, client.Actions())
-		}
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(tt.before)
+			if err := NewForClient(client, Options{}).mark(t.Context(), convert(tt.before), tt.mark); err != nil || len(client.Actions()) > 0 {
+				t.Errorf("%s: %v, %v", name, err, client.Actions())
+			}
+		})
 	}
 }
 

@@ -71,10 +71,12 @@ func TestControlPlane(t *testing.T) {
 		{"kubernetes.io/role", "agent", false},
 		{"node-role.kubernetes.io/agent", "", false},
 	} {
-		n := convert(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{tt.key: tt.value}}})
-		if n.ControlPlane != tt.want {
-			t.Errorf("%s=%s: got %v", tt.key, tt.value, n.ControlPlane)
-		}
+		t.Run(tt.key, func(t *testing.T) {
+			n := convert(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{tt.key: tt.value}}})
+			if n.ControlPlane != tt.want {
+				t.Errorf("%s=%s: got %v", tt.key, tt.value, n.ControlPlane)
+			}
+		})
 	}
 }
 
@@ -101,9 +103,11 @@ func TestPulse(t *testing.T) {
 		"lease is older": {fake.NewClientset(lease(noon.Add(-time.Hour))), noon},
 		"no lease":       {fake.NewClientset(), noon},
 	} {
-		got, err := NewForClient(tt.client, Options{}).Pulse(t.Context(), node)
-		if err != nil || !got.Equal(tt.want) {
-			t.Errorf("%s: got %v, %v; want %v", name, got, err, tt.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := NewForClient(tt.client, Options{}).Pulse(t.Context(), node)
+			if err != nil || !got.Equal(tt.want) {
+				t.Errorf("%s: got %v, %v; want %v", name, got, err, tt.want)
+			}
+		})
 	}
 }

@@ -48,10 +48,12 @@ func TestReadSealPod(t *testing.T) {
 		"pull failed":  {status(corev1.PodPending, waiting("ErrImagePull", "")), kamino.AgentPod{Failed: true, Message: "pending, ErrImagePull, image reg/kamino:1"}},
 		"config error": {status(corev1.PodPending, waiting("CreateContainerConfigError", "")), kamino.AgentPod{Failed: true, Message: "pending, CreateContainerConfigError, image reg/kamino:1"}},
 	} {
-		tt.want.Exists = true
-		if diff := cmp.Diff(tt.want, readAgentPod(&corev1.Pod{Status: tt.status})); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			tt.want.Exists = true
+			if diff := cmp.Diff(tt.want, readAgentPod(&corev1.Pod{Status: tt.status})); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		})
 	}
 }
 

@@ -100,12 +100,14 @@ func TestReadSurveyPod(t *testing.T) {
 		"no image": {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}}}, false, true, false},
 		"at work":  {&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}, false, false, false},
 	} {
-		got := readAgentPod(tt.pod)
-		if got.Done != tt.done || got.Failed != tt.failed || got.Ousted != tt.ousted {
-			t.Errorf("%s: %+v", name, got)
-		}
-		if got.Refused != (name == "refused") {
-			t.Errorf("%s: refused is %t", name, got.Refused)
-		}
+		t.Run(name, func(t *testing.T) {
+			got := readAgentPod(tt.pod)
+			if got.Done != tt.done || got.Failed != tt.failed || got.Ousted != tt.ousted {
+				t.Errorf("%s: %+v", name, got)
+			}
+			if got.Refused != (name == "refused") {
+				t.Errorf("%s: refused is %t", name, got.Refused)
+			}
+		})
 	}
 }

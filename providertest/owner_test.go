@@ -30,22 +30,24 @@ func TestPoolsOfOthersAreRefused(t *testing.T) {
 			"/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/g1/serviceArtifacts/a/vmArtifactsProfiles/p"}}}}`},
 		{},
 	} {
-		c := begin(t, setting{latencies: emulator.NoLatency(), pool: emulator.Pool{Tags: tt.tags}})
-		if tt.model != "" {
-			c.server.Change(c.scenario.PoolID(poolName), tt.model)
-		}
-		list := c.pool().Refusals
-		if tt.code == "" {
-			if len(list) > 0 {
-				t.Errorf("a pool of nobody is refused: %v", list)
+		t.Run(tt.code, func(t *testing.T) {
+			c := begin(t, setting{latencies: emulator.NoLatency(), pool: emulator.Pool{Tags: tt.tags}})
+			if tt.model != "" {
+				c.server.Change(c.scenario.PoolID(poolName), tt.model)
 			}
-			continue
-		}
-		i := slices.IndexFunc(list, func(r kamino.Refusal) bool { return r.Code == tt.code })
-		owned := c.pool().Owner != nil
-		if i < 0 || !strings.Contains(list[i].Why, tt.want) || list[i].Do == "" || (list[i].Allow == "image-only") != owned || owned != (tt.tags != nil) {
-			t.Errorf("%s: refusals %+v, owner %+v", tt.code, list, c.pool().Owner)
-		}
+			list := c.pool().Refusals
+			if tt.code == "" {
+				if len(list) > 0 {
+					t.Errorf("a pool of nobody is refused: %v", list)
+				}
+				return
+			}
+			i := slices.IndexFunc(list, func(r kamino.Refusal) bool { return r.Code == tt.code })
+			owned := c.pool().Owner != nil
+			if i < 0 || !strings.Contains(list[i].Why, tt.want) || list[i].Do == "" || (list[i].Allow == "image-only") != owned || owned != (tt.tags != nil) {
+				t.Errorf("%s: refusals %+v, owner %+v", tt.code, list, c.pool().Owner)
+			}
+		})
 	}
 }
 
@@ -65,14 +67,16 @@ func TestWhatStandsAboveTheRole(t *testing.T) {
 			c.server.AddFault(emulator.Fault{Method: http.MethodPatch, Kind: emulator.Reply, Status: http.StatusConflict, Code: "OperationNotAllowed", Message: tooMany})
 		}, false, "replace the oldest nodes"},
 	} {
-		c := begin(t, setting{latencies: emulator.NoLatency()})
-		pool := c.pool()
-		tt.stand(c)
-		err := c.SetCapacity(t.Context(), pool, pool.Capacity+1)
-		if err == nil || errors.Is(err, kamino.ErrForbidden) != tt.forbidden || !strings.Contains(kamino.Hint(err), tt.hint) ||
-			errors.Is(err, kamino.ErrInProgress) || errors.Is(err, kamino.ErrUnavailable) {
-			t.Errorf("%s: %v (hint %q)", tt.name, err, kamino.Hint(err))
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			c := begin(t, setting{latencies: emulator.NoLatency()})
+			pool := c.pool()
+			tt.stand(c)
+			err := c.SetCapacity(t.Context(), pool, pool.Capacity+1)
+			if err == nil || errors.Is(err, kamino.ErrForbidden) != tt.forbidden || !strings.Contains(kamino.Hint(err), tt.hint) ||
+				errors.Is(err, kamino.ErrInProgress) || errors.Is(err, kamino.ErrUnavailable) {
+				t.Errorf("%s: %v (hint %q)", tt.name, err, kamino.Hint(err))
+			}
+		})
 	}
 }
 

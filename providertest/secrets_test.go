@@ -74,9 +74,11 @@ func TestSecretsNeeded(t *testing.T) {
 		"another program is there":     {pool: other, needs: []string{"vmssCSE"}},
 		"it is said to have no secret": {pool: other, said: none},
 	} {
-		next, err := c.NextImage(t.Context(), tt.pool, kamino.Target{Former: former.Model.Saved, Secrets: kamino.Secrets{Protected: tt.said}})
-		if err != nil || !slices.Equal(next.Needs, tt.needs) || next.Image != former.Model.Image {
-			t.Errorf("%s: %+v, %v", name, next, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			next, err := c.NextImage(t.Context(), tt.pool, kamino.Target{Former: former.Model.Saved, Secrets: kamino.Secrets{Protected: tt.said}})
+			if err != nil || !slices.Equal(next.Needs, tt.needs) || next.Image != former.Model.Image {
+				t.Errorf("%s: %+v, %v", name, next, err)
+			}
+		})
 	}
 }

@@ -226,22 +226,24 @@ func TestRunAfterReboot(t *testing.T) {
 		{"a pod", boot.MarkFirstPod, 1},
 		{"a container", boot.MarkContainer, 6},
 	} {
-		id := strings.ReplaceAll(c.name, " ", "")
-		m.boot(t, id)
-		if c.mark != "" {
-			earlier := finished()
-			earlier.Schema, earlier.Host.BootID, earlier.Marks = boot.Schema, id, []boot.Mark{{Name: c.mark, At: 9e6}}
-			var data bytes.Buffer
-			if err := earlier.Write(&data); err != nil {
-				t.Fatal(err)
+		t.Run(c.name, func(t *testing.T) {
+			id := strings.ReplaceAll(c.name, " ", "")
+			m.boot(t, id)
+			if c.mark != "" {
+				earlier := finished()
+				earlier.Schema, earlier.Host.BootID, earlier.Marks = boot.Schema, id, []boot.Mark{{Name: c.mark, At: 9e6}}
+				var data bytes.Buffer
+				if err := earlier.Write(&data); err != nil {
+					t.Fatal(err)
+				}
+				m.file(t, DefaultDir+"/"+id+".json", data.String())
 			}
-			m.file(t, DefaultDir+"/"+id+".json", data.String())
-		}
-		clock := &testClock{now: time.Unix(1e9, 0)}
-		m.record(t, Options{Clock: clock, Wait: 5 * time.Minute, Delay: firstPause})
-		if clock.sleeps != c.want {
-			t.Errorf("with %s it looked %d times in %s, want %d", c.name, clock.sleeps, clock.now.Sub(time.Unix(1e9, 0)), c.want)
-		}
+			clock := &testClock{now: time.Unix(1e9, 0)}
+			m.record(t, Options{Clock: clock, Wait: 5 * time.Minute, Delay: firstPause})
+			if clock.sleeps != c.want {
+				t.Errorf("with %s it looked %d times in %s, want %d", c.name, clock.sleeps, clock.now.Sub(time.Unix(1e9, 0)), c.want)
+			}
+		})
 	}
 }
 

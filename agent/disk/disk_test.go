@@ -190,9 +190,11 @@ func TestUnder(t *testing.T) {
 		name, dir string
 		want      bool
 	}{{"a/b", "a", true}, {"a", "a", true}, {"ab", "a", false}, {"a", ".", true}, {"/a/b/", "a", true}, {"a", "a/b", false}} {
-		if Under(tt.name, tt.dir) != tt.want {
-			t.Errorf("%s under %s: %v", tt.name, tt.dir, !tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if Under(tt.name, tt.dir) != tt.want {
+				t.Errorf("%s under %s: %v", tt.name, tt.dir, !tt.want)
+			}
+		})
 	}
 }
 
@@ -212,24 +214,26 @@ func TestOpenWalked(t *testing.T) {
 	}
 	defer d.Close()
 	for _, tt := range []struct{ link, want string }{{"", "inside"}, {"../../../secret", "below the root"}, {"/secret", "below the root"}, {"../etc/none", ""}} {
-		if tt.link != "" {
-			if err := errors.Join(os.RemoveAll(filepath.Join(root, "etc/a")), os.Symlink(tt.link, filepath.Join(root, "etc/a"))); err != nil {
-				t.Fatal(err)
+		t.Run(tt.link, func(t *testing.T) {
+			if tt.link != "" {
+				if err := errors.Join(os.RemoveAll(filepath.Join(root, "etc/a")), os.Symlink(tt.link, filepath.Join(root, "etc/a"))); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		f, err := d.OpenWalked("etc/a")
-		if tt.want == "" {
-			if !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("link to %s: %v", tt.link, err)
+			f, err := d.OpenWalked("etc/a")
+			if tt.want == "" {
+				if !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("link to %s: %v", tt.link, err)
+				}
+				return
 			}
-			continue
-		}
-		if err != nil {
-			t.Fatalf("link to %q: %v", tt.link, err)
-		}
-		data, err := io.ReadAll(f)
-		if err = errors.Join(err, f.Close()); err != nil || string(data) != tt.want {
-			t.Errorf("link to %q: %q, %v", tt.link, data, err)
-		}
+			if err != nil {
+				t.Fatalf("link to %q: %v", tt.link, err)
+			}
+			data, err := io.ReadAll(f)
+			if err = errors.Join(err, f.Close()); err != nil || string(data) != tt.want {
+				t.Errorf("link to %q: %q, %v", tt.link, data, err)
+			}
+		})
 	}
 }

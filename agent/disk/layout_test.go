@@ -92,34 +92,36 @@ func TestLayout(t *testing.T) {
 // the root is seen.
 func TestDevices(t *testing.T) {
 	for _, tt := range []struct{ uuid, encrypted string }{{"LVM-x", ""}, {"CRYPT-LUKS2-x", "/dev/dm-0"}} {
-		sys, dev := fakeSys(t, tt.uuid), t.TempDir()
-		swap := make([]byte, 8192)
-		copy(swap[4086:], "SWAPSPACE2")
-		boot := append(make([]byte, 512), "GRUB's core image"...)
-		gpt := make([]byte, 4096)
-		copy(gpt[512:], "EFI PART")
-		gpt[512+72], gpt[512+80], gpt[512+84] = 2, 128, 128
-		copy(gpt[1024:], "Hah!IdontNeedEFI")
-		err := errors.Join(os.WriteFile(dev+"/dm-3", swap, 0o600), os.WriteFile(dev+"/sda1", append(boot, make([]byte, 8192)...), 0o600), os.WriteFile(dev+"/sda", gpt, 0o600),
-			os.WriteFile(dev+"/dm-2", append(make([]byte, 1080), append([]byte("\x53\xef"), make([]byte, 8192)...)...), 0o600))
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, _ := arrange(parseMounts(lvm), "/", 24, func(own, dev uint64) bool { return within(sys, own, dev) })
-		got, err := l.devices(sys, dev)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var parts []string
-		for _, p := range got.Partitions {
-			parts = append(parts, filepath.Base(p.Device)+" "+p.Holds)
-		}
-		slices.Sort(parts)
-		if want := []string{"dm-2 ext4", "dm-3 swap", "sda1 boot loader"}; !slices.Equal(parts, want) {
-			t.Errorf("not mounted: %q", parts)
-		}
-		if strings.Join(got.Encrypted, " ") != tt.encrypted || strings.Join(got.Disks, " ") != "sda" {
-			t.Errorf("%s: encrypted %q, disks %q", tt.uuid, got.Encrypted, got.Disks)
-		}
+		t.Run(tt.uuid, func(t *testing.T) {
+			sys, dev := fakeSys(t, tt.uuid), t.TempDir()
+			swap := make([]byte, 8192)
+			copy(swap[4086:], "SWAPSPACE2")
+			boot := append(make([]byte, 512), "GRUB's core image"...)
+			gpt := make([]byte, 4096)
+			copy(gpt[512:], "EFI PART")
+			gpt[512+72], gpt[512+80], gpt[512+84] = 2, 128, 128
+			copy(gpt[1024:], "Hah!IdontNeedEFI")
+			err := errors.Join(os.WriteFile(dev+"/dm-3", swap, 0o600), os.WriteFile(dev+"/sda1", append(boot, make([]byte, 8192)...), 0o600), os.WriteFile(dev+"/sda", gpt, 0o600),
+				os.WriteFile(dev+"/dm-2", append(make([]byte, 1080), append([]byte("\x53\xef"), make([]byte, 8192)...)...), 0o600))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, _ := arrange(parseMounts(lvm), "/", 24, func(own, dev uint64) bool { return within(sys, own, dev) })
+			got, err := l.devices(sys, dev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var parts []string
+			for _, p := range got.Partitions {
+				parts = append(parts, filepath.Base(p.Device)+" "+p.Holds)
+			}
+			slices.Sort(parts)
+			if want := []string{"dm-2 ext4", "dm-3 swap", "sda1 boot loader"}; !slices.Equal(parts, want) {
+				t.Errorf("not mounted: %q", parts)
+			}
+			if strings.Join(got.Encrypted, " ") != tt.encrypted || strings.Join(got.Disks, " ") != "sda" {
+				t.Errorf("%s: encrypted %q, disks %q", tt.uuid, got.Encrypted, got.Disks)
+			}
+		})
 	}
 }

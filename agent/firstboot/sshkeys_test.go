@@ -80,11 +80,13 @@ func TestWhichHostKeys(t *testing.T) {
 		"types added":      {"", "HostKeyAlgorithms +ssh-rsa\n", false},
 		"agent":            {"HostKeyAgent /run/agent\n", "", false},
 	} {
-		d, m := sshd(t, map[string]string{"etc/ssh/sshd_config": c.main, "etc/ssh/sshd_config.d/50-ours.conf": c.more, "etc/ssh/ssh_host_ecdsa_key": "kept"})
-		m.sshKeys()
-		if d.Exists(sshNowPath) != c.now || d.Text("etc/ssh/ssh_host_ecdsa_key") != "kept" || !d.Exists("etc/ssh/ssh_host_ed25519_key") {
-			t.Errorf("%s: ssh-keygen is asked: %t, want %t; ECDSA key %.8q", name, d.Exists(sshNowPath), c.now, d.Text("etc/ssh/ssh_host_ecdsa_key"))
-		}
+		t.Run(name, func(t *testing.T) {
+			d, m := sshd(t, map[string]string{"etc/ssh/sshd_config": c.main, "etc/ssh/sshd_config.d/50-ours.conf": c.more, "etc/ssh/ssh_host_ecdsa_key": "kept"})
+			m.sshKeys()
+			if d.Exists(sshNowPath) != c.now || d.Text("etc/ssh/ssh_host_ecdsa_key") != "kept" || !d.Exists("etc/ssh/ssh_host_ed25519_key") {
+				t.Errorf("%s: ssh-keygen is asked: %t, want %t; ECDSA key %.8q", name, d.Exists(sshNowPath), c.now, d.Text("etc/ssh/ssh_host_ecdsa_key"))
+			}
+		})
 	}
 	d, m := sshd(t, map[string]string{"etc/hostname": "x"})
 	if m.sshKeys(); d.Exists("etc/ssh") {

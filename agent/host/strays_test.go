@@ -28,15 +28,17 @@ func TestStrays(t *testing.T) {
 		"200": {"200 (kamino-agent) S 199 1 1 0 -1 4194560", "0::/system.slice/mine.service", "kamino-agent"},
 		"199": {"199 (sh) S 1 1 1 0 -1 4194560", "0::/system.slice/parent.service", "sh"},
 	} {
-		for name, text := range map[string]string{"stat": p.stat, "cgroup": p.cgroup + "\n", "cmdline": p.line + "\x00"} {
-			at := filepath.Join(proc, pid, name)
-			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-				t.Fatal(err)
+		t.Run(pid, func(t *testing.T) {
+			for name, text := range map[string]string{"stat": p.stat, "cgroup": p.cgroup + "\n", "cmdline": p.line + "\x00"} {
+				at := filepath.Join(proc, pid, name)
+				if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
+		})
 	}
 	all, err := strays(proc, 200, func(unit string) bool { return unit == "systemd-udevd.service" })
 	if err != nil {

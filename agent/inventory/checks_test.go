@@ -36,14 +36,16 @@ func TestChecks(t *testing.T) {
 		"var/lib/docker/image/overlay2/distribution/x": {nil, []string{"S0mmerRegen1987"}},
 		"var/lib/dpkg/info/x.key":                      {nil, []string{"S0mmerRegen1987"}},
 	} {
-		for want, texts := range [][]string{c.known, c.unknown} {
-			for _, text := range texts {
-				r, err := Look(t.Context(), disktest.New(t, map[string]string{name: text}), Options{})
-				if err != nil || len(r.Unknown) != want {
-					t.Errorf("/%s with %q: unknown %v, %v", name, text, r.Unknown, err)
+		t.Run(name, func(t *testing.T) {
+			for want, texts := range [][]string{c.known, c.unknown} {
+				for _, text := range texts {
+					r, err := Look(t.Context(), disktest.New(t, map[string]string{name: text}), Options{})
+					if err != nil || len(r.Unknown) != want {
+						t.Errorf("/%s with %q: unknown %v, %v", name, text, r.Unknown, err)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 

@@ -102,12 +102,14 @@ func TestOwned(t *testing.T) {
 		{"etc/fstab", "//server/share /mnt cifs username=u,password=p 0 0\n", "not what such files hold"},
 		{"etc/ssl/certs/ca-certificates.crt", "-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n", "not what such files hold"},
 	} {
-		files := debian()
-		files[c.name] = c.text
-		r := looked(t, tree(t, files), Options{})
-		if !slices.Equal(names(r.Unknown), []string{c.name}) || !strings.Contains(r.Unknown[0].Why, c.why) {
-			t.Errorf("%s: unknown is %v, want it, %s", c.name, r.Unknown, c.why)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			files := debian()
+			files[c.name] = c.text
+			r := looked(t, tree(t, files), Options{})
+			if !slices.Equal(names(r.Unknown), []string{c.name}) || !strings.Contains(r.Unknown[0].Why, c.why) {
+				t.Errorf("%s: unknown is %v, want it, %s", c.name, r.Unknown, c.why)
+			}
+		})
 	}
 	for name, text := range map[string]string{
 		"home/u/.profile":                   "profile\n", // a copy of what a package ships

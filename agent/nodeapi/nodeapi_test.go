@@ -73,17 +73,19 @@ func TestLoad(t *testing.T) {
 		"no YAML":           {map[string]string{Paths[0]: "{{{"}, "decode"},
 		"empty":             {map[string]string{Paths[0]: "kind: Config\n"}, "no cluster or no user"},
 	} {
-		c, want := c, c.want
-		got, err := Load(disktest.New(t, c.files))
-		if want != "" {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", name, err, want)
+		t.Run(name, func(t *testing.T) {
+			c, want := c, c.want
+			got, err := Load(disktest.New(t, c.files))
+			if want != "" {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v, want %q", name, err, want)
+				}
+				return
 			}
-			continue
-		}
-		if err != nil || got.Server != server {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
+			if err != nil || got.Server != server {
+				t.Errorf("%s: %+v, %v", name, got, err)
+			}
+		})
 	}
 }
 
@@ -189,11 +191,13 @@ func TestPersistence(t *testing.T) {
 		"not ours":                    {[]int{404}, 1, "status 404: told to answer Not Found"},
 		"never":                       {[]int{500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500}, 10, "status 500"},
 	} {
-		a := &apiServer{node: map[string]any{"metadata": map[string]any{}}, answers: tt.answers}
-		err := serve(t, a).Annotate(t.Context(), map[string]string{"k": "v"})
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) || len(a.requests) != tt.requests {
-			t.Errorf("%s: %v after %d requests", name, err, len(a.requests))
-		}
+		t.Run(name, func(t *testing.T) {
+			a := &apiServer{node: map[string]any{"metadata": map[string]any{}}, answers: tt.answers}
+			err := serve(t, a).Annotate(t.Context(), map[string]string{"k": "v"})
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) || len(a.requests) != tt.requests {
+				t.Errorf("%s: %v after %d requests", name, err, len(a.requests))
+			}
+		})
 	}
 	a := &apiServer{node: map[string]any{"metadata": map[string]any{}}, answers: []int{0, 403}}
 	if err := serve(t, a).Taint(t.Context(), []Taint{{"a", "", "NoSchedule"}}, nil); !errors.Is(err, ErrForbidden) || len(a.requests) != 2 {

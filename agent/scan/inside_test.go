@@ -116,11 +116,13 @@ func TestPacked(t *testing.T) {
 		"srv/bomb.war":    {zipsOf(t, "zeros.jar", zipOf(t, "zeros", zeros), "id_ed25519", keys), "private-key", true},
 		"srv/bomb.gz":     {gzipOf(t, zeros), "", true},
 	} {
-		r, err := Files(t.Context(), disktest.New(t, map[string]string{name: c.text}), Options{})
-		got := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == c.kind })
-		if err != nil || got != (c.kind != "") || c.kind == "" && len(r.Findings) > 0 || c.told != (len(r.Skipped) > 0) {
-			t.Errorf("%s: %v, %q, %v", name, r.Findings, r.Skipped, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			r, err := Files(t.Context(), disktest.New(t, map[string]string{name: c.text}), Options{})
+			got := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == c.kind })
+			if err != nil || got != (c.kind != "") || c.kind == "" && len(r.Findings) > 0 || c.told != (len(r.Skipped) > 0) {
+				t.Errorf("%s: %v, %q, %v", name, r.Findings, r.Skipped, err)
+			}
+		})
 	}
 }
 

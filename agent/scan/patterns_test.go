@@ -167,15 +167,17 @@ func TestShapes(t *testing.T) {
 		{"srv/public", public, ""}, {"srv/trusted", trusted, ""}, {"etc/chrony/chrony.keys", "# no keys\n\n", ""}, {"srv/app.sha256", strings.Repeat("9f2c", 16) + "\n", ""}, {"srv/text", strings.Repeat("abc ", 20), ""},
 		{"etc/apt/keyrings/x.key", "\x99\x01\x0d" + string(random[:64]), ""}, {"srv/zero", string(make([]byte, 512)), ""},
 	} {
-		d := disktest.New(t, map[string]string{c.name: c.content})
-		r, err := Files(t.Context(), d, Options{})
-		got := ""
-		if len(r.Findings) > 0 {
-			got = r.Findings[0].Kind
-		}
-		if err != nil || got != c.kind {
-			t.Errorf("%s: %v, %v, want %q", c.name, r.Findings, err, c.kind)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			d := disktest.New(t, map[string]string{c.name: c.content})
+			r, err := Files(t.Context(), d, Options{})
+			got := ""
+			if len(r.Findings) > 0 {
+				got = r.Findings[0].Kind
+			}
+			if err != nil || got != c.kind {
+				t.Errorf("%s: %v, %v, want %q", c.name, r.Findings, err, c.kind)
+			}
+		})
 	}
 }
 

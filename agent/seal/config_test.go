@@ -66,11 +66,13 @@ func TestEdits(t *testing.T) {
 		"waagent":                       {disableProvisioning, "Provisioning.Agent=auto\nLogs=y", "Logs=y\nProvisioning.Agent=disabled\nProvisioning.Enabled=n\n"},
 		"passwords":                     {lockPasswords, "root:*:1::\na:$6$s$h:1::\nb:!$y$x:1::\nc:aaaaaaaaaaaaa:1::\nd:!:1::\nbroken\n", "root:*:1::\na:*:1::\nb:*:1::\nc:*:1::\nd:!:1::\nbroken\n"},
 	} {
-		if got := string(tt.change([]byte(tt.before), donor)); got != tt.after {
-			t.Errorf("%s: %q, want %q", name, got, tt.after)
-		}
-		if got := string(tt.change([]byte(tt.after), donor)); got != tt.after {
-			t.Errorf("%s twice: %q", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := string(tt.change([]byte(tt.before), donor)); got != tt.after {
+				t.Errorf("%s: %q, want %q", name, got, tt.after)
+			}
+			if got := string(tt.change([]byte(tt.after), donor)); got != tt.after {
+				t.Errorf("%s twice: %q", name, got)
+			}
+		})
 	}
 }

@@ -135,18 +135,20 @@ func TestExceptionAllowsOneKind(t *testing.T) {
 		{"", "token: abcdef.0123456789abcdef\n", "token-bootstrap"},
 		{"private-key", "kind: Pod\n" + secret, "sensitive-place"},
 	} {
-		d := plant(t)
-		plantFile(t, d.Dir(), "etc/kubernetes/manifests/etcd.yaml", c.text)
-		_, err := Seal(t.Context(), d, planted(func(o *Options) {
-			o.Config.Exceptions = []Exception{{Rule: "static-pods", Kind: c.kind, Why: "test"}}
-		}))
-		var found *Found
-		if c.found == "" && err == nil {
-			continue
-		}
-		if !errors.As(err, &found) || !strings.Contains(err.Error(), c.found+": etc/kubernetes/manifests/etcd.yaml") {
-			t.Errorf("kind %q with %q: %v", c.kind, c.text, err)
-		}
+		t.Run(c.kind, func(t *testing.T) {
+			d := plant(t)
+			plantFile(t, d.Dir(), "etc/kubernetes/manifests/etcd.yaml", c.text)
+			_, err := Seal(t.Context(), d, planted(func(o *Options) {
+				o.Config.Exceptions = []Exception{{Rule: "static-pods", Kind: c.kind, Why: "test"}}
+			}))
+			var found *Found
+			if c.found == "" && err == nil {
+				return
+			}
+			if !errors.As(err, &found) || !strings.Contains(err.Error(), c.found+": etc/kubernetes/manifests/etcd.yaml") {
+				t.Errorf("kind %q with %q: %v", c.kind, c.text, err)
+			}
+		})
 	}
 }
 
@@ -168,32 +170,34 @@ func TestRestrict(t *testing.T) {
 		{"the same", "firstBoot: cloud-init\n", "firstBoot: cloud-init\n", "", ""},
 		{"sources", "", "sources: [file:///x]\n", "sources", ""},
 	} {
-		policy, err := ParsePolicy([]byte(head + c.policy))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := ""
-		if c.own != "" {
-			text = head + c.own
-		}
-		own, err := ParseConfig([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, ignored, err := policy.Restrict(own)
-		if (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
-		if err != nil {
-			continue
-		}
-		if strings.Join(ignored, ",") != c.ignored || len(got.Exceptions)+len(got.Verify.Allow)+len(got.Verify.Known) > 0 {
-			t.Errorf("%s: ignored %q; the policy is %+v", c.name, ignored, got)
-		}
-		if strings.Contains(c.own, "rules") && len(got.Rules) != 1 || c.name == "fresh" && got.Join != JoinFresh || got.Verify.Unknown != UnknownRefuse {
-			t.Errorf("%s: the policy is %+v", c.name, got)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			policy, err := ParsePolicy([]byte(head + c.policy))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := ""
+			if c.own != "" {
+				text = head + c.own
+			}
+			own, err := ParseConfig([]byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, ignored, err := policy.Restrict(own)
+			if (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%s: %v", c.name, err)
+				return
+			}
+			if err != nil {
+				return
+			}
+			if strings.Join(ignored, ",") != c.ignored || len(got.Exceptions)+len(got.Verify.Allow)+len(got.Verify.Known) > 0 {
+				t.Errorf("%s: ignored %q; the policy is %+v", c.name, ignored, got)
+			}
+			if strings.Contains(c.own, "rules") && len(got.Rules) != 1 || c.name == "fresh" && got.Join != JoinFresh || got.Verify.Unknown != UnknownRefuse {
+				t.Errorf("%s: the policy is %+v", c.name, got)
+			}
+		})
 	}
 }
 

@@ -78,36 +78,38 @@ func TestAYearOfNights(t *testing.T) {
 		{"by version, churn", false, false, 10}, {"by version, one node a night", false, true, 10},
 		{"by pointer, churn", true, false, 365}, {"by pointer, one node a night", true, true, 365},
 	} {
-		w := newWorld(t, Scenario{Pools: []Pool{{Name: "pool1", Count: 20}}}, instant)
-		w.build("0", "1.0.0")
-		w.must(200, http.MethodPatch, poolPath, imagePatch(definitionURL))
-		night := 0
-		for ; night < 365; night++ {
-			version := fmt.Sprintf("1.%d.0", night+1)
-			w.must(201, http.MethodPut, definitionURL+"/versions/"+version, versionDoc("s-1.0.0"))
-			if !test.pointer {
-				if a := w.do(http.MethodPatch, poolPath, imagePatch(definitionURL+"/versions/"+version)); a.code() == "OperationNotAllowed" {
-					break
-				} else if a.status != 200 {
-					t.Fatalf("%s, night %d: %v", test.name, night, a.body)
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, Scenario{Pools: []Pool{{Name: "pool1", Count: 20}}}, instant)
+			w.build("0", "1.0.0")
+			w.must(200, http.MethodPatch, poolPath, imagePatch(definitionURL))
+			night := 0
+			for ; night < 365; night++ {
+				version := fmt.Sprintf("1.%d.0", night+1)
+				w.must(201, http.MethodPut, definitionURL+"/versions/"+version, versionDoc("s-1.0.0"))
+				if !test.pointer {
+					if a := w.do(http.MethodPatch, poolPath, imagePatch(definitionURL+"/versions/"+version)); a.code() == "OperationNotAllowed" {
+						break
+					} else if a.status != 200 {
+						t.Fatalf("%s, night %d: %v", test.name, night, a.body)
+					}
 				}
+				if !test.add {
+					w.must(200, http.MethodDelete, fmt.Sprintf("%s/virtualMachines/%d", poolPath, night), "")
+				}
+				born := 20 + night
+				capacity := map[bool]int{true: born + 1, false: 20}[test.add]
+				w.must(200, http.MethodPatch, poolPath, fmt.Sprintf(`{"sku":{"capacity":%d}}`, capacity))
+				if got := w.instance(fmt.Sprint(born)).ExactVersion; got != version {
+					t.Fatalf("%s, night %d: the new node boots %s", test.name, night, got)
+				}
+				if night > 2 && test.pointer {
+					w.must(200, http.MethodDelete, fmt.Sprintf("%s/versions/1.%d.0", definitionURL, night-2), "")
+				}
+				w.clock.Advance(24 * time.Hour)
 			}
-			if !test.add {
-				w.must(200, http.MethodDelete, fmt.Sprintf("%s/virtualMachines/%d", poolPath, night), "")
+			if night != test.nights && (test.pointer || night < test.nights-2 || night > test.nights) {
+				t.Errorf("%s: refused in night %d, want %d", test.name, night, test.nights)
 			}
-			born := 20 + night
-			capacity := map[bool]int{true: born + 1, false: 20}[test.add]
-			w.must(200, http.MethodPatch, poolPath, fmt.Sprintf(`{"sku":{"capacity":%d}}`, capacity))
-			if got := w.instance(fmt.Sprint(born)).ExactVersion; got != version {
-				t.Fatalf("%s, night %d: the new node boots %s", test.name, night, got)
-			}
-			if night > 2 && test.pointer {
-				w.must(200, http.MethodDelete, fmt.Sprintf("%s/versions/1.%d.0", definitionURL, night-2), "")
-			}
-			w.clock.Advance(24 * time.Hour)
-		}
-		if night != test.nights && (test.pointer || night < test.nights-2 || night > test.nights) {
-			t.Errorf("%s: refused in night %d, want %d", test.name, night, test.nights)
-		}
+		})
 	}
 }

@@ -34,10 +34,12 @@ func TestPatchesOfAVersionAreRefused(t *testing.T) {
 		}},
 		{"no storage profile", "storageProfile' is missing", func(p *armcompute.GalleryImageVersionProperties) { p.StorageProfile = nil }},
 	} {
-		err := c.patch("1.0.0", test.change)
-		if err == nil || !strings.Contains(err.Error(), test.text) || !strings.Contains(err.Error(), "400") {
-			t.Errorf("%s: error %v", test.name, err)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			err := c.patch("1.0.0", test.change)
+			if err == nil || !strings.Contains(err.Error(), test.text) || !strings.Contains(err.Error(), "400") {
+				t.Errorf("%s: error %v", test.name, err)
+			}
+		})
 	}
 	// No region at all leaves them as they are.
 	if err := c.patch("1.0.0", func(p *armcompute.GalleryImageVersionProperties) { p.PublishingProfile.TargetRegions = nil }); err != nil {

@@ -19,16 +19,18 @@ func TestKeep(t *testing.T) {
 		{"a <b>old z", "new", true, ""},
 		{"a", "new", true, ""},
 	} {
-		if err := os.WriteFile(page, []byte(tt.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		err := Keep(page, "<b>", "<e>", tt.want, tt.write)
-		got, rerr := os.ReadFile(page)
-		if rerr != nil {
-			t.Fatal(rerr)
-		}
-		if tt.after == "" && (err == nil || string(got) != tt.text) || tt.after != "" && (err != nil || string(got) != tt.after) {
-			t.Errorf("%+v: %q, %v", tt, got, err)
-		}
+		t.Run(tt.text, func(t *testing.T) {
+			if err := os.WriteFile(page, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err := Keep(page, "<b>", "<e>", tt.want, tt.write)
+			got, rerr := os.ReadFile(page)
+			if rerr != nil {
+				t.Fatal(rerr)
+			}
+			if tt.after == "" && (err == nil || string(got) != tt.text) || tt.after != "" && (err != nil || string(got) != tt.after) {
+				t.Errorf("%+v: %q, %v", tt, got, err)
+			}
+		})
 	}
 }
