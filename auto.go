@@ -88,6 +88,9 @@ func (a *autoRun) do(ctx context.Context) error {
 		if err := a.engine.refusePaused(ctx); err != nil {
 			return err
 		}
+		if err := a.engine.heed(ctx, &a.pool); err != nil {
+			return err
+		}
 		t := a.pool.newest(a.opts)
 		back, err := a.engine.point(ctx, a.pool, t, a.pool.begunBad(t), false)
 		a.result.Result = &Result{Pool: a.pool.id, Version: back.To, Changed: back.Changed && err == nil, ModelDiff: back.ModelDiff}
@@ -100,7 +103,22 @@ func (a *autoRun) do(ctx context.Context) error {
 	case DoUpdate:
 		return a.tryCandidates(ctx)
 	}
+	if l := a.pool.lease; l.Ledger.Promoted != nil && l.Holder == "" && Has(a.plan.Held, "pinned") {
+		return a.engine.unjudged(ctx, a.pool)
+	}
 	return nil
+}
+
+// unjudged notes that somebody else chose what a pool boots from: what is born meanwhile says
+// nothing of how it follows its definition, also once that is over.
+func (e *Engine) unjudged(ctx context.Context, o overview) error {
+	r := e.newRun(Defaults())
+	r.pool = o.pool
+	err := r.exec(ctx, []Step{{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute}})
+	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
+		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), func(l *Lease) { l.Ledger.Promoted = nil }))
+	}
+	return err
 }
 
 // tryCandidates takes the best candidate that can be had.

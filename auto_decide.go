@@ -17,7 +17,7 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 		return p
 	}
 	p.Name, p.Models = o.pool.Name, o.models()
-	good := promotable(o.versions, opts.Proof)
+	good := o.promotable(opts)
 	if good != nil {
 		p.Image = good.Name
 	}
@@ -61,7 +61,11 @@ func (o overview) decideNothing(p *PoolPlan, image *Artifact, proof Proving) {
 	if len(p.Why) > 0 {
 		return
 	}
-	if v := newestGood(o.versions); v != nil && v.hidden() && !v.mayPromote(proof) {
+	if v := newestGood(o.versions); v != nil && v.unaccepted() && o.pool.Owner != nil {
+		p.because("model", "version %s is hidden", v.Name)
+		p.hold("image-only", "its instances would run the bootstrap of the model, which %s writes; kamino auto-update --image-only --accept-bootstrap offers it", o.pool.Owner.Name)
+		return
+	} else if v != nil && v.hidden() && !v.mayPromote(proof) {
 		p.because("unproved", "version %s is hidden and not proved", v.Name)
 		p.hold("promote", "with --prove canary it is proved; kamino promote --pool %s --version %s takes it unproved", o.pool.Name, v.Name)
 		return

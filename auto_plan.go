@@ -177,6 +177,9 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *PoolPlan) error {
 	switch p.Action {
 	case DoModel:
+		if err := e.heed(ctx, &o); err != nil {
+			return err
+		}
 		next, err := e.Provider.NextImage(ctx, o.pool, o.newest(opts).spec())
 		if p.ModelDiff = next.Diff; opts.ImageOnly {
 			p.ModelDiff = []FieldChange{}

@@ -315,9 +315,13 @@ func (l Ledger) sticks(version string, versions []Artifact) bool {
 	})
 }
 
-// writing notes the image that is about to be written.
+// writing notes the image that is about to be written. A write that nobody has seen yet, and that
+// is repeated, is one.
 func (l *Ledger) writing(image string, now time.Time, seen bool) {
-	l.Wrote = &WrittenModel{Image: image, At: now, Seen: seen}
+	again := l.Wrote != nil && !l.Wrote.Seen && strings.EqualFold(l.Wrote.Image, image)
+	if l.Wrote = (&WrittenModel{Image: image, At: now, Seen: seen}); again {
+		return
+	}
 	l.Writes = append([]time.Time{now}, l.Writes...)
 	l.Writes = l.Writes[:min(len(l.Writes), maxPast)]
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,19 +106,20 @@ const Publisher = "VMSS-Prototype-Pattern"
 // the original. Tag names hold no "/" because Azure forbids it
 // (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
 const (
-	TagBuiltFrom = "BuiltFrom"      // donor's node name
-	TagBuiltAt   = "BuiltAt"        // BuiltAtFormat, UTC
-	TagRun       = "kamino-run"     // run ID
-	TagEpoch     = "kamino-epoch"   // epoch of the lease when it was made
-	TagReceipt   = "kamino-receipt" // hash of the seal receipt
-	TagParent    = "kamino-parent"  // image the donor itself came from
-	TagBad       = "kamino-bad"     // why the version was withdrawn
-	TagOffer     = "kamino-offer"   // hidden, proving, offered or withdrawn
-	TagProof     = "kamino-proof"   // how the proof of a version that is hidden ended
-	TagPromote   = "kamino-promote" // PromoteManual: while it is hidden, only a person promotes it
-	TagPointer   = "kamino-pointer" // of an image definition: pointerUnreliable
-	TagVM        = "kamino-vm"      // donor's VM; absent on what earlier kaminos made
-	TagPolicy    = "kamino-policy"  // SHA-256 of the seal policy
+	TagBuiltFrom = "BuiltFrom"        // donor's node name
+	TagBuiltAt   = "BuiltAt"          // BuiltAtFormat, UTC
+	TagRun       = "kamino-run"       // run ID
+	TagEpoch     = "kamino-epoch"     // epoch of the lease when it was made
+	TagReceipt   = "kamino-receipt"   // hash of the seal receipt
+	TagParent    = "kamino-parent"    // image the donor itself came from
+	TagBad       = "kamino-bad"       // why the version was withdrawn
+	TagOffer     = "kamino-offer"     // hidden, proving, offered or withdrawn
+	TagProof     = "kamino-proof"     // how the proof of a version that is hidden ended
+	TagPromote   = "kamino-promote"   // PromoteManual: while it is hidden, only a person promotes it
+	TagBootstrap = "kamino-bootstrap" // bootstrapUnaccepted: hidden until somebody accepts what its instances would run
+	TagPointer   = "kamino-pointer"   // of an image definition: pointerUnreliable
+	TagVM        = "kamino-vm"        // donor's VM; absent on what earlier kaminos made
+	TagPolicy    = "kamino-policy"    // SHA-256 of the seal policy
 	// Files on the image that nothing explains: how many, whether such were
 	// refused or reported, and a digest over their names and contents.
 	TagUnknown       = "kamino-unknown"
@@ -309,6 +311,14 @@ func promotable(newestFirst []Artifact, p Proving) *Artifact {
 		}
 	}
 	return nil
+}
+
+// promotable is the newest version that may become what the pool's new nodes boot from.
+func (o overview) promotable(opts AutoOptions) *Artifact {
+	if o.pool.Owner == nil || opts.AcceptBootstrap {
+		return promotable(o.versions, opts.Proof)
+	}
+	return promotable(slices.DeleteFunc(slices.Clone(o.versions), Artifact.unaccepted), opts.Proof)
 }
 
 // latest is the version that a model naming the definition would get.

@@ -199,9 +199,9 @@ func (r *Run) planWorld(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
-	next, err := r.engine.Provider.NextImage(ctx, r.pool, r.target())
+	next, err := r.nextImage(ctx, r.pool, r.target())
 	if err != nil {
-		return fmt.Errorf("compare the model of pool %s: %w", r.pool.Name, err)
+		return err
 	}
 	r.plan.ModelDiff = append(r.plan.ModelDiff, next.Diff...)
 	r.plan.Version = r.image.version.Name

@@ -23,6 +23,7 @@ const (
 func (a Artifact) Offered() Artifact {
 	a = a.offering(offerOffered)
 	delete(a.Tags, TagBad)
+	delete(a.Tags, TagBootstrap)
 	return a
 }
 
@@ -182,13 +183,13 @@ func (l Ledger) strayed(image string, versions []Artifact) *Stray {
 
 // newest is the newest version that new nodes may be made of, as a target.
 func (o overview) newest(opts AutoOptions) target {
-	return target{version: promotable(o.versions, opts.Proof), points: opts.ImageOnly || o.follows(opts.ImageReference),
+	return target{version: o.promotable(opts), points: opts.ImageOnly || o.follows(opts.ImageReference),
 		offered: opts.ImageOnly, verb: VerbPromote, nobody: &opts.Proof}
 }
 
 // follows says whether the pool refers to its definition, and shall go on doing so.
 func (o overview) follows(reference ImageReference) bool {
-	return points(o.pool.Model.Image, o.versions) && (reference == ByDefinition || o.pool.Owner != nil || o.strayed() == nil)
+	return points(o.pool.Model.Image, o.versions) && (reference == ByDefinition || o.pool.Owner != nil || o.strayed() == nil && !o.tagged)
 }
 
 // chooseReference decides how the pool shall refer to its image. What a person typed is done or
@@ -206,7 +207,7 @@ func (r *Run) chooseReference(ctx context.Context, versions []Artifact) (Next, e
 	switch {
 	case r.opts.ImageReference == ByDefinition && against != "":
 		return Next{}, &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: "pointer", Field: "image definition", Value: DefinitionName(r.pool.Name),
-			Why: against, Do: "kamino rollback --pool " + r.pool.Name + " --to VERSION says what it shall stand for; or use --image-reference version"}}}
+			Why: against, Do: r.towardsPointer(versions)}}}
 	case r.opts.ImageReference == ByDefinition && (tagged || ledger.Strayed != nil) && r.plan == nil:
 		return r.tagPointer(nil), nil
 	case r.opts.ImageReference == ByDefinition, r.modelIsTheirs():
@@ -313,6 +314,15 @@ func (r *Run) againstPointer(versions []Artifact) string {
 	return "the model names version " + named.Name + ", and the definition stands for " + now.Name
 }
 
+// towardsPointer tells what to do about that. A rollback of a pool that refers to a version offers
+// nothing that a person excluded.
+func (r *Run) towardsPointer(versions []Artifact) string {
+	if resolved(versions) == nil {
+		return "every version is excluded: let the one that the model names count for the definition again; or use --image-reference version"
+	}
+	return "kamino rollback --pool " + r.pool.Name + " --to VERSION says what it shall stand for; or use --image-reference version"
+}
+
 // bornHidden says whether a version of this run is to be hidden from birth: it has to be proved
 // first, or the pool refers to the definition, or shall, and would boot from it before it was
 // looked at.
@@ -372,9 +382,9 @@ func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
 	if r.modelIsTheirs() || want.Reference != ByDefinition {
 		return offer.noting(promoted), nil
 	}
-	next, err := r.engine.Provider.NextImage(ctx, pool, want)
+	next, err := r.nextImage(ctx, pool, want)
 	if err != nil {
-		return Next{}, fmt.Errorf("compare the model of pool %s: %w", pool.Name, err)
+		return Next{}, err
 	}
 	if len(next.Diff) == 0 {
 		return offer.noting(promoted), nil

@@ -78,6 +78,9 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	case v.Tags[TagBad] != "":
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.pool.Name, v.Tags[TagBad]),
 			"to use it all the same: kamino rollback --pool %s --to %s", o.pool.Name, v.Name)
+	case v.unaccepted() && o.pool.Owner != nil:
+		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s was left hidden: its instances would run the bootstrap of the model, which %s writes", v.Name, o.pool.Name, o.pool.Owner.Name),
+			"kamino auto-update --image-only --accept-bootstrap offers it")
 	case v.Tags[TagReceipt] == "":
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s has no receipt of a seal: its disk may hold the identity and the secrets of node %s",
 			v.Name, o.pool.Name, firstWord(v.Tags[TagBuiltFrom], "unknown")), "to use it all the same: kamino rollback --pool %s --to %s", o.pool.Name, v.Name)
@@ -94,27 +97,6 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, err
 	}
 	return e.point(ctx, o, t, nil, opts.DryRun)
-}
-
-// onePool reads the pool that a person named, and gives back first what an ended run of it left.
-func (e *Engine) onePool(ctx context.Context, name string, dryRun bool) (overview, error) {
-	if name == "" {
-		return overview{}, WithHint(errors.New("no pool named"), "name it with --pool; kamino status lists the pools")
-	}
-	all, _, err := e.overviews(ctx, []string{name})
-	if err != nil {
-		return overview{}, err
-	}
-	o := all[0]
-	switch {
-	case o.err != nil && dryRun:
-		return o, o.err
-	case o.err != nil:
-		return o, e.clearUnread(ctx, o)
-	case !dryRun:
-		return o, e.clear(ctx, o)
-	}
-	return o, nil
 }
 
 // WithdrawOptions are what a person decides about taking a version back.

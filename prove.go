@@ -370,7 +370,8 @@ func (r *Run) withdrawn(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
-	o := overview{id: pool.ID, pool: pool, versions: versions, lease: *r.held.lease}
+	o := overview{id: pool.ID, pool: pool, versions: versions, lease: *r.held.lease,
+		tagged: r.image.definition.Tags[TagPointer] == pointerUnreliable}
 	now := o.next()
 	if now == nil || now.Name != r.image.version.Name {
 		r.recordProof(ctx)

@@ -206,23 +206,9 @@ func (o overview) begunBad(t target) []Artifact {
 // stay as they are. Repeated, it changes nothing, but for secrets: they are
 // written whenever they are given, since no provider shows them.
 func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, error) {
-	if opts.Pool == "" {
-		return Rollback{}, WithHint(errors.New("no pool named"), "name it with --pool; kamino status lists the pools")
-	}
-	all, _, err := e.overviews(ctx, []string{opts.Pool})
+	o, err := e.onePool(ctx, opts.Pool, opts.DryRun)
 	if err != nil {
 		return Rollback{}, err
-	}
-	o := all[0]
-	switch {
-	case o.err != nil && opts.DryRun:
-		return Rollback{}, o.err
-	case o.err != nil:
-		return Rollback{}, e.clearUnread(ctx, o)
-	case !opts.DryRun:
-		if err := e.clear(ctx, o); err != nil {
-			return Rollback{}, err
-		}
 	}
 	t, err := o.findTarget(opts.To)
 	if err != nil {
@@ -323,7 +309,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 		if err != nil {
 			return out, fmt.Errorf("compare the model of pool %s: %w", o.pool.Name, err)
 		}
-		if o.pool.Owner == nil && !t.offered { // what else the owner wrote stays
+		if o.pool.Owner == nil && !t.offered && (t.adopts || !o.lease.Ledger.leaves(o.pool, t.spec(), next)) { // what else the owner wrote stays
 			out.ModelDiff = next.Diff
 		}
 	}

@@ -38,6 +38,7 @@ type PoolStatus struct {
 	// Strayed: an instance did not follow the image definition that the model names, or named; so
 	// the model is written by version.
 	Strayed *Stray  `json:"strayed,omitempty"`
+	Owner   *Owner  `json:"owner,omitempty"`  // of the model, if somebody else writes it
 	Models  *Models `json:"models,omitempty"` // nil where nothing is known, or there is no limit
 	// Pinned: somebody else chose the image of the model.
 	Pinned *Pin `json:"pinned,omitempty"`
@@ -131,7 +132,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 		s.Versions = append(s.Versions, status)
 	}
 	s.Pinned, s.Models = o.pin(), o.models()
-	s.Strayed = o.strayed()
+	s.Strayed, s.Owner = o.strayed(), o.pool.Owner
 	s.RollbackTarget = o.defaultTarget().name()
 	o.nextStatus(&s, now, signals)
 	return s
@@ -226,6 +227,7 @@ type overview struct {
 	versions   []Artifact // newest first
 	canaries   []Canary   // beside the pool, of any run; what cannot be listed is none
 	definition bool
+	tagged     bool // the definition is unreliable, where that was read: see heed
 	lease      Lease
 	gone       bool // the pool does not exist any more
 	err        error

@@ -28,6 +28,8 @@ type imaging struct {
 	reused     *Artifact
 	foreign    string // why a snapshot of the pool's name was left alone
 	failures   int
+	there      bool       // what this process builds was seen, or its making was acknowledged
+	lost       time.Time  // since when it is not found
 	kept       []string   // old versions that turned out to be in use
 	bad        []Artifact // those that were withdrawn
 }
@@ -207,9 +209,10 @@ func (r *Run) lookImage(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("read version %s: %w", r.image.version.Name, err)
 	}
 	if len(found) == 0 {
-		return r.createVersion(ctx)
+		return r.absentVersion(ctx)
 	}
 	v := found[0]
+	r.image.there, r.image.lost = true, time.Time{}
 	switch {
 	case !v.Ours(), r.image.reused != nil && v.Tags[TagRun] != r.image.reused.Tags[TagRun], r.image.preBuilt && v.Tags[TagRun] != r.image.version.Tags[TagRun]:
 		return Next{}, fmt.Errorf("version %s appeared meanwhile and was not made by this run", v.Name)
@@ -222,6 +225,20 @@ func (r *Run) lookImage(ctx context.Context) (Next, error) {
 		return wait("the failed version to be deleted"), nil
 	}
 	return waitPercent("the build and replication of the image", v.Percent), nil
+}
+
+// absentVersion builds the version, but for one that was there: that it is not found is believed
+// after a minute only, as it would be made a second time.
+func (r *Run) absentVersion(ctx context.Context) (Next, error) {
+	if now := r.engine.now(); r.image.lost.IsZero() {
+		r.image.lost = now
+	} else if elapsed(r.image.lost, now) >= time.Minute {
+		r.image.there = false
+	}
+	if r.image.there {
+		return wait("version " + r.image.version.Name + ", which is not found, to be found or to stay away"), nil
+	}
+	return r.createVersion(ctx)
 }
 
 func (r *Run) createVersion(ctx context.Context) (Next, error) {
@@ -241,11 +258,15 @@ func (r *Run) createVersion(ctx context.Context) (Next, error) {
 	if !r.promotes() {
 		want = want.gate()
 	}
+	if hidden && r.opts.ImageOnly && !r.opts.AcceptBootstrap {
+		want.Tags[TagBootstrap] = bootstrapUnaccepted
+	}
 	return act(ActCreateVersion, "build version "+want.Name, func(ctx context.Context) error {
 		err := r.engine.Provider.Create(ctx, r.pool, want)
 		if noZRS(err) {
 			return r.held.setLease(ctx, func(l *Lease) { l.Record.Storage = StorageLRS })
 		}
+		r.image.there, r.image.lost = err == nil, time.Time{}
 		return err
 	}).announcing(ActDeleteSnapshot, cleanText(r.pool)), nil
 }
@@ -256,7 +277,7 @@ func (r *Run) failedImage(v Artifact) (Next, error) {
 		return Next{}, fmt.Errorf("version %s failed twice: %s", v.Name, v.Failure)
 	}
 	return act(ActDeleteVersion, "delete the failed version and build again; it failed: "+v.Failure, func(ctx context.Context) error {
-		if !retry {
+		if r.image.there = false; !retry {
 			r.image.failures++
 		}
 		return r.engine.Provider.Delete(ctx, r.pool, v)

@@ -2,10 +2,18 @@ package kamino
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 )
+
+// bootstrapUnaccepted is the value of TagBootstrap.
+const bootstrapUnaccepted = "unaccepted"
+
+// unaccepted says whether a version was left hidden because its instances would run a bootstrap
+// that kamino does not know.
+func (a Artifact) unaccepted() bool { return a.hidden() && a.Tags[TagBootstrap] != "" }
 
 // markLimit is how long a rollback tries to mark versions. The model is written
 // already then, and the ledger keeps what is not marked.
@@ -130,7 +138,10 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 // target is offered and the writes before have come to their end: else the next node would boot
 // from a third one, or from none.
 func (m marking) unsettled(ctx context.Context, r *Run, before []string) (why string, err error) {
-	for _, name := range append([]string{m.plan.To}, before...) {
+	if m.plan.To != "" { // else the definition stands for nothing, and goes on doing so
+		before = append([]string{m.plan.To}, before...)
+	}
+	for _, name := range before {
 		found, err := r.engine.Provider.Find(ctx, r.pool, Version, name)
 		if err != nil {
 			return "", fmt.Errorf("read version %s: %w", name, err)
@@ -229,6 +240,43 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 		}
 	}
 	return next, err
+}
+
+// onePool reads the pool that a person named, and gives back first what an ended run of it left.
+func (e *Engine) onePool(ctx context.Context, name string, dryRun bool) (overview, error) {
+	if name == "" {
+		return overview{}, WithHint(errors.New("no pool named"), "name it with --pool; kamino status lists the pools")
+	}
+	all, _, err := e.overviews(ctx, []string{name})
+	if err != nil {
+		return overview{}, err
+	}
+	o := all[0]
+	switch {
+	case o.err != nil && dryRun:
+		return o, o.err
+	case o.err != nil:
+		return o, e.clearUnread(ctx, o)
+	case !dryRun:
+		if err := e.clear(ctx, o); err != nil {
+			return o, err
+		}
+	}
+	return o, e.heed(ctx, &o)
+}
+
+// heed reads whether the definition that a pool refers to is tagged as unreliable: the ledger,
+// which tells why, may have been deleted since.
+func (e *Engine) heed(ctx context.Context, o *overview) error {
+	if !points(o.pool.Model.Image, o.versions) {
+		return nil
+	}
+	found, err := e.Provider.Find(ctx, o.pool, Definition, DefinitionName(o.pool.Name))
+	if err != nil {
+		return fmt.Errorf("read the image definition of pool %s: %w", o.pool.Name, err)
+	}
+	o.tagged = len(found) > 0 && found[0].Tags[TagPointer] == pointerUnreliable
+	return nil
 }
 
 // lookFreeLock takes a lease that nobody holds. A run is never adopted, since

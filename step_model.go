@@ -103,7 +103,7 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 		return wait("an earlier change of the model"), nil
 	}
 	if want.Offers() && want.Reference == ByDefinition {
-		if r.opts.ImageOnly && !r.opts.AcceptBootstrap {
+		if (r.opts.ImageOnly || pool.Owner != nil && want.Seen.unaccepted()) && !r.opts.AcceptBootstrap {
 			r.result.Hidden = true
 			return done("version " + want.Version + " stays hidden: its instances would run the model's own bootstrap; --accept-bootstrap offers it"), nil
 		}
@@ -114,9 +114,9 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 	} else if r.pool.Owner != nil {
 		return Next{}, WithHint(fmt.Errorf("%s writes the model of pool %s: it is not written", pool.Owner.Name, pool.Name), "change it there")
 	}
-	next, err := r.engine.Provider.NextImage(ctx, pool, want)
+	next, err := r.nextImage(ctx, pool, want)
 	if err != nil {
-		return Next{}, fmt.Errorf("compare the model of pool %s: %w", pool.Name, err)
+		return Next{}, err
 	}
 	if len(next.Diff) == 0 && want.Offers() {
 		return r.offer(ctx, pool, want)
@@ -154,6 +154,30 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 	return write.noting(func(l *Lease) { r.noteModel(l, pool, next, want, born) }), nil
 }
 
+// nextImage is what has to be written into the model. What somebody has added to one that kamino
+// wrote is told, and written only where a person says so: else whatever puts an extension back each
+// night, as a policy does, would cost a model each night.
+func (r *Run) nextImage(ctx context.Context, pool Pool, want Target) (NextImage, error) {
+	next, err := r.engine.Provider.NextImage(ctx, pool, want)
+	if err != nil {
+		return next, fmt.Errorf("compare the model of pool %s: %w", pool.Name, err)
+	}
+	if r.opts.AdoptModel || r.result.ModelDiff != nil || !r.held.lease.Ledger.leaves(pool, want, next) {
+		return next, nil
+	}
+	r.doubt(InModel, []string{"what somebody has added to the model since Kamino wrote it stays, and new nodes run it: " +
+		describeFields(next.Diff) + "; kamino update --adopt-model takes it off"})
+	next.Diff = []FieldChange{}
+	return next, nil
+}
+
+// leaves says whether a model differs in nothing that a pool needs which refers to its definition:
+// kamino wrote it, and it names the definition still.
+func (l Ledger) leaves(pool Pool, want Target, next NextImage) bool {
+	return want.Reference == ByDefinition && l.Wrote != nil && l.Wrote.Seen && len(next.Diff) > 0 && len(l.Writes) > 0 &&
+		strings.EqualFold(l.Wrote.Image, pool.Model.Image) && strings.EqualFold(pool.Model.Image, next.Image)
+}
+
 // noteModel writes on the ledger what a write of the model takes the place of.
 func (r *Run) noteModel(l *Lease, pool Pool, next NextImage, want Target, born time.Time) {
 	former := SavedModel{At: r.engine.date(), Image: pool.Model.Image, Saved: pool.Model.Saved}
@@ -184,11 +208,15 @@ func (l *Ledger) remember(m SavedModel, gallery string) {
 }
 
 func describeDiff(pool Pool, diff []FieldChange) string {
+	return fmt.Sprintf("write the model of pool %s: %s", pool.Name, describeFields(diff))
+}
+
+func describeFields(diff []FieldChange) string {
 	fields := make([]string, len(diff))
 	for i, d := range diff {
 		fields[i] = d.Field
 	}
-	return fmt.Sprintf("write the model of pool %s: %s", pool.Name, strings.Join(fields, ", "))
+	return strings.Join(fields, ", ")
 }
 
 // scaleOutWanted: new nodes were asked for, and this run made or adopted the

@@ -115,7 +115,7 @@ func (r *Run) todaysVersion(v Artifact) (Next, error) {
 	if err := r.usable(v); err != nil {
 		return Next{}, inTheWay{err}
 	}
-	r.image.version, r.image.preBuilt = v, true
+	r.image.version, r.image.preBuilt, r.image.there = v, true, true
 	if v.State == Creating {
 		return r.settled(v.Name, v.Name+" is being built"), nil
 	}

@@ -44,6 +44,9 @@ func (p *Provider) missed(ctx context.Context, pool kamino.Pool, version string)
 		return translateList(err, "list image versions of pool %s", at.name)
 	}
 	for _, v := range versions {
+		if v.Name == version && v.Excluded { // the definition does not stand for it
+			return nil
+		}
 		if v.Name != version && v.State == kamino.Succeeded && !v.Excluded && !v.Disputed {
 			return nil
 		}

@@ -137,3 +137,51 @@ func last(c *cloud) (newest emulator.Instance) {
 	}
 	return newest
 }
+
+// TestHiddenIsNotMissed: a version that the definition does not stand for can be withdrawn, also
+// where that stands for nothing.
+func TestHiddenIsNotMissed(t *testing.T) {
+	c := imaged(t, "2026.1.1")
+	v := c.version("2026.1.1")
+	c.must(c.Promote(t.Context(), c.pool(), kamino.Target{Version: v.Name, Reference: kamino.ByDefinition}))
+	if err := c.Withdraw(t.Context(), c.pool(), v.Name, "a test"); !errors.Is(err, kamino.ErrInUse) {
+		t.Errorf("the one that the definition stands for was withdrawn: %v", err)
+	}
+	c.server.Change(v.ID, `{"properties":{"publishingProfile":{"excludeFromLatest":true}}}`) // a person's doing
+	if err := c.Withdraw(t.Context(), c.pool(), v.Name, "a test"); err != nil || c.version(v.Name).Tags[kamino.TagBad] != "a test" {
+		t.Errorf("a hidden one: %v, %v", err, c.version(v.Name).Tags)
+	}
+}
+
+// TestNotFoundIsNotMade: where the gallery does not find a version that is to be written, before
+// the write or in it, the answer is ErrNotFound, and no PUT makes it anew.
+func TestNotFoundIsNotMade(t *testing.T) {
+	lost, puts := "", 0
+	c := imagedIn(t, setting{front: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			version := strings.Contains(r.URL.Path, "/versions/")
+			if version && r.Method == http.MethodPut {
+				puts++
+			}
+			if version && r.Method == lost {
+				http.Error(w, `{"error":{"code":"ResourceNotFound","message":"not found"}}`, http.StatusNotFound)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}}, "2026.1.1", "2026.1.2")
+	c.must(c.Withdraw(t.Context(), c.pool(), "2026.1.2", "a test"))
+	v, pool := c.version("2026.1.2"), c.pool()
+	puts = 0
+	for _, lost = range []string{http.MethodGet, http.MethodPatch} {
+		for name, err := range map[string]error{
+			"promote":  c.Promote(t.Context(), pool, kamino.Target{Version: v.Name, Reference: kamino.ByDefinition, Seen: &v}),
+			"withdraw": c.Withdraw(t.Context(), pool, v.Name, "a test"),
+			"tags":     c.SetTags(t.Context(), pool, v),
+		} {
+			if !errors.Is(err, kamino.ErrNotFound) || puts > 0 {
+				t.Errorf("404 of %s: %s ended %v, with %d PUTs", lost, name, err, puts)
+			}
+		}
+	}
+}

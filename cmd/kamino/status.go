@@ -149,6 +149,14 @@ func printStatus(w io.Writer, pools []kamino.PoolStatus, wide bool) {
 	}
 }
 
+// distrusted tells what follows where a pool does not follow its definition.
+func distrusted(p kamino.PoolStatus) string {
+	if p.Owner != nil {
+		return p.Owner.Name + " writes the model, so that nothing else is done about it: let its spec name the version"
+	}
+	return "the model is written by version until kamino update --target-node NODE --image-reference pointer"
+}
+
 func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Name)
 	if p.Paused != "" {
@@ -166,7 +174,7 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 		fmt.Fprintf(w, "Behind:\t%s\n", p.Behind)
 	}
 	if p.Strayed != nil {
-		fmt.Fprintf(w, "Distrusted:\t%s; the model is written by version until kamino update --target-node NODE --image-reference pointer\n", p.Strayed)
+		fmt.Fprintf(w, "Distrusted:\t%s; %s\n", p.Strayed, distrusted(p))
 	}
 	if warning := p.Models.Warning(); warning != "" {
 		fmt.Fprintf(w, "Warning:\t%s\n", warning)

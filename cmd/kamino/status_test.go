@@ -115,3 +115,18 @@ func TestRollback(t *testing.T) {
 	}
 	golden.Check(t, "testdata/rollback.txt", text)
 }
+
+// TestDistrusted: what is done about a pool that does not follow its definition depends on who
+// writes its model.
+func TestDistrusted(t *testing.T) {
+	for owner, want := range map[*kamino.Owner]string{
+		nil:             "the model is written by version until kamino update",
+		{Name: "prod1"}: "prod1 writes the model, so that nothing else is done about it",
+	} {
+		var out strings.Builder
+		printPoolStatus(&out, kamino.PoolStatus{Strayed: &kamino.Stray{Booted: "1.0.1", Promoted: "1.0.2"}, Owner: owner}, false)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("owner %v: %s", owner, out.String())
+		}
+	}
+}

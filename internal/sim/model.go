@@ -167,7 +167,7 @@ func (s simProvider) Withdraw(ctx context.Context, pool kamino.Pool, version, re
 		left := slices.ContainsFunc(w.versions(pool.ID), func(v kamino.Artifact) bool {
 			return v.Name != version && v.State == kamino.Succeeded && !v.Excluded
 		})
-		if p := w.pools[pool.ID]; !left && p.image == artifactID(p.id, kamino.Definition, kamino.DefinitionName(p.id.Name())) {
+		if p := w.pools[pool.ID]; !left && !have.Excluded && p.image == artifactID(p.id, kamino.Definition, kamino.DefinitionName(p.id.Name())) {
 			return have, fmt.Errorf("withdraw version %s: %w", version, kamino.ErrInUse)
 		}
 		return have.Withdrawn(reason), nil

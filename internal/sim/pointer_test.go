@@ -304,6 +304,11 @@ func TestPointerMigration(t *testing.T) {
 	}{
 		{"latest is what the model names", func(*world) {}, true, ""},
 		{"latest is another one", func(w *world) { w.addVersion(poolA, "2026.03.09").Excluded = true }, false, "stands for 2026.03.05"},
+		{"a person excluded all", func(w *world) {
+			for _, v := range w.versions(poolA) {
+				w.version(v.Name).Excluded = true
+			}
+		}, false, "let the one that the model names count for the definition again"},
 		{"a region contradicts", func(w *world) { w.version("2026.03.09").Disputed = true }, false, "in one of its regions not"},
 	} {
 		w := aged(1)
