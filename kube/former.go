@@ -83,10 +83,13 @@ func lastUse(l *coordinationv1.Lease) string {
 	return string(l.UID) + "/" + at
 }
 
-// allLeases lists leases of every namespace, or where that is not allowed, those here.
+// allLeases lists leases of every namespace, or where that is not allowed, those here. Who was
+// allowed to a moment ago is not told that there are none elsewhere.
 func (c *Cluster) allLeases(ctx context.Context, opts metav1.ListOptions) ([]coordinationv1.Lease, error) {
 	items, err := c.leasesIn(ctx, metav1.NamespaceAll, opts)
-	if errors.Is(err, kamino.ErrForbidden) {
+	if err == nil {
+		c.seesAll.Store(true)
+	} else if errors.Is(err, kamino.ErrForbidden) && !c.seesAll.Load() {
 		items, err = c.leasesIn(ctx, kamino.SystemNamespace, opts)
 	}
 	return items, err

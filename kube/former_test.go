@@ -1,13 +1,17 @@
 package kube
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"kamino.dev/kamino"
 )
@@ -156,5 +160,30 @@ func TestLeaseOfUnnamedNamespace(t *testing.T) {
 		if l.Err == nil || alone == nil || l.Err.Error() != alone.Error() || !strings.Contains(kamino.Hint(l.Err), "--namespace teama") || l.Holder != "" {
 			t.Errorf("%+v; read alone: %v", l, alone)
 		}
+	}
+}
+
+// TestForbiddenIsNotGone: who may not list the leases of all namespaces is told of those here. Who
+// could a moment ago is not told that the run which holds the pool in another one is gone.
+func TestForbiddenIsNotGone(t *testing.T) {
+	client := fake.NewClientset(leaseIn(t, "kube-system", held()))
+	forbidden := true
+	client.PrependReactor("list", "leases", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		if forbidden && a.GetNamespace() == metav1.NamespaceAll {
+			return true, nil, apierrors.NewForbidden(coordinationv1.Resource("leases"), "", errors.New("no"))
+		}
+		return false, nil, nil
+	})
+	c := NewForClient(client, Options{})
+	if l, err := c.Lease(t.Context(), poolID); err != nil || l.Holder != "" {
+		t.Errorf("never allowed: %+v, %v", l, err)
+	}
+	forbidden = false
+	if l, err := c.Lease(t.Context(), poolID); err != nil || l.Holder != held().Holder {
+		t.Errorf("allowed: %+v, %v", l, err)
+	}
+	forbidden = true
+	if l, err := c.Lease(t.Context(), poolID); !errors.Is(err, kamino.ErrForbidden) {
+		t.Errorf("not allowed any more: %+v, %v", l, err)
 	}
 }

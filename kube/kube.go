@@ -1,7 +1,8 @@
 // Package kube is kamino.Cluster on the API of Kubernetes: nodes and their
 // marks, evictions, the seal pod, the leases of the pools and events.
 //
-// It keeps nothing between two calls but where former leases stand, and reads nothing from a cache.
+// It keeps nothing between two calls but where former leases stand and that it may list them, and
+// reads nothing from a cache.
 // No call waits for anything: what has to be waited for is the engine's business, and
 // so is trying again. What each call costs in requests:
 //
@@ -28,10 +29,11 @@ import (
 // Cluster implements kamino.Cluster and Recorder.
 // Its methods may be called by several goroutines.
 type Cluster struct {
-	api   api
-	opts  Options
-	homes sync.Map // run -> namespace of its former lease
-	space atomic.Pointer[seenSpace]
+	api     api
+	opts    Options
+	homes   sync.Map    // run -> namespace of its former lease
+	seesAll atomic.Bool // it was allowed to list leases of all namespaces
+	space   atomic.Pointer[seenSpace]
 }
 
 var _ interface {
