@@ -67,7 +67,7 @@ func (o overview) decideNothing(p *PoolPlan, image *Artifact, proof Proving) {
 		return
 	} else if v != nil && v.hidden() && !v.mayPromote(proof) {
 		p.because("unproved", "version %s is hidden and not proved", v.Name)
-		p.hold("promote", "with --prove canary it is proved; kamino promote --pool %s --version %s takes it unproved", o.pool.Name, v.Name)
+		p.hold("promote", "with --prove canary it is proved; %s takes it unproved", HowToPromote(o.pool.Name, v.Name))
 		return
 	}
 	word := ""

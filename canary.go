@@ -238,8 +238,11 @@ func lists(list []Canary, name string) bool {
 
 func (r *Run) removal(prover Prover, name, run string) Next {
 	return act(ActRemoveCanary, "remove canary "+name+" of run "+run, func(ctx context.Context) error {
+		r.proof.listedAt = time.Time{}
 		err := prover.RemoveCanary(ctx, r.pool, name)
-		r.proof.removed[name] = r.proof.removed[name] || err == nil
+		if err == nil {
+			r.proof.removed[name] = true
+		}
 		return err
 	}).of(name).then("canary "+name+" to be deleted", 0)
 }

@@ -126,16 +126,18 @@ const proofPassed = "passed"
 
 // proof is what a run knows of the proof of its version.
 type proof struct {
-	mode   ProveMode // once it was decided; "" before
-	fit    CanaryFit
-	sight  Sight
-	asked  time.Time // when the cloud was last asked
-	whole  time.Time // when all of sight was last read
-	seen   time.Time // when the cluster's part of it was
-	denied error     // why the cloud refused to make the canary
-	absent time.Time // when no canary was listed any more
-	leaves bool      // it was seen to be deleted
-	shown  bool      // it was listed: once its end was asked for and it is not any more, it is gone
+	mode     ProveMode // once it was decided; "" before
+	fit      CanaryFit
+	sight    Sight
+	asked    time.Time // when the cloud was last asked
+	whole    time.Time // when all of sight was last read
+	seen     time.Time // when the cluster's part of it was
+	denied   error     // why the cloud refused to make the canary
+	listed   []Canary  // as the cloud last listed them
+	listedAt time.Time // when that was; zero once something was done to them
+	absent   time.Time // when no canary was listed any more
+	leaves   bool      // it was seen to be deleted
+	shown    bool      // it was listed: once its end was asked for and it is not any more, it is gone
 	// removed are the canaries whose end this process has asked for.
 	removed map[string]bool
 	kept    map[string]string // canaries that may not be removed, with the reason
@@ -179,6 +181,11 @@ func (a Artifact) gate() Artifact {
 	}
 	a.Tags[TagPromote] = string(PromoteManual)
 	return a
+}
+
+// HowToPromote is the command with which a person promotes a version.
+func HowToPromote(pool, version string) string {
+	return "kamino promote --pool " + pool + " --version " + version
 }
 
 // mayPromote says whether a version may become what new nodes boot from without a further proof or
@@ -270,11 +277,11 @@ func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
 		return false
 	case v.waiting():
 		p.because("waiting", "version %s passed its proof", v.Name)
-		p.hold("promote", "version %s waits to be promoted: kamino promote --pool %s", v.Name, o.pool.Name)
+		p.hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.pool.Name, v.Name))
 		return true
 	case opts.Proof.Mode == ProveNone && opts.Proof.Promote == PromoteManual, opts.Proof.Mode != ProveCanary && v.gated():
 		p.because("waiting", "version %s is hidden, and no proof before its promotion is wanted", v.Name)
-		p.hold("promote", "version %s waits to be promoted: kamino promote --pool %s --version %s", v.Name, o.pool.Name, v.Name)
+		p.hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.pool.Name, v.Name))
 		return true
 	case opts.Proof.Mode == ProveNone, opts.Today == TodayAgain, v.Tags[TagReceipt] == "":
 		return false // another one may be made

@@ -213,20 +213,20 @@ func (r *Run) sightCloud(ctx context.Context) error {
 	if r.proof.mode == ProvePool {
 		return r.sightNewborn(ctx)
 	}
-	prover, _, _ := r.engine.prover()
-	list, err := prover.Canaries(ctx, r.pool)
+	list, err := r.canaries(ctx)
 	if err != nil {
-		return fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
+		return err
 	}
 	s, name := &r.proof.sight, r.canaryName()
 	asked := r.proof.asked
-	r.proof.asked = r.engine.now()
+	r.proof.asked = r.proof.listedAt
 	if s.Launched.IsZero() {
 		s.Launched = r.held.lease.Record.CanarySince
 	}
 	i := slices.IndexFunc(list, func(c Canary) bool {
-		// A set that has lost the machine that was seen is none: that was evicted, or deleted.
-		same := s.Canary.Instance == "" || c.Instance.same(s.Canary.Instance) && (c.VMID == s.Canary.VMID || SameVM(c.VMID, s.Canary.VMID))
+		// A set that has lost the machine that was seen is none: that was evicted, or deleted. One
+		// that Failed tells why.
+		same := s.Canary.Instance == "" || c.Instance == "" && c.State == Failed || c.Instance.same(s.Canary.Instance) && (c.VMID == s.Canary.VMID || SameVM(c.VMID, s.Canary.VMID))
 		return c.Name == name && c.State != Deleting && same
 	})
 	switch {
@@ -237,6 +237,25 @@ func (r *Run) sightCloud(ctx context.Context) error {
 	}
 	s.runs(asked, r.proof.asked)
 	return nil
+}
+
+// justNow is how old a read of the cloud may be that stands for another one: less than passes
+// between a read and what is done about it anyway.
+const justNow = 2 * time.Second
+
+// canaries lists the pool's, unless that was done just now, and nothing was done to them since.
+func (r *Run) canaries(ctx context.Context) ([]Canary, error) {
+	p := &r.proof
+	if elapsed(p.listedAt, r.engine.now()) <= justNow {
+		return p.listed, nil
+	}
+	prover, _, _ := r.engine.prover()
+	list, err := prover.Canaries(ctx, r.pool)
+	if err != nil {
+		return nil, fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
+	}
+	p.listed, p.listedAt = list, r.engine.now()
+	return list, nil
 }
 
 // runs notes when the machine was first seen to run, and whether the look before that, at which it

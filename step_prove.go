@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -119,9 +118,9 @@ func (r *Run) lookLaunch(ctx context.Context) (Next, error) {
 	if r.proof.denied != nil {
 		return r.concluded(ctx, ProofInconclusive, []Finding{{"cloud", ProofInconclusive, r.proof.denied.Error()}})
 	}
-	list, err := prover.Canaries(ctx, r.pool)
+	list, err := r.canaries(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
+		return Next{}, err
 	}
 	name := r.canaryName()
 	if next, found := r.removeCanary(prover, list, func(c Canary) bool { return c.Name != name }); found {
@@ -134,9 +133,12 @@ func (r *Run) lookLaunch(ctx context.Context) (Next, error) {
 		r.proof.sight.Launched = r.held.lease.Record.CanarySince
 		return done(fmt.Sprintf("%s is %s", name, list[i].State)), nil
 	}
-	v, next, err := r.provedVersion(ctx)
-	if err != nil || next.kind != nextDone {
-		return next, err
+	v := r.image.version
+	if elapsed(r.image.readAt, r.engine.now()) > justNow { // else it was seen to be built, just now
+		var next Next
+		if v, next, err = r.provedVersion(ctx); err != nil || next.kind != nextDone {
+			return next, err
+		}
 	}
 	if v.Tags[TagOffer] != offerProving {
 		return r.writeVersion("note on version "+v.Name+" that it is being proved", v.offering(offerProving)), nil
@@ -147,6 +149,7 @@ func (r *Run) lookLaunch(ctx context.Context) (Next, error) {
 	now := r.engine.date()
 	order := CanaryOrder{Name: name, Version: v.ID, Run: r.held.run, Nonce: r.held.lease.Record.Nonce, Expires: now.Add(r.proofTime())}
 	return act(ActLaunchCanary, fmt.Sprintf("start canary %s from version %s beside pool %s", name, v.Name, r.pool.Name), func(ctx context.Context) error {
+		r.proof.listedAt = time.Time{}
 		err := prover.LaunchCanary(ctx, r.pool, order)
 		var silence *ThrottledError
 		long := errors.As(err, &silence) && silence.After > createLimit // as if it took so long to make it
@@ -191,7 +194,10 @@ func (r *Run) provedVersion(ctx context.Context) (Artifact, Next, error) {
 
 // writeVersion is the act that writes the tags of a version.
 func (r *Run) writeVersion(what string, v Artifact) Next {
-	return act(ActMarkVersion, what, func(ctx context.Context) error { return r.engine.Provider.SetTags(ctx, r.pool, v) }).of(v.Name)
+	return act(ActMarkVersion, what, func(ctx context.Context) error {
+		r.image.readAt = time.Time{}
+		return r.engine.Provider.SetTags(ctx, r.pool, v)
+	}).of(v.Name)
 }
 
 // waitProof waits for what a check is not content with yet.
@@ -307,7 +313,7 @@ func (r *Run) concluded(ctx context.Context, out Outcome, findings []Finding) (N
 	if out == ProofFailed {
 		return Next{}, WithHint(r.proof.error, "the pool's image stays as it is, and the version is never chosen again; kamino status tells more; if the check is wrong for this pool: --prove-without %s", findings[0].Check)
 	}
-	return Next{}, WithHint(r.proof.error, "the version stays hidden, and the next run proves it again; kamino promote --pool %s --version %s takes it unproved", r.pool.Name, v.Name)
+	return Next{}, WithHint(r.proof.error, "the version stays hidden, and the next run proves it again; %s takes it unproved", HowToPromote(r.pool.Name, v.Name))
 }
 
 // maxTag bounds what is written into a tag: Azure takes 256 characters
@@ -349,7 +355,7 @@ func (r *Run) lookRetire(ctx context.Context) (Next, error) {
 	if r.proof.absent.IsZero() {
 		r.proof.absent = r.engine.now()
 	}
-	gone := r.proof.leaves || r.proof.shown && slices.Contains(slices.Collect(maps.Values(r.proof.removed)), true)
+	gone := r.proof.leaves || r.proof.shown && len(r.proof.removed) > 0
 	if left := lookAge - r.engine.now().Sub(r.proof.absent); !gone && left > 0 {
 		return waitFor("the canary, which the cloud does not list, to be listed or to stay away", left), nil
 	}

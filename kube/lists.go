@@ -119,12 +119,7 @@ func (c *Cluster) AskPackages(ctx context.Context, node kamino.Node, order kamin
 }
 
 func (c *Cluster) removePackagesPod(ctx context.Context, run string) error {
-	now := int64(0)
-	err := c.api.pods(kamino.SystemNamespace).Delete(ctx, podName(run, kamino.TaskPackages), metav1.DeleteOptions{GracePeriodSeconds: &now})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return explain("delete pods -n "+kamino.SystemNamespace, err)
+	return c.deletePod(ctx, kamino.SystemNamespace, podName(run, kamino.TaskPackages))
 }
 
 // ForgetPackages implements kamino.Shelf: 2 requests.

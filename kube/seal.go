@@ -111,16 +111,24 @@ func joinWords(reason, message string) string {
 
 // RemoveAgents deletes the pods of a run without grace. Ones that do not exist are no error.
 func (c *Cluster) RemoveAgents(ctx context.Context, run string) error {
-	now := int64(0)
 	for _, task := range []kamino.Task{kamino.TaskSeal, kamino.TaskInventory} {
 		for _, namespace := range c.namespaces(run, task) {
-			err := c.api.pods(namespace).Delete(ctx, podName(run, task), metav1.DeleteOptions{GracePeriodSeconds: &now})
-			if err != nil && !apierrors.IsNotFound(err) {
-				return explain("delete pods -n "+namespace, err)
+			if err := c.deletePod(ctx, namespace, podName(run, task)); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// deletePod deletes a pod without grace. One that does not exist is no error.
+func (c *Cluster) deletePod(ctx context.Context, namespace, name string) error {
+	now := int64(0)
+	err := c.api.pods(namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return explain("delete pods -n "+namespace, err)
 }
 
 // StartAgent creates the pod of a run that does a task on the node. One that exists already is no

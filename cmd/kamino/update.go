@@ -247,7 +247,7 @@ func (r updateReport) table(w io.Writer) {
 		if r.Hidden {
 			use = "hidden"
 		} else if r.Waiting {
-			use = fmt.Sprintf("waits for kamino promote --pool %s --version %s", r.Pool.Name(), r.Version)
+			use = "waits for " + kamino.HowToPromote(r.Pool.Name(), r.Version)
 		}
 		fmt.Fprintf(w, "Nothing to do: version %s of pool %s is there, built from node %s, and %s.\n", r.Version, r.Pool.Name(), r.Donor, use)
 		r.owner(w)
@@ -291,10 +291,15 @@ func (r updateReport) next(w io.Writer) {
 	}
 	switch {
 	case r.Waiting:
-		fmt.Fprintf(w, "Waits:\tversion %s is left to a person: kamino promote --pool %s --version %s\n", r.Version, r.Pool.Name(), r.Version)
+		printWaits(w, r.Pool, r.Version)
 	case r.Next != "":
 		fmt.Fprintf(w, "Next node:\tboots from %s\n", r.Next)
 	}
+}
+
+// printWaits says what a version waits for.
+func printWaits(w io.Writer, pool kamino.PoolID, version string) {
+	fmt.Fprintf(w, "Waits:\tversion %s is left to a person: %s\n", version, kamino.HowToPromote(pool.Name(), version))
 }
 
 // owner prints what is left to whoever writes the model.
@@ -392,7 +397,7 @@ func printRun(w io.Writer, p *kamino.Plan) {
 		}
 	}
 	if p.Waiting {
-		fmt.Fprintf(w, "Waits:\tversion %s is left to a person: kamino promote --pool %s --version %s\n", p.Version, p.Pool.Name(), p.Version)
+		printWaits(w, p.Pool, p.Version)
 	}
 	if p.Nothing {
 		fmt.Fprintln(w, "Nothing to do.")

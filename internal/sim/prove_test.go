@@ -526,18 +526,14 @@ func TestPause(t *testing.T) {
 // TestPausedBeforeLaunch: no canary is asked for after the pause, however short before it that was.
 func TestPausedBeforeLaunch(t *testing.T) {
 	w := aged(1)
-	pause := func(e *kamino.Engine) {
-		report := e.Report
-		e.Report = func(ev kamino.Event) {
-			if report(ev); ev.Step == "launch" && ev.Kind == kamino.StepStarted {
-				w.paused = "an incident"
-			}
-			if ev.Step == "launch" && ev.Kind == kamino.StepActed && strings.HasPrefix(ev.Message, "start canary") {
-				t.Error("launched while the cluster is paused")
-			}
+	p := w.startUpdate(&proc{tune: heard(func(ev kamino.Event) {
+		if ev.Step == "launch" && ev.Kind == kamino.StepStarted {
+			w.paused = "an incident"
 		}
-	}
-	p := w.startUpdate(&proc{tune: pause}, proving())
+		if ev.Step == "launch" && ev.Kind == kamino.StepActed && strings.HasPrefix(ev.Message, "start canary") {
+			t.Error("launched while the cluster is paused")
+		}
+	})}, proving())
 	w.wait()
 	var refused *kamino.RefusedError
 	if !errors.As(p.err, &refused) || refused.Refusals[0].Code != kamino.CodePaused || len(w.turns()) > 1 {
@@ -667,15 +663,7 @@ func silence(w *world) {
 // nobody is marked.
 func TestProveAway(t *testing.T) {
 	w := aged(1)
-	away := func(e *kamino.Engine) {
-		report := e.Report
-		e.Report = func(ev kamino.Event) {
-			if report(ev); ev.Step == "examine" && ev.Kind == kamino.StepStarted {
-				w.apiAway = w.now.Add(40 * time.Minute)
-			}
-		}
-	}
-	p := w.startUpdate(&proc{tune: away}, proving())
+	p := w.startUpdate(&proc{tune: examined(func() { w.apiAway = w.now.Add(40 * time.Minute) })}, proving())
 	w.wait()
 	var proof *kamino.ProofError
 	if !errors.As(p.err, &proof) || proof.Outcome != kamino.ProofInconclusive {
@@ -708,31 +696,69 @@ func TestProvePoolProbe(t *testing.T) {
 	}
 }
 
+// heard lets a process tell somebody else of its events, too.
+func heard(by func(kamino.Event)) func(*kamino.Engine) {
+	return func(e *kamino.Engine) {
+		report := e.Report
+		e.Report = func(ev kamino.Event) {
+			report(ev)
+			by(ev)
+		}
+	}
+}
+
+// examined does something when the examination begins.
+func examined(do func()) func(*kamino.Engine) {
+	return heard(func(ev kamino.Event) {
+		if ev.Step == "examine" && ev.Kind == kamino.StepStarted {
+			do()
+		}
+	})
+}
+
+// TestProveGivenUp: the cloud gives the canary up for what its guest did, and takes its machine
+// away: that is no eviction.
+func TestProveGivenUp(t *testing.T) {
+	w := aged(1)
+	p := w.startUpdate(&proc{tune: examined(func() {
+		c := w.loseCanary(false)
+		c.Instance, c.VMID, c.Hostname, c.Power = "", "", "", ""
+		c.State, c.Failure = kamino.Failed, "VMExtensionProvisioningError"
+	})}, proving())
+	w.wait()
+	var proof *kamino.ProofError
+	if !errors.As(p.err, &proof) || proof.Outcome != kamino.ProofFailed || proof.Findings[0].Check != "cloud" {
+		t.Error(p.err)
+	}
+	w.audit.settled()
+	w.sound(t)
+}
+
+// loseCanary ends the machine of the one canary that there is, unless it comes back.
+func (w *world) loseCanary(back bool) (lost *simCanary) {
+	for _, c := range w.canaries {
+		lost = c
+	}
+	lost.machine.kubelet = back
+	return lost
+}
+
 // TestProveEvicted: a canary whose machine is evicted, deleted or lost from one list says nothing
 // of its image.
 func TestProveEvicted(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		w := aged(1)
 		var lost *simCanary
-		evict := func(e *kamino.Engine) {
-			report := e.Report
-			e.Report = func(ev kamino.Event) {
-				if report(ev); ev.Step == "examine" && ev.Kind == kamino.StepStarted {
-					for _, c := range w.canaries {
-						lost = c
-					}
-					was := lost.Canary
-					lost.Instance, lost.VMID, lost.Hostname, lost.Power = "", "", "", ""
-					lost.machine.kubelet = back
-					if back {
-						w.after(90*time.Second, func() {
-							lost.Instance, lost.VMID, lost.Hostname, lost.Power = was.Instance, was.VMID, was.Hostname, was.Power
-						})
-					}
-				}
+		p := w.startUpdate(&proc{tune: examined(func() {
+			lost = w.loseCanary(back)
+			was := lost.Canary
+			lost.Instance, lost.VMID, lost.Hostname, lost.Power = "", "", "", ""
+			if back {
+				w.after(90*time.Second, func() {
+					lost.Instance, lost.VMID, lost.Hostname, lost.Power = was.Instance, was.VMID, was.Hostname, was.Power
+				})
 			}
-		}
-		p := w.startUpdate(&proc{tune: evict}, proving())
+		})}, proving())
 		w.wait()
 		var proof *kamino.ProofError
 		if errors.As(p.err, &proof) == back || !back && (proof.Outcome != kamino.ProofInconclusive || proof.Findings[0].Check != "cloud") || lost == nil {
