@@ -97,8 +97,8 @@ type NodeReport struct {
 	Nonce     string    `json:"nonce"` // of the order that it answers
 	At        time.Time `json:"at"`    // by the node's clock, with fractions of a second
 	MachineID string    `json:"machineId"`
-	// HostKeys is the SHA-256 in hex of the public keys of the SSH server; "" for none.
-	HostKeys string `json:"hostKeys,omitempty"`
+	// SSHKeys are as Receipt's.
+	SSHKeys []string `json:"sshKeys,omitempty"`
 	// FailedUnits are systemd's, sorted.
 	FailedUnits []string `json:"failedUnits,omitempty"`
 	// Restarts counts by unit how often systemd started a service again since the boot; services
@@ -108,6 +108,9 @@ type NodeReport struct {
 	RebootPending string `json:"rebootPending,omitempty"`
 	// PackageDigest is as Receipt's.
 	PackageDigest string `json:"packageDigest,omitempty"`
+	// Phases are the seconds that each phase of the boot took, by the names of package boot; nil
+	// where it is not recorded yet.
+	Phases map[string]float64 `json:"phases,omitempty"`
 }
 
 // Report reads the node's report; ok is false when there is none, it cannot be read, or it answers
@@ -330,4 +333,23 @@ func (r *Run) fillNext() {
 		Checks: len(slices.DeleteFunc(Checks(), func(name string) bool {
 			return slices.Contains(without, name) || name == "probe" && r.opts.Proof.Probe == nil
 		}))}
+}
+
+// justNow is how old a read of the cloud may be that stands for another one: less than passes
+// between a read and what is done about it anyway.
+const justNow = 2 * time.Second
+
+// canaries lists the pool's, unless that was done just now, and nothing was done to them since.
+func (r *Run) canaries(ctx context.Context) ([]Canary, error) {
+	p := &r.proof
+	if elapsed(p.listedAt, r.engine.now()) <= justNow {
+		return p.listed, nil
+	}
+	prover, _, _ := r.engine.prover()
+	list, err := prover.Canaries(ctx, r.pool)
+	if err != nil {
+		return nil, fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
+	}
+	p.listed, p.listedAt = list, r.engine.now()
+	return list, nil
 }

@@ -2,6 +2,9 @@ package kamino
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -51,3 +54,75 @@ func (e *Engine) date() time.Time { return e.now().UTC() }
 // still while the machine is suspended, and the other may be set back. Both stand still in a VM
 // that is paused.
 func elapsed(a, b time.Time) time.Duration { return max(b.Sub(a), b.Round(0).Sub(a.Round(0))) }
+
+// booted notes how many seconds a good canary took to be Ready, and each phase of its boot.
+func (l *Ledger) booted(seconds float64, phases map[string]float64) {
+	l.Boots = append([]float64{seconds}, l.Boots...)
+	l.Boots = l.Boots[:min(len(l.Boots), maxPast)]
+	if len(phases) > 0 {
+		l.Phases = append([]map[string]float64{phases}, l.Phases...)
+		l.Phases = l.Phases[:min(len(l.Phases), maxPast)]
+	}
+}
+
+// usually is the median of what good canaries took; 0 while fewer than three are known.
+func usually(seconds []float64) time.Duration {
+	if len(seconds) < 3 {
+		return 0
+	}
+	return time.Duration(median(slices.Clone(seconds)) * float64(time.Second))
+}
+
+// usualPhases are what the phases of good canaries' boots usually took, by name.
+func (l Ledger) usualPhases() map[string]time.Duration {
+	took := map[string][]float64{}
+	for _, boot := range l.Phases {
+		for name, seconds := range boot {
+			took[name] = append(took[name], seconds)
+		}
+	}
+	usual := map[string]time.Duration{}
+	for name, seconds := range took {
+		if usual[name] = usually(seconds); usual[name] == 0 {
+			delete(usual, name)
+		}
+	}
+	return usual
+}
+
+// boot is how long it took from a machine that runs to a node that is Ready: by the node's own word
+// where that can be, else by when that was seen.
+func (s Sight) boot() time.Duration {
+	if s.ReadyAs.After(s.Running) && s.ReadyAs.Before(s.Ready) {
+		return s.ReadyAs.Sub(s.Running)
+	}
+	return max(s.Ready.Sub(s.Running), 0)
+}
+
+func judgeBoot(s Sight, b Bounds) (Outcome, string) {
+	if !s.there() || b.History == 0 {
+		return ProofPassed, "no history to compare with"
+	}
+	slow, over := "", time.Duration(0) // of the phases the one that is most beyond its limit
+	report, _ := s.Node.Report(s.Nonce)
+	for _, name := range slices.Sorted(maps.Keys(b.Phases)) {
+		took := time.Duration(report.Phases[name] * float64(time.Second))
+		if more := took - b.slowest(b.Phases[name]); more > over {
+			slow, over = fmt.Sprintf("phase %s took %s, usually %s", name, took.Round(time.Second), b.Phases[name].Round(time.Second)), more
+		}
+	}
+	took, most := s.boot(), b.slowest(b.History)
+	switch {
+	case took > most:
+		return ProofFailed, fmt.Sprintf("Ready %s after the machine ran, where the pool's canaries take %s: more than %s%s",
+			took.Round(time.Second), b.History.Round(time.Second), most.Round(time.Second), inBrackets(slow))
+	case slow != "":
+		return ProofFailed, slow
+	}
+	return ProofPassed, fmt.Sprintf("%s, usually %s", took.Round(time.Second), b.History.Round(time.Second))
+}
+
+// slowest is how long may take what usually takes a while.
+func (b Bounds) slowest(usual time.Duration) time.Duration {
+	return 2*usual + max(time.Minute, b.Boot/4)
+}

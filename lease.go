@@ -95,6 +95,8 @@ type Ledger struct {
 	Past   []PastRun `json:"past,omitempty"` // newest first, at most maxPast
 	// Boots are the seconds that canaries took which were good, newest first, at most maxPast.
 	Boots []float64 `json:"boots,omitempty"`
+	// Phases are the seconds that each phase of them took, as far as their agents told.
+	Phases []map[string]float64 `json:"phases,omitempty"`
 }
 
 // ScaleOut is a scale-out that belongs to a version.

@@ -137,3 +137,37 @@ func TestAbandonedProof(t *testing.T) {
 		})
 	}
 }
+
+// TestJudgeBoot: a boot is compared with the pool's history, where there is one.
+func TestJudgeBoot(t *testing.T) {
+	l := Ledger{}
+	for _, seconds := range []float64{60, 70, 80} {
+		if usually(l.Boots) != 0 || len(l.usualPhases()) != 0 {
+			t.Error("a history of fewer than three")
+		}
+		l.booted(seconds, map[string]float64{"kernel": 2, "kubelet": seconds - 20})
+	}
+	b := proofBounds
+	b.History, b.Phases = usually(l.Boots), l.usualPhases()
+	s := goodSight()
+	if out, f := Judge(s, b); b.History != 70*time.Second || out != ProofPassed {
+		t.Errorf("%s: %s %v", b.History, out, f)
+	}
+	s.Running = s.Ready.Add(-4 * time.Minute)
+	if out, f := Judge(s, b); out != ProofPassed {
+		t.Errorf("within a quarter of the budget: %s %v", out, f)
+	}
+	s.Running = s.Ready.Add(-5 * time.Minute)
+	if out, f := Judge(s, b); out != ProofFailed || f[0].Check != "boot" {
+		t.Errorf("%s %v", out, f)
+	}
+	s = goodSight()
+	reports(&s, func(r *NodeReport) { r.Phases = map[string]float64{"kernel": 160, "kubelet": 4} })
+	if out, f := Judge(s, b); out != ProofFailed || f[0].Check != "boot" || f[0].Evidence != "phase kernel took 2m40s, usually 2s" {
+		t.Errorf("a slow phase: %s %v", out, f)
+	}
+	s.Running = s.Ready.Add(-5 * time.Minute)
+	if out, f := Judge(s, b); out != ProofFailed || !strings.Contains(f[0].Evidence, "(phase kernel took 2m40s, usually 2s)") {
+		t.Errorf("a slow boot for a phase: %s %v", out, f)
+	}
+}

@@ -135,6 +135,7 @@ const (
 	TagRuntime      = "kamino-runtime"
 	TagImages       = "kamino-images" // container images in the cache of the donor, those its kubelet lists
 	TagImageBytes   = "kamino-image-bytes"
+	TagSSHKeys      = "kamino-ssh-keys" // of the donor, as Receipt.SSHKeys, with spaces between
 	// A canary's, of which the agent reads those of its own instance.
 	TagCanary  = "kamino-canary"  // name of the image version that it is to prove
 	TagPool    = "kamino-pool"    // name of the pool that it is of

@@ -214,6 +214,9 @@ type Receipt struct {
 	// Policy is the SHA-256 in hex of the seal policy that the agent applied.
 	Policy string `json:"policy,omitempty"`
 	Freshness
+	// SSHKeys are fingerprints of the public keys of the donor's SSH server, sorted: the first half
+	// of the SHA-256 of each in hex.
+	SSHKeys []string `json:"sshKeys,omitempty"`
 	// Unknown tells of files that nothing explains; nil from agents that did not
 	// look.
 	Unknown *UnknownFiles `json:"unknown,omitempty"`

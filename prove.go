@@ -36,10 +36,11 @@ func (f Finding) String() string {
 
 // Bounds are the limits of an examination.
 type Bounds struct {
-	Boot    time.Duration // from a machine that runs to a node that is Ready
-	Bake    time.Duration // for which it is watched from then on
-	History time.Duration // how long the pool's canaries took before, the median; 0: not known
-	Without []string      // checks that are left out
+	Boot    time.Duration            // from a machine that runs to a node that is Ready
+	Bake    time.Duration            // for which it is watched from then on
+	History time.Duration            // how long the pool's canaries took before, the median; 0: not known
+	Phases  map[string]time.Duration // the same of each phase of their boot, by name
+	Without []string                 // checks that are left out
 }
 
 // ProveMode says how a version is proved before it is what the pool's nodes boot from.
@@ -220,20 +221,6 @@ func (e *Engine) prover() (Prover, Examiner, bool) {
 	prover, can := provider.(Prover)
 	examiner, looks := e.Cluster.(Examiner)
 	return prover, examiner, can && looks
-}
-
-// booted notes how long a good canary took to be Ready, in seconds.
-func (l *Ledger) booted(seconds float64) {
-	l.Boots = append([]float64{seconds}, l.Boots...)
-	l.Boots = l.Boots[:min(len(l.Boots), maxPast)]
-}
-
-// usualBoot is the median of what good canaries took; 0 while fewer than three are known.
-func (l Ledger) usualBoot() time.Duration {
-	if len(l.Boots) < 3 {
-		return 0
-	}
-	return time.Duration(median(slices.Clone(l.Boots)) * float64(time.Second))
 }
 
 // makesCanaries: the provider can, so there may be some.

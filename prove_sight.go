@@ -28,9 +28,10 @@ type Sight struct {
 	Others []Node // the other nodes of the cluster
 	// Before are the machine IDs of nodes by name, before the canary's node was among them.
 	Before  map[string]string
-	Console []string // its last lines, where they can be read
-	Nonce   string   // that the report of its agent has to repeat
-	Donor   string   // the node that the image was made of in this run; "" when it may have changed since
+	Console []string          // its last lines, where they can be read
+	Nonce   string            // that the report of its agent has to repeat
+	Donor   string            // the node that the image was made of in this run; "" when it may have changed since
+	Sealed  map[string]string // tags of the version, of which some tell what was on the sealed disk
 	// Restarts are those of its first report after it was Ready.
 	Restarts map[string]int
 	Reboots  []Signal // what tells of a reboot that is pending
@@ -139,7 +140,8 @@ func (r *Run) examine(ctx context.Context) (Outcome, []Finding, error) {
 // look is examine where everything answers.
 func (r *Run) look(ctx context.Context) (Outcome, []Finding, error) {
 	p, now := &r.proof, r.engine.now()
-	bounds := Bounds{Boot: r.opts.Proof.Budget, Bake: r.opts.Proof.For, History: r.held.lease.Ledger.usualBoot(), Without: r.opts.Proof.Without}
+	bounds := Bounds{Boot: r.opts.Proof.Budget, Bake: r.opts.Proof.For, History: usually(r.held.lease.Ledger.Boots),
+		Phases: r.held.lease.Ledger.usualPhases(), Without: r.opts.Proof.Without}
 	if p.mode == ProvePool || r.held.lease.Record.Nonce == "" {
 		bounds.Without = slices.Concat(bounds.Without, ofCanaries)
 	}
@@ -151,7 +153,7 @@ func (r *Run) look(ctx context.Context) (Outcome, []Finding, error) {
 		return "", nil, err
 	}
 	out, findings := Judge(p.sight, bounds)
-	if out != ProofWaits && r.engine.now().Sub(p.whole) > lookAge {
+	if out != ProofWaits && r.engine.now().Sub(p.whole) > justNow {
 		if err := r.sightWhole(ctx); err != nil {
 			return "", nil, err
 		}
@@ -239,25 +241,6 @@ func (r *Run) sightCloud(ctx context.Context) error {
 	return nil
 }
 
-// justNow is how old a read of the cloud may be that stands for another one: less than passes
-// between a read and what is done about it anyway.
-const justNow = 2 * time.Second
-
-// canaries lists the pool's, unless that was done just now, and nothing was done to them since.
-func (r *Run) canaries(ctx context.Context) ([]Canary, error) {
-	p := &r.proof
-	if elapsed(p.listedAt, r.engine.now()) <= justNow {
-		return p.listed, nil
-	}
-	prover, _, _ := r.engine.prover()
-	list, err := prover.Canaries(ctx, r.pool)
-	if err != nil {
-		return nil, fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
-	}
-	p.listed, p.listedAt = list, r.engine.now()
-	return list, nil
-}
-
 // runs notes when the machine was first seen to run, and whether the look before that, at which it
 // did not, was shortly before.
 func (s *Sight) runs(before, now time.Time) {
@@ -277,7 +260,7 @@ func (r *Run) sightWhole(ctx context.Context) error {
 		return err
 	}
 	s := &p.sight
-	s.Nonce, s.Reboots = r.held.lease.Record.Nonce, r.opts.PendingReboot
+	s.Nonce, s.Reboots, s.Sealed = r.held.lease.Record.Nonce, r.opts.PendingReboot, r.image.version.Tags
 	if s.Before == nil {
 		if err := r.sightBefore(ctx); err != nil {
 			return err

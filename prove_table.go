@@ -19,11 +19,11 @@ type check struct {
 // named first.
 var checks = []check{
 	{"cloud", "the machine is made and runs", judgeCloud},
-	{"identity", "machine, host name, machine ID and provider ID are its own", judgeIdentity},
+	{"identity", "machine, host name, machine ID, SSH host keys and provider ID are its own", judgeIdentity},
 	{"apart", "its node registered with the taint of canaries, and out of load balancers", judgeApart},
 	{"certificate", "its certificates are approved as those of other nodes", judgeCertificate},
 	{"ready", "its node is Ready within the boot budget", judgeReady},
-	{"boot", "not slower than twice the median of earlier canaries and a quarter of the budget", judgeBoot},
+	{"boot", "it and each phase of it not slower than twice the median of earlier canaries and a quarter of the budget", judgeBoot},
 	{"stable", "Ready, with one start of the kubelet, for the whole time", judgeStable},
 	{"labels", "those that the kubelet of a sibling sets, and a sibling's taints", judgeLabels},
 	{"capacity", "that of a sibling, and the donor's versions", judgeCapacity},
@@ -31,7 +31,7 @@ var checks = []check{
 	{"clock", "within a minute of those of other nodes", judgeClock},
 	{"images", "half of the images that the donor has cached", judgeImages},
 	{"daemonsets", "a Ready pod of each that selects the node", judgeDaemons},
-	{"report", "its agent reports, with the run's nonce", judgeReport},
+	{"report", "its agent reports, with the run's nonce and the packages of the sealed disk", judgeReport},
 	{"units", "no failed unit, and none that is started again and again", judgeUnits},
 	{"reboot", "none is pending", judgeReboot},
 	{"probe", "the operator's probe succeeds", judgeProbe},
@@ -114,8 +114,14 @@ func judgeIdentity(s Sight, b Bounds) (Outcome, string) {
 	case n.ProviderID != "" && !n.runsOn(s.Canary.Instance):
 		return ProofFailed, fmt.Sprintf("node %s has the provider ID %s, the canary is %s", n.Name, n.ProviderID, s.Canary.Instance)
 	}
-	if r, ok := n.Report(s.Nonce); ok && r.MachineID != "" && n.MachineID != "" && r.MachineID != n.MachineID {
+	r, _ := n.Report(s.Nonce)
+	if r.MachineID != "" && n.MachineID != "" && r.MachineID != n.MachineID {
 		return s.byAndBy(b, ProofFailed, fmt.Sprintf("its kubelet tells machine ID %s, and its disk has %s", n.MachineID, r.MachineID))
+	}
+	for _, key := range strings.Fields(s.Sealed[TagSSHKeys]) {
+		if slices.Contains(r.SSHKeys, key) {
+			return ProofFailed, fmt.Sprintf("its SSH host key %s is one that node %s had", key, s.Sealed[TagBuiltFrom])
+		}
 	}
 	out, evidence := ProofPassed, "its own"
 	for _, o := range append(slices.Clone(s.Others), s.Sibling.Node) {
@@ -180,27 +186,6 @@ func judgeReady(s Sight, b Bounds) (Outcome, string) {
 		return ProofFailed, fmt.Sprintf("no node has registered within %s of the machine's start", b.Boot) + s.lastLines()
 	}
 	return ProofFailed, fmt.Sprintf("node %s is not Ready within %s of the machine's start%s", s.Node.Name, b.Boot, inBrackets(s.Node.NotReady)) + s.lastLines()
-}
-
-// boot is how long it took from a machine that runs to a node that is Ready: by the node's own word
-// where that can be, else by when that was seen.
-func (s Sight) boot() time.Duration {
-	if s.ReadyAs.After(s.Running) && s.ReadyAs.Before(s.Ready) {
-		return s.ReadyAs.Sub(s.Running)
-	}
-	return max(s.Ready.Sub(s.Running), 0)
-}
-
-func judgeBoot(s Sight, b Bounds) (Outcome, string) {
-	if !s.there() || b.History == 0 {
-		return ProofPassed, "no history to compare with"
-	}
-	took, most := s.boot(), 2*b.History+max(time.Minute, b.Boot/4)
-	if took > most {
-		return ProofFailed, fmt.Sprintf("Ready %s after the machine ran, where the pool's canaries take %s: more than %s",
-			took.Round(time.Second), b.History.Round(time.Second), most.Round(time.Second))
-	}
-	return ProofPassed, fmt.Sprintf("%s, usually %s", took.Round(time.Second), b.History.Round(time.Second))
 }
 
 func judgeStable(s Sight, _ Bounds) (Outcome, string) {
@@ -359,6 +344,9 @@ func judgeReport(s Sight, b Bounds) (Outcome, string) {
 	r, ok := s.Node.Report(s.Nonce)
 	if !ok {
 		return s.byAndBy(b, ProofInconclusive, "its agent has not reported")
+	}
+	if was := s.Sealed[TagPackages]; was != "" && r.PackageDigest != "" && r.PackageDigest != was { // perhaps its first boot installs some
+		return s.byAndBy(b, ProofInconclusive, "the packages on its disk are not those that were sealed")
 	}
 	return ProofPassed, "of " + r.At.Format(time.TimeOnly)
 }

@@ -14,7 +14,8 @@ var proofBounds = Bounds{Boot: 10 * time.Minute, Bake: 10 * time.Minute}
 
 // goodSight is a canary that has been Ready for eleven minutes.
 func goodSight() Sight {
-	report, _ := json.Marshal(NodeReport{Nonce: "n", At: proofNoon, Restarts: map[string]int{"kubelet.service": 1}})
+	report, _ := json.Marshal(NodeReport{Nonce: "n", At: proofNoon, Restarts: map[string]int{"kubelet.service": 1},
+		SSHKeys: []string{"new"}, PackageDigest: "p", Phases: map[string]float64{"kubelet": 4}})
 	own := map[string]string{"agentpool": "a", "kubernetes.io/hostname": "a-0"}
 	labels := map[string]string{"agentpool": "a", "kubernetes.io/hostname": "kamino-00000000000000", "added-by-hand": "no", LabelCanary: "true"}
 	versions := map[string]string{"kubelet": "v1.36.3", "kernel": "6.1"}
@@ -23,7 +24,7 @@ func goodSight() Sight {
 			Pulse: proofNoon.Add(-5 * time.Second), Versions: versions, CPU: 4000, Memory: 16 << 30, MaxPods: 110, Images: []string{"x", "y", "z"}, Own: own}
 	}
 	s := Sight{Now: proofNoon, Launched: proofNoon.Add(-15 * time.Minute), Running: proofNoon.Add(-13 * time.Minute), Ready: proofNoon.Add(-11 * time.Minute),
-		Nonce: "n", Donor: "a-0", Restarts: map[string]int{"kubelet.service": 1},
+		Nonce: "n", Donor: "a-0", Sealed: map[string]string{TagSSHKeys: "old1 old2", TagPackages: "p", TagBuiltFrom: "a-0"}, Restarts: map[string]int{"kubelet.service": 1},
 		Canary: Canary{Name: "kamino-00000000", State: Succeeded, Power: PowerOn, Instance: "azure://c/0", VMID: "00000000-0000-4000-8000-000000000001", Hostname: "kamino-00000000000000"},
 		Others: []Node{{Name: "a-1", UID: "uid-a-1", MachineID: "m-a-1"}}, Before: map[string]string{"a-0": "m-a-0", "a-1": "m-a-1"},
 		ClusterSight: ClusterSight{Renewed: proofNoon.Add(-5 * time.Second), Starts: 1, Daemons: []DaemonPod{{Set: "kube-system/proxy", Ready: true, Beside: true}},
@@ -106,6 +107,8 @@ func TestJudge(t *testing.T) {
 		}, waits, "identity"},
 
 		{"a disk with another machine ID than its kubelet tells", func(s *Sight) { reports(s, func(r *NodeReport) { r.MachineID = "m-a-0" }) }, fail, "identity"},
+		{"a host key of the donor's", func(s *Sight) { reports(s, func(r *NodeReport) { r.SSHKeys = []string{"new", "old2"} }) }, fail, "identity"},
+		{"packages that were not sealed", func(s *Sight) { reports(s, func(r *NodeReport) { r.PackageDigest = "q" }) }, unsure, "report"},
 		{"a node that registered without its taint", func(s *Sight) { s.Bare = true }, fail, "apart"},
 		{"a node that traffic would come to", func(s *Sight) { delete(s.Node.Labels, LabelCanary) }, unsure, "apart"},
 
@@ -234,31 +237,6 @@ func TestJudgeNothing(t *testing.T) {
 	s.Running = proofNoon.Add(-time.Minute)
 	if out, f := Judge(s, b); out != ProofWaits || f[0].Check != "identity" {
 		t.Errorf("no node yet: %s %v", out, f)
-	}
-}
-
-// TestJudgeBoot: a boot is compared with the pool's history, where there is one.
-func TestJudgeBoot(t *testing.T) {
-	l := Ledger{}
-	for _, seconds := range []float64{60, 70, 80} {
-		if l.usualBoot() != 0 {
-			t.Error("a history of fewer than three")
-		}
-		l.booted(seconds)
-	}
-	b := proofBounds
-	b.History = l.usualBoot()
-	s := goodSight()
-	if out, f := Judge(s, b); b.History != 70*time.Second || out != ProofPassed {
-		t.Errorf("%s: %s %v", b.History, out, f)
-	}
-	s.Running = s.Ready.Add(-4 * time.Minute)
-	if out, f := Judge(s, b); out != ProofPassed {
-		t.Errorf("within a quarter of the budget: %s %v", out, f)
-	}
-	s.Running = s.Ready.Add(-5 * time.Minute)
-	if out, f := Judge(s, b); out != ProofFailed || f[0].Check != "boot" {
-		t.Errorf("%s %v", out, f)
 	}
 }
 

@@ -259,7 +259,8 @@ func (r *Run) lookExamine(ctx context.Context) (Next, error) {
 	v.Tags[TagProof] = proofPassed
 	next = r.writeVersion("note on version "+v.Name+" that it passed its proof", v)
 	if s := r.proof.sight; s.Exact && !s.Ready.IsZero() {
-		next = next.noting(func(l *Lease) { l.Ledger.booted(s.boot().Seconds()) })
+		report, _ := s.Node.Report(s.Nonce)
+		next = next.noting(func(l *Lease) { l.Ledger.booted(s.boot().Seconds(), report.Phases) })
 	}
 	return next, nil
 }

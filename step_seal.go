@@ -261,6 +261,9 @@ func (r *Run) tags(receipt Receipt) map[string]string {
 	if receipt.Policy != "" {
 		tags[TagPolicy] = receipt.Policy
 	}
+	if keys := strings.Join(receipt.SSHKeys, " "); keys != "" {
+		tags[TagSSHKeys] = cutText(Plain(keys), maxTag)
+	}
 	maps.Copy(tags, receipt.Freshness.tags(r.donor.node.Software))
 	if u := receipt.Unknown; u != nil {
 		tags[TagUnknown], tags[TagUnknownMode], tags[TagUnknownDigest] = fmt.Sprint(u.Count), u.Mode, u.Digest

@@ -31,6 +31,7 @@ type Receipt struct {
 	// Policy is the SHA-256 in hex of the seal policy that the run brought.
 	Policy string `json:"policy,omitempty"`
 	inventory.Facts
+	SSHKeys []string `json:"sshKeys,omitempty"` // of the donor, as inventory.SSHKeys
 	Unknown *Unknown `json:"unknown,omitempty"`
 }
 

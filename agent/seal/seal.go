@@ -212,6 +212,7 @@ func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	if _, receipt.Facts, err = inventory.Packages(d); err != nil {
 		o.Log.Warn("the receipt does not tell the packages", "error", err)
 	}
+	receipt.SSHKeys = inventory.SSHKeys(d)
 	if o.Binary != "" {
 		if err := InstallBinary(d, o.Binary); err != nil {
 			return receipt, err

@@ -2,8 +2,6 @@ package watch
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -12,9 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"kamino.dev/kamino/agent/capture"
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/inventory"
 	"kamino.dev/kamino/agent/platform"
+	"kamino.dev/kamino/boot"
+	"kamino.dev/kamino/boot/read"
 )
 
 // ReportAnnotation of a canary's Node under which the run that made it finds the report.
@@ -35,10 +36,12 @@ type report struct {
 	Nonce         string         `json:"nonce"`
 	At            time.Time      `json:"at"`
 	MachineID     string         `json:"machineId"`
-	HostKeys      string         `json:"hostKeys,omitempty"`
+	SSHKeys       []string       `json:"sshKeys,omitempty"`
 	FailedUnits   []string       `json:"failedUnits,omitempty"`
 	Restarts      map[string]int `json:"restarts,omitempty"`
 	RebootPending string         `json:"rebootPending,omitempty"`
+	// Phases are the seconds that each phase of the boot took.
+	Phases map[string]float64 `json:"phases,omitempty"`
 	inventory.Facts
 }
 
@@ -102,7 +105,7 @@ func (w *Watcher) freshness(ctx context.Context, told inventory.Facts) (inventor
 }
 
 func (w *Watcher) report(ctx context.Context, r report) error {
-	r.MachineID, r.HostKeys = w.Disk.Text("etc/machine-id"), hostKeys(w.Disk)
+	r.MachineID, r.SSHKeys, r.Phases = w.Disk.Text("etc/machine-id"), inventory.SSHKeys(w.Disk), phases(w.Disk)
 	out, err := w.Host.Run(ctx, "systemctl", "list-units", "--failed", "--plain", "--no-legend", "--no-pager")
 	if err != nil {
 		return fmt.Errorf("list failed units: %w", err)
@@ -155,16 +158,25 @@ func restarts(blocks string) map[string]int {
 	return counts
 }
 
-// hostKeys is the SHA-256 in hex of the SSH server's public keys, in the order of their names.
-func hostKeys(d *disk.Disk) string {
-	names, _ := d.Glob("etc/ssh/ssh_host_*_key.pub") // a pattern of ours is never malformed
-	if len(names) == 0 {
-		return ""
+// phases are how many seconds each phase of this boot took, as far as the record tells that
+// kamino-agent capture writes of it; nil before there is one.
+func phases(d *disk.Disk) map[string]float64 {
+	name := path.Join(strings.TrimPrefix(capture.DefaultDir, "/"), strings.ReplaceAll(d.Text("proc/sys/kernel/random/boot_id"), "-", "")+".json")
+	data, err := d.ReadFile(name, boot.MaxDocument)
+	if err != nil {
+		return nil
 	}
-	slices.SortFunc(names, func(a, b string) int { return strings.Compare(path.Base(a), path.Base(b)) })
-	sum := sha256.New()
-	for _, name := range names {
-		sum.Write([]byte(d.Text(name) + "\n"))
+	record, err := read.Bytes(data)
+	if err != nil {
+		return nil
 	}
-	return hex.EncodeToString(sum.Sum(nil))
+	a, err := boot.Analyze(record, boot.Options{})
+	if err != nil {
+		return nil
+	}
+	took := map[string]float64{}
+	for _, p := range a.Phases {
+		took[p.Name] = p.Gross.Duration().Round(time.Millisecond).Seconds()
+	}
+	return took
 }

@@ -27,6 +27,10 @@ func (b *bench) canary(tags string) {
 	b.w.IMDS.Endpoint = s.URL
 }
 
+// record is what kamino-agent capture wrote of a boot.
+const record = `{"schema":"kamino.dev/boot-capture/v1","sources":["systemd"],"host":{"bootID":"12345678123442348234123456789abc"},
+"manager":{"userspace":1000000,"finish":10000000},"units":[{"id":"kubelet.service","activating":4000000,"activated":6500000,"activeState":"active"}]}`
+
 // TestReport: a canary tells what its Node does not show, again and again, and asks IMDS once.
 func TestReport(t *testing.T) {
 	b := newBench(t)
@@ -39,6 +43,8 @@ func TestReport(t *testing.T) {
 	b.w.Host = host.Recorder{Replies: replies}
 	b.file("etc/machine-id", "0123\n")
 	b.file("etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAA\n")
+	b.file("proc/sys/kernel/random/boot_id", "12345678-1234-4234-8234-123456789abc\n")
+	b.file("var/lib/kamino/boots/12345678123442348234123456789abc.json", record)
 	b.file("run/reboot-required", "")
 	b.file("var/lib/dpkg/status", "Package: a\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -52,9 +58,12 @@ func TestReport(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.node.annotations[ReportAnnotation]), &r); err != nil {
 		t.Fatalf("annotations %v: %v", b.node.annotations, err)
 	}
-	if r.Nonce != "n1" || r.MachineID != "0123" || len(r.HostKeys) != 64 || len(r.PackageDigest) != 64 || !slices.Equal(r.FailedUnits, []string{"a.mount", "z.service"}) ||
+	if r.Nonce != "n1" || r.MachineID != "0123" || len(r.SSHKeys) != 1 || len(r.SSHKeys[0]) != 32 || len(r.PackageDigest) != 64 || !slices.Equal(r.FailedUnits, []string{"a.mount", "z.service"}) ||
 		len(r.Restarts) != 1 || r.Restarts["kubelet.service"] != 7 || r.RebootPending != "/run/reboot-required" || !r.At.Equal(b.now.Add(-reportPause)) {
 		t.Errorf("report %+v", r)
+	}
+	if len(r.Phases) != 2 || r.Phases["userspace"] != 9 || r.Phases["kubelet"] != 2.5 {
+		t.Errorf("phases %v", r.Phases)
 	}
 	if b.asked != 1 || len(b.waits) != 3 || b.waits[0] != reportPause {
 		t.Errorf("asked IMDS %d times, waited %v", b.asked, b.waits)

@@ -2,6 +2,9 @@ package nodes
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,10 +16,13 @@ import (
 // Behaviour is how a machine differs from an ordinary one. The zero value does not.
 type Behaviour struct {
 	NoKubelet bool          // its kubelet never starts
+	Dead      bool          // its guest does not even tell the cloud that it is provisioned
 	Late      time.Duration // by which it starts later, on the emulator's clock
 	Console   string        // what it writes to its serial console while it boots
 	Restless  bool          // its kubelet starts anew with every status report
 	MachineID string        // what is in /etc/machine-id
+	SSHKey    string        // the fingerprint of its host key
+	Packages  string        // the digest of those on its disk
 	Hostname  string        // whose name and credentials its kubelet uses
 	Labels    map[string]string
 	Taints    []corev1.Taint
@@ -99,10 +105,22 @@ func (b Behaviour) status(s *corev1.NodeStatus) {
 	}
 }
 
+// provisioned is the report of a guest to the WireServer, for which some clouds wait
+// (https://learn.microsoft.com/azure/virtual-machines/linux/no-agent).
+func (m *machine) provisioned(i emulator.Instance) {
+	if m.fleet.cloud.RequireReady {
+		request := httptest.NewRequest(http.MethodPost, "http://168.63.129.16/provisioning/health", strings.NewReader(`{"state":"Ready"}`))
+		m.fleet.cloud.Metadata(i.ID).ServeHTTP(httptest.NewRecorder(), request)
+	}
+}
+
 // starts is what a machine shows of itself before its kubelet starts; false: it never does.
 func (m *machine) starts(ctx context.Context, instance emulator.Instance, b Behaviour) bool {
 	if b.Console != "" {
 		m.fleet.cloud.WriteConsole(instance.ID, b.Console)
+	}
+	if !b.Dead {
+		m.provisioned(instance)
 	}
 	if b.NoKubelet {
 		<-ctx.Done()

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -65,8 +64,8 @@ func (k *kubelet) tell(ctx context.Context) error {
 		return nil
 	}
 	b := k.behaviour
-	report, err := json.Marshal(kamino.NodeReport{Nonce: nonce, At: k.now().UTC(), MachineID: k.machineID, HostKeys: strings.Repeat(k.machineID, 2),
-		FailedUnits: b.Units, Restarts: b.Restarts, RebootPending: b.Reboot})
+	report, err := json.Marshal(kamino.NodeReport{Nonce: nonce, At: k.now().UTC(), MachineID: k.machineID, SSHKeys: []string{k.sshKey}, PackageDigest: k.packages,
+		Phases: map[string]float64{"kernel": 1, "kubelet": k.late}, FailedUnits: b.Units, Restarts: b.Restarts, RebootPending: b.Reboot})
 	if err != nil {
 		return fmt.Errorf("encode report: %w", err)
 	}

@@ -15,6 +15,7 @@ const (
 	poolFile       = "/etc/default/kubelet"   // the label of the pool, which the bootstrap writes
 	packagesFile   = "/var/lib/dpkg/packages" // a line "NAME VERSION ARCHITECTURE" each, as the agent lists what dpkg has
 	imagesFile     = "/var/lib/containerd/images"
+	sshKeyFile     = "/etc/ssh/ssh_host_ed25519_key.pub"
 	kubeletPKI     = "/var/lib/kubelet/pki/"
 	credentialFile = kubeletPKI + "kubelet-client-current.pem"
 	receiptFile    = "/var/lib/kamino/receipt.json"
@@ -30,7 +31,10 @@ type identity struct {
 	bootID    string
 	pool      string
 	images    []string // that the container runtime has cached
-	agent     bool     // of a disk that was sealed: Kamino's agent is on it
+	sshKey    string   // as the agent tells it
+	packages  string
+	late      float64 // seconds for which its kubelet did not start
+	agent     bool    // of a disk that was sealed: Kamino's agent is on it
 }
 
 // isGeneric tells a disk that has never been a node, which must go through the
@@ -59,6 +63,9 @@ func firstBoot(files map[string]string, computerName, pool string) identity {
 	if strings.TrimSpace(files[hostnameFile]) == "" {
 		files[hostnameFile] = computerName + "\n"
 	}
+	if files[sshKeyFile] == "" {
+		files[sshKeyFile] = randomHex(16) + "\n"
+	}
 	hostname := strings.TrimSpace(files[hostnameFile])
 	if _, ok := files[credentialFile]; !ok {
 		files[credentialFile] = fmt.Sprintf("subject=O = system:nodes, CN = system:node:%s\nserial=%s\n", hostname, randomHex(16))
@@ -74,6 +81,8 @@ func firstBoot(files map[string]string, computerName, pool string) identity {
 		bootID:    randomUUID(),
 		pool:      strings.TrimSpace(files[poolFile]),
 		images:    strings.Fields(files[imagesFile]),
+		sshKey:    strings.TrimSpace(files[sshKeyFile]),
+		packages:  packageDigest(files[packagesFile]),
 		agent:     files[lineageFile] != "",
 	}
 }

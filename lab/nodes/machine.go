@@ -1,11 +1,13 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,10 +76,11 @@ func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce b
 	if err != nil {
 		return err
 	}
-	b := m.fleet.behaviour(instance)
+	b, begun := m.fleet.behaviour(instance), time.Now()
 	if !m.starts(ctx, instance, b) {
 		return ctx.Err()
 	}
+	late := time.Since(begun).Seconds()
 	if !atOnce {
 		delay := m.fleet.latencies.Boot
 		if isGeneric(files) {
@@ -96,6 +99,8 @@ func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce b
 	if b.MachineID != "" {
 		who.machineID = b.MachineID
 	}
+	who.late = late
+	who.sshKey, who.packages = cmp.Or(b.SSHKey, who.sshKey), cmp.Or(b.Packages, who.packages)
 	if b.Hostname != "" {
 		who.node, who.hostname = b.Hostname, b.Hostname
 	}

@@ -43,6 +43,8 @@ type receipt struct {
 
 	PackageDigest string `json:"packageDigest,omitempty"`
 	PackageCount  int    `json:"packageCount,omitempty"`
+
+	SSHKeys []string `json:"sshKeys,omitempty"`
 }
 
 type rule struct {
@@ -81,8 +83,8 @@ func (k *kubelet) seal(ctx context.Context, pod *corev1.Pod) error {
 	var packages string
 	if err := k.fleet.cloud.WriteDisk(k.instance.ID, func(files map[string]string) {
 		packages = files[packagesFile]
-		sum := sha256.Sum256([]byte(packages))
-		doc.PackageDigest, doc.PackageCount = hex.EncodeToString(sum[:]), strings.Count(packages, "\n")
+		doc.PackageDigest, doc.PackageCount = packageDigest(packages), strings.Count(packages, "\n")
+		doc.SSHKeys = strings.Fields(files[sshKeyFile])
 		sealErr = sealDisk(files, &doc, k.hostname)
 	}); err != nil {
 		return err
@@ -111,6 +113,12 @@ func (k *kubelet) seal(ctx context.Context, pod *corev1.Pod) error {
 		k.fleet.cloud.PowerOffFromGuest(k.instance.ID)
 	}
 	return reportErr
+}
+
+// packageDigest is that of a list as the agent makes it.
+func packageDigest(list string) string {
+	sum := sha256.Sum256([]byte(list))
+	return hex.EncodeToString(sum[:])
 }
 
 // isList: the pod of which the agent writes the packages of the disk on the node.
@@ -152,7 +160,7 @@ func sealDisk(files map[string]string, doc *receipt, hostname string) error {
 		return fmt.Errorf("seal: run %s has sealed this disk before", doc.Run)
 	}
 	for _, r := range []struct{ id, path string }{
-		{"machine-id", machineIDFile}, {"hostname", hostnameFile}, {"kubelet-pki", kubeletPKI},
+		{"machine-id", machineIDFile}, {"hostname", hostnameFile}, {"ssh-host-keys", sshKeyFile}, {"kubelet-pki", kubeletPKI},
 	} {
 		done := rule{ID: r.id}
 		for path, content := range files {

@@ -109,7 +109,7 @@ func checkReceipt(t *testing.T, annotation, run, donor, vmID string) {
 	if got.APIVersion != "kamino.dev/v1alpha1" || got.Kind != "Receipt" || got.Run != run || got.Donor != donor || got.VMID != vmID {
 		t.Errorf("receipt = %+v, want one of run %s, donor %s, vmId %s", got, run, donor, vmID)
 	}
-	if got.RuleCount != 3 || got.Rules != nil || !strings.HasPrefix(got.Hash, "sha256:") {
+	if got.RuleCount != 4 || got.Rules != nil || !strings.HasPrefix(got.Hash, "sha256:") {
 		t.Errorf("receipt = %+v, want three rules counted, not listed, and a hash", got)
 	}
 }

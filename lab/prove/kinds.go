@@ -23,13 +23,15 @@ type kind struct {
 	// fault is what the cloud does when the canary is asked for.
 	fault *emulator.Fault
 	// policy denies new scale sets.
-	policy bool
-	probe  bool          // an operator's probe is wanted
-	budget time.Duration // for the boot; 0: a minute
-	known  bool          // the pool knows how long its canaries take
-	alone  bool          // all kubelets lose the API server: nothing else can go on beside it
-	pool   emulator.Pool // for what good ones differ in
-	point  bool          // the pool points at its definition
+	policy  bool
+	evicted bool          // the cloud takes the machine away while it is examined
+	probe   bool          // an operator's probe is wanted
+	budget  time.Duration // for the boot; 0: a minute
+	known   bool          // the pool knows how long its canaries take
+	tells   string        // part of the evidence; "" any
+	alone   bool          // all kubelets lose the API server: nothing else can go on beside it
+	pool    emulator.Pool // for what good ones differ in
+	point   bool          // the pool points at its definition
 }
 
 // speed is how many times faster than published Azure the lab works.
@@ -45,7 +47,7 @@ const failed, unclear, fine = kamino.ProofFailed, kamino.ProofInconclusive, kami
 func badKinds() []kind {
 	return []kind{
 		{name: "no kubelet", want: failed, check: "ready", behave: always(nodes.Behaviour{NoKubelet: true})},
-		{name: "kernel panic", want: failed, check: "ready", behave: always(nodes.Behaviour{NoKubelet: true, Console: "[    1.2] Kernel panic - not syncing: VFS: Unable to mount root fs\n"})},
+		{name: "kernel panic", want: failed, check: "ready", tells: "Kernel panic", behave: always(nodes.Behaviour{NoKubelet: true, Dead: true, Console: "[    1.2] Kernel panic - not syncing: VFS: Unable to mount root fs\n"})},
 		{name: "no runtime", want: failed, check: "ready", behave: always(nodes.Behaviour{NotReady: "container runtime is down"})},
 		{name: "failing extension", want: failed, check: "cloud", fault: &emulator.Fault{Kind: emulator.FailOperation, Code: "VMExtensionProvisioningError",
 			Message: "VM has reported a failure when processing extension 'vmssCSE'."}},
@@ -54,6 +56,7 @@ func badKinds() []kind {
 			return nodes.Behaviour{MachineID: w.node(w.donor).Status.NodeInfo.MachineID}
 		}},
 		{name: "duplicate host name", want: failed, check: "identity", behave: func(w *world) nodes.Behaviour { return nodes.Behaviour{Hostname: w.sibling} }},
+		{name: "duplicate host key", want: failed, check: "identity", tells: "SSH host key", behave: func(w *world) nodes.Behaviour { return nodes.Behaviour{SSHKey: w.tag(kamino.TagSSHKeys)} }},
 		{name: "not set apart", want: failed, check: "apart", behave: always(nodes.Behaviour{Bare: true})},
 		{name: "wrong labels", want: failed, check: "labels", behave: always(nodes.Behaviour{Labels: map[string]string{"kubernetes.azure.com/role": "spare"}})},
 		{name: "half the memory", want: failed, check: "capacity", behave: always(nodes.Behaviour{
@@ -62,7 +65,7 @@ func badKinds() []kind {
 		{name: "clock an hour off", want: failed, check: "clock", behave: always(nodes.Behaviour{Clock: time.Hour})},
 		{name: "crashing DaemonSet", want: failed, check: "daemonsets", behave: always(nodes.Behaviour{Daemons: "CrashLoopBackOff"})},
 		{name: "DaemonSet that does not land", want: failed, check: "daemonsets", behave: always(nodes.Behaviour{Reserved: true})},
-		{name: "slow boot", want: failed, check: "boot", known: true, budget: 4 * time.Minute, behave: always(nodes.Behaviour{Late: 80 * speed * time.Second})},
+		{name: "slow boot", want: failed, check: "boot", tells: "phase kubelet took", known: true, budget: 4 * time.Minute, behave: always(nodes.Behaviour{Late: 80 * speed * time.Second})},
 		{name: "probe fails", want: failed, check: "probe", probe: true, behave: always(nodes.Behaviour{Jobs: nodes.Fails})},
 		{name: "probe hangs", want: failed, check: "probe", probe: true, behave: always(nodes.Behaviour{Jobs: nodes.Hangs})},
 		{name: "failed unit", want: failed, check: "units", behave: always(nodes.Behaviour{Units: []string{"systemd-networkd-wait-online.service"}})},
@@ -83,6 +86,8 @@ func unclearKinds() []kind {
 		{name: "policy", want: unclear, check: "cloud", policy: true},
 		{name: "registry", want: unclear, check: "daemonsets", behave: always(nodes.Behaviour{Daemons: "ImagePullBackOff"})},
 		{name: "probe's pull", want: unclear, check: "probe", probe: true, behave: always(nodes.Behaviour{Jobs: "ErrImagePull"})},
+		{name: "evicted", want: unclear, check: "cloud", evicted: true},
+		{name: "other packages", want: unclear, check: "report", tells: "packages", behave: always(nodes.Behaviour{Packages: "0123"})},
 		{name: "silent agent", want: unclear, check: "report", behave: always(nodes.Behaviour{Silent: true})},
 		{name: "API server away", want: unclear, check: "ready", alone: true, budget: 2 * time.Minute},
 	}

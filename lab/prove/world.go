@@ -127,6 +127,15 @@ func (w *world) ordinary() bool {
 
 func (w *world) address(set string) string { return w.lab.Scenario.PoolID(set) }
 
+// tag is one of the newest version of the pool.
+func (w *world) tag(name string) string {
+	versions, err := w.versions(context.Background()) //nolint:forbidigo // a machine of the lab asks, which no context ends
+	if err != nil || len(versions) == 0 {
+		return ""
+	}
+	return versions[0].Tags[name]
+}
+
 // send is what somebody else does at the cloud.
 func (w *world) send(method, id, body string) error {
 	r := httptest.NewRequest(method, "https://localhost"+id+"?api-version=2024-07-01", strings.NewReader(body))
