@@ -136,12 +136,20 @@ type Examiner interface {
 	PreflightProof(ctx context.Context, probe []byte) error
 	// StartProbe creates the probe of a run on a node. One that exists already is no error.
 	StartProbe(ctx context.Context, run string, node Node, probe []byte) error
-	// RemoveProbe deletes the probe of a run with its pods. One that is not there is no error.
-	RemoveProbe(ctx context.Context, run string, probe []byte) error
+	// ProbeNamespace is that of a probe, which is written down before it is started.
+	ProbeNamespace(probe []byte) (string, error)
+	// RemoveProbe deletes a probe with its pods. One that is not there is no error.
+	RemoveProbe(context.Context, Probed) error
 	// Paused is why new runs and promotions are held in the whole cluster; "" when they are not.
 	Paused(context.Context) (reason string, err error)
 	// Pause writes that reason; "" takes it away.
 	Pause(ctx context.Context, reason string) error
+}
+
+// Probed is a probe that a run has started, or is about to.
+type Probed struct {
+	Run       string `json:"run"`
+	Namespace string `json:"namespace"`
 }
 
 // ExamineOrder says whose sight is wanted.
@@ -248,6 +256,20 @@ func (r *Run) removal(prover Prover, name, run string) Next {
 		}
 		return err
 	}).of(name).then("canary "+name+" to be deleted", 0)
+}
+
+// removeProbe deletes the operator's probe that this run, or one that it took the place of, has
+// started.
+func (r *Run) removeProbe(ctx context.Context) error {
+	p := r.held.lease.Record.Probe
+	examiner, looks := r.engine.Cluster.(Examiner)
+	if p == nil || !looks {
+		return nil
+	}
+	if err := examiner.RemoveProbe(ctx, *p); err != nil {
+		return fmt.Errorf("delete the probe of run %s: %w", p.Run, err)
+	}
+	return nil
 }
 
 // knownCanary says whether a name is that of a canary of this run, or of one that has certainly

@@ -50,10 +50,44 @@ func (e *Engine) now() time.Time { return e.clock().Now() }
 
 func (e *Engine) date() time.Time { return e.now().UTC() }
 
-// elapsed is how much later b is than a, by the clock that says more: the monotonic one stands
-// still while the machine is suspended, and the other may be set back. Both stand still in a VM
-// that is paused.
-func elapsed(a, b time.Time) time.Duration { return max(b.Sub(a), b.Round(0).Sub(a.Round(0))) }
+// expected is how long a run takes here, without its proof: the medians of those that ended well.
+func (l Ledger) expected() (run, away float64) {
+	var runs, aways []float64
+	for _, p := range l.Past {
+		if p.Failure == "" && p.AwaySeconds > 0 {
+			runs, aways = append(runs, p.Seconds-p.ProofSeconds), append(aways, p.AwaySeconds)
+		}
+	}
+	return median(runs), median(aways)
+}
+
+// proofSeconds is how long the steps of a run took that prove its version.
+func (r Result) proofSeconds() (sum float64) {
+	for _, s := range r.Steps {
+		if slices.Contains([]string{InLaunch, InJoin, InExamine, InRetire, InWatch}, s.Name) {
+			sum += s.Seconds
+		}
+	}
+	return sum
+}
+
+// proofExpected is how long the proof of a version may be expected to take.
+func (r *Run) proofExpected() time.Duration {
+	boot := 5 * time.Minute
+	if usual := usually(r.held.lease.Ledger.Boots); usual > 0 {
+		boot = usual
+	}
+	return boot + r.opts.Proof.For
+}
+
+// budget is for the boot of a pool's canary: a factor of what theirs usually took counts once that
+// is known, and as one that no machine is too fast for.
+func (p Proving) budget(l Ledger) time.Duration {
+	if usual := usually(l.Boots); p.Times > 0 && usual > 0 {
+		return max(time.Duration(p.Times*float64(usual)), time.Minute)
+	}
+	return p.Budget
+}
 
 // booted notes how many seconds a good canary took to be Ready, and each phase of its boot.
 func (l *Ledger) booted(seconds float64, phases map[string]float64) {
@@ -126,3 +160,8 @@ func judgeBoot(s Sight, b Bounds) (Outcome, string) {
 func (b Bounds) slowest(usual time.Duration) time.Duration {
 	return 2*usual + max(time.Minute, b.Boot/4)
 }
+
+// elapsed is how much later b is than a, by the clock that says more: the monotonic one stands
+// still while the machine is suspended, and the other may be set back. Both stand still in a VM
+// that is paused.
+func elapsed(a, b time.Time) time.Duration { return max(b.Sub(a), b.Round(0).Sub(a.Round(0))) }

@@ -64,6 +64,8 @@ type Record struct {
 	// Canary is the name of the one that the run has asked for or is about to, CanarySince when.
 	Canary      string    `json:"canary,omitempty"`
 	CanarySince time.Time `json:"canarySince,omitzero"`
+	// Probe is the operator's Job that the run has started, or is about to.
+	Probe *Probed `json:"probe,omitempty"`
 }
 
 // intends says whether an act is among those that the record announces.
@@ -120,6 +122,8 @@ type PastRun struct {
 	Ended       time.Time `json:"ended"`
 	Seconds     float64   `json:"seconds"`
 	AwaySeconds float64   `json:"awaySeconds"` // 0 where it is not known; see Record.AwaySince
+	// ProofSeconds of Seconds went into the proof of its version.
+	ProofSeconds float64 `json:"proofSeconds,omitempty"`
 	// Pointed is what the model was pointed at by a run that takes no donor and makes no version,
 	// Verb what that did ("" in entries of former versions), Withdrawn what a person took back, and
 	// Reason why.
@@ -205,17 +209,6 @@ func failedStep(err error) string {
 		return s.Step
 	}
 	return ""
-}
-
-// expected is how long a run takes here: the medians of those that ended well.
-func (l Ledger) expected() (run, away float64) {
-	var runs, aways []float64
-	for _, p := range l.Past {
-		if p.Failure == "" && p.AwaySeconds > 0 {
-			runs, aways = append(runs, p.Seconds), append(aways, p.AwaySeconds)
-		}
-	}
-	return median(runs), median(aways)
 }
 
 // Unfinished is a run that holds a pool, or one that left a marked node and no lease.

@@ -12,6 +12,7 @@ import (
 // ended well and were seen to their end.
 func TestExpected(t *testing.T) {
 	run := func(seconds, away float64) PastRun { return PastRun{Seconds: seconds, AwaySeconds: away} }
+	proved := PastRun{Seconds: 900, AwaySeconds: 20, ProofSeconds: 700}
 	failed := PastRun{Seconds: 1, AwaySeconds: 1, Failure: "x"}
 	for _, c := range []struct {
 		past      []PastRun
@@ -20,6 +21,7 @@ func TestExpected(t *testing.T) {
 		{nil, 0, 0},
 		{[]PastRun{failed}, 0, 0},
 		{[]PastRun{run(900, 30), run(100, 20), run(200, 10)}, 200, 20},
+		{[]PastRun{proved, run(100, 20)}, 150, 20}, // a plan says whether it proves, and for how long
 		{[]PastRun{run(100, 5), failed, run(900, 9), run(300, 1), run(200, 3)}, 250, 4},
 		{[]PastRun{run(100, 0), run(300, 7)}, 300, 7}, // of one that was adopted nobody knows
 	} {
@@ -146,6 +148,9 @@ func TestJudgeBoot(t *testing.T) {
 			t.Error("a history of fewer than three")
 		}
 		l.booted(seconds, map[string]float64{"kernel": 2, "kubelet": seconds - 20})
+	}
+	if p := (Proving{Budget: 10 * time.Minute, Times: 2}); p.budget(l) != 140*time.Second || p.budget(Ledger{}) != 10*time.Minute || (Proving{Budget: time.Minute}).budget(l) != time.Minute {
+		t.Errorf("twice the usual is %s, without a history %s", p.budget(l), p.budget(Ledger{}))
 	}
 	b := proofBounds
 	b.History, b.Phases = usually(l.Boots), l.usualPhases()

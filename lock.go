@@ -16,6 +16,7 @@ type holder struct {
 	run        string // ID; "" before the lock step
 	fresh      string // the ID of a run that is not adopted
 	adopted    bool
+	replaced   string // the run in place of which this one began; "" none
 	givingBack bool   // nothing is made any more
 	retired    bool   // no canary of the pool is left, nor its node
 	before     Record // of the run that was adopted, as it was then

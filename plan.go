@@ -195,6 +195,9 @@ func (r *Run) planWorld(ctx context.Context) error {
 	if err := r.peek(ctx); err != nil || len(r.plan.Refusals) > 0 {
 		return err
 	}
+	if r.plan.ExpectedSeconds > 0 && (r.provesCanary() || r.provesPool()) {
+		r.plan.ExpectedSeconds += r.proofExpected().Seconds()
+	}
 	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
 	if err != nil {
 		return fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)

@@ -64,9 +64,12 @@ const (
 
 // Proving is what the user decides about proofs.
 type Proving struct {
-	Mode    ProveMode
-	For     time.Duration // how long a canary is watched once its node is Ready
-	Budget  time.Duration // for its boot, from a machine that runs to a node that is Ready
+	Mode   ProveMode
+	For    time.Duration // how long a canary is watched once its node is Ready
+	Budget time.Duration // for its boot, from a machine that runs to a node that is Ready
+	// Times makes the budget so many times what good canaries of the pool usually took, once that
+	// is known; 0: it is Budget.
+	Times   float64
 	Promote PromoteMode
 	Probe   []byte   // a Job as YAML or JSON that must succeed on the canary; nil for none
 	Without []string // checks that are left out
@@ -82,6 +85,8 @@ func (p Proving) validate() error {
 		return WithHint(fmt.Errorf("a version that is proved in the pool is promoted first"), "use --promote auto, or another --prove")
 	case p.Mode != ProveNone && p.Budget < time.Minute:
 		return WithHint(fmt.Errorf("boot budget %s is too short for any machine", p.Budget), "use --boot-budget 1m or more")
+	case p.Times != 0 && !(p.Times >= 1 && p.Times <= 100):
+		return WithHint(fmt.Errorf("invalid boot budget %gx", p.Times), "use --boot-budget 2x, or any factor from 1 to 100; or a time, as 10m")
 	case p.For < 0 || p.For > 24*time.Hour:
 		return WithHint(fmt.Errorf("invalid time for a proof %s", p.For), "use --prove-for 0 to 24h")
 	}
@@ -318,7 +323,7 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 		case err != nil:
 			return Next{}, err
 		case out != ProofFailed && out != ProofInconclusive && r.wantsProbe():
-			return r.probe(r.proof.sight.Node.Node), nil
+			return r.probe(ctx, r.proof.sight.Node.Node)
 		case out == ProofWaits:
 			return waitProof(findings[0]), nil
 		case out == ProofPassed:

@@ -88,9 +88,10 @@ func (s Sight) leaving() (Outcome, string) {
 	return "", ""
 }
 
-// unheeded says whether the canary asks for a certificate that nobody approves, for any node.
+// unheeded says whether the canary asks for a certificate that was denied, or that nobody approves,
+// for any node.
 func (s Sight) unheeded() bool {
-	return slices.ContainsFunc(s.Requests, func(r CertificateRequest) bool { return !r.OthersApproved && !r.Denied })
+	return slices.ContainsFunc(s.Requests, func(r CertificateRequest) bool { return !r.OthersApproved || r.Denied })
 }
 
 // lastLines is the end of the console, where it can be read.
@@ -140,7 +141,7 @@ func (r *Run) examine(ctx context.Context) (Outcome, []Finding, error) {
 // look is examine where everything answers.
 func (r *Run) look(ctx context.Context) (Outcome, []Finding, error) {
 	p, now := &r.proof, r.engine.now()
-	bounds := Bounds{Boot: r.opts.Proof.Budget, Bake: r.opts.Proof.For, History: usually(r.held.lease.Ledger.Boots),
+	bounds := Bounds{Boot: r.opts.Proof.budget(r.held.lease.Ledger), Bake: r.opts.Proof.For, History: usually(r.held.lease.Ledger.Boots),
 		Phases: r.held.lease.Ledger.usualPhases(), Without: r.opts.Proof.Without}
 	if p.mode == ProvePool || r.held.lease.Record.Nonce == "" {
 		bounds.Without = slices.Concat(bounds.Without, ofCanaries)

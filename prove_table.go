@@ -159,8 +159,8 @@ func judgeCertificate(s Sight, b Bounds) (Outcome, string) {
 		what := fmt.Sprintf("certificate signing request %s (%s)", r.Name, r.Signer)
 		switch old := s.Now.Sub(r.Made) > requestTime; {
 		case r.Foreign: // proves nothing against it, though it may be the node's own
-		case r.Denied:
-			return ProofFailed, what + " was denied"
+		case r.Denied: // by an approver, which may know the pool's names only
+			return s.byAndBy(b, ProofInconclusive, what+" was denied")
 		case r.OthersApproved && old:
 			return ProofFailed, what + " is pending, and another node's was approved meanwhile"
 		case r.OthersApproved:

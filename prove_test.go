@@ -112,7 +112,7 @@ func TestJudge(t *testing.T) {
 		{"a node that registered without its taint", func(s *Sight) { s.Bare = true }, fail, "apart"},
 		{"a node that traffic would come to", func(s *Sight) { delete(s.Node.Labels, LabelCanary) }, unsure, "apart"},
 
-		{"a request that is denied", asks(func(r *CertificateRequest) { r.Denied = true }), fail, "certificate"},
+		{"a request that is denied", asks(func(r *CertificateRequest) { r.Denied = true }), unsure, "certificate"},
 		{"a request of somebody else's that is denied", asks(func(r *CertificateRequest) { r.Denied, r.Foreign = true, true }), pass, "cloud"},
 		{"a request of somebody else's that waits", asks(func(r *CertificateRequest) { r.OthersApproved, r.Foreign = true, true }), pass, "cloud"},
 		{"a request that waits longer than another's", func(s *Sight) {

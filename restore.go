@@ -233,6 +233,9 @@ func (p leftPool) left() []Left {
 		}
 		left = append(left, Left{Pool: p.id, Run: mark.Run, Node: n.Name, What: "node is " + what})
 	}
+	if probe := p.lease.Record.Probe; probe != nil {
+		left = append(left, Left{Pool: p.id, Run: probe.Run, What: "probe in namespace " + probe.Namespace})
+	}
 	if p.lease.Holder != "" {
 		left = append(left, Left{Pool: p.id, Run: p.lease.Holder, Node: p.lease.Record.Donor,
 			What: fmt.Sprintf("lease held by process %s at step %s", p.lease.Process, p.lease.Record.Step)})

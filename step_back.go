@@ -359,7 +359,7 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 		l.Ledger.promoted(r.image.version.Name, now)
 		if r.donorUsed() || r.result.Changed {
 			l.Ledger.passed(PastRun{Run: r.held.run, Donor: firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name), Version: r.image.version.Name,
-				Ended: now.UTC(), Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds()})
+				Ended: now.UTC(), Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds(), ProofSeconds: r.result.proofSeconds()})
 		}
 		l.Record = Record{} // it did not fail
 	})

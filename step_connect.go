@@ -156,12 +156,12 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 					l.Epoch++
 					l.Ledger.failed(l.Holder, r.held.asFound(l.Record), r.engine.date())
 				}
-				canary, since := l.Record.Canary, l.Record.CanarySince
+				was := l.Record
 				l.Holder, l.Record = id, r.freshRecord()
-				l.Record.Canary, l.Record.CanarySince = canary, since // until it is removed
+				l.Record.Canary, l.Record.CanarySince, l.Record.Probe = was.Canary, was.CanarySince, was.Probe // until they are removed
 			})
 			if err == nil {
-				r.held.run, r.held.adopted = id, false
+				r.held.run, r.held.adopted, r.held.replaced = id, false, r.held.run
 			}
 			return err
 		}), nil

@@ -39,7 +39,7 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	if v.State == Creating || !v.Ready {
-		return waitPercent("the build and replication of the image", v.Percent), nil
+		return waitPercent("version "+v.Name+" to be replicated, with what was changed of it", v.Percent), nil
 	}
 	r.image.version = v
 	pool, err := r.promotedPool(ctx)
@@ -100,7 +100,7 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 		return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
 	}
 	if pool.Updating {
-		return wait("an earlier change of the model"), nil
+		return wait("a change of the pool, which is under way"), nil
 	}
 	if want.Offers() && want.Reference == ByDefinition {
 		if (r.opts.ImageOnly || pool.Owner != nil && want.Seen.unaccepted()) && !r.opts.AcceptBootstrap {

@@ -239,7 +239,7 @@ func (r *Run) lookExamine(ctx context.Context) (Next, error) {
 		case out == ProofFailed || out == ProofInconclusive:
 			return r.concluded(ctx, out, findings)
 		case r.wantsProbe():
-			return r.probe(s.Node.Node), nil
+			return r.probe(ctx, s.Node.Node)
 		case out == ProofWaits:
 			return waitProof(findings[0]), nil
 		}
@@ -271,24 +271,22 @@ func (r *Run) wantsProbe() bool {
 	return r.opts.Proof.Probe != nil && !slices.Contains(r.opts.Proof.Without, "probe") && s.there() && !s.Probe.Started
 }
 
-func (r *Run) probe(n Node) Next {
+func (r *Run) probe(ctx context.Context, n Node) (Next, error) {
 	_, examiner, _ := r.engine.prover()
+	namespace, err := examiner.ProbeNamespace(r.opts.Proof.Probe)
+	if err != nil {
+		return Next{}, err
+	}
+	mine := Probed{r.held.run, namespace}
+	if left := r.held.lease.Record.Probe; left != nil && *left != mine { // only one is written down
+		if err := r.removeProbe(ctx); err != nil {
+			return Next{}, err
+		}
+	}
 	return act(ActProbe, "start the operator's probe on node "+n.Name, func(ctx context.Context) error {
 		r.proof.whole = time.Time{} // what was read before it was started does not show it
 		return examiner.StartProbe(ctx, r.held.run, n, r.opts.Proof.Probe)
-	}).then("the probe", 0)
-}
-
-// removeProbe deletes the operator's probe, where this run has one.
-func (r *Run) removeProbe(ctx context.Context) error {
-	if r.opts.Proof.Probe == nil {
-		return nil
-	}
-	_, examiner, _ := r.engine.prover()
-	if err := examiner.RemoveProbe(ctx, r.held.run, r.opts.Proof.Probe); err != nil {
-		return fmt.Errorf("delete the probe of run %s: %w", r.held.run, err)
-	}
-	return nil
+	}).then("the probe", 0).noting(func(l *Lease) { l.Record.Probe = &mine }), nil
 }
 
 // concluded writes on the version how its proof ended, and ends the run.
@@ -380,7 +378,7 @@ func (r *Run) lookRetire(ctx context.Context) (Next, error) {
 
 func (r *Run) planLaunch() string {
 	would := fmt.Sprintf("start one instance (%s) from the hidden version beside the pool, which costs an instance for some %d minutes",
-		firstWord(r.proof.fit.Size, "the pool's size"), int((5*time.Minute+r.opts.Proof.For)/time.Minute)+1)
+		firstWord(r.proof.fit.Size, "the pool's size"), int(r.proofExpected()/time.Minute)+1)
 	if out := r.proof.fit.LeftOut; len(out) > 0 {
 		would += "; left out: " + strings.Join(out, ", ")
 	}

@@ -67,6 +67,9 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 		if v.Name == named && v.Tags[TagRun] == r.held.run {
 			last = &versions[i] // this run's own, begun before it was adopted
 		}
+		if r.held.replaced != "" && v.Tags[TagRun] == r.held.replaced && r.proof.mode != ProveNone && v.unproved() && v.whole() && r.madeOf(v) {
+			return r.todaysVersion(v) // of the run in whose place this one began, whatever it was told: only the proof is missing
+		}
 	}
 	switch {
 	case last == nil, r.held.adopted && named == next:

@@ -68,8 +68,29 @@ func (c *Cluster) PreflightProof(ctx context.Context, probe []byte) error {
 	return explain("create jobs.batch -n "+job.Namespace, err)
 }
 
-// AdmitCanary cordons a canary's node and takes the taint off that it registered with.
+// AdmitCanary cordons a canary's node and takes the taint off that it registered with. A kubelet
+// that has just come up writes its status often: a node that changed is read and tried again.
 func (c *Cluster) AdmitCanary(ctx context.Context, n kamino.Node) error {
+	const tries = 4
+	for range tries {
+		err := c.admit(ctx, n)
+		if !apierrors.IsInvalid(err) { // a test of the patch that failed; see Mark
+			return explain("patch nodes", err)
+		}
+		now, again := c.Node(ctx, n.Name)
+		if again != nil || now.Revision == n.Revision {
+			return explain("patch nodes", err)
+		} else if now.UID != n.UID || now.SystemUUID != n.SystemUUID {
+			break
+		}
+		if n = now; n.Unschedulable && !n.Tainted(kamino.TaintCanary) {
+			return nil
+		}
+	}
+	return fmt.Errorf("admit node %s: it %w", n.Name, kamino.ErrConflict)
+}
+
+func (c *Cluster) admit(ctx context.Context, n kamino.Node) error {
 	changes := []change{{"test", "/metadata/uid", n.UID}, {"test", "/metadata/resourceVersion", n.Revision},
 		{"add", "/spec/unschedulable", true}}
 	for i := len(n.Taints) - 1; i >= 0; i-- { // from the end, so that those before keep their places
@@ -82,13 +103,7 @@ func (c *Cluster) AdmitCanary(ctx context.Context, n kamino.Node) error {
 		return fmt.Errorf("admit node %s: %w", n.Name, err)
 	}
 	_, err = c.api.nodes.Patch(ctx, n.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-	if apierrors.IsInvalid(err) { // a test of the patch that failed; see Mark
-		now, again := c.Node(ctx, n.Name)
-		if again == nil && now.Revision != n.Revision {
-			return &fault{kamino.ErrConflict, err}
-		}
-	}
-	return explain("patch nodes", err)
+	return err
 }
 
 // RemoveNode deletes a Node object of that UID.
@@ -239,18 +254,23 @@ func needsObjects(spec *corev1.PodSpec) bool {
 	})
 }
 
-// RemoveProbe deletes the probe of a run with its pods.
-func (c *Cluster) RemoveProbe(ctx context.Context, run string, probe []byte) error {
-	job, err := readProbe(probe, run, kamino.Node{})
+// ProbeNamespace is that of the operator's Job.
+func (c *Cluster) ProbeNamespace(probe []byte) (string, error) {
+	job, err := readProbe(probe, "", kamino.Node{})
 	if err != nil {
-		return err
+		return "", err
 	}
+	return job.Namespace, nil
+}
+
+// RemoveProbe deletes the probe of a run with its pods. Nothing but a probe has that name.
+func (c *Cluster) RemoveProbe(ctx context.Context, p kamino.Probed) error {
 	dependents := metav1.DeletePropagationBackground
-	err = c.api.jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{PropagationPolicy: &dependents})
+	err := c.api.jobs(p.Namespace).Delete(ctx, probeName+p.Run, metav1.DeleteOptions{PropagationPolicy: &dependents})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return explain("delete jobs.batch -n "+job.Namespace, err)
+	return explain("delete jobs.batch -n "+p.Namespace, err)
 }
 
 // seenSpace is the namespace of kamino as Preflight read it.

@@ -8,6 +8,8 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -21,8 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"kamino.dev/kamino"
 )
@@ -268,7 +272,7 @@ func TestProbe(t *testing.T) {
 	if got, err := c.probe(t.Context(), order); err != nil || !got.Failed || got.Reason != "BackoffLimitExceeded" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := c.RemoveProbe(t.Context(), "r", []byte(probe)); err != nil {
+	if err := c.RemoveProbe(t.Context(), kamino.Probed{Run: "r", Namespace: "ops"}); err != nil {
 		t.Error(err)
 	}
 	if got, err := c.probe(t.Context(), order); err != nil || got.Started {
@@ -371,6 +375,40 @@ func TestAdmitCanary(t *testing.T) {
 	}
 	if _, err := client.CoreV1().Nodes().Get(t.Context(), canaryNode, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Error(err)
+	}
+}
+
+// TestAdmitChanged: a node that its kubelet wrote meanwhile is admitted; another one of its name is
+// a conflict, told in words.
+func TestAdmitChanged(t *testing.T) {
+	client := fake.NewClientset(sighted(canaryNode))
+	c := NewForClient(client, Options{})
+	read, err := c.Node(t.Context(), canaryNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failures, uid := 2, types.UID(read.UID)
+	client.PrependReactor("patch", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) {
+		if failures--; failures < 0 {
+			return false, nil, nil
+		}
+		n, err := client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", canaryNode)
+		if err != nil {
+			return true, nil, err
+		}
+		now := n.(*corev1.Node).DeepCopy()
+		now.ResourceVersion, now.UID = fmt.Sprint("changed", failures), uid
+		if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), now, ""); err != nil {
+			return true, nil, err
+		}
+		return true, nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", schema.GroupResource{Resource: "nodes"}, canaryNode, "the server rejected our request", 0, false)
+	})
+	if err := c.AdmitCanary(t.Context(), read); err != nil {
+		t.Error(err)
+	}
+	failures, uid = 9, "another"
+	if err := c.AdmitCanary(t.Context(), read); !errors.Is(err, kamino.ErrConflict) || strings.Contains(err.Error(), "rejected") {
+		t.Errorf("another node: %v", err)
 	}
 }
 

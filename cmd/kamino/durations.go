@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"kamino.dev/kamino"
@@ -61,4 +62,33 @@ func (v *graceValue) Set(s string) error {
 		return nil
 	}
 	return v.durationValue.Set(s)
+}
+
+// budgetValue is a duration, or a factor of one that a run knows, as 2x.
+type budgetValue struct {
+	durationValue
+	times float64
+}
+
+// Set implements pflag.Value.
+func (v *budgetValue) Set(s string) error {
+	factor, is := strings.CutSuffix(s, "x")
+	if !is {
+		v.times = 0
+		return v.durationValue.Set(s)
+	}
+	times, err := strconv.ParseFloat(factor, 64)
+	if err != nil || !(times >= 1 && times <= 100) {
+		return kamino.WithHint(fmt.Errorf("invalid factor %q", s), "use a number from 1 to 100 and x, for instance 2x or 1.5x, or a time, for instance 10m")
+	}
+	v.times = times
+	return nil
+}
+
+// String implements pflag.Value.
+func (v *budgetValue) String() string {
+	if v.times > 0 {
+		return strconv.FormatFloat(v.times, 'g', -1, 64) + "x"
+	}
+	return v.durationValue.String()
 }

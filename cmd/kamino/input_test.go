@@ -57,6 +57,7 @@ func TestBadInput(t *testing.T) {
 		{name: "seldom looks", args: []string{"update", "--target-node", "n2", "--poll-interval", "11s"}, want: []string{"11s", "--poll-interval 10s"}},
 		{name: "seldom looks of auto-update", args: []string{"auto-update", "--poll-interval", "1h"}, want: []string{"1h", "--poll-interval 10s"}},
 		{name: "probe of no proof", args: []string{"update", "--target-node", "n2", "--prove", "none", "--probe", "/dev/null"}, want: []string{"--probe", "--prove canary or pool"}},
+		{name: "a budget of no history", args: []string{"update", "--target-node", "n2", "--boot-budget", "0.5x"}, want: []string{`"0.5x"`, "for instance 2x"}},
 		{name: "no replicas", args: []string{"auto-update", "--replicas", "0"}, want: []string{"0 replicas", "--replicas 1"}},
 		{name: "no pools may be away", args: []string{"auto-update", "--max-unavailable-pools", "0"}, want: []string{`"0"`, "or all"}},
 		{name: "some pools may be away", args: []string{"auto-update", "--max-unavailable-pools", "some"}, want: []string{`"some"`, "or all"}},

@@ -17,24 +17,25 @@ import (
 // proveFlags say what a version goes through before the pool's nodes boot from it.
 type proveFlags struct {
 	mode, promote string
-	bake, budget  durationValue
+	bake          durationValue
+	budget        budgetValue
 	probe         string
 	job           []byte
 	without       []string
 }
 
 func (p *proveFlags) add(f *pflag.FlagSet, o kamino.Proving) {
-	p.bake.d, p.budget.d = o.For, o.Budget
+	p.bake.d, p.budget = o.For, budgetValue{durationValue: durationValue{o.Budget}}
 	f.StringVar(&p.mode, "prove", string(o.Mode), "how a version is proved before the pool boots from it: canary (one instance beside the pool), pool (promoted, one more node, withdrawn if it fails), or none")
 	f.Var(&p.bake, "prove-for", "how long a canary is watched once its node is Ready")
-	f.Var(&p.budget, "boot-budget", "time for a machine that runs to become a Ready node")
+	f.Var(&p.budget, "boot-budget", "time for a machine that runs to become a Ready node, or a factor of what the pool's canaries usually take, as 2x, once three of them were good (10m before)")
 	f.StringVar(&p.promote, "promote", string(o.Promote), "auto, or manual: a version that passed waits for kamino promote")
 	f.StringVar(&p.probe, "probe", "", "`file` with a Job of Kubernetes that must succeed on the canary (default the text in $PROBE)")
 	f.StringArrayVar(&p.without, "prove-without", nil, "leave this check of the proof out; may be repeated")
 }
 
 func (p *proveFlags) options() kamino.Proving {
-	return kamino.Proving{Mode: kamino.ProveMode(p.mode), For: p.bake.d, Budget: p.budget.d, Promote: kamino.PromoteMode(p.promote), Probe: p.job, Without: p.without}
+	return kamino.Proving{Mode: kamino.ProveMode(p.mode), For: p.bake.d, Budget: p.budget.d, Times: p.budget.times, Promote: kamino.PromoteMode(p.promote), Probe: p.job, Without: p.without}
 }
 
 // read reads the probe; whether it is one, the API server tells before anything is touched.

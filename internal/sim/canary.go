@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"kamino.dev/kamino"
@@ -284,10 +285,15 @@ func (c simCluster) StartProbe(_ context.Context, run string, node kamino.Node, 
 }
 
 // RemoveProbe implements kamino.Examiner.
-func (c simCluster) RemoveProbe(context.Context, string, []byte) error {
-	c.p.w.probe = ""
+func (c simCluster) RemoveProbe(_ context.Context, p kamino.Probed) error {
+	if strings.HasPrefix(c.p.w.probe, p.Run+" ") {
+		c.p.w.probe = ""
+	}
 	return nil
 }
+
+// ProbeNamespace implements kamino.Examiner.
+func (c simCluster) ProbeNamespace([]byte) (string, error) { return "ops", nil }
 
 // Paused implements kamino.Examiner. It costs no call: walks count those.
 func (c simCluster) Paused(context.Context) (string, error) { return c.p.w.paused, nil }

@@ -696,6 +696,47 @@ func TestProvePoolProbe(t *testing.T) {
 	}
 }
 
+// TestProveAgainKilled: the run after one that ended in its proof goes on with the version of that,
+// though both were told to make another one, and no donor is taken away for it. Its probe is
+// removed, also by a restore.
+func TestProveAgainKilled(t *testing.T) {
+	for name, restored := range map[string]bool{"the same command": false, "a restore": true} {
+		for _, givesBack := range []bool{false, true} {
+			w := aged(1)
+			o := proving()
+			o.Today, o.Proof.Probe = kamino.TodayAgain, []byte("a Job")
+			p := &proc{}
+			p.tune = heard(func(ev kamino.Event) {
+				switch {
+				case ev.Step == "examine" && ev.Kind == kamino.StepWaiting && givesBack && w.probe != "":
+					p.cancel()
+				case ev.Step == "examine" && ev.Kind == kamino.StepWaiting && w.probe != "", ev.Step == "retire" && ev.Kind == kamino.StepStarted && givesBack:
+					p.dying = true
+				}
+			})
+			w.startUpdate(p, o)
+			w.wait()
+			if !p.crashed || w.probe == "" {
+				t.Fatalf("%s, giving back %t: crashed %t: %v, probe %q", name, givesBack, p.crashed, p.err, w.probe)
+			}
+			if restored {
+				if r := w.restore(); r.err != nil || w.probe != "" {
+					t.Errorf("restored: %v, probe %q is left", r.err, w.probe)
+				}
+				continue
+			}
+			donor := w.machineOf(w.nodes["a-0"])
+			boots := donor.boots
+			again := w.update(o)
+			if again.err != nil || again.result.Version != kamino.VersionName(w.now) || donor.boots != boots || w.probe != "" {
+				t.Errorf("giving back %t: %v, version %s, donor booted %d times more, probe %q is left", givesBack, again.err, again.result.Version, donor.boots-boots, w.probe)
+			}
+			w.audit.settled()
+			w.sound(t)
+		}
+	}
+}
+
 // heard lets a process tell somebody else of its events, too.
 func heard(by func(kamino.Event)) func(*kamino.Engine) {
 	return func(e *kamino.Engine) {

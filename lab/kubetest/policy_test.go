@@ -315,8 +315,12 @@ func TestCanaryPolicy(t *testing.T) {
 	if err := c.AdmitCanary(t.Context(), read); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.AdmitCanary(t.Context(), read); !errors.Is(err, kamino.ErrConflict) {
-		t.Errorf("a node that has changed since: %v", err)
+	if err := c.AdmitCanary(t.Context(), read); err != nil {
+		t.Errorf("a node that has only changed since: %v", err)
+	}
+	other := read
+	if other.UID = "another"; !errors.Is(c.AdmitCanary(t.Context(), other), kamino.ErrConflict) {
+		t.Error("a node of that name that is another was admitted")
 	}
 	if read, err = c.Node(t.Context(), node.Name); err != nil || !read.Unschedulable || read.Tainted(kamino.TaintCanary) || !read.Tainted("person") {
 		t.Errorf("%+v, %v", read, err)

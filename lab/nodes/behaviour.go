@@ -110,6 +110,7 @@ func (b Behaviour) status(s *corev1.NodeStatus) {
 func (m *machine) provisioned(i emulator.Instance) {
 	if m.fleet.cloud.RequireReady {
 		request := httptest.NewRequest(http.MethodPost, "http://168.63.129.16/provisioning/health", strings.NewReader(`{"state":"Ready"}`))
+		request.Header.Set("x-ms-guest-agent-name", "kamino-lab")
 		m.fleet.cloud.Metadata(i.ID).ServeHTTP(httptest.NewRecorder(), request)
 	}
 }

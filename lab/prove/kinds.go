@@ -18,6 +18,7 @@ type kind struct {
 	want kamino.Outcome
 	// check is which row of the table has to catch it; "" for good ones.
 	check string
+	also  string // another row that may, by what is seen first
 	// behave is how the canary's machine differs; nil: not at all.
 	behave func(*world) nodes.Behaviour
 	// fault is what the cloud does when the canary is asked for.
@@ -86,7 +87,7 @@ func unclearKinds() []kind {
 		{name: "policy", want: unclear, check: "cloud", policy: true},
 		{name: "registry", want: unclear, check: "daemonsets", behave: always(nodes.Behaviour{Daemons: "ImagePullBackOff"})},
 		{name: "probe's pull", want: unclear, check: "probe", probe: true, behave: always(nodes.Behaviour{Jobs: "ErrImagePull"})},
-		{name: "evicted", want: unclear, check: "cloud", evicted: true},
+		{name: "evicted", want: unclear, check: "cloud", also: "stable", evicted: true},
 		{name: "other packages", want: unclear, check: "report", tells: "packages", behave: always(nodes.Behaviour{Packages: "0123"})},
 		{name: "silent agent", want: unclear, check: "report", behave: always(nodes.Behaviour{Silent: true})},
 		{name: "API server away", want: unclear, check: "ready", alone: true, budget: 2 * time.Minute},

@@ -250,7 +250,7 @@ func (i *Image) judge(t trial) {
 	if t.without != "" {
 		want, check, promoted = fine, "", true
 	}
-	if i.Verdict != want || i.CaughtBy != check || i.Promoted != promoted || t.without == "" && !strings.Contains(i.Evidence, t.kind.tells) {
+	if i.Verdict != want || i.CaughtBy != check && (t.kind.also == "" || i.CaughtBy != t.kind.also) || i.Promoted != promoted || t.without == "" && !strings.Contains(i.Evidence, t.kind.tells) {
 		i.Wrong = append(i.Wrong, fmt.Sprintf("want verdict %s by %q, promoted: %t, with %q in the evidence", want, check, promoted, t.kind.tells))
 	}
 }
