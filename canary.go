@@ -33,6 +33,8 @@ type Prover interface {
 	// PreflightCanary is Preflight for the rights that only a canary needs. ErrForbidden names
 	// them.
 	PreflightCanary(context.Context) (doubts []string, err error)
+	// CanaryRights is the file of the documentation that grants those rights. It makes no call.
+	CanaryRights() string
 }
 
 // ErrBlocked is that the cloud has no quota or capacity for the instance, or a policy denies it. It

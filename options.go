@@ -14,10 +14,12 @@ type ImageReference string
 // The ways to refer to an image: by the definition, which the model then names for good, and of
 // which Kamino says what it stands for; or by the version, with a model written at each promotion.
 // "" is by the definition, as long as new nodes are seen to follow it and nothing speaks against
-// it.
+// it. By a pointer is for providers alone, those without definitions: what their pools can refer to
+// instead.
 const (
 	ByVersion    ImageReference = "version"
 	ByDefinition ImageReference = "definition"
+	ByPointer    ImageReference = "pointer"
 )
 
 // Options are what the user decides about a run.

@@ -195,8 +195,9 @@ func (o overview) follows(reference ImageReference) bool {
 // chooseReference decides how the pool shall refer to its image. What a person typed is done or
 // refused; else the pool refers to the definition, unless something speaks against it.
 func (r *Run) chooseReference(ctx context.Context, versions []Artifact) (Next, error) {
-	if r.image.reference = r.opts.ImageReference; !r.inDefinition() {
-		r.image.reference = ByVersion
+	if r.image.reference = r.opts.ImageReference; !r.inDefinition() && r.image.reference != ByVersion {
+		r.image.reference = ByPointer
+		return Next{}, r.refuseOwned()
 	}
 	if err := r.refuseOwned(); err != nil || r.image.reference == ByVersion {
 		return Next{}, err

@@ -184,7 +184,7 @@ func (a Artifact) Ours() bool {
 // the first prototype.
 type Target struct {
 	Version   string         // name of an image version of the pool; "" with Former
-	Reference ImageReference // how the pool refers to the version
+	Reference ImageReference // how the pool refers to the version; "": as it does now
 	// Seen, where set, is the version as it was read: it is offered, where it is withheld. Nil:
 	// only the pool's recipe counts.
 	Seen *Artifact

@@ -66,7 +66,7 @@ func (r *Run) refuseUnprovable(versions []Artifact) error {
 	if r.proof.mode == ProvePool && r.modelIsTheirs() {
 		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: CodeUnprovable, Field: "--prove", Value: string(r.opts.Proof.Mode),
 			Why: "a proof in the pool takes one more node of it, and this run does not write the pool's model",
-			Do:  "grant the rights of docs/azure-role-canary.json for a proof beside the pool, or take versions unproved: --prove none"}}}
+			Do:  r.grantCanary() + "take versions unproved: --prove none"}}}
 	}
 	former := func(v Artifact) bool {
 		return v.good() && v.Ready && !v.unused()
@@ -76,7 +76,15 @@ func (r *Run) refuseUnprovable(versions []Artifact) error {
 	}
 	return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: CodeUnprovable, Field: "--prove", Value: string(r.opts.Proof.Mode),
 		Why: "a version that fails in the pool is withdrawn, and there is no former version to go back to",
-		Do:  "grant the rights of docs/azure-role-canary.json for a proof beside the pool, or take the pool's first version unproved: --prove none"}}}
+		Do:  r.grantCanary() + "take the pool's first version unproved: --prove none"}}}
+}
+
+// grantCanary is the better half of what to do where versions can be proved in the pool only.
+func (r *Run) grantCanary() string {
+	if prover, _, ok := r.engine.prover(); ok {
+		return "grant the rights of " + prover.CanaryRights() + " for a proof beside the pool, or "
+	}
+	return ""
 }
 
 // CodeUnprovable is the code of the refusal of a proof in a pool that has no former version, or

@@ -68,17 +68,8 @@ func (p *Provider) Canaries(ctx context.Context, pool kamino.Pool) ([]kamino.Can
 
 func (p *Provider) canaries(ctx context.Context, filters ...types.Filter) (found []types.Instance, err error) {
 	alive := filter("instance-state-name", "pending", "running", "stopping", "stopped", "shutting-down")
-	pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{Filters: append(filters, alive)})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, translate(err, "list canaries")
-		}
-		for _, r := range page.Reservations {
-			found = append(found, r.Instances...)
-		}
-	}
-	return found, nil
+	found, err = p.instances(ctx, append(filters, alive)...)
+	return found, translate(err, "list canaries")
 }
 
 func canary(in types.Instance) kamino.Canary {
@@ -189,6 +180,9 @@ func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name stri
 	return translate(err, "remove canary %s", name)
 }
 
+// CanaryRights is the policy beside the first.
+func (*Provider) CanaryRights() string { return "docs/aws-policy-canary.json" }
+
 // PreflightCanary tries by dry runs what only a canary needs.
 func (p *Provider) PreflightCanary(ctx context.Context) ([]string, error) {
 	return nil, p.tryAll(ctx, canaryRuns())
@@ -197,10 +191,10 @@ func (p *Provider) PreflightCanary(ctx context.Context) ([]string, error) {
 func canaryRuns() []dryRun {
 	dry, one := sdk.Bool(true), int32(1)
 	return []dryRun{
-		{"ec2:RunInstances", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:RunInstances", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.RunInstances(ctx, &ec2.RunInstancesInput{DryRun: dry, MinCount: &one, MaxCount: &one, ImageId: sdk.String(noImage)}))
 		}},
-		{"ec2:TerminateInstances", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:TerminateInstances", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{DryRun: dry, InstanceIds: []string{noInstance}}))
 		}},
 	}

@@ -72,17 +72,16 @@ func (p *Provider) PoolOf(ctx context.Context, id kamino.InstanceID) (kamino.Poo
 // listGroups learns which instance is in which group. The caller holds the lock.
 func (p *Provider) listGroups(ctx context.Context) error {
 	most := int32(100)
-	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(p.scaling, &autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: &most})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+	return translate(pages(func(token *string) (*string, error) {
+		page, err := p.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: &most, NextToken: token})
 		if err != nil {
-			return translate(err, "list Auto Scaling groups")
+			return nil, err
 		}
 		for _, g := range page.AutoScalingGroups {
 			p.remember(g)
 		}
-	}
-	return nil
+		return page.NextToken, nil
+	}), "list Auto Scaling groups")
 }
 
 func (p *Provider) remember(g types.AutoScalingGroup) {

@@ -73,6 +73,21 @@ func (p *Provider) describe(ctx context.Context, name string) (types.Instance, e
 	return in, nil
 }
 
+// instances are those that the filters leave.
+func (p *Provider) instances(ctx context.Context, filters ...types.Filter) (found []types.Instance, err error) {
+	err = pages(func(token *string) (*string, error) {
+		page, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filters, NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Reservations {
+			found = append(found, r.Instances...)
+		}
+		return page.NextToken, nil
+	})
+	return found, err
+}
+
 // rootVolume reads the volume that an instance boots from; nil where that is no EBS volume.
 func (p *Provider) rootVolume(ctx context.Context, in types.Instance) (*types.Volume, error) {
 	for _, m := range in.BlockDeviceMappings {

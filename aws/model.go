@@ -1,10 +1,13 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -17,9 +20,10 @@ import (
 	"kamino.dev/kamino"
 )
 
-// ParameterName is the parameter that a pool's launch template names in place of an image.
+// ParameterName is the parameter that a pool's launch template names in place of an image. Groups
+// of one Region have names of their own: that of the cluster is for policies.
 func (p *Provider) ParameterName(pool kamino.Pool) string {
-	return "/kamino/" + plain(p.config.Cluster) + "/" + plain(pool.Name) + "/image"
+	return "/kamino/" + plain(cmp.Or(p.config.Cluster, pool.Group, "cluster")) + "/" + plain(pool.Name) + "/image"
 }
 
 // NextImage compares a pool's recipe, as it was read, with a target.
@@ -39,7 +43,9 @@ func (p *Provider) NextImage(ctx context.Context, pool kamino.Pool, want kamino.
 }
 
 // aim is a pool's recipe, and what it shall be. To what a version of the template shall be, the
-// number is 0 where there may be none yet.
+// number is 0 where there may be none yet. An image that is not made yet stands in it by its name.
+// A group whose template names a parameter goes on doing so, whatever the reference; another comes
+// to name one where that is asked for, unless the group chooses types by attributes.
 func (p *Provider) aim(ctx context.Context, pool kamino.Pool, want kamino.Target) (now, to recipe, err error) {
 	if err := json.Unmarshal(pool.Model.Saved, &now); err != nil || now.Template == "" {
 		return now, to, fmt.Errorf("pool %s has no launch template that Kamino could write: %w", pool.Name, kamino.ErrUnsupported)
@@ -53,17 +59,16 @@ func (p *Provider) aim(ctx context.Context, pool kamino.Pool, want kamino.Target
 	if want.Version == "" {
 		return now, to, fmt.Errorf("no image wanted for pool %s", pool.Name)
 	}
+	id := imageName(pool, want.Version)
 	im, err := p.image(ctx, pool, want.Version)
-	if err != nil {
+	if err == nil {
+		id = text(im.ImageId)
+	} else if !errors.Is(err, kamino.ErrNotFound) {
 		return now, to, err
 	}
-	id := text(im.ImageId)
 	to = recipe{Template: now.Template, Named: now.Named, Image: id}
-	if points := now.Parameter != ""; want.Reference == kamino.ByDefinition || points && want.Reference == "" {
-		to.Parameter, to.Value = now.Parameter, id
-		if !points {
-			to.Parameter = p.ParameterName(pool)
-		}
+	if points := want.Reference == kamino.ByPointer || want.Reference == kamino.ByDefinition; now.Parameter != "" || points && !now.ByAttributes {
+		to.Parameter, to.Value = cmp.Or(now.Parameter, p.ParameterName(pool)), id
 		to.Image = resolvePrefix + to.Parameter
 	}
 	return now, to, nil
@@ -82,6 +87,9 @@ func (p *Provider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Ta
 	now, to, err := p.aim(ctx, fresh, want)
 	if err != nil {
 		return err
+	}
+	if want.Former == nil && !strings.HasPrefix(to.means(), "ami-") {
+		return fmt.Errorf("image version %s of pool %s: %w", want.Version, pool.Name, kamino.ErrNotFound)
 	}
 	same := now.Image == to.Image && (to.Parameter == "" || now.Value == to.Value)
 	if want.Offers() {

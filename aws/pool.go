@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -34,6 +35,9 @@ type recipe struct {
 	Image     string `json:"image"`               // what the version has as its image
 	Parameter string `json:"parameter,omitempty"` // that the image is resolved from
 	Value     string `json:"value,omitempty"`     // of the parameter
+	// ByAttributes: instance types are chosen by attributes, which rules out parameters
+	// (https://docs.aws.amazon.com/autoscaling/ec2/userguide/using-systems-manager-parameters.html).
+	ByAttributes bool `json:"byAttributes,omitempty"`
 }
 
 // means is the image that the next instance boots from.
@@ -66,10 +70,24 @@ func (p *Provider) Pool(ctx context.Context, id kamino.PoolID) (kamino.Pool, err
 		return kamino.Pool{}, fmt.Errorf("save the recipe of %s: %w", id, err)
 	}
 	return kamino.Pool{
-		ID: id, Name: id.Name(), Location: p.region, Capacity: int(sdk.ToInt32(g.DesiredCapacity)), Updating: updating, Refusals: refusals,
+		ID: id, Name: id.Name(), Group: clusterOf(g.Tags), Location: p.region, Capacity: int(sdk.ToInt32(g.DesiredCapacity)), Updating: updating, Refusals: refusals,
 		Model:    kamino.Model{Image: g.recipe.means(), Saved: saved},
 		Revision: digest(string(saved), sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize), sdk.ToInt32(g.MaxSize)),
 	}, nil
+}
+
+// clusterTag is on what belongs to a cluster
+// (https://github.com/kubernetes/cloud-provider-aws, pkg/providers/v1/tags.go).
+const clusterTag = "kubernetes.io/cluster/"
+
+// clusterOf is the name of the cluster that a group says it is of; "" where it says none.
+func clusterOf(tags []scaling.TagDescription) string {
+	for _, t := range tags {
+		if name, ok := strings.CutPrefix(text(t.Key), clusterTag); ok {
+			return name
+		}
+	}
+	return ""
 }
 
 func (p *Provider) readGroup(ctx context.Context, id kamino.PoolID) (scaling.AutoScalingGroup, error) {
@@ -101,7 +119,7 @@ func (p *Provider) read(ctx context.Context, id kamino.PoolID) (group, error) {
 	if spec == nil {
 		return out, nil
 	}
-	out.recipe = recipe{Template: text(spec.LaunchTemplateId), Named: text(spec.Version)}
+	out.recipe = recipe{Template: text(spec.LaunchTemplateId), Named: text(spec.Version), ByAttributes: byAttributes(g.MixedInstancesPolicy)}
 	if out.recipe.Named == "" { // left out, it means the default version
 		out.recipe.Named = byDefault
 	}
@@ -120,6 +138,12 @@ func (p *Provider) read(ctx context.Context, id kamino.PoolID) (group, error) {
 		out.recipe.Value = text(parameter.Parameter.Value)
 	}
 	return out, nil
+}
+
+func byAttributes(policy *scaling.MixedInstancesPolicy) bool {
+	return policy != nil && policy.LaunchTemplate != nil && slices.ContainsFunc(policy.LaunchTemplate.Overrides, func(o scaling.LaunchTemplateOverrides) bool {
+		return o.InstanceRequirements != nil
+	})
 }
 
 // specification names the template of a group; nil for a launch configuration.

@@ -26,7 +26,7 @@ const (
 // dryRun is a call that would do something, and does not.
 type dryRun struct {
 	action string
-	try    func(context.Context, *ec2.Client) error
+	try    func(context.Context, ec2Calls) error
 }
 
 // tried is the error of a call.
@@ -35,52 +35,52 @@ func tried[T any](_ T, err error) error { return err }
 func dryRuns() []dryRun {
 	dry := sdk.Bool(true)
 	return []dryRun{
-		{"ec2:DescribeInstances", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:DescribeInstances", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.DescribeInstances(ctx, &ec2.DescribeInstancesInput{DryRun: dry}))
 		}},
-		{"ec2:DescribeInstanceAttribute", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:DescribeInstanceAttribute", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{DryRun: dry, InstanceId: sdk.String(noInstance), Attribute: types.InstanceAttributeNameInstanceInitiatedShutdownBehavior}))
 		}},
-		{"ec2:DescribeVolumes", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:DescribeVolumes", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{DryRun: dry}))
 		}},
-		{"ec2:DescribeSnapshots", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:DescribeSnapshots", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{DryRun: dry, OwnerIds: []string{"self"}}))
 		}},
-		{"ec2:DescribeImages", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:DescribeImages", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.DescribeImages(ctx, &ec2.DescribeImagesInput{DryRun: dry, Owners: []string{"self"}}))
 		}},
-		{"ec2:DescribeLaunchTemplateVersions", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:DescribeLaunchTemplateVersions", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{DryRun: dry, LaunchTemplateId: sdk.String(noTemplate)}))
 		}},
-		{"ec2:StopInstances", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:StopInstances", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.StopInstances(ctx, &ec2.StopInstancesInput{DryRun: dry, InstanceIds: []string{noInstance}}))
 		}},
-		{"ec2:StartInstances", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:StartInstances", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.StartInstances(ctx, &ec2.StartInstancesInput{DryRun: dry, InstanceIds: []string{noInstance}}))
 		}},
-		{"ec2:CreateSnapshot", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:CreateSnapshot", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{DryRun: dry, VolumeId: sdk.String(noVolume)}))
 		}},
-		{"ec2:DeleteSnapshot", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:DeleteSnapshot", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{DryRun: dry, SnapshotId: sdk.String(noSnapshot)}))
 		}},
-		{"ec2:RegisterImage", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:RegisterImage", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.RegisterImage(ctx, &ec2.RegisterImageInput{DryRun: dry, Name: sdk.String("kamino-preflight")}))
 		}},
-		{"ec2:DeregisterImage", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:DeregisterImage", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.DeregisterImage(ctx, &ec2.DeregisterImageInput{DryRun: dry, ImageId: sdk.String(noImage)}))
 		}},
-		{"ec2:CreateTags", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:CreateTags", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.CreateTags(ctx, &ec2.CreateTagsInput{DryRun: dry, Resources: []string{noImage}, Tags: tagsIn(map[string]string{"kamino": "preflight"})}))
 		}},
-		{"ec2:DeleteTags", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:DeleteTags", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.DeleteTags(ctx, &ec2.DeleteTagsInput{DryRun: dry, Resources: []string{noImage}}))
 		}},
-		{"ec2:CreateLaunchTemplateVersion", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:CreateLaunchTemplateVersion", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{DryRun: dry, LaunchTemplateId: sdk.String(noTemplate), LaunchTemplateData: &types.RequestLaunchTemplateData{}}))
 		}},
-		{"ec2:ModifyLaunchTemplate", func(ctx context.Context, c *ec2.Client) error {
+		{"ec2:ModifyLaunchTemplate", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.ModifyLaunchTemplate(ctx, &ec2.ModifyLaunchTemplateInput{DryRun: dry, LaunchTemplateId: sdk.String(noTemplate)}))
 		}},
 	}
@@ -113,7 +113,8 @@ func (p *Provider) tryAll(ctx context.Context, runs []dryRun) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("these credentials lack %s: %w", strings.Join(missing, ", "), kamino.ErrForbidden)
+		return kamino.WithHint(fmt.Errorf("these credentials lack %s: %w", strings.Join(missing, ", "), kamino.ErrForbidden),
+			"docs/aws-policy.json and docs/aws-policy-canary.json grant what is needed")
 	}
 	return nil
 }

@@ -10,10 +10,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	transport "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ssm"
-	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"kamino.dev/kamino"
 )
@@ -24,7 +20,8 @@ import (
 // (https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html).
 type Config struct {
 	Region string
-	// Cluster names the cluster in the names of parameters: /kamino/CLUSTER/POOL/image.
+	// Cluster names the cluster in the names of parameters: /kamino/CLUSTER/POOL/image. "": what
+	// the group's tag kubernetes.io/cluster/NAME says.
 	Cluster string
 	// Transport carries the calls, those for credentials excepted; nil: the SDK's own.
 	Transport *http.Client
@@ -35,10 +32,10 @@ type Config struct {
 type Provider struct {
 	config  Config
 	region  string
-	ec2     *ec2.Client
-	scaling *autoscaling.Client
-	ssm     *ssm.Client
-	sts     *sts.Client
+	ec2     ec2Calls
+	scaling scalingCalls
+	ssm     ssmCalls
+	sts     stsCalls
 
 	mu     sync.Mutex
 	listed time.Time         // when all groups were last listed
@@ -74,8 +71,9 @@ func New(c Config) (*Provider, error) {
 		loaded.HTTPClient = transport.NewBuildableClient()
 	}
 	loaded.HTTPClient = whole{loaded.HTTPClient}
-	return &Provider{config: c, region: loaded.Region, groups: map[string]string{},
-		ec2: ec2.NewFromConfig(loaded), scaling: autoscaling.NewFromConfig(loaded), ssm: ssm.NewFromConfig(loaded), sts: sts.NewFromConfig(loaded)}, nil
+	p := &Provider{config: c, region: loaded.Region, groups: map[string]string{}}
+	p.ec2, p.scaling, p.ssm, p.sts = newCalls(loaded)
+	return p, nil
 }
 
 // Homes is empty: images stand by themselves.

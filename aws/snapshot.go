@@ -84,15 +84,15 @@ func (p *Provider) machineOf(ctx context.Context, volume string) (machine, error
 }
 
 func (p *Provider) snapshots(ctx context.Context, filters ...types.Filter) (all []types.Snapshot, err error) {
-	pages := ec2.NewDescribeSnapshotsPaginator(p.ec2, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: filters})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+	err = pages(func(token *string) (*string, error) {
+		page, err := p.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: filters, NextToken: token})
 		if err != nil {
-			return nil, translate(err, "list snapshots")
+			return nil, err
 		}
 		all = append(all, page.Snapshots...)
-	}
-	return all, nil
+		return page.NextToken, nil
+	})
+	return all, translate(err, "list snapshots")
 }
 
 // findSnapshots are the pool's snapshots that no image was made of: those belong to their images.

@@ -26,20 +26,20 @@ func (p *Provider) images(ctx context.Context, pool kamino.Pool, version string)
 	if version == "" {
 		version = "*"
 	}
-	pages := ec2.NewDescribeImagesPaginator(p.ec2, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{filter("name", imageName(pool, version))}})
 	var found []types.Image
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+	err := pages(func(token *string) (*string, error) {
+		page, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{filter("name", imageName(pool, version))}, NextToken: token})
 		if err != nil {
-			return nil, translate(err, "list images of pool %s", pool.Name)
+			return nil, err
 		}
 		for _, im := range page.Images {
 			if tagOf(im.Tags, kamino.TagPool) == pool.Name {
 				found = append(found, im)
 			}
 		}
-	}
-	return found, nil
+		return page.NextToken, nil
+	})
+	return found, translate(err, "list images of pool %s", pool.Name)
 }
 
 // image is the one of a version; ErrNotFound where there is none.
@@ -91,20 +91,11 @@ func (p *Provider) bootedFrom(ctx context.Context, pool kamino.Pool) (map[string
 	if err != nil {
 		return nil, err
 	}
-	pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{Filters: []types.Filter{filter("tag:"+groupTag, name),
-		filter("instance-state-name", "pending", "running", "stopping", "stopped")}})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, translate(err, "list instances of pool %s", pool.Name)
-		}
-		for _, r := range page.Reservations {
-			for _, in := range r.Instances {
-				counts[text(in.ImageId)]++
-			}
-		}
+	all, err := p.instances(ctx, filter("tag:"+groupTag, name), filter("instance-state-name", "pending", "running", "stopping", "stopped"))
+	for _, in := range all {
+		counts[text(in.ImageId)]++
 	}
-	return counts, nil
+	return counts, translate(err, "list instances of pool %s", pool.Name)
 }
 
 func versionArtifact(im types.Image) kamino.Artifact {

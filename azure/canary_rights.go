@@ -42,6 +42,9 @@ func actionNames(list []action) (names []string) {
 	return names
 }
 
+// CanaryRights is the role beside the first.
+func (*Provider) CanaryRights() string { return "docs/azure-role-canary.json" }
+
 // PreflightCanary implements kamino.Prover, by what Preflight was told. What a canary joins may be
 // in other resource groups, where CanaryFit asks.
 func (p *Provider) PreflightCanary(ctx context.Context) ([]string, error) {

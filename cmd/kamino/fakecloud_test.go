@@ -231,4 +231,6 @@ func (*fakeCloud) CanaryFit(context.Context, kamino.Pool) (kamino.CanaryFit, err
 	return kamino.CanaryFit{Size: "Standard_D2s_v3"}, nil
 }
 
+func (*fakeCloud) CanaryRights() string { return "docs/azure-role-canary.json" }
+
 func (c *fakeCloud) PreflightCanary(context.Context) ([]string, error) { return nil, c.noCanary }

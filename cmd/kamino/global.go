@@ -17,7 +17,9 @@ import (
 // globalOptions are the options of all commands, and those of several commands
 // that the ports are made of.
 type globalOptions struct {
-	Provider      string
+	Provider      string // "": the one that the nodes are on
+	Region        string // of AWS
+	ClusterName   string
 	InCluster     bool
 	AzureConfig   string
 	ResourceGroup string
@@ -40,6 +42,8 @@ type globalOptions struct {
 	logTimestamps bool
 	logFormat     string
 	pollInterval  durationValue
+	given         []string // names of the flags that were given
+	clock         kamino.Clock
 
 	Log *slog.Logger
 }
@@ -51,16 +55,17 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	f.StringVarP(&g.namespace, "namespace", "n", "", "namespace in which a former version may have left leases, which are honoured and moved; everything else lives in "+kamino.SystemNamespace)
 	f.StringVar(&g.SealImage, "image", "", "image of the seal pod, NAME@sha256:DIGEST (default $POD_IMAGE, else the image that the pod of this process runs)")
 	f.StringVar(&g.PullSecret, "image-pull-secret", "", "secret in "+kamino.SystemNamespace+" for the registry of that image")
-	f.StringVar(&g.Provider, "provider", "azure", "factory of VMs")
+	f.StringVar(&g.Provider, "provider", "", "cloud of the pools, azure or aws (default what the nodes' provider IDs say)")
 	f.StringVarP(&g.ResourceGroup, "resource-group", "g", "", "resource group of the cluster")
 	f.StringVarP(&g.Subscription, "subscription", "s", "", "Azure subscription, a GUID")
 	f.BoolVar(&g.InCluster, "in-cluster", false, "take subscription, resource group, cloud and credentials from the node's /etc/kubernetes/azure.json")
 	f.StringVar(&g.AzureConfig, "azure-config", "", "take them from this azure.json instead; implies --in-cluster")
+	f.StringVar(&g.Region, "region", "", "region of AWS (default that of the nodes)")
+	f.StringVar(&g.ClusterName, "cluster-name", "", "name of the cluster on AWS, in the names of parameters: /kamino/NAME/POOL/image (default what the group's tag kubernetes.io/cluster/NAME says)")
 	f.StringVar(&g.logLevel, "log-level", "INFO", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
 	f.StringVar(&g.logPrefix, "log-prefix", "", "text before each line of the log, without \":\" or space")
 	f.StringVar(&g.logFormat, "log-format", "text", "text, or json for one object a line, always with its time")
 	f.BoolVar(&g.logTimestamps, "log-timestamps", false, "put the time on each line of the log")
-	_ = f.MarkHidden("provider") // there is one so far
 }
 
 // addGallery adds --gallery, for commands that read or write image versions.
@@ -72,7 +77,7 @@ func (a *app) addGallery(f *pflag.FlagSet) {
 // call.
 func (g *globalOptions) complete(a *app) error {
 	g.Self = a.env("NODE_ID")
-	g.Version = buildVersion()
+	g.Version, g.clock = buildVersion(), a.clock
 	if g.AzureConfig != "" {
 		g.InCluster = true
 	}

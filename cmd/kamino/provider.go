@@ -3,19 +3,57 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/aws"
 	"kamino.dev/kamino/azure"
 )
+
+// The clouds.
+const (
+	onAzure = "azure"
+	onAWS   = "aws"
+)
+
+// schemes are how IDs of the clouds begin: those that Kubernetes has of instances, and ours of
+// pools.
+var schemes = map[string]string{"azure:": onAzure, "/subscriptions/": onAzure, "aws:": onAWS}
+
+// flagsOf are those that only one cloud knows.
+var flagsOf = map[string][]string{
+	onAzure: {"resource-group", "subscription", "in-cluster", "azure-config", "gallery", "replicas", "keep-extension", "custom-data", "keep-custom-data", "protected-settings"},
+	onAWS:   {"region", "cluster-name"},
+}
+
+var cloudNames = map[string]string{onAzure: "Azure", onAWS: "AWS"}
+
+// cloudOf is the cloud that an ID is of; "" for none that is known.
+func cloudOf(id string) string {
+	for scheme, cloud := range schemes {
+		if strings.HasPrefix(id, scheme) {
+			return cloud
+		}
+	}
+	return ""
+}
 
 // newProvider is the one switch over providers.
 func newProvider(_ context.Context, g globalOptions) (kamino.Provider, error) {
 	switch g.Provider {
-	case "azure":
+	case onAzure:
 		return newAzure(g)
+	case onAWS:
+		p, err := aws.New(aws.Config{Region: g.Region, Cluster: g.ClusterName, Clock: g.clock})
+		if err != nil {
+			return nil, err // a nil *aws.Provider is no nil Provider
+		}
+		return p, nil
 	}
-	return nil, kamino.WithHint(fmt.Errorf("provider %q is unknown", g.Provider), "use --provider azure")
+	return nil, kamino.WithHint(fmt.Errorf("provider %q is unknown", g.Provider), "use --provider azure or aws, or leave it out")
 }
 
 func newAzure(g globalOptions) (kamino.Provider, error) {
@@ -37,4 +75,74 @@ func newAzure(g globalOptions) (kamino.Provider, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// located are the options with the cloud that the cluster's nodes are on, and its region where
+// their IDs tell it. A cluster that shows no node of a cloud, or none at all, leaves it to the
+// environment: what is wrong with the cluster, the run's own checks tell better.
+func (a *app) located(ctx context.Context, cluster kamino.Cluster) (globalOptions, error) {
+	g := a.global
+	nodes, err := cluster.Nodes(ctx)
+	if ctx.Err() != nil {
+		return g, err
+	}
+	first := map[string]kamino.Node{} // by cloud
+	for _, n := range nodes {
+		cloud := cloudOf(string(n.ProviderID))
+		if _, had := first[cloud]; !had && cloud != "" {
+			first[cloud] = n
+		}
+	}
+	switch found := slices.Sorted(maps.Keys(first)); {
+	case g.Provider != "":
+	case len(found) == 1:
+		g.Provider = found[0]
+	case len(found) > 1:
+		return g, kamino.WithHint(fmt.Errorf("this cluster has nodes on several clouds: node %s is on AWS, node %s on Azure", first[onAWS].Name, first[onAzure].Name),
+			"name the cloud of the pools that are meant with --provider azure or aws; nodes on the other are left alone")
+	default:
+		g.Provider = a.cloudOfEnvironment()
+	}
+	if n, ok := first[onAWS]; ok {
+		g.Region = firstOf(g.Region, regionOf(string(n.ProviderID)))
+	}
+	return g, g.refuseForeign()
+}
+
+// cloudOfEnvironment is AWS where its SDK was told something and Azure's was not. Pods with a role
+// of IRSA have AWS_ROLE_ARN, those of pod identity AWS_CONTAINER_CREDENTIALS_FULL_URI
+// (https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html).
+func (a *app) cloudOfEnvironment() string {
+	told := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return a.env(name) != "" })
+	}
+	if told("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_FULL_URI") && !told("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_SUBSCRIPTION_ID") {
+		return onAWS
+	}
+	return onAzure
+}
+
+// zoneOfRegion is the zone in a provider ID: the region and a letter, and for local zones more
+// between the two
+// (https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html).
+var zoneOfRegion = regexp.MustCompile(`^aws:///([a-z]+(?:-[a-z]+)+-[0-9]+)`)
+
+// regionOf is the region in the provider ID of a node; "" where it tells none.
+func regionOf(id string) string {
+	if found := zoneOfRegion.FindStringSubmatch(id); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+// refuseForeign refuses flags that the cluster's cloud does not know.
+func (g globalOptions) refuseForeign() error {
+	for cloud, flags := range flagsOf {
+		for _, flag := range flags {
+			if cloud != g.Provider && slices.Contains(g.given, flag) {
+				return kamino.WithHint(fmt.Errorf("--%s is for clusters on %s only, and this one is on %s", flag, cloudNames[cloud], cloudNames[g.Provider]), "leave --%s out", flag)
+			}
+		}
+	}
+	return nil
 }

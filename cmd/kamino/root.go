@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"kamino.dev/kamino"
 )
@@ -109,7 +110,8 @@ func newRootCommand(a *app) *cobra.Command {
 		SuggestionsMinimumDistance: 2,
 
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.Flags().Visit(func(f *pflag.Flag) { a.global.given = append(a.global.given, f.Name) })
 			return a.global.complete(a)
 		},
 	}
@@ -184,11 +186,15 @@ func newVersionCommand(a *app) *cobra.Command {
 
 // engine joins the two ports. Progress goes to the terminal or to the log.
 func (a *app) engine(ctx context.Context) (*kamino.Engine, error) {
-	provider, err := a.provider(ctx, a.global)
+	cluster, err := a.cluster(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := a.cluster(ctx, a)
+	options, err := a.located(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	provider, err := a.provider(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -38,9 +38,9 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.Var(&r.grace, "grace-period", "least time for each pod of the donor to end, a plain number is in seconds; a pod that asks for more gets more, up to --drain-timeout; -1 means what each pod asks for")
 	f.Var(&r.drainTimeout, "drain-timeout", "time for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&o.Force, "force", false, "delete pods without a controller, and after the drain's time is over those that a budget holds")
-	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image: pointer (also: definition), the pool's image definition, which the model then names for good, or version (default pointer, unless new nodes were seen not to follow it)")
+	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image: pointer (also: definition), the pool's image definition or on AWS a parameter, which the model then names for good, or version (default pointer, unless new nodes were seen not to follow it)")
 	f.BoolVar(&r.again, "again", false, "make another image version although there is one of today; it is named YYYY.MM.DDNN")
-	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which Azure may evict meanwhile")
+	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which the cloud may evict meanwhile; those of AWS cannot be stopped")
 	f.StringArrayVar(&r.labels, "require-label", nil, "take only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
 	f.StringVar(&r.policy, "seal-policy", "", "`file` that says what may stay on the donor's disk (docs/agent.md); with it, files that nothing explains refuse the seal (default the text in $SEAL_POLICY)")
 	r.prove.add(f, r.opts.Proof)
@@ -314,7 +314,11 @@ func (r updateReport) owner(w io.Writer) {
 	for i, e := range r.Extensions {
 		names[i] = fmt.Sprintf("%s (%s/%s)", e.Name, e.Publisher, e.Type)
 	}
-	fmt.Fprintf(w, "Bootstrap:\tevery new node runs the model's extensions: %s; and its custom data, which Azure shows nobody\n", firstOf(strings.Join(names, ", "), "none"))
+	if cloudOf(string(r.Pool)) == onAWS {
+		fmt.Fprintln(w, "Bootstrap:\tevery new node runs the user data of the launch template")
+	} else {
+		fmt.Fprintf(w, "Bootstrap:\tevery new node runs the model's extensions: %s; and its custom data, which Azure shows nobody\n", firstOf(strings.Join(names, ", "), "none"))
+	}
 	if r.Owner == nil {
 		return
 	}

@@ -191,6 +191,8 @@ func (s simProvider) Console(context.Context, kamino.Pool, kamino.Canary) ([]str
 
 func (s simProvider) PreflightCanary(context.Context) ([]string, error) { return nil, nil }
 
+func (s simProvider) CanaryRights() string { return "the rights of the simulation" }
+
 // Examine implements kamino.Examiner.
 func (c simCluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out kamino.ClusterSight, err error) {
 	w := c.p.w
