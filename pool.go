@@ -218,6 +218,9 @@ type NextImage struct {
 	Diff  []FieldChange // what that changes of the pool's recipe; none: it is so already
 	// Needs are what comes back with the target and of whose secrets nothing was said.
 	Needs []string
+	// NeedsCustomData: the target has custom data that the provider never shows, and that a person
+	// has to bring.
+	NeedsCustomData bool
 }
 
 // FieldChange is one line of a difference between two models.

@@ -255,15 +255,16 @@ func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, p
 		return nil, WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s", t.name()), "use --to original, or leave them away")
 	case given && o.KeepCustomData:
 		return nil, WithHint(errors.New("custom data is given, and is to be kept as it is"), "use one of the two")
-	case t.saved != nil && !given && !o.KeepCustomData && !o.DryRun:
+	case t.saved == nil:
+		t.secrets = o.Secrets
+		return nil, nil
+	}
+	t.secrets = o.Secrets
+	next, err := e.Provider.NextImage(ctx, pool, t.spec())
+	if err == nil && next.NeedsCustomData && !given && !o.KeepCustomData && !o.DryRun {
 		return nil, WithHint(errors.New("the original model's custom data is needed: the prototype's model has an empty one, and the provider never shows what was there before"),
 			"give it with --custom-data FILE; --keep-custom-data goes on without it; --to VERSION needs none")
 	}
-	t.secrets = o.Secrets
-	if t.saved == nil {
-		return nil, nil
-	}
-	next, err := e.Provider.NextImage(ctx, pool, t.spec())
 	if needs = next.Needs; err != nil || len(needs) == 0 || o.DryRun {
 		return needs, err
 	}

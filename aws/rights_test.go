@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/aws"
 	"kamino.dev/kamino/aws/emulator"
 )
 
@@ -184,12 +185,20 @@ func (c *cloud) storyOfImages(former kamino.Pool) error {
 // TestPolicy: the policy of the documentation is enough, and every action in it is needed.
 func TestPolicy(t *testing.T) {
 	all := allowed(t, "aws-policy.json")
-	for _, without := range append([]string{""}, all...) {
+	if listed := aws.Actions(); !sameWords(listed, all) {
+		t.Errorf("the code lists %v, the documentation %v", listed, all)
+	}
+	const update = "autoscaling:UpdateAutoScalingGroup"
+	for _, without := range append([]string{"", "nothing, by number"}, all...) {
 		t.Run("without "+without, func(t *testing.T) {
-			c := begin(t, setting{})
-			c.server.SetPolicy(key, emulator.Policy{Allow: slices.DeleteFunc(slices.Clone(all), func(a string) bool { return a == without })})
+			s, may := setting{}, slices.Clone(all)
+			if without == update || without == "nothing, by number" {
+				s.group.Version, may = "1", append(may, "ec2:RunInstances", "iam:PassRole")
+			}
+			c := begin(t, s)
+			c.server.SetPolicy(key, emulator.Policy{Allow: slices.DeleteFunc(may, func(a string) bool { return a == without })})
 			err := c.story()
-			if without == "" {
+			if without == "" || s.group.Version != "" && without != update {
 				c.must(err)
 				if doubts, err := c.Preflight(t.Context()); err != nil || len(doubts) > 0 {
 					t.Errorf("preflight: %v %v", err, doubts)
@@ -203,9 +212,16 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
+func sameWords(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
 // TestPolicyCanary: the same of a canary's, beside the first.
 func TestPolicyCanary(t *testing.T) {
 	all := allowed(t, "aws-policy-canary.json")
+	if listed := aws.CanaryActions(); !sameWords(listed, all) {
+		t.Errorf("the code lists %v, the documentation %v", listed, all)
+	}
 	for _, without := range append([]string{""}, all...) {
 		t.Run("without "+without, func(t *testing.T) {
 			c := begin(t, setting{})

@@ -26,8 +26,17 @@ const nodeConfig = "application/node.eks.aws"
 
 const registerTaints = "register-with-taints"
 
-// canaryConfig registers the node with the taint of canaries from its first second.
-const canaryConfig = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    flags:\n      - --" + registerTaints + "=" + kamino.TaintCanary + "=:NoSchedule\n"
+// canaryConfig registers the node with the taint of canaries, and out of load balancers, from its
+// first second. The kubelet adds the labels of a second flag to those of the first
+// (k8s.io/component-base/cli/flag, ConfigurationMap). The nonce is for the agent: EC2 shows a
+// guest no tags whose keys have a slash, and Kubernetes' have one.
+func canaryConfig(nonce string) string {
+	return nonceComment + nonce + "\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    flags:\n      - --" + registerTaints + "=" + kamino.TaintCanary +
+		"=:NoSchedule\n      - --node-labels=" + kamino.LabelCanary + "=true\n"
+}
+
+// nonceComment begins the line with the nonce that the agent's report repeats.
+const nonceComment = "# kamino-canary-nonce: "
 
 // part is one of a multipart user data.
 type part struct {
@@ -37,7 +46,7 @@ type part struct {
 
 // taintedUserData is a pool's user data, in base64, with one part more that asks for the taint. It
 // refuses what it does not understand: a canary without the taint would get pods.
-func taintedUserData(encoded string) (string, *kamino.Refusal) {
+func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
 	refuse := func(why, do string) (string, *kamino.Refusal) {
 		return "", &kamino.Refusal{Code: "user-data", Field: "UserData", Why: why, Do: do}
 	}
@@ -55,7 +64,7 @@ func taintedUserData(encoded string) (string, *kamino.Refusal) {
 	case bytes.Contains(raw, []byte(registerTaints)):
 		return refuse("the user data registers nodes with taints of its own, which a canary's would take the place of", inPool)
 	}
-	parts = append(parts, part{textproto.MIMEHeader{"Content-Type": {nodeConfig}}, []byte(canaryConfig)})
+	parts = append(parts, part{textproto.MIMEHeader{"Content-Type": {nodeConfig}}, []byte(canaryConfig(nonce))})
 	whole, err := writeParts(parts)
 	if err != nil {
 		return refuse("the user data cannot be written anew: "+err.Error(), inPool)

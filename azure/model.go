@@ -61,7 +61,8 @@ func (p *Provider) NextImage(ctx context.Context, pool kamino.Pool, want kamino.
 	if err != nil {
 		return kamino.NextImage{}, err
 	}
-	to := kamino.NextImage{Image: imageText(next.Image), Diff: append(p.difference(pool, have, next, want), p.secretsDue(ctx, pool, want)...)}
+	to := kamino.NextImage{Image: imageText(next.Image), Diff: append(p.difference(pool, have, next, want), p.secretsDue(ctx, pool, want)...),
+		NeedsCustomData: want.Former != nil && want.Secrets.CustomData == nil}
 	for _, e := range next.Extensions {
 		back, said := toExtension(e), false
 		for name := range want.Secrets.Protected {

@@ -58,6 +58,7 @@ func (c *call) reads() bool {
 
 // answer does a call and what follows from it at once.
 func (s *Server) answer(c *call) (object, *apiError) {
+	defer s.announce()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.now = s.Clock.Now()

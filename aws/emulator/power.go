@@ -43,8 +43,9 @@ func (s *Server) forget(i *instance) {
 	s.later(s.delays.Forget, func() { delete(s.store.Instances, id) })
 }
 
-// touched lets an instance's group act.
+// touched lets an instance's group act, and tells who has subscribed.
 func (s *Server) touched(i *instance) {
+	s.moved = append(s.moved, i.ID)
 	if i.Group != "" {
 		s.dirty[i.Group] = true
 	}

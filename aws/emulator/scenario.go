@@ -100,6 +100,7 @@ func (s *Server) seed(in Group) {
 func (s *Server) bootstrap(m *member, in Group) {
 	i := s.store.Instances[m.ID]
 	i.State, i.Turn, i.Boots, i.Operator = running, i.Turn+1, 1, in.Operator
+	s.moved = append(s.moved, i.ID)
 	m.State, m.Launching = inService, false
 	s.ready(&i.meta)
 	for _, a := range i.Volumes {

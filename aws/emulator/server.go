@@ -47,6 +47,11 @@ type Server struct {
 	policies    map[string]Policy // by access key, where SetPolicy gave another
 	sessions    map[string]Identity
 	buckets     map[string]*bucket
+	moved       []string // instances of which nobody was told yet
+	subscribers map[int]func(Machine)
+	subscribed  int
+
+	telling sync.Mutex // held while subscribers are told
 }
 
 // start prepares the zero value.
@@ -64,6 +69,7 @@ func (s *Server) start() {
 		s.delays = s.Latencies.assumed()
 		s.store = newStore()
 		s.dirty = map[string]bool{}
+		s.subscribers = map[int]func(Machine){}
 		s.policies, s.sessions, s.buckets = map[string]Policy{}, map[string]Identity{}, map[string]*bucket{}
 	})
 }
@@ -96,6 +102,7 @@ func (s *Server) later(d time.Duration, f func()) {
 
 // alter makes a change of the server's own, and what follows from it.
 func (s *Server) alter(f func()) {
+	defer s.announce()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {

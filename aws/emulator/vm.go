@@ -45,6 +45,7 @@ type instance struct {
 	Operator    string // principal of the service that manages it, as eks.amazonaws.com
 	Reservation string
 	Boots       int
+	Console     string
 }
 
 // attach is a volume at an instance.
@@ -225,7 +226,7 @@ func getConsoleOutput(c *call) (object, *apiError) {
 	if err != nil {
 		return nil, err
 	}
-	output := fmt.Sprintf("boot %d of %s\n", i.Boots, i.dns())
+	output := fmt.Sprintf("boot %d of %s\n%s", i.Boots, i.dns(), i.Console)
 	return object{"instanceId": i.ID, "timestamp": i.Created, "output": base64.StdEncoding.EncodeToString([]byte(output))}, nil
 }
 

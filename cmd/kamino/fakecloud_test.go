@@ -167,6 +167,7 @@ func (c *fakeCloud) Withdraw(_ context.Context, pool kamino.Pool, version, reaso
 
 func (c *fakeCloud) NextImage(_ context.Context, pool kamino.Pool, want kamino.Target) (next kamino.NextImage, err error) {
 	now, former := c.pools[pool.ID], len(want.Former) > 0
+	next.NeedsCustomData = former && want.Secrets.CustomData == nil
 	next.Image = c.Address(pool, kamino.Version, want.Version)
 	if former {
 		next.Image = stock

@@ -176,7 +176,7 @@ func printRollback(w io.Writer, r kamino.Rollback, opts kamino.RollbackOptions) 
 		fmt.Fprintf(w, "Not marked:\t%s (%s); the ledger remembers it, run again\n", u.Version, cut(u.Error, 100))
 	}
 	printDiff(w, r.ModelDiff)
-	if opts.DryRun && r.To == kamino.ToOriginal && opts.Secrets.CustomData == nil && !opts.KeepCustomData {
+	if opts.DryRun && cloudOf(string(r.Pool)) != onAWS && r.To == kamino.ToOriginal && opts.Secrets.CustomData == nil && !opts.KeepCustomData {
 		fmt.Fprintln(w, "\nAzure does not show custom data: give them with --custom-data FILE, or leave them empty with --keep-custom-data.")
 	}
 	for _, name := range r.Needs {

@@ -75,7 +75,7 @@ func (s simProvider) NextImage(_ context.Context, pool kamino.Pool, want kamino.
 		return kamino.NextImage{}, nil
 	}
 	to, diff := p.wanted(want)
-	next := kamino.NextImage{Image: to.Image, Diff: diff}
+	next := kamino.NextImage{Image: to.Image, Diff: diff, NeedsCustomData: want.Former != nil && want.Secrets.CustomData == nil}
 	for _, e := range to.Exts {
 		if _, said := want.Secrets.Protected[e]; want.Former != nil && !said && !slices.Contains(p.exts, e) {
 			next.Needs = append(next.Needs, e)
