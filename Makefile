@@ -35,7 +35,7 @@ lab: ## build lab/bin/kamino-lab, with the Kubernetes control plane in it (4 min
 
 .PHONY: demo
 demo: build lab ## the main job, live: a donor becomes the image of its pool, and the next node boots from it
-	$(LAB) demo
+	$(LAB) demo --cloud $(or $(CLOUD),azure)
 
 .PHONY: test
 test: test-product test-lab ## all tests: the product's, then the whole product against a real API server

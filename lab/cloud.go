@@ -27,10 +27,27 @@ const (
 	clientSecret = "lab-secret" // opens nothing but a lab on loopback; az takes a secret for a path if there is a file of that name
 )
 
-// serveCloud seeds the emulator and serves it over HTTPS on a free loopback
-// port. It returns the authority that signed the server's certificate.
-func (l *Lab) serveCloud(opts Options) (*pki.Authority, error) {
-	authority, err := pki.NewAuthority("kamino-lab-azure")
+// startAzure seeds the emulator and serves it over HTTPS.
+func (l *Lab) startAzure(opts Options) (*pki.Authority, error) {
+	l.fleet = l.Cloud
+	return l.serve(l.Cloud, l.Cloud.Close, func() {
+		l.ARM = l.Endpoint
+		l.Cloud.BaseURL = l.ARM
+		l.Cloud.Identities = []emulator.Identity{
+			{ClientID: clientID, Secret: clientSecret, Tenant: l.Scenario.Tenant, Roles: []emulator.Role{l.Role()}},
+			{ClientID: operatorID, Secret: clientSecret, Tenant: l.Scenario.Tenant},
+		}
+		if opts.Configure != nil {
+			opts.Configure(l.Cloud)
+		}
+		l.Cloud.Seed(l.Scenario)
+	})
+}
+
+// serve serves a cloud on a free loopback port, once it is seeded with its address known. It
+// returns the authority that signed the server's certificate.
+func (l *Lab) serve(cloud http.Handler, end, seed func()) (*pki.Authority, error) {
+	authority, err := pki.NewAuthority("kamino-lab-cloud")
 	if err != nil {
 		return nil, err
 	}
@@ -46,18 +63,10 @@ func (l *Lab) serveCloud(opts Options) (*pki.Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the cloud: %w", err)
 	}
-	l.ARM = "https://localhost:" + strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	l.Cloud.BaseURL = l.ARM
-	l.Cloud.Identities = []emulator.Identity{
-		{ClientID: clientID, Secret: clientSecret, Tenant: l.Scenario.Tenant, Roles: []emulator.Role{l.Role()}},
-		{ClientID: operatorID, Secret: clientSecret, Tenant: l.Scenario.Tenant},
-	}
-	if opts.Configure != nil {
-		opts.Configure(l.Cloud)
-	}
-	l.Cloud.Seed(l.Scenario)
+	l.Endpoint = "https://localhost:" + strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	seed()
 	server := &http.Server{
-		Handler:   l.Cloud,
+		Handler:   cloud,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 		ErrorLog:  slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug),
 	}
@@ -71,7 +80,7 @@ func (l *Lab) serveCloud(opts Options) (*pki.Authority, error) {
 	l.stops = append(l.stops, func() {
 		_ = server.Close() // closes listener and connections; nothing to flush
 		<-served
-		l.Cloud.Close()
+		end()
 	})
 	return authority, nil
 }
@@ -85,6 +94,9 @@ func (l *Lab) Role() emulator.Role {
 
 // Environment is what a program needs in its environment to use the lab, by name.
 func (l *Lab) Environment() map[string]string {
+	if l.AWS != nil {
+		return l.awsEnvironment()
+	}
 	return map[string]string{
 		"KUBECONFIG": l.Kubeconfig,
 		"POD_IMAGE":  l.SealImage,
@@ -141,9 +153,11 @@ func (l *Lab) writeFiles(authority *pki.Authority) error {
 	if err != nil {
 		return fmt.Errorf("encode azurestackcloud.json: %w", err)
 	}
-	for name, content := range map[string][]byte{
-		"azure.json": config, "azurestackcloud.json": stack, "ca.pem": authority.PEM, "env": []byte(shell(l.Environment())), "az-login": []byte(azLogin),
-	} {
+	files := map[string][]byte{"ca.pem": authority.PEM, "env": []byte(shell(l.Environment()))}
+	if l.AWS == nil {
+		files["azure.json"], files["azurestackcloud.json"], files["az-login"] = config, stack, []byte(azLogin)
+	}
+	for name, content := range files {
 		path := filepath.Join(l.Dir, name)
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			return fmt.Errorf("write %s: %w", path, err)

@@ -1,5 +1,5 @@
 // Package lab runs a whole cluster on a whole cloud on this machine: a real
-// Kubernetes control plane, Azure Resource Manager's emulator over HTTPS on
+// Kubernetes control plane, the emulator of Azure Resource Manager or of AWS over HTTPS on
 // loopback, and simulated nodes which follow it. Tests and kamino-lab use it alike.
 package lab
 
@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
+	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/lab/controlplane"
 	"kamino.dev/kamino/lab/nodes"
@@ -29,17 +31,21 @@ type Options struct {
 	Dir    string // made if absent; see Lab for what is written there
 	Binary string // path of kamino-lab; see controlplane.Build
 
-	Pools        int // scale sets; 0 means 1
+	On string // the cloud: "" for Azure, or OnAWS
+
+	Pools        int // scale sets or groups; 0 means 1
 	NodesPerPool int // instances of each; 0 means 3
 	// Scenario, if it has pools, is seeded instead of Pools times NodesPerPool.
 	Scenario emulator.Scenario
+	Groups   []awsemulator.Group // the same on AWS
 
 	Speed         float64            // of Azure and of the nodes; 0 means 1
 	Latencies     emulator.Latencies // zero: published latencies
 	NodeLatencies nodes.Latencies    // zero: defaults
-	Clock         emulator.Clock     // nil: the wall clock
-	NodeGrace     time.Duration      // see controlplane.Options
-	PodCIDR       string             // see controlplane.Options
+	AWSLatencies  awsemulator.Latencies
+	Clock         emulator.Clock // nil: the wall clock
+	NodeGrace     time.Duration  // see controlplane.Options
+	PodCIDR       string         // see controlplane.Options
 	// Hosts are further names and addresses under which nodes reach the API server.
 	Hosts []string
 	// Machines, if set, is called when the control plane works and before the cloud
@@ -47,7 +53,8 @@ type Options struct {
 	// node is simulated then, and Start does not wait for any.
 	Machines func(ctx context.Context, l *Lab) (stop func(), err error)
 	// Configure, if set, may change the emulator before it is seeded and served.
-	Configure func(*emulator.Server)
+	Configure    func(*emulator.Server)
+	ConfigureAWS func(*awsemulator.Server)
 
 	// SealImage is what environment files name as image of kamino; "" is the
 	// constant SealImage.
@@ -61,25 +68,28 @@ type Options struct {
 // Lab is a running lab. In its directory are
 //
 //	kubeconfig            of an administrator
-//	azure.json            credentials, as the cloud provider of a cluster has them
-//	azurestackcloud.json  the cloud's endpoints, for AZURE_ENVIRONMENT_FILEPATH
+//	azure.json            on Azure: credentials, as the cloud provider of a cluster has them
+//	azurestackcloud.json  on Azure: the cloud's endpoints, for AZURE_ENVIRONMENT_FILEPATH
 //	ca.pem                the authority of the cloud's certificate
 //	env                   a file to source, after which kamino, kubectl and Azure clients use the lab
-//	az-login              a script which makes az know the lab as a cloud
+//	az-login              on Azure: a script which makes az know the lab as a cloud
 //	logs/                 of the control plane's components
 //
 // and what the control plane keeps for itself.
 type Lab struct {
 	Dir          string
 	Kubeconfig   string
-	ARM          string // https://localhost:PORT, which is also the token authority
-	Cloud        *emulator.Server
-	Scenario     emulator.Scenario // as seeded
+	Endpoint     string              // of the cloud, https://localhost:PORT
+	ARM          string              // the same on Azure, where it is also the token authority
+	Cloud        *emulator.Server    // nil on AWS
+	AWS          *awsemulator.Server // nil on Azure
+	Scenario     emulator.Scenario   // as seeded
 	ControlPlane *controlplane.ControlPlane
 	Nodes        *nodes.Fleet
 	Client       kubernetes.Interface
 	SealImage    string // by digest, as environment files name it
 
+	fleet   nodes.Cloud
 	logger  *slog.Logger
 	madeDir bool
 	stops   []func() // in order of start
@@ -127,6 +137,12 @@ func (o Options) withDefaults() (Options, error) {
 			o.Scenario.Pools = append(o.Scenario.Pools, emulator.Pool{Name: fmt.Sprintf("k8s-pool%d-vmss", n+1), Count: o.NodesPerPool})
 		}
 	}
+	if len(o.Groups) == 0 {
+		for n := range o.Pools { // one instance more than the least: a donor needs room
+			o.Groups = append(o.Groups, awsemulator.Group{Name: fmt.Sprintf("pool%d", n+1), Count: o.NodesPerPool, Min: o.NodesPerPool - 1,
+				Tags: map[string]string{"kubernetes.io/cluster/lab": "owned"}})
+		}
+	}
 	return o, nil
 }
 
@@ -146,7 +162,11 @@ func (l *Lab) start(ctx context.Context, opts Options) error {
 	if err := Prepare(ctx, cp.RESTConfig(), append(opts.MoreSealImages, opts.SealImage)...); err != nil {
 		return err
 	}
-	l.Cloud = &emulator.Server{Speed: opts.Speed, Latencies: opts.Latencies, Clock: opts.Clock, Logger: opts.Logger}
+	startCloud := l.startAWS
+	if opts.On != OnAWS {
+		startCloud = l.startAzure
+		l.Cloud = &emulator.Server{Speed: opts.Speed, Latencies: opts.Latencies, Clock: opts.Clock, Logger: opts.Logger}
+	}
 	if opts.Machines != nil {
 		stop, err := opts.Machines(ctx, l)
 		if err != nil {
@@ -154,7 +174,7 @@ func (l *Lab) start(ctx context.Context, opts Options) error {
 		}
 		l.stops = append(l.stops, stop)
 	}
-	authority, err := l.serveCloud(opts)
+	authority, err := startCloud(opts)
 	if err != nil {
 		return err
 	}
@@ -164,13 +184,32 @@ func (l *Lab) start(ctx context.Context, opts Options) error {
 	if opts.Machines != nil {
 		return nil
 	}
-	fleet, err := nodes.Start(ctx, nodes.Options{Config: cp.RESTConfig(), Cloud: l.Cloud, Latencies: opts.NodeLatencies, Logger: opts.Logger})
+	fleet, err := nodes.Start(ctx, nodes.Options{Config: cp.RESTConfig(), Cloud: l.fleet, Latencies: opts.NodeLatencies, Logger: opts.Logger})
 	if err != nil {
 		return err
 	}
 	l.Nodes = fleet
 	l.stops = append(l.stops, fleet.Stop)
 	return l.awaitNodes(ctx)
+}
+
+// Instances are all machines of the cloud.
+func (l *Lab) Instances() []emulator.Instance { return l.fleet.Instances() }
+
+// Disk is what is on the disk of a machine.
+func (l *Lab) Disk(id string) (map[string]string, error) { return l.fleet.ReadDisk(id) }
+
+// Snapshots are those that are left of runs.
+func (l *Lab) Snapshots() (left []string) {
+	if l.AWS != nil {
+		return l.AWS.Loose()
+	}
+	for _, e := range l.Cloud.State() {
+		if strings.Contains(strings.ToLower(e.ID), "/snapshots/") {
+			left = append(left, e.ID)
+		}
+	}
+	return left
 }
 
 // RESTConfig is an administrator's, without client-side rate limits.
@@ -194,7 +233,7 @@ func (l *Lab) stopParts() {
 // awaitNodes returns when there are as many Ready nodes as running instances.
 func (l *Lab) awaitNodes(ctx context.Context) error {
 	want := 0
-	for _, instance := range l.Cloud.Instances() {
+	for _, instance := range l.fleet.Instances() {
 		if instance.PowerState == emulator.PowerRunning {
 			want++
 		}

@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"kamino.dev/kamino/azure"
@@ -24,11 +25,15 @@ var (
 	shared    *lab.Lab
 	binary    string // kamino
 	labBinary string // kamino-lab
+
+	mainContext context.Context // of TestMain
+	mainDir     string
+	awsStarted  atomic.Bool
 )
 
 func TestMain(m *testing.M) {
 	labtest.Main(m, func(ctx context.Context, dir, kaminoLab string) (stop func(), err error) {
-		labBinary = kaminoLab
+		labBinary, mainContext, mainDir = kaminoLab, ctx, dir
 		if err := labtest.SideBySide(16); err != nil {
 			return nil, err
 		}
@@ -36,7 +41,14 @@ func TestMain(m *testing.M) {
 			return nil, err
 		}
 		shared, err = lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Binary: labBinary, NodesPerPool: 3, Speed: speed, Configure: addFirstRole})
-		return shared.Stop, err
+		return func() {
+			shared.Stop()
+			if awsStarted.Load() {
+				if l, err := onAWS(); err == nil {
+					l.Stop()
+				}
+			}
+		}, err
 	})
 }
 

@@ -108,10 +108,10 @@ func (b Behaviour) status(s *corev1.NodeStatus) {
 // provisioned is the report of a guest to the WireServer, for which some clouds wait
 // (https://learn.microsoft.com/azure/virtual-machines/linux/no-agent).
 func (m *machine) provisioned(i emulator.Instance) {
-	if m.fleet.cloud.RequireReady {
+	if azure, ok := m.fleet.cloud.(*emulator.Server); ok && azure.RequireReady {
 		request := httptest.NewRequest(http.MethodPost, "http://168.63.129.16/provisioning/health", strings.NewReader(`{"state":"Ready"}`))
 		request.Header.Set("x-ms-guest-agent-name", "kamino-lab")
-		m.fleet.cloud.Metadata(i.ID).ServeHTTP(httptest.NewRecorder(), request)
+		azure.Metadata(i.ID).ServeHTTP(httptest.NewRecorder(), request)
 	}
 }
 

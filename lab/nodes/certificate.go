@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -83,6 +84,9 @@ func apart(n *corev1.Node, i emulator.Instance, who identity) *corev1.Node {
 
 // label is what the cloud writes on a node, and no kubelet: which image it is of.
 func (k *kubelet) label(ctx context.Context) error {
+	if strings.HasPrefix(k.instance.ID, awsScheme) {
+		return nil // AWS's writes none of the image
+	}
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"kubernetes.azure.com/node-image":%q}}}`, imageLabel(k.instance))
 	_, err := k.fleet.client.CoreV1().Nodes().Patch(context.WithValue(ctx, userKey{}, nil), k.node, "application/merge-patch+json", patch,
 		metav1.PatchOptions{FieldManager: "cloud-node-manager"})

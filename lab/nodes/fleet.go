@@ -1,4 +1,4 @@
-// Package nodes simulates kubelets which follow the power of Azure's emulator:
+// Package nodes simulates kubelets which follow the power of an emulator's instances:
 // every running instance is a Node of a real API server, with heartbeats, and
 // runs the pods bound to it.
 //
@@ -35,8 +35,8 @@ import (
 
 // Options of Start. Config and Cloud are required.
 type Options struct {
-	Config *rest.Config     // an administrator's
-	Cloud  *emulator.Server // its Clock and Speed are the nodes' too
+	Config *rest.Config // an administrator's
+	Cloud  Cloud        // an emulator's Clock and Speed are the nodes' too
 
 	Latencies Latencies
 	// Heartbeat is the period of a node's Lease in real time; 0 means 2 s. It is
@@ -81,10 +81,11 @@ func (l Latencies) withDefaults() Latencies {
 	}
 }
 
-// Fleet is all simulated nodes of one emulator.
+// Fleet is all simulated nodes of one cloud.
 type Fleet struct {
-	cloud     *emulator.Server
+	cloud     Cloud
 	clock     emulator.Clock
+	speed     float64
 	client    kubernetes.Interface
 	latencies Latencies
 	heartbeat time.Duration
@@ -112,13 +113,19 @@ const byNode = "node"
 // emulator from then on. ctx bounds the start only; Stop ends the fleet.
 func Start(ctx context.Context, opts Options) (*Fleet, error) {
 	f := &Fleet{
-		cloud: opts.Cloud, clock: opts.Cloud.Clock, latencies: opts.Latencies.withDefaults(),
+		cloud: opts.Cloud, latencies: opts.Latencies.withDefaults(),
 		heartbeat: opts.Heartbeat, abrupt: opts.Abrupt, logger: opts.Logger,
 		machines: map[string]*machine{}, kubelets: map[string]map[*kubelet]bool{},
 	}
 	var err error
 	if f.client, err = kubernetes.NewForConfig(impersonating(opts.Config, &f.away)); err != nil {
 		return nil, fmt.Errorf("make client of nodes: %w", err)
+	}
+	switch cloud := opts.Cloud.(type) {
+	case *emulator.Server:
+		f.clock, f.speed = cloud.Clock, cloud.Speed
+	case region:
+		f.clock, f.speed = cloud.Clock, cloud.Speed
 	}
 	if f.clock == nil {
 		f.clock = emulator.WallClock{}
@@ -219,8 +226,8 @@ func (f *Fleet) deleted(id string) {
 
 // wait lets emulated time pass: d divided by the emulator's speed, on its clock.
 func (f *Fleet) wait(ctx context.Context, d time.Duration) error {
-	if f.cloud.Speed > 0 {
-		d = time.Duration(float64(d) / f.cloud.Speed)
+	if f.speed > 0 {
+		d = time.Duration(float64(d) / f.speed)
 	}
 	if d <= 0 {
 		return ctx.Err()
@@ -314,7 +321,7 @@ func (f *Fleet) claim(k *kubelet) (release func()) {
 
 func isInstanceID(id string) bool {
 	parts := strings.Split(id, "/")
-	return len(parts) > 2 && strings.EqualFold(parts[len(parts)-2], "virtualMachines")
+	return strings.HasPrefix(id, awsScheme) || len(parts) > 2 && strings.EqualFold(parts[len(parts)-2], "virtualMachines")
 }
 
 func powerState(document map[string]any) string {

@@ -188,7 +188,7 @@ func (k *kubelet) sayGoodbye(ctx context.Context) {
 	defer cancel()
 	object, err := k.fleet.client.CoreV1().Nodes().Get(ctx, k.node, metav1.GetOptions{ResourceVersion: "0"})
 	if err == nil {
-		err = k.patchStatus(ctx, corev1.NodeStatus{Conditions: conditions(
+		err = k.patchStatus(ctx, map[string]any{"conditions": conditions( // a NodeStatus would empty nodeInfo
 			object.Status.Conditions, time.Now(), corev1.ConditionFalse, "KubeletNotReady", "node is shutting down")})
 	}
 	if err != nil {
@@ -196,7 +196,7 @@ func (k *kubelet) sayGoodbye(ctx context.Context) {
 	}
 }
 
-func (k *kubelet) patchStatus(ctx context.Context, status corev1.NodeStatus) error {
+func (k *kubelet) patchStatus(ctx context.Context, status any) error {
 	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return fmt.Errorf("encode status: %w", err)

@@ -24,7 +24,7 @@ var (
 // machine is one instance: power, and what runs while there is power.
 type machine struct {
 	fleet     *Fleet
-	id        string // ARM ID
+	id        string // ARM ID, or provider ID on AWS
 	addresses address
 
 	mu     sync.Mutex
@@ -137,6 +137,9 @@ func (m *machine) forget(ctx context.Context) {
 // (https://github.com/kubernetes-sigs/cloud-provider-azure/blob/master/pkg/provider/azure_instances.go).
 // The resource group is in lower case there.
 func providerID(instanceID string) string {
+	if strings.HasPrefix(instanceID, awsScheme) {
+		return instanceID
+	}
 	parts := strings.Split(instanceID, "/")
 	for i := range parts {
 		if strings.EqualFold(parts[i], "resourceGroups") && i+1 < len(parts) {

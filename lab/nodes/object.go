@@ -24,6 +24,9 @@ const (
 // (https://learn.microsoft.com/azure/aks/use-labels#reserved-prefixes and
 // https://kubernetes.io/docs/reference/labels-annotations-taints/).
 func nodeObject(i emulator.Instance, who identity) *corev1.Node {
+	if strings.HasPrefix(i.ID, awsScheme) {
+		return awsNodeObject(i, who)
+	}
 	location := strings.ToLower(strings.ReplaceAll(i.Location, " ", ""))
 	return apart(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: who.node, Labels: map[string]string{
@@ -38,6 +41,24 @@ func nodeObject(i emulator.Instance, who identity) *corev1.Node {
 			"kubernetes.azure.com/role":      "agent",
 		}},
 		Spec: corev1.NodeSpec{ProviderID: providerID(i.ID)},
+	}, i, who)
+}
+
+// awsNodeObject has the labels of a node on AWS
+// (https://github.com/kubernetes/cloud-provider-aws, and eksctl's for self-managed groups).
+func awsNodeObject(i emulator.Instance, who identity) *corev1.Node {
+	zone, _, _ := strings.Cut(strings.TrimPrefix(i.ID, awsScheme), "/")
+	return apart(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: who.node, Labels: map[string]string{
+			corev1.LabelOSStable:             operatingSystem(i),
+			corev1.LabelArchStable:           architecture(i),
+			corev1.LabelHostname:             who.hostname,
+			corev1.LabelInstanceTypeStable:   i.Size,
+			corev1.LabelTopologyRegion:       i.Location,
+			corev1.LabelTopologyZone:         zone,
+			"alpha.eksctl.io/nodegroup-name": who.pool,
+		}},
+		Spec: corev1.NodeSpec{ProviderID: i.ID},
 	}, i, who)
 }
 

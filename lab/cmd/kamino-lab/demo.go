@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,7 +30,7 @@ Exits with 1 if anything did not hold.`,
 			if output != "text" && output != "json" {
 				return fmt.Errorf("output %q is unknown: use -o text or -o json", output)
 			}
-			if err := checkMachines(kind); err != nil {
+			if err := errors.Join(checkMachines(kind), checkCloud(&opts.On, kind)); err != nil {
 				return err
 			}
 			if kind == qemu {
@@ -49,10 +50,11 @@ Exits with 1 if anything did not hold.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&kind, "machines", simulated, "simulated, or qemu: virtual machines that really boot")
+	addCloud(flags, &opts.On)
 	flags.BoolVar(&keep, "keep", false, "keep the lab afterwards, until interrupted")
 	flags.StringVarP(&output, "output", "o", "text", "text or json")
 	flags.IntVar(&opts.Nodes, "nodes", 3, "nodes of the pool")
-	flags.Float64Var(&opts.Speed, "speed", 60, "how many times faster than published Azure and its nodes work")
+	flags.Float64Var(&opts.Speed, "speed", 60, "how many times faster than the cloud and its nodes work")
 	flags.StringVar(&opts.Kamino, "kamino", "", "the product's binary (default: bin/kamino of this checkout, else in PATH)")
 	return cmd
 }
@@ -94,7 +96,7 @@ func printDemo(out io.Writer, r demo.Report) {
 	for _, d := range r.ModelDiff {
 		fmt.Fprintf(w, "  %s\n    was\t%s\n    is\t%s\n", d.Field, d.From, d.To)
 	}
-	fmt.Fprintf(w, "\nThe steps\t(%g times faster than published Azure)\n", r.Speed)
+	fmt.Fprintf(w, "\nThe steps\t(%g times faster than the cloud)\n", r.Speed)
 	for _, s := range r.Steps {
 		if !s.Skipped {
 			fmt.Fprintf(w, "  %s\t%6.1f s\n", s.Name, s.Seconds)

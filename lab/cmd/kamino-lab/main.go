@@ -1,5 +1,5 @@
 // Command kamino-lab runs a whole cluster and a cloud on this machine: a real
-// Kubernetes control plane, Azure Resource Manager's emulator over HTTPS, and
+// Kubernetes control plane, the emulator of Azure Resource Manager or of AWS over HTTPS, and
 // nodes which follow it.
 package main
 
@@ -19,7 +19,7 @@ import (
 func main() {
 	root := &cobra.Command{
 		Use:           "kamino-lab",
-		Short:         "A Kubernetes cluster and an Azure on this machine, to try Kamino on",
+		Short:         "A Kubernetes cluster and a cloud on this machine, to try Kamino on",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

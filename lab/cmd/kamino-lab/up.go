@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"kamino.dev/kamino/lab"
 	"kamino.dev/kamino/lab/controlplane"
@@ -19,12 +20,13 @@ func newUpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up --dir DIR",
 		Short: "Start a lab and keep it until interrupted",
-		Long: `Start a Kubernetes control plane, an Azure and nodes on this machine, print
-"ready", and keep them until interrupted; then nothing is left of them.
+		Long: `Start a Kubernetes control plane, an Azure or a Region of AWS and nodes on this
+machine, print "ready", and keep them until interrupted; then nothing is left of
+them.
 
-In DIR are kubeconfig, azure.json, azurestackcloud.json, ca.pem and env.
-In another shell, . DIR/env makes kamino, kubectl and Azure clients use the lab;
-az wants sh DIR/az-login once.`,
+In DIR are kubeconfig, ca.pem and env; on Azure azure.json and
+azurestackcloud.json, too. In another shell, . DIR/env makes kamino, kubectl and
+clients of the cloud use the lab: aws at once, az after sh DIR/az-login.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if opts.Dir == "" {
@@ -38,7 +40,7 @@ az wants sh DIR/az-login once.`,
 			if verbose {
 				level = slog.LevelDebug
 			}
-			if err := checkMachines(kind); err != nil {
+			if err := errors.Join(checkMachines(kind), checkCloud(&opts.On, kind)); err != nil {
 				return err
 			}
 			if kind == qemu {
@@ -55,11 +57,31 @@ az wants sh DIR/az-login once.`,
 	flags := cmd.Flags()
 	flags.StringVar(&opts.Dir, "dir", "", "directory of the lab's files, made if absent")
 	flags.StringVar(&kind, "machines", simulated, "simulated, or qemu: virtual machines that really boot, in one pool, one unless --nodes says otherwise")
-	flags.IntVar(&opts.Pools, "pools", 1, "number of pools (scale sets)")
+	addCloud(flags, &opts.On)
+	flags.IntVar(&opts.Pools, "pools", 1, "number of pools (scale sets, or Auto Scaling groups)")
 	flags.IntVar(&opts.NodesPerPool, "nodes", 3, "number of nodes of each pool")
-	flags.Float64Var(&opts.Speed, "speed", 1, "how many times faster than published Azure and the nodes work")
+	flags.Float64Var(&opts.Speed, "speed", 1, "how many times faster than the cloud and the nodes work")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "log every request and component")
 	return cmd
+}
+
+func addCloud(flags *pflag.FlagSet, on *string) {
+	flags.StringVar(on, "cloud", onAzure, "azure or aws")
+}
+
+const onAzure = "azure"
+
+// checkCloud turns the name of a cloud into that of the lab.
+func checkCloud(on *string, kind string) error {
+	switch {
+	case *on == onAzure:
+		*on = ""
+	case *on != lab.OnAWS:
+		return fmt.Errorf("cloud %q is unknown: use --cloud azure or aws", *on)
+	case kind == qemu:
+		return errors.New("virtual machines are on Azure only: leave out --cloud aws, or --machines qemu")
+	}
+	return nil
 }
 
 func up(cmd *cobra.Command, opts lab.Options) error {

@@ -1,0 +1,267 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kamino.dev/kamino"
+	awsemulator "kamino.dev/kamino/aws/emulator"
+	"kamino.dev/kamino/lab"
+)
+
+// onAWS is the lab of all tests on AWS: a cluster is on one cloud, so it has a control plane of its
+// own. The first test that wants it starts it; TestMain stops it.
+var onAWS = sync.OnceValues(func() (*lab.Lab, error) {
+	awsStarted.Store(true)
+	return lab.Start(mainContext, lab.Options{On: lab.OnAWS, Dir: filepath.Join(mainDir, "aws"), Binary: labBinary, Speed: speed, Groups: []awsemulator.Group{
+		{Name: "red", Count: 3, Min: 2, Tags: clusterTag}, {Name: "blue", Count: 2, Min: 1, Version: "1", Tags: clusterTag},
+		{Name: "tight", Count: 1, Min: 1, Tags: clusterTag}, {Name: "green", Count: 3, Min: 1, Tags: clusterTag},
+	}})
+})
+
+var clusterTag = map[string]string{"kubernetes.io/cluster/lab": "owned"}
+
+// awsPool is a group of one test.
+type awsPool struct {
+	*testing.T
+	lab  *lab.Lab
+	name string
+}
+
+func newAWSPool(t *testing.T, name string) *awsPool {
+	t.Helper()
+	l, err := onAWS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &awsPool{t, l, name}
+}
+
+// members are the group's instances that live, in the order of their launch.
+func (p *awsPool) members() (all []awsemulator.Machine) {
+	for _, m := range p.lab.AWS.Machines() {
+		if m.Group == p.name && m.State != "terminated" {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func (p *awsPool) run(args ...string) outcome {
+	p.Helper()
+	return call{lab: p.lab}.run(p.T, args...)
+}
+
+// read runs a command that must succeed, and reads its JSON.
+func (p *awsPool) read(into any, args ...string) {
+	p.Helper()
+	o := p.run(append(args, "-o", "json")...)
+	if err := json.Unmarshal([]byte(o.out), into); err != nil || o.code != 0 {
+		p.Fatalf("%v: exit code %d, %v\n%s\n%s", args, o.code, err, o.out, o.log)
+	}
+}
+
+func (p *awsPool) status() kamino.PoolStatus {
+	p.Helper()
+	var pools []kamino.PoolStatus
+	p.read(&pools, "status", "--pool", p.name)
+	if len(pools) != 1 {
+		p.Fatalf("%d pools", len(pools))
+	}
+	return pools[0]
+}
+
+// next is what the group launches next.
+func (p *awsPool) next() awsemulator.Machine {
+	p.Helper()
+	before := p.members()
+	p.awsCall("autoscaling", "set-desired-capacity", "--auto-scaling-group-name", p.name, "--desired-capacity", fmt.Sprint(len(before)+1))
+	await(p.T, "one more instance runs", func() string {
+		now := p.members()
+		if len(now) != len(before)+1 || now[len(now)-1].State != "running" {
+			return fmt.Sprintf("%+v", now)
+		}
+		return ""
+	})
+	now := p.members()
+	return now[len(now)-1]
+}
+
+// awsCall is a person with aws.
+func (p *awsPool) awsCall(args ...string) string {
+	p.Helper()
+	program, err := exec.LookPath("aws")
+	if err != nil {
+		p.Skip("aws is not installed: pip install awscli")
+	}
+	cmd := exec.CommandContext(p.Context(), program, args...)
+	cmd.Env = environment(p.lab, map[string]string{"AWS_ACCESS_KEY_ID": p.lab.Environment()["KAMINO_LAB_OPERATOR_ID"], "AWS_PAGER": ""})
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		p.Fatalf("aws %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// TestAWS is the main job on AWS by every command, with the same words: the group replaces nobody,
+// the donor is in service afterwards, and its next instance is what kamino says.
+func TestAWS(t *testing.T) {
+	t.Parallel()
+	p := newAWSPool(t, "red")
+	before, stock := p.members(), p.members()[0].Image
+	donor := before[0].Hostname
+	if o := p.run("plan", "--pool", p.name, "--pending-reboot-annotation", "none/none", "--minimum-ready-time", "0s", "--minimum-candidates", "1"); o.code != 0 || !strings.Contains(o.out, donor) {
+		t.Errorf("plan: exit code %d\n%s\n%s", o.code, o.out, o.log)
+	}
+	if o := p.run("update", "--target-node", donor, "--dry-run"); o.code != 0 || !strings.Contains(o.out, "parameter /kamino/lab/red/image") {
+		t.Errorf("dry run: exit code %d\n%s\n%s", o.code, o.out, o.log)
+	}
+	if o := p.run("doctor", "--target-node", donor); o.code != 0 {
+		t.Errorf("doctor: exit code %d\n%s\n%s", o.code, o.out, o.log)
+	}
+	r := p.run(updateArgs(donor, "--new-updated-nodes", "1")...).mustSucceed(t)
+	if !slices.Contains(stepsOf(r), kamino.InHold) || !slices.Contains(stepsOf(r), kamino.InExamine) || r.AwaySeconds <= 0 {
+		t.Errorf("the run went through %v, donor away %g s", stepsOf(r), r.AwaySeconds)
+	}
+	p.expectWhole(before, 1)
+	s := p.status()
+	if s.Next != r.Version || len(s.Versions) != 1 || s.Versions[0].Instances != 1 || s.Versions[0].BuiltFrom != donor {
+		t.Errorf("status %+v", s)
+	}
+	if o := p.run(updateArgs(donor)...); o.code != 0 || o.report(t).Changed {
+		t.Errorf("second update: exit code %d\n%s\n%s", o.code, o.out, o.log)
+	}
+	if o := p.run("restore", "--dry-run"); o.code != 0 {
+		t.Errorf("restore: exit code %d\n%s\n%s", o.code, o.out, o.log)
+	}
+	second := p.run(updateArgs(before[1].Hostname, "--again")...).mustSucceed(t)
+	if diff := second.ModelDiff; len(diff) != 1 || diff[0].Field != "parameter /kamino/lab/red/image" {
+		t.Errorf("the second promotion changed %v", diff)
+	}
+	p.read(new(kamino.Rollback), "withdraw", "--pool", p.name, "--reason", "looks bad")
+	if s := p.status(); s.Next != r.Version {
+		t.Errorf("after the withdrawal the next node boots from %s, want %s", s.Next, r.Version)
+	}
+	p.read(new(kamino.Rollback), "rollback", "--pool", p.name, "--to", second.Version)
+	p.read(new(kamino.Rollback), "rollback", "--pool", p.name, "--to", kamino.ToOriginal)
+	if m := p.next(); m.Image != stock {
+		t.Errorf("after the rollback to the original the next instance boots from %s, want %s", m.Image, stock)
+	}
+	p.read(new(kamino.Rollback), "rollback", "--pool", p.name, "--to", r.Version)
+	if m := p.next(); m.Image != r.Image {
+		t.Errorf("after the way back to the version the next instance boots from %s, want %s", m.Image, r.Image)
+	}
+	p.expectWhole(before, 3)
+}
+
+// expectWhole: the instances from before are in service, on as often as kamino says, and none was
+// replaced; the group rebalances, and nothing of a run is left.
+func (p *awsPool) expectWhole(before []awsemulator.Machine, more int) {
+	p.Helper()
+	now := p.members()
+	if len(now) != len(before)+more {
+		p.Errorf("%d instances, were %d and %d more", len(now), len(before), more)
+	}
+	for _, was := range before {
+		if !slices.ContainsFunc(now, func(m awsemulator.Machine) bool {
+			return m.ID == was.ID && m.Lifecycle == "InService" && m.State == "running"
+		}) {
+			p.Errorf("instance %s is not in service any more: %+v", was.ID, now)
+		}
+	}
+	if p.lab.AWS.Suspended(p.name, "AZRebalance") {
+		p.Error("zone rebalancing is suspended")
+	}
+	for _, m := range p.lab.AWS.Machines() {
+		if m.Tags[kamino.TagCanary] != "" && m.Tags[kamino.TagPool] == p.name && m.State == "running" {
+			p.Errorf("canary %s is left", m.ID)
+		}
+	}
+	nodes, err := p.lab.Client.CoreV1().Nodes().List(p.Context(), metav1.ListOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, n := range nodes.Items {
+		if slices.ContainsFunc(before, func(m awsemulator.Machine) bool { return m.Hostname == n.Name }) &&
+			(n.Annotations[kamino.AnnotationRun] != "" || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return strings.Contains(t.Key, "kamino") })) {
+			p.Errorf("node %s carries marks: %v %v", n.Name, n.Annotations, n.Spec.Taints)
+		}
+	}
+}
+
+// TestAWSByVersion: a group that names a number goes on doing so where that is asked for.
+func TestAWSByVersion(t *testing.T) {
+	t.Parallel()
+	p := newAWSPool(t, "blue")
+	before := p.members()
+	r := p.run(updateArgs(before[0].Hostname, "--image-reference", "version", "--prove", "none", "--new-updated-nodes", "1")...).mustSucceed(t)
+	if diff := r.ModelDiff; len(diff) != 1 || diff[0].To != r.Image {
+		t.Errorf("changed %v, want the image %s", diff, r.Image)
+	}
+	await(t, "the new instance runs", func() string {
+		now := p.members()
+		if m := now[len(now)-1]; m.State != "running" || m.Image != r.Image || m.TemplateVersion != 2 {
+			return fmt.Sprintf("%+v", m)
+		}
+		return ""
+	})
+	p.expectWhole(before, 1)
+}
+
+// TestAWSAuto: the donor is chosen, and what comes of it is told.
+func TestAWSAuto(t *testing.T) {
+	t.Parallel()
+	p := newAWSPool(t, "green")
+	before := p.members()
+	patched := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, kamino.KuredLastPatch.Annotation, time.Now().UTC().Format(time.RFC3339))
+	if _, err := p.lab.Client.CoreV1().Nodes().Patch(t.Context(), before[0].Hostname, types.MergePatchType, []byte(patched), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	o := p.run("auto-update", "--target-vmss", p.name, "--minimum-ready-time", "0s", "--minimum-candidates", "1", "--autoscaler-settle", "0", "--grace-period", "20", "--prove-for", "0s",
+		"--poll-interval", "50ms", "--image", lab.SealImage)
+	if o.code != 0 || !strings.Contains(o.out, "updated") {
+		t.Fatalf("exit code %d\n%s\n%s", o.code, o.out, o.log)
+	}
+	p.expectWhole(before, 0)
+}
+
+// TestAWSRefused: what cannot go well is told before anything is touched, and what only Azure knows
+// is no flag here.
+func TestAWSRefused(t *testing.T) {
+	t.Parallel()
+	p := newAWSPool(t, "tight")
+	node := p.members()[0].Hostname
+	for _, tt := range []struct {
+		args []string
+		code int
+		want []string
+	}{
+		{updateArgs(node), 3, []string{"MinSize", "aws autoscaling update-auto-scaling-group --auto-scaling-group-name tight --min-size 0"}},
+		{[]string{"status", "--gallery", "g"}, 1, []string{"--gallery is for clusters on Azure only, and this one is on AWS"}},
+		{updateArgs(node, "--replicas", "2"), 1, []string{"--replicas is for clusters on Azure only"}},
+	} {
+		since := len(p.lab.AWS.Requests(0))
+		o := p.run(tt.args...)
+		for _, want := range tt.want {
+			if o.code != tt.code || !strings.Contains(o.log+o.out, want) {
+				t.Errorf("%v: exit code %d, want %d and %q\n%s\n%s", tt.args, o.code, tt.code, want, o.out, o.log)
+			}
+		}
+		for _, e := range p.lab.AWS.Requests(since) {
+			if g, _ := e.Parameters["AutoScalingGroupName"].(string); g == p.name && !strings.HasPrefix(e.Action, "Describe") {
+				t.Errorf("%v sent %s", tt.args, e.Action)
+			}
+		}
+	}
+}
