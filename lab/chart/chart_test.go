@@ -114,6 +114,8 @@ var uses = []struct {
 	{"all", "kamino-gen-autoupdate-rel-1", "Job", []string{"kamino.targetVMSS=ALL", kured1, kured2, "kamino.auto.dryRun=true"}},
 	{"cronjob", "nightly-autoupdate-rel", "CronJob", []string{"kamino.name=nightly", "kamino.targetVMSS=ALL", kured1, kured2,
 		"kamino.auto.cronjob.enabled=true", "kamino.auto.cronjob.schedule=15 3 * * 0", "kamino.auto.cronjob.timeZone=Europe/Berlin"}},
+	{"aws", "kamino-gen-autoupdate-rel-1", "Job", []string{"kamino.targetVMSS=ALL", kured1, kured2, "kamino.aws.enabled=true",
+		"kamino.aws.roleARN=arn:aws:iam::123456789012:role/kamino", "kamino.aws.region=eu-central-1", "kamino.aws.clusterName=prod"}},
 	{"everything", "kamino-gen-autoupdate-rel-1", "Job", []string{"kamino.targetVMSS=k8s-pool1-12345678-vmss", kured1, kured2,
 		"kamino.container.pullSecret=registry", "kamino.newUpdatedNodes=2", "kamino.imageHistory=5",
 		"kamino.jobTtl=60", "kamino.drain.gracePeriod=30", "kamino.drain.force=true", "kamino.drain.timeout=900", "kamino.logLevel=DEBUG",

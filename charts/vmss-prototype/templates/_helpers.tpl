@@ -53,7 +53,7 @@ targetNode: {{ . | quote }}
 {{- end }}
 
 {{- define "kamino.onHost" -}}
-{{- if and .azure.inCluster (not .azure.workloadIdentity.enabled) }}yes{{ end }}
+{{- if and .azure.inCluster (not .azure.workloadIdentity.enabled) (not .aws.enabled) }}yes{{ end }}
 {{- end }}
 
 {{- define "kamino.nonRoot" -}}
@@ -69,6 +69,11 @@ targetNode: {{ . | quote }}
 {{- if not (index $k.container $name) }}{{ fail (printf "kamino.container.%s is required: no image of kamino is released yet. Build one with \"make image\", push it to a registry of yours, and set kamino.container.imageRegistry, imageRepository and imageHash (its digest, 64 hexadecimal digits)" $name) }}{{ end -}}
 {{- end -}}
 {{- if hasSuffix "vmss-prototype" $k.container.imageRepository }}{{ fail (printf "kamino.container.imageRepository %q is the image of the Python script: name one of kamino, which \"make image\" builds" $k.container.imageRepository) }}{{ end -}}
+{{- if $k.aws.enabled -}}
+{{- range $name, $given := dict "azure.workloadIdentity.enabled" $k.azure.workloadIdentity.enabled "azure.subscription" $k.azure.subscription "azure.resourceGroup" $k.azure.resourceGroup "gallery" $k.gallery -}}
+{{- if $given }}{{ fail (printf "kamino.%s is for clusters on Azure, and kamino.aws.enabled says that this one is on AWS: leave one of them out" $name) }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- if and $k.targetNode $k.targetVMSS }}{{ fail (printf "kamino.targetNode %q and kamino.targetVMSS %q exclude each other: set the first to update a pool from that node, or the second to let kamino choose the node" $k.targetNode $k.targetVMSS) }}{{ end -}}
 {{- if and $k.targetNode (le (len $k.targetNode) 6) }}{{ fail (printf "kamino.targetNode %q is no node of a scale set: those end in six characters that number the instance" $k.targetNode) }}{{ end -}}
 {{- if eq (include "kamino.command" $k) "auto-update" -}}
@@ -89,6 +94,18 @@ targetNode: {{ . | quote }}
 {{- with .container.pullSecret }}
 - --image-pull-secret
 - {{ . | quote }}
+{{- end }}
+{{- if .aws.enabled }}
+- --provider
+- aws
+{{- with .aws.region }}
+- --region
+- {{ . | quote }}
+{{- end }}
+{{- with .aws.clusterName }}
+- --cluster-name
+- {{ . | quote }}
+{{- end }}
 {{- end }}
 {{- with .azure.subscription }}
 - --subscription
