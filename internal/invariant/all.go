@@ -58,7 +58,7 @@ var All = []Invariant{
 		before: refusedUntouched},
 	{ID: "I29", Says: "in the end no canary is left, nor the node of one",
 		settled: noCanary},
-	{ID: "I30", Says: "no image whose canary was bad becomes what a pool boots from; a run promotes one version at most",
+	{ID: "I30", Says: "no image whose canary was bad, or that is left to a person, becomes what a pool boots from; a run promotes one version at most",
 		changed: oneSound},
 	{ID: "I31", Says: "no donor is off in service where its pool replaces such a node; in the end all are in service, as their nodes were Ready before",
 		changed: heldWhileOff, before: readyBeforeService, settled: nothingHeld},

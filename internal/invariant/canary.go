@@ -33,6 +33,9 @@ func oneSound(a *Auditor, s *State) {
 		if v.Unfit {
 			a.Violate("I30", "pool %s boots from version %s, whose canary was bad", p.ID, v.Name)
 		}
+		if v.Left {
+			a.Violate("I30", "pool %s boots from version %s, which is left to a person", p.ID, v.Name)
+		}
 		if run == "" || v.Run != run {
 			continue // a way back, or what an earlier run had made
 		}

@@ -234,6 +234,10 @@ var broken = []struct {
 		a.Changed(sound())
 		a.Changed(at(func(s *State) { s.Pools[0].Image = image0; s.Artifacts[0].Unfit = true }))
 	}},
+	{"I30", "what is left to a person becomes the pool's", func(a *Auditor) {
+		a.Changed(sound())
+		a.Changed(at(func(s *State) { s.Pools[0].Image = image0; s.Artifacts[0].Left = true }))
+	}},
 	{"I30", "a run promotes two", func(a *Auditor) {
 		moves := func(image string, artifact int) {
 			a.Changed(at(func(s *State) {

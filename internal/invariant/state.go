@@ -103,6 +103,8 @@ type Artifact struct {
 	Ours   bool   // made by Kamino, whichever version of it
 	// Unfit: what booted from it was seen to be no node that works. The world knows.
 	Unfit bool
+	// Left: it was made to wait for a person, and none has promoted it.
+	Left bool
 	// Receipt is the tag kamino-receipt.
 	Receipt string
 }

@@ -75,6 +75,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	for _, v := range w.artifacts {
 		made := pictureArtifact(v.Artifact, v.pool, kinds[v.Kind])
 		made.Unfit = v.proved && v.sick != healthy
+		made.Left = v.Tags[kamino.TagPromote] == string(kamino.PromoteManual) && !w.promotedByHand
 		s.Artifacts = append(s.Artifacts, made)
 	}
 	a.leases(s)

@@ -436,6 +436,7 @@ func TestVerbs(t *testing.T) {
 
 func (w *world) promote(o kamino.PromoteOptions) (back kamino.Rollback, err error) {
 	p := &proc{}
+	w.promotedByHand = true
 	w.spawn(p, func(ctx context.Context) { back, err = p.engine().PromoteVersion(ctx, o) })
 	w.wait()
 	return back, err

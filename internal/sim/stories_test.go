@@ -34,6 +34,17 @@ var stories = []struct {
 	}},
 	{"a snapshot of another disk, with the tags of a run that was", func() string { return copiedTags("a-2", true) }},
 	{"a snapshot of a run that the ledger does not know", func() string { return copiedTags("a-0", false) }},
+	{"a version that is left to a person, and a night without that option", func() string {
+		w, o := aged(1), proving()
+		o.Proof.Promote = kamino.PromoteManual
+		was := w.pools[poolA].image
+		p := w.update(o)
+		night := autoOptions()
+		night.Proof = proving().Proof
+		again, _ := w.auto(night)
+		return unless(p.err == nil && again.err == nil && w.pools[poolA].image == was && len(w.audit.violations) == 0,
+			"the run ended %v, the night %v, and the pool refers to %s, not to %s", p.err, again.err, w.pools[poolA].image, was)
+	}},
 	{"a version that was rolled back, and a night", func() string {
 		w := aged(1)
 		if p := w.update(options("a-0")); p.err != nil {

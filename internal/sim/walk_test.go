@@ -44,6 +44,10 @@ func newWalk(seed uint64) *walk {
 			k.sick = []sickness{mute, flaps, twin, lacking, noQuota}[own.IntN(5)]
 		}
 	}
+	if k.proof.Mode == kamino.ProveCanary && rand.New(rand.NewPCG(seed, 5)).IntN(6) == 0 {
+		k.proof.Promote = kamino.PromoteManual
+		k.note("promotions are left to a person")
+	}
 	if k.rng.IntN(3) == 0 {
 		k.w = fresh(seed)
 	} else {
@@ -201,16 +205,21 @@ func (k *walk) settle() {
 	}
 	pool := w.pools[poolA]
 	v := w.artifacts[artifactKey(poolA, kamino.Version, p.result.Version)]
-	if v == nil || v.State != kamino.Succeeded || w.bootsFrom(pool) != v.ID || pool.custom != "noop" {
+	left := k.proof.Promote == kamino.PromoteManual
+	if left && (v == nil || !p.result.Waiting && w.bootsFrom(pool) != v.ID) {
+		w.audit.violate("I15", "a clean update leaves its version to nobody: %+v", p.result)
+	}
+	if !left && (v == nil || v.State != kamino.Succeeded || w.bootsFrom(pool) != v.ID || pool.custom != "noop") {
 		w.audit.violate("I15", "a clean update reports success, the next instance boots from %s", w.bootsFrom(pool))
 	}
 	w.audit.settled()
 	before := w.writes
-	if p := w.update(o); w.now.Day() == v.Created.Day() && (p.err != nil || w.writes != before) {
+	// What a person pinned is refused again while nothing is promoted.
+	if p := w.update(o); w.now.Day() == v.Created.Day() && (p.err != nil && !left || w.writes != before) {
 		w.audit.violate("I19", "an update of the same day makes %d writes: %v", w.writes-before, p.err)
 	}
 	w.audit.settled()
-	if k.rng.IntN(3) == 0 {
+	if k.rng.IntN(3) == 0 && !left {
 		k.rollBack()
 	}
 }

@@ -48,7 +48,8 @@ type world struct {
 	excluded  time.Time // a person took a version out of latest
 	staleList []kamino.Artifact
 
-	leaseDeleted bool // and with it the ledger
+	promotedByHand bool // a person promotes
+	leaseDeleted   bool // and with it the ledger
 
 	canaries map[string]*simCanary
 	sick     sickness // of every clone from now on
