@@ -282,8 +282,8 @@ func (e *Engine) refusePaused(ctx context.Context) error {
 	if reason == "" {
 		return nil
 	}
-	return &RefusedError{Subject: "the cluster", Refusals: []Refusal{{Code: CodePaused, Field: "annotation " + AnnotationPaused + " of namespace " + SystemNamespace,
-		Value: reason, Why: "new runs and promotions are paused", Do: "kamino resume lets them begin again"}}}
+	return &RefusedError{Subject: "the cluster", Refusals: []Refusal{{Code: CodePaused, Value: reason,
+		Why: "new runs and promotions are paused: " + Plain(reason), Do: "kamino resume lets them begin again"}}}
 }
 
 // AnnotationPaused on the namespace kamino-system is the stop switch; it holds the reason.

@@ -171,7 +171,7 @@ func (c *pointCommand) run(ctx context.Context, do func(context.Context, *kamino
 func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Name)
 	if !r.Changed {
-		fmt.Fprintf(w, "Nothing to do: the next node boots from %s.\n", r.To)
+		fmt.Fprintf(w, "Already %s: the next node boots from %s.\n", strings.ToLower(c.done), r.To)
 		return
 	}
 	would := ""

@@ -38,13 +38,24 @@ func TestPauseWords(t *testing.T) {
 	}{
 		{[]string{"resume"}, "Not paused", "", exitFine},
 		{[]string{"pause", "--reason", "first"}, "Paused: first\n", "", exitFine},
-		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "", "first", exitRefused},
+		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "", "runs and promotions are paused: first; kamino resume", exitRefused},
 		{[]string{"pause", "--reason", "second"}, "Paused: second (instead of: first)\n", "", exitFine},
 		{[]string{"resume"}, "Resumed", "", exitFine},
 		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "STEP", "", exitFine},
 	} {
 		if out, errs, code := w.kamino(t, c.args...); code != c.code || !strings.Contains(out, c.out) || !strings.Contains(errs, c.wrong) {
 			t.Errorf("%v: exit code %d, want %d\n%s%s", c.args, code, c.code, out, errs)
+		}
+	}
+}
+
+// TestAlready: who types it again is told that it was done.
+func TestAlready(t *testing.T) {
+	for _, done := range []string{"Promoted", "Withdrawn"} {
+		var out bytes.Buffer
+		(&pointCommand{done: done}).table(&out, kamino.Rollback{Name: "a", To: "2026.11.22"})
+		if want := "Already " + strings.ToLower(done) + ": the next node boots from 2026.11.22.\n"; !strings.HasSuffix(out.String(), want) {
+			t.Errorf("%q, want %q", out.String(), want)
 		}
 	}
 }
