@@ -249,6 +249,8 @@ type WrittenModel struct {
 	At    time.Time `json:"at"`
 	// Seen: a later read has shown it in the model.
 	Seen bool `json:"seen,omitempty"`
+	// Whole: nothing else of the model was left to be written.
+	Whole bool `json:"whole,omitempty"`
 }
 
 // Pin is an image that somebody else has put into a model in which kamino had

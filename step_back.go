@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -357,6 +358,9 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 	return r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
 		l.Ledger.Owed = nil
 		l.Ledger.promoted(r.image.version.Name, now)
+		if w := l.Ledger.Wrote; r.image.whole && w != nil && strings.EqualFold(w.Image, r.pool.Model.Image) {
+			l.Ledger.Wrote = &WrittenModel{Image: w.Image, At: w.At, Seen: true, Whole: true}
+		}
 		if r.donorUsed() || r.result.Changed {
 			l.Ledger.passed(PastRun{Run: r.held.run, Donor: firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name), Version: r.image.version.Name,
 				Ended: now.UTC(), Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds(), ProofSeconds: r.result.proofSeconds()})

@@ -23,6 +23,7 @@ type imaging struct {
 	readAt     time.Time      // when version was read whole; zero once something was written of it
 	offeredAt  time.Time      // when the pool was read that version was offered in; zero once it was read again
 	noted      bool           // the write of the model stands on the lease
+	whole      bool           // nothing of the model is left to be written
 	version    Artifact       // as last seen
 	preBuilt   bool           // it was there before the run began
 	reused     *Artifact

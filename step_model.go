@@ -162,7 +162,7 @@ func (r *Run) nextImage(ctx context.Context, pool Pool, want Target) (NextImage,
 	if err != nil {
 		return next, fmt.Errorf("compare the model of pool %s: %w", pool.Name, err)
 	}
-	if r.opts.AdoptModel || r.result.ModelDiff != nil || !r.held.lease.Ledger.leaves(pool, want, next) {
+	if r.image.whole = len(next.Diff) == 0 && want.Reference == ByDefinition; r.opts.AdoptModel || r.result.ModelDiff != nil || !r.held.lease.Ledger.leaves(pool, want, next) {
 		return next, nil
 	}
 	r.doubt(InModel, []string{"what somebody has added to the model since Kamino wrote it stays, and new nodes run it: " +
@@ -172,9 +172,9 @@ func (r *Run) nextImage(ctx context.Context, pool Pool, want Target) (NextImage,
 }
 
 // leaves says whether a model differs in nothing that a pool needs which refers to its definition:
-// kamino wrote it, and it names the definition still.
+// it names that still, and nothing was left to be written once.
 func (l Ledger) leaves(pool Pool, want Target, next NextImage) bool {
-	return want.Reference == ByDefinition && l.Wrote != nil && l.Wrote.Seen && len(next.Diff) > 0 && len(l.Writes) > 0 &&
+	return want.Reference == ByDefinition && l.Wrote != nil && l.Wrote.Whole && len(next.Diff) > 0 &&
 		strings.EqualFold(l.Wrote.Image, pool.Model.Image) && strings.EqualFold(pool.Model.Image, next.Image)
 }
 

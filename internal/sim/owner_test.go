@@ -145,6 +145,35 @@ func TestModelIsWrittenOnce(t *testing.T) {
 	w.sound(t)
 }
 
+// TestOwnBootstrapIsTakenOff: where somebody else let the model name the definition, with a bootstrap
+// of its own, the first run takes that off, also one that follows a run which was killed.
+func TestOwnBootstrapIsTakenOff(t *testing.T) {
+	begin := func() *world {
+		w := pointing(1)
+		w.pools[poolA].exts = []string{"bootstrap"}
+		return w
+	}
+	log := &proc{logging: true}
+	w := begin()
+	w.startUpdate(log, unset())
+	w.wait()
+	if exts := w.pools[poolA].exts; log.err != nil || len(exts) != 1 || exts[0] != "monitor" {
+		t.Fatalf("the run ended %v with extensions %v", log.err, exts)
+	}
+	for _, s := range log.log {
+		if s.step != "model" || !s.call.write {
+			continue
+		}
+		w := begin()
+		w.update(unset(), fault{kind: worlds.KillBefore, at: s.at})
+		p := w.update(unset())
+		if exts := w.pools[poolA].exts; p.err != nil || len(exts) != 1 || exts[0] != "monitor" {
+			t.Errorf("killed at %s: the run after it ended %v with extensions %v", s, p.err, exts)
+		}
+		w.sound(t)
+	}
+}
+
 // TestOneModelIsOneWrite: a write that is repeated because its offer or itself failed counts once.
 func TestOneModelIsOneWrite(t *testing.T) {
 	log := &proc{logging: true}
