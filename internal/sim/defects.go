@@ -134,9 +134,15 @@ var portDefects = []Defect{
 		ports: func() *tampering { return &tampering{setLease: func(l *kamino.Lease) { l.Record.Sealing = false }} }},
 	{Name: "former-unsaved", What: "the model is replaced without being saved",
 		ports: func() *tampering { return &tampering{setLease: func(l *kamino.Lease) { l.Ledger.Former = nil }} }},
-	{Name: "canaries-unseen", By: "I29", What: "canaries are not looked for once they are asked for", Sim: true,
+	{Name: "canaries-unseen", What: "canaries are not looked for once they are asked for", Sim: true,
 		ports: func() *tampering {
 			return &tampering{canaries: func([]kamino.Canary) []kamino.Canary { return nil }}
+		}},
+	{Name: "owner-unseen", What: "who else writes a pool's recipe is not seen", Sim: true,
+		ports: func() *tampering { return &tampering{pool: func(p *kamino.Pool) { p.Owner = nil }} }},
+	{Name: "model-each-night", What: "the model is written for each version, also where it names the definition", Sim: true,
+		ports: func() *tampering {
+			return &tampering{target: func(t *kamino.Target) { t.Reference = kamino.ByVersion }}
 		}},
 	{Name: "not-held", By: "I31", What: "a donor that was asked out of service is taken for one that is", Sim: true,
 		ports: func() *tampering { return &tampering{believes: true} }},

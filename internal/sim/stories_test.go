@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // stories are what no single fault tells: how a pool or a donor stands before anything happens.
@@ -58,6 +59,82 @@ var stories = []struct {
 		night, _ := w.auto(autoOptions())
 		return unless(p.err == nil && w.pools[poolA].image == back, "rolled back (%v) to %s, the pool refers to %s after a night (%v)", p.err, back, w.pools[poolA].image, night.err)
 	}},
+	{"a record of a run that was, which names the machine of another node", func() string {
+		w := aged(1)
+		w.tracing = true
+		w.halt(w.machineOf(w.nodes["a-1"]))
+		w.leave(kamino.Record{Donor: "forgotten", Instance: w.nodes["a-1"].ProviderID, VMID: w.nodes["a-1"].SystemUUID, Sealing: true, Step: "stop"})
+		w.restore()
+		return unless(len(w.switches("a-1")) == 0, "a restore: %s", w.switches("a-1"))
+	}},
+	{"a snapshot that the original script made of the donor", func() string {
+		w := fresh(1) // without other versions that name no run, which it could have become
+		w.Script("a-0")
+		w.advance(w.now.Add(time.Hour))
+		p := w.update(options("a-0"))
+		v := w.version(kamino.VersionName(w.now))
+		return unless(p.err == nil && v != nil && v.Tags[kamino.TagReceipt] != "", "the run ended %v, version %+v", p.err, v)
+	}},
+	{"a build that fails twice", func() string {
+		w := aged(1)
+		var fails []fault
+		for range 2 {
+			log := &proc{logging: true, faults: fails}
+			again := aged(1)
+			again.startUpdate(log, options("a-0"))
+			again.wait()
+			fails = append(fails, fault{kind: worlds.OperationFailed, at: lastCall(log, "Create image version")})
+		}
+		p := w.update(options("a-0"), fails...)
+		w.advance(w.now.Add(time.Hour))
+		v := w.version(kamino.VersionName(w.now))
+		return unless(p.err != nil && (v == nil || v.State != kamino.Failed), "the run ended %v and left version %+v", p.err, v)
+	}},
+	{"a person starts the donor when its snapshot is asked for", func() string {
+		log := &proc{logging: true}
+		w := aged(1)
+		w.startUpdate(log, options("a-0"))
+		w.wait()
+		w = aged(1)
+		starts := &rival{Rival: worlds.Rival{Name: "a person starts the donor"}, happen: func(w *world) { w.StartMachine("a-0") }}
+		w.update(options("a-0"), fault{kind: worlds.RivalActs, at: lastCall(log, "Create snapshot"), rival: starts})
+		return ofKind(w.audit.violations, "")
+	}},
+	{"a run that proves its version", func() string {
+		w := aged(1)
+		p := w.update(proving())
+		return unless(p.err == nil, "the run ended %v", p.err)
+	}},
+	{"a pool that somebody owns, with a bootstrap of its own", func() string {
+		w := pointing(1)
+		pool := w.pools[poolA]
+		pool.owner, pool.exts = &kamino.Owner{Name: "somebody"}, []string{"bootstrap"}
+		models := pool.model
+		p := w.update(pointerOptions())
+		return unless(p.err == nil && pool.model == models, "the run ended %v; the model was written %d times", p.err, pool.model-models)
+	}},
+	{"twelve nights of a pool that points", func() string {
+		w := pointing(1)
+		models := w.pools[poolA].model
+		for night := range 12 {
+			if p := w.update(pointerOptions()); p.err != nil {
+				return fmt.Sprintf("night %d: %v", night, p.err)
+			}
+			w.advance(w.now.Add(24 * time.Hour))
+		}
+		return unless(w.pools[poolA].model == models, "the model was written %d times", w.pools[poolA].model-models)
+	}},
+}
+
+// lastCall is the number of the last call of a method.
+func lastCall(p *proc, method string) int {
+	at := -1
+	for _, s := range p.log {
+		if s.call.method == method {
+			at = s.at
+		}
+	}
+	return at
 }
 
 func unless(good bool, format string, args ...any) string {

@@ -31,6 +31,7 @@ type tampering struct {
 	pool      func(*kamino.Pool)
 	found     func(kind kamino.Kind, list []kamino.Artifact) []kamino.Artifact
 	condition func(*kamino.Pool) // of a write of the pool
+	target    func(*kamino.Target)
 	node      func(*kamino.Node)
 	listed    func(*kamino.Node) // in a list only
 	mark      func(*kamino.Mark)
@@ -113,7 +114,13 @@ func (p faultyProvider) Delete(ctx context.Context, pool kamino.Pool, a kamino.A
 
 func (p faultyProvider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
 	do(p.t.condition, &pool)
+	do(p.t.target, &want)
 	return p.t.err(p.Provider.Promote(ctx, pool, want))
+}
+
+func (p faultyProvider) NextImage(ctx context.Context, pool kamino.Pool, want kamino.Target) (kamino.NextImage, error) {
+	do(p.t.target, &want)
+	return p.Provider.NextImage(ctx, pool, want)
 }
 
 func (p faultyProvider) SetCapacity(ctx context.Context, pool kamino.Pool, instances int) error {
