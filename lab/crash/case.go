@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
 	"kamino.dev/kamino/internal/worlds"
 )
@@ -41,6 +42,10 @@ type Case struct {
 	Peek bool
 	// Abandoned: nobody runs the command again.
 	Abandoned bool
+	// Fails, if set, is what the first run must end with, and Mend what a person does about it
+	// then.
+	Fails string
+	Mend  func(*World)
 	// Loose: the end may differ from the undisturbed run's.
 	Loose bool
 }
@@ -100,6 +105,23 @@ func (w *World) settle() {
 	w.dirty = dirt{true, true, true}
 	w.refresh()
 	w.audit.Settled(&w.state)
+	if did := w.reconcile(); did.WroteModel || len(did.Deleted) > 0 {
+		w.audit.Violate("I10", "the owner of the pool finds it changed: %+v", did)
+	}
+}
+
+// reconcile lets the owner of the recipe, if it has one, look at its pool: it puts its image back,
+// and leaves instances alone that are of another one, as its gate has it.
+func (w *World) reconcile() (did emulator.CAPZWork) {
+	if !w.shape.Owned {
+		return did
+	}
+	id := w.scenario.PoolID(poolName)
+	z := emulator.CAPZ{Pool: id, Image: map[string]any{"id": w.definition}, Replicas: intAt(w.cloud.Document(id), "sku", "capacity"),
+		SkipModelReconciliation: true, Call: w.ask}
+	did, err := z.Reconcile()
+	w.check("let the owner look", err)
+	return did
 }
 
 // Try runs a case.
@@ -157,6 +179,13 @@ func (c *Case) play(w *World, out *Outcome) {
 	case worlds.Vanished:
 		w.clock.pass(worlds.Vanishing)
 	}
+	if c.Fails != "" && (first.Err == nil || !strings.Contains(first.Err.Error(), c.Fails)) {
+		out.Violations = append(out.Violations, fmt.Sprintf("the run ends %v, not because of %q", first.Err, c.Fails))
+	}
+	if c.Mend != nil {
+		c.Mend(w)
+		w.clock.pass(rivalTime)
+	}
 	if strike.Rival != nil {
 		if r := strike.Rival; r.Unharmed && first.Err != nil && !(r.Name == "a person deletes the lease" && c.Golden.Calls[strike.At-1].means.Verb == invariant.SetModel) &&
 			!(r.Name == "nothing can be deleted in the cloud" && out.Writes == 0) { // connect refuses before anything is touched
@@ -178,7 +207,8 @@ func (c *Case) play(w *World, out *Outcome) {
 			out.Violations = append(out.Violations, fmt.Sprintf("kamino restore fails: %v", p.Err))
 		}
 	}
-	if !c.Abandoned && (first.Killed || first.Err != nil || len(first.Result.Warnings) > 0 || strike.Rival != nil || strike.Kind == worlds.Vanished) {
+	if !c.Abandoned && (first.Killed || first.Err != nil || len(first.Result.Warnings) > 0 || strike.Rival != nil ||
+		strike.Kind == worlds.Vanished || strike.Kind == worlds.Empty) { // what was not listed is left to another run
 		c.again(w, out)
 	}
 	w.settle()

@@ -1,7 +1,9 @@
 package crash
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,9 +29,15 @@ func (w *World) fill() error {
 	if err := w.station.clear(w.ctx); err != nil {
 		return fmt.Errorf("clear the cluster: %w", err)
 	}
+	if err := w.makeModels(w.shape.Models); err != nil {
+		return err
+	}
 	for _, in := range w.cloud.Instances() {
 		m := &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), on: true, kubelet: true, lived: true, boots: 1}
 		w.machines[strings.ToLower(in.ID)] = m
+		w.writeDisk(m, func(files map[string]string) {
+			files[machineIDFile] = cmp.Or(files[machineIDFile], "machine-id of "+m.node+"\n") // of those that were born since
+		})
 		w.register(m)
 		if w.donor == "" {
 			w.donor = m.node
@@ -49,8 +57,57 @@ func (w *World) fill() error {
 	if err := w.annotate(); err != nil {
 		return err
 	}
+	if w.shape.Former {
+		if err := w.makeFormer(); err != nil {
+			return fmt.Errorf("make the lease of a former version: %w", err)
+		}
+	}
 	return w.trouble
 }
+
+// makeModels lets the pool grow by an instance for each new model.
+func (w *World) makeModels(n int) error {
+	id := w.scenario.PoolID(poolName)
+	for i := range n {
+		sku, _ := w.cloud.Document(id)["sku"].(map[string]any)
+		sku = maps.Clone(sku)
+		sku["capacity"] = intAt(sku, "capacity") + 1
+		custom := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "#cloud-config\n# %d\n", i))
+		if status := w.arm(http.MethodPatch, id, map[string]any{"sku": sku, "properties": map[string]any{
+			"virtualMachineProfile": map[string]any{"osProfile": map[string]any{"customData": custom}}}}, nil); status >= 300 {
+			return fmt.Errorf("make model %d: %d", i, status)
+		}
+		w.clock.virtual.Advance(30 * time.Second)
+	}
+	return nil
+}
+
+// makeFormer leaves the lease of a run that has ended where former versions kept theirs. It has the
+// donor, and did nothing to it.
+func (w *World) makeFormer() error {
+	m := w.machineNamed(w.donor)
+	l, err := w.station.leases.SetLease(w.ctx, kamino.Lease{Pool: kamino.PoolID(w.pool), Holder: "run-900", Process: "former/1", Epoch: 3,
+		Renewed: w.clock.Now(), Duration: kamino.LeaseDuration, Record: kamino.Record{Donor: w.donor,
+			Instance: kamino.InstanceID("azure://" + m.id), VMID: m.vm, Started: w.clock.Now(), Step: "lock", ModelWas: "Generic:linux:node:latest"}})
+	if err != nil {
+		return err
+	}
+	leases := w.station.admin.CoordinationV1()
+	all, err := leases.Leases(kamino.SystemNamespace).List(w.ctx, managed)
+	if err != nil || len(all.Items) != 1 {
+		return fmt.Errorf("%d leases of pool %s: %w", len(all.Items), l.Pool, err)
+	}
+	here := all.Items[0]
+	there := here.DeepCopy()
+	there.ObjectMeta = metav1.ObjectMeta{Name: here.Name, Labels: here.Labels, Annotations: here.Annotations}
+	if _, err = leases.Leases(metav1.NamespaceSystem).Create(w.ctx, there, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return leases.Leases(kamino.SystemNamespace).Delete(w.ctx, here.Name, metav1.DeleteOptions{})
+}
+
+// managed selects what kamino keeps.
+var managed = metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=kamino"}
 
 // annotate puts a person's annotation on the donor, and remembers how the node was
 // read before that, so that its first read can be stale.
@@ -91,7 +148,8 @@ func (s *Station) clear(ctx context.Context) error {
 		s.admin.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault).DeleteCollection(ctx, now, all),
 		core.Nodes().DeleteCollection(ctx, now, all),
 		s.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, now, all),
-		s.admin.CoordinationV1().Leases(kamino.SystemNamespace).DeleteCollection(ctx, now, metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=kamino"}),
+		s.admin.CoordinationV1().Leases(kamino.SystemNamespace).DeleteCollection(ctx, now, managed),
+		s.admin.CoordinationV1().Leases(metav1.NamespaceSystem).DeleteCollection(ctx, now, managed),
 	)
 }
 
@@ -147,6 +205,7 @@ func (w *World) makeHistory() error {
 	gallery := group + "/galleries/" + kamino.GalleryName(w.scenario.ResourceGroup)
 	definition := gallery + "/images/" + kamino.DefinitionName(poolName)
 	source := group + "/snapshots/history"
+	w.definition = definition
 	var disk, node string
 	for _, in := range w.cloud.Instances() {
 		disk, node = in.OSDiskID, strings.ToLower(in.ComputerName)
@@ -204,9 +263,33 @@ func (w *World) makeHistory() error {
 
 // arm is a call of somebody else at the cloud.
 func (w *World) arm(method, path string, content any, header map[string]string) int {
+	return w.foreign(method, path, content, header).status
+}
+
+// ask is one whose answer matters.
+func (w *World) ask(method, path string, content map[string]any) (map[string]any, error) {
+	var sent any
+	if content != nil {
+		sent = content
+	}
+	answer := w.foreign(method, path, sent, nil)
+	if answer.status >= 300 {
+		return nil, fmt.Errorf("%s %s: %d %s", method, path, answer.status, answer.body.String())
+	}
+	out := map[string]any{}
+	if answer.body.Len() == 0 {
+		return out, nil
+	}
+	err := json.Unmarshal(answer.body.Bytes(), &out)
+	return out, err
+}
+
+func (w *World) foreign(method, path string, content any, header map[string]string) *reply {
+	answer := newReply()
+	answer.status = http.StatusBadRequest
 	raw, err := json.Marshal(content)
 	if err != nil {
-		return http.StatusBadRequest
+		return answer
 	}
 	if content == nil {
 		raw = nil
@@ -219,14 +302,14 @@ func (w *World) arm(method, path string, content any, header map[string]string) 
 	}
 	r, err := http.NewRequestWithContext(w.ctx, method, w.station.armURL+path+"?api-version="+version, body(raw))
 	if err != nil {
-		return http.StatusBadRequest
+		return answer
 	}
 	r.Header.Set("Authorization", "Bearer "+w.cloud.Token())
 	r.Header.Set("Content-Type", "application/json")
 	for key, value := range header {
 		r.Header.Set(key, value)
 	}
-	answer := newReply()
+	answer = newReply()
 	w.cloud.ServeHTTP(answer, r)
-	return answer.status
+	return answer
 }

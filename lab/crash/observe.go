@@ -172,7 +172,7 @@ func leaseOf(l kamino.Lease) invariant.Lease {
 func (w *World) takeLease(answer []byte) bool {
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(answer, nil, nil)
 	l, ok := object.(*coordinationv1.Lease)
-	if err != nil || !ok || l.Annotations["kamino.dev/pool"] == "" {
+	if err != nil || !ok || l.Namespace != kamino.SystemNamespace || l.Annotations["kamino.dev/pool"] == "" {
 		return false
 	}
 	lease := kamino.Lease{Pool: kamino.PoolID(l.Annotations["kamino.dev/pool"]), Process: l.Annotations["kamino.dev/process"]}

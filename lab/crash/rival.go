@@ -285,10 +285,13 @@ func (w *World) allowed() {
 	for name := range emulator.CAPZTags("blue") {
 		tags[name] = nil
 	}
+	if w.shape.Owned {
+		clear(tags)
+	}
 	if policy := textAt(w.cloud.Document(w.scenario.PoolID(poolName)), "properties", "upgradePolicy", "mode"); w.owned || policy != "Manual" {
 		text, err := json.Marshal(map[string]any{"tags": tags, "properties": map[string]any{"upgradePolicy": map[string]any{"mode": "Manual"}}})
 		w.check("write tags", err)
-		w.setPool(string(text), false)
+		w.setPool(string(text), w.shape.Owned)
 	}
 }
 
@@ -311,8 +314,9 @@ func (w *World) Deny() {
 func (w *World) DeleteLease() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.check("delete lease", w.station.admin.CoordinationV1().Leases(kamino.SystemNamespace).DeleteCollection(w.ctx, metav1.DeleteOptions{},
-		metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=kamino"}))
+	for _, namespace := range []string{kamino.SystemNamespace, metav1.NamespaceSystem} {
+		w.check("delete lease", w.station.admin.CoordinationV1().Leases(namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{}, managed))
+	}
 	w.audit.LeaseDeleted(w.pool, w.clock.Now())
 	w.dirty.leases = true
 	w.refresh()
@@ -354,6 +358,7 @@ func (w *World) mend() {
 	w.budgetAllows(1)
 	w.allowed()
 	w.unforge()
+	w.reconcile()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range w.machines {

@@ -28,6 +28,12 @@ type Shape struct {
 	Mute bool
 	// Prove: versions are proved by a canary before they are promoted.
 	Prove bool
+	// Former: an ended run of a version that kept its leases in kube-system holds the pool.
+	Former bool
+	// Owned: the pool's recipe is cluster-api-provider-azure's, which looks at it in the end.
+	Owned bool
+	// Models is how many models the instances refer to, besides that of the first two.
+	Models int
 	// Old is how many image versions exist already, with gallery and definition.
 	Old int
 	// Configure, if set, changes the cloud before it is filled.
@@ -51,24 +57,25 @@ type World struct {
 	verbose  bool
 	history  []string // what happened, if verbose
 
-	mu        sync.Mutex // guards what follows
-	processes []*Process
-	state     invariant.State
-	audit     invariant.Auditor
-	dirty     dirt
-	tend      bool // pods changed since kubelets last looked
-	runs      int
-	machines  map[string]*machine // by lower-case ARM ID
-	pods      map[string]bool     // UIDs whose end or seal has begun
-	held      bool                // budgets do not yield
-	apiAway   time.Time           // Kubernetes answers again at that time
-	older     map[string]*answers // of reads of Kubernetes, by URL
-	owned     bool                // the pool has an owner
-	person    string              // image that a person wrote into the model
-	replaced  map[string]string   // VM IDs of instances that were replaced
-	vanished  time.Time           // the cloud shows everything again at that time
-	forged    *machine            // that wrote a mark of no run
-	trouble   error               // of the harness itself
+	mu         sync.Mutex // guards what follows
+	processes  []*Process
+	state      invariant.State
+	audit      invariant.Auditor
+	dirty      dirt
+	tend       bool // pods changed since kubelets last looked
+	runs       int
+	machines   map[string]*machine // by lower-case ARM ID
+	pods       map[string]bool     // UIDs whose end or seal has begun
+	held       bool                // budgets do not yield
+	apiAway    time.Time           // Kubernetes answers again at that time
+	older      map[string]*answers // of reads of Kubernetes, by URL
+	owned      bool                // the pool has an owner
+	definition string              // ARM ID, where there is history
+	person     string              // image that a person wrote into the model
+	replaced   map[string]string   // VM IDs of instances that were replaced
+	vanished   time.Time           // the cloud shows everything again at that time
+	forged     *machine            // that wrote a mark of no run
+	trouble    error               // of the harness itself
 
 	changes sync.Mutex
 	pending []string // instances that changed
@@ -101,9 +108,12 @@ func (s *Station) NewWorld(ctx context.Context, shape Shape, start time.Time) (*
 	if shape.Pool != nil {
 		shape.Pool(&pool)
 	}
+	if shape.Owned {
+		pool.Tags = emulator.CAPZTags("blue")
+	}
 	w := &World{
 		station: s, ctx: ctx, shape: shape, start: start, clock: newClock(start), scenario: s.scenario,
-		machines: map[string]*machine{}, pods: map[string]bool{}, older: map[string]*answers{}, replaced: map[string]string{}, dirty: dirt{true, true, true},
+		machines: map[string]*machine{}, pods: map[string]bool{}, older: map[string]*answers{}, replaced: map[string]string{}, dirty: dirt{true, true, true}, owned: shape.Owned,
 	}
 	w.scenario.Pools = []emulator.Pool{pool}
 	w.pool = strings.ToLower(w.scenario.PoolID(poolName))

@@ -360,6 +360,20 @@ func TestAzureCLISeesPointer(t *testing.T) {
 	state(second.Version, `[true,"withdrawn",true]`)
 	rollback(second.Version)
 	state(second.Version, `[false,"offered",false]`)
+	third := kaminoRun(t, updateArgs(p.node(0), "--again", "--promote", "manual")...).mustSucceed(t)
+	state(third.Version, `[true,"hidden",false]`)
+	a.boots(p, second.Version)
+	if o := kaminoRun(t, "promote", "--pool", p.name, "--version", third.Version); o.code != 0 {
+		t.Fatalf("promote %s: exit code %d\n%s", third.Version, o.code, o.log)
+	}
+	named()
+	a.boots(p, third.Version)
+	if o := kaminoRun(t, "withdraw", "--pool", p.name, "--version", third.Version, "--reason", "a test"); o.code != 0 {
+		t.Fatalf("withdraw %s: exit code %d\n%s", third.Version, o.code, o.log)
+	}
+	named()
+	state(third.Version, `[true,"withdrawn",false]`)
+	a.boots(p, second.Version)
 	a.in(`true`, "publishingProfile.excludeFromLatest", "sig", "image-version", "update", "--gallery-name", gallery, "--gallery-image-definition", kamino.DefinitionName(p.name),
 		"--gallery-image-version", second.Version, "--set", "publishingProfile.excludeFromLatest=true")
 	a.boots(p, first.Version)
@@ -367,4 +381,5 @@ func TestAzureCLISeesPointer(t *testing.T) {
 	if o.code != 3 || !strings.Contains(o.log, "somebody chose it") {
 		t.Errorf("an update after a person excluded the version: exit code %d\n%s", o.code, o.log)
 	}
+	a.boots(p, first.Version)
 }
