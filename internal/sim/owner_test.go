@@ -145,8 +145,8 @@ func TestModelIsWrittenOnce(t *testing.T) {
 	w.sound(t)
 }
 
-// TestOwnBootstrapIsTakenOff: where somebody else let the model name the definition, with a bootstrap
-// of its own, the first run takes that off, also one that follows a run which was killed.
+// TestOwnBootstrapIsTakenOff: where somebody else let the model name the definition, with a
+// bootstrap of its own, the first run takes that off, also one that follows a run which was killed.
 func TestOwnBootstrapIsTakenOff(t *testing.T) {
 	begin := func() *world {
 		w := pointing(1)
