@@ -110,7 +110,7 @@ func checkReceipt(t *testing.T, annotation, run, donor, vmID string) {
 		t.Errorf("receipt = %+v, want one of run %s, donor %s, vmId %s", got, run, donor, vmID)
 	}
 	if got.RuleCount != 4 || got.Rules != nil || !strings.HasPrefix(got.Hash, "sha256:") {
-		t.Errorf("receipt = %+v, want three rules counted, not listed, and a hash", got)
+		t.Errorf("receipt = %+v, want four rules counted, not listed, and a hash", got)
 	}
 }
 
@@ -132,8 +132,8 @@ func checkLineage(w *world, id, run string) {
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
 		w.Fatalf("lineage %q: %v", lines, err)
 	}
-	if len(lines) != 1 || last.Run != run || len(last.Rules) != 3 || last.Rules[0].Matched != 1 || last.Rules[0].Bytes != 33 {
-		w.Errorf("lineage = %q, want one receipt of run %s with three rules", lines, run)
+	if len(lines) != 1 || last.Run != run || len(last.Rules) != 4 || last.Rules[0].Matched != 1 || last.Rules[0].Bytes != 33 {
+		w.Errorf("lineage = %q, want one receipt of run %s with four rules", lines, run)
 	}
 }
 
