@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
+	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/lab"
@@ -150,5 +151,40 @@ func TestBenchCanary(t *testing.T) {
 	bench.Figure("canary-adds", arm[promoted].Time.Sub(arm[ordered].Time).Seconds(), "s", 10)
 	for _, e := range arm {
 		t.Logf("arm %s %s?%s", e.Method, e.Path, e.Query)
+	}
+}
+
+// TestBenchAWS measures what an update asks of AWS, first with nothing proved and then with a
+// canary: the group names its parameter by the second.
+func TestBenchAWS(t *testing.T) {
+	bench.Need(t)
+	l, err := lab.Start(t.Context(), lab.Options{On: lab.OnAWS, Dir: t.TempDir(), Binary: labBinary, AWSLatencies: awsemulator.NoLatency(), NodeLatencies: nodes.NoLatency()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Stop)
+	members := l.AWS.Machines()
+	for i, b := range []struct {
+		name  string
+		args  []string
+		bound float64
+	}{{"aws-requests", []string{"--prove", "none"}, 60}, {"aws-requests-canary", []string{"--prove-for", "0s", "--again"}, 85}} {
+		since := len(l.AWS.Requests(0))
+		cmd := exec.CommandContext(t.Context(), binary, append([]string{"update", "--target-node", members[i].Hostname, "--image", lab.SealImage, "-o", "json"}, b.args...)...)
+		cmd.Env = environment(l, nil)
+		var log strings.Builder
+		cmd.Stderr = &log
+		cost, err := bench.Run(cmd)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, log.String())
+		}
+		bench.Figure(b.name, float64(len(l.AWS.Requests(since))), "requests", b.bound)
+		for _, e := range l.AWS.Requests(since) {
+			t.Logf("%s:%s", e.Service, e.Action)
+		}
+		if i == 0 {
+			bench.Figure("aws-update-cpu", cost.CPU.Seconds(), "s", 1)
+			bench.Figure("aws-update-memory", cost.Megabytes, "MB", 64)
+		}
 	}
 }
