@@ -138,7 +138,9 @@ func (r *Run) lookLaunch(ctx context.Context) (Next, error) {
 		return next, nil
 	}
 	if i := slices.IndexFunc(list, func(c Canary) bool { return c.Name == name }); i >= 0 {
-		r.proof.sight.Launched = r.held.lease.Record.CanarySince
+		if r.proof.sight.Launched.IsZero() { // else this process knows it by a clock that nobody sets
+			r.proof.sight.Launched = r.held.lease.Record.CanarySince
+		}
 		return done(fmt.Sprintf("%s is %s", name, list[i].State)), nil
 	}
 	v := r.image.version
@@ -157,7 +159,7 @@ func (r *Run) lookLaunch(ctx context.Context) (Next, error) {
 	now := r.engine.date()
 	order := CanaryOrder{Name: name, Version: v.ID, Run: r.held.run, Nonce: r.held.lease.Record.Nonce, Expires: now.Add(r.proofTime())}
 	return act(ActLaunchCanary, fmt.Sprintf("start canary %s from version %s beside pool %s", name, v.Name, r.pool.Name), func(ctx context.Context) error {
-		r.proof.listedAt = time.Time{}
+		r.proof.listedAt, r.proof.sight.Launched = time.Time{}, r.engine.now()
 		err := prover.LaunchCanary(ctx, r.pool, order)
 		var silence *ThrottledError
 		long := errors.As(err, &silence) && silence.After > createLimit // as if it took so long to make it

@@ -105,6 +105,23 @@ var stories = []struct {
 		p := w.update(proving())
 		return unless(p.err == nil, "the run ended %v", p.err)
 	}},
+	{"a clock that is set forward while a canary is made", func() string {
+		log := &proc{logging: true}
+		w := aged(1)
+		w.startUpdate(log, proving())
+		w.wait()
+		for _, s := range log.log {
+			if s.step != "launch" && s.step != "join" {
+				continue
+			}
+			w := aged(1)
+			set := &rival{Rival: worlds.Rival{Name: "an hour forward", Jump: time.Hour}, happen: func(*world) {}}
+			if p := w.update(proving(), fault{kind: worlds.RivalActs, at: s.at, rival: set}); p.err != nil {
+				return fmt.Sprintf("at %s: %v", s, p.err)
+			}
+		}
+		return ""
+	}},
 	{"a pool that somebody owns, with a bootstrap of its own", func() string {
 		w := pointing(1)
 		pool := w.pools[poolA]

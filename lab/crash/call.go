@@ -64,7 +64,7 @@ func newCall(p *Process, side Side, r *http.Request, body []byte) *Call {
 	lower := strings.ToLower(c.Path)
 	c.List = side == Azure && r.Method == http.MethodGet && (strings.HasSuffix(lower, "/versions") || strings.HasSuffix(lower, "/virtualmachines"))
 	effectless := func(end string) bool { return strings.HasSuffix(c.Path, end) }
-	c.Write = r.Method != http.MethodGet && !slices.ContainsFunc([]string{"/token", "/events", "/selfsubjectrulesreviews", "/selfsubjectaccessreviews", "/selfsubjectreviews"}, effectless) && !c.dry()
+	c.Write = r.Method != http.MethodGet && !slices.ContainsFunc([]string{"/token", "/events", "/retrieveBootDiagnosticsData", "/selfsubjectrulesreviews", "/selfsubjectaccessreviews", "/selfsubjectreviews"}, effectless) && !c.dry()
 	c.means = invariant.Call{Process: p.Name, Verb: invariant.Read, Pool: p.world.pool, Bucket: string(side) + " " + r.Method + " " + c.Path}
 	if c.Write && side == Kubernetes {
 		c.readKubernetes()
