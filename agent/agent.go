@@ -4,6 +4,7 @@
 //	seal      make a donor's disk fit to be cloned, report the receipt, power off
 //	inventory say before a seal whether the disk may be sealed, and keep what was seen for it
 //	packages  print the installed packages, or tell a run that asks
+//	patch     upgrade the node's packages for a run, look at the node afterwards, or restart it
 //	verify    scan a sealed disk, by file or by raw byte, for what must not be in an image
 //	unseal    take an interrupted seal back
 //	boot      first boot: identity, configuration, report to the platform; kubelet waits for it
@@ -13,10 +14,10 @@
 //	rules     print the table of seal rules
 //
 // The environment says where the platform is and is meant for tests and labs: KAMINO_IMDS,
-// KAMINO_WIRESERVER (base URLs), KAMINO_KUBELET_HEALTH (URL). A run's order to its seal pod is in
-// KAMINO_SEAL_NONCE and KAMINO_SEAL_POLICY. systemd's own are read where it sets them:
-// NOTIFY_SOCKET by boot, SERVICE_RESULT and EXIT_STATUS by unseal --after-seal. Commands are
-// executed only with --root /.
+// KAMINO_WIRESERVER (base URLs), KAMINO_KUBELET_HEALTH (URL). A run's order to its pods is in
+// KAMINO_SEAL_NONCE, KAMINO_SEAL_POLICY and KAMINO_PATCH_POLICY. systemd's own are read where it
+// sets them: NOTIFY_SOCKET by boot, SERVICE_RESULT and EXIT_STATUS by unseal --after-seal. Commands
+// are executed only with --root /.
 package agent
 
 import (
@@ -32,6 +33,7 @@ import (
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
+	"kamino.dev/kamino/agent/patch"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/seal"
 )
@@ -47,7 +49,7 @@ var Yield = func() error { return nil }
 const (
 	exitFailed      = 1
 	exitUsage       = 2
-	exitFound       = 3 // verify or seal found what must not be in an image
+	exitFound       = 3 // verify or seal found what must not be in an image, or patch refused to begin
 	exitInterrupted = 9
 )
 
@@ -62,6 +64,7 @@ func verbs() []verb {
 		{"seal", "make this disk fit to be cloned", runSeal},
 		{"inventory", "say before a seal whether this disk may be sealed, at low priority", runInventory},
 		{"packages", "print the installed packages, or tell a run that asks", runPackages},
+		{"patch", "upgrade the node's packages for a run, by a unit of the host", runPatch},
 		{"verify", "scan a sealed disk for what must not be in an image", runVerify},
 		{"unseal", "take an interrupted seal back", runUnseal},
 		{"boot", "first boot: identity, configuration, platform report", runBoot},
@@ -112,6 +115,7 @@ var errUsage = errors.New("usage")
 func (e *env) exit(verb string, err error) int {
 	var found *seal.Found
 	var unexplained *seal.Unexplained
+	var refused *patch.Refused
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
@@ -121,7 +125,7 @@ func (e *env) exit(verb string, err error) int {
 		return exitInterrupted
 	}
 	fmt.Fprintf(e.err, "kamino-agent %s: %s\n", verb, strings.TrimPrefix(err.Error(), verb+": "))
-	if errors.As(err, &found) || errors.As(err, &unexplained) {
+	if errors.As(err, &found) || errors.As(err, &unexplained) || errors.As(err, &refused) {
 		return exitFound
 	}
 	return exitFailed
