@@ -19,8 +19,10 @@ type PoolResult struct {
 	Donor  string    `json:"donor,omitempty"`
 	// Failed are the candidates that were tried before, with what went wrong.
 	Failed []Attempt `json:"failed,omitempty"`
-	Result *Result   `json:"result,omitempty"`
-	Error  string    `json:"error,omitempty"`
+	// Patched is what was patched before the donor was chosen; nil where nothing was.
+	Patched *PatchResult `json:"patched,omitempty"`
+	Result  *Result      `json:"result,omitempty"`
+	Error   string       `json:"error,omitempty"`
 }
 
 // Attempt is a candidate that could not be taken.
@@ -55,7 +57,7 @@ func (e *Engine) AutoUpdate(ctx context.Context, opts AutoOptions) ([]PoolResult
 	e.beside(len(all), func(e *Engine, i int) {
 		o, plan := all[i], plans[i]
 		results[i] = PoolResult{Pool: o.id, Name: plan.Name, Action: plan.Action, Why: plan.Why, Held: plan.Held}
-		a := autoRun{engine: e, opts: opts, pool: o, plan: plan, turns: t, result: &results[i]}
+		a := autoRun{engine: e, opts: opts, pool: o, plan: plan, turns: t, result: &results[i], paused: paused}
 		if err := a.do(ctx); err != nil {
 			errs[i] = fmt.Errorf("pool %s: %w", plan.Name, err)
 			results[i].Error = err.Error()
@@ -74,6 +76,7 @@ type autoRun struct {
 	turns  *turns
 	result *PoolResult
 	again  bool // a version of today failed its proof
+	paused string
 }
 
 func (a *autoRun) do(ctx context.Context) error {
@@ -82,6 +85,11 @@ func (a *autoRun) do(ctx context.Context) error {
 	}
 	if err := a.engine.clearCanaries(ctx, a.pool); err != nil {
 		return err
+	}
+	if a.patches() {
+		if err := a.patch(ctx); err != nil {
+			return err
+		}
 	}
 	switch a.plan.Action {
 	case DoModel:
@@ -119,6 +127,33 @@ func (e *Engine) unjudged(ctx context.Context, o overview) error {
 		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), func(l *Lease) { l.Ledger.Promoted = nil }))
 	}
 	return err
+}
+
+// patches says whether nodes are patched first: not where what an earlier run left comes before,
+// nor where no image may be made.
+func (a *autoRun) patches() bool {
+	return a.opts.Patch != nil && a.paused == "" && a.plan.Action != DoFinish && a.pool.pin() == nil && len(a.opts.unlifted(a.pool.pool.Refusals)) == 0
+}
+
+// patch patches nodes of the pool, and decides anew.
+func (a *autoRun) patch(ctx context.Context) error {
+	opts := *a.opts.Patch
+	opts.Pool, opts.Donor, opts.Rules = string(a.pool.id), "", a.opts.Rules
+	opts.Order.Settle = max(opts.Order.Settle, a.opts.Rules.MinReady)
+	a.result.Patched = &PatchResult{Pool: a.pool.id, Nodes: []PatchedNode{}, Candidates: opts.candidates(a.pool.nodes, a.engine.now())}
+	if err := a.engine.patchIn(ctx, opts, a.turns, a.pool, a.result.Patched); err != nil {
+		return fmt.Errorf("patch: %w", err)
+	}
+	all, _, err := a.engine.overviews(ctx, []string{string(a.pool.id)})
+	if err != nil {
+		return err
+	}
+	if a.pool = all[0]; a.pool.err != nil {
+		return a.pool.err
+	}
+	a.plan = a.pool.decide(a.opts, a.engine.now())
+	a.result.Action, a.result.Why, a.result.Held = a.plan.Action, a.plan.Why, a.plan.Held
+	return nil
 }
 
 // tryCandidates takes the best candidate that can be had.
@@ -196,7 +231,7 @@ func nextMayDo(err error) bool {
 		return errors.As(err, &refused) || step.Step == InValidate && errors.Is(err, ErrNotFound)
 	case InLaunch, InJoin, InExamine:
 		return failedProof(err)
-	case InRehearse, InProtect, InInventory, InDrain:
+	case InRehearse, InProtect, InInventory, InDrain, InChoose, InPatch:
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) && stepRefused(refused.Refusals) {
 			return false
 		}

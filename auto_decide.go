@@ -24,6 +24,11 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 	rules := opts.Rules
 	rules.Image, rules.Bad = newestImage(o.versions), badVersions(o.versions)
 	p.Candidates = Select(o.nodes, rules, now)
+	if opts.Patch != nil {
+		for _, c := range ranked(opts.Patch.candidates(o.nodes, now)) {
+			p.Patches = append(p.Patches, c.Node)
+		}
+	}
 	switch {
 	case o.lease.Holder != "":
 		o.decideUnfinished(&p)
@@ -103,7 +108,7 @@ func (o overview) decideUnfinished(p *PoolPlan) {
 	p.Action = DoFinish
 	p.because("unfinished", "run %s (process %s, donor %s) holds the pool at step %s", o.lease.Holder, o.lease.Process,
 		firstWord(rec.Donor, "none"), firstWord(rec.Step, "lock"))
-	if !rec.GivingBack {
+	if !rec.GivingBack && rec.Work == "" { // of a node that was being patched no image is made
 		for _, n := range o.nodes {
 			if n.Name == rec.Donor {
 				p.Donor = rec.Donor

@@ -24,6 +24,9 @@ type AutoOptions struct {
 	// are not ready (--ok-total-unready-count,
 	// https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md).
 	MaxNotReady int
+	// Patch, where set, patches nodes of each pool first; its pool and donor are filled in. What is
+	// selected, made and proved then has the patches.
+	Patch *PatchOptions
 }
 
 // AutoDefaults are the original's, where it had the option.
@@ -31,7 +34,7 @@ func AutoDefaults() AutoOptions {
 	return AutoOptions{
 		Options: Defaults(),
 		Rules: Rules{
-			PendingReboot: []Signal{KuredPendingReboot}, LastPatch: []Signal{KuredLastPatch}, MinReady: time.Minute,
+			PendingReboot: []Signal{KuredPendingReboot}, LastPatch: []Signal{KuredLastPatch, KaminoPatched}, MinReady: time.Minute,
 		},
 		MinCandidates: 1, MaxAway: 1, MaxNotReady: 2,
 	}
@@ -133,8 +136,11 @@ type PoolPlan struct {
 	Image      string      `json:"image,omitempty"` // newest good version
 	Model      string      `json:"model"`           // what the model refers to
 	Candidates []Candidate `json:"candidates"`
-	Donor      string      `json:"donor,omitempty"`
-	Models     *Models     `json:"models,omitempty"` // as PoolStatus
+	// Patches are the nodes that would be patched before the donor is chosen, and those that come
+	// next where one cannot be; nil without that.
+	Patches []string `json:"patches,omitempty"`
+	Donor   string   `json:"donor,omitempty"`
+	Models  *Models  `json:"models,omitempty"` // as PoolStatus
 	// Refusals are those of the run, where no other candidate would do better.
 	Refusals []Refusal `json:"refusals,omitempty"`
 	// Run is what the run with that donor would do.

@@ -142,6 +142,8 @@ func (r Rules) judgeRole(n Node, c *Candidate) {
 		switch {
 		case t.Key == TaintDeleting:
 			c.reject("scale-down", "cluster-autoscaler is deleting it")
+		case t.Key == TaintPatchFailed:
+			c.reject("patch-failed", "it did not come back in order from a patch")
 		case r.RejectTainted && t.Effect != "PreferNoSchedule" && foreignTaint(n, t):
 			c.reject("tainted", "taint %s:%s", t.Key, t.Effect)
 		}
@@ -151,7 +153,7 @@ func (r Rules) judgeRole(n Node, c *Candidate) {
 // foreignTaint leaves out taints that tell what other reasons tell already: our
 // own and those that Kubernetes makes of conditions and of a cordon.
 func foreignTaint(n Node, t Taint) bool {
-	return t.Key != TaintBlock && !strings.HasPrefix(t.Key, "node.kubernetes.io/") &&
+	return t.Key != TaintBlock && t.Key != TaintPatchFailed && !strings.HasPrefix(t.Key, "node.kubernetes.io/") &&
 		(!n.ControlPlane || !strings.HasPrefix(t.Key, "node-role.kubernetes.io/"))
 }
 
@@ -269,23 +271,28 @@ func joinSignals(signals []Signal) string {
 type Signal struct {
 	Annotation string `json:"annotation,omitempty"`
 	Condition  string `json:"condition,omitempty"` // type of a condition that is True
+	Label      string `json:"label,omitempty"`     // below node-restriction.kubernetes.io
 }
 
-// The annotations of kured, which the original was validated with.
+// The annotations of kured, which the original was validated with, and the label of kamino patch.
 var (
+	KaminoPatched      = Signal{Label: LabelPatched}
 	KuredPendingReboot = Signal{Annotation: "weave.works/kured-reboot-in-progress"}
 	KuredLastPatch     = Signal{Annotation: "weave.works/kured-most-recent-reboot-needed"}
 )
 
-const conditionPrefix = "condition:"
+const (
+	conditionPrefix = "condition:"
+	labelPrefix     = "label:"
+)
 
 var (
 	annotationName = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
 	conditionType  = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_./]*$`)
 )
 
-// ParseSignal reads a signal as people write it: the name of an annotation, or
-// "condition:" and the type of a condition.
+// ParseSignal reads a signal as people write it: the name of an annotation,
+// "condition:" and the type of a condition, or "label:" and a label that nodes cannot write.
 func ParseSignal(s string) (Signal, error) {
 	if c, ok := strings.CutPrefix(s, conditionPrefix); ok {
 		if !conditionType.MatchString(c) || c == "Ready" {
@@ -293,6 +300,13 @@ func ParseSignal(s string) (Signal, error) {
 				"kubectl describe node lists the conditions")
 		}
 		return Signal{Condition: c}, nil
+	}
+	if key, ok := strings.CutPrefix(s, labelPrefix); ok {
+		label, err := ParseLabelDemand(key)
+		if err != nil || label.Value != "" {
+			return Signal{}, WithHint(fmt.Errorf("%q is no label that tells of patches", s), "for instance %s", KaminoPatched)
+		}
+		return Signal{Label: label.Key}, nil
 	}
 	if !annotationName.MatchString(s) {
 		return Signal{}, WithHint(fmt.Errorf("%q is no name of an annotation", s),
@@ -306,12 +320,19 @@ func (s Signal) String() string {
 	if s.Condition != "" {
 		return conditionPrefix + s.Condition
 	}
+	if s.Label != "" {
+		return labelPrefix + s.Label
+	}
 	return s.Annotation
 }
 
 // on reads the signal on a node. The value of a condition is the time since
 // when it is True.
 func (s Signal) on(n Node) (value string, ok bool) {
+	if s.Label != "" {
+		value, ok = n.Labels[s.Label]
+		return value, ok
+	}
 	if s.Condition == "" {
 		value, ok = n.Annotations[s.Annotation]
 		return value, ok
@@ -360,34 +381,4 @@ func (s stamp) String() string {
 		return s.UTC().Format(time.RFC3339)
 	}
 	return s.UTC().Format(time.DateOnly)
-}
-
-var (
-	timeInText = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})`)
-	dayInText  = regexp.MustCompile(`(^|[^0-9])([0-9]{4}-[0-9]{2}-[0-9]{2})([^0-9]|$)`)
-)
-
-// parseStamp finds the first time (RFC 3339) or else the first date
-// (YYYY-MM-DD) anywhere in a text.
-func parseStamp(text string) (stamp, error) {
-	// Most values are nothing but a time, and thousands of nodes have one.
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return stamp{t.UTC(), true}, nil
-	}
-	for _, m := range timeInText.FindAllString(text, -1) {
-		if t, err := time.Parse(time.RFC3339, strings.ToUpper(m)); err == nil {
-			return stamp{t.UTC(), true}, nil
-		}
-	}
-	for _, m := range dayInText.FindAllStringSubmatch(text, -1) {
-		if t, err := time.Parse(time.DateOnly, m[2]); err == nil {
-			return stamp{t, false}, nil
-		}
-	}
-	return stamp{}, fmt.Errorf("%q holds no date (RFC 3339 or YYYY-MM-DD)", text)
-}
-
-func parseBuiltAt(text string) (time.Time, error) {
-	// The original wrote the local time of its pod, which is UTC in containers.
-	return time.Parse("2006-01-02 15:04:05", text)
 }

@@ -1,10 +1,17 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"time"
 )
 
 // Health is the result of a check.
@@ -177,4 +184,144 @@ func (d *doctor) checkLease(ctx context.Context) (passed bool) {
 			Do: "kamino restore gives back what it took"})
 	}
 	return true
+}
+
+// PackageDiff is how the packages of a running node differ from those that the next node of its
+// pool would have.
+type PackageDiff struct {
+	Node    string         `json:"node"`
+	Pool    string         `json:"pool"`
+	Version string         `json:"nextVersion"`
+	Same    int            `json:"same"`
+	Differs []PackageDrift `json:"differs"`
+	Missing []CachedImage  `json:"imagesNotCached"` // images of the node that the next one would have to pull
+}
+
+// PackageDrift is a package that is not the same. A side that has several versions of it, as of
+// kernels, has them joined by commas; "" is not installed.
+type PackageDrift struct {
+	Name string `json:"name"`
+	Arch string `json:"architecture,omitempty"`
+	Next string `json:"next,omitempty"`
+	Node string `json:"node,omitempty"`
+}
+
+const (
+	packagesPause = time.Second
+	packagesLimit = 5 * time.Minute
+)
+
+// PackageDiff asks a node for its packages, by a pod, and compares them with those of the version
+// that the next node of its pool boots from. Of the node it leaves nothing changed.
+func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff, err error) {
+	shelf, ok := e.Cluster.(Shelf)
+	if !ok {
+		return out, fmt.Errorf("compare packages: %w", ErrUnsupported)
+	}
+	n, err := e.Cluster.Node(ctx, name)
+	if err != nil {
+		return out, fmt.Errorf("read node %s: %w", name, err)
+	}
+	id, err := e.Provider.PoolOf(ctx, n.ProviderID)
+	if err != nil {
+		return out, fmt.Errorf("node %s: %w", name, err)
+	}
+	all, _, err := e.overviews(ctx, []string{string(id)})
+	if err != nil {
+		return out, err
+	}
+	next := all[0].next()
+	switch {
+	case all[0].err != nil:
+		return out, all[0].err
+	case next == nil:
+		return out, fmt.Errorf("compare packages: the next node of pool %s boots from an image that is no prototype, of which no packages are known", id.Name())
+	}
+	list, err := shelf.List(ctx, next.Tags[TagRun])
+	if errors.Is(err, ErrNotFound) {
+		return out, WithHint(fmt.Errorf("compare packages: no package list of version %s is kept", next.Name), "the next update keeps one; earlier kaminos did not")
+	} else if err != nil {
+		return out, fmt.Errorf("read the packages of version %s: %w", next.Name, err)
+	}
+	have, err := e.askPackages(ctx, shelf, n)
+	if err != nil {
+		return out, err
+	}
+	out = PackageDiff{Node: name, Pool: id.Name(), Version: next.Name}
+	out.Same, out.Differs = comparePackages(list.Packages, have)
+	out.Missing = list.lacks(n)
+	return out, nil
+}
+
+// askPackages gets a node's list by a pod, which does not outlive it.
+func (e *Engine) askPackages(ctx context.Context, shelf Shelf, n Node) (list []string, err error) {
+	switch mark, merr := n.Mark(); {
+	case merr != nil:
+		return nil, merr
+	case mark != nil:
+		return nil, fmt.Errorf("node %s is the donor of run %s: its packages are asked for when it is back", n.Name, mark.Run)
+	case !n.Ready:
+		return nil, fmt.Errorf("node %s is not Ready: no pod can look at its packages", n.Name)
+	}
+	sum := sha256.Sum256([]byte(n.UID))
+	order := SealOrder{Run: "diff-" + hex.EncodeToString(sum[:4]), Nonce: rand.Text()}
+	defer func() {
+		// Also after a signal, which has ended ctx.
+		back, cancel := e.clock().WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		if ferr := shelf.ForgetPackages(back, n, order.Run); ferr != nil && !errors.Is(ferr, ErrNotFound) {
+			err = errors.Join(err, fmt.Errorf("clean up after the look at node %s: %w", n.Name, ferr))
+		}
+	}()
+	if err := shelf.AskPackages(ctx, n, order); err != nil {
+		return nil, fmt.Errorf("ask node %s for its packages: %w", n.Name, err)
+	}
+	for began := e.now(); ; {
+		now, err := e.Cluster.Node(ctx, n.Name)
+		if err != nil {
+			return nil, fmt.Errorf("read node %s: %w", n.Name, err)
+		}
+		if list, ok := now.packages(order.Run, order.Nonce); ok {
+			return list, nil
+		}
+		pod, err := e.Cluster.AgentPod(ctx, order.Run, TaskPackages)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("read the pod that lists the packages: %w", err)
+		case pod.Failed || !pod.Exists:
+			return nil, fmt.Errorf("node %s did not tell its packages: %s", n.Name, firstWord(pod.Message, "somebody deleted the pod"))
+		case e.now().Sub(began) > packagesLimit:
+			return nil, fmt.Errorf("node %s did not tell its packages within %s; the pod is %s", n.Name, packagesLimit, pod.Message)
+		}
+		if err := e.clock().Sleep(ctx, packagesPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// comparePackages compares two lists by name and architecture.
+func comparePackages(next, node []string) (same int, differs []PackageDrift) {
+	all := map[PackageDrift][2][]string{}
+	for side, list := range [][]string{next, node} {
+		for _, line := range list {
+			name, rest, _ := strings.Cut(line, " ")
+			version, arch, _ := strings.Cut(rest, " ")
+			both := all[PackageDrift{Name: name, Arch: arch}]
+			both[side] = append(both[side], version)
+			all[PackageDrift{Name: name, Arch: arch}] = both
+		}
+	}
+	differs = []PackageDrift{}
+	for _, p := range slices.SortedFunc(maps.Keys(all), func(a, b PackageDrift) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Arch, b.Arch))
+	}) {
+		both := all[p]
+		if slices.Equal(both[0], both[1]) {
+			same++
+			continue
+		}
+		p.Next, p.Node = strings.Join(both[0], ","), strings.Join(both[1], ",")
+		differs = append(differs, p)
+	}
+	return same, differs
 }

@@ -1,9 +1,17 @@
 package kamino
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -215,4 +223,165 @@ func (b Behind) String() string {
 		words = []string{"the same kernel, OS, kubelet, runtime and packages"}
 	}
 	return text + ": " + strings.Join(words, ", ")
+}
+
+// AnnotationPackages is where the agent writes what is installed on its node, for the run that its
+// nonce names: a list of packages as base64 of gzip in JSON.
+const AnnotationPackages = "kamino.dev/packages"
+
+// packagesMost bounds a list of packages, in bytes; some 50 a package.
+const packagesMost = 1 << 20
+
+// packages reads what the node wrote for an order; ok is false when it did not, or it cannot be
+// read. The list is the node's own word, as long as no receipt has its digest.
+func (n Node) packages(run, nonce string) (list []string, ok bool) {
+	var answer struct {
+		Run, Nonce string
+		List       []byte
+	}
+	if json.Unmarshal([]byte(n.Annotations[AnnotationPackages]), &answer) != nil || answer.Run != run || answer.Nonce != nonce {
+		return nil, false
+	}
+	z, err := gzip.NewReader(bytes.NewReader(answer.List))
+	if err != nil {
+		return nil, false
+	}
+	text, err := io.ReadAll(io.LimitReader(z, packagesMost+1))
+	if err != nil || len(text) > packagesMost {
+		return nil, false
+	}
+	for line := range strings.Lines(string(text)) {
+		list = append(list, Plain(strings.TrimSuffix(line, "\n")))
+	}
+	return list, true
+}
+
+// packageDigest is Freshness.PackageDigest of a list.
+func packageDigest(list []string) string {
+	sum := sha256.New()
+	for _, line := range list {
+		sum.Write([]byte(line + "\n"))
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// DiskList is what is on the disk of a version, by name.
+type DiskList struct {
+	Packages []string // "NAME VERSION ARCHITECTURE" each, sorted
+	Images   []CachedImage
+}
+
+// lacks are the images in the cache of a node that are not on the list.
+func (l DiskList) lacks(n Node) []CachedImage {
+	lacks := []CachedImage{}
+	for _, image := range n.Software.Images {
+		if !slices.ContainsFunc(l.Images, func(i CachedImage) bool { return i.Name == image.Name }) {
+			lacks = append(lacks, CachedImage{Plain(image.Name), image.Bytes})
+		}
+	}
+	return lacks
+}
+
+// addLacks tells which images the next node of each pool would have to pull: 1 request for each
+// whose version has a list. Who may not read it is told nothing.
+func (e *Engine) addLacks(ctx context.Context, all []overview, out []PoolStatus) {
+	shelf, ok := e.Cluster.(Shelf)
+	for i, o := range all {
+		if b := out[i].Behind; ok && b != nil {
+			list, err := shelf.List(ctx, o.next().Tags[TagRun])
+			at := slices.IndexFunc(o.nodes, func(n Node) bool { return n.Name == b.Node })
+			if err == nil && at >= 0 {
+				b.Missing = list.lacks(o.nodes[at])
+			}
+		}
+	}
+}
+
+// Shelf is a Cluster that keeps a DiskList for each image version, under the run that made it, and
+// asks nodes for theirs. Errors are those of [Provider].
+type Shelf interface {
+	// SaveList keeps the list of a run; one that is there already stays.
+	SaveList(ctx context.Context, pool PoolID, run string, list DiskList) error
+	// List reads it. ErrNotFound: there is none.
+	List(ctx context.Context, run string) (DiskList, error)
+	// Lists are the runs of a pool of which there are lists.
+	Lists(ctx context.Context, pool PoolID) (runs []string, err error)
+	// DeleteList deletes one; one that does not exist is no error.
+	DeleteList(ctx context.Context, run string) error
+	// AskPackages creates the pod in which the agent writes AnnotationPackages on the node. One of
+	// that run that exists is replaced.
+	AskPackages(ctx context.Context, node Node, order SealOrder) error
+	// ForgetPackages removes that pod and the annotation.
+	ForgetPackages(ctx context.Context, node Node, run string) error
+}
+
+// saveList keeps what the receipt's disk holds. Without it an image is as good, and a difference by
+// name cannot be told.
+func (r *Run) saveList(ctx context.Context, n Node, receipt Receipt) {
+	shelf, ok := r.engine.Cluster.(Shelf)
+	list, told := n.packages(receipt.Run, receipt.Nonce)
+	if !ok || !told || packageDigest(list) != receipt.PackageDigest {
+		return
+	}
+	if err := shelf.SaveList(ctx, r.pool.ID, receipt.Run, DiskList{list, n.Software.Images}); err != nil {
+		r.held.warn("the list of the image's packages is not kept: " + err.Error())
+	}
+}
+
+// pruneLists deletes the lists of which there is no version any more.
+func (r *Run) pruneLists(ctx context.Context, versions []Artifact) (next Next, any bool) {
+	shelf, ok := r.engine.Cluster.(Shelf)
+	if !ok {
+		return Next{}, false
+	}
+	runs, err := shelf.Lists(ctx, r.pool.ID)
+	if err != nil {
+		r.held.warn("lists of packages are not pruned: " + err.Error())
+		return Next{}, false
+	}
+	runs = slices.DeleteFunc(runs, func(run string) bool {
+		return run == r.held.run || slices.ContainsFunc(versions, func(v Artifact) bool { return v.Tags[TagRun] == run })
+	})
+	if len(runs) == 0 {
+		return Next{}, false
+	}
+	return act(ActDeleteLists, "delete the package lists of versions that are gone", func(ctx context.Context) (err error) {
+		for _, run := range runs {
+			err = errors.Join(err, shelf.DeleteList(ctx, run))
+		}
+		return err
+	}), true
+}
+
+var (
+	timeInText = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})`)
+	dayInText  = regexp.MustCompile(`(^|[^0-9])([0-9]{4}-[0-9]{2}-[0-9]{2})([^0-9]|$)`)
+)
+
+// parseStamp finds the first time (RFC 3339) or else the first date
+// (YYYY-MM-DD) anywhere in a text.
+func parseStamp(text string) (stamp, error) {
+	// Most values are nothing but a time, and thousands of nodes have one.
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return stamp{t.UTC(), true}, nil
+	}
+	if t, err := time.Parse(PatchedFormat, text); err == nil {
+		return stamp{t.UTC(), true}, nil
+	}
+	for _, m := range timeInText.FindAllString(text, -1) {
+		if t, err := time.Parse(time.RFC3339, strings.ToUpper(m)); err == nil {
+			return stamp{t.UTC(), true}, nil
+		}
+	}
+	for _, m := range dayInText.FindAllStringSubmatch(text, -1) {
+		if t, err := time.Parse(time.DateOnly, m[2]); err == nil {
+			return stamp{t, false}, nil
+		}
+	}
+	return stamp{}, fmt.Errorf("%q holds no date (RFC 3339 or YYYY-MM-DD)", text)
+}
+
+func parseBuiltAt(text string) (time.Time, error) {
+	// The original wrote the local time of its pod, which is UTC in containers.
+	return time.Parse("2006-01-02 15:04:05", text)
 }

@@ -50,6 +50,9 @@ type Record struct {
 	Policy   string     `json:"policy,omitempty"`  // SHA-256 of the seal policy, which the receipt must name
 	Sealing  bool       `json:"sealing,omitempty"` // as Mark.Sealing
 	Held     bool       `json:"held,omitempty"`    // as Mark.Held
+	Work     Work       `json:"work,omitempty"`    // as Mark.Work
+	// Cycled is how far the power cycle of a node has come that did not boot by itself.
+	Cycled powerCycle `json:"cycled,omitempty"`
 	// AwaySince is when the donor's disk began to be sealed, from when on it may be off, and
 	// AwayEnds when it was back. Zero: not so far, or a former version noted none.
 	AwaySince  time.Time `json:"awaySince,omitzero"`

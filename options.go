@@ -24,9 +24,10 @@ const (
 
 // Options are what the user decides about a run.
 type Options struct {
-	Donor    string // node name
-	NewNodes int    // how many instances to ask for at the end
-	History  int    // how many versions that were promoted to keep, at least 2
+	Donor    string      // node name
+	Patch    *PatchOrder // of runs that patch the node and make no image; nil for others
+	NewNodes int         // how many instances to ask for at the end
+	History  int         // how many versions that were promoted to keep, at least 2
 	// KeepWithdrawn is how many versions to keep besides that were withdrawn, and as many that were
 	// never offered.
 	KeepWithdrawn int

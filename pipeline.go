@@ -40,6 +40,10 @@ const (
 	InFailedVersion = "failed-version"
 	InStayOn        = "stay-on"
 	InMark          = "mark"
+	InChoose        = "choose"
+	InPatch         = "patch"
+	InReboot        = "reboot"
+	InSign          = "sign"
 )
 
 // Pipeline is the list of steps of an update, in order. The donor is back in
@@ -117,6 +121,43 @@ func Pipeline() []Step {
 	}
 }
 
+// PatchPipeline is the list of steps that patch a node, in order.
+func PatchPipeline() []Step {
+	return []Step{
+		{Name: InConnect, Does: "check that the credentials work and that every needed action is allowed",
+			Look: (*Run).lookConnect, Limit: 30 * time.Second},
+		{Name: InValidate, Does: "check that the node and its pool can be used",
+			Look: (*Run).lookValidate, Limit: 30 * time.Second},
+		{Name: InLock, Does: "take the pool's lease, or adopt the run that an ended process left", Back: "released",
+			Look: (*Run).lookLock, Limit: 5 * time.Minute, Takes: "the lease"},
+		{Name: InRecover, Does: "give back what earlier runs of the pool left",
+			Look: (*Run).lookRecover, Limit: 2 * time.Hour},
+		{Name: InChoose, Does: "make sure that the pool can do without the node, and its pods can leave",
+			Look: (*Run).lookChoose},
+		{Name: InProtect, Does: "keep cluster-autoscaler from removing the node", Back: "removed",
+			Look: (*Run).lookProtect, Takes: "the node's protection", Until: InReturn},
+		{Name: InHold, Does: "take the node out of service, where its pool would replace a node that is off", Back: "put back in service",
+			When: (*Run).mayRelease, Look: (*Run).lookHold, Takes: "the node out of service", Until: InReturn},
+		{Name: InDrain, Does: "block the node for new pods and evict its pods", Back: "unblocked",
+			Look: (*Run).lookDrain, Notify: "Draining", Tells: patched, Limit: unlimited,
+			Takes: "the node's block", Until: InReturn},
+		{Name: InPatch, Does: "upgrade the node's packages by its own package manager",
+			Look: (*Run).lookPatch, Limit: patchLimit},
+		{Name: InReboot, Does: "restart the node if what was upgraded needs it", Back: "started",
+			Look: (*Run).lookReboot, Limit: unlimited, Takes: "a node that may be restarting", Until: InReturn},
+		{Name: InExamine, Does: "examine the node: Ready, with its DaemonSets, units and kernel in order",
+			Look: (*Run).lookPatched, Limit: unlimited},
+		{Name: InSign, Does: "write on the node that it is patched, for select and for kured's readers",
+			Look: (*Run).lookSign},
+		{Name: InRelease, Does: "put the node back in service", When: (*Run).mayRelease, Look: (*Run).lookRelease, Limit: returnLimit, Stubborn: true},
+		{Name: InReturn, Does: "take off the block and the protection",
+			Look: (*Run).lookReturn, Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
+	}
+}
+
+// patched is the event on a node that is patched.
+const patched = "the node is drained to upgrade its packages; it is restarted where they need it, and comes back then"
+
 // restitution is the list of steps that give a donor back. They need nothing
 // but the marks on the node, and for a node that is gone from Kubernetes the
 // record on the lease.
@@ -163,6 +204,8 @@ const (
 	buildLimit = 6 * time.Hour
 	// proofLimit is how long a canary's node is waited for, whatever the boot budget.
 	proofLimit = 3 * time.Hour
+	// patchLimit is for the step, beyond the limit that the agent has for the package manager.
+	patchLimit = 5 * time.Hour
 	// unlimited steps count their time themselves. The limit is for a world that
 	// never answers, in which they cannot.
 	unlimited = 24 * time.Hour

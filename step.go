@@ -247,4 +247,10 @@ const (
 	ActRemoveNode       Act = "remove-node"
 	ActWithdraw         Act = "withdraw-version"
 	ActDeleteLists      Act = "delete-lists"
+	ActPatch            Act = "patch-node"
+	ActRestarting       Act = "announce-restart"
+	ActRestart          Act = "restart-node"
+	ActLook             Act = "look-at-node"
+	ActSign             Act = "sign-node"
+	ActKeepBlocked      Act = "keep-blocked"
 )

@@ -21,6 +21,7 @@ type comingBack struct {
 	// were taken off.
 	sealStarted, unsealed bool
 
+	work     Work     // that the donor's mark names
 	missing  missing  // zero while the donor's instance is there
 	poolGone bool     // a person said that the pool was deleted for good
 	returned []string // runs whose donors this one has given back
@@ -67,6 +68,9 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 	mark, gone, err := r.donorMark(ctx)
 	if err != nil || gone != "" {
 		return done(gone), err
+	}
+	if r.donor.node.failedPatch(r.held.run) { // it stays blocked, and need not be Ready
+		return r.lookPower(ctx, r.donor.node.Name, r.donor.instance)
 	}
 	if !r.touched(mark) {
 		return done("the donor was not switched off"), nil
@@ -128,7 +132,7 @@ func (r *Run) comeBack(ctx context.Context, in Instance, what wayBack) (Next, er
 	case hearKubelet:
 		return r.lookAlive(ctx, "the donor never went off", "a sign of life of the kubelet")
 	case switchOffSoon:
-		if r.spent() < 2*guestHalt {
+		if r.spent() < r.silence(2*guestHalt) {
 			return wait("the sealed machine to go off"), nil
 		}
 		return r.switchOff(in), nil
@@ -173,6 +177,9 @@ func (r *Run) donorMark(ctx context.Context) (mark *Mark, gone string, err error
 	}
 	if mark != nil && mark.Run != r.held.run {
 		return nil, fmt.Sprintf("the node belongs to run %s now", mark.Run), nil
+	}
+	if mark != nil {
+		r.back.work = mark.Work
 	}
 	r.donor.sawNode(n)
 	return mark, "", nil
@@ -281,7 +288,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 	}
 	failed := r.giveBack(ctx, cause)
 	left := r.exec(ctx, canaryBack())
-	if failed == nil && !interrupted {
+	if failed == nil && !interrupted && r.work() == "" {
 		failed = r.exec(ctx, leftovers())
 	}
 	failed = errors.Join(failed, left)

@@ -94,6 +94,9 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 			return Next{}, err
 		}
 	}
+	if r.work() == WorkPatch {
+		return done(fmt.Sprintf("%s is %s of pool %s", node.Name, r.donor.instance.ID, r.pool.Name)), nil
+	}
 	if err := r.chooseProof(ctx); err != nil {
 		return Next{}, err
 	}
@@ -238,7 +241,10 @@ func (r *Run) continues() bool {
 	if rec.GivingBack || rec.Donor != r.donor.node.Name || !SameVM(rec.VMID, r.donor.instance.VMID) {
 		return false
 	}
-	if rec.Intent == "" && rec.Version != VersionName(r.engine.now()) {
+	if rec.Work != r.work() {
+		return false
+	}
+	if rec.Work == "" && rec.Intent == "" && rec.Version != VersionName(r.engine.now()) {
 		return false // it had not begun anything, and its day is over
 	}
 	mark, err := r.donor.node.claim(r.pool.ID)
@@ -254,6 +260,9 @@ func (r *Run) continues() bool {
 // anything is touched: what of these can never be changed later would otherwise
 // be found out when the donor is off, or when the pool can no longer grow.
 func (r *Run) fit(ctx context.Context) error {
+	if r.work() == WorkPatch {
+		return nil // nothing is made of its disk
+	}
 	var all []Refusal
 	var definition *Artifact
 	if r.inDefinition() {

@@ -17,6 +17,7 @@ type emptying struct {
 	surveyless bool
 	unasked    bool // the donor's mark was seen before any seal pod was asked for
 	rested     bool // the donor was seen off after its snapshot had been begun
+	patch      patching
 }
 
 // lookRehearse finds out, before anything is done to the donor, what would end
@@ -67,7 +68,7 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 	if mark == nil {
 		m := r.newMark(n)
 		return act(ActProtect, "annotate the node with "+AnnotationProtect+"=true", func(ctx context.Context) error {
-			if err := r.engine.Cluster.Mark(ctx, n, m); err != nil || r.held.late() {
+			if err := r.engine.Cluster.Mark(ctx, n, m); err != nil || r.held.late() || m.Work == WorkPatch {
 				return err
 			}
 			// It takes about as long as the settling, so it begins with it. The next step looks
@@ -88,7 +89,7 @@ const whySettle = "cluster-autoscaler to see the annotation"
 func (r *Run) newMark(n Node) Mark {
 	m := Mark{
 		Format: MarkFormat, Run: r.held.run, Epoch: r.held.lease.Epoch, Pool: r.pool.ID,
-		Instance: r.donor.instance.ID, VMID: r.donor.instance.VMID, BootID: n.BootID, Since: r.engine.date(),
+		Instance: r.donor.instance.ID, VMID: r.donor.instance.VMID, BootID: n.BootID, Since: r.engine.date(), Work: r.work(),
 	}
 	if v, ok := n.Annotations[AnnotationProtect]; ok {
 		m.Protection = &v

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -277,4 +278,13 @@ func lastSegment(id string) string { return lastSegments(id, 1) }
 func lastSegments(id string, n int) string {
 	parts := strings.Split(id, "/")
 	return strings.Join(parts[max(0, len(parts)-n):], "/")
+}
+
+// SealFailure is why the node gave up the seal of a run; empty if it did not.
+func (n Node) SealFailure(run string) string {
+	var failure struct{ Run, Error string }
+	if err := json.Unmarshal([]byte(n.Annotations[AnnotationSealFailure]), &failure); err != nil || failure.Run != run {
+		return ""
+	}
+	return failure.Error
 }

@@ -47,8 +47,8 @@ type patchVerb struct {
 var runName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // runPatch patches a node, or looks at it, or restarts it. From a pod, which may die when the
-// container runtime is upgraded, the work is done by a unit of the host that outlives the pod and is
-// found again by name.
+// container runtime is upgraded, the work is done by a unit of the host that outlives the pod and
+// is found again by name.
 func runPatch(ctx context.Context, e *env, args []string) error {
 	f := e.flags("patch")
 	pod := f.String("host-root", "", "root `directory` of the host, seen from a pod: the work is done by a transient unit of the host's systemd")
@@ -123,7 +123,8 @@ func (v *patchVerb) here(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// For a pod that comes later: the API server may be away for as long as the network is upgraded.
+	// For a pod that comes later: the API server may be away for as long as the network is
+	// upgraded.
 	if err := v.disk.WriteFile(v.resultPath(), text, 0o600); err != nil {
 		return err
 	}

@@ -128,9 +128,10 @@ func markPatch(n kamino.Node, owner string, mark *kamino.Mark) ([]byte, error) {
 	}, changes...))
 }
 
-func annotation(key string) string {
-	return "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
+func annotation(key string) string { return "/metadata/annotations/" + escaped(key) }
+
+// escaped is a key in a path of a JSON patch (RFC 6901).
+func escaped(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 
 // put writes the annotations.
 func put(n kamino.Node, found *kamino.Mark, mark kamino.Mark) ([]change, error) {
@@ -159,7 +160,7 @@ func put(n kamino.Node, found *kamino.Mark, mark kamino.Mark) ([]change, error) 
 // takeOff removes the annotations and gives AnnotationProtect its former value.
 func takeOff(n kamino.Node, found *kamino.Mark) []change {
 	var changes []change
-	for _, key := range []string{kamino.AnnotationRun, kamino.AnnotationReceipt, kamino.AnnotationPackages, kamino.AnnotationSealFailure} {
+	for _, key := range []string{kamino.AnnotationRun, kamino.AnnotationReceipt, kamino.AnnotationPackages, kamino.AnnotationSealFailure, kamino.AnnotationPatch, kamino.AnnotationPatchLook} {
 		if _, ok := n.Annotations[key]; ok {
 			changes = append(changes, change{Op: "remove", Path: annotation(key)})
 		}

@@ -82,9 +82,13 @@ func (r *drainRound) known(ctx context.Context, namespace string, budgets map[st
 	return budgets[namespace]
 }
 
-// RehearseSeal creates the seal pod with dryRun=All.
+// RehearseSeal creates the pod of the order with dryRun=All: the one that seals, or that patches.
 func (c *Cluster) RehearseSeal(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
-	return c.createSealPod(ctx, node, order, metav1.CreateOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
+	pod := c.sealPod(node.Name, order)
+	if order.Patch != nil {
+		pod = c.patchPod(node.Name, kamino.TaskPatch, order)
+	}
+	return c.createAgent(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
 }
 
 // noDryRun: a webhook with side effects refuses dry runs, which says nothing of

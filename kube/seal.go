@@ -33,7 +33,8 @@ const (
 )
 
 func podName(run string, task kamino.Task) string {
-	return map[kamino.Task]string{kamino.TaskSeal: sealName, kamino.TaskInventory: surveyName, kamino.TaskPackages: packagesName}[task] + "-" + run
+	return map[kamino.Task]string{kamino.TaskSeal: sealName, kamino.TaskInventory: surveyName, kamino.TaskPackages: packagesName,
+		kamino.TaskPatch: patchName, kamino.TaskReboot: patchName + "-reboot", kamino.TaskLook: patchName + "-look"}[task] + "-" + run
 }
 
 // hopelessWaits are reasons for which a container waits that do not pass by
@@ -111,7 +112,7 @@ func joinWords(reason, message string) string {
 
 // RemoveAgents deletes the pods of a run without grace. Ones that do not exist are no error.
 func (c *Cluster) RemoveAgents(ctx context.Context, run string) error {
-	for _, task := range []kamino.Task{kamino.TaskSeal, kamino.TaskInventory} {
+	for _, task := range []kamino.Task{kamino.TaskSeal, kamino.TaskInventory, kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook} {
 		for _, namespace := range c.namespaces(run, task) {
 			if err := c.deletePod(ctx, namespace, podName(run, task)); err != nil {
 				return err
@@ -134,17 +135,23 @@ func (c *Cluster) deletePod(ctx context.Context, namespace, name string) error {
 // StartAgent creates the pod of a run that does a task on the node. One that exists already is no
 // error.
 func (c *Cluster) StartAgent(ctx context.Context, node kamino.Node, task kamino.Task, order kamino.SealOrder) error {
-	if task == kamino.TaskInventory {
+	how := metav1.CreateOptions{FieldManager: fieldManager}
+	switch task {
+	case kamino.TaskInventory:
 		return c.survey(ctx, node, order)
+	case kamino.TaskSeal:
+		return c.createAgent(ctx, c.sealPod(node.Name, order), how)
 	}
-	return c.createSealPod(ctx, node, order, metav1.CreateOptions{FieldManager: fieldManager})
+	return c.createAgent(ctx, c.patchPod(node.Name, task, order), how)
 }
 
-func (c *Cluster) createSealPod(ctx context.Context, node kamino.Node, order kamino.SealOrder, how metav1.CreateOptions) error {
+// createAgent creates a pod in which the agent changes a node, and tells what keeps it from being
+// admitted.
+func (c *Cluster) createAgent(ctx context.Context, pod *corev1.Pod, how metav1.CreateOptions) error {
 	if c.opts.SealImage == "" {
 		return ErrNoSealImage
 	}
-	err := c.createPod(ctx, c.sealPod(node.Name, order), how)
+	err := c.createPod(ctx, pod, how)
 	switch {
 	case len(how.DryRun) > 0 && noDryRun(err):
 		return nil

@@ -1,6 +1,6 @@
 // Package patch brings the packages of a node up to date, with the package manager that the node
-// has. It decides nothing about the node's pods and never restarts the machine: it says whether that
-// is needed.
+// has. It decides nothing about the node's pods and never restarts the machine: it says whether
+// that is needed.
 package patch
 
 import (
@@ -23,8 +23,8 @@ import (
 	"kamino.dev/kamino/agent/inventory"
 )
 
-// Managers of packages. Command is a program of the operator's on the node itself: a run can ask for
-// it, and never brings one, since whoever may make pods of runs would be root then.
+// Managers of packages. Command is a program of the operator's on the node itself: a run can ask
+// for it, and never brings one, since whoever may make pods of runs would be root then.
 const (
 	Unattended = "unattended-upgrades"
 	Apt        = "apt"
@@ -49,11 +49,11 @@ type Policy struct {
 	// Held is "upgrade" to upgrade packages on hold too, which then are on hold as before; "" keeps
 	// them.
 	Held string `json:"held,omitempty"`
-	// Phased is "always" or "never": what becomes of Ubuntu's phased updates, so that all nodes of a
-	// pool get the same; "" leaves it to apt, which decides by the machine's ID.
+	// Phased is "always" or "never": what becomes of Ubuntu's phased updates, so that all nodes of
+	// a pool get the same; "" leaves it to apt, which decides by the machine's ID.
 	Phased string `json:"phased,omitempty"`
-	// Release is dnf's releasever, which Amazon Linux 2023 needs: it is locked to the release of its
-	// image (https://docs.aws.amazon.com/linux/al2023/ug/deterministic-upgrades.html).
+	// Release is dnf's releasever, which Amazon Linux 2023 needs: it is locked to the release of
+	// its image (https://docs.aws.amazon.com/linux/al2023/ug/deterministic-upgrades.html).
 	Release string `json:"release,omitempty"`
 	// Seconds is the time limit of the whole, an hour where it is 0; RoomMiB how much must be free
 	// beforehand on the file systems of / and /var, 1024 where it is 0.
@@ -128,7 +128,7 @@ type Report struct {
 	// Running and Newest are kernels; Newest is "" where none lies in /boot.
 	Running string `json:"runningKernel,omitempty"`
 	Newest  string `json:"newestKernel,omitempty"`
-	// FailedUnits are systemd's, of a look.
+	// FailedUnits are systemd's: before the patch, or of the look.
 	FailedUnits []string `json:"failedUnits,omitempty"`
 	Failure     string   `json:"failure,omitempty"` // why it did not work; "" where it did
 	Last        string   `json:"last,omitempty"`    // the last lines of the manager
@@ -225,6 +225,9 @@ func (n Node) Patch(ctx context.Context, p Policy) (r Report, err error) {
 	if r.Manager, m, err = n.choose(p); err != nil {
 		return r, err
 	}
+	if r.FailedUnits, err = n.failedUnits(ctx); err != nil {
+		return r, err
+	}
 	began, last := time.Now(), &tail{most: 4 << 10}
 	limited, cancel := context.WithTimeout(ctx, p.Limit())
 	defer cancel()
@@ -273,17 +276,22 @@ func (n Node) Look(ctx context.Context) (r Report, err error) {
 	if err := n.see(ctx, &r); err != nil {
 		return r, err
 	}
+	r.FailedUnits, err = n.failedUnits(ctx)
+	return r, err
+}
+
+// failedUnits are systemd's (systemctl(1), --failed).
+func (n Node) failedUnits(ctx context.Context) (names []string, err error) {
 	var out bytes.Buffer
-	// systemctl(1): without --all and with --failed only units that failed.
 	if err := n.Exec(ctx, &out, "systemctl", "list-units", "--failed", "--plain", "--no-legend", "--no-pager"); err != nil {
-		return r, fmt.Errorf("list failed units: %w", err)
+		return nil, fmt.Errorf("list failed units: %w", err)
 	}
 	for line := range strings.Lines(out.String()) {
 		if word := strings.Fields(line); len(word) > 0 {
-			r.FailedUnits = append(r.FailedUnits, word[0])
+			names = append(names, word[0])
 		}
 	}
-	return r, nil
+	return names, nil
 }
 
 // see fills in boot, kernels and why a reboot is needed.

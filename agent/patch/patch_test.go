@@ -179,8 +179,8 @@ func names(changed []Change) (out []string) {
 	return out
 }
 
-// TestApt: what has a newer version is upgraded and named, what is on hold and what was edited stays,
-// and a second run has nothing to do.
+// TestApt: what has a newer version is upgraded and named, what is on hold and what was edited
+// stays, and a second run has nothing to do.
 func TestApt(t *testing.T) {
 	t.Parallel()
 	tr := three(t)

@@ -153,7 +153,7 @@ func identityRules() []Rule {
 			Why: "the disk belongs to no virtual machine any more, so donor and clones come back alike"},
 		{ID: "agent-state", Group: group, Action: Remove, Phase: Both,
 			Paths: []string{"/var/lib/kamino/config.json", "/var/lib/kamino/previous.json", "/var/lib/kamino/boots", "/opt/kamino/patch"},
-			Why:   "the donor's configuration generation, its recorded boots, and the agent of a patch that was cut off"},
+			Why:   "the donor's configuration generation and its recorded boots"},
 		{ID: "machine-id-dbus", Group: group, Action: Link, Phase: Both, Target: "/etc/machine-id", Only: ownMachineID, Paths: []string{"/var/lib/dbus/machine-id"},
 			Why: "systemd adopts a regular file here when /etc/machine-id is empty: every clone would get the donor's"},
 		{ID: "machine-id", Group: group, Action: Truncate, Phase: Donor, Paths: []string{"/etc/machine-id"},

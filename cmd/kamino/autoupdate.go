@@ -20,6 +20,8 @@ type autoUpdateCommand struct {
 	dryRun   bool
 	detailed bool
 	watch    durationValue
+	patch    bool
+	patching patchFlags
 }
 
 func newAutoUpdateCommand(a *app) *cobra.Command {
@@ -49,6 +51,8 @@ kamino plan prints.`,
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
 	f.Var(&c.watch, "watch", "how long to watch nodes that come from the new images afterwards: if two of the first three, or more than a fifth of at least five, are not Ready within --boot-budget, the version is withdrawn; 0 means not at all")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
+	f.BoolVar(&c.patch, "patch", false, "first patch the best candidates of each pool, as kamino patch does; the donor is chosen, made and proved with the patches then")
+	c.patching.add(f, "patch-")
 	c.out.add(cmd)
 	c.sel.completes(a, cmd, "target-vmss")
 	return cmd
@@ -72,6 +76,17 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	opts, err := c.sel.options(c.app)
 	if err != nil {
 		return err
+	}
+	if c.patch {
+		if err := c.patching.check(); err != nil {
+			return err
+		}
+		patch := c.patching.options(opts.Options)
+		patch.MaxAway, patch.MaxNotReady, patch.Pool = opts.MaxAway, opts.MaxNotReady, "each"
+		if err := patch.Validate(); err != nil {
+			return err
+		}
+		opts.Patch = &patch
 	}
 	if err := c.needImage(ctx, c.dryRun); err != nil {
 		return c.refuse(ctx, err, c.dryRun, func(e *kamino.Engine) error {

@@ -120,6 +120,9 @@ func printPool(w io.Writer, p kamino.PoolPlan) {
 	case kamino.DoModel:
 		action = fmt.Sprintf(action, p.Image)
 	}
+	if len(p.Patches) > 0 {
+		fmt.Fprintf(w, "Patched first:\t%s, and what follows is decided anew then\n", p.Patches[0])
+	}
 	fmt.Fprintf(w, "To do:\t%s\n", action)
 	for _, v := range p.Why {
 		fmt.Fprintf(w, "Because:\t%s\n", v.Text)

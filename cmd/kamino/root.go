@@ -128,6 +128,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.AddCommand(
 		newUpdateCommand(a),
 		newAutoUpdateCommand(a),
+		newPatchCommand(a),
 		newPlanCommand(a),
 		newDoctorCommand(a),
 		newStatusCommand(a),

@@ -34,8 +34,8 @@ func (s *selectFlags) add(a *app, f *pflag.FlagSet, poolFlag string) {
 	bothNames(f, poolFlag)
 	f.StringArrayVar(&s.pools, poolFlag, nil, "only this pool, by name or ID; ALL or none means all; may be repeated")
 	addPendingReboot(f, &s.pending)
-	f.StringArrayVar(&s.patch, "last-patch-annotation", []string{kamino.KuredLastPatch.Annotation},
-		"annotation, or condition:TYPE, where nodes tell when they were patched (RFC 3339, or a date anywhere); may be repeated")
+	f.StringArrayVar(&s.patch, "last-patch-annotation", []string{kamino.KuredLastPatch.String(), kamino.KaminoPatched.String()},
+		"annotation, condition:TYPE or label:KEY, where nodes tell when they were patched (RFC 3339, or a date anywhere); may be repeated")
 	f.StringArrayVar(&r.IgnoreAnnotations, "node-ignore-annotation", nil, "ignore nodes that carry this annotation; may be repeated")
 	f.StringArrayVar(&r.Ignore, "ignore-nodes", nil, "ignore the node of this name; may be repeated")
 	f.StringArrayVar(&r.FineConditions, "ignore-condition", nil, "condition that may be True on a candidate; may be repeated")

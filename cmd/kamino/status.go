@@ -44,7 +44,7 @@ removed again; nothing else is changed.`,
 	f := cmd.Flags()
 	bothNames(f, "pool")
 	f.StringArrayVar(&c.pools, "pool", nil, "only this pool, by name or ID; may be repeated")
-	f.StringArrayVar(&c.lastPatch, "last-patch-annotation", []string{kamino.KuredLastPatch.Annotation},
+	f.StringArrayVar(&c.lastPatch, "last-patch-annotation", []string{kamino.KuredLastPatch.String(), kamino.KaminoPatched.String()},
 		"where nodes tell when they were patched; may be repeated")
 	f.BoolVar(&c.diff, "diff", false, "name the packages in which the next node would differ from the one of --node")
 	f.StringVar(&c.node, "node", "", "with --diff: the node whose packages are read")

@@ -33,6 +33,11 @@ const (
 	RemoveNode       Verb = "remove node"  // the object of a canary's node
 	Hold             Verb = "hold"         // out of service
 	Release          Verb = "release"      // back in service
+	Patch            Verb = "patch"        // create the pod that upgrades packages
+	Restart          Verb = "restart"      // the one that restarts the machine
+	LookAt           Verb = "look at"      // the one that looks at it afterwards
+	Sign             Verb = "sign"         // write that it was patched
+	KeepBlocked      Verb = "keep blocked" // write that it did not come back in order
 )
 
 // Call is a call that a process makes. Fields that do not belong to its verb
@@ -83,7 +88,7 @@ var intents = map[Verb][]string{
 	MarkVersion:      {"mark-version"},
 	SetModel:         {"write-model"},
 	SetCapacity:      {"scale-out"},
-	Mark:             {"protect-node", "block-node", "announce-seal", "announce-hold"},
+	Mark:             {"protect-node", "block-node", "announce-seal", "announce-hold", "announce-restart"},
 	Unmark:           {"unmark-node"},
 	Survey:           {"survey-disk"},
 	Seal:             {"seal-disk"},
@@ -96,4 +101,9 @@ var intents = map[Verb][]string{
 	RemoveNode:       {"remove-node"},
 	Hold:             {"hold-node"},
 	Release:          {"release-node"},
+	Patch:            {"patch-node"},
+	Restart:          {"restart-node"},
+	LookAt:           {"look-at-node"},
+	Sign:             {"sign-node"},
+	KeepBlocked:      {"keep-blocked"},
 }

@@ -13,6 +13,12 @@ func heldWhileOff(a *Auditor, s *State) {
 // readyBeforeService: I31 before calls.
 func readyBeforeService(a *Auditor, s *State, c Call) {
 	m := s.machine(c.Machine)
+	if m != nil && m.Power == On && m.Touched == "" {
+		// A node that others have just rebooted is Ready until its kubelet was silent long enough.
+		if n := s.on(m); n != nil && s.Now.Sub(a.changed[n.Name]) <= unseen {
+			return
+		}
+	}
 	if c.Verb == Release && m != nil && (m.Power != On || !m.Kubelet || m.Touched != "") {
 		a.Violate("I31", "%s puts machine %s back in service: power %s, kubelet %v, disk touched by %q", c.Process, m.ID, m.Power, m.Kubelet, m.Touched)
 	}

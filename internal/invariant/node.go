@@ -3,6 +3,7 @@ package invariant
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // foreign is what of a node is not ours.
@@ -29,13 +30,14 @@ func (a *Auditor) foreignOf(n *Node) foreign {
 	for key, value := range n.Annotations {
 		switch key {
 		case annotationRun, annotationReceipt, annotationFailure, annotationProtect:
+		case "kamino.dev/patch", "kamino.dev/patch-look", "kamino.dev/patch-failed", "weave.works/kured-most-recent-reboot-needed":
 		default:
 			rest = append(rest, key+"="+value)
 		}
 	}
 	for _, t := range n.Taints {
 		// Those of Kubernetes itself come and go with the node's state.
-		if t != taintBlock && !strings.HasPrefix(t, "node.kubernetes.io/") {
+		if t != taintBlock && t != taintKept && !strings.HasPrefix(t, "node.kubernetes.io/") {
 			rest = append(rest, "taint "+t)
 		}
 	}
@@ -57,6 +59,9 @@ func (a *Auditor) Person(s *State, node string) {
 		delete(a.persons, node)
 	}
 }
+
+// Freed says whether a person took the block off the node.
+func (a *Auditor) Freed(node string) bool { return a.freed[node] }
 
 // Forged tells that a node's own kubelet wrote an annotation of Kamino's. Nobody is a donor for
 // what it says, and it is a person's to take off.
@@ -98,6 +103,11 @@ func foreignKept(a *Auditor, s *State) {
 
 func (n *Node) blocked() bool { return slices.Contains(n.Taints, taintBlock) }
 
+// kept: it did not come back in order from a patch, and stays blocked for a person.
+func (n *Node) kept() bool { return slices.Contains(n.Taints, taintKept) }
+
+const taintKept = "status-taint.cluster-autoscaler.kubernetes.io/kamino-patch-failed"
+
 // restitution: I1.
 func restitution(a *Auditor, s *State) {
 	for i := range s.Machines {
@@ -129,7 +139,7 @@ func awayIsBlocked(a *Auditor, s *State) {
 		if !a.isAway(m) {
 			continue
 		}
-		if n := s.on(m); n != nil && !n.blocked() && !a.freed[n.Name] {
+		if n := s.on(m); n != nil && !n.blocked() && !n.kept() && !a.freed[n.Name] {
 			a.Violate("I2", "machine %s is away and its node is not blocked", m.ID)
 		}
 	}
@@ -143,7 +153,7 @@ func blockedUntilBack(a *Auditor, s *State, c Call) {
 		if m == nil {
 			return
 		}
-		if n := s.on(m); n != nil && !n.blocked() && !a.freed[n.Name] {
+		if n := s.on(m); n != nil && !n.blocked() && !n.kept() && !a.freed[n.Name] {
 			a.Violate("I2", "%s switches %s off, which is not blocked", c.Process, m.ID)
 		}
 	case Seal:
@@ -155,6 +165,11 @@ func blockedUntilBack(a *Auditor, s *State, c Call) {
 	}
 }
 
+// unseen is how long a node that others reboot is still shown Ready: node-monitor-grace-period is
+// 40 s before Kubernetes 1.32
+// (https://kubernetes.io/docs/reference/command-line-tools-reference/kube-controller-manager/).
+const unseen = time.Minute
+
 func (a *Auditor) unmarking(s *State, c Call) {
 	n := s.node(c.Node)
 	if n == nil {
@@ -164,8 +179,8 @@ func (a *Auditor) unmarking(s *State, c Call) {
 	if m == nil {
 		return
 	}
-	others := m.Power == On && m.Touched == "" && s.Now.Sub(a.changed[n.Name]) <= lookAge // have just rebooted it
-	if !others && (m.Power != On || !m.Kubelet || m.Touched != "" || !n.Ready) {
+	others := m.Power == On && m.Touched == "" && s.Now.Sub(a.changed[n.Name]) <= unseen // have just rebooted it
+	if !others && !n.kept() && (m.Power != On || !m.Kubelet || m.Touched != "" || !n.Ready) {
 		a.Violate("I2", "%s unmarks node %s: power %s, kubelet %v, disk touched by %q, Ready %v",
 			c.Process, n.Name, m.Power, m.Kubelet, m.Touched, n.Ready)
 	}

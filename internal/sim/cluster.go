@@ -130,6 +130,8 @@ func (n *simNode) unmark() {
 	delete(n.Annotations, kamino.AnnotationRun)
 	delete(n.Annotations, kamino.AnnotationReceipt)
 	delete(n.Annotations, kamino.AnnotationSealFailure)
+	delete(n.Annotations, kamino.AnnotationPatch)
+	delete(n.Annotations, kamino.AnnotationPatchLook)
 	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock })
 }
 
@@ -203,6 +205,8 @@ func (c simCluster) AgentPod(ctx context.Context, run string, task kamino.Task) 
 	method, pods := "SealPod", c.p.w.sealPods
 	if task == kamino.TaskInventory {
 		method, pods = "SurveyPod", c.p.w.surveys
+	} else if task != kamino.TaskSeal {
+		method, run, pods = "PatchPod", string(task)+" "+run, c.p.w.patches
 	}
 	err = c.call(ctx, call{method: method, subject: run}, func(*fault) error {
 		out = kamino.AgentPod{}
@@ -216,10 +220,13 @@ func (c simCluster) AgentPod(ctx context.Context, run string, task kamino.Task) 
 
 // StartAgent implements kamino.Cluster.
 func (c simCluster) StartAgent(ctx context.Context, node kamino.Node, task kamino.Task, order kamino.SealOrder) error {
-	if task == kamino.TaskInventory {
+	switch task {
+	case kamino.TaskInventory:
 		return c.survey(ctx, node, order)
+	case kamino.TaskSeal:
+		return c.seal(ctx, node, order)
 	}
-	return c.seal(ctx, node, order)
+	return c.startPatch(ctx, node, task, order)
 }
 
 // RemoveAgents implements kamino.Cluster.
@@ -229,6 +236,9 @@ func (c simCluster) RemoveAgents(ctx context.Context, run string) error {
 		c.p.auditSeal(w.nodeOf(run), run, invariant.Unseal)
 		delete(w.sealPods, run)
 		delete(w.surveys, run)
+		for _, task := range patchTasks {
+			delete(w.patches, string(task)+" "+run)
+		}
 		w.happened("%s deletes seal pod of %s", c.p.name, run)
 		return nil
 	})

@@ -59,12 +59,13 @@ func Tamper(e *kamino.Engine) {
 	t.process = e.Process
 	prover, _ := e.Provider.(kamino.Prover)
 	examiner, _ := e.Cluster.(kamino.Examiner)
+	patcher, _ := e.Cluster.(kamino.Patcher)
 	holder, _ := e.Provider.(kamino.Holder)
 	provider := faultyProvider{e.Provider, prover, t}
 	if e.Provider = provider; holder != nil {
 		e.Provider = faultyHolder{provider, holder}
 	}
-	e.Cluster = faultyCluster{e.Cluster, examiner, t}
+	e.Cluster = faultyCluster{e.Cluster, examiner, patcher, t}
 	if t.clock != 0 || t.wall {
 		e.Clock = wrongClock{e.Clock, t}
 	}

@@ -40,6 +40,7 @@ type machine struct {
 	gone    bool
 	model   int            // of its pool, that it was made by
 	held    kamino.Holding // "": in service
+	patchState
 }
 
 type simNode struct {
@@ -87,7 +88,7 @@ func (w *world) addMachine(pool kamino.PoolID, host, image string) *machine {
 func (w *world) booted(m *machine) {
 	m.boots++
 	m.bootID = fmt.Sprintf("boot-%d", w.next())
-	m.kubelet, m.touched, m.sealed = true, "", ""
+	m.kubelet, m.touched, m.sealed, m.pending = true, "", "", false
 	n := w.nodes[m.Hostname]
 	if n == nil {
 		n = &simNode{Node: kamino.Node{
@@ -344,7 +345,7 @@ func (w *world) removeMachine(m *machine) {
 
 func (w *world) removeNode(n *simNode) {
 	delete(w.nodes, n.Name)
-	for _, pods := range []map[string]*simSealPod{w.sealPods, w.surveys} {
+	for _, pods := range []map[string]*simSealPod{w.sealPods, w.surveys, w.patches} {
 		for run, pod := range pods {
 			if pod.node == n.Name {
 				delete(pods, run)

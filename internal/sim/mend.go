@@ -88,6 +88,7 @@ func (w *world) Script(node string) {
 func (w *world) DeletePods() {
 	clear(w.sealPods)
 	clear(w.surveys)
+	clear(w.patches)
 	w.happened("a person deletes the pods of the run")
 }
 

@@ -180,6 +180,7 @@ func (p faultyHolder) Release(ctx context.Context, pool kamino.Pool, id kamino.I
 type faultyCluster struct {
 	kamino.Cluster
 	kamino.Examiner
+	kamino.Patcher
 	t *tampering
 }
 

@@ -38,6 +38,7 @@ type world struct {
 	hits      map[string]int                 // what has happened that tests must have met
 	sealPods  map[string]*simSealPod         // by run
 	surveys   map[string]*simSealPod         // the pods of inventories, by run
+	patches   map[string]*simSealPod         // those of patches, by task and run
 	pods      []*simPod
 	throttled map[string]time.Time
 	apiAway   time.Time // the Kubernetes API answers again at that time
@@ -85,7 +86,7 @@ func newWorld(seed uint64) *world {
 		mode:  kamino.ByVersion,
 		pools: map[kamino.PoolID]*simPool{}, machines: map[kamino.InstanceID]*machine{}, nodes: map[string]*simNode{},
 		artifacts: map[string]*simArtifact{}, leases: map[kamino.PoolID]kamino.Lease{}, sealPods: map[string]*simSealPod{},
-		surveys: map[string]*simSealPod{}, elsewhere: map[kamino.PoolID]*formerLease{}, hits: map[string]int{},
+		surveys: map[string]*simSealPod{}, patches: map[string]*simSealPod{}, elsewhere: map[kamino.PoolID]*formerLease{}, hits: map[string]int{},
 		throttled: map[string]time.Time{}, canaries: map[string]*simCanary{}, done: make(chan struct{}),
 	}
 	w.audit.begin(w)

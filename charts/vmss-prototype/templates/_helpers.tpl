@@ -244,6 +244,9 @@ targetNode: {{ . | quote }}
 - --watch
 - {{ . | quote }}
 {{- end }}
+{{- if .patch }}
+- --patch
+{{- end }}
 {{- if .dryRun }}
 - --dry-run
 {{- end }}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"kamino.dev/kamino"
+)
+
+// patchFlags are the options of a patch, for patch and auto-update.
+type patchFlags struct {
+	order           kamino.PatchOrder
+	within, returns durationValue
+	settle          durationValue
+	reboot          string
+	held            bool
+	nodes, retries  int
+}
+
+// add adds them; those of auto-update have the prefix "patch-".
+func (p *patchFlags) add(f *pflag.FlagSet, prefix string) {
+	d := kamino.PatchDefaults()
+	p.within.d, p.returns.d, p.settle.d = d.Order.Within, d.Order.Return, d.Order.Settle
+	f.IntVar(&p.nodes, prefix+"nodes", d.Nodes, "how many nodes of a pool to patch, 1 to 3; the image renews the others")
+	f.IntVar(&p.retries, prefix+"retries", d.Retries, "how many candidates to try besides, where one cannot be patched or does not come back in order")
+	f.StringVar(&p.order.Manager, prefix+"manager", "", "unattended-upgrades, apt, dnf, or command, which is /etc/kamino/patch of the node (default unattended-upgrades where it is installed, else the package manager)")
+	f.StringVar(&p.order.Scope, prefix+"scope", "", "all, or security (default what the manager is configured for)")
+	f.BoolVar(&p.held, prefix+"held", false, "upgrade packages on hold too, and hold them again")
+	f.StringVar(&p.order.Phased, prefix+"phased", "", "always or never: take Ubuntu's phased updates (default apt's choice, by the machine's ID)")
+	f.StringVar(&p.order.Release, prefix+"releasever", "", "release for dnf; Amazon Linux 2023 needs one")
+	f.IntVar(&p.order.RoomMiB, prefix+"room", 1024, "MiB that the node's disk must have free beforehand")
+	f.Var(&p.within, prefix+"timeout", "time for the package manager")
+	f.StringVar(&p.reboot, prefix+"reboot", string(d.Order.Reboot), "auto (where what was upgraded needs it), always or never")
+	f.Var(&p.returns, prefix+"return", "time for a node to boot; it is power-cycled once then, and given up after as long again")
+	f.Var(&p.settle, prefix+"settle", "how long a node must be in order before it counts as patched")
+}
+
+// options are those of a patch with the options of its runs.
+func (p *patchFlags) options(run kamino.Options) kamino.PatchOptions {
+	o := kamino.PatchDefaults()
+	order := p.order
+	order.Within, order.Return, order.Settle, order.Reboot = p.within.d, p.returns.d, p.settle.d, kamino.RebootMode(p.reboot)
+	if p.held {
+		order.Held = "upgrade"
+	}
+	proof := o.Proof
+	o.Options, o.Order, o.Nodes, o.Retries = run, order, p.nodes, p.retries
+	o.Proof, o.NewNodes, o.SealPolicy = proof, 0, nil
+	return o
+}
+
+func (p *patchFlags) check() error {
+	for _, f := range []struct {
+		name, value string
+		words       []string
+	}{
+		{"manager", p.order.Manager, []string{"", "unattended-upgrades", "apt", "dnf", "command"}},
+		{"scope", p.order.Scope, []string{"", "all", "security"}}, {"phased", p.order.Phased, []string{"", "always", "never"}},
+	} {
+		if !slices.Contains(f.words, f.value) {
+			return kamino.WithHint(fmt.Errorf("invalid %s %q", f.name, f.value), "use %s", strings.Join(f.words[1:], ", "))
+		}
+	}
+	return nil
+}
+
+// patchCommand patches nodes that then may be donors.
+type patchCommand struct {
+	*app
+	flags                   patchFlags
+	out                     outputFlag
+	opts                    kamino.PatchOptions
+	grace                   graceValue
+	drainTimeout, autoscale durationValue
+	maxAway                 string
+	dryRun                  bool
+}
+
+func newPatchCommand(a *app) *cobra.Command {
+	c := &patchCommand{app: a, opts: kamino.PatchDefaults()}
+	cmd := &cobra.Command{
+		Use:   "patch (--pool POOL | --target-node NODE)",
+		Short: "Upgrade the packages of a few nodes, for the image to renew the others",
+		Long: `Upgrade the packages of one to three nodes of a pool, those that would be the
+best donors: protect and drain the node, upgrade by its own package manager,
+restart it where that is needed, examine it, and write on it that it is patched.
+Never the last node of a pool that serves pods. A node that does not boot is
+power-cycled once; one that does not come back in order stays blocked, and the
+next candidate is tried. kamino update, or kamino auto-update --patch, then makes
+its disk the pool's image, and the autoscaler's coming and going renews the rest.`,
+		Example: `  kamino patch --pool k8s-pool1-12345678-vmss --dry-run
+  kamino patch --pool k8s-pool1-12345678-vmss --nodes 2
+  kamino patch --target-node k8s-pool1-12345678-vmss000001 --scope security --reboot always`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	bothNames(f, "pool")
+	f.StringVar(&c.opts.Pool, "pool", "", "the pool, by name or ID")
+	f.StringVar(&c.opts.Donor, "target-node", "", "the one node to patch, in place of --pool")
+	f.BoolVar(&c.dryRun, "dry-run", false, "print which nodes would be taken, and do nothing")
+	c.flags.add(f, "")
+	c.grace.d, c.autoscale.d = c.opts.Grace, c.opts.Options.Settle
+	f.Var(&c.grace, "grace-period", "least time for each pod of the node to end, a plain number is in seconds; -1 means what each pod asks for")
+	f.Var(&c.drainTimeout, "drain-timeout", "time for the whole drain; 0 means nine grace periods")
+	f.BoolVar(&c.opts.Force, "force", false, "delete pods without a controller, and after the drain's time is over those that a budget holds")
+	f.BoolVar(&c.opts.AllowSpot, "allow-spot", false, "take a spot instance")
+	f.Var(&c.autoscale, "autoscaler-settle", "time for cluster-autoscaler to see the node's protection")
+	f.StringVar(&c.maxAway, "max-unavailable-pools", "1", "how many donors may be away in the cluster at the same time, or all")
+	f.IntVar(&c.opts.MaxNotReady, "max-not-ready", c.opts.MaxNotReady, "take no node while more other nodes than this are NotReady")
+	a.addGallery(f)
+	c.out.add(cmd)
+	a.completes(cmd, "pool", poolWords)
+	a.completes(cmd, "target-node", nodeWords)
+	return cmd
+}
+
+// Run does it.
+func (c *patchCommand) Run(ctx context.Context) error {
+	if err := errors.Join(c.out.check(), c.flags.check()); err != nil {
+		return err
+	}
+	run := c.opts.Options
+	run.Self, run.Grace, run.DrainTimeout, run.Settle = c.global.Self, c.grace.d, c.drainTimeout.d, c.autoscale.d
+	opts := c.flags.options(run)
+	opts.Pool, opts.MaxNotReady = c.opts.Pool, c.opts.MaxNotReady
+	var err error
+	if opts.MaxAway, err = parseMaxAway(c.maxAway); err != nil {
+		return err
+	}
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	if err := c.needImage(ctx, c.dryRun); err != nil {
+		return err
+	}
+	engine, err := c.engine(ctx)
+	if err != nil {
+		return err
+	}
+	if c.dryRun {
+		plan, err := engine.PlanPatch(ctx, opts)
+		if err != nil {
+			return err
+		}
+		return c.out.print(c.app, plan, func(w io.Writer) { printCandidates(w, plan.Candidates) })
+	}
+	finish := c.follow(ctx, engine)
+	result, err := engine.Patch(ctx, opts)
+	finish()
+	if len(result.Nodes) == 0 {
+		return err
+	}
+	if printErr := c.out.print(c.app, result, func(w io.Writer) { printPatch(w, result) }); err == nil {
+		err = printErr
+	}
+	return err
+}
+
+func printPatch(w io.Writer, r kamino.PatchResult) {
+	fmt.Fprintln(w, "NODE\tPACKAGES\tRESTARTED\tRESULT")
+	for _, n := range r.Nodes {
+		packages := "-"
+		if n.Report != nil {
+			packages = fmt.Sprint(len(n.Report.Changed))
+		}
+		restarted := map[bool]string{true: "yes", false: "no"}[n.Restarted]
+		if n.Cycled {
+			restarted += ", power-cycled"
+		}
+		result := "patched " + n.Signed
+		if n.Error != "" {
+			result = "failed: " + cut(n.Error, 120)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", n.Node, packages, restarted, result)
+	}
+	for _, n := range r.Nodes {
+		if n.Report == nil || len(n.Report.Changed) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "\nPACKAGE OF %s\tFROM\tTO\n", n.Node)
+		for _, p := range n.Report.Changed {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, shown(p.From), shown(p.To))
+		}
+	}
+}

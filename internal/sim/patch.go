@@ -1,0 +1,270 @@
+package sim
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
+)
+
+// managerTime is how long a package manager takes.
+const managerTime = 90 * time.Second
+
+var patchTasks = []kamino.Task{kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook}
+
+// patchState is what a patch does to a machine, and how it stands afterwards.
+type patchState struct {
+	release  int    // how often its packages were upgraded
+	pending  bool   // it asks for a reboot
+	working  string // run whose unit works
+	restarts map[string]int
+	looked   string // boot in which it was looked at
+	broken   bool   // a DaemonSet's pod is not Ready in the boots after an upgrade
+	stuck    bool   // its next restart does not come up; a power cycle mends it
+}
+
+// ill says whether the machine is not in order after its upgrade.
+func (m *machine) ill() bool { return m.broken && m.release > 0 }
+
+// startPatch implements kamino.Cluster for the tasks of patches. What must hold of one is I32.
+func (c simCluster) startPatch(ctx context.Context, node kamino.Node, task kamino.Task, order kamino.SealOrder) error {
+	w, run := c.p.w, order.Run
+	verb := map[kamino.Task]invariant.Verb{kamino.TaskPatch: invariant.Patch, kamino.TaskReboot: invariant.Restart, kamino.TaskLook: invariant.LookAt}[task]
+	return c.call(ctx, call{method: "Patch", subject: string(task) + " " + run, write: true}, func(*fault) error {
+		n := w.nodes[node.Name]
+		if n == nil {
+			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrNotFound)
+		}
+		asked := c.p.onNode(node, verb)
+		asked.Run = run
+		w.audit.before(asked)
+		var policy struct{ Boot, Held string }
+		_ = json.Unmarshal(order.Patch, &policy)
+		w.judgePatch(n, run, task, policy.Held)
+		key := string(task) + " " + run
+		if w.patches[key] != nil {
+			if task == kamino.TaskReboot {
+				w.audit.violate("I32", "%s asks twice for a reboot of %s", c.p.name, n.Name)
+			}
+			return nil
+		}
+		pod := &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce}
+		w.patches[key] = pod
+		w.happened("%s asks %s to %s", c.p.name, node.Name, task)
+		w.runPatch(key, pod, task, run, policy.Boot)
+		return nil
+	})
+}
+
+// judgePatch looks whether what is asked for may be done to the node now.
+func (w *world) judgePatch(n *simNode, run string, task kamino.Task, held string) {
+	mark, _ := n.Mark()
+	switch {
+	case !w.markedBy(n, run) || mark == nil:
+		w.audit.violate("I32", "task %s on node %s, which run %s has not marked", task, n.Name, run)
+	case !n.Tainted(kamino.TaintBlock) && task != kamino.TaskLook && !w.audit.judge.Freed(n.Name):
+		w.audit.violate("I32", "task %s on node %s, which is not blocked", task, n.Name)
+	case task == kamino.TaskReboot && !mark.Sealing:
+		w.audit.violate("I32", "a reboot of node %s that is not written down", n.Name)
+	case held != "":
+		w.audit.violate("I32", "packages on hold of node %s are upgraded unasked", n.Name)
+	}
+	others := slices.ContainsFunc(slices.Collect(maps.Values(w.nodes)), func(o *simNode) bool {
+		return o.Name != n.Name && o.Ready && !o.Unschedulable && len(o.Taints) == 0
+	})
+	if task == kamino.TaskPatch && !others {
+		w.audit.violate("I32", "node %s is taken, the last that is Ready", n.Name)
+	}
+}
+
+// runPatch plays a pod of a patch, and the host's unit.
+func (w *world) runPatch(key string, pod *simSealPod, task kamino.Task, run, boot string) {
+	m := w.machineOf(w.nodes[pod.node])
+	if m == nil {
+		return
+	}
+	boots := m.boots
+	here := func() bool { return m.boots == boots && !m.gone }
+	ends := func(after time.Duration, then func()) {
+		w.after(after, func() {
+			if here() && m.kubelet && w.patches[key] == pod && !pod.Failed {
+				pod.Started = true
+				then()
+				pod.AgentPod = shown(worlds.End{})
+				w.happened("the pod of %s on %s ended", task, m.Hostname)
+			}
+		})
+	}
+	switch task {
+	case kamino.TaskReboot:
+		ends(3*time.Second, func() {
+			if m.bootID == boot {
+				w.restart(m)
+			}
+		})
+	case kamino.TaskLook:
+		ends(4*time.Second, func() {
+			m.looked = m.bootID
+			w.answer(m, kamino.AnnotationPatchLook, run, pod.nonce, kamino.PatchReport{Boot: m.bootID, Running: "6.1", Newest: "6.1", Reboot: m.reasons()})
+		})
+	case kamino.TaskPatch:
+		w.after(3*time.Second, func() {
+			if !here() || w.patches[key] != pod {
+				return
+			}
+			pod.Started = true
+			if m.working != run { // else it is found again
+				m.working = run
+				w.after(m.fate.Pace()*managerTime, func() { w.upgraded(m, run, pod.nonce, here) })
+			}
+		})
+		if w.rng.IntN(4) == 0 { // the runtime is upgraded, and the pod with it
+			w.after(20*time.Second, func() {
+				if w.patches[key] == pod && here() {
+					pod.Failed, pod.Ousted, pod.Message = true, true, "failed, exit code 137"
+				}
+			})
+		}
+	}
+}
+
+func (m *machine) reasons() []string {
+	if m.pending {
+		return []string{"kernel 6.2 is installed and 6.1 runs"}
+	}
+	return nil
+}
+
+// upgraded is the end of a unit that nobody interrupted.
+func (w *world) upgraded(m *machine, run, nonce string, here func() bool) {
+	if !here() {
+		return
+	}
+	report := kamino.PatchReport{Boot: m.bootID, Manager: "apt", Kept: []string{"kubelet"}}
+	if m.release == 0 {
+		m.release, m.pending = 1, true
+		report.Changed = []kamino.PackageMoved{{Name: "libc6", From: "1", To: "2"}}
+	}
+	m.working = ""
+	report.Reboot = m.reasons()
+	w.happened("packages of %s are upgraded", m.Hostname)
+	w.answer(m, kamino.AnnotationPatch, run, nonce, report)
+	for key, pod := range w.patches {
+		if key == string(kamino.TaskPatch)+" "+run && !pod.Failed {
+			pod.AgentPod = shown(worlds.End{})
+		}
+	}
+}
+
+// answer writes a report on the machine's node as the agent does.
+func (w *world) answer(m *machine, annotation, run, nonce string, r kamino.PatchReport) {
+	n := w.nodes[m.Hostname]
+	if n == nil || n.SystemUUID != m.VMID {
+		return
+	}
+	text, _ := json.Marshal(r)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write(text)
+	_ = z.Close()
+	answer, _ := json.Marshal(map[string]any{"run": run, "nonce": nonce, "report": packed.Bytes()})
+	n.Annotations = maps.Clone(n.Annotations)
+	n.Annotations[annotation] = string(answer)
+	w.changeNode(n)
+}
+
+// restart is a reboot from inside.
+func (w *world) restart(m *machine) {
+	if m.restarts == nil {
+		m.restarts = map[string]int{}
+	}
+	if m.restarts[m.bootID]++; m.restarts[m.bootID] > 1 {
+		w.audit.violate("I32", "%s is restarted twice in boot %s", m.Hostname, m.bootID)
+	}
+	m.boots++
+	w.silence(m)
+	boots := m.boots
+	w.happened("machine %s restarts", m.Hostname)
+	if m.stuck {
+		return
+	}
+	w.after(m.fate.Pace()*bootTime, func() {
+		if m.boots == boots && !m.gone && m.fate != worlds.NeverBoots {
+			w.booted(m)
+			w.happened("node %s has booted", m.Hostname)
+		}
+	})
+}
+
+// Daemons implements kamino.Patcher.
+func (c simCluster) Daemons(ctx context.Context, node kamino.Node) (out []kamino.DaemonPod, err error) {
+	err = c.call(ctx, call{method: "Daemons", subject: node.Name}, func(*fault) error {
+		out = []kamino.DaemonPod{{Set: "kube-system/net", Ready: true}}
+		if n := c.p.w.nodes[node.Name]; n != nil {
+			if m := c.p.w.machineOf(n); m != nil && m.ill() {
+				out[0].Ready, out[0].Reason = false, "CrashLoopBackOff"
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Sign implements kamino.Patcher.
+func (c simCluster) Sign(ctx context.Context, node kamino.Node, at time.Time) error {
+	return c.editNode(ctx, node, "Sign", invariant.Sign, func(n *simNode) {
+		w := c.p.w
+		if m := w.machineOf(n); m != nil && (m.ill() || m.pending || m.looked != m.bootID) {
+			w.audit.violate("I32", "%s signs node %s, which was not seen to be in order", c.p.name, n.Name)
+		}
+		n.Labels = maps.Clone(n.Labels)
+		n.Labels[kamino.LabelPatched] = at.UTC().Format(kamino.PatchedFormat)
+		n.Annotations[kamino.KuredLastPatch.Annotation] = at.UTC().Format(time.RFC3339)
+		delete(n.Annotations, kamino.AnnotationPatchFailed)
+		n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintPatchFailed })
+	})
+}
+
+// KeepBlocked implements kamino.Patcher.
+func (c simCluster) KeepBlocked(ctx context.Context, node kamino.Node, why kamino.PatchFailure) error {
+	return c.editNode(ctx, node, "KeepBlocked", invariant.KeepBlocked, func(n *simNode) {
+		text, _ := json.Marshal(why)
+		n.Annotations[kamino.AnnotationPatchFailed] = string(text)
+		if !n.Tainted(kamino.TaintPatchFailed) {
+			n.Taints = append(slices.Clone(n.Taints), kamino.Taint{Key: kamino.TaintPatchFailed, Effect: "NoSchedule"})
+		}
+	})
+}
+
+func (c simCluster) editNode(ctx context.Context, node kamino.Node, method string, verb invariant.Verb, edit func(*simNode)) error {
+	w := c.p.w
+	return c.call(ctx, call{method: method, subject: node.Name, write: true}, func(*fault) error {
+		n := w.nodes[node.Name]
+		if n == nil || n.UID != node.UID {
+			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrConflict)
+		}
+		w.audit.before(c.p.onNode(n.Node, verb))
+		n.Annotations = maps.Clone(n.Annotations)
+		edit(n)
+		w.changeNode(n)
+		w.happened("%s: %s of node %s", c.p.name, method, n.Name)
+		return nil
+	})
+}
+
+// keptBlocked looks, when all is over, whether a node that is not in order is blocked.
+func (w *world) keptBlocked() {
+	for _, n := range w.nodes {
+		if m := w.machineOf(n); m != nil && m.ill() && !n.Tainted(kamino.TaintPatchFailed) {
+			w.audit.violate("I32", "node %s is not in order after its patch, and not blocked", n.Name)
+		}
+	}
+}

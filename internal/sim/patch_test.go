@@ -1,0 +1,224 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
+)
+
+// patchProc is a process that patches.
+type patchProc struct {
+	*proc
+	out kamino.PatchResult
+}
+
+func patchOptions() kamino.PatchOptions {
+	o := kamino.PatchDefaults()
+	o.Pool = "a"
+	return o
+}
+
+func (w *world) startPatch(o kamino.PatchOptions, faults ...fault) *patchProc {
+	p := &patchProc{proc: &proc{faults: faults}}
+	w.spawn(p.proc, func(ctx context.Context) {
+		p.out, p.err = p.engine().Patch(ctx, o)
+		p.left()
+	})
+	return p
+}
+
+func (w *world) patched(o kamino.PatchOptions, faults ...fault) *patchProc {
+	p := w.startPatch(o, faults...)
+	w.wait()
+	return p
+}
+
+// over is what went wrong until now, once everything has come to rest.
+func (w *world) over() string {
+	w.audit.settled()
+	w.keptBlocked()
+	return strings.Join(w.audit.violations, "; ")
+}
+
+// patchStories are how patches end.
+var patchStories = []struct {
+	name string
+	play func() string
+}{
+	{"one node is patched, restarted and signed, the others stay as they are", func() string {
+		w := aged(1)
+		boots := map[string]string{}
+		for name, n := range w.nodes {
+			boots[name] = n.BootID
+		}
+		p := w.patched(patchOptions())
+		if p.err != nil || len(p.out.Nodes) != 1 {
+			return fmt.Sprintf("%+v, %v", p.out, p.err)
+		}
+		one := p.out.Nodes[0]
+		for name, n := range w.nodes {
+			if taken := name == one.Node; taken != (n.BootID != boots[name]) || taken != (n.Labels[kamino.LabelPatched] == one.Signed) || len(n.Taints) > 0 {
+				return fmt.Sprintf("node %s: %+v", name, n.Node)
+			}
+		}
+		if one.Report == nil || len(one.Report.Changed) != 1 || !one.Restarted || one.Cycled || one.Signed == "" {
+			return fmt.Sprintf("%+v", one)
+		}
+		first := one.Signed
+		w.advance(w.now.Add(time.Hour))
+		o := patchOptions()
+		o.Pool, o.Donor = "", one.Node
+		if p = w.patched(o); p.err != nil || p.out.Nodes[0].Restarted || p.out.Nodes[0].Signed != first {
+			return fmt.Sprintf("again: %+v, %v", p.out, p.err)
+		}
+		return w.over()
+	}},
+	{"a node that is not in order stays blocked, and the next is taken", func() string {
+		w := aged(1)
+		w.machineOf(w.nodes["a-0"]).broken = true
+		p := w.patched(patchOptions())
+		if p.err != nil || len(p.out.Nodes) != 2 || !p.out.Nodes[0].Blocked || p.out.Nodes[1].Signed == "" {
+			return fmt.Sprintf("%+v, %v", p.out, p.err)
+		}
+		if n := w.nodes["a-0"]; !n.Tainted(kamino.TaintPatchFailed) || n.Labels[kamino.LabelPatched] != "" || n.Annotations[kamino.AnnotationRun] != "" {
+			return fmt.Sprintf("%+v", n.Node)
+		}
+		if all := kamino.Select([]kamino.Node{w.nodes["a-0"].Node}, kamino.Rules{AnyPatch: true}, w.now); all[0].Rank != 0 {
+			return "it may be a donor"
+		}
+		return w.over()
+	}},
+	{"a node that does not boot is power-cycled once", func() string {
+		w := aged(1)
+		m := w.machineOf(w.nodes["a-0"])
+		m.stuck = true
+		o := patchOptions()
+		o.Pool, o.Donor = "", "a-0"
+		p := w.patched(o)
+		if p.err != nil || !p.out.Nodes[0].Cycled || !p.out.Nodes[0].Restarted {
+			return fmt.Sprintf("%+v, %v", p.out, p.err)
+		}
+		return w.over()
+	}},
+	{"a node that does not come back at all is left on and blocked, and the lease is free", func() string {
+		w := aged(1)
+		w.machineOf(w.nodes["a-0"]).fate = worlds.NeverBoots
+		p := w.patched(patchOptions())
+		if p.err != nil || len(p.out.Nodes) != 2 || !p.out.Nodes[0].Blocked || !p.out.Nodes[0].Cycled || w.standing(poolA).Holder != "" {
+			return fmt.Sprintf("%+v, %v", p.out, p.err)
+		}
+		if m, n := w.machineOf(w.nodes["a-0"]), w.nodes["a-0"]; m.Power != kamino.PowerOn || !n.Tainted(kamino.TaintPatchFailed) {
+			return fmt.Sprintf("%s, %+v", m.Power, n.Node)
+		}
+		w.mend()
+		return w.over()
+	}},
+	{"the last node that serves is not taken", func() string {
+		w := aged(1)
+		for _, name := range []string{"a-1", "a-2"} {
+			w.EditNode(name, func(n *kamino.Node) bool { n.Unschedulable = true; return true })
+		}
+		p := w.patched(patchOptions())
+		refused := (*kamino.RefusedError)(nil)
+		if !errors.As(p.err, &refused) || refused.Refusals[0].Code != "last-ready" || w.machineOf(w.nodes["a-0"]).release != 0 {
+			return fmt.Sprintf("%+v, %v", p.out, p.err) + w.over()
+		}
+		return w.over()
+	}},
+	{"a night patches, selects and makes an image of the patched node", func() string {
+		w := aged(1)
+		w.advance(w.now.Add(time.Hour))
+		o := autoOptions()
+		o.Patch = &kamino.PatchOptions{Options: o.Options, Order: kamino.PatchDefaults().Order, Nodes: 1, Retries: 1, MaxAway: 1, MaxNotReady: 2}
+		night, results := w.auto(o)
+		if night.err != nil || len(results) != 1 || results[0].Patched == nil || results[0].Result == nil {
+			return fmt.Sprintf("%+v, %v", results, night.err)
+		}
+		if one := results[0].Patched.Nodes[0]; one.Node != results[0].Donor || one.Signed == "" {
+			return fmt.Sprintf("patched %+v, donor %s", one, results[0].Donor)
+		}
+		return w.over()
+	}},
+}
+
+func init() { stories = append(stories, patchStories...) }
+
+// patchRivals do something to the pool while a node is patched.
+var patchRivals = map[string]func(w *world, node string){
+	"kured restarts the node":       func(w *world, node string) { w.Reboot(node) },
+	"the autoscaler takes the node": func(w *world, node string) { w.ScaleDown(node) },
+	"the node's machine is deleted": func(w *world, node string) { w.DeleteMachine(node) },
+	"a person cordons the node": func(w *world, node string) {
+		w.EditNode(node, func(n *kamino.Node) bool { n.Unschedulable = true; return true })
+	},
+	"a person deletes the pods":  func(w *world, _ string) { w.DeletePods() },
+	"the API server is away":     func(w *world, _ string) { w.CutAPI(2 * time.Minute) },
+	"another process updates":    func(w *world, _ string) { w.Update("a-1") },
+	"another process gives back": func(w *world, _ string) { w.Restore() },
+	"another process patches":    func(w *world, _ string) { w.startPatch(patchOptions()) },
+	"nothing":                    func(*world, string) {},
+	"the node will not boot by itself": func(w *world, node string) {
+		if m, _ := w.donorOf(node); m != nil {
+			m.stuck = true
+		}
+	},
+	"the node will be out of order": func(w *world, node string) {
+		if m, _ := w.donorOf(node); m != nil {
+			m.broken = true
+		}
+	},
+}
+
+// TestPatchWalks: wherever a patch is killed or disturbed, the next ones bring everything in order.
+func TestPatchWalks(t *testing.T) {
+	names := slices.Sorted(func(yield func(string) bool) {
+		for name := range patchRivals {
+			if !yield(name) {
+				return
+			}
+		}
+	})
+	from, count := seedRange(t)
+	for i := range min(count, 600) {
+		seed := uint64(from + i)
+		rng := rand.New(rand.NewPCG(seed, 18))
+		w := aged(seed)
+		w.replaces = rng.IntN(3) == 0
+		rival := names[rng.IntN(len(names))]
+		w.after(time.Duration(rng.IntN(400))*time.Second, func() { patchRivals[rival](w, "a-0") })
+		var drawn []string
+		for range 1 + rng.IntN(3) {
+			kind := []worlds.Fault{worlds.KillBefore, worlds.KillAfter, worlds.LostReply, worlds.ServerError}[rng.IntN(4)]
+			at := 1 + rng.IntN(150)
+			drawn = append(drawn, fmt.Sprintf("%s at %d", kind, at))
+			w.patched(patchOptions(), fault{kind: kind, at: at})
+			w.advance(w.now.Add(time.Duration(rng.IntN(200)) * time.Second))
+		}
+		w.advance(w.now.Add(10 * time.Minute)) // the rival has come by then
+		w.mend()
+		for _, n := range w.nodes { // a person lets go what a cordon or a failure left
+			if m := w.machineOf(n); m != nil {
+				m.stuck = false
+			}
+		}
+		w.wait() // for who has come last
+		last := w.restore()
+		// A run that was killed between patch and examination has given back what nobody looked at.
+		w.audit.settled()
+		wrong := strings.Join(w.audit.violations, "; ")
+		if last.err != nil {
+			wrong += fmt.Sprintf("; restore: %v", last.err)
+		}
+		if wrong != "" {
+			t.Fatalf("seed %d, %s, %v: %s\n%s", seed, rival, drawn, wrong, w.tail(60))
+		}
+	}
+}
