@@ -282,6 +282,8 @@ func (n Node) Look(ctx context.Context) (r Report, err error) {
 
 // failedUnits are systemd's (systemctl(1), --failed).
 func (n Node) failedUnits(ctx context.Context) (names []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	var out bytes.Buffer
 	if err := n.Exec(ctx, &out, "systemctl", "list-units", "--failed", "--plain", "--no-legend", "--no-pager"); err != nil {
 		return nil, fmt.Errorf("list failed units: %w", err)

@@ -395,7 +395,10 @@ func TestLimit(t *testing.T) {
 	t.Parallel()
 	tr := three(t)
 	n := tr.node()
-	n.Exec = func(ctx context.Context, out io.Writer, _ string, _ ...string) error {
+	n.Exec = func(ctx context.Context, out io.Writer, command string, _ ...string) error {
+		if command == "systemctl" {
+			return nil
+		}
 		_, _ = io.WriteString(out, "still at it\n")
 		<-ctx.Done()
 		return ctx.Err()
