@@ -85,12 +85,13 @@ const (
 	TaskInventory Task = "inventory"
 	// TaskPackages writes the list of the installed packages on the node. Only a Shelf makes it.
 	TaskPackages Task = "packages"
-	// TaskPatch upgrades the node's packages, TaskReboot restarts it if it still is in the boot
-	// that the order names, and TaskLook tells how it stands. Only a Patcher makes them, under the
+	// TaskPatch upgrades the node's packages. Only a Patcher makes it and the next two, under the
 	// verb patch.
-	TaskPatch  Task = "patch"
+	TaskPatch Task = "patch"
+	// TaskReboot restarts the node if it still is in the boot that the order names.
 	TaskReboot Task = "reboot"
-	TaskLook   Task = "look"
+	// TaskLook tells how the node stands.
+	TaskLook Task = "look"
 )
 
 // DrainOptions say how hard a drain may push.

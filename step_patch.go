@@ -24,7 +24,6 @@ type patching struct {
 	good  time.Time // since when it is in order
 	asked string    // boot for which a look was asked
 	stamp time.Time // when it was patched
-	why   string    // why it is not in order, as last seen
 }
 
 // examineLimit is how long a patched node is given to be in order, from when it is Ready.
