@@ -48,9 +48,9 @@ type Cluster interface {
 	StartAgent(context.Context, Node, Task, SealOrder) error
 	// AgentPod reads the pod of a run that does a task; one that does not exist is no error.
 	AgentPod(ctx context.Context, run string, task Task) (AgentPod, error)
-	// RemoveAgents deletes the pods of a run, whatever their tasks, at once and
-	// without grace. Ones that do not exist are no error.
-	RemoveAgents(ctx context.Context, run string) error
+	// RemoveAgents deletes the pods in which a run does these tasks, at once and without grace.
+	// Ones that do not exist are no error.
+	RemoveAgents(ctx context.Context, run string, tasks []Task) error
 
 	// Lease reads the lease of a pool; a pool that never had one has a zero
 	// Lease with that Pool and no Revision.

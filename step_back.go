@@ -228,7 +228,7 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 // takeOff takes the marks off the node once no pod can seal its disk any more.
 // ErrInProgress: one is still there.
 func (r *Run) takeOff(ctx context.Context, n Node) error {
-	if err := r.engine.Cluster.RemoveAgents(ctx, r.held.run); err != nil {
+	if err := r.removeAgents(ctx); err != nil {
 		return err
 	}
 	if next, err := r.lookUnseal(ctx); err != nil {

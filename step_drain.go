@@ -271,9 +271,7 @@ func (r *Run) lookUnseal(ctx context.Context) (Next, error) {
 		return done("no seal pod"), nil
 	}
 	r.back.sealStarted = r.back.sealStarted || pod.Started
-	return act(ActUnseal, deleteTheSealPod, func(ctx context.Context) error {
-		return r.engine.Cluster.RemoveAgents(ctx, r.held.run)
-	}), nil
+	return act(ActUnseal, deleteTheSealPod, r.removeAgents), nil
 }
 
 const deleteTheSealPod = "delete the seal pod"
@@ -291,7 +289,5 @@ func (r *Run) lookPods(ctx context.Context) (Next, error) {
 	if !pod.Exists {
 		return next, nil
 	}
-	return act(ActUnseal, deleteTheSealPod+" and the inventory's", func(ctx context.Context) error {
-		return r.engine.Cluster.RemoveAgents(ctx, r.held.run)
-	}), nil
+	return act(ActUnseal, deleteTheSealPod+" and the inventory's", r.removeAgents), nil
 }

@@ -143,7 +143,7 @@ func (r *Run) lookPatch(ctx context.Context) (Next, error) {
 }
 
 func (r *Run) removePods(what string) Next {
-	return act(ActUnseal, what, func(ctx context.Context) error { return r.engine.Cluster.RemoveAgents(ctx, r.held.run) })
+	return act(ActUnseal, what, r.removeAgents)
 }
 
 // summary is one line for people.
@@ -355,8 +355,22 @@ func (r *Run) lookSign(ctx context.Context) (Next, error) {
 
 // silence is how long a machine that should go off is left alone; one that restarts has to boot.
 func (r *Run) silence(usual time.Duration) time.Duration {
-	if r.back.work == WorkPatch || r.held.mine() && r.held.lease.Record.Work == WorkPatch {
+	if r.patching() {
 		return longSilence
 	}
 	return usual
+}
+
+// patching says whether the run patches its node, or gives back one of a run that did.
+func (r *Run) patching() bool {
+	return r.back.work == WorkPatch || r.held.mine() && r.held.lease.Record.Work == WorkPatch
+}
+
+// removeAgents deletes the pods that the run may have made.
+func (r *Run) removeAgents(ctx context.Context) error {
+	tasks := []Task{TaskSeal, TaskInventory}
+	if r.patching() {
+		tasks = []Task{TaskPatch, TaskReboot, TaskLook}
+	}
+	return r.engine.Cluster.RemoveAgents(ctx, r.held.run, tasks)
 }

@@ -110,9 +110,9 @@ func joinWords(reason, message string) string {
 	return reason + ": " + message
 }
 
-// RemoveAgents deletes the pods of a run without grace. Ones that do not exist are no error.
-func (c *Cluster) RemoveAgents(ctx context.Context, run string) error {
-	for _, task := range []kamino.Task{kamino.TaskSeal, kamino.TaskInventory, kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook} {
+// RemoveAgents implements kamino.Cluster: 1 request a task.
+func (c *Cluster) RemoveAgents(ctx context.Context, run string, tasks []kamino.Task) error {
+	for _, task := range tasks {
 		for _, namespace := range c.namespaces(run, task) {
 			if err := c.deletePod(ctx, namespace, podName(run, task)); err != nil {
 				return err

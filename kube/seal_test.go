@@ -64,7 +64,7 @@ func TestSeal(t *testing.T) {
 	seal := func(want bool) {
 		t.Helper()
 		for range 2 { // twice is the same as once
-			err := c.RemoveAgents(t.Context(), "r1")
+			err := c.RemoveAgents(t.Context(), "r1", []kamino.Task{kamino.TaskSeal, kamino.TaskInventory})
 			if want {
 				err = c.StartAgent(t.Context(), n, kamino.TaskSeal, kamino.SealOrder{Run: "r1", Nonce: "n0nce"})
 			}

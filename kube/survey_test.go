@@ -47,7 +47,7 @@ func TestSurvey(t *testing.T) {
 	if got, err := c.AgentPod(t.Context(), "r1", kamino.TaskSeal); err != nil || got.Exists {
 		t.Errorf("taken for the seal pod: %+v, %v", got, err)
 	}
-	if err := c.RemoveAgents(t.Context(), "r1"); err != nil {
+	if err := c.RemoveAgents(t.Context(), "r1", []kamino.Task{kamino.TaskSeal, kamino.TaskInventory}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := c.AgentPod(t.Context(), "r1", kamino.TaskInventory); err != nil || got.Exists {

@@ -97,7 +97,7 @@ func (c *fakeCluster) StartAgent(_ context.Context, n kamino.Node, task kamino.T
 	return nil
 }
 
-func (c *fakeCluster) RemoveAgents(_ context.Context, run string) error {
+func (c *fakeCluster) RemoveAgents(_ context.Context, run string, _ []kamino.Task) error {
 	c.writes = append(c.writes, "remove pods of run "+run)
 	return nil
 }

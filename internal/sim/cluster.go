@@ -230,14 +230,19 @@ func (c simCluster) StartAgent(ctx context.Context, node kamino.Node, task kamin
 }
 
 // RemoveAgents implements kamino.Cluster.
-func (c simCluster) RemoveAgents(ctx context.Context, run string) error {
+func (c simCluster) RemoveAgents(ctx context.Context, run string, tasks []kamino.Task) error {
 	w := c.p.w
 	return c.call(ctx, call{method: "RemoveSealPod", subject: run, write: true}, func(*fault) error {
 		c.p.auditSeal(w.nodeOf(run), run, invariant.Unseal)
-		delete(w.sealPods, run)
-		delete(w.surveys, run)
-		for _, task := range patchTasks {
-			delete(w.patches, string(task)+" "+run)
+		for _, task := range tasks {
+			switch task {
+			case kamino.TaskSeal:
+				delete(w.sealPods, run)
+			case kamino.TaskInventory:
+				delete(w.surveys, run)
+			default:
+				delete(w.patches, string(task)+" "+run)
+			}
 		}
 		w.happened("%s deletes seal pod of %s", c.p.name, run)
 		return nil

@@ -18,8 +18,6 @@ import (
 // managerTime is how long a package manager takes.
 const managerTime = 90 * time.Second
 
-var patchTasks = []kamino.Task{kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook}
-
 // patchState is what a patch does to a machine, and how it stands afterwards.
 type patchState struct {
 	release  int    // how often its packages were upgraded

@@ -228,11 +228,11 @@ func (c faultyCluster) StartAgent(ctx context.Context, n kamino.Node, task kamin
 	return c.t.err(c.Cluster.StartAgent(ctx, n, task, order))
 }
 
-func (c faultyCluster) RemoveAgents(ctx context.Context, run string) error {
+func (c faultyCluster) RemoveAgents(ctx context.Context, run string, tasks []kamino.Task) error {
 	if c.t.keepPods {
 		return nil
 	}
-	return c.t.err(c.Cluster.RemoveAgents(ctx, run))
+	return c.t.err(c.Cluster.RemoveAgents(ctx, run, tasks))
 }
 
 func (c faultyCluster) Lease(ctx context.Context, id kamino.PoolID) (kamino.Lease, error) {

@@ -116,7 +116,7 @@ func TestEvict(t *testing.T) {
 	protect(t, "web", "web", 1, 1)
 	protect(t, "one", "twice", 0, 1)
 	protect(t, "two", "twice", 0, 1)
-	if err := s.RemoveAgents(t.Context(), "drain"); err != nil {
+	if err := s.RemoveAgents(t.Context(), "drain", []kamino.Task{kamino.TaskSeal, kamino.TaskInventory}); err != nil {
 		t.Fatal(err)
 	}
 	s.cost(t, 2) // the seal pod and the inventory's
@@ -196,7 +196,7 @@ func TestEvictLeaves(t *testing.T) {
 	}
 	s.cost(t, 1)
 	s.evict(t, kamino.DrainOptions{Force: true, Overdue: true}, 1, map[string]string{})
-	if err := s.RemoveAgents(t.Context(), "stays"); err != nil {
+	if err := s.RemoveAgents(t.Context(), "stays", []kamino.Task{kamino.TaskSeal, kamino.TaskInventory}); err != nil {
 		t.Fatal(err)
 	}
 }

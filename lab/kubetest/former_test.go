@@ -118,7 +118,7 @@ func TestFormerLease(t *testing.T) {
 	if err != nil || now.Annotations["kamino.dev/format"] != "2" {
 		t.Errorf("retired lease: %v %v", now.Annotations, err)
 	}
-	if err := s.RemoveAgents(t.Context(), "r-old"); err != nil {
+	if err := s.RemoveAgents(t.Context(), "r-old", []kamino.Task{kamino.TaskSeal, kamino.TaskInventory}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := admin.CoreV1().Pods("tools").Get(t.Context(), pod.Name, metav1.GetOptions{}); err == nil {

@@ -150,7 +150,7 @@ func TestSeal(t *testing.T) {
 		t.Errorf("running: %+v, %v", got, err)
 	}
 	for range 2 {
-		if err := s.RemoveAgents(t.Context(), "r1"); err != nil {
+		if err := s.RemoveAgents(t.Context(), "r1", []kamino.Task{kamino.TaskSeal, kamino.TaskInventory}); err != nil {
 			t.Fatal(err)
 		}
 	}

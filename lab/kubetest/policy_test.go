@@ -48,7 +48,7 @@ func TestInventoryPodPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RemoveAgents(t.Context(), "r-policy"); err != nil {
+	if err := s.RemoveAgents(t.Context(), "r-policy", []kamino.Task{kamino.TaskSeal, kamino.TaskInventory}); err != nil {
 		t.Fatal(err)
 	}
 	if pod, err := s.AgentPod(t.Context(), "r-policy", kamino.TaskInventory); err != nil || pod.Exists {
