@@ -49,7 +49,7 @@ RACE_STATIC := -tags=grpcnotrace,netgo,osusergo -ldflags='-linkmode=external -ex
 
 # The sweeps do a thousand times over what other tests do once: they run without the detector, which makes
 # them ten times as slow and finds nothing there that it does not find in the others.
-SWEEPS := ^(TestPowerCut|TestForeign|TestSingle.*|TestDefects)$$
+SWEEPS := ^(TestPowerCut|TestForeign|TestSingle.*|TestProve|TestPointerUpdate|TestDefects)$$
 
 .PHONY: test-race
 test-race: ## the product's tests with the race detector; the sweeps, and a tenth of the walks, without it (needs gcc)

