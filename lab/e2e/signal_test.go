@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -148,6 +149,10 @@ func TestSecondSignal(t *testing.T) {
 // ends, the shell and the kernel each send a hangup.
 func TestReaderGone(t *testing.T) {
 	t.Parallel()
+	// Under nohup a child would ignore hangups, too; what is caught here is as usual there.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
 	for name, tt := range map[string]struct {
 		signals []syscall.Signal
 		code    int
