@@ -165,11 +165,7 @@ func TestReaderGone(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, 1)
 			before := p.get(p.node(0))
-			args := updateArgs(before.Name)
-			if len(tt.signals) > 0 { // the run does not end before they come, however late that is
-				args = append(args, "--prove-for", "1h")
-			}
-			cmd := exec.CommandContext(t.Context(), binary, args...)
+			cmd := exec.CommandContext(t.Context(), binary, updateArgs(before.Name)...)
 			cmd.Env = environment(shared, nil)
 			reader, writer, err := os.Pipe()
 			if err != nil {
