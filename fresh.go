@@ -242,18 +242,27 @@ func (n Node) packages(run, nonce string) (list []string, ok bool) {
 	if json.Unmarshal([]byte(n.Annotations[AnnotationPackages]), &answer) != nil || answer.Run != run || answer.Nonce != nonce {
 		return nil, false
 	}
-	z, err := gzip.NewReader(bytes.NewReader(answer.List))
+	text, err := unpack(answer.List, packagesMost)
 	if err != nil {
-		return nil, false
-	}
-	text, err := io.ReadAll(io.LimitReader(z, packagesMost+1))
-	if err != nil || len(text) > packagesMost {
 		return nil, false
 	}
 	for line := range strings.Lines(string(text)) {
 		list = append(list, Plain(strings.TrimSuffix(line, "\n")))
 	}
 	return list, true
+}
+
+// unpack is what a node compressed with gzip, of at most so many bytes.
+func unpack(packed []byte, most int64) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(z, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("more than %d bytes", most)
+	}
+	return data, err
 }
 
 // packageDigest is Freshness.PackageDigest of a list.

@@ -1,13 +1,10 @@
 package kamino
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -158,12 +155,12 @@ func (n Node) patchAnswer(annotation, run, nonce string) *PatchReport {
 	if json.Unmarshal([]byte(n.Annotations[annotation]), &answer) != nil || answer.Run != run || answer.Nonce != nonce {
 		return nil
 	}
-	z, err := gzip.NewReader(bytes.NewReader(answer.Report))
+	text, err := unpack(answer.Report, reportMost)
 	if err != nil {
 		return nil
 	}
 	var report PatchReport
-	if json.NewDecoder(io.LimitReader(z, reportMost)).Decode(&report) != nil {
+	if json.Unmarshal(text, &report) != nil {
 		return nil
 	}
 	return report.plain()

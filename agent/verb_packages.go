@@ -59,15 +59,34 @@ func runPackages(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
+	return annotate(ctx, d, *node, packagesAnnotation, text, "the packages")
+}
+
+// annotate writes an annotation on this machine's Node with the node's own credential.
+func annotate(ctx context.Context, d *disk.Disk, node, annotation, text, what string) error {
 	credentials, err := nodeapi.Load(d)
 	if err != nil {
-		return fmt.Errorf("without kubelet's credentials the packages cannot be told: %w", err)
+		return fmt.Errorf("without kubelet's credentials %s cannot be told: %w", what, err)
 	}
-	client, err := credentials.Client(ctx, *node, platform.Sleep)
+	client, err := credentials.Client(ctx, node, platform.Sleep)
 	if err != nil {
 		return err
 	}
-	return client.Annotate(ctx, map[string]string{packagesAnnotation: text})
+	return client.Annotate(ctx, map[string]string{annotation: text})
+}
+
+// pack compresses what goes into an annotation.
+func pack(data []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := z.Write(data); err != nil {
+		return nil, err
+	}
+	err = z.Close()
+	return packed.Bytes(), err
 }
 
 // listPackages is the annotation's value.
@@ -79,18 +98,11 @@ func listPackages(d *disk.Disk, run, nonce string) (string, error) {
 	if len(list) == 0 {
 		return "", fmt.Errorf("neither dpkg nor rpm has a package installed below %s", d.Dir())
 	}
-	var packed bytes.Buffer
-	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	packed, err := pack([]byte(strings.Join(list, "\n") + "\n"))
 	if err != nil {
 		return "", err
 	}
-	if _, err := z.Write([]byte(strings.Join(list, "\n") + "\n")); err != nil {
-		return "", err
-	}
-	if err := z.Close(); err != nil {
-		return "", err
-	}
-	text, err := json.Marshal(packageList{Run: run, Nonce: nonce, Facts: facts, List: packed.Bytes()})
+	text, err := json.Marshal(packageList{Run: run, Nonce: nonce, Facts: facts, List: packed})
 	if err == nil && len(text) > packagesMost {
 		err = fmt.Errorf("the list of the %d packages has %d bytes, compressed; at most %d go into an annotation", len(list), len(text), packagesMost)
 	}

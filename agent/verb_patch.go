@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"kamino.dev/kamino/agent/disk"
-	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/patch"
 	"kamino.dev/kamino/agent/platform"
 )
@@ -153,30 +151,18 @@ func (v *patchVerb) tell(ctx context.Context, annotation string, report patch.Re
 		_, err := fmt.Fprintln(v.out, string(text))
 		return err
 	}
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	if _, err := z.Write(text); err != nil {
+	packed, err := pack(text)
+	if err != nil {
 		return err
 	}
-	if err := z.Close(); err != nil {
-		return err
-	}
-	answer, err := json.Marshal(patchAnswer{v.run, v.nonce, packed.Bytes()})
+	answer, err := json.Marshal(patchAnswer{v.run, v.nonce, packed})
 	if err != nil {
 		return err
 	}
 	if len(answer) > packagesMost {
 		return fmt.Errorf("the result has %d bytes, compressed; at most %d go into an annotation: the unit's journal has it", len(answer), packagesMost)
 	}
-	credentials, err := nodeapi.Load(v.disk)
-	if err != nil {
-		return fmt.Errorf("without kubelet's credentials the result cannot be told: %w", err)
-	}
-	client, err := credentials.Client(ctx, v.node, platform.Sleep)
-	if err != nil {
-		return err
-	}
-	return client.Annotate(ctx, map[string]string{annotation: string(answer)})
+	return annotate(ctx, v.disk, v.node, annotation, string(answer), "the result")
 }
 
 // byUnit starts the host's unit, unless it works or has worked already, and waits for its result.

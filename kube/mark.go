@@ -45,9 +45,15 @@ func (c *Cluster) mark(ctx context.Context, node kamino.Node, mark *kamino.Mark)
 	if err != nil {
 		return err
 	}
+	return c.write(ctx, node, func(n kamino.Node) ([]byte, error) { return markPatch(n, owner, mark) })
+}
+
+// write patches a node, and writes the patch anew while others change the node; a nil patch says
+// that there is nothing to do.
+func (c *Cluster) write(ctx context.Context, node kamino.Node, patchOf func(kamino.Node) ([]byte, error)) error {
 	current, began := node, c.opts.Clock.Now()
 	for range markTries {
-		patch, err := markPatch(current, owner, mark)
+		patch, err := patchOf(current)
 		if err != nil || patch == nil {
 			return err
 		}
@@ -119,6 +125,11 @@ func markPatch(n kamino.Node, owner string, mark *kamino.Mark) ([]byte, error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
+	return ifStill(n, changes)
+}
+
+// ifStill is a JSON patch that counts only while the node is as it was read.
+func ifStill(n kamino.Node, changes []change) ([]byte, error) {
 	if n.UID == "" || n.Revision == "" {
 		return nil, errors.New("mark node " + n.Name + ": it was not read from the cluster")
 	}
@@ -142,11 +153,7 @@ func put(n kamino.Node, found *kamino.Mark, mark kamino.Mark) ([]change, error) 
 	if n.Annotations[kamino.AnnotationRun] == string(text) {
 		return nil, nil
 	}
-	var changes []change
-	if len(n.Annotations) == 0 {
-		changes = append(changes, change{"add", "/metadata/annotations", map[string]string{}})
-	}
-	changes = append(changes, change{"add", annotation(kamino.AnnotationRun), string(text)})
+	changes := append(withMap(n.Annotations, "/metadata/annotations"), change{"add", annotation(kamino.AnnotationRun), string(text)})
 	// Both are written at once. What stands there later is somebody's decision.
 	if found == nil {
 		if now, ok := n.Annotations[kamino.AnnotationProtect]; ok != (mark.Protection != nil) || ok && now != *mark.Protection {
@@ -206,8 +213,22 @@ func block(n kamino.Node, at int, mark *kamino.Mark) []change {
 		return nil
 	case at >= 0:
 		return []change{{"replace", path, want}}
-	case len(n.Taints) == 0:
-		return []change{{"add", "/spec/taints", []corev1.Taint{want}}}
 	}
-	return []change{{"add", "/spec/taints/-", want}}
+	return []change{withTaint(n, want)}
+}
+
+// withTaint adds a taint behind those that are there.
+func withTaint(n kamino.Node, taint corev1.Taint) change {
+	if len(n.Taints) == 0 {
+		return change{"add", "/spec/taints", []corev1.Taint{taint}}
+	}
+	return change{"add", "/spec/taints/-", taint}
+}
+
+// withMap adds a map where there is none yet.
+func withMap(have map[string]string, path string) []change {
+	if len(have) > 0 {
+		return nil
+	}
+	return []change{{"add", path, map[string]string{}}}
 }

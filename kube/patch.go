@@ -9,10 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 
 	"kamino.dev/kamino"
 )
@@ -64,8 +62,8 @@ func (c *Cluster) Daemons(ctx context.Context, node kamino.Node) (out []kamino.D
 // Sign implements kamino.Patcher. kured's annotation is what it writes when a reboot was needed
 // (https://kured.dev/docs/configuration/, --annotate-nodes), in the format of RFC 3339.
 func (c *Cluster) Sign(ctx context.Context, node kamino.Node, at time.Time) error {
-	return c.edit(ctx, node, func(n kamino.Node) []change {
-		changes := c.taintOff(n)
+	return c.write(ctx, node, func(n kamino.Node) ([]byte, error) {
+		changes := failureOff(n)
 		changes = append(changes, withMap(n.Labels, "/metadata/labels")...)
 		changes = append(changes, change{"add", "/metadata/labels/" + escaped(kamino.LabelPatched), at.UTC().Format(kamino.PatchedFormat)})
 		changes = append(changes, withMap(n.Annotations, "/metadata/annotations")...)
@@ -73,7 +71,7 @@ func (c *Cluster) Sign(ctx context.Context, node kamino.Node, at time.Time) erro
 		if _, ok := n.Annotations[kamino.AnnotationPatchFailed]; ok {
 			changes = append(changes, change{Op: "remove", Path: annotation(kamino.AnnotationPatchFailed)})
 		}
-		return changes
+		return ifStill(n, changes)
 	})
 }
 
@@ -83,59 +81,21 @@ func (c *Cluster) KeepBlocked(ctx context.Context, node kamino.Node, why kamino.
 	if err != nil {
 		return fmt.Errorf("keep node %s blocked: %w", node.Name, err)
 	}
-	return c.edit(ctx, node, func(n kamino.Node) []change {
+	return c.write(ctx, node, func(n kamino.Node) ([]byte, error) {
 		changes := append(withMap(n.Annotations, "/metadata/annotations"), change{"add", annotation(kamino.AnnotationPatchFailed), string(text)})
-		taint := corev1.Taint{Key: kamino.TaintPatchFailed, Effect: corev1.TaintEffectNoSchedule}
-		switch {
-		case n.Tainted(kamino.TaintPatchFailed):
-		case len(n.Taints) == 0:
-			changes = append(changes, change{"add", "/spec/taints", []corev1.Taint{taint}})
-		default:
-			changes = append(changes, change{"add", "/spec/taints/-", taint})
+		if !n.Tainted(kamino.TaintPatchFailed) {
+			changes = append(changes, withTaint(n, corev1.Taint{Key: kamino.TaintPatchFailed, Effect: corev1.TaintEffectNoSchedule}))
 		}
-		return changes
+		return ifStill(n, changes)
 	})
 }
 
-// taintOff takes off the block of an earlier failure, from the end: others keep their places.
-func (c *Cluster) taintOff(n kamino.Node) (changes []change) {
+// failureOff takes off the block of an earlier failure, from the end: others keep their places.
+func failureOff(n kamino.Node) (changes []change) {
 	for i, t := range slices.Backward(n.Taints) {
 		if t.Key == kamino.TaintPatchFailed {
 			changes = append(changes, change{Op: "remove", Path: fmt.Sprintf("/spec/taints/%d", i)})
 		}
 	}
 	return changes
-}
-
-func withMap(have map[string]string, path string) []change {
-	if len(have) > 0 {
-		return nil
-	}
-	return []change{{"add", path, map[string]string{}}}
-}
-
-// edit changes a node of that UID, written anew while others change it.
-func (c *Cluster) edit(ctx context.Context, node kamino.Node, changes func(kamino.Node) []change) error {
-	current, began := node, c.opts.Clock.Now()
-	for range markTries {
-		patch, err := json.Marshal(append([]change{{"test", "/metadata/uid", node.UID}, {"test", "/metadata/resourceVersion", current.Revision}}, changes(current)...))
-		if err != nil {
-			return fmt.Errorf("change node %s: %w", node.Name, err)
-		}
-		_, refused := c.api.nodes.Patch(ctx, node.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-		if !apierrors.IsInvalid(refused) && !apierrors.IsConflict(refused) || c.opts.Clock.Now().Sub(began) > markTime {
-			return explain("patch nodes", refused)
-		}
-		revision := current.Revision
-		if current, err = c.Node(ctx, node.Name); err != nil {
-			return err
-		}
-		if current.UID != node.UID {
-			return fmt.Errorf("node %s was replaced: %w", node.Name, kamino.ErrConflict)
-		}
-		if current.Revision == revision { // not because of a change
-			return explain("patch nodes", refused)
-		}
-	}
-	return fmt.Errorf("change node %s: it changed %d times meanwhile: %w", node.Name, markTries, kamino.ErrConflict)
 }
