@@ -161,6 +161,15 @@ func (b Bounds) slowest(usual time.Duration) time.Duration {
 	return 2*usual + max(time.Minute, b.Boot/4)
 }
 
+func (r *Run) donorUsed() bool { return !r.away.from.IsZero() && !r.away.to.IsZero() }
+
+func (r *Run) awayFor() time.Duration {
+	if !r.donorUsed() {
+		return 0
+	}
+	return r.away.to.Sub(r.away.from)
+}
+
 // elapsed is how much later b is than a, by the clock that says more: the monotonic one stands
 // still while the machine is suspended, and the other may be set back. Both stand still in a VM
 // that is paused.

@@ -198,9 +198,9 @@ func (r *Run) planWorld(ctx context.Context) error {
 	if r.plan.ExpectedSeconds > 0 && (r.provesCanary() || r.provesPool()) {
 		r.plan.ExpectedSeconds += r.proofExpected().Seconds()
 	}
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.versions(ctx)
 	if err != nil {
-		return fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+		return err
 	}
 	next, err := r.nextImage(ctx, r.pool, r.target())
 	if err != nil {

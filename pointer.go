@@ -350,9 +350,9 @@ func (r *Run) ownImage(pool Pool) bool {
 // compared, and read again by the next look.
 func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
 	v, read := want.Seen, r.engine.now()
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.versions(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+		return Next{}, err
 	}
 	if was := r.held.lease.Record.ModelWas; !r.ownImage(pool) {
 		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: version %s is not offered",
@@ -390,7 +390,7 @@ func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
 	if len(next.Diff) == 0 {
 		return offer.noting(promoted), nil
 	}
-	return offer.announcing(ActModel, describeDiff(pool, next.Diff)).noting(func(l *Lease) {
+	return offer.announcing(ActModel, describeDiff(pool, next.Diff)).announcing(ActDeleteSnapshot, cleanText(r.pool)).noting(func(l *Lease) {
 		r.noteModel(l, pool, next, want, newestBirth(versions))
 		r.image.noted = true
 	}), nil

@@ -365,9 +365,9 @@ func (r *Run) withdrawn(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.versions(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+		return Next{}, err
 	}
 	o := overview{id: pool.ID, pool: pool, versions: versions, lease: *r.held.lease,
 		tagged: r.image.definition.Tags[TagPointer] == pointerUnreliable}

@@ -264,9 +264,9 @@ func (r *Run) survey(ctx context.Context, lease Lease) ([]Left, error) {
 	if err != nil {
 		return left, err
 	}
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.versions(ctx)
 	if err != nil {
-		return left, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+		return left, err
 	}
 	for _, v := range versions {
 		if lease.sweepable(v, r.engine.now()) {
@@ -356,9 +356,9 @@ func sweep() []Step {
 }
 
 func (r *Run) lookSweep(ctx context.Context) (Next, error) {
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.versions(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+		return Next{}, err
 	}
 	for _, v := range versions {
 		switch building := v.Ours() && (v.State == Creating || v.State == Deleting); {

@@ -221,6 +221,9 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 		return wait(fmt.Sprintf("a fresh look: the lease was written only after %s", late.Round(time.Second))), nil
 	}
 	r.takes(s)
+	if next.act != ActDeleteSnapshot { // any other may change what is listed of versions
+		r.image.listedAt = time.Time{}
+	}
 	say(StepActed, next.what, -1)
 	if r.donor.read = false; !s.Patient { // those do nothing to the donor
 		r.donor.readAt = time.Time{}
@@ -264,11 +267,6 @@ func (r *Run) donorMarked() bool {
 
 // spent is how long the running step has taken.
 func (r *Run) spent() time.Duration { return r.engine.now().Sub(r.now.since) }
-
-// worked is spent without the time in which the service asked for silence.
-func (r *Run) worked() time.Duration { return r.spent() - r.now.throttled }
-
-func (r *Run) lookLock(ctx context.Context) (Next, error) { return r.held.look(ctx, r.freshRecord) }
 
 // EventKind says what an Event tells.
 type EventKind string

@@ -156,6 +156,9 @@ func (p *pace) tooSoon(what deed) bool {
 	return false
 }
 
+// worked is spent without the time in which the service asked for silence.
+func (r *Run) worked() time.Duration { return r.spent() - r.now.throttled }
+
 // errOverdue: a step has taken longer than its limit.
 var errOverdue = errors.New("not done")
 

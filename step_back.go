@@ -216,8 +216,11 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 	}
 	r.donor.node = n
 	if mark != nil && mark.Run == r.held.run {
-		return act(ActUnmark, "take off the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).
-			announcing(ActUnseal, deleteTheSealPod).noting(r.held.ifOwn(func(l *Lease) { l.Record.Sealing, l.Record.Held, l.Record.AwayEnds = false, false, r.away.to.UTC() })), nil
+		off := act(ActUnmark, "take off the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).announcing(ActUnseal, deleteTheSealPod)
+		if !r.held.givingBack && r.work() == "" && r.imageMissing() {
+			off = off.announcing(ActCreateVersion, buildText(r.image.version.Name))
+		}
+		return off.noting(r.held.ifOwn(func(l *Lease) { l.Record.Sealing, l.Record.Held, l.Record.AwayEnds = false, false, r.away.to.UTC() })), nil
 	}
 	if r.back.unsealed {
 		return done("as it was before"), nil
@@ -374,15 +377,6 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 		}
 		l.Record = Record{} // it did not fail
 	})
-}
-
-func (r *Run) donorUsed() bool { return !r.away.from.IsZero() && !r.away.to.IsZero() }
-
-func (r *Run) awayFor() time.Duration {
-	if !r.donorUsed() {
-		return 0
-	}
-	return r.away.to.Sub(r.away.from)
 }
 
 func (r *Run) fillResult() {

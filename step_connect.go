@@ -135,6 +135,8 @@ func (r *Run) hintGone(err error) error {
 	return WithHint(err, "if the machine was deleted, its Node object is stale: kubectl delete node %s; else look at the node's providerID", r.donor.node.Name)
 }
 
+func (r *Run) lookLock(ctx context.Context) (Next, error) { return r.held.look(ctx, r.freshRecord) }
+
 // lookRecover gives back what earlier runs of the pool left before a new donor
 // is touched. An adopted run goes on where it stood if that is possible.
 func (r *Run) lookRecover(ctx context.Context) (Next, error) {

@@ -32,6 +32,9 @@ type imaging struct {
 	there      bool       // what this process builds was seen, or its making was acknowledged
 	lost       time.Time  // since when it is not found
 	kept       []string   // old versions that turned out to be in use
+	listed     []Artifact // the versions as they were last listed
+	listedAt   time.Time  // when that was; zero once something was done that may have changed them
+	cleaning   bool       // this process has asked for the end of the snapshot
 	bad        []Artifact // those that were withdrawn
 }
 
@@ -179,27 +182,27 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 // imagedElsewhere says whether another version was made of a snapshot, as by a
 // run that passed midnight.
 func (r *Run) imagedElsewhere(ctx context.Context, s Artifact) (bool, error) {
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
-	if err != nil {
-		return false, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
-	}
+	versions, err := r.versions(ctx)
 	return slices.ContainsFunc(versions, func(v Artifact) bool {
 		return v.Ours() && v.Tags[TagRun] == s.Tags[TagRun] && v.State != Failed && CompareVersions(v.Name, r.image.version.Name) != 0
-	}), nil
+	}), err
 }
 
 // deleteSnapshot waits for a version that is still being built from it.
 func (r *Run) deleteSnapshot(ctx context.Context, s Artifact, what string) (Next, error) {
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.versions(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+		return Next{}, err
 	}
 	for _, v := range versions {
 		if v.State == Creating && v.Ours() {
 			return waitPercent("version "+v.Name+", which is being built from the snapshot", v.Percent), nil
 		}
 	}
-	return act(ActDeleteSnapshot, what, func(ctx context.Context) error { return r.engine.Provider.Delete(ctx, r.pool, s) }), nil
+	return act(ActDeleteSnapshot, what, func(ctx context.Context) error {
+		r.image.cleaning = r.image.reused != nil // else it is none of this run's
+		return r.engine.Provider.Delete(ctx, r.pool, s)
+	}), nil
 }
 
 // lookImage builds the version. A build that failed because the region has no
@@ -262,15 +265,17 @@ func (r *Run) createVersion(ctx context.Context) (Next, error) {
 	if hidden && r.opts.ImageOnly && !r.opts.AcceptBootstrap {
 		want.Tags[TagBootstrap] = bootstrapUnaccepted
 	}
-	return act(ActCreateVersion, "build version "+want.Name, func(ctx context.Context) error {
+	return act(ActCreateVersion, buildText(want.Name), func(ctx context.Context) error {
 		err := r.engine.Provider.Create(ctx, r.pool, want)
 		if noZRS(err) {
 			return r.held.setLease(ctx, func(l *Lease) { l.Record.Storage = StorageLRS })
 		}
 		r.image.there, r.image.lost = err == nil, time.Time{}
 		return err
-	}).announcing(ActDeleteSnapshot, cleanText(r.pool)), nil
+	}), nil
 }
+
+func buildText(version string) string { return "build version " + version }
 
 func (r *Run) failedImage(v Artifact) (Next, error) {
 	retry := v.Storage == StorageZRS && noZRS(errors.New(v.Failure))
@@ -307,7 +312,7 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}
-	if len(found) == 0 && r.image.reused != nil && !r.held.lease.Record.intends(ActDeleteSnapshot) && r.spent() < lookAge {
+	if len(found) == 0 && r.image.reused != nil && !r.image.cleaning && r.spent() < lookAge {
 		return wait("the snapshot of this run, which is not found, to be found or to stay away"), nil
 	} else if len(found) == 0 {
 		return done("no snapshot is left"), nil

@@ -91,9 +91,9 @@ func (m marking) order() []string {
 // look marks one version at a time. One that cannot be marked is passed over, except where the
 // marks are what is rolled back.
 func (m marking) look(r *Run, ctx context.Context) (Next, error) {
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.versions(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+		return Next{}, err
 	}
 	var before []string
 	for _, name := range m.order() {
@@ -195,9 +195,9 @@ func (m marking) unmoved(ctx context.Context, r *Run) error {
 	if !m.points {
 		return nil
 	}
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.versions(ctx)
 	if err != nil {
-		return fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+		return err
 	}
 	if now := resolvedName(versions); now != m.from && now != m.plan.To {
 		return WithHint(fmt.Errorf("the image definition of pool %s stands for %s by now, not for %s: nothing is changed",

@@ -133,9 +133,9 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 	}
 	var born time.Time
 	if want.Reference == ByDefinition && !strings.EqualFold(pool.Model.Image, next.Image) {
-		versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+		versions, err := r.versions(ctx)
 		if err != nil {
-			return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+			return Next{}, err
 		}
 		if now := resolvedName(versions); now != want.Version {
 			return Next{}, WithHint(fmt.Errorf("the image definition stands for %s by now, not for %s: the model of pool %s does not come to name it",
@@ -147,7 +147,7 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 		r.result.ModelDiff = next.Diff
 		r.result.Changed = true
 		return r.engine.Provider.Promote(ctx, pool, want)
-	})
+	}).announcing(ActDeleteSnapshot, cleanText(r.pool))
 	if r.image.noted {
 		return write, nil
 	}
@@ -264,15 +264,17 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 
 // lookPrune deletes one version at a time, the oldest first.
 func (r *Run) lookPrune(ctx context.Context) (Next, error) {
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.recentVersions(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+		return Next{}, err
 	}
 	versions = r.held.lease.Ledger.distrust(versions)
 	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, r.opts.KeepWithdrawn, r.held.lease.Ledger), func(v Artifact) bool { return slices.Contains(r.image.kept, v.Name) })
 	if len(victims) == 0 {
-		if next, any := r.pruneLists(ctx, versions); any {
-			return next, nil
+		if len(r.result.Pruned) > 0 || r.held.adopted { // lists end with their versions
+			if next, any := r.pruneLists(ctx, versions); any {
+				return next, nil
+			}
 		}
 		return done(fmt.Sprintf("versions kept: %d", len(versions))), nil
 	}

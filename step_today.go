@@ -38,9 +38,9 @@ const hintAgain = "another version of today is made with --again"
 
 // lookVersion decides what is left to be done today, and how the version is named.
 func (r *Run) lookVersion(ctx context.Context) (Next, error) {
-	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	versions, err := r.versions(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+		return Next{}, err
 	}
 	versions = r.held.lease.Ledger.distrust(versions)
 	if err := r.refusePinned(ctx, versions); err != nil {
@@ -199,4 +199,24 @@ func (r *Run) foreignSnapshot(s Artifact) string {
 		return ""
 	}
 	return fmt.Sprintf("belongs to run %s (epoch %s), of which the lease of the pool does not know (epoch %d)", run, s.Tags[TagEpoch], r.held.lease.Epoch)
+}
+
+// versions lists the versions of the pool, newest first.
+func (r *Run) versions(ctx context.Context) ([]Artifact, error) {
+	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
+	if err != nil {
+		return nil, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
+	}
+	r.image.listed, r.image.listedAt = versions, r.engine.now()
+	return versions, nil
+}
+
+// recentVersions is versions, or the list that was read within lookAge, where this process has done
+// nothing to a version since: for a choice that is made sure of by another read. A person, or a
+// scale-out, may have begun to use a version meanwhile; [Provider].Delete looks for that itself.
+func (r *Run) recentVersions(ctx context.Context) ([]Artifact, error) {
+	if elapsed(r.image.listedAt, r.engine.now()) < lookAge {
+		return slices.Clone(r.image.listed), nil
+	}
+	return r.versions(ctx)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
+	"kamino.dev/kamino"
 	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/bench"
@@ -43,12 +44,19 @@ func benchLab(t *testing.T, opts lab.Options) (*lab.Lab, *pool) {
 }
 
 // TestBenchUpdate measures what one update asks of Azure, of the API server and
-// of the machine it runs on, where nothing takes time but Kamino, and nothing is proved. The other
+// of the machine it runs on, where nothing takes time but Kamino, and nothing is proved: of a pool
+// that comes to point at its definition, and of one whose model names the version. The other
 // options are a user's: defaults.
 func TestBenchUpdate(t *testing.T) {
+	for _, mode := range []kamino.ImageReference{kamino.ByPointer, kamino.ByVersion} {
+		t.Run(string(mode), func(t *testing.T) { benchUpdate(t, mode) })
+	}
+}
+
+func benchUpdate(t *testing.T, mode kamino.ImageReference) {
 	l, p := benchLab(t, lab.Options{Latencies: emulator.NoLatency(), NodeLatencies: nodes.NoLatency()})
 	api, since := newProxy(t, l), lastRequest(l)
-	cmd := exec.CommandContext(t.Context(), binary, "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove", "none", "-o", "json")
+	cmd := exec.CommandContext(t.Context(), binary, "update", "--target-node", p.node(1), "--image", lab.SealImage, "--prove", "none", "--image-reference", string(mode), "-o", "json")
 	cmd.Env = environment(l, map[string]string{"KUBECONFIG": api.kubeconfig})
 	var log strings.Builder
 	cmd.Stderr = &log
@@ -56,21 +64,22 @@ func TestBenchUpdate(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log.String())
 	}
+	figure := func(name string, value float64, unit string, bound float64) {
+		bench.Figure(name+"-"+string(mode), value, unit, bound)
+	}
 	arm := l.Cloud.Requests(since)
-	bench.Figure("arm-requests", float64(len(arm)), "requests", 46)
+	figure("arm-requests", float64(len(arm)), "requests", 46)
 	// Dry evictions grow with the pods of the donor, and are counted apart.
 	rehearsed := func(request string) bool { return strings.HasSuffix(request, "/eviction"+dryRun) }
 	requests := slices.DeleteFunc(api.requests(), rehearsed)
-	bench.Figure("api-requests", float64(len(requests)), "requests", 46)
-	bench.Figure("api-dry-evictions", float64(len(api.requests())-len(requests)), "requests", 6)
-	bench.Figure("update-cpu", cost.CPU.Seconds(), "s", 1)
-	bench.Figure("update-memory", cost.Megabytes, "MB", 64)
-	if testing.Verbose() {
-		for _, e := range arm {
-			t.Logf("arm %s %s?%s", e.Method, e.Path, e.Query)
-		}
-		t.Logf("api\n%s", strings.Join(api.requests(), "\n"))
+	figure("api-requests", float64(len(requests)), "requests", 46)
+	figure("api-dry-evictions", float64(len(api.requests())-len(requests)), "requests", 6)
+	figure("update-cpu", cost.CPU.Seconds(), "s", 1)
+	figure("update-memory", cost.Megabytes, "MB", 64)
+	for _, e := range arm {
+		t.Logf("arm %s %s?%s", e.Method, e.Path, e.Query)
 	}
+	t.Logf("api\n%s", strings.Join(api.requests(), "\n"))
 }
 
 // TestBenchAway compares how long the donor is away with the time that the

@@ -5,7 +5,9 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -37,7 +39,7 @@ func TestMain(m *testing.M) {
 		if err := labtest.SideBySide(16); err != nil {
 			return nil, err
 		}
-		if binary, err = labtest.BuildKamino(ctx, dir); err != nil || bench.Measures() { // the bench has labs of its own
+		if binary, err = labtest.BuildKamino(ctx, dir); err != nil || onlyBenches() {
 			return nil, err
 		}
 		shared, err = lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Binary: labBinary, NodesPerPool: 3, Speed: speed, Configure: addFirstRole})
@@ -50,6 +52,13 @@ func TestMain(m *testing.M) {
 			}
 		}, err
 	})
+}
+
+// onlyBenches: they have labs of their own, and measure better alone. That is told by -run, as
+// .ci/bench gives it: other tests run where KAMINO_BENCH is set, too.
+func onlyBenches() bool {
+	chosen := flag.Lookup("test.run").Value.String()
+	return bench.Measures() && strings.Contains(chosen, "Bench") && !strings.Contains(chosen, "|")
 }
 
 // firstRoleID is a principal that has the role of docs/azure-role.json alone: it makes no canary.
