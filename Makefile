@@ -4,7 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 LAB     := lab/bin/kamino-lab
 # As lab/controlplane.BuildFlags, so that make and the tests share one build.
 LAB_FLAGS := -ldflags='-s -w \
@@ -111,6 +112,18 @@ verify: ## formatting, vet, lint, the numbers of the house, and that generated f
 image: ## dist/kamino-image.tar, an OCI image for amd64 and arm64, built without a daemon
 	@mkdir -p dist
 	cd release && go run ./cmd/image -version '$(VERSION)' -o ../dist/kamino-image.tar
+
+.PHONY: release
+release: ## dist/release: archives, packages, images, charts and what verifies them, for REGISTRY, signed with KEY (docs/release.md)
+	cd release && go run ./cmd/release -o ../dist/release -registry '$(REGISTRY)' $(if $(KEY),-key '$(abspath $(KEY))') $(if $(UNSIGNED),-unsigned) $(if $(TARGETS),-targets '$(TARGETS)')
+
+.PHONY: release-twice
+release-twice: ## build linux/amd64 from two directories, the second time with an empty cache, and compare every byte (10 minutes)
+	@.ci/release-twice
+
+.PHONY: test-release
+test-release: ## make a release for linux/amd64, verify it as its users do, and change each file
+	cd release && go test ./...
 
 .PHONY: clean
 clean: ## remove what make has built

@@ -6,8 +6,6 @@ toolchain go1.26.8
 
 replace kamino.dev/kamino => ../
 
-replace kamino.dev/kamino/release => ../release
-
 require (
 	github.com/containers/gvisor-tap-vsock v0.8.8
 	github.com/google/go-containerregistry v0.22.1
@@ -260,7 +258,7 @@ require (
 	k8s.io/streaming v0.36.3 // indirect
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // indirect
 	kamino.dev/kamino v0.0.0-00010101000000-000000000000
-	kamino.dev/kamino/release v0.0.0-00010101000000-000000000000
+	kamino.dev/kamino/release/image v0.0.0-00010101000000-000000000000
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.34.0 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
@@ -304,3 +302,5 @@ replace (
 	k8s.io/sample-controller => k8s.io/sample-controller v0.36.3
 	k8s.io/streaming => k8s.io/streaming v0.36.3
 )
+
+replace kamino.dev/kamino/release/image => ../release/image

@@ -5,10 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -143,46 +141,6 @@ func newRootCommand(a *app) *cobra.Command {
 		newVersionCommand(a),
 	)
 	return root
-}
-
-// version is set by the build (-ldflags "-X main.version=v1.2.3"), as in
-// cmd/kamino-agent.
-var version string
-
-// buildVersion is what the build wrote, or the module's version or revision.
-func buildVersion() string {
-	if version != "" {
-		return version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
-		}
-	}
-	return "devel"
-}
-
-func newVersionCommand(a *app) *cobra.Command {
-	var out outputFlag
-	cmd := &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if err := out.check(); err != nil {
-				return err
-			}
-			v := buildVersion()
-			return out.print(a, map[string]string{"version": v}, func(w io.Writer) { fmt.Fprintln(w, "kamino", v) })
-		},
-	}
-	out.add(cmd)
-	return cmd
 }
 
 // engine joins the two ports. Progress goes to the terminal or to the log.

@@ -80,7 +80,7 @@ containers:
           fieldRef:
             fieldPath: metadata.namespace
       - name: POD_IMAGE
-        value: {{ include "kamino.image" $k.container }}
+        value: {{ $k.container.sealImage | default (include "kamino.image" $k.container) }}
       {{- with $k.extraEnv }}
       {{- toYaml . | nindent 6 }}
       {{- end }}

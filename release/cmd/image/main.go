@@ -5,19 +5,14 @@
 package main
 
 import (
-	"archive/tar"
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"kamino.dev/kamino/release/image"
 )
@@ -43,7 +38,7 @@ func run(source, version, out string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	var index v1.ImageIndex = empty.Index
+	var images []v1.Image
 	for _, arch := range []string{"amd64", "arm64"} {
 		img, err := build(source, work, version, arch)
 		if err != nil {
@@ -52,26 +47,27 @@ func run(source, version, out string) error {
 		if err := printSizes(img, arch); err != nil {
 			return err
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}},
-		})
+		images = append(images, img)
 	}
-	dir := filepath.Join(work, "oci")
-	if _, err := layout.Write(dir, index); err != nil {
-		return fmt.Errorf("write layout: %w", err)
+	index, err := image.Index(images...)
+	if err != nil {
+		return err
 	}
-	if err := pack(dir, out); err != nil {
-		return fmt.Errorf("write %s: %w", out, err)
+	packed, err := image.Archive(index)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(out, packed, 0o644); err != nil {
+		return err
 	}
 	digest, err := index.Digest()
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(out)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%s %s %.1f MB\n", out, digest, float64(info.Size())/1e6)
+	fmt.Printf("%s %s %.1f MB\n", out, digest, float64(len(packed))/1e6)
 	return nil
 }
 
@@ -121,42 +117,4 @@ func build(source, work, version, arch string) (v1.Image, error) {
 		User: fmt.Sprint(nonroot), Entrypoint: []string{"/kamino"}, Env: []string{"PATH=/"},
 		Labels: map[string]string{"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.title": "kamino"},
 	}, programs...)
-}
-
-// pack writes a folder as a tarball, without times or owners.
-func pack(dir, out string) error {
-	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
-		return err
-	}
-	f, err := os.Create(out)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w := tar.NewWriter(f)
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		body, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(body)), Typeflag: tar.TypeReg}); err != nil {
-			return err
-		}
-		_, err = w.Write(body)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return f.Close()
 }
