@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -16,19 +18,32 @@ import (
 )
 
 // outputFlag is -o.
-type outputFlag struct{ format string }
+type outputFlag struct {
+	format string
+	more   []string // formats of this command alone
+}
 
-func (o *outputFlag) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.format, "output", "o", "table", "table, wide (nothing is left out or cut), json or yaml")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+func (o *outputFlag) add(cmd *cobra.Command, more ...string) {
+	o.more = more
+	usage := "table, wide (nothing is left out or cut), json or yaml"
+	if len(more) > 0 {
+		usage = "table, wide (nothing is left out or cut), json, yaml or " + strings.Join(more, ", ")
+	}
+	cmd.Flags().StringVarP(&o.format, "output", "o", "table", usage)
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (o *outputFlag) formats() []string {
+	return append([]string{"table", "wide", "json", "yaml"}, o.more...)
 }
 
 func (o *outputFlag) check() error {
-	switch o.format {
-	case "table", "wide", "json", "yaml":
+	formats := o.formats()
+	if slices.Contains(formats, o.format) {
 		return nil
 	}
-	return kamino.WithHint(fmt.Errorf("output format %q is unknown", o.format), "use -o table, wide, json or yaml")
+	last := len(formats) - 1
+	return kamino.WithHint(fmt.Errorf("output format %q is unknown", o.format), "use -o %s or %s", strings.Join(formats[:last], ", "), formats[last])
 }
 
 func (o *outputFlag) wide() bool { return o.format == "wide" }

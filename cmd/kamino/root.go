@@ -32,8 +32,9 @@ type app struct {
 	libraries func(*slog.Logger) // lets libraries log to it; nil: they log as they like
 	terminal  func(stream any) bool
 
-	left leftovers            // what a second signal has to tell
-	live atomic.Pointer[live] // the progress on the terminal, while there is one
+	left    leftovers            // what a second signal has to tell
+	live    atomic.Pointer[live] // the progress on the terminal, while there is one
+	serving atomic.Bool          // a page, which a signal just ends
 }
 
 func newApp(streams ioStreams, env func(string) string, exit func(int)) *app {

@@ -71,6 +71,9 @@ func (a *app) obey(ctx context.Context, signals <-chan os.Signal, cancel func())
 
 // say tells what the first signal does, on a line that the progress leaves alone.
 func (a *app) say(s os.Signal) {
+	if a.serving.Load() {
+		return // it ends at once, and took nothing
+	}
 	text := fmt.Sprintf("%s: restoring the donor; press Ctrl-C again to quit immediately", s)
 	if l := a.live.Load(); l != nil {
 		l.stand(text)

@@ -21,6 +21,8 @@ type statusCommand struct {
 	lastPatch []string
 	diff      bool
 	node      string
+	serve     bool
+	port      int
 }
 
 func newStatusCommand(a *app) *cobra.Command {
@@ -35,9 +37,15 @@ node that runs, where a rollback would go, and unfinished runs.
 
 With --diff --node NODE it names the packages in which the next node of that
 node's pool would differ from it. A short pod on the node reads them and is
-removed again; nothing else is changed.`,
+removed again; nothing else is changed.
+
+With -o html it writes a page for a browser, which needs nothing but itself.
+With --serve the same page is on this machine only, at an address that nobody
+can guess, and renews itself while somebody looks at it; Ctrl-C ends it.`,
 		Example: `  kamino status --pool k8s-pool1-12345678-vmss
-  kamino status --diff --node k8s-pool1-12345678-vmss000000`,
+  kamino status --diff --node k8s-pool1-12345678-vmss000000
+  kamino status -o html > status.html
+  kamino status --serve`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
@@ -49,7 +57,9 @@ removed again; nothing else is changed.`,
 	f.BoolVar(&c.diff, "diff", false, "name the packages in which the next node would differ from the one of --node")
 	f.StringVar(&c.node, "node", "", "with --diff: the node whose packages are read")
 	a.addGallery(f)
-	c.out.add(cmd)
+	f.BoolVar(&c.serve, "serve", false, "show the page on this machine (127.0.0.1), renewed while somebody looks at it")
+	f.IntVar(&c.port, "port", 0, "with --serve: the port (default any that is free)")
+	c.out.add(cmd, "html")
 	a.completes(cmd, "pool", poolWords)
 	a.completes(cmd, "node", nodeWords)
 	return cmd
@@ -67,9 +77,15 @@ func (c *statusCommand) Run(ctx context.Context) error {
 	if c.diff || c.node != "" {
 		return c.runDiff(ctx)
 	}
+	if !c.serve && c.port != 0 {
+		return kamino.WithHint(errors.New("--port needs --serve"), "use --serve --port %d", c.port)
+	}
 	engine, err := c.engine(ctx)
 	if err != nil {
 		return err
+	}
+	if c.serve {
+		return c.serveStatus(ctx, engine, signals)
 	}
 	return c.show(ctx, engine, c.out, c.pools, signals)
 }
@@ -118,6 +134,9 @@ func (a *app) show(ctx context.Context, e *kamino.Engine, out outputFlag, pools 
 		return err
 	}
 	err = out.unread(err, countOf(status, func(p kamino.PoolStatus) bool { return p.Error != "" }), len(status))
+	if out.format == "html" {
+		return errors.Join(err, writePage(a.Out, status, a.clock.Now(), false))
+	}
 	if printErr := out.print(a, status, func(w io.Writer) { printStatus(w, status, out.wide()) }); err == nil {
 		err = printErr
 	}
@@ -222,11 +241,7 @@ func printUnfinished(w io.Writer, u *kamino.Unfinished) {
 	if u.Alive {
 		return
 	}
-	finish := "kamino auto-update"
-	if u.Donor != "" {
-		finish = "kamino update --target-node " + u.Donor
-	}
-	fmt.Fprintf(w, "\t%s finishes it, kamino restore gives back what it took\n", finish)
+	fmt.Fprintf(w, "\t%s finishes it, kamino restore gives back what it took\n", finish(u))
 }
 
 // unfinished names a run whose process gives no sign of life.

@@ -1,0 +1,351 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// The parts of the page; each stands in it whole, so that it needs nothing but itself.
+var (
+	//go:embed page/page.tmpl
+	pageText string
+	//go:embed page/page.css
+	pageStyle string
+	//go:embed page/page.js
+	pageScript string
+
+	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"anchor": anchor}).Parse(pageText))
+)
+
+// The moods of the page and of what stands on it, worst first.
+const (
+	moodBad  = "bad"  // somebody should do something now
+	moodWarn = "warn" // somebody should look at it by day
+	moodInfo = "info"
+	moodGood = "good"
+)
+
+type (
+	pageView struct {
+		Title, Headline, Mood, At, Context string
+		Policy                             template.HTMLAttr
+		Style                              template.CSS
+		Script                             template.JS
+		Live                               bool
+		Notices, More                      []pageNotice // the second folded away
+		Pools                              []pagePool
+	}
+	pageNotice struct {
+		Mood, Pool, What, Why string
+		Type                  []string // what to type
+	}
+	pagePool struct {
+		Name, Mood, Error, Next, Age, Misses, Ready, Now string
+		Facts                                            []pageFact
+		Run                                              *pageRun
+		Picture                                          *pagePicture
+		Versions                                         []pageVersion
+		Runs                                             []pagePast
+	}
+	pageFact struct{ Name, Text string }
+	pageRun  struct {
+		Title, Text string
+		Steps       []pageStep
+	}
+	pageStep    struct{ Name, Does, State string }
+	pagePicture struct {
+		Pool string
+		SVG  template.HTML
+	}
+	pageVersion struct {
+		Name, State, Donor, Built, Parent, Note string
+		Instances                               int
+	}
+	pagePast struct{ Mood, Ended, Run, Donor, Version, Took, Away, Result string }
+)
+
+// writePage writes the status of pools as one HTML page that needs nothing but itself: what
+// somebody who was woken must know stands first, with what to type. A live one asks for itself
+// again.
+func writePage(w io.Writer, pools []kamino.PoolStatus, at time.Time, live bool) error {
+	v := pageView{Title: "Kamino: status", At: at.UTC().Format(time.RFC3339), Style: template.CSS(pageStyle), Live: live}
+	if live {
+		v.Script = template.JS(pageScript)
+	}
+	v.Policy = template.HTMLAttr(contentPolicy(live))
+	for _, p := range pools {
+		notices := poolNotices(p, at)
+		v.Notices = append(v.Notices, notices...)
+		v.Pools = append(v.Pools, poolView(p, notices, at))
+	}
+	if len(pools) > 0 && pools[0].Paused != "" { // of the whole cluster: told once
+		v.Notices = append(v.Notices, pageNotice{Mood: moodWarn, What: "Runs and promotions are paused:", Why: pools[0].Paused, Type: []string{"kamino resume"}})
+	}
+	slices.SortStableFunc(v.Notices, func(a, b pageNotice) int { return cmp.Compare(severity(a.Mood), severity(b.Mood)) })
+	v.Mood, v.Headline = headline(pools, v.Notices)
+	if n := unfolded(v.Notices); n < len(v.Notices) {
+		v.Notices, v.More = v.Notices[:n], v.Notices[n:]
+	}
+	v.Context = fmt.Sprintf("%d %s", len(pools), plural("pool", len(pools)))
+	return pageTemplate.Execute(w, v)
+}
+
+// contentPolicy lets the page run its own script and style and nothing else
+// (https://www.w3.org/TR/CSP3/); only a live one may ask its server.
+func contentPolicy(live bool) string {
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	policy := "default-src 'none'; base-uri 'none'; form-action 'none'; style-src " + hash(pageStyle)
+	if live {
+		policy += "; connect-src 'self'; script-src " + hash(pageScript)
+	}
+	return policy
+}
+
+func severity(mood string) int {
+	return slices.Index([]string{moodBad, moodWarn, moodInfo, moodGood}, mood)
+}
+
+// unfolded is how many notices are shown at once: all bad ones, and of the others what fits a
+// screen.
+func unfolded(notices []pageNotice) int {
+	bad := slices.IndexFunc(notices, func(n pageNotice) bool { return n.Mood != moodBad })
+	if bad < 0 {
+		return len(notices)
+	}
+	return min(max(bad, 6), len(notices))
+}
+
+// away says since when the donor of a run that has not ended may be off; zero when it is not.
+func away(p kamino.PoolStatus) time.Time {
+	if u := p.Unfinished; u != nil && u.AwayEnds.IsZero() {
+		return u.AwaySince
+	}
+	return time.Time{}
+}
+
+// headline answers what somebody looks for first: whether a node is away.
+func headline(pools []kamino.PoolStatus, notices []pageNotice) (mood, text string) {
+	var donors []string
+	for _, p := range pools {
+		if !away(p).IsZero() {
+			donors = append(donors, p.Unfinished.Donor)
+		}
+	}
+	mood = moodGood
+	if len(notices) > 0 && notices[0].Mood != moodInfo {
+		mood = notices[0].Mood
+	}
+	switch {
+	case len(pools) == 0:
+		return moodWarn, "No node of this cluster belongs to a pool."
+	case len(donors) > 1:
+		return mood, fmt.Sprintf("%d donors are away: %s", len(donors), strings.Join(donors, ", "))
+	case len(donors) == 1:
+		return mood, "A donor is away: " + donors[0]
+	case slices.ContainsFunc(pools, func(p kamino.PoolStatus) bool { return p.Error != "" }):
+		return mood, "Not every pool can be read"
+	}
+	return mood, "No donor is away"
+}
+
+// poolNotices are what a pool has that somebody should know.
+func poolNotices(p kamino.PoolStatus, now time.Time) (out []pageNotice) {
+	add := func(mood, what, why string, commands ...string) {
+		out = append(out, pageNotice{Mood: mood, Pool: p.Name, What: what, Why: why, Type: commands})
+	}
+	if u := p.Unfinished; u != nil {
+		since := away(p)
+		switch {
+		case u.Alive && !since.IsZero():
+			add(moodInfo, fmt.Sprintf("donor %s is away for %s", u.Donor, ago(now, since)), fmt.Sprintf("run %s is at step %s and gives it back", u.Run, shown(u.Step)))
+		case u.Alive:
+			add(moodInfo, "a run is at work", fmt.Sprintf("%s, at step %s", u.Run, shown(u.Step)))
+		case !since.IsZero():
+			add(moodBad, fmt.Sprintf("donor %s is away for %s, and its run has probably ended", u.Donor, ago(now, since)), silentRun(u)+"; finish it, or give back what it took:", finish(u), "kamino restore")
+		default:
+			add(moodBad, "a run was interrupted", unfinished(u)+"; finish it, or give back what it took:", finish(u), "kamino restore")
+		}
+	}
+	if p.Error != "" {
+		add(moodBad, "cannot be read", p.Error)
+		return out
+	}
+	if p.Ready < p.Nodes {
+		add(moodWarn, fmt.Sprintf("%d of %d nodes are not Ready", p.Nodes-p.Ready, p.Nodes), "")
+	}
+	if len(p.Runs) > 0 && p.Runs[0].Failure != "" {
+		add(moodWarn, "the last run failed", fmt.Sprintf("%s: %s", ended(p.Runs[0]), cut(p.Runs[0].Failure, 300)))
+	}
+	if p.Strayed != nil {
+		add(moodWarn, "new nodes did not boot from the next image", fmt.Sprintf("%s; %s", p.Strayed, distrusted(p)))
+	}
+	if warning := p.Models.Warning(); warning != "" {
+		add(moodWarn, "many models are in use", warning)
+	}
+	for _, v := range p.Versions {
+		switch {
+		case v.Life == kamino.LifeWaiting:
+			add(moodInfo, "version "+v.Name+" passed its proof and waits", "", "kamino promote --pool "+p.Name)
+		case v.Bad != "" && v.Instances > 0:
+			add(moodWarn, fmt.Sprintf("%d %s from version %s, which was withdrawn", v.Instances, plural("node runs", v.Instances), v.Name), v.Bad)
+		}
+	}
+	if p.Pinned != nil {
+		add(moodInfo, "somebody pinned the model", "runs leave it alone until", "kamino update --target-node NODE --adopt-model")
+	}
+	for _, c := range p.Canaries {
+		if p.Unfinished == nil && now.After(c.Expires) {
+			add(moodWarn, "canary "+c.Name+" was left behind", "expired "+instant(c.Expires), "kamino restore")
+		}
+	}
+	return out
+}
+
+func silentRun(u *kamino.Unfinished) string {
+	if u.Process == "" || u.Heartbeat.IsZero() {
+		return unfinished(u)
+	}
+	return fmt.Sprintf("run %s of process %s was last heard of %s ago", u.Run, u.Process, silence(u))
+}
+
+// finish is what goes on with an interrupted run.
+func finish(u *kamino.Unfinished) string {
+	if u.Donor == "" {
+		return "kamino auto-update"
+	}
+	return "kamino update --target-node " + u.Donor
+}
+
+func poolView(p kamino.PoolStatus, notices []pageNotice, now time.Time) pagePool {
+	v := pagePool{Name: p.Name, Error: p.Error, Next: p.Next, Age: days(p.NextAgeDays), Misses: days(p.MissesDays), Ready: fmt.Sprintf("%d of %d", p.Ready, p.Nodes), Now: "nothing to do"}
+	if len(notices) > 0 {
+		v.Mood, v.Now = notices[0].Mood, notices[0].What
+	}
+	if p.Error == "" {
+		v.Facts = facts(p)
+		v.Picture = lineage(p)
+	}
+	if p.Unfinished != nil {
+		v.Run = runView(p, now)
+	}
+	for _, s := range p.Versions {
+		v.Versions = append(v.Versions, pageVersion{Name: s.Name, State: versionState(s), Donor: shown(s.BuiltFrom), Built: shown(s.BuiltAt), Parent: shown(short(s.Parent)), Instances: s.Instances, Note: versionNote(s, true)})
+	}
+	for _, r := range p.Runs {
+		past := pagePast{Ended: ended(r), Run: r.Run, Donor: shown(r.Donor), Version: shown(r.Version), Took: seconds(r.Seconds), Away: "-", Result: pastResult(r)}
+		if r.AwaySeconds > 0 {
+			past.Away = seconds(r.AwaySeconds)
+		}
+		if r.Failure != "" {
+			past.Mood = moodBad
+		}
+		v.Runs = append(v.Runs, past)
+	}
+	return v
+}
+
+func facts(p kamino.PoolStatus) []pageFact {
+	f := []pageFact{{"Next node", nextNode(p)}}
+	if p.Behind != nil {
+		f = append(f, pageFact{"Behind the best running node", p.Behind.String()})
+	}
+	f = append(f, pageFact{"Nodes", fmt.Sprintf("%d, %d Ready, capacity %d", p.Nodes, p.Ready, p.Capacity)},
+		pageFact{"Model", short(p.Model)}, pageFact{"Rollback to", firstOf(p.RollbackTarget, "nothing")})
+	if p.Patched != "" {
+		f = append(f, pageFact{"Newest patch of a node", p.Patched})
+	}
+	if p.Owner != nil {
+		f = append(f, pageFact{"Owner of the model", p.Owner.Name})
+	}
+	for _, c := range p.Canaries {
+		f = append(f, pageFact{"Canary", fmt.Sprintf("%s, %s, of version %s", c.Name, c.State, short(c.Version))})
+	}
+	for _, r := range p.Refusals {
+		f = append(f, pageFact{"Refused", r.String()})
+	}
+	return f
+}
+
+// runView shows where in the pipeline a run is that has not ended.
+func runView(p kamino.PoolStatus, now time.Time) *pageRun {
+	u := p.Unfinished
+	r := &pageRun{Title: "Run " + u.Run, Text: "At step " + shown(u.Step)}
+	if u.Intent != "" {
+		r.Text += ": " + u.Intent
+	}
+	if since := away(p); !since.IsZero() {
+		r.Text += fmt.Sprintf(". Donor %s is away since %s (%s)", u.Donor, instant(since), ago(now, since))
+	}
+	if u.Failure != "" {
+		r.Text += ". It gives back after: " + cut(u.Failure, 300)
+	}
+	if !u.Alive {
+		r.Title += ", interrupted"
+	}
+	steps := kamino.Pipeline()
+	at := slices.IndexFunc(steps, func(s kamino.Step) bool { return s.Name == u.Step })
+	if at < 0 {
+		return r
+	}
+	for i, s := range steps {
+		state := "later"
+		if i < at {
+			state = "done"
+		} else if i == at {
+			state = "now"
+		}
+		r.Steps = append(r.Steps, pageStep{Name: s.Name, Does: s.Does, State: state})
+	}
+	return r
+}
+
+// ago is how long something lasts, as people say it: to a minute once it is that long.
+func ago(now, since time.Time) string {
+	d := max(now.Sub(since), 0)
+	if d < time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+}
+
+func ended(r kamino.PastRun) string { return r.Ended.UTC().Format("2006-01-02 15:04 UTC") }
+
+func days(d *float64) string {
+	if d == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f days", *d)
+}
+
+func plural(word string, n int) string {
+	if n == 1 {
+		return word
+	}
+	if first, rest, ok := strings.Cut(word, " runs"); ok {
+		return first + "s run" + rest
+	}
+	return word + "s"
+}
+
+// anchor is a pool's name as the ID of an element, of which other pools' differ.
+func anchor(name string) string {
+	return "pool-" + strings.Map(func(r rune) rune {
+		if r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, name)
+}

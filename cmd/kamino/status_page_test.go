@@ -1,0 +1,326 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// pageOf is the page of one pool after a change.
+func pageOf(t *testing.T, change func(*kamino.PoolStatus)) string {
+	t.Helper()
+	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	p := kamino.PoolStatus{Name: "pool1", Model: "m", Nodes: 3, Ready: 3, Capacity: 3, Next: "2026.11.11",
+		Versions: []kamino.VersionStatus{{Name: "2026.11.11", State: kamino.Succeeded, Ready: true, Life: kamino.LifePromoted, Instances: 2, BuiltFrom: "n1"}}}
+	if change != nil {
+		change(&p)
+	}
+	var b bytes.Buffer
+	if err := writePage(&b, []kamino.PoolStatus{p}, at, false); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestPageSays: what somebody who was woken must know stands in the headline or in a notice, with
+// what to type.
+func TestPageSays(t *testing.T) {
+	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	run := func(alive bool, since time.Time) *kamino.Unfinished {
+		u := &kamino.Unfinished{Run: "r1", Process: "host/1", Alive: alive, Heartbeat: at.Add(-5 * time.Minute), Silence: 300}
+		u.Donor, u.Step, u.Started, u.AwaySince = "n2", "stop", at.Add(-30*time.Minute), since
+		return u
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*kamino.PoolStatus)
+		want   []string
+	}{
+		{"all well", nil, []string{`<header class="good">`, "No donor is away", "boots from 2026.11.11"}},
+		{"donor away, run works", func(p *kamino.PoolStatus) { p.Unfinished = run(true, at.Add(-12*time.Minute)) },
+			[]string{`<header class="good">`, "A donor is away: n2", "donor n2 is away for 12m", `aria-current="step"`, `<li class="done" title="check that`}},
+		{"donor away, run dead", func(p *kamino.PoolStatus) { p.Unfinished = run(false, at.Add(-2*time.Hour)) },
+			[]string{`<header class="bad">`, "A donor is away: n2", "its run has probably ended", "kamino update --target-node n2", "kamino restore", "interrupted"}},
+		{"donor back, run dead", func(p *kamino.PoolStatus) {
+			p.Unfinished = run(false, at.Add(-2*time.Hour))
+			p.Unfinished.AwayEnds = at.Add(-time.Hour)
+		}, []string{`<header class="bad">`, "No donor is away", "a run was interrupted"}},
+		{"pool unreadable", func(p *kamino.PoolStatus) { p.Error = "403: may not read" }, []string{"Not every pool can be read", "403: may not read"}},
+		{"paused", func(p *kamino.PoolStatus) { p.Paused = "incident 7" }, []string{`<header class="warn">`, "incident 7", "kamino resume"}},
+		{"waits for a person", func(p *kamino.PoolStatus) { p.Versions[0].Life = kamino.LifeWaiting }, []string{"passed its proof and waits", "kamino promote --pool pool1"}},
+		{"nodes on a bad image", func(p *kamino.PoolStatus) {
+			p.Versions[0].Life, p.Versions[0].Bad = kamino.LifeWithdrawn, "kubelet never Ready"
+		}, []string{"2 nodes run from version 2026.11.11, which was withdrawn", "kubelet never Ready", `class="cross"`}},
+		{"nodes not Ready", func(p *kamino.PoolStatus) { p.Ready = 1 }, []string{"2 of 3 nodes are not Ready"}},
+		{"canary left", func(p *kamino.PoolStatus) {
+			p.Canaries = []kamino.Canary{{Name: "kamino-1", Expires: at.Add(-time.Hour)}}
+		}, []string{"canary kamino-1 was left behind", "kamino restore"}},
+		{"last run failed", func(p *kamino.PoolStatus) {
+			p.Runs = []kamino.PastRun{{Run: "r0", Ended: at, Failure: "drain: no"}}
+		}, []string{"the last run failed", "drain: no"}},
+		{"parent", func(p *kamino.PoolStatus) {
+			p.Versions = append(p.Versions, kamino.VersionStatus{Name: "2026.11.12", Life: kamino.LifeHidden, Parent: "def/versions/2026.11.11"})
+		}, []string{`<path class="edge" d="M`, "2026.11.12: hidden"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			page := pageOf(t, tt.change)
+			for _, want := range tt.want {
+				if !strings.Contains(page, want) {
+					t.Errorf("%q is not in the page:\n%s", want, page[strings.Index(page, "<main>"):])
+				}
+			}
+		})
+	}
+}
+
+// TestPageHostile: what others name or write becomes no markup, and nothing is loaded from
+// elsewhere.
+func TestPageHostile(t *testing.T) {
+	evil := `</svg></script><script>alert(1)</script><img src=x onerror=alert(1)>"'&`
+	page := pageOf(t, func(p *kamino.PoolStatus) {
+		p.Name, p.Model, p.Next, p.Paused, p.RollbackTarget = evil, evil, evil, evil, evil
+		p.Versions[0].Name, p.Versions[0].BuiltFrom, p.Versions[0].Parent, p.Versions[0].Bad = evil, evil, evil, evil
+		p.Runs = []kamino.PastRun{{Run: evil, Donor: evil, Failure: evil}}
+		p.Unfinished = &kamino.Unfinished{Run: evil, Process: evil}
+		p.Unfinished.Donor, p.Unfinished.Step, p.Unfinished.Intent = evil, evil, evil
+	})
+	if strings.Contains(page, "<script") || strings.Contains(page, "<img") {
+		t.Error("a name became markup")
+	}
+	if m := regexp.MustCompile(`(?i)(src|href)=["']?(https?:)?//|@import|url\(`).FindString(page); m != "" {
+		t.Errorf("the page refers to something outside: %s", m)
+	}
+	if m := regexp.MustCompile(`<[^>]* style=`).FindString(page); m != "" {
+		t.Errorf("a style that the page's own policy forbids: %s", m)
+	}
+}
+
+func TestStatusHTML(t *testing.T) {
+	w := newFakeWorld()
+	history(w)
+	out, errs, code := w.kamino(t, "status", "-o", "html")
+	if code != 0 || errs != "" || !strings.HasPrefix(out, "<!doctype html>") || !strings.Contains(out, "2026.10.02") || len(w.writes()) > 0 {
+		t.Errorf("exit code %d, stderr %q\n%.500s", code, errs, out)
+	}
+	for _, args := range [][]string{{"plan", "-o", "html"}, {"status", "-o", "htm"}, {"status", "--port", "8080"}, {"status", "--serve", "-o", "json"}} {
+		if _, errs, code := newFakeWorld().kamino(t, args...); code != exitFailed || !strings.Contains(errs, "Hint: ") {
+			t.Errorf("%v: exit code %d, %s", args, code, errs)
+		}
+	}
+}
+
+// TestServe: only who has the whole address gets the page; the cluster is asked once in five
+// seconds.
+func TestServe(t *testing.T) {
+	clock := newFakeWorld()
+	reads := 0
+	var failure error
+	s := &statusServer{path: "/secret/", hosts: []string{"127.0.0.1:80"}, clock: frozen{clock.now}, read: func(context.Context) ([]kamino.PoolStatus, error) {
+		reads++
+		return []kamino.PoolStatus{{Name: fmt.Sprint("pool", reads)}}, failure
+	}}
+	ask := func(method, host, path string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w
+	}
+	for _, tt := range []struct {
+		name, method, host, path string
+		want                     int
+	}{
+		{"the address", http.MethodGet, "127.0.0.1:80", "/secret/", http.StatusOK},
+		{"without the path", http.MethodGet, "127.0.0.1:80", "/", http.StatusNotFound},
+		{"a name that points here", http.MethodGet, "evil.example:80", "/secret/", http.StatusNotFound},
+		{"a write", http.MethodPost, "127.0.0.1:80", "/secret/", http.StatusMethodNotAllowed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := ask(tt.method, tt.host, tt.path)
+			if got.Code != tt.want || got.Header().Get("Cache-Control") != "no-store" || !strings.Contains(got.Header().Get("Content-Security-Policy"), "default-src 'none'") {
+				t.Errorf("%d %v", got.Code, got.Header())
+			}
+			if page := got.Body.String(); tt.want != http.StatusOK && strings.Contains(page, "pool1") {
+				t.Errorf("it tells the status: %s", page)
+			}
+		})
+	}
+	if reads != 1 {
+		t.Errorf("the status was read %d times", reads)
+	}
+	s.clock = frozen{clock.now.Add(renewal)}
+	if ask(http.MethodGet, "127.0.0.1:80", "/secret/"); reads != 2 {
+		t.Errorf("after five seconds the status was read %d times", reads)
+	}
+	s.clock, s.read = frozen{clock.now.Add(3 * renewal)}, func(context.Context) ([]kamino.PoolStatus, error) { return nil, errors.New("no cluster") }
+	if got := ask(http.MethodGet, "127.0.0.1:80", "/secret/"); got.Code != http.StatusBadGateway {
+		t.Errorf("a status that cannot be read is answered with %d", got.Code)
+	}
+}
+
+// frozen is a clock that stands still.
+type frozen struct{ at time.Time }
+
+func (f frozen) Now() time.Time                             { return f.at }
+func (f frozen) Sleep(context.Context, time.Duration) error { return nil }
+func (f frozen) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
+}
+
+// manyPools are n pools with a history.
+func manyPools(n int) (pools []kamino.PoolStatus) {
+	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	age, misses := 3.4, 1.2
+	for i := range n {
+		p := kamino.PoolStatus{Name: fmt.Sprintf("k8s-pool%02d-12345678-vmss", i), Model: "kamino-pool/versions/2026.11.18", Nodes: 40, Ready: 40, Capacity: 40, Next: "2026.11.18", NextAgeDays: &age, MissesDays: &misses, RollbackTarget: "2026.11.11"}
+		for j, life := range []kamino.Life{kamino.LifePromoted, kamino.LifeWithdrawn, kamino.LifePromoted, kamino.LifePromoted, kamino.LifeWaiting} {
+			v := kamino.VersionStatus{Name: fmt.Sprintf("2026.11.%02d", 4+7*j/2), State: kamino.Succeeded, Ready: true, Life: life, BuiltFrom: fmt.Sprintf("k8s-pool%02d-12345678-vmss00000%d", i, j), BuiltAt: at.AddDate(0, 0, -20+3*j).Format(kamino.BuiltAtFormat)}
+			if j > 0 {
+				v.Parent = "kamino-pool/versions/" + p.Versions[max(j-1-j/3, 0)].Name
+			}
+			if life == kamino.LifeWithdrawn {
+				v.Bad = "daemonsets: calico-node has no Ready pod on the canary"
+			} else {
+				v.Instances = 3 * j
+			}
+			p.Versions = append(p.Versions, v)
+		}
+		p.Next, p.Versions[3].InModel = p.Versions[3].Name, true
+		p.Runs = []kamino.PastRun{{Run: "r-5", Donor: "n1", Version: p.Next, Ended: at.AddDate(0, 0, -2), Seconds: 1400, AwaySeconds: 210}, {Run: "r-4", Donor: "n3", Ended: at.AddDate(0, 0, -3), Seconds: 33, Failure: "drain: node n3 cannot be drained"}}
+		pools = append(pools, p)
+	}
+	return pools
+}
+
+// TestPageInBrowser opens the page in a real browser: narrow and dark, with fifty pools, and asks
+// the page itself.
+func TestPageInBrowser(t *testing.T) {
+	browse := browser(t)
+	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	pools := manyPools(50)
+	u := &kamino.Unfinished{Run: "20261120-0230-ab3d", Process: "laptop/77", Heartbeat: at.Add(-40 * time.Minute), Silence: 2400}
+	u.Donor, u.Step, u.Intent, u.Started, u.AwaySince = "k8s-pool00-12345678-vmss000002", "stop", "wait for the donor to be off", at.Add(-50*time.Minute), at.Add(-43*time.Minute)
+	pools[0].Unfinished = u
+	var page bytes.Buffer
+	if err := writePage(&page, pools, at, false); err != nil {
+		t.Fatal(err)
+	}
+	// The policy forbids scripts that are not the page's own: the probe brings its own policy.
+	probed := regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAll(page.Bytes(), nil)
+	probed = bytes.Replace(probed, []byte("</body>"), []byte(`<pre id="probe"></pre><script>
+const say = [];
+for (const w of [360, 1280]) {
+  const f = document.createElement('iframe'); f.style.cssText = 'border:0;height:800px;width:' + w + 'px'; f.srcdoc = document.querySelector('head').outerHTML + document.querySelector('main').outerHTML; document.body.append(f);
+  f.onload = () => {
+    const d = f.contentDocument;
+    say.push(w + ' overflows by ' + Math.max(0, d.documentElement.scrollWidth - w));
+    if (w === 1280) {
+      const stops = [...d.querySelectorAll('a[href],summary,[tabindex="0"]')];
+      say.push('stops ' + stops.length, 'unnamed ' + stops.filter(e => !(e.textContent.trim() || e.getAttribute('aria-label'))).length);
+      stops[stops.length - 1].focus(); say.push('focus ' + (d.activeElement === stops[stops.length - 1]));
+      const s = d.querySelector('summary'); s.click(); say.push('opens ' + s.parentElement.open);
+      say.push('pictures ' + d.querySelectorAll('svg[role=img] > title').length, 'broken links ' + [...d.querySelectorAll('a[href^="#"]')].filter(a => !d.getElementById(a.getAttribute('href').slice(1))).length);
+      say.push('doubled ids ' + ([...d.querySelectorAll('[id]')].length - new Set([...d.querySelectorAll('[id]')].map(e => e.id)).size));
+    }
+    document.getElementById('probe').textContent = say.join('; ');
+  };
+}
+</script></body>`), 1)
+	dir := t.TempDir()
+	write := func(name string, body []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, body, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	dom, _ := browse("--virtual-time-budget=5000", "--dump-dom", "file://"+write("probed.html", probed))
+	m := regexp.MustCompile(`<pre id="probe">(.*?)</pre>`).FindStringSubmatch(dom)
+	if m == nil {
+		t.Fatal("the probe did not come to its end")
+	}
+	for _, want := range []string{"360 overflows by 0", "1280 overflows by 0", "unnamed 0", "focus true", "opens true", "pictures 50", "broken links 0", "doubled ids 0"} {
+		if !strings.Contains(m[1], want) {
+			t.Errorf("%q is not so: %s", want, m[1])
+		}
+	}
+	var one bytes.Buffer
+	if err := writePage(&one, pools[:1], at, false); err != nil {
+		t.Fatal(err)
+	}
+	file := write("page.html", one.Bytes())
+	if _, log := browse("--dump-dom", "file://"+file); strings.Contains(log, "CONSOLE") {
+		t.Errorf("the console says: %s", log)
+	}
+	for name, args := range map[string][]string{"light": {"--window-size=1280,1500"}, "dark": {"--window-size=1280,1500", "--force-dark-mode", "--blink-settings=preferredColorScheme=0"}, "narrow": {"--window-size=500,1400"}} {
+		shot := filepath.Join(dir, name+".png")
+		if keep := os.Getenv("KAMINO_SHOTS"); keep != "" {
+			shot = filepath.Join(keep, "status-"+name+".png")
+		}
+		browse(append(args, "--screenshot="+shot, "file://"+file)...)
+		if info, err := os.Stat(shot); err != nil || info.Size() < 20_000 {
+			t.Errorf("%s: no picture: %v", name, err)
+		}
+	}
+}
+
+// TestServeInBrowser: an open page renews itself, by its own script under its own policy, and says
+// so when nobody answers any more.
+func TestServeInBrowser(t *testing.T) {
+	browse := browser(t)
+	reads, clock := 0, newFakeWorld().now
+	s := &statusServer{path: "/secret/", read: func(context.Context) ([]kamino.PoolStatus, error) {
+		if reads++; reads > 3 {
+			return nil, errors.New("no cluster")
+		}
+		return manyPools(reads), nil
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		clock = clock.Add(renewal)
+		s.clock, s.hosts = frozen{clock}, []string{r.Host}
+		s.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	dom, log := browse("--virtual-time-budget=30000", "--dump-dom", server.URL+s.path)
+	for _, want := range []string{`data-renewed="2"`, "3 pools", `<span id="stale">`} {
+		if !strings.Contains(dom, want) {
+			t.Errorf("%s is not in the page; the status was read %d times; %s", want, reads, log)
+		}
+	}
+}
+
+// browser runs Chromium with more options, and returns what it prints and logs.
+func browser(t *testing.T) func(args ...string) (string, string) {
+	t.Helper()
+	exe := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			exe = path
+		}
+	}
+	if exe == "" {
+		t.Skip("no Chromium here: the page is not opened (apt-get install chromium)")
+	}
+	return func(args ...string) (string, string) {
+		cmd := exec.CommandContext(t.Context(), exe, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+			"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--enable-logging=stderr", "--v=0", "--user-data-dir=" + t.TempDir()}, args...)...)
+		var out, log bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &log
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("chromium: %v\n%s", err, log.String())
+		}
+		return out.String(), log.String()
+	}
+}
