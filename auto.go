@@ -362,11 +362,11 @@ func (t *turns) obstacle(ctx context.Context, e *Engine, own PoolID) (string, er
 	return "", nil
 }
 
-// takenNow says whether a run has a node. The lease of its pool is read only where its mark needs a
-// witness.
+// takenNow says whether a run takes a node away. The lease of its pool is read only where its mark
+// needs a witness.
 func (e *Engine) takenNow(ctx context.Context, n Node, pool PoolID) (bool, error) {
 	mark, err := n.claim(pool)
-	if err != nil || mark == nil {
+	if err != nil || mark == nil || mark.Work == WorkWatch {
 		return false, nil
 	}
 	if mark, err = n.taken(pool, Lease{}); err == nil {

@@ -238,6 +238,10 @@ type Work string
 // WorkPatch upgrades its packages, and restarts it where that needs it.
 const WorkPatch Work = "patch"
 
+// WorkWatch watches it as the first node of a version, and does nothing to it: the mark keeps
+// cluster-autoscaler away, to which a new node without pods is the first to take.
+const WorkWatch Work = "watch"
+
 // Mark is what a run writes on its donor before it does anything to it. It is
 // all that restitution needs.
 type Mark struct {

@@ -113,7 +113,8 @@ func Pipeline() []Step {
 		{Name: InScaleOut, Does: "ask for new nodes",
 			When: (*Run).scaleOutWanted, Look: (*Run).lookScaleOut, Patient: true, Plan: (*Run).planScaleOut},
 		{Name: InWatch, Does: "watch the first node of the new version, and withdraw that if it is bad",
-			When: (*Run).provesPool, Look: (*Run).lookWatch, Patient: true, Limit: unlimited},
+			When: (*Run).watches, Look: (*Run).lookWatch, Patient: true, Limit: unlimited,
+			Takes: "the protection of the node that is watched", Until: InWatch},
 		{Name: InClean, Seed: "14", Does: "delete the snapshot",
 			Look: (*Run).lookClean, Patient: true, Spare: true, Limit: buildLimit},
 		{Name: InPrune, Seed: "15", Does: "delete old image versions that nothing uses",
@@ -188,9 +189,13 @@ func stayOn() []Step {
 		When: func(r *Run) bool { return r.held.before.Instance != "" }, Look: (*Run).lookOn, Limit: returnLimit, Stubborn: true}}
 }
 
-// canaryBack removes the canary of a run that ends before its time.
+// canaryBack removes the canary of a run that ends before its time, and the protection of a node
+// that it watched.
 func canaryBack() []Step {
-	return []Step{{Name: InRetire, Does: "remove the canary and its Node object", When: (*Run).mayHaveCanary, Look: (*Run).lookRetire, Patient: true}}
+	return []Step{
+		{Name: InWatch, Does: "take the protection off the node that was watched", When: (*Run).mayShield, Look: (*Run).lookUnshield, Limit: returnLimit, Stubborn: true},
+		{Name: InRetire, Does: "remove the canary and its Node object", When: (*Run).mayHaveCanary, Look: (*Run).lookRetire, Patient: true},
+	}
 }
 
 // taken is the event on a donor's node: one tells of all that comes until it is given back.

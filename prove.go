@@ -317,11 +317,16 @@ var ofCanaries = []string{"apart", "report", "units"}
 // lookWatch watches the first node of the pool that boots from the promoted version, and withdraws
 // that if the node is bad.
 func (r *Run) lookWatch(ctx context.Context) (Next, error) {
+	if !r.provesPool() {
+		return r.lookUnshield(ctx)
+	}
 	if r.proof.error == nil && !r.proof.passed {
 		out, findings, err := r.examine(ctx)
 		switch {
 		case err != nil:
 			return Next{}, err
+		case out == ProofWaits && r.wantsShield():
+			return r.shield(r.proof.sight.Node.Node), nil
 		case out != ProofFailed && out != ProofInconclusive && r.wantsProbe():
 			return r.probe(ctx, r.proof.sight.Node.Node)
 		case out == ProofWaits:
@@ -334,6 +339,9 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 	}
 	if err := r.removeProbe(ctx); err != nil {
 		return Next{}, err
+	}
+	if next, err := r.lookUnshield(ctx); err != nil || next.kind != nextDone {
+		return next, err
 	}
 	if r.badReason() != "" {
 		return r.withdrawn(ctx)
@@ -352,11 +360,6 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 	v.Tags = maps.Clone(v.Tags)
 	v.Tags[TagProof] = proofPassed
 	return r.writeVersion("note on version "+v.Name+" that it passed its proof", v), nil
-}
-
-// born names the node of the pool that was watched.
-func (s Sight) born() string {
-	return "node " + firstWord(s.Node.Name, s.Canary.Hostname)
 }
 
 // withdrawn takes the promoted version back: the good one before it takes its place.

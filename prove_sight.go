@@ -43,6 +43,11 @@ type Sight struct {
 // vm is the canary's VM; "" while neither the cloud nor its node tells.
 func (s Sight) vm() string { return firstWord(s.Canary.VMID, s.shown) }
 
+// born names the node of the pool that was watched.
+func (s Sight) born() string {
+	return "node " + firstWord(s.Node.Name, s.Canary.Hostname)
+}
+
 // there says whether the canary's node can be judged: it is Ready, or was.
 func (s Sight) there() bool { return !s.Ready.IsZero() && s.Node.UID != "" }
 

@@ -72,7 +72,11 @@ type mark struct {
 	Sealing    bool    `json:"sealing"`
 	Protection *string `json:"protection"`
 	Format     int     `json:"format"`
+	Work       string  `json:"work"`
 }
+
+// watches says that the run only watches the node, and does nothing to it.
+func (m mark) watches() bool { return m.Work == "watch" }
 
 // Names that Kamino writes on nodes.
 const (
@@ -233,7 +237,7 @@ func (a *Auditor) observe(s *State) {
 		if a.freed[n.Name] && n.blocked() {
 			delete(a.freed, n.Name)
 		}
-		if m, ok := a.markOf(n); ok && !a.IsForged(n.Name, n.Annotations[annotationRun]) {
+		if m, ok := a.markOf(n); ok && !m.watches() && !a.IsForged(n.Name, n.Annotations[annotationRun]) {
 			a.whose[m.Run] = donor{n.Name, n.ProviderID, m.VM}
 		}
 	}

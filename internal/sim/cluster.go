@@ -91,6 +91,9 @@ func (c simCluster) mark(ctx context.Context, node kamino.Node, mark *kamino.Mar
 		if n.UID != node.UID {
 			return fmt.Errorf("node %s: UID: %w", node.Name, kamino.ErrConflict)
 		}
+		if now, ok := n.Annotations[kamino.AnnotationProtect]; mark != nil && n.Annotations[kamino.AnnotationRun] == "" && (ok != (mark.Protection != nil) || ok && now != *mark.Protection) {
+			return fmt.Errorf("node %s: its protection has changed: %w", node.Name, kamino.ErrConflict)
+		}
 		what := w.audit.before(c.p.onNode(n.Node, markVerb(mark)))
 		n.Annotations = maps.Clone(n.Annotations)
 		if mark == nil {

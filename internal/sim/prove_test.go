@@ -601,6 +601,65 @@ func TestProvePool(t *testing.T) {
 	}
 }
 
+// TestProvePoolScaleDown: cluster-autoscaler, to which a new node without pods is the first to
+// take, leaves the one alone that is watched. Afterwards it may have it, unless a person protects
+// it: however the run ends, and whoever comes after it.
+func TestProvePoolScaleDown(t *testing.T) {
+	for _, persons := range []string{"", "true"} {
+		p := &proc{logging: true}
+		w := scaledDown(p, persons)
+		if n := w.nodes[born]; p.err != nil || n == nil || n.Tainted(kamino.TaintDeleting) || n.Annotations[kamino.AnnotationProtect] != persons {
+			t.Fatalf("a person's %q: %v, node %+v", persons, p.err, n)
+		}
+		w.sound(t)
+		for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillAfter} {
+			for i, s := range p.log {
+				turns := s.call.write || i > 0 && p.log[i-1].call.write // the others are alike
+				if s.step != "watch" || !turns || persons != "" || !kind.Fits(s.call.is()) {
+					continue
+				}
+				for _, second := range []func(*world) *proc{func(w *world) *proc { return w.restore() }, func(w *world) *proc { return w.update(proving()) }} {
+					w := scaledDown(&proc{faults: []fault{{kind: kind, at: s.at}}}, persons)
+					if after := second(w); after.err != nil {
+						t.Errorf("%s at %s: the run after it: %v", kind, s, after.err)
+					}
+					if n := w.nodes[born]; n != nil && n.Annotations[kamino.AnnotationProtect] != persons {
+						t.Errorf("%s at %s: %+v", kind, s, n.Annotations)
+					}
+					w.sound(t)
+				}
+			}
+		}
+	}
+}
+
+// born is the name of the first node that joins pool a.
+const born = "a-new0"
+
+// scaledDown is a run with a proof in the pool, whose node cluster-autoscaler wants after ten
+// minutes. A person has protected it with a value, unless that is "".
+func scaledDown(p *proc, persons string) *world {
+	w := aged(1)
+	o := proving()
+	o.Proof.Mode, o.Proof.For = kamino.ProvePool, 15*time.Minute
+	p.tune = heard(func(ev kamino.Event) {
+		if ev.Step != "scale-out" || ev.Kind != kamino.StepActed {
+			return
+		}
+		w.after(joinTime+12*time.Minute, func() { w.ScaleDown(born) })
+		for tick := range 600 {
+			w.after(joinTime+time.Duration(tick)*time.Second/5, func() {
+				if n := w.nodes[born]; n != nil && persons != "" && n.Annotations[kamino.AnnotationProtect] == "" {
+					w.protect(born, persons)
+				}
+			})
+		}
+	})
+	w.startUpdate(p, o)
+	w.wait()
+	return w
+}
+
 // TestWatch: where two of the first three nodes of a version that the run promoted do not become
 // Ready, it is withdrawn; one of three is not enough. What is no word of the image says nothing.
 func TestWatch(t *testing.T) {

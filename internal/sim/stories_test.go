@@ -35,6 +35,11 @@ var stories = []struct {
 	}},
 	{"a snapshot of another disk, with the tags of a run that was", func() string { return copiedTags("a-2", true) }},
 	{"a snapshot of a run that the ledger does not know", func() string { return copiedTags("a-0", false) }},
+	{"the node that is watched in the pool, and cluster-autoscaler", func() string {
+		p := &proc{}
+		n := scaledDown(p, "").nodes[born]
+		return unless(p.err == nil && n != nil && !n.Tainted(kamino.TaintDeleting) && n.Annotations[kamino.AnnotationProtect] == "", "the run ended %v, the node is %+v", p.err, n)
+	}},
 	{"a version that is left to a person, and a night without that option", func() string {
 		w, o := aged(1), proving()
 		o.Proof.Promote = kamino.PromoteManual
