@@ -54,7 +54,7 @@ func (e *Engine) date() time.Time { return e.now().UTC() }
 func (l Ledger) expected() (run, away float64) {
 	var runs, aways []float64
 	for _, p := range l.Past {
-		if p.Failure == "" && p.AwaySeconds > 0 {
+		if p.Failure == "" && p.Work == "" && p.AwaySeconds > 0 {
 			runs, aways = append(runs, p.Seconds-p.ProofSeconds), append(aways, p.AwaySeconds)
 		}
 	}

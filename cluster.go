@@ -263,6 +263,9 @@ type Mark struct {
 	// Work is what the run does with the node. With WorkPatch, Sealing says that the machine may be
 	// restarted; its disk stays what it is.
 	Work Work `json:"work,omitempty"`
+	// Begun says that the node's packages may have been changed and nobody has seen since that it
+	// is in order: who gives it back keeps it blocked. Sign takes it off. Only with WorkPatch.
+	Begun bool `json:"begun,omitempty"`
 	// Protection is what AnnotationProtect held before; nil when it was absent.
 	Protection *string `json:"protection"`
 }

@@ -134,6 +134,9 @@ type PastRun struct {
 	Verb      Verb   `json:"verb,omitempty"`
 	Withdrawn string `json:"withdrawn,omitempty"`
 	Reason    string `json:"reason,omitempty"`
+	// Work is WorkPatch of a run that patched a node, and Packages how many it changed.
+	Work     Work `json:"work,omitempty"`
+	Packages int  `json:"packages,omitempty"`
 	// Failure is why it failed, "" when it did not, and Step where.
 	Failure string `json:"failure,omitempty"`
 	Step    string `json:"step,omitempty"`
@@ -164,7 +167,7 @@ func (l *Ledger) failed(run string, rec Record, now time.Time) {
 	if rec.FailedAt == "" {
 		rec.FailedAt = rec.Step
 	}
-	l.passed(PastRun{Run: run, Donor: rec.Donor, Version: rec.Version, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.away().Seconds(),
+	l.passed(PastRun{Run: run, Donor: rec.Donor, Work: rec.Work, Version: rec.Version, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.away().Seconds(),
 		Failure: cutText(firstWord(rec.Failure, processEnded+rec.FailedAt), maxFailure), Step: rec.FailedAt})
 }
 
@@ -281,7 +284,7 @@ func (l Ledger) pin(image string, versions []Artifact) *Pin {
 		}
 		return &Pin{image, w.Image}
 	}
-	made := slices.IndexFunc(l.Past, func(p PastRun) bool { return p.Failure == "" && p.Pointed == "" })
+	made := slices.IndexFunc(l.Past, func(p PastRun) bool { return p.Failure == "" && p.Pointed == "" && p.Work == "" })
 	if made < 0 || sameImage(latest(versions), image) {
 		return nil
 	}

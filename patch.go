@@ -101,7 +101,7 @@ type Patcher interface {
 	// Daemons lists the pods of DaemonSets on a node.
 	Daemons(context.Context, Node) ([]DaemonPod, error)
 	// Sign writes on the node of that UID that it was patched, with kured's annotation beside the
-	// label, and takes an earlier failure off with its taint.
+	// label, and takes an earlier failure off with its taint, and Begun off its mark.
 	Sign(context.Context, Node, time.Time) error
 	// KeepBlocked puts TaintPatchFailed and AnnotationPatchFailed on the node of that UID.
 	KeepBlocked(context.Context, Node, PatchFailure) error
@@ -185,6 +185,18 @@ func (p *PatchReport) plain() *PatchReport {
 	}
 	p.Last = strings.Join(lines, "\n")
 	return p
+}
+
+// summary is one line for people.
+func (p *PatchReport) summary() string {
+	text := fmt.Sprintf("%d packages changed by %s", len(p.Changed), p.Manager)
+	if len(p.Kept) > 0 {
+		text += "; on hold: " + someOf(p.Kept)
+	}
+	if len(p.Reboot) > 0 {
+		text += "; a reboot is needed: " + strings.Join(p.Reboot, "; ")
+	}
+	return text
 }
 
 // PatchResult is what Patch did with a pool.
@@ -328,7 +340,10 @@ func (e *Engine) patchOne(ctx context.Context, opts PatchOptions, name string) (
 	switch {
 	case err == nil:
 		err = r.stayedOn(ctx)
-		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), func(l *Lease) { l.Record = Record{} }))
+		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
+			l.Ledger.passed(r.pastPatch(l.Record))
+			l.Record = Record{}
+		}))
 	case r.held.lease != nil && !errors.Is(err, ErrLeaseLost):
 		err = r.abandon(ctx, err)
 	}
@@ -340,10 +355,36 @@ func (e *Engine) patchOne(ctx context.Context, opts PatchOptions, name string) (
 	return out, err
 }
 
+// pastPatch is the run in the history of its pool.
+func (r *Run) pastPatch(rec Record) PastRun {
+	p, now := r.empty.patch, r.engine.date()
+	past := PastRun{Run: r.held.run, Donor: r.donor.node.Name, Work: WorkPatch, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.away().Seconds()}
+	if p.Report != nil {
+		past.Packages = len(p.Report.Changed)
+	}
+	return past
+}
+
 // work is what the run does with the node that it takes.
 func (r *Run) work() Work {
 	if r.opts.Patch != nil {
 		return WorkPatch
+	}
+	return ""
+}
+
+// serves: pods may be scheduled on the node, and run there.
+func (n Node) serves() bool {
+	return n.Ready && !n.Unschedulable && !n.Deleting && !slices.ContainsFunc(n.Taints, func(t Taint) bool {
+		return t.Key == TaintBlock || t.Key == TaintPatchFailed || t.Key == TaintDeleting
+	})
+}
+
+func unreadyDaemons(list []DaemonPod) string {
+	for _, d := range list {
+		if !d.Ready {
+			return fmt.Sprintf("the pod of DaemonSet %s is not Ready%s", d.Set, inBrackets(d.Reason))
+		}
 	}
 	return ""
 }

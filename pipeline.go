@@ -165,6 +165,8 @@ const patched = "the node is drained to upgrade its packages; it is restarted wh
 func restitution() []Step {
 	return []Step{
 		{Name: InUnseal, Does: "remove the pods of the run", Look: (*Run).lookPods, Limit: returnLimit, Stubborn: true, Takes: "a donor that is being given back", Until: InReturn},
+		{Name: InExamine, Does: "keep the node blocked if its packages were changed and nobody has examined it", When: (*Run).patching, Look: (*Run).lookBegun,
+			Limit: returnLimit, Stubborn: true},
 		{Name: InStart, Does: "start the donor and wait for its node", Look: (*Run).lookStart,
 			Limit: returnLimit, Stubborn: true},
 		{Name: InRelease, Does: "put the donor back in service", When: (*Run).mayRelease, Look: (*Run).lookRelease, Limit: returnLimit, Stubborn: true},

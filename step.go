@@ -250,6 +250,7 @@ const (
 	ActRemoveNode       Act = "remove-node"
 	ActWithdraw         Act = "withdraw-version"
 	ActDeleteLists      Act = "delete-lists"
+	ActPatching         Act = "announce-patch"
 	ActPatch            Act = "patch-node"
 	ActRestarting       Act = "announce-restart"
 	ActRestart          Act = "restart-node"

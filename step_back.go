@@ -253,6 +253,7 @@ func (r *Run) giveBackNode(ctx context.Context, n Node, mark Mark) error {
 	other := engine.newRun(r.opts)
 	other.pool, other.holds, other.back.poolGone = r.pool, r.holds, r.back.poolGone
 	other.held.inNameOf(mark.Run, r.held.lease)
+	other.back.work = mark.Work
 	other.donor.node, other.donor.instance = n, Instance{ID: mark.Instance, VMID: n.vmOf(mark, *r.held.lease), Pool: mark.Pool}
 	err := other.exec(ctx, restitution())
 	r.back.missing = other.back.missing

@@ -255,7 +255,8 @@ func (r *Run) continues() bool {
 		// that somebody removed meanwhile is not.
 		return err == nil && !rec.Sealing && !rec.Held
 	}
-	return mark.Run == r.held.run && mark.BootID == r.donor.node.BootID
+	// A node that is patched boots in between.
+	return mark.Run == r.held.run && (mark.BootID == r.donor.node.BootID || rec.Work == WorkPatch)
 }
 
 // fit compares the donor with the pool's model and image definition, before

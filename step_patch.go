@@ -76,24 +76,8 @@ func (r *Run) lookChoose(ctx context.Context) (Next, error) {
 	return r.rehearse(ctx, r.patchOrder(TaskPatch, ""))
 }
 
-// serves: pods may be scheduled on the node, and run there.
-func (n Node) serves() bool {
-	return n.Ready && !n.Unschedulable && !n.Deleting && !slices.ContainsFunc(n.Taints, func(t Taint) bool {
-		return t.Key == TaintBlock || t.Key == TaintPatchFailed || t.Key == TaintDeleting
-	})
-}
-
 func refusePatch(node, code, why, do string) error {
 	return &RefusedError{Subject: "node " + node, Refusals: []Refusal{{Code: code, Why: why, Do: do}}}
-}
-
-func unreadyDaemons(list []DaemonPod) string {
-	for _, d := range list {
-		if !d.Ready {
-			return fmt.Sprintf("the pod of DaemonSet %s is not Ready%s", d.Set, inBrackets(d.Reason))
-		}
-	}
-	return ""
 }
 
 const upgradeThePackages = "upgrade the packages of the node"
@@ -110,8 +94,9 @@ func (r *Run) lookPatch(ctx context.Context) (Next, error) {
 	if report := n.patchAnswer(AnnotationPatch, r.held.run, r.held.lease.Record.Nonce); report != nil {
 		r.empty.patch.Report = report
 		if report.Failure != "" {
-			return Next{}, WithHint(fmt.Errorf("the packages of node %s were not upgraded: %s; the last lines:\n%s", n.Name, report.Failure, report.Last),
+			err := WithHint(fmt.Errorf("the packages of node %s were not upgraded: %s; the last lines:\n%s", n.Name, report.Failure, report.Last),
 				"journalctl -u kamino-patch-%s on the node has the rest", r.held.run)
+			return r.untouched(n, mark, len(report.Changed) == 0, err)
 		}
 		return done(report.summary()), nil
 	}
@@ -124,38 +109,64 @@ func (r *Run) lookPatch(ctx context.Context) (Next, error) {
 		return r.remark(ActBlock, "block the node again with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
 	}
 	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskPatch)
+	never := pod.Refused || pod.Failed && !pod.Started && !pod.Ousted // it did nothing, and will not
 	switch {
 	case err != nil:
 		return Next{}, fmt.Errorf("read the pod that patches: %w", err)
+	case !mark.Begun && !never:
+		next, err := r.remark(ActPatching, "write on the node that its packages are about to be upgraded", n, mark, func(m *Mark) { m.Begun = true })
+		return next.announcing(ActPatch, upgradeThePackages), err
 	case !pod.Exists:
 		return act(ActPatch, upgradeThePackages, func(ctx context.Context) error {
 			return r.engine.Cluster.StartAgent(ctx, n, TaskPatch, r.patchOrder(TaskPatch, ""))
 		}).then("the package manager", 0), nil
 	case pod.Refused:
-		return Next{}, &RefusedError{Subject: "node " + n.Name, Refusals: []Refusal{{Code: "patch", Why: pod.Message, Do: "do what the message says on the node, or choose another one"}}}
+		return r.untouched(n, mark, true, &RefusedError{Subject: "node " + n.Name, Refusals: []Refusal{{Code: "patch", Why: pod.Message, Do: "do what the message says on the node, or choose another one"}}})
 	case pod.Ousted || pod.Done:
 		// The runtime was restarted under it, or its answer removed: another one finds the unit.
 		return r.removePods("remove the pod that ended, for another one finds the work again"), nil
 	case pod.Failed:
-		return Next{}, fmt.Errorf("the packages of node %s were not upgraded: %s", n.Name, pod.Message)
+		return r.untouched(n, mark, never, fmt.Errorf("the packages of node %s were not upgraded: %s", n.Name, pod.Message))
 	}
 	return wait("the package manager; the pod is " + pod.Message), nil
 }
 
-func (r *Run) removePods(what string) Next {
-	return act(ActUnseal, what, r.removeAgents)
+// untouched ends a patch with an error; where no package was changed, the node need not stay
+// blocked.
+func (r *Run) untouched(n Node, mark *Mark, sure bool, err error) (Next, error) {
+	if !sure || mark == nil || !mark.Begun {
+		return Next{}, err
+	}
+	return r.remark(ActPatching, "write on the node that no package was changed", n, mark, func(m *Mark) { m.Begun = false })
 }
 
-// summary is one line for people.
-func (p *PatchReport) summary() string {
-	text := fmt.Sprintf("%d packages changed by %s", len(p.Changed), p.Manager)
-	if len(p.Kept) > 0 {
-		text += "; on hold: " + someOf(p.Kept)
+// lookBegun keeps a node blocked of whose patch nobody has seen a good end, before the marks are
+// taken off it. Where only the taint is left of the mark, nobody knows how far the patch came.
+func (r *Run) lookBegun(ctx context.Context) (Next, error) {
+	mark, gone, err := r.donorMark(ctx)
+	if err != nil || gone != "" {
+		return done(gone), err
 	}
-	if len(p.Reboot) > 0 {
-		text += "; a reboot is needed: " + strings.Join(p.Reboot, "; ")
+	n := r.donor.node
+	switch lost := n.Annotations[AnnotationRun] == ""; {
+	case mark == nil, !mark.Begun && !lost:
+		return done("it is as it was, or in order"), nil
+	case !SameVM(n.SystemUUID, r.donor.instance.VMID):
+		return done("another machine has its name"), nil
+	case n.failedPatch(r.held.run):
+		r.empty.patch.Blocked = true
+		r.held.warn(fmt.Sprintf("node %s stays blocked: its packages may have been changed, and it was not examined; kamino patch --target-node %s goes on", n.Name, n.Name))
+		return done("it stays blocked"), nil
 	}
-	return text
+	why := "its patch was interrupted"
+	if rec := r.held.lease.Record; r.held.mine() && rec.Failure != "" {
+		why = rec.Failure
+	}
+	return r.blocking(n, why), nil
+}
+
+func (r *Run) removePods(what string) Next {
+	return act(ActUnseal, what, r.removeAgents)
 }
 
 // wantsReboot: what was upgraded, or the user, asks for it.
@@ -241,12 +252,16 @@ func (r *Run) keepBlocked(n Node, why string) (Next, error) {
 		return Next{}, WithHint(fmt.Errorf("node %s is not in order after its patch and stays blocked: %s", n.Name, why),
 			"look at the node; when it is well: kubectl taint node %s %s- ; when not, delete its machine", n.Name, TaintPatchFailed)
 	}
+	return r.blocking(n, why), nil
+}
+
+func (r *Run) blocking(n Node, why string) Next {
 	return act(ActKeepBlocked, "keep the node blocked: "+why, func(ctx context.Context) error {
 		if rec, ok := r.engine.Cluster.(Recorder); ok {
 			rec.Record(ctx, n, "KaminoPatchFailed", why)
 		}
 		return r.patcher().KeepBlocked(ctx, n, PatchFailure{Run: r.held.run, Reason: cutText(why, 500), At: r.engine.date()})
-	}), nil
+	})
 }
 
 // lookPatched examines the node until it was in order for long enough, or for too long was not.
@@ -345,7 +360,7 @@ func (r *Run) lookSign(ctx context.Context) (Next, error) {
 		}
 	}
 	p.Signed = p.stamp.UTC().Format(PatchedFormat)
-	if n.Labels[LabelPatched] == p.Signed && n.Annotations[AnnotationPatchFailed] == "" && !n.Tainted(TaintPatchFailed) {
+	if n.Labels[LabelPatched] == p.Signed && !mark.Begun && n.Annotations[AnnotationPatchFailed] == "" && !n.Tainted(TaintPatchFailed) {
 		return done("patched at " + p.Signed), nil
 	}
 	return act(ActSign, "write on the node that it was patched", func(ctx context.Context) error {

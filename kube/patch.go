@@ -71,6 +71,14 @@ func (c *Cluster) Sign(ctx context.Context, node kamino.Node, at time.Time) erro
 		if _, ok := n.Annotations[kamino.AnnotationPatchFailed]; ok {
 			changes = append(changes, change{Op: "remove", Path: annotation(kamino.AnnotationPatchFailed)})
 		}
+		if mark, err := n.Mark(); err == nil && mark != nil && mark.Begun {
+			mark.Begun = false
+			text, err := json.Marshal(mark)
+			if err != nil {
+				return nil, err
+			}
+			changes = append(changes, change{"replace", annotation(kamino.AnnotationRun), string(text)})
+		}
 		return ifStill(n, changes)
 	})
 }

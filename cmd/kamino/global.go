@@ -48,6 +48,20 @@ type globalOptions struct {
 	Log *slog.Logger
 }
 
+// addPoll adds the flag of commands that wait for something.
+func (a *app) addPoll(f *pflag.FlagSet) {
+	a.global.pollInterval.d = time.Second
+	f.Var(&a.global.pollInterval, "poll-interval", "shortest time between two looks at something that is waited for, at most 10s")
+}
+
+func (a *app) checkPoll() error {
+	if p := a.global.pollInterval; p.d > kamino.LongestPoll {
+		return kamino.WithHint(fmt.Errorf("poll interval %s is too long: a donor could be started again between two looks", &p),
+			"use at most --poll-interval %s", &durationValue{kamino.LongestPoll})
+	}
+	return nil
+}
+
 func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	g := &a.global
 	f.StringVar(&g.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")

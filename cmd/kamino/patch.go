@@ -115,6 +115,7 @@ its disk the pool's image, and the autoscaler's coming and going renews the rest
 	f.Var(&c.autoscale, "autoscaler-settle", "time for cluster-autoscaler to see the node's protection")
 	f.StringVar(&c.maxAway, "max-unavailable-pools", "1", "how many donors may be away in the cluster at the same time, or all")
 	f.IntVar(&c.opts.MaxNotReady, "max-not-ready", c.opts.MaxNotReady, "take no node while more other nodes than this are NotReady")
+	a.addPoll(f)
 	a.addGallery(f)
 	c.out.add(cmd)
 	a.completes(cmd, "pool", poolWords)
@@ -124,7 +125,7 @@ its disk the pool's image, and the autoscaler's coming and going renews the rest
 
 // Run does it.
 func (c *patchCommand) Run(ctx context.Context) error {
-	if err := errors.Join(c.out.check(), c.flags.check()); err != nil {
+	if err := errors.Join(c.out.check(), c.flags.check(), c.checkPoll()); err != nil {
 		return err
 	}
 	run := c.opts.Options

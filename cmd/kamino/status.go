@@ -289,6 +289,10 @@ func printRuns(w io.Writer, runs []kamino.PastRun, wide bool) {
 // pastResult is what a run that has ended did.
 func pastResult(r kamino.PastRun) string {
 	switch {
+	case r.Failure != "" && r.Work == kamino.WorkPatch:
+		return "patch failed: " + r.Failure
+	case r.Work == kamino.WorkPatch:
+		return fmt.Sprintf("patched the node, %d packages changed", r.Packages)
 	case r.Failure != "" && r.Verb != "":
 		return fmt.Sprintf("%s failed: %s", r.Verb, r.Failure)
 	case r.Failure != "":

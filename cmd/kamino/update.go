@@ -29,7 +29,6 @@ type runFlags struct {
 func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	r.opts = kamino.Defaults()
 	r.grace.d, r.settle.d = r.opts.Grace, r.opts.Settle
-	a.global.pollInterval.d = time.Second
 	o := &r.opts
 	f.IntVar(&o.NewNodes, "new-updated-nodes", o.NewNodes, "how many more instances to ask for at the end, made from the new image")
 	f.IntVar(&o.History, "max-history", o.History, "how many image versions that were promoted to keep, at least 2")
@@ -45,7 +44,7 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.StringVar(&r.policy, "seal-policy", "", "`file` that says what may stay on the donor's disk (docs/agent.md); with it, files that nothing explains refuse the seal (default the text in $SEAL_POLICY)")
 	r.prove.add(f, r.opts.Proof)
 	f.Var(&r.settle, "autoscaler-settle", "time for cluster-autoscaler to see the donor's protection: two of its scan intervals")
-	f.Var(&a.global.pollInterval, "poll-interval", "shortest time between two looks at something that is waited for, at most 10s")
+	a.addPoll(f)
 	a.addGallery(f)
 	f.StringArrayVar(&a.global.KeepExtension, "keep-extension", nil, "publisher/type of an extension that stays in the model; * matches any text; may be repeated")
 }
@@ -76,9 +75,8 @@ func (r *runFlags) check(a *app, donor string) error {
 				"for instance --keep-extension Microsoft.AKS/Compute.AKS*Billing")
 		}
 	}
-	if p := a.global.pollInterval; p.d > kamino.LongestPoll {
-		return kamino.WithHint(fmt.Errorf("poll interval %s is too long: a donor could be started again between two looks", &p),
-			"use at most --poll-interval %s", &durationValue{kamino.LongestPoll})
+	if err := a.checkPoll(); err != nil {
+		return err
 	}
 	for _, text := range r.labels {
 		if _, err := kamino.ParseLabelDemand(text); err != nil {

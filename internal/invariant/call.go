@@ -88,7 +88,7 @@ var intents = map[Verb][]string{
 	MarkVersion:      {"mark-version"},
 	SetModel:         {"write-model"},
 	SetCapacity:      {"scale-out"},
-	Mark:             {"protect-node", "block-node", "announce-seal", "announce-hold", "announce-restart"},
+	Mark:             {"protect-node", "block-node", "announce-seal", "announce-hold", "announce-patch", "announce-restart"},
 	Unmark:           {"unmark-node"},
 	Survey:           {"survey-disk"},
 	Seal:             {"seal-disk"},

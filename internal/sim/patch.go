@@ -25,6 +25,7 @@ type patchState struct {
 	working  string // run whose unit works
 	restarts map[string]int
 	looked   string // boot in which it was looked at
+	unseen   bool   // its packages may have been changed since it was last signed
 	broken   bool   // a DaemonSet's pod is not Ready in the boots after an upgrade
 	stuck    bool   // its next restart does not come up; a power cycle mends it
 }
@@ -120,7 +121,7 @@ func (w *world) runPatch(key string, pod *simSealPod, task kamino.Task, run, boo
 			}
 			pod.Started = true
 			if m.working != run { // else it is found again
-				m.working = run
+				m.working, m.unseen = run, true
 				w.after(m.fate.Pace()*managerTime, func() { w.upgraded(m, run, pod.nonce, here) })
 			}
 		})
@@ -222,6 +223,13 @@ func (c simCluster) Sign(ctx context.Context, node kamino.Node, at time.Time) er
 		w := c.p.w
 		if m := w.machineOf(n); m != nil && (m.ill() || m.pending || m.looked != m.bootID) {
 			w.audit.violate("I32", "%s signs node %s, which was not seen to be in order", c.p.name, n.Name)
+		} else if m != nil {
+			m.unseen = false
+		}
+		if mark, err := n.Mark(); err == nil && mark != nil && mark.Begun {
+			mark.Begun = false
+			text, _ := json.Marshal(mark)
+			n.Annotations[kamino.AnnotationRun] = string(text)
 		}
 		n.Labels = maps.Clone(n.Labels)
 		n.Labels[kamino.LabelPatched] = at.UTC().Format(kamino.PatchedFormat)
@@ -258,11 +266,12 @@ func (c simCluster) editNode(ctx context.Context, node kamino.Node, method strin
 	})
 }
 
-// keptBlocked looks, when all is over, whether a node that is not in order is blocked.
+// keptBlocked looks, when all is over, whether a node is blocked that is not in order, or that
+// nobody has examined since its packages were changed.
 func (w *world) keptBlocked() {
 	for _, n := range w.nodes {
-		if m := w.machineOf(n); m != nil && m.ill() && !n.Tainted(kamino.TaintPatchFailed) {
-			w.audit.violate("I32", "node %s is not in order after its patch, and not blocked", n.Name)
+		if m := w.machineOf(n); m != nil && (m.ill() || m.unseen) && !n.Tainted(kamino.TaintPatchFailed) {
+			w.audit.violate("I32", "node %s is not in order after its patch, or was not examined, and is not blocked", n.Name)
 		}
 	}
 }

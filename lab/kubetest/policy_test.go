@@ -87,6 +87,65 @@ func TestInventoryPodPolicy(t *testing.T) {
 	}
 }
 
+// The pods of a patch are admitted as the product makes them, in which the agent patches, restarts
+// and looks, and are nothing else.
+func TestPatchPodPolicy(t *testing.T) {
+	s := newSubject(t, kube.Options{SealImage: sealImage})
+	makeNode(t, cordoned("patched"))
+	n, pods := s.node(t, "patched"), admin.CoreV1().Pods(kamino.SystemNamespace)
+	tasks := []kamino.Task{kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook}
+	var made *corev1.Pod
+	for i, name := range []string{"kamino-patch-r-policy", "kamino-patch-reboot-r-policy", "kamino-patch-look-r-policy"} {
+		if err := s.StartAgent(t.Context(), n, tasks[i], kamino.SealOrder{Run: "r-policy", Nonce: "n", Patch: []byte(`{"task":"look"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if made, err = pods.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if pod, err := s.AgentPod(t.Context(), "r-policy", tasks[i]); err != nil || !pod.Exists {
+			t.Errorf("%s: %+v, %v", name, pod, err)
+		}
+	}
+	if err := s.RemoveAgents(t.Context(), "r-policy", tasks); err != nil {
+		t.Fatal(err)
+	}
+	box := func(change func(*corev1.Container)) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { change(&p.Spec.Containers[0]) }
+	}
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"that seals": {box(func(c *corev1.Container) { c.Command = sealCommand("r-policy", "patched") }), "runs"},
+		"under a seal's name": {func(p *corev1.Pod) {
+			p.Name, p.Labels["app.kubernetes.io/name"] = "kamino-seal-r-policy", "kamino-seal"
+		}, "runs"},
+		"under another task's name": {func(p *corev1.Pod) { p.Name = "kamino-patch-r-policy" }, "name and labels"},
+		"of a program of the run's": {box(func(c *corev1.Container) { c.Command = append(c.Command, "--command", "/host/tmp/x") }), "runs"},
+		"of a shell":                {box(func(c *corev1.Container) { c.Command = []string{"/host/bin/sh"} }), "runs"},
+		"of another node":           {box(func(c *corev1.Container) { c.Command[7] = "other" }), "runs"},
+		"of another run":            {box(func(c *corev1.Container) { c.Command[5] = "r-other" }), "runs"},
+		"of another image":          {box(func(c *corev1.Container) { c.Image = "evil/kamino:1" }), "may not seal"},
+		"with another variable": {box(func(c *corev1.Container) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: "APT_CONFIG", Value: "/host/tmp/x"})
+		}), "no other environment"},
+		"with an order from a secret": {box(func(c *corev1.Container) {
+			c.Env = []corev1.EnvVar{{Name: "KAMINO_PATCH_POLICY", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}
+		}), "no other environment"},
+		"again":              {func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }, "once"},
+		"with another mount": {box(func(c *corev1.Container) { c.VolumeMounts[0].MountPath = "/" }), "nothing else"},
+		"on any node":        {func(p *corev1.Pod) { p.Spec.NodeName = "" }, "one node"},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: made.Name, Namespace: made.Namespace, Labels: maps.Clone(made.Labels)}, Spec: *made.Spec.DeepCopy()}
+		tt.change(pod)
+		_, err := pods.Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil || !strings.Contains(err.Error(), "kamino-seal-pods") || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("a patch pod %s: got %v, want a refusal with %q", name, err, tt.want)
+		}
+	}
+}
+
 func sealCommand(run, node string) []string {
 	return []string{"/kamino-agent", "seal", "--host-root", "/host", "--run", run, "--donor", node, "--detach", "--poweroff"}
 }

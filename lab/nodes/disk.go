@@ -66,6 +66,8 @@ func firstBoot(files map[string]string, computerName, pool string) identity {
 	if files[sshKeyFile] == "" {
 		files[sshKeyFile] = randomHex(16) + "\n"
 	}
+	delete(files, rebootFile)
+	delete(files, brokenUnits)
 	hostname := strings.TrimSpace(files[hostnameFile])
 	if _, ok := files[credentialFile]; !ok {
 		files[credentialFile] = fmt.Sprintf("subject=O = system:nodes, CN = system:node:%s\nserial=%s\n", hostname, randomHex(16))

@@ -58,11 +58,12 @@ type Latencies struct {
 	PodStart  time.Duration // 3 s, from bound to ready
 	PodStop   time.Duration // 1 s, at most the pod's grace period
 	Seal      time.Duration // 5 s, from running to receipt
+	Patch     time.Duration // 90 s, of the package manager
 }
 
 // NoLatency makes everything happen at once.
 func NoLatency() Latencies {
-	return Latencies{Boot: -1, Bootstrap: -1, PodStart: -1, PodStop: -1, Seal: -1}
+	return Latencies{Boot: -1, Bootstrap: -1, PodStart: -1, PodStop: -1, Seal: -1, Patch: -1}
 }
 
 func (l Latencies) withDefaults() Latencies {
@@ -78,6 +79,7 @@ func (l Latencies) withDefaults() Latencies {
 		PodStart:  pick(l.PodStart, 3*time.Second),
 		PodStop:   pick(l.PodStop, time.Second),
 		Seal:      pick(l.Seal, 5*time.Second),
+		Patch:     pick(l.Patch, 90*time.Second),
 	}
 }
 

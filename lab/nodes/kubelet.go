@@ -33,14 +33,15 @@ type kubelet struct {
 	identity
 	behaviour Behaviour
 
-	mu   sync.Mutex
-	ctx  context.Context // while it runs; carries its user
-	work sync.WaitGroup
-	pods map[types.UID]*podWorker
+	mu    sync.Mutex
+	ctx   context.Context // while it runs; carries its user
+	work  sync.WaitGroup
+	pods  map[types.UID]*podWorker
+	units map[string]*unit // by run
 }
 
 func newKubelet(m *machine, instance emulator.Instance, who identity) *kubelet {
-	return &kubelet{fleet: m.fleet, machine: m, instance: instance, identity: who, pods: map[types.UID]*podWorker{}}
+	return &kubelet{fleet: m.fleet, machine: m, instance: instance, identity: who, pods: map[types.UID]*podWorker{}, units: map[string]*unit{}}
 }
 
 // run is the life of the kubelet, until ctx ends.

@@ -70,6 +70,25 @@ func (m *machine) off(why error) {
 	}
 }
 
+// restart is a reboot from inside, of which the cloud hears nothing.
+func (m *machine) restart(instance emulator.Instance) {
+	m.off(errShutdown)
+	m.on(instance, false)
+}
+
+// hangs waits for the power to go where the disk does not boot; false: it boots.
+func (m *machine) hangs(ctx context.Context, instance emulator.Instance, files map[string]string) bool {
+	how := files[hangsFile]
+	if how == "" {
+		return false
+	}
+	if how == HangsOnce {
+		_ = m.fleet.cloud.WriteDisk(instance.ID, func(files map[string]string) { delete(files, hangsFile) }) // gone with its machine
+	}
+	<-ctx.Done()
+	return true
+}
+
 // boot runs from power on to power off.
 func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce bool) error {
 	files, err := m.fleet.cloud.ReadDisk(instance.ID)
@@ -77,7 +96,7 @@ func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce b
 		return err
 	}
 	b, begun := m.fleet.behaviour(instance), time.Now()
-	if !m.starts(ctx, instance, b) {
+	if m.hangs(ctx, instance, files) || !m.starts(ctx, instance, b) {
 		return ctx.Err()
 	}
 	late := time.Since(begun).Seconds()

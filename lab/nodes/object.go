@@ -89,7 +89,7 @@ func nodeStatus(i emulator.Instance, who identity, at address, known []corev1.No
 			MachineID:               who.machineID,
 			SystemUUID:              strings.ToLower(i.VMID),
 			BootID:                  who.bootID,
-			KernelVersion:           "6.1.0-48-cloud-" + architecture(i),
+			KernelVersion:           kernelOf(i),
 			OSImage:                 "Debian GNU/Linux 12 (bookworm)",
 			OperatingSystem:         operatingSystem(i),
 			Architecture:            architecture(i),
@@ -140,6 +140,8 @@ func capacityOf(size string) corev1.ResourceList {
 		corev1.ResourcePods:             *resource.NewQuantity(110, resource.DecimalSI),
 	}
 }
+
+func kernelOf(i emulator.Instance) string { return "6.1.0-48-cloud-" + architecture(i) }
 
 func operatingSystem(i emulator.Instance) string {
 	if i.Windows {

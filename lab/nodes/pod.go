@@ -147,6 +147,11 @@ func (k *kubelet) runPod(ctx context.Context, w *podWorker) error {
 				return err
 			}
 		}
+		if isPatch(pod) {
+			if err := k.playPatch(ctx, pod); err != nil {
+				return err
+			}
+		}
 		if isSeal(pod) {
 			if err := k.seal(ctx, pod); err != nil {
 				k.fleet.logger.Error("seal failed", "node", k.node, "pod", pod.Name, "error", err)
@@ -266,11 +271,23 @@ func (k *kubelet) postPod(ctx context.Context, pod *corev1.Pod, ready bool, rest
 
 // finish reports a pod whose containers have ended for good.
 func (k *kubelet) finish(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase, message string) error {
-	now := metav1.Now()
+	code := int32(0)
+	if phase == corev1.PodFailed {
+		code = 1
+	}
+	return k.ended(ctx, pod, code, message)
+}
+
+// ended is the same by the exit code.
+func (k *kubelet) ended(ctx context.Context, pod *corev1.Pod, code int32, message string) error {
+	now, phase := metav1.Now(), corev1.PodSucceeded
+	if code != 0 {
+		phase = corev1.PodFailed
+	}
 	status := corev1.PodStatus{Phase: phase, Message: message, Conditions: podConditions(false, "Pod"+string(phase), now)}
 	ended := corev1.ContainerStateTerminated{Reason: "Completed", Message: message, FinishedAt: now}
-	if phase == corev1.PodFailed {
-		ended.ExitCode, ended.Reason = 1, "Error"
+	if code != 0 {
+		ended.ExitCode, ended.Reason = code, "Error"
 	}
 	for _, c := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
