@@ -105,3 +105,48 @@ func TestAutoAgain(t *testing.T) {
 	}
 	w.sound(t)
 }
+
+// TestMadeElsewhere: a version that another program made, hidden, is proved and promoted in place
+// of one of the donor, which nobody touches; what is not fit for it is refused.
+func TestMadeElsewhere(t *testing.T) {
+	begin := func(name string, change func(*kamino.Artifact)) (*world, kamino.Options) {
+		w := aged(1)
+		a := w.addVersion(poolA, name)
+		a.Excluded, a.Created, a.Tags = true, w.now, map[string]string{"packer": "yes"}
+		change(&a.Artifact)
+		o := proving()
+		o.Version = name
+		return w, o
+	}
+	none := func(*kamino.Artifact) {}
+	w, o := begin("2026.03.20", none)
+	boot := w.nodes["a-0"].BootID
+	p := w.update(o)
+	if v := w.version("2026.03.20"); p.err != nil || !p.result.Changed || p.result.Next != v.Name || v.Excluded || v.Tags["packer"] != "yes" || w.nodes["a-0"].BootID != boot {
+		t.Errorf("%+v, %+v, %v", p.result, v, p.err)
+	}
+	if p = w.update(o); p.err != nil || p.result.Changed {
+		t.Errorf("again: %+v, %v", p.result, p.err)
+	}
+	w.sound(t)
+	for name, tt := range map[string]struct {
+		version string
+		change  func(*kamino.Artifact)
+		asks    string
+		want    string
+	}{
+		"unknown":   {"2026.03.20", none, "2026.03.21", "does not exist"},
+		"withdrawn": {"2026.03.20", func(a *kamino.Artifact) { a.Tags[kamino.TagBad] = "slow" }, "2026.03.20", "is withdrawn: slow"},
+		"offered":   {"2026.03.20", func(a *kamino.Artifact) { a.Excluded = false }, "2026.03.20", "is offered already"},
+		"ours":      {"2026.03.20", func(a *kamino.Artifact) { a.Tags[kamino.TagReceipt] = "x" }, "2026.03.20", "was made by kamino"},
+		"old":       {"2020.01.01", none, "2020.01.01", "is older than"},
+	} {
+		w, o := begin(tt.version, tt.change)
+		o.Version, o.AdoptModel = tt.asks, true
+		was := w.pools[poolA].image
+		if p := w.update(o); p.err == nil || !strings.Contains(p.err.Error(), tt.want) || w.pools[poolA].image != was {
+			t.Errorf("%s: %v", name, p.err)
+		}
+		w.sound(t)
+	}
+}
