@@ -49,15 +49,15 @@ func (o AutoOptions) Validate() error {
 	}
 	switch {
 	case o.MinCandidates < 1:
-		return WithHint(fmt.Errorf("%d candidates is less than one", o.MinCandidates), "use --minimum-candidates 1 or more")
+		return WithHint(fmt.Errorf("invalid number of candidates %d", o.MinCandidates), "use --minimum-candidates 1 or more")
 	case o.MaxImageAge < 0:
 		return WithHint(fmt.Errorf("maximum age %s is negative", o.MaxImageAge), "use --maximum-image-age 0 for no maximum")
 	case o.Rules.MinReady < 0:
 		return WithHint(fmt.Errorf("minimum ready time %s is negative", o.Rules.MinReady), "use --minimum-ready-time 0 or more")
 	case o.MaxAway < 0:
-		return WithHint(fmt.Errorf("%d donors away is less than none", o.MaxAway), "use --max-unavailable-pools 1 or more, or all")
+		return WithHint(fmt.Errorf("invalid number of donors away %d", o.MaxAway), "use --max-unavailable-pools 1 or more, or all")
 	case o.MaxNotReady < 0:
-		return WithHint(fmt.Errorf("%d NotReady nodes is less than none", o.MaxNotReady), "use --max-not-ready 0 or more")
+		return WithHint(fmt.Errorf("invalid number of NotReady nodes %d", o.MaxNotReady), "use --max-not-ready 0 or more")
 	}
 	return o.validateRules()
 }

@@ -229,7 +229,7 @@ func (r Rules) judgePatches(n Node, now time.Time, c *Candidate) {
 		switch {
 		case v.Tags[TagBuiltFrom] != n.Name:
 		case digest != "" && digest == was:
-			c.reject("bad-image", "version %s, which was withdrawn, was built from it with the very packages that it has", v.Name)
+			c.reject("bad-image", "version %s, which was withdrawn, was built from it with the same packages", v.Name)
 		case digest != "" && was != "": // another disk than that one's
 		case !ok || !found || !patched.after(built):
 			c.reject("bad-image", "version %s, which was withdrawn, was built from it", v.Name)
@@ -296,7 +296,7 @@ var (
 func ParseSignal(s string) (Signal, error) {
 	if c, ok := strings.CutPrefix(s, conditionPrefix); ok {
 		if !conditionType.MatchString(c) || c == "Ready" {
-			return Signal{}, WithHint(fmt.Errorf("%q is no type of a node's condition other than Ready", c),
+			return Signal{}, WithHint(fmt.Errorf("invalid node condition type %q (Ready is not allowed)", c),
 				"kubectl describe node lists the conditions")
 		}
 		return Signal{Condition: c}, nil
@@ -304,12 +304,12 @@ func ParseSignal(s string) (Signal, error) {
 	if key, ok := strings.CutPrefix(s, labelPrefix); ok {
 		label, err := ParseLabelDemand(key)
 		if err != nil || label.Value != "" {
-			return Signal{}, WithHint(fmt.Errorf("%q is no label that tells of patches", s), "for instance %s", KaminoPatched)
+			return Signal{}, WithHint(fmt.Errorf("invalid patch label %q", s), "for instance %s", KaminoPatched)
 		}
 		return Signal{Label: label.Key}, nil
 	}
 	if !annotationName.MatchString(s) {
-		return Signal{}, WithHint(fmt.Errorf("%q is no name of an annotation", s),
+		return Signal{}, WithHint(fmt.Errorf("invalid annotation name %q", s),
 			"for instance %s, or condition:TYPE for a node's condition", KuredLastPatch.Annotation)
 	}
 	return Signal{Annotation: s}, nil

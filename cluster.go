@@ -278,7 +278,7 @@ func (n Node) Mark() (*Mark, error) {
 	}
 	var m Mark
 	if err := json.Unmarshal([]byte(text), &m); err != nil || m.Run == "" {
-		return nil, fmt.Errorf("node %s: annotation %s is not one of ours: %q", n.Name, AnnotationRun, text)
+		return nil, fmt.Errorf("node %s: annotation %s was not written by kamino: %q", n.Name, AnnotationRun, text)
 	}
 	if m.Format > MarkFormat {
 		return nil, fmt.Errorf("node %s: annotation %s has format %d, written by a newer kamino (this one knows %d)",

@@ -235,7 +235,7 @@ func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff,
 	case all[0].err != nil:
 		return out, all[0].err
 	case next == nil:
-		return out, fmt.Errorf("compare packages: the next node of pool %s boots from an image that is no prototype, of which no packages are known", id.Name())
+		return out, fmt.Errorf("compare packages: the next node of pool %s boots from an image that is not a prototype, of which no packages are known", id.Name())
 	}
 	list, err := shelf.List(ctx, next.Tags[TagRun])
 	if errors.Is(err, ErrNotFound) {

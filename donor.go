@@ -163,7 +163,7 @@ func (r *Run) stranger(ctx context.Context, donor string, id InstanceID) (string
 	if pool, err := r.engine.poolOf(ctx, Node{Name: donor, ProviderID: id}); err != nil {
 		return "", err
 	} else if pool != r.pool.ID {
-		return fmt.Sprintf("instance %s is none of pool %s", id, r.pool.Name), nil
+		return fmt.Sprintf("instance %s does not belong to pool %s", id, r.pool.Name), nil
 	}
 	if r.donor.node.Name == donor && r.donor.node.runsOn(id) {
 		return "", nil

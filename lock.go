@@ -27,7 +27,7 @@ type holder struct {
 	leased  time.Time // before the last successful write of the lease
 	// announcedOn is what the announced act is for, where there are several.
 	announcedOn string
-	hush        time.Time // before which the lease is not renewed: Kubernetes asked for silence
+	hush        time.Time // before which the lease is not renewed: the API server asked to back off
 }
 
 // inNameOf takes part in a lease that another run holds, for a run that is given back in passing.
@@ -92,7 +92,7 @@ func (h *holder) look(ctx context.Context, fresh func() Record) (Next, error) {
 		h.watched = watchedLease{lease.Revision, now}
 	}
 	if now.Sub(h.watched.since) < LeaseDuration {
-		return wait(fmt.Sprintf("a sign of life of run %s (process %s, donor %s, step %s)",
+		return wait(fmt.Sprintf("a lease renewal by run %s (process %s, donor %s, step %s)",
 			lease.Holder, firstWord(lease.Process, "unknown"), firstWord(lease.Record.Donor, "none"), firstWord(lease.Record.Step, InLock))), nil
 	}
 	return act(ActLease, fmt.Sprintf("adopt run %s, left by process %s at step %s", lease.Holder, lease.Process, lease.Record.Step),
@@ -211,7 +211,7 @@ func (h *holder) intend(ctx context.Context, s Step, next Next) error {
 		return nil // the lock step itself
 	}
 	if wait := h.hush.Sub(h.engine.now()); wait > 0 {
-		return &ThrottledError{After: wait, Err: errors.New("Kubernetes asked for silence")}
+		return &ThrottledError{After: wait, Err: errors.New("the API server asked to back off")}
 	}
 	announced := next.note == nil && h.lease.Record.intends(next.act) && next.on == h.announcedOn && (!h.givingBack || h.lease.Record.GivingBack)
 	if age := h.leaseAge(); announced && age >= 0 && age < lookAge {

@@ -207,7 +207,7 @@ func parseVersionDay(name string) (day time.Time, number int, err error) {
 	}
 	day = time.Date(int(v[0]), time.Month(v[1]), d, 0, 0, 0, 0, time.UTC)
 	if VersionName(day) != fmt.Sprintf("%04d.%02d.%02d", v[0], v[1], d) {
-		return time.Time{}, 0, fmt.Errorf("version %q is no day of the calendar", name)
+		return time.Time{}, 0, fmt.Errorf("version %q is not a valid date", name)
 	}
 	return day, number, nil
 }

@@ -81,9 +81,9 @@ func (o Options) Validate() error {
 		return WithHint(fmt.Errorf("history %d is too short: the version in use and one to roll back to must be kept", o.History),
 			"use --max-history 2 or more")
 	case o.KeepWithdrawn < 0:
-		return WithHint(fmt.Errorf("%d withdrawn versions to keep is less than none", o.KeepWithdrawn), "use --keep-withdrawn 0 or more")
+		return WithHint(fmt.Errorf("invalid number of withdrawn versions to keep %d", o.KeepWithdrawn), "use --keep-withdrawn 0 or more")
 	case o.NewNodes < 0:
-		return WithHint(fmt.Errorf("%d new nodes is less than none", o.NewNodes), "use --new-updated-nodes 0 or more")
+		return WithHint(fmt.Errorf("invalid number of new nodes %d", o.NewNodes), "use --new-updated-nodes 0 or more")
 	case o.ImageOnly && o.ImageReference == ByVersion:
 		return WithHint(errors.New("a model that is not written cannot name a new version"), "leave out --image-reference, or --image-only")
 	case o.ImageOnly && o.NewNodes > 0:

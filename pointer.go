@@ -321,7 +321,7 @@ func (r *Run) towardsPointer(versions []Artifact) string {
 	if resolved(versions) == nil {
 		return "every version is excluded: let the one that the model names count for the definition again; or use --image-reference version"
 	}
-	return "kamino rollback --pool " + r.pool.Name + " --to VERSION says what it shall stand for; or use --image-reference version"
+	return "kamino rollback --pool " + r.pool.Name + " --to VERSION says which one it is to stand for; or use --image-reference version"
 }
 
 // bornHidden says whether a version of this run is to be hidden from birth: it has to be proved
@@ -356,7 +356,7 @@ func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
 	}
 	if was := r.held.lease.Record.ModelWas; !r.ownImage(pool) {
 		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: version %s is not offered",
-			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3), v.Name), "if the new image shall replace it, run again")
+			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3), v.Name), "to replace it anyway, run again")
 	}
 	if now := resolved(versions); now != nil && CompareVersions(now.Name, v.Name) > 0 {
 		return Next{}, WithHint(fmt.Errorf("version %s is offered and counts as newer than %s: new nodes would go on booting from it", now.Name, v.Name),

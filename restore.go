@@ -173,7 +173,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 	if held := (*HeldError)(nil); errors.As(err, &held) {
 		return append(left, made...), err
 	} else if err != nil {
-		err = WithHint(fmt.Errorf("restore pool %s: %w", r.pool.Name, err), "%s", firstWord(Hint(err), "mend the cause, then again: kamino restore"))
+		err = WithHint(fmt.Errorf("restore pool %s: %w", r.pool.Name, err), "%s", firstWord(Hint(err), "fix the cause, then run: kamino restore"))
 		return append(left, made...), errors.Join(err, surveyed)
 	}
 	for i := range left {
@@ -189,7 +189,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 		}
 	}
 	if swept != nil {
-		swept = WithHint(fmt.Errorf("the donors of pool %s are back; clean up: %w", r.pool.Name, swept), "mend the cause, then again: kamino restore")
+		swept = WithHint(fmt.Errorf("the donors of pool %s are back; clean up: %w", r.pool.Name, swept), "fix the cause, then run: kamino restore")
 	}
 	return append(left, made...), errors.Join(swept, surveyed)
 }

@@ -126,7 +126,7 @@ func (o overview) findTarget(to string) (target, error) {
 			return t, nil
 		}
 		if o.next() == nil {
-			return t, WithHint(fmt.Errorf("pool %s has nothing to roll back: its model refers to %s, which is no version of %s",
+			return t, WithHint(fmt.Errorf("pool %s has nothing to roll back: its model refers to %s, which is not a version of %s",
 				o.pool.Name, lastSegments(o.pool.Model.Image, 3), DefinitionName(o.pool.Name)), "%s", o.targetsHint())
 		}
 		return t, WithHint(fmt.Errorf("pool %s has no earlier good version, and no model from before the first prototype is saved", o.pool.Name),
@@ -252,7 +252,7 @@ func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, p
 	given := o.Secrets.CustomData != nil
 	switch {
 	case t.saved == nil && (given || o.KeepCustomData || len(o.Secrets.Protected) > 0):
-		return nil, WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s", t.name()), "use --to original, or leave them away")
+		return nil, WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s", t.name()), "use --to original, or omit them")
 	case given && o.KeepCustomData:
 		return nil, WithHint(errors.New("custom data is given, and is to be kept as it is"), "use one of the two")
 	case t.saved == nil:

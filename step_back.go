@@ -128,9 +128,9 @@ func (r *Run) comeBack(ctx context.Context, in Instance, what wayBack) (Next, er
 	case awaitBoot:
 		return wait("the node to boot"), nil
 	case hearNode:
-		return r.lookAlive(ctx, "the node is Ready", "a sign of life of the node")
+		return r.lookAlive(ctx, "the node is Ready", "a heartbeat of the node")
 	case hearKubelet:
-		return r.lookAlive(ctx, "the donor never went off", "a sign of life of the kubelet")
+		return r.lookAlive(ctx, "the donor never went off", "a heartbeat of the kubelet")
 	case switchOffSoon:
 		if r.spent() < r.silence(2*guestHalt) {
 			return wait("the sealed machine to go off"), nil
@@ -145,7 +145,7 @@ func (r *Run) comeBack(ctx context.Context, in Instance, what wayBack) (Next, er
 }
 
 func (r *Run) switchOff(in Instance) Next {
-	return act(ActPowerOff, "switch the machine off, so that its first boot can mend the sealed disk", func(ctx context.Context) error {
+	return act(ActPowerOff, "switch the machine off, so that its first boot can repair the sealed disk", func(ctx context.Context) error {
 		return r.engine.Provider.SetPower(ctx, in.ID, PowerOff)
 	})
 }

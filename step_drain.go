@@ -227,7 +227,7 @@ func (r *Run) drainStuck(pods []Pod, opts DrainOptions) error {
 		return nil
 	}
 	return WithHint(fmt.Errorf("node %s cannot be drained after %s: %s", r.donor.node.Name, r.worked().Round(time.Second), describePods(pods)),
-		"mend what holds the pods, choose another node, or use --force to delete them")
+		"fix what blocks their eviction, choose another node, or use --force to delete them")
 }
 
 func describePods(pods []Pod) string {

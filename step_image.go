@@ -176,7 +176,7 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 	if foreign := r.foreignSnapshot(s); foreign != "" {
 		return Next{}, inTheWay{WithHint(fmt.Errorf("snapshot %s %s", name, foreign), "wait until that run has ended; if none makes images of this pool, delete the snapshot")}
 	}
-	return r.deleteSnapshot(ctx, s, fmt.Sprintf("delete the useless snapshot of %s: %s", s.Tags[TagBuiltFrom], firstWord(why, "it is "+string(s.State))))
+	return r.deleteSnapshot(ctx, s, fmt.Sprintf("delete the stale snapshot taken from %s: %s", s.Tags[TagBuiltFrom], firstWord(why, "it is "+string(s.State))))
 }
 
 // imagedElsewhere says whether another version was made of a snapshot, as by a

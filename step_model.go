@@ -129,7 +129,7 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 	}
 	if was := r.held.lease.Record.ModelWas; !r.ownImage(pool) && !strings.EqualFold(pool.Model.Image, next.Image) {
 		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: the model is not changed",
-			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3)), "if the new image shall replace it, run again")
+			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3)), "to replace it anyway, run again")
 	}
 	var born time.Time
 	if want.Reference == ByDefinition && !strings.EqualFold(pool.Model.Image, next.Image) {

@@ -71,7 +71,7 @@ func (r *Run) lookChoose(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("read the DaemonSets' pods of node %s: %w", r.donor.node.Name, err)
 	}
 	if bad := unreadyDaemons(daemons); bad != "" {
-		return Next{}, refusePatch(r.donor.node.Name, "daemonsets", bad, "mend that first, or choose another node: nobody could tell whether the patch was to blame")
+		return Next{}, refusePatch(r.donor.node.Name, "daemonsets", bad, "fix that first, or choose another node: nobody could tell whether the patch was to blame")
 	}
 	return r.rehearse(ctx, r.patchOrder(TaskPatch, ""))
 }

@@ -129,7 +129,7 @@ func (r *Run) checkReceipt(receipt Receipt) error {
 func (r *Run) refuseSame(receipt Receipt) error {
 	for _, v := range r.image.bad {
 		if v.Tags[TagPackages] != "" && v.Tags[TagPackages] == receipt.PackageDigest && SameVM(v.Tags[TagVM], receipt.VMID) {
-			return WithHint(fmt.Errorf("node %s has the very packages with which version %s was made of it, which is withdrawn: %s", r.donor.node.Name, v.Name, v.Tags[TagBad]),
+			return WithHint(fmt.Errorf("node %s has the same packages as when version %s, which is withdrawn, was made from it: %s", r.donor.node.Name, v.Name, v.Tags[TagBad]),
 				"patch the node, or choose another one")
 		}
 	}

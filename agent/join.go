@@ -50,7 +50,7 @@ func mayTravel(h nodeapi.Holder, join string) error {
 	case join == seal.JoinKeep && h.Node:
 		return fmt.Errorf("seal: join: keep, but the credential in /%s is this node's own (%s): every clone would be this node. Say join: fresh; nothing was changed", h.Path, h.Subject)
 	case join == seal.JoinAuto && !h.Node:
-		return fmt.Errorf("seal: the credential in /%s is not this node's own (%s). Say join: keep if all nodes share it and it shall be in the image, join: fresh if every clone gets another, "+
+		return fmt.Errorf("seal: the credential in /%s is not this node's own (%s). Say join: keep if all nodes share it and it may be in the image, join: fresh if every clone gets another, "+
 			"in the run's seal policy or in /%s, or with --join; nothing was changed", h.Path, h.Subject, seal.ConfigPath)
 	}
 	return nil

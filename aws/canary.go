@@ -160,7 +160,7 @@ func (p *Provider) canaryInput(g group, pool kamino.Pool, order kamino.CanaryOrd
 // RemoveCanary terminates a canary of the pool.
 func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name string) error {
 	if !strings.HasPrefix(name, "kamino-") {
-		return fmt.Errorf("remove canary %s: that is no canary's name: %w", name, kamino.ErrConflict)
+		return fmt.Errorf("remove canary %s: that is not the name of a canary: %w", name, kamino.ErrConflict)
 	}
 	there, err := p.canaries(ctx, filter("tag:"+tagCanaryName, name))
 	if err != nil {

@@ -22,7 +22,7 @@ var providerID = regexp.MustCompile(`^aws:///([a-z0-9-]*)/(i-[0-9a-f]{8,})$`)
 func instanceID(id kamino.InstanceID) (string, error) {
 	found := providerID.FindStringSubmatch(string(id))
 	if found == nil {
-		return "", fmt.Errorf("instance %q is no instance of EC2: %w", id, kamino.ErrUnsupported)
+		return "", fmt.Errorf("instance %q is not an EC2 instance: %w", id, kamino.ErrUnsupported)
 	}
 	return found[2], nil
 }
@@ -39,7 +39,7 @@ func (p *Provider) poolID(group string) kamino.PoolID {
 func (p *Provider) groupOf(id kamino.PoolID) (string, error) {
 	name, ok := strings.CutPrefix(string(id), string(p.poolID("")))
 	if !ok || name == "" {
-		return "", fmt.Errorf("pool %q is no Auto Scaling group in %s: %w", id, p.region, kamino.ErrUnsupported)
+		return "", fmt.Errorf("pool %q is not an Auto Scaling group in %s: %w", id, p.region, kamino.ErrUnsupported)
 	}
 	return name, nil
 }

@@ -52,7 +52,7 @@ func (p *Provider) aim(ctx context.Context, pool kamino.Pool, want kamino.Target
 	}
 	if want.Former != nil {
 		if err := json.Unmarshal(want.Former, &to); err != nil || to.Template == "" {
-			return now, to, fmt.Errorf("the former recipe of pool %s is no recipe of this provider", pool.Name)
+			return now, to, fmt.Errorf("the former recipe of pool %s is not a recipe of this provider", pool.Name)
 		}
 		return now, to, nil
 	}

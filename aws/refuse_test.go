@@ -92,7 +92,7 @@ func TestCanaryUserData(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, user, why string }{
 		{"NodeConfig", multi(part + "kind: NodeConfig\nspec: {cluster: {name: lab}}\n"), ""},
-		{"script", "#!/bin/sh\n", "no MIME multipart"},
+		{"script", "#!/bin/sh\n", "readable MIME multipart"},
 		{"no NodeConfig", multi("--B\nContent-Type: text/x-shellscript\n\n#!/bin/sh\n"), "no NodeConfig"},
 		{"own taints", multi(part + "flags: [--register-with-taints=a=b:NoSchedule]\n"), "taints of its own"},
 		{"too long", multi(part + strings.Repeat("# 16 bytes here\n", 1015)), "at most 16384"},

@@ -53,12 +53,12 @@ func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
 	const inPool = "prove versions in the pool"
 	raw, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return refuse("the user data of the launch template is no base64", "correct the template")
+		return refuse("the user data of the launch template is not base64", "correct the template")
 	}
 	parts, err := readParts(raw)
 	switch {
 	case err != nil:
-		return refuse("the user data of the launch template is no MIME multipart that can be read: "+err.Error(), inPool)
+		return refuse("the user data of the launch template is not a readable MIME multipart: "+err.Error(), inPool)
 	case !bytes.Contains(raw, []byte(nodeConfig)):
 		return refuse("the user data has no NodeConfig of EKS, and how else a node registers with a taint is not known", inPool)
 	case bytes.Contains(raw, []byte(registerTaints)):

@@ -251,7 +251,7 @@ func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name stri
 	case err != nil:
 		return err
 	case !have.canaryOf(pool.Name):
-		return fmt.Errorf("delete canary %s: %w: scale set %s is no canary of pool %s and was left alone", name, kamino.ErrConflict, have.Name, pool.Name)
+		return fmt.Errorf("delete canary %s: %w: scale set %s is not a canary of pool %s and was left alone", name, kamino.ErrConflict, have.Name, pool.Name)
 	case state(have.Properties.ProvisioningState, false) == kamino.Deleting:
 		return nil
 	}

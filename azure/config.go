@@ -75,10 +75,10 @@ type settings struct {
 
 var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
-// CheckGUID refuses a subscription that is no GUID.
+// CheckGUID refuses a subscription that is not a GUID.
 func CheckGUID(s string) error {
 	if s != "" && !guid.MatchString(s) {
-		return kamino.WithHint(fmt.Errorf("subscription %q is no GUID", s), "az account show --query id prints the subscription's")
+		return kamino.WithHint(fmt.Errorf("subscription %q is not a GUID", s), "az account show --query id prints the subscription's")
 	}
 	return nil
 }

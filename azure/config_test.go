@@ -41,7 +41,7 @@ func TestCredentials(t *testing.T) {
 		{"no tenant", `{"aadClientId":"c","aadClientSecret":"s"}`, nil, "has no tenantId"},
 		{"no JSON", `{"tenantId":`, nil, "is not valid: no JSON at byte"},
 		{"wrong type", `{"tenantId":7}`, nil, "field tenantId must be a string, not a number"},
-		{"bad subscription", `{"tenantId":"t","subscriptionId":"mine","aadClientId":"c","aadClientSecret":"s"}`, nil, `subscription "mine" is no GUID`},
+		{"bad subscription", `{"tenantId":"t","subscriptionId":"mine","aadClientId":"c","aadClientSecret":"s"}`, nil, `subscription "mine" is not a GUID`},
 		{"unknown cloud", `{"cloud":"Nimbus","tenantId":"t","aadClientId":"c","aadClientSecret":"s"}`, nil, `cloud "Nimbus" is unknown`},
 		{"certificate that is none", `{"tenantId":"t","aadClientId":"c","aadClientCertPath":"` + token + `"}`, nil, "read certificate"},
 		{"secret from the environment", "", map[string]string{"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "s"}, "secret"},

@@ -21,7 +21,7 @@ var errElsewhere = errors.New("a reply named a host outside the configured cloud
 // policy that adds the token: nothing after it changes the URL.
 type guard struct{ endpoint *url.URL }
 
-// newGuard takes the cloud's endpoint; one that is no URL lets nothing pass.
+// newGuard takes the cloud's endpoint; one that is not a URL lets nothing pass.
 func newGuard(c cloud.Configuration) guard {
 	endpoint, err := url.Parse(c.Services[cloud.ResourceManager].Endpoint)
 	if err != nil {

@@ -32,7 +32,7 @@ func parsePool(id kamino.PoolID) (scaleSet, error) {
 	s := segments(string(id))
 	v := scaleSet{s["subscriptions"], s["resourcegroups"], s["virtualmachinescalesets"]}
 	if v.subscription == "" || v.group == "" || v.name == "" {
-		return v, fmt.Errorf("%q is no ID of a scale set: %w", id, kamino.ErrUnsupported)
+		return v, fmt.Errorf("%q is not the ID of a scale set: %w", id, kamino.ErrUnsupported)
 	}
 	return v, nil
 }

@@ -154,7 +154,7 @@ func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) 
 	}
 	for _, box := range slices.Concat(spec.InitContainers, spec.Containers) {
 		if !validImage.MatchString(box.Image) {
-			return nil, refuseProbe(fmt.Errorf("image %q of container %s is no name of an image", box.Image, box.Name))
+			return nil, refuseProbe(fmt.Errorf("image %q of container %s is not a valid image name", box.Image, box.Name))
 		}
 	}
 	job.Name, job.GenerateName = probeName+run, ""

@@ -27,7 +27,7 @@ func (m *Machine) personalise(ctx context.Context, a about) error {
 		}
 	}
 	if !hostName.MatchString(a.name) {
-		return fmt.Errorf("set host name: %q (osProfile.computerName) is no host name", a.name)
+		return fmt.Errorf("set host name: %q (osProfile.computerName) is not a host name", a.name)
 	}
 	if err := m.Disk.WriteFile("etc/hostname", []byte(a.name+"\n"), 0o644); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (m *Machine) authorise(file string, keys []string) error {
 		return err
 	}
 	if !info.IsDir() || !disk.Under(home, "home") && !disk.Under(home, "root") {
-		return fmt.Errorf("%s is no home", home)
+		return fmt.Errorf("%s is not a home directory", home)
 	}
 	former := m.Disk.Text(file)
 	for _, k := range keys {

@@ -119,7 +119,7 @@ func load(d *disk.Disk, name string) (*Credentials, error) {
 	}
 	cluster, user := k.current()
 	if u, err := url.Parse(cluster.Server); err != nil || u.Host == "" {
-		return nil, fmt.Errorf("server %q is no URL", cluster.Server)
+		return nil, fmt.Errorf("server %q is not a URL", cluster.Server)
 	}
 	get := func(inline, file string) ([]byte, error) {
 		if inline != "" || file == "" {

@@ -69,7 +69,7 @@ func TestLoad(t *testing.T) {
 		"nothing in it":     {map[string]string{Paths[0]: config(server, "", "")}, "neither a client certificate nor a token"},
 		"missing file":      {map[string]string{Paths[0]: config(server, "", "client-certificate: /gone, client-key: /gone")}, "client-certificate"},
 		"bad CA":            {map[string]string{Paths[0]: config(server, "certificate-authority-data: eA==", "token: x")}, "no certificate in it"},
-		"no server":         {map[string]string{Paths[0]: config("here", "", "token: x")}, "is no URL"},
+		"no server":         {map[string]string{Paths[0]: config("here", "", "token: x")}, "is not a URL"},
 		"no YAML":           {map[string]string{Paths[0]: "{{{"}, "decode"},
 		"empty":             {map[string]string{Paths[0]: "kind: Config\n"}, "no cluster or no user"},
 	} {

@@ -169,11 +169,11 @@ func (c Cluster) validate(required bool) error {
 func (c Cluster) validateDNS() error {
 	for i, a := range c.DNS {
 		if net.ParseIP(a) == nil {
-			return fmt.Errorf("cluster.dns[%d]: %q is no IP address", i, a)
+			return fmt.Errorf("cluster.dns[%d]: %q is not an IP address", i, a)
 		}
 	}
 	if c.Domain != "" && !dnsName.MatchString(c.Domain) {
-		return fmt.Errorf("cluster.domain: %q is no domain name", c.Domain)
+		return fmt.Errorf("cluster.domain: %q is not a domain name", c.Domain)
 	}
 	return nil
 }

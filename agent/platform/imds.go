@@ -99,7 +99,7 @@ func ParseMetadata(data []byte) (Metadata, error) {
 		return m, fmt.Errorf("decode instance metadata: %w", err)
 	}
 	if m.Compute.VMID != "" && VMID(m.Compute.VMID) == "" {
-		return m, fmt.Errorf("decode instance metadata: compute.vmId %q is no UUID", m.Compute.VMID)
+		return m, fmt.Errorf("decode instance metadata: compute.vmId %q is not a UUID", m.Compute.VMID)
 	}
 	return m, nil
 }

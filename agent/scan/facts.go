@@ -125,7 +125,7 @@ func distinct(all ...string) (out []string) {
 }
 
 // Swapped is a UUID with the bytes of its first three groups reversed: SMBIOS before 2.6 and
-// Azure's generation 1 machines store them little-endian. Anything that is no UUID comes back
+// Azure's generation 1 machines store them little-endian. Anything that is not a UUID comes back
 // unchanged.
 func Swapped(id string) string {
 	if len(id) != 36 {

@@ -65,7 +65,7 @@ func dataRules() []Rule {
 	return []Rule{
 		{ID: "control-plane", Group: group, Action: Check, Phase: Donor,
 			Paths: []string{"/var/lib/etcd/member", "/var/lib/rancher/*/server/*", "/var/lib/k0s/pki", "/var/lib/k0s/etcd", "/var/snap/microk8s/current/credentials/*", "/var/snap/microk8s/current/var/kubernetes/backend/*"},
-			Why:   "the cluster's own database and keys: a node of the control plane is no donor"},
+			Why:   "the cluster's own database and keys: a control plane node cannot be a donor"},
 		{ID: "workload-data", Group: group, Action: Check, Phase: Donor,
 			Paths: []string{"/opt/local-path-provisioner/*", "/var/local-path-provisioner/*", "/var/lib/rancher/*/storage/*", "/var/lib/longhorn/replicas/*", "/var/openebs/*/*", "/var/lib/rook/*",
 				"/var/lib/ceph/*/*", "/var/lib/glusterd/*", "/var/lib/docker/volumes/*/_data/*", "/var/lib/containers/storage/volumes/*/_data/*", "/var/lib/nerdctl/*/volumes/*/*",

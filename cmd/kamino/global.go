@@ -51,7 +51,7 @@ type globalOptions struct {
 // addPoll adds the flag of commands that wait for something.
 func (a *app) addPoll(f *pflag.FlagSet) {
 	a.global.pollInterval.d = time.Second
-	f.Var(&a.global.pollInterval, "poll-interval", "shortest time between two looks at something that is waited for, at most 10s")
+	f.Var(&a.global.pollInterval, "poll-interval", "minimum interval between polls, at most 10s")
 }
 
 func (a *app) checkPoll() error {
@@ -109,7 +109,7 @@ func (g *globalOptions) complete(a *app) error {
 	case g.logFormat != "text" && g.logFormat != "json":
 		return kamino.WithHint(fmt.Errorf("log format %q is unknown", g.logFormat), "use --log-format text or json")
 	case g.logFormat == "json" && g.logPrefix != "":
-		return kamino.WithHint(fmt.Errorf("log prefix %q would make lines that are no JSON", g.logPrefix), "use --log-format text, or no --log-prefix")
+		return kamino.WithHint(fmt.Errorf("log prefix %q would make lines that are not JSON", g.logPrefix), "use --log-format text, or no --log-prefix")
 	}
 	g.Log = newLogger(a.Err, level, g)
 	if a.libraries != nil {

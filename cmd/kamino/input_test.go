@@ -44,7 +44,7 @@ func TestBadInput(t *testing.T) {
 		{name: "ALL and a pool in one list", args: []string{"plan", "--pool", "all," + pool1}, want: []string{"ALL", pool1}},
 		{name: "a pool twice", args: []string{"plan", "--pool", pool1, "--pool", pool1}, want: []string{"twice", pool1}},
 		{name: "stray argument", args: []string{"auto-update", pool1}, want: []string{pool1, "--target-vmss"}},
-		{name: "no candidates wanted", args: []string{"plan", "--minimum-candidates", "0"}, want: []string{"0 candidates", "--minimum-candidates 1"}},
+		{name: "no candidates wanted", args: []string{"plan", "--minimum-candidates", "0"}, want: []string{"invalid number of candidates 0", "--minimum-candidates 1"}},
 		{name: "negative candidates", args: []string{"auto-update", "--minimum-candidates", "-2"}, want: []string{"-2", "--minimum-candidates 1"}},
 		{name: "negative age", args: []string{"plan", "--maximum-image-age", "-1"}, want: []string{"negative", "--maximum-image-age 0"}},
 		{name: "negative ready time", args: []string{"plan", "--minimum-ready-time", "-5m"}, want: []string{`"-5m"`, "s, m, h or d"}},

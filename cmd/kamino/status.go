@@ -250,7 +250,7 @@ func unfinished(u *kamino.Unfinished) string {
 	case u.Process == "":
 		return "run " + u.Run + ", which no process holds"
 	case u.Heartbeat.IsZero():
-		return "run " + u.Run + ", of which no sign of life is known"
+		return "run " + u.Run + ", whose lease was never renewed"
 	}
 	return fmt.Sprintf("run %s, silent for %s (its process has probably ended)", u.Run, silence(u))
 }
@@ -313,7 +313,7 @@ func pastResult(r kamino.PastRun) string {
 
 func nextNode(p kamino.PoolStatus) string {
 	if p.Next == "" {
-		return "boots from an image that is no prototype"
+		return "boots from an image that is not a prototype"
 	}
 	text := "boots from " + p.Next
 	if p.NextAgeDays != nil {

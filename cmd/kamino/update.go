@@ -151,7 +151,7 @@ another.`,
 			if len(args) == 0 {
 				return nil
 			}
-			return kamino.WithHint(fmt.Errorf("argument %q is one too many", args[0]), "kamino update --target-node %s, if that is the node", args[0])
+			return kamino.WithHint(fmt.Errorf("unexpected argument %q", args[0]), "kamino update --target-node %s, if that is the node", args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
