@@ -57,7 +57,7 @@ func (e *Engine) AutoUpdate(ctx context.Context, opts AutoOptions) ([]PoolResult
 	e.beside(len(all), func(e *Engine, i int) {
 		o, plan := all[i], plans[i]
 		results[i] = PoolResult{Pool: o.id, Name: plan.Name, Action: plan.Action, Why: plan.Why, Held: plan.Held}
-		a := autoRun{engine: e, opts: opts, pool: o, plan: plan, turns: t, result: &results[i], paused: paused}
+		a := autoRun{engine: e, opts: opts, pool: o, plan: plan, turns: t, result: &results[i], paused: paused.Reason != ""}
 		if err := a.do(ctx); err != nil {
 			errs[i] = fmt.Errorf("pool %s: %w", plan.Name, err)
 			results[i].Error = err.Error()
@@ -76,7 +76,7 @@ type autoRun struct {
 	turns  *turns
 	result *PoolResult
 	again  bool // a version of today failed its proof
-	paused string
+	paused bool
 }
 
 func (a *autoRun) do(ctx context.Context) error {
@@ -132,7 +132,7 @@ func (e *Engine) unjudged(ctx context.Context, o overview) error {
 // patches says whether nodes are patched first: not where what an earlier run left comes before,
 // nor where no image may be made.
 func (a *autoRun) patches() bool {
-	return a.opts.Patch != nil && a.paused == "" && a.plan.Action != DoFinish && a.pool.pin() == nil && len(a.opts.unlifted(a.pool.pool.Refusals)) == 0
+	return a.opts.Patch != nil && !a.paused && a.plan.Action != DoFinish && a.pool.pin() == nil && len(a.opts.unlifted(a.pool.pool.Refusals)) == 0
 }
 
 // patch patches nodes of the pool, and decides anew.

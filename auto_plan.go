@@ -132,6 +132,8 @@ type PoolPlan struct {
 	// too-few-candidates, refused, today, pinned, foreign-model, no-receipt, promote, paused,
 	// image-only, error.
 	Held []Verdict `json:"held"`
+	// Paused holds whatever would begin in the whole cluster; nil while nothing does.
+	Paused *Pause `json:"paused,omitempty"`
 
 	Image      string      `json:"image,omitempty"` // newest good version
 	Model      string      `json:"model"`           // what the model refers to
@@ -264,9 +266,12 @@ func (p *PoolPlan) hold(code, text string, args ...any) {
 
 // heldBy holds what would begin while the cluster is paused for a reason. What an ended run left is
 // given back all the same.
-func (p *PoolPlan) heldBy(paused string) {
-	if paused != "" && (p.Action == DoUpdate || p.Action == DoModel) {
-		p.hold("paused", "the cluster is paused: %s; kamino resume ends it", paused)
+func (p *PoolPlan) heldBy(paused Pause) {
+	if paused.Reason == "" {
+		return
+	}
+	if p.Paused = &paused; p.Action == DoUpdate || p.Action == DoModel {
+		p.hold(CodePaused, "the cluster is paused: %s; kamino resume ends it", paused)
 	}
 }
 

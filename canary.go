@@ -142,9 +142,9 @@ type Examiner interface {
 	ProbeNamespace(probe []byte) (string, error)
 	// RemoveProbe deletes a probe with its pods. One that is not there is no error.
 	RemoveProbe(context.Context, Probed) error
-	// Paused is why new runs and promotions are held in the whole cluster; "" when they are not.
-	Paused(context.Context) (reason string, err error)
-	// Pause writes that reason; "" takes it away.
+	// Paused is why new runs and promotions are held in the whole cluster; zero when they are not.
+	Paused(context.Context) (Pause, error)
+	// Pause writes that reason, who gives it and when; "" takes it away.
 	Pause(ctx context.Context, reason string) error
 }
 

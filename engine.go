@@ -262,11 +262,31 @@ func (e *Engine) setPaused(ctx context.Context, reason string) error {
 	return p.Pause(ctx, reason)
 }
 
-// Paused is why new runs and promotions are held, "" when they are not.
-func (e *Engine) Paused(ctx context.Context) (string, error) {
+// Pause is what the stop switch says. Who turned it and when is not known of one that an earlier
+// kamino, or kubectl, has turned.
+type Pause struct {
+	Reason string    `json:"reason"` // "": nothing is held
+	By     string    `json:"by,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+}
+
+// String is for people; "" while nothing is held.
+func (p Pause) String() string {
+	text := Plain(p.Reason)
+	if p.By != "" {
+		text += " (by " + Plain(p.By) + ", since " + p.Since.UTC().Format(time.RFC3339) + ")"
+	}
+	return text
+}
+
+// Pause is what holds runs and promotions.
+func (s PoolStatus) Pause() Pause { return Pause{s.Paused, s.PausedBy, s.PausedSince} }
+
+// Paused is why new runs and promotions are held, zero when they are not.
+func (e *Engine) Paused(ctx context.Context) (Pause, error) {
 	p := e.pauser()
 	if p == nil {
-		return "", nil
+		return Pause{}, nil
 	}
 	return p.Paused(ctx)
 }
@@ -275,19 +295,23 @@ func (e *Engine) Paused(ctx context.Context) (string, error) {
 const CodePaused = "paused"
 
 func (e *Engine) refusePaused(ctx context.Context) error {
-	reason, err := e.Paused(ctx)
+	paused, err := e.Paused(ctx)
 	if err != nil {
 		return fmt.Errorf("read whether runs are paused: %w", err)
 	}
-	if reason == "" {
+	if paused.Reason == "" {
 		return nil
 	}
-	return &RefusedError{Subject: "the cluster", Refusals: []Refusal{{Code: CodePaused, Value: reason,
-		Why: "new runs and promotions are paused: " + Plain(reason), Do: "kamino resume lets them begin again"}}}
+	return &RefusedError{Subject: "the cluster", Refusals: []Refusal{{Code: CodePaused, Value: paused.Reason,
+		Why: "new runs and promotions are paused: " + paused.String(), Do: "kamino resume lets them begin again"}}}
 }
 
 // AnnotationPaused on the namespace kamino-system is the stop switch; it holds the reason.
-const AnnotationPaused = "kamino.dev/paused"
+// AnnotationPausedBy holds a Pause as JSON, which counts only where its reason is the same.
+const (
+	AnnotationPaused   = "kamino.dev/paused"
+	AnnotationPausedBy = "kamino.dev/paused-by"
+)
 
 // pauseSeen is how seldom a run that works asks whether it is to end.
 const pauseSeen = time.Minute

@@ -49,7 +49,9 @@ type PoolStatus struct {
 	Canaries       []Canary    `json:"canaries,omitempty"` // that exist, of any run
 	Refusals       []Refusal   `json:"refusals,omitempty"`
 	Paused         string      `json:"paused,omitempty"` // why runs and promotions are held in the whole cluster
-	Error          string      `json:"error,omitempty"`  // why the pool could not be read
+	PausedBy       string      `json:"pausedBy,omitempty"`
+	PausedSince    time.Time   `json:"pausedSince,omitzero"`
+	Error          string      `json:"error,omitempty"` // why the pool could not be read
 }
 
 // VersionStatus is an image version with its lineage.
@@ -92,7 +94,7 @@ func (e *Engine) Status(ctx context.Context, pools []string, lastPatch []Signal)
 	paused, _ := e.Paused(ctx) // who may not read it is told by a run
 	for i, o := range all {
 		out = append(out, o.status(e.now(), lastPatch))
-		out[i].Paused = paused
+		out[i].Paused, out[i].PausedBy, out[i].PausedSince = paused.Reason, paused.By, paused.Since
 		errs = append(errs, o.err)
 	}
 	e.addLacks(ctx, all, out)

@@ -25,7 +25,7 @@ func definitionOf(version string) string {
 // lookModel points the model at the version that it has just seen Succeeded and
 // replicated. The former model is written on the lease first.
 func (r *Run) lookModel(ctx context.Context) (Next, error) {
-	v, err := r.promotedVersion(ctx)
+	v, readAt, err := r.promotedVersion(ctx)
 	if err != nil {
 		return Next{}, err
 	}
@@ -41,7 +41,7 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	if v.State == Creating || !v.Ready {
 		return waitPercent("version "+v.Name+" to be replicated, with what was changed of it", v.Percent), nil
 	}
-	r.image.version = v
+	r.image.version, r.image.readAt = v, readAt
 	pool, err := r.promotedPool(ctx)
 	if err != nil {
 		return Next{}, err
@@ -60,21 +60,21 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 }
 
 // promotedVersion reads the version, unless it was read within lookAge and nothing was written of
-// it since, and either an offer will compare it with what it is then, or it is promoted.
-func (r *Run) promotedVersion(ctx context.Context) (Artifact, error) {
+// it since, and either an offer will compare it with what it is then, or it is promoted; and tells
+// when that was.
+func (r *Run) promotedVersion(ctx context.Context) (Artifact, time.Time, error) {
 	v := r.image.version
 	if fresh := elapsed(r.image.readAt, r.engine.now()) < lookAge; fresh && (r.target().Offers() && r.image.reference == ByDefinition || r.result.ModelDiff != nil) {
-		return v, nil
+		return v, r.image.readAt, nil
 	}
 	found, err := r.engine.Provider.Find(ctx, r.pool, Version, v.Name)
 	if err != nil {
-		return v, fmt.Errorf("read version %s: %w", v.Name, err)
+		return v, time.Time{}, fmt.Errorf("read version %s: %w", v.Name, err)
 	}
 	if len(found) == 0 {
-		return v, fmt.Errorf("version %s is gone: the model is not changed", v.Name)
+		return v, time.Time{}, fmt.Errorf("version %s is gone: the model is not changed", v.Name)
 	}
-	r.image.readAt = r.engine.now()
-	return found[0], nil
+	return found[0], r.engine.now(), nil
 }
 
 // promotedPool reads the pool, unless it was read within lookAge and only the version was written

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -281,26 +282,44 @@ type seenSpace struct {
 
 // Paused reads the stop switch. Who asks right after Preflight, and is the first, is told what that
 // has read.
-func (c *Cluster) Paused(ctx context.Context) (string, error) {
+func (c *Cluster) Paused(ctx context.Context) (kamino.Pause, error) {
 	if seen := c.space.Swap(nil); seen != nil && c.opts.Clock.Now().Sub(seen.at) < 5*time.Second {
-		return seen.Annotations[kamino.AnnotationPaused], nil
+		return pauseOf(seen.Annotations), nil
 	}
 	space, err := c.api.namespaces.Get(ctx, kamino.SystemNamespace, metav1.GetOptions{})
 	if err = explain("get namespaces/"+kamino.SystemNamespace, err); errors.Is(err, kamino.ErrNotFound) {
-		return "", nil
+		return kamino.Pause{}, nil
 	} else if err != nil {
-		return "", err
+		return kamino.Pause{}, err
 	}
-	return space.Annotations[kamino.AnnotationPaused], nil
+	return pauseOf(space.Annotations), nil
 }
 
-// Pause turns the stop switch, with a merge patch (RFC 7396), in which null takes away.
-func (c *Cluster) Pause(ctx context.Context, reason string) error {
-	var value *string
-	if reason != "" {
-		value = &reason
+func pauseOf(annotations map[string]string) kamino.Pause {
+	var by kamino.Pause
+	reason := annotations[kamino.AnnotationPaused]
+	if json.Unmarshal([]byte(annotations[kamino.AnnotationPausedBy]), &by) != nil || by.Reason != reason {
+		return kamino.Pause{Reason: reason}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{kamino.AnnotationPaused: value}}})
+	return by
+}
+
+// Pause turns the stop switch, with a merge patch (RFC 7396), in which null takes away. An API
+// server that does not tell who asks, as before Kubernetes 1.28, is no reason not to.
+func (c *Cluster) Pause(ctx context.Context, reason string) error {
+	annotations := map[string]any{kamino.AnnotationPaused: nil, kamino.AnnotationPausedBy: nil}
+	if reason != "" {
+		by := kamino.Pause{Reason: reason, By: "unknown", Since: c.opts.Clock.Now().UTC().Truncate(time.Second)}
+		if self, err := c.api.reviewSelf.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil && self.Status.UserInfo.Username != "" {
+			by.By = self.Status.UserInfo.Username
+		}
+		text, err := json.Marshal(by)
+		if err != nil {
+			return fmt.Errorf("write the stop switch: %w", err)
+		}
+		annotations[kamino.AnnotationPaused], annotations[kamino.AnnotationPausedBy] = reason, string(text)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		return fmt.Errorf("write the stop switch: %w", err)
 	}

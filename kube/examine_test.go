@@ -15,6 +15,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -416,16 +417,27 @@ func TestAdmitChanged(t *testing.T) {
 func TestPauseSwitch(t *testing.T) {
 	var objects []runtime.Object
 	c := NewForClient(fake.NewClientset(objects...), Options{})
-	if reason, err := c.Paused(t.Context()); reason != "" || err != nil {
-		t.Errorf("a cluster that is not prepared: %q, %v", reason, err)
+	if pause, err := c.Paused(t.Context()); pause.Reason != "" || err != nil {
+		t.Errorf("a cluster that is not prepared: %q, %v", pause, err)
 	}
-	c = NewForClient(fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kamino.SystemNamespace}}), Options{})
+	// As an earlier kamino, or kubectl, left it over what a former pause tells.
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kamino.SystemNamespace, Annotations: map[string]string{
+		kamino.AnnotationPaused: "the disk array", kamino.AnnotationPausedBy: `{"reason":"an incident","by":"bob"}`}}}
+	api := fake.NewClientset(space)
+	api.PrependReactor("create", "selfsubjectreviews", func(k8stesting.Action) (bool, runtime.Object, error) {
+		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "ann"}}}, nil
+	})
+	c = NewForClient(api, Options{})
+	if pause, err := c.Paused(t.Context()); pause != (kamino.Pause{Reason: "the disk array"}) || err != nil {
+		t.Errorf("%+v, %v", pause, err)
+	}
 	for _, want := range []string{"an incident", ""} {
 		if err := c.Pause(t.Context(), want); err != nil {
 			t.Fatal(err)
 		}
-		if reason, err := c.Paused(t.Context()); reason != want || err != nil {
-			t.Errorf("%q, %v; want %q", reason, err, want)
+		pause, err := c.Paused(t.Context())
+		if known := pause.By == "ann" && !pause.Since.IsZero(); pause.Reason != want || err != nil || known != (want != "") {
+			t.Errorf("%+v, %v; want %q", pause, err, want)
 		}
 	}
 }

@@ -30,7 +30,12 @@ type fakeCluster struct {
 
 func (*fakeCluster) PreflightProof(context.Context, []byte) error { return nil }
 
-func (c *fakeCluster) Paused(context.Context) (string, error) { return c.paused, nil }
+func (c *fakeCluster) Paused(context.Context) (kamino.Pause, error) {
+	if c.paused == "" {
+		return kamino.Pause{}, nil
+	}
+	return kamino.Pause{Reason: c.paused, By: "ann", Since: time.Date(2026, 3, 10, 9, 0, 0, 0, time.UTC)}, nil
+}
 
 func (c *fakeCluster) Pause(_ context.Context, reason string) error {
 	c.paused = reason

@@ -95,6 +95,9 @@ func printPools(w io.Writer, plans []kamino.PoolPlan) {
 		fmt.Fprintln(w, "No node of this cluster belongs to a pool.")
 		return
 	}
+	if paused := plans[0].Paused; paused != nil { // all are
+		fmt.Fprintf(w, "Paused:\t%s; kamino resume ends it\n\n", paused)
+	}
 	for i, p := range plans {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -128,6 +131,9 @@ func printPool(w io.Writer, p kamino.PoolPlan) {
 		fmt.Fprintf(w, "Because:\t%s\n", v.Text)
 	}
 	for _, v := range p.Held {
+		if v.Code == kamino.CodePaused {
+			v.Text = "the cluster is paused" // why is told once, above all pools
+		}
 		fmt.Fprintf(w, "Held:\t%s\n", v.Text)
 	}
 	if warning := p.Models.Warning(); warning != "" {

@@ -228,12 +228,12 @@ func (a *app) setPaused(ctx context.Context, reason string, do func(context.Cont
 		return err
 	}
 	switch {
-	case reason == "" && was == "" && unread == nil:
+	case reason == "" && was.Reason == "" && unread == nil:
 		fmt.Fprintln(a.Out, "Not paused: nothing was changed.")
 	case reason == "":
 		fmt.Fprintln(a.Out, "Resumed.")
-	case was != "" && was != reason:
-		fmt.Fprintf(a.Out, "Paused: %s (instead of: %s)\n", reason, kamino.Plain(was))
+	case was.Reason != "" && was.Reason != reason:
+		fmt.Fprintf(a.Out, "Paused: %s (instead of: %s)\n", reason, was)
 	default:
 		fmt.Fprintln(a.Out, "Paused: "+reason)
 	}

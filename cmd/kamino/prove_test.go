@@ -38,8 +38,11 @@ func TestPauseWords(t *testing.T) {
 	}{
 		{[]string{"resume"}, "Not paused", "", exitFine},
 		{[]string{"pause", "--reason", "first"}, "Paused: first\n", "", exitFine},
-		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "", "runs and promotions are paused: first; kamino resume", exitRefused},
-		{[]string{"pause", "--reason", "second"}, "Paused: second (instead of: first)\n", "", exitFine},
+		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "", "runs and promotions are paused: first (by ann, since 2026-03-10T09:00:00Z); kamino resume", exitRefused},
+		{[]string{"status"}, "first (by ann, since 2026-03-10T09:00:00Z); kamino resume ends it", "", exitFine},
+		{[]string{"status", "-o", "json"}, `"pausedBy": "ann",`, "", exitFine},
+		{[]string{"plan", "--detailed-exitcode"}, "Held:      the cluster is paused\n", "", exitFine},
+		{[]string{"pause", "--reason", "second"}, "Paused: second (instead of: first (by ann, since 2026-03-10T09:00:00Z))\n", "", exitFine},
 		{[]string{"resume"}, "Resumed", "", exitFine},
 		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "STEP", "", exitFine},
 	} {

@@ -179,7 +179,7 @@ func distrusted(p kamino.PoolStatus) string {
 func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Name)
 	if p.Paused != "" {
-		fmt.Fprintf(w, "Paused:\t%s; kamino resume ends it\n", p.Paused)
+		fmt.Fprintf(w, "Paused:\t%s; kamino resume ends it\n", p.Pause())
 	}
 	if p.Error != "" {
 		fmt.Fprintf(w, "Error:\t%s\n", p.Error)

@@ -298,7 +298,9 @@ func (c simCluster) RemoveProbe(_ context.Context, p kamino.Probed) error {
 func (c simCluster) ProbeNamespace([]byte) (string, error) { return "ops", nil }
 
 // Paused implements kamino.Examiner. It costs no call: walks count those.
-func (c simCluster) Paused(context.Context) (string, error) { return c.p.w.paused, nil }
+func (c simCluster) Paused(context.Context) (kamino.Pause, error) {
+	return kamino.Pause{Reason: c.p.w.paused}, nil
+}
 
 // Pause implements kamino.Examiner.
 func (c simCluster) Pause(_ context.Context, reason string) error {

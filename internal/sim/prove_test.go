@@ -32,7 +32,11 @@ func TestProve(t *testing.T) {
 		o.ImageReference = by
 		w := world(1)
 		w.watchNext()
-		p := &proc{logging: true}
+		p := &proc{logging: true, tune: heard(func(ev kamino.Event) {
+			if ev.Kind == kamino.StepRetry {
+				t.Errorf("by %s, undisturbed: %s: %s", by, ev.Step, ev.Message)
+			}
+		})}
 		w.startUpdate(p, o)
 		w.wait()
 		fresh := kamino.VersionName(w.now)
