@@ -110,6 +110,11 @@ func TestPatchPodPolicy(t *testing.T) {
 	if err := s.RemoveAgents(t.Context(), "r-policy", tasks); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the policy to count", func() bool { // an API server reads policies a while after they were made
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "shell", Namespace: made.Namespace}, Spec: *made.Spec.DeepCopy()}
+		_, err := pods.Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil
+	})
 	box := func(change func(*corev1.Container)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { change(&p.Spec.Containers[0]) }
 	}
