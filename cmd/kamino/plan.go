@@ -164,6 +164,10 @@ func printCandidates(w io.Writer, candidates []kamino.Candidate) {
 		for i, r := range c.Reasons {
 			reasons[i] = r.Text
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", rank, c.Node, shown(c.Patched), shown(c.ReadyFor), firstOf(strings.Join(reasons, "; "), "-"))
+		ready := c.ReadyFor
+		if ready == "0s" {
+			ready = "under 1m"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", rank, c.Node, shown(c.Patched), shown(ready), firstOf(strings.Join(reasons, "; "), "-"))
 	}
 }

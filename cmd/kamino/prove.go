@@ -197,7 +197,12 @@ func newPauseCommand(a *app) *cobra.Command {
 annotation on the namespace ` + kamino.SystemNamespace + `. Runs that work see it
 within minutes, give back what they took and end. Rollback, withdraw and restore
 go on. kamino resume ends it.`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, words []string) error {
+			if len(words) == 0 {
+				return nil
+			}
+			return kamino.WithHint(fmt.Errorf("the reason goes with a flag: %q", strings.Join(words, " ")), "use kamino pause --reason %q", strings.Join(words, " "))
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.setPaused(cmd.Context(), reason, func(ctx context.Context, e *kamino.Engine) error { return e.Pause(ctx, reason) })
 		},

@@ -37,6 +37,7 @@ func TestPauseWords(t *testing.T) {
 		code       int
 	}{
 		{[]string{"resume"}, "Not paused", "", exitFine},
+		{[]string{"pause", "disk", "array"}, "", `kamino pause --reason "disk array"`, exitFailed},
 		{[]string{"pause", "--reason", "first"}, "Paused: first\n", "", exitFine},
 		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "", "runs and promotions are paused: first (by ann, since 2026-03-10T09:00:00Z); kamino resume", exitRefused},
 		{[]string{"status"}, "first (by ann, since 2026-03-10T09:00:00Z); kamino resume ends it", "", exitFine},
