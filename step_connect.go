@@ -274,7 +274,7 @@ func (r *Run) fit(ctx context.Context) error {
 			return fmt.Errorf("read image definition of pool %s: %w", r.pool.Name, err)
 		}
 		if len(found) > 0 && found[0].State == Succeeded {
-			definition = &found[0]
+			definition, r.image.formerHome = &found[0], true
 			all = misfits(found[0], r.wantedDefinition())
 		}
 	}

@@ -20,6 +20,7 @@ const (
 type imaging struct {
 	reference  ImageReference // how the pool shall refer to it
 	definition Artifact       // as last seen
+	formerHome bool           // it was there before the run began, and so may versions be
 	readAt     time.Time      // when version was read whole; zero once something was written of it
 	offeredAt  time.Time      // when the pool was read that version was offered in; zero once it was read again
 	noted      bool           // the write of the model stands on the lease

@@ -42,6 +42,10 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
+	if len(versions) == 0 && r.plan == nil && (r.image.formerHome || r.held.lease.Ledger.knowsVersions()) && r.spent() < lookAge {
+		// A name that is chosen without them would count as earlier than theirs.
+		return wait("the image versions of the pool, of which none is listed, to be listed or to stay away"), nil
+	}
 	versions = r.held.lease.Ledger.distrust(versions)
 	if err := r.refusePinned(ctx, versions); err != nil {
 		return Next{}, err
@@ -256,4 +260,9 @@ func (r *Run) recentVersions(ctx context.Context) ([]Artifact, error) {
 		return slices.Clone(r.image.listed), nil
 	}
 	return r.versions(ctx)
+}
+
+// knowsVersions says whether a run that ended well has made a version.
+func (l Ledger) knowsVersions() bool {
+	return slices.ContainsFunc(l.Past, func(p PastRun) bool { return p.Version != "" && p.Failure == "" })
 }

@@ -79,6 +79,44 @@ func TestAgainKilled(t *testing.T) {
 	}
 }
 
+// TestEmptyList: one empty list of versions, of a pool that had some, names no version as if there
+// were none: its number would be below that of the others, and it would never be the latest.
+func TestEmptyList(t *testing.T) {
+	begin := func() *world {
+		w, again := aged(1), options("a-0")
+		again.Today = kamino.TodayAgain
+		for _, o := range []kamino.Options{options("a-0"), again} {
+			if p := w.update(o); p.err != nil {
+				t.Fatal(p.err)
+			}
+		}
+		w.advance(w.now.Add(24 * time.Hour))
+		return w
+	}
+	log := &proc{logging: true}
+	w := begin()
+	w.startUpdate(log, options("a-2"))
+	w.wait()
+	want, lists := w.inUse(t).Name, 0
+	if log.err != nil {
+		t.Fatal(log.err)
+	}
+	for _, s := range log.log {
+		if !s.call.list {
+			continue
+		}
+		lists++
+		w := begin()
+		if p := w.update(options("a-2"), fault{kind: worlds.Empty, at: s.at}); p.err == nil && w.inUse(t).Name != want {
+			t.Errorf("an empty list at %s: the model refers to %s, want %s", s, w.inUse(t).Name, want)
+		}
+		w.sound(t)
+	}
+	if lists < 3 {
+		t.Errorf("a run lists %d times", lists)
+	}
+}
+
 // TestAutoAgain: auto-update makes a second image of a day where it is told to
 // and a node was patched since.
 func TestAutoAgain(t *testing.T) {
