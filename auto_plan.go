@@ -158,7 +158,7 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	e = e.planning()
+	e, ctx = e.planning(), Looking(ctx)
 	all, _, err := e.overviews(ctx, opts.Pools)
 	if err != nil {
 		return nil, err

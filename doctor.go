@@ -47,7 +47,7 @@ func (e *Engine) Doctor(ctx context.Context, opts AutoOptions, donor string) ([]
 			return nil, named.Validate()
 		}
 	}
-	e = e.planning()
+	e, ctx = e.planning(), Looking(ctx)
 	d := &doctor{Run: e.newRun(opts.Options)}
 	d.check("cloud", "credentials work, and allow what a run does", func() error { return d.checkCredentials(ctx) })
 	d.check("cluster", "prepared, and allows what a run does", func() error { return d.checkCluster(ctx) })

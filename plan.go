@@ -42,7 +42,7 @@ func (e *Engine) Plan(ctx context.Context, opts Options) (*Plan, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	plan, err := e.planning().planRun(ctx, opts, nil)
+	plan, err := e.planning().planRun(Looking(ctx), opts, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -153,11 +153,14 @@ type Artifact struct {
 	Percent int    `json:"percent"` // 0 to 100, as the provider reports it
 	// Ready: snapshot complete; version replicated in the pool's region. A version that Failed and
 	// is Ready was whole before its last change failed; that change made again mends it.
-	Ready   bool              `json:"ready"`
-	Failure string            `json:"failure,omitempty"`  // why it Failed, in the provider's words
-	Source  string            `json:"source,omitempty"`   // disk of a snapshot, snapshot of a version
-	Storage string            `json:"storage,omitempty"`  // of a version: Standard_ZRS or Standard_LRS
-	Replica int               `json:"replicas,omitempty"` // of a version, in the pool's region
+	Ready   bool   `json:"ready"`
+	Failure string `json:"failure,omitempty"`  // why it Failed, in the provider's words
+	Source  string `json:"source,omitempty"`   // disk of a snapshot, snapshot of a version
+	Storage string `json:"storage,omitempty"`  // of a version: Standard_ZRS or Standard_LRS
+	Replica int    `json:"replicas,omitempty"` // of a version, in the pool's region
+	// Keeps, of a version: the snapshot that it was made of is a part of it from then on, goes with
+	// it, and is found no more.
+	Keeps   bool              `json:"keeps,omitempty"`
 	Tags    map[string]string `json:"tags,omitempty"`
 	Created time.Time         `json:"created,omitzero"`
 

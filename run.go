@@ -206,7 +206,7 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 	if err := ctx.Err(); err != nil {
 		return Next{}, err
 	}
-	next, err := r.bounded(ctx, func(ctx context.Context) (Next, error) { return s.Look(r, ctx) })
+	next, err := r.bounded(Looking(ctx), func(ctx context.Context) (Next, error) { return s.Look(r, ctx) })
 	if err != nil || next.kind != nextAct {
 		return next, err
 	}

@@ -85,7 +85,7 @@ type VersionStatus struct {
 // Status reads what is there of all pools, or of those named. A pool that
 // cannot be read says so in its Error, which is joined to the error returned.
 func (e *Engine) Status(ctx context.Context, pools []string, lastPatch []Signal) ([]PoolStatus, error) {
-	all, _, err := e.overviews(ctx, pools)
+	all, _, err := e.overviews(Looking(ctx), pools)
 	if err != nil {
 		return nil, err
 	}

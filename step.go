@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -37,6 +38,21 @@ type Step struct {
 	When func(*Run) bool // nil: always
 	Look func(*Run, context.Context) (Next, error)
 	Plan func(*Run) string // what a dry-run prints; nil: Does
+}
+
+// seenKey finds what a look has read.
+type seenKey struct{}
+
+// Looking begins a look. What a Provider or a Cluster reads with the context it returns may be read
+// once and told again. Nothing is changed with such a context: what changes the world reads afresh.
+func Looking(ctx context.Context) context.Context {
+	return context.WithValue(ctx, seenKey{}, &sync.Map{})
+}
+
+// Seen is what was read in the look that a context belongs to; nil where it belongs to none.
+func Seen(ctx context.Context) *sync.Map {
+	seen, _ := ctx.Value(seenKey{}).(*sync.Map)
+	return seen
 }
 
 // Next is what a Look found.

@@ -195,10 +195,8 @@ func (r *Run) deleteSnapshot(ctx context.Context, s Artifact, what string) (Next
 	if err != nil {
 		return Next{}, err
 	}
-	for _, v := range versions {
-		if v.State == Creating && v.Ours() {
-			return waitPercent("version "+v.Name+", which is being built from the snapshot", v.Percent), nil
-		}
+	if i := slices.IndexFunc(versions, func(v Artifact) bool { return v.State == Creating && v.Ours() }); i >= 0 {
+		return waitPercent("version "+versions[i].Name+", which is being built from the snapshot", versions[i].Percent), nil
 	}
 	return act(ActDeleteSnapshot, what, func(ctx context.Context) error {
 		r.image.cleaning = r.image.reused != nil // else it is none of this run's
@@ -309,6 +307,9 @@ func noZRS(err error) bool {
 // lookClean deletes the snapshot of the pool, once no version is built from it.
 func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	name := SnapshotName(r.pool.Name)
+	if v := r.image.version; r.image.reused != nil && v.Keeps && v.Source == r.image.reused.ID {
+		return done("a part of version " + v.Name), nil
+	}
 	found, err := r.engine.Provider.Find(ctx, r.pool, Snapshot, name)
 	if err != nil {
 		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)

@@ -170,11 +170,15 @@ func (r *Run) lookSnapshot(ctx context.Context) (Next, error) {
 		return r.takeSnapshot(ctx, name)
 	}
 	s := found[0]
-	switch {
-	case s.Tags[TagRun] != r.held.run:
+	if s.Tags[TagRun] != r.held.run {
 		return Next{}, fmt.Errorf("snapshot %s belongs to run %q, not to this one", name, s.Tags[TagRun])
-	case s.State != Failed && !r.empty.rested:
-		return r.lookRested(ctx, s)
+	}
+	if s.State != Failed && !r.empty.rested {
+		if next, err := r.lookRested(ctx, s); err != nil || next.kind == nextAct {
+			return next, err
+		}
+	}
+	switch {
 	case s.State == Failed:
 		return act(ActDeleteSnapshot, "delete the failed snapshot: "+s.Failure, func(ctx context.Context) error {
 			return r.engine.Provider.Delete(ctx, r.pool, s)
@@ -199,7 +203,7 @@ func (r *Run) lookRested(ctx context.Context, s Artifact) (Next, error) {
 		}), nil
 	}
 	r.empty.rested = true
-	return waitPercent("the copy of the disk", s.Percent), nil
+	return done("at rest"), nil
 }
 
 // takeSnapshot checks once more, immediately before, that the disk is sealed

@@ -8,7 +8,7 @@ package aws
 func Actions() []string {
 	return []string{
 		"autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeInstanceRefreshes", "ec2:DescribeImages", "ec2:DescribeInstanceAttribute",
-		"ec2:DescribeInstances", "ec2:DescribeLaunchTemplateVersions", "ec2:DescribeSnapshots", "ec2:DescribeVolumes", "ssm:GetParameter", "ssm:GetParameters",
+		"ec2:DescribeInstances", "ec2:DescribeLaunchTemplateVersions", "ec2:DescribeSnapshots", "ec2:DescribeVolumes", "ssm:GetParameters",
 
 		"autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags", "autoscaling:EnterStandby", "autoscaling:ExitStandby", "autoscaling:ResumeProcesses",
 		"autoscaling:SetDesiredCapacity", "autoscaling:SuspendProcesses", "ec2:StartInstances", "ec2:StopInstances",

@@ -10,7 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
-	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
 // whole sends requests whose bodies are its own. The SDK closes a body as soon as an answer begins;
@@ -77,16 +76,13 @@ type (
 		UpdateAutoScalingGroup    scalingCall[autoscaling.UpdateAutoScalingGroupInput, autoscaling.UpdateAutoScalingGroupOutput]
 	}
 	ssmCalls struct {
-		GetParameter call[ssm.GetParameterInput, ssm.GetParameterOutput, ssm.Options]
-		PutParameter call[ssm.PutParameterInput, ssm.PutParameterOutput, ssm.Options]
-	}
-	stsCalls struct {
-		GetCallerIdentity call[sts.GetCallerIdentityInput, sts.GetCallerIdentityOutput, sts.Options]
+		GetParameters call[ssm.GetParametersInput, ssm.GetParametersOutput, ssm.Options]
+		PutParameter  call[ssm.PutParameterInput, ssm.PutParameterOutput, ssm.Options]
 	}
 )
 
-func newCalls(c sdk.Config) (ec2Calls, scalingCalls, ssmCalls, stsCalls) {
-	e, a, s, t := ec2.NewFromConfig(c), autoscaling.NewFromConfig(c), ssm.NewFromConfig(c), sts.NewFromConfig(c)
+func newCalls(c sdk.Config) (ec2Calls, scalingCalls, ssmCalls) {
+	e, a, s := ec2.NewFromConfig(c), autoscaling.NewFromConfig(c), ssm.NewFromConfig(c)
 	return ec2Calls{
 			e.DescribeImages, e.DescribeInstanceAttribute, e.DescribeInstances, e.DescribeLaunchTemplateVersions, e.DescribeSnapshots, e.DescribeVolumes,
 			e.GetConsoleOutput, e.CreateLaunchTemplateVersion, e.CreateSnapshot, e.CreateTags, e.DeleteSnapshot, e.DeleteTags, e.DeregisterImage,
@@ -94,7 +90,7 @@ func newCalls(c sdk.Config) (ec2Calls, scalingCalls, ssmCalls, stsCalls) {
 		}, scalingCalls{
 			a.CreateOrUpdateTags, a.DeleteTags, a.DescribeAutoScalingGroups, a.DescribeInstanceRefreshes, a.EnterStandby, a.ExitStandby, a.ResumeProcesses,
 			a.SetDesiredCapacity, a.SuspendProcesses, a.UpdateAutoScalingGroup,
-		}, ssmCalls{s.GetParameter, s.PutParameter}, stsCalls{t.GetCallerIdentity}
+		}, ssmCalls{s.GetParameters, s.PutParameter}
 }
 
 // pages calls an operation with the token of each page, nil for the first.

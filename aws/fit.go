@@ -25,6 +25,11 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 	if err != nil {
 		return nil, nil, err
 	}
+	if g.recipe.Parameter == "" {
+		if err := p.tryAll(ctx, templateRuns(g.recipe.Template)); err != nil {
+			return nil, nil, err
+		}
+	}
 	if desired, least := sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize); desired <= least && !standsBy(g.AutoScalingGroup, name) {
 		refusals = append(refusals, kamino.Refusal{Code: "minimum", Field: "MinSize", Value: fmt.Sprint(least),
 			Why: fmt.Sprintf("the donor has to go to Standby, and the group's desired capacity of %d would be below its minimum", desired), Do: lowerMinimum(pool.Name, least)})

@@ -100,9 +100,10 @@ func suspendedTag(g scaling.AutoScalingGroup) scaling.Tag {
 	return scaling.Tag{ResourceId: g.AutoScalingGroupName, ResourceType: sdk.String("auto-scaling-group"), Key: sdk.String(tagSuspended), Value: sdk.String(rebalance), PropagateAtLaunch: sdk.Bool(false)}
 }
 
-// Release begins to put an instance back in service, and resumes what Hold suspended once that is
-// done: call it until Holding says InService. An instance that does not run would be replaced, so
-// it has to run; where a rival used its room meanwhile, it waits for room.
+// Release begins to put an instance back in service and, once AWS has taken that on, resumes what
+// Hold suspended: the desired capacity is what it was, and the instance counts in its zone again.
+// Call it until Holding says InService. An instance that does not run would be replaced, so it has
+// to run; where a rival used its room meanwhile, it waits for room.
 func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) error {
 	g, in, err := p.member(ctx, pool, id)
 	if errors.Is(err, kamino.ErrNotFound) && g.AutoScalingGroupName != nil {
@@ -128,8 +129,10 @@ func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.Inst
 		return kamino.WithHint(fmt.Errorf("put instance %s back in service: the desired capacity of %s is its maximum, %d, by now: %w", text(in.InstanceId), pool.Name, most, kamino.ErrInProgress),
 			"aws autoscaling update-auto-scaling-group --auto-scaling-group-name %s --max-size %d", pool.Name, most+1)
 	}
-	_, err = p.scaling.ExitStandby(ctx, &autoscaling.ExitStandbyInput{AutoScalingGroupName: g.AutoScalingGroupName, InstanceIds: []string{text(in.InstanceId)}})
-	return translate(err, "put instance %s back in service", text(in.InstanceId))
+	if _, err = p.scaling.ExitStandby(ctx, &autoscaling.ExitStandbyInput{AutoScalingGroupName: g.AutoScalingGroupName, InstanceIds: []string{text(in.InstanceId)}}); err != nil {
+		return translate(err, "put instance %s back in service", text(in.InstanceId))
+	}
+	return p.resume(ctx, g)
 }
 
 // resume lets zones be rebalanced again, if Kamino has suspended that.

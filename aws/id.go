@@ -79,6 +79,9 @@ func (p *Provider) listGroups(ctx context.Context) error {
 		}
 		for _, g := range page.AutoScalingGroups {
 			p.remember(g)
+			if seen := kamino.Seen(ctx); seen != nil {
+				seen.Store(groupKey(text(g.AutoScalingGroupName)), g)
+			}
 		}
 		return page.NextToken, nil
 	}), "list Auto Scaling groups")

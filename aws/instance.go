@@ -26,14 +26,11 @@ func (p *Provider) Instance(ctx context.Context, id kamino.InstanceID) (kamino.I
 	if err != nil {
 		return kamino.Instance{}, err
 	}
-	disk, err := p.rootVolume(ctx, in)
+	facts, err := p.facts(ctx, in)
 	if err != nil {
 		return kamino.Instance{}, err
 	}
-	refusals, err := p.refuseInstance(ctx, in)
-	if err != nil {
-		return kamino.Instance{}, err
-	}
+	disk, refusals := facts.disk, refuseInstance(in, facts.shutdown)
 	var pool kamino.PoolID // none for a canary
 	if group := tagOf(in.Tags, groupTag); group != "" {
 		pool = p.poolID(group)
@@ -56,7 +53,9 @@ func (p *Provider) Instance(ctx context.Context, id kamino.InstanceID) (kamino.I
 
 // describe reads an instance; ErrNotFound where it is terminated.
 func (p *Provider) describe(ctx context.Context, name string) (types.Instance, error) {
-	out, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{name}})
+	out, err := once(ctx, "instance "+name, func() (*ec2.DescribeInstancesOutput, error) {
+		return p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{name}})
+	})
 	if err != nil {
 		return types.Instance{}, translate(err, "read instance %s", name)
 	}
@@ -86,6 +85,30 @@ func (p *Provider) instances(ctx context.Context, filters ...types.Filter) (foun
 		return page.NextToken, nil
 	})
 	return found, err
+}
+
+// facts reads what only persons change of an instance, at most once in steadyFor. A shutdown from
+// within may terminate the instance, whatever protects it
+// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/terminating-instances.html).
+func (p *Provider) facts(ctx context.Context, in types.Instance) (steady, error) {
+	name, now := text(in.InstanceId), p.config.Clock.Now()
+	if f, ok := p.known.facts(name, now); ok {
+		return f, nil
+	}
+	disk, err := p.rootVolume(ctx, in)
+	if err != nil {
+		return steady{}, err
+	}
+	shutdown, err := p.ec2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{InstanceId: &name, Attribute: types.InstanceAttributeNameInstanceInitiatedShutdownBehavior})
+	if err != nil {
+		return steady{}, translate(err, "read the shutdown behavior of instance %s", name)
+	}
+	f := steady{at: now, instance: in, disk: disk}
+	if b := shutdown.InstanceInitiatedShutdownBehavior; b != nil {
+		f.shutdown = text(b.Value)
+	}
+	p.known.keepFacts(name, f)
+	return f, nil
 }
 
 // rootVolume reads the volume that an instance boots from; nil where that is no EBS volume.

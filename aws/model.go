@@ -59,12 +59,15 @@ func (p *Provider) aim(ctx context.Context, pool kamino.Pool, want kamino.Target
 	if want.Version == "" {
 		return now, to, fmt.Errorf("no image wanted for pool %s", pool.Name)
 	}
-	id := imageName(pool, want.Version)
-	im, err := p.image(ctx, pool, want.Version)
-	if err == nil {
-		id = text(im.ImageId)
-	} else if !errors.Is(err, kamino.ErrNotFound) {
-		return now, to, err
+	id := p.known.imageOf(imageName(pool, want.Version))
+	if id == "" {
+		id = imageName(pool, want.Version)
+		im, err := p.image(ctx, pool, want.Version)
+		if err == nil {
+			id = text(im.ImageId)
+		} else if !errors.Is(err, kamino.ErrNotFound) {
+			return now, to, err
+		}
 	}
 	to = recipe{Template: now.Template, Named: now.Named, Image: id}
 	if points := want.Reference == kamino.ByPointer || want.Reference == kamino.ByDefinition; now.Parameter != "" || points && !now.ByAttributes {
@@ -77,12 +80,9 @@ func (p *Provider) aim(ctx context.Context, pool kamino.Pool, want kamino.Target
 // Promote writes the parameter, or makes a version of the template and puts it in effect. Versions
 // that are made and not put in effect do nothing.
 func (p *Provider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Target) error {
-	fresh, err := p.Pool(ctx, pool.ID)
+	g, fresh, err := p.unchangedPool(ctx, pool)
 	if err != nil {
-		return err
-	}
-	if fresh.Revision != pool.Revision {
-		return fmt.Errorf("promote an image in pool %s: %w", pool.Name, kamino.ErrConflict)
+		return fmt.Errorf("promote an image in pool %s: %w", pool.Name, err)
 	}
 	now, to, err := p.aim(ctx, fresh, want)
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *Provider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Ta
 			return err
 		}
 	}
-	return p.takeEffect(ctx, pool, to)
+	return p.takeEffect(ctx, pool, g, to)
 }
 
 // point writes the parameter. EC2 resolves it only with that data type; SSM looks for the image
@@ -153,6 +153,7 @@ func (p *Provider) makeVersion(ctx context.Context, from recipe, image string) (
 		return 0, kamino.WithHint(fmt.Errorf("%s: version %d differs from version %s in %s, too; it was not put in effect", what, sdk.ToInt64(made.VersionNumber), source, field),
 			"let the template name a parameter, then no version has to be made: --image-reference pointer")
 	}
+	p.known.keepVersion(from.Template, strconv.FormatInt(sdk.ToInt64(made.VersionNumber), 10), *made)
 	return sdk.ToInt64(made.VersionNumber), nil
 }
 
@@ -176,13 +177,9 @@ func differs(a, b types.ResponseLaunchTemplateData) string {
 }
 
 // takeEffect puts a version in effect as the group names its template.
-func (p *Provider) takeEffect(ctx context.Context, pool kamino.Pool, to recipe) error {
+func (p *Provider) takeEffect(ctx context.Context, pool kamino.Pool, g group, to recipe) error {
 	number := strconv.FormatInt(to.Version, 10)
-	g, err := p.readGroup(ctx, pool.ID)
-	if err != nil {
-		return err
-	}
-	spec := specification(g)
+	spec := specification(g.AutoScalingGroup)
 	if spec == nil {
 		return fmt.Errorf("promote an image in pool %s: it has no launch template any more: %w", pool.Name, kamino.ErrConflict)
 	}
@@ -198,6 +195,6 @@ func (p *Provider) takeEffect(ctx context.Context, pool kamino.Pool, to recipe) 
 	} else {
 		update.LaunchTemplate = wanted
 	}
-	_, err = p.scaling.UpdateAutoScalingGroup(ctx, update)
+	_, err := p.scaling.UpdateAutoScalingGroup(ctx, update)
 	return translate(err, "let Auto Scaling group %s launch from version %s", text(g.AutoScalingGroupName), number)
 }

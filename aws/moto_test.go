@@ -27,6 +27,7 @@ import (
 	parameters "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/aws"
 	"kamino.dev/kamino/providertest"
 )
 
@@ -177,7 +178,7 @@ func TestMotoClauses(t *testing.T) {
 func motoWorld(t *testing.T, endpoint string) providertest.World {
 	t.Helper()
 	name := regexp.MustCompile(`[^A-Za-z]`).ReplaceAllString(t.Name()[len("TestMotoClauses/"):], "")
-	p := connectBy(t, endpoint, &http.Client{Transport: crutch{}})
+	p := connect(t, endpoint, aws.Config{Transport: &http.Client{Transport: crutch{}}})
 	ctx := t.Context()
 	loaded, err := config.LoadDefaultConfig(ctx)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -65,15 +66,35 @@ func (p *Provider) Pool(ctx context.Context, id kamino.PoolID) (kamino.Pool, err
 	if err != nil {
 		return kamino.Pool{}, err
 	}
+	out, err := p.pool(id, g)
+	out.Updating, out.Refusals = updating, refusals
+	return out, err
+}
+
+// pool is a group as the port has it, what speaks against it left out.
+func (p *Provider) pool(id kamino.PoolID, g group) (kamino.Pool, error) {
 	saved, err := json.Marshal(g.recipe)
 	if err != nil {
 		return kamino.Pool{}, fmt.Errorf("save the recipe of %s: %w", id, err)
 	}
 	return kamino.Pool{
-		ID: id, Name: id.Name(), Group: clusterOf(g.Tags), Location: p.region, Capacity: int(sdk.ToInt32(g.DesiredCapacity)), Updating: updating, Refusals: refusals,
+		ID: id, Name: id.Name(), Group: clusterOf(g.Tags), Location: p.region, Capacity: int(sdk.ToInt32(g.DesiredCapacity)),
 		Model:    kamino.Model{Image: g.recipe.means(), Saved: saved},
 		Revision: digest(string(saved), sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize), sdk.ToInt32(g.MaxSize)),
 	}, nil
+}
+
+// unchangedPool reads a pool's group afresh; ErrConflict where it is not as it was seen.
+func (p *Provider) unchangedPool(ctx context.Context, seen kamino.Pool) (group, kamino.Pool, error) {
+	g, err := p.read(ctx, seen.ID)
+	if err != nil {
+		return g, kamino.Pool{}, err
+	}
+	now, err := p.pool(seen.ID, g)
+	if err == nil && now.Revision != seen.Revision {
+		err = fmt.Errorf("pool %s was changed meanwhile: %w", seen.Name, kamino.ErrConflict)
+	}
+	return g, now, err
 }
 
 // clusterTag is on what belongs to a cluster
@@ -95,18 +116,22 @@ func (p *Provider) readGroup(ctx context.Context, id kamino.PoolID) (scaling.Aut
 	if err != nil {
 		return scaling.AutoScalingGroup{}, err
 	}
-	out, err := p.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}})
-	if err != nil {
-		return scaling.AutoScalingGroup{}, translate(err, "read Auto Scaling group %s", name)
-	}
-	if len(out.AutoScalingGroups) != 1 {
-		return scaling.AutoScalingGroup{}, fmt.Errorf("read Auto Scaling group %s: %w", name, kamino.ErrNotFound)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.remember(out.AutoScalingGroups[0])
-	return out.AutoScalingGroups[0], nil
+	return once(ctx, groupKey(name), func() (scaling.AutoScalingGroup, error) {
+		out, err := p.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}})
+		if err != nil {
+			return scaling.AutoScalingGroup{}, translate(err, "read Auto Scaling group %s", name)
+		}
+		if len(out.AutoScalingGroups) != 1 {
+			return scaling.AutoScalingGroup{}, fmt.Errorf("read Auto Scaling group %s: %w", name, kamino.ErrNotFound)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.remember(out.AutoScalingGroups[0])
+		return out.AutoScalingGroups[0], nil
+	})
 }
+
+func groupKey(name string) string { return "group " + name }
 
 // read is a group with the version of its template, and the parameter where that names one.
 func (p *Provider) read(ctx context.Context, id kamino.PoolID) (group, error) {
@@ -123,7 +148,7 @@ func (p *Provider) read(ctx context.Context, id kamino.PoolID) (group, error) {
 	if out.recipe.Named == "" { // left out, it means the default version
 		out.recipe.Named = byDefault
 	}
-	version, err := p.version(ctx, out.recipe.Template, out.recipe.Named)
+	version, resolved, err := p.current(ctx, out.recipe.Template, out.recipe.Named)
 	if err != nil {
 		return group{}, err
 	}
@@ -131,13 +156,27 @@ func (p *Provider) read(ctx context.Context, id kamino.PoolID) (group, error) {
 	out.recipe.Version, out.recipe.Image = sdk.ToInt64(version.VersionNumber), text(out.data.ImageId)
 	if name, ok := strings.CutPrefix(out.recipe.Image, resolvePrefix); ok {
 		out.recipe.Parameter = name
-		parameter, err := p.ssm.GetParameter(ctx, &ssm.GetParameterInput{Name: &name})
-		if err != nil {
-			return group{}, translate(err, "read parameter %s, which the launch template of %s names", name, text(g.AutoScalingGroupName))
+		if out.recipe.Value = resolved; resolved == "" {
+			if out.recipe.Value, err = p.parameter(ctx, name); err != nil {
+				return group{}, fmt.Errorf("read the image of Auto Scaling group %s: %w", text(g.AutoScalingGroupName), err)
+			}
 		}
-		out.recipe.Value = text(parameter.Parameter.Value)
 	}
 	return out, nil
+}
+
+// parameter reads what a parameter holds.
+func (p *Provider) parameter(ctx context.Context, name string) (string, error) {
+	return once(ctx, "parameter "+name, func() (string, error) {
+		out, err := p.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: []string{name}})
+		if err != nil {
+			return "", translate(err, "read parameter %s", name)
+		}
+		if len(out.Parameters) != 1 {
+			return "", fmt.Errorf("read parameter %s: %w", name, kamino.ErrNotFound)
+		}
+		return text(out.Parameters[0].Value), nil
+	})
 }
 
 func byAttributes(policy *scaling.MixedInstancesPolicy) bool {
@@ -154,9 +193,49 @@ func specification(g scaling.AutoScalingGroup) *scaling.LaunchTemplateSpecificat
 	return g.LaunchTemplate
 }
 
-// version reads one version of a launch template.
-func (p *Provider) version(ctx context.Context, template, named string) (types.LaunchTemplateVersion, error) {
-	out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &template, Versions: []string{named}})
+// current reads the version of a launch template that a group launches from. Where the group
+// names no number, the same call tells which that is and, where the template is known to name a
+// parameter, the image that EC2 resolves it to; that is "" where nobody asked, or EC2 did not
+// say.
+func (p *Provider) current(ctx context.Context, template, named string) (v types.LaunchTemplateVersion, resolved string, err error) {
+	if named != byDefault && named != byLatest {
+		v, err = p.version(ctx, template, named)
+		return v, "", err
+	}
+	asks := p.known.points(template)
+	now, err := once(ctx, "version "+template+" "+named, func() (types.LaunchTemplateVersion, error) {
+		return p.describeVersion(ctx, template, named, asks)
+	})
+	if err != nil {
+		return v, "", err
+	}
+	number := strconv.FormatInt(sdk.ToInt64(now.VersionNumber), 10)
+	if !asks {
+		p.known.keepVersion(template, number, now)
+		return now, "", nil
+	}
+	if id := text(now.LaunchTemplateData.ImageId); strings.HasPrefix(id, "ami-") {
+		resolved = id
+	}
+	v, err = p.version(ctx, template, number)
+	return v, resolved, err
+}
+
+// version reads a version of a launch template by its number, once: it never changes
+// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/launch-templates.html).
+func (p *Provider) version(ctx context.Context, template, number string) (types.LaunchTemplateVersion, error) {
+	if v, ok := p.known.version(template, number); ok {
+		return v, nil
+	}
+	v, err := p.describeVersion(ctx, template, number, false)
+	if err == nil {
+		p.known.keepVersion(template, number, v)
+	}
+	return v, err
+}
+
+func (p *Provider) describeVersion(ctx context.Context, template, named string, resolve bool) (types.LaunchTemplateVersion, error) {
+	out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: &template, Versions: []string{named}, ResolveAlias: &resolve})
 	if err != nil {
 		return types.LaunchTemplateVersion{}, translate(err, "read version %s of launch template %s", named, template)
 	}
@@ -168,12 +247,8 @@ func (p *Provider) version(ctx context.Context, template, named string) (types.L
 
 // SetCapacity sets the desired capacity, within what the group allows.
 func (p *Provider) SetCapacity(ctx context.Context, pool kamino.Pool, instances int) error {
-	now, err := p.Pool(ctx, pool.ID)
-	if err != nil {
-		return err
-	}
-	if now.Revision != pool.Revision {
-		return fmt.Errorf("set capacity of %s: %w", pool.Name, kamino.ErrConflict)
+	if _, _, err := p.unchangedPool(ctx, pool); err != nil {
+		return fmt.Errorf("set capacity of %s: %w", pool.Name, err)
 	}
 	name, err := p.groupOf(pool.ID)
 	if err != nil {

@@ -6,10 +6,8 @@ import (
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"kamino.dev/kamino"
 )
@@ -32,7 +30,9 @@ type dryRun struct {
 // tried is the error of a call.
 func tried[T any](_ T, err error) error { return err }
 
-func dryRuns() []dryRun {
+// reads are made by every run before it changes anything: they are tried only where a right is
+// missing, so that all that are missing are named together.
+func reads() []dryRun {
 	dry := sdk.Bool(true)
 	return []dryRun{
 		{"ec2:DescribeInstances", func(ctx context.Context, c ec2Calls) error {
@@ -53,6 +53,12 @@ func dryRuns() []dryRun {
 		{"ec2:DescribeLaunchTemplateVersions", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{DryRun: dry, LaunchTemplateId: sdk.String(noTemplate)}))
 		}},
+	}
+}
+
+func dryRuns() []dryRun {
+	dry := sdk.Bool(true)
+	return []dryRun{
 		{"ec2:StopInstances", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.StopInstances(ctx, &ec2.StopInstancesInput{DryRun: dry, InstanceIds: []string{noInstance}}))
 		}},
@@ -77,37 +83,40 @@ func dryRuns() []dryRun {
 		{"ec2:DeleteTags", func(ctx context.Context, c ec2Calls) error {
 			return tried(c.DeleteTags(ctx, &ec2.DeleteTagsInput{DryRun: dry, Resources: []string{noImage}}))
 		}},
+	}
+}
+
+// templateRuns are for groups whose template names no parameter yet, or never will.
+func templateRuns(template string) []dryRun {
+	dry := sdk.Bool(true)
+	return []dryRun{
 		{"ec2:CreateLaunchTemplateVersion", func(ctx context.Context, c ec2Calls) error {
-			return tried(c.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{DryRun: dry, LaunchTemplateId: sdk.String(noTemplate), LaunchTemplateData: &types.RequestLaunchTemplateData{}}))
+			return tried(c.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{DryRun: dry, LaunchTemplateId: &template, LaunchTemplateData: &types.RequestLaunchTemplateData{}}))
 		}},
 		{"ec2:ModifyLaunchTemplate", func(ctx context.Context, c ec2Calls) error {
-			return tried(c.ModifyLaunchTemplate(ctx, &ec2.ModifyLaunchTemplateInput{DryRun: dry, LaunchTemplateId: sdk.String(noTemplate)}))
+			return tried(c.ModifyLaunchTemplate(ctx, &ec2.ModifyLaunchTemplateInput{DryRun: dry, LaunchTemplateId: &template}))
 		}},
 	}
 }
 
-// Preflight asks who the credentials are, and by dry runs what they may do at EC2. A dry run that
-// is refused for another reason than a right says nothing: the stand-ins do not exist. Auto Scaling
-// and SSM know no dry run; of them only a read is tried.
+// Preflight asks by dry runs what the credentials may do at EC2. A dry run that is refused for
+// another reason than a right says nothing: the stand-ins do not exist. Auto Scaling and SSM
+// know no dry run. What writes a template is tried by Fit, which knows whether that is needed.
 func (p *Provider) Preflight(ctx context.Context) (doubts []string, err error) {
-	if _, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{}); err != nil {
-		return nil, translate(err, "ask AWS whose the credentials are")
-	}
-	one := int32(1)
-	if _, err := p.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: &one}); err != nil {
-		return nil, translate(err, "list Auto Scaling groups")
-	}
 	return nil, p.tryAll(ctx, dryRuns())
 }
 
 // tryAll names every action that is not allowed.
 func (p *Provider) tryAll(ctx context.Context, runs []dryRun) error {
 	var missing []string
-	for _, d := range runs {
+	for i := 0; i < len(runs); i++ {
+		d := runs[i]
 		err := d.try(ctx, p.ec2)
 		switch {
 		case hasCode(err, "UnauthorizedOperation"):
-			missing = append(missing, d.action)
+			if missing = append(missing, d.action); len(missing) == 1 {
+				runs = append(runs, reads()...)
+			}
 		case hasCode(err, throttleCodes...), hasCode(err, forbiddenCodes...), hasCode(err, expiredCodes...), err != nil && codeOf(err) == "":
 			return translate(err, "try %s", d.action)
 		}

@@ -35,7 +35,8 @@ type Provider struct {
 	ec2     ec2Calls
 	scaling scalingCalls
 	ssm     ssmCalls
-	sts     stsCalls
+
+	known *known
 
 	mu     sync.Mutex
 	listed time.Time         // when all groups were last listed
@@ -71,8 +72,8 @@ func New(c Config) (*Provider, error) {
 		loaded.HTTPClient = transport.NewBuildableClient()
 	}
 	loaded.HTTPClient = whole{loaded.HTTPClient}
-	p := &Provider{config: c, region: loaded.Region, groups: map[string]string{}}
-	p.ec2, p.scaling, p.ssm, p.sts = newCalls(loaded)
+	p := &Provider{config: c, region: loaded.Region, known: newKnown(), groups: map[string]string{}}
+	p.ec2, p.scaling, p.ssm = newCalls(loaded)
 	return p, nil
 }
 

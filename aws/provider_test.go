@@ -1,7 +1,6 @@
 package aws_test
 
 import (
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -46,17 +45,20 @@ func begin(t *testing.T, s setting) *cloud {
 	c.server.Seed(s.group)
 	endpoint := httptest.NewServer(c.server)
 	t.Cleanup(func() { endpoint.Close(); c.server.Close() })
-	c.Provider = connect(t, endpoint.URL)
+	c.Provider = connect(t, endpoint.URL, aws.Config{Clock: virtual{cloud: c.clock}})
 	return c
 }
 
-// connect makes a provider with credentials of nobody, and no way to find others.
-func connect(t *testing.T, endpoint string) *aws.Provider {
-	t.Helper()
-	return connectBy(t, endpoint, nil)
+// virtual is the cloud's time for the provider.
+type virtual struct {
+	kamino.WallClock
+	cloud *azure.VirtualClock
 }
 
-func connectBy(t *testing.T, endpoint string, by *http.Client) *aws.Provider {
+func (v virtual) Now() time.Time { return v.cloud.Now() }
+
+// connect makes a provider with credentials of nobody, and no way to find others.
+func connect(t *testing.T, endpoint string, c aws.Config) *aws.Provider {
 	t.Helper()
 	for _, inherited := range os.Environ() {
 		if name, _, _ := strings.Cut(inherited, "="); strings.HasPrefix(name, "AWS_") {
@@ -69,7 +71,8 @@ func connectBy(t *testing.T, endpoint string, by *http.Client) *aws.Provider {
 	} {
 		t.Setenv(name, value)
 	}
-	p, err := aws.New(aws.Config{Cluster: "lab", Transport: by})
+	c.Cluster = "lab"
+	p, err := aws.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"kamino.dev/kamino"
@@ -83,7 +82,9 @@ var refreshEnded = []scaling.InstanceRefreshStatus{scaling.InstanceRefreshStatus
 	scaling.InstanceRefreshStatusRollbackSuccessful, scaling.InstanceRefreshStatusRollbackFailed}
 
 func (p *Provider) refreshing(ctx context.Context, name string) (string, error) {
-	out, err := p.scaling.DescribeInstanceRefreshes(ctx, &autoscaling.DescribeInstanceRefreshesInput{AutoScalingGroupName: &name})
+	out, err := recent(p.known, p.config.Clock.Now(), "refreshes "+name, func() (*autoscaling.DescribeInstanceRefreshesOutput, error) {
+		return p.scaling.DescribeInstanceRefreshes(ctx, &autoscaling.DescribeInstanceRefreshesInput{AutoScalingGroupName: &name})
+	})
 	if err != nil {
 		return "", translate(err, "list instance refreshes of %s", name)
 	}
@@ -96,7 +97,7 @@ func (p *Provider) refreshing(ctx context.Context, name string) (string, error) 
 }
 
 // refuseInstance tells what speaks against an instance as donor.
-func (p *Provider) refuseInstance(ctx context.Context, in types.Instance) (out []kamino.Refusal, err error) {
+func refuseInstance(in types.Instance, shutdown string) (out []kamino.Refusal) {
 	name := text(in.InstanceId)
 	add := func(code, field, value, why, do string) {
 		out = append(out, kamino.Refusal{Code: code, Field: field, Value: value, Why: why, Do: do})
@@ -120,22 +121,9 @@ func (p *Provider) refuseInstance(ctx context.Context, in types.Instance) (out [
 	if in.HibernationOptions != nil && sdk.ToBool(in.HibernationOptions.Configured) {
 		add("hibernation", "HibernationOptions", "configured", "an instance that can hibernate writes its memory to its disk", "launch without hibernation")
 	}
-	more, err := p.refuseAttributes(ctx, name)
-	return append(out, more...), err
-}
-
-// refuseAttributes looks at what DescribeInstances does not tell: a shutdown from within may
-// terminate the instance, whatever protects it
-// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/terminating-instances.html).
-func (p *Provider) refuseAttributes(ctx context.Context, name string) (out []kamino.Refusal, err error) {
-	shutdown, err := p.ec2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{InstanceId: &name, Attribute: types.InstanceAttributeNameInstanceInitiatedShutdownBehavior})
-	if err != nil {
-		return nil, translate(err, "read the shutdown behavior of instance %s", name)
+	if shutdown == "terminate" {
+		add("shutdown-behavior", "InstanceInitiatedShutdownBehavior", shutdown, "the instance is terminated when it shuts down, as a seal lets it do",
+			"aws ec2 modify-instance-attribute --instance-id "+name+" --instance-initiated-shutdown-behavior stop")
 	}
-	if b := shutdown.InstanceInitiatedShutdownBehavior; b != nil && text(b.Value) == "terminate" {
-		out = append(out, kamino.Refusal{Code: "shutdown-behavior", Field: "InstanceInitiatedShutdownBehavior", Value: "terminate",
-			Why: "the instance is terminated when it shuts down, as a seal lets it do",
-			Do:  "aws ec2 modify-instance-attribute --instance-id " + name + " --instance-initiated-shutdown-behavior stop"})
-	}
-	return out, nil
+	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,25 +54,26 @@ func (p *Provider) createSnapshot(ctx context.Context, pool kamino.Pool, a kamin
 		return fmt.Errorf("describe the machine of volume %s: %w", a.Source, err)
 	}
 	own := map[string]string{kamino.TagPool: pool.Name, tagSnapshot: a.Name, tagMachine: string(raw)}
-	_, err = p.ec2.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: &a.Source, Description: sdk.String(a.Name),
+	out, err := p.ec2.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: &a.Source, Description: sdk.String(a.Name),
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSnapshot, Tags: tagsIn(a.Tags, own)}}})
-	return translate(err, "make snapshot %s of volume %s", a.Name, a.Source)
+	if err != nil {
+		return translate(err, "make snapshot %s of volume %s", a.Name, a.Source)
+	}
+	p.known.note(false, text(out.SnapshotId))
+	return nil
 }
 
 // machineOf describes the machine that a volume is the root of.
 func (p *Provider) machineOf(ctx context.Context, volume string) (machine, error) {
-	volumes, err := p.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
-	if err != nil {
-		return machine{}, translate(err, "read volume %s", volume)
+	known, ok := p.known.at(volume, p.config.Clock.Now())
+	if !ok {
+		var err error
+		if known, err = p.behind(ctx, volume); err != nil {
+			return machine{}, err
+		}
 	}
-	if len(volumes.Volumes) != 1 || len(volumes.Volumes[0].Attachments) == 0 {
-		return machine{}, fmt.Errorf("volume %s is at no instance: %w", volume, kamino.ErrNotFound)
-	}
-	in, err := p.describe(ctx, text(volumes.Volumes[0].Attachments[0].InstanceId))
-	if err != nil {
-		return machine{}, err
-	}
-	m := machine{Architecture: string(in.Architecture), Root: text(in.RootDeviceName), Type: string(volumes.Volumes[0].VolumeType), Platform: text(in.PlatformDetails),
+	in := known.instance
+	m := machine{Architecture: string(in.Architecture), Root: text(in.RootDeviceName), Type: string(known.disk.VolumeType), Platform: text(in.PlatformDetails),
 		Boot: string(in.BootMode), TPM: text(in.TpmSupport), NoENA: !sdk.ToBool(in.EnaSupport), SRIOV: text(in.SriovNetSupport)}
 	source, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{text(in.ImageId)}})
 	if err != nil && !isMissing(codeOf(err)) { // one that is deregistered tells nothing; the instance is enough
@@ -81,6 +83,19 @@ func (p *Provider) machineOf(ctx context.Context, volume string) (machine, error
 		m.Boot, m.IMDS = string(source.Images[0].BootMode), string(source.Images[0].ImdsSupport)
 	}
 	return m, nil
+}
+
+// behind reads a volume, and the instance that it is at.
+func (p *Provider) behind(ctx context.Context, volume string) (steady, error) {
+	volumes, err := p.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
+	if err != nil {
+		return steady{}, translate(err, "read volume %s", volume)
+	}
+	if len(volumes.Volumes) != 1 || len(volumes.Volumes[0].Attachments) == 0 {
+		return steady{}, fmt.Errorf("volume %s is at no instance: %w", volume, kamino.ErrNotFound)
+	}
+	in, err := p.describe(ctx, text(volumes.Volumes[0].Attachments[0].InstanceId))
+	return steady{instance: in, disk: &volumes.Volumes[0]}, err
 }
 
 func (p *Provider) snapshots(ctx context.Context, filters ...types.Filter) (all []types.Snapshot, err error) {
@@ -105,19 +120,14 @@ func (p *Provider) findSnapshots(ctx context.Context, pool kamino.Pool, name str
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	images, err := p.images(ctx, pool, "")
-	if err != nil {
-		return nil, err
-	}
-	taken := map[string]bool{}
-	for _, im := range images {
-		for _, id := range snapshotsOf(im) {
-			taken[id] = true
+	if slices.ContainsFunc(all, func(s types.Snapshot) bool { _, sure := p.known.isImaged(text(s.SnapshotId)); return !sure }) {
+		if _, err := p.images(ctx, pool, ""); err != nil { // notes what they are made of
+			return nil, err
 		}
 	}
 	var found []kamino.Artifact
 	for _, s := range all {
-		if !taken[text(s.SnapshotId)] {
+		if imaged, _ := p.known.isImaged(text(s.SnapshotId)); !imaged {
 			found = append(found, snapshotArtifact(s))
 		}
 	}

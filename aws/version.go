@@ -23,11 +23,15 @@ func imageName(pool kamino.Pool, version string) string {
 // images are those of a pool, of one version or of all. They are listed by name, which lags less
 // than tags, and told from others' by tag.
 func (p *Provider) images(ctx context.Context, pool kamino.Pool, version string) ([]types.Image, error) {
-	if version == "" {
-		version = "*"
+	if version == "" || kamino.Seen(ctx) != nil { // in one look there is one list
+		all, err := once(ctx, "images "+pool.Name, func() ([]types.Image, error) { return p.listImages(ctx, pool, "*") })
+		return slices.DeleteFunc(slices.Clone(all), func(im types.Image) bool { return version != "" && text(im.Name) != imageName(pool, version) }), err
 	}
-	var found []types.Image
-	err := pages(func(token *string) (*string, error) {
+	return p.listImages(ctx, pool, version)
+}
+
+func (p *Provider) listImages(ctx context.Context, pool kamino.Pool, version string) (found []types.Image, err error) {
+	err = pages(func(token *string) (*string, error) {
 		page, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{filter("name", imageName(pool, version))}, NextToken: token})
 		if err != nil {
 			return nil, err
@@ -35,6 +39,8 @@ func (p *Provider) images(ctx context.Context, pool kamino.Pool, version string)
 		for _, im := range page.Images {
 			if tagOf(im.Tags, kamino.TagPool) == pool.Name {
 				found = append(found, im)
+				p.known.note(true, snapshotsOf(im)...)
+				p.known.name(im)
 			}
 		}
 		return page.NextToken, nil
@@ -68,9 +74,11 @@ func (p *Provider) findVersions(ctx context.Context, pool kamino.Pool, name stri
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	booted, err := p.bootedFrom(ctx, pool)
-	if err != nil {
-		return nil, err
+	booted := map[string]int{}
+	if name == "" { // a list tells who uses each
+		if booted, err = p.bootedFrom(ctx, pool); err != nil {
+			return nil, err
+		}
 	}
 	var now recipe
 	_ = json.Unmarshal(pool.Model.Saved, &now) // a pool without recipe refers to none of them
@@ -91,7 +99,9 @@ func (p *Provider) bootedFrom(ctx context.Context, pool kamino.Pool) (map[string
 	if err != nil {
 		return nil, err
 	}
-	all, err := p.instances(ctx, filter("tag:"+groupTag, name), filter("instance-state-name", "pending", "running", "stopping", "stopped"))
+	all, err := recent(p.known, p.config.Clock.Now(), "members "+name, func() ([]types.Instance, error) {
+		return p.instances(ctx, filter("tag:"+groupTag, name), filter("instance-state-name", "pending", "running", "stopping", "stopped"))
+	})
 	for _, in := range all {
 		counts[text(in.ImageId)]++
 	}
@@ -104,7 +114,7 @@ func versionArtifact(im types.Image) kamino.Artifact {
 	a := kamino.Artifact{Kind: kamino.Version, Name: tags[tagVersion], ID: text(im.ImageId), State: kamino.Creating, Tags: tags, Created: created,
 		Machine: kamino.Machine{Architecture: architecture(string(im.Architecture))}, Excluded: tags[tagExcluded] != ""}
 	if ids := snapshotsOf(im); len(ids) > 0 {
-		a.Source = ids[0]
+		a.Source, a.Keeps = ids[0], true
 	}
 	switch im.State {
 	case types.ImageStateAvailable:
@@ -122,14 +132,11 @@ func versionArtifact(im types.Image) kamino.Artifact {
 // it is the pool's own, or nothing can be made.
 func (p *Provider) createVersion(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	name := imageName(pool, a.Name)
-	snapshots, err := p.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{SnapshotIds: []string{a.Source}})
+	m, err := p.machineBehind(ctx, a)
 	if err != nil {
-		return translate(err, "read snapshot %s", a.Source)
+		return err
 	}
-	var m machine
-	if len(snapshots.Snapshots) != 1 || json.Unmarshal([]byte(tagOf(snapshots.Snapshots[0].Tags, tagMachine)), &m) != nil {
-		return fmt.Errorf("snapshot %s does not say of which machine it is", a.Source)
-	}
+	p.known.forget(a.Source)
 	input := &ec2.RegisterImageInput{Name: &name, Description: sdk.String("kamino " + string(pool.ID) + " " + a.Name), RootDeviceName: &m.Root,
 		Architecture: types.ArchitectureValues(m.Architecture), VirtualizationType: sdk.String("hvm"), EnaSupport: sdk.Bool(!m.NoENA),
 		BootMode: types.BootModeValues(m.Boot), TpmSupport: types.TpmSupportValues(m.TPM), ImdsSupport: types.ImdsSupportValues(m.IMDS),
@@ -147,6 +154,25 @@ func (p *Provider) createVersion(ctx context.Context, pool kamino.Pool, a kamino
 		return translate(err, "make image %s of snapshot %s", name, a.Source)
 	}
 	return p.isOurs(ctx, pool, a)
+}
+
+// machineBehind is what a version's snapshot says of its machine: the version has its tags, unless
+// somebody else made it up.
+func (p *Provider) machineBehind(ctx context.Context, a kamino.Artifact) (m machine, err error) {
+	said := a.Tags[tagMachine]
+	if said == "" {
+		snapshots, err := p.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{SnapshotIds: []string{a.Source}})
+		if err != nil {
+			return m, translate(err, "read snapshot %s", a.Source)
+		}
+		if len(snapshots.Snapshots) == 1 {
+			said = tagOf(snapshots.Snapshots[0].Tags, tagMachine)
+		}
+	}
+	if json.Unmarshal([]byte(said), &m) != nil {
+		return m, fmt.Errorf("snapshot %s does not say of which machine it is", a.Source)
+	}
+	return m, nil
 }
 
 // isOurs says nothing against an image of that name that this run has made. One that is not shown
@@ -193,9 +219,11 @@ func (p *Provider) deleteVersion(ctx context.Context, pool kamino.Pool, a kamino
 	if len(users.Reservations) > 0 {
 		return fmt.Errorf("delete image %s: instances run from it: %w", id, kamino.ErrInUse)
 	}
+	p.known.unname(text(im.Name))
 	if _, err := p.ec2.DeregisterImage(ctx, &ec2.DeregisterImageInput{ImageId: &id}); err != nil && !isMissing(codeOf(err)) {
 		return translate(err, "deregister image %s", id)
 	}
+	p.known.forget(snapshotsOf(im)...)
 	for _, s := range snapshotsOf(im) {
 		if err := p.deleteSnapshot(ctx, s); err != nil {
 			return err

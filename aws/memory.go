@@ -1,0 +1,178 @@
+package aws
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"kamino.dev/kamino"
+)
+
+// once answers a read from what was read in this look of the engine, and makes it outside of one.
+func once[T any](ctx context.Context, key string, read func() (T, error)) (T, error) {
+	seen := kamino.Seen(ctx)
+	if seen == nil {
+		return read()
+	}
+	if have, ok := seen.Load(key); ok {
+		return have.(T), nil
+	}
+	out, err := read()
+	if err == nil {
+		seen.Store(key, out)
+	}
+	return out, err
+}
+
+// recently is how old an answer may be on which nothing rests that is written: what deletes an
+// image looks for its users afresh, and a refresh that somebody begins in the middle of a run
+// shows at the next look.
+const recently = 10 * time.Second
+
+// recent answers a read from one of the last moments.
+func recent[T any](k *known, now time.Time, key string, read func() (T, error)) (T, error) {
+	k.mu.Lock()
+	have, ok := k.recent[key]
+	k.mu.Unlock()
+	if ok && now.Sub(have.at) < recently {
+		return have.value.(T), nil
+	}
+	out, err := read()
+	if err == nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.recent[key] = answer{now, out}
+	}
+	return out, err
+}
+
+type answer struct {
+	at    time.Time
+	value any
+}
+
+// steadyFor is how long the facts of an instance count that only persons change: the size of its
+// root, and what a shutdown from within does.
+const steadyFor = time.Minute
+
+// known is what does not change, or hardly.
+type known struct {
+	mu       sync.Mutex
+	versions map[string]types.LaunchTemplateVersion // by template and number: a version never changes
+	steady   map[string]steady                      // by instance
+	imaged   map[string]bool                        // by snapshot that was made or met here: an image is made of it
+	images   map[string]string                      // by name: the ID, which a name keeps as long as there is an image of it
+	recent   map[string]answer
+}
+
+// steady is what Instance tells besides DescribeInstances.
+type steady struct {
+	at       time.Time
+	instance types.Instance
+	disk     *types.Volume // nil: the root is no EBS volume
+	shutdown string        // InstanceInitiatedShutdownBehavior
+}
+
+func newKnown() *known {
+	return &known{versions: map[string]types.LaunchTemplateVersion{}, steady: map[string]steady{}, imaged: map[string]bool{}, images: map[string]string{}, recent: map[string]answer{}}
+}
+
+func (k *known) version(template, number string) (types.LaunchTemplateVersion, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	v, ok := k.versions[template+"/"+number]
+	return v, ok
+}
+
+func (k *known) keepVersion(template, number string, v types.LaunchTemplateVersion) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.versions[template+"/"+number] = v
+}
+
+// points says whether a version of a template is known that names a parameter.
+func (k *known) points(template string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key, v := range k.versions {
+		if strings.HasPrefix(key, template+"/") && strings.HasPrefix(text(v.LaunchTemplateData.ImageId), resolvePrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// at is the instance with a volume as its root, unless what is known of it is too old.
+func (k *known) at(volume string, now time.Time) (steady, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.steady {
+		if s.disk != nil && text(s.disk.VolumeId) == volume && now.Sub(s.at) < steadyFor {
+			return s, true
+		}
+	}
+	return steady{}, false
+}
+
+// facts are those of an instance, unless they are too old.
+func (k *known) facts(instance string, now time.Time) (steady, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s, ok := k.steady[instance]
+	return s, ok && now.Sub(s.at) < steadyFor
+}
+
+func (k *known) keepFacts(instance string, s steady) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.steady[instance] = s
+}
+
+// name remembers the ID of an image, and imageOf tells it.
+func (k *known) name(im types.Image) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.images[text(im.Name)] = text(im.ImageId)
+}
+
+func (k *known) imageOf(name string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.images[name]
+}
+
+// unname forgets an image that is deleted.
+func (k *known) unname(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.images, name)
+}
+
+// note remembers of snapshots whether an image is made of them.
+func (k *known) note(imaged bool, snapshots ...string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, id := range snapshots {
+		k.imaged[id] = imaged
+	}
+}
+
+// forget makes it unknown again: images of them are being made, or deleted.
+func (k *known) forget(snapshots ...string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, id := range snapshots {
+		delete(k.imaged, id)
+	}
+}
+
+// isImaged says whether an image is made of a snapshot, as far as that is known here.
+func (k *known) isImaged(snapshot string) (imaged, sure bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	imaged, sure = k.imaged[snapshot]
+	return imaged, sure
+}
