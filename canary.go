@@ -218,6 +218,7 @@ func (p ProbeState) runs() bool { return p.Started && !p.Done && !p.Failed }
 // removeCanary removes the first of the canaries that may go and shall.
 func (r *Run) removeCanary(prover Prover, list []Canary, shall func(Canary) bool) (Next, bool) {
 	for _, c := range list {
+		r.proof.machines[c.Instance] = c.Name
 		switch {
 		case !shall(c):
 		case !r.mayRemove(c):
@@ -285,11 +286,27 @@ func (r *Run) knownCanary(name string) bool {
 func (r *Run) canaryOfNode(ctx context.Context, n Node) (name string, ok bool) {
 	const suffix = 6 // https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-instance-ids
 	name = n.Name[:max(0, len(n.Name)-suffix)]
-	if !PoolID(name).ofCanary() || n.ProviderID == "" {
+	if n.ProviderID == "" {
 		return name, PoolID(name).ofCanary()
+	}
+	if !PoolID(name).ofCanary() {
+		return r.canaryByMachine(ctx, n)
 	}
 	set, err := r.engine.Provider.PoolOf(ctx, n.ProviderID)
 	return name, err == nil && strings.EqualFold(set.Name(), name)
+}
+
+// canaryByMachine is for clouds that name nodes their own way: a machine that was listed as a
+// canary, or a node that answers this run's order and is of no pool.
+func (r *Run) canaryByMachine(ctx context.Context, n Node) (name string, ok bool) {
+	if name, ok = r.proof.machines[n.ProviderID]; ok {
+		return name, true
+	}
+	if _, ok = n.Report(r.held.lease.Record.Nonce); !ok {
+		return "", false
+	}
+	_, err := r.engine.Provider.PoolOf(ctx, n.ProviderID)
+	return r.canaryName(), errors.Is(err, ErrUnsupported)
 }
 
 // mayRemove: the canary's run is this one or has certainly ended, or its time is over.

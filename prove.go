@@ -135,22 +135,22 @@ type proof struct {
 	mode     ProveMode // once it was decided; "" before
 	fit      CanaryFit
 	sight    Sight
-	asked    time.Time // when the cloud was last asked
-	whole    time.Time // when all of sight was last read
-	seen     time.Time // when the cluster's part of it was
-	denied   error     // why the cloud refused to make the canary
-	listed   []Canary  // as the cloud last listed them
-	listedAt time.Time // when that was; zero once something was done to them
-	absent   time.Time // when no canary was listed any more
-	leaves   bool      // it was seen to be deleted
-	shown    bool      // it was listed: once its end was asked for and it is not any more, it is gone
-	// removed are the canaries whose end this process has asked for.
-	removed map[string]bool
-	kept    map[string]string // canaries that may not be removed, with the reason
-	error   *ProofError       // how it ended, to be written on the version
-	passed  bool
-	blind   time.Time           // since when reads fail that may work again; zero: they do not
-	elders  map[InstanceID]bool // instances of the pool that boot from another version
+	asked    time.Time             // when the cloud was last asked
+	whole    time.Time             // when all of sight was last read
+	seen     time.Time             // when the cluster's part of it was
+	denied   error                 // why the cloud refused to make the canary
+	listed   []Canary              // as the cloud last listed them
+	listedAt time.Time             // when that was; zero once something was done to them
+	absent   time.Time             // when no canary was listed any more
+	leaves   bool                  // it was seen to be deleted
+	shown    bool                  // it was listed: once its end was asked for and it is not any more, it is gone
+	removed  map[string]bool       // canaries whose end this process has asked for
+	machines map[InstanceID]string // canaries by their machines, as they were listed
+	kept     map[string]string     // canaries that may not be removed, with the reason
+	error    *ProofError           // how it ended, to be written on the version
+	passed   bool
+	blind    time.Time           // since when reads fail that may work again; zero: they do not
+	elders   map[InstanceID]bool // instances of the pool that boot from another version
 }
 
 // ofCanary says whether a pool is no pool but what a canary is made of: CanaryName.

@@ -47,7 +47,7 @@ type running struct {
 type span struct{ from, to time.Time }
 
 func (e *Engine) newRun(opts Options) *Run {
-	r := &Run{engine: e, opts: opts, holds: &holds{}, donor: donorView{engine: e}, proof: proof{removed: map[string]bool{}, kept: map[string]string{}}}
+	r := &Run{engine: e, opts: opts, holds: &holds{}, donor: donorView{engine: e}, proof: proof{removed: map[string]bool{}, kept: map[string]string{}, machines: map[InstanceID]string{}}}
 	r.held = holder{engine: e, pool: &r.pool}
 	return r
 }

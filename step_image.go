@@ -195,8 +195,10 @@ func (r *Run) deleteSnapshot(ctx context.Context, s Artifact, what string) (Next
 	if err != nil {
 		return Next{}, err
 	}
-	if i := slices.IndexFunc(versions, func(v Artifact) bool { return v.State == Creating && v.Ours() }); i >= 0 {
-		return waitPercent("version "+versions[i].Name+", which is being built from the snapshot", versions[i].Percent), nil
+	for _, v := range versions {
+		if v.State == Creating && v.Ours() {
+			return waitPercent("version "+v.Name+", which is being built from the snapshot", v.Percent), nil
+		}
 	}
 	return act(ActDeleteSnapshot, what, func(ctx context.Context) error {
 		r.image.cleaning = r.image.reused != nil // else it is none of this run's
@@ -299,9 +301,8 @@ func noZRS(err error) bool {
 	if err == nil {
 		return false
 	}
-	text := strings.ToLower(err.Error())
-	i := strings.Index(text, "zrs")
-	return i >= 0 && strings.Contains(text[i:], "not supported")
+	_, after, zrs := strings.Cut(strings.ToLower(err.Error()), "zrs")
+	return zrs && strings.Contains(after, "not supported")
 }
 
 // lookClean deletes the snapshot of the pool, once no version is built from it.

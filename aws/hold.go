@@ -24,9 +24,9 @@ var _ kamino.Holder = (*Provider)(nil)
 // takes away.
 func (p *Provider) Holding(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) (kamino.Holding, error) {
 	g, in, err := p.member(ctx, pool, id)
-	suspended := g.AutoScalingGroupName != nil && suspendedByUs(g)
+	ours := g.AutoScalingGroupName != nil && suspendedByUs(g)
 	switch {
-	case errors.Is(err, kamino.ErrNotFound) && suspended:
+	case errors.Is(err, kamino.ErrNotFound) && ours:
 		return kamino.Remains, nil
 	case err != nil:
 		return "", err
@@ -34,7 +34,7 @@ func (p *Provider) Holding(ctx context.Context, pool kamino.Pool, id kamino.Inst
 		return kamino.Held, nil
 	case in.LifecycleState != scaling.LifecycleStateInService:
 		return kamino.Moving, nil
-	case suspended:
+	case ours:
 		return kamino.Remains, nil
 	}
 	return kamino.InService, nil
@@ -84,16 +84,28 @@ func (p *Provider) Hold(ctx context.Context, pool kamino.Pool, id kamino.Instanc
 	return translate(err, "put instance %s into Standby", text(in.InstanceId))
 }
 
-// suspend stops zone rebalancing. The tag is written first: who finds it resumes.
+// suspend stops zone rebalancing. The tag is written first: who finds it resumes. No reply is
+// believed: an instance in Standby that leaves its zone uneven costs another one its life.
 func (p *Provider) suspend(ctx context.Context, g scaling.AutoScalingGroup) error {
-	if slices.ContainsFunc(g.SuspendedProcesses, func(s scaling.SuspendedProcess) bool { return text(s.ProcessName) == rebalance }) {
+	if suspended(g) {
 		return nil
 	}
 	if _, err := p.scaling.CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: []scaling.Tag{suspendedTag(g)}}); err != nil {
 		return translate(err, "tag Auto Scaling group %s", text(g.AutoScalingGroupName))
 	}
-	_, err := p.scaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{AutoScalingGroupName: g.AutoScalingGroupName, ScalingProcesses: []string{rebalance}})
-	return translate(err, "suspend %s of %s", rebalance, text(g.AutoScalingGroupName))
+	if _, err := p.scaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{AutoScalingGroupName: g.AutoScalingGroupName, ScalingProcesses: []string{rebalance}}); err != nil {
+		return translate(err, "suspend %s of %s", rebalance, text(g.AutoScalingGroupName))
+	}
+	now, err := p.readGroup(ctx, p.poolID(text(g.AutoScalingGroupName)))
+	if err == nil && !suspended(now) {
+		err = fmt.Errorf("%s of %s is not suspended yet: %w", rebalance, text(g.AutoScalingGroupName), kamino.ErrInProgress)
+	}
+	return err
+}
+
+// suspended says whether zones are not rebalanced, whoever wants that.
+func suspended(g scaling.AutoScalingGroup) bool {
+	return slices.ContainsFunc(g.SuspendedProcesses, func(s scaling.SuspendedProcess) bool { return text(s.ProcessName) == rebalance })
 }
 
 func suspendedTag(g scaling.AutoScalingGroup) scaling.Tag {

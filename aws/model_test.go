@@ -139,7 +139,7 @@ func TestLostAnswers(t *testing.T) {
 			if f := c.server.Faults()[0]; f.Hit != 1 {
 				t.Errorf("the fault has hit %d times", f.Hit)
 			}
-			if snapshots, images, versions := c.server.Made("blue"); snapshots != 1 || images != 1 || versions != 2 {
+			if snapshots, images, versions := c.server.Counts("blue"); snapshots != 1 || images != 1 || versions != 2 {
 				t.Errorf("%d snapshots, %d images, %d template versions", snapshots, images, versions)
 			}
 		})

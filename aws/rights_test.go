@@ -271,7 +271,7 @@ func TestTakenName(t *testing.T) {
 	}
 	c.clock.Advance(time.Minute)
 	c.must(c.Create(t.Context(), c.pool(), another))
-	if _, images, _ := c.server.Made("blue"); images != 2 {
+	if _, images, _ := c.server.Counts("blue"); images != 2 {
 		t.Errorf("%d images", images)
 	}
 	loaded, err := config.LoadDefaultConfig(t.Context())

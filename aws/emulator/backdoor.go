@@ -173,8 +173,8 @@ func (s *Server) Loose() []string {
 	return loose
 }
 
-// Made counts our snapshots and images, and the versions of a template by name.
-func (s *Server) Made(template string) (snapshots, images, versions int) {
+// Counts tells how many are our snapshots and images, and the versions of a template by name.
+func (s *Server) Counts(template string) (snapshots, images, versions int) {
 	s.start()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ type Side string
 // The two sides.
 const (
 	Kubernetes Side = "kubernetes"
-	Azure      Side = "azure"
+	Cloud      Side = "cloud"
 )
 
 // Call is one external call of a process, numbered from 1.
@@ -41,15 +41,17 @@ type Call struct {
 	List   bool   `json:"list"`
 	Act    string `json:"act,omitempty"` // what it means to the invariants
 
-	body  []byte
-	means invariant.Call
-	at    time.Time // on the world's clock
+	token, creates bool // it asks for credentials; it makes something, whatever its method
+	unconditional  bool // it writes a pool, and its cloud takes no conditions
+	body           []byte
+	means          invariant.Call
+	at             time.Time // on the world's clock
 }
 
 // String is how a call shows in the name of a case.
 func (c *Call) String() string {
 	path := c.Path
-	if i := strings.LastIndex(strings.ToLower(path), "/providers/"); i >= 0 && c.Side == Azure {
+	if i := strings.LastIndex(strings.ToLower(path), "/providers/"); i >= 0 && c.Side == Cloud {
 		path = path[i+len("/providers/"):]
 	}
 	return c.Method + " " + path
@@ -61,19 +63,21 @@ const canaryPrefix = "kamino-"
 // newCall reads a request. Tokens, events, reviews of one's own rights and dry runs change nothing.
 func newCall(p *Process, side Side, r *http.Request, body []byte) *Call {
 	c := &Call{Side: side, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Step: p.stepName(), body: body}
-	lower := strings.ToLower(c.Path)
-	c.List = side == Azure && r.Method == http.MethodGet && (strings.HasSuffix(lower, "/versions") || strings.HasSuffix(lower, "/virtualmachines"))
 	effectless := func(end string) bool { return strings.HasSuffix(c.Path, end) }
 	c.Write = r.Method != http.MethodGet && !slices.ContainsFunc([]string{"/token", "/events", "/retrieveBootDiagnosticsData", "/selfsubjectrulesreviews", "/selfsubjectaccessreviews", "/selfsubjectreviews"}, effectless) && !c.dry()
 	c.means = invariant.Call{Process: p.Name, Verb: invariant.Read, Pool: p.world.pool, Bucket: string(side) + " " + r.Method + " " + c.Path}
-	if c.Write && side == Kubernetes {
-		c.readKubernetes()
+	if side == Cloud {
+		p.world.meaning(c, r)
 	} else if c.Write {
-		c.readAzure(r, p.world)
+		c.readKubernetes()
+		p.world.ofCanary(c)
 	}
 	c.Act = string(c.means.Verb)
 	return c
 }
+
+// reads says whether a call asks what is so.
+func (c *Call) reads() bool { return c.Method == http.MethodGet }
 
 // dry says whether a request asks for no effect.
 func (c *Call) dry() bool {
@@ -158,9 +162,27 @@ type document struct {
 	} `json:"properties"`
 }
 
-// readAzure tells what a write of Azure means.
-func (c *Call) readAzure(r *http.Request, w *World) {
+// ofCanary corrects what a write of a canary's node means, whose name does not tell.
+func (w *World) ofCanary(c *Call) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.canaries[c.means.Node] || c.means.Verb != invariant.Mark && c.means.Verb != invariant.Unmark {
+		return
+	}
+	c.means.Node = canaryPrefix + c.means.Node
+	if c.means.Verb = invariant.AdmitCanary; c.Method == http.MethodDelete {
+		c.means.Verb = invariant.RemoveNode
+	}
+}
+
+// meaning tells what a call of Azure means.
+func (w *onAzure) meaning(c *Call, r *http.Request) {
 	lower := strings.ToLower(c.Path)
+	c.List = r.Method == http.MethodGet && (strings.HasSuffix(lower, "/versions") || strings.HasSuffix(lower, "/virtualmachines"))
+	c.token = strings.HasSuffix(c.Path, "/token")
+	if !c.Write {
+		return
+	}
 	name := c.Path[strings.LastIndexByte(c.Path, '/')+1:]
 	var doc document
 	_ = json.Unmarshal(c.body, &doc) // empty for actions and deletes
@@ -249,7 +271,7 @@ func imageText(image map[string]any) string {
 }
 
 // machineID is an instance as the providerID of its node names it, in lower case.
-func machineID(arm string) string { return "azure://" + strings.ToLower(arm) }
+func machineID(id string) string { return strings.ToLower(providerID(id)) }
 
 // reply is an answer, whole.
 type reply struct {

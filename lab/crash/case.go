@@ -112,7 +112,7 @@ func (w *World) settle() {
 
 // reconcile lets the owner of the recipe, if it has one, look at its pool: it puts its image back,
 // and leaves instances alone that are of another one, as its gate has it.
-func (w *World) reconcile() (did emulator.CAPZWork) {
+func (w *onAzure) reconcile() (did emulator.CAPZWork) {
 	if !w.shape.Owned {
 		return did
 	}

@@ -23,11 +23,14 @@ var masks = []struct {
 	{regexp.MustCompile(`\b(run-\d+|\d{8}-\d{6}-[0-9a-f]{6})\b`), "<run>"},
 	{regexp.MustCompile(`"etag": ?"[^,}]*`), `"etag":<etag>`},
 	{regexp.MustCompile(`"kamino-epoch": ?"\d+"`), `"kamino-epoch":"<epoch>"`},
+	{regexp.MustCompile(`kamino-epoch:\d+`), "kamino-epoch:<epoch>"},
 	{regexp.MustCompile(`2026\.1[12]\.\d\d`), "<day>"},
 	{regexp.MustCompile(`([Nn]once[\\": ]+)[A-Z2-7]{20,}`), "${1}<nonce>"},
 	{regexp.MustCompile(`boot \d+ of`), "boot of"},
 	// New instances: one that is asked for twice has another number.
 	{regexp.MustCompile(`(virtualMachines/|k8s[-_]pool1[-_]vmss_|k8s-pool1-vmss00000|"instanceId": ?")[2-9]`), "${1}<new>"},
+	{regexp.MustCompile(`\b(ami|snap|vol|i|lt)-[0-9a-f]{17}`), "${1}-<id>"},
+	{regexp.MustCompile(`ip-10-0-0-(1[3-9]|[2-9]\d|\d{3})`), "ip-<new>"},
 	{regexp.MustCompile(`_OsDisk_\d+_[0-9a-zA-Z]+`), "_OsDisk_<id>"},
 }
 
@@ -42,16 +45,9 @@ func masked(text string) string {
 // masked: what the cloud has, how the machines stand, what is on nodes and
 // leases, and which pods are left.
 func (w *World) Digest() ([]string, error) {
-	var out []string
-	for _, e := range w.cloud.State() {
-		if strings.Contains(strings.ToLower(e.ID), "/disks/") {
-			continue // an instance's line tells its disk's content
-		}
-		doc, err := json.Marshal(e.Document)
-		if err != nil {
-			return nil, fmt.Errorf("encode state: %w", err)
-		}
-		out = append(out, masked(fmt.Sprintf("%s %s %s", e.ID, doc, e.CustomDataHash)))
+	out, err := w.lines()
+	if err != nil {
+		return nil, err
 	}
 	nodes, err := w.station.admin.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
 	if err != nil {
@@ -102,4 +98,19 @@ func differences(want, have []string) []string {
 		}
 	}
 	return out
+}
+
+// lines are what the cloud has.
+func (w *onAzure) lines() (out []string, err error) {
+	for _, e := range w.cloud.State() {
+		if strings.Contains(strings.ToLower(e.ID), "/disks/") {
+			continue // an instance's line tells its disk's content
+		}
+		doc, err := json.Marshal(e.Document)
+		if err != nil {
+			return nil, fmt.Errorf("encode state: %w", err)
+		}
+		out = append(out, masked(fmt.Sprintf("%s %s %s", e.ID, doc, e.CustomDataHash)))
+	}
+	return out, nil
 }

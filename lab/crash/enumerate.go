@@ -66,7 +66,7 @@ func Enumerate(goldens []*Golden) []*Case {
 			}
 			e.kills(g, i, row)
 			for _, kind := range lies(c, row) {
-				if g.blinds(i, kind) {
+				if g.blinds(i, kind) || g.Shape.Group != nil && slices.Contains(operations, kind) {
 					continue
 				}
 				// What is built after its run has ended stays, hidden, and is nobody's next
@@ -84,7 +84,11 @@ func Enumerate(goldens []*Golden) []*Case {
 			seen[row] = true
 		}
 	}
-	e.extras(goldens[0])
+	if goldens[0].Shape.Group != nil {
+		e.onAWS(goldens[0])
+	} else {
+		e.extras(goldens[0])
+	}
 	e.before(goldens[0])
 	return e.cases
 }
@@ -158,7 +162,7 @@ func lies(c *Call, row string) []worlds.Fault {
 // is tells what the dictionary asks of a call.
 func (c *Call) is() worlds.Call {
 	return worlds.Call{
-		Write: c.Write, Kube: c.Side == Kubernetes, Lease: c.means.Verb == invariant.SetLease, Create: c.Side == Azure && c.Method == http.MethodPut,
+		Write: c.Write, Kube: c.Side == Kubernetes, Lease: c.means.Verb == invariant.SetLease, Create: c.Side == Cloud && (c.Method == http.MethodPut || c.creates),
 		List: c.List, Long: c.Long, Start: c.means.Verb == invariant.PowerOn, Older: c.Older,
 	}
 }
@@ -167,7 +171,7 @@ func (c *Call) is() worlds.Call {
 func (e *enumeration) once(g *Golden, i int, row string) {
 	c := g.Calls[i]
 	e.add(g, Cell{row, "12"}, Strike{At: c.N, Kind: worlds.NoAnswer}, "")
-	if j := slices.IndexFunc(g.Calls[i:], func(c *Call) bool { return c.Side == Azure && !strings.HasSuffix(c.Path, "/token") }); j >= 0 && g.Rows[i+j] == row {
+	if j := slices.IndexFunc(g.Calls[i:], func(c *Call) bool { return c.Side == Cloud && !c.token }); j >= 0 && g.Rows[i+j] == row {
 		for _, kind := range []worlds.Fault{worlds.Blind, worlds.Vanished} {
 			// What is not seen is neither pruned nor kept as others described it.
 			e.add(g, Cell{row, kind.Column()}, Strike{At: g.Calls[i+j].N, Kind: kind}, "").Loose = kind == worlds.Vanished
@@ -184,9 +188,20 @@ func (e *enumeration) once(g *Golden, i int, row string) {
 	}
 }
 
+// operations are what Azure's own operations can come to.
+var operations = []worlds.Fault{worlds.OperationCanceled, worlds.OperationLies, worlds.OperationGone, worlds.PollForbidden}
+
+// rivalsOn are those of a cloud.
+func rivalsOn(s Shape) []worlds.Rival {
+	if s.Group != nil {
+		return slices.Concat(worlds.Rivals(), awsRivals)
+	}
+	return worlds.Rivals()
+}
+
 // rivals act at the first and at the last call of each row.
 func (e *enumeration) rivals(g *Golden, i int, row string, first bool) {
-	for _, r := range worlds.Rivals() {
+	for _, r := range rivalsOn(g.Shape) {
 		if r.Column == "" {
 			continue
 		}
@@ -206,11 +221,11 @@ func (e *enumeration) before(g *Golden) {
 	for _, r := range rows {
 		cell := Cell{r.Key, worlds.StaleRead.Column()}
 		first := slices.Index(g.Rows, r.Key)
-		if cell.wants() == "-" || first < 0 || slices.ContainsFunc(e.cases, func(c *Case) bool { return c.Cell == cell }) {
+		if cell.wants() == "-" || !cell.on(g.Shape.Group != nil) || first < 0 || slices.ContainsFunc(e.cases, func(c *Case) bool { return c.Cell == cell }) {
 			continue
 		}
 		for i := first - 1; i >= 0; i-- {
-			if c := g.Calls[i]; c.Method == http.MethodGet && c.Older {
+			if c := g.Calls[i]; c.reads() && c.Older {
 				e.add(g, cell, Strike{At: c.N, Kind: worlds.StaleRead}, " of what was read before")
 				break
 			}
@@ -224,7 +239,7 @@ const encryptionSet = "/subscriptions/00000000-0000-0000-0000-000000000001/resou
 func (e *enumeration) extras(g *Golden) {
 	e.cases = append(e.cases, &Case{Name: "S2/6 protection begins no operation that could fail", Cell: Cell{"S2", "6"}, Golden: g, Check: func(g *Golden) []string {
 		for i, c := range g.Calls {
-			if g.Rows[i] == "S2" && c.Side == Azure && c.Write {
+			if g.Rows[i] == "S2" && c.Side == Cloud && c.Write {
 				return []string{fmt.Sprintf("step protect calls Azure: %s", c)}
 			}
 		}
@@ -279,7 +294,7 @@ func (e *enumeration) models(g *Golden) {
 
 // renew is a person who lets the instances of old models go, but donor and spare.
 func (w *World) renew() {
-	for _, in := range w.cloud.Instances()[2:] {
-		w.arm(http.MethodDelete, in.ID, nil, nil)
+	for _, in := range w.fleet.Instances()[2:] {
+		w.deleteMachine(&machine{id: in.ID})
 	}
 }

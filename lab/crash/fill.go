@@ -32,7 +32,7 @@ func (w *World) fill() error {
 	if err := w.makeModels(w.shape.Models); err != nil {
 		return err
 	}
-	for _, in := range w.cloud.Instances() {
+	for _, in := range w.fleet.Instances() {
 		m := &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), on: true, kubelet: true, lived: true, boots: 1}
 		w.machines[strings.ToLower(in.ID)] = m
 		w.writeDisk(m, func(files map[string]string) {
@@ -50,7 +50,10 @@ func (w *World) fill() error {
 			return err
 		}
 	}
-	w.cloud.Subscribe(w.changed)
+	if w.shape.Group != nil { // the second is alone in its zone
+		w.donor, w.spare = w.spare, w.donor
+	}
+	w.fleet.Subscribe(w.changed)
 	if err := w.makePods(); err != nil {
 		return err
 	}
@@ -66,7 +69,7 @@ func (w *World) fill() error {
 }
 
 // makeModels lets the pool grow by an instance for each new model.
-func (w *World) makeModels(n int) error {
+func (w *onAzure) makeModels(n int) error {
 	id := w.scenario.PoolID(poolName)
 	for i := range n {
 		sku, _ := w.cloud.Document(id)["sku"].(map[string]any)
@@ -88,7 +91,7 @@ func (w *World) makeFormer() error {
 	m := w.machineNamed(w.donor)
 	l, err := w.station.leases.SetLease(w.ctx, kamino.Lease{Pool: kamino.PoolID(w.pool), Holder: "run-900", Process: "former/1", Epoch: 3,
 		Renewed: w.clock.Now(), Duration: kamino.LeaseDuration, Record: kamino.Record{Donor: w.donor,
-			Instance: kamino.InstanceID("azure://" + m.id), VMID: m.vm, Started: w.clock.Now(), Step: "lock", ModelWas: "Generic:linux:node:latest"}})
+			Instance: kamino.InstanceID(providerID(m.id)), VMID: m.vm, Started: w.clock.Now(), Step: "lock", ModelWas: "Generic:linux:node:latest"}})
 	if err != nil {
 		return err
 	}
@@ -132,7 +135,7 @@ func (w *World) changed(change emulator.Change) {
 	w.changes.Lock()
 	defer w.changes.Unlock()
 	w.moved = true
-	if strings.Contains(strings.ToLower(change.ID), "/virtualmachines/") && !slices.Contains(w.pending, change.ID) {
+	if isMachine(change.ID) && !slices.Contains(w.pending, change.ID) {
 		w.pending = append(w.pending, change.ID)
 	}
 }
@@ -200,7 +203,7 @@ func (w *World) budgetAllows(n int32) {
 }
 
 // makeHistory gives the pool a gallery with versions of earlier days.
-func (w *World) makeHistory() error {
+func (w *onAzure) makeHistory() error {
 	group := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute", w.scenario.Subscription, w.scenario.ResourceGroup)
 	gallery := group + "/galleries/" + kamino.GalleryName(w.scenario.ResourceGroup)
 	definition := gallery + "/images/" + kamino.DefinitionName(poolName)
@@ -262,12 +265,12 @@ func (w *World) makeHistory() error {
 }
 
 // arm is a call of somebody else at the cloud.
-func (w *World) arm(method, path string, content any, header map[string]string) int {
+func (w *onAzure) arm(method, path string, content any, header map[string]string) int {
 	return w.foreign(method, path, content, header).status
 }
 
 // ask is one whose answer matters.
-func (w *World) ask(method, path string, content map[string]any) (map[string]any, error) {
+func (w *onAzure) ask(method, path string, content map[string]any) (map[string]any, error) {
 	var sent any
 	if content != nil {
 		sent = content
@@ -284,7 +287,7 @@ func (w *World) ask(method, path string, content map[string]any) (map[string]any
 	return out, err
 }
 
-func (w *World) foreign(method, path string, content any, header map[string]string) *reply {
+func (w *onAzure) foreign(method, path string, content any, header map[string]string) *reply {
 	answer := newReply()
 	answer.status = http.StatusBadRequest
 	raw, err := json.Marshal(content)
@@ -300,7 +303,7 @@ func (w *World) foreign(method, path string, content any, header map[string]stri
 	} else if strings.Contains(path, "/snapshots/") {
 		version = "2024-03-02"
 	}
-	r, err := http.NewRequestWithContext(w.ctx, method, w.station.armURL+path+"?api-version="+version, body(raw))
+	r, err := http.NewRequestWithContext(w.ctx, method, w.station.cloudURL+path+"?api-version="+version, body(raw))
 	if err != nil {
 		return answer
 	}

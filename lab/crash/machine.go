@@ -77,14 +77,6 @@ func (w *World) react() {
 	w.audit.Changed(&w.state)
 }
 
-// vmOf is the identity of a machine, which changes when somebody replaces it.
-func (w *World) vmOf(id string) string {
-	if now, ok := w.replaced[id]; ok {
-		return now
-	}
-	return id
-}
-
 // later lets a machine act when its time has come, unless it lost power meanwhile.
 func (w *World) later(m *machine, d time.Duration, act func()) {
 	boots := m.boots
@@ -108,7 +100,7 @@ func (w *World) check(what string, err error) {
 // power follows an instance of the cloud.
 func (w *World) power(id string) {
 	key := strings.ToLower(id)
-	in, exists := w.cloud.Instance(id)
+	in, exists := w.fleet.Instance(id)
 	in.VMID = w.vmOf(in.VMID)
 	m := w.machines[key]
 	if !exists || m != nil && m.vm != in.VMID {
@@ -128,8 +120,7 @@ func (w *World) power(id string) {
 		return
 	}
 	if m == nil {
-		set, _, _ := strings.Cut(key, "/virtualmachines/")
-		m = &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), nonce: textAt(w.cloud.Document(set), "tags", kamino.TagNonce)}
+		m = &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), nonce: w.nonceOf(in)}
 		w.machines[key] = m
 	}
 	on := in.PowerState == emulator.PowerRunning
@@ -179,7 +170,7 @@ func (w *World) booted(m *machine) {
 
 // writeDisk changes a machine's disk; false if the machine was deleted meanwhile.
 func (w *World) writeDisk(m *machine, change func(map[string]string)) bool {
-	return w.cloud.WriteDisk(m.id, change) == nil
+	return w.fleet.WriteDisk(m.id, change) == nil
 }
 
 // register makes the Node object or takes over the one of that name.
@@ -189,10 +180,11 @@ func (w *World) register(m *machine) {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: m.node, Labels: map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 			corev1.LabelHostname: m.node}},
-		Spec:   corev1.NodeSpec{ProviderID: "azure://" + m.id},
+		Spec:   corev1.NodeSpec{ProviderID: providerID(m.id)},
 		Status: status,
 	}
 	if m.nonce != "" { // as the agent registers it, and reports
+		w.canaries[m.node] = true
 		report, err := json.Marshal(kamino.NodeReport{Nonce: m.nonce, At: w.clock.Now(), MachineID: m.vm})
 		w.check("write report", err)
 		node.Annotations = map[string]string{kamino.AnnotationReport: string(report)}
@@ -439,7 +431,7 @@ func (w *World) seal(m *machine, pod *corev1.Pod) {
 		w.tell(m, kamino.AnnotationReceipt, string(text))
 	}
 	if !w.shape.Mute {
-		w.cloud.PowerOffFromGuest(m.id)
+		w.fleet.PowerOffFromGuest(m.id)
 		return
 	}
 	// The kubelet was stopped by the seal; the machine stays on.

@@ -27,11 +27,13 @@ var rows = []struct{ Key, Says, Wants string }{
 	{"S2", "protect", "R R R L L L L A W N L L N - X - C"},
 	{"S3", "block", "R R R L L L - A W N L L N - X - C"},
 	{"S4", "drain", "R R R L L L - A W C L L CN L C - C"},
+	{"H1", "out of service", "R R R L L L - A W C L L C - C - C"},
 	{"S5", "seal", "R R R L L C - A W C L C C - C - C"},
 	{"S6", "power off", "R R R L L LR LR A W C L L C - C - C"},
 	{"S7", "snapshot", "R R R L L LR C A W CL L C C L C C C"},
 	{"S8", "power on", "R R R L L LR R A L L L L R - R R R"},
 	{"S9", "wait until Ready", "- - R - - - - A W L L L P L R - W"},
+	{"H2", "back in service", "R R R L L L - A L L L L R - R - R"},
 	{"S10", "unblock, unprotect", "R R R L L L - A L L L L R - R - R"},
 	{"S12", "gallery, definition", "R R R L L LR L A W - L X X - X X C"},
 	{"S13", "create version", "R R R L L LR R A W - L X C L RX C C"},
@@ -65,12 +67,29 @@ func (c Cell) wants() string {
 	return "-"
 }
 
+// on says that a cell is of one cloud only: galleries, operations that are asked after, a region
+// without a kind of storage and a step that begins no call are Azure's, a way out of service is
+// AWS's.
+func (c Cell) on(aws bool) bool {
+	switch {
+	case c.Row == "H1", c.Row == "H2":
+		return aws
+	case !aws:
+		return true
+	case c.Row == "S12":
+		return false
+	case c.Column == "6":
+		return c.Row == "S7" || c.Row == "S13"
+	}
+	return c != Cell{"S13", "15"} && c != Cell{"S14", "12"} && c != Cell{"S17", "5b"} // a kept snapshot needs no deletion
+}
+
 // required lists the cells that need a case.
-func required() []Cell {
+func required(aws bool) []Cell {
 	var out []Cell
 	for _, r := range rows {
 		for _, c := range columns {
-			if cell := (Cell{r.Key, c.Key}); cell.wants() != "-" {
+			if cell := (Cell{r.Key, c.Key}); cell.wants() != "-" && cell.on(aws) {
 				out = append(out, cell)
 			}
 		}
@@ -83,7 +102,7 @@ func required() []Cell {
 func rowsOf(calls []*Call) []string {
 	byStep := map[string]string{
 		"connect": "S0", "validate": "S0", "lock": "S1", "recover": "S1", "gallery": "S12", "definition": "S12", "version": "S13",
-		"reuse": "S7", "rehearse": "S0", "protect": "S2", "inventory": "S2", "drain": "S3", "seal": "S5", "stop": "S6", "snapshot": "S7", "start": "S8", "return": "S10",
+		"reuse": "S7", "rehearse": "S0", "protect": "S2", "inventory": "S2", "drain": "S3", "hold": "H1", "release": "H2", "seal": "S5", "stop": "S6", "snapshot": "S7", "start": "S8", "return": "S10",
 		"image": "S13", "clean": "S17", "launch": "S18", "join": "S19", "examine": "S19", "retire": "S20", "model": "S14", "scale-out": "S14", "prune": "S16",
 	}
 	out := make([]string, len(calls))
@@ -106,7 +125,7 @@ func rowsOf(calls []*Call) []string {
 
 // printMatrix writes how many cases each cell has; "." is a cell that needs none, "!0" one
 // that needs a case and has none.
-func printMatrix(w io.Writer, count map[Cell]int) {
+func printMatrix(w io.Writer, count map[Cell]int, aws bool) {
 	fmt.Fprintf(w, "%-24s", "")
 	for _, c := range columns {
 		fmt.Fprintf(w, "%5s", c.Key)
@@ -119,7 +138,7 @@ func printMatrix(w io.Writer, count map[Cell]int) {
 			switch n := count[cell]; {
 			case n > 0:
 				fmt.Fprintf(w, "%5d", n)
-			case cell.wants() == "-":
+			case cell.wants() == "-" || !cell.on(aws):
 				fmt.Fprintf(w, "%5s", ".")
 			default:
 				fmt.Fprintf(w, "%5s", "!0")

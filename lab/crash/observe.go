@@ -62,7 +62,7 @@ func (w *World) refresh() {
 	moved := w.moved
 	w.moved = false
 	w.changes.Unlock()
-	if moved || w.state.Pools == nil {
+	if moved || w.state.Pools == nil || w.shape.Group != nil { // groups change without a word
 		w.readCloud()
 	} else {
 		w.readKubelets()
@@ -89,7 +89,7 @@ func (w *World) readKubelets() {
 	w.state.Machines = slices.Clone(w.state.Machines)
 	for i := range w.state.Machines {
 		m := &w.state.Machines[i]
-		room := w.machines[strings.TrimPrefix(m.ID, "azure://")]
+		room := w.machines[strings.TrimPrefix(m.ID, azureScheme)] // on AWS it has no other name
 		m.Kubelet = room != nil && room.kubelet
 	}
 }
@@ -102,8 +102,11 @@ func (w *World) readNodes() error {
 	nodes := make([]invariant.Node, 0, len(list.Items))
 	for i := range list.Items {
 		n := &list.Items[i]
-		node := invariant.Node{Name: n.Name, ProviderID: strings.ToLower(n.Spec.ProviderID), SystemUUID: n.Status.NodeInfo.SystemUUID, Pool: poolOf(n.Spec.ProviderID),
+		node := invariant.Node{Name: n.Name, ProviderID: strings.ToLower(n.Spec.ProviderID), SystemUUID: n.Status.NodeInfo.SystemUUID, Pool: w.poolOf(n.Spec.ProviderID),
 			Unschedulable: n.Spec.Unschedulable, Annotations: n.Annotations, Ready: nodeutil.IsNodeReady(n)}
+		if w.canaries[n.Name] && !strings.HasPrefix(n.Name, canaryPrefix) { // as invariants know them
+			node.Name = canaryPrefix + n.Name
+		}
 		for _, t := range n.Spec.Taints {
 			node.Taints = append(node.Taints, t.Key)
 		}
@@ -192,7 +195,7 @@ func (w *World) takeLease(answer []byte) bool {
 }
 
 // readCloud reads pools, machines and artifacts from the emulator's documents.
-func (w *World) readCloud() {
+func (w *onAzure) readCloud() {
 	w.state.Pools, w.state.Machines, w.state.Artifacts, w.state.Canaries = []invariant.Pool{}, nil, nil, nil
 	latest := invariant.Artifact{Name: "0.0.0"}
 	for _, e := range w.cloud.State() {
@@ -219,19 +222,19 @@ func (w *World) readCloud() {
 			p.Next = latest.ID
 		}
 	}
-	for _, in := range w.cloud.Instances() {
+	for _, in := range w.fleet.Instances() {
 		w.state.Machines = append(w.state.Machines, w.machineState(in))
 	}
 }
 
 // poolOf is the scale set of an instance.
-func poolOf(instance string) string {
+func (w *onAzure) poolOf(instance string) string {
 	set, _, _ := strings.Cut(strings.TrimPrefix(strings.ToLower(instance), "azure://"), "/virtualmachines/")
 	return set
 }
 
 func (w *World) machineState(in emulator.Instance) invariant.Machine {
-	m := invariant.Machine{ID: machineID(in.ID), VM: w.vmOf(in.VMID), Pool: poolOf(in.ID), Disk: in.OSDiskID, Image: in.ImageID, Power: invariant.Between}
+	m := invariant.Machine{Service: w.inService(in), ID: machineID(in.ID), VM: w.vmOf(in.VMID), Pool: w.poolOf(in.ID), Disk: in.OSDiskID, Image: in.ImageID, Power: invariant.Between}
 	switch in.PowerState {
 	case emulator.PowerRunning:
 		m.Power = invariant.On
@@ -242,7 +245,7 @@ func (w *World) machineState(in emulator.Instance) invariant.Machine {
 	if room != nil {
 		m.Kubelet = room.kubelet && m.Power == invariant.On
 	}
-	files, err := w.cloud.ReadDisk(in.ID)
+	files, err := w.fleet.ReadDisk(in.ID)
 	if err != nil {
 		return m
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"kamino.dev/kamino"
-	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/internal/worlds"
 	"kamino.dev/kamino/kube"
 )
@@ -131,7 +130,7 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go cancel requests.
 func (g guard) WrappedRoundTripper() http.RoundTripper { return g.next }
 
-// Do makes a guard the transport of Azure's SDK.
+// Do makes a guard the transport of a cloud's SDK.
 func (g guard) Do(r *http.Request) (*http.Response, error) {
 	return (&http.Client{Transport: g, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(r)
 }
@@ -142,12 +141,7 @@ const pollInterval = 5 * time.Second
 // engine joins the ports as the binary does.
 func (p *Process) engine() (*kamino.Engine, error) {
 	s := p.world.station
-	provider, err := azure.New(azure.Config{
-		Transport: guard{p, s.toAzure}, UserAgent: "kamino",
-		Getenv: func(name string) string { return s.environment[name] },
-		// The command line takes both from flags; without them it asks for no permissions.
-		Subscription: p.world.scenario.Subscription, ResourceGroup: p.world.scenario.ResourceGroup,
-	})
+	provider, err := p.world.provider(p)
 	if err != nil {
 		return nil, fmt.Errorf("make provider: %w", err)
 	}

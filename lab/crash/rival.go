@@ -43,9 +43,11 @@ func (w *World) Restore() { w.restore(w.prepare(nil)) }
 func (w *World) SetFate(node string, f worlds.Fate) { w.on(node, func(m *machine) { m.fate = f }) }
 
 // DeleteMachine implements worlds.World.
-func (w *World) DeleteMachine(node string) { w.on(node, w.deleteMachine) }
+func (w *World) DeleteMachine(node string) { w.on(node, w.cloud.deleteMachine) }
 
-func (w *World) deleteMachine(m *machine) { w.arm(http.MethodDelete, m.id, nil, nil) }
+func (w *onAzure) startMachine(m *machine) { w.arm(http.MethodPost, m.id+"/start", nil, nil) }
+
+func (w *onAzure) deleteMachine(m *machine) { w.arm(http.MethodDelete, m.id, nil, nil) }
 
 // ScaleDown implements worlds.World.
 func (w *World) ScaleDown(node string) {
@@ -71,9 +73,9 @@ func (w *World) ScaleDown(node string) {
 }
 
 // ReplaceMachine implements worlds.World: the fresh VM takes over the Node object.
-func (w *World) ReplaceMachine(node string) { w.on(node, w.replaceMachine) }
+func (w *World) ReplaceMachine(node string) { w.on(node, w.cloud.replaceMachine) }
 
-func (w *World) replaceMachine(m *machine) {
+func (w *onAzure) replaceMachine(m *machine) {
 	in, ok := w.cloud.Instance(m.id)
 	if !ok {
 		return
@@ -96,8 +98,8 @@ func (w *World) replaceMachine(m *machine) {
 // StartMachine implements worlds.World.
 func (w *World) StartMachine(node string) {
 	w.on(node, func(m *machine) {
-		if in, ok := w.cloud.Instance(m.id); ok && (in.PowerState == emulator.PowerStopped || in.PowerState == emulator.PowerDeallocated) {
-			w.arm(http.MethodPost, m.id+"/start", nil, nil)
+		if in, ok := w.fleet.Instance(m.id); ok && (in.PowerState == emulator.PowerStopped || in.PowerState == emulator.PowerDeallocated) {
+			w.startMachine(m)
 		}
 	})
 }
@@ -170,7 +172,7 @@ func (w *World) CutAPI(d time.Duration) {
 const personsImage = "Canonical:ubuntu-24_04-lts:server:latest"
 
 // SetImage implements worlds.World.
-func (w *World) SetImage() {
+func (w *onAzure) SetImage() {
 	parts := strings.Split(personsImage, ":")
 	w.arm(http.MethodPatch, w.scenario.PoolID(poolName), map[string]any{"properties": map[string]any{"virtualMachineProfile": map[string]any{
 		"storageProfile": map[string]any{"imageReference": map[string]string{"publisher": parts[0], "offer": parts[1], "sku": parts[2], "version": parts[3]}}}}}, nil)
@@ -187,7 +189,7 @@ func (w *World) SetImage() {
 }
 
 // Resize implements worlds.World.
-func (w *World) Resize(by int) {
+func (w *onAzure) Resize(by int) {
 	id := w.scenario.PoolID(poolName)
 	doc := w.cloud.Document(id)
 	w.arm(http.MethodPatch, id, map[string]any{"sku": map[string]any{"name": textAt(doc, "sku", "name"), "capacity": intAt(doc, "sku", "capacity") + by}}, nil)
@@ -213,7 +215,7 @@ func (w *World) Forge(node string) {
 		if i < 0 || !m.kubelet || w.state.Nodes[i].Annotations[kamino.AnnotationRun] != "" || len(w.state.Nodes[i].Taints) > 0 {
 			return
 		}
-		text, err := json.Marshal(kamino.Mark{Format: 1, Run: "forged", Pool: kamino.PoolID(w.pool), Instance: kamino.InstanceID("azure://" + m.id),
+		text, err := json.Marshal(kamino.Mark{Format: 1, Run: "forged", Pool: kamino.PoolID(w.pool), Instance: kamino.InstanceID(providerID(m.id)),
 			VMID: m.vm, BootID: fmt.Sprintf("boot-%d-%s", m.boots, m.vm), Sealing: true})
 		w.check("forge mark", err)
 		w.audit.Forged(node, string(text))
@@ -239,7 +241,7 @@ func (w *World) unforge() {
 }
 
 // Exclude implements worlds.World.
-func (w *World) Exclude() {
+func (w *onAzure) Exclude() {
 	var newest, id string
 	for _, e := range w.cloud.State() {
 		a := artifactOf(e, w.pool)
@@ -254,17 +256,17 @@ func (w *World) Exclude() {
 }
 
 // Refuse implements worlds.World.
-func (w *World) Refuse() { w.setPool(`{"properties":{"upgradePolicy":{"mode":"Automatic"}}}`, false) }
+func (w *onAzure) Refuse() { w.setPool(`{"properties":{"upgradePolicy":{"mode":"Automatic"}}}`, false) }
 
 // Own implements worlds.World. That CAPZ writes its image back is the emulator's to play.
-func (w *World) Own() {
+func (w *onAzure) Own() {
 	tags, err := json.Marshal(map[string]any{"tags": emulator.CAPZTags("blue")})
 	w.check("write tags", err)
 	w.setPool(string(tags), true)
 }
 
 // setPool changes the pool, and says whether it has an owner from now on.
-func (w *World) setPool(change string, owned bool) {
+func (w *onAzure) setPool(change string, owned bool) {
 	w.cloud.Change(w.scenario.PoolID(poolName), change)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,7 +279,7 @@ func (w *World) setPool(change string, owned bool) {
 }
 
 // allowed mends what those did who have more rights than Kamino.
-func (w *World) allowed() {
+func (w *onAzure) allowed() {
 	w.cloud.SetRoles(clientID, roles(w.scenario)...)
 	w.cloud.SetPolicies()
 	w.cloud.Lock(w.group(), "keep", "")
@@ -295,18 +297,18 @@ func (w *World) allowed() {
 	}
 }
 
-func (w *World) group() string {
+func (w *onAzure) group() string {
 	return fmt.Sprintf("/subscriptions/%s/resourceGroups/%s", w.scenario.Subscription, w.scenario.ResourceGroup)
 }
 
 // Revoke implements worlds.World.
-func (w *World) Revoke() { w.cloud.SetRoles(clientID) }
+func (w *onAzure) Revoke() { w.cloud.SetRoles(clientID) }
 
 // Lock implements worlds.World.
-func (w *World) Lock() { w.cloud.Lock(w.group(), "keep", "CanNotDelete") }
+func (w *onAzure) Lock() { w.cloud.Lock(w.group(), "keep", "CanNotDelete") }
 
 // Deny implements worlds.World.
-func (w *World) Deny() {
+func (w *onAzure) Deny() {
 	w.cloud.SetPolicies(emulator.Policy{Name: "no images", Type: "Microsoft.Compute/galleries/**"}, emulator.Policy{Name: "no snapshots", Type: "Microsoft.Compute/snapshots"})
 }
 
@@ -331,15 +333,15 @@ func (w *World) DeletePods() {
 	w.refresh()
 }
 
-func (w *World) snapshot() string {
+func (w *onAzure) snapshot() string {
 	return w.group() + "/providers/Microsoft.Compute/snapshots/" + kamino.SnapshotName(poolName)
 }
 
 // DeleteSnapshot implements worlds.World.
-func (w *World) DeleteSnapshot() { w.arm(http.MethodDelete, w.snapshot(), nil, nil) }
+func (w *onAzure) DeleteSnapshot() { w.arm(http.MethodDelete, w.snapshot(), nil, nil) }
 
 // Script implements worlds.World.
-func (w *World) Script(node string) {
+func (w *onAzure) Script(node string) {
 	w.on(node, func(m *machine) {
 		in, ok := w.cloud.Instance(m.id)
 		if _, taken := w.cloud.Document(w.snapshot())["id"]; ok && !taken {
@@ -390,6 +392,11 @@ func (w *World) freshDonor() kamino.Options {
 	w.refresh()
 	if w.donorGone() {
 		o.Donor = w.spare
+	}
+	for _, n := range w.state.Nodes { // the spare may be gone as well, where a group acts by itself
+		if w.shape.Group != nil && n.Ready && n.Pool == w.pool && w.machineNamed(o.Donor) == nil {
+			o.Donor = n.Name
+		}
 	}
 	o.AdoptModel = true // whoever runs it again means it, whatever a person chose meanwhile
 	return o

@@ -20,6 +20,7 @@ type Options struct {
 	Workers int    // stations side by side; 0 means 2
 	Sample  int    // how many cases: one of every cell, then what Seed draws; 0 means all
 	Seed    uint64
+	AWS     bool // the cloud is AWS, not Azure
 	// Match, if set, chooses cases.
 	Match func(*Case) bool
 	// Progress, if set, hears of every outcome, one at a time.
@@ -35,6 +36,8 @@ type Report struct {
 	Violations int
 	Away       []time.Duration
 	Took       time.Duration
+
+	aws bool
 }
 
 // Run tries all cases, or a sample, on stations of its own.
@@ -52,7 +55,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	goldens, err := Goldens(ctx, stations[0])
+	goldens, err := Goldens(ctx, stations[0], opts.AWS)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +67,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 		}
 	}
 	cases = choose(cases, opts)
-	report := &Report{Cells: map[Cell]int{}}
+	report := &Report{Cells: map[Cell]int{}, aws: opts.AWS}
 	for _, g := range goldens {
 		for _, row := range g.Rows {
 			if g.scope(row) {
@@ -79,9 +82,13 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 }
 
 // Goldens makes the undisturbed runs.
-func Goldens(ctx context.Context, s *Station) ([]*Golden, error) {
+func Goldens(ctx context.Context, s *Station, aws bool) ([]*Golden, error) {
 	var out []*Golden
-	for _, shape := range Shapes() {
+	shapes := Shapes()
+	if aws {
+		shapes = awsShapes()
+	}
+	for _, shape := range shapes {
 		g, err := runGolden(ctx, s, shape)
 		if err != nil {
 			return nil, err
@@ -187,7 +194,7 @@ func (r *Report) sum() {
 		}
 		r.Away = append(r.Away, o.Away...)
 	}
-	for _, cell := range required() {
+	for _, cell := range required(r.aws) {
 		if r.Cells[cell] == 0 {
 			r.Empty = append(r.Empty, cell)
 		}

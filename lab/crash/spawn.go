@@ -93,9 +93,9 @@ func (w *World) spawn(p *Process, args ...string) *Process {
 // run starts the program and returns when it has ended.
 func (w *World) run(p *Process, args []string) error {
 	// With the provider named it makes the calls of the engine, and none to find out.
-	cmd := exec.CommandContext(w.ctx, w.station.kamino, append(args, "--provider", "azure")...)
-	cmd.Env = append(os.Environ(), "KAMINO_LAB_CLOCK="+filepath.Join(w.station.dir, "clock.sock"),
-		"AZURE_SUBSCRIPTION_ID="+w.scenario.Subscription, "AZURE_RESOURCE_GROUP="+w.scenario.ResourceGroup)
+	more, environment := w.command()
+	cmd := exec.CommandContext(w.ctx, w.station.kamino, append(args, more...)...)
+	cmd.Env = append(append(os.Environ(), environment...), "KAMINO_LAB_CLOCK="+filepath.Join(w.station.dir, "clock.sock"))
 	for name, value := range w.station.environment {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}

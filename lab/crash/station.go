@@ -48,11 +48,11 @@ type Station struct {
 	admin       kubernetes.Interface
 	leases      *kube.Cluster     // an administrator's, to read leases
 	toServer    http.RoundTripper // from the proxy to kube-apiserver
-	toAzure     http.RoundTripper // from processes to the proxies
+	toCloud     http.RoundTripper // from processes to the proxies
 	toKube      http.RoundTripper
 	kubeURL     string
 	serverURL   *url.URL
-	armURL      string
+	cloudURL    string
 	environment map[string]string // how processes find the cloud
 	world       atomic.Pointer[World]
 	servers     []*http.Server
@@ -102,7 +102,7 @@ func (s *Station) open(ctx context.Context) error {
 	if err := s.serveKube(); err != nil {
 		return err
 	}
-	if err := s.serveAzure(); err != nil {
+	if err := s.serveCloud(); err != nil {
 		return err
 	}
 	if err := s.serveClock(); err != nil {
@@ -141,7 +141,7 @@ func (s *Station) serveKube() error {
 	return s.write("proxy.kubeconfig", []byte(kubeconfig))
 }
 
-func (s *Station) serveAzure() error {
+func (s *Station) serveCloud() error {
 	authority, err := pki.NewAuthority("kamino-crash-azure")
 	if err != nil {
 		return err
@@ -158,14 +158,14 @@ func (s *Station) serveAzure() error {
 	if err != nil {
 		return fmt.Errorf("listen for the cloud: %w", err)
 	}
-	s.armURL = "https://localhost:" + strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	s.cloudURL = "https://localhost:" + strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority.PEM)
-	s.toAzure = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4}
-	s.serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}), Azure)
+	s.toCloud = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4}
+	s.serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}), Cloud)
 	stack, err := json.Marshal(map[string]string{
-		"name": "AzureStackCloud", "resourceManagerEndpoint": s.armURL + "/", "activeDirectoryEndpoint": s.armURL + "/adfs",
-		"serviceManagementEndpoint": s.armURL + "/", "tokenAudience": s.armURL + "/",
+		"name": "AzureStackCloud", "resourceManagerEndpoint": s.cloudURL + "/", "activeDirectoryEndpoint": s.cloudURL + "/adfs",
+		"serviceManagementEndpoint": s.cloudURL + "/", "tokenAudience": s.cloudURL + "/",
 	})
 	if err != nil {
 		return fmt.Errorf("encode azurestackcloud.json: %w", err)
@@ -178,6 +178,11 @@ func (s *Station) serveAzure() error {
 		"AZURE_TENANT_ID": s.scenario.Tenant, "AZURE_CLIENT_ID": clientID, "AZURE_CLIENT_SECRET": clientSecret,
 		"SSL_CERT_FILE": filepath.Join(s.dir, "ca.pem"), "KUBECONFIG": filepath.Join(s.dir, "proxy.kubeconfig"),
 		"NO_PROXY": "localhost,127.0.0.1",
+	}
+	for name, value := range awsEnvironment("https://aws.invalid") { // goroutines find their station by toStation
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
 	}
 	return nil
 }

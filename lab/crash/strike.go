@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"kamino.dev/kamino/azure/emulator"
@@ -30,11 +29,11 @@ func (s *Strike) hits(c *Call) bool {
 	if s == nil {
 		return false
 	}
-	if (s.Kind == worlds.Blind || s.Kind == worlds.Vanished) && c.Side != Azure {
+	if (s.Kind == worlds.Blind || s.Kind == worlds.Vanished) && c.Side != Cloud {
 		return false
 	}
 	if (s.Kind == worlds.NoAnswer || s.Kind == worlds.Blind) && s.Hit {
-		return c.Step == s.step && !strings.HasSuffix(c.Path, "/token")
+		return c.Step == s.step && !c.token
 	}
 	if s.Hit || c.N != s.At {
 		return false
@@ -67,7 +66,7 @@ func cloudFault(k worlds.Fault, c *Call) *emulator.Fault {
 	case worlds.Empty:
 		f.Kind = emulator.Empty
 	case worlds.LateCreate:
-		f.Kind, f.Duration = emulator.Stale, 30*time.Second
+		f.Kind, f.Duration = emulator.Stale, lateCreate
 	default:
 		return nil
 	}
@@ -75,7 +74,7 @@ func cloudFault(k worlds.Fault, c *Call) *emulator.Fault {
 }
 
 // vanish lets instances and artifacts be not found for a while, and lists be empty.
-func (w *World) vanish() {
+func (w *onAzure) vanish() {
 	w.vanished = w.clock.Now().Add(worlds.Vanishing)
 	for path, kind := range map[string]emulator.FaultKind{
 		"**/virtualMachines": emulator.Empty, "**/images/*/versions": emulator.Empty, "**/virtualMachines/**": emulator.Absent,
@@ -92,6 +91,9 @@ const (
 	endless      = 70 * time.Minute
 	endlessBuild = 7 * time.Hour
 )
+
+// lateCreate is for how long what was made is not found.
+const lateCreate = 30 * time.Second
 
 // throttleTime is longer than any client library waits by itself.
 const throttleTime = 20 * time.Minute

@@ -5,16 +5,16 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"kamino.dev/kamino"
-	"kamino.dev/kamino/azure"
+	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/lab/nodes"
 )
 
 // Shape is what a world is like before anything happens, and how its update is asked for.
@@ -38,6 +38,8 @@ type Shape struct {
 	Old int
 	// Configure, if set, changes the cloud before it is filled.
 	Configure func(*emulator.Server)
+	// Group, if set, is the pool of a world on AWS.
+	Group *awsemulator.Group
 	// Pool, if set, changes the pool before it is made.
 	Pool func(*emulator.Pool)
 }
@@ -50,10 +52,11 @@ type World struct {
 	start    time.Time
 	scenario emulator.Scenario
 	clock    *Clock
-	cloud    *emulator.Server
-	pool     string // ID as the engine writes it
-	donor    string // name of the donor's node
-	spare    string // name of another node of the pool
+	cloud                // see there
+	fleet    nodes.Cloud // its machines
+	pool     string      // ID as the engine writes it
+	donor    string      // name of the donor's node
+	spare    string      // name of another node of the pool
 	verbose  bool
 	history  []string // what happened, if verbose
 
@@ -64,7 +67,8 @@ type World struct {
 	dirty      dirt
 	tend       bool // pods changed since kubelets last looked
 	runs       int
-	machines   map[string]*machine // by lower-case ARM ID
+	machines   map[string]*machine // by lower-case ID of the instance
+	canaries   map[string]bool     // nodes of canaries
 	pods       map[string]bool     // UIDs whose end or seal has begun
 	held       bool                // budgets do not yield
 	apiAway    time.Time           // Kubernetes answers again at that time
@@ -72,7 +76,6 @@ type World struct {
 	owned      bool                // the pool has an owner
 	definition string              // ARM ID, where there is history
 	person     string              // image that a person wrote into the model
-	replaced   map[string]string   // VM IDs of instances that were replaced
 	vanished   time.Time           // the cloud shows everything again at that time
 	forged     *machine            // that wrote a mark of no run
 	trouble    error               // of the harness itself
@@ -88,15 +91,6 @@ type dirt struct{ nodes, pods, leases bool }
 // answers are the last two different answers to a read.
 type answers struct{ now, before *reply }
 
-// latencies make every long operation last for one to three polls.
-func latencies() emulator.Latencies {
-	return emulator.Latencies{
-		Stop: 9 * time.Second, Cut: 4 * time.Second, Start: 4 * time.Second, CreateInstance: 9 * time.Second, DeleteInstance: 9 * time.Second,
-		Snapshot: 4 * time.Second, DeleteSnapshot: 4 * time.Second, Gallery: 4 * time.Second, Definition: 4 * time.Second,
-		Version: 9 * time.Second, UpdateVersion: 4 * time.Second, DeleteVersion: 4 * time.Second, UpdateScaleSet: 4 * time.Second,
-	}
-}
-
 const poolName = "k8s-pool1-vmss"
 
 // worldBegins is a quiet hour: tests of midnight choose another.
@@ -104,26 +98,16 @@ var worldBegins = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 
 // NewWorld clears the station and makes a world of a shape on it.
 func (s *Station) NewWorld(ctx context.Context, shape Shape, start time.Time) (*World, error) {
-	pool := emulator.Pool{Name: poolName, Count: 2}
-	if shape.Pool != nil {
-		shape.Pool(&pool)
-	}
-	if shape.Owned {
-		pool.Tags = emulator.CAPZTags("blue")
-	}
 	w := &World{
 		station: s, ctx: ctx, shape: shape, start: start, clock: newClock(start), scenario: s.scenario,
-		machines: map[string]*machine{}, pods: map[string]bool{}, older: map[string]*answers{}, replaced: map[string]string{}, dirty: dirt{true, true, true}, owned: shape.Owned,
+		machines: map[string]*machine{}, canaries: map[string]bool{}, pods: map[string]bool{}, older: map[string]*answers{}, dirty: dirt{true, true, true}, owned: shape.Owned,
 	}
-	w.scenario.Pools = []emulator.Pool{pool}
-	w.pool = strings.ToLower(w.scenario.PoolID(poolName))
-	w.audit.Hosts = []string{strings.TrimPrefix(s.armURL, "https://")}
-	w.cloud = &emulator.Server{Clock: w.clock.virtual, Latencies: latencies(), BaseURL: s.armURL, PollInterval: time.Second,
-		Identities: []emulator.Identity{{ClientID: clientID, Secret: clientSecret, Tenant: w.scenario.Tenant, Roles: roles(w.scenario)}}}
-	if shape.Configure != nil {
-		shape.Configure(w.cloud)
+	w.audit.Hosts = []string{strings.TrimPrefix(s.cloudURL, "https://")}
+	if shape.Group != nil {
+		w.onAWS(*shape.Group)
+	} else {
+		w.onAzure()
 	}
-	w.cloud.Seed(w.scenario)
 	if err := w.fill(); err != nil {
 		return nil, fmt.Errorf("fill world: %w", err)
 	}
@@ -133,20 +117,10 @@ func (s *Station) NewWorld(ctx context.Context, shape Shape, start time.Time) (*
 	return w, w.trouble
 }
 
-// roles are the shipped ones at the resource group, and the two reads of the
-// subscription that make a run better.
-func roles(sc emulator.Scenario) []emulator.Role {
-	subscription := "/subscriptions/" + sc.Subscription
-	return []emulator.Role{
-		{Scope: subscription + "/resourceGroups/" + sc.ResourceGroup, Actions: slices.Concat(azure.Actions(), azure.CanaryActions())},
-		{Scope: subscription, Actions: []string{"Microsoft.Compute/skus/read", "Microsoft.Compute/locations/*/read"}},
-	}
-}
-
 // End forgets the world. Its objects stay until the next one clears them.
 func (w *World) End() {
 	w.station.world.Store(nil)
-	w.cloud.Close()
+	w.Close()
 }
 
 // process finds who calls. A real process sends no name; one exists at a time.
@@ -220,7 +194,7 @@ func (w *World) handle(p *Process, c *Call, r *http.Request) *reply {
 		return nil
 	case worlds.FalseFailure:
 		if answer.status < 300 {
-			answer = lie(worlds.FalseFailure, c.Side)
+			answer = w.refuses(worlds.FalseFailure, c)
 		}
 	}
 	return answer
@@ -269,17 +243,17 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind worlds.Fault) 
 	} else {
 		w.audit.Before(&w.state, before)
 	}
-	w.audit.Request(r.Host, c.Side == Azure && r.Header.Get("Authorization") != "")
+	w.audit.Request(r.Host, c.Side == Cloud && r.Header.Get("Authorization") != "")
 	var answer *reply
 	if kind != worlds.FalseFailure {
-		answer = lie(kind, c.Side)
+		answer = w.refuses(kind, c)
 	}
-	if kind == worlds.Throttled {
+	if kind == worlds.Throttled && (w.shape.Group == nil || c.Side == Kubernetes) { // AWS does not say for how long
 		w.audit.Throttled(p.Name, c.means.Bucket, w.clock.Now().Add(throttleTime))
 	}
 	if answer == nil {
 		answer = w.forward(c, r, kind)
-		if c.Method == http.MethodGet {
+		if c.reads() {
 			answer = w.replay(c, answer, kind == worlds.StaleRead)
 		}
 	}
@@ -287,8 +261,9 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind worlds.Fault) 
 		w.audit.Violate("I10", "%s: %s takes effect on condition %s, which is outdated", p.Name, c.Act, c.means.Revision)
 	}
 	c.Status = answer.status
-	c.Long = answer.header.Get("Azure-AsyncOperation") != ""
-	w.learn(p, c, answer)
+	if c.Side == Cloud {
+		w.learn(p, c, answer)
+	}
 	w.trace("%s #%d %s %s: %d %s", p.Name, c.N, c.Step, c, c.Status, c.Act)
 	if c.Write {
 		was := w.state
@@ -299,10 +274,23 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind worlds.Fault) 
 	return answer
 }
 
+// refuses is the answer of a fault that keeps a call from its destination, nil for others.
+func (w *World) refuses(k worlds.Fault, c *Call) *reply {
+	if c.Side == Cloud {
+		return w.refusal(k, c)
+	}
+	return lie(k, c.Side)
+}
+
 // complete adds to a call's meaning what only the world knows.
 func (w *World) complete(p *Process, c *Call) {
-	if c.Side == Azure && c.means.Machine != "" {
+	if c.Side == Cloud && c.means.Machine != "" {
 		c.means.SeenVM = p.seenVM[c.means.Machine]
+	}
+	if c.unconditional { // such a write is checked by the read before it
+		for _, pool := range w.state.Pools {
+			c.means.Revision = pool.Revision
+		}
 	}
 	if c.means.Node == "" && c.means.Pod != "" {
 		for _, pod := range w.state.Pods {
@@ -331,8 +319,8 @@ func (w *World) outdated(c *Call) bool {
 
 // forward brings a call to its destination.
 func (w *World) forward(c *Call, r *http.Request, kind worlds.Fault) *reply {
-	if c.Side == Azure {
-		return w.forwardAzure(c, r, kind)
+	if c.Side == Cloud {
+		return w.pass(c, r, kind)
 	}
 	if c.Write {
 		w.dirty.nodes = w.dirty.nodes || strings.Contains(c.Path, "/nodes")
@@ -363,7 +351,7 @@ func (w *World) forward(c *Call, r *http.Request, kind worlds.Fault) *reply {
 // before.
 func (w *World) replay(c *Call, answer *reply, stale bool) *reply {
 	key := c.Path
-	if c.Side == Kubernetes && strings.Contains(c.Query, "labelSelector") || c.Side == Azure {
+	if c.Side == Kubernetes && strings.Contains(c.Query, "labelSelector") || c.Side == Cloud {
 		key += "?" + c.Query // the other queries of Kubernetes only say how to answer
 	}
 	known := w.older[key]
@@ -379,37 +367,4 @@ func (w *World) replay(c *Call, answer *reply, stale bool) *reply {
 		return known.before
 	}
 	return answer
-}
-
-func (w *World) forwardAzure(c *Call, r *http.Request, kind worlds.Fault) *reply {
-	if kind == worlds.Vanished {
-		w.vanish()
-	}
-	if f := cloudFault(kind, c); f != nil {
-		id := w.cloud.AddFault(*f)
-		defer w.cloud.RemoveFault(id)
-	}
-	answer := newReply()
-	inner := r.Clone(w.ctx)
-	inner.Body = body(c.body)
-	w.cloud.ServeHTTP(answer, inner)
-	for old, now := range w.replaced {
-		if bytes.Contains(answer.body.Bytes(), []byte(old)) {
-			text := bytes.ReplaceAll(answer.body.Bytes(), []byte(old), []byte(now))
-			answer.body.Reset()
-			answer.body.Write(text)
-		}
-	}
-	return answer
-}
-
-// learn notes which VM a process has seen behind an instance.
-func (w *World) learn(p *Process, c *Call, answer *reply) {
-	lower := strings.ToLower(c.Path)
-	if c.Side != Azure || c.Method != http.MethodGet || !strings.Contains(lower, "/virtualmachines/") || answer.status != http.StatusOK {
-		return
-	}
-	if vm := vmIDIn(answer.body.Bytes()); vm != "" {
-		p.seenVM[machineID(c.Path)] = vm
-	}
 }

@@ -1,0 +1,38 @@
+package crash
+
+import (
+	"kamino.dev/kamino"
+	awsemulator "kamino.dev/kamino/aws/emulator"
+)
+
+// awsShapes are the worlds on AWS whose undisturbed runs are disturbed.
+func awsShapes() []Shape {
+	group, usual := &awsemulator.Group{}, kamino.Defaults().ImageReference
+	return []Shape{
+		{Name: "first day", NewNodes: 1, Reference: usual, Group: group},
+		{Name: "machine stays on", NewNodes: 1, Mute: true, Reference: usual, Group: group},
+		{Name: "fifth day", NewNodes: 1, Old: 4, Reference: usual, Group: group},
+		{Name: "with a canary", NewNodes: 1, Prove: true, Reference: usual, Group: group},
+		{Name: "first day by version", NewNodes: 1, Reference: kamino.ByVersion, Group: group},
+		{Name: "by number", NewNodes: 1, Reference: kamino.ByVersion, Group: &awsemulator.Group{Version: "1"}},
+	}
+}
+
+// onAWS are cases of AWS that are no call's: pools that must not be touched.
+func (e *enumeration) onAWS(g *Golden) {
+	for name, group := range map[string]awsemulator.Group{
+		"an instance refresh":              {Refresh: "InProgress"},
+		"a warm pool":                      {Warm: 1},
+		"a launch configuration":           {Configuration: "old"},
+		"a root in the instance store":     {InstanceStore: true},
+		"Windows":                          {Platform: "Windows"},
+		"a product of the Marketplace":     {ProductCode: "abc"},
+		"instances that AWS manages":       {Operator: "eks.amazonaws.com"},
+		"the latest version":               {Version: "$Latest"},
+		"as many instances as the minimum": {Min: 3},
+	} {
+		shape := g.Shape
+		shape.Group = &group
+		e.cases = append(e.cases, &Case{Name: "S0/15 " + name + " is refused", Cell: Cell{"S0", "15"}, Refused: true, Golden: &Golden{Shape: shape, Digest: g.Digest}})
+	}
+}
