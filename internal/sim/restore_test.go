@@ -101,7 +101,7 @@ func TestRestoreDryRun(t *testing.T) {
 func TestRestoreForeign(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"format":2,"run":"x","pool":"p"}`: "written by a newer kamino",
-		`somebody else's`:                   "not one of ours",
+		`somebody else's`:                   "was not written by kamino",
 	} {
 		w := aged(1)
 		n := w.nodes["a-1"]
