@@ -259,6 +259,18 @@ func (c *cloud) canaryStory(image string) error {
 	return c.RemoveCanary(c.Context(), pool, order.Name)
 }
 
+// TestKeptSnapshot: the snapshot of an image goes with it, also where the first reply was a lie.
+func TestKeptSnapshot(t *testing.T) {
+	c := begin(t, setting{})
+	v := c.build("2026.1.1")[0]
+	c.clock.Advance(time.Minute)
+	c.server.AddFault(emulator.Fault{Action: "ec2:DeleteSnapshot", Kind: emulator.FalseSuccess})
+	c.must(c.Delete(t.Context(), c.pool(), v))
+	if snapshots, images, _ := c.server.Counts("blue"); snapshots != 0 || images != 0 {
+		t.Errorf("%d snapshots and %d images are left", snapshots, images)
+	}
+}
+
 // TestTakenName: an image of that name which somebody else made is not taken for the pool's own,
 // and one that was made a moment ago is not made again.
 func TestTakenName(t *testing.T) {

@@ -225,9 +225,29 @@ func (p *Provider) deleteVersion(ctx context.Context, pool kamino.Pool, a kamino
 	}
 	p.known.forget(snapshotsOf(im)...)
 	for _, s := range snapshotsOf(im) {
-		if err := p.deleteSnapshot(ctx, s); err != nil {
+		if err := p.deleteKept(ctx, s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// deleteKept deletes a snapshot that was a part of an image, and looks: with the image nothing is
+// left by which it would be found again.
+func (p *Provider) deleteKept(ctx context.Context, id string) error {
+	for range 3 {
+		_, err := p.ec2.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{SnapshotId: &id})
+		if hasCode(err, "InvalidSnapshot.InUse", "InvalidSnapshot.NotFound") { // another image's, or gone
+			return nil
+		} else if err != nil {
+			return translate(err, "delete snapshot %s", id)
+		}
+		left, err := p.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{SnapshotIds: []string{id}})
+		if isMissing(codeOf(err)) || err == nil && len(left.Snapshots) == 0 {
+			return nil
+		} else if err != nil {
+			return translate(err, "read snapshot %s", id)
+		}
+	}
+	return fmt.Errorf("snapshot %s is deleted and still shown: %w", id, kamino.ErrInProgress)
 }
