@@ -337,8 +337,6 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 // mayHaveSnapshot: the run got as far as that, now or before it was adopted.
 func (r *Run) mayHaveSnapshot() bool { return r.held.adopted || r.image.version.Name != "" }
 
-func cleanText(p Pool) string { return "delete snapshot " + SnapshotName(p.Name) }
-
 // lookFailedVersion deletes what a failed build left, and waits for one that
 // still reads the snapshot.
 func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {

@@ -266,3 +266,5 @@ func (r *Run) recentVersions(ctx context.Context) ([]Artifact, error) {
 func (l Ledger) knowsVersions() bool {
 	return slices.ContainsFunc(l.Past, func(p PastRun) bool { return p.Version != "" && p.Failure == "" })
 }
+
+func cleanText(p Pool) string { return "delete snapshot " + SnapshotName(p.Name) }
