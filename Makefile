@@ -108,6 +108,10 @@ fuzz: ## run every Fuzz target of the product for FUZZTIME (30s)
 verify: ## formatting, vet, lint, the numbers of the house, and that generated files are up to date
 	@.ci/verify
 
+.PHONY: generate
+generate: ## make the kind's CustomResourceDefinition and its copying methods anew from api/v1alpha1
+	@.ci/generate
+
 .PHONY: image
 image: ## dist/kamino-image.tar, an OCI image for amd64 and arm64, built without a daemon
 	@mkdir -p dist
