@@ -34,6 +34,8 @@ var rules = []rule{
 		"the agent is small, static, and knows no cluster and no cloud SDK"},
 	{"api", []string{"k8s.io/apimachinery/"}, "whoever writes a NodePrototype needs the kind and nothing else"},
 	{"kube", []string{module, "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}, "one adapter per outside world; no providers"},
+	{"controller", []string{module, "sigs.k8s.io/controller-runtime/", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "github.com/go-logr/logr", "github.com/prometheus/client_golang/"},
+		"one reconciler around the engine; no providers, and no other room knows controller-runtime"},
 	{"azure", []string{module, "github.com/Azure/azure-sdk-for-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes"},
 	{"azure/emulator", []string{module + "/azure/emulator"}, "it must not share the client's mistakes"},
 	{"aws", []string{module, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes"},
@@ -86,6 +88,9 @@ func breaks(r rule, path string) string {
 		if !inside && (path == bad || strings.HasPrefix(path, bad+"/")) {
 			return why
 		}
+	}
+	if r.pkg == "controller" && (strings.HasPrefix(path, module+"/azure") || strings.HasPrefix(path, module+"/aws")) {
+		return r.why
 	}
 	if r.pkg == "kube" && strings.HasPrefix(path, module+"/") || (r.pkg == "azure" || r.pkg == "aws") && strings.HasPrefix(path, module+"/") {
 		return r.why

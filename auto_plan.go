@@ -169,7 +169,7 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 		o := all[i]
 		plans[i], errs[i] = o.decide(opts, e.now()), o.err
 		plans[i].heldBy(paused)
-		if run := o.lease.unfinished(e.now()); run != nil && run.Alive && plans[i].Action == DoFinish {
+		if run := o.lease.Unfinished(e.now()); run != nil && run.Alive && plans[i].Action == DoFinish {
 			plans[i].hold("held", "run %s (process %s) is at work: its last heartbeat was %.0f s ago", run.Run, run.Process, run.Silence)
 		}
 		if err := own.detail(ctx, o, opts, &plans[i]); err != nil {
@@ -178,6 +178,49 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 		}
 	})
 	return plans, errors.Join(errs...)
+}
+
+// PoolView is what one reading tells of a pool.
+type PoolView struct {
+	Status PoolStatus
+	// Plan is what AutoUpdate would do, as far as that is known without a plan of the run: whether
+	// the provider refuses the donor is not asked.
+	Plan PoolPlan
+	// Promoted is when the next image was promoted; zero where that is not known.
+	Promoted time.Time
+	Gone     bool // the pool does not exist any more
+}
+
+// View reads one pool with its lease, and the nodes of the cluster. What cannot be read of the pool
+// stands in the status, and is no error.
+func (e *Engine) View(ctx context.Context, id PoolID, opts AutoOptions) (v PoolView, err error) {
+	if err := opts.Validate(); err != nil {
+		return v, err
+	}
+	nodes, err := e.Cluster.Nodes(ctx)
+	if err != nil {
+		return v, fmt.Errorf("list nodes: %w", err)
+	}
+	o := overview{id: id}
+	if o.nodes, err = e.ofPool(ctx, nodes, id); err != nil {
+		return v, err
+	}
+	if o.lease, err = e.Cluster.Lease(ctx, id); err != nil {
+		return v, fmt.Errorf("read lease of pool %s: %w", id.Name(), err)
+	}
+	paused, err := e.Paused(ctx)
+	if err != nil {
+		return v, fmt.Errorf("read whether runs are paused: %w", err)
+	}
+	o.err = e.readOne(ctx, &o)
+	o.versions = o.lease.Ledger.distrust(o.versions)
+	v.Status, v.Plan = o.status(e.now(), opts.Rules.LastPatch), o.decide(opts, e.now())
+	v.Status.Paused, v.Gone = paused, o.gone
+	v.Plan.heldBy(paused)
+	if next := o.next(); next != nil {
+		v.Promoted = o.promotedAt(next)
+	}
+	return v, nil
 }
 
 // detail adds what only further reads tell: the plan of the run, and whether

@@ -344,7 +344,7 @@ const proofAbandoned = "abandoned"
 
 // proves: a canary of the version is there, or a run that lives is about to make or remove one.
 func (o overview) proves(v Artifact, now time.Time) bool {
-	u := o.lease.unfinished(now)
+	u := o.lease.Unfinished(now)
 	return u != nil && u.Alive && u.Version == v.Name ||
 		slices.ContainsFunc(o.canaries, func(c Canary) bool { return strings.EqualFold(c.Version, v.ID) })
 }

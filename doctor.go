@@ -174,7 +174,7 @@ func (d *doctor) checkLease(ctx context.Context) (passed bool) {
 		return false
 	}
 	d.held.lease = &lease
-	switch u := lease.unfinished(d.engine.now()); {
+	switch u := lease.Unfinished(d.engine.now()); {
 	case u == nil:
 		d.add(Check{Name: "lease", State: CheckPassed, Found: "free"})
 	case u.Alive:

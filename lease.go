@@ -235,8 +235,8 @@ type Unfinished struct {
 // see lookLock.
 const aliveFor = LeaseDuration
 
-// unfinished is the run that holds the lease; nil when none does.
-func (l Lease) unfinished(now time.Time) *Unfinished {
+// Unfinished is the run that holds the lease; nil when none does.
+func (l Lease) Unfinished(now time.Time) *Unfinished {
 	if l.Holder == "" {
 		return nil
 	}

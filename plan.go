@@ -189,7 +189,7 @@ func (r *Run) planWorld(ctx context.Context) error {
 		r.held.lease = &lease
 	}
 	lease := *r.held.lease
-	r.plan.Unfinished = lease.unfinished(r.engine.now())
+	r.plan.Unfinished = lease.Unfinished(r.engine.now())
 	r.plan.ExpectedSeconds, r.plan.ExpectedAwaySeconds = lease.Ledger.expected()
 	r.peeked = map[string]string{}
 	if err := r.peek(ctx); err != nil || len(r.plan.Refusals) > 0 {

@@ -305,13 +305,20 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 // bornBefore says whether some of the instances that boot from a version may be older than its
 // promotion. No list tells which.
 func (o overview) bornBefore(v *Artifact) bool {
-	l, since := o.lease.Ledger, time.Time{}
-	if p := l.Promoted; p != nil && p.Version == v.Name {
-		since = p.At
-	} else if w := l.Wrote; w != nil && strings.EqualFold(w.Image, v.ID) {
-		since = w.At
-	}
+	since := o.promotedAt(v)
 	return since.IsZero() || slices.ContainsFunc(v.Births, func(born time.Time) bool { return born.Before(since) })
+}
+
+// promotedAt is when a version became what the pool's next instance boots from; zero where nobody
+// noted it.
+func (o overview) promotedAt(v *Artifact) time.Time {
+	l := o.lease.Ledger
+	if p := l.Promoted; p != nil && p.Version == v.Name {
+		return p.At
+	} else if w := l.Wrote; w != nil && strings.EqualFold(w.Image, v.ID) {
+		return w.At
+	}
+	return time.Time{}
 }
 
 // blames makes sure, of each node that is late, that other kubelets reach the API server and that

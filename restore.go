@@ -164,7 +164,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 	made, surveyed := r.survey(ctx, p.lease)
 	if opts.DryRun || len(left)+len(made) == 0 {
 		left = append(left, made...)
-		if u := p.lease.unfinished(r.engine.now()); u != nil && u.Alive {
+		if u := p.lease.Unfinished(r.engine.now()); u != nil && u.Alive {
 			alone(left, fmt.Sprintf("left alone while it lives: last heartbeat %.0f s ago", u.Silence))
 		}
 		return left, surveyed

@@ -82,6 +82,9 @@ type VersionStatus struct {
 	Instances   int    `json:"instances"` // made from it
 }
 
+// Proven says whether the version passed its proof.
+func (v VersionStatus) Proven() bool { return v.Proof == proofPassed }
+
 // Status reads what is there of all pools, or of those named. A pool that
 // cannot be read says so in its Error, which is joined to the error returned.
 func (e *Engine) Status(ctx context.Context, pools []string, lastPatch []Signal) ([]PoolStatus, error) {
@@ -143,7 +146,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 // unfinished is the run that holds the pool or, where nobody does, the one that a marked node was
 // left by.
 func (o overview) unfinished(now time.Time) *Unfinished {
-	if u := o.lease.unfinished(now); u != nil {
+	if u := o.lease.Unfinished(now); u != nil {
 		return u
 	}
 	for _, n := range o.taken() {

@@ -2,12 +2,10 @@
 package charts
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
 	"io/fs"
 	"strings"
-	"text/template"
 )
 
 //go:embed kamino-base/templates/*.yaml
@@ -20,24 +18,24 @@ type BaseValues struct {
 }
 
 // Base renders the chart: one YAML document for each object, in the order in which they can be
-// made. The templates use what Helm and text/template have in common.
+// made.
 func Base(v BaseValues) ([]string, error) {
-	all, err := template.ParseFS(files, "kamino-base/templates/*.yaml")
-	if err != nil {
-		return nil, fmt.Errorf("read chart kamino-base: %w", err)
-	}
 	names, err := fs.Glob(files, "kamino-base/templates/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("read chart kamino-base: %w", err)
 	}
-	values := map[string]any{"Values": map[string]any{"sealImages": v.SealImages, "migrate": v.Migrate}}
+	values := map[string]any{"sealImages": v.SealImages, "migrate": v.Migrate}
 	var out []string
 	for _, path := range names { // by name: the namespace comes before the roles
-		var text bytes.Buffer
-		if err := all.ExecuteTemplate(&text, path[strings.LastIndex(path, "/")+1:], values); err != nil {
+		source, err := files.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read chart kamino-base: %w", err)
+		}
+		text, err := render(path, string(source), values)
+		if err != nil {
 			return nil, fmt.Errorf("render chart kamino-base: %w", err)
 		}
-		for _, document := range strings.Split(text.String(), "\n---\n") {
+		for _, document := range strings.Split(text, "\n---\n") {
 			if document = strings.TrimSpace(document); document != "" {
 				out = append(out, document+"\n")
 			}

@@ -57,7 +57,7 @@ func (c *Cluster) nodeSight(ctx context.Context, name string) (out kamino.NodeSi
 	} else if err != nil {
 		return out, nil, err
 	}
-	out.Node = convert(n)
+	out.Node = NodeOf(n)
 	info, capacity := n.Status.NodeInfo, n.Status.Capacity
 	out.Versions = map[string]string{"kubelet": info.KubeletVersion, "container runtime": info.ContainerRuntimeVersion, "kernel": info.KernelVersion}
 	out.CPU, out.Memory, out.MaxPods = capacity.Cpu().MilliValue(), capacity.Memory().Value(), capacity.Pods().Value()

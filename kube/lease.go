@@ -231,3 +231,15 @@ func readLease(l *coordinationv1.Lease, newest int) (kamino.Lease, error) {
 	}
 	return out, nil
 }
+
+// PoolOfLease is the pool that the annotations of a lease name; "" where they name none.
+func PoolOfLease(annotations map[string]string) kamino.PoolID {
+	return kamino.PoolID(annotations[annotationPool])
+}
+
+// TrimLease leaves of a lease's annotations what tells of its pool and of the run that holds it.
+func TrimLease(annotations map[string]string) {
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return key != annotationPool && key != annotationProcess && key != annotationRecord
+	})
+}

@@ -90,7 +90,7 @@ func TestMark(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(tt.before)
-			if err := NewForClient(client, Options{}).mark(t.Context(), convert(tt.before), tt.mark); err != nil {
+			if err := NewForClient(client, Options{}).mark(t.Context(), NodeOf(tt.before), tt.mark); err != nil {
 				t.Fatal(err)
 			}
 			if n := len(client.Actions()); n != 1 {
@@ -127,7 +127,7 @@ func TestMarkNothingToDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(tt.before)
-			if err := NewForClient(client, Options{}).mark(t.Context(), convert(tt.before), tt.mark); err != nil || len(client.Actions()) > 0 {
+			if err := NewForClient(client, Options{}).mark(t.Context(), NodeOf(tt.before), tt.mark); err != nil || len(client.Actions()) > 0 {
 				t.Errorf("%s: %v, %v", name, err, client.Actions())
 			}
 		})
@@ -141,7 +141,7 @@ func TestMarkTriesAgainWhenTheNodeChanged(t *testing.T) {
 	client := fake.NewClientset(now)
 	refuseStale(client)
 	m := markOf("r1", func(m *kamino.Mark) { m.Block = true })
-	if err := NewForClient(client, Options{}).mark(t.Context(), convert(node(nil)), &m); err != nil {
+	if err := NewForClient(client, Options{}).mark(t.Context(), NodeOf(node(nil)), &m); err != nil {
 		t.Fatal(err)
 	}
 	want := node(notes{"new": "one", kamino.AnnotationRun: text(m), kamino.AnnotationProtect: "true"}, foreignTaint, ourTaint("r1"))
@@ -174,7 +174,7 @@ func TestMarkDoesNotTryAgainAfterAFreeze(t *testing.T) {
 		return false, nil, nil
 	})
 	m := markOf("r1", nil)
-	if err := NewForClient(client, Options{Clock: clock}).mark(t.Context(), convert(node(nil)), &m); !errors.Is(err, kamino.ErrConflict) {
+	if err := NewForClient(client, Options{Clock: clock}).mark(t.Context(), NodeOf(node(nil)), &m); !errors.Is(err, kamino.ErrConflict) {
 		t.Errorf("got %v, want ErrConflict", err)
 	}
 	checkNode(t, client, now)
@@ -206,7 +206,7 @@ func TestMarkLeavesForeignNodesAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(tt.stored.DeepCopy())
 			refuseStale(client)
-			err := NewForClient(client, Options{}).mark(t.Context(), convert(tt.read), tt.mark)
+			err := NewForClient(client, Options{}).mark(t.Context(), NodeOf(tt.read), tt.mark)
 			if err == nil || errors.Is(err, kamino.ErrConflict) != tt.conflict {
 				t.Errorf("got %v", err)
 			}
@@ -223,7 +223,7 @@ func TestMarkInvalid(t *testing.T) {
 		return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), "n1", nil)
 	})
 	m := markOf("r1", nil)
-	err := NewForClient(client, Options{}).mark(t.Context(), convert(n), &m)
+	err := NewForClient(client, Options{}).mark(t.Context(), NodeOf(n), &m)
 	if !apierrors.IsInvalid(err) || len(client.Actions()) != 2 {
 		t.Errorf("got %v after %d requests", err, len(client.Actions()))
 	}

@@ -21,7 +21,7 @@ func (c *Cluster) Node(ctx context.Context, name string) (kamino.Node, error) {
 	if err != nil {
 		return kamino.Node{}, explain("get nodes", err)
 	}
-	return convert(n), nil
+	return NodeOf(n), nil
 }
 
 // Nodes reads all nodes, page by page.
@@ -35,7 +35,7 @@ func (c *Cluster) Nodes(ctx context.Context) ([]kamino.Node, error) {
 			return nil, explain("list nodes", err)
 		}
 		for i := range list.Items {
-			node := convert(&list.Items[i])
+			node := NodeOf(&list.Items[i])
 			texts.software(&node.Software)
 			out = append(out, node)
 		}
@@ -103,7 +103,8 @@ func noControlPlane() *corev1.Affinity {
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{not}}}}
 }
 
-func convert(n *corev1.Node) kamino.Node {
+// NodeOf is a node as the engine sees it.
+func NodeOf(n *corev1.Node) kamino.Node {
 	out := kamino.Node{
 		Name:          n.Name,
 		UID:           string(n.UID),

@@ -19,7 +19,7 @@ var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 func TestConvert(t *testing.T) {
 	berlin := time.FixedZone("CET", 3600)
-	got := convert(&corev1.Node{
+	got := NodeOf(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", ResourceVersion: "7", DeletionTimestamp: &metav1.Time{Time: noon},
 			Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}},
 		Spec: corev1.NodeSpec{ProviderID: "azure:///x", Unschedulable: true,
@@ -52,7 +52,7 @@ func TestConvert(t *testing.T) {
 
 func TestConvertUnready(t *testing.T) {
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
-		got := convert(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		got := NodeOf(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(noon)}}}})
 		if got.Ready || !got.ReadySince.IsZero() {
 			t.Errorf("Ready=%s: got %v since %v", status, got.Ready, got.ReadySince)
@@ -72,7 +72,7 @@ func TestControlPlane(t *testing.T) {
 		{"node-role.kubernetes.io/agent", "", false},
 	} {
 		t.Run(tt.key, func(t *testing.T) {
-			n := convert(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{tt.key: tt.value}}})
+			n := NodeOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{tt.key: tt.value}}})
 			if n.ControlPlane != tt.want {
 				t.Errorf("%s=%s: got %v", tt.key, tt.value, n.ControlPlane)
 			}
@@ -82,7 +82,7 @@ func TestControlPlane(t *testing.T) {
 
 // TestVolumes: what is attached or in use, each once.
 func TestVolumes(t *testing.T) {
-	n := convert(&corev1.Node{Status: corev1.NodeStatus{
+	n := NodeOf(&corev1.Node{Status: corev1.NodeStatus{
 		VolumesAttached: []corev1.AttachedVolume{{Name: "csi/a"}, {Name: "csi/b"}}, VolumesInUse: []corev1.UniqueVolumeName{"csi/b", "csi/c"}}})
 	if want := []string{"csi/a", "csi/b", "csi/c"}; !slices.Equal(n.Volumes, want) {
 		t.Errorf("got %v, want %v", n.Volumes, want)

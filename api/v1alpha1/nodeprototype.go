@@ -47,8 +47,8 @@ type NodePrototypeSpec struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Pool string `json:"pool,omitempty"`
-	// NodeSelector are labels of the pool's nodes, in place of its name. Nodes with all of them must
-	// be of one pool.
+	// NodeSelector are labels of the pool's nodes, in place of its name. Nodes with all of them
+	// must be of one pool.
 	//
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=8
@@ -88,8 +88,8 @@ type NodePrototypeSpec struct {
 	// +kubebuilder:default=Automatic
 	// +optional
 	Promote Promotion `json:"promote,omitempty"`
-	// History is how many images that were promoted are kept: the one in use, and those to roll back
-	// to.
+	// History is how many images that were promoted are kept: the one in use, and those to roll
+	// back to.
 	//
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=50
@@ -129,8 +129,8 @@ type Window struct {
 	//
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	Start string `json:"start"`
-	// End is when it closes, as HH:MM; on the next day where that is not after start. Runs that have
-	// started go on to their end.
+	// End is when it closes, as HH:MM; on the next day where that is not after start. Runs that
+	// have started go on to their end.
 	//
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	End string `json:"end"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"kamino.dev/kamino"
@@ -13,6 +14,20 @@ import (
 
 // newCluster joins the cluster of the kubeconfig, or the one this pod runs in.
 func newCluster(_ context.Context, a *app) (kamino.Cluster, error) {
+	config, err := restConfig(a)
+	if err != nil {
+		return nil, err
+	}
+	g := a.global
+	c, err := kube.New(config, kube.Options{Former: g.former, SealImage: g.SealImage, PullSecret: g.PullSecret, Version: g.Version, Clock: a.clock})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// restConfig is how to reach that cluster.
+func restConfig(a *app) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = a.global.kubeconfig
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.global.kubeContext})
@@ -28,10 +43,5 @@ func newCluster(_ context.Context, a *app) (kamino.Cluster, error) {
 		return nil, kamino.WithHint(fmt.Errorf("read kubeconfig: %w", err),
 			"name one with --kubeconfig or $KUBECONFIG; kubectl config get-contexts lists the contexts")
 	}
-	g := a.global
-	c, err := kube.New(config, kube.Options{Former: g.former, SealImage: g.SealImage, PullSecret: g.PullSecret, Version: g.Version, Clock: a.clock})
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return config, nil
 }

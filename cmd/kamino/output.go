@@ -27,7 +27,8 @@ func (o *outputFlag) add(cmd *cobra.Command, more ...string) {
 	o.more = more
 	usage := "table, wide (nothing is left out or cut), json or yaml"
 	if len(more) > 0 {
-		usage = "table, wide (nothing is left out or cut), json, yaml or " + strings.Join(more, ", ")
+		last := len(more) - 1
+		usage = "table, wide (nothing is left out or cut), " + strings.Join(append([]string{"json", "yaml"}, more[:last]...), ", ") + " or " + more[last]
 	}
 	cmd.Flags().StringVarP(&o.format, "output", "o", "table", usage)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats(), cobra.ShellCompDirectiveNoFileComp))

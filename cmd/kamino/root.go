@@ -138,6 +138,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newPauseCommand(a),
 		newResumeCommand(a),
 		newInitCommand(a),
+		newControllerCommand(a),
 		newBootCommand(a.ioStreams),
 		newVersionCommand(a),
 	)

@@ -27,12 +27,17 @@ type selectFlags struct {
 }
 
 func (s *selectFlags) add(a *app, f *pflag.FlagSet, poolFlag string) {
+	s.addRules(a, f)
+	bothNames(f, poolFlag)
+	f.StringArrayVar(&s.pools, poolFlag, nil, "only this pool, by name or ID; ALL or none means all; may be repeated")
+}
+
+// addRules adds those that hold for each pool.
+func (s *selectFlags) addRules(a *app, f *pflag.FlagSet) {
 	s.opts = kamino.AutoDefaults()
 	s.run.add(a, f)
 	r := &s.opts.Rules
 	s.minReady.d = r.MinReady
-	bothNames(f, poolFlag)
-	f.StringArrayVar(&s.pools, poolFlag, nil, "only this pool, by name or ID; ALL or none means all; may be repeated")
 	addPendingReboot(f, &s.pending)
 	f.StringArrayVar(&s.patch, "last-patch-annotation", []string{kamino.KuredLastPatch.String(), kamino.KaminoPatched.String()},
 		"annotation, condition:TYPE or label:KEY, where nodes tell when they were patched (RFC 3339, or a date anywhere); may be repeated")

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/controller/metrics"
 )
 
 // statusCommand prints what is there of each pool and its images.
@@ -59,16 +60,22 @@ can guess, and renews itself while somebody looks at it; Ctrl-C ends it.`,
 	a.addGallery(f)
 	f.BoolVar(&c.serve, "serve", false, "show the page on this machine (127.0.0.1), renewed while somebody looks at it")
 	f.IntVar(&c.port, "port", 0, "with --serve: the port (default any that is free)")
-	c.out.add(cmd, "html")
+	c.out.add(cmd, "html", openMetrics)
 	a.completes(cmd, "pool", poolWords)
 	a.completes(cmd, "node", nodeWords)
 	return cmd
 }
 
+// openMetrics is the format of what Prometheus reads, for CronJobs.
+const openMetrics = "openmetrics"
+
 // Run does it.
 func (c *statusCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
+	}
+	if c.out.format == openMetrics && c.diff {
+		return kamino.WithHint(errors.New("--diff has no metrics"), "use another -o, or leave --diff out")
 	}
 	signals, err := parseSignals(c.lastPatch)
 	if err != nil {
@@ -136,6 +143,9 @@ func (a *app) show(ctx context.Context, e *kamino.Engine, out outputFlag, pools 
 	err = out.unread(err, countOf(status, func(p kamino.PoolStatus) bool { return p.Error != "" }), len(status))
 	if out.format == "html" {
 		return errors.Join(err, writePage(a.Out, status, a.clock.Now(), false))
+	}
+	if out.format == openMetrics {
+		return errors.Join(err, metrics.Write(a.Out, buildVersion(), status))
 	}
 	if printErr := out.print(a, status, func(w io.Writer) { printStatus(w, status, out.wide()) }); err == nil {
 		err = printErr

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/controller"
+	"kamino.dev/kamino/kube"
+)
+
+// controllerCommand keeps the pools of NodePrototypes.
+type controllerCommand struct {
+	*app
+	sel                             selectFlags
+	patching                        patchFlags
+	maxDonors                       int
+	resync, retry, grace, leaseTime durationValue
+	perSecond                       float32
+	metrics, health                 string
+}
+
+func newControllerCommand(a *app) *cobra.Command {
+	c := &controllerCommand{app: a, resync: durationValue{5 * time.Minute}, retry: durationValue{15 * time.Minute},
+		grace: durationValue{25 * time.Second}, leaseTime: durationValue{15 * time.Second}}
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Keep the pools of all NodePrototypes, in the cluster, until it is ended",
+		Long: `Keep the pools of all NodePrototypes: do for each what auto-update would do, when
+its spec lets it, and tell in its status what there is. Of several processes one
+leads. The flags of auto-update say what prototypes leave out. Commands work
+beside it, on the same leases.
+
+When it is ended, it gives donors back as long as --grace lasts; what is away
+then, the next process gives back.`,
+		Example: `  kamino controller --max-donors 2`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	c.sel.addRules(a, f)
+	c.patching.add(f, "patch-")
+	f.IntVar(&c.maxDonors, "max-donors", 1, "how many donors may be away in the cluster at the same time")
+	f.IntVar(&c.sel.maxNotReady, "max-not-ready", c.sel.opts.MaxNotReady, "take no donor while more other nodes than this are NotReady")
+	f.Var(&c.resync, "resync", "time between two passes of a prototype of which nothing is heard")
+	f.Var(&c.retry, "retry", "time after a run that failed until the next; doubled with each that fails, up to 12h")
+	f.Float32Var(&c.perSecond, "passes-per-second", 1, "how many passes a second may read the cloud, those of all pools together")
+	f.Var(&c.grace, "grace", "how long to wait for donors to come back when it is ended")
+	f.Var(&c.leaseTime, "lease-time", "how long a leader leads that is not heard of, at least 2s")
+	f.StringVar(&c.metrics, "metrics-address", ":8443", "where to serve /metrics, with TLS, to those whom the API server allows to get that path; 0 for not at all")
+	f.StringVar(&c.health, "health-address", ":8081", "where to serve /healthz and /readyz; 0 for not at all")
+	return cmd
+}
+
+// Run does it.
+func (c *controllerCommand) Run(ctx context.Context) error {
+	switch {
+	case c.maxDonors < 1:
+		return kamino.WithHint(fmt.Errorf("invalid number of donors %d", c.maxDonors), "use --max-donors 1 or more")
+	case c.resync.d < time.Second || c.retry.d < time.Second:
+		return kamino.WithHint(errors.New("--resync and --retry are too short"), "use 1s or more")
+	case c.leaseTime.d < 2*time.Second:
+		return kamino.WithHint(fmt.Errorf("lease time %s is too short", &c.leaseTime), "use --lease-time 2s or more")
+	case c.perSecond <= 0:
+		return kamino.WithHint(fmt.Errorf("invalid number of passes a second %g", c.perSecond), "use --passes-per-second 0.1 or more")
+	}
+	opts, err := c.sel.options(c.app)
+	if err != nil {
+		return err
+	}
+	opts.MaxAway, opts.MaxNotReady = c.maxDonors, c.sel.maxNotReady
+	if err := c.patching.check(); err != nil {
+		return err
+	}
+	patch := c.patching.options(opts.Options)
+	opts.Patch = &patch
+	if err := c.needImage(ctx, false); err != nil {
+		return err
+	}
+	engine, err := c.engine(ctx)
+	if err != nil {
+		return err
+	}
+	cluster, ok := engine.Cluster.(*kube.Cluster)
+	if !ok {
+		return errors.New("the controller needs an API server")
+	}
+	config, err := restConfig(c.app)
+	if err != nil {
+		return err
+	}
+	engine.Report = newEventLog(ctx, c.global.Log).event
+	return controller.Run(ctx, controller.Options{
+		Engine: engine, Cluster: cluster, Config: config, Log: c.global.Log, Defaults: opts, MaxDonors: c.maxDonors,
+		Resync: c.resync.d, Retry: c.retry.d, PerSecond: c.perSecond, Grace: c.grace.d, LeaseTime: c.leaseTime.d,
+		Version: c.global.Version, Metrics: c.metrics, Health: c.health,
+	})
+}

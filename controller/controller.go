@@ -1,0 +1,239 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	served "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/api/v1alpha1"
+	"kamino.dev/kamino/controller/metrics"
+	"kamino.dev/kamino/kube"
+)
+
+// Options of Run. Engine, Cluster, Config and Log must be set.
+type Options struct {
+	Engine  *kamino.Engine // its Cluster is the one below, its Clock is set
+	Cluster *kube.Cluster
+	Config  *rest.Config
+	Log     *slog.Logger
+	// Defaults are what prototypes leave out; Patch what is not said in spec.patch.
+	Defaults  kamino.AutoOptions
+	MaxDonors int           // that may be away at once in the cluster, at least 1
+	Resync    time.Duration // between two passes of a prototype of which nothing is heard
+	Retry     time.Duration // after a run that failed; doubled with each that follows, up to 12 h
+	// PerSecond is how many passes a second may read the cloud, all pools together.
+	PerSecond float32
+	// Grace is how long the end of the process waits for donors to come back. What is away then,
+	// the next process gives back.
+	Grace time.Duration
+	// LeaseTime is how long a leader that is not heard of leads.
+	LeaseTime time.Duration
+	Version   string // of this program
+	// Metrics and Health are addresses to listen on; "0" for not at all.
+	Metrics, Health string
+}
+
+// leaderLease is the lease of the process that leads, in the namespace of the pools' leases.
+const leaderLease = "kamino-controller"
+
+// workers is how many prototypes are looked at side by side.
+const workers = 8
+
+// Run keeps the pools of all NodePrototypes until ctx ends. Of several processes one does.
+func Run(ctx context.Context, o Options) error {
+	logger := logr.FromSlogHandler(o.Log.Handler())
+	log.SetLogger(logger)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("make scheme: %w", err)
+		}
+	}
+	config := rest.CopyConfig(o.Config)
+	config.QPS = -1 // the server's priority and fairness is the limit that matters
+	renew, retry := o.LeaseTime*2/3, o.LeaseTime/8
+	mgr, err := manager.New(config, manager.Options{
+		Scheme: scheme, Logger: logger, Cache: caches(),
+		LeaderElection: true, LeaderElectionID: leaderLease, LeaderElectionNamespace: kamino.SystemNamespace,
+		LeaderElectionReleaseOnCancel: true, LeaseDuration: &o.LeaseTime, RenewDeadline: &renew, RetryPeriod: &retry,
+		Metrics:                 server.Options{BindAddress: o.Metrics, SecureServing: true, FilterProvider: authenticated},
+		HealthProbeBindAddress:  o.Health,
+		GracefulShutdownTimeout: &o.Grace,
+	})
+	if err != nil {
+		return fmt.Errorf("start controller: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	r := newReconciler(mgr, o)
+	if err := r.setUp(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func newReconciler(mgr manager.Manager, o Options) *reconciler {
+	seen := *o.Engine
+	seen.Cluster = sightseer{o.Cluster, mgr.GetClient()}
+	o.Defaults.MaxAway = o.MaxDonors
+	count := metrics.NewRuns(served.Registry, o.Version)
+	return &reconciler{
+		client: mgr.GetClient(), engine: o.Engine, seen: &seen, base: o.Defaults, opts: o,
+		pace:  flowcontrol.NewTokenBucketRateLimiter(o.PerSecond, workers),
+		views: map[string]view{}, watches: map[kamino.PoolID]watching{},
+		runs: &runs{engine: o.Engine, log: o.Log, report: o.Engine.Report, turns: make(chan struct{}, o.MaxDonors), of: map[string]*run{},
+			ended: func(_, pool string, results []kamino.PoolResult, err error) { count.Ended(pool, results, err) }},
+		metrics: count,
+	}
+}
+
+// caches are what is watched: of nodes what passes read, of leases those of pools and of these
+// their metadata, of namespaces the one with the stop switch.
+func caches() cache.Options {
+	pools := labels.SelectorFromSet(labels.Set{"app.kubernetes.io/managed-by": "kamino"})
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&corev1.Node{}:            {Transform: trimNode},
+		leaseMeta():               {Label: pools, Namespaces: map[string]cache.Config{kamino.SystemNamespace: {}}, Transform: trimLease},
+		&corev1.Namespace{}:       {Field: fields.OneTermEqualSelector("metadata.name", kamino.SystemNamespace), Transform: cache.TransformStripManagedFields()},
+		&v1alpha1.NodePrototype{}: {Transform: cache.TransformStripManagedFields()},
+	}}
+}
+
+func leaseMeta() *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
+	return m
+}
+
+// setUp says of what a pass follows: of a change of the prototype; of nodes and leases, of those of
+// its pool; of the stop switch, and of what runs tell.
+func (r *reconciler) setUp(mgr manager.Manager) error {
+	wakes := make(chan event.GenericEvent, 1024)
+	r.runs.wake = func(name string) {
+		go func() { // whoever tells something holds locks
+			select {
+			case wakes <- event.GenericEvent{Object: &v1alpha1.NodePrototype{ObjectMeta: metav1.ObjectMeta{Name: name}}}:
+			case <-time.After(time.Minute): // the next pass sees it
+			}
+		}()
+	}
+	if err := mgr.Add(r.runs); err != nil {
+		return err
+	}
+	every := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return r.all(ctx) })
+	return builder.ControllerManagedBy(mgr).Named("nodeprototype").
+		For(&v1alpha1.NodePrototype{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, statusGone))).
+		Watches(&v1alpha1.NodePrototype{}, every, builder.WithPredicates(otherPool)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(nodeChanges)).
+		WatchesMetadata(leaseMeta(), handler.EnqueueRequestsFromMapFunc(r.ofLease), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		WatchesRawSource(source.Channel(wakes, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			if o.GetName() == "" {
+				return r.all(ctx)
+			}
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetName()}}}
+		}))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}
+
+// statusGone: somebody has taken the status off.
+var statusGone = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	was, ok := e.ObjectOld.(*v1alpha1.NodePrototype)
+	is, ok2 := e.ObjectNew.(*v1alpha1.NodePrototype)
+	return ok && ok2 && was.Status.ObservedGeneration != 0 && is.Status.ObservedGeneration == 0
+}}
+
+// otherPool: what a prototype means may be what another means, too.
+var otherPool = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*v1alpha1.NodePrototype)
+		is, ok2 := e.ObjectNew.(*v1alpha1.NodePrototype)
+		return ok && ok2 && (was.Spec.Pool != is.Spec.Pool || fmt.Sprint(was.Spec.NodeSelector) != fmt.Sprint(is.Spec.NodeSelector))
+	},
+}
+
+// all are all prototypes.
+func (r *reconciler) all(ctx context.Context) (out []reconcile.Request) {
+	var list v1alpha1.NodePrototypeList
+	if err := r.client.List(ctx, &list); err != nil {
+		return nil // the cache is not there yet, and all are looked at once it is
+	}
+	for _, p := range list.Items {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: p.Name}})
+	}
+	return out
+}
+
+// of are the prototypes of a pool, as far as they were looked at, and those whose pool is not
+// known.
+func (r *reconciler) of(ctx context.Context, pool kamino.PoolID) (out []reconcile.Request) {
+	for _, req := range r.all(ctx) {
+		r.mu.Lock()
+		seen, ok := r.views[req.Name]
+		r.mu.Unlock()
+		if !ok || strings.EqualFold(string(seen.pool), string(pool)) {
+			out = append(out, req)
+		}
+	}
+	return out
+}
+
+func (r *reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
+	n, ok := o.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	pool, err := r.engine.Provider.PoolOf(ctx, kamino.InstanceID(n.Spec.ProviderID))
+	if err != nil {
+		return nil
+	}
+	return r.of(ctx, pool)
+}
+
+func (r *reconciler) ofLease(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.of(ctx, kube.PoolOfLease(o.GetAnnotations()))
+}
+
+// trimLease leaves of a pool's lease what tells that its run has come on.
+func trimLease(object any) (any, error) {
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	m.ManagedFields = nil
+	kube.TrimLease(m.Annotations)
+	return m, nil
+}

@@ -1,0 +1,383 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/api/v1alpha1"
+)
+
+// world is what one pass knows of a prototype and its pool.
+type world struct {
+	now      time.Time
+	trouble  *problem // why there is no view
+	view     kamino.PoolView
+	maxAge   time.Duration
+	window   sight
+	patchDue bool // nodes are to be patched before anything is decided
+	own      *run // of this process, also one that has ended
+	retry    time.Duration
+	turn     bool // a donor may be taken
+}
+
+// verdict is what is to be done with a prototype, and what its status tells.
+type verdict struct {
+	status v1alpha1.NodePrototypeStatus
+	start  bool      // auto-update, now
+	wake   time.Time // when to look again at the latest; zero: as always
+}
+
+// derive is a pure function: the status is made of nothing but the world, and of the former one
+// only the transition times.
+func derive(p *v1alpha1.NodePrototype, w world) (v verdict) {
+	s := &v.status
+	s.ObservedGeneration, s.Conditions = p.Generation, p.DeepCopy().Status.Conditions
+	d := deriving{p: p, w: w, v: &v, at: p.Generation}
+	if w.trouble != nil {
+		d.ready(metav1.ConditionFalse, w.trouble.reason, w.trouble.text)
+		d.unknown()
+		if w.view.Status.Unfinished != nil { // what can be given back without the pool is
+			d.finish()
+		}
+		return v
+	}
+	d.facts()
+	d.conditions()
+	d.decide()
+	return v
+}
+
+type deriving struct {
+	p  *v1alpha1.NodePrototype
+	w  world
+	v  *verdict
+	at int64
+}
+
+func (d deriving) condition(kind string, status metav1.ConditionStatus, reason, message string) {
+	const most = 1024
+	if len(message) > most {
+		message = strings.ToValidUTF8(message[:most], "") + "…"
+	}
+	meta.SetStatusCondition(&d.v.status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
+		Message: message, ObservedGeneration: d.at, LastTransitionTime: metav1.NewTime(d.w.now)})
+}
+
+func (d deriving) ready(status metav1.ConditionStatus, reason, message string) {
+	d.condition(v1alpha1.ConditionReady, status, reason, message)
+}
+
+// unknown takes back what was said of a pool that cannot be looked at.
+func (d deriving) unknown() {
+	for _, kind := range []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionProven, v1alpha1.ConditionStale,
+		v1alpha1.ConditionRefused, v1alpha1.ConditionPinned} {
+		d.condition(kind, metav1.ConditionUnknown, d.w.trouble.reason, "")
+	}
+	d.paused()
+}
+
+// facts are what is there, whatever follows of it.
+func (d deriving) facts() {
+	s, st, plan := &d.v.status, d.w.view.Status, d.w.view.Plan
+	s.Pool, s.Image, s.Candidate = st.Name, plan.Image, plan.Donor
+	for _, v := range st.Versions {
+		if v.Name == st.Next && st.Next != "" {
+			s.Next = &v1alpha1.Image{Version: v.Name, From: v.BuiltFrom, Run: v.Run}
+			if st.NextBuilt != nil {
+				s.Next.Built = moment(*st.NextBuilt)
+			}
+		}
+		if v.Bad != "" && len(s.Withdrawn) < 50 {
+			s.Withdrawn = append(s.Withdrawn, v1alpha1.Withdrawn{Version: v.Name, Reason: kamino.Plain(v.Bad)})
+		}
+	}
+	if b := st.Behind; b != nil {
+		s.Behind = &v1alpha1.Behind{Node: b.Node, Packages: string(b.Packages)}
+		if b.Days != nil {
+			days := int32(math.Ceil(*b.Days))
+			s.Behind.Days = &days
+		}
+		for _, one := range b.Differs {
+			s.Behind.Differs = append(s.Behind.Differs, fmt.Sprintf("%s %s, on the node %s", one.What, kamino.Plain(one.Next), one.Running))
+		}
+	}
+	if u := st.Unfinished; u != nil {
+		s.Donor = u.Donor
+		s.Run = &v1alpha1.Run{ID: u.Run, Step: u.Step, Version: u.Version, Process: u.Process}
+		if !u.Started.IsZero() {
+			s.Run.Since = moment(u.Started)
+		}
+	}
+	if own := d.w.own; own != nil && own.running {
+		if s.Run == nil {
+			s.Run = &v1alpha1.Run{ID: own.id, Since: moment(own.began)}
+		}
+		s.Run.Step = firstOf(own.step, s.Run.Step)
+		if own.percent >= 0 {
+			percent := int32(own.percent)
+			s.Run.Percent = &percent
+		}
+	}
+}
+
+func moment(t time.Time) *metav1.Time {
+	at := metav1.NewTime(t.UTC().Truncate(time.Second)) // as it comes back from the API server
+	return &at
+}
+
+func (d deriving) yes(kind string, is bool, reason, message, otherwise string) {
+	if is {
+		d.condition(kind, metav1.ConditionTrue, reason, message)
+		return
+	}
+	d.condition(kind, metav1.ConditionFalse, otherwise, "")
+}
+
+func (d deriving) conditions() {
+	st, plan := d.w.view.Status, d.w.view.Plan
+	run := d.v.status.Run
+	message := ""
+	if run != nil {
+		message = fmt.Sprintf("run %s is at step %s", run.ID, firstOf(run.Step, "lock"))
+	}
+	d.yes(v1alpha1.ConditionProgressing, run != nil, "Running", message, "Idle")
+	d.proven()
+	var why []string
+	for _, verdict := range plan.Why {
+		switch verdict.Code {
+		case "age": // its text grows with the age
+			why = append(why, fmt.Sprintf("image %s is older than %s", plan.Image, d.w.maxAge))
+		case "no-image", "patches":
+			why = append(why, verdict.Text)
+		}
+	}
+	d.yes(v1alpha1.ConditionStale, len(why) > 0, "NeedsImage", strings.Join(why, "; "), "Fresh")
+	var refusals []string
+	for _, r := range st.Refusals {
+		refusals = append(refusals, r.String())
+	}
+	d.yes(v1alpha1.ConditionRefused, len(refusals) > 0, "PoolRefused", strings.Join(refusals, "; "), "Accepted")
+	text := ""
+	if st.Pinned != nil {
+		text = st.Pinned.String()
+	}
+	d.yes(v1alpha1.ConditionPinned, st.Pinned != nil, "ForeignImage", text, "Own")
+	d.paused()
+}
+
+func (d deriving) paused() {
+	switch paused := d.w.view.Status.Paused; {
+	case paused != "":
+		d.condition(v1alpha1.ConditionPaused, metav1.ConditionTrue, "ClusterPaused", kamino.Plain(paused))
+	case d.p.Spec.Suspend:
+		d.condition(v1alpha1.ConditionPaused, metav1.ConditionTrue, "Suspended", "spec.suspend is set")
+	default:
+		d.condition(v1alpha1.ConditionPaused, metav1.ConditionFalse, "Active", "")
+	}
+}
+
+func (d deriving) proven() {
+	next := d.v.status.Next
+	if next == nil {
+		d.condition(v1alpha1.ConditionProven, metav1.ConditionFalse, "NoImage", "the next node boots from no image of kamino")
+		return
+	}
+	for _, v := range d.w.view.Status.Versions {
+		if v.Name == next.Version {
+			d.yes(v1alpha1.ConditionProven, v.Proven(), "Passed", "version "+v.Name+" passed its proof", "Unproved")
+		}
+	}
+}
+
+// decide says what is to be done, and why not.
+func (d deriving) decide() {
+	plan, own := d.w.view.Plan, d.w.own
+	need, why := plan.Action == kamino.DoUpdate || plan.Action == kamino.DoModel, said(plan.Why)
+	switch {
+	case own != nil && own.running:
+		d.ready(metav1.ConditionUnknown, v1alpha1.ReasonRunning, d.message())
+	case plan.Action == kamino.DoFinish:
+		d.ready(metav1.ConditionUnknown, v1alpha1.ReasonRunning, d.message())
+		d.finish()
+	case len(plan.Held) > 0 && !(d.w.patchDue && only(plan.Held, "too-few-candidates", "today")):
+		d.held()
+	case need || d.w.patchDue:
+		if !need {
+			why = "nodes are to be patched"
+		}
+		d.due(why)
+	default:
+		d.ready(metav1.ConditionTrue, v1alpha1.ReasonUpToDate, why)
+		if next := d.v.status.Next; next != nil && next.Built != nil && d.w.maxAge > 0 && !d.p.Spec.Suspend {
+			d.wake(next.Built.Add(d.w.maxAge + time.Second))
+		}
+	}
+}
+
+// letBe is how long a run that another process left is let be after a try to finish it: that
+// process has just shown that it lives, or something else is in the way.
+const letBe = time.Minute
+
+// finish goes on with what an ended process left, whenever that is, or gives it back.
+func (d deriving) finish() {
+	if own := d.w.own; own != nil && d.w.now.Sub(own.ended) < letBe {
+		d.wake(own.ended.Add(letBe))
+		return
+	}
+	d.v.start = d.w.turn
+}
+
+func (d deriving) message() string {
+	run := d.v.status.Run
+	if run == nil || run.ID == "" {
+		return "a run begins"
+	}
+	return fmt.Sprintf("run %s, donor %s, at step %s", run.ID, firstOf(d.v.status.Donor, "none"), firstOf(run.Step, "lock"))
+}
+
+// due starts a run, if nothing stands against it now.
+func (d deriving) due(why string) {
+	failed, again := d.failure()
+	switch {
+	case d.p.Spec.Suspend:
+		d.ready(metav1.ConditionFalse, v1alpha1.ReasonSuspended, "spec.suspend is set; "+why)
+	case !d.w.window.open:
+		d.ready(metav1.ConditionUnknown, v1alpha1.ReasonWindow, "waiting for the window; "+why)
+		d.nextRun(d.w.window.from)
+	case d.w.now.Before(again):
+		d.ready(metav1.ConditionFalse, v1alpha1.ReasonBackOff, failed)
+		d.nextRun(again)
+	case !d.w.turn:
+		d.ready(metav1.ConditionUnknown, v1alpha1.ReasonTurn, "waiting for the donors of other pools to be back; "+why)
+	default:
+		d.ready(metav1.ConditionUnknown, v1alpha1.ReasonNeedsRun, why)
+		d.v.start = true
+	}
+}
+
+func (d deriving) wake(at time.Time) {
+	if d.v.wake.IsZero() || at.Before(d.v.wake) {
+		d.v.wake = at
+	}
+}
+
+func (d deriving) nextRun(at time.Time) {
+	if !at.IsZero() {
+		d.v.status.NextRun = moment(at)
+		d.wake(at)
+	}
+}
+
+// longestRetry bounds the time between two tries.
+const longestRetry = 12 * time.Hour
+
+// failure is how the last run failed, and when the next may be tried: as the ledger of the pool
+// tells, so that it is known after a restart too, or this process knows better.
+func (d deriving) failure() (text string, again time.Time) {
+	wait, last := d.w.retry, time.Time{}
+	for _, past := range d.w.view.Status.Runs {
+		if past.Failure == "" {
+			break
+		}
+		if past.Verb != "" {
+			continue
+		}
+		if last.IsZero() {
+			last, text = past.Ended, fmt.Sprintf("run %s failed: %s", past.Run, past.Failure)
+		} else {
+			wait = min(2*wait, longestRetry)
+		}
+	}
+	if own := d.w.own; own != nil && own.failed() && own.ended.After(last) {
+		last, text = own.ended, own.err.Error()
+		for range own.failures - 1 {
+			wait = min(2*wait, longestRetry)
+		}
+	}
+	if last.IsZero() {
+		return "", time.Time{}
+	}
+	return text, last.Add(wait)
+}
+
+// reasons of what is held, by its code.
+var reasons = map[string]string{
+	"pinned": v1alpha1.ReasonPinned, "foreign-model": v1alpha1.ReasonPinned, "paused": v1alpha1.ReasonPaused,
+	"refused": v1alpha1.ReasonRefused, "promote": v1alpha1.ReasonAwaits, "error": v1alpha1.ReasonUnreadable,
+}
+
+func (d deriving) held() {
+	plan, first := d.w.view.Plan, d.w.view.Plan.Held[0]
+	reason, status := firstOf(reasons[first.Code], v1alpha1.ReasonHeld), metav1.ConditionFalse
+	switch {
+	case reason == v1alpha1.ReasonRefused && d.w.view.Status.Owner != nil:
+		reason = v1alpha1.ReasonOwned
+	case reason == v1alpha1.ReasonAwaits:
+		status = metav1.ConditionUnknown
+	case first.Code == "today":
+		y, m, day := d.w.now.UTC().Date()
+		d.nextRun(time.Date(y, m, day+1, 0, 0, 0, 0, time.UTC))
+	}
+	text := said(plan.Held)
+	if first.Code == "too-few-candidates" {
+		text += rejected(plan.Candidates)
+	}
+	d.ready(status, reason, text)
+}
+
+// rejected counts why nodes are no candidates, by codes: their texts tell times, which go on.
+func rejected(all []kamino.Candidate) string {
+	count := map[string]int{}
+	for _, c := range all {
+		for _, r := range c.Reasons {
+			count[r.Code]++
+		}
+	}
+	var words []string
+	for _, code := range slices.Sorted(maps.Keys(count)) {
+		words = append(words, fmt.Sprintf("%s: %d", code, count[code]))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "; nodes that are none, by reason: " + strings.Join(words, ", ") + " (kamino plan says more)"
+}
+
+func said(verdicts []kamino.Verdict) string {
+	texts := make([]string, len(verdicts))
+	for i, v := range verdicts {
+		texts[i] = v.Text
+	}
+	return strings.Join(texts, "; ")
+}
+
+// only says whether all of these are among the codes.
+func only(verdicts []kamino.Verdict, codes ...string) bool {
+	for _, v := range verdicts {
+		fits := false
+		for _, code := range codes {
+			fits = fits || v.Code == code
+		}
+		if !fits {
+			return false
+		}
+	}
+	return true
+}
+
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}

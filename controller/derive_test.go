@@ -1,0 +1,172 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/api/v1alpha1"
+)
+
+var now = time.Date(2026, 11, 23, 4, 0, 0, 0, time.UTC)
+
+// due is the world of a pool that needs an image, and may have one.
+func due() world {
+	return world{now: now, window: sight{open: true}, retry: 15 * time.Minute, turn: true, view: kamino.PoolView{
+		Status: kamino.PoolStatus{Name: "p"},
+		Plan:   kamino.PoolPlan{Action: kamino.DoUpdate, Donor: "n1", Why: []kamino.Verdict{{Code: "no-image", Text: "the pool has no image version yet"}}},
+	}}
+}
+
+func past(ago time.Duration, failure string) kamino.PastRun {
+	return kamino.PastRun{Run: "r", Ended: now.Add(-ago), Failure: failure}
+}
+
+// TestDerive: of each state of the world, what Ready says, whether a run starts, and when to look
+// again.
+func TestDerive(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*world, *v1alpha1.NodePrototypeSpec)
+		reason string
+		ready  metav1.ConditionStatus
+		start  bool
+		wake   time.Duration // 0: as always
+	}{
+		"due":                {func(w *world, _ *v1alpha1.NodePrototypeSpec) {}, "NeedsRun", "Unknown", true, 0},
+		"suspended":          {func(w *world, s *v1alpha1.NodePrototypeSpec) { s.Suspend = true }, "Suspended", "False", false, 0},
+		"outside its window": {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.window = sight{from: now.Add(time.Hour)} }, "OutsideWindow", "Unknown", false, time.Hour},
+		"no turn":            {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.turn = false }, "WaitingForTurn", "Unknown", false, 0},
+		"failed a minute ago": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
+			w.view.Status.Runs = []kamino.PastRun{past(time.Minute, "x")}
+		}, "RunFailed", "False", false, 14 * time.Minute},
+		"failed three times": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
+			w.view.Status.Runs = []kamino.PastRun{past(time.Minute, "x"), past(time.Hour, "x"), past(2*time.Hour, "x"), past(3*time.Hour, "")}
+		}, "RunFailed", "False", false, 59 * time.Minute},
+		"failed long ago": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
+			w.view.Status.Runs = []kamino.PastRun{past(16*time.Minute, "x")}
+		}, "NeedsRun", "Unknown", true, 0},
+		"failed before its lease": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
+			w.own = &run{ended: now.Add(-time.Minute), err: errors.New("x"), failures: 2}
+		}, "RunFailed", "False", false, 29 * time.Minute},
+		"ended with the process": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
+			w.own = &run{ended: now.Add(-time.Minute), err: fmt.Errorf("x: %w", context.Canceled), failures: 1}
+		}, "NeedsRun", "Unknown", true, 0},
+		"at work": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
+			w.own = &run{running: true, step: "seal", id: "r", percent: -1}
+		}, "Running", "Unknown", false, 0},
+		"left by another process": {func(w *world, s *v1alpha1.NodePrototypeSpec) {
+			s.Suspend, w.window.open = true, false
+			w.view.Plan.Action = kamino.DoFinish
+			w.view.Status.Unfinished = &kamino.Unfinished{Run: "r"}
+		}, "Running", "Unknown", true, 0},
+		"held by another process": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
+			w.view.Plan.Action = kamino.DoFinish
+			w.own = &run{ended: now.Add(-20 * time.Second), err: &kamino.HeldError{}}
+		}, "Running", "Unknown", false, 40 * time.Second},
+		"nothing":               {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.nothing() }, "UpToDate", "True", false, 0},
+		"nothing, suspended":    {func(w *world, s *v1alpha1.NodePrototypeSpec) { w.nothing(); s.Suspend = true }, "UpToDate", "True", false, 0},
+		"nothing, but to patch": {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.nothing(); w.patchDue = true }, "NeedsRun", "Unknown", true, 0},
+		"old soon": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
+			w.nothing()
+			built := now.Add(-23 * time.Hour)
+			w.maxAge, w.view.Status.Next, w.view.Status.NextBuilt = 24*time.Hour, "v", &built
+			w.view.Status.Versions = []kamino.VersionStatus{{Name: "v"}}
+		}, "UpToDate", "True", false, time.Hour + time.Second},
+		"one of today":       {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.hold("today") }, "Held", "False", false, 20 * time.Hour},
+		"paused":             {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.hold("paused") }, "Paused", "False", false, 0},
+		"paused, to patch":   {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.hold("paused"); w.patchDue = true }, "Paused", "False", false, 0},
+		"too few, to patch":  {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.hold("too-few-candidates"); w.patchDue = true }, "NeedsRun", "Unknown", true, 0},
+		"waits for a person": {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.hold("promote") }, "AwaitsPromotion", "Unknown", false, 0},
+		"pinned":             {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.hold("pinned") }, "Pinned", "False", false, 0},
+		"owned": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
+			w.hold("refused")
+			w.view.Status.Owner = &kamino.Owner{Name: "o"}
+		}, "Owned", "False", false, 0},
+		"no such pool": {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.trouble = &problem{v1alpha1.ReasonPoolNotFound, "x"} }, "PoolNotFound", "False", false, 0},
+		"no such pool, with a donor": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
+			w.trouble = &problem{v1alpha1.ReasonPoolNotFound, "x"}
+			w.view.Status.Unfinished = &kamino.Unfinished{Run: "r"}
+		}, "PoolNotFound", "False", true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p := due(), &v1alpha1.NodePrototype{ObjectMeta: metav1.ObjectMeta{Generation: 7}}
+			tt.change(&w, &p.Spec)
+			v := derive(p, w)
+			ready := meta.FindStatusCondition(v.status.Conditions, v1alpha1.ConditionReady)
+			if ready == nil || ready.Reason != tt.reason || ready.Status != tt.ready || ready.ObservedGeneration != 7 || v.status.ObservedGeneration != 7 {
+				t.Errorf("Ready is %+v, want %s because %s", ready, tt.ready, tt.reason)
+			}
+			want := time.Time{}
+			if tt.wake > 0 {
+				want = now.Add(tt.wake)
+			}
+			if v.start != tt.start || !v.wake.Equal(want) {
+				t.Errorf("starts a run: %t, looks again at %s; want %t, %s", v.start, v.wake, tt.start, want)
+			}
+			if len(v.status.Conditions) != 7 {
+				t.Errorf("%d conditions, want 7: %+v", len(v.status.Conditions), v.status.Conditions)
+			}
+			// A second later nothing has changed.
+			p.Status = *v.status.DeepCopy()
+			later := w
+			later.now = now.Add(time.Second)
+			if again := derive(p, later); !equality.Semantic.DeepEqual(again.status, v.status) {
+				t.Errorf("a second later the status is another:\n%+v\n%+v", again.status, v.status)
+			}
+		})
+	}
+}
+
+func (w *world) nothing() {
+	w.view.Plan = kamino.PoolPlan{Action: kamino.DoNothing, Why: []kamino.Verdict{{Code: "nothing", Text: "x"}}}
+}
+
+func (w *world) hold(code string) {
+	w.view.Plan.Action, w.view.Plan.Held = kamino.DoNothing, []kamino.Verdict{{Code: code, Text: "x"}}
+}
+
+// TestAge: the text of an age does not make the status another each day.
+func TestAge(t *testing.T) {
+	w := due()
+	w.maxAge, w.view.Plan.Image = time.Hour, "v"
+	w.view.Plan.Why = []kamino.Verdict{{Code: "age", Text: "image v is 3.1 days old"}}
+	v := derive(&v1alpha1.NodePrototype{}, w)
+	stale := meta.FindStatusCondition(v.status.Conditions, v1alpha1.ConditionStale)
+	if stale.Status != metav1.ConditionTrue || strings.Contains(stale.Message, "3.1") {
+		t.Errorf("%+v", stale)
+	}
+}
+
+// TestOptions: what a spec says takes the place of the flags, what it does not say stays.
+func TestOptions(t *testing.T) {
+	base := kamino.AutoDefaults()
+	base.MinCandidates, base.Rules.RejectTainted = 2, true
+	day, bake := v1alpha1.Duration("24h"), v1alpha1.Duration("0s")
+	o, err := optionsOf(base, v1alpha1.NodePrototypeSpec{MaxImageAge: &day, History: 5, Promote: v1alpha1.PromoteManual,
+		Prove: v1alpha1.Prove{Mode: v1alpha1.ProveCanary, Bake: &bake, BootBudget: "2x"}, Patch: &v1alpha1.Patch{Nodes: 2, Reboot: "Never"},
+		Select: &v1alpha1.Select{MinReady: &day, LastPatch: []v1alpha1.Signal{"condition:Patched"}, RequireLabels: []string{"node-restriction.kubernetes.io/donor"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.MaxImageAge != 24*time.Hour || o.History != 5 || o.Proof.Promote != kamino.PromoteManual || o.Proof.For != 0 || o.Proof.Times != 2 || o.MinCandidates != 2 ||
+		!o.Rules.RejectTainted || o.Rules.MinReady != 24*time.Hour || fmt.Sprint(o.Rules.LastPatch) != "[condition:Patched]" || len(o.Rules.RequireLabels) != 1 ||
+		o.Patch == nil || o.Patch.Nodes != 2 || o.Patch.Order.Reboot != kamino.RebootNever {
+		t.Errorf("%+v", o)
+	}
+	for _, bad := range []v1alpha1.NodePrototypeSpec{
+		{Prove: v1alpha1.Prove{BootBudget: "0.5x"}}, {Prove: v1alpha1.Prove{BootBudget: "10s"}},
+		{Select: &v1alpha1.Select{RequireLabels: []string{"a"}}}, {Select: &v1alpha1.Select{LastPatch: []v1alpha1.Signal{"a b"}}},
+	} {
+		if _, err := optionsOf(base, bad); err == nil {
+			t.Errorf("%+v is taken", bad)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/kube"
+)
+
+// sightseer is the cluster whose nodes an informer knows. Passes read it; runs do not, as what they
+// do must rest on what is so now.
+type sightseer struct {
+	*kube.Cluster
+	informed client.Reader
+}
+
+// Nodes implements kamino.Cluster. The nodes share what they hold with the informer.
+func (s sightseer) Nodes(ctx context.Context) ([]kamino.Node, error) {
+	var list corev1.NodeList
+	if err := s.informed.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	out := make([]kamino.Node, 0, len(list.Items))
+	for i := range list.Items {
+		out = append(out, kube.NodeOf(&list.Items[i]))
+	}
+	return out, nil
+}
+
+// trimNode leaves what no pass reads out of what the informer keeps: of a node with 50 images in
+// its cache a tenth is left.
+func trimNode(object any) (any, error) {
+	n, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	n.ManagedFields = nil
+	delete(n.Annotations, kamino.AnnotationPackages)
+	delete(n.Annotations, corev1.LastAppliedConfigAnnotation)
+	n.Spec.PodCIDR, n.Spec.PodCIDRs, n.Spec.ConfigSource = "", nil, nil
+	info, conditions := n.Status.NodeInfo, n.Status.Conditions
+	n.Status = corev1.NodeStatus{NodeInfo: info, Conditions: conditions}
+	return n, nil
+}
+
+// nodeChanges are those of which something may follow for a pool; heartbeats are none.
+var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	was, okWas := e.ObjectOld.(*corev1.Node)
+	is, okIs := e.ObjectNew.(*corev1.Node)
+	if !okWas || !okIs {
+		return true
+	}
+	return ready(was) != ready(is) || was.Status.NodeInfo != is.Status.NodeInfo || !equality.Semantic.DeepEqual(was.Spec, is.Spec) ||
+		!equality.Semantic.DeepEqual(was.Labels, is.Labels) || !equality.Semantic.DeepEqual(was.Annotations, is.Annotations)
+}}
+
+func ready(n *corev1.Node) corev1.ConditionStatus {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return corev1.ConditionUnknown
+}

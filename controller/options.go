@@ -1,0 +1,108 @@
+package controller
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/api/v1alpha1"
+)
+
+// optionsOf are those of auto-update, where the spec says them; the others are the controller's.
+func optionsOf(base kamino.AutoOptions, spec v1alpha1.NodePrototypeSpec) (o kamino.AutoOptions, err error) {
+	o = base
+	o.Patch = nil
+	length := func(field string, text *v1alpha1.Duration, into *time.Duration) {
+		if text == nil {
+			return
+		}
+		d, failed := time.ParseDuration(string(*text))
+		if failed != nil && err == nil {
+			err = fmt.Errorf("spec.%s: invalid duration %q", field, *text)
+		}
+		*into = d
+	}
+	length("maxImageAge", spec.MaxImageAge, &o.MaxImageAge)
+	length("prove.bake", spec.Prove.Bake, &o.Proof.For)
+	if spec.History > 0 {
+		o.History = int(spec.History)
+	}
+	if spec.Prove.Mode != "" {
+		o.Proof.Mode = kamino.ProveMode(strings.ToLower(string(spec.Prove.Mode)))
+	}
+	o.Proof.Promote = kamino.PromoteAuto
+	if spec.Promote == v1alpha1.PromoteManual {
+		o.Proof.Promote = kamino.PromoteManual
+	}
+	if spec.Prove.Probe != "" {
+		o.Proof.Probe = []byte(spec.Prove.Probe)
+	}
+	if budget := spec.Prove.BootBudget; strings.HasSuffix(budget, "x") {
+		o.Proof.Times, err = strconv.ParseFloat(strings.TrimSuffix(budget, "x"), 64)
+	} else if text := v1alpha1.Duration(budget); budget != "" {
+		length("prove.bootBudget", &text, &o.Proof.Budget)
+	}
+	if s := spec.Select; s != nil {
+		length("select.minReady", s.MinReady, &o.Rules.MinReady)
+		if failed := selectOf(&o, *s); failed != nil && err == nil {
+			err = failed
+		}
+	}
+	if err == nil {
+		err = o.Validate()
+	}
+	if p := spec.Patch; p != nil && err == nil {
+		patch := kamino.PatchDefaults()
+		if base.Patch != nil {
+			patch = *base.Patch
+		}
+		patch.Nodes, patch.Order.Reboot = int(p.Nodes), kamino.RebootMode(strings.ToLower(p.Reboot))
+		patch.MaxAway, patch.MaxNotReady = o.MaxAway, o.MaxNotReady
+		o.Patch = &patch
+	}
+	return o, err
+}
+
+func selectOf(o *kamino.AutoOptions, s v1alpha1.Select) error {
+	if s.MinCandidates != nil {
+		o.MinCandidates = int(*s.MinCandidates)
+	}
+	if s.RejectTainted {
+		o.Rules.RejectTainted = true
+	}
+	if len(s.IgnoreAnnotations) > 0 {
+		o.Rules.IgnoreAnnotations = s.IgnoreAnnotations
+	}
+	if len(s.RequireLabels) > 0 {
+		o.RequireLabels = nil
+		for _, text := range s.RequireLabels {
+			label, err := kamino.ParseLabelDemand(text)
+			if err != nil {
+				return fmt.Errorf("spec.select.requireLabels: %w", err)
+			}
+			o.RequireLabels = append(o.RequireLabels, label)
+		}
+		o.Rules.RequireLabels = o.RequireLabels
+	}
+	for _, l := range []struct {
+		field string
+		texts []v1alpha1.Signal
+		into  *[]kamino.Signal
+	}{{"lastPatch", s.LastPatch, &o.Rules.LastPatch}, {"pendingReboot", s.PendingReboot, &o.Rules.PendingReboot}} {
+		if len(l.texts) == 0 {
+			continue
+		}
+		*l.into = nil
+		for _, text := range l.texts {
+			signal, err := kamino.ParseSignal(string(text))
+			if err != nil {
+				return fmt.Errorf("spec.select.%s: %w", l.field, err)
+			}
+			*l.into = append(*l.into, signal)
+		}
+	}
+	o.PendingReboot = o.Rules.PendingReboot
+	return nil
+}

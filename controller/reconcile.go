@@ -1,0 +1,296 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/api/v1alpha1"
+	"kamino.dev/kamino/controller/metrics"
+)
+
+// reconciler asks the engine of each prototype what auto-update would do.
+type reconciler struct {
+	client client.Client
+	engine *kamino.Engine // reads the API server itself
+	seen   *kamino.Engine // reads nodes from the informer
+	base   kamino.AutoOptions
+	opts   Options
+	runs   *runs
+	pace   flowcontrol.RateLimiter // of passes that read the cloud, shared between pools
+
+	mu      sync.Mutex
+	views   map[string]view            // by prototype
+	watches map[kamino.PoolID]watching // of versions that were promoted of late
+	metrics *metrics.Runs
+}
+
+// view is what a pass read, and of what.
+type view struct {
+	generation int64
+	at         time.Time
+	pool       kamino.PoolID
+	kamino.PoolView
+}
+
+// Reconcile makes one pass.
+func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var p v1alpha1.NodePrototype
+	if err := r.client.Get(ctx, req.NamespacedName, &p); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			r.forget(req.Name)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, err
+	}
+	if p.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	opts, err := optionsOf(r.base, p.Spec)
+	if err != nil {
+		err = troubled(v1alpha1.ReasonInvalid, "%v", err)
+	}
+	w, pool, err := r.look(ctx, &p, opts, err)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := r.promote(ctx, &p, pool, &w); err != nil {
+		return reconcile.Result{}, err
+	}
+	v := derive(&p, w)
+	if err := r.write(ctx, &p, v.status); err != nil {
+		return reconcile.Result{}, err
+	}
+	if v.start {
+		opts.Pools = []string{string(pool)}
+		if !w.patchDue {
+			opts.Patch = nil
+		}
+		r.runs.begin(p.Name, opts)
+	}
+	if w.trouble == nil {
+		r.watch(p.Name, p.Spec, w, pool, opts)
+	}
+	return reconcile.Result{RequeueAfter: r.again(p.Name, v.wake)}, nil
+}
+
+// look reads the world. What is wrong with the prototype or its pool is part of it; an error is
+// only what another try may mend.
+func (r *reconciler) look(ctx context.Context, p *v1alpha1.NodePrototype, opts kamino.AutoOptions, wrong error) (w world, pool kamino.PoolID, err error) {
+	w = world{now: r.engine.Clock.Now(), own: r.runs.get(p.Name), maxAge: opts.MaxImageAge, retry: r.opts.Retry, turn: r.runs.free()}
+	window, err := parseWindow(p.Spec.Window)
+	if err != nil && wrong == nil {
+		wrong = troubled(v1alpha1.ReasonInvalid, "spec.window: %v", err)
+	}
+	w.window = window.at(w.now)
+	if wrong == nil {
+		pool, wrong = r.poolOf(ctx, p)
+	}
+	if wrong == nil {
+		w.view, wrong = r.view(ctx, p, pool, opts)
+	}
+	if wrong != nil {
+		if !errors.As(wrong, &w.trouble) {
+			return w, pool, wrong
+		}
+		return w, pool, nil
+	}
+	w.patchDue = p.Spec.Patch != nil && w.window.open && lastPatch(w).Before(patchedBy(w))
+	return w, pool, nil
+}
+
+// poolOf is the pool of a prototype, which must be no other's.
+func (r *reconciler) poolOf(ctx context.Context, p *v1alpha1.NodePrototype) (kamino.PoolID, error) {
+	k, err := r.known(ctx)
+	if err != nil {
+		return "", err
+	}
+	pool, err := k.find(p.Spec, func() ([]kamino.Lease, error) { return r.engine.Cluster.Leases(ctx) })
+	if err != nil {
+		return "", err
+	}
+	var all v1alpha1.NodePrototypeList
+	if err := r.client.List(ctx, &all); err != nil {
+		return "", err
+	}
+	if others := k.others(p.Name, pool, all.Items); len(others) > 0 {
+		return "", troubled(v1alpha1.ReasonConflict, "prototype %s means pool %s as well: delete all but one", strings.Join(others, ", "), pool.Name())
+	}
+	return pool, nil
+}
+
+// fresh is how long the view of a pool whose run is at work serves: its lease is read each time,
+// and nothing else is decided meanwhile.
+const fresh = time.Minute
+
+func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool kamino.PoolID, opts kamino.AutoOptions) (kamino.PoolView, error) {
+	r.mu.Lock()
+	last := r.views[p.Name]
+	r.mu.Unlock()
+	now := r.engine.Clock.Now()
+	if own := r.runs.get(p.Name); own != nil && own.running && last.generation == p.Generation && last.pool == pool && now.Sub(last.at) < fresh {
+		lease, err := r.engine.Cluster.Lease(ctx, pool)
+		if err != nil {
+			return kamino.PoolView{}, fmt.Errorf("read lease of pool %s: %w", pool.Name(), err)
+		}
+		last.Status.Unfinished = lease.Unfinished(now)
+		return last.PoolView, nil
+	}
+	if err := r.pace.Wait(ctx); err != nil {
+		return kamino.PoolView{}, err
+	}
+	got, err := r.seen.View(ctx, pool, opts)
+	if err != nil {
+		return got, err
+	}
+	r.mu.Lock()
+	r.views[p.Name] = view{p.Generation, now, pool, got}
+	r.mu.Unlock()
+	r.metrics.Set(p.Name, got.Status)
+	switch {
+	case got.Gone:
+		return got, troubled(v1alpha1.ReasonPoolNotFound, "%s", got.Status.Error)
+	case got.Status.Error != "":
+		return got, troubled(v1alpha1.ReasonUnreadable, "%s", got.Status.Error)
+	}
+	return got, nil
+}
+
+// patchedBy is when a node must have been patched last: when the window opened or, without one,
+// a day ago.
+func patchedBy(w world) time.Time {
+	if w.window.from.IsZero() {
+		return w.now.Add(-24 * time.Hour)
+	}
+	return w.window.from
+}
+
+// lastPatch is when a node of the pool was patched last, or this process tried to.
+func lastPatch(w world) (last time.Time) {
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if at, err := time.Parse(layout, w.view.Status.Patched); err == nil {
+			last = at
+			break
+		}
+	}
+	if w.own != nil && w.own.patched.After(last) {
+		last = w.own.patched
+	}
+	return last
+}
+
+// promote does what the annotation asks for, and takes it off.
+func (r *reconciler) promote(ctx context.Context, p *v1alpha1.NodePrototype, pool kamino.PoolID, w *world) error {
+	version, asked := p.Annotations[v1alpha1.AnnotationPromote]
+	if !asked || w.trouble != nil {
+		return nil
+	}
+	if w.own != nil && w.own.running {
+		return nil // it holds the pool; its end is another pass
+	}
+	_, err := r.engine.PromoteVersion(ctx, kamino.PromoteOptions{Pool: string(pool), Version: version})
+	if held := (*kamino.HeldError)(nil); errors.As(err, &held) || ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		w.trouble = &problem{v1alpha1.ReasonPromotion, fmt.Sprintf("annotation %s: %v", v1alpha1.AnnotationPromote, err)}
+		if hint := kamino.Hint(err); hint != "" {
+			w.trouble.text += ": " + hint
+		}
+		return nil
+	}
+	patch := client.MergeFrom(p.DeepCopy())
+	delete(p.Annotations, v1alpha1.AnnotationPromote)
+	if err := r.client.Patch(ctx, p, patch); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	delete(r.views, p.Name)
+	r.mu.Unlock()
+	opts, err := optionsOf(r.base, p.Spec)
+	if err != nil {
+		return err
+	}
+	w.view, err = r.view(ctx, p, pool, opts)
+	return err
+}
+
+// write writes the status, if it is another than before.
+func (r *reconciler) write(ctx context.Context, p *v1alpha1.NodePrototype, status v1alpha1.NodePrototypeStatus) error {
+	if equality.Semantic.DeepEqual(p.Status, status) {
+		return nil
+	}
+	patch := client.MergeFrom(p.DeepCopy())
+	p.Status = status
+	return client.IgnoreNotFound(r.client.Status().Patch(ctx, p, patch))
+}
+
+// again is when to look again where nothing happens, spread so that passes of many prototypes do
+// not fall together.
+func (r *reconciler) again(name string, wake time.Time) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	after := r.opts.Resync + r.opts.Resync*time.Duration(h.Sum32()%100)/500
+	if !wake.IsZero() {
+		after = min(after, max(wake.Sub(r.engine.Clock.Now()), time.Second))
+	}
+	return after
+}
+
+func (r *reconciler) forget(name string) {
+	r.runs.forget(name)
+	r.metrics.Forget(name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.views, name)
+}
+
+// watching is a watch of new nodes after a promotion.
+type watching struct {
+	version string
+	cancel  context.CancelFunc
+}
+
+// watch has new nodes watched after a promotion by whomever, for as long as the spec says and is
+// left. A process that begins later goes on with it.
+func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world, pool kamino.PoolID, opts kamino.AutoOptions) {
+	st := w.view.Status
+	if spec.Watch == nil || st.Next == "" || w.view.Promoted.IsZero() {
+		return
+	}
+	d, err := time.ParseDuration(string(*spec.Watch))
+	left := d - w.now.Sub(w.view.Promoted)
+	ctx := r.runs.context()
+	if err != nil || left <= 0 || ctx == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if was, on := r.watches[pool]; on {
+		if was.version == st.Next {
+			return
+		}
+		was.cancel()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r.watches[pool] = watching{st.Next, cancel}
+	promoted := kamino.PoolResult{Pool: pool, Name: st.Name, Result: &kamino.Result{Pool: pool, Version: st.Next, Changed: true}}
+	r.runs.busy.Go(func() {
+		defer cancel()
+		err := r.seen.Watch(ctx, []kamino.PoolResult{promoted}, kamino.Watching{For: left, Budget: opts.Proof.Budget})
+		if err != nil && ctx.Err() == nil {
+			r.runs.ended(name, pool.Name(), nil, err)
+		}
+		r.runs.wake(name)
+	})
+}

@@ -1,0 +1,153 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// run is a run of auto-update for one prototype, by this process. A copy of it is read.
+type run struct {
+	running  bool
+	id, step string
+	percent  int // -1: not known
+	began    time.Time
+	ended    time.Time
+	err      error // how the last one ended
+	failures int   // one after the other
+	patched  time.Time
+}
+
+// failed says whether the last one ended by something that counts: that another process holds the
+// pool does not, nor that this one is told to end.
+func (r *run) failed() bool {
+	if r == nil || r.err == nil {
+		return false
+	}
+	held := (*kamino.HeldError)(nil)
+	return !errors.As(r.err, &held) && !errors.Is(r.err, context.Canceled)
+}
+
+// runs are those of this process, by the name of their prototypes.
+type runs struct {
+	engine *kamino.Engine
+	log    *slog.Logger
+	report func(kamino.Event)
+	turns  chan struct{}     // one for each donor that may be away
+	wake   func(name string) // "": all
+	ended  func(name, pool string, results []kamino.PoolResult, err error)
+
+	mu   sync.Mutex
+	of   map[string]*run
+	on   context.Context // of the process; nil before it leads
+	busy sync.WaitGroup
+}
+
+// Start lets runs begin, and returns when all of them have ended after ctx has: each gives back its
+// donor then, as long as the process is let live.
+func (r *runs) Start(ctx context.Context) error {
+	r.mu.Lock()
+	r.on = ctx
+	r.mu.Unlock()
+	r.wake("")
+	<-ctx.Done()
+	r.busy.Wait()
+	return nil
+}
+
+// get is what is known of the run of a prototype; nil for nothing.
+func (r *runs) get(name string) *run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of[name] == nil {
+		return nil
+	}
+	known := *r.of[name]
+	return &known
+}
+
+func (r *runs) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if one := r.of[name]; one != nil && !one.running {
+		delete(r.of, name)
+	}
+}
+
+// free says whether a donor may be taken.
+func (r *runs) free() bool { return len(r.turns) < cap(r.turns) }
+
+// begin starts a run in the background, if a turn is free.
+func (r *runs) begin(name string, opts kamino.AutoOptions) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one := r.of[name]
+	if r.on == nil || r.on.Err() != nil || one != nil && one.running {
+		return
+	}
+	select {
+	case r.turns <- struct{}{}:
+	default:
+		return
+	}
+	if one == nil {
+		one = &run{}
+		r.of[name] = one
+	}
+	one.running, one.began, one.percent, one.id, one.step = true, r.engine.Clock.Now(), -1, "", ""
+	if opts.Patch != nil {
+		one.patched = one.began
+	}
+	ctx := r.on
+	r.busy.Go(func() { r.drive(ctx, name, one, opts) })
+}
+
+func (r *runs) drive(ctx context.Context, name string, one *run, opts kamino.AutoOptions) {
+	back := sync.OnceFunc(func() { <-r.turns; r.wake("") })
+	engine := *r.engine
+	engine.DonorBack = func(kamino.PoolID) { back() }
+	engine.Report = func(ev kamino.Event) {
+		r.report(ev)
+		r.note(name, one, ev)
+	}
+	results, err := engine.AutoUpdate(ctx, opts)
+	back()
+	r.mu.Lock()
+	one.running, one.ended, one.err = false, r.engine.Clock.Now(), err
+	if one.failed() {
+		one.failures++
+	} else if err == nil {
+		one.failures = 0
+	}
+	failed := one.failed()
+	r.mu.Unlock()
+	if failed {
+		r.log.Error("run failed", "prototype", name, "error", err, "hint", kamino.Hint(err))
+	}
+	r.ended(name, kamino.PoolID(opts.Pools[0]).Name(), results, err)
+	r.wake(name)
+}
+
+// note keeps what the status tells of a run, and has it told.
+func (r *runs) note(name string, one *run, ev kamino.Event) {
+	r.mu.Lock()
+	changed := one.step != ev.Step || one.percent != ev.Percent || one.id != ev.Run && ev.Run != ""
+	if one.step, one.percent = ev.Step, ev.Percent; ev.Run != "" {
+		one.id = ev.Run
+	}
+	r.mu.Unlock()
+	if changed {
+		r.wake(name)
+	}
+}
+
+// context is that of runs; nil before they may begin.
+func (r *runs) context() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.on
+}

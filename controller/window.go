@@ -1,0 +1,104 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"time"
+	_ "time/tzdata" // images of this program have no time zones
+
+	"kamino.dev/kamino/api/v1alpha1"
+)
+
+// window is when runs may start; nil is always.
+type window struct {
+	days       []time.Weekday // none means all
+	start, end int            // minutes of the day
+	zone       *time.Location
+}
+
+var weekdays = map[v1alpha1.Day]time.Weekday{"Sun": time.Sunday, "Mon": time.Monday, "Tue": time.Tuesday, "Wed": time.Wednesday,
+	"Thu": time.Thursday, "Fri": time.Friday, "Sat": time.Saturday}
+
+// parseWindow reads what the API server has let pass; only the time zone can still be unknown.
+func parseWindow(w *v1alpha1.Window) (*window, error) {
+	if w == nil {
+		return nil, nil
+	}
+	zone, err := time.LoadLocation(w.TimeZone)
+	if err != nil || w.TimeZone == "Local" {
+		return nil, fmt.Errorf("time zone %q is unknown: use a name of the IANA database, for instance Europe/Berlin", w.TimeZone)
+	}
+	out := &window{zone: zone}
+	for text, into := range map[string]*int{w.Start: &out.start, w.End: &out.end} {
+		at, err := time.Parse("15:04", text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no time of a day: use HH:MM", text)
+		}
+		*into = at.Hour()*60 + at.Minute()
+	}
+	for _, day := range w.Days {
+		out.days = append(out.days, weekdays[day])
+	}
+	return out, nil
+}
+
+// sight is how a window stands at a moment.
+type sight struct {
+	open bool
+	from time.Time // when it opened last, or opens next where it is not open; zero: always open
+	to   time.Time // when it closes then
+}
+
+// lookAhead is how many days hold the next opening of any window, also of one that the clocks skip
+// once.
+const lookAhead = 15
+
+func (w *window) at(now time.Time) sight {
+	if w == nil {
+		return sight{open: true}
+	}
+	today := now.In(w.zone)
+	for n := -1; n < lookAhead; n++ {
+		// Noon is shown once on each day.
+		day := time.Date(today.Year(), today.Month(), today.Day()+n, 12, 0, 0, 0, w.zone)
+		if len(w.days) > 0 && !slices.Contains(w.days, day.Weekday()) {
+			continue
+		}
+		from, to := w.moment(day, 0, w.start), w.moment(day, 0, w.end)
+		if w.end <= w.start {
+			to = w.moment(day, 1, w.end)
+		}
+		if from.Before(to) && now.Before(to) {
+			return sight{open: !now.Before(from), from: from, to: to}
+		}
+	}
+	return sight{}
+}
+
+// moment is the first at which the clocks show so many minutes of the day n days later, or would
+// have to: that of the change, where they skip it.
+func (w *window) moment(day time.Time, n, minutes int) time.Time {
+	y, m, d := day.Date()
+	at := time.Date(y, m, d+n, minutes/60, minutes%60, 0, 0, w.zone)
+	since, until := at.ZoneBounds()
+	shown, want := wall(at), time.Date(y, m, d+n, minutes/60, minutes%60, 0, 0, time.UTC)
+	switch {
+	case shown.After(want): // time.Date gives a moment on one of both sides of the change
+		return since
+	case shown.Before(want):
+		return until
+	case since.IsZero():
+		return at
+	}
+	_, before := since.Add(-time.Nanosecond).Zone()
+	_, after := at.Zone()
+	if first := at.Add(-time.Duration(before-after) * time.Second); first.Before(since) && wall(first).Equal(want) {
+		return first
+	}
+	return at
+}
+
+// wall is what the clocks show, as if they stood in UTC.
+func wall(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+}

@@ -1,0 +1,327 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/api/v1alpha1"
+	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/lab"
+	"kamino.dev/kamino/lab/labtest"
+)
+
+// kept is a lab of its own, whose pools a controller keeps: at most one donor is away in a cluster.
+type kept struct {
+	*testing.T
+	lab    *lab.Lab
+	protos dynamic.ResourceInterface
+}
+
+func newKept(t *testing.T) *kept {
+	t.Helper()
+	l, err := lab.Start(mainContext, lab.Options{Dir: filepath.Join(t.TempDir(), "lab"), Binary: labBinary, NodesPerPool: 1, Speed: speed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Stop)
+	client, err := dynamic.NewForConfig(l.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../charts/kamino/templates/kamino.dev_nodeprototypes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	if _, err := crds.Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	k := &kept{t, l, client.Resource(v1alpha1.GroupVersion.WithResource("nodeprototypes"))}
+	await(t, "NodePrototypes are served", func() string {
+		if _, err := k.protos.List(t.Context(), metav1.ListOptions{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return k
+}
+
+// process is a controller that runs.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+
+	mu    sync.Mutex
+	log   strings.Builder
+	watch func(logLine)
+}
+
+// start starts a controller, which is killed after the test if it still runs then.
+func (k *kept) start(more ...string) *process {
+	k.Helper()
+	args := append([]string{"controller", "--image", lab.SealImage, "--autoscaler-settle", "0", "--grace-period", "20", "--poll-interval", "50ms", "--minimum-ready-time", "0",
+		"--metrics-address", "0", "--health-address", "0", "--resync", "2s", "--retry", "1s", "--passes-per-second", "100"}, more...)
+	p := &process{cmd: exec.Command(binary, args...), ended: make(chan struct{})}
+	p.cmd.Env = environment(k.lab, nil)
+	log, err := p.cmd.StderrPipe()
+	if err != nil {
+		k.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		k.Fatal(err)
+	}
+	go func() {
+		defer close(p.ended)
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			p.mu.Lock()
+			p.log.WriteString(lines.Text() + "\n")
+			watch := p.watch
+			p.mu.Unlock()
+			if watch != nil {
+				watch(parseLine(lines.Text()))
+			}
+		}
+		_ = p.cmd.Wait() // the state tells
+	}()
+	k.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		if k.Failed() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			k.Logf("the log of %v:\n%s", p.cmd.Args, p.log.String())
+		}
+	})
+	return p
+}
+
+// onLine sees each line of the log from now on.
+func (p *process) onLine(see func(logLine)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watch = see
+}
+
+// pool is one whose nodes were patched just now.
+func (k *kept) pool(name string, count int, change ...func(*emulator.Pool)) *pool {
+	k.Helper()
+	spec := emulator.Pool{Name: name, Count: count}
+	for _, f := range change {
+		f(&spec)
+	}
+	p := seedPools(k.T, k.lab, spec)[0]
+	for _, node := range p.computers() {
+		p.patch(node, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, kamino.KuredLastPatch.Annotation, time.Now().UTC().Format(time.RFC3339)))
+	}
+	return p
+}
+
+// apply is a person with kubectl apply.
+func (k *kept) apply(name, spec string) {
+	k.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(fmt.Appendf(nil, "apiVersion: kamino.dev/v1alpha1\nkind: NodePrototype\nmetadata: {name: %s}\nspec: %s\n", name, spec), &o.Object); err != nil {
+		k.Fatal(err)
+	}
+	if _, err := k.protos.Apply(k.Context(), name, o, metav1.ApplyOptions{FieldManager: "person"}); err != nil {
+		k.Fatal(err)
+	}
+}
+
+func (k *kept) get(name string) (p v1alpha1.NodePrototype) {
+	k.Helper()
+	o, err := k.protos.Get(k.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		k.Fatal(err)
+	}
+	text, err := o.MarshalJSON()
+	if err != nil {
+		k.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &p); err != nil {
+		k.Fatal(err)
+	}
+	return p
+}
+
+func (k *kept) patch(name, patch string, subresources ...string) {
+	k.Helper()
+	if _, err := k.protos.Patch(k.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...); err != nil {
+		k.Fatal(err)
+	}
+}
+
+// awaitReason waits until Ready has a reason, for the spec as it is.
+func (k *kept) awaitReason(name, reason string) v1alpha1.NodePrototype {
+	k.Helper()
+	var p v1alpha1.NodePrototype
+	labtest.Await(k, 3*time.Minute, name+" is "+reason, func() string {
+		p = k.get(name)
+		ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.Reason != reason || ready.ObservedGeneration != p.Generation {
+			return fmt.Sprintf("%+v", p.Status)
+		}
+		return ""
+	})
+	return p
+}
+
+func is(p v1alpha1.NodePrototype, kind string) bool {
+	return meta.IsStatusConditionTrue(p.Status.Conditions, kind)
+}
+
+// timeless is a status without its transition times.
+func timeless(s v1alpha1.NodePrototypeStatus) v1alpha1.NodePrototypeStatus {
+	out := *s.DeepCopy()
+	for i := range out.Conditions {
+		out.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	return out
+}
+
+const quick = `prove: {bake: 0s}`
+
+// TestController: what is applied becomes an image, proved and promoted, and the status says so;
+// and whatever cannot be kept is told, and nothing done.
+func TestController(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	blue := k.pool("blue", 2)
+	leader := k.start()
+	k.apply("blue", `{pool: blue, `+quick+`}`)
+	p := k.awaitReason("blue", v1alpha1.ReasonUpToDate)
+	if s := p.Status; s.Pool != "blue" || s.Next == nil || s.Image != s.Next.Version || s.Next.Built == nil || s.Run != nil || s.Donor != "" || s.ObservedGeneration != p.Generation ||
+		!is(p, v1alpha1.ConditionReady) || !is(p, v1alpha1.ConditionProven) || is(p, v1alpha1.ConditionStale) || is(p, v1alpha1.ConditionProgressing) {
+		t.Errorf("after the run: %+v", s)
+	}
+	if o := (call{lab: k.lab}).run(t, "status", "--pool", "blue"); !strings.Contains(o.out, "boots from "+p.Status.Image) || strings.Count(o.out, "run-") > 1 {
+		t.Errorf("kamino status says\n%s", o.out)
+	}
+	blue.expectFree()
+
+	k.patch("blue", `{"status":null}`, "status")
+	if again := k.awaitReason("blue", v1alpha1.ReasonUpToDate); !equality.Semantic.DeepEqual(timeless(again.Status), timeless(p.Status)) {
+		t.Errorf("made again, the status is\n%+v, was\n%+v", again.Status, p.Status)
+	}
+
+	t.Run("troubled", func(t *testing.T) { k.at(t).troubled() })
+	t.Run("held", func(t *testing.T) { k.at(t).held() })
+	t.Run("killed", func(t *testing.T) { k.at(t).killed(leader) })
+}
+
+func (k *kept) at(t *testing.T) *kept { return &kept{t, k.lab, k.protos} }
+
+// troubled are those for which nothing can be done.
+func (k *kept) troubled() {
+	owned := k.pool("owned", 1, func(s *emulator.Pool) { s.Tags = emulator.CAPZTags("prod-1") })
+	model := owned.model()
+	k.apply("second", `{nodeSelector: {kubernetes.azure.com/agentpool: none}}`)
+	k.awaitReason("second", v1alpha1.ReasonPoolNotFound)
+	k.apply("second", `{pool: BLUE, nodeSelector: null}`)
+	k.awaitReason("second", v1alpha1.ReasonConflict)
+	k.awaitReason("blue", v1alpha1.ReasonConflict)
+	if err := k.protos.Delete(k.Context(), "second", metav1.DeleteOptions{}); err != nil {
+		k.Fatal(err)
+	}
+	k.awaitReason("blue", v1alpha1.ReasonUpToDate)
+	k.apply("gone", `{pool: nobody}`)
+	k.awaitReason("gone", v1alpha1.ReasonPoolNotFound)
+	k.apply("owned", `{pool: owned, `+quick+`}`)
+	if p := k.awaitReason("owned", v1alpha1.ReasonOwned); !is(p, v1alpha1.ConditionRefused) || owned.model() != model {
+		k.Errorf("an owner's pool: %+v", p.Status)
+	}
+	k.apply("zone", `{pool: nobody, window: {start: "01:00", end: "02:00", timeZone: Europe/Atlantis}}`)
+	k.awaitReason("zone", v1alpha1.ReasonInvalid)
+}
+
+// held are those that wait: for a window, for spec.suspend, for the stop switch and for a person.
+func (k *kept) held() {
+	k.pool("green", 2)
+	later := time.Now().UTC().Add(12 * time.Hour)
+	k.apply("green", fmt.Sprintf(`{pool: green, promote: Manual, %s, window: {start: %q, end: %q}}`, quick, later.Format("15:04"), later.Add(time.Hour).Format("15:04")))
+	if p := k.awaitReason("green", v1alpha1.ReasonWindow); p.Status.NextRun == nil || !p.Status.NextRun.Time.Equal(later.Truncate(time.Minute)) || p.Status.Candidate == "" {
+		k.Errorf("outside the window: %+v, want %s", p.Status, later)
+	}
+	k.apply("green", `{pool: green, promote: Manual, suspend: true, `+quick+`}`)
+	if p := k.awaitReason("green", v1alpha1.ReasonSuspended); !is(p, v1alpha1.ConditionPaused) || !is(p, v1alpha1.ConditionStale) || p.Status.Image != "" {
+		k.Errorf("suspended: %+v", p.Status)
+	}
+	c := call{lab: k.lab}
+	c.run(k.T, "pause", "--reason", "a test")
+	k.apply("green", `{pool: green, promote: Manual, suspend: false, `+quick+`}`)
+	if p := k.awaitReason("green", v1alpha1.ReasonPaused); !is(p, v1alpha1.ConditionPaused) {
+		k.Errorf("paused: %+v", p.Status)
+	}
+	c.run(k.T, "resume")
+	p := k.awaitReason("green", v1alpha1.ReasonAwaits)
+	version := p.Status.Image
+	if p.Status.Next != nil {
+		k.Errorf("before its promotion: %+v", p.Status)
+	}
+	k.patch("green", `{"metadata":{"annotations":{"kamino.dev/promote":"2001.01.01"}}}`)
+	k.awaitReason("green", v1alpha1.ReasonPromotion)
+	k.patch("green", `{"metadata":{"annotations":{"kamino.dev/promote":""}}}`)
+	p = k.awaitReason("green", v1alpha1.ReasonUpToDate)
+	if _, left := p.Annotations[v1alpha1.AnnotationPromote]; left || p.Status.Next == nil || version != "" && p.Status.Next.Version != version || !is(p, v1alpha1.ConditionProven) {
+		k.Errorf("promoted by annotation: %v %+v", p.Annotations, p.Status)
+	}
+	// The same by command.
+	k.pool("grey", 2)
+	k.apply("grey", `{pool: grey, promote: Manual, `+quick+`}`)
+	k.awaitReason("grey", v1alpha1.ReasonAwaits)
+	if o := c.run(k.T, "promote", "--pool", "grey"); o.code != 0 {
+		k.Errorf("kamino promote: exit code %d\n%s", o.code, o.log)
+	}
+	k.awaitReason("grey", v1alpha1.ReasonUpToDate)
+}
+
+// killed: of two processes the one that leads is killed while its donor is being sealed; the other
+// adopts the run and ends it, and the donor is back.
+func (k *kept) killed(leader *process) {
+	red := k.pool("red", 2)
+	killed := make(chan struct{})
+	var once sync.Once
+	leader.onLine(func(line logLine) {
+		if line.step == kamino.InSeal && line.kind == string(kamino.StepActed) && strings.Contains(line.text, "pool=red") {
+			once.Do(func() { _ = leader.cmd.Process.Kill(); close(killed) })
+		}
+	})
+	k.start()
+	k.apply("red", `{pool: red, `+quick+`}`)
+	select {
+	case <-killed:
+		<-leader.ended
+	case <-time.After(2 * time.Minute):
+		k.Fatal("no donor came to be sealed")
+	}
+	run := red.holder(kamino.SystemNamespace)
+	p := k.awaitReason("red", v1alpha1.ReasonUpToDate)
+	if p.Status.Next == nil || p.Status.Next.Run != run || run == "" {
+		k.Errorf("run %s was not adopted: %+v", run, p.Status)
+	}
+	red.expectRunning(0)
+	red.expectRunning(1)
+	red.expectFree()
+}
