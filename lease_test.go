@@ -57,6 +57,8 @@ func TestPinLedgers(t *testing.T) {
 	for _, name := range []string{"2026.03.09", "2026.03.05", "2026.03.01", "2026.02.10", "2026.2.9"} {
 		versions = append(versions, Artifact{Kind: Version, Name: name, ID: id(name), State: Succeeded, Ready: true})
 	}
+	versions = append([]Artifact{{Kind: Version, Name: "2026.03.12", ID: id("2026.03.12"), State: Succeeded, Ready: true, Excluded: true,
+		Tags: map[string]string{TagOffer: offerHidden, TagProof: proofPassed}}}, versions...)
 	former := &SavedModel{Image: id("2026.03.01")}
 	past := []PastRun{{Failure: "x", Version: "2026.03.09"}, {Version: "2026.03.05"}, {Version: "2026.03.01"}}
 	for _, c := range []struct {
@@ -77,6 +79,7 @@ func TestPinLedgers(t *testing.T) {
 		{"an earlier kamino's, by definition", Ledger{Former: former, Past: past}, definition, false},
 		{"an earlier kamino's, and another", Ledger{Former: former, Past: past}, id("2026.03.01"), true},
 		{"an earlier kamino's that was adopted", Ledger{Former: former, Past: past}, id("2026.03.09"), false},
+		{"a first version that waits for a person", Ledger{Past: []PastRun{{Version: "2026.03.12"}}}, original, false},
 		{"an earlier kamino that made none", Ledger{Former: former}, id("2026.03.05"), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
