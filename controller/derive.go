@@ -17,15 +17,17 @@ import (
 
 // world is what one pass knows of a prototype and its pool.
 type world struct {
-	now      time.Time
-	trouble  *problem // why there is no view
-	view     kamino.PoolView
-	maxAge   time.Duration
-	window   sight
-	patchDue bool // nodes are to be patched before anything is decided
-	own      *run // of this process, also one that has ended
-	retry    time.Duration
-	turn     bool // a donor may be taken
+	now     time.Time
+	trouble *problem // why there is no view
+	view    kamino.PoolView
+	// unpromoted is why the promotion that an annotation asks for failed.
+	unpromoted string
+	maxAge     time.Duration
+	window     sight
+	patchDue   bool // nodes are to be patched before anything is decided
+	own        *run // of this process, also one that has ended
+	retry      time.Duration
+	turn       bool // a donor may be taken
 }
 
 // verdict is what is to be done with a prototype, and what its status tells.
@@ -51,6 +53,10 @@ func derive(p *v1alpha1.NodePrototype, w world) (v verdict) {
 	}
 	d.facts()
 	d.conditions()
+	if w.unpromoted != "" {
+		d.ready(metav1.ConditionFalse, v1alpha1.ReasonPromotion, w.unpromoted)
+		return v
+	}
 	d.decide()
 	return v
 }

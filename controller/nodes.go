@@ -45,7 +45,7 @@ func trimNode(object any) (any, error) {
 	n.ManagedFields = nil
 	delete(n.Annotations, kamino.AnnotationPackages)
 	delete(n.Annotations, corev1.LastAppliedConfigAnnotation)
-	n.Spec.PodCIDR, n.Spec.PodCIDRs, n.Spec.ConfigSource = "", nil, nil
+	n.Spec.PodCIDR, n.Spec.PodCIDRs = "", nil
 	info, conditions := n.Status.NodeInfo, n.Status.Conditions
 	n.Status = corev1.NodeStatus{NodeInfo: info, Conditions: conditions}
 	return n, nil

@@ -203,9 +203,9 @@ func (r *reconciler) promote(ctx context.Context, p *v1alpha1.NodePrototype, poo
 		return err
 	}
 	if err != nil {
-		w.trouble = &problem{v1alpha1.ReasonPromotion, fmt.Sprintf("annotation %s: %v", v1alpha1.AnnotationPromote, err)}
+		w.unpromoted = fmt.Sprintf("annotation %s: %v", v1alpha1.AnnotationPromote, err)
 		if hint := kamino.Hint(err); hint != "" {
-			w.trouble.text += ": " + hint
+			w.unpromoted += ": " + hint
 		}
 		return nil
 	}

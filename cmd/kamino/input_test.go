@@ -69,7 +69,7 @@ func TestBadInput(t *testing.T) {
 		{name: "one signal for both", args: []string{"plan", "--last-patch-annotation", "a", "--pending-reboot-annotation", "a"}, want: []string{"a is given for", "two different"}},
 		{name: "condition is ignored too", args: []string{"plan", "--pending-reboot-annotation", "condition:X", "--ignore-condition", "X"}, want: []string{"condition X", "--ignore-condition"}},
 		{name: "no annotation's name", args: []string{"plan", "--last-patch-annotation", "a b"}, want: []string{`"a b"`, "condition:TYPE"}},
-		{name: "unknown output", args: []string{"status", "-o", "xml"}, want: []string{`"xml"`, "table, wide, json, yaml or html"}},
+		{name: "unknown output", args: []string{"status", "-o", "xml"}, want: []string{`"xml"`, "table, wide, json, yaml, html or openmetrics"}},
 		{name: "unknown reference", args: []string{"auto-update", "--image-reference", "latest"}, want: []string{`"latest"`, "version or pointer"}},
 		{name: "bad extension rule", args: []string{"auto-update", "--keep-extension", "x"}, want: []string{`"x"`, "publisher/type"}},
 		{name: "bad subscription", args: []string{"status", "-s", "mine"}, want: []string{`"mine"`}},

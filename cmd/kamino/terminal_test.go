@@ -100,7 +100,7 @@ func TestCompletion(t *testing.T) {
 		{"versions", []string{"rollback", "--pool", pool1, "--to", ""}, "original 2026.11.10 2026.11.01", false},
 		{"versions of no pool", []string{"rollback", "--to", ""}, "original", false},
 		{"versions without a cloud", []string{"rollback", "--pool", pool1, "--to", ""}, "original", true},
-		{"formats", []string{"status", "-o", ""}, "table wide json yaml html", false},
+		{"formats", []string{"status", "-o", ""}, "table wide json yaml html openmetrics", false},
 		{"formats of boot", []string{"boot", "plot", "-o", ""}, "html svg trace", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

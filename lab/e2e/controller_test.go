@@ -239,7 +239,7 @@ func (k *kept) troubled() {
 	model := owned.model()
 	k.apply("second", `{nodeSelector: {kubernetes.azure.com/agentpool: none}}`)
 	k.awaitReason("second", v1alpha1.ReasonPoolNotFound)
-	k.apply("second", `{pool: BLUE, nodeSelector: null}`)
+	k.apply("second", `{pool: BLUE}`)
 	k.awaitReason("second", v1alpha1.ReasonConflict)
 	k.awaitReason("blue", v1alpha1.ReasonConflict)
 	if err := k.protos.Delete(k.Context(), "second", metav1.DeleteOptions{}); err != nil {
