@@ -34,7 +34,7 @@ var rules = []rule{
 		"the agent is small, static, and knows no cluster and no cloud SDK"},
 	{"api", []string{"k8s.io/apimachinery/"}, "whoever writes a NodePrototype needs the kind and nothing else"},
 	{"kube", []string{module, "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}, "one adapter per outside world; no providers"},
-	{"controller", []string{module, "sigs.k8s.io/controller-runtime/", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "github.com/go-logr/logr", "github.com/prometheus/client_golang/"},
+	{"controller", []string{module, "sigs.k8s.io/controller-runtime/", "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/", "github.com/go-logr/logr", "github.com/prometheus/"},
 		"one reconciler around the engine; no providers, and no other room knows controller-runtime"},
 	{"azure", []string{module, "github.com/Azure/azure-sdk-for-go"}, "one adapter per outside world; never the emulator, which would hide its mistakes"},
 	{"azure/emulator", []string{module + "/azure/emulator"}, "it must not share the client's mistakes"},
@@ -47,6 +47,8 @@ var rules = []rule{
 	{"internal/sim", []string{module}, "it plays the engine as anybody could who imports it"},
 	{"internal/worlds", []string{module}, "what both worlds play with, and nothing of either"},
 	{"internal/sim/mutants", nil, "they are patches, and no part of what they patch"},
+	{"charts", []string{module + "/internal/render"}, "whoever installs the charts needs nothing else"},
+	{"internal/render", nil, "a few constructs of text/template, and not that"},
 	{"internal/golden", []string{"github.com/google/go-cmp"}, "compares texts in tests"},
 }
 
@@ -54,6 +56,8 @@ var rules = []rule{
 var forbidden = map[string]string{
 	module + "/lab":            "nobody imports the lab",
 	"k8s.io/kubernetes":        "only the lab may",
+	"text/template":            "the linker keeps each method of each type for it: use internal/render",
+	"html/template":            "the linker keeps each method of each type for it: use internal/render",
 	module + "/azure/emulator": "the product carries no emulator",
 	module + "/aws/emulator":   "the product carries no emulator",
 	module + "/internal/sim":   "only its own tests play it",
@@ -81,7 +85,7 @@ func TestImports(t *testing.T) {
 func breaks(r rule, path string) string {
 	first, _, _ := strings.Cut(path, "/")
 	if !strings.Contains(first, ".") {
-		return ""
+		return forbidden[path]
 	}
 	for bad, why := range forbidden {
 		inside := strings.HasPrefix(module+"/"+r.pkg, bad)

@@ -269,8 +269,7 @@ type Pin struct {
 // pin says whether somebody else chose the image of a model. A ledger without an
 // entry says nothing, nor does any other field of the model; an image that stood
 // there before a write which was never seen is explained by the interrupted run.
-// Ledgers of earlier kaminos name the last version that was made; one that is hidden was never
-// written.
+// Ledgers of earlier kaminos name the last version that was made.
 func (l Ledger) pin(image string, versions []Artifact) *Pin {
 	if pin := movedPin(image, versions); pin != nil {
 		return pin
@@ -290,6 +289,7 @@ func (l Ledger) pin(image string, versions []Artifact) *Pin {
 		return nil
 	}
 	for _, v := range versions {
+		// One that is hidden was never written.
 		if v.Name == l.Past[made].Version && v.good() && !v.hidden() && !sameImage(&v, image) {
 			return &Pin{image, v.ID}
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"kamino.dev/kamino/internal/render"
 )
 
 //go:embed kamino-base/templates/*.yaml
@@ -18,24 +20,28 @@ type BaseValues struct {
 }
 
 // Base renders the chart: one YAML document for each object, in the order in which they can be
-// made.
+// made. The templates use what Helm and package render have in common.
 func Base(v BaseValues) ([]string, error) {
 	names, err := fs.Glob(files, "kamino-base/templates/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("read chart kamino-base: %w", err)
 	}
-	values := map[string]any{"sealImages": v.SealImages, "migrate": v.Migrate}
+	values := map[string]any{"Values": map[string]any{"sealImages": v.SealImages, "migrate": v.Migrate}}
 	var out []string
 	for _, path := range names { // by name: the namespace comes before the roles
 		source, err := files.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read chart kamino-base: %w", err)
 		}
-		text, err := render(path, string(source), values)
+		t, err := render.New(path, string(source), nil, nil)
 		if err != nil {
+			return nil, fmt.Errorf("read chart kamino-base: %w", err)
+		}
+		var text strings.Builder
+		if err := t.Execute(&text, values); err != nil {
 			return nil, fmt.Errorf("render chart kamino-base: %w", err)
 		}
-		for _, document := range strings.Split(text, "\n---\n") {
+		for _, document := range strings.Split(text.String(), "\n---\n") {
 			if document = strings.TrimSpace(document); document != "" {
 				out = append(out, document+"\n")
 			}

@@ -6,13 +6,14 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/render"
 )
 
 // The parts of the page; each stands in it whole, so that it needs nothing but itself.
@@ -24,7 +25,8 @@ var (
 	//go:embed page/page.js
 	pageScript string
 
-	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"anchor": anchor}).Parse(pageText))
+	// Each value of the page stands in text or between quotes, where HTML's escapes do.
+	pageTemplate = render.Must(render.New("page", pageText, map[string]func(string) string{"anchor": anchor}, html.EscapeString))
 )
 
 // The moods of the page and of what stands on it, worst first.
@@ -38,9 +40,9 @@ const (
 type (
 	pageView struct {
 		Title, Headline, Mood, At, Context string
-		Policy                             template.HTMLAttr
-		Style                              template.CSS
-		Script                             template.JS
+		Policy                             render.Raw
+		Style                              render.Raw
+		Script                             render.Raw
 		Live                               bool
 		Notices, More                      []pageNotice // the second folded away
 		Pools                              []pagePool
@@ -65,7 +67,7 @@ type (
 	pageStep    struct{ Name, Does, State string }
 	pagePicture struct {
 		Pool string
-		SVG  template.HTML
+		SVG  render.Raw
 	}
 	pageVersion struct {
 		Name, State, Donor, Built, Parent, Note string
@@ -78,11 +80,11 @@ type (
 // somebody who was woken must know stands first, with what to type. A live one asks for itself
 // again.
 func writePage(w io.Writer, pools []kamino.PoolStatus, at time.Time, live bool) error {
-	v := pageView{Title: "Kamino: status", At: at.UTC().Format(time.RFC3339), Style: template.CSS(pageStyle), Live: live}
+	v := pageView{Title: "Kamino: status", At: at.UTC().Format(time.RFC3339), Style: render.Raw(pageStyle), Live: live}
 	if live {
-		v.Script = template.JS(pageScript)
+		v.Script = render.Raw(pageScript)
 	}
-	v.Policy = template.HTMLAttr(contentPolicy(live))
+	v.Policy = render.Raw(contentPolicy(live))
 	for _, p := range pools {
 		notices := poolNotices(p, at)
 		v.Notices = append(v.Notices, notices...)

@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"html"
-	"html/template"
 	"slices"
 	"strings"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/render"
 )
 
 // Measures of the picture of a pool's versions, in pixels.
@@ -46,7 +46,7 @@ func lineage(p kamino.PoolStatus) *pagePicture {
 		drawVersion(&b, x(i), v, v.Name == p.Next)
 	}
 	b.WriteString("</svg>")
-	return &pagePicture{Pool: p.Name, SVG: template.HTML(b.String())}
+	return &pagePicture{Pool: p.Name, SVG: render.Raw(b.String())}
 }
 
 func drawVersion(b *strings.Builder, x int, v kamino.VersionStatus, next bool) {
