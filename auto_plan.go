@@ -191,6 +191,9 @@ type PoolView struct {
 	Gone     bool // the pool does not exist any more
 }
 
+// Proven says whether the version passed its proof.
+func (v VersionStatus) Proven() bool { return v.Proof == proofPassed }
+
 // View reads one pool with its lease, and the nodes of the cluster. What cannot be read of the pool
 // stands in the status, and is no error.
 func (e *Engine) View(ctx context.Context, id PoolID, opts AutoOptions) (v PoolView, err error) {
@@ -215,7 +218,7 @@ func (e *Engine) View(ctx context.Context, id PoolID, opts AutoOptions) (v PoolV
 	o.err = e.readOne(ctx, &o)
 	o.versions = o.lease.Ledger.distrust(o.versions)
 	v.Status, v.Plan = o.status(e.now(), opts.Rules.LastPatch), o.decide(opts, e.now())
-	v.Status.Paused, v.Gone = paused, o.gone
+	v.Status.Paused, v.Status.PausedBy, v.Status.PausedSince, v.Gone = paused.Reason, paused.By, paused.Since, o.gone
 	v.Plan.heldBy(paused)
 	if next := o.next(); next != nil {
 		v.Promoted = o.promotedAt(next)

@@ -82,9 +82,6 @@ type VersionStatus struct {
 	Instances   int    `json:"instances"` // made from it
 }
 
-// Proven says whether the version passed its proof.
-func (v VersionStatus) Proven() bool { return v.Proof == proofPassed }
-
 // Status reads what is there of all pools, or of those named. A pool that
 // cannot be read says so in its Error, which is joined to the error returned.
 func (e *Engine) Status(ctx context.Context, pools []string, lastPatch []Signal) ([]PoolStatus, error) {
