@@ -32,7 +32,7 @@ func parseWindow(w *v1alpha1.Window) (*window, error) {
 	for text, into := range map[string]*int{w.Start: &out.start, w.End: &out.end} {
 		at, err := time.Parse("15:04", text)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no time of a day: use HH:MM", text)
+			return nil, fmt.Errorf("invalid time of day %q: use HH:MM", text)
 		}
 		*into = at.Hour()*60 + at.Minute()
 	}

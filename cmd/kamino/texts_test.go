@@ -5,16 +5,18 @@ import (
 	"strings"
 	"testing"
 
+	"kamino.dev/kamino/internal/golden"
 	"kamino.dev/kamino/internal/wording"
 )
 
-// TestTexts: what an operator can see of this program has none of the words that CONTRIBUTING says
-// not to write.
+// TestTexts: what an operator can see of this program stands in one file, to be read in one
+// sitting, and has none of the words that CONTRIBUTING says not to write.
 func TestTexts(t *testing.T) {
 	all, err := wording.Of("../..", "testdata/packages.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
+	golden.Check(t, "testdata/texts.txt", all)
 	page, err := os.ReadFile("../../CONTRIBUTING.md")
 	if err != nil {
 		t.Fatal(err)
