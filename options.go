@@ -26,7 +26,6 @@ const (
 type Options struct {
 	Donor    string      // node name
 	Patch    *PatchOrder // of runs that patch the node and make no image; nil for others
-	Version  string      // to prove and promote, hidden and made by somebody else; "": one is made of the donor
 	NewNodes int         // how many instances to ask for at the end
 	History  int         // how many versions that were promoted to keep, at least 2
 	// KeepWithdrawn is how many versions to keep besides that were withdrawn, and as many that were

@@ -83,7 +83,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 			"kamino auto-update --image-only --accept-bootstrap offers it")
 	case v.Tags[TagReceipt] == "":
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s has no receipt of a seal: its disk may hold the identity and the secrets of node %s",
-			v.Name, o.pool.Name, firstWord(v.Tags[TagBuiltFrom], "unknown")), "kamino update --target-node NODE --version %s proves it first; to use it all the same: kamino rollback --pool %s --to %s", v.Name, o.pool.Name, v.Name)
+			v.Name, o.pool.Name, firstWord(v.Tags[TagBuiltFrom], "unknown")), "to use it all the same: kamino rollback --pool %s --to %s", o.pool.Name, v.Name)
 	}
 	if now := o.next(); now != nil && CompareVersions(now.Name, t.version.Name) > 0 {
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s is older than %s, which new nodes boot from", t.version.Name, o.pool.Name, now.Name),

@@ -57,9 +57,6 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	if next, err := r.chooseReference(ctx, versions); err != nil || next.kind == nextAct {
 		return next, err
 	}
-	if r.opts.Version != "" {
-		return r.madeElsewhere(versions)
-	}
 	named := r.held.lease.Record.Version // "" in a plan: nobody holds the lease
 	day, err := VersionDate(named)
 	if err != nil {
@@ -94,38 +91,6 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	}
 	r.image.version = Artifact{Kind: Version, Name: next}
 	return r.settled(next, next+" is to be built"), nil
-}
-
-// madeElsewhere takes up a version that somebody else made, as Packer does. It has to be hidden, or
-// nodes could boot from it before it is proved. From then on it is one of ours.
-func (r *Run) madeElsewhere(versions []Artifact) (Next, error) {
-	i := indexOf(versions, r.opts.Version)
-	if i < 0 {
-		return Next{}, inTheWay{WithHint(fmt.Errorf("version %q of pool %s does not exist", r.opts.Version, r.pool.Name), "kamino status lists them")}
-	}
-	v := versions[i]
-	newer := slices.IndexFunc(versions, func(o Artifact) bool { return !o.Withheld() && CompareVersions(o.Name, v.Name) > 0 })
-	switch {
-	case v.Tags[TagReceipt] != "":
-		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s of pool %s was made by kamino", v.Name, r.pool.Name), "%s", HowToPromote(r.pool.Name, v.Name))}
-	case v.Tags[TagBad] != "":
-		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, r.pool.Name, v.Tags[TagBad]),
-			"to use it all the same: kamino rollback --pool %s --to %s", r.pool.Name, v.Name)}
-	case newer >= 0:
-		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s of pool %s is older than %s, which is offered", v.Name, r.pool.Name, versions[newer].Name),
-			"publish it under a later version")}
-	case !v.Ours() && !v.Withheld():
-		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s of pool %s is offered already: nodes may boot from it before it is proved", v.Name, r.pool.Name),
-			"publish it excluded from latest")}
-	case !v.whole():
-		return Next{}, inTheWay{fmt.Errorf("version %s of pool %s is %s", v.Name, r.pool.Name, v.State)}
-	case !v.Ours() && r.plan == nil:
-		taken := v.offering(offerHidden)
-		taken.Tags[TagRun] = r.held.run
-		return r.writeVersion("take up version "+v.Name+", which somebody else made", taken), nil
-	}
-	r.image.version, r.image.preBuilt, r.image.there = v, true, true
-	return r.settled(v.Name, v.Name+" was made by somebody else"), nil
 }
 
 // settled is done once the name of the version stands on the lease: a process
@@ -168,8 +133,6 @@ func (r *Run) todaysVersion(v Artifact) (Next, error) {
 // it is of a sealed disk, and of the donor that was named.
 func (r *Run) usable(v Artifact) error {
 	switch {
-	case r.opts.Version != "" && v.Name == r.opts.Version:
-		return nil // a proof has to do, and the word of who named it
 	case v.Tags[TagReceipt] == "":
 		return WithHint(fmt.Errorf("version %s of today has no receipt of a seal (no tag %s): its disk may hold the identity and the secrets of node %s",
 			v.Name, TagReceipt, firstWord(v.Tags[TagBuiltFrom], "unknown")), hintAgain)

@@ -124,7 +124,6 @@ type updateCommand struct {
 	run      runFlags
 	out      outputFlag
 	donor    string
-	version  string
 	pending  []string
 	dryRun   bool
 	detailed bool
@@ -162,7 +161,6 @@ another.`,
 	f.BoolVar(&c.imageOnly, "image-only", false, "make an image version, and never write the model: for pools whose model somebody else writes, as cluster-api-provider-azure does; prints what its owner has to write")
 	f.BoolVar(&c.bootstrap, "accept-bootstrap", false, "with --image-only: offer the version, although every node made of it runs the model's own bootstrap; without, it stays hidden")
 	f.BoolVar(&c.adopt, "adopt-model", false, "replace an image that somebody else has put into the model since kamino last wrote one")
-	f.StringVar(&c.version, "version", "", "prove and promote this image version, which somebody else made in the pool's gallery and excluded from latest, as Packer does; no image is made, and the node is what the canary is compared with")
 	addPendingReboot(f, &c.pending)
 	c.run.add(a, f)
 	c.out.add(cmd)
@@ -183,7 +181,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 		return err
 	}
 	opts := c.run.options(c.app)
-	opts.Donor, opts.Version, opts.AdoptModel = c.donor, c.version, c.adopt
+	opts.Donor, opts.AdoptModel = c.donor, c.adopt
 	var err error
 	if opts.PendingReboot, err = parseSignals(c.pending); err != nil {
 		return err
