@@ -19,8 +19,11 @@ import (
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	for _, s := range kamino.Pipeline() {
-		if s.Name == kamino.InHold || s.Name == kamino.InRelease {
+		switch s.Name {
+		case kamino.InHold, kamino.InRelease:
 			continue // scale sets leave a machine alone that is off
+		case kamino.InPrune:
+			continue // where nothing is old it goes by what clean has listed, and is over at once
 		}
 		for name, signal := range map[string]syscall.Signal{"int": syscall.SIGINT, "term": syscall.SIGTERM} {
 			t.Run(name+"-"+s.Name, func(t *testing.T) {
