@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -33,15 +34,16 @@ const (
 type marking struct {
 	plan   Rollback
 	to     target
-	points bool             // the pool refers to the definition: the marks are what is rolled back
-	failed map[string]error // by version
-	marked map[string]bool  // by version: seen to be as the plan wants it
-	from   string           // what the definition stood for when the plan was made; "" nothing
-	born   time.Time        // see Promotion
+	points bool                 // the pool refers to the definition: the marks are what is rolled back
+	failed map[string]error     // by version
+	marked map[string]bool      // by version: seen to be as the plan wants it
+	away   map[string]time.Time // by version: since when it is not listed
+	from   string               // what the definition stood for when the plan was made; "" nothing
+	born   time.Time            // see Promotion
 }
 
 func newMarking(plan Rollback, t target, versions []Artifact) marking {
-	return marking{plan: plan, to: t, points: t.points, failed: map[string]error{}, marked: map[string]bool{},
+	return marking{plan: plan, to: t, points: t.points, failed: map[string]error{}, marked: map[string]bool{}, away: map[string]time.Time{},
 		from: resolvedName(versions), born: newestBirth(versions)}
 }
 
@@ -71,12 +73,33 @@ func (m marking) announce(l *Lease, at time.Time) {
 	}
 }
 
-// settle takes off the ledger what is marked by now.
+// settle takes off the ledger what is marked by now, and keeps there what is not.
 func (m marking) settle(l *Lease) {
 	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool {
 		_, failed := m.failed[n]
 		return !failed && slices.Contains(m.plan.Bad, n)
 	})
+	for _, name := range m.plan.Bad {
+		if err := m.failed[name]; err != nil && (!m.points || errors.Is(err, errNotListed)) && !slices.Contains(l.Ledger.RolledBack, name) {
+			l.Ledger.RolledBack = append(l.Ledger.RolledBack, name)
+		}
+	}
+}
+
+// errNotListed: a version that was listed when the command began stayed away for goneAfter.
+var errNotListed = errors.New("the list of versions does not show it any more")
+
+// missed notes a version of the plan that is not listed, as in a list that came back empty, and
+// says whether it is waited for.
+func (m marking) missed(name string, now time.Time) bool {
+	if m.away[name].IsZero() {
+		m.away[name] = now
+	}
+	if now.Sub(m.away[name]) < goneAfter {
+		return true
+	}
+	m.failed[name] = errNotListed
+	return false
 }
 
 // order is that of the plan's writes: what is offered comes first, and what is withdrawn from the
@@ -95,12 +118,18 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
-	var before []string
+	var before, away []string
 	for _, name := range m.order() {
-		i := slices.IndexFunc(versions, func(v Artifact) bool { return v.Name == name })
-		if _, failed := m.failed[name]; i < 0 || failed {
+		i := indexOf(versions, name)
+		if _, failed := m.failed[name]; failed {
+			continue
+		} else if i < 0 {
+			if m.missed(name, r.engine.now()) {
+				away = append(away, name)
+			}
 			continue
 		}
+		delete(m.away, name)
 		v := versions[i]
 		bad := slices.Contains(m.plan.Bad, name)
 		if bad && v.Tags[TagBad] != "" && v.Excluded || !bad && !v.Withheld() {
@@ -121,6 +150,9 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 			}
 			return err
 		}).of(v.Name).noting(func(l *Lease) { m.announce(l, r.engine.date()) }), nil
+	}
+	if len(away) > 0 {
+		return wait("version " + strings.Join(away, ", ") + ", which is not listed, to be found or to stay away"), nil
 	}
 	if m.points {
 		if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {

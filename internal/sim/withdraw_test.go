@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
+)
+
+// byReference are the worlds of pools that refer to a version, and to the definition.
+func byReference() map[string]func(uint64) *world {
+	return map[string]func(uint64) *world{"by version": aged, "pointing": pointing}
+}
+
+// TestWithdrawnStaysOut: what was seen when a withdrawal or a rollback began is marked when that
+// ended well, whatever a list did not show meanwhile, and no night after makes nodes of it.
+func TestWithdrawnStaysOut(t *testing.T) {
+	kinds := []worlds.Fault{worlds.KillBefore, worlds.KillAfter, worlds.Empty, worlds.StaleRead, worlds.ServerError,
+		worlds.Forbidden, worlds.LostReply, worlds.Absent, worlds.FalseSuccess, worlds.OperationFailed}
+	withdrawn := func(version string) func(context.Context, *kamino.Engine) error {
+		return func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Version: version, Reason: "leaks a key"})
+			return err
+		}
+	}
+	for _, tt := range []struct {
+		what, bad, want string
+		do              func(context.Context, *kamino.Engine) error
+	}{
+		{"withdraw the present one", "2026.03.09", "2026.03.05", withdrawn("2026.03.09")},
+		{"withdraw one that waits", "2026.03.19", "2026.03.09", withdrawn("2026.03.19")},
+		{"rollback", "2026.03.09", "2026.03.05", func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+			return err
+		}},
+	} {
+		for reference, begin := range byReference() {
+			play := func(faults ...fault) (*world, *proc) {
+				w, p := begin(1), &proc{logging: true, faults: faults}
+				if tt.bad == "2026.03.19" {
+					w.waits(tt.bad)
+				}
+				w.spawn(p, func(ctx context.Context) { p.err = tt.do(ctx, p.engine()) })
+				w.wait()
+				return w, p
+			}
+			_, log := play()
+			for _, s := range log.log {
+				for _, kind := range kinds {
+					if !kind.Fits(s.call.is()) || s.step == "" {
+						continue
+					}
+					w, p := play(fault{kind: kind, at: s.at})
+					w.advance(w.now.Add(time.Minute))
+					began := p.err == nil && !p.crashed || w.version(tt.bad).Tags[kamino.TagBad] != ""
+					for range 2 {
+						w.advance(w.now.Add(24 * time.Hour))
+						w.auto(unsetAuto())
+					}
+					w.advance(w.now.Add(time.Minute))
+					if got := birth(w); began && got != tt.want {
+						t.Errorf("%s, %s, %s at %s: it ended %v; two nights after, nodes boot from %s, want %s; %v", reference, tt.what, kind, s, p.err, got, tt.want, w.version(tt.bad).Tags)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestWithdrawnAndAway: a version that stays away from lists while it is withdrawn is told, and
+// distrusted when it is back.
+func TestWithdrawnAndAway(t *testing.T) {
+	for reference, begin := range byReference() {
+		w := begin(1)
+		v := w.waits("2026.03.19")
+		var key string
+		for k, a := range w.artifacts {
+			if a == v {
+				key = k
+			}
+		}
+		var back kamino.Rollback
+		p := &proc{tune: heard(func(ev kamino.Event) {
+			if ev.Step == "lock" && ev.Kind == kamino.StepStarted {
+				delete(w.artifacts, key)
+			}
+		})}
+		began := w.now
+		w.spawn(p, func(ctx context.Context) {
+			back, p.err = p.engine().WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Version: v.Name, Reason: "leaks a key"})
+		})
+		w.wait()
+		if p.err != nil || len(back.Unmarked) != 1 || w.now.Sub(began) < goneAfter {
+			t.Errorf("%s: ended %v after %s, not marked: %v", reference, p.err, w.now.Sub(began), back.Unmarked)
+		}
+		w.artifacts[key] = v
+		w.advance(w.now.Add(24 * time.Hour))
+		w.auto(unsetAuto())
+		if got := birth(w); got != "2026.03.09" {
+			t.Errorf("%s: the night after, nodes boot from %s", reference, got)
+		}
+	}
+}
