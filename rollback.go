@@ -78,6 +78,11 @@ func (t target) name() string {
 	return ""
 }
 
+// withdrawnSince says whether a version is the target, and was withdrawn since somebody chose it.
+func (t target) withdrawnSince(v Artifact) bool {
+	return t.version != nil && !t.stays && t.version.Name == v.Name && t.version.Tags[TagBad] == "" && v.Tags[TagBad] != ""
+}
+
 // offers are the versions that have to be offered for a target: itself, or none.
 func (t target) offers() []string {
 	if t.version == nil || t.stays || !(Target{Reference: t.spec().Reference, Seen: t.version}).Offers() {

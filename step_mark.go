@@ -131,6 +131,9 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 		}
 		delete(m.away, name)
 		v := versions[i]
+		if m.to.withdrawnSince(v) {
+			return Next{}, r.withdrawnMeanwhile(v)
+		}
 		bad := slices.Contains(m.plan.Bad, name)
 		if bad && v.Tags[TagBad] != "" && v.Excluded || !bad && !v.Withheld() {
 			before, m.marked[name] = append(before, name), true
@@ -238,6 +241,11 @@ func (m marking) unmoved(ctx context.Context, r *Run) error {
 	return nil
 }
 
+// withdrawnMeanwhile: who names a version that is withdrawn already has read why, and wants it.
+func (r *Run) withdrawnMeanwhile(v Artifact) error {
+	return WithHint(fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[TagBad]), "to use it all the same: kamino rollback --pool %s --to %s", r.pool.Name, v.Name)
+}
+
 func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray) (Next, error) {
 	if t.version != nil {
 		found, err := r.engine.Provider.Find(ctx, r.pool, Version, t.version.Name)
@@ -247,8 +255,11 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 		if len(found) == 0 || !found[0].whole() {
 			return Next{}, fmt.Errorf("version %s is gone: the model is not changed", t.version.Name)
 		}
-		if v := r.held.lease.Ledger.distrust(found)[0]; t.nobody != nil && !v.mayPromote(*t.nobody) {
-			return Next{}, fmt.Errorf("version %s was withdrawn or hidden meanwhile: the model is not changed", v.Name)
+		switch v := r.held.lease.Ledger.distrust(found)[0]; {
+		case t.withdrawnSince(v):
+			return Next{}, r.withdrawnMeanwhile(v)
+		case t.nobody != nil && !v.mayPromote(*t.nobody):
+			return Next{}, fmt.Errorf("version %s was hidden or excluded meanwhile: the model is not changed", v.Name)
 		}
 		if !found[0].Ready {
 			return waitPercent("the replication of version "+t.version.Name, found[0].Percent), nil

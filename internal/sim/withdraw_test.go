@@ -103,3 +103,52 @@ func TestWithdrawnAndAway(t *testing.T) {
 		}
 	}
 }
+
+// between plays what a person does, and something else after the first read and before the lease.
+func (w *world) between(happens func(), do func(context.Context, *kamino.Engine) error) *proc {
+	w.promotedByHand = true
+	p := &proc{tune: heard(func(ev kamino.Event) {
+		if ev.Step == "lock" && ev.Kind == kamino.StepStarted {
+			happens()
+		}
+	})}
+	w.spawn(p, func(ctx context.Context) { p.err = do(ctx, p.engine()) })
+	w.wait()
+	w.advance(w.now.Add(time.Minute))
+	return p
+}
+
+// TestTargetWithdrawnBetween: what somebody withdraws after the first read is no target any more,
+// and the reason stays. What was withdrawn before that is, where a person names it.
+func TestTargetWithdrawnBetween(t *testing.T) {
+	for verb, tt := range map[string]struct {
+		target string
+		do     func(context.Context, *kamino.Engine) error
+	}{
+		"promote": {"2026.03.19", func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: "a"})
+			return err
+		}},
+		"rollback": {"2026.03.05", func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a"})
+			return err
+		}},
+		"withdraw": {"2026.03.05", func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Reason: "bad"})
+			return err
+		}},
+	} {
+		for reference, begin := range byReference() {
+			w := begin(1)
+			w.waits("2026.03.19")
+			v := w.version(tt.target)
+			p := w.between(func() { v.Artifact = v.Withdrawn("leaks a key") }, tt.do)
+			if got := birth(w); p.err == nil || got != "2026.03.09" || v.Tags[kamino.TagBad] != "leaks a key" {
+				t.Errorf("%s, %s: ended %v; nodes boot from %s; %v", reference, verb, p.err, got, v.Tags)
+			}
+			if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: tt.target}); err != nil || birth(w) != tt.target {
+				t.Errorf("%s, %s: rollback to the version that is withdrawn ended %v; nodes boot from %s", reference, verb, err, birth(w))
+			}
+		}
+	}
+}
