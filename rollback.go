@@ -338,6 +338,7 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		stray = o.strayed()
 	}
 	m := newMarking(plan, t, o.versions)
+	m.image = o.pool.Model.Image
 	steps := []Step{
 		{Name: InConnect, Does: "check that the credentials work", Look: (*Run).lookConnect},
 		{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},

@@ -40,6 +40,7 @@ type marking struct {
 	away   map[string]time.Time // by version: since when it is not listed
 	from   string               // what the definition stood for when the plan was made; "" nothing
 	born   time.Time            // see Promotion
+	image  string               // that the model referred to when the plan was made
 }
 
 func newMarking(plan Rollback, t target, versions []Artifact) marking {
@@ -224,11 +225,16 @@ func (m marking) unmarked(r *Run) (out []Unmarked) {
 	return out
 }
 
-// unmoved makes sure that the plan, which was made before the lease was taken, is of what the
-// definition stands for.
-func (m marking) unmoved(ctx context.Context, r *Run) error {
+// unmoved makes sure that the plan, which was made before the lease was taken, is of what the model
+// refers to, and the definition stands for: nobody else has promoted another version since.
+func (m marking) unmoved(ctx context.Context, r *Run, pool Pool) error {
 	if !m.points {
-		return nil
+		now, there := pool.Model.Image, m.to.version != nil && strings.EqualFold(pool.Model.Image, m.to.version.ID)
+		if r.result.Changed || there || strings.EqualFold(now, m.image) {
+			return nil
+		}
+		return WithHint(fmt.Errorf("the model of pool %s refers to %s by now, not to %s: nothing is changed",
+			pool.Name, lastSegments(now, 3), lastSegments(m.image, 3)), "run again")
 	}
 	versions, err := r.versions(ctx)
 	if err != nil {
@@ -272,7 +278,7 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 	if err != nil {
 		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
-	if err := m.unmoved(ctx, r); err != nil {
+	if err := m.unmoved(ctx, r, pool); err != nil {
 		return Next{}, err
 	}
 	next, err := r.promote(ctx, pool, t.spec())

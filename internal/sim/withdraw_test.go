@@ -152,3 +152,43 @@ func TestTargetWithdrawnBetween(t *testing.T) {
 		}
 	}
 }
+
+// TestPromotedBetween: what somebody promotes after the first read, and before the lease, is neither
+// undone nor marked: whoever decided before that is told.
+func TestPromotedBetween(t *testing.T) {
+	withdraw := func(version string) func(context.Context, *kamino.Engine) error {
+		return func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Version: version, Reason: "bad"})
+			return err
+		}
+	}
+	for verb, do := range map[string]func(context.Context, *kamino.Engine) error{
+		"promote": func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: "a", Version: "2026.03.19"})
+			return err
+		},
+		"withdraw":         withdraw("2026.03.09"),
+		"withdraw unnamed": withdraw(""),
+		"rollback": func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a"})
+			return err
+		},
+	} {
+		for reference, begin := range byReference() {
+			w := begin(1)
+			w.waits("2026.03.19")
+			v := w.waits("2026.03.21")
+			p := w.between(func() {
+				v.Artifact = v.Offered()
+				if a, l := w.pools[poolA], w.leases[poolA]; reference == "by version" {
+					a.image, a.revision = v.ID, w.next()
+					l.Ledger.Wrote = &kamino.WrittenModel{Image: v.ID, Seen: true, At: w.now}
+					w.leases[poolA] = l
+				}
+			}, do)
+			if got := birth(w); p.err == nil || got != v.Name || v.Tags[kamino.TagBad] != "" {
+				t.Errorf("%s, %s: ended %v; nodes boot from %s; %v", reference, verb, p.err, got, v.Tags)
+			}
+		}
+	}
+}
