@@ -317,10 +317,10 @@ const (
 const pauseSeen = time.Minute
 
 // heldUp ends a run that works when the cluster is paused. A switch that cannot be read stops
-// nothing; what gives back goes on.
+// nothing; what gives back, or takes a version back, goes on.
 func (r *Run) heldUp(ctx context.Context, s Step) error {
 	now := r.engine.now()
-	if r.held.lease == nil || r.held.givingBack || s.Stubborn || !r.held.mine() || now.Sub(r.now.pauseAsked) < pauseSeen {
+	if r.held.lease == nil || r.held.givingBack || s.Stubborn || r.takesBack() || !r.held.mine() || now.Sub(r.now.pauseAsked) < pauseSeen {
 		return nil
 	}
 	var refused *RefusedError
@@ -328,6 +328,13 @@ func (r *Run) heldUp(ctx context.Context, s Step) error {
 		return err
 	}
 	return nil
+}
+
+// takesBack says whether a run is a withdrawal or a rollback, or withdraws a version that has
+// failed its proof. A pause, which people set in an incident, leaves no bad version where new nodes
+// boot from it.
+func (r *Run) takesBack() bool {
+	return r.now.verb == VerbWithdraw || r.now.verb == VerbRollback || r.badReason() != ""
 }
 
 // refusePaused is the engine's, which is not asked again before the API server wants to be.

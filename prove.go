@@ -299,17 +299,6 @@ func (r *Run) provesPool() bool {
 	return looks && r.proof.mode == ProvePool && r.promotes() && r.image.version.Tags[TagProof] != proofPassed
 }
 
-// unwatched tells of a version that was promoted to be proved in the pool, and of which the run
-// ended before there was a verdict: new nodes boot from it, and nobody watches them.
-func (r *Run) unwatched() error {
-	promoted := slices.ContainsFunc(r.result.Steps, func(s StepTime) bool { return s.Name == InModel && !s.Skipped })
-	if !r.provesPool() || !promoted || r.proof.passed || r.proof.error != nil {
-		return nil
-	}
-	return WithHint(fmt.Errorf("version %s is promoted, and its first node was not watched to the end", r.image.version.Name),
-		"to take it back: kamino withdraw --pool %s --version %s --reason TEXT", r.pool.Name, r.image.version.Name)
-}
-
 // ofCanaries are the checks that a node of the pool cannot pass, nor the canary of a run that a
 // former version began: it does not stand apart, and its agent reports nothing.
 var ofCanaries = []string{"apart", "report", "units"}

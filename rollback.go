@@ -332,7 +332,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 // marked.
 func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) ([]Unmarked, error) {
 	r := e.newRun(t.options())
-	r.pool = o.pool
+	r.pool, r.now.verb = o.pool, plan.verb
 	var stray *Stray
 	if !t.points {
 		stray = o.strayed()

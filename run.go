@@ -41,6 +41,7 @@ type running struct {
 	off       time.Time     // when it first saw the donor off without a receipt
 
 	pauseAsked time.Time // of the run: when it last looked at the stop switch
+	verb       Verb      // of the run: what it does in place of an update; "" nothing
 }
 
 // span is a time that has begun, and perhaps ended.

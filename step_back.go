@@ -279,7 +279,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 	}
 	r.tell(Event{Kind: GivingBack, Percent: -1, Message: cause.Error()})
 	errs := []error{cause}
-	if err := r.unwatched(); err != nil {
+	if err := r.unwatched(cause); err != nil {
 		errs = append(errs, err)
 	}
 	if err := r.held.persist(ctx, "write failure on", func(l *Lease) {

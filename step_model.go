@@ -262,6 +262,25 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 	}).noting(func(l *Lease) { l.Ledger.Owed = &ScaleOut{Version: r.image.version.Name, To: aim} }), nil
 }
 
+// unwatched tells of a version that was promoted to be proved in the pool, and of which the run
+// ended before there was a verdict: new nodes boot from it, and nobody watches them.
+func (r *Run) unwatched(cause error) error {
+	takeBack := fmt.Sprintf("kamino withdraw --pool %s --version %s --reason TEXT", r.pool.Name, r.image.version.Name)
+	if r.promotedHere() && r.provesPool() && r.badReason() != "" && !errors.As(cause, new(*ProofError)) {
+		return WithHint(r.proof.error, "it was not withdrawn to the end, and new nodes may boot from it: %s", takeBack)
+	}
+	if !r.provesPool() || !r.promotedHere() || r.proof.passed || r.proof.error != nil {
+		return nil
+	}
+	return WithHint(fmt.Errorf("version %s is promoted, and its first node was not watched to the end", r.image.version.Name),
+		"to take it back: %s", takeBack)
+}
+
+// promotedHere: this process has seen the version promoted.
+func (r *Run) promotedHere() bool {
+	return slices.ContainsFunc(r.result.Steps, func(s StepTime) bool { return s.Name == InModel && !s.Skipped })
+}
+
 // lookPrune deletes one version at a time, the oldest first.
 func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 	versions, err := r.recentVersions(ctx)

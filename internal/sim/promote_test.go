@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -150,5 +152,59 @@ func TestAgainBesideAFailedVersion(t *testing.T) {
 	o.Today = kamino.TodayAgain
 	if p := w.update(o); p.err != nil || w.inUse(t) == nil || w.inUse(t).Name != kamino.VersionName(w.now)+"01" || w.artifacts[artifactKey(poolA, kamino.Version, v.Name)] != v {
 		t.Errorf("with --again: %v; hint: %s", p.err, kamino.Hint(p.err))
+	}
+}
+
+// TestPausedTakingBack: withdraw and rollback go on while the cluster is paused, however long the
+// pool is busy.
+func TestPausedTakingBack(t *testing.T) {
+	for verb, do := range map[string]func(context.Context, *kamino.Engine) error{
+		"rollback": func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+			return err
+		},
+		"withdraw": func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Reason: "bad"})
+			return err
+		},
+	} {
+		w := aged(1)
+		w.paused = "an incident"
+		w.pools[poolA].busy = w.now.Add(5 * time.Minute)
+		p := &proc{}
+		w.spawn(p, func(ctx context.Context) { p.err = do(ctx, p.engine()) })
+		w.wait()
+		if now := lastSegment(w.bootsFrom(w.pools[poolA])); p.err != nil || now != "2026.03.05" {
+			t.Errorf("%s while paused, the pool busy for five minutes: %v; new nodes boot from %s", verb, p.err, now)
+		}
+	}
+}
+
+// TestPausedWithdrawal: a version that failed its proof in the pool is withdrawn to the end,
+// whenever somebody pauses meanwhile, and however long the pool is busy then.
+func TestPausedWithdrawal(t *testing.T) {
+	for name, begin := range map[string]func(uint64) *world{"by version": aged, "pointing": pointing} {
+		for _, step := range []string{"model", "mark"} {
+			for _, busy := range []time.Duration{0, 3 * time.Minute} {
+				w := begin(1)
+				w.sick = mute
+				o := proving()
+				o.ImageReference, o.Proof.Mode = "", kamino.ProvePool
+				fresh := kamino.VersionName(w.now)
+				next := func() string { return lastSegment(w.bootsFrom(w.pools[poolA])) }
+				p := w.startUpdate(&proc{tune: heard(func(ev kamino.Event) {
+					if ev.Step == step && ev.Kind == kamino.StepStarted && w.paused == "" && next() == fresh {
+						w.paused = "an incident"
+						w.pools[poolA].busy = w.now.Add(busy)
+					}
+				})}, o)
+				w.wait()
+				w.advance(w.now.Add(time.Minute))
+				var proof *kamino.ProofError
+				if !errors.As(p.err, &proof) || next() == fresh || w.version(fresh).Tags[kamino.TagBad] == "" {
+					t.Errorf("%s, paused at %s, busy for %s: %v; new nodes boot from %s, tags %v", name, step, busy, p.err, next(), w.version(fresh).Tags)
+				}
+			}
+		}
 	}
 }
