@@ -341,8 +341,10 @@ type Provider interface {
 	// image definition where it exists (nil: not yet). It only reads. What Create
 	// carries over by itself is no refusal. Doubts are as Preflight's.
 	Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) (refusals []Refusal, doubts []string, err error)
-	// SetTags writes the tags of a version, or of a home of versions, as they stand in it, and
-	// nothing else. It is not conditional: no revision of either is known everywhere.
+	// SetTags writes tags and nothing else: of a home of versions all as they stand in the
+	// artifact, of a version as Retagged makes them of a fresh read. ErrConflict: that read shows
+	// the version withdrawn, or not, as the artifact does not tell. What somebody writes between
+	// that read and the write is overwritten: no revision of either is known everywhere.
 	SetTags(context.Context, Pool, Artifact) error
 	// NextImage tells what a pool's next instance boots from once a target was
 	// promoted, and what would have to change. It writes nothing. No difference:

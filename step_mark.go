@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -290,6 +291,27 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 	}
 	return next, err
 }
+
+// Retagged is a version as a fresh read shows it, with those tags of want that kamino writes: what
+// others have tagged stays. ErrConflict: it was withdrawn since want was read, or that was taken
+// back. No version is promoted that a person withdrew while it was proved.
+func (a Artifact) Retagged(want Artifact) (Artifact, error) {
+	if a.Tags[TagBad] != want.Tags[TagBad] {
+		return a, fmt.Errorf("version %s was withdrawn meanwhile, or that was taken back: %w", a.Name, ErrConflict)
+	}
+	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
+		a.Tags = map[string]string{}
+	}
+	for tag, value := range want.Tags {
+		if strings.HasPrefix(tag, tagPrefix) {
+			a.Tags[tag] = value
+		}
+	}
+	return a, nil
+}
+
+// tagPrefix begins the names of all tags that are written after a version was made.
+const tagPrefix = "kamino-"
 
 // onePool reads the pool that a person named, and gives back first what an ended run of it left.
 func (e *Engine) onePool(ctx context.Context, name string, dryRun bool) (overview, error) {

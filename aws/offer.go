@@ -77,10 +77,7 @@ func (p *Provider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artif
 	if a.Kind != kamino.Version {
 		return fmt.Errorf("write the tags of %s %s: %w", a.Kind, a.Name, kamino.ErrUnsupported)
 	}
-	return p.writeVersion(ctx, pool, a.Name, func(have kamino.Artifact) (kamino.Artifact, error) {
-		have.Tags = a.Tags
-		return have, nil
-	})
+	return p.writeVersion(ctx, pool, a.Name, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Retagged(a) })
 }
 
 // writeVersion changes tags of an image, and whether it is excluded, by what a fresh read shows.

@@ -75,10 +75,7 @@ func (p *Provider) missed(ctx context.Context, pool kamino.Pool, version string)
 // SetTags writes the tags of a version or of an image definition.
 func (p *Provider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	if a.Kind == kamino.Version {
-		return p.writeVersion(ctx, pool, a.Name, func(have kamino.Artifact) (kamino.Artifact, error) {
-			have.Tags = a.Tags
-			return have, nil
-		})
+		return p.writeVersion(ctx, pool, a.Name, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Retagged(a) })
 	}
 	at, err := p.place(pool)
 	if err != nil {

@@ -145,7 +145,14 @@ func (p *plain) Fit(ctx context.Context, _ kamino.Pool, _ kamino.Instance, _ *ka
 }
 
 func (p *plain) SetTags(ctx context.Context, pool kamino.Pool, v kamino.Artifact) error {
-	v.Excluded = p.made[string(v.Kind)+"/"+v.Name].Excluded
+	have := p.made[string(v.Kind)+"/"+v.Name]
+	if v.Kind == kamino.Version {
+		var err error
+		if v, err = have.Retagged(v); err != nil {
+			return err
+		}
+	}
+	v.Excluded = have.Excluded
 	return p.Create(ctx, pool, v)
 }
 

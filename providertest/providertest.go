@@ -397,6 +397,37 @@ func setTags(t *testing.T, w *world) {
 			t.Errorf("tags have changed the %s from %+v to %+v", kind, before, now)
 		}
 	}
+	setTagsOfWithdrawn(t, w, v)
+}
+
+// setTagsOfWithdrawn: tags that were decided upon before a version was withdrawn do not undo that;
+// nor does a write take off what others have tagged.
+func setTagsOfWithdrawn(t *testing.T, w *world, seen kamino.Artifact) {
+	seen = w.find(kamino.Version, seen.Name)[0]
+	others := seen
+	others.Tags = maps.Clone(seen.Tags)
+	others.Tags[kamino.TagProof] = "passed"
+	w.must(w.Provider.SetTags(w.ctx(), w.pool(), others))
+	w.eventually("the tag is there", func() bool {
+		got := w.find(kamino.Version, seen.Name)
+		return len(got) == 1 && got[0].Ready && got[0].Tags[kamino.TagProof] == "passed"
+	})
+	w.must(w.Provider.SetTags(w.ctx(), w.pool(), seen)) // knows nothing of it
+	w.eventually("the write has ended", func() bool {
+		got := w.find(kamino.Version, seen.Name)
+		return len(got) == 1 && got[0].Ready
+	})
+	if got := w.find(kamino.Version, seen.Name)[0]; got.Tags[kamino.TagProof] != "passed" {
+		t.Errorf("a tag that the artifact does not name was taken off: %v", got.Tags)
+	}
+	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), seen.Name, "by a person"))
+	bad := w.offered(seen.Name, false)
+	if err := w.Provider.SetTags(w.ctx(), w.pool(), seen); !errors.Is(err, kamino.ErrConflict) {
+		t.Errorf("the tags of a version that was withdrawn meanwhile: %v, want ErrConflict", err)
+	}
+	if got := w.find(kamino.Version, seen.Name)[0]; got.Tags[kamino.TagBad] != bad.Tags[kamino.TagBad] || !got.Withheld() {
+		t.Errorf("the withdrawal is lost: %v", got.Tags)
+	}
 }
 
 // offered waits until a version is offered, or not.

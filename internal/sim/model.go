@@ -206,8 +206,15 @@ func (s simProvider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.Art
 		if have == nil {
 			return fmt.Errorf("%s %s: %w", a.Kind, a.Name, kamino.ErrNotFound)
 		}
+		want := a
+		if a.Kind == kamino.Version {
+			var err error
+			if want, err = have.Retagged(a); err != nil {
+				return err
+			}
+		}
 		w.audit.before(invariant.Call{Process: s.p.name, Verb: invariant.MarkVersion, Pool: string(pool.ID), Target: have.ID})
-		have.Tags = maps.Clone(a.Tags)
+		have.Tags = maps.Clone(want.Tags)
 		if a.Kind == kamino.Version {
 			w.written(have, f)
 		}

@@ -208,3 +208,35 @@ func TestPausedWithdrawal(t *testing.T) {
 		}
 	}
 }
+
+// TestWithdrawnWhileProved: a version that somebody withdraws while it is proved is not promoted,
+// and its mark stays, however shortly before a tag of its proof is written that was.
+func TestWithdrawnWhileProved(t *testing.T) {
+	withdrawn := &rival{Rival: worlds.Rival{Name: "the version is withdrawn"}, happen: func(w *world) {
+		if v := w.version(kamino.VersionName(w.now)); v != nil {
+			v.Artifact = v.Withdrawn("somebody")
+		}
+	}}
+	for name, begin := range map[string]func(uint64) *world{"by version": aged, "pointing": pointing} {
+		o, log, tags := proving(), &proc{logging: true}, 0
+		o.ImageReference = ""
+		w := begin(1)
+		w.startUpdate(log, o)
+		w.wait()
+		for _, s := range log.log {
+			if s.call.method != "SetTags" {
+				continue
+			}
+			tags++
+			w := begin(1)
+			p := w.update(o, fault{kind: worlds.RivalActs, at: s.at, rival: withdrawn})
+			v := w.version(kamino.VersionName(w.now))
+			if next := lastSegment(w.bootsFrom(w.pools[poolA])); p.err == nil || v.Tags[kamino.TagBad] != "somebody" || next == v.Name {
+				t.Errorf("%s, at %s: %v; new nodes boot from %s, tags %v", name, s, p.err, next, v.Tags)
+			}
+		}
+		if tags < 2 {
+			t.Errorf("%s: %d tags are written in a proof", name, tags)
+		}
+	}
+}
