@@ -172,7 +172,12 @@ func (c *cloud) storyOfImages(former kamino.Pool) error {
 		if err := c.Withdraw(ctx, pool, "2026.1.3", "never Ready"); err != nil {
 			return err
 		}
-		if err := c.SetTags(ctx, pool, kamino.Artifact{Kind: kamino.Version, Name: "2026.1.3", Tags: map[string]string{kamino.TagRun: "run-1"}}); err != nil {
+		v, err := c.Find(ctx, pool, kamino.Version, "2026.1.3")
+		if err != nil {
+			return err
+		}
+		v[0].Tags[kamino.TagProof] = "passed" // which the second withdrawal takes off
+		if err := c.SetTags(ctx, pool, v[0]); err != nil {
 			return err
 		}
 	}

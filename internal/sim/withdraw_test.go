@@ -153,8 +153,8 @@ func TestTargetWithdrawnBetween(t *testing.T) {
 	}
 }
 
-// TestPromotedBetween: what somebody promotes after the first read, and before the lease, is neither
-// undone nor marked: whoever decided before that is told.
+// TestPromotedBetween: what somebody promotes after the first read, and before the lease, is
+// neither undone nor marked: whoever decided before that is told.
 func TestPromotedBetween(t *testing.T) {
 	withdraw := func(version string) func(context.Context, *kamino.Engine) error {
 		return func(ctx context.Context, e *kamino.Engine) error {
