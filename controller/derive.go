@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -126,7 +127,7 @@ func (d deriving) facts() {
 		if s.Run == nil {
 			s.Run = &v1alpha1.Run{ID: own.id, Since: moment(own.began)}
 		}
-		s.Run.Step = firstOf(own.step, s.Run.Step)
+		s.Run.Step = cmp.Or(own.step, s.Run.Step)
 		if own.percent >= 0 {
 			percent := int32(own.percent)
 			s.Run.Percent = &percent
@@ -152,7 +153,7 @@ func (d deriving) conditions() {
 	run := d.v.status.Run
 	message := ""
 	if run != nil {
-		message = fmt.Sprintf("run %s is at step %s", run.ID, firstOf(run.Step, "lock"))
+		message = fmt.Sprintf("run %s is at step %s", run.ID, cmp.Or(run.Step, "lock"))
 	}
 	d.yes(v1alpha1.ConditionProgressing, run != nil, "Running", message, "Idle")
 	d.proven()
@@ -246,7 +247,7 @@ func (d deriving) message() string {
 	if run == nil || run.ID == "" {
 		return "a run begins"
 	}
-	return fmt.Sprintf("run %s, donor %s, at step %s", run.ID, firstOf(d.v.status.Donor, "none"), firstOf(run.Step, "lock"))
+	return fmt.Sprintf("run %s, donor %s, at step %s", run.ID, cmp.Or(d.v.status.Donor, "none"), cmp.Or(run.Step, "lock"))
 }
 
 // due starts a run, if nothing stands against it now.
@@ -322,7 +323,7 @@ var reasons = map[string]string{
 
 func (d deriving) held() {
 	plan, first := d.w.view.Plan, d.w.view.Plan.Held[0]
-	reason, status := firstOf(reasons[first.Code], v1alpha1.ReasonHeld), metav1.ConditionFalse
+	reason, status := cmp.Or(reasons[first.Code], v1alpha1.ReasonHeld), metav1.ConditionFalse
 	switch {
 	case reason == v1alpha1.ReasonRefused && d.w.view.Status.Owner != nil:
 		reason = v1alpha1.ReasonOwned
@@ -367,23 +368,5 @@ func said(verdicts []kamino.Verdict) string {
 
 // only says whether all of these are among the codes.
 func only(verdicts []kamino.Verdict, codes ...string) bool {
-	for _, v := range verdicts {
-		fits := false
-		for _, code := range codes {
-			fits = fits || v.Code == code
-		}
-		if !fits {
-			return false
-		}
-	}
-	return true
-}
-
-func firstOf(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
+	return !slices.ContainsFunc(verdicts, func(v kamino.Verdict) bool { return !slices.Contains(codes, v.Code) })
 }

@@ -40,7 +40,11 @@ func optionsOf(base kamino.AutoOptions, spec v1alpha1.NodePrototypeSpec) (o kami
 		o.Proof.Probe = []byte(spec.Prove.Probe)
 	}
 	if budget := spec.Prove.BootBudget; strings.HasSuffix(budget, "x") {
-		o.Proof.Times, err = strconv.ParseFloat(strings.TrimSuffix(budget, "x"), 64)
+		times, failed := strconv.ParseFloat(strings.TrimSuffix(budget, "x"), 64)
+		if failed != nil && err == nil {
+			err = fmt.Errorf("spec.prove.bootBudget: invalid factor %q", budget)
+		}
+		o.Proof.Times = times
 	} else if text := v1alpha1.Duration(budget); budget != "" {
 		length("prove.bootBudget", &text, &o.Proof.Budget)
 	}

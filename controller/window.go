@@ -29,17 +29,25 @@ func parseWindow(w *v1alpha1.Window) (*window, error) {
 		return nil, fmt.Errorf("time zone %q is unknown: use a name of the IANA database, for instance Europe/Berlin", w.TimeZone)
 	}
 	out := &window{zone: zone}
-	for text, into := range map[string]*int{w.Start: &out.start, w.End: &out.end} {
-		at, err := time.Parse("15:04", text)
-		if err != nil {
-			return nil, fmt.Errorf("invalid time of day %q: use HH:MM", text)
-		}
-		*into = at.Hour()*60 + at.Minute()
+	if out.start, err = minuteOf(w.Start); err != nil {
+		return nil, err
+	}
+	if out.end, err = minuteOf(w.End); err != nil {
+		return nil, err
 	}
 	for _, day := range w.Days {
 		out.days = append(out.days, weekdays[day])
 	}
 	return out, nil
+}
+
+// minuteOf is the minute of the day at a time of day.
+func minuteOf(text string) (int, error) {
+	at, err := time.Parse("15:04", text)
+	if err != nil {
+		return 0, fmt.Errorf("invalid time of day %q: use HH:MM", text)
+	}
+	return at.Hour()*60 + at.Minute(), nil
 }
 
 // sight is how a window stands at a moment.

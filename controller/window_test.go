@@ -34,6 +34,7 @@ func TestWindow(t *testing.T) {
 		"autumn, end shown twice":   {"01:00", "02:30", "Europe/Berlin", nil, "2026-10-25T00:40:00Z", "2026-10-26T00:00:00Z", "2026-10-26T01:30:00Z", false},
 		"autumn, open once":         {"02:15", "02:45", "Europe/Berlin", nil, "2026-10-25T01:20:00Z", "2026-10-26T01:15:00Z", "2026-10-26T01:45:00Z", false},
 		"midnight skipped":          {"00:00", "03:00", "America/Santiago", nil, "2026-09-06T03:59:59Z", "2026-09-06T04:00:00Z", "2026-09-06T06:00:00Z", false},
+		"a whole day":               {"22:00", "22:00", "UTC", nil, "2026-11-22T21:00:00Z", "2026-11-21T22:00:00Z", "2026-11-22T22:00:00Z", true},
 		"to a midnight skipped":     {"22:00", "00:30", "America/Santiago", nil, "2026-09-06T03:00:00Z", "2026-09-06T02:00:00Z", "2026-09-06T04:00:00Z", true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"kamino.dev/kamino/boot"
 	"kamino.dev/kamino/boot/draw"
 	"kamino.dev/kamino/boot/internal/sample"
+	"kamino.dev/kamino/internal/browser"
 )
 
 // pageProbe uses the page as a person would and writes what it saw into the document.
@@ -63,31 +63,8 @@ type probe struct {
 	TipGone                                          bool
 }
 
-func chromium(t testing.TB) string {
-	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Skip("no Chromium here: the page is not opened (apt-get install chromium)")
-	return ""
-}
-
-func browse(t testing.TB, exe string, args ...string) ([]byte, []byte) {
-	t.Helper()
-	cmd := exec.Command(exe, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--enable-logging=stderr", "--v=0", "--user-data-dir=" + t.TempDir()}, args...)...)
-	var out, log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &log
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("chromium: %v\n%s", err, log.String())
-	}
-	return out.Bytes(), log.Bytes()
-}
-
 // openPage opens a page with the probe in it.
-func openPage(t testing.TB, exe string, page []byte) probe {
+func openPage(t testing.TB, exe browser.Chromium, page []byte) probe {
 	t.Helper()
 	page = bytes.Replace(page, []byte("</head>"), []byte(pageErrors+"</head>"), 1)
 	page = bytes.Replace(page, []byte("</body>"), []byte(pageProbe+"</body>"), 1)
@@ -95,7 +72,7 @@ func openPage(t testing.TB, exe string, page []byte) probe {
 	if err := os.WriteFile(path, page, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	dom, log := browse(t, exe, "--window-size=1500,1400", "--dump-dom", "file://"+path)
+	dom, log := exe.Run(t, "--window-size=1500,1400", "--dump-dom", "file://"+path)
 	if i := bytes.Index(log, []byte("CONSOLE")); i >= 0 {
 		t.Errorf("the console says: %.300s", log[i:])
 	}
@@ -126,7 +103,7 @@ func parkedPage(t testing.TB, o sample.Options) []byte {
 }
 
 func TestPageInBrowser(t *testing.T) {
-	exe := chromium(t)
+	exe := browser.Find(t)
 	page := parkedPage(t, sample.Options{Name: "aks-nodepool1-0a3f", Seed: 1, Parked: 1000e6})
 	p := openPage(t, exe, page)
 	for _, c := range []struct {
@@ -153,7 +130,7 @@ func TestPageInBrowser(t *testing.T) {
 	if err := os.WriteFile(file, page, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	browse(t, exe, "--window-size=1500,1400", "--screenshot="+shot, "file://"+file)
+	exe.Run(t, "--window-size=1500,1400", "--screenshot="+shot, "file://"+file)
 	checkShot(t, shot)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/boot"
 	"kamino.dev/kamino/internal/render"
 )
 
@@ -98,7 +99,7 @@ func writePage(w io.Writer, pools []kamino.PoolStatus, at time.Time, live bool) 
 	if n := unfolded(v.Notices); n < len(v.Notices) {
 		v.Notices, v.More = v.Notices[:n], v.Notices[n:]
 	}
-	v.Context = fmt.Sprintf("%d %s", len(pools), plural("pool", len(pools)))
+	v.Context = boot.Count(len(pools), "pool")
 	return pageTemplate.Execute(w, v)
 }
 
@@ -202,7 +203,7 @@ func poolNotices(p kamino.PoolStatus, now time.Time) (out []pageNotice) {
 		case v.Life == kamino.LifeWaiting:
 			add(moodInfo, "version "+v.Name+" passed its proof and waits", "", "kamino promote --pool "+p.Name)
 		case v.Bad != "" && v.Instances > 0:
-			add(moodWarn, fmt.Sprintf("%d %s from version %s, which was withdrawn", v.Instances, plural("node runs", v.Instances), v.Name), v.Bad)
+			add(moodWarn, nodesRun(v.Instances)+" from version "+v.Name+", which was withdrawn", v.Bad)
 		}
 	}
 	if p.Pinned != nil {
@@ -332,14 +333,12 @@ func days(d *float64) string {
 	return fmt.Sprintf("%.1f days", *d)
 }
 
-func plural(word string, n int) string {
+// nodesRun says how many nodes run.
+func nodesRun(n int) string {
 	if n == 1 {
-		return word
+		return "1 node runs"
 	}
-	if first, rest, ok := strings.Cut(word, " runs"); ok {
-		return first + "s run" + rest
-	}
-	return word + "s"
+	return boot.Count(n, "node") + " run"
 }
 
 // anchor is a pool's name as the ID of an element, of which other pools' differ.

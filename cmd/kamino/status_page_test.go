@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/browser"
 )
 
 // pageOf is the page of one pool after a change.
@@ -207,7 +207,7 @@ func manyPools(n int) (pools []kamino.PoolStatus) {
 // TestPageInBrowser opens the page in a real browser: narrow and dark, with fifty pools, and asks
 // the page itself.
 func TestPageInBrowser(t *testing.T) {
-	browse := browser(t)
+	chromium := browser.Find(t)
 	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
 	pools := manyPools(50)
 	u := &kamino.Unfinished{Run: "20261120-0230-ab3d", Process: "laptop/77", Heartbeat: at.Add(-40 * time.Minute), Silence: 2400}
@@ -246,13 +246,13 @@ for (const w of [360, 1280]) {
 		}
 		return file
 	}
-	dom, _ := browse("--virtual-time-budget=5000", "--dump-dom", "file://"+write("probed.html", probed))
-	m := regexp.MustCompile(`<pre id="probe">(.*?)</pre>`).FindStringSubmatch(dom)
+	dom, _ := chromium.Run(t, "--virtual-time-budget=5000", "--dump-dom", "file://"+write("probed.html", probed))
+	m := regexp.MustCompile(`<pre id="probe">(.*?)</pre>`).FindSubmatch(dom)
 	if m == nil {
 		t.Fatal("the probe did not come to its end")
 	}
 	for _, want := range []string{"360 overflows by 0", "1280 overflows by 0", "unnamed 0", "focus true", "opens true", "pictures 50", "broken links 0", "doubled ids 0"} {
-		if !strings.Contains(m[1], want) {
+		if !strings.Contains(string(m[1]), want) {
 			t.Errorf("%q is not so: %s", want, m[1])
 		}
 	}
@@ -261,7 +261,7 @@ for (const w of [360, 1280]) {
 		t.Fatal(err)
 	}
 	file := write("page.html", one.Bytes())
-	if _, log := browse("--dump-dom", "file://"+file); strings.Contains(log, "CONSOLE") {
+	if _, log := chromium.Run(t, "--dump-dom", "file://"+file); bytes.Contains(log, []byte("CONSOLE")) {
 		t.Errorf("the console says: %s", log)
 	}
 	for name, args := range map[string][]string{"light": {"--window-size=1280,1500"}, "dark": {"--window-size=1280,1500", "--force-dark-mode", "--blink-settings=preferredColorScheme=0"}, "narrow": {"--window-size=500,1400"}} {
@@ -269,7 +269,7 @@ for (const w of [360, 1280]) {
 		if keep := os.Getenv("KAMINO_SHOTS"); keep != "" {
 			shot = filepath.Join(keep, "status-"+name+".png")
 		}
-		browse(append(args, "--screenshot="+shot, "file://"+file)...)
+		chromium.Run(t, append(args, "--screenshot="+shot, "file://"+file)...)
 		if info, err := os.Stat(shot); err != nil || info.Size() < 20_000 {
 			t.Errorf("%s: no picture: %v", name, err)
 		}
@@ -279,7 +279,7 @@ for (const w of [360, 1280]) {
 // TestServeInBrowser: an open page renews itself, by its own script under its own policy, and says
 // so when nobody answers any more.
 func TestServeInBrowser(t *testing.T) {
-	browse := browser(t)
+	chromium := browser.Find(t)
 	reads, clock := 0, newFakeWorld().now
 	s := &statusServer{path: "/secret/", read: func(context.Context) ([]kamino.PoolStatus, error) {
 		if reads++; reads > 3 {
@@ -293,34 +293,10 @@ func TestServeInBrowser(t *testing.T) {
 		s.ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	dom, log := browse("--virtual-time-budget=30000", "--dump-dom", server.URL+s.path)
+	dom, log := chromium.Run(t, "--virtual-time-budget=30000", "--dump-dom", server.URL+s.path)
 	for _, want := range []string{`data-renewed="2"`, "3 pools", `<span id="stale">`} {
-		if !strings.Contains(dom, want) {
+		if !strings.Contains(string(dom), want) {
 			t.Errorf("%s is not in the page; the status was read %d times; %s", want, reads, log)
 		}
-	}
-}
-
-// browser runs Chromium with more options, and returns what it prints and logs.
-func browser(t *testing.T) func(args ...string) (string, string) {
-	t.Helper()
-	exe := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			exe = path
-		}
-	}
-	if exe == "" {
-		t.Skip("no Chromium here: the page is not opened (apt-get install chromium)")
-	}
-	return func(args ...string) (string, string) {
-		cmd := exec.CommandContext(t.Context(), exe, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-			"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--enable-logging=stderr", "--v=0", "--user-data-dir=" + t.TempDir()}, args...)...)
-		var out, log bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &log
-		if err := cmd.Run(); err != nil {
-			t.Fatalf("chromium: %v\n%s", err, log.String())
-		}
-		return out.String(), log.String()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/boot"
 	"kamino.dev/kamino/internal/render"
 )
 
@@ -67,8 +68,8 @@ func drawVersion(b *strings.Builder, x int, v kamino.VersionStatus, next bool) {
 	}
 	if v.Instances > 0 {
 		wide := min(10+4*v.Instances, 110)
-		fmt.Fprintf(b, `<rect class="nodes" x="%d" y="%d" width="%d" height="5" rx="2"/><text class="dim" x="%d" y="%d">%d %s</text>`,
-			x-wide/2, lineAxis+76, wide, x, lineAxis+96, v.Instances, plural("node", v.Instances))
+		fmt.Fprintf(b, `<rect class="nodes" x="%d" y="%d" width="%d" height="5" rx="2"/><text class="dim" x="%d" y="%d">%s</text>`,
+			x-wide/2, lineAxis+76, wide, x, lineAxis+96, boot.Count(v.Instances, "node"))
 	}
 	b.WriteString("</g>")
 }
@@ -100,7 +101,7 @@ func versionText(v kamino.VersionStatus, next bool) string {
 		text += ", whose image was " + short(v.Parent)
 	}
 	if v.Instances > 0 {
-		text += fmt.Sprintf(", %d %s", v.Instances, plural("node runs", v.Instances)+" it")
+		text += ", " + nodesRun(v.Instances) + " it"
 	}
 	if v.Bad != "" {
 		text += ", " + v.Bad
