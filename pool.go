@@ -121,7 +121,7 @@ type Owner struct {
 	Needs string `json:"needs,omitempty"`
 }
 
-// Kind names one of the four things that a run makes at the provider.
+// Kind names one of the things that a run makes at the provider.
 type Kind string
 
 // The kinds of artifact.
@@ -130,6 +130,9 @@ const (
 	Definition Kind = "image definition"
 	Version    Kind = "image version"
 	Snapshot   Kind = "snapshot"
+	// Parameter is what the recipes of pools refer to in place of an image, where that stands by
+	// itself. It is only found: Promote makes it.
+	Parameter Kind = "parameter"
 )
 
 // State is how far an artifact has come.

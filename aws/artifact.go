@@ -2,6 +2,8 @@ package aws
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -29,8 +31,26 @@ func (p *Provider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind,
 		return p.findVersions(ctx, pool, name)
 	case kamino.Snapshot:
 		return p.findSnapshots(ctx, pool, name)
+	case kamino.Parameter:
+		return p.findParameter(ctx, pool)
 	}
 	return nil, nil
+}
+
+// findParameter finds the pool's parameter, whether or not its template names it.
+func (p *Provider) findParameter(ctx context.Context, pool kamino.Pool) ([]kamino.Artifact, error) {
+	name := p.ParameterName(pool)
+	value, err := p.parameter(ctx, name)
+	if errors.Is(err, kamino.ErrNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	var now recipe
+	if err := json.Unmarshal(pool.Model.Saved, &now); err != nil {
+		return nil, fmt.Errorf("read the launch template of pool %s: %w", pool.Name, err)
+	}
+	return []kamino.Artifact{{Kind: kamino.Parameter, Name: name, ID: name, State: kamino.Succeeded, Ready: true, Source: value, InModel: now.Parameter == name}}, nil
 }
 
 // Create begins to make a snapshot or an image.

@@ -88,6 +88,9 @@ func TestPointer(t *testing.T) {
 	if m := c.grow(); m.Image != v[0].ID || m.TemplateVersion != 2 {
 		t.Errorf("after the move: %+v", m)
 	}
+	if named, err := c.Find(t.Context(), c.pool(), kamino.Parameter, ""); err != nil || len(named) != 1 || !named[0].InModel {
+		t.Errorf("named: %+v, %v", named, err)
+	}
 	since := len(c.server.Requests(0))
 	c.promote(kamino.Target{Version: v[1].Name, Reference: kamino.ByDefinition})
 	if wrote := c.actions(since); !slices.Equal(wrote, []string{"PutParameter"}) {
@@ -107,6 +110,10 @@ func TestPointer(t *testing.T) {
 	c.promote(kamino.Target{Former: before.Model.Saved})
 	if m := c.grow(); m.Image != before.Model.Image || m.TemplateVersion != 1 {
 		t.Errorf("after the former recipe is back: %+v", m)
+	}
+	// The parameter outlives that, and is found until somebody deletes it.
+	if left, err := c.Find(t.Context(), c.pool(), kamino.Parameter, ""); err != nil || len(left) != 1 || left[0].InModel || left[0].Source != v[0].ID {
+		t.Errorf("left: %+v, %v", left, err)
 	}
 }
 

@@ -68,6 +68,8 @@ func (p *Provider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind,
 			return p.listVersions(ctx, at, pool)
 		}
 		found, err = p.findVersion(ctx, at, name)
+	case kamino.Parameter: // recipes refer to image definitions
+		return nil, nil
 	default:
 		return nil, fmt.Errorf("find %s: %w", kind, kamino.ErrUnsupported)
 	}

@@ -22,6 +22,7 @@ type autoUpdateCommand struct {
 	watch    durationValue
 	patch    bool
 	patching patchFlags
+	owner    ownerFlags
 }
 
 func newAutoUpdateCommand(a *app) *cobra.Command {
@@ -53,6 +54,7 @@ kamino plan prints.`,
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
 	f.BoolVar(&c.patch, "patch", false, "first patch the best candidates of each pool, as kamino patch does; the donor is chosen, made and proved with the patches then")
 	c.patching.add(f, "patch-")
+	c.owner.add(f)
 	c.out.add(cmd)
 	c.sel.completes(a, cmd, "target-vmss")
 	return cmd
@@ -75,6 +77,10 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	}
 	opts, err := c.sel.options(c.app)
 	if err != nil {
+		return err
+	}
+	c.owner.apply(&opts.Options)
+	if err := opts.Validate(); err != nil {
 		return err
 	}
 	if c.patch {
@@ -140,6 +146,12 @@ func (r autoReport) table(w io.Writer, wide bool) {
 			away = seconds(p.Result.AwaySeconds)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, shown(p.Donor), shown(version), shown(away), outcome(p))
+	}
+	for _, p := range r.Pools {
+		if p.Result != nil && (p.Result.Owner != nil || p.Result.Hidden) {
+			fmt.Fprintf(w, "\nPool:\t%s\n", p.Name)
+			updateReport{Result: *p.Result}.owner(w)
+		}
 	}
 	if len(r.Status) > 0 {
 		fmt.Fprintln(w)

@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,3 +55,111 @@ func describe(b *strings.Builder, parent *cobra.Command) {
 }
 
 func fenced(text string) string { return "```\n" + strings.Trim(text, "\n") + "\n```" }
+
+// written finds commands of kamino in a page: lines of code, and code within a sentence.
+var written = regexp.MustCompile("(?m)^    (?:.*&& |[A-Z_]+=[^ ]+ )*(?:bin/)?(kamino [^|\n]+)|`(?:bin/)?(kamino [^`]+)`|\"(?:bin/)?(kamino [^\"]+)\"")
+
+// TestDocsCommands: every command that a page tells to type is one that there is, with its flags.
+func TestDocsCommands(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	charts, err := filepath.Glob("../../charts/*/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, page := range slices.Concat(pages, charts, []string{"../../README.md", "../../SCOPE.md"}) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range written.FindAllStringSubmatch(string(text), -1) {
+			line := firstOf(m[1], m[2], m[3])
+			if err := parses(line); err != nil {
+				t.Errorf("%s: %q: %v", filepath.Base(page), line, err)
+			}
+			tried++
+		}
+	}
+	if tried < 100 {
+		t.Errorf("only %d commands were found", tried)
+	}
+}
+
+// hinted finds commands in what the program says, with the flags that follow at once.
+var hinted = regexp.MustCompile(`\bkamino (?:[a-z]+(?:-[a-z]+)*)(?: --?[a-z-]+(?:[ =](?:[A-Z][A-Z:0-9@]*|%[a-z]|NODE|[a-z]+))?)*`)
+
+// TestHints: every command that a message tells to type is one that there is, with its flags.
+func TestHints(t *testing.T) {
+	text, err := os.ReadFile("testdata/texts.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, tried := newRootCommand(&app{}), 0
+	for line := range strings.Lines(string(text)) {
+		for _, command := range hinted.FindAllString(line, -1) {
+			cmd, _, err := root.Find(strings.Fields(command)[1:])
+			if err != nil || cmd == root {
+				continue // "kamino finds …" is no command
+			}
+			if err := parses(command); err != nil {
+				t.Errorf("%q: %v", command, err)
+			}
+			tried++
+		}
+	}
+	if tried < 50 {
+		t.Errorf("only %d commands were found", tried)
+	}
+}
+
+// parses tells whether the program knows the command and the flags of a line, in which words in
+// capitals stand for something, and … for more.
+func parses(line string) error {
+	line, _, _ = strings.Cut(line, "    ") // what a line of code says of its command
+	line, _, _ = strings.Cut(line, " #")
+	line, _, _ = strings.Cut(line, " > ")
+	line, _, _ = strings.Cut(line, " 2>")
+	args := strings.Fields(strings.NewReplacer("…", " ", " ... ", " ", "[", " ", "]", " ", "\"", "", "'", "").Replace(line))[1:]
+	root := newRootCommand(newApp(ioStreams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, func(string) string { return "" }, func(int) {}))
+	if len(args) > 0 && strings.Contains(args[0], "|") { // kamino boot show|chain
+		return nil
+	}
+	cmd, rest, err := root.Find(args)
+	if err != nil {
+		return err
+	}
+	if cmd == root && len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		return fmt.Errorf("%q is no command", args[0])
+	}
+	for i, word := range rest {
+		name, value, given := strings.Cut(word, "=")
+		if !strings.HasPrefix(name, "-") || name == "-" {
+			continue
+		}
+		if name == "--help" || name == "-h" {
+			continue
+		}
+		flag := cmd.Flags().Lookup(strings.TrimLeft(name, "-"))
+		if flag == nil {
+			flag = root.PersistentFlags().Lookup(strings.TrimLeft(name, "-"))
+		}
+		if flag == nil && len(name) == 2 {
+			flag = cmd.Flags().ShorthandLookup(name[1:])
+		}
+		if flag == nil {
+			return fmt.Errorf("%s has no flag %s", cmd.CommandPath(), name)
+		}
+		if !given && flag.NoOptDefVal == "" && i+1 < len(rest) {
+			value = rest[i+1]
+		}
+		if value != "" && value != strings.ToUpper(value) && flag.Value.Type() != "stringArray" {
+			if err := flag.Value.Set(strings.Split(value, "|")[0]); err != nil {
+				return fmt.Errorf("%s %s: %w", name, value, err)
+			}
+		}
+	}
+	return nil
+}

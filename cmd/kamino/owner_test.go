@@ -24,3 +24,21 @@ func TestOwnerLines(t *testing.T) {
 		t.Errorf("status: %s", out.String())
 	}
 }
+
+// TestOwnerOfManyPools: a night over pools that somebody else writes takes the same options, and
+// tells their owners the same.
+func TestOwnerOfManyPools(t *testing.T) {
+	var out strings.Builder
+	autoReport{Pools: []kamino.PoolResult{{Name: "a", Result: &kamino.Result{Version: "2026.03.10", Owner: &kamino.Owner{Name: "capz", Spec: "image: x"}}}}}.table(&out, false)
+	if !strings.Contains(out.String(), "Pool:\ta\n") || !strings.Contains(out.String(), "image: x") {
+		t.Errorf("%s", out.String())
+	}
+	w := newFakeWorld()
+	stale(w)
+	if _, errs, code := w.kamino(t, "auto-update", "--accept-bootstrap", "--dry-run"); code != exitFailed || !strings.Contains(errs, "--image-only") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	if _, errs, code := w.kamino(t, "auto-update", "--image-only", "--accept-bootstrap", "--dry-run"); code != exitFine {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -15,6 +16,8 @@ type restoreCommand struct {
 	*app
 	out  outputFlag
 	opts kamino.RestoreOptions
+	// everything lists besides what Kamino made and no run gives back.
+	everything bool
 	// release whose jobs are ended first.
 	release string
 }
@@ -31,7 +34,13 @@ alone, which ends with exit code 3; a lease is watched for a minute to know.
 Pools are restored side by side.
 
 A pool that cannot be read keeps its marks, whatever the reason. If it was
-deleted for good, --pool P --pool-is-gone takes off what stands in the cluster.`,
+deleted for good, --pool P --pool-is-gone takes off what stands in the cluster.
+
+--everything is for whoever uninstalls Kamino: it prints besides what remains at
+the cloud and in the cluster, and the command that removes each. It removes
+nothing of that itself.`,
+		Example: `  kamino restore --dry-run
+  kamino restore --everything --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
@@ -39,6 +48,7 @@ deleted for good, --pool P --pool-is-gone takes off what stands in the cluster.`
 	cmd.Flags().BoolVar(&c.opts.DryRun, "dry-run", false, "list what was left, and give nothing back")
 	cmd.Flags().StringArrayVar(&c.opts.Pools, "pool", nil, "only this pool, by name or ID; may be repeated")
 	cmd.Flags().BoolVar(&c.opts.PoolIsGone, "pool-is-gone", false, "the one pool named was deleted for good: give up its donors and its lease")
+	cmd.Flags().BoolVar(&c.everything, "everything", false, "print besides what remains of Kamino, and the command that removes each: for an uninstall")
 	cmd.Flags().StringVar(&c.release, "end-jobs-of", "", "first end the jobs of this release in $POD_NAMESPACE, and wait until they have given back; \"helm uninstall\" does")
 	a.addGallery(cmd.Flags())
 	c.out.add(cmd)
@@ -70,10 +80,17 @@ func (c *restoreCommand) Run(ctx context.Context) error {
 	if left == nil {
 		left = []kamino.Left{}
 	}
-	if printErr := c.out.print(c.app, left, func(w io.Writer) { printLeft(w, left, c.opts.DryRun, err) }); err == nil {
-		err = printErr
+	if !c.everything {
+		if printErr := c.out.print(c.app, left, func(w io.Writer) { printLeft(w, left, c.opts.DryRun, err) }); err == nil {
+			err = printErr
+		}
+		return err
 	}
-	return err
+	all, remainErr := c.remains(ctx, engine)
+	return errors.Join(err, remainErr, c.out.print(c.app, map[string]any{"left": left, "remains": all}, func(w io.Writer) {
+		printLeft(w, left, c.opts.DryRun, err)
+		printRemains(w, all)
+	}))
 }
 
 // printLeft prints what was left. Where a pool could not be read, nobody knows that nothing was.

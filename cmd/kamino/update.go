@@ -129,7 +129,7 @@ type updateCommand struct {
 	detailed bool
 	adopt    bool
 
-	imageOnly, bootstrap bool
+	owner ownerFlags
 }
 
 func newUpdateCommand(a *app) *cobra.Command {
@@ -158,8 +158,7 @@ another.`,
 	f.StringVar(&c.donor, "target-node", "", "the node whose OS disk becomes the image (required)")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
-	f.BoolVar(&c.imageOnly, "image-only", false, "make an image version, and never write the model: for pools whose model somebody else writes, as cluster-api-provider-azure does; prints what its owner has to write")
-	f.BoolVar(&c.bootstrap, "accept-bootstrap", false, "with --image-only: offer the version, although every node made of it runs the model's own bootstrap; without, it stays hidden")
+	c.owner.add(f)
 	f.BoolVar(&c.adopt, "adopt-model", false, "replace an image that somebody else has put into the model since kamino last wrote one")
 	addPendingReboot(f, &c.pending)
 	c.run.add(a, f)
@@ -176,7 +175,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	if err := checkDetailed(c.detailed, c.dryRun); err != nil {
 		return err
 	}
-	c.run.opts.ImageOnly, c.run.opts.AcceptBootstrap = c.imageOnly, c.bootstrap
+	c.owner.apply(&c.run.opts)
 	if err := c.run.check(c.app, c.donor); err != nil {
 		return err
 	}

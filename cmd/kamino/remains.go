@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/boot"
+)
+
+// remainder is something of Kamino's that no run gives back: it stays when Kamino goes, until
+// somebody types Remove.
+type remainder struct {
+	Pool   kamino.PoolID `json:"pool,omitempty"` // none: of the whole cluster
+	What   string        `json:"what"`
+	ID     string        `json:"id,omitempty"`     // at the cloud
+	Needed string        `json:"needed,omitempty"` // by whom: it has to stay until that is over
+	Remove string        `json:"remove,omitempty"`
+}
+
+// remains reads what would remain of Kamino in the cluster and at the cloud, in the order in which
+// it can be removed. A pool that is gone has none; what cannot be read is an error beside it.
+func (c *restoreCommand) remains(ctx context.Context, engine *kamino.Engine) ([]remainder, error) {
+	ctx = kamino.Looking(ctx)
+	nodes, err := engine.Cluster.Nodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	leases, err := engine.Cluster.Leases(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	out, homes, errs := []remainder{}, map[string]remainder{}, []error(nil)
+	for _, id := range poolsOf(ctx, engine.Provider, nodes, leases) {
+		if len(c.opts.Pools) > 0 && !slices.ContainsFunc(c.opts.Pools, func(name string) bool {
+			return strings.EqualFold(name, id.Name()) || strings.EqualFold(name, string(id))
+		}) {
+			continue
+		}
+		pool, err := engine.Provider.Pool(ctx, id)
+		switch {
+		case errors.Is(err, kamino.ErrNotFound):
+			continue
+		case err != nil:
+			errs = append(errs, fmt.Errorf("read pool %s: %w", id.Name(), err))
+			continue
+		}
+		found, err := remainsOf(ctx, engine.Provider, pool, homes)
+		out, errs = append(out, found...), append(errs, err)
+	}
+	// What versions live in goes after them; the innermost first.
+	kinds := engine.Provider.Homes()
+	slices.Reverse(kinds)
+	for _, kind := range kinds {
+		for _, id := range slices.Sorted(maps.Keys(homes)) {
+			if strings.HasPrefix(homes[id].What, string(kind)+" ") {
+				out = append(out, homes[id])
+			}
+		}
+	}
+	return append(out, inCluster(nodes, leases)...), errors.Join(errs...)
+}
+
+// poolsOf are the pools that nodes or leases name, in order.
+func poolsOf(ctx context.Context, provider kamino.Provider, nodes []kamino.Node, leases []kamino.Lease) []kamino.PoolID {
+	var out []kamino.PoolID
+	for _, l := range leases {
+		out = append(out, l.Pool)
+	}
+	for _, n := range nodes {
+		if id, err := provider.PoolOf(ctx, n.ProviderID); err == nil { // a node of no pool is nobody's
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// remainsOf is what a pool has at the cloud. What versions live in goes into homes: pools share it.
+func remainsOf(ctx context.Context, provider kamino.Provider, pool kamino.Pool, homes map[string]remainder) ([]remainder, error) {
+	var out []remainder
+	var errs []error
+	names := map[kamino.Kind]string{kamino.Snapshot: kamino.SnapshotName(pool.Name), kamino.Definition: kamino.DefinitionName(pool.Name), kamino.Gallery: pool.Gallery}
+	for _, kind := range append([]kamino.Kind{kamino.Version, kamino.Snapshot, kamino.Parameter}, provider.Homes()...) {
+		found, err := provider.Find(ctx, pool, kind, names[kind])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("read each %s of pool %s: %w", kind, pool.Name, err))
+		}
+		for _, a := range found {
+			r := remainder{Pool: pool.ID, What: string(kind) + " " + a.Name, ID: a.ID, Needed: needed(pool, a), Remove: removal(kind, a.ID)}
+			switch {
+			case slices.Contains(provider.Homes(), kind):
+				r.Pool = ""
+				homes[a.ID] = r
+			case a.Ours() || kind == kamino.Parameter:
+				out = append(out, r)
+			}
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// needed says who would miss an artifact.
+func needed(pool kamino.Pool, a kamino.Artifact) string {
+	var by []string
+	if a.InModel || strings.EqualFold(pool.Model.Image, a.ID) {
+		by = append(by, "the next node boots from it: kamino rollback --pool "+pool.Name+" --to original")
+	}
+	if a.Instances > 0 {
+		by = append(by, boot.Count(a.Instances, "instance")+" booted from it")
+	}
+	return strings.Join(by, "; ")
+}
+
+// removal is the command of the cloud that deletes an artifact; "" for one of which none is known.
+func removal(kind kamino.Kind, id string) string {
+	switch {
+	case cloudOf(id) == onAzure:
+		return "az resource delete --ids " + id
+	case kind == kamino.Parameter:
+		return "aws ssm delete-parameter --name " + id
+	case strings.HasPrefix(id, "ami-"):
+		return "aws ec2 deregister-image --delete-associated-snapshots --image-id " + id
+	case strings.HasPrefix(id, "snap-"):
+		return "aws ec2 delete-snapshot --snapshot-id " + id
+	}
+	return ""
+}
+
+// inCluster is what stands in the cluster: on nodes, and in the namespace kamino-system.
+func inCluster(nodes []kamino.Node, leases []kamino.Lease) []remainder {
+	labels, annotations := map[string]int{}, map[string]int{}
+	var out []remainder
+	for _, n := range nodes {
+		for key := range n.Labels {
+			if key == kamino.LabelPatched {
+				labels[key]++
+			}
+		}
+		for key := range n.Annotations {
+			if strings.HasPrefix(key, "kamino.dev/") && key != kamino.AnnotationRun {
+				annotations[key]++
+			}
+		}
+		for _, t := range n.Taints {
+			if t.Key == kamino.TaintPatchFailed {
+				out = append(out, remainder{What: "taint " + t.Key + " on node " + n.Name, Needed: "its patch failed: look at the node first",
+					Remove: "kubectl taint nodes " + n.Name + " " + t.Key + "-"})
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, remainder{What: "label " + key + " on " + boot.Count(labels[key], "node"), Remove: "kubectl label nodes -l " + key + " " + key + "-"})
+	}
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		out = append(out, remainder{What: "annotation " + key + " on " + boot.Count(annotations[key], "node"), Remove: "kubectl annotate nodes --all " + key + "-"})
+	}
+	if len(leases) > 0 {
+		out = append(out, remainder{What: "the leases of " + boot.Count(len(leases), "pool") + ", with the former models", Needed: "the way back for kamino rollback",
+			Remove: "kubectl delete lease -n " + kamino.SystemNamespace + " -l app.kubernetes.io/managed-by=kamino"})
+	}
+	return append(out,
+		remainder{What: "roles and admission policies of kamino init; those of the chart go with helm uninstall kamino-base", Remove: "kamino init -o yaml | kubectl delete --ignore-not-found -f -"},
+		remainder{What: "namespace " + kamino.SystemNamespace + " with lists of packages", Remove: "kubectl delete namespace --ignore-not-found " + kamino.SystemNamespace})
+}
+
+// printRemains writes it as a script that does nothing about what is still needed.
+func printRemains(w io.Writer, all []remainder) {
+	fmt.Fprint(w, "\n# What remains of Kamino, in the order in which it can be removed. What is still needed is commented out.\n")
+	for _, r := range all {
+		about := r.What
+		if r.Pool != "" {
+			about = "pool " + r.Pool.Name() + ": " + about
+		}
+		fmt.Fprintf(w, "\n# %s\n", about)
+		if r.Needed != "" {
+			fmt.Fprintf(w, "# needed: %s\n", r.Needed)
+			r.Remove = "# " + r.Remove
+		}
+		fmt.Fprintln(w, r.Remove)
+	}
+}
