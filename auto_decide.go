@@ -1,6 +1,8 @@
 package kamino
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -93,6 +95,93 @@ func newestImage(newestFirst []Artifact) *Artifact {
 	return nil
 }
 
+// BlockedNode is a node that did not come back in order from a patch, or whose patch was
+// interrupted: it stays blocked, for a person.
+type BlockedNode struct {
+	Node   string    `json:"node"`
+	Run    string    `json:"run,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+}
+
+// blocked is what stands on a node that a patch left blocked; nil for any other.
+func (n Node) blocked() *BlockedNode {
+	if !n.Tainted(TaintPatchFailed) {
+		return nil
+	}
+	var failure PatchFailure // the zero one where somebody removed the annotation
+	_ = json.Unmarshal([]byte(n.Annotations[AnnotationPatchFailed]), &failure)
+	return &BlockedNode{n.Name, Plain(failure.Run), Plain(failure.Reason), failure.At}
+}
+
+// String says since when, by which run and why, for people.
+func (b BlockedNode) String() string {
+	text := ""
+	if !b.Since.IsZero() {
+		text = "since " + b.Since.UTC().Format(time.RFC3339) + " "
+	}
+	return fmt.Sprintf("%sby patch run %s: %s", text, firstWord(b.Run, "unknown"), firstWord(b.Reason, "no reason is known"))
+}
+
+// Do is what can be typed about it.
+func (b BlockedNode) Do() string {
+	return fmt.Sprintf("kamino patch --target-node %s goes on and examines it; if it is well as it is: kubectl taint node %[1]s %s-", b.Node, TaintPatchFailed)
+}
+
+func (b BlockedNode) refusal() Refusal {
+	return Refusal{Code: "patch-failed", Field: "spec.taints", Value: TaintPatchFailed, Why: "the node is blocked " + b.String(), Do: b.Do()}
+}
+
+// patches says whether the mark is that of a patch.
+func (m *Mark) patches() bool { return m != nil && m.Work == WorkPatch }
+
+// patching tells which run patches a node, or did until its process ended.
+func (m *Mark) patching() string {
+	text := fmt.Sprintf("patch run %s has the node since %s", m.Run, m.Since.UTC().Format(time.RFC3339))
+	if m.Begun {
+		text += ", and its packages may have been changed"
+	}
+	return text
+}
+
+// holds is what a run has done to its node, for people.
+func (m *Mark) holds() string {
+	what := "protected"
+	if m.Block {
+		what += ", blocked"
+	}
+	if m.patches() {
+		what += ": " + m.patching()
+	} else if m.Sealing {
+		what += ", perhaps sealed and off"
+	}
+	return what
+}
+
+// mended tells of a node whose packages may have been changed what giving back means; "" for all
+// else.
+func (l Left) mended(word string) string {
+	if !l.begun {
+		return ""
+	}
+	return word + ", and blocked: kamino patch --target-node " + l.Node + " goes on"
+}
+
+// goesOn is what can be typed about a node whose patch has not ended.
+func goesOn(node string) string {
+	return "where its process has ended, kamino patch --target-node " + node + " goes on, and kamino restore gives the node back, blocked if its packages may have been changed"
+}
+
+// blocked lists the nodes that patches left blocked, but for one that a run patches again.
+func (o overview) blocked() (out []BlockedNode) {
+	for _, n := range o.nodes {
+		if b := n.blocked(); b != nil && n.Annotations[AnnotationRun] == "" {
+			out = append(out, *b)
+		}
+	}
+	return out
+}
+
 func badVersions(versions []Artifact) []Artifact {
 	var out []Artifact
 	for _, v := range versions {
@@ -106,8 +195,13 @@ func badVersions(versions []Artifact) []Artifact {
 func (o overview) decideUnfinished(p *PoolPlan) {
 	rec := o.lease.Record
 	p.Action = DoFinish
-	p.because("unfinished", "run %s (process %s, donor %s) holds the pool at step %s", o.lease.Holder, o.lease.Process,
-		firstWord(rec.Donor, "none"), firstWord(rec.Step, "lock"))
+	if rec.Work == WorkPatch {
+		p.because("unfinished", "patch run %s (process %s) has node %s since %s, at step %s; %s", o.lease.Holder, o.lease.Process,
+			firstWord(rec.Donor, "none"), rec.Started.UTC().Format(time.RFC3339), firstWord(rec.Step, InLock), goesOn(rec.Donor))
+	} else {
+		p.because("unfinished", "run %s (process %s, donor %s) holds the pool at step %s", o.lease.Holder, o.lease.Process,
+			firstWord(rec.Donor, "none"), firstWord(rec.Step, InLock))
+	}
 	if !rec.GivingBack && rec.Work == "" { // of a node that was being patched no image is made
 		for _, n := range o.nodes {
 			if n.Name == rec.Donor {
@@ -130,7 +224,7 @@ func (o overview) decideBuilding(p *PoolPlan, now time.Time) bool {
 			return true
 		}
 		for _, n := range o.nodes {
-			if n.Name == v.Tags[TagBuiltFrom] {
+			if n.Name == v.Tags[TagBuiltFrom] && n.blocked() == nil {
 				p.Action, p.Donor = DoUpdate, n.Name
 			}
 		}

@@ -128,7 +128,9 @@ func (r Rules) judgeRole(n Node, c *Candidate) {
 	if n.Deleting {
 		c.reject("deleting", "being deleted")
 	}
-	if mark, err := n.Mark(); mark != nil {
+	if mark, err := n.Mark(); mark.patches() {
+		c.reject("donor", "%s", mark.patching())
+	} else if mark != nil {
 		c.reject("donor", "donor of run %s", mark.Run)
 	} else if err != nil {
 		c.reject("donor", "%s", err.Error())
@@ -143,7 +145,8 @@ func (r Rules) judgeRole(n Node, c *Candidate) {
 		case t.Key == TaintDeleting:
 			c.reject("scale-down", "cluster-autoscaler is deleting it")
 		case t.Key == TaintPatchFailed:
-			c.reject("patch-failed", "it did not come back in order from a patch")
+			b := n.blocked()
+			c.reject("patch-failed", "blocked %s; %s", b, b.Do())
 		case r.RejectTainted && t.Effect != "PreferNoSchedule" && foreignTaint(n, t):
 			c.reject("tainted", "taint %s:%s", t.Key, t.Effect)
 		}

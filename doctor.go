@@ -81,14 +81,18 @@ func (e *Engine) doctorPool(ctx context.Context, o overview, opts AutoOptions) [
 		d.failed("pool", o.err)
 		return d.checks
 	}
+	for _, b := range o.blocked() {
+		d.checks = append(d.checks, Check{Name: "patch", Pool: d.pool.Name, Node: b.Node, State: CheckWarned, Found: "blocked " + b.String(), Do: b.Do()})
+	}
 	p := o.decide(opts, e.now())
 	best := ranked(p.Candidates)
 	if len(best) == 0 {
+		d.checkLease(ctx)
 		d.add(Check{Name: "donor", State: CheckWarned, Found: fmt.Sprintf("none of %d nodes is a candidate now: the other checks need one", len(p.Candidates)),
 			Do: fmt.Sprintf("kamino plan --pool %s tells why; kamino doctor --target-node NODE checks a node of your choice", d.pool.Name)})
 		return d.checks
 	}
-	return e.doctorRun(ctx, opts.runOf(best[0].Node, p))
+	return append(d.checks, e.doctorRun(ctx, opts.runOf(best[0].Node, p))...)
 }
 
 // doctorRun makes the checks of a run with a donor, in the order of the run.
@@ -174,14 +178,20 @@ func (d *doctor) checkLease(ctx context.Context) (passed bool) {
 		return false
 	}
 	d.held.lease = &lease
-	switch u := lease.Unfinished(d.engine.now()); {
-	case u == nil:
+	u := lease.Unfinished(d.engine.now())
+	if u == nil {
 		d.add(Check{Name: "lease", State: CheckPassed, Found: "free"})
-	case u.Alive:
-		d.add(Check{Name: "lease", State: CheckWarned, Found: fmt.Sprintf("run %s (process %s) is at work", u.Run, u.Process), Do: "wait for it to end; kamino status shows it"})
-	default:
-		d.add(Check{Name: "lease", State: CheckWarned, Found: fmt.Sprintf("run %s (process %s) has ended and left the lease", u.Run, u.Process),
-			Do: "kamino restore gives back what it took"})
+		return true
+	}
+	who, do := fmt.Sprintf("run %s (process %s)", u.Run, u.Process), "kamino restore gives back what it took"
+	if u.Work == WorkPatch {
+		who = fmt.Sprintf("patch run %s (process %s), which has node %s since %s, at step %s,", u.Run, u.Process, u.Donor, u.Started.UTC().Format(time.RFC3339), u.Step)
+		do = goesOn(u.Donor)
+	}
+	if u.Alive {
+		d.add(Check{Name: "lease", State: CheckWarned, Found: who + " is at work", Do: "wait for it to end; kamino status shows it"})
+	} else {
+		d.add(Check{Name: "lease", State: CheckWarned, Found: who + " has ended and left the lease", Do: do})
 	}
 	return true
 }

@@ -179,6 +179,9 @@ func refuseNode(n Node, o Options, midRun bool) []Refusal {
 	if n.Tainted(TaintDeleting) {
 		add("scale-down", "spec.taints", TaintDeleting, "cluster-autoscaler is deleting the node", "choose another node")
 	}
+	if b := n.blocked(); b != nil && o.Patch == nil { // who names it for a patch wants it mended
+		out = append(out, b.refusal())
+	}
 	for _, l := range o.RequireLabels {
 		if !l.on(n) {
 			add("label", "metadata.labels", l.Key, "the label "+l.String()+" is required of donors, and the node lacks it",
@@ -202,6 +205,10 @@ func refuseNode(n Node, o Options, midRun bool) []Refusal {
 // lift.
 func (r *Run) refuse(midRun bool) error {
 	all := refuseNode(r.donor.node, r.opts, midRun)
+	if mark, err := r.donor.node.Mark(); r.plan != nil && err == nil && mark.patches() && mark.Begun && r.work() == "" {
+		// A run would give it back, and find it blocked then.
+		all = append(all, Refusal{Code: "patch-failed", Field: "metadata.annotations", Value: AnnotationRun, Why: mark.patching(), Do: goesOn(r.donor.node.Name)})
+	}
 	if !SameVM(r.donor.instance.VMID, r.donor.node.SystemUUID) {
 		all = append(all, Refusal{Code: "identity", Field: "status.nodeInfo.systemUUID", Value: r.donor.node.SystemUUID,
 			Why: fmt.Sprintf("instance %s is VM %s, not the machine that the node runs on", r.donor.instance.ID, r.donor.instance.VMID),

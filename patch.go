@@ -116,8 +116,8 @@ type PatchFailure struct {
 
 // failedPatch says whether a node stays blocked after a run.
 func (n Node) failedPatch(run string) bool {
-	var failure PatchFailure
-	return json.Unmarshal([]byte(n.Annotations[AnnotationPatchFailed]), &failure) == nil && failure.Run == run && n.Tainted(TaintPatchFailed)
+	b := n.blocked()
+	return b != nil && b.Run == run
 }
 
 // PatchReport is what the agent did, or saw; agent/patch has its writer.

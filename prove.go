@@ -284,7 +284,7 @@ func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
 		names = append(names, c.Node)
 	}
 	for _, name := range names {
-		if slices.ContainsFunc(o.nodes, func(n Node) bool { return n.Name == name && n.Ready }) {
+		if slices.ContainsFunc(o.nodes, func(n Node) bool { return n.Name == name && n.Ready && n.blocked() == nil }) {
 			p.Action, p.Donor = DoUpdate, name // none is taken away
 			return true
 		}

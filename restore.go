@@ -19,6 +19,7 @@ type Left struct {
 	Reason string `json:"reason,omitempty"` // why nothing was done
 
 	canary string // its name
+	begun  bool   // a node whose packages may have been changed: it stays blocked
 }
 
 // RestoreOptions are what the user decides about a restore.
@@ -98,8 +99,8 @@ type leftPool struct {
 // urgent: somebody may wait for a donor of the pool.
 func (p leftPool) urgent() bool { return len(p.nodes) > 0 || p.lease.Holder != "" }
 
-// leftPools collects every pool that the nodes or the leases name, and the marks that are not
-// believed.
+// leftPools collects every pool that the nodes or the leases name, and what is left alone: marks
+// that are not believed, and nodes that stay blocked after a patch.
 func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 	pools := map[PoolID]*leftPool{}
 	get := func(id PoolID) *leftPool {
@@ -135,6 +136,8 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 				Reason: "left alone: " + err.Error() + "; " + leftAlone(n.Name)})
 		} else if mark != nil {
 			p.nodes = append(p.nodes, n)
+		} else if b := n.blocked(); b != nil {
+			foreign = append(foreign, Left{Pool: id, Run: b.Run, Node: n.Name, What: "node is blocked " + b.String(), Reason: "left to a person: " + b.Do()})
 		}
 	}
 	out := make([]leftPool, 0, len(pools))
@@ -163,6 +166,9 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 	}
 	made, surveyed := r.survey(ctx, p.lease)
 	if opts.DryRun || len(left)+len(made) == 0 {
+		for i, l := range left {
+			left[i].Reason = l.mended("would be given back")
+		}
 		left = append(left, made...)
 		if u := p.lease.Unfinished(r.engine.now()); u != nil && u.Alive {
 			alone(left, fmt.Sprintf("left alone while it lives: last heartbeat %.0f s ago", u.Silence))
@@ -177,7 +183,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 		return append(left, made...), errors.Join(err, surveyed)
 	}
 	for i := range left {
-		left[i].Done = "given back"
+		left[i].Done = firstWord(left[i].mended("given back"), "given back")
 	}
 	for i := range made {
 		why := r.image.foreign
@@ -224,21 +230,14 @@ func (p leftPool) left() []Left {
 		if err != nil || mark == nil {
 			continue
 		}
-		what := "protected"
-		if mark.Block {
-			what += ", blocked"
-		}
-		if mark.Sealing {
-			what += ", perhaps sealed and off"
-		}
-		left = append(left, Left{Pool: p.id, Run: mark.Run, Node: n.Name, What: "node is " + what})
+		left = append(left, Left{Pool: p.id, Run: mark.Run, Node: n.Name, What: "node is " + mark.holds(), begun: mark.patches() && mark.Begun})
 	}
 	if probe := p.lease.Record.Probe; probe != nil {
 		left = append(left, Left{Pool: p.id, Run: probe.Run, What: "probe in namespace " + probe.Namespace})
 	}
 	if p.lease.Holder != "" {
 		left = append(left, Left{Pool: p.id, Run: p.lease.Holder, Node: p.lease.Record.Donor,
-			What: fmt.Sprintf("lease held by process %s at step %s", p.lease.Process, p.lease.Record.Step)})
+			What: fmt.Sprintf("lease held by process %s at step %s", firstWord(p.lease.Process, "unknown"), firstWord(p.lease.Record.Step, InLock))})
 	}
 	return left
 }

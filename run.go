@@ -62,6 +62,8 @@ func (r *Run) freshRecord() Record {
 	}
 	if rec.Donor != "" {
 		rec.Nonce = rand.Text()
+	}
+	if rec.Nonce != "" && rec.Work == "" {
 		rec.Version = VersionName(now) // one that is adopted after midnight goes on with it
 	}
 	return rec
@@ -77,7 +79,6 @@ type StepError struct {
 }
 
 func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
-
 func (e *StepError) Unwrap() error { return e.Err }
 
 // exec runs steps in order until one fails.

@@ -45,13 +45,15 @@ type PoolStatus struct {
 
 	RollbackTarget string      `json:"rollbackTarget,omitempty"` // a version, or "original"
 	Unfinished     *Unfinished `json:"unfinishedRun,omitempty"`
-	Runs           []PastRun   `json:"runs,omitempty"`     // the last ones, newest first
-	Canaries       []Canary    `json:"canaries,omitempty"` // that exist, of any run
-	Refusals       []Refusal   `json:"refusals,omitempty"`
-	Paused         string      `json:"paused,omitempty"` // why runs and promotions are held in the whole cluster
-	PausedBy       string      `json:"pausedBy,omitempty"`
-	PausedSince    time.Time   `json:"pausedSince,omitzero"`
-	Error          string      `json:"error,omitempty"` // why the pool could not be read
+	// Blocked are nodes that patches left blocked.
+	Blocked     []BlockedNode `json:"blockedNodes,omitempty"`
+	Runs        []PastRun     `json:"runs,omitempty"`     // the last ones, newest first
+	Canaries    []Canary      `json:"canaries,omitempty"` // that exist, of any run
+	Refusals    []Refusal     `json:"refusals,omitempty"`
+	Paused      string        `json:"paused,omitempty"` // why runs and promotions are held in the whole cluster
+	PausedBy    string        `json:"pausedBy,omitempty"`
+	PausedSince time.Time     `json:"pausedSince,omitzero"`
+	Error       string        `json:"error,omitempty"` // why the pool could not be read
 }
 
 // VersionStatus is an image version with its lineage.
@@ -114,7 +116,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 			s.Ready++
 		}
 	}
-	s.Unfinished, s.Runs = o.unfinished(now), o.lease.Ledger.Past
+	s.Unfinished, s.Blocked, s.Runs = o.unfinished(now), o.blocked(), o.lease.Ledger.Past
 	if o.err != nil {
 		s.Error = o.err.Error()
 		return s
@@ -148,7 +150,7 @@ func (o overview) unfinished(now time.Time) *Unfinished {
 	}
 	for _, n := range o.taken() {
 		if mark, err := n.claim(o.id); err == nil && mark != nil {
-			return &Unfinished{Run: mark.Run, Record: Record{Donor: n.Name, Instance: mark.Instance, VMID: mark.VMID, Sealing: mark.Sealing}}
+			return &Unfinished{Run: mark.Run, Record: Record{Donor: n.Name, Instance: mark.Instance, VMID: mark.VMID, Sealing: mark.Sealing, Work: mark.Work, Started: mark.Since}}
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func TestDoctor(t *testing.T) {
 		}, passed: fine, warned: "rehearse"},
 		{name: "pool that cannot be read", world: func(w *fakeWorld) { w.cloud.fails[fakePool(pool1)] = fmt.Errorf("read: %w", kamino.ErrForbidden) },
 			passed: "image cloud cluster", failed: "pool"},
-		{name: "no candidate", args: []string{"--minimum-ready-time", "90d"}, passed: "image cloud cluster", warned: "donor", do: "kamino plan --pool " + pool1},
+		{name: "no candidate", args: []string{"--minimum-ready-time", "90d"}, passed: "image cloud cluster lease", warned: "donor", do: "kamino plan --pool " + pool1},
 		{name: "another run at work", world: func(w *fakeWorld) { held(w, true) }, passed: strings.Replace(fine, "lease ", "", 1), warned: "lease", do: "wait"},
 		{name: "a run that ended", world: func(w *fakeWorld) { held(w, false) }, passed: strings.Replace(fine, "lease ", "", 1), warned: "lease", do: "kamino restore"},
 		{name: "a pool of one node", world: func(w *fakeWorld) { w.cloud.pools[fakePool(pool1)].Capacity = 1 }, passed: fine, warned: "rehearse"},

@@ -215,6 +215,9 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	if u := p.Unfinished; u != nil {
 		printUnfinished(w, u)
 	}
+	for _, b := range p.Blocked {
+		fmt.Fprintf(w, "Blocked:\tnode %s, %s\n\t%s\n", b.Node, b, b.Do())
+	}
 	for _, c := range p.Canaries {
 		fmt.Fprintf(w, "Canary:\t%s of run %s, %s, of version %s; expires %s\n", c.Name, shown(c.Run), c.State, short(c.Version), instant(c.Expires))
 	}
@@ -239,7 +242,11 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 }
 
 func printUnfinished(w io.Writer, u *kamino.Unfinished) {
-	where := fmt.Sprintf("process %s, donor %s, at step %s, begun %s", firstOf(u.Process, "none"), shown(u.Donor), shown(u.Step), instant(u.Started))
+	node := "donor " + shown(u.Donor)
+	if u.Work == kamino.WorkPatch {
+		node = "node " + shown(u.Donor) + " taken for a patch"
+	}
+	where := fmt.Sprintf("process %s, %s, at step %s, begun %s", firstOf(u.Process, "none"), node, shown(u.Step), instant(u.Started))
 	if u.Alive {
 		fmt.Fprintf(w, "Running:\t%s: %s, last heartbeat %s ago\n", u.Run, where, silence(u))
 	} else {
@@ -251,7 +258,11 @@ func printUnfinished(w io.Writer, u *kamino.Unfinished) {
 	if u.Alive {
 		return
 	}
-	fmt.Fprintf(w, "\t%s finishes it, kamino restore gives back what it took\n", finish(u))
+	gives := "kamino restore gives back what it took"
+	if u.Work == kamino.WorkPatch {
+		gives += "; a node whose packages may have been changed stays blocked then"
+	}
+	fmt.Fprintf(w, "\t%s finishes it, %s\n", finish(u), gives)
 }
 
 // unfinished names a run whose process gives no sign of life.
@@ -286,14 +297,35 @@ func printRuns(w io.Writer, runs []kamino.PastRun, wide bool) {
 	if wide {
 		most, whole = len(runs), oneLine
 	}
-	fmt.Fprintln(w, "\nRUN\tENDED\tDONOR\tVERSION\tTOOK\tRESULT")
+	fmt.Fprintln(w, "\nRUN\tENDED\tWORK\tNODE\tVERSION\tTOOK\tRESULT")
 	for _, r := range runs[:min(len(runs), most)] {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Ended.UTC().Format(time.RFC3339), shown(r.Donor), shown(r.Version),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Ended.UTC().Format(time.RFC3339), pastWork(r), shown(r.Donor), shown(pastVersion(r)),
 			seconds(r.Seconds), whole(pastResult(r)))
 	}
 	if more := len(runs) - most; more > 0 {
 		fmt.Fprintf(w, "%d earlier ones: kamino status -o wide\n", more)
 	}
+}
+
+// pastWork is what a run that has ended was for, as the command's name.
+func pastWork(r kamino.PastRun) string {
+	switch {
+	case r.Work == kamino.WorkPatch:
+		return "patch"
+	case r.Verb != "":
+		return string(r.Verb)
+	case r.Pointed != "":
+		return "point" // by a former version, which noted no more
+	}
+	return "update"
+}
+
+// pastVersion is the version that a run made or moved; a patch has none.
+func pastVersion(r kamino.PastRun) string {
+	if r.Work == kamino.WorkPatch {
+		return ""
+	}
+	return firstOf(r.Version, r.Withdrawn, r.Pointed)
 }
 
 // pastResult is what a run that has ended did.

@@ -170,14 +170,17 @@ func poolNotices(p kamino.PoolStatus, now time.Time) (out []pageNotice) {
 		out = append(out, pageNotice{Mood: mood, Pool: p.Name, What: what, Why: why, Type: commands})
 	}
 	if u := p.Unfinished; u != nil {
-		since := away(p)
+		since, word := away(p), "donor"
+		if u.Work == kamino.WorkPatch {
+			word = "patched node"
+		}
 		switch {
 		case u.Alive && !since.IsZero():
-			add(moodInfo, fmt.Sprintf("donor %s is away for %s", u.Donor, ago(now, since)), fmt.Sprintf("run %s is at step %s and gives it back", u.Run, shown(u.Step)))
+			add(moodInfo, fmt.Sprintf("%s %s is away for %s", word, u.Donor, ago(now, since)), fmt.Sprintf("run %s is at step %s and gives it back", u.Run, shown(u.Step)))
 		case u.Alive:
 			add(moodInfo, "a run is at work", fmt.Sprintf("%s, at step %s", u.Run, shown(u.Step)))
 		case !since.IsZero():
-			add(moodBad, fmt.Sprintf("donor %s is away for %s, and its run has probably ended", u.Donor, ago(now, since)), silentRun(u)+"; finish it, or give back what it took:", finish(u), "kamino restore")
+			add(moodBad, fmt.Sprintf("%s %s is away for %s, and its run has probably ended", word, u.Donor, ago(now, since)), silentRun(u)+"; finish it, or give back what it took:", finish(u), "kamino restore")
 		default:
 			add(moodBad, "a run was interrupted", unfinished(u)+"; finish it, or give back what it took:", finish(u), "kamino restore")
 		}
@@ -185,6 +188,10 @@ func poolNotices(p kamino.PoolStatus, now time.Time) (out []pageNotice) {
 	if p.Error != "" {
 		add(moodBad, "cannot be read", p.Error)
 		return out
+	}
+	for _, b := range p.Blocked {
+		add(moodWarn, "node "+b.Node+" stays blocked after a patch", b.String()+"; go on and examine it, or let it take pods as it is:",
+			"kamino patch --target-node "+b.Node, "kubectl taint node "+b.Node+" "+kamino.TaintPatchFailed+"-")
 	}
 	if p.Ready < p.Nodes {
 		add(moodWarn, fmt.Sprintf("%d of %d nodes are not Ready", p.Nodes-p.Ready, p.Nodes), "")
@@ -226,7 +233,10 @@ func silentRun(u *kamino.Unfinished) string {
 
 // finish is what goes on with an interrupted run.
 func finish(u *kamino.Unfinished) string {
-	if u.Donor == "" {
+	switch {
+	case u.Work == kamino.WorkPatch && u.Donor != "":
+		return "kamino patch --target-node " + u.Donor
+	case u.Donor == "":
 		return "kamino auto-update"
 	}
 	return "kamino update --target-node " + u.Donor
@@ -248,7 +258,7 @@ func poolView(p kamino.PoolStatus, notices []pageNotice, now time.Time) pagePool
 		v.Versions = append(v.Versions, pageVersion{Name: s.Name, State: versionState(s), Donor: shown(s.BuiltFrom), Built: shown(s.BuiltAt), Parent: shown(short(s.Parent)), Instances: s.Instances, Note: versionNote(s, true)})
 	}
 	for _, r := range p.Runs {
-		past := pagePast{Ended: ended(r), Run: r.Run, Donor: shown(r.Donor), Version: shown(r.Version), Took: seconds(r.Seconds), Away: "-", Result: pastResult(r)}
+		past := pagePast{Ended: ended(r), Run: r.Run, Donor: shown(r.Donor), Version: shown(pastVersion(r)), Took: seconds(r.Seconds), Away: "-", Result: pastResult(r)}
 		if r.AwaySeconds > 0 {
 			past.Away = seconds(r.AwaySeconds)
 		}

@@ -133,3 +133,30 @@ func TestDistrusted(t *testing.T) {
 		}
 	}
 }
+
+// TestPatchedAway: who was woken sees in the status and on its page that a patch has a node, and
+// which nodes patches left blocked.
+func TestPatchedAway(t *testing.T) {
+	w := newFakeWorld()
+	p := stale(w)
+	since := w.now.Add(-20 * time.Minute)
+	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Holder: "r2", Process: "laptop/77", Epoch: 4, Renewed: w.now.Add(-5 * time.Minute),
+		Record: kamino.Record{Donor: "n2", Step: "patch", Work: kamino.WorkPatch, Started: since},
+		Ledger: kamino.Ledger{Past: []kamino.PastRun{{Run: "r1", Donor: "n1", Work: kamino.WorkPatch, Version: "2026.11.19", Ended: since, Seconds: 300, Step: "patch", Failure: "patch: interrupted"},
+			{Run: "r0", Donor: "n1", Work: kamino.WorkPatch, Ended: since, Seconds: 200, Packages: 3},
+			{Run: "r-1", Verb: kamino.VerbWithdraw, Withdrawn: "2026.11.10", Reason: "slow", Pointed: "2026.11.09", Ended: since, Seconds: 3}}}}
+	n := w.cluster.nodes["n1"]
+	n.Taints = []kamino.Taint{{Key: kamino.TaintPatchFailed, Effect: "NoSchedule"}}
+	n.Annotations[kamino.AnnotationPatchFailed] = `{"run":"r1","reason":"patch: interrupted","at":"` + since.Format(time.RFC3339) + `"}`
+	out, errs, code := w.kamino(t, "status")
+	if code != 0 || errs != "" {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	golden.Check(t, "testdata/status/patch.txt", out)
+	page, _, _ := w.kamino(t, "status", "-o", "html")
+	for _, want := range []string{"kamino patch --target-node n2", "node n1 stays blocked after a patch", "kamino patch --target-node n1"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -243,4 +244,126 @@ func TestPatchWalks(t *testing.T) {
 			t.Fatalf("seed %d, %s, %v: %s\n%s", seed, rival, drawn, wrong, w.tail(60))
 		}
 	}
+}
+
+// patchView is what operators see of pool a and node a-0.
+type patchView struct {
+	status kamino.PoolStatus
+	plan   kamino.PoolPlan
+	update *kamino.Plan
+	checks []kamino.Check
+	left   []kamino.Left
+}
+
+func (w *world) patchView() (v patchView, err error) {
+	p := &proc{}
+	w.spawn(p, func(ctx context.Context) {
+		e, errs := p.engine(), make([]error, 5)
+		var status []kamino.PoolStatus
+		var plans []kamino.PoolPlan
+		status, errs[0] = e.Status(ctx, nil, autoOptions().Rules.LastPatch)
+		plans, errs[1] = e.PlanPools(ctx, autoOptions())
+		v.update, errs[2] = e.Plan(ctx, options("a-0"))
+		v.checks, errs[3] = e.Doctor(ctx, autoOptions(), "")
+		v.left, errs[4] = e.Restore(ctx, kamino.RestoreOptions{DryRun: true})
+		if p.err = errors.Join(errs...); p.err == nil {
+			v.status, v.plan = status[0], plans[0]
+		}
+	})
+	w.wait()
+	return v, p.err
+}
+
+// text is all that the view says of a-0, a part each.
+func (v patchView) text() map[string]string {
+	status, _ := json.Marshal([]any{v.status.Blocked, v.status.Unfinished}) // texts and numbers
+	all := map[string]string{"status": string(status) + fmt.Sprint(v.status.Blocked), "plan": fmt.Sprintf("%v %v", v.plan.Why, v.plan.Candidates),
+		"update --dry-run": fmt.Sprintf("%v", v.update.Refusals)}
+	for _, c := range v.checks {
+		all["doctor"] += fmt.Sprintf("%s %s: %s; %s\n", c.Name, c.State, c.Found, c.Do)
+	}
+	for _, l := range v.left {
+		all["restore --dry-run"] += fmt.Sprintf("%s %s: %s; %s\n", l.Run, l.Node, l.What, l.Reason)
+	}
+	return all
+}
+
+// TestPatchShown: wherever a patch is interrupted or killed once the node's packages may have been
+// changed, every view names the node, its run, since when, and what to type; no update takes it.
+func TestPatchShown(t *testing.T) {
+	for _, kind := range []worlds.Fault{worlds.Interrupted, worlds.KillAfter} {
+		seen := map[bool]int{}
+		for at := 1; ; at++ {
+			w := aged(1)
+			o := patchOptions()
+			o.Pool, o.Donor = "", "a-0"
+			p := w.patched(o, fault{kind: kind, at: at})
+			if !p.crashed && !p.interrupted {
+				break
+			}
+			w.advance(w.now.Add(2 * time.Minute))
+			mark, _ := w.nodes["a-0"].Mark()
+			begun, blocked := mark != nil && mark.Begun, w.nodes["a-0"].Tainted(kamino.TaintPatchFailed)
+			if !begun && !blocked {
+				continue // it is as it was, or in order
+			}
+			seen[blocked]++
+			v, err := w.patchView()
+			if err != nil {
+				t.Fatalf("%s at %d: %v", kind, at, err)
+			}
+			run := w.nodes["a-0"].Annotations[kamino.AnnotationPatchFailed] + w.nodes["a-0"].Annotations[kamino.AnnotationRun]
+			for name, text := range v.text() {
+				for _, want := range []string{"a-0", "patch", v.runID(), v.since()} {
+					if want == "" || !strings.Contains(text, want) {
+						t.Fatalf("%s at %d, blocked %v (%s): %s does not say %q: %s", kind, at, blocked, run, name, want, text)
+					}
+				}
+				if name != "status" && !strings.Contains(text, "kamino patch --target-node a-0") {
+					t.Fatalf("%s at %d: %s does not say what to type: %s", kind, at, name, text)
+				}
+			}
+			if v.plan.Donor == "a-0" {
+				t.Fatalf("%s at %d: auto-update would take the node: %+v", kind, at, v.plan)
+			}
+			for range 2 {
+				if _, results := w.auto(autoOptions()); results[0].Donor == "a-0" {
+					t.Fatalf("%s at %d: auto-update took the node: %+v", kind, at, results)
+				}
+			}
+			var refused *kamino.RefusedError
+			if u := w.update(options("a-0")); !errors.As(u.err, &refused) || refused.Refusals[0].Code != "patch-failed" || len(w.artifacts) == 0 {
+				t.Fatalf("%s at %d: update: %v", kind, at, u.err)
+			}
+			if m := w.machineOf(w.nodes["a-0"]); m.Power != kamino.PowerOn {
+				t.Fatalf("%s at %d: the node is %s", kind, at, m.Power)
+			}
+			if wrong := w.over(); wrong != "" {
+				t.Fatalf("%s at %d: %s", kind, at, wrong)
+			}
+		}
+		if seen[true]+seen[false] == 0 {
+			t.Errorf("%s: no patch was interrupted in its midst", kind)
+		}
+	}
+}
+
+func (v patchView) runID() string {
+	switch {
+	case v.status.Unfinished != nil:
+		return v.status.Unfinished.Run
+	case len(v.status.Blocked) > 0:
+		return v.status.Blocked[0].Run
+	}
+	return ""
+}
+
+func (v patchView) since() string {
+	switch {
+	case v.status.Unfinished != nil:
+		return v.status.Unfinished.Started.Format("15:04:05")
+	case len(v.status.Blocked) > 0:
+		return v.status.Blocked[0].Since.Format("15:04:05")
+	}
+	return ""
 }
