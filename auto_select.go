@@ -121,6 +121,8 @@ func (r Rules) judgeRole(n Node, c *Candidate) {
 	}
 	if n.OS != "" && n.OS != "linux" {
 		c.reject("os", "runs %s", n.OS)
+	} else if n.appliance() {
+		c.reject("os", "runs %s, which is read-only", n.Software.OS)
 	}
 	if n.Unschedulable {
 		c.reject("cordoned", "cordoned")

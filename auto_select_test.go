@@ -56,6 +56,7 @@ func TestSelectRules(t *testing.T) {
 			rules: func(r *Rules) { r.IgnoreAnnotations, r.Ignore = []string{"keep"}, []string{"n"} }, want: "ignored ignored"},
 		{name: "cordoned", node: func(n *Node) { n.Unschedulable = true }, want: "cordoned"},
 		{name: "control plane", node: func(n *Node) { n.ControlPlane = true }, want: "control-plane"},
+		{name: "Bottlerocket", node: func(n *Node) { n.Software.OS = "Bottlerocket OS 1.40.0 (aws-k8s-1.33)" }, want: "os"},
 		{name: "Windows", node: func(n *Node) { n.OS = "windows" }, want: "os"},
 		{name: "pending reboot", node: annotate(KuredPendingReboot.Annotation, "yes"), want: "pending-reboot"},
 		{name: "pending reboot with empty value", node: annotate(KuredPendingReboot.Annotation, ""), want: "pending-reboot"},

@@ -150,6 +150,13 @@ func transient(err error) bool {
 		errors.Is(err, ErrConflict) || errors.Is(err, ErrUnavailable)
 }
 
+// appliance says whether the node's system is a read-only image, without the writable root that a
+// seal needs
+// (https://github.com/bottlerocket-os/bottlerocket#security, https://www.talos.dev/latest/learn-more/philosophy).
+func (n Node) appliance() bool {
+	return strings.HasPrefix(n.Software.OS, "Bottlerocket ") || strings.HasPrefix(n.Software.OS, "Talos ")
+}
+
 // refuseNode lists what speaks against a node as donor, as far as Kubernetes
 // can tell. A donor of an unfinished run may well be off and blocked: midRun
 // leaves out what the run itself causes.
@@ -164,6 +171,9 @@ func refuseNode(n Node, o Options, midRun bool) []Refusal {
 	}
 	if n.OS != "linux" {
 		add("os", "status.nodeInfo.operatingSystem", n.OS, "only Linux disks can be sealed", "choose a Linux node")
+	}
+	if n.appliance() {
+		add("os", "status.nodeInfo.osImage", n.Software.OS, "its system is read-only and has no place for what makes a clone a node of its own", "choose a pool of another distribution")
 	}
 	if n.ControlPlane {
 		add("control-plane", "metadata.labels", "node-role.kubernetes.io/control-plane",

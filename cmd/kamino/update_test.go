@@ -40,3 +40,14 @@ func TestUpdateTellsHowLongTheDonorWasAway(t *testing.T) {
 		}
 	}
 }
+
+// TestReadOnlySystem: a donor whose system cannot be sealed is refused before anything is touched.
+func TestReadOnlySystem(t *testing.T) {
+	w := newFakeWorld()
+	stale(w)
+	w.cluster.nodes["n2"].Software.OS = "Bottlerocket OS 1.40.0 (aws-k8s-1.33)"
+	_, errs, code := w.kamino(t, "update", "--target-node", "n2")
+	if code != exitRefused || !strings.Contains(errs, "status.nodeInfo.osImage") || len(w.writes()) > 0 {
+		t.Errorf("exit code %d, writes %q\n%s", code, w.writes(), errs)
+	}
+}
