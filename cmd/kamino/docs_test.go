@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"kamino.dev/kamino/internal/golden"
 )
@@ -86,6 +87,63 @@ func TestDocsCommands(t *testing.T) {
 	if tried < 100 {
 		t.Errorf("only %d commands were found", tried)
 	}
+}
+
+// setting finds what a command sets of a chart.
+var setting = regexp.MustCompile("--set(?:-file|-string)? '?([^ \\n`'\\\\]+)")
+
+// TestDocsValues: every value of a chart that a page sets is one that a chart has.
+func TestDocsValues(t *testing.T) {
+	files, err := filepath.Glob("../../charts/*/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var charts []map[string]any
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var values map[string]any
+		if err := yaml.Unmarshal(text, &values); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		charts = append(charts, values)
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readmes, err := filepath.Glob("../../charts/*/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, page := range append(pages, readmes...) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, set := range setting.FindAllStringSubmatch(string(text), -1) {
+			for _, pair := range regexp.MustCompile(`(?:^|,)([A-Za-z][A-Za-z0-9.]*)=`).FindAllStringSubmatch(set[1], -1) {
+				tried++
+				if !slices.ContainsFunc(charts, func(values map[string]any) bool { return hasValue(values, strings.Split(pair[1], ".")) }) {
+					t.Errorf("%s sets %s, which no chart has", filepath.Base(page), pair[1])
+				}
+			}
+		}
+	}
+	if tried < 20 {
+		t.Errorf("only %d values were found", tried)
+	}
+}
+
+func hasValue(values map[string]any, path []string) bool {
+	v, ok := values[path[0]]
+	if below, isMap := v.(map[string]any); ok && isMap && len(path) > 1 && len(below) > 0 {
+		return hasValue(below, path[1:])
+	}
+	return ok
 }
 
 // hinted finds commands in what the program says, with the flags that follow at once.
