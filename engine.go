@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -185,7 +186,18 @@ func (e *Engine) attempt(ctx context.Context, opts Options) (*Run, error) {
 	if err == nil {
 		r.fillNext()
 	}
-	return r, err
+	return r, r.afterPromotion(err)
+}
+
+// afterPromotion adds to what ended a run that its version is promoted, where that was done before
+// and the version is not to blame.
+func (r *Run) afterPromotion(err error) error {
+	proof := (*ProofError)(nil)
+	pointed := slices.ContainsFunc(r.result.Steps, func(s StepTime) bool { return s.Name == InModel && !s.Skipped })
+	if err == nil || errors.As(err, &proof) || !pointed || !r.promotes() || r.result.Hidden || r.modelIsTheirs() {
+		return err
+	}
+	return fmt.Errorf("%w; version %s is promoted: new nodes of pool %s boot from it already", err, r.image.version.Name, r.pool.Name)
 }
 
 // inTurn calls do for 0 to n-1, each with an engine of its own: those that are urgent all at once,

@@ -311,3 +311,19 @@ func hintPool(err error, pool PoolID) error {
 	}
 	return err
 }
+
+func cutText(s string, most int) string {
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}
+
+// failedStep is the step that an error of a run comes from.
+func failedStep(err error) string {
+	var s *StepError
+	if errors.As(err, &s) {
+		return s.Step
+	}
+	return ""
+}

@@ -3,7 +3,6 @@ package kamino
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,10 +57,12 @@ type Record struct {
 	AwaySince  time.Time `json:"awaySince,omitzero"`
 	AwayEnds   time.Time `json:"awayEnds,omitzero"`
 	GivingBack bool      `json:"givingBack,omitempty"`
-	Failure    string    `json:"failure,omitempty"`  // why it gives back
-	FailedAt   string    `json:"failedAt,omitempty"` // the step that failed
-	ModelWas   string    `json:"modelWas,omitempty"` // the model's image when the run began
-	Storage    string    `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
+	Failure    string    `json:"failure,omitempty"` // why it gives back
+	// Interrupted: it gives back because it was told to end.
+	Interrupted bool   `json:"interrupted,omitempty"`
+	FailedAt    string `json:"failedAt,omitempty"` // the step that failed
+	ModelWas    string `json:"modelWas,omitempty"` // the model's image when the run began
+	Storage     string `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
 	// Promote is PromoteManual where the run leaves its version to a person; else empty.
 	Promote PromoteMode `json:"promote,omitempty"`
 	// Canary is the name of the one that the run has asked for or is about to, CanarySince when.
@@ -137,6 +138,8 @@ type PastRun struct {
 	// Work is WorkPatch of a run that patched a node, and Packages how many it changed.
 	Work     Work `json:"work,omitempty"`
 	Packages int  `json:"packages,omitempty"`
+	// Interrupted: it was told to end, or its process ended, and no run has gone on with it.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// Failure is why it failed, "" when it did not, and Step where.
 	Failure string `json:"failure,omitempty"`
 	Step    string `json:"step,omitempty"`
@@ -167,7 +170,7 @@ func (l *Ledger) failed(run string, rec Record, now time.Time) {
 	if rec.FailedAt == "" {
 		rec.FailedAt = rec.Step
 	}
-	l.passed(PastRun{Run: run, Donor: rec.Donor, Work: rec.Work, Version: rec.Version, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.away().Seconds(),
+	l.passed(PastRun{Run: run, Donor: rec.Donor, Interrupted: rec.Interrupted || rec.Failure == "", Work: rec.Work, Version: rec.Version, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.away().Seconds(),
 		Failure: cutText(firstWord(rec.Failure, processEnded+rec.FailedAt), maxFailure), Step: rec.FailedAt})
 }
 
@@ -199,22 +202,6 @@ func Plain(s string) string {
 		}
 		return r
 	}, s)
-}
-
-func cutText(s string, most int) string {
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return s
-}
-
-// failedStep is the step that an error of a run comes from.
-func failedStep(err error) string {
-	var s *StepError
-	if errors.As(err, &s) {
-		return s.Step
-	}
-	return ""
 }
 
 // Unfinished is a run that holds a pool, or one that left a marked node and no lease.

@@ -348,6 +348,9 @@ func (e *Engine) patchOne(ctx context.Context, opts PatchOptions, name string) (
 		err = r.abandon(ctx, err)
 	}
 	out := r.empty.patch.PatchedNode
+	if out.Blocked && ctx.Err() != nil {
+		err = WithHint(err, "node %s stays blocked: kamino patch --target-node %s goes on and examines it", name, name)
+	}
 	out.Node, out.Run, out.Steps, out.Warnings = name, r.held.run, r.result.Steps, r.result.Warnings
 	if err != nil {
 		out.Error = err.Error()

@@ -283,7 +283,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		errs = append(errs, err)
 	}
 	if err := r.held.persist(ctx, "write failure on", func(l *Lease) {
-		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt = true, cause.Error(), failedStep(cause)
+		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt, l.Record.Interrupted = true, cause.Error(), failedStep(cause), interrupted
 	}); err != nil {
 		if errors.Is(err, ErrLeaseLost) {
 			return errors.Join(cause, err)
@@ -368,6 +368,7 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 	now := r.engine.now()
 	return r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
 		l.Ledger.Owed = nil
+		l.Ledger.goneOn()
 		l.Ledger.promoted(r.image.version.Name, now)
 		if w := l.Ledger.Wrote; r.image.whole && w != nil && strings.EqualFold(w.Image, r.pool.Model.Image) {
 			l.Ledger.Wrote = &WrittenModel{Image: w.Image, At: w.At, Seen: true, Whole: true}

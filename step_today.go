@@ -68,8 +68,8 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 		last = v
 	}
 	for i, v := range versions {
-		if v.Name == named && v.Tags[TagRun] == r.held.run {
-			last = &versions[i] // this run's own, begun before it was adopted
+		if v.Name == named && v.Tags[TagRun] == r.held.run || r.carriesOn(v) && v.ofDay(day) {
+			last = &versions[i] // this run's own, begun before it was adopted, or one that it goes on with
 		}
 		if r.held.replaced != "" && v.Tags[TagRun] == r.held.replaced && r.proof.mode != ProveNone && v.unproved() && v.whole() && r.madeOf(v) {
 			return r.todaysVersion(v) // of the run in whose place this one began, whatever it was told: only the proof is missing
@@ -79,7 +79,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	case last == nil, r.held.adopted && named == next:
 	case !last.whole() && last.State == Failed && last.Ours() && !r.held.lease.Ledger.failedBuild(*last):
 		// It was whole once, and may be needed: it stays, and another one is made.
-	case r.opts.Today != TodayAgain, last.Tags[TagRun] == r.held.run, last.Ours() && (last.State == Failed || last.State == Deleting):
+	case r.opts.Today != TodayAgain, last.Tags[TagRun] == r.held.run, r.carriesOn(*last), last.Ours() && (last.State == Failed || last.State == Deleting):
 		return r.todaysVersion(*last)
 	}
 	if nameErr != nil {
@@ -91,6 +91,26 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	}
 	r.image.version = Artifact{Kind: Version, Name: next}
 	return r.settled(next, next+" is to be built"), nil
+}
+
+// inherits says whether what an ended run made is gone on with, also where another version of today
+// is to be made: the pool's last run, of the same donor, was interrupted.
+func (r *Run) inherits(run string) bool {
+	past := r.held.lease.Ledger.Past
+	return len(past) > 0 && past[0].Interrupted && past[0].Work == "" && past[0].Run == run && past[0].Donor == r.donor.node.Name
+}
+
+// carriesOn says whether a version is what --again goes on with, in place of making another.
+func (r *Run) carriesOn(v Artifact) bool {
+	return r.opts.Today == TodayAgain && r.inherits(v.Tags[TagRun]) && r.madeOf(v) && v.Tags[TagBad] == ""
+}
+
+// goneOn notes that a run has come to its end: what was interrupted before it is not gone on with.
+func (l *Ledger) goneOn() {
+	if len(l.Past) > 0 && l.Past[0].Interrupted {
+		l.Past = slices.Clone(l.Past)
+		l.Past[0].Interrupted = false
+	}
 }
 
 // settled is done once the name of the version stands on the lease: a process
@@ -173,7 +193,7 @@ func (r *Run) reusable(s Artifact) string {
 		return ""
 	case !slices.ContainsFunc(r.held.lease.Ledger.Past, func(p PastRun) bool { return p.Run == s.Tags[TagRun] }):
 		return "of a run that the pool's ledger does not know"
-	case r.opts.Today == TodayAgain:
+	case r.opts.Today == TodayAgain && !r.inherits(s.Tags[TagRun]):
 		return "not of this run"
 	case !r.madeOf(s):
 		return "not of this donor"

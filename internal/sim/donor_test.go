@@ -214,3 +214,36 @@ func TestInterruptedLeaves(t *testing.T) {
 		w.sound(t)
 	}
 }
+
+// TestInterruptedPromoted: a run that ends before its time after it promoted its version says that
+// new nodes boot from it, whatever step it was in; one that ends before says nothing of the kind.
+func TestInterruptedPromoted(t *testing.T) {
+	steps := map[string]bool{}
+	for at := 0; ; at++ {
+		w := aged(1)
+		o := proving()
+		o.NewNodes = 1
+		p := w.update(o, fault{kind: worlds.Interrupted, at: at})
+		if !p.interrupted {
+			break
+		}
+		if p.err == nil {
+			continue // it was at its end
+		}
+		before := []string{"connect", "validate", "lock", "recover", "gallery", "definition", "version", "reuse", "rehearse", "protect", "inventory", "drain",
+			"hold", "seal", "stop", "snapshot", "start", "release", "return", "image", "launch", "join", "examine", "model"}
+		var ended *kamino.StepError
+		if !errors.As(p.err, &ended) {
+			t.Fatalf("interrupted at %d: %v", at, p.err)
+		}
+		step := ended.Step
+		after := !slices.Contains(before, step)
+		if says := strings.Contains(p.err.Error(), "new nodes of pool a boot from it already"); says != after {
+			t.Fatalf("interrupted at %d in %s: %v", at, step, p.err)
+		}
+		steps[step] = true
+	}
+	if !steps["retire"] || !steps["scale-out"] || !steps["examine"] {
+		t.Errorf("interrupted in %v only", steps)
+	}
+}

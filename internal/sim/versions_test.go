@@ -143,3 +143,66 @@ func TestAutoAgain(t *testing.T) {
 	}
 	w.sound(t)
 }
+
+// TestAgainGoesOn: the same command with --again goes on with what it left, whether it was killed
+// or told to end: a disk that has its snapshot, or its version, is not sealed a second time. Once
+// that run has come to its end, --again makes another image.
+func TestAgainGoesOn(t *testing.T) {
+	again := options("a-0")
+	again.Today = kamino.TodayAgain
+	begin := func() *world {
+		w := aged(1)
+		if p := w.update(options("a-0")); p.err != nil {
+			t.Fatal(p.err)
+		}
+		w.advance(w.now.Add(time.Hour))
+		return w
+	}
+	log := &proc{logging: true}
+	w := begin()
+	w.startUpdate(log, again)
+	w.wait()
+	tried := 0
+	for _, kind := range []worlds.Fault{worlds.KillAfter, worlds.Interrupted} {
+		for _, s := range log.log {
+			if kind == worlds.KillAfter && !s.call.write {
+				continue
+			}
+			w := begin()
+			p := w.update(again, fault{kind: kind, at: s.at})
+			if p.err == nil && !p.crashed {
+				continue // it was at its end
+			}
+			lease := w.leases[poolA]
+			past := lease.Ledger.Past
+			if lease.Holder == "" && (len(past) == 0 || past[0].Failure == "") {
+				continue
+			}
+			shot := w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))]
+			made := shot != nil && shot.State == kamino.Succeeded || w.version("2026.03.1001") != nil
+			w.advance(w.now.Add(5 * time.Minute))
+			w.tracing, w.trace = true, nil
+			second := w.update(again)
+			sealed := strings.Count(strings.Join(w.trace, "\n"), "is sealed")
+			if second.err != nil || second.result.Version != "2026.03.1001" || w.version("2026.03.1002") != nil || w.inUse(t).Name != "2026.03.1001" {
+				t.Errorf("%s at %s: version %s, the model refers to %s: %v", kind, s, second.result.Version, w.inUse(t).Name, second.err)
+			}
+			if made {
+				tried++
+			}
+			if made && sealed > 0 {
+				t.Errorf("%s at %s: the disk was sealed again", kind, s)
+			}
+			if third := w.update(again); third.err != nil || third.result.Version != "2026.03.1002" {
+				t.Errorf("%s at %s: then once more: version %s: %v", kind, s, third.result.Version, third.err)
+			}
+			w.sound(t)
+			if t.Failed() {
+				t.Fatal("see above")
+			}
+		}
+	}
+	if tried < 20 {
+		t.Errorf("only %d runs had made anything", tried)
+	}
+}
