@@ -229,7 +229,7 @@ func nextMayDo(err error) bool {
 	case InValidate, InRecover:
 		var refused *RefusedError
 		return errors.As(err, &refused) || step.Step == InValidate && errors.Is(err, ErrNotFound)
-	case InLaunch, InJoin, InExamine:
+	case InLaunch, InJoin, InExamine, InWatch:
 		return failedProof(err)
 	case InRehearse, InProtect, InInventory, InDrain, InChoose, InPatch:
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) && stepRefused(refused.Refusals) {

@@ -88,7 +88,7 @@ func (o overview) decideNothing(p *PoolPlan, image *Artifact, proof Proving) {
 // back counts: what it was made of is not worth making again.
 func newestImage(newestFirst []Artifact) *Artifact {
 	for i, v := range newestFirst {
-		if v.whole() {
+		if v.whole() && !v.foreign() {
 			return &newestFirst[i]
 		}
 	}

@@ -106,9 +106,9 @@ func (v *donorView) stillOn(spent time.Duration) bool {
 // watchGap is shorter than any machine needs to go off and on again.
 const watchGap = LongestPoll + 2*time.Second
 
-// goneAfter is how long a donor's instance must be missing, from reads and from its pool's list,
-// before it is given up. Microsoft's support names the replication between regions as the cause of
-// 404s for resources that exist
+// goneAfter is how long something that is known to be there must be missing, from reads and from
+// lists, before that is believed: a donor's instance, or a version. Microsoft's support names the
+// replication between regions as the cause of 404s for resources that exist
 // (https://github.com/hashicorp/terraform-provider-azurerm/issues/18268); for how long they last no
 // source was found (unverified).
 const goneAfter = 3 * time.Minute

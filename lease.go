@@ -1,7 +1,6 @@
 package kamino
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -94,6 +93,8 @@ type Ledger struct {
 	Strayed *Stray `json:"strayed,omitempty"`
 	// RolledBack are versions that a rollback distrusts and has not marked yet.
 	RolledBack []string `json:"rolledBack,omitempty"`
+	// Withdrew is the withdrawal that gave the pool its next image; nil where that was chosen.
+	Withdrew *Withdrawal `json:"withdrew,omitempty"`
 	// Owed are new nodes that a run was asked for and did not live to see.
 	Owed *ScaleOut `json:"owed,omitempty"`
 	// Canary is one that a run asked for and, with its node, did not see gone before it ended.
@@ -103,6 +104,27 @@ type Ledger struct {
 	Boots []float64 `json:"boots,omitempty"`
 	// Phases are the seconds that each phase of them took, as far as their agents told.
 	Phases []map[string]float64 `json:"phases,omitempty"`
+}
+
+// Withdrawal is what took a pool's next image back, and what new nodes boot from since.
+type Withdrawal struct {
+	Version string `json:"version"`
+	To      string `json:"to"`
+	Reason  string `json:"reason"`
+}
+
+// again is the version that a person means who withdraws the next image and does not name it. A
+// script that tries again means the one that it has withdrawn: what a withdrawal fell back to is
+// withdrawn by its name only.
+func (w *Withdrawal) again(next string, opts WithdrawOptions) (string, error) {
+	switch {
+	case w == nil || w.To != next:
+		return next, nil
+	case w.Reason == cutText(opts.Reason, maxTag):
+		return w.Version, nil
+	}
+	return "", WithHint(fmt.Errorf("new nodes of pool %s boot from version %s since version %s was withdrawn (%s): nothing is changed", opts.Pool, next, w.Version, w.Reason),
+		"to withdraw that too: --version %s", next)
 }
 
 // ScaleOut is a scale-out that belongs to a version.
@@ -271,7 +293,7 @@ func (l Ledger) pin(image string, versions []Artifact) *Pin {
 		}
 		return &Pin{image, w.Image}
 	}
-	made := slices.IndexFunc(l.Past, func(p PastRun) bool { return p.Failure == "" && p.Pointed == "" && p.Work == "" })
+	made := l.lastMade()
 	if made < 0 || sameImage(latest(versions), image) {
 		return nil
 	}
@@ -342,45 +364,3 @@ func (l Ledger) distrust(versions []Artifact) []Artifact {
 }
 
 func (o overview) pin() *Pin { return o.lease.Ledger.pinned(o.pool, o.versions) }
-
-// pinned is pin for a pool. What its owner puts into the recipe is nobody's choice of a version.
-func (l Ledger) pinned(pool Pool, versions []Artifact) *Pin {
-	if pool.Owner != nil {
-		return movedPin(pool.Model.Image, versions)
-	}
-	return l.pin(pool.Model.Image, versions)
-}
-
-func (p Pin) refusal(pool Pool) Refusal {
-	return Refusal{Code: "pinned", Field: "image of the model of pool " + pool.Name, Value: lastSegments(p.Image, 3),
-		Why:   fmt.Sprintf("somebody chose it: kamino last wrote %s", lastSegments(p.Wrote, 3)),
-		Do:    "leave it, or replace it with --adopt-model",
-		Allow: allowAdopt}
-}
-
-func (p Pin) String() string {
-	return fmt.Sprintf("somebody pinned the model to %s; kamino last wrote %s", lastSegments(p.Image, 3), lastSegments(p.Wrote, 3))
-}
-
-const (
-	allowAdopt     = "adopt-model"
-	allowImageOnly = "image-only"
-)
-
-// refusePinned refuses a pool whose image somebody else chose. What boots meanwhile says nothing of
-// how the pool follows its definition.
-func (r *Run) refusePinned(ctx context.Context, versions []Artifact) error {
-	pin := r.held.lease.Ledger.pinned(r.pool, versions)
-	if pin == nil {
-		return nil
-	}
-	if list := r.opts.unlifted([]Refusal{pin.refusal(r.pool)}); len(list) > 0 {
-		if r.plan == nil && r.held.lease.Ledger.Promoted != nil {
-			if err := r.held.setLease(ctx, func(l *Lease) { l.Ledger.Promoted = nil }); err != nil {
-				return err
-			}
-		}
-		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: list}
-	}
-	return nil
-}

@@ -109,7 +109,7 @@ type WithdrawOptions struct {
 
 // WithdrawVersion takes a version back, for good until a person names it again. Where it is what
 // the pool's next instance boots from, the good version before it takes its place; without one
-// nothing is changed. Another one is marked only. Repeated, it changes nothing.
+// nothing is changed. Another one is marked only. Repeated, it changes nothing; see Withdrawal.
 func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rollback, error) {
 	if strings.TrimSpace(opts.Reason) == "" {
 		return Rollback{}, WithHint(errors.New("no reason given"), "--reason TEXT stands on the version for whoever looks at it next")
@@ -123,21 +123,28 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rol
 	case opts.Version == "" && now == nil:
 		return Rollback{}, WithHint(fmt.Errorf("pool %s boots from no version: %s", o.pool.Name, lastSegments(o.pool.Model.Image, 3)), "name one with --version: kamino status lists them")
 	case opts.Version == "":
-		i = indexOf(o.versions, now.Name)
+		same, err := o.lease.Ledger.Withdrew.again(now.Name, opts)
+		if err != nil {
+			return Rollback{}, err
+		} else if i = indexOf(o.versions, same); i < 0 { // it was pruned since
+			return Rollback{Pool: o.id, Name: o.pool.Name, From: now.Name, To: now.Name}, nil
+		}
 	case i < 0:
 		return Rollback{}, WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.pool.Name), "kamino status lists them")
 	}
 	v := o.versions[i]
 	t := target{version: now, points: o.follows(""), stays: now == nil || now.Name != v.Name, verb: VerbWithdraw, reason: opts.Reason}
 	if !t.stays {
-		if t.version = o.defaultTarget().version; t.version == nil {
-			return Rollback{}, WithHint(fmt.Errorf("pool %s has no good version before %s: nothing is withdrawn", o.pool.Name, v.Name),
-				"new nodes go on booting from it; kamino rollback --pool %s --to original goes back to the model from before", o.pool.Name)
+		if t.version = o.fallback(); t.version == nil {
+			return Rollback{}, o.noFallback(fmt.Errorf("pool %s has no good version before %s: nothing is withdrawn", o.pool.Name, v.Name))
 		}
 	}
 	var bad []Artifact
-	if v.Tags[TagBad] == "" {
+	if v.Tags[TagBad] == "" || slices.Contains(o.lease.Ledger.RolledBack, v.Name) {
 		bad = append(bad, v)
+	}
+	if !t.stays {
+		bad = append(bad, o.passedOver(t)...)
 	}
 	back, err := e.point(ctx, o, t, bad, opts.DryRun)
 	back.Descendants = descendants(v.Name, o.versions)
@@ -237,6 +244,7 @@ type watched struct {
 	looked  time.Time // last
 	born    newborns
 	elders  map[InstanceID]bool // instances that boot from another version, or are older
+	failed  error               // the withdrawal, or why it could not be made so far
 	over    bool
 }
 
@@ -254,36 +262,37 @@ func (e *Engine) Watch(ctx context.Context, results []PoolResult, w Watching) er
 			names = append(names, string(r.Pool))
 		}
 	}
-	var errs []error
-	for len(pools) > 0 && e.now().Sub(began) < w.For {
+	var ended error
+	for len(pools) > 0 && ended == nil && e.now().Sub(began) < w.For {
 		all, nodes, err := e.overviews(ctx, names)
 		if err != nil && !transient(err) {
-			return errors.Join(append(errs, err)...)
+			ended = err
+			break
 		}
 		for _, o := range all {
 			i := slices.IndexFunc(pools, func(p *watched) bool { return p.pool == o.id })
-			if err := e.watchOnce(ctx, pools[i], o, nodes, w.Budget); err != nil {
-				errs = append(errs, err)
-			}
+			e.watchOnce(ctx, pools[i], o, nodes, w.Budget)
 		}
-		if err := e.clock().Sleep(ctx, watchPoll); err != nil {
-			return errors.Join(append(errs, err)...)
-		}
+		ended = e.clock().Sleep(ctx, watchPoll)
 	}
-	return errors.Join(errs...)
+	errs := make([]error, len(pools))
+	for i, p := range pools {
+		errs[i] = p.failed
+	}
+	return errors.Join(append(errs, ended)...)
 }
 
 const watchPoll = time.Minute
 
 // watchOnce makes one look at a pool. What cannot be read is read by the next.
-func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []Node, budget time.Duration) error {
+func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []Node, budget time.Duration) {
 	v, now := o.next(), e.now()
 	if p.over || o.err != nil || v == nil || v.Name != p.version {
-		return nil
+		return
 	}
 	born, err := e.newborn(ctx, o.pool, v.ID, &p.elders)
 	if err != nil {
-		return nil
+		return
 	}
 	if p.looked.IsZero() && o.bornBefore(v) {
 		for _, in := range born {
@@ -296,10 +305,11 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 	p.born.saw(born, nodes, now, budget, fair)
 	late, of, bad := p.born.tooMany()
 	if !bad || !e.blames(ctx, p, born) {
-		return nil
+		return
 	}
-	p.over = true
-	return e.withdrawLate(ctx, o, v.Name, late, of, budget)
+	p.failed = e.withdrawLate(ctx, o, v.Name, late, of, budget)
+	held := (*HeldError)(nil)
+	p.over = !transient(p.failed) && !errors.As(p.failed, &held) // else the next look tries again
 }
 
 // bornBefore says whether some of the instances that boot from a version may be older than its

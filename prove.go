@@ -209,9 +209,13 @@ func (a Artifact) mayPromote(p Proving) bool {
 	return a.Tags[TagProof] == proofPassed || p.Mode == ProveNone && never
 }
 
+// foreign says whether a version is somebody else's, and kept from pools: it stands in no one's
+// way.
+func (a Artifact) foreign() bool { return !a.Ours() && a.Excluded }
+
 // newestGood is the newest version that could be promoted; nil when there is none.
 func newestGood(newestFirst []Artifact) *Artifact {
-	if i := slices.IndexFunc(newestFirst, Artifact.good); i >= 0 {
+	if i := slices.IndexFunc(newestFirst, func(v Artifact) bool { return v.good() && !v.foreign() }); i >= 0 {
 		return &newestFirst[i]
 	}
 	return nil
@@ -368,16 +372,20 @@ func (r *Run) withdrawn(ctx context.Context) (Next, error) {
 		r.recordProof(ctx)
 		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status tells what the pool's next node boots from; %s boots from the bad one and stays in the pool: kubectl cordon it, and delete it", r.proof.sight.born())
 	}
-	t := o.defaultTarget()
+	t := target{version: o.fallback()}
 	if t.version == nil || t.version.Disputed && o.follows("") {
 		r.recordProof(ctx)
-		return Next{}, WithHint(r.proof.error, "there is no good version before it: new nodes go on booting from it; kamino rollback --pool %s --to original goes back to the model from before", r.pool.Name)
+		return Next{}, o.noFallback(r.proof.error)
 	}
 	var stray *Stray
 	if t.points = o.follows(""); !t.points {
 		stray = o.strayed()
 	}
-	m := newMarking(Rollback{From: now.Name, To: t.name(), Bad: []string{now.Name}, Good: t.offers(), reason: r.badReason()}, t, versions)
+	bad := []string{now.Name}
+	for _, v := range o.passedOver(t) {
+		bad = append(bad, v.Name)
+	}
+	m := newMarking(Rollback{From: now.Name, To: t.name(), Bad: bad, Good: t.offers(), reason: r.badReason()}, t, versions)
 	return actSteps(ActWithdraw, fmt.Sprintf("withdraw version %s: new nodes boot from %s again", now.Name, t.name()), func(ctx context.Context) error {
 		return r.exec(ctx, []Step{
 			{Name: InModel, Does: "point the pool's model at the former version", Patient: true,

@@ -186,7 +186,7 @@ func (o overview) distrusted(t target) []Artifact {
 	for _, v := range o.versions {
 		unmarked := slices.Contains(o.lease.Ledger.RolledBack, v.Name)
 		shown := t.points && v.State == Succeeded && !v.Excluded
-		if (v.good() || unmarked || shown) && (t.version == nil || CompareVersions(v.Name, t.version.Name) > 0) {
+		if (v.good() || unmarked || shown) && !v.foreign() && (t.version == nil || CompareVersions(v.Name, t.version.Name) > 0) {
 			out = append(out, v)
 		}
 	}
@@ -355,7 +355,7 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		r.held.regain(ctx)
 	}
 	var failed *StepError
-	if errors.As(err, &failed) && failed.Step == InMark && !m.points && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
+	if errors.As(err, &failed) && failed.Step == InMark && !m.points && !errors.Is(err, errPromoted) && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
 		m.give(failed.Err)
 		err = nil
 	} else if err != nil && !m.points && r.result.Changed {

@@ -103,6 +103,67 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 	return done(fmt.Sprintf("%s is %s of pool %s", node.Name, r.donor.instance.ID, r.pool.Name)), nil
 }
 
+// chooseProof decides how the version of this pool will be proved, by reading only.
+func (r *Run) chooseProof(ctx context.Context) error {
+	if r.proof.mode == "" {
+		if err := r.chooseMode(ctx); err != nil {
+			return err
+		}
+	}
+	if prover, _, ok := r.engine.prover(); ok && r.proof.mode == ProveCanary && r.proof.fit.Size == "" {
+		fit, err := prover.CanaryFit(ctx, r.pool)
+		if err != nil {
+			return fmt.Errorf("compare pool %s with a canary: %w", r.pool.Name, err)
+		}
+		if r.proof.fit = fit; len(fit.Refusals) > 0 {
+			r.noCanary(InValidate, fit.Refusals[0].String())
+		}
+	}
+	if _, looks := r.engine.Cluster.(Examiner); r.proof.mode == ProvePool && looks && !r.modelIsTheirs() {
+		r.opts.NewNodes = max(r.opts.NewNodes, 1) // the one that is watched
+	}
+	if r.proof.mode == ProvePool && r.opts.Proof.Promote == PromoteManual {
+		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: codeNoCanary, Field: "--promote", Value: string(PromoteManual),
+			Why: "no canary can be had, and a version that is proved in the pool is promoted first",
+			Do:  r.grantCanary() + "leave the version hidden and unproved for kamino promote: --prove none"}}}
+	}
+	return nil
+}
+
+// refuseUnprovable refuses a proof in the pool while there is no version to go back to, or no node
+// may be asked for.
+func (r *Run) refuseUnprovable(versions []Artifact) error {
+	if r.proof.mode == ProvePool && r.modelIsTheirs() {
+		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: CodeUnprovable, Field: "--prove", Value: string(r.opts.Proof.Mode),
+			Why: "a proof in the pool takes one more node of it, and this run does not write the pool's model",
+			Do:  r.grantCanary() + "take versions unproved: --prove none"}}}
+	}
+	former := func(v Artifact) bool {
+		return v.good() && v.Ready && !v.unused() && v.Tags[TagReceipt] != ""
+	}
+	if r.proof.mode != ProvePool || slices.ContainsFunc(versions, former) {
+		return nil
+	}
+	return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: CodeUnprovable, Field: "--prove", Value: string(r.opts.Proof.Mode),
+		Why: "a version that fails in the pool is withdrawn, and there is no former version to go back to",
+		Do:  r.grantCanary() + "take the pool's first version unproved: --prove none"}}}
+}
+
+// grantCanary is the better half of what to do where versions can be proved in the pool only.
+func (r *Run) grantCanary() string {
+	if prover, _, ok := r.engine.prover(); ok {
+		return "grant the rights of " + prover.CanaryRights() + " for a proof beside the pool, or "
+	}
+	return ""
+}
+
+// CodeUnprovable is the code of the refusal of a proof in a pool that has no former version, or
+// whose model is not written.
+const CodeUnprovable = "no-former-version"
+
+// codeNoCanary is that of a version which a person is to promote, and which has to be proved first.
+const codeNoCanary = "no-canary"
+
 // readPool reads the instance behind r.node, and its pool.
 func (r *Run) readPool(ctx context.Context) error {
 	id, err := r.engine.Provider.PoolOf(ctx, r.donor.node.ProviderID)
@@ -136,6 +197,19 @@ func (r *Run) hintGone(err error) error {
 }
 
 func (r *Run) lookLock(ctx context.Context) (Next, error) { return r.held.look(ctx, r.freshRecord) }
+
+// lookFreeLock takes a lease that nobody holds. A run is never adopted, since
+// its donor would have to be given back.
+func (r *Run) lookFreeLock(ctx context.Context) (Next, error) {
+	lease, err := r.engine.Cluster.Lease(ctx, r.pool.ID)
+	if err != nil {
+		return Next{}, fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
+	}
+	if lease.Holder != "" && lease.Holder != r.held.run {
+		return Next{}, heldError(lease)
+	}
+	return r.lookLock(ctx)
+}
 
 // lookRecover gives back what earlier runs of the pool left before a new donor
 // is touched. An adopted run goes on where it stood if that is possible.

@@ -233,11 +233,11 @@ func (r *Run) lookImage(ctx context.Context) (Next, error) {
 }
 
 // absentVersion builds the version, but for one that was there: that it is not found is believed
-// after a minute only, as it would be made a second time.
+// after goneAfter only, as it would be made a second time.
 func (r *Run) absentVersion(ctx context.Context) (Next, error) {
 	if now := r.engine.now(); r.image.lost.IsZero() {
 		r.image.lost = now
-	} else if elapsed(r.image.lost, now) >= time.Minute {
+	} else if elapsed(r.image.lost, now) >= goneAfter {
 		r.image.there = false
 	}
 	if r.image.there {
@@ -373,7 +373,7 @@ func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact
 	for _, v := range newestFirst {
 		recent := false
 		switch {
-		case !v.whole():
+		case !v.whole(), v.foreign():
 		case !v.good():
 			recent = withdrawn < apart
 			withdrawn++

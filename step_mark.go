@@ -69,6 +69,11 @@ func (m marking) announce(l *Lease, at time.Time) {
 	if m.to.stays || m.plan.From == m.plan.To {
 		return // what was promoted is so still
 	}
+	if w := l.Ledger.Withdrew; m.plan.reason != "" {
+		l.Ledger.Withdrew = &Withdrawal{m.plan.From, m.plan.To, cutText(m.plan.reason, maxTag)}
+	} else if w != nil && (w.To != m.plan.To || m.plan.verb == VerbRollback) { // else auto-update ends that one
+		l.Ledger.Withdrew = nil
+	}
 	if l.Ledger.Promoted = nil; m.points {
 		l.Ledger.Promoted = &Promotion{Version: m.plan.To, Born: m.born}
 		l.Ledger.stood(m.plan.From, at)
@@ -146,6 +151,14 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 				return wait(why), err
 			}
 		}
+		if err := m.promotedMeanwhile(ctx, r, v, versions, bad); err != nil {
+			return Next{}, err
+		}
+		if !bad && m.points {
+			if err := m.refusePaused(ctx, r); err != nil {
+				return Next{}, err
+			}
+		}
 		word := map[bool]string{true: "withdraw", false: "offer"}[bad]
 		return act(ActMarkVersion, word+" version "+v.Name, func(ctx context.Context) error {
 			err := m.mark(ctx, r, v, bad)
@@ -198,6 +211,9 @@ func (m marking) unsettled(ctx context.Context, r *Run, before []string) (why st
 func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
 	if bad {
 		reason := firstWord(m.plan.reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
+		if m.plan.reason != "" && !m.to.stays && v.Name != m.plan.From {
+			reason = "passed over when version " + m.plan.From + " was withdrawn: it has no receipt of a seal"
+		}
 		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, reason)
 	}
 	want := m.to.spec()
@@ -248,6 +264,34 @@ func (m marking) unmoved(ctx context.Context, r *Run, pool Pool) error {
 	return nil
 }
 
+// errPromoted: somebody made a version what new nodes boot from, which another has decided against.
+var errPromoted = errors.New("somebody has promoted it meanwhile")
+
+// promotedMeanwhile keeps a version from being marked as bad that new nodes boot from by now, and
+// did not when that was decided.
+func (m marking) promotedMeanwhile(ctx context.Context, r *Run, v Artifact, versions []Artifact, bad bool) error {
+	boots := m.points && m.to.stays && m.from != v.Name && resolvedName(versions) == v.Name
+	if bad && !m.points {
+		pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
+		if err != nil {
+			return fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+		}
+		boots = strings.EqualFold(pool.Model.Image, v.ID)
+	}
+	if !bad || !boots {
+		return nil
+	}
+	return WithHint(fmt.Errorf("new nodes of pool %s boot from version %s, which is not withdrawn: %w", r.pool.Name, v.Name, errPromoted), "run again")
+}
+
+// refusePaused asks once more before the write: whoever promotes has read the switch long ago.
+func (m marking) refusePaused(ctx context.Context, r *Run) error {
+	if m.plan.verb != VerbPromote {
+		return nil
+	}
+	return r.refusePaused(ctx)
+}
+
 // withdrawnMeanwhile: who names a version that is withdrawn already has read why, and wants it.
 func (r *Run) withdrawnMeanwhile(v Artifact) error {
 	return WithHint(fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[TagBad]), "to use it all the same: kamino rollback --pool %s --to %s", r.pool.Name, v.Name)
@@ -283,6 +327,9 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 		return Next{}, err
 	}
 	next, err := r.promote(ctx, pool, t.spec())
+	if err == nil && next.kind == nextAct {
+		err = m.refusePaused(ctx, r)
+	}
 	if save := next.note; save != nil {
 		next.note = func(l *Lease) {
 			save(l)
@@ -348,17 +395,4 @@ func (e *Engine) heed(ctx context.Context, o *overview) error {
 	}
 	o.tagged = len(found) > 0 && found[0].Tags[TagPointer] == pointerUnreliable
 	return nil
-}
-
-// lookFreeLock takes a lease that nobody holds. A run is never adopted, since
-// its donor would have to be given back.
-func (r *Run) lookFreeLock(ctx context.Context) (Next, error) {
-	lease, err := r.engine.Cluster.Lease(ctx, r.pool.ID)
-	if err != nil {
-		return Next{}, fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
-	}
-	if lease.Holder != "" && lease.Holder != r.held.run {
-		return Next{}, heldError(lease)
-	}
-	return r.lookLock(ctx)
 }

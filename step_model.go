@@ -262,6 +262,35 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 	}).noting(func(l *Lease) { l.Ledger.Owed = &ScaleOut{Version: r.image.version.Name, To: aim} }), nil
 }
 
+// fallback is the version that takes the place of one that is withdrawn: as defaultTarget, but none
+// that promote refuses.
+func (o overview) fallback() *Artifact {
+	now := o.next()
+	for i, v := range o.versions {
+		if now != nil && CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() && (!v.Excluded || v.hidden()) &&
+			v.Tags[TagReceipt] != "" && !(v.unaccepted() && o.pool.Owner != nil) {
+			return &o.versions[i]
+		}
+	}
+	return nil
+}
+
+// passedOver are the versions between that a definition would stand for instead.
+func (o overview) passedOver(t target) []Artifact {
+	return slices.DeleteFunc(o.distrusted(t), func(v Artifact) bool {
+		return !t.points || v.Excluded || CompareVersions(v.Name, o.next().Name) >= 0
+	})
+}
+
+// noFallback tells what to do where no version can take the place of one that is bad.
+func (o overview) noFallback(err error) error {
+	if t := o.defaultTarget(); t.version != nil && t.version.Tags[TagReceipt] == "" {
+		return WithHint(err, "new nodes go on booting from it; version %s has no receipt of a seal, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it all the same",
+			t.name(), firstWord(t.version.Tags[TagBuiltFrom], "unknown"), o.pool.Name)
+	}
+	return WithHint(err, "new nodes go on booting from it; kamino rollback --pool %s --to original goes back to the model from before", o.pool.Name)
+}
+
 // unwatched tells of a version that was promoted to be proved in the pool, and of which the run
 // ended before there was a verdict: new nodes boot from it, and nobody watches them.
 func (r *Run) unwatched(cause error) error {

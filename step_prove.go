@@ -38,59 +38,6 @@ func (r *Run) noCanary(step, why string) {
 	r.doubt(step, []string{"no canary can be had: " + why + "; the version will be proved in the pool"})
 }
 
-// chooseProof decides how the version of this pool will be proved, by reading only.
-func (r *Run) chooseProof(ctx context.Context) error {
-	if r.proof.mode == "" {
-		if err := r.chooseMode(ctx); err != nil {
-			return err
-		}
-	}
-	if prover, _, ok := r.engine.prover(); ok && r.proof.mode == ProveCanary && r.proof.fit.Size == "" {
-		fit, err := prover.CanaryFit(ctx, r.pool)
-		if err != nil {
-			return fmt.Errorf("compare pool %s with a canary: %w", r.pool.Name, err)
-		}
-		if r.proof.fit = fit; len(fit.Refusals) > 0 {
-			r.noCanary(InValidate, fit.Refusals[0].String())
-		}
-	}
-	if _, looks := r.engine.Cluster.(Examiner); r.proof.mode == ProvePool && looks && !r.modelIsTheirs() {
-		r.opts.NewNodes = max(r.opts.NewNodes, 1) // the one that is watched
-	}
-	return nil
-}
-
-// refuseUnprovable refuses a proof in the pool while there is no version to go back to, or no node
-// may be asked for.
-func (r *Run) refuseUnprovable(versions []Artifact) error {
-	if r.proof.mode == ProvePool && r.modelIsTheirs() {
-		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: CodeUnprovable, Field: "--prove", Value: string(r.opts.Proof.Mode),
-			Why: "a proof in the pool takes one more node of it, and this run does not write the pool's model",
-			Do:  r.grantCanary() + "take versions unproved: --prove none"}}}
-	}
-	former := func(v Artifact) bool {
-		return v.good() && v.Ready && !v.unused()
-	}
-	if r.proof.mode != ProvePool || slices.ContainsFunc(versions, former) {
-		return nil
-	}
-	return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: CodeUnprovable, Field: "--prove", Value: string(r.opts.Proof.Mode),
-		Why: "a version that fails in the pool is withdrawn, and there is no former version to go back to",
-		Do:  r.grantCanary() + "take the pool's first version unproved: --prove none"}}}
-}
-
-// grantCanary is the better half of what to do where versions can be proved in the pool only.
-func (r *Run) grantCanary() string {
-	if prover, _, ok := r.engine.prover(); ok {
-		return "grant the rights of " + prover.CanaryRights() + " for a proof beside the pool, or "
-	}
-	return ""
-}
-
-// CodeUnprovable is the code of the refusal of a proof in a pool that has no former version, or
-// whose model is not written.
-const CodeUnprovable = "no-former-version"
-
 // provesCanary: the version is to be proved by a canary.
 func (r *Run) provesCanary() bool {
 	return r.proof.mode == ProveCanary && (!r.image.preBuilt || r.image.version.unproved())

@@ -42,9 +42,9 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
-	if len(versions) == 0 && r.plan == nil && (r.image.formerHome || r.held.lease.Ledger.knowsVersions()) && r.spent() < lookAge {
+	if missing := r.unlisted(versions); missing != "" && r.plan == nil && r.spent() < goneAfter {
 		// A name that is chosen without them would count as earlier than theirs.
-		return wait("the image versions of the pool, of which none is listed, to be listed or to stay away"), nil
+		return wait(missing + ", to be listed or to stay away"), nil
 	}
 	versions = r.held.lease.Ledger.distrust(versions)
 	if err := r.refusePinned(ctx, versions); err != nil {
@@ -85,9 +85,10 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	if nameErr != nil {
 		return Next{}, inTheWay{WithHint(nameErr, "run again tomorrow")}
 	}
-	if !r.held.adopted && len(versions) > 0 && CompareVersions(versions[0].Name, next) > 0 {
+	later := slices.IndexFunc(versions, func(v Artifact) bool { return !v.foreign() && CompareVersions(v.Name, next) > 0 })
+	if !r.held.adopted && later >= 0 {
 		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s exists, which is later than today's %s: this clock says %s",
-			versions[0].Name, next, r.engine.date().Format(time.RFC3339)), "set the clock of this machine, or delete that version")}
+			versions[later].Name, next, r.engine.date().Format(time.RFC3339)), "set the clock of this machine, or delete that version")}
 	}
 	r.image.version = Artifact{Kind: Version, Name: next}
 	return r.settled(next, next+" is to be built"), nil
@@ -245,9 +246,77 @@ func (r *Run) recentVersions(ctx context.Context) ([]Artifact, error) {
 	return r.versions(ctx)
 }
 
-// knowsVersions says whether a run that ended well has made a version.
-func (l Ledger) knowsVersions() bool {
-	return slices.ContainsFunc(l.Past, func(p PastRun) bool { return p.Version != "" && p.Failure == "" })
+// unlisted tells of versions that are known to be there, and that a list does not show: what the
+// model names, and what was promoted or made last; "" where it shows them all.
+func (r *Run) unlisted(versions []Artifact) string {
+	l := r.held.lease.Ledger
+	last, known := l.lastMade(), []string{}
+	home := "/galleries/" + strings.ToLower(r.pool.Gallery+"/images/"+DefinitionName(r.pool.Name)) + "/versions/"
+	if strings.Contains(strings.ToLower(r.pool.Model.Image), home) {
+		known = append(known, lastSegment(r.pool.Model.Image))
+	}
+	if l.Promoted != nil {
+		known = append(known, l.Promoted.Version)
+	}
+	if last >= 0 {
+		known = append(known, l.Past[last].Version)
+	}
+	if len(versions) == 0 && (r.image.formerHome || len(known) > 0) {
+		return "the image versions of the pool, of which none is listed"
+	}
+	for _, name := range known {
+		if indexOf(versions, name) < 0 {
+			return "version " + name + ", which is not listed"
+		}
+	}
+	return ""
+}
+
+// lastMade is the index of the last run that ended well and made a version; -1: none.
+func (l Ledger) lastMade() int {
+	return slices.IndexFunc(l.Past, func(p PastRun) bool { return p.Failure == "" && p.Pointed == "" && p.Work == "" && p.Version != "" })
 }
 
 func cleanText(p Pool) string { return "delete snapshot " + SnapshotName(p.Name) }
+
+// pinned is pin for a pool. What its owner puts into the recipe is nobody's choice of a version.
+func (l Ledger) pinned(pool Pool, versions []Artifact) *Pin {
+	if pool.Owner != nil {
+		return movedPin(pool.Model.Image, versions)
+	}
+	return l.pin(pool.Model.Image, versions)
+}
+
+func (p Pin) refusal(pool Pool) Refusal {
+	return Refusal{Code: "pinned", Field: "image of the model of pool " + pool.Name, Value: lastSegments(p.Image, 3),
+		Why:   fmt.Sprintf("somebody chose it: kamino last wrote %s", lastSegments(p.Wrote, 3)),
+		Do:    "leave it, or replace it with --adopt-model",
+		Allow: allowAdopt}
+}
+
+func (p Pin) String() string {
+	return fmt.Sprintf("somebody pinned the model to %s; kamino last wrote %s", lastSegments(p.Image, 3), lastSegments(p.Wrote, 3))
+}
+
+const (
+	allowAdopt     = "adopt-model"
+	allowImageOnly = "image-only"
+)
+
+// refusePinned refuses a pool whose image somebody else chose. What boots meanwhile says nothing of
+// how the pool follows its definition.
+func (r *Run) refusePinned(ctx context.Context, versions []Artifact) error {
+	pin := r.held.lease.Ledger.pinned(r.pool, versions)
+	if pin == nil {
+		return nil
+	}
+	if list := r.opts.unlifted([]Refusal{pin.refusal(r.pool)}); len(list) > 0 {
+		if r.plan == nil && r.held.lease.Ledger.Promoted != nil {
+			if err := r.held.setLease(ctx, func(l *Lease) { l.Ledger.Promoted = nil }); err != nil {
+				return err
+			}
+		}
+		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: list}
+	}
+	return nil
+}

@@ -98,7 +98,8 @@ func newWithdrawCommand(a *app) *cobra.Command {
 		Long: `Take a version back: it is never chosen again by plan, auto-update or a rollback
 without its name, and the reason stands on it. Where the pool's next node would
 boot from it, the good version before it takes its place; without one nothing is
-changed. Nodes that run stay as they are. Versions whose line goes back to it are
+changed. Repeated for the same reason, it goes no further back: what a withdrawal
+fell back to is withdrawn with --version. Nodes that run stay as they are. Versions whose line goes back to it are
 told.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -1,0 +1,208 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// TestVersionsUnlisted: a list of versions that lacks what is known to be there, for as long as
+// other reads may not find what exists, is waited for, and the version of the run gets the name
+// that it would have got.
+func TestVersionsUnlisted(t *testing.T) {
+	for reference, begin := range byReference() {
+		for what, happens := range map[string]func(*world){
+			"nothing is listed":   func(w *world) { w.vanished = w.now.Add(2 * time.Minute) },
+			"the newest is not":   func(w *world) { w.version("2026.03.1001").hidden = w.now.Add(2 * time.Minute) },
+			"a made one is not":   func(w *world) { w.version("2026.03.1002").hidden = w.now.Add(2 * time.Minute) },
+			"everything is there": func(*world) {},
+		} {
+			w := begin(1)
+			v := w.addVersion(poolA, "2026.03.1001")
+			waits := w.waits("2026.03.1002")
+			v.Tags[kamino.TagOffer], v.Tags[kamino.TagRun] = "offered", "r-0"
+			waits.Artifact = waits.Withdrawn("bad")
+			l := w.leases[poolA]
+			if reference == "by version" {
+				w.pools[poolA].image = v.ID
+				l.Ledger.Wrote = &kamino.WrittenModel{Image: v.ID, Seen: true}
+			} else {
+				l.Ledger.Promoted = &kamino.Promotion{Version: v.Name, At: w.now.Add(-time.Hour)}
+			}
+			l.Ledger.Past = []kamino.PastRun{{Run: "r-1", Version: "2026.03.1002", Ended: w.now.Add(-time.Hour)}}
+			w.leases[poolA] = l
+			o := w.options("a-0")
+			o.Today = kamino.TodayAgain
+			p := w.startUpdate(&proc{tune: heard(func(ev kamino.Event) {
+				if ev.Step == "version" && ev.Kind == kamino.StepStarted {
+					happens(w)
+				}
+			})}, o)
+			w.wait()
+			if got := birth(w); p.err != nil || got != "2026.03.1003" {
+				t.Errorf("%s, %s: %v; nodes boot from %s", reference, what, p.err, got)
+			}
+			w.sound(t)
+		}
+	}
+}
+
+// TestVersionsGone: what stays away from lists is believed to be gone at last.
+func TestVersionsGone(t *testing.T) {
+	w := aged(1)
+	delete(w.artifacts, artifactKey(poolA, kamino.Version, "2026.03.09"))
+	began := w.now
+	o := w.options("a-0")
+	o.AdoptModel = true
+	if p := w.update(o); p.err != nil || birth(w) != kamino.VersionName(w.now) || w.now.Sub(began) < goneAfter {
+		t.Errorf("%v after %s; nodes boot from %s", p.err, w.now.Sub(began), birth(w))
+	}
+}
+
+// TestForeignLater: a hidden version of somebody else, whose name counts as later, is none of ours:
+// it holds nothing up, hides no version of ours that is to be proved or promoted, and is not
+// marked.
+func TestForeignLater(t *testing.T) {
+	for reference, begin := range byReference() {
+		foreign := func() (*world, *simArtifact) {
+			w := begin(1)
+			w.watchNext()
+			v := w.addVersion(poolA, "2099.01.01")
+			v.Excluded, v.Tags = true, map[string]string{"team": "x"}
+			return w, v
+		}
+		alone := func(v *simArtifact) {
+			t.Helper()
+			if len(v.Tags) != 1 || !v.Excluded {
+				t.Errorf("%s: the foreign version is %+v", reference, v.Artifact)
+			}
+		}
+		w, v := foreign()
+		w.patch("a-0", w.now.Add(-time.Hour).Format(time.RFC3339))
+		w.nodes["a-0"].ReadySince = w.now.Add(-time.Hour)
+		if p, res := w.auto(unsetAuto()); p.err != nil || birth(w) != kamino.VersionName(w.now) {
+			t.Errorf("%s: a night ended %v, %+v; nodes boot from %s", reference, p.err, res, birth(w))
+		}
+		if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+			t.Errorf("%s: a rollback ended %v", reference, err)
+		}
+		alone(v)
+
+		w, v = foreign()
+		w.sick = noQuota
+		o := proving()
+		o.ImageReference = ""
+		_ = w.update(o)
+		w.sick = healthy
+		w.advance(w.now.Add(24 * time.Hour))
+		night := unsetAuto()
+		night.Proof = o.Proof
+		p, res := w.auto(night)
+		if got := w.turns(); p.err != nil || !slices.Equal(got, []string{"2026.03.09", "2026.03.10"}) {
+			t.Errorf("%s: with one of ours to be proved: %v, %+v; nodes boot from %v", reference, p.err, res, got)
+		}
+		alone(v)
+
+		w, _ = foreign()
+		w.waits("2026.03.10")
+		night.Proof.Promote = kamino.PromoteManual
+		if p, res := w.auto(night); p.err != nil || !kamino.Has(res[0].Held, "promote") {
+			t.Errorf("%s: with one of ours that waits: %v, %+v", reference, p.err, res)
+		}
+		ours := func(list []kamino.Artifact) string { return fmt.Sprint(kamino.Prunable(list, 2, 1, kamino.Ledger{})) }
+		if with, without := ours(w.versions(poolA)), ours(w.versions(poolA)[1:]); with != without {
+			t.Errorf("%s: pruned with the foreign one: %s, without: %s", reference, with, without)
+		}
+	}
+}
+
+// noCanaries is a provider without the rights for a canary.
+type noCanaries struct{ simProvider }
+
+func (noCanaries) PreflightCanary(context.Context) ([]string, error) {
+	return nil, fmt.Errorf("create scale sets: %w", kamino.ErrForbidden)
+}
+
+// TestManualNeedsCanary: where no canary can be had, a version that a person is to promote is not
+// proved in the pool, which would promote it first: the run is refused before it changes anything.
+func TestManualNeedsCanary(t *testing.T) {
+	for reference, begin := range byReference() {
+		w := begin(1)
+		o := proving()
+		o.ImageReference, o.Proof.Promote = "", kamino.PromoteManual
+		p := w.startUpdate(&proc{tune: func(e *kamino.Engine) { e.Provider = noCanaries{e.Provider.(simProvider)} }}, o)
+		w.wait()
+		var refused *kamino.RefusedError
+		if !errors.As(p.err, &refused) || !strings.Contains(refused.Error(), "--prove none") || w.writes > 0 || birth(w) != "2026.03.09" {
+			t.Errorf("%s: %v; %d writes, nodes boot from %s", reference, p.err, w.writes, birth(w))
+		}
+	}
+}
+
+// TestProvePoolNextCandidate: where the first node of a version is bad, auto-update withdraws that,
+// and takes the next candidate.
+func TestProvePoolNextCandidate(t *testing.T) {
+	w := aged(1)
+	w.watchNext()
+	for _, name := range []string{"a-0", "a-1", "a-2"} {
+		w.nodes[name].Annotations[kamino.KuredLastPatch.Annotation] = w.now.Format(time.RFC3339)
+		w.nodes[name].ReadySince = w.now.Add(-time.Hour)
+	}
+	w.sick = mute
+	o := autoOptions()
+	o.Proof = proving().Proof
+	o.Proof.Mode = kamino.ProvePool
+	var res []kamino.PoolResult
+	p := &proc{tune: heard(func(ev kamino.Event) {
+		if ev.Step == "mark" && ev.Kind == kamino.StepDone {
+			w.sick = healthy
+		}
+	})}
+	w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, o) })
+	w.wait()
+	first := kamino.VersionName(w.now)
+	if p.err != nil || len(res[0].Failed) != 1 || res[0].Result == nil {
+		t.Fatalf("%v, %+v", p.err, res)
+	}
+	if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", first, "2026.03.09", first + "01"}) {
+		t.Errorf("nodes boot from %v", got)
+	}
+}
+
+// TestWatchTriesAgain: a withdrawal that could not be made, as while another run has the pool, is
+// tried again by the next look of a watch.
+func TestWatchTriesAgain(t *testing.T) {
+	w := aged(1)
+	w.watchNext()
+	w.version("2026.03.09").sick = mute
+	p := &proc{}
+	w.spawn(p, func(ctx context.Context) {
+		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
+		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Budget: 5 * time.Minute})
+	})
+	w.after(time.Minute, func() { w.grow(w.pools[poolA], 5) })
+	beat := func() {
+		l := w.leases[poolA]
+		l.Holder, l.Process, l.Revision = "r-other", "other/1", fmt.Sprint("r", w.next())
+		w.leases[poolA] = l
+	}
+	for tick := range 80 { // for 13 minutes: longer than it takes to blame the version
+		w.after(time.Duration(tick)*10*time.Second, beat)
+	}
+	w.after(15*time.Minute, func() {
+		l := w.leases[poolA]
+		l.Holder, l.Process, l.Revision = "", "", fmt.Sprint("r", w.next())
+		w.leases[poolA] = l
+	})
+	w.wait()
+	var proof *kamino.ProofError
+	if got := w.turns(); !errors.As(p.err, &proof) || !slices.Equal(got, []string{"2026.03.09", "2026.03.05"}) {
+		t.Errorf("%v; nodes boot from %v", p.err, got)
+	}
+}

@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
+)
+
+// TestWithdrawAgain: a withdrawal without a version that is repeated, as a script does that tries
+// again, ends the same one and goes no further back, whether it was killed before or not.
+func TestWithdrawAgain(t *testing.T) {
+	again := kamino.WithdrawOptions{Pool: "a", Reason: "leaks a key"}
+	for reference, begin := range byReference() {
+		ended := func(w *world, what string) {
+			t.Helper()
+			for range 3 {
+				w.pass(t)
+				w.advance(w.now.Add(time.Minute))
+				if _, p := w.withdraw(again); p.err != nil {
+					t.Errorf("%s, %s: repeated, it ended %v", reference, what, p.err)
+				}
+			}
+			w.advance(w.now.Add(time.Minute))
+			for _, v := range w.versions(poolA) {
+				if bad := v.Tags[kamino.TagBad] != ""; bad != (v.Name == "2026.03.09") {
+					t.Errorf("%s, %s: version %s: %q", reference, what, v.Name, v.Tags[kamino.TagBad])
+				}
+			}
+			if got := birth(w); got != "2026.03.05" {
+				t.Errorf("%s, %s: nodes boot from %s", reference, what, got)
+			}
+			w.sound(t)
+		}
+		w := begin(1)
+		_, p := w.withdraw(again)
+		ended(w, "to its end")
+		for _, s := range p.log {
+			for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter, worlds.LostReply, worlds.Forbidden} {
+				if kind.Fits(s.call.is()) && s.step != "" {
+					w := begin(1)
+					w.withdraw(again, fault{kind: kind, at: s.at})
+					ended(w, string(kind)+" at "+s.String())
+				}
+			}
+		}
+	}
+}
+
+// TestWithdrawFurther: what a withdrawal fell back to is withdrawn where somebody names it. One
+// that was chosen since needs no name.
+func TestWithdrawFurther(t *testing.T) {
+	for reference, begin := range byReference() {
+		w := begin(1)
+		w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "leaks a key"})
+		_, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "another reason"})
+		if p.err == nil || !strings.Contains(kamino.Hint(p.err), "--version 2026.03.05") || birth(w) != "2026.03.05" {
+			t.Errorf("%s: for another reason: %v (hint %q); nodes boot from %s", reference, p.err, kamino.Hint(p.err), birth(w))
+		}
+		w.advance(w.now.Add(time.Minute))
+		if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Version: "2026.03.05", Reason: "another reason"}); p.err != nil {
+			t.Errorf("%s: named: %v", reference, p.err)
+		}
+		w.advance(w.now.Add(time.Minute))
+		if got := birth(w); got != "2026.03.01" {
+			t.Errorf("%s: named: nodes boot from %s", reference, got)
+		}
+		if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+			t.Fatal(err)
+		}
+		w.advance(w.now.Add(time.Minute))
+		if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "leaks a key"}); p.err != nil {
+			t.Errorf("%s: chosen by a rollback since: %v", reference, p.err)
+		}
+		w.advance(w.now.Add(time.Minute))
+		if got := birth(w); got != "2026.03.01" {
+			t.Errorf("%s: chosen by a rollback since: nodes boot from %s", reference, got)
+		}
+	}
+}
+
+// TestWithdrawNeedsAReceipt: no withdrawal falls back to a version without the receipt of a seal,
+// nor does a proof in the pool. Where there is no other the hint names it.
+func TestWithdrawNeedsAReceipt(t *testing.T) {
+	for reference, begin := range byReference() {
+		w := begin(1)
+		delete(w.version("2026.03.05").Tags, kamino.TagReceipt)
+		if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "bad"}); p.err != nil || birth(w) != "2026.03.01" {
+			t.Errorf("%s: %v; nodes boot from %s", reference, p.err, birth(w))
+		}
+		w = begin(1)
+		for _, v := range []string{"2026.03.05", "2026.03.01", "2026.02.10", "2026.2.9"} {
+			delete(w.version(v).Tags, kamino.TagReceipt)
+		}
+		if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "bad"}); p.err == nil || !strings.Contains(kamino.Hint(p.err), "kamino rollback --pool a --to 2026.03.05") || birth(w) != "2026.03.09" {
+			t.Errorf("%s, none other: %v (hint %q); nodes boot from %s", reference, p.err, kamino.Hint(p.err), birth(w))
+		}
+		w = begin(1)
+		for _, v := range w.versions(poolA) {
+			delete(w.version(v.Name).Tags, kamino.TagReceipt)
+		}
+		o := proving()
+		o.ImageReference, o.Proof.Mode = "", kamino.ProvePool
+		var refused *kamino.RefusedError
+		if p := w.update(o); !errors.As(p.err, &refused) || refused.Refusals[0].Code != kamino.CodeUnprovable {
+			t.Errorf("%s: a proof in the pool: %v", reference, p.err)
+		}
+	}
+}
+
+// TestPausedPromotion: a pause that somebody sets while a version is promoted by hand is seen
+// before the write.
+func TestPausedPromotion(t *testing.T) {
+	for reference, begin := range byReference() {
+		for _, step := range []string{"lock", "model", "mark"} {
+			w := begin(1)
+			w.waits("2026.03.19")
+			w.promotedByHand = true
+			p := &proc{tune: heard(func(ev kamino.Event) {
+				if ev.Step == step && ev.Kind == kamino.StepStarted {
+					w.paused = "an incident"
+				}
+			})}
+			w.spawn(p, func(ctx context.Context) {
+				_, p.err = p.engine().PromoteVersion(ctx, kamino.PromoteOptions{Pool: "a"})
+			})
+			w.wait()
+			w.advance(w.now.Add(time.Minute))
+			half := step == "mark" && reference == "by version" // the model names it already
+			var refused *kamino.RefusedError
+			if got := birth(w); (got == "2026.03.19") != half || errors.As(p.err, &refused) == half {
+				t.Errorf("%s, at %s: %v; nodes boot from %s", reference, step, p.err, got)
+			}
+			w.sound(t)
+		}
+	}
+}
+
+// TestPromotedWhileWithdrawn: a version that waits, and that somebody promotes while another
+// withdraws it, is not withdrawn below the pool's nodes.
+func TestPromotedWhileWithdrawn(t *testing.T) {
+	withdraw := func(ctx context.Context, e *kamino.Engine) error {
+		_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Version: "2026.03.19", Reason: "bad"})
+		return err
+	}
+	rollback := func(ctx context.Context, e *kamino.Engine) error {
+		_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"})
+		return err
+	}
+	for verb, do := range map[string]func(context.Context, *kamino.Engine) error{"withdraw": withdraw, "rollback to the present one": rollback} {
+		for reference, begin := range byReference() {
+			w := begin(1)
+			v := w.waits("2026.03.19")
+			p := w.between(func() {
+				v.Artifact = v.Offered()
+				if a, l := w.pools[poolA], w.leases[poolA]; reference == "by version" {
+					a.image, a.revision = v.ID, w.next()
+					l.Ledger.Wrote = &kamino.WrittenModel{Image: v.ID, Seen: true, At: w.now}
+					w.leases[poolA] = l
+				}
+			}, do)
+			if got := birth(w); w.version(got).Tags[kamino.TagBad] != "" || got == "2026.03.19" && p.err == nil {
+				t.Errorf("%s, %s: %v; nodes boot from %s, %v", reference, verb, p.err, got, w.version(got).Tags)
+			}
+		}
+	}
+}
