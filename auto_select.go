@@ -148,7 +148,7 @@ func (r Rules) judgeRole(n Node, c *Candidate) {
 			c.reject("scale-down", "cluster-autoscaler is deleting it")
 		case t.Key == TaintPatchFailed:
 			b := n.blocked()
-			c.reject("patch-failed", "blocked %s; %s", b, b.Do())
+			c.reject("patch-failed", "blocked %s; kamino patch --target-node %s goes on", b, n.Name)
 		case r.RejectTainted && t.Effect != "PreferNoSchedule" && foreignTaint(n, t):
 			c.reject("tainted", "taint %s:%s", t.Key, t.Effect)
 		}

@@ -63,6 +63,9 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 	if err := r.checkCredentials(ctx); err != nil {
 		return nil, err
 	}
+	if err := r.planProbe(ctx); err != nil {
+		return nil, err
+	}
 	_, err := r.lookValidate(ctx)
 	r.plan.Doubts = r.doubts
 	var refused *RefusedError
@@ -95,6 +98,20 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 	there := byHand && !r.provesCanary() || len(r.plan.ModelDiff) == 0 && !r.target().Offers()
 	r.plan.Nothing = r.image.preBuilt && there && len(r.plan.Prune) == 0 && r.plan.Unfinished == nil
 	return r.plan, nil
+}
+
+// planProbe checks the operator's Job as connect does. Whoever only reads may not create it, not
+// even without effect.
+func (r *Run) planProbe(ctx context.Context) error {
+	if r.opts.Proof.Probe == nil {
+		return nil
+	}
+	err := r.checkProof(ctx)
+	if errors.Is(err, ErrForbidden) {
+		r.doubt(InConnect, []string{"whether the probe would be admitted: " + err.Error()})
+		return nil
+	}
+	return err
 }
 
 func (r *Run) planStep(s Step) PlannedStep {

@@ -131,6 +131,12 @@ var validImage = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.
 	`[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*` +
 	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,})?$`)
 
+// CheckProbe tells what of an operator's Job is wrong that its text shows, as PreflightProof does.
+func CheckProbe(text []byte) error {
+	_, err := readProbe(text, "preflight", kamino.Node{Name: "preflight"})
+	return err
+}
+
 // readProbe is the operator's Job as it is created for a run, on one node and nowhere else.
 func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) {
 	raw, err := yaml.ToJSON(text)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,4 +147,38 @@ func held(w *fakeWorld) {
 	w.cloud.put(p, kamino.Version, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1"})
 	w.cluster.alive = true
 	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Holder: "r9", Process: "host/77", Record: kamino.Record{Donor: "n3", Step: "drain"}}
+}
+
+// TestProbeRead: each command that has --probe reads the file, and finds out before any call what
+// is wrong with it; also in $PROBE.
+func TestProbeRead(t *testing.T) {
+	pod, image := t.TempDir()+"/pod.yaml", t.TempDir()+"/image.yaml"
+	for name, text := range map[string]string{pod: "kind: Pod\napiVersion: v1\n",
+		image: "kind: Job\napiVersion: batch/v1\nmetadata: {namespace: default}\nspec: {template: {spec: {containers: [{name: main, image: 'My Image'}]}}}\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range [][]string{{"update", "--target-node", "n2"}, {"update", "--target-node", "n2", "--dry-run"}, {"plan"}, {"doctor"}, {"auto-update"}, {"auto-update", "--dry-run"}} {
+		for _, tt := range []struct {
+			file, env, want string
+			code            int
+		}{
+			{file: "/nowhere/probe.yaml", want: "/nowhere/probe.yaml", code: exitFailed},
+			{file: pod, want: "not a Job of batch/v1", code: exitRefused},
+			{file: image, want: `"My Image"`, code: exitRefused},
+			{env: "kind: Pod", want: "not a Job of batch/v1", code: exitRefused},
+		} {
+			w := newFakeWorld()
+			stale(w)
+			args := command
+			if w.env["PROBE"] = tt.env; tt.file != "" {
+				args = append(slices.Clone(command), "--probe", tt.file)
+			}
+			out, errs, code := w.kamino(t, args...)
+			if out != "" || code != tt.code || !strings.Contains(errs, tt.want) || !strings.Contains(errs, "one Job of batch/v1") || len(w.writes()) > 0 {
+				t.Errorf("%q: exit code %d, want %d and %q\n%s%s", args, code, tt.code, tt.want, out, errs)
+			}
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/kube"
 )
 
 // proveFlags say what a version goes through before the pool's nodes boot from it.
@@ -38,12 +39,15 @@ func (p *proveFlags) options() kamino.Proving {
 	return kamino.Proving{Mode: kamino.ProveMode(p.mode), For: p.bake.d, Budget: p.budget.d, Times: p.budget.times, Promote: kamino.PromoteMode(p.promote), Probe: p.job, Without: p.without}
 }
 
-// read reads the probe; whether it is one, the API server tells before anything is touched.
+// read reads and checks the probe, before any call. What its text does not show, such as a
+// namespace that does not exist, the API server tells before anything is touched.
 func (p *proveFlags) read(a *app) error {
 	if text := a.env("PROBE"); text != "" {
 		p.job = []byte(text)
 	}
-	if p.probe == "" {
+	if p.probe == "" && p.job != nil && kamino.ProveMode(p.mode) != kamino.ProveNone {
+		return kube.CheckProbe(p.job)
+	} else if p.probe == "" {
 		return nil
 	}
 	if kamino.ProveMode(p.mode) == kamino.ProveNone {
@@ -51,10 +55,10 @@ func (p *proveFlags) read(a *app) error {
 	}
 	data, err := os.ReadFile(p.probe)
 	if err != nil {
-		return fmt.Errorf("read probe: %w", err)
+		return kamino.WithHint(fmt.Errorf("read --probe: %w", err), "name a file with one Job of batch/v1 in it")
 	}
 	p.job = append([]byte{}, data...)
-	return nil
+	return kube.CheckProbe(p.job)
 }
 
 // pointCommand is promote or withdraw: both move what a pool's next node boots from.

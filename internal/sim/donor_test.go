@@ -247,3 +247,21 @@ func TestInterruptedPromoted(t *testing.T) {
 		t.Errorf("interrupted in %v only", steps)
 	}
 }
+
+// TestPlannedProbe: a plan looks at the operator's Job as the run does; whoever may only read is
+// told that nobody knows whether it is admitted.
+func TestPlannedProbe(t *testing.T) {
+	for _, denied := range []error{nil, kamino.ErrForbidden, kamino.ErrNotFound} {
+		w := aged(1)
+		o := proving()
+		o.Proof.Probe, w.proofDenied = []byte("a Job"), denied
+		p := &proc{}
+		var plan *kamino.Plan
+		w.spawn(p, func(ctx context.Context) { plan, p.err = p.engine().Plan(ctx, o) })
+		w.wait()
+		switch doubted := plan != nil && strings.Contains(strings.Join(plan.Doubts, "; "), "whether the probe would be admitted"); {
+		case errors.Is(denied, kamino.ErrNotFound) != (p.err != nil), errors.Is(denied, kamino.ErrForbidden) != doubted:
+			t.Errorf("%v: %v, %+v", denied, p.err, plan)
+		}
+	}
+}
