@@ -113,9 +113,9 @@ generate: ## make the kind's CustomResourceDefinition and its copying methods an
 	@.ci/generate
 
 .PHONY: image
-image: ## dist/kamino-image.tar, an OCI image for amd64 and arm64, built without a daemon
+image: ## dist/kamino-image.tar, an OCI image for amd64 and arm64 (or ARCH), built without a daemon
 	@mkdir -p dist
-	cd release && go run ./cmd/image -version '$(VERSION)' -o ../dist/kamino-image.tar
+	cd release && go run ./cmd/image -version '$(VERSION)' $(if $(ARCH),-arch '$(ARCH)') -o ../dist/kamino-image.tar
 
 .PHONY: release
 release: ## dist/release: archives, packages, images, charts and what verifies them, for REGISTRY, signed with KEY (docs/release.md)

@@ -1,4 +1,4 @@
-// Command build writes the container image of Kamino as a tarball in OCI
+// Command image writes the container image of Kamino as a tarball in OCI
 // layout, for amd64 and arm64, without a daemon and without a base image: a
 // static binary, the agent that the seal pod installs on a donor, and a user
 // that is not root.
@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -24,22 +25,23 @@ const nonroot = 65532
 func main() {
 	source := flag.String("source", "..", "directory of the product's module")
 	version := flag.String("version", "dev", "version that the binaries tell")
+	archs := flag.String("arch", "amd64,arm64", "architectures, separated by commas")
 	out := flag.String("o", "dist/kamino-image.tar", "tarball to write")
 	flag.Parse()
-	if err := run(*source, *version, *out); err != nil {
+	if err := run(*source, *version, *out, strings.Split(*archs, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
 }
 
-func run(source, version, out string) error {
+func run(source, version, out string, archs []string) error {
 	work, err := os.MkdirTemp("", "kamino-image-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
 	var images []v1.Image
-	for _, arch := range []string{"amd64", "arm64"} {
+	for _, arch := range archs {
 		img, err := build(source, work, version, arch)
 		if err != nil {
 			return fmt.Errorf("build for %s: %w", arch, err)
