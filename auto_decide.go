@@ -129,7 +129,7 @@ func (b BlockedNode) Do() string {
 }
 
 func (b BlockedNode) refusal() Refusal {
-	return Refusal{Code: "patch-failed", Field: "spec.taints", Value: TaintPatchFailed, Why: "the node is blocked " + b.String(), Do: b.Do()}
+	return Refusal{Code: "patch-failed", Why: "the node is blocked " + b.String(), Do: b.Do()}
 }
 
 // patches says whether the mark is that of a patch.

@@ -217,7 +217,7 @@ func (r *Run) refuse(midRun bool) error {
 	all := refuseNode(r.donor.node, r.opts, midRun)
 	if mark, err := r.donor.node.Mark(); r.plan != nil && err == nil && mark.patches() && mark.Begun && r.work() == "" {
 		// A run would give it back, and find it blocked then.
-		all = append(all, Refusal{Code: "patch-failed", Field: "metadata.annotations", Value: AnnotationRun, Why: mark.patching(), Do: goesOn(r.donor.node.Name)})
+		all = append(all, Refusal{Code: "patch-failed", Why: mark.patching(), Do: goesOn(r.donor.node.Name)})
 	}
 	if !SameVM(r.donor.instance.VMID, r.donor.node.SystemUUID) {
 		all = append(all, Refusal{Code: "identity", Field: "status.nodeInfo.systemUUID", Value: r.donor.node.SystemUUID,

@@ -78,7 +78,9 @@ func PatchDefaults() PatchOptions {
 // Validate checks the options by themselves.
 func (o PatchOptions) Validate() error {
 	switch w := o.Order; {
-	case (o.Pool == "") == (o.Donor == ""):
+	case o.Pool != "" && o.Donor != "":
+		return WithHint(fmt.Errorf("pool %s and node %s are named at the same time", o.Pool, o.Donor), "use --pool for the best nodes of a pool, or --target-node for one")
+	case o.Pool == "" && o.Donor == "":
 		return WithHint(errors.New("name a pool, or a node"), "use --pool or --target-node; kamino status lists the pools")
 	case o.Nodes < 1 || o.Nodes > 3:
 		return WithHint(fmt.Errorf("invalid number of nodes %d", o.Nodes), "use --nodes 1 to 3: the image renews the others")

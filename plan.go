@@ -179,6 +179,14 @@ func (r *Run) planDonor(ctx context.Context) error {
 	if len(r.plan.Refusals) > 0 || !r.donorUntouched() {
 		return nil
 	}
+	if v := r.withdrawnOf(r.donor.instance.VMID); v != nil { // what the node tells by itself may be some minutes old
+		digest := r.donor.node.freshness().PackageDigest
+		if same := r.sameAs(digest, r.donor.instance.VMID); same != nil {
+			r.plan.Refusals = append(r.plan.Refusals, same.refuseSame(r.donor.node.Name))
+		} else if digest == "" {
+			r.doubt(InVersion, []string{"whether the node still has the packages that version " + v.Name + " was made of, which is withdrawn: the run asks it before the drain, and refuses then"})
+		}
+	}
 	stuck := slices.DeleteFunc(slices.Clone(r.plan.Evictions), func(p Pod) bool { return !p.Stuck })
 	if len(stuck) > 0 && !r.opts.Force {
 		r.plan.Refusals = append(r.plan.Refusals, refuseStuck(stuck))

@@ -16,6 +16,8 @@ type emptying struct {
 	// surveyless: the donor's disk cannot be looked at beside its pods.
 	surveyless bool
 	unasked    bool // the donor's mark was seen before any seal pod was asked for
+	listing    bool // this process has asked the donor for its packages
+	listed     bool // they are compared, or are not known before the seal
 	rested     bool // the donor was seen off after its snapshot had been begun
 	patch      patching
 }
@@ -266,6 +268,9 @@ func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
 		return done(sealSurveys), nil // the first two by an earlier process of this run
 	case n.BootID != mark.BootID:
 		return Next{}, fmt.Errorf("node %s has booted since the run began", n.Name)
+	}
+	if next, err := r.lookPackages(ctx, n); err != nil || next.kind != nextDone {
+		return next, err
 	}
 	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskInventory)
 	if err != nil {

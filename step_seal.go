@@ -127,13 +127,93 @@ func (r *Run) checkReceipt(receipt Receipt) error {
 // refuseSame refuses a disk with the packages of one whose image was withdrawn: another image of it
 // would be as bad. Where the digest of either is not known, nothing is refused.
 func (r *Run) refuseSame(receipt Receipt) error {
-	for _, v := range r.image.bad {
-		if v.Tags[TagPackages] != "" && v.Tags[TagPackages] == receipt.PackageDigest && SameVM(v.Tags[TagVM], receipt.VMID) {
-			return WithHint(fmt.Errorf("node %s has the same packages as when version %s, which is withdrawn, was made from it: %s", r.donor.node.Name, v.Name, v.Tags[TagBad]),
-				"patch the node, or choose another one")
+	if v := r.sameAs(receipt.PackageDigest, receipt.VMID); v != nil {
+		same := v.refuseSame(r.donor.node.Name)
+		return WithHint(fmt.Errorf("node %s cannot be the donor: %s", r.donor.node.Name, same.Why), "%s", same.Do) // no refusal: the donor was away
+	}
+	return nil
+}
+
+// asker is a Cluster that asks nodes for their packages, as a Shelf does.
+type asker interface {
+	AskPackages(ctx context.Context, node Node, order SealOrder) error
+}
+
+// lookPackages makes sure, before a pod is evicted, that the donor is not as it was when a version
+// was made of it that is withdrawn. Where it does not tell, the receipt will.
+func (r *Run) lookPackages(ctx context.Context, n Node) (Next, error) {
+	shelf, ok := r.engine.Cluster.(asker)
+	bad := r.withdrawnOf(r.donor.instance.VMID)
+	if !ok || bad == nil || r.empty.listed {
+		return done("no withdrawn version was made of it"), nil
+	}
+	if !r.empty.listing {
+		return act(ActSurvey, "ask the node for its packages: version "+bad.Name+", which is withdrawn, was made of it", func(ctx context.Context) error {
+			err := shelf.AskPackages(ctx, n, r.sealOrder())
+			if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+				r.untold(refused.Error())
+				return nil
+			}
+			r.empty.listing = r.empty.listing || err == nil
+			return err
+		}).then("the node's packages", 0), nil
+	}
+	n, err := r.engine.Cluster.Node(ctx, n.Name)
+	if err != nil {
+		return Next{}, fmt.Errorf("read node %s: %w", n.Name, err)
+	}
+	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskPackages)
+	if err != nil {
+		return Next{}, fmt.Errorf("read the pod that lists the packages: %w", err)
+	}
+	list, told := n.packages(r.held.run, r.held.lease.Record.Nonce)
+	switch {
+	case told && pod.Exists, pod.Failed, r.spent() > packagesLimit:
+		return act(ActUnseal, "remove the pod that listed the packages", func(ctx context.Context) error {
+			if !told {
+				r.untold("node " + n.Name + " did not tell its packages: " + pod.Message)
+			}
+			return r.engine.Cluster.RemoveAgents(ctx, r.held.run, []Task{TaskPackages})
+		}), nil
+	case told:
+		r.empty.listed = true
+		if v := r.sameAs(packageDigest(list), r.donor.instance.VMID); v != nil {
+			return Next{}, &RefusedError{Subject: "node " + n.Name, Refusals: []Refusal{v.refuseSame(n.Name)}}
+		}
+		return done("other packages than those of a withdrawn version"), nil
+	}
+	return wait("the node's packages; the pod is " + pod.Message), nil
+}
+
+func (r *Run) untold(why string) {
+	r.empty.listed = true
+	r.held.warn(why + "; whether its packages are those of a withdrawn version is seen after the drain")
+}
+
+// withdrawnOf is the newest withdrawn version that was made of a machine and tells its packages.
+func (r *Run) withdrawnOf(vm string) *Artifact {
+	for i, v := range r.image.bad {
+		if v.Tags[TagPackages] != "" && SameVM(v.Tags[TagVM], vm) {
+			return &r.image.bad[i]
 		}
 	}
 	return nil
+}
+
+// sameAs is the withdrawn version that was made of the same packages on the same machine.
+func (r *Run) sameAs(digest, vm string) *Artifact {
+	for i, v := range r.image.bad {
+		if digest != "" && v.Tags[TagPackages] == digest && SameVM(v.Tags[TagVM], vm) {
+			return &r.image.bad[i]
+		}
+	}
+	return nil
+}
+
+// refuseSame refuses to make another image of a disk as bad as that of the version.
+func (a Artifact) refuseSame(node string) Refusal {
+	return Refusal{Code: "bad-image", Why: fmt.Sprintf("it has the same packages as when version %s was made of it, which is withdrawn: %s", a.Name, Plain(a.Tags[TagBad])),
+		Do: fmt.Sprintf("kamino patch --target-node %s, or choose another node: kamino plan ranks them", node)}
 }
 
 func (r *Run) lookStop(ctx context.Context) (Next, error) {

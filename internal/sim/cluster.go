@@ -132,6 +132,7 @@ func (n *simNode) unmark() {
 	}
 	delete(n.Annotations, kamino.AnnotationRun)
 	delete(n.Annotations, kamino.AnnotationReceipt)
+	delete(n.Annotations, kamino.AnnotationPackages)
 	delete(n.Annotations, kamino.AnnotationSealFailure)
 	delete(n.Annotations, kamino.AnnotationPatch)
 	delete(n.Annotations, kamino.AnnotationPatchLook)

@@ -306,6 +306,9 @@ func (w *world) reportSeal(m *machine, r kamino.Receipt, here func() bool, fate 
 			r.Nonce = ""
 		}
 		r.Donor, r.SealedAt, r.VMID, r.Hash = m.Hostname, w.now, m.VMID, "sha256:"+m.bootID
+		if w.listed {
+			r.PackageDigest = m.digest()
+		}
 		text, _ := json.Marshal(r)
 		n.Annotations[kamino.AnnotationReceipt] = string(text)
 		w.changeNode(n)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -82,6 +84,46 @@ func (w *world) judgePatch(n *simNode, run string, task kamino.Task, held string
 	if task == kamino.TaskPatch && !others {
 		w.audit.violate("I32", "node %s is taken, the last that is Ready", n.Name)
 	}
+}
+
+// packages are those of a machine, as its agent lists them.
+func (m *machine) packages() string { return fmt.Sprintf("openssl 3.%d amd64\n", m.release) }
+
+// digest is that of its packages.
+func (m *machine) digest() string {
+	sum := sha256.Sum256([]byte(m.packages()))
+	return hex.EncodeToString(sum[:])
+}
+
+// AskPackages is kamino.Shelf's, of which the simulation keeps no lists.
+func (c simCluster) AskPackages(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
+	w, key := c.p.w, string(kamino.TaskPackages)+" "+order.Run
+	return c.call(ctx, call{method: "AskPackages", subject: order.Run, write: true}, func(*fault) error {
+		m := w.machineOf(w.nodes[node.Name])
+		if m == nil {
+			return fmt.Errorf("node %s: %w", node.Name, kamino.ErrNotFound)
+		}
+		pod := &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce}
+		w.patches[key] = pod
+		boots := m.boots
+		w.after(4*time.Second, func() {
+			if n := w.nodes[node.Name]; n != nil && w.patches[key] == pod && m.boots == boots && m.kubelet && !w.mute {
+				n.Annotations[kamino.AnnotationPackages] = packedPackages(order, m.packages())
+				w.changeNode(n)
+				pod.AgentPod = shown(worlds.End{})
+			}
+		})
+		return nil
+	})
+}
+
+func packedPackages(order kamino.SealOrder, list string) string {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write([]byte(list)) // neither fails: a buffer takes everything
+	_ = z.Close()
+	text, _ := json.Marshal(map[string]any{"run": order.Run, "nonce": order.Nonce, "list": packed.Bytes()})
+	return string(text)
 }
 
 // runPatch plays a pod of a patch, and the host's unit.

@@ -2,6 +2,9 @@ package sim
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -191,4 +194,63 @@ func TestPromotedBetween(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSamePackages: a node that has the same packages as when a version was made of it that is
+// withdrawn is refused before a pod of it is evicted, wherever the run before was killed; what is
+// refused names the version and why it is bad. Patched it may be the donor again.
+func TestSamePackages(t *testing.T) {
+	again := options("a-0")
+	again.Today = kamino.TodayAgain
+	begin := func() *world {
+		w := aged(1)
+		w.listed = true
+		if p := w.update(options("a-0")); p.err != nil {
+			t.Fatal(p.err)
+		}
+		p := &proc{}
+		w.spawn(p, func(ctx context.Context) {
+			_, p.err = p.engine().WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Reason: "units: unit web failed"})
+		})
+		if w.wait(); p.err != nil {
+			t.Fatal(p.err)
+		}
+		w.calls = nil
+		return w
+	}
+	refused := func(w *world, p *proc) {
+		t.Helper()
+		var refusal *kamino.RefusedError
+		var step *kamino.StepError
+		if !errors.As(p.err, &refusal) || refusal.Refusals[0].Code != "bad-image" || !errors.As(p.err, &step) || !step.Refused || !strings.Contains(p.err.Error(), "units: unit web failed") {
+			t.Fatalf("%v\n%s", p.err, w.tail(40))
+		}
+		if n := w.nodes["a-0"]; slices.Contains(w.calls, "Evict") || len(n.Taints) > 0 || n.Annotations[kamino.AnnotationRun] != "" || n.Annotations[kamino.AnnotationPackages] != "" || len(w.patches) > 0 {
+			t.Fatalf("the node was touched: %v, %+v, pods %v", w.calls, n.Node, w.patches)
+		}
+		w.sound(t)
+	}
+	w := begin()
+	log := &proc{logging: true}
+	w.startUpdate(log, again)
+	w.wait()
+	refused(w, log)
+	for _, s := range log.log {
+		w := begin()
+		w.update(again, fault{kind: worlds.KillAfter, at: s.at})
+		w.advance(w.now.Add(2 * time.Minute))
+		refused(w, w.update(again))
+	}
+	w.machineOf(w.nodes["a-0"]).release++
+	if p := w.update(again); p.err != nil {
+		t.Errorf("patched: %v", p.err)
+	}
+	w.sound(t)
+
+	w = begin()
+	w.mute = true
+	if p := w.update(again); p.err == nil || !strings.Contains(p.err.Error(), "the same packages") {
+		t.Errorf("a node that does not answer: %v", p.err)
+	}
+	w.sound(t)
 }

@@ -22,6 +22,8 @@ import (
 type world struct {
 	booting map[kamino.PoolID][]string // what the next instance of a pool booted from, in turn
 	mode    kamino.ImageReference      // how updates refer to the image
+	listed  bool                       // nodes tell their packages
+	mute    bool                       // but not when they are asked for them
 
 	seed   uint64
 	rng    *rand.Rand
