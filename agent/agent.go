@@ -193,9 +193,7 @@ func newHost(live bool) host.Host {
 	return host.Recorder{}
 }
 
-func (e *env) metadata() platform.IMDS {
-	return platform.IMDS{Endpoint: e.imds, Client: platform.Direct(), Wait: platform.Sleep}
-}
+func (e *env) metadata(d *disk.Disk) platform.Service { return platform.At(d, e.imds) }
 
 func or(value, otherwise string) string {
 	if value == "" {

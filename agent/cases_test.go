@@ -64,7 +64,7 @@ type config struct {
 type step struct {
 	Run     string `yaml:"run"`
 	Exit    int    `yaml:"exit"`
-	Machine string `yaml:"machine"` // the disk wakes up on this machine: memory is empty, SMBIOS shows this UUID ("none": nothing)
+	Machine string `yaml:"machine"` // the disk wakes up on this machine: memory is empty, SMBIOS shows this UUID ("none": nothing), on EC2 this instance
 	IMDS    string `yaml:"imds"`    // folder below the case that answers from now on, or "gone"
 	Edit    string `yaml:"edit"`    // NAME: CONTENT written into the root
 }
@@ -201,7 +201,7 @@ func (w *world) step(s step) {
 			}
 		}
 		if s.Machine != "none" {
-			writeFile(w.t, filepath.Join(w.root, "sys/class/dmi/id/product_uuid"), s.Machine+"\n")
+			w.smbios(strings.Fields(s.Machine))
 		}
 	case s.IMDS != "":
 		w.platform.answerFrom(filepath.Join(w.dir, s.IMDS))

@@ -60,7 +60,12 @@ func mayTravel(h nodeapi.Holder, join string) error {
 func (v *sealVerb) joinable(ctx context.Context, d *disk.Disk, c seal.Config) error {
 	patience, cancel := context.WithTimeout(ctx, min(v.patience, 30*time.Second))
 	defer cancel()
-	doc, err := nodeconfig.Find(patience, c.Sources, d, v.metadata().UserData)
+	doc, err := nodeconfig.Find(patience, c.Sources, d, v.metadata(d).UserData)
+	if by := nodeconfig.Configurer(d); by != "" && errors.Is(err, nodeconfig.ErrNone) {
+		return nil // it joins by the instance's role, whose credential is on no disk
+	} else if by != "" && err == nil {
+		return fmt.Errorf("seal: after it no clone could join: %s of EKS configures this node, and %s has a NodeConfig of Kamino's besides: leave that out; nothing was changed", by, doc.Source)
+	}
 	if err == nil {
 		var n *nodeconfig.NodeConfig
 		if n, err = nodeconfig.Parse(doc.Data); err == nil && n.Join.Method == nodeconfig.JoinKeep {

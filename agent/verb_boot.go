@@ -25,7 +25,7 @@ func runBoot(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	m := &firstboot.Machine{Disk: d, Host: h, IMDS: e.metadata(), Settings: settings, Log: e.log, Now: time.Now, Patience: e.patience,
+	m := &firstboot.Machine{Disk: d, Host: h, IMDS: e.metadata(d), Settings: settings, Log: e.log, Now: time.Now, Patience: e.patience,
 		Wire: platform.WireServer{Endpoint: e.wireServer, Agent: "kamino-agent/" + Version, Client: platform.Direct(), Wait: platform.Sleep, Attempts: 5}}
 	if *early {
 		return m.Early(ctx)

@@ -15,6 +15,7 @@ import (
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/nodeapi"
+	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/scan"
 	"kamino.dev/kamino/agent/seal"
@@ -126,6 +127,9 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 	config, err := v.configure(d)
 	if err != nil {
 		return seal.Options{}, err
+	}
+	if err := config.Adapt(platform.OnEC2(d) || nodeconfig.Configurer(d) != ""); err != nil {
+		return seal.Options{}, fmt.Errorf("seal: %w; nothing was changed", err)
 	}
 	config.Join = or(v.join, config.Join)
 	config.FreeSpace = or(v.free, config.FreeSpace)

@@ -36,7 +36,7 @@ func runUserData(ctx context.Context, e *env, args []string) error {
 		}
 		ctx, cancel := context.WithTimeout(ctx, e.patience)
 		defer cancel()
-		doc, err = nodeconfig.Find(ctx, settings.Sources, d, e.metadata().UserData)
+		doc, err = nodeconfig.Find(ctx, settings.Sources, d, e.metadata(d).UserData)
 	case "-":
 		doc.Data, err = io.ReadAll(io.LimitReader(os.Stdin, nodeconfig.Most+1))
 	default:

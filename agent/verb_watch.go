@@ -4,9 +4,12 @@ import (
 	"context"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
+	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/nodeapi"
+	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/seal"
 	"kamino.dev/kamino/agent/watch"
@@ -15,7 +18,7 @@ import (
 func runWatch(ctx context.Context, e *env, args []string) error {
 	f := e.flags("watch")
 	e.platformFlags(f)
-	w := &watch.Watcher{Log: e.log, Now: time.Now, Wait: platform.Sleep}
+	w := &watch.Watcher{Client: platform.Direct(), Log: e.log, Now: time.Now, Wait: platform.Sleep}
 	once := f.Bool("once", false, "look once, and exit")
 	node := f.String("node", "", "`name` of this machine's Node (default the host name)")
 	f.DurationVar(&w.Interval, "interval", time.Minute, "how often to look")
@@ -30,19 +33,14 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	defer d.Close()
-	w.Disk, w.Host, w.IMDS = d, h, e.metadata()
+	w.Disk, w.Host, w.IMDS = d, h, e.metadata(d)
 	if w.Settings, err = seal.ReadSettings(d); err != nil {
 		return err
 	}
-	name := or(*node, strings.ToLower(or(d.Text("etc/hostname"), hostName())))
+	name := or(*node, or(nodeconfig.NodeName(d), strings.ToLower(or(d.Text("etc/hostname"), hostName()))))
 	if d.Live() || *node != "" {
-		w.Node = func(ctx context.Context) (watch.Node, error) {
-			c, err := nodeapi.Load(d)
-			if err != nil {
-				return nil, err
-			}
-			return c.Client(ctx, name, platform.Sleep)
-		}
+		var kept nodeClient
+		w.Node = func(ctx context.Context) (watch.Node, error) { return kept.of(ctx, d, name) }
 	}
 	if *once {
 		if err := w.Recover(ctx); err != nil {
@@ -53,4 +51,31 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 	go w.Report(ctx) // both end with the process
 	go w.Freshness(ctx)
 	return w.Run(ctx)
+}
+
+// nodeClient makes a client for each use, because kubelet renews its certificate, but keeps one
+// whose token a program gives: that is executed when the token ends, and not every 20 seconds.
+type nodeClient struct {
+	mu   sync.Mutex
+	kept *nodeapi.Client
+}
+
+func (n *nodeClient) of(ctx context.Context, d *disk.Disk, name string) (watch.Node, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.kept != nil {
+		return n.kept, nil
+	}
+	credentials, err := nodeapi.Load(d)
+	if err != nil {
+		return nil, err
+	}
+	client, err := credentials.Client(ctx, name, platform.Sleep)
+	if err != nil {
+		return nil, err
+	}
+	if credentials.Plugin() {
+		n.kept = client
+	}
+	return client, nil
 }

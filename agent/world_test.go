@@ -23,6 +23,7 @@ import (
 // fakePlatform is IMDS, WireServer and kubelet's health endpoint of one machine, from a folder:
 //
 //	instance.json   the instance document
+//	instance-id     the instance, where the machine is one of EC2
 //	userdata        the user data, not yet in base64; userdata.base64 is sent as it is
 //	goalstate.xml   the goal state (a plain one if it is missing)
 //	status          lines "PATH PREFIX CODE [TIMES]": answers other than 200
@@ -97,6 +98,11 @@ func (p *fakePlatform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			plain, _ := p.file("userdata")
 			text, ok = base64.StdEncoding.EncodeToString([]byte(plain)), true
 		}
+	case strings.HasPrefix(at, "/latest/"):
+		text, ok = p.ec2(w, r)
+		if !ok && w.Header().Get("X-Refused") != "" {
+			return
+		}
 	case at == "/healthz":
 		text, ok = p.health()
 	case r.URL.RawQuery == "comp=versions":
@@ -116,6 +122,34 @@ func (p *fakePlatform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = io.WriteString(w, text) // the agent may have been killed
+}
+
+// ec2Token is the session's: version 1 of the service, without one, is switched off.
+const ec2Token = "AQAEAsession=="
+
+// ec2 answers as the metadata service of EC2; the user data there is not in base64.
+func (p *fakePlatform) ec2(w http.ResponseWriter, r *http.Request) (string, bool) {
+	at := r.URL.Path
+	if at == "/latest/api/token" {
+		if r.Method != http.MethodPut || r.Header.Get("X-Aws-Ec2-Metadata-Token-Ttl-Seconds") == "" || r.Header.Get("X-Forwarded-For") != "" {
+			w.Header().Set("X-Refused", "1")
+			http.Error(w, "bad request", http.StatusBadRequest)
+			return "", false
+		}
+		return ec2Token, true
+	}
+	if r.Header.Get("X-Aws-Ec2-Metadata-Token") != ec2Token {
+		w.Header().Set("X-Refused", "1")
+		http.Error(w, "unauthorized", http.StatusUnauthorized)
+		return "", false
+	}
+	switch at {
+	case "/latest/meta-data/instance-id":
+		return p.file("instance-id")
+	case "/latest/user-data":
+		return p.file("userdata")
+	}
+	return "", false
 }
 
 func (p *fakePlatform) refusal(uri string) int {
@@ -147,6 +181,17 @@ func (p *fakePlatform) health() (string, bool) {
 	name, bad, _ := strings.Cut(strings.TrimSpace(text), " ")
 	data, err := os.ReadFile(filepath.Join(p.root, name))
 	return "ok", bad == "" || err == nil && !strings.Contains(string(data), bad)
+}
+
+// smbios makes the root show a machine: its UUID, and on EC2 the instance.
+func (w *world) smbios(machine []string) {
+	w.t.Helper()
+	dmi := filepath.Join(w.root, "sys/class/dmi/id")
+	writeFile(w.t, filepath.Join(dmi, "product_uuid"), machine[0]+"\n")
+	if len(machine) > 1 {
+		writeFile(w.t, filepath.Join(dmi, "sys_vendor"), "Amazon EC2\n")
+		writeFile(w.t, filepath.Join(dmi, "board_asset_tag"), machine[1]+"\n")
+	}
 }
 
 func (w *world) prepare(op []string) {

@@ -10,13 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
-	"strings"
 	"time"
 
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/nodeapi"
+	"kamino.dev/kamino/agent/nodeconfig"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/seal"
 )
@@ -40,7 +39,7 @@ const (
 type Machine struct {
 	Disk     *disk.Disk
 	Host     host.Host
-	IMDS     platform.IMDS
+	IMDS     platform.Service
 	Wire     platform.WireServer
 	Settings seal.Settings
 	Log      *slog.Logger
@@ -52,6 +51,7 @@ type Machine struct {
 // owner is the content of vmPath.
 type owner struct {
 	VMID      string    `json:"vmId"`
+	Instance  string    `json:"instance,omitempty"` // EC2's i-…
 	MachineID string    `json:"machineId,omitempty"`
 	Since     time.Time `json:"since"`
 }
@@ -77,13 +77,24 @@ type verdict struct {
 	receipt seal.Receipt
 	owner   owner
 	vm      string // this machine by SMBIOS, empty if unreadable
+	// instance is EC2's name of this machine, by SMBIOS on Nitro, later by IMDS; empty elsewhere.
+	instance string
+}
+
+// mine reports whether the disk's owner is this machine. EC2 gives an instance ID once, so it
+// decides where both are known; that SMBIOS shows the same UUID there after a stop is unverified.
+func (v verdict) mine() bool {
+	if v.instance != "" && v.owner.Instance != "" {
+		return v.instance == v.owner.Instance
+	}
+	return platform.Same(v.vm, v.owner.VMID)
 }
 
 // Early is the part that needs no network and runs before it: it recognises the machine, takes an
 // interrupted seal back, finishes an interrupted purge, and forgets the former machine.
 func (m *Machine) Early(ctx context.Context) error {
 	v, err := m.judge(ctx)
-	if err == nil && !v.done && v.vm != "" { // without SMBIOS only IMDS can tell, and that needs the network
+	if err == nil && !v.done && v.vm+v.instance != "" { // without SMBIOS only IMDS can tell, and that needs the network
 		err = m.forget(v)
 	}
 	m.sshKeys() // also after an error: whoever is to mend it comes that way
@@ -112,7 +123,7 @@ func (m *Machine) Boot(ctx context.Context) error {
 }
 
 func (m *Machine) judge(ctx context.Context) (verdict, error) {
-	v := verdict{vm: platform.SMBIOS(m.Disk)}
+	v := verdict{vm: platform.SMBIOS(m.Disk), instance: platform.InstanceID(m.Disk)}
 	if m.Disk.Exists(ReadyPath) {
 		v.done = true
 		return v, nil
@@ -131,7 +142,7 @@ func (m *Machine) judge(ctx context.Context) (verdict, error) {
 	if err := m.readOwner(&v); err != nil {
 		return v, err
 	}
-	if platform.Same(v.vm, v.owner.VMID) {
+	if v.mine() {
 		v.done = true
 		return v, m.ready()
 	}
@@ -213,9 +224,9 @@ func (m *Machine) forget(v verdict) error {
 	if m.Disk.Exists(forgottenPath) {
 		return nil
 	}
-	unsealed := !v.sealed && v.owner.VMID != ""
+	unsealed := !v.sealed && v.owner.VMID+v.owner.Instance != ""
 	if unsealed {
-		m.Log.Warn("this disk belongs to another machine and was never sealed", "owner", v.owner.VMID)
+		m.Log.Warn("this disk belongs to another machine and was never sealed", "owner", or(v.owner.Instance, v.owner.VMID))
 	}
 	o := seal.Options{FirstBoot: m.Settings.FirstBoot, Join: m.Settings.Join, Facts: seal.Facts{VMID: v.owner.VMID}}
 	counts, err := seal.Forget(m.Disk, o, unsealed)
@@ -267,9 +278,8 @@ func (m *Machine) become(ctx context.Context, v verdict) error {
 	if err := m.record(v, state); err != nil {
 		return err
 	}
-	// kubelet's first start job failed if an earlier attempt of this boot did.
-	if _, err := m.Host.Run(ctx, "systemctl", "start", "--no-block", "kubelet.service"); err != nil {
-		return fmt.Errorf("start kubelet: %w", err)
+	if err := m.startKubelet(ctx); err != nil {
+		return err
 	}
 	// From here on kubelet runs: a WireServer that does not answer must not hold it up.
 	if err := host.Notify(); err != nil || m.Settings.FirstBoot != seal.FirstBootAgent {
@@ -278,6 +288,31 @@ func (m *Machine) become(ctx context.Context, v verdict) error {
 	if err := m.Wire.Report(ctx, true, ""); err != nil {
 		// The node works; the platform will say that provisioning timed out.
 		m.Log.Error("platform was not told that this machine is ready", "error", err)
+	}
+	return nil
+}
+
+// cloudInitDone is there when all of cloud-init has run, the scripts of user data too.
+const cloudInitDone = "run/cloud-init/result.json"
+
+// startKubelet asks for kubelet, whose first start job failed if an earlier attempt of this boot
+// did. EKS's nodeadm and its script configure kubelet before they start it, so they are asked, or,
+// where the script has run, its kubelet.
+func (m *Machine) startKubelet(ctx context.Context) error {
+	unit := "kubelet.service"
+	switch nodeconfig.Configurer(m.Disk) {
+	case nodeconfig.Nodeadm:
+		unit = nodeconfig.NodeadmUnit
+	case nodeconfig.Bootstrap:
+		if !m.Disk.Exists(cloudInitDone) {
+			return nil
+		}
+		if m.Disk.Exists("etc/systemd/system/" + nodeconfig.SnapKubelet) {
+			unit = nodeconfig.SnapKubelet
+		}
+	}
+	if _, err := m.Host.Run(ctx, "systemctl", "start", "--no-block", unit); err != nil {
+		return fmt.Errorf("start kubelet: %w", err)
 	}
 	return nil
 }
@@ -292,7 +327,7 @@ func (m *Machine) record(v verdict, state State) error {
 	if err := WriteState(m.Disk, state); err != nil {
 		return err
 	}
-	data, err := json.Marshal(owner{v.vm, m.Disk.Text("etc/machine-id"), m.Now().UTC().Truncate(time.Second)})
+	data, err := json.Marshal(owner{v.vm, v.instance, m.Disk.Text("etc/machine-id"), m.Now().UTC().Truncate(time.Second)})
 	if err != nil {
 		return err
 	}
@@ -303,88 +338,6 @@ func (m *Machine) record(v verdict, state State) error {
 }
 
 func (m *Machine) ready() error { return m.Disk.WriteFile(ReadyPath, []byte("ok\n"), 0o644) }
-
-// about is who this machine is.
-type about struct {
-	name string
-	keys map[string][]string // file of authorised keys → keys
-	// canary: it is to prove an image, and ordinary pods must not land on it.
-	canary bool
-}
-
-// canaryName is what computers of canaries are called, whose scale set has kamino.CanaryName for a
-// prefix. It tells one where IMDS does not answer: without its taint it would be one more node.
-var canaryName = regexp.MustCompile(`^kamino-[0-9a-f]{8}[0-9a-z]{6}$`)
-
-// identify asks IMDS, and the provisioning CD where IMDS does not answer. It settles v.vm.
-func (m *Machine) identify(ctx context.Context, v *verdict) (about, error) {
-	patience, cancel := context.WithTimeout(ctx, m.Patience)
-	defer cancel()
-	// The media is read while the network comes.
-	media := make(chan platform.Provisioning, 1)
-	go func() { media <- m.media() }()
-	meta, err := m.IMDS.Instance(patience)
-	cd := <-media
-	if err != nil {
-		if v.vm == "" {
-			return about{}, fmt.Errorf("read identity: neither SMBIOS (/sys/class/dmi/id/product_uuid) nor IMDS tells which machine this is: %w", err)
-		}
-		if cd.HostName == "" {
-			return about{}, fmt.Errorf("read identity: %w", err)
-		}
-		m.Log.Warn("IMDS does not answer; the name comes from the provisioning media", "error", err)
-	}
-	id := platform.VMID(meta.Compute.VMID)
-	switch {
-	case v.vm == "" && id == "":
-		return about{}, errors.New("read identity: IMDS has no vmId and SMBIOS is unreadable")
-	case v.vm == "":
-		v.vm = id
-		if !v.sealed && platform.Same(id, v.owner.VMID) {
-			v.done = true
-			return about{}, m.ready()
-		}
-	case id != "" && !platform.Same(id, v.vm):
-		return about{}, fmt.Errorf("read identity: SMBIOS says %s, IMDS says %s", v.vm, id)
-	case id != "":
-		v.vm = id // the form that the cloud's API knows
-	}
-	parked := meta.Extended.Compute.PPSType
-	if !platform.Parked(parked) {
-		parked = cd.PPSType
-	}
-	if m.Settings.FirstBoot == seal.FirstBootAgent && platform.Parked(parked) {
-		return about{}, fmt.Errorf("pre-provisioned machine (ppsType %s): its owner's data comes later, by a protocol that only cloud-init speaks; "+
-			"seal the donor with firstBoot: cloud-init", parked)
-	}
-	a := about{name: strings.ToLower(or(meta.Compute.OSProfile.ComputerName, cd.HostName)), keys: map[string][]string{}}
-	a.canary = meta.Tag(platform.TagCanary) != "" || canaryName.MatchString(a.name)
-	for _, k := range meta.Compute.PublicKeys {
-		if strings.HasSuffix(k.Path, "/.ssh/authorized_keys") && strings.TrimSpace(k.KeyData) != "" {
-			a.keys[k.Path] = append(a.keys[k.Path], strings.Join(strings.Fields(k.KeyData), " "))
-		}
-	}
-	return a, nil
-}
-
-// media reads the provisioning CD, if it is there.
-func (m *Machine) media() platform.Provisioning {
-	if m.Host.Live() && !m.Disk.Exists(mediaDir+"/ovf-env.xml") {
-		if err := host.MountMedia("/" + mediaDir); err != nil {
-			return platform.Provisioning{}
-		}
-		defer host.UnmountMedia("/" + mediaDir)
-	}
-	data, err := m.Disk.ReadFile(mediaDir+"/ovf-env.xml", disk.Small)
-	if err != nil {
-		return platform.Provisioning{}
-	}
-	p, err := platform.ParseOVF(data)
-	if err != nil {
-		m.Log.Warn("provisioning media", "error", err)
-	}
-	return p
-}
 
 func or(value, otherwise string) string {
 	if value == "" {

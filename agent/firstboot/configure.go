@@ -20,6 +20,10 @@ func (m *Machine) configure(ctx context.Context) (State, error) {
 	patience, cancel := context.WithTimeout(ctx, m.Patience)
 	defer cancel()
 	doc, err := nodeconfig.Find(patience, m.Settings.Sources, m.Disk, m.IMDS.UserData)
+	if by := nodeconfig.Configurer(m.Disk); errors.Is(err, nodeconfig.ErrNone) && by != "" {
+		m.Log.Info("no NodeConfig of Kamino's: EKS's own program configures kubelet", "program", by)
+		return State{Status: "Image", At: m.Now().UTC()}, nil
+	}
 	if errors.Is(err, nodeconfig.ErrNone) && m.Settings.Join == seal.JoinKeep {
 		m.Log.Info("no NodeConfig: kubelet starts as the image has it, with the cluster's shared credential")
 		return State{Status: "Image", At: m.Now().UTC()}, nil

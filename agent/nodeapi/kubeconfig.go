@@ -32,6 +32,7 @@ type Credentials struct {
 	Insecure bool
 	tls      *tls.Config
 	leaf     *x509.Certificate
+	plugin   *plugin
 }
 
 type cluster struct {
@@ -49,6 +50,8 @@ type user struct {
 	KeyData   string `yaml:"client-key-data"`
 	Token     string `yaml:"token"`
 	TokenFile string `yaml:"tokenFile"`
+
+	Exec *plugin `yaml:"exec"`
 }
 
 type kubeconfig struct {
@@ -149,6 +152,9 @@ func load(d *disk.Disk, name string) (*Credentials, error) {
 		}
 		c.Token = strings.TrimSpace(string(token))
 	}
+	if c.plugin = user.Exec; c.plugin != nil {
+		return c, c.plugin.check(d, name)
+	}
 	return c, c.pair(get, user.CertData, user.Cert, user.KeyData, user.Key)
 }
 
@@ -163,7 +169,7 @@ func (c *Credentials) pair(get func(inline, file string) ([]byte, error), certDa
 	}
 	if len(certPEM) == 0 {
 		if c.Token == "" {
-			return errors.New("neither a client certificate nor a token (exec plugins are not supported)")
+			return errors.New("neither a client certificate nor a token nor a program that gives one (exec)")
 		}
 		return nil
 	}

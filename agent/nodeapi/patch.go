@@ -21,6 +21,7 @@ import (
 type Client struct {
 	server string
 	token  string
+	plugin *plugin // gives the token; nil: it is fixed
 	node   string
 	http   *http.Client
 	wait   func(context.Context, time.Duration) error
@@ -51,7 +52,7 @@ func (c *Credentials) Client(ctx context.Context, node string, wait func(context
 		}
 		return dialer.DialContext(ctx, network, address)
 	}
-	return &Client{server: c.Server, token: c.Token, node: node, wait: wait, http: &http.Client{
+	return &Client{server: c.Server, token: c.Token, plugin: c.plugin, node: node, wait: wait, http: &http.Client{
 		Timeout:   30 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: c.tls, DialContext: dial, ForceAttemptHTTP2: false, Proxy: nil},
 	}}, nil
@@ -178,8 +179,14 @@ func (c *Client) request(ctx context.Context, method string, body []byte) (data 
 		// JSON Merge Patch (RFC 7386): null removes.
 		req.Header.Set("Content-Type", "application/merge-patch+json")
 	}
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
+	token := c.token
+	if c.plugin != nil {
+		if token, err = c.plugin.get(ctx); err != nil {
+			return nil, err, true
+		}
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	verb := strings.ToLower(method)
 	resp, err := c.http.Do(req)
@@ -197,6 +204,10 @@ func (c *Client) request(ctx context.Context, method string, body []byte) (data 
 		return text, nil, false
 	case resp.StatusCode == http.StatusForbidden:
 		return nil, fmt.Errorf("%s node %s: %w: %s", verb, c.node, ErrForbidden, reason(text)), false
+	}
+	if resp.StatusCode == http.StatusUnauthorized && c.plugin != nil {
+		c.plugin.forget()
+		return nil, fmt.Errorf("%s node %s: status %d: %s", verb, c.node, resp.StatusCode, reason(text)), true
 	}
 	again = resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusConflict || resp.StatusCode >= 500
 	return nil, fmt.Errorf("%s node %s: status %d: %s", verb, c.node, resp.StatusCode, reason(text)), again

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -26,6 +27,7 @@ var (
 // (https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/), so the taints that
 // stood there go along. Those of a directory given with --config-dir are not looked for. Labels of
 // several --node-labels add up (k8s.io/component-base v0.36.3, cli/flag/configuration_map.go).
+// Where kubelet has that taint of its own, there is none: a File without Data.
 func Registering(d *disk.Disk, more Taint, label string) (File, error) {
 	dropIn, err := d.ReadFile(DropInPath, disk.Small)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -38,6 +40,12 @@ func Registering(d *disk.Disk, more Taint, label string) (File, error) {
 	taints, err := registered(d, strings.Join(command, " ")+"\n"+environment(d))
 	if err != nil {
 		return File{}, err
+	}
+	// Asked for already, as EKS's nodeadm is by a canary's user data: kubelet refuses a key twice.
+	if slices.ContainsFunc(strings.Split(strings.Join(taints, ","), ","), func(t string) bool {
+		return strings.HasPrefix(t, more.Key+":") || strings.HasPrefix(t, more.Key+"=")
+	}) {
+		return File{Path: CanaryPath, Unit: "kubelet.service"}, nil
 	}
 	return File{CanaryPath, fmt.Appendf(nil, "# Written by kamino-agent: this machine is a canary.\n[Service]\nExecStart=\nExecStart=%s --register-with-taints=%s --node-labels=%s\n",
 		strings.Join(command, " "), strings.Join(append(taints, flagged(more)), ","), label), 0o644, "kubelet.service"}, nil

@@ -1,5 +1,5 @@
-// Package platform talks to what an Azure VM finds around it: SMBIOS, the instance metadata service
-// (IMDS), the WireServer and the provisioning CD.
+// Package platform talks to what a VM finds around it: SMBIOS, the instance metadata service (IMDS)
+// of Azure or EC2, and Azure's WireServer and provisioning CD.
 package platform
 
 import (

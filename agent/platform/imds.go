@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"kamino.dev/kamino/agent/disk"
 )
 
 // IMDS is the instance metadata service
@@ -23,12 +25,32 @@ type IMDS struct {
 	Wait     func(ctx context.Context, d time.Duration) error
 }
 
-// DefaultIMDS is the address that Azure serves.
+// Service is the metadata service of the cloud on whose machine this program runs: *EC2, or IMDS of
+// Azure.
+type Service interface {
+	// Instance is what the service says of the machine.
+	Instance(ctx context.Context) (Metadata, error)
+	// UserData is the NodeConfig that the machine was given; nil when there is none.
+	UserData(ctx context.Context) ([]byte, error)
+}
+
+// At is the service of the cloud that SMBIOS names.
+func At(d *disk.Disk, endpoint string) Service {
+	if OnEC2(d) {
+		return &EC2{Endpoint: endpoint, Client: Direct(), Wait: Sleep}
+	}
+	return IMDS{Endpoint: endpoint, Client: Direct(), Wait: Sleep}
+}
+
+// DefaultIMDS is the address that Azure serves, and EC2.
 const DefaultIMDS = "http://169.254.169.254"
 
-// Metadata is what the agent needs of the instance document. All values are strings; what is
-// missing is empty.
+// Metadata is what the agent needs of Azure's instance document, and what EC2 has of it. All values
+// are strings; what is missing is empty.
 type Metadata struct {
+	// InstanceID is EC2's i-…, which is given once; empty on Azure, where Compute.VMID is.
+	InstanceID string `json:"-"`
+
 	Compute struct {
 		VMID       string `json:"vmId"`
 		Name       string `json:"name"`
@@ -76,6 +98,13 @@ func (m Metadata) Tag(name string) string {
 		}
 	}
 	return ""
+}
+
+func (m *Metadata) addTag(name, value string) {
+	m.Compute.Tags = append(m.Compute.Tags, struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}{name, value})
 }
 
 // metadataMost bounds an answer: userData is at most 64 KiB before base64, the instance document a
@@ -158,12 +187,18 @@ func unreachable(err error) bool {
 // noRoutePause is how soon the network is tried again while there is none: kubelet waits.
 const noRoutePause = 100 * time.Millisecond
 
-// get asks until there is an answer or the context ends, at first quickly, because this waits for
-// the network to come up on the path to kubelet.
 func (c IMDS) get(ctx context.Context, path string) ([]byte, error) {
+	return persist(ctx, c.Wait, func() ([]byte, error) {
+		return fetch(ctx, c.Client, http.MethodGet, c.Endpoint+path, "Metadata", "true")
+	})
+}
+
+// persist asks until there is an answer or the context ends, at first quickly, because this waits
+// for the network to come up on the path to kubelet.
+func persist(ctx context.Context, wait func(context.Context, time.Duration) error, once func() ([]byte, error)) ([]byte, error) {
 	pause := 50 * time.Millisecond
 	for {
-		data, err := c.once(ctx, c.Endpoint+path)
+		data, err := once()
 		if err == nil || !temporary(err) {
 			return data, err
 		}
@@ -173,21 +208,22 @@ func (c IMDS) get(ctx context.Context, path string) ([]byte, error) {
 		} else {
 			pause = min(pause*3/2, 3*time.Second)
 		}
-		if werr := c.Wait(ctx, next); werr != nil {
+		if werr := wait(ctx, next); werr != nil {
 			return nil, fmt.Errorf("ask IMDS: %w; last: %w", werr, err)
 		}
 	}
 }
 
-func (c IMDS) once(ctx context.Context, url string) ([]byte, error) {
+// fetch makes one request with one header.
+func fetch(ctx context.Context, client *http.Client, method, url, header, value string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Metadata", "true")
-	resp, err := c.Client.Do(req)
+	req.Header.Set(header, value)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}

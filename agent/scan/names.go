@@ -19,7 +19,7 @@ var trees = []tree{
 	{"etc/kubernetes", []string{"etc/kubernetes/certs/ca.crt", "etc/kubernetes/pki/ca.crt", "etc/kubernetes/kubelet-config.yaml", "etc/kubernetes/kubelet/*.yaml",
 		// EKS: nodeadm writes them anew at every boot (github.com/awslabs/amazon-eks-ami, nodeadm;
 		// read, not tried on a node).
-		"etc/kubernetes/kubelet/config.json", "etc/kubernetes/kubelet/config.json.d/*.conf"}},
+		"etc/kubernetes/kubelet/config.json", "etc/kubernetes/kubelet/config.json.d/*.conf", "etc/kubernetes/kubelet/kubelet-config.json"}},
 	{"etc/apt/auth.conf.d", nil}, {"etc/cni/net.d", []string{"etc/cni/net.d/10-azure.conflist"}},
 	{"var/lib/kubelet/pki", nil}, {"var/lib/kubelet/pods", nil}, {"var/lib/kubelet/image_manager", nil},
 	{"var/lib/cloud/data", nil}, {"var/lib/cloud/instances", nil}, {"var/lib/cloud/handlers", nil},

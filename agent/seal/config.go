@@ -146,6 +146,21 @@ func or(value, otherwise string) string {
 	return value
 }
 
+// Adapt settles, for a disk of EC2, who does what at the first boot. There it is cloud-init, as on
+// the donor's own: it runs the scripts of the user data, and it configures the primary network card
+// only, where a match by driver, which the agent writes on Azure, would take the cards that a CNI
+// attaches for pods.
+func (c *Config) Adapt(ec2 bool) error {
+	if !ec2 {
+		return nil
+	}
+	if c.given.FirstBoot == FirstBootAgent {
+		return errors.New("firstBoot: agent is for Azure; on EC2 the network and the scripts of user data are cloud-init's: write firstBoot: cloud-init, or leave it out")
+	}
+	c.FirstBoot = FirstBootCloudInit
+	return nil
+}
+
 var ruleID = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 func (c Config) validate() error {

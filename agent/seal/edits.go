@@ -164,6 +164,23 @@ func dropNodeFields(data []byte, _ Facts) []byte {
 	})
 }
 
+// dropProviderID is dropNodeFields for a configuration in JSON. Text that is not JSON stays as it
+// is.
+func dropProviderID(data []byte, _ Facts) []byte {
+	var config map[string]any
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber() // as it stands there
+	if d.Decode(&config) != nil || config["providerID"] == nil {
+		return data
+	}
+	delete(config, "providerID")
+	text, err := json.MarshalIndent(config, "", "  ")
+	if err != nil {
+		return data
+	}
+	return append(text, '\n')
+}
+
 // Addresses are the donor's as its disk knows them: from kubelet's flags and DHCP leases. On a
 // running donor the network cards know better.
 func Addresses(d *disk.Disk) (all []string) {

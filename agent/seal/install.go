@@ -17,6 +17,8 @@ const (
 	BinaryPath   = "opt/kamino/bin/kamino-agent"
 	SettingsPath = "etc/kamino/agent.yaml"
 	unitDir      = "etc/systemd/system"
+	// snapKubelet is kubelet in Canonical's images for EKS.
+	snapKubelet = "snap.kubelet-eks.daemon.service"
 )
 
 //go:embed units
@@ -80,6 +82,9 @@ func wanted(d *disk.Disk, o Options) ([]Match, error) {
 		return nil, err
 	}
 	out = append(out, put(unitDir+"/kubelet.service.d/00-kamino.conf", string(gate), 0o644))
+	if d.Exists(unitDir + "/" + snapKubelet) {
+		out = append(out, put(unitDir+"/"+snapKubelet+".d/00-kamino.conf", string(gate), 0o644))
+	}
 	if o.FirstBoot == FirstBootAgent {
 		later, err := unitFiles.ReadFile("units/00-kamino-later.conf")
 		if err != nil {

@@ -115,7 +115,7 @@ func ownFiles() []string {
 			own = append(own, link)
 		}
 	}
-	for _, unit := range []string{"kubelet.service", "walinuxagent.service", "waagent.service"} {
+	for _, unit := range []string{"kubelet.service", snapKubelet, "walinuxagent.service", "waagent.service"} {
 		own = append(own, unitDir+"/"+unit+".d/00-kamino.conf")
 	}
 	return own

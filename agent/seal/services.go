@@ -20,7 +20,7 @@ import (
 // containers are gone.
 var (
 	ownUnits     = []string{"kamino-watch.service", "kamino-capture.service", "kamino-ssh-rsa.timer", "kamino-ssh-rsa.service"}
-	kubeletUnits = []string{"kubelet.service"}
+	kubeletUnits = []string{"kubelet.service", snapKubelet}
 	runtimeUnits = []string{"cri-docker.socket", "cri-docker.service", "docker.socket", "docker.service", "podman.socket", "podman.service", "crio.service", "containerd.service"}
 )
 

@@ -8,7 +8,7 @@ import "kamino.dev/kamino/agent/runtimes"
 // because everything that still runs on the donor may write it back (reference: man machine-id,
 // section "Initialization").
 func Table() []Rule {
-	return slicesOf(kubernetesRules(), networkingRules(), runtimeRules(), platformRules(), agentRules(), secretRules(), dataRules(), traceRules(), identityRules())
+	return slicesOf(kubernetesRules(), networkingRules(), runtimeRules(), platformRules(), eksRules(), agentRules(), secretRules(), dataRules(), traceRules(), identityRules())
 }
 
 func slicesOf[T any](groups ...[]T) (all []T) {

@@ -9,7 +9,8 @@ func agentRules() []Rule {
 	return []Rule{
 		{ID: "amazon-agents", Group: group, Action: Remove, Phase: Donor, Secret: true,
 			Paths: []string{"/var/lib/amazon/ssm/Vault/*", "/var/lib/amazon/ssm/registration", "/var/lib/amazon/ssm/i-*", "/var/lib/amazon/ssm/mi-*", "/var/lib/amazon/ssm/ipc/*",
-				"/var/lib/ecs/data/*", "/opt/aws/amazon-cloudwatch-agent/var/*", "/opt/codedeploy-agent/state/*", "/opt/codedeploy-agent/deployment-root/*"},
+				"/var/lib/amazon/ssm/runtimeconfig/*", "/var/lib/amazon/ssm/localcommands/*", "/var/lib/amazon/ssm/download/*", "/var/lib/amazon/ssm/daemons/*", "/var/lib/amazon/ssm/credentials",
+				"/var/lib/ecs/data/*", "/var/lib/ecs/ecs-anywhere/*", "/opt/aws/amazon-cloudwatch-agent/var/*", "/opt/aws/amazon-cloudwatch-agent/logs/*", "/var/awslogs/state/*", "/var/lib/awslogs/*", "/opt/codedeploy-agent/state/*", "/opt/codedeploy-agent/deployment-root/*"},
 			Why: "registrations and state of the SSM, ECS, CloudWatch and CodeDeploy agents; they register the clone anew"},
 		{ID: "azure-agents", Group: group, Action: Remove, Phase: Donor, Secret: true,
 			Paths: []string{"/var/opt/azcmagent/agentconfig.json", "/var/opt/azcmagent/certs/*", "/var/opt/azcmagent/tokens/*", "/var/opt/azcmagent/log/*",

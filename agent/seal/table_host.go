@@ -93,7 +93,7 @@ func secretRules() []Rule {
 				".gem/credentials", ".config/composer/auth.json", ".composer/auth.json", ".s3cfg", ".boto", ".gsutil", ".my.cnf", ".mylogin.cnf", ".config/op", ".config/sops", ".oci", ".aliyun", ".databrickscfg",
 				".pulumi/credentials.json", ".chef", ".vault_pass*", ".google_authenticator", ".subversion/auth", ".password-store", ".local/share/keyrings", ".Xauthority", ".msmtprc", ".fetchmailrc", ".config/argocd"),
 			Why: "what people left on the donor"},
-		{ID: "swap", Group: group, Action: Remove, Phase: Donor, Secret: true, Paths: []string{"/swapfile", "/swap.img", "/var/swapfile", "/var/swap", "/swap", "/swap.*", "/var/cache/swap/*", "/*.swap"},
+		{ID: "swap", Group: group, Action: Remove, Phase: Donor, Secret: true, Paths: []string{"/swapfile", "/swap.img", "/var/swapfile", "/var/swap", "/swap", "/swap.*", "/swap-hibinit", "/var/cache/swap/*", "/*.swap"},
 			Why: "memory of the donor's processes"},
 	}
 }

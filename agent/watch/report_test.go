@@ -15,6 +15,7 @@ import (
 
 	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/inventory"
+	"kamino.dev/kamino/agent/platform"
 )
 
 // canary makes the machine an instance with tags.
@@ -24,7 +25,7 @@ func (b *bench) canary(tags string) {
 		fmt.Fprintf(w, `{"compute":{"tagsList":[%s]}}`, tags)
 	}))
 	b.t.Cleanup(s.Close)
-	b.w.IMDS.Endpoint = s.URL
+	b.w.IMDS = platform.IMDS{Endpoint: s.URL, Client: s.Client(), Wait: b.w.Wait}
 }
 
 // record is what kamino-agent capture wrote of a boot.

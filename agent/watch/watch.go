@@ -39,7 +39,8 @@ type Node interface {
 type Watcher struct {
 	Disk     *disk.Disk
 	Host     host.Host
-	IMDS     platform.IMDS
+	IMDS     platform.Service
+	Client   *http.Client // asks kubelet's health endpoint
 	Settings seal.Settings
 	// Node returns the client at the time of use: kubelet renews its certificate. Nil: no cluster.
 	Node     func(ctx context.Context) (Node, error)
@@ -213,7 +214,7 @@ func (w *Watcher) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	resp, err := w.IMDS.Client.Do(req)
+	resp, err := w.Client.Do(req)
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func newBench(t *testing.T) *bench {
 		}
 		return ctx.Err()
 	}
-	b.w = &Watcher{Disk: d, Host: host.Recorder{Log: b.commands}, IMDS: platform.IMDS{Endpoint: s.URL, Client: s.Client(), Wait: wait},
+	b.w = &Watcher{Disk: d, Host: host.Recorder{Log: b.commands}, IMDS: platform.IMDS{Endpoint: s.URL, Client: s.Client(), Wait: wait}, Client: s.Client(),
 		Settings: seal.Settings{Sources: []string{"imds://userData"}}, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return b.now }, Wait: wait,
 		Interval: time.Minute, Health: s.URL + "/healthz", Deadline: 2 * time.Minute, Settle: 10 * time.Second,
 		Node: func(context.Context) (Node, error) { return &b.node, nil }}

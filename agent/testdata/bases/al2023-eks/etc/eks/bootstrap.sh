@@ -1,0 +1,3 @@
+#!/usr/bin/env bash
+echo "this image is configured by nodeadm"
+exit 1
