@@ -83,7 +83,7 @@ func (w *world) instance(n int) string { return fmt.Sprintf("%s/virtualMachines/
 // await polls until check returns "".
 func (w *world) await(what string, check func() string) {
 	w.Helper()
-	labtest.Await(w, 40*time.Second, what, check)
+	labtest.Await(w, 2*time.Minute, what, check)
 }
 
 func (w *world) get(node string) *corev1.Node {

@@ -21,8 +21,9 @@ import (
 const (
 	// beatsPerStatus is how many Lease renewals go by between two node status reports.
 	beatsPerStatus = 5
-	// lastWords is how long a kubelet that is being stopped tries to say so.
-	lastWords = 2 * time.Second
+	// lastWords is how long a kubelet that is being stopped tries to say so: as long as an API
+	// server may take on a machine that does much else.
+	lastWords = 30 * time.Second
 )
 
 // kubelet is the simulated kubelet of one boot of one machine.
