@@ -105,7 +105,7 @@ func (a *autoRun) do(ctx context.Context) error {
 		return err
 	case DoFinish:
 		if a.plan.Donor == "" {
-			return a.engine.clear(ctx, a.pool)
+			return a.engine.clear(ctx, a.pool, RestoreOptions{})
 		}
 		return a.update(ctx, a.plan.Donor)
 	case DoUpdate:

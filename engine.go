@@ -135,7 +135,7 @@ func (r *Run) giveBackRefused(ctx context.Context) error {
 	if nodes, err = r.engine.ofPool(ctx, nodes, id); err != nil {
 		return err
 	}
-	err = r.engine.clear(ctx, overview{id: id, lease: lease, nodes: nodes})
+	err = r.engine.clear(ctx, overview{id: id, lease: lease, nodes: nodes}, RestoreOptions{})
 	if held := (*HeldError)(nil); errors.As(err, &held) {
 		return nil // it lives, and gives back what it takes
 	}

@@ -64,6 +64,8 @@ type Record struct {
 	Storage     string `json:"storage,omitempty"`  // storage type to use for the version, once ZRS was refused
 	// Promote is PromoteManual where the run leaves its version to a person; else empty.
 	Promote PromoteMode `json:"promote,omitempty"`
+	// Prove is how the run proves its version; "" of former versions.
+	Prove ProveMode `json:"prove,omitempty"`
 	// Canary is the name of the one that the run has asked for or is about to, CanarySince when.
 	Canary      string    `json:"canary,omitempty"`
 	CanarySince time.Time `json:"canarySince,omitzero"`
@@ -95,6 +97,8 @@ type Ledger struct {
 	RolledBack []string `json:"rolledBack,omitempty"`
 	// Withdrew is the withdrawal that gave the pool its next image; nil where that was chosen.
 	Withdrew *Withdrawal `json:"withdrew,omitempty"`
+	// Trial is the version that was promoted to be proved in the pool, until it has passed.
+	Trial string `json:"trial,omitempty"`
 	// Owed are new nodes that a run was asked for and did not live to see.
 	Owed *ScaleOut `json:"owed,omitempty"`
 	// Canary is one that a run asked for and, with its node, did not see gone before it ended.

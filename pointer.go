@@ -328,7 +328,7 @@ func (r *Run) towardsPointer(versions []Artifact) string {
 // first, or the pool refers to the definition, or shall, and would boot from it before it was
 // looked at.
 func (r *Run) bornHidden(ctx context.Context) (bool, error) {
-	if r.proof.mode == ProveCanary || !r.promotes() {
+	if r.proves() || !r.promotes() {
 		return true, nil
 	}
 	next, err := r.engine.Provider.NextImage(ctx, r.pool, Target{Version: r.image.version.Name, Reference: ByDefinition})

@@ -127,8 +127,25 @@ const (
 	EventProofInconclusive = "KaminoProofInconclusive"
 )
 
-// proofPassed is what TagProof says of a version that passed.
-const proofPassed = "passed"
+// What TagProof says of a version that is to be proved, from birth, and of one that passed.
+const (
+	proofWanted = "wanted"
+	proofPassed = "passed"
+)
+
+// proves: versions of this run are proved, one way or another.
+func (r *Run) proves() bool {
+	_, looks := r.engine.Cluster.(Examiner)
+	return looks && r.proof.mode != ProveNone
+}
+
+// hide is a version as the run makes it that is hidden from birth.
+func (r *Run) hide(v Artifact) Artifact {
+	if v = v.offering(offerHidden); r.proves() {
+		v.Tags[TagProof] = proofWanted
+	}
+	return v
+}
 
 // proof is what a run knows of the proof of its version.
 type proof struct {
@@ -151,6 +168,7 @@ type proof struct {
 	passed   bool
 	blind    time.Time           // since when reads fail that may work again; zero: they do not
 	elders   map[InstanceID]bool // instances of the pool that boot from another version
+	trial    string              // the version that an ended run promoted, and whose proof this one goes on with
 }
 
 // ofCanary says whether a pool is no pool but what a canary is made of: CanaryName.
@@ -247,7 +265,7 @@ func (r *Run) leftCanaries(ctx context.Context) ([]Left, error) {
 	}
 	left := make([]Left, len(list))
 	for i, c := range list {
-		left[i] = Left{Pool: r.pool.ID, Run: c.Run, Node: c.Hostname, What: "canary " + c.Name, canary: c.Name}
+		left[i] = Left{Pool: r.pool.ID, Run: c.Run, Node: c.Hostname, What: "canary " + c.Name, kept: c.Name}
 	}
 	return left, nil
 }
@@ -283,18 +301,25 @@ func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
 		return false // another one may be made
 	}
 	p.because("unproved", "version %s is hidden and not proved", v.Name)
+	if !o.decideStandIn(p, v) {
+		p.hold("too-few-candidates", "no node stands for the pool: its donor %s is not Ready", v.Tags[TagBuiltFrom])
+	}
+	return true
+}
+
+// decideStandIn updates by way of a node that stands for the pool: none is taken away.
+func (o overview) decideStandIn(p *PoolPlan, v *Artifact) bool {
 	names := []string{v.Tags[TagBuiltFrom]}
 	for _, c := range ranked(p.Candidates) {
 		names = append(names, c.Node)
 	}
 	for _, name := range names {
-		if slices.ContainsFunc(o.nodes, func(n Node) bool { return n.Name == name && n.Ready && n.blocked() == nil }) {
-			p.Action, p.Donor = DoUpdate, name // none is taken away
+		if slices.ContainsFunc(o.nodes, func(n Node) bool { return n.Name == name && n.Ready }) {
+			p.Action, p.Donor = DoUpdate, name
 			return true
 		}
 	}
-	p.hold("too-few-candidates", "no node stands for the pool: its donor %s is not Ready", names[0])
-	return true
+	return false
 }
 
 // provesPool: the version is to be proved by the first node of the pool that boots from it.
@@ -346,51 +371,12 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 	switch {
 	case r.proof.error != nil:
 		r.recordProof(ctx)
-		return Next{}, WithHint(r.proof.error, "the version stays promoted; to take it back: kamino withdraw --pool %s --reason TEXT", r.pool.Name)
+		return Next{}, WithHint(r.proof.error, "the version stays promoted, and the next run proves it again; to take it back: kamino withdraw --pool %s --version %s --reason TEXT; %s takes it as it is",
+			r.pool.Name, v.Name, HowToPromote(r.pool.Name, v.Name))
 	case v.Tags[TagProof] == proofPassed:
 		return done("node " + r.proof.sight.Node.Name + " is as it should be"), nil
 	}
 	v.Tags = maps.Clone(v.Tags)
 	v.Tags[TagProof] = proofPassed
 	return r.writeVersion("note on version "+v.Name+" that it passed its proof", v), nil
-}
-
-// withdrawn takes the promoted version back: the good one before it takes its place.
-func (r *Run) withdrawn(ctx context.Context) (Next, error) {
-	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
-	if err != nil {
-		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
-	}
-	versions, err := r.versions(ctx)
-	if err != nil {
-		return Next{}, err
-	}
-	o := overview{id: pool.ID, pool: pool, versions: versions, lease: *r.held.lease,
-		tagged: r.image.definition.Tags[TagPointer] == pointerUnreliable}
-	now := o.next()
-	if now == nil || now.Name != r.image.version.Name {
-		r.recordProof(ctx)
-		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status tells what the pool's next node boots from; %s boots from the bad one and stays in the pool: kubectl cordon it, and delete it", r.proof.sight.born())
-	}
-	t := target{version: o.fallback()}
-	if t.version == nil || t.version.Disputed && o.follows("") {
-		r.recordProof(ctx)
-		return Next{}, o.noFallback(r.proof.error)
-	}
-	var stray *Stray
-	if t.points = o.follows(""); !t.points {
-		stray = o.strayed()
-	}
-	bad := []string{now.Name}
-	for _, v := range o.passedOver(t) {
-		bad = append(bad, v.Name)
-	}
-	m := newMarking(Rollback{From: now.Name, To: t.name(), Bad: bad, Good: t.offers(), reason: r.badReason()}, t, versions)
-	return actSteps(ActWithdraw, fmt.Sprintf("withdraw version %s: new nodes boot from %s again", now.Name, t.name()), func(ctx context.Context) error {
-		return r.exec(ctx, []Step{
-			{Name: InModel, Does: "point the pool's model at the former version", Patient: true,
-				Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, stray) }},
-			{Name: InMark, Does: "mark the version as bad", Patient: true, Limit: m.limit(), Look: m.look},
-		})
-	}).noting(func(l *Lease) { l.Record.ModelWas = pool.Model.Image }), nil
 }

@@ -18,8 +18,8 @@ type Left struct {
 	Done   string `json:"done,omitempty"`   // what was done about it
 	Reason string `json:"reason,omitempty"` // why nothing was done
 
-	canary string // its name
-	begun  bool   // a node whose packages may have been changed: it stays blocked
+	kept  string // what it is called among what may stay: a canary, a version
+	begun bool   // a node whose packages may have been changed: it stays blocked
 }
 
 // RestoreOptions are what the user decides about a restore.
@@ -29,6 +29,7 @@ type RestoreOptions struct {
 	// PoolIsGone is the user's word that the one pool named was deleted for good: its donors are
 	// given up and their marks taken off. Without it nobody gives up a pool that cannot be read.
 	PoolIsGone bool
+	keepTrial  bool // what new nodes boot from is decided next
 }
 
 // Restore finds what interrupted runs left in the whole cluster (donors that
@@ -152,6 +153,7 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 // was seen of it.
 func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOptions) ([]Left, error) {
 	r := e.newRun(Defaults())
+	r.back.keepTrial = opts.keepTrial
 	left := p.left()
 	if p.lease.Err != nil {
 		if _, err := e.Provider.Pool(ctx, p.id); errors.Is(err, ErrNotFound) && len(left) == 0 {
@@ -187,8 +189,8 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 	}
 	for i := range made {
 		why := r.image.foreign
-		if made[i].canary != "" {
-			why = r.proof.kept[made[i].canary]
+		if made[i].kept != "" {
+			why = r.proof.kept[made[i].kept]
 		}
 		if made[i].Reason = why; why == "" && swept == nil {
 			made[i].Done = "given back"
@@ -267,6 +269,10 @@ func (r *Run) survey(ctx context.Context, lease Lease) ([]Left, error) {
 	if err != nil {
 		return left, err
 	}
+	o := overview{pool: r.pool, versions: versions, lease: lease}
+	if v := o.trial(); v != nil && !r.back.keepTrial {
+		left = append(left, Left{Pool: r.pool.ID, Run: v.Tags[TagRun], What: "version " + v.Name + ", promoted to be proved in the pool", kept: v.Name})
+	}
 	for _, v := range versions {
 		if lease.sweepable(v, r.engine.now()) {
 			left = append(left, Left{Pool: r.pool.ID, Run: v.Tags[TagRun], Node: v.Tags[TagBuiltFrom], What: "failed version " + v.Name})
@@ -302,12 +308,12 @@ func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 }
 
 // clear gives back what an unfinished run of the pool left. A run that lives is a *HeldError.
-func (e *Engine) clear(ctx context.Context, o overview) error {
+func (e *Engine) clear(ctx context.Context, o overview, opts RestoreOptions) error {
 	p := leftPool{id: o.id, lease: o.lease, nodes: o.taken()}
-	if !p.urgent() {
+	if !p.urgent() && (opts.keepTrial || p.lease.Ledger.Trial == "") {
 		return nil
 	}
-	_, err := e.restorePool(ctx, p, RestoreOptions{})
+	_, err := e.restorePool(ctx, p, opts)
 	return err
 }
 
@@ -316,7 +322,7 @@ func (e *Engine) clearCanaries(ctx context.Context, o overview) error {
 	if len(o.canaries) == 0 || o.lease.Holder != "" {
 		return nil
 	}
-	_, err := e.restorePool(ctx, leftPool{id: o.id, lease: o.lease, nodes: o.taken()}, RestoreOptions{})
+	_, err := e.restorePool(ctx, leftPool{id: o.id, lease: o.lease, nodes: o.taken()}, RestoreOptions{keepTrial: true})
 	if held := (*HeldError)(nil); errors.As(err, &held) {
 		return nil // they are its own
 	}
@@ -325,7 +331,7 @@ func (e *Engine) clearCanaries(ctx context.Context, o overview) error {
 
 // clearUnread clears a pool of which not everything could be read, which no donor waits for.
 func (e *Engine) clearUnread(ctx context.Context, o overview) error {
-	undo := e.clear(ctx, o)
+	undo := e.clear(ctx, o, RestoreOptions{})
 	if undo != nil && o.pool.ID == "" {
 		return undo // the pool itself, and what to do about it
 	}
@@ -348,6 +354,7 @@ func (r *Run) lookLeft(ctx context.Context) (Next, error) {
 // deletes the snapshot that they were built from.
 func sweep() []Step {
 	return []Step{
+		{Name: InWatch, Does: "withdraw a version that was promoted to be proved in the pool, and was not", When: (*Run).hasTrial, Look: (*Run).lookTrial, Patient: true},
 		{Name: InRetire, Does: "remove canaries", When: (*Run).makesCanaries, Look: (*Run).lookRetire, Patient: true},
 		{Name: InFailedVersion, Does: "delete failed image versions", Look: (*Run).lookSweep, Patient: true, Limit: unlimited},
 		{Name: InClean, Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true},

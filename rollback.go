@@ -319,7 +319,8 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 			out.ModelDiff = next.Diff
 		}
 	}
-	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good) > 0
+	accepts := t.verb == VerbPromote && t.nobody == nil && o.lease.Ledger.Trial != "" && o.lease.Ledger.Trial == t.name() // without a proof
+	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good) > 0 || accepts
 	if dryRun || !out.Changed {
 		return out, nil
 	}
@@ -376,6 +377,9 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
 			if m.settle(l); moved {
 				l.Ledger.promoted(plan.To, r.engine.now())
+				if !t.stays {
+					l.Ledger.Trial = ""
+				}
 			}
 			l.Ledger.passed(ended)
 		}))

@@ -58,7 +58,7 @@ func (r *Run) freshRecord() Record {
 	now := r.engine.date()
 	rec := Record{
 		Donor: r.donor.node.Name, Instance: r.donor.instance.ID, VMID: r.donor.instance.VMID,
-		Started: now, Step: r.held.step, ModelWas: r.pool.Model.Image, Promote: r.leaves(), Work: r.work(),
+		Started: now, Step: r.held.step, ModelWas: r.pool.Model.Image, Promote: r.leaves(), Work: r.work(), Prove: r.proof.mode,
 	}
 	if rec.Donor != "" {
 		rec.Nonce = rand.Text()

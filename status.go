@@ -126,7 +126,9 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 	}
 	for _, v := range o.versions {
 		status := versionStatus(v)
-		if status.Life == LifeProving && !o.proves(v, now) {
+		if t := o.trial(); t != nil && t.Name == v.Name && !o.proves(v, now) {
+			status.Proof = proofAbandoned
+		} else if status.Life == LifeProving && !o.proves(v, now) {
 			status.Life, status.Proof = LifeHidden, proofAbandoned
 		}
 		status.BadAncestor = badAncestor(v, o.versions)
@@ -135,9 +137,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 		}
 		s.Versions = append(s.Versions, status)
 	}
-	s.Pinned, s.Models = o.pin(), o.models()
-	s.Strayed, s.Owner = o.strayed(), o.pool.Owner
-	s.RollbackTarget = o.defaultTarget().name()
+	s.Pinned, s.Models, s.Strayed, s.Owner, s.RollbackTarget = o.pin(), o.models(), o.strayed(), o.pool.Owner, o.defaultTarget().name()
 	o.nextStatus(&s, now, signals)
 	return s
 }

@@ -21,10 +21,11 @@ type comingBack struct {
 	// were taken off.
 	sealStarted, unsealed bool
 
-	work     Work     // that the donor's mark names
-	missing  missing  // zero while the donor's instance is there
-	poolGone bool     // a person said that the pool was deleted for good
-	returned []string // runs whose donors this one has given back
+	work      Work     // that the donor's mark names
+	missing   missing  // zero while the donor's instance is there
+	poolGone  bool     // a person said that the pool was deleted for good
+	keepTrial bool     // what new nodes boot from is decided by whoever restores first
+	returned  []string // runs whose donors this one has given back
 }
 
 // sawPower notes that the machine was off, and what its node told of its boot then.
@@ -367,7 +368,9 @@ func (r *Run) leftOff(why string) Next {
 func (r *Run) finish(ctx context.Context, started time.Time) error {
 	now := r.engine.now()
 	return r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
-		l.Ledger.Owed = nil
+		if l.Ledger.Owed = nil; r.promotes() {
+			l.Ledger.Trial = ""
+		}
 		l.Ledger.goneOn()
 		l.Ledger.promoted(r.image.version.Name, now)
 		if w := l.Ledger.Wrote; r.image.whole && w != nil && strings.EqualFold(w.Image, r.pool.Model.Image) {

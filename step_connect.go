@@ -248,6 +248,9 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 	if err := r.judge(ctx, continues); err != nil {
 		return Next{}, err
 	}
+	if err := r.keepProof(ctx); err != nil {
+		return Next{}, err
+	}
 	if continues {
 		r.away = span{r.held.lease.Record.AwaySince, r.held.lease.Record.AwayEnds}
 		return done(fmt.Sprintf("going on with run %s at step %s", r.held.run, r.held.lease.Record.Step)), nil

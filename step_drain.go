@@ -342,3 +342,55 @@ func (r *Run) lookPods(ctx context.Context) (Next, error) {
 	}
 	return act(ActUnseal, deleteTheSealPod+" and the inventory's", r.removeAgents), nil
 }
+
+// hasTrial: the ledger names one, of which nobody else decides at the moment.
+func (r *Run) hasTrial() bool { return r.held.lease.Ledger.Trial != "" && !r.back.keepTrial }
+
+// lookTrial decides about a version that an ended run promoted to be proved in the pool: its proof
+// is gone on with, or it is taken back. What somebody else has changed since stays.
+func (r *Run) lookTrial(ctx context.Context) (Next, error) {
+	o, err := r.overviewNow(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	name := r.held.lease.Ledger.Trial
+	v, i := o.trial(), indexOf(o.versions, name)
+	switch {
+	case v == nil:
+		if i >= 0 && o.versions[i].good() && !o.versions[i].hidden() && o.versions[i].Tags[TagProof] != proofPassed {
+			r.doubt(r.held.step, []string{"whether version " + name + " is good: its proof in the pool did not end, and somebody has changed since what new nodes boot from, which stays"})
+		}
+		if r.plan == nil {
+			err = r.held.setLease(ctx, func(l *Lease) { l.Ledger.Trial = "" })
+		}
+		return done("version " + name + " is not what new nodes boot from, or was proved"), err
+	case r.resumes(*v):
+		r.proof.trial, r.opts.NewNodes = name, max(r.opts.NewNodes, 1)
+		return done("go on with the proof of version " + name), r.proveAs(ctx, ProvePool, "the proof of version "+name+" in the pool did not end: this run goes on with it")
+	}
+	const reason = "its proof in the pool did not end, and nobody went on with it"
+	if o.next().Name != name {
+		return act(ActMarkVersion, "withdraw version "+name+", whose promotion did not end", func(ctx context.Context) error {
+			return r.engine.Provider.Withdraw(ctx, r.pool, name, reason)
+		}).of(name), nil
+	}
+	next, ok := r.takeBack(o, reason)
+	if ok {
+		return next, nil
+	}
+	r.proof.kept[name] = "no good version comes before it: new nodes go on booting from it; the next kamino auto-update goes on with its proof"
+	r.doubt(r.held.step, []string{"whether version " + name + " is good: its proof in the pool did not end, and " + r.proof.kept[name]})
+	return done("version " + name + " stays"), nil
+}
+
+// resumes says whether this run may go on with the proof of a version that is promoted.
+func (r *Run) resumes(v Artifact) bool {
+	_, looks := r.engine.Cluster.(Examiner)
+	switch {
+	case r.held.givingBack, !looks, !r.promotes(), !v.good(), r.modelIsTheirs():
+		return false
+	case r.held.adopted && r.held.lease.Record.Version == v.Name, r.opts.Today == TodayOfAny:
+		return true
+	}
+	return r.opts.Today == TodayOfDonor && v.ofDay(r.engine.date()) && r.madeOf(v)
+}

@@ -258,7 +258,7 @@ func (r *Run) createVersion(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	} else if hidden {
-		want = want.offering(offerHidden)
+		want = r.hide(want)
 	}
 	if !r.promotes() {
 		want = want.gate()

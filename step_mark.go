@@ -376,7 +376,7 @@ func (e *Engine) onePool(ctx context.Context, name string, dryRun bool) (overvie
 	case o.err != nil:
 		return o, e.clearUnread(ctx, o)
 	case !dryRun:
-		if err := e.clear(ctx, o); err != nil {
+		if err := e.clear(ctx, o, RestoreOptions{keepTrial: true}); err != nil {
 			return o, err
 		}
 	}

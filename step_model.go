@@ -50,6 +50,12 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	if err == nil && next.kind == nextAct && !r.image.noted { // else it is half promoted
 		err = r.refusePaused(ctx)
 	}
+	if save := next.note; save != nil && r.provesPool() {
+		next.note = func(l *Lease) {
+			save(l)
+			l.Ledger.Trial = r.image.version.Name
+		}
+	}
 	if save := next.note; save != nil && r.opts.NewNodes > 0 && r.owed() == nil {
 		next.note = func(l *Lease) {
 			save(l)
@@ -291,6 +297,53 @@ func (o overview) noFallback(err error) error {
 	return WithHint(err, "new nodes go on booting from it; kamino rollback --pool %s --to original goes back to the model from before", o.pool.Name)
 }
 
+// withdrawn takes the promoted version back: the good one before it takes its place.
+func (r *Run) withdrawn(ctx context.Context) (Next, error) {
+	o, err := r.overviewNow(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	if now := o.next(); now == nil || now.Name != r.image.version.Name {
+		r.recordProof(ctx)
+		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status tells what the pool's next node boots from; %s boots from the bad one and stays in the pool: kubectl cordon it, and delete it", r.proof.sight.born())
+	}
+	next, ok := r.takeBack(o, r.badReason())
+	if !ok {
+		r.recordProof(ctx)
+		return Next{}, o.noFallback(r.proof.error)
+	}
+	return next, nil
+}
+
+// takeBack withdraws what new nodes boot from: the good version before it takes its place. False:
+// there is none. No pause stops it halfway.
+func (r *Run) takeBack(o overview, reason string) (next Next, ok bool) {
+	now, t := o.next(), target{version: o.fallback()}
+	if t.version == nil || t.version.Disputed && o.follows("") {
+		return Next{}, false
+	}
+	var stray *Stray
+	if t.points = o.follows(""); !t.points {
+		stray = o.strayed()
+	}
+	bad := []string{now.Name}
+	for _, v := range o.passedOver(t) {
+		bad = append(bad, v.Name)
+	}
+	m := newMarking(Rollback{From: now.Name, To: t.name(), Bad: bad, Good: t.offers(), reason: reason}, t, o.versions)
+	m.image = o.pool.Model.Image
+	return actSteps(ActWithdraw, fmt.Sprintf("withdraw version %s: new nodes boot from %s again", now.Name, t.name()), func(ctx context.Context) error {
+		verb := r.now.verb
+		r.now.verb = VerbWithdraw
+		defer func() { r.now.verb = verb }()
+		return r.exec(ctx, []Step{
+			{Name: InModel, Does: "point the pool's model at the former version", Patient: true,
+				Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, stray) }},
+			{Name: InMark, Does: "mark the version as bad", Patient: true, Limit: m.limit(), Look: m.look},
+		})
+	}).noting(func(l *Lease) { l.Record.ModelWas = o.pool.Model.Image }), true
+}
+
 // unwatched tells of a version that was promoted to be proved in the pool, and of which the run
 // ended before there was a verdict: new nodes boot from it, and nobody watches them.
 func (r *Run) unwatched(cause error) error {
@@ -302,7 +355,7 @@ func (r *Run) unwatched(cause error) error {
 		return nil
 	}
 	return WithHint(fmt.Errorf("version %s is promoted, and its first node was not watched to the end", r.image.version.Name),
-		"to take it back: %s", takeBack)
+		"the next run goes on with its proof, and kamino restore takes it back, as does: %s", takeBack)
 }
 
 // promotedHere: this process has seen the version promoted.

@@ -344,3 +344,23 @@ func (r *Run) planLaunch() string {
 	}
 	return would
 }
+
+// proveAs proves in another way than this run was told, and says so.
+func (r *Run) proveAs(ctx context.Context, mode ProveMode, why string) error {
+	r.doubt(r.held.step, []string{why})
+	least, p := Defaults().Proof, &r.opts.Proof
+	if p.Mode == ProveNone { // its limits were of no account
+		p.Budget, p.For = max(p.Budget, least.Budget), max(p.For, least.For)
+	}
+	p.Mode, r.proof.mode = mode, ""
+	return r.chooseProof(ctx)
+}
+
+// keepProof proves as the run was to that this one took over.
+func (r *Run) keepProof(ctx context.Context) error {
+	was := r.held.before.Prove
+	if r.proof.mode != ProveNone || was == "" || was == ProveNone {
+		return nil
+	}
+	return r.proveAs(ctx, was, "the run that was taken over began with --prove "+string(was)+": this one goes on so")
+}

@@ -46,16 +46,24 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 		// A name that is chosen without them would count as earlier than theirs.
 		return wait(missing + ", to be listed or to stay away"), nil
 	}
+	if r.proof.trial == "" && r.hasTrial() {
+		if next, err := r.lookTrial(ctx); err != nil || next.kind != nextDone {
+			return next, err
+		}
+	}
 	versions = r.held.lease.Ledger.distrust(versions)
 	if err := r.refusePinned(ctx, versions); err != nil {
 		return Next{}, err
 	}
-	if err := r.refuseUnprovable(versions); err != nil {
+	if err := r.refuseUnprovable(versions); err != nil && r.proof.trial == "" {
 		return Next{}, err
 	}
 	r.image.bad = badVersions(versions)
 	if next, err := r.chooseReference(ctx, versions); err != nil || next.kind == nextAct {
 		return next, err
+	}
+	if i := indexOf(versions, r.proof.trial); i >= 0 {
+		return r.todaysVersion(ctx, versions[i])
 	}
 	named := r.held.lease.Record.Version // "" in a plan: nobody holds the lease
 	day, err := VersionDate(named)
@@ -72,7 +80,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 			last = &versions[i] // this run's own, begun before it was adopted, or one that it goes on with
 		}
 		if r.held.replaced != "" && v.Tags[TagRun] == r.held.replaced && r.proof.mode != ProveNone && v.unproved() && v.whole() && r.madeOf(v) {
-			return r.todaysVersion(v) // of the run in whose place this one began, whatever it was told: only the proof is missing
+			return r.todaysVersion(ctx, v) // of the run in whose place this one began, whatever it was told: only the proof is missing
 		}
 	}
 	switch {
@@ -80,7 +88,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	case !last.whole() && last.State == Failed && last.Ours() && !r.held.lease.Ledger.failedBuild(*last):
 		// It was whole once, and may be needed: it stays, and another one is made.
 	case r.opts.Today != TodayAgain, last.Tags[TagRun] == r.held.run, r.carriesOn(*last), last.Ours() && (last.State == Failed || last.State == Deleting):
-		return r.todaysVersion(*last)
+		return r.todaysVersion(ctx, *last)
 	}
 	if nameErr != nil {
 		return Next{}, inTheWay{WithHint(nameErr, "run again tomorrow")}
@@ -124,7 +132,7 @@ func (r *Run) settled(name, what string) Next {
 		noting(func(l *Lease) { l.Record.Version = name })
 }
 
-func (r *Run) todaysVersion(v Artifact) (Next, error) {
+func (r *Run) todaysVersion(ctx context.Context, v Artifact) (Next, error) {
 	if !v.Ours() {
 		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s exists and was not made by kamino (no tag %s)", v.Name, TagBuiltFrom), hintAgain)}
 	}
@@ -139,6 +147,11 @@ func (r *Run) todaysVersion(v Artifact) (Next, error) {
 		}), nil
 	case v.State == Deleting:
 		return wait("the failed version to be deleted"), nil
+	}
+	if wanted := v.hidden() && v.Tags[TagProof] != "" && v.Tags[TagProof] != proofPassed; wanted && r.opts.Today == TodayOfAny && r.proof.mode == ProveNone {
+		if err := r.proveAs(ctx, ProveCanary, "version "+v.Name+" was made to be proved, and is"); err != nil {
+			return Next{}, err
+		}
 	}
 	if err := r.usable(v); err != nil {
 		return Next{}, inTheWay{err}
@@ -234,6 +247,20 @@ func (r *Run) versions(ctx context.Context) ([]Artifact, error) {
 	}
 	r.image.listed, r.image.listedAt = versions, r.engine.now()
 	return versions, nil
+}
+
+// overviewNow reads what a choice of another image needs, under the lease.
+func (r *Run) overviewNow(ctx context.Context) (overview, error) {
+	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
+	if err != nil {
+		return overview{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+	}
+	versions, err := r.versions(ctx)
+	if err != nil {
+		return overview{}, err
+	}
+	o := overview{id: pool.ID, pool: pool, versions: r.held.lease.Ledger.distrust(versions), lease: *r.held.lease}
+	return o, r.engine.heed(ctx, &o)
 }
 
 // recentVersions is versions, or the list that was read within lookAge, where this process has done

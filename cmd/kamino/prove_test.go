@@ -78,6 +78,7 @@ func TestVersionNotes(t *testing.T) {
 		{kamino.VersionStatus{Life: kamino.LifePromoted, State: kamino.Succeeded, Percent: 60}, "promoted 60%", "-"},
 		{ready(kamino.VersionStatus{Life: kamino.LifeHidden, Excluded: true, Proof: "inconclusive: cloud: no quota"}), "hidden", "proof inconclusive: cloud: no quota"},
 		{ready(kamino.VersionStatus{Life: kamino.LifeHidden, Excluded: true, Proof: "abandoned"}), "hidden", "proof abandoned"},
+		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "abandoned"}), "promoted", "proof abandoned"},
 		{ready(kamino.VersionStatus{Life: kamino.LifeProving, Excluded: true}), "proving", "-"},
 		{ready(kamino.VersionStatus{Life: kamino.LifeWaiting, Excluded: true, Proof: "passed"}), "waiting", "passed; kamino promote makes new nodes boot from it"},
 		{ready(kamino.VersionStatus{Life: kamino.LifeWithdrawn, Excluded: true, Bad: "failed its proof: clock: an hour ahead"}), "withdrawn", "bad: failed its proof: clock: an hour ahead"},

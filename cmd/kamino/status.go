@@ -385,7 +385,7 @@ func versionNote(v kamino.VersionStatus, wide bool) string {
 	switch {
 	case v.Life == kamino.LifeWaiting:
 		notes = append(notes, "passed; kamino promote makes new nodes boot from it")
-	case v.Life == kamino.LifeHidden && v.Proof != "":
+	case v.Life == kamino.LifeHidden && v.Proof != "", v.Life == kamino.LifePromoted && v.Proof == "abandoned":
 		notes = append(notes, "proof "+v.Proof)
 	}
 	if v.BadAncestor != "" {
