@@ -3,6 +3,7 @@ package kamino
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -170,6 +171,19 @@ func (l Left) mended(word string) string {
 // goesOn is what can be typed about a node whose patch has not ended.
 func goesOn(node string) string {
 	return "where its process has ended, kamino patch --target-node " + node + " goes on, and kamino restore gives the node back, blocked if its packages may have been changed"
+}
+
+// date adds to candidates when they were patched, which has no part in who is patched next.
+func (o overview) date(list []Candidate) {
+	for i := range list {
+		at := slices.IndexFunc(o.nodes, func(n Node) bool { return n.Name == list[i].Node })
+		if at < 0 {
+			continue
+		}
+		if patched, found, _ := lastPatch(o.nodes[at], AutoDefaults().Rules.LastPatch); found {
+			list[i].Patched = patched.String()
+		}
+	}
 }
 
 // blocked lists the nodes that patches left blocked, but for one that a run patches again.
@@ -358,4 +372,13 @@ func (o overview) decideOffer(p *PoolPlan, good *Artifact, opts AutoOptions) {
 		return
 	}
 	p.Action, p.Donor, p.Held = DoModel, "", []Verdict{}
+}
+
+func unreadyDaemons(list []DaemonPod) string {
+	for _, d := range list {
+		if !d.Ready {
+			return fmt.Sprintf("the pod of DaemonSet %s is not Ready%s", d.Set, inBrackets(d.Reason))
+		}
+	}
+	return ""
 }

@@ -317,7 +317,7 @@ func (p *PoolPlan) heldBy(paused Pause) {
 		return
 	}
 	if p.Paused = &paused; p.Action == DoUpdate || p.Action == DoModel {
-		p.hold(CodePaused, "the cluster is paused: %s; kamino resume ends it", paused)
+		p.hold(CodePaused, "the cluster is paused: %s; %s", paused, howToResume)
 	}
 }
 

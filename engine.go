@@ -303,6 +303,8 @@ func (e *Engine) Paused(ctx context.Context) (Pause, error) {
 	return p.Paused(ctx)
 }
 
+const howToResume = "kamino resume ends it"
+
 // CodePaused is the code of the refusal of a run or a promotion while the cluster is paused.
 const CodePaused = "paused"
 
@@ -314,8 +316,8 @@ func (e *Engine) refusePaused(ctx context.Context) error {
 	if paused.Reason == "" {
 		return nil
 	}
-	return &RefusedError{Subject: "the cluster", Refusals: []Refusal{{Code: CodePaused, Value: paused.Reason,
-		Why: "new runs and promotions are paused: " + paused.String(), Do: "kamino resume lets them begin again"}}}
+	return &RefusedError{Subject: "new runs and promotions", Refusals: []Refusal{{Code: CodePaused, Value: paused.Reason,
+		Why: "the cluster is paused: " + paused.String(), Do: howToResume}}}
 }
 
 // AnnotationPaused on the namespace kamino-system is the stop switch; it holds the reason.

@@ -104,7 +104,14 @@ func (h *holder) look(ctx context.Context, fresh func() Record) (Next, error) {
 
 func heldError(l Lease) error {
 	return WithHint(&HeldError{Pool: l.Pool, Holder: l.Holder, By: l.Process, Step: l.Record.Step, Donor: l.Record.Donor},
-		"wait until it has ended, or see what it does with: kamino status")
+		"wait until it has ended: kamino status shows what it does; %s", HowToEnd(l.Process))
+}
+
+// HowToEnd is how somebody in need ends a run that is at work, and when its lease is free for
+// others.
+func HowToEnd(process string) string {
+	return fmt.Sprintf("to end it now: kamino pause --reason TEXT, or SIGTERM to process %s: it gives back what it took; if that process is gone or hangs and is killed, the next run, or kamino restore, takes the lease over once it has watched it for %s",
+		firstWord(process, "unknown"), LeaseDuration)
 }
 
 // freshID is the same however often it is asked for, so that a write whose reply

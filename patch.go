@@ -80,8 +80,8 @@ func (o PatchOptions) Validate() error {
 	switch w := o.Order; {
 	case o.Pool != "" && o.Donor != "":
 		return WithHint(fmt.Errorf("pool %s and node %s are named at the same time", o.Pool, o.Donor), "use --pool for the best nodes of a pool, or --target-node for one")
-	case o.Pool == "" && o.Donor == "":
-		return WithHint(errors.New("name a pool, or a node"), "use --pool or --target-node; kamino status lists the pools")
+	case o.Pool+o.Donor == "":
+		return WithHint(errors.New("no pool and no node named"), "use --pool or --target-node; kamino status lists the pools")
 	case o.Nodes < 1 || o.Nodes > 3:
 		return WithHint(fmt.Errorf("invalid number of nodes %d", o.Nodes), "use --nodes 1 to 3: the image renews the others")
 	case o.Retries < 0:
@@ -207,6 +207,7 @@ type PatchResult struct {
 	Nodes []PatchedNode `json:"nodes"` // in the order in which they were taken
 	// Candidates are the nodes that were considered; Rank is 0 of those that were not taken.
 	Candidates []Candidate `json:"candidates"`
+	Unfinished *Unfinished `json:"unfinishedRun,omitempty"` // of a plan: the run that has the pool
 }
 
 // PatchedNode is what was done with one node.
@@ -237,7 +238,11 @@ func (e *Engine) Patch(ctx context.Context, opts PatchOptions) (PatchResult, err
 
 // PlanPatch is Patch without doing anything: the candidates, by rank.
 func (e *Engine) PlanPatch(ctx context.Context, opts PatchOptions) (PatchResult, error) {
-	result, _, err := e.patchCandidates(ctx, opts)
+	result, o, err := e.patchCandidates(ctx, opts)
+	if err == nil {
+		o.date(result.Candidates)
+		result.Unfinished, err = o.unfinished(e.now()), e.refusePaused(ctx)
+	}
 	return result, err
 }
 
@@ -383,13 +388,4 @@ func (n Node) serves() bool {
 	return n.Ready && !n.Unschedulable && !n.Deleting && !slices.ContainsFunc(n.Taints, func(t Taint) bool {
 		return t.Key == TaintBlock || t.Key == TaintPatchFailed || t.Key == TaintDeleting
 	})
-}
-
-func unreadyDaemons(list []DaemonPod) string {
-	for _, d := range list {
-		if !d.Ready {
-			return fmt.Sprintf("the pod of DaemonSet %s is not Ready%s", d.Set, inBrackets(d.Reason))
-		}
-	}
-	return ""
 }

@@ -74,7 +74,7 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 	} else if err != nil {
 		return nil, err
 	}
-	r.plan.Pool, r.plan.Donor, r.plan.Instance = r.pool.ID, r.donor.node.Name, r.donor.instance.ID
+	r.plan.Pool, r.plan.Donor, r.plan.Instance = r.pool.ID, opts.Donor, r.donor.instance.ID
 	if refused != nil {
 		return r.plan, nil
 	}
@@ -154,7 +154,7 @@ func (r *Run) peek(ctx context.Context) error {
 				r.plan.Refusals = append(r.plan.Refusals, refused.Refusals...)
 				continue
 			}
-			r.plan.Refusals = append(r.plan.Refusals, Refusal{Code: s.Name, Field: "step", Value: s.Name, Why: err.Error(), Do: firstWord(Hint(err), "kamino status shows what is there")})
+			r.plan.Refusals = append(r.plan.Refusals, Refusal{Code: s.Name, Why: err.Error(), Do: firstWord(Hint(err), "kamino status shows what is there")})
 			continue
 		}
 		r.peeked[s.Name] = next.planned()

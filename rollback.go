@@ -221,14 +221,17 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	}
 	t.points, t.verb = t.version != nil && o.follows(""), VerbRollback
 	needs, err := e.secretsFor(ctx, opts, &t, o.pool)
-	if err != nil {
+	var unknown missingSecrets
+	if err != nil && !(opts.DryRun && errors.As(err, &unknown)) {
 		return Rollback{}, err
 	}
 	if err := e.bootable(ctx, o, t); err != nil {
 		return Rollback{}, err
 	}
 	back, err := e.point(ctx, o, t, o.distrusted(t), opts.DryRun)
-	back.Needs = needs
+	if back.Needs = needs; err == nil && unknown.error != nil && back.Changed {
+		err = unknown
+	}
 	return back, err
 }
 
@@ -249,6 +252,12 @@ func (e *Engine) bootable(ctx context.Context, o overview, t target) error {
 	return nil
 }
 
+// missingSecrets ends a rollback to a model of which not all is given. A dry run tells besides what
+// it would do.
+type missingSecrets struct{ error }
+
+func (m missingSecrets) Unwrap() error { return m.error }
+
 // secretsFor gives a saved model what a provider does not show, and names the
 // extensions whose settings are not given. A generic image whose instances get
 // the prototype's empty custom data, or an extension without its command, would
@@ -266,19 +275,19 @@ func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, p
 	}
 	t.secrets = o.Secrets
 	next, err := e.Provider.NextImage(ctx, pool, t.spec())
-	if err == nil && next.NeedsCustomData && !given && !o.KeepCustomData && !o.DryRun {
-		return nil, WithHint(errors.New("the original model's custom data is needed: the prototype's model has an empty one, and the provider never shows what was there before"),
+	if err == nil && next.NeedsCustomData && !given && !o.KeepCustomData {
+		return next.Needs, WithHint(missingSecrets{errors.New("the original model's custom data is needed: the prototype's model has an empty one, and the provider never shows what was there before")},
 			"give it with --custom-data FILE; --keep-custom-data goes on without it; --to VERSION needs none")
 	}
-	if needs = next.Needs; err != nil || len(needs) == 0 || o.DryRun {
+	if needs = next.Needs; err != nil || len(needs) == 0 {
 		return needs, err
 	}
 	hint := make([]string, len(needs))
 	for i, name := range needs {
 		hint[i] = "--protected-settings " + name + "=FILE"
 	}
-	return nil, WithHint(fmt.Errorf("the protected settings of extension %s are needed: it comes back with the original model, and the provider never shows them",
-		strings.Join(needs, ", ")), "give them with %s; for an extension that has none: --protected-settings %s=none", strings.Join(hint, " "), needs[0])
+	return needs, WithHint(missingSecrets{fmt.Errorf("the protected settings of extension %s are needed: it comes back with the original model, and the provider never shows them",
+		strings.Join(needs, ", "))}, "give them with %s; for an extension that has none: --protected-settings %s=none", strings.Join(hint, " "), needs[0])
 }
 
 // options are those of a run that takes no donor: that instances may be

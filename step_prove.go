@@ -313,7 +313,7 @@ func (r *Run) lookRetire(ctx context.Context) (Next, error) {
 	}
 	gone := r.proof.leaves || r.proof.shown && len(r.proof.removed) > 0
 	if left := lookAge - r.engine.now().Sub(r.proof.absent); !gone && left > 0 {
-		return waitFor("the canary, which the cloud does not list, to be listed or to stay away", left), nil
+		return waitFor("any canary that the cloud lists late, for "+lookAge.String(), left), nil
 	}
 	nodes, err := r.engine.Cluster.Nodes(ctx)
 	if err != nil {

@@ -38,7 +38,7 @@ beside it, on the same leases.
 When it is ended, it gives donors back as long as --grace lasts; what is away
 then, the next process gives back.`,
 		Example: `  kamino controller --max-donors 2`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()

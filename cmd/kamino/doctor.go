@@ -31,7 +31,7 @@ pool, the lease, the gallery, and drain and seal as dry runs. Without
 when a check failed; warnings do not count.`,
 		Example: `  kamino doctor --image registry.example/kamino@sha256:DIGEST
   kamino doctor --target-node k8s-pool1-12345678-vmss000000 -o json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()

@@ -45,7 +45,7 @@ named only, and no cluster is asked.`,
 		Example: `  kamino init --seal-image registry.example.com/kamino@sha256:DIGEST
   kamino init --no-seal-image --seal-image registry.example.com/kamino@sha256:DIGEST --dry-run
   kamino init -o yaml | kubectl diff -f -`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()

@@ -98,7 +98,7 @@ its disk the pool's image, and the autoscaler's coming and going renews the rest
 		Example: `  kamino patch --pool k8s-pool1-12345678-vmss --dry-run
   kamino patch --pool k8s-pool1-12345678-vmss --nodes 2
   kamino patch --target-node k8s-pool1-12345678-vmss000001 --scope security --reboot always`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()
@@ -148,10 +148,13 @@ func (c *patchCommand) Run(ctx context.Context) error {
 	}
 	if c.dryRun {
 		plan, err := engine.PlanPatch(ctx, opts)
-		if err != nil {
+		if plan.Pool == "" {
 			return err
 		}
-		return c.out.print(c.app, plan, func(w io.Writer) { printCandidates(w, plan.Candidates) })
+		if printErr := c.out.print(c.app, plan, func(w io.Writer) { printPatchPlan(w, plan) }); err == nil {
+			err = printErr
+		}
+		return err
 	}
 	finish := c.follow(ctx, engine)
 	result, err := engine.Patch(ctx, opts)
@@ -163,6 +166,14 @@ func (c *patchCommand) Run(ctx context.Context) error {
 		err = printErr
 	}
 	return err
+}
+
+func printPatchPlan(w io.Writer, p kamino.PatchResult) {
+	fmt.Fprintf(w, "Pool:\t%s\n", p.Pool.Name())
+	if p.Unfinished != nil {
+		printUnfinished(w, p.Unfinished)
+	}
+	printCandidates(w, p.Candidates)
 }
 
 func printPatch(w io.Writer, r kamino.PatchResult) {

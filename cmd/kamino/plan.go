@@ -31,7 +31,7 @@ budgets in their way, minutes expected from past runs, the model's diff, image
 versions that would be pruned. It only reads.`,
 		Example: `  kamino plan
   kamino plan --pool k8s-pool1-12345678-vmss --detailed-exitcode -o json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()

@@ -82,7 +82,7 @@ newest that has passed its proof and waits, as with --promote manual; with it
 also one that was never proved. A version that was withdrawn returns with kamino
 rollback only. An image that somebody else has put into the model stays without
 --adopt-model. Nodes that run stay as they are.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.run(cmd.Context(), func(ctx context.Context, e *kamino.Engine) (kamino.Rollback, error) {
 				return e.PromoteVersion(ctx, c.promote)
@@ -105,7 +105,7 @@ boot from it, the good version before it takes its place; without one nothing is
 changed. Repeated for the same reason, it goes no further back: what a withdrawal
 fell back to is withdrawn with --version. Nodes that run stay as they are. Versions whose line goes back to it are
 told.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.asking = !c.yes && !c.promote.DryRun && c.asks()
 			return c.run(cmd.Context(), func(ctx context.Context, e *kamino.Engine) (kamino.Rollback, error) {
@@ -176,7 +176,7 @@ func (c *pointCommand) run(ctx context.Context, do func(context.Context, *kamino
 func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Name)
 	if !r.Changed {
-		fmt.Fprintf(w, "Already %s: the next node boots from %s.\n", strings.ToLower(c.done), r.To)
+		fmt.Fprintf(w, "Already %s: the next node boots from %s.\n", strings.ToLower(c.done), firstOf(r.To, r.From, "an image that is not a prototype"))
 		return
 	}
 	would := ""
@@ -186,7 +186,11 @@ func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 	if len(r.Bad) > 0 {
 		fmt.Fprintf(w, "%s:\t%s%s\n", c.done, strings.Join(r.Bad, ", "), would)
 	}
-	fmt.Fprintf(w, "Next node:\tboots from %s, before from %s%s\n", r.To, r.From, would)
+	if r.To == "" || r.To == r.From {
+		fmt.Fprintf(w, "Next node:\tboots from %s, as before\n", firstOf(r.From, "an image that is not a prototype"))
+	} else {
+		fmt.Fprintf(w, "Next node:\tboots from %s, before from %s%s\n", r.To, firstOf(r.From, "an image that is not a prototype"), would)
+	}
 	for _, d := range r.Descendants {
 		fmt.Fprintf(w, "Made of it:\t%s, whose donor's line goes back to it\n", d)
 	}
@@ -218,12 +222,14 @@ go on. kamino resume ends it.`,
 
 func newResumeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "resume", Short: "Let runs and promotions begin again after a pause", Args: cobra.NoArgs,
+		Use: "resume", Short: "Let runs and promotions begin again after a pause", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.setPaused(cmd.Context(), "", func(ctx context.Context, e *kamino.Engine) error { return e.Resume(ctx) })
 		},
 	}
 }
+
+const whilePaused = "runs that work end within minutes, and none begins; kamino resume ends it"
 
 // setPaused turns the stop switch, and tells what it was before. Who may not read it may still turn
 // it.
@@ -239,13 +245,15 @@ func (a *app) setPaused(ctx context.Context, reason string, do func(context.Cont
 	}
 	switch {
 	case reason == "" && was.Reason == "" && unread == nil:
-		fmt.Fprintln(a.Out, "Not paused: nothing was changed.")
+		fmt.Fprintln(a.Out, "The cluster is not paused: nothing was changed.")
+	case reason == "" && was.Reason != "":
+		fmt.Fprintf(a.Out, "The cluster is not paused any more; it was: %s\n", was)
 	case reason == "":
-		fmt.Fprintln(a.Out, "Resumed.")
+		fmt.Fprintln(a.Out, "The cluster is not paused any more.")
 	case was.Reason != "" && was.Reason != reason:
-		fmt.Fprintf(a.Out, "Paused: %s (instead of: %s)\n", reason, was)
+		fmt.Fprintf(a.Out, "The cluster is paused: %s; %s\nBefore, it was: %s\n", reason, whilePaused, was)
 	default:
-		fmt.Fprintln(a.Out, "Paused: "+reason)
+		fmt.Fprintf(a.Out, "The cluster is paused: %s; %s\n", reason, whilePaused)
 	}
 	return nil
 }

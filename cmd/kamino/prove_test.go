@@ -36,15 +36,18 @@ func TestPauseWords(t *testing.T) {
 		out, wrong string
 		code       int
 	}{
-		{[]string{"resume"}, "Not paused", "", exitFine},
+		{[]string{"resume"}, "The cluster is not paused: nothing was changed.", "", exitFine},
 		{[]string{"pause", "disk", "array"}, "", `kamino pause --reason "disk array"`, exitFailed},
-		{[]string{"pause", "--reason", "first"}, "Paused: first\n", "", exitFine},
-		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "", "runs and promotions are paused: first (by ann, since 2026-03-10T09:00:00Z); kamino resume", exitRefused},
+		{[]string{"pause", "--reason", "first"}, "The cluster is paused: first; runs that work end within minutes, and none begins; kamino resume ends it\n", "", exitFine},
+		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "", "node n3 refused: the cluster is paused: first (by ann, since 2026-03-10T09:00:00Z); kamino resume ends it", exitRefused},
 		{[]string{"status"}, "first (by ann, since 2026-03-10T09:00:00Z); kamino resume ends it", "", exitFine},
 		{[]string{"status", "-o", "json"}, `"pausedBy": "ann",`, "", exitFine},
 		{[]string{"plan", "--detailed-exitcode"}, "Held:      the cluster is paused\n", "", exitFine},
-		{[]string{"pause", "--reason", "second"}, "Paused: second (instead of: first (by ann, since 2026-03-10T09:00:00Z))\n", "", exitFine},
-		{[]string{"resume"}, "Resumed", "", exitFine},
+		{[]string{"pause", "--reason", "second"}, "The cluster is paused: second; runs that work end within minutes, and none begins; kamino resume ends it\nBefore, it was: first (by ann, since 2026-03-10T09:00:00Z)\n", "", exitFine},
+		{[]string{"update", "--target-node", "n3", "--prove", "none"}, "", "new runs and promotions refused: the cluster is paused: second (by ann, since 2026-03-10T09:00:00Z); kamino resume ends it", exitRefused},
+		{[]string{"promote", "--pool", pool1, "--version", "2026.11.10"}, "", "the cluster is paused: second (by ann, since 2026-03-10T09:00:00Z); kamino resume ends it", exitRefused},
+		{[]string{"doctor"}, "failed   the cluster is paused: second (by ann, since 2026-03-10T09:00:00Z) ", "", exitFailed},
+		{[]string{"resume"}, "The cluster is not paused any more; it was: second (by ann, since 2026-03-10T09:00:00Z)\n", "", exitFine},
 		{[]string{"update", "--target-node", "n3", "--prove", "none", "--dry-run"}, "STEP", "", exitFine},
 	} {
 		if out, errs, code := w.kamino(t, c.args...); code != c.code || !strings.Contains(out, c.out) || !strings.Contains(errs, c.wrong) {

@@ -41,7 +41,7 @@ the cloud and in the cluster, and the command that removes each. It removes
 nothing of that itself.`,
 		Example: `  kamino restore --dry-run
   kamino restore --everything --dry-run`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	bothNames(cmd.Flags(), "pool")

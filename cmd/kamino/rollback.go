@@ -45,7 +45,7 @@ they are written also where the model is the original already.`,
   kamino rollback --pool k8s-pool1-12345678-vmss --to 2026.11.02
   kamino rollback --pool k8s-pool1-12345678-vmss --to original --custom-data cloud-init.txt \
       --protected-settings vmssCSE=cse.json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()
@@ -88,10 +88,13 @@ func (c *rollbackCommand) Run(ctx context.Context) error {
 	finish := c.follow(ctx, engine)
 	back, err := engine.Rollback(ctx, c.opts)
 	finish()
-	if err != nil {
+	if err != nil && !(c.opts.DryRun && back.Changed) {
 		return err
 	}
-	if err := c.out.print(c.app, back, func(w io.Writer) { printRollback(w, back, c.opts) }); err != nil {
+	if printErr := c.out.print(c.app, back, func(w io.Writer) { printRollback(w, back, c.opts) }); err == nil {
+		err = printErr
+	}
+	if err != nil {
 		return err
 	}
 	if c.opts.DryRun && c.detailed && back.Changed {

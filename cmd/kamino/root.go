@@ -145,6 +145,18 @@ func newRootCommand(a *app) *cobra.Command {
 	return root
 }
 
+// noArguments refuses words that belong to no flag.
+func noArguments(cmd *cobra.Command, words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	hint := cmd.CommandPath() + " --help lists the flags"
+	if cmd.Flags().Lookup("pool") != nil {
+		hint = fmt.Sprintf("if that is a pool: --pool %s; %s", words[0], hint)
+	}
+	return kamino.WithHint(fmt.Errorf("unexpected argument %q", words[0]), "%s", hint)
+}
+
 // engine joins the two ports. Progress goes to the terminal or to the log.
 func (a *app) engine(ctx context.Context) (*kamino.Engine, error) {
 	cluster, err := a.cluster(ctx, a)

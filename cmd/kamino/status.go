@@ -47,7 +47,7 @@ can guess, and renews itself while somebody looks at it; Ctrl-C ends it.`,
   kamino status --diff --node k8s-pool1-12345678-vmss000000
   kamino status -o html > status.html
   kamino status --serve`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()
@@ -256,6 +256,7 @@ func printUnfinished(w io.Writer, u *kamino.Unfinished) {
 		fmt.Fprintf(w, "\tgiving back after: %s\n", cut(u.Failure, 100))
 	}
 	if u.Alive {
+		fmt.Fprintf(w, "\t%s\n", kamino.HowToEnd(u.Process))
 		return
 	}
 	gives := "kamino restore gives back what it took"

@@ -92,7 +92,7 @@ func writePage(w io.Writer, pools []kamino.PoolStatus, at time.Time, live bool) 
 		v.Pools = append(v.Pools, poolView(p, notices, at))
 	}
 	if len(pools) > 0 && pools[0].Paused != "" { // of the whole cluster: told once
-		v.Notices = append(v.Notices, pageNotice{Mood: moodWarn, What: "Runs and promotions are paused:", Why: pools[0].Pause().String(), Type: []string{"kamino resume"}})
+		v.Notices = append(v.Notices, pageNotice{Mood: moodWarn, What: "The cluster is paused:", Why: pools[0].Pause().String(), Type: []string{"kamino resume"}})
 	}
 	slices.SortStableFunc(v.Notices, func(a, b pageNotice) int { return cmp.Compare(severity(a.Mood), severity(b.Mood)) })
 	v.Mood, v.Headline = headline(pools, v.Notices)

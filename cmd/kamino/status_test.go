@@ -90,6 +90,10 @@ func TestRollback(t *testing.T) {
 		t.Errorf("the dry-run wrote %q", wrote)
 	}
 	expect("after the dry-run", image("2026.11.10"))
+	text += run(exitFailed, "--to", "original", "--dry-run") // as it is without --dry-run
+	if real := run(exitFailed, "--to", "original"); !strings.HasSuffix(real, "original\n") || len(w.writes()) > 0 {
+		t.Errorf("back to the original without its custom data: %s, wrote %q", real, w.writes())
+	}
 	text += run(exitFine)
 	expect("one version back", image("2026.11.01"), "2026.11.10")
 	if plan, _, _ := w.kamino(t, "plan"); strings.Contains(plan, "point the model") {

@@ -37,7 +37,7 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	f.Var(&r.grace, "grace-period", "least time for each pod of the donor to end, a plain number is in seconds; a pod that asks for more gets more, up to --drain-timeout; -1 means what each pod asks for")
 	f.Var(&r.drainTimeout, "drain-timeout", "time for the whole drain; 0 means nine grace periods")
 	f.BoolVar(&o.Force, "force", false, "delete pods without a controller, and after the drain's time is over those that a budget holds")
-	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image: pointer (also: definition), the pool's image definition or on AWS a parameter, which the model then names for good, or version (default pointer, unless new nodes were seen not to follow it)")
+	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image, in this run: pointer (also: definition), the pool's image definition or on AWS a parameter, which the model then names for good, or version (default pointer, unless new nodes were seen not to follow it)")
 	f.BoolVar(&r.again, "again", false, "make another image version although there is one of today; it is named YYYY.MM.DDNN")
 	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which the cloud may evict meanwhile; those of AWS cannot be stopped")
 	f.StringArrayVar(&r.labels, "require-label", nil, "take only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
@@ -198,7 +198,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	finish := c.follow(ctx, engine)
 	result, err := engine.Update(ctx, opts)
 	finish()
-	report := updateReport{Result: result, OK: err == nil}
+	report := updateReport{Result: result, OK: err == nil, byVersion: opts.ImageReference == kamino.ByVersion}
 	if err != nil {
 		report.Error = err.Error()
 	}
@@ -236,6 +236,8 @@ type updateReport struct {
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
 	kamino.Result
+
+	byVersion bool // the user asked for it
 }
 
 func (r updateReport) table(w io.Writer) {
@@ -269,6 +271,9 @@ func (r updateReport) table(w io.Writer) {
 	}
 	fmt.Fprintf(w, "Time:\t%s\n", seconds(total))
 	printDiff(w, r.ModelDiff)
+	if r.byVersion && !r.Waiting {
+		fmt.Fprintln(w, "\nThe model names the version because this run was told so. The next run lets it name the pointer again, unless it has --image-reference version too.")
+	}
 	r.owner(w)
 	fmt.Fprintln(w, "\nSTEP\tTIME")
 	for _, s := range r.Steps {

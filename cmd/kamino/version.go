@@ -78,7 +78,7 @@ func buildVersion() string {
 func newVersionCommand(a *app) *cobra.Command {
 	var out outputFlag
 	cmd := &cobra.Command{
-		Use: "version", Short: "Print the version; with -o json also commit, agent image and libraries", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version; with -o json also commit, agent image and libraries", Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := out.check(); err != nil {
 				return err

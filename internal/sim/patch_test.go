@@ -367,3 +367,25 @@ func (v patchView) since() string {
 	}
 	return ""
 }
+
+// TestPlannedPatch: a dry run tells when the candidates were patched, and ends as the patch would
+// while the cluster is paused.
+func TestPlannedPatch(t *testing.T) {
+	w := aged(1)
+	w.patch("a-1", "2026-03-08T08:00:00Z")
+	plan := func() (out kamino.PatchResult, err error) {
+		p := &proc{}
+		w.spawn(p, func(ctx context.Context) { out, p.err = p.engine().PlanPatch(ctx, patchOptions()) })
+		w.wait()
+		return out, p.err
+	}
+	out, err := plan()
+	if err != nil || !slices.ContainsFunc(out.Candidates, func(c kamino.Candidate) bool { return c.Node == "a-1" && c.Patched == "2026-03-08T08:00:00Z" }) {
+		t.Errorf("%+v, %v", out.Candidates, err)
+	}
+	w.paused = "incident 7"
+	var refused *kamino.RefusedError
+	if out, err = plan(); !errors.As(err, &refused) || refused.Refusals[0].Code != kamino.CodePaused || len(out.Candidates) != 3 {
+		t.Errorf("paused: %+v, %v", out.Candidates, err)
+	}
+}

@@ -232,8 +232,8 @@ func TestRollbackToOriginalSettings(t *testing.T) {
 	}
 	dry := to(nil)
 	dry.DryRun = true
-	if out, err := w.rollback(t, dry); err != nil || len(out.Needs) != 1 || out.Needs[0] != "cse" {
-		t.Errorf("dry-run: %+v, %v", out, err)
+	if out, dryErr := w.rollback(t, dry); dryErr == nil || dryErr.Error() != err.Error() || len(out.Needs) != 1 || out.Needs[0] != "cse" || !out.Changed {
+		t.Errorf("dry-run: %+v, %v", out, dryErr)
 	}
 	out, err := w.rollback(t, to(map[string]json.RawMessage{"cse": nil}))
 	if pool := w.pools[poolA]; err != nil || pool.image != baseLTS || len(pool.protected) > 0 {
