@@ -125,6 +125,7 @@ func (e *ProofError) reason() string {
 const (
 	EventProofFailed       = "KaminoProofFailed"
 	EventProofInconclusive = "KaminoProofInconclusive"
+	EventPatchFailed       = "KaminoPatchFailed"
 )
 
 // What TagProof says of a version that is to be proved, from birth, and of one that passed.

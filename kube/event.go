@@ -21,7 +21,8 @@ const (
 
 // eventType is Warning for what somebody should look at.
 func eventType(reason string) string {
-	if reason == kamino.EventProofFailed || reason == kamino.EventProofInconclusive {
+	switch reason {
+	case kamino.EventProofFailed, kamino.EventProofInconclusive, kamino.EventPatchFailed:
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal

@@ -170,3 +170,12 @@ func TestRecord(t *testing.T) {
 		t.Errorf("event: %+v", e)
 	}
 }
+
+// TestEventType: what somebody should look at is a Warning.
+func TestEventType(t *testing.T) {
+	for reason, want := range map[string]string{kamino.EventProofFailed: "Warning", kamino.EventProofInconclusive: "Warning", kamino.EventPatchFailed: "Warning", "KaminoDraining": "Normal"} {
+		if got := eventType(reason); got != want {
+			t.Errorf("%s: %s, want %s", reason, got, want)
+		}
+	}
+}

@@ -256,8 +256,11 @@ func (r updateReport) table(w io.Writer) {
 	fmt.Fprintf(w, "Run:\t%s\n", r.Run)
 	fmt.Fprintf(w, "Donor:\t%s\n", r.Donor)
 	away := seconds(r.AwaySeconds)
-	if r.Adopted && r.AwaySeconds == 0 {
+	switch {
+	case r.Adopted && r.AwaySeconds == 0:
 		away = "not known, or not away at all: the process that had the run before noted no time"
+	case r.AwaySeconds == 0:
+		away = "not at all: what an earlier run had made was gone on with"
 	}
 	fmt.Fprintf(w, "Donor away:\t%s\n", away)
 	fmt.Fprintf(w, "Version:\t%s\n", r.Version)

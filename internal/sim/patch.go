@@ -117,6 +117,11 @@ func (c simCluster) AskPackages(ctx context.Context, node kamino.Node, order kam
 	})
 }
 
+// Record implements kamino.Recorder.
+func (c simCluster) Record(_ context.Context, n kamino.Node, reason, message string) {
+	c.p.w.events = append(c.p.w.events, n.Name+" "+reason+" "+message)
+}
+
 func packedPackages(order kamino.SealOrder, list string) string {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)

@@ -876,3 +876,34 @@ func TestProveEvicted(t *testing.T) {
 		w.sound(t)
 	}
 }
+
+// TestEvents: what somebody should look at stands as an event on the node, with the check and its
+// evidence, or why a patch left it blocked; a good proof and a good patch leave none.
+func TestEvents(t *testing.T) {
+	for _, tt := range []struct {
+		what, want string
+		play       func(w *world)
+	}{
+		{"a good proof", "", func(w *world) { w.update(proving()) }},
+		{"a bad image", "a-0 KaminoProofFailed version 2026.03.10 failed its proof: ready: ", func(w *world) {
+			w.sick = mute
+			w.update(proving())
+		}},
+		{"no quota", "a-0 KaminoProofInconclusive the proof of version 2026.03.10 is inconclusive: cloud: ", func(w *world) {
+			w.sick = noQuota
+			w.update(proving())
+		}},
+		{"a good patch", "", func(w *world) { w.patched(patchOptions()) }},
+		{"a bad patch", "a-0 KaminoPatchFailed the pod of DaemonSet", func(w *world) {
+			w.machineOf(w.nodes["a-0"]).broken = true
+			w.patched(patchOptions())
+		}},
+	} {
+		w := aged(1)
+		tt.play(w)
+		told := slices.DeleteFunc(w.events, func(e string) bool { return !strings.Contains(e, "Proof") && !strings.Contains(e, "PatchFailed") })
+		if len(told) > 1 || (len(told) == 1) != (tt.want != "") || tt.want != "" && (!strings.HasPrefix(told[0], tt.want) || len(told[0]) < len(tt.want)+5) {
+			t.Errorf("%s: %q, want %q", tt.what, told, tt.want)
+		}
+	}
+}

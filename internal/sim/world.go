@@ -24,6 +24,7 @@ type world struct {
 	mode    kamino.ImageReference      // how updates refer to the image
 	listed  bool                       // nodes tell their packages
 	mute    bool                       // but not when they are asked for them
+	events  []string                   // that runs left on nodes: node, reason and message
 
 	seed   uint64
 	rng    *rand.Rand
