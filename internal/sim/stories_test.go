@@ -51,6 +51,84 @@ var stories = []struct {
 		return unless(p.err == nil && again.err == nil && w.pools[poolA].image == was && len(w.audit.violations) == 0,
 			"the run ended %v, the night %v, and the pool refers to %s, not to %s", p.err, again.err, w.pools[poolA].image, was)
 	}},
+	{"a withdrawal that is repeated", func() string {
+		w := pointing(1)
+		again := kamino.WithdrawOptions{Pool: "a", Reason: "leaks a key"}
+		w.withdraw(again)
+		w.advance(w.now.Add(time.Minute))
+		_, p := w.withdraw(again)
+		w.advance(w.now.Add(time.Minute))
+		return unless(p.err == nil && birth(w) == "2026.03.05", "repeated, it ended %v; nodes boot from %s", p.err, birth(w))
+	}},
+	{"a version without a receipt before one that is withdrawn", func() string {
+		w := aged(1)
+		delete(w.version("2026.03.05").Tags, kamino.TagReceipt)
+		_, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "bad"})
+		return unless(birth(w) != "2026.03.05", "it ended %v; nodes boot from %s", p.err, birth(w))
+	}},
+	{"a version that waits, is promoted, and withdrawn by another", func() string {
+		w := aged(1)
+		v := w.waits("2026.03.19")
+		w.between(func() {
+			v.Artifact = v.Offered()
+			w.pools[poolA].image, w.pools[poolA].revision = v.ID, w.next()
+		}, func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Version: v.Name, Reason: "bad"})
+			return err
+		})
+		return unless(v.Tags[kamino.TagBad] == "", "nodes boot from %s, and it is withdrawn: %v", birth(w), v.Tags)
+	}},
+	{"a pause while a version is promoted by hand", func() string {
+		w := aged(1)
+		w.waits("2026.03.19")
+		p := w.between(func() { w.paused = "an incident" }, func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: "a"})
+			return err
+		})
+		return unless(p.err != nil && birth(w) == "2026.03.09", "it ended %v; nodes boot from %s", p.err, birth(w))
+	}},
+	{"a process that is killed while it proves in the pool, and a restore", func() string {
+		w := watchKilled(aged)
+		p := w.restore()
+		w.advance(w.now.Add(time.Minute))
+		return unless(w.unprovedNext() == "", "the restore ended %v; nodes boot from %s, which was not proved", p.err, birth(w))
+	}},
+	{"a process that is killed before its version was proved, and another without a proof", func() string {
+		w, p := aged(1), &proc{}
+		p.tune = heard(func(ev kamino.Event) { p.dying = p.dying || ev.Step == "launch" })
+		w.startUpdate(p, proving())
+		w.wait()
+		again := w.update(options("a-0"))
+		return unless(w.unprovedNext() == "", "it ended %v; nodes boot from %s, which was not proved", again.err, birth(w))
+	}},
+	{"a list that lacks the newest version for two minutes", func() string {
+		w := aged(1)
+		v := w.addVersion(poolA, "2026.03.1001")
+		w.pools[poolA].image = v.ID
+		l := w.leases[poolA]
+		l.Ledger.Wrote = &kamino.WrittenModel{Image: v.ID, Seen: true}
+		w.leases[poolA] = l
+		o := options("a-0")
+		o.Today = kamino.TodayAgain
+		p := w.startUpdate(&proc{tune: heard(func(ev kamino.Event) {
+			if ev.Step == "version" && ev.Kind == kamino.StepStarted {
+				v.hidden = w.now.Add(2 * time.Minute)
+			}
+		})}, o)
+		w.wait()
+		return unless(p.err == nil && birth(w) == "2026.03.1002", "it ended %v; nodes boot from %s", p.err, birth(w))
+	}},
+	{"a hidden version of somebody else with a later name, and one of ours that waits", func() string {
+		w := aged(1)
+		v := w.addVersion(poolA, "2099.01.01")
+		v.Excluded, v.Tags = true, map[string]string{"team": "x"}
+		w.waits("2026.03.10")
+		o := autoOptions()
+		o.Proof = proving().Proof
+		o.Proof.Promote = kamino.PromoteManual
+		p, res := w.auto(o)
+		return unless(p.err == nil && kamino.Has(res[0].Held, "promote"), "a night ended %v: %+v", p.err, res)
+	}},
 	{"a version that was rolled back, and a night", func() string {
 		w := aged(1)
 		if p := w.update(options("a-0")); p.err != nil {
