@@ -53,13 +53,19 @@ func (c *restoreCommand) remains(ctx context.Context, engine *kamino.Engine) ([]
 		found, err := remainsOf(ctx, engine.Provider, pool, homes)
 		out, errs = append(out, found...), append(errs, err)
 	}
-	// What versions live in goes after them; the innermost first.
+	// What versions live in goes after them, innermost first, and not while one in it is needed.
+	holds := ""
+	if slices.ContainsFunc(out, func(r remainder) bool { return r.Needed != "" }) {
+		holds = "it holds what is still needed"
+	}
 	kinds := engine.Provider.Homes()
 	slices.Reverse(kinds)
 	for _, kind := range kinds {
 		for _, id := range slices.Sorted(maps.Keys(homes)) {
 			if strings.HasPrefix(homes[id].What, string(kind)+" ") {
-				out = append(out, homes[id])
+				home := homes[id]
+				home.Needed = firstOf(home.Needed, holds)
+				out = append(out, home)
 			}
 		}
 	}
@@ -81,7 +87,8 @@ func poolsOf(ctx context.Context, provider kamino.Provider, nodes []kamino.Node,
 	return slices.Compact(out)
 }
 
-// remainsOf is what a pool has at the cloud. What versions live in goes into homes: pools share it.
+// remainsOf is what a pool has at the cloud. What versions live in goes into homes, as pools share
+// it.
 func remainsOf(ctx context.Context, provider kamino.Provider, pool kamino.Pool, homes map[string]remainder) ([]remainder, error) {
 	var out []remainder
 	var errs []error
@@ -160,13 +167,16 @@ func inCluster(nodes []kamino.Node, leases []kamino.Lease) []remainder {
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		out = append(out, remainder{What: "annotation " + key + " on " + boot.Count(annotations[key], "node"), Remove: "kubectl annotate nodes --all " + key + "-"})
 	}
+	last := ""
 	if len(leases) > 0 {
-		out = append(out, remainder{What: "the leases of " + boot.Count(len(leases), "pool") + ", with the former models", Needed: "the way back for kamino rollback",
+		last = "it holds the leases"
+		out = append(out, remainder{What: "the leases of " + boot.Count(len(leases), "pool") + ", with the former models", Needed: "the way back for kamino rollback; nobody needs them once each pool is back at its original model, or stays with its image for good",
 			Remove: "kubectl delete lease -n " + kamino.SystemNamespace + " -l app.kubernetes.io/managed-by=kamino"})
 	}
 	return append(out,
-		remainder{What: "roles and admission policies of kamino init; those of the chart go with helm uninstall kamino-base", Remove: "kamino init -o yaml | kubectl delete --ignore-not-found -f -"},
-		remainder{What: "namespace " + kamino.SystemNamespace + " with lists of packages", Remove: "kubectl delete namespace --ignore-not-found " + kamino.SystemNamespace})
+		remainder{What: "namespace " + kamino.SystemNamespace + ", roles and admission policies of kamino init; those of the chart go with helm uninstall kamino-base", Needed: last,
+			Remove: "kamino init -o yaml | kubectl delete --ignore-not-found -f -"},
+		remainder{What: "namespace " + kamino.SystemNamespace + " of the chart, with lists of packages", Needed: last, Remove: "kubectl delete namespace --ignore-not-found " + kamino.SystemNamespace})
 }
 
 // printRemains writes it as a script that does nothing about what is still needed.

@@ -38,13 +38,13 @@ func TestRemains(t *testing.T) {
 	for _, want := range []string{
 		"# pool " + pool1 + ": image version 2026.11.10\n# needed: the next node boots from it: kamino rollback --pool " + pool1 + " --to original\n# az resource delete --ids " + version + "2026.11.10\n",
 		"# pool " + pool1 + ": image version 2026.11.01\naz resource delete --ids " + version + "2026.11.01\n",
-		"\n# image definition " + kamino.DefinitionName(pool1) + "\naz resource delete",
-		"\n# gallery " + fakeGallery + "\naz resource delete",
+		"\n# image definition " + kamino.DefinitionName(pool1) + "\n# needed: it holds what is still needed\n# az resource delete",
+		"\n# gallery " + fakeGallery + "\n# needed: it holds what is still needed\n# az resource delete",
 		"# taint " + kamino.TaintPatchFailed + " on node n3\n# needed: its patch failed",
 		"# label " + kamino.LabelPatched + " on 1 node\nkubectl label nodes -l " + kamino.LabelPatched + " " + kamino.LabelPatched + "-\n",
 		"# annotation kamino.dev/lineage on 1 node\nkubectl annotate nodes --all kamino.dev/lineage-\n",
 		"# the leases of 1 pool",
-		"kubectl delete namespace --ignore-not-found kamino-system\n",
+		"# needed: it holds the leases\n# kubectl delete namespace --ignore-not-found kamino-system\n",
 	} {
 		i := strings.Index(out, want)
 		if i <= at {
