@@ -229,7 +229,9 @@ func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff,
 		return out, fmt.Errorf("compare packages: %w", ErrUnsupported)
 	}
 	n, err := e.Cluster.Node(ctx, name)
-	if err != nil {
+	if errors.Is(err, ErrNotFound) {
+		return out, refuseUnknown(name)
+	} else if err != nil {
 		return out, fmt.Errorf("read node %s: %w", name, err)
 	}
 	id, err := e.Provider.PoolOf(ctx, n.ProviderID)

@@ -220,17 +220,16 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 		return Rollback{}, err
 	}
 	t.points, t.verb = t.version != nil && o.follows(""), VerbRollback
-	needs, err := e.secretsFor(ctx, opts, &t, o.pool)
-	var unknown missingSecrets
-	if err != nil && !(opts.DryRun && errors.As(err, &unknown)) {
-		return Rollback{}, err
+	needs, missing := e.secretsFor(ctx, opts, &t, o.pool)
+	if unknown := (missingSecrets{}); missing != nil && !(opts.DryRun && errors.As(missing, &unknown)) {
+		return Rollback{}, missing
 	}
 	if err := e.bootable(ctx, o, t); err != nil {
 		return Rollback{}, err
 	}
 	back, err := e.point(ctx, o, t, o.distrusted(t), opts.DryRun)
-	if back.Needs = needs; err == nil && unknown.error != nil && back.Changed {
-		err = unknown
+	if back.Needs = needs; err == nil && back.Changed {
+		err = missing
 	}
 	return back, err
 }

@@ -37,6 +37,8 @@ func TestBadInput(t *testing.T) {
 		{name: "unknown pool", args: []string{"plan", "--pool", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},
 		{name: "unknown pool for auto-update", args: []string{"auto-update", "--target-vmss", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},
 		{name: "a difference from no node", args: []string{"status", "--diff"}, want: []string{"--diff and --node", "--diff --node NODE"}},
+		{name: "a difference as a page", args: []string{"status", "--diff", "--node", "n1", "-o", "html"}, want: []string{"-o html", "--diff"}},
+		{name: "the history", args: []string{"history"}, want: []string{`"history"`, "kamino status"}},
 		{name: "a node without a difference", args: []string{"status", "--node", "n1"}, want: []string{"--diff and --node"}},
 		{name: "unknown pool for status", args: []string{"status", "--pool", "nope"}, want: []string{`"nope"`, pool1}},
 		{name: "unknown pool for rollback", args: []string{"rollback", "--pool", "nope"}, want: []string{`"nope"`, pool1}},

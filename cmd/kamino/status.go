@@ -31,6 +31,8 @@ func newStatusCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show each pool's images, and what the next node would boot from",
+
+		SuggestFor: []string{"history", "list", "get", "show"},
 		Long: `Show, per pool, the image definition, every image version with its state and
 lineage, what the model refers to, how old the image of the next node would be
 and how many days of patches it would miss, how far it would be behind the best
@@ -74,8 +76,8 @@ func (c *statusCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
 	}
-	if c.out.format == openMetrics && c.diff {
-		return kamino.WithHint(errors.New("--diff has no metrics"), "use another -o, or leave --diff out")
+	if c.diff && (c.out.format == openMetrics || c.out.format == "html") {
+		return kamino.WithHint(fmt.Errorf("-o %s shows the status, and no --diff", c.out.format), "use another -o, or leave --diff out")
 	}
 	signals, err := parseSignals(c.lastPatch)
 	if err != nil {

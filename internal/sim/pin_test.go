@@ -232,7 +232,7 @@ func TestRollbackToOriginalSettings(t *testing.T) {
 	}
 	dry := to(nil)
 	dry.DryRun = true
-	if out, dryErr := w.rollback(t, dry); dryErr == nil || dryErr.Error() != err.Error() || len(out.Needs) != 1 || out.Needs[0] != "cse" || !out.Changed {
+	if out, dryErr := w.rollback(t, dry); dryErr == nil || dryErr.Error() != err.Error() || kamino.Hint(dryErr) != kamino.Hint(err) || len(out.Needs) != 1 || out.Needs[0] != "cse" || !out.Changed {
 		t.Errorf("dry-run: %+v, %v", out, dryErr)
 	}
 	out, err := w.rollback(t, to(map[string]json.RawMessage{"cse": nil}))
