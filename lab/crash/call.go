@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -122,17 +123,20 @@ func (c *Call) readKubernetes() {
 		if object, _, err := scheme.Codecs.UniversalDeserializer().Decode(c.body, nil, nil); err == nil {
 			if pod, ok := object.(*corev1.Pod); ok {
 				c.means.Node, c.means.Run = pod.Spec.NodeName, pod.Labels["kamino.dev/run"]
-				if strings.HasPrefix(pod.Name, surveyPrefix) {
+				if strings.HasPrefix(pod.Name, surveyPrefix) || strings.HasPrefix(pod.Name, listPrefix) {
 					c.means.Verb = invariant.Survey
 				}
 			}
 		}
-	case strings.Contains(c.Path, "/pods/"+sealPrefix), strings.Contains(c.Path, "/pods/"+surveyPrefix):
-		c.means.Verb, c.means.Run = invariant.Unseal, strings.TrimPrefix(strings.TrimPrefix(name, sealPrefix), surveyPrefix)
+	case agentPod.MatchString(name):
+		c.means.Verb, c.means.Run = invariant.Unseal, agentPod.ReplaceAllString(name, "")
 	case strings.Contains(c.Path, "/pods/"):
 		c.means.Verb, c.means.Pod = invariant.DeletePod, parts[len(parts)-3]+"/"+name
 	}
 }
+
+// agentPod begins the names of a run's own pods.
+var agentPod = regexp.MustCompile("^(" + sealPrefix + "|" + surveyPrefix + "|" + listPrefix + ")")
 
 // document is as much of a body as the invariants need.
 type document struct {

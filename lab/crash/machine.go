@@ -305,7 +305,7 @@ func (w *World) tendPods() {
 		case strings.HasPrefix(pod.Name, sealPrefix) && !w.pods[uid]:
 			w.pods[uid] = true
 			w.later(m, podStartTime, func() { w.startSeal(m, pod) })
-		case strings.HasPrefix(pod.Name, surveyPrefix) && !w.pods[uid]:
+		case agentPod.MatchString(pod.Name) && !w.pods[uid]: // it looks only
 			w.pods[uid] = true
 			end, takes := m.fate.Survey(), podStartTime
 			if end.Refused+end.Waiting == "" {

@@ -128,7 +128,8 @@ func (w *World) readPods() error {
 			w.state.SealPods = append(w.state.SealPods, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
 			continue
 		}
-		if run, ok := strings.CutPrefix(p.Name, surveyPrefix); ok {
+		if agentPod.MatchString(p.Name) { // of those that look only
+			run := agentPod.ReplaceAllString(p.Name, "")
 			w.state.Surveys = append(w.state.Surveys, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
 			continue
 		}

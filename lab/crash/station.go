@@ -37,6 +37,7 @@ const (
 	sealImage    = lab.SealImage
 	sealPrefix   = "kamino-seal-"
 	surveyPrefix = "kamino-inventory-"
+	listPrefix   = "kamino-packages-"
 )
 
 // Station is a kube-apiserver with its etcd, and the two proxies through which
