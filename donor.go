@@ -17,6 +17,7 @@ type donorView struct {
 	read     bool      // node was read since the last act and the last pause
 	readAt   time.Time // when node was read; zero once something was done to it
 	instance Instance
+	seenAt   time.Time // when instance was read; zero since the last act and the last pause
 	// watchedOn is when the donor was last seen on, without a gap in which it could
 	// have gone off and been started again since before it was sealed.
 	watchedOn time.Time
@@ -82,11 +83,40 @@ func (v *donorView) readInstance(ctx context.Context) (Instance, error) {
 	if in = in.as(v.instance.VMID); !SameVM(in.VMID, v.instance.VMID) {
 		return in, fmt.Errorf("donor lost: instance %s is now VM %s, the run began with VM %s", in.ID, in.VMID, v.instance.VMID)
 	}
-	if in.Architecture == "" {
-		in.Architecture = v.instance.Architecture
+	return v.sawInstance(in), nil
+}
+
+// sawInstance remembers the donor's instance as it was just read.
+func (v *donorView) sawInstance(in Instance) Instance {
+	in.Architecture = firstWord(in.Architecture, v.instance.Architecture)
+	v.instance, v.seenAt = in, v.engine.now()
+	return in
+}
+
+// instanceNow is readInstance, unless the step before has just done that.
+func (v *donorView) instanceNow(ctx context.Context) (Instance, error) {
+	if elapsed(v.seenAt, v.engine.now()) <= justNow {
+		return v.instance, nil
 	}
-	v.instance = in
-	return in, nil
+	return v.readInstance(ctx)
+}
+
+// asShown is an instance as the cloud shows it, another VM's too, or the donor's as the step before
+// has just read it.
+func (v *donorView) asShown(ctx context.Context, id InstanceID) (Instance, error) {
+	if id == v.instance.ID && elapsed(v.seenAt, v.engine.now()) <= justNow {
+		return v.instance, nil
+	}
+	v.seenAt = time.Time{} // until the caller is sure that it is the donor (sawShown)
+	return v.engine.Provider.Instance(ctx, id)
+}
+
+// sawShown is sawInstance for what asShown has read, and not for what it remembered.
+func (v *donorView) sawShown(in Instance) Instance {
+	if v.seenAt.IsZero() {
+		return v.sawInstance(in)
+	}
+	return in
 }
 
 // stillOn says whether a machine that runs has run without a break since it was
@@ -313,7 +343,7 @@ func (r *Run) lookInService(ctx context.Context, n Node, id InstanceID) (Next, e
 	case Remains:
 		return release, nil
 	}
-	in, err := r.engine.Provider.Instance(ctx, id)
+	in, err := r.donor.asShown(ctx, id)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return r.lookMissing(ctx, id)

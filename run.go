@@ -227,7 +227,7 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 		r.image.listedAt = time.Time{}
 	}
 	say(StepActed, next.what, -1)
-	if r.donor.read = false; !s.Patient { // those do nothing to the donor
+	if r.donor.read, r.donor.seenAt = false, (time.Time{}); !s.Patient { // those do nothing to the donor
 		r.donor.readAt = time.Time{}
 	}
 	if rec, ok := r.engine.Cluster.(Recorder); ok && s.Notify != "" && !p.notified {

@@ -200,7 +200,7 @@ func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 		p.failures++
 		d = min(p.run.engine.minPoll()<<min(p.failures-1, 6), 30*time.Second)
 	}
-	p.run.donor.read = false
+	p.run.donor.read, p.run.donor.seenAt = false, time.Time{}
 	return p.run.held.sleep(ctx, d)
 }
 

@@ -83,7 +83,7 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 	if why, err := r.stranger(ctx, r.donor.node.Name, r.donor.instance.ID); err != nil || why != "" {
 		return r.leftOff(why), err
 	}
-	in, err := r.engine.Provider.Instance(ctx, r.donor.instance.ID)
+	in, err := r.donor.asShown(ctx, r.donor.instance.ID)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotVisible) && r.back.poolGone {
 		return r.lookMissing(ctx, r.donor.instance.ID)
 	} else if err != nil {
@@ -93,6 +93,7 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 	if in = in.as(r.donor.instance.VMID); replaced(in, r.donor.instance.VMID) {
 		return done("the donor is gone: its instance was replaced"), nil
 	}
+	in = r.donor.sawShown(in)
 	r.back.sawPower(in.Power, r.donor.node)
 	return r.comeBack(ctx, in, r.sight(mark, in).decide())
 }

@@ -220,7 +220,7 @@ func (r *Run) lookStop(ctx context.Context) (Next, error) {
 	if r.away.from.IsZero() && !(r.held.adopted && r.held.before.Sealing) { // else the process before this one knows
 		r.away.from = r.engine.now()
 	}
-	in, err := r.donor.readInstance(ctx)
+	in, err := r.donor.instanceNow(ctx)
 	if err != nil {
 		return Next{}, err
 	}
@@ -300,7 +300,7 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
 	if err := r.checkReceipt(receipt); err != nil {
 		return Next{}, err
 	}
-	in, err := r.donor.readInstance(ctx)
+	in, err := r.donor.instanceNow(ctx)
 	if err != nil {
 		return Next{}, err
 	}

@@ -147,7 +147,8 @@ func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.Inst
 	return p.resume(ctx, g)
 }
 
-// resume lets zones be rebalanced again, if Kamino has suspended that.
+// resume lets zones be rebalanced again, if Kamino has suspended that. The tag goes last, and no
+// reply is believed: without the tag nobody would know whose the suspension is.
 func (p *Provider) resume(ctx context.Context, g scaling.AutoScalingGroup) error {
 	if !suspendedByUs(g) {
 		return nil
@@ -155,6 +156,13 @@ func (p *Provider) resume(ctx context.Context, g scaling.AutoScalingGroup) error
 	if _, err := p.scaling.ResumeProcesses(ctx, &autoscaling.ResumeProcessesInput{AutoScalingGroupName: g.AutoScalingGroupName, ScalingProcesses: []string{rebalance}}); err != nil {
 		return translate(err, "resume %s of %s", rebalance, text(g.AutoScalingGroupName))
 	}
-	_, err := p.scaling.DeleteTags(ctx, &autoscaling.DeleteTagsInput{Tags: []scaling.Tag{suspendedTag(g)}})
+	now, err := p.readGroup(ctx, p.poolID(text(g.AutoScalingGroupName)))
+	if err == nil && suspended(now) {
+		err = fmt.Errorf("%s of %s is not resumed yet: %w", rebalance, text(g.AutoScalingGroupName), kamino.ErrInProgress)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = p.scaling.DeleteTags(ctx, &autoscaling.DeleteTagsInput{Tags: []scaling.Tag{suspendedTag(g)}})
 	return translate(err, "remove a tag of Auto Scaling group %s", text(g.AutoScalingGroupName))
 }

@@ -95,3 +95,43 @@ func TestHoldMinimum(t *testing.T) {
 		t.Errorf("wrote %v", wrote)
 	}
 }
+
+// TestHoldBelieved: what is answered and not done leaves nothing suspended, and no zone rebalanced
+// while a donor is away.
+func TestHoldBelieved(t *testing.T) {
+	for _, action := range []string{"autoscaling:SuspendProcesses", "autoscaling:ResumeProcesses", "autoscaling:EnterStandby", "autoscaling:ExitStandby", "autoscaling:DeleteTags"} {
+		t.Run(action, func(t *testing.T) {
+			c := begin(t, setting{group: emulator.Group{Zones: 1}})
+			c.server.AddFault(emulator.Fault{Action: action, Kind: emulator.FalseSuccess})
+			before := c.server.Machines()
+			c.eventually("the donor is held", func() bool {
+				if err := c.Hold(t.Context(), c.pool(), c.donor()); err != nil && !errors.Is(err, kamino.ErrInProgress) {
+					t.Fatal(err)
+				}
+				how, err := c.Holding(t.Context(), c.pool(), c.donor())
+				c.must(err)
+				return how == kamino.Held
+			})
+			if !c.server.Suspended("blue", "AZRebalance") {
+				t.Error("zones are rebalanced while a donor is away")
+			}
+			c.clock.Advance(time.Hour)
+			c.release()
+			c.clock.Advance(time.Hour)
+			if c.server.Suspended("blue", "AZRebalance") {
+				t.Error("rebalancing stays suspended, and no tag says who did it")
+			}
+			after := c.server.Machines()
+			for i := range after {
+				if len(after) != len(before) || after[i].ID != before[i].ID || after[i].Lifecycle != "InService" {
+					t.Fatalf("%+v, were %+v", after, before)
+				}
+			}
+			for _, f := range c.server.Faults() {
+				if f.Hit == 0 {
+					t.Error("the fault did not strike")
+				}
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/aws/emulator"
 )
 
@@ -86,6 +87,7 @@ func TestRefuseInstance(t *testing.T) {
 // TestCanaryUserData: a canary is launched with the pool's user data and one part more, or not at
 // all.
 func TestCanaryUserData(t *testing.T) {
+	nonce := strings.Repeat("0f", 32)
 	const part = "--B\nContent-Type: application/node.eks.aws\n\n"
 	multi := func(body string) string {
 		return "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"B\"\n\n" + body + "--B--\n"
@@ -103,7 +105,7 @@ func TestCanaryUserData(t *testing.T) {
 			fit, err := c.CanaryFit(t.Context(), c.pool())
 			c.must(err)
 			since := len(c.server.Requests(0))
-			err = c.LaunchCanary(t.Context(), c.pool(), kamino.CanaryOrder{Name: "kamino-0a0b0c0d", Version: v[0].ID, Run: "run-1"})
+			err = c.LaunchCanary(t.Context(), c.pool(), kamino.CanaryOrder{Name: "kamino-0a0b0c0d", Version: v[0].ID, Run: "run-1", Nonce: nonce})
 			if tt.why != "" {
 				if err == nil || len(fit.Refusals) != 1 || !strings.Contains(fit.Refusals[0].Why, tt.why) || len(c.actions(since)) != 0 {
 					t.Errorf("%v, %+v, wrote %v", err, fit, c.actions(since))
@@ -115,6 +117,11 @@ func TestCanaryUserData(t *testing.T) {
 			sent, _ := log[len(log)-1].Parameters["UserData"].(string)
 			raw, err := base64.StdEncoding.DecodeString(sent)
 			c.must(err)
+			parts, err := platform.ReadUserData(raw)
+			c.must(err)
+			if parts.Nonce() != nonce {
+				t.Errorf("the agent reads nonce %q", parts.Nonce())
+			}
 			if got := string(raw); !strings.Contains(got, "{cluster: {name: lab}}") || !strings.Contains(got, "--register-with-taints=kamino.dev/canary=:NoSchedule") || strings.Count(got, "application/node.eks.aws") != 2 {
 				t.Errorf("user data %s", got)
 			}

@@ -20,8 +20,8 @@ import (
 const maxUserData = 16 << 10
 
 // nodeConfig is the media type of the configuration that nodeadm of EKS reads at each boot. It
-// merges those of several parts (https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/examples/);
-// that a flag of a later part goes before an earlier one's is unverified.
+// merges those of several parts, and appends their flags in their order (amazon-eks-ami 81fec2e,
+// nodeadm/internal/api/merge.go; read, not run).
 const nodeConfig = "application/node.eks.aws"
 
 const registerTaints = "register-with-taints"
@@ -35,7 +35,8 @@ func canaryConfig(nonce string) string {
 		"=:NoSchedule\n      - --node-labels=" + kamino.LabelCanary + "=true\n"
 }
 
-// nonceComment begins the line with the nonce that the agent's report repeats.
+// nonceComment begins the line with the nonce that the agent's report repeats; agent/platform reads
+// it.
 const nonceComment = "# kamino-canary-nonce: "
 
 // part is one of a multipart user data.

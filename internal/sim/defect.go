@@ -21,11 +21,14 @@ type Defect struct {
 	ports func() *tampering // what it does to the ports, fresh for every process; nil for a mutant
 }
 
-// Defects lists the defects of the ports and the mutants. The mutants are there in binaries only
-// that were built with the overlay of package mutants.
+// Defects lists the defects of the ports and the engine's mutants. The mutants are there in
+// binaries only that were built with the overlay of package mutants.
 func Defects() []Defect {
 	out := slices.Clone(portDefects)
 	for _, m := range mutants.All() {
+		if m.In != "" { // the provider's own tests notice it
+			continue
+		}
 		out = append(out, Defect{Name: m.Name, Like: m.Like, What: m.What, By: m.By, Sim: m.Sim})
 	}
 	slices.SortStableFunc(out, func(a, b Defect) int { return strings.Compare(a.Name, b.Name) })

@@ -1,7 +1,8 @@
-// Package mutants holds known bad behaviours of the engine as patches of its source, to show that
-// tests notice them. Each is a unified diff with a heading: what it does, the defect
-// of the original that it translates (Like), the invariant that must find it (By, empty for any),
-// and whether only the simulated world has what it needs (Sim: only).
+// Package mutants holds known bad behaviours of the engine, and of providers, as patches of their
+// source, to show that tests notice them. Each is a unified diff with a heading: what it does, the
+// defect of the original that it translates (Like), the invariant that must find it (By, empty for
+// any), whether only the simulated world has what it needs (Sim: only), and the folder of the
+// provider that it changes (In).
 //
 // The product knows nothing of them. [Overlay] applies every patch to copies, for go test -overlay.
 // All are in one binary, which is linked once: a function that a patch changes begins, in the
@@ -28,6 +29,7 @@ type Mutant struct {
 	Like string // the original's defect that it translates, "" another
 	By   string // the invariant that must find it, "" any
 	Sim  bool   // what it needs is in the simulated world only
+	In   string // the folder of the provider that it changes, "" the engine
 
 	patch []byte
 }
@@ -55,6 +57,8 @@ func All() []Mutant {
 				m.Like = value
 			case "By":
 				m.By = value
+			case "In":
+				m.In = value
 			case "Sim":
 				m.Sim = value == "only"
 			}

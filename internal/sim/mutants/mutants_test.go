@@ -18,7 +18,7 @@ func TestOverlay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay="+overlay, ".", "./internal/sim/mutants")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay="+overlay, ".", "./aws", "./internal/sim/mutants")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

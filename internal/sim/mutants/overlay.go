@@ -132,7 +132,7 @@ func (w *weaver) add(m Mutant) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		changed += len(mutated)
-		file := fmt.Sprintf("mutant_%s_%s", ident(m.Name), name)
+		file := path.Join(path.Dir(name), fmt.Sprintf("mutant_%s_%s", ident(m.Name), path.Base(name)))
 		if err := w.write(filepath.Join(w.root, file), []byte(header+strings.Join(mutated, "\n\n")+"\n")); err != nil {
 			return err
 		}
@@ -161,7 +161,8 @@ func apply(root string, patch []byte) (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+		at := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.WriteFile(at, text, 0o600)); err != nil {
 			return nil, err
 		}
 	}
@@ -250,25 +251,26 @@ func (s *source) mutate(mutant string, text []byte) (funcs []string, header stri
 			return nil, "", fmt.Errorf("the patch changes how %s is called", key)
 		}
 		name := f.decl.Name.Name + "_" + ident(mutant)
-		s.inserts[was.body] = append(s.inserts[was.body], question(was.decl, mutant, name))
+		s.inserts[was.body] = append(s.inserts[was.body], s.question(was.decl, mutant, name))
 		funcs = append(funcs, f.text[:f.name]+name+f.text[f.name+len(f.decl.Name.Name):])
 		used.WriteString(f.text)
 	}
-	header = "package kamino\n\n"
+	header = "package " + file.Name.Name + "\n\n"
 	for _, i := range file.Imports {
 		name := path.Base(strings.Trim(i.Path.Value, `"`))
 		if i.Name != nil {
 			name = i.Name.Name
 		}
 		if strings.Contains(used.String(), name+".") {
-			header += "import " + i.Path.Value + "\n"
+			header += "import " + name + " " + i.Path.Value + "\n"
 		}
 	}
 	return funcs, header + "\n", nil
 }
 
-// question is the statement that hands over to a mutant which is switched on.
-func question(f *ast.FuncDecl, mutant, name string) string {
+// question is the statement that hands over to a mutant which is switched on. A file below the
+// engine's package imports that.
+func (s *source) question(f *ast.FuncDecl, mutant, name string) string {
 	var args []string
 	for _, p := range f.Type.Params.List {
 		for _, n := range p.Names {
@@ -288,7 +290,11 @@ func question(f *ast.FuncDecl, mutant, name string) string {
 	} else {
 		call = "return " + call
 	}
-	return fmt.Sprintf(" if Mutant == %q { %s };", mutant, call)
+	on := "Mutant"
+	if path.Dir(s.name) != "." {
+		on = "kamino.Mutant"
+	}
+	return fmt.Sprintf(" if %s == %q { %s };", on, mutant, call)
 }
 
 // woven is the source with its questions; lines keep their numbers.

@@ -1,0 +1,65 @@
+package aws_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/aws/emulator"
+)
+
+// TestCanaryOfAnother: a name that another pool's canary has lets nobody remove it.
+func TestCanaryOfAnother(t *testing.T) {
+	c := begin(t, setting{})
+	v := c.build("2026.1.1")[0]
+	pool := c.pool()
+	order := kamino.CanaryOrder{Name: "kamino-0123abcd", Version: v.ID, Run: "run-1", Expires: c.clock.Now().Add(time.Hour), Nonce: strings.Repeat("ab", 32)}
+	c.must(c.LaunchCanary(t.Context(), pool, order))
+	c.clock.Advance(time.Minute)
+	other := pool
+	other.Name = "green"
+	if err := c.RemoveCanary(t.Context(), other, order.Name); !errors.Is(err, kamino.ErrConflict) {
+		t.Errorf("removed by pool green: %v", err)
+	}
+	if list, err := c.Canaries(t.Context(), pool); err != nil || len(list) != 1 || list[0].State != kamino.Succeeded {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestImageInUse: an image of which an instance runs is not deleted, whoever's instance that is and
+// whatever the pool's next one boots from.
+func TestImageInUse(t *testing.T) {
+	c := begin(t, setting{})
+	v := c.build("2026.1.1", "2026.1.2")
+	c.promote(kamino.Target{Version: v[0].Name, Reference: kamino.ByDefinition})
+	grown := c.grow()
+	c.promote(kamino.Target{Version: v[1].Name, Reference: kamino.ByDefinition})
+	if err := c.Delete(t.Context(), c.pool(), v[0]); !errors.Is(err, kamino.ErrInUse) {
+		t.Errorf("instance %s runs of %s: %v", grown.ID, v[0].ID, err)
+	}
+	if _, images, _ := c.server.Counts("blue"); images != 2 {
+		t.Errorf("%d images", images)
+	}
+}
+
+// TestSnapshotOnce: a snapshot whose answer was lost is found again before another one is made,
+// while filters by tag do not show it yet.
+func TestSnapshotOnce(t *testing.T) {
+	slow := emulator.NoLatency()
+	slow.TagVisible = time.Hour
+	c := begin(t, setting{latencies: slow})
+	c.hold()
+	c.must(c.SetPower(t.Context(), c.donor(), kamino.PowerOff))
+	in, err := c.Instance(t.Context(), c.donor())
+	c.must(err)
+	c.server.AddFault(emulator.Fault{Action: "ec2:CreateSnapshot", Kind: emulator.DropAfter})
+	want := kamino.Artifact{Kind: kamino.Snapshot, Name: "snapshot_blue", Source: in.Disk, Tags: map[string]string{kamino.TagRun: "run-1"}}
+	_ = c.Create(t.Context(), c.pool(), want) // the answer is lost
+	c.clock.Advance(time.Minute)              // EC2 itself refuses a second one for 15 s
+	c.must(c.Create(t.Context(), c.pool(), want))
+	if snapshots, _, _ := c.server.Counts("blue"); snapshots != 1 {
+		t.Errorf("%d snapshots", snapshots)
+	}
+}
