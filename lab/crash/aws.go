@@ -99,7 +99,7 @@ func (w *onAWS) command() (args, environment []string) {
 	for name, value := range awsEnvironment(w.station.cloudURL) {
 		environment = append(environment, name+"="+value)
 	}
-	return []string{"--provider", "aws", "--cluster", "crash"}, environment
+	return []string{"--provider", "aws", "--cluster-name", "crash"}, environment
 }
 
 func (w *onAWS) nonceOf(in emulator.Instance) string { return in.Tags[kamino.TagNonce] }

@@ -165,7 +165,7 @@ func (c *crashCommand) progress(cmd *cobra.Command, done, all int, o crash.Outco
 	}
 	if len(o.Violations) > 0 && c.logs != "" {
 		path := filepath.Join(c.logs, fmt.Sprintf("%04d.log", done))
-		if err := os.WriteFile(path, []byte(o.Case.Name+"\n"+strings.Join(o.History, "\n")+"\n"), 0o644); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(o.Case.Name+"\n"+strings.Join(o.History, "\n")+"\n"), 0o644)); err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "crash: write log: %v\n", err)
 		}
 	}
