@@ -240,7 +240,7 @@ func (r *Run) refuseOwned() error {
 	field, value := "", ""
 	switch {
 	case r.pool.Owner == nil:
-		return nil
+		return r.refusePointer()
 	case r.image.reference == ByVersion:
 		field, value = "--image-reference", string(ByVersion)
 	case r.opts.NewNodes > 0:

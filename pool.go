@@ -104,6 +104,8 @@ type Pool struct {
 	// Owner is who writes the pool's recipe back; nil for nobody that is known. Its recipe is never
 	// written.
 	Owner *Owner `json:"owner,omitempty"`
+	// NoPointer says why the pool's recipe cannot refer to a pointer (ByPointer); "" where it can.
+	NoPointer string `json:"noPointer,omitempty"`
 	// MostModels is how many recipes the instances of the pool may refer to together, each keeping
 	// the one that it was made with; 0: any number.
 	MostModels int `json:"mostModels,omitempty"`

@@ -239,6 +239,15 @@ func (r *Run) foreignSnapshot(s Artifact) string {
 	return fmt.Sprintf("belongs to run %s (epoch %s), of which the lease of the pool does not know (epoch %d)", run, s.Tags[TagEpoch], r.held.lease.Epoch)
 }
 
+// refusePointer refuses a pointer that was asked for where the pool's recipe cannot refer to one.
+func (r *Run) refusePointer() error {
+	if r.pool.NoPointer == "" || r.opts.ImageReference == "" {
+		return nil
+	}
+	return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: "pointer", Field: "--image-reference", Value: "pointer",
+		Why: r.pool.NoPointer, Do: "use --image-reference version, or omit the flag"}}}
+}
+
 // versions lists the versions of the pool, newest first.
 func (r *Run) versions(ctx context.Context) ([]Artifact, error) {
 	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")

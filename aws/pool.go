@@ -41,6 +41,14 @@ type recipe struct {
 	ByAttributes bool `json:"byAttributes,omitempty"`
 }
 
+// noPointer says why a group's template cannot come to name a parameter.
+func (r recipe) noPointer() string {
+	if r.Parameter == "" && r.ByAttributes {
+		return "the group chooses instance types by attributes, and its template cannot name a parameter then; it gets a version of the template for each image"
+	}
+	return ""
+}
+
 // means is the image that the next instance boots from.
 func (r recipe) means() string {
 	if r.Parameter != "" {
@@ -78,7 +86,8 @@ func (p *Provider) pool(id kamino.PoolID, g group) (kamino.Pool, error) {
 		return kamino.Pool{}, fmt.Errorf("save the recipe of %s: %w", id, err)
 	}
 	return kamino.Pool{
-		ID: id, Name: id.Name(), Group: clusterOf(g.Tags), Location: p.region, Capacity: int(sdk.ToInt32(g.DesiredCapacity)),
+		NoPointer: g.recipe.noPointer(),
+		ID:        id, Name: id.Name(), Group: clusterOf(g.Tags), Location: p.region, Capacity: int(sdk.ToInt32(g.DesiredCapacity)),
 		Model:    kamino.Model{Image: g.recipe.means(), Saved: saved},
 		Revision: digest(string(saved), sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize), sdk.ToInt32(g.MaxSize)),
 	}, nil

@@ -20,7 +20,9 @@ type Group struct {
 	KMSKey   string // of the root; "": not encrypted
 	Version  string // as the group names it: "": $Default
 	Mixed    bool   // it has a mixed instances policy
-	Image    string // ImageId of the template; "": a stock image of Amazon
+	// Attributes: the policy chooses instance types by attributes.
+	Attributes bool
+	Image      string // ImageId of the template; "": a stock image of Amazon
 	// Parameter, where set, holds that image and is what the template names.
 	Parameter string
 	UserData  string // "": a NodeConfig
@@ -74,7 +76,10 @@ func (s *Server) seed(in Group) {
 	if in.Version == "" {
 		delete(spec, "Version")
 	}
-	if in.Mixed {
+	if in.Attributes {
+		wanted := object{"InstanceRequirements": object{"VCpuCount": object{"Min": "2"}, "MemoryMiB": object{"Min": "4096"}}}
+		g.Mixed = object{"LaunchTemplate": object{"LaunchTemplateSpecification": spec, "Overrides": []any{wanted}}}
+	} else if in.Mixed {
 		kind := text(t.Versions[1].Data, "InstanceType")
 		g.Mixed = object{"LaunchTemplate": object{"LaunchTemplateSpecification": spec, "Overrides": []any{object{"InstanceType": kind}}},
 			"InstancesDistribution": object{"OnDemandBaseCapacity": "0", "OnDemandPercentageAboveBaseCapacity": "100"}}

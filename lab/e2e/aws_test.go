@@ -27,6 +27,7 @@ var onAWS = sync.OnceValues(func() (*lab.Lab, error) {
 	return lab.Start(mainContext, lab.Options{On: lab.OnAWS, Dir: filepath.Join(mainDir, "aws"), Binary: labBinary, Speed: speed, Groups: []awsemulator.Group{
 		{Name: "red", Count: 3, Min: 2, Tags: clusterTag}, {Name: "blue", Count: 2, Min: 1, Version: "1", Tags: clusterTag},
 		{Name: "tight", Count: 1, Min: 1, Tags: clusterTag}, {Name: "green", Count: 3, Min: 1, Tags: clusterTag},
+		{Name: "any", Count: 2, Min: 1, Version: "1", Attributes: true, Tags: clusterTag},
 	}})
 })
 
@@ -263,5 +264,29 @@ func TestAWSRefused(t *testing.T) {
 				t.Errorf("%v sent %s", tt.args, e.Action)
 			}
 		}
+	}
+}
+
+// TestAWSByAttributes: a group that chooses instance types by attributes gets versions of its
+// template, and says so to whoever asks for a pointer.
+func TestAWSByAttributes(t *testing.T) {
+	t.Parallel()
+	p := newAWSPool(t, "any")
+	node := p.members()[0].Hostname
+	since := len(p.lab.AWS.Requests(0))
+	o := p.run(updateArgs(node, "--image-reference", "pointer")...)
+	if o.code != 3 || !strings.Contains(o.log, "instance types by attributes") || !strings.Contains(o.log, "--image-reference version") {
+		t.Errorf("exit code %d\n%s\n%s", o.code, o.out, o.log)
+	}
+	for _, e := range p.lab.AWS.Requests(since) {
+		if g, _ := e.Parameters["AutoScalingGroupName"].(string); g == p.name && !strings.HasPrefix(e.Action, "Describe") {
+			t.Errorf("sent %s", e.Action)
+		}
+	}
+	if o := p.run(updateArgs(node)...); o.code != 0 {
+		t.Fatalf("without the flag: exit code %d\n%s\n%s", o.code, o.out, o.log)
+	}
+	if g, _ := p.lab.AWS.Group(p.name); g.Version != 2 || strings.HasPrefix(g.Named, "resolve:") {
+		t.Errorf("version %d names %s", g.Version, g.Named)
 	}
 }
