@@ -18,10 +18,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kamino.dev/kamino"
+	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/lab"
+	"kamino.dev/kamino/lab/nodes"
 )
 
 // KAMINO_BENCH_POOLS makes it smaller, to see whether it works at all.
@@ -82,6 +84,51 @@ func TestBenchPlan(t *testing.T) {
 		fmt.Printf("beside it: kubectl get nodes -o json takes %.2f s and %.0f MB for %d MB of JSON; what it would cost to plan comes on top\n",
 			cost.Wall.Seconds(), cost.Megabytes, len(text)>>20)
 	}
+}
+
+// TestBenchPlanAWS measures kamino plan on as many nodes of 50 Auto Scaling groups, none of which
+// has a prototype yet.
+func TestBenchPlanAWS(t *testing.T) {
+	bench.Need(t)
+	tags := map[string]string{"kubernetes.io/cluster/lab": "owned"}
+	var err error
+	shared, err = lab.Start(t.Context(), lab.Options{On: lab.OnAWS, Dir: filepath.Join(t.TempDir(), "lab"), Binary: benchBinary, Speed: 100_000, NodeGrace: 24 * time.Hour,
+		Groups: []awsemulator.Group{{Name: "one", Count: 1, Tags: tags}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shared.Stop()
+	shared.Nodes.Stop() // the bench writes the objects itself
+	var groups []awsemulator.Group
+	for n := range benchPools {
+		groups = append(groups, awsemulator.Group{Name: fmt.Sprintf("bench%02d", n), Count: benchNodes, Min: 1, Tags: tags})
+	}
+	shared.AWS.Seed(groups...)
+	instances := nodes.AWS(shared.AWS).Instances()
+	inParallel(t, len(instances), func(ctx context.Context, i int) error {
+		in := instances[i]
+		if in.Pool == "one" {
+			return nil
+		}
+		n := benchNode(in, i)
+		n.Spec.ProviderID = in.ID
+		_, err := shared.Client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{})
+		return err
+	})
+	awaitQuiet(t)
+	since := len(shared.AWS.Requests(0))
+	cost, out := measured(t, binary, "plan", "--detailed-exitcode", "--minimum-ready-time", "0s")
+	if n := strings.Count(out, "make a new prototype of"); n != benchPools {
+		t.Errorf("%d pools are to get a new prototype, want %d\n%.3000s", n, benchPools, out)
+	}
+	name := fmt.Sprintf("plan-aws-%d-nodes", benchPools*benchNodes)
+	bench.Figure(name, cost.Wall.Seconds(), "s", 3)
+	bench.Figure(name+"-memory", cost.Megabytes, "MB", 200) // each group tells of its hundred instances
+	requests := map[string]int{}
+	for _, r := range shared.AWS.Requests(since) {
+		requests[r.Action]++
+	}
+	fmt.Printf("processor time of the plan: %s; its requests: %v\n", cost.CPU, requests)
 }
 
 // kindOf is the resource type of a path, and for single instances "/0".
