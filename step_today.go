@@ -241,7 +241,7 @@ func (r *Run) foreignSnapshot(s Artifact) string {
 
 // refusePointer refuses a pointer that was asked for where the pool's recipe cannot refer to one.
 func (r *Run) refusePointer() error {
-	if r.pool.NoPointer == "" || r.opts.ImageReference == "" {
+	if r.pool.NoPointer == "" || r.opts.ImageReference == "" || r.opts.ImageReference == ByVersion {
 		return nil
 	}
 	return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: "pointer", Field: "--image-reference", Value: "pointer",

@@ -283,6 +283,9 @@ func TestAWSByAttributes(t *testing.T) {
 			t.Errorf("sent %s", e.Action)
 		}
 	}
+	if o := p.run(append(updateArgs(node, "--image-reference", "version"), "--dry-run")...); o.code != 0 {
+		t.Errorf("what the refusal says to type: exit code %d\n%s\n%s", o.code, o.out, o.log)
+	}
 	if o := p.run(updateArgs(node)...); o.code != 0 {
 		t.Fatalf("without the flag: exit code %d\n%s\n%s", o.code, o.out, o.log)
 	}
