@@ -22,14 +22,35 @@ func troubled(reason, text string, args ...any) error {
 
 // known is which pools there are, as nodes and leases tell.
 type known struct {
-	nodes []kamino.Node
-	pools map[kamino.PoolID]bool
-	of    map[string]kamino.PoolID // by name of node
+	nodes    []kamino.Node
+	pools    map[kamino.PoolID]bool
+	of       map[string]kamino.PoolID    // by name of node
+	names    map[string][]kamino.PoolID  // by folded name, and by folded ID
+	labelled map[string]map[string][]int // places in nodes, by key and value; keys that were asked for
+}
+
+func newKnown() known {
+	return known{pools: map[kamino.PoolID]bool{}, of: map[string]kamino.PoolID{}, names: map[string][]kamino.PoolID{}, labelled: map[string]map[string][]int{}}
+}
+
+// fold makes two strings equal where strings.EqualFold says that they are.
+func fold(s string) string { return strings.ToLower(strings.ToUpper(s)) }
+
+func (k known) add(id kamino.PoolID) {
+	if k.pools[id] {
+		return
+	}
+	k.pools[id] = true
+	name, whole := fold(id.Name()), fold(string(id))
+	k.names[name] = append(k.names[name], id)
+	if whole != name {
+		k.names[whole] = append(k.names[whole], id)
+	}
 }
 
 // pools finds out which pool each node belongs to. Most nodes were seen before.
 func (r *reconciler) known(ctx context.Context) (k known, err error) {
-	k = known{pools: map[kamino.PoolID]bool{}, of: map[string]kamino.PoolID{}}
+	k = newKnown()
 	if k.nodes, err = r.seen.Cluster.Nodes(ctx); err != nil {
 		return k, err
 	}
@@ -40,7 +61,8 @@ func (r *reconciler) known(ctx context.Context) (k known, err error) {
 		} else if err != nil {
 			return k, fmt.Errorf("find the pool of node %s: %w", n.Name, err)
 		}
-		k.of[n.Name], k.pools[id] = id, true
+		k.of[n.Name] = id
+		k.add(id)
 	}
 	return k, nil
 }
@@ -57,7 +79,7 @@ func (k known) find(spec v1alpha1.NodePrototypeSpec, all func() ([]kamino.Lease,
 			return "", err
 		}
 		for _, l := range leases {
-			k.pools[l.Pool] = true
+			k.add(l.Pool)
 		}
 		found = k.named(spec.Pool)
 	}
@@ -70,24 +92,45 @@ func (k known) find(spec v1alpha1.NodePrototypeSpec, all func() ([]kamino.Lease,
 	return "", troubled(v1alpha1.ReasonAmbiguous, "%d pools have the name %q: set spec.pool to the whole ID of one of them", len(found), spec.Pool)
 }
 
-func (k known) named(name string) (found []kamino.PoolID) {
-	for id := range k.pools {
-		if strings.EqualFold(id.Name(), name) || strings.EqualFold(string(id), name) {
-			found = append(found, id)
+func (k known) named(name string) []kamino.PoolID { return k.names[fold(name)] }
+
+// labels are the places in nodes of those with a label.
+func (k known) labels(key, value string) []int {
+	of, asked := k.labelled[key]
+	if !asked {
+		of = map[string][]int{}
+		for i, n := range k.nodes {
+			if v, ok := n.Labels[key]; ok {
+				of[v] = append(of[v], i)
+			}
+		}
+		k.labelled[key] = of
+	}
+	return of[value]
+}
+
+// fitting are the places in nodes of those with all labels, of which there is one at least.
+func (k known) fitting(labels map[string]string) (fit []int) {
+	first := true
+	for key, value := range labels {
+		if with := k.labels(key, value); first || len(with) < len(fit) {
+			fit, first = with, false
 		}
 	}
-	return found
+	return slices.DeleteFunc(slices.Clone(fit), func(i int) bool {
+		for key, value := range labels {
+			if has, ok := k.nodes[i].Labels[key]; !ok || has != value {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 func (k known) findByLabels(labels map[string]string) (kamino.PoolID, error) {
 	found := map[kamino.PoolID]bool{}
-	for _, n := range k.nodes {
-		fits := true
-		for key, value := range labels {
-			has, ok := n.Labels[key]
-			fits = fits && ok && has == value
-		}
-		if id := k.of[n.Name]; fits && id != "" {
+	for _, i := range k.fitting(labels) {
+		if id := k.of[k.nodes[i].Name]; id != "" {
 			found[id] = true
 		}
 	}
