@@ -228,8 +228,9 @@ func (o overview) decideUnfinished(p *PoolPlan) {
 // trial is the version that was promoted to be proved in the pool, and has not passed. It is what
 // new nodes boot from or, where that was interrupted, offered while the model names another.
 func (o overview) trial() *Artifact {
-	i := indexOf(o.versions, o.lease.Ledger.Trial)
-	if i < 0 || o.lease.Ledger.Trial == "" || o.versions[i].Tags[TagProof] == proofPassed {
+	name := firstWord(o.lease.Ledger.Trial, untriedOffer(o.versions)) // leases are lost, tags stay
+	i := indexOf(o.versions, name)
+	if i < 0 || name == "" || o.versions[i].Tags[TagProof] == proofPassed {
 		return nil
 	}
 	v, next := &o.versions[i], o.next()

@@ -114,7 +114,7 @@ const (
 	TagParent    = "kamino-parent"    // image the donor itself came from
 	TagBad       = "kamino-bad"       // why the version was withdrawn
 	TagOffer     = "kamino-offer"     // hidden, proving, offered or withdrawn
-	TagProof     = "kamino-proof"     // how the proof of a version that is hidden ended
+	TagProof     = "kamino-proof"     // how its proof ended; see proofWanted
 	TagPromote   = "kamino-promote"   // PromoteManual: while it is hidden, only a person promotes it
 	TagBootstrap = "kamino-bootstrap" // bootstrapUnaccepted: hidden until somebody accepts what its instances would run
 	TagPointer   = "kamino-pointer"   // of an image definition: pointerUnreliable

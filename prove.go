@@ -128,11 +128,40 @@ const (
 	EventPatchFailed       = "KaminoPatchFailed"
 )
 
-// What TagProof says of a version that is to be proved, from birth, and of one that passed.
+// What TagProof says of a version that is to be proved, from birth, of one that passed, and of one
+// that somebody took without. Any other text is how a proof ended that told nothing.
 const (
-	proofWanted = "wanted"
-	proofPassed = "passed"
+	proofWanted  = "wanted"
+	proofPassed  = "passed"
+	proofOmitted = "omitted"
 )
+
+// untried says whether a version was to be proved, and neither passed nor was taken without.
+func (a Artifact) untried() bool {
+	how := a.Tags[TagProof]
+	return how != "" && how != proofPassed && how != proofOmitted
+}
+
+// untriedOffer is the newest version of ours that was offered and has not passed the proof that it
+// was to pass, as its tags tell; "" where there is none.
+func untriedOffer(newestFirst []Artifact) string {
+	for _, v := range newestFirst {
+		if v.Ours() && v.good() && !v.hidden() && v.untried() {
+			return v.Name
+		}
+	}
+	return ""
+}
+
+// omit notes on a version that it becomes what new nodes boot from without the proof that it was to
+// pass, before it does: else whoever comes next would go on with the proof, or take it back.
+func (r *Run) omit(v Artifact) Next {
+	v.Tags = maps.Clone(v.Tags)
+	v.Tags[TagProof] = proofOmitted
+	return act(ActMarkVersion, "note on version "+v.Name+" that it is taken without a proof", func(ctx context.Context) error {
+		return r.engine.Provider.SetTags(ctx, r.pool, v)
+	}).of(v.Name)
+}
 
 // proves: versions of this run are proved, one way or another.
 func (r *Run) proves() bool {
@@ -170,6 +199,7 @@ type proof struct {
 	blind    time.Time           // since when reads fail that may work again; zero: they do not
 	elders   map[InstanceID]bool // instances of the pool that boot from another version
 	trial    string              // the version that an ended run promoted, and whose proof this one goes on with
+	untried  string              // see untriedOffer
 }
 
 // ofCanary says whether a pool is no pool but what a canary is made of: CanaryName.
@@ -220,7 +250,7 @@ func (a Artifact) mayPromote(p Proving) bool {
 	case !a.good():
 		return false
 	case !a.hidden():
-		return !a.Excluded
+		return !a.Excluded && !a.untried()
 	case p.Promote == PromoteManual, a.gated():
 		return false
 	}

@@ -270,6 +270,7 @@ func (r *Run) survey(ctx context.Context, lease Lease) ([]Left, error) {
 		return left, err
 	}
 	o := overview{pool: r.pool, versions: versions, lease: lease}
+	r.proof.untried = untriedOffer(versions)
 	if v := o.trial(); v != nil && !r.back.keepTrial {
 		left = append(left, Left{Pool: r.pool.ID, Run: v.Tags[TagRun], What: "version " + v.Name + ", promoted to be proved in the pool", kept: v.Name})
 	}
@@ -310,7 +311,7 @@ func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 // clear gives back what an unfinished run of the pool left. A run that lives is a *HeldError.
 func (e *Engine) clear(ctx context.Context, o overview, opts RestoreOptions) error {
 	p := leftPool{id: o.id, lease: o.lease, nodes: o.taken()}
-	if !p.urgent() && (opts.keepTrial || p.lease.Ledger.Trial == "") {
+	if !p.urgent() && (opts.keepTrial || o.trial() == nil) {
 		return nil
 	}
 	_, err := e.restorePool(ctx, p, opts)

@@ -68,6 +68,11 @@ type target struct {
 	nobody *Proving
 }
 
+// takesUntried says whether a person takes a version without the proof that it was to pass.
+func (t target) takesUntried() bool {
+	return t.nobody == nil && t.version != nil && !t.stays && t.version.untried() && (t.verb == VerbPromote || t.verb == VerbRollback)
+}
+
 func (t target) name() string {
 	switch {
 	case t.version != nil:
@@ -112,7 +117,7 @@ func (o overview) defaultTarget() target {
 		return target{}
 	}
 	for i, v := range o.versions {
-		if CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() && (!v.Excluded || v.hidden()) {
+		if CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() && (!v.Excluded || v.hidden()) && !(v.untried() && !v.hidden()) {
 			return target{version: &o.versions[i]}
 		}
 	}
@@ -327,7 +332,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 			out.ModelDiff = next.Diff
 		}
 	}
-	accepts := t.verb == VerbPromote && t.nobody == nil && o.lease.Ledger.Trial != "" && o.lease.Ledger.Trial == t.name() // without a proof
+	accepts := t.takesUntried() || t.verb == VerbPromote && t.nobody == nil && o.lease.Ledger.Trial != "" && o.lease.Ledger.Trial == t.name() // without a proof
 	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good) > 0 || accepts
 	if dryRun || !out.Changed {
 		return out, nil
@@ -385,8 +390,8 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
 			if m.settle(l); moved {
 				l.Ledger.promoted(plan.To, r.engine.now())
-				if !t.stays {
-					l.Ledger.Trial = ""
+				if !t.stays && (l.Ledger.Trial == plan.To || slices.Contains(plan.Bad, l.Ledger.Trial)) {
+					l.Ledger.Trial = "" // else it is taken back by whoever comes next
 				}
 			}
 			l.Ledger.passed(ended)

@@ -343,8 +343,10 @@ func (r *Run) lookPods(ctx context.Context) (Next, error) {
 	return act(ActUnseal, deleteTheSealPod+" and the inventory's", r.removeAgents), nil
 }
 
-// hasTrial: the ledger names one, of which nobody else decides at the moment.
-func (r *Run) hasTrial() bool { return r.held.lease.Ledger.Trial != "" && !r.back.keepTrial }
+// hasTrial: the ledger names one, or tags do, of which nobody else decides at the moment.
+func (r *Run) hasTrial() bool {
+	return firstWord(r.held.lease.Ledger.Trial, r.proof.untried) != "" && !r.back.keepTrial
+}
 
 // lookTrial decides about a version that an ended run promoted to be proved in the pool: its proof
 // is gone on with, or it is taken back. What somebody else has changed since stays.
@@ -353,14 +355,14 @@ func (r *Run) lookTrial(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
-	name := r.held.lease.Ledger.Trial
+	name := firstWord(r.held.lease.Ledger.Trial, r.proof.untried)
 	v, i := o.trial(), indexOf(o.versions, name)
 	switch {
 	case v == nil:
 		if i >= 0 && o.versions[i].good() && !o.versions[i].hidden() && o.versions[i].Tags[TagProof] != proofPassed {
 			r.doubt(r.held.step, []string{"whether version " + name + " is good: its proof in the pool did not end, and somebody has changed since what new nodes boot from, which stays"})
 		}
-		if r.plan == nil {
+		if r.plan == nil && r.held.lease.Ledger.Trial != "" {
 			err = r.held.setLease(ctx, func(l *Lease) { l.Ledger.Trial = "" })
 		}
 		return done("version " + name + " is not what new nodes boot from, or was proved"), err

@@ -125,6 +125,9 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
+	if i := indexOf(versions, m.plan.To); m.to.takesUntried() && i >= 0 && versions[i].untried() {
+		return r.omit(versions[i]), nil
+	}
 	var before, away []string
 	for _, name := range m.order() {
 		i := indexOf(versions, name)
@@ -212,7 +215,7 @@ func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
 	if bad {
 		reason := firstWord(m.plan.reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
 		if m.plan.reason != "" && !m.to.stays && v.Name != m.plan.From {
-			reason = "passed over when version " + m.plan.From + " was withdrawn: it has no receipt of a seal"
+			reason = "passed over when version " + m.plan.From + " was withdrawn: it has no receipt of a seal, or passed no proof"
 		}
 		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, reason)
 	}

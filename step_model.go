@@ -46,6 +46,10 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
+	if v.untried() && r.proof.mode == ProveNone && r.promotes() && r.plan == nil {
+		r.image.readAt = time.Time{}
+		return r.omit(v), nil
+	}
 	next, err := r.promote(ctx, pool, r.target())
 	if err == nil && next.kind == nextAct && !r.image.noted { // else it is half promoted
 		err = r.refusePaused(ctx)
@@ -274,7 +278,7 @@ func (o overview) fallback() *Artifact {
 	now := o.next()
 	for i, v := range o.versions {
 		if now != nil && CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() && (!v.Excluded || v.hidden()) &&
-			v.Tags[TagReceipt] != "" && !(v.unaccepted() && o.pool.Owner != nil) {
+			v.Tags[TagReceipt] != "" && !v.untried() && !(v.unaccepted() && o.pool.Owner != nil) {
 			return &o.versions[i]
 		}
 	}

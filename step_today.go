@@ -46,7 +46,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 		// A name that is chosen without them would count as earlier than theirs.
 		return wait(missing + ", to be listed or to stay away"), nil
 	}
-	if r.proof.trial == "" && r.hasTrial() {
+	if r.proof.untried = untriedOffer(versions); r.proof.trial == "" && r.hasTrial() {
 		if next, err := r.lookTrial(ctx); err != nil || next.kind != nextDone {
 			return next, err
 		}

@@ -66,6 +66,13 @@ var stories = []struct {
 		_, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "bad"})
 		return unless(birth(w) != "2026.03.05", "it ended %v; nodes boot from %s", p.err, birth(w))
 	}},
+	{"the lease is deleted while a version is proved in the pool", func() string {
+		w := watchKilled(aged)
+		w.DeleteLease()
+		p := w.restore()
+		w.advance(w.now.Add(time.Minute))
+		return unless(w.unprovedNext() == "", "it ended %v; nodes boot from %s, which was not proved", p.err, birth(w))
+	}},
 	{"a version that waits, is promoted, and withdrawn by another", func() string {
 		w := aged(1)
 		v := w.waits("2026.03.19")

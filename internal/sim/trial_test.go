@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -261,6 +262,100 @@ func TestAdopterKeepsProof(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestTrialPassedOver: a version whose promotion to be proved in the pool ended halfway does not
+// become what nodes boot from, because a person decided about other versions meanwhile.
+func TestTrialPassedOver(t *testing.T) {
+	moves := map[string]func(context.Context, *kamino.Engine) error{
+		"withdraw": func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Reason: "leaks a key"})
+			return err
+		},
+		"promote": func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: "a", Version: "2026.03.0902"})
+			return err
+		},
+		"rollback": func(ctx context.Context, e *kamino.Engine) error {
+			_, err := e.Rollback(ctx, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+			return err
+		},
+	}
+	begin := func(sick sickness) *world {
+		w := aged(1)
+		w.waits("2026.03.0902")
+		w.sick = sick
+		return w
+	}
+	update := poolProof()
+	update.ImageReference = kamino.ByDefinition
+	for _, sick := range []sickness{healthy, mute} {
+		log := &proc{logging: true}
+		w := begin(sick)
+		w.startUpdate(log, update)
+		w.wait()
+		struck := 0
+		for _, s := range log.log {
+			if s.step != "model" || s.call.method != "Promote" {
+				continue
+			}
+			if struck++; w.version("2026.03.1000") == nil {
+				t.Fatal("the run made another version")
+			}
+			for what, move := range moves {
+				for night, mode := range map[string]kamino.ProveMode{"canary": kamino.ProveCanary, "pool": kamino.ProvePool, "none": kamino.ProveNone} {
+					w := begin(sick)
+					w.startUpdate(&proc{faults: []fault{{kind: worlds.KillAfter, at: s.at}}}, update)
+					w.wait()
+					w.advance(w.now.Add(5 * time.Minute))
+					p := &proc{}
+					w.spawn(p, func(ctx context.Context) { p.err = move(ctx, p.engine()) })
+					w.wait()
+					w.advance(w.now.Add(24 * time.Hour))
+					n, _ := w.auto(nightly(mode))
+					w.advance(w.now.Add(time.Minute))
+					if got := birth(w); got == "2026.03.1000" && w.version(got).Tags[kamino.TagProof] != "passed" {
+						t.Errorf("clones %q, killed at %s, then %s (%v), then a night with %s (%v): nodes boot from %s, unproved", sick, s, what, p.err, night, n.err, got)
+					}
+				}
+			}
+		}
+		if struck < 2 {
+			t.Errorf("clones %q: killed at %d writes", sick, struck)
+		}
+	}
+}
+
+// TestTrialWithoutLease: what the tags tell of a version that is proved in the pool outlives the
+// lease. One that a person took without a proof stays.
+func TestTrialWithoutLease(t *testing.T) {
+	for reference, begin := range byReference() {
+		for second, do := range seconds {
+			w := watchKilled(begin)
+			fresh := kamino.VersionName(w.now)
+			w.DeleteLease()
+			if s := w.status(t).Versions[0]; s.Name != fresh || s.Proof != "abandoned" {
+				t.Errorf("%s: status: %+v", reference, s)
+			}
+			p := do(w)
+			w.advance(w.now.Add(time.Minute))
+			if got := w.unprovedNext(); got != "" {
+				t.Errorf("%s, then %s: %v; nodes boot from %s, which was not proved", reference, second, p.err, got)
+			}
+		}
+		w := watchKilled(begin)
+		fresh := kamino.VersionName(w.now)
+		if _, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: fresh}); err != nil {
+			t.Fatal(err)
+		}
+		w.DeleteLease()
+		w.restore()
+		w.auto(nightly(kamino.ProveCanary))
+		w.advance(w.now.Add(time.Minute))
+		if got := birth(w); got != fresh || w.version(got).Tags[kamino.TagProof] != "omitted" {
+			t.Errorf("%s: taken by a person: nodes boot from %s, %v", reference, got, w.version(got).Tags)
 		}
 	}
 }
