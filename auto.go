@@ -293,7 +293,11 @@ func (t *turns) wait(ctx context.Context, e *Engine, o overview) error {
 		}
 		e.report(Event{Kind: StepWaiting, Step: "turn", Pool: o.pool.Name, Percent: -1,
 			Elapsed: clock.Now().Sub(began), Message: why})
-		if err := clock.Sleep(ctx, poll); err != nil {
+		pause := poll
+		if t := (*ThrottledError)(nil); errors.As(err, &t) {
+			pause = max(poll, t.After)
+		}
+		if err := clock.Sleep(ctx, pause); err != nil {
 			return err
 		}
 	}

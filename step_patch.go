@@ -24,6 +24,8 @@ type patching struct {
 	good  time.Time // since when it is in order
 	asked string    // boot for which a look was asked
 	stamp time.Time // when it was patched
+	boots bool      // its restart was announced, when the step had worked for as long as from
+	from  time.Duration
 }
 
 // examineLimit is how long a patched node is given to be in order, from when it is Ready.
@@ -201,7 +203,7 @@ func (r *Run) lookReboot(ctx context.Context) (Next, error) {
 		}), err
 	}
 	cycled := r.held.lease.Record.Cycled
-	if r.spent() > r.opts.Patch.Return || cycled != "" {
+	if r.booting() > r.opts.Patch.Return || cycled != "" {
 		return r.cycle(ctx, n, cycled)
 	}
 	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskReboot)
@@ -216,10 +218,20 @@ func (r *Run) lookReboot(ctx context.Context) (Next, error) {
 	return wait("the node to be Ready in another boot"), nil
 }
 
+// booting is for how long the restart of the node has been under way, without the time in which a
+// service asked to be left alone.
+func (r *Run) booting() time.Duration {
+	p := &r.empty.patch
+	if !p.boots {
+		p.boots, p.from = true, r.worked()
+	}
+	return r.worked() - p.from
+}
+
 // cycle switches a machine that did not boot off and on again, once, and gives it up when that does
 // not help.
 func (r *Run) cycle(ctx context.Context, n Node, stage powerCycle) (Next, error) {
-	if r.spent() > 2*r.opts.Patch.Return {
+	if r.booting() > 2*r.opts.Patch.Return {
 		return r.keepBlocked(n, fmt.Sprintf("not Ready in another boot within %s, nor after a power cycle", r.opts.Patch.Return))
 	}
 	in, err := r.donor.readInstance(ctx)
@@ -288,7 +300,7 @@ func (r *Run) lookPatched(ctx context.Context) (Next, error) {
 		return done("in order"), nil
 	}
 	p.good = time.Time{}
-	if n.failedPatch(r.held.run) || r.spent() > examineLimit+r.opts.Patch.Settle {
+	if n.failedPatch(r.held.run) || r.worked() > examineLimit+r.opts.Patch.Settle {
 		return r.keepBlocked(n, why)
 	}
 	return wait(why), nil
@@ -379,15 +391,4 @@ func (r *Run) silence(usual time.Duration) time.Duration {
 // patching says whether the run patches its node, or gives back one of a run that did.
 func (r *Run) patching() bool {
 	return r.back.work == WorkPatch || r.held.mine() && r.held.lease.Record.Work == WorkPatch
-}
-
-// removeAgents deletes the pods that the run may have made.
-func (r *Run) removeAgents(ctx context.Context) error {
-	tasks := []Task{TaskSeal, TaskInventory}
-	if r.patching() {
-		tasks = []Task{TaskPatch, TaskReboot, TaskLook}
-	} else if r.held.givingBack { // it may have ended between the question and the answer
-		tasks = append(tasks, TaskPackages)
-	}
-	return r.engine.Cluster.RemoveAgents(ctx, r.held.run, tasks)
 }

@@ -372,3 +372,14 @@ func (n Node) SealFailure(run string) string {
 	}
 	return failure.Error
 }
+
+// removeAgents deletes the pods that the run may have made.
+func (r *Run) removeAgents(ctx context.Context) error {
+	tasks := []Task{TaskSeal, TaskInventory}
+	if r.patching() {
+		tasks = []Task{TaskPatch, TaskReboot, TaskLook}
+	} else if r.held.givingBack { // it may have ended between the question and the answer
+		tasks = append(tasks, TaskPackages)
+	}
+	return r.engine.Cluster.RemoveAgents(ctx, r.held.run, tasks)
+}

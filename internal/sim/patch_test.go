@@ -158,6 +158,25 @@ var patchStories = []struct {
 			}
 		}
 	}},
+	{"no node is power-cycled for the time that a service asked to be left alone", func() string {
+		o := patchOptions()
+		o.Pool, o.Donor = "", "a-0"
+		for at, last := 1, 1; at <= last; at++ {
+			w := aged(1)
+			p := w.patched(o, fault{kind: worlds.Throttled, at: at})
+			if last = p.calls; len(p.out.Nodes) == 0 {
+				last = at + 1 // refused before anything was begun
+				continue
+			}
+			if p.err != nil || p.out.Nodes[0].Cycled || w.machineOf(w.nodes["a-0"]).Power != kamino.PowerOn {
+				return fmt.Sprintf("call %d: %+v, %v", at, p.out, p.err)
+			}
+			if wrong := w.over(); wrong != "" {
+				return fmt.Sprintf("call %d: %s", at, wrong)
+			}
+		}
+		return ""
+	}},
 	{"a night patches, selects and makes an image of the patched node", func() string {
 		w := aged(1)
 		w.advance(w.now.Add(time.Hour))
