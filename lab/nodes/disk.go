@@ -54,9 +54,7 @@ func firstBoot(files map[string]string, computerName, pool string) identity {
 	if files[imagesFile] == "" {
 		files[imagesFile] = "registry.k8s.io/pause:3.10\nregistry.k8s.io/kube-proxy:" + kubeletVersion + "\nregistry.k8s.io/cni:1.7\n"
 	}
-	if files[packagesFile] == "" {
-		files[packagesFile] = "bash 5.2 amd64\nkubelet 1.36.3 amd64\nlibc6 2.36-9 amd64\nopenssl 3.0.15 amd64\ntzdata 2025a all\n"
-	}
+	FillPackages(files)
 	if strings.TrimSpace(files[machineIDFile]) == "" {
 		files[machineIDFile] = randomHex(16) + "\n"
 	}
@@ -66,8 +64,7 @@ func firstBoot(files map[string]string, computerName, pool string) identity {
 	if files[sshKeyFile] == "" {
 		files[sshKeyFile] = randomHex(16) + "\n"
 	}
-	delete(files, rebootFile)
-	delete(files, brokenUnits)
+	Booted(files)
 	hostname := strings.TrimSpace(files[hostnameFile])
 	if _, ok := files[credentialFile]; !ok {
 		files[credentialFile] = fmt.Sprintf("subject=O = system:nodes, CN = system:node:%s\nserial=%s\n", hostname, randomHex(16))

@@ -77,16 +77,13 @@ func (m *machine) restart(instance emulator.Instance) {
 }
 
 // hangs waits for the power to go where the disk does not boot; false: it boots.
-func (m *machine) hangs(ctx context.Context, instance emulator.Instance, files map[string]string) bool {
-	how := files[hangsFile]
-	if how == "" {
-		return false
+func (m *machine) hangs(ctx context.Context, instance emulator.Instance) bool {
+	stuck := false
+	_ = m.fleet.cloud.WriteDisk(instance.ID, func(files map[string]string) { stuck = Stuck(files) }) // gone with its machine
+	if stuck {
+		<-ctx.Done()
 	}
-	if how == HangsOnce {
-		_ = m.fleet.cloud.WriteDisk(instance.ID, func(files map[string]string) { delete(files, hangsFile) }) // gone with its machine
-	}
-	<-ctx.Done()
-	return true
+	return stuck
 }
 
 // boot runs from power on to power off.
@@ -96,7 +93,7 @@ func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce b
 		return err
 	}
 	b, begun := m.fleet.behaviour(instance), time.Now()
-	if m.hangs(ctx, instance, files) || !m.starts(ctx, instance, b) {
+	if m.hangs(ctx, instance) || !m.starts(ctx, instance, b) {
 		return ctx.Err()
 	}
 	late := time.Since(begun).Seconds()
