@@ -60,6 +60,12 @@ func (a *Auditor) Person(s *State, node string) {
 	}
 }
 
+// Meddled says whether others changed the node so lately that nobody can have seen it yet.
+func (a *Auditor) Meddled(node string, now time.Time) bool {
+	at, known := a.changed[node]
+	return known && now.Sub(at) <= lookAge
+}
+
 // Freed says whether a person took the block off the node.
 func (a *Auditor) Freed(node string) bool { return a.freed[node] }
 

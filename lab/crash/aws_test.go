@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var onAWSGoldens = sync.OnceValues(func() ([]*Golden, error) { return Goldens(context.Background(), station, true) })
+var onAWSGoldens = sync.OnceValues(func() ([]*Golden, error) { return Goldens(context.Background(), station, true, "") })
 
 func undisturbedOnAWS(t *testing.T) []*Golden {
 	t.Helper()
@@ -31,7 +31,7 @@ func TestEveryCellHasACaseOnAWS(t *testing.T) {
 		names[c.Name] = true
 	}
 	empty := []string{}
-	for _, cell := range required(true) {
+	for _, cell := range required(true, "") {
 		if count[cell] == 0 {
 			empty = append(empty, cell.String()+" wants "+cell.wants())
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/agent/patch"
 	"kamino.dev/kamino/internal/invariant"
 )
 
@@ -42,8 +43,9 @@ type Call struct {
 	List   bool   `json:"list"`
 	Act    string `json:"act,omitempty"` // what it means to the invariants
 
-	token, creates bool // it asks for credentials; it makes something, whatever its method
-	unconditional  bool // it writes a pool, and its cloud takes no conditions
+	token, creates bool   // it asks for credentials; it makes something, whatever its method
+	unconditional  bool   // it writes a pool, and its cloud takes no conditions
+	order          string // of a pod of a patch, as JSON
 	body           []byte
 	means          invariant.Call
 	at             time.Time // on the world's clock
@@ -116,6 +118,14 @@ func (c *Call) readKubernetes() {
 				c.means.Verb = invariant.Mark
 			}
 		}
+		for _, change := range changes {
+			switch last := change.Path[strings.LastIndexByte(change.Path, '/')+1:]; {
+			case change.Op == "add" && last == "kamino.node-restriction.kubernetes.io~1patched":
+				c.means.Verb = invariant.Sign
+			case change.Op == "add" && last == "kamino.dev~1patch-failed":
+				c.means.Verb = invariant.KeepBlocked
+			}
+		}
 	case strings.HasSuffix(c.Path, "/eviction"):
 		c.means.Verb, c.means.Pod = invariant.Evict, parts[len(parts)-4]+"/"+parts[len(parts)-2]
 	case strings.HasSuffix(c.Path, "/pods"):
@@ -126,8 +136,14 @@ func (c *Call) readKubernetes() {
 				if strings.HasPrefix(pod.Name, surveyPrefix) || strings.HasPrefix(pod.Name, listPrefix) {
 					c.means.Verb = invariant.Survey
 				}
+				if verb, _, ok := patchTask(pod.Name); ok {
+					c.means.Verb, c.order = verb, podEnv(pod, patch.PolicyEnv)
+				}
 			}
 		}
+	case strings.Contains(c.Path, "/pods/"+patchPrefix):
+		c.means.Verb = invariant.Unseal
+		_, c.means.Run, _ = patchTask(name)
 	case agentPod.MatchString(name):
 		c.means.Verb, c.means.Run = invariant.Unseal, agentPod.ReplaceAllString(name, "")
 	case strings.Contains(c.Path, "/pods/"):

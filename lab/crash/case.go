@@ -83,7 +83,7 @@ func runGolden(ctx context.Context, s *Station, shape Shape) (*Golden, error) {
 	}
 	defer w.End()
 	w.verbose = true
-	p := w.update(w.prepare(nil), w.options())
+	p := w.work(w.prepare(nil), w.options())
 	w.wait()
 	w.settle()
 	if p.Err != nil || len(w.audit.Violations()) > 0 || w.trouble != nil {
@@ -105,6 +105,7 @@ func (w *World) settle() {
 	w.dirty = dirt{true, true, true}
 	w.refresh()
 	w.audit.Settled(&w.state)
+	w.restPatch()
 	if did := w.reconcile(); did.WroteModel || len(did.Deleted) > 0 {
 		w.audit.Violate("I10", "the owner of the pool finds it changed: %+v", did)
 	}
@@ -162,7 +163,7 @@ func (c *Case) Try(ctx context.Context, s *Station, verbose bool) (out Outcome, 
 // play lets things go wrong, mends them, and runs the command again.
 func (c *Case) play(w *World, out *Outcome) {
 	strike := c.Strike
-	first := w.update(w.prepare(&strike), w.options())
+	first := w.work(w.prepare(&strike), w.options())
 	w.wait()
 	out.Hit, out.FirstErr = strike.Hit || strike.Kind == "", first.Err
 	out.Writes = writes(first)
@@ -194,6 +195,9 @@ func (c *Case) play(w *World, out *Outcome) {
 		w.mend()
 		w.clock.pass(rivalTime)
 	}
+	if w.shape.Patch && first.Err != nil { // it asks for a node that is Ready
+		w.clock.pass(rivalTime)
+	}
 	if c.Refused {
 		c.refused(w, first, out)
 		return
@@ -207,7 +211,7 @@ func (c *Case) play(w *World, out *Outcome) {
 			out.Violations = append(out.Violations, fmt.Sprintf("kamino restore fails: %v", p.Err))
 		}
 	}
-	if !c.Abandoned && (first.Killed || first.Err != nil || len(first.Result.Warnings) > 0 || strike.Rival != nil ||
+	if !c.Abandoned && (first.Killed || first.Err != nil || first.warned() || strike.Rival != nil ||
 		strike.Kind == worlds.Vanished || strike.Kind == worlds.Empty) { // what was not listed is left to another run
 		c.again(w, out)
 	}
@@ -227,14 +231,23 @@ func (c *Case) play(w *World, out *Outcome) {
 }
 
 // idle runs the command once more: where today's version is in use already, it
-// changes nothing (I19). Past midnight there would be something to do.
+// changes nothing (I19). Past midnight there would be something to do. After patches, it is kamino
+// restore that must find nothing.
 func (c *Case) idle(w *World, out *Outcome) {
+	if w.shape.Patch {
+		c.still(w, out, w.restore(w.prepare(nil)))
+		return
+	}
 	image := w.image()
 	day, err := kamino.VersionDate(image[strings.LastIndexByte(image, '/')+1:])
 	if err != nil || kamino.VersionName(day) != kamino.VersionName(w.clock.Now()) {
 		return
 	}
-	p := w.update(w.prepare(nil), w.freshDonor())
+	c.still(w, out, w.update(w.prepare(nil), w.freshDonor()))
+}
+
+// still waits for a process that has nothing to do.
+func (c *Case) still(w *World, out *Outcome, p *Process) {
 	w.wait()
 	w.ended(p)
 	if p.Err != nil {
@@ -264,12 +277,12 @@ func (w *World) image() string {
 func (c *Case) again(w *World, out *Outcome) {
 	p := w.prepare(nil)
 	p.Skew = c.Skew
-	w.update(p, w.freshDonor())
+	w.work(p, w.freshDonor())
 	w.wait()
 	w.ended(p)
 	if p.Err != nil && c.Skew != 0 {
 		// A clock that is wrong is refused; one that is right must do.
-		p = w.update(w.prepare(nil), w.freshDonor())
+		p = w.work(w.prepare(nil), w.freshDonor())
 		w.wait()
 		w.ended(p)
 	}
@@ -278,7 +291,7 @@ func (c *Case) again(w *World, out *Outcome) {
 		// Another donor's version of today is no version of this one's: as told.
 		o := w.freshDonor()
 		o.Today = kamino.TodayAgain
-		p = w.update(w.prepare(nil), o)
+		p = w.work(w.prepare(nil), o)
 		w.wait()
 		w.ended(p)
 	}

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 // goldens are made once for all tests.
-var goldens = sync.OnceValues(func() ([]*Golden, error) { return Goldens(context.Background(), station, false) })
+var goldens = sync.OnceValues(func() ([]*Golden, error) { return Goldens(context.Background(), station, false, "") })
 
 func undisturbed(t *testing.T) []*Golden {
 	t.Helper()
@@ -62,7 +62,7 @@ func TestEveryCellHasACase(t *testing.T) {
 		}
 		names[c.Name] = true
 	}
-	for _, cell := range required(false) {
+	for _, cell := range required(false, "") {
 		if count[cell] == 0 {
 			t.Errorf("cell %s, which wants %s, has no case", cell, cell.wants())
 		}

@@ -19,7 +19,7 @@ func TestDefects(t *testing.T) {
 		mutants.Play(t)
 		return
 	}
-	goldens, err := Goldens(t.Context(), station, false)
+	goldens, err := Goldens(t.Context(), station, false, Update)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestDefects(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Some are found without any harm done.
-			if _, err := Goldens(t.Context(), station, false); err != nil {
+			if _, err := Goldens(t.Context(), station, false, Update); err != nil {
 				t.Logf("caught by the undisturbed run: %.300v", err)
 				return
 			}

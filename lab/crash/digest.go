@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
+	"kamino.dev/kamino"
 )
 
 // masks take names and times out of a state, so that two runs can be compared.
@@ -49,14 +50,17 @@ func (w *World) Digest() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if w.shape.Patch {
+		out = append(out, w.patchLines()...)
+	}
 	nodes, err := w.station.admin.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		out = append(out, masked(fmt.Sprintf("node %s ready=%v unschedulable=%v taints=%v annotations=%v", n.Name, nodeutil.IsNodeReady(n),
-			n.Spec.Unschedulable, n.Spec.Taints, n.Annotations)))
+		out = append(out, masked(fmt.Sprintf("node %s ready=%v unschedulable=%v patched=%v taints=%v annotations=%v", n.Name, nodeutil.IsNodeReady(n),
+			n.Spec.Unschedulable, n.Labels[kamino.LabelPatched] != "", n.Spec.Taints, n.Annotations)))
 	}
 	pods, err := w.station.admin.CoreV1().Pods("").List(w.ctx, metav1.ListOptions{})
 	if err != nil {

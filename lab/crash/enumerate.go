@@ -31,6 +31,7 @@ func Shapes() []Shape {
 		{Name: "owned", Owned: true, Old: 4, Reference: kamino.ByDefinition},
 		{Name: "first day by " + string(other), NewNodes: 1, Reference: other},
 		{Name: "fifth day by " + string(other), NewNodes: 1, Old: 4, Reference: other},
+		patchShape(),
 	}
 }
 
@@ -38,6 +39,8 @@ func Shapes() []Shape {
 // others what the first day does not have.
 func (g *Golden) scope(row string) bool {
 	switch {
+	case g.Shape.Patch:
+		return true
 	case g.Shape.Former:
 		return row == "S1"
 	case g.Shape.Owned:
@@ -84,12 +87,18 @@ func Enumerate(goldens []*Golden) []*Case {
 			seen[row] = true
 		}
 	}
-	if goldens[0].Shape.Group != nil {
-		e.onAWS(goldens[0])
-	} else {
-		e.extras(goldens[0])
+	switch first := goldens[0]; {
+	case first.Shape.Patch:
+	case first.Shape.Group != nil:
+		e.onAWS(first)
+	default:
+		e.extras(first)
 	}
-	e.before(goldens[0])
+	for i, g := range goldens {
+		if i == 0 || g.Shape.Patch {
+			e.before(g)
+		}
+	}
 	return e.cases
 }
 
@@ -193,6 +202,9 @@ var operations = []worlds.Fault{worlds.OperationCanceled, worlds.OperationLies, 
 
 // rivalsOn are those of a cloud.
 func rivalsOn(s Shape) []worlds.Rival {
+	if s.Patch {
+		return rivalsOfPatch()
+	}
 	if s.Group != nil {
 		return slices.Concat(worlds.Rivals(), awsRivals)
 	}

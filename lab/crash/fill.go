@@ -37,6 +37,9 @@ func (w *World) fill() error {
 		w.machines[strings.ToLower(in.ID)] = m
 		w.writeDisk(m, func(files map[string]string) {
 			files[machineIDFile] = cmp.Or(files[machineIDFile], "machine-id of "+m.node+"\n") // of those that were born since
+			if w.shape.Patch {
+				sources(files)
+			}
 		})
 		w.register(m)
 		if w.donor == "" {

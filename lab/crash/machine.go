@@ -18,6 +18,7 @@ import (
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/lab/nodes"
 )
 
 // How long machines take, on the world's clock.
@@ -51,6 +52,7 @@ type machine struct {
 	beat    time.Time
 	fate    worlds.Fate
 	nonce   string // of the run whose canary it is; "" for a machine of the pool
+	patchState
 }
 
 // react does what kubelets and controllers do about what has happened. No
@@ -155,11 +157,17 @@ func (w *World) booted(m *machine) {
 	if m.fate == worlds.NeverBoots {
 		return
 	}
+	stuck := false
+	w.writeDisk(m, func(files map[string]string) { stuck = nodes.Stuck(files) })
+	if stuck {
+		return
+	}
 	if !w.writeDisk(m, func(files map[string]string) {
 		if files[machineIDFile] == "" {
 			files[machineIDFile] = fmt.Sprintf("machine-id of boot %d of %s\n", m.boots, m.vm)
 		}
 		delete(files, receiptFile)
+		nodes.Booted(files)
 	}) {
 		return
 	}
@@ -205,7 +213,7 @@ func (w *World) status(m *machine, ready corev1.ConditionStatus) corev1.NodeStat
 	s := corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "Simulated",
 		LastHeartbeatTime: now, LastTransitionTime: now}}}
 	if ready == corev1.ConditionTrue {
-		s.NodeInfo = corev1.NodeSystemInfo{SystemUUID: m.vm, BootID: fmt.Sprintf("boot-%d-%s", m.boots, m.vm), OperatingSystem: "linux",
+		s.NodeInfo = corev1.NodeSystemInfo{SystemUUID: m.vm, BootID: m.bootID(), OperatingSystem: "linux",
 			Architecture: "amd64", KubeletVersion: "v1.36.3", MachineID: m.vm}
 	}
 	return s
@@ -302,6 +310,8 @@ func (w *World) tendPods() {
 		case pod.DeletionTimestamp != nil && !w.pods["end "+uid]:
 			w.pods["end "+uid] = true
 			w.later(m, podStopTime, func() { w.removePod(pod) })
+		case strings.HasPrefix(pod.Name, patchPrefix):
+			w.tendPatch(m, pod)
 		case strings.HasPrefix(pod.Name, sealPrefix) && !w.pods[uid]:
 			w.pods[uid] = true
 			w.later(m, podStartTime, func() { w.startSeal(m, pod) })
@@ -375,12 +385,7 @@ func (w *World) postPod(pod *corev1.Pod, status corev1.PodStatus) bool {
 
 // sealNonce is what the order in the pod asks the receipt to repeat.
 func sealNonce(pod *corev1.Pod) string {
-	for _, e := range pod.Spec.Containers[0].Env {
-		if e.Name == "KAMINO_SEAL_NONCE" {
-			return e.Value
-		}
-	}
-	return ""
+	return podEnv(pod, "KAMINO_SEAL_NONCE")
 }
 
 // takenBack is a seal that gave up before it wrote anything that lasts: the kubelet runs again, and

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"kamino.dev/kamino/internal/invariant"
@@ -41,6 +42,11 @@ var rows = []struct{ Key, Says, Wants string }{
 	{"S18", "start a canary", "R R R L L LR R A C - L L C - C C C"},
 	{"S19", "its node, the proof", "R R R L L - - A W - L L C - C - C"},
 	{"S20", "remove a canary", "R R R L L LR R A L - L L L - R - R"},
+	{"P1", "choose whom to patch", "R R R - - - - A W N L N X L X - X"},
+	{"P2", "upgrade packages", "R R R L L L - A W C L L C L C - C"},
+	{"P3", "restart", "R R R L L LR - A W C L L C L C - C"},
+	{"P4", "examine", "R R R L L LR - A W C L L C L C - C"},
+	{"P5", "sign", "R R R L L LR - A W C L L C L C - C"},
 	{"S16", "prune", "R R R L L LR R A X - X X W L W - W"},
 	{"S17", "clean up", "R R R L L LR R A L - L L P L R - R"},
 }
@@ -74,6 +80,8 @@ func (c Cell) on(aws bool) bool {
 	switch {
 	case c.Row == "H1", c.Row == "H2":
 		return aws
+	case c.ofPatch():
+		return !aws
 	case !aws:
 		return true
 	case c.Row == "S12":
@@ -84,12 +92,15 @@ func (c Cell) on(aws bool) bool {
 	return c != Cell{"S13", "15"} && c != Cell{"S14", "12"} && c != Cell{"S17", "5b"} // a kept snapshot needs no deletion
 }
 
+// ofPatch says that a cell is of the steps that only kamino patch has.
+func (c Cell) ofPatch() bool { return c.Row[0] == 'P' }
+
 // required lists the cells that need a case.
-func required(aws bool) []Cell {
+func required(aws bool, work Work) []Cell {
 	var out []Cell
 	for _, r := range rows {
 		for _, c := range columns {
-			if cell := (Cell{r.Key, c.Key}); cell.wants() != "-" && cell.on(aws) {
+			if cell := (Cell{r.Key, c.Key}); cell.wants() != "-" && cell.on(aws) && work.has(cell.ofPatch()) {
 				out = append(out, cell)
 			}
 		}
@@ -102,14 +113,17 @@ func required(aws bool) []Cell {
 func rowsOf(calls []*Call) []string {
 	byStep := map[string]string{
 		"connect": "S0", "validate": "S0", "lock": "S1", "recover": "S1", "gallery": "S12", "definition": "S12", "version": "S13",
-		"reuse": "S7", "rehearse": "S0", "protect": "S2", "inventory": "S2", "drain": "S3", "hold": "H1", "release": "H2", "seal": "S5", "stop": "S6", "snapshot": "S7", "start": "S8", "return": "S10",
+		"choose": "P1", "patch": "P2", "reboot": "P3", "sign": "P5", "reuse": "S7", "rehearse": "S0", "protect": "S2", "inventory": "S2", "drain": "S3", "hold": "H1", "release": "H2", "seal": "S5", "stop": "S6", "snapshot": "S7", "start": "S8", "return": "S10",
 		"image": "S13", "clean": "S17", "launch": "S18", "join": "S19", "examine": "S19", "retire": "S20", "model": "S14", "scale-out": "S14", "prune": "S16",
 	}
 	out := make([]string, len(calls))
 	blocked, started := false, false
+	patches := slices.ContainsFunc(calls, func(c *Call) bool { return c.Step == "choose" })
 	for i, c := range calls {
 		out[i] = cmp.Or(byStep[c.Step], c.Step, "S0") // a step that the matrix does not know is a row of its own
 		switch {
+		case c.Step == "examine" && patches:
+			out[i] = "P4"
 		case c.Step == "drain" && blocked:
 			out[i] = "S4"
 		case c.Step == "start" && started:
@@ -125,7 +139,7 @@ func rowsOf(calls []*Call) []string {
 
 // printMatrix writes how many cases each cell has; "." is a cell that needs none, "!0" one
 // that needs a case and has none.
-func printMatrix(w io.Writer, count map[Cell]int, aws bool) {
+func printMatrix(w io.Writer, count map[Cell]int, aws bool, work Work) {
 	fmt.Fprintf(w, "%-24s", "")
 	for _, c := range columns {
 		fmt.Fprintf(w, "%5s", c.Key)
@@ -138,7 +152,7 @@ func printMatrix(w io.Writer, count map[Cell]int, aws bool) {
 			switch n := count[cell]; {
 			case n > 0:
 				fmt.Fprintf(w, "%5d", n)
-			case cell.wants() == "-" || !cell.on(aws):
+			case cell.wants() == "-" || !cell.on(aws) || !work.has(cell.ofPatch()):
 				fmt.Fprintf(w, "%5s", ".")
 			default:
 				fmt.Fprintf(w, "%5s", "!0")

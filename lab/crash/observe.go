@@ -133,6 +133,9 @@ func (w *World) readPods() error {
 			w.state.Surveys = append(w.state.Surveys, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
 			continue
 		}
+		if strings.HasPrefix(p.Name, patchPrefix) {
+			continue
+		}
 		owner := metav1.GetControllerOf(p)
 		w.state.Pods = append(w.state.Pods, invariant.Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Stays: owner != nil && owner.Kind == "DaemonSet"})
 	}

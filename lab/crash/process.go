@@ -25,6 +25,7 @@ type Process struct {
 	Skew    time.Duration // by which its wall clock is wrong
 	Calls   []*Call       // that it has made, in order
 	Result  kamino.Result
+	Patched kamino.PatchResult
 	Left    []kamino.Left // what a restore found
 	Err     error         // of the command
 	Killed  bool
@@ -203,6 +204,14 @@ func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) 
 		}
 		p.Err = command(ctx, engine)
 	}()
+}
+
+// work begins the command that the world is about.
+func (w *World) work(p *Process, o kamino.Options) *Process {
+	if w.shape.Patch {
+		return w.patch(p, o)
+	}
+	return w.update(p, o)
 }
 
 // update begins `kamino update`.

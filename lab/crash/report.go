@@ -38,7 +38,7 @@ type Fail struct {
 func (r *Report) Summary() Summary {
 	s := Summary{Calls: r.Calls, Seconds: r.Took.Seconds()}
 	s.Positions, s.Violations = len(r.Outcomes), r.Violations
-	s.Cells.Required, s.Cells.Empty, s.Cells.Names = len(required(r.aws)), len(r.Empty), r.Empty
+	s.Cells.Required, s.Cells.Empty, s.Cells.Names = len(required(r.aws, r.work)), len(r.Empty), r.Empty
 	s.Add(r.Away)
 	for _, o := range r.Outcomes {
 		if o.Idle {
@@ -89,7 +89,7 @@ func (r *Report) WriteText(w io.Writer, s Summary) {
 	}
 	if !s.Processes {
 		fmt.Fprintf(w, "Cases for each cell of the fault matrix:\n\n")
-		printMatrix(w, r.Cells, r.aws)
+		printMatrix(w, r.Cells, r.aws, r.work)
 	}
 	fmt.Fprintf(w, "\nThe donor's time away, on the virtual clock, over all cases:\n\n")
 	most := 1

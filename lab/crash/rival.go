@@ -33,7 +33,7 @@ func (w *World) on(node string, do func(*machine)) {
 func (w *World) Update(donor string) {
 	o := w.options()
 	o.Donor = donor
-	w.update(w.prepare(nil), o)
+	w.work(w.prepare(nil), o)
 }
 
 // Restore implements worlds.World.
@@ -84,9 +84,12 @@ func (w *onAzure) replaceMachine(m *machine) {
 	w.writeDisk(m, func(files map[string]string) {
 		clear(files)
 		files[machineIDFile] = "machine-id of the replacement\n"
+		if w.shape.Patch {
+			sources(files)
+		}
 	})
 	m.boots++
-	m.vm, m.fate, m.kubelet = w.vmOf(in.VMID), worlds.Healthy, false
+	m.vm, m.fate, m.kubelet, m.patchState = w.vmOf(in.VMID), worlds.Healthy, false, patchState{}
 	if m.on {
 		w.later(m, bootTime, func() { w.booted(m) })
 		return
@@ -363,8 +366,9 @@ func (w *World) mend() {
 	w.reconcile()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.mendPackages()
 	for _, m := range w.machines {
-		stuck := m.fate == worlds.NeverBoots && m.on && !m.kubelet
+		stuck := (m.fate == worlds.NeverBoots || w.shape.Patch) && m.on && !m.kubelet
 		m.fate = worlds.Healthy
 		if stuck {
 			w.later(m, bootTime, func() { w.booted(m) })

@@ -21,6 +21,7 @@ type Options struct {
 	Sample  int    // how many cases: one of every cell, then what Seed draws; 0 means all
 	Seed    uint64
 	AWS     bool // the cloud is AWS, not Azure
+	Work    Work // the command that is disturbed; "" is every one
 	// Match, if set, chooses cases.
 	Match func(*Case) bool
 	// Progress, if set, hears of every outcome, one at a time.
@@ -37,8 +38,21 @@ type Report struct {
 	Away       []time.Duration
 	Took       time.Duration
 
-	aws bool
+	aws  bool
+	work Work
 }
+
+// Work is a command of Kamino's.
+type Work string
+
+// The commands that are disturbed.
+const (
+	Update Work = "update"
+	Patch  Work = "patch"
+)
+
+// has says whether what is asked for includes a shape, or a cell, of patches or of updates.
+func (w Work) has(patches bool) bool { return w == "" || (w == Patch) == patches }
 
 // Run tries all cases, or a sample, on stations of its own.
 func Run(ctx context.Context, opts Options) (*Report, error) {
@@ -55,7 +69,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	goldens, err := Goldens(ctx, stations[0], opts.AWS)
+	goldens, err := Goldens(ctx, stations[0], opts.AWS, opts.Work)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +81,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 		}
 	}
 	cases = choose(cases, opts)
-	report := &Report{Cells: map[Cell]int{}, aws: opts.AWS}
+	report := &Report{Cells: map[Cell]int{}, aws: opts.AWS, work: opts.Work}
 	for _, g := range goldens {
 		for _, row := range g.Rows {
 			if g.scope(row) {
@@ -81,14 +95,17 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	return report, err
 }
 
-// Goldens makes the undisturbed runs.
-func Goldens(ctx context.Context, s *Station, aws bool) ([]*Golden, error) {
+// Goldens makes the undisturbed runs of a command, or of all.
+func Goldens(ctx context.Context, s *Station, aws bool, work Work) ([]*Golden, error) {
 	var out []*Golden
 	shapes := Shapes()
 	if aws {
 		shapes = awsShapes()
 	}
 	for _, shape := range shapes {
+		if !work.has(shape.Patch) {
+			continue
+		}
 		g, err := runGolden(ctx, s, shape)
 		if err != nil {
 			return nil, err
@@ -194,7 +211,7 @@ func (r *Report) sum() {
 		}
 		r.Away = append(r.Away, o.Away...)
 	}
-	for _, cell := range required(r.aws) {
+	for _, cell := range required(r.aws, r.work) {
 		if r.Cells[cell] == 0 {
 			r.Empty = append(r.Empty, cell)
 		}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"kamino.dev/kamino"
 	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure/emulator"
@@ -30,6 +32,8 @@ type Shape struct {
 	Prove bool
 	// Former: an ended run of a version that kept its leases in kube-system holds the pool.
 	Former bool
+	// Patch: the command is kamino patch, not update.
+	Patch bool
 	// Owned: the pool's recipe is cluster-api-provider-azure's, which looks at it in the end.
 	Owned bool
 	// Models is how many models the instances refer to, besides that of the first two.
@@ -70,6 +74,7 @@ type World struct {
 	machines   map[string]*machine // by lower-case ID of the instance
 	canaries   map[string]bool     // nodes of canaries
 	pods       map[string]bool     // UIDs whose end or seal has begun
+	patchPods  map[types.UID]int   // pods of patches, with the boot in which each began
 	held       bool                // budgets do not yield
 	apiAway    time.Time           // Kubernetes answers again at that time
 	older      map[string]*answers // of reads of Kubernetes, by URL
@@ -100,7 +105,7 @@ var worldBegins = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 func (s *Station) NewWorld(ctx context.Context, shape Shape, start time.Time) (*World, error) {
 	w := &World{
 		station: s, ctx: ctx, shape: shape, start: start, clock: newClock(start), scenario: s.scenario,
-		machines: map[string]*machine{}, canaries: map[string]bool{}, pods: map[string]bool{}, older: map[string]*answers{}, dirty: dirt{true, true, true}, owned: shape.Owned,
+		machines: map[string]*machine{}, canaries: map[string]bool{}, pods: map[string]bool{}, patchPods: map[types.UID]int{}, older: map[string]*answers{}, dirty: dirt{true, true, true}, owned: shape.Owned,
 	}
 	w.audit.Hosts = []string{strings.TrimPrefix(s.cloudURL, "https://")}
 	if shape.Group != nil {
@@ -243,6 +248,7 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind worlds.Fault) 
 	} else {
 		w.audit.Before(&w.state, before)
 	}
+	w.judgePatch(p, c)
 	w.audit.Request(r.Host, c.Side == Cloud && r.Header.Get("Authorization") != "")
 	var answer *reply
 	if kind != worlds.FalseFailure {
@@ -263,6 +269,9 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind worlds.Fault) 
 	c.Status = answer.status
 	if c.Side == Cloud {
 		w.learn(p, c, answer)
+	}
+	if kind != worlds.FalseSuccess {
+		w.signed(c)
 	}
 	w.trace("%s #%d %s %s: %d %s", p.Name, c.N, c.Step, c, c.Status, c.Act)
 	if c.Write {

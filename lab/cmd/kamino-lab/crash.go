@@ -33,6 +33,7 @@ type crashCommand struct {
 	only      string
 	logs      string
 	cloud     string
+	work      string
 }
 
 func newCrashCommand() *cobra.Command {
@@ -40,7 +41,7 @@ func newCrashCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crash",
 		Short: "Kill, lie to and interfere with Kamino at every call, and look whether anything is lost",
-		Long: `Run kamino update again and again between a real kube-apiserver and the
+		Long: `Run kamino update, or kamino patch, again and again between a real kube-apiserver and the
 emulator of a cloud, and do harm at one external call each time: kill it before, during and
 after the call, answer with every lie that the two sides are known for, let
 others change the world at that moment. Then the command is run again, all
@@ -58,6 +59,7 @@ Exits with 1 if anything is violated or a required cell of the matrix is empty.`
 	f := cmd.Flags()
 	f.StringVarP(&c.output, "output", "o", "text", "text or json")
 	f.StringVar(&c.cloud, "cloud", "azure", "azure or aws")
+	f.StringVar(&c.work, "work", "", "update or patch (default both): the command that is disturbed")
 	f.IntVar(&c.sample, "sample", 0, "try only so many cases: one of every cell, then what --seed draws; 0 tries all")
 	f.Uint64Var(&c.seed, "seed", 0, "what draws the sample (default: from the time, and printed)")
 	f.IntVar(&c.workers, "workers", 2*runtime.NumCPU(), "how many control planes to use side by side; much of its time each waits")
@@ -77,6 +79,9 @@ func (c *crashCommand) Run(cmd *cobra.Command) error {
 	}
 	if c.cloud != "azure" && c.cloud != lab.OnAWS {
 		return fmt.Errorf("cloud %q is unknown: use --cloud azure or --cloud aws", c.cloud)
+	}
+	if work := crash.Work(c.work); work != "" && work != crash.Update && (work != crash.Patch || c.cloud == lab.OnAWS) {
+		return fmt.Errorf("work %q is unknown on %s: use --work update, on Azure also --work patch", c.work, c.cloud)
 	}
 	if c.sample < 0 || c.workers < 1 {
 		return fmt.Errorf("--sample %d must be 0 or more and --workers %d positive", c.sample, c.workers)
@@ -149,7 +154,7 @@ func (c *crashCommand) options(ctx context.Context, cmd *cobra.Command) (opts cr
 			return opts, cleanup, err
 		}
 	}
-	opts = crash.Options{Dir: dir, Binary: binary, Workers: c.workers, Sample: c.sample, Seed: c.seed, AWS: c.cloud == lab.OnAWS,
+	opts = crash.Options{Dir: dir, Binary: binary, Workers: c.workers, Sample: c.sample, Seed: c.seed, AWS: c.cloud == lab.OnAWS, Work: crash.Work(c.work),
 		Match:    func(x *crash.Case) bool { return pattern.MatchString(x.Name) },
 		Progress: func(done, all int, o crash.Outcome) { c.progress(cmd, done, all, o) }}
 	if c.processes {
@@ -196,7 +201,7 @@ func (c *crashCommand) root() (string, error) {
 
 // simulation adds what the product's random walks and seeded defects found.
 func (c *crashCommand) simulation(ctx context.Context, s *crash.Summary) error {
-	if c.sim == "-" || c.cloud == lab.OnAWS || c.sample > 0 || c.only != "" || c.processes && c.sim == "" {
+	if c.sim == "-" || c.cloud == lab.OnAWS || c.work == string(crash.Patch) || c.sample > 0 || c.only != "" || c.processes && c.sim == "" {
 		return nil
 	}
 	path := c.sim

@@ -1,0 +1,428 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/agent/patch"
+	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/lab/nodes"
+)
+
+// managerTime is how long a package manager takes: several looks at its pod.
+const managerTime = 30 * time.Second
+
+// patchPrefix begins the names of the pods of a patch; the first word after it tells two of the
+// three from the one that upgrades.
+const patchPrefix = "kamino-patch-"
+
+// What the package sources have for every node of a world whose nodes are patched. kubelet is on
+// hold.
+const (
+	upgrades = "libc6 2.36-10 amd64 " + nodes.NeedsReboot + "\nopenssl 3.0.16 amd64\nkubelet 1.36.4 amd64\n"
+	heldName = "kubelet"
+	heldIs   = "kubelet 1.36.3 amd64"
+)
+
+// patchState is what a patch knows of, and does to, a machine.
+type patchState struct {
+	unit     *unit          // the host's, of the last run that upgraded here
+	unseen   bool           // its packages may have been changed since it was last signed
+	looked   int            // boot in which the agent last looked at it
+	restarts map[string]int // by the run that restarted it
+}
+
+// unit works on the host: it outlives the pod that started it, and not the boot.
+type unit struct {
+	run    string
+	boot   int
+	report *patch.Report // once it has ended
+}
+
+// working says whether the packages of the machine are being changed.
+func (m *machine) working() bool {
+	return m.unit != nil && m.unit.boot == m.boots && m.unit.report == nil
+}
+
+// bootID is that of the present boot.
+func (m *machine) bootID() string { return fmt.Sprintf("boot-%d-%s", m.boots, m.vm) }
+
+func (m *machine) boot() nodes.Boot { return nodes.Boot{ID: m.bootID(), Kernel: "6.1.0-48"} }
+
+// patchTask is what a pod's name says that it is for.
+func patchTask(name string) (verb invariant.Verb, run string, ok bool) {
+	run, ok = strings.CutPrefix(name, patchPrefix)
+	for word, verb := range map[string]invariant.Verb{"reboot-": invariant.Restart, "look-": invariant.LookAt} {
+		if rest, yes := strings.CutPrefix(run, word); ok && yes {
+			return verb, rest, true
+		}
+	}
+	return invariant.Patch, run, ok
+}
+
+// sources gives a machine packages, and newer ones to upgrade to.
+func sources(files map[string]string) {
+	nodes.FillPackages(files)
+	files[nodes.UpgradesFile], files[nodes.HeldFile] = upgrades, heldName
+}
+
+// patch begins `kamino patch`.
+func (w *World) patch(p *Process, o kamino.Options) *Process {
+	all := kamino.PatchDefaults()
+	order := all.Order
+	all.Options, all.Order = o, order
+	all.Order.Settle = 10 * time.Second
+	all.Proof = kamino.PatchDefaults().Proof
+	if w.station.kamino != "" {
+		return w.spawn(p, "patch", "--target-node", o.Donor, "--grace-period", o.Grace.String(), "--autoscaler-settle", o.Settle.String(),
+			"--settle", all.Order.Settle.String(), "--poll-interval", pollInterval.String(), "--image", sealImage, "-o", "json")
+	}
+	w.begin(p, func(ctx context.Context, e *kamino.Engine) (err error) {
+		p.Patched, err = e.Patch(ctx, all)
+		return err
+	})
+	return p
+}
+
+// tendPatch lets the kubelet of a machine do with a pod of a patch what is due.
+func (w *World) tendPatch(m *machine, pod *corev1.Pod) {
+	boot, known := w.patchPods[pod.UID]
+	switch {
+	case !known:
+		w.patchPods[pod.UID] = m.boots
+		w.later(m, m.fate.Pace()*podStartTime, func() { w.startPatch(m, pod) })
+	case boot != m.boots && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded:
+		w.postPod(pod, corev1.PodStatus{Phase: corev1.PodFailed, Message: "containers ended with the machine"})
+	}
+}
+
+// startPatch does what the agent's verb patch does on a real node.
+func (w *World) startPatch(m *machine, pod *corev1.Pod) {
+	if end := m.fate.Survey(); end.Refused+end.Waiting != "" {
+		w.postEnd(pod, end)
+		return
+	}
+	if !w.postContainer(pod, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.clock.Now())}}) {
+		return // deleted before it began
+	}
+	verb, run, _ := patchTask(pod.Name)
+	policy, err := patch.ParsePolicy(podEnv(pod, patch.PolicyEnv))
+	w.check("read the order of "+pod.Name, err)
+	switch verb {
+	case invariant.Restart:
+		if policy.Boot == m.bootID() {
+			w.restart(m, run)
+			return
+		}
+	case invariant.LookAt:
+		var report patch.Report
+		w.writeDisk(m, func(files map[string]string) { report = m.boot().Look(files) })
+		m.looked = m.boots
+		w.tellPatch(m, kamino.AnnotationPatchLook, run, sealNonce(pod), report)
+	default:
+		w.upgrade(m, pod, run, policy)
+		return
+	}
+	w.postEnd(pod, worlds.End{})
+}
+
+// upgrade finds the unit of a run, or starts it.
+func (w *World) upgrade(m *machine, pod *corev1.Pod, run string, policy patch.Policy) {
+	nonce := sealNonce(pod)
+	if u := m.unit; u != nil && u.run == run && u.boot == m.boots {
+		if u.report != nil {
+			w.tellPatch(m, kamino.AnnotationPatch, run, nonce, *u.report)
+			w.postEnd(pod, worlds.End{})
+		}
+		return
+	}
+	if m.working() { // another run's, whose locks are waited for
+		w.later(m, podStartTime, func() { w.upgrade(m, pod, run, policy) })
+		return
+	}
+	var refused error
+	w.writeDisk(m, func(files map[string]string) { refused = nodes.BeginUpgrade(files, run) })
+	if refused != nil {
+		w.postEnd(pod, worlds.End{ExitCode: 3, Message: refused.Error()})
+		return
+	}
+	u := &unit{run: run, boot: m.boots}
+	m.unit, m.unseen = u, true
+	w.later(m, m.fate.Pace()*managerTime, func() {
+		var report patch.Report
+		w.writeDisk(m, func(files map[string]string) { report = m.boot().Upgrade(files, policy) })
+		u.report = &report
+		w.tellPatch(m, kamino.AnnotationPatch, run, nonce, report)
+		if now, err := w.station.admin.CoreV1().Pods(kamino.SystemNamespace).Get(w.ctx, patchPrefix+run, metav1.GetOptions{}); err == nil && now.Status.Phase == corev1.PodRunning {
+			w.postEnd(now, worlds.End{})
+		}
+	})
+}
+
+// tellPatch writes a report on the node.
+func (w *World) tellPatch(m *machine, annotation, run, nonce string, r patch.Report) {
+	answer, err := nodes.PatchAnswer(run, nonce, r)
+	w.check("write the answer of node "+m.node, err)
+	w.tell(m, annotation, answer)
+}
+
+// restart is a reboot from inside that a run asked for.
+func (w *World) restart(m *machine, run string) {
+	if m.restarts == nil {
+		m.restarts = map[string]int{}
+	}
+	if m.restarts[run]++; m.restarts[run] > 1 {
+		w.audit.Violate("I32", "%s is restarted %d times by run %s", m.node, m.restarts[run], run)
+	}
+	w.off(m, true)
+	m.on = true
+	w.later(m, m.fate.Pace()*bootTime, func() { w.booted(m) })
+}
+
+// podEnv is a variable of a pod's container.
+func podEnv(pod *corev1.Pod, name string) string {
+	for _, e := range pod.Spec.Containers[0].Env {
+		if e.Name == name {
+			return e.Value
+		}
+	}
+	return ""
+}
+
+// ours says whether a taint keeps pods off a node for Kamino's sake.
+func ours(taint string) bool { return taint == kamino.TaintBlock || taint == kamino.TaintPatchFailed }
+
+// asking is a call of a patch, with what the world knows of its node.
+type asking struct {
+	w    *World
+	c    *Call
+	node *invariant.Node
+	m    *machine
+	mark *kamino.Mark // nil without one of the run
+}
+
+// patchRules are what must hold of patches besides the invariants: before each of the calls that
+// they name, and in the end of every node. What they find is I32.
+var patchRules = []struct {
+	says  string
+	verbs []invariant.Verb
+	asked func(asking) bool                                           // false: broken
+	ends  func(w *World, n *invariant.Node, m *machine) (broken bool) // in the end
+}{
+	{says: "only a node that is blocked is patched or restarted", verbs: []invariant.Verb{invariant.Patch, invariant.Restart}, asked: func(a asking) bool {
+		return slices.Contains(a.node.Taints, kamino.TaintBlock) || a.w.audit.Freed(a.node.Name)
+	}},
+	{says: "a run does nothing to a node that it has not marked", verbs: []invariant.Verb{invariant.Patch, invariant.Restart, invariant.LookAt}, asked: func(a asking) bool {
+		return a.mark != nil
+	}},
+	{says: "that packages are about to be changed stands on the node before they are", verbs: []invariant.Verb{invariant.Patch}, asked: func(a asking) bool {
+		return a.mark == nil || a.mark.Begun
+	}},
+	{says: "that a node is about to be restarted stands on it before it is", verbs: []invariant.Verb{invariant.Restart}, asked: func(a asking) bool {
+		return a.mark == nil || a.mark.Sealing
+	}},
+	{says: "the last node that serves is not taken", verbs: []invariant.Verb{invariant.Patch}, asked: func(a asking) bool {
+		return slices.ContainsFunc(a.w.state.Nodes, func(n invariant.Node) bool {
+			return n.Name != a.node.Name && n.Pool == a.node.Pool && n.Ready && !n.Unschedulable && !slices.ContainsFunc(n.Taints, ours)
+		})
+	}},
+	{says: "packages on hold are not asked for", verbs: []invariant.Verb{invariant.Patch}, asked: func(a asking) bool {
+		var order struct{ Held string }
+		return json.Unmarshal([]byte(a.c.order), &order) == nil && order.Held == ""
+	}},
+	{says: "a node is signed only once it was seen to be in order in its present boot", verbs: []invariant.Verb{invariant.Sign}, asked: func(a asking) bool {
+		if !strings.EqualFold(a.node.SystemUUID, a.m.vm) {
+			return true // replaced just now, and nobody can know before it has booted
+		}
+		report := patch.Report{Reboot: []string{"its disk is gone"}}
+		a.w.writeDisk(a.m, func(files map[string]string) { report = a.m.boot().Look(files) })
+		return a.m.looked == a.m.boots && a.m.kubelet && !a.m.working() && len(report.Reboot)+len(report.FailedUnits) == 0
+	}},
+	{says: "a node whose packages are being changed is not given back, unless it stays blocked", verbs: []invariant.Verb{invariant.Unmark}, asked: func(a asking) bool {
+		return !a.m.working() || slices.Contains(a.node.Taints, kamino.TaintPatchFailed)
+	}},
+
+	{says: "a node that was begun and not examined stays blocked, and says why", ends: func(_ *World, n *invariant.Node, m *machine) bool {
+		var why kamino.PatchFailure
+		blocked := slices.Contains(n.Taints, kamino.TaintPatchFailed)
+		told := json.Unmarshal([]byte(n.Annotations[kamino.AnnotationPatchFailed]), &why) == nil && why.Reason != ""
+		return m.unseen && (!blocked || !told)
+	}},
+	{says: "no other node stays blocked", ends: func(_ *World, n *invariant.Node, m *machine) bool {
+		return !m.unseen && (slices.Contains(n.Taints, kamino.TaintPatchFailed) || n.Annotations[kamino.AnnotationPatchFailed] != "")
+	}},
+	{says: "packages on hold keep their versions", ends: func(w *World, _ *invariant.Node, m *machine) (broken bool) {
+		w.writeDisk(m, func(files map[string]string) { broken = !strings.Contains(nodes.Packages(files), heldIs+"\n") })
+		return broken
+	}},
+	{says: "no answer of the agent is left on a node that was given back", ends: func(_ *World, n *invariant.Node, m *machine) bool {
+		return !m.unseen && n.Annotations[kamino.AnnotationPatch]+n.Annotations[kamino.AnnotationPatchLook] != ""
+	}},
+}
+
+// judgePatch looks at a call of a patch before it takes effect. What others did to the node just
+// before could not be seen.
+func (w *World) judgePatch(p *Process, c *Call) {
+	if !w.shape.Patch {
+		return
+	}
+	m := w.machineNamed(c.means.Node)
+	i := slices.IndexFunc(w.state.Nodes, func(n invariant.Node) bool { return n.Name == c.means.Node })
+	if m == nil || i < 0 || w.audit.Meddled(c.means.Node, w.clock.Now()) {
+		return
+	}
+	a := asking{w: w, c: c, node: &w.state.Nodes[i], m: m}
+	var mark kamino.Mark
+	if json.Unmarshal([]byte(a.node.Annotations[kamino.AnnotationRun]), &mark) == nil && mark.Run == c.means.Run {
+		a.mark = &mark
+	}
+	for _, r := range patchRules {
+		if slices.Contains(r.verbs, c.means.Verb) && !r.asked(a) {
+			w.audit.Violate("I32", "%s, %s of %s: %s", p.Name, c.means.Verb, c.means.Node, r.says)
+		}
+	}
+}
+
+// signed notes that a node was signed.
+func (w *World) signed(c *Call) {
+	if m := w.machineNamed(c.means.Node); m != nil && c.means.Verb == invariant.Sign && c.Status < 300 {
+		m.unseen = false
+	}
+}
+
+// restPatch checks what must hold of patches in the end.
+func (w *World) restPatch() {
+	if !w.shape.Patch {
+		return
+	}
+	for i := range w.state.Nodes {
+		n := &w.state.Nodes[i]
+		m := w.machineNamed(n.Name)
+		if m == nil {
+			continue
+		}
+		for _, r := range patchRules {
+			if r.ends != nil && r.ends(w, n, m) {
+				w.audit.Violate("I32", "node %s in the end: not so that %s", n.Name, r.says)
+			}
+		}
+	}
+	pods, err := w.station.admin.CoreV1().Pods(kamino.SystemNamespace).List(w.ctx, metav1.ListOptions{})
+	w.check("list pods", err)
+	if err != nil {
+		return
+	}
+	for i := range pods.Items {
+		if _, run, ok := patchTask(pods.Items[i].Name); ok {
+			w.audit.Violate("I16", "pod %s of run %s is left", pods.Items[i].Name, run)
+		}
+	}
+}
+
+// mendPackages is a person who finishes an interrupted change of packages, and takes back what
+// broke.
+func (w *World) mendPackages() {
+	if !w.shape.Patch {
+		return
+	}
+	for _, m := range w.machines {
+		working := m.working()
+		w.writeDisk(m, func(files map[string]string) {
+			if !working {
+				nodes.ConfigureAll(files)
+			}
+			nodes.Repair(files)
+			sources(files)
+		})
+	}
+}
+
+// patchLines are how the machines of a world stand whose nodes are patched.
+func (w *World) patchLines() (out []string) {
+	for _, m := range w.machines {
+		w.writeDisk(m, func(files map[string]string) {
+			out = append(out, fmt.Sprintf("machine %s packages=%q upgrading=%v unseen=%v", m.node, nodes.Packages(files), nodes.Upgrading(files), m.unseen))
+		})
+	}
+	return out
+}
+
+// comes lets something come of the upgrade of a package.
+func comes(what string) func(worlds.World, string, string) {
+	return func(to worlds.World, donor, _ string) {
+		w := to.(*World)
+		w.on(donor, func(m *machine) {
+			w.writeDisk(m, func(files map[string]string) {
+				files[nodes.UpgradesFile] = "openssl 3.0.16 amd64 " + what + "\n" + upgrades
+			})
+		})
+	}
+}
+
+// patchRivals are what becomes of a patch inside a machine.
+var patchRivals = []worlds.Rival{
+	{Name: "a package breaks", Column: "5b", Same: true, Rows: []string{"P2"}, Act: comes(nodes.Breaks)},
+	{Name: "the node comes back by a power cycle only", Column: "12", Same: true, Unharmed: true, Rows: []string{"P2"}, Act: comes(nodes.HangsOnce)},
+	{Name: "the node does not come back from its restart", Column: "12", Same: true, Rows: []string{"P2"}, Act: comes(nodes.HangsAlways)},
+	{Name: "a unit fails from then on", Column: "5b", Same: true, Rows: []string{"P2"}, Act: comes(nodes.FailsUnit)},
+	{Name: "the node takes no more pods", Column: "12", Same: true, Rows: []string{"P2", "P3", "P4"}, Act: fated(worlds.NoRoom)},
+	{Name: "the pod has no image", Column: "12", Same: true, Rows: []string{"P2", "P3", "P4"}, Act: fated(worlds.NoImage)},
+	{Name: "the node does not boot", Column: "12", Same: true, Rows: []string{"P2", "P3"}, Act: fated(worlds.NeverBoots)},
+	{Name: "the node is slow", Column: "12", Same: true, Unharmed: true, Rows: []string{"P2", "P3", "P4"}, Act: fated(worlds.Slow)},
+	{Name: "the budget of the pods never yields", Column: "12", Same: true, Rows: []string{"P1", "S3", "S4"}, Act: func(w worlds.World, donor, _ string) { w.HoldPods(donor) }},
+	{Name: "a person reboots the node", Column: "9", Act: func(w worlds.World, donor, _ string) { w.Reboot(donor) }},
+	{Name: "the runtime is restarted, and the pods of the run end", Column: "9", Same: true, Rows: []string{"P2", "P3", "P4"}, Act: func(w worlds.World, donor, _ string) { w.(*World).oust(donor) }},
+}
+
+func fated(f worlds.Fate) func(worlds.World, string, string) {
+	return func(w worlds.World, donor, _ string) { w.SetFate(donor, f) }
+}
+
+// oust ends the pods of a patch on a node, as a container runtime that is upgraded does.
+func (w *World) oust(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pods, err := w.station.admin.CoreV1().Pods(kamino.SystemNamespace).List(w.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	w.check("list pods", err)
+	if err != nil {
+		return
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if _, _, ok := patchTask(pod.Name); ok && pod.Status.Phase == corev1.PodRunning {
+			w.postEnd(pod, worlds.End{ExitCode: 137})
+		}
+	}
+}
+
+// ofImages are the rivals that meddle with images alone, of which a patch has none.
+var ofImages = []string{"a person changes the model's image", "a person takes the newest version out of latest", "a person deletes the snapshot",
+	"nothing can be deleted in the cloud", "a policy denies what makes an image", "the original script takes another donor",
+	"the original script has a snapshot of the donor", "the pool's recipe gets an owner"}
+
+// rivalsOfPatch are those that matter to a patch; what happens inside machines is its own.
+func rivalsOfPatch() []worlds.Rival {
+	all := slices.DeleteFunc(worlds.Rivals(), func(r worlds.Rival) bool { return r.Rows != nil || slices.Contains(ofImages, r.Name) })
+	return append(all, patchRivals...)
+}
+
+// warned says whether a process told of anything that another run has to look at.
+func (p *Process) warned() bool {
+	return len(p.Result.Warnings) > 0 || slices.ContainsFunc(p.Patched.Nodes, func(n kamino.PatchedNode) bool { return len(n.Warnings) > 0 })
+}
+
+// patchShape is the world in which kamino patch runs: there is a node besides donor and spare, or
+// a run for the one of them could not take it while the other is blocked.
+func patchShape() Shape {
+	return Shape{Name: "patch", Patch: true, Reference: kamino.Defaults().ImageReference, Pool: func(p *emulator.Pool) { p.Count = 3 }}
+}
