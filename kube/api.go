@@ -25,17 +25,18 @@ import (
 // clients, so that those and their fakes fit too. The product does without package
 // k8s.io/client-go/kubernetes, which links every group of the API that there is.
 type api struct {
-	namespaces objects[corev1.Namespace, corev1.NamespaceList]
-	nodes      objects[corev1.Node, corev1.NodeList]
-	pods       func(namespace string) objects[corev1.Pod, corev1.PodList]
-	configMaps func(namespace string) objects[corev1.ConfigMap, corev1.ConfigMapList]
-	events     func(namespace string) objects[corev1.Event, corev1.EventList]
-	leases     func(namespace string) objects[coordinationv1.Lease, coordinationv1.LeaseList]
-	budgets    func(namespace string) objects[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList]
-	jobs       func(namespace string) objects[batchv1.Job, batchv1.JobList]
-	cronJobs   func(namespace string) objects[batchv1.CronJob, batchv1.CronJobList]
-	daemonSets func(namespace string) objects[appsv1.DaemonSet, appsv1.DaemonSetList]
-	requests   objects[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList]
+	namespaces  objects[corev1.Namespace, corev1.NamespaceList]
+	nodes       objects[corev1.Node, corev1.NodeList]
+	pods        func(namespace string) objects[corev1.Pod, corev1.PodList]
+	configMaps  func(namespace string) objects[corev1.ConfigMap, corev1.ConfigMapList]
+	events      func(namespace string) objects[corev1.Event, corev1.EventList]
+	leases      func(namespace string) objects[coordinationv1.Lease, coordinationv1.LeaseList]
+	budgets     func(namespace string) objects[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList]
+	jobs        func(namespace string) objects[batchv1.Job, batchv1.JobList]
+	cronJobs    func(namespace string) objects[batchv1.CronJob, batchv1.CronJobList]
+	daemonSets  func(namespace string) objects[appsv1.DaemonSet, appsv1.DaemonSetList]
+	deployments func(namespace string) objects[appsv1.Deployment, appsv1.DeploymentList]
+	requests    objects[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList]
 
 	evict       func(context.Context, *policyv1.Eviction) error
 	reviewSelf  creator[authenticationv1.SelfSubjectReview]
@@ -81,17 +82,18 @@ func newAPI(cfg *rest.Config) (api, error) {
 	apps, certificates := group(appsv1.SchemeGroupVersion), group(certificatesv1.SchemeGroupVersion)
 	authentication, authorization := group(authenticationv1.SchemeGroupVersion), group(authorizationv1.SchemeGroupVersion)
 	return api{
-		namespaces: in[corev1.Namespace, corev1.NamespaceList](core, "namespaces")(""),
-		nodes:      in[corev1.Node, corev1.NodeList](core, "nodes")(""),
-		pods:       in[corev1.Pod, corev1.PodList](core, "pods"),
-		configMaps: in[corev1.ConfigMap, corev1.ConfigMapList](core, "configmaps"),
-		events:     in[corev1.Event, corev1.EventList](core, "events"),
-		leases:     in[coordinationv1.Lease, coordinationv1.LeaseList](group(coordinationv1.SchemeGroupVersion), "leases"),
-		budgets:    in[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](policy, "poddisruptionbudgets"),
-		jobs:       in[batchv1.Job, batchv1.JobList](batch, "jobs"),
-		cronJobs:   in[batchv1.CronJob, batchv1.CronJobList](batch, "cronjobs"),
-		daemonSets: in[appsv1.DaemonSet, appsv1.DaemonSetList](apps, "daemonsets"),
-		requests:   in[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList](certificates, "certificatesigningrequests")(""),
+		namespaces:  in[corev1.Namespace, corev1.NamespaceList](core, "namespaces")(""),
+		nodes:       in[corev1.Node, corev1.NodeList](core, "nodes")(""),
+		pods:        in[corev1.Pod, corev1.PodList](core, "pods"),
+		configMaps:  in[corev1.ConfigMap, corev1.ConfigMapList](core, "configmaps"),
+		events:      in[corev1.Event, corev1.EventList](core, "events"),
+		leases:      in[coordinationv1.Lease, coordinationv1.LeaseList](group(coordinationv1.SchemeGroupVersion), "leases"),
+		budgets:     in[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](policy, "poddisruptionbudgets"),
+		jobs:        in[batchv1.Job, batchv1.JobList](batch, "jobs"),
+		cronJobs:    in[batchv1.CronJob, batchv1.CronJobList](batch, "cronjobs"),
+		daemonSets:  in[appsv1.DaemonSet, appsv1.DaemonSetList](apps, "daemonsets"),
+		deployments: in[appsv1.Deployment, appsv1.DeploymentList](apps, "deployments"),
+		requests:    in[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList](certificates, "certificatesigningrequests")(""),
 		evict: func(ctx context.Context, e *policyv1.Eviction) error {
 			return core.Post().Namespace(e.Namespace).Resource("pods").Name(e.Name).SubResource("eviction").Body(e).Do(ctx).Error()
 		},

@@ -35,6 +35,9 @@ func NewForClient(client kubernetes.Interface, opts Options) *Cluster {
 		daemonSets: func(namespace string) objects[appsv1.DaemonSet, appsv1.DaemonSetList] {
 			return client.AppsV1().DaemonSets(namespace)
 		},
+		deployments: func(namespace string) objects[appsv1.Deployment, appsv1.DeploymentList] {
+			return client.AppsV1().Deployments(namespace)
+		},
 		requests: client.CertificatesV1().CertificateSigningRequests(),
 		evict: func(ctx context.Context, e *policyv1.Eviction) error {
 			return policy.Evictions(e.Namespace).Evict(ctx, e)

@@ -38,3 +38,23 @@ func (c *Cluster) EndJobs(ctx context.Context, namespace, release string) (left 
 	}
 	return len(crons.Items) + len(jobs.Items), nil
 }
+
+// EndController asks for the end of the controller of a release of the chart kamino, and says how
+// many of its objects are still there: until its pods are gone, which get SIGTERM, it is.
+func (c *Cluster) EndController(ctx context.Context, namespace, release string) (left int, err error) {
+	dependents := metav1.DeletePropagationForeground
+	all, err := c.api.deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=run,app.kubernetes.io/instance=" + release})
+	if err != nil {
+		return 0, explain("list deployments.apps -n "+namespace, err)
+	}
+	for i := range all.Items {
+		if all.Items[i].DeletionTimestamp != nil {
+			continue
+		}
+		err := c.api.deployments(namespace).Delete(ctx, all.Items[i].Name, metav1.DeleteOptions{PropagationPolicy: &dependents})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return 0, explain("delete deployments.apps -n "+namespace, err)
+		}
+	}
+	return len(all.Items), nil
+}

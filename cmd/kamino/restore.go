@@ -18,8 +18,8 @@ type restoreCommand struct {
 	opts kamino.RestoreOptions
 	// everything lists besides what Kamino made and no run gives back.
 	everything bool
-	// release whose jobs are ended first.
-	release string
+	// release whose jobs are ended first, and one whose controller is.
+	release, controllerRelease string
 }
 
 func newRestoreCommand(a *app) *cobra.Command {
@@ -50,6 +50,7 @@ nothing of that itself.`,
 	cmd.Flags().BoolVar(&c.opts.PoolIsGone, "pool-is-gone", false, "the one pool named was deleted for good: give up its donors and its lease")
 	cmd.Flags().BoolVar(&c.everything, "everything", false, "print besides what remains of Kamino, and the command that removes each: for an uninstall")
 	cmd.Flags().StringVar(&c.release, "end-jobs-of", "", "first end the jobs of this release in $POD_NAMESPACE, and wait until they have given back; \"helm uninstall\" does")
+	cmd.Flags().StringVar(&c.controllerRelease, "end-controller-of", "", "first end the controller of this release in $POD_NAMESPACE, and wait until it has ended; \"helm uninstall\" does")
 	a.addGallery(cmd.Flags())
 	c.out.add(cmd)
 	a.completes(cmd, "pool", poolWords)
@@ -65,15 +66,16 @@ func (c *restoreCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.release != "" {
-		if err := c.endJobs(ctx, engine.Cluster); err != nil {
+	ends := c.release != "" || c.controllerRelease != ""
+	if ends {
+		if err := c.endWork(ctx, engine.Cluster); err != nil {
 			return err
 		}
 	}
 	finish := c.follow(ctx, engine)
 	left, err := engine.Restore(ctx, c.opts)
 	finish()
-	if c.release != "" && err != nil && refused(err) {
+	if ends && err != nil && refused(err) {
 		c.global.Log.Warn("runs of others live, and are left alone", "error", err)
 		err = nil // the release may go
 	}
