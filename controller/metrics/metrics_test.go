@@ -54,6 +54,18 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// TestZero: what is counted of a pool is there before it happens first, as alerts look at
+// increases.
+func TestZero(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	NewRuns(registry, "test").Set("a", full)
+	for name, want := range map[string]int{"kamino_runs_total": 3, "kamino_proofs_total": 3, "kamino_promotions_total": 1, "kamino_withdrawals_total": 1} {
+		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
+			t.Errorf("%d of %s, want %d (%v)", got, name, want, err)
+		}
+	}
+}
+
 // TestWrite: kamino status -o openmetrics.
 func TestWrite(t *testing.T) {
 	var out bytes.Buffer

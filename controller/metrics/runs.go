@@ -48,6 +48,21 @@ func NewRuns(registry prometheus.Registerer, version string) *Runs {
 	return r
 }
 
+// Set puts what is there of a pool in the place of what was. Its counters begin at zero then: the
+// first of what they count would be no increase otherwise.
+func (r *Runs) Set(key string, s kamino.PoolStatus) {
+	r.Pools.Set(key, s)
+	pool := label(s)
+	for _, result := range []string{"done", "failed", "held"} {
+		r.runs.WithLabelValues(pool, result)
+	}
+	for _, outcome := range []string{"passed", "failed", "inconclusive"} {
+		r.proofs.WithLabelValues(pool, outcome)
+	}
+	r.promotions.WithLabelValues(pool)
+	r.withdrawn.WithLabelValues(pool)
+}
+
 // Ended counts what one call of auto-update did for a pool, or the watch after it.
 func (r *Runs) Ended(pool string, results []kamino.PoolResult, err error) {
 	r.proved(pool, err)
