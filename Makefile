@@ -58,8 +58,9 @@ test-race: ## the product's tests with the race detector; the sweeps, and a tent
 	SEEDS=$$(($(SEEDS) / 10)) go test -count=1 -run '$(SWEEPS)|^TestWalks$$' -timeout 30m ./agent/seal ./internal/sim
 
 .PHONY: test-lab
-test-lab: build lab ## end to end: the real kube-apiserver, the Azure SDK over HTTPS
+test-lab: build lab ## end to end: the real kube-apiserver, the Azure SDK over HTTPS; the alerts, by Prometheus' engine
 	cd lab && go test ./...
+	cd lab/alerts && go test ./...
 
 .PHONY: test-crash
 test-crash: build lab ## kill, lie and interfere at every call of a run, and look whether anything is lost (13 minutes)
