@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// charts packs each directory of charts/ as "helm package" does, with the release's version, and
-// with the images of the release as values, by digest.
+// charts packs each directory of charts/ as "helm package" does, with the release's version, with
+// the charts that it depends on, and with the images of the release as values, by digest.
 func (r *Release) charts(context.Context) error {
 	dirs, err := filepath.Glob(filepath.Join(r.Source, "charts", "*", "Chart.yaml"))
 	if err != nil {
@@ -62,6 +62,16 @@ func (r *Release) chart(dir, name string) ([]entry, error) {
 		entries = append(entries, entry{name: filepath.ToSlash(at), mode: 0o644, body: body})
 		return nil
 	})
+	if err != nil || name != "kamino" {
+		return entries, err
+	}
+	// Its dependency, which its Chart.yaml names by path.
+	const base = "kamino-base"
+	brought, err := r.chart(filepath.Join(filepath.Dir(dir), base), base)
+	for _, e := range brought {
+		e.name = "charts/" + base + "/" + e.name
+		entries = append(entries, e)
+	}
 	return entries, err
 }
 
@@ -73,6 +83,11 @@ func (r *Release) imageValues(chart string) []value {
 	switch chart {
 	case "kamino-base":
 		return []value{{"sealImages[]", r.reference(agent)}}
+	case "kamino":
+		return []value{
+			{"image.registry", r.Registry}, {"image.repository", kamino}, {"image.digest", r.images[kamino].Hex}, {"sealImage", r.reference(agent)},
+			{"kamino-base.sealImages[]", r.reference(agent)},
+		}
 	default:
 		return []value{
 			{"kamino.container.imageRegistry", r.Registry}, {"kamino.container.imageRepository", kamino},

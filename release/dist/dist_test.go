@@ -99,10 +99,15 @@ func TestRelease(t *testing.T) {
 	t.Run("charts", func(t *testing.T) {
 		base := unpack(t, filepath.Join(dir, "kamino-base-1.2.3-rc.1.tgz"))
 		job := unpack(t, filepath.Join(dir, "vmss-prototype-1.2.3-rc.1.tgz"))
+		controller := unpack(t, filepath.Join(dir, "kamino-1.2.3-rc.1.tgz"))
 		kaminoDigest := indexDigest(t, filepath.Join(dir, "kamino_1.2.3-rc.1_image.tar"))
 		for _, want := range []struct{ in, text string }{
 			{string(base["values.yaml"]), "sealImages:\n  - " + version.AgentImage}, {string(base["Chart.yaml"]), "\nversion: \"1.2.3-rc.1\""},
 			{string(job["values.yaml"]), "imageHash: \"" + strings.TrimPrefix(kaminoDigest, "sha256:")}, {string(job["values.yaml"]), "sealImage: \"" + version.AgentImage},
+			{string(controller["Chart.yaml"]), "\nversion: \"1.2.3-rc.1\""}, {string(controller["values.yaml"]), "digest: \"" + strings.TrimPrefix(kaminoDigest, "sha256:")},
+			{string(controller["values.yaml"]), "  sealImages:\n    - " + version.AgentImage}, {string(controller["values.yaml"]), "\nsealImage: \"" + version.AgentImage},
+			{string(controller["charts/kamino-base/Chart.yaml"]), "\nversion: \"1.2.3-rc.1\""}, {string(controller["templates/kamino.dev_nodeprototypes.yaml"]), "kind: CustomResourceDefinition"},
+			{string(controller["alerts.yaml"]), "alert: KaminoDonorAway"},
 			{string(job["Chart.yaml"]), "appVersion: \"1.2.3-rc.1\""}, {string(job["templates/_pod.tpl"]), "restartPolicy: Never"},
 		} {
 			if !strings.Contains(want.in, want.text) {
