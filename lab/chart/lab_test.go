@@ -1,4 +1,4 @@
-// Package chart tests charts/vmss-prototype: rendered by Helm's own library,
+// Package chart tests charts/vmss-prototype and charts/kamino: rendered by Helm's own library,
 // checked by a real API server, and run.
 package chart
 
@@ -29,10 +29,14 @@ const (
 var (
 	shared *lab.Lab
 	binary string // kamino
+	// labs of their own are started with these.
+	mainContext context.Context
+	labProgram  string
 )
 
 func TestMain(m *testing.M) {
 	labtest.Main(m, func(ctx context.Context, dir, labBinary string) (stop func(), err error) {
+		mainContext, labProgram = ctx, labBinary
 		if err := labtest.SideBySide(8); err != nil {
 			return nil, err
 		}
