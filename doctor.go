@@ -188,10 +188,17 @@ func (d *doctor) checkLease(ctx context.Context) (passed bool) {
 		who = fmt.Sprintf("patch run %s (process %s), which has node %s since %s, at step %s,", u.Run, u.Process, u.Donor, u.Started.UTC().Format(time.RFC3339), u.Step)
 		do = goesOn(u.Donor)
 	}
+	left := " has ended and left the lease"
+	if since := u.Away(); !since.IsZero() {
+		left += fmt.Sprintf("; node %s may be off since %s", u.Donor, since.UTC().Format(time.RFC3339))
+		if u.Work != WorkPatch {
+			do = fmt.Sprintf("kamino update --target-node %s finishes it, %s", u.Donor, do)
+		}
+	}
 	if u.Alive {
 		d.add(Check{Name: "lease", State: CheckWarned, Found: who + " is at work", Do: "wait for it to end; kamino status shows it"})
 	} else {
-		d.add(Check{Name: "lease", State: CheckWarned, Found: who + " has ended and left the lease", Do: do})
+		d.add(Check{Name: "lease", State: CheckWarned, Found: who + left, Do: do})
 	}
 	return true
 }

@@ -200,6 +200,14 @@ func (l *Ledger) failed(run string, rec Record, now time.Time) {
 		Failure: cutText(firstWord(rec.Failure, processEnded+rec.FailedAt), maxFailure), Step: rec.FailedAt})
 }
 
+// Away is since when the donor may be off; zero where it is not, or is back.
+func (r Record) Away() time.Time {
+	if !r.AwayEnds.IsZero() {
+		return time.Time{}
+	}
+	return r.AwaySince
+}
+
 // away is how long the donor was away, as far as processes noted it.
 func (r Record) away() time.Duration {
 	if r.AwaySince.IsZero() || r.AwayEnds.IsZero() {

@@ -223,7 +223,7 @@ func (r *Run) lookImage(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("version %s appeared meanwhile and was not made by this run", v.Name)
 	case v.whole() && v.Ready:
 		r.image.version, r.image.readAt = v, r.engine.now()
-		return done("replicated, " + v.Storage), nil
+		return done(strings.TrimSuffix("replicated, "+v.Storage, ", ")), nil // a cloud may have no types of storage
 	case v.State == Failed:
 		return r.failedImage(v)
 	case v.State == Deleting:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"kamino.dev/kamino"
 )
@@ -55,6 +56,12 @@ func TestDoctor(t *testing.T) {
 		{name: "no candidate", args: []string{"--minimum-ready-time", "90d"}, passed: "image cloud cluster lease", warned: "donor", do: "kamino plan --pool " + pool1},
 		{name: "another run at work", world: func(w *fakeWorld) { held(w, true) }, passed: strings.Replace(fine, "lease ", "", 1), warned: "lease", do: "wait"},
 		{name: "a run that ended", world: func(w *fakeWorld) { held(w, false) }, passed: strings.Replace(fine, "lease ", "", 1), warned: "lease", do: "kamino restore"},
+		{name: "a run that ended and left its donor off", world: func(w *fakeWorld) {
+			held(w, false)
+			l := w.cluster.leases[fakePool(pool1)]
+			l.Record.Donor, l.Record.AwaySince = "n3", w.now.Add(-time.Hour)
+			w.cluster.leases[fakePool(pool1)] = l
+		}, passed: strings.Replace(fine, "lease ", "", 1), warned: "lease", do: "kamino update --target-node n3 finishes it, kamino restore gives back"},
 		{name: "a pool of one node", world: func(w *fakeWorld) { w.cloud.pools[fakePool(pool1)].Capacity = 1 }, passed: fine, warned: "rehearse"},
 		{name: "unknown pool", args: []string{"--pool", "nope"}, passed: "image cloud cluster", failed: "pools", do: pool1},
 	}

@@ -238,7 +238,7 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	}
 	fmt.Fprintln(w, "\nVERSION\tSTATE\tBUILT FROM\tBUILT AT\tPARENT\tINSTANCES"+more("RUN", "SEAL POLICY")+"\tNOTE")
 	for _, v := range p.Versions {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d%s\t%s\n", v.Name, versionState(v), shown(v.BuiltFrom), shown(v.BuiltAt),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d%s\t%s\n", v.Name, versionState(v), shown(v.BuiltFrom), builtAt(v),
 			shown(v.Parent), v.Instances, more(shown(v.Run), shown(v.Policy)), versionNote(v, wide))
 	}
 }
@@ -256,6 +256,9 @@ func printUnfinished(w io.Writer, u *kamino.Unfinished) {
 	}
 	if u.Failure != "" {
 		fmt.Fprintf(w, "\tgiving back after: %s\n", cut(u.Failure, 100))
+	}
+	if since := u.Away(); !since.IsZero() {
+		fmt.Fprintf(w, "Donor away:\t%s, since %s%s\n", u.Donor, instant(since), awayFor(u))
 	}
 	if u.Alive {
 		fmt.Fprintf(w, "\t%s\n", kamino.HowToEnd(u.Process))
@@ -277,6 +280,27 @@ func unfinished(u *kamino.Unfinished) string {
 		return "run " + u.Run + ", whose lease was never renewed"
 	}
 	return fmt.Sprintf("run %s, silent for %s (its process has probably ended)", u.Run, silence(u))
+}
+
+// awayFor tells how long the donor of a run is away, and that it comes back by nobody's hand.
+func awayFor(u *kamino.Unfinished) string {
+	var text string
+	if !u.Heartbeat.IsZero() { // else nothing tells what time it is
+		text = " (" + ago(u.Heartbeat.Add(silence(u)), u.Away()) + ")"
+	}
+	if !u.Alive {
+		text += "; it may be off until one of these commands ends the run:"
+	}
+	return text
+}
+
+// builtAt is when a version was built, as the table tells other times; what is none, as it stands.
+func builtAt(v kamino.VersionStatus) string {
+	t, err := time.Parse(kamino.BuiltAtFormat, v.BuiltAt)
+	if err != nil {
+		return shown(v.BuiltAt)
+	}
+	return instant(t)
 }
 
 func instant(t time.Time) string {

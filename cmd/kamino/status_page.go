@@ -133,8 +133,8 @@ func unfolded(notices []pageNotice) int {
 
 // away says since when the donor of a run that has not ended may be off; zero when it is not.
 func away(p kamino.PoolStatus) time.Time {
-	if u := p.Unfinished; u != nil && u.AwayEnds.IsZero() {
-		return u.AwaySince
+	if u := p.Unfinished; u != nil {
+		return u.Away()
 	}
 	return time.Time{}
 }
@@ -176,7 +176,7 @@ func poolNotices(p kamino.PoolStatus, now time.Time) (out []pageNotice) {
 		}
 		switch {
 		case u.Alive && !since.IsZero():
-			add(moodInfo, fmt.Sprintf("%s %s is away for %s", word, u.Donor, ago(now, since)), fmt.Sprintf("run %s is at step %s and gives it back", u.Run, shown(u.Step)))
+			add(moodInfo, fmt.Sprintf("%s %s is away for %s", word, u.Donor, ago(now, since)), fmt.Sprintf("run %s is at step %s, last heard of %s ago", u.Run, shown(u.Step), silence(u)))
 		case u.Alive:
 			add(moodInfo, "a run is at work", fmt.Sprintf("%s, at step %s", u.Run, shown(u.Step)))
 		case !since.IsZero():

@@ -50,7 +50,7 @@ func TestPageSays(t *testing.T) {
 	}{
 		{"all well", nil, []string{`<header class="good">`, "No donor is away", "boots from 2026.11.11"}},
 		{"donor away, run works", func(p *kamino.PoolStatus) { p.Unfinished = run(true, at.Add(-12*time.Minute)) },
-			[]string{`<header class="good">`, "A donor is away: n2", "donor n2 is away for 12m", `aria-current="step"`, `<li class="done" title="check that`}},
+			[]string{`<header class="good">`, "A donor is away: n2", "donor n2 is away for 12m", "run r1 is at step stop, last heard of 5m0s ago", `aria-current="step"`, `<li class="done" title="check that`}},
 		{"donor away, run dead", func(p *kamino.PoolStatus) { p.Unfinished = run(false, at.Add(-2*time.Hour)) },
 			[]string{`<header class="bad">`, "A donor is away: n2", "its run has probably ended", "kamino update --target-node n2", "kamino restore", "interrupted"}},
 		{"donor back, run dead", func(p *kamino.PoolStatus) {

@@ -58,6 +58,34 @@ func TestStatusGolden(t *testing.T) {
 	}
 }
 
+// TestStatusAway: the table tells that a donor may be off, and of a silent run what ends that.
+func TestStatusAway(t *testing.T) {
+	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
+	const line = "Donor away:\tn2, since 2026-11-20T02:00:00Z"
+	for _, tt := range []struct {
+		name   string
+		change func(*kamino.Unfinished)
+		want   string
+	}{
+		{"at work", func(u *kamino.Unfinished) { u.Alive = true }, line + " (1h0m)\n"},
+		{"silent", func(*kamino.Unfinished) {}, line + " (1h0m); it may be off until one of these commands ends the run:\n\tkamino update --target-node n2 finishes it, kamino restore gives back"},
+		{"never heard of", func(u *kamino.Unfinished) { u.Heartbeat = time.Time{} }, line + "; it may be off"},
+		{"back", func(u *kamino.Unfinished) { u.AwayEnds = at }, ""},
+		{"not taken yet", func(u *kamino.Unfinished) { u.AwaySince = time.Time{} }, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			u := &kamino.Unfinished{Run: "r1", Process: "host/1", Heartbeat: at.Add(-5 * time.Minute), Silence: 300}
+			u.Donor, u.Step, u.Started, u.AwaySince = "n2", "stop", at.Add(-2*time.Hour), at.Add(-time.Hour)
+			tt.change(u)
+			var out strings.Builder
+			printStatus(&out, []kamino.PoolStatus{{Name: "pool1", Unfinished: u}}, false)
+			if told := strings.Contains(out.String(), "Donor away:"); told != (tt.want != "") || !strings.Contains(out.String(), tt.want) {
+				t.Errorf("want %q in\n%s", tt.want, out.String())
+			}
+		})
+	}
+}
+
 func TestRollback(t *testing.T) {
 	w := newFakeWorld()
 	p := stale(w)
