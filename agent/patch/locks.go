@@ -50,7 +50,8 @@ func (n Node) locked() (name string, process int32) {
 
 // saysLocked knows the words of managers that do not wait: apt's and unattended-upgrade's.
 func saysLocked(text string) bool {
-	for _, words := range []string{"Could not get lock", "Unable to acquire the dpkg frontend lock", "Unable to lock directory", "Cache lock can not be acquired"} {
+	for _, words := range []string{"Could not get lock", "Unable to acquire the dpkg frontend lock", "Unable to lock directory", "Cache lock can not be acquired",
+		"Lock file is already taken"} {
 		if strings.Contains(text, words) {
 			return true
 		}

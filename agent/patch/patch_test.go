@@ -2,6 +2,7 @@ package patch
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -302,23 +304,12 @@ func TestLock(t *testing.T) {
 	t.Parallel()
 	tr := three(t)
 	n := tr.node()
-	// Another process: a lock of one's own does not count (fcntl(2)).
-	holder := exec.Command("python3", "-c", "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); sys.stdin.read()", tr.root+"/var/lib/dpkg/lock-frontend")
-	needs(t, "python3")
-	in, _ := holder.StdinPipe()
-	out, _ := holder.StdoutPipe()
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 8)); err != nil {
-		t.Fatal(err)
-	}
+	release := tr.hold("var/lib/dpkg/lock-frontend")
 	waits := 0
 	wait := n.Wait
 	n.Wait = func(ctx context.Context, d time.Duration) error {
 		if waits++; waits == 3 {
-			_ = in.Close() // it lets go
-			_ = holder.Wait()
+			release()
 		}
 		return wait(ctx, d)
 	}
@@ -334,6 +325,31 @@ func TestLock(t *testing.T) {
 	if err := syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK}); err != nil {
 		t.Errorf("a lock is left: %v", err)
 	}
+}
+
+// hold lets another process lock a file, since a lock of one's own does not count (fcntl(2)), until
+// what is returned is called.
+func (tr *tree) hold(name string) (release func()) {
+	needs(tr.t, "python3")
+	holder := exec.Command("python3", "-c", "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); sys.stdin.read()", filepath.Join(tr.root, name))
+	in, err := holder.StdinPipe()
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		tr.t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 8)); err != nil {
+		tr.t.Fatal(err)
+	}
+	return sync.OnceFunc(func() {
+		_ = in.Close() // it lets go
+		_ = holder.Wait()
+	})
 }
 
 // TestReboot: the mark of Debian, and a kernel newer than the one that runs.
@@ -390,6 +406,113 @@ func TestUnattended(t *testing.T) {
 	}
 }
 
+// inNode lets programs see the tree as their machine: package database, sources, configuration and
+// /run are the tree's; all else is this machine's, of which what they change is forgotten. It needs
+// root and overlayfs.
+const inNode = `set -e
+root=$1 space=$2; shift 2
+mount -t tmpfs none "$space"
+mkdir "$space/up" "$space/work" "$space/all"
+mount -t overlay none -o "lowerdir=/,upperdir=$space/up,workdir=$space/work" "$space/all"
+for dir in dev proc sys tmp; do mount --rbind "/$dir" "$space/all/$dir"; done
+for dir in etc/apt run var/cache/apt var/lib/apt var/lib/dpkg var/log; do
+	mkdir -p "$root/$dir" "$space/all/$dir"
+	mount --bind "$root/$dir" "$space/all/$dir"
+done
+exec chroot "$space/all" "$@"`
+
+// unattendedNode is a tree of which the real unattended-upgrade may take alpha, beta and kubelet,
+// and not gamma, which is another origin's.
+func unattendedNode(t *testing.T) (*tree, Node) {
+	needs(t, "unattended-upgrade", "unshare", "chroot")
+	tr := three(t)
+	inside := []string{"--mount", "sh", "-c", inNode, "sh", tr.root, t.TempDir()}
+	if out, err := exec.Command("unshare", append(slices.Clone(inside), "true")...).CombinedOutput(); err != nil {
+		t.Skipf("cannot mount over this machine's files: %v\n%s", err, out)
+	}
+	tr.release("Debian", "Debian-Security")
+	other := &tree{t: t, root: tr.root, repo: t.TempDir()}
+	tr.install(tr.deb("gamma", "1", ""))
+	other.deb("gamma", "2", "")
+	other.index()
+	other.release("Somebody", "Else")
+	write(t, tr.root+"/etc/apt/sources.list", "deb [trusted=yes] file:"+tr.repo+" ./\ndeb [trusted=yes] file:"+other.repo+" ./\n", 0o644)
+	write(t, tr.root+"/etc/apt/apt.conf.d/50unattended-upgrades", `Unattended-Upgrade::Origins-Pattern { "origin=Debian,label=Debian-Security"; };
+APT::Sandbox::User "root"; Unattended-Upgrade::OnlyOnACPower "false"; Unattended-Upgrade::Skip-Updates-On-Metered-Connections "false";
+`, 0o644)
+	write(t, tr.root+"/usr/bin/unattended-upgrade", "", 0o755)
+	tr.env = nil // no file of options: the tree is all of apt's that is seen
+	n := tr.node()
+	run := n.Exec
+	n.Exec = func(ctx context.Context, out io.Writer, name string, args ...string) error {
+		if name != "systemctl" {
+			name, args = "unshare", slices.Concat(inside, []string{name}, args)
+		}
+		return run(ctx, out, name, args...)
+	}
+	return tr, n
+}
+
+// TestUnattendedForReal: the real program takes what its origins allow, asks nothing about a file
+// that was edited, and leaves a package on hold and other origins alone.
+func TestUnattendedForReal(t *testing.T) {
+	t.Parallel()
+	tr, n := unattendedNode(t)
+	r, err := n.Patch(t.Context(), Policy{})
+	if err != nil || r.Failure != "" || r.Manager != Unattended || !slices.Equal(names(r.Changed), []string{"alpha 1>2", "beta 1>2"}) || !slices.Equal(r.Kept, []string{"kubelet"}) {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got := tr.installed("kubelet") + ", " + tr.installed("gamma"); got != "1 hold, 1 install" {
+		t.Errorf("kubelet and gamma are %s", got)
+	}
+	if again, err := n.Patch(t.Context(), Policy{}); err != nil || again.Failure != "" || len(again.Changed) > 0 {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
+// TestUnattendedLocked: what somebody takes a lock for, once it was seen that nobody has it, is
+// waited for, whichever of the locks of the real program it is.
+func TestUnattendedLocked(t *testing.T) {
+	t.Parallel()
+	for _, lock := range []string{"run/unattended-upgrades.lock", "var/lib/dpkg/lock-frontend"} {
+		t.Run(filepath.Base(lock), func(t *testing.T) {
+			t.Parallel()
+			tr, n := unattendedNode(t)
+			var release func()
+			waits, run, wait := 0, n.Exec, n.Wait
+			n.Exec = func(ctx context.Context, out io.Writer, name string, args ...string) error {
+				if slices.Contains(args, "unattended-upgrade") && release == nil {
+					release = tr.hold(lock)
+				}
+				return run(ctx, out, name, args...)
+			}
+			n.Wait = func(ctx context.Context, d time.Duration) error {
+				if waits++; waits == 2 {
+					release()
+				}
+				return wait(ctx, d)
+			}
+			r, err := n.Patch(t.Context(), Policy{})
+			if release == nil {
+				t.Fatalf("unattended-upgrade was not run: %+v, %v", r, err)
+			}
+			release()
+			if err != nil || r.Failure != "" || waits < 2 || len(r.Changed) != 2 {
+				t.Errorf("%d waits: %+v, %v", waits, r, err)
+			}
+		})
+	}
+}
+
+// release tells whose the repository is.
+func (tr *tree) release(origin, label string) {
+	list, err := os.ReadFile(tr.repo + "/Packages")
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	write(tr.t, tr.repo+"/Release", fmt.Sprintf("Origin: %s\nLabel: %s\nSHA256:\n %x %d Packages\n", origin, label, sha256.Sum256(list), len(list)), 0o644)
+}
+
 // TestLimit: a manager that does not end is ended, and that is told.
 func TestLimit(t *testing.T) {
 	t.Parallel()
@@ -421,36 +544,66 @@ func TestParsePolicy(t *testing.T) {
 	}
 }
 
-// TestDnf: a real dnf upgrades real packages of a tree from a repository in a directory.
-func TestDnf(t *testing.T) {
-	t.Parallel()
-	needs(t, "dnf", "rpmbuild", "rpm", "createrepo_c")
+// dnfNode is a tree with rpm's real database, whose packages are in version 1, and a repository
+// with version 2 of them; version 2 of alpha alone mends a hole, and kubelet is kept back, as the
+// guides of Kubernetes do it. A real dnf works on it.
+func dnfNode(t *testing.T) Node {
+	needs(t, "dnf", "rpmbuild", "rpm", "createrepo_c", "modifyrepo_c")
 	tr := newTree(t, "dnf")
 	home := t.TempDir() // Debian's rpm keeps its database below the user's home otherwise
 	write(t, home+"/.rpmmacros", "%_dbpath /var/lib/rpm\n", 0o644)
 	tr.env = []string{"HOME=" + home}
-	tr.rpm("alpha", "1")
-	tr.rpm("beta", "1")
-	if out, err := exec.Command("rpm", "--root="+tr.root, "--dbpath=/var/lib/rpm", "-i", tr.repo+"/alpha-1-1.noarch.rpm", tr.repo+"/beta-1-1.noarch.rpm").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	install := []string{"--root=" + tr.root, "--dbpath=/var/lib/rpm", "-i"}
+	for _, name := range []string{"alpha", "beta", "kubelet"} {
+		tr.rpm(name, "1")
+		tr.rpm(name, "2")
+		install = append(install, tr.repo+"/"+name+"-1-1.noarch.rpm")
 	}
-	tr.rpm("alpha", "2")
+	tool(t, "rpm", install...)
 	tool(t, "createrepo_c", "-q", tr.repo)
+	notice := t.TempDir() + "/updateinfo.xml"
+	write(t, notice, `<?xml version="1.0"?><updates><update from="nobody" status="stable" type="security" version="1"><id>HOLE-1</id><title>a hole</title>
+<issued date="2026-01-01 00:00:00"/><severity>Important</severity><pkglist><collection><name>test</name>
+<package name="alpha" version="2" release="1" epoch="0" arch="noarch"><filename>alpha-2-1.noarch.rpm</filename></package></collection></pkglist></update></updates>
+`, 0o644)
+	tool(t, "modifyrepo_c", "--mdtype=updateinfo", notice, tr.repo+"/repodata")
+	write(t, tr.root+"/etc/dnf/dnf.conf", "[main]\ngpgcheck=0\nexcludepkgs=kubelet\n", 0o644)
 	write(t, tr.root+"/etc/yum.repos.d/test.repo", "[test]\nname=test\nbaseurl=file://"+tr.repo+"\ngpgcheck=0\nenabled=1\n", 0o644)
 	n := tr.node()
 	run := n.Exec
 	n.Exec = func(ctx context.Context, out io.Writer, name string, args ...string) error {
 		if i := slices.Index(args, "dnf"); i >= 0 {
-			args = slices.Insert(slices.Clone(args), i+1, "--installroot="+tr.root, "--setopt=reposdir="+tr.root+"/etc/yum.repos.d", "--setopt=plugins=0", "--releasever=9")
+			args = slices.Insert(slices.Clone(args), i+1, "--installroot="+tr.root, "--config="+tr.root+"/etc/dnf/dnf.conf",
+				"--setopt=reposdir="+tr.root+"/etc/yum.repos.d", "--setopt=plugins=0", "--releasever=9")
 		}
 		return run(ctx, out, name, args...)
 	}
-	r, err := n.Patch(t.Context(), Policy{})
-	if err != nil || r.Failure != "" || r.Manager != Dnf || !slices.Equal(names(r.Changed), []string{"alpha 1-1>2-1"}) {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	if again, err := n.Patch(t.Context(), Policy{}); err != nil || again.Failure != "" || len(again.Changed) > 0 {
-		t.Errorf("again: %+v, %v", again, err)
+	return n
+}
+
+// TestDnf: a real dnf upgrades what the run asks for, and what the node keeps back only where it
+// asks for that; asked again it finds nothing.
+func TestDnf(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		policy Policy
+		want   []string
+	}{
+		"all but what is kept back": {Policy{}, []string{"alpha 1-1>2-1", "beta 1-1>2-1"}},
+		"security":                  {Policy{Scope: "security"}, []string{"alpha 1-1>2-1"}},
+		"also what is kept back":    {Policy{Held: "upgrade"}, []string{"alpha 1-1>2-1", "beta 1-1>2-1", "kubelet 1-1>2-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := dnfNode(t)
+			r, err := n.Patch(t.Context(), tt.policy)
+			if err != nil || r.Failure != "" || r.Manager != Dnf || !slices.Equal(names(r.Changed), tt.want) {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			if again, err := n.Patch(t.Context(), tt.policy); err != nil || again.Failure != "" || len(again.Changed) > 0 {
+				t.Errorf("again: %+v, %v", again, err)
+			}
+		})
 	}
 }
 
