@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -204,5 +205,53 @@ func TestAgainGoesOn(t *testing.T) {
 	}
 	if tried < 20 {
 		t.Errorf("only %d runs had made anything", tried)
+	}
+}
+
+// TestMadeElsewhere: what docs/parts.md says of a version that somebody else made and hid, whatever
+// tags it has: no promotion, night, withdrawal or rollback takes it, nor does a run of its own day;
+// a rollback that names it does.
+func TestMadeElsewhere(t *testing.T) {
+	passed := map[string]string{kamino.TagOffer: "hidden", kamino.TagProof: "passed"}
+	for name, tags := range map[string]map[string]string{
+		"Packer's tags": {"packer": "yes"}, "the original's tags": {kamino.TagBuiltFrom: "builder"}, "tags of a proof": passed,
+	} {
+		for reference, begin := range byReference() {
+			var v *simArtifact
+			packed := func(day time.Time) *world {
+				w := begin(1)
+				w.watchNext()
+				v = w.addVersion(poolA, kamino.VersionName(day))
+				v.Excluded, v.Created, v.Tags = true, w.now, maps.Clone(tags)
+				return w
+			}
+			later := begin(1).now.AddDate(0, 0, 1)
+			w := packed(later)
+			was := birth(w)
+			for _, version := range []string{v.Name, ""} {
+				if _, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: version}); err == nil || birth(w) != was {
+					t.Errorf("%s, %s: promote %q ended %v; nodes boot from %s", name, reference, version, err, birth(w))
+				}
+			}
+			w.patch("a-0", w.now.Add(-time.Hour).Format(time.RFC3339))
+			for _, mode := range []kamino.ProveMode{kamino.ProveCanary, kamino.ProveNone} {
+				night := autoOptions()
+				night.Proof.Mode = mode
+				if p, res := w.auto(night); birth(w) == v.Name {
+					t.Errorf("%s, %s: a night with --prove %s ended %v, %+v; nodes boot from it", name, reference, mode, p.err, res)
+				}
+			}
+			if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "slow"}); p.err != nil || birth(w) == v.Name {
+				t.Errorf("%s, %s: a withdrawal ended %v; nodes boot from %s", name, reference, p.err, birth(w))
+			}
+
+			w = packed(later.AddDate(0, 0, -1))
+			if p := w.update(options("a-0")); p.err == nil || birth(w) != was {
+				t.Errorf("%s, %s: a run of the same day ended %v; nodes boot from %s", name, reference, p.err, birth(w))
+			}
+			if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: v.Name}); err != nil || birth(w) != v.Name {
+				t.Errorf("%s, %s: a rollback to it ended %v; nodes boot from %s", name, reference, err, birth(w))
+			}
+		}
 	}
 }
