@@ -297,7 +297,9 @@ func (r *Run) unlisted(versions []Artifact) string {
 	if last >= 0 {
 		known = append(known, l.Past[last].Version)
 	}
-	if len(versions) == 0 && (r.image.formerHome || len(known) > 0) {
+	// Of a pool's first version the name stands on the lease: its home is of the adopted run.
+	first := r.held.adopted && l.Past == nil && r.held.lease.Record.Version != ""
+	if len(versions) == 0 && (r.image.formerHome && !first || len(known) > 0) {
 		return "the image versions of the pool, of which none is listed"
 	}
 	for _, name := range known {
