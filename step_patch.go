@@ -286,7 +286,8 @@ func (r *Run) lookPatched(ctx context.Context) (Next, error) {
 		return Next{}, r.lostMark()
 	}
 	why, next, err := r.examinePatched(ctx, n)
-	if err != nil || next.kind == nextAct {
+	late := n.failedPatch(r.held.run) || r.worked() > examineLimit+r.opts.Patch.Settle
+	if err != nil || next.kind == nextAct && !late {
 		return next, err
 	}
 	p, now := &r.empty.patch, r.engine.now()
@@ -300,7 +301,7 @@ func (r *Run) lookPatched(ctx context.Context) (Next, error) {
 		return done("in order"), nil
 	}
 	p.good = time.Time{}
-	if n.failedPatch(r.held.run) || r.worked() > examineLimit+r.opts.Patch.Settle {
+	if late {
 		return r.keepBlocked(n, why)
 	}
 	return wait(why), nil
@@ -343,12 +344,12 @@ func (r *Run) askLook(ctx context.Context, n Node) (why string, next Next, err e
 	case err != nil:
 		return "", next, fmt.Errorf("read the pod that looks at the node: %w", err)
 	case !pod.Exists:
-		return "", act(ActLook, "look at the node's units and kernel", func(ctx context.Context) error {
+		return "no pod has told how the node stands", act(ActLook, "look at the node's units and kernel", func(ctx context.Context) error {
 			r.empty.patch.asked = n.BootID
 			return r.engine.Cluster.StartAgent(ctx, n, TaskLook, r.patchOrder(TaskLook, ""))
 		}).then("the look at the node", 0), nil
 	case pod.Done || pod.Failed || r.empty.patch.asked != n.BootID:
-		return "", r.removePods("remove the pod that looked at the node, for another look"), nil
+		return "no pod has told how the node stands: the last one is " + pod.Message, r.removePods("remove the pod that looked at the node, for another look"), nil
 	}
 	return "the look at the node; its pod is " + pod.Message, next, nil
 }

@@ -157,6 +157,10 @@ func (w *world) runPatch(key string, pod *simSealPod, task kamino.Task, run, boo
 			}
 		})
 	case kamino.TaskLook:
+		if m.fate.Survey().Refused != "" {
+			ends(time.Second, func() {})
+			return
+		}
 		ends(4*time.Second, func() {
 			m.looked = m.bootID
 			w.answer(m, kamino.AnnotationPatchLook, run, pod.nonce, kamino.PatchReport{Boot: m.bootID, Running: "6.1", Newest: "6.1", Reboot: m.reasons()})

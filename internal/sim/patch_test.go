@@ -97,6 +97,18 @@ var patchStories = []struct {
 		}
 		return w.over()
 	}},
+	{"a node that takes no pod to look at it stays blocked after the limit", func() string {
+		w := aged(1)
+		w.machineOf(w.nodes["a-0"]).fate = worlds.NoRoom
+		o := patchOptions()
+		o.Pool, o.Donor = "", "a-0"
+		began := w.now
+		p := w.patched(o)
+		if n := w.nodes["a-0"]; p.err == nil || !n.Tainted(kamino.TaintPatchFailed) || w.now.Sub(began) > time.Hour {
+			return fmt.Sprintf("after %s: %+v, %v", w.now.Sub(began), p.out, p.err)
+		}
+		return w.over()
+	}},
 	{"a node that does not boot is power-cycled once", func() string {
 		w := aged(1)
 		m := w.machineOf(w.nodes["a-0"])
