@@ -239,7 +239,7 @@ func (r *Run) planWorld(ctx context.Context) error {
 	}
 	after := lease.Ledger
 	if !strings.EqualFold(r.pool.Model.Image, next.Image) {
-		after.remember(SavedModel{Image: r.pool.Model.Image}, r.pool.Gallery)
+		after.remember(SavedModel{Image: r.pool.Model.Image}, prototype(r.pool, versions))
 	}
 	for _, v := range Prunable(future, r.opts.History, r.opts.KeepWithdrawn, after) {
 		r.plan.Prune = append(r.plan.Prune, v.Name)

@@ -391,7 +391,7 @@ func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
 		return offer.noting(promoted), nil
 	}
 	return offer.announcing(ActModel, describeDiff(pool, next.Diff)).announcing(ActDeleteSnapshot, cleanText(r.pool)).noting(func(l *Lease) {
-		r.noteModel(l, pool, next, want, newestBirth(versions))
+		r.noteModel(l, pool, next, want, newestBirth(versions), prototype(pool, versions))
 		r.image.noted = true
 	}), nil
 }

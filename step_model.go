@@ -161,7 +161,11 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 	if r.image.noted {
 		return write, nil
 	}
-	return write.noting(func(l *Lease) { r.noteModel(l, pool, next, want, born) }), nil
+	versions, err := r.everListed(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	return write.noting(func(l *Lease) { r.noteModel(l, pool, next, want, born, prototype(pool, versions)) }), nil
 }
 
 // nextImage is what has to be written into the model. What somebody has added to one that kamino
@@ -189,12 +193,12 @@ func (l Ledger) leaves(pool Pool, want Target, next NextImage) bool {
 }
 
 // noteModel writes on the ledger what a write of the model takes the place of.
-func (r *Run) noteModel(l *Lease, pool Pool, next NextImage, want Target, born time.Time) {
+func (r *Run) noteModel(l *Lease, pool Pool, next NextImage, want Target, born time.Time, prototype bool) {
 	former := SavedModel{At: r.engine.date(), Image: pool.Model.Image, Saved: pool.Model.Saved}
 	// A second write of the same image must not hide the way back.
 	same := strings.EqualFold(former.Image, next.Image)
 	if !same {
-		l.Ledger.remember(former, r.pool.Gallery)
+		l.Ledger.remember(former, prototype)
 	}
 	l.Ledger.writing(next.Image, former.At, same)
 	l.Ledger.Promoted, l.Ledger.Stood = nil, nil
@@ -204,14 +208,28 @@ func (r *Run) noteModel(l *Lease, pool Pool, next NextImage, want Target, born t
 	}
 }
 
-// remember keeps a model that is about to be replaced. The first that does not
-// refer to the gallery is the original and stays it: of later ones nobody knows
-// whether their other fields are not a prototype's.
-func (l *Ledger) remember(m SavedModel, gallery string) {
+// prototype says whether a pool's image is one of its versions, or of its gallery.
+func prototype(pool Pool, versions []Artifact) bool {
+	return strings.Contains(strings.ToLower(pool.Model.Image), "/galleries/"+strings.ToLower(pool.Gallery)+"/") ||
+		slices.ContainsFunc(versions, func(v Artifact) bool { return strings.EqualFold(v.ID, pool.Model.Image) })
+}
+
+// everListed are the pool's versions as this run has listed them, whenever that was: an image that
+// somebody puts into the model during the run is refused before it is asked for here.
+func (r *Run) everListed(ctx context.Context) ([]Artifact, error) {
+	if r.image.listed == nil {
+		return r.versions(ctx)
+	}
+	return r.image.listed, nil
+}
+
+// remember keeps a model that is about to be replaced. The first that is no prototype is the
+// original and stays it: of later ones nobody knows whether their other fields are not a
+// prototype's.
+func (l *Ledger) remember(m SavedModel, prototype bool) {
 	if l.Former == nil || !strings.EqualFold(l.Former.Image, m.Image) {
 		l.Former = &m
 	}
-	prototype := strings.Contains(strings.ToLower(m.Image), "/galleries/"+strings.ToLower(gallery)+"/")
 	if !prototype && l.Original == nil {
 		l.Original = &m
 	}

@@ -254,7 +254,7 @@ func (r *Run) versions(ctx context.Context) ([]Artifact, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list image versions of pool %s: %w", r.pool.Name, err)
 	}
-	r.image.listed, r.image.listedAt = versions, r.engine.now()
+	r.image.listed, r.image.listedAt = append([]Artifact{}, versions...), r.engine.now()
 	return versions, nil
 }
 

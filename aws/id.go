@@ -61,7 +61,6 @@ func (p *Provider) PoolOf(ctx context.Context, id kamino.InstanceID) (kamino.Poo
 		if err := p.listGroups(ctx); err != nil {
 			return "", err
 		}
-		p.listed = p.config.Clock.Now()
 	}
 	if group := p.groups[instance]; group != "" {
 		return p.poolID(group), nil
@@ -69,22 +68,27 @@ func (p *Provider) PoolOf(ctx context.Context, id kamino.InstanceID) (kamino.Poo
 	return "", fmt.Errorf("instance %s is in no Auto Scaling group: %w", instance, kamino.ErrUnsupported)
 }
 
-// listGroups learns which instance is in which group. The caller holds the lock.
+// listGroups learns all groups, and which instance is in which. The caller holds the lock.
 func (p *Provider) listGroups(ctx context.Context) error {
-	most := int32(100)
-	return translate(pages(func(token *string) (*string, error) {
+	most, all := int32(100), []types.AutoScalingGroup{}
+	err := translate(pages(func(token *string) (*string, error) {
 		page, err := p.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: &most, NextToken: token})
 		if err != nil {
 			return nil, err
 		}
 		for _, g := range page.AutoScalingGroups {
 			p.remember(g)
+			all = append(all, g)
 			if seen := kamino.Seen(ctx); seen != nil {
 				seen.Store(groupKey(text(g.AutoScalingGroupName)), g)
 			}
 		}
 		return page.NextToken, nil
 	}), "list Auto Scaling groups")
+	if err == nil {
+		p.listed, p.all = p.config.Clock.Now(), all
+	}
+	return err
 }
 
 func (p *Provider) remember(g types.AutoScalingGroup) {

@@ -34,10 +34,15 @@ const recently = 10 * time.Second
 
 // recent answers a read from one of the last moments.
 func recent[T any](k *known, now time.Time, key string, read func() (T, error)) (T, error) {
+	return recentFor(k, recently, now, key, read)
+}
+
+// recentFor answers a read from one that is not older than an age.
+func recentFor[T any](k *known, age time.Duration, now time.Time, key string, read func() (T, error)) (T, error) {
 	k.mu.Lock()
 	have, ok := k.recent[key]
 	k.mu.Unlock()
-	if ok && now.Sub(have.at) < recently {
+	if ok && now.Sub(have.at) < age {
 		return have.value.(T), nil
 	}
 	out, err := read()

@@ -23,7 +23,10 @@ func (c *cloud) build(names ...string) []kamino.Artifact {
 		c.must(err)
 		return in.Power == kamino.PowerOff
 	})
-	tags := map[string]string{kamino.TagRun: "run-1"}
+	tags := map[string]string{kamino.TagRun: "run-1", kamino.TagReceipt: "a"}
+	if c.unsealed {
+		delete(tags, kamino.TagReceipt)
+	}
 	snapshot := c.made(kamino.Artifact{Kind: kamino.Snapshot, Name: "snapshot_blue", Source: in.Disk, Tags: tags})
 	var out []kamino.Artifact
 	for _, name := range names {

@@ -36,7 +36,7 @@ func sameOffer(have, seen kamino.Artifact) error {
 }
 
 // Withdraw marks a version as withdrawn. Where the pool names a parameter that holds it, the newest
-// other version that is offered goes there first; ErrInUse where there is none.
+// older version that is good and has a receipt goes there first; ErrInUse where there is none.
 func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version, reason string) error {
 	im, err := p.image(ctx, pool, version)
 	if err != nil {
@@ -58,18 +58,19 @@ func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version, reas
 	return p.writeVersion(ctx, pool, version, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Withdrawn(reason), nil })
 }
 
-// successor is the image that a pool's parameter gets when a version is withdrawn.
+// successor is the image that a pool's parameter gets when a version is withdrawn: never a newer one,
+// which nobody may have chosen yet.
 func (p *Provider) successor(ctx context.Context, pool kamino.Pool, version string) (string, error) {
 	versions, err := p.findVersions(ctx, pool, "")
 	if err != nil {
 		return "", err
 	}
 	for _, v := range versions {
-		if v.Name != version && v.Ready && !v.Withheld() {
+		if kamino.CompareVersions(v.Name, version) < 0 && v.Ready && !v.Withheld() && v.Tags[kamino.TagReceipt] != "" {
 			return v.ID, nil
 		}
 	}
-	return "", fmt.Errorf("version %s is the only one that parameter %s of pool %s can hold: %w", version, p.ParameterName(pool), pool.Name, kamino.ErrInUse)
+	return "", fmt.Errorf("no version before %s can take its place in the parameter of pool %s: %w", version, pool.Name, kamino.ErrInUse)
 }
 
 // SetTags writes the tags of a version.

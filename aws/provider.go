@@ -10,6 +10,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	transport "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
+	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"kamino.dev/kamino"
 )
@@ -39,8 +40,9 @@ type Provider struct {
 	known *known
 
 	mu     sync.Mutex
-	listed time.Time         // when all groups were last listed
-	groups map[string]string // group by instance ID, as last read; an instance never changes into another group unseen for long
+	listed time.Time                  // when all groups were last listed
+	all    []scaling.AutoScalingGroup // as they were then
+	groups map[string]string          // group by instance ID, as last read; an instance never changes into another group unseen for long
 }
 
 var _ kamino.Provider = (*Provider)(nil)

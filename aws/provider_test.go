@@ -29,6 +29,8 @@ type cloud struct {
 	*testing.T
 	server *emulator.Server
 	clock  *azure.VirtualClock
+	// unsealed: the images that it builds have no receipt.
+	unsealed bool
 }
 
 func begin(t *testing.T, s setting) *cloud {

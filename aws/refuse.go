@@ -53,6 +53,11 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 	if g.WarmPoolSize != nil && *g.WarmPoolSize > 0 {
 		add("warm-pool", "WarmPoolSize", fmt.Sprint(*g.WarmPoolSize), "the instances of the warm pool hold the former image, and join the cluster with it", "delete the warm pool")
 	}
+	shared, err := p.refuseShared(ctx, g)
+	if err != nil {
+		return nil, false, err
+	}
+	out = append(out, shared...)
 	refreshing, err := p.refreshing(ctx, text(g.AutoScalingGroupName))
 	if refreshing != "" {
 		add("refresh", "InstanceRefreshes", refreshing, "an instance refresh replaces the group's instances at the moment", "wait until it has ended, or cancel it")

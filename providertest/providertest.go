@@ -50,6 +50,7 @@ func Run(t *testing.T, begin func(t *testing.T) World) {
 		{"Withdraw and Promote move a version between withdrawn and offered", withdraw},
 		{"a version that a rival changed between read and write is not offered", rivalOffer},
 		{"Withdraw never leaves a pointer with nothing to resolve to", lastOne},
+		{"Withdraw never moves a pool to a newer version", neverForward},
 		{"a donor that nothing speaks against fits, before and after the definition is made", fits},
 		{"Preflight says nothing against credentials that suffice", preflight},
 		{"a cancelled context ends every call", cancelled},
@@ -504,6 +505,30 @@ func lastOne(t *testing.T, w *world) {
 	w.offered("2026.1.1", true)
 	w.promote(kamino.Target{Version: "2026.1.1"})
 	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.1", "no pool points"))
+}
+
+// neverForward: what a pool comes to by a withdrawal is a version that it had before, or none.
+func neverForward(t *testing.T, w *world) {
+	v := w.version("2026.1.1", "2026.1.2")
+	to := kamino.Target{Version: v[0].Name, Reference: kamino.ByDefinition}
+	w.eventually("the oldest is promoted", func() bool {
+		err := w.Provider.Promote(w.ctx(), w.pool(), to)
+		if err != nil && !errors.Is(err, kamino.ErrInProgress) && !errors.Is(err, kamino.ErrUnavailable) {
+			w.must(err)
+		}
+		return err == nil && len(w.next(to).Diff) == 0
+	})
+	before := w.pool().Model.Image
+	err := w.Provider.Withdraw(w.ctx(), w.pool(), v[0].Name, "a test")
+	if err != nil && !errors.Is(err, kamino.ErrInUse) {
+		t.Errorf("withdraw the oldest: %v", err)
+	}
+	for range 10 {
+		if now := w.pool().Model.Image; !strings.EqualFold(now, before) {
+			t.Fatalf("a withdrawal moved the pool from %s to %s", before, now)
+		}
+		w.Pass(time.Minute)
+	}
 }
 
 func fits(t *testing.T, w *world) {

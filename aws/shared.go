@@ -1,0 +1,116 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"kamino.dev/kamino"
+)
+
+// A promotion writes a parameter or a launch template. Whatever else launches from the same one
+// would change its next image too.
+
+// sharedAge is how old may be what is known of the other groups: persons give a group its template,
+// and an update of some minutes lists them once.
+const sharedAge = 10 * time.Minute
+
+// refuseShared tells which other group of the Region would change its next image with this one.
+func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refusal, err error) {
+	own := p.ParameterName(kamino.Pool{Name: text(g.AutoScalingGroupName), Group: clusterOf(g.Tags)})
+	name := g.recipe.Parameter
+	if strings.HasPrefix(name, "/aws/") {
+		out = append(out, kamino.Refusal{Code: "foreign-parameter", Field: "ImageId", Value: name, Why: "the template names a parameter that others write, and this account cannot",
+			Do: "let the template name the AMI that it holds; Kamino moves the group to parameter " + own})
+	}
+	if g.recipe.Template == "" {
+		return out, nil
+	}
+	groups, err := p.allGroups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	template, parameter := false, len(out) > 0
+	for _, other := range groups {
+		who := text(other.AutoScalingGroupName)
+		if who == text(g.AutoScalingGroupName) || text(other.Status) != "" { // a group that is being deleted launches nothing
+			continue
+		}
+		for _, s := range specifications(other) {
+			named, same := cmp.Or(text(s.Version), byDefault), text(s.LaunchTemplateId) == g.recipe.Template
+			if same && !template && (named == byLatest || named == byDefault && g.recipe.Named == byDefault) {
+				template = true
+				out = append(out, kamino.Refusal{Code: "shared-template", Field: "LaunchTemplate.Version", Value: named,
+					Why: "Auto Scaling group " + who + " launches from " + named + " of the same template, and would boot from this group's image",
+					Do:  "give each group a launch template of its own, or let " + who + " name a version by number"})
+			}
+			if parameter || template && same || name == "" || name == own && !same {
+				continue
+			}
+			if parameter, err = p.names(ctx, s, named, name); err != nil {
+				return nil, err
+			}
+			if parameter {
+				out = append(out, kamino.Refusal{Code: "shared-parameter", Field: "ImageId", Value: name,
+					Why: "the template of Auto Scaling group " + who + " names the same parameter, and would boot from this group's image",
+					Do:  "let one of the two templates name an AMI; of this group's, Kamino moves it to parameter " + own})
+			}
+		}
+	}
+	return out, nil
+}
+
+// names says whether a version of a template names a parameter. A template that is gone names none.
+func (p *Provider) names(ctx context.Context, s *scaling.LaunchTemplateSpecification, named, parameter string) (bool, error) {
+	template := text(s.LaunchTemplateId)
+	if template == "" {
+		return false, nil
+	}
+	read := func() (types.LaunchTemplateVersion, error) { return p.version(ctx, template, named) }
+	if named == byDefault || named == byLatest {
+		read = func() (types.LaunchTemplateVersion, error) {
+			return recentFor(p.known, sharedAge, p.config.Clock.Now(), "named "+template+" "+named, func() (types.LaunchTemplateVersion, error) {
+				return p.describeVersion(ctx, template, named, false)
+			})
+		}
+	}
+	v, err := read()
+	if errors.Is(err, kamino.ErrNotFound) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	return text(v.LaunchTemplateData.ImageId) == resolvePrefix+parameter, nil
+}
+
+// specifications are all templates that a group may launch from.
+func specifications(g scaling.AutoScalingGroup) (out []*scaling.LaunchTemplateSpecification) {
+	if s := specification(g); s != nil {
+		out = append(out, s)
+	}
+	if m := g.MixedInstancesPolicy; m != nil && m.LaunchTemplate != nil {
+		for _, o := range m.LaunchTemplate.Overrides {
+			if o.LaunchTemplateSpecification != nil {
+				out = append(out, o.LaunchTemplateSpecification)
+			}
+		}
+	}
+	return out
+}
+
+// allGroups are those of the Region, as they were not long ago.
+func (p *Provider) allGroups(ctx context.Context) ([]scaling.AutoScalingGroup, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil || p.config.Clock.Now().Sub(p.listed) > sharedAge {
+		if err := p.listGroups(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return p.all, nil
+}

@@ -1,0 +1,111 @@
+package aws_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/aws/emulator"
+)
+
+// TestRefuseSharedParameter: who promotes in a group does not change what another boots from.
+func TestRefuseSharedParameter(t *testing.T) {
+	for _, tt := range []struct{ name, blue, green, want string }{
+		{"shared", "/golden/ami", "/golden/ami", "shared-parameter"},
+		{"each its own", "/golden/blue", "/golden/green", ""},
+		{"of this group alone", "/golden/ami", "", ""},
+		{"public", "/aws/service/eks/image_id", "", "foreign-parameter"},
+		{"public and shared", "/aws/service/eks/image_id", "/aws/service/eks/image_id", "foreign-parameter"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := begin(t, setting{group: emulator.Group{Parameter: tt.blue}})
+			c.server.Seed(emulator.Group{Name: "green", Count: 1, Min: 1, Parameter: tt.green})
+			if got := codes(c.pool().Refusals); got != tt.want {
+				t.Errorf("refused for %q, want %q", got, tt.want)
+			}
+			since := len(c.server.Requests(0))
+			c.pool()
+			if n := len(c.server.Requests(0)) - since; n > 4 {
+				t.Errorf("a second look sends %d requests", n)
+			}
+		})
+	}
+}
+
+// TestRefuseSharedTemplate: the default version of a template is that of all groups that name it.
+func TestRefuseSharedTemplate(t *testing.T) {
+	for _, tt := range []struct{ name, blue, green, want string }{
+		{"both by default", "$Default", "$Default", "shared-template"},
+		{"left out is the default", "", "$Default", "shared-template"},
+		{"the other by number", "", "1", ""},
+		{"this one by number", "1", "$Default", ""},
+		{"both by number", "1", "1", ""},
+		{"the other by latest", "1", "$Latest", "shared-template"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := begin(t, setting{group: emulator.Group{Version: tt.blue}})
+			c.share(tt.green)
+			if got := codes(c.pool().Refusals); got != tt.want {
+				t.Errorf("refused for %q, want %q", got, tt.want)
+			}
+		})
+	}
+	t.Run("with a parameter in it", func(t *testing.T) {
+		c := begin(t, setting{group: emulator.Group{Version: "1", Parameter: "/kamino/lab/blue/image"}})
+		c.share("1")
+		if got := codes(c.pool().Refusals); got != "shared-parameter" {
+			t.Errorf("refused for %q", got)
+		}
+	})
+}
+
+// share makes group green, which launches from a version of blue's template.
+func (c *cloud) share(named string) {
+	c.Helper()
+	c.server.Seed(emulator.Group{Name: "green", Count: 1, Min: 1})
+	cfg, err := config.LoadDefaultConfig(c.Context())
+	c.must(err)
+	api := autoscaling.NewFromConfig(cfg)
+	out, err := api.DescribeAutoScalingGroups(c.Context(), &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{"blue"}})
+	c.must(err)
+	_, err = api.UpdateAutoScalingGroup(c.Context(), &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: sdk.String("green"),
+		LaunchTemplate: &scaling.LaunchTemplateSpecification{LaunchTemplateId: out.AutoScalingGroups[0].LaunchTemplate.LaunchTemplateId, Version: &named}})
+	c.must(err)
+	c.clock.Advance(time.Minute)
+}
+
+// TestWithdrawSuccessor: what takes a withdrawn version's place is an older one that was sealed.
+func TestWithdrawSuccessor(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		unsealed bool
+		now      int // what the pool holds of three
+		want     int
+	}{
+		{"the oldest", false, 0, 0},
+		{"one has an older one", false, 1, 0},
+		{"the newest", false, 2, 1},
+		{"none has a receipt", true, 2, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := begin(t, setting{group: emulator.Group{Parameter: "/kamino/lab/blue/image"}})
+			c.unsealed = tt.unsealed
+			v := c.build("2026.1.1", "2026.1.2", "2026.1.3")
+			c.promote(kamino.Target{Version: v[tt.now].Name, Reference: kamino.ByDefinition})
+			err := c.Withdraw(t.Context(), c.pool(), v[tt.now].Name, "bad")
+			if stays := tt.now == tt.want; stays != errors.Is(err, kamino.ErrInUse) || !stays && err != nil {
+				t.Errorf("withdraw: %v", err)
+			}
+			c.clock.Advance(time.Minute)
+			if m := c.grow(); m.Image != v[tt.want].ID {
+				t.Errorf("the next instance boots from %s, want version %s", m.Image, v[tt.want].Name)
+			}
+		})
+	}
+}
