@@ -179,3 +179,25 @@ func TestJudgeBoot(t *testing.T) {
 		t.Errorf("a slow boot for a phase: %s %v", out, f)
 	}
 }
+
+// TestOriginal: an image of Kamino's own is never the original, whatever its ID looks like.
+func TestOriginal(t *testing.T) {
+	versions := []Artifact{{Name: "2026.1.2", ID: "ami-2"}, {Name: "2026.1.1", ID: "ami-1"}}
+	for _, c := range []struct {
+		name, image, gallery string
+		original             bool
+	}{
+		{"an AMI of somebody else's", "ami-0", "", true},
+		{"an AMI of a version", "ami-1", "", false},
+		{"a stock image", "Canonical:server:24_04:latest", "SIG_a", true},
+		{"the definition", "/resourceGroups/rg/providers/Microsoft.Compute/galleries/SIG_a/images/x", "sig_a", false},
+		{"another gallery", "/resourceGroups/rg/providers/Microsoft.Compute/galleries/SIG_b/images/x", "SIG_a", true},
+	} {
+		pool := Pool{Gallery: c.gallery, Model: Model{Image: c.image}}
+		var l Lease
+		l.Ledger.remember(SavedModel{Image: c.image}, prototype(pool, versions))
+		if got := l.Ledger.Original != nil; got != c.original || l.Ledger.Former == nil {
+			t.Errorf("%s: remembered as the original %t, want %t", c.name, got, c.original)
+		}
+	}
+}

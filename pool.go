@@ -362,11 +362,12 @@ type Provider interface {
 	// if a fresh read shows it as in Target.Seen, else ErrConflict: what somebody else writes
 	// between that read and the write is overwritten. Where nothing would change, nothing is sent.
 	Promote(context.Context, Pool, Target) error
-	// Withdraw takes a version back: no recipe that refers to its definition or pointer means it any
-	// more, and its tags say so, with the reason (at most 256 characters count). The next image never
-	// becomes a newer version: a definition stands for the newest that is left, a pointer gets the
-	// newest older one that is good and has a receipt. ErrInUse: there is none, and a recipe refers to
-	// it. ErrNotFound when the version is gone. Repeated with another reason it changes that.
+	// Withdraw takes a version back: no recipe that refers to its definition or pointer means it
+	// any more, and its tags say so, with the reason (at most 256 characters count). The next image
+	// never becomes a newer version: a definition stands for the newest that is left, a pointer
+	// gets the newest older one that is good and has a receipt. ErrInUse: there is none, and a
+	// recipe refers to it. ErrNotFound when the version is gone. Repeated with another reason it
+	// changes that.
 	Withdraw(ctx context.Context, pool Pool, version, reason string) error
 	// SetCapacity sets the number of instances, conditional on pool.Revision.
 	// ErrUnsupported where somebody else decides that number.

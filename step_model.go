@@ -214,15 +214,6 @@ func prototype(pool Pool, versions []Artifact) bool {
 		slices.ContainsFunc(versions, func(v Artifact) bool { return strings.EqualFold(v.ID, pool.Model.Image) })
 }
 
-// everListed are the pool's versions as this run has listed them, whenever that was: an image that
-// somebody puts into the model during the run is refused before it is asked for here.
-func (r *Run) everListed(ctx context.Context) ([]Artifact, error) {
-	if r.image.listed == nil {
-		return r.versions(ctx)
-	}
-	return r.image.listed, nil
-}
-
 // remember keeps a model that is about to be replaced. The first that is no prototype is the
 // original and stays it: of later ones nobody knows whether their other fields are not a
 // prototype's.

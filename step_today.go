@@ -258,6 +258,15 @@ func (r *Run) versions(ctx context.Context) ([]Artifact, error) {
 	return versions, nil
 }
 
+// everListed are the pool's versions as this run has listed them, whenever that was: an image that
+// somebody puts into the model during the run is refused before it is asked for here.
+func (r *Run) everListed(ctx context.Context) ([]Artifact, error) {
+	if r.image.listed == nil {
+		return r.versions(ctx)
+	}
+	return r.image.listed, nil
+}
+
 // overviewNow reads what a choice of another image needs, under the lease.
 func (r *Run) overviewNow(ctx context.Context) (overview, error) {
 	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)

@@ -58,8 +58,8 @@ func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version, reas
 	return p.writeVersion(ctx, pool, version, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Withdrawn(reason), nil })
 }
 
-// successor is the image that a pool's parameter gets when a version is withdrawn: never a newer one,
-// which nobody may have chosen yet.
+// successor is the image that a pool's parameter gets when a version is withdrawn: never a newer
+// one, which nobody may have chosen yet.
 func (p *Provider) successor(ctx context.Context, pool kamino.Pool, version string) (string, error) {
 	versions, err := p.findVersions(ctx, pool, "")
 	if err != nil {
