@@ -114,6 +114,10 @@ func (r Refusal) String() string {
 	return fmt.Sprintf("%s is %q: %s; %s", r.Field, r.Value, r.Why, r.Do)
 }
 
+// CodeShared is the code of the refusal of a pool whose next image is that of another pool too. It
+// does not hold against a withdrawal or a rollback.
+const CodeShared = "shared"
+
 // RefusedError lists every refusal that applies, not only the first. Nothing
 // was changed anywhere.
 type RefusedError struct {
@@ -237,7 +241,7 @@ func (r *Run) refuse(midRun bool) error {
 func (o Options) unlifted(list []Refusal) []Refusal {
 	return slices.DeleteFunc(slices.Clone(list), func(f Refusal) bool {
 		return f.Allow == "allow-spot" && o.AllowSpot || f.Allow == allowAdopt && o.AdoptModel ||
-			f.Allow == allowImageOnly && o.ImageOnly
+			f.Allow == allowImageOnly && o.ImageOnly || f.Code == CodeShared && o.back
 	})
 }
 

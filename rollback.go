@@ -299,7 +299,7 @@ func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, p
 func (t target) options() Options {
 	o := Defaults()
 	o.AllowSpot, o.AdoptModel, o.ImageOnly, o.AcceptBootstrap = true, t.adopts, t.offered, t.offered
-	o.Proof.Mode = ProveNone
+	o.Proof.Mode, o.back = ProveNone, t.verb != VerbPromote
 	return o
 }
 

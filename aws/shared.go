@@ -45,7 +45,7 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 			named, same := cmp.Or(text(s.Version), byDefault), text(s.LaunchTemplateId) == g.recipe.Template
 			if same && !template && (named == byLatest || named == byDefault && g.recipe.Named == byDefault) {
 				template = true
-				out = append(out, kamino.Refusal{Code: "shared-template", Field: "LaunchTemplate.Version", Value: named,
+				out = append(out, kamino.Refusal{Code: kamino.CodeShared, Field: "LaunchTemplate.Version", Value: named,
 					Why: "Auto Scaling group " + who + " launches from " + named + " of the same template, and would boot from this group's image",
 					Do:  "give each group a launch template of its own, or let " + who + " name a version by number"})
 			}
@@ -56,7 +56,7 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 				return nil, err
 			}
 			if parameter {
-				out = append(out, kamino.Refusal{Code: "shared-parameter", Field: "ImageId", Value: name,
+				out = append(out, kamino.Refusal{Code: kamino.CodeShared, Field: "ImageId", Value: name,
 					Why: "the template of Auto Scaling group " + who + " names the same parameter, and would boot from this group's image",
 					Do:  "let one of the two templates name an AMI; of this group's, Kamino moves it to parameter " + own})
 			}

@@ -2,6 +2,7 @@ package aws_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,16 +18,16 @@ import (
 // TestRefuseSharedParameter: who promotes in a group does not change what another boots from.
 func TestRefuseSharedParameter(t *testing.T) {
 	for _, tt := range []struct{ name, blue, green, want string }{
-		{"shared", "/golden/ami", "/golden/ami", "shared-parameter"},
+		{"shared", "/golden/ami", "/golden/ami", "shared ImageId"},
 		{"each its own", "/golden/blue", "/golden/green", ""},
 		{"of this group alone", "/golden/ami", "", ""},
-		{"public", "/aws/service/eks/image_id", "", "foreign-parameter"},
-		{"public and shared", "/aws/service/eks/image_id", "/aws/service/eks/image_id", "foreign-parameter"},
+		{"public", "/aws/service/eks/image_id", "", "foreign-parameter ImageId"},
+		{"public and shared", "/aws/service/eks/image_id", "/aws/service/eks/image_id", "foreign-parameter ImageId"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := begin(t, setting{group: emulator.Group{Parameter: tt.blue}})
 			c.server.Seed(emulator.Group{Name: "green", Count: 1, Min: 1, Parameter: tt.green})
-			if got := codes(c.pool().Refusals); got != tt.want {
+			if got := fields(c.pool().Refusals); got != tt.want {
 				t.Errorf("refused for %q, want %q", got, tt.want)
 			}
 			since := len(c.server.Requests(0))
@@ -41,17 +42,17 @@ func TestRefuseSharedParameter(t *testing.T) {
 // TestRefuseSharedTemplate: the default version of a template is that of all groups that name it.
 func TestRefuseSharedTemplate(t *testing.T) {
 	for _, tt := range []struct{ name, blue, green, want string }{
-		{"both by default", "$Default", "$Default", "shared-template"},
-		{"left out is the default", "", "$Default", "shared-template"},
+		{"both by default", "$Default", "$Default", "shared LaunchTemplate.Version"},
+		{"left out is the default", "", "$Default", "shared LaunchTemplate.Version"},
 		{"the other by number", "", "1", ""},
 		{"this one by number", "1", "$Default", ""},
 		{"both by number", "1", "1", ""},
-		{"the other by latest", "1", "$Latest", "shared-template"},
+		{"the other by latest", "1", "$Latest", "shared LaunchTemplate.Version"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := begin(t, setting{group: emulator.Group{Version: tt.blue}})
 			c.share(tt.green)
-			if got := codes(c.pool().Refusals); got != tt.want {
+			if got := fields(c.pool().Refusals); got != tt.want {
 				t.Errorf("refused for %q, want %q", got, tt.want)
 			}
 		})
@@ -59,10 +60,19 @@ func TestRefuseSharedTemplate(t *testing.T) {
 	t.Run("with a parameter in it", func(t *testing.T) {
 		c := begin(t, setting{group: emulator.Group{Version: "1", Parameter: "/kamino/lab/blue/image"}})
 		c.share("1")
-		if got := codes(c.pool().Refusals); got != "shared-parameter" {
+		if got := fields(c.pool().Refusals); got != "shared ImageId" {
 			t.Errorf("refused for %q", got)
 		}
 	})
+}
+
+// fields are the codes of refusals, and where the value stands.
+func fields(list []kamino.Refusal) string {
+	var out []string
+	for _, r := range list {
+		out = append(out, r.Code+" "+r.Field)
+	}
+	return strings.Join(out, ", ")
 }
 
 // share makes group green, which launches from a version of blue's template.
