@@ -54,8 +54,8 @@ type Options struct {
 	// SealPolicy says what may stay on the disk, as YAML (docs/agent.md). With
 	// one, files that nothing explains refuse the seal; without, they are counted.
 	SealPolicy []byte
-	// back is of who takes a version back or names one: a next image that another pool shares has to
-	// be mended in both.
+	// back is of who takes a version back or names one: a next image that another pool shares
+	// has to be mended in both.
 	back bool
 	// Settle is how long cluster-autoscaler is given to see the protection; two
 	// of its scan intervals (10 s by default).
