@@ -36,7 +36,7 @@ func (r *reader) attributes(f *os.File, name string, software bool, s *seen) err
 		}
 		text := bytes.Join([][]byte{[]byte(key), value[:n], []byte("   ")}, []byte("="))
 		var hits []hit
-		r.matcher.search(text, 0, len(text), func(h hit) { hits = append(hits, h) })
+		r.matcher.search(text, 0, len(text), 0, func(h hit) { hits = append(hits, h) })
 		for _, h := range relevant(hits, software) {
 			s.findings = append(s.findings, Finding{Kind: h.kind, Path: name, Detail: "in its attribute " + short(attribute) + ", " + r.matcher.digest.of(h.text)})
 		}

@@ -19,7 +19,7 @@ func FuzzPatterns(f *testing.F) {
 	}
 	m, _ := newMatcher(Facts{Host: "donor-host-1", Addresses: []string{"10.0.0.7", "fd00::17"}, MACs: []string{"00:0d:3a:11:22:33"}})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m.search(data, 0, len(data), func(h hit) {
+		m.search(data, 0, len(data), 0, func(h hit) {
 			if end := int(h.offset) + len(h.text); len(h.text) == 0 || end > len(data) || !bytes.Equal(data[h.offset:end], h.text) {
 				t.Errorf("%s of %d bytes at %d is not in %q", h.kind, len(h.text), h.offset, data)
 			}

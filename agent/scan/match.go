@@ -21,6 +21,8 @@ type matcher struct {
 	bits    [1 << 13]uint64
 	needles map[uint32][]needle
 	digest  digest
+	// block, of a device, is where files may begin: what comes before is another file's. 0: none.
+	block int64
 }
 
 func newMatcher(facts Facts) (*matcher, []string) {
@@ -46,8 +48,9 @@ func (m *matcher) add(n needle) {
 
 func hash(key uint32) uint32 { return key * 2654435761 >> 13 }
 
-// search reports the matches that start in data[from:until].
-func (m *matcher) search(data []byte, from, until int, report func(hit)) {
+// search reports the matches that start in data[from:until], with their offsets in data, which
+// begins at base.
+func (m *matcher) search(data []byte, from, until int, base int64, report func(hit)) {
 	until = min(until, len(data)-3)
 	for i := from; i < until; i++ {
 		key := binary.LittleEndian.Uint32(data[i:])
@@ -61,7 +64,11 @@ func (m *matcher) search(data []byte, from, until int, report func(hit)) {
 			}
 			text := n.text
 			if n.check != nil {
-				if text = n.check(data, i); text == nil {
+				text = n.check(data, i)
+				if text == nil && m.block != 0 && (base+int64(i))%m.block == 0 {
+					text = n.check(data[i:], 0)
+				}
+				if text == nil {
 					continue
 				}
 			}

@@ -73,7 +73,7 @@ var harmless = []string{
 func found(m *matcher, text string) (kinds []string) {
 	data := []byte(text + "   ")
 	var hits []hit
-	m.search(data, 0, len(data), func(h hit) { hits = append(hits, h) })
+	m.search(data, 0, len(data), 0, func(h hit) { hits = append(hits, h) })
 	for _, h := range relevant(hits, false) {
 		kinds = append(kinds, h.kind)
 	}

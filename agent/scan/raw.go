@@ -29,6 +29,7 @@ func Raw(ctx context.Context, device string, d *disk.Disk, o Options) (Result, e
 	}
 	defer f.Close()
 	m, skipped := newMatcher(o.Facts)
+	m.block = 1024 // the smallest of ext4, and of XFS with checksums (mkfs.ext4(8), mkfs.xfs(8))
 	r := Result{Files: 1, Skipped: skipped}
 	// The device is read in whole chunks once; a reader that stops on cancellation keeps stream
 	// simple.

@@ -185,7 +185,7 @@ func (w *walk) visit(name string, info fs.FileInfo) error {
 		found = append(found, f)
 	}
 	base := []byte(path.Base(name) + "   ")
-	w.names.search(base, 0, len(base), func(h hit) {
+	w.names.search(base, 0, len(base), 0, func(h hit) {
 		found = append(found, Finding{Kind: h.kind, Path: name, Detail: "in the file's name, " + w.names.digest.of(h.text)})
 	})
 	if len(found) > 0 {
@@ -322,7 +322,7 @@ func (m *matcher) stream(r io.Reader, buf []byte, report func(hit)) (int64, erro
 		if !last {
 			until = end - overlap
 		}
-		m.search(buf[:end], from, until, func(h hit) {
+		m.search(buf[:end], from, until, base, func(h hit) {
 			h.offset += base
 			report(h)
 		})

@@ -49,7 +49,7 @@ func TestHarmless(t *testing.T) {
 		`"aadClientSecret": ""`, "client_secret=${SECRET_FROM_ENV}", "sig=short", "AKIA-not", "ghp_short", "root:*:19700:0:99999:7:::", "root:!:19700:::::: ",
 		"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUI=", "Authorization: Bearer $T", `"auth": {"basic": true}`, "<UserPassword></UserPassword>",
 	} {
-		m.search([]byte(text+"   "), 0, len(text)+3, func(h hit) { t.Errorf("%s in %q", h.kind, text) })
+		m.search([]byte(text+"   "), 0, len(text)+3, 0, func(h hit) { t.Errorf("%s in %q", h.kind, text) })
 	}
 }
 
@@ -63,7 +63,7 @@ func TestFacts(t *testing.T) {
 		"A1B2C3D4-E5F6-4711-8899-AABBCCDDEEFF": 1, "a1b2c3d4e5f647118899aabbccddeeff": 1, "d4c3b2a1-f6e5-1147-8899-aabbccddeeff": 1, "0a1b2c3d4e5f647118899aabbccddeeff": 0, "node": 0,
 	} {
 		n := 0
-		m.search([]byte(text+"   "), 0, len(text)+3, func(hit) { n++ })
+		m.search([]byte(text+"   "), 0, len(text)+3, 0, func(hit) { n++ })
 		if n != want {
 			t.Errorf("%q: %d matches, want %d", text, n, want)
 		}
@@ -136,11 +136,30 @@ func TestRawExcuses(t *testing.T) {
 	}
 }
 
+// TestRawBlocks: a file begins where a block does, whatever another file's block before it ends
+// with.
+func TestRawBlocks(t *testing.T) {
+	const docker = "dckr_pat_vmwxOCebILpb6HYwtfEUDnMBUrt\n"
+	for before, want := range map[int]int{1024: 1, 4096: 1, 40960: 1, 4095: 0, 1000: 0} {
+		device := filepath.Join(t.TempDir(), "disk")
+		if err := os.WriteFile(device, []byte(strings.Repeat("k", before)+docker+strings.Repeat("k", 5000)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Raw(t.Context(), device, nil, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Findings) != want {
+			t.Errorf("behind %d bytes: %v", before, r.Findings)
+		}
+	}
+}
+
 func BenchmarkSearch(b *testing.B) {
 	m, _ := newMatcher(Facts{Host: "k8s-pool1-28346-vmss000003", Addresses: []string{"10.240.0.7"}})
 	data := bytes.Repeat([]byte("The quick brown fox jumps over the lazy dog. eyJ token KUBE "), 1<<14)
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		m.search(data, 0, len(data), func(hit) {})
+		m.search(data, 0, len(data), 0, func(hit) {})
 	}
 }
