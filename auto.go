@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 )
@@ -382,13 +381,4 @@ func (e *Engine) takenNow(ctx context.Context, n Node, pool PoolID) (bool, error
 	}
 	mark, err = n.taken(pool, lease)
 	return err == nil && mark != nil, nil
-}
-
-// someOf names the first few of a list.
-func someOf(names []string) string {
-	const most = 5
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + ", …"
-	}
-	return strings.Join(names, ", ")
 }

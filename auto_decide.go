@@ -1,7 +1,6 @@
 package kamino
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,94 +84,6 @@ func (o overview) decideNothing(p *PoolPlan, image *Artifact, proof Proving) {
 	p.because("nothing", "no node was patched after image %s%s", image.Name, word)
 }
 
-// newestImage is the newest version that was ever finished. One that was rolled
-// back counts: what it was made of is not worth making again.
-func newestImage(newestFirst []Artifact) *Artifact {
-	for i, v := range newestFirst {
-		if v.whole() && !v.foreign() {
-			return &newestFirst[i]
-		}
-	}
-	return nil
-}
-
-// BlockedNode is a node that did not come back in order from a patch, or whose patch was
-// interrupted: it stays blocked, for a person.
-type BlockedNode struct {
-	Node   string    `json:"node"`
-	Run    string    `json:"run,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	Since  time.Time `json:"since,omitzero"`
-}
-
-// blocked is what stands on a node that a patch left blocked; nil for any other.
-func (n Node) blocked() *BlockedNode {
-	if !n.Tainted(TaintPatchFailed) {
-		return nil
-	}
-	var failure PatchFailure // the zero one where somebody removed the annotation
-	_ = json.Unmarshal([]byte(n.Annotations[AnnotationPatchFailed]), &failure)
-	return &BlockedNode{n.Name, Plain(failure.Run), Plain(failure.Reason), failure.At}
-}
-
-// String says since when, by which run and why, for people.
-func (b BlockedNode) String() string {
-	text := ""
-	if !b.Since.IsZero() {
-		text = "since " + b.Since.UTC().Format(time.RFC3339) + " "
-	}
-	return fmt.Sprintf("%sby patch run %s: %s", text, firstWord(b.Run, "unknown"), firstWord(b.Reason, "no reason is known"))
-}
-
-// Do is what can be typed about it.
-func (b BlockedNode) Do() string {
-	return fmt.Sprintf("kamino patch --target-node %s goes on and examines it; if it is well as it is: kubectl taint node %[1]s %s-", b.Node, TaintPatchFailed)
-}
-
-func (b BlockedNode) refusal() Refusal {
-	return Refusal{Code: "patch-failed", Why: "the node is blocked " + b.String(), Do: b.Do()}
-}
-
-// patches says whether the mark is that of a patch.
-func (m *Mark) patches() bool { return m != nil && m.Work == WorkPatch }
-
-// patching tells which run patches a node, or did until its process ended.
-func (m *Mark) patching() string {
-	text := fmt.Sprintf("patch run %s has the node since %s", m.Run, m.Since.UTC().Format(time.RFC3339))
-	if m.Begun {
-		text += ", and its packages may have been changed"
-	}
-	return text
-}
-
-// holds is what a run has done to its node, for people.
-func (m *Mark) holds() string {
-	what := "protected"
-	if m.Block {
-		what += ", blocked"
-	}
-	if m.patches() {
-		what += ": " + m.patching()
-	} else if m.Sealing {
-		what += ", perhaps sealed and off"
-	}
-	return what
-}
-
-// mended tells of a node whose packages may have been changed what giving back means; "" for all
-// else.
-func (l Left) mended(word string) string {
-	if !l.begun {
-		return ""
-	}
-	return word + ", and blocked: kamino patch --target-node " + l.Node + " goes on"
-}
-
-// goesOn is what can be typed about a node whose patch has not ended.
-func goesOn(node string) string {
-	return "where its process has ended, kamino patch --target-node " + node + " goes on, and kamino restore gives the node back, blocked if its packages may have been changed"
-}
-
 // date adds to candidates when they were patched, which has no part in who is patched next.
 func (o overview) date(list []Candidate) {
 	for i := range list {
@@ -184,26 +95,6 @@ func (o overview) date(list []Candidate) {
 			list[i].Patched = patched.String()
 		}
 	}
-}
-
-// blocked lists the nodes that patches left blocked, but for one that a run patches again.
-func (o overview) blocked() (out []BlockedNode) {
-	for _, n := range o.nodes {
-		if b := n.blocked(); b != nil && n.Annotations[AnnotationRun] == "" {
-			out = append(out, *b)
-		}
-	}
-	return out
-}
-
-func badVersions(versions []Artifact) []Artifact {
-	var out []Artifact
-	for _, v := range versions {
-		if v.Tags[TagBad] != "" {
-			out = append(out, v)
-		}
-	}
-	return out
 }
 
 func (o overview) decideUnfinished(p *PoolPlan) {
@@ -275,6 +166,45 @@ func (o overview) decideBuilding(p *PoolPlan, now time.Time) bool {
 			p.Action, p.Donor = DoUpdate, best[0].Node
 		}
 		return true
+	}
+	return false
+}
+
+// decideProof finds a version that waits for its proof, or for a person to promote it.
+func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
+	v := newestGood(o.versions)
+	switch {
+	case v == nil || !v.hidden() || v.mayPromote(opts.Proof):
+		return false
+	case v.waiting():
+		p.because("waiting", "version %s passed its proof", v.Name)
+		p.hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.pool.Name, v.Name))
+		return true
+	case opts.Proof.Mode == ProveNone && opts.Proof.Promote == PromoteManual, opts.Proof.Mode != ProveCanary && v.gated():
+		p.because("waiting", "version %s is hidden, and no proof before its promotion is wanted", v.Name)
+		p.hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.pool.Name, v.Name))
+		return true
+	case opts.Proof.Mode == ProveNone, opts.Today == TodayAgain, v.Tags[TagReceipt] == "":
+		return false // another one may be made
+	}
+	p.because("unproved", "version %s is hidden and not proved", v.Name)
+	if !o.decideStandIn(p, v) {
+		p.hold("too-few-candidates", "no node stands for the pool: its donor %s is not Ready", v.Tags[TagBuiltFrom])
+	}
+	return true
+}
+
+// decideStandIn updates by way of a node that stands for the pool: none is taken away.
+func (o overview) decideStandIn(p *PoolPlan, v *Artifact) bool {
+	names := []string{v.Tags[TagBuiltFrom]}
+	for _, c := range ranked(p.Candidates) {
+		names = append(names, c.Node)
+	}
+	for _, name := range names {
+		if slices.ContainsFunc(o.nodes, func(n Node) bool { return n.Name == name && n.Ready }) {
+			p.Action, p.Donor = DoUpdate, name
+			return true
+		}
 	}
 	return false
 }

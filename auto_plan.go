@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -333,8 +332,4 @@ func ranked(all []Candidate) []Candidate {
 		n++
 	}
 	return all[:n]
-}
-
-func sameImage(v *Artifact, image string) bool {
-	return v != nil && (strings.EqualFold(v.ID, image) || strings.EqualFold(definitionOf(v.ID), image))
 }

@@ -199,13 +199,6 @@ func readyTime(n Node, now time.Time) time.Duration {
 	return max(now.Sub(since), 0)
 }
 
-func inBrackets(s string) string {
-	if s == "" {
-		return ""
-	}
-	return " (" + s + ")"
-}
-
 func (r Rules) isSignal(condition string) bool {
 	is := func(s Signal) bool { return s.Condition == condition }
 	return slices.ContainsFunc(r.PendingReboot, is) || slices.ContainsFunc(r.LastPatch, is)

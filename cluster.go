@@ -3,9 +3,6 @@ package kamino
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -72,6 +69,128 @@ type Recorder interface {
 	// Record never fails a run; an event that cannot be written is lost.
 	Record(ctx context.Context, node Node, reason, message string)
 }
+
+// Patcher is a Cluster on whose nodes a run can upgrade packages. Errors are those of [Provider].
+type Patcher interface {
+	// Daemons lists the pods of DaemonSets on a node.
+	Daemons(context.Context, Node) ([]DaemonPod, error)
+	// Sign writes on the node of that UID that it was patched, with kured's annotation beside the
+	// label, and takes an earlier failure off with its taint, and Begun off its mark.
+	Sign(context.Context, Node, time.Time) error
+	// KeepBlocked puts TaintPatchFailed and AnnotationPatchFailed on the node of that UID.
+	KeepBlocked(context.Context, Node, PatchFailure) error
+}
+
+// Shelf is a Cluster that keeps a DiskList for each image version, under the run that made it, and
+// asks nodes for theirs. Errors are those of [Provider].
+type Shelf interface {
+	// SaveList keeps the list of a run; one that is there already stays.
+	SaveList(ctx context.Context, pool PoolID, run string, list DiskList) error
+	// List reads it. ErrNotFound: there is none.
+	List(ctx context.Context, run string) (DiskList, error)
+	// Lists are the runs of a pool of which there are lists.
+	Lists(ctx context.Context, pool PoolID) (runs []string, err error)
+	// DeleteList deletes one; one that does not exist is no error.
+	DeleteList(ctx context.Context, run string) error
+	// AskPackages creates the pod in which the agent writes AnnotationPackages on the node. One of
+	// that run that exists is replaced.
+	AskPackages(ctx context.Context, node Node, order SealOrder) error
+	// ForgetPackages removes that pod and the annotation.
+	ForgetPackages(ctx context.Context, node Node, run string) error
+}
+
+// Examiner is a Cluster that can look at a canary's node as at no other, and knows the stop switch.
+// Errors are those of [Provider].
+type Examiner interface {
+	// Examine reads what Kubernetes tells of a canary's node. A node that is not there is no error.
+	Examine(context.Context, ExamineOrder) (ClusterSight, error)
+	// AdmitCanary cordons a canary's node and takes TaintCanary off, in one write that is
+	// conditional on the node: so the pods of DaemonSets land on it, and no others.
+	AdmitCanary(context.Context, Node) error
+	// RemoveNode deletes a Node object of that UID. One that is gone is no error.
+	RemoveNode(context.Context, Node) error
+	// PreflightProof returns ErrForbidden naming every right that a proof uses besides and that is
+	// missing. With a probe it tries, without effect, to create it: a *RefusedError where it is no
+	// Job, or the API server takes no such one.
+	PreflightProof(ctx context.Context, probe []byte) error
+	// StartProbe creates the probe of a run on a node. One that exists already is no error.
+	StartProbe(ctx context.Context, run string, node Node, probe []byte) error
+	// ProbeNamespace is that of a probe, which is written down before it is started.
+	ProbeNamespace(probe []byte) (string, error)
+	// RemoveProbe deletes a probe with its pods. One that is not there is no error.
+	RemoveProbe(context.Context, Probed) error
+	// Paused is why new runs and promotions are held in the whole cluster; zero when they are not.
+	Paused(context.Context) (Pause, error)
+	// Pause writes that reason, who gives it and when; "" takes it away.
+	Pause(ctx context.Context, reason string) error
+}
+
+// Probed is a probe that a run has started, or is about to.
+type Probed struct {
+	Run       string `json:"run"`
+	Namespace string `json:"namespace"`
+}
+
+// ExamineOrder says whose sight is wanted.
+type ExamineOrder struct {
+	Run     string
+	Node    string    // of the canary
+	Sibling string    // the node to compare it with; "" none
+	Since   time.Time // before which nothing of a node of that name was the canary's
+	Probe   []byte    // of the run; nil for none
+}
+
+// ClusterSight is what Kubernetes tells of a canary and of a node to compare it with.
+type ClusterSight struct {
+	Node     NodeSight // the canary's; UID "" when there is none
+	Sibling  NodeSight // of the pool, the donor where it is there; UID "" when there is none
+	Renewed  time.Time // when another kubelet than the canary's last renewed its lease, within a minute of now; zero: none
+	Requests []CertificateRequest
+	Daemons  []DaemonPod // one for each DaemonSet that selects the canary's node
+	Starts   int         // how often its kubelet has started, as events tell
+	Probe    ProbeState
+}
+
+// NodeSight is a node with what only an examination needs.
+type NodeSight struct {
+	Node
+	Pulse    time.Time         // last sign of life, by the node's clock
+	NotReady string            // why it is not, "" when it is
+	Versions map[string]string // of kubelet, container runtime and kernel
+	CPU      int64             // capacity, in thousandths
+	Memory   int64             // capacity, in bytes
+	MaxPods  int64             // capacity
+	Images   []string          // cached, one name of each
+	Own      map[string]string // labels that its kubelet set; nil where that cannot be told
+}
+
+// CertificateRequest is a certificate signing request for a node that is not approved.
+type CertificateRequest struct {
+	Name, Signer string
+	Made         time.Time
+	Denied       bool
+	Foreign      bool // somebody else than the node, or a node without a certificate, asked for it
+	// OthersApproved: after this one was made, another node's of the same signer was approved.
+	OthersApproved bool
+}
+
+// DaemonPod is a DaemonSet that selects a node, with its pod there.
+type DaemonPod struct {
+	Set    string // namespace/name
+	Ready  bool
+	Beside bool   // the sibling's pod of it is Ready, and of the same revision
+	Owed   bool   // it waits for what others owe it: to be made, to be scheduled, an image, a Secret…
+	Reason string // why it is not Ready, for people
+}
+
+// ProbeState is how far the operator's probe has come.
+type ProbeState struct {
+	Wanted, Started, Done, Failed bool
+	Owed                          bool // it waits for what others owe it: an image, a Secret…
+	Reason                        string
+}
+
+func (p ProbeState) runs() bool { return p.Started && !p.Done && !p.Failed }
 
 // Task is what the agent does in a pod on the donor; the name is that of its verb.
 type Task string
@@ -174,194 +293,6 @@ const (
 	// TaintDeleting is what cluster-autoscaler puts on a node it is removing.
 	TaintDeleting = "ToBeDeletedByClusterAutoscaler"
 )
-
-// Node is a Kubernetes node, freshly read.
-type Node struct {
-	Name          string            `json:"name"`
-	UID           string            `json:"uid"`
-	ProviderID    InstanceID        `json:"providerID"`
-	OS            string            `json:"os"`
-	Architecture  string            `json:"architecture"` // as Kubernetes says it: amd64, arm64
-	SystemUUID    string            `json:"systemUUID"`
-	BootID        string            `json:"bootID"` // new after every boot
-	MachineID     string            `json:"-"`      // of /etc/machine-id
-	ControlPlane  bool              `json:"controlPlane,omitempty"`
-	Unschedulable bool              `json:"unschedulable,omitempty"`
-	Deleting      bool              `json:"deleting,omitempty"`
-	Ready         bool              `json:"ready"`
-	ReadySince    time.Time         `json:"readySince,omitzero"`
-	Heartbeat     time.Time         `json:"heartbeat,omitzero"` // by the node's clock
-	Conditions    []Condition       `json:"conditions,omitempty"`
-	Volumes       []string          `json:"volumes,omitempty"` // attached to the node or in use there
-	Taints        []Taint           `json:"taints,omitempty"`
-	Software      Software          `json:"-"`
-	Labels        map[string]string `json:"-"`
-	Annotations   map[string]string `json:"-"`
-	Revision      string            `json:"-"`
-	// Created is when the API server made the object, by its clock; the node
-	// cannot write it.
-	Created time.Time `json:"created,omitzero"`
-}
-
-// Condition is a condition of a node other than Ready.
-type Condition struct {
-	Type   string    `json:"type"`
-	Status string    `json:"status"` // True, False or Unknown
-	Since  time.Time `json:"since,omitzero"`
-	Reason string    `json:"reason,omitempty"`
-}
-
-// Taint is a taint of a node.
-type Taint struct {
-	Key    string `json:"key"`
-	Value  string `json:"value,omitempty"`
-	Effect string `json:"effect"`
-}
-
-// Tainted says whether the node carries a taint of that key.
-func (n Node) Tainted(key string) bool {
-	for _, t := range n.Taints {
-		if t.Key == key {
-			return true
-		}
-	}
-	return false
-}
-
-// MarkFormat is the format of marks that this program writes. One of a higher
-// number was written by a newer program and is left alone.
-const MarkFormat = 1
-
-// Work is what a run does with the node that it takes; "" makes an image of its disk.
-type Work string
-
-// WorkPatch upgrades its packages, and restarts it where that needs it.
-const WorkPatch Work = "patch"
-
-// WorkWatch watches it as the first node of a version, and does nothing to it: the mark keeps
-// cluster-autoscaler away, to which a new node without pods is the first to take.
-const WorkWatch Work = "watch"
-
-// Mark is what a run writes on its donor before it does anything to it. It is
-// all that restitution needs.
-type Mark struct {
-	Format   int        `json:"format"`
-	Run      string     `json:"run"`
-	Epoch    int64      `json:"epoch"`
-	Pool     PoolID     `json:"pool"`
-	Instance InstanceID `json:"instance"`
-	VMID     string     `json:"vmId"`
-	BootID   string     `json:"bootID"` // of the boot that the run found
-	Since    time.Time  `json:"since"`
-	// Block says that the mark includes TaintBlock.
-	Block bool `json:"block"`
-	// Sealing says that the donor's disk may have been touched and the machine
-	// may go off: it counts as returned only after a new boot.
-	Sealing bool `json:"sealing"`
-	// Held says that the donor may have been taken out of service; see Holder.
-	Held bool `json:"held,omitempty"`
-	// Work is what the run does with the node. With WorkPatch, Sealing says that the machine may be
-	// restarted; its disk stays what it is.
-	Work Work `json:"work,omitempty"`
-	// Begun says that the node's packages may have been changed and nobody has seen since that it
-	// is in order: who gives it back keeps it blocked. Sign takes it off. Only with WorkPatch.
-	Begun bool `json:"begun,omitempty"`
-	// Protection is what AnnotationProtect held before; nil when it was absent.
-	Protection *string `json:"protection"`
-}
-
-// Mark reads the node's mark. Nil without error when there is none.
-func (n Node) Mark() (*Mark, error) {
-	text, ok := n.Annotations[AnnotationRun]
-	if !ok {
-		return nil, nil
-	}
-	var m Mark
-	if err := json.Unmarshal([]byte(text), &m); err != nil || m.Run == "" {
-		return nil, fmt.Errorf("node %s: annotation %s was not written by kamino: %q", n.Name, AnnotationRun, text)
-	}
-	if m.Format > MarkFormat {
-		return nil, fmt.Errorf("node %s: annotation %s has format %d, written by a newer kamino (this one knows %d)",
-			n.Name, AnnotationRun, m.Format, MarkFormat)
-	}
-	return &m, nil
-}
-
-// claim is what a node says of the run that has it, and only a claim: kubelets may write the
-// annotations of their own nodes. One that names another machine or pool than the node's is an
-// error.
-func (n Node) claim(pool PoolID) (*Mark, error) {
-	mark, err := n.markOrTaint(pool)
-	if err != nil || mark == nil {
-		return nil, err
-	}
-	if !strings.EqualFold(string(mark.Instance), string(n.ProviderID)) || !strings.EqualFold(string(mark.Pool), string(pool)) {
-		return nil, fmt.Errorf("node %s: annotation %s names instance %s of pool %s, the node is instance %s",
-			n.Name, AnnotationRun, mark.Instance, mark.Pool, n.ProviderID)
-	}
-	return mark, nil
-}
-
-// vouched says whether somebody else than the node's own kubelet tells that a run had it: the
-// pool's lease, or the taint. A kubelet may not write taints on its node (admission plugin
-// NodeRestriction,
-// https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
-func (n Node) vouched(mark Mark, lease Lease) bool {
-	for _, t := range n.Taints {
-		if t.Key == TaintBlock && t.Value == mark.Run {
-			return true
-		}
-	}
-	return lease.Holder == mark.Run || slices.ContainsFunc(lease.Ledger.Past, func(p PastRun) bool { return p.Run == mark.Run })
-}
-
-// taken is the mark of a run that has the node, as far as that can be believed: nil when there is
-// none. A mark that says nothing was done to the machine yet needs no witness.
-func (n Node) taken(pool PoolID, lease Lease) (*Mark, error) {
-	mark, err := n.claim(pool)
-	if err != nil || mark == nil {
-		return nil, err
-	}
-	if (mark.Sealing || mark.Held) && !n.vouched(*mark, lease) {
-		return nil, fmt.Errorf("node %s: annotation %s names run %s, of which neither the lease of pool %s nor a taint of the node knows",
-			n.Name, AnnotationRun, mark.Run, pool.Name())
-	}
-	return mark, nil
-}
-
-// vmOf is the VM that a run had with the node. What its mark says is a claim: the lease of the run
-// knows better, and after it the node, whose machine the mark was written for. A mark that names a
-// VM which neither knows gives nobody's donor up.
-func (n Node) vmOf(mark Mark, lease Lease) string {
-	switch {
-	case lease.Holder == mark.Run && lease.Record.VMID != "":
-		return lease.Record.VMID
-	case n.SystemUUID != "":
-		return n.SystemUUID
-	}
-	return mark.VMID
-}
-
-// leftAlone is what to do about a mark that is not believed.
-func leftAlone(node string) string {
-	return fmt.Sprintf("if no run needs it: kubectl annotate node %s %s-", node, AnnotationRun)
-}
-
-// markOrTaint is the node's mark or, where somebody removed the annotation and left
-// the taint, as much of a mark as the taint and the node tell. What the run did
-// to the machine is not known then: it counts as touched.
-func (n Node) markOrTaint(pool PoolID) (*Mark, error) {
-	mark, err := n.Mark()
-	if mark != nil || err != nil {
-		return mark, err
-	}
-	for _, t := range n.Taints {
-		if t.Key == TaintBlock && t.Value != "" {
-			return &Mark{Format: MarkFormat, Run: t.Value, Pool: pool, Instance: n.ProviderID, VMID: n.SystemUUID, Block: true, Sealing: true, Held: true}, nil
-		}
-	}
-	return nil, nil
-}
 
 // Receipt is the proof that a donor's disk was sealed for a run. The agent on
 // the donor writes it.

@@ -184,8 +184,6 @@ type missing struct {
 
 func (id InstanceID) same(other InstanceID) bool { return strings.EqualFold(string(id), string(other)) }
 
-func (n Node) runsOn(id InstanceID) bool { return n.ProviderID.same(id) }
-
 // stranger tells why an instance may not be the machine of the donor, "" when it may. What a lease
 // says about a donor is a claim, as a mark is: nothing is done to a machine of another pool, or to
 // one that another node runs on.

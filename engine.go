@@ -23,7 +23,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,6 +59,53 @@ type Engine struct {
 	Threads func(n int, body func(*Engine, int))
 }
 
+// Clock is the one source of time of a run: nothing else here reads the time, waits or gives up by
+// it. Tests put a virtual clock here, whose Sleep advances it.
+type Clock interface {
+	// Now is this machine's time, with its monotonic reading where there is one. UTC, as JSON,
+	// takes that off: so the zone is anybody's, and who writes a time down converts it.
+	Now() time.Time
+	// Sleep returns after d, or earlier with the context's error.
+	Sleep(ctx context.Context, d time.Duration) error
+	// WithTimeout is [context.WithTimeout] by this clock. With which error the
+	// context ends is the clock's business.
+	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
+}
+
+// WallClock is the time of this machine.
+type WallClock struct{}
+
+// Now returns the present time. UTC would take its monotonic reading off
+// (https://pkg.go.dev/time#hdr-Monotonic_Clocks), and who sets the clock would move every deadline.
+func (WallClock) Now() time.Time { return time.Now() }
+
+// Sleep waits for d or for the end of ctx.
+func (WallClock) Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// WithTimeout is [context.WithTimeout].
+func (WallClock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, d)
+}
+
+// now is for measuring, date for what is written down.
+func (e *Engine) now() time.Time { return e.clock().Now() }
+
+func (e *Engine) date() time.Time { return e.now().UTC() }
+
+// elapsed is how much later b is than a, by the clock that says more: the monotonic one stands
+// still while the machine is suspended, and the other may be set back. Both stand still in a VM
+// that is paused.
+func elapsed(a, b time.Time) time.Duration { return max(b.Sub(a), b.Round(0).Sub(a.Round(0))) }
+
 // LongestPoll is how seldom a donor may be looked at: between two looks it must
 // not have been able to go off and on again.
 const LongestPoll = 10 * time.Second
@@ -71,75 +117,45 @@ func (e *Engine) clock() Clock {
 	return e.Clock
 }
 
+// EventKind says what an Event tells.
+type EventKind string
+
+// The kinds of events, in the order in which a step can send them.
+const (
+	StepStarted EventKind = "started"
+	StepActed   EventKind = "acted"   // about to do what Message says
+	StepWaiting EventKind = "waiting" // for what Message says
+	StepRetry   EventKind = "retry"   // a call failed and will be looked at again
+	StepSkipped EventKind = "skipped"
+	StepDone    EventKind = "done"
+	StepFailed  EventKind = "failed"
+	StepRefused EventKind = "refused" // failed before its first change, by what the same command would meet again
+	Warned      EventKind = "warning"
+	GivingBack  EventKind = "giving back"
+)
+
+// Event is one thing that happened in a run, for progress output and logs.
+type Event struct {
+	Time    time.Time     `json:"time"`
+	Pool    string        `json:"pool,omitempty"`
+	Run     string        `json:"run,omitempty"`
+	Kind    EventKind     `json:"kind"`
+	Step    string        `json:"step,omitempty"`
+	Number  int           `json:"number,omitempty"` // of the step, from 1
+	Total   int           `json:"total,omitempty"`
+	Elapsed time.Duration `json:"elapsed"` // since the step started, in nanoseconds
+	// Limit is how long a wait may last at most, in nanoseconds from the step's start; 0 where that
+	// is not known.
+	Limit   time.Duration `json:"limit,omitempty"`
+	Percent int           `json:"percent"` // as the provider reports it; -1 when it reports none
+	Message string        `json:"message,omitempty"`
+}
+
 func (e *Engine) report(ev Event) {
 	if e.Report != nil {
 		ev.Time = e.date()
 		e.Report(ev)
 	}
-}
-
-// Update takes a node as donor and makes its disk the image of its pool. On any
-// failure, and when ctx ends, it gives back what it took before it returns; an
-// error of giving back is joined to the first.
-func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
-	if err := opts.Validate(); err != nil {
-		return Result{}, err
-	}
-	r, err := e.attempt(ctx, opts)
-	if r.held.adopted && r.held.lease == nil && errors.Is(err, errStartedSince) && ctx.Err() == nil {
-		// What another process had left could not be gone on with. It is given
-		// back, and nothing is in the way of a run of our own.
-		r, err = e.attempt(ctx, opts)
-	}
-	var failed *StepError
-	if errors.As(err, &failed) && (failed.Step == InConnect || failed.Step == InValidate) && ctx.Err() == nil {
-		if undo := r.giveBackRefused(ctx); undo != nil {
-			err = errors.Join(err, undo)
-		}
-	}
-	return r.result, err
-}
-
-// GiveBack gives back what an earlier run left in the pool of a node with which no run can be tried
-// now. A run that lives is left alone; a node that is unknown or of no pool is no error.
-func (e *Engine) GiveBack(ctx context.Context, donor string) error {
-	return e.newRun(Options{Donor: donor}).giveBackRefused(ctx)
-}
-
-// giveBackRefused gives back what an earlier run left in the pool of a donor that this run may not
-// take: what was taken is given back whatever has become of it since, and whatever right is missing
-// that only a new run needs.
-func (r *Run) giveBackRefused(ctx context.Context) error {
-	if r.donor.node.Name == "" { // nothing was read yet
-		var err error
-		if r.donor.node, err = r.engine.Cluster.Node(ctx, r.opts.Donor); err != nil {
-			return nil // the run's own error tells why
-		}
-	}
-	id, err := r.engine.poolOf(ctx, r.donor.node)
-	if err != nil || id == "" {
-		return err
-	}
-	lease, err := r.engine.Cluster.Lease(ctx, id)
-	if err != nil {
-		return fmt.Errorf("read lease of pool %s: %w", id.Name(), err)
-	}
-	mark, err := r.donor.node.taken(id, lease)
-	if lease.Holder == "" && (err != nil || mark == nil) {
-		return nil
-	}
-	nodes, err := r.engine.Cluster.Nodes(ctx)
-	if err != nil {
-		return fmt.Errorf("list nodes: %w", err)
-	}
-	if nodes, err = r.engine.ofPool(ctx, nodes, id); err != nil {
-		return err
-	}
-	err = r.engine.clear(ctx, overview{id: id, lease: lease, nodes: nodes}, RestoreOptions{})
-	if held := (*HeldError)(nil); errors.As(err, &held) {
-		return nil // it lives, and gives back what it takes
-	}
-	return err
 }
 
 // poolOf is the pool of a node, "" where it is of none.
@@ -165,39 +181,6 @@ func (e *Engine) ofPool(ctx context.Context, nodes []Node, id PoolID) (out []Nod
 		}
 	}
 	return out, nil
-}
-
-// attempt makes one run, to its end or until everything is given back.
-func (e *Engine) attempt(ctx context.Context, opts Options) (*Run, error) {
-	r := e.newRun(opts)
-	started := e.now()
-	err := r.exec(ctx, Pipeline())
-	if err != nil {
-		r.held.regain(ctx)
-	}
-	switch {
-	case err == nil:
-		err = r.stayedOn(ctx)
-		err = errors.Join(err, r.finish(ctx, started))
-	case r.held.lease != nil && !errors.Is(err, ErrLeaseLost):
-		err = r.abandon(ctx, err)
-	}
-	r.fillResult()
-	if err == nil {
-		r.fillNext()
-	}
-	return r, r.afterPromotion(err)
-}
-
-// afterPromotion adds to what ended a run that its version is promoted, where that was done before
-// and the version is not to blame.
-func (r *Run) afterPromotion(err error) error {
-	proof := (*ProofError)(nil)
-	pointed := slices.ContainsFunc(r.result.Steps, func(s StepTime) bool { return s.Name == InModel && !s.Skipped })
-	if err == nil || errors.As(err, &proof) || !pointed || !r.promotes() || r.result.Hidden || r.modelIsTheirs() {
-		return err
-	}
-	return fmt.Errorf("%w; version %s is promoted: new nodes of pool %s boot from it already", err, r.image.version.Name, r.pool.Name)
 }
 
 // inTurn calls do for 0 to n-1, each with an engine of its own: those that are urgent all at once,

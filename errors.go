@@ -1,7 +1,7 @@
 package kamino
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -154,67 +154,6 @@ func transient(err error) bool {
 		errors.Is(err, ErrConflict) || errors.Is(err, ErrUnavailable)
 }
 
-// appliance says whether the node's system is a read-only image, without the writable root that a
-// seal needs
-// (https://github.com/bottlerocket-os/bottlerocket#security, https://www.talos.dev/latest/learn-more/philosophy).
-func (n Node) appliance() bool {
-	return strings.HasPrefix(n.Software.OS, "Bottlerocket ") || strings.HasPrefix(n.Software.OS, "Talos ")
-}
-
-// refuseNode lists what speaks against a node as donor, as far as Kubernetes
-// can tell. A donor of an unfinished run may well be off and blocked: midRun
-// leaves out what the run itself causes.
-func refuseNode(n Node, o Options, midRun bool) []Refusal {
-	var out []Refusal
-	add := func(code, field, value, why, do string) {
-		out = append(out, Refusal{Code: code, Field: field, Value: value, Why: why, Do: do})
-	}
-	if n.ProviderID == "" {
-		add("no-provider-id", "spec.providerID", "", "the VM behind the node cannot be found without it",
-			"choose a node that a cloud controller manager has initialised")
-	}
-	if n.OS != "linux" {
-		add("os", "status.nodeInfo.operatingSystem", n.OS, "only Linux disks can be sealed", "choose a Linux node")
-	}
-	if n.appliance() {
-		add("os", "status.nodeInfo.osImage", n.Software.OS, "its system is read-only and has no place for what makes a clone a node of its own", "choose a pool of another distribution")
-	}
-	if n.ControlPlane {
-		add("control-plane", "metadata.labels", "node-role.kubernetes.io/control-plane",
-			"a control plane node holds state of the cluster", "choose a worker node")
-	}
-	if n.Name == o.Self && o.Self != "" {
-		add("self", "NODE_ID", o.Self, "this process runs on that node and would end with it",
-			"choose another node, or run elsewhere (chart value kamino.scheduleOnControlPlane)")
-	}
-	if n.Deleting {
-		add("deleting", "metadata.deletionTimestamp", "set", "the node is being deleted", "choose another node")
-	}
-	if n.Tainted(TaintDeleting) {
-		add("scale-down", "spec.taints", TaintDeleting, "cluster-autoscaler is deleting the node", "choose another node")
-	}
-	if b := n.blocked(); b != nil && o.Patch == nil { // who names it for a patch wants it mended
-		out = append(out, b.refusal())
-	}
-	for _, l := range o.RequireLabels {
-		if !l.on(n) {
-			add("label", "metadata.labels", l.Key, "the label "+l.String()+" is required of donors, and the node lacks it",
-				"choose another node, or, if you trust this one: kubectl label node "+n.Name+" "+l.Key+"="+cmp.Or(l.Value, "true"))
-		}
-	}
-	for _, s := range o.PendingReboot {
-		if v, ok := s.on(n); ok && !midRun {
-			add("pending-reboot", s.String(), v, "a reboot is pending, so patches are not in effect yet",
-				"wait for the reboot, or choose another node")
-		}
-	}
-	if !n.Ready && !midRun {
-		add("not-ready", "status.conditions[Ready]", "not True", "only a working node may become a prototype",
-			"wait until it is Ready, or choose another node")
-	}
-	return out
-}
-
 // refuse joins the refusals of node, instance and pool that the options do not
 // lift.
 func (r *Run) refuse(midRun bool) error {
@@ -243,18 +182,6 @@ func (o Options) unlifted(list []Refusal) []Refusal {
 		return f.Allow == "allow-spot" && o.AllowSpot || f.Allow == allowAdopt && o.AdoptModel ||
 			f.Allow == allowImageOnly && o.ImageOnly || f.Code == CodeShared && o.back
 	})
-}
-
-// nodeArchitecture is Kubernetes' word for an architecture in the words of
-// galleries.
-func nodeArchitecture(arch string) string {
-	switch strings.ToLower(arch) {
-	case "amd64", "x86_64":
-		return "x64"
-	case "arm64", "aarch64":
-		return "Arm64"
-	}
-	return arch
 }
 
 func refuseUnknown(node string) error {
@@ -330,4 +257,60 @@ func failedStep(err error) string {
 		return s.Step
 	}
 	return ""
+}
+
+// StepError says which step failed.
+type StepError struct {
+	Step string
+	Err  error
+	// Refused: a look before the first change but for marks met what the same command would meet
+	// again.
+	Refused bool
+}
+
+func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
+func (e *StepError) Unwrap() error { return e.Err }
+
+// interrupted is the error of a call that ended because ctx did: clients tell
+// that as anything between a time-out and a broken reply.
+func interrupted(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil && (transient(err) || errors.Is(err, cause)) {
+		return &interruption{cause}
+	}
+	return err
+}
+
+// interruption is the end of a run's context, in words for people.
+type interruption struct{ cause error }
+
+func (i *interruption) Error() string {
+	if errors.Is(i.cause, context.Canceled) {
+		return "interrupted"
+	}
+	return "interrupted: " + i.cause.Error()
+}
+
+func (i *interruption) Unwrap() error { return i.cause }
+
+func firstWord(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// someOf names the first few of a list.
+func someOf(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
+
+func inBrackets(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
 }

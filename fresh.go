@@ -153,6 +153,18 @@ func (o overview) behind(next Artifact, now time.Time, signals []Signal) *Behind
 	return b
 }
 
+// newestPatch is the latest patch that any node tells of, leaving out those
+// that are yet to come.
+func newestPatch(nodes []Node, signals []Signal, now time.Time) (newest stamp, known bool) {
+	for _, n := range nodes {
+		at, found, _ := lastPatch(n, signals)
+		if found && !at.day().After(now.Add(24*time.Hour)) && (!known || at.after(newest)) {
+			newest, known = at, true
+		}
+	}
+	return newest, known
+}
+
 // patched is when the disk of a version was last patched, as far as anybody knows.
 func (a Artifact) patched() (stamp, bool) {
 	if at, err := time.Parse(time.RFC3339, a.Tags[TagPatched]); err == nil {
@@ -304,24 +316,6 @@ func (e *Engine) addLacks(ctx context.Context, all []overview, out []PoolStatus)
 			}
 		}
 	}
-}
-
-// Shelf is a Cluster that keeps a DiskList for each image version, under the run that made it, and
-// asks nodes for theirs. Errors are those of [Provider].
-type Shelf interface {
-	// SaveList keeps the list of a run; one that is there already stays.
-	SaveList(ctx context.Context, pool PoolID, run string, list DiskList) error
-	// List reads it. ErrNotFound: there is none.
-	List(ctx context.Context, run string) (DiskList, error)
-	// Lists are the runs of a pool of which there are lists.
-	Lists(ctx context.Context, pool PoolID) (runs []string, err error)
-	// DeleteList deletes one; one that does not exist is no error.
-	DeleteList(ctx context.Context, run string) error
-	// AskPackages creates the pod in which the agent writes AnnotationPackages on the node. One of
-	// that run that exists is replaced.
-	AskPackages(ctx context.Context, node Node, order SealOrder) error
-	// ForgetPackages removes that pod and the annotation.
-	ForgetPackages(ctx context.Context, node Node, run string) error
 }
 
 // saveList keeps what the receipt's disk holds. Without it an image is as good, and a difference by

@@ -280,66 +280,6 @@ type WrittenModel struct {
 	Whole bool `json:"whole,omitempty"`
 }
 
-// Pin is an image that somebody else has put into a model in which kamino had
-// written one. It is left alone until somebody says otherwise.
-type Pin struct {
-	Image string `json:"image"` // that the model refers to
-	Wrote string `json:"wrote"` // that kamino wrote last
-}
-
-// pin says whether somebody else chose the image of a model. A ledger without an
-// entry says nothing, nor does any other field of the model; an image that stood
-// there before a write which was never seen is explained by the interrupted run.
-// Ledgers of earlier kaminos name the last version that was made.
-func (l Ledger) pin(image string, versions []Artifact) *Pin {
-	if pin := movedPin(image, versions); pin != nil {
-		return pin
-	}
-	if points(image, versions) {
-		return nil // nobody chose a version
-	}
-	if w := l.Wrote; w != nil {
-		undone := !w.Seen && l.Former != nil && strings.EqualFold(image, l.Former.Image)
-		if undone || strings.EqualFold(image, w.Image) {
-			return nil
-		}
-		return &Pin{image, w.Image}
-	}
-	made := l.lastMade()
-	if made < 0 || sameImage(latest(versions), image) {
-		return nil
-	}
-	for _, v := range versions {
-		// One that is hidden was never written.
-		if v.Name == l.Past[made].Version && v.good() && !v.hidden() && !sameImage(&v, image) {
-			return &Pin{image, v.ID}
-		}
-	}
-	return nil
-}
-
-// promoted notes that a version which was to be promoted is.
-func (l *Ledger) promoted(version string, now time.Time) {
-	if p := l.Promoted; p != nil && p.Version == version && p.At.IsZero() {
-		l.Promoted = &Promotion{Version: version, At: now, Born: p.Born}
-	}
-}
-
-// stood notes what the definition of a pool stood for, where that is not known from before.
-func (l *Ledger) stood(version string, at time.Time) {
-	if l.Stood == nil && version != "" {
-		l.Stood = &Promotion{Version: version, At: at}
-	}
-}
-
-// sticks says whether the pool may boot from a version although its definition stands for another
-// by now: no instance was seen that followed.
-func (l Ledger) sticks(version string, versions []Artifact) bool {
-	return l.Stood != nil && l.Stood.Version == version && !slices.ContainsFunc(versions, func(v Artifact) bool {
-		return v.Name != version && slices.ContainsFunc(v.Births, l.Stood.At.Add(pointerSettles).Before)
-	})
-}
-
 // writing notes the image that is about to be written. A write that nobody has seen yet, and that
 // is repeated, is one.
 func (l *Ledger) writing(image string, now time.Time, seen bool) {
@@ -375,4 +315,71 @@ func (l Ledger) distrust(versions []Artifact) []Artifact {
 	return versions
 }
 
-func (o overview) pin() *Pin { return o.lease.Ledger.pinned(o.pool, o.versions) }
+// expected is how long a run takes here, without its proof: the medians of those that ended well.
+func (l Ledger) expected() (run, away float64) {
+	var runs, aways []float64
+	for _, p := range l.Past {
+		if p.Failure == "" && p.Work == "" && p.AwaySeconds > 0 {
+			runs, aways = append(runs, p.Seconds-p.ProofSeconds), append(aways, p.AwaySeconds)
+		}
+	}
+	return median(runs), median(aways)
+}
+
+// booted notes how many seconds a good canary took to be Ready, and each phase of its boot.
+func (l *Ledger) booted(seconds float64, phases map[string]float64) {
+	l.Boots = append([]float64{seconds}, l.Boots...)
+	l.Boots = l.Boots[:min(len(l.Boots), maxPast)]
+	if len(phases) > 0 {
+		l.Phases = append([]map[string]float64{phases}, l.Phases...)
+		l.Phases = l.Phases[:min(len(l.Phases), maxPast)]
+	}
+}
+
+// usually is the median of what good canaries took; 0 while fewer than three are known.
+func usually(seconds []float64) time.Duration {
+	if len(seconds) < 3 {
+		return 0
+	}
+	return time.Duration(median(slices.Clone(seconds)) * float64(time.Second))
+}
+
+// usualPhases are what the phases of good canaries' boots usually took, by name.
+func (l Ledger) usualPhases() map[string]time.Duration {
+	took := map[string][]float64{}
+	for _, boot := range l.Phases {
+		for name, seconds := range boot {
+			took[name] = append(took[name], seconds)
+		}
+	}
+	usual := map[string]time.Duration{}
+	for name, seconds := range took {
+		if usual[name] = usually(seconds); usual[name] == 0 {
+			delete(usual, name)
+		}
+	}
+	return usual
+}
+
+// median is the value in the middle, of two the mean; 0 of none.
+func median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// goneOn notes that a run has come to its end: what was interrupted before it is not gone on with.
+func (l *Ledger) goneOn() {
+	if len(l.Past) > 0 && l.Past[0].Interrupted {
+		l.Past = slices.Clone(l.Past)
+		l.Past[0].Interrupted = false
+	}
+}
+
+// lastMade is the index of the last run that ended well and made a version; -1: none.
+func (l Ledger) lastMade() int {
+	return slices.IndexFunc(l.Past, func(p PastRun) bool { return p.Failure == "" && p.Pointed == "" && p.Work == "" && p.Version != "" })
+}

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -288,89 +287,10 @@ func parseVersion(s string) (v [3]uint64, ok bool) {
 	return v, true
 }
 
-// good says whether a version can be what new nodes are made of.
-func (a Artifact) good() bool { return a.whole() && a.Tags[TagBad] == "" }
+func lastSegment(id string) string { return lastSegments(id, 1) }
 
-// built is when the disk of a version was captured: by its tag, which the
-// original wrote too, else by its name, else as the provider says.
-func (a Artifact) built() (at stamp, ok bool) {
-	if t, err := parseBuiltAt(a.Tags[TagBuiltAt]); err == nil {
-		return stamp{t, true}, true
-	}
-	if d, err := VersionDate(a.Name); err == nil {
-		return stamp{d, false}, true
-	}
-	return stamp{a.Created, true}, !a.Created.IsZero()
-}
-
-// promotable is the newest version that new nodes may be made of without asking anybody, one
-// included that is not offered yet.
-func promotable(newestFirst []Artifact, p Proving) *Artifact {
-	for i, v := range newestFirst {
-		if v.mayPromote(p) {
-			return &newestFirst[i]
-		}
-	}
-	return nil
-}
-
-// promotable is the newest version that may become what the pool's new nodes boot from.
-func (o overview) promotable(opts AutoOptions) *Artifact {
-	if o.pool.Owner == nil || opts.AcceptBootstrap {
-		return promotable(o.versions, opts.Proof)
-	}
-	return promotable(slices.DeleteFunc(slices.Clone(o.versions), Artifact.unaccepted), opts.Proof)
-}
-
-// latest is the version that a model naming the definition would get.
-func latest(newestFirst []Artifact) *Artifact {
-	for i, v := range newestFirst {
-		if v.good() && !v.Excluded {
-			return &newestFirst[i]
-		}
-	}
-	return nil
-}
-
-// badAncestor is the nearest version in the line of a version that was withdrawn; "" when there is
-// none. The line is told by TagParent: gallery paths that end in versions/NAME.
-func badAncestor(v Artifact, all []Artifact) string {
-	for range all { // a line that bites its tail ends, too
-		parent := lastSegment(v.Tags[TagParent])
-		i := indexOf(all, parent)
-		if i < 0 || !strings.Contains(v.Tags[TagParent], "versions/") {
-			return ""
-		}
-		if v = all[i]; v.Tags[TagBad] != "" {
-			return v.Name
-		}
-	}
-	return ""
-}
-
-func indexOf(versions []Artifact, name string) int {
-	for i, v := range versions {
-		if v.Name == name {
-			return i
-		}
-	}
-	return -1
-}
-
-// descendants are the versions whose line goes back to a version.
-func descendants(of string, all []Artifact) (names []string) {
-	for _, v := range all {
-		at := v
-		for range all {
-			i := indexOf(all, lastSegment(at.Tags[TagParent]))
-			if i < 0 || !strings.Contains(at.Tags[TagParent], "versions/") {
-				break
-			}
-			if at = all[i]; at.Name == of {
-				names = append(names, v.Name)
-				break
-			}
-		}
-	}
-	return names
+// lastSegments keeps the last n segments of an ID with slashes.
+func lastSegments(id string, n int) string {
+	parts := strings.Split(id, "/")
+	return strings.Join(parts[max(0, len(parts)-n):], "/")
 }

@@ -98,17 +98,6 @@ func (o PatchOptions) Validate() error {
 	return run.Validate()
 }
 
-// Patcher is a Cluster on whose nodes a run can upgrade packages. Errors are those of [Provider].
-type Patcher interface {
-	// Daemons lists the pods of DaemonSets on a node.
-	Daemons(context.Context, Node) ([]DaemonPod, error)
-	// Sign writes on the node of that UID that it was patched, with kured's annotation beside the
-	// label, and takes an earlier failure off with its taint, and Begun off its mark.
-	Sign(context.Context, Node, time.Time) error
-	// KeepBlocked puts TaintPatchFailed and AnnotationPatchFailed on the node of that UID.
-	KeepBlocked(context.Context, Node, PatchFailure) error
-}
-
 // PatchFailure is why a node stays blocked.
 type PatchFailure struct {
 	Run    string    `json:"run"`
@@ -381,11 +370,4 @@ func (r *Run) work() Work {
 		return WorkPatch
 	}
 	return ""
-}
-
-// serves: pods may be scheduled on the node, and run there.
-func (n Node) serves() bool {
-	return n.Ready && !n.Unschedulable && !n.Deleting && !slices.ContainsFunc(n.Taints, func(t Taint) bool {
-		return t.Key == TaintBlock || t.Key == TaintPatchFailed || t.Key == TaintDeleting
-	})
 }

@@ -1,7 +1,8 @@
 package kamino
 
 import (
-	"slices"
+	"context"
+	"sync"
 	"time"
 )
 
@@ -218,88 +219,182 @@ const (
 	unlimited = 24 * time.Hour
 )
 
-// bootSight compares the boot that a donor's node shows with the one that its mark names.
-type bootSight int
+// Step is a named, idempotent part of a run. Its Look reads the world and says
+// what is next: the step is done, something must be done, or there is
+// something to wait for. The engine does it and looks again.
+type Step struct {
+	Name string
+	Seed string // the numbers of these steps in the original's description
+	Does string // what it does, for people
+	Back string // what is given back when a later step fails
+
+	// Limit is how long the step may take, time of throttling not counted.
+	Limit time.Duration
+	// Patient steps wait for long operations while nothing is away.
+	Patient bool
+	// Stubborn steps give something back: they try again after any error.
+	Stubborn bool
+	// Spare steps clean up: when one fails, the run goes on and warns.
+	Spare bool
+	// Takes is what the run holds once the step has acted, in words for people, and Until the name
+	// of the step that gives it back. Ends is the name of a step whose takings end with this one,
+	// too.
+	Takes, Until, Ends string
+	// DonorBack: once this step is done, or not needed, the run has no donor away.
+	DonorBack bool
+	// Notify puts an event on the donor when the step first acts, which says Tells or, without,
+	// what it is about to do.
+	Notify, Tells string
+
+	When func(*Run) bool // nil: always
+	Look func(*Run, context.Context) (Next, error)
+	Plan func(*Run) string // what a dry-run prints; nil: Does
+}
+
+// seenKey finds what a look has read.
+type seenKey struct{}
+
+// Looking begins a look. What a Provider or a Cluster reads with the context it returns may be read
+// once and told again. Nothing is changed with such a context: what changes the world reads afresh.
+func Looking(ctx context.Context) context.Context {
+	return context.WithValue(ctx, seenKey{}, &sync.Map{})
+}
+
+// Seen is what was read in the look that a context belongs to; nil where it belongs to none.
+func Seen(ctx context.Context) *sync.Map {
+	seen, _ := ctx.Value(seenKey{}).(*sync.Map)
+	return seen
+}
+
+// Next is what a Look found.
+type Next struct {
+	kind    nextKind
+	act     Act
+	on      string // which of several that the same act is for; "" where there is one
+	what    string // for people
+	percent int
+	do      func(context.Context) error
+	along   []announcement // acts that follow, written down as intent with this one
+	note    func(*Lease)   // what to write on the lease before do
+	why     string         // what is waited for after do; "": the next look comes at once
+	after   time.Duration  // how long to wait, where that is known
+	steps   bool           // do has steps of its own, with limits of their own
+}
+
+type nextKind int
 
 const (
-	bootMarked   bootSight = iota // the same: what Kubernetes shows is from before the donor was touched
-	bootFresh                     // another one, and another than when the machine was seen off
-	bootOther                     // another one than the marked, or the mark is gone
-	bootUnmarked                  // the mark names none, as where only the taint is left of it
-	bootUnknown                   // neither mark nor node name one, as where Kubernetes forgot the node
+	nextDone nextKind = iota
+	nextWait
+	nextAct
 )
 
-// sight is what giving back sees of a donor that may have been sealed or switched off.
-type sight struct {
-	power   Power
-	ready   bool // its node is Ready, and is that of this machine
-	boot    bootSight
-	started bool // it was seen off, or this run asked it to start: only the boot is missing
-	sealed  bool // a receipt of the run, or a seal pod that ran: the disk may be sealed
+// done: the world is as the step wants it.
+func done(what string) Next { return Next{kind: nextDone, what: what, percent: -1} }
+
+// wait: somebody else has to do something first.
+func wait(why string) Next { return Next{kind: nextWait, what: why, percent: -1} }
+
+// waitFor is wait where the step itself knows for how long.
+func waitFor(why string, d time.Duration) Next {
+	next := wait(why)
+	next.after = d
+	return next
 }
 
-// wayBack is what brings a donor back.
-type wayBack int
+// waitPercent is wait with progress.
+func waitPercent(why string, percent int) Next {
+	return Next{kind: nextWait, what: why, percent: percent}
+}
 
+// act: do is to be called, after what was written down as intent.
+func act(id Act, what string, do func(context.Context) error) Next {
+	return Next{kind: nextAct, act: id, what: what, do: do, percent: -1}
+}
+
+// actSteps is act where do runs steps.
+func actSteps(id Act, what string, do func(context.Context) error) Next {
+	next := act(id, what, do)
+	next.steps = true
+	return next
+}
+
+// then is an act whose effect takes time: the next look comes after d, or after
+// the usual pause if that is longer.
+func (n Next) then(why string, d time.Duration) Next {
+	n.why, n.after = why, d
+	return n
+}
+
+// announcement is an act that follows another.
+type announcement struct {
+	act  Act
+	what string
+}
+
+// announcing adds an act that will follow, so that one intent on the lease is enough
+// for all that are made within lookAge of it.
+func (n Next) announcing(id Act, what string) Next {
+	n.along = append(n.along, announcement{id, what})
+	return n
+}
+
+// of says which of several artifacts the act is for.
+func (n Next) of(name string) Next {
+	n.on = name
+	return n
+}
+
+// noting adds what must stand on the lease before the act.
+func (n Next) noting(note func(*Lease)) Next {
+	n.note = note
+	return n
+}
+
+// Act is something that a run does to the world, as it stands on the lease before it is done. What
+// people read of it stands beside it, in words of its own.
+type Act string
+
+// The acts.
 const (
-	backNow       wayBack = iota // nothing: it is back
-	switchOn                     // start the machine
-	awaitPower                   // wait until it is on or off
-	awaitBoot                    // wait for the node to show another boot
-	awaitReady                   // wait for the node to be Ready
-	hearNode                     // back, once its kubelet is heard of: Ready may be of the past
-	hearKubelet                  // never went, if its kubelet is heard of for longer than a seal leaves it
-	switchOffSoon                // sealed and hanging: off after two minutes, for the next boot mends the disk
-	switchOffLate                // the same after a silence that no boot lasts, where nobody knows what was sealed
+	ActLease            Act = "take-lease"
+	ActBegin            Act = "begin-run"
+	ActGiveBack         Act = "give-back"
+	ActCreateGallery    Act = "create-gallery"
+	ActCreateDefinition Act = "create-definition"
+	ActName             Act = "name-version"
+	ActProtect          Act = "protect-node"
+	ActBlock            Act = "block-node"
+	ActSurvey           Act = "survey-disk"
+	ActEvict            Act = "evict-pods"
+	ActHolding          Act = "announce-hold"
+	ActHold             Act = "hold-node"
+	ActRelease          Act = "release-node"
+	ActSealing          Act = "announce-seal"
+	ActSeal             Act = "seal-disk"
+	ActPowerOff         Act = "power-off"
+	ActPowerOn          Act = "power-on"
+	ActCreateSnapshot   Act = "create-snapshot"
+	ActDeleteSnapshot   Act = "delete-snapshot"
+	ActUnmark           Act = "unmark-node"
+	ActUnseal           Act = "delete-seal-pod"
+	ActCreateVersion    Act = "create-version"
+	ActDeleteVersion    Act = "delete-version"
+	ActMarkVersion      Act = "mark-version"
+	ActModel            Act = "write-model"
+	ActScaleOut         Act = "scale-out"
+	ActLaunchCanary     Act = "launch-canary"
+	ActAdmitCanary      Act = "admit-canary"
+	ActProbe            Act = "start-probe"
+	ActRemoveCanary     Act = "remove-canary"
+	ActRemoveNode       Act = "remove-node"
+	ActWithdraw         Act = "withdraw-version"
+	ActDeleteLists      Act = "delete-lists"
+	ActPatching         Act = "announce-patch"
+	ActPatch            Act = "patch-node"
+	ActRestarting       Act = "announce-restart"
+	ActRestart          Act = "restart-node"
+	ActLook             Act = "look-at-node"
+	ActSign             Act = "sign-node"
+	ActKeepBlocked      Act = "keep-blocked"
 )
-
-// backRow is a row of the table; what it leaves out is any.
-type backRow struct {
-	power   []Power
-	ready   []bool
-	boot    []bootSight
-	started []bool
-	sealed  []bool
-	what    wayBack
-}
-
-func is[T any](values ...T) []T { return values }
-
-// waysBack is the table. Exactly one row fits every sight. A start is waited for and never undone,
-// or a slow boot would be ended again and again.
-var waysBack = []backRow{
-	{power: is(PowerOff), what: switchOn},
-	{power: is(PowerBetween), what: awaitPower},
-
-	{power: is(PowerOn), ready: is(true), boot: is(bootFresh), what: backNow},
-	{power: is(PowerOn), ready: is(true), boot: is(bootOther, bootUnmarked), what: hearNode},
-	// What is shown is the old boot: has the machine just been started, did it never go off, or is
-	// it still going?
-	{power: is(PowerOn), ready: is(true), boot: is(bootMarked, bootUnknown), started: is(true), what: awaitBoot},
-	{power: is(PowerOn), ready: is(true), boot: is(bootMarked, bootUnknown), started: is(false), sealed: is(false), what: hearKubelet},
-	{power: is(PowerOn), ready: is(true), boot: is(bootMarked), started: is(false), sealed: is(true), what: switchOffSoon},
-	{power: is(PowerOn), ready: is(true), boot: is(bootUnknown), started: is(false), sealed: is(true), what: switchOffLate},
-
-	{power: is(PowerOn), ready: is(false), started: is(true), what: awaitReady},
-	{power: is(PowerOn), ready: is(false), boot: is(bootFresh, bootOther), started: is(false), what: awaitReady},
-	// It was not seen to boot, and may hang half sealed: then only its next boot mends the disk.
-	{power: is(PowerOn), ready: is(false), boot: is(bootMarked), started: is(false), what: switchOffSoon},
-	{power: is(PowerOn), ready: is(false), boot: is(bootUnmarked, bootUnknown), started: is(false), what: switchOffLate},
-}
-
-// decide finds the row that fits. It is a pure function.
-func (s sight) decide() wayBack {
-	for _, row := range waysBack {
-		if row.fits(s) {
-			return row.what
-		}
-	}
-	return awaitReady // a test keeps it from coming here
-}
-
-func (row backRow) fits(s sight) bool {
-	return anyOr(row.power, s.power) && anyOr(row.ready, s.ready) && anyOr(row.boot, s.boot) &&
-		anyOr(row.started, s.started) && anyOr(row.sealed, s.sealed)
-}
-
-func anyOr[T comparable](list []T, v T) bool { return len(list) == 0 || slices.Contains(list, v) }

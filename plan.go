@@ -354,13 +354,3 @@ func (r *readOnce) Preflight(ctx context.Context) ([]string, error) {
 	got.once.Do(func() { got.doubts, got.err = r.Provider.Preflight(ctx) })
 	return got.doubts, got.err
 }
-
-// median is the value in the middle, of two the mean; 0 of none.
-func median(values []float64) float64 {
-	n := len(values)
-	if n == 0 {
-		return 0
-	}
-	slices.Sort(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
-}

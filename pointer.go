@@ -9,67 +9,6 @@ import (
 	"time"
 )
 
-// What TagOffer says of a version: its state. It is written together with Excluded, so that one
-// that disagrees with it was changed by somebody else. Versions of the original, and of pools that
-// refer to versions, have none: they are offered.
-const (
-	offerHidden    = "hidden"    // from birth
-	offerProving   = "proving"   // a canary boots from it
-	offerOffered   = "offered"   // promoted: a pool that refers to the definition may boot from it
-	offerWithdrawn = "withdrawn" // TagBad tells why; it returns to use by its name only
-)
-
-// Offered is a version as whoever promotes it writes it.
-func (a Artifact) Offered() Artifact {
-	a = a.offering(offerOffered)
-	delete(a.Tags, TagBad)
-	delete(a.Tags, TagBootstrap)
-	return a
-}
-
-// Withdrawn is a version as whoever withdraws it writes it.
-func (a Artifact) Withdrawn(reason string) Artifact {
-	a = a.offering(offerWithdrawn)
-	delete(a.Tags, TagProof)
-	a.Tags[TagBad] = cutText(firstWord(reason, offerWithdrawn), maxTag)
-	return a
-}
-
-// offering is a version as it shall be written: offered or not, and tagged so.
-func (a Artifact) offering(state string) Artifact {
-	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
-		a.Tags = map[string]string{}
-	}
-	a.Tags[TagOffer], a.Excluded = state, state != offerOffered
-	return a
-}
-
-// whole says whether a version was built to its end: a change of its tags or flags may have failed
-// since then.
-func (a Artifact) whole() bool { return a.State == Succeeded || a.State == Failed && a.Ready }
-
-// Withheld says whether a version is kept from pools that refer to its definition: by its state, or
-// by a person. Nor does a definition stand for one whose last change failed.
-func (a Artifact) Withheld() bool {
-	return a.State == Failed || a.Excluded || a.Tags[TagBad] != "" || a.Tags[TagOffer] == offerWithdrawn || a.hidden()
-}
-
-// unused says whether nothing was ever made of a version, as far as can be told: it was not
-// offered, and none that the model names or an instance booted from, as where it was promoted by
-// name and its run ended before it was offered.
-func (a Artifact) unused() bool { return a.hidden() && !a.InModel && a.Instances == 0 }
-
-// SameOffer says whether two reads of a version show the same: what TagOffer, TagBad and Excluded
-// tell, and that one run made both.
-func (a Artifact) SameOffer(b Artifact) bool {
-	for _, tag := range []string{TagOffer, TagBad, TagRun} {
-		if a.Tags[tag] != b.Tags[tag] {
-			return false
-		}
-	}
-	return a.Excluded == b.Excluded
-}
-
 // points says whether a model refers to the definition of versions, and not to one of them.
 func points(image string, versions []Artifact) bool {
 	return slices.ContainsFunc(versions, func(v Artifact) bool {
@@ -324,74 +263,115 @@ func (r *Run) towardsPointer(versions []Artifact) string {
 	return "kamino rollback --pool " + r.pool.Name + " --to VERSION says which one it is to stand for; or use --image-reference version"
 }
 
-// bornHidden says whether a version of this run is to be hidden from birth: it has to be proved
-// first, or the pool refers to the definition, or shall, and would boot from it before it was
-// looked at.
-func (r *Run) bornHidden(ctx context.Context) (bool, error) {
-	if r.proves() || !r.promotes() {
-		return true, nil
-	}
-	next, err := r.engine.Provider.NextImage(ctx, r.pool, Target{Version: r.image.version.Name, Reference: ByDefinition})
-	if err != nil {
-		return false, fmt.Errorf("compare the model of pool %s: %w", r.pool.Name, err)
-	}
-	return r.image.reference == ByDefinition || strings.EqualFold(next.Image, r.pool.Model.Image), nil
+// Pin is an image that somebody else has put into a model in which kamino had
+// written one. It is left alone until somebody says otherwise.
+type Pin struct {
+	Image string `json:"image"` // that the model refers to
+	Wrote string `json:"wrote"` // that kamino wrote last
 }
 
-// ownImage says whether the model refers to what it did when the run began, or to what kamino
-// wrote.
-func (r *Run) ownImage(pool Pool) bool {
-	wrote := r.held.lease.Ledger.Wrote
-	return pool.Owner != nil || strings.EqualFold(pool.Model.Image, r.held.lease.Record.ModelWas) || wrote != nil && strings.EqualFold(pool.Model.Image, wrote.Image)
+func (p Pin) String() string {
+	return fmt.Sprintf("somebody pinned the model to %s; kamino last wrote %s", lastSegments(p.Image, 3), lastSegments(p.Wrote, 3))
 }
 
-// offer lets the definition stand for a version: the one write that changes what the next instance
-// of a pool boots from that refers to it. Versions have no revision: what was read just before is
-// compared, and read again by the next look.
-func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
-	v, read := want.Seen, r.engine.now()
-	versions, err := r.versions(ctx)
-	if err != nil {
-		return Next{}, err
+func (p Pin) refusal(pool Pool) Refusal {
+	return Refusal{Code: "pinned", Field: "image of the model of pool " + pool.Name, Value: lastSegments(p.Image, 3),
+		Why:   fmt.Sprintf("somebody chose it: kamino last wrote %s", lastSegments(p.Wrote, 3)),
+		Do:    "leave it, or replace it with --adopt-model",
+		Allow: allowAdopt}
+}
+
+// pin says whether somebody else chose the image of a model. A ledger without an
+// entry says nothing, nor does any other field of the model; an image that stood
+// there before a write which was never seen is explained by the interrupted run.
+// Ledgers of earlier kaminos name the last version that was made.
+func (l Ledger) pin(image string, versions []Artifact) *Pin {
+	if pin := movedPin(image, versions); pin != nil {
+		return pin
 	}
-	if was := r.held.lease.Record.ModelWas; !r.ownImage(pool) {
-		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: version %s is not offered",
-			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3), v.Name), "to replace it anyway, run again")
+	if points(image, versions) {
+		return nil // nobody chose a version
 	}
-	if now := resolved(versions); now != nil && CompareVersions(now.Name, v.Name) > 0 {
-		return Next{}, WithHint(fmt.Errorf("version %s is offered and counts as newer than %s: new nodes would go on booting from it", now.Name, v.Name),
-			"if it is not wanted: kamino rollback --pool %s --to %s", pool.Name, v.Name)
+	if w := l.Wrote; w != nil {
+		undone := !w.Seen && l.Former != nil && strings.EqualFold(image, l.Former.Image)
+		if undone || strings.EqualFold(image, w.Image) {
+			return nil
+		}
+		return &Pin{image, w.Image}
 	}
-	pin := movedPin(pool.Model.Image, versions)
-	if pin == nil && v.Excluded && v.Tags[TagOffer] == offerOffered && want.Reference == ByDefinition {
-		pin = &Pin{resolvedName(versions), v.ID} // a person excluded it
+	made := l.lastMade()
+	if made < 0 || sameImage(latest(versions), image) {
+		return nil
 	}
-	if pin != nil {
-		if list := r.opts.unlifted([]Refusal{pin.refusal(pool)}); len(list) > 0 {
-			return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
+	for _, v := range versions {
+		// One that is hidden was never written.
+		if v.Name == l.Past[made].Version && v.good() && !v.hidden() && !sameImage(&v, image) {
+			return &Pin{image, v.ID}
 		}
 	}
-	promoted := func(l *Lease) {
-		if l.Ledger.Promoted = (&Promotion{Version: v.Name, Born: newestBirth(versions)}); points(pool.Model.Image, versions) {
-			l.Ledger.stood(resolvedName(versions), r.engine.date())
-		}
+	return nil
+}
+
+// pinned is pin for a pool. What its owner puts into the recipe is nobody's choice of a version.
+func (l Ledger) pinned(pool Pool, versions []Artifact) *Pin {
+	if pool.Owner != nil {
+		return movedPin(pool.Model.Image, versions)
 	}
-	offer := act(ActMarkVersion, "offer version "+v.Name+" to new nodes of pool "+pool.Name, func(ctx context.Context) error {
-		r.result.Changed, r.image.readAt, r.image.offeredAt = true, time.Time{}, read
-		return r.engine.Provider.Promote(ctx, pool, want)
+	return l.pin(pool.Model.Image, versions)
+}
+
+func (o overview) pin() *Pin { return o.lease.Ledger.pinned(o.pool, o.versions) }
+
+const (
+	allowAdopt     = "adopt-model"
+	allowImageOnly = "image-only"
+)
+
+// refusePinned refuses a pool whose image somebody else chose. What boots meanwhile says nothing of
+// how the pool follows its definition.
+func (r *Run) refusePinned(ctx context.Context, versions []Artifact) error {
+	pin := r.held.lease.Ledger.pinned(r.pool, versions)
+	if pin == nil {
+		return nil
+	}
+	if list := r.opts.unlifted([]Refusal{pin.refusal(r.pool)}); len(list) > 0 {
+		if r.plan == nil && r.held.lease.Ledger.Promoted != nil {
+			if err := r.held.setLease(ctx, func(l *Lease) { l.Ledger.Promoted = nil }); err != nil {
+				return err
+			}
+		}
+		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: list}
+	}
+	return nil
+}
+
+// refusePointer refuses a pointer that was asked for where the pool's recipe cannot refer to one.
+func (r *Run) refusePointer() error {
+	if r.pool.NoPointer == "" || r.opts.ImageReference == "" || r.opts.ImageReference == ByVersion {
+		return nil
+	}
+	return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: "pointer", Field: "--image-reference", Value: "pointer",
+		Why: r.pool.NoPointer, Do: "use --image-reference version, or omit the flag"}}}
+}
+
+// promoted notes that a version which was to be promoted is.
+func (l *Ledger) promoted(version string, now time.Time) {
+	if p := l.Promoted; p != nil && p.Version == version && p.At.IsZero() {
+		l.Promoted = &Promotion{Version: version, At: now, Born: p.Born}
+	}
+}
+
+// stood notes what the definition of a pool stood for, where that is not known from before.
+func (l *Ledger) stood(version string, at time.Time) {
+	if l.Stood == nil && version != "" {
+		l.Stood = &Promotion{Version: version, At: at}
+	}
+}
+
+// sticks says whether the pool may boot from a version although its definition stands for another
+// by now: no instance was seen that followed.
+func (l Ledger) sticks(version string, versions []Artifact) bool {
+	return l.Stood != nil && l.Stood.Version == version && !slices.ContainsFunc(versions, func(v Artifact) bool {
+		return v.Name != version && slices.ContainsFunc(v.Births, l.Stood.At.Add(pointerSettles).Before)
 	})
-	if r.modelIsTheirs() || want.Reference != ByDefinition {
-		return offer.noting(promoted), nil
-	}
-	next, err := r.nextImage(ctx, pool, want)
-	if err != nil {
-		return Next{}, err
-	}
-	if len(next.Diff) == 0 {
-		return offer.noting(promoted), nil
-	}
-	return offer.announcing(ActModel, describeDiff(pool, next.Diff)).announcing(ActDeleteSnapshot, cleanText(r.pool)).noting(func(l *Lease) {
-		r.noteModel(l, pool, next, want, newestBirth(versions), prototype(pool, versions))
-		r.image.noted = true
-	}), nil
 }

@@ -183,11 +183,6 @@ type Artifact struct {
 	Disputed bool `json:"disputed,omitempty"`
 }
 
-// Ours says whether Kamino, of any version and the original included, made it.
-func (a Artifact) Ours() bool {
-	return a.Tags[TagRun] != "" || a.Tags[TagBuiltFrom] != ""
-}
-
 // Target is what a pool's next instance shall boot from: a version, or what it booted from before
 // the first prototype.
 type Target struct {
@@ -377,21 +372,4 @@ type Provider interface {
 	// credentials. Doubts are what it could not find out, a sentence each that
 	// names the right it lacks: the run goes on and tells them as warnings.
 	Preflight(context.Context) (doubts []string, err error)
-}
-
-// newestBirth is when the newest instance was created that is known; zero where none is.
-func newestBirth(versions []Artifact) (newest time.Time) {
-	for _, v := range versions {
-		for _, born := range v.Births {
-			if born.After(newest) {
-				newest = born
-			}
-		}
-	}
-	return newest
-}
-
-// disputed tells of a version that is Disputed.
-func (a Artifact) disputed() string {
-	return "version " + a.Name + " is offered as latest, and in one of its regions not; which of the two counts is documented nowhere"
 }

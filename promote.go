@@ -11,38 +11,6 @@ import (
 	"time"
 )
 
-// Life is how far a version has come on its way to a pool's nodes, as its tags tell.
-type Life string
-
-// The states of a version's life.
-const (
-	LifeBuilding  Life = "building"
-	LifeHidden    Life = "hidden"    // not offered, and not proved
-	LifeProving   Life = "proving"   // a canary boots from it
-	LifeWaiting   Life = "waiting"   // passed, and waits for kamino promote
-	LifePromoted  Life = "promoted"  // offered, now or once
-	LifeWithdrawn Life = "withdrawn" // never chosen again, but by its name
-	LifeFailed    Life = "failed"    // its build
-)
-
-func (a Artifact) life() Life {
-	switch {
-	case a.State == Failed && !a.whole(), a.State == Deleting:
-		return LifeFailed
-	case a.Tags[TagBad] != "", a.Tags[TagOffer] == offerWithdrawn:
-		return LifeWithdrawn
-	case a.State == Creating, !a.Ready && a.hidden():
-		return LifeBuilding
-	case a.waiting():
-		return LifeWaiting
-	case a.Tags[TagOffer] == offerProving:
-		return LifeProving
-	case a.hidden():
-		return LifeHidden
-	}
-	return LifePromoted
-}
-
 // PromoteOptions are what a person decides about a promotion.
 type PromoteOptions struct {
 	Pool    string // name or ID
@@ -149,6 +117,64 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rol
 	back, err := e.point(ctx, o, t, bad, opts.DryRun)
 	back.Descendants = descendants(v.Name, o.versions)
 	return back, err
+}
+
+// takeBack withdraws what new nodes boot from: the good version before it takes its place. False:
+// there is none. No pause stops it halfway.
+func (r *Run) takeBack(o overview, reason string) (next Next, ok bool) {
+	now, t := o.next(), target{version: o.fallback()}
+	if t.version == nil || t.version.Disputed && o.follows("") {
+		return Next{}, false
+	}
+	var stray *Stray
+	if t.points = o.follows(""); !t.points {
+		stray = o.strayed()
+	}
+	bad := []string{now.Name}
+	for _, v := range o.passedOver(t) {
+		bad = append(bad, v.Name)
+	}
+	m := newMarking(Rollback{From: now.Name, To: t.name(), Bad: bad, Good: t.offers(), reason: reason}, t, o.versions)
+	m.image = o.pool.Model.Image
+	return actSteps(ActWithdraw, fmt.Sprintf("withdraw version %s: new nodes boot from %s again", now.Name, t.name()), func(ctx context.Context) error {
+		verb := r.now.verb
+		r.now.verb = VerbWithdraw
+		defer func() { r.now.verb = verb }()
+		return r.exec(ctx, []Step{
+			{Name: InModel, Does: "point the pool's model at the former version", Patient: true,
+				Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, stray) }},
+			{Name: InMark, Does: "mark the version as bad", Patient: true, Limit: m.limit(), Look: m.look},
+		})
+	}).noting(func(l *Lease) { l.Record.ModelWas = o.pool.Model.Image }), true
+}
+
+// fallback is the version that takes the place of one that is withdrawn: as defaultTarget, but none
+// that promote refuses.
+func (o overview) fallback() *Artifact {
+	now := o.next()
+	for i, v := range o.versions {
+		if now != nil && CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() && (!v.Excluded || v.hidden()) &&
+			v.Tags[TagReceipt] != "" && !v.untried() && !(v.unaccepted() && o.pool.Owner != nil) {
+			return &o.versions[i]
+		}
+	}
+	return nil
+}
+
+// passedOver are the versions between that a definition would stand for instead.
+func (o overview) passedOver(t target) []Artifact {
+	return slices.DeleteFunc(o.distrusted(t), func(v Artifact) bool {
+		return !t.points || v.Excluded || CompareVersions(v.Name, o.next().Name) >= 0
+	})
+}
+
+// noFallback tells what to do where no version can take the place of one that is bad.
+func (o overview) noFallback(err error) error {
+	if t := o.defaultTarget(); t.version != nil && t.version.Tags[TagReceipt] == "" {
+		return WithHint(err, "new nodes go on booting from it; version %s has no receipt of a seal, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it all the same",
+			t.name(), firstWord(t.version.Tags[TagBuiltFrom], "unknown"), o.pool.Name)
+	}
+	return WithHint(err, "new nodes go on booting from it; kamino rollback --pool %s --to original goes back to the model from before", o.pool.Name)
 }
 
 // Watching is how auto-update watches the nodes that come from a new version.
@@ -310,25 +336,6 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 	p.failed = e.withdrawLate(ctx, o, v.Name, late, of, budget)
 	held := (*HeldError)(nil)
 	p.over = !transient(p.failed) && !errors.As(p.failed, &held) // else the next look tries again
-}
-
-// bornBefore says whether some of the instances that boot from a version may be older than its
-// promotion. No list tells which.
-func (o overview) bornBefore(v *Artifact) bool {
-	since := o.promotedAt(v)
-	return since.IsZero() || slices.ContainsFunc(v.Births, func(born time.Time) bool { return born.Before(since) })
-}
-
-// promotedAt is when a version became what the pool's next instance boots from; zero where nobody
-// noted it.
-func (o overview) promotedAt(v *Artifact) time.Time {
-	l := o.lease.Ledger
-	if p := l.Promoted; p != nil && p.Version == v.Name {
-		return p.At
-	} else if w := l.Wrote; w != nil && strings.EqualFold(w.Image, v.ID) {
-		return w.At
-	}
-	return time.Time{}
 }
 
 // blames makes sure, of each node that is late, that other kubelets reach the API server and that

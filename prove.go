@@ -2,6 +2,7 @@ package kamino
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -128,31 +129,6 @@ const (
 	EventPatchFailed       = "KaminoPatchFailed"
 )
 
-// What TagProof says of a version that is to be proved, from birth, of one that passed, and of one
-// that somebody took without. Any other text is how a proof ended that told nothing.
-const (
-	proofWanted  = "wanted"
-	proofPassed  = "passed"
-	proofOmitted = "omitted"
-)
-
-// untried says whether a version was to be proved, and neither passed nor was taken without.
-func (a Artifact) untried() bool {
-	how := a.Tags[TagProof]
-	return how != "" && how != proofPassed && how != proofOmitted
-}
-
-// untriedOffer is the newest version of ours that was offered and has not passed the proof that it
-// was to pass, as its tags tell; "" where there is none.
-func untriedOffer(newestFirst []Artifact) string {
-	for _, v := range newestFirst {
-		if v.Ours() && v.good() && !v.hidden() && v.untried() {
-			return v.Name
-		}
-	}
-	return ""
-}
-
 // omit notes on a version that it becomes what new nodes boot from without the proof that it was to
 // pass, before it does: else whoever comes next would go on with the proof, or take it back.
 func (r *Run) omit(v Artifact) Next {
@@ -210,64 +186,9 @@ func (p PoolID) ofCanary() bool {
 
 const canaryPrefix = "kamino-"
 
-// hidden says whether a version was never offered.
-func (a Artifact) hidden() bool {
-	return a.Tags[TagOffer] == offerHidden || a.Tags[TagOffer] == offerProving
-}
-
-// unproved says whether a version still has to be proved: it is hidden, and has passed nothing.
-func (a Artifact) unproved() bool {
-	return a.good() && a.hidden() && a.Tags[TagProof] != proofPassed
-}
-
-// waiting says whether a version has passed and is not promoted.
-func (a Artifact) waiting() bool {
-	return a.good() && a.hidden() && a.Tags[TagProof] == proofPassed
-}
-
-// gated says whether a version is left to a person: that was decided when it was made or proved,
-// and what a later run is told changes nothing of it.
-func (a Artifact) gated() bool { return a.hidden() && a.Tags[TagPromote] == string(PromoteManual) }
-
-// gate is a version as a run writes it that leaves its promotion to a person.
-func (a Artifact) gate() Artifact {
-	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
-		a.Tags = map[string]string{}
-	}
-	a.Tags[TagPromote] = string(PromoteManual)
-	return a
-}
-
 // HowToPromote is the command with which a person promotes a version.
 func HowToPromote(pool, version string) string {
 	return "kamino promote --pool " + pool + " --version " + version
-}
-
-// mayPromote says whether a version may become what new nodes boot from without a further proof or
-// a person's word: it is offered already, has passed, or was made where nobody wanted a proof.
-func (a Artifact) mayPromote(p Proving) bool {
-	switch {
-	case !a.good():
-		return false
-	case !a.hidden():
-		return !a.Excluded && !a.untried()
-	case p.Promote == PromoteManual, a.gated():
-		return false
-	}
-	never := a.Tags[TagProof] == "" && a.Tags[TagOffer] == offerHidden
-	return a.Tags[TagProof] == proofPassed || p.Mode == ProveNone && never
-}
-
-// foreign says whether a version is somebody else's, and kept from pools: it stands in no one's
-// way.
-func (a Artifact) foreign() bool { return !a.Ours() && a.Excluded }
-
-// newestGood is the newest version that could be promoted; nil when there is none.
-func newestGood(newestFirst []Artifact) *Artifact {
-	if i := slices.IndexFunc(newestFirst, func(v Artifact) bool { return v.good() && !v.foreign() }); i >= 0 {
-		return &newestFirst[i]
-	}
-	return nil
 }
 
 // prover is the provider as one that makes canaries, with the cluster that examines them.
@@ -299,58 +220,6 @@ func (r *Run) leftCanaries(ctx context.Context) ([]Left, error) {
 		left[i] = Left{Pool: r.pool.ID, Run: c.Run, Node: c.Hostname, What: "canary " + c.Name, kept: c.Name}
 	}
 	return left, nil
-}
-
-// pending is a version that an earlier run left hidden and unproved, and that this one may go on
-// with; nil when there is none.
-func (r *Run) pending(newestFirst []Artifact) *Artifact {
-	if r.proof.mode == ProveNone || r.opts.Today == TodayAgain || r.held.adopted {
-		return nil
-	}
-	v := newestGood(newestFirst)
-	if v == nil || !v.unproved() || v.Tags[TagReceipt] == "" || r.opts.Today != TodayOfAny {
-		return nil // a person who names a donor wants its disk of today
-	}
-	return v
-}
-
-// decideProof finds a version that waits for its proof, or for a person to promote it.
-func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
-	v := newestGood(o.versions)
-	switch {
-	case v == nil || !v.hidden() || v.mayPromote(opts.Proof):
-		return false
-	case v.waiting():
-		p.because("waiting", "version %s passed its proof", v.Name)
-		p.hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.pool.Name, v.Name))
-		return true
-	case opts.Proof.Mode == ProveNone && opts.Proof.Promote == PromoteManual, opts.Proof.Mode != ProveCanary && v.gated():
-		p.because("waiting", "version %s is hidden, and no proof before its promotion is wanted", v.Name)
-		p.hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.pool.Name, v.Name))
-		return true
-	case opts.Proof.Mode == ProveNone, opts.Today == TodayAgain, v.Tags[TagReceipt] == "":
-		return false // another one may be made
-	}
-	p.because("unproved", "version %s is hidden and not proved", v.Name)
-	if !o.decideStandIn(p, v) {
-		p.hold("too-few-candidates", "no node stands for the pool: its donor %s is not Ready", v.Tags[TagBuiltFrom])
-	}
-	return true
-}
-
-// decideStandIn updates by way of a node that stands for the pool: none is taken away.
-func (o overview) decideStandIn(p *PoolPlan, v *Artifact) bool {
-	names := []string{v.Tags[TagBuiltFrom]}
-	for _, c := range ranked(p.Candidates) {
-		names = append(names, c.Node)
-	}
-	for _, name := range names {
-		if slices.ContainsFunc(o.nodes, func(n Node) bool { return n.Name == name && n.Ready }) {
-			p.Action, p.Donor = DoUpdate, name
-			return true
-		}
-	}
-	return false
 }
 
 // provesPool: the version is to be proved by the first node of the pool that boots from it.
@@ -410,4 +279,54 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 	v.Tags = maps.Clone(v.Tags)
 	v.Tags[TagProof] = proofPassed
 	return r.writeVersion("note on version "+v.Name+" that it passed its proof", v), nil
+}
+
+// withdrawn takes the promoted version back: the good one before it takes its place.
+func (r *Run) withdrawn(ctx context.Context) (Next, error) {
+	o, err := r.overviewNow(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	if now := o.next(); now == nil || now.Name != r.image.version.Name {
+		r.recordProof(ctx)
+		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status tells what the pool's next node boots from; %s boots from the bad one and stays in the pool: kubectl cordon it, and delete it", r.proof.sight.born())
+	}
+	next, ok := r.takeBack(o, r.badReason())
+	if !ok {
+		r.recordProof(ctx)
+		return Next{}, o.noFallback(r.proof.error)
+	}
+	return next, nil
+}
+
+// unwatched tells of a version that was promoted to be proved in the pool, and of which the run
+// ended before there was a verdict: new nodes boot from it, and nobody watches them.
+func (r *Run) unwatched(cause error) error {
+	takeBack := fmt.Sprintf("kamino withdraw --pool %s --version %s --reason TEXT", r.pool.Name, r.image.version.Name)
+	if r.promotedHere() && r.provesPool() && r.badReason() != "" && !errors.As(cause, new(*ProofError)) {
+		return WithHint(r.proof.error, "it was not withdrawn to the end, and new nodes may boot from it: %s", takeBack)
+	}
+	if !r.provesPool() || !r.promotedHere() || r.proof.passed || r.proof.error != nil {
+		return nil
+	}
+	return WithHint(fmt.Errorf("version %s is promoted, and its first node was not watched to the end", r.image.version.Name),
+		"the next run goes on with its proof, and kamino restore takes it back, as does: %s", takeBack)
+}
+
+// budget is for the boot of a pool's canary: a factor of what theirs usually took counts once that
+// is known, and as one that no machine is too fast for.
+func (p Proving) budget(l Ledger) time.Duration {
+	if usual := usually(l.Boots); p.Times > 0 && usual > 0 {
+		return max(time.Duration(p.Times*float64(usual)), time.Minute)
+	}
+	return p.Budget
+}
+
+// proofExpected is how long the proof of a version may be expected to take.
+func (r *Run) proofExpected() time.Duration {
+	boot := 5 * time.Minute
+	if usual := usually(r.held.lease.Ledger.Boots); usual > 0 {
+		boot = usual
+	}
+	return boot + r.opts.Proof.For
 }

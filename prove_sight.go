@@ -48,6 +48,15 @@ func (s Sight) born() string {
 	return "node " + firstWord(s.Node.Name, s.Canary.Hostname)
 }
 
+// boot is how long it took from a machine that runs to a node that is Ready: by the node's own word
+// where that can be, else by when that was seen.
+func (s Sight) boot() time.Duration {
+	if s.ReadyAs.After(s.Running) && s.ReadyAs.Before(s.Ready) {
+		return s.ReadyAs.Sub(s.Running)
+	}
+	return max(s.Ready.Sub(s.Running), 0)
+}
+
 // there says whether the canary's node can be judged: it is Ready, or was.
 func (s Sight) there() bool { return !s.Ready.IsZero() && s.Node.UID != "" }
 

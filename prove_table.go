@@ -188,6 +188,34 @@ func judgeReady(s Sight, b Bounds) (Outcome, string) {
 	return ProofFailed, fmt.Sprintf("node %s is not Ready within %s of the machine's start%s", s.Node.Name, b.Boot, inBrackets(s.Node.NotReady)) + s.lastLines()
 }
 
+func judgeBoot(s Sight, b Bounds) (Outcome, string) {
+	if !s.there() || b.History == 0 {
+		return ProofPassed, "no history to compare with"
+	}
+	slow, over := "", time.Duration(0) // of the phases the one that is most beyond its limit
+	report, _ := s.Node.Report(s.Nonce)
+	for _, name := range slices.Sorted(maps.Keys(b.Phases)) {
+		took := time.Duration(report.Phases[name] * float64(time.Second))
+		if more := took - b.slowest(b.Phases[name]); more > over {
+			slow, over = fmt.Sprintf("phase %s took %s, usually %s", name, took.Round(time.Second), b.Phases[name].Round(time.Second)), more
+		}
+	}
+	took, most := s.boot(), b.slowest(b.History)
+	switch {
+	case took > most:
+		return ProofFailed, fmt.Sprintf("Ready %s after the machine ran, where the pool's canaries take %s: more than %s%s",
+			took.Round(time.Second), b.History.Round(time.Second), most.Round(time.Second), inBrackets(slow))
+	case slow != "":
+		return ProofFailed, slow
+	}
+	return ProofPassed, fmt.Sprintf("%s, usually %s", took.Round(time.Second), b.History.Round(time.Second))
+}
+
+// slowest is how long may take what usually takes a while.
+func (b Bounds) slowest(usual time.Duration) time.Duration {
+	return 2*usual + max(time.Minute, b.Boot/4)
+}
+
 func judgeStable(s Sight, _ Bounds) (Outcome, string) {
 	switch {
 	case s.Ready.IsZero():

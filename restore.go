@@ -22,6 +22,15 @@ type Left struct {
 	begun bool   // a node whose packages may have been changed: it stays blocked
 }
 
+// mended tells of a node whose packages may have been changed what giving back means; "" for all
+// else.
+func (l Left) mended(word string) string {
+	if !l.begun {
+		return ""
+	}
+	return word + ", and blocked: kamino patch --target-node " + l.Node + " goes on"
+}
+
 // RestoreOptions are what the user decides about a restore.
 type RestoreOptions struct {
 	DryRun bool     // list what was left, and give nothing back

@@ -161,13 +161,6 @@ func (o overview) findTarget(to string) (target, error) {
 	return target{}, WithHint(fmt.Errorf("version %q of pool %s does not exist", to, o.pool.Name), "%s", o.targetsHint())
 }
 
-func firstWord(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
-
 func (o overview) targetsHint() string {
 	var names []string
 	for _, v := range o.versions {

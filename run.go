@@ -69,18 +69,6 @@ func (r *Run) freshRecord() Record {
 	return rec
 }
 
-// StepError says which step failed.
-type StepError struct {
-	Step string
-	Err  error
-	// Refused: a look before the first change but for marks met what the same command would meet
-	// again.
-	Refused bool
-}
-
-func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
-func (e *StepError) Unwrap() error { return e.Err }
-
 // exec runs steps in order until one fails.
 func (r *Run) exec(ctx context.Context, steps []Step) error {
 	for i, s := range steps {
@@ -178,27 +166,6 @@ func (r *Run) limit(s Step) time.Duration {
 	return cmp.Or(s.Limit, defaultLimit)
 }
 
-// interrupted is the error of a call that ended because ctx did: clients tell
-// that as anything between a time-out and a broken reply.
-func interrupted(ctx context.Context, err error) error {
-	if cause := ctx.Err(); cause != nil && (transient(err) || errors.Is(err, cause)) {
-		return &interruption{cause}
-	}
-	return err
-}
-
-// interruption is the end of a run's context, in words for people.
-type interruption struct{ cause error }
-
-func (i *interruption) Error() string {
-	if errors.Is(i.cause, context.Canceled) {
-		return "interrupted"
-	}
-	return "interrupted: " + i.cause.Error()
-}
-
-func (i *interruption) Unwrap() error { return i.cause }
-
 // lookAge is how old a look may be when it is acted upon: a process that was
 // frozen, or a cluster that answered late, has missed what happened meanwhile.
 const lookAge = 10 * time.Second
@@ -267,75 +234,95 @@ func (r *Run) donorMarked() bool {
 	return mark != nil || err != nil || r.held.sealing() || r.donorNeeded()
 }
 
+// pace decides how long to wait between looks.
+type pace struct {
+	run      *Run
+	step     Step
+	began    time.Time
+	failures int
+	acts     map[deed]int
+	notified bool
+	hold     time.Time // before which the same act is not repeated
+}
+
+func (p *pace) reset() { p.began = p.run.engine.now(); p.failures = 0 }
+
+// deed is an act, and which of several it is for.
+type deed struct {
+	act Act
+	on  string
+}
+
+// tooSoon says whether an act that was already made must be given time to
+// show, so that a slow or lying service is not flooded.
+func (p *pace) tooSoon(what deed) bool {
+	now := p.run.engine.now()
+	if n := p.acts[what]; n > 0 && now.Before(p.hold) {
+		return true
+	}
+	p.acts[what]++
+	back := min(time.Second<<min(p.acts[what], 6), 30*time.Second)
+	p.hold = now.Add(back)
+	return false
+}
+
+// worked is spent without the time in which the service asked for silence.
+func (r *Run) worked() time.Duration { return r.spent() - r.now.throttled }
+
+// errOverdue: a step has taken longer than its limit.
+var errOverdue = errors.New("not done")
+
+// pause waits as long as the last look or failure demands.
+func (p *pace) pause(ctx context.Context, next Next, failure error) error {
+	now := p.run.engine.now()
+	limit := p.step.Limit
+	if limit == 0 {
+		limit = defaultLimit
+	}
+	if spent := p.run.worked(); spent > limit {
+		if failure != nil {
+			return fmt.Errorf("%w after %s: %w", errOverdue, spent.Round(time.Second), failure)
+		}
+		return fmt.Errorf("%w after %s, last waiting for: %s", errOverdue, spent.Round(time.Second), next.what)
+	}
+	d := max(p.delay(now), next.after)
+	var t *ThrottledError
+	if errors.As(failure, &t) {
+		d = max(t.After, d)
+		p.run.now.throttled += d
+	} else if failure != nil {
+		p.failures++
+		d = min(p.run.engine.minPoll()<<min(p.failures-1, 6), 30*time.Second)
+	}
+	p.run.donor.read, p.run.donor.seenAt = false, time.Time{}
+	return p.run.held.sleep(ctx, d)
+}
+
+// delay grows with the time already waited, so that short waits end promptly
+// and long ones cost few calls.
+func (p *pace) delay(now time.Time) time.Duration {
+	if p.began.IsZero() {
+		p.began = p.run.now.since
+	}
+	most := p.run.engine.MaxPoll
+	if most == 0 {
+		most = 5 * time.Second
+	}
+	if p.step.Patient {
+		most *= 3
+	}
+	return min(max(now.Sub(p.began)/20, p.run.engine.minPoll()), max(most, p.run.engine.minPoll()))
+}
+
+func (e *Engine) minPoll() time.Duration {
+	if e.MinPoll > 0 {
+		return e.MinPoll
+	}
+	return time.Second
+}
+
 // spent is how long the running step has taken.
 func (r *Run) spent() time.Duration { return r.engine.now().Sub(r.now.since) }
-
-// EventKind says what an Event tells.
-type EventKind string
-
-// The kinds of events, in the order in which a step can send them.
-const (
-	StepStarted EventKind = "started"
-	StepActed   EventKind = "acted"   // about to do what Message says
-	StepWaiting EventKind = "waiting" // for what Message says
-	StepRetry   EventKind = "retry"   // a call failed and will be looked at again
-	StepSkipped EventKind = "skipped"
-	StepDone    EventKind = "done"
-	StepFailed  EventKind = "failed"
-	StepRefused EventKind = "refused" // failed before its first change, by what the same command would meet again
-	Warned      EventKind = "warning"
-	GivingBack  EventKind = "giving back"
-)
-
-// Event is one thing that happened in a run, for progress output and logs.
-type Event struct {
-	Time    time.Time     `json:"time"`
-	Pool    string        `json:"pool,omitempty"`
-	Run     string        `json:"run,omitempty"`
-	Kind    EventKind     `json:"kind"`
-	Step    string        `json:"step,omitempty"`
-	Number  int           `json:"number,omitempty"` // of the step, from 1
-	Total   int           `json:"total,omitempty"`
-	Elapsed time.Duration `json:"elapsed"` // since the step started, in nanoseconds
-	// Limit is how long a wait may last at most, in nanoseconds from the step's start; 0 where that
-	// is not known.
-	Limit   time.Duration `json:"limit,omitempty"`
-	Percent int           `json:"percent"` // as the provider reports it; -1 when it reports none
-	Message string        `json:"message,omitempty"`
-}
-
-// StepTime is how long a step of a finished run took.
-type StepTime struct {
-	Name    string  `json:"name"`
-	Seconds float64 `json:"seconds"`
-	Skipped bool    `json:"skipped,omitempty"`
-}
-
-// Result is what a run did.
-type Result struct {
-	Run         string        `json:"run"`
-	Pool        PoolID        `json:"pool"`
-	Donor       string        `json:"donor"`
-	Version     string        `json:"version"`
-	Image       string        `json:"image"` // ID of the version
-	Changed     bool          `json:"changed"`
-	Adopted     bool          `json:"adopted,omitempty"` // an unfinished run was taken over
-	Steps       []StepTime    `json:"steps"`
-	AwaySeconds float64       `json:"donorAwaySeconds"` // 0 if it is not known; of a run that was taken over since its disk began to be sealed
-	ModelDiff   []FieldChange `json:"modelDiff"`
-	Pruned      []string      `json:"pruned"`
-	// Hidden: the version is not offered. Waiting: it is left to kamino promote. Owner writes the
-	// model, and every new instance runs Extensions, where kamino does not write the model.
-	Hidden     bool        `json:"hidden,omitempty"`
-	Waiting    bool        `json:"waiting,omitempty"`
-	Next       string      `json:"next,omitempty"` // the version, where the pool's next node boots from it
-	Proof      *Proved     `json:"proof,omitempty"`
-	Owner      *Owner      `json:"owner,omitempty"`
-	Extensions []Extension `json:"extensions,omitempty"`
-	// Warnings are what went wrong after the image was in use: things that are
-	// left for the next run to clean up.
-	Warnings []string `json:"warnings,omitempty"`
-}
 
 // hold is something that a run has taken and must give back, in words for people.
 type hold struct {

@@ -182,18 +182,6 @@ func (o overview) nextStatus(s *PoolStatus, now time.Time, signals []Signal) {
 	}
 }
 
-// newestPatch is the latest patch that any node tells of, leaving out those
-// that are yet to come.
-func newestPatch(nodes []Node, signals []Signal, now time.Time) (newest stamp, known bool) {
-	for _, n := range nodes {
-		at, found, _ := lastPatch(n, signals)
-		if found && !at.day().After(now.Add(24*time.Hour)) && (!known || at.after(newest)) {
-			newest, known = at, true
-		}
-	}
-	return newest, known
-}
-
 // days rounds to tenths of a day.
 func days(d time.Duration) float64 {
 	return float64(max(d, 0).Round(144*time.Minute)/(144*time.Minute)) / 10
@@ -319,6 +307,29 @@ func choosePools(all map[PoolID]*overview, names []string) ([]*overview, error) 
 	}
 	slices.SortFunc(chosen, func(a, b *overview) int { return strings.Compare(string(a.id), string(b.id)) })
 	return chosen, nil
+}
+
+// onePool reads the pool that a person named, and gives back first what an ended run of it left.
+func (e *Engine) onePool(ctx context.Context, name string, dryRun bool) (overview, error) {
+	if name == "" {
+		return overview{}, WithHint(errors.New("no pool named"), "name it with --pool; kamino status lists the pools")
+	}
+	all, _, err := e.overviews(ctx, []string{name})
+	if err != nil {
+		return overview{}, err
+	}
+	o := all[0]
+	switch {
+	case o.err != nil && dryRun:
+		return o, o.err
+	case o.err != nil:
+		return o, e.clearUnread(ctx, o)
+	case !dryRun:
+		if err := e.clear(ctx, o, RestoreOptions{keepTrial: true}); err != nil {
+			return o, err
+		}
+	}
+	return o, e.heed(ctx, &o)
 }
 
 // is compares a pool with a name or an ID that a user typed.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 )
 
@@ -61,6 +61,92 @@ func (c *comingBack) alive(ready bool, pulse time.Time, spent time.Duration) boo
 	}
 	return ready && pulse.After(c.firstPulse)
 }
+
+// bootSight compares the boot that a donor's node shows with the one that its mark names.
+type bootSight int
+
+const (
+	bootMarked   bootSight = iota // the same: what Kubernetes shows is from before the donor was touched
+	bootFresh                     // another one, and another than when the machine was seen off
+	bootOther                     // another one than the marked, or the mark is gone
+	bootUnmarked                  // the mark names none, as where only the taint is left of it
+	bootUnknown                   // neither mark nor node name one, as where Kubernetes forgot the node
+)
+
+// sight is what giving back sees of a donor that may have been sealed or switched off.
+type sight struct {
+	power   Power
+	ready   bool // its node is Ready, and is that of this machine
+	boot    bootSight
+	started bool // it was seen off, or this run asked it to start: only the boot is missing
+	sealed  bool // a receipt of the run, or a seal pod that ran: the disk may be sealed
+}
+
+// wayBack is what brings a donor back.
+type wayBack int
+
+const (
+	backNow       wayBack = iota // nothing: it is back
+	switchOn                     // start the machine
+	awaitPower                   // wait until it is on or off
+	awaitBoot                    // wait for the node to show another boot
+	awaitReady                   // wait for the node to be Ready
+	hearNode                     // back, once its kubelet is heard of: Ready may be of the past
+	hearKubelet                  // never went, if its kubelet is heard of for longer than a seal leaves it
+	switchOffSoon                // sealed and hanging: off after two minutes, for the next boot mends the disk
+	switchOffLate                // the same after a silence that no boot lasts, where nobody knows what was sealed
+)
+
+// backRow is a row of the table; what it leaves out is any.
+type backRow struct {
+	power   []Power
+	ready   []bool
+	boot    []bootSight
+	started []bool
+	sealed  []bool
+	what    wayBack
+}
+
+func is[T any](values ...T) []T { return values }
+
+// waysBack is the table. Exactly one row fits every sight. A start is waited for and never undone,
+// or a slow boot would be ended again and again.
+var waysBack = []backRow{
+	{power: is(PowerOff), what: switchOn},
+	{power: is(PowerBetween), what: awaitPower},
+
+	{power: is(PowerOn), ready: is(true), boot: is(bootFresh), what: backNow},
+	{power: is(PowerOn), ready: is(true), boot: is(bootOther, bootUnmarked), what: hearNode},
+	// What is shown is the old boot: has the machine just been started, did it never go off, or is
+	// it still going?
+	{power: is(PowerOn), ready: is(true), boot: is(bootMarked, bootUnknown), started: is(true), what: awaitBoot},
+	{power: is(PowerOn), ready: is(true), boot: is(bootMarked, bootUnknown), started: is(false), sealed: is(false), what: hearKubelet},
+	{power: is(PowerOn), ready: is(true), boot: is(bootMarked), started: is(false), sealed: is(true), what: switchOffSoon},
+	{power: is(PowerOn), ready: is(true), boot: is(bootUnknown), started: is(false), sealed: is(true), what: switchOffLate},
+
+	{power: is(PowerOn), ready: is(false), started: is(true), what: awaitReady},
+	{power: is(PowerOn), ready: is(false), boot: is(bootFresh, bootOther), started: is(false), what: awaitReady},
+	// It was not seen to boot, and may hang half sealed: then only its next boot mends the disk.
+	{power: is(PowerOn), ready: is(false), boot: is(bootMarked), started: is(false), what: switchOffSoon},
+	{power: is(PowerOn), ready: is(false), boot: is(bootUnmarked, bootUnknown), started: is(false), what: switchOffLate},
+}
+
+// decide finds the row that fits. It is a pure function.
+func (s sight) decide() wayBack {
+	for _, row := range waysBack {
+		if row.fits(s) {
+			return row.what
+		}
+	}
+	return awaitReady // a test keeps it from coming here
+}
+
+func (row backRow) fits(s sight) bool {
+	return anyOr(row.power, s.power) && anyOr(row.ready, s.ready) && anyOr(row.boot, s.boot) &&
+		anyOr(row.started, s.started) && anyOr(row.sealed, s.sealed)
+}
+
+func anyOr[T comparable](list []T, v T) bool { return len(list) == 0 || slices.Contains(list, v) }
 
 // lookStart brings the donor's machine and node back. It is done when the node
 // is Ready in a boot that began after the mark was written, or when the donor
@@ -265,70 +351,6 @@ func (r *Run) giveBackNode(ctx context.Context, n Node, mark Mark) error {
 	return err
 }
 
-// abandon gives back everything after a failure. It goes on although ctx may
-// have ended: that is when giving back matters most.
-func (r *Run) abandon(ctx context.Context, cause error) error {
-	interrupted := ctx.Err() != nil
-	ctx = context.WithoutCancel(ctx)
-	if r.refusedFirst(cause) {
-		return errors.Join(cause, r.held.release(ctx, func(l *Lease) { l.Record = Record{} })) // no run of which to tell
-	}
-	r.held.givingBack = true
-	if rec := r.held.lease.Record; r.held.adopted && rec.Donor != "" && !(rec.Donor == r.donor.node.Name && SameVM(rec.VMID, r.donor.instance.VMID)) {
-		// The run that was adopted had another donor, and still has it.
-		r.donor.node = Node{Name: rec.Donor}
-		r.donor.instance = Instance{ID: rec.Instance, VMID: rec.VMID}
-	}
-	r.tell(Event{Kind: GivingBack, Percent: -1, Message: cause.Error()})
-	errs := []error{cause}
-	if err := r.unwatched(cause); err != nil {
-		errs = append(errs, err)
-	}
-	if err := r.held.persist(ctx, "write failure on", func(l *Lease) {
-		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt, l.Record.Interrupted = true, cause.Error(), failedStep(cause), interrupted
-	}); err != nil {
-		if errors.Is(err, ErrLeaseLost) {
-			return errors.Join(cause, err)
-		}
-		errs = append(errs, err)
-	}
-	failed := r.giveBack(ctx, cause)
-	left := r.exec(ctx, canaryBack())
-	if failed == nil && !interrupted && r.work() == "" {
-		failed = r.exec(ctx, leftovers())
-	}
-	failed = errors.Join(failed, left)
-	if failed != nil {
-		// The lease stays: whoever comes next adopts the run and gives back.
-		errs = append(errs, WithHint(fmt.Errorf("give back: %w", failed), "kamino restore"))
-		return errors.Join(errs...)
-	}
-	if err := r.held.release(ctx, nil); err != nil {
-		errs = append(errs, err)
-	} else {
-		r.freed()
-	}
-	return errors.Join(errs...)
-}
-
-// giveBack gives the donor back, unless that is what has failed already: then
-// a person is needed, and hears of it now.
-func (r *Run) giveBack(ctx context.Context, cause error) error {
-	var s *StepError
-	if errors.As(cause, &s) && (s.Step == InStart || s.Step == InReturn) && errors.Is(cause, errOverdue) {
-		return errors.New("the donor does not come back")
-	}
-	return r.exec(ctx, restitution())
-}
-
-// stayedOn looks at the donor of an adopted run once more before its lease is freed.
-func (r *Run) stayedOn(ctx context.Context) error {
-	if r.held.before.Instance == "" {
-		return nil
-	}
-	return r.exec(ctx, stayOn())
-}
-
 // lookPower starts a donor's machine where no node tells when it is back. What is known of it is a
 // claim here too: nothing is done to a machine of another node or pool.
 func (r *Run) lookPower(ctx context.Context, donor string, was Instance) (Next, error) {
@@ -363,36 +385,4 @@ func (r *Run) leftOff(why string) Next {
 	}
 	r.held.warn(why + ": nothing was done to it")
 	return done("nothing was done to the machine: " + why)
-}
-
-// finish writes the run into the ledger and frees the pool.
-func (r *Run) finish(ctx context.Context, started time.Time) error {
-	now := r.engine.now()
-	return r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
-		if l.Ledger.Owed = nil; r.promotes() {
-			l.Ledger.Trial = ""
-		}
-		l.Ledger.goneOn()
-		l.Ledger.promoted(r.image.version.Name, now)
-		if w := l.Ledger.Wrote; r.image.whole && w != nil && strings.EqualFold(w.Image, r.pool.Model.Image) {
-			l.Ledger.Wrote = &WrittenModel{Image: w.Image, At: w.At, Seen: true, Whole: true}
-		}
-		if r.donorUsed() || r.result.Changed {
-			l.Ledger.passed(PastRun{Run: r.held.run, Donor: firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name), Version: r.image.version.Name,
-				Ended: now.UTC(), Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds(), ProofSeconds: r.result.proofSeconds()})
-		}
-		l.Record = Record{} // it did not fail
-	})
-}
-
-func (r *Run) fillResult() {
-	r.result.Run, r.result.Pool = r.held.run, r.pool.ID
-	// What was made before, by this run or another, tells whom it was made of.
-	r.result.Donor = firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name)
-	r.result.Version, r.result.Image = r.image.version.Name, r.image.version.ID
-	r.result.Adopted = r.held.adopted
-	if r.modelIsTheirs() {
-		r.result.Owner, r.result.Extensions = r.pool.Owner, r.pool.Model.Extensions
-	}
-	r.result.AwaySeconds = r.awayFor().Seconds()
 }

@@ -142,53 +142,6 @@ func (r *Run) imageUnready() bool {
 	return !r.image.preBuilt || !r.image.version.whole() || !r.image.version.Ready
 }
 
-// lookReuse takes over a snapshot of today that is sealed and complete, and
-// clears away any other of ours.
-func (r *Run) lookReuse(ctx context.Context) (Next, error) {
-	name := SnapshotName(r.pool.Name)
-	found, err := r.engine.Provider.Find(ctx, r.pool, Snapshot, name)
-	if err != nil {
-		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
-	}
-	if len(found) == 0 {
-		return done("no snapshot of today"), nil
-	}
-	s := found[0]
-	why := r.reusable(s)
-	switch {
-	case !s.Ours():
-		return Next{}, inTheWay{WithHint(fmt.Errorf("snapshot %s exists and was not made by kamino (no tag %s)", name, TagBuiltFrom),
-			"delete or rename it, then run again")}
-	case s.State == Deleting:
-		return wait("an old snapshot to be deleted"), nil
-	case s.Tags[TagRun] == r.held.run && s.State != Failed && !s.Ready:
-		return done("this run's own, not complete yet"), nil
-	case why == "" && s.State == Succeeded && s.Ready:
-		used, err := r.imagedElsewhere(ctx, s)
-		if err != nil {
-			return Next{}, err
-		}
-		if !used {
-			r.image.reused = &s
-			return done("taken from " + s.Tags[TagBuiltFrom] + " today"), nil
-		}
-		why = "a version was made of it"
-	}
-	if foreign := r.foreignSnapshot(s); foreign != "" {
-		return Next{}, inTheWay{WithHint(fmt.Errorf("snapshot %s %s", name, foreign), "wait until that run has ended; if none makes images of this pool, delete the snapshot")}
-	}
-	return r.deleteSnapshot(ctx, s, fmt.Sprintf("delete the stale snapshot taken from %s: %s", s.Tags[TagBuiltFrom], firstWord(why, "it is "+string(s.State))))
-}
-
-// imagedElsewhere says whether another version was made of a snapshot, as by a
-// run that passed midnight.
-func (r *Run) imagedElsewhere(ctx context.Context, s Artifact) (bool, error) {
-	versions, err := r.versions(ctx)
-	return slices.ContainsFunc(versions, func(v Artifact) bool {
-		return v.Ours() && v.Tags[TagRun] == s.Tags[TagRun] && v.State != Failed && CompareVersions(v.Name, r.image.version.Name) != 0
-	}), err
-}
-
 // deleteSnapshot waits for a version that is still being built from it.
 func (r *Run) deleteSnapshot(ctx context.Context, s Artifact, what string) (Next, error) {
 	versions, err := r.versions(ctx)
@@ -334,6 +287,8 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	return r.deleteSnapshot(ctx, s, cleanText(r.pool))
 }
 
+func cleanText(p Pool) string { return "delete snapshot " + SnapshotName(p.Name) }
+
 // mayHaveSnapshot: the run got as far as that, now or before it was adopted.
 func (r *Run) mayHaveSnapshot() bool { return r.held.adopted || r.image.version.Name != "" }
 
@@ -395,4 +350,38 @@ func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact
 	}
 	slices.Reverse(out)
 	return out
+}
+
+// lookPrune deletes one version at a time, the oldest first.
+func (r *Run) lookPrune(ctx context.Context) (Next, error) {
+	versions, err := r.recentVersions(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	versions = r.held.lease.Ledger.distrust(versions)
+	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, r.opts.KeepWithdrawn, r.held.lease.Ledger), func(v Artifact) bool { return slices.Contains(r.image.kept, v.Name) })
+	if len(victims) == 0 {
+		if len(r.result.Pruned) > 0 || r.held.adopted { // lists end with their versions
+			if next, any := r.pruneLists(ctx, versions); any {
+				return next, nil
+			}
+		}
+		return done(fmt.Sprintf("versions kept: %d", len(versions))), nil
+	}
+	v := victims[0]
+	if v.State == Deleting {
+		return wait("version " + v.Name + " to be deleted"), nil
+	}
+	return act(ActDeleteVersion, "delete version "+v.Name, func(ctx context.Context) error {
+		err := r.engine.Provider.Delete(ctx, r.pool, v)
+		if errors.Is(err, ErrInUse) {
+			r.image.kept = append(r.image.kept, v.Name)
+			return nil
+		} else if err != nil {
+			return err
+		}
+		r.result.Changed = true
+		r.result.Pruned = append(r.result.Pruned, v.Name)
+		return nil
+	}).of(v.Name), nil
 }

@@ -4,18 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 )
-
-// bootstrapUnaccepted is the value of TagBootstrap.
-const bootstrapUnaccepted = "unaccepted"
-
-// unaccepted says whether a version was left hidden because its instances would run a bootstrap
-// that kamino does not know.
-func (a Artifact) unaccepted() bool { return a.hidden() && a.Tags[TagBootstrap] != "" }
 
 // markLimit is how long a rollback tries to mark versions. The model is written
 // already then, and the ledger keeps what is not marked.
@@ -342,48 +334,18 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 	return next, err
 }
 
-// Retagged is a version as a fresh read shows it, with those tags of want that kamino writes: what
-// others have tagged stays. ErrConflict: it was withdrawn since want was read, or that was taken
-// back. No version is promoted that a person withdrew while it was proved.
-func (a Artifact) Retagged(want Artifact) (Artifact, error) {
-	if a.Tags[TagBad] != want.Tags[TagBad] {
-		return a, fmt.Errorf("version %s was withdrawn meanwhile, or that was taken back: %w", a.Name, ErrConflict)
+// overviewNow reads what a choice of another image needs, under the lease.
+func (r *Run) overviewNow(ctx context.Context) (overview, error) {
+	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
+	if err != nil {
+		return overview{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
 	}
-	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
-		a.Tags = map[string]string{}
-	}
-	for tag, value := range want.Tags {
-		if strings.HasPrefix(tag, tagPrefix) {
-			a.Tags[tag] = value
-		}
-	}
-	return a, nil
-}
-
-// tagPrefix begins the names of all tags that are written after a version was made.
-const tagPrefix = "kamino-"
-
-// onePool reads the pool that a person named, and gives back first what an ended run of it left.
-func (e *Engine) onePool(ctx context.Context, name string, dryRun bool) (overview, error) {
-	if name == "" {
-		return overview{}, WithHint(errors.New("no pool named"), "name it with --pool; kamino status lists the pools")
-	}
-	all, _, err := e.overviews(ctx, []string{name})
+	versions, err := r.versions(ctx)
 	if err != nil {
 		return overview{}, err
 	}
-	o := all[0]
-	switch {
-	case o.err != nil && dryRun:
-		return o, o.err
-	case o.err != nil:
-		return o, e.clearUnread(ctx, o)
-	case !dryRun:
-		if err := e.clear(ctx, o, RestoreOptions{keepTrial: true}); err != nil {
-			return o, err
-		}
-	}
-	return o, e.heed(ctx, &o)
+	o := overview{id: pool.ID, pool: pool, versions: r.held.lease.Ledger.distrust(versions), lease: *r.held.lease}
+	return o, r.engine.heed(ctx, &o)
 }
 
 // heed reads whether the definition that a pool refers to is tagged as unreliable: the ledger,

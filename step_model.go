@@ -2,7 +2,6 @@ package kamino
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -168,6 +167,78 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 	return write.noting(func(l *Lease) { r.noteModel(l, pool, next, want, born, prototype(pool, versions)) }), nil
 }
 
+// offer lets the definition stand for a version: the one write that changes what the next instance
+// of a pool boots from that refers to it. Versions have no revision: what was read just before is
+// compared, and read again by the next look.
+func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
+	v, read := want.Seen, r.engine.now()
+	versions, err := r.versions(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	if was := r.held.lease.Record.ModelWas; !r.ownImage(pool) {
+		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: version %s is not offered",
+			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3), v.Name), "to replace it anyway, run again")
+	}
+	if now := resolved(versions); now != nil && CompareVersions(now.Name, v.Name) > 0 {
+		return Next{}, WithHint(fmt.Errorf("version %s is offered and counts as newer than %s: new nodes would go on booting from it", now.Name, v.Name),
+			"if it is not wanted: kamino rollback --pool %s --to %s", pool.Name, v.Name)
+	}
+	pin := movedPin(pool.Model.Image, versions)
+	if pin == nil && v.Excluded && v.Tags[TagOffer] == offerOffered && want.Reference == ByDefinition {
+		pin = &Pin{resolvedName(versions), v.ID} // a person excluded it
+	}
+	if pin != nil {
+		if list := r.opts.unlifted([]Refusal{pin.refusal(pool)}); len(list) > 0 {
+			return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
+		}
+	}
+	promoted := func(l *Lease) {
+		if l.Ledger.Promoted = (&Promotion{Version: v.Name, Born: newestBirth(versions)}); points(pool.Model.Image, versions) {
+			l.Ledger.stood(resolvedName(versions), r.engine.date())
+		}
+	}
+	offer := act(ActMarkVersion, "offer version "+v.Name+" to new nodes of pool "+pool.Name, func(ctx context.Context) error {
+		r.result.Changed, r.image.readAt, r.image.offeredAt = true, time.Time{}, read
+		return r.engine.Provider.Promote(ctx, pool, want)
+	})
+	if r.modelIsTheirs() || want.Reference != ByDefinition {
+		return offer.noting(promoted), nil
+	}
+	next, err := r.nextImage(ctx, pool, want)
+	if err != nil {
+		return Next{}, err
+	}
+	if len(next.Diff) == 0 {
+		return offer.noting(promoted), nil
+	}
+	return offer.announcing(ActModel, describeDiff(pool, next.Diff)).announcing(ActDeleteSnapshot, cleanText(r.pool)).noting(func(l *Lease) {
+		r.noteModel(l, pool, next, want, newestBirth(versions), prototype(pool, versions))
+		r.image.noted = true
+	}), nil
+}
+
+// ownImage says whether the model refers to what it did when the run began, or to what kamino
+// wrote.
+func (r *Run) ownImage(pool Pool) bool {
+	wrote := r.held.lease.Ledger.Wrote
+	return pool.Owner != nil || strings.EqualFold(pool.Model.Image, r.held.lease.Record.ModelWas) || wrote != nil && strings.EqualFold(pool.Model.Image, wrote.Image)
+}
+
+// bornHidden says whether a version of this run is to be hidden from birth: it has to be proved
+// first, or the pool refers to the definition, or shall, and would boot from it before it was
+// looked at.
+func (r *Run) bornHidden(ctx context.Context) (bool, error) {
+	if r.proves() || !r.promotes() {
+		return true, nil
+	}
+	next, err := r.engine.Provider.NextImage(ctx, r.pool, Target{Version: r.image.version.Name, Reference: ByDefinition})
+	if err != nil {
+		return false, fmt.Errorf("compare the model of pool %s: %w", r.pool.Name, err)
+	}
+	return r.image.reference == ByDefinition || strings.EqualFold(next.Image, r.pool.Model.Image), nil
+}
+
 // nextImage is what has to be written into the model. What somebody has added to one that kamino
 // wrote is told, and written only where a person says so: else whatever puts an extension back each
 // night, as a policy does, would cost a model each night.
@@ -281,131 +352,7 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 	}).noting(func(l *Lease) { l.Ledger.Owed = &ScaleOut{Version: r.image.version.Name, To: aim} }), nil
 }
 
-// fallback is the version that takes the place of one that is withdrawn: as defaultTarget, but none
-// that promote refuses.
-func (o overview) fallback() *Artifact {
-	now := o.next()
-	for i, v := range o.versions {
-		if now != nil && CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() && (!v.Excluded || v.hidden()) &&
-			v.Tags[TagReceipt] != "" && !v.untried() && !(v.unaccepted() && o.pool.Owner != nil) {
-			return &o.versions[i]
-		}
-	}
-	return nil
-}
-
-// passedOver are the versions between that a definition would stand for instead.
-func (o overview) passedOver(t target) []Artifact {
-	return slices.DeleteFunc(o.distrusted(t), func(v Artifact) bool {
-		return !t.points || v.Excluded || CompareVersions(v.Name, o.next().Name) >= 0
-	})
-}
-
-// noFallback tells what to do where no version can take the place of one that is bad.
-func (o overview) noFallback(err error) error {
-	if t := o.defaultTarget(); t.version != nil && t.version.Tags[TagReceipt] == "" {
-		return WithHint(err, "new nodes go on booting from it; version %s has no receipt of a seal, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it all the same",
-			t.name(), firstWord(t.version.Tags[TagBuiltFrom], "unknown"), o.pool.Name)
-	}
-	return WithHint(err, "new nodes go on booting from it; kamino rollback --pool %s --to original goes back to the model from before", o.pool.Name)
-}
-
-// withdrawn takes the promoted version back: the good one before it takes its place.
-func (r *Run) withdrawn(ctx context.Context) (Next, error) {
-	o, err := r.overviewNow(ctx)
-	if err != nil {
-		return Next{}, err
-	}
-	if now := o.next(); now == nil || now.Name != r.image.version.Name {
-		r.recordProof(ctx)
-		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status tells what the pool's next node boots from; %s boots from the bad one and stays in the pool: kubectl cordon it, and delete it", r.proof.sight.born())
-	}
-	next, ok := r.takeBack(o, r.badReason())
-	if !ok {
-		r.recordProof(ctx)
-		return Next{}, o.noFallback(r.proof.error)
-	}
-	return next, nil
-}
-
-// takeBack withdraws what new nodes boot from: the good version before it takes its place. False:
-// there is none. No pause stops it halfway.
-func (r *Run) takeBack(o overview, reason string) (next Next, ok bool) {
-	now, t := o.next(), target{version: o.fallback()}
-	if t.version == nil || t.version.Disputed && o.follows("") {
-		return Next{}, false
-	}
-	var stray *Stray
-	if t.points = o.follows(""); !t.points {
-		stray = o.strayed()
-	}
-	bad := []string{now.Name}
-	for _, v := range o.passedOver(t) {
-		bad = append(bad, v.Name)
-	}
-	m := newMarking(Rollback{From: now.Name, To: t.name(), Bad: bad, Good: t.offers(), reason: reason}, t, o.versions)
-	m.image = o.pool.Model.Image
-	return actSteps(ActWithdraw, fmt.Sprintf("withdraw version %s: new nodes boot from %s again", now.Name, t.name()), func(ctx context.Context) error {
-		verb := r.now.verb
-		r.now.verb = VerbWithdraw
-		defer func() { r.now.verb = verb }()
-		return r.exec(ctx, []Step{
-			{Name: InModel, Does: "point the pool's model at the former version", Patient: true,
-				Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, stray) }},
-			{Name: InMark, Does: "mark the version as bad", Patient: true, Limit: m.limit(), Look: m.look},
-		})
-	}).noting(func(l *Lease) { l.Record.ModelWas = o.pool.Model.Image }), true
-}
-
-// unwatched tells of a version that was promoted to be proved in the pool, and of which the run
-// ended before there was a verdict: new nodes boot from it, and nobody watches them.
-func (r *Run) unwatched(cause error) error {
-	takeBack := fmt.Sprintf("kamino withdraw --pool %s --version %s --reason TEXT", r.pool.Name, r.image.version.Name)
-	if r.promotedHere() && r.provesPool() && r.badReason() != "" && !errors.As(cause, new(*ProofError)) {
-		return WithHint(r.proof.error, "it was not withdrawn to the end, and new nodes may boot from it: %s", takeBack)
-	}
-	if !r.provesPool() || !r.promotedHere() || r.proof.passed || r.proof.error != nil {
-		return nil
-	}
-	return WithHint(fmt.Errorf("version %s is promoted, and its first node was not watched to the end", r.image.version.Name),
-		"the next run goes on with its proof, and kamino restore takes it back, as does: %s", takeBack)
-}
-
 // promotedHere: this process has seen the version promoted.
 func (r *Run) promotedHere() bool {
 	return slices.ContainsFunc(r.result.Steps, func(s StepTime) bool { return s.Name == InModel && !s.Skipped })
-}
-
-// lookPrune deletes one version at a time, the oldest first.
-func (r *Run) lookPrune(ctx context.Context) (Next, error) {
-	versions, err := r.recentVersions(ctx)
-	if err != nil {
-		return Next{}, err
-	}
-	versions = r.held.lease.Ledger.distrust(versions)
-	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, r.opts.KeepWithdrawn, r.held.lease.Ledger), func(v Artifact) bool { return slices.Contains(r.image.kept, v.Name) })
-	if len(victims) == 0 {
-		if len(r.result.Pruned) > 0 || r.held.adopted { // lists end with their versions
-			if next, any := r.pruneLists(ctx, versions); any {
-				return next, nil
-			}
-		}
-		return done(fmt.Sprintf("versions kept: %d", len(versions))), nil
-	}
-	v := victims[0]
-	if v.State == Deleting {
-		return wait("version " + v.Name + " to be deleted"), nil
-	}
-	return act(ActDeleteVersion, "delete version "+v.Name, func(ctx context.Context) error {
-		err := r.engine.Provider.Delete(ctx, r.pool, v)
-		if errors.Is(err, ErrInUse) {
-			r.image.kept = append(r.image.kept, v.Name)
-			return nil
-		} else if err != nil {
-			return err
-		}
-		r.result.Changed = true
-		r.result.Pruned = append(r.result.Pruned, v.Name)
-		return nil
-	}).of(v.Name), nil
 }

@@ -356,14 +356,6 @@ func (r *Run) tags(receipt Receipt) map[string]string {
 	return tags
 }
 
-func lastSegment(id string) string { return lastSegments(id, 1) }
-
-// lastSegments keeps the last n segments of an ID with slashes.
-func lastSegments(id string, n int) string {
-	parts := strings.Split(id, "/")
-	return strings.Join(parts[max(0, len(parts)-n):], "/")
-}
-
 // SealFailure is why the node gave up the seal of a run; empty if it did not.
 func (n Node) SealFailure(run string) string {
 	var failure struct{ Run, Error string }

@@ -102,6 +102,19 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	return r.settled(next, next+" is to be built"), nil
 }
 
+// pending is a version that an earlier run left hidden and unproved, and that this one may go on
+// with; nil when there is none.
+func (r *Run) pending(newestFirst []Artifact) *Artifact {
+	if r.proof.mode == ProveNone || r.opts.Today == TodayAgain || r.held.adopted {
+		return nil
+	}
+	v := newestGood(newestFirst)
+	if v == nil || !v.unproved() || v.Tags[TagReceipt] == "" || r.opts.Today != TodayOfAny {
+		return nil // a person who names a donor wants its disk of today
+	}
+	return v
+}
+
 // inherits says whether what an ended run made is gone on with, also where another version of today
 // is to be made: the pool's last run, of the same donor, was interrupted.
 func (r *Run) inherits(run string) bool {
@@ -112,14 +125,6 @@ func (r *Run) inherits(run string) bool {
 // carriesOn says whether a version is what --again goes on with, in place of making another.
 func (r *Run) carriesOn(v Artifact) bool {
 	return r.opts.Today == TodayAgain && r.inherits(v.Tags[TagRun]) && r.madeOf(v) && v.Tags[TagBad] == ""
-}
-
-// goneOn notes that a run has come to its end: what was interrupted before it is not gone on with.
-func (l *Ledger) goneOn() {
-	if len(l.Past) > 0 && l.Past[0].Interrupted {
-		l.Past = slices.Clone(l.Past)
-		l.Past[0].Interrupted = false
-	}
 }
 
 // settled is done once the name of the version stands on the lease: a process
@@ -239,15 +244,6 @@ func (r *Run) foreignSnapshot(s Artifact) string {
 	return fmt.Sprintf("belongs to run %s (epoch %s), of which the lease of the pool does not know (epoch %d)", run, s.Tags[TagEpoch], r.held.lease.Epoch)
 }
 
-// refusePointer refuses a pointer that was asked for where the pool's recipe cannot refer to one.
-func (r *Run) refusePointer() error {
-	if r.pool.NoPointer == "" || r.opts.ImageReference == "" || r.opts.ImageReference == ByVersion {
-		return nil
-	}
-	return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: "pointer", Field: "--image-reference", Value: "pointer",
-		Why: r.pool.NoPointer, Do: "use --image-reference version, or omit the flag"}}}
-}
-
 // versions lists the versions of the pool, newest first.
 func (r *Run) versions(ctx context.Context) ([]Artifact, error) {
 	versions, err := r.engine.Provider.Find(ctx, r.pool, Version, "")
@@ -265,20 +261,6 @@ func (r *Run) everListed(ctx context.Context) ([]Artifact, error) {
 		return r.versions(ctx)
 	}
 	return r.image.listed, nil
-}
-
-// overviewNow reads what a choice of another image needs, under the lease.
-func (r *Run) overviewNow(ctx context.Context) (overview, error) {
-	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
-	if err != nil {
-		return overview{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
-	}
-	versions, err := r.versions(ctx)
-	if err != nil {
-		return overview{}, err
-	}
-	o := overview{id: pool.ID, pool: pool, versions: r.held.lease.Ledger.distrust(versions), lease: *r.held.lease}
-	return o, r.engine.heed(ctx, &o)
 }
 
 // recentVersions is versions, or the list that was read within lookAge, where this process has done
@@ -319,51 +301,103 @@ func (r *Run) unlisted(versions []Artifact) string {
 	return ""
 }
 
-// lastMade is the index of the last run that ended well and made a version; -1: none.
-func (l Ledger) lastMade() int {
-	return slices.IndexFunc(l.Past, func(p PastRun) bool { return p.Failure == "" && p.Pointed == "" && p.Work == "" && p.Version != "" })
+// hasTrial: the ledger names one, or tags do, of which nobody else decides at the moment.
+func (r *Run) hasTrial() bool {
+	return firstWord(r.held.lease.Ledger.Trial, r.proof.untried) != "" && !r.back.keepTrial
 }
 
-func cleanText(p Pool) string { return "delete snapshot " + SnapshotName(p.Name) }
-
-// pinned is pin for a pool. What its owner puts into the recipe is nobody's choice of a version.
-func (l Ledger) pinned(pool Pool, versions []Artifact) *Pin {
-	if pool.Owner != nil {
-		return movedPin(pool.Model.Image, versions)
+// lookTrial decides about a version that an ended run promoted to be proved in the pool: its proof
+// is gone on with, or it is taken back. What somebody else has changed since stays.
+func (r *Run) lookTrial(ctx context.Context) (Next, error) {
+	o, err := r.overviewNow(ctx)
+	if err != nil {
+		return Next{}, err
 	}
-	return l.pin(pool.Model.Image, versions)
-}
-
-func (p Pin) refusal(pool Pool) Refusal {
-	return Refusal{Code: "pinned", Field: "image of the model of pool " + pool.Name, Value: lastSegments(p.Image, 3),
-		Why:   fmt.Sprintf("somebody chose it: kamino last wrote %s", lastSegments(p.Wrote, 3)),
-		Do:    "leave it, or replace it with --adopt-model",
-		Allow: allowAdopt}
-}
-
-func (p Pin) String() string {
-	return fmt.Sprintf("somebody pinned the model to %s; kamino last wrote %s", lastSegments(p.Image, 3), lastSegments(p.Wrote, 3))
-}
-
-const (
-	allowAdopt     = "adopt-model"
-	allowImageOnly = "image-only"
-)
-
-// refusePinned refuses a pool whose image somebody else chose. What boots meanwhile says nothing of
-// how the pool follows its definition.
-func (r *Run) refusePinned(ctx context.Context, versions []Artifact) error {
-	pin := r.held.lease.Ledger.pinned(r.pool, versions)
-	if pin == nil {
-		return nil
-	}
-	if list := r.opts.unlifted([]Refusal{pin.refusal(r.pool)}); len(list) > 0 {
-		if r.plan == nil && r.held.lease.Ledger.Promoted != nil {
-			if err := r.held.setLease(ctx, func(l *Lease) { l.Ledger.Promoted = nil }); err != nil {
-				return err
-			}
+	name := firstWord(r.held.lease.Ledger.Trial, r.proof.untried)
+	v, i := o.trial(), indexOf(o.versions, name)
+	switch {
+	case v == nil:
+		if i >= 0 && o.versions[i].good() && !o.versions[i].hidden() && o.versions[i].Tags[TagProof] != proofPassed {
+			r.doubt(r.held.step, []string{"whether version " + name + " is good: its proof in the pool did not end, and somebody has changed since what new nodes boot from, which stays"})
 		}
-		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: list}
+		if r.plan == nil && r.held.lease.Ledger.Trial != "" {
+			err = r.held.setLease(ctx, func(l *Lease) { l.Ledger.Trial = "" })
+		}
+		return done("version " + name + " is not what new nodes boot from, or was proved"), err
+	case r.resumes(*v):
+		r.proof.trial, r.opts.NewNodes = name, max(r.opts.NewNodes, 1)
+		return done("go on with the proof of version " + name), r.proveAs(ctx, ProvePool, "the proof of version "+name+" in the pool did not end: this run goes on with it")
 	}
-	return nil
+	const reason = "its proof in the pool did not end, and nobody went on with it"
+	if o.next().Name != name {
+		return act(ActMarkVersion, "withdraw version "+name+", whose promotion did not end", func(ctx context.Context) error {
+			return r.engine.Provider.Withdraw(ctx, r.pool, name, reason)
+		}).of(name), nil
+	}
+	next, ok := r.takeBack(o, reason)
+	if ok {
+		return next, nil
+	}
+	r.proof.kept[name] = "no good version comes before it: new nodes go on booting from it; the next kamino auto-update goes on with its proof"
+	r.doubt(r.held.step, []string{"whether version " + name + " is good: its proof in the pool did not end, and " + r.proof.kept[name]})
+	return done("version " + name + " stays"), nil
+}
+
+// resumes says whether this run may go on with the proof of a version that is promoted.
+func (r *Run) resumes(v Artifact) bool {
+	_, looks := r.engine.Cluster.(Examiner)
+	switch {
+	case r.held.givingBack, !looks, !r.promotes(), !v.good(), r.modelIsTheirs():
+		return false
+	case r.held.adopted && r.held.lease.Record.Version == v.Name, r.opts.Today == TodayOfAny:
+		return true
+	}
+	return r.opts.Today == TodayOfDonor && v.ofDay(r.engine.date()) && r.madeOf(v)
+}
+
+// lookReuse takes over a snapshot of today that is sealed and complete, and
+// clears away any other of ours.
+func (r *Run) lookReuse(ctx context.Context) (Next, error) {
+	name := SnapshotName(r.pool.Name)
+	found, err := r.engine.Provider.Find(ctx, r.pool, Snapshot, name)
+	if err != nil {
+		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
+	}
+	if len(found) == 0 {
+		return done("no snapshot of today"), nil
+	}
+	s := found[0]
+	why := r.reusable(s)
+	switch {
+	case !s.Ours():
+		return Next{}, inTheWay{WithHint(fmt.Errorf("snapshot %s exists and was not made by kamino (no tag %s)", name, TagBuiltFrom),
+			"delete or rename it, then run again")}
+	case s.State == Deleting:
+		return wait("an old snapshot to be deleted"), nil
+	case s.Tags[TagRun] == r.held.run && s.State != Failed && !s.Ready:
+		return done("this run's own, not complete yet"), nil
+	case why == "" && s.State == Succeeded && s.Ready:
+		used, err := r.imagedElsewhere(ctx, s)
+		if err != nil {
+			return Next{}, err
+		}
+		if !used {
+			r.image.reused = &s
+			return done("taken from " + s.Tags[TagBuiltFrom] + " today"), nil
+		}
+		why = "a version was made of it"
+	}
+	if foreign := r.foreignSnapshot(s); foreign != "" {
+		return Next{}, inTheWay{WithHint(fmt.Errorf("snapshot %s %s", name, foreign), "wait until that run has ended; if none makes images of this pool, delete the snapshot")}
+	}
+	return r.deleteSnapshot(ctx, s, fmt.Sprintf("delete the stale snapshot taken from %s: %s", s.Tags[TagBuiltFrom], firstWord(why, "it is "+string(s.State))))
+}
+
+// imagedElsewhere says whether another version was made of a snapshot, as by a
+// run that passed midnight.
+func (r *Run) imagedElsewhere(ctx context.Context, s Artifact) (bool, error) {
+	versions, err := r.versions(ctx)
+	return slices.ContainsFunc(versions, func(v Artifact) bool {
+		return v.Ours() && v.Tags[TagRun] == s.Tags[TagRun] && v.State != Failed && CompareVersions(v.Name, r.image.version.Name) != 0
+	}), err
 }

@@ -1,0 +1,387 @@
+package kamino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ImageReference says how a model refers to an image.
+type ImageReference string
+
+// The ways to refer to an image: by the definition, which the model then names for good, and of
+// which Kamino says what it stands for; or by the version, with a model written at each promotion.
+// "" is by the definition, as long as new nodes are seen to follow it and nothing speaks against
+// it. By a pointer is for providers alone, those without definitions: what their pools can refer to
+// instead.
+const (
+	ByVersion    ImageReference = "version"
+	ByDefinition ImageReference = "definition"
+	ByPointer    ImageReference = "pointer"
+)
+
+// Options are what the user decides about a run.
+type Options struct {
+	Donor    string      // node name
+	Patch    *PatchOrder // of runs that patch the node and make no image; nil for others
+	NewNodes int         // how many instances to ask for at the end
+	History  int         // how many versions that were promoted to keep, at least 2
+	// KeepWithdrawn is how many versions to keep besides that were withdrawn, and as many that were
+	// never offered.
+	KeepWithdrawn int
+	Replicas      int // of the version in the pool's region
+
+	Grace        time.Duration // see DrainOptions.Grace
+	DrainTimeout time.Duration // for the whole drain; 0 means nine grace periods
+	Force        bool          // see DrainOptions.Force
+
+	ImageReference ImageReference
+	Today          Today    // what a version of the same day means
+	Self           string   // node that this process runs on, never a donor
+	PendingReboot  []Signal // what tells on a node of a reboot to come
+	AllowSpot      bool     // take a spot instance as donor
+	AdoptModel     bool     // replace an image that somebody else has put into the model
+	ImageOnly      bool     // make a version, and never write the model
+	// AcceptBootstrap offers a version whose instances the model's own bootstrap runs on: with
+	// ImageOnly, which else leaves it hidden.
+	AcceptBootstrap bool
+	// RequireLabels must all be on the donor.
+	RequireLabels []LabelDemand
+	// Proof is what a version goes through before the pool's nodes boot from it.
+	Proof Proving
+	// SealPolicy says what may stay on the disk, as YAML (docs/agent.md). With
+	// one, files that nothing explains refuse the seal; without, they are counted.
+	SealPolicy []byte
+	// back is of who takes a version back or names one: a next image that another pool shares
+	// has to be mended in both.
+	back bool
+	// Settle is how long cluster-autoscaler is given to see the protection; two
+	// of its scan intervals (10 s by default).
+	Settle time.Duration
+}
+
+// Defaults are the original's, where it had the option.
+func Defaults() Options {
+	return Options{
+		History: 3, KeepWithdrawn: 1, Replicas: 3, Grace: 5 * time.Minute,
+		Settle: 20 * time.Second,
+		Proof:  Proving{Mode: ProveCanary, For: 10 * time.Minute, Budget: 10 * time.Minute, Promote: PromoteAuto},
+	}
+}
+
+// Validate checks the options by themselves.
+func (o Options) Validate() error {
+	switch {
+	case o.Donor == "":
+		return WithHint(fmt.Errorf("no donor named"), "name the node with --target-node; kubectl get nodes lists them")
+	case strings.Contains(o.Donor, "/"):
+		return WithHint(fmt.Errorf("invalid node name %q", o.Donor),
+			"name the Node object, not its machine: kubectl get nodes -o custom-columns=NAME:.metadata.name,MACHINE:.spec.providerID")
+	case o.History < 2:
+		return WithHint(fmt.Errorf("history %d is too short: the version in use and one to roll back to must be kept", o.History),
+			"use --max-history 2 or more")
+	case o.KeepWithdrawn < 0:
+		return WithHint(fmt.Errorf("invalid number of withdrawn versions to keep %d", o.KeepWithdrawn), "use --keep-withdrawn 0 or more")
+	case o.NewNodes < 0:
+		return WithHint(fmt.Errorf("invalid number of new nodes %d", o.NewNodes), "use --new-updated-nodes 0 or more")
+	case o.ImageOnly && o.ImageReference == ByVersion:
+		return WithHint(errors.New("a model that is not written cannot name a new version"), "leave out --image-reference, or --image-only")
+	case o.ImageOnly && o.NewNodes > 0:
+		return WithHint(errors.New("with an image only, no new nodes are asked for"), "leave out --new-updated-nodes, or --image-only")
+	case o.AcceptBootstrap && !o.ImageOnly:
+		return WithHint(errors.New("bootstrap is accepted for an image only"), "add --image-only")
+	case o.Replicas < 1 || o.Replicas > 100:
+		return WithHint(fmt.Errorf("%d replicas: a gallery keeps 1 to 100 in a region", o.Replicas), "use --replicas 1 to 100")
+	case o.ImageReference != "" && o.ImageReference != ByVersion && o.ImageReference != ByDefinition:
+		return WithHint(fmt.Errorf("image reference %q is unknown", o.ImageReference), "use --image-reference version or pointer")
+	case o.Today != TodayOfDonor && o.Today != TodayOfAny && o.Today != TodayAgain:
+		return fmt.Errorf("what a version of today means, %q, is unknown", o.Today)
+	case len(o.SealPolicy) > SealPolicyMost:
+		return WithHint(fmt.Errorf("seal policy of %d bytes is too large: at most %d", len(o.SealPolicy), SealPolicyMost),
+			"let entries of verify.known name directories instead of files")
+	}
+	return o.Proof.validate()
+}
+
+func (o Options) drainTimeout() time.Duration {
+	if o.DrainTimeout > 0 {
+		return o.DrainTimeout
+	}
+	grace := o.Grace
+	if grace < 0 {
+		grace = Defaults().Grace
+	}
+	// The original tried three times for three grace periods each.
+	return max(9*grace, time.Minute)
+}
+
+func (o Options) drainOptions() DrainOptions {
+	return DrainOptions{Grace: o.Grace, Within: o.drainTimeout(), Force: o.Force}
+}
+
+// StepTime is how long a step of a finished run took.
+type StepTime struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+	Skipped bool    `json:"skipped,omitempty"`
+}
+
+// Result is what a run did.
+type Result struct {
+	Run         string        `json:"run"`
+	Pool        PoolID        `json:"pool"`
+	Donor       string        `json:"donor"`
+	Version     string        `json:"version"`
+	Image       string        `json:"image"` // ID of the version
+	Changed     bool          `json:"changed"`
+	Adopted     bool          `json:"adopted,omitempty"` // an unfinished run was taken over
+	Steps       []StepTime    `json:"steps"`
+	AwaySeconds float64       `json:"donorAwaySeconds"` // 0 if it is not known; of a run that was taken over since its disk began to be sealed
+	ModelDiff   []FieldChange `json:"modelDiff"`
+	Pruned      []string      `json:"pruned"`
+	// Hidden: the version is not offered. Waiting: it is left to kamino promote. Owner writes the
+	// model, and every new instance runs Extensions, where kamino does not write the model.
+	Hidden     bool        `json:"hidden,omitempty"`
+	Waiting    bool        `json:"waiting,omitempty"`
+	Next       string      `json:"next,omitempty"` // the version, where the pool's next node boots from it
+	Proof      *Proved     `json:"proof,omitempty"`
+	Owner      *Owner      `json:"owner,omitempty"`
+	Extensions []Extension `json:"extensions,omitempty"`
+	// Warnings are what went wrong after the image was in use: things that are
+	// left for the next run to clean up.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Update takes a node as donor and makes its disk the image of its pool. On any
+// failure, and when ctx ends, it gives back what it took before it returns; an
+// error of giving back is joined to the first.
+func (e *Engine) Update(ctx context.Context, opts Options) (Result, error) {
+	if err := opts.Validate(); err != nil {
+		return Result{}, err
+	}
+	r, err := e.attempt(ctx, opts)
+	if r.held.adopted && r.held.lease == nil && errors.Is(err, errStartedSince) && ctx.Err() == nil {
+		// What another process had left could not be gone on with. It is given
+		// back, and nothing is in the way of a run of our own.
+		r, err = e.attempt(ctx, opts)
+	}
+	var failed *StepError
+	if errors.As(err, &failed) && (failed.Step == InConnect || failed.Step == InValidate) && ctx.Err() == nil {
+		if undo := r.giveBackRefused(ctx); undo != nil {
+			err = errors.Join(err, undo)
+		}
+	}
+	return r.result, err
+}
+
+// attempt makes one run, to its end or until everything is given back.
+func (e *Engine) attempt(ctx context.Context, opts Options) (*Run, error) {
+	r := e.newRun(opts)
+	started := e.now()
+	err := r.exec(ctx, Pipeline())
+	if err != nil {
+		r.held.regain(ctx)
+	}
+	switch {
+	case err == nil:
+		err = r.stayedOn(ctx)
+		err = errors.Join(err, r.finish(ctx, started))
+	case r.held.lease != nil && !errors.Is(err, ErrLeaseLost):
+		err = r.abandon(ctx, err)
+	}
+	r.fillResult()
+	if err == nil {
+		r.fillNext()
+	}
+	return r, r.afterPromotion(err)
+}
+
+// afterPromotion adds to what ended a run that its version is promoted, where that was done before
+// and the version is not to blame.
+func (r *Run) afterPromotion(err error) error {
+	proof := (*ProofError)(nil)
+	pointed := slices.ContainsFunc(r.result.Steps, func(s StepTime) bool { return s.Name == InModel && !s.Skipped })
+	if err == nil || errors.As(err, &proof) || !pointed || !r.promotes() || r.result.Hidden || r.modelIsTheirs() {
+		return err
+	}
+	return fmt.Errorf("%w; version %s is promoted: new nodes of pool %s boot from it already", err, r.image.version.Name, r.pool.Name)
+}
+
+// finish writes the run into the ledger and frees the pool.
+func (r *Run) finish(ctx context.Context, started time.Time) error {
+	now := r.engine.now()
+	return r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
+		if l.Ledger.Owed = nil; r.promotes() {
+			l.Ledger.Trial = ""
+		}
+		l.Ledger.goneOn()
+		l.Ledger.promoted(r.image.version.Name, now)
+		if w := l.Ledger.Wrote; r.image.whole && w != nil && strings.EqualFold(w.Image, r.pool.Model.Image) {
+			l.Ledger.Wrote = &WrittenModel{Image: w.Image, At: w.At, Seen: true, Whole: true}
+		}
+		if r.donorUsed() || r.result.Changed {
+			l.Ledger.passed(PastRun{Run: r.held.run, Donor: firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name), Version: r.image.version.Name,
+				Ended: now.UTC(), Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds(), ProofSeconds: r.result.proofSeconds()})
+		}
+		l.Record = Record{} // it did not fail
+	})
+}
+
+func (r *Run) fillResult() {
+	r.result.Run, r.result.Pool = r.held.run, r.pool.ID
+	// What was made before, by this run or another, tells whom it was made of.
+	r.result.Donor = firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name)
+	r.result.Version, r.result.Image = r.image.version.Name, r.image.version.ID
+	r.result.Adopted = r.held.adopted
+	if r.modelIsTheirs() {
+		r.result.Owner, r.result.Extensions = r.pool.Owner, r.pool.Model.Extensions
+	}
+	r.result.AwaySeconds = r.awayFor().Seconds()
+}
+
+// fillNext tells what a run that ended well leaves to the pool's next node.
+func (r *Run) fillNext() {
+	r.result.Waiting = r.image.version.hidden() && !r.promotes()
+	if !r.result.Waiting && r.promotes() && !r.result.Hidden && !r.modelIsTheirs() {
+		r.result.Next = r.image.version.Name
+	}
+	if !r.proof.passed {
+		return
+	}
+	without, s := r.opts.Proof.Without, r.proof.sight
+	if r.proof.mode == ProvePool {
+		without = slices.Concat(without, ofCanaries)
+	}
+	r.result.Proof = &Proved{By: r.proof.mode, Node: firstWord(s.Node.Name, s.Canary.Hostname), ReadySeconds: s.boot().Seconds(),
+		Checks: len(slices.DeleteFunc(Checks(), func(name string) bool {
+			return slices.Contains(without, name) || name == "probe" && r.opts.Proof.Probe == nil
+		}))}
+}
+
+// proofSeconds is how long the steps of a run took that prove its version.
+func (r Result) proofSeconds() (sum float64) {
+	for _, s := range r.Steps {
+		if slices.Contains([]string{InLaunch, InJoin, InExamine, InRetire, InWatch}, s.Name) {
+			sum += s.Seconds
+		}
+	}
+	return sum
+}
+
+func (r *Run) donorUsed() bool { return !r.away.from.IsZero() && !r.away.to.IsZero() }
+
+func (r *Run) awayFor() time.Duration {
+	if !r.donorUsed() {
+		return 0
+	}
+	return r.away.to.Sub(r.away.from)
+}
+
+// GiveBack gives back what an earlier run left in the pool of a node with which no run can be tried
+// now. A run that lives is left alone; a node that is unknown or of no pool is no error.
+func (e *Engine) GiveBack(ctx context.Context, donor string) error {
+	return e.newRun(Options{Donor: donor}).giveBackRefused(ctx)
+}
+
+// giveBackRefused gives back what an earlier run left in the pool of a donor that this run may not
+// take: what was taken is given back whatever has become of it since, and whatever right is missing
+// that only a new run needs.
+func (r *Run) giveBackRefused(ctx context.Context) error {
+	if r.donor.node.Name == "" { // nothing was read yet
+		var err error
+		if r.donor.node, err = r.engine.Cluster.Node(ctx, r.opts.Donor); err != nil {
+			return nil // the run's own error tells why
+		}
+	}
+	id, err := r.engine.poolOf(ctx, r.donor.node)
+	if err != nil || id == "" {
+		return err
+	}
+	lease, err := r.engine.Cluster.Lease(ctx, id)
+	if err != nil {
+		return fmt.Errorf("read lease of pool %s: %w", id.Name(), err)
+	}
+	mark, err := r.donor.node.taken(id, lease)
+	if lease.Holder == "" && (err != nil || mark == nil) {
+		return nil
+	}
+	nodes, err := r.engine.Cluster.Nodes(ctx)
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	if nodes, err = r.engine.ofPool(ctx, nodes, id); err != nil {
+		return err
+	}
+	err = r.engine.clear(ctx, overview{id: id, lease: lease, nodes: nodes}, RestoreOptions{})
+	if held := (*HeldError)(nil); errors.As(err, &held) {
+		return nil // it lives, and gives back what it takes
+	}
+	return err
+}
+
+// abandon gives back everything after a failure. It goes on although ctx may
+// have ended: that is when giving back matters most.
+func (r *Run) abandon(ctx context.Context, cause error) error {
+	interrupted := ctx.Err() != nil
+	ctx = context.WithoutCancel(ctx)
+	if r.refusedFirst(cause) {
+		return errors.Join(cause, r.held.release(ctx, func(l *Lease) { l.Record = Record{} })) // no run of which to tell
+	}
+	r.held.givingBack = true
+	if rec := r.held.lease.Record; r.held.adopted && rec.Donor != "" && !(rec.Donor == r.donor.node.Name && SameVM(rec.VMID, r.donor.instance.VMID)) {
+		// The run that was adopted had another donor, and still has it.
+		r.donor.node = Node{Name: rec.Donor}
+		r.donor.instance = Instance{ID: rec.Instance, VMID: rec.VMID}
+	}
+	r.tell(Event{Kind: GivingBack, Percent: -1, Message: cause.Error()})
+	errs := []error{cause}
+	if err := r.unwatched(cause); err != nil {
+		errs = append(errs, err)
+	}
+	if err := r.held.persist(ctx, "write failure on", func(l *Lease) {
+		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt, l.Record.Interrupted = true, cause.Error(), failedStep(cause), interrupted
+	}); err != nil {
+		if errors.Is(err, ErrLeaseLost) {
+			return errors.Join(cause, err)
+		}
+		errs = append(errs, err)
+	}
+	failed := r.giveBack(ctx, cause)
+	left := r.exec(ctx, canaryBack())
+	if failed == nil && !interrupted && r.work() == "" {
+		failed = r.exec(ctx, leftovers())
+	}
+	failed = errors.Join(failed, left)
+	if failed != nil {
+		// The lease stays: whoever comes next adopts the run and gives back.
+		errs = append(errs, WithHint(fmt.Errorf("give back: %w", failed), "kamino restore"))
+		return errors.Join(errs...)
+	}
+	if err := r.held.release(ctx, nil); err != nil {
+		errs = append(errs, err)
+	} else {
+		r.freed()
+	}
+	return errors.Join(errs...)
+}
+
+// giveBack gives the donor back, unless that is what has failed already: then
+// a person is needed, and hears of it now.
+func (r *Run) giveBack(ctx context.Context, cause error) error {
+	var s *StepError
+	if errors.As(cause, &s) && (s.Step == InStart || s.Step == InReturn) && errors.Is(cause, errOverdue) {
+		return errors.New("the donor does not come back")
+	}
+	return r.exec(ctx, restitution())
+}
+
+// stayedOn looks at the donor of an adopted run once more before its lease is freed.
+func (r *Run) stayedOn(ctx context.Context) error {
+	if r.held.before.Instance == "" {
+		return nil
+	}
+	return r.exec(ctx, stayOn())
+}
