@@ -135,15 +135,22 @@ func (w *world) canaryJoins(c *simCanary) {
 	case twin:
 		n.MachineID = w.nodes["a-2"].MachineID
 	case flaps:
-		w.after(40*time.Second, func() {
-			if !m.gone {
-				n.ReadySince = w.now
-				w.changeNode(n)
-			}
-		})
+		w.flap(m, n)
 	}
 	w.changeNode(n)
 	w.happened("node %s of canary %s registers", n.Name, c.Name)
+}
+
+// flap is a kubelet that starts again and again: whoever comes late sees the next start.
+func (w *world) flap(m *machine, n *simNode) {
+	w.after(40*time.Second, func() {
+		if m.gone {
+			return
+		}
+		n.ReadySince = w.now
+		w.changeNode(n)
+		w.flap(m, n)
+	})
 }
 
 // RemoveCanary implements kamino.Prover. Its node stays for as long as the cloud controller manager

@@ -33,6 +33,16 @@ var stories = []struct {
 		p := w.update(o)
 		return unless(p.err != nil && w.writes == 0, "the run ended %v after %d writes", p.err, w.writes)
 	}},
+	{"a donor that is off, and a reboot that it cannot do", func() string {
+		w := killed("Create snapshot", 1)
+		w.advance(w.now.Add(time.Hour))
+		w.nodes["a-0"].Annotations[kamino.KuredPendingReboot.Annotation] = "now"
+		w.audit.person("a-0")
+		o := options("a-0")
+		o.PendingReboot = []kamino.Signal{kamino.KuredPendingReboot}
+		p := w.update(o)
+		return unless(p.err == nil && p.result.Changed, "the run ended %v", p.err)
+	}},
 	{"a snapshot of another disk, with the tags of a run that was", func() string { return copiedTags("a-2", true) }},
 	{"a snapshot of a run that the ledger does not know", func() string { return copiedTags("a-0", false) }},
 	{"the node that is watched in the pool, and cluster-autoscaler", func() string {
