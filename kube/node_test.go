@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -9,7 +10,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	testclient "k8s.io/client-go/testing"
 
 	"kamino.dev/kamino"
 )
@@ -109,5 +112,37 @@ func TestPulse(t *testing.T) {
 				t.Errorf("%s: got %v, %v; want %v", name, got, err, tt.want)
 			}
 		})
+	}
+}
+
+// TestNodesOnce: a command that only looks lists the nodes once, and again after a list that
+// failed; every other lists them each time.
+func TestNodesOnce(t *testing.T) {
+	client, lists := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"a": "b"}}}), 0
+	client.PrependReactor("list", "nodes", func(testclient.Action) (bool, runtime.Object, error) {
+		lists++
+		return lists == 1, nil, errors.New("later")
+	})
+	c := NewForClient(client, Options{})
+	ctx := NodesOnce(t.Context())
+	if _, err := c.Nodes(ctx); err == nil {
+		t.Error("a list that failed is no list")
+	}
+	for range 2 {
+		nodes, err := c.Nodes(ctx)
+		if err != nil || len(nodes) != 1 || nodes[0].Labels["a"] != "b" {
+			t.Fatalf("%v, %v", nodes, err)
+		}
+	}
+	if lists != 2 {
+		t.Errorf("%d lists, want 2", lists)
+	}
+	for range 2 {
+		if _, err := c.Nodes(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lists != 4 {
+		t.Errorf("%d lists without NodesOnce, want 4", lists)
 	}
 }

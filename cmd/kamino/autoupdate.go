@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/kube"
 )
 
 // autoUpdateCommand chooses the donors itself.
@@ -99,6 +100,9 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 			_, err := e.Restore(ctx, kamino.RestoreOptions{Pools: opts.Pools})
 			return err
 		})
+	}
+	if c.dryRun {
+		ctx = kube.NodesOnce(ctx)
 	}
 	engine, err := c.engine(ctx)
 	if err != nil {

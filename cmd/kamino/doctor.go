@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/kube"
 )
 
 // doctorCommand tells whether a run would get as far as its first change.
@@ -52,6 +53,7 @@ func (c *doctorCommand) Run(ctx context.Context) error {
 		return err
 	}
 	checks := []kamino.Check{c.image(ctx)}
+	ctx = kube.NodesOnce(ctx)
 	engine, err := c.engine(ctx)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/kube"
 )
 
 // planCommand tells what auto-update would do.
@@ -54,6 +55,7 @@ func (c *planCommand) Run(ctx context.Context) error {
 	if err := c.needImage(ctx, true); err != nil {
 		return err
 	}
+	ctx = kube.NodesOnce(ctx)
 	engine, err := c.engine(ctx)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/controller/metrics"
+	"kamino.dev/kamino/kube"
 )
 
 // statusCommand prints what is there of each pool and its images.
@@ -88,6 +89,9 @@ func (c *statusCommand) Run(ctx context.Context) error {
 	}
 	if !c.serve && c.port != 0 {
 		return kamino.WithHint(errors.New("--port needs --serve"), "use --serve --port %d", c.port)
+	}
+	if !c.serve {
+		ctx = kube.NodesOnce(ctx)
 	}
 	engine, err := c.engine(ctx)
 	if err != nil {
