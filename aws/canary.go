@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -55,13 +56,15 @@ func (g group) size() string {
 
 // Canaries lists them by tag; terminated ones are none.
 func (p *Provider) Canaries(ctx context.Context, pool kamino.Pool) ([]kamino.Canary, error) {
-	instances, err := p.canaries(ctx, filter("tag:"+kamino.TagPool, pool.Name), filter("tag-key", tagCanaryName))
+	all, err := once(ctx, "canaries", func() ([]types.Instance, error) { return p.canaries(ctx, filter("tag-key", tagCanaryName)) })
 	if err != nil {
 		return nil, err
 	}
 	found := []kamino.Canary{}
-	for _, in := range instances {
-		found = append(found, canary(in))
+	for _, in := range all {
+		if tagOf(in.Tags, kamino.TagPool) == pool.Name {
+			found = append(found, canary(in))
+		}
 	}
 	return found, nil
 }
@@ -183,9 +186,20 @@ func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name stri
 // CanaryRights is the policy beside the first.
 func (*Provider) CanaryRights() string { return "docs/aws-policy-canary.json" }
 
-// PreflightCanary tries by dry runs what only a canary needs.
+// PreflightCanary tries by dry runs what only a canary needs, once for all pools of a look: EC2
+// takes five calls of RunInstances at a time, and two a second
+// (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html).
 func (p *Provider) PreflightCanary(ctx context.Context) ([]string, error) {
-	return nil, p.tryAll(ctx, canaryRuns())
+	missing, err := once(ctx, "canary-rights", func() (missing error, err error) {
+		if err = p.tryAll(ctx, canaryRuns()); errors.Is(err, kamino.ErrForbidden) {
+			return err, nil
+		}
+		return nil, err
+	})
+	if err == nil {
+		err = missing
+	}
+	return nil, err
 }
 
 func canaryRuns() []dryRun {

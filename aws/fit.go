@@ -26,7 +26,7 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 		return nil, nil, err
 	}
 	if g.recipe.Parameter == "" {
-		if err := p.tryAll(ctx, templateRuns(g.recipe.Template)); err != nil {
+		if err := p.tryAll(ctx, templateRuns(g.recipe.Template, g.recipe.Named)); err != nil {
 			return nil, nil, err
 		}
 	}

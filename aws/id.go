@@ -80,8 +80,11 @@ func (p *Provider) listGroups(ctx context.Context) error {
 			p.remember(g)
 			all = append(all, g)
 			if seen := kamino.Seen(ctx); seen != nil {
-				seen.Store(groupKey(text(g.AutoScalingGroupName)), g)
+				seen.Store(groupKey(text(g.AutoScalingGroupName)), &reading[types.AutoScalingGroup]{done: true, value: g})
 			}
+		}
+		if seen := kamino.Seen(ctx); seen != nil && text(page.NextToken) == "" {
+			seen.Store(wideKey, true)
 		}
 		return page.NextToken, nil
 	}), "list Auto Scaling groups")

@@ -54,7 +54,11 @@ func (p *Provider) Instance(ctx context.Context, id kamino.InstanceID) (kamino.I
 // describe reads an instance; ErrNotFound where it is terminated.
 func (p *Provider) describe(ctx context.Context, name string) (types.Instance, error) {
 	out, err := once(ctx, "instance "+name, func() (*ec2.DescribeInstancesOutput, error) {
-		return p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{name}})
+		input := &ec2.DescribeInstancesInput{InstanceIds: []string{name}}
+		if wide(ctx) {
+			input = &ec2.DescribeInstancesInput{Filters: []types.Filter{filter("instance-id", name)}}
+		}
+		return p.ec2.DescribeInstances(ctx, input)
 	})
 	if err != nil {
 		return types.Instance{}, translate(err, "read instance %s", name)
@@ -117,7 +121,11 @@ func (p *Provider) rootVolume(ctx context.Context, in types.Instance) (*types.Vo
 		if text(m.DeviceName) != text(in.RootDeviceName) || m.Ebs == nil {
 			continue
 		}
-		out, err := p.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{text(m.Ebs.VolumeId)}})
+		input := &ec2.DescribeVolumesInput{VolumeIds: []string{text(m.Ebs.VolumeId)}}
+		if wide(ctx) {
+			input = &ec2.DescribeVolumesInput{Filters: []types.Filter{filter("volume-id", text(m.Ebs.VolumeId))}}
+		}
+		out, err := p.ec2.DescribeVolumes(ctx, input)
 		if err != nil {
 			return nil, translate(err, "read volume %s of instance %s", text(m.Ebs.VolumeId), text(in.InstanceId))
 		}

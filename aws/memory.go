@@ -11,20 +11,48 @@ import (
 	"kamino.dev/kamino"
 )
 
-// once answers a read from what was read in this look of the engine, and makes it outside of one.
+// once answers a read from what was read in this look of the engine, and makes it outside of one. A
+// plan looks at several pools side by side: who asks for what another reads waits for it.
 func once[T any](ctx context.Context, key string, read func() (T, error)) (T, error) {
 	seen := kamino.Seen(ctx)
 	if seen == nil {
 		return read()
 	}
-	if have, ok := seen.Load(key); ok {
-		return have.(T), nil
+	have, _ := seen.LoadOrStore(key, &reading[T]{})
+	r := have.(*reading[T])
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done {
+		return r.value, nil
 	}
-	out, err := read()
+	value, err := read()
 	if err == nil {
-		seen.Store(key, out)
+		r.value, r.done = value, true
 	}
-	return out, err
+	return value, err
+}
+
+// reading is a read of a look.
+type reading[T any] struct {
+	mu    sync.Mutex
+	done  bool
+	value T
+}
+
+// wideKey marks a look in which all groups of the Region were listed.
+const wideKey = "wide"
+
+// wide says whether a look is at all groups. Then it lists what belongs to them in one call for
+// all, and asks for each donor by a filter: EC2 takes twice as many calls with one as without
+// (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html). A look at one pool asks
+// for that pool's, by ID, which is seen first.
+func wide(ctx context.Context) bool {
+	seen := kamino.Seen(ctx)
+	if seen == nil {
+		return false
+	}
+	_, is := seen.Load(wideKey)
+	return is
 }
 
 // recently is how old an answer may be on which nothing rests that is written: what deletes an

@@ -86,17 +86,19 @@ func dryRuns() []dryRun {
 	}
 }
 
-// templateRuns are for groups whose template names no parameter yet, or never will.
-func templateRuns(template string) []dryRun {
+// templateRuns are for groups whose template names no parameter yet, or never will. One that names
+// its version by number gets another number, and its template no other default.
+func templateRuns(template, named string) []dryRun {
 	dry := sdk.Bool(true)
-	return []dryRun{
-		{"ec2:CreateLaunchTemplateVersion", func(ctx context.Context, c ec2Calls) error {
-			return tried(c.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{DryRun: dry, LaunchTemplateId: &template, LaunchTemplateData: &types.RequestLaunchTemplateData{}}))
-		}},
-		{"ec2:ModifyLaunchTemplate", func(ctx context.Context, c ec2Calls) error {
-			return tried(c.ModifyLaunchTemplate(ctx, &ec2.ModifyLaunchTemplateInput{DryRun: dry, LaunchTemplateId: &template}))
-		}},
+	runs := []dryRun{{"ec2:CreateLaunchTemplateVersion", func(ctx context.Context, c ec2Calls) error {
+		return tried(c.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{DryRun: dry, LaunchTemplateId: &template, LaunchTemplateData: &types.RequestLaunchTemplateData{}}))
+	}}}
+	if named != byDefault {
+		return runs
 	}
+	return append(runs, dryRun{"ec2:ModifyLaunchTemplate", func(ctx context.Context, c ec2Calls) error {
+		return tried(c.ModifyLaunchTemplate(ctx, &ec2.ModifyLaunchTemplateInput{DryRun: dry, LaunchTemplateId: &template}))
+	}})
 }
 
 // Preflight asks by dry runs what the credentials may do at EC2. A dry run that is refused for

@@ -112,11 +112,7 @@ func (p *Provider) snapshots(ctx context.Context, filters ...types.Filter) (all 
 
 // findSnapshots are the pool's snapshots that no image was made of: those belong to their images.
 func (p *Provider) findSnapshots(ctx context.Context, pool kamino.Pool, name string) ([]kamino.Artifact, error) {
-	filters := []types.Filter{filter("tag:"+kamino.TagPool, pool.Name)}
-	if name != "" {
-		filters = append(filters, filter("tag:"+tagSnapshot, name))
-	}
-	all, err := p.snapshots(ctx, filters...)
+	all, err := p.snapshotsOfPool(ctx, pool, name)
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -132,6 +128,20 @@ func (p *Provider) findSnapshots(ctx context.Context, pool kamino.Pool, name str
 		}
 	}
 	return found, nil
+}
+
+func (p *Provider) snapshotsOfPool(ctx context.Context, pool kamino.Pool, name string) ([]types.Snapshot, error) {
+	if !wide(ctx) {
+		filters := []types.Filter{filter("tag:"+kamino.TagPool, pool.Name)}
+		if name != "" {
+			filters = append(filters, filter("tag:"+tagSnapshot, name))
+		}
+		return p.snapshots(ctx, filters...)
+	}
+	all, err := once(ctx, "snapshots", func() ([]types.Snapshot, error) { return p.snapshots(ctx, filter("tag-key", tagSnapshot)) })
+	return slices.DeleteFunc(slices.Clone(all), func(s types.Snapshot) bool {
+		return tagOf(s.Tags, kamino.TagPool) != pool.Name || name != "" && tagOf(s.Tags, tagSnapshot) != name
+	}), err
 }
 
 func snapshotArtifact(s types.Snapshot) kamino.Artifact {

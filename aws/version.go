@@ -17,35 +17,49 @@ import (
 
 // imageName is the name of an image version: the only key by which EC2 refuses to make one twice.
 func imageName(pool kamino.Pool, version string) string {
-	return "kamino-" + plain(pool.Name) + "-" + version
+	return imagePrefix + plain(pool.Name) + "-" + version
 }
+
+const imagePrefix = "kamino-"
 
 // images are those of a pool, of one version or of all. They are listed by name, which lags less
 // than tags, and told from others' by tag.
 func (p *Provider) images(ctx context.Context, pool kamino.Pool, version string) ([]types.Image, error) {
 	if version == "" || kamino.Seen(ctx) != nil { // in one look there is one list
-		all, err := once(ctx, "images "+pool.Name, func() ([]types.Image, error) { return p.listImages(ctx, pool, "*") })
+		all, err := p.imagesOf(ctx, pool)
 		return slices.DeleteFunc(slices.Clone(all), func(im types.Image) bool { return version != "" && text(im.Name) != imageName(pool, version) }), err
 	}
-	return p.listImages(ctx, pool, version)
+	all, err := p.listImages(ctx, imageName(pool, version))
+	return all[pool.Name], err
 }
 
-func (p *Provider) listImages(ctx context.Context, pool kamino.Pool, version string) (found []types.Image, err error) {
-	err = pages(func(token *string) (*string, error) {
-		page, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{filter("name", imageName(pool, version))}, NextToken: token})
+func (p *Provider) imagesOf(ctx context.Context, pool kamino.Pool) ([]types.Image, error) {
+	key, name := "images "+pool.Name, imageName(pool, "*")
+	if wide(ctx) {
+		key, name = "images", imagePrefix+"*"
+	}
+	all, err := once(ctx, key, func() (map[string][]types.Image, error) { return p.listImages(ctx, name) })
+	return all[pool.Name], err
+}
+
+// listImages are those of a name, by pool.
+func (p *Provider) listImages(ctx context.Context, name string) (map[string][]types.Image, error) {
+	found := map[string][]types.Image{}
+	err := pages(func(token *string) (*string, error) {
+		page, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{filter("name", name)}, NextToken: token})
 		if err != nil {
 			return nil, err
 		}
 		for _, im := range page.Images {
-			if tagOf(im.Tags, kamino.TagPool) == pool.Name {
-				found = append(found, im)
+			if pool := tagOf(im.Tags, kamino.TagPool); pool != "" {
+				found[pool] = append(found[pool], im)
 				p.known.note(true, snapshotsOf(im)...)
 				p.known.name(im)
 			}
 		}
 		return page.NextToken, nil
 	})
-	return found, translate(err, "list images of pool %s", pool.Name)
+	return found, translate(err, "list images %s", name)
 }
 
 // image is the one of a version; ErrNotFound where there is none.
