@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/aws"
 	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/azure/emulator"
@@ -59,7 +61,7 @@ func TestBenchPlan(t *testing.T) {
 	t.Logf("nodes are there, and the controllers are done with them, after %s", time.Since(began).Round(time.Second))
 
 	since := len(shared.Cloud.Requests(0))
-	cost, out := measured(t, binary, "plan", "--detailed-exitcode", "--minimum-ready-time", "1h")
+	cost, out := measured(t, binary, "plan", "--detailed-exitcode", "--minimum-ready-time", "0s")
 	requests, lists := map[string]int{}, 0
 	for _, r := range shared.Cloud.Requests(0)[since:] {
 		kind := kindOf(r.Path)
@@ -69,7 +71,7 @@ func TestBenchPlan(t *testing.T) {
 		}
 	}
 	if n := strings.Count(out, "make a new prototype of"); n != benchPools/2 {
-		t.Errorf("%d pools are to get a new prototype, want %d", n, benchPools/2)
+		t.Errorf("%d pools are to get a new prototype, want %d\n%.3000s", n, benchPools/2, out)
 	}
 	name := fmt.Sprintf("plan-%d-nodes", benchPools*benchNodes)
 	bench.Figure(name, cost.Wall.Seconds(), "s", 3)
@@ -86,8 +88,8 @@ func TestBenchPlan(t *testing.T) {
 	}
 }
 
-// TestBenchPlanAWS measures kamino plan on as many nodes of 50 Auto Scaling groups, none of which
-// has a prototype yet.
+// TestBenchPlanAWS measures kamino plan on as many nodes of 50 Auto Scaling groups. Those with even
+// numbers have an image of ten days ago, and newer patches; the others have none yet.
 func TestBenchPlanAWS(t *testing.T) {
 	bench.Need(t)
 	tags := map[string]string{"kubernetes.io/cluster/lab": "owned"}
@@ -104,13 +106,14 @@ func TestBenchPlanAWS(t *testing.T) {
 		groups = append(groups, awsemulator.Group{Name: fmt.Sprintf("bench%02d", n), Count: benchNodes, Min: 1, Tags: tags})
 	}
 	shared.AWS.Seed(groups...)
+	fillAWS(t)
 	instances := nodes.AWS(shared.AWS).Instances()
 	inParallel(t, len(instances), func(ctx context.Context, i int) error {
 		in := instances[i]
 		if in.Pool == "one" {
 			return nil
 		}
-		n := benchNode(in, i)
+		n := benchNode(in, i, even(in.Pool))
 		n.Spec.ProviderID = in.ID
 		_, err := shared.Client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{})
 		return err
@@ -211,6 +214,56 @@ func fillCloud(t *testing.T) {
 	})
 }
 
+// fillAWS gives every other group an image of ten days ago, which its parameter holds.
+func fillAWS(t *testing.T) {
+	t.Helper()
+	for name, value := range shared.Environment() {
+		t.Setenv(name, value)
+	}
+	provider, err := aws.New(aws.Config{Cluster: "lab", Transport: &http.Client{Transport: labTransport(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &kamino.Engine{Provider: provider, Clock: kamino.WallClock{}}
+	built := time.Now().UTC().Add(-10 * day)
+	tags := map[string]string{kamino.TagBuiltFrom: "old", kamino.TagBuiltAt: built.Format(kamino.BuiltAtFormat), kamino.TagRun: "old"}
+	first := map[string]kamino.InstanceID{}
+	for _, m := range shared.AWS.Machines() {
+		first[m.Group] = kamino.InstanceID("aws:///" + m.Zone + "/" + m.ID)
+	}
+	inParallel(t, benchPools, func(ctx context.Context, n int) error {
+		name := fmt.Sprintf("bench%02d", n)
+		if !even(name) {
+			return nil
+		}
+		id, err := provider.PoolOf(ctx, first[name])
+		if err != nil {
+			return err
+		}
+		pool, err := provider.Pool(ctx, id)
+		if err != nil {
+			return err
+		}
+		in, err := provider.Instance(ctx, first[name])
+		if err != nil {
+			return err
+		}
+		snapshot := kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(name), Source: in.Disk, Tags: tags}
+		if err := make1(ctx, e, pool, snapshot); err != nil {
+			return err
+		}
+		found, err := provider.Find(ctx, pool, kamino.Snapshot, snapshot.Name)
+		if err != nil || len(found) != 1 {
+			return fmt.Errorf("%d snapshots: %w", len(found), err)
+		}
+		version := kamino.Artifact{Kind: kamino.Version, Name: kamino.VersionName(built), Tags: tags, Source: found[0].ID}
+		if err := make1(ctx, e, pool, version); err != nil {
+			return err
+		}
+		return provider.Promote(ctx, pool, kamino.Target{Version: version.Name, Reference: kamino.ByPointer})
+	})
+}
+
 // make1 creates an artifact and waits until it is there.
 func make1(ctx context.Context, e *kamino.Engine, pool kamino.Pool, a kamino.Artifact) error {
 	for range 200 {
@@ -261,7 +314,7 @@ func fillCluster(t *testing.T) {
 		if !strings.Contains(in.ID, "k8s-bench") {
 			return nil
 		}
-		_, err := shared.Client.CoreV1().Nodes().Create(ctx, benchNode(in, i), metav1.CreateOptions{})
+		_, err := shared.Client.CoreV1().Nodes().Create(ctx, benchNode(in, i, even(in.Pool)), metav1.CreateOptions{})
 		return err
 	})
 }
@@ -291,12 +344,17 @@ func awaitQuiet(t *testing.T) {
 	}
 }
 
-func benchNode(in emulator.Instance, i int) *corev1.Node {
+// even says whether the number of a pool is even.
+func even(pool string) bool {
+	pool = strings.TrimSuffix(pool, "-vmss")
+	return strings.ContainsAny(pool[len(pool)-1:], "02468")
+}
+
+func benchNode(in emulator.Instance, i int, newer bool) *corev1.Node {
 	now := time.Now().UTC()
-	name, even := strings.ToLower(in.ComputerName), strings.HasSuffix(in.Pool, "0-vmss") || strings.HasSuffix(in.Pool, "2-vmss") ||
-		strings.HasSuffix(in.Pool, "4-vmss") || strings.HasSuffix(in.Pool, "6-vmss") || strings.HasSuffix(in.Pool, "8-vmss")
+	name := strings.ToLower(in.ComputerName)
 	patched := now.Add(-20 * day)
-	if even {
+	if newer {
 		patched = now.Add(-time.Duration(24+i%48) * time.Hour)
 	}
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus) corev1.NodeCondition {

@@ -92,8 +92,8 @@ func kaminoRun(t *testing.T, into any, args ...string) (stderr string, code int)
 	return errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// engine is the product inside this process, with a clock that is ahead.
-func engine(t *testing.T, ahead time.Duration) *kamino.Engine {
+// labTransport trusts the lab.
+func labTransport(t *testing.T) *http.Transport {
 	t.Helper()
 	pem, err := os.ReadFile(filepath.Join(shared.Dir, "ca.pem"))
 	if err != nil {
@@ -101,10 +101,16 @@ func engine(t *testing.T, ahead time.Duration) *kamino.Engine {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
+	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+}
+
+// engine is the product inside this process, with a clock that is ahead.
+func engine(t *testing.T, ahead time.Duration) *kamino.Engine {
+	t.Helper()
 	environment := shared.Environment()
 	provider, err := azure.New(azure.Config{
 		Subscription: shared.Scenario.Subscription, ResourceGroup: shared.Scenario.ResourceGroup,
-		Transport: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}},
+		Transport: &http.Client{Transport: labTransport(t)},
 		Getenv:    func(name string) string { return environment[name] },
 	})
 	if err != nil {
