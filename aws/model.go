@@ -45,7 +45,7 @@ func (p *Provider) NextImage(ctx context.Context, pool kamino.Pool, want kamino.
 // aim is a pool's recipe, and what it shall be. To what a version of the template shall be, the
 // number is 0 where there may be none yet. An image that is not made yet stands in it by its name.
 // A group whose template names a parameter goes on doing so, whatever the reference; another comes
-// to name one where that is asked for, unless the group chooses types by attributes.
+// to name one where that is asked for and can be.
 func (p *Provider) aim(ctx context.Context, pool kamino.Pool, want kamino.Target) (now, to recipe, err error) {
 	if err := json.Unmarshal(pool.Model.Saved, &now); err != nil || now.Template == "" {
 		return now, to, fmt.Errorf("pool %s has no launch template that Kamino could write: %w", pool.Name, kamino.ErrUnsupported)
@@ -70,7 +70,7 @@ func (p *Provider) aim(ctx context.Context, pool kamino.Pool, want kamino.Target
 		}
 	}
 	to = recipe{Template: now.Template, Named: now.Named, Image: id}
-	if points := want.Reference == kamino.ByPointer || want.Reference == kamino.ByDefinition; now.Parameter != "" || points && !now.ByAttributes {
+	if points := want.Reference == kamino.ByPointer || want.Reference == kamino.ByDefinition; now.Parameter != "" || points && now.noPointer() == "" {
 		to.Parameter, to.Value = cmp.Or(now.Parameter, p.ParameterName(pool)), id
 		to.Image = resolvePrefix + to.Parameter
 	}

@@ -120,6 +120,34 @@ func TestPointer(t *testing.T) {
 	}
 }
 
+// TestNoPointer: what rules out parameters gets versions of its template, whatever was asked for.
+func TestNoPointer(t *testing.T) {
+	for name, tt := range map[string]struct {
+		group emulator.Group
+		why   string
+	}{
+		"types by attributes":         {emulator.Group{Attributes: true}, "instance types by attributes"},
+		"an empty warm pool":          {emulator.Group{WarmPool: true}, "a warm pool"},
+		"both, and version by number": {emulator.Group{Attributes: true, WarmPool: true, Version: "1"}, "instance types by attributes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := begin(t, setting{group: tt.group})
+			if p := c.pool(); !strings.Contains(p.NoPointer, tt.why) || len(p.Refusals) > 0 {
+				t.Errorf("no pointer because %q; refused: %v", p.NoPointer, p.Refusals)
+			}
+			v := c.build("2026.1.1")
+			since := len(c.server.Requests(0))
+			c.promote(kamino.Target{Version: v[0].Name, Reference: kamino.ByPointer})
+			if wrote := c.actions(since); len(wrote) != 2 || wrote[0] != "CreateLaunchTemplateVersion" {
+				t.Errorf("a promotion wrote %v", wrote)
+			}
+			if m := c.grow(); m.Image != v[0].ID || m.TemplateVersion != 2 {
+				t.Errorf("after it: %+v", m)
+			}
+		})
+	}
+}
+
 // TestTemplateVersions: a version differs in the image alone, or is not put in effect.
 func TestTemplateVersions(t *testing.T) {
 	mapping := []any{map[string]any{"DeviceName": "/dev/xvdb", "Ebs": map[string]any{"SnapshotId": "snap-0123", "VolumeSize": "50"}}}

@@ -36,15 +36,21 @@ type recipe struct {
 	Image     string `json:"image"`               // what the version has as its image
 	Parameter string `json:"parameter,omitempty"` // that the image is resolved from
 	Value     string `json:"value,omitempty"`     // of the parameter
-	// ByAttributes: instance types are chosen by attributes, which rules out parameters
+	// ByAttributes: instance types are chosen by attributes; WarmPool: the group has one, though it
+	// may be empty. Both rule out parameters
 	// (https://docs.aws.amazon.com/autoscaling/ec2/userguide/using-systems-manager-parameters.html).
 	ByAttributes bool `json:"byAttributes,omitempty"`
+	WarmPool     bool `json:"warmPool,omitempty"`
 }
 
 // noPointer says why a group's template cannot come to name a parameter.
 func (r recipe) noPointer() string {
-	if r.Parameter == "" && r.ByAttributes {
+	switch {
+	case r.Parameter != "":
+	case r.ByAttributes:
 		return "the group chooses instance types by attributes, and its template cannot name a parameter then; it gets a version of the template for each image"
+	case r.WarmPool:
+		return "the group has a warm pool, and its template cannot name a parameter then; it gets a version of the template for each image"
 	}
 	return ""
 }
@@ -153,7 +159,7 @@ func (p *Provider) read(ctx context.Context, id kamino.PoolID) (group, error) {
 	if spec == nil {
 		return out, nil
 	}
-	out.recipe = recipe{Template: text(spec.LaunchTemplateId), Named: text(spec.Version), ByAttributes: byAttributes(g.MixedInstancesPolicy)}
+	out.recipe = recipe{Template: text(spec.LaunchTemplateId), Named: text(spec.Version), ByAttributes: byAttributes(g.MixedInstancesPolicy), WarmPool: hasWarmPool(g)}
 	if out.recipe.Named == "" { // left out, it means the default version
 		out.recipe.Named = byDefault
 	}
@@ -192,6 +198,11 @@ func byAttributes(policy *scaling.MixedInstancesPolicy) bool {
 	return policy != nil && policy.LaunchTemplate != nil && slices.ContainsFunc(policy.LaunchTemplate.Overrides, func(o scaling.LaunchTemplateOverrides) bool {
 		return o.InstanceRequirements != nil
 	})
+}
+
+// hasWarmPool says whether a group has a warm pool that is not being deleted.
+func hasWarmPool(g scaling.AutoScalingGroup) bool {
+	return g.WarmPoolConfiguration != nil && g.WarmPoolConfiguration.Status != scaling.WarmPoolStatusPendingDelete
 }
 
 // specification names the template of a group; nil for a launch configuration.

@@ -36,6 +36,7 @@ func TestRefusePool(t *testing.T) {
 		{"latest", emulator.Group{Version: "$Latest"}, "latest"},
 		{"latest, with a parameter", emulator.Group{Version: "$Latest", Parameter: "/p"}, ""},
 		{"warm pool", emulator.Group{Warm: 2}, "warm-pool"},
+		{"warm pool that is empty", emulator.Group{WarmPool: true}, ""},
 		{"refresh", emulator.Group{Refresh: "Baking"}, "refresh"},
 		{"refresh that ended", emulator.Group{Refresh: "RollbackSuccessful"}, ""},
 		{"launch configuration", emulator.Group{Configuration: "lc"}, "launch-configuration"},

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -177,6 +178,12 @@ func (s *Server) orderOf(g *group) (order, *apiError) {
 		if value := text(over, name); value != "" {
 			data[name] = value
 		}
+	}
+	if strings.HasPrefix(text(data, "ImageId"), resolvePrefix) && (g.WarmPool || part(over, "InstanceRequirements") != nil) {
+		// That neither goes with a parameter is documented
+		// (https://docs.aws.amazon.com/autoscaling/ec2/userguide/using-systems-manager-parameters.html),
+		// that the launch fails is assumed, unverified on real AWS.
+		return order{}, refuse("ValidationError", "A launch template with a Systems Manager parameter is not supported for groups with a warm pool or instance requirements.")
 	}
 	return order{data: data, template: t.ID, version: v.Number, group: g.Name, tags: tagsFor(data, "instance")}, nil
 }

@@ -42,6 +42,7 @@ type group struct {
 	Activities    []*activity // newest first
 	Refreshes     []string    // statuses of instance refreshes, newest first
 	Warm          int         // instances in the warm pool
+	WarmPool      bool        // there is one
 
 	Rebalancing int  // how many above the desired capacity AZRebalance has launched
 	Uneven      bool // the zones are out of balance, and something is going to be done about it
@@ -155,9 +156,11 @@ func (c *call) showGroup(g *group) any {
 	if g.Deleting {
 		o["Status"] = "Delete in progress"
 	}
+	if g.WarmPool {
+		o["WarmPoolConfiguration"] = object{"MinSize": g.Warm, "PoolState": "Stopped"}
+	}
 	if g.Warm > 0 {
 		o["WarmPoolSize"] = g.Warm
-		o["WarmPoolConfiguration"] = object{"MinSize": g.Warm, "PoolState": "Stopped"}
 	}
 	return o
 }
@@ -269,7 +272,7 @@ func describeWarmPool(c *call) (object, *apiError) {
 	if err != nil {
 		return nil, err
 	}
-	if g.Warm == 0 {
+	if !g.WarmPool {
 		return object{}, nil
 	}
 	return records(c, make([]struct{}, g.Warm), "Instances", func(struct{}) any {

@@ -28,6 +28,7 @@ var onAWS = sync.OnceValues(func() (*lab.Lab, error) {
 		{Name: "red", Count: 3, Min: 2, Tags: clusterTag}, {Name: "blue", Count: 2, Min: 1, Version: "1", Tags: clusterTag},
 		{Name: "tight", Count: 1, Min: 1, Tags: clusterTag}, {Name: "green", Count: 3, Min: 1, Tags: clusterTag},
 		{Name: "any", Count: 2, Min: 1, Version: "1", Attributes: true, Tags: clusterTag},
+		{Name: "warm", Count: 2, Min: 1, WarmPool: true, Tags: clusterTag},
 	}})
 })
 
@@ -267,29 +268,34 @@ func TestAWSRefused(t *testing.T) {
 	}
 }
 
-// TestAWSByAttributes: a group that chooses instance types by attributes gets versions of its
-// template, and says so to whoever asks for a pointer.
-func TestAWSByAttributes(t *testing.T) {
+// TestAWSNoPointer: a group that chooses instance types by attributes, or has a warm pool, gets
+// versions of its template, and says so to whoever asks for a pointer.
+func TestAWSNoPointer(t *testing.T) {
 	t.Parallel()
-	p := newAWSPool(t, "any")
-	node := p.members()[0].Hostname
-	since := len(p.lab.AWS.Requests(0))
-	o := p.run(updateArgs(node, "--image-reference", "pointer")...)
-	if o.code != 3 || !strings.Contains(o.log, "instance types by attributes") || !strings.Contains(o.log, "--image-reference version") {
-		t.Errorf("exit code %d\n%s\n%s", o.code, o.out, o.log)
-	}
-	for _, e := range p.lab.AWS.Requests(since) {
-		if g, _ := e.Parameters["AutoScalingGroupName"].(string); g == p.name && !strings.HasPrefix(e.Action, "Describe") {
-			t.Errorf("sent %s", e.Action)
-		}
-	}
-	if o := p.run(append(updateArgs(node, "--image-reference", "version"), "--dry-run")...); o.code != 0 {
-		t.Errorf("what the refusal says to type: exit code %d\n%s\n%s", o.code, o.out, o.log)
-	}
-	if o := p.run(updateArgs(node)...); o.code != 0 {
-		t.Fatalf("without the flag: exit code %d\n%s\n%s", o.code, o.out, o.log)
-	}
-	if g, _ := p.lab.AWS.Group(p.name); g.Version != 2 || strings.HasPrefix(g.Named, "resolve:") {
-		t.Errorf("version %d names %s", g.Version, g.Named)
+	for name, why := range map[string]string{"any": "instance types by attributes", "warm": "has a warm pool"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newAWSPool(t, name)
+			node := p.members()[0].Hostname
+			since := len(p.lab.AWS.Requests(0))
+			o := p.run(updateArgs(node, "--image-reference", "pointer")...)
+			if o.code != 3 || !strings.Contains(o.log, why) || !strings.Contains(o.log, "--image-reference version") {
+				t.Errorf("exit code %d\n%s\n%s", o.code, o.out, o.log)
+			}
+			for _, e := range p.lab.AWS.Requests(since) {
+				if g, _ := e.Parameters["AutoScalingGroupName"].(string); g == p.name && !strings.HasPrefix(e.Action, "Describe") {
+					t.Errorf("sent %s", e.Action)
+				}
+			}
+			if o := p.run(append(updateArgs(node, "--image-reference", "version"), "--dry-run")...); o.code != 0 {
+				t.Errorf("what the refusal says to type: exit code %d\n%s\n%s", o.code, o.out, o.log)
+			}
+			if o := p.run(updateArgs(node)...); o.code != 0 {
+				t.Fatalf("without the flag: exit code %d\n%s\n%s", o.code, o.out, o.log)
+			}
+			if g, _ := p.lab.AWS.Group(p.name); g.Version != 2 || strings.HasPrefix(g.Named, "resolve:") {
+				t.Errorf("version %d names %s", g.Version, g.Named)
+			}
+		})
 	}
 }
