@@ -376,6 +376,11 @@ func (r *Run) lookSign(ctx context.Context) (Next, error) {
 	if n.Labels[LabelPatched] == p.Signed && !mark.Begun && n.Annotations[AnnotationPatchFailed] == "" && !n.Tainted(TaintPatchFailed) {
 		return done("patched at " + p.Signed), nil
 	}
+	if look := n.patchAnswer(AnnotationPatchLook, r.held.run, r.held.lease.Record.Nonce); look == nil || look.Boot != n.BootID {
+		if next, err := r.lookPatched(ctx); err != nil || next.kind != nextDone {
+			return next, err // it has booted since
+		}
+	}
 	return act(ActSign, "write on the node that it was patched", func(ctx context.Context) error {
 		return r.patcher().Sign(ctx, n, p.stamp)
 	}), nil

@@ -180,6 +180,25 @@ func TestMarkDoesNotTryAgainAfterAFreeze(t *testing.T) {
 	checkNode(t, client, now)
 }
 
+// TestSignBootsOnce: a write that was refused for a change is repeated in the boot that was
+// examined only.
+func TestSignBootsOnce(t *testing.T) {
+	for boot, signs := range map[string]bool{"b1": true, "b2": false} {
+		now, examined := node(notes{"new": "one"}), node(nil)
+		now.ResourceVersion, now.Status.NodeInfo.BootID, examined.Status.NodeInfo.BootID = "8", boot, "b1"
+		client := fake.NewClientset(now)
+		refuseStale(client)
+		err := NewForClient(client, Options{}).Sign(t.Context(), NodeOf(examined), noon)
+		got, gerr := client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+		if gerr != nil {
+			t.Fatal(gerr)
+		}
+		if signed := got.Labels[kamino.LabelPatched] != ""; signed != signs || signs != (err == nil) || !signs && !errors.Is(err, kamino.ErrConflict) {
+			t.Errorf("in boot %s: signed %t, %v", boot, signed, err)
+		}
+	}
+}
+
 func TestMarkLeavesForeignNodesAlone(t *testing.T) {
 	m, other := markOf("r1", nil), markOf("r2", nil)
 	newer := markOf("r1", func(m *kamino.Mark) { m.Format = kamino.MarkFormat + 1 })

@@ -63,6 +63,9 @@ func (c *Cluster) Daemons(ctx context.Context, node kamino.Node) (out []kamino.D
 // (https://kured.dev/docs/configuration/, --annotate-nodes), in the format of RFC 3339.
 func (c *Cluster) Sign(ctx context.Context, node kamino.Node, at time.Time) error {
 	return c.write(ctx, node, func(n kamino.Node) ([]byte, error) {
+		if n.BootID != node.BootID || n.SystemUUID != node.SystemUUID {
+			return nil, fmt.Errorf("sign node %s: it has booted since it was examined: %w", n.Name, kamino.ErrConflict)
+		}
 		changes := failureOff(n)
 		changes = append(changes, withMap(n.Labels, "/metadata/labels")...)
 		changes = append(changes, change{"add", "/metadata/labels/" + escaped(kamino.LabelPatched), at.UTC().Format(kamino.PatchedFormat)})

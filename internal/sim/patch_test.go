@@ -277,6 +277,31 @@ func TestPatchWalks(t *testing.T) {
 	}
 }
 
+// TestPatchRebootedMeanwhile: a node that boots while a process which examined it is frozen is
+// examined again before it is signed. The audit knows which boot was looked at.
+func TestPatchRebootedMeanwhile(t *testing.T) {
+	w := aged(1)
+	p := w.startPatch(patchOptions())
+	p.logging = true
+	w.wait()
+	tried := 0
+	for _, s := range p.log {
+		if s.step != string(kamino.InExamine) && s.step != string(kamino.InSign) {
+			continue
+		}
+		tried++
+		w := aged(1)
+		again := w.patched(patchOptions(), fault{kind: worlds.RivalActs, at: s.at, rival: &rival{
+			Rival: worlds.Rival{Name: "kured", Freeze: worlds.Frozen}, happen: func(w *world) { w.Reboot("a-0") }}})
+		if wrong := w.over(); again.err != nil || wrong != "" || len(again.out.Nodes) != 1 || again.out.Nodes[0].Signed == "" {
+			t.Errorf("%s: %+v, %v: %s", s, again.out, again.err, wrong)
+		}
+	}
+	if tried < 5 {
+		t.Errorf("%d calls tried", tried)
+	}
+}
+
 // patchView is what operators see of pool a and node a-0.
 type patchView struct {
 	status kamino.PoolStatus
