@@ -102,8 +102,6 @@ func (w *onAWS) command() (args, environment []string) {
 	return []string{"--provider", "aws", "--cluster-name", "crash"}, environment
 }
 
-func (w *onAWS) nonceOf(in emulator.Instance) string { return in.Tags[kamino.TagNonce] }
-
 func (w *onAWS) vmOf(id string) string { return id }
 
 // poolOf is the pool of an instance that lives; "" for a canary.
@@ -173,7 +171,13 @@ func (w *onAWS) makeHistory() error {
 	add := func(version string, tags map[string]string) error {
 		tags = maps.Clone(tags)
 		tags["kamino-pool"], tags["kamino-snapshot"] = poolName, kamino.SnapshotName(poolName)
-		snapshot := w.tagged("CreateSnapshot", "snapshot", tags, "VolumeId", last.OSDiskID)
+		var snapshot *reply
+		if err := w.asSealed(w.machines[strings.ToLower(last.ID)], func() error {
+			snapshot = w.tagged("CreateSnapshot", "snapshot", tags, "VolumeId", last.OSDiskID)
+			return nil
+		}); err != nil {
+			return err
+		}
 		id, ok := between(snapshot, "<snapshotId>")
 		w.clock.virtual.Advance(30 * time.Second)
 		delete(tags, "kamino-snapshot")
@@ -306,6 +310,7 @@ func (w *onAWS) lines() (out []string, err error) {
 		if err != nil {
 			return nil, err
 		}
+		maps.DeleteFunc(files, func(path, _ string) bool { return path != nodes.MachineIDFile && path != nodes.ReceiptFile })
 		m, _ := w.cloud.Machine(in.Name)
 		out = append(out, masked(fmt.Sprintf("instance %s %s %s image=%s disk=%v", strings.ToLower(in.ComputerName), m.State, m.Lifecycle, image(m.Image), files)))
 	}

@@ -31,7 +31,6 @@ type cloud interface {
 	readCloud() // into the state
 	poolOf(instance string) string
 	inService(emulator.Instance) bool
-	nonceOf(emulator.Instance) string
 	vmOf(id string) string
 	lines() ([]string, error)
 	makeModels(n int) error
@@ -62,14 +61,6 @@ type onAzure struct {
 }
 
 const azureScheme = "azure://"
-
-// providerID is an instance as its node names it.
-func providerID(id string) string {
-	if strings.HasPrefix(id, "/") {
-		return azureScheme + id
-	}
-	return id
-}
 
 // isMachine says whether an ID is of an instance.
 func isMachine(id string) bool {
@@ -133,11 +124,6 @@ func (w *onAzure) command() (args, environment []string) {
 func (w *onAzure) refusal(k worlds.Fault, c *Call) *reply { return lie(k, c.Side) }
 
 func (w *onAzure) inService(emulator.Instance) bool { return false }
-
-func (w *onAzure) nonceOf(in emulator.Instance) string {
-	set, _, _ := strings.Cut(strings.ToLower(in.ID), "/virtualmachines/")
-	return textAt(w.cloud.Document(set), "tags", kamino.TagNonce)
-}
 
 // vmOf is the identity of a machine, which changes when somebody replaces it.
 func (w *onAzure) vmOf(id string) string {

@@ -17,6 +17,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/agent/patch"
 	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/lab/nodes"
 )
 
 // Side is which of the two outside worlds a call goes to.
@@ -137,7 +138,7 @@ func (c *Call) readKubernetes() {
 					c.means.Verb = invariant.Survey
 				}
 				if verb, _, ok := patchTask(pod.Name); ok {
-					c.means.Verb, c.order = verb, podEnv(pod, patch.PolicyEnv)
+					c.means.Verb, c.order = verb, nodes.PodEnv(pod, patch.PolicyEnv)
 				}
 			}
 		}
@@ -291,7 +292,7 @@ func imageText(image map[string]any) string {
 }
 
 // machineID is an instance as the providerID of its node names it, in lower case.
-func machineID(id string) string { return strings.ToLower(providerID(id)) }
+func machineID(id string) string { return strings.ToLower(nodes.ProviderID(id)) }
 
 // reply is an answer, whole.
 type reply struct {

@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -22,6 +21,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/lab/nodes"
 )
 
 // fill makes the objects that a world begins with.
@@ -33,15 +33,12 @@ func (w *World) fill() error {
 		return err
 	}
 	for _, in := range w.fleet.Instances() {
-		m := &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), on: true, kubelet: true, lived: true, boots: 1}
+		m := &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), on: true, boots: 1}
 		w.machines[strings.ToLower(in.ID)] = m
-		w.writeDisk(m, func(files map[string]string) {
-			files[machineIDFile] = cmp.Or(files[machineIDFile], "machine-id of "+m.node+"\n") // of those that were born since
-			if w.shape.Patch {
-				sources(files)
-			}
-		})
-		w.register(m)
+		if w.shape.Patch {
+			w.writeDisk(m, sources)
+		}
+		w.comeUp(m)
 		if w.donor == "" {
 			w.donor = m.node
 		} else if w.spare == "" {
@@ -94,7 +91,7 @@ func (w *World) makeFormer() error {
 	m := w.machineNamed(w.donor)
 	l, err := w.station.leases.SetLease(w.ctx, kamino.Lease{Pool: kamino.PoolID(w.pool), Holder: "run-900", Process: "former/1", Epoch: 3,
 		Renewed: w.clock.Now(), Duration: kamino.LeaseDuration, Record: kamino.Record{Donor: w.donor,
-			Instance: kamino.InstanceID(providerID(m.id)), VMID: m.vm, Started: w.clock.Now(), Step: "lock", ModelWas: "Generic:linux:node:latest"}})
+			Instance: kamino.InstanceID(nodes.ProviderID(m.id)), VMID: m.vm, Started: w.clock.Now(), Step: "lock", ModelWas: "Generic:linux:node:latest"}})
 	if err != nil {
 		return err
 	}
@@ -212,9 +209,9 @@ func (w *onAzure) makeHistory() error {
 	definition := gallery + "/images/" + kamino.DefinitionName(poolName)
 	source := group + "/snapshots/history"
 	w.definition = definition
-	var disk, node string
+	var disk, node, of string
 	for _, in := range w.cloud.Instances() {
-		disk, node = in.OSDiskID, strings.ToLower(in.ComputerName)
+		disk, node, of = in.OSDiskID, strings.ToLower(in.ComputerName), in.ID
 	}
 	location := w.scenario.Location
 	steps := []struct {
@@ -254,11 +251,16 @@ func (w *onAzure) makeHistory() error {
 		method, path string
 		body         any
 	}{http.MethodDelete, source, nil})
-	for _, s := range steps {
-		if status := w.arm(s.method, s.path, s.body, nil); status >= 300 {
-			return fmt.Errorf("make history: %s %s: %d", s.method, s.path, status)
+	if err := w.asSealed(w.machines[strings.ToLower(of)], func() error {
+		for _, s := range steps {
+			if status := w.arm(s.method, s.path, s.body, nil); status >= 300 {
+				return fmt.Errorf("make history: %s %s: %d", s.method, s.path, status)
+			}
+			w.clock.virtual.Advance(30 * time.Second)
 		}
-		w.clock.virtual.Advance(30 * time.Second)
+		return nil
+	}); err != nil {
+		return err
 	}
 	if w.shape.Reference == kamino.ByDefinition {
 		w.cloud.Change(w.scenario.PoolID(poolName), fmt.Sprintf(`{"properties":{"virtualMachineProfile":{"storageProfile":{"imageReference":{"id":%q,

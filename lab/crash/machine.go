@@ -1,10 +1,9 @@
 package crash
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
@@ -34,24 +32,18 @@ const (
 	canaryStays  = 20 * time.Minute // until that of a canary is, of which whoever made it shall not rely on others
 )
 
-// Files of a disk that matter here.
-const (
-	machineIDFile = "/etc/machine-id"
-	receiptFile   = "/var/lib/kamino/receipt.json"
-)
-
 // machine is an instance and the kubelet on it.
 type machine struct {
 	id      string // ARM ID
 	vm      string
 	node    string
 	on      bool
-	kubelet bool
-	lived   bool // its kubelet has run: until then it is nobody's donor
+	kubelet bool           // it runs
+	boot    *nodes.Kubelet // the last that came up; nil before the first
 	boots   int
 	beat    time.Time
 	fate    worlds.Fate
-	nonce   string // of the run whose canary it is; "" for a machine of the pool
+	canary  bool // not of the pool
 	patchState
 }
 
@@ -111,7 +103,7 @@ func (w *World) power(id string) {
 			gone.boots++
 			gone.on, gone.kubelet = false, false
 			stays := forgetTime
-			if gone.nonce != "" {
+			if gone.canary {
 				stays = canaryStays
 			}
 			w.clock.virtual.AfterFunc(stays, func() { w.forget(gone) })
@@ -122,7 +114,7 @@ func (w *World) power(id string) {
 		return
 	}
 	if m == nil {
-		m = &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), nonce: w.nonceOf(in)}
+		m = &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), canary: in.Tags[kamino.TagCanary] != ""}
 		w.machines[key] = m
 	}
 	on := in.PowerState == emulator.PowerRunning
@@ -146,10 +138,21 @@ func (w *World) off(m *machine, asked bool) {
 		return
 	}
 	if asked {
-		w.postStatus(m, w.status(m, corev1.ConditionFalse))
+		w.tellNode("leave", m.boot.Leave(w.ctx))
 		return
 	}
-	w.later(m, silence, func() { w.postStatus(m, w.status(m, corev1.ConditionUnknown)) })
+	w.silent(m)
+}
+
+// silent lets the node lifecycle controller find that nothing was heard of a node.
+func (w *World) silent(m *machine) {
+	w.later(m, silence, func() { w.tellNode("find silent", m.boot.FallSilent(w.ctx)) })
+}
+
+// tellNode notes that something was written on a node.
+func (w *World) tellNode(what string, err error) {
+	w.check(what, err)
+	w.dirty.nodes = true
 }
 
 // booted is a kubelet that starts: what the disk lacks is made anew first.
@@ -162,74 +165,38 @@ func (w *World) booted(m *machine) {
 	if stuck {
 		return
 	}
-	if !w.writeDisk(m, func(files map[string]string) {
-		if files[machineIDFile] == "" {
-			files[machineIDFile] = fmt.Sprintf("machine-id of boot %d of %s\n", m.boots, m.vm)
-		}
-		delete(files, receiptFile)
-		nodes.Booted(files)
-	}) {
+	w.comeUp(m)
+	w.dirty.nodes, w.tend = true, true
+}
+
+// comeUp lets the kubelet of a machine register its node.
+func (w *World) comeUp(m *machine) {
+	in, ok := w.fleet.Instance(m.id)
+	if !ok {
+		return // deleted meanwhile
+	}
+	in.VMID = m.vm
+	boot, err := nodes.Machine{Cloud: w.fleet, Instance: in, Client: w.station.admin, Network: &w.network, Now: w.clock.Now}.Boot()
+	if err != nil {
 		return
 	}
-	m.kubelet, m.lived = true, true
+	m.boot, m.kubelet = boot, true
+	if m.canary {
+		w.canaries[m.node] = true
+	}
 	w.register(m)
-	w.dirty.nodes, w.tend = true, true
+}
+
+// register makes the node, with the report of a canary's agent.
+func (w *World) register(m *machine) {
+	w.tellNode("register node", m.boot.Register(w.ctx))
+	w.tellNode("report", m.boot.Introduce(w.ctx))
+	m.beat = w.clock.Now()
 }
 
 // writeDisk changes a machine's disk; false if the machine was deleted meanwhile.
 func (w *World) writeDisk(m *machine, change func(map[string]string)) bool {
 	return w.fleet.WriteDisk(m.id, change) == nil
-}
-
-// register makes the Node object or takes over the one of that name.
-func (w *World) register(m *machine) {
-	nodes := w.station.admin.CoreV1().Nodes()
-	status := w.status(m, corev1.ConditionTrue)
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: m.node, Labels: map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
-			corev1.LabelHostname: m.node}},
-		Spec:   corev1.NodeSpec{ProviderID: providerID(m.id)},
-		Status: status,
-	}
-	if m.nonce != "" { // as the agent registers it, and reports
-		w.canaries[m.node] = true
-		report, err := json.Marshal(kamino.NodeReport{Nonce: m.nonce, At: w.clock.Now(), MachineID: m.vm})
-		w.check("write report", err)
-		node.Annotations = map[string]string{kamino.AnnotationReport: string(report)}
-		node.Labels[kamino.LabelCanary] = ""
-		node.Spec.Taints = []corev1.Taint{{Key: kamino.TaintCanary, Effect: corev1.TaintEffectNoSchedule}}
-	}
-	_, err := nodes.Create(w.ctx, node, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		w.postStatus(m, status)
-	} else {
-		w.check("create node", err)
-	}
-	w.heartbeat(m)
-}
-
-func (w *World) status(m *machine, ready corev1.ConditionStatus) corev1.NodeStatus {
-	now := metav1.NewTime(w.clock.Now())
-	s := corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "Simulated",
-		LastHeartbeatTime: now, LastTransitionTime: now}}}
-	if ready == corev1.ConditionTrue {
-		s.NodeInfo = corev1.NodeSystemInfo{SystemUUID: m.vm, BootID: m.bootID(), OperatingSystem: "linux",
-			Architecture: "amd64", KubeletVersion: "v1.36.3", MachineID: m.vm}
-	}
-	return s
-}
-
-func (w *World) postStatus(m *machine, status corev1.NodeStatus) {
-	patch := map[string]any{"status": map[string]any{"conditions": status.Conditions}}
-	if status.NodeInfo.BootID != "" {
-		patch = map[string]any{"status": map[string]any{"conditions": status.Conditions, "nodeInfo": status.NodeInfo}}
-	}
-	raw, err := json.Marshal(patch)
-	if err == nil {
-		_, err = w.station.admin.CoreV1().Nodes().Patch(w.ctx, m.node, types.StrategicMergePatchType, raw, metav1.PatchOptions{}, "status")
-	}
-	w.check("report status", err)
-	w.dirty.nodes = true
 }
 
 // beatDue tells whether a kubelet has something to say that anybody listens to.
@@ -257,20 +224,10 @@ func (w *World) listened(m *machine) bool {
 func (w *World) beats() {
 	for _, m := range w.machines {
 		if m.kubelet && w.listened(m) && w.clock.Now().Sub(m.beat) >= beatTime {
-			w.heartbeat(m)
+			m.beat = w.clock.Now()
+			w.check("renew lease of node", m.boot.Beat(w.ctx))
 		}
 	}
-}
-
-// heartbeat renews the node's lease.
-func (w *World) heartbeat(m *machine) {
-	m.beat = w.clock.Now()
-	patch := fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":%q},"spec":{"holderIdentity":%q,"renewTime":%q}}`,
-		m.node, m.node, m.beat.Format("2006-01-02T15:04:05.000000Z"))
-	yes := true
-	_, err := w.station.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(w.ctx, m.node, types.ApplyPatchType, []byte(patch),
-		metav1.PatchOptions{FieldManager: "kubelet", Force: &yes})
-	w.check("renew lease of node", err)
 }
 
 // forget deletes the Node of a machine that is gone with its pods, as the cloud
@@ -309,7 +266,10 @@ func (w *World) tendPods() {
 		case m == nil || !m.kubelet:
 		case pod.DeletionTimestamp != nil && !w.pods["end "+uid]:
 			w.pods["end "+uid] = true
-			w.later(m, podStopTime, func() { w.removePod(pod) })
+			w.later(m, podStopTime, func() {
+				w.check("remove pod", m.boot.Remove(w.ctx, pod))
+				w.dirty.pods = true
+			})
 		case strings.HasPrefix(pod.Name, patchPrefix):
 			w.tendPatch(m, pod)
 		case strings.HasPrefix(pod.Name, sealPrefix) && !w.pods[uid]:
@@ -321,7 +281,7 @@ func (w *World) tendPods() {
 			if end.Refused+end.Waiting == "" {
 				takes += surveyTime
 			}
-			w.later(m, m.fate.Pace()*takes, func() { w.postEnd(pod, end) })
+			w.later(m, m.fate.Pace()*takes, func() { w.postEnd(m, pod, end) })
 		}
 	}
 }
@@ -335,57 +295,35 @@ func (w *World) machineNamed(node string) *machine {
 	return nil
 }
 
-func (w *World) removePod(pod *corev1.Pod) {
-	err := w.station.admin.CoreV1().Pods(pod.Namespace).Delete(w.ctx, pod.Name,
-		metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
-	w.check("remove pod", err)
-	w.dirty.pods = true
-}
-
 // startSeal runs the seal pod, whose work ends with the machine's power.
 func (w *World) startSeal(m *machine, pod *corev1.Pod) {
 	if end, ended := m.fate.Seal(); ended {
-		w.postEnd(pod, end)
+		w.postEnd(m, pod, end)
 		return
 	}
-	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.clock.Now())}}
-	if !w.postContainer(pod, corev1.PodRunning, state) {
+	if !w.postPod(m, pod, m.boot.Running(pod, true, 0)) {
 		return // deleted before it began
 	}
 	w.later(m, m.fate.Pace()*sealTime, func() { w.seal(m, pod) })
 }
 
 // postEnd reports how a pod has ended.
-func (w *World) postEnd(pod *corev1.Pod, end worlds.End) {
+func (w *World) postEnd(m *machine, pod *corev1.Pod, end worlds.End) {
 	switch {
 	case end.Refused != "":
-		w.postPod(pod, corev1.PodStatus{Phase: corev1.PodFailed, Reason: end.Refused, Message: end.Message})
+		w.postPod(m, pod, corev1.PodStatus{Phase: corev1.PodFailed, Reason: end.Refused, Message: end.Message})
 	case end.Waiting != "":
-		w.postContainer(pod, corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: end.Waiting}})
-	case end.ExitCode != 0:
-		w.postContainer(pod, corev1.PodFailed, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(end.ExitCode), Message: end.Message}})
+		w.postPod(m, pod, m.boot.Waiting(pod, end.Waiting))
 	default:
-		w.postContainer(pod, corev1.PodSucceeded, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}})
+		w.postPod(m, pod, m.boot.Ended(pod, int32(end.ExitCode), end.Message))
 	}
 }
 
-func (w *World) postContainer(pod *corev1.Pod, phase corev1.PodPhase, state corev1.ContainerState) bool {
-	return w.postPod(pod, corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, Image: sealImage, State: state}}})
-}
-
-func (w *World) postPod(pod *corev1.Pod, status corev1.PodStatus) bool {
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
-	if err == nil {
-		_, err = w.station.admin.CoreV1().Pods(pod.Namespace).Patch(w.ctx, pod.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{}, "status")
-	}
+func (w *World) postPod(m *machine, pod *corev1.Pod, status corev1.PodStatus) bool {
+	err := m.boot.Post(w.ctx, pod, status)
 	w.check("report pod", err)
 	w.dirty.pods = true
 	return err == nil
-}
-
-// sealNonce is what the order in the pod asks the receipt to repeat.
-func sealNonce(pod *corev1.Pod) string {
-	return podEnv(pod, "KAMINO_SEAL_NONCE")
 }
 
 // takenBack is a seal that gave up before it wrote anything that lasts: the kubelet runs again, and
@@ -398,17 +336,11 @@ func (w *World) takenBack(m *machine, run string) {
 
 // tell writes on the node what the agent tells with kubelet's credentials.
 func (w *World) tell(m *machine, key, text string) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: text}}})
-	if err == nil {
-		_, err = w.station.admin.CoreV1().Nodes().Patch(w.ctx, m.node, types.MergePatchType, patch, metav1.PatchOptions{})
-	}
-	w.check("tell by node "+m.node, err)
-	w.dirty.nodes = true
+	w.tellNode("tell by node "+m.node, m.boot.Annotate(w.ctx, map[string]string{key: text}))
 }
 
-// seal does to the symbolic disk what the agent does to a real one: identity
-// off, receipt on the disk and, with kubelet's credentials, on the node, power
-// off. Deleting the pod at this point comes too late: the agent is detached.
+// seal lets the agent seal the disk and switch the machine off. Deleting the pod at this point
+// comes too late: the agent is detached.
 func (w *World) seal(m *machine, pod *corev1.Pod) {
 	if m.fate == worlds.SealHangs {
 		return
@@ -418,22 +350,19 @@ func (w *World) seal(m *machine, pod *corev1.Pod) {
 		w.takenBack(m, run)
 		return
 	}
-	sum := sha256.Sum256([]byte(run + m.vm + fmt.Sprint(m.boots)))
-	receipt := kamino.Receipt{Run: run, Donor: m.node, VMID: m.vm, Nonce: sealNonce(pod), SealedAt: w.clock.Now(), Hash: "sha256:" + hex.EncodeToString(sum[:])}
-	text, err := json.Marshal(receipt)
-	w.check("write receipt", err)
-	if m.fate == worlds.SealForged {
-		receipt.Nonce = ""
-		text, err = json.Marshal(receipt)
+	var notes map[string]string
+	if m.fate == worlds.SealForged { // nothing is sealed, and no nonce repeated
+		text, err := json.Marshal(kamino.Receipt{Run: run, Donor: m.node, VMID: m.vm, SealedAt: w.clock.Now(), Hash: "sha256:" + strings.Repeat("0", 64)})
 		w.check("forge receipt", err)
-	} else if !w.writeDisk(m, func(files map[string]string) {
-		delete(files, machineIDFile)
-		files[receiptFile] = string(text)
-	}) {
-		return
+		notes = map[string]string{kamino.AnnotationReceipt: string(text)}
+	} else {
+		var err error
+		if notes, err = m.boot.SealFor(pod); err != nil {
+			return // the machine was deleted
+		}
 	}
 	if m.fate != worlds.SealIsMute {
-		w.tell(m, kamino.AnnotationReceipt, string(text))
+		w.tellNode("tell of the seal", m.boot.Annotate(w.ctx, notes))
 	}
 	if !w.shape.Mute {
 		w.fleet.PowerOffFromGuest(m.id)
@@ -441,5 +370,22 @@ func (w *World) seal(m *machine, pod *corev1.Pod) {
 	}
 	// The kubelet was stopped by the seal; the machine stays on.
 	m.kubelet = false
-	w.later(m, silence, func() { w.postStatus(m, w.status(m, corev1.ConditionUnknown)) })
+	w.silent(m)
+}
+
+// asSealed lets a disk be copied as a seal leaves it.
+func (w *World) asSealed(m *machine, copied func() error) error {
+	was, err := w.fleet.ReadDisk(m.id)
+	if err != nil {
+		return err
+	}
+	if _, err := m.boot.Seal("run-0", "", ""); err != nil {
+		return err
+	}
+	err = copied()
+	w.writeDisk(m, func(files map[string]string) {
+		clear(files)
+		maps.Copy(files, was)
+	})
+	return err
 }

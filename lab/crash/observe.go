@@ -20,6 +20,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/lab/nodes"
 )
 
 // ask makes one request of kube-apiserver and reads the whole answer.
@@ -254,10 +255,10 @@ func (w *World) machineState(in emulator.Instance) invariant.Machine {
 		return m
 	}
 	var receipt kamino.Receipt
-	if json.Unmarshal([]byte(files[receiptFile]), &receipt) == nil {
+	if json.Unmarshal([]byte(files[nodes.ReceiptFile]), &receipt) == nil {
 		m.Sealed, m.Receipt = receipt.Run, receipt.Hash
 	}
-	if files[machineIDFile] == "" && room != nil && room.lived {
+	if files[nodes.MachineIDFile] == "" && room != nil && room.boot != nil {
 		m.Touched = receipt.Run
 		if m.Touched == "" {
 			m.Touched = "half a seal"

@@ -54,11 +54,6 @@ func (m *machine) working() bool {
 	return m.unit != nil && m.unit.boot == m.boots && m.unit.report == nil
 }
 
-// bootID is that of the present boot.
-func (m *machine) bootID() string { return fmt.Sprintf("boot-%d-%s", m.boots, m.vm) }
-
-func (m *machine) boot() nodes.Boot { return nodes.Boot{ID: m.bootID(), Kernel: "6.1.0-48"} }
-
 // patchTask is what a pod's name says that it is for.
 func patchTask(name string) (verb invariant.Verb, run string, ok bool) {
 	run, ok = strings.CutPrefix(name, patchPrefix)
@@ -102,47 +97,47 @@ func (w *World) tendPatch(m *machine, pod *corev1.Pod) {
 		w.patchPods[pod.UID] = m.boots
 		w.later(m, m.fate.Pace()*podStartTime, func() { w.startPatch(m, pod) })
 	case boot != m.boots && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded:
-		w.postPod(pod, corev1.PodStatus{Phase: corev1.PodFailed, Message: "containers ended with the machine"})
+		w.postPod(m, pod, corev1.PodStatus{Phase: corev1.PodFailed, Message: "containers ended with the machine"})
 	}
 }
 
 // startPatch does what the agent's verb patch does on a real node.
 func (w *World) startPatch(m *machine, pod *corev1.Pod) {
 	if end := m.fate.Survey(); end.Refused+end.Waiting != "" {
-		w.postEnd(pod, end)
+		w.postEnd(m, pod, end)
 		return
 	}
-	if !w.postContainer(pod, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.clock.Now())}}) {
+	if !w.postPod(m, pod, m.boot.Running(pod, true, 0)) {
 		return // deleted before it began
 	}
 	verb, run, _ := patchTask(pod.Name)
-	policy, err := patch.ParsePolicy(podEnv(pod, patch.PolicyEnv))
+	policy, err := patch.ParsePolicy(nodes.PodEnv(pod, patch.PolicyEnv))
 	w.check("read the order of "+pod.Name, err)
 	switch verb {
 	case invariant.Restart:
-		if policy.Boot == m.bootID() {
+		if policy.Boot == m.boot.Boot().ID {
 			w.restart(m, run)
 			return
 		}
 	case invariant.LookAt:
 		var report patch.Report
-		w.writeDisk(m, func(files map[string]string) { report = m.boot().Look(files) })
+		w.writeDisk(m, func(files map[string]string) { report = m.boot.Boot().Look(files) })
 		m.looked = m.boots
-		w.tellPatch(m, kamino.AnnotationPatchLook, run, sealNonce(pod), report)
+		w.tellPatch(m, kamino.AnnotationPatchLook, run, nodes.Nonce(pod), report)
 	default:
 		w.upgrade(m, pod, run, policy)
 		return
 	}
-	w.postEnd(pod, worlds.End{})
+	w.postEnd(m, pod, worlds.End{})
 }
 
 // upgrade finds the unit of a run, or starts it.
 func (w *World) upgrade(m *machine, pod *corev1.Pod, run string, policy patch.Policy) {
-	nonce := sealNonce(pod)
+	nonce := nodes.Nonce(pod)
 	if u := m.unit; u != nil && u.run == run && u.boot == m.boots {
 		if u.report != nil {
 			w.tellPatch(m, kamino.AnnotationPatch, run, nonce, *u.report)
-			w.postEnd(pod, worlds.End{})
+			w.postEnd(m, pod, worlds.End{})
 		}
 		return
 	}
@@ -153,18 +148,18 @@ func (w *World) upgrade(m *machine, pod *corev1.Pod, run string, policy patch.Po
 	var refused error
 	w.writeDisk(m, func(files map[string]string) { refused = nodes.BeginUpgrade(files, run) })
 	if refused != nil {
-		w.postEnd(pod, worlds.End{ExitCode: 3, Message: refused.Error()})
+		w.postEnd(m, pod, worlds.End{ExitCode: 3, Message: refused.Error()})
 		return
 	}
 	u := &unit{run: run, boot: m.boots}
 	m.unit, m.unseen = u, true
 	w.later(m, m.fate.Pace()*managerTime, func() {
 		var report patch.Report
-		w.writeDisk(m, func(files map[string]string) { report = m.boot().Upgrade(files, policy) })
+		w.writeDisk(m, func(files map[string]string) { report = m.boot.Boot().Upgrade(files, policy) })
 		u.report = &report
 		w.tellPatch(m, kamino.AnnotationPatch, run, nonce, report)
 		if now, err := w.station.admin.CoreV1().Pods(kamino.SystemNamespace).Get(w.ctx, patchPrefix+run, metav1.GetOptions{}); err == nil && now.Status.Phase == corev1.PodRunning {
-			w.postEnd(now, worlds.End{})
+			w.postEnd(m, now, worlds.End{})
 		}
 	})
 }
@@ -187,16 +182,6 @@ func (w *World) restart(m *machine, run string) {
 	w.off(m, true)
 	m.on = true
 	w.later(m, m.fate.Pace()*bootTime, func() { w.booted(m) })
-}
-
-// podEnv is a variable of a pod's container.
-func podEnv(pod *corev1.Pod, name string) string {
-	for _, e := range pod.Spec.Containers[0].Env {
-		if e.Name == name {
-			return e.Value
-		}
-	}
-	return ""
 }
 
 // ours says whether a taint keeps pods off a node for Kamino's sake.
@@ -245,7 +230,7 @@ var patchRules = []struct {
 			return true // replaced just now, and nobody can know before it has booted
 		}
 		report := patch.Report{Reboot: []string{"its disk is gone"}}
-		a.w.writeDisk(a.m, func(files map[string]string) { report = a.m.boot().Look(files) })
+		a.w.writeDisk(a.m, func(files map[string]string) { report = a.m.boot.Boot().Look(files) })
 		return a.m.looked == a.m.boots && a.m.kubelet && !a.m.working() && len(report.Reboot)+len(report.FailedUnits) == 0
 	}},
 	{says: "a node whose packages are being changed is not given back, unless it stays blocked", verbs: []invariant.Verb{invariant.Unmark}, asked: func(a asking) bool {
@@ -394,13 +379,14 @@ func (w *World) oust(node string) {
 	defer w.mu.Unlock()
 	pods, err := w.station.admin.CoreV1().Pods(kamino.SystemNamespace).List(w.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	w.check("list pods", err)
-	if err != nil {
+	m := w.machineNamed(node)
+	if err != nil || m == nil {
 		return
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if _, _, ok := patchTask(pod.Name); ok && pod.Status.Phase == corev1.PodRunning {
-			w.postEnd(pod, worlds.End{ExitCode: 137})
+			w.postEnd(m, pod, worlds.End{ExitCode: 137})
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,6 +15,7 @@ import (
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
 	"kamino.dev/kamino/internal/worlds"
+	"kamino.dev/kamino/lab/nodes"
 )
 
 var _ worlds.World = (*World)(nil)
@@ -83,7 +83,7 @@ func (w *onAzure) replaceMachine(m *machine) {
 	w.replaced[in.VMID] = strings.Replace(in.VMID, in.VMID[:8], "99999999", 1)
 	w.writeDisk(m, func(files map[string]string) {
 		clear(files)
-		files[machineIDFile] = "machine-id of the replacement\n"
+		files[nodes.MachineIDFile] = "machine-id of the replacement\n"
 		if w.shape.Patch {
 			sources(files)
 		}
@@ -119,7 +119,6 @@ func (w *World) DeleteNode(node string) {
 			w.later(m, time.Second, func() {
 				if m.kubelet {
 					w.register(m)
-					w.dirty.nodes = true
 				}
 			})
 		}
@@ -218,13 +217,13 @@ func (w *World) Forge(node string) {
 		if i < 0 || !m.kubelet || w.state.Nodes[i].Annotations[kamino.AnnotationRun] != "" || len(w.state.Nodes[i].Taints) > 0 {
 			return
 		}
-		text, err := json.Marshal(kamino.Mark{Format: 1, Run: "forged", Pool: kamino.PoolID(w.pool), Instance: kamino.InstanceID(providerID(m.id)),
-			VMID: m.vm, BootID: fmt.Sprintf("boot-%d-%s", m.boots, m.vm), Sealing: true})
+		text, err := json.Marshal(kamino.Mark{Format: 1, Run: "forged", Pool: kamino.PoolID(w.pool), Instance: kamino.InstanceID(nodes.ProviderID(m.id)),
+			VMID: m.vm, BootID: m.boot.Boot().ID, Sealing: true})
 		w.check("forge mark", err)
 		w.audit.Forged(node, string(text))
 		w.tell(m, kamino.AnnotationRun, string(text))
 		m.kubelet, w.forged = false, m
-		w.later(m, silence, func() { w.postStatus(m, w.status(m, corev1.ConditionUnknown)) })
+		w.silent(m)
 	})
 }
 

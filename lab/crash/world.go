@@ -58,9 +58,10 @@ type World struct {
 	clock    *Clock
 	cloud                // see there
 	fleet    nodes.Cloud // its machines
-	pool     string      // ID as the engine writes it
-	donor    string      // name of the donor's node
-	spare    string      // name of another node of the pool
+	network  nodes.Network
+	pool     string // ID as the engine writes it
+	donor    string // name of the donor's node
+	spare    string // name of another node of the pool
 	verbose  bool
 	history  []string // what happened, if verbose
 

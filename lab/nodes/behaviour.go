@@ -68,9 +68,6 @@ func (f *Fleet) behaviour(i emulator.Instance) Behaviour {
 // Cut takes the way to the API server from all kubelets, or gives it back.
 func (f *Fleet) Cut(away bool) { f.away.Store(away) }
 
-// now is the time by the machine's own clock.
-func (k *kubelet) now() time.Time { return time.Now().Add(k.behaviour.Clock) }
-
 // differ puts what the machine does otherwise into the Node that its kubelet registers.
 func (b Behaviour) differ(n *corev1.Node) {
 	for key, value := range b.Labels {

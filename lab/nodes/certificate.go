@@ -7,24 +7,19 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"strings"
-	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"kamino.dev/kamino"
-	"kamino.dev/kamino/azure/emulator"
 )
 
 // certify asks for the kubelet's serving certificate, as one with serverTLSBootstrap does
 // (https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/). Kubernetes
 // approves none of these by itself: the fleet does, in the part of whoever does that in a cluster.
-func (k *kubelet) certify(ctx context.Context) error {
+func (k *player) certify(ctx context.Context) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("make key: %w", err)
@@ -39,7 +34,7 @@ func (k *kubelet) certify(ctx context.Context) error {
 		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeletServingSignerName,
 			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
 			Usages:  []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}}}, metav1.CreateOptions{})
-	if err != nil || k.behaviour.Denied {
+	if err != nil || k.Behaviour.Denied {
 		return err
 	}
 	made.Status.Conditions = append(made.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved,
@@ -49,8 +44,8 @@ func (k *kubelet) certify(ctx context.Context) error {
 }
 
 // started is the event with which a kubelet says that it has started.
-func (k *kubelet) started(ctx context.Context) error {
-	now := metav1.NewTime(k.now())
+func (k *player) started(ctx context.Context) error {
+	now := metav1.NewTime(k.Now())
 	_, err := k.fleet.client.CoreV1().Events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: k.node + ".", Namespace: metav1.NamespaceDefault},
 		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: k.node}, Reason: "Starting", Message: "Starting kubelet.", Type: corev1.EventTypeNormal,
@@ -58,51 +53,16 @@ func (k *kubelet) started(ctx context.Context) error {
 	return err
 }
 
-// tell is the report of a canary's agent, which only a disk that was sealed has.
-func (k *kubelet) tell(ctx context.Context) error {
-	nonce := k.instance.Tags[kamino.TagNonce]
-	if nonce == "" || !k.agent || k.behaviour.Silent {
-		return nil
-	}
-	b := k.behaviour
-	report, err := json.Marshal(kamino.NodeReport{Nonce: nonce, At: k.now().UTC(), MachineID: k.machineID, SSHKeys: []string{k.sshKey}, PackageDigest: k.packages,
-		Phases: map[string]float64{"kernel": 1, "kubelet": k.late}, FailedUnits: b.Units, Restarts: b.Restarts, RebootPending: b.Reboot})
-	if err != nil {
-		return fmt.Errorf("encode report: %w", err)
-	}
-	return k.patchNode(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]string{kamino.AnnotationReport: string(report)}}})
-}
-
-// apart is with what the agent lets a node register, where the instance is a canary.
-func apart(n *corev1.Node, i emulator.Instance, who identity) *corev1.Node {
-	if i.Tags[kamino.TagCanary] != "" && who.agent {
-		n.Labels[kamino.LabelCanary] = "true"
-		n.Spec.Taints = []corev1.Taint{{Key: kamino.TaintCanary, Effect: corev1.TaintEffectNoSchedule}}
-	}
-	return n
-}
-
 // label is what the cloud writes on a node, and no kubelet: which image it is of.
-func (k *kubelet) label(ctx context.Context) error {
-	if strings.HasPrefix(k.instance.ID, awsScheme) {
+func (k *player) label(ctx context.Context) error {
+	if strings.HasPrefix(k.Instance.ID, awsScheme) {
 		return nil // AWS's writes none of the image
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"kubernetes.azure.com/node-image":%q}}}`, imageLabel(k.instance))
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"kubernetes.azure.com/node-image":%q}}}`, imageLabel(k.Instance))
 	_, err := k.fleet.client.CoreV1().Nodes().Patch(context.WithValue(ctx, userKey{}, nil), k.node, "application/merge-patch+json", patch,
 		metav1.PatchOptions{FieldManager: "cloud-node-manager"})
 	if err != nil {
 		return fmt.Errorf("label node %s: %w", k.node, err)
 	}
 	return nil
-}
-
-// waiting reports a pod whose containers wait for a reason.
-func (k *kubelet) waiting(ctx context.Context, pod *corev1.Pod, reason string) error {
-	now := metav1.NewTime(time.Now())
-	status := corev1.PodStatus{Phase: corev1.PodPending, HostIP: k.machine.addresses.node, StartTime: &now, Conditions: podConditions(false, "ContainersNotReady", now)}
-	for _, c := range pod.Spec.Containers {
-		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image,
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "back-off"}}})
-	}
-	return k.patchPod(ctx, pod, status)
 }

@@ -10,7 +10,7 @@ import (
 // Files of a node's disk that matter here. The names are those of a real disk,
 // the content is symbolic.
 const (
-	machineIDFile  = "/etc/machine-id"
+	MachineIDFile  = "/etc/machine-id"
 	hostnameFile   = "/etc/hostname"
 	poolFile       = "/etc/default/kubelet"   // the label of the pool, which the bootstrap writes
 	packagesFile   = "/var/lib/dpkg/packages" // a line "NAME VERSION ARCHITECTURE" each, as the agent lists what dpkg has
@@ -18,7 +18,7 @@ const (
 	sshKeyFile     = "/etc/ssh/ssh_host_ed25519_key.pub"
 	kubeletPKI     = "/var/lib/kubelet/pki/"
 	credentialFile = kubeletPKI + "kubelet-client-current.pem"
-	receiptFile    = "/var/lib/kamino/receipt.json"
+	ReceiptFile    = "/var/lib/kamino/receipt.json"
 	lineageFile    = "/var/lib/kamino/lineage.jsonl"
 	ancestryFile   = "/var/log/ancestry.log"
 )
@@ -41,7 +41,7 @@ type identity struct {
 // whole bootstrap.
 func isGeneric(files map[string]string) bool {
 	_, credentials := files[credentialFile]
-	_, receipt := files[receiptFile]
+	_, receipt := files[ReceiptFile]
 	return !credentials && !receipt
 }
 
@@ -54,9 +54,8 @@ func firstBoot(files map[string]string, computerName, pool string) identity {
 	if files[imagesFile] == "" {
 		files[imagesFile] = "registry.k8s.io/pause:3.10\nregistry.k8s.io/kube-proxy:" + kubeletVersion + "\nregistry.k8s.io/cni:1.7\n"
 	}
-	FillPackages(files)
-	if strings.TrimSpace(files[machineIDFile]) == "" {
-		files[machineIDFile] = randomHex(16) + "\n"
+	if strings.TrimSpace(files[MachineIDFile]) == "" {
+		files[MachineIDFile] = randomHex(16) + "\n"
 	}
 	if strings.TrimSpace(files[hostnameFile]) == "" {
 		files[hostnameFile] = computerName + "\n"
@@ -69,19 +68,23 @@ func firstBoot(files map[string]string, computerName, pool string) identity {
 	if _, ok := files[credentialFile]; !ok {
 		files[credentialFile] = fmt.Sprintf("subject=O = system:nodes, CN = system:node:%s\nserial=%s\n", hostname, randomHex(16))
 	}
-	if receipt, ok := files[receiptFile]; ok {
+	if receipt, ok := files[ReceiptFile]; ok {
 		files[lineageFile] += strings.TrimSpace(receipt) + "\n"
-		delete(files, receiptFile)
+		delete(files, ReceiptFile)
+	}
+	packages := ""
+	if files[packagesFile] != "" {
+		packages = packageDigest(files[packagesFile])
 	}
 	return identity{
 		node:      nodeName(files[credentialFile], hostname),
 		hostname:  hostname,
-		machineID: strings.TrimSpace(files[machineIDFile]),
+		machineID: strings.TrimSpace(files[MachineIDFile]),
 		bootID:    randomUUID(),
 		pool:      strings.TrimSpace(files[poolFile]),
 		images:    strings.Fields(files[imagesFile]),
 		sshKey:    strings.TrimSpace(files[sshKeyFile]),
-		packages:  packageDigest(files[packagesFile]),
+		packages:  packages,
 		agent:     files[lineageFile] != "",
 	}
 }

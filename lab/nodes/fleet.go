@@ -8,6 +8,10 @@
 // API server as system:node:NAME, so that the node authorizer and the
 // NodeRestriction admission judge them as they would judge real ones.
 //
+// A [Kubelet] is what such a node does to its disk and tells Kubernetes, without time; a [Fleet]
+// plays one for each machine that has power, in real time. lab/crash plays the same ones on its
+// virtual clock.
+//
 // KWOK (https://kwok.sigs.k8s.io) is not used: it has one controller that
 // heartbeats for every Node object it finds. Here a Node object must fall silent
 // when its machine stops, two machines may claim one Node object, and a machine's
@@ -94,7 +98,7 @@ type Fleet struct {
 	abrupt    bool
 	logger    *slog.Logger
 	pods      cache.SharedIndexInformer
-	addresses addresses
+	network   Network
 
 	ctx  context.Context
 	end  context.CancelFunc
@@ -105,8 +109,8 @@ type Fleet struct {
 	mu       sync.Mutex
 	ended    bool
 	behave   func(emulator.Instance) Behaviour
-	machines map[string]*machine          // by lower-case ARM ID
-	kubelets map[string]map[*kubelet]bool // by node name: all machines which claim it
+	machines map[string]*machine         // by lower-case ARM ID
+	kubelets map[string]map[*player]bool // by node name: all machines which claim it
 }
 
 const byNode = "node"
@@ -117,7 +121,7 @@ func Start(ctx context.Context, opts Options) (*Fleet, error) {
 	f := &Fleet{
 		cloud: opts.Cloud, latencies: opts.Latencies.withDefaults(),
 		heartbeat: opts.Heartbeat, abrupt: opts.Abrupt, logger: opts.Logger,
-		machines: map[string]*machine{}, kubelets: map[string]map[*kubelet]bool{},
+		machines: map[string]*machine{}, kubelets: map[string]map[*player]bool{},
 	}
 	var err error
 	if f.client, err = kubernetes.NewForConfig(impersonating(opts.Config, &f.away)); err != nil {
@@ -198,7 +202,7 @@ func (f *Fleet) power(id, power, state string, atOnce bool) {
 	}
 	m := f.machines[strings.ToLower(id)]
 	if m == nil {
-		m = &machine{fleet: f, id: id, addresses: f.addresses.next()}
+		m = &machine{fleet: f, id: id}
 		f.machines[strings.ToLower(id)] = m
 	}
 	f.mu.Unlock()
@@ -296,10 +300,10 @@ func (f *Fleet) podChanged(object any, gone bool) {
 	}
 }
 
-func (f *Fleet) claimants(node string) []*kubelet {
+func (f *Fleet) claimants(node string) []*player {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	claimants := make([]*kubelet, 0, 1)
+	claimants := make([]*player, 0, 1)
 	for k := range f.kubelets[node] {
 		claimants = append(claimants, k)
 	}
@@ -307,11 +311,11 @@ func (f *Fleet) claimants(node string) []*kubelet {
 }
 
 // claim makes k one of the kubelets of its node until the returned function is called.
-func (f *Fleet) claim(k *kubelet) (release func()) {
+func (f *Fleet) claim(k *player) (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.kubelets[k.node] == nil {
-		f.kubelets[k.node] = map[*kubelet]bool{}
+		f.kubelets[k.node] = map[*player]bool{}
 	}
 	f.kubelets[k.node][k] = true
 	return func() {

@@ -23,9 +23,8 @@ var (
 
 // machine is one instance: power, and what runs while there is power.
 type machine struct {
-	fleet     *Fleet
-	id        string // ARM ID, or provider ID on AWS
-	addresses address
+	fleet *Fleet
+	id    string // ARM ID, or provider ID on AWS
 
 	mu     sync.Mutex
 	cut    context.CancelCauseFunc // not nil while there is power
@@ -106,15 +105,16 @@ func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce b
 			return err
 		}
 	}
-	var who identity
-	if err := m.fleet.cloud.WriteDisk(instance.ID, func(files map[string]string) {
-		who = firstBoot(files, strings.ToLower(instance.ComputerName), instance.Pool)
-	}); err != nil {
+	on := Machine{Cloud: m.fleet.cloud, Instance: instance, Behaviour: b, Client: m.fleet.client, Network: &m.fleet.network,
+		Now: func() time.Time { return time.Now().Add(b.Clock) }}
+	if err := on.Cloud.WriteDisk(instance.ID, FillPackages); err != nil {
 		return err
 	}
-	if b.MachineID != "" {
-		who.machineID = b.MachineID
+	who, err := on.Boot()
+	if err != nil {
+		return err
 	}
+	who.machineID = cmp.Or(b.MachineID, who.machineID)
 	who.late = late
 	who.sshKey, who.packages = cmp.Or(b.SSHKey, who.sshKey), cmp.Or(b.Packages, who.packages)
 	if b.Hostname != "" {
@@ -123,9 +123,7 @@ func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce b
 	m.mu.Lock()
 	m.node = who.node
 	m.mu.Unlock()
-	k := newKubelet(m, instance, who)
-	k.behaviour = b
-	return k.run(ctx)
+	return newPlayer(m, who).run(ctx)
 }
 
 // forget removes the Node object of a deleted instance, unless another instance owns it.
@@ -141,7 +139,7 @@ func (m *machine) forget(ctx context.Context) {
 	}
 	nodes := m.fleet.client.CoreV1().Nodes()
 	object, err := nodes.Get(ctx, node, metav1.GetOptions{})
-	if err == nil && strings.EqualFold(object.Spec.ProviderID, providerID(m.id)) {
+	if err == nil && strings.EqualFold(object.Spec.ProviderID, ProviderID(m.id)) {
 		err = nodes.Delete(ctx, node, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(object.UID))})
 	}
 	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
@@ -149,10 +147,10 @@ func (m *machine) forget(ctx context.Context) {
 	}
 }
 
-// providerID is how Azure's cloud provider names an instance: the ARM ID behind a scheme
+// ProviderID is how Azure's cloud provider names an instance: the ARM ID behind a scheme
 // (https://github.com/kubernetes-sigs/cloud-provider-azure/blob/master/pkg/provider/azure_instances.go).
 // The resource group is in lower case there.
-func providerID(instanceID string) string {
+func ProviderID(instanceID string) string {
 	if strings.HasPrefix(instanceID, awsScheme) {
 		return instanceID
 	}
@@ -165,27 +163,31 @@ func providerID(instanceID string) string {
 	return "azure://" + strings.Join(parts, "/")
 }
 
-// address is where a machine is reached, for as long as it exists.
-type address struct{ node string }
-
-// addresses hands out addresses of one virtual network.
-type addresses struct {
+// Network is where machines and their pods are reached. The zero value hands out addresses, each
+// machine's for good.
+type Network struct {
 	mu    sync.Mutex
-	nodes int
+	nodes map[string]string // by lower-case ID of the instance
 	pods  int
 }
 
-func (a *addresses) next() address {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.nodes++
-	host := a.nodes + 3 // Azure keeps the first addresses of a subnet
-	return address{node: fmt.Sprintf("10.240.%d.%d", host/256, host%256)}
+func (n *Network) node(instance string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.nodes == nil {
+		n.nodes = map[string]string{}
+	}
+	key := strings.ToLower(instance)
+	if n.nodes[key] == "" {
+		host := len(n.nodes) + 4 // Azure keeps the first addresses of a subnet
+		n.nodes[key] = fmt.Sprintf("10.240.%d.%d", host/256, host%256)
+	}
+	return n.nodes[key]
 }
 
-func (a *addresses) pod() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.pods++
-	return fmt.Sprintf("10.%d.%d.%d", 244+a.pods>>16%8, a.pods>>8%256, a.pods%256)
+func (n *Network) pod() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pods++
+	return fmt.Sprintf("10.%d.%d.%d", 244+n.pods>>16%8, n.pods>>8%256, n.pods%256)
 }

@@ -40,7 +40,7 @@ func nodeObject(i emulator.Instance, who identity) *corev1.Node {
 			"agentpool":                      who.pool,
 			"kubernetes.azure.com/role":      "agent",
 		}},
-		Spec: corev1.NodeSpec{ProviderID: providerID(i.ID)},
+		Spec: corev1.NodeSpec{ProviderID: ProviderID(i.ID)},
 	}, i, who)
 }
 
@@ -72,7 +72,7 @@ func imageLabel(i emulator.Instance) string {
 
 // nodeStatus is what a kubelet reports. Conditions keep the time of their last
 // transition from the status the API server has.
-func nodeStatus(i emulator.Instance, who identity, at address, known []corev1.NodeCondition, now time.Time) corev1.NodeStatus {
+func nodeStatus(i emulator.Instance, who identity, address string, known []corev1.NodeCondition, now time.Time) corev1.NodeStatus {
 	var images []corev1.ContainerImage
 	for _, name := range who.images {
 		images = append(images, corev1.ContainerImage{Names: []string{name}, SizeBytes: 1 << 20})
@@ -82,7 +82,7 @@ func nodeStatus(i emulator.Instance, who identity, at address, known []corev1.No
 		Allocatable: capacityOf(i.Size),
 		Images:      images,
 		Addresses: []corev1.NodeAddress{
-			{Type: corev1.NodeInternalIP, Address: at.node},
+			{Type: corev1.NodeInternalIP, Address: address},
 			{Type: corev1.NodeHostName, Address: who.hostname},
 		},
 		NodeInfo: corev1.NodeSystemInfo{

@@ -23,7 +23,7 @@ func isPatch(pod *corev1.Pod) bool {
 }
 
 // playPatch is the life of such a pod, with the exit codes of docs/agent.md.
-func (k *kubelet) playPatch(ctx context.Context, pod *corev1.Pod) error {
+func (k *player) playPatch(ctx context.Context, pod *corev1.Pod) error {
 	err := k.patchVerb(ctx, pod)
 	if ctx.Err() != nil {
 		return nil // the pod or the machine ended first
@@ -31,33 +31,33 @@ func (k *kubelet) playPatch(ctx context.Context, pod *corev1.Pod) error {
 	var refused *patch.Refused
 	switch {
 	case errors.As(err, &refused):
-		return k.ended(ctx, pod, 3, err.Error())
+		return k.post(ctx, pod, k.Ended(pod, 3, err.Error()))
 	case err != nil:
-		return k.ended(ctx, pod, 1, err.Error())
+		return k.post(ctx, pod, k.Ended(pod, 1, err.Error()))
 	}
 	return k.finish(ctx, pod, corev1.PodSucceeded, "")
 }
 
 // patchVerb does to the simulated disk what the agent's verb patch does to a real one.
-func (k *kubelet) patchVerb(ctx context.Context, pod *corev1.Pod) error {
-	run, nonce := pod.Labels["kamino.dev/run"], sealNonce(pod)
-	policy, err := patch.ParsePolicy(sealEnv(pod, patch.PolicyEnv))
+func (k *player) patchVerb(ctx context.Context, pod *corev1.Pod) error {
+	run, nonce := pod.Labels["kamino.dev/run"], Nonce(pod)
+	policy, err := patch.ParsePolicy(PodEnv(pod, patch.PolicyEnv))
 	if err != nil {
 		return err
 	}
 	switch policy.Task {
 	case patch.TaskReboot:
 		if policy.Boot == k.bootID {
-			k.machine.restart(k.instance)
+			k.machine.restart(k.Instance)
 		}
 		return nil
 	case patch.TaskLook:
-		files, err := k.fleet.cloud.ReadDisk(k.instance.ID)
+		files, err := k.fleet.cloud.ReadDisk(k.Instance.ID)
 		if err != nil {
 			return err
 		}
-		r := k.boot().Look(files)
-		r.FailedUnits = append(r.FailedUnits, k.behaviour.Units...)
+		r := k.Boot().Look(files)
+		r.FailedUnits = append(r.FailedUnits, k.Behaviour.Units...)
 		return k.tellPatch(ctx, kamino.AnnotationPatchLook, run, nonce, r)
 	}
 	u, err := k.patchUnit(run, nonce, policy)
@@ -72,18 +72,15 @@ func (k *kubelet) patchVerb(ctx context.Context, pod *corev1.Pod) error {
 	}
 }
 
-// boot is the present one, for what a patch does in it.
-func (k *kubelet) boot() Boot { return Boot{ID: k.bootID, Kernel: kernelOf(k.instance)} }
-
 // patchUnit is the unit of a run: the one that works or has worked already, or a new one.
-func (k *kubelet) patchUnit(run, nonce string, p patch.Policy) (*unit, error) {
+func (k *player) patchUnit(run, nonce string, p patch.Policy) (*unit, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if u := k.units[run]; u != nil {
 		return u, nil
 	}
 	var refused error
-	err := k.fleet.cloud.WriteDisk(k.instance.ID, func(files map[string]string) { refused = BeginUpgrade(files, run) })
+	err := k.fleet.cloud.WriteDisk(k.Instance.ID, func(files map[string]string) { refused = BeginUpgrade(files, run) })
 	if err = errors.Join(err, refused); err != nil {
 		return nil, err
 	}
@@ -94,8 +91,8 @@ func (k *kubelet) patchUnit(run, nonce string, p patch.Policy) (*unit, error) {
 		if k.fleet.wait(k.ctx, k.fleet.latencies.Patch) != nil {
 			return // the journal stays
 		}
-		if err := k.fleet.cloud.WriteDisk(k.instance.ID, func(files map[string]string) {
-			u.report = k.boot().Upgrade(files, p)
+		if err := k.fleet.cloud.WriteDisk(k.Instance.ID, func(files map[string]string) {
+			u.report = k.Boot().Upgrade(files, p)
 			k.packages = packageDigest(files[packagesFile])
 		}); err != nil {
 			u.report.Failure = err.Error()
@@ -108,12 +105,12 @@ func (k *kubelet) patchUnit(run, nonce string, p patch.Policy) (*unit, error) {
 }
 
 // tellPatch writes a report on the node as agent/verb_patch.go does.
-func (k *kubelet) tellPatch(ctx context.Context, annotation, run, nonce string, r patch.Report) error {
+func (k *player) tellPatch(ctx context.Context, annotation, run, nonce string, r patch.Report) error {
 	answer, err := PatchAnswer(run, nonce, r)
 	if err != nil {
 		return err
 	}
 	return k.retry(ctx, func(ctx context.Context) error {
-		return k.patchNode(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotation: answer}}})
+		return k.Annotate(ctx, map[string]string{annotation: answer})
 	})
 }

@@ -2,7 +2,6 @@ package nodes
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -11,8 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // podWorker is one pod on one kubelet: its containers run until it is deleted.
@@ -26,7 +23,7 @@ type podWorker struct {
 
 // adopt takes over the pods that are bound to the node already, as the API
 // server knows them: the informer may not yet have what the last boot reported.
-func (k *kubelet) adopt(ctx context.Context) error {
+func (k *player) adopt(ctx context.Context) error {
 	bound, err := k.fleet.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", k.node).String(),
 	})
@@ -40,7 +37,7 @@ func (k *kubelet) adopt(ctx context.Context) error {
 }
 
 // catchUp takes what the informer learned before this kubelet began to listen.
-func (k *kubelet) catchUp() {
+func (k *player) catchUp() {
 	bound, err := k.fleet.pods.GetIndexer().ByIndex(byNode, k.node)
 	if err != nil {
 		k.fleet.logger.Error("node cannot list its pods", "node", k.node, "error", err)
@@ -52,7 +49,7 @@ func (k *kubelet) catchUp() {
 }
 
 // podSeen starts a pod, or begins its end.
-func (k *kubelet) podSeen(pod *corev1.Pod) {
+func (k *player) podSeen(pod *corev1.Pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ctx.Err() != nil {
@@ -84,7 +81,7 @@ func (k *kubelet) podSeen(pod *corev1.Pod) {
 }
 
 // podGone ends a pod whose object exists no more.
-func (k *kubelet) podGone(pod *corev1.Pod) {
+func (k *player) podGone(pod *corev1.Pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if w := k.pods[pod.UID]; w != nil {
@@ -95,7 +92,7 @@ func (k *kubelet) podGone(pod *corev1.Pod) {
 
 // endPods forgets all pods and waits until none of their goroutines is left.
 // Their context has ended, so once the lock was held no pod can start.
-func (k *kubelet) endPods() {
+func (k *player) endPods() {
 	k.mu.Lock()
 	clear(k.pods)
 	k.mu.Unlock()
@@ -103,7 +100,7 @@ func (k *kubelet) endPods() {
 }
 
 // runPod is the life of a pod on this kubelet.
-func (k *kubelet) runPod(ctx context.Context, w *podWorker) error {
+func (k *player) runPod(ctx context.Context, w *podWorker) error {
 	pod := w.pod
 	survivor := pod.Status.Phase == corev1.PodRunning // of an earlier boot, or of another claimant of this node
 	switch {
@@ -114,15 +111,15 @@ func (k *kubelet) runPod(ctx context.Context, w *podWorker) error {
 		}
 	default:
 		if survivor {
-			if err := k.postPod(ctx, pod, false, restarts(pod)); err != nil {
+			if err := k.post(ctx, pod, k.Running(pod, false, restarts(pod))); err != nil {
 				return err
 			}
 		}
 		if stop, err := k.start(ctx, w); stop || err != nil {
 			return err
 		}
-		if reason := k.behaviour.waits(pod); reason != "" {
-			if err := k.waiting(ctx, pod, reason); err != nil {
+		if reason := k.Behaviour.waits(pod); reason != "" {
+			if err := k.post(ctx, pod, k.Waiting(pod, reason)); err != nil {
 				return err
 			}
 			break
@@ -131,7 +128,7 @@ func (k *kubelet) runPod(ctx context.Context, w *podWorker) error {
 		if survivor {
 			count++
 		}
-		if err := k.postPod(ctx, pod, true, count); err != nil {
+		if err := k.post(ctx, pod, k.Running(pod, true, count)); err != nil {
 			return err
 		}
 		if err := k.job(ctx, pod); err != nil {
@@ -170,12 +167,12 @@ func (k *kubelet) runPod(ctx context.Context, w *podWorker) error {
 }
 
 // job lets pods of Jobs end.
-func (k *kubelet) job(ctx context.Context, pod *corev1.Pod) error {
-	if !ownedBy(pod, "Job") || k.behaviour.Jobs == Hangs {
+func (k *player) job(ctx context.Context, pod *corev1.Pod) error {
+	if !ownedBy(pod, "Job") || k.Behaviour.Jobs == Hangs {
 		return nil
 	}
 	phase := corev1.PodSucceeded
-	if k.behaviour.Jobs == Fails {
+	if k.Behaviour.Jobs == Fails {
 		phase = corev1.PodFailed
 	}
 	return k.finish(ctx, pod, phase, "")
@@ -199,7 +196,7 @@ func (b Behaviour) waits(pod *corev1.Pod) string {
 
 // start lets the time of image pull and container start pass; stop is true if
 // the pod was deleted meanwhile and is gone.
-func (k *kubelet) start(ctx context.Context, w *podWorker) (stop bool, err error) {
+func (k *player) start(ctx context.Context, w *podWorker) (stop bool, err error) {
 	starting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -218,132 +215,35 @@ func (k *kubelet) start(ctx context.Context, w *podWorker) (stop bool, err error
 	return true, k.terminate(ctx, w)
 }
 
-// terminate lets containers end and removes the pod's object, which only the
-// kubelet of a bound pod may do without force.
-func (k *kubelet) terminate(ctx context.Context, w *podWorker) error {
+// terminate lets containers end and removes the pod's object.
+func (k *player) terminate(ctx context.Context, w *podWorker) error {
 	stop := min(k.fleet.latencies.PodStop, w.grace)
 	if err := k.fleet.wait(ctx, stop); err != nil {
 		return nil // power went first
 	}
-	return k.retry(ctx, func(ctx context.Context) error {
-		err := k.fleet.client.CoreV1().Pods(w.pod.Namespace).Delete(ctx, w.pod.Name, metav1.DeleteOptions{
-			GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(w.pod.UID)),
-		})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil // gone already, or another pod of that name
-		}
-		return err
-	})
-}
-
-// postPod reports a running pod.
-func (k *kubelet) postPod(ctx context.Context, pod *corev1.Pod, ready bool, restarts int32) error {
-	now := metav1.Now()
-	status := corev1.PodStatus{Phase: corev1.PodRunning, HostIP: k.machine.addresses.node, StartTime: &now}
-	status.HostIPs = []corev1.HostIP{{IP: status.HostIP}}
-	if pod.Status.StartTime != nil {
-		status.StartTime = pod.Status.StartTime
-	}
-	status.PodIP = status.HostIP
-	if !pod.Spec.HostNetwork {
-		status.PodIP = k.fleet.addresses.pod()
-	}
-	status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
-	for _, c := range pod.Spec.InitContainers {
-		status.InitContainerStatuses = append(status.InitContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, ImageID: c.Image, Ready: true,
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}},
-		})
-	}
-	for _, c := range pod.Spec.Containers {
-		container := corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, ImageID: c.Image, Ready: ready, Started: &ready, RestartCount: restarts,
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
-		}
-		if !ready {
-			container.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
-		}
-		status.ContainerStatuses = append(status.ContainerStatuses, container)
-	}
-	status.Conditions = podConditions(ready, "ContainersNotReady", now)
-	return k.patchPod(ctx, pod, status)
+	return k.retry(ctx, func(ctx context.Context) error { return unlessGone(k.Remove(ctx, w.pod)) })
 }
 
 // finish reports a pod whose containers have ended for good.
-func (k *kubelet) finish(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase, message string) error {
+func (k *player) finish(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase, message string) error {
 	code := int32(0)
 	if phase == corev1.PodFailed {
 		code = 1
 	}
-	return k.ended(ctx, pod, code, message)
+	return k.post(ctx, pod, k.Ended(pod, code, message))
 }
 
-// ended is the same by the exit code.
-func (k *kubelet) ended(ctx context.Context, pod *corev1.Pod, code int32, message string) error {
-	now, phase := metav1.Now(), corev1.PodSucceeded
-	if code != 0 {
-		phase = corev1.PodFailed
-	}
-	status := corev1.PodStatus{Phase: phase, Message: message, Conditions: podConditions(false, "Pod"+string(phase), now)}
-	ended := corev1.ContainerStateTerminated{Reason: "Completed", Message: message, FinishedAt: now}
-	if code != 0 {
-		ended.ExitCode, ended.Reason = code, "Error"
-	}
-	for _, c := range pod.Spec.Containers {
-		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, ImageID: c.Image, State: corev1.ContainerState{Terminated: &ended},
-		})
-	}
-	return k.patchPod(ctx, pod, status)
+func (k *player) post(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
+	return k.retry(ctx, func(ctx context.Context) error { return unlessGone(k.Post(ctx, pod, status)) })
 }
 
-func (k *kubelet) patchPod(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
-	patch, err := podPatch(pod, status)
-	if err != nil {
-		return err
+// unlessGone: of a pod that is gone meanwhile, or in whose place there is another of its name,
+// nothing is left to be done.
+func unlessGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
 	}
-	return k.retry(ctx, func(ctx context.Context) error {
-		_, err := k.fleet.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil // gone meanwhile: nothing to report
-		}
-		return err
-	})
-}
-
-// podPatch is a strategic merge patch that merges conditions, as kubelet's does,
-// and replaces addresses: the merge would keep those of the boot before.
-func podPatch(pod *corev1.Pod, status corev1.PodStatus) ([]byte, error) {
-	document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
-	if err != nil {
-		return nil, fmt.Errorf("encode pod status: %w", err)
-	}
-	for _, name := range []string{"podIPs", "hostIPs"} {
-		if list, ok := document[name].([]any); ok {
-			document[name] = append(list, map[string]any{"$patch": "replace"})
-		}
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": document})
-	if err != nil {
-		return nil, fmt.Errorf("encode pod status: %w", err)
-	}
-	return patch, nil
-}
-
-func podConditions(ready bool, reason string, now metav1.Time) []corev1.PodCondition {
-	list := []corev1.PodCondition{
-		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now},
-		{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue, LastTransitionTime: now},
-		{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, LastTransitionTime: now},
-		{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
-		{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
-	}
-	if !ready {
-		for i := range list[3:] {
-			list[3+i].Status, list[3+i].Reason = corev1.ConditionFalse, reason
-		}
-	}
-	return list
+	return err
 }
 
 func restarts(pod *corev1.Pod) int32 {

@@ -61,58 +61,72 @@ func isSurvey(pod *corev1.Pod) bool {
 	return pod.Labels["app.kubernetes.io/name"] == "kamino-inventory"
 }
 
-// seal does to the simulated disk what the agent does to a real one: identity
-// and secrets removed, receipt written, receipt reported with kubelet's own
-// credentials, power off.
-func (k *kubelet) seal(ctx context.Context, pod *corev1.Pod) error {
-	run, donor, powerOff, err := sealArguments(pod)
+// seal is the life of a seal pod, which ends with the machine's power.
+func (k *player) seal(ctx context.Context, pod *corev1.Pod) error {
+	order, err := sealOrderOf(pod)
 	if err != nil {
 		return err
 	}
-	if donor != k.node {
-		return fmt.Errorf("seal: this is node %s, not the donor %s", k.node, donor)
+	if order.donor != k.node {
+		return fmt.Errorf("seal: this is node %s, not the donor %s", k.node, order.donor)
 	}
 	if err := k.fleet.wait(ctx, k.fleet.latencies.Seal); err != nil {
 		return err
 	}
+	notes, err := k.SealFor(pod)
+	if err != nil {
+		return err
+	}
+	reporting, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	reportErr := k.retry(reporting, func(ctx context.Context) error { return k.Annotate(ctx, notes) })
+	if order.powerOff {
+		// Also without a report: a sealed machine has no identity left to run under.
+		k.fleet.cloud.PowerOffFromGuest(k.Instance.ID)
+	}
+	return reportErr
+}
+
+// SealFor does to the simulated disk what the agent in a seal pod does to a real one: identity and
+// secrets removed, receipt written. What it returns is for the node's annotations.
+func (k *Kubelet) SealFor(pod *corev1.Pod) (notes map[string]string, err error) {
+	order, err := sealOrderOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	return k.Seal(order.run, Nonce(pod), sealPolicy(pod))
+}
+
+// Seal is SealFor without a pod.
+func (k *Kubelet) Seal(run, nonce, policy string) (notes map[string]string, err error) {
 	doc := receipt{
-		APIVersion: "kamino.dev/v1alpha1", Kind: "Receipt", Run: run, Donor: donor, VMID: strings.ToLower(k.instance.VMID),
-		SealedAt: k.fleet.clock.Now().UTC().Format(time.RFC3339), Agent: "simulated", Nonce: sealNonce(pod), Policy: sealPolicy(pod),
+		APIVersion: "kamino.dev/v1alpha1", Kind: "Receipt", Run: run, Donor: k.node, VMID: strings.ToLower(k.Instance.VMID),
+		SealedAt: k.Now().UTC().Format(time.RFC3339), Agent: "simulated", Nonce: nonce, Policy: policy,
 	}
 	var sealErr error
 	var packages string
-	if err := k.fleet.cloud.WriteDisk(k.instance.ID, func(files map[string]string) {
-		packages = files[packagesFile]
-		doc.PackageDigest, doc.PackageCount = packageDigest(packages), strings.Count(packages, "\n")
+	if err := k.Cloud.WriteDisk(k.Instance.ID, func(files map[string]string) {
+		if packages = files[packagesFile]; packages != "" {
+			doc.PackageDigest, doc.PackageCount = packageDigest(packages), strings.Count(packages, "\n")
+		}
 		doc.SSHKeys = strings.Fields(files[sshKeyFile])
 		sealErr = sealDisk(files, &doc, k.hostname)
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	if sealErr != nil {
-		return sealErr
+		return nil, sealErr
 	}
 	doc.RuleCount, doc.Rules = len(doc.Rules), nil
 	annotation, err := json.Marshal(doc)
 	if err != nil {
-		return fmt.Errorf("encode receipt: %w", err)
+		return nil, fmt.Errorf("encode receipt: %w", err)
 	}
-	reporting, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	notes := map[string]string{receiptAnnotation: string(annotation)}
-	if nonce := sealNonce(pod); nonce != "" { // else a former version asks, whose agent knows of no list
-		if notes[packagesAnnotation], err = packageList(run, nonce, packages); err != nil {
-			return err
-		}
+	notes = map[string]string{receiptAnnotation: string(annotation)}
+	if nonce != "" && packages != "" { // without a nonce a former version asks, whose agent knows of no list
+		notes[packagesAnnotation], err = packageList(run, nonce, packages)
 	}
-	reportErr := k.retry(reporting, func(ctx context.Context) error {
-		return k.patchNode(ctx, map[string]any{"metadata": map[string]any{"annotations": notes}})
-	})
-	if powerOff {
-		// Also without a report: a sealed machine has no identity left to run under.
-		k.fleet.cloud.PowerOffFromGuest(k.instance.ID)
-	}
-	return reportErr
+	return notes, err
 }
 
 // packageDigest is that of a list as the agent makes it.
@@ -125,17 +139,17 @@ func packageDigest(list string) string {
 func isList(pod *corev1.Pod) bool { return pod.Labels["app.kubernetes.io/name"] == "kamino-packages" }
 
 // list does what the agent's verb packages does.
-func (k *kubelet) list(ctx context.Context, pod *corev1.Pod) error {
+func (k *player) list(ctx context.Context, pod *corev1.Pod) error {
 	var packages string
-	if err := k.fleet.cloud.WriteDisk(k.instance.ID, func(files map[string]string) { packages = files[packagesFile] }); err != nil {
+	if err := k.fleet.cloud.WriteDisk(k.Instance.ID, func(files map[string]string) { packages = files[packagesFile] }); err != nil {
 		return err
 	}
-	list, err := packageList(pod.Labels["kamino.dev/run"], sealNonce(pod), packages)
+	list, err := packageList(pod.Labels["kamino.dev/run"], Nonce(pod), packages)
 	if err != nil {
 		return err
 	}
 	return k.retry(ctx, func(ctx context.Context) error {
-		return k.patchNode(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]string{packagesAnnotation: list}}})
+		return k.Annotate(ctx, map[string]string{packagesAnnotation: list})
 	})
 }
 
@@ -153,14 +167,10 @@ func packageList(run, nonce, packages string) (string, error) {
 	return string(text), err
 }
 
-// sealDisk removes identity and writes receipt and ancestry, unless this run sealed the disk
-// before.
+// sealDisk removes identity and writes receipt and ancestry.
 func sealDisk(files map[string]string, doc *receipt, hostname string) error {
-	if strings.Contains(files[lineageFile], fmt.Sprintf("%q:%q", "run", doc.Run)) {
-		return fmt.Errorf("seal: run %s has sealed this disk before", doc.Run)
-	}
 	for _, r := range []struct{ id, path string }{
-		{"machine-id", machineIDFile}, {"hostname", hostnameFile}, {"ssh-host-keys", sshKeyFile}, {"kubelet-pki", kubeletPKI},
+		{"machine-id", MachineIDFile}, {"hostname", hostnameFile}, {"ssh-host-keys", sshKeyFile}, {"kubelet-pki", kubeletPKI},
 	} {
 		done := rule{ID: r.id}
 		for path, content := range files {
@@ -178,7 +188,7 @@ func sealDisk(files map[string]string, doc *receipt, hostname string) error {
 	if err != nil {
 		return fmt.Errorf("encode receipt: %w", err)
 	}
-	files[receiptFile] = string(content) + "\n"
+	files[ReceiptFile] = string(content) + "\n"
 	return nil
 }
 
@@ -197,12 +207,12 @@ func hashDisk(files map[string]string) string {
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// sealNonce is what the order in the pod asks the receipt to repeat.
-func sealNonce(pod *corev1.Pod) string { return sealEnv(pod, "KAMINO_SEAL_NONCE") }
+// Nonce is what the order in a pod of the agent asks it to repeat.
+func Nonce(pod *corev1.Pod) string { return PodEnv(pod, "KAMINO_SEAL_NONCE") }
 
 // sealPolicy is the digest of the policy that the order in the pod brings, empty without one.
 func sealPolicy(pod *corev1.Pod) string {
-	text := sealEnv(pod, "KAMINO_SEAL_POLICY")
+	text := PodEnv(pod, "KAMINO_SEAL_POLICY")
 	if text == "" {
 		return ""
 	}
@@ -221,7 +231,8 @@ func sealPolicy(pod *corev1.Pod) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-func sealEnv(pod *corev1.Pod, name string) string {
+// PodEnv is a variable of a pod's container.
+func PodEnv(pod *corev1.Pod, name string) string {
 	for _, e := range pod.Spec.Containers[0].Env {
 		if e.Name == name {
 			return e.Value
@@ -230,10 +241,16 @@ func sealEnv(pod *corev1.Pod, name string) string {
 	return ""
 }
 
-// sealArguments reads the command line of the agent, as the engine wrote it into the pod.
-func sealArguments(pod *corev1.Pod) (run, donor string, powerOff bool, err error) {
+// sealOrder is the command line of the agent.
+type sealOrder struct {
+	run, donor string
+	powerOff   bool
+}
+
+// sealOrderOf reads it as the engine wrote it into the pod.
+func sealOrderOf(pod *corev1.Pod) (o sealOrder, err error) {
 	if len(pod.Spec.Containers) == 0 {
-		return "", "", false, errors.New("seal: pod has no container")
+		return o, errors.New("seal: pod has no container")
 	}
 	line := slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args)
 	for i, word := range line {
@@ -243,15 +260,15 @@ func sealArguments(pod *corev1.Pod) (run, donor string, powerOff bool, err error
 		}
 		switch name {
 		case "--run":
-			run = value
+			o.run = value
 		case "--donor":
-			donor = value
+			o.donor = value
 		case "--poweroff":
-			powerOff = !inline || value == "true"
+			o.powerOff = !inline || value == "true"
 		}
 	}
-	if run == "" || donor == "" || !slices.Contains(line, "seal") {
-		return "", "", false, fmt.Errorf("seal: command %q must be `seal --run RUN --donor NODE`", line)
+	if o.run == "" || o.donor == "" || !slices.Contains(line, "seal") {
+		return o, fmt.Errorf("seal: command %q must be `seal --run RUN --donor NODE`", line)
 	}
-	return run, donor, powerOff, nil
+	return o, nil
 }
