@@ -174,7 +174,7 @@ func (o overview) noFallback(err error) error {
 		return WithHint(err, "new nodes go on booting from it; version %s has no receipt of a seal, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it all the same",
 			t.name(), firstWord(t.version.Tags[TagBuiltFrom], "unknown"), o.pool.Name)
 	}
-	return WithHint(err, "new nodes go on booting from it; kamino rollback --pool %s --to original goes back to the model from before", o.pool.Name)
+	return WithHint(err, "new nodes go on booting from it; kamino rollback --pool %s --to original goes back to the model from before; with --dry-run it tells first what of yours that needs", o.pool.Name)
 }
 
 // Watching is how auto-update watches the nodes that come from a new version.

@@ -34,8 +34,9 @@ type Rollback struct {
 	Good      []string      `json:"markedGood"` // versions whose mark was taken off
 	ModelDiff []FieldChange `json:"modelDiff"`
 	Changed   bool          `json:"changed"`
-	// Needs are the extensions that come back and whose protected settings have
-	// not been given.
+	// NeedsCustomData: the model has custom data, and nobody has given them. Needs are the extensions
+	// that come back and whose protected settings nobody has given.
+	NeedsCustomData bool `json:"needsCustomData,omitempty"`
 	Needs []string `json:"needsProtectedSettings,omitempty"`
 	// Unmarked are the versions whose mark could not be written. The pool's ledger
 	// keeps that they are not to be chosen.
@@ -226,7 +227,7 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 		return Rollback{}, err
 	}
 	back, err := e.point(ctx, o, t, o.distrusted(t), opts.DryRun)
-	if back.Needs = needs; err == nil && back.Changed {
+	if back.NeedsCustomData, back.Needs = needs.NeedsCustomData, needs.Needs; err == nil && back.Changed {
 		err = missing
 	}
 	return back, err
@@ -255,36 +256,43 @@ type missingSecrets struct{ error }
 
 func (m missingSecrets) Unwrap() error { return m.error }
 
-// secretsFor gives a saved model what a provider does not show, and names the
-// extensions whose settings are not given. A generic image whose instances get
+// secretsFor gives a saved model what a provider does not show, and tells all that is not given at
+// once. A generic image whose instances get
 // the prototype's empty custom data, or an extension without its command, would
 // never join the cluster, and nobody would know why.
-func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, pool Pool) (needs []string, err error) {
+func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, pool Pool) (needs NextImage, err error) {
 	given := o.Secrets.CustomData != nil
 	switch {
 	case t.saved == nil && (given || o.KeepCustomData || len(o.Secrets.Protected) > 0):
-		return nil, WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s", t.name()), "use --to original, or omit them")
+		return needs, WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s", t.name()), "use --to original, or omit them")
 	case given && o.KeepCustomData:
-		return nil, WithHint(errors.New("custom data is given, and is to be kept as it is"), "use one of the two")
+		return needs, WithHint(errors.New("custom data is given, and is to be kept as it is"), "use --custom-data or --keep-custom-data")
 	case t.saved == nil:
 		t.secrets = o.Secrets
-		return nil, nil
+		return needs, nil
 	}
 	t.secrets = o.Secrets
 	next, err := e.Provider.NextImage(ctx, pool, t.spec())
-	if err == nil && next.NeedsCustomData && !given && !o.KeepCustomData {
-		return next.Needs, WithHint(missingSecrets{errors.New("the original model's custom data is needed: the prototype's model has an empty one, and the provider never shows what was there before")},
-			"give it with --custom-data FILE; --keep-custom-data goes on without it; --to VERSION needs none")
+	if next.NeedsCustomData = next.NeedsCustomData && !o.KeepCustomData; err != nil || !next.NeedsCustomData && len(next.Needs) == 0 {
+		return next, err
 	}
-	if needs = next.Needs; err != nil || len(needs) == 0 {
-		return needs, err
+	var lacks, give, none []string
+	switch {
+	case next.NeedsCustomData:
+		lacks, give, none = []string{"its custom data"}, []string{"--custom-data FILE"}, []string{"where it had none, --keep-custom-data"}
+	case given:
+		give = []string{"--custom-data FILE"}
+	case o.KeepCustomData:
+		give = []string{"--keep-custom-data"}
 	}
-	hint := make([]string, len(needs))
-	for i, name := range needs {
-		hint[i] = "--protected-settings " + name + "=FILE"
+	for _, name := range next.Needs {
+		lacks, give = append(lacks, "the protected settings of extension "+name), append(give, "--protected-settings "+name+"=FILE")
 	}
-	return needs, WithHint(missingSecrets{fmt.Errorf("the protected settings of extension %s are needed: it comes back with the original model, and the provider never shows them",
-		strings.Join(needs, ", "))}, "give them with %s; for an extension that has none: --protected-settings %s=none", strings.Join(hint, " "), needs[0])
+	if len(next.Needs) > 0 {
+		none = append(none, "for an extension that has none, --protected-settings "+next.Needs[0]+"=none")
+	}
+	return next, WithHint(missingSecrets{fmt.Errorf("pool %s cannot go back to the original model without %s: the provider shows them to nobody", pool.Name, strings.Join(lacks, " and "))},
+		"give what your template has: kamino rollback --pool %s --to original %s; %s; --to VERSION needs none of it", pool.Name, strings.Join(give, " "), strings.Join(none, "; "))
 }
 
 // options are those of a run that takes no donor: that instances may be

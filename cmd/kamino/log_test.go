@@ -67,7 +67,7 @@ func TestRollbackTexts(t *testing.T) {
 	}
 	for arg, asked := range map[string]bool{"--keep-custom-data": false, "": true} {
 		out, _, _ := w.kamino(t, strings.Fields("rollback --pool "+pool1+" --to original --dry-run "+arg)...)
-		if strings.Contains(out, "Azure does not show custom data") != asked {
+		if strings.Contains(out, "Needed: --custom-data FILE") != asked {
 			t.Errorf("%q:\n%s", arg, out)
 		}
 	}

@@ -116,7 +116,7 @@ func remainsOf(ctx context.Context, provider kamino.Provider, pool kamino.Pool, 
 func needed(pool kamino.Pool, a kamino.Artifact) string {
 	var by []string
 	if a.InModel || strings.EqualFold(pool.Model.Image, a.ID) {
-		by = append(by, "the next node boots from it: kamino rollback --pool "+pool.Name+" --to original")
+		by = append(by, "the next node boots from it: kamino rollback --pool "+pool.Name+" --to original, with --dry-run to see what that needs")
 	}
 	if a.Instances > 0 {
 		by = append(by, boot.Count(a.Instances, "instance")+" booted from it")

@@ -36,7 +36,7 @@ func TestRemains(t *testing.T) {
 	version := fakeGroup + "galleries/" + fakeGallery + "/images/" + kamino.DefinitionName(pool1) + "/versions/"
 	at := -1
 	for _, want := range []string{
-		"# pool " + pool1 + ": image version 2026.11.10\n# needed: the next node boots from it: kamino rollback --pool " + pool1 + " --to original\n# az resource delete --ids " + version + "2026.11.10\n",
+		"# pool " + pool1 + ": image version 2026.11.10\n# needed: the next node boots from it: kamino rollback --pool " + pool1 + " --to original, with --dry-run to see what that needs\n# az resource delete --ids " + version + "2026.11.10\n",
 		"# pool " + pool1 + ": image version 2026.11.01\naz resource delete --ids " + version + "2026.11.01\n",
 		"\n# image definition " + kamino.DefinitionName(pool1) + "\n# needed: it holds what is still needed\n# az resource delete",
 		"\n# gallery " + fakeGallery + "\n# needed: it holds what is still needed\n# az resource delete",

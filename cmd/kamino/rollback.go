@@ -39,8 +39,9 @@ they are.
 
 Azure shows neither custom data nor the protected settings of extensions. To go
 back to the original model, give them again, as they stood in your template:
-for each extension that comes back, its settings or the word none. Given later,
-they are written also where the model is the original already.`,
+for each extension that comes back, its settings or the word none. What lacks is
+told at once, with what to type, and nothing is changed; --dry-run tells it too.
+Given later, they are written also where the model is the original already.`,
 		Example: `  kamino rollback --pool k8s-pool1-12345678-vmss --dry-run
   kamino rollback --pool k8s-pool1-12345678-vmss --to 2026.11.02
   kamino rollback --pool k8s-pool1-12345678-vmss --to original --custom-data cloud-init.txt \
@@ -179,8 +180,8 @@ func printRollback(w io.Writer, r kamino.Rollback, opts kamino.RollbackOptions) 
 		fmt.Fprintf(w, "Not marked:\t%s (%s); the ledger remembers it, run again\n", u.Version, cut(u.Error, 100))
 	}
 	printDiff(w, r.ModelDiff)
-	if opts.DryRun && cloudOf(string(r.Pool)) != onAWS && r.To == kamino.ToOriginal && opts.Secrets.CustomData == nil && !opts.KeepCustomData {
-		fmt.Fprintln(w, "\nAzure does not show custom data: give them with --custom-data FILE, or leave them empty with --keep-custom-data.")
+	if r.NeedsCustomData {
+		fmt.Fprintln(w, "Needed: --custom-data FILE, or --keep-custom-data if the model had none")
 	}
 	for _, name := range r.Needs {
 		fmt.Fprintf(w, "Needed: --protected-settings %s=FILE, or %s=%s\n", name, name, noSettings)

@@ -177,7 +177,7 @@ func TestRollbackToOriginal(t *testing.T) {
 		t.Fatalf("the prototype kept extensions %q", now)
 	}
 	var back kamino.Rollback
-	if log, code := kaminoRun(t, &back, "rollback", "--pool", pool, "--to", "original"); code != 1 || !strings.Contains(log, "--custom-data FILE") {
+	if log, code := kaminoRun(t, &back, "rollback", "--pool", pool, "--to", "original"); code != 1 || !strings.Contains(log, "--to original --custom-data FILE --protected-settings "+had[0]+"=FILE") {
 		t.Fatalf("without the custom data: exit code %d\n%s", code, log)
 	}
 	dir := t.TempDir()
