@@ -362,7 +362,7 @@ func (e *Engine) withdrawLate(ctx context.Context, o overview, version string, l
 	proof := &ProofError{Version: version, Outcome: ProofFailed, Findings: []Finding{{"watch", ProofFailed,
 		fmt.Sprintf("%d of %d new nodes of pool %s were not Ready within %s", late, of, o.pool.Name, budget)}}}
 	e.report(Event{Kind: Warned, Pool: o.pool.Name, Step: InWatch, Percent: -1, Message: proof.Error()})
-	if _, err := e.WithdrawVersion(ctx, WithdrawOptions{Pool: string(o.id), Version: version, Reason: cutText("failed its proof: "+proof.reason(), maxTag)}); err != nil {
+	if _, err := e.WithdrawVersion(ctx, WithdrawOptions{Pool: string(o.id), Version: version, Reason: cutText(proofFailedAs+proof.reason(), maxTag)}); err != nil {
 		return errors.Join(proof, fmt.Errorf("withdraw version %s: %w", version, err))
 	}
 	return WithHint(proof, "the version is withdrawn: kamino status tells what the pool's next node boots from")

@@ -26,18 +26,20 @@ type RollbackOptions struct {
 
 // Rollback is what a rollback did, or in a dry-run would do.
 type Rollback struct {
-	Pool      PoolID        `json:"pool"`
-	Name      string        `json:"name"`
-	From      string        `json:"from"` // version, or the image that the model referred to
-	To        string        `json:"to"`
-	Bad       []string      `json:"markedBad"`  // versions marked and excluded from latest
-	Good      []string      `json:"markedGood"` // versions whose mark was taken off
+	Pool PoolID   `json:"pool"`
+	Name string   `json:"name"`
+	From string   `json:"from"` // version, or the image that the model referred to
+	To   string   `json:"to"`
+	Bad  []string `json:"markedBad"`  // versions marked and excluded from latest
+	Good []string `json:"markedGood"` // versions whose mark was taken off
+	// Unproved: To is a version that has passed no proof.
+	Unproved  bool          `json:"unproved,omitempty"`
 	ModelDiff []FieldChange `json:"modelDiff"`
 	Changed   bool          `json:"changed"`
 	// NeedsCustomData: the model has custom data, and nobody has given them. Needs are the extensions
 	// that come back and whose protected settings nobody has given.
-	NeedsCustomData bool `json:"needsCustomData,omitempty"`
-	Needs []string `json:"needsProtectedSettings,omitempty"`
+	NeedsCustomData bool     `json:"needsCustomData,omitempty"`
+	Needs           []string `json:"needsProtectedSettings,omitempty"`
 	// Unmarked are the versions whose mark could not be written. The pool's ledger
 	// keeps that they are not to be chosen.
 	Unmarked []Unmarked `json:"notMarked,omitempty"`
@@ -310,6 +312,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 	if v := o.next(); v != nil {
 		out.From = v.Name
 	}
+	out.Unproved = t.version != nil && t.version.Tags[TagProof] != proofPassed
 	for _, v := range bad {
 		out.Bad = append(out.Bad, v.Name)
 	}

@@ -281,7 +281,7 @@ func (r *Run) badReason() string {
 	if r.proof.error == nil || r.proof.error.Outcome != ProofFailed {
 		return ""
 	}
-	return cutText("failed its proof: "+r.proof.error.reason(), maxTag)
+	return cutText(proofFailedAs+r.proof.error.reason(), maxTag)
 }
 
 // recordProof leaves an event on the donor's node.

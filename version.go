@@ -26,10 +26,13 @@ func (a Artifact) Offered() Artifact {
 	return a
 }
 
-// Withdrawn is a version as whoever withdraws it writes it.
+// Withdrawn is a version as whoever withdraws it writes it. That it passed its proof stays said of
+// it, unless its nodes are why it is withdrawn.
 func (a Artifact) Withdrawn(reason string) Artifact {
-	a = a.offering(offerWithdrawn)
-	delete(a.Tags, TagProof)
+	untried := a.untried()
+	if a = a.offering(offerWithdrawn); untried || strings.HasPrefix(reason, proofFailedAs) {
+		delete(a.Tags, TagProof)
+	}
 	a.Tags[TagBad] = cutText(firstWord(reason, offerWithdrawn), maxTag)
 	return a
 }
@@ -113,6 +116,8 @@ const (
 	proofWanted  = "wanted"
 	proofPassed  = "passed"
 	proofOmitted = "omitted"
+	// proofFailedAs begins what TagBad says of one whose nodes did not do well.
+	proofFailedAs = "failed its proof: "
 )
 
 // Ours says whether Kamino, of any version and the original included, made it.

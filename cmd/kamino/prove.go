@@ -176,7 +176,7 @@ func (c *pointCommand) run(ctx context.Context, do func(context.Context, *kamino
 func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Name)
 	if !r.Changed {
-		fmt.Fprintf(w, "Already %s: the next node boots from %s.\n", strings.ToLower(c.done), firstOf(r.To, r.From, "an image that is not a prototype"))
+		fmt.Fprintf(w, "Already %s: the next node boots from %s.\n", strings.ToLower(c.done), bootsFrom(r))
 		return
 	}
 	would := ""
@@ -187,14 +187,23 @@ func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 		fmt.Fprintf(w, "%s:\t%s%s\n", c.done, strings.Join(r.Bad, ", "), would)
 	}
 	if r.To == "" || r.To == r.From {
-		fmt.Fprintf(w, "Next node:\tboots from %s, as before\n", firstOf(r.From, "an image that is not a prototype"))
+		fmt.Fprintf(w, "Next node:\tboots from %s, as before\n", bootsFrom(r))
 	} else {
-		fmt.Fprintf(w, "Next node:\tboots from %s, before from %s%s\n", r.To, firstOf(r.From, "an image that is not a prototype"), would)
+		fmt.Fprintf(w, "Next node:\tboots from %s, before from %s%s\n", bootsFrom(r), firstOf(r.From, "an image that is not a prototype"), would)
 	}
 	for _, d := range r.Descendants {
 		fmt.Fprintf(w, "Made of it:\t%s, whose donor's line goes back to it\n", d)
 	}
 	printDiff(w, r.ModelDiff)
+}
+
+// bootsFrom is what the next node boots from once it is done.
+func bootsFrom(r kamino.Rollback) string {
+	text := firstOf(r.To, r.From, "an image that is not a prototype")
+	if r.Unproved {
+		text += ", " + unproved
+	}
+	return text
 }
 
 func newPauseCommand(a *app) *cobra.Command {

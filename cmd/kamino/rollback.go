@@ -163,7 +163,7 @@ func (c *rollbackCommand) readSecrets() error {
 func printRollback(w io.Writer, r kamino.Rollback, opts kamino.RollbackOptions) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Name)
 	if !r.Changed {
-		fmt.Fprintf(w, "Nothing to do: the model is at %s.\n", r.To)
+		fmt.Fprintf(w, "Nothing to do: the model is at %s.\n", bootsFrom(r))
 		return
 	}
 	would := ""
@@ -171,7 +171,7 @@ func printRollback(w io.Writer, r kamino.Rollback, opts kamino.RollbackOptions) 
 		would = " (not done)"
 	}
 	fmt.Fprintf(w, "From:\t%s\n", r.From)
-	fmt.Fprintf(w, "To:\t%s%s\n", r.To, would)
+	fmt.Fprintf(w, "To:\t%s%s\n", bootsFrom(r), would)
 	fmt.Fprintf(w, "Marked bad:\t%s\n", shown(strings.Join(r.Bad, ", ")))
 	if len(r.Good) > 0 {
 		fmt.Fprintf(w, "Marked good:\t%s\n", strings.Join(r.Good, ", "))

@@ -389,6 +389,11 @@ func nextNode(p kamino.PoolStatus) string {
 		return "boots from an image that is not a prototype"
 	}
 	text := "boots from " + p.Next
+	for _, v := range p.Versions {
+		if proof := proofNote(v); v.Name == p.Next && proof != "" {
+			text += ", " + proof
+		}
+	}
 	if p.NextAgeDays != nil {
 		text += fmt.Sprintf(", %.1f days old", *p.NextAgeDays)
 	}
@@ -408,16 +413,32 @@ func versionState(v kamino.VersionStatus) string {
 	return string(v.Life)
 }
 
+// unproved is how a version is told that nobody has examined.
+const unproved = "unproved"
+
+// proofNote tells how the proof of a version ended that new nodes boot from, or may; "" where it
+// passed, and where that does not matter.
+func proofNote(v kamino.VersionStatus) string {
+	switch {
+	case v.Life == kamino.LifeWaiting:
+		return "passed; kamino promote makes new nodes boot from it"
+	case v.Proven(), v.Life != kamino.LifeHidden && v.Life != kamino.LifePromoted:
+		return ""
+	case v.Proof == "", v.Proof == "omitted":
+		return unproved
+	case v.Proof == "wanted":
+		return unproved + " so far"
+	}
+	return "proof " + v.Proof
+}
+
 func versionNote(v kamino.VersionStatus, wide bool) string {
 	var notes []string
 	if v.InModel {
 		notes = append(notes, "in the model")
 	}
-	switch {
-	case v.Life == kamino.LifeWaiting:
-		notes = append(notes, "passed; kamino promote makes new nodes boot from it")
-	case v.Life == kamino.LifeHidden && v.Proof != "", v.Life == kamino.LifePromoted && v.Proof == "abandoned":
-		notes = append(notes, "proof "+v.Proof)
+	if proof := proofNote(v); proof != "" {
+		notes = append(notes, proof)
 	}
 	if v.BadAncestor != "" {
 		notes = append(notes, "its line goes back to "+v.BadAncestor+", which was withdrawn")

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,54 @@ func TestPromotedWhileWithdrawn(t *testing.T) {
 			if got := birth(w); w.version(got).Tags[kamino.TagBad] != "" || got == "2026.03.19" && p.err == nil {
 				t.Errorf("%s, %s: %v; nodes boot from %s, %v", reference, verb, p.err, got, w.version(got).Tags)
 			}
+		}
+	}
+}
+
+// TestProofOutlives: a version that passed its proof, was rolled back or withdrawn for another
+// reason, and is named again is proved still. One that was withdrawn because of how its nodes did
+// is not, nor is one that passed nothing.
+func TestProofOutlives(t *testing.T) {
+	for reference, begin := range byReference() {
+		for _, tt := range []struct {
+			mode   kamino.ProveMode
+			reason string // "": rolled back
+			want   string
+		}{
+			{kamino.ProveCanary, "", "passed"},
+			{kamino.ProveCanary, "an alert", "passed"},
+			{kamino.ProveCanary, "failed its proof: watch: 2 of 3 new nodes were not Ready", ""},
+			{kamino.ProveNone, "", ""},
+		} {
+			w := begin(1)
+			o := proving()
+			o.Proof.Mode = tt.mode
+			if p := w.update(o); p.err != nil {
+				t.Fatal(p.err)
+			}
+			v := birth(w)
+			if tt.reason == "" {
+				if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"}); err != nil {
+					t.Fatal(err)
+				}
+			} else if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: tt.reason}); p.err != nil {
+				t.Fatal(p.err)
+			}
+			w.advance(w.now.Add(time.Minute))
+			if away := birth(w); away != "2026.03.09" || w.version(v).Tags[kamino.TagBad] == "" {
+				t.Fatalf("nodes boot from %s", away)
+			}
+			back, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: v})
+			if err != nil || back.Unproved != (tt.want == "") {
+				t.Fatalf("%s, %+v: %+v, %v", reference, tt, back, err)
+			}
+			w.advance(w.now.Add(time.Minute))
+			s := w.status(t)
+			i := slices.IndexFunc(s.Versions, func(x kamino.VersionStatus) bool { return x.Name == v })
+			if s.Next != v || s.Versions[i].Proof != tt.want {
+				t.Errorf("%s, %+v: the next node boots from %s, proof %q", reference, tt, s.Next, s.Versions[i].Proof)
+			}
+			w.sound(t)
 		}
 	}
 }
