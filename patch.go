@@ -181,6 +181,9 @@ func (p *PatchReport) plain() *PatchReport {
 // summary is one line for people.
 func (p *PatchReport) summary() string {
 	text := fmt.Sprintf("%d packages changed by %s", len(p.Changed), p.Manager)
+	if len(p.Changed) == 0 {
+		text = "nothing to upgrade, says " + p.Manager
+	}
 	if len(p.Kept) > 0 {
 		text += "; on hold: " + someOf(p.Kept)
 	}

@@ -36,8 +36,8 @@ type Rollback struct {
 	Unproved  bool          `json:"unproved,omitempty"`
 	ModelDiff []FieldChange `json:"modelDiff"`
 	Changed   bool          `json:"changed"`
-	// NeedsCustomData: the model has custom data, and nobody has given them. Needs are the extensions
-	// that come back and whose protected settings nobody has given.
+	// NeedsCustomData: the model has custom data, and nobody has given them. Needs are the
+	// extensions that come back and whose protected settings nobody has given.
 	NeedsCustomData bool     `json:"needsCustomData,omitempty"`
 	Needs           []string `json:"needsProtectedSettings,omitempty"`
 	// Unmarked are the versions whose mark could not be written. The pool's ledger

@@ -188,6 +188,9 @@ func printPatch(w io.Writer, r kamino.PatchResult) {
 			restarted += ", power-cycled"
 		}
 		result := "patched " + n.Signed
+		if n.Report != nil && len(n.Report.Changed) == 0 {
+			result = fmt.Sprintf("nothing to upgrade, says %s: counts as patched %s", n.Report.Manager, n.Signed)
+		}
 		if n.Error != "" {
 			result = "failed: " + cut(n.Error, 120)
 		}

@@ -117,6 +117,7 @@ func TestPastResults(t *testing.T) {
 		{kamino.PastRun{Pointed: "2026.11.01", Verb: kamino.VerbWithdraw, Withdrawn: "2026.11.10", Reason: "disk fills up"}, "withdrew 2026.11.10: disk fills up; next node boots from 2026.11.01"},
 		{kamino.PastRun{Verb: kamino.VerbWithdraw, Withdrawn: "2026.11.10", Reason: "disk fills up"}, "withdrew 2026.11.10: disk fills up"},
 		{kamino.PastRun{Work: kamino.WorkPatch, Packages: 3}, "patched the node, 3 packages changed"},
+		{kamino.PastRun{Work: kamino.WorkPatch}, "looked at the node's packages, nothing to upgrade"},
 		{kamino.PastRun{Work: kamino.WorkPatch, Failure: "no answer"}, "patch failed: no answer"},
 		{kamino.PastRun{Verb: kamino.VerbWithdraw, Withdrawn: "2026.11.10", Reason: "disk fills up", Failure: "no answer"}, "withdraw failed: no answer"},
 	} {

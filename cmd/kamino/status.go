@@ -364,6 +364,8 @@ func pastResult(r kamino.PastRun) string {
 	switch {
 	case r.Failure != "" && r.Work == kamino.WorkPatch:
 		return "patch failed: " + r.Failure
+	case r.Work == kamino.WorkPatch && r.Packages == 0:
+		return "looked at the node's packages, nothing to upgrade"
 	case r.Work == kamino.WorkPatch:
 		return fmt.Sprintf("patched the node, %d packages changed", r.Packages)
 	case r.Failure != "" && r.Verb != "":

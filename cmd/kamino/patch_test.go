@@ -1,0 +1,31 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"kamino.dev/kamino"
+)
+
+// TestPatchWords: a node on which there was nothing to upgrade is signed, since its package manager
+// looked, and is not shown as one that was upgraded.
+func TestPatchWords(t *testing.T) {
+	none := &kamino.PatchReport{Manager: "apt"}
+	some := &kamino.PatchReport{Manager: "apt", Changed: []kamino.PackageMoved{{Name: "bash", From: "1", To: "2"}}}
+	for _, tt := range []struct {
+		node kamino.PatchedNode
+		want string
+	}{
+		{kamino.PatchedNode{Node: "n1", Report: some, Signed: "D"}, "patched D"},
+		{kamino.PatchedNode{Node: "n1", Report: none, Signed: "D"}, "nothing to upgrade, says apt: counts as patched D"},
+		{kamino.PatchedNode{Node: "n1", Report: none, Signed: "D", Restarted: true}, "nothing to upgrade, says apt: counts as patched D"},
+		{kamino.PatchedNode{Node: "n1", Signed: "D"}, "patched D"},
+		{kamino.PatchedNode{Node: "n1", Report: none, Error: "no answer"}, "failed: no answer"},
+	} {
+		var out strings.Builder
+		printPatch(&out, kamino.PatchResult{Nodes: []kamino.PatchedNode{tt.node}})
+		if row := strings.Split(out.String(), "\n")[1]; !strings.HasSuffix(row, "\t"+tt.want) {
+			t.Errorf("%q, want %q", row, tt.want)
+		}
+	}
+}
