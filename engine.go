@@ -345,5 +345,13 @@ func (r *Run) refusePaused(ctx context.Context) error {
 	if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
 		r.now.pauseAsked = now.Add(throttled.After)
 	}
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) && r.held.lease != nil {
+		refused.Subject = "the rest of run " + r.held.run
+		ends := "it ends here, and what it took is given back"
+		if r.now.verb == VerbPromote {
+			refused.Subject, ends = "the promotion", "nothing more is changed"
+		}
+		refused.Refusals[0].Do = ends + ": kamino resume, then the same command again"
+	}
 	return err
 }

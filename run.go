@@ -147,6 +147,7 @@ func (r *Run) step(ctx context.Context, s Step, ev Event) error {
 			return &StepError{Step: s.Name, Err: err}
 		}
 		if err := cmp.Or(r.held.renew(ctx), r.heldUp(ctx, s)); err != nil {
+			say(failed, err.Error(), -1)
 			return &StepError{Step: s.Name, Err: err}
 		}
 	}

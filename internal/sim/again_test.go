@@ -133,6 +133,9 @@ func TestPausedPromotion(t *testing.T) {
 			w.advance(w.now.Add(time.Minute))
 			half := step == "mark" && reference == "by version" // the model names it already
 			var refused *kamino.RefusedError
+			if !half && (p.err == nil || !strings.Contains(p.err.Error(), "nothing more is changed: kamino resume, then the same command")) {
+				t.Errorf("%s, at %s: who promotes is told: %v", reference, step, p.err)
+			}
 			if got := birth(w); (got == "2026.03.19") != half || errors.As(p.err, &refused) == half {
 				t.Errorf("%s, at %s: %v; nodes boot from %s", reference, step, p.err, got)
 			}
