@@ -133,6 +133,8 @@ type PoolPlan struct {
 	Held []Verdict `json:"held"`
 	// Paused holds whatever would begin in the whole cluster; nil while nothing does.
 	Paused *Pause `json:"paused,omitempty"`
+	// AfterResume is the action but for the pause, in a plan; donor, run and difference are its.
+	AfterResume Action `json:"afterResume,omitempty"`
 
 	Image      string      `json:"image,omitempty"` // newest good version
 	Model      string      `json:"model"`           // what the model refers to
@@ -167,13 +169,16 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 	e.inTurn(len(all), noneUrgent, func(own *Engine, i int) {
 		o := all[i]
 		plans[i], errs[i] = o.decide(opts, e.now()), o.err
-		plans[i].heldBy(paused)
 		if run := o.lease.Unfinished(e.now()); run != nil && run.Alive && plans[i].Action == DoFinish {
 			plans[i].hold("held", "run %s (process %s) is at work: its last heartbeat was %.0f s ago", run.Run, run.Process, run.Silence)
 		}
 		if err := own.detail(ctx, o, opts, &plans[i]); err != nil {
 			errs[i] = err
 			plans[i].hold("error", "%v", err)
+		}
+		after := plans[i]
+		if plans[i].heldBy(paused); plans[i].Action != after.Action {
+			plans[i].AfterResume, plans[i].Donor, plans[i].Run = after.Action, after.Donor, after.Run
 		}
 	})
 	return plans, errors.Join(errs...)

@@ -98,7 +98,7 @@ func printPools(w io.Writer, plans []kamino.PoolPlan) {
 		return
 	}
 	if paused := plans[0].Paused; paused != nil { // all are
-		fmt.Fprintf(w, "Paused:\t%s; kamino resume ends it\n\n", paused)
+		fmt.Fprintf(w, "Paused:\t%s; no run begins before kamino resume\n\n", paused)
 	}
 	for i, p := range plans {
 		if i > 0 {
@@ -118,12 +118,19 @@ var actions = map[kamino.Action]string{
 
 func printPool(w io.Writer, p kamino.PoolPlan) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Name)
-	action := actions[p.Action]
-	switch p.Action {
+	does := p.Action
+	if p.AfterResume != "" {
+		does = p.AfterResume
+	}
+	action := actions[does]
+	switch does {
 	case kamino.DoUpdate:
 		action = fmt.Sprintf(action, p.Donor)
 	case kamino.DoModel:
 		action = fmt.Sprintf(action, p.Image)
+	}
+	if p.AfterResume != "" {
+		action = "nothing before kamino resume; then: " + action
 	}
 	if len(p.Patches) > 0 {
 		fmt.Fprintf(w, "Patched first:\t%s, and what follows is decided anew then\n", p.Patches[0])
@@ -146,7 +153,7 @@ func printPool(w io.Writer, p kamino.PoolPlan) {
 	if p.Run != nil {
 		fmt.Fprintln(w)
 		printRun(w, p.Run)
-	} else if p.Action == kamino.DoModel {
+	} else if does == kamino.DoModel {
 		printDiff(w, p.ModelDiff)
 	}
 }
