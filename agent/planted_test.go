@@ -66,6 +66,34 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
+// TestPlantedElsewhere: what the seal sees of the other sets on the trees that they were written
+// for, it sees on those of EKS.
+func TestPlantedElsewhere(t *testing.T) {
+	for _, set := range plantedSets {
+		kinds := readKinds(t, set.name)
+		if set.name == "eks" {
+			continue
+		}
+		home := make([]string, len(kinds))
+		for _, base := range []string{"debian12-kubeadm", "ubuntu2204-aks"} {
+			judgePlanted(t, base, kinds, home)
+		}
+		for _, base := range []string{"al2023-eks", "ubuntu2404-eks"} {
+			moved, fates := slices.Clone(kinds), make([]string, len(kinds))
+			for i := range moved {
+				moved[i].Base = base
+			}
+			judgePlanted(t, base, moved, fates)
+			for i, k := range kinds {
+				if fates[i] == fateMissed && home[i] != fateMissed {
+					t.Errorf("/%s (%s) is %s on %s, and missed on %s", k.Path, k.Kind, home[i], k.Base, base)
+				}
+			}
+			tally(t, "report, on "+base, set.name, moved, fates, set.report)
+		}
+	}
+}
+
 // TestPlantedEach is `make seal-planted`: each kind by itself, planted and sealed, without a policy
 // and with one.
 func TestPlantedEach(t *testing.T) {
