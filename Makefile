@@ -82,8 +82,12 @@ test-vm: build lab ## the main job on virtual machines that really boot; needs Q
 test-vm-all: build lab ## test-vm, and a bad image that a canary's machine keeps out of the pool
 	cd lab && KAMINO_VM=all go test -count=1 -timeout 120m -v ./machines
 
+.PHONY: test-witness
+test-witness: ## drive AWS's emulator with 78 commands of aws, and with boto3 (a minute); both must be installed, and not older than 2023
+	KAMINO_WITNESS=all go test -count=1 -timeout 20m -v -run 'TestCLI|TestBoto3' ./aws/emulator
+
 .PHONY: test-all
-test-all: test test-race test-crash test-crash-process test-prove test-vm-all ## every test there is, whole sweeps: hours
+test-all: test test-race test-crash test-crash-process test-prove test-witness test-vm-all ## every test there is, whole sweeps: hours
 
 .PHONY: bench-vm
 bench-vm: build lab ## generic machine, clone and floor side by side, five boots each; needs QEMU and mmdebstrap

@@ -3,6 +3,7 @@ package emulator
 import (
 	"net/http"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -96,9 +97,13 @@ func assumeRole(c *call) (object, *apiError) {
 		policy = &set
 	}
 	expires := time.Now().Add(time.Hour).UTC() // the client's clock judges it
-	s.sessions[key] = Identity{AccessKey: key, ARN: role + "/" + session, Role: role, Policy: policy}
+	// arn:aws:iam::ACCOUNT:role/PATH/NAME is called arn:aws:sts::ACCOUNT:assumed-role/NAME/SESSION
+	// (STS API reference, AssumedRoleUser).
+	prefix, name, _ := strings.Cut(strings.Replace(role, ":iam:", ":sts:", 1), ":role/")
+	arn := prefix + ":assumed-role/" + name[strings.LastIndex(name, "/")+1:] + "/" + session
+	s.sessions[key] = Identity{AccessKey: key, ARN: arn, Role: role, Policy: policy}
 	return object{
 		"Credentials":     object{"AccessKeyId": key, "SecretAccessKey": identifier(), "SessionToken": identifier(), "Expiration": expires},
-		"AssumedRoleUser": object{"AssumedRoleId": "AROA:" + session, "Arn": role + "/" + session},
+		"AssumedRoleUser": object{"AssumedRoleId": "AROA:" + session, "Arn": arn},
 	}, nil
 }

@@ -11,6 +11,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, WaiterError
 
 ENDPOINT = sys.argv[1]
+# Debian 12 has boto3 1.26, which does not know all fields and parameters.
+CURRENT = tuple(int(n) for n in boto3.__version__.split(".")[:2]) >= (1, 35)
 QUICK = {"Delay": 0.05, "MaxAttempts": 400}
 
 
@@ -135,7 +137,9 @@ refused("InvalidAMIName.Duplicate", ec2.create_image, InstanceId=me, Name="kamin
 wait("image_exists", ImageIds=[image])
 wait("image_available", ImageIds=[image])
 mine = ec2.describe_images(Owners=["self"], Filters=[{"Name": "tag:kamino-run", "Values": ["r1"]}])["Images"]
-assert [i["ImageId"] for i in mine] == [image] and mine[0]["SourceInstanceId"] == me, mine
+assert [i["ImageId"] for i in mine] == [image], mine
+if CURRENT:
+    assert mine[0]["SourceInstanceId"] == me, mine
 ec2.start_instances(InstanceIds=[me])
 wait("instance_running", InstanceIds=[me])
 assert asg.exit_standby(AutoScalingGroupName="blue", InstanceIds=[me])["Activities"][0]["StatusCode"] == "PreInService"
@@ -165,8 +169,9 @@ history = ssm.get_parameter_history(Name=PARAMETER)["Parameters"]
 assert [p["Value"] for p in history] == [donor["ImageId"], image]
 ssm.label_parameter_version(Name=PARAMETER, ParameterVersion=1, Labels=["former"])
 assert ssm.get_parameter(Name=PARAMETER + ":former")["Parameter"]["Value"] == donor["ImageId"]
-resolved = ec2.describe_launch_template_versions(LaunchTemplateName="blue", Versions=["$Latest"], ResolveAlias=True)["LaunchTemplateVersions"][0]
-assert resolved["LaunchTemplateData"]["ImageId"] == image
+if CURRENT:
+    resolved = ec2.describe_launch_template_versions(LaunchTemplateName="blue", Versions=["$Latest"], ResolveAlias=True)["LaunchTemplateVersions"][0]
+    assert resolved["LaunchTemplateData"]["ImageId"] == image
 refused("SsmInvalidParameter", ec2.create_launch_template_version, LaunchTemplateName="blue", LaunchTemplateData={"ImageId": "resolve:ssm:/none"})
 asg.set_desired_capacity(AutoScalingGroupName="blue", DesiredCapacity=6)
 until(lambda: len([i for i in group()["Instances"] if i["LifecycleState"] == "InService"]) == 6)
@@ -203,9 +208,10 @@ except WaiterError as e:
     assert "terminal failure" in str(e), e
 
 # What was made is removed again.
-ec2.disable_image(ImageId=registered)
-assert registered not in [i["ImageId"] for i in ec2.describe_images(Owners=["self"])["Images"]]
-ec2.enable_image(ImageId=registered)
+if CURRENT:
+    ec2.disable_image(ImageId=registered)
+    assert registered not in [i["ImageId"] for i in ec2.describe_images(Owners=["self"])["Images"]]
+    ec2.enable_image(ImageId=registered)
 ec2.deregister_image(ImageId=registered)
 ec2.delete_snapshot(SnapshotId=snapshot["SnapshotId"])
 refused("InvalidSnapshot.NotFound", ec2.delete_snapshot, SnapshotId=snapshot["SnapshotId"])
