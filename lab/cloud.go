@@ -167,9 +167,12 @@ func (l *Lab) writeFiles(authority *pki.Authority) error {
 }
 
 // azLogin makes az know the lab as a cloud, in a configuration of the lab's own.
-const azLogin = `# sh DIR/az-login, in a shell that has sourced DIR/env
+const azLogin = `# sh DIR/az-login
 set -e
-az cloud register --name kamino-lab --endpoint-resource-manager "$KAMINO_LAB_ARM/" --endpoint-management "$KAMINO_LAB_ARM/management" \
+. "$(dirname "$0")/env"
+known=register
+if az cloud show --name kamino-lab --only-show-errors --output none 2>/dev/null; then known=update; fi
+az cloud "$known" --name kamino-lab --endpoint-resource-manager "$KAMINO_LAB_ARM/" --endpoint-management "$KAMINO_LAB_ARM/management" \
   --endpoint-active-directory "$KAMINO_LAB_ARM/adfs" --endpoint-active-directory-resource-id "$KAMINO_LAB_ARM/" \
   --endpoint-active-directory-graph-resource-id "$KAMINO_LAB_ARM/graph"
 az cloud set --name kamino-lab --only-show-errors
