@@ -168,18 +168,16 @@ func (c *cloud) storyOfImages(former kamino.Pool) error {
 	if err != nil {
 		return err
 	}
-	for range 2 {
-		if err := c.Withdraw(ctx, pool, "2026.1.3", "never Ready"); err != nil {
-			return err
-		}
-		v, err := c.Find(ctx, pool, kamino.Version, "2026.1.3")
-		if err != nil {
-			return err
-		}
-		v[0].Tags[kamino.TagProof] = "passed" // which the second withdrawal takes off
-		if err := c.SetTags(ctx, pool, v[0]); err != nil {
-			return err
-		}
+	if err := c.Withdraw(ctx, pool, "2026.1.3", "never Ready"); err != nil {
+		return err
+	}
+	v, err := c.Find(ctx, pool, kamino.Version, "2026.1.3")
+	if err != nil {
+		return err
+	}
+	again := kamino.Target{Version: v[0].Name, Reference: kamino.ByDefinition, Seen: &v[0]} // takes the reason off
+	if err := c.Promote(ctx, pool, again); err != nil {
+		return err
 	}
 	if err := c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.Version, Name: "2026.1.3"}); err != nil {
 		return err
