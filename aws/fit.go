@@ -34,6 +34,9 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 		refusals = append(refusals, kamino.Refusal{Code: "minimum", Field: "MinSize", Value: fmt.Sprint(least),
 			Why: fmt.Sprintf("the donor has to go to Standby, and the group's desired capacity of %d would be below its minimum", desired), Do: lowerMinimum(pool.Name, least)})
 	}
+	if donor.Encryption != "" { // no dry run asks for it
+		doubts = append(doubts, fmt.Sprintf("whether these credentials have kms:CreateGrant for key %s of the donor's root: without it the donor does not start again; AWS's own key aws/ebs needs no such right", donor.Encryption))
+	}
 	root := false
 	for _, m := range g.data.BlockDeviceMappings {
 		if m.Ebs == nil {

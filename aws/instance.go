@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -45,10 +45,27 @@ func (p *Provider) Instance(ctx context.Context, id kamino.InstanceID) (kamino.I
 			out.DiskGB = int(*disk.Size)
 		}
 	}
-	if in.StateReason != nil && in.State.Name == types.InstanceStateNameStopped && strings.HasPrefix(text(in.StateReason.Code), "Server.") {
-		out.Failure = text(in.StateReason.Message)
+	if in.State.Name == types.InstanceStateNameStopped {
+		out.Failure = failure(in.StateReason, out.Encryption)
 	}
 	return out, nil
+}
+
+// askedFor are the reasons of a stop that somebody asked for
+// (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html).
+var askedFor = []string{"", "Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown", "Client.UserInitiatedHibernate"}
+
+// failure is why an instance is off that nobody switched off. Where whoever starts it may not use
+// the key of its disk, the start succeeds, and the instance is off again with this reason
+// (https://repost.aws/knowledge-center/kms-iam-ec2-permission).
+func failure(reason *types.StateReason, key string) string {
+	switch {
+	case reason == nil || slices.Contains(askedFor, text(reason.Code)):
+		return ""
+	case text(reason.Code) == "Client.InternalError" && key != "":
+		return text(reason.Message) + ": these credentials may lack kms:CreateGrant for key " + key + " of its root"
+	}
+	return text(reason.Message)
 }
 
 // describe reads an instance; ErrNotFound where it is terminated.

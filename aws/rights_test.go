@@ -262,6 +262,41 @@ func (c *cloud) canaryStory(image string) error {
 	return c.RemoveCanary(c.Context(), pool, order.Name)
 }
 
+// TestEncryptedDonor: who may not use the key of the donor's disk is told so before the run, and
+// why the donor does not come up.
+func TestEncryptedDonor(t *testing.T) {
+	const key1 = "arn:aws:kms:eu-central-1:123456789012:key/1"
+	for _, tt := range []struct {
+		right string
+		power kamino.Power
+		why   string
+	}{
+		{"", kamino.PowerOff, "kms:CreateGrant for key " + key1},
+		{"kms:CreateGrant", kamino.PowerOn, ""},
+	} {
+		t.Run("with "+tt.right, func(t *testing.T) {
+			c := begin(t, setting{group: emulator.Group{KMSKey: key1}})
+			c.server.SetPolicy(key, emulator.Policy{Allow: append(allowed(t, "aws-policy.json"), tt.right)})
+			in, err := c.Instance(t.Context(), c.donor())
+			c.must(err)
+			_, doubts, err := c.Fit(t.Context(), c.pool(), in, nil)
+			if err != nil || len(doubts) != 1 || !strings.Contains(doubts[0], "kms:CreateGrant for key "+key1) {
+				t.Errorf("doubts %q, %v", doubts, err)
+			}
+			c.hold()
+			c.must(c.switched(kamino.PowerOff))
+			if in, err := c.Instance(t.Context(), c.donor()); err != nil || in.Failure != "" {
+				t.Errorf("a stop that was asked for is a failure: %q, %v", in.Failure, err)
+			}
+			c.must(c.SetPower(t.Context(), c.donor(), kamino.PowerOn))
+			c.clock.Advance(time.Minute)
+			if in, err = c.Instance(t.Context(), c.donor()); err != nil || in.Power != tt.power || (in.Failure != "") != (tt.why != "") || !strings.Contains(in.Failure, tt.why) {
+				t.Errorf("%s because %q, %v", in.Power, in.Failure, err)
+			}
+		})
+	}
+}
+
 // TestKeptSnapshot: the snapshot of an image goes with it, also where the first reply was a lie.
 func TestKeptSnapshot(t *testing.T) {
 	c := begin(t, setting{})

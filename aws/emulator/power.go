@@ -121,6 +121,12 @@ func startInstances(c *call) (object, *apiError) {
 			c.s.turn(i, pending, stopped, c.slow(c.s.delays.Start), "Server.InternalError: Internal error on launch")
 			return
 		}
+		if v := c.s.rootVolume(i); v != nil && v.KMSKey != "" && c.need("kms:CreateGrant") != nil {
+			// The call is allowed, and the instance stops again
+			// (https://repost.aws/knowledge-center/kms-iam-ec2-permission).
+			c.s.turn(i, pending, stopped, c.slow(c.s.delays.Start), "Client.InternalError: Client error on launch")
+			return
+		}
 		c.s.turn(i, pending, running, c.slow(c.s.delays.Start), "")
 	})
 }

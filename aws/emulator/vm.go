@@ -145,7 +145,11 @@ func (c *call) show(i *instance) any {
 		o["operator"] = object{"managed": true, "principal": i.Operator}
 	}
 	if i.State == stopped || i.State == terminated {
-		o["stateReason"] = object{"code": "Client.UserInitiatedShutdown", "message": cmp.Or(i.Why, "Client.UserInitiatedShutdown: User initiated shutdown")}
+		code, _, told := strings.Cut(i.Why, ": ")
+		if !told {
+			code = "Client.UserInitiatedShutdown"
+		}
+		o["stateReason"] = object{"code": code, "message": cmp.Or(i.Why, "Client.UserInitiatedShutdown: User initiated shutdown")}
 	}
 	return o
 }
