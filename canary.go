@@ -261,7 +261,45 @@ type Proved struct {
 	By           ProveMode `json:"by"`
 	Node         string    `json:"node"`
 	ReadySeconds float64   `json:"readySeconds,omitempty"` // from a machine that runs to its Ready node
-	Checks       int       `json:"checks"`
+	Checks       int       `json:"checks"`                 // that passed
+	// Left are the checks, or the parts of them, that had nothing to compare with.
+	Left []Finding `json:"notApplicable,omitempty"`
+}
+
+// proved tells how the version of a run passed.
+func (r *Run) proved() *Proved {
+	without, s, passed := r.opts.Proof.Without, r.proof.sight, map[string]bool{}
+	if r.proof.mode == ProvePool {
+		without = slices.Concat(without, ofCanaries)
+	}
+	p := &Proved{By: r.proof.mode, Node: firstWord(s.Node.Name, s.Canary.Hostname), ReadySeconds: s.boot().Seconds()}
+	for _, f := range r.proof.findings {
+		if passed[f.Check] = passed[f.Check] || f.Outcome == ProofPassed; f.Outcome == ProofNotApplicable {
+			p.Left = append(p.Left, f)
+		}
+	}
+	p.Checks = len(slices.DeleteFunc(Checks(), func(name string) bool {
+		return slices.Contains(without, name) || name == "probe" && r.opts.Proof.Probe == nil || !passed[name]
+	}))
+	return p
+}
+
+// uncompared are the parts of checks for which a version without the receipt of a seal tells
+// nothing of the disk that it was made of.
+func (s Sight) uncompared(b Bounds) (left []Finding) {
+	if !s.Unsealed {
+		return nil
+	}
+	for _, f := range []Finding{
+		{"identity", ProofNotApplicable, "nobody knows the SSH host keys of the machine that the version was made of: whether the canary has the same"},
+		{"capacity", ProofNotApplicable, "the version has no donor whose versions it should have"},
+		{"report", ProofNotApplicable, "no receipt tells which packages are on the version's disk"},
+	} {
+		if !slices.Contains(b.Without, f.Check) {
+			left = append(left, f)
+		}
+	}
+	return left
 }
 
 // justNow is how old a read of the cloud may be that stands for another one: less than passes
@@ -281,4 +319,60 @@ func (r *Run) canaries(ctx context.Context) ([]Canary, error) {
 	}
 	p.listed, p.listedAt = list, r.engine.now()
 	return list, nil
+}
+
+// lookProvable makes sure that the version which a person named can be proved beside the pool.
+func (r *Run) lookProvable(ctx context.Context) (Next, error) {
+	if err := r.chooseProof(ctx); err != nil {
+		return Next{}, err
+	} else if r.proof.mode != ProveCanary {
+		return Next{}, &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: codeNoCanary, Field: "--prove", Value: string(ProveCanary),
+			Why: "no canary can be had: " + firstWord(r.proof.none, "this cluster examines none"), Do: r.grantCanary() + "leave out --prove, which takes the version unproved"}}}
+	}
+	return done("a canary can be had"), nil
+}
+
+// lookNamed reads, under the lease, the version that a person named.
+func (r *Run) lookNamed(ctx context.Context) (Next, error) {
+	o, err := r.overviewNow(ctx)
+	if err != nil {
+		return Next{}, err
+	}
+	i := indexOf(o.versions, r.opts.Version)
+	if i < 0 && r.spent() < goneAfter {
+		return wait("version " + r.opts.Version + ", which is not listed, to be listed or to stay away"), nil
+	} else if i < 0 {
+		return Next{}, fmt.Errorf("version %s is gone: there is nothing to prove", r.opts.Version)
+	}
+	r.pool = o.pool
+	if err := r.refusePinned(ctx, o.versions); err != nil {
+		return Next{}, err
+	} else if err := o.provable(o.versions[i]); err != nil {
+		return Next{}, inTheWay{err}
+	}
+	if r.image.reference = ByVersion; o.follows("") {
+		r.image.reference = ByDefinition
+	}
+	r.image.version, r.image.preBuilt, r.image.there = o.versions[i], true, true
+	if o.versions[i].Tags[TagReceipt] == "" {
+		r.doubt(InVersion, []string{"whether the disk of version " + r.opts.Version + " holds the identity and the secrets of the machine that it was made of: it has no receipt of a seal"})
+	}
+	return done(r.opts.Version + " is there"), nil
+}
+
+// provable says why a version cannot be proved before new nodes boot from it.
+func (o overview) provable(v Artifact) error {
+	now := o.next()
+	switch {
+	case v.Tags[TagBad] != "":
+		return WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.pool.Name, v.Tags[TagBad]),
+			"to use it all the same: kamino rollback --pool %s --to %s", o.pool.Name, v.Name)
+	case now != nil && now.Name == v.Name:
+		return WithHint(fmt.Errorf("new nodes of pool %s boot from version %s already: no proof can come before", o.pool.Name, v.Name),
+			"go back to another one, or exclude this one from latest, and then prove it; kamino status lists the versions")
+	case now != nil && CompareVersions(now.Name, v.Name) > 0:
+		return WithHint(fmt.Errorf("version %s of pool %s is older than %s, which new nodes boot from", v.Name, o.pool.Name, now.Name),
+			"kamino rollback --pool %s --to %s goes back to it", o.pool.Name, v.Name)
+	}
+	return nil
 }

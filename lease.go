@@ -161,7 +161,8 @@ type PastRun struct {
 	Verb      Verb   `json:"verb,omitempty"`
 	Withdrawn string `json:"withdrawn,omitempty"`
 	Reason    string `json:"reason,omitempty"`
-	// Work is WorkPatch of a run that patched a node, and Packages how many it changed.
+	// Work is WorkProve of a run that proved a version by name, WorkPatch of one that patched a
+	// node, and Packages how many it changed.
 	Work     Work `json:"work,omitempty"`
 	Packages int  `json:"packages,omitempty"`
 	// Interrupted: it was told to end, or its process ended, and no run has gone on with it.
@@ -190,7 +191,7 @@ func (l *Ledger) passed(p PastRun) {
 // failed notes the run of a record that comes to its end without success. What
 // holds a pool without a donor, as a restore does, is no run.
 func (l *Ledger) failed(run string, rec Record, now time.Time) {
-	if run == "" || rec.Donor == "" {
+	if run == "" || rec.Donor == "" && rec.Work != WorkProve {
 		return
 	}
 	if rec.FailedAt == "" {

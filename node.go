@@ -105,6 +105,9 @@ const WorkPatch Work = "patch"
 // cluster-autoscaler away, to which a new node without pods is the first to take.
 const WorkWatch Work = "watch"
 
+// WorkProve proves a version that a person named, and takes no node.
+const WorkProve Work = "prove"
+
 // Mark is what a run writes on its donor before it does anything to it. It is
 // all that restitution needs.
 type Mark struct {

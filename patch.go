@@ -369,8 +369,11 @@ func (r *Run) pastPatch(rec Record) PastRun {
 
 // work is what the run does with the node that it takes.
 func (r *Run) work() Work {
-	if r.opts.Patch != nil {
+	switch {
+	case r.opts.Patch != nil:
 		return WorkPatch
+	case r.opts.Version != "":
+		return WorkProve
 	}
 	return ""
 }

@@ -18,12 +18,20 @@ type PromoteOptions struct {
 	DryRun  bool
 	// AdoptModel replaces an image that somebody else has put into the model.
 	AdoptModel bool
+	// AcceptUnsealed takes a version without the receipt of a seal, as one that somebody else made.
+	AcceptUnsealed bool
+	// Proof, where set, is what the version goes through first. One that fails is withdrawn.
+	Proof         *Proving
+	PendingReboot []Signal // see Options
 }
 
 // PromoteVersion makes a hidden version what the pool's next instance boots from, as a run does
 // that proved it. A version that is withdrawn returns by a rollback to its name only. Repeated, it
 // changes nothing.
 func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollback, error) {
+	if err := opts.validate(); err != nil {
+		return Rollback{}, err
+	}
 	o, err := e.onePool(ctx, opts.Pool, opts.DryRun)
 	if err != nil {
 		return Rollback{}, err
@@ -49,13 +57,14 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	case v.unaccepted() && o.pool.Owner != nil:
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s was left hidden: its instances would run the bootstrap of the model, which %s writes", v.Name, o.pool.Name, o.pool.Owner.Name),
 			"kamino auto-update --image-only --accept-bootstrap offers it")
-	case v.Tags[TagReceipt] == "":
+	case v.Tags[TagReceipt] == "" && !opts.AcceptUnsealed:
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s has no receipt of a seal: its disk may hold the identity and the secrets of node %s",
-			v.Name, o.pool.Name, firstWord(v.Tags[TagBuiltFrom], "unknown")), "to use it all the same: kamino rollback --pool %s --to %s", o.pool.Name, v.Name)
+			v.Name, o.pool.Name, firstWord(v.Tags[TagBuiltFrom], "unknown")), "to use it all the same: --accept-unsealed, with --prove canary to prove it first")
 	}
-	if now := o.next(); now != nil && CompareVersions(now.Name, t.version.Name) > 0 {
-		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s is older than %s, which new nodes boot from", t.version.Name, o.pool.Name, now.Name),
-			"kamino rollback --pool %s --to %s goes back to it", o.pool.Name, t.version.Name)
+	now := o.next()
+	promoted := now != nil && now.Name == t.version.Name && (opts.Proof == nil || now.Tags[TagProof] == proofPassed)
+	if err := o.provable(*t.version); err != nil && !promoted {
+		return Rollback{}, err
 	}
 	if pin := o.pin(); pin != nil && !opts.AdoptModel {
 		return Rollback{}, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: []Refusal{pin.refusal(o.pool)}}
@@ -63,6 +72,9 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	t.adopts = opts.AdoptModel
 	if err := e.bootable(ctx, o, t); err != nil {
 		return Rollback{}, err
+	}
+	if opts.Proof != nil && !promoted {
+		return e.proveNamed(ctx, o, t, opts)
 	}
 	return e.point(ctx, o, t, nil, opts.DryRun)
 }

@@ -14,12 +14,14 @@ import (
 type Outcome string
 
 // The outcomes. Failed is evidence from the clone itself; Inconclusive is what cloud, API server or
-// registry are to blame for, or what nobody can tell.
+// registry are to blame for, or what nobody can tell. NotApplicable is what a check has nothing to
+// compare with for: it neither passes nor convicts, and is told.
 const (
-	ProofPassed       Outcome = "pass"
-	ProofFailed       Outcome = "fail"
-	ProofInconclusive Outcome = "inconclusive"
-	ProofWaits        Outcome = "wait"
+	ProofPassed        Outcome = "pass"
+	ProofFailed        Outcome = "fail"
+	ProofInconclusive  Outcome = "inconclusive"
+	ProofWaits         Outcome = "wait"
+	ProofNotApplicable Outcome = "not applicable"
 )
 
 // Finding is what one check found.
@@ -99,6 +101,19 @@ func (p Proving) validate() error {
 	return nil
 }
 
+// validate checks the options of a proof by themselves.
+func (o PromoteOptions) validate() error {
+	switch p := o.Proof; {
+	case p == nil:
+		return nil
+	case p.Mode != ProveCanary:
+		return WithHint(fmt.Errorf("way to prove %q is none before a promotion", p.Mode), "use --prove canary, or leave it out")
+	case o.Version == "":
+		return WithHint(errors.New("no version named that is to be proved"), "name it with --version: kamino status lists them")
+	}
+	return o.Proof.validate()
+}
+
 // ProofError says that a version was not promoted because of its proof. Failed: it is withdrawn.
 // Inconclusive: it stays hidden, and the next run proves it again.
 type ProofError struct {
@@ -172,6 +187,8 @@ type proof struct {
 	kept     map[string]string     // canaries that may not be removed, with the reason
 	error    *ProofError           // how it ended, to be written on the version
 	passed   bool
+	findings []Finding           // with which it passed
+	none     string              // why no canary can be had
 	blind    time.Time           // since when reads fail that may work again; zero: they do not
 	elders   map[InstanceID]bool // instances of the pool that boot from another version
 	trial    string              // the version that an ended run promoted, and whose proof this one goes on with
@@ -228,6 +245,66 @@ func (r *Run) provesPool() bool {
 	return looks && r.proof.mode == ProvePool && r.promotes() && r.image.version.Tags[TagProof] != proofPassed
 }
 
+// ProvePipeline is the list of steps that prove a version which a person named, in order.
+func ProvePipeline() []Step {
+	return []Step{
+		{Name: InConnect, Does: "check that the credentials work and that every needed action is allowed",
+			Look: (*Run).lookConnect, Limit: 30 * time.Second},
+		{Name: InValidate, Does: "check that a canary of the pool can be had",
+			Look: (*Run).lookProvable, Limit: 30 * time.Second},
+		{Name: InLock, Does: "take the pool's lease", Back: "released",
+			Look: (*Run).lookFreeLock, Limit: 5 * time.Minute, Takes: "the lease"},
+		{Name: InVersion, Does: "read the version", Look: (*Run).lookNamed, Patient: true},
+		{Name: InLaunch, Does: "start one instance from the version beside the pool", Back: "removed",
+			Look: (*Run).lookLaunch, Patient: true, Plan: (*Run).planLaunch, Takes: "the canary", Until: InRetire},
+		{Name: InJoin, Does: "wait for the canary's node, cordon it and take its taint off",
+			Look: (*Run).lookJoin, Patient: true, Limit: proofLimit},
+		{Name: InExamine, Does: "examine the canary: Ready in time, itself, and as its siblings are",
+			Look: (*Run).lookExamine, Patient: true, Limit: unlimited},
+		{Name: InModel, Does: "make the version what the pool's next node boots from",
+			Look: (*Run).lookModel, Patient: true},
+		{Name: InRetire, Does: "remove the canary and its Node object", Look: (*Run).lookRetire, Patient: true, Spare: true},
+	}
+}
+
+// proveNamed proves a version, and promotes it where it passes. What is left of a killed one is
+// taken back by whoever comes next, as of any run.
+func (e *Engine) proveNamed(ctx context.Context, o overview, t target, opts PromoteOptions) (Rollback, error) {
+	back, err := e.point(ctx, o, t, nil, true)
+	if err != nil {
+		return back, err
+	}
+	run := t.options()
+	run.Version, run.Unsealed, run.Proof, run.PendingReboot = t.version.Name, opts.AcceptUnsealed, *opts.Proof, opts.PendingReboot
+	r, began := e.newRun(run), e.now()
+	if r.pool, back.Changed = o.pool, true; opts.DryRun {
+		r.held.lease = &o.lease
+		_, err := r.lookProvable(ctx)
+		back.Canary = r.planLaunch()
+		return back, err
+	}
+	if err = r.exec(ctx, ProvePipeline()); err != nil {
+		r.held.regain(ctx)
+	}
+	switch {
+	case err == nil:
+		back.ModelDiff, back.Proof = append(back.ModelDiff[:0], r.result.ModelDiff...), r.proved()
+		err = r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
+			l.Ledger.promoted(t.name(), e.now())
+			if l.Ledger.Trial == t.name() {
+				l.Ledger.Trial = ""
+			}
+			l.Ledger.passed(PastRun{Run: r.held.run, Work: WorkProve, Pointed: t.name(), Verb: VerbPromote, Ended: e.date(),
+				Seconds: e.now().Sub(began).Seconds(), ProofSeconds: r.result.proofSeconds()})
+			l.Record = Record{} // it did not fail
+		})
+	case r.held.lease != nil && !errors.Is(err, ErrLeaseLost):
+		err = r.abandon(ctx, err)
+	}
+	back.Warnings = r.result.Warnings
+	return back, r.afterPromotion(err)
+}
+
 // ofCanaries are the checks that a node of the pool cannot pass, nor the canary of a run that a
 // former version began: it does not stand apart, and its agent reports nothing.
 var ofCanaries = []string{"apart", "report", "units"}
@@ -250,7 +327,7 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 		case out == ProofWaits:
 			return waitProof(findings[0]), nil
 		case out == ProofPassed:
-			r.proof.passed = true
+			r.proof.passed, r.proof.findings = true, findings
 		default:
 			r.proof.error = &ProofError{Version: r.image.version.Name, Outcome: out, Findings: findings}
 		}

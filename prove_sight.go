@@ -27,11 +27,12 @@ type Sight struct {
 	Bare   bool
 	Others []Node // the other nodes of the cluster
 	// Before are the machine IDs of nodes by name, before the canary's node was among them.
-	Before  map[string]string
-	Console []string          // its last lines, where they can be read
-	Nonce   string            // that the report of its agent has to repeat
-	Donor   string            // the node that the image was made of in this run; "" when it may have changed since
-	Sealed  map[string]string // tags of the version, of which some tell what was on the sealed disk
+	Before   map[string]string
+	Console  []string          // its last lines, where they can be read
+	Nonce    string            // that the report of its agent has to repeat
+	Donor    string            // the node that the image was made of in this run; "" when it may have changed since
+	Sealed   map[string]string // tags of the version, of which some tell what was on the sealed disk
+	Unsealed bool              // the version has no receipt, by whomever it was made
 	// Restarts are those of its first report after it was Ready.
 	Restarts map[string]int
 	Reboots  []Signal // what tells of a reboot that is pending
@@ -276,6 +277,7 @@ func (r *Run) sightWhole(ctx context.Context) error {
 	}
 	s := &p.sight
 	s.Nonce, s.Reboots, s.Sealed = r.held.lease.Record.Nonce, r.opts.PendingReboot, r.image.version.Tags
+	s.Unsealed = s.Sealed[TagReceipt] == ""
 	if s.Before == nil {
 		if err := r.sightBefore(ctx); err != nil {
 			return err

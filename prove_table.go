@@ -75,7 +75,7 @@ func Judge(s Sight, b Bounds) (Outcome, []Finding) {
 		}
 		return out, []Finding{{"identity", out, "the canary's node to register"}}
 	}
-	return ProofPassed, append(found[ProofPassed], Finding{"stable", ProofPassed, "examined"})
+	return ProofPassed, slices.Concat(found[ProofPassed], []Finding{{"stable", ProofPassed, "examined"}}, found[ProofNotApplicable], s.uncompared(b))
 }
 
 // createLimit is how long a cloud may take to make a machine.
@@ -143,6 +143,8 @@ func judgeApart(s Sight, _ Bounds) (Outcome, string) {
 	switch {
 	case s.Node.UID == "" || !SameVM(s.Node.SystemUUID, s.vm()):
 		return ProofPassed, "no node yet"
+	case s.Bare && s.Unsealed: // its maker may not know of the taint
+		return ProofInconclusive, fmt.Sprintf("node %s registered without the taint %s, as an image without Kamino's agent does", s.Node.Name, TaintCanary)
 	case s.Bare:
 		return ProofFailed, fmt.Sprintf("node %s registered without the taint %s", s.Node.Name, TaintCanary)
 	case !out:
@@ -332,6 +334,9 @@ func judgeClock(s Sight, _ Bounds) (Outcome, string) {
 }
 
 func judgeImages(s Sight, b Bounds) (Outcome, string) {
+	if s.Unsealed {
+		return ProofNotApplicable, "the version has no donor whose images could be cached"
+	}
 	if !s.there() || s.Sibling.UID == "" || s.Sibling.Name != s.Donor || len(s.Sibling.Images) == 0 {
 		return ProofPassed, "nothing to compare with"
 	}
@@ -357,7 +362,7 @@ func judgeDaemons(s Sight, b Bounds) (Outcome, string) {
 			continue
 		}
 		over := ProofInconclusive
-		if d.Beside && !d.Owed {
+		if d.Beside && !d.Owed && !s.Node.Tainted(TaintCanary) { // else it may not land: the run could not admit it
 			over = ProofFailed
 		}
 		return s.byAndBy(b, over, fmt.Sprintf("DaemonSet %s has no Ready pod there%s", d.Set, inBrackets(d.Reason)))

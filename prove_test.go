@@ -110,6 +110,11 @@ func TestJudge(t *testing.T) {
 		{"a host key of the donor's", func(s *Sight) { reports(s, func(r *NodeReport) { r.SSHKeys = []string{"new", "old2"} }) }, fail, "identity"},
 		{"packages that were not sealed", func(s *Sight) { reports(s, func(r *NodeReport) { r.PackageDigest = "q" }) }, unsure, "report"},
 		{"a node that registered without its taint", func(s *Sight) { s.Bare = true }, fail, "apart"},
+		{"the same of an image that Kamino did not seal", func(s *Sight) { s.Bare, s.Unsealed = true, true }, unsure, "apart"},
+		{"few of its donor's images, of an image that Kamino did not seal", func(s *Sight) { s.Unsealed, s.Node.Images = true, nil }, pass, "cloud"},
+		{"no pod of a DaemonSet, as its taint is still on", func(s *Sight) {
+			s.Daemons, s.Node.Taints = []DaemonPod{{Set: "kube-system/proxy", Beside: true}}, []Taint{{Key: TaintCanary, Effect: "NoSchedule"}}
+		}, unsure, "daemonsets"},
 		{"a node that traffic would come to", func(s *Sight) { delete(s.Node.Labels, LabelCanary) }, unsure, "apart"},
 
 		{"a request that is denied", asks(func(r *CertificateRequest) { r.Denied = true }), unsure, "certificate"},

@@ -45,6 +45,11 @@ type Rollback struct {
 	Unmarked []Unmarked `json:"notMarked,omitempty"`
 	// Descendants are the versions whose line goes back to one that was withdrawn.
 	Descendants []string `json:"descendants,omitempty"`
+	// Proof tells how a version passed that was proved first; Canary, of a dry-run, what the proof
+	// would start.
+	Proof    *Proved  `json:"proof,omitempty"`
+	Canary   string   `json:"canary,omitempty"`
+	Warnings []string `json:"warnings,omitempty"` // what is left for the next run to clean up
 
 	verb   Verb
 	reason string

@@ -60,8 +60,8 @@ func (r *Run) freshRecord() Record {
 		Donor: r.donor.node.Name, Instance: r.donor.instance.ID, VMID: r.donor.instance.VMID,
 		Started: now, Step: r.held.step, ModelWas: r.pool.Model.Image, Promote: r.leaves(), Work: r.work(), Prove: r.proof.mode,
 	}
-	if rec.Donor != "" {
-		rec.Nonce = rand.Text()
+	if rec.Donor != "" || rec.Work == WorkProve {
+		rec.Nonce, rec.Version = rand.Text(), r.opts.Version
 	}
 	if rec.Nonce != "" && rec.Work == "" {
 		rec.Version = VersionName(now) // one that is adopted after midnight goes on with it

@@ -29,10 +29,12 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	switch {
-	case !v.whole() && v.State != Creating || !v.Ours():
+	case !v.whole() && v.State != Creating || !v.Ours() && r.work() != WorkProve:
 		return Next{}, fmt.Errorf("version %s is %s: the model is not changed", v.Name, v.State)
 	case v.Tags[TagBad] != "":
 		return Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[TagBad])
+	case r.work() == WorkProve && v.Tags[TagProof] != proofPassed:
+		return Next{}, fmt.Errorf("version %s does not say any more that it passed its proof: somebody changed its tags, or made it anew; the model is not changed", v.Name)
 	}
 	if err := r.unswapped(v); err != nil {
 		return Next{}, err

@@ -32,15 +32,20 @@ func (r *Run) chooseMode(ctx context.Context) error {
 	return nil
 }
 
-// noCanary tells why there is no canary, and that the proof is in the pool.
+// noCanary tells why there is no canary, and that the proof is in the pool. A version that a person
+// named is proved there by nobody.
 func (r *Run) noCanary(step, why string) {
 	r.proof.mode = ProvePool
+	if r.work() == WorkProve {
+		r.proof.none = why
+		return
+	}
 	r.doubt(step, []string{"no canary can be had: " + why + "; the version will be proved in the pool"})
 }
 
 // provesCanary: the version is to be proved by a canary.
 func (r *Run) provesCanary() bool {
-	return r.proof.mode == ProveCanary && (!r.image.preBuilt || r.image.version.unproved())
+	return r.proof.mode == ProveCanary && (!r.image.preBuilt || r.image.version.unproved() || r.work() == WorkProve)
 }
 
 // mayHaveCanary: the run, or one before it that did not see it gone, has asked for a canary, or
@@ -52,9 +57,9 @@ func (r *Run) mayHaveCanary() bool {
 
 // promotes: a version that passed is promoted by the run itself. No option of it lifts what was
 // decided for the version, or for the run that it took over: a nightly Job has the same options as
-// a person.
+// a person, but for one who names the version.
 func (r *Run) promotes() bool {
-	return r.opts.Proof.Promote != PromoteManual && r.held.before.Promote != PromoteManual && !r.image.version.gated()
+	return r.work() == WorkProve || r.opts.Proof.Promote != PromoteManual && r.held.before.Promote != PromoteManual && !r.image.version.gated()
 }
 
 // leaves is promotes as the record tells it.
@@ -97,8 +102,12 @@ func (r *Run) lookLaunch(ctx context.Context) (Next, error) {
 			return next, err
 		}
 	}
-	if v.Tags[TagOffer] != offerProving {
-		return r.writeVersion("note on version "+v.Name+" that it is being proved", v.offering(offerProving)), nil
+	want := v.offering(offerProving)
+	if r.work() == WorkProve {
+		want.Tags[TagProof] = proofWanted // what it passed before is of no account
+	}
+	if v.Tags[TagOffer] != offerProving || v.Tags[TagProof] != want.Tags[TagProof] {
+		return r.writeVersion("note on version "+v.Name+" that it is being proved", want), nil
 	}
 	if err := r.refusePaused(ctx); err != nil {
 		return Next{}, err
@@ -200,7 +209,7 @@ func (r *Run) lookExamine(ctx context.Context) (Next, error) {
 		case out == ProofWaits:
 			return waitProof(findings[0]), nil
 		}
-		r.proof.passed = true
+		r.proof.passed, r.proof.findings = true, findings
 	}
 	v, next, err := r.provedVersion(ctx)
 	if err != nil || next.kind != nextDone {
@@ -269,7 +278,14 @@ func (r *Run) concluded(ctx context.Context, out Outcome, findings []Finding) (N
 	if out == ProofFailed {
 		return Next{}, WithHint(r.proof.error, "the pool's image stays as it is, and the version is never chosen again; kamino status tells more; if the check is wrong for this pool: --prove-without %s", findings[0].Check)
 	}
-	return Next{}, WithHint(r.proof.error, "the version stays hidden, and the next run proves it again; %s takes it unproved", HowToPromote(r.pool.Name, v.Name))
+	take := HowToPromote(r.pool.Name, v.Name)
+	if r.work() != WorkProve {
+		return Next{}, WithHint(r.proof.error, "the version stays hidden, and the next run proves it again; %s takes it unproved", take)
+	}
+	if v.Tags[TagReceipt] == "" {
+		take += " --accept-unsealed"
+	}
+	return Next{}, WithHint(r.proof.error, "nothing was promoted or withdrawn: %s --prove canary proves it again, and without --prove it is taken unproved", take)
 }
 
 // maxTag bounds what is written into a tag: Azure takes 256 characters
@@ -359,7 +375,7 @@ func (r *Run) proveAs(ctx context.Context, mode ProveMode, why string) error {
 // keepProof proves as the run was to that this one took over.
 func (r *Run) keepProof(ctx context.Context) error {
 	was := r.held.before.Prove
-	if r.proof.mode != ProveNone || was == "" || was == ProveNone {
+	if r.proof.mode != ProveNone || was == "" || was == ProveNone || r.held.before.Work != "" {
 		return nil
 	}
 	return r.proveAs(ctx, was, "the run that was taken over began with --prove "+string(was)+": this one goes on so")

@@ -172,6 +172,8 @@ func (r *Run) todaysVersion(ctx context.Context, v Artifact) (Next, error) {
 // it is of a sealed disk, and of the donor that was named.
 func (r *Run) usable(v Artifact) error {
 	switch {
+	case r.work() == WorkProve && (v.Tags[TagReceipt] != "" || r.opts.Unsealed):
+		return nil // a person has named it
 	case v.Tags[TagReceipt] == "":
 		return WithHint(fmt.Errorf("version %s of today has no receipt of a seal (no tag %s): its disk may hold the identity and the secrets of node %s",
 			v.Name, TagReceipt, firstWord(v.Tags[TagBuiltFrom], "unknown")), hintAgain)

@@ -27,6 +27,7 @@ const (
 type Options struct {
 	Donor    string      // node name
 	Patch    *PatchOrder // of runs that patch the node and make no image; nil for others
+	Version  string      // of runs that prove one which is there, and take no donor; "" for others
 	NewNodes int         // how many instances to ask for at the end
 	History  int         // how many versions that were promoted to keep, at least 2
 	// KeepWithdrawn is how many versions to keep besides that were withdrawn, and as many that were
@@ -44,6 +45,7 @@ type Options struct {
 	PendingReboot  []Signal // what tells on a node of a reboot to come
 	AllowSpot      bool     // take a spot instance as donor
 	AdoptModel     bool     // replace an image that somebody else has put into the model
+	Unsealed       bool     // prove a version without the receipt of a seal
 	ImageOnly      bool     // make a version, and never write the model
 	// AcceptBootstrap offers a version whose instances the model's own bootstrap runs on: with
 	// ImageOnly, which else leaves it hidden.
@@ -248,17 +250,9 @@ func (r *Run) fillNext() {
 	if !r.result.Waiting && r.promotes() && !r.result.Hidden && !r.modelIsTheirs() {
 		r.result.Next = r.image.version.Name
 	}
-	if !r.proof.passed {
-		return
+	if r.proof.passed {
+		r.result.Proof = r.proved()
 	}
-	without, s := r.opts.Proof.Without, r.proof.sight
-	if r.proof.mode == ProvePool {
-		without = slices.Concat(without, ofCanaries)
-	}
-	r.result.Proof = &Proved{By: r.proof.mode, Node: firstWord(s.Node.Name, s.Canary.Hostname), ReadySeconds: s.boot().Seconds(),
-		Checks: len(slices.DeleteFunc(Checks(), func(name string) bool {
-			return slices.Contains(without, name) || name == "probe" && r.opts.Proof.Probe == nil
-		}))}
 }
 
 // proofSeconds is how long the steps of a run took that prove its version.
@@ -371,6 +365,9 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 // giveBack gives the donor back, unless that is what has failed already: then
 // a person is needed, and hears of it now.
 func (r *Run) giveBack(ctx context.Context, cause error) error {
+	if r.work() == WorkProve {
+		return nil // it takes none
+	}
 	var s *StepError
 	if errors.As(cause, &s) && (s.Step == InStart || s.Step == InReturn) && errors.Is(cause, errOverdue) {
 		return errors.New("the donor does not come back")

@@ -104,7 +104,7 @@ func (a Artifact) life() Life {
 		return LifeWaiting
 	case a.Tags[TagOffer] == offerProving:
 		return LifeProving
-	case a.hidden():
+	case a.hidden(), a.foreign():
 		return LifeHidden
 	}
 	return LifePromoted
@@ -201,7 +201,7 @@ func (a Artifact) mayPromote(p Proving) bool {
 		return false
 	case !a.hidden():
 		return !a.Excluded && !a.untried()
-	case p.Promote == PromoteManual, a.gated():
+	case p.Promote == PromoteManual, a.gated(), !a.Ours() && a.Tags[TagReceipt] == "": // that a person took such a one is noted nowhere
 		return false
 	}
 	never := a.Tags[TagProof] == "" && a.Tags[TagOffer] == offerHidden

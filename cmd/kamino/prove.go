@@ -26,11 +26,22 @@ type proveFlags struct {
 }
 
 func (p *proveFlags) add(f *pflag.FlagSet, o kamino.Proving) {
-	p.bake.d, p.budget = o.For, budgetValue{durationValue: durationValue{o.Budget}}
 	f.StringVar(&p.mode, "prove", string(o.Mode), "how a version is proved before the pool boots from it: canary (one instance beside the pool), pool (promoted, one more node, withdrawn if it fails), or none")
+	f.StringVar(&p.promote, "promote", string(o.Promote), "auto, or manual: a version that passed waits for kamino promote")
+	p.addLimits(f, o)
+}
+
+// addNamed is add for a version that a person names.
+func (p *proveFlags) addNamed(f *pflag.FlagSet, o kamino.Proving) {
+	p.promote = string(o.Promote)
+	f.StringVar(&p.mode, "prove", string(kamino.ProveNone), "prove the version first: canary (one instance beside the pool; a version that fails is withdrawn), or none")
+	p.addLimits(f, o)
+}
+
+func (p *proveFlags) addLimits(f *pflag.FlagSet, o kamino.Proving) {
+	p.bake.d, p.budget = o.For, budgetValue{durationValue: durationValue{o.Budget}}
 	f.Var(&p.bake, "prove-for", "how long a canary is watched once its node is Ready")
 	f.Var(&p.budget, "boot-budget", "time for a machine that runs to become a Ready node, or a factor of what the pool's canaries usually take, as 2x, once three of them were good (10m before)")
-	f.StringVar(&p.promote, "promote", string(o.Promote), "auto, or manual: a version that passed waits for kamino promote")
 	f.StringVar(&p.probe, "probe", "", "`file` with a Job of Kubernetes that must succeed on the canary (default the text in $PROBE)")
 	f.StringArrayVar(&p.without, "prove-without", nil, "leave this check of the proof out; may be repeated")
 }
@@ -66,6 +77,7 @@ type pointCommand struct {
 	*app
 	out     outputFlag
 	promote kamino.PromoteOptions
+	prove   proveFlags
 	reason  string
 	done    string // what it did, in a word
 	yes     bool
@@ -75,22 +87,38 @@ type pointCommand struct {
 func newPromoteCommand(a *app) *cobra.Command {
 	c := &pointCommand{app: a, done: "Promoted"}
 	cmd := &cobra.Command{
-		Use:   "promote --pool POOL [--version VERSION]",
+		Use:   "promote --pool POOL [--version VERSION] [--prove canary]",
 		Short: "Make a hidden version what the pool's next node boots from",
 		Long: `Make a hidden version what the pool's next node boots from: without --version the
 newest that has passed its proof and waits, as with --promote manual; with it
 also one that was never proved. A version that was withdrawn returns with kamino
 rollback only. An image that somebody else has put into the model stays without
---adopt-model. Nodes that run stay as they are.`,
+--adopt-model. Nodes that run stay as they are.
+
+With --prove canary the version is proved first, as that of an update: one
+instance boots from it beside the pool, joins and is examined. A version that
+passes is promoted; one that fails is withdrawn, and the pool's next node boots
+from what it booted from before; one of which the proof tells nothing stays as it
+was. So is a version proved that somebody else put into the pool's gallery, for
+instance Packer. It has no receipt of a seal, which --accept-unsealed accepts.`,
+		Example: `  kamino promote --pool k8s-pool1-12345678-vmss
+  kamino promote --pool k8s-pool1-12345678-vmss --version 2026.11.22 --prove canary --accept-unsealed`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.readProof(cmd.Flags()); err != nil {
+				return err
+			}
 			return c.run(cmd.Context(), func(ctx context.Context, e *kamino.Engine) (kamino.Rollback, error) {
 				return e.PromoteVersion(ctx, c.promote)
 			})
 		},
 	}
 	c.add(cmd, "the version; default the newest that passed and waits")
-	cmd.Flags().BoolVar(&c.promote.AdoptModel, "adopt-model", false, "replace an image that somebody else has put into the model")
+	f := cmd.Flags()
+	f.BoolVar(&c.promote.AdoptModel, "adopt-model", false, "replace an image that somebody else has put into the model")
+	c.prove.addNamed(f, kamino.Defaults().Proof)
+	f.BoolVar(&c.promote.AcceptUnsealed, "accept-unsealed", false, "take a version without the receipt of a seal: every node made of it may have the identity (machine ID, host keys, certificates) and the secrets of the machine that it was made of, and no proof finds all of them")
+	a.addPoll(f)
 	return cmd
 }
 
@@ -117,6 +145,29 @@ told.`,
 	cmd.Flags().StringVar(&c.reason, "reason", "", "why, for whoever looks at the version next (required)")
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask; without a terminal nothing is asked anyway")
 	return cmd
+}
+
+// readProof reads what the version is to go through first. Limits of a proof without one have no
+// effect, and whoever types them expects one.
+func (c *pointCommand) readProof(f *pflag.FlagSet) error {
+	if err := c.checkPoll(); err != nil {
+		return err
+	}
+	proof := c.prove.options()
+	if proof.Mode == kamino.ProveNone {
+		for _, name := range []string{"prove-for", "boot-budget", "probe", "prove-without"} {
+			if f.Changed(name) {
+				return kamino.WithHint(fmt.Errorf("--%s has no effect: nothing is proved", name), "use --prove canary, or leave --%s out", name)
+			}
+		}
+		return nil
+	}
+	if err := c.prove.read(c.app); err != nil {
+		return err
+	}
+	proof = c.prove.options()
+	c.promote.Proof, c.promote.PendingReboot = &proof, []kamino.Signal{kamino.KuredPendingReboot}
+	return nil
 }
 
 func (c *pointCommand) withdrawal() kamino.WithdrawOptions {
@@ -190,6 +241,13 @@ func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 		fmt.Fprintf(w, "Next node:\tboots from %s, as before\n", bootsFrom(r))
 	} else {
 		fmt.Fprintf(w, "Next node:\tboots from %s, before from %s%s\n", bootsFrom(r), firstOf(r.From, "an image that is not a prototype"), would)
+	}
+	printProved(w, r.Proof)
+	if r.Canary != "" {
+		fmt.Fprintf(w, "Proof:\t%s%s\n", r.Canary, would)
+	}
+	for _, text := range r.Warnings {
+		fmt.Fprintf(w, "Warning:\t%s\n", text)
 	}
 	for _, d := range r.Descendants {
 		fmt.Fprintf(w, "Made of it:\t%s, whose donor's line goes back to it\n", d)

@@ -70,6 +70,25 @@ func TestAlready(t *testing.T) {
 	}
 }
 
+// TestProvedWords: whoever has a version proved is told by what it passed, and what no check could
+// compare; of a dry run, what it would start.
+func TestProvedWords(t *testing.T) {
+	left := []kamino.Finding{{Check: "images", Outcome: kamino.ProofNotApplicable, Evidence: "no donor"}}
+	for want, back := range map[string]kamino.Rollback{
+		"Proved:\tby canary c-0, Ready in 1m30s; 15 checks passed\nNot applicable:\timages: no donor\nWarning:\tretire: away\n": {
+			Proof: &kamino.Proved{By: kamino.ProveCanary, Node: "c-0", ReadySeconds: 90, Checks: 15, Left: left}, Warnings: []string{"retire: away"}},
+		"Proof:\tstart one instance (not done)\n": {Canary: "start one instance"},
+	} {
+		var out bytes.Buffer
+		back.Name, back.From, back.To, back.Changed = "a", "2026.11.21", "2026.11.22", true
+		c := pointCommand{done: "Promoted"}
+		c.promote.DryRun = back.Canary != ""
+		if c.table(&out, back); !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "Next node:\tboots from 2026.11.22, before from 2026.11.21") {
+			t.Errorf("%q, want %q", out.String(), want)
+		}
+	}
+}
+
 // TestVersionNotes: status tells the state of every version, and how its proof ended.
 func TestVersionNotes(t *testing.T) {
 	ready := func(v kamino.VersionStatus) kamino.VersionStatus {

@@ -249,8 +249,11 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 
 func printUnfinished(w io.Writer, u *kamino.Unfinished) {
 	node := "donor " + shown(u.Donor)
-	if u.Work == kamino.WorkPatch {
+	switch u.Work {
+	case kamino.WorkPatch:
 		node = "node " + shown(u.Donor) + " taken for a patch"
+	case kamino.WorkProve:
+		node = "proof of version " + u.Version
 	}
 	where := fmt.Sprintf("process %s, %s, at step %s, begun %s", firstOf(u.Process, "none"), node, shown(u.Step), instant(u.Started))
 	if u.Alive {
@@ -271,6 +274,10 @@ func printUnfinished(w io.Writer, u *kamino.Unfinished) {
 	gives := "kamino restore gives back what it took"
 	if u.Work == kamino.WorkPatch {
 		gives += "; a node whose packages may have been changed stays blocked then"
+	}
+	if u.Work == kamino.WorkProve {
+		fmt.Fprintf(w, "\t%s, as does the next run; kamino promote --prove canary proves version %s again\n", gives, u.Version)
+		return
 	}
 	fmt.Fprintf(w, "\t%s finishes it, %s\n", finish(u), gives)
 }
@@ -341,8 +348,8 @@ func printRuns(w io.Writer, runs []kamino.PastRun, wide bool) {
 // pastWork is what a run that has ended was for, as the command's name.
 func pastWork(r kamino.PastRun) string {
 	switch {
-	case r.Work == kamino.WorkPatch:
-		return "patch"
+	case r.Work != "":
+		return string(r.Work)
 	case r.Verb != "":
 		return string(r.Verb)
 	case r.Pointed != "":

@@ -181,6 +181,9 @@ func poolNotices(p kamino.PoolStatus, now time.Time) (out []pageNotice) {
 			add(moodInfo, "a run is at work", fmt.Sprintf("%s, at step %s", u.Run, shown(u.Step)))
 		case !since.IsZero():
 			add(moodBad, fmt.Sprintf("%s %s is away for %s, and its run has probably ended", word, u.Donor, ago(now, since)), silentRun(u)+"; finish it, or give back what it took:", finish(u), "kamino restore")
+		case u.Work == kamino.WorkProve:
+			add(moodBad, "the proof of version "+u.Version+" was interrupted", unfinished(u)+"; give back what it took, and prove it again:",
+				"kamino restore", "kamino promote --pool "+p.Name+" --version "+u.Version+" --prove canary")
 		default:
 			add(moodBad, "a run was interrupted", unfinished(u)+"; finish it, or give back what it took:", finish(u), "kamino restore")
 		}
@@ -309,6 +312,9 @@ func runView(p kamino.PoolStatus, now time.Time) *pageRun {
 		r.Title += ", interrupted"
 	}
 	steps := kamino.Pipeline()
+	if u.Work == kamino.WorkProve {
+		steps = kamino.ProvePipeline()
+	}
 	at := slices.IndexFunc(steps, func(s kamino.Step) bool { return s.Name == u.Step })
 	if at < 0 {
 		return r

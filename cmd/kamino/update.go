@@ -290,15 +290,24 @@ func (r updateReport) table(w io.Writer) {
 
 // next prints how the version was proved, and what becomes of it.
 func (r updateReport) next(w io.Writer) {
-	if p := r.Proof; p != nil {
-		by := map[kamino.ProveMode]string{kamino.ProveCanary: "canary", kamino.ProvePool: "the pool's first new node"}[p.By]
-		fmt.Fprintf(w, "Proved:\tby %s %s, Ready in %s; %d checks passed\n", by, p.Node, seconds(p.ReadySeconds), p.Checks)
-	}
+	printProved(w, r.Proof)
 	switch {
 	case r.Waiting:
 		printWaits(w, r.Pool, r.Version)
 	case r.Next != "":
 		fmt.Fprintf(w, "Next node:\tboots from %s\n", r.Next)
+	}
+}
+
+// printProved tells how a version passed its proof, and what no check could tell of it.
+func printProved(w io.Writer, p *kamino.Proved) {
+	if p == nil {
+		return
+	}
+	by := map[kamino.ProveMode]string{kamino.ProveCanary: "canary", kamino.ProvePool: "the pool's first new node"}[p.By]
+	fmt.Fprintf(w, "Proved:\tby %s %s, Ready in %s; %d checks passed\n", by, p.Node, seconds(p.ReadySeconds), p.Checks)
+	for _, f := range p.Left {
+		fmt.Fprintf(w, "Not applicable:\t%s\n", f)
 	}
 }
 
