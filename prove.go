@@ -277,7 +277,7 @@ func (e *Engine) proveNamed(ctx context.Context, o overview, t target, opts Prom
 	run := t.options()
 	run.Version, run.Unsealed, run.Proof, run.PendingReboot = t.version.Name, opts.AcceptUnsealed, *opts.Proof, opts.PendingReboot
 	r, began := e.newRun(run), e.now()
-	if r.pool, back.Changed = o.pool, true; opts.DryRun {
+	if r.pool, back.Changed, back.Unproved = o.pool, true, false; opts.DryRun {
 		r.held.lease = &o.lease
 		_, err := r.lookProvable(ctx)
 		back.Canary = r.planLaunch()

@@ -164,7 +164,7 @@ func TestForeignProved(t *testing.T) {
 	for name, begin := range byReference() {
 		w, v := packed(begin(1), true)
 		p := w.prove(named(v.Name))
-		if p.err != nil || !p.back.Changed || p.back.To != v.Name || p.back.Proof == nil || untouched(v, false) != "" {
+		if p.err != nil || !p.back.Changed || p.back.Unproved || p.back.To != v.Name || p.back.Proof == nil || untouched(v, false) != "" {
 			t.Fatalf("%s: %v, %+v, version %+v", name, p.err, p.back, v.Artifact)
 		}
 		var left []string
@@ -268,7 +268,7 @@ func TestForeignDryRun(t *testing.T) {
 	w, v := packed(aged(1), true)
 	o := named(v.Name)
 	o.DryRun = true
-	if p := w.prove(o); p.err != nil || !p.back.Changed || !strings.Contains(p.back.Canary, "start one instance (small)") || len(p.back.ModelDiff) == 0 || w.writes != 0 {
+	if p := w.prove(o); p.err != nil || !p.back.Changed || p.back.Unproved || !strings.Contains(p.back.Canary, "start one instance (small)") || len(p.back.ModelDiff) == 0 || w.writes != 0 {
 		t.Errorf("%v, %+v after %d writes", p.err, p.back, w.writes)
 	}
 }

@@ -23,6 +23,24 @@ const (
 	ancestryFile   = "/var/log/ancestry.log"
 )
 
+// KubeletUnit is a file of a disk, and Masked what systemctl mask makes of it: a link to nothing.
+const (
+	KubeletUnit = "/etc/systemd/system/kubelet.service"
+	Masked      = "/dev/null"
+)
+
+// Generalize does to a disk what an image builder's script does at its end: the identity goes, and
+// the bootstrap of a pool is put in place. Kamino's agent is on the image where the script installs
+// it.
+func Generalize(files map[string]string, pool string, agent bool) {
+	for _, name := range []string{MachineIDFile, hostnameFile, sshKeyFile, credentialFile, ReceiptFile, lineageFile, ancestryFile, KubeletUnit} {
+		delete(files, name)
+	}
+	if files[poolFile] = pool + "\n"; agent {
+		files[lineageFile] = "installed by the image's builder\n"
+	}
+}
+
 // identity is who a machine is after it booted.
 type identity struct {
 	node      string // the name in kubelet's credentials

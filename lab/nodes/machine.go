@@ -92,6 +92,7 @@ func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce b
 		return err
 	}
 	b, begun := m.fleet.behaviour(instance), time.Now()
+	b.NoKubelet = b.NoKubelet || files[KubeletUnit] == Masked
 	if m.hangs(ctx, instance) || !m.starts(ctx, instance, b) {
 		return ctx.Err()
 	}
