@@ -184,7 +184,7 @@ func (o Options) store(c *boot.Capture) (string, error) {
 	dir := filepath.Join(o.Root, o.Dir)
 	path := filepath.Join(dir, id+".json")
 	if data, err := os.ReadFile(path); err == nil {
-		if old, err := read.Bytes(data); err != nil {
+		if old, err := read.Record(data); err != nil {
 			c.Notes = append(c.Notes, fmt.Sprintf("the record that was here could not be read and was replaced: %v", err))
 		} else if err := c.MergeEarlier(old); err != nil {
 			return "", err

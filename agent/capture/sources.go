@@ -77,7 +77,7 @@ func (o Options) journal(ctx context.Context, c *boot.Capture) {
 		o.note(c, "the journal was not read: %v", cmpErr(err, "it is empty"))
 		return
 	}
-	o.merge(c, data, "journal")
+	o.merge(c, "journal", read.Journal, data)
 }
 
 func cmpErr(err error, otherwise string) any {
@@ -88,8 +88,8 @@ func cmpErr(err error, otherwise string) any {
 }
 
 // merge adds what another source says. Its notes are for those who have only that source.
-func (o Options) merge(c *boot.Capture, data []byte, source string) {
-	more, err := read.Bytes(data)
+func (o Options) merge(c *boot.Capture, source string, read func([]byte) (*boot.Capture, error), data []byte) {
+	more, err := read(data)
 	if err == nil {
 		more.Notes = nil
 		err = c.Merge(more)
@@ -132,7 +132,7 @@ func (o Options) readFile(path string) ([]byte, error) {
 // (https://cloudinit.readthedocs.io/en/latest/explanation/return_codes.html).
 func (o Options) cloudInit(c *boot.Capture) {
 	if data, err := o.readFile("var/log/cloud-init.log"); err == nil {
-		o.merge(c, data, "cloud-init.log")
+		o.merge(c, "cloud-init.log", read.CloudInitLog, data)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		o.note(c, "cloud-init.log was not read: %v", err)
 	}

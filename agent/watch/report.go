@@ -166,7 +166,7 @@ func phases(d *disk.Disk) map[string]float64 {
 	if err != nil {
 		return nil
 	}
-	record, err := read.Bytes(data)
+	record, err := read.Record(data)
 	if err != nil {
 		return nil
 	}

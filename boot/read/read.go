@@ -24,23 +24,42 @@ type format struct {
 	read  func(data []byte) (*boot.Capture, error)
 }
 
+var (
+	record        = format{"capture", sniffCapture, readCapture}
+	journalJSON   = format{"journal", sniffJournalJSON, readJournalJSON}
+	journalExport = format{"journal", sniffJournalExport, readJournalExport}
+	cloudInitLog  = format{"cloud-init-log", sniffCloudInitLog, readCloudInitLog}
+)
+
 // formats are tried in order; the sniffers exclude each other except where a comment says so.
 func formats() []format {
 	return []format{
 		{"plot-svg", sniffSVG, readPlotSVG},
-		{"journal", sniffJournalJSON, readJournalJSON},
-		{"journal", sniffJournalExport, readJournalExport},
+		journalJSON,
+		journalExport,
 		{"plot-json", sniffPlotJSON, readPlotJSON},
 		{"cloud-init-dump", sniffCloudInitDump, readCloudInitDump},
-		{"capture", sniffCapture, readCapture}, // any other JSON object: its error names the schema
+		record, // any other JSON object: its error names the schema
 		{boot.SourceShow, sniffShow, readShow},
-		{"cloud-init-log", sniffCloudInitLog, readCloudInitLog},
+		cloudInitLog,
 	}
 }
 
 // Bytes recognises the format of data by its content and reads the boot in it. The error names the
 // format that failed, or is ErrUnknownFormat.
-func Bytes(data []byte) (*boot.Capture, error) {
+func Bytes(data []byte) (*boot.Capture, error) { return as(data, formats()...) }
+
+// Record reads a capture of kamino-agent. Whoever knows what he has is not linked with the other
+// readers.
+func Record(data []byte) (*boot.Capture, error) { return as(data, record) }
+
+// Journal reads what `journalctl -b -o json` or `-o export` prints.
+func Journal(data []byte) (*boot.Capture, error) { return as(data, journalJSON, journalExport) }
+
+// CloudInitLog reads cloud-init.log.
+func CloudInitLog(data []byte) (*boot.Capture, error) { return as(data, cloudInitLog) }
+
+func as(data []byte, formats ...format) (*boot.Capture, error) {
 	if len(data) > boot.MaxDocument {
 		return nil, fmt.Errorf("read boot: %d bytes, more than the limit of %d; cut the journal to one boot with `journalctl -b`", len(data), boot.MaxDocument)
 	}
@@ -50,7 +69,7 @@ func Bytes(data []byte) (*boot.Capture, error) {
 		return nil, errors.New("read boot: empty input")
 	}
 	head = head[:min(len(head), 64<<10)]
-	for _, f := range formats() {
+	for _, f := range formats {
 		if !f.sniff(head) {
 			continue
 		}
