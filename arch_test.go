@@ -210,6 +210,13 @@ func TestRoot(t *testing.T) {
 	if len(first) != 5 {
 		t.Errorf("docs/architecture.md names %q to be read first, five are wanted", first)
 	}
+	agents, err := os.ReadFile("AGENTS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(agents), "\n"); n > 20 {
+		t.Errorf("AGENTS.md has %d lines, at most 20 are wanted", n)
+	}
 }
 
 // TestLayout: no drawer for odds and ends.

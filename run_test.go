@@ -23,10 +23,12 @@ func TestRunIsSmall(t *testing.T) {
 	}
 }
 
-// TestPortsAreSmall: a provider has at most 16 methods to write, and so has a cluster; none takes a
-// flag that changes what it does.
+// TestPortsAreSmall: a provider has at most 16 methods to write, and so has a cluster, and so has
+// what each may be able to do besides; none takes a flag that changes what it does.
 func TestPortsAreSmall(t *testing.T) {
-	for _, port := range []reflect.Type{reflect.TypeFor[Provider](), reflect.TypeFor[Cluster](), reflect.TypeFor[Clock](), reflect.TypeFor[Recorder]()} {
+	for _, port := range []reflect.Type{reflect.TypeFor[Provider](), reflect.TypeFor[Prover](), reflect.TypeFor[Holder](),
+		reflect.TypeFor[Cluster](), reflect.TypeFor[Examiner](), reflect.TypeFor[Patcher](), reflect.TypeFor[Shelf](),
+		reflect.TypeFor[Clock](), reflect.TypeFor[Recorder]()} {
 		if n := port.NumMethod(); n > 16 {
 			t.Errorf("%s has %d methods, at most 16 are wanted", port, n)
 		}
