@@ -238,8 +238,7 @@ func (c *Case) idle(w *World, out *Outcome) {
 		c.still(w, out, w.restore(w.prepare(nil)))
 		return
 	}
-	image := w.image()
-	day, err := kamino.VersionDate(image[strings.LastIndexByte(image, '/')+1:])
+	day, err := kamino.VersionDate(w.version())
 	if err != nil || kamino.VersionName(day) != kamino.VersionName(w.clock.Now()) {
 		return
 	}
@@ -260,14 +259,20 @@ func (c *Case) still(w *World, out *Outcome, p *Process) {
 	out.Idle = true
 }
 
-// image is what the pool's next machine boots from.
-func (w *World) image() string {
+// version is what the pool's next machine boots from; "" where that is none.
+func (w *World) version() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.refresh()
+	image := ""
 	for _, p := range w.state.Pools {
 		if p.ID == w.pool {
-			return cmp.Or(p.Next, p.Image)
+			image = cmp.Or(p.Next, p.Image)
+		}
+	}
+	for _, a := range w.state.Artifacts {
+		if a.Kind == invariant.Version && strings.EqualFold(a.ID, image) {
+			return a.Name
 		}
 	}
 	return ""
