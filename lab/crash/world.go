@@ -76,7 +76,6 @@ type World struct {
 	canaries   map[string]bool     // nodes of canaries
 	pods       map[string]bool     // UIDs whose end or seal has begun
 	patchPods  map[types.UID]int   // pods of patches, with the boot in which each began
-	held       bool                // budgets do not yield
 	apiAway    time.Time           // Kubernetes answers again at that time
 	older      map[string]*answers // of reads of Kubernetes, by URL
 	owned      bool                // the pool has an owner
