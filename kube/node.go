@@ -84,12 +84,18 @@ func (c *Cluster) readNodes(ctx context.Context) ([]kamino.Node, error) {
 // shared holds texts that many nodes have, once.
 type shared map[string]string
 
+// mostShared is how many texts are remembered: where there are more, most are of one node alone,
+// and what remembers them takes more than they do.
+const mostShared = 20_000
+
 func (s shared) text(t *string) {
 	if one, ok := s[*t]; ok {
 		*t = one
 		return
 	}
-	s[*t] = *t
+	if len(s) < mostShared {
+		s[*t] = *t
+	}
 }
 
 // pairs shares the labels of nodes, most of which all nodes of a pool have.
