@@ -36,6 +36,7 @@ import (
 	"kamino.dev/kamino/api/v1alpha1"
 	"kamino.dev/kamino/controller/metrics"
 	"kamino.dev/kamino/kube"
+	"kamino.dev/kamino/notify"
 )
 
 // Options of Run. Engine, Cluster, Config and Log must be set.
@@ -57,6 +58,8 @@ type Options struct {
 	// LeaseTime is how long a leader that is not heard of leads.
 	LeaseTime time.Duration
 	Version   string // of this program
+	// Notify is who gets notifications; nil for nobody.
+	Notify *notify.Notifier
 	// Metrics and Health are addresses to listen on; "0" for not at all.
 	Metrics, Health string
 }
@@ -69,7 +72,7 @@ const workers = 8
 
 // Run keeps the pools of all NodePrototypes until ctx ends. Of several processes one does.
 func Run(ctx context.Context, o Options) error {
-	logger := logr.FromSlogHandler(o.Log.Handler())
+	logger := logr.FromSlogHandler(orderly{o.Log.Handler(), ctx})
 	log.SetLogger(logger)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
@@ -109,13 +112,20 @@ func newReconciler(mgr manager.Manager, o Options) *reconciler {
 	seen.Cluster = sightseer{o.Cluster, mgr.GetClient()}
 	o.Defaults.MaxAway = o.MaxDonors
 	count := metrics.NewRuns(served.Registry, o.Version)
+	tell := &teller{log: o.Log, record: o.Cluster.RecordOnce, again: o.Resync, told: map[string]*told{},
+		patch: func(ctx context.Context, name string, patch client.Patch) error {
+			return mgr.GetClient().Patch(ctx, &v1alpha1.NodePrototype{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
+		}}
+	if o.Notify != nil {
+		tell.send = o.Notify.Send
+	}
 	return &reconciler{
 		client: mgr.GetClient(), engine: o.Engine, seen: &seen, base: o.Defaults, opts: o,
 		pace:  flowcontrol.NewTokenBucketRateLimiter(o.PerSecond, workers),
 		views: map[string]view{}, watches: map[kamino.PoolID]watching{},
 		runs: &runs{engine: o.Engine, log: o.Log, report: o.Engine.Report, turns: make(chan struct{}, o.MaxDonors), of: map[string]*run{},
 			ended: func(_, pool string, results []kamino.PoolResult, err error) { count.Ended(pool, results, err) }},
-		metrics: count,
+		metrics: count, teller: tell,
 	}
 }
 

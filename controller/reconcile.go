@@ -27,6 +27,7 @@ type reconciler struct {
 	base   kamino.AutoOptions
 	opts   Options
 	runs   *runs
+	teller *teller
 	pace   flowcontrol.RateLimiter // of passes that read the cloud, shared between pools
 
 	mu      sync.Mutex
@@ -78,10 +79,21 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		r.runs.begin(p.Name, opts)
 	}
+	r.tell(ctx, &p, w)
 	if w.trouble == nil {
 		r.watch(p.Name, p.Spec, w, pool, opts)
 	}
 	return reconcile.Result{RequeueAfter: r.again(p.Name, v.wake)}, nil
+}
+
+// tell tells of what happened. Services get it in the background, as they may hang.
+func (r *reconciler) tell(ctx context.Context, p *v1alpha1.NodePrototype, w world) {
+	leading := r.runs.context()
+	out := r.teller.tell(ctx, p, news(w), w.now, leading != nil && leading.Err() == nil)
+	if len(out) > 0 {
+		p := p.DeepCopy()
+		r.runs.busy.Go(func() { r.teller.deliver(leading, p, out, r.engine.Clock.Now) })
+	}
 }
 
 // look reads the world. What is wrong with the prototype or its pool is part of it; an error is
@@ -249,6 +261,7 @@ func (r *reconciler) again(name string, wake time.Time) time.Duration {
 
 func (r *reconciler) forget(name string) {
 	r.runs.forget(name)
+	r.teller.forget(name)
 	r.metrics.Forget(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,10 +2,13 @@ package kube
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -50,4 +53,36 @@ func (c *Cluster) Record(ctx context.Context, node kamino.Node, reason, message 
 		ReportingController: managedBy,
 		ReportingInstance:   c.opts.Process,
 	}, metav1.CreateOptions{FieldManager: fieldManager})
+}
+
+// RecordOnce writes an event of an object that is not a node. Its name is made of a key, so that
+// nobody writes it a second time as long as it is kept.
+func (c *Cluster) RecordOnce(ctx context.Context, about corev1.ObjectReference, key, reason, message string, at time.Time, warning bool) error {
+	ctx, cancel := c.opts.Clock.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "")
+	}
+	kind, namespace := corev1.EventTypeNormal, about.Namespace
+	if warning {
+		kind = corev1.EventTypeWarning
+	}
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault // of what has none
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(string(about.UID) + key))
+	when := metav1.NewTime(at)
+	_, err := c.api.events(namespace).Create(ctx, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%.200s.%016x", about.Name, sum.Sum64())},
+		InvolvedObject: about, Reason: reason, Message: message, Type: kind,
+		FirstTimestamp: when, LastTimestamp: when, Count: 1,
+		Source:              corev1.EventSource{Component: managedBy},
+		ReportingController: managedBy,
+		ReportingInstance:   c.opts.Process,
+	}, metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
 }

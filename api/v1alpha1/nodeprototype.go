@@ -274,3 +274,7 @@ const (
 // AnnotationPromote on a NodePrototype names a version that the controller is to promote; empty, it
 // means the newest that passed its proof and waits. The controller takes it off when that is done.
 const AnnotationPromote = "kamino.dev/promote"
+
+// AnnotationTold on a NodePrototype is the controller's note of what the services of notifications
+// got: whoever takes it off has the last hours told again.
+const AnnotationTold = "kamino.dev/told"

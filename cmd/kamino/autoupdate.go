@@ -24,6 +24,7 @@ type autoUpdateCommand struct {
 	patch    bool
 	patching patchFlags
 	owner    ownerFlags
+	notify   notifyFlag
 }
 
 func newAutoUpdateCommand(a *app) *cobra.Command {
@@ -56,6 +57,7 @@ kamino plan prints.`,
 	f.BoolVar(&c.patch, "patch", false, "first patch the best candidates of each pool, as kamino patch does; the donor is chosen, made and proved with the patches then")
 	c.patching.add(f, "patch-")
 	c.owner.add(f)
+	c.notify.add(f)
 	c.out.add(cmd)
 	c.sel.completes(a, cmd, "target-vmss")
 	return cmd
@@ -95,6 +97,9 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 		}
 		opts.Patch = &patch
 	}
+	if err := c.notify.open(); err != nil {
+		return err
+	}
 	if err := c.needImage(ctx, c.dryRun); err != nil {
 		return c.refuse(ctx, err, c.dryRun, func(e *kamino.Engine) error {
 			_, err := e.Restore(ctx, kamino.RestoreOptions{Pools: opts.Pools})
@@ -111,12 +116,17 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	if c.dryRun {
 		return c.plan(ctx, engine, opts, c.out, c.detailed)
 	}
-	finish := c.follow(ctx, engine)
+	finish, began := c.follow(ctx, engine), c.clock.Now()
 	results, err := engine.AutoUpdate(ctx, opts)
 	if ctx.Err() == nil && results != nil {
 		err = errors.Join(err, engine.Watch(ctx, results, kamino.Watching{For: c.watch.d, Budget: opts.Proof.Budget}))
 	}
 	finish()
+	pools := make([]string, len(results))
+	for i, p := range results {
+		pools[i] = string(p.Pool)
+	}
+	c.notify.tell(ctx, c.app, engine, pools, began, err)
 	if results == nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type controllerCommand struct {
 	resync, retry, grace, leaseTime durationValue
 	perSecond                       float32
 	metrics, health                 string
+	notify                          notifyFlag
 }
 
 func newControllerCommand(a *app) *cobra.Command {
@@ -51,6 +52,7 @@ then, the next process gives back.`,
 	f.Float32Var(&c.perSecond, "passes-per-second", 1, "how many passes a second may read the cloud, those of all pools together")
 	f.Var(&c.grace, "grace", "how long to wait for donors to come back when it is ended")
 	f.Var(&c.leaseTime, "lease-time", "how long a leader leads that is not heard of, at least 2s")
+	c.notify.add(f)
 	f.StringVar(&c.metrics, "metrics-address", ":8443", "where to serve /metrics, with TLS, to those whom the API server allows to get that path; 0 for not at all")
 	f.StringVar(&c.health, "health-address", ":8081", "where to serve /healthz and /readyz; 0 for not at all")
 	return cmd
@@ -67,6 +69,9 @@ func (c *controllerCommand) Run(ctx context.Context) error {
 		return kamino.WithHint(fmt.Errorf("lease time %s is too short", &c.leaseTime), "use --lease-time 2s or more")
 	case c.perSecond <= 0:
 		return kamino.WithHint(fmt.Errorf("invalid number of passes a second %g", c.perSecond), "use --passes-per-second 0.1 or more")
+	}
+	if err := c.notify.open(); err != nil {
+		return err
 	}
 	opts, err := c.sel.options(c.app)
 	if err != nil {
@@ -97,6 +102,6 @@ func (c *controllerCommand) Run(ctx context.Context) error {
 	return controller.Run(ctx, controller.Options{
 		Engine: engine, Cluster: cluster, Config: config, Log: c.global.Log, Defaults: opts, MaxDonors: c.maxDonors,
 		Resync: c.resync.d, Retry: c.retry.d, PerSecond: c.perSecond, Grace: c.grace.d, LeaseTime: c.leaseTime.d,
-		Version: c.global.Version, Metrics: c.metrics, Health: c.health,
+		Version: c.global.Version, Metrics: c.metrics, Health: c.health, Notify: c.notify.to,
 	})
 }

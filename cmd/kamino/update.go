@@ -128,6 +128,7 @@ type updateCommand struct {
 	dryRun   bool
 	detailed bool
 	adopt    bool
+	notify   notifyFlag
 
 	owner ownerFlags
 }
@@ -162,6 +163,7 @@ another.`,
 	f.BoolVar(&c.adopt, "adopt-model", false, "replace an image that somebody else has put into the model since kamino last wrote one")
 	addPendingReboot(f, &c.pending)
 	c.run.add(a, f)
+	c.notify.add(f)
 	c.out.add(cmd)
 	a.completes(cmd, "target-node", nodeWords)
 	return cmd
@@ -185,6 +187,9 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	if opts.PendingReboot, err = parseSignals(c.pending); err != nil {
 		return err
 	}
+	if err := c.notify.open(); err != nil {
+		return err
+	}
 	if err := c.needImage(ctx, c.dryRun); err != nil {
 		return c.refuse(ctx, err, c.dryRun, func(e *kamino.Engine) error { return e.GiveBack(ctx, c.donor) })
 	}
@@ -195,9 +200,14 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	if c.dryRun {
 		return c.plan(ctx, engine, opts)
 	}
-	finish := c.follow(ctx, engine)
+	finish, began := c.follow(ctx, engine), c.clock.Now()
 	result, err := engine.Update(ctx, opts)
 	finish()
+	var pools []string
+	if result.Pool != "" {
+		pools = []string{string(result.Pool)}
+	}
+	c.notify.tell(ctx, c.app, engine, pools, began, err)
 	report := updateReport{Result: result, OK: err == nil, byVersion: opts.ImageReference == kamino.ByVersion}
 	if err != nil {
 		report.Error = err.Error()

@@ -43,11 +43,12 @@ var keeperUses = []struct {
 	sets  []string
 }{
 	{"default", nil, nil},
+	{"notify", nil, []string{"notify.secret=told"}},
 	{"workload-identity", monitored, []string{"azure.workloadIdentity.enabled=true", "azure.workloadIdentity.clientId=22222222-2222-2222-2222-222222222222",
 		"azure.subscription=00000000-0000-0000-0000-000000000001", "azure.resourceGroup=rg-1", "metrics.readers[0].name=prometheus-k8s", "metrics.readers[0].namespace=monitoring",
 		"metrics.prometheusRule.without={KaminoRunFailed}", "metrics.prometheusRule.runbooks=https://git.example.com/kamino/", "metrics.serviceMonitor.labels.team=infra"}},
 	{"aws", nil, []string{"base.enabled=false", "aws.enabled=true", "aws.roleARN=arn:aws:iam::123456789012:role/kamino", "aws.region=eu-central-1", "aws.clusterName=prod", "replicas=1",
-		"networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring", "rbac.force=true", "rbac.probeNamespaces={ops}", "image.pullSecret=registry",
+		"networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring", "rbac.force=true", "rbac.probeNamespaces={ops}", "notify.secret=told", "image.pullSecret=registry",
 		"controller.lastPatchAnnotations={condition:Patched}", "controller.sealPolicy=x", "tolerations[0].operator=Exists", "affinity.nodeAffinity.x=y", "podLabels.team=infra", "podAnnotations.note=hello",
 		"controller.extraEnv[0].name=HTTPS_PROXY", "controller.extraEnv[0].value=http://proxy:3128", "priorityClassName="}},
 }

@@ -4,11 +4,16 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -209,7 +214,8 @@ func TestController(t *testing.T) {
 	t.Parallel()
 	k := newKept(t)
 	blue := k.pool("blue", 2)
-	leader := k.start()
+	heard := newHeard(t)
+	leader := k.start("--notify-file", heard.file)
 	k.apply("blue", `{pool: blue, `+quick+`}`)
 	p := k.awaitReason("blue", v1alpha1.ReasonUpToDate)
 	if s := p.Status; s.Pool != "blue" || s.Next == nil || s.Image != s.Next.Version || s.Next.Built == nil || s.Run != nil || s.Donor != "" || s.ObservedGeneration != p.Generation ||
@@ -228,7 +234,7 @@ func TestController(t *testing.T) {
 
 	t.Run("troubled", func(t *testing.T) { k.at(t).troubled() })
 	t.Run("held", func(t *testing.T) { k.at(t).held() })
-	t.Run("killed", func(t *testing.T) { k.at(t).killed(leader) })
+	t.Run("killed", func(t *testing.T) { k.at(t).killed(leader, heard) })
 }
 
 func (k *kept) at(t *testing.T) *kept { return &kept{t, k.lab, k.protos} }
@@ -299,7 +305,7 @@ func (k *kept) held() {
 
 // killed: of two processes the one that leads is killed while its donor is being sealed; the other
 // adopts the run and ends it, and the donor is back.
-func (k *kept) killed(leader *process) {
+func (k *kept) killed(leader *process, heard *heard) {
 	red := k.pool("red", 2)
 	killed := make(chan struct{})
 	var once sync.Once
@@ -308,7 +314,7 @@ func (k *kept) killed(leader *process) {
 			once.Do(func() { _ = leader.cmd.Process.Kill(); close(killed) })
 		}
 	})
-	k.start()
+	next := k.start("--notify-file", heard.file)
 	k.apply("red", `{pool: red, `+quick+`}`)
 	select {
 	case <-killed:
@@ -324,4 +330,126 @@ func (k *kept) killed(leader *process) {
 	red.expectRunning(0)
 	red.expectRunning(1)
 	red.expectFree()
+	heard.expect(k.T, "blue", "green", "grey", "red")
+	k.events(map[string]int{"Normal KaminoPromoted blue": 1, "Normal KaminoPromoted green": 1, "Normal KaminoPromoted grey": 1, "Normal KaminoPromoted red": 1, "Warning KaminoRefused owned": 1})
+	next.endsInOrder(k.T, heard)
+	leader.secret(k.T, heard)
+}
+
+// endsInOrder: told to end, a process that leads ends well, and says nothing of errors.
+func (p *process) endsInOrder(t *testing.T, heard *heard) {
+	t.Helper()
+	p.mu.Lock()
+	before := p.log.Len()
+	p.mu.Unlock()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-p.ended
+	if said := p.secret(t, heard)[before:]; p.cmd.ProcessState.ExitCode() != 0 || strings.Contains(said, "ERROR") || !strings.Contains(said, "no longer leading") {
+		t.Errorf("exit code %d, and it said\n%s", p.cmd.ProcessState.ExitCode(), said)
+	}
+}
+
+// secret: the log, which it returns, holds nothing of a URL of --notify-file.
+func (p *process) secret(t *testing.T, heard *heard) string {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if strings.Contains(p.log.String(), heard.secret) {
+		t.Error("the log tells the URL of a notification")
+	}
+	return p.log.String()
+}
+
+// events: each of prototypes is there as often as it is to be.
+func (k *kept) events(want map[string]int) {
+	k.Helper()
+	labtest.Await(k, time.Minute, fmt.Sprintf("there are the events %v", want), func() string {
+		list, err := k.lab.Client.CoreV1().Events("").List(k.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=NodePrototype"})
+		if err != nil {
+			return err.Error()
+		}
+		got := map[string]int{}
+		for _, e := range list.Items {
+			got[e.Type+" "+e.Reason+" "+e.InvolvedObject.Name] += int(e.Count)
+			if (e.Type == "Warning") != strings.Contains(e.Message, `Type "kamino `) || e.InvolvedObject.UID != k.get(e.InvolvedObject.Name).UID {
+				return fmt.Sprintf("%+v", e)
+			}
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Sprint(got)
+		}
+		return ""
+	})
+}
+
+// heard is a receiver of notifications: what it was told.
+type heard struct {
+	file, secret string
+
+	mu    sync.Mutex
+	texts []string
+}
+
+func newHeard(t *testing.T) *heard {
+	t.Helper()
+	h := &heard{secret: "s3cr3t"}
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var body struct{ Title, Message string }
+		err := json.NewDecoder(r.Body).Decode(&body)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.texts = append(h.texts, body.Title+": "+body.Message); err != nil || r.URL.Path != "/"+h.secret {
+			h.texts = append(h.texts, fmt.Sprintf("%s: %v", r.URL, err))
+		}
+	}))
+	t.Cleanup(s.Close)
+	h.file = filepath.Join(t.TempDir(), "urls")
+	if err := os.WriteFile(h.file, []byte("generic"+strings.TrimPrefix(s.URL, "http")+"/"+h.secret+"?disabletls=yes&template=json\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *heard) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.texts)
+}
+
+// expect: the promotion of each of these pools was told, once, and nothing else.
+func (h *heard) expect(t *testing.T, pools ...string) {
+	t.Helper()
+	labtest.Await(t, time.Minute, fmt.Sprintf("promotions of %v were told", pools), func() string {
+		texts := h.all()
+		for _, pool := range pools {
+			if n := len(slices.DeleteFunc(slices.Clone(texts), func(s string) bool {
+				return !strings.HasPrefix(s, "Kamino: pool "+pool+": version ") || !strings.Contains(s, "new nodes of pool "+pool+" boot from")
+			})); n != 1 {
+				return fmt.Sprintf("%d of %s: %q", n, pool, texts)
+			}
+		}
+		if len(texts) != len(pools) {
+			return fmt.Sprintf("%q", texts)
+		}
+		return ""
+	})
+}
+
+// TestNotify: commands tell of what they did, and of what they could not.
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	h := newHeard(t)
+	p := newPool(t, 1)
+	node := p.computers()[0]
+	kaminoRun(t, updateArgs(node, "--notify-file", h.file)...).mustSucceed(t)
+	h.expect(t, p.name)
+	kaminoRun(t, updateArgs(node, "--notify-file", h.file)...).mustSucceed(t)
+	h.expect(t, p.name) // nothing was done
+	o := kaminoRun(t, updateArgs("nobody", "--notify-file", h.file)...)
+	texts := h.all()
+	if o.code == 0 || len(texts) != 2 || !strings.HasPrefix(texts[1], "Kamino: a run failed: ") || !strings.Contains(texts[1], "nobody") || strings.Contains(o.log, h.secret) {
+		t.Errorf("exit code %d, and was told %q\n%s", o.code, texts, o.log)
+	}
 }

@@ -132,8 +132,16 @@ tolerations:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- if include "controller.onHost" . }}
+{{- if or (include "controller.onHost" .) .Values.notify.secret }}
 volumes:
+  {{- with .Values.notify.secret }}
+  - name: notify
+    secret:
+      secretName: {{ . }}
+      optional: true # the jobs of Helm need it not
+  {{- end }}
+{{- end }}
+{{- if include "controller.onHost" . }}
   {{- range $i, $path := .Values.azure.hostFiles }}
   - name: file-{{ $i }}
     hostPath:
@@ -185,8 +193,15 @@ securityContext:
   readOnlyRootFilesystem: true
   capabilities:
     drop: [ALL]
-{{- if include "controller.onHost" . }}
+{{- if or (include "controller.onHost" .) .Values.notify.secret }}
 volumeMounts:
+  {{- if .Values.notify.secret }}
+  - name: notify
+    mountPath: /etc/kamino/notify
+    readOnly: true
+  {{- end }}
+{{- end }}
+{{- if include "controller.onHost" . }}
   {{- range $i, $path := .Values.azure.hostFiles }}
   - name: file-{{ $i }}
     mountPath: {{ $path }}

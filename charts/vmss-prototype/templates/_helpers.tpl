@@ -155,6 +155,10 @@ targetNode: {{ . | quote }}
 
 {{- define "kamino.runArgs" }}
 {{- include "kamino.gallery" . }}
+{{- if .notify.secret }}
+- --notify-file
+- /etc/kamino/notify/urls
+{{- end }}
 - --new-updated-nodes
 - {{ .newUpdatedNodes | quote }}
 - --max-history

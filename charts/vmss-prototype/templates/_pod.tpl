@@ -105,8 +105,15 @@ containers:
       readOnlyRootFilesystem: true
       capabilities:
         drop: [ALL]
-    {{- if include "kamino.onHost" $k }}
+    {{- if or (include "kamino.onHost" $k) $k.notify.secret }}
     volumeMounts:
+      {{- if $k.notify.secret }}
+      - name: notify
+        mountPath: /etc/kamino/notify
+        readOnly: true
+      {{- end }}
+    {{- end }}
+    {{- if include "kamino.onHost" $k }}
       {{- range $i, $path := $k.azure.hostFiles }}
       - name: file-{{ $i }}
         mountPath: {{ $path }}
@@ -118,8 +125,16 @@ containers:
         readOnly: true
       {{- end }}
     {{- end }}
-{{- if include "kamino.onHost" $k }}
+{{- if or (include "kamino.onHost" $k) $k.notify.secret }}
 volumes:
+  {{- with $k.notify.secret }}
+  - name: notify
+    secret:
+      secretName: {{ . }}
+      optional: true # the job that ends a release needs it not
+  {{- end }}
+{{- end }}
+{{- if include "kamino.onHost" $k }}
   {{- range $i, $path := $k.azure.hostFiles }}
   - name: file-{{ $i }}
     hostPath:

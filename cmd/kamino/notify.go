@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/notify"
+)
+
+// notifyFlag says who is told of what a command did.
+type notifyFlag struct {
+	file string
+	to   *notify.Notifier
+}
+
+func (n *notifyFlag) add(f *pflag.FlagSet) {
+	f.StringVar(&n.file, "notify-file", "", "`file` with shoutrrr URLs, one a line: these services are told of promotions, failures, withdrawals and donors that are not back; "+strings.Join(append([]string{"generic"}, notify.Services()...), ", "))
+}
+
+// open reads the file, so that a mistake in it is known before anything is done.
+func (n *notifyFlag) open() (err error) {
+	if n.file != "" {
+		n.to, err = notify.Open(n.file)
+	}
+	return err
+}
+
+// tellTime is for telling all services at the end of a command.
+const tellTime = 20 * time.Second
+
+// tell tells of what happened to pools since, as their ledgers say, also when the command was told
+// to end. What of a failure no ledger tells is told by the error.
+func (n *notifyFlag) tell(ctx context.Context, a *app, e *kamino.Engine, pools []string, since time.Time, failed error) {
+	if n.to == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
+	defer cancel()
+	var all []notify.Happening
+	if len(pools) > 0 {
+		statuses, err := e.Status(ctx, pools, nil)
+		if err != nil {
+			a.global.Log.Warn("read what to notify of", "error", err)
+		}
+		for _, s := range statuses {
+			all = append(all, happened(s, e.Process, a.clock.Now(), since)...)
+		}
+	}
+	bad := false
+	for _, h := range all {
+		bad = bad || h.Warning
+	}
+	if held := (*kamino.HeldError)(nil); failed != nil && !bad && !errors.As(failed, &held) && !errors.Is(failed, context.Canceled) {
+		pool := ""
+		if len(pools) > 0 {
+			pool = kamino.PoolID(pools[0]).Name()
+		}
+		all = append(all, notify.Failure("", pool, a.clock.Now(), failed))
+	}
+	for _, h := range all {
+		if err := n.to.Send(ctx, h); err != nil {
+			a.global.Log.Warn("a notification was not delivered", "reason", h.Reason, "error", err, "hint", kamino.Hint(err))
+		}
+	}
+}
+
+// happened are the happenings since a command began. A donor that its process or an ended one left
+// away is told of at once: nobody may come soon.
+func happened(s kamino.PoolStatus, process string, now, since time.Time) (out []notify.Happening) {
+	limit := notify.AwayLimit
+	if u := s.Unfinished; u != nil && (u.Process == process || !u.Alive) {
+		limit = 0
+	}
+	for _, h := range notify.Of(s, now, limit) {
+		if !h.Quiet && (h.At.IsZero() || !h.At.Before(since)) {
+			out = append(out, h)
+		}
+	}
+	return out
+}

@@ -1,0 +1,42 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+)
+
+// orderly is the log of controller-runtime. At an orderly end its manager gives up leading and then
+// calls that an error, "leader election lost".
+type orderly struct {
+	slog.Handler
+	process context.Context
+}
+
+const lost = "leader election lost"
+
+// Handle implements slog.Handler.
+func (o orderly) Handle(ctx context.Context, r slog.Record) error {
+	ended := false
+	r.Attrs(func(a slog.Attr) bool {
+		err, ok := a.Value.Any().(error)
+		ended = ended || ok && err.Error() == lost
+		return !ended
+	})
+	if ended && o.process.Err() != nil {
+		r = slog.NewRecord(r.Time, slog.LevelInfo, "no longer leading: the process was told to end", r.PC)
+		if !o.Enabled(ctx, r.Level) {
+			return nil
+		}
+	}
+	return o.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (o orderly) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return orderly{o.Handler.WithAttrs(attrs), o.process}
+}
+
+// WithGroup implements slog.Handler.
+func (o orderly) WithGroup(name string) slog.Handler {
+	return orderly{o.Handler.WithGroup(name), o.process}
+}

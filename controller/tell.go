@@ -1,0 +1,158 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/api/v1alpha1"
+	"kamino.dev/kamino/notify"
+)
+
+// What is older is not told any more: of events the API server keeps an hour's, and nobody wants to
+// be woken for what was this morning.
+const (
+	oldEvent = 50 * time.Minute
+	oldNews  = 6 * time.Hour
+)
+
+// teller tells of happenings: each as an event, whose name makes it the only one, and to the
+// services of --notify-file. What these got stands in an annotation of the prototype, so that the
+// next process does not tell it again.
+type teller struct {
+	log   *slog.Logger
+	patch func(ctx context.Context, name string, patch client.Patch) error // of prototypes
+	// record writes an event that may be there already.
+	record func(ctx context.Context, about corev1.ObjectReference, key, reason, message string, at time.Time, warning bool) error
+	send   func(context.Context, notify.Happening) error // nil: there are no services
+	again  time.Duration                                 // after a service failed
+
+	mu   sync.Mutex
+	told map[string]*told // by prototype
+}
+
+// told is what this process knows of the happenings of a prototype.
+type told struct {
+	uid    types.UID
+	events map[string]bool
+	news   map[string]bool
+	wait   time.Time // no service is tried before
+	busy   bool
+}
+
+// news are the happenings of a pass. While a run of this process is at work, how those before it
+// ended is not told: it may be their next try.
+func news(w world) []notify.Happening {
+	all, own := notify.Of(w.view.Status, w.now, notify.AwayLimit), w.own
+	switch {
+	case own != nil && own.running:
+		return slices.DeleteFunc(all, func(h notify.Happening) bool { return !h.At.IsZero() })
+	case own.failed() && !slices.ContainsFunc(w.view.Status.Runs, func(p kamino.PastRun) bool { return own.id != "" && p.Run == own.id }):
+		return append(all, notify.Failure(own.id, w.view.Status.Name, own.ended, own.err)) // before it came to a lease
+	}
+	return all
+}
+
+// tell writes the events that are not there yet, and returns what services are to get, if they may
+// get anything now: deliver must follow then.
+func (t *teller) tell(ctx context.Context, p *v1alpha1.NodePrototype, all []notify.Happening, now time.Time, may bool) (out []notify.Happening) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := t.told[p.Name]
+	if one == nil || one.uid != p.UID {
+		one = &told{uid: p.UID, events: map[string]bool{}, news: map[string]bool{}}
+		for _, key := range strings.Fields(p.Annotations[v1alpha1.AnnotationTold]) {
+			one.news[key] = true
+		}
+		t.told[p.Name] = one
+	}
+	current := map[string]bool{}
+	for _, h := range all {
+		current[h.Key] = true
+		if h.At.IsZero() {
+			h.At = now
+		}
+		if h.At.Before(p.CreationTimestamp.Time) {
+			continue
+		}
+		if !one.events[h.Key] && now.Sub(h.At) < oldEvent {
+			about := corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodePrototype", Name: p.Name, UID: p.UID}
+			if err := t.record(ctx, about, h.Key, h.Reason, h.Message(), h.At, h.Warning); err != nil {
+				t.log.Warn("write event", "prototype", p.Name, "reason", h.Reason, "error", err)
+			} else {
+				one.events[h.Key] = true
+			}
+		}
+		if may && t.send != nil && !h.Quiet && !one.news[h.Key] && !one.busy && !now.Before(one.wait) && now.Sub(h.At) < oldNews {
+			out = append(out, h)
+		}
+	}
+	gone := func(key string, _ bool) bool { return !current[key] }
+	maps.DeleteFunc(one.events, gone)
+	if one.busy = one.busy || len(out) > 0; len(all) > 0 { // else the pool was not read
+		maps.DeleteFunc(one.news, gone)
+	}
+	return out
+}
+
+// deliver sends what tell returned, and notes on the prototype what was sent. What was not, a later
+// pass tries again.
+func (t *teller) deliver(ctx context.Context, p *v1alpha1.NodePrototype, out []notify.Happening, now func() time.Time) {
+	sent := map[string]bool{}
+	for _, h := range out {
+		if err := t.send(ctx, h); err != nil {
+			if ctx.Err() == nil {
+				t.log.Warn("a notification was not delivered", "prototype", p.Name, "reason", h.Reason, "error", err, "hint", kamino.Hint(err), "next_try_in", t.again)
+			}
+			continue
+		}
+		sent[h.Key] = true
+	}
+	t.mu.Lock()
+	one := t.told[p.Name]
+	if one == nil || one.uid != p.UID { // deleted meanwhile
+		t.mu.Unlock()
+		return
+	}
+	one.busy = false
+	if len(sent) < len(out) {
+		one.wait = now().Add(t.again)
+	}
+	maps.Copy(one.news, sent)
+	keys := strings.Join(slices.Sorted(maps.Keys(one.news)), " ")
+	t.mu.Unlock()
+	if len(sent) == 0 {
+		return
+	}
+	if err := t.note(ctx, p.Name, keys); err != nil {
+		t.log.Warn("note what was told: the next process tells it again", "prototype", p.Name, "error", err)
+	}
+}
+
+// note writes the annotation. It is done at the end of the process, too.
+func (t *teller) note(ctx context.Context, name, keys string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationTold: keys}}})
+	if err != nil {
+		return fmt.Errorf("make patch: %w", err)
+	}
+	return client.IgnoreNotFound(t.patch(ctx, name, client.RawPatch(types.MergePatchType, patch)))
+}
+
+func (t *teller) forget(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.told, name)
+}

@@ -1,0 +1,170 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/api/v1alpha1"
+	"kamino.dev/kamino/notify"
+)
+
+// town is where happenings are told.
+type town struct {
+	p      *v1alpha1.NodePrototype
+	events []string
+	news   []string
+	fails  error
+	log    bytes.Buffer
+	now    time.Time
+}
+
+func newTown() *town {
+	return &town{now: now, p: &v1alpha1.NodePrototype{ObjectMeta: metav1.ObjectMeta{Name: "blue", UID: "u", CreationTimestamp: metav1.NewTime(now.Add(-24 * time.Hour))}}}
+}
+
+// process is one that begins in the town.
+func (w *town) process() *teller {
+	return &teller{log: slog.New(slog.NewTextHandler(&w.log, nil)), told: map[string]*told{}, again: time.Minute,
+		record: func(_ context.Context, about corev1.ObjectReference, key, reason, _ string, _ time.Time, warning bool) error {
+			w.events = append(w.events, key)
+			return nil
+		},
+		send: func(_ context.Context, h notify.Happening) error {
+			if w.fails == nil {
+				w.news = append(w.news, h.Key)
+			}
+			return w.fails
+		},
+		patch: func(_ context.Context, name string, patch client.Patch) error {
+			data, err := patch.Data(w.p)
+			if err != nil {
+				return err
+			}
+			return json.Unmarshal(data, w.p)
+		}}
+}
+
+// pass is one pass of a process, and what it has told in the background.
+func (w *town) pass(t *teller, all ...notify.Happening) {
+	if out := t.tell(context.Background(), w.p, all, w.now, true); len(out) > 0 {
+		t.deliver(context.Background(), w.p, out, func() time.Time { return w.now })
+	}
+}
+
+func (w *town) expect(t *testing.T, when, events, news string) {
+	t.Helper()
+	if e, n := strings.Join(w.events, " "), strings.Join(w.news, " "); e != events || n != news {
+		t.Errorf("%s: events %q, want %q; news %q, want %q", when, e, events, n, news)
+	}
+}
+
+// TestToldOnce: services get a happening once, whoever leads.
+func TestToldOnce(t *testing.T) {
+	w := newTown()
+	a, b := notify.Happening{Key: "a", At: now.Add(-time.Minute)}, notify.Happening{Key: "b"}
+	first := w.process()
+	w.pass(first, a)
+	w.pass(first, a)
+	w.expect(t, "one process", "a", "a")
+	second := w.process()
+	w.pass(second, a)
+	w.pass(second, a, b)
+	w.expect(t, "the next, whose event is the same by its name", "a a b", "a b")
+	w.pass(w.process(), a, b)
+	w.expect(t, "the third", "a a b a b", "a b")
+	w.pass(second, b)
+	c := notify.Happening{Key: "c"}
+	w.pass(second, b, c)
+	if w.p.Annotations[v1alpha1.AnnotationTold] != "b c" {
+		t.Errorf("what is over is still noted: %q", w.p.Annotations)
+	}
+}
+
+// TestToldOfOld: what happened before the prototype was made is not told, nor what is old; what
+// is so now always is.
+func TestToldOfOld(t *testing.T) {
+	w := newTown()
+	w.pass(w.process(), notify.Happening{Key: "before", At: now.Add(-25 * time.Hour)}, notify.Happening{Key: "morning", At: now.Add(-7 * time.Hour)},
+		notify.Happening{Key: "hours", At: now.Add(-2 * time.Hour)}, notify.Happening{Key: "now"}, notify.Happening{Key: "quiet", Quiet: true})
+	w.expect(t, "of old", "now quiet", "hours now")
+}
+
+// TestToldLater: what a service did not take is tried again, but not at once; and nothing is told
+// by a process that does not lead.
+func TestToldLater(t *testing.T) {
+	w, a := newTown(), notify.Happening{Key: "a"}
+	one := w.process()
+	if out := one.tell(t.Context(), w.p, []notify.Happening{a}, now, false); len(out) > 0 {
+		t.Errorf("told before it leads: %v", out)
+	}
+	w.fails = errors.New("service generic, line 1: no connection")
+	w.pass(one, a)
+	if !strings.Contains(w.log.String(), "a notification was not delivered") || w.p.Annotations != nil {
+		t.Errorf("%s\n%v", w.log.String(), w.p.Annotations)
+	}
+	w.fails = nil
+	w.pass(one, a)
+	w.expect(t, "at once", "a", "")
+	w.now = w.now.Add(time.Minute)
+	out := one.tell(t.Context(), w.p, []notify.Happening{a}, w.now, true)
+	if again := one.tell(t.Context(), w.p, []notify.Happening{a}, w.now, true); len(out) != 1 || len(again) != 0 {
+		t.Errorf("a pass while it is being sent: %v, %v", out, again)
+	}
+	one.deliver(t.Context(), w.p, out, func() time.Time { return w.now })
+	w.expect(t, "a minute later", "a", "a")
+}
+
+// TestNews: what a pass tells of, beside a run of this process.
+func TestNews(t *testing.T) {
+	w := due()
+	w.view.Status.Runs = []kamino.PastRun{past(time.Minute, "x")}
+	w.view.Status.Unfinished = &kamino.Unfinished{Run: "r2", Record: kamino.Record{Donor: "n", AwaySince: now.Add(-2 * time.Hour)}}
+	for name, tt := range map[string]struct {
+		own  *run
+		want []string
+	}{
+		"none":                 {nil, []string{"failed/r", "away/r2/n"}},
+		"at work":              {&run{running: true}, []string{"away/r2/n"}},
+		"in the ledger":        {&run{id: "r", err: errors.New("x")}, []string{"failed/r", "away/r2/n"}},
+		"before its lease":     {&run{ended: now, err: errors.New("x")}, []string{"failed/r", "away/r2/n", "failed/1795406400"}},
+		"another process's":    {&run{err: &kamino.HeldError{}}, []string{"failed/r", "away/r2/n"}},
+		"not in the ledger":    {&run{id: "r3", err: errors.New("x")}, []string{"failed/r", "away/r2/n", "failed/r3"}},
+		"ended by the process": {&run{err: context.Canceled}, []string{"failed/r", "away/r2/n"}},
+	} {
+		w.own = tt.own
+		var got []string
+		for _, h := range news(w) {
+			got = append(got, h.Key)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// TestOrderlyEnd: giving up to lead is no error when the process is told to end, and one when not.
+func TestOrderlyEnd(t *testing.T) {
+	var out bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	log := slog.New(orderly{slog.NewTextHandler(&out, nil), ctx}).With("a", 1)
+	log.Error("error received after stop sequence was engaged", "err", errors.New(lost))
+	cancel()
+	log.Error("error received after stop sequence was engaged", "err", errors.New(lost))
+	log.Error("something else", "err", errors.New("x"))
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 3 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[1], "level=INFO") || strings.Contains(lines[1], lost) || !strings.Contains(lines[2], "level=ERROR") {
+		t.Errorf("the log is\n%s", out.String())
+	}
+}

@@ -1,0 +1,154 @@
+// Package notify tells people what happened to a pool: as events of its NodePrototype, and by the
+// services that shoutrrr's URLs name. What happened is derived from the status of the pool, so that
+// each process finds the same.
+package notify
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// Reasons, as events say them; those on nodes are the engine's (kamino.EventProofFailed). The
+// alerts of charts/kamino have the same names.
+const (
+	RunFailed = "KaminoRunFailed"
+	Withdrawn = "KaminoWithdrawn"
+	DonorAway = "KaminoDonorAway"
+	Promoted  = "KaminoPromoted"
+	Refused   = "KaminoRefused"
+)
+
+// AwayLimit is after how long a donor that is not back is told of; the alert has the same.
+const AwayLimit = time.Hour
+
+// Happening is what is told once.
+type Happening struct {
+	Key     string // the same for whoever sees the same happening
+	Reason  string
+	Warning bool
+	Quiet   bool // nobody is told outside of the cluster
+	Pool    string
+	At      time.Time // zero: it is so now
+	Text    string    // what happened
+	Type    string    // what to type
+}
+
+// Title is the subject of a message.
+func (h Happening) Title() string { return strings.TrimSuffix("Kamino: pool "+h.Pool, ": pool ") }
+
+// Message is what an event or a person gets.
+func (h Happening) Message() string {
+	if h.Type == "" {
+		return h.Text
+	}
+	return h.Text + `. Type "` + h.Type + `"`
+}
+
+// longest is how much of a reason is told, so that what to type still fits into an event.
+const longest = 600
+
+func cut(s string) string {
+	if s = kamino.Plain(s); len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest], "") + "…"
+	}
+	return s
+}
+
+// Of are the happenings that the status of a pool tells of, the oldest first. A donor that is away
+// for longer than a limit is one.
+func Of(s kamino.PoolStatus, now time.Time, limit time.Duration) (all []Happening) {
+	look := "kamino status --pool " + s.Name + " -o wide"
+	add := func(h Happening) {
+		h.Pool, h.Type = s.Name, cmp.Or(h.Type, look)
+		all = append(all, h)
+	}
+	all = append(all, ofRuns(s, look)...)
+	slices.Reverse(all) // the ledger begins with the newest
+	if u := s.Unfinished; u != nil && !u.Away().IsZero() && now.Sub(u.Away()) >= limit {
+		add(Happening{Key: "away/" + u.Run + "/" + u.Donor, Reason: DonorAway, Warning: true, Type: "kamino restore --pool " + s.Name,
+			Text: fmt.Sprintf("donor %s of pool %s is away since %s and not back: run %s is at step %s", u.Donor, s.Name, u.Away().UTC().Format(time.RFC3339), u.Run, cmp.Or(u.Step, "lock"))})
+	}
+	for _, r := range s.Refusals {
+		text := cut(r.String())
+		add(Happening{Key: "refused/" + sum(text), Reason: Refused, Warning: true, Quiet: true, Text: "pool " + s.Name + " is refused: " + text, Type: "kamino plan --pool " + s.Name})
+	}
+	return all
+}
+
+// ofRuns are those of the ledger, the newest first. A run that failed and was followed by one that
+// did not is history. What is next is told when nobody holds the pool: a promotion writes the
+// ledger at its end.
+func ofRuns(s kamino.PoolStatus, look string) (all []Happening) {
+	promoted, succeeded := false, false
+	for _, past := range s.Runs {
+		h := Happening{Pool: s.Name, At: past.Ended, Type: look}
+		switch {
+		case past.Failure != "" && (past.Verb != "" || past.Interrupted || succeeded): // whoever typed it knows; it is given back
+			continue
+		case past.Failure != "":
+			h.Warning, h.Key = true, "failed/"+past.Run
+			h.Reason, h.Text = failed(s.Name, past)
+		case past.Verb == kamino.VerbWithdraw || past.Verb == kamino.VerbRollback:
+			promoted = true // what is next is so by this, and not by what came before
+			h.Warning, h.Key, h.Reason = true, "withdrawn/"+past.Run, Withdrawn
+			h.Text = fmt.Sprintf("version %s of pool %s was withdrawn", cmp.Or(past.Withdrawn, "that was next"), s.Name)
+			if past.Reason != "" {
+				h.Text += ": " + cut(past.Reason)
+			}
+			if past.Pointed != "" {
+				h.Text += "; new nodes boot from " + past.Pointed
+			}
+		case !promoted && s.Unfinished == nil && s.Next != "" && (past.Version == s.Next || past.Pointed == s.Next):
+			promoted, succeeded = true, true
+			h.Key, h.Reason, h.Type = "promoted/"+s.Next, Promoted, ""
+			h.Text = fmt.Sprintf("version %s is what new nodes of pool %s boot from", s.Next, s.Name)
+			if past.Donor != "" {
+				h.Text += ", made from node " + past.Donor
+			}
+		default:
+			succeeded = succeeded || past.Work == ""
+			continue
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+func failed(pool string, past kamino.PastRun) (reason, text string) {
+	reason, text = RunFailed, fmt.Sprintf("run %s of pool %s failed: %s", past.Run, pool, cut(past.Failure))
+	for outcome, r := range map[kamino.Outcome]string{kamino.ProofFailed: kamino.EventProofFailed, kamino.ProofInconclusive: kamino.EventProofInconclusive} {
+		proof := &kamino.ProofError{Version: past.Version, Outcome: outcome}
+		if says, _, _ := strings.Cut(proof.Error(), ": "); past.Version != "" && strings.Contains(past.Failure, says) {
+			reason = r
+		}
+	}
+	if past.Work == kamino.WorkPatch {
+		reason, text = kamino.EventPatchFailed, fmt.Sprintf("the patch of node %s of pool %s failed: %s", past.Donor, pool, cut(past.Failure))
+	}
+	return reason, text
+}
+
+// Failure is that of a run which no ledger tells of.
+func Failure(run, pool string, at time.Time, err error) Happening {
+	text, look := "a run failed: ", "kamino status"
+	if pool != "" {
+		text, look = "a run of pool "+pool+" failed: ", "kamino status --pool "+pool+" -o wide"
+	}
+	text += cut(err.Error())
+	if hint := kamino.Hint(err); hint != "" && len(text)+len(hint) < longest {
+		text += "; " + cut(hint)
+	}
+	return Happening{Key: "failed/" + cmp.Or(run, fmt.Sprint(at.Unix())), Reason: RunFailed, Warning: true, Pool: pool, At: at, Text: text, Type: look}
+}
+
+func sum(s string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s))
+	return fmt.Sprintf("%016x", h.Sum64())
+}
