@@ -59,10 +59,13 @@ func (s beside) canaryOf(pool string) bool {
 }
 
 // neighbours are the scale sets of the pool's resource group.
-func (p *Provider) neighbours(ctx context.Context, at place) (found []beside, err error) {
+func (p *Provider) neighbours(ctx context.Context, at place) ([]beside, error) {
 	link := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachineScaleSets?api-version=%s", at.subscription, at.group, setVersion)
-	err = list(ctx, at, link, func(s beside) { found = append(found, s) })
-	return found, translateList(err, "list the scale sets of resource group %s", at.group)
+	look, _ := ctx.Value(lookKey{}).(*Look)
+	return look.group(at).once(func() (found []beside, err error) {
+		err = list(ctx, at, link, func(s beside) { found = append(found, s) })
+		return found, translateList(err, "list the scale sets of resource group %s", at.group)
+	})
 }
 
 // Canaries implements kamino.Prover.

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,6 +51,9 @@ type Options struct {
 	Retry     time.Duration // after a run that failed; doubled with each that follows, up to 12 h
 	// PerSecond is how many passes a second may read the cloud, all pools together.
 	PerSecond float32
+	// Look makes the contexts of a look at many pools, whose calls may share what they read. It is
+	// made anew each minute. Nil: nothing is shared.
+	Look func() func(context.Context) context.Context
 	// Grace is how long the end of the process waits for donors to come back. What is away then,
 	// the next process gives back.
 	Grace time.Duration
@@ -121,7 +123,7 @@ func newReconciler(mgr manager.Manager, o Options) *reconciler {
 	}
 	return &reconciler{
 		client: mgr.GetClient(), engine: o.Engine, seen: &seen, base: o.Defaults, opts: o,
-		pace:  flowcontrol.NewTokenBucketRateLimiter(o.PerSecond, workers),
+		pace:  newPace(o.PerSecond, workers),
 		views: map[string]view{}, watches: map[kamino.PoolID]watching{},
 		runs: &runs{engine: o.Engine, log: o.Log, report: o.Engine.Report, turns: make(chan struct{}, o.MaxDonors), of: map[string]*run{},
 			ended: func(_, pool string, results []kamino.PoolResult, err error) { count.Ended(pool, results, err) }},
@@ -166,7 +168,7 @@ func (r *reconciler) setUp(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).Named("nodeprototype").
 		For(&v1alpha1.NodePrototype{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, statusGone))).
 		Watches(&v1alpha1.NodePrototype{}, every, builder.WithPredicates(otherPool)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(nodeChanges)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(r.census.nodeChanges())).
 		WatchesMetadata(leaseMeta(), handler.EnqueueRequestsFromMapFunc(r.ofLease), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		WatchesRawSource(source.Channel(wakes, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
@@ -198,7 +200,7 @@ var otherPool = predicate.Funcs{
 // all are all prototypes.
 func (r *reconciler) all(ctx context.Context) (out []reconcile.Request) {
 	var list v1alpha1.NodePrototypeList
-	if err := r.client.List(ctx, &list); err != nil {
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // it is only read
 		return nil // the cache is not there yet, and all are looked at once it is
 	}
 	for _, p := range list.Items {

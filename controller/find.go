@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
@@ -20,18 +23,45 @@ func troubled(reason, text string, args ...any) error {
 	return &problem{reason, fmt.Sprintf(text, args...)}
 }
 
-// known is which pools there are, as nodes and leases tell.
+// known is which pools there are, as nodes tell. Passes that run side by side share one.
 type known struct {
-	nodes    []kamino.Node
-	pools    map[kamino.PoolID]bool
-	of       map[string]kamino.PoolID    // by name of node
-	names    map[string][]kamino.PoolID  // by folded name, and by folded ID
+	nodes   []kamino.Node
+	pools   map[kamino.PoolID]bool
+	of      map[string]kamino.PoolID   // by name of node
+	members map[kamino.PoolID][]int    // places in nodes
+	names   map[string][]kamino.PoolID // by folded name, and by folded ID
+	strange bool                       // the provider knows no pool of some node; yet, perhaps
+
+	mu       *sync.Mutex
 	labelled map[string]map[string][]int // places in nodes, by key and value; keys that were asked for
 }
 
 func newKnown() known {
-	return known{pools: map[kamino.PoolID]bool{}, of: map[string]kamino.PoolID{}, names: map[string][]kamino.PoolID{}, labelled: map[string]map[string][]int{}}
+	return known{pools: map[kamino.PoolID]bool{}, of: map[string]kamino.PoolID{}, members: map[kamino.PoolID][]int{}, names: map[string][]kamino.PoolID{},
+		mu: &sync.Mutex{}, labelled: map[string]map[string][]int{}}
 }
+
+// nodesOf are the nodes of a pool.
+func (k known) nodesOf(pool kamino.PoolID) []kamino.Node {
+	out := make([]kamino.Node, 0, len(k.members[pool]))
+	for _, i := range k.members[pool] {
+		out = append(out, k.nodes[i])
+	}
+	return out
+}
+
+// census keeps what is known of nodes until one of them changes: a pass of each of a thousand
+// prototypes would go through all nodes else.
+type census struct {
+	stale atomic.Bool // set before a pass is asked for that has to see a change
+
+	mu    sync.Mutex
+	taken time.Time
+	known known
+}
+
+// strangers is how often a provider is asked again for the pools of nodes that it did not know.
+const strangers = 30 * time.Second
 
 // fold makes two strings equal where strings.EqualFold says that they are.
 func fold(s string) string { return strings.ToLower(strings.ToUpper(s)) }
@@ -48,22 +78,35 @@ func (k known) add(id kamino.PoolID) {
 	}
 }
 
-// pools finds out which pool each node belongs to. Most nodes were seen before.
+// known finds out which pool each node belongs to. Heartbeats of the nodes are not those of now.
 func (r *reconciler) known(ctx context.Context) (k known, err error) {
+	c, now := &r.census, r.engine.Clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.stale.Swap(false) && !c.taken.IsZero() && (!c.known.strange || now.Sub(c.taken) < strangers) {
+		return c.known, nil
+	}
+	defer func() {
+		if err != nil {
+			c.stale.Store(true)
+		}
+	}()
 	k = newKnown()
 	if k.nodes, err = r.seen.Cluster.Nodes(ctx); err != nil {
 		return k, err
 	}
-	for _, n := range k.nodes {
+	for i, n := range k.nodes {
 		id, err := r.engine.Provider.PoolOf(ctx, n.ProviderID)
 		if errors.Is(err, kamino.ErrUnsupported) {
+			k.strange = true
 			continue
 		} else if err != nil {
 			return k, fmt.Errorf("find the pool of node %s: %w", n.Name, err)
 		}
-		k.of[n.Name] = id
+		k.of[n.Name], k.members[id] = id, append(k.members[id], i)
 		k.add(id)
 	}
+	c.taken, c.known = now, k
 	return k, nil
 }
 
@@ -79,9 +122,12 @@ func (k known) find(spec v1alpha1.NodePrototypeSpec, all func() ([]kamino.Lease,
 			return "", err
 		}
 		for _, l := range leases {
-			k.add(l.Pool)
+			if strings.EqualFold(l.Pool.Name(), spec.Pool) || strings.EqualFold(string(l.Pool), spec.Pool) {
+				found = append(found, l.Pool)
+			}
 		}
-		found = k.named(spec.Pool)
+		slices.Sort(found)
+		found = slices.Compact(found)
 	}
 	switch len(found) {
 	case 0:
@@ -96,6 +142,8 @@ func (k known) named(name string) []kamino.PoolID { return k.names[fold(name)] }
 
 // labels are the places in nodes of those with a label.
 func (k known) labels(key, value string) []int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	of, asked := k.labelled[key]
 	if !asked {
 		of = map[string][]int{}

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +36,16 @@ func (s sightseer) Nodes(ctx context.Context) ([]kamino.Node, error) {
 	return out, nil
 }
 
+// members is the cluster as a pass of one pool reads it: a view goes through the nodes of its pool
+// alone.
+type members struct {
+	sightseer
+	nodes []kamino.Node
+}
+
+// Nodes implements kamino.Cluster.
+func (m members) Nodes(context.Context) ([]kamino.Node, error) { return m.nodes, nil }
+
 // trimNode leaves what no pass reads out of what the informer keeps: of a node with 50 images in
 // its cache a tenth is left.
 func trimNode(object any) (any, error) {
@@ -51,22 +62,33 @@ func trimNode(object any) (any, error) {
 	return n, nil
 }
 
-// nodeChanges are those of which something may follow for a pool; heartbeats are none.
-var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	was, okWas := e.ObjectOld.(*corev1.Node)
-	is, okIs := e.ObjectNew.(*corev1.Node)
-	if !okWas || !okIs {
-		return true
-	}
-	return ready(was) != ready(is) || was.Status.NodeInfo != is.Status.NodeInfo || !equality.Semantic.DeepEqual(was.Spec, is.Spec) ||
-		!equality.Semantic.DeepEqual(was.Labels, is.Labels) || !equality.Semantic.DeepEqual(was.Annotations, is.Annotations)
-}}
-
-func ready(n *corev1.Node) corev1.ConditionStatus {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status
+// nodeChanges are those of which something may follow for a pool; heartbeats are none. Those that
+// are there at the start are seen by the first passes anyway.
+func (c *census) nodeChanges() predicate.Predicate {
+	stale := func(is bool) bool {
+		if is {
+			c.stale.Store(true)
 		}
+		return is
 	}
-	return corev1.ConditionUnknown
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return stale(true) && !e.IsInInitialList },
+		DeleteFunc:  func(event.DeleteEvent) bool { return stale(true) },
+		GenericFunc: func(event.GenericEvent) bool { return stale(true) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, okWas := e.ObjectOld.(*corev1.Node)
+			is, okIs := e.ObjectNew.(*corev1.Node)
+			return stale(!okWas || !okIs || differ(was, is))
+		},
+	}
+}
+
+func differ(was, is *corev1.Node) bool {
+	return was.UID != is.UID || (was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil) || was.Status.NodeInfo != is.Status.NodeInfo ||
+		!slices.EqualFunc(was.Status.Conditions, is.Status.Conditions, sameCondition) || !equality.Semantic.DeepEqual(was.Spec, is.Spec) ||
+		!equality.Semantic.DeepEqual(was.Labels, is.Labels) || !equality.Semantic.DeepEqual(was.Annotations, is.Annotations)
+}
+
+func sameCondition(a, b corev1.NodeCondition) bool {
+	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.LastTransitionTime.Equal(&b.LastTransitionTime)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -28,12 +27,15 @@ type reconciler struct {
 	opts   Options
 	runs   *runs
 	teller *teller
-	pace   flowcontrol.RateLimiter // of passes that read the cloud, shared between pools
+	census census
+	pace   *pace // of passes that read the cloud, shared between pools
 
 	mu      sync.Mutex
 	views   map[string]view            // by prototype
 	watches map[kamino.PoolID]watching // of versions that were promoted of late
 	metrics *metrics.Runs
+	looked  time.Time // when glance was made
+	glance  func(context.Context) context.Context
 }
 
 // view is what a pass read, and of what.
@@ -62,10 +64,12 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		err = troubled(v1alpha1.ReasonInvalid, "%v", err)
 	}
 	w, pool, err := r.look(ctx, &p, opts, err)
-	if err != nil {
-		return reconcile.Result{}, err
+	if err == nil {
+		err = r.promote(ctx, &p, pool, &w)
 	}
-	if err := r.promote(ctx, &p, pool, &w); err != nil {
+	if wait := laterError(0); errors.As(err, &wait) {
+		return reconcile.Result{RequeueAfter: time.Duration(wait)}, nil
+	} else if err != nil {
 		return reconcile.Result{}, err
 	}
 	v := derive(&p, w)
@@ -132,7 +136,7 @@ func (r *reconciler) poolOf(ctx context.Context, p *v1alpha1.NodePrototype) (kam
 		return "", err
 	}
 	var all v1alpha1.NodePrototypeList
-	if err := r.client.List(ctx, &all); err != nil {
+	if err := r.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil { // it is only read
 		return "", err
 	}
 	if others := k.others(p.Name, pool, all.Items); len(others) > 0 {
@@ -140,6 +144,11 @@ func (r *reconciler) poolOf(ctx context.Context, p *v1alpha1.NodePrototype) (kam
 	}
 	return pool, nil
 }
+
+// laterError: other pools have their turn first.
+type laterError time.Duration
+
+func (e laterError) Error() string { return "wait for " + time.Duration(e).String() }
 
 // fresh is how long the view of a pool whose run is at work serves: its lease is read each time,
 // and nothing else is decided meanwhile.
@@ -158,10 +167,18 @@ func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool k
 		last.Status.Unfinished = lease.Unfinished(now)
 		return last.PoolView, nil
 	}
-	if err := r.pace.Wait(ctx); err != nil {
+	// A prototype that was changed does not wait behind those that are looked at by habit.
+	changed := last.generation != 0 && last.generation != p.Generation
+	if wait := r.pace.wait(p.Name, now, changed); wait > 0 {
+		return kamino.PoolView{}, laterError(wait)
+	}
+	k, err := r.known(ctx)
+	if err != nil {
 		return kamino.PoolView{}, err
 	}
-	got, err := r.seen.View(ctx, pool, opts)
+	seen := *r.seen
+	seen.Cluster = members{sightseer{r.opts.Cluster, r.client}, k.nodesOf(pool)}
+	got, err := seen.View(r.sharing(ctx, now), pool, opts)
 	if err != nil {
 		return got, err
 	}
@@ -176,6 +193,19 @@ func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool k
 		return got, troubled(v1alpha1.ReasonUnreadable, "%s", got.Status.Error)
 	}
 	return got, nil
+}
+
+// sharing is a context for passes of this minute.
+func (r *reconciler) sharing(ctx context.Context, now time.Time) context.Context {
+	if r.opts.Look == nil {
+		return ctx
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.glance == nil || now.Sub(r.looked) >= fresh {
+		r.glance, r.looked = r.opts.Look(), now
+	}
+	return r.glance(ctx)
 }
 
 // patchedBy is when a node must have been patched last: when the window opened or, without one,
@@ -262,6 +292,7 @@ func (r *reconciler) again(name string, wake time.Time) time.Duration {
 func (r *reconciler) forget(name string) {
 	r.runs.forget(name)
 	r.teller.forget(name)
+	r.pace.forget(name)
 	r.metrics.Forget(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()

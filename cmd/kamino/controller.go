@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/controller"
 	"kamino.dev/kamino/kube"
 )
@@ -49,7 +50,7 @@ then, the next process gives back.`,
 	f.IntVar(&c.sel.maxNotReady, "max-not-ready", c.sel.opts.MaxNotReady, "take no donor while more other nodes than this are NotReady")
 	f.Var(&c.resync, "resync", "time between two passes of a prototype of which nothing is heard")
 	f.Var(&c.retry, "retry", "time after a run that failed until the next; doubled with each that fails, up to 12h")
-	f.Float32Var(&c.perSecond, "passes-per-second", 1, "how many passes a second may read the cloud, those of all pools together")
+	f.Float32Var(&c.perSecond, "passes-per-second", 10, "how many passes a second may read the cloud, those of all pools together")
 	f.Var(&c.grace, "grace", "how long to wait for donors to come back when it is ended")
 	f.Var(&c.leaseTime, "lease-time", "how long a leader leads that is not heard of, at least 2s")
 	c.notify.add(f)
@@ -101,7 +102,7 @@ func (c *controllerCommand) Run(ctx context.Context) error {
 	engine.Report = newEventLog(ctx, c.global.Log).event
 	return controller.Run(ctx, controller.Options{
 		Engine: engine, Cluster: cluster, Config: config, Log: c.global.Log, Defaults: opts, MaxDonors: c.maxDonors,
-		Resync: c.resync.d, Retry: c.retry.d, PerSecond: c.perSecond, Grace: c.grace.d, LeaseTime: c.leaseTime.d,
+		Resync: c.resync.d, Retry: c.retry.d, PerSecond: c.perSecond, Look: func() func(context.Context) context.Context { return azure.NewLook().Context }, Grace: c.grace.d, LeaseTime: c.leaseTime.d,
 		Version: c.global.Version, Metrics: c.metrics, Health: c.health, Notify: c.notify.to,
 	})
 }

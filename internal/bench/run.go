@@ -31,7 +31,7 @@ func Run(cmd *exec.Cmd) (Cost, error) {
 		defer ticker.Stop()
 		var most float64
 		for {
-			most = max(most, resident(cmd.Process.Pid))
+			most = max(most, Resident(cmd.Process.Pid))
 			select {
 			case <-ended:
 				peak <- most
@@ -45,8 +45,8 @@ func Run(cmd *exec.Cmd) (Cost, error) {
 	return Cost{Wall: time.Since(began), CPU: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), Megabytes: <-peak}, err
 }
 
-// resident is the most a process had resident so far, in MiB; 0 once it has ended.
-func resident(pid int) float64 {
+// Resident is the most a process had resident so far, in MiB; 0 once it has ended.
+func Resident(pid int) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0

@@ -340,10 +340,12 @@ func TestController(t *testing.T) {
 		}
 	}
 	events, err := k.lab.Client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
-	if err != nil || !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
-		return e.Source.Component == "kamino" && strings.HasPrefix(e.InvolvedObject.Name, "blue")
-	}) {
-		t.Errorf("the run left no event on a node of its pool: %v", err)
+	for _, kind := range []string{"Node", "NodePrototype"} {
+		if err != nil || !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.Source.Component == "kamino" && e.InvolvedObject.Kind == kind && strings.HasPrefix(e.InvolvedObject.Name, "blue")
+		}) {
+			t.Errorf("the run left no event on a %s of its pool: %v", kind, err)
+		}
 	}
 	t.Run("metrics", func(t *testing.T) { k.at(t).metrics(one) })
 	t.Run("test", func(t *testing.T) { k.at(t).test() })
@@ -354,6 +356,7 @@ func TestController(t *testing.T) {
 	two.stop(t)
 	t.Run("rights", func(t *testing.T) { k.at(t).rights(pods[0]) })
 	t.Run("bindings", func(t *testing.T) { k.at(t).bindings(pods[0]) })
+	t.Run("ends", func(t *testing.T) { k.at(t).ends(pods[0]) })
 	t.Run("uninstall", func(t *testing.T) { k.at(t).uninstall(pods) })
 }
 

@@ -43,6 +43,37 @@ func (k *keeper) rights(pod corev1.Pod) {
 	}, pod)
 }
 
+// ends: without any one right of the role in the release's namespace, what "helm uninstall" begins
+// with cannot end the controller.
+func (k *keeper) ends(pod corev1.Pod) {
+	roles := k.lab.Client.RbacV1().Roles(namespace)
+	role, err := roles.Get(k.Context(), namespace+":"+keeperRelease+"-kamino", metav1.GetOptions{})
+	if err != nil || len(role.Rules) != 1 {
+		k.Fatal(role, err)
+	}
+	ending := pod.DeepCopy()
+	ending.Spec.Containers[0].Args = []string{"--in-cluster", "restore", "--end-controller-of", keeperRelease}
+	rule := role.Rules[0]
+	for i, verb := range rule.Verbs {
+		k.Run(verb+"_"+rule.Resources[0], func(t *testing.T) {
+			less := role.DeepCopy()
+			less.ResourceVersion, less.Rules[0].Verbs = "", slices.Delete(slices.Clone(rule.Verbs), i, i+1)
+			if _, err := roles.Update(t.Context(), less, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			c := k.at(t).start(*ending)
+			<-c.ended
+			if want := fmt.Sprintf("cannot %s resource %q", verb, rule.Resources[0]); c.ProcessState.Success() || !strings.Contains(strings.ReplaceAll(c.says(), `\`, ""), want) {
+				t.Errorf("it ended well: %t; want that it %s:\n%s", c.ProcessState.Success(), want, tail(c.says()))
+			}
+		})
+	}
+	role.ResourceVersion = ""
+	if _, err := roles.Update(k.Context(), role, metav1.UpdateOptions{}); err != nil {
+		k.Fatal(err)
+	}
+}
+
 // bindings: a run of a pool without any one binding to a role of kamino-base is refused, before it
 // changes anything, and says what lacks.
 func (k *keeper) bindings(pod corev1.Pod) {

@@ -54,7 +54,7 @@ func TestBenchPlan(t *testing.T) {
 	defer shared.Stop()
 	shared.Nodes.Stop() // the bench writes the objects itself
 	began := time.Now()
-	fillCloud(t)
+	fillCloud(t, benchPools, benchNodes)
 	t.Logf("scale sets and images are there after %s", time.Since(began).Round(time.Second))
 	fillCluster(t)
 	awaitQuiet(t)
@@ -172,19 +172,19 @@ func measured(t *testing.T, program string, args ...string) (cost bench.Cost, ou
 func benchPool(n int) string { return fmt.Sprintf("k8s-bench%02d-vmss", n) }
 
 // fillCloud seeds the scale sets and gives each an image of ten days ago.
-func fillCloud(t *testing.T) {
+func fillCloud(t *testing.T, pools, nodes int) {
 	t.Helper()
 	scenario := shared.Scenario
 	scenario.Pools = nil
-	for n := range benchPools {
-		scenario.Pools = append(scenario.Pools, emulator.Pool{Name: benchPool(n), Count: benchNodes})
+	for n := range pools {
+		scenario.Pools = append(scenario.Pools, emulator.Pool{Name: benchPool(n), Count: nodes})
 	}
 	began := time.Now()
 	shared.Cloud.Seed(scenario)
 	t.Logf("seeded in %s", time.Since(began).Round(time.Millisecond))
 	e := engine(t, 0)
 	built := time.Now().UTC().Add(-10 * day)
-	inParallel(t, benchPools, func(ctx context.Context, n int) error {
+	inParallel(t, pools, func(ctx context.Context, n int) error {
 		id := kamino.PoolID(strings.ToLower(shared.Scenario.PoolID(benchPool(n))))
 		pool, err := e.Provider.Pool(ctx, id)
 		if err != nil {

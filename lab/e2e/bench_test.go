@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"net/http"
 	"os/exec"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/api/v1alpha1"
 	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/bench"
@@ -147,6 +149,33 @@ func watchDonor(t *testing.T, l *lab.Lab, p *pool) func() time.Duration {
 		defer mu.Unlock()
 		return back.Sub(gone)
 	}
+}
+
+// TestBenchLeaderChange compares how long a donor is away whose process is killed while it is being
+// sealed, with a second process beside it, with how long one is that nothing happens to.
+func TestBenchLeaderChange(t *testing.T) {
+	bench.Need(t)
+	k := newKept(t)
+	away := func(pool string) float64 {
+		k.apply(pool, `{pool: `+pool+`, `+quick+`}`)
+		k.awaitReason(pool, v1alpha1.ReasonUpToDate)
+		o := call{lab: k.lab}.run(t, "status", "--pool", pool, "-o", "json")
+		var pools []kamino.PoolStatus
+		if err := json.Unmarshal([]byte(o.out), &pools); err != nil || len(pools) != 1 || len(pools[0].Runs) == 0 {
+			t.Fatalf("%v\n%s", err, o.out)
+		}
+		return pools[0].Runs[0].AwaySeconds
+	}
+	k.pool("calm", 2)
+	k.pool("killed", 2)
+	leader := k.start()
+	calm := away("calm")
+	killed := k.killAtSeal(leader, "killed")
+	k.start()
+	disturbed := away("killed")
+	<-killed
+	t.Logf("away for %.1f s, and %.1f s where the leader is killed", calm, disturbed)
+	bench.Figure("leader-change-away", disturbed-calm, "s", kamino.LeaseDuration.Seconds())
 }
 
 // TestBenchCanary measures what the proof by a canary adds, where nothing takes time but Kamino and
