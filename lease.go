@@ -110,11 +110,21 @@ type Ledger struct {
 	Phases []map[string]float64 `json:"phases,omitempty"`
 }
 
-// Withdrawal is what took a pool's next image back, and what new nodes boot from since.
+// Withdrawal is what took a pool's next image back, a rollback to a version that nobody named
+// included, and what new nodes boot from since.
 type Withdrawal struct {
 	Version string `json:"version"`
 	To      string `json:"to"`
 	Reason  string `json:"reason"`
+}
+
+// left is the version that was left for the next image, which nobody has named since; "" where that
+// was chosen. What comes before it is no target but by its name.
+func (w *Withdrawal) left(next *Artifact) string {
+	if w == nil || next == nil || w.To != next.Name {
+		return ""
+	}
+	return w.Version
 }
 
 // again is the version that a person means who withdraws the next image and does not name it. A
@@ -127,7 +137,7 @@ func (w *Withdrawal) again(next string, opts WithdrawOptions) (string, error) {
 	case w.Reason == cutText(opts.Reason, maxTag):
 		return w.Version, nil
 	}
-	return "", WithHint(fmt.Errorf("new nodes of pool %s boot from version %s since version %s was withdrawn (%s): nothing is changed", opts.Pool, next, w.Version, w.Reason),
+	return "", WithHint(fmt.Errorf("new nodes of pool %s boot from version %s since version %s was taken back (%s): nothing is changed", opts.Pool, next, w.Version, w.Reason),
 		"to withdraw that too: --version %s", next)
 }
 

@@ -32,6 +32,9 @@ type Rollback struct {
 	To   string   `json:"to"`
 	Bad  []string `json:"markedBad"`  // versions marked and excluded from latest
 	Good []string `json:"markedGood"` // versions whose mark was taken off
+	// Since is the version that was rolled back or withdrawn when new nodes began to boot from To,
+	// where nothing more was done because nobody named a version further back.
+	Since string `json:"since,omitempty"`
 	// Unproved: To is a version that has passed no proof.
 	Unproved  bool          `json:"unproved,omitempty"`
 	ModelDiff []FieldChange `json:"modelDiff"`
@@ -72,6 +75,8 @@ type target struct {
 	reason  string // why what it takes the place of is withdrawn; "": a rollback
 	offered bool   // it is offered, and the pool's model is not written
 	adopts  bool   // it takes the place of what somebody else chose
+	unnamed bool   // it is the one that comes before, and nobody named it
+	since   string // it is there already, since this version was left; "": it is not
 	// nobody, where set, is what has to be known of the version as long as no person has named it.
 	nobody *Proving
 }
@@ -135,7 +140,11 @@ func (o overview) defaultTarget() target {
 // findTarget resolves what the user named.
 func (o overview) findTarget(to string) (target, error) {
 	if to == "" {
+		if left := o.lease.Ledger.Withdrew.left(o.next()); left != "" {
+			return target{version: o.next(), since: left}, nil
+		}
 		t := o.defaultTarget()
+		t.unnamed = true
 		switch {
 		case t.version != nil && t.version.Tags[TagReceipt] == "":
 			return target{}, WithHint(fmt.Errorf("version %s of pool %s, which comes before, has no receipt of a seal: its disk may hold the identity and the secrets of node %s",
@@ -233,7 +242,12 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	if err := e.bootable(ctx, o, t); err != nil {
 		return Rollback{}, err
 	}
-	back, err := e.point(ctx, o, t, o.distrusted(t), opts.DryRun)
+	bad := o.distrusted(t)
+	if t.since != "" { // what that left is finished, and nothing else withdrawn
+		bad = slices.DeleteFunc(bad, Artifact.good)
+	}
+	back, err := e.point(ctx, o, t, bad, opts.DryRun)
+	back.Since = t.since
 	if back.NeedsCustomData, back.Needs = needs.NeedsCustomData, needs.Needs; err == nil && back.Changed {
 		err = missing
 	}

@@ -43,8 +43,10 @@ type PoolStatus struct {
 	// Pinned: somebody else chose the image of the model.
 	Pinned *Pin `json:"pinned,omitempty"`
 
-	RollbackTarget string      `json:"rollbackTarget,omitempty"` // a version, or "original"
-	Unfinished     *Unfinished `json:"unfinishedRun,omitempty"`
+	RollbackTarget string `json:"rollbackTarget,omitempty"` // a version, or "original"
+	// RollbackNamed: a rollback has to name it, as new nodes boot from what the last one went back to.
+	RollbackNamed bool        `json:"rollbackNeedsName,omitempty"`
+	Unfinished    *Unfinished `json:"unfinishedRun,omitempty"`
 	// Blocked are nodes that patches left blocked.
 	Blocked     []BlockedNode `json:"blockedNodes,omitempty"`
 	Runs        []PastRun     `json:"runs,omitempty"`     // the last ones, newest first
@@ -138,6 +140,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 		s.Versions = append(s.Versions, status)
 	}
 	s.Pinned, s.Models, s.Strayed, s.Owner, s.RollbackTarget = o.pin(), o.models(), o.strayed(), o.pool.Owner, o.defaultTarget().name()
+	s.RollbackNamed = s.RollbackTarget != "" && o.lease.Ledger.Withdrew.left(o.next()) != ""
 	o.nextStatus(&s, now, signals)
 	return s
 }

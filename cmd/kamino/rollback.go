@@ -37,6 +37,10 @@ that cannot be written does not stop the rollback; run it again later.
 --to a version that is marked takes its mark off. Instances that run stay as
 they are.
 
+Without --to it goes back once, from what a run promoted or somebody named.
+Repeated, or after kamino withdraw, it changes nothing and says so: further back
+goes who names the version.
+
 Azure shows neither custom data nor the protected settings of extensions. To go
 back to the original model, give them again, as they stood in your template:
 for each extension that comes back, its settings or the word none. What lacks is
@@ -52,7 +56,7 @@ Given later, they are written also where the model is the original already.`,
 	f := cmd.Flags()
 	bothNames(f, "pool")
 	f.StringVar(&c.opts.Pool, "pool", "", "the pool, by name or ID (required)")
-	f.StringVar(&c.opts.To, "to", "", `a version, or "original"; default the good version before the one in the model, which must have a receipt, else the original`)
+	f.StringVar(&c.opts.To, "to", "", `a version, or "original"; default the good version before the one in the model, which must have a receipt, else the original; once`)
 	f.BoolVar(&c.opts.DryRun, "dry-run", false, "print what would be done, and do nothing")
 	f.BoolVar(&c.yes, "yes", false, "do not ask; without a terminal nothing is asked anyway")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
@@ -163,6 +167,10 @@ func (c *rollbackCommand) readSecrets() error {
 func printRollback(w io.Writer, r kamino.Rollback, opts kamino.RollbackOptions) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Name)
 	if !r.Changed {
+		if r.Since != "" {
+			fmt.Fprintf(w, "Nothing to do: new nodes boot from %s since version %s was taken back; --to VERSION goes further.\n", bootsFrom(r), r.Since)
+			return
+		}
 		fmt.Fprintf(w, "Nothing to do: the model is at %s.\n", bootsFrom(r))
 		return
 	}

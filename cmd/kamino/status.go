@@ -217,7 +217,7 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	if p.Pinned != nil {
 		fmt.Fprintf(w, "Pinned:\tby somebody; kamino last wrote %s; kamino update --target-node NODE --adopt-model replaces it\n", short(p.Pinned.Wrote))
 	}
-	fmt.Fprintf(w, "Rollback to:\t%s\n", firstOf(p.RollbackTarget, "nothing"))
+	fmt.Fprintf(w, "Rollback to:\t%s\n", rollbackTo(p))
 	if u := p.Unfinished; u != nil {
 		printUnfinished(w, u)
 	}
@@ -245,6 +245,14 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d%s\t%s\n", v.Name, versionState(v), shown(v.BuiltFrom), builtAt(v),
 			shown(v.Parent), v.Instances, more(shown(v.Run), shown(v.Policy)), versionNote(v, wide))
 	}
+}
+
+// rollbackTo is where a rollback can go.
+func rollbackTo(p kamino.PoolStatus) string {
+	if p.RollbackNamed {
+		return p.RollbackTarget + ", with --to"
+	}
+	return firstOf(p.RollbackTarget, "nothing")
 }
 
 func printUnfinished(w io.Writer, u *kamino.Unfinished) {

@@ -279,7 +279,7 @@ func facts(p kamino.PoolStatus) []pageFact {
 		f = append(f, pageFact{"Behind the best running node", p.Behind.String()})
 	}
 	f = append(f, pageFact{"Nodes", fmt.Sprintf("%d, %d Ready, capacity %d", p.Nodes, p.Ready, p.Capacity)},
-		pageFact{"Model", short(p.Model)}, pageFact{"Rollback to", firstOf(p.RollbackTarget, "nothing")})
+		pageFact{"Model", short(p.Model)}, pageFact{"Rollback to", rollbackTo(p)})
 	if p.Patched != "" {
 		f = append(f, pageFact{"Newest patch of a node", p.Patched})
 	}

@@ -127,7 +127,12 @@ func TestRollback(t *testing.T) {
 	if plan, _, _ := w.kamino(t, "plan"); strings.Contains(plan, "point the model") {
 		t.Errorf("the plan undoes the rollback:\n%s", plan)
 	}
-	text += run(exitFine, "--keep-custom-data")
+	text += run(exitFine)
+	expect("no further back without a name", image("2026.11.01"), "2026.11.10")
+	if out, _, _ := w.kamino(t, "status"); !strings.Contains(out, "original, with --to\n") {
+		t.Errorf("status does not say that the target has to be named:\n%s", out)
+	}
+	text += run(exitFine, "--to", "original", "--keep-custom-data")
 	expect("back to before the first prototype", stock, "2026.11.01", "2026.11.10")
 	text += run(exitFine, "--to", "2026.11.10")
 	expect("forward again", image("2026.11.10"), "2026.11.01")

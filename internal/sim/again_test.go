@@ -221,3 +221,94 @@ func TestProofOutlives(t *testing.T) {
 		}
 	}
 }
+
+// TestRollbackAgain: a rollback without a target that is repeated ends the same one and goes no
+// further back, whether it was killed before or not; what waits since then is left alone.
+func TestRollbackAgain(t *testing.T) {
+	for reference, begin := range byReference() {
+		ended := func(w *world, what string) {
+			t.Helper()
+			for i := range 3 {
+				w.pass(t)
+				w.advance(w.now.Add(time.Minute))
+				if out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil || i > 0 && (out.Changed || out.Since != "2026.03.09") {
+					t.Errorf("%s, %s: repeated, it ended %+v, %v", reference, what, out, err)
+				}
+				w.advance(w.now.Add(time.Minute))
+				if w.version("2026.03.19") == nil {
+					w.waits("2026.03.19")
+				}
+			}
+			w.advance(w.now.Add(time.Minute))
+			for _, v := range w.versions(poolA) {
+				if bad := v.Tags[kamino.TagBad] != ""; bad != (v.Name == "2026.03.09") {
+					t.Errorf("%s, %s: version %s: %q", reference, what, v.Name, v.Tags[kamino.TagBad])
+				}
+			}
+			if got := birth(w); got != "2026.03.05" {
+				t.Errorf("%s, %s: nodes boot from %s", reference, what, got)
+			}
+			w.sound(t)
+		}
+		play := func(faults ...fault) (*world, *proc) {
+			w, p := begin(1), &proc{faults: faults, logging: true}
+			w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+			w.wait()
+			return w, p
+		}
+		w, p := play()
+		ended(w, "to its end")
+		for _, s := range p.log {
+			for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter, worlds.LostReply, worlds.Forbidden} {
+				if kind.Fits(s.call.is()) && s.step != "" {
+					w, _ := play(fault{kind: kind, at: s.at})
+					ended(w, string(kind)+" at "+s.String())
+				}
+			}
+		}
+	}
+}
+
+// TestRollbackFurther: what a rollback without a target, or a withdrawal, went back to is left by
+// its name only. What was chosen since needs none.
+func TestRollbackFurther(t *testing.T) {
+	for reference, begin := range byReference() {
+		for by, leave := range map[string]func(w *world) error{
+			"rollback": func(w *world) error {
+				_, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"})
+				return err
+			},
+			"withdraw": func(w *world) error {
+				_, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "leaks a key"})
+				return p.err
+			},
+		} {
+			w := begin(1)
+			if err := leave(w); err != nil || birth(w) != "2026.03.05" {
+				t.Fatalf("%s, %s: %v; nodes boot from %s", reference, by, err, birth(w))
+			}
+			w.advance(w.now.Add(time.Minute))
+			if out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil || out.Changed || birth(w) != "2026.03.05" {
+				t.Errorf("%s, %s: a rollback after it: %+v, %v; nodes boot from %s", reference, by, out, err, birth(w))
+			}
+			if s := w.status(t); s.RollbackTarget != "2026.03.01" || !s.RollbackNamed {
+				t.Errorf("%s, %s: status tells %q, by name %t", reference, by, s.RollbackTarget, s.RollbackNamed)
+			}
+			if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "another"}); p.err == nil || !strings.Contains(kamino.Hint(p.err), "--version 2026.03.05") || birth(w) != "2026.03.05" {
+				t.Errorf("%s, %s: a withdrawal after it: %v; nodes boot from %s", reference, by, p.err, birth(w))
+			}
+			w.advance(w.now.Add(time.Minute))
+			if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.01"}); err != nil || birth(w) != "2026.03.01" {
+				t.Errorf("%s, %s: named: %v; nodes boot from %s", reference, by, err, birth(w))
+			}
+			w.advance(w.now.Add(time.Minute))
+			if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"}); err != nil || w.status(t).RollbackNamed {
+				t.Fatalf("%s, %s: %v, %+v", reference, by, err, w.status(t))
+			}
+			w.advance(w.now.Add(time.Minute))
+			if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"}); err != nil || birth(w) == "2026.03.09" {
+				t.Errorf("%s, %s: chosen since: %v; nodes boot from %s", reference, by, err, birth(w))
+			}
+		}
+	}
+}

@@ -70,6 +70,18 @@ var stories = []struct {
 		w.advance(w.now.Add(time.Minute))
 		return unless(p.err == nil && birth(w) == "2026.03.05", "repeated, it ended %v; nodes boot from %s", p.err, birth(w))
 	}},
+	{"a rollback that is repeated", func() string {
+		w := pointing(1)
+		for range 2 {
+			p := &proc{}
+			w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+			if w.wait(); p.err != nil {
+				return p.err.Error()
+			}
+			w.advance(w.now.Add(time.Minute))
+		}
+		return unless(birth(w) == "2026.03.05", "nodes boot from %s", birth(w))
+	}},
 	{"a version without a receipt before one that is withdrawn", func() string {
 		w := aged(1)
 		delete(w.version("2026.03.05").Tags, kamino.TagReceipt)
