@@ -34,6 +34,9 @@ type Check struct {
 	Do    string `json:"do,omitempty"` // what to type or change next
 }
 
+// ToEndIt stands in a doubt before what a person may do about it.
+const ToEndIt = "; to change that: "
+
 // Doctor makes the checks of a run and changes nothing: with the named donor, or for
 // each pool with its best candidate. What is wrong is among the checks; the error is for
 // options that no run would accept.
@@ -143,7 +146,8 @@ func (d *doctor) check(name, fine string, look func() error) (passed bool) {
 		d.add(Check{Name: name, State: CheckPassed, Found: fine})
 	}
 	for _, doubt := range d.doubts[doubts:] {
-		d.add(Check{Name: name, State: CheckWarned, Found: doubt})
+		found, do, _ := strings.Cut(doubt, ToEndIt)
+		d.add(Check{Name: name, State: CheckWarned, Found: found, Do: firstWord(do, "nothing: a run goes on, and tells this too")})
 	}
 	return err == nil
 }
@@ -156,7 +160,11 @@ func (d *doctor) failed(name string, err error) {
 		}
 		return
 	}
-	d.add(Check{Name: name, State: CheckFailed, Found: err.Error(), Do: Hint(err)})
+	do := "docs/operations.md tells of this message, if it comes again"
+	if errors.Is(err, ErrForbidden) {
+		do = "grant what it names to these credentials; docs has the roles of Azure, the policies of AWS and what kamino init grants"
+	}
+	d.add(Check{Name: name, State: CheckFailed, Found: err.Error(), Do: firstWord(Hint(err), do)})
 }
 
 func (d *doctor) refused(r Refusal) {

@@ -370,6 +370,7 @@ type Provider interface {
 	// Preflight returns ErrForbidden naming every action that a run needs and
 	// that is not allowed, or an error that says what is wrong with the
 	// credentials. Doubts are what it could not find out, a sentence each that
-	// names the right it lacks: the run goes on and tells them as warnings.
+	// names the right it lacks: the run goes on and tells them as warnings. What a person may do
+	// about one stands behind [ToEndIt].
 	Preflight(context.Context) (doubts []string, err error)
 }

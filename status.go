@@ -44,7 +44,7 @@ type PoolStatus struct {
 	Pinned *Pin `json:"pinned,omitempty"`
 
 	RollbackTarget string `json:"rollbackTarget,omitempty"` // a version, or "original"
-	// RollbackNamed: a rollback has to name it, as new nodes boot from what the last one went back to.
+	// RollbackNamed: a rollback has to name it: new nodes boot from what another went back to.
 	RollbackNamed bool        `json:"rollbackNeedsName,omitempty"`
 	Unfinished    *Unfinished `json:"unfinishedRun,omitempty"`
 	// Blocked are nodes that patches left blocked.

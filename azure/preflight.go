@@ -128,7 +128,8 @@ func (p *Provider) rights(ctx context.Context, c *clients, subscription, group s
 }
 
 func doubt(group string, a action) string {
-	return fmt.Sprintf("in resource group %s: %s is not allowed: %s", group, a.name, a.without)
+	return fmt.Sprintf("in resource group %s: %s is not allowed: %s", group, a.name, a.without) + kamino.ToEndIt +
+		"az role definition update with docs/azure-role.json, which has it"
 }
 
 // missing names the actions that a list does not grant.

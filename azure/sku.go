@@ -27,8 +27,8 @@ type size struct {
 // noSKUs tells what follows when a region's offers cannot be read. The list is
 // one of the subscription, so that a role at a resource group cannot grant it.
 const noSKUs = "Microsoft.Compute/skus/read is not allowed at the subscription: image versions are stored as " + kamino.StorageLRS +
-	", which a failure of a zone takes away, and the sizes of machines are judged by their names; " +
-	"a role with that action, assigned at the subscription, ends it"
+	", which a failure of a zone takes away, and the sizes of machines are judged by their names" + kamino.ToEndIt +
+	"assign a role with that action at the subscription"
 
 // region asks once per location what it offers; its errors are the SDK's
 // (https://learn.microsoft.com/rest/api/compute/resource-skus/list). That

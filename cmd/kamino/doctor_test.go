@@ -52,7 +52,9 @@ func TestDoctor(t *testing.T) {
 			w.cluster.pods["n3"] = []kamino.Pod{{Namespace: "default", Name: "kept", Reason: "a webhook denied it"}}
 		}, passed: fine, warned: "rehearse"},
 		{name: "pool that cannot be read", world: func(w *fakeWorld) { w.cloud.fails[fakePool(pool1)] = fmt.Errorf("read: %w", kamino.ErrForbidden) },
-			passed: "image cloud cluster", failed: "pool"},
+			passed: "image cloud cluster", failed: "pool", do: "grant"},
+		{name: "a right that some runs want", world: func(w *fakeWorld) { w.cloud.doubts = []string{"skus/read is not allowed" + kamino.ToEndIt + "a role with it"} },
+			passed: fine, warned: "cloud", do: "a role with it\n"},
 		{name: "no candidate", args: []string{"--minimum-ready-time", "90d"}, passed: "image cloud cluster lease", warned: "donor", do: "kamino plan --pool " + pool1},
 		{name: "another run at work", world: func(w *fakeWorld) { held(w, true) }, passed: strings.Replace(fine, "lease ", "", 1), warned: "lease", do: "wait"},
 		{name: "a run that ended", world: func(w *fakeWorld) { held(w, false) }, passed: strings.Replace(fine, "lease ", "", 1), warned: "lease", do: "kamino restore"},
@@ -81,6 +83,9 @@ func TestDoctor(t *testing.T) {
 			advice := ""
 			for _, c := range checks {
 				got[c.State] = append(got[c.State], c.Name)
+				if c.State != kamino.CheckPassed && c.Do == "" {
+					t.Errorf("nothing is said of what to do about: %+v", c)
+				}
 				advice += c.Do + "\n"
 			}
 			for state, want := range map[kamino.Health]string{kamino.CheckPassed: tt.passed, kamino.CheckFailed: tt.failed, kamino.CheckWarned: tt.warned} {

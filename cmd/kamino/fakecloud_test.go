@@ -19,6 +19,7 @@ type fakeCloud struct {
 	artifacts     map[string]*kamino.Artifact // by address
 	instances     map[kamino.InstanceID]kamino.Instance
 	fails         map[kamino.PoolID]error
+	doubts        []string
 
 	writes []string
 }
@@ -208,7 +209,7 @@ func (c *fakeCloud) SetCapacity(_ context.Context, pool kamino.Pool, n int) erro
 	return nil
 }
 
-func (c *fakeCloud) Preflight(context.Context) ([]string, error) { return nil, nil }
+func (c *fakeCloud) Preflight(context.Context) ([]string, error) { return c.doubts, nil }
 
 func (c *fakeCloud) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []string, error) {
 	return nil, nil, nil
