@@ -104,7 +104,8 @@ func (a *autoRun) do(ctx context.Context) error {
 		return err
 	case DoFinish:
 		if a.plan.Donor == "" {
-			return a.engine.clear(ctx, a.pool, RestoreOptions{})
+			_, err := a.engine.clear(ctx, a.pool, RestoreOptions{})
+			return err
 		}
 		return a.update(ctx, a.plan.Donor)
 	case DoUpdate:

@@ -107,7 +107,7 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rol
 		if err != nil {
 			return Rollback{}, err
 		} else if i = indexOf(o.versions, same); i < 0 { // it was pruned since
-			return Rollback{Pool: o.id, Name: o.pool.Name, From: now.Name, To: now.Name}, nil
+			return Rollback{Pool: o.id, Name: o.pool.Name, From: now.Name, To: now.Name, GivenBack: o.givenBack}, nil
 		}
 	case i < 0:
 		return Rollback{}, WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.pool.Name), "kamino status lists them")

@@ -318,13 +318,12 @@ func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 }
 
 // clear gives back what an unfinished run of the pool left. A run that lives is a *HeldError.
-func (e *Engine) clear(ctx context.Context, o overview, opts RestoreOptions) error {
+func (e *Engine) clear(ctx context.Context, o overview, opts RestoreOptions) ([]Left, error) {
 	p := leftPool{id: o.id, lease: o.lease, nodes: o.taken()}
 	if !p.urgent() && (opts.keepTrial || o.trial() == nil) {
-		return nil
+		return nil, nil
 	}
-	_, err := e.restorePool(ctx, p, opts)
-	return err
+	return e.restorePool(ctx, p, opts)
 }
 
 // clearCanaries removes those that ended runs of a pool left, where no run holds it.
@@ -341,7 +340,7 @@ func (e *Engine) clearCanaries(ctx context.Context, o overview) error {
 
 // clearUnread clears a pool of which not everything could be read, which no donor waits for.
 func (e *Engine) clearUnread(ctx context.Context, o overview) error {
-	undo := e.clear(ctx, o, RestoreOptions{})
+	_, undo := e.clear(ctx, o, RestoreOptions{})
 	if undo != nil && o.pool.ID == "" {
 		return undo // the pool itself, and what to do about it
 	}

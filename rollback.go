@@ -46,6 +46,8 @@ type Rollback struct {
 	// Unmarked are the versions whose mark could not be written. The pool's ledger
 	// keeps that they are not to be chosen.
 	Unmarked []Unmarked `json:"notMarked,omitempty"`
+	// GivenBack is what an ended run of the pool had left, which was given back first.
+	GivenBack []Left `json:"givenBack,omitempty"`
 	// Descendants are the versions whose line goes back to one that was withdrawn.
 	Descendants []string `json:"descendants,omitempty"`
 	// Proof tells how a version passed that was proved first; Canary, of a dry-run, what the proof
@@ -194,29 +196,6 @@ func (o overview) targetsHint() string {
 	return "choose with --to " + strings.Join(names, ", ")
 }
 
-// distrusted are the versions that a move to a target leaves as not to be
-// chosen: all that are newer than it, and with the original all.
-func (o overview) distrusted(t target) []Artifact {
-	var out []Artifact
-	for _, v := range o.versions {
-		unmarked := slices.Contains(o.lease.Ledger.RolledBack, v.Name)
-		shown := t.points && v.State == Succeeded && !v.Excluded
-		if (v.good() || unmarked || shown) && !v.foreign() && (t.version == nil || CompareVersions(v.Name, t.version.Name) > 0) {
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
-// begunBad are those of them that a rollback or a withdrawal, which ended too early, has decided
-// against or marked, and that a pool which refers to the definition may boot from.
-func (o overview) begunBad(t target) []Artifact {
-	if !t.points {
-		return nil
-	}
-	return slices.DeleteFunc(o.distrusted(t), Artifact.good)
-}
-
 // Rollback points the model of a pool at an earlier version, or forward at a
 // later one, by one conditional write under the pool's lease. It begins with giving
 // back what earlier runs of the pool left. With that write the
@@ -327,7 +306,8 @@ func (t target) options() Options {
 
 // point moves the model of a pool to a target.
 func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact, dryRun bool) (Rollback, error) {
-	out := Rollback{Pool: o.id, Name: o.pool.Name, From: lastSegments(o.pool.Model.Image, 3), To: t.name(), Bad: []string{}, Good: []string{}, verb: t.verb, reason: t.reason}
+	out := Rollback{Pool: o.id, Name: o.pool.Name, From: lastSegments(o.pool.Model.Image, 3), To: t.name(), Bad: []string{}, Good: []string{},
+		GivenBack: o.givenBack, verb: t.verb, reason: t.reason}
 	if v := o.next(); v != nil {
 		out.From = v.Name
 	}

@@ -225,6 +225,7 @@ type overview struct {
 	tagged     bool // the definition is unreliable, where that was read: see heed
 	lease      Lease
 	gone       bool // the pool does not exist any more
+	givenBack  []Left
 	err        error
 }
 
@@ -328,7 +329,7 @@ func (e *Engine) onePool(ctx context.Context, name string, dryRun bool) (overvie
 	case o.err != nil:
 		return o, e.clearUnread(ctx, o)
 	case !dryRun:
-		if err := e.clear(ctx, o, RestoreOptions{keepTrial: true}); err != nil {
+		if o.givenBack, err = e.clear(ctx, o, RestoreOptions{keepTrial: true}); err != nil {
 			return o, err
 		}
 	}

@@ -309,7 +309,7 @@ func (r *Run) giveBackRefused(ctx context.Context) error {
 	if nodes, err = r.engine.ofPool(ctx, nodes, id); err != nil {
 		return err
 	}
-	err = r.engine.clear(ctx, overview{id: id, lease: lease, nodes: nodes}, RestoreOptions{})
+	_, err = r.engine.clear(ctx, overview{id: id, lease: lease, nodes: nodes}, RestoreOptions{})
 	if held := (*HeldError)(nil); errors.As(err, &held) {
 		return nil // it lives, and gives back what it takes
 	}

@@ -289,6 +289,29 @@ func badVersions(versions []Artifact) []Artifact {
 	return out
 }
 
+// distrusted are the versions that a move to a target leaves as not to be
+// chosen: all that are newer than it, and with the original all.
+func (o overview) distrusted(t target) []Artifact {
+	var out []Artifact
+	for _, v := range o.versions {
+		unmarked := slices.Contains(o.lease.Ledger.RolledBack, v.Name)
+		shown := t.points && v.State == Succeeded && !v.Excluded
+		if (v.good() || unmarked || shown) && !v.foreign() && (t.version == nil || CompareVersions(v.Name, t.version.Name) > 0) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// begunBad are those of them that a rollback or a withdrawal, which ended too early, has decided
+// against or marked, and that a pool which refers to the definition may boot from.
+func (o overview) begunBad(t target) []Artifact {
+	if !t.points {
+		return nil
+	}
+	return slices.DeleteFunc(o.distrusted(t), Artifact.good)
+}
+
 func indexOf(versions []Artifact, name string) int {
 	for i, v := range versions {
 		if v.Name == name {

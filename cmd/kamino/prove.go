@@ -226,6 +226,7 @@ func (c *pointCommand) run(ctx context.Context, do func(context.Context, *kamino
 
 func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Name)
+	printGivenBack(w, r)
 	if !r.Changed {
 		fmt.Fprintf(w, "Already %s: the next node boots from %s.\n", strings.ToLower(c.done), bootsFrom(r))
 		return

@@ -89,6 +89,22 @@ func TestProvedWords(t *testing.T) {
 	}
 }
 
+// TestGivenBack: the result names the donor of an ended run that was given back first.
+func TestGivenBack(t *testing.T) {
+	r := kamino.Rollback{Name: "a", From: "2026.11.10", To: "2026.11.22", GivenBack: []kamino.Left{{Run: "r9", Node: "n3", What: "node is off", Done: "started"}}}
+	for _, changed := range []bool{true, false} {
+		var promoted, back bytes.Buffer
+		r.Changed = changed
+		(&pointCommand{done: "Promoted"}).table(&promoted, r)
+		printRollback(&back, r, kamino.RollbackOptions{})
+		for _, out := range []string{promoted.String(), back.String()} {
+			if want := "Given back:\tnode is off, of run r9, node n3: started\n"; !strings.Contains(out, want) {
+				t.Errorf("%q lacks %q", out, want)
+			}
+		}
+	}
+}
+
 // TestVersionNotes: status tells the state of every version, and how its proof ended.
 func TestVersionNotes(t *testing.T) {
 	ready := func(v kamino.VersionStatus) kamino.VersionStatus {

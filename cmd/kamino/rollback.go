@@ -164,8 +164,16 @@ func (c *rollbackCommand) readSecrets() error {
 	return nil
 }
 
+// printGivenBack tells what of an ended run was given back first.
+func printGivenBack(w io.Writer, r kamino.Rollback) {
+	for _, l := range r.GivenBack {
+		fmt.Fprintf(w, "Given back:\t%s, of run %s, node %s: %s\n", l.What, shown(l.Run), shown(l.Node), firstOf(oneLine(firstOf(l.Done, l.Reason)), "-"))
+	}
+}
+
 func printRollback(w io.Writer, r kamino.Rollback, opts kamino.RollbackOptions) {
 	fmt.Fprintf(w, "Pool:\t%s\n", r.Name)
+	printGivenBack(w, r)
 	if !r.Changed {
 		if r.Since != "" {
 			fmt.Fprintf(w, "Nothing to do: new nodes boot from %s since version %s was taken back; --to VERSION goes further.\n", bootsFrom(r), r.Since)

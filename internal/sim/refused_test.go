@@ -103,6 +103,32 @@ func TestRollbackGivesBack(t *testing.T) {
 	}
 }
 
+// TestTellsWhatItGaveBack: who moves what a pool boots from is told of the donor of an ended run that
+// was given back before.
+func TestTellsWhatItGaveBack(t *testing.T) {
+	for name, do := range map[string]func(*world) (kamino.Rollback, error){
+		"promote": func(w *world) (kamino.Rollback, error) {
+			w.waits("2026.03.19")
+			return w.promote(kamino.PromoteOptions{Pool: "a"})
+		},
+		"withdraw": func(w *world) (kamino.Rollback, error) {
+			out, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "bad"})
+			return out, p.err
+		},
+		"rollback": func(w *world) (kamino.Rollback, error) { return w.rollback(t, kamino.RollbackOptions{Pool: "a"}) },
+		"rollback to what is": func(w *world) (kamino.Rollback, error) {
+			return w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"})
+		},
+	} {
+		w := killed("Create snapshot", 1)
+		w.advance(w.now.Add(time.Hour))
+		out, err := do(w)
+		if donor := func(l kamino.Left) bool { return l.Node == "a-0" && l.Run != "" && l.Done != "" }; err != nil || !slices.ContainsFunc(out.GivenBack, donor) {
+			t.Errorf("%s: %v, given back %+v", name, err, out.GivenBack)
+		}
+	}
+}
+
 // TestLostPoolHint: while a donor is away, one 404 of its pool must not tell people to delete Node
 // objects, which carry the mark.
 func TestLostPoolHint(t *testing.T) {
