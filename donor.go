@@ -350,7 +350,7 @@ func (r *Run) lookInService(ctx context.Context, n Node, id InstanceID) (Next, e
 	case in.Power == PowerBetween:
 		return wait("the machine to start or to stop"), nil
 	case in.Power == PowerOff:
-		return act(ActPowerOn, startTheDonor, func(ctx context.Context) error { return r.engine.Provider.SetPower(ctx, id, PowerOn) }).
+		return act(ActPowerOn, startTheMachine, func(ctx context.Context) error { return r.engine.Provider.SetPower(ctx, id, PowerOn) }).
 			then("the machine to start", 0), nil
 	case n.UID != "" && n.runsOn(id) && !n.Ready:
 		return wait("the node to become Ready"), nil

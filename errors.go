@@ -140,11 +140,12 @@ type HeldError struct {
 	By     string // process, as host/pid
 	Step   string
 	Donor  string
+	Work   Work
 }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("pool %s is held by run %s (process %s, donor %s, step %s)",
-		e.Pool.Name(), e.Holder, firstWord(e.By, "unknown"), firstWord(e.Donor, "none"), firstWord(e.Step, InLock))
+	return fmt.Sprintf("pool %s is held by run %s (process %s, %s %s, step %s)",
+		e.Pool.Name(), e.Holder, firstWord(e.By, "unknown"), e.Work.takes(), firstWord(e.Donor, "none"), firstWord(e.Step, InLock))
 }
 
 // transient tells whether looking again later can help.

@@ -92,8 +92,8 @@ func (h *holder) look(ctx context.Context, fresh func() Record) (Next, error) {
 		h.watched = watchedLease{lease.Revision, now}
 	}
 	if now.Sub(h.watched.since) < LeaseDuration {
-		return wait(fmt.Sprintf("a lease renewal by run %s (process %s, donor %s, step %s)",
-			lease.Holder, firstWord(lease.Process, "unknown"), firstWord(lease.Record.Donor, "none"), firstWord(lease.Record.Step, InLock))), nil
+		return wait(fmt.Sprintf("a lease renewal by run %s (process %s, %s %s, step %s)",
+			lease.Holder, firstWord(lease.Process, "unknown"), lease.Record.Work.takes(), firstWord(lease.Record.Donor, "none"), firstWord(lease.Record.Step, InLock))), nil
 	}
 	return act(ActLease, fmt.Sprintf("adopt run %s, left by process %s at step %s", lease.Holder, lease.Process, lease.Record.Step),
 		func(ctx context.Context) error {
@@ -103,7 +103,7 @@ func (h *holder) look(ctx context.Context, fresh func() Record) (Next, error) {
 }
 
 func heldError(l Lease) error {
-	return WithHint(&HeldError{Pool: l.Pool, Holder: l.Holder, By: l.Process, Step: l.Record.Step, Donor: l.Record.Donor},
+	return WithHint(&HeldError{Pool: l.Pool, Holder: l.Holder, By: l.Process, Step: l.Record.Step, Donor: l.Record.Donor, Work: l.Record.Work},
 		"wait until it has ended: kamino status shows what it does; %s", HowToEnd(l.Process))
 }
 

@@ -108,6 +108,14 @@ const WorkWatch Work = "watch"
 // WorkProve proves a version that a person named, and takes no node.
 const WorkProve Work = "prove"
 
+// takes is what a run's node is to it, in a word.
+func (w Work) takes() string {
+	if w == "" {
+		return "donor"
+	}
+	return "node"
+}
+
 // Mark is what a run writes on its donor before it does anything to it. It is
 // all that restitution needs.
 type Mark struct {

@@ -165,12 +165,12 @@ const patched = "the node is drained to upgrade its packages; it is restarted wh
 // record on the lease.
 func restitution() []Step {
 	return []Step{
-		{Name: InUnseal, Does: "remove the pods of the run", Look: (*Run).lookPods, Limit: returnLimit, Stubborn: true, Takes: "a donor that is being given back", Until: InReturn},
+		{Name: InUnseal, Does: "remove the pods of the run", Look: (*Run).lookPods, Limit: returnLimit, Stubborn: true, Takes: "a node that is being given back", Until: InReturn},
 		{Name: InExamine, Does: "keep the node blocked if its packages were changed and nobody has examined it", When: (*Run).patching, Look: (*Run).lookBegun,
 			Limit: returnLimit, Stubborn: true},
-		{Name: InStart, Does: "start the donor and wait for its node", Look: (*Run).lookStart,
+		{Name: InStart, Does: "start the machine if it is off, and wait for its node", Look: (*Run).lookStart,
 			Limit: returnLimit, Stubborn: true},
-		{Name: InRelease, Does: "put the donor back in service", When: (*Run).mayRelease, Look: (*Run).lookRelease, Limit: returnLimit, Stubborn: true},
+		{Name: InRelease, Does: "put the node back in service", When: (*Run).mayRelease, Look: (*Run).lookRelease, Limit: returnLimit, Stubborn: true},
 		{Name: InReturn, Does: "take off the block and the protection", Look: (*Run).lookReturn,
 			Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
 	}
@@ -188,7 +188,7 @@ func leftovers() []Step {
 // run before may have been frozen with a request to switch the donor off in its hands: nothing that
 // Kamino can do recalls it, and nobody else would look.
 func stayOn() []Step {
-	return []Step{{Name: InStayOn, Does: "make sure that the donor of the run that was taken over still runs",
+	return []Step{{Name: InStayOn, Does: "make sure that the machine of the run that was taken over still runs",
 		When: func(r *Run) bool { return r.held.before.Instance != "" }, Look: (*Run).lookOn, Limit: returnLimit, Stubborn: true}}
 }
 

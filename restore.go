@@ -297,7 +297,7 @@ func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 	r.held.givingBack = true
 	err = r.exec(ctx, []Step{
 		{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookLock, Limit: 5 * time.Minute},
-		{Name: InRecover, Does: "give back the donors", Look: (*Run).lookLeft, Limit: 2 * time.Hour},
+		{Name: InRecover, Does: "give back the nodes that runs took", Look: (*Run).lookLeft, Limit: 2 * time.Hour},
 	})
 	if err == nil && !r.back.poolGone {
 		if swept = r.exec(ctx, sweep()); !errors.Is(swept, ErrLeaseLost) {
@@ -356,7 +356,7 @@ func (r *Run) lookLeft(ctx context.Context) (Next, error) {
 	if next, found, err := r.leftBehind(ctx, nodes, false); found || err != nil {
 		return next, err
 	}
-	return done("no donor is left"), nil
+	return done("no node is left to be given back"), nil
 }
 
 // sweep deletes failed versions, waits for those still being built, and then

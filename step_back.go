@@ -160,7 +160,7 @@ func (r *Run) lookStart(ctx context.Context) (Next, error) {
 		return r.lookPower(ctx, r.donor.node.Name, r.donor.instance)
 	}
 	if !r.touched(mark) {
-		return done("the donor was not switched off"), nil
+		return done("the machine was not switched off"), nil
 	}
 	if r.donor.node.UID != "" && !r.donor.node.runsOn(r.donor.instance.ID) {
 		// The node's name is another machine's: no node tells when the donor is back.
@@ -207,7 +207,7 @@ func (r *Run) comeBack(ctx context.Context, in Instance, what wayBack) (Next, er
 	case awaitPower:
 		return wait("the machine to start"), nil
 	case switchOn:
-		why := startTheDonor
+		why := startTheMachine
 		if in.Failure != "" {
 			why += " again after: " + in.Failure
 		}
@@ -285,7 +285,7 @@ func (r *Run) touched(mark *Mark) bool {
 	return r.held.mine() && r.held.lease.Record.Sealing
 }
 
-const startTheDonor = "start the donor"
+const startTheMachine = "start the machine"
 
 // lookReturn takes our marks off the node, and with them the seal pod.
 func (r *Run) lookReturn(ctx context.Context) (Next, error) {
@@ -373,7 +373,7 @@ func (r *Run) lookPower(ctx context.Context, donor string, was Instance) (Next, 
 	if in.Power == PowerBetween {
 		return wait("the machine to start or to stop"), nil
 	}
-	return act(ActPowerOn, startTheDonor+", which was switched off", func(ctx context.Context) error {
+	return act(ActPowerOn, startTheMachine+", which was switched off", func(ctx context.Context) error {
 		return r.engine.Provider.SetPower(ctx, in.ID, PowerOn)
 	}).then("the machine to start", 0), nil
 }

@@ -243,7 +243,7 @@ func (r *Run) cycle(ctx context.Context, n Node, stage powerCycle) (Next, error)
 	case in.Power == PowerBetween:
 		return wait("the machine to start or to stop"), nil
 	case in.Power == PowerOff:
-		return act(ActPowerOn, startTheDonor+" after its power cycle", func(ctx context.Context) error {
+		return act(ActPowerOn, startTheMachine+" after its power cycle", func(ctx context.Context) error {
 			return r.engine.Provider.SetPower(ctx, in.ID, PowerOn)
 		}).then("the machine to start", 0).noting(func(l *Lease) { l.Record.Cycled = cycleOn }), nil
 	case stage == cycleOn:

@@ -74,7 +74,7 @@ func (a *app) say(s os.Signal) {
 	if a.serving.Load() {
 		return // it ends at once, and took nothing
 	}
-	text := fmt.Sprintf("%s: restoring the donor; press Ctrl-C again to quit immediately", s)
+	text := fmt.Sprintf("%s: giving back what the run took; press Ctrl-C again to quit immediately", s)
 	if l := a.live.Load(); l != nil {
 		l.stand(text)
 		return

@@ -273,7 +273,11 @@ func printUnfinished(w io.Writer, u *kamino.Unfinished) {
 		fmt.Fprintf(w, "\tgiving back after: %s\n", cut(u.Failure, 100))
 	}
 	if since := u.Away(); !since.IsZero() {
-		fmt.Fprintf(w, "Donor away:\t%s, since %s%s\n", u.Donor, instant(since), awayFor(u))
+		away := "Donor away"
+		if u.Work == kamino.WorkPatch {
+			away = "Node away"
+		}
+		fmt.Fprintf(w, "%s:\t%s, since %s%s\n", away, u.Donor, instant(since), awayFor(u))
 	}
 	if u.Alive {
 		fmt.Fprintf(w, "\t%s\n", kamino.HowToEnd(u.Process))

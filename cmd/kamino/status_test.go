@@ -70,6 +70,7 @@ func TestStatusAway(t *testing.T) {
 		{"at work", func(u *kamino.Unfinished) { u.Alive = true }, line + " (1h0m)\n"},
 		{"silent", func(*kamino.Unfinished) {}, line + " (1h0m); it may be off until one of these commands ends the run:\n\tkamino update --target-node n2 finishes it, kamino restore gives back"},
 		{"never heard of", func(u *kamino.Unfinished) { u.Heartbeat = time.Time{} }, line + "; it may be off"},
+		{"patched", func(u *kamino.Unfinished) { u.Alive, u.Work = true, kamino.WorkPatch }, "Node" + strings.TrimPrefix(line, "Donor")},
 		{"back", func(u *kamino.Unfinished) { u.AwayEnds = at }, ""},
 		{"not taken yet", func(u *kamino.Unfinished) { u.AwaySince = time.Time{} }, ""},
 	} {
@@ -79,7 +80,7 @@ func TestStatusAway(t *testing.T) {
 			tt.change(u)
 			var out strings.Builder
 			printStatus(&out, []kamino.PoolStatus{{Name: "pool1", Unfinished: u}}, false)
-			if told := strings.Contains(out.String(), "Donor away:"); told != (tt.want != "") || !strings.Contains(out.String(), tt.want) {
+			if told := strings.Contains(out.String(), " away:"); told != (tt.want != "") || !strings.Contains(out.String(), tt.want) {
 				t.Errorf("want %q in\n%s", tt.want, out.String())
 			}
 		})

@@ -445,3 +445,49 @@ func TestPlannedPatch(t *testing.T) {
 		t.Errorf("paused: %+v, %v", out.Candidates, err)
 	}
 }
+
+// TestPatchSaysNode: a node that is patched is no donor in what is told of the run, of one that was
+// killed or told to end, and of what comes after it.
+func TestPatchSaysNode(t *testing.T) {
+	o := patchOptions()
+	o.Pool, o.Donor = "", "a-0"
+	told := map[string]string{}
+	heardBy := func(what string) func(*kamino.Engine) {
+		return heard(func(ev kamino.Event) {
+			if text := strings.ReplaceAll(ev.Message, kamino.TaintBlock, ""); strings.Contains(text, "donor") {
+				told[ev.Step+": "+text] = what
+			}
+		})
+	}
+	play := func(w *world, what string, do func(context.Context, *kamino.Engine) error, faults ...fault) *proc {
+		p := &proc{faults: faults, tune: heardBy(what)}
+		w.spawn(p, func(ctx context.Context) { p.err = do(ctx, p.engine()) })
+		w.wait()
+		if p.err != nil && strings.Contains(p.err.Error()+strings.Join(kamino.Hints(p.err), ""), "donor") {
+			told["error: "+p.err.Error()+"; "+strings.Join(kamino.Hints(p.err), "; ")] = what
+		}
+		return p
+	}
+	patch := func(ctx context.Context, e *kamino.Engine) error { _, err := e.Patch(ctx, o); return err }
+	restore := func(ctx context.Context, e *kamino.Engine) error {
+		_, err := e.Restore(ctx, kamino.RestoreOptions{})
+		return err
+	}
+	for kind, after := range map[worlds.Fault]func(context.Context, *kamino.Engine) error{worlds.KillAfter: patch, worlds.Interrupted: restore, worlds.KillBefore: restore} {
+		for at := 1; ; at++ {
+			w := aged(1)
+			what := fmt.Sprintf("%s at call %d", kind, at)
+			p := play(w, what, patch, fault{kind: kind, at: at})
+			if !p.crashed && p.err == nil {
+				break
+			}
+			if play(w, what+", and another at once", restore); at%3 == 0 {
+				w.advance(w.now.Add(2 * time.Minute))
+			}
+			play(w, what+", and after it", after)
+		}
+	}
+	for text, what := range told {
+		t.Errorf("%s: %s", what, text)
+	}
+}

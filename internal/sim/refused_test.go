@@ -103,8 +103,8 @@ func TestRollbackGivesBack(t *testing.T) {
 	}
 }
 
-// TestTellsWhatItGaveBack: who moves what a pool boots from is told of the donor of an ended run that
-// was given back before.
+// TestTellsWhatItGaveBack: who moves what a pool boots from is told of the donor of an ended run,
+// which was given back before.
 func TestTellsWhatItGaveBack(t *testing.T) {
 	for name, do := range map[string]func(*world) (kamino.Rollback, error){
 		"promote": func(w *world) (kamino.Rollback, error) {

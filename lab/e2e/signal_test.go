@@ -128,7 +128,7 @@ func TestSecondSignal(t *testing.T) {
 	signals := 0
 	c := call{onLine: func(line logLine, process *os.Process) {
 		drained := line.step == "drain" && line.kind == string(kamino.StepDone)
-		giving := strings.Contains(line.text, "restoring the donor")
+		giving := strings.Contains(line.text, "giving back what the run took")
 		if drained && signals == 0 || giving && signals == 1 {
 			signals++
 			if err := process.Signal(os.Interrupt); err != nil {
