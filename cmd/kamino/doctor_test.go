@@ -53,7 +53,9 @@ func TestDoctor(t *testing.T) {
 		}, passed: fine, warned: "rehearse"},
 		{name: "pool that cannot be read", world: func(w *fakeWorld) { w.cloud.fails[fakePool(pool1)] = fmt.Errorf("read: %w", kamino.ErrForbidden) },
 			passed: "image cloud cluster", failed: "pool", do: "grant"},
-		{name: "a right that some runs want", world: func(w *fakeWorld) { w.cloud.doubts = []string{"skus/read is not allowed" + kamino.ToEndIt + "a role with it"} },
+		{name: "a right that some runs want", world: func(w *fakeWorld) {
+			w.cloud.doubts = []string{"skus/read is not allowed" + kamino.ToEndIt + "a role with it"}
+		},
 			passed: fine, warned: "cloud", do: "a role with it\n"},
 		{name: "no candidate", args: []string{"--minimum-ready-time", "90d"}, passed: "image cloud cluster lease", warned: "donor", do: "kamino plan --pool " + pool1},
 		{name: "another run at work", world: func(w *fakeWorld) { held(w, true) }, passed: strings.Replace(fine, "lease ", "", 1), warned: "lease", do: "wait"},
