@@ -58,7 +58,7 @@ func TestHolds(t *testing.T) {
 		"nothing":                 {deeds: deeds{"=" + InValidate}},
 		"taken":                   {deeds: deeds{"+" + InLock, "+" + InProtect, "+" + InDrain, "=" + InDrain}, want: []string{"the donor's block", "the donor's protection", "the lease"}},
 		"given back":              {deeds: deeds{"+" + InLock, "+" + InStop, "+" + InSnapshot, "=" + InReturn}, want: []string{"the lease", "the snapshot"}},
-		"being given back":        {deeds: deeds{"+" + InUnseal}, want: []string{"a donor that is being given back"}},
+		"being given back":        {deeds: deeds{"+" + InUnseal}, want: []string{"a node that is being given back"}},
 		"built":                   {deeds: deeds{"+" + InLock, "+" + InSnapshot, "+" + InImage, "=" + InImage, "=" + InClean}, want: []string{"the lease"}},
 		"failed to build":         {deeds: deeds{"+" + InImage, "=" + InFailedVersion}},
 		"adopted":                 {deeds: deeds{"=" + InLock}, adopted: true, want: []string{"the lease", "what its former process had taken, perhaps the donor"}},
