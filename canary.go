@@ -321,6 +321,20 @@ func (r *Run) canaries(ctx context.Context) ([]Canary, error) {
 	return list, nil
 }
 
+// retireLeft removes the canary, or its Node object, that the proof before could not.
+func (e *Engine) retireLeft(ctx context.Context, o overview) error {
+	r := e.newRun(Defaults())
+	r.pool = o.pool
+	err := r.exec(ctx, []Step{
+		{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
+		{Name: InRetire, Does: "remove canaries", When: (*Run).makesCanaries, Look: (*Run).lookRetire, Patient: true},
+	})
+	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
+		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), nil))
+	}
+	return err
+}
+
 // lookProvable makes sure that the version which a person named can be proved beside the pool.
 func (r *Run) lookProvable(ctx context.Context) (Next, error) {
 	if err := r.chooseProof(ctx); err != nil {

@@ -70,11 +70,16 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: []Refusal{pin.refusal(o.pool)}}
 	}
 	t.adopts = opts.AdoptModel
-	if err := e.bootable(ctx, o, t); err != nil {
+	if err := e.bootable(ctx, o, t); err != nil && (opts.Proof == nil || opts.DryRun) { // else the proof waits
 		return Rollback{}, err
 	}
-	if opts.Proof != nil && !promoted {
+	switch {
+	case opts.Proof != nil && !promoted:
 		return e.proveNamed(ctx, o, t, opts)
+	case opts.Proof != nil && o.lease.Ledger.Canary != "" && !opts.DryRun:
+		if err := e.retireLeft(ctx, o); err != nil {
+			return Rollback{}, err
+		}
 	}
 	return e.point(ctx, o, t, nil, opts.DryRun)
 }

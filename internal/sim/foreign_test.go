@@ -263,6 +263,44 @@ func TestForeignRefused(t *testing.T) {
 	}
 }
 
+// TestForeignRetired: what of the canary could not be removed at the end is told, and removed by
+// the same command, which has nothing else to do.
+func TestForeignRetired(t *testing.T) {
+	log, v := packed(pointing(1), true)
+	tried := 0
+	for _, s := range log.prove(named(v.Name)).log {
+		if s.step != "retire" || !s.call.write {
+			continue
+		}
+		w, v := packed(pointing(1), true)
+		p := w.prove(named(v.Name), fault{kind: worlds.Forbidden, at: s.at})
+		if p.err != nil || len(p.back.Warnings) == 0 {
+			continue // it got by
+		}
+		tried++
+		again := w.prove(named(v.Name))
+		if again.err != nil || birth(w) != v.Name || w.standing(poolA).Ledger.Canary != "" {
+			t.Errorf("403 at %s: the same again ended %v", s, again.err)
+		}
+		w.sound(t)
+	}
+	if tried == 0 {
+		t.Error("nothing was left at any call")
+	}
+}
+
+// TestForeignWaits: a version of which somebody, or a killed run, has just changed the tags is
+// waited for and not refused.
+func TestForeignWaits(t *testing.T) {
+	w, v := packed(aged(1), true)
+	v.Ready = false // as Azure shows one whose tags were just written
+	w.after(2*time.Minute, func() { v.Ready = true })
+	if p := w.prove(named(v.Name)); p.err != nil || birth(w) != v.Name {
+		t.Errorf("it ended %v; nodes boot from %s", p.err, birth(w))
+	}
+	w.sound(t)
+}
+
 // TestForeignDryRun: a dry run tells what the proof would start, and writes nothing.
 func TestForeignDryRun(t *testing.T) {
 	w, v := packed(aged(1), true)

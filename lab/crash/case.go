@@ -238,6 +238,10 @@ func (c *Case) idle(w *World, out *Outcome) {
 		c.still(w, out, w.restore(w.prepare(nil)))
 		return
 	}
+	if w.shape.Named {
+		c.still(w, out, w.work(w.prepare(nil), w.freshDonor()))
+		return
+	}
 	day, err := kamino.VersionDate(w.version())
 	if err != nil || kamino.VersionName(day) != kamino.VersionName(w.clock.Now()) {
 		return

@@ -247,6 +247,9 @@ func (w *onAzure) makeHistory() error {
 			add(kamino.VersionName(day)+"01", true, tags)
 		}
 	}
+	if w.shape.Named {
+		add(kamino.VersionName(w.start), true, map[string]string{"packer": "yes"})
+	}
 	steps = append(steps, struct {
 		method, path string
 		body         any

@@ -208,10 +208,28 @@ func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) 
 
 // work begins the command that the world is about.
 func (w *World) work(p *Process, o kamino.Options) *Process {
-	if w.shape.Patch {
+	switch {
+	case w.shape.Patch:
 		return w.patch(p, o)
+	case w.shape.Named:
+		return w.promote(p, o)
 	}
 	return w.update(p, o)
+}
+
+// promote begins `kamino promote` of the version of the world's first day, with a proof.
+func (w *World) promote(p *Process, o kamino.Options) *Process {
+	version := kamino.VersionName(w.start)
+	if w.station.kamino != "" {
+		return w.spawn(p, "promote", "--pool", poolName, "--version", version, "--prove", string(o.Proof.Mode), "--prove-for", o.Proof.For.String(), "--accept-unsealed",
+			"--poll-interval", pollInterval.String(), "-o", "json")
+	}
+	w.begin(p, func(ctx context.Context, e *kamino.Engine) error {
+		back, err := e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: poolName, Version: version, Proof: &o.Proof, AcceptUnsealed: true, PendingReboot: o.PendingReboot})
+		p.Result.Warnings = back.Warnings
+		return err
+	})
+	return p
 }
 
 // update begins `kamino update`.
