@@ -18,6 +18,7 @@ import (
 	"kamino.dev/kamino"
 	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/lab"
+	"kamino.dev/kamino/lab/nodes"
 )
 
 // onAWS is the lab of all tests on AWS: a cluster is on one cloud, so it has a control plane of its
@@ -26,7 +27,7 @@ var onAWS = sync.OnceValues(func() (*lab.Lab, error) {
 	awsStarted.Store(true)
 	return lab.Start(mainContext, lab.Options{On: lab.OnAWS, Dir: filepath.Join(mainDir, "aws"), Binary: labBinary, Speed: speed, Groups: []awsemulator.Group{
 		{Name: "red", Count: 3, Min: 2, Tags: clusterTag}, {Name: "blue", Count: 2, Min: 1, Version: "1", Tags: clusterTag},
-		{Name: "tight", Count: 1, Min: 1, Tags: clusterTag}, {Name: "green", Count: 3, Min: 1, Tags: clusterTag},
+		{Name: "tight", Count: 1, Min: 1, Tags: clusterTag}, {Name: "baked", Count: 2, Min: 1, Tags: clusterTag}, {Name: "packer", Count: 1, Min: 1, Tags: clusterTag}, {Name: "green", Count: 3, Min: 1, Tags: clusterTag},
 		{Name: "any", Count: 2, Min: 1, Version: "1", Attributes: true, Tags: clusterTag},
 		{Name: "warm", Count: 2, Min: 1, WarmPool: true, Tags: clusterTag},
 	}})
@@ -236,6 +237,55 @@ func TestAWSAuto(t *testing.T) {
 		t.Fatalf("exit code %d\n%s\n%s", o.code, o.out, o.log)
 	}
 	p.expectWhole(before, 0)
+}
+
+// TestAWSPackerForPartThree: an AMI that somebody else made of an instance of his own, with the
+// name and the tags by which a group's versions are found and no others of Kamino's, is proved and
+// promoted like ours; one whose kubelet is masked is withdrawn, and no instance is made of it.
+func TestAWSPackerForPartThree(t *testing.T) {
+	t.Parallel()
+	p, builder := newAWSPool(t, "baked"), newAWSPool(t, "packer")
+	first := p.run(updateArgs(p.members()[0].Hostname)...).mustSucceed(t)
+	bake := func(version string, script func(map[string]string)) (image string) {
+		t.Helper()
+		if err := p.lab.AWS.WriteDisk(builder.members()[0].ID, script); err != nil {
+			t.Fatal(err)
+		}
+		var made struct{ ImageId string }
+		if err := json.Unmarshal([]byte(p.awsCall("ec2", "create-image", "--instance-id", builder.members()[0].ID, "--no-reboot", "--name", "kamino-"+p.name+"-"+version, "--output", "json",
+			"--tag-specifications", fmt.Sprintf("ResourceType=image,Tags=[{Key=kamino-pool,Value=%s},{Key=kamino-version,Value=%s},{Key=kamino-excluded,Value=true},{Key=packer,Value=yes}]", p.name, version))), &made); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "image "+made.ImageId+" is available", func() string {
+			if out := p.awsCall("ec2", "describe-images", "--image-ids", made.ImageId, "--query", "Images[0].State", "--output", "text"); strings.TrimSpace(out) != "available" {
+				return out
+			}
+			return ""
+		})
+		return made.ImageId
+	}
+	prove := func(version string) outcome {
+		return p.run("promote", "--pool", p.name, "--version", version, "--prove", "canary", "--prove-for", "0s", "--boot-budget", "1m", "--accept-unsealed", "--poll-interval", "50ms", "-o", "json")
+	}
+	bad, good := kamino.VersionName(time.Now().AddDate(0, 0, 1)), kamino.VersionName(time.Now().AddDate(0, 0, 2))
+	bake(bad, func(files map[string]string) {
+		nodes.Generalize(files, p.name, true)
+		files[nodes.KubeletUnit] = nodes.Masked
+	})
+	if o := prove(bad); o.code != 4 || !strings.Contains(o.log, "failed its proof: ready: ") || p.next().Image != first.Image {
+		t.Fatalf("with a masked kubelet: exit code %d\n%s", o.code, o.log)
+	}
+	image := bake(good, func(files map[string]string) { nodes.Generalize(files, p.name, true) })
+	if o := prove(good); o.code != 0 || p.next().Image != image {
+		t.Fatalf("a good one: exit code %d\n%s\n%s", o.code, o.out, o.log)
+	}
+	life := map[string]kamino.Life{}
+	for _, v := range p.status().Versions {
+		life[v.Name] = v.Life
+	}
+	if life[bad] != kamino.LifeWithdrawn || life[good] != kamino.LifePromoted {
+		t.Errorf("the versions are %v", life)
+	}
 }
 
 // TestAWSRefused: what cannot go well is told before anything is touched, and what only Azure knows
