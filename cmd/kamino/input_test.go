@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"kamino.dev/kamino"
 )
 
@@ -174,9 +176,9 @@ func TestProbeRead(t *testing.T) {
 			code            int
 		}{
 			{file: "/nowhere/probe.yaml", want: "/nowhere/probe.yaml", code: exitFailed},
-			{file: pod, want: "not a Job of batch/v1", code: exitRefused},
-			{file: image, want: `"My Image"`, code: exitRefused},
-			{env: "kind: Pod", want: "not a Job of batch/v1", code: exitRefused},
+			{file: pod, want: "not a Job of batch/v1", code: exitFailed},
+			{file: image, want: `"My Image"`, code: exitFailed},
+			{env: "kind: Pod", want: "not a Job of batch/v1", code: exitFailed},
 		} {
 			w := newFakeWorld()
 			stale(w)
@@ -189,5 +191,48 @@ func TestProbeRead(t *testing.T) {
 				t.Errorf("%q: exit code %d, want %d and %q\n%s%s", args, code, tt.code, tt.want, out, errs)
 			}
 		}
+	}
+}
+
+// TestMistakesEndWithOne: what is wrong with a command line by itself, with its values, its files or
+// its environment is found before anything is written, ends with exit code 1 whichever command it
+// is, and says what to type.
+func TestMistakesEndWithOne(t *testing.T) {
+	wrong := t.TempDir() + "/wrong"
+	if err := os.WriteFile(wrong, []byte("kind: [not what is wanted"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	base := map[string][]string{"promote": {"--pool", pool1}, "withdraw": {"--pool", pool1, "--reason", "r"}, "rollback": {"--pool", pool1, "--to", "original"},
+		"pause": {"--reason", "r"}, "patch": {"--pool", pool1}, "update": {"--target-node", "n2"}}
+	values := map[string]string{"output": "xml", "log-level": "loud", "log-format": "xml", "log-prefix": "a:b", "subscription": "mine", "poll-interval": "1h", "prove": "maybe", "promote": "maybe",
+		"probe": wrong, "custom-data": wrong + ".none", "protected-settings": "cse=" + wrong, "seal-policy": wrong + ".none", "scope": "some", "manager": "yum", "phased": "maybe", "reboot": "maybe",
+		"nodes": "9", "max-unavailable-pools": "some", "boot-budget": "0.5x", "prove-without": "nothing", "image-reference": "latest", "max-history": "1", "replicas": "0", "image": "kamino:latest"}
+	tried := 0
+	for _, cmd := range newRootCommand(newApp(ioStreams{}, os.Getenv, func(int) {})).Commands() {
+		if cmd.Name() == "boot" || cmd.Name() == "controller" || !cmd.Runnable() {
+			continue // one reads files, one runs until it is ended
+		}
+		lines := [][]string{{"--no-such-flag"}, {"--log-level", "loud"}}
+		if cmd.Name() != "completion" && cmd.Name() != "help" {
+			lines = append(lines, []string{"a-word"})
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if v, ok := values[f.Name]; ok {
+				lines = append(lines, []string{"--" + f.Name, v})
+			}
+		})
+		for _, line := range lines {
+			w := newFakeWorld()
+			stale(w)
+			args := slices.Concat([]string{cmd.Name()}, base[cmd.Name()], line)
+			_, errs, code := w.kamino(t, args...)
+			if code != exitFailed || !strings.Contains(errs, "Hint: ") || len(w.writes()) > 0 {
+				t.Errorf("%q: exit code %d, want %d and a hint; wrote %q\n%s", args, code, exitFailed, w.writes(), errs)
+			}
+			tried++
+		}
+	}
+	if tried < 100 {
+		t.Errorf("%d mistakes were tried", tried)
 	}
 }

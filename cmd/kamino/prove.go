@@ -57,7 +57,7 @@ func (p *proveFlags) read(a *app) error {
 		p.job = []byte(text)
 	}
 	if p.probe == "" && p.job != nil && kamino.ProveMode(p.mode) != kamino.ProveNone {
-		return kube.CheckProbe(p.job)
+		return checkProbe(p.job)
 	} else if p.probe == "" {
 		return nil
 	}
@@ -69,7 +69,17 @@ func (p *proveFlags) read(a *app) error {
 		return kamino.WithHint(fmt.Errorf("read --probe: %w", err), "name a file with one Job of batch/v1 in it")
 	}
 	p.job = append([]byte{}, data...)
-	return kube.CheckProbe(p.job)
+	return checkProbe(p.job)
+}
+
+// checkProbe tells what of a Job is wrong that its text shows: a mistake of who typed the command,
+// and not what a cluster refuses.
+func checkProbe(job []byte) error {
+	err := kube.CheckProbe(job)
+	if refused := (*kamino.RefusedError)(nil); errors.As(err, &refused) {
+		return kamino.WithHint(fmt.Errorf("%s: %s", refused.Subject, refused.Refusals[0].Why), "%s", refused.Refusals[0].Do)
+	}
+	return err
 }
 
 // pointCommand is promote or withdraw: both move what a pool's next node boots from.

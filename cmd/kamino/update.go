@@ -101,7 +101,7 @@ func (r *runFlags) readPolicy(a *app) error {
 	if r.policy != "" {
 		var err error
 		if data, err = os.ReadFile(r.policy); err != nil {
-			return fmt.Errorf("read seal policy: %w", err)
+			return kamino.WithHint(fmt.Errorf("read --seal-policy: %w", err), "name a SealConfig; kamino-agent verify --inventory --write-allow FILE writes one on a node")
 		}
 	} else if len(data) == 0 {
 		return nil
