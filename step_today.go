@@ -142,7 +142,11 @@ func (r *Run) todaysVersion(ctx context.Context, v Artifact) (Next, error) {
 		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s exists and was not made by kamino (no tag %s)", v.Name, TagBuiltFrom), hintAgain)}
 	}
 	if why := v.Tags[TagBad]; why != "" {
-		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s of today was withdrawn (%s)", v.Name, why), hintAgain)}
+		err := fmt.Errorf("version %s of today was withdrawn (%s)", v.Name, why)
+		if r.madeOf(v) { // of the same packages another one is refused
+			return Next{}, inTheWay{WithHint(err, "kamino patch --target-node %s, and then --again; or --again with another node", r.donor.node.Name)}
+		}
+		return Next{}, inTheWay{WithHint(err, hintAgain)}
 	}
 	switch {
 	case v.State == Failed && !v.whole():

@@ -21,8 +21,11 @@ func TestAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := w.update(options("a-2"))
-	if p.err == nil || !strings.Contains(p.err.Error(), "was withdrawn") || !strings.Contains(kamino.Hint(p.err), "--again") {
+	if p.err == nil || !strings.Contains(p.err.Error(), "was withdrawn") || !strings.Contains(kamino.Hint(p.err), "--again") || strings.Contains(kamino.Hint(p.err), "patch") {
 		t.Fatalf("%v, hint %q", p.err, kamino.Hint(p.err))
+	}
+	if p := w.update(options("a-0")); p.err == nil || !strings.Contains(kamino.Hint(p.err), "kamino patch --target-node a-0, and then --again; or --again with another node") {
+		t.Errorf("of the node that it was made of, which has the same packages: %v, hint %q", p.err, kamino.Hint(p.err))
 	}
 	o := options("a-2")
 	o.Today = kamino.TodayAgain
