@@ -194,9 +194,9 @@ func TestProbeRead(t *testing.T) {
 	}
 }
 
-// TestMistakesEndWithOne: what is wrong with a command line by itself, with its values, its files or
-// its environment is found before anything is written, ends with exit code 1 whichever command it
-// is, and says what to type.
+// TestMistakesEndWithOne: what is wrong with a command line by itself, with its values, files or
+// environment, is found before anything is written, ends with exit code 1 whichever command it is,
+// and says what to type.
 func TestMistakesEndWithOne(t *testing.T) {
 	wrong := t.TempDir() + "/wrong"
 	if err := os.WriteFile(wrong, []byte("kind: [not what is wanted"), 0o600); err != nil {
