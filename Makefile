@@ -70,6 +70,10 @@ test-crash: build lab ## kill, lie and interfere at every call of a run, and loo
 test-crash-process: build lab ## the kills again, with SIGKILL of real processes (10 minutes)
 	$(LAB) crash --process
 
+.PHONY: test-storm
+test-storm: build lab ## SIGKILL of controllers in the middle of twelve runs, a command beside them, the API server gone, the kind removed (10 minutes)
+	cd lab && KAMINO_STORM=$${KAMINO_STORM:-1} go test -count=1 -timeout 40m -v -run TestControllerStorm ./e2e
+
 .PHONY: test-prove
 test-prove: build lab ## good images, bad ones and unlucky clouds are put to the proof, each check is switched off once (12 minutes)
 	$(LAB) prove

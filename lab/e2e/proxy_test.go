@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -25,9 +26,27 @@ import (
 // what passes.
 type proxy struct {
 	kubeconfig string
+	close      func() // all connections, watches too
 
 	mu   sync.Mutex
 	seen []string // method and path, and dryRun where it was asked for
+	gone bool     // no request is answered
+	// before is called of each request, and says whether it goes on to the API server.
+	before func(request string) bool
+}
+
+// strike has something done at each request from now on; nil for nothing.
+func (p *proxy) strike(before func(request string) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.before = before
+}
+
+// cut makes the API server unreachable, or reachable again.
+func (p *proxy) cut(gone bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone = gone
 }
 
 const dryRun = "?dryRun=All"
@@ -63,18 +82,27 @@ func newProxy(t *testing.T, l *lab.Lab) *proxy {
 		t.Fatal(err)
 	}
 	p := &proxy{}
+	quiet := log.New(io.Discard, "", 0) // of requests that were given up, and of handlers that were aborted
 	forward := &httputil.ReverseProxy{
+		ErrorLog:      quiet,
 		Transport:     transport,
 		FlushInterval: -1, // watches
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request := note(r)
 		p.mu.Lock()
-		p.seen = append(p.seen, note(r))
+		p.seen = append(p.seen, request)
+		before, gone := p.before, p.gone
 		p.mu.Unlock()
+		if gone || before != nil && !before(request) {
+			panic(http.ErrAbortHandler)
+		}
 		forward.ServeHTTP(w, r)
 	}))
+	server.Config.ErrorLog = quiet
 	t.Cleanup(server.Close)
+	p.close = server.CloseClientConnections
 	p.kubeconfig = writeKubeconfig(t, server.URL)
 	return p
 }
@@ -85,12 +113,12 @@ func (p *proxy) requests() []string {
 	return slices.Clone(p.seen)
 }
 
-// writes are the requests that could change something. Reviews of one's own
-// rights are posted, but change nothing.
-func (p *proxy) writes() []string {
-	return slices.DeleteFunc(p.requests(), func(request string) bool {
-		return strings.HasPrefix(request, "GET ") || strings.HasSuffix(request, dryRun) || strings.Contains(request, "/authorization.k8s.io/")
-	})
+// writes are the requests that could change something.
+func (p *proxy) writes() []string { return slices.DeleteFunc(p.requests(), reads) }
+
+// reads: reviews of one's own rights are posted, but change nothing.
+func reads(request string) bool {
+	return strings.HasPrefix(request, "GET ") || strings.HasSuffix(request, dryRun) || strings.Contains(request, "/authorization.k8s.io/")
 }
 
 func writeKubeconfig(t *testing.T, server string) string {
