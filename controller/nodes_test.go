@@ -1,0 +1,44 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+// TestNodeChanges: what is known of nodes is read again after each change but a heartbeat, and what
+// is there at the start asks for no passes.
+func TestNodeChanges(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"heartbeat": {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(now.Add(time.Hour)) }, false},
+		"not Ready": {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, true},
+		"other condition": {func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Patched", Status: corev1.ConditionTrue})
+		}, true},
+		"label":      {func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, true},
+		"annotation": {func(n *corev1.Node) { n.Annotations = map[string]string{"a": "b"} }, true},
+		"boot":       {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "2" }, true},
+		"cordon":     {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
+		"deleted":    {func(n *corev1.Node) { at := metav1.NewTime(now); n.DeletionTimestamp = &at }, true},
+	} {
+		c := &census{}
+		was := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+		is := was.DeepCopy()
+		tt.change(is)
+		if got := c.nodeChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != tt.want || c.stale.Load() != tt.want {
+			t.Errorf("%s: a pass %t, read again %t, want %t", name, got, c.stale.Load(), tt.want)
+		}
+	}
+	for initial, want := range map[bool]bool{true: false, false: true} {
+		c := &census{}
+		if got := c.nodeChanges().Create(event.CreateEvent{Object: &corev1.Node{}, IsInInitialList: initial}); got != want || !c.stale.Load() {
+			t.Errorf("a node that is there at the start: %t; a pass %t, read again %t", initial, got, c.stale.Load())
+		}
+	}
+}
