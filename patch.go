@@ -89,9 +89,9 @@ func (o PatchOptions) Validate() error {
 	case w.Reboot != RebootAuto && w.Reboot != RebootAlways && w.Reboot != RebootNever:
 		return WithHint(fmt.Errorf("invalid reboot mode %q", w.Reboot), "use --reboot auto, always or never")
 	case w.Within < time.Minute || w.Within > 4*time.Hour:
-		return WithHint(fmt.Errorf("invalid time limit %s", w.Within), "use --patch-timeout 1m to 4h")
+		return WithHint(fmt.Errorf("invalid time limit %s", w.Within), "use --timeout 1m to 4h; with auto-update --patch-timeout")
 	case w.Return < time.Minute || w.Settle < 0:
-		return WithHint(fmt.Errorf("invalid time for a boot %s, or to settle %s", w.Return, w.Settle), "use --boot-budget 1m or more")
+		return WithHint(fmt.Errorf("invalid time for a boot %s, or to settle %s", w.Return, w.Settle), "use --return 1m or more, and --settle 0 or more; with auto-update --patch-return and --patch-settle")
 	}
 	run := o.Options
 	run.Donor = firstWord(o.Donor, "to be chosen")

@@ -142,7 +142,7 @@ func (c *rollbackCommand) readSecrets() error {
 	}
 	for _, pair := range c.protected {
 		name, file, ok := strings.Cut(pair, "=")
-		if !ok || name == "" {
+		if !ok || name == "" || file == "" {
 			return kamino.WithHint(fmt.Errorf("--protected-settings %q is not NAME=FILE", pair), "for instance vmssCSE=cse.json")
 		}
 		if c.opts.Secrets.Protected == nil {
@@ -154,7 +154,7 @@ func (c *rollbackCommand) readSecrets() error {
 		}
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return fmt.Errorf("read --protected-settings of %s: %w", name, err)
+			return kamino.WithHint(fmt.Errorf("read --protected-settings of %s: %w", name, err), "name the file with the object protectedSettings of your template; for an extension that has none: --protected-settings %s=%s", name, noSettings)
 		}
 		if !json.Valid(data) {
 			return kamino.WithHint(fmt.Errorf("--protected-settings of %s: %s is not JSON", name, file), "it must hold the object protectedSettings of your template")

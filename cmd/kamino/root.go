@@ -121,7 +121,11 @@ func newRootCommand(a *app) *cobra.Command {
 		if kamino.Hint(err) != "" {
 			return err
 		}
-		return kamino.WithHint(err, "%s --help lists the flags", c.CommandPath())
+		meant := ""
+		if like := likeFlags[strings.TrimPrefix(err.Error(), "unknown flag: --")]; like != "" && c.Flags().Lookup(like) != nil {
+			meant = "did you mean --" + like + "? "
+		}
+		return kamino.WithHint(err, "%s%s --help lists the flags", meant, c.CommandPath())
 	})
 	a.addGlobalFlags(root.PersistentFlags())
 	root.AddCommand(
@@ -145,14 +149,31 @@ func newRootCommand(a *app) *cobra.Command {
 	return root
 }
 
+// likeFlags are flags that other commands have for the same.
+var likeFlags = map[string]string{"to": "version", "version": "to", "pools": "pool", "vmss": "pool", "node": "target-node", "nodes": "target-node"}
+
 // noArguments refuses words that belong to no flag.
 func noArguments(cmd *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return nil
 	}
-	hint := cmd.CommandPath() + " --help lists the flags"
-	if cmd.Flags().Lookup("pool") != nil {
-		hint = fmt.Sprintf("if that is a pool: --pool %s; %s", words[0], hint)
+	hint, flags := cmd.CommandPath()+" --help lists the flags", cmd.Flags()
+	var is []string
+	if _, err := kamino.VersionDate(words[0]); err == nil {
+		for _, name := range []string{"version", "to"} {
+			if flags.Lookup(name) != nil {
+				is = append(is, "a version: --"+name+" "+words[0])
+			}
+		}
+	} else {
+		for _, f := range [][2]string{{"pool", "a pool"}, {"target-node", "a node"}} {
+			if flags.Lookup(f[0]) != nil && !flags.Changed(f[0]) {
+				is = append(is, f[1]+": --"+f[0]+" "+words[0])
+			}
+		}
+	}
+	if len(is) > 0 && words[0] != "" {
+		hint = "if that is " + strings.Join(is, ", ") + "; " + hint
 	}
 	return kamino.WithHint(fmt.Errorf("unexpected argument %q", words[0]), "%s", hint)
 }
