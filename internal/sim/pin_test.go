@@ -225,7 +225,7 @@ func TestRollbackToOriginalSettings(t *testing.T) {
 	cse := map[string]json.RawMessage{"cse": json.RawMessage(`{"commandToExecute":"join"}`)}
 	w := made(t)
 	before := w.allWrites()
-	out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: kamino.ToOriginal})
+	_, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: kamino.ToOriginal})
 	if err == nil || !strings.Contains(err.Error(), "custom data") || !strings.Contains(err.Error(), "extension cse") ||
 		!strings.Contains(kamino.Hint(err), "--to original --custom-data FILE --protected-settings cse=FILE") || w.allWrites() != before {
 		t.Errorf("without anything: not all is asked for at once: %v, hint %q; %d writes", err, kamino.Hint(err), w.allWrites()-before)
@@ -240,7 +240,7 @@ func TestRollbackToOriginalSettings(t *testing.T) {
 	if out, dryErr := w.rollback(t, dry); dryErr == nil || dryErr.Error() != err.Error() || kamino.Hint(dryErr) != kamino.Hint(err) || len(out.Needs) != 1 || out.Needs[0] != "cse" || !out.Changed {
 		t.Errorf("dry-run: %+v, %v", out, dryErr)
 	}
-	out, err = w.rollback(t, to(map[string]json.RawMessage{"cse": nil}))
+	out, err := w.rollback(t, to(map[string]json.RawMessage{"cse": nil}))
 	if pool := w.pools[poolA]; err != nil || pool.image != baseLTS || len(pool.protected) > 0 {
 		t.Errorf("with the word that none are needed: %+v, %v", out, err)
 	}
