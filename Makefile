@@ -90,8 +90,12 @@ test-vm-all: build lab ## test-vm, and a bad image that a canary's machine keeps
 test-witness: ## drive AWS's emulator with 78 commands of aws, and with boto3 (a minute); both must be installed, and not older than 2023
 	KAMINO_WITNESS=all go test -count=1 -timeout 20m -v -run 'TestCLI|TestBoto3' ./aws/emulator
 
+.PHONY: test-vm-former
+test-vm-former: build lab ## test-vm with the agent of the release before, which seals and boots for this kamino
+	cd lab && KAMINO_VM=1 KAMINO_VM_AGENT=former go test -count=1 -timeout 120m -v -run TestPrototype ./machines
+
 .PHONY: test-all
-test-all: test test-race test-crash test-crash-process test-prove test-witness test-vm-all ## every test there is, whole sweeps: hours
+test-all: test test-race test-crash test-crash-process test-prove test-witness test-vm-all test-vm-former ## every test there is, whole sweeps: hours
 
 .PHONY: bench-vm
 bench-vm: build lab ## generic machine, clone and floor side by side, five boots each; needs QEMU and mmdebstrap

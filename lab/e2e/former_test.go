@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,44 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/lab/labtest"
 )
 
 // formerCommit is the last version that kept leases and seal pods where --namespace said, and asked
 // for receipts without a nonce.
 const formerCommit = "7ad0ffa6079db7e486ff974e767704612d6465f0"
 
-// buildFormer builds the former version from the repository's own history. A clone without that
-// history, or an unpacked archive, has nothing to build it from.
-func buildFormer(t *testing.T) string {
-	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	git := func(args ...string) *exec.Cmd {
-		return exec.CommandContext(t.Context(), "git", append([]string{"-C", root, "-c", "safe.directory=" + root}, args...)...)
-	}
-	if out, err := git("cat-file", "-e", formerCommit+"^{commit}").CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: the former version cannot be built, this clone has no commit %s (git fetch --unshallow): %v %s", formerCommit, err, out)
-	}
-	dir, archive := t.TempDir(), filepath.Join(t.TempDir(), "former.tar")
-	path := filepath.Join(dir, "kamino-former")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", path, "./cmd/kamino")
-	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	for _, cmd := range []*exec.Cmd{git("archive", "--output="+archive, formerCommit), exec.CommandContext(t.Context(), "tar", "-xf", archive, "-C", dir), build} {
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", cmd, err, out)
-		}
-	}
-	return path
-}
-
 // TestUpgradeInTheMiddle: a process of the former version is killed with SIGKILL in the middle of a
 // run. This version adopts the run from the lease, the marks and the images that the former one
 // wrote, and finishes it; then the former one leaves the pool alone.
 func TestUpgradeInTheMiddle(t *testing.T) {
 	t.Parallel()
-	former := buildFormer(t)
+	former := labtest.BuildAt(t, formerCommit, "./cmd/kamino")
 	for name, at := range map[string]moment{
 		"blocked":  {"drain", kamino.StepActed, "block"},
 		"sealing":  {"seal", kamino.StepActed, "seal the disk"},
