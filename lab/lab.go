@@ -61,6 +61,8 @@ type Options struct {
 	SealImage string
 	// MoreSealImages may seal disks too.
 	MoreSealImages []string
+	// Unprepared leaves the cluster as it is before "kamino init" or the chart kamino-base.
+	Unprepared bool
 
 	Logger *slog.Logger // nil discards
 }
@@ -159,8 +161,10 @@ func (l *Lab) start(ctx context.Context, opts Options) error {
 	if l.Client, err = kubernetes.NewForConfig(cp.RESTConfig()); err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	if err := Prepare(ctx, cp.RESTConfig(), append(opts.MoreSealImages, opts.SealImage)...); err != nil {
-		return err
+	if !opts.Unprepared {
+		if err := Prepare(ctx, cp.RESTConfig(), append(opts.MoreSealImages, opts.SealImage)...); err != nil {
+			return err
+		}
 	}
 	startCloud := l.startAWS
 	if opts.On != OnAWS {

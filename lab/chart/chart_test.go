@@ -212,6 +212,7 @@ func TestNonsense(t *testing.T) {
 		{"the Python image", []string{"kamino.container.imageRepository=jackfrancis/kamino/vmss-prototype"}, "is the image of the Python script"},
 		{"no extension", []string{"kamino.keepExtensions={x}"}, "keepExtensions"},
 		{"a folder of the node", []string{"kamino.azure.hostFiles={etc}"}, "hostFiles"},
+		{"a role on no cloud", []string{"kamino.aws.roleARN=arn:aws:iam::123456789012:role/kamino"}, "set kamino.aws.enabled=true"},
 		{"failures forgotten", []string{"kamino.auto.cronjob.failedJobsHistoryLimit=0"}, "failedJobsHistoryLimit"},
 	}
 	for _, test := range tests {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -86,8 +87,9 @@ func controllerValues(t *testing.T, sets ...string) map[string]any {
 // test is their kubelet, and runs what is in them as processes.
 type keeper struct {
 	*testing.T
-	lab    *lab.Lab
-	protos dynamic.ResourceInterface
+	lab     *lab.Lab
+	release string
+	protos  dynamic.ResourceInterface
 }
 
 const keeperRelease = "images"
@@ -108,27 +110,18 @@ func newKeeper(t *testing.T) *keeper {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &keeper{t, l, client.Resource(v1alpha1.GroupVersion.WithResource("nodeprototypes"))}
+	k := &keeper{t, l, keeperRelease, client.Resource(v1alpha1.GroupVersion.WithResource("nodeprototypes"))}
 	install := action.NewInstall(k.helm())
 	install.ReleaseName, install.Namespace, install.CreateNamespace = keeperRelease, namespace, true
 	install.TakeOwnership = true // the lab was prepared as by kamino init
 	if _, err := install.RunWithContext(t.Context(), controllerChart(t), controllerValues(t, swift...)); err != nil {
 		t.Fatal(err)
 	}
-	nodes, err := l.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range nodes.Items {
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, kamino.KuredLastPatch.Annotation, time.Now().UTC().Format(time.RFC3339))
-		if _, err := l.Client.CoreV1().Nodes().Patch(t.Context(), n.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	k.patched()
 	return k
 }
 
-func (k *keeper) at(t *testing.T) *keeper { return &keeper{t, k.lab, k.protos} }
+func (k *keeper) at(t *testing.T) *keeper { return &keeper{t, k.lab, k.release, k.protos} }
 
 // helm is Helm as its command configures it.
 func (k *keeper) helm() *action.Configuration {
@@ -150,7 +143,7 @@ func (k *keeper) pods(component string, n int) []corev1.Pod {
 	var found []corev1.Pod
 	labtest.Await(k, time.Minute, fmt.Sprintf("there are %d pods of component %s", n, component), func() string {
 		list, err := k.lab.Client.CoreV1().Pods(namespace).List(k.Context(), metav1.ListOptions{
-			LabelSelector: "app.kubernetes.io/component=" + component + ",app.kubernetes.io/instance=" + keeperRelease})
+			LabelSelector: "app.kubernetes.io/component=" + component + ",app.kubernetes.io/instance=" + k.release})
 		if err != nil {
 			return err.Error()
 		}
@@ -182,9 +175,9 @@ type container struct {
 	ended   chan struct{}
 }
 
-// start runs the container of a pod with the rights of its account alone. What the pod would mount
-// from the node stands in the lab's directory.
-func (k *keeper) start(pod corev1.Pod) *container {
+// start runs the container of a pod with the rights of its account alone, and with more arguments.
+// What the pod would mount from the node stands in the lab's directory.
+func (k *keeper) start(pod corev1.Pod, more ...string) *container {
 	k.Helper()
 	box := pod.Spec.Containers[0]
 	admin := k.lab.RESTConfig()
@@ -198,7 +191,10 @@ func (k *keeper) start(pod corev1.Pod) *container {
 		k.Fatal(err)
 	}
 	c := &container{process: &process{}, metrics: freeAddress(k.T), ended: make(chan struct{})}
-	args := append(slices.Clone(box.Args), "--azure-config", filepath.Join(k.lab.Dir, "azure.json"))
+	args := append(slices.Clone(box.Args), more...)
+	if k.lab.Cloud != nil {
+		args = append(args, "--azure-config", filepath.Join(k.lab.Dir, "azure.json"))
+	}
 	if slices.Contains(args, "controller") {
 		args = append(args, "--metrics-address", c.metrics, "--health-address", "0")
 	}
@@ -206,10 +202,11 @@ func (k *keeper) start(pod corev1.Pod) *container {
 	// Without it a client may ask for lists by a watch, which API servers before 1.34 do not know.
 	env := map[string]string{"KUBECONFIG": kubeconfig, "KUBE_FEATURE_WatchListClient": "false"}
 	for name, value := range k.lab.Environment() {
-		if strings.HasPrefix(name, "AZURE_ENVIRONMENT") {
+		if strings.HasPrefix(name, "AZURE_ENVIRONMENT") || slices.Contains(awsEndpoint, name) {
 			env[name] = value
 		}
 	}
+	maps.Copy(env, k.webIdentity(pod.Spec.ServiceAccountName))
 	for _, e := range box.Env {
 		env[e.Name] = e.Value
 		if e.ValueFrom != nil {

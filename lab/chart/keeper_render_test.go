@@ -110,6 +110,7 @@ func TestKeeperNonsense(t *testing.T) {
 		"an image that seals not":  {"kamino-base.sealImages={reg/x@sha256:" + strings.Repeat("ab", 32) + "}", "kamino-base.sealImages does not name registry.invalid/kamino@sha256:"},
 		"two clouds":               {"aws.enabled=true,azure.gallery=mine", "azure.gallery is for clusters on Azure"},
 		"a reader of nowhere":      {"metrics.readers[0].name=p", "namespace"},
+		"a role on no cloud":       {"aws.roleARN=arn:aws:iam::123456789012:role/kamino", "set aws.enabled=true"},
 		"no role":                  {"aws.roleARN=kamino", "roleARN"},
 		"no port":                  {"networkPolicy.egressPorts={}", "egressPorts"},
 		"value of the base":        {"kamino-base.images=x", "images"},

@@ -49,6 +49,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- range $name, $given := dict "workloadIdentity.enabled" .Values.azure.workloadIdentity.enabled "subscription" .Values.azure.subscription "resourceGroup" .Values.azure.resourceGroup "gallery" .Values.azure.gallery -}}
 {{- if $given }}{{ fail (printf "azure.%s is for clusters on Azure, and aws.enabled says that this one is on AWS: leave one of them out" $name) }}{{ end -}}
 {{- end -}}
+{{- else -}}
+{{- range $name := list "roleARN" "region" "clusterName" -}}
+{{- if index $.Values.aws $name }}{{ fail (printf "aws.%s is for clusters on AWS: set aws.enabled=true, too" $name) }}{{ end -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 

@@ -73,6 +73,10 @@ targetNode: {{ . | quote }}
 {{- range $name, $given := dict "azure.workloadIdentity.enabled" $k.azure.workloadIdentity.enabled "azure.subscription" $k.azure.subscription "azure.resourceGroup" $k.azure.resourceGroup "gallery" $k.gallery -}}
 {{- if $given }}{{ fail (printf "kamino.%s is for clusters on Azure, and kamino.aws.enabled says that this one is on AWS: leave one of them out" $name) }}{{ end -}}
 {{- end -}}
+{{- else -}}
+{{- range $name := list "roleARN" "region" "clusterName" -}}
+{{- if index $k.aws $name }}{{ fail (printf "kamino.aws.%s is for clusters on AWS: set kamino.aws.enabled=true, too" $name) }}{{ end -}}
+{{- end -}}
 {{- end -}}
 {{- if and $k.targetNode $k.targetVMSS }}{{ fail (printf "kamino.targetNode %q and kamino.targetVMSS %q exclude each other: set the first to update a pool from that node, or the second to let kamino choose the node" $k.targetNode $k.targetVMSS) }}{{ end -}}
 {{- if and $k.targetNode (le (len $k.targetNode) 6) }}{{ fail (printf "kamino.targetNode %q is no node of a scale set: those end in six characters that number the instance" $k.targetNode) }}{{ end -}}
