@@ -5,8 +5,10 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
@@ -16,20 +18,31 @@ import (
 // a transport that has not quite finished writing then takes the end of that body for an error, and
 // closes the connection while the answer is read (smithy-go v1.28.8, safeWriteToReadCloser.WriteTo;
 // seen on a busy machine).
-type whole struct{ client sdk.HTTPClient }
+type whole struct {
+	client sdk.HTTPClient
+	heard  func(call, code string) // nil, or as Config has it
+}
 
 // Do implements the SDK's HTTPClient.
 func (w whole) Do(r *http.Request) (*http.Response, error) {
-	if r.Body == nil {
-		return w.client.Do(r)
+	own := r
+	if r.Body != nil {
+		raw, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		own = r.WithContext(r.Context())
+		own.Body, own.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
 	}
-	raw, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
+	resp, err := w.client.Do(own)
+	if w.heard != nil {
+		code := "error"
+		if err == nil {
+			code = strconv.Itoa(resp.StatusCode)
+		}
+		w.heard(middleware.GetServiceID(r.Context())+" "+middleware.GetOperationName(r.Context()), code)
 	}
-	own := r.WithContext(r.Context())
-	own.Body, own.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
-	return w.client.Do(own)
+	return resp, err
 }
 
 // call is one operation of a service.

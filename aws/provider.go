@@ -27,6 +27,9 @@ type Config struct {
 	// Transport carries the calls, those for credentials excepted; nil: the SDK's own.
 	Transport *http.Client
 	Clock     kamino.Clock // nil: the wall clock
+	// Heard, if set, is told of each request as it ends, those for credentials excepted: service
+	// and operation ("EC2 DescribeInstances"), and the status code, or "error" where none came.
+	Heard func(call, code string)
 }
 
 // Provider is kamino.Provider on AWS. It may be used by several goroutines.
@@ -73,7 +76,7 @@ func New(c Config) (*Provider, error) {
 	if loaded.HTTPClient == nil {
 		loaded.HTTPClient = transport.NewBuildableClient()
 	}
-	loaded.HTTPClient = whole{loaded.HTTPClient}
+	loaded.HTTPClient = whole{loaded.HTTPClient, c.Heard}
 	p := &Provider{config: c, region: loaded.Region, known: newKnown(), groups: map[string]string{}}
 	p.ec2, p.scaling, p.ssm = newCalls(loaded)
 	return p, nil

@@ -40,6 +40,9 @@ type Config struct {
 	KeepExtensions []ExtensionRule
 	UserAgent      string // at most 24 characters
 	Transport      policy.Transporter
+	// Heard, if set, is told of each request to Azure Resource Manager as it ends: its method and
+	// type of resource, without names, and the status code, or "error" where no answer came.
+	Heard func(call, code string)
 	// Getenv replaces os.Getenv in tests.
 	Getenv func(string) string
 }

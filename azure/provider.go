@@ -83,6 +83,9 @@ func New(config Config) (*Provider, error) {
 	}
 	g := newGuard(settings.cloud) // not for the credential: it asks Entra ID
 	options.PerRetryPolicies = append(options.PerRetryPolicies, g)
+	if config.Heard != nil {
+		options.PerRetryPolicies = append(options.PerRetryPolicies, heard(config.Heard))
+	}
 	options.Transport = g.client(options.Transport)
 	if config.Subscription == "" {
 		config.Subscription = settings.subscription

@@ -62,6 +62,8 @@ type Options struct {
 	Version   string // of this program
 	// Notify is who gets notifications; nil for nobody.
 	Notify *notify.Notifier
+	// Requests counts those to the cloud, as the engine's provider tells them.
+	Requests metrics.Requests
 	// Metrics and Health are addresses to listen on; "0" for not at all.
 	Metrics, Health string
 }
@@ -114,6 +116,7 @@ func newReconciler(mgr manager.Manager, o Options) *reconciler {
 	seen.Cluster = sightseer{o.Cluster, mgr.GetClient()}
 	o.Defaults.MaxAway = o.MaxDonors
 	count := metrics.NewRuns(served.Registry, o.Version)
+	served.Registry.MustRegister(o.Requests)
 	tell := &teller{log: o.Log, record: o.Cluster.RecordOnce, again: o.Resync, told: map[string]*told{},
 		patch: func(ctx context.Context, name string, patch client.Patch) error {
 			return mgr.GetClient().Patch(ctx, &v1alpha1.NodePrototype{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)

@@ -11,6 +11,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure"
 	"kamino.dev/kamino/controller"
+	"kamino.dev/kamino/controller/metrics"
 	"kamino.dev/kamino/kube"
 )
 
@@ -87,6 +88,8 @@ func (c *controllerCommand) Run(ctx context.Context) error {
 	if err := c.needImage(ctx, false); err != nil {
 		return err
 	}
+	requests := metrics.NewRequests()
+	c.global.heard = requests.Heard
 	engine, err := c.engine(ctx)
 	if err != nil {
 		return err
@@ -103,6 +106,6 @@ func (c *controllerCommand) Run(ctx context.Context) error {
 	return controller.Run(ctx, controller.Options{
 		Engine: engine, Cluster: cluster, Config: config, Log: c.global.Log, Defaults: opts, MaxDonors: c.maxDonors,
 		Resync: c.resync.d, Retry: c.retry.d, PerSecond: c.perSecond, Look: func() func(context.Context) context.Context { return azure.NewLook().Context }, Grace: c.grace.d, LeaseTime: c.leaseTime.d,
-		Version: c.global.Version, Metrics: c.metrics, Health: c.health, Notify: c.notify.to,
+		Version: c.global.Version, Requests: requests, Metrics: c.metrics, Health: c.health, Notify: c.notify.to,
 	})
 }

@@ -44,6 +44,7 @@ type globalOptions struct {
 	pollInterval  durationValue
 	given         []string // names of the flags that were given
 	clock         kamino.Clock
+	heard         func(call, code string) // of requests to the cloud; or nil
 
 	Log *slog.Logger
 }

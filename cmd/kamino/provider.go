@@ -47,7 +47,7 @@ func newProvider(_ context.Context, g globalOptions) (kamino.Provider, error) {
 	case onAzure:
 		return newAzure(g)
 	case onAWS:
-		p, err := aws.New(aws.Config{Region: g.Region, Cluster: g.ClusterName, Clock: g.clock})
+		p, err := aws.New(aws.Config{Region: g.Region, Cluster: g.ClusterName, Clock: g.clock, Heard: g.heard})
 		if err != nil {
 			return nil, err // a nil *aws.Provider is no nil Provider
 		}
@@ -58,7 +58,7 @@ func newProvider(_ context.Context, g globalOptions) (kamino.Provider, error) {
 
 func newAzure(g globalOptions) (kamino.Provider, error) {
 	config := azure.Config{
-		Subscription: g.Subscription, ResourceGroup: g.ResourceGroup, Gallery: g.Gallery, UserAgent: "kamino",
+		Subscription: g.Subscription, ResourceGroup: g.ResourceGroup, Gallery: g.Gallery, UserAgent: "kamino", Heard: g.heard,
 	}
 	if g.InCluster {
 		config.File = firstOf(g.AzureConfig, azure.DefaultFile)

@@ -31,6 +31,9 @@ func TestLint(t *testing.T) {
 	r.Ended("p1", []kamino.PoolResult{{Pool: "/x/p1", Result: &kamino.Result{Changed: true, Version: "v", Next: "v", AwaySeconds: 9,
 		Steps: []kamino.StepTime{{Name: "seal", Seconds: 5}, {Name: "drain", Skipped: true}}, Proof: &kamino.Proved{ReadySeconds: 20}}}}, nil)
 	r.Ended("p1", []kamino.PoolResult{{Pool: "/x/p1", Error: "x"}}, &kamino.ProofError{Outcome: kamino.ProofFailed})
+	requests := NewRequests()
+	registry.MustRegister(requests)
+	requests.Heard("EC2 DescribeInstances", "200")
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil {
 		t.Fatal(err)

@@ -344,7 +344,7 @@ func TestController(t *testing.T) {
 			t.Errorf("the run left no event on a %s of its pool: %v", kind, err)
 		}
 	}
-	t.Run("metrics", func(t *testing.T) { k.at(t).metrics(one) })
+	t.Run("metrics", func(t *testing.T) { k.at(t).metrics(one, one, two) })
 	t.Run("test", func(t *testing.T) { k.at(t).test() })
 	// A version that waits, for the right to take an annotation off.
 	k.apply("grey", `{pool: grey, promote: Manual, prove: {bake: 0s}}`)
@@ -357,8 +357,9 @@ func TestController(t *testing.T) {
 	t.Run("uninstall", func(t *testing.T) { k.at(t).uninstall(pods) })
 }
 
-// metrics: the API server says who may see them.
-func (k *keeper) metrics(c *container) {
+// metrics: the API server says who may see them. The process that leads counts its requests to the
+// cloud.
+func (k *keeper) metrics(c *container, all ...*container) {
 	for _, name := range []string{"prometheus", "stranger"} {
 		if _, err := k.lab.Client.CoreV1().ServiceAccounts(namespace).Create(k.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			k.Fatal(err)
@@ -383,6 +384,12 @@ func (k *keeper) metrics(c *container) {
 		if code != tt.code || strings.Contains(text, "kamino_build_info") != (tt.code == http.StatusOK) {
 			k.Errorf("%s gets %d, want %d: %.300s", name, code, tt.code, text)
 		}
+	}
+	if !slices.ContainsFunc(all, func(c *container) bool {
+		_, text := k.code(c, k.token("prometheus"))
+		return strings.Contains(text, `kamino_cloud_requests_total{call="GET Microsoft.Compute/virtualMachineScaleSets",code="200"}`)
+	}) {
+		k.Error("nobody counted a request to the cloud")
 	}
 }
 
