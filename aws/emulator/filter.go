@@ -13,15 +13,20 @@ import (
 // filters by and; * and ? are wild
 // (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html).
 func pick[T thing](c *call, all map[string]T, ids []string, missing func(id string) *apiError) ([]T, *apiError) {
-	for _, id := range ids {
-		if _, ok := known(c, all, id); !ok {
-			return nil, missing(id)
+	if len(ids) > 0 {
+		named := map[string]T{}
+		for _, id := range ids {
+			t, ok := known(c, all, id)
+			if !ok {
+				return nil, missing(id)
+			}
+			named[id] = t
 		}
+		all = named
 	}
 	var found []T
 	for _, t := range inOrder(all) {
-		m := t.base()
-		if m.Visible.After(c.now) || len(ids) > 0 && !slices.Contains(ids, m.ID) {
+		if t.base().Visible.After(c.now) {
 			continue
 		}
 		ok, err := c.passes(t)
@@ -79,9 +84,17 @@ func anyLike(patterns, values []string) bool {
 	})
 }
 
-// like compares with * and ? as wild; a slash is a character as any other.
+// wild are the characters of a pattern that do not stand for themselves.
+const wild = `*?\`
+
+// plain makes a pattern one for path.Match, to which a slash is a character as any other.
+var plain = strings.NewReplacer("/", "\x01", "[", "\\[", "]", "\\]")
+
+// like compares with * and ? as wild.
 func like(pattern, value string) bool {
-	plain := strings.NewReplacer("/", "\x01", "[", "\\[", "]", "\\]")
+	if !strings.ContainsAny(pattern, wild) {
+		return pattern == value
+	}
 	ok, err := path.Match(plain.Replace(pattern), strings.ReplaceAll(value, "/", "\x01"))
 	return err == nil && ok
 }
