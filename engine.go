@@ -54,6 +54,10 @@ type Engine struct {
 	// Holds, where set, is told what a run of the pool holds, in words for people, whenever that
 	// may have changed.
 	Holds func(pool PoolID, what []string)
+	// Sighted, where set, tells since when this process has seen the lease of a pool as it is at a
+	// revision; zero: it has not. That counts as watching it, so that a process that stands by
+	// need not begin to watch when the other one's end is known.
+	Sighted func(pool PoolID, revision string) time.Time
 	// Threads, where set, runs n bodies side by side in place of goroutines, each with an engine of
 	// its own, and returns when all have ended: a simulation lets one run at a time.
 	Threads func(n int, body func(*Engine, int))

@@ -89,17 +89,28 @@ func (h *holder) look(ctx context.Context, fresh func() Record) (Next, error) {
 		if h.watched.revision != "" {
 			return Next{}, heldError(lease)
 		}
-		h.watched = watchedLease{lease.Revision, now}
+		h.watched = watchedLease{lease.Revision, h.engine.sighted(h.pool.ID, lease.Revision, now)}
 	}
-	if now.Sub(h.watched.since) < LeaseDuration {
-		return wait(fmt.Sprintf("a lease renewal by run %s (process %s, %s %s, step %s)",
-			lease.Holder, firstWord(lease.Process, "unknown"), lease.Record.Work.takes(), firstWord(lease.Record.Donor, "none"), firstWord(lease.Record.Step, InLock))), nil
+	if left := LeaseDuration - now.Sub(h.watched.since); left > 0 {
+		return waitUpTo(fmt.Sprintf("a lease renewal by run %s (process %s, %s %s, step %s)",
+			lease.Holder, firstWord(lease.Process, "unknown"), lease.Record.Work.takes(), firstWord(lease.Record.Donor, "none"), firstWord(lease.Record.Step, InLock)), left), nil
 	}
 	return act(ActLease, fmt.Sprintf("adopt run %s, left by process %s at step %s", lease.Holder, lease.Process, lease.Record.Step),
 		func(ctx context.Context) error {
 			h.run, h.adopted, h.before = lease.Holder, true, lease.Record
 			return h.take(ctx, lease, lease.Record)
 		}), nil
+}
+
+// sighted is since when this process watches a lease that it reads now. Each write makes another
+// revision, so one that is still there was not written since it was first seen.
+func (e *Engine) sighted(pool PoolID, revision string, now time.Time) time.Time {
+	if e.Sighted != nil {
+		if since := e.Sighted(pool, revision); !since.IsZero() && since.Before(now) {
+			return since
+		}
+	}
+	return now
 }
 
 func heldError(l Lease) error {

@@ -107,6 +107,47 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// TestSighted: a process that has seen the lease before it looks for its run watches it since then,
+// and no longer than it is as it was seen.
+func TestSighted(t *testing.T) {
+	now := time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		revision string
+		since    time.Time
+		wait     time.Duration
+	}{
+		"for its whole duration": {"a", now.Add(-LeaseDuration), 0},
+		"for a part of it":       {"a", now.Add(-20 * time.Second), LeaseDuration - 20*time.Second},
+		"as it was before":       {"0", now.Add(-time.Hour), LeaseDuration},
+		"never":                  {wait: LeaseDuration},
+		"by a clock ahead":       {"a", now.Add(time.Hour), LeaseDuration},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &oneLease{lease: Lease{Holder: "theirs", Process: "gone/1", Revision: "a"}}
+			clock := &stoppedClock{now: now}
+			h := holder{pool: &Pool{ID: "/p", Name: "p"}, engine: &Engine{Cluster: cluster, Clock: clock, Sighted: func(pool PoolID, revision string) time.Time {
+				if pool != "/p" || revision != tt.revision {
+					return time.Time{}
+				}
+				return tt.since
+			}}}
+			if tt.wait > 0 {
+				if next, err := h.look(t.Context(), nil); err != nil || next.kind != nextWait || next.within != tt.wait {
+					t.Fatalf("%+v, %v", next, err)
+				}
+				clock.now = now.Add(tt.wait - 1)
+				if next, err := h.look(t.Context(), nil); err != nil || next.kind != nextWait {
+					t.Fatalf("a moment too early: %+v, %v", next, err)
+				}
+				clock.now = now.Add(tt.wait)
+			}
+			if next, err := h.look(t.Context(), nil); err != nil || next.kind != nextAct {
+				t.Errorf("%+v, %v", next, err)
+			}
+		})
+	}
+}
+
 // TestDonorView: what was read is read again when it is old, and the donor is lost with its machine
 // or its mark.
 func TestDonorView(t *testing.T) {

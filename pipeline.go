@@ -278,6 +278,7 @@ type Next struct {
 	note    func(*Lease)   // what to write on the lease before do
 	why     string         // what is waited for after do; "": the next look comes at once
 	after   time.Duration  // how long to wait, where that is known
+	within  time.Duration  // how long to wait at most, where that is known; 0: it is not
 	steps   bool           // do has steps of its own, with limits of their own
 }
 
@@ -299,6 +300,13 @@ func wait(why string) Next { return Next{kind: nextWait, what: why, percent: -1}
 func waitFor(why string, d time.Duration) Next {
 	next := wait(why)
 	next.after = d
+	return next
+}
+
+// waitUpTo is wait where a look after d shows more, whatever happens meanwhile.
+func waitUpTo(why string, d time.Duration) Next {
+	next := wait(why)
+	next.within = d
 	return next
 }
 

@@ -287,6 +287,9 @@ func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 		return fmt.Errorf("%w after %s, last waiting for: %s", errOverdue, spent.Round(time.Second), next.what)
 	}
 	d := max(p.delay(now), next.after)
+	if next.within > 0 {
+		d = min(d, next.within)
+	}
 	var t *ThrottledError
 	if errors.As(failure, &t) {
 		d = max(t.After, d)

@@ -1,0 +1,78 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/kube"
+)
+
+// sightings are since when this process has seen the leases of pools as they are. A process that
+// stands by makes them, too: once it leads, it need not first watch for a minute what it has seen
+// all the time (kamino.Engine.Sighted).
+type sightings struct {
+	now func() time.Time
+	mu  sync.Mutex
+	of  map[kamino.PoolID]sighting
+}
+
+type sighting struct {
+	revision string
+	since    time.Time
+}
+
+func newSightings(now func() time.Time) *sightings {
+	return &sightings{now: now, of: map[kamino.PoolID]sighting{}}
+}
+
+// watch has the cache tell of leases, also while another process leads.
+func (s *sightings) watch(ctx context.Context, c cache.Cache) error {
+	leases, err := c.GetInformer(ctx, leaseMeta(), cache.BlockUntilSynced(false))
+	if err == nil {
+		_, err = leases.AddEventHandler(s)
+	}
+	return err
+}
+
+// since implements kamino.Engine.Sighted.
+func (s *sightings) since(pool kamino.PoolID, revision string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := s.of[pool]; last.revision == revision {
+		return last.since
+	}
+	return time.Time{}
+}
+
+// OnAdd, OnUpdate and OnDelete implement client-go's ResourceEventHandler. A list that is read
+// again shows what was there with the revision that it had.
+func (s *sightings) OnAdd(object any, _ bool) { s.saw(object) }
+
+// OnUpdate is as OnAdd.
+func (s *sightings) OnUpdate(_, object any) { s.saw(object) }
+
+// OnDelete forgets a lease.
+func (s *sightings) OnDelete(object any) {
+	if m, ok := object.(*metav1.PartialObjectMetadata); ok { // else the next one has another revision
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.of, kube.PoolOfLease(m.Annotations))
+	}
+}
+
+func (s *sightings) saw(object any) {
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if pool := kube.PoolOfLease(m.Annotations); s.of[pool].revision != m.ResourceVersion {
+		s.of[pool] = sighting{m.ResourceVersion, s.now()}
+	}
+}
