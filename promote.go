@@ -70,7 +70,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: []Refusal{pin.refusal(o.pool)}}
 	}
 	t.adopts = opts.AdoptModel
-	if err := e.bootable(ctx, o, t); err != nil && (opts.Proof == nil || opts.DryRun) { // else the proof waits
+	if err := e.bootable(ctx, o, t, opts.DryRun || opts.Proof != nil); err != nil && (opts.Proof == nil || opts.DryRun) { // else the proof waits
 		return Rollback{}, err
 	}
 	switch {

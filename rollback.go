@@ -180,10 +180,11 @@ func (o overview) findTarget(to string) (target, error) {
 	return target{}, WithHint(fmt.Errorf("version %q of pool %s does not exist", to, o.pool.Name), "%s", o.targetsHint())
 }
 
-func (o overview) targetsHint() string {
+// targetsHint names what can be chosen, but for what was just refused.
+func (o overview) targetsHint(but ...string) string {
 	var names []string
 	for _, v := range o.versions {
-		if v.whole() && v.Ready {
+		if v.whole() && v.Ready && !slices.Contains(but, v.Name) {
 			names = append(names, v.Name)
 		}
 	}
@@ -218,7 +219,7 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	if unknown := (missingSecrets{}); missing != nil && !(opts.DryRun && errors.As(missing, &unknown)) {
 		return Rollback{}, missing
 	}
-	if err := e.bootable(ctx, o, t); err != nil {
+	if err := e.bootable(ctx, o, t, opts.DryRun); err != nil {
 		return Rollback{}, err
 	}
 	bad := o.distrusted(t)
@@ -233,21 +234,33 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	return back, err
 }
 
-// bootable reads, where the target is a version, what no list tells: whether it
-// is replicated in the pool's region.
-func (e *Engine) bootable(ctx context.Context, o overview, t target) error {
+// bootable reads, where the target is a version, what no list tells: whether it is replicated in
+// the pool's region. While a version is changed, as by the rollback before this one, the provider
+// may say that it is not: that is waited for.
+func (e *Engine) bootable(ctx context.Context, o overview, t target, dryRun bool) error {
 	if t.version == nil {
 		return nil
 	}
-	found, err := e.Provider.Find(ctx, o.pool, Version, t.version.Name)
-	if err != nil {
-		return fmt.Errorf("read version %s: %w", t.version.Name, err)
+	look := func(ctx context.Context) (Next, error) {
+		found, err := e.Provider.Find(ctx, o.pool, Version, t.version.Name)
+		switch {
+		case err != nil:
+			return Next{}, fmt.Errorf("read version %s: %w", t.version.Name, err)
+		case len(found) > 0 && found[0].whole() && found[0].Ready:
+			return done("version " + t.version.Name + " is replicated"), nil
+		case len(found) > 0 && found[0].State == Succeeded && found[0].Failure == "":
+			return waitPercent("the change of version "+t.version.Name, found[0].Percent), nil
+		}
+		return Next{}, WithHint(fmt.Errorf("version %s of pool %s is not replicated in %s: no node can boot from it",
+			t.version.Name, o.pool.Name, firstWord(o.pool.Location, "the pool's region")), "%s", o.targetsHint(t.version.Name))
 	}
-	if len(found) == 0 || !found[0].whole() || !found[0].Ready {
-		return WithHint(fmt.Errorf("version %s of pool %s is not replicated in %s: no node can boot from it",
-			t.version.Name, o.pool.Name, firstWord(o.pool.Location, "the pool's region")), "%s", o.targetsHint())
+	if next, err := look(ctx); err != nil || next.kind == nextDone || dryRun {
+		return err
 	}
-	return nil
+	r := e.newRun(t.options())
+	r.pool = o.pool
+	return r.exec(ctx, []Step{{Name: InVersion, Does: "wait for the change of the version", Patient: true,
+		Look: func(_ *Run, ctx context.Context) (Next, error) { return look(ctx) }}})
 }
 
 // missingSecrets ends a rollback to a model of which not all is given. A dry run tells besides what

@@ -22,10 +22,10 @@ func (p *Provider) findVersion(ctx context.Context, at place, name string) ([]ka
 	}
 	a := toVersion(got.GalleryImageVersion)
 	if props := got.Properties; props != nil && props.ReplicationStatus != nil {
-		a.Ready = false
+		a.Ready, a.Failure = false, "not replicated to "+at.location
 		for _, s := range props.ReplicationStatus.Summary {
 			if sameRegion(value(s.Region), at.location) {
-				a.Percent = int(value(s.Progress))
+				a.Percent, a.Failure = int(value(s.Progress)), ""
 				a.Ready = (a.State == kamino.Succeeded || a.State == kamino.Failed) && value(s.State) == armcompute.ReplicationStateCompleted
 			}
 		}

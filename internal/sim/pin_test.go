@@ -269,7 +269,8 @@ func (h hurried) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, n
 func TestUnreplicated(t *testing.T) {
 	w := made(t)
 	w.patch("a-2", "2026-03-01T08:00:00Z")
-	w.version("2026.03.09").Ready = false
+	v := w.version("2026.03.09")
+	v.Ready, v.Failure = false, "not replicated to the pool's region"
 	p := &proc{}
 	p.tune = func(e *kamino.Engine) { e.Provider = hurried{e.Provider.(simProvider)} }
 	w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
@@ -279,8 +280,23 @@ func TestUnreplicated(t *testing.T) {
 	}
 	w.sound(t)
 
+	// While its tags are written it may be told as not ready, too.
+	v.Failure = ""
+	w.after(10*time.Minute, func() { v.Ready = true })
+	w.spawn(p, func(ctx context.Context) {
+		_, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a", DryRun: true})
+	})
+	if w.wait(); p.err != nil {
+		t.Errorf("dry run beside a change of the version: %v", p.err)
+	}
+	w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, kamino.RollbackOptions{Pool: "a"}) })
+	if w.wait(); p.err != nil || w.inUse(t).Name != "2026.03.09" {
+		t.Errorf("rollback beside a change of the version: %v, the model refers to %s", p.err, w.inUse(t).Name)
+	}
+	w.sound(t)
+
 	w = interruptedInBuild(t)
-	v := w.version("2026.03.10")
+	v = w.version("2026.03.10")
 	for v.State != kamino.Succeeded {
 		w.advance(w.now.Add(time.Minute))
 	}
