@@ -70,7 +70,7 @@ func (o overview) decideNothing(p *PoolPlan, image *Artifact, proof Proving) {
 	}
 	if v := newestGood(o.versions); v != nil && v.unaccepted() && o.pool.Owner != nil {
 		p.because("model", "version %s is hidden", v.Name)
-		p.hold("image-only", "its instances would run the bootstrap of the model, which %s writes; kamino auto-update --image-only --accept-bootstrap offers it", o.pool.Owner.Name)
+		p.hold("image-only", "its instances would run the bootstrap of the model, which %s writes; %s offers it", o.pool.Owner.Name, HowToAccept(o.pool.Name))
 		return
 	} else if v != nil && v.hidden() && !v.mayPromote(proof) {
 		p.because("unproved", "version %s is hidden and not proved", v.Name)

@@ -56,7 +56,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 			"to use it all the same: kamino rollback --pool %s --to %s", o.pool.Name, v.Name)
 	case v.unaccepted() && o.pool.Owner != nil:
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s was left hidden: its instances would run the bootstrap of the model, which %s writes", v.Name, o.pool.Name, o.pool.Owner.Name),
-			"kamino auto-update --image-only --accept-bootstrap offers it")
+			"%s offers it", HowToAccept(o.pool.Name))
 	case v.Tags[TagReceipt] == "" && !opts.AcceptUnsealed:
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s has no receipt of a seal: its disk may hold the identity and the secrets of node %s",
 			v.Name, o.pool.Name, firstWord(v.Tags[TagBuiltFrom], "unknown")), "to use it all the same: --accept-unsealed, with --prove canary to prove it first")

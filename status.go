@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -82,8 +81,10 @@ type VersionStatus struct {
 	// Outnumbered is a version of an earlier day whose name counts as later: a
 	// program that knows no YYYY.MM.DDNN made this one.
 	Outnumbered string `json:"outnumberedBy,omitempty"`
-	InModel     bool   `json:"inModel"`
-	Instances   int    `json:"instances"` // made from it
+	// Unaccepted: the bootstrap of the model, which somebody else writes, was not accepted for it.
+	Unaccepted bool `json:"bootstrapUnaccepted,omitempty"`
+	InModel    bool `json:"inModel"`
+	Instances  int  `json:"instances"` // made from it
 }
 
 // Status reads what is there of all pools, or of those named. A pool that
@@ -133,6 +134,10 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 		} else if status.Life == LifeProving && !o.proves(v, now) {
 			status.Life, status.Proof = LifeHidden, proofAbandoned
 		}
+		if v.unaccepted() && o.pool.Owner != nil && status.Life == LifeWaiting {
+			status.Life = LifeHidden
+		}
+		status.Unaccepted = v.unaccepted() && o.pool.Owner != nil && status.Life == LifeHidden
 		status.BadAncestor = badAncestor(v, o.versions)
 		if by := v.outnumbered(o.versions); by != nil {
 			status.Outnumbered = by.Name
@@ -201,15 +206,6 @@ func versionStatus(v Artifact) VersionStatus {
 		Excluded: v.Excluded, InModel: v.InModel, Instances: v.Instances,
 		Policy: v.Tags[TagPolicy], Unknown: unknownFiles(v.Tags),
 	}
-}
-
-// unknownFiles reads what tags tell; nil when they tell nothing.
-func unknownFiles(tags map[string]string) *UnknownFiles {
-	n, err := strconv.Atoi(tags[TagUnknown])
-	if err != nil || n < 0 {
-		return nil
-	}
-	return &UnknownFiles{Mode: tags[TagUnknownMode], Count: n, Digest: tags[TagUnknownDigest]}
 }
 
 // overview is what one reading of the world tells about a pool. It is read in

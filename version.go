@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -388,4 +389,13 @@ func (o overview) promotedAt(v *Artifact) time.Time {
 		return w.At
 	}
 	return time.Time{}
+}
+
+// unknownFiles reads what tags tell; nil when they tell nothing.
+func unknownFiles(tags map[string]string) *UnknownFiles {
+	n, err := strconv.Atoi(tags[TagUnknown])
+	if err != nil || n < 0 {
+		return nil
+	}
+	return &UnknownFiles{Mode: tags[TagUnknownMode], Count: n, Digest: tags[TagUnknownDigest]}
 }

@@ -203,6 +203,9 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	}
 	fmt.Fprintf(w, "Definition:\t%s\n", firstOf(p.Definition, "none"))
 	fmt.Fprintf(w, "Model:\t%s\n", short(p.Model))
+	if p.Owner != nil {
+		fmt.Fprintf(w, "Owner:\t%s writes the model; kamino does not\n", p.Owner.Name)
+	}
 	fmt.Fprintf(w, "Nodes:\t%d, %d Ready, capacity %d\n", p.Nodes, p.Ready, p.Capacity)
 	fmt.Fprintf(w, "Next node:\t%s\n", nextNode(p))
 	if p.Behind != nil {
@@ -441,6 +444,8 @@ const unproved = "unproved"
 // passed, and where that does not matter.
 func proofNote(v kamino.VersionStatus) string {
 	switch {
+	case v.Unaccepted:
+		return "its instances would run the owner's bootstrap: kamino plan says how to accept it"
 	case v.Life == kamino.LifeWaiting:
 		return "passed; kamino promote makes new nodes boot from it"
 	case v.Proven(), v.Life != kamino.LifeHidden && v.Life != kamino.LifePromoted:
@@ -455,6 +460,9 @@ func proofNote(v kamino.VersionStatus) string {
 
 func versionNote(v kamino.VersionStatus, wide bool) string {
 	var notes []string
+	if v.Bad != "" && v.Instances > 0 {
+		notes = append(notes, fmt.Sprintf("withdrawn, and %d instances run from it", v.Instances))
+	}
 	if v.InModel {
 		notes = append(notes, "in the model")
 	}
