@@ -103,10 +103,19 @@ func (e *Engine) doctorRun(ctx context.Context, opts Options) []Check {
 	d := &doctor{Run: e.newRun(opts)}
 	d.plan, d.donor.node.Name = &Plan{}, opts.Donor
 	if !d.check("donor", "can be used, and so can its pool", func() error { _, err := d.lookValidate(ctx); return err }) {
+		if err := d.planLease(ctx); err == nil && d.plan.Unfinished != nil {
+			refused := d.checks
+			d.checks = nil
+			d.checkLease(ctx) // first, as the rest may be because of what that run holds
+			d.checks = append(d.checks, refused...)
+		}
 		return d.checks
 	}
 	if !d.checkLease(ctx) {
 		return d.checks
+	}
+	if d.plan.Unfinished = d.held.lease.Unfinished(d.engine.now()); d.adopts() {
+		d.checks[len(d.checks)-2].Found = "taken by run " + d.held.lease.Holder + ", with which an update of it goes on"
 	}
 	d.check("model", "can be pointed at the new image", func() error { return d.planWorld(ctx) })
 	for _, r := range d.plan.Refusals {

@@ -75,8 +75,8 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 		return nil, err
 	}
 	r.plan.Pool, r.plan.Donor, r.plan.Instance = r.pool.ID, opts.Donor, r.donor.instance.ID
-	if refused != nil {
-		return r.plan, nil
+	if refused != nil { // perhaps because of what an ended run holds
+		return r.plan, r.planLease(ctx)
 	}
 	if err := r.planWorld(ctx); err != nil {
 		return nil, err
@@ -206,15 +206,11 @@ func (r *Run) planDonor(ctx context.Context) error {
 
 // planWorld reads what the later steps would find.
 func (r *Run) planWorld(ctx context.Context) error {
-	if r.held.lease == nil {
-		lease, err := r.engine.Cluster.Lease(ctx, r.pool.ID)
-		if err != nil {
-			return fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
-		}
-		r.held.lease = &lease
+	if err := r.planLease(ctx); err != nil {
+		return err
 	}
 	lease := *r.held.lease
-	r.plan.Unfinished = lease.Unfinished(r.engine.now())
+	r.adopts()
 	r.plan.ExpectedSeconds, r.plan.ExpectedAwaySeconds = lease.Ledger.expected()
 	r.peeked = map[string]string{}
 	if err := r.peek(ctx); err != nil || len(r.plan.Refusals) > 0 {
@@ -252,6 +248,36 @@ func (r *Run) planWorld(ctx context.Context) error {
 		r.plan.Evictions = append(r.plan.Evictions, pods...)
 	}
 	return nil
+}
+
+// planLease reads the pool's lease, where it is not known.
+func (r *Run) planLease(ctx context.Context) error {
+	if r.held.lease == nil && r.pool.ID != "" {
+		lease, err := r.engine.Cluster.Lease(ctx, r.pool.ID)
+		if err != nil {
+			return fmt.Errorf("read lease of pool %s: %w", r.pool.Name, err)
+		}
+		r.held.lease = &lease
+	}
+	if r.held.lease != nil {
+		r.plan.Unfinished = r.held.lease.Unfinished(r.engine.now())
+	}
+	return nil
+}
+
+// adopts says whether the run that is planned would go on with one that its process left; the looks
+// of the plan are those of that run then.
+func (r *Run) adopts() bool {
+	u := r.plan.Unfinished
+	if u == nil || u.Alive || r.held.adopted {
+		return r.held.adopted
+	}
+	if r.held.run = u.Run; r.continues() {
+		r.held.adopted, r.held.before = true, u.Record
+	} else {
+		r.held.run = ""
+	}
+	return r.held.adopted
 }
 
 func (r *Run) planDrain() string {

@@ -405,6 +405,9 @@ func printRun(w io.Writer, p *kamino.Plan) {
 	for _, d := range p.Doubts {
 		fmt.Fprintf(w, "Not known:\t%s\n", d)
 	}
+	if p.Unfinished != nil && !p.Unfinished.Alive {
+		printUnfinished(w, p.Unfinished)
+	}
 	if len(p.Refusals) > 0 {
 		fmt.Fprintln(w, "Refused:")
 		for _, r := range p.Refusals {
@@ -416,13 +419,8 @@ func printRun(w io.Writer, p *kamino.Plan) {
 	if p.ExpectedSeconds > 0 {
 		fmt.Fprintf(w, "Expected:\t%s, donor away %s\n", seconds(p.ExpectedSeconds), seconds(p.ExpectedAwaySeconds))
 	}
-	if u := p.Unfinished; u != nil {
-		where := fmt.Sprintf("donor %s, at step %s, begun %s", shown(u.Donor), shown(u.Step), instant(u.Started))
-		if u.Alive {
-			fmt.Fprintf(w, "Running:\t%s: %s; an update would leave\n", u.Run, where)
-		} else {
-			fmt.Fprintf(w, "Unfinished:\t%s: %s\n", unfinished(u), where)
-		}
+	if u := p.Unfinished; u != nil && u.Alive {
+		fmt.Fprintf(w, "Running:\t%s: donor %s, at step %s, begun %s; an update would leave\n", u.Run, shown(u.Donor), shown(u.Step), instant(u.Started))
 	}
 	if p.Waiting {
 		printWaits(w, p.Pool, p.Version)
