@@ -36,11 +36,10 @@ var (
 		"IncorrectInstanceState", "IncorrectState", "InvalidState", "ScalingActivityInProgress", "ResourceContention", "ResourceInUse",
 		"ConcurrentSnapshotLimitExceeded", "SnapshotCreationPerVolumeRateExceeded", "ConcurrentTagAccess", "InvalidAMIID.Unavailable", "SsmInvalidParameter",
 	}
-	forbiddenCodes = []string{
-		"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "SsmAccessDenied", "AuthFailure", "InvalidClientTokenId",
-		"SignatureDoesNotMatch", "MissingAuthenticationToken", "UnrecognizedClientException", "OptInRequired",
-	}
-	expiredCodes = []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
+	forbiddenCodes = []string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "SsmAccessDenied"}
+	// strangerCodes: AWS does not know who asks, or not in this Region.
+	strangerCodes = []string{"AuthFailure", "InvalidClientTokenId", "SignatureDoesNotMatch", "MissingAuthenticationToken", "UnrecognizedClientException", "OptInRequired"}
+	expiredCodes  = []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 )
 
 func classify(err error) error {
@@ -68,6 +67,9 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %s", kamino.ErrInProgress, said)
 	case slices.Contains(forbiddenCodes, code):
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said), "give the role the action that the message names")
+	case slices.Contains(strangerCodes, code):
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said),
+			"check the access key or the profile, its Region, and whether it is still valid: aws sts get-caller-identity")
 	case slices.Contains(expiredCodes, code):
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, said), "renew the credentials, and look whether this machine's clock is right")
 	case code == "InsufficientInstanceCapacity":
@@ -91,7 +93,7 @@ func unanswered(err error) error {
 		return kamino.WithHint(fmt.Errorf("%w: no credentials for AWS: %s", kamino.ErrForbidden, said),
 			"set AWS_PROFILE, give the pod a role (IRSA or pod identity), or allow it the instance's role: from a pod network that needs a metadata hop limit of 2")
 	}
-	return fmt.Errorf("%w: %s", kamino.ErrUnavailable, said)
+	return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, said), "check the network, the proxy, and AWS_ENDPOINT_URL where it is set")
 }
 
 // hasCode says whether AWS answered with a code.

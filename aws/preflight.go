@@ -119,7 +119,7 @@ func (p *Provider) tryAll(ctx context.Context, runs []dryRun) error {
 			if missing = append(missing, d.action); len(missing) == 1 {
 				runs = append(runs, reads()...)
 			}
-		case hasCode(err, throttleCodes...), hasCode(err, forbiddenCodes...), hasCode(err, expiredCodes...), err != nil && codeOf(err) == "":
+		case hasCode(err, throttleCodes...), hasCode(err, forbiddenCodes...), hasCode(err, strangerCodes...), hasCode(err, expiredCodes...), err != nil && codeOf(err) == "":
 			return translate(err, "try %s", d.action)
 		}
 	}

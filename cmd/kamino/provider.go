@@ -82,9 +82,6 @@ func newAzure(g globalOptions) (kamino.Provider, error) {
 // environment: what is wrong with the cluster, the run's own checks tell better.
 func (a *app) located(ctx context.Context, cluster kamino.Cluster) (globalOptions, error) {
 	g := a.global
-	if g.Provider == onAzure || g.Provider == onAWS && g.Region != "" {
-		return g, g.refuseForeign() // nothing is left for the nodes to tell
-	}
 	nodes, err := cluster.Nodes(ctx)
 	if ctx.Err() != nil {
 		return g, err
@@ -97,6 +94,8 @@ func (a *app) located(ctx context.Context, cluster kamino.Cluster) (globalOption
 		}
 	}
 	switch found := slices.Sorted(maps.Keys(first)); {
+	case g.Provider != "" && len(found) > 0 && !slices.Contains(found, g.Provider):
+		return g, kamino.WithHint(fmt.Errorf("--provider is %s, and the nodes of this cluster are on %s", g.Provider, cloudNames[found[0]]), "leave --provider out")
 	case g.Provider != "":
 	case len(found) == 1:
 		g.Provider = found[0]
