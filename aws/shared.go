@@ -88,6 +88,39 @@ func (p *Provider) names(ctx context.Context, s *scaling.LaunchTemplateSpecifica
 	return text(v.LaunchTemplateData.ImageId) == resolvePrefix+parameter, nil
 }
 
+// launchedBy is another group of the Region whose next instance would launch from an image; "" for
+// none. It is read anew: what is deleted by mistake nobody brings back.
+func (p *Provider) launchedBy(ctx context.Context, but, image string) (string, error) {
+	p.mu.Lock()
+	err := p.listGroups(ctx)
+	groups := p.all
+	p.mu.Unlock()
+	if err != nil {
+		return "", err
+	}
+	for _, other := range groups {
+		who := text(other.AutoScalingGroupName)
+		if who == but || text(other.Status) != "" {
+			continue
+		}
+		for _, s := range specifications(other) {
+			if text(s.LaunchTemplateId) == "" {
+				continue
+			}
+			v, err := p.describeVersion(ctx, text(s.LaunchTemplateId), cmp.Or(text(s.Version), byDefault), true)
+			if errors.Is(err, kamino.ErrNotFound) {
+				continue // it launches nothing
+			} else if err != nil {
+				return "", err
+			}
+			if text(v.LaunchTemplateData.ImageId) == image {
+				return who, nil
+			}
+		}
+	}
+	return "", nil
+}
+
 // specifications are all templates that a group may launch from.
 func specifications(g scaling.AutoScalingGroup) (out []*scaling.LaunchTemplateSpecification) {
 	if s := specification(g); s != nil {

@@ -119,3 +119,23 @@ func TestWithdrawSuccessor(t *testing.T) {
 		})
 	}
 }
+
+// TestOtherGroupsTemplate: a version that another group's next instance boots from is in use, also
+// where no instance runs of it: the refusal of a shared template tells people to let the other group
+// name a version by number.
+func TestOtherGroupsTemplate(t *testing.T) {
+	c := begin(t, setting{})
+	v := c.build("2026.1.1", "2026.1.2")
+	c.promote(kamino.Target{Version: v[0].Name, Reference: kamino.ByVersion})
+	c.share("2") // what blue names now
+	c.promote(kamino.Target{Version: v[1].Name, Reference: kamino.ByVersion})
+	if got := fields(c.pool().Refusals); got != "" {
+		t.Fatalf("refused for %s", got)
+	}
+	err := c.Delete(t.Context(), c.pool(), v[0])
+	c.clock.Advance(time.Minute)
+	_, images, _ := c.server.Counts("blue")
+	if !errors.Is(err, kamino.ErrInUse) || images != 2 {
+		t.Errorf("delete of what group green boots from ended %v; %d images are left, want 2", err, images)
+	}
+}

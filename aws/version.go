@@ -208,8 +208,8 @@ func (p *Provider) isOurs(ctx context.Context, pool kamino.Pool, a kamino.Artifa
 	return nil
 }
 
-// deleteVersion deregisters an image that neither the pool's recipe nor any instance of the account
-// refers to, and deletes its snapshots.
+// deleteVersion deregisters an image that neither the recipe of a group of the Region nor any
+// instance of the account refers to, and deletes its snapshots.
 func (p *Provider) deleteVersion(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	im, err := p.image(ctx, pool, a.Name)
 	if errors.Is(err, kamino.ErrNotFound) {
@@ -232,6 +232,11 @@ func (p *Provider) deleteVersion(ctx context.Context, pool kamino.Pool, a kamino
 	}
 	if len(users.Reservations) > 0 {
 		return fmt.Errorf("delete image %s: instances run from it: %w", id, kamino.ErrInUse)
+	}
+	if other, err := p.launchedBy(ctx, text(g.AutoScalingGroupName), id); err != nil {
+		return err
+	} else if other != "" {
+		return fmt.Errorf("delete image %s: the template of Auto Scaling group %s names it: %w", id, other, kamino.ErrInUse)
 	}
 	p.known.unname(text(im.Name))
 	if _, err := p.ec2.DeregisterImage(ctx, &ec2.DeregisterImageInput{ImageId: &id}); err != nil && !isMissing(codeOf(err)) {
