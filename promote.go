@@ -343,6 +343,7 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 		}
 		born = nil
 	}
+	born = slices.DeleteFunc(born, func(in Instance) bool { return p.born[in.ID] == nil && in.settled(nodes, now, budget) })
 	fair := othersFine(born, nodes, now) && (p.looked.IsZero() || now.Sub(p.looked) < 3*watchPoll)
 	p.looked = now
 	p.born.saw(born, nodes, now, budget, fair)

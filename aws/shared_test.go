@@ -121,8 +121,8 @@ func TestWithdrawSuccessor(t *testing.T) {
 }
 
 // TestOtherGroupsTemplate: a version that another group's next instance boots from is in use, also
-// where no instance runs of it: the refusal of a shared template tells people to let the other group
-// name a version by number.
+// where no instance runs of it: the refusal of a shared template tells people to let the other
+// group name a version by number.
 func TestOtherGroupsTemplate(t *testing.T) {
 	c := begin(t, setting{})
 	v := c.build("2026.1.1", "2026.1.2")

@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+)
+
+// TestWatchGoesOn: a watch that another process goes on with, as after a restart of the controller,
+// does not take nodes that had been Ready for long for nodes that never became Ready.
+func TestWatchGoesOn(t *testing.T) {
+	w := aged(1)
+	if p := w.update(options("a-0")); p.err != nil {
+		t.Fatal(p.err)
+	}
+	next := birth(w)
+	w.grow(w.pools[poolA], w.pools[poolA].capacity+3)
+	w.advance(w.now.Add(30 * time.Minute)) // three nodes of it came, and are Ready
+	ready, broken := 0, 0
+	for _, m := range w.machines {
+		n := w.nodes[m.Hostname]
+		if n == nil || m.Image != artifactID(poolA, kamino.Version, next) {
+			continue
+		}
+		if n.Ready {
+			ready++
+		}
+		if broken < 2 { // a rack loses its network
+			n.Ready, m.kubelet = false, false
+			broken++
+		}
+	}
+	if ready < 3 || broken < 2 {
+		t.Fatalf("%d nodes of %s were Ready, %d broke", ready, next, broken)
+	}
+	w.watchNext()
+	p := &proc{}
+	w.spawn(p, func(ctx context.Context) {
+		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: next, Changed: true}}}
+		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: 30 * time.Minute, Budget: 5 * time.Minute})
+	})
+	w.wait()
+	if got := birth(w); p.err != nil || got != next {
+		t.Errorf("the watch ended %v; nodes boot from %s, want %s", p.err, got, next)
+	}
+}
+
+// birthless is a provider that does not tell when instances were created, as that of AWS.
+type birthless struct{ kamino.Provider }
+
+func (b birthless) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
+	found, err := b.Provider.Find(ctx, pool, kind, name)
+	for i := range found {
+		found[i].Births = nil
+	}
+	return found, err
+}
+
+// TestWatchWithoutBirths: the watch after a rollback to a version of which nodes run for months
+// does not take them for new ones where the cloud does not tell when they were born.
+func TestWatchWithoutBirths(t *testing.T) {
+	for name, tell := range map[string]bool{"births are told": true, "births are not told": false} {
+		w := aged(1)
+		w.watchNext()
+		broken := 0
+		for range 4 { // of the older version, for months
+			w.addMachine(poolA, "a-old"+string(rune('0'+broken)), artifactID(poolA, kamino.Version, "2026.03.05"))
+			broken++
+		}
+		for _, host := range []string{"a-old0", "a-old1"} { // and two are broken, which is why somebody looked
+			w.nodes[host].Ready = false
+			w.machines[w.nodes[host].ProviderID].kubelet = false
+		}
+		w.advance(w.now.Add(30 * 24 * time.Hour))
+		if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+			t.Fatal(err)
+		}
+		w.advance(w.now.Add(time.Minute))
+		p := &proc{tune: func(e *kamino.Engine) {
+			if !tell {
+				e.Provider = birthless{e.Provider}
+			}
+		}}
+		w.spawn(p, func(ctx context.Context) {
+			runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.05", Changed: true}}}
+			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Budget: 10 * time.Minute})
+		})
+		w.wait()
+		if got := birth(w); p.err != nil || got != "2026.03.05" {
+			t.Errorf("%s: the watch ended %v; nodes boot from %s, want the one that the rollback named", name, p.err, got)
+		}
+	}
+}
