@@ -52,10 +52,11 @@ type beside struct {
 	} `json:"properties"`
 }
 
-// canaryOf says whether it is a canary of a pool: both tags are Kamino's alone, and nobody else
-// names that pool.
-func (s beside) canaryOf(pool string) bool {
-	return value(s.Tags[kamino.TagCanary]) != "" && strings.EqualFold(value(s.Tags[kamino.TagPool]), pool)
+// canaryOf says whether it is a canary of a pool: by its tags, which go along where somebody makes a
+// scale set of an exported template of it, and by its name, which follows from them.
+func (s beside) canaryOf(pool kamino.Pool) bool {
+	return value(s.Tags[kamino.TagCanary]) != "" && strings.EqualFold(value(s.Tags[kamino.TagPool]), pool.Name) &&
+		strings.EqualFold(s.Name, kamino.CanaryName(pool.ID, value(s.Tags[kamino.TagRun])))
 }
 
 // neighbours are the scale sets of the pool's resource group.
@@ -80,7 +81,7 @@ func (p *Provider) Canaries(ctx context.Context, pool kamino.Pool) ([]kamino.Can
 	}
 	var out []kamino.Canary
 	for _, s := range sets {
-		if !s.canaryOf(at.name) {
+		if !s.canaryOf(pool) {
 			continue
 		}
 		c := kamino.Canary{Name: s.Name, Version: s.Properties.VirtualMachineProfile.StorageProfile.Image.ID,
@@ -210,7 +211,7 @@ func near(a, b string) bool {
 
 func sameOrder(s beside, pool kamino.Pool, order kamino.CanaryOrder) error {
 	boots := s.Properties.VirtualMachineProfile.StorageProfile.Image.ID
-	if s.canaryOf(pool.Name) && value(s.Tags[kamino.TagRun]) == order.Run && strings.EqualFold(boots, order.Version) {
+	if s.canaryOf(pool) && value(s.Tags[kamino.TagRun]) == order.Run && strings.EqualFold(boots, order.Version) {
 		return nil
 	}
 	return fmt.Errorf("create canary %s: %w: scale set %s exists and is not that canary", order.Name, kamino.ErrConflict, s.Name)
@@ -253,7 +254,7 @@ func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name stri
 		return nil
 	case err != nil:
 		return err
-	case !have.canaryOf(pool.Name):
+	case !have.canaryOf(pool):
 		return fmt.Errorf("delete canary %s: %w: scale set %s is not a canary of pool %s and was left alone", name, kamino.ErrConflict, have.Name, pool.Name)
 	case state(have.Properties.ProvisioningState, false) == kamino.Deleting:
 		return nil

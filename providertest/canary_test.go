@@ -404,3 +404,25 @@ func TestCanaryConsole(t *testing.T) {
 		t.Errorf("%d lines, %q, %v", len(lines), lines[max(0, len(lines)-1):], err)
 	}
 }
+
+// TestCopiedCanaryTags: a scale set that only has a canary's tags, as one that somebody made of an
+// exported template of one, is no canary: neither its name nor its capacity is that of one.
+func TestCopiedCanaryTags(t *testing.T) {
+	c := imagedIn(t, setting{others: []emulator.Pool{{Name: "blue", Count: 3}}}, "2026.11.20")
+	c.bothRoles("")
+	pool := c.pool()
+	c.server.Change(c.scenario.PoolID("blue"), `{"tags":{"`+kamino.TagCanary+`":"2026.11.20","`+kamino.TagPool+`":"`+pool.Name+`","`+kamino.TagRun+`":"r-1","`+kamino.TagExpires+`":"2020-01-01T00:00:00Z"}}`)
+	c.clock.Advance(time.Minute)
+	list, err := c.Canaries(t.Context(), pool)
+	c.must(err)
+	if len(list) != 0 {
+		t.Errorf("listed as canaries, to be removed by the next restore: %+v", list)
+	}
+	if err := c.RemoveCanary(t.Context(), pool, "blue"); !errors.Is(err, kamino.ErrConflict) {
+		t.Errorf("the delete of scale set blue ended %v", err)
+	}
+	c.clock.Advance(10 * time.Minute)
+	if _, err := c.Pool(t.Context(), kamino.PoolID(c.scenario.PoolID("blue"))); err != nil {
+		t.Errorf("scale set blue: %v", err)
+	}
+}
