@@ -372,6 +372,20 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 	return nil
 }
 
+// labelSize is what cloud providers tell of a node's machine
+// (https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesioinstance-type). A
+// group of several sizes has nodes that are compared in all but that.
+const labelSize = "node.kubernetes.io/instance-type"
+
+// ofTaint is what a taint says that no sibling has: nothing of the image, where the pod of a
+// DaemonSet is missing that may be the one to take it off, as those of networks and volumes do.
+func (s Sight) ofTaint() Outcome {
+	if slices.ContainsFunc(s.Daemons, func(d DaemonPod) bool { return !d.Ready }) {
+		return ProofInconclusive
+	}
+	return ProofFailed
+}
+
 // sightNewborn reads the first instance of the pool that boots from the version.
 func (r *Run) sightNewborn(ctx context.Context) error {
 	s, now, asked := &r.proof.sight, r.engine.now(), r.proof.asked

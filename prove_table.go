@@ -240,7 +240,7 @@ func judgeStable(s Sight, _ Bounds) (Outcome, string) {
 // own configuration.
 func perNode(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
-	return key == "kubernetes.io/hostname" || domain == "topology.kubernetes.io" || strings.HasPrefix(domain, "topology.") ||
+	return key == "kubernetes.io/hostname" || strings.HasSuffix(key, "kubernetes.io/instance-type") || domain == "topology.kubernetes.io" || strings.HasPrefix(domain, "topology.") ||
 		domain == "failure-domain.beta.kubernetes.io" || strings.HasSuffix(domain, "kamino.dev") || strings.HasSuffix(domain, restrictedDomain)
 }
 
@@ -262,7 +262,7 @@ func judgeLabels(s Sight, b Bounds) (Outcome, string) {
 	for _, t := range s.Node.Taints {
 		passing := t.Effect == "PreferNoSchedule" || t.Key == TaintBlock || t.Key == TaintCanary || strings.HasPrefix(t.Key, taintsOfKubernetes)
 		if !passing && !s.Sibling.Tainted(t.Key) {
-			return s.byAndBy(b, ProofFailed, fmt.Sprintf("taint %s is on it, and not on node %s", t.Key, s.Sibling.Name))
+			return s.byAndBy(b, s.ofTaint(), fmt.Sprintf("taint %s is on it, and not on node %s", t.Key, s.Sibling.Name))
 		}
 	}
 	return ProofPassed, "as on node " + s.Sibling.Name
@@ -277,7 +277,7 @@ func judgeCapacity(s Sight, b Bounds) (Outcome, string) {
 		what      string
 		have, was int64
 	}{{"thousandths of a CPU", n.CPU, o.CPU}, {"bytes of memory", n.Memory, o.Memory}, {"pods", n.MaxPods, o.MaxPods}} {
-		if off := math.Abs(float64(c.have - c.was)); off > 0.05*float64(c.was) {
+		if off := math.Abs(float64(c.have - c.was)); off > 0.05*float64(c.was) && n.Labels[labelSize] == o.Labels[labelSize] {
 			return s.byAndBy(b, ProofFailed, fmt.Sprintf("capacity is %d %s, of node %s %d", c.have, c.what, o.Name, c.was))
 		}
 	}

@@ -3,6 +3,7 @@ package kamino
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +186,15 @@ func TestJudge(t *testing.T) {
 
 		{"a DaemonSet that crashes", func(s *Sight) { s.Daemons[0].Ready = false }, fail, "daemonsets"},
 		{"a DaemonSet whose image cannot be pulled", func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Owed = false, true }, unsure, "daemonsets"},
+		{"a taint, and the DaemonSet that takes it off cannot be pulled", func(s *Sight) {
+			s.Daemons[0].Ready, s.Daemons[0].Owed, s.Daemons[0].Reason = false, true, "ImagePullBackOff"
+			s.Node.Taints = append(s.Node.Taints, Taint{Key: "ebs.csi.aws.com/agent-not-ready", Effect: "NoExecute"})
+		}, unsure, "labels"},
+		{"a sibling of another size", func(s *Sight) {
+			s.Donor, s.Sibling.CPU, s.Sibling.Labels = "", 2*s.Node.CPU, map[string]string{labelSize: "m5.2xlarge"}
+			s.Node.Labels = maps.Clone(s.Node.Labels)
+			s.Node.Labels[labelSize] = "m5.xlarge"
+		}, pass, "cloud"},
 		{"a DaemonSet that crashes on the sibling, too", func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Beside = false, false }, unsure, "daemonsets"},
 		{"a DaemonSet that starts", func(s *Sight) { s.Daemons[0].Ready = false; s.Ready = proofNoon }, waits, "daemonsets"},
 

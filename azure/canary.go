@@ -52,8 +52,8 @@ type beside struct {
 	} `json:"properties"`
 }
 
-// canaryOf says whether it is a canary of a pool: by its tags, which go along where somebody makes a
-// scale set of an exported template of it, and by its name, which follows from them.
+// canaryOf says whether it is a canary of a pool: by its tags, which go along where somebody makes
+// a scale set of an exported template of it, and by its name, which follows from them.
 func (s beside) canaryOf(pool kamino.Pool) bool {
 	return value(s.Tags[kamino.TagCanary]) != "" && strings.EqualFold(value(s.Tags[kamino.TagPool]), pool.Name) &&
 		strings.EqualFold(s.Name, kamino.CanaryName(pool.ID, value(s.Tags[kamino.TagRun])))
