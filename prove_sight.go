@@ -61,15 +61,18 @@ func (s Sight) boot() time.Duration {
 // there says whether the canary's node can be judged: it is Ready, or was.
 func (s Sight) there() bool { return !s.Ready.IsZero() && s.Node.UID != "" }
 
+// settled is when a Ready node must have all that it needs, counted from Ready.
+func (b Bounds) settled() time.Duration { return max(b.Boot, b.Bake) }
+
 // late says whether what a Ready node must have by and by is overdue.
-func (s Sight) late(b Bounds) bool { return s.Now.Sub(s.Ready) > max(b.Boot, b.Bake) }
+func (s Sight) late(b Bounds) bool { return s.Now.Sub(s.Ready) > b.settled() }
 
 // byAndBy is the outcome of what a Ready node has to have in the end.
 func (s Sight) byAndBy(b Bounds, over Outcome, evidence string) (Outcome, string) {
 	if s.late(b) {
 		return over, evidence
 	}
-	return ProofWaits, evidence
+	return ProofWaits, fmt.Sprintf("%s (the verdict is %s if that lasts until %s after Ready)", evidence, over, b.settled())
 }
 
 // heard says whether a silence speaks against the canary: the cloud says that it runs, and the

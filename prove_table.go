@@ -66,7 +66,8 @@ func Judge(s Sight, b Bounds) (Outcome, []Finding) {
 		}
 	}
 	if left := s.Ready.Add(b.Bake).Sub(s.Now); left > 0 {
-		return ProofWaits, []Finding{{"stable", ProofWaits, fmt.Sprintf("the canary to prove itself for another %s", (left + 30*time.Second - 1).Truncate(30*time.Second))}} // not a line for each second
+		left = min((left + 30*time.Second - 1).Truncate(30*time.Second), b.Bake) // not a line for each second
+		return ProofWaits, []Finding{{"stable", ProofWaits, fmt.Sprintf("the canary to prove itself for another %s", left)}}
 	}
 	if s.Node.UID == "" { // whatever is left out: an image that showed no node has proved nothing
 		out := ProofWaits

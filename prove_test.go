@@ -48,6 +48,28 @@ func reports(s *Sight, change func(*NodeReport)) {
 	s.Node.Annotations = map[string]string{AnnotationReport: string(text)}
 }
 
+// TestJudgeTellsHowLong: a wait says when it ends, and never longer than it takes.
+func TestJudgeTellsHowLong(t *testing.T) {
+	for _, tt := range []struct {
+		bake, ready time.Duration
+		labelled    string
+		want        string
+	}{
+		{10 * time.Minute, 31 * time.Second, "a", "another 9m30s"},
+		{45 * time.Second, 10 * time.Second, "a", "another 45s"},
+		{45 * time.Second, 20 * time.Second, "a", "another 30s"},
+		{5 * time.Second, time.Second, "a", "another 5s"},
+		{5 * time.Second, time.Minute, "mars", "the verdict is fail if that lasts until 10m0s after Ready"},
+		{time.Hour, time.Minute, "mars", "the verdict is fail if that lasts until 1h0m0s after Ready"},
+	} {
+		s, b := goodSight(), proofBounds
+		b.Bake, s.Ready, s.Node.Labels["agentpool"] = tt.bake, s.Now.Add(-tt.ready), tt.labelled
+		if out, f := Judge(s, b); out != ProofWaits || !strings.Contains(f[0].Evidence, tt.want) {
+			t.Errorf("%+v: %s %v", tt, out, f)
+		}
+	}
+}
+
 // TestJudge goes through the table row by row: what is wrong, the verdict, and the check that says
 // so.
 func TestJudge(t *testing.T) {

@@ -166,6 +166,10 @@ func (r autoReport) table(w io.Writer, wide bool) {
 			fmt.Fprintf(w, "\nPool:\t%s\n", p.Name)
 			updateReport{Result: *p.Result}.owner(w)
 		}
+		if p.Result != nil && p.Result.Waiting && !p.Result.Hidden {
+			fmt.Fprintf(w, "\nPool:\t%s\n", p.Name)
+			printWaits(w, p.Pool, p.Result.Version)
+		}
 	}
 	if len(r.Status) > 0 {
 		fmt.Fprintln(w)
@@ -194,6 +198,8 @@ func outcome(p kamino.PoolResult) string {
 		return "model pointed at the newest image"
 	case p.Result == nil:
 		return "given back what was left"
+	case p.Result.Waiting:
+		return "waits to be promoted"
 	case !p.Result.Changed:
 		return "unchanged"
 	}

@@ -40,7 +40,7 @@ func (p *proveFlags) addNamed(f *pflag.FlagSet, o kamino.Proving) {
 
 func (p *proveFlags) addLimits(f *pflag.FlagSet, o kamino.Proving) {
 	p.bake.d, p.budget = o.For, budgetValue{durationValue: durationValue{o.Budget}}
-	f.Var(&p.bake, "prove-for", "how long a canary is watched once its node is Ready")
+	f.Var(&p.bake, "prove-for", "how long a canary is watched once its node is Ready, a plain number is in seconds")
 	f.Var(&p.budget, "boot-budget", "time for a machine that runs to become a Ready node, or a factor of what the pool's canaries usually take, as 2x, once three of them were good (10m before)")
 	f.StringVar(&p.probe, "probe", "", "`file` with a Job of Kubernetes that must succeed on the canary (default the text in $PROBE)")
 	f.StringArrayVar(&p.without, "prove-without", nil, "leave this check of the proof out; may be repeated")
