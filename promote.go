@@ -170,8 +170,7 @@ func (r *Run) takeBack(o overview, reason string) (next Next, ok bool) {
 func (o overview) fallback() *Artifact {
 	now := o.next()
 	for i, v := range o.versions {
-		if now != nil && CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() && (!v.Excluded || v.hidden()) &&
-			v.Tags[TagReceipt] != "" && !v.untried() && !(v.unaccepted() && o.pool.Owner != nil) {
+		if now != nil && CompareVersions(v.Name, now.Name) < 0 && v.standsIn(o.pool) {
 			return &o.versions[i]
 		}
 	}

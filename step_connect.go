@@ -138,9 +138,7 @@ func (r *Run) refuseUnprovable(versions []Artifact) error {
 			Why: "a proof in the pool takes one more node of it, and this run does not write the pool's model",
 			Do:  r.grantCanary() + "take versions unproved: --prove none"}}}
 	}
-	former := func(v Artifact) bool {
-		return v.good() && v.Ready && !v.unused() && v.Tags[TagReceipt] != ""
-	}
+	former := func(v Artifact) bool { return v.standsIn(r.pool) }
 	if r.proof.mode != ProvePool || slices.ContainsFunc(versions, former) {
 		return nil
 	}
@@ -151,7 +149,11 @@ func (r *Run) refuseUnprovable(versions []Artifact) error {
 
 // grantCanary is the better half of what to do where versions can be proved in the pool only.
 func (r *Run) grantCanary() string {
-	if prover, _, ok := r.engine.prover(); ok {
+	prover, _, ok := r.engine.prover()
+	switch {
+	case ok && r.opts.Proof.Mode == ProvePool:
+		return "leave --prove pool out, so that it is proved beside the pool, or "
+	case ok:
 		return "grant the rights of " + prover.CanaryRights() + " for a proof beside the pool, or "
 	}
 	return ""

@@ -142,6 +142,12 @@ func (a Artifact) whole() bool { return a.State == Succeeded || a.State == Faile
 // good says whether a version can be what new nodes are made of.
 func (a Artifact) good() bool { return a.whole() && a.Tags[TagBad] == "" }
 
+// standsIn says whether a version can take the place of one that is withdrawn, though nobody names
+// it.
+func (a Artifact) standsIn(pool Pool) bool {
+	return a.good() && a.Ready && !a.unused() && (!a.Excluded || a.hidden()) && a.Tags[TagReceipt] != "" && !a.untried() && !(a.unaccepted() && pool.Owner != nil)
+}
+
 // Withheld says whether a version is kept from pools that refer to its definition: by its state, or
 // by a person. Nor does a definition stand for one whose last change failed.
 func (a Artifact) Withheld() bool {

@@ -910,3 +910,24 @@ func TestEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestProvePoolWithoutFormer: a proof in the pool is refused where what would be gone back to is no
+// version that a withdrawal takes: new nodes would go on booting from the bad one.
+func TestProvePoolWithoutFormer(t *testing.T) {
+	w := aged(1)
+	for key, a := range w.artifacts {
+		if a.Kind == kamino.Version && a.Name != "2026.03.09" {
+			delete(w.artifacts, key)
+		}
+	}
+	w.version("2026.03.09").Excluded = true // by a person; the model names it
+	w.watchNext()
+	w.sick = mute
+	o := proving()
+	o.ImageReference = kamino.ByVersion
+	o.Proof.Mode = kamino.ProvePool
+	p := w.update(o)
+	if got := birth(w); p.err == nil || got != "2026.03.09" {
+		t.Errorf("the run ended %v; new nodes boot from %s, which failed its proof", p.err, got)
+	}
+}
