@@ -24,7 +24,7 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 		p.Image = good.Name
 	}
 	rules := opts.Rules
-	rules.Image, rules.Bad = newestImage(o.versions), badVersions(o.versions)
+	rules.Image, rules.Bad = newestImage(o.versions), badVersions(o.versions, o.lease.Ledger)
 	p.Candidates = Select(o.nodes, rules, now)
 	if opts.Patch != nil {
 		for _, c := range ranked(opts.Patch.candidates(o.nodes, now)) {

@@ -104,6 +104,9 @@ type Ledger struct {
 	// Canary is one that a run asked for and, with its node, did not see gone before it ended.
 	Canary string    `json:"canary,omitempty"`
 	Past   []PastRun `json:"past,omitempty"` // newest first, at most maxPast
+	// Unfit are withdrawn versions that were pruned, newest first, at most maxPast: their donors
+	// are none as long as they have the same packages.
+	Unfit []Unfit `json:"unfit,omitempty"`
 	// Boots are the seconds that canaries took which were good, newest first, at most maxPast.
 	Boots []float64 `json:"boots,omitempty"`
 	// Phases are the seconds that each phase of them took, as far as their agents told.

@@ -352,6 +352,28 @@ func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact
 	return out
 }
 
+// Unfit is what is kept of a withdrawn version that was pruned: of which disk it was made, and why
+// it was withdrawn.
+type Unfit struct {
+	Version string            `json:"version"`
+	Tags    map[string]string `json:"tags"`
+}
+
+// pruned notes a version that is deleted.
+func (l *Ledger) pruned(v Artifact) {
+	if slices.ContainsFunc(l.Unfit, func(u Unfit) bool { return u.Version == v.Name }) {
+		return
+	}
+	tags := map[string]string{}
+	for _, name := range []string{TagBad, TagBuiltFrom, TagBuiltAt, TagVM, TagPackages} {
+		if text := v.Tags[name]; text != "" {
+			tags[name] = text
+		}
+	}
+	l.Unfit = append([]Unfit{{v.Name, tags}}, l.Unfit...)
+	l.Unfit = l.Unfit[:min(len(l.Unfit), maxPast)]
+}
+
 // lookPrune deletes one version at a time, the oldest first.
 func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 	versions, err := r.recentVersions(ctx)
@@ -372,7 +394,7 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 	if v.State == Deleting {
 		return wait("version " + v.Name + " to be deleted"), nil
 	}
-	return act(ActDeleteVersion, "delete version "+v.Name, func(ctx context.Context) error {
+	next := act(ActDeleteVersion, "delete version "+v.Name, func(ctx context.Context) error {
 		err := r.engine.Provider.Delete(ctx, r.pool, v)
 		if errors.Is(err, ErrInUse) {
 			r.image.kept = append(r.image.kept, v.Name)
@@ -383,5 +405,9 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 		r.result.Changed = true
 		r.result.Pruned = append(r.result.Pruned, v.Name)
 		return nil
-	}).of(v.Name), nil
+	}).of(v.Name)
+	if v.Tags[TagBad] != "" {
+		next = next.noting(func(l *Lease) { l.Ledger.pruned(v) })
+	}
+	return next, nil
 }

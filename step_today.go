@@ -58,7 +58,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	if err := r.refuseUnprovable(versions); err != nil && r.proof.trial == "" {
 		return Next{}, err
 	}
-	r.image.bad = badVersions(versions)
+	r.image.bad = badVersions(versions, r.held.lease.Ledger)
 	if next, err := r.chooseReference(ctx, versions); err != nil || next.kind == nextAct {
 		return next, err
 	}

@@ -286,11 +286,15 @@ func untriedOffer(newestFirst []Artifact) string {
 	return ""
 }
 
-func badVersions(versions []Artifact) []Artifact {
-	var out []Artifact
+func badVersions(versions []Artifact, ledger Ledger) (out []Artifact) {
 	for _, v := range versions {
 		if v.Tags[TagBad] != "" {
 			out = append(out, v)
+		}
+	}
+	for _, u := range ledger.Unfit { // that are no more
+		if indexOf(versions, u.Version) < 0 {
+			out = append(out, Artifact{Kind: Version, Name: u.Version, Tags: u.Tags})
 		}
 	}
 	return out

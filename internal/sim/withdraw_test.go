@@ -254,3 +254,37 @@ func TestSamePackages(t *testing.T) {
 	}
 	w.sound(t)
 }
+
+// TestWithdrawnDonorsStayUnfit: a node whose image failed is unfit until its packages differ, also
+// after another node's image failed and a third one's did well.
+func TestWithdrawnDonorsStayUnfit(t *testing.T) {
+	w := aged(1)
+	w.listed = true
+	again := func(donor string) *proc {
+		o := options(donor)
+		o.Today = kamino.TodayAgain
+		return w.update(o)
+	}
+	for _, donor := range []string{"a-0", "a-1"} {
+		if p := again(donor); p.err != nil {
+			t.Fatal(p.err)
+		}
+		p := &proc{}
+		w.spawn(p, func(ctx context.Context) {
+			_, p.err = p.engine().WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: "a", Reason: "units: unit web failed on " + donor})
+		})
+		if w.wait(); p.err != nil {
+			t.Fatal(p.err)
+		}
+		w.advance(w.now.Add(24 * time.Hour))
+	}
+	if p := again("a-2"); p.err != nil {
+		t.Fatal(p.err)
+	}
+	w.advance(w.now.Add(24 * time.Hour))
+	w.calls = nil
+	p := again("a-0")
+	if p.err == nil || slices.Contains(w.calls, "Evict") {
+		t.Errorf("an image of the same packages was made of a-0 again: %v; nodes boot from %s", p.err, birth(w))
+	}
+}
