@@ -139,8 +139,8 @@ const (
 
 // settled says whether an instance that is seen for the first time has a node that is not Ready and
 // is older than the budget: it may have been Ready in time, before anybody watched.
-func (i Instance) settled(nodes []Node, now time.Time, budget time.Duration) bool {
-	return slices.ContainsFunc(nodes, func(n Node) bool { return n.runsOn(i.ID) && !n.Ready && now.Sub(n.Created) > budget })
+func (in Instance) settled(nodes []Node, now time.Time, budget time.Duration) bool {
+	return slices.ContainsFunc(nodes, func(n Node) bool { return n.runsOn(in.ID) && !n.Ready && now.Sub(n.Created) > budget })
 }
 
 // State is how far an artifact has come.
