@@ -375,3 +375,32 @@ func (l Ledger) sticks(version string, versions []Artifact) bool {
 		return v.Name != version && slices.ContainsFunc(v.Births, l.Stood.At.Add(pointerSettles).Before)
 	})
 }
+
+// bootable reads, where the target is a version, what no list tells: whether it is replicated in
+// the pool's region. While a version is changed, as by the rollback before this one, the provider
+// may say that it is not: that is waited for.
+func (e *Engine) bootable(ctx context.Context, o overview, t target, dryRun bool) error {
+	if t.version == nil {
+		return nil
+	}
+	look := func(ctx context.Context) (Next, error) {
+		found, err := e.Provider.Find(ctx, o.pool, Version, t.version.Name)
+		switch {
+		case err != nil:
+			return Next{}, fmt.Errorf("read version %s: %w", t.version.Name, err)
+		case len(found) > 0 && found[0].whole() && found[0].Ready:
+			return done("version " + t.version.Name + " is replicated"), nil
+		case len(found) > 0 && found[0].State == Succeeded && found[0].Failure == "":
+			return waitPercent("the change of version "+t.version.Name, found[0].Percent), nil
+		}
+		return Next{}, WithHint(fmt.Errorf("version %s of pool %s is not replicated in %s: no node can boot from it",
+			t.version.Name, o.pool.Name, firstWord(o.pool.Location, "the pool's region")), "%s", o.targetsHint(t.version.Name))
+	}
+	if next, err := look(ctx); err != nil || next.kind == nextDone || dryRun {
+		return err
+	}
+	r := e.newRun(t.options())
+	r.pool = o.pool
+	return r.exec(ctx, []Step{{Name: InVersion, Does: "wait for the change of the version", Patient: true,
+		Look: func(_ *Run, ctx context.Context) (Next, error) { return look(ctx) }}})
+}

@@ -145,6 +145,9 @@ func (o overview) findTarget(to string) (target, error) {
 		if left := o.lease.Ledger.Withdrew.left(o.next()); left != "" {
 			return target{version: o.next(), since: left}, nil
 		}
+		if w, saved := o.lease.Ledger.Withdrew, o.lease.Ledger.Original; w != nil && w.To == ToOriginal && saved != nil && strings.EqualFold(o.pool.Model.Image, saved.Image) {
+			return target{saved: saved, since: w.Version}, nil
+		}
 		t := o.defaultTarget()
 		t.unnamed = true
 		switch {
@@ -215,7 +218,12 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 		return Rollback{}, err
 	}
 	t.points, t.verb = t.version != nil && o.follows(""), VerbRollback
-	needs, missing := e.secretsFor(ctx, opts, &t, o.pool)
+	t.stays = t.since != "" && t.saved != nil && opts.Secrets.CustomData == nil && len(opts.Secrets.Protected) == 0
+	var needs NextImage
+	var missing error
+	if !t.stays {
+		needs, missing = e.secretsFor(ctx, opts, &t, o.pool)
+	}
 	if unknown := (missingSecrets{}); missing != nil && !(opts.DryRun && errors.As(missing, &unknown)) {
 		return Rollback{}, missing
 	}
@@ -232,35 +240,6 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 		err = missing
 	}
 	return back, err
-}
-
-// bootable reads, where the target is a version, what no list tells: whether it is replicated in
-// the pool's region. While a version is changed, as by the rollback before this one, the provider
-// may say that it is not: that is waited for.
-func (e *Engine) bootable(ctx context.Context, o overview, t target, dryRun bool) error {
-	if t.version == nil {
-		return nil
-	}
-	look := func(ctx context.Context) (Next, error) {
-		found, err := e.Provider.Find(ctx, o.pool, Version, t.version.Name)
-		switch {
-		case err != nil:
-			return Next{}, fmt.Errorf("read version %s: %w", t.version.Name, err)
-		case len(found) > 0 && found[0].whole() && found[0].Ready:
-			return done("version " + t.version.Name + " is replicated"), nil
-		case len(found) > 0 && found[0].State == Succeeded && found[0].Failure == "":
-			return waitPercent("the change of version "+t.version.Name, found[0].Percent), nil
-		}
-		return Next{}, WithHint(fmt.Errorf("version %s of pool %s is not replicated in %s: no node can boot from it",
-			t.version.Name, o.pool.Name, firstWord(o.pool.Location, "the pool's region")), "%s", o.targetsHint(t.version.Name))
-	}
-	if next, err := look(ctx); err != nil || next.kind == nextDone || dryRun {
-		return err
-	}
-	r := e.newRun(t.options())
-	r.pool = o.pool
-	return r.exec(ctx, []Step{{Name: InVersion, Does: "wait for the change of the version", Patient: true,
-		Look: func(_ *Run, ctx context.Context) (Next, error) { return look(ctx) }}})
 }
 
 // missingSecrets ends a rollback to a model of which not all is given. A dry run tells besides what

@@ -63,7 +63,7 @@ func (m marking) announce(l *Lease, at time.Time) {
 	}
 	if w := l.Ledger.Withdrew; m.plan.reason != "" {
 		l.Ledger.Withdrew = &Withdrawal{m.plan.From, m.plan.To, cutText(m.plan.reason, maxTag)}
-	} else if m.to.unnamed && m.to.version != nil {
+	} else if m.to.unnamed {
 		l.Ledger.Withdrew = &Withdrawal{m.plan.From, m.plan.To, "rolled back"}
 	} else if w != nil && (w.To != m.plan.To || m.plan.verb == VerbRollback) { // else auto-update ends that one
 		l.Ledger.Withdrew = nil

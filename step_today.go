@@ -44,7 +44,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	}
 	if missing := r.unlisted(versions); missing != "" && r.plan == nil && r.spent() < goneAfter {
 		// A name that is chosen without them would count as earlier than theirs.
-		return wait(missing + ", to be listed or to stay away"), nil
+		return wait(fmt.Sprintf("%s, to be listed or to stay away for %s", missing, goneAfter)), nil
 	}
 	if r.proof.untried = untriedOffer(versions); r.proof.trial == "" && r.hasTrial() {
 		if next, err := r.lookTrial(ctx); err != nil || next.kind != nextDone {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -311,4 +312,32 @@ func TestRollbackFurther(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRollbackToOriginalAgain: so is one that had nothing but the original to go back to. Secrets
+// are written whenever they are given.
+func TestRollbackToOriginalAgain(t *testing.T) {
+	w := made(t)
+	for key, a := range w.artifacts {
+		if a.Kind == kamino.Version && a.Name != "2026.03.10" {
+			delete(w.artifacts, key)
+		}
+	}
+	given := kamino.RollbackOptions{Pool: "a", Secrets: kamino.Secrets{CustomData: []byte("bootstrap"), Protected: map[string]json.RawMessage{"cse": nil}}}
+	if out, err := w.rollback(t, given); err != nil || out.To != kamino.ToOriginal || w.pools[poolA].image != baseLTS {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	for range 2 {
+		w.advance(w.now.Add(time.Minute))
+		before := w.allWrites()
+		out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a"})
+		if err != nil || out.Changed || out.Since != "2026.03.10" || out.To != kamino.ToOriginal || w.allWrites() != before {
+			t.Errorf("repeated: %+v, %v", out, err)
+		}
+	}
+	given.Secrets.Protected = map[string]json.RawMessage{"cse": json.RawMessage(`{"commandToExecute":"join"}`)}
+	if out, err := w.rollback(t, given); err != nil || !out.Changed || w.pools[poolA].protected["cse"] == "" {
+		t.Errorf("with secrets: %+v, %v", out, err)
+	}
+	w.sound(t)
 }
