@@ -21,11 +21,17 @@ func TestNodeChanges(t *testing.T) {
 		"other condition": {func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Patched", Status: corev1.ConditionTrue})
 		}, true},
-		"label":      {func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, true},
-		"annotation": {func(n *corev1.Node) { n.Annotations = map[string]string{"a": "b"} }, true},
-		"boot":       {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "2" }, true},
-		"cordon":     {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
-		"deleted":    {func(n *corev1.Node) { at := metav1.NewTime(now); n.DeletionTimestamp = &at }, true},
+		"condition of another name": {func(n *corev1.Node) { n.Status.Conditions[0].Type = "Patched" }, true},
+		"another reason":            {func(n *corev1.Node) { n.Status.Conditions[0].Reason = "KubeletNotReady" }, true},
+		"Ready since later": {func(n *corev1.Node) {
+			n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(time.Minute))
+		}, true},
+		"another node of that name": {func(n *corev1.Node) { n.UID = "2" }, true},
+		"label":                     {func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, true},
+		"annotation":                {func(n *corev1.Node) { n.Annotations = map[string]string{"a": "b"} }, true},
+		"boot":                      {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "2" }, true},
+		"cordon":                    {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
+		"deleted":                   {func(n *corev1.Node) { at := metav1.NewTime(now); n.DeletionTimestamp = &at }, true},
 	} {
 		c := &census{}
 		was := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
