@@ -108,9 +108,9 @@ func Run(ctx context.Context, o Options) error {
 	if err := r.setUp(mgr); err != nil {
 		return err
 	}
-	seen := newSightings(o.Engine.Clock.Now)
-	if err := seen.watch(ctx, mgr.GetCache()); err != nil {
-		return fmt.Errorf("watch leases: %w", err)
+	seen := newSightings(o.Engine.Clock.Now, mgr.GetCache())
+	if err := mgr.Add(seen); err != nil {
+		return err
 	}
 	o.Engine.Sighted = seen.since
 	return mgr.Start(ctx)

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -16,9 +17,10 @@ import (
 // stands by makes them, too: once it leads, it need not first watch for a minute what it has seen
 // all the time (kamino.Engine.Sighted).
 type sightings struct {
-	now func() time.Time
-	mu  sync.Mutex
-	of  map[kamino.PoolID]sighting
+	now    func() time.Time
+	leases cache.Cache
+	mu     sync.Mutex
+	of     map[kamino.PoolID]sighting
 }
 
 type sighting struct {
@@ -26,18 +28,27 @@ type sighting struct {
 	since    time.Time
 }
 
-func newSightings(now func() time.Time) *sightings {
-	return &sightings{now: now, of: map[kamino.PoolID]sighting{}}
+func newSightings(now func() time.Time, leases cache.Cache) *sightings {
+	return &sightings{now: now, leases: leases, of: map[kamino.PoolID]sighting{}}
 }
 
-// watch has the cache tell of leases, also while another process leads.
-func (s *sightings) watch(ctx context.Context, c cache.Cache) error {
-	leases, err := c.GetInformer(ctx, leaseMeta(), cache.BlockUntilSynced(false))
+// Start begins to watch. The manager waits for those informers that are asked for before it starts,
+// without an end where the right to list is missing, and turns round and round when it is told to
+// end then (controller-runtime v0.24.1, runnableGroup.Start): this one is asked for afterwards.
+func (s *sightings) Start(ctx context.Context) error {
+	informer, err := s.leases.GetInformer(ctx, leaseMeta(), cache.BlockUntilSynced(false))
 	if err == nil {
-		_, err = leases.AddEventHandler(s)
+		_, err = informer.AddEventHandler(s)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("watch leases: %w", err)
+	}
+	<-ctx.Done()
+	return nil
 }
+
+// NeedLeaderElection implements the manager's LeaderElectionRunnable: whoever stands by watches.
+func (s *sightings) NeedLeaderElection() bool { return false }
 
 // since implements kamino.Engine.Sighted.
 func (s *sightings) since(pool kamino.PoolID, revision string) time.Time {
