@@ -82,6 +82,9 @@ func newAzure(g globalOptions) (kamino.Provider, error) {
 // environment: what is wrong with the cluster, the run's own checks tell better.
 func (a *app) located(ctx context.Context, cluster kamino.Cluster) (globalOptions, error) {
 	g := a.global
+	if g.Provider == onAzure || g.Provider == onAWS && g.Region != "" {
+		return g, g.refuseForeign() // nothing is left for the nodes to tell
+	}
 	nodes, err := cluster.Nodes(ctx)
 	if ctx.Err() != nil {
 		return g, err
