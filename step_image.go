@@ -33,6 +33,7 @@ type imaging struct {
 	there      bool       // what this process builds was seen, or its making was acknowledged
 	lost       time.Time  // since when it is not found
 	kept       []string   // old versions that turned out to be in use
+	going      *Artifact  // the old version whose deletion was begun and not acknowledged
 	listed     []Artifact // the versions as they were last listed
 	listedAt   time.Time  // when that was; zero once something was done that may have changed them
 	cleaning   bool       // this process has asked for the end of the snapshot
@@ -352,36 +353,21 @@ func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact
 	return out
 }
 
-// Unfit is what is kept of a withdrawn version that was pruned: of which disk it was made, and why
-// it was withdrawn.
-type Unfit struct {
-	Version string            `json:"version"`
-	Tags    map[string]string `json:"tags"`
-}
-
-// pruned notes a version that is deleted.
-func (l *Ledger) pruned(v Artifact) {
-	if slices.ContainsFunc(l.Unfit, func(u Unfit) bool { return u.Version == v.Name }) {
-		return
-	}
-	tags := map[string]string{}
-	for _, name := range []string{TagBad, TagBuiltFrom, TagBuiltAt, TagVM, TagPackages} {
-		if text := v.Tags[name]; text != "" {
-			tags[name] = text
-		}
-	}
-	l.Unfit = append([]Unfit{{v.Name, tags}}, l.Unfit...)
-	l.Unfit = l.Unfit[:min(len(l.Unfit), maxPast)]
-}
-
 // lookPrune deletes one version at a time, the oldest first.
 func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 	versions, err := r.recentVersions(ctx)
 	if err != nil {
 		return Next{}, err
 	}
+	if missing := r.unlisted(versions); missing != "" && r.spent() < lookAge {
+		r.image.listedAt = time.Time{} // not to be looked at again
+		return wait(missing + ", to be listed or to stay away"), nil
+	}
 	versions = r.held.lease.Ledger.distrust(versions)
 	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, r.opts.KeepWithdrawn, r.held.lease.Ledger), func(v Artifact) bool { return slices.Contains(r.image.kept, v.Name) })
+	if g := r.image.going; g != nil && indexOf(versions, g.Name) < 0 {
+		victims = []Artifact{*g}
+	}
 	if len(victims) == 0 {
 		if len(r.result.Pruned) > 0 || r.held.adopted { // lists end with their versions
 			if next, any := r.pruneLists(ctx, versions); any {
@@ -395,13 +381,16 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 		return wait("version " + v.Name + " to be deleted"), nil
 	}
 	next := act(ActDeleteVersion, "delete version "+v.Name, func(ctx context.Context) error {
+		r.image.going = &v
 		err := r.engine.Provider.Delete(ctx, r.pool, v)
-		if errors.Is(err, ErrInUse) {
-			r.image.kept = append(r.image.kept, v.Name)
+		switch {
+		case errors.Is(err, ErrInUse):
+			r.image.going, r.image.kept = nil, append(r.image.kept, v.Name)
 			return nil
-		} else if err != nil {
+		case err != nil:
 			return err
 		}
+		r.image.going = nil
 		r.result.Changed = true
 		r.result.Pruned = append(r.result.Pruned, v.Name)
 		return nil

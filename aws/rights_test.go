@@ -309,6 +309,25 @@ func TestKeptSnapshot(t *testing.T) {
 	}
 }
 
+// TestKeptSnapshotLater: a version whose image is gone and whose snapshot was refused is deleted
+// when it is asked for again.
+func TestKeptSnapshotLater(t *testing.T) {
+	c := begin(t, setting{})
+	v := c.build("2026.1.1")[0]
+	c.clock.Advance(time.Minute)
+	c.server.AddFault(emulator.Fault{Action: "ec2:DeleteSnapshot", Kind: emulator.Reply, Status: 403, Code: "UnauthorizedOperation"})
+	if err := c.Delete(t.Context(), c.pool(), v); !errors.Is(err, kamino.ErrForbidden) {
+		t.Errorf("the snapshot may not be deleted: %v", err)
+	}
+	if snapshots, images, _ := c.server.Counts("blue"); snapshots != 1 || images != 0 {
+		t.Errorf("%d snapshots and %d images are left", snapshots, images)
+	}
+	c.must(c.Delete(t.Context(), c.pool(), v))
+	if snapshots, _, _ := c.server.Counts("blue"); snapshots != 0 {
+		t.Errorf("%d snapshots are left", snapshots)
+	}
+}
+
 // TestTakenName: an image of that name which somebody else made is not taken for the pool's own,
 // and one that was made a moment ago is not made again.
 func TestTakenName(t *testing.T) {

@@ -209,10 +209,13 @@ func (p *Provider) isOurs(ctx context.Context, pool kamino.Pool, a kamino.Artifa
 }
 
 // deleteVersion deregisters an image that neither the recipe of a group of the Region nor any
-// instance of the account refers to, and deletes its snapshots.
+// instance of the account refers to, and deletes its snapshots. Where an earlier attempt ended
+// between the two, the image is gone and a.Source tells the snapshot.
 func (p *Provider) deleteVersion(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	im, err := p.image(ctx, pool, a.Name)
-	if errors.Is(err, kamino.ErrNotFound) {
+	if errors.Is(err, kamino.ErrNotFound) && a.Keeps {
+		return p.deleteKept(ctx, a.Source)
+	} else if errors.Is(err, kamino.ErrNotFound) {
 		return nil
 	} else if err != nil {
 		return err

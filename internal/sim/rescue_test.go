@@ -313,6 +313,69 @@ func TestLockedGroup(t *testing.T) {
 	}
 }
 
+// halfway is a provider that twice reports as throttled the deletion of a version that is not
+// listed any more: a part of it is left.
+type halfway struct {
+	simProvider
+	asked map[string]int
+}
+
+func (s halfway) Delete(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
+	if err := s.simProvider.Delete(ctx, pool, a); err != nil || a.Kind != kamino.Version {
+		return err
+	}
+	if s.asked[a.Name]++; s.asked[a.Name] < 3 {
+		return &kamino.ThrottledError{After: time.Minute, Err: errors.New("a part of version " + a.Name)}
+	}
+	return nil
+}
+
+// TestPruneUntilAcknowledged: that an old version is not listed any more does not mean that all of
+// it is deleted; only the provider's word does.
+func TestPruneUntilAcknowledged(t *testing.T) {
+	w := aged(1)
+	var asked map[string]int
+	for range 5 {
+		asked = map[string]int{}
+		p := &proc{}
+		p.tune = func(e *kamino.Engine) { e.Provider = halfway{simProvider{p}, asked} }
+		w.startUpdate(p, options("a-0"))
+		w.wait()
+		if p.err != nil || len(p.result.Pruned) != len(asked) {
+			t.Errorf("the run ended %v; pruned: %q, asked for: %v", p.err, p.result.Pruned, asked)
+		}
+		for v, times := range asked {
+			if times != 3 {
+				t.Errorf("the deletion of %s was asked for %d times", v, times)
+			}
+		}
+		w.advance(w.now.Add(24 * time.Hour))
+	}
+	if len(asked) == 0 {
+		t.Error("no version was pruned")
+	}
+}
+
+// TestPruneReadsAgain: a list that lacks the versions that are known to be there is read again
+// before nothing is found to be old.
+func TestPruneReadsAgain(t *testing.T) {
+	sites, _ := golden(t, aged)
+	found := 0
+	for _, s := range sites {
+		if s.step != "prune" || s.call.method != "Find image version" {
+			continue
+		}
+		found++
+		p := aged(1).update(goldenOptions(), fault{kind: worlds.Empty, at: s.at})
+		if p.err != nil || len(p.result.Pruned) != 2 {
+			t.Errorf("%s was answered by none: the run ended %v and pruned %q", s, p.err, p.result.Pruned)
+		}
+	}
+	if found == 0 {
+		t.Error("no list of versions was read")
+	}
+}
+
 // TestLateOff: a request to switch the donor off that a frozen process sends long after its run was
 // adopted is found at the run's end.
 func TestLateOff(t *testing.T) {

@@ -91,7 +91,7 @@ func (w *onAWS) write(c *Call, action string, in url.Values) {
 		m.Verb, m.Kind, m.Target = invariant.DeleteArtifact, invariant.Version, in.Get("ImageId")
 	case "DeleteSnapshot":
 		m.Verb, m.Kind, m.Target = invariant.DeleteArtifact, invariant.Snapshot, in.Get("SnapshotId")
-		if w.wasImaged(m.Target) {
+		if w.goesWithImage(m.Target) {
 			m.Kind = invariant.Version
 		}
 	case "CreateTags", "DeleteTags":
@@ -139,10 +139,12 @@ func (w *onAWS) promotedLast() string {
 	return ""
 }
 
-func (w *onAWS) wasImaged(snapshot string) bool {
+// goesWithImage: the snapshot was a part of an image, and the run deletes that version. A run that
+// finds one whose image is gone deletes it as a snapshot.
+func (w *onAWS) goesWithImage(snapshot string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.imaged[snapshot]
+	return w.imaged[snapshot] && slices.Contains(w.lease().Acts, "delete-version")
 }
 
 // machineBy is the ID by which nodes name an instance.
