@@ -365,17 +365,6 @@ func seconds(s float64) string {
 	return shortTime(time.Duration(s * float64(time.Second)))
 }
 
-func printDiff(w io.Writer, diff []kamino.FieldChange) {
-	if len(diff) == 0 {
-		fmt.Fprintln(w, "Model:\tunchanged")
-		return
-	}
-	fmt.Fprintln(w, "\nMODEL\tFROM\tTO")
-	for _, d := range diff {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", d.Field, shown(d.From), shown(d.To))
-	}
-}
-
 // shown makes a value fit into a table.
 func shown(s string) string {
 	if s == "" {
