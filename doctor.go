@@ -173,7 +173,7 @@ func (d *doctor) failed(name string, err error) {
 	if errors.Is(err, ErrForbidden) {
 		do = "grant what it names to these credentials; docs has the roles of Azure, the policies of AWS and what kamino init grants"
 	}
-	d.add(Check{Name: name, State: CheckFailed, Found: err.Error(), Do: firstWord(Hint(err), do)})
+	d.add(Check{Name: name, State: CheckFailed, Found: err.Error(), Do: advice(err, do)})
 }
 
 func (d *doctor) refused(r Refusal) {

@@ -95,6 +95,17 @@ func Hints(err error) []string {
 	return nil
 }
 
+// advice is what every hint of an error says, each once, or otherwise where it has none.
+func advice(err error, otherwise string) string {
+	var all []string
+	for _, h := range Hints(err) {
+		if !slices.Contains(all, h) {
+			all = append(all, h)
+		}
+	}
+	return firstWord(strings.Join(all, "; "), otherwise)
+}
+
 // Refusal is one reason why Kamino does not touch a pool or a node. It names
 // the field, its value, and what the user can do.
 type Refusal struct {

@@ -154,7 +154,7 @@ func (r *Run) peek(ctx context.Context) error {
 				r.plan.Refusals = append(r.plan.Refusals, refused.Refusals...)
 				continue
 			}
-			r.plan.Refusals = append(r.plan.Refusals, Refusal{Code: s.Name, Why: err.Error(), Do: firstWord(Hint(err), "kamino status shows what is there")})
+			r.plan.Refusals = append(r.plan.Refusals, Refusal{Code: s.Name, Why: err.Error(), Do: advice(err, "kamino status shows what is there")})
 			continue
 		}
 		r.peeked[s.Name] = next.planned()

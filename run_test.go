@@ -132,7 +132,7 @@ func (rightless) PreflightProof(context.Context, []byte) error {
 // TestRightsAtOnce: the rights of a run and those of its proof are told together.
 func TestRightsAtOnce(t *testing.T) {
 	r := (&Engine{Cluster: rightless{}, Clock: WallClock{}}).newRun(Options{Proof: Proving{Mode: ProveCanary}})
-	if err := r.checkCluster(t.Context()); !errors.Is(err, ErrForbidden) || strings.Join(Hints(err), ", ") != "bind kamino-run, bind kamino-prove" {
+	if err := r.checkCluster(t.Context()); !errors.Is(err, ErrForbidden) || advice(err, "") != "bind kamino-run; bind kamino-prove" {
 		t.Errorf("%v; hints %q", err, Hints(err))
 	}
 	r.opts.Proof.Mode = ProveNone

@@ -59,7 +59,13 @@ var pauseRight = right{verb: "patch", resource: "namespaces", name: kamino.Syste
 func grant(what string) string {
 	all := slices.Concat(runRights, proveRights, []right{pauseRight})
 	if i := slices.IndexFunc(all, func(r right) bool { return r.String() == what }); i >= 0 {
-		return "a cluster administrator grants it to USER, which kubectl auth whoami tells, with: " + all[i].binding("USER")
+		if all[i].role != "kamino-status" {
+			return "a cluster administrator grants it to USER, which kubectl auth whoami tells, with: " + all[i].binding("USER")
+		}
+		acting := slices.DeleteFunc(slices.Clone(runRights), func(r right) bool { return r.role == "kamino-status" })
+		// Who changes something reads first, and would be told of each further right by another failure.
+		return "a cluster administrator grants it to USER, which kubectl auth whoami tells, with: " + all[i].binding("USER") +
+			"; whoever restores or updates needs besides: " + strings.Join(bindings("USER", acting), " && ")
 	}
 	return "allow it in a role of this account"
 }
@@ -159,17 +165,22 @@ func (c *Cluster) lacking(ctx context.Context, missing []right) error {
 	if err == nil && self.Status.UserInfo.Username != "" {
 		user = self.Status.UserInfo.Username
 	}
-	commands := []string{"kamino init"} // roles of a former version may lack a verb
-	for _, r := range missing {
-		if bind := r.binding(user); !slices.Contains(commands, bind) {
-			commands = append(commands, bind)
-		}
-	}
+	commands := append([]string{"kamino init"}, bindings(user, missing)...) // roles of a former version may lack a verb
 	err = &fault{kamino.ErrForbidden, fmt.Errorf("%s lacks rights that a run uses: %s", user, list(missing))}
 	return kamino.WithHint(err, "a cluster administrator grants them with: %s", strings.Join(commands, " && "))
 }
 
 var notInBindings = regexp.MustCompile(`[^a-zA-Z0-9.-]+`)
+
+// bindings are the commands that bind the roles of rights to a user, each once.
+func bindings(user string, rights []right) (commands []string) {
+	for _, r := range rights {
+		if bind := r.binding(user); !slices.Contains(commands, bind) {
+			commands = append(commands, bind)
+		}
+	}
+	return commands
+}
 
 // binding is the command that binds the right's role to a user.
 func (r right) binding(user string) string {
