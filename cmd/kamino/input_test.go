@@ -101,6 +101,7 @@ func TestBadInput(t *testing.T) {
 		{name: "protected settings without a file", args: append([]string{"rollback", "--to", "original", "--protected-settings", "cse="}, pool...), want: []string{`"cse="`, "NAME=FILE"}},
 		{name: "protected settings that are not there", args: append([]string{"rollback", "--to", "original", "--protected-settings", "cse=/nowhere"}, pool...), want: []string{"/nowhere", "cse=none"}},
 		{name: "no time for a patch", args: append([]string{"patch", "--timeout", "0"}, pool...), want: []string{"invalid time limit 0s", "--timeout 1m to 4h"}},
+		{name: "no room for a patch", args: append([]string{"patch", "--room", "-5"}, pool...), want: []string{"invalid room -5", "--room 1 or more, in MiB"}},
 		{name: "rollback without a pool", args: []string{"rollback"}, want: []string{"--pool"}},
 		{name: "rollback without a target", args: append([]string{"rollback"}, pool...), want: []string{"no earlier good version", "--to 2026.11.10"}},
 		{name: "rollback of a model that is no prototype", args: append([]string{"rollback"}, pool...),

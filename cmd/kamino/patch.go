@@ -68,6 +68,9 @@ func (p *patchFlags) check() error {
 			return kamino.WithHint(fmt.Errorf("invalid %s %q", f.name, f.value), "use %s", strings.Join(f.words[1:], ", "))
 		}
 	}
+	if p.order.RoomMiB < 1 {
+		return kamino.WithHint(fmt.Errorf("invalid room %d", p.order.RoomMiB), "use --room 1 or more, in MiB; with auto-update --patch-room")
+	}
 	return nil
 }
 
