@@ -384,6 +384,15 @@ func parseStamp(text string) (stamp, error) {
 	return stamp{}, fmt.Errorf("%q holds no date (RFC 3339 or YYYY-MM-DD)", text)
 }
 
+// builtAt is when a version was built, for programs.
+func builtAt(v Artifact) string {
+	t, err := parseBuiltAt(v.Tags[TagBuiltAt])
+	if err != nil {
+		return v.Tags[TagBuiltAt]
+	}
+	return t.Format(time.RFC3339)
+}
+
 func parseBuiltAt(text string) (time.Time, error) {
 	// The original wrote the local time of its pod, which is UTC in containers.
 	return time.Parse("2006-01-02 15:04:05", text)

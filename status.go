@@ -66,7 +66,7 @@ type VersionStatus struct {
 	Ready     bool   `json:"ready"`
 	Failure   string `json:"failure,omitempty"`
 	BuiltFrom string `json:"builtFrom,omitempty"`
-	BuiltAt   string `json:"builtAt,omitempty"`
+	BuiltAt   string `json:"builtAt,omitempty"` // RFC 3339, UTC; what the tag says where that is no time
 	Run       string `json:"run,omitempty"`
 	Parent    string `json:"parent,omitempty"` // the image that the donor came from
 	Bad       string `json:"bad,omitempty"`    // why it was withdrawn
@@ -201,7 +201,7 @@ func versionStatus(v Artifact) VersionStatus {
 	}
 	return VersionStatus{
 		Name: v.Name, State: v.State, Life: v.life(), Proof: v.Tags[TagProof], Percent: v.Percent, Ready: v.Ready, Failure: v.Failure,
-		BuiltFrom: v.Tags[TagBuiltFrom], BuiltAt: v.Tags[TagBuiltAt], Run: v.Tags[TagRun],
+		BuiltFrom: v.Tags[TagBuiltFrom], BuiltAt: builtAt(v), Run: v.Tags[TagRun],
 		Parent: strings.TrimPrefix(v.Tags[TagParent], "/"), Bad: v.Tags[TagBad],
 		Excluded: v.Excluded, InModel: v.InModel, Instances: v.Instances,
 		Policy: v.Tags[TagPolicy], Unknown: unknownFiles(v.Tags),

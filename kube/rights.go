@@ -63,7 +63,7 @@ func grant(what string) string {
 			return "a cluster administrator grants it to USER, which kubectl auth whoami tells, with: " + all[i].binding("USER")
 		}
 		acting := slices.DeleteFunc(slices.Clone(runRights), func(r right) bool { return r.role == "kamino-status" })
-		// Who changes something reads first, and would be told of each further right by another failure.
+		// Who changes something reads first, and would meet each further right as another failure.
 		return "a cluster administrator grants it to USER, which kubectl auth whoami tells, with: " + all[i].binding("USER") +
 			"; whoever restores or updates needs besides: " + strings.Join(bindings("USER", acting), " && ")
 	}

@@ -7,8 +7,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// TestDiffTellsWhatToPutAside: custom data and protected settings that nobody can read, where a pool
-// leaves its original model, and not later.
+// TestDiffTellsWhatToPutAside: custom data and protected settings that nobody can read, where a
+// pool leaves its original model, and not later.
 func TestDiffTellsWhatToPutAside(t *testing.T) {
 	const ours = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/x/images/kamino-a-prototype/versions/2026.11.22"
 	change := func(field, from, to string) kamino.FieldChange {

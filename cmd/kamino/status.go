@@ -322,7 +322,7 @@ func awayFor(u *kamino.Unfinished) string {
 
 // builtAt is when a version was built, as the table tells other times; what is none, as it stands.
 func builtAt(v kamino.VersionStatus) string {
-	t, err := time.Parse(kamino.BuiltAtFormat, v.BuiltAt)
+	t, err := time.Parse(time.RFC3339, v.BuiltAt)
 	if err != nil {
 		return shown(v.BuiltAt)
 	}

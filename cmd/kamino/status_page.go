@@ -258,7 +258,7 @@ func poolView(p kamino.PoolStatus, notices []pageNotice, now time.Time) pagePool
 		v.Run = runView(p, now)
 	}
 	for _, s := range p.Versions {
-		v.Versions = append(v.Versions, pageVersion{Name: s.Name, State: versionState(s), Donor: shown(s.BuiltFrom), Built: shown(s.BuiltAt), Parent: shown(short(s.Parent)), Instances: s.Instances, Note: versionNote(s, true)})
+		v.Versions = append(v.Versions, pageVersion{Name: s.Name, State: versionState(s), Donor: shown(s.BuiltFrom), Built: builtAt(s), Parent: shown(short(s.Parent)), Instances: s.Instances, Note: versionNote(s, true)})
 	}
 	for _, r := range p.Runs {
 		past := pagePast{Ended: ended(r), Run: r.Run, Donor: shown(r.Donor), Version: shown(pastVersion(r)), Took: seconds(r.Seconds), Away: "-", Result: pastResult(r)}
