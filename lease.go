@@ -350,6 +350,21 @@ func (l *Ledger) booted(seconds float64, phases map[string]float64) {
 	}
 }
 
+// Boots are those of a pool's last good canaries, newest first.
+type Boots struct {
+	Seconds []float64 `json:"seconds"` // from a machine that runs to its Ready node
+	// Phases are the seconds that each phase took, by the names of package boot, of those whose
+	// agent told. Phases overlap.
+	Phases []map[string]float64 `json:"phases,omitempty"`
+}
+
+func (l Ledger) knownBoots() *Boots {
+	if len(l.Boots) == 0 {
+		return nil
+	}
+	return &Boots{l.Boots, l.Phases}
+}
+
 // usually is the median of what good canaries took; 0 while fewer than three are known.
 func usually(seconds []float64) time.Duration {
 	if len(seconds) < 3 {

@@ -49,6 +49,7 @@ type PoolStatus struct {
 	// Blocked are nodes that patches left blocked.
 	Blocked     []BlockedNode `json:"blockedNodes,omitempty"`
 	Runs        []PastRun     `json:"runs,omitempty"`     // the last ones, newest first
+	Boots       *Boots        `json:"boots,omitempty"`    // nil where none is known
 	Canaries    []Canary      `json:"canaries,omitempty"` // that exist, of any run
 	Refusals    []Refusal     `json:"refusals,omitempty"`
 	Paused      string        `json:"paused,omitempty"` // why runs and promotions are held in the whole cluster
@@ -119,7 +120,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 			s.Ready++
 		}
 	}
-	s.Unfinished, s.Blocked, s.Runs = o.unfinished(now), o.blocked(), o.lease.Ledger.Past
+	s.Unfinished, s.Blocked, s.Runs, s.Boots = o.unfinished(now), o.blocked(), o.lease.Ledger.Past, o.lease.Ledger.knownBoots()
 	if o.err != nil {
 		s.Error = o.err.Error()
 		return s

@@ -57,6 +57,7 @@ type (
 		Facts                                            []pageFact
 		Run                                              *pageRun
 		Picture                                          *pagePicture
+		Boots                                            *pageBoots
 		Versions                                         []pageVersion
 		Runs                                             []pagePast
 	}
@@ -69,6 +70,10 @@ type (
 	pagePicture struct {
 		Pool string
 		SVG  render.Raw
+	}
+	pageBoots struct {
+		Pool, Text, Besides string
+		SVG                 render.Raw
 	}
 	pageVersion struct {
 		Name, State, Donor, Built, Parent, Note string
@@ -252,7 +257,7 @@ func poolView(p kamino.PoolStatus, notices []pageNotice, now time.Time) pagePool
 	}
 	if p.Error == "" {
 		v.Facts = facts(p)
-		v.Picture = lineage(p)
+		v.Picture, v.Boots = lineage(p), boots(p)
 	}
 	if p.Unfinished != nil {
 		v.Run = runView(p, now)

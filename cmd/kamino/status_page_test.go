@@ -70,6 +70,12 @@ func TestPageSays(t *testing.T) {
 		{"last run failed", func(p *kamino.PoolStatus) {
 			p.Runs = []kamino.PastRun{{Run: "r0", Ended: at, Failure: "drain: no"}}
 		}, []string{"the last run failed", "drain: no"}},
+		{"boots", func(p *kamino.PoolStatus) {
+			p.Boots = &kamino.Boots{Seconds: []float64{60, 40, 44}, Phases: []map[string]float64{{"kernel": 2, "kubelet": 30}, {"kubelet": 20}}}
+		}, []string{"Boots of clones", "median of the last 3", "boot: 1m00s; median of 3: 44s. kubelet: 30s; median of 2: 25s. kernel: 2.0s.", `<rect class="newest" x="150" y="9" width="240.0"`,
+			`<rect class="usual" x="150" y="4" width="176.0"`, "kamino boot compare"}},
+		{"boots whose agents told nothing", func(p *kamino.PoolStatus) { p.Boots = &kamino.Boots{Seconds: []float64{41.25}} },
+			[]string{"boot: 41s.", "No agent told its phases", `width="240.0"`}},
 		{"parent", func(p *kamino.PoolStatus) {
 			p.Versions = append(p.Versions, kamino.VersionStatus{Name: "2026.11.12", Life: kamino.LifeHidden, Parent: "def/versions/2026.11.11"})
 		}, []string{`<path class="edge" d="M`, "2026.11.12: hidden"}},
@@ -93,6 +99,7 @@ func TestPageHostile(t *testing.T) {
 		p.Name, p.Model, p.Next, p.Paused, p.RollbackTarget = evil, evil, evil, evil, evil
 		p.Versions[0].Name, p.Versions[0].BuiltFrom, p.Versions[0].Parent, p.Versions[0].Bad = evil, evil, evil, evil
 		p.Runs = []kamino.PastRun{{Run: evil, Donor: evil, Failure: evil}}
+		p.Boots = &kamino.Boots{Seconds: []float64{1}, Phases: []map[string]float64{{evil: 1}}}
 		p.Unfinished = &kamino.Unfinished{Run: evil, Process: evil}
 		p.Unfinished.Donor, p.Unfinished.Step, p.Unfinished.Intent = evil, evil, evil
 	})
@@ -199,6 +206,10 @@ func manyPools(n int) (pools []kamino.PoolStatus) {
 		}
 		p.Next, p.Versions[3].InModel = p.Versions[3].Name, true
 		p.Runs = []kamino.PastRun{{Run: "r-5", Donor: "n1", Version: p.Next, Ended: at.AddDate(0, 0, -2), Seconds: 1400, AwaySeconds: 210}, {Run: "r-4", Donor: "n3", Ended: at.AddDate(0, 0, -3), Seconds: 33, Failure: "drain: node n3 cannot be drained"}}
+		p.Boots = &kamino.Boots{Seconds: []float64{58.2, 41, 44.5, 39.8}}
+		for _, late := range []float64{14, 0, 1} {
+			p.Boots.Phases = append(p.Boots.Phases, map[string]float64{"kernel": 2.1, "initrd": 3.4, "userspace": 30 + late, "cloud-init network": 4.2, "agent identity": .8, "container runtime": 2.9, "kubelet": 1.2, "registered": 6 + late, "Ready": 9.5})
+		}
 		pools = append(pools, p)
 	}
 	return pools
@@ -251,7 +262,7 @@ for (const w of [360, 1280]) {
 	if m == nil {
 		t.Fatal("the probe did not come to its end")
 	}
-	for _, want := range []string{"360 overflows by 0", "1280 overflows by 0", "unnamed 0", "focus true", "opens true", "pictures 50", "broken links 0", "doubled ids 0"} {
+	for _, want := range []string{"360 overflows by 0", "1280 overflows by 0", "unnamed 0", "focus true", "opens true", "pictures 100", "broken links 0", "doubled ids 0"} {
 		if !strings.Contains(string(m[1]), want) {
 			t.Errorf("%q is not so: %s", want, m[1])
 		}

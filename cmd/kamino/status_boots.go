@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"html"
+	"slices"
+	"strings"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/render"
+)
+
+// Measures of the picture of a pool's boots, in pixels.
+const (
+	bootWidth = 570
+	bootLeft  = 150 // where bars begin
+	bootBars  = 240 // the longest
+	bootRow   = 26
+)
+
+// bootBar is a boot, or one phase of it: what it took in seconds the last time, and usually.
+type bootBar struct {
+	name          string
+	newest, usual float64
+	known         int // how many there are to say usually
+}
+
+func (b bootBar) text() string {
+	if b.known < 2 {
+		return seconds(b.newest)
+	}
+	return fmt.Sprintf("%s; median of %d: %s", seconds(b.newest), b.known, seconds(b.usual))
+}
+
+// boots draws how long the pool's last good canaries took to be Ready nodes, and the phases of
+// that. The lease keeps how long a phase was and not when it began, so it is no waterfall; and of
+// machines without the agent it has nothing. Nil where nothing is known.
+func boots(p kamino.PoolStatus) *pageBoots {
+	if p.Boots == nil || len(p.Boots.Seconds) == 0 {
+		return nil
+	}
+	bars := bootRows(*p.Boots)
+	longest := 0.0
+	for _, bar := range bars {
+		longest = max(longest, bar.newest, bar.usual)
+	}
+	wide := func(seconds float64) float64 {
+		if longest <= 0 {
+			return 0
+		}
+		return bootBars * seconds / longest
+	}
+	var b strings.Builder
+	id, height := anchor(p.Name), len(bars)*bootRow+6
+	var lines []string
+	for _, bar := range bars {
+		lines = append(lines, bar.name+": "+bar.text())
+	}
+	fmt.Fprintf(&b, `<svg width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="bt-%s bd-%s">`, bootWidth, height, bootWidth, height, id, id)
+	fmt.Fprintf(&b, `<title id="bt-%s">Boots of clones of %s</title><desc id="bd-%s">%s.</desc>`, id, html.EscapeString(p.Name), id, html.EscapeString(strings.Join(lines, ". ")))
+	for i, bar := range bars {
+		y := i * bootRow
+		class := "row"
+		if i == 0 {
+			class = "row strong"
+		}
+		fmt.Fprintf(&b, `<text class="%s" x="%d" y="%d">%s</text>`, class, bootLeft-10, y+17, html.EscapeString(tail(bar.name, 20)))
+		if bar.known > 1 {
+			fmt.Fprintf(&b, `<rect class="usual" x="%d" y="%d" width="%.1f" height="18" rx="2"/>`, bootLeft, y+4, wide(bar.usual))
+		}
+		fmt.Fprintf(&b, `<rect class="newest" x="%d" y="%d" width="%.1f" height="8" rx="2"/>`, bootLeft, y+9, wide(bar.newest))
+		fmt.Fprintf(&b, `<text class="dim took" x="%.1f" y="%d">%s</text>`, bootLeft+8+wide(max(bar.newest, bar.usual)), y+17, html.EscapeString(bar.text()))
+	}
+	b.WriteString("</svg>")
+	text := "From a machine that runs to its Ready node, of the newest canary that was good"
+	if bars[0].known > 1 {
+		text += fmt.Sprintf(" (narrow), and the median of the last %d (broad)", bars[0].known)
+	}
+	if len(bars) > 1 {
+		text += ". Phases, of those whose agent told, stand in the order of their length: they overlap"
+	} else {
+		text += ". No agent told its phases"
+	}
+	return &pageBoots{Pool: p.Name, Text: text + ".", SVG: render.Raw(b.String()),
+		Besides: "Of machines of the original image the cluster keeps no boots: no agent tells of them. To see a clone beside one, write a record on each, as root, with kamino boot show -o capture:"}
+}
+
+// bootRows are the boot as a whole, and then its phases, longest first. The newest phases are of
+// the last canary whose agent told.
+func bootRows(b kamino.Boots) []bootBar {
+	rows := []bootBar{{"boot", b.Seconds[0], middle(b.Seconds), len(b.Seconds)}}
+	if len(b.Phases) == 0 {
+		return rows
+	}
+	for name, newest := range b.Phases[0] {
+		var all []float64
+		for _, phases := range b.Phases {
+			if seconds, ok := phases[name]; ok {
+				all = append(all, seconds)
+			}
+		}
+		rows = append(rows, bootBar{name, newest, middle(all), len(all)})
+	}
+	slices.SortFunc(rows[1:], func(x, y bootBar) int { return cmp.Or(cmp.Compare(y.newest, x.newest), cmp.Compare(x.name, y.name)) })
+	return rows
+}
+
+// middle is the median of values; there is one.
+func middle(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
