@@ -107,7 +107,7 @@ func Pipeline() []Step {
 			When: (*Run).provesCanary, Look: (*Run).lookJoin, Patient: true, Limit: proofLimit},
 		{Name: InExamine, Does: "examine the canary: Ready in time, itself, and as its siblings are",
 			When: (*Run).provesCanary, Look: (*Run).lookExamine, Patient: true, Limit: unlimited},
-		{Name: InModel, Seed: "16, 17, 18", Does: "point the pool's model at the image, in one conditional write", Back: "the former model is saved",
+		{Name: InModel, Seed: "16, 17, 18", Does: "point the pool's model at the image, in one write", Back: "the former model is saved",
 			When: (*Run).promotes, Look: (*Run).lookModel, Patient: true, Plan: (*Run).planModel},
 		{Name: InRetire, Does: "remove the canary and its Node object",
 			When: (*Run).mayHaveCanary, Look: (*Run).lookRetire, Patient: true, Spare: true},

@@ -289,7 +289,10 @@ func (r *Run) planDrain() string {
 }
 
 func (r *Run) planImage() string {
-	return fmt.Sprintf("build version %s with %d replicas", r.image.version.Name, r.opts.Replicas)
+	if !r.inGallery() {
+		return buildText(r.image.version.Name)
+	}
+	return fmt.Sprintf("%s with %d replicas", buildText(r.image.version.Name), r.opts.Replicas)
 }
 
 func (r *Run) planModel() string {

@@ -351,7 +351,7 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 	steps := []Step{
 		{Name: InConnect, Does: "check that the credentials work", Look: (*Run).lookConnect},
 		{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
-		{Name: InModel, Does: "point the pool's model at the target, in one conditional write", Patient: true,
+		{Name: InModel, Does: "point the pool's model at the target, in one write", Patient: true,
 			Look: func(r *Run, ctx context.Context) (Next, error) { return r.lookTarget(ctx, t, m, stray) }},
 		{Name: InMark, Does: "mark versions as good or bad", Patient: true, Limit: m.limit(), Look: m.look},
 	}

@@ -365,8 +365,8 @@ func (e *Engine) readOne(ctx context.Context, o *overview) (err error) {
 	if prover, _, ok := e.prover(); ok {
 		o.canaries, _ = prover.Canaries(ctx, o.pool) // restore tells why not
 	}
-	o.definition = len(o.versions) > 0
-	if !o.definition && e.livesIn(Definition) {
+	lives := e.livesIn(Definition)
+	if o.definition = lives && len(o.versions) > 0; lives && !o.definition {
 		found, err := e.Provider.Find(ctx, o.pool, Definition, DefinitionName(o.pool.Name))
 		if err != nil {
 			return fmt.Errorf("read the image definition of pool %s: %w", o.pool.Name, err)

@@ -20,6 +20,7 @@ type fakeCloud struct {
 	instances     map[kamino.InstanceID]kamino.Instance
 	fails         map[kamino.PoolID]error
 	doubts        []string
+	homeless      bool // versions live in nothing, as on AWS
 
 	writes []string
 }
@@ -225,7 +226,12 @@ func (c *fakeCloud) Instances(_ context.Context, pool kamino.Pool) ([]kamino.Ins
 	return out, nil
 }
 
-func (*fakeCloud) Homes() []kamino.Kind { return []kamino.Kind{kamino.Gallery, kamino.Definition} }
+func (c *fakeCloud) Homes() []kamino.Kind {
+	if c.homeless {
+		return nil
+	}
+	return []kamino.Kind{kamino.Gallery, kamino.Definition}
+}
 
 func (*fakeCloud) Canaries(context.Context, kamino.Pool) ([]kamino.Canary, error) { return nil, nil }
 

@@ -201,7 +201,9 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 		fmt.Fprintf(w, "Error:\t%s\n", p.Error)
 		return
 	}
-	fmt.Fprintf(w, "Definition:\t%s\n", firstOf(p.Definition, "none"))
+	if p.Definition != "" {
+		fmt.Fprintf(w, "Definition:\t%s\n", p.Definition)
+	}
 	fmt.Fprintf(w, "Model:\t%s\n", short(p.Model))
 	if p.Owner != nil {
 		fmt.Fprintf(w, "Owner:\t%s writes the model; kamino does not\n", p.Owner.Name)
@@ -463,6 +465,12 @@ func versionNote(v kamino.VersionStatus, wide bool) string {
 	if v.Bad != "" && v.Instances > 0 {
 		notes = append(notes, fmt.Sprintf("withdrawn, and %d instances run from it", v.Instances))
 	}
+	switch {
+	case v.State == kamino.Failed && v.Life != kamino.LifeFailed:
+		notes = append(notes, "last change failed: "+firstOf(v.Failure, "no reason is known"))
+	case v.Failure != "":
+		notes = append(notes, v.Failure)
+	}
 	if v.InModel {
 		notes = append(notes, "in the model")
 	}
@@ -482,12 +490,6 @@ func versionNote(v kamino.VersionStatus, wide bool) string {
 	}
 	if u := v.Unknown; u != nil && u.Count > 0 {
 		notes = append(notes, fmt.Sprintf("%d unknown files (%s)", u.Count, u.Mode))
-	}
-	switch {
-	case v.State == kamino.Failed && v.Life != kamino.LifeFailed:
-		notes = append(notes, "last change failed: "+firstOf(v.Failure, "no reason is known"))
-	case v.Failure != "":
-		notes = append(notes, v.Failure)
 	}
 	note := strings.Join(notes, "; ")
 	if wide && note != "" {

@@ -44,6 +44,24 @@ func history(w *fakeWorld) {
 	w.addNode("k8s-pool2-vmss", "m1", "")
 }
 
+// TestCloudWithoutGalleries: neither status nor a plan names a home of versions, or replicas, where
+// the cloud has none.
+func TestCloudWithoutGalleries(t *testing.T) {
+	for _, homeless := range []bool{true, false} {
+		w := newFakeWorld()
+		history(w)
+		w.cloud.homeless = homeless
+		status, _, _ := w.kamino(t, "status")
+		json, _, _ := w.kamino(t, "status", "-o", "json")
+		plan, _, _ := w.kamino(t, "update", "--target-node", "m1", "--allow-spot", "--dry-run")
+		for _, tt := range []struct{ of, out, word string }{{"status", status, "Definition:"}, {"status -o json", json, `"definition":`}, {"plan", plan, "replicas"}} {
+			if strings.Contains(tt.out, tt.word) == homeless || tt.out == "" {
+				t.Errorf("homeless %v, %s: %s", homeless, tt.of, tt.out)
+			}
+		}
+	}
+}
+
 func TestStatusGolden(t *testing.T) {
 	for _, format := range []string{"table", "json", "yaml", openMetrics} {
 		w := newFakeWorld()
