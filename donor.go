@@ -276,6 +276,24 @@ func (r *Run) refuseHeld(ctx context.Context) error {
 		Why: "the donor's instance is not in service, and nobody knows who wants it back there", Do: "put it in service, or choose another node"}}}
 }
 
+// refuseServed ends a run whose donor somebody has put back in service before its disk was touched:
+// off, its pool would replace it.
+func (r *Run) refuseServed(ctx context.Context) error {
+	holder := r.engine.holder()
+	if holder == nil {
+		return nil
+	}
+	how, err := holder.Holding(ctx, r.pool, r.donor.instance.ID)
+	if err != nil {
+		return fmt.Errorf("read how instance %s stands in pool %s: %w", r.donor.instance.ID, r.pool.Name, err)
+	}
+	if how == Held {
+		return nil
+	}
+	return WithHint(fmt.Errorf("somebody has put instance %s back in service (%s): switched off, pool %s would replace it", r.donor.instance.ID, how, r.pool.Name),
+		"find out who ends its Standby, and repeat the command")
+}
+
 const holdTheDonor = "take the donor out of service"
 
 // lookHold takes the donor out of service. That is written down first, on the node and on the

@@ -82,6 +82,9 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		return r.lookUnreceipted(n)
 	}
 	if !pod.Exists && in.Power == PowerOn {
+		if err := r.refuseServed(ctx); err != nil {
+			return Next{}, err
+		}
 		order := act(ActSeal, sealTheDisk, func(ctx context.Context) error {
 			r.empty.unasked = false
 			return r.engine.Cluster.StartAgent(ctx, n, TaskSeal, r.sealOrder())

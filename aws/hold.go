@@ -85,13 +85,23 @@ func (p *Provider) Hold(ctx context.Context, pool kamino.Pool, id kamino.Instanc
 }
 
 // suspend stops zone rebalancing. The tag is written first: who finds it resumes. No reply is
-// believed: an instance in Standby that leaves its zone uneven costs another one its life.
+// believed: a suspension without the tag stays, and an instance in Standby that leaves its zone
+// uneven costs another one its life.
 func (p *Provider) suspend(ctx context.Context, g scaling.AutoScalingGroup) error {
 	if suspended(g) {
 		return nil
 	}
-	if _, err := p.scaling.CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: []scaling.Tag{suspendedTag(g)}}); err != nil {
-		return translate(err, "tag Auto Scaling group %s", text(g.AutoScalingGroupName))
+	if !suspendedByUs(g) {
+		if _, err := p.scaling.CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: []scaling.Tag{suspendedTag(g)}}); err != nil {
+			return translate(err, "tag Auto Scaling group %s", text(g.AutoScalingGroupName))
+		}
+		tagged, err := p.readGroup(ctx, p.poolID(text(g.AutoScalingGroupName)))
+		if err == nil && !suspendedByUs(tagged) {
+			err = fmt.Errorf("the tag of Auto Scaling group %s is not shown yet: %w", text(g.AutoScalingGroupName), kamino.ErrInProgress)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if _, err := p.scaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{AutoScalingGroupName: g.AutoScalingGroupName, ScalingProcesses: []string{rebalance}}); err != nil {
 		return translate(err, "suspend %s of %s", rebalance, text(g.AutoScalingGroupName))

@@ -99,7 +99,7 @@ func TestHoldMinimum(t *testing.T) {
 // TestHoldBelieved: what is answered and not done leaves nothing suspended, and no zone rebalanced
 // while a donor is away.
 func TestHoldBelieved(t *testing.T) {
-	for _, action := range []string{"autoscaling:SuspendProcesses", "autoscaling:ResumeProcesses", "autoscaling:EnterStandby", "autoscaling:ExitStandby", "autoscaling:DeleteTags"} {
+	for _, action := range []string{"autoscaling:CreateOrUpdateTags", "autoscaling:SuspendProcesses", "autoscaling:ResumeProcesses", "autoscaling:EnterStandby", "autoscaling:ExitStandby", "autoscaling:DeleteTags"} {
 		t.Run(action, func(t *testing.T) {
 			c := begin(t, setting{group: emulator.Group{Zones: 1}})
 			c.server.AddFault(emulator.Fault{Action: action, Kind: emulator.FalseSuccess})

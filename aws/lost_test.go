@@ -44,6 +44,31 @@ func TestImageInUse(t *testing.T) {
 	}
 }
 
+// TestSnapshotShownLate: a snapshot whose answer came is not made again while no read shows it yet,
+// nor for ever waited for.
+func TestSnapshotShownLate(t *testing.T) {
+	for shown, want := range map[time.Duration]int{30 * time.Second: 1, time.Hour: 2} {
+		slow := emulator.NoLatency()
+		slow.Visible, slow.TagVisible = shown, shown
+		c := begin(t, setting{latencies: slow})
+		c.hold()
+		c.must(c.SetPower(t.Context(), c.donor(), kamino.PowerOff))
+		in, err := c.Instance(t.Context(), c.donor())
+		c.must(err)
+		a := kamino.Artifact{Kind: kamino.Snapshot, Name: "snapshot_blue", Source: in.Disk, Tags: map[string]string{kamino.TagRun: "run-1"}}
+		c.must(c.Create(t.Context(), c.pool(), a))
+		for range 5 { // EC2 itself refuses a second one for 15 s
+			c.clock.Advance(20 * time.Second)
+			if err := c.Create(t.Context(), c.pool(), a); err != nil && !errors.Is(err, kamino.ErrInProgress) {
+				t.Error(err)
+			}
+		}
+		if snapshots, _, _ := c.server.Counts("blue"); snapshots != want {
+			t.Errorf("shown after %s: %d snapshots, want %d", shown, snapshots, want)
+		}
+	}
+}
+
 // TestSnapshotOnce: a snapshot whose answer was lost is found again before another one is made,
 // while filters by tag do not show it yet.
 func TestSnapshotOnce(t *testing.T) {

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -98,7 +99,14 @@ type known struct {
 	steady   map[string]steady                      // by instance
 	imaged   map[string]bool                        // by snapshot that was made or met here: an image is made of it
 	images   map[string]string                      // by name: the ID, which a name keeps as long as there is an image of it
+	made     map[string]made                        // by volume: the last snapshot
 	recent   map[string]answer
+}
+
+// made is a snapshot that was made here.
+type made struct {
+	snapshot string
+	at       time.Time
 }
 
 // steady is what Instance tells besides DescribeInstances.
@@ -110,7 +118,7 @@ type steady struct {
 }
 
 func newKnown() *known {
-	return &known{versions: map[string]types.LaunchTemplateVersion{}, steady: map[string]steady{}, imaged: map[string]bool{}, images: map[string]string{}, recent: map[string]answer{}}
+	return &known{versions: map[string]types.LaunchTemplateVersion{}, steady: map[string]steady{}, imaged: map[string]bool{}, images: map[string]string{}, made: map[string]made{}, recent: map[string]answer{}}
 }
 
 func (k *known) version(template, number string) (types.LaunchTemplateVersion, bool) {
@@ -182,6 +190,27 @@ func (k *known) unname(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.images, name)
+}
+
+// makes remembers a snapshot of a volume, and madeOf tells it.
+func (k *known) makes(volume, snapshot string, at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.made[volume] = made{snapshot, at}
+}
+
+func (k *known) madeOf(volume string) (snapshot string, at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m := k.made[volume]
+	return m.snapshot, m.at
+}
+
+// unmake forgets a snapshot that is deleted.
+func (k *known) unmake(snapshot string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.made, func(_ string, m made) bool { return m.snapshot == snapshot })
 }
 
 // note remembers of snapshots whether an image is made of them.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -31,19 +32,31 @@ type machine struct {
 	SRIOV        string `json:"s,omitempty"`
 }
 
+// shownWithin is how long a snapshot that was made here is waited for before another is. EC2 gives
+// no bound; one that was never made, whatever the answer said, costs the donor as long.
+const shownWithin = time.Minute
+
 // createSnapshot copies a donor's disk. CreateSnapshot knows no client token: a snapshot of that
 // volume and run is looked for first, not by tag, as filters by tag lag most. One that is not shown
-// yet is refused a second time by EC2 itself, which makes one snapshot of a volume in 15 s.
+// yet is remembered; where its answer was lost, a second one is refused by EC2 itself, which makes
+// one snapshot of a volume in 15 s.
 func (p *Provider) createSnapshot(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	there, err := p.snapshots(ctx, filter("volume-id", a.Source))
 	if err != nil {
 		return err
 	}
+	made, at := p.known.madeOf(a.Source)
 	for _, s := range there {
+		if text(s.SnapshotId) == made {
+			made = "" // as it is shown
+		}
 		tags := tagsOut(s.Tags)
 		if tags[tagSnapshot] == a.Name && tags[kamino.TagRun] == a.Tags[kamino.TagRun] && s.State != types.SnapshotStateError {
 			return nil
 		}
+	}
+	if made != "" && p.config.Clock.Now().Sub(at) < shownWithin {
+		return fmt.Errorf("snapshot %s of volume %s was made at %s and is not shown yet: %w", made, a.Source, at.UTC().Format(time.RFC3339), kamino.ErrInProgress)
 	}
 	m, err := p.machineOf(ctx, a.Source)
 	if err != nil {
@@ -60,6 +73,7 @@ func (p *Provider) createSnapshot(ctx context.Context, pool kamino.Pool, a kamin
 		return translate(err, "make snapshot %s of volume %s", a.Name, a.Source)
 	}
 	p.known.note(false, text(out.SnapshotId))
+	p.known.makes(a.Source, text(out.SnapshotId), p.config.Clock.Now())
 	return nil
 }
 
@@ -174,6 +188,7 @@ func (p *Provider) deleteSnapshots(ctx context.Context, pool kamino.Pool, a kami
 // deleteSnapshot leaves one that an image is made of.
 func (p *Provider) deleteSnapshot(ctx context.Context, id string) error {
 	_, err := p.ec2.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{SnapshotId: &id})
+	p.known.unmake(id)
 	if hasCode(err, "InvalidSnapshot.InUse", "InvalidSnapshot.NotFound") {
 		return nil
 	}

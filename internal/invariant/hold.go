@@ -4,7 +4,7 @@ package invariant
 func heldWhileOff(a *Auditor, s *State) {
 	for i := range s.Machines {
 		m := &s.Machines[i]
-		if p := s.pool(m.Pool); p != nil && p.Replaces && m.Power == Off && m.Service {
+		if p := s.pool(m.Pool); p != nil && p.Replaces && m.Power == Off && m.Service && !m.Served {
 			a.Violate("I31", "machine %s is off and in service: its pool replaces it", m.ID)
 		}
 	}
@@ -12,6 +12,11 @@ func heldWhileOff(a *Auditor, s *State) {
 
 // readyBeforeService: I31 before calls.
 func readyBeforeService(a *Auditor, s *State, c Call) {
+	if n := s.node(c.Node); c.Verb == Seal && n != nil {
+		if m := s.behind(n); m != nil && m.Service && s.pool(m.Pool) != nil && s.pool(m.Pool).Replaces {
+			a.Violate("I31", "%s seals the disk of machine %s, which is in service", c.Process, m.ID)
+		}
+	}
 	m := s.machine(c.Machine)
 	if m != nil && m.Power == On && m.Touched == "" {
 		// A node that others have just rebooted is Ready until its kubelet was silent long enough.

@@ -253,6 +253,11 @@ var broken = []struct {
 	{"I31", "off in service", func(a *Auditor) {
 		a.Changed(at(func(s *State) { s.Pools[0].Replaces, s.Machines[0].Service = true, true }))
 	}},
+	{"I31", "sealed in service", func(a *Auditor) {
+		a.Before(at(func(s *State) {
+			s.Leases[0].Acts, s.Pools[0].Replaces, s.Machines[0].Service = []string{"seal-disk"}, true, true
+		}), Call{Process: "p", Verb: Seal, Pool: pool, Node: "n0", Run: "run"})
+	}},
 	{"I31", "back in service before it is Ready", func(a *Auditor) {
 		a.Before(at(func(s *State) { s.Leases[0].Acts, s.Machines[0].Power = []string{"release-node"}, On }), Call{Process: "p", Verb: Release, Pool: pool, Machine: "m0", SeenVM: "vm0"})
 	}},

@@ -65,6 +65,7 @@ type Machine struct {
 	Disk    string // OS disk, as snapshots name their source
 	Image   string // ID of the image it booted from
 	Service bool   // it is in service, where its pool replaces
+	Served  bool   // somebody else put it there
 }
 
 // Node is a node as Kubernetes shows it, raw.

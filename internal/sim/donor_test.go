@@ -248,6 +248,42 @@ func TestInterruptedPromoted(t *testing.T) {
 	}
 }
 
+// TestServedBeforeSeal: a donor that somebody put back in service is not switched off: its pool
+// would replace it.
+func TestServedBeforeSeal(t *testing.T) {
+	begin := func(seed uint64) *world {
+		w := aged(seed)
+		w.replaces = true
+		return w
+	}
+	sites, _ := golden(t, begin)
+	struck := 0
+	for _, s := range sites {
+		if s.call.method == "Seal" {
+			break
+		} else if s.step != "seal" || !s.call.write {
+			continue
+		}
+		struck++
+		w := begin(1)
+		served := &rival{Rival: worlds.Rival{Name: "a person puts the donor in service"}, happen: func(w *world) {
+			m := w.machineOf(w.nodes["a-0"])
+			m.held, w.pools[poolA].capacity, w.pools[poolA].revision = "", w.pools[poolA].capacity+1, w.next()
+		}}
+		p := w.update(goldenOptions(), fault{kind: worlds.RivalActs, at: s.at, rival: served})
+		if p.err == nil || !strings.Contains(p.err.Error(), "in service") || kamino.Hint(p.err) == "" {
+			t.Errorf("%s: %v, hint %q", s, p.err, kamino.Hint(p.err))
+		}
+		if m := w.machineOf(w.nodes["a-0"]); m.Power != kamino.PowerOn || m.touched != "" {
+			t.Errorf("%s: the donor is %s, its disk touched by %q", s, m.Power, m.touched)
+		}
+		w.sound(t)
+	}
+	if struck == 0 {
+		t.Error("no write of the seal was struck")
+	}
+}
+
 // TestPlannedProbe: a plan looks at the operator's Job as the run does; whoever may only read is
 // told that nobody knows whether it is admitted.
 func TestPlannedProbe(t *testing.T) {

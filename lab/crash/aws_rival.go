@@ -161,7 +161,7 @@ func (w *onAWS) Script(node string) {
 // awsRivals act on AWS only.
 var awsRivals = []worlds.Rival{
 	{Name: "a person ends the donor's Standby", Column: "11", Act: onGroup(func(w *onAWS, m *machine) {
-		w.excused = true
+		w.excused, m.served = true, true
 		w.call("autoscaling", "ExitStandby", "AutoScalingGroupName", poolName, "InstanceIds.member.1", w.instance(m))
 	})},
 	{Name: "a person resumes the rebalancing of zones", Column: "11", Act: onGroup(func(w *onAWS, _ *machine) {

@@ -44,6 +44,7 @@ type machine struct {
 	beat    time.Time
 	fate    worlds.Fate
 	canary  bool // not of the pool
+	served  bool // somebody has put it in service, which kamino wants out of it
 	patchState
 }
 

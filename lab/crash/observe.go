@@ -248,7 +248,7 @@ func (w *World) machineState(in emulator.Instance) invariant.Machine {
 	}
 	room := w.machines[strings.ToLower(in.ID)]
 	if room != nil {
-		m.Kubelet = room.kubelet && m.Power == invariant.On
+		m.Kubelet, m.Served = room.kubelet && m.Power == invariant.On, room.served
 	}
 	files, err := w.fleet.ReadDisk(in.ID)
 	if err != nil {
