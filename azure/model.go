@@ -297,7 +297,8 @@ func protect(list []*armcompute.VirtualMachineScaleSetExtension, settings map[st
 			return strings.EqualFold(value(e.Name), name) && e.Properties != nil
 		})
 		if i < 0 {
-			return fmt.Errorf("protected settings for extension %q: the model has %s", name, names(list))
+			return kamino.WithHint(fmt.Errorf("protected settings for extension %q: the model has %s", name, names(list)),
+				"name an extension that comes back; kamino rollback --dry-run lists those that need settings")
 		}
 		if raw == nil {
 			continue // it has none

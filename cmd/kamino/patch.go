@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -179,6 +180,15 @@ func printPatchPlan(w io.Writer, p kamino.PatchResult) {
 	printCandidates(w, p.Candidates)
 }
 
+// signed is when a node was patched, as other times are told: values of labels have no colons.
+func signed(n kamino.PatchedNode) string {
+	at, err := time.Parse(kamino.PatchedFormat, n.Signed)
+	if err != nil {
+		return n.Signed
+	}
+	return instant(at)
+}
+
 func printPatch(w io.Writer, r kamino.PatchResult) {
 	fmt.Fprintln(w, "NODE\tPACKAGES\tRESTARTED\tRESULT")
 	for _, n := range r.Nodes {
@@ -190,9 +200,9 @@ func printPatch(w io.Writer, r kamino.PatchResult) {
 		if n.Cycled {
 			restarted += ", power-cycled"
 		}
-		result := "patched " + n.Signed
+		result := "patched " + signed(n)
 		if n.Report != nil && len(n.Report.Changed) == 0 {
-			result = fmt.Sprintf("nothing to upgrade, says %s: counts as patched %s", n.Report.Manager, n.Signed)
+			result = fmt.Sprintf("nothing to upgrade, says %s: counts as patched %s", n.Report.Manager, signed(n))
 		}
 		if n.Error != "" {
 			result = "failed: " + cut(n.Error, 120)
