@@ -71,7 +71,7 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	f.StringVar(&g.SealImage, "image", "", "image of the seal pod, NAME@sha256:DIGEST (default $POD_IMAGE, else the image that the pod of this process runs)")
 	f.StringVar(&g.PullSecret, "image-pull-secret", "", "secret in "+kamino.SystemNamespace+" for the registry of that image")
 	f.StringVar(&g.Provider, "provider", "", "cloud of the pools, azure or aws (default what the nodes' provider IDs say)")
-	f.StringVarP(&g.ResourceGroup, "resource-group", "g", "", "resource group of the cluster")
+	f.StringVarP(&g.ResourceGroup, "resource-group", "g", "", "resource group of the cluster, where the rights are checked; pools are found by their nodes, wherever they are")
 	f.StringVarP(&g.Subscription, "subscription", "s", "", "Azure subscription, a GUID")
 	f.BoolVar(&g.InCluster, "in-cluster", false, "take subscription, resource group, cloud and credentials from the node's /etc/kubernetes/azure.json")
 	f.StringVar(&g.AzureConfig, "azure-config", "", "take them from this azure.json instead; implies --in-cluster")
