@@ -294,8 +294,10 @@ func (r *Run) unlisted(versions []Artifact) string {
 	if last >= 0 {
 		known = append(known, l.Past[last].Version)
 	}
-	// Of a pool's first version the name stands on the lease: its home is of the adopted run.
-	first := r.held.adopted && l.Past == nil && r.held.lease.Record.Version != ""
+	// Of a pool's first version the name stands on the lease: its home is of the adopted run, or of
+	// one that failed before; who sealed the donor had waited.
+	rec := r.held.lease.Record
+	first := r.held.adopted && rec.Version != "" && (l.Past == nil || len(known) == 0 && !rec.Away().IsZero())
 	if len(versions) == 0 && (r.image.formerHome && !first || len(known) > 0) {
 		return "the image versions of the pool, of which none is listed"
 	}

@@ -376,6 +376,32 @@ func TestPruneReadsAgain(t *testing.T) {
 	}
 }
 
+// TestAdopterKnowsThatNoneWasMade: where no version of a pool was ever made, whoever adopts a run
+// whose donor is off does not wait for the list to show one, whatever failed before that run.
+func TestAdopterKnowsThatNoneWasMade(t *testing.T) {
+	sites, _ := golden(t, fresh)
+	refused := fault{kind: worlds.Forbidden, at: nth(t, sites, "drain", "Evict", 1)}
+	for name, begin := range map[string]func(uint64) *world{"nothing": fresh, "a run in its drain": func(seed uint64) *world {
+		w := fresh(seed)
+		w.update(goldenOptions(), refused)
+		w.advance(w.now.Add(time.Hour))
+		return w
+	}} {
+		sites, _ := golden(t, begin)
+		w := begin(1)
+		w.update(goldenOptions(), fault{kind: worlds.KillAfter, at: nth(t, sites, "snapshot", "Create snapshot", 1)})
+		if m := w.machineOf(w.nodes["a-0"]); m.Power != kamino.PowerOff {
+			t.Fatalf("%s failed before: the donor is %s", name, m.Power)
+		}
+		p := w.update(goldenOptions())
+		i := slices.IndexFunc(p.result.Steps, func(s kamino.StepTime) bool { return s.Name == "version" })
+		if p.err != nil || p.result.Steps[i].Seconds > 60 {
+			t.Errorf("%s failed before: the adopter ended %v and took %.0f s to name the version", name, p.err, p.result.Steps[i].Seconds)
+		}
+		w.sound(t)
+	}
+}
+
 // TestLateOff: a request to switch the donor off that a frozen process sends long after its run was
 // adopted is found at the run's end.
 func TestLateOff(t *testing.T) {
