@@ -119,7 +119,7 @@ func (p *pool) inspectStatus(r report) {
 	if v.Name != r.Version || v.State != kamino.Succeeded || !v.Ready || v.BuiltFrom != r.Donor || v.Run != r.Run || !v.InModel || v.Instances != 1 {
 		p.Errorf("status shows the version as %+v", v)
 	}
-	if built, err := time.Parse(kamino.BuiltAtFormat, v.BuiltAt); err != nil || time.Since(built) > time.Hour {
+	if built, err := time.Parse(time.RFC3339, v.BuiltAt); err != nil || time.Since(built) > time.Hour {
 		p.Errorf("status says that the version was built at %q", v.BuiltAt)
 	}
 	if !strings.EqualFold(pools[0].Model, definitionOf(r.Image)) || !strings.EqualFold(pools[0].Next, r.Version) {
