@@ -204,16 +204,22 @@ func (r *Run) canaryOfNode(ctx context.Context, n Node) (name string, ok bool) {
 }
 
 // canaryByMachine is for clouds that name nodes their own way: a machine that was listed as a
-// canary, or a node that answers this run's order and is of no pool.
+// canary, or a node that answers the order of this run, or of the one that left its canary, and is
+// of no pool.
 func (r *Run) canaryByMachine(ctx context.Context, n Node) (name string, ok bool) {
 	if name, ok = r.proof.machines[n.ProviderID]; ok {
 		return name, true
 	}
-	if _, ok = n.Report(r.held.lease.Record.Nonce); !ok {
+	l := r.held.lease
+	if _, own := n.Report(l.Record.Nonce); own {
+		name = r.canaryName()
+	} else if _, left := n.Report(l.Ledger.CanaryNonce); left {
+		name = l.Ledger.Canary
+	} else {
 		return "", false
 	}
 	_, err := r.engine.Provider.PoolOf(ctx, n.ProviderID)
-	return r.canaryName(), errors.Is(err, ErrUnsupported)
+	return name, errors.Is(err, ErrUnsupported)
 }
 
 // mayRemove: the canary's run is this one or has certainly ended, or its time is over.

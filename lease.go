@@ -102,8 +102,11 @@ type Ledger struct {
 	// Owed are new nodes that a run was asked for and did not live to see.
 	Owed *ScaleOut `json:"owed,omitempty"`
 	// Canary is one that a run asked for and, with its node, did not see gone before it ended.
-	Canary string    `json:"canary,omitempty"`
-	Past   []PastRun `json:"past,omitempty"` // newest first, at most maxPast
+	Canary string `json:"canary,omitempty"`
+	// CanaryNonce is what the agent of that canary repeats: how its node is known once its machine
+	// is gone, in a cloud that names nodes its own way.
+	CanaryNonce string    `json:"canaryNonce,omitempty"`
+	Past        []PastRun `json:"past,omitempty"` // newest first, at most maxPast
 	// Unfit are withdrawn versions that were pruned, newest first, at most maxPast: their donors
 	// are none as long as they have the same packages.
 	Unfit []Unfit `json:"unfit,omitempty"`

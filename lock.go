@@ -276,9 +276,9 @@ func (h *holder) renew(ctx context.Context) error {
 func (h *holder) release(ctx context.Context, note func(*Lease)) error {
 	err := h.persist(ctx, "release", func(l *Lease) {
 		if h.retired {
-			l.Ledger.Canary = ""
+			l.Ledger.Canary, l.Ledger.CanaryNonce = "", ""
 		} else if l.Record.Canary != "" {
-			l.Ledger.Canary = l.Record.Canary
+			l.Ledger.Canary, l.Ledger.CanaryNonce = l.Record.Canary, l.Record.Nonce
 		}
 		if note != nil {
 			note(l)

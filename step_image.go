@@ -195,9 +195,13 @@ func (r *Run) absentVersion(ctx context.Context) (Next, error) {
 		r.image.there = false
 	}
 	if r.image.there {
-		return wait("version " + r.image.version.Name + ", which is not found, to be found or to stay away"), nil
+		return wait(lateVersion(r.image.version.Name)), nil
 	}
 	return r.createVersion(ctx)
+}
+
+func lateVersion(name string) string {
+	return "version " + name + ", which is not found, to be found or to stay away"
 }
 
 func (r *Run) createVersion(ctx context.Context) (Next, error) {
@@ -303,7 +307,9 @@ func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read version %s: %w", r.image.version.Name, err)
 	}
-	if len(found) == 0 || !found[0].Ours() {
+	if len(found) == 0 && r.image.there && r.spent() < lookAge { // it may be built from the snapshot already
+		return wait(lateVersion(r.image.version.Name)), nil
+	} else if len(found) == 0 || !found[0].Ours() {
 		return done("none"), nil
 	}
 	v := found[0]

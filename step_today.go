@@ -280,7 +280,8 @@ func (r *Run) recentVersions(ctx context.Context) ([]Artifact, error) {
 }
 
 // unlisted tells of versions that are known to be there, and that a list does not show: what the
-// model names, and what was promoted or made last; "" where it shows them all.
+// model names, what was promoted or made last, and what this run has seen whole; "" where it shows
+// them all.
 func (r *Run) unlisted(versions []Artifact) string {
 	l := r.held.lease.Ledger
 	last, known := l.lastMade(), []string{}
@@ -293,6 +294,9 @@ func (r *Run) unlisted(versions []Artifact) string {
 	}
 	if last >= 0 {
 		known = append(known, l.Past[last].Version)
+	}
+	if v := r.image.version; v.whole() {
+		known = append(known, v.Name)
 	}
 	// Of a pool's first version the name stands on the lease: its home is of the adopted run, or of
 	// one that failed before; who sealed the donor had waited.

@@ -63,7 +63,9 @@ func (p *Provider) Canaries(ctx context.Context, pool kamino.Pool) ([]kamino.Can
 	found := []kamino.Canary{}
 	for _, in := range all {
 		if tagOf(in.Tags, kamino.TagPool) == pool.Name {
-			found = append(found, canary(in))
+			c := canary(in)
+			found = append(found, c)
+			p.known.launches(pool.ID, c.Name, text(in.InstanceId))
 		}
 	}
 	return found, nil
@@ -124,8 +126,10 @@ func (p *Provider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kam
 	if refusal != nil {
 		return fmt.Errorf("launch canary %s: %s: %w", order.Name, refusal.Why, kamino.ErrUnsupported)
 	}
-	_, err = p.ec2.RunInstances(ctx, p.canaryInput(g, pool, order, user))
+	out, err := p.ec2.RunInstances(ctx, p.canaryInput(g, pool, order, user))
 	switch {
+	case err == nil && len(out.Instances) == 1:
+		p.known.launches(pool.ID, order.Name, text(out.Instances[0].InstanceId))
 	case hasCode(err, blockedCodes...):
 		return fmt.Errorf("launch canary %s: %w: %w", order.Name, kamino.ErrBlocked, classify(err))
 	case hasCode(err, "IdempotentParameterMismatch"): // its tags are not found yet
@@ -160,7 +164,8 @@ func (p *Provider) canaryInput(g group, pool kamino.Pool, order kamino.CanaryOrd
 	return input
 }
 
-// RemoveCanary terminates a canary of the pool.
+// RemoveCanary terminates a canary of the pool: what is listed by its name and, as lists lag, the
+// instance that this process launched or met by it.
 func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name string) error {
 	if !strings.HasPrefix(name, "kamino-") {
 		return fmt.Errorf("remove canary %s: that is not the name of a canary: %w", name, kamino.ErrConflict)
@@ -176,11 +181,17 @@ func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name stri
 		}
 		ids = append(ids, text(in.InstanceId))
 	}
-	if len(ids) == 0 {
+	if known := p.known.canaryOf(pool.ID, name); len(ids) == 0 && known != "" {
+		ids = []string{known}
+	} else if len(ids) == 0 {
 		return nil
 	}
 	_, err = p.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
-	return translate(err, "remove canary %s", name)
+	if err = translate(err, "remove canary %s", name); err == nil || errors.Is(err, kamino.ErrNotFound) {
+		p.known.terminates(pool.ID, name)
+		return nil
+	}
+	return err
 }
 
 // CanaryRights is the policy beside the first.

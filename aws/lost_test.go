@@ -2,6 +2,7 @@ package aws_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,4 +88,26 @@ func TestSnapshotOnce(t *testing.T) {
 	if snapshots, _, _ := c.server.Counts("blue"); snapshots != 1 {
 		t.Errorf("%d snapshots", snapshots)
 	}
+}
+
+// TestCanaryUnlisted: lists may lack a canary that was launched here; it is terminated all the
+// same, and one that is no more is none.
+func TestCanaryUnlisted(t *testing.T) {
+	c := begin(t, setting{})
+	v := c.build("2026.1.1")[0]
+	pool := c.pool()
+	c.server.AddFault(emulator.Fault{Action: "ec2:RunInstances", Kind: emulator.Stale, Duration: 10 * time.Minute})
+	order := kamino.CanaryOrder{Name: "kamino-0123abcd", Version: v.ID, Run: "run-1", Expires: c.clock.Now().Add(time.Hour), Nonce: strings.Repeat("ab", 32)}
+	c.must(c.LaunchCanary(t.Context(), pool, order))
+	c.clock.Advance(time.Minute)
+	if list, err := c.Canaries(t.Context(), pool); err != nil || len(list) != 0 {
+		t.Fatalf("%+v is listed, %v", list, err)
+	}
+	c.must(c.RemoveCanary(t.Context(), pool, order.Name))
+	c.clock.Advance(20 * time.Minute)
+	left := slices.DeleteFunc(c.server.Machines(), func(m emulator.Machine) bool { return m.Tags[kamino.TagCanary] == "" || m.State == "terminated" })
+	if len(left) > 0 {
+		t.Errorf("%+v is left", left)
+	}
+	c.must(c.RemoveCanary(t.Context(), pool, order.Name))
 }

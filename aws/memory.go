@@ -100,6 +100,7 @@ type known struct {
 	imaged   map[string]bool                        // by snapshot that was made or met here: an image is made of it
 	images   map[string]string                      // by name: the ID, which a name keeps as long as there is an image of it
 	made     map[string]made                        // by volume: the last snapshot
+	canaries map[string]string                      // by pool and name: the instance that was launched or met here, until it is terminated
 	recent   map[string]answer
 }
 
@@ -118,7 +119,7 @@ type steady struct {
 }
 
 func newKnown() *known {
-	return &known{versions: map[string]types.LaunchTemplateVersion{}, steady: map[string]steady{}, imaged: map[string]bool{}, images: map[string]string{}, made: map[string]made{}, recent: map[string]answer{}}
+	return &known{versions: map[string]types.LaunchTemplateVersion{}, steady: map[string]steady{}, imaged: map[string]bool{}, images: map[string]string{}, made: map[string]made{}, canaries: map[string]string{}, recent: map[string]answer{}}
 }
 
 func (k *known) version(template, number string) (types.LaunchTemplateVersion, bool) {
@@ -211,6 +212,25 @@ func (k *known) unmake(snapshot string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	maps.DeleteFunc(k.made, func(_ string, m made) bool { return m.snapshot == snapshot })
+}
+
+// launches remembers the instance of a canary, canaryOf tells it, and terminates forgets it.
+func (k *known) launches(pool kamino.PoolID, name, instance string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.canaries[string(pool)+"/"+name] = instance
+}
+
+func (k *known) canaryOf(pool kamino.PoolID, name string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.canaries[string(pool)+"/"+name]
+}
+
+func (k *known) terminates(pool kamino.PoolID, name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.canaries, string(pool)+"/"+name)
 }
 
 // note remembers of snapshots whether an image is made of them.

@@ -182,7 +182,7 @@ func (a *Auditor) unmarking(s *State, c Call) {
 		return
 	}
 	m := s.behind(n)
-	if m == nil {
+	if m == nil || m.Ends {
 		return
 	}
 	if mark, ok := a.markOf(n); ok && mark.watches() {

@@ -95,6 +95,10 @@ func (w *world) canaryRuns(c *simCanary, failed bool) {
 	}
 	n, host := w.next(), c.Name+"000000"
 	id := kamino.InstanceID(fmt.Sprintf("azure://%s/scaleSets/%s/virtualMachines/%s", groupID, c.Name, host))
+	if w.unnamed {
+		host = fmt.Sprintf("ip-10-0-0-%d", n)
+		id = kamino.InstanceID(fmt.Sprintf("cloud:///zone/i-%d", n))
+	}
 	pool, _ := simProvider{}.PoolOf(context.Background(), id)
 	m := &machine{Instance: kamino.Instance{ID: id, Pool: pool, VMID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Hostname: host,
 		Power: kamino.PowerOn, Disk: "/disks/" + host, Image: c.Version}}

@@ -931,3 +931,51 @@ func TestProvePoolWithoutFormer(t *testing.T) {
 		t.Errorf("the run ended %v; new nodes boot from %s, which failed its proof", p.err, got)
 	}
 }
+
+// TestUnnamedCanaryLeft: where the cloud names nodes its own way, what a run could not remove of
+// its canary, the Node object of a machine that is gone included, is removed by the next.
+func TestUnnamedCanaryLeft(t *testing.T) {
+	begin := func() *world {
+		w := pointing(1)
+		w.unnamed = true
+		return w
+	}
+	o := proving()
+	o.ImageReference = kamino.ByDefinition
+	log, p := begin(), &proc{logging: true}
+	log.startUpdate(p, o)
+	log.wait()
+	if p.err != nil {
+		t.Fatal(p.err)
+	}
+	tried := 0
+	for _, s := range p.log {
+		if s.step != "retire" {
+			continue
+		}
+		for _, kind := range []worlds.Fault{worlds.Forbidden, worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter} {
+			if !kind.Fits(s.call.is()) {
+				continue
+			}
+			tried++
+			w := begin()
+			w.update(o, fault{kind: kind, at: s.at})
+			w.advance(w.now.Add(time.Minute))
+			if again := w.update(o); again.err != nil {
+				t.Errorf("%s at %s: the next run ended %v", kind, s, again.err)
+			}
+			for _, n := range w.nodes {
+				if n.Labels[kamino.LabelCanary] != "" {
+					t.Errorf("%s at %s: node %s of a canary is left", kind, s, n.Name)
+				}
+			}
+			if len(w.canaries) > 0 {
+				t.Errorf("%s at %s: %v is left", kind, s, w.canaries)
+			}
+			w.sound(t)
+		}
+	}
+	if tried < 8 {
+		t.Errorf("%d faults were tried", tried)
+	}
+}

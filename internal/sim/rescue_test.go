@@ -374,6 +374,39 @@ func TestPruneReadsAgain(t *testing.T) {
 	if found == 0 {
 		t.Error("no list of versions was read")
 	}
+	// The run has seen a version of its own, whatever the ledger knows.
+	before := func(seed uint64) *world {
+		w := aged(seed)
+		w.leases = map[kamino.PoolID]kamino.Lease{}
+		w.pools[poolA].image = baseLTS
+		return w
+	}
+	sites, _ = golden(t, before)
+	p := before(1).update(goldenOptions(), fault{kind: worlds.Empty, at: nth(t, sites, "prune", "Find image version", 1)})
+	if len(p.result.Pruned) == 0 {
+		t.Errorf("the run that made the pool's first promotion ended %v and pruned nothing", p.err)
+	}
+}
+
+// TestLateVersion: a version whose making was acknowledged, and which no read shows yet, keeps the
+// snapshot that it is built from, whatever ends the run.
+func TestLateVersion(t *testing.T) {
+	sites, _ := golden(t, aged)
+	at := nth(t, sites, "image", "Find image version", 2)
+	met := 0
+	for k := 1; k < 12; k++ {
+		w := aged(1)
+		p := &proc{logging: true, faults: []fault{{kind: worlds.Forbidden, at: at}, {kind: worlds.Empty, at: at + k}}}
+		w.startUpdate(p, goldenOptions())
+		w.wait()
+		if i := slices.IndexFunc(p.log, func(s site) bool { return s.at == at+k }); i >= 0 && p.log[i].step == "failed-version" {
+			met++
+		}
+		w.sound(t)
+	}
+	if met == 0 {
+		t.Error("no read was answered by none while the run gave back")
+	}
 }
 
 // TestAdopterKnowsThatNoneWasMade: where no version of a pool was ever made, whoever adopts a run

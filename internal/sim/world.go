@@ -56,6 +56,7 @@ type world struct {
 	leaseDeleted   bool // and with it the ledger
 
 	canaries map[string]*simCanary
+	unnamed  bool     // canaries' nodes are not named after them, and their machines' IDs tell no pool
 	sick     sickness // of every clone from now on
 	paused   string
 	replaces bool // its pools replace what is off in service

@@ -249,11 +249,13 @@ func (w *onAWS) readCloud() {
 	}
 	w.readArtifacts()
 	for _, in := range w.fleet.Instances() {
+		m, _ := w.cloud.Machine(in.Name)
 		if in.Tags[kamino.TagCanary] != "" {
-			m, _ := w.cloud.Machine(in.Name)
 			s.Canaries = append(s.Canaries, invariant.Canary{Name: m.Tags["kamino-canary-name"], Pool: w.pool, Run: m.Tags[kamino.TagRun]})
 		}
-		s.Machines = append(s.Machines, w.machineState(in))
+		is := w.machineState(in)
+		is.Ends = m.State == "shutting-down"
+		s.Machines = append(s.Machines, is)
 	}
 }
 

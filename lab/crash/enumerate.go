@@ -196,7 +196,8 @@ func (e *enumeration) once(g *Golden, i int, row string) {
 		e.add(g, Cell{row, "16"}, Strike{At: c.N, Kind: worlds.Interrupted}, "")
 	}
 	midnight := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC).Add(-g.at[i])
-	e.add(g, Cell{row, "13"}, Strike{At: c.N, Kind: worlds.KillUnheard}, " as midnight passes").Start = midnight
+	past := e.add(g, Cell{row, "13"}, Strike{At: c.N, Kind: worlds.KillUnheard}, " as midnight passes")
+	past.Start, past.Loose = midnight, i == len(g.Calls)-1 // who gave up the lease has ended: the next day's run is another
 	e.add(g, Cell{row, "13"}, Strike{}, "midnight passes").Start = midnight
 	for note, skew := range map[string]time.Duration{", run again by a clock one day ahead,": 24 * time.Hour, ", run again by a clock one day behind,": -24 * time.Hour} {
 		e.add(g, Cell{row, "13"}, Strike{At: c.N, Kind: worlds.KillUnheard}, note).Skew = skew

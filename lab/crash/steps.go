@@ -32,6 +32,14 @@ func (w *World) claim(tell func(*invariant.Auditor, *invariant.State, string, st
 	tell(&w.audit, &w.state, p.Name, ev.Step, ev.Run)
 }
 
+// look shows the auditor the world as it stands.
+func (w *World) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refresh()
+	w.audit.Changed(&w.state)
+}
+
 func (w *World) lease() invariant.Lease {
 	for _, l := range w.state.Leases {
 		return l

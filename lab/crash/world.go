@@ -216,6 +216,7 @@ func (p *Process) meet(r *worlds.Rival) {
 	p.Skew += r.Jump
 	p.slow = max(p.slow, r.Slow)
 	p.mu.Unlock()
+	p.world.look() // what became true by itself counts as shown
 	r.Act(p.world, p.world.donor, p.world.spare)
 	if r.Freeze > 0 {
 		p.world.clock.sleep(r.Freeze)
