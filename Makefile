@@ -83,8 +83,8 @@ test-vm: build lab ## the main job on virtual machines that really boot; needs Q
 	cd lab && KAMINO_VM=1 go test -count=1 -timeout 120m -v ./machines
 
 .PHONY: test-vm-all
-test-vm-all: build lab ## test-vm, and a bad image that a canary's machine keeps out of the pool
-	cd lab && KAMINO_VM=all go test -count=1 -timeout 120m -v ./machines
+test-vm-all: build lab ## test-vm, a bad image that a canary's machine keeps out of the pool, and the whole circle
+	cd lab && KAMINO_VM=all go test -count=1 -timeout 240m -v ./machines
 
 .PHONY: test-witness
 test-witness: ## drive AWS's emulator with 78 commands of aws, and with boto3 (a minute); both must be installed, and not older than 2023

@@ -30,7 +30,7 @@ const (
 	release    = "bookworm"
 	diskSize   = "3G"
 	baseNeeds  = 4 << 30 // bytes while it is built
-	buildPatch = "1"     // counted up when this file builds something else from the same input
+	buildPatch = "2"     // counted up when this file builds something else from the same input
 )
 
 // Base is the generic image and what belongs to it.
@@ -177,11 +177,14 @@ func (b *Base) furnish(kubelet []byte) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range []deb{
+	packages := []deb{
 		{Name: "kubelet", Version: "1.36.3", Depends: "containerd", Description: "the node agent of Kubernetes",
 			Files: []debFile{{"/usr/bin/kubelet", 0o755, kubelet}, {"/lib/systemd/system/kubelet.service", 0o644, unit}}},
-		labTool("1.0", false),
-	} {
+	}
+	for _, name := range Packages {
+		packages = append(packages, labPackage(name, "1.0", false))
+	}
+	for _, d := range packages {
 		if err := writeDeb(b.Repo, d); err != nil {
 			return err
 		}
@@ -198,13 +201,17 @@ func (b *Base) furnish(kubelet []byte) error {
 	return nil
 }
 
-// labTool is the package that is patched on nodes; a version of it can ask for a reboot, as
-// Debian's kernel does.
-func labTool(version string, reboot bool) deb {
-	d := deb{Name: "lab-tool", Version: version, Description: "something that gets patches",
-		Files: []debFile{{"/usr/share/lab-tool/version", 0o644, []byte(version + "\n")}}}
+// Packages are what is patched on nodes.
+var Packages = []string{"lab-data", "lab-library", Rebooting}
+
+// Rebooting is the one of them whose new versions ask for a reboot, as Debian's kernel does.
+const Rebooting = "lab-tool"
+
+func labPackage(name, version string, reboot bool) deb {
+	d := deb{Name: name, Version: version, Description: "something that gets patches",
+		Files: []debFile{{"/usr/share/" + name + "/version", 0o644, []byte(version + "\n")}}}
 	if reboot {
-		d.PostInst = "#!/bin/sh\nset -e\ntouch /run/reboot-required\necho lab-tool >>/run/reboot-required.pkgs\n"
+		d.PostInst = "#!/bin/sh\nset -e\ntouch /run/reboot-required\necho " + name + " >>/run/reboot-required.pkgs\n"
 	}
 	return d
 }

@@ -8,12 +8,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -163,4 +165,39 @@ func debControl(file string) (string, error) {
 		return "", fmt.Errorf("read control data of %s: %w", filepath.Base(file), err)
 	}
 	return string(out), nil
+}
+
+// repository is a flat repository, which counts who asks it for something.
+type repository struct {
+	dir   string
+	mu    sync.Mutex
+	asked map[string]int // requests, by address
+}
+
+// ServeHTTP implements http.Handler.
+func (r *repository) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	host, _, _ := strings.Cut(q.RemoteAddr, ":")
+	r.mu.Lock()
+	r.asked[host]++
+	r.mu.Unlock()
+	if path.Clean(q.URL.Path) != "/Packages" { // apt asks for /./Packages
+		http.FileServer(http.Dir(r.dir)).ServeHTTP(w, q)
+		return
+	}
+	text, err := index(r.dir)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = w.Write(text) // the guest may have gone away
+}
+
+// requests so far: by address, and of all.
+func (r *repository) requests(address string) (its, all int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.asked {
+		all += n
+	}
+	return r.asked[address], all
 }

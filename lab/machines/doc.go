@@ -19,6 +19,8 @@
 //	door.go      ssh from this machine, for people
 //	ssh.go       ssh from this process, for tests
 //	stage.go     the main job, step by step
+//	circle.go    one node is patched, and the image renews the others
+//	page.go      the circle as a picture
 //	lab.go       all of it together
 //
 // Nothing here needs root except mmdebstrap in its root mode, and nothing a

@@ -56,6 +56,7 @@ type Lab struct {
 	opts     Options
 	admin    administrator
 	network  *network
+	packages *repository
 	join     joining
 	mu       sync.Mutex
 	captures []Capture
@@ -192,17 +193,9 @@ func (l *Lab) serve(ctx context.Context) error {
 	if err := command(ctx, "cp", "-a", l.Base.Repo+"/.", repo); err != nil {
 		return err
 	}
+	l.packages = &repository{dir: repo, asked: map[string]int{}}
 	mux := http.NewServeMux()
-	packages := http.FileServer(http.Dir(repo))
-	mux.HandleFunc("GET /Packages", func(w http.ResponseWriter, _ *http.Request) {
-		text, err := index(repo)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		_, _ = w.Write(text) // the guest may have gone away
-	})
-	mux.Handle("GET /", packages)
+	mux.Handle("GET /", l.packages)
 	mux.HandleFunc("GET /kamino-agent", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, l.opts.Binaries.Agent) })
 	mux.HandleFunc("POST /captures", l.receive)
 	return l.network.serve(gateway+":"+repoPort, mux)
@@ -267,9 +260,14 @@ func (l *Lab) UserData(generation int, labels map[string]string) string {
 	return l.join.userData(generation, labels)
 }
 
-// Publish adds a package to the repository: a new version of lab-tool that asks for a reboot.
+// Publish adds a version of each of the lab's packages to the repository; one asks for a reboot.
 func (l *Lab) Publish(version string) error {
-	return writeDeb(filepath.Join(l.opts.Dir, "repo"), labTool(version, true))
+	for _, name := range Packages {
+		if err := writeDeb(l.packages.dir, labPackage(name, version, name == Rebooting)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // NeverReadyError is a machine that did not become a Ready node, with the end of its console.

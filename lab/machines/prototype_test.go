@@ -138,13 +138,8 @@ func refuseUnsealed(ctx context.Context, t *testing.T, s *Stage) {
 // awaitDonor waits until the donor is a Ready node that takes pods.
 func awaitDonor(ctx context.Context, t *testing.T, s *Stage) {
 	t.Helper()
-	err := s.await(ctx, "the donor to be back", func() (bool, error) {
-		i, _ := s.Cloud.Instance(s.Donor.ID)
-		n, err := s.node(ctx, s.Donor)
-		return err == nil && i.PowerState == emulator.PowerRunning && isReady(n, time.Now().Add(-time.Minute)) && len(n.Spec.Taints) == 0, err
-	})
-	if err != nil {
-		t.Fatalf("%v\nconsole:\n%s", err, s.Console(s.Donor, 30))
+	if err := s.back(ctx, s.Donor); err != nil {
+		t.Fatal(err)
 	}
 }
 

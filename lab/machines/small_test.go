@@ -82,7 +82,7 @@ func TestProvisioningCD(t *testing.T) {
 func TestPackage(t *testing.T) {
 	need(t, "dpkg-deb")
 	dir := t.TempDir()
-	if err := writeDeb(dir, labTool("2.0", true)); err != nil {
+	if err := writeDeb(dir, labPackage("lab-tool", "2.0", true)); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "lab-tool_2.0_amd64.deb")
@@ -100,7 +100,7 @@ func TestPackage(t *testing.T) {
 	if out, err := exec.Command("dpkg-deb", "--info", file, "postinst").Output(); err != nil || !strings.Contains(string(out), "reboot-required") {
 		t.Errorf("%q %v", out, err)
 	}
-	if err := writeDeb(dir, labTool("2.0", true)); err != nil {
+	if err := writeDeb(dir, labPackage("lab-tool", "2.0", true)); err != nil {
 		t.Fatal(err)
 	}
 	if second, err := os.ReadFile(file); err != nil || !bytes.Equal(first, second) {

@@ -51,7 +51,7 @@ type Update struct {
 
 func (s *Stage) say(format string, args ...any) { fmt.Fprintf(s.Out, "demo: "+format+"\n", args...) }
 
-// Join waits for the pool's first, generic machine.
+// Join waits for the pool's generic machines; the first of them is the donor.
 func (s *Stage) Join(ctx context.Context) error {
 	all := s.Cloud.Instances()
 	if len(all) == 0 {
@@ -64,7 +64,18 @@ func (s *Stage) Join(ctx context.Context) error {
 		return err
 	}
 	s.say("%s is Ready %s after power on", s.Donor.Name, s.Joined.Round(time.Second))
-	return s.settle(ctx, s.Donor)
+	for _, i := range all[1:] {
+		if _, err := s.AwaitReady(ctx, i, patienceGeneric); err != nil {
+			return err
+		}
+		s.say("%s is Ready, too", i.Name)
+	}
+	for _, i := range all {
+		if err := s.settle(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settle waits until the platform knows that the instance is there.
@@ -155,7 +166,7 @@ func (s *Stage) Pods(ctx context.Context, node string) ([]corev1.Pod, error) {
 // Patch updates a package of the donor from the repository; the package asks for
 // a reboot, and gets it.
 func (s *Stage) Patch(ctx context.Context) error {
-	if err := s.Publish("2.0"); err != nil {
+	if err := s.Publish(published); err != nil {
 		return err
 	}
 	before, err := s.node(ctx, s.Donor)

@@ -17,24 +17,31 @@ import (
 
 func newDemoCommand() *cobra.Command {
 	var opts demo.Options
-	var keep bool
+	var keep, circle bool
 	var output, kind string
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job: a donor becomes the image of its pool, and the next node boots from it",
 		Long: `Start a lab with a workload behind a disruption budget, let kamino update take a
 node as donor, scale the pool out by one, and look at what became of everything.
-Exits with 1 if anything did not hold.`,
+Exits with 1 if anything did not hold.
+
+With --circle, on real machines, three packages get a new version: one of three
+nodes is patched, becomes the image and is proved, and the next machine must have
+all three without a request to the repository. With -o html it is a picture.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return fmt.Errorf("output %q is unknown: use -o text or -o json", output)
+			if output != "text" && output != "json" && !(circle && output == "html") {
+				return fmt.Errorf("output %q is unknown: use -o text or -o json, or with --circle -o html", output)
+			}
+			if circle && kind != qemu {
+				return errors.New("--circle is played on real machines only: add --machines qemu")
 			}
 			if err := errors.Join(checkMachines(kind), checkCloud(&opts.On, kind)); err != nil {
 				return err
 			}
 			if kind == qemu {
-				return demoMachines(cmd, keep, output)
+				return demoMachines(cmd, keep, circle, output)
 			}
 			if opts.Nodes < 2 || opts.Speed <= 0 {
 				return fmt.Errorf("--nodes %d must be 2 or more and --speed %g positive", opts.Nodes, opts.Speed)
@@ -52,7 +59,8 @@ Exits with 1 if anything did not hold.`,
 	flags.StringVar(&kind, "machines", simulated, "simulated, or qemu: virtual machines that really boot")
 	addCloud(flags, &opts.On)
 	flags.BoolVar(&keep, "keep", false, "keep the lab afterwards, until interrupted")
-	flags.StringVarP(&output, "output", "o", "text", "text or json")
+	flags.BoolVar(&circle, "circle", false, "with --machines qemu: patch one node, and let the image renew the others")
+	flags.StringVarP(&output, "output", "o", "text", "text or json, and with --circle html")
 	flags.IntVar(&opts.Nodes, "nodes", 3, "nodes of the pool")
 	flags.Float64Var(&opts.Speed, "speed", 60, "how many times faster than the cloud and its nodes work")
 	flags.StringVar(&opts.Kamino, "kamino", "", "the product's binary (default: bin/kamino of this checkout, else in PATH)")

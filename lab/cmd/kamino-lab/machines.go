@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -74,8 +76,8 @@ func upMachines(cmd *cobra.Command, dir string, nodes int, level slog.Level) err
 	return stay(cmd, l.ControlPlane)
 }
 
-// demoMachines shows the main job on real machines.
-func demoMachines(cmd *cobra.Command, keep bool, output string) error {
+// demoMachines shows the main job, or the whole circle, on real machines.
+func demoMachines(cmd *cobra.Command, keep, circle bool, output string) error {
 	dir, err := os.MkdirTemp("", "kamino-demo-")
 	if err != nil {
 		return fmt.Errorf("make a directory: %w", err)
@@ -85,16 +87,54 @@ func demoMachines(cmd *cobra.Command, keep bool, output string) error {
 	if err != nil {
 		return err
 	}
-	report, err := machines.Demo(cmd.Context(), o, cmd.ErrOrStderr(), func(l *machines.Lab) {
+	before := func(l *machines.Lab) {
 		if keep && cmd.Context().Err() == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "demo: the lab stays; in another shell: . %s/env, or ssh -F %s/ssh_config NAME\ndemo: end it with Ctrl-C\n", l.Dir, l.Dir)
 			<-cmd.Context().Done()
 		}
-	})
+	}
+	if circle {
+		report, err := machines.DemoCircle(cmd.Context(), o, cmd.ErrOrStderr(), before)
+		if err != nil {
+			report.Failures = append(report.Failures, err.Error())
+		}
+		return showCircle(cmd, output, report, err)
+	}
+	report, err := machines.Demo(cmd.Context(), o, cmd.ErrOrStderr(), before)
 	if err != nil {
 		report.Failures = append(report.Failures, err.Error())
 	}
 	return show(cmd, output, report, report.Failures, err, printMachines)
+}
+
+// showCircle is show, which has a page besides.
+func showCircle(cmd *cobra.Command, output string, c machines.Circle, err error) error {
+	if output != "html" {
+		return show(cmd, output, c, c.Failures, err, printCircle)
+	}
+	if err == nil && len(c.Failures) > 0 {
+		err = fmt.Errorf("%d things did not hold", len(c.Failures))
+	}
+	return errors.Join(err, c.WritePage(cmd.OutOrStdout()))
+}
+
+func printCircle(out io.Writer, c machines.Circle) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	defer w.Flush()
+	fmt.Fprintf(w, "\nThe nodes\t(%s)\n  node\t%s\trestarted\trequests\n", c.Accelerator, strings.Join(machines.Packages, "\t"))
+	for _, n := range c.Nodes {
+		fmt.Fprintf(w, "  %s", n.Name)
+		for _, name := range machines.Packages {
+			fmt.Fprintf(w, "\t%s", n.After[name])
+		}
+		fmt.Fprintf(w, "\t%t\t%d\n", n.Rebooted, n.Requests)
+	}
+	fmt.Fprintf(w, "\nThe acts\n")
+	for _, a := range c.Acts {
+		fmt.Fprintf(w, "  %s\t%6.0f s\n", a.Name, a.Seconds)
+	}
+	fmt.Fprintf(w, "\nThe outcome\n  patched\t%s: %s\n  image\tversion %s, made from %s\n", c.Patched, strings.Join(c.Changed, ", "), c.Version, c.Donor)
+	fmt.Fprintf(w, "  --diff before\t%s\n  --diff after\t%s\n  repository\t%d requests after the patch\n", strings.Join(c.Before, ", "), strings.Join(c.After, ", "), c.Later)
 }
 
 func printMachines(out io.Writer, r machines.Report) {

@@ -7,7 +7,7 @@ set -eu
 cloud-init status --wait >/dev/null
 export DEBIAN_FRONTEND=noninteractive
 apt-get -q update
-apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-confold install containerd runc containernetworking-plugins kubelet lab-tool
+apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-confold install containerd runc containernetworking-plugins kubelet lab-data lab-library lab-tool
 systemctl enable containerd.service kubelet.service
 systemctl restart containerd.service
 for image in $IMAGES; do
