@@ -55,9 +55,6 @@ type PoolNode struct {
 	Requests int               `json:"requests"` // to the repository since then
 }
 
-// next is the node that booted from the new version.
-func (c *Circle) next() PoolNode { return c.Nodes[len(c.Nodes)-1] }
-
 // judge says what does not hold of the circle.
 func (c *Circle) judge() (wrong []string) {
 	expect := func(holds bool, format string, args ...any) {
