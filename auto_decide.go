@@ -276,10 +276,15 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
 	default:
 		p.because("model", "the model refers to %s, not to %s", lastSegments(o.pool.Model.Image, 3), good.Name)
 	}
+	own := pointing || strings.HasPrefix(strings.ToLower(o.pool.Model.Image), strings.ToLower(definitionOf(good.ID))+"/")
+	if !own && o.forgot(good) {
+		p.hold("foreign-model", "the lease of this pool knows no run that made %s: it was deleted, or the cluster was made anew; kamino update --target-node NODE makes another image, kamino rollback --pool %s --to %s uses this one",
+			good.Name, o.pool.Name, good.Name)
+		return
+	}
 	if p.Action == DoUpdate {
 		return
 	}
-	own := pointing || strings.HasPrefix(strings.ToLower(o.pool.Model.Image), strings.ToLower(definitionOf(good.ID))+"/")
 	if !own && (o.lease.Ledger.Original != nil || good.Tags[TagRun] == "") {
 		p.hold("foreign-model", "somebody chose that image; kamino rollback --pool %s --to %s replaces it", o.pool.Name, good.Name)
 		return
@@ -290,6 +295,14 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
 	}
 	// Nothing has to be built for it.
 	p.Action, p.Donor, p.Held = DoModel, "", []Verdict{}
+}
+
+// forgot says whether a run made a version of which the pool's lease knows nothing. Whose the model
+// is then, a person has to say: the disk may join another cluster of the same names.
+func (o overview) forgot(v *Artifact) bool {
+	l := o.lease.Ledger
+	return l.Original == nil && l.Wrote == nil && v.Tags[TagRun] != "" &&
+		!slices.ContainsFunc(l.Past, func(p PastRun) bool { return p.Version == v.Name || p.Pointed == v.Name })
 }
 
 // decideOffer is decideModel where the model is not to be written: a version can only be offered.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -186,6 +187,22 @@ func NextVersion(existing []Artifact, day time.Time) (string, error) {
 		return VersionName(day), nil
 	}
 	return fmt.Sprintf("%s%02d", VersionName(day), next), nil
+}
+
+// given adds to versions those that are no more and had a name of their own: instances that booted
+// from one may still run, and would be taken for the first ones of another by that name.
+func (l Ledger) given(versions []Artifact) []Artifact {
+	all := slices.Clone(versions)
+	for _, p := range l.Past {
+		if p.Failure == "" && !p.Interrupted {
+			all = append(all, Artifact{Name: p.Version})
+		}
+		all = append(all, Artifact{Name: p.Withdrawn})
+	}
+	for _, u := range l.Unfit {
+		all = append(all, Artifact{Name: u.Version})
+	}
+	return all
 }
 
 // VersionDate is the day that a version name tells.

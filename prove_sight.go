@@ -26,6 +26,7 @@ type Sight struct {
 	// Bare says that its node had no taint of canaries when it was seen first, and no cordon.
 	Bare   bool
 	Others []Node // the other nodes of the cluster
+	Peers  []Node // those of them that are Ready nodes of the pool, and not cordoned
 	// Before are the machine IDs of nodes by name, before the canary's node was among them.
 	Before   map[string]string
 	Console  []string          // its last lines, where they can be read
@@ -349,7 +350,7 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 		return err
 	}
 	s := &r.proof.sight
-	s.Donor = ""
+	s.Donor, s.Peers = "", nil
 	sibling, tags := "", r.image.version.Tags
 	for _, n := range s.Others {
 		if n.Name == tags[TagBuiltFrom] && tags[TagRun] == r.held.run && SameVM(n.SystemUUID, tags[TagVM]) {
@@ -359,7 +360,10 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 		if err != nil {
 			return err
 		}
-		if pool == r.pool.ID && n.Ready && !n.Unschedulable && (sibling == "" || n.Name == s.Donor) {
+		if pool != r.pool.ID || !n.Ready || n.Unschedulable {
+			continue
+		}
+		if s.Peers = append(s.Peers, n); sibling == "" || n.Name == s.Donor {
 			sibling = n.Name
 		}
 	}

@@ -228,13 +228,28 @@ func judgeStable(s Sight, _ Bounds) (Outcome, string) {
 	case s.Node.UID == "":
 		return ProofInconclusive, "its node was Ready, and somebody deleted its object" // no kubelet does
 	case !s.Node.Ready:
-		return ProofFailed, fmt.Sprintf("its node was Ready and is not any more%s", inBrackets(s.Node.NotReady)) + s.lastLines()
+		return s.unlessShaken(s.Now, fmt.Sprintf("its node was Ready and is not any more%s", inBrackets(s.Node.NotReady))+s.lastLines())
 	case s.Node.ReadySince.After(s.ReadyAs.Add(lookAge)):
-		return ProofFailed, fmt.Sprintf("its node became Ready a second time, at %s", s.Node.ReadySince.Format(time.TimeOnly))
+		return s.unlessShaken(s.Node.ReadySince, fmt.Sprintf("its node became Ready a second time, at %s", s.Node.ReadySince.Format(time.TimeOnly)))
 	case s.Starts > 1:
 		return ProofFailed, fmt.Sprintf("its kubelet has started %d times", s.Starts)
 	}
 	return ProofPassed, "Ready for " + s.Now.Sub(s.Ready).Round(time.Second).String()
+}
+
+// shakenWithin is how far apart nodes become Ready again after an outage, each at its own pace
+// (https://kubernetes.io/docs/concepts/architecture/nodes/#node-heartbeats).
+const shakenWithin = 2 * time.Minute
+
+// unlessShaken is a failure, but where a node that is older than the canary became Ready at about
+// the same time, after the canary first was: both may have lost the control plane or the network.
+func (s Sight) unlessShaken(at time.Time, evidence string) (Outcome, string) {
+	for _, n := range append(slices.Clone(s.Others), s.Sibling.Node) {
+		if n.Created.Before(s.Launched) && n.ReadySince.After(s.ReadyAs) && at.Sub(n.ReadySince).Abs() < shakenWithin {
+			return ProofInconclusive, fmt.Sprintf("%s, and node %s at %s, too: the control plane may have been away", evidence, n.Name, n.ReadySince.Format(time.TimeOnly))
+		}
+	}
+	return ProofFailed, evidence
 }
 
 // perNode are labels that differ from node to node, or that are set by others than the kubelet's
@@ -257,7 +272,7 @@ func judgeLabels(s Sight, b Bounds) (Outcome, string) {
 	for _, key := range slices.Sorted(maps.Keys(s.Sibling.Own)) {
 		want := s.Sibling.Own[key]
 		if got, ok := s.Node.Labels[key]; !perNode(key) && (!ok || got != want) {
-			return s.byAndBy(b, ProofFailed, fmt.Sprintf("label %s is %q, on node %s it is %q", key, got, s.Sibling.Name, want))
+			return s.byAndBy(b, s.ofLabel(key, want), fmt.Sprintf("label %s is %q, on node %s it is %q", key, got, s.Sibling.Name, want))
 		}
 	}
 	for _, t := range s.Node.Taints {
@@ -267,6 +282,17 @@ func judgeLabels(s Sight, b Bounds) (Outcome, string) {
 		}
 	}
 	return ProofPassed, "as on node " + s.Sibling.Name
+}
+
+// ofLabel is what a label says that the canary has otherwise than its sibling. A node may write its
+// own labels, and the nodes of one pool may differ: it is the image's fault where all nodes of the
+// pool have it so, and more than one of them or the donor does.
+func (s Sight) ofLabel(key, want string) Outcome {
+	differs := func(n Node) bool { return n.Labels[key] != want }
+	if slices.ContainsFunc(s.Peers, differs) || s.Sibling.Name != s.Donor && len(s.Peers) < 2 {
+		return ProofInconclusive
+	}
+	return ProofFailed
 }
 
 func judgeCapacity(s Sight, b Bounds) (Outcome, string) {
@@ -279,7 +305,11 @@ func judgeCapacity(s Sight, b Bounds) (Outcome, string) {
 		have, was int64
 	}{{"thousandths of a CPU", n.CPU, o.CPU}, {"bytes of memory", n.Memory, o.Memory}, {"pods", n.MaxPods, o.MaxPods}} {
 		if off := math.Abs(float64(c.have - c.was)); off > 0.05*float64(c.was) && n.Labels[labelSize] == o.Labels[labelSize] {
-			return s.byAndBy(b, ProofFailed, fmt.Sprintf("capacity is %d %s, of node %s %d", c.have, c.what, o.Name, c.was))
+			out := ProofFailed
+			if o.Name != s.Donor {
+				out = ProofInconclusive // what any other node writes of itself convicts nobody
+			}
+			return s.byAndBy(b, out, fmt.Sprintf("capacity is %d %s, of node %s %d", c.have, c.what, o.Name, c.was))
 		}
 	}
 	if o.Name != s.Donor {

@@ -169,6 +169,22 @@ func TestJudge(t *testing.T) {
 		{"its Node object is gone, as people and controllers delete them", func(s *Sight) { s.Node = NodeSight{} }, unsure, "stable"},
 		{"silent, as all others", func(s *Sight) { s.Node.Ready = false; s.Renewed = time.Time{} }, unsure, "stable"},
 		{"Ready twice", func(s *Sight) { s.Node.ReadySince = s.Ready.Add(time.Minute) }, fail, "stable"},
+		{"Ready twice, as a node that was there before: the control plane was away", func(s *Sight) {
+			s.Node.ReadySince = s.Ready.Add(time.Minute)
+			s.Others[0].ReadySince = s.Ready.Add(2 * time.Minute)
+		}, unsure, "stable"},
+		{"Ready twice, and a node that was there before is Ready for hours", func(s *Sight) {
+			s.Node.ReadySince = s.Ready.Add(time.Minute)
+			s.Others[0].ReadySince = s.Ready.Add(-time.Hour)
+		}, fail, "stable"},
+		{"Ready twice, while a new node became Ready", func(s *Sight) {
+			s.Node.ReadySince = s.Ready.Add(time.Minute)
+			s.Others[0].Created, s.Others[0].ReadySince = s.Ready, s.Ready.Add(time.Minute)
+		}, fail, "stable"},
+		{"not Ready any more, while others come back", func(s *Sight) {
+			s.Node.Ready = false
+			s.Others[0].ReadySince = s.Now.Add(-time.Minute)
+		}, unsure, "stable"},
 		{"two starts of the kubelet", func(s *Sight) { s.Starts = 2 }, fail, "stable"},
 		{"not baked", func(s *Sight) {
 			s.Ready = proofNoon.Add(-9 * time.Minute)
@@ -176,6 +192,17 @@ func TestJudge(t *testing.T) {
 
 		{"a label of the kubelet lacks", func(s *Sight) { delete(s.Node.Labels, "agentpool") }, fail, "labels"},
 		{"a wrong label", func(s *Sight) { s.Node.Labels["agentpool"] = "b" }, fail, "labels"},
+		{"a label that one node alone has, the donor away", func(s *Sight) {
+			s.Donor, s.Sibling.Own = "", map[string]string{"example.com/forged": "x"}
+		}, unsure, "labels"},
+		{"a label that all nodes of the pool have, the donor away", func(s *Sight) {
+			s.Donor, s.Peers = "", []Node{{Labels: map[string]string{"agentpool": "a"}}, {Labels: map[string]string{"agentpool": "a"}}}
+			s.Node.Labels["agentpool"] = "b"
+		}, fail, "labels"},
+		{"a label by which nodes of the pool differ", func(s *Sight) {
+			s.Peers = []Node{{Labels: map[string]string{"agentpool": "a"}}, {Labels: map[string]string{"agentpool": "b"}}}
+			s.Node.Labels["agentpool"] = "b"
+		}, unsure, "labels"},
 		{"a taint of its own", func(s *Sight) { s.Node.Taints = []Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized"}} }, fail, "labels"},
 		{"a taint that the autoscaler thinks about", func(s *Sight) {
 			s.Node.Taints = []Taint{{Key: "DeletionCandidateOfClusterAutoscaler", Effect: "PreferNoSchedule"}}
@@ -183,6 +210,7 @@ func TestJudge(t *testing.T) {
 		{"a soft taint of somebody's", func(s *Sight) { s.Node.Taints = []Taint{{Key: "x", Effect: "PreferNoSchedule"}} }, pass, "cloud"},
 		{"our cordon", func(s *Sight) { s.Node.Taints = []Taint{{Key: "node.kubernetes.io/unschedulable"}} }, pass, "cloud"},
 		{"half the memory", func(s *Sight) { s.Node.Memory /= 2 }, fail, "capacity"},
+		{"half the memory of a node that is not the donor", func(s *Sight) { s.Donor, s.Node.Memory = "", s.Node.Memory/2 }, unsure, "capacity"},
 		{"another kubelet", func(s *Sight) { s.Node.Versions = map[string]string{"kubelet": "v1.30.0", "kernel": "6.1"} }, fail, "capacity"},
 		{"an old sibling", func(s *Sight) { s.Donor = "elsewhere"; s.Sibling.Versions = nil; s.Sibling.Images = nil }, pass, "cloud"},
 		{"a full disk", func(s *Sight) {

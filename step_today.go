@@ -70,7 +70,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	if err != nil {
 		day = r.engine.date()
 	}
-	next, nameErr := NextVersion(versions, day)
+	next, nameErr := NextVersion(r.held.lease.Ledger.given(versions), day)
 	last := newestOfDay(versions, day)
 	if v := r.pending(versions); v != nil {
 		last = v

@@ -313,3 +313,38 @@ func TestUnreplicated(t *testing.T) {
 	}
 	w.sound(t)
 }
+
+// madeAnew is a cluster that was deleted and made anew under the same names, as by Terraform: no
+// lease, a pool of the original recipe, and in the gallery the versions of the former cluster's
+// nodes, whose disks join that one.
+func madeAnew() string {
+	w := fresh(1)
+	old := w.addVersion(poolA, "2026.02.01")
+	old.Tags = map[string]string{kamino.TagBuiltFrom: "gone-7", kamino.TagRun: "r-gone", kamino.TagReceipt: "sha256:gone", kamino.TagVM: "vm-gone",
+		kamino.TagOffer: "offered", kamino.TagProof: "passed", kamino.TagBuiltAt: "2026-02-01 03:00:00.000000"}
+	return w.nightLeaves(nightly(kamino.ProveCanary))
+}
+
+// chosenAndForgotten is a pool whose model a person took back to an image of their own, before the
+// namespace of Kamino was deleted and made anew, as by helm uninstall.
+func chosenAndForgotten() string {
+	w := aged(1)
+	if p := w.update(options("a-0")); p.err != nil {
+		return p.err.Error()
+	}
+	w.advance(w.now.Add(24 * time.Hour))
+	w.patch("a-2", "2026-03-11T08:00:00Z")
+	w.pools[poolA].image, w.pools[poolA].custom = baseLTS, "bootstrap"
+	delete(w.leases, poolA)
+	return w.nightLeaves(autoOptions())
+}
+
+// nightLeaves plays a night that has to leave the image of the model, and say so.
+func (w *world) nightLeaves(o kamino.AutoOptions) string {
+	p := &proc{}
+	var res []kamino.PoolResult
+	w.spawn(p, func(ctx context.Context) { res, p.err = p.engine().AutoUpdate(ctx, o) })
+	w.wait()
+	return unless(p.err == nil && w.pools[poolA].image == baseLTS && kamino.Has(res[0].Held, "foreign-model"),
+		"the night ended %v, held by %v, and the model names %s", p.err, res[0].Held, lastSegment(w.pools[poolA].image))
+}

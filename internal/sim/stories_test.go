@@ -61,6 +61,10 @@ var stories = []struct {
 		return unless(p.err == nil && again.err == nil && w.pools[poolA].image == was && len(w.audit.violations) == 0,
 			"the run ended %v, the night %v, and the pool refers to %s, not to %s", p.err, again.err, w.pools[poolA].image, was)
 	}},
+	{"a cluster that was made anew under the names of a former one", madeAnew},
+	{"a model that a person chose, and a lease that was deleted", chosenAndForgotten},
+	{"a name that a deleted version had, by version", func() string { return nameAgain(aged) }},
+	{"a name that a deleted version had, pointing", func() string { return nameAgain(pointing) }},
 	{"a withdrawal that is repeated", func() string {
 		w := pointing(1)
 		again := kamino.WithdrawOptions{Pool: "a", Reason: "leaks a key"}

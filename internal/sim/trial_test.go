@@ -359,3 +359,26 @@ func TestTrialWithoutLease(t *testing.T) {
 		}
 	}
 }
+
+// nameAgain is a day on which a person deletes a version that was withdrawn, and another one is
+// made: the instance that booted from the first may not be taken for the first one of the second.
+func nameAgain(begin func(uint64) *world) string {
+	w := begin(1)
+	if p := w.update(poolProof()); p.err != nil {
+		return p.err.Error()
+	}
+	name := kamino.VersionName(w.now)
+	w.advance(w.now.Add(time.Hour))
+	if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "leaks a key"}); p.err != nil {
+		return p.err.Error()
+	}
+	w.advance(w.now.Add(time.Minute))
+	delete(w.artifacts, artifactKey(poolA, kamino.Version, name)) // az sig image-version delete
+	w.advance(w.now.Add(10 * time.Minute))
+	w.sick = mute
+	o := poolProof()
+	o.Donor, o.Today = "a-2", kamino.TodayAgain
+	p := w.update(o)
+	w.advance(w.now.Add(time.Minute))
+	return unless(p.err != nil && birth(w) != name, "no node of the new image ever was Ready, the update ended %v, and nodes boot from %s", p.err, birth(w))
+}
