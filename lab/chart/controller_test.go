@@ -336,13 +336,16 @@ func TestController(t *testing.T) {
 			t.Errorf("something was forbidden:\n%s", c.says())
 		}
 	}
-	events, err := k.lab.Client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
-	for _, kind := range []string{"Node", "NodePrototype"} {
-		if err != nil || !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
-			return e.Source.Component == "kamino" && e.InvolvedObject.Kind == kind && strings.HasPrefix(e.InvolvedObject.Name, "blue")
-		}) {
-			t.Errorf("the run left no event on a %s of its pool: %v", kind, err)
-		}
+	for _, kind := range []string{"Node", "NodePrototype"} { // what happened is told after the status is written
+		labtest.Await(t, time.Minute, "the run leaves an event on a "+kind+" of its pool", func() string {
+			events, err := k.lab.Client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+			if err != nil || !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+				return e.Source.Component == "kamino" && e.InvolvedObject.Kind == kind && strings.HasPrefix(e.InvolvedObject.Name, "blue")
+			}) {
+				return fmt.Sprintf("none of %d events, %v", len(events.Items), err)
+			}
+			return ""
+		})
 	}
 	t.Run("metrics", func(t *testing.T) { k.at(t).metrics(one, one, two) })
 	t.Run("test", func(t *testing.T) { k.at(t).test() })
