@@ -22,7 +22,16 @@ func (w *world) updateAsTold(o kamino.Options) *proc {
 		o.AdoptModel = true
 		p = w.update(o)
 	}
-	if errors.As(p.err, &other) || p.err != nil && strings.Contains(p.err.Error(), "failed its proof: ") {
+	if errors.As(p.err, &refused) && refused.Refusals[0].Code == "pointer" { // a person excluded a version, too
+		back := &proc{}
+		w.spawn(back, func(ctx context.Context) {
+			_, back.err = back.engine().Rollback(ctx, kamino.RollbackOptions{Pool: poolA.Name(), To: lastSegment(w.pools[poolA].image)})
+		})
+		w.wait()
+		w.advance(w.now.Add(time.Minute))
+		p = w.update(o)
+	}
+	if errors.As(p.err, &other) || p.err != nil && (strings.Contains(p.err.Error(), "failed its proof: ") || strings.Contains(p.err.Error(), "was withdrawn (")) {
 		o.Today = kamino.TodayAgain
 		p = w.update(o)
 	}

@@ -413,6 +413,9 @@ func (p *proc) left() {
 	if p.err != nil && (errors.Is(p.err, kamino.ErrLeaseLost) || kamino.Hint(p.err) == "kamino restore" || strings.Contains(p.err.Error(), "give back:") || strings.Contains(p.err.Error(), "restore pool ")) {
 		return
 	}
+	if p.former && p.w.formerLease(poolA).moved { // the lease is lost to a later version, which it cannot read
+		return
+	}
 	if l.Process == p.name && (p.err == nil || !strings.Contains(p.err.Error(), "release lease of pool")) {
 		w.audit.violate("I16", "%s ends and keeps the lease of %s without a word: %v", p.name, l.Pool.Name(), p.err)
 	}
