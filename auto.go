@@ -99,6 +99,9 @@ func (a *autoRun) do(ctx context.Context) error {
 			return err
 		}
 		t := a.pool.newest(a.opts)
+		if err := a.engine.comeToPoint(ctx, &a.pool, &t, a.opts.ImageReference); err != nil {
+			return err
+		}
 		back, err := a.engine.point(ctx, a.pool, t, a.pool.begunBad(t), false)
 		a.result.Result = &Result{Pool: a.pool.id, Version: back.To, Changed: back.Changed && err == nil, ModelDiff: back.ModelDiff}
 		return err

@@ -238,7 +238,11 @@ func (e *Engine) detail(ctx context.Context, o overview, opts AutoOptions, p *Po
 		if err := e.heed(ctx, &o); err != nil {
 			return err
 		}
-		next, err := e.Provider.NextImage(ctx, o.pool, o.newest(opts).spec())
+		t := o.newest(opts)
+		if err := e.comeToPoint(ctx, &o, &t, opts.ImageReference); err != nil {
+			return err
+		}
+		next, err := e.Provider.NextImage(ctx, o.pool, t.spec())
 		if p.ModelDiff = next.Diff; opts.ImageOnly {
 			p.ModelDiff = []FieldChange{}
 		}

@@ -370,9 +370,11 @@ func (r *Run) lookNamed(ctx context.Context) (Next, error) {
 	} else if err := o.provable(o.versions[i]); err != nil {
 		return Next{}, inTheWay{err}
 	}
-	if r.image.reference = ByVersion; o.follows("") {
-		r.image.reference = ByDefinition
+	t := target{version: &o.versions[i], points: r.opts.ImageReference != ByVersion && o.follows("")}
+	if err := r.engine.comeToPoint(ctx, &o, &t, r.opts.ImageReference); err != nil {
+		return Next{}, err
 	}
+	r.image.reference = t.spec().Reference
 	r.image.version, r.image.preBuilt, r.image.there = o.versions[i], true, true
 	if o.versions[i].Tags[TagReceipt] == "" {
 		r.doubt(InVersion, []string{"whether the disk of version " + r.opts.Version + " holds the identity and the secrets of the machine that it was made of: it has no receipt of a seal"})

@@ -142,7 +142,7 @@ func (r *Run) chooseReference(ctx context.Context, versions []Artifact) (Next, e
 		return Next{}, err
 	}
 	ledger := r.held.lease.Ledger
-	against, stray := r.againstPointer(versions), ledger.strayed(r.pool.Model.Image, versions)
+	against, stray := againstPointer(r.pool, versions), ledger.strayed(r.pool.Model.Image, versions)
 	tagged := r.image.definition.Tags[TagPointer] == pointerUnreliable
 	switch {
 	case r.opts.ImageReference == ByDefinition && against != "":
@@ -235,12 +235,12 @@ func (r *Run) distrust(ctx context.Context, stray *Stray) (Next, error) {
 // againstPointer tells why the pool may not refer to its definition; "" when it may. One that
 // refers to a version is moved only while the definition stands for the same, or for what kamino
 // itself offered last: else its next image could become a third one.
-func (r *Run) againstPointer(versions []Artifact) string {
+func againstPointer(pool Pool, versions []Artifact) string {
 	now := resolved(versions)
 	if now != nil && now.Disputed {
 		return now.disputed()
 	}
-	i := slices.IndexFunc(versions, func(v Artifact) bool { return v.ID != "" && strings.EqualFold(v.ID, r.pool.Model.Image) })
+	i := slices.IndexFunc(versions, func(v Artifact) bool { return v.ID != "" && strings.EqualFold(v.ID, pool.Model.Image) })
 	if i < 0 {
 		return ""
 	}

@@ -13,11 +13,11 @@ import (
 
 // PromoteOptions are what a person decides about a promotion.
 type PromoteOptions struct {
-	Pool    string // name or ID
-	Version string // "": the newest that has passed its proof
-	DryRun  bool
-	// AdoptModel replaces an image that somebody else has put into the model.
-	AdoptModel bool
+	Pool           string // name or ID
+	Version        string // "": the newest that has passed its proof
+	DryRun         bool
+	ImageReference ImageReference // ByVersion: by its name; "": as by a run that nobody told
+	AdoptModel     bool           // replaces an image that somebody else has put into the model
 	// AcceptUnsealed takes a version without the receipt of a seal, as one that somebody else made.
 	AcceptUnsealed bool
 	// Proof, where set, is what the version goes through first. One that fails is withdrawn.
@@ -39,9 +39,9 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	if err := e.refusePaused(ctx); err != nil {
 		return Rollback{}, err
 	}
-	t := target{points: o.follows(""), verb: VerbPromote}
+	t := target{points: opts.ImageReference != ByVersion && o.follows(""), verb: VerbPromote}
 	for i, v := range o.versions {
-		if opts.Version == "" && v.waiting() || CompareVersions(v.Name, opts.Version) == 0 && opts.Version != "" {
+		if opts.Version == "" && (v.waiting() || o.halfway(v)) || CompareVersions(v.Name, opts.Version) == 0 && opts.Version != "" {
 			t.version = &o.versions[i]
 			break
 		}
@@ -70,6 +70,9 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: []Refusal{pin.refusal(o.pool)}}
 	}
 	t.adopts = opts.AdoptModel
+	if err := e.comeToPoint(ctx, &o, &t, opts.ImageReference); err != nil {
+		return Rollback{}, err
+	}
 	if err := e.bootable(ctx, o, t, opts.DryRun || opts.Proof != nil); err != nil && (opts.Proof == nil || opts.DryRun) { // else the proof waits
 		return Rollback{}, err
 	}

@@ -103,6 +103,9 @@ func (p Proving) validate() error {
 
 // validate checks the options of a proof by themselves.
 func (o PromoteOptions) validate() error {
+	if o.ImageReference != "" && o.ImageReference != ByVersion {
+		return WithHint(fmt.Errorf("invalid reference to the image %q", o.ImageReference), "use version, or omit it: the model names the image definition then")
+	}
 	switch p := o.Proof; {
 	case p == nil:
 		return nil
@@ -281,7 +284,7 @@ func (e *Engine) proveNamed(ctx context.Context, o overview, t target, opts Prom
 		return back, err
 	}
 	run := t.options()
-	run.Version, run.Unsealed, run.Proof, run.PendingReboot = t.version.Name, opts.AcceptUnsealed, *opts.Proof, opts.PendingReboot
+	run.ImageReference, run.Version, run.Unsealed, run.Proof, run.PendingReboot = opts.ImageReference, t.version.Name, opts.AcceptUnsealed, *opts.Proof, opts.PendingReboot
 	r, began := e.newRun(run), e.now()
 	if r.pool, back.Changed, back.Unproved = o.pool, true, false; opts.DryRun {
 		r.held.lease = &o.lease

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,8 +70,9 @@ type Unmarked struct {
 // target is what a model is to be pointed at: a version, or a saved model.
 type target struct {
 	version *Artifact
-	points  bool // the pool refers to the definition, and goes on doing so
-	stays   bool // what the next instance boots from does not change: only marks do
+	points  bool           // the pool refers to the definition, and goes on doing so
+	comes   ImageReference // how it refers to the version from now on; "": as before, see comeToPoint
+	stays   bool           // what the next instance boots from does not change: only marks do
 	saved   *SavedModel
 	secrets Secrets
 	verb    Verb
@@ -116,7 +118,7 @@ func (t target) spec() Target {
 	case t.version != nil && t.points:
 		return Target{Version: t.version.Name, Reference: ByDefinition}
 	case t.version != nil:
-		return Target{Version: t.version.Name, Reference: ByVersion}
+		return Target{Version: t.version.Name, Reference: cmp.Or(t.comes, ByVersion)}
 	case t.saved == nil:
 		return Target{}
 	}

@@ -242,9 +242,9 @@ func (m marking) unmarked(r *Run) (out []Unmarked) {
 // unmoved makes sure that the plan, which was made before the lease was taken, is of what the model
 // refers to, and the definition stands for: nobody else has promoted another version since.
 func (m marking) unmoved(ctx context.Context, r *Run, pool Pool) error {
-	if !m.points {
+	if !m.points || m.to.comes != "" {
 		now, there := pool.Model.Image, m.to.version != nil && strings.EqualFold(pool.Model.Image, m.to.version.ID)
-		if r.result.Changed || there || strings.EqualFold(now, m.image) {
+		if there || strings.EqualFold(now, m.image) || r.result.Changed && (!m.points || r.ownImage(pool)) {
 			return nil
 		}
 		return WithHint(fmt.Errorf("the model of pool %s refers to %s by now, not to %s: nothing is changed",
@@ -295,6 +295,7 @@ func (r *Run) withdrawnMeanwhile(v Artifact) error {
 }
 
 func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray) (Next, error) {
+	var seen *Artifact
 	if t.version != nil {
 		found, err := r.engine.Provider.Find(ctx, r.pool, Version, t.version.Name)
 		if err != nil {
@@ -309,8 +310,8 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 		case t.nobody != nil && !v.mayPromote(*t.nobody):
 			return Next{}, fmt.Errorf("version %s was hidden or excluded meanwhile: the model is not changed", v.Name)
 		}
-		if !found[0].Ready {
-			return waitPercent("the replication of version "+t.version.Name, found[0].Percent), nil
+		if seen = &found[0]; !seen.Ready {
+			return waitPercent("the replication of version "+t.version.Name, seen.Percent), nil
 		}
 	}
 	if next, err := r.distrust(ctx, stray); err != nil || next.kind == nextAct {
@@ -323,7 +324,11 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 	if err := m.unmoved(ctx, r, pool); err != nil {
 		return Next{}, err
 	}
-	next, err := r.promote(ctx, pool, t.spec())
+	want := t.spec()
+	if t.comes != "" {
+		want.Seen = seen // the model comes after the offer
+	}
+	next, err := r.promote(ctx, pool, want)
 	if err == nil && next.kind == nextAct {
 		err = m.refusePaused(ctx, r)
 	}
@@ -356,6 +361,10 @@ func (e *Engine) heed(ctx context.Context, o *overview) error {
 	if !points(o.pool.Model.Image, o.versions) {
 		return nil
 	}
+	return e.readTag(ctx, o)
+}
+
+func (e *Engine) readTag(ctx context.Context, o *overview) error {
 	found, err := e.Provider.Find(ctx, o.pool, Definition, DefinitionName(o.pool.Name))
 	if err != nil {
 		return fmt.Errorf("read the image definition of pool %s: %w", o.pool.Name, err)

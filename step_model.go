@@ -220,6 +220,34 @@ func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
 	}), nil
 }
 
+// comeToPoint lets a pool whose model does not point come to do so with a version that is promoted,
+// as a run does: where a person promotes each version, no run writes the model, and each promotion
+// would make another one. Nothing is asked of who wants it by version.
+func (e *Engine) comeToPoint(ctx context.Context, o *overview, t *target, typed ImageReference) error {
+	if t.points || t.version == nil || t.offered || typed == ByVersion || o.pool.Owner != nil || o.pool.NoPointer != "" || !e.livesIn(Definition) {
+		return nil
+	}
+	if now := resolved(o.versions); t.version.Disputed || now != nil && CompareVersions(now.Name, t.version.Name) > 0 ||
+		o.strayed() != nil || againstPointer(o.pool, o.versions) != "" {
+		return nil
+	}
+	if err := e.readTag(ctx, o); err != nil {
+		return err
+	}
+	if !o.tagged {
+		t.comes, t.points = ByDefinition, true
+	}
+	return nil
+}
+
+// halfway says whether a promotion ended between its two writes: the definition stands for a
+// version that passed its proof, and the model names an older one, or none, still.
+func (o overview) halfway(v Artifact) bool {
+	now, offered := o.next(), resolved(o.versions)
+	return !points(o.pool.Model.Image, o.versions) && offered != nil && offered.Name == v.Name && v.Ours() && v.Tags[TagOffer] == offerOffered &&
+		v.Tags[TagProof] == proofPassed && (now == nil || CompareVersions(now.Name, v.Name) < 0)
+}
+
 // ownImage says whether the model refers to what it did when the run began, or to what kamino
 // wrote.
 func (r *Run) ownImage(pool Pool) bool {

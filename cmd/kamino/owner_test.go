@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 
@@ -10,18 +11,43 @@ import (
 // TestOwnerLines: what the owner of a model has to write comes once a version is offered, and
 // status tells the whole command that trusts a definition again.
 func TestOwnerLines(t *testing.T) {
-	owner := &kamino.Owner{Name: "capz", Spec: "image: x"}
+	owner := &kamino.Owner{Name: "capz", Spec: "image: x", Needs: "the gate"}
 	for _, hidden := range []bool{true, false} {
 		var out strings.Builder
-		updateReport{Result: kamino.Result{Version: "2026.03.10", Hidden: hidden, Owner: owner}}.owner(&out)
+		updateReport{Result: kamino.Result{Version: "2026.03.10", Hidden: hidden, Owner: owner, Extensions: []kamino.Extension{{Name: "cse", Publisher: "p", Type: "t"}}}}.owner(&out)
 		if strings.Contains(out.String(), "not before") != hidden {
 			t.Errorf("hidden %t: %s", hidden, out.String())
+		}
+		for _, want := range []string{"extensions: cse (p/t); and its custom data, which Azure shows nobody", "  image: x\n", "Needed, not checked:\tthe gate\n"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("hidden %t: %swant %q", hidden, out.String(), want)
+			}
 		}
 	}
 	var out strings.Builder
 	printPoolStatus(&out, kamino.PoolStatus{Strayed: &kamino.Stray{Booted: "v1", Promoted: "v2"}}, false)
 	if !strings.Contains(out.String(), "--target-node NODE --image-reference pointer") {
 		t.Errorf("status: %s", out.String())
+	}
+}
+
+// TestModelsAreTold: status and plan warn where a pool's instances refer to nearly as many models
+// as they may, with what to do.
+func TestModelsAreTold(t *testing.T) {
+	for known, warns := range map[int]bool{7: false, 8: true} {
+		models := &kamino.Models{Known: known, Most: 10}
+		for _, tt := range []struct {
+			name  string
+			print func(io.Writer)
+		}{
+			{"status", func(w io.Writer) { printPoolStatus(w, kamino.PoolStatus{Models: models}, false) }},
+			{"plan", func(w io.Writer) { printPool(w, kamino.PoolPlan{Models: models}) }},
+		} {
+			var out strings.Builder
+			if tt.print(&out); strings.Contains(out.String(), "replace the nodes of the oldest images") != warns {
+				t.Errorf("%s with %d of 10 models: %s", tt.name, known, out.String())
+			}
+		}
 	}
 }
 

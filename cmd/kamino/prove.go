@@ -126,6 +126,7 @@ instance Packer. It has no receipt of a seal, which --accept-unsealed accepts.`,
 	c.add(cmd, "the version; default the newest that passed and waits")
 	f := cmd.Flags()
 	f.BoolVar(&c.promote.AdoptModel, "adopt-model", false, "replace an image that somebody else has put into the model")
+	f.StringVar((*string)(&c.promote.ImageReference), "image-reference", "", "version: the model names the version, for pools whose updates have the same option; default on Azure the pool's image definition, which the model then names for good, unless new nodes were seen not to follow it")
 	c.prove.addNamed(f, kamino.Defaults().Proof)
 	f.BoolVar(&c.promote.AcceptUnsealed, "accept-unsealed", false, "take a version without the receipt of a seal: every node made of it may have the identity (machine ID, host keys, certificates) and the secrets of the machine that it was made of, and no proof finds all of them")
 	a.addPoll(f)

@@ -426,6 +426,39 @@ func TestNoProofInAPoolOfOthers(t *testing.T) {
 	}
 }
 
+// TestOwnedPoolIsToldOnly: where somebody else writes the model, a definition that new nodes do not
+// follow is told by the next run and by status: it gets no tag, and the model is not written.
+func TestOwnedPoolIsToldOnly(t *testing.T) {
+	w := pointing(1)
+	pool := w.pools[poolA]
+	pool.owner = &kamino.Owner{Name: "capz"}
+	image, models := pool.image, pool.model
+	if p := w.update(unset()); p.err != nil {
+		t.Fatal(p.err)
+	}
+	pool.sticky = w.version("2026.03.05").ID
+	w.advance(w.now.Add(11 * time.Minute))
+	w.grow(pool, pool.capacity+1)
+	w.advance(w.now.Add(24 * time.Hour))
+	if w.status(t).Strayed == nil {
+		t.Error("status does not tell")
+	}
+	told := ""
+	p := w.startUpdate(&proc{tune: heard(func(ev kamino.Event) {
+		if ev.Kind == kamino.Warned {
+			told += ev.Message
+		}
+	})}, unset())
+	w.wait()
+	if p.err != nil || !strings.Contains(told, "an instance created") {
+		t.Errorf("the run ended %v, and told %q", p.err, told)
+	}
+	if v := kamino.VersionName(w.now); pool.image != image || pool.model != models || w.definition().Tags[kamino.TagPointer] != "" || w.version(v).Excluded {
+		t.Errorf("the model names %s, written %d times; tags of the definition %v; version %+v", pool.image, pool.model-models, w.definition().Tags, w.version(v))
+	}
+	w.sound(t)
+}
+
 // TestTypedPointerIsTold: who types pointer each night is told that the pool does not follow it.
 func TestTypedPointerIsTold(t *testing.T) {
 	w, _ := strayed(t)

@@ -187,16 +187,24 @@ func TestPointerPins(t *testing.T) {
 		w.advance(w.now.Add(25 * 60 * 60 * 1e9))
 		return w, first
 	}
-	for name, person := range map[string]func(*world, string){
-		"excludes the present one": func(w *world, v string) { w.version(v).Excluded = true },
-		"nobody":                   nil,
+	for _, tt := range []struct {
+		name   string
+		person func(*world, string)
+		pins   bool
+	}{
+		{"excludes the present one", func(w *world, v string) { w.version(v).Excluded = true }, true},
+		{"includes a later one of their own", func(w *world, _ string) {
+			w.addVersion(poolA, "2026.03.1005").Tags = map[string]string{"packer": "yes"}
+		}, true},
+		{"includes a later one that kamino hid", func(w *world, _ string) { w.waits("2026.03.1005").Excluded = false }, true},
+		{"includes an earlier one", func(w *world, _ string) { w.waits("2026.03.08").Excluded = false }, false},
+		{"nobody", func(*world, string) {}, false},
 	} {
+		name := tt.name
 		w, first := made()
-		if person != nil {
-			person(w, first)
-		}
+		tt.person(w, first)
 		p := w.update(pointerOptions())
-		if refused := p.err != nil && strings.Contains(p.err.Error(), "somebody chose it"); refused != (person != nil) {
+		if refused := p.err != nil && strings.Contains(p.err.Error(), "somebody chose it"); refused != tt.pins || !refused && p.err != nil {
 			t.Errorf("%s: the next update ended %v", name, p.err)
 		}
 		o := pointerOptions()

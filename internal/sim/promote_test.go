@@ -240,3 +240,118 @@ func TestWithdrawnWhileProved(t *testing.T) {
 		}
 	}
 }
+
+// TestPromotionsByHandPoint: where a person promotes each version, the model comes to name the
+// definition with the first of them, also in a pool that went by version, and is written no more:
+// else each promotion would make a model, of which a pool may have ten.
+func TestPromotionsByHandPoint(t *testing.T) {
+	for name, begin := range map[string]func(uint64) *world{"a pool's first version": fresh, "a pool by version": aged} {
+		w := begin(1)
+		o := unset()
+		o.Proof = proving().Proof
+		o.Proof.Promote = kamino.PromoteManual
+		models, want := w.pools[poolA].model, []string{lastSegment(w.bootsFrom(w.pools[poolA]))}
+		w.watchNext()
+		for night := range 3 {
+			if p := w.update(o); p.err != nil || !p.result.Waiting {
+				t.Fatalf("%s, night %d: the run ended %v, waiting %t", name, night, p.err, p.result.Waiting)
+			}
+			v := kamino.VersionName(w.now)
+			plan, err := w.promote(kamino.PromoteOptions{Pool: "a", DryRun: true})
+			if err != nil || (len(plan.ModelDiff) > 0) != (night == 0) {
+				t.Errorf("%s, night %d: a dry run of the promotion ended %v, with the difference %+v", name, night, err, plan.ModelDiff)
+			}
+			_, err = w.promote(kamino.PromoteOptions{Pool: "a"})
+			w.advance(w.now.Add(time.Minute))
+			want = append(want, v)
+			if named := lastSegment(w.pools[poolA].image); err != nil || named != kamino.DefinitionName("a") || !slices.Equal(w.turns(), want) {
+				t.Errorf("%s, night %d: the promotion ended %v; the model names %s, nodes boot in turn from %v", name, night, err, named, w.turns())
+			}
+			w.advance(w.now.Add(24 * time.Hour))
+		}
+		if wrote := w.pools[poolA].model - models; wrote != 1 {
+			t.Errorf("%s: the model was written %d times", name, wrote)
+		}
+		w.sound(t)
+	}
+}
+
+// TestPromotionByHandKilled: where a promotion that lets a pool come to point is killed at a call,
+// or loses a reply, the next node boots from the former image or from the version, and the same
+// command ends it.
+func TestPromotionByHandKilled(t *testing.T) {
+	for name, begin := range map[string]func(uint64) *world{"a pool's first version": fresh, "a pool by version": aged} {
+		ready := func() (*world, []string) {
+			w := begin(1)
+			o := unset()
+			o.Proof = proving().Proof
+			o.Proof.Promote = kamino.PromoteManual
+			if p := w.update(o); p.err != nil {
+				t.Fatal(p.err)
+			}
+			want := []string{lastSegment(w.bootsFrom(w.pools[poolA])), kamino.VersionName(w.now)}
+			w.watchNext()
+			w.promotedByHand = true
+			return w, want
+		}
+		play := func(w *world, faults ...fault) *proc {
+			p := &proc{logging: true, faults: faults}
+			w.spawn(p, func(ctx context.Context) {
+				_, p.err = p.engine().PromoteVersion(ctx, kamino.PromoteOptions{Pool: "a"})
+			})
+			w.wait()
+			return p
+		}
+		w, _ := ready()
+		p := play(w)
+		if nth(t, p.log, "model", "Promote", 2); p.err != nil {
+			t.Fatal(p.err)
+		}
+		for _, s := range p.log {
+			for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter, worlds.LostReply, worlds.FalseFailure, worlds.ServerError} {
+				if !kind.Fits(s.call.is()) || s.step == "" {
+					continue
+				}
+				w, want := ready()
+				play(w, fault{kind: kind, at: s.at})
+				w.pass(t)
+				w.advance(w.now.Add(time.Minute))
+				second := play(w)
+				w.advance(w.now.Add(time.Minute))
+				if named := lastSegment(w.pools[poolA].image); !slices.Equal(w.turns(), want) || named != kamino.DefinitionName("a") {
+					t.Errorf("%s, %s at %s: repeated, it ended %v; the model names %s, nodes boot in turn from %v", name, kind, s, second.err, named, w.turns())
+				}
+				w.sound(t)
+			}
+		}
+	}
+}
+
+// TestPromotionByHandByVersion: a promotion leaves a pool by version where its definition stands
+// for another than the model names, or is tagged as unreliable, or somebody wants it so; a pool
+// that points goes by version again on request.
+func TestPromotionByHandByVersion(t *testing.T) {
+	for name, change := range map[string]func(w *world, o *kamino.PromoteOptions){
+		"latest is another one": func(w *world, _ *kamino.PromoteOptions) { w.version("2026.03.09").Excluded = true },
+		"the definition is tagged": func(w *world, _ *kamino.PromoteOptions) {
+			w.definition().Tags = map[string]string{kamino.TagPointer: "unreliable"}
+		},
+		"on request": func(_ *world, o *kamino.PromoteOptions) { o.ImageReference = kamino.ByVersion },
+		"on request, where it points": func(w *world, o *kamino.PromoteOptions) {
+			o.ImageReference = kamino.ByVersion
+			*w = *pointing(1)
+			w.waits("2026.03.10")
+		},
+	} {
+		w, o := aged(1), kamino.PromoteOptions{Pool: "a"}
+		w.artifacts[artifactKey(poolA, kamino.Definition, kamino.DefinitionName("a"))] = pointing(1).definition()
+		w.waits("2026.03.10")
+		change(w, &o)
+		w.watchNext()
+		_, err := w.promote(o)
+		w.advance(w.now.Add(time.Minute))
+		if named := lastSegment(w.pools[poolA].image); err != nil || named != "2026.03.10" || birth(w) != "2026.03.10" || len(w.turns()) != 2 {
+			t.Errorf("%s: it ended %v; the model names %s, nodes boot in turn from %v", name, err, named, w.turns())
+		}
+	}
+}
