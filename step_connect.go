@@ -172,9 +172,7 @@ func (r *Run) readPool(ctx context.Context) error {
 	if transient(err) || ctx.Err() != nil {
 		return fmt.Errorf("find the pool of node %s: %w", r.donor.node.Name, err)
 	} else if err != nil {
-		return &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []Refusal{{
-			Code: "provider", Field: "spec.providerID", Value: string(r.donor.node.ProviderID),
-			Why: err.Error(), Do: "choose a node of a pool that this provider can handle"}}}
+		return refuseOutside(r.donor.node, err)
 	}
 	if r.pool, err = r.engine.Provider.Pool(ctx, id); err != nil {
 		return r.hintGone(fmt.Errorf("read pool %s of node %s: %w", id.Name(), r.donor.node.Name, err))
@@ -185,6 +183,20 @@ func (r *Run) readPool(ctx context.Context) error {
 	}
 	r.donor.instance = in.as(r.donor.node.SystemUUID)
 	return nil
+}
+
+// labelKarpenter is on each node that Karpenter makes, with its node pool
+// (https://karpenter.sh/docs/concepts/nodepools).
+const labelKarpenter = "karpenter.sh/nodepool"
+
+// refuseOutside refuses a node that is of no pool.
+func refuseOutside(n Node, err error) error {
+	f := Refusal{Code: "provider", Field: "spec.providerID", Value: string(n.ProviderID), Why: err.Error(), Do: "choose a node of a pool that this provider can handle"}
+	if by := n.Labels[labelKarpenter]; by != "" {
+		f = Refusal{Code: "owner", Field: "metadata.labels[" + labelKarpenter + "]", Value: by, Why: "Karpenter made the node, beside all pools: " + err.Error(),
+			Do: "choose a node of a pool; what Karpenter's nodes boot from stands in their node class"}
+	}
+	return &RefusedError{Subject: "node " + n.Name, Refusals: []Refusal{f}}
 }
 
 // hintGone tells what to do about a node whose machine is gone.

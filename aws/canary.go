@@ -44,11 +44,9 @@ func (p *Provider) CanaryFit(ctx context.Context, pool kamino.Pool) (kamino.Cana
 
 // size is the type of a canary: the first of a mixed policy, else the template's.
 func (g group) size() string {
-	if g.MixedInstancesPolicy != nil && g.MixedInstancesPolicy.LaunchTemplate != nil {
-		for _, o := range g.MixedInstancesPolicy.LaunchTemplate.Overrides {
-			if text(o.InstanceType) != "" {
-				return *o.InstanceType
-			}
+	for _, o := range overrides(g.MixedInstancesPolicy) {
+		if text(o.InstanceType) != "" {
+			return *o.InstanceType
 		}
 	}
 	return string(g.data.InstanceType)

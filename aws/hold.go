@@ -16,7 +16,17 @@ import (
 // tagSuspended is on a group whose zone rebalancing Kamino suspended: AWS keeps no owner.
 const tagSuspended = "kamino-suspended"
 
-const rebalance = "AZRebalance"
+// Processes of a group that may be suspended. Without Launch it also refuses to take an instance
+// back from Standby
+// (https://docs.aws.amazon.com/autoscaling/ec2/userguide/understand-how-suspending-processes-affects-other-processes.html).
+const (
+	rebalance = "AZRebalance"
+	launch    = "Launch"
+)
+
+func resumeLaunch(group string) string {
+	return "aws autoscaling resume-processes --auto-scaling-group-name " + group + " --scaling-processes " + launch
+}
 
 var _ kamino.Holder = (*Provider)(nil)
 
@@ -76,6 +86,9 @@ func (p *Provider) Hold(ctx context.Context, pool kamino.Pool, id kamino.Instanc
 		return kamino.WithHint(fmt.Errorf("hold instance %s: the desired capacity of %s is its minimum, %d: %w", text(in.InstanceId), pool.Name, sdk.ToInt32(g.MinSize), kamino.ErrUnsupported),
 			"%s", lowerMinimum(pool.Name, sdk.ToInt32(g.MinSize)))
 	}
+	if suspends(g, launch) { // it would not come back
+		return kamino.WithHint(fmt.Errorf("hold instance %s: %s of %s is suspended: %w", text(in.InstanceId), launch, pool.Name, kamino.ErrUnsupported), "%s", resumeLaunch(pool.Name))
+	}
 	if err := p.suspend(ctx, g); err != nil {
 		return err
 	}
@@ -114,8 +127,11 @@ func (p *Provider) suspend(ctx context.Context, g scaling.AutoScalingGroup) erro
 }
 
 // suspended says whether zones are not rebalanced, whoever wants that.
-func suspended(g scaling.AutoScalingGroup) bool {
-	return slices.ContainsFunc(g.SuspendedProcesses, func(s scaling.SuspendedProcess) bool { return text(s.ProcessName) == rebalance })
+func suspended(g scaling.AutoScalingGroup) bool { return suspends(g, rebalance) }
+
+// suspends says whether a process of a group is suspended, whoever wants that.
+func suspends(g scaling.AutoScalingGroup, process string) bool {
+	return slices.ContainsFunc(g.SuspendedProcesses, func(s scaling.SuspendedProcess) bool { return text(s.ProcessName) == process })
 }
 
 func suspendedTag(g scaling.AutoScalingGroup) scaling.Tag {
@@ -146,6 +162,9 @@ func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.Inst
 	}
 	if power(now.State.Name) != kamino.PowerOn {
 		return fmt.Errorf("put instance %s back in service, which is %s: %w", text(in.InstanceId), now.State.Name, kamino.ErrInProgress)
+	}
+	if suspends(g, launch) {
+		return kamino.WithHint(fmt.Errorf("put instance %s back in service: %s of %s is suspended by now: %w", text(in.InstanceId), launch, pool.Name, kamino.ErrInProgress), "%s", resumeLaunch(pool.Name))
 	}
 	if most := sdk.ToInt32(g.MaxSize); sdk.ToInt32(g.DesiredCapacity) >= most {
 		return kamino.WithHint(fmt.Errorf("put instance %s back in service: the desired capacity of %s is its maximum, %d, by now: %w", text(in.InstanceId), pool.Name, most, kamino.ErrInProgress),

@@ -96,6 +96,30 @@ func TestHoldMinimum(t *testing.T) {
 	}
 }
 
+// TestHoldLaunch: a group that launches nothing takes no instance back from Standby: it is no pool,
+// and a donor of one that came to be so meanwhile waits until somebody lets it launch again.
+func TestHoldLaunch(t *testing.T) {
+	c := begin(t, setting{})
+	c.server.Suspend("blue", "Launch")
+	if got := fields(c.pool().Refusals); got != "suspended SuspendedProcesses" {
+		t.Errorf("refused for %q", got)
+	}
+	since := len(c.server.Requests(0))
+	if err := c.Hold(t.Context(), c.pool(), c.donor()); !errors.Is(err, kamino.ErrUnsupported) || kamino.Hint(err) == "" || len(c.actions(since)) != 0 {
+		t.Errorf("hold: %v, hint %q, wrote %v", err, kamino.Hint(err), c.actions(since))
+	}
+	c = begin(t, setting{})
+	c.hold()
+	c.server.Suspend("blue", "Launch")
+	since = len(c.server.Requests(0))
+	err := c.Release(t.Context(), c.pool(), c.donor())
+	if !errors.Is(err, kamino.ErrInProgress) || !strings.Contains(kamino.Hint(err), "resume-processes --auto-scaling-group-name blue --scaling-processes Launch") || len(c.actions(since)) != 0 {
+		t.Errorf("release: %v, hint %q, wrote %v", err, kamino.Hint(err), c.actions(since))
+	}
+	c.server.Resume("blue", "Launch")
+	c.release()
+}
+
 // TestHoldBelieved: what is answered and not done leaves nothing suspended, and no zone rebalanced
 // while a donor is away.
 func TestHoldBelieved(t *testing.T) {

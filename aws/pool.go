@@ -194,10 +194,16 @@ func (p *Provider) parameter(ctx context.Context, name string) (string, error) {
 	})
 }
 
+// overrides are those of a mixed instances policy; none where there is no policy.
+func overrides(policy *scaling.MixedInstancesPolicy) []scaling.LaunchTemplateOverrides {
+	if policy == nil || policy.LaunchTemplate == nil {
+		return nil
+	}
+	return policy.LaunchTemplate.Overrides
+}
+
 func byAttributes(policy *scaling.MixedInstancesPolicy) bool {
-	return policy != nil && policy.LaunchTemplate != nil && slices.ContainsFunc(policy.LaunchTemplate.Overrides, func(o scaling.LaunchTemplateOverrides) bool {
-		return o.InstanceRequirements != nil
-	})
+	return slices.ContainsFunc(overrides(policy), func(o scaling.LaunchTemplateOverrides) bool { return o.InstanceRequirements != nil })
 }
 
 // hasWarmPool says whether a group has a warm pool that is not being deleted.

@@ -53,6 +53,9 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 	if g.WarmPoolSize != nil && *g.WarmPoolSize > 0 {
 		add("warm-pool", "WarmPoolSize", fmt.Sprint(*g.WarmPoolSize), "the instances of the warm pool hold the former image, and join the cluster with it", "delete the warm pool")
 	}
+	if suspends(g.AutoScalingGroup, launch) {
+		add("suspended", "SuspendedProcesses", launch, "the group launches nothing, and takes no instance back from Standby", resumeLaunch(text(g.AutoScalingGroupName)))
+	}
 	shared, err := p.refuseShared(ctx, g)
 	if err != nil {
 		return nil, false, err
@@ -67,10 +70,7 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 
 // ownImage names what an override has that goes before the group's template.
 func ownImage(policy *scaling.MixedInstancesPolicy) string {
-	if policy == nil || policy.LaunchTemplate == nil {
-		return ""
-	}
-	for _, o := range policy.LaunchTemplate.Overrides {
+	for _, o := range overrides(policy) {
 		switch {
 		case o.LaunchTemplateSpecification != nil:
 			return "LaunchTemplateSpecification"

@@ -19,6 +19,8 @@ func codes(list []kamino.Refusal) string {
 	return strings.Join(out, " ")
 }
 
+func data(name string, value any) map[string]any { return map[string]any{name: value} }
+
 func TestRefusePool(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -31,10 +33,13 @@ func TestRefusePool(t *testing.T) {
 		{"EKS, with a parameter", emulator.Group{Tags: map[string]string{"eks:nodegroup-name": "ng"}, Parameter: "/p"}, "owner"},
 		{"Cluster API", emulator.Group{Tags: map[string]string{"sigs.k8s.io/cluster-api-provider-aws/cluster/c": "owned"}}, "owner"},
 		{"kOps", emulator.Group{Tags: map[string]string{"kops.k8s.io/instancegroup": "nodes"}}, "owner"},
+		{"kOps, with a parameter", emulator.Group{Tags: map[string]string{"kops.k8s.io/instancegroup": "nodes"}, Parameter: "/p"}, ""},
 		{"CloudFormation", emulator.Group{Tags: map[string]string{"aws:cloudformation:stack-name": "s"}}, "owner"},
 		{"CloudFormation, with a parameter", emulator.Group{Tags: map[string]string{"aws:cloudformation:stack-name": "s"}, Parameter: "/p"}, ""},
 		{"latest", emulator.Group{Version: "$Latest"}, "latest"},
 		{"latest, with a parameter", emulator.Group{Version: "$Latest", Parameter: "/p"}, ""},
+		{"override with an image", emulator.Group{Mixed: true, Version: "1", Override: data("ImageId", "ami-0123456789abcdef0")}, "override"},
+		{"override with a template", emulator.Group{Mixed: true, Version: "1", Override: data("LaunchTemplateSpecification", map[string]any{"LaunchTemplateName": "blue"})}, "override"},
 		{"warm pool", emulator.Group{Warm: 2}, "warm-pool"},
 		{"warm pool that is empty", emulator.Group{WarmPool: true}, ""},
 		{"refresh", emulator.Group{Refresh: "Baking"}, "refresh"},
@@ -44,8 +49,14 @@ func TestRefusePool(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := begin(t, setting{group: tt.group})
 			since := len(c.server.Requests(0))
-			if got := codes(c.pool().Refusals); got != tt.want {
+			refusals := c.pool().Refusals
+			if got := codes(refusals); got != tt.want {
 				t.Errorf("refused for %q, want %q", got, tt.want)
+			}
+			for _, r := range refusals {
+				if r.Field == "" || r.Value == "" || r.Why == "" || r.Do == "" {
+					t.Errorf("%+v does not say what is where, why not, or what to do", r)
+				}
 			}
 			if wrote := c.actions(since); len(wrote) != 0 {
 				t.Errorf("wrote %v", wrote)
@@ -55,7 +66,6 @@ func TestRefusePool(t *testing.T) {
 }
 
 func TestRefuseInstance(t *testing.T) {
-	data := func(name string, value any) map[string]any { return map[string]any{name: value} }
 	for _, tt := range []struct {
 		name  string
 		group emulator.Group

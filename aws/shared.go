@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,6 +104,9 @@ func (p *Provider) launchedBy(ctx context.Context, but, image string) (string, e
 		if who == but || text(other.Status) != "" {
 			continue
 		}
+		if slices.ContainsFunc(overrides(other.MixedInstancesPolicy), func(o scaling.LaunchTemplateOverrides) bool { return text(o.ImageId) == image }) {
+			return who, nil
+		}
 		for _, s := range specifications(other) {
 			if text(s.LaunchTemplateId) == "" {
 				continue
@@ -126,11 +130,9 @@ func specifications(g scaling.AutoScalingGroup) (out []*scaling.LaunchTemplateSp
 	if s := specification(g); s != nil {
 		out = append(out, s)
 	}
-	if m := g.MixedInstancesPolicy; m != nil && m.LaunchTemplate != nil {
-		for _, o := range m.LaunchTemplate.Overrides {
-			if o.LaunchTemplateSpecification != nil {
-				out = append(out, o.LaunchTemplateSpecification)
-			}
+	for _, o := range overrides(g.MixedInstancesPolicy) {
+		if o.LaunchTemplateSpecification != nil {
+			out = append(out, o.LaunchTemplateSpecification)
 		}
 	}
 	return out

@@ -139,3 +139,31 @@ func TestOtherGroupsTemplate(t *testing.T) {
 		t.Errorf("delete of what group green boots from ended %v; %d images are left, want 2", err, images)
 	}
 }
+
+// TestDeleteNamed: what an override of another group names, or a parameter of this pool's that its
+// template does not name at the moment, is in use.
+func TestDeleteNamed(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		use  func(c *cloud, before kamino.Pool, v []kamino.Artifact)
+	}{
+		{"an override of another group", func(c *cloud, _ kamino.Pool, v []kamino.Artifact) {
+			c.server.Seed(emulator.Group{Name: "green", Count: 1, Min: 1, Mixed: true, Version: "1", Override: data("ImageId", v[0].ID)})
+		}},
+		{"the pool's own parameter", func(c *cloud, before kamino.Pool, v []kamino.Artifact) {
+			c.promote(kamino.Target{Version: v[0].Name, Reference: kamino.ByPointer})
+			c.promote(kamino.Target{Former: before.Model.Saved})
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := begin(t, setting{})
+			before, v := c.pool(), c.build("2026.1.1")
+			tt.use(c, before, v)
+			err := c.Delete(t.Context(), c.pool(), v[0])
+			c.clock.Advance(time.Minute)
+			if _, images, _ := c.server.Counts("blue"); !errors.Is(err, kamino.ErrInUse) || images != 1 {
+				t.Errorf("delete ended %v; %d images are left, want 1", err, images)
+			}
+		})
+	}
+}

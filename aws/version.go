@@ -208,9 +208,9 @@ func (p *Provider) isOurs(ctx context.Context, pool kamino.Pool, a kamino.Artifa
 	return nil
 }
 
-// deleteVersion deregisters an image that neither the recipe of a group of the Region nor any
-// instance of the account refers to, and deletes its snapshots. Where an earlier attempt ended
-// between the two, the image is gone and a.Source tells the snapshot.
+// deleteVersion deregisters an image that neither the recipe of a group of the Region, nor the
+// pool's parameter, nor any instance of the account refers to, and deletes its snapshots. Where an
+// earlier attempt ended between the two, the image is gone and a.Source tells the snapshot.
 func (p *Provider) deleteVersion(ctx context.Context, pool kamino.Pool, a kamino.Artifact) error {
 	im, err := p.image(ctx, pool, a.Name)
 	if errors.Is(err, kamino.ErrNotFound) && a.Keeps {
@@ -240,6 +240,13 @@ func (p *Provider) deleteVersion(ctx context.Context, pool kamino.Pool, a kamino
 		return err
 	} else if other != "" {
 		return fmt.Errorf("delete image %s: the template of Auto Scaling group %s names it: %w", id, other, kamino.ErrInUse)
+	}
+	if own := p.ParameterName(pool); own != g.recipe.Parameter { // somebody may let a template name it again
+		if held, err := p.parameter(ctx, own); err != nil && !errors.Is(err, kamino.ErrNotFound) {
+			return err
+		} else if held == id {
+			return fmt.Errorf("delete image %s: parameter %s holds it: %w", id, own, kamino.ErrInUse)
+		}
 	}
 	p.known.unname(text(im.Name))
 	if _, err := p.ec2.DeregisterImage(ctx, &ec2.DeregisterImageInput{ImageId: &id}); err != nil && !isMissing(codeOf(err)) {

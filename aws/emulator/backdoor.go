@@ -147,6 +147,16 @@ func (s *Server) Suspend(group, process string) {
 	})
 }
 
+// Resume lets somebody start a process of a group again.
+func (s *Server) Resume(group, process string) {
+	s.start()
+	s.alter(func() {
+		if g := s.store.Groups[group]; g != nil {
+			delete(g.Suspended, process)
+		}
+	})
+}
+
 // Suspended says whether a process of a group is stopped.
 func (s *Server) Suspended(group, process string) bool {
 	s.start()

@@ -22,7 +22,9 @@ type Group struct {
 	Mixed    bool   // it has a mixed instances policy
 	// Attributes: the policy chooses instance types by attributes.
 	Attributes bool
-	Image      string // ImageId of the template; "": a stock image of Amazon
+	// Override are further fields of that policy's override, from now on.
+	Override map[string]any
+	Image    string // ImageId of the template; "": a stock image of Amazon
 	// Parameter, where set, holds that image and is what the template names.
 	Parameter string
 	UserData  string // "": a NodeConfig
@@ -77,12 +79,13 @@ func (s *Server) seed(in Group) {
 	if in.Version == "" {
 		delete(spec, "Version")
 	}
+	over := object{}
 	if in.Attributes {
 		wanted := object{"InstanceRequirements": object{"VCpuCount": object{"Min": "2"}, "MemoryMiB": object{"Min": "4096"}}}
 		g.Mixed = object{"LaunchTemplate": object{"LaunchTemplateSpecification": spec, "Overrides": []any{wanted}}}
 	} else if in.Mixed {
-		kind := text(t.Versions[1].Data, "InstanceType")
-		g.Mixed = object{"LaunchTemplate": object{"LaunchTemplateSpecification": spec, "Overrides": []any{object{"InstanceType": kind}}},
+		over = object{"InstanceType": text(t.Versions[1].Data, "InstanceType")}
+		g.Mixed = object{"LaunchTemplate": object{"LaunchTemplateSpecification": spec, "Overrides": []any{over}},
 			"InstancesDistribution": object{"OnDemandBaseCapacity": "0", "OnDemandPercentageAboveBaseCapacity": "100"}}
 	} else {
 		g.Template = spec
@@ -97,6 +100,7 @@ func (s *Server) seed(in Group) {
 	for _, a := range g.Activities {
 		s.done(g, a.ID)
 	}
+	maps.Copy(over, in.Override)
 	if in.Configuration != "" {
 		g.Template, g.Mixed = nil, nil
 	}

@@ -51,3 +51,14 @@ func TestReadOnlySystem(t *testing.T) {
 		t.Errorf("exit code %d, writes %q\n%s", code, w.writes(), errs)
 	}
 }
+
+// TestKarpenter: a node of no pool that Karpenter made is refused, with who made it.
+func TestKarpenter(t *testing.T) {
+	w := newFakeWorld()
+	stale(w)
+	w.cluster.nodes["n2"].ProviderID, w.cluster.nodes["n2"].Labels = "azure:///subscriptions/s/resourceGroups/g", map[string]string{"karpenter.sh/nodepool": "general"}
+	_, errs, code := w.kamino(t, "update", "--target-node", "n2")
+	if code != exitRefused || !strings.Contains(errs, "Karpenter made the node") || !strings.Contains(errs, "general") || len(w.writes()) > 0 {
+		t.Errorf("exit code %d, writes %q\n%s", code, w.writes(), errs)
+	}
+}
