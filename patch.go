@@ -350,7 +350,7 @@ func (e *Engine) patchOne(ctx context.Context, opts PatchOptions, name string) (
 	if out.Blocked && ctx.Err() != nil {
 		err = WithHint(err, "node %s stays blocked: kamino patch --target-node %s goes on and examines it", name, name)
 	}
-	out.Node, out.Run, out.Steps, out.Warnings = name, r.held.run, r.result.Steps, r.result.Warnings
+	out.Node, out.Run, out.Steps, out.Warnings = name, r.held.run, r.result.Steps, append(out.Warnings, r.result.Warnings...)
 	if err != nil {
 		out.Error = err.Error()
 	}

@@ -331,8 +331,10 @@ func (r *Run) examinePatched(ctx context.Context, n Node) (why string, next Next
 	if r.opts.Patch.Reboot != RebootNever && len(look.Reboot) > 0 {
 		return "the node still asks for a reboot: " + strings.Join(look.Reboot, "; "), next, nil
 	}
-	if look.Newest == "" {
-		r.doubt(InExamine, []string{"node " + n.Name + " has no kernel in /boot: whether it runs the newest is not known"})
+	unknown := "node " + n.Name + " has no kernel in /boot: whether it runs the newest is not known"
+	if p := &r.empty.patch; look.Newest == "" && !slices.Contains(p.Warnings, unknown) {
+		p.Warnings = append(p.Warnings, unknown)
+		r.held.warn(unknown)
 	}
 	return "", next, nil
 }

@@ -186,14 +186,20 @@ func (dnf) run(ctx context.Context, n Node, p Policy, out io.Writer) error {
 	return nil
 }
 
-// needsRestarting is dnf's word on a reboot. Its exit code 1 is that of plain errors, too: only the
-// text tells (https://dnf-plugins-core.readthedocs.io/en/latest/needs_restarting.html).
+// needsRestarting is dnf's word on a reboot: the program of yum-utils, which few nodes have, or
+// dnf's own command, without a look at the repositories. Its exit code 1 is that of plain errors,
+// too: only the text tells
+// (https://dnf-plugins-core.readthedocs.io/en/latest/needs_restarting.html; dnf5 is unverified).
 func (n Node) needsRestarting(ctx context.Context) string {
-	if !n.Disk.Exists("usr/bin/needs-restarting") {
+	words := []string{"LC_ALL=C", "dnf", "-C", "needs-restarting", "-r"}
+	switch here := n.Disk.Exists; {
+	case here("usr/bin/needs-restarting"):
+		words = []string{"LC_ALL=C", "needs-restarting", "-r"}
+	case !here("usr/bin/dnf"):
 		return ""
 	}
 	var out bytes.Buffer
-	err := n.Exec(ctx, &out, "env", "LC_ALL=C", "needs-restarting", "-r")
+	err := n.Exec(ctx, &out, "env", words...)
 	if err != nil && code(err) == 1 && strings.Contains(out.String(), "Reboot is required") {
 		return "needs-restarting: reboot is required"
 	}

@@ -546,15 +546,15 @@ func TestParsePolicy(t *testing.T) {
 
 // dnfNode is a tree with rpm's real database, whose packages are in version 1, and a repository
 // with version 2 of them; version 2 of alpha alone mends a hole, and kubelet is kept back, as the
-// guides of Kubernetes do it. A real dnf works on it.
-func dnfNode(t *testing.T) Node {
+// guides of Kubernetes do it. A real dnf works on it. More are packages besides.
+func dnfNode(t *testing.T, more ...string) Node {
 	needs(t, "dnf", "rpmbuild", "rpm", "createrepo_c", "modifyrepo_c")
 	tr := newTree(t, "dnf")
 	home := t.TempDir() // Debian's rpm keeps its database below the user's home otherwise
 	write(t, home+"/.rpmmacros", "%_dbpath /var/lib/rpm\n", 0o644)
 	tr.env = []string{"HOME=" + home}
 	install := []string{"--root=" + tr.root, "--dbpath=/var/lib/rpm", "-i"}
-	for _, name := range []string{"alpha", "beta", "kubelet"} {
+	for _, name := range append([]string{"alpha", "beta", "kubelet"}, more...) {
 		tr.rpm(name, "1")
 		tr.rpm(name, "2")
 		install = append(install, tr.repo+"/"+name+"-1-1.noarch.rpm")
@@ -574,7 +574,10 @@ func dnfNode(t *testing.T) Node {
 	n.Exec = func(ctx context.Context, out io.Writer, name string, args ...string) error {
 		if i := slices.Index(args, "dnf"); i >= 0 {
 			args = slices.Insert(slices.Clone(args), i+1, "--installroot="+tr.root, "--config="+tr.root+"/etc/dnf/dnf.conf",
-				"--setopt=reposdir="+tr.root+"/etc/yum.repos.d", "--setopt=plugins=0", "--releasever=9")
+				"--setopt=reposdir="+tr.root+"/etc/yum.repos.d", "--releasever=9")
+			if !slices.Contains(args, "needs-restarting") { // which is a plugin
+				args = append(args, "--setopt=plugins=0")
+			}
 		}
 		return run(ctx, out, name, args...)
 	}
@@ -602,6 +605,63 @@ func TestDnf(t *testing.T) {
 			}
 			if again, err := n.Patch(t.Context(), tt.policy); err != nil || again.Failure != "" || len(again.Changed) > 0 {
 				t.Errorf("again: %+v, %v", again, err)
+			}
+		})
+	}
+}
+
+// TestNeedsRestarting: dnf's word on a reboot is asked for where the program of yum-utils is, and
+// where only dnf is; a plain error of either, which ends with 1 too, asks for none.
+func TestNeedsRestarting(t *testing.T) {
+	t.Parallel()
+	const said = "Core libraries or services have been updated since boot-up:\n  * glibc\nReboot is required to fully utilize these updates."
+	want := []string{"needs-restarting: reboot is required"}
+	for name, tt := range map[string]struct {
+		program, text string
+		code          int
+		asked         string
+		want          []string
+	}{
+		"the program":              {"needs-restarting", said, 1, "needs-restarting -r", want},
+		"the program fails":        {"needs-restarting", "Error: cannot open the database", 1, "needs-restarting -r", nil},
+		"the program needs none":   {"needs-restarting", "Reboot should not be necessary.", 0, "needs-restarting -r", nil},
+		"dnf alone":                {"dnf", said, 1, "dnf -C needs-restarting -r", want},
+		"dnf without that command": {"dnf", "No such command: needs-restarting.", 1, "dnf -C needs-restarting -r", nil},
+		"neither":                  {"rpm", said, 1, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTree(t, tt.program)
+			n, asked := tr.node(), ""
+			n.Exec = func(ctx context.Context, out io.Writer, name string, args ...string) error {
+				if line := strings.Join(args, " "); strings.Contains(line, "needs-restarting") {
+					asked = strings.TrimPrefix(line, "LC_ALL=C ")
+					_, _ = io.WriteString(out, tt.text)
+					return exec.CommandContext(ctx, "sh", "-c", fmt.Sprint("exit ", tt.code)).Run()
+				}
+				return nil
+			}
+			if r, err := n.Look(t.Context()); err != nil || asked != tt.asked || !slices.Equal(r.Reboot, tt.want) {
+				t.Errorf("asked %q, told %q, %v", asked, r.Reboot, err)
+			}
+		})
+	}
+}
+
+// TestNeedsRestartingForReal: the real dnf asks for a reboot once glibc was upgraded, and not for
+// other packages.
+func TestNeedsRestartingForReal(t *testing.T) {
+	t.Parallel()
+	needs(t, "dnf", "rpmbuild", "rpm")
+	if out, err := exec.Command("dnf", "needs-restarting", "--help").CombinedOutput(); err != nil {
+		t.Skipf("needs dnf's plugins: %v\n%s", err, out)
+	}
+	for name, want := range map[string][]string{"glibc": {"needs-restarting: reboot is required"}, "gamma": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := dnfNode(t, name)
+			if r, err := n.Look(t.Context()); err != nil || !slices.Equal(r.Reboot, want) {
+				t.Errorf("%q, %v", r.Reboot, err)
 			}
 		})
 	}

@@ -88,7 +88,7 @@ func (w *world) addMachine(pool kamino.PoolID, host, image string) *machine {
 func (w *world) booted(m *machine) {
 	m.boots++
 	m.bootID = fmt.Sprintf("boot-%d", w.next())
-	m.kubelet, m.touched, m.sealed, m.pending = true, "", "", false
+	m.kubelet, m.touched, m.sealed, m.pending = true, "", "", m.former && m.release > 0
 	n := w.nodes[m.Hostname]
 	if n == nil {
 		n = &simNode{Node: kamino.Node{

@@ -30,6 +30,8 @@ type patchState struct {
 	unseen   bool   // its packages may have been changed since it was last signed
 	broken   bool   // a DaemonSet's pod is not Ready in the boots after an upgrade
 	stuck    bool   // its next restart does not come up; a power cycle mends it
+	former   bool   // its boots take the kernel that it had before its upgrade
+	outside  bool   // its kernel comes from outside: none lies in /boot
 }
 
 // ill says whether the machine is not in order after its upgrade.
@@ -163,7 +165,11 @@ func (w *world) runPatch(key string, pod *simSealPod, task kamino.Task, run, boo
 		}
 		ends(4*time.Second, func() {
 			m.looked = m.bootID
-			w.answer(m, kamino.AnnotationPatchLook, run, pod.nonce, kamino.PatchReport{Boot: m.bootID, Running: "6.1", Newest: "6.1", Reboot: m.reasons()})
+			seen := kamino.PatchReport{Boot: m.bootID, Running: "6.1", Newest: "6.1", Reboot: m.reasons()}
+			if m.outside {
+				seen.Newest = ""
+			}
+			w.answer(m, kamino.AnnotationPatchLook, run, pod.nonce, seen)
 		})
 	case kamino.TaskPatch:
 		w.after(3*time.Second, func() {

@@ -189,6 +189,99 @@ var patchStories = []struct {
 		}
 		return ""
 	}},
+	{"a node of which no waiting evicts a pod is left as it is, and the next is taken", func() string {
+		w := aged(1)
+		w.pods = append(w.pods, &simPod{Pod: kamino.Pod{Namespace: "default", Name: "bare"}, node: "a-0", bare: true})
+		p := w.patched(patchOptions())
+		refused := (*kamino.RefusedError)(nil)
+		if p.err != nil || len(p.out.Nodes) != 2 || p.out.Nodes[0].Node != "a-0" || !strings.Contains(p.out.Nodes[0].Error, "default/bare") || p.out.Nodes[1].Signed == "" {
+			return fmt.Sprintf("%+v, %v", p.out, p.err)
+		}
+		o := patchOptions()
+		o.Pool, o.Donor = "", "a-0"
+		if p = w.patched(o); !errors.As(p.err, &refused) || refused.Refusals[0].Code != "drain" {
+			return fmt.Sprintf("%+v, %v", p.out, p.err)
+		}
+		n := w.nodes["a-0"]
+		if m := w.machineOf(n); m.release != 0 || m.boots != 1 || len(n.Taints) > 0 || n.Annotations[kamino.AnnotationRun] != "" {
+			return fmt.Sprintf("%+v, %d boots", n.Node, m.boots)
+		}
+		return w.over()
+	}},
+	{"a node whose boot takes its former kernel stays blocked, and says so", func() string {
+		w := aged(1)
+		w.machineOf(w.nodes["a-0"]).former = true
+		p := w.patched(patchOptions())
+		if p.err != nil || len(p.out.Nodes) != 2 || !p.out.Nodes[0].Blocked || !strings.Contains(p.out.Nodes[0].Error, "kernel 6.2 is installed and 6.1 runs") {
+			return fmt.Sprintf("%+v, %v", p.out, p.err)
+		}
+		if n := w.nodes["a-0"]; !n.Tainted(kamino.TaintPatchFailed) || n.Labels[kamino.LabelPatched] != "" {
+			return fmt.Sprintf("%+v", n.Node)
+		}
+		return w.over()
+	}},
+	{"that nobody knows whether the newest kernel runs is told, and the node signed", func() string {
+		w := aged(1)
+		w.machineOf(w.nodes["a-0"]).outside = true
+		p := w.patched(patchOptions())
+		if p.err != nil || len(p.out.Nodes) != 1 || p.out.Nodes[0].Signed == "" || !slices.ContainsFunc(p.out.Nodes[0].Warnings, func(text string) bool {
+			return strings.Contains(text, "a-0 has no kernel in /boot")
+		}) {
+			return fmt.Sprintf("%+v, %v", p.out, p.err)
+		}
+		return w.over()
+	}},
+	{"two nodes are patched, one after the other, also where one besides fails", func() string {
+		for broken, want := range map[string]int{"": 2, "a-0": 3} {
+			w := aged(1)
+			if broken != "" {
+				w.machineOf(w.nodes[broken]).broken = true
+			}
+			o := patchOptions()
+			o.Nodes = 2
+			p := w.patched(o)
+			signed, blocked := 0, 0
+			for _, n := range w.nodes {
+				if n.Labels[kamino.LabelPatched] != "" && len(n.Taints) == 0 {
+					signed++
+				}
+				if n.Tainted(kamino.TaintPatchFailed) {
+					blocked++
+				}
+			}
+			if p.err != nil || len(p.out.Nodes) != want || signed != 2 || blocked != want-2 {
+				return fmt.Sprintf("%d signed, %d blocked, %+v, %v", signed, blocked, p.out, p.err)
+			}
+			if wrong := w.over(); wrong != "" {
+				return wrong
+			}
+		}
+		return ""
+	}},
+	{"no more candidates are tried than were asked for", func() string {
+		for retries, want := range []int{1, 2} {
+			w := aged(1)
+			for _, name := range []string{"a-0", "a-1", "a-2"} {
+				w.machineOf(w.nodes[name]).broken = true
+			}
+			o := patchOptions()
+			o.Retries = retries
+			p := w.patched(o)
+			blocked := 0
+			for _, n := range w.nodes {
+				if n.Tainted(kamino.TaintPatchFailed) {
+					blocked++
+				}
+			}
+			if p.err == nil || len(p.out.Nodes) != want || blocked != want {
+				return fmt.Sprintf("%d retries: %d blocked, %+v, %v", retries, blocked, p.out, p.err)
+			}
+			if wrong := w.over(); wrong != "" {
+				return wrong
+			}
+		}
+		return ""
+	}},
 	{"a night patches, selects and makes an image of the patched node", func() string {
 		w := aged(1)
 		w.advance(w.now.Add(time.Hour))

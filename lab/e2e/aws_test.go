@@ -28,6 +28,7 @@ var onAWS = sync.OnceValues(func() (*lab.Lab, error) {
 	return lab.Start(mainContext, lab.Options{On: lab.OnAWS, Dir: filepath.Join(mainDir, "aws"), Binary: labBinary, Speed: speed, Groups: []awsemulator.Group{
 		{Name: "red", Count: 3, Min: 2, Tags: clusterTag}, {Name: "blue", Count: 2, Min: 1, Version: "1", Tags: clusterTag},
 		{Name: "tight", Count: 1, Min: 1, Tags: clusterTag}, {Name: "baked", Count: 2, Min: 1, Tags: clusterTag}, {Name: "packer", Count: 1, Min: 1, Tags: clusterTag}, {Name: "green", Count: 3, Min: 1, Tags: clusterTag},
+		{Name: "mended", Count: 3, Min: 2, Tags: clusterTag},
 		{Name: "any", Count: 2, Min: 1, Version: "1", Attributes: true, Tags: clusterTag},
 		{Name: "warm", Count: 2, Min: 1, WarmPool: true, Tags: clusterTag},
 	}})
@@ -237,6 +238,60 @@ func TestAWSAuto(t *testing.T) {
 		t.Fatalf("exit code %d\n%s\n%s", o.code, o.out, o.log)
 	}
 	p.expectWhole(before, 0)
+}
+
+// TestAWSPatch: a node is patched and restarted while its group has it in Standby, and so is one
+// that comes back by a power cycle only: a machine that was off would be replaced in service. The
+// others do not notice.
+func TestAWSPatch(t *testing.T) {
+	t.Parallel()
+	p := newAWSPool(t, "mended")
+	before := p.members()
+	boots := func() map[string]string {
+		all := map[string]string{}
+		for _, m := range before {
+			n, err := p.lab.Client.CoreV1().Nodes().Get(t.Context(), m.Hostname, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[m.Hostname] = n.Status.NodeInfo.BootID
+		}
+		return all
+	}
+	for _, comes := range []string{nodes.NeedsReboot, nodes.HangsOnce} {
+		for _, m := range before {
+			if err := p.lab.AWS.WriteDisk(m.ID, func(files map[string]string) {
+				nodes.FillPackages(files)
+				files[nodes.UpgradesFile] = "libc6 2.36-10 amd64 " + nodes.NeedsReboot + "\nopenssl 3.0.17 amd64\n"
+				if comes == nodes.HangsOnce {
+					files[nodes.UpgradesFile] = "tzdata 2026a all " + comes + "\n"
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		was, since := boots(), len(p.lab.AWS.Requests(0))
+		one := p.run(patchArgs("--pool", p.name, "--return", "1m", "-o", "json")...).patched(t)
+		if !one.Restarted || one.Cycled != (comes == nodes.HangsOnce) || one.Blocked || len(one.Report.Changed) == 0 {
+			t.Errorf("%s: %+v, %+v", comes, one, one.Report)
+		}
+		var asked []string
+		for _, e := range p.lab.AWS.Requests(since) {
+			if g, _ := e.Parameters["AutoScalingGroupName"].(string); g == p.name && !strings.HasPrefix(e.Action, "Describe") {
+				asked = append(asked, e.Action)
+			}
+		}
+		if want := []string{"SuspendProcesses", "EnterStandby", "ExitStandby", "ResumeProcesses"}; !slices.Equal(slices.Sorted(slices.Values(asked)), slices.Sorted(slices.Values(want))) ||
+			slices.Index(asked, "EnterStandby") > slices.Index(asked, "ExitStandby") {
+			t.Errorf("%s: of the group was asked %v", comes, asked)
+		}
+		for name, boot := range boots() {
+			if took := name == one.Node; took != (boot != was[name]) {
+				t.Errorf("%s: node %s, boot %s, before %s; patched was %s", comes, name, boot, was[name], one.Node)
+			}
+		}
+		p.expectWhole(before, 0)
+	}
 }
 
 // TestAWSPackerForPartThree: an AMI that somebody else made of an instance of his own, with the
