@@ -178,6 +178,20 @@ func TestJudgeBoot(t *testing.T) {
 	if out, f := Judge(s, b); out != ProofFailed || !strings.Contains(f[0].Evidence, "(phase kernel took 2m40s, usually 2s)") {
 		t.Errorf("a slow boot for a phase: %s %v", out, f)
 	}
+	s.Node.Annotations = nil // its agent has not reported, or not recorded the boot
+	for ready, want := range map[time.Duration]Outcome{9 * time.Minute: ProofWaits, 11 * time.Minute: ProofFailed} {
+		s.Ready = s.Now.Add(-ready)
+		s.ReadyAs, s.Node.ReadySince, s.Running = s.Ready, s.Ready, s.Ready.Add(-5*time.Minute)
+		if out, f := Judge(s, b); out != want || f[0].Check != "boot" || !strings.Contains(f[0].Evidence, "Ready 5m0s after the machine ran") {
+			t.Errorf("a slow boot before its phases are told, Ready for %s: %s %v", ready, out, f)
+		}
+		alone := b
+		if alone.Without = []string{"report"}; ready < b.settled() {
+			if out, f := Judge(s, alone); out != ProofFailed {
+				t.Errorf("where no report is to come: %s %v", out, f)
+			}
+		}
+	}
 }
 
 // TestOriginal: an image of Kamino's own is never the original, whatever its ID looks like.

@@ -252,6 +252,8 @@ func TestJudge(t *testing.T) {
 		{"the report of another run", func(s *Sight) { reports(s, func(r *NodeReport) { r.Nonce = "other" }) }, unsure, "report"},
 		{"a failed unit", func(s *Sight) { reports(s, func(r *NodeReport) { r.FailedUnits = []string{"app.service"} }) }, fail, "units"},
 		{"a unit that is started again and again", func(s *Sight) { reports(s, func(r *NodeReport) { r.Restarts = map[string]int{"kubelet.service": 4} }) }, fail, "units"},
+		{"a unit that is started again twice", func(s *Sight) { reports(s, func(r *NodeReport) { r.Restarts = map[string]int{"kubelet.service": 3} }) }, fail, "units"},
+		{"a unit that is started again once", func(s *Sight) { reports(s, func(r *NodeReport) { r.Restarts = map[string]int{"kubelet.service": 2} }) }, pass, "cloud"},
 		{"a reboot is pending", func(s *Sight) { reports(s, func(r *NodeReport) { r.RebootPending = "/run/reboot-required" }) }, fail, "reboot"},
 		{"kured tells of a reboot", func(s *Sight) {
 			s.Reboots = []Signal{KuredPendingReboot}

@@ -39,6 +39,7 @@ type setting struct {
 	front     func(http.Handler) http.Handler // stands before the emulator
 	group     string                          // what azure.json names; "": the scenario's
 	in        string                          // the scenario's resource group; "": the usual one
+	keeps     []azure.ExtensionRule           // nil: the billing extensions
 }
 
 // cloud is an emulated Azure with one pool, and the provider that talks to it
@@ -86,7 +87,7 @@ func begin(t *testing.T, s setting) *cloud {
 		c.scenario.Tenant, c.scenario.Subscription, s.group, clientID, secret)
 	var err error
 	c.Provider, err = azure.New(azure.Config{
-		File: config, Transport: https.Client(),
+		File: config, Transport: https.Client(), KeepExtensions: s.keeps,
 		Getenv: func(k string) string { return map[string]string{"AZURE_ENVIRONMENT_FILEPATH": stack}[k] },
 	})
 	if err != nil {

@@ -1,11 +1,16 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
@@ -59,6 +64,54 @@ func TestProvedByDefault(t *testing.T) {
 		if kamino.CanaryName(kamino.PoolID(strings.ToLower(p.id)), r.Run) == in.Pool {
 			t.Errorf("canary %s is left", in.Name)
 		}
+	}
+}
+
+// TestCanaryTakesNoPods: of the pods that could run on a canary's node those of DaemonSets do, and no
+// others, however many wait for a node of the pool.
+func TestCanaryTakesNoPods(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, 2)
+	labels, only := map[string]string{"app": p.name}, map[string]string{"agentpool": p.name}
+	meta, selector := metav1.ObjectMeta{Name: p.name, Labels: labels}, &metav1.LabelSelector{MatchLabels: labels}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeSelector: only,
+		Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/main:1"}}}}
+	apps := shared.Client.AppsV1()
+	_, err := apps.DaemonSets(metav1.NamespaceDefault).Create(t.Context(), &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels = map[string]string{"app": p.name + "-ordinary"}
+	template.Labels, selector = labels, &metav1.LabelSelector{MatchLabels: labels}
+	template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+		{LabelSelector: selector, TopologyKey: corev1.LabelHostname}}}} // one a node: the others wait
+	_, err = apps.Deployments(metav1.NamespaceDefault).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(6)), Selector: selector, Template: template}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		_ = apps.DaemonSets(metav1.NamespaceDefault).Delete(ctx, p.name, metav1.DeleteOptions{})
+		_ = apps.Deployments(metav1.NamespaceDefault).Delete(ctx, p.name, metav1.DeleteOptions{})
+	})
+	pods, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Watch(t.Context(), metav1.ListOptions{LabelSelector: "app in (" + p.name + ", " + p.name + "-ordinary)"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	landed := make(chan map[string]bool)
+	go func() {
+		owners := map[string]bool{}
+		for e := range pods.ResultChan() {
+			if pod, ok := e.Object.(*corev1.Pod); ok && strings.HasPrefix(pod.Spec.NodeName, "kamino-") {
+				owners[metav1.GetControllerOf(pod).Kind] = true
+			}
+		}
+		landed <- owners
+	}()
+	r := kaminoRun(t, updateArgs(p.node(0))...).mustSucceed(t)
+	pods.Stop()
+	if owners := <-landed; !r.Changed || !owners["DaemonSet"] || owners["ReplicaSet"] {
+		t.Errorf("changed %t; on the canary's node were pods of %v", r.Changed, owners)
 	}
 }
 

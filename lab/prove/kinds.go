@@ -21,7 +21,8 @@ type kind struct {
 	also  string // another row that may, by what is seen first
 	// behave is how the canary's machine differs; nil: not at all.
 	behave func(*world) nodes.Behaviour
-	// fault is what the cloud does when the canary is asked for.
+	// fault is what the cloud does when the canary is asked for. One whose effect takes place is of
+	// a machine that runs, and of which the cloud says all the same that it failed.
 	fault *emulator.Fault
 	// policy denies new scale sets.
 	policy  bool
@@ -50,8 +51,8 @@ func badKinds() []kind {
 		{name: "no kubelet", want: failed, check: "ready", behave: always(nodes.Behaviour{NoKubelet: true})},
 		{name: "kernel panic", want: failed, check: "ready", tells: "Kernel panic", behave: always(nodes.Behaviour{NoKubelet: true, Dead: true, Console: "[    1.2] Kernel panic - not syncing: VFS: Unable to mount root fs\n"})},
 		{name: "no runtime", want: failed, check: "ready", behave: always(nodes.Behaviour{NotReady: "container runtime is down"})},
-		{name: "failing extension", want: failed, check: "cloud", fault: &emulator.Fault{Kind: emulator.FailOperation, Code: "VMExtensionProvisioningError",
-			Message: "VM has reported a failure when processing extension 'vmssCSE'."}},
+		{name: "failing extension", want: failed, check: "cloud", tells: "VMExtensionProvisioningError", fault: &emulator.Fault{Kind: emulator.FailOperation, Code: "VMExtensionProvisioningError",
+			Message: "VM has reported a failure when processing extension 'vmssCSE'.", Committed: true}},
 		{name: "flapping kubelet", want: failed, check: "stable", behave: always(nodes.Behaviour{Restless: true})},
 		{name: "duplicate machine ID", want: failed, check: "identity", behave: func(w *world) nodes.Behaviour {
 			return nodes.Behaviour{MachineID: w.node(w.donor).Status.NodeInfo.MachineID}
@@ -119,12 +120,10 @@ func goodKinds() (all []kind) {
 	return all
 }
 
-// offKinds switch each check off once that a kind of bad image is for, and take that image. What is
-// the cloud's own word is no check that could be left out: there is no machine to go on with. Of
-// those that never become a node at all no run can go on either, so for "ready" it is one that
-// does.
+// offKinds switch each check off once that a kind of bad image is for, and take that image. Of those
+// that never become a node at all no run can go on, so for "ready" it is one that does.
 func offKinds() (all []kind) {
-	seen := map[string]bool{"cloud": true}
+	seen := map[string]bool{}
 	for _, k := range append(badKinds(), unclearKinds()...) {
 		if k.name == "no kubelet" || k.name == "kernel panic" || seen[k.check] {
 			continue

@@ -229,7 +229,7 @@ func (s *stage) play(ctx context.Context, t trial, pool string) (out Image) {
 	growing := make(chan error, 1)
 	asked, ask := context.WithCancel(ctx)
 	undo := s.interfere(w)
-	go func() { growing <- w.grow(ctx, t.without, func() bool { return asked.Err() != nil || s.proving(w) }) }()
+	go func() { growing <- w.grow(ctx, t, func() bool { return asked.Err() != nil || s.proving(w) }) }()
 	version, err := w.update(ctx, t.without)
 	ask()
 	undo()
@@ -255,38 +255,40 @@ func (i *Image) judge(t trial) {
 	}
 }
 
-// prepare lets a pool know how long its canaries take, where that matters.
+// prepare lets a pool know how long its canaries take, where that matters: three of them count, and
+// of those that this machine was too slow to see in time none does.
 func (s *stage) prepare(ctx context.Context, w *world) error {
 	if !w.kind.known {
 		return nil
 	}
 	w.tunes(true)
 	defer w.tunes(false)
-	for range 3 {
-		if _, err := w.update(ctx, ""); err != nil {
+	for range 8 {
+		var err error
+		if w.former, err = w.update(ctx, ""); err != nil {
 			return fmt.Errorf("a good image before: %w", err)
 		}
+		status, err := w.engine.Status(ctx, []string{string(w.id)}, nil)
+		if err != nil {
+			return fmt.Errorf("read how long canaries took: %w", err)
+		}
+		if b := status[0].Boots; b != nil && len(b.Phases) >= 3 {
+			return nil
+		}
 	}
-	return nil
+	return errors.New("eight good images before, and the boots of less than three are known")
 }
 
 // interfere does to the cloud and the cluster what the kind says, until undo.
 func (s *stage) interfere(w *world) (undo func()) {
 	switch {
 	case w.kind.alone:
-		stop := make(chan struct{})
-		var done sync.WaitGroup
-		done.Go(func() {
-			for !s.proving(w) {
-				select {
-				case <-stop:
-					return
-				case <-time.After(20 * time.Millisecond):
-				}
+		stop := beside(func(ctx context.Context) {
+			if until(ctx, "a canary", func() bool { return s.proving(w) }) == nil {
+				s.lab.Nodes.Cut(true)
 			}
-			s.lab.Nodes.Cut(true)
 		})
-		return func() { close(stop); done.Wait(); s.lab.Nodes.Cut(false) }
+		return func() { stop(); s.lab.Nodes.Cut(false) }
 	case w.kind.evicted:
 		return s.evicts(w)
 	case w.kind.policy:
@@ -299,17 +301,39 @@ func (s *stage) interfere(w *world) (undo func()) {
 		f := *w.kind.fault
 		f.Method, f.Path = "PUT", "**/virtualMachineScaleSets/"+kamino.CanaryName(w.id, "run-"+w.pool+"-1")
 		id := s.lab.Cloud.AddFault(f)
-		return func() { s.lab.Cloud.RemoveFault(id) }
+		given := func() {}
+		if f.Committed {
+			given = s.givesUp(w)
+		}
+		return func() { given(); s.lab.Cloud.RemoveFault(id) }
 	}
 	return func() {}
+}
+
+// givesUp lets the cloud call the canary's set failed, once its machine runs.
+func (s *stage) givesUp(w *world) (undo func()) {
+	return beside(func(ctx context.Context) {
+		if until(ctx, "the canary to be made", func() bool {
+			properties, _ := s.lab.Cloud.Document(w.address(w.canary()))["properties"].(map[string]any)
+			return properties["provisioningState"] == "Succeeded"
+		}) == nil {
+			s.lab.Cloud.Change(w.address(w.canary()), `{"properties":{"provisioningState":"Failed"}}`)
+		}
+	})
+}
+
+// beside does something while a run works, until undo.
+func beside(do func(context.Context)) (undo func()) {
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // undo ends it
+	var done sync.WaitGroup
+	done.Go(func() { do(ctx) })
+	return func() { cancel(); done.Wait() }
 }
 
 // evicts deletes the canary's machine once its node is Ready, as the cloud does with one that it
 // needs for somebody else.
 func (s *stage) evicts(w *world) (undo func()) {
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // undo ends it
-	var done sync.WaitGroup
-	done.Go(func() {
+	return beside(func(ctx context.Context) {
 		set := w.canary
 		if until(ctx, "a canary that takes part", func() bool { return w.node(set() + "000000").Spec.Unschedulable }) == nil {
 			_ = until(ctx, "its end", func() bool {
@@ -317,7 +341,6 @@ func (s *stage) evicts(w *world) (undo func()) {
 			})
 		}
 	})
-	return func() { cancel(); done.Wait() }
 }
 
 // proving says whether the canary of a world's present run was asked for.

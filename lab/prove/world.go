@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +38,7 @@ type world struct {
 	mu     sync.Mutex
 	run    string // the present run's ID
 	tuning bool   // ordinary runs come first
+	former string // the version that new nodes boot from before the proof; "": the generic image
 }
 
 const (
@@ -116,7 +119,7 @@ func (w *world) canary() string {
 func (w *world) tunes(so bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tuning = so
+	w.tuning, w.run = so, ""
 }
 
 func (w *world) ordinary() bool {
@@ -150,41 +153,41 @@ func (w *world) send(method, id, body string) error {
 }
 
 // grow scales the pool out by one after the other, as an autoscaler does, once the proof is under
-// way, and says whether all that came to be is of the former image. Where a check is switched off,
-// a promotion may come before the last.
-func (w *world) grow(ctx context.Context, without string, proving func() bool) error {
+// way, and says whether all that came to be is of the former image. Where a check is switched off
+// the promotion may come before the last: then that holds for those that were there before it.
+func (w *world) grow(ctx context.Context, t trial, proving func() bool) error {
 	if err := until(ctx, "a proof of pool "+w.pool, proving); err != nil {
 		return err
 	}
+	beside := 0
 	for n := 1; n <= growth; n++ {
 		body := fmt.Sprintf(`{"sku":{"name":"Standard_D2s_v3","capacity":%d}}`, members+n)
 		if err := until(ctx, "the pool to grow", func() bool { return w.send(http.MethodPatch, w.address(w.pool), body) == nil }); err != nil {
 			return err
 		}
+		if versions, err := w.versions(ctx); err == nil && !slices.ContainsFunc(versions, func(v kamino.Artifact) bool { return v.InModel && v.Name != w.former }) {
+			beside = n
+		}
 		if err := (kamino.WallClock{}).Sleep(ctx, 2*time.Second); err != nil {
 			return err
 		}
 	}
-	var wrong []string
 	if err := until(ctx, "five more instances", func() bool {
-		wrong = nil
-		count := 0
-		for _, i := range w.lab.Cloud.Instances() {
-			if i.Pool == w.pool && i.State == "Succeeded" {
-				count++
-				if i.ImageID != "" && !w.kind.known && without == "" {
-					wrong = append(wrong, i.Name+" is of "+i.ImageID)
-				}
-			}
-		}
-		return count == members+growth
+		return len(w.members(func(i emulator.Instance) bool { return i.State == "Succeeded" })) == members+growth
 	}); err != nil {
 		return err
 	}
-	if len(wrong) > 0 {
-		return fmt.Errorf("during the proof %s", strings.Join(wrong, ", "))
+	first := func(i emulator.Instance) bool { return i.InstanceID == "0" || i.InstanceID == "1" }
+	of := w.members(func(i emulator.Instance) bool { return !first(i) && path.Base(i.ImageID) == path.Base(w.former) })
+	if beside == 0 || t.without == "" && beside < growth || len(of) < beside {
+		return fmt.Errorf("during the proof the pool grew by %d, and %d are of the former image %q; want %d", beside, len(of), w.former, growth)
 	}
 	return nil
+}
+
+// members are the pool's instances for which something holds.
+func (w *world) members(is func(emulator.Instance) bool) []emulator.Instance {
+	return slices.DeleteFunc(w.lab.Cloud.Instances(), func(i emulator.Instance) bool { return i.Pool != w.pool || !is(i) })
 }
 
 // end removes the pool.
