@@ -66,8 +66,9 @@ type Cluster interface {
 
 // Recorder is a cluster that keeps events of a node for people to read.
 type Recorder interface {
-	// Record never fails a run; an event that cannot be written is lost.
-	Record(ctx context.Context, node Node, reason, message string)
+	// Record never fails a run; an event that cannot be written is lost. A run has one of each
+	// reason on a node, also where it was adopted and does a step again.
+	Record(ctx context.Context, node Node, run, reason, message string)
 }
 
 // Patcher is a Cluster on whose nodes a run can upgrade packages. Errors are those of [Provider].

@@ -145,6 +145,8 @@ const (
 	EventProofFailed       = "KaminoProofFailed"
 	EventProofInconclusive = "KaminoProofInconclusive"
 	EventPatchFailed       = "KaminoPatchFailed"
+	EventRunFailed         = "KaminoRunFailed"
+	EventDonorAway         = "KaminoDonorAway"
 )
 
 // omit notes on a version that it becomes what new nodes boot from without the proof that it was to

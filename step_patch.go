@@ -269,9 +269,7 @@ func (r *Run) keepBlocked(n Node, why string) (Next, error) {
 
 func (r *Run) blocking(n Node, why string) Next {
 	return act(ActKeepBlocked, "keep the node blocked: "+why, func(ctx context.Context) error {
-		if rec, ok := r.engine.Cluster.(Recorder); ok {
-			rec.Record(ctx, n, EventPatchFailed, why)
-		}
+		r.warn(ctx, n, EventPatchFailed, why, nil)
 		return r.patcher().KeepBlocked(ctx, n, PatchFailure{Run: r.held.run, Reason: cutText(why, 500), At: r.engine.date()})
 	})
 }

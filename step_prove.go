@@ -303,9 +303,25 @@ func (r *Run) badReason() string {
 // recordProof leaves an event on the donor's node.
 func (r *Run) recordProof(ctx context.Context) {
 	reason := map[Outcome]string{ProofFailed: EventProofFailed, ProofInconclusive: EventProofInconclusive}[r.proof.error.Outcome]
-	if rec, ok := r.engine.Cluster.(Recorder); ok && r.donor.node.UID != "" {
-		rec.Record(ctx, r.donor.node, reason, r.proof.error.Error())
+	if r.donor.node.UID != "" {
+		r.warn(ctx, r.donor.node, reason, r.proof.error.Error(), nil)
 	}
+}
+
+// warn leaves an event on a node that somebody should look at, and says what to type.
+func (r *Run) warn(ctx context.Context, n Node, reason, what string, err error) {
+	rec, ok := r.engine.Cluster.(Recorder)
+	if !ok || n.Name == "" {
+		return
+	}
+	typed := "kamino status --pool " + r.pool.ID.Name() + " -o wide"
+	if reason == EventDonorAway {
+		typed = "kamino restore --pool " + r.pool.ID.Name()
+	}
+	if hint := Hint(err); hint != "" && len(what)+len(hint) < 600 { // what to type must fit in
+		what += "; " + hint
+	}
+	rec.Record(ctx, n, r.held.run, reason, cutText(Plain(what), 800)+`. Type "`+typed+`"`)
 }
 
 // lookRetire removes the canary, and then its Node object: the cloud controller manager would do

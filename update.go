@@ -343,6 +343,9 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		}
 		errs = append(errs, err)
 	}
+	if proof := (*ProofError)(nil); !interrupted && r.work() == "" && !errors.As(cause, &proof) { // of others there is one already
+		r.warn(ctx, r.donor.node, EventRunFailed, "run "+r.held.run+" failed, and gives back what it took: "+cause.Error(), cause)
+	}
 	failed := r.giveBack(ctx, cause)
 	left := r.exec(ctx, canaryBack())
 	if failed == nil && !interrupted && r.work() == "" {
@@ -351,6 +354,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 	failed = errors.Join(failed, left)
 	if failed != nil {
 		// The lease stays: whoever comes next adopts the run and gives back.
+		r.warn(ctx, r.donor.node, EventDonorAway, "run "+r.held.run+" could not give back what it took: "+failed.Error(), nil)
 		errs = append(errs, WithHint(fmt.Errorf("give back: %w", failed), "kamino restore"))
 		return errors.Join(errs...)
 	}

@@ -25,7 +25,7 @@ const (
 // eventType is Warning for what somebody should look at.
 func eventType(reason string) string {
 	switch reason {
-	case kamino.EventProofFailed, kamino.EventProofInconclusive, kamino.EventPatchFailed:
+	case kamino.EventProofFailed, kamino.EventProofInconclusive, kamino.EventPatchFailed, kamino.EventRunFailed, kamino.EventDonorAway:
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal
@@ -33,7 +33,7 @@ func eventType(reason string) string {
 
 // Record writes an event of the node. It waits for the answer, but not for
 // long, and whether it was written is not told.
-func (c *Cluster) Record(ctx context.Context, node kamino.Node, reason, message string) {
+func (c *Cluster) Record(ctx context.Context, node kamino.Node, run, reason, message string) {
 	ctx, cancel := c.opts.Clock.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	now := metav1.NewTime(c.opts.Clock.Now())
@@ -41,7 +41,7 @@ func (c *Cluster) Record(ctx context.Context, node kamino.Node, reason, message 
 		message = strings.ToValidUTF8(message[:maxMessage], "")
 	}
 	_, _ = c.api.events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: node.Name + "."},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: eventName(node.Name, run, reason)},
 		// The name stands for the UID, as in the events of kubelet: kubectl
 		// describe node looks for that.
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: types.UID(node.Name)},
@@ -70,11 +70,9 @@ func (c *Cluster) RecordOnce(ctx context.Context, about corev1.ObjectReference, 
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault // of what has none
 	}
-	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(string(about.UID) + key))
 	when := metav1.NewTime(at)
 	_, err := c.api.events(namespace).Create(ctx, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%.200s.%016x", about.Name, sum.Sum64())},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: eventName(about.Name, string(about.UID), key)},
 		InvolvedObject: about, Reason: reason, Message: message, Type: kind,
 		FirstTimestamp: when, LastTimestamp: when, Count: 1,
 		Source:              corev1.EventSource{Component: managedBy},
@@ -85,4 +83,13 @@ func (c *Cluster) RecordOnce(ctx context.Context, about corev1.ObjectReference, 
 		return nil
 	}
 	return err
+}
+
+// eventName is the same for who writes the same event again.
+func eventName(object string, key ...string) string {
+	sum := fnv.New64a()
+	for _, k := range key {
+		_, _ = sum.Write([]byte(k))
+	}
+	return fmt.Sprintf("%.200s.%016x", object, sum.Sum64())
 }

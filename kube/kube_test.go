@@ -161,7 +161,9 @@ func TestExplain(t *testing.T) {
 func TestRecord(t *testing.T) {
 	client := fake.NewClientset()
 	c := NewForClient(client, Options{Clock: &fixedClock{now: noon}, Process: "host/1"})
-	c.Record(t.Context(), kamino.Node{Name: "n1", UID: "u1"}, "KaminoSealing", strings.Repeat("é", 1000))
+	for range 2 { // who adopts the run tells the same
+		c.Record(t.Context(), kamino.Node{Name: "n1", UID: "u1"}, "run-1", "KaminoSealing", strings.Repeat("é", 1000))
+	}
 	list, err := client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("events: %v, %v", list.Items, err)
@@ -175,7 +177,7 @@ func TestRecord(t *testing.T) {
 
 // TestEventType: what somebody should look at is a Warning.
 func TestEventType(t *testing.T) {
-	for reason, want := range map[string]string{kamino.EventProofFailed: "Warning", kamino.EventProofInconclusive: "Warning", kamino.EventPatchFailed: "Warning", "KaminoDraining": "Normal"} {
+	for reason, want := range map[string]string{kamino.EventProofFailed: "Warning", kamino.EventProofInconclusive: "Warning", kamino.EventPatchFailed: "Warning", kamino.EventRunFailed: "Warning", kamino.EventDonorAway: "Warning", "KaminoDraining": "Normal"} {
 		if got := eventType(reason); got != want {
 			t.Errorf("%s: %s, want %s", reason, got, want)
 		}

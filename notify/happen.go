@@ -17,9 +17,9 @@ import (
 // Reasons, as events say them; those on nodes are the engine's (kamino.EventProofFailed). The
 // alerts of charts/kamino have the same names.
 const (
-	RunFailed = "KaminoRunFailed"
+	RunFailed = kamino.EventRunFailed
 	Withdrawn = "KaminoWithdrawn"
-	DonorAway = "KaminoDonorAway"
+	DonorAway = kamino.EventDonorAway
 	Promoted  = "KaminoPromoted"
 	Refused   = "KaminoRefused"
 )

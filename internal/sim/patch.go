@@ -120,7 +120,7 @@ func (c simCluster) AskPackages(ctx context.Context, node kamino.Node, order kam
 }
 
 // Record implements kamino.Recorder.
-func (c simCluster) Record(_ context.Context, n kamino.Node, reason, message string) {
+func (c simCluster) Record(_ context.Context, n kamino.Node, _, reason, message string) {
 	c.p.w.events = append(c.p.w.events, n.Name+" "+reason+" "+message)
 }
 

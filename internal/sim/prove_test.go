@@ -904,9 +904,33 @@ func TestEvents(t *testing.T) {
 	} {
 		w := aged(1)
 		tt.play(w)
-		told := slices.DeleteFunc(w.events, func(e string) bool { return !strings.Contains(e, "Proof") && !strings.Contains(e, "PatchFailed") })
+		told := slices.DeleteFunc(w.events, func(e string) bool { return !strings.Contains(e, `Type "kamino `) })
 		if len(told) > 1 || (len(told) == 1) != (tt.want != "") || tt.want != "" && (!strings.HasPrefix(told[0], tt.want) || len(told[0]) < len(tt.want)+5) {
 			t.Errorf("%s: %q, want %q", tt.what, told, tt.want)
+		}
+	}
+}
+
+// TestFailureEvents: a run that fails leaves a Warning on its donor with what to type, and one more
+// where the donor is not back; who is told to end is no failure.
+func TestFailureEvents(t *testing.T) {
+	for fate, want := range map[worlds.Fate][]string{
+		worlds.Healthy:       nil,
+		worlds.SealTakenBack: {kamino.EventRunFailed},
+		worlds.NeverBoots:    {kamino.EventRunFailed, kamino.EventDonorAway},
+	} {
+		w := aged(1)
+		w.machineOf(w.nodes["a-0"]).fate = fate
+		p := w.update(options("a-0"))
+		w.wait()
+		var got []string
+		for _, e := range w.events {
+			if reason, ok := strings.CutPrefix(e, "a-0 Kamino"); ok && strings.Contains(e, `Type "kamino `) {
+				got = append(got, "Kamino"+strings.Fields(reason)[0])
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v, %v: Warnings %q, want %q in %q", fate, p.err, got, want, w.events)
 		}
 	}
 }

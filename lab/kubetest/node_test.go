@@ -162,8 +162,9 @@ func TestNotAllowed(t *testing.T) {
 func TestRecord(t *testing.T) {
 	s := newSubject(t, kube.Options{Process: "host/1"})
 	makeNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "eventful"}})
-	s.Record(t.Context(), s.node(t, "eventful"), "KaminoSealing", "seal the disk")
+	s.Record(t.Context(), s.node(t, "eventful"), "run-1", "KaminoSealing", "seal the disk")
 	s.cost(t, 1)
+	s.Record(t.Context(), s.node(t, "eventful"), "run-1", "KaminoSealing", "seal the disk")
 	// The selector of kubectl describe node.
 	list, err := admin.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=eventful,reason=KaminoSealing"})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Message != "seal the disk" || list.Items[0].ReportingController != "kamino" {
