@@ -148,7 +148,7 @@ func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.Inst
 		return fmt.Errorf("put instance %s back in service, which is %s: %w", text(in.InstanceId), now.State.Name, kamino.ErrInProgress)
 	}
 	if most := sdk.ToInt32(g.MaxSize); sdk.ToInt32(g.DesiredCapacity) >= most {
-		return kamino.WithHint(fmt.Errorf("put instance %s back in service: the desired capacity of %s is its maximum, %d, by now: %w", text(in.InstanceId), pool.Name, most, kamino.ErrInProgress),
+		return kamino.WithHint(fmt.Errorf("put instance %s back in service: the desired capacity of %s is now its maximum, %d: %w", text(in.InstanceId), pool.Name, most, kamino.ErrInProgress),
 			"aws autoscaling update-auto-scaling-group --auto-scaling-group-name %s --max-size %d", pool.Name, most+1)
 	}
 	if _, err = p.scaling.ExitStandby(ctx, &autoscaling.ExitStandbyInput{AutoScalingGroupName: g.AutoScalingGroupName, InstanceIds: []string{text(in.InstanceId)}}); err != nil {
