@@ -38,7 +38,7 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 		n := o.taken()[0]
 		mark, _ := n.claim(o.id) // taken has read it
 		p.Action = DoFinish
-		p.because("unfinished", "run %s left node %s marked, and nobody holds the pool", mark.Run, n.Name)
+		p.because("unfinished", "run %s left node %s marked, and no run holds the pool", mark.Run, n.Name)
 	case o.decideTrial(&p), o.decideBuilding(&p, now), o.decideProof(&p, opts):
 	default:
 		o.decideNeed(&p, opts, rules, now)
@@ -74,7 +74,7 @@ func (o overview) decideNothing(p *PoolPlan, image *Artifact, proof Proving) {
 		return
 	} else if v != nil && v.hidden() && !v.mayPromote(proof) {
 		p.because("unproved", "version %s is hidden and not proved", v.Name)
-		p.hold("promote", "with --prove canary it is proved; %s takes it unproved", HowToPromote(o.pool.Name, v.Name))
+		p.hold("promote", "with --prove canary it is proved; %s accepts it unproved", HowToPromote(o.pool.Name, v.Name))
 		return
 	}
 	word := ""
@@ -154,7 +154,7 @@ func (o overview) decideBuilding(p *PoolPlan, now time.Time) bool {
 		}
 		p.because("unfinished", "version %s is being built (%d%%)", v.Name, v.Percent)
 		if v.Tags[TagReceipt] == "" {
-			p.hold("no-receipt", "version %s has no receipt of a seal: something else than kamino builds it", v.Name)
+			p.hold("no-receipt", "version %s has no receipt of a seal: it is not built by kamino", v.Name)
 			return true
 		}
 		for _, n := range o.nodes {
@@ -189,7 +189,7 @@ func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
 	}
 	p.because("unproved", "version %s is hidden and not proved", v.Name)
 	if !o.decideStandIn(p, v) {
-		p.hold("too-few-candidates", "no node stands for the pool: its donor %s is not Ready", v.Tags[TagBuiltFrom])
+		p.hold("too-few-candidates", "no node represents the pool: its donor %s is not Ready", v.Tags[TagBuiltFrom])
 	}
 	return true
 }
@@ -230,7 +230,7 @@ func (o overview) decideNeed(p *PoolPlan, opts AutoOptions, rules Rules, now tim
 	}
 	best := ranked(p.Candidates)
 	if len(best) < opts.MinCandidates {
-		p.hold("too-few-candidates", "%d candidates, at least %d wanted", len(best), opts.MinCandidates)
+		p.hold("too-few-candidates", "%d candidates found, at least %d required", len(best), opts.MinCandidates)
 		return
 	}
 	p.Action, p.Donor = DoUpdate, best[0].Node
@@ -286,7 +286,7 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
 		return
 	}
 	if !own && (o.lease.Ledger.Original != nil || good.Tags[TagRun] == "") {
-		p.hold("foreign-model", "somebody chose that image; kamino rollback --pool %s --to %s replaces it", o.pool.Name, good.Name)
+		p.hold("foreign-model", "the image was set by someone else; kamino rollback --pool %s --to %s replaces it", o.pool.Name, good.Name)
 		return
 	}
 	if good.Tags[TagReceipt] == "" {

@@ -69,7 +69,7 @@ func (o AutoOptions) validateRules() error {
 	for _, list := range [][]string{o.Pools, o.Rules.Ignore, o.Rules.IgnoreAnnotations, o.Rules.FineConditions} {
 		for i, s := range list {
 			if s == "" {
-				return WithHint(errors.New("an empty name in a list"), "leave out the flag instead")
+				return WithHint(errors.New("an empty name in a list"), "omit the flag instead")
 			}
 			if slices.Contains(list[:i], s) {
 				return WithHint(fmt.Errorf("%q is given twice", s), "give it once")
@@ -88,10 +88,10 @@ func (o AutoOptions) validateOverlaps() error {
 		}
 		if slices.Contains(o.Rules.IgnoreAnnotations, s.Annotation) {
 			return WithHint(fmt.Errorf("annotation %s is a signal and given for nodes to be ignored too", s.Annotation),
-				"leave it out of --node-ignore-annotation")
+				"remove it from --node-ignore-annotation")
 		}
 		if slices.Contains(o.Rules.FineConditions, s.Condition) {
-			return WithHint(fmt.Errorf("condition %s is a signal and given to be ignored too", s.Condition), "leave it out of --ignore-condition")
+			return WithHint(fmt.Errorf("condition %s is a signal and given to be ignored too", s.Condition), "remove it from --ignore-condition")
 		}
 	}
 	return nil
@@ -170,7 +170,7 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 		o := all[i]
 		plans[i], errs[i] = o.decide(opts, e.now()), o.err
 		if run := o.lease.Unfinished(e.now()); run != nil && run.Alive && plans[i].Action == DoFinish {
-			plans[i].hold("held", "run %s (process %s) is at work: its last heartbeat was %.0f s ago", run.Run, run.Process, run.Silence)
+			plans[i].hold("held", "run %s (process %s) is active: its last heartbeat was %.0f s ago", run.Run, run.Process, run.Silence)
 		}
 		if err := own.detail(ctx, o, opts, &plans[i]); err != nil {
 			errs[i] = err
@@ -302,7 +302,7 @@ func (p *PoolPlan) refuse(refusals []Refusal, least int) {
 	p.Donor, p.Run = "", nil
 	if ranked == 0 || ranked < least {
 		p.Refusals = refusals
-		p.hold("too-few-candidates", "%d candidates, at least %d wanted", ranked, least)
+		p.hold("too-few-candidates", "%d candidates found, at least %d required", ranked, least)
 		return
 	}
 	p.Donor = p.Candidates[0].Node

@@ -148,7 +148,7 @@ func (r Rules) judgeRole(n Node, c *Candidate) {
 			c.reject("scale-down", "cluster-autoscaler is deleting it")
 		case t.Key == TaintPatchFailed:
 			b := n.blocked()
-			c.reject("patch-failed", "blocked %s; kamino patch --target-node %s goes on", b, n.Name)
+			c.reject("patch-failed", "blocked %s; kamino patch --target-node %s continues", b, n.Name)
 		case r.RejectTainted && t.Effect != "PreferNoSchedule" && foreignTaint(n, t):
 			c.reject("tainted", "taint %s:%s", t.Key, t.Effect)
 		}
@@ -214,7 +214,7 @@ func (r Rules) judgePatches(n Node, now time.Time, c *Candidate) {
 	}
 	switch {
 	case found && patched.future(now):
-		c.reject("patch-in-future", "patched at %s, which is yet to come", patched)
+		c.reject("patch-in-future", "patched at %s, which is in the future", patched)
 	case r.AnyPatch:
 	case !found && len(problems) == 0:
 		c.reject("no-patch", "carries none of %s", joinSignals(r.LastPatch))

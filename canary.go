@@ -129,7 +129,7 @@ func (r *Run) removeCanary(prover Prover, list []Canary, shall func(Canary) bool
 		switch {
 		case !shall(c):
 		case !r.mayRemove(c):
-			why := fmt.Sprintf("belongs to run %s, of which the lease of the pool does not know: it stays until it expires at %s", c.Run, c.Expires.Format(time.RFC3339))
+			why := fmt.Sprintf("belongs to run %s, which is not recorded on the lease of the pool: it is kept until it expires at %s", c.Run, c.Expires.Format(time.RFC3339))
 			r.proof.kept[c.Name] = why
 			r.doubt(InRetire, []string{"canary " + c.Name + " " + why})
 		case c.State == Deleting:
@@ -297,9 +297,9 @@ func (s Sight) uncompared(b Bounds) (left []Finding) {
 		return nil
 	}
 	for _, f := range []Finding{
-		{"identity", ProofNotApplicable, "nobody knows the SSH host keys of the machine that the version was made of: whether the canary has the same"},
+		{"identity", ProofNotApplicable, "the SSH host keys of the machine that the version was made of are unknown: whether the canary has the same"},
 		{"capacity", ProofNotApplicable, "the version has no donor whose versions it should have"},
-		{"report", ProofNotApplicable, "no receipt tells which packages are on the version's disk"},
+		{"report", ProofNotApplicable, "no receipt lists the packages on the version's disk"},
 	} {
 		if !slices.Contains(b.Without, f.Check) {
 			left = append(left, f)
@@ -347,9 +347,9 @@ func (r *Run) lookProvable(ctx context.Context) (Next, error) {
 		return Next{}, err
 	} else if r.proof.mode != ProveCanary {
 		return Next{}, &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: codeNoCanary, Field: "--prove", Value: string(ProveCanary),
-			Why: "no canary can be had: " + firstWord(r.proof.none, "this cluster examines none"), Do: r.grantCanary() + "leave out --prove, which takes the version unproved"}}}
+			Why: "no canary can be created: " + firstWord(r.proof.none, "this cluster cannot examine canaries"), Do: r.grantCanary() + "omit --prove to accept the version unproved"}}}
 	}
-	return done("a canary can be had"), nil
+	return done("a canary can be created"), nil
 }
 
 // lookNamed reads, under the lease, the version that a person named.
@@ -360,7 +360,7 @@ func (r *Run) lookNamed(ctx context.Context) (Next, error) {
 	}
 	i := indexOf(o.versions, r.opts.Version)
 	if i < 0 && r.spent() < goneAfter {
-		return wait("version " + r.opts.Version + ", which is not listed, to be listed or to stay away"), nil
+		return wait("version " + r.opts.Version + ", which is not listed, to be listed or to be confirmed gone"), nil
 	} else if i < 0 {
 		return Next{}, fmt.Errorf("version %s is gone: there is nothing to prove", r.opts.Version)
 	}

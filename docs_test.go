@@ -3,6 +3,8 @@ package kamino_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -25,7 +27,7 @@ func TestArchitectureTable(t *testing.T) {
 	_, after, _ := strings.Cut(rest, "\n\n")
 	var rows strings.Builder
 	for _, s := range kamino.Pipeline() {
-		fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", s.Name, dash(s.Seed), s.Does, dash(s.Back))
+		fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", s.Name, dash(s.Original), s.Does, dash(s.Back))
 	}
 	want := before + head + rows.String() + "\n" + after
 	if os.Getenv("UPDATE") != "" {
@@ -38,6 +40,39 @@ func TestArchitectureTable(t *testing.T) {
 		t.Errorf("the table of steps in %s is not the pipeline's; write it with: UPDATE=1 go test -run TestArchitectureTable .", path)
 	}
 }
+
+// TestMakeTargets: whatever pages, the hosted pipeline and CI make is a target that there is.
+func TestMakeTargets(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []string{"README.md", "CONTRIBUTING.md", "AGENTS.md", ".github/workflows/release.yml", ".ci/run"}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, file := range append(files, pages...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range made.FindAllStringSubmatch(string(text), -1) {
+			for _, target := range strings.Fields(m[1]) {
+				if tried++; !strings.Contains(string(makefile), "\n"+target+": ") {
+					t.Errorf("%s makes %q, which the Makefile does not have", file, target)
+				}
+			}
+		}
+	}
+	if tried < 30 {
+		t.Errorf("only %d targets were found", tried)
+	}
+}
+
+// made finds commands of make in code, with the targets that follow.
+var made = regexp.MustCompile("(?m)(?:^    |`|run: |^ +|\" |[A-Z]+=[^ ]+ )make((?: [a-z][a-z-]*)+)(?:`| [A-Z]|$| +#|\\.)")
 
 func dash(s string) string {
 	if s == "" {

@@ -68,7 +68,7 @@ func (e *Engine) Doctor(ctx context.Context, opts AutoOptions, donor string) ([]
 		d.failed("pools", err)
 	} else if len(pools) == 0 {
 		d.add(Check{Name: "pools", State: CheckFailed, Found: "no node of this cluster belongs to a pool",
-			Do: "look at spec.providerID: kubectl get nodes -o yaml"})
+			Do: "check spec.providerID: kubectl get nodes -o yaml"})
 	}
 	for _, o := range pools {
 		d.checks = append(d.checks, e.doctorPool(ctx, o, opts)...)
@@ -92,7 +92,7 @@ func (e *Engine) doctorPool(ctx context.Context, o overview, opts AutoOptions) [
 	if len(best) == 0 {
 		d.checkLease(ctx)
 		d.add(Check{Name: "donor", State: CheckWarned, Found: fmt.Sprintf("none of %d nodes is a candidate now: the other checks need one", len(p.Candidates)),
-			Do: fmt.Sprintf("kamino plan --pool %s tells why; kamino doctor --target-node NODE checks a node of your choice", d.pool.Name)})
+			Do: fmt.Sprintf("kamino plan --pool %s shows why; kamino doctor --target-node NODE checks a node of your choice", d.pool.Name)})
 		return d.checks
 	}
 	return append(d.checks, e.doctorRun(ctx, opts.runOf(best[0].Node, p))...)
@@ -156,7 +156,7 @@ func (d *doctor) check(name, fine string, look func() error) (passed bool) {
 	}
 	for _, doubt := range d.doubts[doubts:] {
 		found, do, _ := strings.Cut(doubt, ToEndIt)
-		d.add(Check{Name: name, State: CheckWarned, Found: found, Do: firstWord(do, "nothing: a run goes on, and tells this too")})
+		d.add(Check{Name: name, State: CheckWarned, Found: found, Do: firstWord(do, "nothing: the run continues, and reports this too")})
 	}
 	return err == nil
 }
@@ -169,9 +169,9 @@ func (d *doctor) failed(name string, err error) {
 		}
 		return
 	}
-	do := "docs/operations.md tells of this message, if it comes again"
+	do := "see docs/operations.md if this message appears again"
 	if errors.Is(err, ErrForbidden) {
-		do = "grant what it names to these credentials; docs has the roles of Azure, the policies of AWS and what kamino init grants"
+		do = "grant these credentials what it names; docs has the roles of Azure, the policies of AWS and what kamino init grants"
 	}
 	d.add(Check{Name: name, State: CheckFailed, Found: err.Error(), Do: advice(err, do)})
 }
@@ -271,11 +271,11 @@ func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff,
 	case all[0].err != nil:
 		return out, all[0].err
 	case next == nil:
-		return out, fmt.Errorf("compare packages: the next node of pool %s boots from an image that is not a prototype, of which no packages are known", id.Name())
+		return out, fmt.Errorf("compare packages: the next node of pool %s boots from an image that is not a prototype, whose packages are unknown", id.Name())
 	}
 	list, err := shelf.List(ctx, next.Tags[TagRun])
 	if errors.Is(err, ErrNotFound) {
-		return out, WithHint(fmt.Errorf("compare packages: no package list of version %s is kept", next.Name), "the next update keeps one; earlier kaminos did not")
+		return out, WithHint(fmt.Errorf("compare packages: no package list of version %s is kept", next.Name), "the next update keeps one; earlier releases did not")
 	} else if err != nil {
 		return out, fmt.Errorf("read the packages of version %s: %w", next.Name, err)
 	}
@@ -295,9 +295,9 @@ func (e *Engine) askPackages(ctx context.Context, shelf Shelf, n Node) (list []s
 	case merr != nil:
 		return nil, merr
 	case mark != nil:
-		return nil, fmt.Errorf("node %s is the donor of run %s: its packages are asked for when it is back", n.Name, mark.Run)
+		return nil, fmt.Errorf("node %s is the donor of run %s: its packages can be read when it is back", n.Name, mark.Run)
 	case !n.Ready:
-		return nil, fmt.Errorf("node %s is not Ready: no pod can look at its packages", n.Name)
+		return nil, fmt.Errorf("node %s is not Ready: no pod can read its packages", n.Name)
 	}
 	sum := sha256.Sum256([]byte(n.UID))
 	order := SealOrder{Run: "diff-" + hex.EncodeToString(sum[:4]), Nonce: rand.Text()}
@@ -306,11 +306,11 @@ func (e *Engine) askPackages(ctx context.Context, shelf Shelf, n Node) (list []s
 		back, cancel := e.clock().WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 		if ferr := shelf.ForgetPackages(back, n, order.Run); ferr != nil && !errors.Is(ferr, ErrNotFound) {
-			err = errors.Join(err, fmt.Errorf("clean up after the look at node %s: %w", n.Name, ferr))
+			err = errors.Join(err, fmt.Errorf("clean up after reading the packages of node %s: %w", n.Name, ferr))
 		}
 	}()
 	if err := shelf.AskPackages(ctx, n, order); err != nil {
-		return nil, fmt.Errorf("ask node %s for its packages: %w", n.Name, err)
+		return nil, fmt.Errorf("read packages of node %s: %w", n.Name, err)
 	}
 	for began := e.now(); ; {
 		now, err := e.Cluster.Node(ctx, n.Name)
@@ -325,9 +325,9 @@ func (e *Engine) askPackages(ctx context.Context, shelf Shelf, n Node) (list []s
 		case err != nil:
 			return nil, fmt.Errorf("read the pod that lists the packages: %w", err)
 		case pod.Failed || !pod.Exists:
-			return nil, fmt.Errorf("node %s did not tell its packages: %s", n.Name, firstWord(pod.Message, "somebody deleted the pod"))
+			return nil, fmt.Errorf("node %s did not report its packages: %s", n.Name, firstWord(pod.Message, "somebody deleted the pod"))
 		case e.now().Sub(began) > packagesLimit:
-			return nil, fmt.Errorf("node %s did not tell its packages within %s; the pod is %s", n.Name, packagesLimit, pod.Message)
+			return nil, fmt.Errorf("node %s did not report its packages within %s; the pod is %s", n.Name, packagesLimit, pod.Message)
 		}
 		if err := e.clock().Sleep(ctx, packagesPause); err != nil {
 			return nil, err

@@ -153,7 +153,7 @@ func (r *Run) lookMissing(ctx context.Context, id InstanceID) (Next, error) {
 	now := r.engine.now()
 	first := r.back.missing.id != id
 	if !first && now.Sub(r.back.missing.since) < goneAfter {
-		return wait("the donor's instance, which is not found, to be found or to stay away"), nil
+		return wait("the donor's instance, which is not found, to be found or to be confirmed gone"), nil
 	}
 	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
 	if err != nil {
@@ -169,7 +169,7 @@ func (r *Run) lookMissing(ctx context.Context, id InstanceID) (Next, error) {
 		return wait("the donor's instance, which its pool lists, to be found"), nil
 	case first:
 		r.back.missing = missing{id, now}
-		return wait("the donor's instance, which is not found, to be found or to stay away"), nil
+		return wait("the donor's instance, which is not found, to be found or to be confirmed gone"), nil
 	case r.donor.node.Ready && r.donor.node.runsOn(id):
 		return wait("the donor's instance, which is not found although its node is Ready"), nil
 	}
@@ -273,7 +273,7 @@ func (r *Run) refuseHeld(ctx context.Context) error {
 		return nil
 	}
 	return &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []Refusal{{Code: "held", Field: "state in pool " + r.pool.Name, Value: string(how),
-		Why: "the donor's instance is not in service, and nobody knows who wants it back there", Do: "put it in service, or choose another node"}}}
+		Why: "the donor's instance is not in service, and Kamino did not take it out", Do: "put it in service, or choose another node"}}}
 }
 
 // refuseServed ends a run whose donor somebody has put back in service before its disk was touched:
@@ -291,7 +291,7 @@ func (r *Run) refuseServed(ctx context.Context) error {
 		return nil
 	}
 	return WithHint(fmt.Errorf("somebody has put instance %s back in service (%s): switched off, pool %s would replace it", r.donor.instance.ID, how, r.pool.Name),
-		"find out who ends its Standby, and repeat the command")
+		"find out what ends its Standby, then run the command again")
 }
 
 const holdTheDonor = "take the donor out of service"
@@ -304,7 +304,7 @@ func (r *Run) lookHold(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	if mark == nil || !mark.Held {
-		next, err := r.remark(ActHolding, "write on the node that it is about to be taken out of service", n, mark, func(m *Mark) { m.Held = true })
+		next, err := r.remark(ActHolding, "record on the node that it is about to be taken out of service", n, mark, func(m *Mark) { m.Held = true })
 		return next.announcing(ActHold, holdTheDonor).noting(func(l *Lease) { l.Record.Held = true }), err
 	}
 	holder := r.engine.holder()

@@ -245,7 +245,7 @@ func (e *Engine) pauser() Examiner {
 // took and end. The reason stands on the namespace kamino-system. Resume takes it away.
 func (e *Engine) Pause(ctx context.Context, reason string) error {
 	if strings.TrimSpace(reason) == "" {
-		return WithHint(errors.New("no reason given"), "--reason TEXT tells everybody why nothing is done")
+		return WithHint(errors.New("no reason given"), "--reason TEXT tells others why no run begins")
 	}
 	return e.setPaused(ctx, reason)
 }

@@ -177,7 +177,7 @@ func (r *Run) refuse(midRun bool) error {
 	if !SameVM(r.donor.instance.VMID, r.donor.node.SystemUUID) {
 		all = append(all, Refusal{Code: "identity", Field: "status.nodeInfo.systemUUID", Value: r.donor.node.SystemUUID,
 			Why: fmt.Sprintf("instance %s is VM %s, not the machine that the node runs on", r.donor.instance.ID, r.donor.instance.VMID),
-			Do:  "look whether the instance was replaced under the same name; if so, delete the stale Node object"})
+			Do:  "check whether the instance was replaced under the same name; if so, delete the stale Node object"})
 	}
 	all = append(all, r.donor.instance.Refusals...)
 	all = append(all, r.pool.Refusals...)
@@ -247,9 +247,9 @@ func (r *Run) refusedFirst(err error) bool {
 func hintPool(err error, pool PoolID) error {
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return WithHint(err, "nothing was taken off; try again in some minutes with: kamino restore; if the pool was deleted for good: kamino restore --pool %s --pool-is-gone", pool.Name())
+		return WithHint(err, "nothing was removed; try again in a few minutes: kamino restore; if the pool was deleted for good: kamino restore --pool %s --pool-is-gone", pool.Name())
 	case errors.Is(err, ErrNotVisible):
-		return WithHint(err, "nothing was taken off; use credentials of the pool's tenant that may read %s, then: kamino restore; if the pool was deleted with its resource group: kamino restore --pool %s --pool-is-gone",
+		return WithHint(err, "nothing was removed; use credentials of the pool's tenant that may read %s, then: kamino restore; if the pool was deleted with its resource group: kamino restore --pool %s --pool-is-gone",
 			pool, pool.Name())
 	}
 	return err

@@ -197,7 +197,7 @@ func (n Node) taken(pool PoolID, lease Lease) (*Mark, error) {
 		return nil, err
 	}
 	if (mark.Sealing || mark.Held) && !n.vouched(*mark, lease) {
-		return nil, fmt.Errorf("node %s: annotation %s names run %s, of which neither the lease of pool %s nor a taint of the node knows",
+		return nil, fmt.Errorf("node %s: annotation %s names run %s, which is recorded neither on the lease of pool %s nor by a taint of the node",
 			n.Name, AnnotationRun, mark.Run, pool.Name())
 	}
 	return mark, nil
@@ -265,7 +265,7 @@ func (m *Mark) holds() string {
 
 // goesOn is what can be typed about a node whose patch has not ended.
 func goesOn(node string) string {
-	return "where its process has ended, kamino patch --target-node " + node + " goes on, and kamino restore gives the node back, blocked if its packages may have been changed"
+	return "where its process has ended, kamino patch --target-node " + node + " continues, and kamino restore gives the node back, blocked if its packages may have been changed"
 }
 
 // BlockedNode is a node that did not come back in order from a patch, or whose patch was
@@ -303,12 +303,12 @@ func (b BlockedNode) String() string {
 	if !b.Since.IsZero() {
 		text = "since " + b.Since.UTC().Format(time.RFC3339) + " "
 	}
-	return fmt.Sprintf("%sby patch run %s: %s", text, firstWord(b.Run, "unknown"), firstWord(b.Reason, "no reason is known"))
+	return fmt.Sprintf("%sby patch run %s: %s", text, firstWord(b.Run, "unknown"), firstWord(b.Reason, "unknown reason"))
 }
 
 // Do is what can be typed about it.
 func (b BlockedNode) Do() string {
-	return fmt.Sprintf("kamino patch --target-node %s goes on and examines it; if it is well as it is: kubectl taint node %[1]s %s-", b.Node, TaintPatchFailed)
+	return fmt.Sprintf("kamino patch --target-node %s continues and examines it; if it is healthy as it is: kubectl taint node %[1]s %s-", b.Node, TaintPatchFailed)
 }
 
 func (b BlockedNode) refusal() Refusal {
@@ -331,7 +331,7 @@ func refuseNode(n Node, o Options, midRun bool) []Refusal {
 		add("os", "status.nodeInfo.operatingSystem", n.OS, "only Linux disks can be sealed", "choose a Linux node")
 	}
 	if n.appliance() {
-		add("os", "status.nodeInfo.osImage", n.Software.OS, "its system is read-only and has no place for what makes a clone a node of its own", "choose a pool of another distribution")
+		add("os", "status.nodeInfo.osImage", n.Software.OS, "its system is read-only and cannot store what gives a clone its own identity", "choose a pool of another distribution")
 	}
 	if n.ControlPlane {
 		add("control-plane", "metadata.labels", "node-role.kubernetes.io/control-plane",

@@ -182,7 +182,7 @@ func (p *PatchReport) plain() *PatchReport {
 func (p *PatchReport) summary() string {
 	text := fmt.Sprintf("%d packages changed by %s", len(p.Changed), p.Manager)
 	if len(p.Changed) == 0 {
-		text = "nothing to upgrade, says " + p.Manager
+		text = "nothing to upgrade, according to " + p.Manager
 	}
 	if len(p.Kept) > 0 {
 		text += "; on hold: " + someOf(p.Kept)
@@ -321,7 +321,7 @@ func (e *Engine) patchIn(ctx context.Context, opts PatchOptions, t *turns, o ove
 	}
 	if left > 0 {
 		errs = append(errs, WithHint(fmt.Errorf("%d of %d nodes of pool %s patched", opts.Nodes-left, opts.Nodes, o.id.Name()),
-			"kamino patch --pool %s --dry-run tells why each node was taken or not", o.id.Name()))
+			"kamino patch --pool %s --dry-run shows why each node was chosen or not", o.id.Name()))
 		return errors.Join(errs...)
 	}
 	return nil // what went wrong before stands in the result
@@ -348,7 +348,7 @@ func (e *Engine) patchOne(ctx context.Context, opts PatchOptions, name string) (
 	}
 	out := r.empty.patch.PatchedNode
 	if out.Blocked && ctx.Err() != nil {
-		err = WithHint(err, "node %s stays blocked: kamino patch --target-node %s goes on and examines it", name, name)
+		err = WithHint(err, "node %s stays blocked: kamino patch --target-node %s continues and examines it", name, name)
 	}
 	out.Node, out.Run, out.Steps, out.Warnings = name, r.held.run, r.result.Steps, append(out.Warnings, r.result.Warnings...)
 	if err != nil {

@@ -53,31 +53,31 @@ const (
 // back to life once.
 func Pipeline() []Step {
 	return []Step{
-		{Name: InConnect, Seed: "1", Does: "check that the credentials work and that every needed action is allowed",
+		{Name: InConnect, Original: "1", Does: "check that the credentials work and that every needed action is allowed",
 			Look: (*Run).lookConnect, Limit: 30 * time.Second},
-		{Name: InValidate, Seed: "2", Does: "check that the donor and its pool can be used",
+		{Name: InValidate, Original: "2", Does: "check that the donor and its pool can be used",
 			Look: (*Run).lookValidate, Limit: 30 * time.Second},
 		{Name: InLock, Does: "take the pool's lease, or adopt the run that an ended process left", Back: "released",
 			Look: (*Run).lookLock, Limit: 5 * time.Minute,
 			Takes: "the lease"},
 		{Name: InRecover, Does: "give back what earlier runs of the pool left",
 			Look: (*Run).lookRecover, Limit: 2 * time.Hour},
-		{Name: InGallery, Seed: "3", Does: "make sure that the gallery exists",
+		{Name: InGallery, Original: "3", Does: "make sure that the gallery exists",
 			When: (*Run).inGallery, Look: (*Run).lookGallery, Patient: true},
-		{Name: InDefinition, Seed: "4", Does: "make sure that the image definition exists and matches the donor",
+		{Name: InDefinition, Original: "4", Does: "make sure that the image definition exists and matches the donor",
 			When: (*Run).inDefinition, Look: (*Run).lookDefinition, Patient: true},
-		{Name: InVersion, Seed: "5", Does: "look for an image version of today",
+		{Name: InVersion, Original: "5", Does: "look for an image version of today",
 			Look: (*Run).lookVersion, Patient: true},
-		{Name: InReuse, Seed: "6", Does: "look for a sealed snapshot of today of this donor",
+		{Name: InReuse, Original: "6", Does: "look for a sealed snapshot of today of this donor",
 			When: (*Run).imageMissing, Look: (*Run).lookReuse, Patient: true, Limit: buildLimit},
-		{Name: InRehearse, Does: "try without effect what drain and seal need",
+		{Name: InRehearse, Does: "dry-run what drain and seal need",
 			When: (*Run).donorUntouched, Look: (*Run).lookRehearse},
-		{Name: InProtect, Seed: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",
+		{Name: InProtect, Original: "7", Does: "keep cluster-autoscaler from removing the donor", Back: "removed",
 			When: (*Run).donorNeeded, Look: (*Run).lookProtect,
 			Takes: "the donor's protection", Until: InReturn},
-		{Name: InInventory, Does: "look why each file is on the donor's disk, and whether it may be sealed", Back: "pod removed",
+		{Name: InInventory, Does: "check why each file is on the donor's disk, and whether the disk may be sealed", Back: "pod removed",
 			When: (*Run).donorNeeded, Look: (*Run).lookSurvey, Patient: true},
-		{Name: InDrain, Seed: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
+		{Name: InDrain, Original: "8", Does: "block the donor for new pods and evict its pods", Back: "unblocked",
 			When: (*Run).donorNeeded, Look: (*Run).lookDrain, Notify: "Draining", Tells: taken, Limit: unlimited, Plan: (*Run).planDrain,
 			Takes: "the donor's block", Until: InReturn},
 		{Name: InHold, Does: "take the donor out of service, where its pool would replace a node that is off", Back: "put back in service",
@@ -86,28 +86,28 @@ func Pipeline() []Step {
 		{Name: InSeal, Does: "make the donor's disk fit to be cloned and wait for the receipt",
 			When: (*Run).donorNeeded, Look: (*Run).lookSeal, Plan: (*Run).planSeal,
 			Takes: "the donor sealed and perhaps off", Until: InReturn},
-		{Name: InStop, Seed: "9", Does: "wait for the donor to be off", Back: "started",
+		{Name: InStop, Original: "9", Does: "wait for the donor to be off", Back: "started",
 			When: (*Run).donorNeeded, Look: (*Run).lookStop,
 			Takes: "the donor off", Until: InReturn},
-		{Name: InSnapshot, Seed: "9", Does: "snapshot the donor's OS disk", Back: "deleted",
+		{Name: InSnapshot, Original: "9", Does: "snapshot the donor's OS disk", Back: "deleted",
 			When: (*Run).donorNeeded, Look: (*Run).lookSnapshot,
 			Takes: "the snapshot", Until: InClean},
-		{Name: InStart, Seed: "10", Does: "start the donor and wait for its node",
+		{Name: InStart, Original: "10", Does: "start the donor and wait for its node",
 			When: (*Run).donorMarked, Look: (*Run).lookStart, Limit: returnLimit, Stubborn: true},
 		{Name: InRelease, Does: "put the donor back in service", When: (*Run).releasesDonor, Look: (*Run).lookRelease, Limit: returnLimit, Stubborn: true},
-		{Name: InReturn, Seed: "11, 12", Does: "take off the block and the protection",
+		{Name: InReturn, Original: "11, 12", Does: "remove the block and the protection",
 			When: (*Run).donorMarked, Look: (*Run).lookReturn, Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
-		{Name: InImage, Seed: "13", Does: "build the image version from the snapshot", Back: "deleted when failed",
+		{Name: InImage, Original: "13", Does: "build the image version from the snapshot", Back: "deleted when failed",
 			When: (*Run).imageUnready, Look: (*Run).lookImage, Patient: true, Limit: buildLimit, Plan: (*Run).planImage,
 			Takes: "the image being built", Until: InImage},
 		{Name: InLaunch, Does: "start one instance from the hidden version beside the pool", Back: "removed",
 			When: (*Run).provesCanary, Look: (*Run).lookLaunch, Patient: true, Plan: (*Run).planLaunch,
 			Takes: "the canary", Until: InRetire},
-		{Name: InJoin, Does: "wait for the canary's node, cordon it and take its taint off",
+		{Name: InJoin, Does: "wait for the canary's node, cordon it and remove its taint",
 			When: (*Run).provesCanary, Look: (*Run).lookJoin, Patient: true, Limit: proofLimit},
 		{Name: InExamine, Does: "examine the canary: Ready in time, itself, and as its siblings are",
 			When: (*Run).provesCanary, Look: (*Run).lookExamine, Patient: true, Limit: unlimited},
-		{Name: InModel, Seed: "16, 17, 18", Does: "point the pool's model at the image, in one write", Back: "the former model is saved",
+		{Name: InModel, Original: "16, 17, 18", Does: "point the pool's model at the image, in one write", Back: "the former model is saved",
 			When: (*Run).promotes, Look: (*Run).lookModel, Patient: true, Plan: (*Run).planModel},
 		{Name: InRetire, Does: "remove the canary and its Node object",
 			When: (*Run).mayHaveCanary, Look: (*Run).lookRetire, Patient: true, Spare: true},
@@ -116,9 +116,9 @@ func Pipeline() []Step {
 		{Name: InWatch, Does: "watch the first node of the new version, and withdraw that if it is bad",
 			When: (*Run).watches, Look: (*Run).lookWatch, Patient: true, Limit: unlimited,
 			Takes: "the protection of the node that is watched", Until: InWatch},
-		{Name: InClean, Seed: "14", Does: "delete the snapshot",
+		{Name: InClean, Original: "14", Does: "delete the snapshot",
 			Look: (*Run).lookClean, Patient: true, Spare: true, Limit: buildLimit},
-		{Name: InPrune, Seed: "15", Does: "delete old image versions that nothing uses",
+		{Name: InPrune, Original: "15", Does: "delete old image versions that nothing uses",
 			Look: (*Run).lookPrune, Patient: true, Spare: true, Plan: (*Run).planPrune},
 	}
 }
@@ -143,16 +143,16 @@ func PatchPipeline() []Step {
 		{Name: InDrain, Does: "block the node for new pods and evict its pods", Back: "unblocked",
 			Look: (*Run).lookDrain, Notify: "Draining", Tells: patched, Limit: unlimited,
 			Takes: "the node's block", Until: InReturn},
-		{Name: InPatch, Does: "upgrade the node's packages by its own package manager",
+		{Name: InPatch, Does: "upgrade the node's packages with its own package manager",
 			Look: (*Run).lookPatch, Limit: patchLimit},
 		{Name: InReboot, Does: "restart the node if what was upgraded needs it", Back: "started",
 			Look: (*Run).lookReboot, Limit: unlimited, Takes: "a node that may be restarting", Until: InReturn},
 		{Name: InExamine, Does: "examine the node: Ready, with its DaemonSets, units and kernel in order",
 			Look: (*Run).lookPatched, Limit: unlimited},
-		{Name: InSign, Does: "write on the node that it is patched, for select and for kured's readers",
+		{Name: InSign, Does: "mark the node as patched, for the choice of donors and for what reads kured's annotation",
 			Look: (*Run).lookSign},
 		{Name: InRelease, Does: "put the node back in service", When: (*Run).mayRelease, Look: (*Run).lookRelease, Limit: returnLimit, Stubborn: true},
-		{Name: InReturn, Does: "take off the block and the protection",
+		{Name: InReturn, Does: "remove the block and the protection",
 			Look: (*Run).lookReturn, Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
 	}
 }
@@ -171,7 +171,7 @@ func restitution() []Step {
 		{Name: InStart, Does: "start the machine if it is off, and wait for its node", Look: (*Run).lookStart,
 			Limit: returnLimit, Stubborn: true},
 		{Name: InRelease, Does: "put the node back in service", When: (*Run).mayRelease, Look: (*Run).lookRelease, Limit: returnLimit, Stubborn: true},
-		{Name: InReturn, Does: "take off the block and the protection", Look: (*Run).lookReturn,
+		{Name: InReturn, Does: "remove the block and the protection", Look: (*Run).lookReturn,
 			Notify: "Returned", Limit: returnLimit, Stubborn: true, DonorBack: true},
 	}
 }
@@ -196,7 +196,7 @@ func stayOn() []Step {
 // that it watched.
 func canaryBack() []Step {
 	return []Step{
-		{Name: InWatch, Does: "take the protection off the node that was watched", When: (*Run).mayShield, Look: (*Run).lookUnshield, Limit: returnLimit, Stubborn: true},
+		{Name: InWatch, Does: "remove the protection of the node that was watched", When: (*Run).mayShield, Look: (*Run).lookUnshield, Limit: returnLimit, Stubborn: true},
 		{Name: InRetire, Does: "remove the canary and its Node object", When: (*Run).mayHaveCanary, Look: (*Run).lookRetire, Patient: true},
 	}
 }
@@ -223,10 +223,10 @@ const (
 // what is next: the step is done, something must be done, or there is
 // something to wait for. The engine does it and looks again.
 type Step struct {
-	Name string
-	Seed string // the numbers of these steps in the original's description
-	Does string // what it does, for people
-	Back string // what is given back when a later step fails
+	Name     string
+	Original string // the numbers of these steps in the original's description
+	Does     string // what it does, for people
+	Back     string // what is given back when a later step fails
 
 	// Limit is how long the step may take, time of throttling not counted.
 	Limit time.Duration

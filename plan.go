@@ -199,7 +199,7 @@ func (r *Run) planDonor(ctx context.Context) error {
 	case errors.Is(err, ErrForbidden), errors.Is(err, ErrNotFound):
 		r.doubt("rehearse", []string{"whether the seal pod would be admitted: " + err.Error()})
 	case err != nil:
-		return fmt.Errorf("try the seal of node %s without effect: %w", r.donor.node.Name, err)
+		return fmt.Errorf("dry-run the seal of node %s: %w", r.donor.node.Name, err)
 	}
 	return nil
 }

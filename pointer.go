@@ -260,7 +260,7 @@ func (r *Run) towardsPointer(versions []Artifact) string {
 	if resolved(versions) == nil {
 		return "every version is excluded: let the one that the model names count for the definition again; or use --image-reference version"
 	}
-	return "kamino rollback --pool " + r.pool.Name + " --to VERSION says which one it is to stand for; or use --image-reference version"
+	return "kamino rollback --pool " + r.pool.Name + " --to VERSION sets the one that it stands for; or use --image-reference version"
 }
 
 // Pin is an image that somebody else has put into a model in which kamino had
@@ -276,8 +276,8 @@ func (p Pin) String() string {
 
 func (p Pin) refusal(pool Pool) Refusal {
 	return Refusal{Code: "pinned", Field: "image of the model of pool " + pool.Name, Value: lastSegments(p.Image, 3),
-		Why:   fmt.Sprintf("somebody chose it: kamino last wrote %s", lastSegments(p.Wrote, 3)),
-		Do:    "leave it, or replace it with --adopt-model",
+		Why:   fmt.Sprintf("it was set by someone else: kamino last wrote %s", lastSegments(p.Wrote, 3)),
+		Do:    "keep it, or replace it with --adopt-model",
 		Allow: allowAdopt}
 }
 

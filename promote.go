@@ -100,7 +100,7 @@ type WithdrawOptions struct {
 // nothing is changed. Another one is marked only. Repeated, it changes nothing; see Withdrawal.
 func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rollback, error) {
 	if strings.TrimSpace(opts.Reason) == "" {
-		return Rollback{}, WithHint(errors.New("no reason given"), "--reason TEXT stands on the version for whoever looks at it next")
+		return Rollback{}, WithHint(errors.New("no reason given"), "--reason TEXT is recorded on the version")
 	}
 	o, err := e.onePool(ctx, opts.Pool, opts.DryRun)
 	if err != nil {
@@ -190,10 +190,10 @@ func (o overview) passedOver(t target) []Artifact {
 // noFallback tells what to do where no version can take the place of one that is bad.
 func (o overview) noFallback(err error) error {
 	if t := o.defaultTarget(); t.version != nil && t.version.Tags[TagReceipt] == "" {
-		return WithHint(err, "new nodes go on booting from it; version %s has no receipt of a seal, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it all the same",
+		return WithHint(err, "new nodes still boot from it; version %s has no receipt of a seal, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it all the same",
 			t.name(), firstWord(t.version.Tags[TagBuiltFrom], "unknown"), o.pool.Name)
 	}
-	return WithHint(err, "new nodes go on booting from it; kamino rollback --pool %s --to original goes back to the model from before; with --dry-run it tells first what of yours that needs", o.pool.Name)
+	return WithHint(err, "new nodes still boot from it; kamino rollback --pool %s --to original goes back to the model from before; --dry-run shows first which of your settings that needs", o.pool.Name)
 }
 
 // Watching is how auto-update watches the nodes that come from a new version.
@@ -385,7 +385,7 @@ func (e *Engine) withdrawLate(ctx context.Context, o overview, version string, l
 	if _, err := e.WithdrawVersion(ctx, WithdrawOptions{Pool: string(o.id), Version: version, Reason: cutText(proofFailedAs+proof.reason(), maxTag)}); err != nil {
 		return errors.Join(proof, fmt.Errorf("withdraw version %s: %w", version, err))
 	}
-	return WithHint(proof, "the version is withdrawn: kamino status tells what the pool's next node boots from")
+	return WithHint(proof, "the version is withdrawn: kamino status shows what the pool's next node boots from")
 }
 
 // newborn lists the instances of a pool that boot from an image. What an instance boots from is

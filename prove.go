@@ -49,7 +49,7 @@ type Bounds struct {
 // ProveMode says how a version is proved before it is what the pool's nodes boot from.
 type ProveMode string
 
-// The modes. ProveCanary is ProvePool where no canary can be had.
+// The modes. ProveCanary is ProvePool where no canary can be created.
 const (
 	ProveCanary ProveMode = "canary" // by one instance beside the pool
 	ProvePool   ProveMode = "pool"   // by one more node of the pool, after it was promoted
@@ -110,9 +110,9 @@ func (o PromoteOptions) validate() error {
 	case p == nil:
 		return nil
 	case p.Mode != ProveCanary:
-		return WithHint(fmt.Errorf("way to prove %q is none before a promotion", p.Mode), "use --prove canary, or leave it out")
+		return WithHint(fmt.Errorf("%q cannot prove a version before its promotion", p.Mode), "use --prove canary, or omit it")
 	case o.Version == "":
-		return WithHint(errors.New("no version named that is to be proved"), "name it with --version: kamino status lists them")
+		return WithHint(errors.New("no version to prove is named"), "name it with --version: kamino status lists them")
 	}
 	return o.Proof.validate()
 }
@@ -135,7 +135,7 @@ func (e *ProofError) Error() string {
 
 func (e *ProofError) reason() string {
 	if len(e.Findings) == 0 {
-		return "no reason is known"
+		return "unknown reason"
 	}
 	return e.Findings[0].String()
 }
@@ -193,7 +193,7 @@ type proof struct {
 	error    *ProofError           // how it ended, to be written on the version
 	passed   bool
 	findings []Finding           // with which it passed
-	none     string              // why no canary can be had
+	none     string              // why no canary can be created
 	blind    time.Time           // since when reads fail that may work again; zero: they do not
 	elders   map[InstanceID]bool // instances of the pool that boot from another version
 	trial    string              // the version that an ended run promoted, and whose proof this one goes on with
@@ -261,14 +261,14 @@ func ProvePipeline() []Step {
 	return []Step{
 		{Name: InConnect, Does: "check that the credentials work and that every needed action is allowed",
 			Look: (*Run).lookConnect, Limit: 30 * time.Second},
-		{Name: InValidate, Does: "check that a canary of the pool can be had",
+		{Name: InValidate, Does: "check that a canary of the pool can be created",
 			Look: (*Run).lookProvable, Limit: 30 * time.Second},
 		{Name: InLock, Does: "take the pool's lease", Back: "released",
 			Look: (*Run).lookFreeLock, Limit: 5 * time.Minute, Takes: "the lease"},
 		{Name: InVersion, Does: "read the version", Look: (*Run).lookNamed, Patient: true},
 		{Name: InLaunch, Does: "start one instance from the version beside the pool", Back: "removed",
 			Look: (*Run).lookLaunch, Patient: true, Plan: (*Run).planLaunch, Takes: "the canary", Until: InRetire},
-		{Name: InJoin, Does: "wait for the canary's node, cordon it and take its taint off",
+		{Name: InJoin, Does: "wait for the canary's node, cordon it and remove its taint",
 			Look: (*Run).lookJoin, Patient: true, Limit: proofLimit},
 		{Name: InExamine, Does: "examine the canary: Ready in time, itself, and as its siblings are",
 			Look: (*Run).lookExamine, Patient: true, Limit: unlimited},
@@ -359,7 +359,7 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 	switch {
 	case r.proof.error != nil:
 		r.recordProof(ctx)
-		return Next{}, WithHint(r.proof.error, "the version stays promoted, and the next run proves it again; to take it back: kamino withdraw --pool %s --version %s --reason TEXT; %s takes it as it is",
+		return Next{}, WithHint(r.proof.error, "the version stays promoted, and the next run proves it again; to take it back: kamino withdraw --pool %s --version %s --reason TEXT; %s accepts it as it is",
 			r.pool.Name, v.Name, HowToPromote(r.pool.Name, v.Name))
 	case v.Tags[TagProof] == proofPassed:
 		return done("node " + r.proof.sight.Node.Name + " is as it should be"), nil
@@ -377,7 +377,7 @@ func (r *Run) withdrawn(ctx context.Context) (Next, error) {
 	}
 	if now := o.next(); now == nil || now.Name != r.image.version.Name {
 		r.recordProof(ctx)
-		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status tells what the pool's next node boots from; %s boots from the bad one and stays in the pool: kubectl cordon it, and delete it", r.proof.sight.born())
+		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status shows what the pool's next node boots from; %s boots from the bad one and stays in the pool: kubectl cordon it, and delete it", r.proof.sight.born())
 	}
 	next, ok := r.takeBack(o, r.badReason())
 	if !ok {
@@ -398,7 +398,7 @@ func (r *Run) unwatched(cause error) error {
 		return nil
 	}
 	return WithHint(fmt.Errorf("version %s is promoted, and its first node was not watched to the end", r.image.version.Name),
-		"the next run goes on with its proof, and kamino restore takes it back, as does: %s", takeBack)
+		"the next run continues its proof; to take it back: kamino restore, or %s", takeBack)
 }
 
 // budget is for the boot of a pool's canary: a factor of what theirs usually took counts once that

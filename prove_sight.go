@@ -90,7 +90,7 @@ func (s Sight) leaving() (Outcome, string) {
 	c := s.Canary
 	switch {
 	case !s.Gone.IsZero() && s.Now.Sub(s.Gone) < goneAfter:
-		return ProofWaits, "the canary, which the cloud does not list, to be listed or to stay away"
+		return ProofWaits, "the canary, which the cloud does not list, to be listed or to be confirmed gone"
 	case !s.Gone.IsZero():
 		return ProofInconclusive, "the canary is gone from the cloud: somebody deleted it"
 	case c.State == Deleting:
@@ -98,7 +98,7 @@ func (s Sight) leaving() (Outcome, string) {
 	case !s.Running.IsZero() && c.State != Failed && c.Instance == "":
 		return ProofInconclusive, "the cloud shows no machine of the canary any more"
 	case c.Power == PowerOff:
-		return ProofInconclusive, "the canary is off, and nobody knows who switched it off" + s.lastLines()
+		return ProofInconclusive, "the canary is off, and it is unknown who switched it off" + s.lastLines()
 	case s.Node.Deleting:
 		return ProofInconclusive, "somebody deletes its node " + s.Node.Name
 	case s.Node.Tainted(TaintDeleting):

@@ -88,7 +88,7 @@ func judgeCloud(s Sight, _ Bounds) (Outcome, string) {
 	case c.State == Failed && c.Blocked:
 		return ProofInconclusive, "the cloud did not make it: " + c.Failure
 	case c.State == Failed:
-		return ProofFailed, "the cloud gave it up: " + firstWord(c.Failure, "no reason told") + s.lastLines()
+		return ProofFailed, "the cloud gave it up: " + firstWord(c.Failure, "no reason given") + s.lastLines()
 	case s.Running.IsZero() && s.Now.Sub(s.Launched) > createLimit:
 		return ProofInconclusive, fmt.Sprintf("the cloud has not made it within %s", createLimit)
 	case s.Running.IsZero():
@@ -107,7 +107,7 @@ func judgeIdentity(s Sight, b Bounds) (Outcome, string) {
 	case n.UID == "":
 		return ProofPassed, "no node yet"
 	case n.SystemUUID == "":
-		return ProofPassed, "its node does not tell yet on which machine it runs" // it is not Ready either
+		return ProofPassed, "its node does not report yet on which machine it runs" // it is not Ready either
 	case s.vm() != "" && !SameVM(n.SystemUUID, s.vm()):
 		return s.unless(ProofFailed, b, fmt.Sprintf("node %s runs on machine %s, the canary is %s", n.Name, n.SystemUUID, s.vm()))
 	case n.ProviderID == "" && s.there():
@@ -117,7 +117,7 @@ func judgeIdentity(s Sight, b Bounds) (Outcome, string) {
 	}
 	r, _ := n.Report(s.Nonce)
 	if r.MachineID != "" && n.MachineID != "" && r.MachineID != n.MachineID {
-		return s.byAndBy(b, ProofFailed, fmt.Sprintf("its kubelet tells machine ID %s, and its disk has %s", n.MachineID, r.MachineID))
+		return s.byAndBy(b, ProofFailed, fmt.Sprintf("its kubelet reports machine ID %s, and its disk has %s", n.MachineID, r.MachineID))
 	}
 	for _, key := range strings.Fields(s.Sealed[TagSSHKeys]) {
 		if slices.Contains(r.SSHKeys, key) {
@@ -169,7 +169,7 @@ func judgeCertificate(s Sight, b Bounds) (Outcome, string) {
 		case r.OthersApproved:
 			return ProofWaits, what + " to be approved"
 		case !s.there() && s.overdue(b):
-			return ProofInconclusive, what + " is pending, and so is everybody else's: the approver may be away"
+			return ProofInconclusive, what + " is pending, and so are all others: the approver may be down"
 		}
 	}
 	return ProofPassed, "none is pending"
@@ -182,9 +182,9 @@ func judgeReady(s Sight, b Bounds) (Outcome, string) {
 	case s.Running.IsZero() || !s.overdue(b):
 		return ProofWaits, "the canary's node to be Ready"
 	case s.unheeded():
-		return ProofInconclusive, "its certificate is not approved, and nobody's is"
+		return ProofInconclusive, "its certificate is not approved, and no other is"
 	case !s.heard():
-		return ProofInconclusive, fmt.Sprintf("no node is Ready within %s, and no other kubelet is heard of or the cloud does not say that the machine runs", b.Boot)
+		return ProofInconclusive, fmt.Sprintf("no node is Ready within %s, and either no other kubelet reports or the cloud does not say that the machine runs", b.Boot)
 	case s.Node.UID == "":
 		return ProofFailed, fmt.Sprintf("no node has registered within %s of the machine's start", b.Boot) + s.lastLines()
 	}
@@ -226,11 +226,11 @@ func judgeStable(s Sight, _ Bounds) (Outcome, string) {
 	case s.Ready.IsZero():
 		return ProofPassed, "not Ready yet"
 	case !s.Node.Ready && !s.heard():
-		return ProofInconclusive, "the canary is silent, and no other kubelet is heard of or the cloud does not say that the machine runs"
+		return ProofInconclusive, "the canary does not report, and either no other kubelet does or the cloud does not say that the machine runs"
 	case s.Node.UID == "":
 		return ProofInconclusive, "its node was Ready, and somebody deleted its object" // no kubelet does
 	case !s.Node.Ready:
-		return s.unlessShaken(s.Now, fmt.Sprintf("its node was Ready and is not any more%s", inBrackets(s.Node.NotReady))+s.lastLines())
+		return s.unlessShaken(s.Now, fmt.Sprintf("its node was Ready and no longer is%s", inBrackets(s.Node.NotReady))+s.lastLines())
 	case s.Node.ReadySince.After(s.ReadyAs.Add(lookAge)):
 		return s.unlessShaken(s.Node.ReadySince, fmt.Sprintf("its node became Ready a second time, at %s", s.Node.ReadySince.Format(time.TimeOnly)))
 	case s.Starts > 1:
@@ -420,7 +420,7 @@ func judgeReport(s Sight, b Bounds) (Outcome, string) {
 func judgeUnits(s Sight, _ Bounds) (Outcome, string) {
 	r, ok := s.Node.Report(s.Nonce)
 	if !ok {
-		return ProofPassed, "not told"
+		return ProofPassed, "not reported"
 	}
 	if len(r.FailedUnits) > 0 {
 		return ProofFailed, "failed: " + someOf(r.FailedUnits)

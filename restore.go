@@ -222,7 +222,7 @@ func (r *Run) readLeftPool(ctx context.Context, p leftPool, opts RestoreOptions)
 	unseen := errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotVisible)
 	switch {
 	case err == nil && opts.PoolIsGone:
-		return WithHint(fmt.Errorf("pool %s exists: it is not given up", pool.Name), "leave out --pool-is-gone")
+		return WithHint(fmt.Errorf("pool %s exists: it is not given up", pool.Name), "omit --pool-is-gone")
 	case err == nil:
 		r.pool = pool
 	case unseen && opts.PoolIsGone:

@@ -260,7 +260,7 @@ func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, p
 	case t.saved == nil && (given || o.KeepCustomData || len(o.Secrets.Protected) > 0):
 		return needs, WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s", t.name()), "use --to original, or omit them")
 	case given && o.KeepCustomData:
-		return needs, WithHint(errors.New("custom data is given, and is to be kept as it is"), "use --custom-data or --keep-custom-data")
+		return needs, WithHint(errors.New("--custom-data and --keep-custom-data are mutually exclusive"), "use one of the two")
 	case t.saved == nil:
 		t.secrets = o.Secrets
 		return needs, nil
@@ -285,7 +285,7 @@ func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, p
 	if len(next.Needs) > 0 {
 		none = append(none, "for an extension that has none, --protected-settings "+next.Needs[0]+"=none")
 	}
-	return next, WithHint(missingSecrets{fmt.Errorf("pool %s cannot go back to the original model without %s: the provider shows them to nobody", pool.Name, strings.Join(lacks, " and "))},
+	return next, WithHint(missingSecrets{fmt.Errorf("pool %s cannot go back to the original model without %s: the provider does not return them", pool.Name, strings.Join(lacks, " and "))},
 		"give what your template has: kamino rollback --pool %s --to original %s; %s; --to VERSION needs none of it", pool.Name, strings.Join(give, " "), strings.Join(none, "; "))
 }
 

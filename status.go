@@ -299,7 +299,7 @@ func choosePools(all map[PoolID]*overview, names []string) ([]*overview, error) 
 		}
 		switch {
 		case n == 0 && len(known) == 0:
-			return nil, WithHint(fmt.Errorf("pool %q is unknown: no node of this cluster belongs to a pool", name), "look at spec.providerID: kubectl get nodes -o yaml")
+			return nil, WithHint(fmt.Errorf("pool %q is unknown: no node of this cluster belongs to a pool", name), "check spec.providerID: kubectl get nodes -o yaml")
 		case n == 0:
 			return nil, WithHint(fmt.Errorf("pool %q is unknown: no node belongs to it", name), "the pools are %s", strings.Join(known, ", "))
 		case n > 1:

@@ -304,7 +304,7 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 	}
 	r.donor.node = n
 	if mark != nil && mark.Run == r.held.run {
-		off := act(ActUnmark, "take off the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).announcing(ActUnseal, deleteTheSealPod)
+		off := act(ActUnmark, "remove the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).announcing(ActUnseal, deleteTheSealPod)
 		if !r.held.givingBack && r.work() == "" && r.imageMissing() {
 			off = off.announcing(ActCreateVersion, buildText(r.image.version.Name))
 		}

@@ -124,7 +124,7 @@ func (r *Run) chooseProof(ctx context.Context) error {
 	}
 	if r.proof.mode == ProvePool && r.opts.Proof.Promote == PromoteManual {
 		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: codeNoCanary, Field: "--promote", Value: string(PromoteManual),
-			Why: "no canary can be had, and a version that is proved in the pool is promoted first",
+			Why: "no canary can be created, and a version that is proved in the pool is promoted first",
 			Do:  r.grantCanary() + "leave the version hidden and unproved for kamino promote: --prove none"}}}
 	}
 	return nil
@@ -135,8 +135,8 @@ func (r *Run) chooseProof(ctx context.Context) error {
 func (r *Run) refuseUnprovable(versions []Artifact) error {
 	if r.proof.mode == ProvePool && r.modelIsTheirs() {
 		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: CodeUnprovable, Field: "--prove", Value: string(r.opts.Proof.Mode),
-			Why: "a proof in the pool takes one more node of it, and this run does not write the pool's model",
-			Do:  r.grantCanary() + "take versions unproved: --prove none"}}}
+			Why: "a proof in the pool needs one more node in it, and this run does not write the pool's model",
+			Do:  r.grantCanary() + "accept versions unproved: --prove none"}}}
 	}
 	former := func(v Artifact) bool { return v.standsIn(r.pool) }
 	if r.proof.mode != ProvePool || slices.ContainsFunc(versions, former) {
@@ -144,7 +144,7 @@ func (r *Run) refuseUnprovable(versions []Artifact) error {
 	}
 	return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: CodeUnprovable, Field: "--prove", Value: string(r.opts.Proof.Mode),
 		Why: "a version that fails in the pool is withdrawn, and there is no former version to go back to",
-		Do:  r.grantCanary() + "take the pool's first version unproved: --prove none"}}}
+		Do:  r.grantCanary() + "accept the pool's first version unproved: --prove none"}}}
 }
 
 // grantCanary is the better half of what to do where versions can be proved in the pool only.
@@ -152,7 +152,7 @@ func (r *Run) grantCanary() string {
 	prover, _, ok := r.engine.prover()
 	switch {
 	case ok && r.opts.Proof.Mode == ProvePool:
-		return "leave --prove pool out, so that it is proved beside the pool, or "
+		return "omit --prove pool, so that it is proved beside the pool, or "
 	case ok:
 		return "grant the rights of " + prover.CanaryRights() + " for a proof beside the pool, or "
 	}
@@ -207,7 +207,7 @@ func (r *Run) hintGone(err error) error {
 	case marked: // the node is what others know of its run
 		return WithHint(err, "a run has the node; what it left is given back with: kamino restore")
 	}
-	return WithHint(err, "if the machine was deleted, its Node object is stale: kubectl delete node %s; else look at the node's providerID", r.donor.node.Name)
+	return WithHint(err, "if the machine was deleted, its Node object is stale: kubectl delete node %s; else check the node's providerID", r.donor.node.Name)
 }
 
 func (r *Run) lookLock(ctx context.Context) (Next, error) { return r.held.look(ctx, r.freshRecord) }

@@ -34,7 +34,7 @@ func (r *Run) rehearse(ctx context.Context, order SealOrder) (Next, error) {
 	if errors.As(err, &refused) {
 		return Next{}, err
 	} else if err != nil {
-		return Next{}, fmt.Errorf("try drain and seal of node %s without effect: %w", r.donor.node.Name, err)
+		return Next{}, fmt.Errorf("dry-run drain and seal of node %s: %w", r.donor.node.Name, err)
 	}
 	var stuck []Pod
 	var doubts []string
@@ -86,7 +86,7 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 	return done("protected"), nil
 }
 
-const whySettle = "cluster-autoscaler to see the annotation"
+const whySettle = "cluster-autoscaler to notice the annotation"
 
 // shield marks the node that is watched in the pool.
 func (r *Run) shield(n Node) Next {
@@ -118,7 +118,7 @@ func (r *Run) lookUnshield(ctx context.Context) (Next, error) {
 	}
 	for _, n := range nodes {
 		if mark, err := n.claim(r.pool.ID); err == nil && mark != nil && mark.Run == r.held.run && mark.Work == WorkWatch {
-			return act(ActUnmark, "take the protection off node "+n.Name+", which was watched", func(ctx context.Context) error {
+			return act(ActUnmark, "remove the protection of node "+n.Name+", which was watched", func(ctx context.Context) error {
 				return r.engine.Cluster.Unmark(ctx, n)
 			}).of(n.Name), nil
 		}
@@ -252,7 +252,7 @@ func describePods(pods []Pod) string {
 	return text
 }
 
-const lookAtTheFiles = "look at the files of the donor's disk"
+const lookAtTheFiles = "check the files of the donor's disk"
 
 // lookSurvey waits for the inventory of the donor's files: what a policy refuses is refused before
 // a pod is evicted, and in the donor's time away only what changed is read again. Where it cannot
@@ -286,7 +286,7 @@ func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
 		return done(sealSurveys), nil
 	case pod.Failed:
 		err := WithHint(fmt.Errorf("the disk of node %s cannot be sealed as it is; no pod was evicted: %s", n.Name, pod.Message),
-			"do what the message says on the node or in the seal policy, or choose another node")
+			"follow the message on the node or in the seal policy, or choose another node")
 		if pod.Refused {
 			err = inTheWay{err}
 		}

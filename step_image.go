@@ -64,7 +64,7 @@ func (r *Run) ensure(ctx context.Context, want Artifact, check func(Artifact) er
 		// The same request again mends what an earlier one left half made.
 		if r.spent() > mendTime {
 			return Next{}, WithHint(fmt.Errorf("%s %s has failed: %s", have.Kind, have.Name, have.Failure),
-				"delete it if it holds nothing, then run again")
+				"delete it if it is empty, then run again")
 		}
 		return create, nil
 	}
@@ -201,7 +201,7 @@ func (r *Run) absentVersion(ctx context.Context) (Next, error) {
 }
 
 func lateVersion(name string) string {
-	return "version " + name + ", which is not found, to be found or to stay away"
+	return "version " + name + ", which is not found, to be found or to be confirmed gone"
 }
 
 func (r *Run) createVersion(ctx context.Context) (Next, error) {
@@ -274,7 +274,7 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("read snapshot %s: %w", name, err)
 	}
 	if len(found) == 0 && r.image.reused != nil && !r.image.cleaning && r.spent() < lookAge {
-		return wait("the snapshot of this run, which is not found, to be found or to stay away"), nil
+		return wait("the snapshot of this run, which is not found, to be found or to be confirmed gone"), nil
 	} else if len(found) == 0 {
 		return done("no snapshot is left"), nil
 	}
@@ -367,7 +367,7 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 	}
 	if missing := r.unlisted(versions); missing != "" && r.spent() < lookAge {
 		r.image.listedAt = time.Time{} // not to be looked at again
-		return wait(missing + ", to be listed or to stay away"), nil
+		return wait(missing + ", to be listed or to be confirmed gone"), nil
 	}
 	versions = r.held.lease.Ledger.distrust(versions)
 	victims := slices.DeleteFunc(Prunable(versions, r.opts.History, r.opts.KeepWithdrawn, r.held.lease.Ledger), func(v Artifact) bool { return slices.Contains(r.image.kept, v.Name) })

@@ -167,14 +167,14 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 		}).of(v.Name).noting(func(l *Lease) { m.announce(l, r.engine.date()) }), nil
 	}
 	if len(away) > 0 {
-		return wait("version " + strings.Join(away, ", ") + ", which is not listed, to be found or to stay away"), nil
+		return wait("version " + strings.Join(away, ", ") + ", which is not listed, to be found or to be confirmed gone"), nil
 	}
 	if m.points {
 		if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
 			return wait(why), err
 		}
 		if now := resolvedName(versions); now != m.plan.To && !m.to.stays {
-			return Next{}, WithHint(fmt.Errorf("the image definition of pool %s stands for %s by now, not for %s: somebody offered or excluded versions meanwhile",
+			return Next{}, WithHint(fmt.Errorf("the image definition of pool %s now stands for %s, not for %s: somebody offered or excluded versions meanwhile",
 				r.pool.Name, firstWord(now, "nothing"), m.plan.To), "run again")
 		}
 	}
@@ -247,7 +247,7 @@ func (m marking) unmoved(ctx context.Context, r *Run, pool Pool) error {
 		if there || strings.EqualFold(now, m.image) || r.result.Changed && (!m.points || r.ownImage(pool)) {
 			return nil
 		}
-		return WithHint(fmt.Errorf("the model of pool %s refers to %s by now, not to %s: nothing is changed",
+		return WithHint(fmt.Errorf("the model of pool %s now refers to %s, not to %s: nothing is changed",
 			pool.Name, lastSegments(now, 3), lastSegments(m.image, 3)), "run again")
 	}
 	versions, err := r.versions(ctx)
@@ -255,7 +255,7 @@ func (m marking) unmoved(ctx context.Context, r *Run, pool Pool) error {
 		return err
 	}
 	if now := resolvedName(versions); now != m.from && now != m.plan.To {
-		return WithHint(fmt.Errorf("the image definition of pool %s stands for %s by now, not for %s: nothing is changed",
+		return WithHint(fmt.Errorf("the image definition of pool %s now stands for %s, not for %s: nothing is changed",
 			r.pool.Name, firstWord(now, "nothing"), firstWord(m.from, "nothing")), "run again")
 	}
 	return nil

@@ -34,7 +34,7 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	case v.Tags[TagBad] != "":
 		return Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[TagBad])
 	case r.work() == WorkProve && v.Tags[TagProof] != proofPassed:
-		return Next{}, fmt.Errorf("version %s does not say any more that it passed its proof: somebody changed its tags, or made it anew; the model is not changed", v.Name)
+		return Next{}, fmt.Errorf("version %s no longer says that it passed its proof: somebody changed its tags, or made it anew; the model is not changed", v.Name)
 	}
 	if err := r.unswapped(v); err != nil {
 		return Next{}, err
@@ -149,8 +149,8 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 			return Next{}, err
 		}
 		if now := resolvedName(versions); now != want.Version {
-			return Next{}, WithHint(fmt.Errorf("the image definition stands for %s by now, not for %s: the model of pool %s does not come to name it",
-				firstWord(now, "nothing"), want.Version, pool.Name), "kamino rollback --pool %s --to VERSION says which is wanted", pool.Name)
+			return Next{}, WithHint(fmt.Errorf("the image definition now stands for %s, not for %s: the model of pool %s does not come to name it",
+				firstWord(now, "nothing"), want.Version, pool.Name), "kamino rollback --pool %s --to VERSION sets the wanted one", pool.Name)
 		}
 		born = newestBirth(versions)
 	}
@@ -183,7 +183,7 @@ func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
 			pool.Name, lastSegments(was, 3), lastSegments(pool.Model.Image, 3), v.Name), "to replace it anyway, run again")
 	}
 	if now := resolved(versions); now != nil && CompareVersions(now.Name, v.Name) > 0 {
-		return Next{}, WithHint(fmt.Errorf("version %s is offered and counts as newer than %s: new nodes would go on booting from it", now.Name, v.Name),
+		return Next{}, WithHint(fmt.Errorf("version %s is offered and counts as newer than %s: new nodes would still boot from it", now.Name, v.Name),
 			"if it is not wanted: kamino rollback --pool %s --to %s", pool.Name, v.Name)
 	}
 	pin := movedPin(pool.Model.Image, versions)

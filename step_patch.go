@@ -73,7 +73,7 @@ func (r *Run) lookChoose(ctx context.Context) (Next, error) {
 		return Next{}, fmt.Errorf("read the DaemonSets' pods of node %s: %w", r.donor.node.Name, err)
 	}
 	if bad := unreadyDaemons(daemons); bad != "" {
-		return Next{}, refusePatch(r.donor.node.Name, "daemonsets", bad, "fix that first, or choose another node: nobody could tell whether the patch was to blame")
+		return Next{}, refusePatch(r.donor.node.Name, "daemonsets", bad, "fix that first, or choose another node: otherwise it would be unclear whether the patch was to blame")
 	}
 	return r.rehearse(ctx, r.patchOrder(TaskPatch, ""))
 }
@@ -116,14 +116,14 @@ func (r *Run) lookPatch(ctx context.Context) (Next, error) {
 	case err != nil:
 		return Next{}, fmt.Errorf("read the pod that patches: %w", err)
 	case !mark.Begun && !never:
-		next, err := r.remark(ActPatching, "write on the node that its packages are about to be upgraded", n, mark, func(m *Mark) { m.Begun = true })
+		next, err := r.remark(ActPatching, "record on the node that its packages are about to be upgraded", n, mark, func(m *Mark) { m.Begun = true })
 		return next.announcing(ActPatch, upgradeThePackages), err
 	case !pod.Exists:
 		return act(ActPatch, upgradeThePackages, func(ctx context.Context) error {
 			return r.engine.Cluster.StartAgent(ctx, n, TaskPatch, r.patchOrder(TaskPatch, ""))
 		}).then("the package manager", 0), nil
 	case pod.Refused:
-		return r.untouched(n, mark, true, &RefusedError{Subject: "node " + n.Name, Refusals: []Refusal{{Code: "patch", Why: pod.Message, Do: "do what the message says on the node, or choose another one"}}})
+		return r.untouched(n, mark, true, &RefusedError{Subject: "node " + n.Name, Refusals: []Refusal{{Code: "patch", Why: pod.Message, Do: "follow the message on the node, or choose another one"}}})
 	case pod.Ousted || pod.Done:
 		// The runtime was restarted under it, or its answer removed: another one finds the unit.
 		return r.removePods("remove the pod that ended, for another one finds the work again"), nil
@@ -139,7 +139,7 @@ func (r *Run) untouched(n Node, mark *Mark, sure bool, err error) (Next, error) 
 	if !sure || mark == nil || !mark.Begun {
 		return Next{}, err
 	}
-	return r.remark(ActPatching, "write on the node that no package was changed", n, mark, func(m *Mark) { m.Begun = false })
+	return r.remark(ActPatching, "record on the node that no package was changed", n, mark, func(m *Mark) { m.Begun = false })
 }
 
 // lookBegun keeps a node blocked of whose patch nobody has seen a good end, before the marks are
@@ -152,12 +152,12 @@ func (r *Run) lookBegun(ctx context.Context) (Next, error) {
 	n := r.donor.node
 	switch lost := n.Annotations[AnnotationRun] == ""; {
 	case mark == nil, !mark.Begun && !lost:
-		return done("it is as it was, or in order"), nil
+		return done("it is as it was, or healthy"), nil
 	case !SameVM(n.SystemUUID, r.donor.instance.VMID):
 		return done("another machine has its name"), nil
 	case n.failedPatch(r.held.run):
 		r.empty.patch.Blocked = true
-		r.held.warn(fmt.Sprintf("node %s stays blocked: its packages may have been changed, and it was not examined; kamino patch --target-node %s goes on", n.Name, n.Name))
+		r.held.warn(fmt.Sprintf("node %s stays blocked: its packages may have been changed, and it was not examined; kamino patch --target-node %s continues", n.Name, n.Name))
 		return done("it stays blocked"), nil
 	}
 	why := "its patch was interrupted"
@@ -197,7 +197,7 @@ func (r *Run) lookReboot(ctx context.Context) (Next, error) {
 		r.empty.patch.Restarted = true
 		return done("boot " + n.BootID), nil
 	case !mark.Sealing:
-		next, err := r.remark(ActRestarting, "write on the node that it is about to be restarted", n, mark, func(m *Mark) { m.Sealing = true })
+		next, err := r.remark(ActRestarting, "record on the node that it is about to be restarted", n, mark, func(m *Mark) { m.Sealing = true })
 		return next.announcing(ActRestart, "restart the node").noting(func(l *Lease) {
 			l.Record.Sealing, l.Record.AwaySince, l.Record.AwayEnds = true, r.engine.date(), time.Time{}
 		}), err
@@ -261,8 +261,8 @@ func (r *Run) cycle(ctx context.Context, n Node, stage powerCycle) (Next, error)
 func (r *Run) keepBlocked(n Node, why string) (Next, error) {
 	if n.failedPatch(r.held.run) {
 		r.empty.patch.Blocked = true
-		return Next{}, WithHint(fmt.Errorf("node %s is not in order after its patch and stays blocked: %s", n.Name, why),
-			"look at the node; when it is well: kubectl taint node %s %s- ; when not, delete its machine", n.Name, TaintPatchFailed)
+		return Next{}, WithHint(fmt.Errorf("node %s is not healthy after its patch and stays blocked: %s", n.Name, why),
+			"check the node; if it is healthy: kubectl taint node %s %s- ; if not, delete its machine", n.Name, TaintPatchFailed)
 	}
 	return r.blocking(n, why), nil
 }
@@ -294,9 +294,9 @@ func (r *Run) lookPatched(ctx context.Context) (Next, error) {
 			p.good = now
 		}
 		if left := r.opts.Patch.Settle - now.Sub(p.good); left > 0 {
-			return waitFor("the node to stay in order", left), nil
+			return waitFor("the node to stay healthy", left), nil
 		}
-		return done("in order"), nil
+		return done("healthy"), nil
 	}
 	p.good = time.Time{}
 	if late {
@@ -329,7 +329,7 @@ func (r *Run) examinePatched(ctx context.Context, n Node) (why string, next Next
 	if r.opts.Patch.Reboot != RebootNever && len(look.Reboot) > 0 {
 		return "the node still asks for a reboot: " + strings.Join(look.Reboot, "; "), next, nil
 	}
-	unknown := "node " + n.Name + " has no kernel in /boot: whether it runs the newest is not known"
+	unknown := "node " + n.Name + " has no kernel in /boot: it is unknown whether it runs the newest"
 	if p := &r.empty.patch; look.Newest == "" && !slices.Contains(p.Warnings, unknown) {
 		p.Warnings = append(p.Warnings, unknown)
 		r.held.warn(unknown)
@@ -342,16 +342,16 @@ func (r *Run) askLook(ctx context.Context, n Node) (why string, next Next, err e
 	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskLook)
 	switch {
 	case err != nil:
-		return "", next, fmt.Errorf("read the pod that looks at the node: %w", err)
+		return "", next, fmt.Errorf("read the pod that examines the node: %w", err)
 	case !pod.Exists:
-		return "no pod has told how the node stands", act(ActLook, "look at the node's units and kernel", func(ctx context.Context) error {
+		return "no pod has reported the state of the node", act(ActLook, "examine the node's units and kernel", func(ctx context.Context) error {
 			r.empty.patch.asked = n.BootID
 			return r.engine.Cluster.StartAgent(ctx, n, TaskLook, r.patchOrder(TaskLook, ""))
-		}).then("the look at the node", 0), nil
+		}).then("the examination of the node", 0), nil
 	case pod.Done || pod.Failed || r.empty.patch.asked != n.BootID:
-		return "no pod has told how the node stands: the last one is " + pod.Message, r.removePods("remove the pod that looked at the node, for another look"), nil
+		return "no pod has reported the state of the node: the last one is " + pod.Message, r.removePods("remove the pod that examined the node, to examine it again"), nil
 	}
-	return "the look at the node; its pod is " + pod.Message, next, nil
+	return "the examination of the node; its pod is " + pod.Message, next, nil
 }
 
 // lookSign writes when the node was patched. One on which nothing changed keeps its former time, so
@@ -381,7 +381,7 @@ func (r *Run) lookSign(ctx context.Context) (Next, error) {
 			return next, err // it has booted since
 		}
 	}
-	return act(ActSign, "write on the node that it was patched", func(ctx context.Context) error {
+	return act(ActSign, "record on the node that it was patched", func(ctx context.Context) error {
 		return r.patcher().Sign(ctx, n, p.stamp)
 	}), nil
 }

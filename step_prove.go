@@ -17,7 +17,7 @@ func (r *Run) chooseMode(ctx context.Context) error {
 	}
 	prover, _, ok := r.engine.prover()
 	if !ok {
-		r.noCanary(InConnect, "this provider makes none")
+		r.noCanary(InConnect, "this provider cannot create canaries")
 		return nil
 	}
 	doubts, err := prover.PreflightCanary(ctx)
@@ -40,7 +40,7 @@ func (r *Run) noCanary(step, why string) {
 		r.proof.none = why
 		return
 	}
-	r.doubt(step, []string{"no canary can be had: " + why + "; the version will be proved in the pool"})
+	r.doubt(step, []string{"no canary can be created: " + why + "; the version will be proved in the pool"})
 }
 
 // provesCanary: the version is to be proved by a canary.
@@ -276,16 +276,16 @@ func (r *Run) concluded(ctx context.Context, out Outcome, findings []Finding) (N
 	}
 	r.recordProof(ctx)
 	if out == ProofFailed {
-		return Next{}, WithHint(r.proof.error, "the pool's image stays as it is, and the version is never chosen again; kamino status tells more; if the check is wrong for this pool: --prove-without %s", findings[0].Check)
+		return Next{}, WithHint(r.proof.error, "the pool's image stays as it is, and the version is never chosen again; kamino status shows more; if the check is wrong for this pool: --prove-without %s", findings[0].Check)
 	}
 	take := HowToPromote(r.pool.Name, v.Name)
 	if r.work() != WorkProve {
-		return Next{}, WithHint(r.proof.error, "the version stays hidden, and the next run proves it again; %s takes it unproved", take)
+		return Next{}, WithHint(r.proof.error, "the version stays hidden, and the next run proves it again; %s accepts it unproved", take)
 	}
 	if v.Tags[TagReceipt] == "" {
 		take += " --accept-unsealed"
 	}
-	return Next{}, WithHint(r.proof.error, "nothing was promoted or withdrawn: %s --prove canary proves it again, and without --prove it is taken unproved", take)
+	return Next{}, WithHint(r.proof.error, "nothing was promoted or withdrawn: %s --prove canary proves it again, and without --prove it is accepted unproved", take)
 }
 
 // maxTag bounds what is written into a tag: Azure takes 256 characters
@@ -366,7 +366,7 @@ func (r *Run) lookRetire(ctx context.Context) (Next, error) {
 }
 
 func (r *Run) planLaunch() string {
-	would := fmt.Sprintf("start one instance (%s) from the hidden version beside the pool, which costs an instance for some %d minutes",
+	would := fmt.Sprintf("start one instance (%s) from the hidden version beside the pool, which costs an instance for about %d minutes",
 		firstWord(r.proof.fit.Size, "the pool's size"), int(r.proofExpected()/time.Minute)+1)
 	if out := r.proof.fit.LeftOut; len(out) > 0 {
 		would += "; left out: " + strings.Join(out, ", ")
@@ -394,5 +394,5 @@ func (r *Run) keepProof(ctx context.Context) error {
 	if r.proof.mode != ProveNone || was == "" || was == ProveNone || r.held.before.Work != "" {
 		return nil
 	}
-	return r.proveAs(ctx, was, "the run that was taken over began with --prove "+string(was)+": this one goes on so")
+	return r.proveAs(ctx, was, "the run that was taken over began with --prove "+string(was)+": this one continues the same way")
 }

@@ -38,7 +38,7 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	}
 	if mark == nil || !mark.Sealing {
 		r.empty.unasked = true
-		next, err := r.remark(ActSealing, "write on the node that its disk is about to be sealed", n, mark, func(m *Mark) { m.Sealing = true })
+		next, err := r.remark(ActSealing, "record on the node that its disk is about to be sealed", n, mark, func(m *Mark) { m.Sealing = true })
 		return next.announcing(ActSeal, sealTheDisk).noting(func(l *Lease) {
 			l.Record.Sealing, l.Record.Policy = true, r.policySum()
 			l.Record.AwaySince, l.Record.AwayEnds = r.engine.date(), time.Time{}
@@ -94,7 +94,7 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		}
 		return order, nil
 	}
-	return wait("a receipt; the node is silent"), nil
+	return wait("the seal receipt (node not reporting)"), nil
 }
 
 // lookUnreceipted gives up a donor that is off and has no receipt. The agent tells the receipt
@@ -106,7 +106,7 @@ func (r *Run) lookUnreceipted(n Node) (Next, error) {
 		r.now.off = now
 	}
 	if now.Sub(r.now.off) < lookAge {
-		return wait("a receipt; the donor is off"), nil
+		return wait("the seal receipt (donor is off)"), nil
 	}
 	return Next{}, fmt.Errorf("node %s went off without a receipt of run %s: its disk is not sealed", n.Name, r.held.run)
 }
@@ -119,7 +119,7 @@ func (r *Run) checkReceipt(receipt Receipt) error {
 		return fmt.Errorf("receipt of run %s comes from VM %s, not from the donor's %s", r.held.run, receipt.VMID, r.donor.instance.VMID)
 	case nonce != "" && receipt.Nonce != nonce:
 		return WithHint(fmt.Errorf("receipt of run %s on node %s does not repeat the nonce of the run: the agent that was asked did not write it", r.held.run, r.donor.node.Name),
-			"the pool's image stays as it is; find out who wrote annotation %s before you take this node again", AnnotationReceipt)
+			"the pool's image stays as it is; find out who wrote annotation %s before you use this node again", AnnotationReceipt)
 	case receipt.Policy != r.held.lease.Record.Policy:
 		return WithHint(fmt.Errorf("receipt of run %s on node %s names seal policy %q, and the run brought %q", r.held.run, r.donor.node.Name, receipt.Policy, r.held.lease.Record.Policy),
 			"the pool's image stays as it is; the seal pod's image must be of this version: see --image")
@@ -174,7 +174,7 @@ func (r *Run) lookPackages(ctx context.Context, n Node) (Next, error) {
 	case told && pod.Exists, pod.Failed, r.spent() > packagesLimit:
 		return act(ActUnseal, "remove the pod that listed the packages", func(ctx context.Context) error {
 			if !told {
-				r.untold("node " + n.Name + " did not tell its packages: " + pod.Message)
+				r.untold("node " + n.Name + " did not report its packages: " + pod.Message)
 			}
 			return r.engine.Cluster.RemoveAgents(ctx, r.held.run, []Task{TaskPackages})
 		}), nil
@@ -190,7 +190,7 @@ func (r *Run) lookPackages(ctx context.Context, n Node) (Next, error) {
 
 func (r *Run) untold(why string) {
 	r.empty.listed = true
-	r.held.warn(why + "; whether its packages are those of a withdrawn version is seen after the drain")
+	r.held.warn(why + "; whether its packages are those of a withdrawn version is checked after the drain")
 }
 
 // withdrawnOf is the newest withdrawn version that was made of a machine and tells its packages.
@@ -298,7 +298,7 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
 	}
 	receipt, ok := n.Receipt()
 	if !ok || receipt.Run != r.held.run || mark == nil || n.BootID != mark.BootID {
-		return Next{}, fmt.Errorf("no receipt of run %s for the present boot of node %s: no snapshot is taken", r.held.run, n.Name)
+		return Next{}, fmt.Errorf("refusing to snapshot: no seal receipt of run %s for the current boot of node %s", r.held.run, n.Name)
 	}
 	if err := r.checkReceipt(receipt); err != nil {
 		return Next{}, err
@@ -308,7 +308,7 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
 		return Next{}, err
 	}
 	if in.Power != PowerOff {
-		return Next{}, fmt.Errorf("instance %s is %s, not off: no snapshot is taken", in.ID, in.Power)
+		return Next{}, fmt.Errorf("refusing to snapshot: instance %s is %s, not off", in.ID, in.Power)
 	}
 	want := Artifact{
 		Kind: Snapshot, Name: name, Source: in.Disk, Tags: r.tags(receipt),

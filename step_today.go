@@ -44,7 +44,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 	}
 	if missing := r.unlisted(versions); missing != "" && r.plan == nil && r.spent() < goneAfter {
 		// A name that is chosen without them would count as earlier than theirs.
-		return wait(fmt.Sprintf("%s, to be listed or to stay away for %s", missing, goneAfter)), nil
+		return wait(fmt.Sprintf("%s, to be listed, or to stay unlisted for %s", missing, goneAfter)), nil
 	}
 	if r.proof.untried = untriedOffer(versions); r.proof.trial == "" && r.hasTrial() {
 		if next, err := r.lookTrial(ctx); err != nil || next.kind != nextDone {
@@ -217,7 +217,7 @@ func (r *Run) reusable(s Artifact) string {
 	case s.Tags[TagRun] == r.held.run:
 		return ""
 	case !slices.ContainsFunc(r.held.lease.Ledger.Past, func(p PastRun) bool { return p.Run == s.Tags[TagRun] }):
-		return "of a run that the pool's ledger does not know"
+		return "of a run that is not in the pool's ledger"
 	case r.opts.Today == TodayAgain && !r.inherits(s.Tags[TagRun]):
 		return "not of this run"
 	case !r.madeOf(s):
@@ -247,7 +247,7 @@ func (r *Run) foreignSnapshot(s Artifact) string {
 	if run == "" || run == r.held.run || earlier || old || slices.Contains(r.back.returned, run) {
 		return ""
 	}
-	return fmt.Sprintf("belongs to run %s (epoch %s), of which the lease of the pool does not know (epoch %d)", run, s.Tags[TagEpoch], r.held.lease.Epoch)
+	return fmt.Sprintf("belongs to run %s (epoch %s), which is not recorded on the lease of the pool (epoch %d)", run, s.Tags[TagEpoch], r.held.lease.Epoch)
 }
 
 // versions lists the versions of the pool, newest first.
@@ -330,7 +330,7 @@ func (r *Run) lookTrial(ctx context.Context) (Next, error) {
 	switch {
 	case v == nil:
 		if i >= 0 && o.versions[i].good() && !o.versions[i].hidden() && o.versions[i].Tags[TagProof] != proofPassed {
-			r.doubt(r.held.step, []string{"whether version " + name + " is good: its proof in the pool did not end, and somebody has changed since what new nodes boot from, which stays"})
+			r.doubt(r.held.step, []string{"whether version " + name + " is good: its proof in the pool did not end, and what new nodes boot from was changed since by someone else, and is kept"})
 		}
 		if r.plan == nil && r.held.lease.Ledger.Trial != "" {
 			err = r.held.setLease(ctx, func(l *Lease) { l.Ledger.Trial = "" })
@@ -340,7 +340,7 @@ func (r *Run) lookTrial(ctx context.Context) (Next, error) {
 		r.proof.trial, r.opts.NewNodes = name, max(r.opts.NewNodes, 1)
 		return done("go on with the proof of version " + name), r.proveAs(ctx, ProvePool, "the proof of version "+name+" in the pool did not end: this run goes on with it")
 	}
-	const reason = "its proof in the pool did not end, and nobody went on with it"
+	const reason = "its proof in the pool did not end, and no run continued it"
 	if o.next().Name != name {
 		return act(ActMarkVersion, "withdraw version "+name+", whose promotion did not end", func(ctx context.Context) error {
 			return r.engine.Provider.Withdraw(ctx, r.pool, name, reason)
@@ -350,7 +350,7 @@ func (r *Run) lookTrial(ctx context.Context) (Next, error) {
 	if ok {
 		return next, nil
 	}
-	r.proof.kept[name] = "no good version comes before it: new nodes go on booting from it; the next kamino auto-update goes on with its proof"
+	r.proof.kept[name] = "no good version comes before it: new nodes still boot from it; the next kamino auto-update continues its proof"
 	r.doubt(r.held.step, []string{"whether version " + name + " is good: its proof in the pool did not end, and " + r.proof.kept[name]})
 	return done("version " + name + " stays"), nil
 }

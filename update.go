@@ -90,11 +90,11 @@ func (o Options) Validate() error {
 	case o.NewNodes < 0:
 		return WithHint(fmt.Errorf("invalid number of new nodes %d", o.NewNodes), "use --new-updated-nodes 0 or more")
 	case o.ImageOnly && o.ImageReference == ByVersion:
-		return WithHint(errors.New("a model that is not written cannot name a new version"), "leave out --image-reference, or --image-only")
+		return WithHint(errors.New("a model that is not written cannot name a new version"), "omit --image-reference or --image-only")
 	case o.ImageOnly && o.NewNodes > 0:
-		return WithHint(errors.New("with an image only, no new nodes are asked for"), "leave out --new-updated-nodes, or --image-only")
+		return WithHint(errors.New("--image-only and --new-updated-nodes are mutually exclusive"), "omit one of the two")
 	case o.AcceptBootstrap && !o.ImageOnly:
-		return WithHint(errors.New("bootstrap is accepted for an image only"), "add --image-only")
+		return WithHint(errors.New("--accept-bootstrap requires --image-only"), "add --image-only")
 	case o.Replicas < 1 || o.Replicas > 100:
 		return WithHint(fmt.Errorf("%d replicas: a gallery keeps 1 to 100 in a region", o.Replicas), "use --replicas 1 to 100")
 	case o.ImageReference != "" && o.ImageReference != ByVersion && o.ImageReference != ByDefinition:
@@ -374,7 +374,7 @@ func (r *Run) giveBack(ctx context.Context, cause error) error {
 	}
 	var s *StepError
 	if errors.As(cause, &s) && (s.Step == InStart || s.Step == InReturn) && errors.Is(cause, errOverdue) {
-		return errors.New("the donor does not come back")
+		return errors.New("the donor did not come back in time")
 	}
 	return r.exec(ctx, restitution())
 }

@@ -3,10 +3,10 @@
 //
 //	seal      make a donor's disk fit to be cloned, report the receipt, power off
 //	inventory say before a seal whether the disk may be sealed, and keep what was seen for it
-//	packages  print the installed packages, or tell a run that asks
+//	packages  print the installed packages, or report them to a run
 //	patch     upgrade the node's packages for a run, look at the node afterwards, or restart it
 //	verify    scan a sealed disk, by file or by raw byte, for what must not be in an image
-//	unseal    take an interrupted seal back
+//	unseal    undo an interrupted seal
 //	boot      first boot: identity, configuration, report to the platform; kubelet waits for it
 //	watch     apply new generations of the configuration in place
 //	userdata  check a NodeConfig and show what it becomes
@@ -62,11 +62,11 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{"seal", "make this disk fit to be cloned", runSeal},
-		{"inventory", "say before a seal whether this disk may be sealed, at low priority", runInventory},
-		{"packages", "print the installed packages, or tell a run that asks", runPackages},
+		{"inventory", "check before a seal whether this disk may be sealed, at low priority", runInventory},
+		{"packages", "print the installed packages, or report them to a run", runPackages},
 		{"patch", "upgrade the node's packages for a run, by a unit of the host", runPatch},
 		{"verify", "scan a sealed disk for what must not be in an image", runVerify},
-		{"unseal", "take an interrupted seal back", runUnseal},
+		{"unseal", "undo an interrupted seal", runUnseal},
 		{"boot", "first boot: identity, configuration, platform report", runBoot},
 		{"watch", "apply new configurations in place", runWatch},
 		{"userdata", "check a NodeConfig and show what it becomes", runUserData},

@@ -64,7 +64,7 @@ func (v *sealVerb) joinable(ctx context.Context, d *disk.Disk, c seal.Config) er
 	if by := nodeconfig.Configurer(d); by != "" && errors.Is(err, nodeconfig.ErrNone) {
 		return nil // it joins by the instance's role, whose credential is on no disk
 	} else if by != "" && err == nil {
-		return fmt.Errorf("seal: after it no clone could join: %s of EKS configures this node, and %s has a NodeConfig of Kamino's besides: leave that out; nothing was changed", by, doc.Source)
+		return fmt.Errorf("seal: no clone could join the cluster afterwards: %s of EKS configures this node, and %s also has a NodeConfig of Kamino's: remove that; nothing was changed", by, doc.Source)
 	}
 	if err == nil {
 		var n *nodeconfig.NodeConfig
@@ -73,7 +73,7 @@ func (v *sealVerb) joinable(ctx context.Context, d *disk.Disk, c seal.Config) er
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("seal: after it no clone could join, and the donor neither: %w. Give the pool a NodeConfig in userData (docs/userdata.md); nothing was changed", err)
+		return fmt.Errorf("seal: neither clones nor the donor could rejoin the cluster afterwards: %w. Give the pool a NodeConfig in userData (docs/userdata.md); nothing was changed", err)
 	}
 	return nil
 }

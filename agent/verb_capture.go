@@ -11,7 +11,7 @@ func runCapture(ctx context.Context, e *env, args []string) error {
 	f := e.flags("capture")
 	e.platformFlags(f)
 	wait := f.Duration("wait", 5*time.Minute, "how long to wait for startup to finish and the first pod")
-	delay := f.Duration("delay", 0, "how long to leave the machine alone before the first look, which takes a tenth of a second of a processor")
+	delay := f.Duration("delay", 0, "delay before the first sample (a sample costs about 0.1 CPU-seconds)")
 	if err := parse(f, args); err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (v *sealVerb) yield() {
 // all seal.
 func (v *sealVerb) detachable() error {
 	for name, why := range map[string]string{
-		"dry-run":    "a dry run changes nothing: leave --detach out",
+		"dry-run":    "a dry run changes nothing: omit --detach",
 		"no-install": "the program goes on from the host's disk",
 		"o":          "the result is in the journal of the host: `journalctl -u kamino-seal-" + v.run + "`",
 	} {

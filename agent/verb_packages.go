@@ -37,7 +37,7 @@ func runPackages(ctx context.Context, e *env, args []string) error {
 	f := e.flags("packages")
 	root := f.String("host-root", "", "root `directory` of the host, seen from a pod; the same as --root")
 	run := f.String("run", "", "`ID` of the run that asks")
-	nonce := f.String("nonce", os.Getenv(nonceEnv), "`text` that the answer repeats, so that the run knows it for the answer to its order")
+	nonce := f.String("nonce", os.Getenv(nonceEnv), "`text` that the answer repeats, so that the run can match it to its request")
 	node := f.String("donor", "", "`name` of this machine's Node, on which the packages are written; without it they are printed")
 	if err := parse(f, args); err != nil {
 		return err
@@ -66,7 +66,7 @@ func runPackages(ctx context.Context, e *env, args []string) error {
 func annotate(ctx context.Context, d *disk.Disk, node, annotation, text, what string) error {
 	credentials, err := nodeapi.Load(d)
 	if err != nil {
-		return fmt.Errorf("without kubelet's credentials %s cannot be told: %w", what, err)
+		return fmt.Errorf("without kubelet's credentials %s cannot be reported: %w", what, err)
 	}
 	client, err := credentials.Client(ctx, node, platform.Sleep)
 	if err != nil {

@@ -53,7 +53,7 @@ func runPatch(ctx context.Context, e *env, args []string) error {
 	v := &patchVerb{env: e}
 	f.StringVar(&v.run, "run", "", "`ID` of the run")
 	f.StringVar(&v.node, "donor", "", "`name` of this machine's Node, on which the result is written; without it the result is printed")
-	f.StringVar(&v.nonce, "nonce", os.Getenv(nonceEnv), "`text` that the result repeats, so that the run knows it for the answer to its order")
+	f.StringVar(&v.nonce, "nonce", os.Getenv(nonceEnv), "`text` that the result repeats, so that the run can match it to its request")
 	if err := parse(f, args); err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (c *choice) Set(word string) error {
 func (v *sealVerb) runFlags(f *flag.FlagSet) {
 	f.StringVar(&v.hostRoot, "host-root", "", "root `directory` of the host, seen from a pod; the same as --root, and what --detach leaves")
 	f.StringVar(&v.run, "run", "", "`ID` of the run, for the receipt")
-	f.StringVar(&v.nonce, "nonce", os.Getenv(nonceEnv), "`text` that the receipt repeats, so that the run knows it for the answer to its order")
+	f.StringVar(&v.nonce, "nonce", os.Getenv(nonceEnv), "`text` that the receipt repeats, so that the run can match it to its request")
 }
 
 func runSeal(ctx context.Context, e *env, args []string) error {
@@ -184,10 +184,10 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 		// Into memory before the rules take them from the disk.
 		credentials, err := nodeapi.Load(d)
 		if err != nil {
-			return fmt.Errorf("seal: without kubelet's credentials nobody learns of the receipt: %w; nothing was changed", err)
+			return fmt.Errorf("seal: without kubelet's credentials the receipt cannot be reported: %w; nothing was changed", err)
 		}
 		if node, err = credentials.Client(ctx, v.donor, platform.Sleep); err != nil {
-			return fmt.Errorf("seal: the receipt cannot be told safely: %w; nothing was changed", err)
+			return fmt.Errorf("seal: the receipt cannot be reported safely: %w; nothing was changed", err)
 		}
 	}
 	services := &seal.Services{Host: h, Log: v.log, Extra: o.Config.Stop}
@@ -262,7 +262,7 @@ func reach(ctx context.Context, node *nodeapi.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := node.Reach(ctx); err != nil {
-		return fmt.Errorf("the API server cannot be reached, so nobody would learn of the receipt: %w", err)
+		return fmt.Errorf("the API server cannot be reached, so the receipt could not be reported: %w", err)
 	}
 	return nil
 }
@@ -281,7 +281,7 @@ func (v *sealVerb) finish(ctx context.Context, d *disk.Disk, h host.Host, node *
 	}
 	if node != nil {
 		if err := v.tellPackages(ctx, d, node, r); err != nil {
-			v.log.Warn("the list of packages was not told", "error", err)
+			v.log.Warn("the list of packages was not reported", "error", err)
 		}
 		if err := node.Annotate(ctx, map[string]string{receiptAnnotation: string(short), failureAnnotation: ""}); err != nil {
 			return v.lost(ctx, h, node, fmt.Errorf("report receipt: %w", err))
@@ -334,7 +334,7 @@ func (v *sealVerb) tell(ctx context.Context, node *nodeapi.Client, failure error
 		err = node.Annotate(ctx, map[string]string{failureAnnotation: string(text)})
 	}
 	if err != nil {
-		v.log.Error("the cluster was not told", "error", err)
+		v.log.Error("the cluster was not notified", "error", err)
 	}
 }
 

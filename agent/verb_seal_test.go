@@ -259,7 +259,7 @@ type afterScan struct {
 func (a afterScan) Enabled(context.Context, slog.Level) bool { return true }
 
 func (a afterScan) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "not looked for" {
+	if r.Message == "skipped" {
 		a.once.Do(a.do)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 func runUnseal(ctx context.Context, e *env, args []string) error {
 	f := e.flags("unseal")
 	after := f.Bool("after-seal", false, "for the seal's own unit: start the node's services again as well; on a sealed disk do nothing")
-	powerOff := f.Bool("poweroff", false, "with --after-seal: switch the machine off when the seal was killed on a disk that it had sealed, or cannot be taken back")
+	powerOff := f.Bool("poweroff", false, "with --after-seal: switch the machine off when the seal was killed on a disk that it had sealed, or cannot be undone")
 	if err := parse(f, args); err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func runUnseal(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.out, "took back %d changes\n", n)
+	fmt.Fprintf(e.out, "undid %d changes\n", n)
 	if !*after {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 func runVerify(ctx context.Context, e *env, args []string) error {
 	f, v := e.sealFlags("verify")
 	v.outputFlag(f)
-	raw := f.String("raw", "", "scan every byte of this `device` or image; with --root as its mounted file system, what is right to be there does not count")
+	raw := f.String("raw", "", "scan every byte of this `device` or image; with --root as its mounted file system, what is allowed there is not reported")
 	vmID := f.String("vm-id", "", "the donor's VM `UUID` (default from the receipt)")
 	machineID := f.String("machine-id", "", "the donor's machine `id`")
 	deep := f.Bool("deep", false, "also read installed software and container images")
@@ -81,7 +81,7 @@ func runVerify(ctx context.Context, e *env, args []string) error {
 		fmt.Fprintln(e.out, string(text))
 	}
 	for _, s := range r.Skipped {
-		fmt.Fprintln(e.err, "not looked for:", s)
+		fmt.Fprintln(e.err, "skipped:", s)
 	}
 	if len(r.Findings) > 0 {
 		return &seal.Found{Result: r}

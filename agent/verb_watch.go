@@ -19,9 +19,9 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 	f := e.flags("watch")
 	e.platformFlags(f)
 	w := &watch.Watcher{Client: platform.Direct(), Log: e.log, Now: time.Now, Wait: platform.Sleep}
-	once := f.Bool("once", false, "look once, and exit")
+	once := f.Bool("once", false, "check once, and exit")
 	node := f.String("node", "", "`name` of this machine's Node (default the host name)")
-	f.DurationVar(&w.Interval, "interval", time.Minute, "how often to look")
+	f.DurationVar(&w.Interval, "interval", time.Minute, "check interval")
 	f.StringVar(&w.Health, "health", or(os.Getenv("KAMINO_KUBELET_HEALTH"), "http://127.0.0.1:10248/healthz"), "kubelet's health `URL`")
 	f.DurationVar(&w.Deadline, "deadline", 2*time.Minute, "how long kubelet may take to be healthy with a new configuration")
 	f.DurationVar(&w.Settle, "settle", 10*time.Second, "how long it must stay healthy")

@@ -71,7 +71,7 @@ func classify(err error) error {
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said),
 			"check the access key or the profile, its Region, and whether it is still valid: aws sts get-caller-identity")
 	case slices.Contains(expiredCodes, code):
-		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, said), "renew the credentials, and look whether this machine's clock is right")
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, said), "renew the credentials, and check this machine's clock")
 	case code == "InsufficientInstanceCapacity":
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrInProgress, said), "the zone has no capacity for the instance type at the moment; the instance keeps its place in the group meanwhile")
 	case status >= http.StatusInternalServerError:

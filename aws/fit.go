@@ -53,7 +53,7 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 		}
 		if m.Ebs.SnapshotId != nil {
 			refusals = append(refusals, kamino.Refusal{Code: "root-snapshot", Field: "BlockDeviceMappings", Value: *m.Ebs.SnapshotId,
-				Why: "the launch template makes the root volume of a snapshot of its own, whatever the image is", Do: "take SnapshotId out of the template"})
+				Why: "the launch template makes the root volume of a snapshot of its own, whatever the image is", Do: "remove SnapshotId from the template"})
 		}
 	}
 	if len(g.data.BlockDeviceMappings) > 0 && !root {

@@ -167,7 +167,7 @@ func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.Inst
 		return kamino.WithHint(fmt.Errorf("put instance %s back in service: %s of %s is suspended by now: %w", text(in.InstanceId), launch, pool.Name, kamino.ErrInProgress), "%s", resumeLaunch(pool.Name))
 	}
 	if most := sdk.ToInt32(g.MaxSize); sdk.ToInt32(g.DesiredCapacity) >= most {
-		return kamino.WithHint(fmt.Errorf("put instance %s back in service: the desired capacity of %s is its maximum, %d, by now: %w", text(in.InstanceId), pool.Name, most, kamino.ErrInProgress),
+		return kamino.WithHint(fmt.Errorf("put instance %s back in service: the desired capacity of %s is now its maximum, %d: %w", text(in.InstanceId), pool.Name, most, kamino.ErrInProgress),
 			"aws autoscaling update-auto-scaling-group --auto-scaling-group-name %s --max-size %d", pool.Name, most+1)
 	}
 	if _, err = p.scaling.ExitStandby(ctx, &autoscaling.ExitStandbyInput{AutoScalingGroupName: g.AutoScalingGroupName, InstanceIds: []string{text(in.InstanceId)}}); err != nil {

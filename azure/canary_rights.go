@@ -102,7 +102,7 @@ func (p *Provider) permissions(ctx context.Context, c *clients, scope string) ([
 	}
 	err := c.get(ctx, scope+"/providers/Microsoft.Authorization/permissions?api-version=2022-04-01", &body)
 	if err != nil {
-		return nil, translate(err, "ask for permissions at %s", lastSegment(scope))
+		return nil, translate(err, "list permissions at %s", lastSegment(scope))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -67,7 +67,7 @@ func classify(err error) error {
 	lost := fmt.Errorf("%w: %s", kamino.ErrUnavailable, firstLine(err.Error()))
 	switch text := err.Error(); {
 	case strings.Contains(text, "dial tcp"):
-		return kamino.WithHint(lost, "look whether that address can be reached from here, and is of the right cloud (AZURE_ENVIRONMENT, AZURE_ENVIRONMENT_FILEPATH, or cloud in azure.json)")
+		return kamino.WithHint(lost, "check that the address can be reached from here and belongs to the right cloud (AZURE_ENVIRONMENT, AZURE_ENVIRONMENT_FILEPATH, or cloud in azure.json)")
 	case strings.Contains(text, "x509:"):
 		return kamino.WithHint(lost, "name the authority that the certificate is from with SSL_CERT_FILE")
 	}
@@ -116,7 +116,7 @@ func classifyResponse(re *azcore.ResponseError) error {
 			"a policy of the subscription denies this write, whatever the role allows: exempt the resource group from the assignment that the message names")
 	case strings.EqualFold(re.ErrorCode, "ScopeLocked"):
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, text),
-			"a management lock forbids it, whatever the role allows: az lock list shows the locks, az lock delete --ids takes one away")
+			"a management lock forbids it, whatever the role allows: az lock list shows the locks, az lock delete --ids removes one")
 	case modelLimit.MatchString(text):
 		return kamino.WithHint(errors.New(text),
 			"replace the oldest nodes of the pool (drain them, then delete their instances): each image that a node booted from holds a model; with --image-reference definition an update writes no further models")

@@ -46,9 +46,9 @@ func actions() []action {
 		{name: c + "galleries/images/versions/write"},
 		{name: c + "galleries/images/versions/delete"},
 		{c + "diskEncryptionSets/read", "pools whose disks are encrypted with customer-managed keys are refused"},
-		{auth + "permissions/read", "missing rights are not known before they are needed"},
-		{auth + "locks/read", "management locks, which would keep snapshots and old image versions, are not known"},
-		{auth + "denyAssignments/read", "deny assignments are not known"},
+		{auth + "permissions/read", "missing rights are noticed only when they are needed"},
+		{auth + "locks/read", "management locks, which would keep snapshots and old image versions, are not checked"},
+		{auth + "denyAssignments/read", "deny assignments are not checked"},
 	}
 }
 
@@ -109,7 +109,7 @@ func (p *Provider) rights(ctx context.Context, c *clients, subscription, group s
 	}
 	var doubts []string
 	if errors.Is(err, kamino.ErrForbidden) {
-		doubts = append(doubts, doubt(group, action{"Microsoft.Authorization/permissions/read", "missing rights are not known before they are needed"}))
+		doubts = append(doubts, doubt(group, action{"Microsoft.Authorization/permissions/read", "missing rights are noticed only when they are needed"}))
 	} else if err != nil {
 		return nil, err
 	} else if doubts, err = missing(granted, group); err != nil {

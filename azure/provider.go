@@ -110,7 +110,7 @@ func (p *Provider) of(subscription string) (*clients, error) {
 	key := strings.ToLower(subscription)
 	if want := p.config.Subscription; want != "" && !strings.EqualFold(want, subscription) {
 		return nil, kamino.WithHint(fmt.Errorf("the pool is in subscription %s, the configuration names %s", subscription, want),
-			"leave --subscription out, or choose a node of that subscription")
+			"omit --subscription, or choose a node of that subscription")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

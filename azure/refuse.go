@@ -22,7 +22,7 @@ func refusePool(set armcompute.VirtualMachineScaleSet, group string) []kamino.Re
 	var r refusals
 	refuseAKS(&r, set, group)
 	if version := value(set.Tags[kamino.TagCanary]); version != "" {
-		r.add("canary", "tags", kamino.TagCanary, fmt.Sprintf("it is the canary of pool %s with version %s, and goes away again", value(set.Tags[kamino.TagPool]), version),
+		r.add("canary", "tags", kamino.TagCanary, fmt.Sprintf("it is the canary of pool %s with version %s, and is temporary", value(set.Tags[kamino.TagPool]), version),
 			"choose a node of the pool")
 	}
 	if set.Properties == nil {
@@ -115,7 +115,7 @@ func refuseProfile(r *refusals, vm *armcompute.VirtualMachineScaleSetVMProfile) 
 	if s := vm.ServiceArtifactReference; s != nil && value(s.ID) != "" {
 		r.add("service-artifact", "properties.virtualMachineProfile.serviceArtifactReference.id", value(s.ID),
 			"a service artifact fixes the image version of the scale set, whatever its model names",
-			"take the reference off the scale set, or choose another pool")
+			"remove the reference from the scale set, or choose another pool")
 	}
 	if sp := vm.StorageProfile; sp != nil && sp.OSDisk != nil {
 		if d := sp.OSDisk.DiffDiskSettings; d != nil && value(d.Option) != "" {

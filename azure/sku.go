@@ -27,7 +27,7 @@ type size struct {
 // noSKUs tells what follows when a region's offers cannot be read. The list is
 // one of the subscription, so that a role at a resource group cannot grant it.
 const noSKUs = "Microsoft.Compute/skus/read is not allowed at the subscription: image versions are stored as " + kamino.StorageLRS +
-	", which a failure of a zone takes away, and the sizes of machines are judged by their names" + kamino.ToEndIt +
+	", which is lost if the zone fails, and the sizes of machines are judged by their names" + kamino.ToEndIt +
 	"az role assignment create --assignee PRINCIPAL --scope /subscriptions/SUBSCRIPTION --role ROLE, with Reader, or with a role of your own that has this action alone"
 
 // region asks once per location what it offers; its errors are the SDK's

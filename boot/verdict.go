@@ -13,7 +13,7 @@ type Cost struct {
 	Net  Micros `json:"net"`
 }
 
-// Remedy is a change that the founding document of this project proposes, and what it would save
+// Remedy is a change that the original's description proposes, and what it would save
 // here.
 type Remedy struct {
 	Name string `json:"name"`

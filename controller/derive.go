@@ -355,7 +355,7 @@ func rejected(all []kamino.Candidate) string {
 	if len(words) == 0 {
 		return ""
 	}
-	return "; nodes that are none, by reason: " + strings.Join(words, ", ") + " (kamino plan says more)"
+	return "; rejected nodes, by reason: " + strings.Join(words, ", ") + " (see kamino plan)"
 }
 
 func said(verdicts []kamino.Verdict) string {

@@ -23,7 +23,7 @@ func (o orderly) Handle(ctx context.Context, r slog.Record) error {
 		return !ended
 	})
 	if ended && o.process.Err() != nil {
-		r = slog.NewRecord(r.Time, slog.LevelInfo, "no longer leading: the process was told to end", r.PC)
+		r = slog.NewRecord(r.Time, slog.LevelInfo, "no longer leading: the process is being terminated", r.PC)
 		if !o.Enabled(ctx, r.Level) {
 			return nil
 		}

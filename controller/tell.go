@@ -136,7 +136,7 @@ func (t *teller) deliver(ctx context.Context, p *v1alpha1.NodePrototype, out []n
 		return
 	}
 	if err := t.note(ctx, p.Name, keys); err != nil {
-		t.log.Warn("note what was told: the next process tells it again", "prototype", p.Name, "error", err)
+		t.log.Warn("record what was notified: the next process repeats it", "prototype", p.Name, "error", err)
 	}
 }
 

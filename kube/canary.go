@@ -150,7 +150,7 @@ func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) 
 	spec := &job.Spec.Template.Spec
 	switch {
 	case job.Kind != "Job" || job.APIVersion != "batch/v1":
-		return nil, refuseProbe(fmt.Errorf("it holds %s, not a Job of batch/v1", kindOf(job.TypeMeta)))
+		return nil, refuseProbe(fmt.Errorf("it contains %s, not a Job of batch/v1", kindOf(job.TypeMeta)))
 	case job.Namespace == "" || job.Namespace == kamino.SystemNamespace:
 		return nil, refuseProbe(fmt.Errorf("metadata.namespace is %q: it must name a namespace of the operator's", job.Namespace))
 	case len(spec.Containers) == 0:

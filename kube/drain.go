@@ -130,7 +130,7 @@ func (r *drainRound) remove(ctx context.Context, pod *corev1.Pod) (hold, string,
 	return r.evict(ctx, pod)
 }
 
-const reasonUnmanaged = "no controller would bring it back"
+const reasonUnmanaged = "no controller would recreate it"
 
 func unmanaged(pod *corev1.Pod) bool {
 	return metav1.GetControllerOf(pod) == nil && !finished(pod)

@@ -43,7 +43,7 @@ func explain(what string, err error) error {
 		return &kamino.ThrottledError{After: retryAfter(err), Err: err}
 	case apierrors.IsUnauthorized(err):
 		return kamino.WithHint(&fault{kamino.ErrForbidden, err},
-			"the cluster does not accept these credentials: log in again, or look at the user of the kubeconfig's context")
+			"the cluster does not accept these credentials: log in again, or check the user of the kubeconfig's context")
 	case apierrors.IsForbidden(err):
 		return kamino.WithHint(&fault{kamino.ErrForbidden, err},
 			"%s, and check with: kubectl auth can-i %s", grant(what), what)
@@ -61,7 +61,7 @@ func explainTransport(err error) error {
 	var host x509.HostnameError
 	switch {
 	case errors.As(err, &verify), errors.As(err, &authority), errors.As(err, &host):
-		return kamino.WithHint(err, "look at server and certificate-authority in the kubeconfig")
+		return kamino.WithHint(err, "check server and certificate-authority in the kubeconfig")
 	case strings.Contains(err.Error(), "getting credentials"):
 		// client-go's words for a credential plugin that failed; it has no type for it.
 		return kamino.WithHint(err, "run the credential plugin that the kubeconfig names by hand")

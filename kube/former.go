@@ -133,7 +133,7 @@ func (c *Cluster) former(here *coordinationv1.Lease, elsewhere []coordinationv1.
 		}
 		if !c.believes(l.Namespace) {
 			return nil, revision{}, kamino.WithHint(
-				fmt.Errorf("lease %s/%s: %w: nobody said that kamino ran in that namespace", l.Namespace, l.Name, kamino.ErrForbidden),
+				fmt.Errorf("lease %s/%s: %w: --namespace does not name that namespace", l.Namespace, l.Name, kamino.ErrForbidden),
 				"if a former version of kamino ran there, add --namespace %s once; else delete it: kubectl delete lease -n %[1]s %s", l.Namespace, l.Name)
 		}
 		read, err := readLease(l, movedFormat)

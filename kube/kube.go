@@ -65,7 +65,7 @@ func New(cfg *rest.Config, opts Options) (*Cluster, error) {
 	api, err := newAPI(tuned(cfg, opts.Version))
 	if err != nil {
 		return nil, kamino.WithHint(fmt.Errorf("make Kubernetes client for %s: %w", cfg.Host, err),
-			"look at the cluster and user that the kubeconfig's context names: kubectl config view --minify")
+			"check the cluster and user that the kubeconfig's context names: kubectl config view --minify")
 	}
 	return &Cluster{api: api, opts: opts}, nil
 }

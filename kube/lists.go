@@ -129,7 +129,7 @@ func (c *Cluster) ForgetPackages(ctx context.Context, node kamino.Node, run stri
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID, "annotations": map[string]any{kamino.AnnotationPackages: nil}}})
 	if err != nil {
-		return fmt.Errorf("take the list of packages off node %s: %w", node.Name, err)
+		return fmt.Errorf("remove the list of packages from node %s: %w", node.Name, err)
 	}
 	_, err = c.api.nodes.Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	return explain("patch nodes", err)

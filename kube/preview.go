@@ -134,7 +134,7 @@ func (c *Cluster) reasonSeveral(ctx context.Context, pod *corev1.Pod) string {
 }
 
 func severalReason(budgets []policyv1.PodDisruptionBudget) string {
-	const why = "several disruption budgets select it, which the API never allows to be evicted"
+	const why = "matched by several PodDisruptionBudgets; the eviction API refuses such pods"
 	if len(budgets) == 0 {
 		return why
 	}

@@ -60,12 +60,12 @@ func grant(what string) string {
 	all := slices.Concat(runRights, proveRights, []right{pauseRight})
 	if i := slices.IndexFunc(all, func(r right) bool { return r.String() == what }); i >= 0 {
 		if all[i].role != "kamino-status" {
-			return "a cluster administrator grants it to USER, which kubectl auth whoami tells, with: " + all[i].binding("USER")
+			return "a cluster administrator grants it to USER, which kubectl auth whoami prints, with: " + all[i].binding("USER")
 		}
 		acting := slices.DeleteFunc(slices.Clone(runRights), func(r right) bool { return r.role == "kamino-status" })
 		// Who changes something reads first, and would meet each further right as another failure.
-		return "a cluster administrator grants it to USER, which kubectl auth whoami tells, with: " + all[i].binding("USER") +
-			"; whoever restores or updates needs besides: " + strings.Join(bindings("USER", acting), " && ")
+		return "a cluster administrator grants it to USER, which kubectl auth whoami prints, with: " + all[i].binding("USER") +
+			"; restore and update also need: " + strings.Join(bindings("USER", acting), " && ")
 	}
 	return "allow it in a role of this account"
 }

@@ -171,7 +171,7 @@ func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod, how metav1.Cre
 
 // ErrNoSealImage refuses a seal without an image.
 var ErrNoSealImage = &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod,
-	Why: "no image for the pod that seals the donor's disk is known",
+	Why: "no image is set for the pod that seals the donor's disk",
 	Do:  "use --image NAME@sha256:DIGEST, or name it in the environment variable POD_IMAGE; what an earlier run left is given back without one: kamino restore"}}}
 
 // podSecurity tells the answer of Pod Security Admission, which has no reason of its own

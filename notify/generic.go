@@ -63,7 +63,7 @@ func generic(u *url.URL) (func(ctx context.Context, title, text string) error, e
 	case to.Host == "":
 		return nil, kamino.WithHint(errors.New("the URL of the service generic names no host"), "generic://HOST/PATH?template=json")
 	case template != "" && template != "json":
-		return nil, kamino.WithHint(errors.New("the service generic knows no such template"), "use template=json, or leave it out for plain text")
+		return nil, kamino.WithHint(errors.New("the service generic has no such template"), "use template=json, or omit it for plain text")
 	}
 	client := &http.Client{Timeout: limit}
 	return func(ctx context.Context, title, text string) error {

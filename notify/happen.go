@@ -72,7 +72,7 @@ func Of(s kamino.PoolStatus, now time.Time, limit time.Duration) (all []Happenin
 	slices.Reverse(all) // the ledger begins with the newest
 	if u := s.Unfinished; u != nil && !u.Away().IsZero() && now.Sub(u.Away()) >= limit {
 		add(Happening{Key: "away/" + u.Run + "/" + u.Donor, Reason: DonorAway, Warning: true, Type: "kamino restore --pool " + s.Name,
-			Text: fmt.Sprintf("donor %s of pool %s is away since %s and not back: run %s is at step %s", u.Donor, s.Name, u.Away().UTC().Format(time.RFC3339), u.Run, cmp.Or(u.Step, "lock"))})
+			Text: fmt.Sprintf("donor %s of pool %s has been away since %s and is not back: run %s is at step %s", u.Donor, s.Name, u.Away().UTC().Format(time.RFC3339), u.Run, cmp.Or(u.Step, "lock"))})
 	}
 	for _, r := range s.Refusals {
 		text := cut(r.String())

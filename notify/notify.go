@@ -94,7 +94,7 @@ func parse(line string) (*receiver, error) {
 	}
 	service := made()
 	if err := service.Initialize(u, nil); err != nil {
-		return nil, kamino.WithHint(fmt.Errorf("invalid URL for the service %s", scheme), "https://shoutrrr.nickfedor.com tells its form; the URL is a secret, so it is not shown")
+		return nil, kamino.WithHint(fmt.Errorf("invalid URL for the service %s", scheme), "https://shoutrrr.nickfedor.com describes its form; the URL is a secret, so it is not shown")
 	}
 	return &receiver{kind: scheme, send: func(_ context.Context, title, text string) error {
 		params := types.Params{}
@@ -184,5 +184,5 @@ func (r *receiver) failed(err error) error {
 	case errors.As(err, &failed):
 		return fmt.Errorf("service %s, line %d: no connection", r.kind, r.line)
 	}
-	return fmt.Errorf("service %s, line %d: the message was not taken", r.kind, r.line)
+	return fmt.Errorf("service %s, line %d: the message was not accepted", r.kind, r.line)
 }

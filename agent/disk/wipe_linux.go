@@ -114,7 +114,7 @@ func mountID(fd int) (uint64, error) {
 			return strconv.ParseUint(strings.TrimSpace(value), 10, 64)
 		}
 	}
-	return 0, errors.New("find mount: this kernel does not tell the mount of an open file; Linux 5.8 or later is needed")
+	return 0, errors.New("find mount: this kernel does not report the mount of an open file; Linux 5.8 or later is needed")
 }
 
 // Overwrite writes zeros over the first most bytes of every file at or below the names, but for

@@ -116,7 +116,7 @@ func (m *Machine) Boot(ctx context.Context) error {
 	}
 	if m.Settings.FirstBoot == seal.FirstBootAgent {
 		if rerr := m.Wire.Report(ctx, false, "kamino: "+err.Error()); rerr != nil {
-			m.Log.Error("platform was not told", "error", rerr)
+			m.Log.Error("platform was not notified", "error", rerr)
 		}
 	}
 	return fmt.Errorf("first boot: %w; kubelet does not start on this machine (docs/agent.md, \"When a node does not come up\")", err)
@@ -179,7 +179,7 @@ func (m *Machine) unseal(ctx context.Context, v *verdict) error {
 	var left *seal.NotTakenBack
 	if errors.As(err, &left) {
 		for _, change := range left.Changes {
-			m.Log.Error("a change of an interrupted seal was not taken back; the next boot tries again", "change", change)
+			m.Log.Error("a change of an interrupted seal was not undone; the next boot tries again", "change", change)
 		}
 		err = nil
 		if !own { // what is left is another machine's, which would be forgotten
@@ -189,7 +189,7 @@ func (m *Machine) unseal(ctx context.Context, v *verdict) error {
 	if err != nil {
 		return err
 	}
-	m.Log.Warn("a seal was interrupted; its changes were taken back", "changes", n)
+	m.Log.Warn("a seal was interrupted; its changes were undone", "changes", n)
 	if own {
 		v.done = true
 		m.revive(ctx)
@@ -287,7 +287,7 @@ func (m *Machine) become(ctx context.Context, v verdict) error {
 	}
 	if err := m.Wire.Report(ctx, true, ""); err != nil {
 		// The node works; the platform will say that provisioning timed out.
-		m.Log.Error("platform was not told that this machine is ready", "error", err)
+		m.Log.Error("platform was not notified that this machine is ready", "error", err)
 	}
 	return nil
 }

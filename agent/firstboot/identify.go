@@ -42,7 +42,7 @@ func (m *Machine) identify(ctx context.Context, v *verdict) (about, error) {
 	cd := <-media
 	if err != nil {
 		if v.vm == "" {
-			return about{}, fmt.Errorf("read identity: neither SMBIOS (/sys/class/dmi/id/product_uuid) nor IMDS tells which machine this is: %w", err)
+			return about{}, fmt.Errorf("cannot determine this machine's identity from SMBIOS (/sys/class/dmi/id/product_uuid) or IMDS: %w", err)
 		}
 		if cd.HostName == "" {
 			return about{}, fmt.Errorf("read identity: %w", err)

@@ -49,7 +49,7 @@ func (o owned) matches(s sums) bool {
 
 func (o owned) complaint() string {
 	if o.kind == byNone {
-		return "its package tells no digest"
+		return "its package has no digest"
 	}
 	return "changed since its package was installed"
 }

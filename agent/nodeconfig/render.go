@@ -49,7 +49,7 @@ type File struct {
 // and join.command is an error (host.ErrIdle).
 func Render(ctx context.Context, d *disk.Disk, h host.Host, c *NodeConfig, first bool) ([]File, error) {
 	if by := Configurer(d); by != "" {
-		return nil, fmt.Errorf("%s of EKS configures kubelet and containerd of this image's nodes, and two programs would undo each other's work: write what this NodeConfig says into %s, and leave it out of userData",
+		return nil, fmt.Errorf("%s of EKS configures kubelet and containerd of this image's nodes, and two programs would undo each other's work: write what this NodeConfig says into %s, and remove it from userData",
 			by, map[string]string{Nodeadm: "that of nodeadm (a part of type application/node.eks.aws)", Bootstrap: "that script's arguments"}[by])
 	}
 	var files []File

@@ -156,7 +156,7 @@ func (dnf) check(n Node, p Policy) error {
 	case p.Release == "" && amazon2023(n.Disk.Text("etc/os-release")):
 		return &Refused{"Amazon Linux 2023 is locked to the release of its image, and the run names none", "add --releasever, for instance 2023.6.20250107; dnf check-release-update lists them"}
 	case p.Phased != "":
-		return &Refused{"dnf knows no phased updates", "leave --phased out"}
+		return &Refused{"dnf has no phased updates", "omit --phased"}
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (command) check(n Node, p Policy) error {
 	case info.Mode()&0o022 != 0:
 		return &Refused{"/" + CommandPath + " can be changed by others than its owner", "chmod 0755 /" + CommandPath}
 	case p.Scope != "" || p.Held != "" || p.Phased != "" || p.Release != "":
-		return &Refused{"/" + CommandPath + " decides itself what it takes", "leave out what says which packages"}
+		return &Refused{"/" + CommandPath + " decides itself what it takes", "omit the options that say which packages"}
 	}
 	return nil
 }

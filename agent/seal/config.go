@@ -155,7 +155,7 @@ func (c *Config) Adapt(ec2 bool) error {
 		return nil
 	}
 	if c.given.FirstBoot == FirstBootAgent {
-		return errors.New("firstBoot: agent is for Azure; on EC2 the network and the scripts of user data are cloud-init's: write firstBoot: cloud-init, or leave it out")
+		return errors.New("firstBoot: agent is for Azure; on EC2 the network and the scripts of user data are cloud-init's: write firstBoot: cloud-init, or omit it")
 	}
 	c.FirstBoot = FirstBootCloudInit
 	return nil

@@ -9,7 +9,7 @@ import "path"
 var keeps = []struct{ unit, why string }{
 	{"kamino-seal-*.service", "the seal itself, and what systemd starts when it is killed"},
 	{"init.scope", "systemd: whoever stops units needs it, and so does a seal that is given up"},
-	{"systemd-journald*", "takes the output of systemd and of the seal; it is told to keep to memory (journalctl --relinquish-var)"},
+	{"systemd-journald*", "takes the output of systemd and of the seal; it is set to keep to memory (journalctl --relinquish-var)"},
 	{"systemd-udevd*", "devices of the disk and the network card come and go through it; its database is in memory"},
 	{"systemd-logind*", "ends sessions; what it keeps is in memory"},
 	{"dbus.service", "network services end without it, and systemd refuses to stop it (RefuseManualStop)"},

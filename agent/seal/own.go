@@ -102,7 +102,7 @@ func hidden(d *disk.Disk) error {
 		return refusal("mount the whole file system below the root as well", "only a part of %s is mounted", strings.Join(devices.Partly, ", "))
 	}
 	if o := devices.Outside; o != nil {
-		return refusal(fmt.Sprintf("look at it, hexdump -C -s %d -n %d %s, and when it is nobody's: blkdiscard --force --zeroout --offset %d --length %d %s",
+		return refusal(fmt.Sprintf("inspect it, hexdump -C -s %d -n %d %s, and when it is nobody's: blkdiscard --force --zeroout --offset %d --length %d %s",
 			o.Data.Start, o.Data.End-o.Data.Start, o.Device, o.Gap.Start, o.Gap.End-o.Gap.Start, o.Device),
 			"%s has data outside of its partitions, at byte %d, which a snapshot has as well", o.Device, o.Data.Start)
 	}
@@ -111,10 +111,10 @@ func hidden(d *disk.Disk) error {
 		case disk.HoldsSwap, disk.HoldsBoot, disk.HoldsNothing:
 			continue
 		case disk.HoldsCrypt:
-			return refusal("use a donor without it, or wipe it with wipefs and blkdiscard", "%s on the OS disk is encrypted, so nobody can see what is in it", p.Device)
+			return refusal("use a donor without it, or wipe it with wipefs and blkdiscard", "%s on the OS disk is encrypted, so its content cannot be checked", p.Device)
 		}
 		return refusal(fmt.Sprintf("mount it where it belongs below the root, or wipe it: blkdiscard --zeroout %s", p.Device),
-			"%s on the OS disk (%s, %d MiB) is not mounted, so nobody can see what is in it", p.Device, p.Holds, p.Size>>20)
+			"%s on the OS disk (%s, %d MiB) is not mounted, so its content cannot be checked", p.Device, p.Holds, p.Size>>20)
 	}
 	return nil
 }

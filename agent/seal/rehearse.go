@@ -74,7 +74,7 @@ func clean(ctx context.Context, d *disk.Disk, o Options, look scan.Options) erro
 		return fmt.Errorf("scan the disk: %w", err)
 	}
 	for _, s := range r.Skipped {
-		o.Log.Warn("not looked for", "what", s)
+		o.Log.Warn("skipped", "what", s)
 	}
 	if len(r.Findings) > 0 {
 		return &Found{r}

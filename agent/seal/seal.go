@@ -160,9 +160,9 @@ func sealOwn(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 		return old, nil
 	}
 	if restored, err := Unseal(d); err != nil {
-		return Receipt{}, &NeedsBoot{Err: fmt.Errorf("take an interrupted seal back: %w", err), Halfway: true}
+		return Receipt{}, &NeedsBoot{Err: fmt.Errorf("undo an interrupted seal: %w", err), Halfway: true}
 	} else if restored > 0 {
-		o.Log.Info("took back an interrupted seal", "changes", restored)
+		o.Log.Info("undid an interrupted seal", "changes", restored)
 	}
 	if err := permit(d, o, nil); err != nil {
 		return Receipt{}, err
@@ -186,10 +186,10 @@ func sealOwn(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 			return receipt, &NeedsBoot{Err: err}
 		}
 		if !d.Exists(journalPath) && setAside(d) {
-			return receipt, &NeedsBoot{Err: fmt.Errorf("%w; and the seal's journal is gone, so nothing can be taken back", err)}
+			return receipt, &NeedsBoot{Err: fmt.Errorf("%w; and the seal's journal is gone, so nothing can be undone", err)}
 		}
 		if _, uerr := Unseal(d); uerr != nil {
-			return receipt, &NeedsBoot{Err: fmt.Errorf("%w; and taking the seal back failed (`kamino-agent unseal` tries again): %w", err, uerr), Halfway: true}
+			return receipt, &NeedsBoot{Err: fmt.Errorf("%w; and undoing the seal failed (`kamino-agent unseal` tries again): %w", err, uerr), Halfway: true}
 		}
 		return receipt, err
 	}
@@ -210,7 +210,7 @@ func set(ctx context.Context, d *disk.Disk, o Options) (Receipt, error) {
 	// A database that cannot be read was told by the inventory, and does not keep a disk from being
 	// sealed.
 	if _, receipt.Facts, err = inventory.Packages(d); err != nil {
-		o.Log.Warn("the receipt does not tell the packages", "error", err)
+		o.Log.Warn("the receipt does not list the packages", "error", err)
 	}
 	receipt.SSHKeys = inventory.SSHKeys(d)
 	if o.Binary != "" {

@@ -106,7 +106,7 @@ type NotTakenBack struct{ Changes []string }
 func (n *NotTakenBack) Error() string {
 	const most = 10
 	lines := n.Changes[:min(len(n.Changes), most)]
-	text := fmt.Sprintf("%d changes of an interrupted seal could not be taken back:\n  %s", len(n.Changes), strings.Join(lines, "\n  "))
+	text := fmt.Sprintf("%d changes of an interrupted seal could not be undone:\n  %s", len(n.Changes), strings.Join(lines, "\n  "))
 	if more := len(n.Changes) - most; more > 0 {
 		text += fmt.Sprintf("\n  and %d more", more)
 	}

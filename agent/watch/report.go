@@ -79,7 +79,7 @@ func (w *Watcher) Freshness(ctx context.Context) {
 		if err == nil {
 			told = facts
 		} else {
-			w.Log.Warn("how far this node is patched was not told", "error", err)
+			w.Log.Warn("the patch state of this node was not reported", "error", err)
 		}
 		if w.Wait(ctx, freshnessPause) != nil {
 			return

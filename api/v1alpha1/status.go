@@ -121,7 +121,7 @@ type Behind struct {
 const (
 	// ConditionReady: the prototype is kept as its spec says. Its reason is the state in a word.
 	ConditionReady = "Ready"
-	// ConditionProgressing: a run is at work.
+	// ConditionProgressing: a run is active.
 	ConditionProgressing = "Progressing"
 	// ConditionProven: the next image passed its proof.
 	ConditionProven = "Proven"
@@ -138,7 +138,7 @@ const (
 // The reasons of Ready.
 const (
 	ReasonUpToDate     = "UpToDate" // nothing is needed
-	ReasonRunning      = "Running"  // a run is at work
+	ReasonRunning      = "Running"  // a run is active
 	ReasonNeedsRun     = "NeedsRun" // a run is due
 	ReasonWindow       = "OutsideWindow"
 	ReasonTurn         = "WaitingForTurn" // too many donors are away

@@ -168,7 +168,7 @@ func (s *scene) pageFoot(b *strings.Builder) {
 	}
 	since := "Times count from the start of the " + s.a.Since
 	if s.a.ParkedFor > 0 {
-		since += " and leave out the " + s.a.ParkedFor.String() + " in which the platform had parked the machine"
+		since += " and omit the " + s.a.ParkedFor.String() + " in which the platform had parked the machine"
 	}
 	fmt.Fprintf(b, "<p>%s. Drawn by kamino boot plot.</p></footer>\n", since)
 }

@@ -31,7 +31,7 @@ func newAutoUpdateCommand(a *app) *cobra.Command {
 	c := &autoUpdateCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "auto-update",
-		Short: "Make new prototypes of the best nodes, for every pool that needs one",
+		Short: "Make a new prototype for every pool that needs one, from its best node",
 		Long: `Find out which pools need a new prototype, choose the best node of each, and
 make it. Pools run side by side, but only so many donors are away at the same
 time; their images are built together. When a candidate cannot be drained, the
@@ -51,10 +51,10 @@ kamino plan prints.`,
 	f := cmd.Flags()
 	c.sel.add(a, f, "target-vmss")
 	c.sel.addCluster(f)
-	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
-	f.Var(&c.watch, "watch", "how long to watch nodes that come from the new images afterwards: if two of the first three, or more than a fifth of at least five, are not Ready within --boot-budget, the version is withdrawn; 0 means not at all")
+	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and change nothing")
+	f.Var(&c.watch, "watch", "how long to watch nodes that come from the new images afterwards: if two of the first three, or more than a fifth of at least five, are not Ready within --boot-budget, the version is withdrawn; 0 disables this")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
-	f.BoolVar(&c.patch, "patch", false, "first patch the best candidates of each pool, as kamino patch does; the donor is chosen, made and proved with the patches then")
+	f.BoolVar(&c.patch, "patch", false, "first patch the best candidates of each pool, as kamino patch does; the donor is then chosen and proved with the patches")
 	c.patching.add(f, "patch-")
 	c.owner.add(f)
 	c.notify.add(f)

@@ -13,9 +13,9 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-const bootLong = `Tell where the boot time of a node went.
+const bootLong = `Show where the boot time of a node went.
 
-Every verb takes files (or - for standard input) in any format that it knows by
+Every subcommand takes files (or - for standard input) in any format that it knows by
 its content, several files or a folder of the same boot together, or without
 files looks at this machine (as root):
 
@@ -26,8 +26,8 @@ files looks at this machine (as root):
   cloud-init                        /var/log/cloud-init.log, cloud-init analyze dump
   a sosreport, unpacked
 
-Times are net of parking: what a pre-provisioned VM waited for its owner is told
-apart. docs/boot.md explains what is printed.`
+Times are net of parking: the time that a pre-provisioned VM waited for its owner
+is shown separately. docs/boot.md explains what is printed.`
 
 // bootCommand holds what the verbs share.
 type bootCommand struct {
@@ -41,7 +41,7 @@ type bootCommand struct {
 // newBootCommand makes `kamino boot`. It needs neither cloud nor cluster.
 func newBootCommand(io ioStreams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "boot", Short: "Tell where the boot time of a node went", Long: bootLong,
+		Use: "boot", Short: "Show where the boot time of a node went", Long: bootLong,
 		// The root's options are for cloud and cluster; their absence is no reason not to read a
 		// file.
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
@@ -129,7 +129,7 @@ func bootChain(io ioStreams) *cobra.Command {
 	b.outputFlag(cmd, "text", "json", "yaml")
 	b.compatFlag(cmd, "critical-chain")
 	b.unitFlag(cmd)
-	cmd.Flags().StringVar(&b.fuzz, "fuzz", "", "also follow what was up at most this long before the latest, for example 50ms or 1s")
+	cmd.Flags().StringVar(&b.fuzz, "fuzz", "", "also follow units that became active at most this long before the latest one, for example 50ms or 1s")
 	return cmd
 }
 
@@ -177,7 +177,7 @@ func (b *bootCommand) fuzzMicros() (boot.Micros, error) {
 	}
 	d, err := time.ParseDuration(strings.NewReplacer(" ", "", "min", "m", "sec", "s").Replace(b.fuzz)) // systemd's spellings
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("read --fuzz: %q is not a length of time; write for example 50ms or 1s", b.fuzz)
+		return 0, fmt.Errorf("invalid --fuzz %q: use a duration, for example 50ms or 1s", b.fuzz)
 	}
 	return boot.Micros(d.Microseconds()), nil
 }
@@ -207,7 +207,7 @@ func bootEncode(w io.Writer, format string, v any) error {
 }
 
 func bootFormatError(format string) error {
-	return fmt.Errorf("read --output: %q is not known here; --help lists the formats", format)
+	return fmt.Errorf("invalid --output %q: --help lists the formats", format)
 }
 
 // capture reads one boot from files or from this machine.

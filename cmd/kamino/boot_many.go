@@ -79,7 +79,7 @@ func bootCompare(io ioStreams) *cobra.Command {
 	b := &bootCommand{io: io}
 	var budget time.Duration
 	cmd := &cobra.Command{
-		Use: "compare A B", Short: "Say what got faster or slower from boot A to boot B", Args: cobra.ExactArgs(2),
+		Use: "compare A B", Short: "Show what got faster or slower from boot A to boot B", Args: cobra.ExactArgs(2),
 		Long: "Compare two boots by milestone, by segment of the critical chain and by unit; each of A and B is a file or a folder.\n\n" +
 			"With --budget the exit code is 3 if B took longer than that from the kernel's start to the goal, net of parking.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -115,8 +115,8 @@ func bootCompare(io ioStreams) *cobra.Command {
 func bootPool(io ioStreams) *cobra.Command {
 	b := &bootCommand{io: io}
 	cmd := &cobra.Command{
-		Use: "pool FILE…|DIR", Short: "Sum up the boots of many nodes", Args: cobra.MinimumNArgs(1),
-		Long: "Sum up the boots of many nodes: median, 90th percentile, outliers, and how often each unit is on the critical chain. Every file is a boot.",
+		Use: "pool FILE…|DIR", Short: "Summarize the boots of many nodes", Args: cobra.MinimumNArgs(1),
+		Long: "Summarize the boots of many nodes: median, 90th percentile, outliers, and how often each unit is on the critical chain. Every file is a boot.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := bootPoolFiles(args)
 			if err != nil {
@@ -178,7 +178,7 @@ func (b *bootCommand) pool(ctx context.Context, files []string) (*boot.PoolRepor
 		}
 	}
 	if read == 0 {
-		return nil, fmt.Errorf("sum up boots: none of %d files could be read", len(files))
+		return nil, fmt.Errorf("summarize boots: none of %d files could be read", len(files))
 	}
 	return p.Report(), nil
 }

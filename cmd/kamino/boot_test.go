@@ -12,7 +12,7 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// publishedBoot is one of the boots that the founding document shows.
+// publishedBoot is one of the boots that the original shows.
 func publishedBoot(name string) string {
 	return filepath.Join("..", "..", "boot", "testdata", "published", name)
 }
@@ -123,7 +123,7 @@ func TestBootRefusals(t *testing.T) {
 		{[]string{"show", dir}, "no boot recognised"},
 		{[]string{"show", "-o", "xml", seed}, "--help lists the formats"},
 		{[]string{"plot", "-o", "png", seed}, "--help lists the formats"},
-		{[]string{"chain", "--fuzz", "soon", seed}, "write for example 50ms or 1s"},
+		{[]string{"chain", "--fuzz", "soon", seed}, "for example 50ms or 1s"},
 		{[]string{"chain", "--unit", "nosuch.service", seed}, "kamino boot blame"},
 		{[]string{"chain", "--compat", "--unit", "nosuch.service", seed}, "kamino boot blame"},
 		{[]string{"compare", seed}, "accepts 2 arg"},

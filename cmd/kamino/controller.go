@@ -32,14 +32,14 @@ func newControllerCommand(a *app) *cobra.Command {
 		grace: durationValue{25 * time.Second}, leaseTime: durationValue{15 * time.Second}}
 	cmd := &cobra.Command{
 		Use:   "controller",
-		Short: "Keep the pools of all NodePrototypes, in the cluster, until it is ended",
-		Long: `Keep the pools of all NodePrototypes: do for each what auto-update would do, when
-its spec lets it, and tell in its status what there is. Of several processes one
-leads. The flags of auto-update say what prototypes leave out. Commands work
-beside it, on the same leases.
+		Short: "Run the controller that keeps the pools of all NodePrototypes up to date",
+		Long: `Keep the pools of all NodePrototypes up to date: do for each what auto-update would
+do, when its spec allows it, and report in its status. Of several replicas one is
+the leader. The flags of auto-update are the defaults for what a prototype omits.
+Other commands can be used at the same time; all share the same leases.
 
-When it is ended, it gives donors back as long as --grace lasts; what is away
-then, the next process gives back.`,
+On termination it gives donors back for as long as --grace; a donor that is still
+away then is given back by the next process.`,
 		Example: `  kamino controller --max-donors 2`,
 		Args:    noArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
@@ -47,16 +47,16 @@ then, the next process gives back.`,
 	f := cmd.Flags()
 	c.sel.addRules(a, f)
 	c.patching.add(f, "patch-")
-	f.IntVar(&c.maxDonors, "max-donors", 1, "how many donors may be away in the cluster at the same time")
-	f.IntVar(&c.sel.maxNotReady, "max-not-ready", c.sel.opts.MaxNotReady, "take no donor while more other nodes than this are NotReady")
-	f.Var(&c.resync, "resync", "time between two passes of a prototype of which nothing is heard")
-	f.Var(&c.retry, "retry", "time after a run that failed until the next; doubled with each that fails, up to 12h")
-	f.Float32Var(&c.perSecond, "passes-per-second", 10, "how many passes a second may read the cloud, those of all pools together")
-	f.Var(&c.grace, "grace", "how long to wait for donors to come back when it is ended")
-	f.Var(&c.leaseTime, "lease-time", "how long a leader leads that is not heard of, at least 2s")
+	f.IntVar(&c.maxDonors, "max-donors", 1, "maximum number of donors away in the cluster at the same time")
+	f.IntVar(&c.sel.maxNotReady, "max-not-ready", c.sel.opts.MaxNotReady, "take no donor while more than this many other nodes are NotReady")
+	f.Var(&c.resync, "resync", "maximum interval between two reconciliations of a prototype")
+	f.Var(&c.retry, "retry", "delay before the next run after one that failed; doubled with each failure, up to 12h")
+	f.Float32Var(&c.perSecond, "passes-per-second", 10, "maximum number of reconciliations per second that read the cloud, for all pools together")
+	f.Var(&c.grace, "grace", "how long to wait on termination for donors to come back")
+	f.Var(&c.leaseTime, "lease-time", "duration of the leader's lease: how long after its last renewal another replica may take over, at least 2s")
 	c.notify.add(f)
-	f.StringVar(&c.metrics, "metrics-address", ":8443", "where to serve /metrics, with TLS, to those whom the API server allows to get that path; 0 for not at all")
-	f.StringVar(&c.health, "health-address", ":8081", "where to serve /healthz and /readyz; 0 for not at all")
+	f.StringVar(&c.metrics, "metrics-address", ":8443", "address to serve /metrics on, with TLS, to clients that the API server authorizes for that path; 0 disables it")
+	f.StringVar(&c.health, "health-address", ":8081", "address to serve /healthz and /readyz on; 0 disables it")
 	return cmd
 }
 
@@ -70,7 +70,7 @@ func (c *controllerCommand) Run(ctx context.Context) error {
 	case c.leaseTime.d < 2*time.Second:
 		return kamino.WithHint(fmt.Errorf("lease time %s is too short", &c.leaseTime), "use --lease-time 2s or more")
 	case c.perSecond <= 0:
-		return kamino.WithHint(fmt.Errorf("invalid number of passes a second %g", c.perSecond), "use --passes-per-second 0.1 or more")
+		return kamino.WithHint(fmt.Errorf("invalid number of passes per second %g", c.perSecond), "use --passes-per-second 0.1 or more")
 	}
 	if err := c.notify.open(); err != nil {
 		return err

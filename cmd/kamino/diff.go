@@ -20,7 +20,7 @@ func printDiff(w io.Writer, diff []kamino.FieldChange) {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", d.Field, shown(d.From), shown(d.To))
 	}
 	if lost := unreadable(diff); lost != "" {
-		fmt.Fprintf(w, "\nPut aside from your template: %s; Azure shows them to nobody, and kamino rollback --to original asks for them\n", lost)
+		fmt.Fprintf(w, "\nSave from your template: %s; Azure does not return them, and kamino rollback --to original asks for them\n", lost)
 	}
 }
 

@@ -21,8 +21,8 @@ func TestDiffTellsWhatToPutAside(t *testing.T) {
 		want string
 	}{
 		{[]kamino.FieldChange{change("storageProfile.imageReference", "Canonical:ubuntu:22_04:latest", ours), extensions, custom},
-			"Put aside from your template: custom data, protected settings of vmssCSE, protected settings of AKSLinuxBilling; Azure shows them to nobody"},
-		{[]kamino.FieldChange{change("storageProfile.imageReference", "Canonical:ubuntu:22_04:latest", ours), custom}, "Put aside from your template: custom data; "},
+			"Save from your template: custom data, protected settings of vmssCSE, protected settings of AKSLinuxBilling; Azure does not return them"},
+		{[]kamino.FieldChange{change("storageProfile.imageReference", "Canonical:ubuntu:22_04:latest", ours), custom}, "Save from your template: custom data; "},
 		{[]kamino.FieldChange{change("storageProfile.imageReference", ours, ours+"01"), custom}, ""},
 		{[]kamino.FieldChange{change("storageProfile.imageReference", ours, "Canonical:ubuntu:22_04:latest"), change("osProfile.customData", "(cannot be read)", "30 bytes")}, ""},
 		{[]kamino.FieldChange{{Field: "parameter /kamino/image", From: "ami-1", To: "ami-2"}}, ""},

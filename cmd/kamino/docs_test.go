@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"kamino.dev/kamino/internal/golden"
+	"kamino.dev/kamino/internal/wording"
 )
 
 // docs/cli.md is made from the commands themselves and must be current.
@@ -119,7 +120,7 @@ func TestDocsValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	tried := 0
-	for _, page := range append(pages, readmes...) {
+	for _, page := range slices.Concat(pages, readmes, []string{"../../README.md"}) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -135,6 +136,77 @@ func TestDocsValues(t *testing.T) {
 	}
 	if tried < 20 {
 		t.Errorf("only %d values were found", tried)
+	}
+}
+
+// TestDocsWords: the pages, and what charts say of their values, have none of the words that
+// CONTRIBUTING.md says not to write.
+func TestDocsWords(t *testing.T) {
+	contributing, err := os.ReadFile("../../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := []string{"../../README.md", "../../SCOPE.md", "../../SECURITY.md", "../../CHANGELOG.md"}
+	for _, pattern := range []string{"../../docs/*.md", "../../charts/*/README.md", "../../charts/*/*.yaml"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, words := range wording.Avoided(string(contributing)) {
+			if strings.Contains(strings.ToLower(string(text)), words) {
+				t.Errorf("%s: %q is not written", page, words)
+			}
+		}
+	}
+}
+
+// TestReadmeInstall: what the README tells to type in production stands in docs/install.md too, of
+// which the lab types each command (TestInstall).
+func TestReadmeInstall(t *testing.T) {
+	shells := func(page string) (lines []string) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", " ")) {
+			if words := strings.Fields(line); strings.HasPrefix(line, "    ") && slices.Contains([]string{"az", "aws", "helm"}, words[0]) {
+				lines = append(lines, strings.Join(words, " "))
+			}
+		}
+		return lines
+	}
+	readme, install := shells("../../README.md"), shells("../../docs/install.md")
+	if len(readme) != 6 { // three for each cloud
+		t.Errorf("the README has %d commands for production: %q", len(readme), readme)
+	}
+	for _, line := range readme {
+		if !slices.Contains(install, line) {
+			t.Errorf("docs/install.md does not have the README's\n%s", line)
+		}
+	}
+}
+
+// TestRunbookExitCodes: each exit code that the help lists has its section in the runbook.
+func TestRunbookExitCodes(t *testing.T) {
+	text, err := os.ReadFile("../../docs/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := regexp.MustCompile(`(?m)^  ([0-9]+) `).FindAllStringSubmatch(rootLong, -1)
+	if len(codes) < 7 {
+		t.Fatalf("the help lists %d exit codes", len(codes))
+	}
+	for _, code := range codes {
+		if !strings.Contains(string(text), "\n### Exit code "+code[1]+"\n") {
+			t.Errorf("the runbook has no section for exit code %s", code[1])
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func (a *app) addPoll(f *pflag.FlagSet) {
 
 func (a *app) checkPoll() error {
 	if p := a.global.pollInterval; p.d > kamino.LongestPoll {
-		return kamino.WithHint(fmt.Errorf("poll interval %s is too long: a donor could be started again between two looks", &p),
+		return kamino.WithHint(fmt.Errorf("poll interval %s is too long: a donor could be started again between two polls", &p),
 			"use at most --poll-interval %s", &durationValue{kamino.LongestPoll})
 	}
 	return nil
@@ -70,22 +70,22 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	f.StringVarP(&g.namespace, "namespace", "n", "", "namespace in which a former version may have left leases, which are honoured and moved; everything else lives in "+kamino.SystemNamespace)
 	f.StringVar(&g.SealImage, "image", "", "image of the seal pod, NAME@sha256:DIGEST (default $POD_IMAGE, else the image that the pod of this process runs)")
 	f.StringVar(&g.PullSecret, "image-pull-secret", "", "secret in "+kamino.SystemNamespace+" for the registry of that image")
-	f.StringVar(&g.Provider, "provider", "", "cloud of the pools, azure or aws (default what the nodes' provider IDs say)")
+	f.StringVar(&g.Provider, "provider", "", "cloud of the pools, azure or aws (default: from the nodes' provider IDs)")
 	f.StringVarP(&g.ResourceGroup, "resource-group", "g", "", "resource group of the cluster, where the rights are checked; pools are found by their nodes, wherever they are")
 	f.StringVarP(&g.Subscription, "subscription", "s", "", "Azure subscription, a GUID")
 	f.BoolVar(&g.InCluster, "in-cluster", false, "take subscription, resource group, cloud and credentials from the node's /etc/kubernetes/azure.json")
-	f.StringVar(&g.AzureConfig, "azure-config", "", "take them from this azure.json instead; implies --in-cluster")
-	f.StringVar(&g.Region, "region", "", "region of AWS (default that of the nodes)")
-	f.StringVar(&g.ClusterName, "cluster-name", "", "name of the cluster on AWS, in the names of parameters: /kamino/NAME/POOL/image (default what the group's tag kubernetes.io/cluster/NAME says)")
-	f.StringVar(&g.logLevel, "log-level", "INFO", "DEBUG, INFO, WARNING, ERROR or CRITICAL")
-	f.StringVar(&g.logPrefix, "log-prefix", "", "text before each line of the log, without \":\" or space")
-	f.StringVar(&g.logFormat, "log-format", "text", "text, or json for one object a line, always with its time")
-	f.BoolVar(&g.logTimestamps, "log-timestamps", false, "put the time on each line of the log")
+	f.StringVar(&g.AzureConfig, "azure-config", "", "use this azure.json instead of the node's; implies --in-cluster")
+	f.StringVar(&g.Region, "region", "", "region of AWS (default: the region of the nodes)")
+	f.StringVar(&g.ClusterName, "cluster-name", "", "name of the cluster on AWS, in the names of parameters: /kamino/NAME/POOL/image (default: from the group's tag kubernetes.io/cluster/NAME)")
+	f.StringVar(&g.logLevel, "log-level", "INFO", "log level: DEBUG, INFO, WARNING, ERROR or CRITICAL")
+	f.StringVar(&g.logPrefix, "log-prefix", "", "prefix of each log line, without \":\" or space")
+	f.StringVar(&g.logFormat, "log-format", "text", "log format: text, or json (one object per line, always with the time)")
+	f.BoolVar(&g.logTimestamps, "log-timestamps", false, "add the time to each log line")
 }
 
 // addGallery adds --gallery, for commands that read or write image versions.
 func (a *app) addGallery(f *pflag.FlagSet) {
-	f.StringVar(&a.global.Gallery, "gallery", "", "gallery of the image versions (default SIG_ and the resource group)")
+	f.StringVar(&a.global.Gallery, "gallery", "", "gallery of the image versions (default SIG_<resource group>)")
 }
 
 // complete fills in the environment and checks what can be checked without a
@@ -122,7 +122,7 @@ func (g *globalOptions) complete(a *app) error {
 		}
 	}
 	if g.namespace != "" && g.namespace != kamino.SystemNamespace {
-		g.Log.Warn("--namespace is ignored, but for what a former version left there", "given", g.namespace, "used", kamino.SystemNamespace)
+		g.Log.Warn("--namespace is ignored, except for what a former version left there", "given", g.namespace, "used", kamino.SystemNamespace)
 	}
 	return nil
 }

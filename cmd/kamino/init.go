@@ -32,16 +32,16 @@ func newInitCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Prepare a cluster: namespace, roles and admission policies",
-		Long: `Make what every run needs, once per cluster, by server-side apply: the namespace
+		Long: `Create what every run needs, once per cluster, by server-side apply: the namespace
 kamino-system for leases and seal pods, the roles that service accounts of runs
 are bound to, and the policies that admit nothing but seal pods of one shape and
 image there and limit what those accounts change of nodes. It is what the chart
 kamino-base installs: use one or the other. Needs a cluster administrator.
 
 The seal pod is privileged, so the images that it may run are named here, by
-digest. They are added to those that may already; --no-seal-image forgets these
-first. With -o json or yaml the manifests are printed, with the images that are
-named only, and no cluster is asked.`,
+digest. They are added to the images that are already allowed; --no-seal-image
+removes those first. With -o json or yaml the manifests are printed, with only the
+images that are named, and the cluster is not contacted.`,
 		Example: `  kamino init --seal-image registry.example.com/kamino@sha256:DIGEST
   kamino init --no-seal-image --seal-image registry.example.com/kamino@sha256:DIGEST --dry-run
   kamino init -o yaml | kubectl diff -f -`,
@@ -49,12 +49,12 @@ named only, and no cluster is asked.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&c.images, "seal-image", nil, "one more image that may seal disks, by digest; may be repeated (default that of --image)")
-	f.BoolVar(&c.forget, "no-seal-image", false, "forget the images that may seal disks so far")
-	f.BoolVar(&c.migrate, "migrate", true, "let runs look for leases of a former version in all namespaces")
-	f.BoolVar(&c.dryRun, "dry-run", false, "let the API server check everything, and change nothing")
+	f.StringArrayVar(&c.images, "seal-image", nil, "additional image that may seal disks, by digest; may be repeated (default: the one of --image)")
+	f.BoolVar(&c.forget, "no-seal-image", false, "remove the images that may seal disks so far")
+	f.BoolVar(&c.migrate, "migrate", true, "allow runs to look for leases of a former version in all namespaces")
+	f.BoolVar(&c.dryRun, "dry-run", false, "submit everything as a server-side dry run, and change nothing")
 	c.out.add(cmd)
-	f.Lookup("output").Usage = "table; json or yaml print the manifests, and ask no cluster"
+	f.Lookup("output").Usage = "table; json or yaml print the manifests without contacting the cluster"
 	return cmd
 }
 

@@ -64,7 +64,7 @@ func TestBadInput(t *testing.T) {
 		{name: "seldom looks of auto-update", args: []string{"auto-update", "--poll-interval", "1h"}, want: []string{"1h", "--poll-interval 10s"}},
 		{name: "a limit of no proof", args: []string{"promote", "--pool", pool1, "--version", "2026.11.10", "--prove-for", "1m"}, want: []string{"--prove-for has no effect", "--prove canary"}},
 		{name: "a proof in the pool of what is named", args: []string{"promote", "--pool", pool1, "--version", "2026.11.10", "--prove", "pool"}, want: []string{`"pool"`, "--prove canary"}},
-		{name: "a proof of nothing", args: []string{"promote", "--pool", pool1, "--prove", "canary"}, want: []string{"no version named", "--version"}},
+		{name: "a proof of nothing", args: []string{"promote", "--pool", pool1, "--prove", "canary"}, want: []string{"no version to prove is named", "--version"}},
 		{name: "probe of no proof", args: []string{"update", "--target-node", "n2", "--prove", "none", "--probe", "/dev/null"}, want: []string{"--probe", "--prove canary or pool"}},
 		{name: "a budget of no history", args: []string{"update", "--target-node", "n2", "--boot-budget", "0.5x"}, want: []string{`"0.5x"`, "for instance 2x"}},
 		{name: "no replicas", args: []string{"auto-update", "--replicas", "0"}, want: []string{"0 replicas", "--replicas 1"}},

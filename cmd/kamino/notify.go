@@ -19,7 +19,7 @@ type notifyFlag struct {
 }
 
 func (n *notifyFlag) add(f *pflag.FlagSet) {
-	f.StringVar(&n.file, "notify-file", "", "`file` with shoutrrr URLs, one a line: these services are told of promotions, failures, withdrawals and donors that are not back; "+strings.Join(append([]string{"generic"}, notify.Services()...), ", "))
+	f.StringVar(&n.file, "notify-file", "", "`file` with shoutrrr URLs, one a line: these services are notified of promotions, failures, withdrawals and donors that are not back; "+strings.Join(append([]string{"generic"}, notify.Services()...), ", "))
 }
 
 // open reads the file, so that a mistake in it is known before anything is done.

@@ -25,10 +25,10 @@ type outputFlag struct {
 
 func (o *outputFlag) add(cmd *cobra.Command, more ...string) {
 	o.more = more
-	usage := "table, wide (nothing is left out or cut), json or yaml"
+	usage := "table, wide (nothing omitted or truncated), json or yaml"
 	if len(more) > 0 {
 		last := len(more) - 1
-		usage = "table, wide (nothing is left out or cut), " + strings.Join(append([]string{"json", "yaml"}, more[:last]...), ", ") + " or " + more[last]
+		usage = "table, wide (nothing omitted or truncated), " + strings.Join(append([]string{"json", "yaml"}, more[:last]...), ", ") + " or " + more[last]
 	}
 	cmd.Flags().StringVarP(&o.format, "output", "o", "table", usage)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats(), cobra.ShellCompDirectiveNoFileComp))
@@ -109,7 +109,7 @@ func encode(w io.Writer, format string, v any) (done bool, err error) {
 // do" from "it was done".
 func checkDetailed(detailed, dryRun bool) error {
 	if detailed && !dryRun {
-		return kamino.WithHint(errors.New("--detailed-exitcode tells what would be done, and needs --dry-run"), "use --dry-run --detailed-exitcode")
+		return kamino.WithHint(errors.New("--detailed-exitcode requires --dry-run"), "use --dry-run --detailed-exitcode")
 	}
 	return nil
 }

@@ -30,17 +30,17 @@ func (p *patchFlags) add(f *pflag.FlagSet, prefix string) {
 	d := kamino.PatchDefaults()
 	p.within.d, p.returns.d, p.settle.d = d.Order.Within, d.Order.Return, d.Order.Settle
 	f.IntVar(&p.nodes, prefix+"nodes", d.Nodes, "how many nodes of a pool to patch, 1 to 3; the image renews the others")
-	f.IntVar(&p.retries, prefix+"retries", d.Retries, "how many candidates to try besides, where one cannot be patched or does not come back in order")
-	f.StringVar(&p.order.Manager, prefix+"manager", "", "unattended-upgrades, apt, dnf, or command, which is /etc/kamino/patch of the node (default unattended-upgrades where it is installed, else the package manager)")
-	f.StringVar(&p.order.Scope, prefix+"scope", "", "all, or security (default what the manager is configured for)")
-	f.BoolVar(&p.held, prefix+"held", false, "upgrade packages on hold too, and hold them again")
-	f.StringVar(&p.order.Phased, prefix+"phased", "", "always or never: take Ubuntu's phased updates (default apt's choice, by the machine's ID)")
-	f.StringVar(&p.order.Release, prefix+"releasever", "", "release for dnf; Amazon Linux 2023 needs one")
-	f.IntVar(&p.order.RoomMiB, prefix+"room", 1024, "MiB that the node's disk must have free beforehand")
-	f.Var(&p.within, prefix+"timeout", "time for the package manager")
-	f.StringVar(&p.reboot, prefix+"reboot", string(d.Order.Reboot), "auto (where what was upgraded needs it), always or never")
-	f.Var(&p.returns, prefix+"return", "time for a node to boot; it is power-cycled once then, and given up after as long again")
-	f.Var(&p.settle, prefix+"settle", "how long a node must be in order before it counts as patched")
+	f.IntVar(&p.retries, prefix+"retries", d.Retries, "how many further candidates to try if one cannot be patched or is not healthy afterwards")
+	f.StringVar(&p.order.Manager, prefix+"manager", "", "what upgrades the packages: unattended-upgrades, apt, dnf, or command, which is /etc/kamino/patch of the node (default unattended-upgrades if installed, else the package manager)")
+	f.StringVar(&p.order.Scope, prefix+"scope", "", "which updates to install: all or security (default: as the manager is configured)")
+	f.BoolVar(&p.held, prefix+"held", false, "also upgrade packages on hold, and hold them again")
+	f.StringVar(&p.order.Phased, prefix+"phased", "", "whether to install Ubuntu's phased updates: always or never (default: apt's choice, by the machine's ID)")
+	f.StringVar(&p.order.Release, prefix+"releasever", "", "release for dnf; required on Amazon Linux 2023")
+	f.IntVar(&p.order.RoomMiB, prefix+"room", 1024, "free space in MiB that the node's disk must have before the upgrade")
+	f.Var(&p.within, prefix+"timeout", "time limit for the package manager")
+	f.StringVar(&p.reboot, prefix+"reboot", string(d.Order.Reboot), "whether to restart the node: auto (if an upgraded package requires it), always or never")
+	f.Var(&p.returns, prefix+"return", "time limit for a node to boot; after it the node is power-cycled once, and given up after the same time again")
+	f.Var(&p.settle, prefix+"settle", "how long a node must be healthy before it counts as patched")
 }
 
 // options are those of a patch with the options of its runs.
@@ -94,11 +94,11 @@ func newPatchCommand(a *app) *cobra.Command {
 		Short: "Upgrade the packages of a few nodes, for the image to renew the others",
 		Long: `Upgrade the packages of one to three nodes of a pool, those that would be the
 best donors: protect and drain the node, upgrade by its own package manager,
-restart it where that is needed, examine it, and write on it that it is patched.
+restart it if needed, examine it, and mark it as patched.
 Never the last node of a pool that serves pods. A node that does not boot is
-power-cycled once; one that does not come back in order stays blocked, and the
+power-cycled once; one that is not healthy afterwards stays blocked, and the
 next candidate is tried. kamino update, or kamino auto-update --patch, then makes
-its disk the pool's image, and the autoscaler's coming and going renews the rest.`,
+its disk the pool's image, and autoscaling replaces the other nodes over time.`,
 		Example: `  kamino patch --pool k8s-pool1-12345678-vmss --dry-run
   kamino patch --pool k8s-pool1-12345678-vmss --nodes 2
   kamino patch --target-node k8s-pool1-12345678-vmss000001 --scope security --reboot always`,
@@ -108,17 +108,17 @@ its disk the pool's image, and the autoscaler's coming and going renews the rest
 	f := cmd.Flags()
 	bothNames(f, "pool")
 	f.StringVar(&c.opts.Pool, "pool", "", "the pool, by name or ID")
-	f.StringVar(&c.opts.Donor, "target-node", "", "the one node to patch, in place of --pool")
-	f.BoolVar(&c.dryRun, "dry-run", false, "print which nodes would be taken, and do nothing")
+	f.StringVar(&c.opts.Donor, "target-node", "", "patch only this node, instead of --pool")
+	f.BoolVar(&c.dryRun, "dry-run", false, "print which nodes would be patched, and change nothing")
 	c.flags.add(f, "")
 	c.grace.d, c.autoscale.d = c.opts.Grace, c.opts.Options.Settle
-	f.Var(&c.grace, "grace-period", "least time for each pod of the node to end, a plain number is in seconds; -1 means what each pod asks for")
-	f.Var(&c.drainTimeout, "drain-timeout", "time for the whole drain; 0 means nine grace periods")
-	f.BoolVar(&c.opts.Force, "force", false, "delete pods without a controller, and after the drain's time is over those that a budget holds")
-	f.BoolVar(&c.opts.AllowSpot, "allow-spot", false, "take a spot instance")
-	f.Var(&c.autoscale, "autoscaler-settle", "time for cluster-autoscaler to see the node's protection")
-	f.StringVar(&c.maxAway, "max-unavailable-pools", "1", "how many donors may be away in the cluster at the same time, or all")
-	f.IntVar(&c.opts.MaxNotReady, "max-not-ready", c.opts.MaxNotReady, "take no node while more other nodes than this are NotReady")
+	f.Var(&c.grace, "grace-period", "minimum grace period for each pod of the node to terminate, a plain number is in seconds; -1 means each pod's own")
+	f.Var(&c.drainTimeout, "drain-timeout", "time limit for the whole drain; 0 means nine grace periods")
+	f.BoolVar(&c.opts.Force, "force", false, "delete pods that have no controller and, once the drain times out, pods protected by a PodDisruptionBudget")
+	f.BoolVar(&c.opts.AllowSpot, "allow-spot", false, "allow a spot instance")
+	f.Var(&c.autoscale, "autoscaler-settle", "time for cluster-autoscaler to notice the node's protection")
+	f.StringVar(&c.maxAway, "max-unavailable-pools", "1", "maximum number of donors away in the cluster at the same time, or all")
+	f.IntVar(&c.opts.MaxNotReady, "max-not-ready", c.opts.MaxNotReady, "take no node while more than this many other nodes are NotReady")
 	a.addPoll(f)
 	a.addGallery(f)
 	c.out.add(cmd)
@@ -202,7 +202,7 @@ func printPatch(w io.Writer, r kamino.PatchResult) {
 		}
 		result := "patched " + signed(n)
 		if n.Report != nil && len(n.Report.Changed) == 0 {
-			result = fmt.Sprintf("nothing to upgrade, says %s: counts as patched %s", n.Report.Manager, signed(n))
+			result = fmt.Sprintf("nothing to upgrade, according to %s: counts as patched %s", n.Report.Manager, signed(n))
 		}
 		if n.Error != "" {
 			result = "failed: " + cut(n.Error, 120)

@@ -17,9 +17,9 @@ func TestPatchWords(t *testing.T) {
 		want string
 	}{
 		{kamino.PatchedNode{Node: "n1", Report: some, Signed: "D"}, "patched D"},
-		{kamino.PatchedNode{Node: "n1", Report: none, Signed: "D"}, "nothing to upgrade, says apt: counts as patched D"},
+		{kamino.PatchedNode{Node: "n1", Report: none, Signed: "D"}, "nothing to upgrade, according to apt: counts as patched D"},
 		{kamino.PatchedNode{Node: "n1", Signed: "2026-11-23T164550Z"}, "patched 2026-11-23T16:45:50Z"},
-		{kamino.PatchedNode{Node: "n1", Report: none, Signed: "D", Restarted: true}, "nothing to upgrade, says apt: counts as patched D"},
+		{kamino.PatchedNode{Node: "n1", Report: none, Signed: "D", Restarted: true}, "nothing to upgrade, according to apt: counts as patched D"},
 		{kamino.PatchedNode{Node: "n1", Signed: "D"}, "patched D"},
 		{kamino.PatchedNode{Node: "n1", Report: none, Error: "no answer"}, "failed: no answer"},
 	} {

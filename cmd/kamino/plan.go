@@ -25,11 +25,11 @@ func newPlanCommand(a *app) *cobra.Command {
 	c := &planCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Tell which pools need a new prototype, why, and from which node",
-		Long: `Tell, per pool, whether a new prototype is needed and why, judge every node,
+		Short: "Show which pools need a new prototype, why, and from which node",
+		Long: `Show, per pool, whether a new prototype is needed and why, evaluate every node,
 and print what a run with the best one would do: pods that would be evicted and
 budgets in their way, minutes expected from past runs, the model's diff, image
-versions that would be pruned. It only reads.`,
+versions that would be pruned. Nothing is changed.`,
 		Example: `  kamino plan
   kamino plan --pool k8s-pool1-12345678-vmss --detailed-exitcode -o json`,
 		Args: noArguments,
@@ -133,7 +133,7 @@ func printPool(w io.Writer, p kamino.PoolPlan) {
 		action = "nothing before kamino resume; then: " + action
 	}
 	if len(p.Patches) > 0 {
-		fmt.Fprintf(w, "Patched first:\t%s, and what follows is decided anew then\n", p.Patches[0])
+		fmt.Fprintf(w, "Patched first:\t%s; the rest is decided again afterwards\n", p.Patches[0])
 	}
 	fmt.Fprintf(w, "To do:\t%s\n", action)
 	for _, v := range p.Why {

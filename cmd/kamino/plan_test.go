@@ -98,7 +98,7 @@ var planCases = []struct {
 	}, code: exitRefused},
 	{name: "stuck-pods", world: func(w *fakeWorld) {
 		stale(w)
-		w.cluster.pods["n3"] = []kamino.Pod{{Namespace: "default", Name: "debug", Reason: "no controller would bring it back", Stuck: true}}
+		w.cluster.pods["n3"] = []kamino.Pod{{Namespace: "default", Name: "debug", Reason: "no controller would recreate it", Stuck: true}}
 	}, code: exitToDo},
 	{name: "image-not-allowed", world: func(w *fakeWorld) {
 		stale(w)

@@ -27,7 +27,7 @@ type proveFlags struct {
 
 func (p *proveFlags) add(f *pflag.FlagSet, o kamino.Proving) {
 	f.StringVar(&p.mode, "prove", string(o.Mode), "how a version is proved before the pool boots from it: canary (one instance beside the pool), pool (promoted, one more node, withdrawn if it fails), or none")
-	f.StringVar(&p.promote, "promote", string(o.Promote), "auto, or manual: a version that passed waits for kamino promote")
+	f.StringVar(&p.promote, "promote", string(o.Promote), "auto, or manual (a version that passed waits for kamino promote)")
 	p.addLimits(f, o)
 }
 
@@ -41,9 +41,9 @@ func (p *proveFlags) addNamed(f *pflag.FlagSet, o kamino.Proving) {
 func (p *proveFlags) addLimits(f *pflag.FlagSet, o kamino.Proving) {
 	p.bake.d, p.budget = o.For, budgetValue{durationValue: durationValue{o.Budget}}
 	f.Var(&p.bake, "prove-for", "how long a canary is watched once its node is Ready, a plain number is in seconds")
-	f.Var(&p.budget, "boot-budget", "time for a machine that runs to become a Ready node, or a factor of what the pool's canaries usually take, as 2x, once three of them were good (10m before)")
-	f.StringVar(&p.probe, "probe", "", "`file` with a Job of Kubernetes that must succeed on the canary (default the text in $PROBE)")
-	f.StringArrayVar(&p.without, "prove-without", nil, "leave this check of the proof out; may be repeated")
+	f.Var(&p.budget, "boot-budget", "time limit from a running machine to a Ready node, or a factor of the time that the pool's canaries usually take, for example 2x, which applies once three of them passed (10m until then)")
+	f.StringVar(&p.probe, "probe", "", "`file` with a Kubernetes Job that must succeed on the canary (default: the text in $PROBE)")
+	f.StringArrayVar(&p.without, "prove-without", nil, "skip this check of the proof; may be repeated")
 }
 
 func (p *proveFlags) options() kamino.Proving {
@@ -62,7 +62,7 @@ func (p *proveFlags) read(a *app) error {
 		return nil
 	}
 	if kamino.ProveMode(p.mode) == kamino.ProveNone {
-		return kamino.WithHint(errors.New("--probe has no effect: nothing is proved"), "use --prove canary or pool, or leave --probe out")
+		return kamino.WithHint(errors.New("--probe has no effect: nothing is proved"), "use --prove canary or pool, or omit --probe")
 	}
 	data, err := os.ReadFile(p.probe)
 	if err != nil {
@@ -99,18 +99,18 @@ func newPromoteCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "promote --pool POOL [--version VERSION] [--prove canary]",
 		Short: "Make a hidden version what the pool's next node boots from",
-		Long: `Make a hidden version what the pool's next node boots from: without --version the
-newest that has passed its proof and waits, as with --promote manual; with it
-also one that was never proved. A version that was withdrawn returns with kamino
-rollback only. An image that somebody else has put into the model stays without
---adopt-model. Nodes that run stay as they are.
+		Long: `Make a hidden version the one that the pool's next node boots from: without
+--version the newest that passed its proof and waits, as with --promote manual; with
+it also one that was never proved. A withdrawn version can be used again with kamino
+rollback only. An image that someone else has set in the model is kept, unless
+--adopt-model is given. Running nodes are not touched.
 
-With --prove canary the version is proved first, as that of an update: one
-instance boots from it beside the pool, joins and is examined. A version that
-passes is promoted; one that fails is withdrawn, and the pool's next node boots
-from what it booted from before; one of which the proof tells nothing stays as it
-was. So is a version proved that somebody else put into the pool's gallery, for
-instance Packer. It has no receipt of a seal, which --accept-unsealed accepts.`,
+With --prove canary the version is proved first, as in an update: one instance
+boots from it beside the pool, joins and is examined. A version that passes is
+promoted; one that fails is withdrawn, and the pool's next node boots from the same
+image as before; if the proof is inconclusive, nothing changes. A version that
+someone else put into the pool's gallery, for example with Packer, is proved in the
+same way. It has no receipt of a seal, which --accept-unsealed accepts.`,
 		Example: `  kamino promote --pool k8s-pool1-12345678-vmss
   kamino promote --pool k8s-pool1-12345678-vmss --version 2026.11.22 --prove canary --accept-unsealed`,
 		Args: noArguments,
@@ -125,10 +125,10 @@ instance Packer. It has no receipt of a seal, which --accept-unsealed accepts.`,
 	}
 	c.add(cmd, "the version; default the newest that passed and waits")
 	f := cmd.Flags()
-	f.BoolVar(&c.promote.AdoptModel, "adopt-model", false, "replace an image that somebody else has put into the model")
+	f.BoolVar(&c.promote.AdoptModel, "adopt-model", false, "replace an image that someone else has set in the model")
 	f.StringVar((*string)(&c.promote.ImageReference), "image-reference", "", "version: the model names the version, for pools whose updates have the same option; default on Azure the pool's image definition, which the model then names for good, unless new nodes were seen not to follow it")
 	c.prove.addNamed(f, kamino.Defaults().Proof)
-	f.BoolVar(&c.promote.AcceptUnsealed, "accept-unsealed", false, "take a version without the receipt of a seal: every node made of it may have the identity (machine ID, host keys, certificates) and the secrets of the machine that it was made of, and no proof finds all of them")
+	f.BoolVar(&c.promote.AcceptUnsealed, "accept-unsealed", false, "accept a version without the receipt of a seal: every node made of it may have the identity (machine ID, host keys, certificates) and the secrets of the machine that it was made of, and no proof finds all of them")
 	a.addPoll(f)
 	return cmd
 }
@@ -137,13 +137,13 @@ func newWithdrawCommand(a *app) *cobra.Command {
 	c := &pointCommand{app: a, done: "Withdrawn"}
 	cmd := &cobra.Command{
 		Use:   "withdraw --pool POOL --reason TEXT [--version VERSION]",
-		Short: "Take a version back, for good until somebody names it again",
-		Long: `Take a version back: it is never chosen again by plan, auto-update or a rollback
-without its name, and the reason stands on it. Where the pool's next node would
-boot from it, the good version before it takes its place; without one nothing is
-changed. Repeated for the same reason, it goes no further back: what a withdrawal
-fell back to is withdrawn with --version. Nodes that run stay as they are. Versions whose line goes back to it are
-told.`,
+		Short: "Withdraw a version, so that it is never chosen again unless named",
+		Long: `Withdraw a version: it is never chosen again by plan, auto-update or a rollback that
+does not name it, and the reason is recorded on it. If the pool's next node would
+boot from it, the good version before it takes its place; if there is none, nothing
+is changed. Repeated for the same reason, it goes no further back: to withdraw what
+a withdrawal fell back to, use --version. Running nodes are not touched. Versions
+that descend from it are listed.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.asking = !c.yes && !c.promote.DryRun && c.asks()
@@ -153,8 +153,8 @@ told.`,
 		},
 	}
 	c.add(cmd, "the version; default the one that the next node would boot from")
-	cmd.Flags().StringVar(&c.reason, "reason", "", "why, for whoever looks at the version next (required)")
-	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask; without a terminal nothing is asked anyway")
+	cmd.Flags().StringVar(&c.reason, "reason", "", "reason, recorded on the version (required)")
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask for confirmation; without a terminal nothing is asked")
 	return cmd
 }
 
@@ -168,7 +168,7 @@ func (c *pointCommand) readProof(f *pflag.FlagSet) error {
 	if proof.Mode == kamino.ProveNone {
 		for _, name := range []string{"prove-for", "boot-budget", "probe", "prove-without"} {
 			if f.Changed(name) {
-				return kamino.WithHint(fmt.Errorf("--%s has no effect: nothing is proved", name), "use --prove canary, or leave --%s out", name)
+				return kamino.WithHint(fmt.Errorf("--%s has no effect: nothing is proved", name), "use --prove canary, or omit --%s", name)
 			}
 		}
 		return nil
@@ -206,7 +206,7 @@ func (c *pointCommand) add(cmd *cobra.Command, version string) {
 	bothNames(f, "pool")
 	f.StringVar(&c.promote.Pool, "pool", "", "the pool, by name or ID (required)")
 	f.StringVar(&c.promote.Version, "version", "", version)
-	f.BoolVar(&c.promote.DryRun, "dry-run", false, "print what would be done, and do nothing")
+	f.BoolVar(&c.promote.DryRun, "dry-run", false, "print what would be done, and change nothing")
 	c.addGallery(f)
 	c.out.add(cmd)
 	c.completes(cmd, "pool", poolWords)
@@ -262,7 +262,7 @@ func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 		fmt.Fprintf(w, "Warning:\t%s\n", text)
 	}
 	for _, d := range r.Descendants {
-		fmt.Fprintf(w, "Made of it:\t%s, whose donor's line goes back to it\n", d)
+		fmt.Fprintf(w, "Made of it:\t%s, whose donor descends from it\n", d)
 	}
 	printDiff(w, r.ModelDiff)
 }
@@ -280,35 +280,35 @@ func newPauseCommand(a *app) *cobra.Command {
 	reason := ""
 	cmd := &cobra.Command{
 		Use:   "pause --reason TEXT",
-		Short: "Hold all new runs and promotions of the cluster",
-		Long: `Hold all new runs and promotions of the cluster: the reason stands as an
-annotation on the namespace ` + kamino.SystemNamespace + `. Runs that work see it
+		Short: "Pause all new runs and promotions of the cluster",
+		Long: `Pause all new runs and promotions of the cluster: the reason is stored in an
+annotation of the namespace ` + kamino.SystemNamespace + `. Active runs notice it
 within minutes, give back what they took and end. Rollback, withdraw and restore
-go on. kamino resume ends it.`,
+still work. kamino resume ends the pause.`,
 		Args: func(_ *cobra.Command, words []string) error {
 			if len(words) == 0 {
 				return nil
 			}
-			return kamino.WithHint(fmt.Errorf("the reason goes with a flag: %q", strings.Join(words, " ")), "use kamino pause --reason %q", strings.Join(words, " "))
+			return kamino.WithHint(fmt.Errorf("the reason must be given with a flag: %q", strings.Join(words, " ")), "use kamino pause --reason %q", strings.Join(words, " "))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.setPaused(cmd.Context(), reason, func(ctx context.Context, e *kamino.Engine) error { return e.Pause(ctx, reason) })
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody whose run is refused (required)")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, shown to everyone whose run is refused (required)")
 	return cmd
 }
 
 func newResumeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "resume", Short: "Let runs and promotions begin again after a pause", Args: noArguments,
+		Use: "resume", Short: "Resume runs and promotions after a pause", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.setPaused(cmd.Context(), "", func(ctx context.Context, e *kamino.Engine) error { return e.Resume(ctx) })
 		},
 	}
 }
 
-const whilePaused = "runs that work end within minutes, and none begins; kamino resume ends it"
+const whilePaused = "active runs end within minutes, and no new run begins; kamino resume ends the pause"
 
 // setPaused turns the stop switch, and tells what it was before. Who may not read it may still turn
 // it.
@@ -326,9 +326,9 @@ func (a *app) setPaused(ctx context.Context, reason string, do func(context.Cont
 	case reason == "" && was.Reason == "" && unread == nil:
 		fmt.Fprintln(a.Out, "The cluster is not paused: nothing was changed.")
 	case reason == "" && was.Reason != "":
-		fmt.Fprintf(a.Out, "The cluster is not paused any more; it was: %s\n", was)
+		fmt.Fprintf(a.Out, "The cluster is no longer paused; it was: %s\n", was)
 	case reason == "":
-		fmt.Fprintln(a.Out, "The cluster is not paused any more.")
+		fmt.Fprintln(a.Out, "The cluster is no longer paused.")
 	case was.Reason != "" && was.Reason != reason:
 		fmt.Fprintf(a.Out, "The cluster is paused: %s; %s\nBefore, it was: %s\n", reason, whilePaused, was)
 	default:

@@ -53,7 +53,7 @@ func newProvider(_ context.Context, g globalOptions) (kamino.Provider, error) {
 		}
 		return p, nil
 	}
-	return nil, kamino.WithHint(fmt.Errorf("provider %q is unknown", g.Provider), "use --provider azure or aws, or leave it out")
+	return nil, kamino.WithHint(fmt.Errorf("provider %q is unknown", g.Provider), "use --provider azure or aws, or omit it")
 }
 
 func newAzure(g globalOptions) (kamino.Provider, error) {
@@ -98,7 +98,7 @@ func (a *app) located(ctx context.Context, cluster kamino.Cluster) (globalOption
 	}
 	switch found := slices.Sorted(maps.Keys(first)); {
 	case g.Provider != "" && len(found) > 0 && !slices.Contains(found, g.Provider):
-		return g, kamino.WithHint(fmt.Errorf("--provider is %s, and the nodes of this cluster are on %s", g.Provider, cloudNames[found[0]]), "leave --provider out")
+		return g, kamino.WithHint(fmt.Errorf("--provider is %s, and the nodes of this cluster are on %s", g.Provider, cloudNames[found[0]]), "omit --provider")
 	case g.Provider != "":
 	case len(found) == 1:
 		g.Provider = found[0]
@@ -145,7 +145,7 @@ func (g globalOptions) refuseForeign() error {
 	for cloud, flags := range flagsOf {
 		for _, flag := range flags {
 			if cloud != g.Provider && slices.Contains(g.given, flag) {
-				return kamino.WithHint(fmt.Errorf("--%s is for clusters on %s only, and this one is on %s", flag, cloudNames[cloud], cloudNames[g.Provider]), "leave --%s out", flag)
+				return kamino.WithHint(fmt.Errorf("--%s is for clusters on %s only, and this one is on %s", flag, cloudNames[cloud], cloudNames[g.Provider]), "omit --%s", flag)
 			}
 		}
 	}

@@ -29,9 +29,9 @@ func TestCloudOfNodes(t *testing.T) {
 		{name: "nothing known", cloud: "azure"},
 		{name: "mixed", nodes: []kamino.InstanceID{azureNode, awsNode}, refused: []string{"node n1 is on AWS", "node n0 on Azure", "--provider azure or aws"}},
 		{name: "mixed, one named", nodes: []kamino.InstanceID{azureNode, awsNode}, args: []string{"--provider", "aws"}, cloud: "aws", region: "us-gov-west-1"},
-		{name: "the wrong one", nodes: []kamino.InstanceID{azureNode}, args: []string{"--provider", "aws"}, refused: []string{"--provider is aws, and the nodes of this cluster are on Azure", "leave --provider out"}},
+		{name: "the wrong one", nodes: []kamino.InstanceID{azureNode}, args: []string{"--provider", "aws"}, refused: []string{"--provider is aws, and the nodes of this cluster are on Azure", "omit --provider"}},
 		{name: "unknown", args: []string{"--provider", "gce"}, cloud: "gce"},
-		{name: "gallery on AWS", nodes: []kamino.InstanceID{awsNode}, args: []string{"--gallery", "g"}, refused: []string{"--gallery is for clusters on Azure only", "leave --gallery out"}},
+		{name: "gallery on AWS", nodes: []kamino.InstanceID{awsNode}, args: []string{"--gallery", "g"}, refused: []string{"--gallery is for clusters on Azure only", "omit --gallery"}},
 		{name: "subscription on AWS", nodes: []kamino.InstanceID{awsNode}, args: []string{"-s", "00000000-0000-0000-0000-000000000001"}, refused: []string{"--subscription is for clusters on Azure"}},
 		{name: "region on Azure", nodes: []kamino.InstanceID{azureNode}, args: []string{"--region", "eu-north-1"}, refused: []string{"--region is for clusters on AWS only"}},
 	} {

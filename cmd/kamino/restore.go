@@ -30,27 +30,27 @@ func newRestoreCommand(a *app) *cobra.Command {
 		Long: `Give back what interrupted runs left in the whole cluster: donors that are off,
 blocked or protected, snapshots, failed image versions, leases. It needs
 nothing but the marks that the runs left. A run whose process lives is left
-alone, which ends with exit code 3; a lease is watched for a minute to know.
+alone (exit code 3); to find that out, its lease is watched for a minute.
 Pools are restored side by side.
 
 A pool that cannot be read keeps its marks, whatever the reason. If it was
-deleted for good, --pool P --pool-is-gone takes off what stands in the cluster.
+deleted for good, --pool P --pool-is-gone removes what is left in the cluster.
 
---everything is for whoever uninstalls Kamino: it prints besides what remains at
-the cloud and in the cluster, and the command that removes each. It removes
-nothing of that itself.`,
+--everything is for uninstalling Kamino: it also prints what remains in the cloud
+and in the cluster, with the command that removes each item, and removes none of
+it itself.`,
 		Example: `  kamino restore --dry-run
   kamino restore --everything --dry-run`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.Run(cmd.Context()) },
 	}
 	bothNames(cmd.Flags(), "pool")
-	cmd.Flags().BoolVar(&c.opts.DryRun, "dry-run", false, "list what was left, and give nothing back")
+	cmd.Flags().BoolVar(&c.opts.DryRun, "dry-run", false, "list what would be given back, and change nothing")
 	cmd.Flags().StringArrayVar(&c.opts.Pools, "pool", nil, "only this pool, by name or ID; may be repeated")
 	cmd.Flags().BoolVar(&c.opts.PoolIsGone, "pool-is-gone", false, "the one pool named was deleted for good: give up its donors and its lease")
-	cmd.Flags().BoolVar(&c.everything, "everything", false, "print besides what remains of Kamino, and the command that removes each: for an uninstall")
-	cmd.Flags().StringVar(&c.release, "end-jobs-of", "", "first end the jobs of this release in $POD_NAMESPACE, and wait until they have given back; \"helm uninstall\" does")
-	cmd.Flags().StringVar(&c.controllerRelease, "end-controller-of", "", "first end the controller of this release in $POD_NAMESPACE, and wait until it has ended; \"helm uninstall\" does")
+	cmd.Flags().BoolVar(&c.everything, "everything", false, "also print what remains of Kamino, with the command that removes each item: for an uninstall")
+	cmd.Flags().StringVar(&c.release, "end-jobs-of", "", "first stop the jobs of this release in $POD_NAMESPACE, and wait until they have given back what they took; used by \"helm uninstall\"")
+	cmd.Flags().StringVar(&c.controllerRelease, "end-controller-of", "", "first stop the controller of this release in $POD_NAMESPACE, and wait until it has ended; used by \"helm uninstall\"")
 	a.addGallery(cmd.Flags())
 	c.out.add(cmd)
 	a.completes(cmd, "pool", poolWords)
@@ -76,7 +76,7 @@ func (c *restoreCommand) Run(ctx context.Context) error {
 	left, err := engine.Restore(ctx, c.opts)
 	finish()
 	if ends && err != nil && refused(err) {
-		c.global.Log.Warn("runs of others live, and are left alone", "error", err)
+		c.global.Log.Warn("other runs are still active, and are left alone", "error", err)
 		err = nil // the release may go
 	}
 	if left == nil {

@@ -90,10 +90,10 @@ func TestSilentRun(t *testing.T) {
 		l.Renewed = w.now.Add(-time.Duration(tt.silent) * time.Second)
 		w.cluster.leases[fakePool(pool1)] = l
 		out, errs, code := w.kamino(t, "status")
-		if code != exitFine || !strings.Contains(out, tt.word) || tt.silent > 60 && !strings.Contains(out, "silent for 1m16s (its process has probably ended)") {
+		if code != exitFine || !strings.Contains(out, tt.word) || tt.silent > 60 && !strings.Contains(out, "no heartbeat for 1m16s (its process has probably ended)") {
 			t.Errorf("silent for %d s: exit code %d\n%s%s", tt.silent, code, out, errs)
 		}
-		if plan, _, _ := w.kamino(t, "plan"); strings.Contains(plan, "at work") != (tt.word == "Running:") {
+		if plan, _, _ := w.kamino(t, "plan"); strings.Contains(plan, " is active") != (tt.word == "Running:") {
 			t.Errorf("silent for %d s:\n%s", tt.silent, plan)
 		}
 	}

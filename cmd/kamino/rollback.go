@@ -34,18 +34,17 @@ func newRollbackCommand(a *app) *cobra.Command {
 the first prototype, by one conditional write. Versions newer than the target
 are never chosen again: they are marked as bad and excluded from latest. A mark
 that cannot be written does not stop the rollback; run it again later.
---to a version that is marked takes its mark off. Instances that run stay as
-they are.
+--to a version that is marked removes its mark. Running instances are not touched.
 
-Without --to it goes back once, from what a run promoted or somebody named.
-Repeated, or after kamino withdraw, it changes nothing and says so: further back
-goes who names the version.
+Without --to it goes back one step, from the version that a run promoted or a person
+chose. Repeated, or after kamino withdraw, it changes nothing and says so; to go
+further back, name the version.
 
-Azure shows neither custom data nor the protected settings of extensions. To go
-back to the original model, give them again, as they stood in your template:
-for each extension that comes back, its settings or the word none. What lacks is
-told at once, with what to type, and nothing is changed; --dry-run tells it too.
-Given later, they are written also where the model is the original already.`,
+Azure returns neither custom data nor the protected settings of extensions. To go
+back to the original model, give them again, as in your template: for each extension
+that comes back, its settings or the word none. If any is missing, nothing is changed
+and the message lists them all, with the command to type; so does --dry-run. Given
+later, they are also written if the model is already the original.`,
 		Example: `  kamino rollback --pool k8s-pool1-12345678-vmss --dry-run
   kamino rollback --pool k8s-pool1-12345678-vmss --to 2026.11.02
   kamino rollback --pool k8s-pool1-12345678-vmss --to original --custom-data cloud-init.txt \
@@ -57,8 +56,8 @@ Given later, they are written also where the model is the original already.`,
 	bothNames(f, "pool")
 	f.StringVar(&c.opts.Pool, "pool", "", "the pool, by name or ID (required)")
 	f.StringVar(&c.opts.To, "to", "", `a version, or "original"; default the good version before the one in the model, which must have a receipt, else the original; once`)
-	f.BoolVar(&c.opts.DryRun, "dry-run", false, "print what would be done, and do nothing")
-	f.BoolVar(&c.yes, "yes", false, "do not ask; without a terminal nothing is asked anyway")
+	f.BoolVar(&c.opts.DryRun, "dry-run", false, "print what would be done, and change nothing")
+	f.BoolVar(&c.yes, "yes", false, "do not ask for confirmation; without a terminal nothing is asked")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
 	a.addGallery(f)
 	f.StringVar(&c.customData, "custom-data", "", "with --to original: file with the model's custom data, not encoded")

@@ -77,7 +77,7 @@ that node's OS disk, makes it an image version and points the pool's model at
 it. Running nodes stay untouched.
 
 Exit codes:
-  0    fine, also when there was nothing to do
+  0    success, also if there was nothing to do
   1    failed; what the run had taken is given back, or the message says what is not
   2    with --detailed-exitcode: there is something to do
   3    refused, or another run holds the pool; the donor was not touched
@@ -86,8 +86,8 @@ Exit codes:
   130  ended at once by a second signal; the message says what is left
 
 The first SIGINT, SIGTERM or SIGHUP ends a run in order: the donor is given back
-before the process ends, with exit code 1. Where nobody reads the output any
-more, a run goes on to its end.`
+before the process ends, with exit code 1. A run whose output is closed still goes
+on to its end.`
 
 func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
@@ -235,7 +235,7 @@ func (a *app) conclude(err error) int {
 	var left []string
 	if errors.Is(err, context.Canceled) { // a run that fails by itself cleans up
 		if left = a.left.lines(); len(left) > 0 {
-			hints = append(hints, "the same command goes on with what is left; kamino restore deletes it")
+			hints = append(hints, "the same command continues with what is left; kamino restore deletes it")
 		}
 	}
 	a.complain(err.Error(), left, hints)

@@ -40,14 +40,14 @@ func (s *selectFlags) addRules(a *app, f *pflag.FlagSet) {
 	s.minReady.d = r.MinReady
 	addPendingReboot(f, &s.pending)
 	f.StringArrayVar(&s.patch, "last-patch-annotation", []string{kamino.KuredLastPatch.String(), kamino.KaminoPatched.String()},
-		"annotation, condition:TYPE or label:KEY, where nodes tell when they were patched (RFC 3339, or a date anywhere); may be repeated")
+		"annotation, condition:TYPE or label:KEY that says when a node was patched (RFC 3339, or text with a date); may be repeated")
 	f.StringArrayVar(&r.IgnoreAnnotations, "node-ignore-annotation", nil, "ignore nodes that carry this annotation; may be repeated")
-	f.StringArrayVar(&r.Ignore, "ignore-nodes", nil, "ignore the node of this name; may be repeated")
+	f.StringArrayVar(&r.Ignore, "ignore-nodes", nil, "ignore the node with this name; may be repeated")
 	f.StringArrayVar(&r.FineConditions, "ignore-condition", nil, "condition that may be True on a candidate; may be repeated")
 	f.BoolVar(&r.RejectTainted, "reject-tainted", false, "reject nodes with NoSchedule or NoExecute taints")
 	f.Var(&s.minReady, "minimum-ready-time", "how long a candidate must have been Ready; suffix s, m, h or d")
-	f.IntVar(&s.opts.MinCandidates, "minimum-candidates", s.opts.MinCandidates, "leave a pool with fewer candidates alone")
-	f.IntVar(&s.maxAge, "maximum-image-age", 0, "days after which an image is renewed without newer patches; 0 means never")
+	f.IntVar(&s.opts.MinCandidates, "minimum-candidates", s.opts.MinCandidates, "skip a pool with fewer candidates")
+	f.IntVar(&s.maxAge, "maximum-image-age", 0, "days after which an image is renewed even without newer patches; 0 means never")
 }
 
 // bothNames lets a command take its flag for pools by the other commands' name as well.
@@ -67,14 +67,14 @@ func (s *selectFlags) completes(a *app, cmd *cobra.Command, poolFlag string) {
 
 func addPendingReboot(f *pflag.FlagSet, signals *[]string) {
 	f.StringArrayVar(signals, "pending-reboot-annotation", []string{kamino.KuredPendingReboot.Annotation},
-		"annotation, or condition:TYPE, of nodes that are to be rebooted; may be repeated")
+		"annotation, or condition:TYPE, that marks nodes with a pending reboot; may be repeated")
 }
 
 // addCluster adds what bounds the runs of a whole cluster.
 func (s *selectFlags) addCluster(f *pflag.FlagSet) {
 	s.clusterFlags = true
-	f.StringVar(&s.maxAway, "max-unavailable-pools", "1", "how many donors may be away in the cluster at the same time, or all")
-	f.IntVar(&s.maxNotReady, "max-not-ready", s.opts.MaxNotReady, "take no donor while more other nodes than this are NotReady")
+	f.StringVar(&s.maxAway, "max-unavailable-pools", "1", "maximum number of donors away in the cluster at the same time, or all")
+	f.IntVar(&s.maxNotReady, "max-not-ready", s.opts.MaxNotReady, "take no donor while more than this many other nodes are NotReady")
 }
 
 // options are those of auto-update, checked.

@@ -43,9 +43,9 @@ With --diff --node NODE it names the packages in which the next node of that
 node's pool would differ from it. A short pod on the node reads them and is
 removed again; nothing else is changed.
 
-With -o html it writes a page for a browser, which needs nothing but itself.
-With --serve the same page is on this machine only, at an address that nobody
-can guess, and renews itself while somebody looks at it; Ctrl-C ends it.`,
+With -o html it writes a self-contained page for a browser.
+With --serve the same page is served on this machine only, at an address that cannot
+be guessed, and refreshes itself; Ctrl-C ends it.`,
 		Example: `  kamino status --pool k8s-pool1-12345678-vmss
   kamino status --diff --node k8s-pool1-12345678-vmss000000
   kamino status -o html > status.html
@@ -57,11 +57,11 @@ can guess, and renews itself while somebody looks at it; Ctrl-C ends it.`,
 	bothNames(f, "pool")
 	f.StringArrayVar(&c.pools, "pool", nil, "only this pool, by name or ID; may be repeated")
 	f.StringArrayVar(&c.lastPatch, "last-patch-annotation", []string{kamino.KuredLastPatch.String(), kamino.KaminoPatched.String()},
-		"where nodes tell when they were patched; may be repeated")
+		"annotation, condition:TYPE or label:KEY that says when a node was patched; may be repeated")
 	f.BoolVar(&c.diff, "diff", false, "name the packages in which the next node would differ from the one of --node")
 	f.StringVar(&c.node, "node", "", "with --diff: the node whose packages are read")
 	a.addGallery(f)
-	f.BoolVar(&c.serve, "serve", false, "show the page on this machine (127.0.0.1), renewed while somebody looks at it")
+	f.BoolVar(&c.serve, "serve", false, "serve the page on this machine (127.0.0.1), refreshed while it is open")
 	f.IntVar(&c.port, "port", 0, "with --serve: the port (default any that is free)")
 	c.out.add(cmd, "html", openMetrics)
 	a.completes(cmd, "pool", poolWords)
@@ -78,7 +78,7 @@ func (c *statusCommand) Run(ctx context.Context) error {
 		return err
 	}
 	if c.diff && (c.out.format == openMetrics || c.out.format == "html") {
-		return kamino.WithHint(fmt.Errorf("-o %s shows the status, and no --diff", c.out.format), "use another -o, or leave --diff out")
+		return kamino.WithHint(fmt.Errorf("-o %s shows the status, and no --diff", c.out.format), "use another -o, or omit --diff")
 	}
 	signals, err := parseSignals(c.lastPatch)
 	if err != nil {
@@ -307,7 +307,7 @@ func unfinished(u *kamino.Unfinished) string {
 	case u.Heartbeat.IsZero():
 		return "run " + u.Run + ", whose lease was never renewed"
 	}
-	return fmt.Sprintf("run %s, silent for %s (its process has probably ended)", u.Run, silence(u))
+	return fmt.Sprintf("run %s, no heartbeat for %s (its process has probably ended)", u.Run, silence(u))
 }
 
 // awayFor tells how long the donor of a run is away, and that it comes back by nobody's hand.
@@ -389,7 +389,7 @@ func pastResult(r kamino.PastRun) string {
 	case r.Failure != "" && r.Work == kamino.WorkPatch:
 		return "patch failed: " + r.Failure
 	case r.Work == kamino.WorkPatch && r.Packages == 0:
-		return "looked at the node's packages, nothing to upgrade"
+		return "checked the node's packages, nothing to upgrade"
 	case r.Work == kamino.WorkPatch:
 		return fmt.Sprintf("patched the node, %d packages changed", r.Packages)
 	case r.Failure != "" && r.Verb != "":
@@ -447,7 +447,7 @@ const unproved = "unproved"
 func proofNote(v kamino.VersionStatus) string {
 	switch {
 	case v.Unaccepted:
-		return "its instances would run the owner's bootstrap: kamino plan says how to accept it"
+		return "its instances would run the owner's bootstrap: kamino plan shows how to accept it"
 	case v.Life == kamino.LifeWaiting:
 		return "passed; kamino promote makes new nodes boot from it"
 	case v.Proven(), v.Life != kamino.LifeHidden && v.Life != kamino.LifePromoted:
@@ -467,7 +467,7 @@ func versionNote(v kamino.VersionStatus, wide bool) string {
 	}
 	switch {
 	case v.State == kamino.Failed && v.Life != kamino.LifeFailed:
-		notes = append(notes, "last change failed: "+firstOf(v.Failure, "no reason is known"))
+		notes = append(notes, "last change failed: "+firstOf(v.Failure, "unknown reason"))
 	case v.Failure != "":
 		notes = append(notes, v.Failure)
 	}
@@ -478,7 +478,7 @@ func versionNote(v kamino.VersionStatus, wide bool) string {
 		notes = append(notes, proof)
 	}
 	if v.BadAncestor != "" {
-		notes = append(notes, "its line goes back to "+v.BadAncestor+", which was withdrawn")
+		notes = append(notes, "it descends from "+v.BadAncestor+", which was withdrawn")
 	}
 	if v.Bad != "" {
 		notes = append(notes, "bad: "+v.Bad)

@@ -78,12 +78,12 @@ func boots(p kamino.PoolStatus) *pageBoots {
 		text += fmt.Sprintf(" (narrow), and the median of the last %d (broad)", bars[0].known)
 	}
 	if len(bars) > 1 {
-		text += ". Phases, of those whose agent told, stand in the order of their length: they overlap"
+		text += ". Phases, where an agent reported them, are ordered by length: they overlap"
 	} else {
-		text += ". No agent told its phases"
+		text += ". No agent reported phases"
 	}
 	return &pageBoots{Pool: p.Name, Text: text + ".", SVG: render.Raw(b.String()),
-		Besides: "Of machines of the original image the cluster keeps no boots: no agent tells of them. To see a clone beside one, write a record on each, as root, with kamino boot show -o capture:"}
+		Besides: "Of machines of the original image the cluster has no boots: no agent reports them. To compare a clone with one, write a record on each, as root, with kamino boot show -o capture:"}
 }
 
 // bootRows are the boot as a whole, and then its phases, longest first. The newest phases are of

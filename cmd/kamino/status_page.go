@@ -181,11 +181,11 @@ func poolNotices(p kamino.PoolStatus, now time.Time) (out []pageNotice) {
 		}
 		switch {
 		case u.Alive && !since.IsZero():
-			add(moodInfo, fmt.Sprintf("%s %s is away for %s", word, u.Donor, ago(now, since)), fmt.Sprintf("run %s is at step %s, last heard of %s ago", u.Run, shown(u.Step), silence(u)))
+			add(moodInfo, fmt.Sprintf("%s %s has been away for %s", word, u.Donor, ago(now, since)), fmt.Sprintf("run %s is at step %s, last heartbeat %s ago", u.Run, shown(u.Step), silence(u)))
 		case u.Alive:
-			add(moodInfo, "a run is at work", fmt.Sprintf("%s, at step %s", u.Run, shown(u.Step)))
+			add(moodInfo, "a run is active", fmt.Sprintf("%s, at step %s", u.Run, shown(u.Step)))
 		case !since.IsZero():
-			add(moodBad, fmt.Sprintf("%s %s is away for %s, and its run has probably ended", word, u.Donor, ago(now, since)), silentRun(u)+"; finish it, or give back what it took:", finish(u), "kamino restore")
+			add(moodBad, fmt.Sprintf("%s %s has been away for %s, and its run has probably ended", word, u.Donor, ago(now, since)), silentRun(u)+"; finish it, or give back what it took:", finish(u), "kamino restore")
 		case u.Work == kamino.WorkProve:
 			add(moodBad, "the proof of version "+u.Version+" was interrupted", unfinished(u)+"; give back what it took, and prove it again:",
 				"kamino restore", "kamino promote --pool "+p.Name+" --version "+u.Version+" --prove canary")
@@ -198,7 +198,7 @@ func poolNotices(p kamino.PoolStatus, now time.Time) (out []pageNotice) {
 		return out
 	}
 	for _, b := range p.Blocked {
-		add(moodWarn, "node "+b.Node+" stays blocked after a patch", b.String()+"; go on and examine it, or let it take pods as it is:",
+		add(moodWarn, "node "+b.Node+" stays blocked after a patch", b.String()+"; continue and examine it, or let it take pods as it is:",
 			"kamino patch --target-node "+b.Node, "kubectl taint node "+b.Node+" "+kamino.TaintPatchFailed+"-")
 	}
 	if p.Ready < p.Nodes {
@@ -236,7 +236,7 @@ func silentRun(u *kamino.Unfinished) string {
 	if u.Process == "" || u.Heartbeat.IsZero() {
 		return unfinished(u)
 	}
-	return fmt.Sprintf("run %s of process %s was last heard of %s ago", u.Run, u.Process, silence(u))
+	return fmt.Sprintf("run %s of process %s was last heartbeat %s ago", u.Run, u.Process, silence(u))
 }
 
 // finish is what goes on with an interrupted run.

@@ -50,7 +50,7 @@ func TestPageSays(t *testing.T) {
 	}{
 		{"all well", nil, []string{`<header class="good">`, "No donor is away", "boots from 2026.11.11"}},
 		{"donor away, run works", func(p *kamino.PoolStatus) { p.Unfinished = run(true, at.Add(-12*time.Minute)) },
-			[]string{`<header class="good">`, "A donor is away: n2", "donor n2 is away for 12m", "run r1 is at step stop, last heard of 5m0s ago", `aria-current="step"`, `<li class="done" title="check that`}},
+			[]string{`<header class="good">`, "A donor is away: n2", "donor n2 has been away for 12m", "run r1 is at step stop, last heartbeat 5m0s ago", `aria-current="step"`, `<li class="done" title="check that`}},
 		{"donor away, run dead", func(p *kamino.PoolStatus) { p.Unfinished = run(false, at.Add(-2*time.Hour)) },
 			[]string{`<header class="bad">`, "A donor is away: n2", "its run has probably ended", "kamino update --target-node n2", "kamino restore", "interrupted"}},
 		{"donor back, run dead", func(p *kamino.PoolStatus) {
@@ -75,7 +75,7 @@ func TestPageSays(t *testing.T) {
 		}, []string{"Boots of clones", "median of the last 3", "boot: 1m00s; median of 3: 44s. kubelet: 30s; median of 2: 25s. kernel: 2.0s.", `<rect class="newest" x="150" y="9" width="240.0"`,
 			`<rect class="usual" x="150" y="4" width="176.0"`, "kamino boot compare"}},
 		{"boots whose agents told nothing", func(p *kamino.PoolStatus) { p.Boots = &kamino.Boots{Seconds: []float64{41.25}} },
-			[]string{"boot: 41s.", "No agent told its phases", `width="240.0"`}},
+			[]string{"boot: 41s.", "No agent reported phases", `width="240.0"`}},
 		{"parent", func(p *kamino.PoolStatus) {
 			p.Versions = append(p.Versions, kamino.VersionStatus{Name: "2026.11.12", Life: kamino.LifeHidden, Parent: "def/versions/2026.11.11"})
 		}, []string{`<path class="edge" d="M`, "2026.11.12: hidden"}},

@@ -46,7 +46,7 @@ func (c *statusCommand) serveStatus(ctx context.Context, e *kamino.Engine, signa
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)))
 	if err != nil {
-		return kamino.WithHint(fmt.Errorf("listen: %w", err), "choose another --port, or leave it out")
+		return kamino.WithHint(fmt.Errorf("listen: %w", err), "choose another --port, or omit it")
 	}
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	s := &statusServer{path: "/" + strings.ToLower(rand.Text()) + "/", hosts: []string{"127.0.0.1:" + port, "localhost:" + port}, clock: c.clock,
@@ -54,7 +54,7 @@ func (c *statusCommand) serveStatus(ctx context.Context, e *kamino.Engine, signa
 	c.serving.Store(true)
 	defer c.serving.Store(false)
 	fmt.Fprintf(c.Out, "http://127.0.0.1:%s%s\n", port, s.path)
-	fmt.Fprintln(c.Err, "Open that address in a browser on this machine; Ctrl-C ends it.")
+	fmt.Fprintln(c.Err, "Open this address in a browser on this machine; press Ctrl-C to stop.")
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()

@@ -30,20 +30,20 @@ func (r *runFlags) add(a *app, f *pflag.FlagSet) {
 	r.opts = kamino.Defaults()
 	r.grace.d, r.settle.d = r.opts.Grace, r.opts.Settle
 	o := &r.opts
-	f.IntVar(&o.NewNodes, "new-updated-nodes", o.NewNodes, "how many more instances to ask for at the end, made from the new image")
-	f.IntVar(&o.History, "max-history", o.History, "how many image versions that were promoted to keep, at least 2")
-	f.IntVar(&o.KeepWithdrawn, "keep-withdrawn", o.KeepWithdrawn, "how many image versions to keep besides that were withdrawn, and as many that were never offered")
-	f.IntVar(&o.Replicas, "replicas", o.Replicas, "how many replicas of the image version in the pool's region")
-	f.Var(&r.grace, "grace-period", "least time for each pod of the donor to end, a plain number is in seconds; a pod that asks for more gets more, up to --drain-timeout; -1 means what each pod asks for")
-	f.Var(&r.drainTimeout, "drain-timeout", "time for the whole drain; 0 means nine grace periods")
-	f.BoolVar(&o.Force, "force", false, "delete pods without a controller, and after the drain's time is over those that a budget holds")
+	f.IntVar(&o.NewNodes, "new-updated-nodes", o.NewNodes, "how many instances to add at the end, made from the new image")
+	f.IntVar(&o.History, "max-history", o.History, "how many promoted image versions to keep, at least 2")
+	f.IntVar(&o.KeepWithdrawn, "keep-withdrawn", o.KeepWithdrawn, "how many withdrawn image versions to keep in addition, and as many that were never offered")
+	f.IntVar(&o.Replicas, "replicas", o.Replicas, "number of replicas of the image version in the pool's region")
+	f.Var(&r.grace, "grace-period", "minimum grace period for each pod of the donor to terminate, a plain number is in seconds; a pod with a longer one of its own gets that, up to --drain-timeout; -1 means each pod's own")
+	f.Var(&r.drainTimeout, "drain-timeout", "time limit for the whole drain; 0 means nine grace periods")
+	f.BoolVar(&o.Force, "force", false, "delete pods that have no controller and, once the drain times out, pods protected by a PodDisruptionBudget")
 	f.StringVar(&r.reference, "image-reference", string(o.ImageReference), "how the model refers to the image, in this run: pointer (also: definition), the pool's image definition or on AWS a parameter, which the model then names for good, or version (default pointer, unless new nodes were seen not to follow it)")
-	f.BoolVar(&r.again, "again", false, "make another image version although there is one of today; it is named YYYY.MM.DDNN")
-	f.BoolVar(&o.AllowSpot, "allow-spot", false, "take a spot instance as donor, which the cloud may evict meanwhile; those of AWS cannot be stopped")
-	f.StringArrayVar(&r.labels, "require-label", nil, "take only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
-	f.StringVar(&r.policy, "seal-policy", "", "`file` that says what may stay on the donor's disk (docs/agent.md); with it, files that nothing explains refuse the seal (default the text in $SEAL_POLICY)")
+	f.BoolVar(&r.again, "again", false, "make another image version even if there is already one of today; it is named YYYY.MM.DDNN")
+	f.BoolVar(&o.AllowSpot, "allow-spot", false, "allow a spot instance as donor; the cloud may evict it meanwhile, and those of AWS cannot be stopped")
+	f.StringArrayVar(&r.labels, "require-label", nil, "use only donors with this label, KEY or KEY=VALUE below node-restriction.kubernetes.io, which nodes cannot set on themselves; may be repeated")
+	f.StringVar(&r.policy, "seal-policy", "", "`file` that says what may stay on the donor's disk (docs/agent.md); with it, a disk with files that nothing explains is not sealed (default: the text in $SEAL_POLICY)")
 	r.prove.add(f, r.opts.Proof)
-	f.Var(&r.settle, "autoscaler-settle", "time for cluster-autoscaler to see the donor's protection: two of its scan intervals")
+	f.Var(&r.settle, "autoscaler-settle", "time for cluster-autoscaler to notice the donor's protection: two of its scan intervals")
 	a.addPoll(f)
 	a.addGallery(f)
 	f.StringArrayVar(&a.global.KeepExtension, "keep-extension", nil, "publisher/type of an extension that stays in the model; * matches any text; may be repeated")
@@ -112,8 +112,8 @@ func (r *runFlags) readPolicy(a *app) error {
 		return kamino.WithHint(err, "kamino-agent verify --inventory --write-allow FILE on a node writes one to begin with")
 	}
 	if unreviewed > 0 {
-		a.global.Log.Warn("the seal policy lets files travel that nobody has reviewed", "entries", unreviewed,
-			"hint", "look at each entry with reviewed: false, then remove the entry, or that field")
+		a.global.Log.Warn("the seal policy allows files that nobody has reviewed", "entries", unreviewed,
+			"hint", "review each entry with reviewed: false, then remove the entry, or that field")
 	}
 	return nil
 }
@@ -157,10 +157,10 @@ another.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.donor, "target-node", "", "the node whose OS disk becomes the image (required)")
-	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
+	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	f.BoolVar(&c.detailed, "detailed-exitcode", false, "with --dry-run: exit with 2 when there is something to do")
 	c.owner.add(f)
-	f.BoolVar(&c.adopt, "adopt-model", false, "replace an image that somebody else has put into the model since kamino last wrote one")
+	f.BoolVar(&c.adopt, "adopt-model", false, "replace an image that someone else has set in the model since kamino last wrote one")
 	addPendingReboot(f, &c.pending)
 	c.run.add(a, f)
 	c.notify.add(f)
@@ -268,9 +268,9 @@ func (r updateReport) table(w io.Writer) {
 	away := seconds(r.AwaySeconds)
 	switch {
 	case r.Adopted && r.AwaySeconds == 0:
-		away = "not known, or not away at all: the process that had the run before noted no time"
+		away = "unknown (the previous process of this run recorded no time)"
 	case r.AwaySeconds == 0:
-		away = "not at all: what an earlier run had made was gone on with"
+		away = "not at all: the run continued with what an earlier one had made"
 	}
 	fmt.Fprintf(w, "Donor away:\t%s\n", away)
 	fmt.Fprintf(w, "Version:\t%s\n", r.Version)
@@ -285,7 +285,7 @@ func (r updateReport) table(w io.Writer) {
 	fmt.Fprintf(w, "Time:\t%s\n", seconds(total))
 	printDiff(w, r.ModelDiff)
 	if r.byVersion && !r.Waiting {
-		fmt.Fprintln(w, "\nThe model names the version because this run was told so. The next run lets it name the pointer again, unless it has --image-reference version too.")
+		fmt.Fprintln(w, "\nThe model names the version, as requested for this run. The next run lets it name the pointer again, unless it also has --image-reference version.")
 	}
 	r.owner(w)
 	fmt.Fprintln(w, "\nSTEP\tTIME")
@@ -341,7 +341,7 @@ func (r updateReport) owner(w io.Writer) {
 	if cloudOf(string(r.Pool)) == onAWS {
 		fmt.Fprintln(w, "Bootstrap:\tevery new node runs the user data of the launch template")
 	} else {
-		fmt.Fprintf(w, "Bootstrap:\tevery new node runs the model's extensions: %s; and its custom data, which Azure shows nobody\n", firstOf(strings.Join(names, ", "), "none"))
+		fmt.Fprintf(w, "Bootstrap:\tevery new node runs the model's extensions: %s; and its custom data, which Azure does not return\n", firstOf(strings.Join(names, ", "), "none"))
 	}
 	if r.Owner == nil {
 		return

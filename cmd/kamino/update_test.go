@@ -31,7 +31,7 @@ func TestUpdateTellsHowLongTheDonorWasAway(t *testing.T) {
 	}{
 		{kamino.Result{Changed: true, AwaySeconds: 187}, "3m07s"},
 		{kamino.Result{Changed: true, Adopted: true, AwaySeconds: 187}, "3m07s"},
-		{kamino.Result{Changed: true, Adopted: true}, "not known"},
+		{kamino.Result{Changed: true, Adopted: true}, "unknown"},
 	} {
 		var out strings.Builder
 		updateReport{OK: true, Result: c.result}.table(&out)

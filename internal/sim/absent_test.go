@@ -129,8 +129,9 @@ func (noCanaries) PreflightCanary(context.Context) ([]string, error) {
 	return nil, fmt.Errorf("create scale sets: %w", kamino.ErrForbidden)
 }
 
-// TestManualNeedsCanary: where no canary can be had, a version that a person is to promote is not
-// proved in the pool, which would promote it first: the run is refused before it changes anything.
+// TestManualNeedsCanary: where no canary can be created, a version that a person is to promote is
+// not proved in the pool, which would promote it first: the run is refused before it changes
+// anything.
 func TestManualNeedsCanary(t *testing.T) {
 	for reference, begin := range byReference() {
 		w := begin(1)

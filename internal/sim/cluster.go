@@ -144,7 +144,7 @@ func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, _ kamino.Sea
 		stuck = nil
 		for _, p := range c.p.w.pods {
 			if p.node == node.Name && !p.daemon && !p.ending && p.bare && !opts.Force {
-				stuck = append(stuck, kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "no controller would bring it back", Stuck: true})
+				stuck = append(stuck, kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "no controller would recreate it", Stuck: true})
 			}
 		}
 		return nil
@@ -177,7 +177,7 @@ func (w *world) evict(c invariant.Call, p *simPod, opts kamino.DrainOptions) {
 	case p.ending:
 		p.Reason = "ending"
 	case p.bare && !opts.Force:
-		p.Reason, p.Stuck = "no controller would bring it back", true
+		p.Reason, p.Stuck = "no controller would recreate it", true
 	case p.held && !(opts.Overdue && opts.Force):
 		p.Reason = "held by budget web"
 	default:

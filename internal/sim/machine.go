@@ -60,7 +60,7 @@ type simPod struct {
 	kamino.Pod
 	node   string
 	daemon bool
-	bare   bool // no controller would bring it back
+	bare   bool // no controller would recreate it
 	held   bool // a disruption budget holds it
 	ending bool
 }

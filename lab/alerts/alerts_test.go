@@ -118,7 +118,7 @@ var cases = []struct {
 		}
 		return 1
 	}}}, -1, 0, ""},
-	{"KaminoAbsent", "the process is gone", []series{from(`kamino_build_info{version="1"}`, time.Hour, 1, gone)}, 94 * time.Minute, 0, "Nothing is heard of Kamino"},
+	{"KaminoAbsent", "the process is gone", []series{from(`kamino_build_info{version="1"}`, time.Hour, 1, gone)}, 94 * time.Minute, 0, "Kamino is not scraped"},
 	{"KaminoAbsent", "it is there", []series{always(`kamino_build_info{version="1"}`, 1)}, -1, 0, ""},
 }
 

@@ -27,7 +27,7 @@ func TestFirstRoleAlone(t *testing.T) {
 	model := p.model()
 	o := first.run(t, updateArgs(p.node(0))...)
 	told := slices.ContainsFunc(o.lines, func(l logLine) bool {
-		return l.step == kamino.InConnect && strings.Contains(l.text, "no canary can be had: ") && strings.Contains(l.text, "virtualMachineScaleSets/delete")
+		return l.step == kamino.InConnect && strings.Contains(l.text, "no canary can be created: ") && strings.Contains(l.text, "virtualMachineScaleSets/delete")
 	})
 	if o.code != 3 || !told || !strings.Contains(o.log, "--prove none") || p.model() != model {
 		t.Fatalf("exit code %d, connect tells: %t\n%s", o.code, told, o.log)

@@ -123,8 +123,8 @@ func TestEvict(t *testing.T) {
 
 	pods, err := s.Preview(t.Context(), kamino.Node{Name: "drained"}, kamino.DrainOptions{})
 	s.cost(t, 2)
-	const several = "several disruption budgets select it, which the API never allows to be evicted: one, two"
-	const unmanaged = "no controller would bring it back"
+	const several = "matched by several PodDisruptionBudgets; the eviction API refuses such pods: one, two"
+	const unmanaged = "no controller would recreate it"
 	if diff := cmp.Diff([]kamino.Pod{
 		{Namespace: "default", Name: "alone", Reason: unmanaged, Stuck: true},
 		{Namespace: "default", Name: "twice", Reason: several, Stuck: true},
@@ -245,9 +245,9 @@ func TestRehearse(t *testing.T) {
 		}
 		return names
 	}
-	several := "both: several disruption budgets select it, which the API never allows to be evicted: one, two"
+	several := "both: matched by several PodDisruptionBudgets; the eviction API refuses such pods: one, two"
 	scarce := "held perhaps: the disruption budget holds wants 1 of 1 pods healthy, and allows an eviction only once there are more"
-	if diff := cmp.Diff([]string{"bare: no controller would bring it back", several, scarce}, stuck(kamino.DrainOptions{Grace: time.Minute})); diff != "" {
+	if diff := cmp.Diff([]string{"bare: no controller would recreate it", several, scarce}, stuck(kamino.DrainOptions{Grace: time.Minute})); diff != "" {
 		t.Error(diff)
 	}
 	forced := strings.Replace(several, "both:", "both perhaps: only force removes it, once the time for evictions is over:", 1)

@@ -215,7 +215,7 @@ func ownAddresses(ctx context.Context, t *testing.T, s *Stage) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { // no controller would bring it back: no later run could drain its node
+		t.Cleanup(func() { // no controller would recreate it: no later run could drain its node
 			if err := s.Client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 				t.Error(err)
 			}

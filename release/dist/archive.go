@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,9 +69,13 @@ func zipped(folder string, at time.Time, entries []entry) ([]byte, error) {
 }
 
 // archives are one for each program and target: the program, its manual, how the shell completes
-// it, and what its licences demand.
+// it, and what its licences demand; with kamino also the pages, and what they tell to apply.
 func (r *Release) archives(ctx context.Context) error {
 	completions, err := r.completions(ctx)
+	if err != nil {
+		return err
+	}
+	pages, err := r.pages()
 	if err != nil {
 		return err
 	}
@@ -78,7 +83,7 @@ func (r *Release) archives(ctx context.Context) error {
 		program string
 		targets []Target
 		more    []entry
-	}{{kamino, r.Targets, completions}, {agent, r.linux(), nil}} {
+	}{{kamino, r.Targets, slices.Concat(completions, pages)}, {agent, r.linux(), nil}} {
 		manual, err := r.manual(a.program)
 		if err != nil {
 			return err
@@ -116,6 +121,36 @@ func (r *Release) archive(program string, t Target, rest []entry) error {
 // base is how the files of a program for a target begin.
 func (r *Release) base(program string, t Target) string {
 	return fmt.Sprintf("%s_%s_%s_%s", program, r.Version, t.OS, t.Arch)
+}
+
+// pages are the README, docs/ with the roles and policies that it tells to grant, and the kind, so
+// that an installation needs no checkout.
+func (r *Release) pages() ([]entry, error) {
+	var entries []entry
+	add := func(path, name string) error {
+		body, err := os.ReadFile(path)
+		entries = append(entries, entry{name: name, mode: 0o644, body: body})
+		return err
+	}
+	for _, name := range []string{"README.md", "SCOPE.md", "SECURITY.md", "CONTRIBUTING.md"} {
+		if err := add(filepath.Join(r.Source, name), name); err != nil {
+			return nil, err
+		}
+	}
+	err := filepath.WalkDir(filepath.Join(r.Source, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(r.Source, path)
+		if err != nil {
+			return err
+		}
+		return add(path, filepath.ToSlash(name))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return entries, add(filepath.Join(r.Source, kindFile), "crds/"+filepath.Base(kindFile))
 }
 
 // papers are what travels with each program: our licence, and those of what is linked.

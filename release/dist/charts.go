@@ -12,6 +12,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// kindFile is the CustomResourceDefinition, which is in the chart kamino, and beside it for those
+// who use no Helm.
+const kindFile = "charts/kamino/templates/kamino.dev_nodeprototypes.yaml"
+
 // charts packs each directory of charts/ as "helm package" does, with the release's version, with
 // the charts that it depends on, and with the images of the release as values, by digest.
 func (r *Release) charts(context.Context) error {
@@ -33,7 +37,11 @@ func (r *Release) charts(context.Context) error {
 			return err
 		}
 	}
-	return nil
+	kind, err := os.ReadFile(filepath.Join(r.Source, kindFile))
+	if err != nil {
+		return err
+	}
+	return r.write("kamino-crds_"+r.Version+".yaml", kind)
 }
 
 func (r *Release) chart(dir, name string) ([]entry, error) {

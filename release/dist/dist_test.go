@@ -79,7 +79,8 @@ func TestRelease(t *testing.T) {
 		}
 	})
 	t.Run("archives", func(t *testing.T) {
-		for _, name := range []string{"kamino", "man/kamino.1", "completions/kamino.bash", "completions/_kamino", "completions/kamino.fish", "completions/kamino.ps1", "LICENSE", "NOTICE", "CHANGELOG.md", "licenses/k8s.io/client-go/LICENSE"} {
+		for _, name := range []string{"kamino", "man/kamino.1", "completions/kamino.bash", "completions/_kamino", "completions/kamino.fish", "completions/kamino.ps1", "LICENSE", "NOTICE", "CHANGELOG.md", "licenses/k8s.io/client-go/LICENSE",
+			"README.md", "docs/install.md", "docs/azure-role.json", "docs/aws-policy-canary.json", "docs/run.svg", "crds/kamino.dev_nodeprototypes.yaml"} {
 			if len(kaminoFiles[name]) == 0 {
 				t.Errorf("kamino's archive has no %s", name)
 			}
@@ -88,6 +89,9 @@ func TestRelease(t *testing.T) {
 			if len(agentFiles[name]) == 0 {
 				t.Errorf("kamino-agent's archive has no %s", name)
 			}
+		}
+		if kind := read(t, filepath.Join(dir, "kamino-crds_1.2.3-rc.1.yaml")); !bytes.Equal(kind, kaminoFiles["crds/kamino.dev_nodeprototypes.yaml"]) {
+			t.Error("the kind beside the archives is another")
 		}
 		if _, ok := agentFiles["licenses/k8s.io/client-go/LICENSE"]; ok {
 			t.Error("kamino-agent's archive has licences of what only kamino is linked with")

@@ -1,6 +1,6 @@
 // Package sample makes boots of Kubernetes nodes as they are on Azure, for tests, benchmarks and
 // the pictures in the documentation. The shape and the lengths of the slow steps are those of the
-// project's founding document; the rest is made up, and the same for the same options.
+// original's description; the rest is made up, and the same for the same options.
 package sample
 
 import (
