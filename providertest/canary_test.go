@@ -180,8 +180,9 @@ func TestCanaryRecipe(t *testing.T) {
 	}
 }
 
-// TestCanaryExtensions: of the extensions that a promotion keeps the canary has those whose settings
-// are all known. One that may have protected settings, which nobody can read, is left out and named.
+// TestCanaryExtensions: of the extensions that a promotion keeps the canary has those whose
+// settings are all known. One that may have protected settings, which nobody can read, is left out
+// and named.
 func TestCanaryExtensions(t *testing.T) {
 	extension := func(name, publisher, kind, more string) string {
 		return fmt.Sprintf(`{"name":%q,"properties":{"publisher":%q,"type":%q%s}}`, name, publisher, kind, more)

@@ -67,8 +67,8 @@ func TestProvedByDefault(t *testing.T) {
 	}
 }
 
-// TestCanaryTakesNoPods: of the pods that could run on a canary's node those of DaemonSets do, and no
-// others, however many wait for a node of the pool.
+// TestCanaryTakesNoPods: of the pods that could run on a canary's node those of DaemonSets do, and
+// no others, however many wait for a node of the pool.
 func TestCanaryTakesNoPods(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, 2)

@@ -120,8 +120,8 @@ func goodKinds() (all []kind) {
 	return all
 }
 
-// offKinds switch each check off once that a kind of bad image is for, and take that image. Of those
-// that never become a node at all no run can go on, so for "ready" it is one that does.
+// offKinds switch each check off once that a kind of bad image is for, and take that image. Of
+// those that never become a node at all no run can go on, so for "ready" it is one that does.
 func offKinds() (all []kind) {
 	seen := map[string]bool{}
 	for _, k := range append(badKinds(), unclearKinds()...) {
