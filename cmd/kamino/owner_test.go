@@ -18,7 +18,7 @@ func TestOwnerLines(t *testing.T) {
 		if strings.Contains(out.String(), "not before") != hidden {
 			t.Errorf("hidden %t: %s", hidden, out.String())
 		}
-		for _, want := range []string{"extensions: cse (p/t); and its custom data, which Azure shows nobody", "  image: x\n", "Needed, not checked:\tthe gate\n"} {
+		for _, want := range []string{"extensions: cse (p/t); and its custom data, which Azure does not return", "  image: x\n", "Needed, not checked:\tthe gate\n"} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("hidden %t: %swant %q", hidden, out.String(), want)
 			}
