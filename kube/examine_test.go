@@ -298,7 +298,7 @@ func TestProbe(t *testing.T) {
 		if !errors.As(err, &refused) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if want := map[string]string{"a pod": "the Job of --probe refused: it holds a Pod of batch/v1, not a Job of batch/v1;", "nothing": "it holds nothing, not a Job of batch/v1;"}[what]; err != nil && !strings.Contains(err.Error(), want) {
+		if want := map[string]string{"a pod": "the Job of --probe refused: it contains a Pod of batch/v1, not a Job of batch/v1;", "nothing": "it contains nothing, not a Job of batch/v1;"}[what]; err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -143,7 +143,7 @@ func TestExplain(t *testing.T) {
 	} {
 		if hint := kamino.Hint(explain(what, apierrors.NewForbidden(podsResource, "a", nil))); !strings.Contains(hint, "kubectl create ") || !strings.Contains(hint, " --"+role+" --user='USER'") || !strings.HasSuffix(hint, "kubectl auth can-i "+what) {
 			t.Errorf("%s: hint %q", what, hint)
-		} else if reads := strings.HasSuffix(role, "kamino-status"); reads != strings.Contains(hint, "besides: kubectl create clusterrolebinding kamino-run-USER --clusterrole=kamino-run --user='USER' && kubectl create rolebinding ") {
+		} else if reads := strings.HasSuffix(role, "kamino-status"); reads != strings.Contains(hint, "also need: kubectl create clusterrolebinding kamino-run-USER --clusterrole=kamino-run --user='USER' && kubectl create rolebinding ") {
 			t.Errorf("%s, which who updates reads first: hint %q", what, hint)
 		}
 	}

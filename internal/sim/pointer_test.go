@@ -204,7 +204,7 @@ func TestPointerPins(t *testing.T) {
 		w, first := made()
 		tt.person(w, first)
 		p := w.update(pointerOptions())
-		if refused := p.err != nil && strings.Contains(p.err.Error(), "somebody chose it"); refused != tt.pins || !refused && p.err != nil {
+		if refused := p.err != nil && strings.Contains(p.err.Error(), "set by someone else"); refused != tt.pins || !refused && p.err != nil {
 			t.Errorf("%s: the next update ended %v", name, p.err)
 		}
 		o := pointerOptions()
