@@ -149,7 +149,7 @@ func PatchPipeline() []Step {
 			Look: (*Run).lookReboot, Limit: unlimited, Takes: "a node that may be restarting", Until: InReturn},
 		{Name: InExamine, Does: "examine the node: Ready, with its DaemonSets, units and kernel in order",
 			Look: (*Run).lookPatched, Limit: unlimited},
-		{Name: InSign, Does: "mark the node as patched, for the choice of donors and for what reads kured's annotation",
+		{Name: InSign, Does: "mark the node as patched, for kamino plan and for what reads kured's annotation",
 			Look: (*Run).lookSign},
 		{Name: InRelease, Does: "put the node back in service", When: (*Run).mayRelease, Look: (*Run).lookRelease, Limit: returnLimit, Stubborn: true},
 		{Name: InReturn, Does: "remove the block and the protection",
