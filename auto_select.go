@@ -90,6 +90,22 @@ func compareCandidates(a, b Candidate) int {
 	return strings.Compare(a.Node, b.Node)
 }
 
+// twins tells each node which other one shows the same machine. A kubelet registers with any
+// provider ID, and admission plugin NodeRestriction does not look at it: of two nodes with one
+// machine nobody can say which runs on it, so that none is a donor.
+func twins(nodes []Node) []Node {
+	out, first := slices.Clone(nodes), map[string]int{}
+	for i, n := range out {
+		id := strings.ToLower(string(n.ProviderID))
+		if at, seen := first[id]; seen && id != "" {
+			out[i].Twin, out[at].Twin = out[at].Name, n.Name
+		} else {
+			first[id] = i
+		}
+	}
+	return out
+}
+
 // judge collects every reason against one node.
 func (r Rules) judge(n Node, now time.Time) Candidate {
 	c := Candidate{Node: n.Name, Reasons: []Verdict{}}
@@ -115,6 +131,9 @@ func (r Rules) judgeRole(n Node, c *Candidate) {
 		if v, ok := n.Annotations[a]; ok {
 			c.reject("ignored", "annotation %s=%s", a, v)
 		}
+	}
+	if n.Twin != "" {
+		c.reject("machine", "node %s shows the same machine", n.Twin)
 	}
 	if n.ControlPlane {
 		c.reject("control-plane", "a control plane node")

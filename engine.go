@@ -184,7 +184,7 @@ func (e *Engine) ofPool(ctx context.Context, nodes []Node, id PoolID) (out []Nod
 			out = append(out, n)
 		}
 	}
-	return out, nil
+	return twins(out), nil
 }
 
 // inTurn calls do for 0 to n-1, each with an engine of its own: those that are urgent all at once,

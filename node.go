@@ -33,6 +33,8 @@ type Node struct {
 	Labels        map[string]string `json:"-"`
 	Annotations   map[string]string `json:"-"`
 	Revision      string            `json:"-"`
+	// Twin is another node that shows the same machine, as far as nodes were listed; see twins.
+	Twin string `json:"-"`
 	// Created is when the API server made the object, by its clock; the node
 	// cannot write it.
 	Created time.Time `json:"created,omitzero"`
@@ -177,8 +179,8 @@ func (n Node) claim(pool PoolID) (*Mark, error) {
 }
 
 // vouched says whether somebody else than the node's own kubelet tells that a run had it: the
-// pool's lease, or the taint. A kubelet may not write taints on its node (admission plugin
-// NodeRestriction,
+// pool's lease, or the taint. A kubelet may not change taints of its node, but register with any
+// (admission plugin NodeRestriction,
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
 func (n Node) vouched(mark Mark, lease Lease) bool {
 	for _, t := range n.Taints {
@@ -195,6 +197,9 @@ func (n Node) taken(pool PoolID, lease Lease) (*Mark, error) {
 	mark, err := n.claim(pool)
 	if err != nil || mark == nil {
 		return nil, err
+	}
+	if (mark.Sealing || mark.Held) && n.Twin != "" && !(lease.Holder == mark.Run && lease.Record.Donor == n.Name) {
+		return nil, fmt.Errorf("node %s: node %s shows the same machine %s, and the lease of pool %s does not say whose it is", n.Name, n.Twin, n.ProviderID, pool.Name())
 	}
 	if (mark.Sealing || mark.Held) && !n.vouched(*mark, lease) {
 		return nil, fmt.Errorf("node %s: annotation %s names run %s, which is recorded neither on the lease of pool %s nor by a taint of the node",

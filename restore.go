@@ -131,7 +131,7 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 		return nil, nil, fmt.Errorf("list nodes: %w", err)
 	}
 	var foreign []Left
-	for _, n := range nodes {
+	for _, n := range twins(nodes) {
 		id, err := e.poolOf(ctx, n)
 		if err != nil {
 			return nil, nil, err

@@ -245,7 +245,7 @@ func (e *Engine) overviews(ctx context.Context, names []string) ([]overview, []N
 		}
 		return byID[id]
 	}
-	for _, n := range nodes {
+	for _, n := range twins(nodes) {
 		id, err := e.poolOf(ctx, n)
 		if err != nil {
 			return nil, nil, err

@@ -232,7 +232,7 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("list nodes: %w", err)
 	}
-	for _, n := range nodes {
+	for _, n := range twins(nodes) {
 		if n.Name == r.donor.node.Name {
 			r.donor.sawNode(n) // much may have happened while the lease was watched
 		}
@@ -240,6 +240,11 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 	continues := r.held.adopted && r.continues()
 	if next, found, err := r.leftBehind(ctx, nodes, continues); found || err != nil {
 		return next, err
+	}
+	if n := r.donor.node; n.Twin != "" && !continues {
+		return Next{}, &RefusedError{Subject: "node " + n.Name, Refusals: []Refusal{{Code: "machine", Field: "spec.providerID", Value: string(n.ProviderID),
+			Why: "node " + n.Twin + " shows the same machine: the disk of another node could become the image",
+			Do:  "find out which of the two runs on it, and delete the other Node object: kubectl delete node NODE"}}}
 	}
 	if r.held.adopted && !continues {
 		return act(ActBegin, "begin a new run in place of "+r.held.run, func(ctx context.Context) error {

@@ -2,7 +2,9 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -209,4 +211,104 @@ func (l *lateUnlisted) Find(ctx context.Context, pool kamino.Pool, kind kamino.K
 		_ = l.w.setPower(l.m, kamino.PowerOff, false)
 	}
 	return l.unlisted.Find(ctx, pool, kind, name)
+}
+
+// anothersMachine: a kubelet registers a node under a new name, with a bootstrap token or where its
+// Node object was deleted, with the provider ID and the boot ID of another node's machine and with
+// Kamino's own taint and mark, and is silent then. Nothing switches that machine.
+func anothersMachine(command, uuid string) string {
+	w := aged(1)
+	w.tracing = true
+	victim := w.nodes["a-1"]
+	if uuid == "" {
+		uuid = victim.SystemUUID
+	}
+	text, _ := json.Marshal(kamino.Mark{Format: 1, Run: "x", Pool: poolA, Instance: victim.ProviderID, VMID: victim.SystemUUID, BootID: victim.BootID, Block: true, Sealing: true})
+	w.nodes["evil"] = &simNode{Node: kamino.Node{Name: "evil", UID: "uid-evil", ProviderID: victim.ProviderID, SystemUUID: uuid, BootID: victim.BootID, OS: "linux",
+		Taints: []kamino.Taint{{Key: kamino.TaintBlock, Value: "x", Effect: "NoSchedule"}}, Annotations: map[string]string{kamino.AnnotationRun: string(text)}, Created: w.now, Revision: "1"}}
+	var p *proc
+	switch command {
+	case "restore":
+		p = w.restore()
+	case "update":
+		p = w.update(options("a-0"))
+	default:
+		p, _ = w.auto(autoOptions())
+	}
+	w.advance(w.now.Add(time.Minute))
+	return unless(len(w.switches("a-1")) == 0, "%s switched another node's machine: %v (%v)", command, w.switches("a-1"), p.err)
+}
+
+func TestAnothersMachine(t *testing.T) {
+	for _, command := range []string{"restore", "update", "auto-update"} {
+		for _, uuid := range []string{"", "no UUID"} {
+			if wrong := anothersMachine(command, uuid); wrong != "" {
+				t.Errorf("%q: %s", uuid, wrong)
+			}
+		}
+	}
+}
+
+// TestDonorOfAnothersMachine: a kubelet registers a node under a new name with the provider ID and
+// the system UUID of another node's machine, Ready, freshly patched as it says. As donor it
+// answers the seal with a receipt: it runs the pod, and so knows the nonce. The machine that is
+// switched off and copied is the other one, and nobody has sealed its disk.
+func TestDonorOfAnothersMachine(t *testing.T) {
+	for _, command := range []string{"update", "auto-update"} {
+		w := aged(1)
+		w.tracing = true
+		victim := w.nodes["a-1"]
+		m := w.machineOf(victim)
+		evil := *victim
+		evil.Name, evil.UID, evil.Revision = "evil", "uid-evil", "1"
+		evil.Annotations, evil.Labels = maps.Clone(victim.Annotations), maps.Clone(victim.Labels)
+		if evil.Annotations == nil {
+			evil.Annotations = map[string]string{}
+		}
+		evil.Annotations[kamino.KuredLastPatch.Annotation] = w.now.Add(-time.Hour).Format(time.RFC3339)
+		evil.ReadySince = w.now.Add(-48 * time.Hour)
+		w.nodes["evil"] = &evil
+		forges := heard(func(ev kamino.Event) {
+			if ev.Step == "seal" && ev.Kind == kamino.StepStarted {
+				m.kubelet = false // the world would run the pod on that machine; it runs on evil's
+				w.after(30*time.Second, func() {
+					l := w.leases[poolA]
+					text, _ := json.Marshal(kamino.Receipt{Run: l.Holder, Donor: "evil", SealedAt: w.now, VMID: evil.SystemUUID, Hash: "sha256:forged", Nonce: l.Record.Nonce, Policy: l.Record.Policy})
+					evil.Annotations = maps.Clone(evil.Annotations)
+					evil.Annotations[kamino.AnnotationReceipt] = string(text)
+					w.nodes["evil"].Annotations = evil.Annotations
+					w.changeNode(w.nodes["evil"])
+				})
+			}
+			if ev.Step == "start" && ev.Kind == kamino.StepStarted {
+				w.after(5*time.Minute, func() { // and then tells of another boot
+					w.nodes["evil"].BootID = "boot-evil"
+					w.changeNode(w.nodes["evil"])
+				})
+			}
+		})
+		p := &proc{tune: forges}
+		if command == "update" {
+			w.startUpdate(p, options("evil"))
+		} else {
+			o := autoOptions()
+			w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().AutoUpdate(ctx, o) })
+		}
+		w.wait()
+		w.advance(w.now.Add(time.Minute))
+		for _, line := range w.switches("a-1") {
+			t.Errorf("%s: the machine of node a-1 is switched: %s", command, line)
+		}
+		if m.touched != "" || m.sealed != "" {
+			t.Fatal("it was sealed after all: the test plays nothing")
+		}
+		for _, v := range w.versions(poolA) {
+			if v.Tags[kamino.TagBuiltFrom] == "evil" {
+				t.Errorf("%s: version %s is made of the disk of node a-1, which nobody sealed; nodes boot from %s", command, v.Name, birth(w))
+			}
+		}
+		if t.Failed() {
+			t.Logf("%s ended %v", command, p.err)
+		}
+	}
 }

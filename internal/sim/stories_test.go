@@ -65,6 +65,7 @@ var stories = []struct {
 	{"a model that a person chose, and a lease that was deleted", chosenAndForgotten},
 	{"a name that a deleted version had, by version", func() string { return nameAgain(aged) }},
 	{"a name that a deleted version had, pointing", func() string { return nameAgain(pointing) }},
+	{"a node that registers with another node's machine, and a taint of a run", func() string { return anothersMachine("restore", "") }},
 	{"a withdrawal that is repeated", func() string {
 		w := pointing(1)
 		again := kamino.WithdrawOptions{Pool: "a", Reason: "leaks a key"}
