@@ -92,10 +92,17 @@ func canary(in types.Instance) kamino.Canary {
 		c.State = kamino.Failed
 		if in.StateReason != nil {
 			c.Failure = text(in.StateReason.Code) + ": " + text(in.StateReason.Message)
-			c.Blocked = strings.HasPrefix(text(in.StateReason.Code), "Server.Insufficient")
+			c.Blocked = notTheImage(text(in.StateReason.Code))
 		}
 	}
 	return c
+}
+
+// notTheImage says whether an instance ended for a reason that its disk has no part in: EC2's own,
+// or somebody who stopped it
+// (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html).
+func notTheImage(reason string) bool {
+	return strings.HasPrefix(reason, "Server.") || strings.HasPrefix(reason, "Client.UserInitiated")
 }
 
 // LaunchCanary runs one instance of the group's template outside the group, with the hidden image.
@@ -153,13 +160,37 @@ func (p *Provider) canaryInput(g group, pool kamino.Pool, order kamino.CanaryOrd
 	input := &ec2.RunInstancesInput{
 		LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateId: &g.recipe.Template, Version: sdk.String(fmt.Sprint(g.recipe.Version))},
 		ImageId:        &order.Version, InstanceType: types.InstanceType(g.size()), MinCount: &one, MaxCount: &one, UserData: &user,
-		ClientToken:       sdk.String(digest(order.Name, order.Run, order.Version)),
-		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tagsIn(tags, own)}},
+		ClientToken: sdk.String(digest(order.Name, order.Run, order.Version)),
+		// A group terminates what is protected so all the same, and TerminateInstances does not.
+		DisableApiTermination: sdk.Bool(false),
+		TagSpecifications:     []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tagsIn(tags, own)}},
 	}
-	if subnet, _, _ := strings.Cut(text(g.VPCZoneIdentifier), ","); subnet != "" && len(g.data.NetworkInterfaces) == 0 {
-		input.SubnetId = &subnet
+	if subnet, _, _ := strings.Cut(text(g.VPCZoneIdentifier), ","); subnet != "" {
+		if input.NetworkInterfaces = interfacesIn(subnet, g.data.NetworkInterfaces); len(input.NetworkInterfaces) == 0 {
+			input.SubnetId = &subnet
+		}
 	}
 	return input
+}
+
+// interfacesIn are a template's network interfaces, with the group's subnet for those that have
+// none: a group fills that in, and RunInstances refuses a subnet beside interfaces
+// (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html). Without one EC2
+// takes the default VPC. That those of the request replace the template's is unverified.
+func interfacesIn(subnet string, template []types.LaunchTemplateInstanceNetworkInterfaceSpecification) (out []types.InstanceNetworkInterfaceSpecification) {
+	for _, t := range template {
+		own := types.InstanceNetworkInterfaceSpecification{
+			AssociateCarrierIpAddress: t.AssociateCarrierIpAddress, AssociatePublicIpAddress: t.AssociatePublicIpAddress, DeleteOnTermination: t.DeleteOnTermination,
+			Description: t.Description, DeviceIndex: t.DeviceIndex, Groups: t.Groups, InterfaceType: t.InterfaceType, Ipv4PrefixCount: t.Ipv4PrefixCount,
+			Ipv6AddressCount: t.Ipv6AddressCount, Ipv6PrefixCount: t.Ipv6PrefixCount, NetworkCardIndex: t.NetworkCardIndex, PrimaryIpv6: t.PrimaryIpv6,
+			SecondaryPrivateIpAddressCount: t.SecondaryPrivateIpAddressCount, SubnetId: t.SubnetId,
+		}
+		if text(own.SubnetId) == "" {
+			own.SubnetId = &subnet
+		}
+		out = append(out, own)
+	}
+	return out
 }
 
 // RemoveCanary terminates a canary of the pool: what is listed by its name and, as lists lag, the

@@ -159,3 +159,20 @@ func TestHoldBelieved(t *testing.T) {
 		})
 	}
 }
+
+// TestProtectedCanary: the group's template protects its instances from being terminated by a
+// call, which Auto Scaling itself does not heed: a canary of it stays for good, one each night.
+func TestProtectedCanary(t *testing.T) {
+	c := begin(t, setting{latencies: emulator.NoLatency(), group: emulator.Group{Data: map[string]any{"DisableApiTermination": "true"}}})
+	pool := c.pool()
+	name := kamino.CanaryName(pool.ID, "r-1")
+	c.must(c.LaunchCanary(c.Context(), pool, kamino.CanaryOrder{Name: name, Version: c.server.Machines()[0].Image, Run: "r-1", Nonce: "n", Expires: c.clock.Now().Add(time.Hour)}))
+	c.eventually("the canary runs", func() bool {
+		list, err := c.Canaries(c.Context(), pool)
+		c.must(err)
+		return len(list) == 1 && list[0].Power == kamino.PowerOn
+	})
+	if err := c.RemoveCanary(c.Context(), pool, name); err != nil {
+		t.Errorf("the canary cannot be removed, and CanaryFit refused nothing: %v", err)
+	}
+}
