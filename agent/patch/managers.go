@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"kamino.dev/kamino/agent/inventory"
 )
@@ -51,7 +52,7 @@ func (apt) check(n Node, p Policy) error {
 // none any more: an upgrade that would remove one is not begun.
 var neededPackages = []string{"kubelet", "containerd", "docker-", "docker.", "cri-o", "runc", "cloud-init", "walinuxagent", "systemd", "linux-image-", "openssh-server"}
 
-func (apt) run(ctx context.Context, n Node, p Policy, out io.Writer) error {
+func (apt) run(ctx context.Context, n Node, p Policy, out io.Writer) (err error) {
 	if err := n.update(ctx, out); err != nil {
 		return err
 	}
@@ -69,6 +70,15 @@ func (apt) run(ctx context.Context, n Node, p Policy, out io.Writer) error {
 	}
 	if p.Held == "upgrade" && len(held) > 0 {
 		upgrades = append(upgrades, append([]string{"--allow-change-held-packages", "--only-upgrade", "install"}, held...))
+		// However that ends: apt takes what it upgrades off hold, and the next patch would upgrade
+		// it unasked.
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+			defer cancel()
+			if again := n.quietly(ctx, out, slices.Concat([]string{"apt-mark", "hold"}, held)...); err == nil {
+				err = again
+			}
+		}()
 	}
 	for _, u := range upgrades {
 		var plan bytes.Buffer
@@ -82,9 +92,6 @@ func (apt) run(ctx context.Context, n Node, p Policy, out io.Writer) error {
 		if err := n.quietly(ctx, out, slices.Concat(words, u)...); err != nil {
 			return fmt.Errorf("apt-get: %w", err)
 		}
-	}
-	if p.Held == "upgrade" && len(held) > 0 { // as it was
-		return n.quietly(ctx, out, slices.Concat([]string{"apt-mark", "hold"}, held)...)
 	}
 	return nil
 }

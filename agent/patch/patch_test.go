@@ -673,3 +673,32 @@ func (tr *tree) rpm(name, version string) {
 	write(tr.t, top+"/p.spec", fmt.Sprintf("Name: %s\nVersion: %s\nRelease: 1\nSummary: a test\nLicense: none\nBuildArch: noarch\n%%description\na test\n%%files\n", name, version), 0o644)
 	tool(tr.t, "rpmbuild", "-bb", "--define", "_topdir "+top, "--define", "_rpmdir "+tr.repo, "--define", "_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm", top+"/p.spec")
 }
+
+// TestHoldKept: the upgrade of packages on hold ends badly, as where one of them has a script that
+// fails or the time is over: those that were upgraded until then were on hold, and the next patch,
+// which is asked to keep what is on hold, must not upgrade them.
+func TestHoldKept(t *testing.T) {
+	t.Parallel()
+	tr := three(t)
+	n := tr.node()
+	run := n.Exec
+	n.Exec = func(ctx context.Context, out io.Writer, name string, args ...string) error {
+		err := run(ctx, out, name, args...)
+		if err == nil && slices.Contains(args, "--allow-change-held-packages") && !slices.Contains(args, "--simulate") {
+			return errors.New("exit status 100") // dpkg: error processing package other
+		}
+		return err
+	}
+	if r, err := n.Patch(t.Context(), Policy{Held: "upgrade"}); err != nil || r.Failure == "" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got := tr.installed("kubelet"); got != "2 hold" && got != "1 hold" {
+		t.Errorf("kubelet was on hold and is %q", got)
+	}
+	tr.deb("kubelet", "3", "")
+	tr.index()
+	r, err := tr.node().Patch(t.Context(), Policy{})
+	if got := tr.installed("kubelet"); got == "3 install" || got == "3 hold" {
+		t.Errorf("the next patch, which keeps what is on hold, ended %q, %v and upgraded the kubelet to %s", r.Failure, err, got)
+	}
+}
