@@ -378,7 +378,7 @@ func TestAzureCLISeesPointer(t *testing.T) {
 		"--gallery-image-version", second.Version, "--set", "publishingProfile.excludeFromLatest=true")
 	a.boots(p, first.Version)
 	o := kaminoRun(t, updateArgs(p.node(0), "--again")...)
-	if o.code != 3 || !strings.Contains(o.log, "somebody chose it") {
+	if o.code != 3 || !strings.Contains(o.log, "set by someone else") {
 		t.Errorf("an update after a person excluded the version: exit code %d\n%s", o.code, o.log)
 	}
 	a.boots(p, first.Version)
