@@ -105,6 +105,9 @@ func TestCanaryUserData(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, user, why string }{
 		{"NodeConfig", multi(part + "kind: NodeConfig\nspec: {cluster: {name: lab}}\n"), ""},
+		{"the agent's part", multi("--B\nContent-Type: application/node.kamino.dev; charset=utf-8\n\nkind: NodeConfig\nspec: {cluster: {name: lab}}\n"), ""},
+		{"the agent's document", "# {cluster: {name: lab}}\napiVersion: kamino.dev/v1alpha1\nkind: NodeConfig\n", ""},
+		{"a script that speaks of it", multi("--B\nContent-Type: text/x-shellscript\n\n# not application/node.eks.aws\n"), "no NodeConfig"},
 		{"script", "#!/bin/sh\n", "readable MIME multipart"},
 		{"no NodeConfig", multi("--B\nContent-Type: text/x-shellscript\n\n#!/bin/sh\n"), "no NodeConfig"},
 		{"own taints", multi(part + "flags: [--register-with-taints=a=b:NoSchedule]\n"), "taints of its own"},
@@ -133,7 +136,14 @@ func TestCanaryUserData(t *testing.T) {
 			if parts.Nonce() != nonce {
 				t.Errorf("the agent reads nonce %q", parts.Nonce())
 			}
-			if got := string(raw); !strings.Contains(got, "{cluster: {name: lab}}") || !strings.Contains(got, "--register-with-taints=kamino.dev/canary=:NoSchedule") || strings.Count(got, "application/node.eks.aws") != 2 {
+			more := "--register-with-taints=kamino.dev/canary=:NoSchedule"
+			if tt.name != "NodeConfig" { // the agent asks for the taint by itself
+				more = "application/canary.kamino.dev"
+				if config, err := parts.NodeConfig(); err != nil || !strings.Contains(string(config), "kind: NodeConfig") {
+					t.Errorf("the agent reads %q, %v", config, err)
+				}
+			}
+			if got := string(raw); !strings.Contains(got, "{cluster: {name: lab}}") || strings.Count(got, more) != 1 || strings.Count(got, "Content-Type: application/") != 2 {
 				t.Errorf("user data %s", got)
 			}
 		})

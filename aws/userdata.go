@@ -10,6 +10,8 @@ import (
 	"mime/multipart"
 	"net/mail"
 	"net/textproto"
+	"regexp"
+	"slices"
 	"strings"
 
 	"kamino.dev/kamino"
@@ -23,6 +25,16 @@ const maxUserData = 16 << 10
 // merges those of several parts, and appends their flags in their order (amazon-eks-ami 81fec2e,
 // nodeadm/internal/api/merge.go; read, not run).
 const nodeConfig = "application/node.eks.aws"
+
+// Media types of the agent (agent/platform/userdata.go): of its own NodeConfig, and of what makes a
+// canary of a machine that has one. The agent itself lets kubelet ask for taint and label there.
+const (
+	agentConfig = "application/node.kamino.dev"
+	agentCanary = "application/canary.kamino.dev"
+)
+
+// agentDocument begins a NodeConfig of the agent's where it is the whole user data.
+var agentDocument = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?kamino\.dev/`)
 
 const registerTaints = "register-with-taints"
 
@@ -57,15 +69,22 @@ func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
 		return refuse("the user data of the launch template is not base64", "correct the template")
 	}
 	parts, err := readParts(raw)
+	if err != nil && agentDocument.Match(raw) {
+		parts, err = []part{{textproto.MIMEHeader{"Content-Type": {agentConfig}}, raw}}, nil
+	}
+	more := part{textproto.MIMEHeader{"Content-Type": {nodeConfig}}, []byte(canaryConfig(nonce))}
 	switch {
 	case err != nil:
 		return refuse("the user data of the launch template is not a readable MIME multipart: "+err.Error(), inPool)
-	case !bytes.Contains(raw, []byte(nodeConfig)):
-		return refuse("the user data has no NodeConfig of EKS, and how else a node registers with a taint is not known", inPool)
-	case bytes.Contains(raw, []byte(registerTaints)):
+	case has(parts, nodeConfig) && bytes.Contains(raw, []byte(registerTaints)):
 		return refuse("the user data registers nodes with taints of its own, which a canary's would take the place of", inPool)
+	case has(parts, nodeConfig):
+	case has(parts, agentConfig):
+		more = part{textproto.MIMEHeader{"Content-Type": {agentCanary}}, []byte(nonceComment + nonce + "\n")}
+	default:
+		return refuse("the user data has no NodeConfig, neither of EKS nor of kamino-agent, and how else a node registers with a taint is not known", inPool)
 	}
-	parts = append(parts, part{textproto.MIMEHeader{"Content-Type": {nodeConfig}}, []byte(canaryConfig(nonce))})
+	parts = append(parts, more)
 	whole, err := writeParts(parts)
 	if err != nil {
 		return refuse("the user data cannot be written anew: "+err.Error(), inPool)
@@ -74,6 +93,14 @@ func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
 		return refuse(fmt.Sprintf("with the part that asks for a canary's taint the user data has %d bytes, at most %d are allowed", len(whole), maxUserData), "make it shorter, or "+inPool)
 	}
 	return base64.StdEncoding.EncodeToString(whole), nil
+}
+
+// has says whether one of the parts is of a media type.
+func has(parts []part, kind string) bool {
+	return slices.ContainsFunc(parts, func(p part) bool {
+		media, _, err := mime.ParseMediaType(p.header.Get("Content-Type"))
+		return err == nil && media == kind
+	})
 }
 
 func readParts(raw []byte) ([]part, error) {

@@ -150,6 +150,7 @@ func TestReadUserData(t *testing.T) {
 		"gzip":                     {packed.String(), doc, "", ""},
 		"base64 of gzip":           {base64.StdEncoding.EncodeToString(packed.Bytes()), doc, "", ""},
 		"a canary":                 {multipartOf(theirs, order), "", nonce, ""},
+		"a canary by ours":         {multipartOf(part, "Content-Type: application/canary.kamino.dev\n\n# kamino-canary-nonce: "+nonce), doc, nonce, ""},
 		"a nonce in a script":      {multipartOf("Content-Type: text/x-shellscript\n\n#!/bin/sh\n# kamino-canary-nonce: " + nonce + "\n"), "", "", ""},
 		"two of ours":              {multipartOf(part, part), "", "", "two parts"},
 		"cut off":                  {strings.TrimSuffix(multipartOf(part), "--//--\n"), "", "", "part 1"},

@@ -20,6 +20,9 @@ import (
 const (
 	NodeConfigType = "application/node.kamino.dev"
 	nodeadmType    = "application/node.eks.aws"
+	// canaryType is of the part that a canary's user data has besides its pool's, where that is for
+	// this agent.
+	canaryType = "application/canary.kamino.dev"
 )
 
 // UserData are the parts of EC2's user data.
@@ -109,14 +112,14 @@ func (u UserData) NodeConfig() (found []byte, err error) {
 	return found, nil
 }
 
-// canaryNonce is a comment in the part for nodeadm that a canary's user data has besides its
-// pool's; aws/userdata.go writes it.
+// canaryNonce is a comment in the part, for nodeadm or for this agent, that a canary's user data
+// has besides its pool's; aws/userdata.go writes it.
 var canaryNonce = regexp.MustCompile(`(?m)^# kamino-canary-nonce: ([0-9a-f]{16,128})$`)
 
 // Nonce is the order that made this machine a canary; empty for others.
 func (u UserData) Nonce() string {
 	for _, p := range u {
-		if found := canaryNonce.FindSubmatch(p.data); found != nil && p.kind == nodeadmType {
+		if found := canaryNonce.FindSubmatch(p.data); found != nil && (p.kind == nodeadmType || p.kind == canaryType) {
 			return string(found[1])
 		}
 	}
