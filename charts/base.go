@@ -13,6 +13,11 @@ import (
 //go:embed kamino-base/templates/*.yaml
 var files embed.FS
 
+// Kind is the CustomResourceDefinition of NodePrototype.
+//
+//go:embed kamino/templates/kamino.dev_nodeprototypes.yaml
+var Kind []byte
+
 // BaseValues are the values of the chart kamino-base; its values.yaml tells what they mean.
 type BaseValues struct {
 	SealImages []string

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,11 +79,9 @@ const workers = 8
 func Run(ctx context.Context, o Options) error {
 	logger := logr.FromSlogHandler(orderly{o.Log.Handler(), ctx})
 	log.SetLogger(logger)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return fmt.Errorf("make scheme: %w", err)
-		}
+	scheme, err := kinds()
+	if err != nil {
+		return err
 	}
 	config := rest.CopyConfig(o.Config)
 	config.QPS = -1 // the server's priority and fairness is the limit that matters
@@ -104,7 +103,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	r := newReconciler(mgr, o)
+	r := newReconciler(mgr.GetClient(), served.Registry, o)
 	if err := r.setUp(mgr); err != nil {
 		return err
 	}
@@ -116,21 +115,32 @@ func Run(ctx context.Context, o Options) error {
 	return mgr.Start(ctx)
 }
 
-func newReconciler(mgr manager.Manager, o Options) *reconciler {
+// kinds are those that a controller reads and writes.
+func kinds() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("make scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+func newReconciler(api client.Client, registry prometheus.Registerer, o Options) *reconciler {
 	seen := *o.Engine
-	seen.Cluster = sightseer{o.Cluster, mgr.GetClient()}
+	seen.Cluster = sightseer{o.Cluster, api}
 	o.Defaults.MaxAway = o.MaxDonors
-	count := metrics.NewRuns(served.Registry, o.Version)
-	served.Registry.MustRegister(o.Requests)
+	count := metrics.NewRuns(registry, o.Version)
+	registry.MustRegister(o.Requests)
 	tell := &teller{log: o.Log, record: o.Cluster.RecordOnce, again: o.Resync, told: map[string]*told{},
 		patch: func(ctx context.Context, name string, patch client.Patch) error {
-			return mgr.GetClient().Patch(ctx, &v1alpha1.NodePrototype{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
+			return api.Patch(ctx, &v1alpha1.NodePrototype{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
 		}}
 	if o.Notify != nil {
 		tell.send = o.Notify.Send
 	}
 	return &reconciler{
-		client: mgr.GetClient(), engine: o.Engine, seen: &seen, base: o.Defaults, opts: o,
+		client: api, engine: o.Engine, seen: &seen, base: o.Defaults, opts: o,
 		pace:  newPace(o.PerSecond, workers),
 		views: map[string]view{}, watches: map[kamino.PoolID]watching{},
 		runs: &runs{engine: o.Engine, log: o.Log, report: o.Engine.Report, turns: make(chan struct{}, o.MaxDonors), of: map[string]*run{},

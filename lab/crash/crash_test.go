@@ -51,6 +51,34 @@ func TestSample(t *testing.T) {
 	}
 }
 
+// TestKept tries a few of the cases in which a controller keeps the pool.
+func TestKept(t *testing.T) {
+	g, err := Goldens(t.Context(), station, false, Keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Goldens(t.Context(), station, false, Keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := differences(callList(g[0]), callList(again[0])); len(diff) > 0 {
+		t.Errorf("another run makes other calls: %q", diff)
+	}
+	report := &Report{Cells: map[Cell]int{}, work: Keep}
+	const sample = 12
+	if err := report.try(t.Context(), []*Station{station}, choose(Enumerate(g), Options{Sample: sample}), nil); err != nil {
+		t.Fatal(err)
+	}
+	report.sum()
+	summary := report.Summary()
+	for _, f := range summary.Failures {
+		t.Errorf("%s: %q", f.Case, f.What)
+	}
+	if summary.Positions != sample || summary.Away.Max <= 0 {
+		t.Errorf("positions %d, donors away for at most %v s", summary.Positions, summary.Away.Max)
+	}
+}
+
 // TestEveryCellHasACase: nothing that the matrix requires is left out, and no
 // case has the name of another.
 func TestEveryCellHasACase(t *testing.T) {

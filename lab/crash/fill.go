@@ -60,6 +60,11 @@ func (w *World) fill() error {
 	if err := w.annotate(); err != nil {
 		return err
 	}
+	if w.shape.Kept {
+		if err := w.declare(); err != nil {
+			return err
+		}
+	}
 	if w.shape.Former {
 		if err := w.makeFormer(); err != nil {
 			return fmt.Errorf("make the lease of a former version: %w", err)
@@ -122,8 +127,15 @@ func (w *World) annotate() error {
 		return fmt.Errorf("read node %s: %w", w.donor, err)
 	}
 	w.older[path] = &answers{now: before}
-	_, err = w.station.admin.CoreV1().Nodes().Patch(w.ctx, w.donor, types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"example.com/owner":"a person"}}}`), metav1.PatchOptions{})
+	notes := map[string]string{"example.com/owner": "a person"}
+	if w.shape.Kept { // of two nodes that were never patched either could be the donor
+		notes[kamino.KuredLastPatch.Annotation] = w.clock.Now().Format(time.RFC3339)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": notes}})
+	if err != nil {
+		return fmt.Errorf("annotate node %s: %w", w.donor, err)
+	}
+	_, err = w.station.admin.CoreV1().Nodes().Patch(w.ctx, w.donor, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("annotate node %s: %w", w.donor, err)
 	}
@@ -153,6 +165,7 @@ func (s *Station) clear(ctx context.Context) error {
 		s.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, now, all),
 		s.admin.CoordinationV1().Leases(kamino.SystemNamespace).DeleteCollection(ctx, now, managed),
 		s.admin.CoordinationV1().Leases(metav1.NamespaceSystem).DeleteCollection(ctx, now, managed),
+		s.protos.DeleteCollection(ctx, now, all),
 	)
 }
 

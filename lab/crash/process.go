@@ -146,9 +146,7 @@ func (p *Process) engine() (*kamino.Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make provider: %w", err)
 	}
-	config := &rest.Config{Host: s.kubeURL}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return guard{p, s.toKube} })
-	cluster, err := kube.New(config, kube.Options{SealImage: sealImage, Process: p.Name, Clock: p})
+	cluster, err := kube.New(p.config(), kube.Options{SealImage: sealImage, Process: p.Name, Clock: p})
 	if err != nil {
 		return nil, fmt.Errorf("make cluster: %w", err)
 	}
@@ -160,6 +158,13 @@ func (p *Process) engine() (*kamino.Engine, error) {
 		s.tamper(e)
 	}
 	return e, nil
+}
+
+// config is how the process reaches Kubernetes.
+func (p *Process) config() *rest.Config {
+	config := &rest.Config{Host: p.world.station.kubeURL}
+	config.Wrap(func(http.RoundTripper) http.RoundTripper { return guard{p, p.world.station.toKube} })
+	return config
 }
 
 // proveTime is for how long a canary is watched: a few looks.
@@ -209,6 +214,8 @@ func (w *World) begin(p *Process, command func(context.Context, *kamino.Engine) 
 // work begins the command that the world is about.
 func (w *World) work(p *Process, o kamino.Options) *Process {
 	switch {
+	case w.shape.Kept:
+		return w.keep(p)
 	case w.shape.Patch:
 		return w.patch(p, o)
 	case w.shape.Named:

@@ -49,10 +49,20 @@ type Work string
 const (
 	Update Work = "update"
 	Patch  Work = "patch"
+	Keep   Work = "controller"
 )
 
-// has says whether what is asked for includes a shape, or a cell, of patches or of updates.
-func (w Work) has(patches bool) bool { return w == "" || (w == Patch) == patches }
+// has says whether what is asked for includes a cell of patches or of updates. A controller is
+// killed and met by others; what else there is lies to commands alike.
+func (w Work) has(patches bool) bool { return w == "" || w != Keep && (w == Patch) == patches }
+
+// plays says whether what is asked for includes a shape.
+func (w Work) plays(s Shape) bool {
+	if s.Kept || w == Keep {
+		return w == "" || s.Kept && w == Keep
+	}
+	return w.has(s.Patch)
+}
 
 // Run tries all cases, or a sample, on stations of its own.
 func Run(ctx context.Context, opts Options) (*Report, error) {
@@ -103,7 +113,7 @@ func Goldens(ctx context.Context, s *Station, aws bool, work Work) ([]*Golden, e
 		shapes = awsShapes()
 	}
 	for _, shape := range shapes {
-		if !work.has(shape.Patch) {
+		if !work.plays(shape) {
 			continue
 		}
 		g, err := runGolden(ctx, s, shape)
@@ -133,7 +143,7 @@ func openStations(ctx context.Context, opts Options) ([]*Station, error) {
 
 // killsOnly tells whether a case needs nothing but a kill.
 func (c *Case) killsOnly() bool {
-	return c.Strike.Kind.Kills() && c.Skew == 0
+	return c.Strike.Kind.Kills() && c.Skew == 0 && !c.Golden.Shape.Kept
 }
 
 // choose takes the cases that were asked for. A sample has a case of every cell, as far as it is

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -47,7 +48,8 @@ type Station struct {
 	kamino      string // program to run as processes; "" runs the engine in goroutines
 	cp          *controlplane.ControlPlane
 	admin       kubernetes.Interface
-	leases      *kube.Cluster     // an administrator's, to read leases
+	leases      *kube.Cluster // an administrator's, to read leases
+	protos      dynamic.ResourceInterface
 	toServer    http.RoundTripper // from the proxy to kube-apiserver
 	toCloud     http.RoundTripper // from processes to the proxies
 	toKube      http.RoundTripper
@@ -92,6 +94,9 @@ func (s *Station) open(ctx context.Context) error {
 		return fmt.Errorf("make client: %w", err)
 	}
 	if s.leases, err = kube.New(config, kube.Options{}); err != nil {
+		return err
+	}
+	if err := s.kind(ctx); err != nil {
 		return err
 	}
 	if s.toServer, err = rest.TransportFor(s.cp.RESTConfig()); err != nil {

@@ -34,6 +34,8 @@ type Shape struct {
 	Former bool
 	// Patch: the command is kamino patch, not update.
 	Patch bool
+	// Kept: no command, but a controller keeps the pool, whose NodePrototype there is.
+	Kept bool
 	// Named: the command is kamino promote, which proves a version first that somebody else made.
 	Named bool
 	// Owned: the pool's recipe is cluster-api-provider-azure's, which looks at it in the end.

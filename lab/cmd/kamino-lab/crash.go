@@ -59,7 +59,7 @@ Exits with 1 if anything is violated or a required cell of the matrix is empty.`
 	f := cmd.Flags()
 	f.StringVarP(&c.output, "output", "o", "text", "text or json")
 	f.StringVar(&c.cloud, "cloud", "azure", "azure or aws")
-	f.StringVar(&c.work, "work", "", "update or patch (default both): the command that is disturbed")
+	f.StringVar(&c.work, "work", "", "update, patch or controller (default all): what is disturbed")
 	f.IntVar(&c.sample, "sample", 0, "try only so many cases: one of every cell, then what --seed draws; 0 tries all")
 	f.Uint64Var(&c.seed, "seed", 0, "what draws the sample (default: from the time, and printed)")
 	f.IntVar(&c.workers, "workers", 2*runtime.NumCPU(), "how many control planes to use side by side; much of its time each waits")
@@ -80,8 +80,11 @@ func (c *crashCommand) Run(cmd *cobra.Command) error {
 	if c.cloud != "azure" && c.cloud != lab.OnAWS {
 		return fmt.Errorf("cloud %q is unknown: use --cloud azure or --cloud aws", c.cloud)
 	}
-	if work := crash.Work(c.work); work != "" && work != crash.Update && (work != crash.Patch || c.cloud == lab.OnAWS) {
-		return fmt.Errorf("work %q is unknown on %s: use --work update, on Azure also --work patch", c.work, c.cloud)
+	if work := crash.Work(c.work); work != "" && work != crash.Update && (work != crash.Patch && work != crash.Keep || c.cloud == lab.OnAWS) {
+		return fmt.Errorf("work %q is unknown on %s: use --work update, on Azure also --work patch or --work controller", c.work, c.cloud)
+	}
+	if c.work == string(crash.Keep) && c.processes {
+		return errors.New("--process kills commands: omit it with --work controller (make test-storm kills processes of the controller)")
 	}
 	if c.sample < 0 || c.workers < 1 {
 		return fmt.Errorf("--sample %d must be 0 or more and --workers %d positive", c.sample, c.workers)
@@ -201,7 +204,7 @@ func (c *crashCommand) root() (string, error) {
 
 // simulation adds what the product's random walks and seeded defects found.
 func (c *crashCommand) simulation(ctx context.Context, s *crash.Summary) error {
-	if c.sim == "-" || c.cloud == lab.OnAWS || c.work == string(crash.Patch) || c.sample > 0 || c.only != "" || c.processes && c.sim == "" {
+	if c.sim == "-" || c.cloud == lab.OnAWS || c.work == string(crash.Patch) || c.work == string(crash.Keep) || c.sample > 0 || c.only != "" || c.processes && c.sim == "" {
 		return nil
 	}
 	path := c.sim

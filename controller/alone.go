@@ -1,0 +1,72 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"kamino.dev/kamino/api/v1alpha1"
+)
+
+// Alone keeps the pool of one NodePrototype until Ready has a reason, as Run does, but without a
+// manager: no process but this one leads, nothing is watched, one pass follows the other when the
+// run that it began has ended, and all that is waited for is the engine's clock. So a harness can
+// kill it at each of its calls, which are the same each time. Of o it needs no addresses.
+func Alone(ctx context.Context, o Options, name, reason string) error {
+	scheme, err := kinds()
+	if err != nil {
+		return err
+	}
+	mapper := apimeta.NewDefaultRESTMapper(nil)
+	for kind := range scheme.AllKnownTypes() {
+		mapper.Add(kind, apimeta.RESTScopeRoot) // what it reads is the cluster's
+	}
+	config := rest.CopyConfig(o.Config)
+	config.QPS = -1
+	api, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	r := newReconciler(api, prometheus.NewRegistry(), o)
+	r.runs.wake = func(string) {}
+	r.runs.on = ctx
+	for {
+		r.census.stale.Store(true) // nobody tells of changed nodes
+		before := r.runs.get(name)
+		next, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+		r.runs.busy.Wait()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		pause := max(next.RequeueAfter, time.Second)
+		if err != nil {
+			o.Log.Warn("pass", "prototype", name, "error", err)
+		} else if after := r.runs.get(name); after != nil && (before == nil || !after.ended.Equal(before.ended)) {
+			continue // it would be woken
+		} else if is, err := ready(ctx, api, name); err == nil && is == reason {
+			return nil
+		}
+		if err := o.Engine.Clock.Sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// ready is the reason of a prototype's condition Ready.
+func ready(ctx context.Context, api client.Reader, name string) (string, error) {
+	var p v1alpha1.NodePrototype
+	if err := api.Get(ctx, types.NamespacedName{Name: name}, &p); err != nil {
+		return "", err
+	}
+	if c := apimeta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		return c.Reason, nil
+	}
+	return "", nil
+}
