@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +19,8 @@ import (
 // Alone keeps the pool of one NodePrototype until Ready has a reason, as Run does, but without a
 // manager: no process but this one leads, nothing is watched, one pass follows the other when the
 // run that it began has ended, and all that is waited for is the engine's clock. So a harness can
-// kill it at each of its calls, which are the same each time. Of o it needs no addresses.
+// kill it at each of its calls, which are the same each time. Of o it needs no addresses. Where ctx
+// ends first, the error tells what Ready said last.
 func Alone(ctx context.Context, o Options, name, reason string) error {
 	scheme, err := kinds()
 	if err != nil {
@@ -37,36 +39,37 @@ func Alone(ctx context.Context, o Options, name, reason string) error {
 	r := newReconciler(api, prometheus.NewRegistry(), o)
 	r.runs.wake = func(string) {}
 	r.runs.on = ctx
+	last := "nothing"
 	for {
 		r.census.stale.Store(true) // nobody tells of changed nodes
 		before := r.runs.get(name)
 		next, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 		r.runs.busy.Wait()
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return fmt.Errorf("wait for Ready of %s to be %s, which is %s: %w", name, reason, last, context.Cause(ctx))
 		}
 		pause := max(next.RequeueAfter, time.Second)
 		if err != nil {
 			o.Log.Warn("pass", "prototype", name, "error", err)
 		} else if after := r.runs.get(name); after != nil && (before == nil || !after.ended.Equal(before.ended)) {
 			continue // it would be woken
-		} else if is, err := ready(ctx, api, name); err == nil && is == reason {
+		} else if is, err := ready(ctx, api, name); err == nil && is.Reason == reason {
 			return nil
+		} else if err == nil {
+			last = is.Reason + " (" + is.Message + ")"
 		}
-		if err := o.Engine.Clock.Sleep(ctx, pause); err != nil {
-			return err
-		}
+		_ = o.Engine.Clock.Sleep(ctx, pause) // the next pass finds out that ctx has ended
 	}
 }
 
-// ready is the reason of a prototype's condition Ready.
-func ready(ctx context.Context, api client.Reader, name string) (string, error) {
+// ready is a prototype's condition Ready, empty where it has none yet.
+func ready(ctx context.Context, api client.Reader, name string) (metav1.Condition, error) {
 	var p v1alpha1.NodePrototype
 	if err := api.Get(ctx, types.NamespacedName{Name: name}, &p); err != nil {
-		return "", err
+		return metav1.Condition{}, err
 	}
 	if c := apimeta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); c != nil {
-		return c.Reason, nil
+		return *c, nil
 	}
-	return "", nil
+	return metav1.Condition{}, nil
 }

@@ -31,6 +31,8 @@ func keptShape() Shape {
 	return Shape{Name: "kept by a controller", Kept: true, Reference: kamino.Defaults().ImageReference}
 }
 
+var errNeverReady = errors.New("its time is over")
+
 // keep begins a controller without a manager, which ends when the prototype is up to date. It is a
 // goroutine also where others are processes: what a manager does has no virtual time.
 func (w *World) keep(p *Process) *Process {
@@ -44,6 +46,8 @@ func (w *World) keep(p *Process) *Process {
 				body(e, i)
 			}
 		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		w.clock.virtual.AfterFunc(runLimit, func() { cancel(errNeverReady) }) // a controller does not give up by itself
 		o := kamino.AutoDefaults()
 		o.Options = w.options()
 		o.Donor, o.Rules.MinReady = "", 0

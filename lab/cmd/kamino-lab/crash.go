@@ -41,7 +41,7 @@ func newCrashCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crash",
 		Short: "Kill, lie to and interfere with Kamino at every call, and look whether anything is lost",
-		Long: `Run kamino update, or kamino patch, again and again between a real kube-apiserver and the
+		Long: `Run kamino update, kamino patch or a controller again and again between a real kube-apiserver and the
 emulator of a cloud, and do harm at one external call each time: kill it before, during and
 after the call, answer with every lie that the two sides are known for, let
 others change the world at that moment. Then the command is run again, all
