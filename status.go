@@ -55,7 +55,17 @@ type PoolStatus struct {
 	Paused      string        `json:"paused,omitempty"` // why runs and promotions are held in the whole cluster
 	PausedBy    string        `json:"pausedBy,omitempty"`
 	PausedSince time.Time     `json:"pausedSince,omitzero"`
-	Error       string        `json:"error,omitempty"` // why the pool could not be read
+	// NextRuns are what starts runs of the pool; nil where nobody asked.
+	NextRuns []NextRun `json:"nextRuns,omitempty"`
+	Error    string    `json:"error,omitempty"` // why the pool could not be read
+}
+
+// NextRun is what something in the cluster that starts runs by itself tells of the next one.
+type NextRun struct {
+	By   string     `json:"by,omitempty"`   // a NodePrototype or a CronJob; "" where they could not be read
+	At   *time.Time `json:"at,omitempty"`   // not before; nil where that is not known, or there is none
+	When string     `json:"when,omitempty"` // its window or schedule
+	Why  string     `json:"why,omitempty"`  // why not now
 }
 
 // VersionStatus is an image version with its lineage.

@@ -25,8 +25,9 @@ type world struct {
 	unpromoted string
 	maxAge     time.Duration
 	window     sight
-	patchDue   bool // nodes are to be patched before anything is decided
-	own        *run // of this process, also one that has ended
+	hours      *window // whose sight that is
+	patchDue   bool    // nodes are to be patched before anything is decided
+	own        *run    // of this process, also one that has ended
 	retry      time.Duration
 	turn       bool // a donor may be taken
 }
@@ -224,7 +225,9 @@ func (d deriving) decide() {
 	default:
 		d.ready(metav1.ConditionTrue, v1alpha1.ReasonUpToDate, why)
 		if next := d.v.status.Next; next != nil && next.Built != nil && d.w.maxAge > 0 && !d.p.Spec.Suspend {
-			d.wake(next.Built.Add(d.w.maxAge + time.Second))
+			due := next.Built.Add(d.w.maxAge + time.Second)
+			d.wake(due)
+			d.nextRun(d.w.hours.next(due))
 		}
 	}
 }

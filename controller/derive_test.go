@@ -125,6 +125,38 @@ func TestDerive(t *testing.T) {
 	}
 }
 
+// TestNextRun: an image that is fresh will be too old at a moment that is known, and a run starts
+// when the window is open then.
+func TestNextRun(t *testing.T) {
+	built := now.Add(-23 * time.Hour)
+	night, err := parseWindow(&v1alpha1.Window{Start: "22:00", End: "23:00", TimeZone: "UTC"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		change func(*world, *v1alpha1.NodePrototypeSpec)
+		want   time.Time
+	}{
+		"always open":     {func(*world, *v1alpha1.NodePrototypeSpec) {}, now.Add(time.Hour + time.Second)},
+		"in its window":   {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.hours = night }, time.Date(2026, 11, 23, 22, 0, 0, 0, time.UTC)},
+		"in no time":      {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.maxAge = 0 }, time.Time{}},
+		"suspended":       {func(_ *world, s *v1alpha1.NodePrototypeSpec) { s.Suspend = true }, time.Time{}},
+		"of no prototype": {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.view.Status.Next = "" }, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p := due(), &v1alpha1.NodePrototype{}
+			w.nothing()
+			w.maxAge, w.view.Status.Next, w.view.Status.NextBuilt = 24*time.Hour, "v", &built
+			w.view.Status.Versions = []kamino.VersionStatus{{Name: "v"}}
+			tt.change(&w, &p.Spec)
+			got := derive(p, w).status.NextRun
+			if tt.want.IsZero() != (got == nil) || got != nil && !got.Time.Equal(tt.want) {
+				t.Errorf("the next run is at %v, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 func (w *world) nothing() {
 	w.view.Plan = kamino.PoolPlan{Action: kamino.DoNothing, Why: []kamino.Verdict{{Code: "nothing", Text: "x"}}}
 }

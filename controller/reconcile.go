@@ -108,7 +108,7 @@ func (r *reconciler) look(ctx context.Context, p *v1alpha1.NodePrototype, opts k
 	if err != nil && wrong == nil {
 		wrong = troubled(v1alpha1.ReasonInvalid, "spec.window: %v", err)
 	}
-	w.window = window.at(w.now)
+	w.window, w.hours = window.at(w.now), window
 	if wrong == nil {
 		pool, wrong = r.poolOf(ctx, p)
 	}

@@ -83,6 +83,14 @@ func (w *window) at(now time.Time) sight {
 	return sight{}
 }
 
+// next is the first moment from at on at which the window is open; zero where that is not known.
+func (w *window) next(at time.Time) time.Time {
+	if s := w.at(at); !s.open {
+		return s.from
+	}
+	return at
+}
+
 // moment is the first at which the clocks show so many minutes of the day n days later, or would
 // have to: that of the change, where they skip it.
 func (w *window) moment(day time.Time, n, minutes int) time.Time {

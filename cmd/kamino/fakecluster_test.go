@@ -143,11 +143,12 @@ func (c *fakeCluster) Preview(_ context.Context, n kamino.Node, _ kamino.DrainOp
 // fakeWorld is both, at a fixed time.
 type fakeWorld struct {
 	kamino.WallClock
-	cloud   *fakeCloud
-	cluster *fakeCluster
-	now     time.Time
-	env     map[string]string
-	typed   string // by a person at a terminal; "" means that nobody sits there
+	cloud    *fakeCloud
+	cluster  *fakeCluster
+	now      time.Time
+	env      map[string]string
+	starters []starter
+	typed    string // by a person at a terminal; "" means that nobody sits there
 }
 
 func newFakeWorld() *fakeWorld {
@@ -205,6 +206,7 @@ func (w *fakeWorld) kamino(t *testing.T, args ...string) (stdout, stderr string,
 	a.clock, a.terminal = w, func(any) bool { return w.typed != "" }
 	a.provider = func(context.Context, globalOptions) (kamino.Provider, error) { return w.cloud, nil }
 	a.cluster = func(context.Context, *app) (kamino.Cluster, error) { return w.cluster, nil }
+	a.starters = func(context.Context, *app) []starter { return w.starters }
 	code = execute(t.Context(), a, args)
 	return out.String(), errs.String(), code
 }

@@ -28,6 +28,7 @@ type app struct {
 	// The two ports; tests put fakes here.
 	provider func(context.Context, globalOptions) (kamino.Provider, error)
 	cluster  func(context.Context, *app) (kamino.Cluster, error)
+	starters func(context.Context, *app) []starter // what starts runs in that cluster
 
 	libraries func(*slog.Logger) // lets libraries log to it; nil: they log as they like
 	terminal  func(stream any) bool
@@ -39,7 +40,7 @@ type app struct {
 
 func newApp(streams ioStreams, env func(string) string, exit func(int)) *app {
 	return &app{ioStreams: streams, env: env, exit: exit, clock: newClock(env),
-		provider: newProvider, cluster: newCluster, terminal: isTerminal}
+		provider: newProvider, cluster: newCluster, starters: readStarters, terminal: isTerminal}
 }
 
 // execute runs one command line and returns the exit code.

@@ -37,7 +37,8 @@ func newStatusCommand(a *app) *cobra.Command {
 		Long: `Show, per pool, the image definition, every image version with its state and
 lineage, what the model refers to, how old the image of the next node would be
 and how many days of patches it would miss, how far it would be behind the best
-node that runs, where a rollback would go, and unfinished runs.
+node that runs, where a rollback would go, which NodePrototype or CronJob starts
+its next run and when, and unfinished runs.
 
 With --diff --node NODE it names the packages in which the next node of that
 node's pool would differ from it. A short pod on the node reads them and is
@@ -100,7 +101,7 @@ func (c *statusCommand) Run(ctx context.Context) error {
 	if c.serve {
 		return c.serveStatus(ctx, engine, signals)
 	}
-	return c.show(ctx, engine, c.out, c.pools, signals)
+	return c.show(ctx, engine, signals)
 }
 
 func (c *statusCommand) runDiff(ctx context.Context) error {
@@ -140,20 +141,28 @@ func printPackages(w io.Writer, d kamino.PackageDiff) {
 	}
 }
 
-// show prints the status; auto-update ends with it too.
-func (a *app) show(ctx context.Context, e *kamino.Engine, out outputFlag, pools []string, signals []kamino.Signal) error {
-	status, err := e.Status(ctx, pools, signals)
+// read reads the status of the pools, and when their next runs start.
+func (c *statusCommand) read(ctx context.Context, e *kamino.Engine, signals []kamino.Signal) ([]kamino.PoolStatus, error) {
+	status, err := e.Status(ctx, c.pools, signals)
+	if c.out.format != openMetrics && len(status) > 0 {
+		c.addNextRuns(ctx, status)
+	}
+	return status, err
+}
+
+func (c *statusCommand) show(ctx context.Context, e *kamino.Engine, signals []kamino.Signal) error {
+	status, err := c.read(ctx, e, signals)
 	if status == nil && err != nil {
 		return err
 	}
-	err = out.unread(err, countOf(status, func(p kamino.PoolStatus) bool { return p.Error != "" }), len(status))
-	if out.format == "html" {
-		return errors.Join(err, writePage(a.Out, status, a.clock.Now(), false))
+	err = c.out.unread(err, countOf(status, func(p kamino.PoolStatus) bool { return p.Error != "" }), len(status))
+	if c.out.format == "html" {
+		return errors.Join(err, writePage(c.Out, status, c.clock.Now(), false))
 	}
-	if out.format == openMetrics {
-		return errors.Join(err, metrics.Write(a.Out, buildVersion(), status))
+	if c.out.format == openMetrics {
+		return errors.Join(err, metrics.Write(c.Out, buildVersion(), status))
 	}
-	if printErr := out.print(a, status, func(w io.Writer) { printStatus(w, status, out.wide()) }); err == nil {
+	if printErr := c.out.print(c.app, status, func(w io.Writer) { printStatus(w, status, c.out.wide()) }); err == nil {
 		err = printErr
 	}
 	return err
@@ -223,6 +232,9 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 		fmt.Fprintf(w, "Pinned:\tby somebody; kamino last wrote %s; kamino update --target-node NODE --adopt-model replaces it\n", short(p.Pinned.Wrote))
 	}
 	fmt.Fprintf(w, "Rollback to:\t%s\n", rollbackTo(p))
+	for _, text := range nextRunTexts(p) {
+		fmt.Fprintf(w, "Next run:\t%s\n", text)
+	}
 	if u := p.Unfinished; u != nil {
 		printUnfinished(w, u)
 	}

@@ -280,6 +280,9 @@ func poolView(p kamino.PoolStatus, notices []pageNotice, now time.Time) pagePool
 
 func facts(p kamino.PoolStatus) []pageFact {
 	f := []pageFact{{"Next node", nextNode(p)}}
+	for _, text := range nextRunTexts(p) {
+		f = append(f, pageFact{"Next run", text})
+	}
 	if p.Behind != nil {
 		f = append(f, pageFact{"Behind the best running node", p.Behind.String()})
 	}

@@ -50,7 +50,7 @@ func (c *statusCommand) serveStatus(ctx context.Context, e *kamino.Engine, signa
 	}
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	s := &statusServer{path: "/" + strings.ToLower(rand.Text()) + "/", hosts: []string{"127.0.0.1:" + port, "localhost:" + port}, clock: c.clock,
-		read: func(ctx context.Context) ([]kamino.PoolStatus, error) { return e.Status(ctx, c.pools, signals) }}
+		read: func(ctx context.Context) ([]kamino.PoolStatus, error) { return c.read(ctx, e, signals) }}
 	c.serving.Store(true)
 	defer c.serving.Store(false)
 	fmt.Fprintf(c.Out, "http://127.0.0.1:%s%s\n", port, s.path)

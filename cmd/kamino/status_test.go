@@ -42,6 +42,8 @@ func history(w *fakeWorld) {
 	w.cloud.addPool("k8s-pool2-vmss").Refusals = []kamino.Refusal{{Code: "spot", Field: "virtualMachineProfile.priority", Value: "Spot",
 		Why: "Azure may evict the donor", Do: "choose another pool, or allow it", Allow: "allow-spot"}}
 	w.addNode("k8s-pool2-vmss", "m1", "")
+	at := w.now.Add(14 * time.Hour)
+	w.starters = []starter{{[]string{"K8S-pool1-vmss"}, kamino.NextRun{By: "NodePrototype pool1", At: &at, When: "Sat, Sun 02:00 to 05:00 UTC", Why: "OutsideWindow: waiting for the window"}}}
 }
 
 // TestCloudWithoutGalleries: neither status nor a plan names a home of versions, or replicas, where

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/api/v1alpha1"
+)
+
+// starter is something in the cluster that starts runs by itself.
+type starter struct {
+	pools []string // their names or IDs; nil means every pool
+	kamino.NextRun
+}
+
+// starts says whether it starts runs of a pool.
+func (s starter) starts(p kamino.PoolStatus) bool {
+	return s.pools == nil || slices.ContainsFunc(s.pools, func(name string) bool {
+		return strings.EqualFold(name, p.Name) || strings.EqualFold(name, string(p.Pool))
+	})
+}
+
+// addNextRuns adds to the status of pools when their next runs start, as far as this user may read
+// that.
+func (a *app) addNextRuns(ctx context.Context, pools []kamino.PoolStatus) {
+	all := a.starters(ctx, a)
+	for i := range pools {
+		pools[i].NextRuns = []kamino.NextRun{}
+		for _, s := range all {
+			if s.starts(pools[i]) {
+				pools[i].NextRuns = append(pools[i].NextRuns, s.NextRun)
+			}
+		}
+	}
+}
+
+// readStarters reads the NodePrototypes of a cluster and its CronJobs that run kamino auto-update.
+// One that cannot be read is told as such: nobody is to believe that nothing is planned.
+func readStarters(ctx context.Context, a *app) []starter {
+	config, err := restConfig(a)
+	if err != nil {
+		return []starter{unknownStarter(err)}
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return []starter{unknownStarter(err)}
+	}
+	var out []starter
+	raw, err := client.Discovery().RESTClient().Get().AbsPath("apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version, "nodeprototypes").DoRaw(ctx)
+	var declared v1alpha1.NodePrototypeList
+	if err == nil {
+		err = json.Unmarshal(raw, &declared)
+	}
+	if err != nil && !apierrors.IsNotFound(err) { // a cluster without the kind has none
+		out = append(out, unknownStarter(fmt.Errorf("list NodePrototypes: %w", err)))
+	}
+	for _, p := range declared.Items {
+		out = append(out, ofPrototype(p))
+	}
+	jobs, err := client.BatchV1().CronJobs(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return append(out, unknownStarter(fmt.Errorf("list CronJobs: %w", err)))
+	}
+	for _, job := range jobs.Items {
+		for _, c := range job.Spec.JobTemplate.Spec.Template.Spec.Containers {
+			words := slices.Concat(c.Command, c.Args)
+			if !slices.Contains(words, "auto-update") {
+				continue
+			}
+			next := kamino.NextRun{By: "CronJob " + job.Namespace + "/" + job.Name, When: fmt.Sprintf("schedule %q", job.Spec.Schedule)}
+			if zone := job.Spec.TimeZone; zone != nil {
+				next.When += " in " + *zone
+			}
+			switch last := job.Status.LastScheduleTime; {
+			case job.Spec.Suspend != nil && *job.Spec.Suspend:
+				next.Why = "suspended"
+			case last != nil:
+				next.Why = "last started " + instant(last.Time)
+			default:
+				next.Why = "never started yet"
+			}
+			out = append(out, starter{poolsNamed(words), next})
+		}
+	}
+	return out
+}
+
+func unknownStarter(err error) starter {
+	return starter{NextRun: kamino.NextRun{Why: err.Error()}}
+}
+
+// poolsNamed are the values of --pool in a command line; nil where it names none.
+func poolsNamed(words []string) (pools []string) {
+	for i, word := range words {
+		if name, is := strings.CutPrefix(word, "--pool="); is {
+			pools = append(pools, name)
+		} else if word == "--pool" && i+1 < len(words) {
+			pools = append(pools, words[i+1])
+		}
+	}
+	return pools
+}
+
+// ofPrototype is what a NodePrototype tells.
+func ofPrototype(p v1alpha1.NodePrototype) starter {
+	s := starter{[]string{cmp.Or(p.Status.Pool, p.Spec.Pool)}, kamino.NextRun{By: "NodePrototype " + p.Name, When: hours(p.Spec.Window)}}
+	if next := p.Status.NextRun; next != nil {
+		at := next.UTC()
+		s.At = &at
+	}
+	switch ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); {
+	case ready == nil:
+		s.Why = "no controller has looked at it yet"
+	case ready.ObservedGeneration != p.Generation:
+		s.Why = "no controller has looked at its newest spec yet"
+	default:
+		s.Why = strings.TrimSuffix(ready.Reason+": "+kamino.Plain(ready.Message), ": ")
+	}
+	return s
+}
+
+// hours is when a window is open.
+func hours(w *v1alpha1.Window) string {
+	if w == nil {
+		return "at any time"
+	}
+	days := "daily"
+	if len(w.Days) > 0 {
+		var names []string
+		for _, day := range w.Days {
+			names = append(names, string(day))
+		}
+		days = strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s %s to %s %s", days, w.Start, w.End, cmp.Or(w.TimeZone, "UTC"))
+}
+
+// nextRunTexts tell of the next run, a line for each that starts one.
+func nextRunTexts(p kamino.PoolStatus) (lines []string) {
+	for _, n := range p.NextRuns {
+		lines = append(lines, nextRunText(n))
+	}
+	if p.NextRuns != nil && len(lines) == 0 {
+		return []string{"nothing in the cluster starts one: no NodePrototype of the pool, no CronJob with kamino auto-update"}
+	}
+	return lines
+}
+
+func nextRunText(n kamino.NextRun) string {
+	if n.By == "" {
+		return "unknown: " + cut(n.Why, 200)
+	}
+	text := fmt.Sprintf("by %s, %s", n.By, n.When)
+	if n.At != nil {
+		text = fmt.Sprintf("not before %s, %s", n.At.Format(time.RFC3339), text)
+	}
+	if n.Why != "" {
+		text += "; " + cut(n.Why, 200)
+	}
+	return text
+}
