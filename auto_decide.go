@@ -285,7 +285,7 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
 	if p.Action == DoUpdate {
 		return
 	}
-	if !own && (o.lease.Ledger.Original != nil || good.Tags[TagRun] == "") {
+	if l := o.lease.Ledger; !own && !l.undone(o.pool.Model.Image) && (l.Original != nil || good.Tags[TagRun] == "") {
 		p.hold("foreign-model", "the image was set by someone else; kamino rollback --pool %s --to %s replaces it", o.pool.Name, good.Name)
 		return
 	}

@@ -293,8 +293,7 @@ func (l Ledger) pin(image string, versions []Artifact) *Pin {
 		return nil // nobody chose a version
 	}
 	if w := l.Wrote; w != nil {
-		undone := !w.Seen && l.Former != nil && strings.EqualFold(image, l.Former.Image)
-		if undone || strings.EqualFold(image, w.Image) {
+		if l.undone(image) || strings.EqualFold(image, w.Image) {
 			return nil
 		}
 		return &Pin{image, w.Image}
@@ -310,6 +309,12 @@ func (l Ledger) pin(image string, versions []Artifact) *Pin {
 		}
 	}
 	return nil
+}
+
+// undone says whether a model still has the image that stood there before a write which was never
+// seen: the run that noted it ended first.
+func (l Ledger) undone(image string) bool {
+	return l.Wrote != nil && !l.Wrote.Seen && l.Former != nil && strings.EqualFold(image, l.Former.Image)
 }
 
 // pinned is pin for a pool. What its owner puts into the recipe is nobody's choice of a version.

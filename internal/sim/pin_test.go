@@ -348,3 +348,40 @@ func (w *world) nightLeaves(o kamino.AutoOptions) string {
 	return unless(p.err == nil && w.pools[poolA].image == baseLTS && kamino.Has(res[0].Held, "foreign-model"),
 		"the night ended %v, held by %v, and the model names %s", p.err, res[0].Held, lastSegment(w.pools[poolA].image))
 }
+
+// TestHalfPromoted: a run is killed anywhere in the step that writes a pool's first model, and a
+// restore ends it. The model still has its original image, which nobody chose since: the next night
+// uses the version.
+func TestHalfPromoted(t *testing.T) {
+	for _, reference := range []kamino.ImageReference{kamino.ByVersion, kamino.ByDefinition} {
+		o := options("a-0")
+		o.ImageReference = reference
+		golden := &proc{logging: true}
+		w := fresh(1)
+		w.startUpdate(golden, o)
+		w.wait()
+		tried := 0
+		for _, s := range golden.log {
+			if s.step != "model" || !s.call.write {
+				continue
+			}
+			for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillUnheard} {
+				tried++
+				w := fresh(1)
+				w.update(o, fault{kind: kind, at: s.at})
+				back := w.restore()
+				w.advance(w.now.Add(30 * time.Minute))
+				night := autoOptions()
+				night.ImageReference = reference
+				p, res := w.auto(night)
+				if back.err != nil || p.err != nil || len(res) != 1 || len(res[0].Held) > 0 || w.pools[poolA].image == baseLTS {
+					t.Errorf("%s, %s at %s: restore ended %v, the night %v, %+v; the model names %s", reference, kind, s, back.err, p.err, res, lastSegment(w.pools[poolA].image))
+				}
+				w.sound(t)
+			}
+		}
+		if tried < 4 {
+			t.Errorf("%s: only %d places", reference, tried)
+		}
+	}
+}
