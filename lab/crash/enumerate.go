@@ -147,14 +147,9 @@ func (e *enumeration) add(g *Golden, cell Cell, s Strike, note string) *Case {
 	if g.Shape.Name != "first day" {
 		c.Name += " (" + g.Shape.Name + ")"
 	}
-	c.Loose = g.Shape.Kept && s.Rival != nil && strings.HasPrefix(s.Rival.Name, "a restore") && slices.Contains(givenUp, cell.Row)
 	e.cases = append(e.cases, c)
 	return c
 }
-
-// givenUp are the rows in which a restore ends a run while its version is built. The next pass of a
-// controller finds that version and promotes it, which writes a pool's first one by version.
-var givenUp = []string{"S13", "S14"}
 
 // kills are the three positions of a call, and for writes one more where
 // kamino restore is run before the command.
@@ -168,7 +163,7 @@ func (e *enumeration) kills(g *Golden, i int, row string) {
 	}
 	if c.Write {
 		healed := e.add(g, cell, Strike{At: c.N, Kind: worlds.KillUnheard}, ", then kamino restore")
-		healed.Heal, healed.Loose = true, g.Shape.Kept && slices.Contains(givenUp, row)
+		healed.Heal = true
 	}
 }
 
