@@ -32,7 +32,7 @@ func TestNextRun(t *testing.T) {
 		{"a prototype that waits", proto(`"pool":"pool1","window":{"days":["Sat","Sun"],"start":"02:00","end":"05:00","timeZone":"Europe/Berlin"}`,
 			`"nextRun":"2026-11-21T01:00:00Z","conditions":[{"type":"Ready","reason":"OutsideWindow","message":"waiting","observedGeneration":2}]`), `{}`,
 			[]string{"not before 2026-11-21T01:00:00Z, by NodePrototype one, Sat, Sun 02:00 to 05:00 Europe/Berlin; OutsideWindow: waiting"}},
-		{"found by labels", proto(`"nodeSelector":"a=b"`, `"pool":"pool1","conditions":[{"type":"Ready","reason":"UpToDate","observedGeneration":2}]`), `{}`,
+		{"found by labels", proto(`"nodeSelector":{"a":"b"}`, `"pool":"pool1","conditions":[{"type":"Ready","reason":"UpToDate","observedGeneration":2}]`), `{}`,
 			[]string{"by NodePrototype one, at any time; UpToDate"}},
 		{"no controller", proto(`"pool":"pool1"`, ``), `{}`, []string{"by NodePrototype one, at any time; no controller has looked at it yet"}},
 		{"changed just now", proto(`"pool":"pool1"`, `"conditions":[{"type":"Ready","reason":"UpToDate","observedGeneration":1}]`), `{}`,
