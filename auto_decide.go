@@ -149,7 +149,7 @@ func (o overview) decideTrial(p *PoolPlan) bool {
 // run that waits for it takes no donor away.
 func (o overview) decideBuilding(p *PoolPlan, now time.Time) bool {
 	for _, v := range o.versions {
-		if !v.ofDay(now) || v.State != Creating || !v.Ours() {
+		if !v.ofDay(now) || v.State != Creating || !v.Ours() || v.Tags[TagBad] != "" {
 			continue
 		}
 		p.because("unfinished", "version %s is being built (%d%%)", v.Name, v.Percent)

@@ -317,6 +317,13 @@ func (l *Ledger) read(image string) {
 	}
 }
 
+// rolledBack notes a version that is not to be chosen, and not marked so far.
+func (l *Ledger) rolledBack(name string) {
+	if name != "" && !slices.Contains(l.RolledBack, name) {
+		l.RolledBack = append(slices.Clone(l.RolledBack), name)
+	}
+}
+
 // distrust shows the versions that were rolled back and could not be marked as
 // those that could.
 func (l Ledger) distrust(versions []Artifact) []Artifact {

@@ -190,7 +190,8 @@ func NextVersion(existing []Artifact, day time.Time) (string, error) {
 }
 
 // given adds to versions those that are no more and had a name of their own: instances that booted
-// from one may still run, and would be taken for the first ones of another by that name.
+// from one may still run, and would be taken for the first ones of another by that name. So would
+// another one be for one that a rollback has left.
 func (l Ledger) given(versions []Artifact) []Artifact {
 	all := slices.Clone(versions)
 	for _, p := range l.Past {
@@ -201,6 +202,9 @@ func (l Ledger) given(versions []Artifact) []Artifact {
 	}
 	for _, u := range l.Unfit {
 		all = append(all, Artifact{Name: u.Version})
+	}
+	for _, name := range l.RolledBack {
+		all = append(all, Artifact{Name: name})
 	}
 	return all
 }

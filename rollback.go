@@ -81,6 +81,7 @@ type target struct {
 	adopts  bool   // it takes the place of what somebody else chose
 	unnamed bool   // it is the one that comes before, and nobody named it
 	since   string // it is there already, since this version was left; "": it is not
+	unborn  string // a newer version that an ended run may have begun, and no list shows yet
 	// nobody, where set, is what has to be known of the version as long as no person has named it.
 	nobody *Proving
 }
@@ -205,8 +206,8 @@ func (o overview) targetsHint(but ...string) string {
 // Rollback points the model of a pool at an earlier version, or forward at a
 // later one, by one conditional write under the pool's lease. It begins with giving
 // back what earlier runs of the pool left. With that write the
-// ledger says that the versions newer than the target are not to be chosen again;
-// then they are marked, and a mark on the target itself is taken off. A mark that
+// ledger says that the versions newer than the target are not to be chosen again, one that is still
+// being built included; then they are marked, and a mark on the target itself is taken off. A mark that
 // cannot be written is told and does not stop the rollback. Instances that run
 // stay as they are. Repeated, it changes nothing, but for secrets: they are
 // written whenever they are given, since no provider shows them.
@@ -235,6 +236,8 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	bad := o.distrusted(t)
 	if t.since != "" { // what that left is finished, and nothing else withdrawn
 		bad = slices.DeleteFunc(bad, Artifact.good)
+	} else {
+		bad, t.unborn = append(bad, o.making(t)...), o.unborn(t)
 	}
 	back, err := e.point(ctx, o, t, bad, opts.DryRun)
 	back.Since = t.since

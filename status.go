@@ -336,7 +336,13 @@ func (e *Engine) onePool(ctx context.Context, name string, dryRun bool) (overvie
 	case o.err != nil:
 		return o, e.clearUnread(ctx, o)
 	case !dryRun:
-		if o.givenBack, err = e.clear(ctx, o, RestoreOptions{keepTrial: true}); err != nil {
+		back, err := e.clear(ctx, o, RestoreOptions{keepTrial: true})
+		if len(back) > 0 && err == nil { // the version that was being built then is there by now
+			if all, _, err = e.overviews(ctx, []string{name}); err == nil {
+				o, err = all[0], all[0].err
+			}
+		}
+		if o.givenBack = back; err != nil {
 			return o, err
 		}
 	}

@@ -53,10 +53,9 @@ func (m marking) limit() time.Duration {
 // marked.
 func (m marking) announce(l *Lease, at time.Time) {
 	for _, name := range m.plan.Bad {
-		if !slices.Contains(l.Ledger.RolledBack, name) {
-			l.Ledger.RolledBack = append(slices.Clone(l.Ledger.RolledBack), name)
-		}
+		l.Ledger.rolledBack(name)
 	}
+	l.Ledger.rolledBack(m.to.unborn)
 	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool { return slices.Contains(m.plan.Good, n) })
 	if m.to.stays || m.plan.From == m.plan.To {
 		return // what was promoted is so still
@@ -81,14 +80,18 @@ func (m marking) settle(l *Lease) {
 		return !failed && slices.Contains(m.plan.Bad, n)
 	})
 	for _, name := range m.plan.Bad {
-		if err := m.failed[name]; err != nil && (!m.points || errors.Is(err, errNotListed)) && !slices.Contains(l.Ledger.RolledBack, name) {
-			l.Ledger.RolledBack = append(l.Ledger.RolledBack, name)
+		if err := m.failed[name]; err != nil && (!m.points || errors.Is(err, errNotListed) || errors.Is(err, errUnbuilt)) {
+			l.Ledger.rolledBack(name)
 		}
 	}
+	l.Ledger.rolledBack(m.to.unborn)
 }
 
 // errNotListed: a version that was listed when the command began stayed away for goneAfter.
 var errNotListed = errors.New("the list of versions does not show it any more")
+
+// errUnbuilt: no cloud takes a change of a version before it is built, which may take an hour.
+var errUnbuilt = errors.New("it is still being built")
 
 // missed notes a version of the plan that is not listed, as in a list that came back empty, and
 // says whether it is waited for.
@@ -135,6 +138,10 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 		}
 		delete(m.away, name)
 		v := versions[i]
+		if v.State == Creating {
+			m.failed[name] = errUnbuilt
+			continue
+		}
 		if m.to.withdrawnSince(v) {
 			return Next{}, r.withdrawnMeanwhile(v)
 		}

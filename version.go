@@ -307,11 +307,34 @@ func (o overview) distrusted(t target) []Artifact {
 	for _, v := range o.versions {
 		unmarked := slices.Contains(o.lease.Ledger.RolledBack, v.Name)
 		shown := t.points && v.State == Succeeded && !v.Excluded
-		if (v.good() || unmarked || shown) && !v.foreign() && (t.version == nil || CompareVersions(v.Name, t.version.Name) > 0) {
+		if (v.good() || unmarked || shown) && !v.foreign() && t.before(v.Name) {
 			out = append(out, v)
 		}
 	}
 	return out
+}
+
+// making are the versions that a rollback leaves too, and that no other move does: they are newer
+// than its target, and still being built.
+func (o overview) making(t target) []Artifact {
+	return slices.DeleteFunc(slices.Clone(o.versions), func(v Artifact) bool {
+		return v.State != Creating || !v.Ours() || slices.Contains(o.lease.Ledger.RolledBack, v.Name) || !t.before(v.Name)
+	})
+}
+
+// unborn is what the pool's last run was to make, where that ended too early and no list shows it
+// yet; "" where there is no such version.
+func (o overview) unborn(t target) string {
+	past := o.lease.Ledger.Past
+	if len(past) == 0 || past[0].Failure == "" || past[0].Pointed != "" || !t.before(past[0].Version) || indexOf(o.versions, past[0].Version) >= 0 {
+		return ""
+	}
+	return past[0].Version
+}
+
+// before says whether a target comes before a version of a name.
+func (t target) before(name string) bool {
+	return name != "" && (t.version == nil || CompareVersions(name, t.version.Name) > 0)
 }
 
 // begunBad are those of them that a rollback or a withdrawal, which ended too early, has decided

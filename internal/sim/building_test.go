@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
+)
+
+// TestRollbackDuringTheBuild: a run ends while its version is built, or about to be, and a person
+// goes back to an older one, by which all newer ones are not to be chosen again. The one in the
+// making is newer too, whatever becomes of its build and though no list shows it yet, and no night
+// brings it back. One that is still being built after the rollback is marked by the next one.
+func TestRollbackDuringTheBuild(t *testing.T) {
+	for reference, begin := range byReference() {
+		o, at := building(t, begin)
+		next := at + 1
+		for what, faults := range map[string][]fault{
+			"built":           {{kind: worlds.KillAfter, at: at}},
+			"built, no lease": {{kind: worlds.KillAfter, at: at}},
+			"failed":          {{kind: worlds.OperationFailed, at: at}, {kind: worlds.KillBefore, at: next}},
+			"late":            {{kind: worlds.LateCreate, at: at}, {kind: worlds.KillBefore, at: next}},
+		} {
+			for _, wait := range []time.Duration{0, time.Minute, 2 * time.Hour} {
+				w := begin(1)
+				w.startUpdate(&proc{faults: faults}, o)
+				w.wait()
+				fresh := kamino.VersionName(w.now)
+				v := w.version(fresh)
+				switch {
+				case what == "late" && wait == 0:
+					v.hidden = w.now.Add(5 * time.Minute) // the rollback sees none
+				case what == "built, no lease": // nobody waits for the end of the build
+					w.DeleteLease()
+				}
+				w.advance(w.now.Add(wait))
+				state := v.State
+				back, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if told := slices.ContainsFunc(back.Unmarked, func(u kamino.Unmarked) bool { return u.Version == fresh }); told != (v.State == kamino.Creating && what != "late") {
+					t.Errorf("%s, %s after %s: version %s was %s, and the rollback tells %v", reference, what, wait, fresh, state, back.Unmarked)
+				}
+				for _, later := range []time.Duration{0, 24 * time.Hour, 24 * time.Hour} {
+					w.advance(w.now.Add(later))
+					if p, res := w.auto(nightly(kamino.ProveCanary)); p.err != nil || what != "failed" && res[0].Action != kamino.DoNothing {
+						t.Errorf("%s, %s after %s: the night: %+v, %v", reference, what, wait, res, p.err)
+					}
+				}
+				w.advance(w.now.Add(time.Minute))
+				if got := birth(w); got == fresh || what != "failed" && got != "2026.03.05" {
+					t.Errorf("%s, %s after %s: rolled back to 2026.03.05 while %s was %s, and two nights later nodes boot from %s: %v", reference, what, wait, fresh, state, got, v.Tags)
+				}
+				if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+					t.Error(err)
+				}
+				left := w.leases[poolA].Ledger.RolledBack
+				if what != "failed" && (v.Tags[kamino.TagBad] == "" || len(left) > 0) {
+					t.Errorf("%s, %s after %s: a second rollback leaves %s with the tags %v, and the ledger distrusts %v", reference, what, wait, fresh, v.Tags, left)
+				}
+			}
+		}
+	}
+}
+
+// building is an update that proves its version, and at which call it asks for that.
+func building(t *testing.T, begin func(uint64) *world) (kamino.Options, int) {
+	t.Helper()
+	o, log := proving(), &proc{logging: true}
+	o.ImageReference = ""
+	w := begin(1)
+	w.startUpdate(log, o)
+	w.wait()
+	i := slices.IndexFunc(log.log, func(s site) bool { return s.call.method == "Create image version" })
+	if i < 0 {
+		t.Fatalf("no build in %v", log.log)
+	}
+	return o, log.log[i].at
+}
+
+// TestRollbackBeforeTheBuild: where nothing was built of what a rollback has left, the next version
+// of the day has another name, and is trusted.
+func TestRollbackBeforeTheBuild(t *testing.T) {
+	for reference, begin := range byReference() {
+		o, at := building(t, begin)
+		w := begin(1)
+		w.startUpdate(&proc{faults: []fault{{kind: worlds.KillBefore, at: at}}}, o)
+		w.wait()
+		if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+			t.Fatal(err)
+		}
+		p := w.update(o)
+		w.advance(w.now.Add(time.Minute))
+		if got := birth(w); p.err != nil || got != "2026.03.1001" {
+			t.Errorf("%s: %v; nodes boot from %s", reference, p.err, got)
+		}
+	}
+}
+
+// TestRollbackRepeatedDuringTheBuild: where new nodes boot from the target already, the ledger notes
+// what is being built all the same.
+func TestRollbackRepeatedDuringTheBuild(t *testing.T) {
+	for reference, begin := range byReference() {
+		w, back := begin(1), kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}
+		if _, err := w.rollback(t, back); err != nil {
+			t.Fatal(err)
+		}
+		v := w.addVersion(poolA, "2026.03.10")
+		v.State, v.Ready, v.Excluded = kamino.Creating, false, true
+		out, err := w.rollback(t, back)
+		if left := w.leases[poolA].Ledger.RolledBack; err != nil || !out.Changed || !slices.Equal(left, []string{"2026.03.10"}) {
+			t.Errorf("%s: %+v, %v; the ledger distrusts %v", reference, out, err, left)
+		}
+	}
+}
