@@ -206,8 +206,9 @@ func (o overview) targetsHint(but ...string) string {
 // Rollback points the model of a pool at an earlier version, or forward at a
 // later one, by one conditional write under the pool's lease. It begins with giving
 // back what earlier runs of the pool left. With that write the
-// ledger says that the versions newer than the target are not to be chosen again, one that is still
-// being built included; then they are marked, and a mark on the target itself is taken off. A mark that
+// ledger says that the versions newer than the target are not to be chosen again,
+// one that is still being built included; then they are marked, and a mark on the
+// target itself is taken off. A mark that
 // cannot be written is told and does not stop the rollback. Instances that run
 // stay as they are. Repeated, it changes nothing, but for secrets: they are
 // written whenever they are given, since no provider shows them.

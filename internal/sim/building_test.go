@@ -100,8 +100,8 @@ func TestRollbackBeforeTheBuild(t *testing.T) {
 	}
 }
 
-// TestRollbackRepeatedDuringTheBuild: where new nodes boot from the target already, the ledger notes
-// what is being built all the same.
+// TestRollbackRepeatedDuringTheBuild: where new nodes boot from the target already, the ledger
+// notes what is being built all the same.
 func TestRollbackRepeatedDuringTheBuild(t *testing.T) {
 	for reference, begin := range byReference() {
 		w, back := begin(1), kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}
