@@ -63,7 +63,7 @@ test-lab: build lab ## end to end: the real kube-apiserver, the Azure SDK over H
 	cd lab/alerts && go test ./...
 
 .PHONY: test-crash
-test-crash: build lab ## kill, lie and interfere at every call of a run, and look whether anything is lost (an hour)
+test-crash: build lab ## kill, lie and interfere at every call of a run, and check whether anything is lost (an hour)
 	$(LAB) crash
 
 .PHONY: test-crash-process

@@ -154,7 +154,7 @@ func (o overview) decideBuilding(p *PoolPlan, now time.Time) bool {
 		}
 		p.because("unfinished", "version %s is being built (%d%%)", v.Name, v.Percent)
 		if v.Tags[TagReceipt] == "" {
-			p.hold("no-receipt", "version %s has no receipt of a seal: it is not built by kamino", v.Name)
+			p.hold("no-receipt", "version %s has no seal receipt: it is not built by kamino", v.Name)
 			return true
 		}
 		for _, n := range o.nodes {
@@ -278,7 +278,7 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
 	}
 	own := pointing || strings.HasPrefix(strings.ToLower(o.pool.Model.Image), strings.ToLower(definitionOf(good.ID))+"/")
 	if !own && o.forgot(good) {
-		p.hold("foreign-model", "the lease of this pool knows no run that made %s: it was deleted, or the cluster was made anew; kamino update --target-node NODE makes another image, kamino rollback --pool %s --to %s uses this one",
+		p.hold("foreign-model", "the lease of this pool records no run that made %s: it was deleted, or the cluster was recreated; kamino update --target-node NODE makes another image, kamino rollback --pool %s --to %s uses this one",
 			good.Name, o.pool.Name, good.Name)
 		return
 	}
@@ -290,7 +290,7 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
 		return
 	}
 	if good.Tags[TagReceipt] == "" {
-		p.hold("no-receipt", "version %s has no receipt of a seal; kamino rollback --pool %s --to %s uses it all the same", good.Name, o.pool.Name, good.Name)
+		p.hold("no-receipt", "version %s has no seal receipt; kamino rollback --pool %s --to %s uses it all the same", good.Name, o.pool.Name, good.Name)
 		return
 	}
 	// Nothing has to be built for it.

@@ -87,11 +87,11 @@ func (o AutoOptions) validateOverlaps() error {
 				"no patched node could ever be chosen: use two different ones")
 		}
 		if slices.Contains(o.Rules.IgnoreAnnotations, s.Annotation) {
-			return WithHint(fmt.Errorf("annotation %s is a signal and given for nodes to be ignored too", s.Annotation),
+			return WithHint(fmt.Errorf("annotation %s is both a signal and listed for nodes to ignore", s.Annotation),
 				"remove it from --node-ignore-annotation")
 		}
 		if slices.Contains(o.Rules.FineConditions, s.Condition) {
-			return WithHint(fmt.Errorf("condition %s is a signal and given to be ignored too", s.Condition), "remove it from --ignore-condition")
+			return WithHint(fmt.Errorf("condition %s is both a signal and listed to be ignored", s.Condition), "remove it from --ignore-condition")
 		}
 	}
 	return nil

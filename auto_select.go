@@ -125,7 +125,7 @@ func (r Rules) judgeRole(n Node, c *Candidate) {
 		c.reject("self", "this process runs on it")
 	}
 	if slices.Contains(r.Ignore, n.Name) {
-		c.reject("ignored", "named to be ignored")
+		c.reject("ignored", "listed to be ignored")
 	}
 	for _, a := range r.IgnoreAnnotations {
 		if v, ok := n.Annotations[a]; ok {
@@ -236,7 +236,7 @@ func (r Rules) judgePatches(n Node, now time.Time, c *Candidate) {
 		c.reject("patch-in-future", "patched at %s, which is in the future", patched)
 	case r.AnyPatch:
 	case !found && len(problems) == 0:
-		c.reject("no-patch", "carries none of %s", joinSignals(r.LastPatch))
+		c.reject("no-patch", "has none of %s", joinSignals(r.LastPatch))
 	case found && r.built != nil && !patched.after(*r.built):
 		c.reject("no-newer-patch", "patched at %s, not after image %s (%s)", c.Patched, r.Image.Name, *r.built)
 	}

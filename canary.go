@@ -241,7 +241,7 @@ func judgeProbe(s Sight, b Bounds) (Outcome, string) {
 	case !p.Started:
 		return s.byAndBy(b, ProofInconclusive, "it was not started")
 	case p.Owed:
-		return s.byAndBy(b, ProofInconclusive, "it waits for what is not there"+inBrackets(p.Reason))
+		return s.byAndBy(b, ProofInconclusive, "it waits for something that does not exist"+inBrackets(p.Reason))
 	}
 	return s.byAndBy(b, ProofFailed, "it has not ended"+inBrackets(p.Reason))
 }
@@ -290,7 +290,7 @@ func (r *Run) proved() *Proved {
 	return p
 }
 
-// uncompared are the parts of checks for which a version without the receipt of a seal tells
+// uncompared are the parts of checks for which a version without a seal receipt tells
 // nothing of the disk that it was made of.
 func (s Sight) uncompared(b Bounds) (left []Finding) {
 	if !s.Unsealed {
@@ -377,7 +377,7 @@ func (r *Run) lookNamed(ctx context.Context) (Next, error) {
 	r.image.reference = t.spec().Reference
 	r.image.version, r.image.preBuilt, r.image.there = o.versions[i], true, true
 	if o.versions[i].Tags[TagReceipt] == "" {
-		r.doubt(InVersion, []string{"whether the disk of version " + r.opts.Version + " holds the identity and the secrets of the machine that it was made of: it has no receipt of a seal"})
+		r.doubt(InVersion, []string{"whether the disk of version " + r.opts.Version + " holds the identity and the secrets of the machine that it was made of: it has no seal receipt"})
 	}
 	return done(r.opts.Version + " is there"), nil
 }

@@ -199,7 +199,7 @@ func (h *holder) remakeLease(ctx context.Context, next Lease) error {
 		return h.hushed(readErr)
 	}
 	if !sameOwner(cur, next) && cur.Revision != "" {
-		return fmt.Errorf("%w: its lease was deleted, and made anew by run %s, process %s", ErrLeaseLost, cur.Holder, cur.Process)
+		return fmt.Errorf("%w: its lease was deleted, and recreated by run %s, process %s", ErrLeaseLost, cur.Holder, cur.Process)
 	}
 	if cur.Revision != "" {
 		*h.lease = cur
@@ -292,7 +292,7 @@ func (h *holder) release(ctx context.Context, note func(*Lease)) error {
 	}
 	h.lease = nil
 	if err != nil {
-		err = WithHint(err, "nothing but the lease is left; the next run frees it, or now: kamino restore")
+		err = WithHint(err, "only the lease is left; the next run releases it, or run now: kamino restore")
 	}
 	return err
 }

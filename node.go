@@ -221,7 +221,7 @@ func (n Node) vmOf(mark Mark, lease Lease) string {
 	return mark.VMID
 }
 
-// leftAlone is what to do about a mark that is not believed.
+// leftAlone is what to do about a mark that is not trusted.
 func leftAlone(node string) string {
 	return fmt.Sprintf("if no run needs it: kubectl annotate node %s %s-", node, AnnotationRun)
 }

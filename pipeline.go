@@ -83,7 +83,7 @@ func Pipeline() []Step {
 		{Name: InHold, Does: "take the donor out of service, where its pool would replace a node that is off", Back: "put back in service",
 			When: (*Run).holdsDonor, Look: (*Run).lookHold,
 			Takes: "the donor out of service", Until: InReturn},
-		{Name: InSeal, Does: "make the donor's disk fit to be cloned and wait for the receipt",
+		{Name: InSeal, Does: "seal the donor's disk and wait for the receipt",
 			When: (*Run).donorNeeded, Look: (*Run).lookSeal, Plan: (*Run).planSeal,
 			Takes: "the donor sealed and perhaps off", Until: InReturn},
 		{Name: InStop, Original: "9", Does: "wait for the donor to be off", Back: "started",

@@ -18,7 +18,7 @@ type PromoteOptions struct {
 	DryRun         bool
 	ImageReference ImageReference // ByVersion: by its name; "": as by a run that nobody told
 	AdoptModel     bool           // replaces an image that somebody else has put into the model
-	// AcceptUnsealed takes a version without the receipt of a seal, as one that somebody else made.
+	// AcceptUnsealed takes a version without a seal receipt, as one that somebody else made.
 	AcceptUnsealed bool
 	// Proof, where set, is what the version goes through first. One that fails is withdrawn.
 	Proof         *Proving
@@ -58,7 +58,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s was left hidden: its instances would run the bootstrap of the model, which %s writes", v.Name, o.pool.Name, o.pool.Owner.Name),
 			"%s offers it", HowToAccept(o.pool.Name))
 	case v.Tags[TagReceipt] == "" && !opts.AcceptUnsealed:
-		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s has no receipt of a seal: its disk may hold the identity and the secrets of node %s",
+		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s has no seal receipt: its disk may hold the identity and the secrets of node %s",
 			v.Name, o.pool.Name, firstWord(v.Tags[TagBuiltFrom], "unknown")), "to use it all the same: --accept-unsealed, with --prove canary to prove it first")
 	}
 	now := o.next()
@@ -190,7 +190,7 @@ func (o overview) passedOver(t target) []Artifact {
 // noFallback tells what to do where no version can take the place of one that is bad.
 func (o overview) noFallback(err error) error {
 	if t := o.defaultTarget(); t.version != nil && t.version.Tags[TagReceipt] == "" {
-		return WithHint(err, "new nodes still boot from it; version %s has no receipt of a seal, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it all the same",
+		return WithHint(err, "new nodes still boot from it; version %s has no seal receipt, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it all the same",
 			t.name(), firstWord(t.version.Tags[TagBuiltFrom], "unknown"), o.pool.Name)
 	}
 	return WithHint(err, "new nodes still boot from it; kamino rollback --pool %s --to original goes back to the model from before; --dry-run shows first which of your settings that needs", o.pool.Name)

@@ -67,7 +67,7 @@ func Judge(s Sight, b Bounds) (Outcome, []Finding) {
 	}
 	if left := s.Ready.Add(b.Bake).Sub(s.Now); left > 0 {
 		left = min((left + 30*time.Second - 1).Truncate(30*time.Second), b.Bake) // not a line for each second
-		return ProofWaits, []Finding{{"stable", ProofWaits, fmt.Sprintf("the canary to prove itself for another %s", left)}}
+		return ProofWaits, []Finding{{"stable", ProofWaits, fmt.Sprintf("the canary to stay healthy for another %s", left)}}
 	}
 	if s.Node.UID == "" { // whatever is left out: an image that showed no node has proved nothing
 		out := ProofWaits
@@ -86,13 +86,13 @@ func judgeCloud(s Sight, _ Bounds) (Outcome, string) {
 	c := s.Canary
 	switch {
 	case c.State == Failed && c.Blocked:
-		return ProofInconclusive, "the cloud did not make it: " + c.Failure
+		return ProofInconclusive, "the cloud did not create it: " + c.Failure
 	case c.State == Failed:
-		return ProofFailed, "the cloud gave it up: " + firstWord(c.Failure, "no reason given") + s.lastLines()
+		return ProofFailed, "the cloud abandoned it: " + firstWord(c.Failure, "no reason given") + s.lastLines()
 	case s.Running.IsZero() && s.Now.Sub(s.Launched) > createLimit:
-		return ProofInconclusive, fmt.Sprintf("the cloud has not made it within %s", createLimit)
+		return ProofInconclusive, fmt.Sprintf("the cloud has not created it within %s", createLimit)
 	case s.Running.IsZero():
-		return ProofWaits, "the cloud to make the canary"
+		return ProofWaits, "the cloud to create the canary"
 	}
 	return ProofPassed, "runs as " + string(c.Instance)
 }
@@ -207,7 +207,7 @@ func judgeBoot(s Sight, b Bounds) (Outcome, string) {
 	slower := fmt.Sprintf("Ready %s after the machine ran, where the pool's canaries take %s: more than %s", took.Round(time.Second), b.History.Round(time.Second), most.Round(time.Second))
 	switch {
 	case took > most && len(report.Phases) == 0 && len(b.Phases) > 0 && !slices.Contains(b.Without, "report") && !s.late(b):
-		return ProofWaits, slower + "; its agent is yet to tell which phase of the boot was slow"
+		return ProofWaits, slower + "; its agent has not reported yet which phase of the boot was slow"
 	case took > most:
 		return ProofFailed, slower + inBrackets(slow)
 	case slow != "":
@@ -305,7 +305,7 @@ func judgeCapacity(s Sight, b Bounds) (Outcome, string) {
 	for _, c := range []struct {
 		what      string
 		have, was int64
-	}{{"thousandths of a CPU", n.CPU, o.CPU}, {"bytes of memory", n.Memory, o.Memory}, {"pods", n.MaxPods, o.MaxPods}} {
+	}{{"millicores of CPU", n.CPU, o.CPU}, {"bytes of memory", n.Memory, o.Memory}, {"pods", n.MaxPods, o.MaxPods}} {
 		if off := math.Abs(float64(c.have - c.was)); off > 0.05*float64(c.was) && n.Labels[labelSize] == o.Labels[labelSize] {
 			out := ProofFailed
 			if o.Name != s.Donor {
@@ -363,7 +363,7 @@ func judgeClock(s Sight, _ Bounds) (Outcome, string) {
 	case off < -clockLimit && s.Node.Pulse.Sub(beside) < -clockLimit && s.Node.Ready && s.Now.Sub(s.Ready) > clockLimit:
 		return ProofFailed, fmt.Sprintf("it is %s behind those of other nodes", -off.Round(time.Second))
 	}
-	return ProofPassed, "in step"
+	return ProofPassed, "in sync"
 }
 
 func judgeImages(s Sight, b Bounds) (Outcome, string) {

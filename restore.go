@@ -142,12 +142,12 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 		p := get(id)
 		mark, err := n.taken(id, p.lease)
 		if err != nil {
-			foreign = append(foreign, Left{Pool: id, Node: n.Name, What: "a mark that is not believed",
+			foreign = append(foreign, Left{Pool: id, Node: n.Name, What: "a mark that is not trusted",
 				Reason: "left alone: " + err.Error() + "; " + leftAlone(n.Name)})
 		} else if mark != nil {
 			p.nodes = append(p.nodes, n)
 		} else if b := n.blocked(); b != nil {
-			foreign = append(foreign, Left{Pool: id, Run: b.Run, Node: n.Name, What: "node is blocked " + b.String(), Reason: "left to a person: " + b.Do()})
+			foreign = append(foreign, Left{Pool: id, Run: b.Run, Node: n.Name, What: "node is blocked " + b.String(), Reason: "needs a decision: " + b.Do()})
 		}
 	}
 	out := make([]leftPool, 0, len(pools))

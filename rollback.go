@@ -155,7 +155,7 @@ func (o overview) findTarget(to string) (target, error) {
 		t.unnamed = true
 		switch {
 		case t.version != nil && t.version.Tags[TagReceipt] == "":
-			return target{}, WithHint(fmt.Errorf("version %s of pool %s, which comes before, has no receipt of a seal: its disk may hold the identity and the secrets of node %s",
+			return target{}, WithHint(fmt.Errorf("version %s of pool %s, which comes before, has no seal receipt: its disk may hold the identity and the secrets of node %s",
 				t.name(), o.pool.Name, firstWord(t.version.Tags[TagBuiltFrom], "unknown")), "to use it all the same: --to %s; else %s", t.name(), o.targetsHint())
 		case t.name() != "":
 			return t, nil

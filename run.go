@@ -188,7 +188,7 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 		return next, err
 	}
 	if late := elapsed(looked, r.engine.now()); late > lookAge {
-		return wait(fmt.Sprintf("a fresh look: the lease was written only after %s", late.Round(time.Second))), nil
+		return wait(fmt.Sprintf("the world to be read again: the lease was written only after %s", late.Round(time.Second))), nil
 	}
 	r.takes(s)
 	if next.act != ActDeleteSnapshot { // any other may change what is listed of versions
@@ -338,7 +338,7 @@ type hold struct {
 type holds struct{ list []hold }
 
 // adoptedHold is what a run holds that was taken over, before its steps have told more.
-var adoptedHold = hold{"what its former process had taken, perhaps the donor", InReturn}
+var adoptedHold = hold{"what its former process had taken, possibly the donor", InReturn}
 
 // takes notes what a step takes once it has acted, or has found it done by the process that had the
 // run before.

@@ -61,8 +61,8 @@ func TestHolds(t *testing.T) {
 		"being given back":        {deeds: deeds{"+" + InUnseal}, want: []string{"a node that is being given back"}},
 		"built":                   {deeds: deeds{"+" + InLock, "+" + InSnapshot, "+" + InImage, "=" + InImage, "=" + InClean}, want: []string{"the lease"}},
 		"failed to build":         {deeds: deeds{"+" + InImage, "=" + InFailedVersion}},
-		"adopted":                 {deeds: deeds{"=" + InLock}, adopted: true, want: []string{"the lease", "what its former process had taken, perhaps the donor"}},
-		"adopted, its donor off":  {deeds: deeds{"=" + InLock, "=" + InStop}, adopted: true, want: []string{"the donor off", "the lease", "what its former process had taken, perhaps the donor"}},
+		"adopted":                 {deeds: deeds{"=" + InLock}, adopted: true, want: []string{"the lease", "what its former process had taken, possibly the donor"}},
+		"adopted, its donor off":  {deeds: deeds{"=" + InLock, "=" + InStop}, adopted: true, want: []string{"the donor off", "the lease", "what its former process had taken, possibly the donor"}},
 		"adopted, its donor back": {deeds: deeds{"=" + InLock, "-" + InReturn}, adopted: true, want: []string{"the lease"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -242,7 +242,7 @@ func (r *Run) lookAlive(ctx context.Context, fine, why string) (Next, error) {
 	n := r.donor.node
 	pulse, err := r.engine.Cluster.Pulse(ctx, n)
 	if err != nil {
-		return Next{}, fmt.Errorf("read the pulse of node %s: %w", n.Name, err)
+		return Next{}, fmt.Errorf("read the heartbeat of node %s: %w", n.Name, err)
 	}
 	if r.back.alive(n.Ready, pulse, r.spent()) {
 		return done(fine), nil

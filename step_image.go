@@ -321,7 +321,7 @@ func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
 	case v.State == Creating, v.State == Deleting:
 		return waitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil
 	}
-	return done(v.Name + " is fine"), nil
+	return done(v.Name + " is in order"), nil
 }
 
 // Prunable lists the versions that may go, oldest first: ours, older than the newest keep that were

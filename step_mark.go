@@ -216,7 +216,7 @@ func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
 	if bad {
 		reason := firstWord(m.plan.reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
 		if m.plan.reason != "" && !m.to.stays && v.Name != m.plan.From {
-			reason = "passed over when version " + m.plan.From + " was withdrawn: it has no receipt of a seal, or passed no proof"
+			reason = "passed over when version " + m.plan.From + " was withdrawn: it has no seal receipt, or passed no proof"
 		}
 		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, reason)
 	}

@@ -183,10 +183,10 @@ func (r *Run) lookJoin(ctx context.Context) (Next, error) {
 		return waitProof(findings[0]), nil
 	case n.Unschedulable && !n.Tainted(TaintCanary):
 		r.proof.whole = time.Time{} // what was read before it took part is no evidence for it
-		return done("node " + n.Name + " takes part, cordoned"), nil
+		return done("node " + n.Name + " joined, cordoned"), nil
 	}
 	_, examiner, _ := r.engine.prover()
-	return act(ActAdmitCanary, "cordon node "+n.Name+" and take taint "+TaintCanary+" off", func(ctx context.Context) error {
+	return act(ActAdmitCanary, "cordon node "+n.Name+" and remove taint "+TaintCanary, func(ctx context.Context) error {
 		return examiner.AdmitCanary(ctx, n)
 	}), nil
 }

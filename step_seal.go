@@ -331,9 +331,9 @@ func (r *Run) policySum() string {
 
 func (r *Run) planSeal() string {
 	if sum := r.policySum(); sum != "" {
-		return "make the donor's disk fit to be cloned and wait for the receipt; seal policy sha256:" + sum[:12] + "…"
+		return "seal the donor's disk and wait for the receipt; seal policy sha256:" + sum[:12] + "…"
 	}
-	return "make the donor's disk fit to be cloned and wait for the receipt; unknown files are reported (no seal policy)"
+	return "seal the donor's disk and wait for the receipt; unknown files are reported (no seal policy)"
 }
 
 func (r *Run) tags(receipt Receipt) map[string]string {

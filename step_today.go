@@ -179,7 +179,7 @@ func (r *Run) usable(v Artifact) error {
 	case r.work() == WorkProve && (v.Tags[TagReceipt] != "" || r.opts.Unsealed):
 		return nil // a person has named it
 	case v.Tags[TagReceipt] == "":
-		return WithHint(fmt.Errorf("version %s of today has no receipt of a seal (no tag %s): its disk may hold the identity and the secrets of node %s",
+		return WithHint(fmt.Errorf("version %s of today has no seal receipt (no tag %s): its disk may hold the identity and the secrets of node %s",
 			v.Name, TagReceipt, firstWord(v.Tags[TagBuiltFrom], "unknown")), hintAgain)
 	case v.Tags[TagRun] == r.held.run, r.opts.Today == TodayOfAny, r.madeOf(v):
 		return nil
@@ -211,7 +211,7 @@ func (r *Run) reusable(s Artifact) string {
 	built, known := s.built()
 	switch {
 	case s.Tags[TagReceipt] == "":
-		return "no receipt of a seal"
+		return "no seal receipt"
 	case s.Source != "" && !strings.EqualFold(s.Source, r.donor.instance.Disk):
 		return "of another disk than the donor's"
 	case s.Tags[TagRun] == r.held.run:

@@ -45,7 +45,7 @@ type Options struct {
 	PendingReboot  []Signal // what tells on a node of a reboot to come
 	AllowSpot      bool     // take a spot instance as donor
 	AdoptModel     bool     // replace an image that somebody else has put into the model
-	Unsealed       bool     // prove a version without the receipt of a seal
+	Unsealed       bool     // prove a version without a seal receipt
 	ImageOnly      bool     // make a version, and never write the model
 	// AcceptBootstrap offers a version whose instances the model's own bootstrap runs on: with
 	// ImageOnly, which else leaves it hidden.
@@ -100,7 +100,7 @@ func (o Options) Validate() error {
 	case o.ImageReference != "" && o.ImageReference != ByVersion && o.ImageReference != ByDefinition:
 		return WithHint(fmt.Errorf("image reference %q is unknown", o.ImageReference), "use --image-reference version or pointer")
 	case o.Today != TodayOfDonor && o.Today != TodayOfAny && o.Today != TodayAgain:
-		return fmt.Errorf("what a version of today means, %q, is unknown", o.Today)
+		return fmt.Errorf("meaning of a version of today %q is unknown", o.Today)
 	case len(o.SealPolicy) > SealPolicyMost:
 		return WithHint(fmt.Errorf("seal policy of %d bytes is too large: at most %d", len(o.SealPolicy), SealPolicyMost),
 			"let entries of verify.known name directories instead of files")

@@ -132,7 +132,7 @@ func (a Artifact) foreign() bool { return !a.Ours() && a.Excluded }
 
 // disputed tells of a version that is Disputed.
 func (a Artifact) disputed() string {
-	return "version " + a.Name + " is offered as latest, and in one of its regions not; which of the two counts is documented nowhere"
+	return "version " + a.Name + " is offered as latest, and excluded from latest in one of its regions; which of the two applies is undocumented"
 }
 
 // whole says whether a version was built to its end: a change of its tags or flags may have failed

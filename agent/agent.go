@@ -61,7 +61,7 @@ type verb struct {
 
 func verbs() []verb {
 	return []verb{
-		{"seal", "make this disk fit to be cloned", runSeal},
+		{"seal", "prepare this disk for cloning", runSeal},
 		{"inventory", "check before a seal whether this disk may be sealed, at low priority", runInventory},
 		{"packages", "print the installed packages, or report them to a run", runPackages},
 		{"patch", "upgrade the node's packages for a run, by a unit of the host", runPatch},

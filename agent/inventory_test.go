@@ -57,7 +57,7 @@ func TestInventoryOfBases(t *testing.T) {
 // TestLookBeforeDrain: the seal takes the look that was made for its own run in this boot, and sees
 // what came since; it takes no other.
 func TestLookBeforeDrain(t *testing.T) {
-	const madeBefore = "looked at before the drain"
+	const madeBefore = "checked before the drain"
 	top := inMemory(t)
 	policy := filepath.Join(top, "policy.yaml")
 	fresh := func(name string) string {

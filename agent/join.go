@@ -48,9 +48,9 @@ func (v *sealVerb) decideJoin(ctx context.Context, d *disk.Disk, c seal.Config) 
 func mayTravel(h nodeapi.Holder, join string) error {
 	switch {
 	case join == seal.JoinKeep && h.Node:
-		return fmt.Errorf("seal: join: keep, but the credential in /%s is this node's own (%s): every clone would be this node. Say join: fresh; nothing was changed", h.Path, h.Subject)
+		return fmt.Errorf("seal: join: keep, but the credential in /%s is this node's own (%s): every clone would be this node. Use join: fresh; nothing was changed", h.Path, h.Subject)
 	case join == seal.JoinAuto && !h.Node:
-		return fmt.Errorf("seal: the credential in /%s is not this node's own (%s). Say join: keep if all nodes share it and it may be in the image, join: fresh if every clone gets another, "+
+		return fmt.Errorf("seal: the credential in /%s is not this node's own (%s). Use join: keep if all nodes share it and it may be in the image, join: fresh if every clone gets another, "+
 			"in the run's seal policy or in /%s, or with --join; nothing was changed", h.Path, h.Subject, seal.ConfigPath)
 	}
 	return nil
@@ -69,7 +69,7 @@ func (v *sealVerb) joinable(ctx context.Context, d *disk.Disk, c seal.Config) er
 	if err == nil {
 		var n *nodeconfig.NodeConfig
 		if n, err = nodeconfig.Parse(doc.Data); err == nil && n.Join.Method == nodeconfig.JoinKeep {
-			err = errors.New("it says join.method keep, but kubelet's credential does not stay")
+			err = errors.New("join.method is keep, but kubelet's credential is removed")
 		}
 	}
 	if err != nil {

@@ -59,7 +59,7 @@ func TestWhoseCredentialTravels(t *testing.T) {
 	}{
 		{"nobody said anything, the node's own", node, node, "", "", 0, "", false},
 		{"an administrator's", admin, admin, "", "", 1, "CN=kubernetes-admin,O=system:masters", false},
-		{"an administrator's, under a policy", admin, admin, "", head + "verify: {unknown: report}\n", 1, "Say join: keep", false},
+		{"an administrator's, under a policy", admin, admin, "", head + "verify: {unknown: report}\n", 1, "Use join: keep", false},
 		{"a person's", pkix.Name{CommonName: "jane@corp.example", Organization: []string{"sre"}}, node, "", "", 1, "CN=jane@corp.example", false},
 		{"the pool's, said to stay", pool, pool, head + "join: keep\n", "", 0, "", true},
 		{"the pool's, the policy says so", pool, pool, "", head + "join: keep\nverify: {unknown: report}\n", 0, "", true},

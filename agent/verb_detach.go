@@ -50,7 +50,7 @@ func (v *sealVerb) detached(ctx context.Context, d *disk.Disk) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(v.out, "sealing goes on as unit kamino-seal-%s of the host; `journalctl -u kamino-seal-%s` shows it\n", v.run, v.run)
+	fmt.Fprintf(v.out, "sealing continues as unit kamino-seal-%s of the host; `journalctl -u kamino-seal-%s` shows it\n", v.run, v.run)
 	return nil
 }
 
@@ -70,7 +70,7 @@ func (v *sealVerb) beside(ctx context.Context, d *disk.Disk) error {
 
 func (v *sealVerb) yield() {
 	if err := Yield(); err != nil {
-		v.log.Warn("going on at the usual priority", "error", err)
+		v.log.Warn("continuing at the usual priority", "error", err)
 	}
 }
 
@@ -79,7 +79,7 @@ func (v *sealVerb) yield() {
 func (v *sealVerb) detachable() error {
 	for name, why := range map[string]string{
 		"dry-run":    "a dry run changes nothing: omit --detach",
-		"no-install": "the program goes on from the host's disk",
+		"no-install": "the program continues from the host's disk",
 		"o":          "the result is in the journal of the host: `journalctl -u kamino-seal-" + v.run + "`",
 	} {
 		if given(v.given, name) {

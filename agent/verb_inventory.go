@@ -96,7 +96,7 @@ func runInventory(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	if v.run == "" {
-		fmt.Fprintln(e.err, "inventory: --run is required: the inventory is that run's; `kamino-agent verify --inventory` shows it to people")
+		fmt.Fprintln(e.err, "inventory: --run is required: the inventory is that run's; `kamino-agent verify --inventory` prints one without a run")
 		return errUsage
 	}
 	e.root, v.onDonor = or(v.hostRoot, e.root), true
@@ -118,7 +118,7 @@ func (v *sealVerb) surveyed(ctx context.Context, d *disk.Disk, o *seal.Options) 
 	}
 	o.Earlier = earlier
 	if earlier.Fits(d, o.Agent) && earlier.Run == v.orderID() {
-		v.log.Info("the files were looked at before the drain")
+		v.log.Info("the files were checked before the drain")
 		return nil
 	}
 	defer sparing()()
@@ -131,7 +131,7 @@ func (v *sealVerb) surveyed(ctx context.Context, d *disk.Disk, o *seal.Options) 
 		index.Run = v.orderID()
 	}
 	if serr := saveIndex(d, index); serr != nil {
-		v.log.Warn("the inventory is not kept, the next look will take as long", "error", serr)
+		v.log.Warn("the inventory is not kept, the next one will take as long", "error", serr)
 	}
 	return err
 }

@@ -182,7 +182,7 @@ func (v *patchVerb) byUnit(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(v.out, "patching goes on as unit %s of the host; `journalctl -u %[1]s` shows it\n", v.unit())
+	fmt.Fprintf(v.out, "patching continues as unit %s of the host; `journalctl -u %[1]s` shows it\n", v.unit())
 	for {
 		working, err := v.working(ctx)
 		if err != nil {

@@ -97,7 +97,7 @@ func runSeal(ctx context.Context, e *env, args []string) error {
 	v.runFlags(f)
 	v.outputFlag(f)
 	f.Var(&choice{&v.free, []string{seal.FreeAuto, seal.FreeTrim, seal.FreeZero, seal.FreeNone}}, "free-space", "auto, trim, zero or none: what to do with free blocks (default from the configuration: zero)")
-	f.BoolVar(&v.dryRun, "dry-run", false, "print what would be done, with bytes, and change nothing; exit as the seal would, were it made now")
+	f.BoolVar(&v.dryRun, "dry-run", false, "print what would be done, with bytes, and change nothing; exit with the code that the seal would have")
 	f.BoolVar(&v.detach, "detach", false, "install the agent on the host and go on as a transient unit of the host's systemd")
 	f.BoolVar(&v.powerOff, "poweroff", false, "switch the machine off at once when the disk is sealed")
 	f.BoolVar(&v.noAgent, "no-install", false, "do not copy this program to the disk")

@@ -48,7 +48,7 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 			"let the group name $Default or a number, or the template a parameter: ImageId resolve:ssm:NAME")
 	}
 	if field := ownImage(g.MixedInstancesPolicy); field != "" {
-		add("override", "MixedInstancesPolicy", field, "an override has an image or a template of its own, which goes before the group's", "take "+field+" out of the overrides")
+		add("override", "MixedInstancesPolicy", field, "an override has an image or a template of its own, which goes before the group's", "remove "+field+" from the overrides")
 	}
 	if g.WarmPoolSize != nil && *g.WarmPoolSize > 0 {
 		add("warm-pool", "WarmPoolSize", fmt.Sprint(*g.WarmPoolSize), "the instances of the warm pool hold the former image, and join the cluster with it", "delete the warm pool")
@@ -120,14 +120,14 @@ func refuseInstance(in types.Instance, shutdown string) (out []kamino.Refusal) {
 		add("owner", "Operator.Principal", text(in.Operator.Principal), "the instance is managed by "+text(in.Operator.Principal), "choose a node of a self-managed group")
 	}
 	if len(in.ProductCodes) > 0 {
-		add("product-code", "ProductCodes", text(in.ProductCodes[0].ProductCodeId), "the image was bought in the Marketplace, and its disk may not be made another image of",
+		add("product-code", "ProductCodes", text(in.ProductCodes[0].ProductCodeId), "the image is from AWS Marketplace, and no other image may be made from its disk",
 			"subscribe to the product's own images")
 	}
 	if in.HibernationOptions != nil && sdk.ToBool(in.HibernationOptions.Configured) {
 		add("hibernation", "HibernationOptions", "configured", "an instance that can hibernate writes its memory to its disk", "launch without hibernation")
 	}
 	if shutdown == "terminate" {
-		add("shutdown-behavior", "InstanceInitiatedShutdownBehavior", shutdown, "the instance is terminated when it shuts down, as a seal lets it do",
+		add("shutdown-behavior", "InstanceInitiatedShutdownBehavior", shutdown, "the instance is terminated when it shuts down, and a seal shuts it down",
 			"aws ec2 modify-instance-attribute --instance-id "+name+" --instance-initiated-shutdown-behavior stop")
 	}
 	return out

@@ -77,7 +77,7 @@ func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
 	case err != nil:
 		return refuse("the user data of the launch template is not a readable MIME multipart: "+err.Error(), inPool)
 	case has(parts, nodeConfig) && bytes.Contains(raw, []byte(registerTaints)):
-		return refuse("the user data registers nodes with taints of its own, which a canary's would take the place of", inPool)
+		return refuse("the user data registers nodes with taints of its own, which a canary's would replace", inPool)
 	case has(parts, nodeConfig):
 	case has(parts, agentConfig):
 		more = part{textproto.MIMEHeader{"Content-Type": {agentCanary}}, []byte(nonceComment + nonce + "\n")}

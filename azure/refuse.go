@@ -71,7 +71,7 @@ func owner(tags map[string]*string, definition string) *kamino.Owner {
 			return &kamino.Owner{Name: "cluster-api-provider-azure (cluster " + cluster + ")",
 				Spec: "spec:\n  template:\n    image:\n      id: " + definition,
 				Needs: "the gate SkipMachinePoolModelReconciliation (EXP_SKIP_MACHINE_POOL_MODEL_RECONCILIATION=true), unless instances show the definition as their image: " +
-					"where they show the version that they booted from, the controller replaces nodes for ever"}
+					"where they show the version that they booted from, the controller replaces nodes forever"}
 		}
 	}
 	return nil

@@ -156,8 +156,8 @@ func (x *index) findings() []string {
 		}
 		edges += len(x.c.Units[i].After)
 	}
-	say(early > 0, "%s started before userspace (left over from the initrd or a former life), with negative times", Count(early, "unit"))
-	say(odd > 0, "starting again when captured, with stamps that mix two lives: %s", Count(odd, "unit"))
+	say(early > 0, "%s started before userspace (left over from the initrd or from an earlier run), with negative times", Count(early, "unit"))
+	say(odd > 0, "restarting when captured, with stamps of two runs: %s", Count(odd, "unit"))
 	say(edges == 0 && len(x.c.Units) > 0, "no ordering edges are known, so there is no chain; add `systemctl show --all '*'` of the same boot")
 	for _, e := range x.c.CloudInit.Errors {
 		say(true, "cloud-init: %s", e)

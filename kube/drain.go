@@ -123,7 +123,7 @@ func (r *drainRound) remove(ctx context.Context, pod *corev1.Pod) (hold, string,
 	case unmanaged(pod) && !r.push.Force:
 		return stuck, reasonUnmanaged, nil
 	case r.opts.Clock.Now().Sub(r.began) > evictTime:
-		return leaving, "its turn comes in the next round", nil
+		return leaving, "evicted in the next round", nil
 	case force:
 		return r.delete(ctx, pod)
 	}

@@ -224,7 +224,7 @@ func TestEvictRoundEnds(t *testing.T) {
 	})
 	got, err := NewForClient(client, Options{Clock: clock}).Evict(t.Context(), kamino.Node{Name: "n1"}, kamino.DrainOptions{})
 	want := []kamino.Pod{{Namespace: "shop", Name: "a", Reason: "ending"},
-		{Namespace: "shop", Name: "b", Reason: "its turn comes in the next round"}}
+		{Namespace: "shop", Name: "b", Reason: "evicted in the next round"}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}

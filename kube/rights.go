@@ -117,7 +117,7 @@ func (c *Cluster) checkRights(ctx context.Context, opts kamino.DrainOptions) (do
 		err = explain("create selfsubjectrulesreviews.authorization.k8s.io", err)
 		switch {
 		case errors.Is(err, kamino.ErrForbidden), errors.Is(err, kamino.ErrNotFound):
-			return []string{"which rights these credentials have in the cluster could not be found out: " + err.Error()}, nil
+			return []string{"cannot determine the rights of these credentials in the cluster: " + err.Error()}, nil
 		case err != nil:
 			return nil, err
 		case review.Status.Incomplete:

@@ -30,7 +30,7 @@ func (c *Cluster) survey(ctx context.Context, node kamino.Node, order kamino.Sea
 	if err := c.RehearseSeal(ctx, node, order); err != nil {
 		return err
 	}
-	return &fault{kamino.ErrUnsupported, fmt.Errorf("the cluster admits no inventory beside the donor's pods, which `kamino init` would change: %w", err)}
+	return &fault{kamino.ErrUnsupported, fmt.Errorf("the cluster's admission policies do not allow the inventory pod, run `kamino init` to update them: %w", err)}
 }
 
 // surveyPod is the seal pod with another command. It asks for nothing and has no priority: the

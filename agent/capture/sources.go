@@ -95,7 +95,7 @@ func (o Options) merge(c *boot.Capture, source string, read func([]byte) (*boot.
 		err = c.Merge(more)
 	}
 	if err != nil {
-		o.note(c, "%s was not understood: %v", source, err)
+		o.note(c, "%s could not be parsed: %v", source, err)
 	}
 }
 

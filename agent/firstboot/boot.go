@@ -153,7 +153,7 @@ func (m *Machine) judge(ctx context.Context) (verdict, error) {
 func (m *Machine) mend() error {
 	left, err := seal.Mend(m.Disk)
 	for _, l := range left {
-		m.Log.Error("what the seal took away was not removed as it should be; no image was made of this disk", "error", l)
+		m.Log.Error("not everything that the seal removed could be wiped; no image was made of this disk", "error", l)
 	}
 	return err
 }

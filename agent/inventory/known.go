@@ -143,8 +143,8 @@ func (r *Result) WriteAllow(w io.Writer) error {
 	for r.entries(groups, each) > entriesMost && each > 1 {
 		each /= 2
 	}
-	_, err := fmt.Fprintf(w, "# %d files of which nothing says why they are on the node. Review each entry: remove what must not be in an image,\n"+
-		"# say why the others may, and take reviewed: false off. An entry without sha256 or tree allows any content. Give the file to runs with --seal-policy.\n"+
+	_, err := fmt.Fprintf(w, "# %d files that nothing explains. Review each entry: remove what must not be in an image,\n"+
+		"# state why the others may, and remove reviewed: false. An entry without sha256 or tree allows any content. Give the file to runs with --seal-policy.\n"+
 		"apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nverify:\n  unknown: refuse\n  known:%s\n", len(r.Unknown), empty(len(r.Unknown)))
 	for _, g := range groups {
 		if err != nil {

@@ -354,7 +354,7 @@ func findKubelet(ctx context.Context, d *disk.Disk, h host.Host, version string,
 			return p, nil
 		}
 		asked = append(asked, p)
-		seen = append(seen, fmt.Sprintf("%s (%s)", p, or(has, "which tells no version")))
+		seen = append(seen, fmt.Sprintf("%s (%s)", p, or(has, "which prints no version")))
 	}
 	if version == "" {
 		return "", errors.New("find kubelet: none at /usr/bin, /usr/local/bin or /opt/bin")

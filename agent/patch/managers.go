@@ -43,7 +43,7 @@ func (apt) check(n Node, p Policy) error {
 	case !n.Disk.Exists("usr/bin/apt-get"):
 		return &Refused{"the node has no apt-get", "choose another manager"}
 	case p.Scope == "security":
-		return &Refused{"apt-get tells security updates from others by no option", "install unattended-upgrades on the nodes, or take all updates"}
+		return &Refused{"apt-get has no option to select security updates only", "install unattended-upgrades on the nodes, or take all updates"}
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (unattended) check(n Node, p Policy) error {
 	case !n.Disk.Exists("usr/bin/unattended-upgrade"):
 		return &Refused{"the node has no unattended-upgrade", "choose the manager apt"}
 	case p.Scope == "all":
-		return &Refused{"unattended-upgrade takes what its configuration allows, not all", "choose the manager apt"}
+		return &Refused{"unattended-upgrade installs what its configuration allows, not all updates", "choose the manager apt"}
 	case p.Held != "" || p.Phased != "":
 		return &Refused{"unattended-upgrade leaves packages on hold and phased updates as they are", "choose the manager apt"}
 	}
@@ -130,7 +130,7 @@ func (unattended) run(ctx context.Context, n Node, _ Policy, out io.Writer) erro
 		return fmt.Errorf("apt-config: %w", err)
 	}
 	if strings.Contains(reboots.String(), "true") {
-		return errors.New("the option Unattended-Upgrade::Automatic-Reboot is on: the machine would restart before anybody has looked; turn it off, or choose the manager apt")
+		return errors.New("the option Unattended-Upgrade::Automatic-Reboot is on: the machine would restart before it was examined; turn it off, or choose the manager apt")
 	}
 	if err := n.update(ctx, out); err != nil {
 		return err

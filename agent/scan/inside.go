@@ -71,7 +71,7 @@ func (in *inside) scan(f *os.File, head []byte) {
 func (in *inside) tell(why string) {
 	if !in.told[why] {
 		in.told[why] = true
-		in.seen.skipped = append(in.seen.skipped, fmt.Sprintf("what is packed in /%s: %s", in.file, why))
+		in.seen.skipped = append(in.seen.skipped, fmt.Sprintf("archive /%s: %s", in.file, why))
 	}
 }
 

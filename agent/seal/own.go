@@ -102,7 +102,7 @@ func hidden(d *disk.Disk) error {
 		return refusal("mount the whole file system below the root as well", "only a part of %s is mounted", strings.Join(devices.Partly, ", "))
 	}
 	if o := devices.Outside; o != nil {
-		return refusal(fmt.Sprintf("inspect it, hexdump -C -s %d -n %d %s, and when it is nobody's: blkdiscard --force --zeroout --offset %d --length %d %s",
+		return refusal(fmt.Sprintf("inspect it, hexdump -C -s %d -n %d %s, and if nothing needs it: blkdiscard --force --zeroout --offset %d --length %d %s",
 			o.Data.Start, o.Data.End-o.Data.Start, o.Device, o.Gap.Start, o.Gap.End-o.Gap.Start, o.Device),
 			"%s has data outside of its partitions, at byte %d, which a snapshot has as well", o.Device, o.Data.Start)
 	}
@@ -161,10 +161,10 @@ func blocked(d *disk.Disk, o Options, plan []Step, unmounted []string) error {
 			for _, m := range mounts {
 				if m.Covers != "" && disk.Under(m.Covers, match) {
 					return refusal(fmt.Sprintf("umount /%s, or write an exception for the rule in /%s", m.Point, ConfigPath),
-						"rule %s takes away /%s, and %s (%s) is mounted at /%s", s.Rule, match, m.Source, m.Type, m.Point)
+						"rule %s removes /%s, and %s (%s) is mounted at /%s", s.Rule, match, m.Source, m.Type, m.Point)
 				}
 				if m.ReadOnly && m.Shows == m.Point && disk.Under(match, m.Point) {
-					return refusal(fmt.Sprintf("mount -o remount,bind,rw /%s", m.Point), "rule %s takes away /%s, and /%s was made read-only", s.Rule, match, m.Point)
+					return refusal(fmt.Sprintf("mount -o remount,bind,rw /%s", m.Point), "rule %s removes /%s, and /%s was made read-only", s.Rule, match, m.Point)
 				}
 			}
 			if err := looped(d, loops, s.Rule, match); err != nil {
@@ -184,7 +184,7 @@ func looped(d *disk.Disk, loops []disk.Loop, rule, match string) error {
 		if i := slices.IndexFunc(loops, func(l disk.Loop) bool { return l.Shows(info) }); i >= 0 {
 			loop := loops[i].Device
 			return refusal(fmt.Sprintf("umount %s and losetup --detach %s, or write an exception for the rule in /%s", loop, loop, ConfigPath),
-				"rule %s takes away /%s, and /%s is in use as %s", rule, match, name, loop)
+				"rule %s removes /%s, and /%s is in use as %s", rule, match, name, loop)
 		}
 		return nil
 	})

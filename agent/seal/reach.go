@@ -44,7 +44,7 @@ func (r Rule) astray(d *disk.Disk, pattern string, f disk.Found) error {
 		wild := i < len(literal) && strings.ContainsAny(literal[i], `*?[\`)
 		if info.Mode()&fs.ModeSymlink != 0 && !usual(at, to, wild) {
 			return refusal(fmt.Sprintf("remove the link, or write an exception for the rule with the path /%s in /%s", link, ConfigPath),
-				"rule %s would take away /%s, to which the link /%s leads", r.ID, f.Name, link)
+				"rule %s would remove /%s, to which the link /%s leads", r.ID, f.Name, link)
 		}
 		at = to
 	}
@@ -127,7 +127,7 @@ func ownFile(name string) bool {
 }
 
 func (r Rule) ownFileError(name string) error {
-	return refusal(fmt.Sprintf("add keep: [/%s] to the rule", name), "rule %s may take away /%s, which the agent itself needs", r.ID, name)
+	return refusal(fmt.Sprintf("add keep: [/%s] to the rule", name), "rule %s may remove /%s, which the agent itself needs", r.ID, name)
 }
 
 // sparesOwn is an error where one of the rule's paths can match an own file, or what is above or

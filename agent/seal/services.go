@@ -89,7 +89,7 @@ func (s *Services) silence(ctx context.Context) error {
 				s.Log.Info("ended", "process", p.String())
 			}
 			if err != nil {
-				return fmt.Errorf("seal refused: %w; what runs writes to the disk", err)
+				return fmt.Errorf("seal refused: %w; running processes write to the disk", err)
 			}
 		}
 		var err error
@@ -98,7 +98,7 @@ func (s *Services) silence(ctx context.Context) error {
 		}
 		s.stopAll(ctx, units)
 	}
-	return fmt.Errorf("seal refused: %s cannot be stopped, and what runs writes to the disk: see why with `systemctl stop %s` on the donor",
+	return fmt.Errorf("seal refused: %s cannot be stopped, and running services write to the disk: see why with `systemctl stop %s` on the donor",
 		strings.Join(units, ", "), units[0])
 }
 
@@ -158,7 +158,7 @@ func (s *Services) note(units ...string) {
 		return
 	}
 	if err := s.Disk.WriteFile(stoppedPath, []byte(strings.Join(s.stopped, "\n")+"\n"), 0o600); err != nil {
-		s.Log.Warn("what was stopped was not noted", "error", err)
+		s.Log.Warn("the list of stopped services was not recorded", "error", err)
 	}
 }
 
@@ -171,7 +171,7 @@ func (s *Services) run(ctx context.Context, most time.Duration, name string, arg
 func (s *Services) try(ctx context.Context, most time.Duration, name string, args ...string) {
 	_, err := s.run(ctx, most, name, args...)
 	if err != nil && !errors.Is(err, exec.ErrNotFound) {
-		s.Log.Warn("went on without", "command", name+" "+strings.Join(args, " "), "error", err)
+		s.Log.Warn("continued without", "command", name+" "+strings.Join(args, " "), "error", err)
 	}
 }
 

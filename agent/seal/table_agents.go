@@ -74,7 +74,7 @@ func dataRules() []Rule {
 				"/var/lib/opensearch/*", "/var/lib/rabbitmq/*", "/var/lib/rabbitmq/.erlang.cookie", "/var/lib/minio/*", "/var/lib/kafka/*", "/var/lib/zookeeper/*", "/var/lib/influxdb/*", "/var/lib/prometheus/*/*",
 				"/var/lib/libvirt/images/*", "/var/lib/kata-containers/*/*"},
 			Keep: []string{"/var/lib/glusterd/hooks"},
-			Why:  "data of workloads on the OS disk: every clone would carry a copy, and Kamino deletes nobody's data; take a node without it, or move it to a disk of its own"},
+			Why:  "data of workloads on the OS disk: every clone would carry a copy, and Kamino never deletes such data; take a node without it, or move it to a disk of its own"},
 		{ID: "disk-keys", Group: group, Action: Check, Phase: Donor,
 			Paths: []string{"/etc/luks/*", "/etc/luks-keys/*", "/etc/cryptsetup-keys.d/*", "/etc/zfs/keys/*", "/boot/luks/*", "/var/db/tang/*"},
 			Why:   "keys of encrypted disks: every clone could open the donor's"},

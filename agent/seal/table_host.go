@@ -55,7 +55,7 @@ func secretRules() []Rule {
 		{ID: "account-backups", Group: group, Action: Remove, Phase: Donor, Secret: true,
 			Paths: []string{"/etc/passwd-", "/etc/shadow-", "/etc/group-", "/etc/gshadow-", "/etc/shadow.*", "/etc/gshadow.*", "/etc/passwd.bak", "/var/backups/passwd.bak*", "/var/backups/shadow.bak*", "/var/backups/group.bak*", "/var/backups/gshadow.bak*",
 				"/var/backups/dpkg.*", "/var/backups/alternatives.tar.*", "/var/backups/apt.extended_states.*"},
-			Why: "former password hashes, and what Debian's cron jobs put beside them; other backups are nobody's to delete"},
+			Why: "former password hashes, and what Debian's cron jobs put beside them; other backups are not deleted"},
 		{ID: "random-seed", Group: group, Action: Remove, Phase: Donor, Secret: true,
 			Paths: []string{"/var/lib/systemd/random-seed", "/var/lib/urandom/random-seed", "/boot/efi/loader/random-seed", "/boot/loader/random-seed", "/efi/loader/random-seed"},
 			Why:   "all clones would start their random generators from one seed"},

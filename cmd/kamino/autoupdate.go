@@ -42,7 +42,7 @@ kamino plan prints.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// The original took many values after one --target-vmss.
 			if len(args) > 0 && len(c.sel.pools) == 0 {
-				return kamino.WithHint(fmt.Errorf("argument %q is unexpected", args[0]), "name pools with --target-vmss")
+				return kamino.WithHint(fmt.Errorf("unexpected argument %q", args[0]), "name pools with --target-vmss")
 			}
 			c.sel.pools = append(c.sel.pools, args...)
 			return c.Run(cmd.Context())

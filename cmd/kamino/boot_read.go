@@ -81,7 +81,7 @@ func bootPoolFiles(args []string) ([]string, error) {
 	}
 	slices.Sort(out)
 	if out = slices.Compact(out); len(out) == 0 {
-		return nil, errors.New("list boots: no file in there")
+		return nil, errors.New("list boots: no files found")
 	}
 	return out, nil
 }

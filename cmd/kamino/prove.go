@@ -110,7 +110,7 @@ boots from it beside the pool, joins and is examined. A version that passes is
 promoted; one that fails is withdrawn, and the pool's next node boots from the same
 image as before; if the proof is inconclusive, nothing changes. A version that
 someone else put into the pool's gallery, for example with Packer, is proved in the
-same way. It has no receipt of a seal, which --accept-unsealed accepts.`,
+same way. It has no seal receipt, which --accept-unsealed accepts.`,
 		Example: `  kamino promote --pool k8s-pool1-12345678-vmss
   kamino promote --pool k8s-pool1-12345678-vmss --version 2026.11.22 --prove canary --accept-unsealed`,
 		Args: noArguments,
@@ -128,7 +128,7 @@ same way. It has no receipt of a seal, which --accept-unsealed accepts.`,
 	f.BoolVar(&c.promote.AdoptModel, "adopt-model", false, "replace an image that someone else has set in the model")
 	f.StringVar((*string)(&c.promote.ImageReference), "image-reference", "", "version: the model names the version, for pools whose updates have the same option; default on Azure the pool's image definition, which the model then names for good, unless new nodes were seen not to follow it")
 	c.prove.addNamed(f, kamino.Defaults().Proof)
-	f.BoolVar(&c.promote.AcceptUnsealed, "accept-unsealed", false, "accept a version without the receipt of a seal: every node made of it may have the identity (machine ID, host keys, certificates) and the secrets of the machine that it was made of, and no proof finds all of them")
+	f.BoolVar(&c.promote.AcceptUnsealed, "accept-unsealed", false, "accept a version without a seal receipt: every node made of it may have the identity (machine ID, host keys, certificates) and the secrets of the machine that it was made of, and no proof finds all of them")
 	a.addPoll(f)
 	return cmd
 }

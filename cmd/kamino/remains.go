@@ -170,7 +170,7 @@ func inCluster(nodes []kamino.Node, leases []kamino.Lease) []remainder {
 	last := ""
 	if len(leases) > 0 {
 		last = "it holds the leases"
-		out = append(out, remainder{What: "the leases of " + boot.Count(len(leases), "pool") + ", with the former models", Needed: "needed for kamino rollback; no longer needed once each pool is back at its original model, or stays with its image for good",
+		out = append(out, remainder{What: "the leases of " + boot.Count(len(leases), "pool") + ", with the former models", Needed: "kamino rollback reads them; no longer needed once each pool is back at its original model, or stays with its image for good",
 			Remove: "kubectl delete lease -n " + kamino.SystemNamespace + " -l app.kubernetes.io/managed-by=kamino"})
 	}
 	return append(out,

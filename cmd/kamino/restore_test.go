@@ -112,7 +112,7 @@ func TestRemediesAreWhole(t *testing.T) {
 		"restore": func(out *strings.Builder, columns int) error {
 			table := outputFlag{format: "table"}
 			return table.write(out, columns, nil, func(w io.Writer) {
-				printLeft(w, []kamino.Left{{Pool: "/p", Run: "r", Node: "n", What: "a mark that is not believed", Reason: remedy}}, false, nil)
+				printLeft(w, []kamino.Left{{Pool: "/p", Run: "r", Node: "n", What: "a mark that is not trusted", Reason: remedy}}, false, nil)
 			})
 		},
 	}

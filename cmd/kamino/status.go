@@ -229,7 +229,7 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 		fmt.Fprintf(w, "Warning:\t%s\n", warning)
 	}
 	if p.Pinned != nil {
-		fmt.Fprintf(w, "Pinned:\tby somebody; kamino last wrote %s; kamino update --target-node NODE --adopt-model replaces it\n", short(p.Pinned.Wrote))
+		fmt.Fprintf(w, "Pinned:\tby someone else; kamino last wrote %s; kamino update --target-node NODE --adopt-model replaces it\n", short(p.Pinned.Wrote))
 	}
 	fmt.Fprintf(w, "Rollback to:\t%s\n", rollbackTo(p))
 	for _, text := range nextRunTexts(p) {

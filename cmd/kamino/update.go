@@ -323,7 +323,7 @@ func printProved(w io.Writer, p *kamino.Proved) {
 
 // printWaits says what a version waits for.
 func printWaits(w io.Writer, pool kamino.PoolID, version string) {
-	fmt.Fprintf(w, "Waits:\tversion %s is left to a person: %s\n", version, kamino.HowToPromote(pool.Name(), version))
+	fmt.Fprintf(w, "Waits:\tversion %s needs a decision: %s\n", version, kamino.HowToPromote(pool.Name(), version))
 }
 
 // owner prints what is left to whoever writes the model.

@@ -85,7 +85,7 @@ func TestWithdrawFurther(t *testing.T) {
 	}
 }
 
-// TestWithdrawNeedsAReceipt: no withdrawal falls back to a version without the receipt of a seal,
+// TestWithdrawNeedsAReceipt: no withdrawal falls back to a version without a seal receipt,
 // nor does a proof in the pool. Where there is no other the hint names it.
 func TestWithdrawNeedsAReceipt(t *testing.T) {
 	for reference, begin := range byReference() {

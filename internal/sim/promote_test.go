@@ -127,7 +127,7 @@ func TestSweepSparesVersions(t *testing.T) {
 	}
 }
 
-// TestDefaultRollbackNeedsAReceipt: without --to, no version without the receipt of a seal becomes
+// TestDefaultRollbackNeedsAReceipt: without --to, no version without a seal receipt becomes
 // what new nodes are made of. Named, it does.
 func TestDefaultRollbackNeedsAReceipt(t *testing.T) {
 	w := aged(1)

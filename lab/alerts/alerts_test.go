@@ -99,7 +99,7 @@ var cases = []struct {
 	{"KaminoProofFailed", "they pass", []series{from(`kamino_proofs_total{pool="p1",outcome="passed"}`, time.Hour, 0, 1)}, -1, 0, ""},
 	{"KaminoRunFailed", "and the next one too", []series{from(`kamino_pool_last_run_failed{pool="p1"}`, time.Hour, 0, 1)},
 		90 * time.Minute, 0, "The last run of pool p1 failed"},
-	{"KaminoRunFailed", "the next one is fine", []series{{`kamino_pool_last_run_failed{pool="p1"}`, func(s time.Duration) float64 {
+	{"KaminoRunFailed", "the next one is in order", []series{{`kamino_pool_last_run_failed{pool="p1"}`, func(s time.Duration) float64 {
 		if s >= time.Hour && s < 80*time.Minute {
 			return 1
 		}
