@@ -40,7 +40,7 @@ func newCrashCommand() *cobra.Command {
 	c := &crashCommand{}
 	cmd := &cobra.Command{
 		Use:   "crash",
-		Short: "Kill, lie to and interfere with Kamino at every call, and look whether anything is lost",
+		Short: "Kill, lie to and interfere with Kamino at every call, and check whether anything is lost",
 		Long: `Run kamino update, kamino patch or a controller again and again between a real kube-apiserver and the
 emulator of a cloud, and do harm at one external call each time: kill it before, during and
 after the call, answer with every lie that the two sides are known for, let
