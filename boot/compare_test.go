@@ -73,7 +73,8 @@ func TestCompareMatchesNames(t *testing.T) {
 }
 
 func TestCompareJSONAndHTML(t *testing.T) {
-	c := boot.Compare(analysis(t, sample.Node(sample.Options{Name: "old", Seed: 1})), analysis(t, sample.Node(sample.Options{Name: "new", Seed: 2, Clone: true})))
+	from, to := analysis(t, sample.Node(sample.Options{Name: "old", Seed: 1})), analysis(t, sample.Node(sample.Options{Name: "new", Seed: 2, Clone: true}))
+	c := boot.Compare(from, to)
 	data, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -83,10 +84,10 @@ func TestCompareJSONAndHTML(t *testing.T) {
 		t.Errorf("JSON does not come back: %v", err)
 	}
 	var page bytes.Buffer
-	if err := draw.Comparison(&page, c); err != nil {
+	if err := draw.Comparison(&page, from, to); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"cloud-final.service", "Milestones", `class="better"`} {
+	for _, want := range []string{"cloud-final.service", "Milestones", `class="better"`, "Waterfalls of the boots of old and new", "B · new", "kubelet.service from "} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -2,7 +2,9 @@ package draw
 
 import (
 	"cmp"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -52,22 +54,61 @@ const (
 func HTML(w io.Writer, c *boot.Capture, a *boot.Analysis) error {
 	s := newScene(c, a, gutter, picWidth-marginEnd)
 	var b strings.Builder
-	fmt.Fprintf(&b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"+
-		"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"+
-		"<title>%s</title>\n<style>%s%s</style></head><body>\n", html.EscapeString(s.title()), pictureStyle, pageStyle)
-	s.pageHead(&b)
-	s.pageTools(&b)
-	b.WriteString(`<div id="stage">`)
-	s.svg(&b, true)
-	b.WriteString("</div><div id=\"tip\" hidden></div>\n")
-	s.pageFoot(&b)
 	data, err := s.pageData()
 	if err != nil {
 		return fmt.Errorf("write page: %w", err)
 	}
-	fmt.Fprintf(&b, "<script>const D=%s;\n%s</script>\n</body></html>\n", data, pageScript)
+	script := fmt.Sprintf("const D=%s;\n%s", data, pageScript)
+	head(&b, s.title(), pictureStyle+pageStyle, script)
+	s.pageHead(&b)
+	s.pageTools(&b)
+	b.WriteString(`<div id="stage" tabindex="0" role="group" aria-label="waterfall; up and down choose a unit and tell of it, left and right move in time, plus and minus zoom, 0 fits, Escape ends">`)
+	s.svg(&b, true)
+	b.WriteString("</div><div id=\"tip\" role=\"status\" hidden></div>\n")
+	s.pageTable(&b)
+	s.pageFoot(&b)
+	fmt.Fprintf(&b, "</main><script>%s</script>\n</body></html>\n", script)
 	_, err = io.WriteString(w, b.String())
 	return err
+}
+
+// head begins a page that may run its own script and style and nothing else
+// (https://www.w3.org/TR/CSP3/); "" is no script.
+func head(b *strings.Builder, title, style, script string) {
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	policy := "default-src 'none'; base-uri 'none'; form-action 'none'; style-src " + hash(style)
+	if script != "" {
+		policy += "; script-src " + hash(script)
+	}
+	fmt.Fprintf(b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"+
+		"<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n<title>%s</title>\n<style>%s</style></head><body><main>\n", policy, html.EscapeString(title), style)
+}
+
+// pageTable tells what the waterfall shows in words: of the rows that are shown at first.
+func (s *scene) pageTable(b *strings.Builder) {
+	fmt.Fprintf(b, "<details><summary>The waterfall as a table (%s)</summary><div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"units, scrolls sideways\"><table class=\"units\">"+
+		"<thead><tr><th scope=\"col\">Unit</th><th scope=\"col\">Began</th><th scope=\"col\">Took</th><th scope=\"col\">Parked besides</th><th scope=\"col\">Critical chain</th><th scope=\"col\">Waited for</th></tr></thead><tbody>\n",
+		boot.Count(s.relevantCount(), "row"))
+	for _, r := range s.rows {
+		if !r.relevant {
+			continue
+		}
+		parked, chain, cause := "-", "-", "-"
+		if r.parked > 0 {
+			parked = r.parked.String()
+		}
+		if r.chain {
+			chain = "yes"
+		}
+		if r.cause >= 0 {
+			cause = s.rows[r.cause].name
+		}
+		fmt.Fprintf(b, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n", html.EscapeString(r.name), s.a.Net(0, r.start), r.net, parked, chain, html.EscapeString(cause))
+	}
+	b.WriteString("</tbody></table></div></details>\n")
 }
 
 func (s *scene) pageData() ([]byte, error) {
@@ -146,15 +187,15 @@ func (s *scene) costBars(b *strings.Builder) {
 		if i == 6 {
 			break
 		}
-		fmt.Fprintf(b, `<tr><th>%s</th><td><i style="width:%.1f%%"></i></td><td>%s</td></tr>`, html.EscapeString(boot.Shorten(c.What, 52)), 100*float64(c.Net)/float64(max(most, 1)), c.Net)
+		fmt.Fprintf(b, `<tr><th scope="row">%s</th><td><svg aria-hidden="true"><rect width="%.1f%%" height="12" rx="2"/></svg></td><td>%s</td></tr>`, html.EscapeString(boot.Shorten(c.What, 52)), 100*float64(c.Net)/float64(max(most, 1)), c.Net)
 	}
 	b.WriteString("</table>")
 }
 
 func (s *scene) pageTools(b *strings.Builder) {
-	fmt.Fprintf(b, `<nav><div class="seg" role="group" aria-label="rows"><button data-show="chain">Critical chain</button><button data-show="some" class="on">What matters (%d)</button><button data-show="all">All (%d)</button></div>`+
-		`<input id="find" type="search" placeholder="filter units" aria-label="filter units"><div class="seg" role="group" aria-label="zoom"><button id="out" aria-label="zoom out">−</button><button id="reset">fit</button><button id="in" aria-label="zoom in">+</button></div>`+
-		`<span class="hint">drag to zoom · shift and drag to move · double click to fit · hover for dependencies</span>`+
+	fmt.Fprintf(b, `<nav><div class="seg" role="group" aria-label="rows"><button data-show="chain" aria-pressed="false">Critical chain</button><button data-show="some" aria-pressed="true">What matters (%d)</button><button data-show="all" aria-pressed="false">All (%d)</button></div>`+
+		`<input id="find" type="search" placeholder="filter units" aria-label="filter units"><div class="seg" role="group" aria-label="zoom"><button id="out" aria-label="zoom out">−</button><button id="reset">fit</button><button id="in" aria-label="zoom in">+</button><button id="earlier" aria-label="earlier">←</button><button id="later" aria-label="later">→</button></div>`+
+		`<span class="hint">drag to zoom · shift and drag to move · double click to fit · hover, or arrow keys, for dependencies</span>`+
 		`<span class="key"><i class="k1"></i>critical chain <i class="k2"></i>unit starting <i class="k3"></i>task <i class="k4"></i>parked</span></nav>`+"\n", s.relevantCount(), len(s.rows))
 }
 

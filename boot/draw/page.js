@@ -215,7 +215,35 @@ svg.addEventListener('dblclick', fit);
 document.getElementById('reset').onclick = fit;
 document.getElementById('in').onclick = () => by(1.6, (L + R) / 2);
 document.getElementById('out').onclick = () => by(0.625, (L + R) / 2);
-for (const b of $('[data-show]')) b.onclick = () => { show = b.dataset.show; for (const o of $('[data-show]')) o.classList.toggle('on', o === b); rows(); };
+for (const b of $('[data-show]')) b.onclick = () => { show = b.dataset.show; for (const o of $('[data-show]')) o.setAttribute('aria-pressed', o === b); rows(); };
+const pan = d => { off += d * W / k / 4; zoom(); };
+document.getElementById('earlier').onclick = () => pan(-1);
+document.getElementById('later').onclick = () => pan(1);
+
+// What a mouse does, for keys.
+let chosen = -1;
+const stage = document.getElementById('stage');
+function choose(i) {
+  chosen = i;
+  const r = groups[i].getBoundingClientRect();
+  if (r.top < 60 || r.bottom > innerHeight - 8) groups[i].scrollIntoView({ block: 'center', inline: 'nearest' });
+  const g = groups[i].getBoundingClientRect(), s = stage.getBoundingClientRect();
+  hover(i, { clientX: s.left + Math.min(s.width / 3, 380), clientY: g.bottom - 14 });
+}
+stage.addEventListener('keydown', ev => {
+  if (ev.ctrlKey || ev.metaKey || ev.altKey) return;
+  const shown = D.rows.map((_, i) => i).filter(i => y[i] >= 0), n = shown.indexOf(chosen);
+  const todo = {
+    ArrowDown: () => choose(shown[Math.min(n + 1, shown.length - 1)]), ArrowUp: () => choose(shown[Math.max(n - 1, 0)]),
+    Home: () => choose(shown[0]), End: () => choose(shown[shown.length - 1]),
+    ArrowLeft: () => pan(-1), ArrowRight: () => pan(1), '+': () => by(1.6, (L + R) / 2), '-': () => by(0.625, (L + R) / 2), 0: fit,
+    Escape: () => { chosen = -1; hover(-1); },
+  }[ev.key];
+  if (!todo || !shown.length) return;
+  ev.preventDefault();
+  todo();
+});
+stage.addEventListener('blur', () => hover(-1));
 document.getElementById('find').oninput = ev => { find = ev.target.value.trim().toLowerCase(); rows(); };
 rows();
 })();

@@ -73,7 +73,8 @@ func (s *scene) svg(b *strings.Builder, page bool) {
 		head = 44
 		height += head + 66
 	}
-	fmt.Fprintf(b, `<svg id="plot" xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %g %g" role="img" aria-label="waterfall of a boot">`, picWidth, height, picWidth, height)
+	fmt.Fprintf(b, `<svg id="plot" xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %g %g" role="img" aria-labelledby="plot-title plot-desc"><title id="plot-title">%s</title><desc id="plot-desc">%s</desc>`,
+		picWidth, height, picWidth, height, html.EscapeString(s.title()), html.EscapeString(s.inWords()))
 	b.WriteString("\n")
 	if !page {
 		fmt.Fprintf(b, "<style>%s</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n", pictureStyle)
@@ -95,6 +96,21 @@ func (s *scene) svg(b *strings.Builder, page bool) {
 		b.WriteString("</g>\n")
 	}
 	b.WriteString("</svg>\n")
+}
+
+// inWords tells what the picture shows to who does not see it.
+func (s *scene) inWords() string {
+	text := fmt.Sprintf("A waterfall of %d of %d units and tasks.", s.relevantCount(), len(s.rows))
+	for _, m := range s.marks {
+		text += fmt.Sprintf(" %s at %s.", m.Name, shortMicros(m.Net))
+	}
+	for i, c := range s.a.Costs {
+		if i == 6 {
+			break
+		}
+		text += fmt.Sprintf(" %s: %s.", c.What, c.Net)
+	}
+	return text
 }
 
 func (s *scene) drawGrid(b *strings.Builder, bottom float64) {

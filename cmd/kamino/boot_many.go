@@ -96,7 +96,7 @@ func bootCompare(io ioStreams) *cobra.Command {
 			case "text":
 				err = c.WriteText(io.Out)
 			case "html":
-				err = draw.Comparison(io.Out, c)
+				err = draw.Comparison(io.Out, from, to)
 			default:
 				err = bootEncode(io.Out, b.format, c)
 			}

@@ -25,7 +25,7 @@ func Of(c *boot.Capture) (string, error) {
 	var b bytes.Buffer
 	for _, write := range []func(io.Writer) error{
 		a.WriteText, a.WriteTime, a.WriteBlame, a.WriteChain, cmp.WriteText, report.WriteText,
-		func(w io.Writer) error { return draw.Comparison(w, cmp) },
+		func(w io.Writer) error { return draw.Comparison(w, a, a) },
 		func(w io.Writer) error { return draw.HTML(w, c, a) },
 		func(w io.Writer) error { return draw.SVG(w, c, a) },
 		func(w io.Writer) error { return draw.Trace(w, c, a) },
