@@ -36,7 +36,7 @@ func TestOddBoots(t *testing.T) {
 		"nothing in it":               {&boot.Capture{Schema: boot.Schema}, ""},
 		"circle":                      {circle, ""},
 		"unit before userspace":       {early, "started before userspace"},
-		"restarting":              {machine(svc("kubelet.service", 10*sec, 11*sec, "a.service"), again), "stamps of two runs"},
+		"restarting":                  {machine(svc("kubelet.service", 10*sec, 11*sec, "a.service"), again), "stamps of two runs"},
 		"no edges":                    {machine(svc("kubelet.service", 10*sec, 11*sec)), "no ordering edges"},
 		"clock jump": {&boot.Capture{Schema: boot.Schema, Units: []boot.Unit{svc("a.service", 3, 9, "b")}, Marks: []boot.Mark{{Name: boot.MarkClockJump, At: 5 * sec, Detail: "wall clock moved back by about 1h"}}},
 			"moved back by about 1h"},

@@ -36,6 +36,7 @@ func (c *restoreCommand) remains(ctx context.Context, engine *kamino.Engine) ([]
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
 	out, homes, errs := []remainder{}, map[string]remainder{}, []error(nil)
+	original := len(c.opts.Pools) == 0 // each pool that was read is back at its original model
 	for _, id := range poolsOf(ctx, engine.Provider, nodes, leases) {
 		if len(c.opts.Pools) > 0 && !slices.ContainsFunc(c.opts.Pools, func(name string) bool {
 			return strings.EqualFold(name, id.Name()) || strings.EqualFold(name, string(id))
@@ -53,6 +54,8 @@ func (c *restoreCommand) remains(ctx context.Context, engine *kamino.Engine) ([]
 		found, err := remainsOf(ctx, engine.Provider, pool, homes)
 		out, errs = append(out, found...), append(errs, err)
 	}
+	boots := func(r remainder) bool { return strings.HasPrefix(r.Needed, nextBoots) }
+	original = original && errors.Join(errs...) == nil && !slices.ContainsFunc(append(slices.Collect(maps.Values(homes)), out...), boots)
 	// What versions live in goes after them, innermost first, and not while one in it is needed.
 	holds := ""
 	if slices.ContainsFunc(out, func(r remainder) bool { return r.Needed != "" }) {
@@ -69,7 +72,7 @@ func (c *restoreCommand) remains(ctx context.Context, engine *kamino.Engine) ([]
 			}
 		}
 	}
-	return append(out, inCluster(nodes, leases)...), errors.Join(errs...)
+	return append(out, inCluster(nodes, leases, original)...), errors.Join(errs...)
 }
 
 // poolsOf are the pools that nodes or leases name, in order.
@@ -112,11 +115,13 @@ func remainsOf(ctx context.Context, provider kamino.Provider, pool kamino.Pool, 
 	return out, errors.Join(errs...)
 }
 
+const nextBoots = "the next node boots from it: "
+
 // needed says who would miss an artifact.
 func needed(pool kamino.Pool, a kamino.Artifact) string {
 	var by []string
 	if a.InModel || strings.EqualFold(pool.Model.Image, a.ID) {
-		by = append(by, "the next node boots from it: kamino rollback --pool "+pool.Name+" --to original, with --dry-run to see what that needs")
+		by = append(by, nextBoots+"kamino rollback --pool "+pool.Name+" --to original, with --dry-run to see what that needs")
 	}
 	if a.Instances > 0 {
 		by = append(by, boot.Count(a.Instances, "instance")+" booted from it")
@@ -139,8 +144,9 @@ func removal(kind kamino.Kind, id string) string {
 	return ""
 }
 
-// inCluster is what stands in the cluster: on nodes, and in the namespace kamino-system.
-func inCluster(nodes []kamino.Node, leases []kamino.Lease) []remainder {
+// inCluster is what stands in the cluster: on nodes, and in the namespace kamino-system. The leases
+// hold the former models, which nobody needs once all pools are back at them.
+func inCluster(nodes []kamino.Node, leases []kamino.Lease, original bool) []remainder {
 	labels, annotations := map[string]int{}, map[string]int{}
 	var out []remainder
 	for _, n := range nodes {
@@ -167,10 +173,12 @@ func inCluster(nodes []kamino.Node, leases []kamino.Lease) []remainder {
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		out = append(out, remainder{What: "annotation " + key + " on " + boot.Count(annotations[key], "node"), Remove: "kubectl annotate nodes --all " + key + "-"})
 	}
-	last := ""
+	var last, rollback string
 	if len(leases) > 0 {
-		last = "it holds the leases"
-		out = append(out, remainder{What: "the leases of " + boot.Count(len(leases), "pool") + ", with the former models", Needed: "kamino rollback reads them; no longer needed once each pool is back at its original model, or stays with its image for good",
+		if !original {
+			last, rollback = "it holds the leases", "kamino rollback reads them, until each pool is back at its original model, or stays with its image for good"
+		}
+		out = append(out, remainder{What: "the leases of " + boot.Count(len(leases), "pool") + ", with the former models", Needed: rollback,
 			Remove: "kubectl delete lease -n " + kamino.SystemNamespace + " -l app.kubernetes.io/managed-by=kamino"})
 	}
 	return append(out,

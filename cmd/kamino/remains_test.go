@@ -82,3 +82,39 @@ func TestRemainsAsData(t *testing.T) {
 		t.Errorf("another pool is in it:\n%s", out)
 	}
 }
+
+// TestRemainsAtOriginal: the leases hold the former models, and can go once all pools are back at
+// theirs; not while one boots from an image of Kamino's, or cannot be read, or was not asked for.
+func TestRemainsAtOriginal(t *testing.T) {
+	const leases = "\nkubectl delete lease -n " + kamino.SystemNamespace
+	for name, c := range map[string]struct {
+		change func(w *fakeWorld)
+		args   []string
+		want   bool
+	}{
+		"at its original model": {func(w *fakeWorld) {}, nil, true},
+		"one pool of all":       {func(w *fakeWorld) {}, []string{"--pool", pool1}, false},
+		"another boots from an image": {func(w *fakeWorld) {
+			other := w.cloud.addPool("pool2")
+			w.addNode("pool2", "m1", "")
+			other.Model.Image = w.cloud.put(other, kamino.Version, "2026.11.02", map[string]string{kamino.TagBuiltFrom: "m1"}).ID
+		}, nil, false},
+		"another cannot be read": {func(w *fakeWorld) {
+			other := w.cloud.addPool("pool2")
+			w.addNode("pool2", "m1", "")
+			w.cloud.fails[other.ID] = errors.New("the token has expired")
+		}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := remainsWorld()
+			for _, p := range w.cloud.pools {
+				p.Model.Image = "Generic:linux:node:latest"
+			}
+			c.change(w)
+			out, errs, _ := w.kamino(t, append([]string{"restore", "--everything", "--dry-run"}, c.args...)...)
+			if got := strings.Contains(out, leases); got != c.want {
+				t.Errorf("the leases can go: %t, want %t\n%s%s", got, c.want, out, errs)
+			}
+		})
+	}
+}

@@ -26,7 +26,8 @@ them.
 
 In DIR are kubeconfig, ca.pem and env; on Azure azure.json and
 azurestackcloud.json, too. In another shell, . DIR/env makes kamino, kubectl and
-clients of the cloud use the lab: aws at once, az after sh DIR/az-login.`,
+clients of the cloud use the lab: aws at once, az after sh DIR/az-login. The
+cluster is prepared as kamino init does it, unless --unprepared is given.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if opts.Dir == "" {
@@ -61,6 +62,7 @@ clients of the cloud use the lab: aws at once, az after sh DIR/az-login.`,
 	flags.IntVar(&opts.Pools, "pools", 1, "number of pools (scale sets, or Auto Scaling groups)")
 	flags.IntVar(&opts.NodesPerPool, "nodes", 3, "number of nodes of each pool")
 	flags.Float64Var(&opts.Speed, "speed", 1, "how many times faster than the cloud and the nodes work")
+	flags.BoolVar(&opts.Unprepared, "unprepared", false, "leave the cluster as it is before kamino init, to install the chart kamino-base or to run kamino init")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "log every request and component")
 	return cmd
 }
@@ -79,7 +81,7 @@ func checkCloud(on *string, kind string) error {
 	case *on != lab.OnAWS:
 		return fmt.Errorf("cloud %q is unknown: use --cloud azure or aws", *on)
 	case kind == qemu:
-		return errors.New("virtual machines are on Azure only: leave out --cloud aws, or --machines qemu")
+		return errors.New("virtual machines are on Azure only: omit --cloud aws or --machines qemu")
 	}
 	return nil
 }
