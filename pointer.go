@@ -87,9 +87,11 @@ const (
 )
 
 // astray judges a pointer by what booted from it: the first instance that was created
-// pointerSettles or more after the last promotion. That Azure resolves "latest" anew at each
-// scale-out is what most users report (https://github.com/Azure/azure-rest-api-specs/issues/4446),
-// and one did not see (https://github.com/Azure/azvmimagebuilder/issues/33): unverified.
+// pointerSettles or more after the last promotion. A later one that followed acquits it: a person
+// may have excluded the version for an hour meanwhile, and taken that back. That Azure resolves
+// "latest" anew at each scale-out is what most users report
+// (https://github.com/Azure/azure-rest-api-specs/issues/4446), and one did not see
+// (https://github.com/Azure/azvmimagebuilder/issues/33): unverified.
 func (l Ledger) astray(image string, versions []Artifact) *Stray {
 	p, now := l.Promoted, resolved(versions)
 	if p == nil || p.At.IsZero() || now == nil || now.Name != p.Version || !points(image, versions) {
@@ -98,12 +100,16 @@ func (l Ledger) astray(image string, versions []Artifact) *Stray {
 	first := Stray{Promoted: p.Version, At: p.At}
 	for _, v := range versions {
 		for _, born := range v.Births {
-			if born.After(p.Born) && !born.Before(p.At.Add(pointerSettles)) && (first.Born.IsZero() || born.Before(first.Born)) {
+			if !born.After(p.Born) || born.Before(p.At.Add(pointerSettles)) {
+				continue
+			} else if v.Name == p.Version {
+				return nil
+			} else if first.Born.IsZero() || born.Before(first.Born) {
 				first.Booted, first.Born = v.Name, born
 			}
 		}
 	}
-	if first.Born.IsZero() || first.Booted == p.Version {
+	if first.Born.IsZero() {
 		return nil
 	}
 	return &first

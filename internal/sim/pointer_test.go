@@ -298,6 +298,32 @@ func TestPointerDistrusted(t *testing.T) {
 	}
 }
 
+// TestPinForAnHour: a person excludes what was promoted, the pool scales out, and the person takes
+// that back, all between two runs. The instance looks as if the pool did not follow its definition,
+// until a later one has.
+func TestPinForAnHour(t *testing.T) {
+	w := pointing(1)
+	if p := w.update(unset()); p.err != nil {
+		t.Fatal(p.err)
+	}
+	v := kamino.VersionName(w.now)
+	for _, excluded := range []bool{true, false} {
+		w.advance(w.now.Add(time.Hour))
+		w.flag(w.version(v), excluded)
+		w.advance(w.now.Add(time.Minute))
+		w.grow(w.pools[poolA], w.pools[poolA].capacity+1)
+	}
+	w.advance(w.now.Add(20 * time.Hour))
+	if s := w.status(t).Strayed; s != nil {
+		t.Errorf("the pool followed its definition all the time, and status says that it did not: %s", s)
+	}
+	w.patch("a-2", w.now.Format(time.RFC3339))
+	p, _ := w.auto(unsetAuto())
+	if d := w.artifacts[artifactKey(poolA, kamino.Definition, kamino.DefinitionName("a"))]; p.err != nil || d.Tags[kamino.TagPointer] != "" || w.pools[poolA].image != d.ID {
+		t.Errorf("%v: the definition has the tag %q, the model refers to %s", p.err, d.Tags[kamino.TagPointer], lastSegment(w.pools[poolA].image))
+	}
+}
+
 // TestPointerMigration: a pool that goes by version comes to point by a run that nobody told how,
 // as long as its definition stands for what the model names; a run that a former kamino left, which
 // goes by version, is finished as it was begun.
