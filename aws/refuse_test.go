@@ -111,6 +111,9 @@ func TestCanaryUserData(t *testing.T) {
 		{"script", "#!/bin/sh\n", "readable MIME multipart"},
 		{"no NodeConfig", multi("--B\nContent-Type: text/x-shellscript\n\n#!/bin/sh\n"), "no NodeConfig"},
 		{"own taints", multi(part + "flags: [--register-with-taints=a=b:NoSchedule]\n"), "taints of its own"},
+		{"own taints in kubelet's configuration", multi(part + "kubelet: {config: {registerWithTaints: [{key: a, effect: NoSchedule}]}}\n"), "taints of its own"},
+		{"a script that writes them", multi(part + "kind: NodeConfig\n--B\nContent-Type: text/x-shellscript\nContent-Transfer-Encoding: base64\n\n" +
+			base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\necho '{\"registerWithTaints\":[{\"key\":\"a\"}]}' >/etc/kubernetes/kubelet/config.json.d/50-taints.conf\n")) + "\n"), "taints of its own"},
 		{"too long", multi(part + strings.Repeat("# 16 bytes here\n", 1015)), "at most 16384"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

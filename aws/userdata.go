@@ -38,6 +38,10 @@ var agentDocument = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?kamino\.dev/`
 
 const registerTaints = "register-with-taints"
 
+// ownTaints is that flag, or its field in a configuration of kubelet
+// (https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/).
+var ownTaints = regexp.MustCompile(`(?i)register-?with-?taints`)
+
 // canaryConfig registers the node with the taint of canaries, and out of load balancers, from its
 // first second. The kubelet adds the labels of a second flag to those of the first
 // (k8s.io/component-base/cli/flag, ConfigurationMap). The nonce is for the agent: EC2 shows a
@@ -76,7 +80,7 @@ func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
 	switch {
 	case err != nil:
 		return refuse("the user data of the launch template is not a readable MIME multipart: "+err.Error(), inPool)
-	case has(parts, nodeConfig) && bytes.Contains(raw, []byte(registerTaints)):
+	case has(parts, nodeConfig) && slices.ContainsFunc(parts, part.ownTaints):
 		return refuse("the user data registers nodes with taints of its own, which a canary's would replace", inPool)
 	case has(parts, nodeConfig):
 	case has(parts, agentConfig):
@@ -93,6 +97,16 @@ func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
 		return refuse(fmt.Sprintf("with the part that asks for a canary's taint the user data has %d bytes, at most %d are allowed", len(whole), maxUserData), "make it shorter, or "+inPool)
 	}
 	return base64.StdEncoding.EncodeToString(whole), nil
+}
+
+// ownTaints says whether a part, a script included, has nodes registered with taints.
+func (p part) ownTaints() bool {
+	if strings.EqualFold(strings.TrimSpace(p.header.Get("Content-Transfer-Encoding")), "base64") {
+		if text, err := base64.StdEncoding.DecodeString(string(p.body)); err == nil {
+			return ownTaints.Match(text)
+		}
+	}
+	return ownTaints.Match(p.body)
 }
 
 // has says whether one of the parts is of a media type.
