@@ -343,7 +343,7 @@ func TestPointerMigration(t *testing.T) {
 				w.version(v.Name).Excluded = true
 			}
 		}, false, "let the one that the model names count for the definition again"},
-		{"a region contradicts", func(w *world) { w.version("2026.03.09").Disputed = true }, false, "in one of its regions not"},
+		{"a region contradicts", func(w *world) { w.version("2026.03.09").Disputed = true }, false, "excluded from latest in one of its regions"},
 	} {
 		w := aged(1)
 		tt.change(w)
