@@ -12,6 +12,8 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"kamino.dev/kamino/lab"
 )
 
 // quoted are commands within a sentence.
@@ -44,6 +46,9 @@ func typed(t *testing.T, command, release string, made []*unstructured.Unstructu
 	words := strings.Fields(command)
 	switch {
 	case words[0] == "kamino":
+		if at := slices.Index(words, "--seal-image"); at > 0 && !strings.Contains(text(t, made), `"name":"POD_IMAGE","value":"`+words[at+1]+`"`) {
+			t.Errorf("%s: the jobs seal with another image", command)
+		}
 		if out, err := exec.CommandContext(t.Context(), binary, append(words[1:], "--help")...).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", command, err, out)
 		}
@@ -71,20 +76,38 @@ func typed(t *testing.T, command, release string, made []*unstructured.Unstructu
 	}
 }
 
+// text is objects as the API server would get them.
+func text(t *testing.T, made []*unstructured.Unstructured) string {
+	t.Helper()
+	var all []byte
+	for _, o := range made {
+		data, err := o.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, data...)
+	}
+	return string(all)
+}
+
 // TestNotes: what the charts tell people to type after an installation can be typed as it stands.
 func TestNotes(t *testing.T) {
 	for _, use := range uses {
 		t.Run(use.name, func(t *testing.T) {
-			files, err := render(t, "rel", use.sets...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			list := commands(files["vmss-prototype/templates/NOTES.txt"])
-			if len(list) == 0 {
-				t.Error("the notes tell nothing to type")
-			}
-			for _, command := range list {
-				typed(t, command, "rel", objects(t, "rel", use.sets...))
+			// The chart of a release seals with an image of its own.
+			for _, more := range [][]string{nil, {"kamino.container.sealImage=" + lab.SealImage}} {
+				sets := slices.Concat(use.sets, more)
+				files, err := render(t, "rel", sets...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				list := commands(files["vmss-prototype/templates/NOTES.txt"])
+				if len(list) == 0 {
+					t.Error("the notes tell nothing to type")
+				}
+				for _, command := range list {
+					typed(t, command, "rel", objects(t, "rel", sets...))
+				}
 			}
 		})
 	}
