@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -102,10 +103,10 @@ func (o overview) decideUnfinished(p *PoolPlan) {
 	p.Action = DoFinish
 	if rec.Work == WorkPatch {
 		p.because("unfinished", "patch run %s (process %s) has node %s since %s, at step %s; %s", o.lease.Holder, o.lease.Process,
-			firstWord(rec.Donor, "none"), rec.Started.UTC().Format(time.RFC3339), firstWord(rec.Step, InLock), goesOn(rec.Donor))
+			cmp.Or(rec.Donor, "none"), rec.Started.UTC().Format(time.RFC3339), cmp.Or(rec.Step, InLock), goesOn(rec.Donor))
 	} else {
 		p.because("unfinished", "run %s (process %s, donor %s) holds the pool at step %s", o.lease.Holder, o.lease.Process,
-			firstWord(rec.Donor, "none"), firstWord(rec.Step, InLock))
+			cmp.Or(rec.Donor, "none"), cmp.Or(rec.Step, InLock))
 	}
 	if !rec.GivingBack && rec.Work == "" { // of a node that was being patched no image is made
 		for _, n := range o.nodes {
@@ -119,7 +120,7 @@ func (o overview) decideUnfinished(p *PoolPlan) {
 // trial is the version that was promoted to be proved in the pool, and has not passed. It is what
 // new nodes boot from or, where that was interrupted, offered while the model names another.
 func (o overview) trial() *Artifact {
-	name := firstWord(o.lease.Ledger.Trial, untriedOffer(o.versions)) // leases are lost, tags stay
+	name := cmp.Or(o.lease.Ledger.Trial, untriedOffer(o.versions)) // leases are lost, tags stay
 	i := indexOf(o.versions, name)
 	if i < 0 || name == "" || o.versions[i].Tags[TagProof] == proofPassed {
 		return nil

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -278,7 +279,7 @@ func (r *Run) proved() *Proved {
 	if r.proof.mode == ProvePool {
 		without = slices.Concat(without, ofCanaries)
 	}
-	p := &Proved{By: r.proof.mode, Node: firstWord(s.Node.Name, s.Canary.Hostname), ReadySeconds: s.boot().Seconds()}
+	p := &Proved{By: r.proof.mode, Node: cmp.Or(s.Node.Name, s.Canary.Hostname), ReadySeconds: s.boot().Seconds()}
 	for _, f := range r.proof.findings {
 		if passed[f.Check] = passed[f.Check] || f.Outcome == ProofPassed; f.Outcome == ProofNotApplicable {
 			p.Left = append(p.Left, f)
@@ -347,7 +348,7 @@ func (r *Run) lookProvable(ctx context.Context) (Next, error) {
 		return Next{}, err
 	} else if r.proof.mode != ProveCanary {
 		return Next{}, &RefusedError{Subject: "pool " + r.pool.Name, Refusals: []Refusal{{Code: codeNoCanary, Field: "--prove", Value: string(ProveCanary),
-			Why: "no canary can be created: " + firstWord(r.proof.none, "this cluster cannot examine canaries"), Do: r.grantCanary() + "omit --prove to accept the version unproved"}}}
+			Why: "no canary can be created: " + cmp.Or(r.proof.none, "this cluster cannot examine canaries"), Do: r.grantCanary() + "omit --prove to accept the version unproved"}}}
 	}
 	return done("a canary can be created"), nil
 }

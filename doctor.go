@@ -156,7 +156,7 @@ func (d *doctor) check(name, fine string, look func() error) (passed bool) {
 	}
 	for _, doubt := range d.doubts[doubts:] {
 		found, do, _ := strings.Cut(doubt, ToEndIt)
-		d.add(Check{Name: name, State: CheckWarned, Found: found, Do: firstWord(do, "nothing: the run continues, and reports this too")})
+		d.add(Check{Name: name, State: CheckWarned, Found: found, Do: cmp.Or(do, "nothing: the run continues, and reports this too")})
 	}
 	return err == nil
 }
@@ -325,7 +325,7 @@ func (e *Engine) askPackages(ctx context.Context, shelf Shelf, n Node) (list []s
 		case err != nil:
 			return nil, fmt.Errorf("read the pod that lists the packages: %w", err)
 		case pod.Failed || !pod.Exists:
-			return nil, fmt.Errorf("node %s did not report its packages: %s", n.Name, firstWord(pod.Message, "somebody deleted the pod"))
+			return nil, fmt.Errorf("node %s did not report its packages: %s", n.Name, cmp.Or(pod.Message, "somebody deleted the pod"))
 		case e.now().Sub(began) > packagesLimit:
 			return nil, fmt.Errorf("node %s did not report its packages within %s; the pod is %s", n.Name, packagesLimit, pod.Message)
 		}

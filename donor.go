@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +89,7 @@ func (v *donorView) readInstance(ctx context.Context) (Instance, error) {
 
 // sawInstance remembers the donor's instance as it was just read.
 func (v *donorView) sawInstance(in Instance) Instance {
-	in.Architecture = firstWord(in.Architecture, v.instance.Architecture)
+	in.Architecture = cmp.Or(in.Architecture, v.instance.Architecture)
 	v.instance, v.seenAt = in, v.engine.now()
 	return in
 }

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func advice(err error, otherwise string) string {
 			all = append(all, h)
 		}
 	}
-	return firstWord(strings.Join(all, "; "), otherwise)
+	return cmp.Or(strings.Join(all, "; "), otherwise)
 }
 
 // Refusal is one reason why Kamino does not touch a pool or a node. It names
@@ -156,7 +157,7 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("pool %s is held by run %s (process %s, %s %s, step %s)",
-		e.Pool.Name(), e.Holder, firstWord(e.By, "unknown"), e.Work.takes(), firstWord(e.Donor, "none"), firstWord(e.Step, InLock))
+		e.Pool.Name(), e.Holder, cmp.Or(e.By, "unknown"), e.Work.takes(), cmp.Or(e.Donor, "none"), cmp.Or(e.Step, InLock))
 }
 
 // transient tells whether looking again later can help.
@@ -303,13 +304,6 @@ func (i *interruption) Error() string {
 }
 
 func (i *interruption) Unwrap() error { return i.cause }
-
-func firstWord(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
 
 // someOf names the first few of a list.
 func someOf(names []string) string {

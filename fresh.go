@@ -64,7 +64,7 @@ func (f Freshness) tags(s Software) map[string]string {
 		bytes += max(image.Bytes, 0)
 	}
 	all := map[string]string{
-		TagPackages: f.PackageDigest, TagKernel: firstWord(f.Kernel, s.Kernel), TagOS: s.OS, TagKubelet: s.Kubelet, TagRuntime: s.Runtime,
+		TagPackages: f.PackageDigest, TagKernel: cmp.Or(f.Kernel, s.Kernel), TagOS: s.OS, TagKubelet: s.Kubelet, TagRuntime: s.Runtime,
 	}
 	if f.PackageCount > 0 {
 		all[TagPackageCount] = strconv.Itoa(f.PackageCount)

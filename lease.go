@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -57,6 +58,7 @@ type Record struct {
 	AwayEnds   time.Time `json:"awayEnds,omitzero"`
 	GivingBack bool      `json:"givingBack,omitempty"`
 	Failure    string    `json:"failure,omitempty"` // why it gives back
+	Proof      Outcome   `json:"proof,omitempty"`   // how the proof ended, where that is why
 	// Interrupted: it gives back because it was told to end.
 	Interrupted bool   `json:"interrupted,omitempty"`
 	FailedAt    string `json:"failedAt,omitempty"` // the step that failed
@@ -183,9 +185,11 @@ type PastRun struct {
 	Packages int  `json:"packages,omitempty"`
 	// Interrupted: it was told to end, or its process ended, and no run has gone on with it.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// Failure is why it failed, "" when it did not, and Step where.
-	Failure string `json:"failure,omitempty"`
-	Step    string `json:"step,omitempty"`
+	// Failure is why it failed, "" when it did not, Step where, and Proof how the proof of its version
+	// ended, where that is why.
+	Failure string  `json:"failure,omitempty"`
+	Step    string  `json:"step,omitempty"`
+	Proof   Outcome `json:"proof,omitempty"`
 }
 
 const (
@@ -214,7 +218,7 @@ func (l *Ledger) failed(run string, rec Record, now time.Time) {
 		rec.FailedAt = rec.Step
 	}
 	l.passed(PastRun{Run: run, Donor: rec.Donor, Interrupted: rec.Interrupted || rec.Failure == "", Work: rec.Work, Version: rec.Version, Ended: now, Seconds: now.Sub(rec.Started).Seconds(), AwaySeconds: rec.away().Seconds(),
-		Failure: cutText(firstWord(rec.Failure, processEnded+rec.FailedAt), maxFailure), Step: rec.FailedAt})
+		Failure: cutText(cmp.Or(rec.Failure, processEnded+rec.FailedAt), maxFailure), Step: rec.FailedAt, Proof: rec.Proof})
 }
 
 // Away is since when the donor may be off; zero where it is not, or is back.

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ func (h *holder) look(ctx context.Context, fresh func() Record) (Next, error) {
 	}
 	if left := LeaseDuration - now.Sub(h.watched.since); left > 0 {
 		return waitUpTo(fmt.Sprintf("a lease renewal by run %s (process %s, %s %s, step %s)",
-			lease.Holder, firstWord(lease.Process, "unknown"), lease.Record.Work.takes(), firstWord(lease.Record.Donor, "none"), firstWord(lease.Record.Step, InLock)), left), nil
+			lease.Holder, cmp.Or(lease.Process, "unknown"), lease.Record.Work.takes(), cmp.Or(lease.Record.Donor, "none"), cmp.Or(lease.Record.Step, InLock)), left), nil
 	}
 	return act(ActLease, fmt.Sprintf("adopt run %s, left by process %s at step %s", lease.Holder, lease.Process, lease.Record.Step),
 		func(ctx context.Context) error {
@@ -122,7 +123,7 @@ func heldError(l Lease) error {
 // others.
 func HowToEnd(process string) string {
 	return fmt.Sprintf("to end it now: kamino pause --reason TEXT, or SIGTERM to process %s: it gives back what it took; if that process is gone or hangs and is killed, the next run, or kamino restore, takes the lease over once it has watched it for %s",
-		firstWord(process, "unknown"), LeaseDuration)
+		cmp.Or(process, "unknown"), LeaseDuration)
 }
 
 // freshID is the same however often it is asked for, so that a write whose reply

@@ -308,7 +308,7 @@ func (b BlockedNode) String() string {
 	if !b.Since.IsZero() {
 		text = "since " + b.Since.UTC().Format(time.RFC3339) + " "
 	}
-	return fmt.Sprintf("%sby patch run %s: %s", text, firstWord(b.Run, "unknown"), firstWord(b.Reason, "unknown reason"))
+	return fmt.Sprintf("%sby patch run %s: %s", text, cmp.Or(b.Run, "unknown"), cmp.Or(b.Reason, "unknown reason"))
 }
 
 // Do is what can be typed about it.

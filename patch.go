@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,7 +95,7 @@ func (o PatchOptions) Validate() error {
 		return WithHint(fmt.Errorf("invalid time for a boot %s, or to settle %s", w.Return, w.Settle), "use --return 1m or more, and --settle 0 or more; with auto-update --patch-return and --patch-settle")
 	}
 	run := o.Options
-	run.Donor = firstWord(o.Donor, "to be chosen")
+	run.Donor = cmp.Or(o.Donor, "to be chosen")
 	return run.Validate()
 }
 

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -405,7 +406,7 @@ func (e *Engine) bootable(ctx context.Context, o overview, t target, dryRun bool
 			return waitPercent("the change of version "+t.version.Name, found[0].Percent), nil
 		}
 		return Next{}, WithHint(fmt.Errorf("version %s of pool %s is not replicated in %s: no node can boot from it",
-			t.version.Name, o.pool.Name, firstWord(o.pool.Location, "the pool's region")), "%s", o.targetsHint(t.version.Name))
+			t.version.Name, o.pool.Name, cmp.Or(o.pool.Location, "the pool's region")), "%s", o.targetsHint(t.version.Name))
 	}
 	if next, err := look(ctx); err != nil || next.kind == nextDone || dryRun {
 		return err

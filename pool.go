@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -60,7 +61,7 @@ type Instance struct {
 
 // as is the instance with the VM that its node or a record showed, where its provider tells none.
 func (in Instance) as(vm string) Instance {
-	in.VMID = firstWord(in.VMID, vm)
+	in.VMID = cmp.Or(in.VMID, vm)
 	return in
 }
 

@@ -59,7 +59,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 			"%s offers it", HowToAccept(o.pool.Name))
 	case v.Tags[TagReceipt] == "" && !opts.AcceptUnsealed:
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s has no seal receipt: its disk may hold the identity and the secrets of node %s",
-			v.Name, o.pool.Name, firstWord(v.Tags[TagBuiltFrom], "unknown")), "to use it all the same: --accept-unsealed, with --prove canary to prove it first")
+			v.Name, o.pool.Name, cmp.Or(v.Tags[TagBuiltFrom], "unknown")), "to use it all the same: --accept-unsealed, with --prove canary to prove it first")
 	}
 	now := o.next()
 	promoted := now != nil && now.Name == t.version.Name && (opts.Proof == nil || now.Tags[TagProof] == proofPassed)
@@ -191,7 +191,7 @@ func (o overview) passedOver(t target) []Artifact {
 func (o overview) noFallback(err error) error {
 	if t := o.defaultTarget(); t.version != nil && t.version.Tags[TagReceipt] == "" {
 		return WithHint(err, "new nodes still boot from it; version %s has no seal receipt, and its disk may hold the identity and the secrets of node %s: kamino rollback --pool %s --to %[1]s uses it all the same",
-			t.name(), firstWord(t.version.Tags[TagBuiltFrom], "unknown"), o.pool.Name)
+			t.name(), cmp.Or(t.version.Tags[TagBuiltFrom], "unknown"), o.pool.Name)
 	}
 	return WithHint(err, "new nodes still boot from it; kamino rollback --pool %s --to original goes back to the model from before; --dry-run shows first which of your settings that needs", o.pool.Name)
 }

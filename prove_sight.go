@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,11 +44,11 @@ type Sight struct {
 }
 
 // vm is the canary's VM; "" while neither the cloud nor its node tells.
-func (s Sight) vm() string { return firstWord(s.Canary.VMID, s.shown) }
+func (s Sight) vm() string { return cmp.Or(s.Canary.VMID, s.shown) }
 
 // born names the node of the pool that was watched.
 func (s Sight) born() string {
-	return "node " + firstWord(s.Node.Name, s.Canary.Hostname)
+	return "node " + cmp.Or(s.Node.Name, s.Canary.Hostname)
 }
 
 // boot is how long it took from a machine that runs to a node that is Ready: by the node's own word

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -88,7 +89,7 @@ func judgeCloud(s Sight, _ Bounds) (Outcome, string) {
 	case c.State == Failed && c.Blocked:
 		return ProofInconclusive, "the cloud did not create it: " + c.Failure
 	case c.State == Failed:
-		return ProofFailed, "the cloud abandoned it: " + firstWord(c.Failure, "no reason given") + s.lastLines()
+		return ProofFailed, "the cloud abandoned it: " + cmp.Or(c.Failure, "no reason given") + s.lastLines()
 	case s.Running.IsZero() && s.Now.Sub(s.Launched) > createLimit:
 		return ProofInconclusive, fmt.Sprintf("the cloud has not created it within %s", createLimit)
 	case s.Running.IsZero():

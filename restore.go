@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,11 +191,11 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 	if held := (*HeldError)(nil); errors.As(err, &held) {
 		return append(left, made...), err
 	} else if err != nil {
-		err = WithHint(fmt.Errorf("restore pool %s: %w", r.pool.Name, err), "%s", firstWord(Hint(err), "fix the cause, then run: kamino restore"))
+		err = WithHint(fmt.Errorf("restore pool %s: %w", r.pool.Name, err), "%s", cmp.Or(Hint(err), "fix the cause, then run: kamino restore"))
 		return append(left, made...), errors.Join(err, surveyed)
 	}
 	for i := range left {
-		left[i].Done = firstWord(left[i].mended("given back"), "given back")
+		left[i].Done = cmp.Or(left[i].mended("given back"), "given back")
 	}
 	for i := range made {
 		why := r.image.foreign
@@ -248,7 +249,7 @@ func (p leftPool) left() []Left {
 	}
 	if p.lease.Holder != "" {
 		left = append(left, Left{Pool: p.id, Run: p.lease.Holder, Node: p.lease.Record.Donor,
-			What: fmt.Sprintf("lease held by process %s at step %s", firstWord(p.lease.Process, "unknown"), firstWord(p.lease.Record.Step, InLock))})
+			What: fmt.Sprintf("lease held by process %s at step %s", cmp.Or(p.lease.Process, "unknown"), cmp.Or(p.lease.Record.Step, InLock))})
 	}
 	return left
 }

@@ -156,7 +156,7 @@ func (o overview) findTarget(to string) (target, error) {
 		switch {
 		case t.version != nil && t.version.Tags[TagReceipt] == "":
 			return target{}, WithHint(fmt.Errorf("version %s of pool %s, which comes before, has no seal receipt: its disk may hold the identity and the secrets of node %s",
-				t.name(), o.pool.Name, firstWord(t.version.Tags[TagBuiltFrom], "unknown")), "to use it all the same: --to %s; else %s", t.name(), o.targetsHint())
+				t.name(), o.pool.Name, cmp.Or(t.version.Tags[TagBuiltFrom], "unknown")), "to use it all the same: --to %s; else %s", t.name(), o.targetsHint())
 		case t.name() != "":
 			return t, nil
 		}
@@ -178,7 +178,7 @@ func (o overview) findTarget(to string) (target, error) {
 			continue
 		}
 		if !v.whole() || !v.Ready {
-			return target{}, WithHint(fmt.Errorf("version %s of pool %s is %s and not ready to boot from: %s", v.Name, o.pool.Name, v.State, firstWord(v.Failure, "not replicated")),
+			return target{}, WithHint(fmt.Errorf("version %s of pool %s is %s and not ready to boot from: %s", v.Name, o.pool.Name, v.State, cmp.Or(v.Failure, "not replicated")),
 				"%s", o.targetsHint())
 		}
 		return target{version: &o.versions[i]}, nil

@@ -200,7 +200,7 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 	}
 	if rec, ok := r.engine.Cluster.(Recorder); ok && s.Notify != "" && !p.notified {
 		p.notified = true
-		rec.Record(ctx, r.donor.node, r.held.run, "Kamino"+s.Notify, firstWord(s.Tells, next.what))
+		rec.Record(ctx, r.donor.node, r.held.run, "Kamino"+s.Notify, cmp.Or(s.Tells, next.what))
 	}
 	if next.steps {
 		return next, next.do(ctx)

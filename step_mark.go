@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,7 +183,7 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 		}
 		if now := resolvedName(versions); now != m.plan.To && !m.to.stays {
 			return Next{}, WithHint(fmt.Errorf("the image definition of pool %s now stands for %s, not for %s: somebody offered or excluded versions meanwhile",
-				r.pool.Name, firstWord(now, "nothing"), m.plan.To), "run again")
+				r.pool.Name, cmp.Or(now, "nothing"), m.plan.To), "run again")
 		}
 	}
 	return done("the versions are marked"), nil
@@ -214,7 +215,7 @@ func (m marking) unsettled(ctx context.Context, r *Run, before []string) (why st
 // mark offers a version, or withdraws it.
 func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
 	if bad {
-		reason := firstWord(m.plan.reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
+		reason := cmp.Or(m.plan.reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
 		if m.plan.reason != "" && !m.to.stays && v.Name != m.plan.From {
 			reason = "passed over when version " + m.plan.From + " was withdrawn: it has no seal receipt, or passed no proof"
 		}
@@ -263,7 +264,7 @@ func (m marking) unmoved(ctx context.Context, r *Run, pool Pool) error {
 	}
 	if now := resolvedName(versions); now != m.from && now != m.plan.To {
 		return WithHint(fmt.Errorf("the image definition of pool %s now stands for %s, not for %s: nothing is changed",
-			r.pool.Name, firstWord(now, "nothing"), firstWord(m.from, "nothing")), "run again")
+			r.pool.Name, cmp.Or(now, "nothing"), cmp.Or(m.from, "nothing")), "run again")
 	}
 	return nil
 }

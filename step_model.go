@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -150,7 +151,7 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 		}
 		if now := resolvedName(versions); now != want.Version {
 			return Next{}, WithHint(fmt.Errorf("the image definition now stands for %s, not for %s: the model of pool %s does not come to name it",
-				firstWord(now, "nothing"), want.Version, pool.Name), "kamino rollback --pool %s --to VERSION sets the wanted one", pool.Name)
+				cmp.Or(now, "nothing"), want.Version, pool.Name), "kamino rollback --pool %s --to VERSION sets the wanted one", pool.Name)
 		}
 		born = newestBirth(versions)
 	}

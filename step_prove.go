@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -367,7 +368,7 @@ func (r *Run) lookRetire(ctx context.Context) (Next, error) {
 
 func (r *Run) planLaunch() string {
 	would := fmt.Sprintf("start one instance (%s) from the hidden version beside the pool, which costs an instance for about %d minutes",
-		firstWord(r.proof.fit.Size, "the pool's size"), int(r.proofExpected()/time.Minute)+1)
+		cmp.Or(r.proof.fit.Size, "the pool's size"), int(r.proofExpected()/time.Minute)+1)
 	if out := r.proof.fit.LeftOut; len(out) > 0 {
 		would += "; left out: " + strings.Join(out, ", ")
 	}

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -180,7 +181,7 @@ func (r *Run) usable(v Artifact) error {
 		return nil // a person has named it
 	case v.Tags[TagReceipt] == "":
 		return WithHint(fmt.Errorf("version %s of today has no seal receipt (no tag %s): its disk may hold the identity and the secrets of node %s",
-			v.Name, TagReceipt, firstWord(v.Tags[TagBuiltFrom], "unknown")), hintAgain)
+			v.Name, TagReceipt, cmp.Or(v.Tags[TagBuiltFrom], "unknown")), hintAgain)
 	case v.Tags[TagRun] == r.held.run, r.opts.Today == TodayOfAny, r.madeOf(v):
 		return nil
 	}
@@ -193,7 +194,7 @@ func (r *Run) usable(v Artifact) error {
 func (r *Run) unswapped(v Artifact) error {
 	if then, now := r.image.version.Tags[TagRun], v.Tags[TagRun]; len(r.image.version.Tags) > 0 && now != then {
 		return WithHint(fmt.Errorf("version %s is another one than before: run %s made it, not run %s; the model is not changed",
-			v.Name, firstWord(now, "unknown"), firstWord(then, "unknown")), hintAgain)
+			v.Name, cmp.Or(now, "unknown"), cmp.Or(then, "unknown")), hintAgain)
 	}
 	return r.usable(v)
 }
@@ -315,7 +316,7 @@ func (r *Run) unlisted(versions []Artifact) string {
 
 // hasTrial: the ledger names one, or tags do, of which nobody else decides at the moment.
 func (r *Run) hasTrial() bool {
-	return firstWord(r.held.lease.Ledger.Trial, r.proof.untried) != "" && !r.back.keepTrial
+	return cmp.Or(r.held.lease.Ledger.Trial, r.proof.untried) != "" && !r.back.keepTrial
 }
 
 // lookTrial decides about a version that an ended run promoted to be proved in the pool: its proof
@@ -325,7 +326,7 @@ func (r *Run) lookTrial(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
-	name := firstWord(r.held.lease.Ledger.Trial, r.proof.untried)
+	name := cmp.Or(r.held.lease.Ledger.Trial, r.proof.untried)
 	v, i := o.trial(), indexOf(o.versions, name)
 	switch {
 	case v == nil:
@@ -402,7 +403,7 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 	if foreign := r.foreignSnapshot(s); foreign != "" {
 		return Next{}, inTheWay{WithHint(fmt.Errorf("snapshot %s %s", name, foreign), "wait until that run has ended; if none makes images of this pool, delete the snapshot")}
 	}
-	return r.deleteSnapshot(ctx, s, fmt.Sprintf("delete the stale snapshot taken from %s: %s", s.Tags[TagBuiltFrom], firstWord(why, "it is "+string(s.State))))
+	return r.deleteSnapshot(ctx, s, fmt.Sprintf("delete the stale snapshot taken from %s: %s", s.Tags[TagBuiltFrom], cmp.Or(why, "it is "+string(s.State))))
 }
 
 // imagedElsewhere says whether another version was made of a snapshot, as by a

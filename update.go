@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -225,7 +226,7 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 			l.Ledger.Wrote = &WrittenModel{Image: w.Image, At: w.At, Seen: true, Whole: true}
 		}
 		if r.donorUsed() || r.result.Changed {
-			l.Ledger.passed(PastRun{Run: r.held.run, Donor: firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name), Version: r.image.version.Name,
+			l.Ledger.passed(PastRun{Run: r.held.run, Donor: cmp.Or(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name), Version: r.image.version.Name,
 				Ended: now.UTC(), Seconds: now.Sub(started).Seconds(), AwaySeconds: r.awayFor().Seconds(), ProofSeconds: r.result.proofSeconds()})
 		}
 		l.Record = Record{} // it did not fail
@@ -235,7 +236,7 @@ func (r *Run) finish(ctx context.Context, started time.Time) error {
 func (r *Run) fillResult() {
 	r.result.Run, r.result.Pool = r.held.run, r.pool.ID
 	// What was made before, by this run or another, tells whom it was made of.
-	r.result.Donor = firstWord(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name)
+	r.result.Donor = cmp.Or(r.image.version.Tags[TagBuiltFrom], r.donor.node.Name)
 	r.result.Version, r.result.Image = r.image.version.Name, r.image.version.ID
 	r.result.Adopted = r.held.adopted
 	if r.modelIsTheirs() {
@@ -337,6 +338,9 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 	}
 	if err := r.held.persist(ctx, "write failure on", func(l *Lease) {
 		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt, l.Record.Interrupted = true, cause.Error(), failedStep(cause), interrupted
+		if proof := (*ProofError)(nil); errors.As(cause, &proof) {
+			l.Record.Proof = proof.Outcome
+		}
 	}); err != nil {
 		if errors.Is(err, ErrLeaseLost) {
 			return errors.Join(cause, err)

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,7 +35,7 @@ func (a Artifact) Withdrawn(reason string) Artifact {
 	if a = a.offering(offerWithdrawn); untried || strings.HasPrefix(reason, proofFailedAs) {
 		delete(a.Tags, TagProof)
 	}
-	a.Tags[TagBad] = cutText(firstWord(reason, offerWithdrawn), maxTag)
+	a.Tags[TagBad] = cutText(cmp.Or(reason, offerWithdrawn), maxTag)
 	return a
 }
 

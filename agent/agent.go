@@ -21,6 +21,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -157,8 +158,8 @@ func (e *env) flags(name string) *flag.FlagSet {
 
 // platformFlags adds where the platform is.
 func (e *env) platformFlags(f *flag.FlagSet) {
-	f.StringVar(&e.imds, "imds", or(os.Getenv("KAMINO_IMDS"), platform.DefaultIMDS), "base `URL` of the instance metadata service")
-	f.StringVar(&e.wireServer, "wireserver", or(os.Getenv("KAMINO_WIRESERVER"), platform.DefaultWireServer), "base `URL` of the WireServer")
+	f.StringVar(&e.imds, "imds", cmp.Or(os.Getenv("KAMINO_IMDS"), platform.DefaultIMDS), "base `URL` of the instance metadata service")
+	f.StringVar(&e.wireServer, "wireserver", cmp.Or(os.Getenv("KAMINO_WIRESERVER"), platform.DefaultWireServer), "base `URL` of the WireServer")
 	f.DurationVar(&e.patience, "imds-timeout", 5*time.Minute, "how long to wait for the network and the metadata service")
 }
 
@@ -194,10 +195,3 @@ func newHost(live bool) host.Host {
 }
 
 func (e *env) metadata(d *disk.Disk) platform.Service { return platform.At(d, e.imds) }
-
-func or(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
-}

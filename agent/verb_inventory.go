@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,7 +100,7 @@ func runInventory(ctx context.Context, e *env, args []string) error {
 		fmt.Fprintln(e.err, "inventory: --run is required: the inventory is that run's; `kamino-agent verify --inventory` prints one without a run")
 		return errUsage
 	}
-	e.root, v.onDonor = or(v.hostRoot, e.root), true
+	e.root, v.onDonor = cmp.Or(v.hostRoot, e.root), true
 	d, _, err := e.open()
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -42,7 +43,7 @@ func runPackages(ctx context.Context, e *env, args []string) error {
 	if err := parse(f, args); err != nil {
 		return err
 	}
-	e.root = or(*root, e.root)
+	e.root = cmp.Or(*root, e.root)
 	d, _, err := e.open()
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,7 +66,7 @@ func runPatch(ctx context.Context, e *env, args []string) error {
 	if v.policy, err = patch.ParsePolicy(os.Getenv(patch.PolicyEnv)); err != nil {
 		return err
 	}
-	e.root = or(*pod, e.root)
+	e.root = cmp.Or(*pod, e.root)
 	if v.disk, _, err = e.open(); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -131,13 +132,13 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 	if err := config.Adapt(platform.OnEC2(d) || nodeconfig.Configurer(d) != ""); err != nil {
 		return seal.Options{}, fmt.Errorf("seal: %w; nothing was changed", err)
 	}
-	config.Join = or(v.join, config.Join)
-	config.FreeSpace = or(v.free, config.FreeSpace)
+	config.Join = cmp.Or(v.join, config.Join)
+	config.FreeSpace = cmp.Or(v.free, config.FreeSpace)
 	o := seal.Options{Run: v.run, Nonce: v.nonce, Donor: v.donor, Config: config, FirstBoot: config.FirstBoot, Join: config.Join, Agent: Version, Now: time.Now, Log: v.log, InterruptAfter: v.interruptAfter}
-	o.Facts = seal.Facts{Host: or(v.host, d.Text("etc/hostname")), VMID: platform.SMBIOS(d), MachineID: d.Text("etc/machine-id")}
+	o.Facts = seal.Facts{Host: cmp.Or(v.host, d.Text("etc/hostname")), VMID: platform.SMBIOS(d), MachineID: d.Text("etc/machine-id")}
 	if receipt, ok, _ := seal.ReadReceipt(d); ok {
 		// After the seal the disk no longer knows; its receipt does.
-		o.Facts.Host, o.Facts.VMID = or(o.Facts.Host, receipt.Donor), or(receipt.VMID, o.Facts.VMID)
+		o.Facts.Host, o.Facts.VMID = cmp.Or(o.Facts.Host, receipt.Donor), cmp.Or(receipt.VMID, o.Facts.VMID)
 	}
 	switch {
 	case v.addresses != "":
@@ -146,7 +147,7 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 		if o.Swaps, err = d.Swaps(); err != nil {
 			return o, err
 		}
-		o.Facts.Host = or(o.Facts.Host, hostName())
+		o.Facts.Host = cmp.Or(o.Facts.Host, hostName())
 		o.Facts.Addresses, o.Facts.MACs = ownAddresses()
 	default:
 		o.Facts.Addresses, o.Facts.MACs = seal.Addresses(d), seal.MACs(d)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -59,9 +60,9 @@ func runVerify(ctx context.Context, e *env, args []string) error {
 		options.Also = runtimes.Writable(left)
 	}
 	options.Deep = *deep
-	options.Facts.Host = or(v.host, or(options.Facts.Host, v.donor))
-	options.Facts.VMID = or(*vmID, options.Facts.VMID)
-	options.Facts.MachineID = or(*machineID, options.Facts.MachineID)
+	options.Facts.Host = cmp.Or(v.host, cmp.Or(options.Facts.Host, v.donor))
+	options.Facts.VMID = cmp.Or(*vmID, options.Facts.VMID)
+	options.Facts.MachineID = cmp.Or(*machineID, options.Facts.MachineID)
 	var r scan.Result
 	var err error
 	if *raw != "" {

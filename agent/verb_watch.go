@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"strings"
@@ -22,7 +23,7 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 	once := f.Bool("once", false, "check once, and exit")
 	node := f.String("node", "", "`name` of this machine's Node (default the host name)")
 	f.DurationVar(&w.Interval, "interval", time.Minute, "check interval")
-	f.StringVar(&w.Health, "health", or(os.Getenv("KAMINO_KUBELET_HEALTH"), "http://127.0.0.1:10248/healthz"), "kubelet's health `URL`")
+	f.StringVar(&w.Health, "health", cmp.Or(os.Getenv("KAMINO_KUBELET_HEALTH"), "http://127.0.0.1:10248/healthz"), "kubelet's health `URL`")
 	f.DurationVar(&w.Deadline, "deadline", 2*time.Minute, "how long kubelet may take to be healthy with a new configuration")
 	f.DurationVar(&w.Settle, "settle", 10*time.Second, "how long it must stay healthy")
 	if err := parse(f, args); err != nil {
@@ -37,7 +38,7 @@ func runWatch(ctx context.Context, e *env, args []string) error {
 	if w.Settings, err = seal.ReadSettings(d); err != nil {
 		return err
 	}
-	name := or(*node, or(nodeconfig.NodeName(d), strings.ToLower(or(d.Text("etc/hostname"), hostName()))))
+	name := cmp.Or(*node, cmp.Or(nodeconfig.NodeName(d), strings.ToLower(cmp.Or(d.Text("etc/hostname"), hostName()))))
 	if d.Live() || *node != "" {
 		var kept nodeClient
 		w.Node = func(ctx context.Context) (watch.Node, error) { return kept.of(ctx, d, name) }

@@ -122,11 +122,11 @@ func ofRuns(s kamino.PoolStatus, look string) (all []Happening) {
 
 func failed(pool string, past kamino.PastRun) (reason, text string) {
 	reason, text = RunFailed, fmt.Sprintf("run %s of pool %s failed: %s", past.Run, pool, cut(past.Failure))
-	for outcome, r := range map[kamino.Outcome]string{kamino.ProofFailed: kamino.EventProofFailed, kamino.ProofInconclusive: kamino.EventProofInconclusive} {
-		proof := &kamino.ProofError{Version: past.Version, Outcome: outcome}
-		if says, _, _ := strings.Cut(proof.Error(), ": "); past.Version != "" && strings.Contains(past.Failure, says) {
-			reason = r
-		}
+	switch past.Proof {
+	case kamino.ProofFailed:
+		reason = kamino.EventProofFailed
+	case kamino.ProofInconclusive:
+		reason = kamino.EventProofInconclusive
 	}
 	if past.Work == kamino.WorkPatch {
 		reason, text = kamino.EventPatchFailed, fmt.Sprintf("the patch of node %s of pool %s failed: %s", past.Donor, pool, cut(past.Failure))

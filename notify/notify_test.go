@@ -28,8 +28,7 @@ func TestOf(t *testing.T) {
 	}
 	done, failed := kamino.PastRun{Donor: "n1", Version: "v2"}, kamino.PastRun{Donor: "n1", Failure: "step drain: a\nbudget"}
 	proof := func(o kamino.Outcome) kamino.PastRun {
-		err := &kamino.ProofError{Version: "v3", Outcome: o, Findings: []kamino.Finding{{Check: "ready"}}}
-		return kamino.PastRun{Version: "v3", Failure: fmt.Sprintf("step examine: %v", err)}
+		return kamino.PastRun{Version: "v3", Failure: "step examine: not Ready", Proof: o}
 	}
 	away := func(d time.Duration) *kamino.Unfinished {
 		return &kamino.Unfinished{Run: "r", Record: kamino.Record{Donor: "n1", AwaySince: now.Add(-d)}}

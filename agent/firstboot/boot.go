@@ -3,6 +3,7 @@
 package firstboot
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -226,7 +227,7 @@ func (m *Machine) forget(v verdict) error {
 	}
 	unsealed := !v.sealed && v.owner.VMID+v.owner.Instance != ""
 	if unsealed {
-		m.Log.Warn("this disk belongs to another machine and was never sealed", "owner", or(v.owner.Instance, v.owner.VMID))
+		m.Log.Warn("this disk belongs to another machine and was never sealed", "owner", cmp.Or(v.owner.Instance, v.owner.VMID))
 	}
 	o := seal.Options{FirstBoot: m.Settings.FirstBoot, Join: m.Settings.Join, Facts: seal.Facts{VMID: v.owner.VMID}}
 	counts, err := seal.Forget(m.Disk, o, unsealed)
@@ -338,13 +339,6 @@ func (m *Machine) record(v verdict, state State) error {
 }
 
 func (m *Machine) ready() error { return m.Disk.WriteFile(ReadyPath, []byte("ok\n"), 0o644) }
-
-func or(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
-}
 
 func randomHex(bytes int) string {
 	b := make([]byte, bytes)

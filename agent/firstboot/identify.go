@@ -1,6 +1,7 @@
 package firstboot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func (m *Machine) identify(ctx context.Context, v *verdict) (about, error) {
 		return about{}, fmt.Errorf("pre-provisioned machine (ppsType %s): its owner's data comes later, by a protocol that only cloud-init speaks; "+
 			"seal the donor with firstBoot: cloud-init", parked)
 	}
-	a := about{name: strings.ToLower(or(meta.Compute.OSProfile.ComputerName, cd.HostName)), keys: map[string][]string{}}
+	a := about{name: strings.ToLower(cmp.Or(meta.Compute.OSProfile.ComputerName, cd.HostName)), keys: map[string][]string{}}
 	a.canary = meta.Tag(platform.TagCanary) != "" || canaryName.MatchString(a.name)
 	for _, k := range meta.Compute.PublicKeys {
 		if strings.HasSuffix(k.Path, "/.ssh/authorized_keys") && strings.TrimSpace(k.KeyData) != "" {

@@ -1,10 +1,10 @@
 // Package host runs what cannot be done by writing files: system services, container runtime,
 // mounts, power.
 //
-// There are two hosts. Live executes on the running system. Record, used whenever the agent works
-// on a root directory other than "/", executes nothing: it writes what it would have executed to a
-// log and answers from a script, so that an attached disk never disturbs the machine that seals it,
-// and a test sees every command.
+// There are three hosts. [System] executes on the running system. [Recorder], used whenever the
+// agent works on a root directory other than "/", executes nothing: it writes what it would have
+// executed to a log and answers from a script, so that an attached disk never disturbs the machine
+// that seals it, and a test sees every command. [Idle] refuses every command.
 package host
 
 import (
@@ -25,7 +25,7 @@ type Host interface {
 	Run(ctx context.Context, name string, args ...string) (string, error)
 	// Live reports whether commands have an effect on this machine.
 	Live() bool
-	// PowerOff syncs and switches off at once, without an orderly shutdown: see Live.PowerOff.
+	// PowerOff syncs and switches off at once, without an orderly shutdown: see [System.PowerOff].
 	PowerOff(ctx context.Context) error
 }
 

@@ -208,7 +208,7 @@ func (c Cluster) Certificates() ([]byte, error) {
 	return append(bytes.TrimSpace(text), '\n'), nil
 }
 
-// Owned are fields of KubeletConfiguration that the agent sets itself, from other parts of the
+// owned are fields of KubeletConfiguration that the agent sets itself, from other parts of the
 // document or the machine.
 var owned = map[string]string{
 	"apiVersion": "", "kind": "", "providerID": "the cloud provider sets it",

@@ -1,6 +1,7 @@
 package nodeconfig
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -354,7 +355,7 @@ func findKubelet(ctx context.Context, d *disk.Disk, h host.Host, version string,
 			return p, nil
 		}
 		asked = append(asked, p)
-		seen = append(seen, fmt.Sprintf("%s (%s)", p, or(has, "which prints no version")))
+		seen = append(seen, fmt.Sprintf("%s (%s)", p, cmp.Or(has, "which prints no version")))
 	}
 	if version == "" {
 		return "", errors.New("find kubelet: none at /usr/bin, /usr/local/bin or /opt/bin")
@@ -366,7 +367,7 @@ func findKubelet(ctx context.Context, d *disk.Disk, h host.Host, version string,
 		}
 	}
 	return "", fmt.Errorf("kubelet.version: %s is not on this image; it has %s. Put it at /opt/kamino/kubelet/%s/kubelet of the next donor, or ask for another",
-		version, or(strings.Join(seen, ", "), "none"), version)
+		version, cmp.Or(strings.Join(seen, ", "), "none"), version)
 }
 
 // runtime writes containerd's fragment and makes its configuration import it.
@@ -400,11 +401,4 @@ func (c *NodeConfig) runtime(d *disk.Disk) ([]File, error) {
 	}
 	// A top-level key must stand before the first table.
 	return []File{{runtimeMain, []byte(line + "\n" + text), 0o644, "containerd.service"}, f}, nil
-}
-
-func or(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -112,7 +113,7 @@ func ParseConfig(data []byte) (Config, error) {
 	if err != nil {
 		return c, err
 	}
-	c.Verify.Unknown = or(c.Verify.Unknown, UnknownReport)
+	c.Verify.Unknown = cmp.Or(c.Verify.Unknown, UnknownReport)
 	c.fill()
 	return c, c.validate()
 }
@@ -131,19 +132,12 @@ func decode(data []byte) (Config, error) {
 
 // fill sets the defaults.
 func (c *Config) fill() {
-	c.FirstBoot = or(c.FirstBoot, FirstBootAgent)
-	c.Join = or(c.Join, JoinAuto)
-	c.FreeSpace = or(c.FreeSpace, FreeZero)
+	c.FirstBoot = cmp.Or(c.FirstBoot, FirstBootAgent)
+	c.Join = cmp.Or(c.Join, JoinAuto)
+	c.FreeSpace = cmp.Or(c.FreeSpace, FreeZero)
 	if len(c.Sources) == 0 {
 		c.Sources = []string{"imds://userData", "file:///etc/kamino/nodeconfig.yaml"}
 	}
-}
-
-func or(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }
 
 // Adapt settles, for a disk of EC2, who does what at the first boot. There it is cloud-init, as on
@@ -220,7 +214,7 @@ func (c Config) validate() error {
 				return fmt.Errorf("exceptions[%d].paths: rule %s takes nothing at %s; `kamino-agent rules` lists its paths", i, e.Rule, p)
 			}
 		}
-		if err := oneOf(fmt.Sprintf("exceptions[%d].kind", i), or(e.Kind, sensitivePlace), scan.Kinds()...); err != nil {
+		if err := oneOf(fmt.Sprintf("exceptions[%d].kind", i), cmp.Or(e.Kind, sensitivePlace), scan.Kinds()...); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/base64"
 	"errors"
@@ -64,7 +65,7 @@ func ParsePolicy(data []byte) (Config, error) {
 	if err != nil {
 		return c, fmt.Errorf("seal policy: %w", err)
 	}
-	c.Verify.Unknown = or(c.Verify.Unknown, UnknownRefuse)
+	c.Verify.Unknown = cmp.Or(c.Verify.Unknown, UnknownRefuse)
 	c.Policy = sumOf(data)
 	c.fill()
 	return c, c.validate()

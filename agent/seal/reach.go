@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
@@ -94,7 +95,7 @@ func (r Rule) narrowed(e Exception) (patterns []string) {
 			}
 		}
 		// Its paths are those of the swap files that are in use, whatever they are called.
-		if r.ID == "swap" && or(e.Kind, swapKind) == swapKind && !strings.ContainsAny(p, `*?[\`) {
+		if r.ID == "swap" && cmp.Or(e.Kind, swapKind) == swapKind && !strings.ContainsAny(p, `*?[\`) {
 			patterns = append(patterns, p)
 		}
 	}

@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -282,7 +283,7 @@ func prepare(s *stage, d *disk.Disk, o Options) error {
 	if len(former) > 0 && former[len(former)-1] != '\n' {
 		former = append(former, '\n')
 	}
-	name := or(o.Facts.Host, o.Donor)
+	name := cmp.Or(o.Facts.Host, o.Donor)
 	line := o.Now().UTC().Format(time.DateOnly) + " " + name + "\n"
 	err = s.apply("ancestry", []Match{{Path: Ancestry, New: &Content{Data: append(former, line...), Mode: 0o644}}})
 	if err == nil && o.InterruptAfter == "ancestry" {
@@ -350,7 +351,7 @@ func (o Options) keeps(r Rule) (out []Allowed) {
 			continue
 		}
 		for _, p := range r.narrowed(e) {
-			out = append(out, Allowed{Path: p, Kind: or(e.Kind, sensitivePlace), Why: e.Why})
+			out = append(out, Allowed{Path: p, Kind: cmp.Or(e.Kind, sensitivePlace), Why: e.Why})
 		}
 	}
 	return out

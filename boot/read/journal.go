@@ -35,7 +35,7 @@ func sniffJournalExport(head []byte) bool {
 // entry holds the fields of a journal entry that matter here.
 type entry map[string]string
 
-// journalFields are those fields; everything else is skipped while reading.
+// journalField says whether a field is one of those; all others are skipped while reading.
 func journalField(name string) bool {
 	switch name {
 	case "MESSAGE", "MESSAGE_ID", "UNIT", "_SYSTEMD_UNIT", "SYSLOG_IDENTIFIER", "_TRANSPORT", "_PID", "_BOOT_ID", "_HOSTNAME",

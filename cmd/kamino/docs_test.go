@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -78,7 +79,7 @@ func TestDocsCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range written.FindAllStringSubmatch(string(text), -1) {
-			line := firstOf(m[1], m[2], m[3])
+			line := cmp.Or(m[1], m[2], m[3])
 			if err := parses(line); err != nil {
 				t.Errorf("%s: %q: %v", filepath.Base(page), line, err)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,6 +96,6 @@ func (c *doctorCommand) image(ctx context.Context) kamino.Check {
 func printChecks(w io.Writer, checks []kamino.Check) {
 	fmt.Fprintln(w, "CHECK\tOF\tRESULT\tFOUND\tWHAT TO DO")
 	for _, c := range checks {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name, shown(firstOf(c.Node, c.Pool)), c.State, oneLine(c.Found), firstOf(oneLine(c.Do), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name, shown(cmp.Or(c.Node, c.Pool)), c.State, oneLine(c.Found), cmp.Or(oneLine(c.Do), "-"))
 	}
 }

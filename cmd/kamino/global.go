@@ -127,15 +127,6 @@ func (g *globalOptions) complete(a *app) error {
 	return nil
 }
 
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
-}
-
 // newRunID makes an ID that sorts by time and fits into the name of a pod.
 func newRunID(now time.Time) string {
 	var b [3]byte

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ func checkPinned(image string) error {
 // pod, the one which that pod runs.
 func (a *app) needImage(ctx context.Context, dryRun bool) error {
 	g := &a.global
-	g.SealImage = firstOf(g.SealImage, a.env("POD_IMAGE"), builtinImage)
+	g.SealImage = cmp.Or(g.SealImage, a.env("POD_IMAGE"), builtinImage)
 	if g.SealImage == "" && a.env("KUBERNETES_SERVICE_HOST") != "" {
 		if err := a.ownImage(ctx); err != nil && !dryRun {
 			return err
@@ -58,7 +59,7 @@ func (a *app) ownImage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	namespace, pod := a.env("POD_NAMESPACE"), firstOf(a.env("POD_NAME"), a.env("HOSTNAME"))
+	namespace, pod := a.env("POD_NAMESPACE"), cmp.Or(a.env("POD_NAME"), a.env("HOSTNAME"))
 	if r, ok := c.(runningImage); ok && namespace != "" && pod != "" {
 		if a.global.SealImage, err = r.RunningImage(ctx, namespace, pod); err != nil {
 			return kamino.WithHint(fmt.Errorf("find the image of this pod: %w", err), "name the image with --image NAME@sha256:DIGEST")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -65,7 +66,7 @@ func (c *initCommand) Run(ctx context.Context) error {
 	if err := c.out.check(); err != nil {
 		return err
 	}
-	if known := firstOf(c.global.SealImage, c.env("POD_IMAGE"), builtinImage); len(c.images) == 0 && digest.MatchString(known) {
+	if known := cmp.Or(c.global.SealImage, c.env("POD_IMAGE"), builtinImage); len(c.images) == 0 && digest.MatchString(known) {
 		c.images = []string{known}
 	}
 	for _, image := range c.images {

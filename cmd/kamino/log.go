@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -119,7 +120,7 @@ func (l *eventLog) event(ev kamino.Event) {
 	if ev.Percent >= 0 {
 		attrs = append(attrs, slog.Int("percent", ev.Percent))
 	}
-	l.write(l.level(ev), firstOf(told(ev), string(ev.Kind)), attrs...)
+	l.write(l.level(ev), cmp.Or(told(ev), string(ev.Kind)), attrs...)
 }
 
 // told is an event's message as people read it: that of a wait only says for what.

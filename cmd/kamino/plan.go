@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,7 +149,7 @@ func printPool(w io.Writer, p kamino.PoolPlan) {
 	if warning := p.Models.Warning(); warning != "" {
 		fmt.Fprintf(w, "Warning:\t%s\n", warning)
 	}
-	fmt.Fprintf(w, "Image:\t%s\n", firstOf(p.Image, "none"))
+	fmt.Fprintf(w, "Image:\t%s\n", cmp.Or(p.Image, "none"))
 	printCandidates(w, p.Candidates)
 	if p.Run != nil {
 		fmt.Fprintln(w)
@@ -177,6 +178,6 @@ func printCandidates(w io.Writer, candidates []kamino.Candidate) {
 		if ready == "0s" {
 			ready = "under 1m"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", rank, c.Node, shown(c.Patched), shown(ready), firstOf(strings.Join(reasons, "; "), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", rank, c.Node, shown(c.Patched), shown(ready), cmp.Or(strings.Join(reasons, "; "), "-"))
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -106,7 +107,7 @@ func (l *live) event(ev kamino.Event) {
 	var standing []string
 	switch ev.Kind {
 	case kamino.StepDone:
-		standing = []string{l.line(ev, ev.Elapsed, firstOf(ev.Message, "done"))}
+		standing = []string{l.line(ev, ev.Elapsed, cmp.Or(ev.Message, "done"))}
 	case kamino.StepFailed:
 		standing = []string{l.line(ev, ev.Elapsed, "failed: "+ev.Message)}
 	case kamino.StepRefused:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -252,7 +253,7 @@ func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 	if r.To == "" || r.To == r.From {
 		fmt.Fprintf(w, "Next node:\tboots from %s, as before\n", bootsFrom(r))
 	} else {
-		fmt.Fprintf(w, "Next node:\tboots from %s, before from %s%s\n", bootsFrom(r), firstOf(r.From, "an image that is not a prototype"), would)
+		fmt.Fprintf(w, "Next node:\tboots from %s, before from %s%s\n", bootsFrom(r), cmp.Or(r.From, "an image that is not a prototype"), would)
 	}
 	printProved(w, r.Proof)
 	if r.Canary != "" {
@@ -269,7 +270,7 @@ func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 
 // bootsFrom is what the next node boots from once it is done.
 func bootsFrom(r kamino.Rollback) string {
-	text := firstOf(r.To, r.From, "an image that is not a prototype")
+	text := cmp.Or(r.To, r.From, "an image that is not a prototype")
 	if r.Unproved {
 		text += ", " + unproved
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -61,7 +62,7 @@ func newAzure(g globalOptions) (kamino.Provider, error) {
 		Subscription: g.Subscription, ResourceGroup: g.ResourceGroup, Gallery: g.Gallery, UserAgent: "kamino", Heard: g.heard,
 	}
 	if g.InCluster {
-		config.File = firstOf(g.AzureConfig, azure.DefaultFile)
+		config.File = cmp.Or(g.AzureConfig, azure.DefaultFile)
 	}
 	if len(g.KeepExtension) > 0 {
 		config.KeepExtensions = azure.BillingExtensions()
@@ -109,7 +110,7 @@ func (a *app) located(ctx context.Context, cluster kamino.Cluster) (globalOption
 		g.Provider = a.cloudOfEnvironment()
 	}
 	if n, ok := first[onAWS]; ok {
-		g.Region = firstOf(g.Region, regionOf(string(n.ProviderID)))
+		g.Region = cmp.Or(g.Region, regionOf(string(n.ProviderID)))
 	}
 	return g, g.refuseForeign()
 }

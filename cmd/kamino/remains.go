@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ type remainder struct {
 	ID     string        `json:"id,omitempty"`     // at the cloud
 	Needed string        `json:"needed,omitempty"` // by whom: it has to stay until that is over
 	Remove string        `json:"remove,omitempty"`
+
+	kind kamino.Kind // of what is at the cloud
 }
 
 // remains reads what would remain of Kamino in the cluster and at the cloud, in the order in which
@@ -65,9 +68,8 @@ func (c *restoreCommand) remains(ctx context.Context, engine *kamino.Engine) ([]
 	slices.Reverse(kinds)
 	for _, kind := range kinds {
 		for _, id := range slices.Sorted(maps.Keys(homes)) {
-			if strings.HasPrefix(homes[id].What, string(kind)+" ") {
-				home := homes[id]
-				home.Needed = firstOf(home.Needed, holds)
+			if home := homes[id]; home.kind == kind {
+				home.Needed = cmp.Or(home.Needed, holds)
 				out = append(out, home)
 			}
 		}
@@ -102,7 +104,7 @@ func remainsOf(ctx context.Context, provider kamino.Provider, pool kamino.Pool, 
 			errs = append(errs, fmt.Errorf("read each %s of pool %s: %w", kind, pool.Name, err))
 		}
 		for _, a := range found {
-			r := remainder{Pool: pool.ID, What: string(kind) + " " + a.Name, ID: a.ID, Needed: needed(pool, a), Remove: removal(kind, a.ID)}
+			r := remainder{Pool: pool.ID, What: string(kind) + " " + a.Name, ID: a.ID, Needed: needed(pool, a), Remove: removal(kind, a.ID), kind: kind}
 			switch {
 			case slices.Contains(provider.Homes(), kind):
 				r.Pool = ""

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,10 +106,10 @@ func printLeft(w io.Writer, left []kamino.Left, dryRun bool, failed error) {
 	}
 	fmt.Fprintln(w, "POOL\tRUN\tNODE\tLEFT\tDONE")
 	for _, l := range left {
-		did := firstOf(l.Done, l.Reason)
+		did := cmp.Or(l.Done, l.Reason)
 		if did == "" && dryRun {
 			did = "would be given back"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", shown(l.Pool.Name()), shown(l.Run), shown(l.Node), l.What, firstOf(oneLine(did), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", shown(l.Pool.Name()), shown(l.Run), shown(l.Node), l.What, cmp.Or(oneLine(did), "-"))
 	}
 }

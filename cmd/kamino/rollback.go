@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -166,7 +167,7 @@ func (c *rollbackCommand) readSecrets() error {
 // printGivenBack tells what of an ended run was given back first.
 func printGivenBack(w io.Writer, r kamino.Rollback) {
 	for _, l := range r.GivenBack {
-		fmt.Fprintf(w, "Given back:\t%s, of run %s, node %s: %s\n", l.What, shown(l.Run), shown(l.Node), firstOf(oneLine(firstOf(l.Done, l.Reason)), "-"))
+		fmt.Fprintf(w, "Given back:\t%s, of run %s, node %s: %s\n", l.What, shown(l.Run), shown(l.Node), cmp.Or(oneLine(cmp.Or(l.Done, l.Reason)), "-"))
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -269,7 +270,7 @@ func rollbackTo(p kamino.PoolStatus) string {
 	if p.RollbackNamed {
 		return p.RollbackTarget + ", with --to"
 	}
-	return firstOf(p.RollbackTarget, "nothing")
+	return cmp.Or(p.RollbackTarget, "nothing")
 }
 
 func printUnfinished(w io.Writer, u *kamino.Unfinished) {
@@ -280,7 +281,7 @@ func printUnfinished(w io.Writer, u *kamino.Unfinished) {
 	case kamino.WorkProve:
 		node = "proof of version " + u.Version
 	}
-	where := fmt.Sprintf("process %s, %s, at step %s, begun %s", firstOf(u.Process, "none"), node, shown(u.Step), instant(u.Started))
+	where := fmt.Sprintf("process %s, %s, at step %s, begun %s", cmp.Or(u.Process, "none"), node, shown(u.Step), instant(u.Started))
 	if u.Alive {
 		fmt.Fprintf(w, "Running:\t%s: %s, last heartbeat %s ago\n", u.Run, where, silence(u))
 	} else {
@@ -392,7 +393,7 @@ func pastVersion(r kamino.PastRun) string {
 	if r.Work == kamino.WorkPatch {
 		return ""
 	}
-	return firstOf(r.Version, r.Withdrawn, r.Pointed)
+	return cmp.Or(r.Version, r.Withdrawn, r.Pointed)
 }
 
 // pastResult is what a run that has ended did.
@@ -479,7 +480,7 @@ func versionNote(v kamino.VersionStatus, wide bool) string {
 	}
 	switch {
 	case v.State == kamino.Failed && v.Life != kamino.LifeFailed:
-		notes = append(notes, "last change failed: "+firstOf(v.Failure, "unknown reason"))
+		notes = append(notes, "last change failed: "+cmp.Or(v.Failure, "unknown reason"))
 	case v.Failure != "":
 		notes = append(notes, v.Failure)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -341,7 +342,7 @@ func (r updateReport) owner(w io.Writer) {
 	if cloudOf(string(r.Pool)) == onAWS {
 		fmt.Fprintln(w, "Bootstrap:\tevery new node runs the user data of the launch template")
 	} else {
-		fmt.Fprintf(w, "Bootstrap:\tevery new node runs the model's extensions: %s; and its custom data, which Azure does not return\n", firstOf(strings.Join(names, ", "), "none"))
+		fmt.Fprintf(w, "Bootstrap:\tevery new node runs the model's extensions: %s; and its custom data, which Azure does not return\n", cmp.Or(strings.Join(names, ", "), "none"))
 	}
 	if r.Owner == nil {
 		return
@@ -429,5 +430,5 @@ func printRun(w io.Writer, p *kamino.Plan) {
 		}
 	}
 	printDiff(w, p.ModelDiff)
-	fmt.Fprintf(w, "\nWould be pruned:\t%s\n", firstOf(strings.Join(p.Prune, ", "), "nothing"))
+	fmt.Fprintf(w, "\nWould be pruned:\t%s\n", cmp.Or(strings.Join(p.Prune, ", "), "nothing"))
 }

@@ -24,5 +24,5 @@ func Keep(page, begin, end, want string, write bool) error {
 	case !write:
 		return fmt.Errorf("%s is behind the code; write it as %q says", page, strings.TrimSpace(begin))
 	}
-	return os.WriteFile(page, []byte(head+begin+want+end+tail), 0o644) //nolint:gosec // a page of the documentation
+	return os.WriteFile(page, []byte(head+begin+want+end+tail), 0o644) // a page of the documentation
 }

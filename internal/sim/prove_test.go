@@ -101,6 +101,9 @@ func TestProveBad(t *testing.T) {
 		if v.Tags[kamino.TagOffer] != "withdrawn" || !strings.Contains(v.Tags[kamino.TagBad], check+": ") || !v.Excluded {
 			t.Errorf("%s: %+v", sick, v.Tags)
 		}
+		if past := w.leases[poolA].Ledger.Past[0]; past.Proof != kamino.ProofFailed {
+			t.Errorf("%s: the ledger tells %+v", sick, past)
+		}
 		if got := w.turns(); !slices.Equal(got, []string{"2026.03.09"}) {
 			t.Errorf("%s: the next instance boots from %v", sick, got)
 		}

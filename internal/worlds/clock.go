@@ -14,6 +14,6 @@ var began = time.Now()
 // not promised by anybody; TestReading finds out.
 func Reading(wall, mono time.Time) time.Time {
 	t := began.Add(wall.Sub(began.Round(0)))
-	(*[2]int64)(unsafe.Pointer(&t))[1] += int64(mono.Sub(wall)) //nolint:gosec // a Time is longer than two words
+	(*[2]int64)(unsafe.Pointer(&t))[1] += int64(mono.Sub(wall)) // a Time is longer than two words
 	return t
 }

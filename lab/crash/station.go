@@ -34,7 +34,7 @@ import (
 // Credentials of the only service principal that a world's cloud knows.
 const (
 	clientID     = "22222222-2222-2222-2222-222222222222"
-	clientSecret = "kamino-crash" //nolint:gosec // opens nothing but an emulator on loopback
+	clientSecret = "kamino-crash" // opens nothing but an emulator on loopback
 	sealImage    = lab.SealImage
 	sealPrefix   = "kamino-seal-"
 	surveyPrefix = "kamino-inventory-"

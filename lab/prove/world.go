@@ -92,7 +92,7 @@ func (w *world) newEngine() (*kamino.Engine, error) {
 }
 
 func (w *world) node(name string) corev1.Node {
-	n, err := w.lab.Client.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{}) //nolint:forbidigo // a machine of the lab asks, which no context ends
+	n, err := w.lab.Client.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{}) // a machine of the lab asks, which no context ends
 	if err != nil {
 		return corev1.Node{}
 	}
@@ -132,7 +132,7 @@ func (w *world) address(set string) string { return w.lab.Scenario.PoolID(set) }
 
 // tag is one of the newest version of the pool.
 func (w *world) tag(name string) string {
-	versions, err := w.versions(context.Background()) //nolint:forbidigo // a machine of the lab asks, which no context ends
+	versions, err := w.versions(context.Background()) // a machine of the lab asks, which no context ends
 	if err != nil || len(versions) == 0 {
 		return ""
 	}
