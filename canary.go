@@ -33,7 +33,7 @@ type Prover interface {
 	Console(context.Context, Pool, Canary) ([]string, error)
 	// PreflightCanary is Preflight for the rights that only a canary needs. ErrForbidden names
 	// them.
-	PreflightCanary(context.Context) (doubts []string, err error)
+	PreflightCanary(context.Context) (doubts []Doubt, err error)
 	// CanaryRights is the file of the documentation that grants those rights. It makes no call.
 	CanaryRights() string
 }
@@ -132,7 +132,7 @@ func (r *Run) removeCanary(prover Prover, list []Canary, shall func(Canary) bool
 		case !r.mayRemove(c):
 			why := fmt.Sprintf("belongs to run %s, which is not recorded on the lease of the pool: it is kept until it expires at %s", c.Run, c.Expires.Format(time.RFC3339))
 			r.proof.kept[c.Name] = why
-			r.doubt(InRetire, []string{"canary " + c.Name + " " + why})
+			r.doubt(InRetire, "canary "+c.Name+" "+why)
 		case c.State == Deleting:
 			r.proof.leaves = true
 			return wait("canary " + c.Name + " to be deleted"), true
@@ -378,7 +378,7 @@ func (r *Run) lookNamed(ctx context.Context) (Next, error) {
 	r.image.reference = t.spec().Reference
 	r.image.version, r.image.preBuilt, r.image.there = o.versions[i], true, true
 	if o.versions[i].Tags[TagReceipt] == "" {
-		r.doubt(InVersion, []string{"whether the disk of version " + r.opts.Version + " holds the identity and the secrets of the machine that it was made of: it has no seal receipt"})
+		r.doubt(InVersion, "whether the disk of version " + r.opts.Version + " holds the identity and the secrets of the machine that it was made of: it has no seal receipt")
 	}
 	return done(r.opts.Version + " is there"), nil
 }

@@ -61,7 +61,7 @@ type Cluster interface {
 	// Preflight returns ErrForbidden naming every right that a run with these
 	// options uses and that is missing, or an error that says what must be installed
 	// first. Doubts are as those of Provider.Preflight.
-	Preflight(context.Context, DrainOptions) (doubts []string, err error)
+	Preflight(context.Context, DrainOptions) (doubts []Doubt, err error)
 }
 
 // Recorder is a cluster that keeps events of a node for people to read.

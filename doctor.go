@@ -34,9 +34,6 @@ type Check struct {
 	Do    string `json:"do,omitempty"` // what to type or change next
 }
 
-// ToEndIt stands in a doubt before what a person may do about it.
-const ToEndIt = "; to change that: "
-
 // Doctor makes the checks of a run and changes nothing: with the named donor, or for
 // each pool with its best candidate. What is wrong is among the checks; the error is for
 // options that no run would accept.
@@ -155,8 +152,7 @@ func (d *doctor) check(name, fine string, look func() error) (passed bool) {
 		d.add(Check{Name: name, State: CheckPassed, Found: fine})
 	}
 	for _, doubt := range d.doubts[doubts:] {
-		found, do, _ := strings.Cut(doubt, ToEndIt)
-		d.add(Check{Name: name, State: CheckWarned, Found: found, Do: cmp.Or(do, "nothing: the run continues, and reports this too")})
+		d.add(Check{Name: name, State: CheckWarned, Found: doubt.Found, Do: cmp.Or(doubt.Do, "nothing: the run continues, and reports this too")})
 	}
 	return err == nil
 }

@@ -67,7 +67,7 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 		return nil, err
 	}
 	_, err := r.lookValidate(ctx)
-	r.plan.Doubts = r.doubts
+	r.plan.Doubts = r.said()
 	var refused *RefusedError
 	if errors.As(err, &refused) {
 		r.plan.Refusals = refused.Refusals
@@ -84,7 +84,7 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 	if err := r.planDonor(ctx); err != nil {
 		return nil, err
 	}
-	r.plan.Doubts = r.doubts
+	r.plan.Doubts = r.said()
 	if len(r.plan.Refusals) > 0 {
 		return r.plan, nil
 	}
@@ -108,7 +108,7 @@ func (r *Run) planProbe(ctx context.Context) error {
 	}
 	err := r.checkProof(ctx)
 	if errors.Is(err, ErrForbidden) {
-		r.doubt(InConnect, []string{"whether the probe would be admitted: " + err.Error()})
+		r.doubt(InConnect, "whether the probe would be admitted: "+err.Error())
 		return nil
 	}
 	return err
@@ -184,7 +184,7 @@ func (r *Run) planDonor(ctx context.Context) error {
 		if same := r.sameAs(digest, r.donor.instance.VMID); same != nil {
 			r.plan.Refusals = append(r.plan.Refusals, same.refuseSame(r.donor.node.Name))
 		} else if digest == "" {
-			r.doubt(InVersion, []string{"whether the node still has the packages that version " + v.Name + " was made of, which is withdrawn: the run checks that before the drain, and refuses if so"})
+			r.doubt(InVersion, "whether the node still has the packages that version " + v.Name + " was made of, which is withdrawn: the run checks that before the drain, and refuses if so")
 		}
 	}
 	stuck := slices.DeleteFunc(slices.Clone(r.plan.Evictions), func(p Pod) bool { return !p.Stuck })
@@ -197,7 +197,7 @@ func (r *Run) planDonor(ctx context.Context) error {
 	case errors.As(err, &refused):
 		r.plan.Refusals = append(r.plan.Refusals, refused.Refusals...)
 	case errors.Is(err, ErrForbidden), errors.Is(err, ErrNotFound):
-		r.doubt("rehearse", []string{"whether the seal pod would be admitted: " + err.Error()})
+		r.doubt("rehearse", "whether the seal pod would be admitted: "+err.Error())
 	case err != nil:
 		return fmt.Errorf("dry-run the seal of node %s: %w", r.donor.node.Name, err)
 	}
@@ -337,7 +337,7 @@ type reading struct {
 	once      sync.Once
 	pool      Pool
 	artifacts []Artifact
-	doubts    []string
+	doubts    []Doubt
 	err       error
 }
 
@@ -378,7 +378,7 @@ func (r *readOnce) Find(ctx context.Context, pool Pool, kind Kind, name string) 
 }
 
 // Preflight implements Provider.
-func (r *readOnce) Preflight(ctx context.Context) ([]string, error) {
+func (r *readOnce) Preflight(ctx context.Context) ([]Doubt, error) {
 	got := r.reading("preflight")
 	got.once.Do(func() { got.doubts, got.err = r.Provider.Preflight(ctx) })
 	return got.doubts, got.err

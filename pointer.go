@@ -160,7 +160,7 @@ func (r *Run) chooseReference(ctx context.Context, versions []Artifact) (Next, e
 	case r.opts.ImageReference == ByDefinition, r.modelIsTheirs():
 		r.image.reference = ByDefinition
 		if stray != nil {
-			r.doubt(InVersion, []string{"whether new nodes boot from what the image definition stands for: " + stray.String()})
+			r.doubt(InVersion, "whether new nodes boot from what the image definition stands for: "+stray.String())
 		}
 		return Next{}, nil
 	case stray != nil && !tagged && r.plan == nil:
@@ -172,8 +172,8 @@ func (r *Run) chooseReference(ctx context.Context, versions []Artifact) (Next, e
 	}
 	if r.image.reference = ByDefinition; against != "" {
 		r.image.reference = ByVersion
-		r.doubt(InVersion, []string{"whether new nodes would boot from what the image definition stands for: " + against +
-			". The model names the version instead; --image-reference pointer names the definition"})
+		r.doubt(InVersion, "whether new nodes would boot from what the image definition stands for: "+against+
+			". The model names the version instead; --image-reference pointer names the definition")
 	}
 	return Next{}, nil
 }

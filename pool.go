@@ -306,6 +306,19 @@ func (o overview) models() *Models {
 	return m
 }
 
+// Doubt is what could not be found out: a run goes on, and tells it as a warning.
+type Doubt struct {
+	Found string
+	Do    string // what a person may do about it; "" where nothing is known
+}
+
+func (d Doubt) String() string {
+	if d.Do == "" {
+		return d.Found
+	}
+	return d.Found + "; to change that: " + d.Do
+}
+
 // Provider is the port to a factory of VMs. No method waits for the operation
 // that it begins: the engine looks again. All methods may be repeated without
 // harm, and none keeps state that another process would need.
@@ -347,7 +360,7 @@ type Provider interface {
 	// Fit compares a donor with what the pool will make of its disk, and with the
 	// image definition where it exists (nil: not yet). It only reads. What Create
 	// carries over by itself is no refusal. Doubts are as Preflight's.
-	Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) (refusals []Refusal, doubts []string, err error)
+	Fit(ctx context.Context, pool Pool, donor Instance, definition *Artifact) (refusals []Refusal, doubts []Doubt, err error)
 	// SetTags writes tags and nothing else: of a home of versions all as they stand in the
 	// artifact, of a version as Retagged makes them of a fresh read. ErrConflict: that read shows
 	// the version withdrawn, or not, as the artifact does not tell. What somebody writes between
@@ -377,7 +390,6 @@ type Provider interface {
 	// Preflight returns ErrForbidden naming every action that a run needs and
 	// that is not allowed, or an error that says what is wrong with the
 	// credentials. Doubts are what it could not find out, a sentence each that
-	// names the right it lacks: the run goes on and tells them as warnings. What a person may do
-	// about one stands behind [ToEndIt].
-	Preflight(context.Context) (doubts []string, err error)
+	// names the right it lacks: the run goes on and tells them as warnings.
+	Preflight(context.Context) (doubts []Doubt, err error)
 }

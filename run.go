@@ -31,7 +31,7 @@ type Run struct {
 
 	plan   *Plan             // set in a dry-run
 	peeked map[string]string // step -> what it would do, in a dry-run
-	doubts []string          // told as warnings already
+	doubts []Doubt           // told as warnings already
 }
 
 // running is the step that is running.

@@ -121,7 +121,7 @@ type rightless struct {
 	Examiner
 }
 
-func (rightless) Preflight(context.Context, DrainOptions) ([]string, error) {
+func (rightless) Preflight(context.Context, DrainOptions) ([]Doubt, error) {
 	return nil, WithHint(fmt.Errorf("list nodes: %w", ErrForbidden), "bind kamino-run")
 }
 

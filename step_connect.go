@@ -30,7 +30,7 @@ func (r *Run) checkCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.doubt(InConnect, doubts)
+	r.doubtAll(InConnect, doubts)
 	return r.checkProof(ctx)
 }
 
@@ -53,7 +53,7 @@ func (r *Run) checkCredentials(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.doubt(InConnect, doubts)
+	r.doubtAll(InConnect, doubts)
 	return r.chooseMode(ctx)
 }
 
@@ -378,7 +378,7 @@ func (r *Run) fit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("compare node %s with pool %s: %w", r.donor.node.Name, r.pool.Name, err)
 	}
-	r.doubt(InValidate, doubts)
+	r.doubtAll(InValidate, doubts)
 	all = append(all, refusals...)
 	if len(all) > 0 {
 		return &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: all}
@@ -386,13 +386,23 @@ func (r *Run) fit(ctx context.Context) error {
 	return nil
 }
 
+// said are the doubts that were told.
+func (r *Run) said() (texts []string) {
+	for _, d := range r.doubts {
+		texts = append(texts, d.String())
+	}
+	return texts
+}
+
 // doubt tells what could not be found out, once.
-func (r *Run) doubt(step string, doubts []string) {
+func (r *Run) doubt(step, what string) { r.doubtAll(step, []Doubt{{Found: what}}) }
+
+func (r *Run) doubtAll(step string, doubts []Doubt) {
 	for _, d := range doubts {
 		if slices.Contains(r.doubts, d) {
 			continue
 		}
 		r.doubts = append(r.doubts, d)
-		r.tell(Event{Kind: Warned, Step: step, Percent: -1, Message: d})
+		r.tell(Event{Kind: Warned, Step: step, Percent: -1, Message: d.String()})
 	}
 }

@@ -37,20 +37,20 @@ func (r *Run) rehearse(ctx context.Context, order SealOrder) (Next, error) {
 		return Next{}, fmt.Errorf("dry-run drain and seal of node %s: %w", r.donor.node.Name, err)
 	}
 	var stuck []Pod
-	var doubts []string
+	var doubts []Doubt
 	for _, p := range pods {
 		if p.Stuck {
 			stuck = append(stuck, p)
 		} else {
-			doubts = append(doubts, fmt.Sprintf("pod %s may not leave in time: %s", p, p.Reason))
+			doubts = append(doubts, Doubt{Found: fmt.Sprintf("pod %s may not leave in time: %s", p, p.Reason)})
 		}
 	}
-	r.doubt("rehearse", doubts)
+	r.doubtAll("rehearse", doubts)
 	if len(stuck) > 0 {
 		return Next{}, &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []Refusal{refuseStuck(stuck)}}
 	}
 	if r.pool.Capacity == 1 {
-		r.doubt("rehearse", []string{fmt.Sprintf("pool %s has one node, the donor: until it is back, its pods run only where other pools have room for them", r.pool.Name)})
+		r.doubt("rehearse", fmt.Sprintf("pool %s has one node, the donor: until it is back, its pods run only where other pools have room for them", r.pool.Name))
 	}
 	return done("drain and seal are possible"), nil
 }

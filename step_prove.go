@@ -28,7 +28,7 @@ func (r *Run) chooseMode(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("check the rights of a canary: %w", err)
 	default:
-		r.doubt(InConnect, doubts)
+		r.doubtAll(InConnect, doubts)
 	}
 	return nil
 }
@@ -41,7 +41,7 @@ func (r *Run) noCanary(step, why string) {
 		r.proof.none = why
 		return
 	}
-	r.doubt(step, []string{"no canary can be created: " + why + "; the version will be proved in the pool"})
+	r.doubt(step, "no canary can be created: " + why + "; the version will be proved in the pool")
 }
 
 // provesCanary: the version is to be proved by a canary.
@@ -380,7 +380,7 @@ func (r *Run) planLaunch() string {
 
 // proveAs proves in another way than this run was told, and says so.
 func (r *Run) proveAs(ctx context.Context, mode ProveMode, why string) error {
-	r.doubt(r.held.step, []string{why})
+	r.doubt(r.held.step, why)
 	least, p := Defaults().Proof, &r.opts.Proof
 	if p.Mode == ProveNone { // its limits were of no account
 		p.Budget, p.For = max(p.Budget, least.Budget), max(p.For, least.For)

@@ -229,7 +229,7 @@ func (*Provider) CanaryRights() string { return "docs/aws-policy-canary.json" }
 // PreflightCanary tries by dry runs what only a canary needs, once for all pools of a look: EC2
 // takes five calls of RunInstances at a time, and two a second
 // (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html).
-func (p *Provider) PreflightCanary(ctx context.Context) ([]string, error) {
+func (p *Provider) PreflightCanary(ctx context.Context) ([]kamino.Doubt, error) {
 	missing, err := once(ctx, "canary-rights", func() (missing error, err error) {
 		if err = p.tryAll(ctx, canaryRuns()); errors.Is(err, kamino.ErrForbidden) {
 			return err, nil

@@ -12,7 +12,7 @@ import (
 )
 
 // Fit compares a donor with what the launch template will make of its disk.
-func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, _ *kamino.Artifact) (refusals []kamino.Refusal, doubts []string, err error) {
+func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, _ *kamino.Artifact) (refusals []kamino.Refusal, doubts []kamino.Doubt, err error) {
 	g, err := p.read(ctx, pool.ID)
 	if err != nil {
 		return nil, nil, err
@@ -35,7 +35,7 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 			Why: fmt.Sprintf("the donor has to go to Standby, and the group's desired capacity of %d would be below its minimum", desired), Do: lowerMinimum(pool.Name, least)})
 	}
 	if donor.Encryption != "" { // no dry run asks for it
-		doubts = append(doubts, fmt.Sprintf("whether these credentials have kms:CreateGrant for key %s of the donor's root: without it the donor does not start again; AWS's own key aws/ebs needs no such right", donor.Encryption))
+		doubts = append(doubts, kamino.Doubt{Found: fmt.Sprintf("whether these credentials have kms:CreateGrant for key %s of the donor's root: without it the donor does not start again; AWS's own key aws/ebs needs no such right", donor.Encryption)})
 	}
 	root := false
 	for _, m := range g.data.BlockDeviceMappings {
@@ -58,7 +58,7 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 	}
 	if len(g.data.BlockDeviceMappings) > 0 && !root {
 		// A mapping under another name than the image's root is a second volume (unverified).
-		doubts = append(doubts, fmt.Sprintf("no block device mapping of the launch template is for %s, the donor's root: new nodes may have one volume more", text(in.RootDeviceName)))
+		doubts = append(doubts, kamino.Doubt{Found: fmt.Sprintf("no block device mapping of the launch template is for %s, the donor's root: new nodes may have one volume more", text(in.RootDeviceName))})
 	}
 	return refusals, doubts, nil
 }

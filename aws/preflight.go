@@ -104,7 +104,7 @@ func templateRuns(template, named string) []dryRun {
 // Preflight asks by dry runs what the credentials may do at EC2. A dry run that is refused for
 // another reason than a right says nothing: the stand-ins do not exist. Auto Scaling and SSM
 // know no dry run. What writes a template is tried by Fit, which knows whether that is needed.
-func (p *Provider) Preflight(ctx context.Context) (doubts []string, err error) {
+func (p *Provider) Preflight(ctx context.Context) (doubts []kamino.Doubt, err error) {
 	return nil, p.tryAll(ctx, dryRuns())
 }
 

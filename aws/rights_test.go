@@ -280,7 +280,7 @@ func TestEncryptedDonor(t *testing.T) {
 			in, err := c.Instance(t.Context(), c.donor())
 			c.must(err)
 			_, doubts, err := c.Fit(t.Context(), c.pool(), in, nil)
-			if err != nil || len(doubts) != 1 || !strings.Contains(doubts[0], "kms:CreateGrant for key "+key1) {
+			if err != nil || len(doubts) != 1 || !strings.Contains(doubts[0].Found, "kms:CreateGrant for key "+key1) {
 				t.Errorf("doubts %q, %v", doubts, err)
 			}
 			c.hold()

@@ -47,7 +47,7 @@ func (*Provider) CanaryRights() string { return "docs/azure-role-canary.json" }
 
 // PreflightCanary implements kamino.Prover, by what Preflight was told. What a canary joins may be
 // in other resource groups, where CanaryFit asks.
-func (p *Provider) PreflightCanary(ctx context.Context) ([]string, error) {
+func (p *Provider) PreflightCanary(ctx context.Context) ([]kamino.Doubt, error) {
 	if p.config.Subscription == "" || p.config.ResourceGroup == "" {
 		return nil, nil
 	}
@@ -73,7 +73,7 @@ func (p *Provider) PreflightCanary(ctx context.Context) ([]string, error) {
 		return nil, kamino.WithHint(fmt.Errorf("in resource group %s: %w: %s", group, kamino.ErrForbidden, strings.Join(actionNames(lacking), ", ")),
 			"az role assignment create with the role of docs/azure-role-canary.json, at the resource group")
 	}
-	var doubts []string
+	var doubts []kamino.Doubt
 	for _, a := range lacking {
 		doubts = append(doubts, doubt(group, a))
 	}

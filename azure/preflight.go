@@ -65,7 +65,7 @@ type permission struct {
 
 // Preflight gets a token and, where the resource group is known, asks what the
 // caller may do there; else that is asked once the pool is known.
-func (p *Provider) Preflight(ctx context.Context) (doubts []string, err error) {
+func (p *Provider) Preflight(ctx context.Context) (doubts []kamino.Doubt, err error) {
 	rm := p.options.Cloud.Services[cloud.ResourceManager]
 	// With the options of the SDK's own requests, which then find this token in
 	// the credential's cache.
@@ -88,7 +88,7 @@ func (p *Provider) Preflight(ctx context.Context) (doubts []string, err error) {
 
 // poolRights asks for the rights in the pool's resource group, where Preflight
 // has asked in another one or in none.
-func (p *Provider) poolRights(ctx context.Context, at place) ([]string, error) {
+func (p *Provider) poolRights(ctx context.Context, at place) ([]kamino.Doubt, error) {
 	p.mu.Lock()
 	asked := p.asked[strings.ToLower(at.subscription+"/"+at.group)]
 	p.mu.Unlock()
@@ -100,14 +100,14 @@ func (p *Provider) poolRights(ctx context.Context, at place) ([]string, error) {
 
 // rights asks what the caller may do in a resource group. What is needed and not
 // allowed is an error; what is not known, or only sometimes needed, a doubt.
-func (p *Provider) rights(ctx context.Context, c *clients, subscription, group string) ([]string, error) {
+func (p *Provider) rights(ctx context.Context, c *clients, subscription, group string) ([]kamino.Doubt, error) {
 	scope := groupScope(subscription, group)
 	granted, err := p.permissions(ctx, c, scope)
 	if errors.Is(err, kamino.ErrNotFound) || errors.Is(err, kamino.ErrNotVisible) {
 		return nil, kamino.WithHint(err,
 			"name the group of the scale sets with --resource-group, and their subscription with --subscription: az vmss list --query '[].[name, resourceGroup, id]' -o table prints them")
 	}
-	var doubts []string
+	var doubts []kamino.Doubt
 	if errors.Is(err, kamino.ErrForbidden) {
 		doubts = append(doubts, doubt(group, action{"Microsoft.Authorization/permissions/read", "missing rights are noticed only when they are needed"}))
 	} else if err != nil {
@@ -127,13 +127,13 @@ func (p *Provider) rights(ctx context.Context, c *clients, subscription, group s
 	return doubts, nil
 }
 
-func doubt(group string, a action) string {
-	return fmt.Sprintf("in resource group %s: %s is not allowed: %s", group, a.name, a.without) + kamino.ToEndIt +
-		"az role definition update with docs/azure-role.json, which has it"
+func doubt(group string, a action) kamino.Doubt {
+	return kamino.Doubt{Found: fmt.Sprintf("in resource group %s: %s is not allowed: %s", group, a.name, a.without),
+		Do: "az role definition update with docs/azure-role.json, which has it"}
 }
 
 // missing names the actions that a list does not grant.
-func missing(list []permission, group string) (doubts []string, err error) {
+func missing(list []permission, group string) (doubts []kamino.Doubt, err error) {
 	var needed []string
 	for _, a := range actions() {
 		switch {

@@ -17,7 +17,7 @@ const noBase = "a cluster administrator makes the namespace, its roles and its a
 
 // Preflight checks that the namespace of leases and seal pods was made for them, and that these
 // credentials have every right that a run with these options uses.
-func (c *Cluster) Preflight(ctx context.Context, opts kamino.DrainOptions) (doubts []string, err error) {
+func (c *Cluster) Preflight(ctx context.Context, opts kamino.DrainOptions) (doubts []kamino.Doubt, err error) {
 	space, err := c.api.namespaces.Get(ctx, kamino.SystemNamespace, metav1.GetOptions{})
 	if err == nil {
 		c.space.Store(&seenSpace{space, c.opts.Clock.Now()})

@@ -171,7 +171,7 @@ func TestUnlistedRights(t *testing.T) {
 	g := account(t, charts.BaseValues{Migrate: true}, func(_, _, resource string) bool { return resource == "pods/eviction" }, acting...)
 	g.incomplete = true
 	doubts, err := g.cluster().Preflight(t.Context(), kamino.DrainOptions{})
-	if err != nil || len(doubts) != 1 || !strings.HasSuffix(doubts[0], "(webhook authorizer does not support user rule resolution); not certain: create pods/eviction --all-namespaces") {
+	if err != nil || len(doubts) != 1 || !strings.HasSuffix(doubts[0].Found, "(webhook authorizer does not support user rule resolution); not certain: create pods/eviction --all-namespaces") {
 		t.Errorf("%q, %v", doubts, err)
 	}
 	g = account(t, charts.BaseValues{Migrate: true}, nil, acting...)

@@ -374,7 +374,7 @@ func TestEveryCanaryActionIsNeeded(t *testing.T) {
 			_, err = c.Preflight(t.Context())
 			c.must(err)
 			doubts, err := c.PreflightCanary(t.Context())
-			if told := strings.Join(doubts, "\n") + errorText(err); !strings.Contains(told, action) {
+			if told := fmt.Sprint(doubts, errorText(err)); !strings.Contains(told, action) {
 				t.Errorf("PreflightCanary says %q, want it to name %s", told, action)
 			}
 			// As a run does that did not ask before.

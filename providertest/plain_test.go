@@ -140,7 +140,7 @@ func (p *plain) Delete(ctx context.Context, _ kamino.Pool, a kamino.Artifact) er
 	return ctx.Err()
 }
 
-func (p *plain) Fit(ctx context.Context, _ kamino.Pool, _ kamino.Instance, _ *kamino.Artifact) ([]kamino.Refusal, []string, error) {
+func (p *plain) Fit(ctx context.Context, _ kamino.Pool, _ kamino.Instance, _ *kamino.Artifact) ([]kamino.Refusal, []kamino.Doubt, error) {
 	return nil, nil, ctx.Err()
 }
 
@@ -197,4 +197,4 @@ func (p *plain) SetCapacity(ctx context.Context, _ kamino.Pool, n int) error {
 	return ctx.Err()
 }
 
-func (p *plain) Preflight(ctx context.Context) ([]string, error) { return nil, ctx.Err() }
+func (p *plain) Preflight(ctx context.Context) ([]kamino.Doubt, error) { return nil, ctx.Err() }

@@ -3,6 +3,7 @@ package providertest_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func TestPreflightNamesEveryAction(t *testing.T) {
 	for _, action := range azure.Actions() {
 		c.without(action)
 		doubts, err := c.Preflight(t.Context())
-		told := strings.Join(doubts, "\n")
+		told := fmt.Sprint(doubts)
 		if err != nil {
 			told = err.Error()
 		}
@@ -75,7 +76,7 @@ func TestEveryActionIsNeeded(t *testing.T) {
 			c.must(err)
 			c.without(action)
 			if strings.HasPrefix(action, "Microsoft.Authorization/") { // what Preflight itself needs
-				if doubts, err := c.Preflight(t.Context()); err != nil || !strings.Contains(strings.Join(doubts, "\n"), action) {
+				if doubts, err := c.Preflight(t.Context()); err != nil || !strings.Contains(fmt.Sprint(doubts), action) {
 					t.Errorf("Preflight: %q, %v, want a doubt that names %s", doubts, err, action)
 				}
 				return
@@ -131,8 +132,8 @@ func (c *cloud) wholeRun(version string) (said string) {
 		told = append(told, r.String())
 	}
 	for _, d := range doubts {
-		if !strings.Contains(d, "skus/read") { // which a role at the resource group cannot grant
-			told = append(told, d)
+		if !strings.Contains(d.Found, "skus/read") { // which a role at the resource group cannot grant
+			told = append(told, d.Found)
 		}
 	}
 	snapshot := c.Address(pool, kamino.Snapshot, kamino.SnapshotName(pool.Name))
@@ -165,7 +166,7 @@ func (c *cloud) wholeRun(version string) (said string) {
 func TestSKUsAreNotNeeded(t *testing.T) {
 	c := begin(t, setting{latencies: emulator.NoLatency()})
 	_, doubts, err := c.Fit(t.Context(), c.pool(), c.instance(), nil)
-	if err != nil || len(doubts) != 1 || !strings.Contains(doubts[0], "Microsoft.Compute/skus/read") {
+	if err != nil || len(doubts) != 1 || !strings.Contains(doubts[0].Found, "Microsoft.Compute/skus/read") {
 		t.Errorf("Fit: %q, %v, want one doubt that names the action", doubts, err)
 	}
 	if said := c.wholeRun("2026.1.1"); said != "" {

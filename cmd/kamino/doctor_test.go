@@ -54,7 +54,7 @@ func TestDoctor(t *testing.T) {
 		{name: "pool that cannot be read", world: func(w *fakeWorld) { w.cloud.fails[fakePool(pool1)] = fmt.Errorf("read: %w", kamino.ErrForbidden) },
 			passed: "image cloud cluster", failed: "pool", do: "grant"},
 		{name: "a right that some runs want", world: func(w *fakeWorld) {
-			w.cloud.doubts = []string{"skus/read is not allowed" + kamino.ToEndIt + "a role with it"}
+			w.cloud.doubts = []kamino.Doubt{{Found: "skus/read is not allowed", Do: "a role with it"}}
 		},
 			passed: fine, warned: "cloud", do: "a role with it\n"},
 		{name: "no candidate", args: []string{"--minimum-ready-time", "90d"}, passed: "image cloud cluster lease", warned: "donor", do: "kamino plan --pool " + pool1},

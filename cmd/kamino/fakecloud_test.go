@@ -19,7 +19,7 @@ type fakeCloud struct {
 	artifacts     map[string]*kamino.Artifact // by address
 	instances     map[kamino.InstanceID]kamino.Instance
 	fails         map[kamino.PoolID]error
-	doubts        []string
+	doubts        []kamino.Doubt
 	homeless      bool // versions live in nothing, as on AWS
 
 	writes []string
@@ -210,9 +210,9 @@ func (c *fakeCloud) SetCapacity(_ context.Context, pool kamino.Pool, n int) erro
 	return nil
 }
 
-func (c *fakeCloud) Preflight(context.Context) ([]string, error) { return c.doubts, nil }
+func (c *fakeCloud) Preflight(context.Context) ([]kamino.Doubt, error) { return c.doubts, nil }
 
-func (c *fakeCloud) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []string, error) {
+func (c *fakeCloud) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []kamino.Doubt, error) {
 	return nil, nil, nil
 }
 
@@ -241,4 +241,4 @@ func (*fakeCloud) CanaryFit(context.Context, kamino.Pool) (kamino.CanaryFit, err
 
 func (*fakeCloud) CanaryRights() string { return "docs/azure-role-canary.json" }
 
-func (c *fakeCloud) PreflightCanary(context.Context) ([]string, error) { return nil, c.noCanary }
+func (c *fakeCloud) PreflightCanary(context.Context) ([]kamino.Doubt, error) { return nil, c.noCanary }

@@ -125,7 +125,7 @@ func TestForeignLater(t *testing.T) {
 // noCanaries is a provider without the rights for a canary.
 type noCanaries struct{ simProvider }
 
-func (noCanaries) PreflightCanary(context.Context) ([]string, error) {
+func (noCanaries) PreflightCanary(context.Context) ([]kamino.Doubt, error) {
 	return nil, fmt.Errorf("create scale sets: %w", kamino.ErrForbidden)
 }
 

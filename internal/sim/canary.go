@@ -200,7 +200,7 @@ func (s simProvider) Console(context.Context, kamino.Pool, kamino.Canary) ([]str
 	return nil, kamino.ErrUnsupported
 }
 
-func (s simProvider) PreflightCanary(context.Context) ([]string, error) { return nil, nil }
+func (s simProvider) PreflightCanary(context.Context) ([]kamino.Doubt, error) { return nil, nil }
 
 func (s simProvider) CanaryRights() string { return "the rights of the simulation" }
 

@@ -13,16 +13,16 @@ import (
 type fitting struct {
 	simProvider
 	refusals []kamino.Refusal
-	doubts   []string
+	doubts   []kamino.Doubt
 	asked    *int
 }
 
-func (f fitting) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []string, error) {
+func (f fitting) Fit(context.Context, kamino.Pool, kamino.Instance, *kamino.Artifact) ([]kamino.Refusal, []kamino.Doubt, error) {
 	*f.asked++
 	return f.refusals, f.doubts, nil
 }
 
-func (f fitting) Preflight(context.Context) ([]string, error) { return f.doubts, nil }
+func (f fitting) Preflight(context.Context) ([]kamino.Doubt, error) { return f.doubts, nil }
 
 // TestFitRefusesBeforeAnythingIsTouched: what the provider knows to be in the way
 // of the image ends a run in validate, and another donor may be tried.
@@ -62,7 +62,7 @@ func TestDoubtsAreTold(t *testing.T) {
 	w := aged(1)
 	asked, p, told := 0, &proc{}, []kamino.Event{}
 	p.tune = func(e *kamino.Engine) {
-		e.Provider = fitting{simProvider{p}, nil, []string{"locks are not known"}, &asked}
+		e.Provider = fitting{simProvider{p}, nil, []kamino.Doubt{{Found: "locks are not known"}}, &asked}
 		report := e.Report
 		e.Report = func(ev kamino.Event) {
 			if ev.Kind == kamino.Warned {

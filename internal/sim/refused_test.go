@@ -56,7 +56,7 @@ func givenBack(t *testing.T, name string, command func(context.Context, *proc) e
 // has a lock.
 type rightless struct{ simProvider }
 
-func (rightless) Preflight(context.Context) ([]string, error) {
+func (rightless) Preflight(context.Context) ([]kamino.Doubt, error) {
 	return nil, fmt.Errorf("in resource group rg: %w: Microsoft.Compute/galleries/images/write", kamino.ErrForbidden)
 }
 

@@ -128,12 +128,12 @@ func (p faultyProvider) SetCapacity(ctx context.Context, pool kamino.Pool, insta
 	return p.t.err(p.Provider.SetCapacity(ctx, pool, instances))
 }
 
-func (p faultyProvider) Preflight(ctx context.Context) ([]string, error) {
+func (p faultyProvider) Preflight(ctx context.Context) ([]kamino.Doubt, error) {
 	doubts, err := p.Provider.Preflight(ctx)
 	return doubts, p.t.err(err)
 }
 
-func (p faultyProvider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal, []string, error) {
+func (p faultyProvider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Instance, definition *kamino.Artifact) ([]kamino.Refusal, []kamino.Doubt, error) {
 	if p.t.fits {
 		return nil, nil, nil
 	}
