@@ -30,7 +30,7 @@ type rule struct {
 var rules = []rule{
 	{"", nil, "the vocabulary and the pipeline need nothing but the standard library"},
 	{"boot", []string{module + "/boot"}, "boot analysis is pure and embeddable"},
-	{"agent", []string{module + "/boot", module + "/agent", "golang.org/x/sys", "go.yaml.in/yaml", "sigs.k8s.io/yaml", "gopkg.in/yaml", "github.com/coreos/go-systemd", "github.com/godbus/dbus", "go.etcd.io/bbolt", "github.com/klauspost/compress/zstd", "github.com/ulikunitz/xz"},
+	{"agent", []string{module + "/boot", module + "/agent", "golang.org/x/sys", "go.yaml.in/yaml", "github.com/coreos/go-systemd", "github.com/godbus/dbus", "go.etcd.io/bbolt", "github.com/klauspost/compress/zstd", "github.com/ulikunitz/xz"},
 		"the agent is small, static, and knows no cluster and no cloud SDK"},
 	{"api", []string{"k8s.io/apimachinery/"}, "whoever writes a NodePrototype needs the kind and nothing else"},
 	{"kube", []string{module, "k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/"}, "one adapter per outside world; no providers"},

@@ -267,10 +267,12 @@ func TestParseStamp(t *testing.T) {
 		"2026/11/12":                        "",
 	}
 	for text, want := range tests {
-		got, err := parseStamp(text)
-		if (err != nil) != (want == "") || err == nil && got.String() != want {
-			t.Errorf("parseStamp(%q) = %v, %v, want %q", text, got, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			got, err := parseStamp(text)
+			if (err != nil) != (want == "") || err == nil && got.String() != want {
+				t.Errorf("parseStamp(%q) = %v, %v, want %q", text, got, err, want)
+			}
+		})
 	}
 }
 

@@ -185,8 +185,8 @@ type PastRun struct {
 	Packages int  `json:"packages,omitempty"`
 	// Interrupted: it was told to end, or its process ended, and no run has gone on with it.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// Failure is why it failed, "" when it did not, Step where, and Proof how the proof of its version
-	// ended, where that is why.
+	// Failure is why it failed, "" when it did not, Step where, and Proof how the proof of its
+	// version ended, where that is why.
 	Failure string  `json:"failure,omitempty"`
 	Step    string  `json:"step,omitempty"`
 	Proof   Outcome `json:"proof,omitempty"`

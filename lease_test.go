@@ -103,13 +103,15 @@ func TestEvidenceIsPlain(t *testing.T) {
 		},
 		"pod": func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Reason = false, evil },
 	} {
-		s := goodSight()
-		wrong(&s)
-		_, findings := Judge(s, proofBounds)
-		err := &ProofError{Version: "v", Outcome: ProofFailed, Findings: findings}
-		if !strings.Contains(err.Error(), plain) || Plain(err.Error()) != err.Error() {
-			t.Errorf("%s: %q", what, err)
-		}
+		t.Run(what, func(t *testing.T) {
+			s := goodSight()
+			wrong(&s)
+			_, findings := Judge(s, proofBounds)
+			err := &ProofError{Version: "v", Outcome: ProofFailed, Findings: findings}
+			if !strings.Contains(err.Error(), plain) || Plain(err.Error()) != err.Error() {
+				t.Errorf("%s: %q", what, err)
+			}
+		})
 	}
 }
 
@@ -207,11 +209,13 @@ func TestOriginal(t *testing.T) {
 		{"the definition", "/resourceGroups/rg/providers/Microsoft.Compute/galleries/SIG_a/images/x", "sig_a", false},
 		{"another gallery", "/resourceGroups/rg/providers/Microsoft.Compute/galleries/SIG_b/images/x", "SIG_a", true},
 	} {
-		pool := Pool{Gallery: c.gallery, Model: Model{Image: c.image}}
-		var l Lease
-		l.Ledger.remember(SavedModel{Image: c.image}, prototype(pool, versions))
-		if got := l.Ledger.Original != nil; got != c.original || l.Ledger.Former == nil {
-			t.Errorf("%s: remembered as the original %t, want %t", c.name, got, c.original)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			pool := Pool{Gallery: c.gallery, Model: Model{Image: c.image}}
+			var l Lease
+			l.Ledger.remember(SavedModel{Image: c.image}, prototype(pool, versions))
+			if got := l.Ledger.Original != nil; got != c.original || l.Ledger.Former == nil {
+				t.Errorf("%s: remembered as the original %t, want %t", c.name, got, c.original)
+			}
+		})
 	}
 }

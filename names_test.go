@@ -28,18 +28,20 @@ func TestNames(t *testing.T) {
 		"rg": "SIG_rg", "kamino-lab": "SIG_kamino_lab", "a-b": "SIG_a_b", "v1.2": "SIG_v1.2",
 		"a_b": "", "a-b_c": "", "a_b-c": "", "a_b_c": "", "rg(old)": "", "rg_old_": "", long: "", long[:89] + "-": "",
 	} {
-		name := GalleryName(group)
-		if !gallery.MatchString(name) || want != "" && name != want || seen[strings.ToLower(name)] != "" {
-			t.Errorf("group %s: %s, as %s", group, name, seen[name])
-		}
-		seen[strings.ToLower(name)] = group
-		if former := FormerGalleryName(group); (former == "") != (want != "" || strings.ContainsAny(group, "()") || len(group) > 76) ||
-			former != "" && former != "SIG_"+strings.ReplaceAll(group, "-", "_") {
-			t.Errorf("group %s: the former name is %q", group, former)
-		}
-		if o := OfferName(group); len(o) > 64 || len(group) <= 64 && o != group {
-			t.Errorf("group %s: the offer is %s", group, o)
-		}
+		t.Run(group, func(t *testing.T) {
+			name := GalleryName(group)
+			if !gallery.MatchString(name) || want != "" && name != want || seen[strings.ToLower(name)] != "" {
+				t.Errorf("group %s: %s, as %s", group, name, seen[name])
+			}
+			seen[strings.ToLower(name)] = group
+			if former := FormerGalleryName(group); (former == "") != (want != "" || strings.ContainsAny(group, "()") || len(group) > 76) ||
+				former != "" && former != "SIG_"+strings.ReplaceAll(group, "-", "_") {
+				t.Errorf("group %s: the former name is %q", group, former)
+			}
+			if o := OfferName(group); len(o) > 64 || len(group) <= 64 && o != group {
+				t.Errorf("group %s: the offer is %s", group, o)
+			}
+		})
 	}
 	a, b := strings.Repeat("p", 64), strings.Repeat("p", 63)+"q"
 	for _, pool := range []string{"k8s-pool1-vmss", a, b} {
@@ -76,11 +78,13 @@ func TestNextVersion(t *testing.T) {
 		{"2026-11-22", "2026.11.99 latest 1.2.3 2026.13.2201", "2026.11.22"}, // names of others
 		{"2026-11-22", "2026.11.2299", ""},
 	} {
-		day, _ := time.Parse(time.DateOnly, c.day)
-		got, err := NextVersion(named(strings.Fields(c.existing)...), day.Add(23*time.Hour))
-		if got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, errNamesOver) {
-			t.Errorf("on %s, with %q: %q, %v; want %q", c.day, c.existing, got, err, c.want)
-		}
+		t.Run(c.day, func(t *testing.T) {
+			day, _ := time.Parse(time.DateOnly, c.day)
+			got, err := NextVersion(named(strings.Fields(c.existing)...), day.Add(23*time.Hour))
+			if got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, errNamesOver) {
+				t.Errorf("on %s, with %q: %q, %v; want %q", c.day, c.existing, got, err, c.want)
+			}
+		})
 	}
 }
 
@@ -260,9 +264,11 @@ func TestFreshTags(t *testing.T) {
 	got := f.tags(s)
 	for tag, want := range map[string]string{TagPackages: f.PackageDigest, TagPackageCount: "876", TagPatched: "2026-11-20T12:00:00Z", TagKernel: "6.8.0-12",
 		TagOS: "Ubuntu[2J 24.04", TagKubelet: "v1.36.3", TagImages: "3", TagImageBytes: "12"} {
-		if got[tag] != want {
-			t.Errorf("%s = %q, want %q", tag, got[tag], want)
-		}
+		t.Run(tag, func(t *testing.T) {
+			if got[tag] != want {
+				t.Errorf("%s = %q, want %q", tag, got[tag], want)
+			}
+		})
 	}
 	for tag, value := range got {
 		if utf8.RuneCountInString(value) > 256 || value == "" {
@@ -357,9 +363,11 @@ func TestLists(t *testing.T) {
 	receipt := Receipt{Run: "r1", Nonce: "n", Freshness: Freshness{PackageDigest: packageDigest(lines)}}
 	for name, n := range map[string]Node{"another list": told("r1", "n", "a 2 amd64", "b 2 all"), "another run's": told("r0", "n", lines...),
 		"another nonce": told("r1", "m", lines...), "none": {}, "too long": told("r1", "n", strings.Repeat("a", packagesMost+1))} {
-		if r.saveList(t.Context(), n, receipt); len(s.kept) > 0 {
-			t.Errorf("%s is kept: %v", name, s.kept)
-		}
+		t.Run(name, func(t *testing.T) {
+			if r.saveList(t.Context(), n, receipt); len(s.kept) > 0 {
+				t.Errorf("%s is kept: %v", name, s.kept)
+			}
+		})
 	}
 	n := told("r1", "n", lines...)
 	n.Software.Images = []CachedImage{{"i", 1}}

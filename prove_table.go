@@ -16,8 +16,7 @@ type check struct {
 	judge       func(Sight, Bounds) (Outcome, string)
 }
 
-// checks is the table. A failure of any row is one of the whole; what comes first in the table is
-// named first.
+// checks is the table. A failure of any row is one of the whole; the first is named first.
 var checks = []check{
 	{"cloud", "the machine is made and runs", judgeCloud},
 	{"identity", "machine, host name, machine ID, SSH host keys and provider ID are its own", judgeIdentity},

@@ -349,13 +349,15 @@ func TestTooMany(t *testing.T) {
 	// As they were born: l is late, r Ready, w still to come.
 	for nodes, want := range map[string]bool{"": false, "l": false, "lr": false, "ll": true, "rlr": false, "lrl": true, "rll": true, "llr": true,
 		"lrrl": false, "lwrl": false, "rlrrr": false, "rrrll": true, "lrrrrrrrrl": false, "lrrrrrrrll": true, "llrrrrrrrrrr": true} {
-		b := newborns{}
-		for i, is := range nodes {
-			b[InstanceID(fmt.Sprintf("pool/%d", 8+i))] = &newbornNode{late: is == 'l', ready: is == 'r'}
-		}
-		if late, of, bad := b.tooMany(); late != strings.Count(nodes, "l") || of != late+strings.Count(nodes, "r") || bad != want {
-			t.Errorf("%s: %d, %d, %t", nodes, late, of, bad)
-		}
+		t.Run(nodes, func(t *testing.T) {
+			b := newborns{}
+			for i, is := range nodes {
+				b[InstanceID(fmt.Sprintf("pool/%d", 8+i))] = &newbornNode{late: is == 'l', ready: is == 'r'}
+			}
+			if late, of, bad := b.tooMany(); late != strings.Count(nodes, "l") || of != late+strings.Count(nodes, "r") || bad != want {
+				t.Errorf("%s: %d, %d, %t", nodes, late, of, bad)
+			}
+		})
 	}
 }
 
@@ -377,17 +379,19 @@ func TestNewborns(t *testing.T) {
 		"others are sick":     {[]Instance{on, on, on}, false, false},
 		"was deleted":         {[]Instance{on, {}, {}}, true, false},
 	} {
-		b := newborns{}
-		for i, in := range tt.looks {
-			born := []Instance{in}
-			if in.ID == "" {
-				born = nil
+		t.Run(name, func(t *testing.T) {
+			b := newborns{}
+			for i, in := range tt.looks {
+				born := []Instance{in}
+				if in.ID == "" {
+					born = nil
+				}
+				b.saw(born, nil, at(2*i), 3*time.Minute, tt.fair)
 			}
-			b.saw(born, nil, at(2*i), 3*time.Minute, tt.fair)
-		}
-		if late, _, _ := b.tooMany(); (late > 0) != tt.want {
-			t.Errorf("a machine that %s: %d late", name, late)
-		}
+			if late, _, _ := b.tooMany(); (late > 0) != tt.want {
+				t.Errorf("a machine that %s: %d late", name, late)
+			}
+		})
 	}
 	node := Node{Name: "n", ProviderID: "q/0", Ready: true, Heartbeat: proofNoon}
 	silent, gone := node, node
@@ -396,9 +400,11 @@ func TestNewborns(t *testing.T) {
 		nodes []Node
 		want  bool
 	}{"fine": {[]Node{node}, true}, "none": {nil, false}, "silent": {[]Node{silent}, false}, "most are not Ready": {[]Node{node, gone, gone}, false}} {
-		if got := othersFine([]Instance{on}, append(tt.nodes, Node{ProviderID: "p/0", Ready: true, Heartbeat: proofNoon}), proofNoon); got != tt.want {
-			t.Errorf("others %s: %t", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := othersFine([]Instance{on}, append(tt.nodes, Node{ProviderID: "p/0", Ready: true, Heartbeat: proofNoon}), proofNoon); got != tt.want {
+				t.Errorf("others %s: %t", name, got)
+			}
+		})
 	}
 }
 

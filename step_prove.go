@@ -41,7 +41,7 @@ func (r *Run) noCanary(step, why string) {
 		r.proof.none = why
 		return
 	}
-	r.doubt(step, "no canary can be created: " + why + "; the version will be proved in the pool")
+	r.doubt(step, "no canary can be created: "+why+"; the version will be proved in the pool")
 }
 
 // provesCanary: the version is to be proved by a canary.

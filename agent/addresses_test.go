@@ -15,8 +15,10 @@ func TestOwnCard(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]bool{"ib0": true, "bond0": true, "team0": true, "vlan5": true, "br0": true, "docker0": false, "veth1": false, "tunl0": false, "gone": false} {
-		if ownCard(class, name) != want {
-			t.Errorf("%s: %v", name, !want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if ownCard(class, name) != want {
+				t.Errorf("%s: %v", name, !want)
+			}
+		})
 	}
 }

@@ -15,8 +15,10 @@ func TestCallOf(t *testing.T) {
 		"/weird/name/vmss-7":                     "GET other",
 		"/subscriptions/0000-1/resourceGroups/g": "GET subscriptions/resourceGroups",
 	} {
-		if got := callOf("GET", path); got != want {
-			t.Errorf("%s: %q, want %q", path, got, want)
-		}
+		t.Run(path, func(t *testing.T) {
+			if got := callOf("GET", path); got != want {
+				t.Errorf("%s: %q, want %q", path, got, want)
+			}
+		})
 	}
 }

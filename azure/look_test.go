@@ -29,18 +29,20 @@ func TestLook(t *testing.T) {
 		"a look":         {look, []string{"a", "A", "a", "b", "b"}, 2},
 		"one of its own": {NewLook(), []string{"a"}, 1},
 	} {
-		cloud.asked = nil
-		ctx := t.Context()
-		if tt.look != nil {
-			ctx = tt.look.Context(ctx)
-		}
-		for _, g := range tt.groups {
-			if _, err := p.neighbours(ctx, at(g)); err != nil {
-				t.Fatal(err)
+		t.Run(name, func(t *testing.T) {
+			cloud.asked = nil
+			ctx := t.Context()
+			if tt.look != nil {
+				ctx = tt.look.Context(ctx)
 			}
-		}
-		if len(cloud.asked) != tt.want {
-			t.Errorf("%s: %q were asked for, want %d", name, cloud.asked, tt.want)
-		}
+			for _, g := range tt.groups {
+				if _, err := p.neighbours(ctx, at(g)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(cloud.asked) != tt.want {
+				t.Errorf("%s: %q were asked for, want %d", name, cloud.asked, tt.want)
+			}
+		})
 	}
 }

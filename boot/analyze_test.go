@@ -214,9 +214,11 @@ func TestNormalize(t *testing.T) {
 		"modprobe@fuse.service": "modprobe@fuse.service",
 		`var-lib-kubelet-pods-0a1b2c3d\x2d0000\x2d1111\x2d2222\x2d333344445555.mount`: "var-lib-kubelet-pods-*.mount",
 	} {
-		if got := boot.Normalize(in); got != want {
-			t.Errorf("Normalize(%q) = %q, want %q", in, got, want)
-		}
+		t.Run(in, func(t *testing.T) {
+			if got := boot.Normalize(in); got != want {
+				t.Errorf("Normalize(%q) = %q, want %q", in, got, want)
+			}
+		})
 	}
 }
 

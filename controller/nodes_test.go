@@ -33,13 +33,15 @@ func TestNodeChanges(t *testing.T) {
 		"cordon":                    {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
 		"deleted":                   {func(n *corev1.Node) { at := metav1.NewTime(now); n.DeletionTimestamp = &at }, true},
 	} {
-		c := &census{}
-		was := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
-		is := was.DeepCopy()
-		tt.change(is)
-		if got := c.nodeChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != tt.want || c.stale.Load() != tt.want {
-			t.Errorf("%s: a pass %t, read again %t, want %t", name, got, c.stale.Load(), tt.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			c := &census{}
+			was := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+			is := was.DeepCopy()
+			tt.change(is)
+			if got := c.nodeChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != tt.want || c.stale.Load() != tt.want {
+				t.Errorf("%s: a pass %t, read again %t, want %t", name, got, c.stale.Load(), tt.want)
+			}
+		})
 	}
 	for initial, want := range map[bool]bool{true: false, false: true} {
 		c := &census{}

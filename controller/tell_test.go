@@ -143,14 +143,16 @@ func TestNews(t *testing.T) {
 		"not in the ledger":    {&run{id: "r3", err: errors.New("x")}, []string{"failed/r", "away/r2/n", "failed/r3"}},
 		"ended by the process": {&run{err: context.Canceled}, []string{"failed/r", "away/r2/n"}},
 	} {
-		w.own = tt.own
-		var got []string
-		for _, h := range news(w) {
-			got = append(got, h.Key)
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			w.own = tt.own
+			var got []string
+			for _, h := range news(w) {
+				got = append(got, h.Key)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("%s: %q, want %q", name, got, tt.want)
+			}
+		})
 	}
 }
 

@@ -293,14 +293,16 @@ func TestProbe(t *testing.T) {
 		"nothing":      "",
 		"no YAML":      ":\n\t-",
 	} {
-		var refused *kamino.RefusedError
-		_, err := readProbe([]byte(text), "r", kamino.Node{})
-		if !errors.As(err, &refused) {
-			t.Errorf("%s: %v", what, err)
-		}
-		if want := map[string]string{"a pod": "the Job of --probe refused: it contains a Pod of batch/v1, not a Job of batch/v1;", "nothing": "it contains nothing, not a Job of batch/v1;"}[what]; err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", what, err)
-		}
+		t.Run(what, func(t *testing.T) {
+			var refused *kamino.RefusedError
+			_, err := readProbe([]byte(text), "r", kamino.Node{})
+			if !errors.As(err, &refused) {
+				t.Errorf("%s: %v", what, err)
+			}
+			if want := map[string]string{"a pod": "the Job of --probe refused: it contains a Pod of batch/v1, not a Job of batch/v1;", "nothing": "it contains nothing, not a Job of batch/v1;"}[what]; err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
 	}
 }
 

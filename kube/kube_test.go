@@ -141,11 +141,13 @@ func TestExplain(t *testing.T) {
 		"patch namespaces/kamino-system": "clusterrole=kamino-pause", "list nodes": "clusterrole=kamino-status", "list leases.coordination.k8s.io -n kamino-system": "clusterrole=kamino-status",
 		"patch leases.coordination.k8s.io -n kamino-system": "role=kamino-run", "delete nodes": "clusterrole=kamino-prove",
 	} {
-		if hint := kamino.Hint(explain(what, apierrors.NewForbidden(podsResource, "a", nil))); !strings.Contains(hint, "kubectl create ") || !strings.Contains(hint, " --"+role+" --user='USER'") || !strings.HasSuffix(hint, "kubectl auth can-i "+what) {
-			t.Errorf("%s: hint %q", what, hint)
-		} else if reads := strings.HasSuffix(role, "kamino-status"); reads != strings.Contains(hint, "also need: kubectl create clusterrolebinding kamino-run-USER --clusterrole=kamino-run --user='USER' && kubectl create rolebinding ") {
-			t.Errorf("%s, which who updates reads first: hint %q", what, hint)
-		}
+		t.Run(what, func(t *testing.T) {
+			if hint := kamino.Hint(explain(what, apierrors.NewForbidden(podsResource, "a", nil))); !strings.Contains(hint, "kubectl create ") || !strings.Contains(hint, " --"+role+" --user='USER'") || !strings.HasSuffix(hint, "kubectl auth can-i "+what) {
+				t.Errorf("%s: hint %q", what, hint)
+			} else if reads := strings.HasSuffix(role, "kamino-status"); reads != strings.Contains(hint, "also need: kubectl create clusterrolebinding kamino-run-USER --clusterrole=kamino-run --user='USER' && kubectl create rolebinding ") {
+				t.Errorf("%s, which who updates reads first: hint %q", what, hint)
+			}
+		})
 	}
 	if hint := kamino.Hint(explain("get pods", apierrors.NewForbidden(podsResource, "a", nil))); !strings.HasSuffix(hint, "kubectl auth can-i get pods") {
 		t.Errorf("hint %q", hint)
@@ -178,8 +180,10 @@ func TestRecord(t *testing.T) {
 // TestEventType: what somebody should look at is a Warning.
 func TestEventType(t *testing.T) {
 	for reason, want := range map[string]string{kamino.EventProofFailed: "Warning", kamino.EventProofInconclusive: "Warning", kamino.EventPatchFailed: "Warning", kamino.EventRunFailed: "Warning", kamino.EventDonorAway: "Warning", "KaminoDraining": "Normal"} {
-		if got := eventType(reason); got != want {
-			t.Errorf("%s: %s, want %s", reason, got, want)
-		}
+		t.Run(reason, func(t *testing.T) {
+			if got := eventType(reason); got != want {
+				t.Errorf("%s: %s, want %s", reason, got, want)
+			}
+		})
 	}
 }

@@ -120,18 +120,20 @@ func TestLeaseNotOurs(t *testing.T) {
 		"broken too":   func(a map[string]string) { delete(a, annotationLedger) },
 		"other pool":   func(a map[string]string) { a[annotationPool] = "/x" },
 	} {
-		object, err := writeLease(held())
-		if err != nil {
-			t.Fatal(err)
-		}
-		object.Namespace = kamino.SystemNamespace
-		change(object.Annotations)
-		c := NewForClient(fake.NewClientset(object), Options{})
-		if l, err := c.Lease(t.Context(), poolID); err == nil {
-			t.Errorf("%s: read as %+v", name, l)
-		}
-		if _, err := c.SetLease(t.Context(), held()); !errors.Is(err, kamino.ErrConflict) {
-			t.Errorf("%s: written over: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			object, err := writeLease(held())
+			if err != nil {
+				t.Fatal(err)
+			}
+			object.Namespace = kamino.SystemNamespace
+			change(object.Annotations)
+			c := NewForClient(fake.NewClientset(object), Options{})
+			if l, err := c.Lease(t.Context(), poolID); err == nil {
+				t.Errorf("%s: read as %+v", name, l)
+			}
+			if _, err := c.SetLease(t.Context(), held()); !errors.Is(err, kamino.ErrConflict) {
+				t.Errorf("%s: written over: %v", name, err)
+			}
+		})
 	}
 }

@@ -18,9 +18,11 @@ func TestLists(t *testing.T) {
 	c := NewForClient(fake.NewClientset(), Options{})
 	list := kamino.DiskList{Packages: []string{"a 1 amd64", "b 2 all"}, Images: []kamino.CachedImage{{Name: "r/a b@sha256:1", Bytes: 7}}}
 	for _, of := range []struct{ pool, run string }{{"/p/A", "r1"}, {"/p/A", "r2"}, {"/p/B", "r3"}} {
-		if err := c.SaveList(t.Context(), kamino.PoolID(of.pool), of.run, list); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(of.pool, func(t *testing.T) {
+			if err := c.SaveList(t.Context(), kamino.PoolID(of.pool), of.run, list); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	if err := c.SaveList(t.Context(), "/p/A", "r1", kamino.DiskList{}); err != nil {
 		t.Errorf("kept twice: %v", err)

@@ -160,9 +160,11 @@ func TestCanaryRecipe(t *testing.T) {
 		"the pool's identities":   len(dig(doc, "identity", "userAssignedIdentities").(map[string]any)) == 1,
 		"no read-only identity":   !strings.Contains(jsonText(doc["identity"]), "clientId"),
 	} {
-		if !is {
-			t.Errorf("the canary lacks: %s\n%s", what, jsonText(doc))
-		}
+		t.Run(what, func(t *testing.T) {
+			if !is {
+				t.Errorf("the canary lacks: %s\n%s", what, jsonText(doc))
+			}
+		})
 	}
 	in := c.server.Instances()
 	i := slices.IndexFunc(in, func(i emulator.Instance) bool { return i.Pool == order.Name })

@@ -179,9 +179,11 @@ func TestNotFoundIsNotMade(t *testing.T) {
 			"withdraw": c.Withdraw(t.Context(), pool, v.Name, "a test"),
 			"tags":     c.SetTags(t.Context(), pool, v),
 		} {
-			if !errors.Is(err, kamino.ErrNotFound) || puts > 0 {
-				t.Errorf("404 of %s: %s ended %v, with %d PUTs", lost, name, err, puts)
-			}
+			t.Run(name, func(t *testing.T) {
+				if !errors.Is(err, kamino.ErrNotFound) || puts > 0 {
+					t.Errorf("404 of %s: %s ended %v, with %d PUTs", lost, name, err, puts)
+				}
+			})
 		}
 	}
 }

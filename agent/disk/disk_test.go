@@ -45,9 +45,11 @@ func TestLinks(t *testing.T) {
 		"etc/hosts": "inside", "/etc/hosts": "inside", "abs/hosts": "inside", "up/etc/hosts": "inside", "../../etc/hosts": "inside", "etc/deep": "inside",
 		"data/back": "inside", "var/kubelet/pki/key": "key", "var/back": "inside", "outfile": "", "out/file": "", "loop": "", "loop/x": "", "dangling": "", "etc/hosts/x": "",
 	} {
-		if got := d.Text(name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := d.Text(name); got != want {
+				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+		})
 	}
 	if !d.Exists("dangling") || !d.Exists("outfile") || d.Exists("out/file") {
 		t.Error("a link exists, what is behind it does not")
@@ -74,10 +76,12 @@ func TestGlob(t *testing.T) {
 		"/etc/*": "etc/deep etc/hosts", "/var/kubelet/*": "data/kubelet/config data/kubelet/pki", "/*/kubelet/pki/*": "data/kubelet/pki/key", "/out/*": "", "/loop/*": "",
 		"/etc/hosts/*": "", "/nothing/*": "", "/dangling": "dangling", "/abs/h*": "etc/hosts",
 	} {
-		got, err := d.Glob(pattern)
-		if err != nil || strings.Join(got, " ") != want {
-			t.Errorf("%s: %q, %v, want %q", pattern, got, err, want)
-		}
+		t.Run(pattern, func(t *testing.T) {
+			got, err := d.Glob(pattern)
+			if err != nil || strings.Join(got, " ") != want {
+				t.Errorf("%s: %q, %v, want %q", pattern, got, err, want)
+			}
+		})
 	}
 	if _, err := d.Glob("/etc/["); err == nil {
 		t.Error("a malformed pattern")
@@ -204,9 +208,11 @@ func TestOpenWalked(t *testing.T) {
 	top := t.TempDir()
 	root := filepath.Join(top, "root")
 	for name, text := range map[string]string{"root/etc/a": "inside", "secret": "outside", "root/secret": "below the root"} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(top, name)), 0o755), os.WriteFile(filepath.Join(top, name), []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(top, name)), 0o755), os.WriteFile(filepath.Join(top, name), []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	d, err := Open(root)
 	if err != nil {

@@ -30,13 +30,15 @@ func TestStrays(t *testing.T) {
 	} {
 		t.Run(pid, func(t *testing.T) {
 			for name, text := range map[string]string{"stat": p.stat, "cgroup": p.cgroup + "\n", "cmdline": p.line + "\x00"} {
-				at := filepath.Join(proc, pid, name)
-				if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				t.Run(name, func(t *testing.T) {
+					at := filepath.Join(proc, pid, name)
+					if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				})
 			}
 		})
 	}

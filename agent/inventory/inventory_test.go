@@ -118,11 +118,13 @@ func TestOwned(t *testing.T) {
 		"etc/ssl/certs/ca-certificates.crt": "# ISRG\n-----BEGIN CERTIFICATE-----\nMII=\n-----END CERTIFICATE-----\n",
 		"etc/hosts":                         "127.0.0.1 localhost\nff02::1 ip6-allnodes\n",
 	} {
-		files := debian()
-		files[name] = text
-		if r := looked(t, tree(t, files), Options{}); len(r.Unknown) > 0 {
-			t.Errorf("%s: unknown: %v", name, r.Unknown)
-		}
+		t.Run(name, func(t *testing.T) {
+			files := debian()
+			files[name] = text
+			if r := looked(t, tree(t, files), Options{}); len(r.Unknown) > 0 {
+				t.Errorf("%s: unknown: %v", name, r.Unknown)
+			}
+		})
 	}
 }
 
@@ -191,15 +193,17 @@ func TestAllow(t *testing.T) {
 		t.Errorf("allowed %d, unknown %v", r.Counts[Allowed].Files, r.Unknown)
 	}
 	for name, text := range map[string]string{"etc/own.conf": "z\n", "etc/odd [name]*": "z\n", "etc/oddn": "y\n", "etc/own.conf2": "x\n", "srv/app/7/data": "8", "srv/app/7/more": "9"} {
-		changed := map[string]string{name: text}
-		for n, v := range files {
-			if n != name {
-				changed[n] = v
+		t.Run(name, func(t *testing.T) {
+			changed := map[string]string{name: text}
+			for n, v := range files {
+				if n != name {
+					changed[n] = v
+				}
 			}
-		}
-		if r := looked(t, tree(t, changed), Options{Known: known}); !slices.Contains(names(r.Unknown), name) {
-			t.Errorf("%s with %q is allowed by an entry for something else", name, text)
-		}
+			if r := looked(t, tree(t, changed), Options{Known: known}); !slices.Contains(names(r.Unknown), name) {
+				t.Errorf("%s with %q is allowed by an entry for something else", name, text)
+			}
+		})
 	}
 }
 

@@ -31,9 +31,11 @@ func TestKnownValidate(t *testing.T) {
 		"both":           {Path: "/etc/x", SHA256: sum, Tree: sum, Why: "y"},
 		"tree with glob": {Path: "/etc/*", Tree: sum, Why: "y"},
 	} {
-		if k.Validate() == nil {
-			t.Errorf("%s: %+v is valid", name, k)
-		}
+		t.Run(name, func(t *testing.T) {
+			if k.Validate() == nil {
+				t.Errorf("%s: %+v is valid", name, k)
+			}
+		})
 	}
 	if err := (Known{Path: "/etc/*", SHA256: sum, Why: "y"}).Validate(); err != nil {
 		t.Error(err)

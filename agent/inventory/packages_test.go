@@ -85,9 +85,11 @@ func TestFacts(t *testing.T) {
 		"boot/vmlinuz-9-rescue-0123": "", "boot/initrd.img-7.0": ""})
 	newest := time.Date(2026, 11, 20, 4, 5, 6, 0, time.UTC)
 	for name, at := range map[string]time.Time{"a.list": newest.AddDate(0, -1, 0), "b.list": newest, "b.md5sums": newest.AddDate(1, 0, 0)} {
-		if err := os.Chtimes(filepath.Join(d.Dir(), "var/lib/dpkg/info", name), at, at); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := os.Chtimes(filepath.Join(d.Dir(), "var/lib/dpkg/info", name), at, at); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	list, f, err := Packages(d)
 	want := Facts{PackageDigest: digestOf([]string{"a 1 amd64", "b 2 all"}), PackageCount: 2, PatchedAt: newest, Kernel: "6.11.0-1015-azure"}

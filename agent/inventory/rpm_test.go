@@ -118,10 +118,12 @@ func TestRPM(t *testing.T) {
 func TestRPMUnreadable(t *testing.T) {
 	for name, text := range map[string]string{"var/lib/rpm/Packages": "\x00\x05\x31\x62", "usr/lib/sysimage/rpm/Packages.db": "RpmP",
 		"var/lib/rpm/rpmdb.sqlite": "SQLite format 3\x00 cut short"} {
-		r := looked(t, tree(t, map[string]string{name: text, "usr/bin/tool": "x\n"}), Options{})
-		if !strings.Contains(strings.Join(r.Notes, " "), "the files of its packages are unknown") || !strings.Contains(strings.Join(names(r.Unknown), " "), "usr/bin/tool") {
-			t.Errorf("%s: notes %q, unknown %v", name, r.Notes, r.Unknown)
-		}
+		t.Run(name, func(t *testing.T) {
+			r := looked(t, tree(t, map[string]string{name: text, "usr/bin/tool": "x\n"}), Options{})
+			if !strings.Contains(strings.Join(r.Notes, " "), "the files of its packages are unknown") || !strings.Contains(strings.Join(names(r.Unknown), " "), "usr/bin/tool") {
+				t.Errorf("%s: notes %q, unknown %v", name, r.Notes, r.Unknown)
+			}
+		})
 	}
 }
 

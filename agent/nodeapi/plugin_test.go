@@ -87,10 +87,12 @@ func TestPlugin(t *testing.T) {
 		t.Errorf("%d calls for a token that ends", n)
 	}
 	for text, want := range map[string]string{"echo no role >&2; exit 255": "no role", "echo hello": "not an ExecCredential", `echo '{"kind":"ExecCredential","status":{}}'`: "not an ExecCredential"} {
-		p, _ := program(t, text)
-		if _, err := p.get(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			p, _ := program(t, text)
+			if _, err := p.get(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", text, err)
+			}
+		})
 	}
 }
 

@@ -79,13 +79,15 @@ func TestParse(t *testing.T) {
 		keep + "kubelet: {taints: [{key: a, value: 'x\"y', effect: NoSchedule}]}\n": "kubelet.taints[0].value",
 		keep + "kubelet: {labels: [a]}\n":                                           "line 5",
 	} {
-		c, err := Parse([]byte(text))
-		switch {
-		case want == "" && (err != nil || c == nil):
-			t.Errorf("%q: %v", text, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			c, err := Parse([]byte(text))
+			switch {
+			case want == "" && (err != nil || c == nil):
+				t.Errorf("%q: %v", text, err)
+			case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+				t.Errorf("%q: %v, want %q", text, err, want)
+			}
+		})
 	}
 }
 
@@ -198,10 +200,32 @@ func TestGiven(t *testing.T) {
 		"":                                 {"--config=/a": false},
 		"kubelet --enable-server --node=x": {"--enable-server": false}, // its value may be the next word
 	} {
-		for arg, want := range args {
-			if got := given(strings.Fields(command), arg); got != want {
-				t.Errorf("%q has %s: %v", command, arg, got)
+		t.Run(command, func(t *testing.T) {
+			for arg, want := range args {
+				if got := given(strings.Fields(command), arg); got != want {
+					t.Errorf("%q has %s: %v", command, arg, got)
+				}
 			}
-		}
+		})
+	}
+}
+
+// TestBootstrapKubeconfig: what a command prints is taken for a kubeconfig however it is written.
+func TestBootstrapKubeconfig(t *testing.T) {
+	for credential, want := range map[string]string{
+		"apiVersion: v1\nkind: Config":        "",
+		"apiVersion: v1\nkind: \"Config\"":    "",
+		`{"apiVersion":"v1","kind":"Config"}`: "",
+		`{"kind": "Config"}`:                  "",
+		"# kind: Config\nkind: Secret":        "neither a token nor a kubeconfig",
+		"an error: no token":                  "neither a token nor a kubeconfig",
+	} {
+		t.Run(credential, func(t *testing.T) {
+			c := &NodeConfig{Join: Join{Method: JoinToken, Token: credential}}
+			got, err := c.bootstrap(t.Context(), nil, nil)
+			if want == "" && (err != nil || string(got) != credential+"\n") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
 	}
 }

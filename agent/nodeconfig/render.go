@@ -177,7 +177,8 @@ func (c *NodeConfig) bootstrap(ctx context.Context, d *disk.Disk, h host.Host) (
 	if credential == "" {
 		return nil, fmt.Errorf("join method %s gave an empty credential", c.Join.Method)
 	}
-	if strings.Contains(credential, "kind: Config") || strings.Contains(credential, `"kind":"Config"`) {
+	var config struct{ Kind string }
+	if yaml.Unmarshal([]byte(credential), &config) == nil && config.Kind == "Config" {
 		return []byte(credential + "\n"), nil
 	}
 	if strings.ContainsAny(credential, " \t\r\n\"") {

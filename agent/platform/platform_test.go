@@ -26,9 +26,11 @@ func TestSame(t *testing.T) {
 	}
 	for other, want := range map[string]bool{id: true, strings.ToUpper(id): true, swapped: true, " " + strings.ToUpper(swapped) + "\n": true,
 		"a1b2c3d4-e5f6-4711-8899-aabbccddee00": false, "": false, "00000000-0000-0000-0000-000000000000": false, "ffffffff-ffff-ffff-ffff-ffffffffffff": false, "x": false} {
-		if Same(id, other) != want || Same(other, id) != want {
-			t.Errorf("%q: same is %v", other, !want)
-		}
+		t.Run(other, func(t *testing.T) {
+			if Same(id, other) != want || Same(other, id) != want {
+				t.Errorf("%q: same is %v", other, !want)
+			}
+		})
 	}
 	if Same("", "") || Same("00000000-0000-0000-0000-000000000000", "00000000-0000-0000-0000-000000000000") {
 		t.Error("two machines without identity are the same")
@@ -88,10 +90,12 @@ func TestParseOVF(t *testing.T) {
 		"<PreprovisionedVm>true</PreprovisionedVm><PreprovisionedVMType>Savable</PreprovisionedVMType>": "Savable",
 		"<PreprovisionedVmType>None</PreprovisionedVmType>":                                             "None",
 	} {
-		p, err := ParseOVF([]byte(strings.Replace(form, "PPS", settings, 1)))
-		if err != nil || p.HostName != "n1" || p.UserName != "u" || p.PPSType != want || Parked(p.PPSType) != (want != "" && want != "None") {
-			t.Errorf("%s: %+v, %v", settings, p, err)
-		}
+		t.Run(settings, func(t *testing.T) {
+			p, err := ParseOVF([]byte(strings.Replace(form, "PPS", settings, 1)))
+			if err != nil || p.HostName != "n1" || p.UserName != "u" || p.PPSType != want || Parked(p.PPSType) != (want != "" && want != "None") {
+				t.Errorf("%s: %+v, %v", settings, p, err)
+			}
+		})
 	}
 	if _, err := ParseOVF([]byte("<html>")); err == nil {
 		t.Error("a page is no environment")

@@ -12,9 +12,11 @@ import (
 func TestAttributes(t *testing.T) {
 	d := disktest.New(t, map[string]string{"srv/app/data": "x\n", "srv/app/empty": "", "srv/other/data": "x\n"})
 	for name, a := range map[string][2]string{"srv/app/data": {"user.note", pemKey}, "srv/app/empty": {"user.token", "q8Zr2LmT5vXw9BnC"}, "srv/app": {"user.password", "Pa55w0rd1234"}, "srv/other/data": {"user.comment", "harmless"}} {
-		if err := syscall.Setxattr(d.Host(name), a[0], []byte(a[1]), 0); err != nil {
-			t.Fatal(err) // needs a file system with attributes of users: ext4, xfs, tmpfs since Linux 6.6
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := syscall.Setxattr(d.Host(name), a[0], []byte(a[1]), 0); err != nil {
+				t.Fatal(err) // needs a file system with attributes of users: ext4, xfs, tmpfs since Linux 6.6
+			}
+		})
 	}
 	r, err := Files(t.Context(), d, Options{})
 	var got []string

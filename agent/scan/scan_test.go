@@ -62,11 +62,13 @@ func TestFacts(t *testing.T) {
 		"at 10.0.0.7:80": 1, "at 10.0.0.70": 0, "at 110.0.0.7": 0, "at 10.0.0.7.8": 0, "at 10.0.0.7.": 1, "x[fd00::17]y": 1, "fd00::170": 0, "fd00::17:1": 0, "127.0.0.1": 0,
 		"A1B2C3D4-E5F6-4711-8899-AABBCCDDEEFF": 1, "a1b2c3d4e5f647118899aabbccddeeff": 1, "d4c3b2a1-f6e5-1147-8899-aabbccddeeff": 1, "0a1b2c3d4e5f647118899aabbccddeeff": 0, "node": 0,
 	} {
-		n := 0
-		m.search([]byte(text+"   "), 0, len(text)+3, 0, func(hit) { n++ })
-		if n != want {
-			t.Errorf("%q: %d matches, want %d", text, n, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			n := 0
+			m.search([]byte(text+"   "), 0, len(text)+3, 0, func(hit) { n++ })
+			if n != want {
+				t.Errorf("%q: %d matches, want %d", text, n, want)
+			}
+		})
 	}
 }
 

@@ -41,10 +41,12 @@ func TestParseConfig(t *testing.T) {
 		head + "verify: {allow: [{path: /a}]}\n":                                   "verify.allow[0]: why is required",
 		head + "verify: {allow: [{path: a, why: y}]}\n":                            "verify.allow[0].path",
 	} {
-		_, err := ParseConfig([]byte(text))
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			_, err := ParseConfig([]byte(text))
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%q: %v, want %q", text, err, want)
+			}
+		})
 	}
 }
 

@@ -25,9 +25,11 @@ func TestOperatorsMounts(t *testing.T) {
 		"/var/lib/docker/volumes": false, "/var/lib/docker/volumes/x/_data": false, "/var/lib/kubelet/pods": false, "/var/lib/kubelet": false,
 		"/var/lib/containerd/io.containerd.content.v1.content": false, "/var/lib/kubelet/device-plugins": false,
 	} {
-		if host.Below(point, Unmounted) != theirs {
-			t.Errorf("%s: kubelet's or a runtime's: %v", point, !theirs)
-		}
+		t.Run(point, func(t *testing.T) {
+			if host.Below(point, Unmounted) != theirs {
+				t.Errorf("%s: kubelet's or a runtime's: %v", point, !theirs)
+			}
+		})
 	}
 	needImages(t, "ext4")
 	img, dir := image(t, "ext4"), filepath.Join(scratch(t), "root")

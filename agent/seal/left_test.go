@@ -102,9 +102,11 @@ func TestWritableLayersAreScanned(t *testing.T) {
 		"var/lib/containers/storage/overlay-containers/containers.json": `[{"id":"77aa","layer":"99"}]`,
 		written[0]: secret, written[1]: secret, written[2]: secret, written[3]: secret,
 	} {
-		if err := d.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := d.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 	o := planted(nil).Scan()
 	left, err := runtimes.Containers(d)

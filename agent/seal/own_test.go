@@ -59,9 +59,11 @@ func TestHeldAndLinked(t *testing.T) {
 			}
 			off()
 			for what, want := range map[string]int{"twice": 0, "held": 0, "kept": 200} {
-				if n := marks(t, img, what); n != want {
-					t.Errorf("%s: %d of 200 lines are in the image, want %d", what, n, want)
-				}
+				t.Run(what, func(t *testing.T) {
+					if n := marks(t, img, what); n != want {
+						t.Errorf("%s: %d of 200 lines are in the image, want %d", what, n, want)
+					}
+				})
 			}
 		})
 	}

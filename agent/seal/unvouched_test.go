@@ -114,11 +114,13 @@ func zstdOf(t *testing.T, text string, options ...zstd.EOption) string {
 func TestUndecodableIsTold(t *testing.T) {
 	for name, text := range map[string]string{"srv/window.zst": zstdOf(t, strings.Repeat("a line of a log\n", 4096), zstd.WithWindowSize(128<<20)), "srv/torn.xz": "\xfd7zXZ\x00 torn",
 		"srv/torn.zip": "PK\x03\x04torn", "boot/initrd.img-1": cpio("a", "b", "TRAILER!!!", "") + "\x28\xb5\x2f\xfdtorn"} {
-		var log bytes.Buffer
-		_, err := Seal(t.Context(), nodeWith(t, map[string]string{name: text}), planted(func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }))
-		if err != nil || !strings.Contains(log.String(), "/"+name) {
-			t.Errorf("/%s: %v: %s", name, err, log.String())
-		}
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			_, err := Seal(t.Context(), nodeWith(t, map[string]string{name: text}), planted(func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }))
+			if err != nil || !strings.Contains(log.String(), "/"+name) {
+				t.Errorf("/%s: %v: %s", name, err, log.String())
+			}
+		})
 	}
 }
 

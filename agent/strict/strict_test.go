@@ -25,16 +25,18 @@ func TestDecode(t *testing.T) {
 		"name: [a\n":                    "line 1: did not find expected ',' or ']'",
 		"name: a\n...\ntrailing: {{{\n": "",
 	} {
-		var d doc
-		err := Decode([]byte(text), &d)
-		switch {
-		case strings.Contains(text, "trailing"):
-			if err == nil {
-				t.Errorf("%q: no error", text)
+		t.Run(text, func(t *testing.T) {
+			var d doc
+			err := Decode([]byte(text), &d)
+			switch {
+			case strings.Contains(text, "trailing"):
+				if err == nil {
+					t.Errorf("%q: no error", text)
+				}
+			case err == nil && want != "", err != nil && err.Error() != want:
+				t.Errorf("%q: %v, want %q", text, err, want)
 			}
-		case err == nil && want != "", err != nil && err.Error() != want:
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
+		})
 	}
 }
 

@@ -111,10 +111,12 @@ func TestOperationsThatEndBadly(t *testing.T) {
 		for n, want := range []struct{ status, code, power string }{
 			{"Failed", "InternalExecutionError", PowerRunning}, {"Canceled", "OperationPreempted", PowerRunning}, {"Failed", "InternalServerError", PowerStopped},
 		} {
-			got := w.poll(begun[n]).body
-			if text(got, "status") != want.status || text(got, "error", "code") != want.code || w.s.Instances()[n].PowerState != want.power {
-				t.Errorf("%d: %v, power %s", n, got, w.s.Instances()[n].PowerState)
-			}
+			t.Run(want.status, func(t *testing.T) {
+				got := w.poll(begun[n]).body
+				if text(got, "status") != want.status || text(got, "error", "code") != want.code || w.s.Instances()[n].PowerState != want.power {
+					t.Errorf("%d: %v, power %s", n, got, w.s.Instances()[n].PowerState)
+				}
+			})
 		}
 	}
 }

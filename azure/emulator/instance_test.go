@@ -79,15 +79,17 @@ func TestPowerStates(t *testing.T) {
 		{"/start", PowerStarting, PowerRunning, 120 * time.Second},
 	}
 	for _, step := range steps {
-		w.must(202, http.MethodPost, vm+step.path, "")
-		w.clock.Advance(step.took - time.Second)
-		if got := code(); got != step.during {
-			t.Fatalf("%s: during it %s, want %s", step.path, got, step.during)
-		}
-		w.clock.Advance(time.Second)
-		if got := code(); got != step.after {
-			t.Fatalf("%s: after it %s, want %s", step.path, got, step.after)
-		}
+		t.Run(step.path, func(t *testing.T) {
+			w.must(202, http.MethodPost, vm+step.path, "")
+			w.clock.Advance(step.took - time.Second)
+			if got := code(); got != step.during {
+				t.Fatalf("%s: during it %s, want %s", step.path, got, step.during)
+			}
+			w.clock.Advance(time.Second)
+			if got := code(); got != step.after {
+				t.Fatalf("%s: after it %s, want %s", step.path, got, step.after)
+			}
+		})
 	}
 	if !truth(w.stateOf(vm).Facts, "tpmReset") {
 		t.Error("deallocate kept the TPM state")
@@ -172,20 +174,22 @@ func TestANewInstanceRecordsItsModel(t *testing.T) {
 
 func TestUpgradePolicyAutomaticReplacesInstances(t *testing.T) {
 	for policy, replaced := range map[string]bool{"Manual": false, "Automatic": true, "Rolling": true} {
-		w := newWorld(t, Scenario{Pools: []Pool{{Name: "pool1", Count: 2, UpgradePolicy: policy}}}, nil)
-		before := w.instance("0")
-		if err := w.s.WriteDisk(before.ID, func(files map[string]string) { files["/precious"] = "work" }); err != nil {
-			t.Fatal(err)
-		}
-		w.must(200, http.MethodPatch, poolPath, `{"properties":{"virtualMachineProfile":{"osProfile":{"customData":"I2Nsb3VkLWNvbmZpZwo="}}}}`)
-		w.clock.Advance(time.Hour)
-		files, err := w.s.ReadDisk(before.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if gone := files["/precious"] == ""; gone != replaced {
-			t.Errorf("%s: replaced is %v", policy, gone)
-		}
+		t.Run(policy, func(t *testing.T) {
+			w := newWorld(t, Scenario{Pools: []Pool{{Name: "pool1", Count: 2, UpgradePolicy: policy}}}, nil)
+			before := w.instance("0")
+			if err := w.s.WriteDisk(before.ID, func(files map[string]string) { files["/precious"] = "work" }); err != nil {
+				t.Fatal(err)
+			}
+			w.must(200, http.MethodPatch, poolPath, `{"properties":{"virtualMachineProfile":{"osProfile":{"customData":"I2Nsb3VkLWNvbmZpZwo="}}}}`)
+			w.clock.Advance(time.Hour)
+			files, err := w.s.ReadDisk(before.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gone := files["/precious"] == ""; gone != replaced {
+				t.Errorf("%s: replaced is %v", policy, gone)
+			}
+		})
 	}
 }
 

@@ -37,9 +37,11 @@ func TestInstanceMetadata(t *testing.T) {
 		"no version": {"/metadata/instance", "Metadata", "true"},
 		"no text":    {"/metadata/instance/compute/vmId?api-version=2021-02-01", "Metadata", "true"},
 	} {
-		if code, body := ask(t, h, "GET", refused[0], "", refused[1:]...); code != 400 || name == "no version" && !strings.Contains(body, "newest-versions") {
-			t.Errorf("%s: %d %s", name, code, body)
-		}
+		t.Run(name, func(t *testing.T) {
+			if code, body := ask(t, h, "GET", refused[0], "", refused[1:]...); code != 400 || name == "no version" && !strings.Contains(body, "newest-versions") {
+				t.Errorf("%s: %d %s", name, code, body)
+			}
+		})
 	}
 	code, body := ask(t, h, "GET", "/metadata/instance/compute?api-version=2021-02-01", "", "Metadata", "true")
 	for _, want := range []string{`"vmId":"` + i.VMID + `"`, `"name":"pool1_1"`, `"vmScaleSetName":"pool1"`, `"computerName":"pool1000001"`, `"exactVersion":"` + genericVersion + `"`, `"resourceId":"` + i.ID, `"tags":"a:b;poolName:pool1"`} {

@@ -45,9 +45,11 @@ func TestTokensForThoseWhoAreKnown(t *testing.T) {
 		"unknown":       form("other", "client_secret", "right"),
 		"no federation": form("app", "client_assertion", "jwt"),
 	} {
-		if a := w.grant("/tenant/oauth2/v2.0/token", bad); a.status != 401 || text(a.body, "error") != "invalid_client" {
-			t.Errorf("%s: %d %v", name, a.status, a.body)
-		}
+		t.Run(name, func(t *testing.T) {
+			if a := w.grant("/tenant/oauth2/v2.0/token", bad); a.status != 401 || text(a.body, "error") != "invalid_client" {
+				t.Errorf("%s: %d %v", name, a.status, a.body)
+			}
+		})
 	}
 	if a := w.grant("/tenant/oauth2/v2.0/token", url.Values{"grant_type": {"password"}}); a.status != 400 {
 		t.Errorf("password grant: %d", a.status)
@@ -75,10 +77,12 @@ func TestARMWantsATokenOfItsOwn(t *testing.T) {
 	other := &Server{}
 	other.start()
 	for name, header := range map[string]string{"none": "", "basic": "Basic YTpi", "garbage": "Bearer x", "three parts": "Bearer a.b.c", "another server's": "Bearer " + other.Token()} {
-		a := w.must(401, http.MethodGet, poolPath, "", "Authorization", header)
-		if a.header.Get("WWW-Authenticate") == "" || a.code() == "" {
-			t.Errorf("%s: %v %v", name, a.header, a.body)
-		}
+		t.Run(name, func(t *testing.T) {
+			a := w.must(401, http.MethodGet, poolPath, "", "Authorization", header)
+			if a.header.Get("WWW-Authenticate") == "" || a.code() == "" {
+				t.Errorf("%s: %v %v", name, a.header, a.body)
+			}
+		})
 	}
 }
 

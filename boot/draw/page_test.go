@@ -142,9 +142,11 @@ func TestPageInBrowser(t *testing.T) {
 		{"the rows that matter are a table too", p.Table == p.Some},
 		{"each control has a name, one choice of rows is pressed", p.Unnamed == 0 && p.Pressed == 1},
 	} {
-		if !c.ok {
-			t.Errorf("%s: not so: %+v", c.what, p)
-		}
+		t.Run(c.what, func(t *testing.T) {
+			if !c.ok {
+				t.Errorf("%s: not so: %+v", c.what, p)
+			}
+		})
 	}
 	shots(t, exe, "boot", page)
 }
@@ -268,12 +270,14 @@ func TestPageHostileNames(t *testing.T) {
 		"picture": func(b *bytes.Buffer) error { return draw.SVG(b, c, a) },
 		"compare": func(b *bytes.Buffer) error { return draw.Comparison(b, a, a) },
 	} {
-		var out bytes.Buffer
-		if err := write(&out); err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(out.String(), "<script>alert") {
-			t.Errorf("%s: a name became markup", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := write(&out); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(out.String(), "<script>alert") {
+				t.Errorf("%s: a name became markup", name)
+			}
+		})
 	}
 }

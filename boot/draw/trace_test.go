@@ -97,41 +97,43 @@ func sortTrace(t *testing.T, events []traced) tracks {
 // track.
 func TestTrace(t *testing.T) {
 	for name, o := range map[string]sample.Options{"ordinary": {Seed: 1}, "parked": {Seed: 2, Parked: 1000 * sec}, "clone": {Seed: 3, Clone: true}} {
-		c := sample.Node(o)
-		c.Manager.Firmware, c.Manager.Loader = 9*sec, 4*sec
-		got := sortTrace(t, traceOf(t, c))
-		units := map[string]track{}
-		for at, list := range got.bars {
-			if got.named[at] == "" {
-				t.Errorf("%s: track %v has no name", name, at)
-			}
-			slices.SortFunc(list, func(a, b traced) int { return cmp.Compare(*a.TS, *b.TS) })
-			for i, e := range list {
-				if i > 0 && *list[i-1].TS+*list[i-1].Dur > *e.TS {
-					t.Errorf("%s: %s and %s are at once on a track", name, list[i-1].Name, e.Name)
+		t.Run(name, func(t *testing.T) {
+			c := sample.Node(o)
+			c.Manager.Firmware, c.Manager.Loader = 9*sec, 4*sec
+			got := sortTrace(t, traceOf(t, c))
+			units := map[string]track{}
+			for at, list := range got.bars {
+				if got.named[at] == "" {
+					t.Errorf("%s: track %v has no name", name, at)
 				}
-				if other, ok := units[e.Name]; ok && other != at && e.Cat != "phase" {
-					t.Errorf("%s: %s has two tracks", name, e.Name)
-				}
-				units[e.Name] = at
-			}
-		}
-		if len(got.arrows) < 10 {
-			t.Errorf("%s: %d arrows along the chain", name, len(got.arrows))
-		}
-		for id, ends := range got.arrows {
-			if len(ends) != 2 || *ends[0].TS > *ends[1].TS {
-				t.Fatalf("%s: arrow %d is %+v", name, id, ends)
-			}
-			for _, e := range ends {
-				if !slices.ContainsFunc(got.bars[track{e.PID, e.TID}], func(s traced) bool { return *s.TS <= *e.TS && *e.TS <= *s.TS+*s.Dur }) {
-					t.Errorf("%s: an end of arrow %d is in no slice", name, id)
+				slices.SortFunc(list, func(a, b traced) int { return cmp.Compare(*a.TS, *b.TS) })
+				for i, e := range list {
+					if i > 0 && *list[i-1].TS+*list[i-1].Dur > *e.TS {
+						t.Errorf("%s: %s and %s are at once on a track", name, list[i-1].Name, e.Name)
+					}
+					if other, ok := units[e.Name]; ok && other != at && e.Cat != "phase" {
+						t.Errorf("%s: %s has two tracks", name, e.Name)
+					}
+					units[e.Name] = at
 				}
 			}
-		}
-		if _, ok := units["parked"]; ok != (o.Parked > 0) {
-			t.Errorf("%s: a track of parked time: %v", name, ok)
-		}
+			if len(got.arrows) < 10 {
+				t.Errorf("%s: %d arrows along the chain", name, len(got.arrows))
+			}
+			for id, ends := range got.arrows {
+				if len(ends) != 2 || *ends[0].TS > *ends[1].TS {
+					t.Fatalf("%s: arrow %d is %+v", name, id, ends)
+				}
+				for _, e := range ends {
+					if !slices.ContainsFunc(got.bars[track{e.PID, e.TID}], func(s traced) bool { return *s.TS <= *e.TS && *e.TS <= *s.TS+*s.Dur }) {
+						t.Errorf("%s: an end of arrow %d is in no slice", name, id)
+					}
+				}
+			}
+			if _, ok := units["parked"]; ok != (o.Parked > 0) {
+				t.Errorf("%s: a track of parked time: %v", name, ok)
+			}
+		})
 	}
 }
 

@@ -50,20 +50,22 @@ func TestReadShow(t *testing.T) {
 		"with Windows line ends": bytes.ReplaceAll(realDump(t), []byte("\n"), []byte("\r\n")),
 		"units first":            slices.Concat(fixture(t, "real/units.txt"), []byte("\n"), fixture(t, "real/manager.txt")),
 	} {
-		c := parse(t, data)
-		for name, write := range map[string]func(*bytes.Buffer) error{
-			"real/time.txt":  func(b *bytes.Buffer) error { return boot.CompatTime(b, c) },
-			"real/blame.txt": func(b *bytes.Buffer) error { return boot.CompatBlame(b, c) },
-			"real/chain.txt": func(b *bytes.Buffer) error { _, err := boot.CompatChain(b, c, 0); return err },
-		} {
-			var out bytes.Buffer
-			if err := write(&out); err != nil {
-				t.Fatalf("%s: %s: %v", variant, name, err)
+		t.Run(variant, func(t *testing.T) {
+			c := parse(t, data)
+			for name, write := range map[string]func(*bytes.Buffer) error{
+				"real/time.txt":  func(b *bytes.Buffer) error { return boot.CompatTime(b, c) },
+				"real/blame.txt": func(b *bytes.Buffer) error { return boot.CompatBlame(b, c) },
+				"real/chain.txt": func(b *bytes.Buffer) error { _, err := boot.CompatChain(b, c, 0); return err },
+			} {
+				var out bytes.Buffer
+				if err := write(&out); err != nil {
+					t.Fatalf("%s: %s: %v", variant, name, err)
+				}
+				if diff := cmp.Diff(string(fixture(t, name)), out.String()); diff != "" {
+					t.Errorf("%s: %s: %s", variant, name, diff)
+				}
 			}
-			if diff := cmp.Diff(string(fixture(t, name)), out.String()); diff != "" {
-				t.Errorf("%s: %s: %s", variant, name, diff)
-			}
-		}
+		})
 	}
 }
 
@@ -76,13 +78,15 @@ func TestRealContainer(t *testing.T) {
 		"blame": func(b *bytes.Buffer) error { return boot.CompatBlame(b, c) },
 		"chain": func(b *bytes.Buffer) error { _, err := boot.CompatChain(b, c, 0); return err },
 	} {
-		var out bytes.Buffer
-		if err := write(&out); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(fixture(t, "real/container."+name+".txt")), out.String()); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := write(&out); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(fixture(t, "real/container."+name+".txt")), out.String()); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		})
 	}
 	a, err := boot.Analyze(c, boot.Options{})
 	if err != nil {
@@ -221,9 +225,11 @@ func TestReadJournal(t *testing.T) {
 			t.Errorf("%s: db.service is %+v, want its first activation kept", name, db)
 		}
 		for mark, at := range map[string]boot.Micros{boot.MarkLinkDown: 6 * sec, boot.MarkLinkUp: 8 * sec, boot.MarkRuntime: 9 * sec, boot.MarkRegistered: 12 * sec, boot.MarkReady: 13 * sec, boot.MarkContainer: 13_600_000, boot.MarkFirstPod: 14 * sec} {
-			if m, ok := c.Mark(mark); !ok || m.At != at {
-				t.Errorf("%s: mark %s is %+v, want %s", name, mark, m, at)
-			}
+			t.Run(mark, func(t *testing.T) {
+				if m, ok := c.Mark(mark); !ok || m.At != at {
+					t.Errorf("%s: mark %s is %+v, want %s", name, mark, m, at)
+				}
+			})
 		}
 	}
 }
@@ -339,9 +345,11 @@ func TestReadFolder(t *testing.T) {
 		t.Errorf("a folder with loose records: %v", err)
 	}
 	for name, dir := range map[string]fstest.MapFS{"empty": {}, "without records": {"README": {Data: []byte("hello")}}, "a sosreport without systemd": {"sos_commands/host/hostname": {Data: []byte("x")}}} {
-		if _, err := Dir(dir); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := Dir(dir); err == nil {
+				t.Errorf("%s: no error", name)
+			}
+		})
 	}
 }
 

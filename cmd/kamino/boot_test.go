@@ -59,10 +59,12 @@ func TestBootCompat(t *testing.T) {
 		"cloud-final.chain":    {"--unit", "cloud-final.service", publishedBoot("cloud-final.show")},
 		"walinuxagent.chain":   {"--unit", "walinuxagent.service", publishedBoot("cloud-final.show")},
 	} {
-		out, errs, code := bootRun(t, "", append([]string{"chain", "--compat"}, args...)...)
-		if code != 0 || out != readAll(t, publishedBoot(want)) {
-			t.Errorf("%s: exit code %d, %s\n%s", want, code, errs, out)
-		}
+		t.Run(want, func(t *testing.T) {
+			out, errs, code := bootRun(t, "", append([]string{"chain", "--compat"}, args...)...)
+			if code != 0 || out != readAll(t, publishedBoot(want)) {
+				t.Errorf("%s: exit code %d, %s\n%s", want, code, errs, out)
+			}
+		})
 	}
 	real := filepath.Join("..", "..", "boot", "read", "testdata", "real")
 	dump := readAll(t, filepath.Join(real, "manager.txt")) + "\n" + readAll(t, filepath.Join(real, "units.txt"))
@@ -86,10 +88,12 @@ func TestBootVerbs(t *testing.T) {
 		{"blame", "cloud-init.service"}, {"show -o json", `"parkedFor": 1000410000`}, {"show -o capture", boot.Schema}, {"chain -o json", `"chain"`},
 		{"plot", "<!doctype html>"}, {"plot -o svg", "<svg"}, {"plot -o trace", `"traceEvents"`}, {"chain --unit cloud-config.service", "Critical chain to cloud-config.service"},
 	} {
-		out, errs, code := bootRun(t, "", append(strings.Fields(tc.args), publishedBoot("preprovisioned.show"))...)
-		if code != 0 || !strings.Contains(out, tc.want) {
-			t.Errorf("%s: exit code %d, %q not in the output; %s", tc.args, code, tc.want, errs)
-		}
+		t.Run(tc.args, func(t *testing.T) {
+			out, errs, code := bootRun(t, "", append(strings.Fields(tc.args), publishedBoot("preprovisioned.show"))...)
+			if code != 0 || !strings.Contains(out, tc.want) {
+				t.Errorf("%s: exit code %d, %q not in the output; %s", tc.args, code, tc.want, errs)
+			}
+		})
 	}
 	file := filepath.Join(t.TempDir(), "boot.html")
 	if out, errs, code := bootRun(t, "", "plot", "-f", file, publishedBoot("docker.show")); code != 0 || out != "" || !strings.Contains(readAll(t, file), "</html>") {
@@ -141,13 +145,15 @@ func TestBootCompareBudget(t *testing.T) {
 	dir := t.TempDir()
 	a, b := kubeletBoot(t, filepath.Join(dir, "a.json"), 60), kubeletBoot(t, filepath.Join(dir, "b.json"), 40)
 	for budget, want := range map[string]int{"45s": 0, "40s": 0, "39s": exitRefused} {
-		out, errs, code := bootRun(t, "", "compare", "--budget", budget, a, b)
-		if code != want || !strings.Contains(out, "kubelet.service comes 20s sooner in b") {
-			t.Errorf("budget %s: exit code %d, want %d\n%s%s", budget, code, want, out, errs)
-		}
-		if want != 0 && !strings.Contains(errs, "1s over the budget of 39s") {
-			t.Errorf("budget %s: said %q", budget, errs)
-		}
+		t.Run(budget, func(t *testing.T) {
+			out, errs, code := bootRun(t, "", "compare", "--budget", budget, a, b)
+			if code != want || !strings.Contains(out, "kubelet.service comes 20s sooner in b") {
+				t.Errorf("budget %s: exit code %d, want %d\n%s%s", budget, code, want, out, errs)
+			}
+			if want != 0 && !strings.Contains(errs, "1s over the budget of 39s") {
+				t.Errorf("budget %s: said %q", budget, errs)
+			}
+		})
 	}
 	out, _, _ := bootRun(t, "", "compare", "-o", "json", a, b)
 	var c boot.Comparison

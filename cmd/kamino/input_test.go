@@ -190,16 +190,18 @@ func TestProbeRead(t *testing.T) {
 			{file: image, want: `"My Image"`, code: exitFailed},
 			{env: "kind: Pod", want: "not a Job of batch/v1", code: exitFailed},
 		} {
-			w := newFakeWorld()
-			stale(w)
-			args := command
-			if w.env["PROBE"] = tt.env; tt.file != "" {
-				args = append(slices.Clone(command), "--probe", tt.file)
-			}
-			out, errs, code := w.kamino(t, args...)
-			if out != "" || code != tt.code || !strings.Contains(errs, tt.want) || !strings.Contains(errs, "one Job of batch/v1") || len(w.writes()) > 0 {
-				t.Errorf("%q: exit code %d, want %d and %q\n%s%s", args, code, tt.code, tt.want, out, errs)
-			}
+			t.Run(tt.file, func(t *testing.T) {
+				w := newFakeWorld()
+				stale(w)
+				args := command
+				if w.env["PROBE"] = tt.env; tt.file != "" {
+					args = append(slices.Clone(command), "--probe", tt.file)
+				}
+				out, errs, code := w.kamino(t, args...)
+				if out != "" || code != tt.code || !strings.Contains(errs, tt.want) || !strings.Contains(errs, "one Job of batch/v1") || len(w.writes()) > 0 {
+					t.Errorf("%q: exit code %d, want %d and %q\n%s%s", args, code, tt.code, tt.want, out, errs)
+				}
+			})
 		}
 	}
 }

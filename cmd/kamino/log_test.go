@@ -78,13 +78,15 @@ func TestRollbackTexts(t *testing.T) {
 func TestUnreviewedPolicy(t *testing.T) {
 	const head = "apiVersion: kamino.dev/v1alpha1\nkind: SealConfig\nverify:\n  known:\n  - {path: /etc/app, "
 	for text, want := range map[string]bool{"reviewed: false, why: unknown}": true, "reviewed: true, why: ours}": false, "why: ours}": false} {
-		file := filepath.Join(t.TempDir(), "policy.yaml")
-		if err := os.WriteFile(file, []byte(head+text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, errs, code := newFakeWorld().kamino(t, "plan", "--seal-policy", file)
-		if code == exitFailed || strings.Contains(errs, "nobody has reviewed") != want {
-			t.Errorf("%s: exit code %d, warned %t:\n%s", text, code, !want, errs)
-		}
+		t.Run(text, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "policy.yaml")
+			if err := os.WriteFile(file, []byte(head+text+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, errs, code := newFakeWorld().kamino(t, "plan", "--seal-policy", file)
+			if code == exitFailed || strings.Contains(errs, "nobody has reviewed") != want {
+				t.Errorf("%s: exit code %d, warned %t:\n%s", text, code, !want, errs)
+			}
+		})
 	}
 }

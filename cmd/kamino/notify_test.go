@@ -27,12 +27,14 @@ func TestHappened(t *testing.T) {
 		"of a process that lives": {kamino.PoolStatus{Unfinished: away("other", true)}, nil},
 		"refused":                 {kamino.PoolStatus{Refusals: []kamino.Refusal{{Code: "x"}}}, nil},
 	} {
-		var got []string
-		for _, h := range happened(tt.status, "me", now, began) {
-			got = append(got, h.Key)
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, h := range happened(tt.status, "me", now, began) {
+				got = append(got, h.Key)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("%s: %q, want %q", name, got, tt.want)
+			}
+		})
 	}
 }

@@ -82,9 +82,11 @@ func TestMissingKubeconfig(t *testing.T) {
 // TestVersionFormats: scripts read the version as JSON or YAML.
 func TestVersionFormats(t *testing.T) {
 	for format, want := range map[string]string{"json": `"version": "`, "yaml": "version: ", "table": "kamino "} {
-		if out, errs, code := newFakeWorld().kamino(t, "version", "-o", format); code != exitFine || !strings.Contains(out, want) {
-			t.Errorf("%s: exit code %d: %s%s", format, code, out, errs)
-		}
+		t.Run(format, func(t *testing.T) {
+			if out, errs, code := newFakeWorld().kamino(t, "version", "-o", format); code != exitFine || !strings.Contains(out, want) {
+				t.Errorf("%s: exit code %d: %s%s", format, code, out, errs)
+			}
+		})
 	}
 }
 

@@ -276,14 +276,16 @@ for (const w of [360, 1280]) {
 		t.Errorf("the console says: %s", log)
 	}
 	for name, args := range map[string][]string{"light": {"--window-size=1280,1500"}, "dark": {"--window-size=1280,1500", "--force-dark-mode", "--blink-settings=preferredColorScheme=0"}, "narrow": {"--window-size=500,1400"}} {
-		shot := filepath.Join(dir, name+".png")
-		if keep := os.Getenv("KAMINO_SHOTS"); keep != "" {
-			shot = filepath.Join(keep, "status-"+name+".png")
-		}
-		chromium.Run(t, append(args, "--screenshot="+shot, "file://"+file)...)
-		if info, err := os.Stat(shot); err != nil || info.Size() < 20_000 {
-			t.Errorf("%s: no picture: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			shot := filepath.Join(dir, name+".png")
+			if keep := os.Getenv("KAMINO_SHOTS"); keep != "" {
+				shot = filepath.Join(keep, "status-"+name+".png")
+			}
+			chromium.Run(t, append(args, "--screenshot="+shot, "file://"+file)...)
+			if info, err := os.Stat(shot); err != nil || info.Size() < 20_000 {
+				t.Errorf("%s: no picture: %v", name, err)
+			}
+		})
 	}
 }
 

@@ -57,9 +57,11 @@ func TestCloudWithoutGalleries(t *testing.T) {
 		json, _, _ := w.kamino(t, "status", "-o", "json")
 		plan, _, _ := w.kamino(t, "update", "--target-node", "m1", "--allow-spot", "--dry-run")
 		for _, tt := range []struct{ of, out, word string }{{"status", status, "Definition:"}, {"status -o json", json, `"definition":`}, {"plan", plan, "replicas"}} {
-			if strings.Contains(tt.out, tt.word) == homeless || tt.out == "" {
-				t.Errorf("homeless %v, %s: %s", homeless, tt.of, tt.out)
-			}
+			t.Run(tt.of, func(t *testing.T) {
+				if strings.Contains(tt.out, tt.word) == homeless || tt.out == "" {
+					t.Errorf("homeless %v, %s: %s", homeless, tt.of, tt.out)
+				}
+			})
 		}
 	}
 }

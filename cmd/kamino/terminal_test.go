@@ -62,22 +62,24 @@ func TestRollbackAsks(t *testing.T) {
 // TestWithdrawAsks: as a rollback does.
 func TestWithdrawAsks(t *testing.T) {
 	for typed, want := range map[string]int{"": exitFine, "y\n": exitFine, "n\n": exitRefused, "n\n--yes": exitFine} {
-		w := newFakeWorld()
-		p := twoImages(w)
-		v := w.cloud.artifacts[w.cloud.Address(*p, kamino.Version, "2026.11.01")]
-		args := []string{"withdraw", "--pool", pool1, "--version", "2026.11.01", "--reason", "disk fills up"}
-		typed, yes := strings.CutSuffix(typed, "--yes")
-		if yes {
-			args = append(args, "--yes")
-		}
-		w.typed, w.env["TERM"] = typed, "dumb"
-		_, errs, code := w.kamino(t, args...)
-		if asked := strings.Contains(errs, "[y/N]"); code != want || asked != (typed != "" && !yes) || asked && !strings.Contains(errs, "disk fills up") {
-			t.Errorf("typed %q: exit code %d, want %d\n%s", typed, code, want, errs)
-		}
-		if done := v.Tags[kamino.TagBad] != ""; done != (want == exitFine) {
-			t.Errorf("typed %q: withdrawn: %v\n%s", typed, done, errs)
-		}
+		t.Run(typed, func(t *testing.T) {
+			w := newFakeWorld()
+			p := twoImages(w)
+			v := w.cloud.artifacts[w.cloud.Address(*p, kamino.Version, "2026.11.01")]
+			args := []string{"withdraw", "--pool", pool1, "--version", "2026.11.01", "--reason", "disk fills up"}
+			typed, yes := strings.CutSuffix(typed, "--yes")
+			if yes {
+				args = append(args, "--yes")
+			}
+			w.typed, w.env["TERM"] = typed, "dumb"
+			_, errs, code := w.kamino(t, args...)
+			if asked := strings.Contains(errs, "[y/N]"); code != want || asked != (typed != "" && !yes) || asked && !strings.Contains(errs, "disk fills up") {
+				t.Errorf("typed %q: exit code %d, want %d\n%s", typed, code, want, errs)
+			}
+			if done := v.Tags[kamino.TagBad] != ""; done != (want == exitFine) {
+				t.Errorf("typed %q: withdrawn: %v\n%s", typed, done, errs)
+			}
+		})
 	}
 }
 

@@ -43,17 +43,19 @@ func TestLint(t *testing.T) {
 	}
 	for name, want := range map[string]float64{`runs_total{pool="p1",result="done"}`: 1, `runs_total{pool="p1",result="failed"}`: 1, `proofs_total{outcome="failed",pool="p1"}`: 1,
 		`proofs_total{outcome="passed",pool="p1"}`: 1, `promotions_total{pool="p1"}`: 1, `withdrawals_total{pool="p1"}`: 1} {
-		metric, labels, _ := strings.Cut(strings.TrimSuffix(name, "}"), "{")
-		values := []string{"p1"}
-		for _, l := range strings.Split(labels, ",") {
-			if key, value, _ := strings.Cut(l, "="); key != "pool" {
-				values = append(values, strings.Trim(value, `"`))
+		t.Run(name, func(t *testing.T) {
+			metric, labels, _ := strings.Cut(strings.TrimSuffix(name, "}"), "{")
+			values := []string{"p1"}
+			for _, l := range strings.Split(labels, ",") {
+				if key, value, _ := strings.Cut(l, "="); key != "pool" {
+					values = append(values, strings.Trim(value, `"`))
+				}
 			}
-		}
-		vec := map[string]*prometheus.CounterVec{"runs_total": r.runs, "proofs_total": r.proofs, "promotions_total": r.promotions, "withdrawals_total": r.withdrawn}[metric]
-		if got := testutil.ToFloat64(vec.WithLabelValues(values...)); got != want {
-			t.Errorf("kamino_%s is %g, want %g", name, got, want)
-		}
+			vec := map[string]*prometheus.CounterVec{"runs_total": r.runs, "proofs_total": r.proofs, "promotions_total": r.promotions, "withdrawals_total": r.withdrawn}[metric]
+			if got := testutil.ToFloat64(vec.WithLabelValues(values...)); got != want {
+				t.Errorf("kamino_%s is %g, want %g", name, got, want)
+			}
+		})
 	}
 }
 
@@ -63,9 +65,11 @@ func TestZero(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	NewRuns(registry, "test").Set("a", full)
 	for name, want := range map[string]int{"kamino_runs_total": 3, "kamino_proofs_total": 3, "kamino_promotions_total": 1, "kamino_withdrawals_total": 1} {
-		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
-			t.Errorf("%d of %s, want %d (%v)", got, name, want, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
+				t.Errorf("%d of %s, want %d (%v)", got, name, want, err)
+			}
+		})
 	}
 }
 

@@ -114,9 +114,11 @@ func TestRelease(t *testing.T) {
 			{string(controller["alerts.yaml"]), "alert: KaminoDonorAway"},
 			{string(job["Chart.yaml"]), "appVersion: \"1.2.3-rc.1\""}, {string(job["templates/_pod.tpl"]), "restartPolicy: Never"},
 		} {
-			if !strings.Contains(want.in, want.text) {
-				t.Errorf("%q is not in\n%s", want.text, want.in)
-			}
+			t.Run(want.in, func(t *testing.T) {
+				if !strings.Contains(want.in, want.text) {
+					t.Errorf("%q is not in\n%s", want.text, want.in)
+				}
+			})
 		}
 	})
 	t.Run("packages", func(t *testing.T) {
