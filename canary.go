@@ -378,7 +378,7 @@ func (r *Run) lookNamed(ctx context.Context) (Next, error) {
 	r.image.reference = t.spec().Reference
 	r.image.version, r.image.preBuilt, r.image.there = o.versions[i], true, true
 	if o.versions[i].Tags[TagReceipt] == "" {
-		r.doubt(InVersion, "whether the disk of version " + r.opts.Version + " holds the identity and the secrets of the machine that it was made of: it has no seal receipt")
+		r.doubt(InVersion, "whether the disk of version "+r.opts.Version+" holds the identity and the secrets of the machine that it was made of: it has no seal receipt")
 	}
 	return done(r.opts.Version + " is there"), nil
 }

@@ -184,7 +184,7 @@ func (r *Run) planDonor(ctx context.Context) error {
 		if same := r.sameAs(digest, r.donor.instance.VMID); same != nil {
 			r.plan.Refusals = append(r.plan.Refusals, same.refuseSame(r.donor.node.Name))
 		} else if digest == "" {
-			r.doubt(InVersion, "whether the node still has the packages that version " + v.Name + " was made of, which is withdrawn: the run checks that before the drain, and refuses if so")
+			r.doubt(InVersion, "whether the node still has the packages that version "+v.Name+" was made of, which is withdrawn: the run checks that before the drain, and refuses if so")
 		}
 	}
 	stuck := slices.DeleteFunc(slices.Clone(r.plan.Evictions), func(p Pod) bool { return !p.Stuck })

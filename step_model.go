@@ -281,8 +281,8 @@ func (r *Run) nextImage(ctx context.Context, pool Pool, want Target) (NextImage,
 	if r.image.whole = len(next.Diff) == 0 && want.Reference == ByDefinition; r.opts.AdoptModel || r.result.ModelDiff != nil || !r.held.lease.Ledger.leaves(pool, want, next) {
 		return next, nil
 	}
-	r.doubt(InModel, "extensions that somebody added to the model since Kamino wrote it are kept, and new nodes run them: " +
-		describeFields(next.Diff) + "; kamino update --adopt-model removes them")
+	r.doubt(InModel, "extensions that somebody added to the model since Kamino wrote it are kept, and new nodes run them: "+
+		describeFields(next.Diff)+"; kamino update --adopt-model removes them")
 	next.Diff = []FieldChange{}
 	return next, nil
 }
