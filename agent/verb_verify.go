@@ -20,7 +20,7 @@ func runVerify(ctx context.Context, e *env, args []string) error {
 	vmID := f.String("vm-id", "", "the donor's VM `UUID` (default from the receipt)")
 	machineID := f.String("machine-id", "", "the donor's machine `id`")
 	deep := f.Bool("deep", false, "also read installed software and container images")
-	list := f.Bool("inventory", false, "instead of scanning, say why each file is on the disk, and print those of which nothing says why, by directory; at low priority on a running node")
+	list := f.Bool("inventory", false, "instead of scanning, say why each file is on the disk, and print those that nothing explains, by directory; at low priority on a running node")
 	allow := f.String("write-allow", "", "with --inventory: write what a seal policy would have to allow to this `file`, for review")
 	if err := parse(f, args); err != nil {
 		return err

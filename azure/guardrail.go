@@ -107,7 +107,7 @@ func (p *Provider) deniedBy(ctx context.Context, c *clients, scope string) error
 			}
 		}
 		if meant && !excepted && len(denied) > 0 {
-			return kamino.WithHint(fmt.Errorf("%w: deny assignment %q at %s takes away %s", kamino.ErrForbidden, d.Properties.Name, d.Properties.Scope, strings.Join(denied, ", ")),
+			return kamino.WithHint(fmt.Errorf("%w: deny assignment %q at %s denies %s", kamino.ErrForbidden, d.Properties.Name, d.Properties.Scope, strings.Join(denied, ", ")),
 				"such assignments are made by Azure for resource groups that it manages (AKS, managed applications): choose a pool elsewhere")
 		}
 	}
