@@ -54,7 +54,7 @@ func TestBenchPlan(t *testing.T) {
 	defer shared.Stop()
 	shared.Nodes.Stop() // the bench writes the objects itself
 	began := time.Now()
-	fillCloud(t, benchPools, benchNodes)
+	fillCloud(t, benchPools, benchNodes, 1)
 	t.Logf("scale sets and images are there after %s", time.Since(began).Round(time.Second))
 	fillCluster(t)
 	awaitQuiet(t)
@@ -171,26 +171,46 @@ func measured(t *testing.T, program string, args ...string) (cost bench.Cost, ou
 
 func benchPool(n int) string { return fmt.Sprintf("k8s-bench%02d-vmss", n) }
 
-// fillCloud seeds the scale sets and gives each an image of ten days ago.
-func fillCloud(t *testing.T, pools, nodes int) {
-	t.Helper()
+// scenarioOf is where the n-th pool is, of a bench that has several subscriptions.
+func scenarioOf(n, subscriptions int) emulator.Scenario {
 	scenario := shared.Scenario
-	scenario.Pools = nil
-	for n := range pools {
-		scenario.Pools = append(scenario.Pools, emulator.Pool{Name: benchPool(n), Count: nodes})
+	if subscriptions > 1 {
+		scenario.Subscription = fmt.Sprintf("00000000-0000-0000-0000-%012d", 100+n%subscriptions)
 	}
+	scenario.Pools = nil
+	return scenario
+}
+
+// fillCloud seeds the scale sets, in turn in so many subscriptions, and gives each an image of ten
+// days ago.
+func fillCloud(t *testing.T, pools, nodes, subscriptions int) {
+	t.Helper()
 	began := time.Now()
-	shared.Cloud.Seed(scenario)
+	roles := []emulator.Role{shared.Role()}
+	for first := range subscriptions {
+		scenario := scenarioOf(first, subscriptions)
+		role := shared.Role()
+		role.Scope = "/subscriptions/" + scenario.Subscription + "/resourceGroups/" + scenario.ResourceGroup
+		roles = append(roles, role)
+		for n := first; n < pools; n += subscriptions {
+			scenario.Pools = append(scenario.Pools, emulator.Pool{Name: benchPool(n), Count: nodes})
+		}
+		shared.Cloud.Seed(scenario)
+	}
+	shared.Cloud.SetRoles(shared.Environment()["AZURE_CLIENT_ID"], roles...)
 	t.Logf("seeded in %s", time.Since(began).Round(time.Millisecond))
 	e := engine(t, 0)
+	if subscriptions > 1 {
+		e.Provider = providerOfAll(t)
+	}
 	built := time.Now().UTC().Add(-10 * day)
 	inParallel(t, pools, func(ctx context.Context, n int) error {
-		id := kamino.PoolID(strings.ToLower(shared.Scenario.PoolID(benchPool(n))))
-		pool, err := e.Provider.Pool(ctx, id)
+		at := scenarioOf(n, subscriptions).PoolID(benchPool(n))
+		pool, err := e.Provider.Pool(ctx, kamino.PoolID(strings.ToLower(at)))
 		if err != nil {
 			return err
 		}
-		in, err := e.Provider.Instance(ctx, kamino.InstanceID("azure://"+shared.Scenario.PoolID(benchPool(n))+"/virtualMachines/0"))
+		in, err := e.Provider.Instance(ctx, kamino.InstanceID("azure://"+at+"/virtualMachines/0"))
 		if err != nil {
 			return err
 		}
@@ -212,6 +232,19 @@ func fillCloud(t *testing.T, pools, nodes int) {
 		}
 		return e.Provider.Promote(ctx, pool, kamino.Target{Version: version.Name})
 	})
+}
+
+// providerOfAll is a provider that no subscription is named to.
+func providerOfAll(t *testing.T) *azure.Provider {
+	t.Helper()
+	environment := shared.Environment()
+	delete(environment, "AZURE_SUBSCRIPTION_ID")
+	delete(environment, "AZURE_RESOURCE_GROUP")
+	provider, err := azure.New(azure.Config{Transport: &http.Client{Transport: labTransport(t)}, Getenv: func(name string) string { return environment[name] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return provider
 }
 
 // fillAWS gives every other group an image of ten days ago, which its parameter holds.
