@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/bench"
 	"kamino.dev/kamino/internal/browser"
 )
 
@@ -312,4 +314,37 @@ func TestServeInBrowser(t *testing.T) {
 			t.Errorf("%s is not in the page; the status was read %d times; %s", want, reads, log)
 		}
 	}
+}
+
+// TestBenchPage measures how long the page of fifty pools takes to be written and then to be laid
+// out in a browser.
+func TestBenchPage(t *testing.T) {
+	bench.Need(t)
+	chromium := browser.Find(t)
+	var page bytes.Buffer
+	began := time.Now()
+	if err := writePage(&page, manyPools(50), time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), false); err != nil {
+		t.Fatal(err)
+	}
+	written := time.Since(began)
+	probed := regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAll(page.Bytes(), nil)
+	probed = bytes.Replace(probed, []byte("</body>"), []byte(`<pre id="probe"></pre><script>
+document.body.getBoundingClientRect();
+for (const s of document.querySelectorAll('svg')) s.getBBox();
+document.getElementById('probe').textContent = performance.now() - performance.getEntriesByType('navigation')[0].responseEnd;
+</script></body>`), 1)
+	file := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(file, probed, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dom, _ := chromium.Run(t, "--window-size=1280,1500", "--dump-dom", "file://"+file)
+	m := regexp.MustCompile(`<pre id="probe">([0-9.]+)</pre>`).FindSubmatch(dom)
+	if m == nil {
+		t.Fatal("the probe did not come to its end")
+	}
+	shown, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bench.Figure("status-page-50-pools", written.Seconds()+shown/1000, "s", 1)
 }
