@@ -71,12 +71,13 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	return next, err
 }
 
-// promotedVersion reads the version, unless it was read within lookAge and nothing was written of
-// it since, and either an offer will compare it with what it is then, or it is promoted; and tells
-// when that was.
+// promotedVersion reads the version, unless nothing was written of it since it was read, and that
+// was just now, or within lookAge and either an offer will compare it with what it is then, or it
+// is promoted; and tells when that was.
 func (r *Run) promotedVersion(ctx context.Context) (Artifact, time.Time, error) {
 	v := r.image.version
-	if fresh := elapsed(r.image.readAt, r.engine.now()) < lookAge; fresh && (r.target().Offers() && r.image.reference == ByDefinition || r.result.ModelDiff != nil) {
+	age := elapsed(r.image.readAt, r.engine.now())
+	if age <= justNow || age < lookAge && (r.target().Offers() && r.image.reference == ByDefinition || r.result.ModelDiff != nil) {
 		return v, r.image.readAt, nil
 	}
 	found, err := r.engine.Provider.Find(ctx, r.pool, Version, v.Name)

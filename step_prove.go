@@ -216,7 +216,7 @@ func (r *Run) lookExamine(ctx context.Context) (Next, error) {
 	if err != nil || next.kind != nextDone {
 		return next, err
 	}
-	r.image.version = v
+	r.image.version, r.image.readAt = v, r.engine.now()
 	if v.Tags[TagProof] == proofPassed {
 		return done("passed; Ready in " + r.proof.sight.boot().Round(time.Second).String()), nil
 	}
