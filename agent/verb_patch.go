@@ -54,6 +54,7 @@ func runPatch(ctx context.Context, e *env, args []string) error {
 	v := &patchVerb{env: e}
 	f.StringVar(&v.run, "run", "", "`ID` of the run")
 	f.StringVar(&v.node, "donor", "", "`name` of this machine's Node, on which the result is written; without it the result is printed")
+	holds := f.Bool("hold", false, "only put packages on hold again that an upgrade, which may have been killed, took off hold")
 	f.StringVar(&v.nonce, "nonce", os.Getenv(nonceEnv), "`text` that the result repeats, so that the run can match it to its request")
 	if err := parse(f, args); err != nil {
 		return err
@@ -72,6 +73,8 @@ func runPatch(ctx context.Context, e *env, args []string) error {
 	}
 	defer v.disk.Close()
 	switch {
+	case *holds:
+		return v.local().HoldAgain(ctx, io.Discard)
 	case v.policy.Task == patch.TaskReboot:
 		return v.reboot(ctx)
 	case v.policy.Task == patch.TaskLook:
@@ -103,9 +106,9 @@ func (v *patchVerb) onHost() patch.Node {
 	}}
 }
 
-// here patches the machine on which this process runs, and tells.
-func (v *patchVerb) here(ctx context.Context) error {
-	node := patch.Node{Disk: v.disk, Wait: platform.Sleep, Exec: func(ctx context.Context, out io.Writer, name string, args ...string) error {
+// local is the machine on which this process runs.
+func (v *patchVerb) local() patch.Node {
+	return patch.Node{Disk: v.disk, Wait: platform.Sleep, Exec: func(ctx context.Context, out io.Writer, name string, args ...string) error {
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.Stdout = io.MultiWriter(out, v.out)
 		cmd.Stderr = cmd.Stdout
@@ -113,7 +116,11 @@ func (v *patchVerb) here(ctx context.Context) error {
 		cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGINT) }, 2*time.Minute
 		return cmd.Run()
 	}}
-	report, err := node.Patch(ctx, v.policy)
+}
+
+// here patches the machine on which this process runs, and tells.
+func (v *patchVerb) here(ctx context.Context) error {
+	report, err := v.local().Patch(ctx, v.policy)
 	if err != nil {
 		report.Failure = err.Error()
 	}
@@ -176,6 +183,9 @@ func (v *patchVerb) byUnit(ctx context.Context) error {
 		return err
 	}
 	if !working {
+		if err := v.onHost().HoldAgain(ctx, v.out); err != nil {
+			return err
+		}
 		if err := v.onHost().Check(v.policy); err != nil {
 			return err
 		}
@@ -236,7 +246,7 @@ func (v *patchVerb) start(ctx context.Context) error {
 	// The manager's own end comes first; RuntimeMaxSec is for one that ignores it.
 	args := []string{"--unit=" + v.unit(), "--description=Kamino: patch for run " + v.run, "--collect", "--no-block",
 		"--property=KillMode=mixed", fmt.Sprintf("--property=RuntimeMaxSec=%d", int((v.policy.Limit() + 10*time.Minute).Seconds())),
-		"--property=ExecStopPost=/bin/rm -rf /" + dir, "--setenv=" + nonceEnv + "=" + v.nonce, "--setenv=" + patch.PolicyEnv + "=" + string(policy),
+		"--property=ExecStopPost=-/" + dir + "/kamino-agent patch --root=/ --run=" + v.run + " --hold", "--property=ExecStopPost=/bin/rm -rf /" + dir, "--setenv=" + nonceEnv + "=" + v.nonce, "--setenv=" + patch.PolicyEnv + "=" + string(policy),
 		"/" + dir + "/kamino-agent", "patch", "--root=/", "--run=" + v.run}
 	if v.node != "" {
 		args = append(args, "--donor="+v.node)

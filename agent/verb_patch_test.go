@@ -136,7 +136,7 @@ func TestPatchByUnit(t *testing.T) {
 	}
 	i := slices.IndexFunc(h.ran, func(l string) bool { return strings.HasPrefix(l, "/usr/bin/systemd-run") })
 	want := "/usr/bin/systemd-run --unit=kamino-patch-r1.service --description=Kamino: patch for run r1 --collect --no-block --property=KillMode=mixed " +
-		`--property=RuntimeMaxSec=660 --property=ExecStopPost=/bin/rm -rf /opt/kamino/patch/r1 --setenv=KAMINO_SEAL_NONCE=n0nce --setenv=KAMINO_PATCH_POLICY={"seconds":60,"roomMiB":1} ` +
+		`--property=RuntimeMaxSec=660 --property=ExecStopPost=-/opt/kamino/patch/r1/kamino-agent patch --root=/ --run=r1 --hold --property=ExecStopPost=/bin/rm -rf /opt/kamino/patch/r1 --setenv=KAMINO_SEAL_NONCE=n0nce --setenv=KAMINO_PATCH_POLICY={"seconds":60,"roomMiB":1} ` +
 		"/opt/kamino/patch/r1/kamino-agent patch --root=/ --run=r1 --donor=n1"
 	if i < 0 || h.ran[i] != want {
 		t.Errorf("ran\n%s\nwant\n%s", strings.Join(h.ran, "\n"), want)

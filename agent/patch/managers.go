@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
 
+	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/inventory"
 )
 
@@ -72,10 +74,11 @@ func (apt) run(ctx context.Context, n Node, p Policy, out io.Writer) (err error)
 		upgrades = append(upgrades, append([]string{"--allow-change-held-packages", "--only-upgrade", "install"}, held...))
 		// However that ends: apt takes what it upgrades off hold, and the next patch would upgrade
 		// it unasked.
+		if err := n.Disk.WriteFile(holdsPath, []byte(strings.Join(held, "\n")+"\n"), 0o644); err != nil {
+			return err
+		}
 		defer func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-			defer cancel()
-			if again := n.quietly(ctx, out, slices.Concat([]string{"apt-mark", "hold"}, held)...); err == nil {
+			if again := n.HoldAgain(context.WithoutCancel(ctx), out); err == nil {
 				err = again
 			}
 		}()
@@ -94,6 +97,29 @@ func (apt) run(ctx context.Context, n Node, p Policy, out io.Writer) (err error)
 		}
 	}
 	return nil
+}
+
+// holdsPath lists the packages that are to be on hold once their upgrade has ended.
+const holdsPath = "var/lib/kamino/patch-holds"
+
+// HoldAgain puts packages on hold again that an upgrade, which may have been killed, took off.
+func (n Node) HoldAgain(ctx context.Context, out io.Writer) error {
+	data, err := n.Disk.ReadFile(holdsPath, disk.Small)
+	held := strings.Fields(string(data))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if len(held) > 0 {
+		if err := n.quietly(ctx, out, slices.Concat([]string{"apt-mark", "hold"}, held)...); err != nil {
+			return fmt.Errorf("put packages on hold again: %w", err)
+		}
+	}
+	return n.Disk.Remove(holdsPath)
 }
 
 // removals are the needed packages that a simulated run of apt-get would remove: its lines begin

@@ -211,6 +211,9 @@ func (n Node) room(p Policy) error {
 // Patch patches the node. A Report that says Failure comes without an error: what was changed until
 // then is in it. Asked again it finds nothing left to do.
 func (n Node) Patch(ctx context.Context, p Policy) (r Report, err error) {
+	if err := n.HoldAgain(ctx, io.Discard); err != nil {
+		return r, err
+	}
 	if err := n.Check(p); err != nil {
 		return r, err
 	}

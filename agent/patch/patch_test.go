@@ -702,3 +702,37 @@ func TestHoldKept(t *testing.T) {
 		t.Errorf("the next patch, which keeps what is on hold, ended %q, %v and upgraded the kubelet to %s", r.Failure, err, got)
 	}
 }
+
+// TestHoldKilled: a process that was killed while dpkg worked has put nothing on hold again. The
+// next patch does that first, and what ends the unit does, too.
+func TestHoldKilled(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]func(Node) error{
+		"the next patch": func(n Node) error { _, err := n.Patch(t.Context(), Policy{}); return err },
+		"the unit's end": func(n Node) error { return n.HoldAgain(t.Context(), io.Discard) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := three(t)
+			n := tr.node()
+			run := n.Exec
+			n.Exec = func(ctx context.Context, out io.Writer, name string, args ...string) error {
+				if slices.Contains(args, "apt-mark") {
+					return errors.New("killed")
+				}
+				return run(ctx, out, name, args...)
+			}
+			if r, err := n.Patch(t.Context(), Policy{Held: "upgrade"}); err != nil || r.Failure == "" || tr.installed("kubelet") != "2 install" {
+				t.Fatalf("%+v, %v, kubelet is %s", r, err, tr.installed("kubelet"))
+			}
+			tr.deb("kubelet", "3", "")
+			tr.index()
+			if err := next(tr.node()); err != nil {
+				t.Fatal(err)
+			}
+			if got := tr.installed("kubelet"); got != "2 hold" {
+				t.Errorf("kubelet was on hold and is %q", got)
+			}
+		})
+	}
+}
