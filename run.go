@@ -191,9 +191,7 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 		return wait(fmt.Sprintf("the world to be read again: the lease was written only after %s", late.Round(time.Second))), nil
 	}
 	r.takes(s)
-	switch next.act {
-	case ActDeleteSnapshot, ActRemoveCanary, ActRemoveNode:
-	default: // it may change what is listed of versions
+	if next.act != ActDeleteSnapshot { // any other may change what is listed of versions
 		r.image.listedAt = time.Time{}
 	}
 	say(StepActed, next.what, -1)
