@@ -127,6 +127,15 @@ var stories = []struct {
 		w.advance(w.now.Add(time.Minute))
 		return unless(w.unprovedNext() == "", "the restore ended %v; nodes boot from %s, which was not proved", p.err, birth(w))
 	}},
+	{"a process that is killed as it promotes for a proof in the pool, and a restore", func() string {
+		return killedPromoting(kamino.ByVersion) + killedPromoting("")
+	}},
+	{"a bad version that a person proves by its name", func() string {
+		w, v := packed(aged(1), true)
+		w.sickAs(mute)
+		p := w.prove(named(v.Name))
+		return unless(p.err != nil && birth(w) == "2026.03.09" && v.Tags[kamino.TagBad] != "", "it ended %v; nodes boot from %s, version %v", p.err, birth(w), v.Tags)
+	}},
 	{"a process that is killed before its version was proved, and another without a proof", func() string {
 		w, p := aged(1), &proc{}
 		p.tune = heard(func(ev kamino.Event) { p.dying = p.dying || ev.Step == "launch" })
@@ -269,6 +278,30 @@ func lastCall(p *proc, method string) int {
 		}
 	}
 	return at
+}
+
+// killedPromoting kills an update between the writes that make its version what new nodes boot
+// from, so that it is proved in the pool. Restore leaves none that was not.
+func killedPromoting(how kamino.ImageReference) string {
+	o, log := poolProof(), &proc{logging: true}
+	o.ImageReference = how
+	w := aged(1)
+	w.startUpdate(log, o)
+	w.wait()
+	for _, s := range log.log {
+		if s.step != "model" {
+			continue
+		}
+		w := aged(1)
+		w.update(o, fault{kind: worlds.KillBefore, at: s.at})
+		w.advance(w.now.Add(5 * time.Minute))
+		p := w.restore()
+		w.advance(w.now.Add(time.Minute))
+		if got := w.unprovedNext(); got != "" {
+			return fmt.Sprintf("killed before %s, the restore ended %v; nodes boot from %s, which was not proved", s, p.err, got)
+		}
+	}
+	return ""
 }
 
 func unless(good bool, format string, args ...any) string {
