@@ -130,9 +130,9 @@ var stories = []struct {
 	{"a process that is killed as it promotes for a proof in the pool, and a restore", func() string {
 		return killedPromoting(kamino.ByVersion) + killedPromoting("")
 	}},
-	{"a bad version that a person proves by its name", func() string {
+	{"a version that a person proves by its name, whose node joins and is bad", func() string {
 		w, v := packed(aged(1), true)
-		w.sickAs(mute)
+		w.sickAs(flaps)
 		p := w.prove(named(v.Name))
 		return unless(p.err != nil && birth(w) == "2026.03.09" && v.Tags[kamino.TagBad] != "", "it ended %v; nodes boot from %s, version %v", p.err, birth(w), v.Tags)
 	}},
