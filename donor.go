@@ -277,8 +277,8 @@ func (r *Run) refuseHeld(ctx context.Context) error {
 		Why: "the donor's instance is not in service, and Kamino did not take it out", Do: "put it in service, or choose another node"}}}
 }
 
-// refuseServed ends a run whose donor somebody has put back in service before its disk was touched:
-// off, its pool would replace it.
+// refuseServed ends a run whose donor somebody has put back in service before it is switched off:
+// its pool would replace it.
 func (r *Run) refuseServed(ctx context.Context) error {
 	holder := r.engine.holder()
 	if holder == nil {

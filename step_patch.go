@@ -238,6 +238,11 @@ func (r *Run) cycle(ctx context.Context, n Node, stage powerCycle) (Next, error)
 	if err != nil {
 		return Next{}, err
 	}
+	if in.Power == PowerOn && stage != cycleOn {
+		if err := r.refuseServed(ctx); err != nil {
+			return Next{}, err
+		}
+	}
 	r.empty.patch.Cycled = true
 	switch {
 	case in.Power == PowerBetween:

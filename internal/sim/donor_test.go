@@ -257,14 +257,23 @@ func TestInterruptedPromoted(t *testing.T) {
 	}
 }
 
+// replacing is a world whose pools replace what is off in service.
+func replacing(seed uint64) *world {
+	w := aged(seed)
+	w.replaces = true
+	return w
+}
+
+// serve is a person who puts a node's machine back in service.
+func (w *world) serve(node string) {
+	w.machineOf(w.nodes[node]).held = ""
+	w.pools[poolA].capacity, w.pools[poolA].revision = w.pools[poolA].capacity+1, w.next()
+}
+
 // TestServedBeforeSeal: a donor that somebody put back in service is not switched off: its pool
 // would replace it.
 func TestServedBeforeSeal(t *testing.T) {
-	begin := func(seed uint64) *world {
-		w := aged(seed)
-		w.replaces = true
-		return w
-	}
+	begin := replacing
 	sites, _ := golden(t, begin)
 	struck := 0
 	for _, s := range sites {
@@ -275,10 +284,7 @@ func TestServedBeforeSeal(t *testing.T) {
 		}
 		struck++
 		w := begin(1)
-		served := &rival{Rival: worlds.Rival{Name: "a person puts the donor in service"}, happen: func(w *world) {
-			m := w.machineOf(w.nodes["a-0"])
-			m.held, w.pools[poolA].capacity, w.pools[poolA].revision = "", w.pools[poolA].capacity+1, w.next()
-		}}
+		served := &rival{Rival: worlds.Rival{Name: "a person puts the donor in service"}, happen: func(w *world) { w.serve("a-0") }}
 		p := w.update(goldenOptions(), fault{kind: worlds.RivalActs, at: s.at, rival: served})
 		if p.err == nil || !strings.Contains(p.err.Error(), "in service") || kamino.Hint(p.err) == "" {
 			t.Errorf("%s: %v, hint %q", s, p.err, kamino.Hint(p.err))

@@ -121,6 +121,27 @@ var patchStories = []struct {
 		}
 		return w.over()
 	}},
+	{"a node that somebody put back in service meanwhile is not power-cycled: its pool would replace it", func() string {
+		w := replacing(1)
+		m := w.machineOf(w.nodes["a-0"])
+		id := m.ID
+		m.stuck = true
+		w.after(5*time.Minute, func() {
+			if m.held != kamino.Held {
+				w.audit.violate("I32", "%s is %q", m.Hostname, m.held)
+			}
+			w.serve("a-0")
+		})
+		p := w.patched(patchOptions())
+		if p.err != nil || len(p.out.Nodes) != 2 || !p.out.Nodes[0].Blocked || !strings.Contains(p.out.Nodes[0].Error, "back in service") || p.out.Nodes[1].Signed == "" {
+			return fmt.Sprintf("%+v, %v", p.out, p.err)
+		}
+		if m.gone || m.Power != kamino.PowerOn || w.machines[id] != m || p.out.Nodes[0].Cycled {
+			return fmt.Sprintf("the machine is %s, gone %t", m.Power, m.gone)
+		}
+		w.booted(m) // a person mends it
+		return w.over()
+	}},
 	{"a node that does not come back at all is left on and blocked, and the lease is free", func() string {
 		w := aged(1)
 		w.machineOf(w.nodes["a-0"]).fate = worlds.NeverBoots
