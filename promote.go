@@ -198,8 +198,8 @@ func (o overview) noFallback(err error) error {
 
 // Watching is how auto-update watches the nodes that come from a new version.
 type Watching struct {
-	For    time.Duration // 0: not at all
-	Budget time.Duration // from the first sight of a machine that runs to its Ready node
+	For   time.Duration // 0: not at all
+	Proof Proving       // whose budget counts from the first sight of a machine that runs
 }
 
 // newborns is what was seen of the instances of a pool that boot from a version.
@@ -316,7 +316,7 @@ func (e *Engine) Watch(ctx context.Context, results []PoolResult, w Watching) er
 		}
 		for _, o := range all {
 			i := slices.IndexFunc(pools, func(p *watched) bool { return p.pool == o.id })
-			e.watchOnce(ctx, pools[i], o, nodes, w.Budget)
+			e.watchOnce(ctx, pools[i], o, nodes, w.Proof)
 		}
 		ended = e.clock().Sleep(ctx, watchPoll)
 	}
@@ -330,8 +330,8 @@ func (e *Engine) Watch(ctx context.Context, results []PoolResult, w Watching) er
 const watchPoll = time.Minute
 
 // watchOnce makes one look at a pool. What cannot be read is read by the next.
-func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []Node, budget time.Duration) {
-	v, now := o.next(), e.now()
+func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []Node, proof Proving) {
+	v, now, budget := o.next(), e.now(), proof.budget(o.lease.Ledger)
 	if p.over || o.err != nil || v == nil || v.Name != p.version {
 		return
 	}

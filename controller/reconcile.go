@@ -331,7 +331,7 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 	promoted := kamino.PoolResult{Pool: pool, Name: st.Name, Result: &kamino.Result{Pool: pool, Version: st.Next, Changed: true}}
 	r.runs.busy.Go(func() {
 		defer cancel()
-		err := r.seen.Watch(ctx, []kamino.PoolResult{promoted}, kamino.Watching{For: left, Budget: opts.Proof.Budget})
+		err := r.seen.Watch(ctx, []kamino.PoolResult{promoted}, kamino.Watching{For: left, Proof: opts.Proof})
 		if err != nil && ctx.Err() == nil {
 			r.runs.ended(name, pool.Name(), nil, err)
 		}

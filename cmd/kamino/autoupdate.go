@@ -119,7 +119,7 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 	finish, began := c.follow(ctx, engine), c.clock.Now()
 	results, err := engine.AutoUpdate(ctx, opts)
 	if ctx.Err() == nil && results != nil {
-		err = errors.Join(err, engine.Watch(ctx, results, kamino.Watching{For: c.watch.d, Budget: opts.Proof.Budget}))
+		err = errors.Join(err, engine.Watch(ctx, results, kamino.Watching{For: c.watch.d, Proof: opts.Proof}))
 	}
 	finish()
 	pools := make([]string, len(results))

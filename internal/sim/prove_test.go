@@ -700,7 +700,7 @@ func TestWatch(t *testing.T) {
 		p := &proc{}
 		w.spawn(p, func(ctx context.Context) {
 			runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: tt.version, Changed: true}}}
-			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Budget: 5 * time.Minute})
+			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
 		})
 		w.after(time.Minute, func() { w.grow(w.pools[poolA], 3+tt.late) })
 		if tt.happens != nil {

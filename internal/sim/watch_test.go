@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,11 +40,40 @@ func TestWatchGoesOn(t *testing.T) {
 	p := &proc{}
 	w.spawn(p, func(ctx context.Context) {
 		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: next, Changed: true}}}
-		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: 30 * time.Minute, Budget: 5 * time.Minute})
+		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: 30 * time.Minute, Proof: kamino.Proving{Budget: 5 * time.Minute}})
 	})
 	w.wait()
 	if got := birth(w); p.err != nil || got != next {
 		t.Errorf("the watch ended %v; nodes boot from %s, want %s", p.err, got, next)
+	}
+}
+
+// TestWatchFactor: a budget that is a factor of the pool's history counts for the watch as for a
+// proof, and the plain one where no history is known.
+func TestWatchFactor(t *testing.T) {
+	for name, tt := range map[string]struct {
+		boots []float64 // of canaries, in seconds
+		bad   bool
+	}{
+		"known":   {[]float64{60, 60, 60}, true},
+		"unknown": {[]float64{60, 60}, false},
+	} {
+		w := aged(1)
+		w.watchNext()
+		w.version("2026.03.09").sick = mute
+		l := w.leases[poolA]
+		l.Ledger.Boots = tt.boots
+		w.leases[poolA] = l
+		p := &proc{}
+		w.spawn(p, func(ctx context.Context) {
+			runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
+			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 2 * time.Hour, Times: 3}})
+		})
+		w.after(time.Minute, func() { w.grow(w.pools[poolA], 5) })
+		w.wait()
+		if bad := birth(w) != "2026.03.09"; bad != tt.bad || (p.err != nil) != bad || bad && !strings.Contains(p.err.Error(), "not Ready within 3m0s") {
+			t.Errorf("%s: withdrawn: %t, %v", name, bad, p.err)
+		}
 	}
 }
 
@@ -85,7 +115,7 @@ func TestWatchWithoutBirths(t *testing.T) {
 		}}
 		w.spawn(p, func(ctx context.Context) {
 			runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.05", Changed: true}}}
-			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Budget: 10 * time.Minute})
+			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 10 * time.Minute}})
 		})
 		w.wait()
 		if got := birth(w); p.err != nil || got != "2026.03.05" {
