@@ -63,7 +63,7 @@ func (p *Provider) Canaries(ctx context.Context, pool kamino.Pool) ([]kamino.Can
 		if tagOf(in.Tags, kamino.TagPool) == pool.Name {
 			c := canary(in)
 			found = append(found, c)
-			p.known.launches(pool.ID, c.Name, text(in.InstanceId))
+			p.known.launches(pool, c.Name, text(in.InstanceId))
 		}
 	}
 	return found, nil
@@ -134,7 +134,7 @@ func (p *Provider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kam
 	out, err := p.ec2.RunInstances(ctx, p.canaryInput(g, pool, order, user))
 	switch {
 	case err == nil && len(out.Instances) == 1:
-		p.known.launches(pool.ID, order.Name, text(out.Instances[0].InstanceId))
+		p.known.launches(pool, order.Name, text(out.Instances[0].InstanceId))
 	case hasCode(err, blockedCodes...):
 		return fmt.Errorf("launch canary %s: %w: %w", order.Name, kamino.ErrBlocked, classify(err))
 	case hasCode(err, "IdempotentParameterMismatch"): // its tags are not found yet
@@ -193,34 +193,38 @@ func interfacesIn(subnet string, template []types.LaunchTemplateInstanceNetworkI
 	return out
 }
 
-// RemoveCanary terminates a canary of the pool: what is listed by its name and, as lists lag, the
-// instance that this process launched or met by it.
+// RemoveCanary terminates a canary of the pool: the instance that this process launched or met by
+// its name last, and else, as lists lag, what is listed by it now. Of several of a name one goes at
+// a time: whoever removes canaries lists them until there are none.
 func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name string) error {
 	if !strings.HasPrefix(name, "kamino-") {
 		return fmt.Errorf("remove canary %s: that is not the name of a canary: %w", name, kamino.ErrConflict)
 	}
-	there, err := p.canaries(ctx, filter("tag:"+tagCanaryName, name))
-	if err != nil {
-		return err
-	}
-	var ids []string
-	for _, in := range there {
-		if tagOf(in.Tags, kamino.TagPool) != pool.Name {
-			return fmt.Errorf("remove canary %s: it is of pool %s: %w", name, tagOf(in.Tags, kamino.TagPool), kamino.ErrConflict)
+	ids := []string{p.known.canaryOf(pool, name)}
+	if ids[0] == "" {
+		var err error
+		if ids, err = p.canaryInstances(ctx, pool, name); err != nil || len(ids) == 0 {
+			return err
 		}
-		ids = append(ids, text(in.InstanceId))
 	}
-	if known := p.known.canaryOf(pool.ID, name); len(ids) == 0 && known != "" {
-		ids = []string{known}
-	} else if len(ids) == 0 {
-		return nil
-	}
-	_, err = p.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
+	_, err := p.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
 	if err = translate(err, "remove canary %s", name); err == nil || errors.Is(err, kamino.ErrNotFound) {
-		p.known.terminates(pool.ID, name)
+		p.known.terminates(pool, name)
 		return nil
 	}
 	return err
+}
+
+// canaryInstances are those listed by a canary's name.
+func (p *Provider) canaryInstances(ctx context.Context, pool kamino.Pool, name string) (ids []string, err error) {
+	there, err := p.canaries(ctx, filter("tag:"+tagCanaryName, name))
+	for _, in := range there {
+		if tagOf(in.Tags, kamino.TagPool) != pool.Name {
+			return nil, fmt.Errorf("remove canary %s: it is of pool %s: %w", name, tagOf(in.Tags, kamino.TagPool), kamino.ErrConflict)
+		}
+		ids = append(ids, text(in.InstanceId))
+	}
+	return ids, err
 }
 
 // CanaryRights is the policy beside the first.

@@ -100,7 +100,7 @@ type known struct {
 	imaged   map[string]bool                        // by snapshot that was made or met here: an image is made of it
 	images   map[string]string                      // by name: the ID, which a name keeps as long as there is an image of it
 	made     map[string]made                        // by volume: the last snapshot
-	canaries map[string]string                      // by pool and name: the instance that was launched or met here, until it is terminated
+	canaries map[string]string                      // by canaryKey: the instance that was launched or met here, until it is terminated
 	recent   map[string]answer
 }
 
@@ -215,22 +215,27 @@ func (k *known) unmake(snapshot string) {
 }
 
 // launches remembers the instance of a canary, canaryOf tells it, and terminates forgets it.
-func (k *known) launches(pool kamino.PoolID, name, instance string) {
+func (k *known) launches(pool kamino.Pool, name, instance string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.canaries[string(pool)+"/"+name] = instance
+	k.canaries[canaryKey(pool, name)] = instance
 }
 
-func (k *known) canaryOf(pool kamino.PoolID, name string) string {
+func (k *known) canaryOf(pool kamino.Pool, name string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.canaries[string(pool)+"/"+name]
+	return k.canaries[canaryKey(pool, name)]
 }
 
-func (k *known) terminates(pool kamino.PoolID, name string) {
+func (k *known) terminates(pool kamino.Pool, name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.canaries, string(pool)+"/"+name)
+	delete(k.canaries, canaryKey(pool, name))
+}
+
+// canaryKey has the pool's name, too: by that canaries are told apart in the cloud.
+func canaryKey(pool kamino.Pool, name string) string {
+	return string(pool.ID) + " " + pool.Name + " " + name
 }
 
 // note remembers of snapshots whether an image is made of them.
