@@ -183,6 +183,9 @@ func (v *patchVerb) byUnit(ctx context.Context) error {
 		return err
 	}
 	if !working {
+		if err := v.alone(ctx); err != nil {
+			return err
+		}
 		if err := v.onHost().HoldAgain(ctx, v.out); err != nil {
 			return err
 		}
@@ -225,6 +228,29 @@ func (v *patchVerb) working(ctx context.Context) (bool, error) {
 	}
 	state := strings.TrimSpace(out.String())
 	return state != "inactive" && state != "failed", nil
+}
+
+// alone waits until no other run's unit works on this node, as that of a killed run which was ended
+// may: two upgrades would take each other's lock, and one would put on hold what the other is about
+// to upgrade. RuntimeMaxSec ends each.
+func (v *patchVerb) alone(ctx context.Context) error {
+	for told := ""; ; {
+		var out bytes.Buffer
+		if err := v.inHost(ctx, &out, v.err, "systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating,deactivating", "kamino-patch-*.service"); err != nil {
+			return err
+		}
+		unit, _, _ := strings.Cut(strings.TrimSpace(out.String()), " ")
+		if unit == "" {
+			return nil
+		}
+		if unit != told {
+			told = unit
+			fmt.Fprintf(v.out, "waiting for unit %s, which patches this node for another run\n", unit)
+		}
+		if err := platform.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
 }
 
 // start copies this program to the host's disk, since /run is often mounted noexec, and starts it

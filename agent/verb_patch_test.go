@@ -30,6 +30,7 @@ type patchHost struct {
 	state  []string // that systemd tells, one after the other; the last stays
 	ran    []string
 	onEnd  func()
+	beside int                 // so often systemd tells of a unit of another run
 	told   []map[string]string // annotations
 	answer *httptest.Server
 }
@@ -87,6 +88,11 @@ func (h *patchHost) exec(_ context.Context, out, _ io.Writer, name string, args 
 			h.onEnd()
 		}
 		fmt.Fprintln(out, state)
+	case strings.HasPrefix(line, "systemctl list-units") && strings.HasSuffix(line, " kamino-patch-*.service"):
+		if h.beside > 0 {
+			h.beside--
+			fmt.Fprintln(out, "kamino-patch-r0.service loaded active running Kamino: patch for run r0")
+		}
 	case strings.HasPrefix(line, "systemctl list-units"):
 		fmt.Fprintln(out, "cron.service loaded failed failed Regular background program")
 	}
@@ -143,6 +149,30 @@ func TestPatchByUnit(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(h.root, "opt/kamino/patch/r1/kamino-agent")); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// TestPatchAlone: a unit that another run has left works still: nothing is put on hold under it,
+// and no second one started, before it has ended.
+func TestPatchAlone(t *testing.T) {
+	h := newPatchHost(t, "inactive", "activating", "inactive")
+	h.beside = 1
+	h.onEnd = func() { h.write("run/kamino/patch-r1.json", unitResult) }
+	h.write("var/lib/dpkg/status", "Package: kubelet\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n\n")
+	h.write("var/lib/kamino/patch-holds", "kubelet\n")
+	if err := h.patch(patch.Policy{RoomMiB: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var asked []int
+	for i, line := range h.ran {
+		if strings.HasSuffix(line, " kamino-patch-*.service") {
+			asked = append(asked, i)
+		}
+	}
+	hold := slices.IndexFunc(h.ran, func(l string) bool { return strings.Contains(l, "apt-mark hold kubelet") })
+	start := slices.IndexFunc(h.ran, func(l string) bool { return strings.HasPrefix(l, "/usr/bin/systemd-run") })
+	if len(asked) != 2 || hold < asked[1] || start < hold {
+		t.Errorf("ran %q", h.ran)
 	}
 }
 

@@ -99,22 +99,37 @@ func (apt) run(ctx context.Context, n Node, p Policy, out io.Writer) (err error)
 	return nil
 }
 
-// holdsPath lists the packages that are to be on hold once their upgrade has ended.
-const holdsPath = "var/lib/kamino/patch-holds"
+// holdsPath lists the packages that are to be on hold once their upgrade has ended, for as long as
+// holdsLast: after that somebody has seen to a node whose patch ended badly, and decides what is on
+// hold.
+const (
+	holdsPath = "var/lib/kamino/patch-holds"
+	holdsLast = 24 * time.Hour
+)
 
-// HoldAgain puts packages on hold again that an upgrade, which may have been killed, took off.
+// HoldAgain puts packages on hold again that an upgrade, which may have been killed, took off. What
+// was removed since then is passed over: apt-mark refuses all where it does not know one.
 func (n Node) HoldAgain(ctx context.Context, out io.Writer) error {
-	data, err := n.Disk.ReadFile(holdsPath, disk.Small)
-	held := strings.Fields(string(data))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	info, err := n.Disk.Lstat(holdsPath)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	case err != nil:
+	} else if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if len(held) > 0 {
+	data, err := n.Disk.ReadFile(holdsPath, disk.Small)
+	if err != nil {
+		return err
+	}
+	installed, _, err := inventory.Packages(n.Disk)
+	if err != nil {
+		return err
+	}
+	held := slices.DeleteFunc(strings.Fields(string(data)), func(name string) bool {
+		return !slices.ContainsFunc(installed, func(line string) bool { return strings.HasPrefix(line, name+" ") })
+	})
+	if len(held) > 0 && time.Since(info.ModTime()) < holdsLast {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
 		if err := n.quietly(ctx, out, slices.Concat([]string{"apt-mark", "hold"}, held)...); err != nil {
 			return fmt.Errorf("put packages on hold again: %w", err)
 		}

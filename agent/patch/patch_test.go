@@ -703,6 +703,67 @@ func TestHoldKept(t *testing.T) {
 	}
 }
 
+// killed is a machine on which a patch was killed while dpkg upgraded what is on hold.
+func killed(t *testing.T) *tree {
+	t.Helper()
+	tr := three(t)
+	n := tr.node()
+	run := n.Exec
+	n.Exec = func(ctx context.Context, out io.Writer, name string, args ...string) error {
+		if slices.Contains(args, "apt-mark") {
+			return errors.New("killed")
+		}
+		return run(ctx, out, name, args...)
+	}
+	if r, err := n.Patch(t.Context(), Policy{Held: "upgrade"}); err != nil || r.Failure == "" || tr.installed("kubelet") != "2 install" {
+		t.Fatalf("%+v, %v, kubelet is %s", r, err, tr.installed("kubelet"))
+	}
+	return tr
+}
+
+// TestHoldGone: what was on hold is no package any more, as a person removed it and its archive.
+// The node can be patched all the same.
+func TestHoldGone(t *testing.T) {
+	t.Parallel()
+	tr := killed(t)
+	tool(t, "dpkg", "--root="+tr.root, "--force-not-root", "--force-script-chrootless", "--log=/dev/null", "--purge", "kubelet")
+	archives, err := filepath.Glob(tr.repo + "/kubelet*")
+	if err != nil || len(archives) == 0 {
+		t.Fatal(archives, err)
+	}
+	for _, a := range archives {
+		if err := os.Remove(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tr.index()
+	if err := tr.node().Exec(t.Context(), io.Discard, "apt-get", "update"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := tr.node().Patch(t.Context(), Policy{}); err != nil || r.Failure != "" {
+		t.Errorf("%v, %q", err, r.Failure)
+	}
+}
+
+// TestHoldReleased: a day after a patch was killed, somebody has seen to the node, and let the
+// kubelet be upgraded: it is not put on hold again.
+func TestHoldReleased(t *testing.T) {
+	t.Parallel()
+	tr := killed(t)
+	then := time.Now().Add(-holdsLast)
+	if err := os.Chtimes(filepath.Join(tr.root, holdsPath), then, then); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds no list
+		if r, err := tr.node().Patch(t.Context(), Policy{}); err != nil || r.Failure != "" {
+			t.Fatal(err, r.Failure)
+		}
+	}
+	if got := tr.installed("kubelet"); got != "2 install" {
+		t.Errorf("somebody took kubelet off hold, and it is %q", got)
+	}
+}
+
 // TestHoldKilled: a process that was killed while dpkg worked has put nothing on hold again. The
 // next patch does that first, and what ends the unit does, too.
 func TestHoldKilled(t *testing.T) {
@@ -713,18 +774,7 @@ func TestHoldKilled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr := three(t)
-			n := tr.node()
-			run := n.Exec
-			n.Exec = func(ctx context.Context, out io.Writer, name string, args ...string) error {
-				if slices.Contains(args, "apt-mark") {
-					return errors.New("killed")
-				}
-				return run(ctx, out, name, args...)
-			}
-			if r, err := n.Patch(t.Context(), Policy{Held: "upgrade"}); err != nil || r.Failure == "" || tr.installed("kubelet") != "2 install" {
-				t.Fatalf("%+v, %v, kubelet is %s", r, err, tr.installed("kubelet"))
-			}
+			tr := killed(t)
 			tr.deb("kubelet", "3", "")
 			tr.index()
 			if err := next(tr.node()); err != nil {
