@@ -116,6 +116,52 @@ type NodeReport struct {
 	Phases map[string]float64 `json:"phases,omitempty"`
 }
 
+// Baked is how a good canary did while it was watched.
+type Baked struct {
+	Seconds float64 `json:"seconds"` // since its node was Ready
+	// Restarts counts by unit how often systemd started a service again meanwhile.
+	Restarts map[string]int `json:"restarts,omitempty"`
+}
+
+// maxBaked is of how many services the ledger takes a node's word.
+const maxBaked = 10
+
+// again counts by unit how often systemd started a service again since the first report after the
+// node was Ready, as NRestarts does.
+func (s Sight) again() map[string]int {
+	counts := map[string]int{}
+	r, _ := s.Node.Report(s.Nonce)
+	for unit, n := range r.Restarts {
+		if n -= s.Restarts[unit]; s.Restarts != nil && n > 0 {
+			counts[unit] = n
+		}
+	}
+	return counts
+}
+
+// baked is how the canary did so far; false where its agent does not tell, or too much.
+func (s Sight) baked() (Baked, bool) {
+	b := Baked{Seconds: s.Now.Sub(s.Ready).Seconds(), Restarts: s.again()}
+	return b, s.there() && s.Restarts != nil && len(b.Restarts) <= maxBaked
+}
+
+// restarts is how often systemd may have started a service again on a canary that has been Ready
+// for so long: twice as often as on any good one. Where three of those were watched for as long and
+// it never did, that is none; else one, since some services end once after their first work.
+func (b Bounds) restarts(unit string, seconds float64) int {
+	usual, known := 0, 0
+	for _, good := range b.Baked {
+		usual = max(usual, good.Restarts[unit])
+		if good.Seconds >= 0.9*seconds {
+			known++
+		}
+	}
+	if usual == 0 && known < 3 {
+		return 1
+	}
+	return 2 * usual
+}
+
 // Report reads the node's report; ok is false when there is none, it cannot be read, or it answers
 // another order.
 func (n Node) Report(nonce string) (r NodeReport, ok bool) {

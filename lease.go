@@ -116,6 +116,8 @@ type Ledger struct {
 	Boots []float64 `json:"boots,omitempty"`
 	// Phases are the seconds that each phase of them took, as far as their agents told.
 	Phases []map[string]float64 `json:"phases,omitempty"`
+	// Baked are how they did once they were Ready, newest first, at most maxPast.
+	Baked []Baked `json:"baked,omitempty"`
 }
 
 // Withdrawal is what took a pool's next image back, a rollback to a version that nobody named
@@ -362,6 +364,11 @@ func (l *Ledger) booted(seconds float64, phases map[string]float64) {
 		l.Phases = append([]map[string]float64{phases}, l.Phases...)
 		l.Phases = l.Phases[:min(len(l.Phases), maxPast)]
 	}
+}
+
+func (l *Ledger) baked(b Baked) {
+	l.Baked = append([]Baked{b}, l.Baked...)
+	l.Baked = l.Baked[:min(len(l.Baked), maxPast)]
 }
 
 // Boots are those of a pool's last good canaries, newest first.

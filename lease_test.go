@@ -196,6 +196,53 @@ func TestJudgeBoot(t *testing.T) {
 	}
 }
 
+// TestJudgeRestarts: what systemd starts again while a canary is watched is compared with the
+// pool's good canaries, where three were watched for as long.
+func TestJudgeRestarts(t *testing.T) {
+	none, often, brief := Baked{Seconds: 660}, Baked{Seconds: 660, Restarts: map[string]int{"app.service": 3}}, Baked{Seconds: 60}
+	for name, tt := range map[string]struct {
+		baked []Baked
+		again int
+		want  Outcome
+	}{
+		"once, without a history":         {nil, 1, ProofPassed},
+		"twice, without a history":        {nil, 2, ProofFailed},
+		"once, after two":                 {[]Baked{none, none}, 1, ProofPassed},
+		"once, never on three":            {[]Baked{none, none, none}, 1, ProofFailed},
+		"once, three not watched so long": {[]Baked{brief, brief, brief}, 1, ProofPassed},
+		"as often as on a good one":       {[]Baked{none, often, none, none}, 3, ProofPassed},
+		"a little more often":             {[]Baked{often}, 4, ProofPassed},
+		"far more often":                  {[]Baked{often, often, often}, 7, ProofFailed},
+		"never":                           {[]Baked{none, none, none}, 0, ProofPassed},
+	} {
+		var l Ledger
+		for _, good := range tt.baked {
+			l.baked(good)
+		}
+		b, s := proofBounds, goodSight()
+		b.Baked = l.Baked
+		reports(&s, func(r *NodeReport) { r.Restarts["app.service"] = tt.again })
+		if out, f := Judge(s, b); out != tt.want || out == ProofFailed && f[0].Check != "units" {
+			t.Errorf("%s: %s %v, want %s", name, out, f, tt.want)
+		}
+		if got, ok := s.baked(); !ok || got.Seconds != 660 || got.Restarts["app.service"] != tt.again || len(got.Restarts) != min(tt.again, 1) {
+			t.Errorf("%s: watched as %+v, %t", name, got, ok)
+		}
+	}
+	s := goodSight()
+	reports(&s, func(r *NodeReport) {
+		for i := range 2 * maxBaked {
+			r.Restarts[fmt.Sprint(i)] = 1
+		}
+	})
+	if got, ok := s.baked(); ok {
+		t.Errorf("the ledger takes whatever a node says: %+v", got)
+	}
+	if s.Restarts = nil; len(s.again()) > 0 {
+		t.Error("restarts before the node was Ready count")
+	}
+}
+
 // TestOriginal: an image of Kamino's own is never the original, whatever its ID looks like.
 func TestOriginal(t *testing.T) {
 	versions := []Artifact{{Name: "2026.1.2", ID: "ami-2"}, {Name: "2026.1.1", ID: "ami-1"}}

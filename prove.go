@@ -43,6 +43,7 @@ type Bounds struct {
 	Bake    time.Duration            // for which it is watched from then on
 	History time.Duration            // how long the pool's canaries took before, the median; 0: not known
 	Phases  map[string]time.Duration // the same of each phase of their boot, by name
+	Baked   []Baked                  // how they did once they were Ready
 	Without []string                 // checks that are left out
 }
 

@@ -162,7 +162,7 @@ func (r *Run) examine(ctx context.Context) (Outcome, []Finding, error) {
 func (r *Run) look(ctx context.Context) (Outcome, []Finding, error) {
 	p, now := &r.proof, r.engine.now()
 	bounds := Bounds{Boot: r.opts.Proof.budget(r.held.lease.Ledger), Bake: r.opts.Proof.For, History: usually(r.held.lease.Ledger.Boots),
-		Phases: r.held.lease.Ledger.usualPhases(), Without: r.opts.Proof.Without}
+		Phases: r.held.lease.Ledger.usualPhases(), Baked: r.held.lease.Ledger.Baked, Without: r.opts.Proof.Without}
 	if p.mode == ProvePool || r.held.lease.Record.Nonce == "" {
 		bounds.Without = slices.Concat(bounds.Without, ofCanaries)
 	}

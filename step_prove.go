@@ -225,9 +225,18 @@ func (r *Run) lookExamine(ctx context.Context) (Next, error) {
 	}
 	v.Tags[TagProof] = proofPassed
 	next = r.writeVersion("note on version "+v.Name+" that it passed its proof", v)
-	if s := r.proof.sight; s.Exact && !s.Ready.IsZero() {
+	s := r.proof.sight
+	baked, told := s.baked()
+	if exact := s.Exact && !s.Ready.IsZero(); exact || told {
 		report, _ := s.Node.Report(s.Nonce)
-		next = next.noting(func(l *Lease) { l.Ledger.booted(s.boot().Seconds(), report.Phases) })
+		next = next.noting(func(l *Lease) {
+			if exact {
+				l.Ledger.booted(s.boot().Seconds(), report.Phases)
+			}
+			if told {
+				l.Ledger.baked(baked)
+			}
+		})
 	}
 	return next, nil
 }

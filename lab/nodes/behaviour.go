@@ -36,7 +36,7 @@ type Behaviour struct {
 	Daemons   string                   // the reason for which containers of DaemonSets wait; "": they run
 	Jobs      string                   // the same for those of Jobs; Fails and Hangs are others
 	Units     []string                 // that have failed
-	Restarts  map[string]int           // of services
+	Unsteady  string                   // a service that systemd starts again between any two reports of its agent
 	Reboot    string                   // the file that asks for a reboot
 	Silent    bool                     // its agent reports nothing
 	Bare      bool                     // its node registers without what tells it from the pool's

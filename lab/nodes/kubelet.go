@@ -36,6 +36,8 @@ type Machine struct {
 type Kubelet struct {
 	Machine
 	identity
+
+	reports int // of its agent so far
 }
 
 // Boot makes up what the disk lacks. What the disk has decides who the machine is.
@@ -173,9 +175,13 @@ func (k *Kubelet) Introduce(ctx context.Context) error {
 	if nonce == "" || !k.agent || k.Behaviour.Silent {
 		return nil
 	}
-	b := k.Behaviour
+	b, restarts := k.Behaviour, map[string]int{}
+	if b.Unsteady != "" {
+		restarts[b.Unsteady] = k.reports
+	}
+	k.reports++
 	report, err := json.Marshal(kamino.NodeReport{Nonce: nonce, At: k.Now().UTC(), MachineID: k.machineID, SSHKeys: []string{k.sshKey}, PackageDigest: k.packages,
-		Phases: map[string]float64{"kernel": 1, "kubelet": k.late}, FailedUnits: b.Units, Restarts: b.Restarts, RebootPending: b.Reboot})
+		Phases: map[string]float64{"kernel": 1, "kubelet": k.late}, FailedUnits: b.Units, Restarts: restarts, RebootPending: b.Reboot})
 	if err != nil {
 		return fmt.Errorf("encode report: %w", err)
 	}

@@ -71,6 +71,7 @@ func badKinds() []kind {
 		{name: "probe fails", want: failed, check: "probe", probe: true, behave: always(nodes.Behaviour{Jobs: nodes.Fails})},
 		{name: "probe hangs", want: failed, check: "probe", probe: true, behave: always(nodes.Behaviour{Jobs: nodes.Hangs})},
 		{name: "failed unit", want: failed, check: "units", behave: always(nodes.Behaviour{Units: []string{"systemd-networkd-wait-online.service"}})},
+		{name: "flapping unit", want: failed, check: "units", tells: "collector.service", known: true, budget: 2 * time.Minute, behave: always(nodes.Behaviour{Unsteady: "collector.service"})},
 		{name: "certificate not approved", want: failed, check: "certificate", behave: always(nodes.Behaviour{Denied: true})},
 		{name: "empty image cache", want: failed, check: "images", behave: always(nodes.Behaviour{NoImages: true})},
 		{name: "reboot pending", want: failed, check: "reboot", behave: always(nodes.Behaviour{Reboot: "/run/reboot-required"})},
