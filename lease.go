@@ -356,10 +356,13 @@ func (l Ledger) expected() (run, away float64) {
 	return median(runs), median(aways)
 }
 
-// booted notes how many seconds a good canary took to be Ready, and each phase of its boot.
+// booted notes how many seconds a good canary took to be Ready, 0 where that is not known, and each
+// phase of its boot.
 func (l *Ledger) booted(seconds float64, phases map[string]float64) {
-	l.Boots = append([]float64{seconds}, l.Boots...)
-	l.Boots = l.Boots[:min(len(l.Boots), maxPast)]
+	if seconds > 0 {
+		l.Boots = append([]float64{seconds}, l.Boots...)
+		l.Boots = l.Boots[:min(len(l.Boots), maxPast)]
+	}
 	if len(phases) > 0 {
 		l.Phases = append([]map[string]float64{phases}, l.Phases...)
 		l.Phases = l.Phases[:min(len(l.Phases), maxPast)]
@@ -380,10 +383,10 @@ type Boots struct {
 }
 
 func (l Ledger) knownBoots() *Boots {
-	if len(l.Boots) == 0 {
+	if len(l.Boots) == 0 && len(l.Phases) == 0 {
 		return nil
 	}
-	return &Boots{l.Boots, l.Phases}
+	return &Boots{append([]float64{}, l.Boots...), l.Phases}
 }
 
 // usually is the median of what good canaries took; 0 while fewer than three are known.
@@ -404,8 +407,8 @@ func (l Ledger) usualPhases() map[string]time.Duration {
 	}
 	usual := map[string]time.Duration{}
 	for name, seconds := range took {
-		if usual[name] = usually(seconds); usual[name] == 0 {
-			delete(usual, name)
+		if len(seconds) >= 3 { // a phase that usually takes no time is known, too
+			usual[name] = usually(seconds)
 		}
 	}
 	return usual

@@ -196,6 +196,27 @@ func TestJudgeBoot(t *testing.T) {
 	}
 }
 
+// TestJudgePhases: the phases of a boot are the node's own word: they count also where nobody saw
+// exactly when the machine ran, and where a phase usually takes no time.
+func TestJudgePhases(t *testing.T) {
+	l := Ledger{}
+	for range 3 {
+		l.booted(0, map[string]float64{"kernel": 2, "kubelet": 0})
+	}
+	b, s := proofBounds, goodSight()
+	b.History, b.Phases = usually(l.Boots), l.usualPhases()
+	for seconds, want := range map[float64]Outcome{4: ProofPassed, 149: ProofPassed, 151: ProofFailed} {
+		reports(&s, func(r *NodeReport) { r.Phases = map[string]float64{"kernel": 2, "kubelet": seconds} })
+		s.Running = s.Ready.Add(-9 * time.Minute)
+		if out, f := Judge(s, b); out != want || out == ProofFailed && (f[0].Check != "boot" || f[0].Evidence != "phase kubelet took 2m31s, usually 0s") {
+			t.Errorf("%gs: %s %v, want %s", seconds, out, f, want)
+		}
+	}
+	if known := l.knownBoots(); known == nil || known.Seconds == nil || len(known.Seconds) > 0 || len(known.Phases) != 3 {
+		t.Errorf("known is %+v", known)
+	}
+}
+
 // TestJudgeRestarts: what systemd starts again while a canary is watched is compared with the
 // pool's good canaries, where three were watched for as long.
 func TestJudgeRestarts(t *testing.T) {

@@ -66,6 +66,11 @@ func (s Sight) there() bool { return !s.Ready.IsZero() && s.Node.UID != "" }
 // settled is when a Ready node must have all that it needs, counted from Ready.
 func (b Bounds) settled() time.Duration { return max(b.Boot, b.Bake) }
 
+// slowest is how long may take what usually takes a while.
+func (b Bounds) slowest(usual time.Duration) time.Duration {
+	return 2*usual + max(time.Minute, b.Boot/4)
+}
+
 // late says whether what a Ready node must have by and by is overdue.
 func (s Sight) late(b Bounds) bool { return s.Now.Sub(s.Ready) > b.settled() }
 

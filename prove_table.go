@@ -192,7 +192,7 @@ func judgeReady(s Sight, b Bounds) (Outcome, string) {
 }
 
 func judgeBoot(s Sight, b Bounds) (Outcome, string) {
-	if !s.there() || b.History == 0 {
+	if !s.there() || b.History == 0 && len(b.Phases) == 0 {
 		return ProofPassed, "no history to compare with"
 	}
 	slow, over := "", time.Duration(0) // of the phases the one that is most beyond its limit
@@ -204,21 +204,19 @@ func judgeBoot(s Sight, b Bounds) (Outcome, string) {
 		}
 	}
 	took, most := s.boot(), b.slowest(b.History)
-	slower := fmt.Sprintf("Ready %s after the machine ran, where the pool's canaries take %s: more than %s", took.Round(time.Second), b.History.Round(time.Second), most.Round(time.Second))
+	slower := b.History > 0 && took > most
+	evidence := fmt.Sprintf("Ready %s after the machine ran, where the pool's canaries take %s: more than %s", took.Round(time.Second), b.History.Round(time.Second), most.Round(time.Second))
 	switch {
-	case took > most && len(report.Phases) == 0 && len(b.Phases) > 0 && !slices.Contains(b.Without, "report") && !s.late(b):
-		return ProofWaits, slower + "; its agent has not reported yet which phase of the boot was slow"
-	case took > most:
-		return ProofFailed, slower + inBrackets(slow)
+	case slower && len(report.Phases) == 0 && len(b.Phases) > 0 && !slices.Contains(b.Without, "report") && !s.late(b):
+		return ProofWaits, evidence + "; its agent has not reported yet which phase of the boot was slow"
+	case slower:
+		return ProofFailed, evidence + inBrackets(slow)
 	case slow != "":
 		return ProofFailed, slow
+	case b.History == 0:
+		return ProofPassed, "each phase as usual"
 	}
 	return ProofPassed, fmt.Sprintf("%s, usually %s", took.Round(time.Second), b.History.Round(time.Second))
-}
-
-// slowest is how long may take what usually takes a while.
-func (b Bounds) slowest(usual time.Duration) time.Duration {
-	return 2*usual + max(time.Minute, b.Boot/4)
 }
 
 func judgeStable(s Sight, _ Bounds) (Outcome, string) {

@@ -226,14 +226,15 @@ func (r *Run) lookExamine(ctx context.Context) (Next, error) {
 	v.Tags[TagProof] = proofPassed
 	next = r.writeVersion("note on version "+v.Name+" that it passed its proof", v)
 	s := r.proof.sight
-	baked, told := s.baked()
-	if exact := s.Exact && !s.Ready.IsZero(); exact || told {
-		report, _ := s.Node.Report(s.Nonce)
+	report, told := s.Node.Report(s.Nonce)
+	baked, watched := s.baked()
+	if !s.Ready.IsZero() && (s.Exact || told) {
+		took := 0.0 // seen too late to tell; the phases are the node's own word
+		if s.Exact {
+			took = s.boot().Seconds()
+		}
 		next = next.noting(func(l *Lease) {
-			if exact {
-				l.Ledger.booted(s.boot().Seconds(), report.Phases)
-			}
-			if told {
+			if l.Ledger.booted(took, report.Phases); watched {
 				l.Ledger.baked(baked)
 			}
 		})

@@ -255,28 +255,29 @@ func (i *Image) judge(t trial) {
 	}
 }
 
-// prepare lets a pool know how long its canaries take, where that matters: three of them count, and
-// of those that this machine was too slow to see in time none does.
+// prepare lets a pool know what its canaries usually are like, where that matters: three of them
+// count. How long their phases took and what was started again they tell themselves, however slow
+// this machine looks at them.
 func (s *stage) prepare(ctx context.Context, w *world) error {
 	if !w.kind.known {
 		return nil
 	}
 	w.tunes(true)
 	defer w.tunes(false)
-	for range 8 {
+	for range 3 {
 		var err error
 		if w.former, err = w.update(ctx, ""); err != nil {
 			return fmt.Errorf("a good image before: %w", err)
 		}
-		status, err := w.engine.Status(ctx, []string{string(w.id)}, nil)
-		if err != nil {
-			return fmt.Errorf("read how long canaries took: %w", err)
-		}
-		if b := status[0].Boots; b != nil && len(b.Phases) >= 3 {
-			return nil
-		}
 	}
-	return errors.New("eight good images before, and the boots of less than three are known")
+	status, err := w.engine.Status(ctx, []string{string(w.id)}, nil)
+	if err != nil {
+		return fmt.Errorf("read how long canaries took: %w", err)
+	}
+	if b := status[0].Boots; b == nil || len(b.Phases) < 3 {
+		return errors.New("three good images before, and the boots of less than three are known")
+	}
+	return nil
 }
 
 // interfere does to the cloud and the cluster what the kind says, until undo.
