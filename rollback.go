@@ -389,7 +389,7 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		}
 		moved := err == nil
 		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
-			if m.settle(l); moved {
+			if m.settle(l, moved); moved {
 				l.Ledger.promoted(plan.To, r.engine.now())
 				if !t.stays && (l.Ledger.Trial == plan.To || slices.Contains(plan.Bad, l.Ledger.Trial)) {
 					l.Ledger.Trial = "" // else it is taken back by whoever comes next

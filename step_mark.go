@@ -74,11 +74,12 @@ func (m marking) announce(l *Lease, at time.Time) {
 	}
 }
 
-// settle takes off the ledger what is marked by now, and keeps there what is not.
-func (m marking) settle(l *Lease) {
+// settle takes off the ledger what is marked by now, and keeps there what is not. Where the nodes
+// boot from the target, no earlier rollback, which ended too early, speaks against it any more.
+func (m marking) settle(l *Lease, moved bool) {
 	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool {
 		_, failed := m.failed[n]
-		return !failed && slices.Contains(m.plan.Bad, n)
+		return !failed && slices.Contains(m.plan.Bad, n) || moved && !m.to.stays && (n == m.plan.To || slices.Contains(m.plan.Good, n))
 	})
 	for _, name := range m.plan.Bad {
 		if err := m.failed[name]; err != nil && (!m.points || errors.Is(err, errNotListed) || errors.Is(err, errUnbuilt)) {

@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/worlds"
+)
+
+// TestRollbackThenStay: a rollback fails halfway, and a person says by its name that the present
+// version stays. No night takes it back.
+func TestRollbackThenStay(t *testing.T) {
+	for reference, begin := range byReference() {
+		log := &proc{logging: true}
+		w := begin(1)
+		if err := tryRollback(w, log, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range log.log {
+			for _, kind := range []worlds.Fault{worlds.Forbidden, worlds.KillBefore} {
+				w := begin(1)
+				was := birth(w)
+				p := &proc{faults: []fault{{kind: kind, at: s.at}}}
+				err := tryRollback(w, p, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"})
+				if birth(w) != was {
+					continue
+				}
+				w.advance(w.now.Add(10 * time.Minute))
+				out, err2 := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: was})
+				if err2 != nil {
+					t.Logf("%s, %s at %s: %v, then %v", reference, kind, s, err, err2)
+					continue
+				}
+				left := w.leases[poolA].Ledger.RolledBack
+				w.advance(w.now.Add(10 * time.Hour))
+				night, res := w.auto(nightly(kamino.ProveCanary))
+				if got := birth(w); got != was || slices.Contains(left, was) {
+					t.Errorf("%s, %s at %s: the rollback ended %v; kamino rollback --to %s: changed %v; the ledger distrusts %v; after the night (%v, %+v) nodes boot from %s", reference, kind, s, err, was, out.Changed, left, night.err, res[0].Why, got)
+				}
+			}
+		}
+	}
+}
+
+func tryRollback(w *world, p *proc, o kamino.RollbackOptions) error {
+	w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, o) })
+	w.wait()
+	return p.err
+}
+
+// TestRollbackNamedAgain: what the ledger alone distrusts is trusted again once a person rolls
+// forward to it.
+func TestRollbackNamedAgain(t *testing.T) {
+	for reference, begin := range byReference() {
+		w, back := begin(1), kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}
+		if _, err := w.rollback(t, back); err != nil {
+			t.Fatal(err)
+		}
+		v := w.addVersion(poolA, "2026.03.10")
+		v.State, v.Ready, v.Excluded = kamino.Creating, false, true
+		if _, err := w.rollback(t, back); err != nil {
+			t.Fatal(err)
+		}
+		for _, excluded := range []bool{true, false} {
+			v.State, v.Ready, v.Excluded = kamino.Succeeded, true, excluded
+			out, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.10"})
+			if left := w.leases[poolA].Ledger.RolledBack; err != nil || len(left) > 0 || birth(w) != "2026.03.10" {
+				t.Errorf("%s, excluded %v: %+v, %v; the ledger distrusts %v, nodes boot from %s", reference, excluded, out, err, left, birth(w))
+			}
+			if _, err := w.rollback(t, back); err != nil {
+				t.Fatal(err)
+			}
+			delete(v.Tags, kamino.TagBad)
+			delete(v.Tags, kamino.TagOffer)
+			l := w.leases[poolA]
+			l.Ledger.RolledBack = []string{"2026.03.10"}
+			w.leases[poolA] = l
+		}
+	}
+}
