@@ -286,8 +286,12 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
 	if p.Action == DoUpdate {
 		return
 	}
-	if l := o.lease.Ledger; !own && !l.undone(o.pool.Model.Image) && (l.Original != nil || good.Tags[TagRun] == "") {
-		p.hold("foreign-model", "the image was set by someone else; kamino rollback --pool %s --to %s replaces it", o.pool.Name, good.Name)
+	if l := o.lease.Ledger; !own && !l.unwritten(o.pool) && (l.Original != nil || good.Tags[TagRun] == "") {
+		why := "the image was set by someone else"
+		if l.undone(o.pool.Model.Image) {
+			why = "a run ended while it wrote the model, and somebody may have set the image back since"
+		}
+		p.hold("foreign-model", "%s; kamino rollback --pool %s --to %s replaces it", why, o.pool.Name, good.Name)
 		return
 	}
 	if good.Tags[TagReceipt] == "" {

@@ -297,6 +297,8 @@ func (l Lease) Unfinished(now time.Time) *Unfinished {
 type WrittenModel struct {
 	Image string    `json:"image"`
 	At    time.Time `json:"at"`
+	// Stamp is that of the pool before the write.
+	Stamp string `json:"stamp,omitempty"`
 	// Seen: a later read has shown it in the model.
 	Seen bool `json:"seen,omitempty"`
 	// Whole: nothing else of the model was left to be written.
@@ -305,9 +307,9 @@ type WrittenModel struct {
 
 // writing notes the image that is about to be written. A write that nobody has seen yet, and that
 // is repeated, is one.
-func (l *Ledger) writing(image string, now time.Time, seen bool) {
+func (l *Ledger) writing(image string, now time.Time, seen bool, stamp string) {
 	again := l.Wrote != nil && !l.Wrote.Seen && strings.EqualFold(l.Wrote.Image, image)
-	if l.Wrote = (&WrittenModel{Image: image, At: now, Seen: seen}); again {
+	if l.Wrote = (&WrittenModel{Image: image, At: now, Stamp: stamp, Seen: seen}); again {
 		return
 	}
 	l.Writes = append([]time.Time{now}, l.Writes...)

@@ -324,6 +324,12 @@ func (l Ledger) undone(image string) bool {
 	return l.Wrote != nil && !l.Wrote.Seen && l.Former != nil && strings.EqualFold(image, l.Former.Image)
 }
 
+// unwritten says whether such a write never was: nobody at all has written the pool since. Else a
+// person may have taken it back, which was a choice.
+func (l Ledger) unwritten(pool Pool) bool {
+	return l.undone(pool.Model.Image) && pool.Stamp != "" && pool.Stamp == l.Wrote.Stamp
+}
+
 // pinned is pin for a pool. What its owner puts into the recipe is nobody's choice of a version.
 func (l Ledger) pinned(pool Pool, versions []Artifact) *Pin {
 	if pool.Owner != nil {

@@ -102,6 +102,9 @@ type Pool struct {
 	// Revision makes the next write conditional on nobody having changed the
 	// pool since this read.
 	Revision string `json:"revision"`
+	// Stamp is another after every write of the pool, and never again what it was before; "" where
+	// the provider has none. What is set and taken back has the former Revision, perhaps.
+	Stamp string `json:"-"`
 	// Owner is who writes the pool's recipe back; nil for nobody that is known. Its recipe is never
 	// written.
 	Owner *Owner `json:"owner,omitempty"`

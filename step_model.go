@@ -303,7 +303,7 @@ func (r *Run) noteModel(l *Lease, pool Pool, next NextImage, want Target, born t
 	if !same {
 		l.Ledger.remember(former, prototype)
 	}
-	l.Ledger.writing(next.Image, former.At, same)
+	l.Ledger.writing(next.Image, former.At, same, pool.Stamp)
 	l.Ledger.Promoted, l.Ledger.Stood = nil, nil
 	if want.Reference == ByDefinition {
 		l.Ledger.Promoted = &Promotion{Version: want.Version, Born: born}

@@ -49,7 +49,7 @@ func toPool(id kamino.PoolID, v scaleSet, set armcompute.VirtualMachineScaleSet)
 	}
 	pool := kamino.Pool{
 		ID: id, Name: name, Group: group, Location: value(set.Location),
-		Model: model, Revision: value(set.Etag), Refusals: refusePool(set, group),
+		Model: model, Revision: value(set.Etag), Stamp: value(set.Etag), Refusals: refusePool(set, group),
 	}
 	if !flexible(set) {
 		pool.MostModels = mostModels

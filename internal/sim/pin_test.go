@@ -385,3 +385,56 @@ func TestHalfPromoted(t *testing.T) {
 		}
 	}
 }
+
+// TestHalfPromotedTakenBack: as TestHalfPromoted, where the write took effect, and a person takes
+// the model back to its original image by other means, before the restore or after it. That was a
+// choice, which no night undoes.
+func TestHalfPromotedTakenBack(t *testing.T) {
+	for _, reference := range []kamino.ImageReference{kamino.ByVersion, kamino.ByDefinition} {
+		o := options("a-0")
+		o.ImageReference = reference
+		golden := &proc{logging: true}
+		w := fresh(1)
+		w.startUpdate(golden, o)
+		w.wait()
+		tried := 0
+		for _, s := range golden.log {
+			if s.step != "model" || s.call.method != "Promote" {
+				continue
+			}
+			for _, kind := range []worlds.Fault{worlds.KillAfter, worlds.KillUnheard} {
+				for _, first := range []bool{true, false} {
+					w := fresh(1)
+					w.update(o, fault{kind: kind, at: s.at})
+					if w.pools[poolA].image == baseLTS {
+						continue // it offered the version
+					}
+					tried++
+					takeBack := func() {
+						w.advance(w.now.Add(time.Hour))
+						w.pools[poolA].image, w.pools[poolA].custom, w.pools[poolA].revision = baseLTS, "bootstrap", w.next()
+						w.advance(w.now.Add(time.Hour))
+					}
+					if first {
+						takeBack()
+					}
+					back := w.restore()
+					if !first {
+						takeBack()
+					}
+					night := autoOptions()
+					night.ImageReference = reference
+					p, res := w.auto(night)
+					if back.err != nil || p.err != nil || len(res) != 1 || len(res[0].Held) == 0 || w.pools[poolA].image != baseLTS {
+						t.Errorf("%s, taken back before the restore: %t, %s at %s: restore ended %v, the night %v, %+v; the model names %s",
+							reference, first, kind, s, back.err, p.err, res, lastSegment(w.pools[poolA].image))
+					}
+					w.sound(t)
+				}
+			}
+		}
+		if tried < 4 {
+			t.Errorf("%s: only %d places", reference, tried)
+		}
+	}
+}
