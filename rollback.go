@@ -76,12 +76,12 @@ type target struct {
 	saved   *SavedModel
 	secrets Secrets
 	verb    Verb
-	reason  string // why what it takes the place of is withdrawn; "": a rollback
-	offered bool   // it is offered, and the pool's model is not written
-	adopts  bool   // it takes the place of what somebody else chose
-	unnamed bool   // it is the one that comes before, and nobody named it
-	since   string // it is there already, since this version was left; "": it is not
-	unborn  string // a newer version that an ended run may have begun, and no list shows yet
+	reason  string   // why what it takes the place of is withdrawn; "": a rollback
+	offered bool     // it is offered, and the pool's model is not written
+	adopts  bool     // it takes the place of what somebody else chose
+	unnamed bool     // it is the one that comes before, and nobody named it
+	since   string   // it is there already, since this version was left; "": it is not
+	unborn  []string // newer versions that ended runs may have begun, and no list shows yet
 	// nobody, where set, is what has to be known of the version as long as no person has named it.
 	nobody *Proving
 }
@@ -334,7 +334,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 		}
 	}
 	accepts := t.takesUntried() || t.verb == VerbPromote && t.nobody == nil && o.lease.Ledger.Trial != "" && o.lease.Ledger.Trial == t.name() // without a proof
-	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good) > 0 || accepts
+	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good)+len(t.unborn) > 0 || accepts
 	if dryRun || !out.Changed {
 		return out, nil
 	}

@@ -56,7 +56,7 @@ func (m marking) announce(l *Lease, at time.Time) {
 	for _, name := range m.plan.Bad {
 		l.Ledger.rolledBack(name)
 	}
-	l.Ledger.rolledBack(m.to.unborn)
+	m.distrustUnborn(l)
 	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool { return slices.Contains(m.plan.Good, n) })
 	if m.to.stays || m.plan.From == m.plan.To {
 		return // what was promoted is so still
@@ -86,7 +86,14 @@ func (m marking) settle(l *Lease, moved bool) {
 			l.Ledger.rolledBack(name)
 		}
 	}
-	l.Ledger.rolledBack(m.to.unborn)
+	m.distrustUnborn(l)
+}
+
+// distrustUnborn writes on the ledger what ended runs may have begun, and no list shows yet.
+func (m marking) distrustUnborn(l *Lease) {
+	for _, name := range m.to.unborn {
+		l.Ledger.rolledBack(name)
+	}
 }
 
 // errNotListed: a version that was listed when the command began stayed away for goneAfter.

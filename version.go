@@ -323,14 +323,20 @@ func (o overview) making(t target) []Artifact {
 	})
 }
 
-// unborn is what the pool's last run was to make, where that ended too early and no list shows it
-// yet; "" where there is no such version.
-func (o overview) unborn(t target) string {
-	past := o.lease.Ledger.Past
-	if len(past) == 0 || past[0].Failure == "" || past[0].Pointed != "" || !t.before(past[0].Version) || indexOf(o.versions, past[0].Version) >= 0 {
-		return ""
+// unborn are what the pool's runs since the last that ended well were to make, which no list shows
+// yet, and the ledger does not distrust so far. What points at a version, or patches a node, makes
+// none and says nothing of those.
+func (o overview) unborn(t target) (names []string) {
+	for _, p := range o.lease.Ledger.Past {
+		switch {
+		case p.Pointed != "", p.Work == WorkPatch:
+		case p.Failure == "":
+			return names
+		case t.before(p.Version) && indexOf(o.versions, p.Version) < 0 && !slices.Contains(o.lease.Ledger.RolledBack, p.Version):
+			names = append(names, p.Version)
+		}
 	}
-	return past[0].Version
+	return names
 }
 
 // before says whether a target comes before a version of a name.

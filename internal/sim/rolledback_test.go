@@ -81,3 +81,32 @@ func TestRollbackNamedAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestRollbackAfterWithdrawal: between a run that died while its version was built, and a rollback,
+// a person withdrew the present version.
+func TestRollbackAfterWithdrawal(t *testing.T) {
+	for reference, begin := range byReference() {
+		o, at := building(t, begin)
+		w := begin(1)
+		w.startUpdate(&proc{faults: []fault{{kind: worlds.LateCreate, at: at}, {kind: worlds.KillBefore, at: at + 1}}}, o)
+		w.wait()
+		name := kamino.VersionName(w.now)
+		w.version(name).hidden = w.now.Add(15 * time.Minute)
+		_, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: "bad"})
+		if p.err != nil {
+			t.Fatal(p.err)
+		}
+		if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			w.advance(w.now.Add(24 * time.Hour))
+			if p, res := w.auto(nightly(kamino.ProveCanary)); p.err != nil {
+				t.Errorf("%s: the night: %+v, %v", reference, res, p.err)
+			}
+		}
+		if got := birth(w); got != "2026.03.05" {
+			t.Errorf("%s: nodes boot from %s; distrusted %v", reference, got, w.leases[poolA].Ledger.RolledBack)
+		}
+	}
+}
