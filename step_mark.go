@@ -86,7 +86,9 @@ func (m marking) settle(l *Lease, moved bool) {
 			l.Ledger.rolledBack(name)
 		}
 	}
-	m.distrustUnborn(l)
+	if moved { // else it stands there if it was announced
+		m.distrustUnborn(l)
+	}
 }
 
 // distrustUnborn writes on the ledger what ended runs may have begun, and no list shows yet.

@@ -51,6 +51,40 @@ func tryRollback(w *world, p *proc, o kamino.RollbackOptions) error {
 	return p.err
 }
 
+// TestRollbackFailedDistrusts: a rollback that failed before it announced a write leaves nothing
+// distrusted, neither what is there nor what an ended run may have begun.
+func TestRollbackFailedDistrusts(t *testing.T) {
+	for reference, begin := range byReference() {
+		o, at := building(t, begin)
+		ended := func() *world {
+			w := begin(1)
+			w.startUpdate(&proc{faults: []fault{{kind: worlds.KillBefore, at: at}}}, o)
+			w.wait()
+			return w
+		}
+		back, log, tried := kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}, &proc{logging: true}, 0
+		_ = tryRollback(ended(), log, back)
+		for _, s := range log.log {
+			if s.step == "mark" && s.call.write || s.step == "model" && s.call.method == "Promote" {
+				break // it was announced
+			}
+			w := ended()
+			was := birth(w)
+			err := tryRollback(w, &proc{faults: []fault{{kind: worlds.Forbidden, at: s.at}}}, back)
+			if err == nil {
+				continue
+			}
+			tried++
+			if left := w.leases[poolA].Ledger.RolledBack; len(left) > 0 || birth(w) != was {
+				t.Errorf("%s: forbidden at %s: the rollback ended %v, nodes boot from %s, and the ledger distrusts %v", reference, s, err, birth(w), left)
+			}
+		}
+		if tried < 4 {
+			t.Errorf("%s: only %d places", reference, tried)
+		}
+	}
+}
+
 // TestRollbackNamedAgain: what the ledger alone distrusts is trusted again once a person rolls
 // forward to it.
 func TestRollbackNamedAgain(t *testing.T) {
