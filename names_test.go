@@ -398,3 +398,22 @@ func TestComparePackages(t *testing.T) {
 		t.Errorf("%d the same, %+v", same, got)
 	}
 }
+
+// TestAcquittal: a definition that was followed once and then no more is not acquitted by what came
+// before.
+func TestAcquittal(t *testing.T) {
+	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	const def = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Compute/galleries/g/images/kamino-a-prototype"
+	v := func(name string, births ...time.Duration) Artifact {
+		a := Artifact{Kind: Version, Name: name, ID: def + "/versions/" + name, State: Succeeded, Ready: true, Tags: map[string]string{TagRun: "r", TagOffer: offerOffered}}
+		for _, b := range births {
+			a.Births = append(a.Births, at.Add(b))
+		}
+		return a
+	}
+	l := Ledger{Promoted: &Promotion{Version: "2026.03.01", At: at}}
+	versions := []Artifact{v("2026.03.01", 20*time.Minute), v("2026.02.01", 26*time.Hour, 27*time.Hour, 28*time.Hour)}
+	if s := l.astray(def, versions); s == nil {
+		t.Error("the first instance followed, and the three that came a day later did not: the definition is believed")
+	}
+}

@@ -88,9 +88,9 @@ const (
 )
 
 // astray judges a pointer by what booted from it: the first instance that was created
-// pointerSettles or more after the last promotion. A later one that followed acquits it: a person
-// may have excluded the version for an hour meanwhile, and taken that back. That Azure resolves
-// "latest" anew at each scale-out is what most users report
+// pointerSettles or more after the last promotion. A later one that followed acquits it of what was
+// created before: a person may have excluded the version for an hour meanwhile, and taken that
+// back. That Azure resolves "latest" anew at each scale-out is what most users report
 // (https://github.com/Azure/azure-rest-api-specs/issues/4446), and one did not see
 // (https://github.com/Azure/azvmimagebuilder/issues/33): unverified.
 func (l Ledger) astray(image string, versions []Artifact) *Stray {
@@ -99,13 +99,17 @@ func (l Ledger) astray(image string, versions []Artifact) *Stray {
 		return nil
 	}
 	first := Stray{Promoted: p.Version, At: p.At}
+	since := p.Born // when the last that followed was created
+	if i := indexOf(versions, p.Version); i >= 0 {
+		for _, born := range versions[i].Births {
+			if born.After(since) && !born.Before(p.At.Add(pointerSettles)) {
+				since = born
+			}
+		}
+	}
 	for _, v := range versions {
 		for _, born := range v.Births {
-			if !born.After(p.Born) || born.Before(p.At.Add(pointerSettles)) {
-				continue
-			} else if v.Name == p.Version {
-				return nil
-			} else if first.Born.IsZero() || born.Before(first.Born) {
+			if v.Name != p.Version && born.After(since) && !born.Before(p.At.Add(pointerSettles)) && (first.Born.IsZero() || born.Before(first.Born)) {
 				first.Booted, first.Born = v.Name, born
 			}
 		}
