@@ -62,10 +62,13 @@ type PoolStatus struct {
 
 // NextRun is what something in the cluster that starts runs by itself tells of the next one.
 type NextRun struct {
-	By   string     `json:"by,omitempty"`   // a NodePrototype or a CronJob; "" where they could not be read
-	At   *time.Time `json:"at,omitempty"`   // not before; nil where that is not known, or there is none
-	When string     `json:"when,omitempty"` // its window or schedule
-	Why  string     `json:"why,omitempty"`  // why not now
+	By string     `json:"by,omitempty"` // a NodePrototype or a CronJob; "" where they could not be read
+	At *time.Time `json:"at,omitempty"` // not before; nil where that is not known, or there is none
+	// Latest says that one starts at At at the latest: then the image is too old, and before that
+	// as soon as a node is patched.
+	Latest bool   `json:"latest,omitempty"`
+	When   string `json:"when,omitempty"` // its window or schedule
+	Why    string `json:"why,omitempty"`  // why not now
 }
 
 // VersionStatus is an image version with its lineage.

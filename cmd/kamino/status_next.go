@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -74,8 +77,8 @@ func readStarters(ctx context.Context, a *app) []starter {
 	}
 	for _, job := range jobs.Items {
 		for _, c := range job.Spec.JobTemplate.Spec.Template.Spec.Containers {
-			words := slices.Concat(c.Command, c.Args)
-			if !slices.Contains(words, "auto-update") {
+			pools, starts, err := startedBy(c.Command, c.Args)
+			if !starts {
 				continue
 			}
 			next := kamino.NextRun{By: "CronJob " + job.Namespace + "/" + job.Name, When: fmt.Sprintf("schedule %q", job.Spec.Schedule)}
@@ -90,7 +93,10 @@ func readStarters(ctx context.Context, a *app) []starter {
 			default:
 				next.Why = "never started yet"
 			}
-			out = append(out, starter{poolsNamed(words), next})
+			if err != nil {
+				next.Why = fmt.Sprintf("unknown whether of this pool: %v; %s", err, next.Why)
+			}
+			out = append(out, starter{pools, next})
 		}
 	}
 	return out
@@ -100,16 +106,46 @@ func unknownStarter(err error) starter {
 	return starter{NextRun: kamino.NextRun{Why: err.Error()}}
 }
 
-// poolsNamed are the values of --pool in a command line; nil where it names none.
-func poolsNamed(words []string) (pools []string) {
-	for i, word := range words {
-		if name, is := strings.CutPrefix(word, "--pool="); is {
-			pools = append(pools, name)
-		} else if word == "--pool" && i+1 < len(words) {
-			pools = append(pools, words[i+1])
-		}
+// startedBy are the pools of which a container's command line starts runs, nil for all of them, and
+// whether it starts any. An error says why that is not known. The line is read by the command
+// itself: it has two names for the flag, and lists with commas.
+func startedBy(command, args []string) (pools []string, starts bool, err error) {
+	words := slices.Concat(command, args)
+	at := slices.IndexFunc(words, func(word string) bool { return path.Base(word) == "kamino" })
+	switch shell := slices.ContainsFunc(words, isShellText); {
+	case at < 0 && shell:
+		return nil, true, errors.New("a shell starts kamino auto-update")
+	case at < 0 && len(command) > 0:
+		return nil, false, nil
 	}
-	return pools
+	root := newRootCommand(newApp(ioStreams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, func(string) string { return "" }, func(int) {}))
+	cmd, rest, err := root.Find(words[at+1:])
+	if err != nil || cmd.Name() != "auto-update" {
+		return nil, false, nil
+	}
+	cmd.FParseErrWhitelist.UnknownFlags = true // of another release
+	if err := cmd.ParseFlags(rest); err != nil {
+		return nil, true, err
+	}
+	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
+		return nil, false, nil
+	}
+	given, err := cmd.Flags().GetStringArray("target-vmss")
+	if err != nil {
+		return nil, true, err
+	}
+	given = append(given, cmd.Flags().Args()...)
+	if i := slices.IndexFunc(given, func(name string) bool { return strings.Contains(name, "$(") }); i >= 0 {
+		return nil, true, fmt.Errorf("the environment names pool %s", given[i])
+	}
+	pools, err = poolNames(given)
+	return pools, true, err
+}
+
+// isShellText says whether a word is the text of a shell that starts such runs.
+func isShellText(word string) bool {
+	words := strings.Fields(word)
+	return len(words) > 1 && strings.Contains(word, "kamino") && slices.Contains(words, "auto-update")
 }
 
 // ofPrototype is what a NodePrototype tells.
@@ -119,7 +155,9 @@ func ofPrototype(p v1alpha1.NodePrototype) starter {
 		at := next.UTC()
 		s.At = &at
 	}
-	switch ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); {
+	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
+	s.Latest = s.At != nil && ready != nil && ready.Reason == v1alpha1.ReasonUpToDate // its image is too old then
+	switch {
 	case ready == nil:
 		s.Why = "no controller has looked at it yet"
 	case ready.ObservedGeneration != p.Generation:
@@ -163,7 +201,11 @@ func nextRunText(n kamino.NextRun) string {
 	}
 	text := fmt.Sprintf("by %s, %s", n.By, n.When)
 	if n.At != nil {
-		text = fmt.Sprintf("not before %s, %s", n.At.Format(time.RFC3339), text)
+		bound := "not before"
+		if n.Latest {
+			bound = "at the latest"
+		}
+		text = fmt.Sprintf("%s %s, %s", bound, n.At.Format(time.RFC3339), text)
 	}
 	if n.Why != "" {
 		text += "; " + cut(n.Why, 200)

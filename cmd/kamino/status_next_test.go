@@ -44,6 +44,21 @@ func TestNextRun(t *testing.T) {
 			cron("off", `"suspend":true,`, `"auto-update","--pool=pool1"`), cron("other", ``, `"auto-update","--pool","pool2"`), cron("backup", ``, `"tar"`)}, ",") + `]}`,
 			[]string{`by CronJob k/all, schedule "0 3 * * *" in Asia/Tokyo; never started yet`, `by CronJob k/this, schedule "0 3 * * *"; last started 2026-11-20T03:00:00Z`,
 				`by CronJob k/off, schedule "0 3 * * *"; suspended`}},
+		{"as the chart vmss-prototype names a pool", "404", `{"items":[` + cron("this", ``, `"--log-prefix","auto-update","auto-update","--target-vmss","pool1"`) + "," +
+			cron("other", ``, `"--log-prefix","auto-update","auto-update","--target-vmss","pool2"`) + "]}", []string{`by CronJob k/this, schedule "0 3 * * *"; never started yet`}},
+		{"ALL", "404", `{"items":[` + cron("all", ``, `"auto-update","--pool","ALL"`) + "]}", []string{`by CronJob k/all, schedule "0 3 * * *"; never started yet`}},
+		{"a list", "404", `{"items":[` + cron("two", ``, `"auto-update","--pool=pool2,pool1"`) + "," + cron("words", ``, `"auto-update","--new-flag=x","--target-vmss","pool2","pool1"`) + "," + cron("others", ``, `"auto-update","--pool=pool2,pool3"`) + "]}",
+			[]string{`by CronJob k/two, schedule "0 3 * * *"; never started yet`, `by CronJob k/words, schedule "0 3 * * *"; never started yet`}},
+		{"a shell's text", "404", `{"items":[` + cron("sh", ``, `"-c","exec kamino auto-update --pool pool1"`) + "]}",
+			[]string{`by CronJob k/sh, schedule "0 3 * * *"; unknown whether of this pool: a shell starts kamino auto-update; never started yet`}},
+		{"a pool of the environment", "404", `{"items":[` + cron("env", ``, `"auto-update","--pool=$(POOL)"`) + "]}",
+			[]string{`by CronJob k/env, schedule "0 3 * * *"; unknown whether of this pool: the environment names pool $(POOL); never started yet`}},
+		{"a dry run", "404", `{"items":[` + cron("dry", ``, `"auto-update","--dry-run"`) + "," + cron("no", ``, `"auto-update","--dry-run=false"`) + "]}",
+			[]string{`by CronJob k/no, schedule "0 3 * * *"; never started yet`}},
+		{"another program's word", "404", `{"items":[` + cron("other", ``, `"helm","auto-update"`) + "," + strings.Replace(cron("more", ``, `"auto-update"`), `"args"`, `"command":["/bin/helm"],"args"`, 1) + "]}", []string{nothing}},
+		{"the program by its path", "404", `{"items":[` + strings.Replace(cron("path", ``, `"auto-update","--pool=pool1"`), `"args"`, `"command":["/tini","--","/kamino"],"args"`, 1) + "]}", []string{`by CronJob k/path, schedule "0 3 * * *"; never started yet`}},
+		{"an image that will be too old", proto(`"pool":"pool1"`, `"nextRun":"2026-11-21T01:00:00Z","conditions":[{"type":"Ready","reason":"UpToDate","observedGeneration":2}]`), `{}`,
+			[]string{"at the latest 2026-11-21T01:00:00Z, by NodePrototype one, at any time; UpToDate"}},
 		{"not allowed", "403", "403", []string{"unknown: list NodePrototypes: ", "unknown: list CronJobs: "}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
