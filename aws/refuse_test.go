@@ -1,6 +1,8 @@
 package aws_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"strings"
 	"testing"
@@ -100,8 +102,20 @@ func TestRefuseInstance(t *testing.T) {
 func TestCanaryUserData(t *testing.T) {
 	nonce := strings.Repeat("0f", 32)
 	const part = "--B\nContent-Type: application/node.eks.aws\n\n"
+	const packed = "--B\nContent-Type: application/node.eks.aws\nContent-Transfer-Encoding: base64\n\n"
 	multi := func(body string) string {
 		return "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"B\"\n\n" + body + "--B--\n"
+	}
+	gzipped := func(text string) string {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return base64.StdEncoding.EncodeToString(b.Bytes())
 	}
 	for _, tt := range []struct{ name, user, why string }{
 		{"NodeConfig", multi(part + "kind: NodeConfig\nspec: {cluster: {name: lab}}\n"), ""},
@@ -114,6 +128,13 @@ func TestCanaryUserData(t *testing.T) {
 		{"own taints in kubelet's configuration", multi(part + "kubelet: {config: {registerWithTaints: [{key: a, effect: NoSchedule}]}}\n"), "taints of its own"},
 		{"a script that writes them", multi(part + "kind: NodeConfig\n--B\nContent-Type: text/x-shellscript\nContent-Transfer-Encoding: base64\n\n" +
 			base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\necho '{\"registerWithTaints\":[{\"key\":\"a\"}]}' >/etc/kubernetes/kubelet/config.json.d/50-taints.conf\n")) + "\n"), "taints of its own"},
+		{"own taints in gzip in base64", multi(packed + gzipped("kubelet: {config: {registerWithTaints: [{key: a, effect: NoSchedule}]}}\n") + "\n"), "taints of its own"},
+		{"own taints in gzip in base64 that the part does not tell", multi(part + gzipped("flags: [--register-with-taints=a=b:NoSchedule]\n") + "\n"), "taints of its own"},
+		{"own taints in base64 that the part does not tell", multi(part + base64.StdEncoding.EncodeToString([]byte("flags: [--register-with-taints=a=b:NoSchedule]\n")) + "\n"), "taints of its own"},
+		{"own taints in quoted-printable", multi("--B\nContent-Type: text/x-shellscript\nContent-Transfer-Encoding: quoted-printable\n\n#!/bin/sh\necho --register-with-tai=\nnts=3Da:NoSchedule\n" + part + "kind: NodeConfig\n"), "taints of its own"},
+		{"a part of an unknown encoding", multi(part + "kind: NodeConfig\n--B\nContent-Type: text/x-shellscript\nContent-Transfer-Encoding: x-uuencode\n\nx\n"), "cannot be read"},
+		{"a part that is no whole gzip", multi(packed + gzipped("kind: NodeConfig\n")[:24] + "\n"), "cannot be read"},
+		{"parts in a part", multi(part + "kind: NodeConfig\n--B\nContent-Type: multipart/mixed; boundary=C\n\n--C--\n"), "cannot be read"},
 		{"too long", multi(part + strings.Repeat("# 16 bytes here\n", 1015)), "at most 16384"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

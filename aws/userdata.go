@@ -2,12 +2,14 @@ package aws
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
+	"mime/quotedprintable"
 	"net/mail"
 	"net/textproto"
 	"regexp"
@@ -80,9 +82,14 @@ func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
 	switch {
 	case err != nil:
 		return refuse("the user data of the launch template is not a readable MIME multipart: "+err.Error(), inPool)
-	case has(parts, nodeConfig) && slices.ContainsFunc(parts, part.ownTaints):
-		return refuse("the user data registers nodes with taints of its own, which a canary's would replace", inPool)
 	case has(parts, nodeConfig):
+		for i, p := range parts {
+			if own, err := p.ownTaints(); err != nil {
+				return refuse(fmt.Sprintf("part %d of the user data cannot be read: %v", i+1, err), inPool)
+			} else if own {
+				return refuse("the user data registers nodes with taints of its own, which a canary's would replace", inPool)
+			}
+		}
 	case has(parts, agentConfig):
 		more = part{textproto.MIMEHeader{"Content-Type": {agentCanary}}, []byte(nonceComment + nonce + "\n")}
 	default:
@@ -99,14 +106,63 @@ func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
 	return base64.StdEncoding.EncodeToString(whole), nil
 }
 
-// ownTaints says whether a part, a script included, has nodes registered with taints.
-func (p part) ownTaints() bool {
-	if strings.EqualFold(strings.TrimSpace(p.header.Get("Content-Transfer-Encoding")), "base64") {
-		if text, err := base64.StdEncoding.DecodeString(string(p.body)); err == nil {
-			return ownTaints.Match(text)
+// mostUnpacked bounds what is unpacked, as the agent does; mostLayers how often.
+const (
+	mostUnpacked = 1 << 20
+	mostLayers   = 4
+)
+
+// ownTaints says whether a part, a script included, has nodes registered with taints. Like nodeadm,
+// cloud-init and the agent (agent/platform, ReadUserData) it unpacks what is in base64 or gzip,
+// whether or not the part says so.
+func (p part) ownTaints() (bool, error) {
+	body := p.body
+	switch coding := strings.ToLower(strings.TrimSpace(p.header.Get("Content-Transfer-Encoding"))); coding {
+	case "", "7bit", "8bit", "binary", "base64":
+	case "quoted-printable":
+		var err error
+		if body, err = io.ReadAll(quotedprintable.NewReader(bytes.NewReader(body))); err != nil {
+			return false, err
 		}
+	default:
+		return false, fmt.Errorf("encoding %q is unknown", coding)
 	}
-	return ownTaints.Match(p.body)
+	if media, _, _ := mime.ParseMediaType(p.header.Get("Content-Type")); strings.HasPrefix(media, "multipart/") {
+		return false, errors.New("it has parts of its own")
+	}
+	for range mostLayers {
+		if ownTaints.Match(body) {
+			return true, nil
+		}
+		inner, err := unpacked(body)
+		if err != nil {
+			return false, err
+		}
+		if bytes.Equal(inner, body) {
+			return false, nil
+		}
+		body = inner
+	}
+	return false, fmt.Errorf("it is packed more than %d times", mostLayers)
+}
+
+// unpacked undoes base64 or gzip, where data is in one of them.
+func unpacked(data []byte) ([]byte, error) {
+	if plain, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(string(data)), "")); err == nil {
+		return plain, nil
+	}
+	if !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+		return data, nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	plain, err := io.ReadAll(io.LimitReader(r, mostUnpacked+1))
+	if err == nil && len(plain) > mostUnpacked {
+		err = fmt.Errorf("more than %d bytes when unpacked", mostUnpacked)
+	}
+	return plain, err
 }
 
 // has says whether one of the parts is of a media type.
