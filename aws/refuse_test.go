@@ -135,6 +135,7 @@ func TestCanaryUserData(t *testing.T) {
 		{"a part of an unknown encoding", multi(part + "kind: NodeConfig\n--B\nContent-Type: text/x-shellscript\nContent-Transfer-Encoding: x-uuencode\n\nx\n"), "cannot be read"},
 		{"a part that is no whole gzip", multi(packed + gzipped("kind: NodeConfig\n")[:24] + "\n"), "cannot be read"},
 		{"parts in a part", multi(part + "kind: NodeConfig\n--B\nContent-Type: multipart/mixed; boundary=C\n\n--C--\n"), "cannot be read"},
+		{"a script that writes the agent's document", "#!/bin/sh\ncat >/etc/kamino/nodeconfig.yaml <<EOF\napiVersion: kamino.dev/v1alpha1\nkind: NodeConfig\nEOF\n", "readable MIME multipart"},
 		{"too long", multi(part + strings.Repeat("# 16 bytes here\n", 1015)), "at most 16384"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -35,7 +35,8 @@ const (
 	agentCanary = "application/canary.kamino.dev"
 )
 
-// agentDocument begins a NodeConfig of the agent's where it is the whole user data.
+// agentDocument begins a NodeConfig of the agent's where it is the whole user data. A script may
+// write one: a canary that does not run it is none of the pool's machines.
 var agentDocument = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?kamino\.dev/`)
 
 const registerTaints = "register-with-taints"
@@ -75,7 +76,7 @@ func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
 		return refuse("the user data of the launch template is not base64", "correct the template")
 	}
 	parts, err := readParts(raw)
-	if err != nil && agentDocument.Match(raw) {
+	if err != nil && agentDocument.Match(raw) && !bytes.HasPrefix(raw, []byte("#!")) {
 		parts, err = []part{{textproto.MIMEHeader{"Content-Type": {agentConfig}}, raw}}, nil
 	}
 	more := part{textproto.MIMEHeader{"Content-Type": {nodeConfig}}, []byte(canaryConfig(nonce))}
