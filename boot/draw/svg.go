@@ -7,6 +7,7 @@ import (
 	"html"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"kamino.dev/kamino/boot"
 )
@@ -58,8 +59,16 @@ func SVG(w io.Writer, c *boot.Capture, a *boot.Analysis) error {
 	s := newScene(c, a, gutter, picWidth-marginEnd)
 	var b strings.Builder
 	s.svg(&b, false)
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, strings.Map(inXML, b.String()))
 	return err
+}
+
+// inXML replaces what no XML can have, not even escaped (https://www.w3.org/TR/xml/#charsets).
+func inXML(r rune) rune {
+	if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == '\ufffe' || r == '\uffff' {
+		return utf8.RuneError
+	}
+	return r
 }
 
 // svg draws the scene; for the page with the numbers that the script works on.

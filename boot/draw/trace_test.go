@@ -171,6 +171,27 @@ func TestPlainPicture(t *testing.T) {
 	}
 }
 
+// TestPictureOddNames: what no XML can have is in a picture of no name.
+func TestPictureOddNames(t *testing.T) {
+	for _, odd := range []string{"a\x00b.service", "x\x01\x1b[31m.service", "a\rb\r\n\xff\ufffe\uffff\u2028.service", "]]></title>"} {
+		c := sample.Node(sample.Options{Name: odd, Seed: 1})
+		c.Host.OS, c.Host.Kernel, c.Host.Image, c.Host.BootID = odd, odd, odd, odd
+		for i := range c.Units {
+			if i%3 == 0 {
+				c.Units[i].ID = odd
+			}
+		}
+		for i := range c.Spans {
+			c.Spans[i].Name = odd
+		}
+		var b bytes.Buffer
+		if err := draw.SVG(&b, c, analysis(t, c)); err != nil {
+			t.Fatal(err)
+		}
+		wellFormed(t, b.Bytes())
+	}
+}
+
 func wellFormed(t *testing.T, data []byte) {
 	t.Helper()
 	dec := xml.NewDecoder(bytes.NewReader(data))
