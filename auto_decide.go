@@ -235,7 +235,7 @@ func (o overview) decideNeed(p *PoolPlan, opts AutoOptions, rules Rules, now tim
 		return
 	}
 	p.Action, p.Donor = DoUpdate, best[0].Node
-	if v := newestOfDay(o.versions, now); v != nil && v.whole() && opts.Today != TodayAgain {
+	if v := newestOfDay(o.versions, now); v != nil && (v.whole() || v.Tags[TagBad] != "") && opts.Today != TodayAgain {
 		state := "was built already"
 		if v.Tags[TagBad] != "" {
 			state = "was " + v.Tags[TagBad]

@@ -100,6 +100,34 @@ func TestRollbackBeforeTheBuild(t *testing.T) {
 	}
 }
 
+// TestNightBesideTheBuildThatWasLeft: while a version that a rollback has left is still being
+// built, the night waits for the next day, though nodes were patched.
+func TestNightBesideTheBuildThatWasLeft(t *testing.T) {
+	for reference, begin := range byReference() {
+		o, at := building(t, begin)
+		w := begin(1)
+		w.startUpdate(&proc{faults: []fault{{kind: worlds.KillAfter, at: at}}}, o)
+		w.wait()
+		w.DeleteLease()
+		if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+			t.Fatal(err)
+		}
+		if v := w.version(kamino.VersionName(w.now)); v.State != kamino.Creating {
+			t.Fatalf("%s: version %s is %s", reference, v.Name, v.State)
+		}
+		for night := range 3 {
+			w.patch("a-2", w.now.Add(-5*time.Hour).UTC().Format(time.RFC3339))
+			p, res := w.auto(nightly(kamino.ProveCanary))
+			held := len(res) > 0 && slices.ContainsFunc(res[0].Held, func(v kamino.Verdict) bool { return v.Code == "today" })
+			if p.err != nil || night == 0 && !held {
+				t.Errorf("%s, night %d: %+v, %v", reference, night, res, p.err)
+			}
+			w.advance(w.now.Add(24 * time.Hour))
+		}
+		w.sound(t)
+	}
+}
+
 // TestRollbackRepeatedDuringTheBuild: where new nodes boot from the target already, the ledger
 // notes what is being built all the same.
 func TestRollbackRepeatedDuringTheBuild(t *testing.T) {
