@@ -36,9 +36,12 @@ func (p *Provider) CanaryFit(ctx context.Context, pool kamino.Pool) (kamino.Cana
 		return kamino.CanaryFit{Refusals: pool.Refusals}, nil
 	}
 	fit := kamino.CanaryFit{Size: g.size()}
-	if _, refusal := taintedUserData(text(g.data.UserData), strings.Repeat("0", 64)); refusal != nil {
+	encoded, refusal := taintedUserData(text(g.data.UserData), strings.Repeat("0", 64))
+	if refusal != nil {
 		fit.Refusals = append(fit.Refusals, *refusal)
+		return fit, nil
 	}
+	fit.ByAgent = agentAsks(encoded)
 	return fit, nil
 }
 

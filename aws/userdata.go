@@ -166,6 +166,16 @@ func unpacked(data []byte) ([]byte, error) {
 	return plain, err
 }
 
+// agentAsks says whether a canary's user data leaves it to the agent to ask for the taint.
+func agentAsks(encoded string) bool {
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return false
+	}
+	parts, err := readParts(raw)
+	return err == nil && has(parts, agentCanary)
+}
+
 // has says whether one of the parts is of a media type.
 func has(parts []part, kind string) bool {
 	return slices.ContainsFunc(parts, func(p part) bool {
