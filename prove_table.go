@@ -423,8 +423,9 @@ func judgeUnits(s Sight, b Bounds) (Outcome, string) {
 	if len(r.FailedUnits) > 0 {
 		return ProofFailed, "failed: " + someOf(r.FailedUnits)
 	}
-	for _, unit := range slices.Sorted(maps.Keys(s.again())) {
-		if n, most := s.again()[unit], b.restarts(unit, s.Now.Sub(s.Ready).Seconds()); n > most {
+	again := s.again()
+	for _, unit := range slices.Sorted(maps.Keys(again)) {
+		if n, most := again[unit], b.restarts(unit, s.Now.Sub(s.Ready).Seconds()); n > most {
 			return ProofFailed, fmt.Sprintf("systemd started %s again since the node was Ready: %d, limit %d", unit, n, most)
 		}
 	}

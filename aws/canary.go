@@ -36,12 +36,12 @@ func (p *Provider) CanaryFit(ctx context.Context, pool kamino.Pool) (kamino.Cana
 		return kamino.CanaryFit{Refusals: pool.Refusals}, nil
 	}
 	fit := kamino.CanaryFit{Size: g.size()}
-	encoded, refusal := taintedUserData(text(g.data.UserData), strings.Repeat("0", 64))
+	_, byAgent, refusal := taintedUserData(text(g.data.UserData), strings.Repeat("0", 64))
 	if refusal != nil {
 		fit.Refusals = append(fit.Refusals, *refusal)
 		return fit, nil
 	}
-	fit.ByAgent = agentAsks(encoded)
+	fit.ByAgent = byAgent
 	return fit, nil
 }
 
@@ -130,7 +130,7 @@ func (p *Provider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kam
 	if g.data == nil {
 		return fmt.Errorf("launch canary %s: pool %s has no launch template: %w", order.Name, pool.Name, kamino.ErrUnsupported)
 	}
-	user, refusal := taintedUserData(text(g.data.UserData), order.Nonce)
+	user, _, refusal := taintedUserData(text(g.data.UserData), order.Nonce)
 	if refusal != nil {
 		return fmt.Errorf("launch canary %s: %s: %w", order.Name, refusal.Why, kamino.ErrUnsupported)
 	}

@@ -64,11 +64,12 @@ type part struct {
 	body   []byte
 }
 
-// taintedUserData is a pool's user data, in base64, with one part more that asks for the taint. It
-// refuses what it does not understand: a canary without the taint would get pods.
-func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
-	refuse := func(why, do string) (string, *kamino.Refusal) {
-		return "", &kamino.Refusal{Code: "user-data", Field: "UserData", Why: why, Do: do}
+// taintedUserData is a pool's user data, in base64, with one part more that asks for the taint, and
+// whether that leaves it to the agent to ask. It refuses what it does not understand: a canary
+// without the taint would get pods.
+func taintedUserData(encoded, nonce string) (tainted string, byAgent bool, refusal *kamino.Refusal) {
+	refuse := func(why, do string) (string, bool, *kamino.Refusal) {
+		return "", false, &kamino.Refusal{Code: "user-data", Field: "UserData", Why: why, Do: do}
 	}
 	const inPool = "prove versions in the pool"
 	raw, err := base64.StdEncoding.DecodeString(encoded)
@@ -92,6 +93,7 @@ func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
 			}
 		}
 	case has(parts, agentConfig):
+		byAgent = true
 		more = part{textproto.MIMEHeader{"Content-Type": {agentCanary}}, []byte(nonceComment + nonce + "\n")}
 	default:
 		return refuse("the user data has no NodeConfig, neither of EKS nor of kamino-agent, and how else a node registers with a taint is not known", inPool)
@@ -104,7 +106,7 @@ func taintedUserData(encoded, nonce string) (string, *kamino.Refusal) {
 	if len(whole) > maxUserData {
 		return refuse(fmt.Sprintf("with the part that asks for a canary's taint the user data has %d bytes, at most %d are allowed", len(whole), maxUserData), "make it shorter, or "+inPool)
 	}
-	return base64.StdEncoding.EncodeToString(whole), nil
+	return base64.StdEncoding.EncodeToString(whole), byAgent, nil
 }
 
 // mostUnpacked bounds what is unpacked, as the agent does; mostLayers how often.
@@ -164,16 +166,6 @@ func unpacked(data []byte) ([]byte, error) {
 		err = fmt.Errorf("more than %d bytes when unpacked", mostUnpacked)
 	}
 	return plain, err
-}
-
-// agentAsks says whether a canary's user data leaves it to the agent to ask for the taint.
-func agentAsks(encoded string) bool {
-	raw, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		return false
-	}
-	parts, err := readParts(raw)
-	return err == nil && has(parts, agentCanary)
 }
 
 // has says whether one of the parts is of a media type.

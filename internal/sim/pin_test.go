@@ -349,6 +349,15 @@ func (w *world) nightLeaves(o kamino.AutoOptions) string {
 		"the night ended %v, held by %v, and the model names %s", p.err, res[0].Held, lastSegment(w.pools[poolA].image))
 }
 
+// calls are those of a first update that nothing disturbs.
+func calls(o kamino.Options) []site {
+	golden := &proc{logging: true}
+	w := fresh(1)
+	w.startUpdate(golden, o)
+	w.wait()
+	return golden.log
+}
+
 // TestHalfPromoted: a run is killed anywhere in the step that writes a pool's first model, and a
 // restore ends it. The model still has its original image, which nobody chose since: the next night
 // uses the version.
@@ -356,12 +365,8 @@ func TestHalfPromoted(t *testing.T) {
 	for _, reference := range []kamino.ImageReference{kamino.ByVersion, kamino.ByDefinition} {
 		o := options("a-0")
 		o.ImageReference = reference
-		golden := &proc{logging: true}
-		w := fresh(1)
-		w.startUpdate(golden, o)
-		w.wait()
 		tried := 0
-		for _, s := range golden.log {
+		for _, s := range calls(o) {
 			if s.step != "model" || !s.call.write {
 				continue
 			}
@@ -393,12 +398,8 @@ func TestHalfPromotedTakenBack(t *testing.T) {
 	for _, reference := range []kamino.ImageReference{kamino.ByVersion, kamino.ByDefinition} {
 		o := options("a-0")
 		o.ImageReference = reference
-		golden := &proc{logging: true}
-		w := fresh(1)
-		w.startUpdate(golden, o)
-		w.wait()
 		tried := 0
-		for _, s := range golden.log {
+		for _, s := range calls(o) {
 			if s.step != "model" || s.call.method != "Promote" {
 				continue
 			}
