@@ -22,6 +22,7 @@ type holder struct {
 	retired    bool   // no canary of the pool is left, nor its node
 	before     Record // of the run that was adopted, as it was then
 	step       string // that is running
+	verdict    string // on the proof of the run that was adopted, which it did not live to record; "" none
 
 	lease   *Lease // held; nil before the lock step and after the release
 	watched watchedLease
@@ -358,11 +359,12 @@ func (h *holder) sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// asFound is a record with the step at which an adopted run was found: what gives
-// it back writes steps of its own.
+// asFound is a record with the step at which an adopted run was found, since what gives it back
+// writes steps of its own, and with the verdict on its proof.
 func (h *holder) asFound(rec Record) Record {
-	if rec.FailedAt == "" {
-		rec.FailedAt = h.before.Step
+	rec.FailedAt = cmp.Or(rec.FailedAt, h.before.Step)
+	if h.verdict != "" {
+		rec.Failure, rec.Proof, rec.Interrupted = cmp.Or(rec.Failure, h.verdict), ProofFailed, false
 	}
 	return rec
 }

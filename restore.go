@@ -302,7 +302,7 @@ func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 	})
 	if err == nil && !r.back.poolGone {
 		if swept = r.exec(ctx, sweep()); !errors.Is(swept, ErrLeaseLost) {
-			swept = errors.Join(swept, r.stayedOn(ctx))
+			swept = errors.Join(swept, r.stayedOn(ctx), r.readVerdict(ctx))
 		}
 	}
 	if err == nil && !errors.Is(swept, ErrLeaseLost) {

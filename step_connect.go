@@ -249,6 +249,9 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 	if r.held.adopted && !continues {
 		return act(ActBegin, "begin a new run in place of "+r.held.run, func(ctx context.Context) error {
 			id := r.held.freshID()
+			if err := r.readVerdict(ctx); err != nil {
+				return err
+			}
 			err := r.held.setLease(ctx, func(l *Lease) {
 				if l.Holder != id {
 					l.Epoch++

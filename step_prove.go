@@ -319,6 +319,34 @@ func (r *Run) recordProof(ctx context.Context) {
 	}
 }
 
+// readVerdict finds out whether the version of an adopted run failed its proof, and the process
+// ended between the withdrawal and the record of it: the version's tags tell.
+func (r *Run) readVerdict(ctx context.Context) error {
+	run, rec := r.held.run, r.held.before
+	if !r.held.adopted || r.held.lease.Record.Proof != "" || rec.Work == WorkPatch {
+		return nil
+	}
+	versions, err := r.everListed(ctx)
+	if err != nil {
+		return err
+	}
+	for _, v := range versions {
+		why, failed := strings.CutPrefix(v.Tags[TagBad], proofFailedAs)
+		if !failed || v.Tags[TagRun] != run && !(rec.Work == WorkProve && v.Name == rec.Version) {
+			continue
+		}
+		r.held.verdict = "version " + v.Name + " failed its proof: " + why
+		break
+	}
+	if r.held.verdict == "" || rec.Donor == "" {
+		return nil
+	}
+	if n, err := r.engine.Cluster.Node(ctx, rec.Donor); err == nil { // else it is told by the ledger alone
+		r.warn(ctx, n, EventProofFailed, r.held.verdict, nil)
+	}
+	return nil
+}
+
 // warn leaves an event on a node that somebody should look at, and says what to type.
 func (r *Run) warn(ctx context.Context, n Node, reason, what string, err error) {
 	rec, ok := r.engine.Cluster.(Recorder)

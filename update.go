@@ -362,6 +362,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		errs = append(errs, WithHint(fmt.Errorf("give back: %w", failed), "kamino restore"))
 		return errors.Join(errs...)
 	}
+	_ = r.readVerdict(ctx) // what cannot be read is told by the run's own failure
 	if err := r.held.release(ctx, nil); err != nil {
 		errs = append(errs, err)
 	} else {

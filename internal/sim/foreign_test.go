@@ -91,9 +91,12 @@ func onceMore(w *world, v *simArtifact) string {
 		"the same again ended %v; the next instance boots from %v, version %v", p.err, w.turns(), v.Tags)
 }
 
-// convicted is the same command again, of a bad version.
+// convicted is the same command again, of a bad version. That it failed is told.
 func convicted(w *world, v *simArtifact) string {
 	p := w.prove(named(v.Name))
+	if !slices.ContainsFunc(w.standing(poolA).Ledger.Past, func(p kamino.PastRun) bool { return p.Proof == kamino.ProofFailed && !p.Interrupted }) {
+		return fmt.Sprintf("the ledger tells of no proof that failed: %+v", w.standing(poolA).Ledger.Past)
+	}
 	return unless(p.err != nil && slices.Equal(w.turns(), []string{"2026.03.09"}) && v.Tags[kamino.TagBad] != "" && v.Excluded,
 		"the same again ended %v; the next instance boots from %v, version %v", p.err, w.turns(), v.Tags)
 }
