@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -112,6 +113,19 @@ func TestPulse(t *testing.T) {
 				t.Errorf("%s: got %v, %v; want %v", name, got, err, tt.want)
 			}
 		})
+	}
+}
+
+// TestNodesBare: a look that asks for no images keeps none of them, and keeps all else.
+func TestNodesBare(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KernelVersion: "6.8"},
+		Images: []corev1.ContainerImage{{Names: []string{"registry.example.com/a@sha256:1"}, SizeBytes: 1}}}}
+	c := NewForClient(fake.NewClientset(node), Options{})
+	for images, ctx := range map[int]context.Context{1: t.Context(), 0: NodesBare(t.Context())} {
+		nodes, err := c.Nodes(ctx)
+		if err != nil || len(nodes) != 1 || nodes[0].Software.Kernel != "6.8" || len(nodes[0].Software.Images) != images {
+			t.Errorf("%+v, %v; want %d images", nodes, err, images)
+		}
 	}
 }
 

@@ -107,7 +107,7 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 		})
 	}
 	if c.dryRun {
-		ctx = kube.NodesOnce(ctx)
+		ctx = kube.NodesBare(kube.NodesOnce(ctx))
 	}
 	engine, err := c.engine(ctx)
 	if err != nil {

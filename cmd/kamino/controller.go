@@ -90,7 +90,7 @@ func (c *controllerCommand) Run(ctx context.Context) error {
 	}
 	requests := metrics.NewRequests()
 	c.global.heard = requests.Heard
-	engine, err := c.engine(ctx)
+	engine, err := c.engine(kube.NodesBare(ctx)) // it asks nodes for their cloud
 	if err != nil {
 		return err
 	}

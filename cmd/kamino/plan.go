@@ -56,7 +56,7 @@ func (c *planCommand) Run(ctx context.Context) error {
 	if err := c.needImage(ctx, true); err != nil {
 		return err
 	}
-	ctx = kube.NodesOnce(ctx)
+	ctx = kube.NodesBare(kube.NodesOnce(ctx))
 	engine, err := c.engine(ctx)
 	if err != nil {
 		return err
