@@ -335,7 +335,7 @@ func (r *Run) heldUp(ctx context.Context, s Step) error {
 // failed its proof. A pause, which people set in an incident, leaves no bad version where new nodes
 // boot from it.
 func (r *Run) takesBack() bool {
-	return r.now.verb == VerbWithdraw || r.now.verb == VerbRollback || r.badReason() != ""
+	return r.now.verb == VerbWithdraw || r.now.verb == VerbRollback || r.bad().Nodes
 }
 
 // refusePaused is the engine's, which is not asked again before the API server wants to be.

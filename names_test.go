@@ -200,7 +200,7 @@ func TestWithdrawnVersions(t *testing.T) {
 		case 9, 4:
 			v = v.offering(offerHidden)
 		case 8, 7, 6, 3:
-			v = v.Withdrawn("a test")
+			v = v.Withdrawn(Bad{Reason: "a test"})
 		default:
 			v = v.Offered()
 		}
@@ -230,7 +230,7 @@ func TestWithdrawnVersions(t *testing.T) {
 func TestModels(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
 	at := func(name string, births ...time.Time) Artifact {
-		return Artifact{Kind: Version, Name: name, ID: "/d/versions/" + name, State: Succeeded, Instances: len(births), Births: births}
+		return Artifact{Kind: Version, Name: name, ID: "/d/versions/" + name, State: Succeeded, Use: Use{Instances: len(births), Births: births}}
 	}
 	o := overview{pool: Pool{MostModels: 10, Capacity: 6, Model: Model{Image: "/d/versions/2026.11.06"}}, versions: []Artifact{
 		at("2026.11.06", day(8), day(9)), at("2026.11.02", day(3)), at("2026.11.01", day(2), day(2))}}

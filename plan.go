@@ -231,7 +231,7 @@ func (r *Run) planWorld(ctx context.Context) error {
 	r.plan.Version = r.image.version.Name
 	future := versions
 	if !r.image.preBuilt {
-		future = append([]Artifact{{Name: r.image.version.Name, State: Succeeded, InModel: true}}, versions...)
+		future = append([]Artifact{{Name: r.image.version.Name, State: Succeeded, Use: Use{InModel: true}}}, versions...)
 	}
 	after := lease.Ledger
 	if !strings.EqualFold(r.pool.Model.Image, next.Image) {

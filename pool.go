@@ -181,16 +181,21 @@ type Artifact struct {
 
 	Machine // that it fits: of a definition, and of the donor when definition or snapshot is created
 
-	// Of a version in a list: who would miss it.
-	Instances int  `json:"instances"` // instances of the pool that booted from it
-	InModel   bool `json:"inModel"`   // the pool's model refers to it
-	Excluded  bool `json:"excluded"`  // not offered as latest
-	// Births are when those instances were created, the zero time where that is not known; nil: of
-	// none it is.
-	Births []time.Time `json:"births,omitempty"`
+	// Of a version in a list.
+	Use
+	Excluded bool `json:"excluded"` // not offered as latest
 	// Disputed: it is offered as latest, and in one of its regions not. Which of the two counts is
 	// documented nowhere.
 	Disputed bool `json:"disputed,omitempty"`
+}
+
+// Use is who would miss a version.
+type Use struct {
+	Instances int  `json:"instances"` // instances of the pool that booted from it
+	InModel   bool `json:"inModel"`   // the pool's model refers to it
+	// Births are when those instances were created, the zero time where that is not known; nil: of
+	// none it is.
+	Births []time.Time `json:"births,omitempty"`
 }
 
 // Target is what a pool's next instance shall boot from: a version, or what it booted from before
@@ -205,6 +210,12 @@ type Target struct {
 	Former json.RawMessage
 	// Secrets go with Former: what the provider never gives back.
 	Secrets Secrets
+}
+
+// Bad is why a version is withdrawn.
+type Bad struct {
+	Reason string // as its tag says it, for people
+	Nodes  bool   // its nodes did not do well
 }
 
 // Secrets is what a pool's recipe holds and a provider does not show. It is nowhere saved; whoever
@@ -386,7 +397,7 @@ type Provider interface {
 	// gets the newest older one that is good and has a receipt. ErrInUse: there is none, and a
 	// recipe refers to it. ErrNotFound when the version is gone. Repeated with another reason it
 	// changes that.
-	Withdraw(ctx context.Context, pool Pool, version, reason string) error
+	Withdraw(ctx context.Context, pool Pool, version string, bad Bad) error
 	// SetCapacity sets the number of instances, conditional on pool.Revision.
 	// ErrUnsupported where somebody else decides that number.
 	SetCapacity(ctx context.Context, pool Pool, instances int) error

@@ -93,6 +93,7 @@ type WithdrawOptions struct {
 	Version string // "": the one that the next node would boot from
 	Reason  string // stands on the version
 	DryRun  bool
+	nodes   bool // Bad.Nodes
 }
 
 // WithdrawVersion takes a version back, for good until a person names it again. Where it is what
@@ -121,7 +122,7 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rol
 		return Rollback{}, WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.pool.Name), "kamino status lists them")
 	}
 	v := o.versions[i]
-	t := target{version: now, points: o.follows(""), stays: now == nil || now.Name != v.Name, verb: VerbWithdraw, reason: opts.Reason}
+	t := target{version: now, points: o.follows(""), stays: now == nil || now.Name != v.Name, verb: VerbWithdraw, why: Bad{opts.Reason, opts.nodes}}
 	if !t.stays {
 		if t.version = o.fallback(); t.version == nil {
 			return Rollback{}, o.noFallback(fmt.Errorf("pool %s has no good version before %s: nothing is withdrawn", o.pool.Name, v.Name))
@@ -141,7 +142,7 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rol
 
 // takeBack withdraws what new nodes boot from: the good version before it takes its place. False:
 // there is none. No pause stops it halfway.
-func (r *Run) takeBack(o overview, reason string) (next Next, ok bool) {
+func (r *Run) takeBack(o overview, why Bad) (next Next, ok bool) {
 	now, t := o.next(), target{version: o.fallback()}
 	if t.version == nil || t.version.Disputed && o.follows("") {
 		return Next{}, false
@@ -154,7 +155,7 @@ func (r *Run) takeBack(o overview, reason string) (next Next, ok bool) {
 	for _, v := range o.passedOver(t) {
 		bad = append(bad, v.Name)
 	}
-	m := newMarking(Rollback{From: now.Name, To: t.name(), Bad: bad, Good: t.offers(), reason: reason}, t, o.versions)
+	m := newMarking(Rollback{From: now.Name, To: t.name(), Bad: bad, Good: t.offers(), why: why}, t, o.versions)
 	m.image = o.pool.Model.Image
 	return actSteps(ActWithdraw, fmt.Sprintf("withdraw version %s: new nodes boot from %s again", now.Name, t.name()), func(ctx context.Context) error {
 		verb := r.now.verb
@@ -382,7 +383,8 @@ func (e *Engine) withdrawLate(ctx context.Context, o overview, version string, l
 	proof := &ProofError{Version: version, Outcome: ProofFailed, Findings: []Finding{{"watch", ProofFailed,
 		fmt.Sprintf("%d of %d new nodes of pool %s were not Ready within %s", late, of, o.pool.Name, budget)}}}
 	e.report(Event{Kind: Warned, Pool: o.pool.Name, Step: InWatch, Percent: -1, Message: proof.Error()})
-	if _, err := e.WithdrawVersion(ctx, WithdrawOptions{Pool: string(o.id), Version: version, Reason: cutText(proofFailedAs+proof.reason(), maxTag)}); err != nil {
+	bad := badBy(proof)
+	if _, err := e.WithdrawVersion(ctx, WithdrawOptions{Pool: string(o.id), Version: version, Reason: bad.Reason, nodes: bad.Nodes}); err != nil {
 		return errors.Join(proof, fmt.Errorf("withdraw version %s: %w", version, err))
 	}
 	return WithHint(proof, "the version is withdrawn: kamino status shows what the pool's next node boots from")

@@ -350,7 +350,7 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 	if next, err := r.lookUnshield(ctx); err != nil || next.kind != nextDone {
 		return next, err
 	}
-	if r.badReason() != "" {
+	if r.bad().Nodes {
 		return r.withdrawn(ctx)
 	}
 	v, next, err := r.provedVersion(ctx)
@@ -380,7 +380,7 @@ func (r *Run) withdrawn(ctx context.Context) (Next, error) {
 		r.recordProof(ctx)
 		return Next{}, WithHint(r.proof.error, "the version is withdrawn: kamino status shows what the pool's next node boots from; %s boots from the bad one and stays in the pool: kubectl cordon it, and delete it", r.proof.sight.born())
 	}
-	next, ok := r.takeBack(o, r.badReason())
+	next, ok := r.takeBack(o, r.bad())
 	if !ok {
 		r.recordProof(ctx)
 		return Next{}, o.noFallback(r.proof.error)
@@ -392,7 +392,7 @@ func (r *Run) withdrawn(ctx context.Context) (Next, error) {
 // ended before there was a verdict: new nodes boot from it, and nobody watches them.
 func (r *Run) unwatched(cause error) error {
 	takeBack := fmt.Sprintf("kamino withdraw --pool %s --version %s --reason TEXT", r.pool.Name, r.image.version.Name)
-	if r.promotedHere() && r.provesPool() && r.badReason() != "" && !errors.As(cause, new(*ProofError)) {
+	if r.promotedHere() && r.provesPool() && r.bad().Nodes && !errors.As(cause, new(*ProofError)) {
 		return WithHint(r.proof.error, "it was not withdrawn to the end, and new nodes may boot from it: %s", takeBack)
 	}
 	if !r.provesPool() || !r.promotedHere() || r.proof.passed || r.proof.error != nil {

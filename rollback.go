@@ -57,8 +57,8 @@ type Rollback struct {
 	Canary   string   `json:"canary,omitempty"`
 	Warnings []string `json:"warnings,omitempty"` // what is left for the next run to clean up
 
-	verb   Verb
-	reason string
+	verb Verb
+	why  Bad
 }
 
 // Unmarked is a version that could not be marked.
@@ -76,7 +76,7 @@ type target struct {
 	saved   *SavedModel
 	secrets Secrets
 	verb    Verb
-	reason  string   // why what it takes the place of is withdrawn; "": a rollback
+	why     Bad      // why what it takes the place of is withdrawn; none: a rollback
 	offered bool     // it is offered, and the pool's model is not written
 	adopts  bool     // it takes the place of what somebody else chose
 	unnamed bool     // it is the one that comes before, and nobody named it
@@ -305,7 +305,7 @@ func (t target) options() Options {
 // point moves the model of a pool to a target.
 func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact, dryRun bool) (Rollback, error) {
 	out := Rollback{Pool: o.id, Name: o.pool.Name, From: lastSegments(o.pool.Model.Image, 3), To: t.name(), Bad: []string{}, Good: []string{},
-		GivenBack: o.givenBack, verb: t.verb, reason: t.reason}
+		GivenBack: o.givenBack, verb: t.verb, why: t.why}
 	if v := o.next(); v != nil {
 		out.From = v.Name
 	}
@@ -379,7 +379,7 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		m.give(err)
 	}
 	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
-		ended := PastRun{Run: r.held.run, Pointed: plan.To, Verb: plan.verb, Reason: cutText(plan.reason, maxTag),
+		ended := PastRun{Run: r.held.run, Pointed: plan.To, Verb: plan.verb, Reason: cutText(plan.why.Reason, maxTag),
 			Ended: r.engine.date(), Seconds: r.engine.now().Sub(began).Seconds(), Step: failedStep(err)}
 		if plan.verb == VerbWithdraw && len(plan.Bad) > 0 {
 			ended.Withdrawn = plan.Bad[0]

@@ -61,8 +61,8 @@ func (m marking) announce(l *Lease, at time.Time) {
 	if m.to.stays || m.plan.From == m.plan.To {
 		return // what was promoted is so still
 	}
-	if w := l.Ledger.Withdrew; m.plan.reason != "" {
-		l.Ledger.Withdrew = &Withdrawal{m.plan.From, m.plan.To, cutText(m.plan.reason, maxTag)}
+	if w := l.Ledger.Withdrew; m.plan.why.Reason != "" {
+		l.Ledger.Withdrew = &Withdrawal{m.plan.From, m.plan.To, cutText(m.plan.why.Reason, maxTag)}
 	} else if m.to.unnamed {
 		l.Ledger.Withdrew = &Withdrawal{m.plan.From, m.plan.To, "rolled back"}
 	} else if w != nil && (w.To != m.plan.To || m.plan.verb == VerbRollback) { // else auto-update ends that one
@@ -225,11 +225,12 @@ func (m marking) unsettled(ctx context.Context, r *Run, before []string) (why st
 // mark offers a version, or withdraws it.
 func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
 	if bad {
-		reason := cmp.Or(m.plan.reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
-		if m.plan.reason != "" && !m.to.stays && v.Name != m.plan.From {
-			reason = "passed over when version " + m.plan.From + " was withdrawn: it has no seal receipt, or passed no proof"
+		why := m.plan.why
+		why.Reason = cmp.Or(why.Reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
+		if m.plan.why.Reason != "" && !m.to.stays && v.Name != m.plan.From {
+			why = Bad{Reason: "passed over when version " + m.plan.From + " was withdrawn: it has no seal receipt, or passed no proof"}
 		}
-		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, reason)
+		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, why)
 	}
 	want := m.to.spec()
 	want.Seen = &v

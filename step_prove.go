@@ -147,7 +147,7 @@ func (r *Run) provedVersion(ctx context.Context) (Artifact, Next, error) {
 		return v, Next{}, err
 	}
 	switch {
-	case v.Tags[TagBad] != "" && v.Tags[TagBad] != r.badReason():
+	case v.Tags[TagBad] != "" && v.Tags[TagBad] != r.bad().Reason:
 		return v, Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[TagBad])
 	case v.State == Failed && v.whole():
 		return v, r.writeVersion("write the tags of version "+v.Name+" again: that failed", v), nil
@@ -280,7 +280,7 @@ func (r *Run) concluded(ctx context.Context, out Outcome, findings []Finding) (N
 	switch {
 	case out == ProofFailed && v.Tags[TagBad] == "":
 		return act(ActMarkVersion, "withdraw version "+v.Name+", which failed its proof", func(ctx context.Context) error {
-			return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, r.badReason())
+			return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, r.bad())
 		}).of(v.Name), nil
 	case out != ProofFailed && (v.Tags[TagOffer] != want.Tags[TagOffer] || v.Tags[TagProof] != want.Tags[TagProof]):
 		return r.writeVersion("note on version "+v.Name+" that its proof is inconclusive", want), nil
@@ -303,12 +303,17 @@ func (r *Run) concluded(ctx context.Context, out Outcome, findings []Finding) (N
 // (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
 const maxTag = 250
 
-// badReason is why the version is withdrawn, as its tag says it; "" while it did not fail.
-func (r *Run) badReason() string {
+// bad is why the version is withdrawn; nothing while it did not fail.
+func (r *Run) bad() Bad {
 	if r.proof.error == nil || r.proof.error.Outcome != ProofFailed {
-		return ""
+		return Bad{}
 	}
-	return cutText(proofFailedAs+r.proof.error.reason(), maxTag)
+	return badBy(r.proof.error)
+}
+
+// badBy is a version whose nodes were found bad in a proof, or when they were watched.
+func badBy(proof *ProofError) Bad {
+	return Bad{cutText("failed its proof: "+proof.reason(), maxTag), true}
 }
 
 // recordProof leaves an event on the donor's node.
@@ -331,11 +336,10 @@ func (r *Run) readVerdict(ctx context.Context) error {
 		return err
 	}
 	for _, v := range versions {
-		why, failed := strings.CutPrefix(v.Tags[TagBad], proofFailedAs)
-		if !failed || v.Tags[TagRun] != run && !(rec.Work == WorkProve && v.Name == rec.Version) {
+		if v.Tags[TagProof] != proofFailed || v.Tags[TagRun] != run && !(rec.Work == WorkProve && v.Name == rec.Version) {
 			continue
 		}
-		r.held.verdict = "version " + v.Name + " failed its proof: " + why
+		r.held.verdict = "version " + v.Name + " " + v.Tags[TagBad]
 		break
 	}
 	if r.held.verdict == "" || rec.Donor == "" {

@@ -341,13 +341,13 @@ func (r *Run) lookTrial(ctx context.Context) (Next, error) {
 		r.proof.trial, r.opts.NewNodes = name, max(r.opts.NewNodes, 1)
 		return done("go on with the proof of version " + name), r.proveAs(ctx, ProvePool, "the proof of version "+name+" in the pool did not end: this run goes on with it")
 	}
-	const reason = "its proof in the pool did not end, and no run continued it"
+	why := Bad{Reason: "its proof in the pool did not end, and no run continued it"}
 	if o.next().Name != name {
 		return act(ActMarkVersion, "withdraw version "+name+", whose promotion did not end", func(ctx context.Context) error {
-			return r.engine.Provider.Withdraw(ctx, r.pool, name, reason)
+			return r.engine.Provider.Withdraw(ctx, r.pool, name, why)
 		}).of(name), nil
 	}
-	next, ok := r.takeBack(o, reason)
+	next, ok := r.takeBack(o, why)
 	if ok {
 		return next, nil
 	}

@@ -25,17 +25,24 @@ func (a Artifact) Offered() Artifact {
 	a = a.offering(offerOffered)
 	delete(a.Tags, TagBad)
 	delete(a.Tags, TagBootstrap)
+	if a.Tags[TagProof] == proofFailed { // a person takes it all the same
+		delete(a.Tags, TagProof)
+	}
 	return a
 }
 
 // Withdrawn is a version as whoever withdraws it writes it. That it passed its proof stays said of
 // it, unless its nodes are why it is withdrawn.
-func (a Artifact) Withdrawn(reason string) Artifact {
+func (a Artifact) Withdrawn(bad Bad) Artifact {
 	untried := a.untried()
-	if a = a.offering(offerWithdrawn); untried || strings.HasPrefix(reason, proofFailedAs) {
+	a = a.offering(offerWithdrawn)
+	switch {
+	case bad.Nodes:
+		a.Tags[TagProof] = proofFailed
+	case untried:
 		delete(a.Tags, TagProof)
 	}
-	a.Tags[TagBad] = cutText(cmp.Or(reason, offerWithdrawn), maxTag)
+	a.Tags[TagBad] = cutText(cmp.Or(bad.Reason, offerWithdrawn), maxTag)
 	return a
 }
 
@@ -118,8 +125,7 @@ const (
 	proofWanted  = "wanted"
 	proofPassed  = "passed"
 	proofOmitted = "omitted"
-	// proofFailedAs begins what TagBad says of one whose nodes did not do well.
-	proofFailedAs = "failed its proof: "
+	proofFailed  = "failed" // withdrawn for how its nodes did
 )
 
 // Ours says whether Kamino, of any version and the original included, made it.
@@ -168,7 +174,7 @@ func (a Artifact) unused() bool { return a.hidden() && !a.InModel && a.Instances
 // untried says whether a version was to be proved, and neither passed nor was taken without.
 func (a Artifact) untried() bool {
 	how := a.Tags[TagProof]
-	return how != "" && how != proofPassed && how != proofOmitted
+	return how != "" && how != proofPassed && how != proofOmitted && how != proofFailed
 }
 
 // unproved says whether a version still has to be proved: it is hidden, and has passed nothing.

@@ -102,12 +102,12 @@ func TestPointer(t *testing.T) {
 	if m := c.grow(); m.Image != v[1].ID || m.TemplateVersion != 2 {
 		t.Errorf("after the promotion: %+v", m)
 	}
-	c.must(c.Withdraw(t.Context(), c.pool(), v[1].Name, "never Ready"))
+	c.must(c.Withdraw(t.Context(), c.pool(), v[1].Name, kamino.Bad{Reason: "never Ready"}))
 	c.clock.Advance(time.Minute)
 	if m := c.grow(); m.Image != v[0].ID {
 		t.Errorf("after the withdrawal: %+v", m)
 	}
-	if err := c.Withdraw(t.Context(), c.pool(), v[0].Name, "the last"); !errors.Is(err, kamino.ErrInUse) {
+	if err := c.Withdraw(t.Context(), c.pool(), v[0].Name, kamino.Bad{Reason: "the last"}); !errors.Is(err, kamino.ErrInUse) {
 		t.Errorf("the only version was withdrawn: %v", err)
 	}
 	c.promote(kamino.Target{Former: before.Model.Saved})

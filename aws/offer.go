@@ -37,7 +37,7 @@ func sameOffer(have, seen kamino.Artifact) error {
 
 // Withdraw marks a version as withdrawn. Where the pool names a parameter that holds it, the newest
 // older version that is good and has a receipt goes there first; ErrInUse where there is none.
-func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version, reason string) error {
+func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version string, bad kamino.Bad) error {
 	im, err := p.image(ctx, pool, version)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version, reas
 			return err
 		}
 	}
-	return p.writeVersion(ctx, pool, version, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Withdrawn(reason), nil })
+	return p.writeVersion(ctx, pool, version, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Withdrawn(bad), nil })
 }
 
 // successor is the image that a pool's parameter gets when a version is withdrawn: never a newer

@@ -168,7 +168,7 @@ func (c *cloud) storyOfImages(former kamino.Pool) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Withdraw(ctx, pool, "2026.1.3", "never Ready"); err != nil {
+	if err := c.Withdraw(ctx, pool, "2026.1.3", kamino.Bad{Reason: "never Ready"}); err != nil {
 		return err
 	}
 	v, err := c.Find(ctx, pool, kamino.Version, "2026.1.3")

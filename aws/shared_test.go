@@ -108,7 +108,7 @@ func TestWithdrawSuccessor(t *testing.T) {
 			c.unsealed = tt.unsealed
 			v := c.build("2026.1.1", "2026.1.2", "2026.1.3")
 			c.promote(kamino.Target{Version: v[tt.now].Name, Reference: kamino.ByDefinition})
-			err := c.Withdraw(t.Context(), c.pool(), v[tt.now].Name, "bad")
+			err := c.Withdraw(t.Context(), c.pool(), v[tt.now].Name, kamino.Bad{Reason: "bad"})
 			if stays := tt.now == tt.want; stays != errors.Is(err, kamino.ErrInUse) || !stays && err != nil {
 				t.Errorf("withdraw: %v", err)
 			}

@@ -24,11 +24,11 @@ func (p *Provider) offer(ctx context.Context, pool kamino.Pool, seen kamino.Arti
 // Withdraw takes a version back from its definition. What else the definition would stand for then
 // is read beforehand; what somebody else writes after that read is not seen, as versions have no
 // ETag.
-func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version, reason string) error {
+func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version string, bad kamino.Bad) error {
 	if err := p.missed(ctx, pool, version); err != nil {
 		return err
 	}
-	return p.writeVersion(ctx, pool, version, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Withdrawn(reason), nil })
+	return p.writeVersion(ctx, pool, version, func(have kamino.Artifact) (kamino.Artifact, error) { return have.Withdrawn(bad), nil })
 }
 
 // missed refuses where a definition would stand for nothing without a version, one in dispute not

@@ -86,7 +86,7 @@ func TestCustomerKey(t *testing.T) {
 	if disk["diskEncryptionSetId"] != customerKey().pool.DiskEncryptionSet {
 		t.Errorf("region %v, want the replicas encrypted with the customer's key", region)
 	}
-	c.must(c.Withdraw(ctx, c.pool(), "2026.1.1", "never Ready"))
+	c.must(c.Withdraw(ctx, c.pool(), "2026.1.1", kamino.Bad{Reason: "never Ready"}))
 	profile = c.document(kamino.Version, "2026.1.1")["publishingProfile"].(map[string]any)
 	if profile["targetRegions"].([]any)[0].(map[string]any)["encryption"] == nil {
 		t.Errorf("the mark has taken the encryption away: %v", profile)

@@ -94,7 +94,7 @@ func TestOwnedPoolThatPoints(t *testing.T) {
 	if len(before.Refusals) > 0 || before.Owner == nil || len(before.Model.Extensions) == 0 {
 		t.Fatalf("pool %+v", before)
 	}
-	c.must(c.Withdraw(t.Context(), before, "2026.1.2", "a test"))
+	c.must(c.Withdraw(t.Context(), before, "2026.1.2", kamino.Bad{Reason: "a test"}))
 	v := c.version("2026.1.2")
 	to := kamino.Target{Version: v.Name, Reference: kamino.ByDefinition, Seen: &v}
 	if next, err := c.NextImage(t.Context(), before, to); err != nil || len(next.Diff) > 0 {
@@ -147,7 +147,7 @@ func ownedYear(t *testing.T, random *rand.Rand, server func(*emulator.Server), g
 		case 0:
 			err = c.Promote(t.Context(), pool, kamino.Target{Version: v.Name, Reference: kamino.ByDefinition, Seen: &v})
 		case 1:
-			if err = c.Withdraw(t.Context(), pool, v.Name, "a test"); errors.Is(err, kamino.ErrInUse) {
+			if err = c.Withdraw(t.Context(), pool, v.Name, kamino.Bad{Reason: "a test"}); errors.Is(err, kamino.ErrInUse) {
 				err = nil // the last one stays
 			}
 		case 2:

@@ -156,12 +156,12 @@ func (p *plain) SetTags(ctx context.Context, pool kamino.Pool, v kamino.Artifact
 	return p.Create(ctx, pool, v)
 }
 
-func (p *plain) Withdraw(ctx context.Context, pool kamino.Pool, version, reason string) error {
+func (p *plain) Withdraw(ctx context.Context, pool kamino.Pool, version string, bad kamino.Bad) error {
 	v, ok := p.made[string(kamino.Version)+"/"+version]
 	if !ok {
 		return fmt.Errorf("version %s: %w", version, kamino.ErrNotFound)
 	}
-	return p.Create(ctx, pool, v.Withdrawn(reason))
+	return p.Create(ctx, pool, v.Withdrawn(bad))
 }
 
 func (p *plain) NextImage(ctx context.Context, _ kamino.Pool, want kamino.Target) (next kamino.NextImage, err error) {

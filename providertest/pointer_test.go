@@ -32,7 +32,7 @@ func TestPointerMoves(t *testing.T) {
 	flag := func(name string, excluded bool) {
 		t.Helper()
 		if v := c.version(name); excluded {
-			c.must(c.Withdraw(ctx, c.pool(), name, "a test"))
+			c.must(c.Withdraw(ctx, c.pool(), name, kamino.Bad{Reason: "a test"}))
 		} else {
 			c.must(c.Promote(ctx, c.pool(), kamino.Target{Version: name, Reference: kamino.ByDefinition, Seen: &v}))
 		}
@@ -68,7 +68,7 @@ func TestPointerSticky(t *testing.T) {
 	for _, sticky := range []bool{false, true} {
 		c := imagedIn(t, setting{server: func(s *emulator.Server) { s.Pointer.Sticky = sticky }}, "2026.1.1", "2026.1.2")
 		ctx := t.Context()
-		c.must(c.Withdraw(ctx, c.pool(), "2026.1.2", "a test"))
+		c.must(c.Withdraw(ctx, c.pool(), "2026.1.2", kamino.Bad{Reason: "a test"}))
 		c.must(c.Promote(ctx, c.pool(), kamino.Target{Version: "2026.1.1", Reference: kamino.ByDefinition}))
 		v := c.version("2026.1.2")
 		c.must(c.Promote(ctx, c.pool(), kamino.Target{Version: v.Name, Reference: kamino.ByDefinition, Seen: &v}))
@@ -99,7 +99,7 @@ func TestRivalInTheWindow(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}}, "2026.1.1", "2026.1.2")
-	c.must(c.Withdraw(t.Context(), c.pool(), "2026.1.2", "mine"))
+	c.must(c.Withdraw(t.Context(), c.pool(), "2026.1.2", kamino.Bad{Reason: "mine"}))
 	v := c.version("2026.1.2")
 	rival = func() { c.server.Change(v.ID, `{"tags":{"owner":"a rival"}}`) }
 	c.must(c.Promote(t.Context(), c.pool(), kamino.Target{Version: v.Name, Reference: kamino.ByDefinition, Seen: &v}))
@@ -144,11 +144,11 @@ func TestHiddenIsNotMissed(t *testing.T) {
 	c := imaged(t, "2026.1.1")
 	v := c.version("2026.1.1")
 	c.must(c.Promote(t.Context(), c.pool(), kamino.Target{Version: v.Name, Reference: kamino.ByDefinition}))
-	if err := c.Withdraw(t.Context(), c.pool(), v.Name, "a test"); !errors.Is(err, kamino.ErrInUse) {
+	if err := c.Withdraw(t.Context(), c.pool(), v.Name, kamino.Bad{Reason: "a test"}); !errors.Is(err, kamino.ErrInUse) {
 		t.Errorf("the one that the definition stands for was withdrawn: %v", err)
 	}
 	c.server.Change(v.ID, `{"properties":{"publishingProfile":{"excludeFromLatest":true}}}`) // a person's doing
-	if err := c.Withdraw(t.Context(), c.pool(), v.Name, "a test"); err != nil || c.version(v.Name).Tags[kamino.TagBad] != "a test" {
+	if err := c.Withdraw(t.Context(), c.pool(), v.Name, kamino.Bad{Reason: "a test"}); err != nil || c.version(v.Name).Tags[kamino.TagBad] != "a test" {
 		t.Errorf("a hidden one: %v, %v", err, c.version(v.Name).Tags)
 	}
 }
@@ -170,13 +170,13 @@ func TestNotFoundIsNotMade(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}}, "2026.1.1", "2026.1.2")
-	c.must(c.Withdraw(t.Context(), c.pool(), "2026.1.2", "a test"))
+	c.must(c.Withdraw(t.Context(), c.pool(), "2026.1.2", kamino.Bad{Reason: "a test"}))
 	v, pool := c.version("2026.1.2"), c.pool()
 	puts = 0
 	for _, lost = range []string{http.MethodGet, http.MethodPatch} {
 		for name, err := range map[string]error{
 			"promote":  c.Promote(t.Context(), pool, kamino.Target{Version: v.Name, Reference: kamino.ByDefinition, Seen: &v}),
-			"withdraw": c.Withdraw(t.Context(), pool, v.Name, "a test"),
+			"withdraw": c.Withdraw(t.Context(), pool, v.Name, kamino.Bad{Reason: "a test"}),
 			"tags":     c.SetTags(t.Context(), pool, v),
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -41,7 +41,7 @@ type prover struct {
 func (p *prover) hidden() kamino.Artifact {
 	p.t.Helper()
 	v := p.version("2026.1.2")[0]
-	p.must(p.Provider.Withdraw(p.ctx(), p.pool(), v.Name, "a test"))
+	p.must(p.Provider.Withdraw(p.ctx(), p.pool(), v.Name, kamino.Bad{Reason: "a test"}))
 	p.eventually("the version is hidden", func() bool {
 		found := p.find(kamino.Version, v.Name)
 		return len(found) == 1 && found[0].Excluded && found[0].Ready

@@ -421,7 +421,7 @@ func setTagsOfWithdrawn(t *testing.T, w *world, seen kamino.Artifact) {
 	if got := w.find(kamino.Version, seen.Name)[0]; got.Tags[kamino.TagProof] != "passed" {
 		t.Errorf("a tag that the artifact does not name was taken off: %v", got.Tags)
 	}
-	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), seen.Name, "by a person"))
+	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), seen.Name, kamino.Bad{Reason: "by a person"}))
 	bad := w.offered(seen.Name, false)
 	if err := w.Provider.SetTags(w.ctx(), w.pool(), seen); !errors.Is(err, kamino.ErrConflict) {
 		t.Errorf("the tags of a version that was withdrawn meanwhile: %v, want ErrConflict", err)
@@ -450,7 +450,7 @@ func withdraw(t *testing.T, w *world) {
 	v, to := made[1], kamino.Target{Version: made[1].Name}
 	w.promote(kamino.Target{Version: made[0].Name})
 	for _, reason := range []string{"never Ready", "rolled back"} { // repeated, the last reason counts
-		w.must(w.Provider.Withdraw(w.ctx(), w.pool(), v.Name, reason))
+		w.must(w.Provider.Withdraw(w.ctx(), w.pool(), v.Name, kamino.Bad{Reason: reason}))
 		gone := w.offered(v.Name, false)
 		w.eventually("the reason is there", func() bool {
 			gone = w.find(kamino.Version, v.Name)[0]
@@ -460,7 +460,7 @@ func withdraw(t *testing.T, w *world) {
 			t.Errorf("withdrawn, the version is %+v", gone)
 		}
 	}
-	if err := w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.9", "never made"); !errors.Is(err, kamino.ErrNotFound) {
+	if err := w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.9", kamino.Bad{Reason: "never made"}); !errors.Is(err, kamino.ErrNotFound) {
 		t.Errorf("withdraw a version that does not exist: %v, want ErrNotFound", err)
 	}
 	seen := w.find(kamino.Version, v.Name)[0]
@@ -478,9 +478,9 @@ func withdraw(t *testing.T, w *world) {
 func rivalOffer(t *testing.T, w *world) {
 	w.version("2026.1.1", "2026.1.2")
 	w.promote(kamino.Target{Version: "2026.1.2"})
-	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", "mine"))
+	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", kamino.Bad{Reason: "mine"}))
 	seen := w.offered("2026.1.2", false)
-	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", "a rival's"))
+	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", kamino.Bad{Reason: "a rival's"}))
 	w.eventually("the rival's reason is there", func() bool { return w.find(kamino.Version, "2026.1.2")[0].Tags[kamino.TagBad] == "a rival's" })
 	if err := w.Provider.Promote(w.ctx(), w.pool(), kamino.Target{Version: "2026.1.2", Seen: &seen}); !errors.Is(err, kamino.ErrConflict) {
 		t.Errorf("promotion of a version that was changed meanwhile: %v, want ErrConflict", err)
@@ -497,14 +497,14 @@ func lastOne(t *testing.T, w *world) {
 	}
 	w.version("2026.1.1", "2026.1.2")
 	w.promote(kamino.Target{Version: "2026.1.1", Reference: kamino.ByDefinition})
-	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", "one is left"))
+	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.2", kamino.Bad{Reason: "one is left"}))
 	w.offered("2026.1.2", false)
-	if err := w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.1", "none is left"); !errors.Is(err, kamino.ErrInUse) {
+	if err := w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.1", kamino.Bad{Reason: "none is left"}); !errors.Is(err, kamino.ErrInUse) {
 		t.Errorf("withdraw the only version that the definition stands for: %v, want ErrInUse", err)
 	}
 	w.offered("2026.1.1", true)
 	w.promote(kamino.Target{Version: "2026.1.1"})
-	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.1", "no pool points"))
+	w.must(w.Provider.Withdraw(w.ctx(), w.pool(), "2026.1.1", kamino.Bad{Reason: "no pool points"}))
 }
 
 // neverForward: what a pool comes to by a withdrawal is a version that it had before, or none.
@@ -519,7 +519,7 @@ func neverForward(t *testing.T, w *world) {
 		return err == nil && len(w.next(to).Diff) == 0
 	})
 	before := w.pool().Model.Image
-	err := w.Provider.Withdraw(w.ctx(), w.pool(), v[0].Name, "a test")
+	err := w.Provider.Withdraw(w.ctx(), w.pool(), v[0].Name, kamino.Bad{Reason: "a test"})
 	if err != nil && !errors.Is(err, kamino.ErrInUse) {
 		t.Errorf("withdraw the oldest: %v", err)
 	}

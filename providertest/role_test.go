@@ -258,7 +258,7 @@ func TestExcludeZoneRedundant(t *testing.T) {
 	if before.Storage != kamino.StorageZRS {
 		t.Fatalf("storage %s", before.Storage)
 	}
-	c.must(c.Withdraw(t.Context(), c.pool(), before.Name, "never Ready"))
+	c.must(c.Withdraw(t.Context(), c.pool(), before.Name, kamino.Bad{Reason: "never Ready"}))
 	after := c.version("2026.1.1")
 	if !after.Excluded || after.Tags[kamino.TagBad] == "" || after.Storage != before.Storage || after.Replica != before.Replica {
 		t.Errorf("version is %+v, was %+v", after, before)

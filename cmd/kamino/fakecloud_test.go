@@ -160,9 +160,9 @@ func (c *fakeCloud) SetTags(_ context.Context, _ kamino.Pool, a kamino.Artifact)
 	return nil
 }
 
-func (c *fakeCloud) Withdraw(_ context.Context, pool kamino.Pool, version, reason string) error {
+func (c *fakeCloud) Withdraw(_ context.Context, pool kamino.Pool, version string, bad kamino.Bad) error {
 	a := c.artifacts[c.Address(pool, kamino.Version, version)]
-	*a = a.Withdrawn(reason)
+	*a = a.Withdrawn(bad)
 	c.wrote("version %s excluded: %t", a.Name, a.Excluded)
 	return nil
 }

@@ -27,7 +27,7 @@ func TestVersionsUnlisted(t *testing.T) {
 			v := w.addVersion(poolA, "2026.03.1001")
 			waits := w.waits("2026.03.1002")
 			v.Tags[kamino.TagOffer], v.Tags[kamino.TagRun] = "offered", "r-0"
-			waits.Artifact = waits.Withdrawn("bad")
+			waits.Artifact = waits.Withdrawn(kamino.Bad{Reason: "bad"})
 			l := w.leases[poolA]
 			if reference == "by version" {
 				w.pools[poolA].image = v.ID

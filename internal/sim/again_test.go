@@ -176,18 +176,20 @@ func TestPromotedWhileWithdrawn(t *testing.T) {
 }
 
 // TestProofOutlives: a version that passed its proof, was rolled back or withdrawn for another
-// reason, and is named again is proved still. One that was withdrawn because of how its nodes did
-// is not, nor is one that passed nothing.
+// reason, and is named again is proved still, whatever words a person gave. One that was withdrawn
+// because of how its nodes did is not, nor is one that passed nothing.
 func TestProofOutlives(t *testing.T) {
+	const watched = "watched"
 	for reference, begin := range byReference() {
 		for _, tt := range []struct {
 			mode   kamino.ProveMode
-			reason string // "": rolled back
+			reason string // "": rolled back; watched: by how its nodes did
 			want   string
 		}{
 			{kamino.ProveCanary, "", "passed"},
 			{kamino.ProveCanary, "an alert", "passed"},
-			{kamino.ProveCanary, "failed its proof: watch: 2 of 3 new nodes were not Ready", ""},
+			{kamino.ProveCanary, "failed its proof: watch: 2 of 3 new nodes were not Ready", "passed"},
+			{kamino.ProveCanary, watched, ""},
 			{kamino.ProveNone, "", ""},
 		} {
 			w := begin(1)
@@ -201,6 +203,15 @@ func TestProofOutlives(t *testing.T) {
 				if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.09"}); err != nil {
 					t.Fatal(err)
 				}
+			} else if tt.reason == watched {
+				w.version(v).sick = mute
+				p := &proc{}
+				w.spawn(p, func(ctx context.Context) {
+					runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: v, Changed: true}}}
+					p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 10 * time.Minute}})
+				})
+				w.after(time.Minute, func() { w.grow(w.pools[poolA], 5) })
+				w.wait()
 			} else if _, p := w.withdraw(kamino.WithdrawOptions{Pool: "a", Reason: tt.reason}); p.err != nil {
 				t.Fatal(p.err)
 			}
@@ -218,7 +229,9 @@ func TestProofOutlives(t *testing.T) {
 			if s.Next != v || s.Versions[i].Proof != tt.want {
 				t.Errorf("%s, %+v: the next node boots from %s, proof %q", reference, tt, s.Next, s.Versions[i].Proof)
 			}
-			w.sound(t)
+			if tt.reason != watched { // who names a bad one, has its nodes
+				w.sound(t)
+			}
 		}
 	}
 }

@@ -161,7 +161,7 @@ func (s simProvider) offer(ctx context.Context, pool kamino.PoolID, seen kamino.
 	})
 }
 
-func (s simProvider) Withdraw(ctx context.Context, pool kamino.Pool, version, reason string) error {
+func (s simProvider) Withdraw(ctx context.Context, pool kamino.Pool, version string, bad kamino.Bad) error {
 	w := s.p.w
 	return s.writeVersion(ctx, "Withdraw", pool.ID, version, func(have kamino.Artifact) (kamino.Artifact, error) {
 		left := slices.ContainsFunc(w.versions(pool.ID), func(v kamino.Artifact) bool {
@@ -170,7 +170,7 @@ func (s simProvider) Withdraw(ctx context.Context, pool kamino.Pool, version, re
 		if p := w.pools[pool.ID]; !left && !have.Excluded && p.image == artifactID(p.id, kamino.Definition, kamino.DefinitionName(p.id.Name())) {
 			return have, fmt.Errorf("withdraw version %s: %w", version, kamino.ErrInUse)
 		}
-		return have.Withdrawn(reason), nil
+		return have.Withdrawn(bad), nil
 	})
 }
 

@@ -144,7 +144,7 @@ type unmarkable struct {
 	err error
 }
 
-func (u unmarkable) Withdraw(context.Context, kamino.Pool, string, string) error {
+func (u unmarkable) Withdraw(context.Context, kamino.Pool, string, kamino.Bad) error {
 	return u.err
 }
 

@@ -145,8 +145,8 @@ func (p faultyProvider) SetTags(ctx context.Context, pool kamino.Pool, a kamino.
 	return p.t.err(p.Provider.SetTags(ctx, pool, a))
 }
 
-func (p faultyProvider) Withdraw(ctx context.Context, pool kamino.Pool, version, reason string) error {
-	return p.t.err(p.Provider.Withdraw(ctx, pool, version, reason))
+func (p faultyProvider) Withdraw(ctx context.Context, pool kamino.Pool, version string, bad kamino.Bad) error {
+	return p.t.err(p.Provider.Withdraw(ctx, pool, version, bad))
 }
 
 // faultyHolder is faultyProvider where the pools replace what is off.

@@ -145,7 +145,7 @@ func TestTargetWithdrawnBetween(t *testing.T) {
 			w := begin(1)
 			w.waits("2026.03.19")
 			v := w.version(tt.target)
-			p := w.between(func() { v.Artifact = v.Withdrawn("leaks a key") }, tt.do)
+			p := w.between(func() { v.Artifact = v.Withdrawn(kamino.Bad{Reason: "leaks a key"}) }, tt.do)
 			if got := birth(w); p.err == nil || got != "2026.03.09" || v.Tags[kamino.TagBad] != "leaks a key" {
 				t.Errorf("%s, %s: ended %v; nodes boot from %s; %v", reference, verb, p.err, got, v.Tags)
 			}
