@@ -301,6 +301,8 @@ type WrittenModel struct {
 	Stamp string `json:"stamp,omitempty"`
 	// Seen: a later read has shown it in the model.
 	Seen bool `json:"seen,omitempty"`
+	// Refused: the run that noted it knows that it never took effect.
+	Refused bool `json:"refused,omitempty"`
 	// Whole: nothing else of the model was left to be written.
 	Whole bool `json:"whole,omitempty"`
 }

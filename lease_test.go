@@ -83,7 +83,7 @@ func TestPinLedgers(t *testing.T) {
 		{"an earlier kamino that made none", Ledger{Former: former}, id("2026.03.05"), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if pin := c.ledger.pin(c.image, versions); (pin != nil) != c.want {
+			if pin := c.ledger.pin(Pool{Model: Model{Image: c.image}}, versions); (pin != nil) != c.want {
 				t.Errorf("%s: %+v", c.name, pin)
 			}
 		})

@@ -22,6 +22,7 @@ type holder struct {
 	retired    bool   // no canary of the pool is left, nor its node
 	before     Record // of the run that was adopted, as it was then
 	step       string // that is running
+	writes     writes // of the model
 	verdict    string // on the proof of the run that was adopted, which it did not live to record; "" none
 
 	lease   *Lease // held; nil before the lock step and after the release
@@ -30,6 +31,17 @@ type holder struct {
 	// announcedOn is what the announced act is for, where there are several.
 	announcedOn string
 	hush        time.Time // before which the lease is not renewed: the API server asked to back off
+}
+
+// writes are what a run knows of its own writes of the model.
+type writes struct {
+	refused bool // the provider refused one
+	unsure  bool // one may have taken effect
+}
+
+func (h *holder) wrote(err error) {
+	known := err != nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrInProgress) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+	h.writes.refused, h.writes.unsure = h.writes.refused || known, h.writes.unsure || !known
 }
 
 // inNameOf takes part in a lease that another run holds, for a run that is given back in passing.
@@ -286,6 +298,11 @@ func (h *holder) release(ctx context.Context, note func(*Lease)) error {
 			note(l)
 		}
 		l.Ledger.read(h.pool.Model.Image)
+		if w := l.Ledger.Wrote; w != nil && h.writes.refused && !h.writes.unsure {
+			refused := *w
+			refused.Refused = true
+			l.Ledger.Wrote = &refused
+		}
 		l.Ledger.failed(l.Holder, h.asFound(l.Record), h.engine.date())
 		l.Holder, l.Process, l.Record = "", "", Record{}
 	})

@@ -1,7 +1,6 @@
 package kamino
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -48,11 +47,11 @@ func movedPin(image string, versions []Artifact) *Pin {
 		now := resolved(versions)
 		switch {
 		case now == nil:
-			return &Pin{image, v.ID}
+			return &Pin{Image: image, Wrote: v.ID}
 		case now.Name == v.Name, now.Ours() && now.Tags[TagOffer] == "" && CompareVersions(now.Name, v.Name) > 0:
 			return nil // made visible by an earlier kamino
 		}
-		return &Pin{now.ID, v.ID}
+		return &Pin{Image: now.ID, Wrote: v.ID}
 	}
 	return nil
 }
@@ -279,24 +278,38 @@ func (r *Run) towardsPointer(versions []Artifact) string {
 type Pin struct {
 	Image string `json:"image"` // that the model refers to
 	Wrote string `json:"wrote"` // that kamino wrote last
+	// Unsure: it is what stood there before that write, which nobody has seen to take effect, and
+	// the pool was written since.
+	Unsure bool `json:"unsure,omitempty"`
 }
 
 func (p Pin) String() string {
+	if p.Unsure {
+		return p.why()
+	}
 	return fmt.Sprintf("somebody pinned the model to %s; kamino last wrote %s", lastSegments(p.Image, 3), lastSegments(p.Wrote, 3))
+}
+
+func (p Pin) why() string {
+	if p.Unsure {
+		return fmt.Sprintf("a run ended while it wrote %s into the model, and somebody may have set %s again since", lastSegments(p.Wrote, 3), lastSegments(p.Image, 3))
+	}
+	return "it was set by someone else: kamino last wrote " + lastSegments(p.Wrote, 3)
 }
 
 func (p Pin) refusal(pool Pool) Refusal {
 	return Refusal{Code: "pinned", Field: "image of the model of pool " + pool.Name, Value: lastSegments(p.Image, 3),
-		Why:   fmt.Sprintf("it was set by someone else: kamino last wrote %s", lastSegments(p.Wrote, 3)),
+		Why:   p.why(),
 		Do:    "keep it, or replace it with --adopt-model",
 		Allow: allowAdopt}
 }
 
 // pin says whether somebody else chose the image of a model. A ledger without an
 // entry says nothing, nor does any other field of the model; an image that stood
-// there before a write which was never seen is explained by the interrupted run.
-// Ledgers of earlier kaminos name the last version that was made.
-func (l Ledger) pin(image string, versions []Artifact) *Pin {
+// there before a write which was never seen is explained by the interrupted run, unless the pool
+// was written since. Ledgers of earlier kaminos name the last version that was made.
+func (l Ledger) pin(pool Pool, versions []Artifact) *Pin {
+	image := pool.Model.Image
 	if pin := movedPin(image, versions); pin != nil {
 		return pin
 	}
@@ -304,10 +317,10 @@ func (l Ledger) pin(image string, versions []Artifact) *Pin {
 		return nil // nobody chose a version
 	}
 	if w := l.Wrote; w != nil {
-		if l.undone(image) || strings.EqualFold(image, w.Image) {
+		if l.undone(image) && !l.mayBeUndone(pool) || strings.EqualFold(image, w.Image) {
 			return nil
 		}
-		return &Pin{image, w.Image}
+		return &Pin{Image: image, Wrote: w.Image, Unsure: l.undone(image)}
 	}
 	made := l.lastMade()
 	if made < 0 || sameImage(latest(versions), image) {
@@ -316,7 +329,7 @@ func (l Ledger) pin(image string, versions []Artifact) *Pin {
 	for _, v := range versions {
 		// One that is hidden was never written.
 		if v.Name == l.Past[made].Version && v.good() && !v.hidden() && !sameImage(&v, image) {
-			return &Pin{image, v.ID}
+			return &Pin{Image: image, Wrote: v.ID}
 		}
 	}
 	return nil
@@ -328,10 +341,16 @@ func (l Ledger) undone(image string) bool {
 	return l.Wrote != nil && !l.Wrote.Seen && l.Former != nil && strings.EqualFold(image, l.Former.Image)
 }
 
-// unwritten says whether such a write never was: nobody at all has written the pool since. Else a
-// person may have taken it back, which was a choice.
+// unwritten says whether such a write never was: it was refused, or nobody at all has written the
+// pool since. Else a person may have taken it back, which was a choice.
 func (l Ledger) unwritten(pool Pool) bool {
-	return l.undone(pool.Model.Image) && pool.Stamp != "" && pool.Stamp == l.Wrote.Stamp
+	return l.undone(pool.Model.Image) && (l.Wrote.Refused || pool.Stamp != "" && pool.Stamp == l.Wrote.Stamp)
+}
+
+// mayBeUndone says whether somebody may have taken such a write back: the pool was written since.
+// Where the provider has no stamps, nothing tells.
+func (l Ledger) mayBeUndone(pool Pool) bool {
+	return l.undone(pool.Model.Image) && pool.Stamp != "" && !l.unwritten(pool)
 }
 
 // pinned is pin for a pool. What its owner puts into the recipe is nobody's choice of a version.
@@ -339,7 +358,7 @@ func (l Ledger) pinned(pool Pool, versions []Artifact) *Pin {
 	if pool.Owner != nil {
 		return movedPin(pool.Model.Image, versions)
 	}
-	return l.pin(pool.Model.Image, versions)
+	return l.pin(pool, versions)
 }
 
 func (o overview) pin() *Pin { return o.lease.Ledger.pinned(o.pool, o.versions) }
@@ -363,6 +382,21 @@ func (r *Run) refusePinned(ctx context.Context, versions []Artifact) error {
 			}
 		}
 		return &RefusedError{Subject: "pool " + r.pool.Name, Refusals: list}
+	}
+	return nil
+}
+
+// refuseUndone refuses to write a model again whose image somebody may have taken back.
+func (r *Run) refuseUndone(pool Pool) error {
+	if r.held.lease == nil {
+		return nil // a plan
+	}
+	pin := r.held.lease.Ledger.pinned(pool, r.image.listed)
+	if pin == nil || !pin.Unsure {
+		return nil
+	}
+	if list := r.opts.unlifted([]Refusal{pin.refusal(pool)}); len(list) > 0 {
+		return &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
 	}
 	return nil
 }
@@ -396,33 +430,4 @@ func (l Ledger) sticks(version string, versions []Artifact) bool {
 	return l.Stood != nil && l.Stood.Version == version && !slices.ContainsFunc(versions, func(v Artifact) bool {
 		return v.Name != version && slices.ContainsFunc(v.Births, l.Stood.At.Add(pointerSettles).Before)
 	})
-}
-
-// bootable reads, where the target is a version, what no list tells: whether it is replicated in
-// the pool's region. While a version is changed, as by the rollback before this one, the provider
-// may say that it is not: that is waited for.
-func (e *Engine) bootable(ctx context.Context, o overview, t target, dryRun bool) error {
-	if t.version == nil {
-		return nil
-	}
-	look := func(ctx context.Context) (Next, error) {
-		found, err := e.Provider.Find(ctx, o.pool, Version, t.version.Name)
-		switch {
-		case err != nil:
-			return Next{}, fmt.Errorf("read version %s: %w", t.version.Name, err)
-		case len(found) > 0 && found[0].whole() && found[0].Ready:
-			return done("version " + t.version.Name + " is replicated"), nil
-		case len(found) > 0 && found[0].State == Succeeded && found[0].Failure == "":
-			return waitPercent("the change of version "+t.version.Name, found[0].Percent), nil
-		}
-		return Next{}, WithHint(fmt.Errorf("version %s of pool %s is not replicated in %s: no node can boot from it",
-			t.version.Name, o.pool.Name, cmp.Or(o.pool.Location, "the pool's region")), "%s", o.targetsHint(t.version.Name))
-	}
-	if next, err := look(ctx); err != nil || next.kind == nextDone || dryRun {
-		return err
-	}
-	r := e.newRun(t.options())
-	r.pool = o.pool
-	return r.exec(ctx, []Step{{Name: InVersion, Does: "wait for the change of the version", Patient: true,
-		Look: func(_ *Run, ctx context.Context) (Next, error) { return look(ctx) }}})
 }

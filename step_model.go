@@ -52,6 +52,11 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 		r.image.readAt = time.Time{}
 		return r.omit(v), nil
 	}
+	if !r.image.noted && r.result.ModelDiff == nil { // a person may have changed it since the run was taken over
+		if err := r.refuseUndone(pool); err != nil {
+			return Next{}, err
+		}
+	}
 	next, err := r.promote(ctx, pool, r.target())
 	if err == nil && next.kind == nextAct && !r.image.noted { // else it is half promoted
 		err = r.refusePaused(ctx)
@@ -159,7 +164,9 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 	write := act(ActModel, describeDiff(pool, next.Diff), func(ctx context.Context) error {
 		r.result.ModelDiff = next.Diff
 		r.result.Changed = true
-		return r.engine.Provider.Promote(ctx, pool, want)
+		err := r.engine.Provider.Promote(ctx, pool, want)
+		r.held.wrote(err)
+		return err
 	}).announcing(ActDeleteSnapshot, cleanText(r.pool))
 	if r.image.noted {
 		return write, nil
@@ -190,7 +197,7 @@ func (r *Run) offer(ctx context.Context, pool Pool, want Target) (Next, error) {
 	}
 	pin := movedPin(pool.Model.Image, versions)
 	if pin == nil && v.Excluded && v.Tags[TagOffer] == offerOffered && want.Reference == ByDefinition {
-		pin = &Pin{resolvedName(versions), v.ID} // a person excluded it
+		pin = &Pin{Image: resolvedName(versions), Wrote: v.ID} // a person excluded it
 	}
 	if pin != nil {
 		if list := r.opts.unlifted([]Refusal{pin.refusal(pool)}); len(list) > 0 {
@@ -387,4 +394,33 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 // promotedHere: this process has seen the version promoted.
 func (r *Run) promotedHere() bool {
 	return slices.ContainsFunc(r.result.Steps, func(s StepTime) bool { return s.Name == InModel && !s.Skipped })
+}
+
+// bootable reads, where the target is a version, what no list tells: whether it is replicated in
+// the pool's region. While a version is changed, as by the rollback before this one, the provider
+// may say that it is not: that is waited for.
+func (e *Engine) bootable(ctx context.Context, o overview, t target, dryRun bool) error {
+	if t.version == nil {
+		return nil
+	}
+	look := func(ctx context.Context) (Next, error) {
+		found, err := e.Provider.Find(ctx, o.pool, Version, t.version.Name)
+		switch {
+		case err != nil:
+			return Next{}, fmt.Errorf("read version %s: %w", t.version.Name, err)
+		case len(found) > 0 && found[0].whole() && found[0].Ready:
+			return done("version " + t.version.Name + " is replicated"), nil
+		case len(found) > 0 && found[0].State == Succeeded && found[0].Failure == "":
+			return waitPercent("the change of version "+t.version.Name, found[0].Percent), nil
+		}
+		return Next{}, WithHint(fmt.Errorf("version %s of pool %s is not replicated in %s: no node can boot from it",
+			t.version.Name, o.pool.Name, cmp.Or(o.pool.Location, "the pool's region")), "%s", o.targetsHint(t.version.Name))
+	}
+	if next, err := look(ctx); err != nil || next.kind == nextDone || dryRun {
+		return err
+	}
+	r := e.newRun(t.options())
+	r.pool = o.pool
+	return r.exec(ctx, []Step{{Name: InVersion, Does: "wait for the change of the version", Patient: true,
+		Look: func(_ *Run, ctx context.Context) (Next, error) { return look(ctx) }}})
 }

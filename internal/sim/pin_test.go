@@ -392,50 +392,89 @@ func TestHalfPromoted(t *testing.T) {
 }
 
 // TestHalfPromotedTakenBack: as TestHalfPromoted, where the write took effect, and a person takes
-// the model back to its original image by other means, before the restore or after it. That was a
-// choice, which no night undoes.
+// the model back to its former image by other means, before the restore, after it, or without one:
+// of a pool's first promotion and of a later one. That was a choice, which neither a night nor an
+// update undoes that nobody told to.
 func TestHalfPromotedTakenBack(t *testing.T) {
-	for _, reference := range []kamino.ImageReference{kamino.ByVersion, kamino.ByDefinition} {
-		o := options("a-0")
-		o.ImageReference = reference
-		tried := 0
-		for _, s := range calls(o) {
-			if s.step != "model" || s.call.method != "Promote" {
-				continue
-			}
-			for _, kind := range []worlds.Fault{worlds.KillAfter, worlds.KillUnheard} {
-				for _, first := range []bool{true, false} {
-					w := fresh(1)
-					w.update(o, fault{kind: kind, at: s.at})
-					if w.pools[poolA].image == baseLTS {
-						continue // it offered the version
-					}
-					tried++
-					takeBack := func() {
+	for name, begin := range map[string]func(uint64) *world{"first": fresh, "later": aged} {
+		for _, reference := range []kamino.ImageReference{kamino.ByVersion, kamino.ByDefinition} {
+			o := options("a-0")
+			o.ImageReference = reference
+			golden := &proc{logging: true}
+			w := begin(1)
+			w.startUpdate(golden, o)
+			w.wait()
+			tried := 0
+			for _, s := range golden.log {
+				if s.step != "model" || s.call.method != "Promote" {
+					continue
+				}
+				for _, kind := range []worlds.Fault{worlds.KillAfter, worlds.KillUnheard} {
+					for _, restore := range []string{"before", "after", "never"} {
+						w := begin(1)
+						former, custom := w.pools[poolA].image, w.pools[poolA].custom
+						w.update(o, fault{kind: kind, at: s.at})
+						if w.pools[poolA].image == former {
+							continue // it offered the version
+						}
+						tried++
+						if restore == "before" {
+							w.restore()
+						}
 						w.advance(w.now.Add(time.Hour))
-						w.pools[poolA].image, w.pools[poolA].custom, w.pools[poolA].revision = baseLTS, "bootstrap", w.next()
+						w.pools[poolA].image, w.pools[poolA].custom, w.pools[poolA].revision = former, custom, w.next()
 						w.advance(w.now.Add(time.Hour))
+						if restore == "after" {
+							w.restore()
+						}
+						night := autoOptions()
+						night.ImageReference = reference
+						w.auto(night)
+						p, res := w.auto(night)
+						if p.err != nil || len(res) != 1 || !kamino.Has(res[0].Held, "pinned") || w.pools[poolA].image != former {
+							t.Errorf("%s, %s, restored %s, %s at %s: the night ended %v, %+v; the model names %s", name, reference, restore, kind, s, p.err, res, lastSegment(w.pools[poolA].image))
+						}
+						if by := w.update(o); by.err == nil || w.pools[poolA].image != former {
+							t.Errorf("%s, %s, restored %s, %s at %s: an update ended %v; the model names %s", name, reference, restore, kind, s, by.err, lastSegment(w.pools[poolA].image))
+						}
+						told := o
+						told.AdoptModel = true
+						if by := w.update(told); by.err != nil || w.pools[poolA].image == former {
+							t.Errorf("%s, %s, restored %s, %s at %s: an update that was told to ended %v; the model names %s", name, reference, restore, kind, s, by.err, lastSegment(w.pools[poolA].image))
+						}
+						w.sound(t)
 					}
-					if first {
-						takeBack()
-					}
-					back := w.restore()
-					if !first {
-						takeBack()
-					}
-					night := autoOptions()
-					night.ImageReference = reference
-					p, res := w.auto(night)
-					if back.err != nil || p.err != nil || len(res) != 1 || len(res[0].Held) == 0 || w.pools[poolA].image != baseLTS {
-						t.Errorf("%s, taken back before the restore: %t, %s at %s: restore ended %v, the night %v, %+v; the model names %s",
-							reference, first, kind, s, back.err, p.err, res, lastSegment(w.pools[poolA].image))
-					}
-					w.sound(t)
 				}
 			}
+			if tried < 6 {
+				t.Errorf("%s, %s: only %d places", name, reference, tried)
+			}
 		}
-		if tried < 4 {
-			t.Errorf("%s: only %d places", reference, tried)
+	}
+}
+
+// TestRefusedWriteIsNoPin: a run may not write the model, and ends. The model has its former image,
+// and an autoscaler has written the pool since: that is nobody's choice, since the run knows that
+// its write was refused, and the next night writes.
+func TestRefusedWriteIsNoPin(t *testing.T) {
+	for name, begin := range map[string]func(uint64) *world{"first": fresh, "later": aged} {
+		o := options("a-0")
+		o.ImageReference = kamino.ByVersion
+		golden := &proc{logging: true}
+		w := begin(1)
+		w.startUpdate(golden, o)
+		w.wait()
+		w = begin(1)
+		former := w.pools[poolA].image
+		p := w.update(o, fault{kind: worlds.Forbidden, at: nth(t, golden.log, "model", "Promote", 1)})
+		if p.err == nil || w.pools[poolA].image != former {
+			t.Fatalf("%s: the update ended %v", name, p.err)
+		}
+		w.advance(w.now.Add(time.Hour))
+		w.pools[poolA].capacity, w.pools[poolA].revision = w.pools[poolA].capacity+1, w.next()
+		night, res := w.auto(autoOptions())
+		if night.err != nil || len(res) != 1 || len(res[0].Held) > 0 || w.pools[poolA].image == former {
+			t.Errorf("%s: the night ended %v, %+v; the model names %s", name, night.err, res, lastSegment(w.pools[poolA].image))
 		}
 	}
 }
