@@ -1,13 +1,39 @@
 package controller
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"kamino.dev/kamino/kube"
 )
+
+// TestTrimNode: passes see of what is kept of a node what runs see of it, but its cached images and
+// volumes.
+func TestTrimNode(t *testing.T) {
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "1", ResourceVersion: "7", CreationTimestamp: metav1.NewTime(now),
+			Labels: map[string]string{"a": "b", "c": ""}, Annotations: map[string]string{"weave.works/kured-reboot-in-progress": "x"}},
+		Spec: corev1.NodeSpec{ProviderID: "azure:///x", Unschedulable: true, Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{
+			NodeInfo: corev1.NodeSystemInfo{KernelVersion: "6.8", OSImage: "Debian", OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v1", ContainerRuntimeVersion: "c",
+				SystemUUID: "u", BootID: "b", MachineID: "m"},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "ready", LastTransitionTime: metav1.NewTime(now)},
+				{Type: "Patched", Status: corev1.ConditionFalse, Reason: "Why"}},
+		},
+	}
+	want := kube.NodeOf(n.DeepCopy())
+	n.Status.Images = []corev1.ContainerImage{{Names: []string{"registry.example.com/a"}}}
+	n.Status.VolumesInUse = []corev1.UniqueVolumeName{"v"}
+	kept, err := trimNode(n)
+	if got := kube.NodeOf(kept.(*corev1.Node)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+}
 
 // TestNodeChanges: what is known of nodes is read again after each change but a heartbeat, and what
 // is there at the start asks for no passes.
