@@ -97,6 +97,8 @@ type Ledger struct {
 	Strayed *Stray `json:"strayed,omitempty"`
 	// RolledBack are versions that a rollback distrusts and has not marked yet.
 	RolledBack []string `json:"rolledBack,omitempty"`
+	// Unbuilt are those of them that were never seen whole.
+	Unbuilt []string `json:"unbuilt,omitempty"`
 	// Withdrew is the withdrawal that gave the pool its next image; nil where that was chosen.
 	Withdrew *Withdrawal `json:"withdrew,omitempty"`
 	// Trial is the version that was promoted to be proved in the pool, until it has passed.

@@ -394,7 +394,7 @@ func (r *Run) lookSweep(ctx context.Context) (Next, error) {
 func (l Lease) sweepable(v Artifact, now time.Time) bool {
 	old := !v.Created.IsZero() && now.Sub(v.Created) > snapshotLife
 	failed := func(p PastRun) bool { return p.Failure != "" && p.Run == v.Tags[TagRun] }
-	known := v.Tags[TagRun] != "" && (l.Holder == v.Tags[TagRun] || slices.ContainsFunc(l.Ledger.Past, failed))
+	known := v.Tags[TagRun] != "" && (l.Holder == v.Tags[TagRun] || slices.ContainsFunc(l.Ledger.Past, failed)) || slices.Contains(l.Ledger.Unbuilt, v.Name)
 	return l.Ledger.failedBuild(v) && (known || !old)
 }
 
@@ -405,5 +405,5 @@ func (l Ledger) failedBuild(v Artifact) bool {
 	finished := func(p PastRun) bool { return p.Failure == "" && p.Version == v.Name }
 	needed := l.Former != nil && strings.EqualFold(l.Former.Image, v.ID)
 	return v.Ours() && v.State == Failed && !v.Ready && !v.InModel && v.Instances == 0 && !needed &&
-		v.Tags[TagBad] == "" && !slices.Contains(l.RolledBack, v.Name) && !slices.ContainsFunc(l.Past, finished)
+		v.Tags[TagBad] == "" && (!slices.Contains(l.RolledBack, v.Name) || slices.Contains(l.Unbuilt, v.Name)) && !slices.ContainsFunc(l.Past, finished)
 }

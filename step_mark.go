@@ -35,11 +35,18 @@ type marking struct {
 	from   string               // what the definition stood for when the plan was made; "" nothing
 	born   time.Time            // see Promotion
 	image  string               // that the model referred to when the plan was made
+	making []string             // what is to be marked and was being built when the plan was made
 }
 
 func newMarking(plan Rollback, t target, versions []Artifact) marking {
-	return marking{plan: plan, to: t, points: t.points, failed: map[string]error{}, marked: map[string]bool{}, away: map[string]time.Time{},
+	m := marking{plan: plan, to: t, points: t.points, failed: map[string]error{}, marked: map[string]bool{}, away: map[string]time.Time{},
 		from: resolvedName(versions), born: newestBirth(versions)}
+	for _, v := range versions {
+		if v.State == Creating && slices.Contains(plan.Bad, v.Name) {
+			m.making = append(m.making, v.Name)
+		}
+	}
+	return m
 }
 
 // limit is that of the step. Where the marks are what is rolled back, they have as long as a model.
@@ -57,6 +64,9 @@ func (m marking) announce(l *Lease, at time.Time) {
 		l.Ledger.rolledBack(name)
 	}
 	m.distrustUnborn(l)
+	for _, name := range m.making {
+		l.Ledger.unbuilt(name)
+	}
 	l.Ledger.RolledBack = slices.DeleteFunc(slices.Clone(l.Ledger.RolledBack), func(n string) bool { return slices.Contains(m.plan.Good, n) })
 	if m.to.stays || m.plan.From == m.plan.To {
 		return // what was promoted is so still
@@ -85,16 +95,31 @@ func (m marking) settle(l *Lease, moved bool) {
 		if err := m.failed[name]; err != nil && (!m.points || errors.Is(err, errNotListed) || errors.Is(err, errUnbuilt)) {
 			l.Ledger.rolledBack(name)
 		}
+		if errors.Is(m.failed[name], errUnbuilt) {
+			l.Ledger.unbuilt(name)
+		}
 	}
 	if moved { // else it stands there if it was announced
 		m.distrustUnborn(l)
 	}
+	l.Ledger.Unbuilt = slices.DeleteFunc(slices.Clone(l.Ledger.Unbuilt), func(n string) bool {
+		err, failed := m.failed[n]
+		return !slices.Contains(l.Ledger.RolledBack, n) || failed && !errors.Is(err, errUnbuilt) && !errors.Is(err, errNotListed) // it was whole, and not marked
+	})
 }
 
 // distrustUnborn writes on the ledger what ended runs may have begun, and no list shows yet.
 func (m marking) distrustUnborn(l *Lease) {
 	for _, name := range m.to.unborn {
-		l.Ledger.rolledBack(name)
+		l.Ledger.unbuilt(name)
+	}
+}
+
+// unbuilt notes a version that is not to be chosen and is still being built, or about to be: no
+// rollback needs it as long as it is not marked.
+func (l *Ledger) unbuilt(name string) {
+	if l.rolledBack(name); name != "" && !slices.Contains(l.Unbuilt, name) {
+		l.Unbuilt = append(slices.Clone(l.Unbuilt), name)
 	}
 }
 

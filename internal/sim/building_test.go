@@ -128,6 +128,38 @@ func TestNightBesideTheBuildThatWasLeft(t *testing.T) {
 	}
 }
 
+// TestBuildThatWasLeftFails: the build of a version that a rollback has left fails. What is left of
+// it is swept by a restore, that day or much later.
+func TestBuildThatWasLeftFails(t *testing.T) {
+	for reference, begin := range byReference() {
+		for _, leased := range []bool{true, false} {
+			for _, late := range []time.Duration{3 * time.Hour, 72 * time.Hour} {
+				o, at := building(t, begin)
+				w := begin(1)
+				w.startUpdate(&proc{faults: []fault{{kind: worlds.OperationFailed, at: at}, {kind: worlds.KillBefore, at: at + 1}}}, o)
+				w.wait()
+				name := kamino.VersionName(w.now)
+				if w.version(name) == nil {
+					t.Fatal("no version")
+				}
+				if !leased {
+					w.DeleteLease() // nobody waits for the end of the build
+				}
+				if _, err := w.rollback(t, kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}); err != nil {
+					t.Fatal(err)
+				}
+				w.advance(w.now.Add(late))
+				p := w.restore()
+				w.advance(w.now.Add(time.Hour))
+				if v := w.version(name); p.err != nil || v != nil {
+					t.Errorf("%s, %s later, leased %t: restore ended %v, and version %s is still there: %s, the ledger distrusts %v", reference, late, leased, p.err, name, v.State, w.leases[poolA].Ledger.RolledBack)
+				}
+				w.sound(t)
+			}
+		}
+	}
+}
+
 // TestRollbackRepeatedDuringTheBuild: where new nodes boot from the target already, the ledger
 // notes what is being built all the same.
 func TestRollbackRepeatedDuringTheBuild(t *testing.T) {
