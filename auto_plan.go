@@ -170,7 +170,7 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 		o := all[i]
 		plans[i], errs[i] = o.decide(opts, e.now()), o.err
 		if run := o.lease.Unfinished(e.now()); run != nil && run.Alive && plans[i].Action == DoFinish {
-			plans[i].hold("held", "run %s (process %s) is active: its last heartbeat was %.0f s ago", run.Run, run.Process, run.Silence)
+			plans[i].hold("held", "run %s (process %s) is active: its last heartbeat was %.0fs ago", run.Run, run.Process, run.Silence)
 		}
 		if err := own.detail(ctx, o, opts, &plans[i]); err != nil {
 			errs[i] = err

@@ -112,7 +112,7 @@ func (e *Engine) doctorRun(ctx context.Context, opts Options) []Check {
 		return d.checks
 	}
 	if d.plan.Unfinished = d.held.lease.Unfinished(d.engine.now()); d.adopts() {
-		d.checks[len(d.checks)-2].Found = "taken by run " + d.held.lease.Holder + ", with which an update of it goes on"
+		d.checks[len(d.checks)-2].Found = "taken by run " + d.held.lease.Holder + ", with which an update of it continues"
 	}
 	d.check("model", "can be pointed at the new image", func() error { return d.planWorld(ctx) })
 	for _, r := range d.plan.Refusals {
@@ -120,7 +120,7 @@ func (e *Engine) doctorRun(ctx context.Context, opts Options) []Check {
 	}
 	for _, name := range peekable {
 		if found, ok := d.peeked[name]; ok {
-			d.add(Check{Name: name, State: CheckPassed, Found: found})
+			d.add(Check{Name: name, State: CheckPassed, Found: strings.TrimPrefix(found, nothingToDo)})
 		}
 	}
 	if mark, err := d.donor.node.claim(d.pool.ID); mark != nil || err != nil {

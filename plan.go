@@ -162,6 +162,9 @@ func (r *Run) peek(ctx context.Context) error {
 	return nil
 }
 
+// nothingToDo is before what a look found in order.
+const nothingToDo = "nothing: "
+
 // planned is what a look found, as a plan says it.
 func (n Next) planned() string {
 	switch n.kind {
@@ -170,7 +173,7 @@ func (n Next) planned() string {
 	case nextWait:
 		return "wait for " + n.what
 	}
-	return "nothing: " + n.what
+	return nothingToDo + n.what
 }
 
 // planDonor finds out whether the donor could be drained and sealed, as far as that can be told

@@ -46,9 +46,13 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 			break
 		}
 	}
+	now := o.next()
+	if t.version == nil && opts.Version == "" && opts.Proof == nil && now != nil && now.Name == o.versions[0].Name && now.Tags[TagReceipt] != "" {
+		t.version = now // it was promoted already: typed again
+	}
 	switch v := t.version; {
 	case v == nil && opts.Version == "":
-		return Rollback{}, WithHint(fmt.Errorf("pool %s has no version that passed its proof and waits", o.pool.Name), "name one with --version: kamino status lists them")
+		return Rollback{}, WithHint(fmt.Errorf("pool %s has no version that passed its proof and waits", o.pool.Name), "%s", o.howToName())
 	case v == nil:
 		return Rollback{}, WithHint(fmt.Errorf("version %q of pool %s does not exist", opts.Version, o.pool.Name), "kamino status lists them")
 	case v.Tags[TagBad] != "":
@@ -61,7 +65,6 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 		return Rollback{}, WithHint(fmt.Errorf("version %s of pool %s has no seal receipt: its disk may hold the identity and the secrets of node %s",
 			v.Name, o.pool.Name, cmp.Or(v.Tags[TagBuiltFrom], "unknown")), "to use it all the same: --accept-unsealed, with --prove canary to prove it first")
 	}
-	now := o.next()
 	promoted := now != nil && now.Name == t.version.Name && (opts.Proof == nil || now.Tags[TagProof] == proofPassed)
 	if err := o.provable(*t.version); err != nil && !promoted {
 		return Rollback{}, err
@@ -87,6 +90,14 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	return e.point(ctx, o, t, nil, opts.DryRun)
 }
 
+// howToName is the hint where no version is named, and none is meant.
+func (o overview) howToName() string {
+	if len(o.versions) == 0 {
+		return "it has no version yet: kamino update --target-node NODE makes one"
+	}
+	return "name one with --version: kamino status lists them"
+}
+
 // WithdrawOptions are what a person decides about taking a version back.
 type WithdrawOptions struct {
 	Pool    string // name or ID
@@ -110,7 +121,7 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rol
 	now, i := o.next(), indexOf(o.versions, opts.Version)
 	switch {
 	case opts.Version == "" && now == nil:
-		return Rollback{}, WithHint(fmt.Errorf("pool %s boots from no version: %s", o.pool.Name, lastSegments(o.pool.Model.Image, 3)), "name one with --version: kamino status lists them")
+		return Rollback{}, WithHint(fmt.Errorf("pool %s boots from no version: %s", o.pool.Name, lastSegments(o.pool.Model.Image, 3)), "%s", o.howToName())
 	case opts.Version == "":
 		same, err := o.lease.Ledger.Withdrew.again(now.Name, opts)
 		if err != nil {

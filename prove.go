@@ -82,9 +82,9 @@ type Proving struct {
 func (p Proving) validate() error {
 	switch {
 	case p.Mode != ProveCanary && p.Mode != ProvePool && p.Mode != ProveNone:
-		return WithHint(fmt.Errorf("way to prove %q is unknown", p.Mode), "use --prove canary, pool or none")
+		return WithHint(fmt.Errorf("invalid proof mode %q", p.Mode), "use --prove canary, pool or none")
 	case p.Promote != PromoteAuto && p.Promote != PromoteManual:
-		return WithHint(fmt.Errorf("way to promote %q is unknown", p.Promote), "use --promote auto or manual")
+		return WithHint(fmt.Errorf("invalid promotion mode %q", p.Promote), "use --promote auto or manual")
 	case p.Promote == PromoteManual && p.Mode == ProvePool:
 		return WithHint(fmt.Errorf("a version that is proved in the pool is promoted first"), "use --promote auto, or another --prove")
 	case p.Mode != ProveNone && p.Budget < time.Minute:
@@ -96,7 +96,7 @@ func (p Proving) validate() error {
 	}
 	for _, name := range p.Without {
 		if !slices.Contains(Checks(), name) {
-			return WithHint(fmt.Errorf("check %q is unknown", name), "the checks are %s", strings.Join(Checks(), ", "))
+			return WithHint(fmt.Errorf("unknown check %q", name), "the checks are %s", strings.Join(Checks(), ", "))
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ type RestoreOptions struct {
 // Nothing left is no error; a pool that cannot be read is one, and keeps its marks.
 func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]Left, error) {
 	if opts.PoolIsGone && len(opts.Pools) != 1 {
-		return nil, WithHint(fmt.Errorf("%d pools named: one pool at a time can be given up", len(opts.Pools)), "name it with --pool")
+		return nil, WithHint(fmt.Errorf("--pool-is-gone needs exactly one pool, and %d are named", len(opts.Pools)), "kamino restore --pool POOL --pool-is-gone")
 	}
 	pools, left, err := e.leftPools(ctx)
 	if err != nil {
@@ -183,7 +183,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 		}
 		left = append(left, made...)
 		if u := p.lease.Unfinished(r.engine.now()); u != nil && u.Alive {
-			alone(left, fmt.Sprintf("left alone while it lives: last heartbeat %.0f s ago", u.Silence))
+			alone(left, fmt.Sprintf("left alone while it lives: last heartbeat %.0fs ago", u.Silence))
 		}
 		return left, surveyed
 	}

@@ -99,7 +99,7 @@ func (o Options) Validate() error {
 	case o.Replicas < 1 || o.Replicas > 100:
 		return WithHint(fmt.Errorf("%d replicas: a gallery keeps 1 to 100 in a region", o.Replicas), "use --replicas 1 to 100")
 	case o.ImageReference != "" && o.ImageReference != ByVersion && o.ImageReference != ByDefinition:
-		return WithHint(fmt.Errorf("image reference %q is unknown", o.ImageReference), "use --image-reference version or pointer")
+		return WithHint(fmt.Errorf("invalid image reference %q", o.ImageReference), "use --image-reference version or pointer")
 	case o.Today != TodayOfDonor && o.Today != TodayOfAny && o.Today != TodayAgain:
 		return fmt.Errorf("meaning of a version of today %q is unknown", o.Today)
 	case len(o.SealPolicy) > SealPolicyMost:

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -46,11 +47,23 @@ func explain(what string, err error) error {
 			"the cluster does not accept these credentials: log in again, or check the user of the kubeconfig's context")
 	case apierrors.IsForbidden(err):
 		return kamino.WithHint(&fault{kamino.ErrForbidden, err},
-			"%s, and check with: kubectl auth can-i %s", grant(what), what)
+			"%s, and check with: kubectl auth can-i %s", grant(what, refusedUser(err)), what)
 	case status.Status().Code >= http.StatusInternalServerError, apierrors.IsTimeout(err):
 		return &fault{kamino.ErrUnavailable, err}
 	}
 	return err
+}
+
+// userRefused is the account in the API server's words, as
+// k8s.io/apiserver/pkg/endpoints/handlers/responsewriters writes them.
+var userRefused = regexp.MustCompile(`User "([^"]+)" cannot `)
+
+// refusedUser is the account that the API server refused, "" where it does not say.
+func refusedUser(err error) string {
+	if found := userRefused.FindStringSubmatch(err.Error()); found != nil {
+		return found[1]
+	}
+	return ""
 }
 
 // explainTransport is for calls without an answer. What a person must mend

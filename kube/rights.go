@@ -54,18 +54,22 @@ var forceRight = right{verb: "delete", resource: "pods", role: "kamino-force"}
 // pauseRight is what the stop switch uses besides.
 var pauseRight = right{verb: "patch", resource: "namespaces", name: kamino.SystemNamespace, role: "kamino-pause"}
 
-// grant tells how a permission, as String writes it, is granted to an account whose name is not
-// known: by the role of the chart kamino-base that has it, if there is one.
-func grant(what string) string {
+// grant tells how a permission, as String writes it, is granted to an account, "" if its name is
+// not known: by the role of the chart kamino-base that has it, if there is one.
+func grant(what, user string) string {
+	by := "a cluster administrator grants it with: "
+	if user == "" {
+		user, by = "USER", "a cluster administrator grants it to USER, which kubectl auth whoami prints, with: "
+	}
 	all := slices.Concat(runRights, proveRights, []right{pauseRight})
 	if i := slices.IndexFunc(all, func(r right) bool { return r.String() == what }); i >= 0 {
 		if all[i].role != "kamino-status" {
-			return "a cluster administrator grants it to USER, which kubectl auth whoami prints, with: " + all[i].binding("USER")
+			return by + all[i].binding(user)
 		}
 		acting := slices.DeleteFunc(slices.Clone(runRights), func(r right) bool { return r.role == "kamino-status" })
 		// Who changes something reads first, and would meet each further right as another failure.
-		return "a cluster administrator grants it to USER, which kubectl auth whoami prints, with: " + all[i].binding("USER") +
-			"; restore and update also need: " + strings.Join(bindings("USER", acting), " && ")
+		return by + all[i].binding(user) +
+			"; restore and update also need: " + strings.Join(bindings(user, acting), " && ")
 	}
 	return "allow it in a role of this account"
 }

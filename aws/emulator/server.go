@@ -158,7 +158,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c := s.admit(r, raw)
 	if c.service == "" {
-		http.Error(w, "no action of EC2, Auto Scaling, SSM or STS", http.StatusBadRequest)
+		// In the form that clients of query services such as IAM can read.
+		w.Header().Set("Content-Type", "text/xml")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, "<ErrorResponse><Error><Type>Sender</Type><Code>InvalidAction</Code><Message>"+
+			"not an action of EC2, Auto Scaling, SSM or STS: the emulator has no other services</Message></Error></ErrorResponse>")
 		return
 	}
 	if s.OnRequest != nil {

@@ -30,7 +30,7 @@ func (v *durationValue) Set(s string) error {
 			return nil
 		}
 		if !known && m[2] != "ms" {
-			return kamino.WithHint(fmt.Errorf("suffix %q is unknown", m[2]), "use s, m, h or d, for instance 90s or 1d")
+			return kamino.WithHint(fmt.Errorf("invalid duration %q: unknown unit %q", s, m[2]), "use s, m, h or d, for instance 90s or 1d")
 		}
 	}
 	d, err := time.ParseDuration(s)

@@ -108,7 +108,7 @@ func (g *globalOptions) complete(a *app) error {
 	}
 	switch {
 	case g.logFormat != "text" && g.logFormat != "json":
-		return kamino.WithHint(fmt.Errorf("log format %q is unknown", g.logFormat), "use --log-format text or json")
+		return kamino.WithHint(fmt.Errorf("invalid log format %q", g.logFormat), "use --log-format text or json")
 	case g.logFormat == "json" && g.logPrefix != "":
 		return kamino.WithHint(fmt.Errorf("log prefix %q would make lines that are not JSON", g.logPrefix), "use --log-format text, or no --log-prefix")
 	}

@@ -32,7 +32,7 @@ func parseLevel(name string) (slog.Level, error) {
 			return l.level, nil
 		}
 	}
-	return 0, kamino.WithHint(fmt.Errorf("log level %q is unknown", name), "use --log-level DEBUG, INFO, WARNING, ERROR or CRITICAL")
+	return 0, kamino.WithHint(fmt.Errorf("invalid log level %q", name), "use --log-level DEBUG, INFO, WARNING, ERROR or CRITICAL")
 }
 
 func newLogger(w io.Writer, level slog.Level, g *globalOptions) *slog.Logger {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -44,7 +43,7 @@ func (o *outputFlag) check() error {
 		return nil
 	}
 	last := len(formats) - 1
-	return kamino.WithHint(fmt.Errorf("output format %q is unknown", o.format), "use -o %s or %s", strings.Join(formats[:last], ", "), formats[last])
+	return kamino.WithHint(fmt.Errorf("invalid output format %q", o.format), "use -o %s or %s", strings.Join(formats[:last], ", "), formats[last])
 }
 
 func (o *outputFlag) wide() bool { return o.format == "wide" }
@@ -78,7 +77,7 @@ func (a *app) columns(w io.Writer) int {
 	if !a.terminal(w) {
 		return 0
 	}
-	if f, ok := w.(*os.File); ok {
+	if f := fileOf(w); f != nil {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			return width
 		}

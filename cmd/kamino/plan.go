@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -119,6 +120,10 @@ var actions = map[kamino.Action]string{
 
 func printPool(w io.Writer, p kamino.PoolPlan) {
 	fmt.Fprintf(w, "Pool:\t%s\n", p.Name)
+	if i := slices.IndexFunc(p.Held, func(v kamino.Verdict) bool { return v.Code == "error" }); i >= 0 && p.Action == kamino.DoNothing && len(p.Candidates) == 0 {
+		fmt.Fprintf(w, "Error:\t%s\n", p.Held[i].Text) // image and nodes are not known
+		return
+	}
 	does := p.Action
 	if p.AfterResume != "" {
 		does = p.AfterResume
@@ -145,6 +150,9 @@ func printPool(w io.Writer, p kamino.PoolPlan) {
 			v.Text = "the cluster is paused" // why is told once, above all pools
 		}
 		fmt.Fprintf(w, "Held:\t%s\n", v.Text)
+		if v.Code == "too-few-candidates" && lackPatchOnly(p.Candidates) {
+			fmt.Fprintf(w, "Instead:\tname the donor: kamino update --target-node NODE; or patch one: kamino patch --pool %s\n", p.Name)
+		}
 	}
 	if warning := p.Models.Warning(); warning != "" {
 		fmt.Fprintf(w, "Warning:\t%s\n", warning)
@@ -157,6 +165,11 @@ func printPool(w io.Writer, p kamino.PoolPlan) {
 	} else if does == kamino.DoModel {
 		printDiff(w, p.ModelDiff)
 	}
+}
+
+// lackPatchOnly says whether a node would be a candidate if anything said when it was patched.
+func lackPatchOnly(candidates []kamino.Candidate) bool {
+	return slices.ContainsFunc(candidates, func(c kamino.Candidate) bool { return len(c.Reasons) == 1 && c.Reasons[0].Code == "no-patch" })
 }
 
 func printCandidates(w io.Writer, candidates []kamino.Candidate) {

@@ -54,7 +54,7 @@ func newProvider(_ context.Context, g globalOptions) (kamino.Provider, error) {
 		}
 		return p, nil
 	}
-	return nil, kamino.WithHint(fmt.Errorf("provider %q is unknown", g.Provider), "use --provider azure or aws, or omit it")
+	return nil, kamino.WithHint(fmt.Errorf("unknown provider %q", g.Provider), "use --provider azure or aws, or omit it")
 }
 
 func newAzure(g globalOptions) (kamino.Provider, error) {
@@ -83,9 +83,6 @@ func newAzure(g globalOptions) (kamino.Provider, error) {
 // environment: what is wrong with the cluster, the run's own checks tell better.
 func (a *app) located(ctx context.Context, cluster kamino.Cluster) (globalOptions, error) {
 	g := a.global
-	if g.Provider == onAzure || g.Provider == onAWS && g.Region != "" {
-		return g, g.refuseForeign() // nothing is left for the nodes to tell
-	}
 	nodes, err := cluster.Nodes(ctx)
 	if ctx.Err() != nil {
 		return g, err
@@ -109,8 +106,12 @@ func (a *app) located(ctx context.Context, cluster kamino.Cluster) (globalOption
 	default:
 		g.Provider = a.cloudOfEnvironment()
 	}
-	if n, ok := first[onAWS]; ok {
-		g.Region = cmp.Or(g.Region, regionOf(string(n.ProviderID)))
+	if n, ok := first[onAWS]; ok && g.Provider == onAWS {
+		region := regionOf(string(n.ProviderID))
+		if g.Region != "" && region != "" && !slices.ContainsFunc(nodes, func(n kamino.Node) bool { return regionOf(string(n.ProviderID)) == g.Region }) {
+			return g, kamino.WithHint(fmt.Errorf("--region is %s, and the nodes of this cluster are in %s", g.Region, region), "omit --region")
+		}
+		g.Region = cmp.Or(g.Region, region)
 	}
 	return g, g.refuseForeign()
 }

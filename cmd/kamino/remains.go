@@ -184,6 +184,7 @@ func inCluster(nodes []kamino.Node, leases []kamino.Lease, original bool) []rema
 			Remove: "kubectl delete lease -n " + kamino.SystemNamespace + " -l app.kubernetes.io/managed-by=kamino"})
 	}
 	return append(out,
+		remainder{What: "the kind NodePrototype and its objects, which helm uninstall leaves", Remove: "kubectl delete crd --ignore-not-found nodeprototypes.kamino.dev"},
 		remainder{What: "namespace " + kamino.SystemNamespace + ", roles and admission policies of kamino init; those of the chart go with helm uninstall kamino-base", Needed: last,
 			Remove: "kamino init -o yaml | kubectl delete --ignore-not-found -f -"},
 		remainder{What: "namespace " + kamino.SystemNamespace + " of the chart, with lists of packages", Needed: last, Remove: "kubectl delete namespace --ignore-not-found " + kamino.SystemNamespace})

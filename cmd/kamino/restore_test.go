@@ -39,7 +39,7 @@ func TestRestoreBesideALiveRun(t *testing.T) {
 	if strings.Contains(errs, "level=ERROR") || !strings.Contains(errs, "kind=refused") {
 		t.Errorf("a pool that is held is logged as a failure:\n%s", errs)
 	}
-	if out, errs, code := world().kamino(t, "restore", "--dry-run"); code != exitFine || !strings.Contains(out, "left alone while it lives: last heartbeat 0 s ago\n") || strings.Contains(out, "would be given back") {
+	if out, errs, code := world().kamino(t, "restore", "--dry-run"); code != exitFine || !strings.Contains(out, "left alone while it lives: last heartbeat 0s ago\n") || strings.Contains(out, "would be given back") {
 		t.Errorf("dry run: exit code %d\n%s%s", code, out, errs)
 	}
 }

@@ -87,8 +87,8 @@ Exit codes:
   130  ended at once by a second signal; the message says what is left
 
 The first SIGINT, SIGTERM or SIGHUP ends a run in order: the donor is given back
-before the process ends, with exit code 1. A run whose output is closed still goes
-on to its end.`
+before the process ends, with exit code 1. A run whose output is closed
+continues to its end.`
 
 func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
@@ -103,9 +103,9 @@ func newRootCommand(a *app) *cobra.Command {
 				return nil
 			}
 			if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-				return kamino.WithHint(fmt.Errorf("command %q is unknown", args[0]), "did you mean: kamino %s", strings.Join(like, ", kamino "))
+				return kamino.WithHint(fmt.Errorf("unknown command %q", args[0]), "did you mean: kamino %s", strings.Join(like, ", kamino "))
 			}
-			return kamino.WithHint(fmt.Errorf("command %q is unknown", args[0]), "kamino --help lists the commands")
+			return kamino.WithHint(fmt.Errorf("unknown command %q", args[0]), "kamino --help lists the commands")
 		},
 		SuggestionsMinimumDistance: 2,
 

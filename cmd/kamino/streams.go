@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -27,6 +28,15 @@ func (w wanted) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	return n, err
+}
+
+// fileOf is the file behind a stream, nil where there is none.
+func fileOf(stream any) *os.File {
+	if w, ok := stream.(wanted); ok {
+		stream = w.Writer
+	}
+	f, _ := stream.(*os.File)
+	return f
 }
 
 // jsonAsked reads --log-format from a command line that may be wrong elsewhere.

@@ -3,11 +3,14 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
 	"kamino.dev/kamino"
@@ -159,6 +162,43 @@ func TestTablesDoNotWrap(t *testing.T) {
 	}
 }
 
+// TestColumnsOfTerminal: standard output, as main wraps it, is still known as a terminal with its
+// width.
+func TestColumnsOfTerminal(t *testing.T) {
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no pseudo terminals here: %v", err)
+	}
+	defer master.Close()
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 97}); err != nil {
+		t.Fatal(err)
+	}
+	a := &app{terminal: isTerminal}
+	if got := a.columns(wanted{terminal}); got != 97 {
+		t.Errorf("%d columns, want 97", got)
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if got := a.columns(wanted{file}); got != 0 {
+		t.Errorf("a file has %d columns", got)
+	}
+}
+
 // TestBootYAML: every boot verb that writes JSON writes the same as YAML.
 func TestBootYAML(t *testing.T) {
 	dir := t.TempDir()
@@ -177,6 +217,25 @@ func TestBootYAML(t *testing.T) {
 		right, _ := json.Marshal(y)
 		if string(left) != string(right) || len(left) < 10 {
 			t.Errorf("%v: JSON and YAML differ:\n%s\n%s", args, left, right)
+		}
+	}
+}
+
+// TestPromoteTwice: the second time there is nothing to do, as with a version that is named; and
+// where no version was ever made, no hint asks for the name of one.
+func TestPromoteTwice(t *testing.T) {
+	w := newFakeWorld()
+	p := twoImages(w)
+	w.cloud.artifacts[w.cloud.Address(*p, kamino.Version, "2026.11.10")].Tags[kamino.TagReceipt] = "sha256:1"
+	out, errs, code := w.kamino(t, "promote", "--pool", pool1)
+	if code != exitFine || !strings.Contains(out, "Already promoted: the next node boots from 2026.11.10") || len(w.writes()) > 0 {
+		t.Errorf("exit code %d, written %v\n%s%s", code, w.writes(), out, errs)
+	}
+	w = newFakeWorld()
+	withoutImage(w)
+	for _, args := range [][]string{{"promote", "--pool", pool1}, {"withdraw", "--pool", pool1, "--reason", "r"}} {
+		if _, errs, code := w.kamino(t, args...); code != exitFailed || !strings.Contains(errs, "it has no version yet: kamino update") {
+			t.Errorf("%v: exit code %d\n%s", args, code, errs)
 		}
 	}
 }
