@@ -32,7 +32,7 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	if err := opts.validate(); err != nil {
 		return Rollback{}, err
 	}
-	o, err := e.onePool(ctx, opts.Pool, opts.DryRun)
+	o, err := e.onePool(ctx, opts.Pool, opts.DryRun, nil)
 	if err != nil {
 		return Rollback{}, err
 	}
@@ -114,7 +114,7 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rol
 	if strings.TrimSpace(opts.Reason) == "" {
 		return Rollback{}, WithHint(errors.New("no reason given"), "--reason TEXT is recorded on the version")
 	}
-	o, err := e.onePool(ctx, opts.Pool, opts.DryRun)
+	o, err := e.onePool(ctx, opts.Pool, opts.DryRun, nil)
 	if err != nil {
 		return Rollback{}, err
 	}

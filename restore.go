@@ -40,6 +40,9 @@ type RestoreOptions struct {
 	// given up and their marks taken off. Without it nobody gives up a pool that cannot be read.
 	PoolIsGone bool
 	keepTrial  bool // what new nodes boot from is decided next
+	// leaves are the versions still being built that are not waited for, nil for none, where what
+	// new nodes boot from does not depend on how that ends.
+	leaves func(Artifact) bool
 }
 
 // Restore finds what interrupted runs left in the whole cluster (donors that
@@ -163,7 +166,7 @@ func (e *Engine) leftPools(ctx context.Context) ([]leftPool, []Left, error) {
 // was seen of it.
 func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOptions) ([]Left, error) {
 	r := e.newRun(Defaults())
-	r.back.keepTrial = opts.keepTrial
+	r.back.keepTrial, r.back.leaves = opts.keepTrial, opts.leaves
 	left := p.left()
 	if p.lease.Err != nil {
 		if _, err := e.Provider.Pool(ctx, p.id); errors.Is(err, ErrNotFound) && len(left) == 0 {
@@ -367,7 +370,7 @@ func sweep() []Step {
 		{Name: InWatch, Does: "withdraw a version that was promoted to be proved in the pool, and was not", When: (*Run).hasTrial, Look: (*Run).lookTrial, Patient: true},
 		{Name: InRetire, Does: "remove canaries", When: (*Run).makesCanaries, Look: (*Run).lookRetire, Patient: true},
 		{Name: InFailedVersion, Does: "delete failed image versions", Look: (*Run).lookSweep, Patient: true, Limit: unlimited},
-		{Name: InClean, Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true},
+		{Name: InClean, Does: "delete the snapshot", When: (*Run).leftNone, Look: (*Run).lookClean, Patient: true},
 	}
 }
 
@@ -382,12 +385,16 @@ func (r *Run) lookSweep(ctx context.Context) (Next, error) {
 			return act(ActDeleteVersion, "delete the failed version "+v.Name, func(ctx context.Context) error {
 				return r.engine.Provider.Delete(ctx, r.pool, v)
 			}).of(v.Name), nil
+		case building && r.back.leaves != nil && v.State == Creating && (v.Excluded || !points(r.pool.Model.Image, versions)) && r.back.leaves(v):
+			r.back.left, r.image.foreign = true, "version "+v.Name+" is still being built from it"
 		case building:
 			return waitPercent(fmt.Sprintf("version %s, which is %s", v.Name, v.State), v.Percent), nil
 		}
 	}
 	return done("no failed version"), nil
 }
+
+func (r *Run) leftNone() bool { return !r.back.left }
 
 // sweepable says whether a version is what an interrupted run left of a build. Of one that is older
 // than any build, only the run tells; the next update prunes it.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -205,7 +206,8 @@ func (o overview) targetsHint(but ...string) string {
 
 // Rollback points the model of a pool at an earlier version, or forward at a
 // later one, by one conditional write under the pool's lease. It begins with giving
-// back what earlier runs of the pool left. With that write the
+// back what earlier runs of the pool left, but for a version that is still being built,
+// which it waits for at its end. With that write the
 // ledger says that the versions newer than the target are not to be chosen again,
 // one that is still being built included; then they are marked, and a mark on the
 // target itself is taken off. A mark that
@@ -213,7 +215,7 @@ func (o overview) targetsHint(but ...string) string {
 // stay as they are. Repeated, it changes nothing, but for secrets: they are
 // written whenever they are given, since no provider shows them.
 func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, error) {
-	o, err := e.onePool(ctx, opts.Pool, opts.DryRun)
+	o, err := e.onePool(ctx, opts.Pool, opts.DryRun, func(v Artifact) bool { return CompareVersions(v.Name, opts.To) != 0 })
 	if err != nil {
 		return Rollback{}, err
 	}
@@ -339,13 +341,13 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 		return out, nil
 	}
 	var err error
-	out.Unmarked, err = e.repoint(ctx, o, t, out)
+	out.Unmarked, out.Warnings, err = e.repoint(ctx, o, t, out)
 	return out, err
 }
 
 // repoint takes the lease and does it. It returns the versions that could not be
-// marked.
-func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) ([]Unmarked, error) {
+// marked, and what went wrong of what waits until new nodes boot from the target.
+func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) ([]Unmarked, []string, error) {
 	r := e.newRun(t.options())
 	r.pool, r.now.verb = o.pool, plan.verb
 	var stray *Stray
@@ -388,7 +390,7 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 			ended.Failure = cutText(err.Error(), maxFailure)
 		}
 		moved := err == nil
-		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
+		note := func(l *Lease) {
 			if m.settle(l, moved); moved {
 				l.Ledger.promoted(plan.To, r.engine.now())
 				if !t.stays && (l.Ledger.Trial == plan.To || slices.Contains(plan.Bad, l.Ledger.Trial)) {
@@ -396,7 +398,45 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 				}
 			}
 			l.Ledger.passed(ended)
-		}))
+		}
+		if moved && o.awaits && r.held.persist(ctx, "write the rollback on", note) == nil {
+			note = m.awaitBuilds(ctx, r)
+		}
+		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), note))
 	}
-	return m.unmarked(r), err
+	return m.unmarked(r), r.result.Warnings, err
+}
+
+// builds says whether a version is still being built that a run of the ledger began, which ended.
+func (l Ledger) builds(v Artifact) bool {
+	return v.Ours() && v.State == Creating && slices.ContainsFunc(l.Past, func(p PastRun) bool { return p.Run == v.Tags[TagRun] })
+}
+
+// awaitBuilds waits, once new nodes boot from the target, for what an ended run was building: that
+// is marked, or deleted where it failed. What goes wrong is left for the next run. It returns what
+// to note when the lease is freed.
+func (m marking) awaitBuilds(ctx context.Context, r *Run) func(*Lease) {
+	l := r.held.lease.Ledger
+	err := r.exec(ctx, []Step{{Name: InFailedVersion, Does: "wait for the version that an ended run was building", Look: (*Run).lookSweep, Patient: true, Limit: unlimited}})
+	if err == nil {
+		// One that failed is deleted, and nothing of it is to be marked.
+		built := func(name string, err error) bool {
+			return errors.Is(err, errUnbuilt) && indexOf(r.image.listed, name) >= 0
+		}
+		maps.DeleteFunc(m.failed, built)
+		err = r.exec(ctx, []Step{
+			{Name: InMark, Does: "mark the version that was being built", Patient: true, Limit: markLimit, Look: m.look},
+			{Name: InClean, Does: "delete the snapshot", Look: (*Run).lookClean, Patient: true},
+		})
+	}
+	if err != nil {
+		r.result.Warnings = append(r.result.Warnings, err.Error())
+		m.give(err)
+	} else {
+		maps.DeleteFunc(m.failed, func(_ string, err error) bool { return errors.Is(err, errUnbuilt) })
+	}
+	return func(now *Lease) {
+		now.Ledger.Promoted, now.Ledger.Stood = l.Promoted, l.Stood // the mark changed nothing of that
+		m.settle(now, true)
+	}
 }

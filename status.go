@@ -236,6 +236,7 @@ type overview struct {
 	lease      Lease
 	gone       bool // the pool does not exist any more
 	givenBack  []Left
+	awaits     bool // a version that an ended run was building is built still
 	err        error
 }
 
@@ -324,7 +325,7 @@ func choosePools(all map[PoolID]*overview, names []string) ([]*overview, error) 
 }
 
 // onePool reads the pool that a person named, and gives back first what an ended run of it left.
-func (e *Engine) onePool(ctx context.Context, name string, dryRun bool) (overview, error) {
+func (e *Engine) onePool(ctx context.Context, name string, dryRun bool, leaves func(Artifact) bool) (overview, error) {
 	if name == "" {
 		return overview{}, WithHint(errors.New("no pool named"), "name it with --pool; kamino status lists the pools")
 	}
@@ -339,7 +340,7 @@ func (e *Engine) onePool(ctx context.Context, name string, dryRun bool) (overvie
 	case o.err != nil:
 		return o, e.clearUnread(ctx, o)
 	case !dryRun:
-		back, err := e.clear(ctx, o, RestoreOptions{keepTrial: true})
+		back, err := e.clear(ctx, o, RestoreOptions{keepTrial: true, leaves: leaves})
 		if len(back) > 0 && err == nil { // the version that was being built then is there by now
 			if all, _, err = e.overviews(ctx, []string{name}); err == nil {
 				o, err = all[0], all[0].err
@@ -348,6 +349,7 @@ func (e *Engine) onePool(ctx context.Context, name string, dryRun bool) (overvie
 		if o.givenBack = back; err != nil {
 			return o, err
 		}
+		o.awaits = leaves != nil && slices.ContainsFunc(o.versions, o.lease.Ledger.builds)
 	}
 	return o, e.heed(ctx, &o)
 }

@@ -26,6 +26,9 @@ type comingBack struct {
 	poolGone  bool     // a person said that the pool was deleted for good
 	keepTrial bool     // what new nodes boot from is decided by whoever restores first
 	returned  []string // runs whose donors this one has given back
+	// leaves are versions still being built that are not waited for; left: there was one.
+	leaves func(Artifact) bool
+	left   bool
 }
 
 // sawPower notes that the machine was off, and what its node told of its boot then.

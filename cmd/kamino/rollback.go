@@ -195,6 +195,9 @@ func printRollback(w io.Writer, r kamino.Rollback, opts kamino.RollbackOptions) 
 	for _, u := range r.Unmarked {
 		fmt.Fprintf(w, "Not marked:\t%s (%s); the ledger remembers it, run again\n", u.Version, cut(u.Error, 100))
 	}
+	for _, text := range r.Warnings {
+		fmt.Fprintf(w, "Warning:\t%s\n", text)
+	}
 	printDiff(w, r.ModelDiff)
 	if r.NeedsCustomData {
 		fmt.Fprintln(w, "Needed: --custom-data FILE, or --keep-custom-data if the model had none")

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -125,6 +126,75 @@ func TestNightBesideTheBuildThatWasLeft(t *testing.T) {
 			w.advance(w.now.Add(24 * time.Hour))
 		}
 		w.sound(t)
+	}
+}
+
+// TestRollbackBeforeTheBuildEnds: a rollback does not wait for what an ended run was building: new
+// nodes boot from the target first, once and for good, and then the version is marked, or swept
+// where its build failed, as well as the snapshot. Killed anywhere, the same command ends the same.
+func TestRollbackBeforeTheBuildEnds(t *testing.T) {
+	back := kamino.RollbackOptions{Pool: "a", To: "2026.03.05"}
+	for reference, begin := range byReference() {
+		o, at := building(t, begin)
+		for what, faults := range map[string][]fault{
+			"built":  {{kind: worlds.KillAfter, at: at}},
+			"failed": {{kind: worlds.OperationFailed, at: at}, {kind: worlds.KillBefore, at: at + 1}},
+		} {
+			play := func(p *proc) (*world, *simArtifact) {
+				w := begin(1)
+				w.watchNext()
+				w.startUpdate(&proc{faults: faults}, o)
+				w.wait()
+				v := w.version(kamino.VersionName(w.now))
+				w.spawn(p, func(ctx context.Context) { _, p.err = p.engine().Rollback(ctx, back) })
+				return w, v
+			}
+			ended := func(w *world, name, where string) {
+				t.Helper()
+				v, l := w.version(name), w.leases[poolA].Ledger
+				marked := v != nil && v.Tags[kamino.TagBad] != "" && len(l.RolledBack) == 0
+				if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", "2026.03.05"}) || (what == "failed") != (v == nil) || v != nil && !marked {
+					t.Errorf("%s, %s, %s: nodes booted from %v, the version is %+v, the ledger distrusts %v", reference, what, where, got, v, l.RolledBack)
+				}
+				if left := w.artifacts[artifactKey(poolA, kamino.Snapshot, kamino.SnapshotName("a"))]; left != nil {
+					t.Errorf("%s, %s, %s: snapshot %s is left", reference, what, where, left.Name)
+				}
+				w.sound(t)
+			}
+			var state kamino.State
+			var w *world
+			var v *simArtifact
+			log := &proc{logging: true, tune: heard(func(ev kamino.Event) {
+				if ev.Kind == kamino.StepDone && ev.Step == "mark" && state == "" && birth(w) == "2026.03.05" {
+					state = v.State
+				}
+			})}
+			w, v = play(log)
+			w.wait()
+			if log.err != nil || state != kamino.Creating {
+				t.Errorf("%s, %s: %v; when nodes booted from the target, the version was %q", reference, what, log.err, state)
+			}
+			ended(w, v.Name, "undisturbed")
+			if past := w.leases[poolA].Ledger.Past; len(past) < 2 || past[0].Verb != kamino.VerbRollback || past[0].Failure != "" || past[1].Verb != "" {
+				t.Errorf("%s, %s: the ledger tells %+v", reference, what, past)
+			}
+			for _, s := range log.log {
+				for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter} {
+					if s.step == "" || !s.call.write {
+						continue
+					}
+					w, v := play(&proc{faults: []fault{{kind: kind, at: s.at}}})
+					w.wait()
+					w.advance(w.now.Add(time.Minute))
+					for range 2 {
+						if _, err := w.rollback(t, back); err != nil {
+							t.Error(err)
+						}
+					}
+					ended(w, v.Name, string(kind)+" at "+s.String())
+				}
+			}
+		}
 	}
 }
 
