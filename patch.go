@@ -22,7 +22,7 @@ const (
 	// TaintPatchFailed blocks a node that did not come back in order; its prefix is TaintBlock's.
 	TaintPatchFailed = "status-taint.cluster-autoscaler.kubernetes.io/kamino-patch-failed"
 	// LabelPatched tells when a node was patched, as PatchedFormat. A kubelet cannot write it on
-	// its own node (admission plugin NodeRestriction,
+	// its own node, nor register with it (admission plugin NodeRestriction,
 	// https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
 	LabelPatched = "kamino.node-restriction.kubernetes.io/patched"
 	// PatchedFormat is RFC 3339 without the colons, which values of labels may not have.

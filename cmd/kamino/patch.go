@@ -19,7 +19,7 @@ import (
 type patchFlags struct {
 	order           kamino.PatchOrder
 	within, returns durationValue
-	settle          durationValue
+	minReady        durationValue
 	reboot          string
 	held            bool
 	nodes, retries  int
@@ -28,7 +28,7 @@ type patchFlags struct {
 // add adds them; those of auto-update have the prefix "patch-".
 func (p *patchFlags) add(f *pflag.FlagSet, prefix string) {
 	d := kamino.PatchDefaults()
-	p.within.d, p.returns.d, p.settle.d = d.Order.Within, d.Order.Return, d.Order.Settle
+	p.within.d, p.returns.d, p.minReady.d = d.Order.Within, d.Order.Return, d.Order.Settle
 	f.IntVar(&p.nodes, prefix+"nodes", d.Nodes, "how many nodes of a pool to patch, 1 to 3; the image renews the others")
 	f.IntVar(&p.retries, prefix+"retries", d.Retries, "how many further candidates to try if one cannot be patched or is not healthy afterwards")
 	f.StringVar(&p.order.Manager, prefix+"manager", "", "what upgrades the packages: unattended-upgrades, apt, dnf, or command, which is /etc/kamino/patch of the node (default unattended-upgrades if installed, else the package manager)")
@@ -40,14 +40,14 @@ func (p *patchFlags) add(f *pflag.FlagSet, prefix string) {
 	f.Var(&p.within, prefix+"timeout", "time limit for the package manager")
 	f.StringVar(&p.reboot, prefix+"reboot", string(d.Order.Reboot), "whether to restart the node: auto (if an upgraded package requires it), always or never")
 	f.Var(&p.returns, prefix+"return", "time limit for a node to boot; after it the node is power-cycled once, and given up after the same time again")
-	f.Var(&p.settle, prefix+"settle", "how long a node must be healthy before it counts as patched")
+	f.Var(&p.minReady, prefix+"min-ready", "how long a node must be healthy before it counts as patched")
 }
 
 // options are those of a patch with the options of its runs.
 func (p *patchFlags) options(run kamino.Options) kamino.PatchOptions {
 	o := kamino.PatchDefaults()
 	order := p.order
-	order.Within, order.Return, order.Settle, order.Reboot = p.within.d, p.returns.d, p.settle.d, kamino.RebootMode(p.reboot)
+	order.Within, order.Return, order.Settle, order.Reboot = p.within.d, p.returns.d, p.minReady.d, kamino.RebootMode(p.reboot)
 	if p.held {
 		order.Held = "upgrade"
 	}

@@ -1,6 +1,7 @@
 package kubetest
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"strings"
@@ -337,6 +338,50 @@ func TestNodePolicy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPatchedLabel: who has the credentials of a node signs it for nobody, neither later nor when
+// the node registers (admission plugin NodeRestriction); the account of a patch does.
+func TestPatchedLabel(t *testing.T) {
+	const name, user = "signs-itself", "system:serviceaccount:default:signs"
+	bindBase(t, user, "kamino-run")
+	of := func(name string, groups ...string) kubernetes.Interface {
+		cfg := rest.CopyConfig(config)
+		cfg.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
+		client, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client
+	}
+	kubelet, run := of("system:node:"+name, "system:nodes"), of(user)
+	signed := map[string]string{kamino.LabelPatched: "2026-11-25T030000Z"}
+	refused := func(when string, err error) {
+		t.Helper()
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), kamino.LabelPatched) {
+			t.Errorf("%s: got %v, want a refusal that names the label", when, err)
+		}
+	}
+	_, err := kubelet.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: signed}}, metav1.CreateOptions{})
+	refused("registration", err)
+	if _, err := kubelet.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal("a kubelet does not register: ", err)
+	}
+	t.Cleanup(func() { _ = admin.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	change := func(client kubernetes.Interface, patch string) error {
+		_, err := client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}
+	write, remove := `{"metadata":{"labels":{"`+kamino.LabelPatched+`":"2026-11-25T030000Z"}}}`, `{"metadata":{"labels":{"`+kamino.LabelPatched+`":null}}}`
+	refused("a write", change(kubelet, write))
+	if err := change(kubelet, `{"metadata":{"annotations":{"a/b":"1"}}}`); err != nil {
+		t.Error("a kubelet writes nothing else either: ", err)
+	}
+	if err := change(run, write); err != nil {
+		t.Error("the account of a patch: ", err)
+	}
+	refused("a change", change(kubelet, strings.Replace(write, "2026", "2027", 1)))
+	refused("a removal", change(kubelet, remove))
 }
 
 // The accounts of runs let a canary's node take part: cordoned and without its taint, by the very

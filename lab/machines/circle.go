@@ -253,7 +253,7 @@ func (s *Stage) kamino(ctx context.Context, into any, args ...string) error {
 // packages: their repository has no origin.
 func (s *Stage) patchPool(ctx context.Context, c *Circle) error {
 	var r kamino.PatchResult
-	if err := s.kamino(ctx, &r, "patch", "--pool", PoolName, "--manager", "apt", "--return", patienceClone.String(), "--autoscaler-settle", "1s", "--settle", "10s",
+	if err := s.kamino(ctx, &r, "patch", "--pool", PoolName, "--manager", "apt", "--return", patienceClone.String(), "--autoscaler-settle", "1s", "--min-ready", "10s",
 		"--grace-period", "30", "--poll-interval", "500ms"); err != nil {
 		return err
 	}
