@@ -122,7 +122,7 @@ verify: ## formatting, vet, lint, the numbers of the house, and that generated f
 	@.ci/verify
 
 .PHONY: generate
-generate: ## make the kind's CustomResourceDefinition and its copying methods anew from api/v1alpha1
+generate: ## make the kind's CustomResourceDefinition and its copying methods again from api/v1alpha1
 	@.ci/generate
 
 .PHONY: image

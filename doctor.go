@@ -267,7 +267,8 @@ func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff,
 	case all[0].err != nil:
 		return out, all[0].err
 	case next == nil:
-		return out, fmt.Errorf("compare packages: the next node of pool %s boots from an image that is not a prototype, whose packages are unknown", id.Name())
+		return out, WithHint(fmt.Errorf("compare packages: the next node of pool %s boots from an image that is not a prototype, whose packages are unknown", id.Name()),
+			"kamino update --target-node %s makes a version; kamino promote --pool %s takes one that waits", name, id.Name())
 	}
 	list, err := shelf.List(ctx, next.Tags[TagRun])
 	if errors.Is(err, ErrNotFound) {

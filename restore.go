@@ -29,7 +29,7 @@ func (l Left) mended(word string) string {
 	if !l.begun {
 		return ""
 	}
-	return word + ", and blocked: kamino patch --target-node " + l.Node + " goes on"
+	return word + ", and blocked: kamino patch --target-node " + l.Node + " continues"
 }
 
 // RestoreOptions are what the user decides about a restore.

@@ -35,7 +35,7 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 	case v.Tags[TagBad] != "":
 		return Next{}, fmt.Errorf("version %s was withdrawn meanwhile: %s", v.Name, v.Tags[TagBad])
 	case r.work() == WorkProve && v.Tags[TagProof] != proofPassed:
-		return Next{}, fmt.Errorf("version %s no longer says that it passed its proof: somebody changed its tags, or made it anew; the model is not changed", v.Name)
+		return Next{}, fmt.Errorf("version %s no longer says that it passed its proof: somebody changed its tags, or made it again; the model is not changed", v.Name)
 	}
 	if err := r.unswapped(v); err != nil {
 		return Next{}, err

@@ -134,7 +134,7 @@ func (r *Run) settled(name, what string) Next {
 	if r.held.run == "" || r.held.lease.Holder != r.held.run || r.held.lease.Record.Version == name {
 		return done(what)
 	}
-	return act(ActName, "go on with version "+name, func(context.Context) error { return nil }).
+	return act(ActName, "continue with version "+name, func(context.Context) error { return nil }).
 		noting(func(l *Lease) { l.Record.Version = name })
 }
 
@@ -339,7 +339,7 @@ func (r *Run) lookTrial(ctx context.Context) (Next, error) {
 		return done("version " + name + " is not what new nodes boot from, or was proved"), err
 	case r.resumes(*v):
 		r.proof.trial, r.opts.NewNodes = name, max(r.opts.NewNodes, 1)
-		return done("go on with the proof of version " + name), r.proveAs(ctx, ProvePool, "the proof of version "+name+" in the pool did not end: this run goes on with it")
+		return done("continue the proof of version " + name), r.proveAs(ctx, ProvePool, "the proof of version "+name+" in the pool did not end: this run continues it")
 	}
 	why := Bad{Reason: "its proof in the pool did not end, and no run continued it"}
 	if o.next().Name != name {

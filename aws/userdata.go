@@ -101,7 +101,7 @@ func taintedUserData(encoded, nonce string) (tainted string, byAgent bool, refus
 	parts = append(parts, more)
 	whole, err := writeParts(parts)
 	if err != nil {
-		return refuse("the user data cannot be written anew: "+err.Error(), inPool)
+		return refuse("the user data cannot be rewritten: "+err.Error(), inPool)
 	}
 	if len(whole) > maxUserData {
 		return refuse(fmt.Sprintf("with the part that asks for a canary's taint the user data has %d bytes, at most %d are allowed", len(whole), maxUserData), "make it shorter, or "+inPool)

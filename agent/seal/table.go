@@ -128,7 +128,7 @@ func runtimeRules() []Rule {
 		{ID: "runtime-identity", Group: group, Action: Remove, Phase: Donor,
 			Paths: []string{"/var/lib/containerd/io.containerd.grpc.v1.introspection/uuid", "/var/lib/containerd/io.containerd.sandbox.store.v1.bolt/*", "/var/lib/nerdctl/*/containers/*",
 				"/var/lib/nerdctl/*/names/*", "/var/lib/nerdctl/*/etchosts/*", "/var/lib/buildkit/*", "/var/lib/docker/buildkit/*", "/var/lib/docker/plugins/*/config.json"},
-			Why: "containerd makes its UUID anew when the file is missing; build caches and records of containers are the donor's"},
+			Why: "containerd makes a new UUID when the file is missing; build caches and records of containers are the donor's"},
 		{ID: "containerd-metadata", Group: group, Action: Edit, Phase: Donor, Rewrite: compactBolt,
 			Paths: runtimes.MetadataPaths(),
 			Why:   "the database keeps its images; its free pages, with what removed containers were given, go"},

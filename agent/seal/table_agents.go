@@ -11,7 +11,7 @@ func agentRules() []Rule {
 			Paths: []string{"/var/lib/amazon/ssm/Vault/*", "/var/lib/amazon/ssm/registration", "/var/lib/amazon/ssm/i-*", "/var/lib/amazon/ssm/mi-*", "/var/lib/amazon/ssm/ipc/*",
 				"/var/lib/amazon/ssm/runtimeconfig/*", "/var/lib/amazon/ssm/localcommands/*", "/var/lib/amazon/ssm/download/*", "/var/lib/amazon/ssm/daemons/*", "/var/lib/amazon/ssm/credentials",
 				"/var/lib/ecs/data/*", "/var/lib/ecs/ecs-anywhere/*", "/opt/aws/amazon-cloudwatch-agent/var/*", "/opt/aws/amazon-cloudwatch-agent/logs/*", "/var/awslogs/state/*", "/var/lib/awslogs/*", "/opt/codedeploy-agent/state/*", "/opt/codedeploy-agent/deployment-root/*"},
-			Why: "registrations and state of the SSM, ECS, CloudWatch and CodeDeploy agents; they register the clone anew"},
+			Why: "registrations and state of the SSM, ECS, CloudWatch and CodeDeploy agents; they register the clone again"},
 		{ID: "azure-agents", Group: group, Action: Remove, Phase: Donor, Secret: true,
 			Paths: []string{"/var/opt/azcmagent/agentconfig.json", "/var/opt/azcmagent/certs/*", "/var/opt/azcmagent/tokens/*", "/var/opt/azcmagent/log/*",
 				"/var/lib/GuestConfig/Configuration/*", "/var/lib/GuestConfig/gc_agent_config/*", "/var/lib/GuestConfig/ext_mgr_logs/*", "/var/lib/GuestConfig/arc_policy_logs/*",

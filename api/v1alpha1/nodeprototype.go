@@ -35,8 +35,8 @@ type NodePrototypeList struct {
 	Items           []NodePrototype `json:"items"`
 }
 
-// NodePrototypeSpec is which pool is meant, and when and how its image is made anew. What is not
-// said here is as the flags of the controller say.
+// NodePrototypeSpec names a pool, and says when and how its image is rebuilt. The flags of the
+// controller are the defaults for what is omitted here.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.pool) != has(self.nodeSelector)",message="set either pool or nodeSelector"
 // +kubebuilder:validation:XValidation:rule="self.promote != 'Manual' || self.prove.mode != 'Pool'",message="with prove.mode Pool a version is promoted before it is proved: use promote Automatic, or another mode"
@@ -54,8 +54,8 @@ type NodePrototypeSpec struct {
 	// +kubebuilder:validation:MaxProperties=8
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// Suspend keeps new runs from starting. One that is at work goes on to its end, and what an
-	// ended process left is still finished.
+	// Suspend keeps new runs from starting. A run that has started continues to its end, and what
+	// an ended process left is still finished.
 	//
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
@@ -63,10 +63,10 @@ type NodePrototypeSpec struct {
 	//
 	// +optional
 	Window *Window `json:"window,omitempty"`
-	// MaxImageAge is the age at which an image is made anew although no node was patched since, for
-	// instance 720h. Without it, never.
+	// MaxImageAge is the age at which an image is rebuilt even if no node was patched since, for
+	// instance 720h. Without it, an image is rebuilt only once a node was patched.
 	//
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h')",message="an image is at least one hour old before it is made anew"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h')",message="an image is at least one hour old before it is rebuilt"
 	// +optional
 	MaxImageAge *Duration `json:"maxImageAge,omitempty"`
 	// Select says which nodes may be donors.
@@ -130,7 +130,7 @@ type Window struct {
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	Start string `json:"start"`
 	// End is when it closes, as HH:MM; on the next day where that is not after start. Runs that
-	// have started go on to their end.
+	// have started continue to their end.
 	//
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	End string `json:"end"`
@@ -155,13 +155,14 @@ type Day string
 // +kubebuilder:validation:MaxLength=320
 type Signal string
 
-// Select says which nodes may be donors. What is left out is as the flags of the controller say.
+// Select says which nodes may be donors. The flags of the controller are the defaults for what is
+// omitted here.
 type Select struct {
 	// MinReady is how long a donor must have been Ready.
 	//
 	// +optional
 	MinReady *Duration `json:"minReady,omitempty"`
-	// MinCandidates is how many nodes must be fit, or the pool is left alone.
+	// MinCandidates is how many nodes must be candidates; with fewer, no run starts.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +optional
@@ -174,7 +175,7 @@ type Select struct {
 	// +kubebuilder:validation:items:MaxLength=320
 	// +optional
 	RequireLabels []string `json:"requireLabels,omitempty"`
-	// IgnoreAnnotations: nodes with one of these annotations are no donors.
+	// IgnoreAnnotations are annotations of nodes that are never donors.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -185,13 +186,13 @@ type Select struct {
 	//
 	// +optional
 	RejectTainted bool `json:"rejectTainted,omitempty"`
-	// LastPatch is where nodes tell when they were patched.
+	// LastPatch are the signals that say when a node was patched.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	LastPatch []Signal `json:"lastPatch,omitempty"`
-	// PendingReboot is where nodes tell that they are to be rebooted.
+	// PendingReboot are the signals that say that a node is to be rebooted.
 	//
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8

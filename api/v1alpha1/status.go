@@ -125,7 +125,7 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionProven: the next image passed its proof.
 	ConditionProven = "Proven"
-	// ConditionStale: the next image should be made anew.
+	// ConditionStale: the next image should be rebuilt.
 	ConditionStale = "Stale"
 	// ConditionRefused: no run may take a node of the pool.
 	ConditionRefused = "Refused"
