@@ -203,7 +203,7 @@ func (cp *ControlPlane) watch(p *process) {
 
 // await polls check until it succeeds, any component ends, or ctx does.
 func (cp *ControlPlane) await(ctx context.Context, what string, check func(context.Context) error) error {
-	ticker := time.NewTicker(50 * time.Millisecond)
+	ticker, begun := time.NewTicker(50*time.Millisecond), time.Now()
 	defer ticker.Stop()
 	for {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -221,7 +221,8 @@ func (cp *ControlPlane) await(ctx context.Context, what string, check func(conte
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w (last answer: %v); see the logs in %s", what, ctx.Err(), err, filepath.Dir(cp.processes[0].log))
+			return fmt.Errorf("wait for %s: %w after %s, which a machine with much else to do may need (last answer: %v); see the logs in %s",
+				what, ctx.Err(), time.Since(begun).Round(time.Second), err, filepath.Dir(cp.processes[0].log))
 		case <-ticker.C:
 		}
 	}

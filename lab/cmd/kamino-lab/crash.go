@@ -75,10 +75,10 @@ Exits with 1 if anything is violated or a required cell of the matrix is empty.`
 // Run does it.
 func (c *crashCommand) Run(cmd *cobra.Command) error {
 	if c.output != "text" && c.output != "json" {
-		return fmt.Errorf("output %q is unknown: use -o text or -o json", c.output)
+		return fmt.Errorf("invalid output format %q: use -o text or -o json", c.output)
 	}
 	if c.cloud != "azure" && c.cloud != lab.OnAWS {
-		return fmt.Errorf("cloud %q is unknown: use --cloud azure or --cloud aws", c.cloud)
+		return fmt.Errorf("unknown cloud %q: use --cloud azure or --cloud aws", c.cloud)
 	}
 	if work := crash.Work(c.work); work != "" && work != crash.Update && (work != crash.Patch && work != crash.Keep || c.cloud == lab.OnAWS) {
 		return fmt.Errorf("work %q is unknown on %s: use --work update, on Azure also --work patch or --work controller", c.work, c.cloud)

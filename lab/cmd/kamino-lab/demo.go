@@ -32,7 +32,7 @@ all three without a request to the repository. With -o html it is a picture.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" && !(circle && output == "html") {
-				return fmt.Errorf("output %q is unknown: use -o text or -o json, or with --circle -o html", output)
+				return fmt.Errorf("invalid output format %q: use -o text or -o json, or with --circle -o html", output)
 			}
 			if circle && kind != qemu {
 				return errors.New("--circle is played on real machines only: add --machines qemu")

@@ -43,7 +43,7 @@ anything fares otherwise than it must.`,
 
 func (c *proveCommand) run(cmd *cobra.Command) error {
 	if c.output != "text" && c.output != "json" {
-		return fmt.Errorf("output %q is unknown: use -o text or -o json", c.output)
+		return fmt.Errorf("invalid output format %q: use -o text or -o json", c.output)
 	}
 	match, err := regexp.Compile(c.only)
 	if err != nil {

@@ -79,7 +79,7 @@ func checkCloud(on *string, kind string) error {
 	case *on == onAzure:
 		*on = ""
 	case *on != lab.OnAWS:
-		return fmt.Errorf("cloud %q is unknown: use --cloud azure or aws", *on)
+		return fmt.Errorf("unknown cloud %q: use --cloud azure or aws", *on)
 	case kind == qemu:
 		return errors.New("virtual machines are on Azure only: omit --cloud aws or --machines qemu")
 	}
