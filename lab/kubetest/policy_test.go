@@ -368,12 +368,23 @@ func TestPatchedLabel(t *testing.T) {
 		t.Fatal("a kubelet does not register: ", err)
 	}
 	t.Cleanup(func() { _ = admin.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	change := func(client kubernetes.Interface, patch string) error {
-		_, err := client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	change := func(client kubernetes.Interface, patch string, subresource ...string) error {
+		_, err := client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresource...)
+		return err
+	}
+	update := func(labels map[string]string) error {
+		n, err := kubelet.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Labels = labels
+		_, err = kubelet.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
 		return err
 	}
 	write, remove := `{"metadata":{"labels":{"`+kamino.LabelPatched+`":"2026-11-25T030000Z"}}}`, `{"metadata":{"labels":{"`+kamino.LabelPatched+`":null}}}`
 	refused("a write", change(kubelet, write))
+	refused("a write beside its status", change(kubelet, write, "status"))
+	refused("an update", update(signed))
 	if err := change(kubelet, `{"metadata":{"annotations":{"a/b":"1"}}}`); err != nil {
 		t.Error("a kubelet writes nothing else either: ", err)
 	}
@@ -382,6 +393,8 @@ func TestPatchedLabel(t *testing.T) {
 	}
 	refused("a change", change(kubelet, strings.Replace(write, "2026", "2027", 1)))
 	refused("a removal", change(kubelet, remove))
+	refused("a removal beside its status", change(kubelet, remove, "status"))
+	refused("a removal by an update", update(nil))
 }
 
 // The accounts of runs let a canary's node take part: cordoned and without its taint, by the very
