@@ -16,6 +16,7 @@ type Defect struct {
 	Like string // the original's defect that it translates, "" when it is another
 	What string
 	By   string // the invariant that must find it; "" any
+	Work string // the command that it spoils, "" an update
 	Sim  bool   // what it needs is in this package's world only
 
 	ports func() *tampering // what it does to the ports, fresh for every process; nil for a mutant
@@ -29,7 +30,7 @@ func Defects() []Defect {
 		if m.In != "" { // the provider's own tests notice it
 			continue
 		}
-		out = append(out, Defect{Name: m.Name, Like: m.Like, What: m.What, By: m.By, Sim: m.Sim})
+		out = append(out, Defect{Name: m.Name, Like: m.Like, What: m.What, By: m.By, Work: m.Work, Sim: m.Sim})
 	}
 	slices.SortStableFunc(out, func(a, b Defect) int { return strings.Compare(a.Name, b.Name) })
 	return out

@@ -208,6 +208,9 @@ func (w *onAWS) makeHistory() error {
 			return err
 		}
 	}
+	if w.shape.hidden() {
+		return add(kamino.VersionName(w.start), map[string]string{"packer": "yes", "kamino-excluded": "true"})
+	}
 	return nil
 }
 

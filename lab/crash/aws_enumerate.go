@@ -8,14 +8,14 @@ import (
 // awsShapes are the worlds on AWS whose undisturbed runs are disturbed.
 func awsShapes() []Shape {
 	group, usual := &awsemulator.Group{}, kamino.Defaults().ImageReference
-	return []Shape{
+	return append([]Shape{
 		{Name: "first day", NewNodes: 1, Reference: usual, Group: group},
 		{Name: "machine stays on", NewNodes: 1, Mute: true, Reference: usual, Group: group},
 		{Name: "fifth day", NewNodes: 1, Old: 4, Reference: usual, Group: group},
 		{Name: "with a canary", NewNodes: 1, Prove: true, Reference: usual, Group: group},
 		{Name: "first day by version", NewNodes: 1, Reference: kamino.ByVersion, Group: group},
 		{Name: "by number", NewNodes: 1, Reference: kamino.ByVersion, Group: &awsemulator.Group{Version: "1"}},
-	}
+	}, moveShapes(group)...)
 }
 
 // onAWS are cases of AWS that are no call's: pools that must not be touched.

@@ -35,6 +35,7 @@ type cloud interface {
 	lines() ([]string, error)
 	makeModels(n int) error
 	makeHistory() error
+	boots(version string) // the pool's next machine, from then on
 
 	startMachine(*machine)
 	deleteMachine(*machine)

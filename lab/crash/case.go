@@ -20,6 +20,7 @@ type Golden struct {
 	Calls  []*Call
 	Rows   []string // of the matrix, by call
 	Digest []string // of its end
+	nexts  []string // what the next machine booted from
 	at     []time.Duration
 	took   time.Duration
 }
@@ -93,6 +94,15 @@ func runGolden(ctx context.Context, s *Station, shape Shape) (*Golden, error) {
 	for _, c := range p.Calls {
 		g.at = append(g.at, c.at.Sub(p.Started))
 	}
+	if shape.Command != "" {
+		for i := range g.Rows {
+			g.Rows[i] = moves[shape.Command]
+		}
+	}
+	g.nexts = w.nexts
+	if err := g.chooses(); err != nil {
+		return nil, err
+	}
 	g.Digest, err = w.Digest()
 	return g, err
 }
@@ -143,7 +153,7 @@ func (c *Case) Try(ctx context.Context, s *Station, verbose bool) (out Outcome, 
 		return out, err
 	}
 	defer w.End()
-	w.verbose = true
+	w.verbose, w.chosen = true, c.Golden.nexts
 	c.play(w, &out)
 	if w.trouble != nil {
 		out.Violations = append(out.Violations, "the harness itself fails: "+w.trouble.Error())
@@ -238,7 +248,7 @@ func (c *Case) idle(w *World, out *Outcome) {
 		c.still(w, out, w.restore(w.prepare(nil)))
 		return
 	}
-	if w.shape.Named {
+	if w.shape.Named || w.shape.Command != "" {
 		c.still(w, out, w.work(w.prepare(nil), w.freshDonor()))
 		return
 	}

@@ -22,7 +22,7 @@ func Shapes() []Shape {
 	if usual == other {
 		other = kamino.ByVersion
 	}
-	return []Shape{
+	return append([]Shape{
 		{Name: "first day", NewNodes: 1, Reference: usual},
 		{Name: "machine stays on", NewNodes: 1, Mute: true, Reference: usual},
 		{Name: "fifth day", NewNodes: 1, Old: 4, Reference: usual},
@@ -34,14 +34,14 @@ func Shapes() []Shape {
 		{Name: "fifth day by " + string(other), NewNodes: 1, Old: 4, Reference: other},
 		patchShape(),
 		keptShape(),
-	}
+	}, moveShapes(nil)...)
 }
 
 // scope tells the rows whose calls are disturbed: all of the first day, of the
 // others what the first day does not have.
 func (g *Golden) scope(row string) bool {
 	switch {
-	case g.Shape.Patch, g.Shape.Kept:
+	case g.Shape.Patch, g.Shape.Kept, g.Shape.Command != "":
 		return true
 	case g.Shape.Former:
 		return row == "S1"
@@ -72,6 +72,9 @@ func Enumerate(goldens []*Golden) []*Case {
 				continue
 			}
 			e.kills(g, i, row)
+			if g.Shape.Command != "" {
+				continue
+			}
 			if g.Shape.Kept { // what lies to the engine does so to commands alike
 				if last := i == len(g.Calls)-1 || !slices.Contains(g.Rows[i+1:], row); !seen[row] || last {
 					e.rivals(g, i, row, !seen[row])
@@ -99,17 +102,23 @@ func Enumerate(goldens []*Golden) []*Case {
 				e.rivals(g, i, row, false)
 			}
 			seen[row] = true
+			if !g.Shape.Patch {
+				e.pins(g, i, row)
+			}
 		}
 	}
 	switch first := goldens[0]; {
-	case first.Shape.Patch, first.Shape.Kept:
+	case first.Shape.Patch, first.Shape.Kept, first.Shape.Command != "":
 	case first.Shape.Group != nil:
 		e.onAWS(first)
 	default:
 		e.extras(first)
 	}
 	for i, g := range goldens {
-		if i == 0 && !g.Shape.Kept || g.Shape.Patch {
+		if g.Shape.Patch {
+			e.alone(g)
+		}
+		if i == 0 && !g.Shape.Kept && g.Shape.Command == "" || g.Shape.Patch {
 			e.before(g)
 		}
 	}
@@ -246,6 +255,21 @@ func (e *enumeration) rivals(g *Golden, i int, row string, first bool) {
 	}
 }
 
+// pinned are the rivals that choose an image by hand.
+var pinned = []string{"a person changes the model's image", "a person takes the newest version out of latest"}
+
+// pins are made between any two calls; rivals has those at the first and at the last of a row.
+func (e *enumeration) pins(g *Golden, i int, row string) {
+	if first, last := i == slices.Index(g.Rows, row), !slices.Contains(g.Rows[i+1:], row); first || last {
+		return
+	}
+	for _, r := range rivalsOn(g.Shape) {
+		if slices.Contains(pinned, r.Name) {
+			e.add(g, Cell{row, r.Column}, Strike{At: g.Calls[i].N, Kind: worlds.RivalActs, Rival: &r}, "")
+		}
+	}
+}
+
 // before is for rows that read nothing themselves: what they do was decided on
 // the last read before them, which is stale once more here.
 func (e *enumeration) before(g *Golden) {
@@ -309,6 +333,13 @@ func (e *enumeration) extras(g *Golden) {
 	shape := g.Shape
 	shape.Configure = func(s *emulator.Server) { s.NoZRS = []string{"westeurope"} }
 	e.cases = append(e.cases, &Case{Name: "S13/15 the region has no zone-redundant storage", Cell: Cell{"S13", "15"}, Golden: &Golden{Shape: shape, Calls: g.Calls, Rows: g.Rows}, Loose: true})
+}
+
+// alone is a pool of one node, which is not patched.
+func (e *enumeration) alone(g *Golden) {
+	shape := g.Shape
+	shape.Pool = func(p *emulator.Pool) { p.Count = 1 }
+	e.cases = append(e.cases, &Case{Name: "P1/15 the last node that serves is not taken (patch)", Cell: Cell{"P1", "15"}, Refused: true, Golden: &Golden{Shape: shape}})
 }
 
 // models are pools whose instances refer to as many models as Azure takes: one whose model has to

@@ -49,6 +49,9 @@ func (w *World) fill() error {
 		if err := w.makeHistory(); err != nil {
 			return err
 		}
+		if w.shape.Command != "" && (w.shape.Group != nil || w.shape.Reference == kamino.ByVersion) {
+			w.boots(kamino.VersionName(w.start.AddDate(0, 0, -1)))
+		}
 	}
 	if w.shape.Group != nil { // the second is alone in its zone
 		w.donor, w.spare = w.spare, w.donor
@@ -250,6 +253,9 @@ func (w *onAzure) makeHistory() error {
 	for i := range w.shape.Old {
 		day := w.start.AddDate(0, 0, i-w.shape.Old)
 		tags := map[string]string{kamino.TagBuiltFrom: node, kamino.TagBuiltAt: day.Format(kamino.BuiltAtFormat), kamino.TagOffer: "offered"}
+		if w.shape.Command != "" { // what nobody sealed is no way back
+			tags[kamino.TagReceipt] = "sha256:" + strings.Repeat("0", 64)
+		}
 		add(kamino.VersionName(day), false, tags)
 		switch tags = maps.Clone(tags); i {
 		case 0:
@@ -260,7 +266,7 @@ func (w *onAzure) makeHistory() error {
 			add(kamino.VersionName(day)+"01", true, tags)
 		}
 	}
-	if w.shape.Named {
+	if w.shape.hidden() {
 		add(kamino.VersionName(w.start), true, map[string]string{"packer": "yes"})
 	}
 	steps = append(steps, struct {

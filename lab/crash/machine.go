@@ -70,6 +70,7 @@ func (w *World) react() {
 	w.beats()
 	w.refresh()
 	w.audit.Changed(&w.state)
+	w.judgeNext()
 }
 
 // later lets a machine act when its time has come, unless it lost power meanwhile.
@@ -117,6 +118,9 @@ func (w *World) power(id string) {
 	if m == nil {
 		m = &machine{id: in.ID, vm: in.VMID, node: strings.ToLower(in.ComputerName), canary: in.Tags[kamino.TagCanary] != ""}
 		w.machines[key] = m
+		if w.shape.Patch {
+			w.writeDisk(m, sources)
+		}
 	}
 	on := in.PowerState == emulator.PowerRunning
 	switch {

@@ -47,6 +47,9 @@ var rows = []struct{ Key, Says, Wants string }{
 	{"P3", "restart", "R R R L L LR - A W C L L C L C - C"},
 	{"P4", "examine", "R R R L L LR - A W C L L C L C - C"},
 	{"P5", "sign", "R R R L L LR - A W C L L C L C - C"},
+	{"V1", "roll back", "- - - - - - - A - - - - - - - - -"},
+	{"V2", "withdraw", "- - - - - - - A - - - - - - - - -"},
+	{"V3", "promote", "- - - - - - - A - - - - - - - - -"},
 	{"S16", "prune", "R R R L L LR R A X - X X W L W - W"},
 	{"S17", "clean up", "R R R L L LR R A L - L L P L R - R"},
 }
@@ -80,7 +83,7 @@ func (c Cell) on(aws bool) bool {
 	switch {
 	case c.Row == "H1", c.Row == "H2":
 		return aws
-	case c.ofPatch():
+	case c.work() == Patch:
 		return !aws
 	case !aws:
 		return true
@@ -92,15 +95,25 @@ func (c Cell) on(aws bool) bool {
 	return c != Cell{"S13", "15"} && c != Cell{"S14", "12"} && c != Cell{"S17", "5b"} // a kept snapshot needs no deletion
 }
 
-// ofPatch says that a cell is of the steps that only kamino patch has.
-func (c Cell) ofPatch() bool { return c.Row[0] == 'P' }
+// work is the command whose steps the cell is of.
+func (c Cell) work() Work {
+	for command, row := range moves {
+		if c.Row == row {
+			return command
+		}
+	}
+	if c.Row[0] == 'P' {
+		return Patch
+	}
+	return Update
+}
 
 // required lists the cells that need a case.
 func required(aws bool, work Work) []Cell {
 	var out []Cell
 	for _, r := range rows {
 		for _, c := range columns {
-			if cell := (Cell{r.Key, c.Key}); cell.wants() != "-" && cell.on(aws) && work.has(cell.ofPatch()) {
+			if cell := (Cell{r.Key, c.Key}); cell.wants() != "-" && cell.on(aws) && work.has(cell.work()) {
 				out = append(out, cell)
 			}
 		}
@@ -152,7 +165,7 @@ func printMatrix(w io.Writer, count map[Cell]int, aws bool, work Work) {
 			switch n := count[cell]; {
 			case n > 0:
 				fmt.Fprintf(w, "%5d", n)
-			case cell.wants() == "-" || !cell.on(aws) || !work.has(cell.ofPatch()):
+			case cell.wants() == "-" || !cell.on(aws) || !work.has(cell.work()):
 				fmt.Fprintf(w, "%5s", ".")
 			default:
 				fmt.Fprintf(w, "%5s", "!0")

@@ -237,6 +237,9 @@ var patchRules = []struct {
 		return !a.m.working() || slices.Contains(a.node.Taints, kamino.TaintPatchFailed)
 	}},
 
+	{says: "a node that was begun and not examined is not given back, unless it stays blocked", verbs: []invariant.Verb{invariant.Unmark}, asked: func(a asking) bool {
+		return !a.m.unseen || !a.c.takesOff() || slices.Contains(a.node.Taints, kamino.TaintPatchFailed)
+	}},
 	{says: "a node that was begun and not examined stays blocked, and says why", ends: func(_ *World, n *invariant.Node, m *machine) bool {
 		var why kamino.PatchFailure
 		blocked := slices.Contains(n.Taints, kamino.TaintPatchFailed)
@@ -253,6 +256,15 @@ var patchRules = []struct {
 	{says: "no answer of the agent is left on a node that was given back", ends: func(_ *World, n *invariant.Node, m *machine) bool {
 		return !m.unseen && n.Annotations[kamino.AnnotationPatch]+n.Annotations[kamino.AnnotationPatchLook] != ""
 	}},
+}
+
+// takesOff says whether a write of a node removes the mark of a run.
+func (c *Call) takesOff() bool {
+	var changes []struct{ Op, Path string }
+	_ = json.Unmarshal(c.body, &changes) // what is no JSON patch removes nothing
+	return slices.ContainsFunc(changes, func(change struct{ Op, Path string }) bool {
+		return change.Op == "remove" && strings.HasSuffix(change.Path, "/kamino.dev~1run")
+	})
 }
 
 // judgePatch looks at a call of a patch before it takes effect. What others did to the node just

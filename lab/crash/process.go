@@ -216,6 +216,8 @@ func (w *World) work(p *Process, o kamino.Options) *Process {
 	switch {
 	case w.shape.Kept:
 		return w.keep(p)
+	case w.shape.Command != "":
+		return w.move(p)
 	case w.shape.Patch:
 		return w.patch(p, o)
 	case w.shape.Named:

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,7 +23,7 @@ type Options struct {
 	Sample  int    // how many cases: one of every cell, then what Seed draws; 0 means all
 	Seed    uint64
 	AWS     bool // the cloud is AWS, not Azure
-	Work    Work // the command that is disturbed; "" is every one
+	Work    Work // the commands that are disturbed, with commas; "" is every one
 	// Match, if set, chooses cases.
 	Match func(*Case) bool
 	// Progress, if set, hears of every outcome, one at a time.
@@ -47,22 +49,46 @@ type Work string
 
 // The commands that are disturbed.
 const (
-	Update Work = "update"
-	Patch  Work = "patch"
-	Keep   Work = "controller"
+	Update   Work = "update"
+	Patch    Work = "patch"
+	Keep     Work = "controller"
+	Rollback Work = "rollback"
+	Withdraw Work = "withdraw"
+	Promote  Work = "promote"
 )
 
-// has says whether what is asked for includes a cell of patches or of updates. A controller is
-// killed and met by others; what else there is lies to commands alike.
-func (w Work) has(patches bool) bool { return w == "" || w != Keep && (w == Patch) == patches }
+// Works are all commands that can be disturbed on a cloud.
+func Works(aws bool) []Work {
+	if aws {
+		return []Work{Update, Rollback, Withdraw, Promote}
+	}
+	return []Work{Update, Patch, Keep, Rollback, Withdraw, Promote}
+}
+
+// Each are the commands that a list names.
+func (w Work) Each() (out []Work) {
+	for one := range strings.SplitSeq(string(w), ",") {
+		out = append(out, Work(one))
+	}
+	return out
+}
+
+// has says whether a command is one of those that are asked for.
+func (w Work) has(one Work) bool { return w == "" || slices.Contains(w.Each(), one) }
+
+// work is the command of a world.
+func (s Shape) work() Work {
+	switch {
+	case s.Kept:
+		return Keep
+	case s.Patch:
+		return Patch
+	}
+	return cmp.Or(s.Command, Update)
+}
 
 // plays says whether what is asked for includes a shape.
-func (w Work) plays(s Shape) bool {
-	if s.Kept || w == Keep {
-		return w == "" || s.Kept && w == Keep
-	}
-	return w.has(s.Patch)
-}
+func (w Work) plays(s Shape) bool { return w.has(s.work()) }
 
 // Run tries all cases, or a sample, on stations of its own.
 func Run(ctx context.Context, opts Options) (*Report, error) {

@@ -36,6 +36,8 @@ type Shape struct {
 	Patch bool
 	// Kept: no command, but a controller keeps the pool, whose NodePrototype there is.
 	Kept bool
+	// Command, if set, chooses another image for the next machine, and is no update.
+	Command Work
 	// Named: the command is kamino promote, which proves a version first that somebody else made.
 	Named bool
 	// Owned: the pool's recipe is cluster-api-provider-azure's, which looks at it in the end.
@@ -87,6 +89,8 @@ type World struct {
 	person     string              // image that a person wrote into the model
 	vanished   time.Time           // the cloud shows everything again at that time
 	forged     *machine            // that wrote a mark of no run
+	nexts      []string            // what the next machine booted from, one after the other
+	chosen     []string            // what nexts must be in the end; nil for anything
 	trouble    error               // of the harness itself
 
 	changes sync.Mutex
@@ -284,6 +288,7 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind worlds.Fault) 
 		w.refresh()
 		w.audit.After(&was, &w.state, c.means)
 		w.audit.Changed(&w.state)
+		w.judgeNext()
 	}
 	return answer
 }

@@ -1,8 +1,8 @@
 // Package mutants holds known bad behaviours of the engine, and of providers, as patches of their
 // source, to show that tests notice them. Each is a unified diff with a heading: what it does, the
 // defect of the original that it translates (Like), the invariant that must find it (By, empty for
-// any), whether only the simulated world has what it needs (Sim: only), and the folder of the
-// provider that it changes (In).
+// any), whether only the simulated world has what it needs (Sim: only), the command that it spoils
+// (Work, empty for an update), and the folder of the provider that it changes (In).
 //
 // The product knows nothing of them. [Overlay] applies every patch to copies, for go test -overlay.
 // All are in one binary, which is linked once: a function that a patch changes begins, in the
@@ -29,6 +29,7 @@ type Mutant struct {
 	Like string // the original's defect that it translates, "" another
 	By   string // the invariant that must find it, "" any
 	Sim  bool   // what it needs is in the simulated world only
+	Work string // the command that it spoils, "" an update
 	In   string // the folder of the provider that it changes, "" the engine
 
 	patch []byte
@@ -59,6 +60,8 @@ func All() []Mutant {
 				m.By = value
 			case "In":
 				m.In = value
+			case "Work":
+				m.Work = value
 			case "Sim":
 				m.Sim = value == "only"
 			}

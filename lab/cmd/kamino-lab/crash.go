@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ func newCrashCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crash",
 		Short: "Kill, lie to and interfere with Kamino at every call, and check whether anything is lost",
-		Long: `Run kamino update, kamino patch or a controller again and again between a real kube-apiserver and the
+		Long: `Run kamino update, patch, rollback, withdraw, promote or a controller again and again between a real kube-apiserver and the
 emulator of a cloud, and do harm at one external call each time: kill it before, during and
 after the call, answer with every lie that the two sides are known for, let
 others change the world at that moment. Then the command is run again, all
@@ -59,7 +60,7 @@ Exits with 1 if anything is violated or a required cell of the matrix is empty.`
 	f := cmd.Flags()
 	f.StringVarP(&c.output, "output", "o", "text", "text or json")
 	f.StringVar(&c.cloud, "cloud", "azure", "azure or aws")
-	f.StringVar(&c.work, "work", "", "update, patch or controller (default all): what is disturbed")
+	f.StringVar(&c.work, "work", "", "what is disturbed: some of update, patch, controller, rollback, withdraw, promote, separated by commas (default all)")
 	f.IntVar(&c.sample, "sample", 0, "try only so many cases: one of every cell, then what --seed draws; 0 tries all")
 	f.Uint64Var(&c.seed, "seed", 0, "what draws the sample (default: from the time, and printed)")
 	f.IntVar(&c.workers, "workers", 2*runtime.NumCPU(), "how many control planes to use side by side; much of its time each waits")
@@ -80,8 +81,10 @@ func (c *crashCommand) Run(cmd *cobra.Command) error {
 	if c.cloud != "azure" && c.cloud != lab.OnAWS {
 		return fmt.Errorf("unknown cloud %q: use --cloud azure or --cloud aws", c.cloud)
 	}
-	if work := crash.Work(c.work); work != "" && work != crash.Update && (work != crash.Patch && work != crash.Keep || c.cloud == lab.OnAWS) {
-		return fmt.Errorf("work %q is unknown on %s: use --work update, on Azure also --work patch or --work controller", c.work, c.cloud)
+	for _, work := range crash.Work(c.work).Each() {
+		if known := crash.Works(c.cloud == lab.OnAWS); c.work != "" && !slices.Contains(known, work) {
+			return fmt.Errorf("work %q is unknown on %s: use some of %v, separated by commas", work, c.cloud, known)
+		}
 	}
 	if c.work == string(crash.Keep) && c.processes {
 		return errors.New("--process kills commands: omit it with --work controller (make test-storm kills processes of the controller)")
