@@ -7,7 +7,7 @@ package aws
 // (https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-launch-template-permissions.html).
 func Actions() []string {
 	return []string{
-		"autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeInstanceRefreshes", "ec2:DescribeImages", "ec2:DescribeInstanceAttribute",
+		"autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeInstanceRefreshes", "autoscaling:DescribeLaunchConfigurations", "ec2:DescribeImages", "ec2:DescribeInstanceAttribute",
 		"ec2:DescribeInstances", "ec2:DescribeLaunchTemplateVersions", "ec2:DescribeSnapshots", "ec2:DescribeVolumes", "ssm:GetParameters",
 
 		"autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags", "autoscaling:EnterStandby", "autoscaling:ExitStandby", "autoscaling:ResumeProcesses",

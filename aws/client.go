@@ -77,16 +77,17 @@ type (
 		TerminateInstances             ec2Call[ec2.TerminateInstancesInput, ec2.TerminateInstancesOutput]
 	}
 	scalingCalls struct {
-		CreateOrUpdateTags        scalingCall[autoscaling.CreateOrUpdateTagsInput, autoscaling.CreateOrUpdateTagsOutput]
-		DeleteTags                scalingCall[autoscaling.DeleteTagsInput, autoscaling.DeleteTagsOutput]
-		DescribeAutoScalingGroups scalingCall[autoscaling.DescribeAutoScalingGroupsInput, autoscaling.DescribeAutoScalingGroupsOutput]
-		DescribeInstanceRefreshes scalingCall[autoscaling.DescribeInstanceRefreshesInput, autoscaling.DescribeInstanceRefreshesOutput]
-		EnterStandby              scalingCall[autoscaling.EnterStandbyInput, autoscaling.EnterStandbyOutput]
-		ExitStandby               scalingCall[autoscaling.ExitStandbyInput, autoscaling.ExitStandbyOutput]
-		ResumeProcesses           scalingCall[autoscaling.ResumeProcessesInput, autoscaling.ResumeProcessesOutput]
-		SetDesiredCapacity        scalingCall[autoscaling.SetDesiredCapacityInput, autoscaling.SetDesiredCapacityOutput]
-		SuspendProcesses          scalingCall[autoscaling.SuspendProcessesInput, autoscaling.SuspendProcessesOutput]
-		UpdateAutoScalingGroup    scalingCall[autoscaling.UpdateAutoScalingGroupInput, autoscaling.UpdateAutoScalingGroupOutput]
+		CreateOrUpdateTags           scalingCall[autoscaling.CreateOrUpdateTagsInput, autoscaling.CreateOrUpdateTagsOutput]
+		DeleteTags                   scalingCall[autoscaling.DeleteTagsInput, autoscaling.DeleteTagsOutput]
+		DescribeAutoScalingGroups    scalingCall[autoscaling.DescribeAutoScalingGroupsInput, autoscaling.DescribeAutoScalingGroupsOutput]
+		DescribeLaunchConfigurations scalingCall[autoscaling.DescribeLaunchConfigurationsInput, autoscaling.DescribeLaunchConfigurationsOutput]
+		DescribeInstanceRefreshes    scalingCall[autoscaling.DescribeInstanceRefreshesInput, autoscaling.DescribeInstanceRefreshesOutput]
+		EnterStandby                 scalingCall[autoscaling.EnterStandbyInput, autoscaling.EnterStandbyOutput]
+		ExitStandby                  scalingCall[autoscaling.ExitStandbyInput, autoscaling.ExitStandbyOutput]
+		ResumeProcesses              scalingCall[autoscaling.ResumeProcessesInput, autoscaling.ResumeProcessesOutput]
+		SetDesiredCapacity           scalingCall[autoscaling.SetDesiredCapacityInput, autoscaling.SetDesiredCapacityOutput]
+		SuspendProcesses             scalingCall[autoscaling.SuspendProcessesInput, autoscaling.SuspendProcessesOutput]
+		UpdateAutoScalingGroup       scalingCall[autoscaling.UpdateAutoScalingGroupInput, autoscaling.UpdateAutoScalingGroupOutput]
 	}
 	ssmCalls struct {
 		GetParameters call[ssm.GetParametersInput, ssm.GetParametersOutput, ssm.Options]
@@ -101,7 +102,7 @@ func newCalls(c sdk.Config) (ec2Calls, scalingCalls, ssmCalls) {
 			e.GetConsoleOutput, e.CreateLaunchTemplateVersion, e.CreateSnapshot, e.CreateTags, e.DeleteSnapshot, e.DeleteTags, e.DeregisterImage,
 			e.ModifyLaunchTemplate, e.RegisterImage, e.RunInstances, e.StartInstances, e.StopInstances, e.TerminateInstances,
 		}, scalingCalls{
-			a.CreateOrUpdateTags, a.DeleteTags, a.DescribeAutoScalingGroups, a.DescribeInstanceRefreshes, a.EnterStandby, a.ExitStandby, a.ResumeProcesses,
+			a.CreateOrUpdateTags, a.DeleteTags, a.DescribeAutoScalingGroups, a.DescribeLaunchConfigurations, a.DescribeInstanceRefreshes, a.EnterStandby, a.ExitStandby, a.ResumeProcesses,
 			a.SetDesiredCapacity, a.SuspendProcesses, a.UpdateAutoScalingGroup,
 		}, ssmCalls{s.GetParameters, s.PutParameter}
 }

@@ -179,6 +179,7 @@ func (c *cloud) storyOfImages(former kamino.Pool) error {
 	if err := c.Promote(ctx, pool, again); err != nil {
 		return err
 	}
+	c.server.Seed(emulator.Group{Name: "old", Configuration: "old"}) // what it launches from is read before anything is deleted
 	if err := c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.Version, Name: "2026.1.3"}); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -106,6 +107,15 @@ func (p *Provider) launchedBy(ctx context.Context, but, image string) (string, e
 		}
 		if slices.ContainsFunc(overrides(other.MixedInstancesPolicy), func(o scaling.LaunchTemplateOverrides) bool { return text(o.ImageId) == image }) {
 			return who, nil
+		}
+		if name := text(other.LaunchConfigurationName); name != "" {
+			out, err := p.scaling.DescribeLaunchConfigurations(ctx, &autoscaling.DescribeLaunchConfigurationsInput{LaunchConfigurationNames: []string{name}})
+			if err != nil {
+				return "", translate(err, "read launch configuration %s", name)
+			}
+			if slices.ContainsFunc(out.LaunchConfigurations, func(l scaling.LaunchConfiguration) bool { return text(l.ImageId) == image }) {
+				return who, nil
+			}
 		}
 		for _, s := range specifications(other) {
 			if text(s.LaunchTemplateId) == "" {

@@ -140,7 +140,7 @@ func TestOtherGroupsTemplate(t *testing.T) {
 	}
 }
 
-// TestDeleteNamed: what an override of another group names, or a parameter of this pool's that its
+// TestDeleteNamed: what an override or the launch configuration of another group names, or a parameter of this pool's that its
 // template does not name at the moment, is in use.
 func TestDeleteNamed(t *testing.T) {
 	for _, tt := range []struct {
@@ -149,6 +149,9 @@ func TestDeleteNamed(t *testing.T) {
 	}{
 		{"an override of another group", func(c *cloud, _ kamino.Pool, v []kamino.Artifact) {
 			c.server.Seed(emulator.Group{Name: "green", Count: 1, Min: 1, Mixed: true, Version: "1", Override: data("ImageId", v[0].ID)})
+		}},
+		{"a launch configuration of another group", func(c *cloud, _ kamino.Pool, v []kamino.Artifact) {
+			c.server.Seed(emulator.Group{Name: "green", Configuration: "old", Image: v[0].ID})
 		}},
 		{"the pool's own parameter", func(c *cloud, before kamino.Pool, v []kamino.Artifact) {
 			c.promote(kamino.Target{Version: v[0].Name, Reference: kamino.ByPointer})

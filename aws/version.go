@@ -239,7 +239,7 @@ func (p *Provider) deleteVersion(ctx context.Context, pool kamino.Pool, a kamino
 	if other, err := p.launchedBy(ctx, text(g.AutoScalingGroupName), id); err != nil {
 		return err
 	} else if other != "" {
-		return fmt.Errorf("delete image %s: the template of Auto Scaling group %s names it: %w", id, other, kamino.ErrInUse)
+		return fmt.Errorf("delete image %s: Auto Scaling group %s launches from it: %w", id, other, kamino.ErrInUse)
 	}
 	if own := p.ParameterName(pool); own != g.recipe.Parameter { // somebody may let a template name it again
 		if held, err := p.parameter(ctx, own); err != nil && !errors.Is(err, kamino.ErrNotFound) {

@@ -232,6 +232,26 @@ func records[T any](c *call, found []T, set string, show func(T) any) (object, *
 	return object{set: each(found, show), "NextToken": next}, nil
 }
 
+// configuration is a launch configuration.
+type configuration struct {
+	Name, Image, Type string
+	Created           time.Time
+}
+
+// describeConfigurations ignores names that it does not know.
+func describeConfigurations(c *call) (object, *apiError) {
+	names := texts(c.in, "LaunchConfigurationNames")
+	var found []*configuration
+	for _, name := range slices.Sorted(maps.Keys(c.s.store.Configurations)) {
+		if len(names) == 0 || slices.Contains(names, name) {
+			found = append(found, c.s.store.Configurations[name])
+		}
+	}
+	return records(c, found, "LaunchConfigurations", func(l *configuration) any {
+		return object{"LaunchConfigurationName": l.Name, "ImageId": l.Image, "InstanceType": l.Type, "CreatedTime": l.Created}
+	})
+}
+
 // describeMembers ignores IDs that it does not know.
 func describeMembers(c *call) (object, *apiError) {
 	ids := texts(c.in, "InstanceIds")

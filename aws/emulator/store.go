@@ -40,8 +40,10 @@ type store struct {
 	Templates  map[string]*template
 	Groups     map[string]*group
 	Parameters map[string]*parameter
-	Tokens     map[string]remembered
-	FreeNames  map[string]time.Time // image names of deregistered images, until when they are refused
+	// Configurations are launch configurations, the templates of before; they are only read.
+	Configurations map[string]*configuration
+	Tokens         map[string]remembered
+	FreeNames      map[string]time.Time // image names of deregistered images, until when they are refused
 }
 
 // remembered is what was answered to a client token.
@@ -54,7 +56,7 @@ func newStore() *store {
 	return &store{
 		Instances: map[string]*instance{}, Volumes: map[string]*volume{}, Snapshots: map[string]*snapshot{}, Images: map[string]*image{},
 		Templates: map[string]*template{}, Groups: map[string]*group{}, Parameters: map[string]*parameter{}, Tokens: map[string]remembered{},
-		FreeNames: map[string]time.Time{},
+		FreeNames: map[string]time.Time{}, Configurations: map[string]*configuration{},
 	}
 }
 
