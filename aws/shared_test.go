@@ -140,8 +140,8 @@ func TestOtherGroupsTemplate(t *testing.T) {
 	}
 }
 
-// TestDeleteNamed: what an override or the launch configuration of another group names, or a parameter of this pool's that its
-// template does not name at the moment, is in use.
+// TestDeleteNamed: what an override or the launch configuration of another group names, or a
+// parameter of this pool's that its template does not name at the moment, is in use.
 func TestDeleteNamed(t *testing.T) {
 	for _, tt := range []struct {
 		name string
