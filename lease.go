@@ -101,6 +101,8 @@ type Ledger struct {
 	Unbuilt []string `json:"unbuilt,omitempty"`
 	// Withdrew is the withdrawal that gave the pool its next image; nil where that was chosen.
 	Withdrew *Withdrawal `json:"withdrew,omitempty"`
+	// Empty: a run of this ledger made the image definition, and none began a version in it so far.
+	Empty bool `json:"empty,omitempty"`
 	// Trial is the version that was promoted to be proved in the pool, until it has passed.
 	Trial string `json:"trial,omitempty"`
 	// Owed are new nodes that a run was asked for and did not live to see.

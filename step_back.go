@@ -308,10 +308,14 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 	r.donor.node = n
 	if mark != nil && mark.Run == r.held.run {
 		off := act(ActUnmark, "remove the block and the protection", func(ctx context.Context) error { return r.takeOff(ctx, n) }).announcing(ActUnseal, deleteTheSealPod)
-		if !r.held.givingBack && r.work() == "" && r.imageMissing() {
+		builds := !r.held.givingBack && r.work() == "" && r.imageMissing()
+		if builds {
 			off = off.announcing(ActCreateVersion, buildText(r.image.version.Name))
 		}
-		return off.noting(r.held.ifOwn(func(l *Lease) { l.Record.Sealing, l.Record.Held, l.Record.AwayEnds = false, false, r.away.to.UTC() })), nil
+		return off.noting(r.held.ifOwn(func(l *Lease) {
+			l.Record.Sealing, l.Record.Held, l.Record.AwayEnds = false, false, r.away.to.UTC()
+			l.Ledger.Empty = l.Ledger.Empty && !builds
+		})), nil
 	}
 	if r.back.unsealed {
 		return done("as it was before"), nil

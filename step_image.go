@@ -53,7 +53,9 @@ func (r *Run) ensure(ctx context.Context, want Artifact, check func(Artifact) er
 	create := act(createAct(want.Kind), createText(want.Kind, want.Name), func(ctx context.Context) error {
 		return r.engine.Provider.Create(ctx, r.pool, want)
 	})
-	if len(found) == 0 {
+	if len(found) == 0 && !r.held.lease.Ledger.Empty { // versions live in it
+		return create.noting(func(l *Lease) { l.Ledger.Empty = true }), nil
+	} else if len(found) == 0 {
 		return create, nil
 	}
 	have := found[0]
@@ -224,14 +226,18 @@ func (r *Run) createVersion(ctx context.Context) (Next, error) {
 	if hidden && r.opts.ImageOnly && !r.opts.AcceptBootstrap {
 		want.Tags[TagBootstrap] = bootstrapUnaccepted
 	}
-	return act(ActCreateVersion, buildText(want.Name), func(ctx context.Context) error {
+	create := act(ActCreateVersion, buildText(want.Name), func(ctx context.Context) error {
 		err := r.engine.Provider.Create(ctx, r.pool, want)
 		if noZRS(err) {
 			return r.held.setLease(ctx, func(l *Lease) { l.Record.Storage = StorageLRS })
 		}
 		r.image.there, r.image.lost = err == nil, time.Time{}
 		return err
-	}), nil
+	})
+	if r.held.lease.Ledger.Empty { // it is noted when the block comes off, where this run had a donor
+		create = create.noting(func(l *Lease) { l.Ledger.Empty = false })
+	}
+	return create, nil
 }
 
 func buildText(version string) string { return "build version " + version }

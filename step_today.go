@@ -303,7 +303,7 @@ func (r *Run) unlisted(versions []Artifact) string {
 	// one that failed before; who sealed the donor had waited.
 	rec := r.held.lease.Record
 	first := r.held.adopted && rec.Version != "" && (l.Past == nil || len(known) == 0 && !rec.Away().IsZero())
-	if len(versions) == 0 && (r.image.formerHome && !first || len(known) > 0) {
+	if len(versions) == 0 && (r.image.formerHome && !first && !l.Empty || len(known) > 0) {
 		return "the image versions of the pool, of which none is listed"
 	}
 	for _, name := range known {
