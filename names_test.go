@@ -417,3 +417,10 @@ func TestAcquittal(t *testing.T) {
 		t.Error("the first instance followed, and the three that came a day later did not: the definition is believed")
 	}
 }
+
+// zones puts a canary into another zone than its sibling, which labels itself with its own.
+func (s *Sight) zones(own string) {
+	const zone, label = "topology.kubernetes.io/zone", "example.com/zone"
+	s.Sibling.Labels, s.Sibling.Own = map[string]string{zone: "eu-1a"}, map[string]string{label: "eu-1a"}
+	s.Node.Labels[zone], s.Node.Labels[label] = "eu-1b", own
+}

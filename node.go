@@ -420,3 +420,10 @@ func (l LabelDemand) on(n Node) bool {
 	value, ok := n.Labels[l.Key]
 	return ok && (l.Value == "" || value == l.Value)
 }
+
+// places says whether a value tells where a node is, or which it is: bootstrap scripts put that
+// into labels of their own.
+func (n Node) places(value string) bool {
+	id := string(n.ProviderID)
+	return value != "" && slices.Contains([]string{n.Name, n.Labels["topology.kubernetes.io/zone"], n.Labels["topology.kubernetes.io/region"], id, id[strings.LastIndex(id, "/")+1:]}, value)
+}

@@ -271,7 +271,7 @@ func judgeLabels(s Sight, b Bounds) (Outcome, string) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Sibling.Own)) {
 		want := s.Sibling.Own[key]
-		if got, ok := s.Node.Labels[key]; !perNode(key) && (!ok || got != want) {
+		if got, ok := s.Node.Labels[key]; !perNode(key) && (!ok || got != want) && !(s.Node.places(got) && s.Sibling.places(want)) {
 			return s.byAndBy(b, s.ofLabel(key, want), fmt.Sprintf("label %s is %q, on node %s it is %q", key, got, s.Sibling.Name, want))
 		}
 	}

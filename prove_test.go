@@ -192,9 +192,9 @@ func TestJudge(t *testing.T) {
 
 		{"a label of the kubelet lacks", func(s *Sight) { delete(s.Node.Labels, "agentpool") }, fail, "labels"},
 		{"a wrong label", func(s *Sight) { s.Node.Labels["agentpool"] = "b" }, fail, "labels"},
-		{"a label that one node alone has, the donor away", func(s *Sight) {
-			s.Donor, s.Sibling.Own = "", map[string]string{"example.com/forged": "x"}
-		}, unsure, "labels"},
+		{"a label with the zone", func(s *Sight) { s.zones("eu-1b") }, pass, "cloud"},
+		{"a label with another zone", func(s *Sight) { s.zones("eu-1c") }, fail, "labels"},
+		{"a label that one node alone has, the donor away", func(s *Sight) { s.Donor, s.Sibling.Own = "", map[string]string{"x/forged": "x"} }, unsure, "labels"},
 		{"a label that all nodes of the pool have, the donor away", func(s *Sight) {
 			s.Donor, s.Peers = "", []Node{{Labels: map[string]string{"agentpool": "a"}}, {Labels: map[string]string{"agentpool": "a"}}}
 			s.Node.Labels["agentpool"] = "b"

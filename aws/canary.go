@@ -1,10 +1,12 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,21 +37,41 @@ func (p *Provider) CanaryFit(ctx context.Context, pool kamino.Pool) (kamino.Cana
 	if g.data == nil {
 		return kamino.CanaryFit{Refusals: pool.Refusals}, nil
 	}
+	return g.fit(), nil
+}
+
+func (g group) fit() kamino.CanaryFit {
 	fit := kamino.CanaryFit{Size: g.size()}
+	// RunInstances takes no template that has them
+	// (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RequestLaunchTemplateData.html).
+	if g.data.InstanceRequirements != nil || fit.Size == "" {
+		fit.Refusals = append(fit.Refusals, kamino.Refusal{Code: "canary-type", Field: "InstanceRequirements", Why: "the group chooses instance types by attributes: a single instance cannot be launched so",
+			Do: "name a type in the launch template, and the attributes in the group; without that the proof is in the pool"})
+		return fit
+	}
+	_, fit.LeftOut = g.canaryTags()
 	_, byAgent, refusal := taintedUserData(text(g.data.UserData), strings.Repeat("0", 64))
 	if refusal != nil {
 		fit.Refusals = append(fit.Refusals, *refusal)
-		return fit, nil
+		return fit
 	}
 	fit.ByAgent = byAgent
-	return fit, nil
+	return fit
 }
 
-// size is the type of a canary: the first of a mixed policy, else the template's.
+// size is the type of a canary: the first of a mixed policy, else the template's, else, where the
+// group chooses types by attributes, that of an instance it has; "" without one.
 func (g group) size() string {
 	for _, o := range overrides(g.MixedInstancesPolicy) {
 		if text(o.InstanceType) != "" {
 			return *o.InstanceType
+		}
+	}
+	if g.data.InstanceType == "" {
+		for _, m := range g.Instances {
+			if text(m.InstanceType) != "" {
+				return *m.InstanceType
+			}
 		}
 	}
 	return string(g.data.InstanceType)
@@ -66,7 +88,7 @@ func (p *Provider) Canaries(ctx context.Context, pool kamino.Pool) ([]kamino.Can
 		if tagOf(in.Tags, kamino.TagPool) == pool.Name {
 			c := canary(in)
 			found = append(found, c)
-			p.known.launches(pool, c.Name, text(in.InstanceId))
+			p.known.launches(pool, c.Name, launched{instance: text(in.InstanceId)})
 		}
 	}
 	return found, nil
@@ -137,7 +159,7 @@ func (p *Provider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kam
 	out, err := p.ec2.RunInstances(ctx, p.canaryInput(g, pool, order, user))
 	switch {
 	case err == nil && len(out.Instances) == 1:
-		p.known.launches(pool, order.Name, text(out.Instances[0].InstanceId))
+		p.known.launches(pool, order.Name, launched{text(out.Instances[0].InstanceId), p.config.Clock.Now()})
 	case hasCode(err, blockedCodes...):
 		return fmt.Errorf("launch canary %s: %w: %w", order.Name, kamino.ErrBlocked, classify(err))
 	case hasCode(err, "IdempotentParameterMismatch"): // its tags are not found yet
@@ -148,17 +170,10 @@ func (p *Provider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kam
 
 // canaryInput has the tags that the group would propagate: the cluster is known by them.
 func (p *Provider) canaryInput(g group, pool kamino.Pool, order kamino.CanaryOrder, user string) *ec2.RunInstancesInput {
-	tags := map[string]string{"Name": order.Name}
-	for _, t := range g.Tags {
-		if sdk.ToBool(t.PropagateAtLaunch) && !strings.HasPrefix(text(t.Key), "aws:") {
-			tags[text(t.Key)] = text(t.Value)
-		}
-	}
+	tags, _ := g.canaryTags()
+	tags["Name"] = order.Name
 	own := map[string]string{tagCanaryName: order.Name, kamino.TagCanary: order.Version, kamino.TagPool: pool.Name, kamino.TagRun: order.Run, kamino.TagNonce: order.Nonce,
 		kamino.TagExpires: order.Expires.UTC().Format(time.RFC3339)}
-	for key := range own {
-		delete(tags, key)
-	}
 	one := int32(1)
 	input := &ec2.RunInstancesInput{
 		LaunchTemplate: &types.LaunchTemplateSpecification{LaunchTemplateId: &g.recipe.Template, Version: sdk.String(fmt.Sprint(g.recipe.Version))},
@@ -175,6 +190,41 @@ func (p *Provider) canaryInput(g group, pool kamino.Pool, order kamino.CanaryOrd
 	}
 	return input
 }
+
+// mostTags is how many tags a resource may have
+// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html#tag-restrictions).
+const mostTags = 50
+
+// canaryTags are those that a group gives its instances, as far as there is room beside a canary's
+// own, and what is left out. By those of Kubernetes a node finds its cluster: they come first.
+func (g group) canaryTags() (tags map[string]string, left []string) {
+	var keys []string
+	all := map[string]string{}
+	for _, t := range g.Tags {
+		key := text(t.Key)
+		if sdk.ToBool(t.PropagateAtLaunch) && !strings.HasPrefix(key, "aws:") && key != "Name" && !slices.Contains(canaryTags, key) {
+			keys, all[key] = append(keys, key), text(t.Value)
+		}
+	}
+	clusters := func(key string) int {
+		if strings.Contains(key, "kubernetes.io/") || strings.Contains(key, "k8s.io/") {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(clusters(a)-clusters(b), cmp.Compare(a, b)) })
+	room := mostTags - len(canaryTags) - 1 // and its name
+	for i, key := range keys {
+		if i >= room {
+			left = append(left, "tag "+key)
+			delete(all, key)
+		}
+	}
+	return all, left
+}
+
+// canaryTags are the tags of a canary alone.
+var canaryTags = []string{tagCanaryName, kamino.TagCanary, kamino.TagPool, kamino.TagRun, kamino.TagNonce, kamino.TagExpires}
 
 // interfacesIn are a template's network interfaces, with the group's subnet for those that have
 // none: a group fills that in, and RunInstances refuses a subnet beside interfaces
@@ -203,15 +253,20 @@ func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name stri
 	if !strings.HasPrefix(name, "kamino-") {
 		return fmt.Errorf("remove canary %s: that is not the name of a canary: %w", name, kamino.ErrConflict)
 	}
-	ids := []string{p.known.canaryOf(pool, name)}
-	if ids[0] == "" {
+	met := p.known.canaryOf(pool, name)
+	ids := []string{met.instance}
+	if met.instance == "" {
 		var err error
 		if ids, err = p.canaryInstances(ctx, pool, name); err != nil || len(ids) == 0 {
 			return err
 		}
 	}
 	_, err := p.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
-	if err = translate(err, "remove canary %s", name); err == nil || errors.Is(err, kamino.ErrNotFound) {
+	err = translate(err, "remove canary %s", name)
+	if errors.Is(err, kamino.ErrNotFound) && p.config.Clock.Now().Sub(met.at) < shownWithin { // not shown yet is not gone
+		return fmt.Errorf("canary %s was launched at %s and is not shown yet: %w", name, met.at.UTC().Format(time.RFC3339), kamino.ErrInProgress)
+	}
+	if err == nil || errors.Is(err, kamino.ErrNotFound) {
 		p.known.terminates(pool, name)
 		return nil
 	}

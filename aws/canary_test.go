@@ -1,12 +1,19 @@
 package aws
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/smithy-go"
 
 	"kamino.dev/kamino"
 )
@@ -40,3 +47,103 @@ func TestCanaryStoppedByAPerson(t *testing.T) {
 		}
 	}
 }
+
+// TestDeleteReadsAllPages: EC2 may answer a filtered list with an empty page and a token. The
+// instance that runs of the image is on the second page.
+func TestDeleteReadsAllPages(t *testing.T) {
+	p := &Provider{region: "eu-central-1", known: newKnown(), groups: map[string]string{}, config: Config{Cluster: "lab", Clock: fixedClock{}}}
+	pool := kamino.Pool{ID: p.poolID("blue"), Name: "blue"}
+	p.scaling.DescribeAutoScalingGroups = func(context.Context, *autoscaling.DescribeAutoScalingGroupsInput, ...func(*autoscaling.Options)) (*autoscaling.DescribeAutoScalingGroupsOutput, error) {
+		return &autoscaling.DescribeAutoScalingGroupsOutput{AutoScalingGroups: []scaling.AutoScalingGroup{{AutoScalingGroupName: sdk.String("blue")}}}, nil
+	}
+	p.ssm.GetParameters = func(context.Context, *ssm.GetParametersInput, ...func(*ssm.Options)) (*ssm.GetParametersOutput, error) {
+		return &ssm.GetParametersOutput{}, nil
+	}
+	p.ec2.DescribeImages = func(context.Context, *ec2.DescribeImagesInput, ...func(*ec2.Options)) (*ec2.DescribeImagesOutput, error) {
+		return &ec2.DescribeImagesOutput{Images: []types.Image{{ImageId: sdk.String("ami-1"), Name: sdk.String(imageName(pool, "1")),
+			Tags: tagsIn(map[string]string{kamino.TagPool: "blue", tagVersion: "1"})}}}, nil
+	}
+	p.ec2.DescribeInstances = func(_ context.Context, in *ec2.DescribeInstancesInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+		if text(in.NextToken) == "" {
+			return &ec2.DescribeInstancesOutput{NextToken: sdk.String("more")}, nil
+		}
+		return &ec2.DescribeInstancesOutput{Reservations: []types.Reservation{{Instances: []types.Instance{{InstanceId: sdk.String("i-0123456789abcdef0"), ImageId: sdk.String("ami-1")}}}}}, nil
+	}
+	gone := false
+	p.ec2.DeregisterImage = func(context.Context, *ec2.DeregisterImageInput, ...func(*ec2.Options)) (*ec2.DeregisterImageOutput, error) {
+		gone = true
+		return &ec2.DeregisterImageOutput{}, nil
+	}
+	if err := p.Delete(t.Context(), pool, kamino.Artifact{Kind: kamino.Version, Name: "1"}); gone {
+		t.Errorf("an image was deregistered that instance i-0123456789abcdef0 runs of (%v)", err)
+	}
+}
+
+// TestRemoveCanaryNotYetThere: RunInstances has answered, and TerminateInstances does not know the
+// instance yet. Not found after a create is not gone.
+func TestRemoveCanaryNotYetThere(t *testing.T) {
+	p := &Provider{region: "eu-central-1", known: newKnown(), groups: map[string]string{}, config: Config{Clock: fixedClock{}}}
+	pool := kamino.Pool{ID: p.poolID("blue"), Name: "blue"}
+	p.known.launches(pool, "kamino-00000000", launched{"i-0123456789abcdef0", fixedClock{}.Now()}) // as LaunchCanary does with the answer
+	calls := 0
+	p.ec2.TerminateInstances = func(_ context.Context, in *ec2.TerminateInstancesInput, _ ...func(*ec2.Options)) (*ec2.TerminateInstancesOutput, error) {
+		calls++
+		return nil, &smithy.GenericAPIError{Code: "InvalidInstanceID.NotFound", Message: "The instance ID 'i-0123456789abcdef0' does not exist"}
+	}
+	p.ec2.DescribeInstances = func(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+		return &ec2.DescribeInstancesOutput{}, nil
+	}
+	err := p.RemoveCanary(t.Context(), pool, "kamino-00000000")
+	if !errors.Is(err, kamino.ErrInProgress) || p.known.canaryOf(pool, "kamino-00000000").instance == "" {
+		t.Errorf("the canary was launched a moment ago, EC2 does not show it yet, and it counts as removed and is forgotten")
+	}
+}
+
+// TestCanaryOfAttributes: a group that chooses types by attributes has none for a canary but that
+// of an instance; what can have no canary is proved in the pool.
+func TestCanaryOfAttributes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		members []scaling.Instance
+		want    string
+	}{
+		"no instance": {nil, ""},
+		"an instance": {[]scaling.Instance{{InstanceType: sdk.String("m7i.xlarge")}}, "m7i.xlarge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := group{AutoScalingGroup: scaling.AutoScalingGroup{AutoScalingGroupName: sdk.String("blue"), Instances: tt.members, MixedInstancesPolicy: &scaling.MixedInstancesPolicy{
+				LaunchTemplate: &scaling.LaunchTemplate{Overrides: []scaling.LaunchTemplateOverrides{{InstanceRequirements: &scaling.InstanceRequirements{}}}}}},
+				recipe: recipe{Template: "lt-1", Version: 3, ByAttributes: true}, data: &types.ResponseLaunchTemplateData{UserData: sdk.String("")}}
+			fit := g.fit()
+			if fit.Size != tt.want || (tt.want == "") != (len(fit.Refusals) == 1 && fit.Refusals[0].Code == "canary-type") {
+				t.Errorf("%+v", fit)
+			}
+			g.data.InstanceRequirements = &types.InstanceRequirements{}
+			if fit := g.fit(); len(fit.Refusals) != 1 || fit.Refusals[0].Code != "canary-type" {
+				t.Errorf("with attributes in the template: %+v", fit)
+			}
+		})
+	}
+}
+
+// TestCanaryTags: a canary has its own tags and those of its cluster, and as many of the group's as
+// EC2 takes; what is left out is told.
+func TestCanaryTags(t *testing.T) {
+	g := group{AutoScalingGroup: scaling.AutoScalingGroup{AutoScalingGroupName: sdk.String("blue")}, recipe: recipe{Template: "lt-1", Version: 3},
+		data: &types.ResponseLaunchTemplateData{InstanceType: types.InstanceTypeM6iLarge}}
+	for i := range 47 {
+		g.Tags = append(g.Tags, scaling.TagDescription{Key: sdk.String(fmt.Sprintf("cost-%02d", i)), Value: sdk.String("x"), PropagateAtLaunch: sdk.Bool(true)})
+	}
+	g.Tags = append(g.Tags, scaling.TagDescription{Key: sdk.String("kubernetes.io/cluster/lab"), Value: sdk.String("owned"), PropagateAtLaunch: sdk.Bool(true)})
+	in := (&Provider{}).canaryInput(g, kamino.Pool{ID: "aws:eu-central-1/blue", Name: "blue"}, kamino.CanaryOrder{Name: "kamino-00000000", Version: "ami-1", Run: "r"}, "")
+	tags := in.TagSpecifications[0].Tags
+	if len(tags) != 50 || tagOf(tags, "kubernetes.io/cluster/lab") != "owned" || tagOf(tags, tagCanaryName) != "kamino-00000000" || tagOf(tags, "Name") != "kamino-00000000" {
+		t.Errorf("%d tags: %v", len(tags), tagsOut(tags))
+	}
+	if left := g.fit().LeftOut; len(left) != 5 || left[0] != "tag cost-42" {
+		t.Errorf("left out: %v", left)
+	}
+}
+
+type fixedClock struct{ kamino.Clock }
+
+func (fixedClock) Now() time.Time { return time.Date(2026, 11, 25, 4, 0, 0, 0, time.UTC) }

@@ -70,20 +70,23 @@ func failure(reason *types.StateReason, key string) string {
 
 // describe reads an instance; ErrNotFound where it is terminated.
 func (p *Provider) describe(ctx context.Context, name string) (types.Instance, error) {
-	out, err := once(ctx, "instance "+name, func() (*ec2.DescribeInstancesOutput, error) {
-		input := &ec2.DescribeInstancesInput{InstanceIds: []string{name}}
+	found, err := once(ctx, "instance "+name, func() ([]types.Instance, error) {
 		if wide(ctx) {
-			input = &ec2.DescribeInstancesInput{Filters: []types.Filter{filter("instance-id", name)}}
+			return p.instances(ctx, filter("instance-id", name))
 		}
-		return p.ec2.DescribeInstances(ctx, input)
+		out, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{name}})
+		if err != nil || len(out.Reservations) == 0 {
+			return nil, err
+		}
+		return out.Reservations[0].Instances, nil
 	})
 	if err != nil {
 		return types.Instance{}, translate(err, "read instance %s", name)
 	}
-	if len(out.Reservations) == 0 || len(out.Reservations[0].Instances) == 0 {
+	if len(found) == 0 {
 		return types.Instance{}, fmt.Errorf("read instance %s: %w", name, kamino.ErrNotFound)
 	}
-	in := out.Reservations[0].Instances[0]
+	in := found[0]
 	switch {
 	case in.State == nil:
 		return in, fmt.Errorf("read instance %s: no state: %w", name, kamino.ErrUnavailable)

@@ -100,7 +100,7 @@ type known struct {
 	imaged   map[string]bool                        // by snapshot that was made or met here: an image is made of it
 	images   map[string]string                      // by name: the ID, which a name keeps as long as there is an image of it
 	made     map[string]made                        // by volume: the last snapshot
-	canaries map[string]string                      // by canaryKey: the instance that was launched or met here, until it is terminated
+	canaries map[string]launched                    // by canaryKey: the instance that was launched or met here, until it is terminated
 	recent   map[string]answer
 }
 
@@ -108,6 +108,12 @@ type known struct {
 type made struct {
 	snapshot string
 	at       time.Time
+}
+
+// launched is the instance of a canary.
+type launched struct {
+	instance string
+	at       time.Time // when it was launched here; zero: a list has shown it
 }
 
 // steady is what Instance tells besides DescribeInstances.
@@ -119,7 +125,7 @@ type steady struct {
 }
 
 func newKnown() *known {
-	return &known{versions: map[string]types.LaunchTemplateVersion{}, steady: map[string]steady{}, imaged: map[string]bool{}, images: map[string]string{}, made: map[string]made{}, canaries: map[string]string{}, recent: map[string]answer{}}
+	return &known{versions: map[string]types.LaunchTemplateVersion{}, steady: map[string]steady{}, imaged: map[string]bool{}, images: map[string]string{}, made: map[string]made{}, canaries: map[string]launched{}, recent: map[string]answer{}}
 }
 
 func (k *known) version(template, number string) (types.LaunchTemplateVersion, bool) {
@@ -215,13 +221,13 @@ func (k *known) unmake(snapshot string) {
 }
 
 // launches remembers the instance of a canary, canaryOf tells it, and terminates forgets it.
-func (k *known) launches(pool kamino.Pool, name, instance string) {
+func (k *known) launches(pool kamino.Pool, name string, l launched) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.canaries[canaryKey(pool, name)] = instance
+	k.canaries[canaryKey(pool, name)] = l
 }
 
-func (k *known) canaryOf(pool kamino.Pool, name string) string {
+func (k *known) canaryOf(pool kamino.Pool, name string) launched {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.canaries[canaryKey(pool, name)]

@@ -30,6 +30,13 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 		out = append(out, kamino.Refusal{Code: "foreign-parameter", Field: "ImageId", Value: name, Why: "the template names a parameter that others write, and this account cannot",
 			Do: "let the template name the AMI that it holds; Kamino moves the group to parameter " + own})
 	}
+	// PutParameter takes no version or label, and writes no parameter of another account by its ARN
+	// (https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_PutParameter.html).
+	if len(out) == 0 && strings.Contains(name, ":") {
+		out = append(out, kamino.Refusal{Code: "pinned-parameter", Field: "ImageId", Value: name,
+			Why: "the template names a version, a label or the ARN of a parameter: what a promotion writes there would not be what the next instance boots from",
+			Do:  "let the template name the parameter alone, or the AMI that it holds; Kamino moves the group to parameter " + own})
+	}
 	if g.recipe.Template == "" {
 		return out, nil
 	}

@@ -170,3 +170,41 @@ func TestDeleteNamed(t *testing.T) {
 		})
 	}
 }
+
+// TestWildName: an Auto Scaling group may be called b*, and * in a filter stands for anything.
+func TestWildName(t *testing.T) {
+	c := begin(t, setting{})
+	c.server.Seed(emulator.Group{Name: "b*", Count: 1})
+	c.hold()
+	c.must(c.SetPower(t.Context(), c.donor(), kamino.PowerOff))
+	c.clock.Advance(5 * time.Minute)
+	in, err := c.Instance(t.Context(), c.donor())
+	c.must(err)
+	blue := c.pool()
+	c.must(c.Create(t.Context(), blue, kamino.Artifact{Kind: kamino.Snapshot, Name: "snapshot_blue", Source: in.Disk, Tags: map[string]string{kamino.TagRun: "run-1"}}))
+	c.clock.Advance(5 * time.Minute)
+	star, err := c.Pool(t.Context(), "aws:eu-central-1/b*")
+	c.must(err)
+	found, err := c.Find(t.Context(), star, kamino.Snapshot, "")
+	c.must(err)
+	for _, a := range found {
+		t.Errorf("snapshot %s of pool blue is taken for one of pool b*", a.Name)
+		c.must(c.Delete(t.Context(), star, a))
+	}
+	c.clock.Advance(5 * time.Minute)
+	if left, err := c.Find(t.Context(), blue, kamino.Snapshot, ""); err != nil || len(left) != 1 {
+		t.Errorf("%d snapshots of pool blue are left, want 1 (%v)", len(left), err)
+	}
+}
+
+// TestPinnedParameter: a template may name one version of a parameter. It cannot be written by that
+// name (PutParameter takes no selector), and a promotion would have no effect.
+func TestPinnedParameter(t *testing.T) {
+	c := begin(t, setting{group: emulator.Group{Name: "green", Parameter: "/golden/image"}})
+	c.server.Seed(emulator.Group{Name: "blue", Count: 1, Image: "resolve:ssm:/golden/image:1"})
+	pool, err := c.Pool(t.Context(), "aws:eu-central-1/blue")
+	c.must(err)
+	if got := codes(pool.Refusals); got == "" {
+		t.Error("a pool whose template names /golden/image:1 is not refused: the donor is sealed, and the promotion fails at its end")
+	}
+}

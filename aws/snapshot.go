@@ -150,12 +150,20 @@ func (p *Provider) snapshotsOfPool(ctx context.Context, pool kamino.Pool, name s
 		if name != "" {
 			filters = append(filters, filter("tag:"+tagSnapshot, name))
 		}
-		return p.snapshots(ctx, filters...)
+		all, err := p.snapshots(ctx, filters...)
+		return snapshotsNamed(all, pool, name), err
 	}
 	all, err := once(ctx, "snapshots", func() ([]types.Snapshot, error) { return p.snapshots(ctx, filter("tag-key", tagSnapshot)) })
+	return snapshotsNamed(all, pool, name), err
+}
+
+// snapshotsNamed are those of a pool, and of a name where there is one. A group may be called b*,
+// and * and ? in a filter stand for anything
+// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html).
+func snapshotsNamed(all []types.Snapshot, pool kamino.Pool, name string) []types.Snapshot {
 	return slices.DeleteFunc(slices.Clone(all), func(s types.Snapshot) bool {
 		return tagOf(s.Tags, kamino.TagPool) != pool.Name || name != "" && tagOf(s.Tags, tagSnapshot) != name
-	}), err
+	})
 }
 
 func snapshotArtifact(s types.Snapshot) kamino.Artifact {

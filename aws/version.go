@@ -117,7 +117,9 @@ func (p *Provider) bootedFrom(ctx context.Context, pool kamino.Pool) (map[string
 		return p.instances(ctx, filter("tag:"+groupTag, name), filter("instance-state-name", "pending", "running", "stopping", "stopped"))
 	})
 	for _, in := range all {
-		counts[text(in.ImageId)]++
+		if tagOf(in.Tags, groupTag) == name { // * and ? in a filter stand for anything
+			counts[text(in.ImageId)]++
+		}
 	}
 	return counts, translate(err, "list instances of pool %s", pool.Name)
 }
@@ -228,12 +230,11 @@ func (p *Provider) deleteVersion(ctx context.Context, pool kamino.Pool, a kamino
 	if g.recipe.means() == id {
 		return fmt.Errorf("delete image %s: the next instance of %s boots from it: %w", id, pool.Name, kamino.ErrInUse)
 	}
-	users, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{filter("image-id", id),
-		filter("instance-state-name", "pending", "running", "stopping", "stopped")}})
+	users, err := p.instances(ctx, filter("image-id", id), filter("instance-state-name", "pending", "running", "stopping", "stopped"))
 	if err != nil {
 		return translate(err, "list instances of image %s", id)
 	}
-	if len(users.Reservations) > 0 {
+	if len(users) > 0 {
 		return fmt.Errorf("delete image %s: instances run from it: %w", id, kamino.ErrInUse)
 	}
 	if other, err := p.launchedBy(ctx, text(g.AutoScalingGroupName), id); err != nil {

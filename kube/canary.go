@@ -171,9 +171,10 @@ func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) 
 	job.Labels[labelRun], job.Labels[labelManagedBy] = run, managedBy
 	ttl := int32(probeLife.Seconds()) // one whose run was killed goes by itself, and none before its end is read
 	job.Spec.TTLSecondsAfterFinished = &ttl
-	if most := int64(probeTime.Seconds()); job.Spec.ActiveDeadlineSeconds == nil || *job.Spec.ActiveDeadlineSeconds > most {
-		job.Spec.ActiveDeadlineSeconds = &most // one that waits for a node that is gone ends, too
-	}
+	// One that waits for a node that is gone ends, too. Deadlines of its own run while a registry
+	// gives no image, and Kubernetes deletes the pod that would tell: the proof's bound counts.
+	most := int64(probeTime.Seconds())
+	job.Spec.ActiveDeadlineSeconds, spec.ActiveDeadlineSeconds = &most, nil
 	spec.NodeName = node.Name
 	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
 	return job, nil

@@ -317,10 +317,12 @@ func TestProbeImages(t *testing.T) {
 }
 
 // TestProbeLife: a Job whose end goes before it is read would be made again and again, and one that
-// nobody removes must end.
+// nobody removes must end. Deadlines of its own would end it while the registry is away.
 func TestProbeLife(t *testing.T) {
-	job, err := readProbe([]byte(strings.Replace(probe, "spec:\n", "spec:\n  ttlSecondsAfterFinished: 1\n", 1)), "r", kamino.Node{})
-	if err != nil || *job.Spec.TTLSecondsAfterFinished != 3600 || job.Spec.ActiveDeadlineSeconds == nil || *job.Spec.ActiveDeadlineSeconds != 25*3600 {
+	text := strings.Replace(probe, "spec:\n", "spec:\n  ttlSecondsAfterFinished: 1\n  activeDeadlineSeconds: 120\n", 1)
+	text = strings.Replace(text, "      containers", "      activeDeadlineSeconds: 60\n      containers", 1)
+	job, err := readProbe([]byte(text), "r", kamino.Node{})
+	if err != nil || *job.Spec.TTLSecondsAfterFinished != 3600 || job.Spec.ActiveDeadlineSeconds == nil || *job.Spec.ActiveDeadlineSeconds != 25*3600 || job.Spec.Template.Spec.ActiveDeadlineSeconds != nil {
 		t.Errorf("%+v, %v", job, err)
 	}
 }

@@ -36,6 +36,9 @@ type Process struct {
 	strike *Strike
 	cancel context.CancelFunc
 	slay   func() // kills a real process and returns when it is gone; nil for a goroutine
+	// located: a real process has asked the nodes for their cloud, which it does before it has an
+	// engine. A goroutine does not, so that this call has no number.
+	located bool
 
 	mu     sync.Mutex
 	doomed bool          // killed as soon as it does anything more

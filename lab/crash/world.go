@@ -170,6 +170,11 @@ func (w *World) handle(p *Process, c *Call, r *http.Request) *reply {
 		return nil
 	}
 	p.mu.Lock()
+	if p.slay != nil && !p.located && c.Method == http.MethodGet && c.Path == "/api/v1/nodes" {
+		p.located = true
+		p.mu.Unlock()
+		return w.answer(p, c, r, "")
+	}
 	c.N = len(p.Calls) + 1
 	c.at = w.clock.Now()
 	p.Calls = append(p.Calls, c)
