@@ -272,7 +272,7 @@ func (t *turns) wait(ctx context.Context, e *Engine, o overview) error {
 	began := clock.Now()
 	var stuck time.Time
 	for {
-		why, err := "other pools of this run to have their donors back", error(nil)
+		why, err := "donors of this run's other pools to be back", error(nil)
 		if t.enter(o.id) {
 			if why, err = t.obstacle(ctx, e, o.id); why == "" && err == nil {
 				return nil
@@ -364,7 +364,7 @@ func (t *turns) obstacle(ctx context.Context, e *Engine, own PoolID) (string, er
 		return "donors of other runs to be back: " + someOf(donors), nil
 	}
 	if len(silent) > t.maxNotReady {
-		return fmt.Sprintf("%d nodes to be Ready, where at most %d may not be: %s", len(silent), t.maxNotReady, someOf(silent)), nil
+		return fmt.Sprintf("%d nodes to be Ready, at most %d may be NotReady: %s", len(silent), t.maxNotReady, someOf(silent)), nil
 	}
 	return "", nil
 }

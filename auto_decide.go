@@ -155,7 +155,7 @@ func (o overview) decideBuilding(p *PoolPlan, now time.Time) bool {
 		}
 		p.because("unfinished", "version %s is being built (%d%%)", v.Name, v.Percent)
 		if v.Tags[TagReceipt] == "" {
-			p.hold("no-receipt", "version %s has no seal receipt: it is not built by kamino", v.Name)
+			p.hold("no-receipt", "version %s has no seal receipt: it was not built by kamino", v.Name)
 			return true
 		}
 		for _, n := range o.nodes {
@@ -182,7 +182,7 @@ func (o overview) decideProof(p *PoolPlan, opts AutoOptions) bool {
 		p.hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.pool.Name, v.Name))
 		return true
 	case opts.Proof.Mode == ProveNone && opts.Proof.Promote == PromoteManual, opts.Proof.Mode != ProveCanary && v.gated():
-		p.because("waiting", "version %s is hidden, and no proof before its promotion is wanted", v.Name)
+		p.because("waiting", "version %s is hidden, and no proof is required before its promotion", v.Name)
 		p.hold("promote", "version %s waits to be promoted: %s", v.Name, HowToPromote(o.pool.Name, v.Name))
 		return true
 	case opts.Proof.Mode == ProveNone, opts.Today == TodayAgain, v.Tags[TagReceipt] == "":
@@ -236,11 +236,11 @@ func (o overview) decideNeed(p *PoolPlan, opts AutoOptions, rules Rules, now tim
 	}
 	p.Action, p.Donor = DoUpdate, best[0].Node
 	if v := newestOfDay(o.versions, now); v != nil && (v.whole() || v.Tags[TagBad] != "") && opts.Today != TodayAgain {
-		state := "was built already"
+		state := "exists already"
 		if v.Tags[TagBad] != "" {
 			state = "was " + v.Tags[TagBad]
 		}
-		p.hold("today", "version %s %s, and there is one a day; %s", v.Name, state, hintAgain)
+		p.hold("today", "version %s %s, and only one is made per day; %s", v.Name, state, hintAgain)
 	}
 }
 

@@ -76,7 +76,7 @@ func TestTurns(t *testing.T) {
 		{name: "any number", most: 0, nodes: []Node{donorOf("b"), donorOf("c")}},
 		{name: "the pool's own donor, left by an ended run", most: 1, nodes: []Node{donorOf("a")}},
 		{name: "this process and another", most: 2, nodes: []Node{donorOf("b"), donorOf("c")}, away: []PoolID{"c"}, want: "donor-b"},
-		{name: "too many NotReady", most: 1, notReady: 2, nodes: silent(3), want: "3 nodes to be Ready, where at most 2 may not be: silent-0, silent-1, silent-2"},
+		{name: "too many NotReady", most: 1, notReady: 2, nodes: silent(3), want: "3 nodes to be Ready, at most 2 may be NotReady: silent-0, silent-1, silent-2"},
 		{name: "as many NotReady as may be", most: 1, notReady: 3, nodes: silent(3)},
 		{name: "NotReady counts with any number too", most: 0, notReady: 0, nodes: silent(1), want: "silent-0"},
 		{name: "a donor that is off is not NotReady", most: 2, notReady: 0, nodes: []Node{donorOf("b")}},

@@ -346,8 +346,8 @@ func (s Sight) uncompared(b Bounds) (left []Finding) {
 		return nil
 	}
 	for _, f := range []Finding{
-		{"identity", ProofNotApplicable, "the SSH host keys of the machine that the version was made of are unknown: whether the canary has the same"},
-		{"capacity", ProofNotApplicable, "the version has no donor whose versions it should have"},
+		{"identity", ProofNotApplicable, "the SSH host keys of the machine that the version was made of are unknown, so the canary's cannot be compared"},
+		{"capacity", ProofNotApplicable, "the version has no donor to compare it with"},
 		{"report", ProofNotApplicable, "no receipt lists the packages on the version's disk"},
 	} {
 		if !slices.Contains(b.Without, f.Check) {
@@ -439,7 +439,7 @@ func (o overview) provable(v Artifact) error {
 		return WithHint(fmt.Errorf("version %s of pool %s is withdrawn: %s", v.Name, o.pool.Name, v.Tags[TagBad]),
 			"to use it all the same: kamino rollback --pool %s --to %s", o.pool.Name, v.Name)
 	case now != nil && now.Name == v.Name:
-		return WithHint(fmt.Errorf("new nodes of pool %s boot from version %s already: no proof can come before", o.pool.Name, v.Name),
+		return WithHint(fmt.Errorf("new nodes of pool %s already boot from version %s: it can no longer be proved first", o.pool.Name, v.Name),
 			"go back to another one, or exclude this one from latest, and then prove it; kamino status lists the versions")
 	case now != nil && CompareVersions(now.Name, v.Name) > 0:
 		return WithHint(fmt.Errorf("version %s of pool %s is older than %s, which new nodes boot from", v.Name, o.pool.Name, now.Name),

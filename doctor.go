@@ -167,7 +167,7 @@ func (d *doctor) failed(name string, err error) {
 	}
 	do := "see docs/operations.md if this message appears again"
 	if errors.Is(err, ErrForbidden) {
-		do = "grant these credentials what it names; docs has the roles of Azure, the policies of AWS and what kamino init grants"
+		do = "grant what the message names: docs/azure-role.json, docs/aws-policy.json, and kamino init for the cluster"
 	}
 	d.add(Check{Name: name, State: CheckFailed, Found: err.Error(), Do: advice(err, do)})
 }

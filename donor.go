@@ -268,7 +268,7 @@ func (r *Run) refuseHeld(ctx context.Context) error {
 	}
 	how, err := holder.Holding(ctx, r.pool, r.donor.instance.ID)
 	if err != nil {
-		return fmt.Errorf("read how instance %s stands in pool %s: %w", r.donor.instance.ID, r.pool.Name, err)
+		return fmt.Errorf("read the state of instance %s in pool %s: %w", r.donor.instance.ID, r.pool.Name, err)
 	}
 	if how == InService || how == Remains {
 		return nil
@@ -286,7 +286,7 @@ func (r *Run) refuseServed(ctx context.Context) error {
 	}
 	how, err := holder.Holding(ctx, r.pool, r.donor.instance.ID)
 	if err != nil {
-		return fmt.Errorf("read how instance %s stands in pool %s: %w", r.donor.instance.ID, r.pool.Name, err)
+		return fmt.Errorf("read the state of instance %s in pool %s: %w", r.donor.instance.ID, r.pool.Name, err)
 	}
 	if how == Held {
 		return nil
@@ -312,7 +312,7 @@ func (r *Run) lookHold(ctx context.Context) (Next, error) {
 	how, err := holder.Holding(ctx, r.pool, r.donor.instance.ID)
 	switch {
 	case err != nil:
-		return Next{}, fmt.Errorf("read how instance %s stands in pool %s: %w", r.donor.instance.ID, r.pool.Name, err)
+		return Next{}, fmt.Errorf("read the state of instance %s in pool %s: %w", r.donor.instance.ID, r.pool.Name, err)
 	case how == Held:
 		return done("out of service"), nil
 	case how == Moving:
@@ -348,7 +348,7 @@ func (r *Run) lookInService(ctx context.Context, n Node, id InstanceID) (Next, e
 	if errors.Is(err, ErrNotFound) {
 		return r.lookMissing(ctx, id)
 	} else if err != nil {
-		return Next{}, fmt.Errorf("read how instance %s stands in pool %s: %w", id, r.pool.Name, err)
+		return Next{}, fmt.Errorf("read the state of instance %s in pool %s: %w", id, r.pool.Name, err)
 	}
 	release := act(ActRelease, "put the donor back in service", func(ctx context.Context) error { return holder.Release(ctx, r.pool, id) }).
 		then("the donor to be in service", 0)

@@ -327,7 +327,7 @@ func (r *Run) saveList(ctx context.Context, n Node, receipt Receipt) {
 		return
 	}
 	if err := shelf.SaveList(ctx, r.pool.ID, receipt.Run, DiskList{list, n.Software.Images}); err != nil {
-		r.held.warn("the list of the image's packages is not kept: " + err.Error())
+		r.held.warn("the package list of the image was not saved: " + err.Error())
 	}
 }
 
@@ -339,7 +339,7 @@ func (r *Run) pruneLists(ctx context.Context, versions []Artifact) (next Next, a
 	}
 	runs, err := shelf.Lists(ctx, r.pool.ID)
 	if err != nil {
-		r.held.warn("lists of packages are not pruned: " + err.Error())
+		r.held.warn("old package lists were not deleted: " + err.Error())
 		return Next{}, false
 	}
 	runs = slices.DeleteFunc(runs, func(run string) bool {

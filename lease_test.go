@@ -184,7 +184,7 @@ func TestJudgeBoot(t *testing.T) {
 	for ready, want := range map[time.Duration]Outcome{9 * time.Minute: ProofWaits, 11 * time.Minute: ProofFailed} {
 		s.Ready = s.Now.Add(-ready)
 		s.ReadyAs, s.Node.ReadySince, s.Running = s.Ready, s.Ready, s.Ready.Add(-5*time.Minute)
-		if out, f := Judge(s, b); out != want || f[0].Check != "boot" || !strings.Contains(f[0].Evidence, "Ready 5m0s after the machine ran") {
+		if out, f := Judge(s, b); out != want || f[0].Check != "boot" || !strings.Contains(f[0].Evidence, "Ready 5m0s after the machine started") {
 			t.Errorf("a slow boot before its phases are told, Ready for %s: %s %v", ready, out, f)
 		}
 		alone := b

@@ -202,7 +202,7 @@ func (h *holder) remakeLease(ctx context.Context, next Lease) error {
 	got, err := h.engine.Cluster.SetLease(ctx, next)
 	if err == nil {
 		*h.lease, h.leased = got, now
-		h.warn("somebody deleted the lease of pool " + h.pool.Name + ": made again")
+		h.warn("somebody deleted the lease of pool " + h.pool.Name + "; it was created again")
 		return nil
 	}
 	if !errors.Is(err, ErrConflict) {

@@ -270,7 +270,7 @@ func (m *Mark) holds() string {
 
 // goesOn is what can be typed about a node whose patch has not ended.
 func goesOn(node string) string {
-	return "where its process has ended, kamino patch --target-node " + node + " continues, and kamino restore gives the node back, blocked if its packages may have been changed"
+	return "if its process has ended, kamino patch --target-node " + node + " continues, and kamino restore gives the node back, blocked if its packages may have been changed"
 }
 
 // BlockedNode is a node that did not come back in order from a patch, or whose patch was

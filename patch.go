@@ -80,7 +80,7 @@ func PatchDefaults() PatchOptions {
 func (o PatchOptions) Validate() error {
 	switch w := o.Order; {
 	case o.Pool != "" && o.Donor != "":
-		return WithHint(fmt.Errorf("pool %s and node %s are named at the same time", o.Pool, o.Donor), "use --pool for the best nodes of a pool, or --target-node for one")
+		return WithHint(fmt.Errorf("--pool %s and --target-node %s are mutually exclusive", o.Pool, o.Donor), "use --pool for the best nodes of a pool, or --target-node for one node")
 	case o.Pool+o.Donor == "":
 		return WithHint(errors.New("no pool and no node named"), "use --pool or --target-node; kamino status lists the pools")
 	case o.Nodes < 1 || o.Nodes > 3:

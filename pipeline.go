@@ -149,7 +149,7 @@ func PatchPipeline() []Step {
 			Look: (*Run).lookReboot, Limit: unlimited, Takes: "a node that may be restarting", Until: InReturn},
 		{Name: InExamine, Does: "examine the node: Ready, with its DaemonSets, units and kernel in order",
 			Look: (*Run).lookPatched, Limit: unlimited},
-		{Name: InSign, Does: "mark the node as patched, for kamino plan and for what reads kured's annotation",
+		{Name: InSign, Does: "mark the node as patched, with kured's annotation",
 			Look: (*Run).lookSign},
 		{Name: InRelease, Does: "put the node back in service", When: (*Run).mayRelease, Look: (*Run).lookRelease, Limit: returnLimit, Stubborn: true},
 		{Name: InReturn, Does: "remove the block and the protection",
@@ -202,7 +202,7 @@ func canaryBack() []Step {
 }
 
 // taken is the event on a donor's node: one tells of all that comes until it is given back.
-const taken = "the node is drained to make an image of its disk, which is sealed then; the node is switched off, copied, and started again"
+const taken = "the node is drained, its disk is sealed, and it is switched off, copied and started again"
 
 const (
 	defaultLimit = 30 * time.Minute

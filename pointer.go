@@ -268,7 +268,7 @@ func againstPointer(pool Pool, versions []Artifact) string {
 // nothing that a person excluded.
 func (r *Run) towardsPointer(versions []Artifact) string {
 	if resolved(versions) == nil {
-		return "every version is excluded: let the one that the model names count for the definition again; or use --image-reference version"
+		return "every version is excluded from latest: include the one that the model names again, or use --image-reference version"
 	}
 	return "kamino rollback --pool " + r.pool.Name + " --to VERSION sets the one that it stands for; or use --image-reference version"
 }

@@ -155,7 +155,7 @@ const (
 func (r *Run) omit(v Artifact) Next {
 	v.Tags = maps.Clone(v.Tags)
 	v.Tags[TagProof] = proofOmitted
-	return act(ActMarkVersion, "note on version "+v.Name+" that it is taken without a proof", func(ctx context.Context) error {
+	return act(ActMarkVersion, "record on version "+v.Name+" that it is accepted without a proof", func(ctx context.Context) error {
 		return r.engine.Provider.SetTags(ctx, r.pool, v)
 	}).of(v.Name)
 }
@@ -367,7 +367,7 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 	}
 	v.Tags = maps.Clone(v.Tags)
 	v.Tags[TagProof] = proofPassed
-	return r.writeVersion("note on version "+v.Name+" that it passed its proof", v), nil
+	return r.writeVersion("record on version "+v.Name+" that it passed its proof", v), nil
 }
 
 // withdrawn takes the promoted version back: the good one before it takes its place.

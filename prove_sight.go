@@ -109,15 +109,15 @@ func (s Sight) leaving() (Outcome, string) {
 	case !s.Gone.IsZero():
 		return ProofInconclusive, "the canary is gone from the cloud: somebody deleted it"
 	case c.State == Deleting:
-		return ProofInconclusive, "somebody deletes the canary"
+		return ProofInconclusive, "somebody is deleting the canary"
 	case !s.Running.IsZero() && c.State != Failed && c.Instance == "":
 		return ProofInconclusive, "the cloud shows no machine of the canary any more"
 	case c.Power == PowerOff:
-		return ProofInconclusive, "the canary is off, and it is unknown who switched it off" + s.lastLines()
+		return ProofInconclusive, "the canary is off, and Kamino did not switch it off" + s.lastLines()
 	case s.Node.Deleting:
-		return ProofInconclusive, "somebody deletes its node " + s.Node.Name
+		return ProofInconclusive, "somebody is deleting its node " + s.Node.Name
 	case s.Node.Tainted(TaintDeleting):
-		return ProofInconclusive, "cluster-autoscaler takes its node " + s.Node.Name + " away"
+		return ProofInconclusive, "cluster-autoscaler is deleting its node " + s.Node.Name
 	}
 	return "", ""
 }
@@ -167,7 +167,7 @@ func (r *Run) examine(ctx context.Context) (Outcome, []Finding, error) {
 	case p.blind.IsZero():
 		p.blind = now
 	case now.Sub(p.blind) > max(r.opts.Proof.Budget, r.opts.Proof.For):
-		return ProofInconclusive, []Finding{{"cloud", ProofInconclusive, "cloud or API server do not answer: " + err.Error()}}, nil
+		return ProofInconclusive, []Finding{{"cloud", ProofInconclusive, "the cloud or the API server does not answer: " + err.Error()}}, nil
 	}
 	return out, findings, err
 }

@@ -178,7 +178,7 @@ func judgeCertificate(s Sight, b Bounds) (Outcome, string) {
 func judgeReady(s Sight, b Bounds) (Outcome, string) {
 	switch {
 	case !s.Ready.IsZero():
-		return ProofPassed, fmt.Sprintf("Ready %s after the machine ran", s.boot().Round(time.Second))
+		return ProofPassed, fmt.Sprintf("Ready %s after the machine started", s.boot().Round(time.Second))
 	case s.Running.IsZero() || !s.overdue(b):
 		return ProofWaits, "the canary's node to be Ready"
 	case s.unheeded():
@@ -205,7 +205,7 @@ func judgeBoot(s Sight, b Bounds) (Outcome, string) {
 	}
 	took, most := s.boot(), b.slowest(b.History)
 	slower := b.History > 0 && took > most
-	evidence := fmt.Sprintf("Ready %s after the machine ran, where the pool's canaries take %s: more than %s", took.Round(time.Second), b.History.Round(time.Second), most.Round(time.Second))
+	evidence := fmt.Sprintf("Ready %s after the machine started; the pool's canaries take %s, at most %s is allowed", took.Round(time.Second), b.History.Round(time.Second), most.Round(time.Second))
 	switch {
 	case slower && len(report.Phases) == 0 && len(b.Phases) > 0 && !slices.Contains(b.Without, "report") && !s.late(b):
 		return ProofWaits, evidence + "; its agent has not reported yet which phase of the boot was slow"
@@ -309,18 +309,18 @@ func judgeCapacity(s Sight, b Bounds) (Outcome, string) {
 			if o.Name != s.Donor {
 				out = ProofInconclusive // what any other node writes of itself convicts nobody
 			}
-			return s.byAndBy(b, out, fmt.Sprintf("capacity is %d %s, of node %s %d", c.have, c.what, o.Name, c.was))
+			return s.byAndBy(b, out, fmt.Sprintf("capacity is %d %s, on node %s it is %d", c.have, c.what, o.Name, c.was))
 		}
 	}
 	if o.Name != s.Donor {
-		return ProofPassed, "as of node " + o.Name
+		return ProofPassed, "as on node " + o.Name
 	}
 	for _, what := range slices.Sorted(maps.Keys(o.Versions)) {
 		if have, was := n.Versions[what], o.Versions[what]; have != was {
 			return s.byAndBy(b, ProofFailed, fmt.Sprintf("%s %s, on the donor %s", what, have, was))
 		}
 	}
-	return ProofPassed, "as of the donor"
+	return ProofPassed, "as on the donor"
 }
 
 func judgePressure(s Sight, b Bounds) (Outcome, string) {

@@ -51,7 +51,7 @@ type RestoreOptions struct {
 // Nothing left is no error; a pool that cannot be read is one, and keeps its marks.
 func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]Left, error) {
 	if opts.PoolIsGone && len(opts.Pools) != 1 {
-		return nil, WithHint(fmt.Errorf("--pool-is-gone needs exactly one pool, and %d are named", len(opts.Pools)), "kamino restore --pool POOL --pool-is-gone")
+		return nil, WithHint(fmt.Errorf("--pool-is-gone requires exactly one pool, %d given", len(opts.Pools)), "kamino restore --pool POOL --pool-is-gone")
 	}
 	pools, left, err := e.leftPools(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (e *Engine) Restore(ctx context.Context, opts RestoreOptions) ([]Left, erro
 	e.inTurn(len(pools), func(i int) bool { return pools[i].urgent() }, func(e *Engine, i int) {
 		found[i], errs[i] = e.restorePool(ctx, pools[i], opts)
 		if held := (*HeldError)(nil); errors.As(errs[i], &held) {
-			alone(found[i], held.Error()+": left alone while it lives")
+			alone(found[i], held.Error()+": still active, left alone")
 		}
 	})
 	return append(left, slices.Concat(found...)...), errors.Join(errs...)
@@ -186,7 +186,7 @@ func (e *Engine) restorePool(ctx context.Context, p leftPool, opts RestoreOption
 		}
 		left = append(left, made...)
 		if u := p.lease.Unfinished(r.engine.now()); u != nil && u.Alive {
-			alone(left, fmt.Sprintf("left alone while it lives: last heartbeat %.0fs ago", u.Silence))
+			alone(left, fmt.Sprintf("still active, left alone: last heartbeat %.0fs ago", u.Silence))
 		}
 		return left, surveyed
 	}

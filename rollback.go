@@ -156,7 +156,7 @@ func (o overview) findTarget(to string) (target, error) {
 		t.unnamed = true
 		switch {
 		case t.version != nil && t.version.Tags[TagReceipt] == "":
-			return target{}, WithHint(fmt.Errorf("version %s of pool %s, which comes before, has no seal receipt: its disk may hold the identity and the secrets of node %s",
+			return target{}, WithHint(fmt.Errorf("the version before it, %s of pool %s, has no seal receipt: its disk may hold the identity and the secrets of node %s",
 				t.name(), o.pool.Name, cmp.Or(t.version.Tags[TagBuiltFrom], "unknown")), "to use it all the same: --to %s; else %s", t.name(), o.targetsHint())
 		case t.name() != "":
 			return t, nil
@@ -292,7 +292,7 @@ func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, p
 		none = append(none, "for an extension that has none, --protected-settings "+next.Needs[0]+"=none")
 	}
 	return next, WithHint(missingSecrets{fmt.Errorf("pool %s cannot go back to the original model without %s: the provider does not return them", pool.Name, strings.Join(lacks, " and "))},
-		"give what your template has: kamino rollback --pool %s --to original %s; %s; --to VERSION needs none of it", pool.Name, strings.Join(give, " "), strings.Join(none, "; "))
+		"give them as in your template: kamino rollback --pool %s --to original %s; %s; --to VERSION needs none of it", pool.Name, strings.Join(give, " "), strings.Join(none, "; "))
 }
 
 // options are those of a run that takes no donor: that instances may be
@@ -320,7 +320,7 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 		return out, &RefusedError{Subject: "pool " + o.pool.Name, Refusals: refusals}
 	}
 	if t.points && !t.stays && t.version.Disputed {
-		return out, WithHint(fmt.Errorf("pool %s cannot go to it: %s", o.pool.Name, t.version.disputed()), "make the flags of its regions the same, or go to an older one with kamino rollback")
+		return out, WithHint(fmt.Errorf("pool %s cannot go to it: %s", o.pool.Name, t.version.disputed()), "set excludeFromLatest alike in all its regions, or go to an older version with kamino rollback --to")
 	}
 	if o.pool.Owner != nil && !t.points && !t.stays {
 		return out, WithHint(fmt.Errorf("%s writes the model of pool %s: kamino does not", o.pool.Owner.Name, o.pool.Name), "change it there; %s", o.targetsHint())

@@ -188,7 +188,7 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 		return next, err
 	}
 	if late := elapsed(looked, r.engine.now()); late > lookAge {
-		return wait(fmt.Sprintf("the world to be read again: the lease was written only after %s", late.Round(time.Second))), nil
+		return wait(fmt.Sprintf("everything to be read again: writing the lease took %s", late.Round(time.Second))), nil
 	}
 	r.takes(s)
 	if next.act != ActDeleteSnapshot { // any other may change what is listed of versions

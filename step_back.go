@@ -221,10 +221,10 @@ func (r *Run) comeBack(ctx context.Context, in Instance, what wayBack) (Next, er
 	case hearNode:
 		return r.lookAlive(ctx, "the node is Ready", "a heartbeat of the node")
 	case hearKubelet:
-		return r.lookAlive(ctx, "the donor never went off", "a heartbeat of the kubelet")
+		return r.lookAlive(ctx, "the donor was never off", "a heartbeat of the kubelet")
 	case switchOffSoon:
 		if r.spent() < r.silence(2*guestHalt) {
-			return wait("the sealed machine to go off"), nil
+			return wait("the sealed machine to switch off"), nil
 		}
 		return r.switchOff(in), nil
 	case switchOffLate:

@@ -193,8 +193,8 @@ const labelKarpenter = "karpenter.sh/nodepool"
 func refuseOutside(n Node, err error) error {
 	f := Refusal{Code: "provider", Field: "spec.providerID", Value: string(n.ProviderID), Why: err.Error(), Do: "choose a node of a pool that this provider can handle"}
 	if by := n.Labels[labelKarpenter]; by != "" {
-		f = Refusal{Code: "owner", Field: "metadata.labels[" + labelKarpenter + "]", Value: by, Why: "Karpenter made the node, beside all pools: " + err.Error(),
-			Do: "choose a node of a pool; what Karpenter's nodes boot from stands in their node class"}
+		f = Refusal{Code: "owner", Field: "metadata.labels[" + labelKarpenter + "]", Value: by, Why: "Karpenter made the node, and it belongs to no pool: " + err.Error(),
+			Do: "choose a node of a pool; the image of Karpenter's nodes is set in their node class"}
 	}
 	return &RefusedError{Subject: "node " + n.Name, Refusals: []Refusal{f}}
 }
@@ -205,7 +205,7 @@ func (r *Run) hintGone(err error) error {
 	case !errors.Is(err, ErrNotFound):
 		return err
 	case marked: // the node is what others know of its run
-		return WithHint(err, "a run has the node; what it left is given back with: kamino restore")
+		return WithHint(err, "a run took the node; to give back what it left: kamino restore")
 	}
 	return WithHint(err, "if the machine was deleted, its Node object is stale: kubectl delete node %s; else check the node's providerID", r.donor.node.Name)
 }
@@ -275,7 +275,7 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 	}
 	if continues {
 		r.away = span{r.held.lease.Record.AwaySince, r.held.lease.Record.AwayEnds}
-		return done(fmt.Sprintf("going on with run %s at step %s", r.held.run, r.held.lease.Record.Step)), nil
+		return done(fmt.Sprintf("continuing run %s at step %s", r.held.run, r.held.lease.Record.Step)), nil
 	}
 	return done("nothing was left"), nil
 }

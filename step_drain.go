@@ -42,7 +42,7 @@ func (r *Run) rehearse(ctx context.Context, order SealOrder) (Next, error) {
 		if p.Stuck {
 			stuck = append(stuck, p)
 		} else {
-			doubts = append(doubts, Doubt{Found: fmt.Sprintf("pod %s may not leave in time: %s", p, p.Reason)})
+			doubts = append(doubts, Doubt{Found: fmt.Sprintf("pod %s might not end in time: %s", p, p.Reason)})
 		}
 	}
 	r.doubtAll("rehearse", doubts)
@@ -210,10 +210,10 @@ func (r *Run) lookDetached(n Node) Next {
 	}
 	switch waited := now.Sub(r.empty.emptied); {
 	case len(n.Volumes) == 0:
-		return done("no pod is left that had to leave")
+		return done("every pod that had to leave is gone")
 	case waited > detachTime:
-		r.held.warn(fmt.Sprintf("after %s still attached to node %s: %s", detachTime, n.Name, someOf(n.Volumes)))
-		return done("no pod is left that had to leave; volumes still attached: " + someOf(n.Volumes))
+		r.held.warn(fmt.Sprintf("volumes still attached to node %s after %s: %s", n.Name, detachTime, someOf(n.Volumes)))
+		return done("every pod that had to leave is gone; volumes still attached: " + someOf(n.Volumes))
 	}
 	return wait("volumes to be detached: " + someOf(n.Volumes))
 }
@@ -282,7 +282,7 @@ func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
 	case pod.Done:
 		return done("the disk may be sealed"), nil
 	case pod.Ousted:
-		r.withoutSurvey("node " + n.Name + " has no room for the inventory beside its pods: " + pod.Message)
+		r.withoutSurvey("node " + n.Name + " has no room for the inventory pod: " + pod.Message)
 		return done(sealSurveys), nil
 	case pod.Failed:
 		err := WithHint(fmt.Errorf("the disk of node %s cannot be sealed as it is; no pod was evicted: %s", n.Name, pod.Message),
@@ -295,7 +295,7 @@ func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
 	return wait("the inventory of the donor's files; its pod is " + pod.Message), nil
 }
 
-const sealSurveys = "left to the seal"
+const sealSurveys = "the seal makes the inventory"
 
 // beginSurvey asks for the inventory. A cluster that admits no such pod is no reason to stay away.
 func (r *Run) beginSurvey(ctx context.Context, n Node) error {
@@ -309,7 +309,7 @@ func (r *Run) beginSurvey(ctx context.Context, n Node) error {
 
 func (r *Run) withoutSurvey(why string) {
 	r.empty.surveyless = true
-	r.held.warn(why + "; it is made after the drain instead")
+	r.held.warn(why + "; the inventory is taken after the drain instead")
 }
 
 // lookUnseal removes the seal pod, so that nothing seals the disk any more.

@@ -286,14 +286,14 @@ func (r *Run) lookClean(ctx context.Context) (Next, error) {
 	}
 	s := found[0]
 	if !s.Ours() {
-		return done("snapshot " + name + " is not ours and stays"), nil
+		return done("snapshot " + name + " was not made by kamino and is kept"), nil
 	}
 	if s.State == Deleting {
 		return wait("the snapshot to be deleted"), nil
 	}
 	if r.image.foreign = r.foreignSnapshot(s); r.image.foreign != "" {
 		r.held.warn("snapshot " + name + " " + r.image.foreign)
-		return done("snapshot " + name + " " + r.image.foreign + " and stays"), nil
+		return done("snapshot " + name + " " + r.image.foreign + " and is kept"), nil
 	}
 	return r.deleteSnapshot(ctx, s, cleanText(r.pool))
 }

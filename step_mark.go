@@ -253,7 +253,7 @@ func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
 		why := m.plan.why
 		why.Reason = cmp.Or(why.Reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
 		if m.plan.why.Reason != "" && !m.to.stays && v.Name != m.plan.From {
-			why = Bad{Reason: "passed over when version " + m.plan.From + " was withdrawn: it has no seal receipt, or passed no proof"}
+			why = Bad{Reason: "skipped when version " + m.plan.From + " was withdrawn: it has no seal receipt, or passed no proof"}
 		}
 		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, why)
 	}
@@ -277,7 +277,7 @@ func (m marking) unmarked(r *Run) (out []Unmarked) {
 		if err := m.failed[name]; err != nil {
 			out = append(out, Unmarked{name, err.Error()})
 			r.tell(Event{Kind: Warned, Step: InMark, Percent: -1,
-				Message: fmt.Sprintf("version %s was not marked, which the pool's ledger remembers; run the rollback again: %v", name, err)})
+				Message: fmt.Sprintf("version %s was not marked; the pool's ledger remembers it, run the rollback again: %v", name, err)})
 		}
 	}
 	return out

@@ -41,7 +41,7 @@ func (r *Run) lookModel(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	if v.State == Creating || !v.Ready {
-		return waitPercent("version "+v.Name+" to be replicated, with what was changed of it", v.Percent), nil
+		return waitPercent("version "+v.Name+" to be replicated after a change", v.Percent), nil
 	}
 	r.image.version, r.image.readAt = v, readAt
 	pool, err := r.promotedPool(ctx)
@@ -118,7 +118,7 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 		return Next{}, &RefusedError{Subject: "pool " + pool.Name, Refusals: list}
 	}
 	if pool.Updating {
-		return wait("a change of the pool, which is under way"), nil
+		return wait("a change of the pool to end"), nil
 	}
 	if want.Offers() && want.Reference == ByDefinition {
 		if (r.opts.ImageOnly || pool.Owner != nil && want.Seen.unaccepted()) && !r.opts.AcceptBootstrap {
@@ -156,7 +156,7 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 			return Next{}, err
 		}
 		if now := resolvedName(versions); now != want.Version {
-			return Next{}, WithHint(fmt.Errorf("the image definition now stands for %s, not for %s: the model of pool %s does not come to name it",
+			return Next{}, WithHint(fmt.Errorf("the image definition now stands for %s, not for %s: the model of pool %s was not pointed at it",
 				cmp.Or(now, "nothing"), want.Version, pool.Name), "kamino rollback --pool %s --to VERSION sets the wanted one", pool.Name)
 		}
 		born = newestBirth(versions)
@@ -377,7 +377,7 @@ func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
 	// While the pool is busy, its capacity is what was asked for and may yet be
 	// taken back.
 	if pool.Updating {
-		return wait("a change of the pool"), nil
+		return wait("a change of the pool to end"), nil
 	}
 	if owed := r.owed(); owed != nil && owed.To > 0 && pool.Capacity >= owed.To {
 		return done(fmt.Sprintf("capacity is %d", pool.Capacity)), nil

@@ -126,7 +126,7 @@ func (r *Run) lookPatch(ctx context.Context) (Next, error) {
 		return r.untouched(n, mark, true, &RefusedError{Subject: "node " + n.Name, Refusals: []Refusal{{Code: "patch", Why: pod.Message, Do: "follow the message on the node, or choose another one"}}})
 	case pod.Ousted || pod.Done:
 		// The runtime was restarted under it, or its answer removed: another one finds the unit.
-		return r.removePods("remove the pod that ended, for another one finds the work again"), nil
+		return r.removePods("remove the pod that ended, so that another one continues its work"), nil
 	case pod.Failed:
 		return r.untouched(n, mark, never, fmt.Errorf("the packages of node %s were not upgraded: %s", n.Name, pod.Message))
 	}
@@ -255,9 +255,9 @@ func (r *Run) cycle(ctx context.Context, n Node, stage powerCycle) (Next, error)
 		return wait("the node to be Ready after its power cycle"), nil
 	}
 	if stage == "" {
-		r.held.warn(fmt.Sprintf("node %s did not come back within %s: its machine is switched off and on again", n.Name, r.opts.Patch.Return))
+		r.held.warn(fmt.Sprintf("node %s did not come back within %s: switching its machine off and on", n.Name, r.opts.Patch.Return))
 	}
-	return act(ActPowerOff, "switch the machine off, which did not boot within "+r.opts.Patch.Return.String(), func(ctx context.Context) error {
+	return act(ActPowerOff, "switch off the machine, which did not boot within "+r.opts.Patch.Return.String(), func(ctx context.Context) error {
 		return r.engine.Provider.SetPower(ctx, in.ID, PowerOff)
 	}).noting(func(l *Lease) { l.Record.Cycled = cycleOff }), nil
 }
@@ -334,7 +334,7 @@ func (r *Run) examinePatched(ctx context.Context, n Node) (why string, next Next
 	if r.opts.Patch.Reboot != RebootNever && len(look.Reboot) > 0 {
 		return "the node still asks for a reboot: " + strings.Join(look.Reboot, "; "), next, nil
 	}
-	unknown := "node " + n.Name + " has no kernel in /boot: it is unknown whether it runs the newest"
+	unknown := "node " + n.Name + " has no kernel in /boot: cannot check whether it runs the newest one"
 	if p := &r.empty.patch; look.Newest == "" && !slices.Contains(p.Warnings, unknown) {
 		p.Warnings = append(p.Warnings, unknown)
 		r.held.warn(unknown)

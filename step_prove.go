@@ -108,7 +108,7 @@ func (r *Run) lookLaunch(ctx context.Context) (Next, error) {
 		want.Tags[TagProof] = proofWanted // what it passed before is of no account
 	}
 	if v.Tags[TagOffer] != offerProving || v.Tags[TagProof] != want.Tags[TagProof] {
-		return r.writeVersion("note on version "+v.Name+" that it is being proved", want), nil
+		return r.writeVersion("record on version "+v.Name+" that it is being proved", want), nil
 	}
 	if err := r.refusePaused(ctx); err != nil {
 		return Next{}, err
@@ -224,7 +224,7 @@ func (r *Run) lookExamine(ctx context.Context) (Next, error) {
 		v = v.gate()
 	}
 	v.Tags[TagProof] = proofPassed
-	next = r.writeVersion("note on version "+v.Name+" that it passed its proof", v)
+	next = r.writeVersion("record on version "+v.Name+" that it passed its proof", v)
 	s := r.proof.sight
 	report, told := s.Node.Report(s.Nonce)
 	baked, watched := s.baked()
@@ -283,7 +283,7 @@ func (r *Run) concluded(ctx context.Context, out Outcome, findings []Finding) (N
 			return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, r.bad())
 		}).of(v.Name), nil
 	case out != ProofFailed && (v.Tags[TagOffer] != want.Tags[TagOffer] || v.Tags[TagProof] != want.Tags[TagProof]):
-		return r.writeVersion("note on version "+v.Name+" that its proof is inconclusive", want), nil
+		return r.writeVersion("record on version "+v.Name+" that its proof is inconclusive", want), nil
 	}
 	r.recordProof(ctx)
 	if out == ProofFailed {

@@ -108,7 +108,7 @@ func (r *Run) lookUnreceipted(n Node) (Next, error) {
 	if now.Sub(r.now.off) < lookAge {
 		return wait("the seal receipt (donor is off)"), nil
 	}
-	return Next{}, fmt.Errorf("node %s went off without a receipt of run %s: its disk is not sealed", n.Name, r.held.run)
+	return Next{}, fmt.Errorf("node %s switched off without a receipt of run %s: its disk is not sealed", n.Name, r.held.run)
 }
 
 // checkReceipt says what is wrong with a receipt that names this run: a kubelet

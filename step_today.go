@@ -331,7 +331,7 @@ func (r *Run) lookTrial(ctx context.Context) (Next, error) {
 	switch {
 	case v == nil:
 		if i >= 0 && o.versions[i].good() && !o.versions[i].hidden() && o.versions[i].Tags[TagProof] != proofPassed {
-			r.doubt(r.held.step, "whether version "+name+" is good: its proof in the pool did not end, and what new nodes boot from was changed since by someone else, and is kept")
+			r.doubt(r.held.step, "whether version "+name+" is good: its proof in the pool did not end, and someone else has changed since what new nodes boot from, which is kept")
 		}
 		if r.plan == nil && r.held.lease.Ledger.Trial != "" {
 			err = r.held.setLease(ctx, func(l *Lease) { l.Ledger.Trial = "" })

@@ -101,7 +101,7 @@ func (o Options) Validate() error {
 	case o.ImageReference != "" && o.ImageReference != ByVersion && o.ImageReference != ByDefinition:
 		return WithHint(fmt.Errorf("invalid image reference %q", o.ImageReference), "use --image-reference version or pointer")
 	case o.Today != TodayOfDonor && o.Today != TodayOfAny && o.Today != TodayAgain:
-		return fmt.Errorf("meaning of a version of today %q is unknown", o.Today)
+		return fmt.Errorf("invalid mode %q for a version of today", o.Today)
 	case len(o.SealPolicy) > SealPolicyMost:
 		return WithHint(fmt.Errorf("seal policy of %d bytes is too large: at most %d", len(o.SealPolicy), SealPolicyMost),
 			"let entries of verify.known name directories instead of files")

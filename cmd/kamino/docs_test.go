@@ -91,6 +91,47 @@ func TestDocsCommands(t *testing.T) {
 	}
 }
 
+// said finds what a page says that a program prints: the code in the first cells of such a table.
+var (
+	said  = regexp.MustCompile("(?m)^\\| (?:it says|message) \\|.*\n\\|.*\n((?:\\|.*\n)+)")
+	holes = regexp.MustCompile(`…|: |\b[A-Z]\b`)
+)
+
+// TestDocsMessages: every message that a page explains is one that a program has. Who types it into
+// the search of a browser must find it.
+func TestDocsMessages(t *testing.T) {
+	verb := regexp.MustCompile(`%(?:\[\d\])?[-+#0-9.]*[a-zA-Z]`)
+	for page, program := range map[string]string{"operations.md": "kamino", "agent.md": "kamino-agent"} {
+		text, err := os.ReadFile(filepath.Join("../../docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := os.ReadFile(filepath.Join("..", program, "testdata", "texts.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts, tried := verb.ReplaceAllString(string(all), "…"), 0
+		for _, table := range said.FindAllStringSubmatch(string(text), -1) {
+			for row := range strings.Lines(table[1]) {
+				for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(strings.Split(row, "|")[1], -1) {
+					for _, part := range holes.Split(strings.TrimPrefix(m[1], "waiting for "), -1) {
+						part = strings.Trim(part, " ,")
+						if !strings.Contains(part, " ") {
+							continue
+						}
+						if tried++; !strings.Contains(texts, part) {
+							t.Errorf("%s explains %q, and %s has no text with %q", page, m[1], program, part)
+						}
+					}
+				}
+			}
+		}
+		if tried < 10 {
+			t.Errorf("%s: only %d messages were found", page, tried)
+		}
+	}
+}
+
 // setting finds what a command sets of a chart.
 var setting = regexp.MustCompile("--set(?:-file|-string)? '?([^ \\n`'\\\\]+)")
 

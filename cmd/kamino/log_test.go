@@ -38,7 +38,7 @@ func TestAllHeldReasons(t *testing.T) {
 	w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Ledger: kamino.Ledger{Wrote: &kamino.WrittenModel{Image: "/other", Seen: true}}}
 	out, errs, code := w.kamino(t, "auto-update")
 	for _, text := range []string{out, errs} {
-		if code != exitFine || !strings.Contains(text, "there is one a day") || !strings.Contains(text, "somebody pinned the model") {
+		if code != exitFine || !strings.Contains(text, "only one is made per day") || !strings.Contains(text, "somebody pinned the model") {
 			t.Errorf("exit code %d, not all reasons:\n%s", code, text)
 		}
 	}

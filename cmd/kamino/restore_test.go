@@ -33,13 +33,13 @@ func TestRestoreBesideALiveRun(t *testing.T) {
 	}
 	w := world()
 	out, errs, code := w.kamino(t, "restore")
-	if code != exitRefused || !strings.Contains(out, "donor n3, step drain): left alone while it lives\n") {
+	if code != exitRefused || !strings.Contains(out, "donor n3, step drain): still active, left alone\n") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	if strings.Contains(errs, "level=ERROR") || !strings.Contains(errs, "kind=refused") {
 		t.Errorf("a pool that is held is logged as a failure:\n%s", errs)
 	}
-	if out, errs, code := world().kamino(t, "restore", "--dry-run"); code != exitFine || !strings.Contains(out, "left alone while it lives: last heartbeat 0s ago\n") || strings.Contains(out, "would be given back") {
+	if out, errs, code := world().kamino(t, "restore", "--dry-run"); code != exitFine || !strings.Contains(out, "still active, left alone: last heartbeat 0s ago\n") || strings.Contains(out, "would be given back") {
 		t.Errorf("dry run: exit code %d\n%s%s", code, out, errs)
 	}
 }

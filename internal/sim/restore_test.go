@@ -153,7 +153,7 @@ func TestRestoreLive(t *testing.T) {
 		t.Errorf("a dry run of it: %+v, %v", listed.found, listed.err)
 	}
 	for _, l := range listed.found {
-		if !strings.Contains(l.Reason, "left alone while it lives") {
+		if !strings.Contains(l.Reason, "still active, left alone") {
 			t.Errorf("the dry run does not tell that the run lives: %+v", l)
 		}
 	}

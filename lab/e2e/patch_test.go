@@ -177,7 +177,7 @@ func TestPatchCycles(t *testing.T) {
 	p.offers("libc6 2.36-10 amd64 "+nodes.HangsOnce+"\n", 0)
 	o := kaminoRun(t, patchArgs("--target-node", p.node(0), "--return", "1m", "-o", "json")...)
 	one := o.patched(t)
-	if !one.Restarted || !one.Cycled || !strings.Contains(o.log, "did not come back within 1m0s: its machine is switched off and on again") {
+	if !one.Restarted || !one.Cycled || !strings.Contains(o.log, "did not come back within 1m0s: switching its machine off and on") {
 		t.Errorf("%+v\n%s", one, o.log)
 	}
 	if n := strings.Count(o.log, "switch the machine off"); n != 1 {
