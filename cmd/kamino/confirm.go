@@ -22,8 +22,8 @@ func (a *app) asks() bool { return a.terminal(a.In) && a.terminal(a.Err) }
 
 // answeredNo ends what a person did not want after all.
 func answeredNo(what string) error {
-	return kamino.WithHint(&kamino.RefusedError{Subject: what, Refusals: []kamino.Refusal{{Code: "answer", Field: "answer", Value: "no",
-		Why: "nothing was changed", Do: "answer y, or use --yes"}}}, "use --yes to skip the question")
+	return &kamino.RefusedError{Subject: what, Refusals: []kamino.Refusal{{Code: "answer", Field: "answer", Value: "no",
+		Why: "nothing was changed", Do: "answer y, or use --yes to skip the question"}}}
 }
 
 // confirm asks a question; anything but y or yes is no.

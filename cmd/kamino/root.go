@@ -232,14 +232,14 @@ func (a *app) conclude(err error) int {
 	if errors.Is(err, errToDo) {
 		return exitToDo
 	}
-	hints := each(kamino.Hints(err))
+	text, hints := message(err)
 	var left []string
 	if errors.Is(err, context.Canceled) { // a run that fails by itself cleans up
 		if left = a.left.lines(); len(left) > 0 {
 			hints = append(hints, "the same command continues with what is left; kamino restore deletes it")
 		}
 	}
-	a.complain(err.Error(), left, hints)
+	a.complain(text, left, hints)
 	var proof *kamino.ProofError
 	if errors.As(err, &proof) {
 		return map[kamino.Outcome]int{kamino.ProofFailed: exitBadImage, kamino.ProofInconclusive: exitUnproved}[proof.Outcome]
@@ -249,6 +249,31 @@ func (a *app) conclude(err error) int {
 		return exitRefused
 	}
 	return exitFailed
+}
+
+// message is what an error says, and what to do about it: its hints, and of refusals what events and
+// statuses have at the end of each.
+func message(err error) (text string, hints []string) {
+	text = err.Error()
+	for _, r := range refusals(err) {
+		text = strings.Replace(text, r.String(), strings.TrimSuffix(r.String(), "; "+r.Do), 1)
+		hints = append(hints, r.Do)
+	}
+	return text, each(append(hints, kamino.Hints(err)...))
+}
+
+func refusals(err error) (list []kamino.Refusal) {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case *kamino.RefusedError:
+		return e.Refusals
+	case interface{ Unwrap() error }:
+		return refusals(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			list = append(list, refusals(one)...)
+		}
+	}
+	return list
 }
 
 // each leaves out what was said before.
