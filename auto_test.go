@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -212,6 +213,80 @@ func TestDecideHidden(t *testing.T) {
 				if p.Action != tt.want || (tt.held == "") != (len(p.Held) == 0) || tt.held != "" && !Has(p.Held, tt.held) {
 					t.Errorf("%s, the model names %s: %s, because %v, held %v", name, lastSegment(model), p.Action, p.Why, p.Held)
 				}
+			}
+		})
+	}
+}
+
+// TestTooMany: two of the first three, or more than a fifth of at least five.
+func TestTooMany(t *testing.T) {
+	// As they were born: l is late, r Ready, w still to come.
+	for nodes, want := range map[string]bool{"": false, "l": false, "lr": false, "ll": true, "rlr": false, "lrl": true, "rll": true, "llr": true,
+		"lrrl": false, "lwrl": false, "rlrrr": false, "rrrll": true, "lrrrrrrrrl": false, "lrrrrrrrll": true, "llrrrrrrrrrr": true} {
+		t.Run(nodes, func(t *testing.T) {
+			b := newborns{}
+			for i, is := range nodes {
+				b[InstanceID(fmt.Sprintf("pool/%d", 8+i))] = &newbornNode{late: is == 'l', ready: is == 'r'}
+			}
+			if late, of, bad := b.tooMany(); late != strings.Count(nodes, "l") || of != late+strings.Count(nodes, "r") || bad != want {
+				t.Errorf("%s: %d, %d, %t", nodes, late, of, bad)
+			}
+		})
+	}
+}
+
+// TestNewborns: late is only what runs while others do well.
+func TestNewborns(t *testing.T) {
+	at := func(minutes int) time.Time { return proofNoon.Add(time.Duration(minutes) * time.Minute) }
+	on, off := Instance{ID: "p/0", VMID: "v", Power: PowerOn}, Instance{ID: "p/0", VMID: "v", Power: PowerOff}
+	unmade, spot := on, on
+	unmade.Failure = "AllocationFailed"
+	spot.Refusals = []Refusal{{Code: "spot"}}
+	none := Instance{}
+	lives := func(in Instance, looks int, then ...Instance) []Instance {
+		return append(slices.Repeat([]Instance{in}, looks), then...)
+	}
+	for name, tt := range map[string]struct {
+		looks []Instance
+		fair  bool
+		want  bool
+	}{
+		"runs":                              {lives(on, 10), true, true},
+		"is off":                            {lives(off, 10), true, false},
+		"was never allocated":               {lives(unmade, 10), true, false},
+		"runs since a minute":               {lives(off, 9, on), true, false},
+		"others are sick":                   {lives(on, 10), false, false},
+		"was deleted young":                 {lives(on, 2, none, none, none, none), true, false},
+		"was deleted unready":               {lives(on, 4, none, none, none, none), true, true},
+		"was not listed for two minutes":    {lives(on, 4, none, none, on), true, false},
+		"was off before it was deleted":     {lives(off, 4, none, none, none, none), true, false},
+		"is a Spot Instance that is gone":   {lives(spot, 4, none, none, none, none), true, false},
+		"was deleted while others are sick": {lives(on, 4, none, none, none, none), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newborns{}
+			for i, in := range tt.looks {
+				born := []Instance{in}
+				if in.ID == "" {
+					born = nil
+				}
+				b.saw(born, nil, at(i), 8*time.Minute, 3*time.Minute, tt.fair)
+			}
+			if late, _, _ := b.tooMany(); (late > 0) != tt.want {
+				t.Errorf("a machine that %s: %d late", name, late)
+			}
+		})
+	}
+	node := Node{Name: "n", ProviderID: "q/0", Ready: true, Heartbeat: proofNoon}
+	silent, gone := node, node
+	silent.Heartbeat, gone.Ready = at(-10), false
+	for name, tt := range map[string]struct {
+		nodes []Node
+		want  bool
+	}{"fine": {[]Node{node}, true}, "none": {nil, false}, "silent": {[]Node{silent}, false}, "most are not Ready": {[]Node{node, gone, gone}, false}} {
+		t.Run(name, func(t *testing.T) {
+			if got := othersFine([]Instance{on}, append(tt.nodes, Node{ProviderID: "p/0", Ready: true, Heartbeat: proofNoon}), proofNoon); got != tt.want {
+				t.Errorf("others %s: %t", name, got)
 			}
 		})
 	}

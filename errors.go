@@ -126,6 +126,11 @@ func (r Refusal) String() string {
 	return fmt.Sprintf("%s is %q: %s; %s", r.Field, r.Value, r.Why, r.Do)
 }
 
+// spot says whether the provider may take the machine away at any time, as Refusals tell.
+func spot(list []Refusal) bool {
+	return slices.ContainsFunc(list, func(r Refusal) bool { return r.Code == "spot" })
+}
+
 // CodeShared is the code of the refusal of a pool whose next image is that of another pool too. It
 // does not hold against a withdrawal or a rollback.
 const CodeShared = "shared"

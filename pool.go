@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -145,6 +146,36 @@ const (
 // is older than the budget: it may have been Ready in time, before anybody watched.
 func (in Instance) settled(nodes []Node, now time.Time, budget time.Duration) bool {
 	return slices.ContainsFunc(nodes, func(n Node) bool { return n.runsOn(in.ID) && !n.Ready && now.Sub(n.Created) > budget })
+}
+
+// newborn lists the instances of a pool that boot from an image. What an instance boots from is
+// read once: elders are those that boot from another one.
+func (e *Engine) newborn(ctx context.Context, pool Pool, image string, elders *map[InstanceID]bool) (born []Instance, err error) {
+	ids, err := e.Provider.Instances(ctx, pool)
+	if err != nil {
+		return nil, fmt.Errorf("list the instances of pool %s: %w", pool.Name, err)
+	}
+	if *elders == nil {
+		*elders = map[InstanceID]bool{}
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		if (*elders)[id] {
+			continue
+		}
+		in, err := e.Provider.Instance(ctx, id)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("read instance %s: %w", id, err)
+		}
+		if strings.EqualFold(in.Image, image) {
+			born = append(born, in)
+		} else {
+			(*elders)[id] = true
+		}
+	}
+	return born, nil
 }
 
 // State is how far an artifact has come.

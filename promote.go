@@ -218,10 +218,20 @@ type Watching struct {
 type newborns map[InstanceID]*newbornNode
 
 type newbornNode struct {
-	seen  time.Time // first
-	on    time.Time // since when it runs while others do well; zero: it does not
-	ready bool
-	late  bool
+	Instance           // as it was last read
+	seen     time.Time // first
+	on       time.Time // since when it runs while others do well; zero: it does not
+	ran      time.Time // when that was last so
+	gone     time.Time // since when its pool lists it no more; zero: it does
+	ready    bool
+	late     bool
+}
+
+// lost says whether an instance that is gone was late all the same: whoever replaces nodes that do
+// not come up, as a group with health checks does, may be faster than the budget
+// (docs/notes/0038-newborns-that-are-replaced.md).
+func (n newbornNode) lost(long time.Duration) bool {
+	return !spot(n.Refusals) && !n.on.IsZero() && n.ran.Sub(n.on) >= long
 }
 
 // inOrder lists them as they were born, as far as can be told: those that were first seen together
@@ -252,15 +262,16 @@ func (b newborns) tooMany() (late, of int, bad bool) {
 }
 
 // saw notes the instances and nodes of one look. A machine that does not run, that the cloud could
-// not make, or that was deleted meanwhile says nothing of its image; nor does any while nothing
-// shows that nodes can be Ready at all.
-func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget time.Duration, fair bool) {
+// not make, or that was deleted before it ran for long says nothing of its image; nor does any
+// while nothing shows that nodes can be Ready at all.
+func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget, long time.Duration, fair bool) {
 	for _, in := range born {
 		n := b[in.ID]
 		if n == nil {
 			n = &newbornNode{seen: now}
 			b[in.ID] = n
 		}
+		n.Instance, n.gone = in, time.Time{}
 		for _, node := range nodes {
 			n.ready = n.ready || node.Ready && node.runsOn(in.ID) && SameVM(node.SystemUUID, in.as(node.SystemUUID).VMID)
 		}
@@ -268,12 +279,21 @@ func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget time.
 		case !fair, !runs:
 			n.on = time.Time{}
 		case n.on.IsZero():
-			n.on = now
+			n.on, n.ran = now, now
+		default:
+			n.ran = now
 		}
 		n.late = !n.ready && !n.on.IsZero() && now.Sub(n.on) > budget
 	}
 	maps.DeleteFunc(b, func(id InstanceID, n *newbornNode) bool {
-		return !n.ready && !n.late && !slices.ContainsFunc(born, func(in Instance) bool { return in.ID == id })
+		if n.ready || n.late || slices.ContainsFunc(born, func(in Instance) bool { return in.ID == id }) {
+			return false
+		}
+		if n.gone.IsZero() {
+			n.gone = now
+		}
+		n.late = fair && n.lost(long) && now.Sub(n.gone) >= goneAfter
+		return !fair || !n.lost(long)
 	})
 }
 
@@ -360,9 +380,13 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 	born = slices.DeleteFunc(born, func(in Instance) bool { return p.born[in.ID] == nil && in.settled(nodes, now, budget) })
 	fair := othersFine(born, nodes, now) && (p.looked.IsZero() || now.Sub(p.looked) < 3*watchPoll)
 	p.looked = now
-	p.born.saw(born, nodes, now, budget, fair)
+	long := max(budget/2, usually(o.lease.Ledger.Boots)*3/2) - watchPoll // the last minute of a life is seen by no look
+	if spot(o.pool.Refusals) {
+		long = budget
+	}
+	p.born.saw(born, nodes, now, budget, long, fair)
 	late, of, bad := p.born.tooMany()
-	if !bad || !e.blames(ctx, p, born) {
+	if !bad || !e.blames(ctx, p) {
 		return
 	}
 	p.failed = e.withdrawLate(ctx, o, v.Name, late, of, budget)
@@ -373,14 +397,13 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 // blames makes sure, of each node that is late, that other kubelets reach the API server and that
 // it does not wait for a certificate which nobody approves. Where these credentials may not look,
 // what the nodes told has to do.
-func (e *Engine) blames(ctx context.Context, p *watched, born []Instance) bool {
+func (e *Engine) blames(ctx context.Context, p *watched) bool {
 	examiner, ok := e.Cluster.(Examiner)
-	for _, in := range born {
-		n := p.born[in.ID]
-		if !ok || n == nil || !n.late {
+	for _, n := range p.born {
+		if !ok || !n.late {
 			continue
 		}
-		seen, err := examiner.Examine(ctx, ExamineOrder{Node: in.Hostname, Since: n.seen})
+		seen, err := examiner.Examine(ctx, ExamineOrder{Node: n.Hostname, Since: n.seen})
 		switch s := (Sight{ClusterSight: seen}); {
 		case errors.Is(err, ErrForbidden):
 		case err != nil, s.Renewed.IsZero(), s.unheeded():
@@ -399,34 +422,4 @@ func (e *Engine) withdrawLate(ctx context.Context, o overview, version string, l
 		return errors.Join(proof, fmt.Errorf("withdraw version %s: %w", version, err))
 	}
 	return WithHint(proof, "the version is withdrawn: kamino status shows what the pool's next node boots from")
-}
-
-// newborn lists the instances of a pool that boot from an image. What an instance boots from is
-// read once: elders are those that boot from another one.
-func (e *Engine) newborn(ctx context.Context, pool Pool, image string, elders *map[InstanceID]bool) (born []Instance, err error) {
-	ids, err := e.Provider.Instances(ctx, pool)
-	if err != nil {
-		return nil, fmt.Errorf("list the instances of pool %s: %w", pool.Name, err)
-	}
-	if *elders == nil {
-		*elders = map[InstanceID]bool{}
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		if (*elders)[id] {
-			continue
-		}
-		in, err := e.Provider.Instance(ctx, id)
-		if errors.Is(err, ErrNotFound) {
-			continue
-		} else if err != nil {
-			return nil, fmt.Errorf("read instance %s: %w", id, err)
-		}
-		if strings.EqualFold(in.Image, image) {
-			born = append(born, in)
-		} else {
-			(*elders)[id] = true
-		}
-	}
-	return born, nil
 }

@@ -2,7 +2,6 @@ package kamino
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -341,70 +340,6 @@ func TestJudgeConsole(t *testing.T) {
 func TestFindingIsText(t *testing.T) {
 	if got := (Finding{"ready", ProofFailed, "a\x1b[2Jb\u009b2Jc\nd é"}).String(); got != "ready: a[2Jb2Jc d é" {
 		t.Errorf("%q", got)
-	}
-}
-
-// TestTooMany: two of the first three, or more than a fifth of at least five.
-func TestTooMany(t *testing.T) {
-	// As they were born: l is late, r Ready, w still to come.
-	for nodes, want := range map[string]bool{"": false, "l": false, "lr": false, "ll": true, "rlr": false, "lrl": true, "rll": true, "llr": true,
-		"lrrl": false, "lwrl": false, "rlrrr": false, "rrrll": true, "lrrrrrrrrl": false, "lrrrrrrrll": true, "llrrrrrrrrrr": true} {
-		t.Run(nodes, func(t *testing.T) {
-			b := newborns{}
-			for i, is := range nodes {
-				b[InstanceID(fmt.Sprintf("pool/%d", 8+i))] = &newbornNode{late: is == 'l', ready: is == 'r'}
-			}
-			if late, of, bad := b.tooMany(); late != strings.Count(nodes, "l") || of != late+strings.Count(nodes, "r") || bad != want {
-				t.Errorf("%s: %d, %d, %t", nodes, late, of, bad)
-			}
-		})
-	}
-}
-
-// TestNewborns: late is only what runs while others do well.
-func TestNewborns(t *testing.T) {
-	at := func(minutes int) time.Time { return proofNoon.Add(time.Duration(minutes) * time.Minute) }
-	on, off := Instance{ID: "p/0", VMID: "v", Power: PowerOn}, Instance{ID: "p/0", VMID: "v", Power: PowerOff}
-	unmade := on
-	unmade.Failure = "AllocationFailed"
-	for name, tt := range map[string]struct {
-		looks []Instance
-		fair  bool
-		want  bool
-	}{
-		"runs":                {[]Instance{on, on, on}, true, true},
-		"is off":              {[]Instance{off, off, off}, true, false},
-		"was never allocated": {[]Instance{unmade, unmade, unmade}, true, false},
-		"runs since a minute": {[]Instance{off, off, on}, true, false},
-		"others are sick":     {[]Instance{on, on, on}, false, false},
-		"was deleted":         {[]Instance{on, {}, {}}, true, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newborns{}
-			for i, in := range tt.looks {
-				born := []Instance{in}
-				if in.ID == "" {
-					born = nil
-				}
-				b.saw(born, nil, at(2*i), 3*time.Minute, tt.fair)
-			}
-			if late, _, _ := b.tooMany(); (late > 0) != tt.want {
-				t.Errorf("a machine that %s: %d late", name, late)
-			}
-		})
-	}
-	node := Node{Name: "n", ProviderID: "q/0", Ready: true, Heartbeat: proofNoon}
-	silent, gone := node, node
-	silent.Heartbeat, gone.Ready = at(-10), false
-	for name, tt := range map[string]struct {
-		nodes []Node
-		want  bool
-	}{"fine": {[]Node{node}, true}, "none": {nil, false}, "silent": {[]Node{silent}, false}, "most are not Ready": {[]Node{node, gone, gone}, false}} {
-		t.Run(name, func(t *testing.T) {
-			if got := othersFine([]Instance{on}, append(tt.nodes, Node{ProviderID: "p/0", Ready: true, Heartbeat: proofNoon}), proofNoon); got != tt.want {
-				t.Errorf("others %s: %t", name, got)
-			}
-		})
 	}
 }
 

@@ -687,6 +687,8 @@ func TestWatch(t *testing.T) {
 		"never allocated":     {2, "2026.03.09", func(w *world) { power(w, kamino.PowerOn, "AllocationFailed") }, stays},
 		"older than the run":  {0, "2026.03.09", nil, stays},
 		"others are not well": {2, "2026.03.09", silence, stays},
+		"replaced as sick":    {2, "2026.03.09", func(w *world) { replaced(w, 4*time.Minute) }, goes},
+		"replaced young":      {2, "2026.03.09", func(w *world) { replaced(w, time.Minute) }, stays},
 	} {
 		w := aged(1)
 		w.watchNext()
@@ -711,6 +713,22 @@ func TestWatch(t *testing.T) {
 			t.Errorf("%s: %v; the next instance boots from %v", name, p.err, got)
 		}
 	}
+}
+
+// replaced: a group with health checks replaces the machines without a kubelet, again and again.
+func replaced(w *world, after time.Duration) {
+	w.after(after, func() {
+		p, sick := w.pools[poolA], 0
+		for _, m := range w.machines {
+			if !m.kubelet {
+				w.removeMachine(m)
+				sick++
+			}
+		}
+		p.capacity -= sick
+		w.grow(p, p.capacity+sick)
+		w.after(joinTime+time.Second, func() { replaced(w, after) })
+	})
 }
 
 // power is what the cloud says of the machines without a kubelet.
