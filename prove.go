@@ -88,11 +88,11 @@ func (p Proving) validate() error {
 	case p.Promote == PromoteManual && p.Mode == ProvePool:
 		return WithHint(fmt.Errorf("a version that is proved in the pool is promoted first"), "use --promote auto, or another --prove")
 	case p.Mode != ProveNone && p.Budget < time.Minute:
-		return WithHint(fmt.Errorf("boot budget %s is too short for any machine", p.Budget), "use --boot-budget 1m or more")
+		return WithHint(fmt.Errorf("boot budget %s is too short", p.Budget), "use --boot-budget 1m or more")
 	case p.Times != 0 && !(p.Times >= 1 && p.Times <= 100):
 		return WithHint(fmt.Errorf("invalid boot budget %gx", p.Times), "use --boot-budget 2x, or any factor from 1 to 100; or a time, as 10m")
 	case p.For < 0 || p.For > 24*time.Hour:
-		return WithHint(fmt.Errorf("invalid time for a proof %s", p.For), "use --prove-for 0 to 24h")
+		return WithHint(fmt.Errorf("invalid time for a proof: %s", p.For), "use --prove-for 0 to 24h")
 	}
 	for _, name := range p.Without {
 		if !slices.Contains(Checks(), name) {
@@ -105,7 +105,7 @@ func (p Proving) validate() error {
 // validate checks the options of a proof by themselves.
 func (o PromoteOptions) validate() error {
 	if o.ImageReference != "" && o.ImageReference != ByVersion {
-		return WithHint(fmt.Errorf("invalid reference to the image %q", o.ImageReference), "use version, or omit it: the model names the image definition then")
+		return WithHint(fmt.Errorf("invalid image reference %q", o.ImageReference), "use version, or omit it: the model names the image definition then")
 	}
 	switch p := o.Proof; {
 	case p == nil:

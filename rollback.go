@@ -266,7 +266,7 @@ func (e *Engine) secretsFor(ctx context.Context, o RollbackOptions, t *target, p
 	case t.saved == nil && (given || o.KeepCustomData || len(o.Secrets.Protected) > 0):
 		return needs, WithHint(fmt.Errorf("custom data and protected settings are for the original model, not for version %s", t.name()), "use --to original, or omit them")
 	case given && o.KeepCustomData:
-		return needs, WithHint(errors.New("--custom-data and --keep-custom-data are mutually exclusive"), "use one of the two")
+		return needs, WithHint(errors.New("--custom-data and --keep-custom-data are mutually exclusive"), "omit one of them")
 	case t.saved == nil:
 		t.secrets = o.Secrets
 		return needs, nil

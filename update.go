@@ -93,7 +93,7 @@ func (o Options) Validate() error {
 	case o.ImageOnly && o.ImageReference == ByVersion:
 		return WithHint(errors.New("a model that is not written cannot name a new version"), "omit --image-reference or --image-only")
 	case o.ImageOnly && o.NewNodes > 0:
-		return WithHint(errors.New("--image-only and --new-updated-nodes are mutually exclusive"), "omit one of the two")
+		return WithHint(errors.New("--image-only and --new-updated-nodes are mutually exclusive"), "omit one of them")
 	case o.AcceptBootstrap && !o.ImageOnly:
 		return WithHint(errors.New("--accept-bootstrap requires --image-only"), "add --image-only")
 	case o.Replicas < 1 || o.Replicas > 100:

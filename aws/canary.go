@@ -139,7 +139,7 @@ func (p *Provider) LaunchCanary(ctx context.Context, pool kamino.Pool, order kam
 	}
 	for _, in := range there {
 		if c := canary(in); c.Run != order.Run || c.Version != order.Version {
-			return fmt.Errorf("launch canary %s: there is one of run %q with image %s: %w", order.Name, c.Run, c.Version, kamino.ErrConflict)
+			return fmt.Errorf("launch canary %s: it exists, of run %q with image %s: %w", order.Name, c.Run, c.Version, kamino.ErrConflict)
 		}
 	}
 	if len(there) > 0 {
@@ -251,7 +251,7 @@ func interfacesIn(subnet string, template []types.LaunchTemplateInstanceNetworkI
 // a time: whoever removes canaries lists them until there are none.
 func (p *Provider) RemoveCanary(ctx context.Context, pool kamino.Pool, name string) error {
 	if !strings.HasPrefix(name, "kamino-") {
-		return fmt.Errorf("remove canary %s: that is not the name of a canary: %w", name, kamino.ErrConflict)
+		return fmt.Errorf("remove canary %s: not the name of a canary: %w", name, kamino.ErrConflict)
 	}
 	met := p.known.canaryOf(pool, name)
 	ids := []string{met.instance}

@@ -49,7 +49,7 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 		if size := int(sdk.ToInt32(m.Ebs.VolumeSize)); size != 0 && size < donor.DiskGB {
 			refusals = append(refusals, kamino.Refusal{Code: "disk-size", Field: "BlockDeviceMappings", Value: fmt.Sprintf("%d GiB", size),
 				Why: fmt.Sprintf("the launch template wants a root volume of %d GiB, the donor's has %d: a launch would fail", size, donor.DiskGB),
-				Do:  "choose a donor with a smaller disk, or let the template have a larger one"})
+				Do:  "choose a donor with a smaller disk, or make the template's root volume larger"})
 		}
 		if m.Ebs.SnapshotId != nil {
 			refusals = append(refusals, kamino.Refusal{Code: "root-snapshot", Field: "BlockDeviceMappings", Value: *m.Ebs.SnapshotId,

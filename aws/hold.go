@@ -164,7 +164,7 @@ func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.Inst
 		return fmt.Errorf("put instance %s back in service, which is %s: %w", text(in.InstanceId), now.State.Name, kamino.ErrInProgress)
 	}
 	if suspends(g, launch) {
-		return kamino.WithHint(fmt.Errorf("put instance %s back in service: %s of %s is suspended by now: %w", text(in.InstanceId), launch, pool.Name, kamino.ErrInProgress), "%s", resumeLaunch(pool.Name))
+		return kamino.WithHint(fmt.Errorf("put instance %s back in service: %s of %s is suspended now: %w", text(in.InstanceId), launch, pool.Name, kamino.ErrInProgress), "%s", resumeLaunch(pool.Name))
 	}
 	if most := sdk.ToInt32(g.MaxSize); sdk.ToInt32(g.DesiredCapacity) >= most {
 		return kamino.WithHint(fmt.Errorf("put instance %s back in service: the desired capacity of %s is now its maximum, %d: %w", text(in.InstanceId), pool.Name, most, kamino.ErrInProgress),

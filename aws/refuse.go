@@ -23,8 +23,8 @@ var owners = []struct {
 }{
 	{"eks:nodegroup-name", "an EKS managed node group", "update the node group with eksctl or the EKS API; Kamino is for self-managed groups", false},
 	{"sigs.k8s.io/cluster-api-provider-aws/cluster/", "Cluster API", "set the image in the AWSMachinePool", false},
-	{"kops.k8s.io/instancegroup", "kOps", "let the instance group's image be ssm:PARAMETER, or set it to the image that was made", true},
-	{"aws:cloudformation:stack-name", "CloudFormation", "let the stack's launch template name a parameter: ImageId resolve:ssm:NAME", true},
+	{"kops.k8s.io/instancegroup", "kOps", "set the instance group's image to ssm:PARAMETER, or to the image that was made", true},
+	{"aws:cloudformation:stack-name", "CloudFormation", "set ImageId of the stack's launch template to resolve:ssm:NAME", true},
 }
 
 // refusePool tells what speaks against a group, and whether something is being done to it.
@@ -45,7 +45,7 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 	}
 	if g.recipe.Named == byLatest && g.recipe.Parameter == "" {
 		add("latest", "LaunchTemplate.Version", byLatest, "the group launches the latest version of its template, so that creating a version promotes it already",
-			"let the group name $Default or a number, or the template a parameter: ImageId resolve:ssm:NAME")
+			"set the group's template version to $Default or a number, or the template's ImageId to resolve:ssm:NAME")
 	}
 	if field := ownImage(g.MixedInstancesPolicy); field != "" {
 		add("override", "MixedInstancesPolicy", field, "an override has an image or a template of its own, which goes before the group's", "remove "+field+" from the overrides")

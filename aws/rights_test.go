@@ -352,7 +352,7 @@ func TestTakenName(t *testing.T) {
 	c.clock.Advance(10 * time.Minute)
 	another.Name = "2026.1.3"
 	err = c.Create(t.Context(), c.pool(), another)
-	if err == nil || errors.Is(err, kamino.ErrInProgress) || !strings.Contains(err.Error(), "has not made") {
+	if err == nil || errors.Is(err, kamino.ErrInProgress) || !strings.Contains(err.Error(), "did not make") {
 		t.Errorf("the name of somebody else's image: %v", err)
 	}
 	if found, err := c.Find(t.Context(), c.pool(), kamino.Version, another.Name); err != nil || len(found) != 0 {

@@ -28,14 +28,14 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 	name := g.recipe.Parameter
 	if strings.HasPrefix(name, "/aws/") {
 		out = append(out, kamino.Refusal{Code: "foreign-parameter", Field: "ImageId", Value: name, Why: "the template names a parameter that others write, and this account cannot",
-			Do: "let the template name the AMI that it holds; Kamino moves the group to parameter " + own})
+			Do: "set the template's ImageId to the AMI that the parameter holds; Kamino then moves the group to parameter " + own})
 	}
 	// PutParameter takes no version or label, and writes no parameter of another account by its ARN
 	// (https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_PutParameter.html).
 	if len(out) == 0 && strings.Contains(name, ":") {
 		out = append(out, kamino.Refusal{Code: "pinned-parameter", Field: "ImageId", Value: name,
 			Why: "the template names a version, a label or the ARN of a parameter: what a promotion writes there would not be what the next instance boots from",
-			Do:  "let the template name the parameter alone, or the AMI that it holds; Kamino moves the group to parameter " + own})
+			Do:  "set the template's ImageId to the parameter without version or label, or to the AMI that it holds; Kamino then moves the group to parameter " + own})
 	}
 	if g.recipe.Template == "" {
 		return out, nil
@@ -67,7 +67,7 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 			if parameter {
 				out = append(out, kamino.Refusal{Code: kamino.CodeShared, Field: "ImageId", Value: name,
 					Why: "the template of Auto Scaling group " + who + " names the same parameter, and would boot from this group's image",
-					Do:  "let one of the two templates name an AMI; of this group's, Kamino moves it to parameter " + own})
+					Do:  "set ImageId of one of the two templates to an AMI; this group then moves to parameter " + own})
 			}
 		}
 	}

@@ -106,7 +106,7 @@ func (p *Provider) behind(ctx context.Context, volume string) (steady, error) {
 		return steady{}, translate(err, "read volume %s", volume)
 	}
 	if len(volumes.Volumes) != 1 || len(volumes.Volumes[0].Attachments) == 0 {
-		return steady{}, fmt.Errorf("volume %s is at no instance: %w", volume, kamino.ErrNotFound)
+		return steady{}, fmt.Errorf("volume %s is not attached to an instance: %w", volume, kamino.ErrNotFound)
 	}
 	in, err := p.describe(ctx, text(volumes.Volumes[0].Attachments[0].InstanceId))
 	return steady{instance: in, disk: &volumes.Volumes[0]}, err

@@ -204,7 +204,7 @@ func (p *Provider) isOurs(ctx context.Context, pool kamino.Pool, a kamino.Artifa
 	}
 	im := out.Images[0]
 	if tagOf(im.Tags, kamino.TagPool) != pool.Name || tagOf(im.Tags, kamino.TagRun) != a.Tags[kamino.TagRun] {
-		return kamino.WithHint(fmt.Errorf("the name %s is taken by image %s, which this run has not made", name, text(im.ImageId)),
+		return kamino.WithHint(fmt.Errorf("the name %s is taken by image %s, which this run did not make", name, text(im.ImageId)),
 			"if nothing needs it: aws ec2 deregister-image --image-id %s", text(im.ImageId))
 	}
 	return nil

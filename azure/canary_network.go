@@ -49,8 +49,8 @@ func (r *recipe) address(ctx context.Context, at place, ip map[string]any, balan
 		id := text(pool, "id")
 		lb, err := at.balancer(ctx, id, balancers)
 		if errors.Is(err, kamino.ErrForbidden) || errors.Is(err, kamino.ErrNotFound) {
-			r.refusals.add("outbound", "loadBalancerBackendAddressPools", id, "whether it is the way out of the pool's machines is not known: "+err.Error(),
-				"grant the actions of docs/azure-role-canary.json at the load balancer, or let versions be proven in the pool (--prove pool)")
+			r.refusals.add("outbound", "loadBalancerBackendAddressPools", id, "cannot tell whether the pool's machines reach the internet through it: "+err.Error(),
+				"grant the actions of docs/azure-role-canary.json at the load balancer, or prove versions in the pool (--prove pool)")
 			continue
 		} else if err != nil {
 			return err
@@ -58,7 +58,7 @@ func (r *recipe) address(ctx context.Context, at place, ip map[string]any, balan
 		switch out, in := lb.out(id), lb.in(id); {
 		case out && !in:
 			kept = append(kept, pool)
-			r.kept = append(r.kept, fmt.Sprintf("pool %s of load balancer %s, its way out", lastSegment(id), lb.Name))
+			r.kept = append(r.kept, fmt.Sprintf("pool %s of load balancer %s, for outbound traffic", lastSegment(id), lb.Name))
 			r.link("Microsoft.Network/loadBalancers/backendAddressPools/join/action", id)
 		case out || in && lb.implicit(id):
 			lost = fmt.Sprintf("pool %s of load balancer %s, which would also send the canary traffic", lastSegment(id), lb.Name)
@@ -74,8 +74,8 @@ func (r *recipe) address(ctx context.Context, at place, ip map[string]any, balan
 	}
 	way, err := at.wayOut(ctx, subnet)
 	if err == nil && !way {
-		r.refusals.add("outbound", "ipConfigurations", lastSegment(subnet), "the way out of the pool's machines is "+lost+": a canary could not pull an image",
-			"give the subnet a NAT gateway, or let versions be proven in the pool (--prove pool)")
+		r.refusals.add("outbound", "ipConfigurations", lastSegment(subnet), "the pool's machines reach the internet through "+lost+": a canary could not pull an image",
+			"give the subnet a NAT gateway, or prove versions in the pool (--prove pool)")
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 // those of docs/azure-role.json. Who has them may delete any scale set of the resource group.
 func canaryActions() []action {
 	const compute, network = "Microsoft.Compute/", "Microsoft.Network/"
-	inPool := func(what string) string { return "versions of pools with " + what + " are proven in the pool" }
+	inPool := func(what string) string { return "versions of pools with " + what + " are proved in the pool" }
 	return []action{
 		{name: compute + "virtualMachineScaleSets/delete"},
 		{compute + "virtualMachineScaleSets/virtualMachines/retrieveBootDiagnosticsData/action", "the console of a canary is not shown"},
@@ -21,11 +21,11 @@ func canaryActions() []action {
 		{compute + "hostGroups/read", inPool("dedicated hosts")},
 		{compute + "proximityPlacementGroups/read", inPool("a proximity placement group")},
 		{network + "virtualNetworks/subnets/join/action", inPool("a subnet of this resource group")},
-		{network + "virtualNetworks/subnets/read", inPool("a load balancer that is their way out and sends them traffic")},
+		{network + "virtualNetworks/subnets/read", inPool("a load balancer for both outbound and inbound traffic")},
 		{network + "networkSecurityGroups/join/action", inPool("a network security group")},
 		{network + "applicationSecurityGroups/joinIpConfiguration/action", inPool("application security groups")},
 		{network + "loadBalancers/read", inPool("a load balancer")},
-		{network + "loadBalancers/backendAddressPools/join/action", inPool("a load balancer that is their way out")},
+		{network + "loadBalancers/backendAddressPools/join/action", inPool("a load balancer for outbound traffic")},
 		{"Microsoft.ManagedIdentity/userAssignedIdentities/assign/action", inPool("user-assigned identities")},
 		{"Microsoft.KeyVault/vaults/deploy/action", inPool("certificates of a key vault")},
 	}
@@ -121,7 +121,7 @@ func (p *Provider) recipeRights(ctx context.Context, at place, r *recipe) error 
 		}
 		if !ok {
 			r.refusals.add("rights", l.action, lastSegment(l.id), "these credentials may not do that, which a canary needs",
-				"grant the actions of docs/azure-role-canary.json at "+l.id+", or let versions be proven in the pool (--prove pool)")
+				"grant the actions of docs/azure-role-canary.json at "+l.id+", or prove versions in the pool (--prove pool)")
 		}
 	}
 	return nil

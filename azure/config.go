@@ -136,11 +136,11 @@ func jsonProblem(err error) string {
 	var kind *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &syntax):
-		return fmt.Sprintf("no JSON at byte %d", syntax.Offset)
+		return fmt.Sprintf("invalid JSON at byte %d", syntax.Offset)
 	case errors.As(err, &kind):
 		return fmt.Sprintf("field %s must be a %s, not a %s", kind.Field, kind.Type, kind.Value)
 	}
-	return "no JSON"
+	return "invalid JSON"
 }
 
 func (s *settings) fromEnvironment() {

@@ -39,7 +39,7 @@ func TestCredentials(t *testing.T) {
 		{"workload identity in a file", `{"tenantId":"t","aadClientId":"c","useFederatedWorkloadIdentityExtension":true,"aadFederatedTokenFile":"` + token + `"}`, nil, "workload"},
 		{"nothing in a file", `{"tenantId":"t","aadClientId":"c"}`, nil, "holds no credentials"},
 		{"no tenant", `{"aadClientId":"c","aadClientSecret":"s"}`, nil, "has no tenantId"},
-		{"no JSON", `{"tenantId":`, nil, "is not valid: no JSON at byte"},
+		{"no JSON", `{"tenantId":`, nil, "is not valid: invalid JSON at byte"},
 		{"wrong type", `{"tenantId":7}`, nil, "field tenantId must be a string, not a number"},
 		{"bad subscription", `{"tenantId":"t","subscriptionId":"mine","aadClientId":"c","aadClientSecret":"s"}`, nil, `subscription "mine" is not a GUID`},
 		{"unknown cloud", `{"cloud":"Nimbus","tenantId":"t","aadClientId":"c","aadClientSecret":"s"}`, nil, `cloud "Nimbus" is unknown`},

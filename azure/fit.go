@@ -51,7 +51,7 @@ func (p *Provider) modelled(pool kamino.Pool) (place, saved, error) {
 
 const (
 	profile    = "properties.virtualMachineProfile."
-	otherDonor = "choose a node that was created since the model became so, or set the model back"
+	otherDonor = "choose a node that was created after this change of the model, or undo the change"
 )
 
 // fitPool compares the donor, whose disk controller is known, with the model of its

@@ -140,7 +140,7 @@ func (r *reconciler) poolOf(ctx context.Context, p *v1alpha1.NodePrototype) (kam
 		return "", err
 	}
 	if others := k.others(p.Name, pool, all.Items); len(others) > 0 {
-		return "", troubled(v1alpha1.ReasonConflict, "prototype %s means pool %s as well: delete all but one", strings.Join(others, ", "), pool.Name())
+		return "", troubled(v1alpha1.ReasonConflict, "prototype %s is for pool %s, too: delete all but one", strings.Join(others, ", "), pool.Name())
 	}
 	return pool, nil
 }

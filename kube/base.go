@@ -13,7 +13,7 @@ import (
 // labelBase on the namespace is the format of the manifests that made it (charts/kamino-base).
 const labelBase = "kamino.dev/base"
 
-const noBase = "a cluster administrator makes the namespace, its roles and its admission policies with the chart kamino-base or with: kamino init"
+const noBase = "a cluster administrator creates the namespace, its roles and its admission policies with the chart kamino-base or with: kamino init"
 
 // Preflight checks that the namespace of leases and seal pods was made for them, and that these
 // credentials have every right that a run with these options uses.

@@ -185,7 +185,7 @@ func kindOf(t metav1.TypeMeta) string {
 	case t.Kind == "":
 		return "nothing"
 	case t.APIVersion == "":
-		return "a " + t.Kind + " of no API version"
+		return "a " + t.Kind + " without an apiVersion"
 	}
 	return "a " + t.Kind + " of " + t.APIVersion
 }

@@ -243,7 +243,7 @@ func podReady(pod *corev1.Pod) bool {
 func daemonPod(set *appsv1.DaemonSet, pod, beside *corev1.Pod) kamino.DaemonPod {
 	out := kamino.DaemonPod{Set: set.Namespace + "/" + set.Name}
 	if pod == nil {
-		out.Owed, out.Reason = true, "no pod was made"
+		out.Owed, out.Reason = true, "it has no pod"
 		return out
 	}
 	if podReady(pod) {

@@ -61,12 +61,12 @@ func (r *drainRound) rehearse(ctx context.Context, pod *corev1.Pod, budgets map[
 			case never(&b):
 				hold, reason = stuck, neverReason(&b)
 			case scarce(&b):
-				hold, reason = doubtful, fmt.Sprintf("the disruption budget %s wants %d of %d pods healthy, and allows an eviction only once there are more",
+				hold, reason = doubtful, fmt.Sprintf("the disruption budget %s requires %d of %d pods healthy, and allows an eviction only when more are",
 					b.Name, b.Status.DesiredHealthy, b.Status.ExpectedPods)
 			}
 		}
 	case hold == leaving && pod.DeletionTimestamp == nil && within > 0 && own != nil && time.Duration(*own)*time.Second > within:
-		hold, reason = doubtful, fmt.Sprintf("it asks for %s to end, and the whole drain has %s", time.Duration(*own)*time.Second, within)
+		hold, reason = doubtful, fmt.Sprintf("its grace period is %s, and the time limit of the whole drain %s", time.Duration(*own)*time.Second, within)
 	}
 	if hold == stuck && r.push.Force && pod.DeletionTimestamp == nil {
 		hold, reason = doubtful, "only force removes it, once the time for evictions is over: "+reason

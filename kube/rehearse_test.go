@@ -62,7 +62,7 @@ func TestRehearse(t *testing.T) {
 		"budget with maxUnavailable 0%":         {answer: full, objects: []runtime.Object{pod("a"), limited("0%", 3, 3)}, stuck: true, want: "never allows an eviction"},
 		"budget with minAvailable 100%":         {answer: full, objects: []runtime.Object{pod("a"), wanting("100%")}, stuck: true, want: "never allows an eviction"},
 		"budget with minAvailable 0":            {answer: full, objects: []runtime.Object{pod("a"), wanting("0")}},
-		"budget that wants all pods":            {answer: full, objects: []runtime.Object{pod("a"), limited("", 1, 1)}, want: "wants 1 of 1 pods healthy"},
+		"budget that wants all pods":            {answer: full, objects: []runtime.Object{pod("a"), limited("", 1, 1)}, want: "requires 1 of 1 pods healthy"},
 		"budget with maxUnavailable 0, forced":  {answer: full, objects: []runtime.Object{pod("a"), limited("0", 1, 1)}, force: true, want: "only force removes it"},
 		"budget that is not known":              {answer: full, objects: []runtime.Object{pod("a")}},
 		"several budgets, forced":               {answer: several, objects: []runtime.Object{pod("a")}, force: true, want: "only force removes it"},
@@ -73,7 +73,7 @@ func TestRehearse(t *testing.T) {
 		"ended a day ago, finalizer, forced":    {objects: []runtime.Object{pod("a", deleting(30, noon.Add(-24*time.Hour)), finalizer)}, force: true, stuck: true, want: "finalizers"},
 		"ended a day ago, kubelet mute":         {objects: []runtime.Object{pod("a", deleting(30, noon.Add(-24*time.Hour)))}, stuck: true, want: "should have ended"},
 		"ended a day ago, kubelet mute, forced": {objects: []runtime.Object{pod("a", deleting(30, noon.Add(-24*time.Hour)))}, force: true},
-		"asks for more than the drain has":      {objects: []runtime.Object{pod("a", grace(2*time.Hour))}, want: "asks for 2h0m0s to end, and the whole drain has 45m0s"},
+		"asks for more than the drain has":      {objects: []runtime.Object{pod("a", grace(2*time.Hour))}, want: "grace period is 2h0m0s, and the time limit of the whole drain 45m0s"},
 		"asks for all that the drain has":       {objects: []runtime.Object{pod("a", grace(within))}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -111,7 +111,7 @@ func Run(ctx context.Context, o Options, w io.Writer) error {
 	deadline := began.Add(o.Wait)
 	if o.Delay > 0 {
 		if err := o.Clock.Sleep(ctx, o.Delay); err != nil {
-			return fmt.Errorf("wait before the first look: %w (nothing is recorded)", err)
+			return fmt.Errorf("wait before the first sample: %w (nothing is recorded)", err)
 		}
 	}
 	var container time.Time // when one was first seen

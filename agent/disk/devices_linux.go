@@ -83,7 +83,7 @@ func (l layout) devices(sys, dev string) (Devices, error) {
 				continue
 			}
 			if p.Holds, err = probe(p, path.Join(dev, disk), at); err != nil {
-				return out, fmt.Errorf("look at %s: %w", p.Device, err)
+				return out, fmt.Errorf("probe %s: %w", p.Device, err)
 			}
 			out.Partitions = append(out.Partitions, p)
 		}

@@ -34,7 +34,7 @@ func (d *Disk) Swaps() ([]string, error) {
 	for _, name := range parseSwaps(string(text)) {
 		var st unix.Stat_t
 		if err := unix.Stat(name, &st); err != nil {
-			return nil, fmt.Errorf("look at swap %s: %w", name, err)
+			return nil, fmt.Errorf("stat swap %s: %w", name, err)
 		}
 		dev := st.Dev
 		if st.Mode&unix.S_IFMT == unix.S_IFBLK {

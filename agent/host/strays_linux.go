@@ -51,7 +51,7 @@ func EndOthers(ctx context.Context, patience time.Duration, keep func(unit strin
 			return all, err
 		}
 	}
-	return all, fmt.Errorf("end processes: %v do not end", left)
+	return all, fmt.Errorf("end processes: %v are still running", left)
 }
 
 // none waits until others are none, for most at the longest, and returns the last ones.

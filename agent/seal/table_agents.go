@@ -38,7 +38,7 @@ func agentRules() []Rule {
 			Paths: []string{"/opt/CrowdStrike/falconstore", "/var/opt/CrowdStrike/*", "/opt/sentinelone/configuration/*", "/var/opt/carbonblack/psc/cfg.ini", "/var/opt/ds_agent/dsa_core/ds_agent.config",
 				"/opt/Tanium/TaniumClient/client.db", "/opt/Tanium/TaniumClient/TaniumClient.ini", "/opt/rapid7/ir_agent/components/bootstrap/common/bootstrap.cfg", "/opt/sophos-spl/base/etc/*machine_id*",
 				"/var/McAfee/agent/keystore/*", "/opt/traps/config/*", "/opt/illumio_ven_data/etc/*"},
-			Why: "the agent's identity stands beside what it needs to start: take it away with the agent's own tool (falconctl -d -f --aid, sentinelctl, …) with the agent stopped, or give the pool nodes without it"},
+			Why: "the agent's identity stands beside what it needs to start: remove it with the agent's own tool (falconctl -d -f --aid, sentinelctl, …) with the agent stopped, or give the pool nodes without it"},
 		{ID: "secret-brokers", Group: group, Action: Remove, Phase: Donor, Secret: true,
 			Paths: []string{"/opt/consul/node-id", "/opt/consul/serf/*", "/opt/consul/checks/*", "/opt/consul/services/*", "/opt/consul/checkpoint-signature", "/var/lib/consul/node-id", "/var/lib/consul/serf/*",
 				"/opt/nomad/client/*", "/opt/nomad/data/client/*", "/var/lib/nomad/client/*", "/var/lib/vault-agent/*", "/opt/vault-agent/token*", "/etc/vault.d/secret-id", "/etc/vault.d/role-id",

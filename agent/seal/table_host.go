@@ -135,7 +135,7 @@ func traceRules() []Rule {
 				"/var/lib/systemd/backlight/*", "/var/lib/chrony/*", "/var/lib/ntp/*.drift", "/var/lib/ntpsec/*.drift", "/var/lib/logrotate/*status*", "/var/account/*", "/var/lib/usbguard/*", "/var/lib/vnstat/*", "/var/lib/collectd/*"},
 			Why: "the names of the donor's files, its clock's drift, who used sudo; made again by the programs that use them"},
 		{ID: "etc-history", Group: group, Action: Remove, Phase: Donor, Secret: true, Paths: []string{"/etc/.git", "/etc/.hg", "/etc/.bzr", "/etc/.etckeeper"},
-			Why: "etckeeper's history of /etc, with every password that ever stood there"},
+			Why: "etckeeper's history of /etc, with every password that was ever in it"},
 		{ID: "temporary", Group: group, Action: Remove, Phase: Donor, Secret: true, Paths: []string{"/tmp/*", "/tmp/.[a-zA-Z]*", "/var/tmp/*"}, Why: "whatever was left there"},
 		{ID: "packages", Group: group, Action: Remove, Phase: Donor,
 			Paths: []string{"/var/cache/apt/archives/*.deb", "/var/cache/apt/*.bin", "/var/lib/apt/lists/*_*", "/var/cache/dnf/*", "/var/cache/yum/*"}, Why: "size; stale the next day"},

@@ -46,7 +46,7 @@ func TestBadInput(t *testing.T) {
 		{name: "unknown pool for rollback", args: []string{"rollback", "--pool", "nope"}, want: []string{`"nope"`, pool1}},
 		{name: "pool with no nodes", args: []string{"plan", "--pool", "k8s-empty-vmss"},
 			world: func(w *fakeWorld) { w.cloud.addPool("k8s-empty-vmss") }, want: []string{"k8s-empty-vmss", "no node belongs to it"}},
-		{name: "ALL and a pool", args: []string{"auto-update", "--target-vmss", "ALL", "--target-vmss", pool1}, want: []string{"ALL", pool1, "one of the two"}},
+		{name: "ALL and a pool", args: []string{"auto-update", "--target-vmss", "ALL", "--target-vmss", pool1}, want: []string{"ALL", pool1, "omit one"}},
 		{name: "ALL and a pool in one list", args: []string{"plan", "--pool", "all," + pool1}, want: []string{"ALL", pool1}},
 		{name: "a pool twice", args: []string{"plan", "--pool", pool1, "--pool", pool1}, want: []string{"twice", pool1}},
 		{name: "stray argument", args: []string{"auto-update", pool1}, want: []string{pool1, "--target-vmss"}},

@@ -15,7 +15,7 @@ func TestOwnerLines(t *testing.T) {
 	for _, hidden := range []bool{true, false} {
 		var out strings.Builder
 		updateReport{Result: kamino.Result{Version: "2026.03.10", Hidden: hidden, Owner: owner, Extensions: []kamino.Extension{{Name: "cse", Publisher: "p", Type: "t"}}}}.owner(&out)
-		if strings.Contains(out.String(), "not before") != hidden {
+		if strings.Contains(out.String(), "before that") != hidden {
 			t.Errorf("hidden %t: %s", hidden, out.String())
 		}
 		for _, want := range []string{"extensions: cse (p/t); and its custom data, which Azure does not return", "  image: x\n", "Needed, not checked:\tthe gate\n"} {

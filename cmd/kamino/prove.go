@@ -245,7 +245,7 @@ func (c *pointCommand) table(w io.Writer, r kamino.Rollback) {
 	}
 	would := ""
 	if c.promote.DryRun {
-		would = " (not done)"
+		would = " (dry run)"
 	}
 	if len(r.Bad) > 0 {
 		fmt.Fprintf(w, "%s:\t%s%s\n", c.done, strings.Join(r.Bad, ", "), would)

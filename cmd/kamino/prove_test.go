@@ -77,7 +77,7 @@ func TestProvedWords(t *testing.T) {
 	for want, back := range map[string]kamino.Rollback{
 		"Proved:\tby canary c-0, Ready in 1m30s; 15 checks passed\nNot applicable:\timages: no donor\nWarning:\tretire: away\n": {
 			Proof: &kamino.Proved{By: kamino.ProveCanary, Node: "c-0", ReadySeconds: 90, Checks: 15, Left: left}, Warnings: []string{"retire: away"}},
-		"Proof:\tstart one instance (not done)\n": {Canary: "start one instance"},
+		"Proof:\tstart one instance (dry run)\n": {Canary: "start one instance"},
 	} {
 		var out bytes.Buffer
 		back.Name, back.From, back.To, back.Changed = "a", "2026.11.21", "2026.11.22", true

@@ -184,7 +184,7 @@ func printRollback(w io.Writer, r kamino.Rollback, opts kamino.RollbackOptions) 
 	}
 	would := ""
 	if opts.DryRun {
-		would = " (not done)"
+		would = " (dry run)"
 	}
 	fmt.Fprintf(w, "From:\t%s\n", r.From)
 	fmt.Fprintf(w, "To:\t%s%s\n", bootsFrom(r), would)

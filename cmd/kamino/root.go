@@ -251,8 +251,8 @@ func (a *app) conclude(err error) int {
 	return exitFailed
 }
 
-// message is what an error says, and what to do about it: its hints, and of refusals what events and
-// statuses have at the end of each.
+// message is what an error says, and what to do about it: its hints, and the advice at the end of
+// each refusal.
 func message(err error) (text string, hints []string) {
 	text = err.Error()
 	for _, r := range refusals(err) {

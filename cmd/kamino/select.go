@@ -122,7 +122,7 @@ func poolNames(given []string) ([]string, error) {
 		}
 	}
 	if all && len(names) > 0 {
-		return nil, kamino.WithHint(fmt.Errorf("ALL pools and pool %s are given at the same time", names[0]), "give one of the two")
+		return nil, kamino.WithHint(fmt.Errorf("--target-vmss ALL and %s are mutually exclusive", names[0]), "omit one of them")
 	}
 	return names, nil
 }

@@ -83,7 +83,7 @@ func boots(p kamino.PoolStatus) *pageBoots {
 		text += ". No agent reported phases"
 	}
 	return &pageBoots{Pool: p.Name, Text: text + ".", SVG: render.Raw(b.String()),
-		Besides: "Of machines of the original image the cluster has no boots: no agent reports them. To compare a clone with one, write a record on each, as root, with kamino boot show -o capture:"}
+		Besides: "The cluster has no boot records of machines of the original image, since no agent reports them. To compare a clone with one, write a record on each, as root, with kamino boot show -o capture:"}
 }
 
 // bootRows are the boot as a whole, and then its phases, longest first. The newest phases are of

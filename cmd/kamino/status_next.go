@@ -94,7 +94,7 @@ func readStarters(ctx context.Context, a *app) []starter {
 				next.Why = "never started yet"
 			}
 			if err != nil {
-				next.Why = fmt.Sprintf("unknown whether of this pool: %v; %s", err, next.Why)
+				next.Why = fmt.Sprintf("may be for another pool: %v; %s", err, next.Why)
 			}
 			out = append(out, starter{pools, next})
 		}

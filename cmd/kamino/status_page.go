@@ -236,7 +236,7 @@ func silentRun(u *kamino.Unfinished) string {
 	if u.Process == "" || u.Heartbeat.IsZero() {
 		return unfinished(u)
 	}
-	return fmt.Sprintf("run %s of process %s was last heartbeat %s ago", u.Run, u.Process, silence(u))
+	return fmt.Sprintf("run %s of process %s: last heartbeat %s ago", u.Run, u.Process, silence(u))
 }
 
 // finish is what goes on with an interrupted run.

@@ -347,11 +347,11 @@ func (r updateReport) owner(w io.Writer) {
 	if r.Owner == nil {
 		return
 	}
-	when := "once"
+	when := ""
 	if r.Hidden {
-		when = "once a version is offered, and not before, as new nodes would boot from none or from an older one"
+		when = " a version is offered (before that, new nodes would boot from none or from an older one)"
 	}
-	fmt.Fprintf(w, "Owner:\t%s writes the model; %s, in its spec:\n%s\n", r.Owner.Name, when, indent(r.Owner.Spec))
+	fmt.Fprintf(w, "Owner:\t%s writes the model; set in its spec, once%s:\n%s\n", r.Owner.Name, when, indent(r.Owner.Spec))
 	if r.Owner.Needs != "" {
 		fmt.Fprintf(w, "Needed, not checked:\t%s\n", r.Owner.Needs)
 	}
@@ -393,7 +393,7 @@ func printPlan(w io.Writer, p *kamino.Plan) {
 func printRun(w io.Writer, p *kamino.Plan) {
 	fmt.Fprintf(w, "Donor:\t%s\n", p.Donor)
 	for _, d := range p.Doubts {
-		fmt.Fprintf(w, "Not known:\t%s\n", d)
+		fmt.Fprintf(w, "Unknown:\t%s\n", d)
 	}
 	if p.Unfinished != nil && !p.Unfinished.Alive {
 		printUnfinished(w, p.Unfinished)

@@ -97,7 +97,7 @@ func appendText(list []string, text string) []string {
 	if !words.MatchString(text) {
 		return list
 	}
-	return append(list, strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    "))
+	return append(list, strings.NewReplacer("\n", "\n    ", "\x00", `\0`).Replace(strings.TrimSpace(text)))
 }
 
 // joined is a string literal, or several that + joins.

@@ -120,7 +120,7 @@ func badOptions(t *testing.T) []bad {
 		{name: "probe-namespace", env: map[string]string{"PROBE": probeOf("nonens")}, code: 3, want: []string{`namespace "nonens"`, "does not exist"}},
 		{name: "image-by-tag", args: []string{"--image", "registry.invalid/kamino:1"}, code: 1, want: []string{"not pinned by a digest", "@sha256:"}},
 		{name: "azure-json-missing", args: []string{"--azure-config", missing}, code: 1, want: []string{missing, "does not exist", "--azure-config"}},
-		{name: "azure-json-malformed", args: []string{"--azure-config", malformed}, code: 1, want: []string{malformed, "no JSON", "cloud-provider-azure"}},
+		{name: "azure-json-malformed", args: []string{"--azure-config", malformed}, code: 1, want: []string{malformed, "invalid JSON", "cloud-provider-azure"}},
 		{name: "cloud", env: map[string]string{"AZURE_ENVIRONMENT": "Mars"}, code: 1, want: []string{`cloud "Mars" is unknown`, "AzurePublicCloud"}},
 		{name: "stack-missing", env: map[string]string{"AZURE_ENVIRONMENT_FILEPATH": missing}, code: 1, want: []string{missing, "AZURE_ENVIRONMENT_FILEPATH"}},
 		{name: "kubeconfig-missing", args: []string{"--kubeconfig", missing}, code: 1, want: []string{missing, "--kubeconfig"}},

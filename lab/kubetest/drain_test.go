@@ -246,7 +246,7 @@ func TestRehearse(t *testing.T) {
 		return names
 	}
 	several := "both: matched by several PodDisruptionBudgets; the eviction API refuses such pods: one, two"
-	scarce := "held perhaps: the disruption budget holds wants 1 of 1 pods healthy, and allows an eviction only once there are more"
+	scarce := "held perhaps: the disruption budget holds requires 1 of 1 pods healthy, and allows an eviction only when more are"
 	if diff := cmp.Diff([]string{"bare: no controller would recreate it", several, scarce}, stuck(kamino.DrainOptions{Grace: time.Minute})); diff != "" {
 		t.Error(diff)
 	}
