@@ -234,7 +234,7 @@ func nextMayDo(err error) bool {
 		return errors.As(err, &refused) || step.Step == InValidate && errors.Is(err, ErrNotFound)
 	case InLaunch, InJoin, InExamine, InWatch:
 		return failedProof(err)
-	case InRehearse, InProtect, InInventory, InDrain, InChoose, InPatch:
+	case InRehearse, InProtect, InInventory, InDrain, InChoose, InCheck, InPatch:
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) && stepRefused(refused.Refusals) {
 			return false
 		}

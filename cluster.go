@@ -205,8 +205,10 @@ const (
 	TaskInventory Task = "inventory"
 	// TaskPackages writes the list of the installed packages on the node. Only a Shelf makes it.
 	TaskPackages Task = "packages"
-	// TaskPatch upgrades the node's packages. Only a Patcher makes it and the next two, under the
-	// verb patch.
+	// TaskCheck refuses, while the node still serves its pods, what TaskPatch would refuse. It
+	// changes nothing. Only a Patcher makes it and the next three, under the verb patch.
+	TaskCheck Task = "check"
+	// TaskPatch upgrades the node's packages.
 	TaskPatch Task = "patch"
 	// TaskReboot restarts the node if it still is in the boot that the order names.
 	TaskReboot Task = "reboot"

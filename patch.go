@@ -320,12 +320,13 @@ func (e *Engine) patchIn(ctx context.Context, opts PatchOptions, t *turns, o ove
 		}
 		retries--
 	}
-	if left > 0 {
-		errs = append(errs, WithHint(fmt.Errorf("%d of %d nodes of pool %s patched", opts.Nodes-left, opts.Nodes, o.id.Name()),
-			"kamino patch --pool %s --dry-run shows why each node was chosen or not", o.id.Name()))
-		return errors.Join(errs...)
+	switch {
+	case left == 0:
+		return nil // what went wrong before stands in the result
+	case left < opts.Nodes || len(errs) == 0:
+		errs = append(errs, fmt.Errorf("%d of %d nodes of pool %s patched", opts.Nodes-left, opts.Nodes, o.id.Name()))
 	}
-	return nil // what went wrong before stands in the result
+	return WithHint(errors.Join(errs...), "kamino patch --pool %s --dry-run shows why each node was chosen or not", o.id.Name())
 }
 
 // patchOne patches one node, or gives back all but the block of one that is not in order.

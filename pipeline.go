@@ -42,6 +42,7 @@ const (
 	InStayOn        = "stay-on"
 	InMark          = "mark"
 	InChoose        = "choose"
+	InCheck         = "check"
 	InPatch         = "patch"
 	InReboot        = "reboot"
 	InSign          = "sign"
@@ -138,6 +139,8 @@ func PatchPipeline() []Step {
 			Look: (*Run).lookChoose},
 		{Name: InProtect, Does: "keep cluster-autoscaler from removing the node", Back: "removed",
 			Look: (*Run).lookProtect, Takes: "the node's protection", Until: InReturn},
+		{Name: InCheck, Does: "check on the node that its packages can be upgraded: none left half-way, enough room, a manager that can do what is asked", Back: "pod removed",
+			Look: (*Run).lookCheck, Patient: true},
 		{Name: InHold, Does: "take the node out of service, where its pool would replace a node that is off", Back: "put back in service",
 			When: (*Run).mayRelease, Look: (*Run).lookHold, Takes: "the node out of service", Until: InReturn},
 		{Name: InDrain, Does: "block the node for new pods and evict its pods", Back: "unblocked",
@@ -398,6 +401,7 @@ const (
 	ActRemoveNode       Act = "remove-node"
 	ActWithdraw         Act = "withdraw-version"
 	ActDeleteLists      Act = "delete-lists"
+	ActCheck            Act = "check-node"
 	ActPatching         Act = "announce-patch"
 	ActPatch            Act = "patch-node"
 	ActRestarting       Act = "announce-restart"

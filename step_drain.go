@@ -312,6 +312,50 @@ func (r *Run) withoutSurvey(why string) {
 	r.held.warn(why + "; the inventory is taken after the drain instead")
 }
 
+// lookCheck lets the agent refuse, while the node serves its pods, what the upgrade would refuse.
+// Where no pod can tell that here, the upgrade finds it out.
+func (r *Run) lookCheck(ctx context.Context) (Next, error) {
+	n, mark, err := r.donor.recentNode(ctx, r.held.run)
+	switch {
+	case err != nil:
+		return Next{}, err
+	case mark == nil:
+		return Next{}, r.lostMark()
+	case mark.Block || mark.Begun || n.Tainted(TaintBlock) || r.empty.patch.unchecked:
+		return done("left to the upgrade"), nil // the first three by an earlier process of this run
+	}
+	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskCheck)
+	switch {
+	case err != nil:
+		return Next{}, fmt.Errorf("read the pod that checks the node: %w", err)
+	case !pod.Exists:
+		return act(ActCheck, "check that the node's packages can be upgraded", func(ctx context.Context) error {
+			err := r.engine.Cluster.StartAgent(ctx, n, TaskCheck, r.patchOrder(TaskCheck, ""))
+			if errors.Is(err, ErrUnsupported) {
+				r.leaveToUpgrade(err.Error())
+				return nil
+			}
+			return err
+		}).then("the check of the node", 0), nil
+	case pod.Done:
+		return done("its packages can be upgraded"), nil
+	case pod.Refused:
+		return Next{}, &RefusedError{Subject: "node " + n.Name, Refusals: []Refusal{{Code: "patch", Why: "its packages cannot be upgraded as it is, and no pod was evicted: " + pod.Message,
+			Do: "follow the message on the node, or choose another one"}}}
+	case pod.Ousted, pod.Failed && pod.Started:
+		r.leaveToUpgrade("its pod " + pod.Message)
+		return done("left to the upgrade"), nil
+	case pod.Failed:
+		return Next{}, WithHint(fmt.Errorf("no pod can upgrade the packages of node %s, and none was evicted: %s", n.Name, pod.Message), "make the image available to the node, or choose another one")
+	}
+	return wait("the check of the node; its pod is " + pod.Message), nil
+}
+
+func (r *Run) leaveToUpgrade(why string) {
+	r.empty.patch.unchecked = true
+	r.held.warn("node " + r.donor.node.Name + " is checked by the upgrade only, after the drain: " + why)
+}
+
 // lookUnseal removes the seal pod, so that nothing seals the disk any more.
 func (r *Run) lookUnseal(ctx context.Context) (Next, error) {
 	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskSeal)
@@ -327,18 +371,24 @@ func (r *Run) lookUnseal(ctx context.Context) (Next, error) {
 
 const deleteTheSealPod = "delete the seal pod"
 
-// lookPods removes the seal pod, and what an inventory left that ended with its run.
+// lookPods removes the seal pod, and those of an inventory or a patch that ended with their run.
 func (r *Run) lookPods(ctx context.Context) (Next, error) {
 	next, err := r.lookUnseal(ctx)
 	if err != nil || next.kind != nextDone {
 		return next, err
 	}
-	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskInventory)
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return Next{}, fmt.Errorf("read the inventory's pod: %w", err)
+	tasks := []Task{TaskInventory}
+	if r.patching() {
+		tasks = patchTasks
 	}
-	if !pod.Exists {
-		return next, nil
+	for _, task := range tasks {
+		pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, task)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return Next{}, fmt.Errorf("read the pod of task %s: %w", task, err)
+		}
+		if pod.Exists {
+			return act(ActUnseal, "delete the pods of the run", r.removeAgents), nil
+		}
 	}
-	return act(ActUnseal, deleteTheSealPod+" and the inventory's", r.removeAgents), nil
+	return next, nil
 }

@@ -26,6 +26,8 @@ type patching struct {
 	stamp time.Time // when it was patched
 	boots bool      // its restart was announced, when the step had worked for as long as from
 	from  time.Duration
+
+	unchecked bool // the node cannot be looked at beside its pods
 }
 
 // examineLimit is how long a patched node is given to be in order, from when it is Ready.
@@ -38,7 +40,10 @@ func (r *Run) patchOrder(task Task, boot string) SealOrder {
 	o := r.opts.Patch
 	policy := map[string]any{"manager": o.Manager, "scope": o.Scope, "held": o.Held, "phased": o.Phased, "release": o.Release,
 		"seconds": int(o.Within.Seconds()), "roomMiB": o.RoomMiB}
-	if task != TaskPatch {
+	switch task {
+	case TaskCheck:
+		policy["task"] = string(task)
+	case TaskReboot, TaskLook:
 		policy = map[string]any{"task": string(task), "boot": boot}
 	}
 	order := r.sealOrder()

@@ -368,11 +368,13 @@ func (n Node) SealFailure(run string) string {
 	return failure.Error
 }
 
+var patchTasks = []Task{TaskCheck, TaskPatch, TaskReboot, TaskLook}
+
 // removeAgents deletes the pods that the run may have made.
 func (r *Run) removeAgents(ctx context.Context) error {
 	tasks := []Task{TaskSeal, TaskInventory}
 	if r.patching() {
-		tasks = []Task{TaskPatch, TaskReboot, TaskLook}
+		tasks = patchTasks
 	} else if r.held.givingBack { // it may have ended between the question and the answer
 		tasks = append(tasks, TaskPackages)
 	}

@@ -45,9 +45,9 @@ type patchVerb struct {
 
 var runName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// runPatch patches a node, or looks at it, or restarts it. From a pod, which may die when the
-// container runtime is upgraded, the work is done by a unit of the host that outlives the pod and
-// is found again by name.
+// runPatch patches a node, or says first whether it could, or looks at it, or restarts it. From a
+// pod, which may die when the container runtime is upgraded, the work is done by a unit of the host
+// that outlives the pod and is found again by name.
 func runPatch(ctx context.Context, e *env, args []string) error {
 	f := e.flags("patch")
 	pod := f.String("host-root", "", "root `directory` of the host, seen from a pod: the work is done by a transient unit of the host's systemd")
@@ -75,6 +75,11 @@ func runPatch(ctx context.Context, e *env, args []string) error {
 	switch {
 	case *holds:
 		return v.local().HoldAgain(ctx, io.Discard)
+	case v.policy.Task == patch.TaskCheck:
+		if err := v.alone(ctx); err != nil {
+			return err
+		}
+		return v.onHost().Check(ctx, v.policy)
 	case v.policy.Task == patch.TaskReboot:
 		return v.reboot(ctx)
 	case v.policy.Task == patch.TaskLook:
@@ -189,7 +194,7 @@ func (v *patchVerb) byUnit(ctx context.Context) error {
 		if err := v.onHost().HoldAgain(ctx, v.out); err != nil {
 			return err
 		}
-		if err := v.onHost().Check(v.policy); err != nil {
+		if err := v.onHost().Check(ctx, v.policy); err != nil {
 			return err
 		}
 		if err := v.start(ctx); err != nil {

@@ -205,6 +205,31 @@ func TestPatchRefused(t *testing.T) {
 	}
 }
 
+// TestPatchCheck: what an upgrade would refuse is refused by itself, once no other run's unit works
+// on the node; nothing is started, put on hold or told.
+func TestPatchCheck(t *testing.T) {
+	h := newPatchHost(t, "inactive")
+	h.beside = 1
+	h.write("var/lib/kamino/patch-holds", "alpha\n")
+	check := patch.Policy{Task: patch.TaskCheck, RoomMiB: 1}
+	if err := h.patch(check); err != nil || len(h.ran) != 2 || len(h.told) > 0 {
+		t.Errorf("%v, ran %q, told %d", err, h.ran, len(h.told))
+	}
+	for name, sick := range map[string]func() patch.Policy{
+		"less than 1073741824": func() patch.Policy { return patch.Policy{Task: patch.TaskCheck, RoomMiB: 1 << 30} },
+		"manager apt":          func() patch.Policy { return patch.Policy{Task: patch.TaskCheck, RoomMiB: 1, Manager: patch.Unattended} },
+		"alpha is half-configured": func() patch.Policy {
+			h.write("var/lib/dpkg/status", "Package: alpha\nStatus: install ok half-configured\nArchitecture: amd64\nVersion: 1\n\n")
+			return check
+		},
+	} {
+		err := h.patch(sick())
+		if e := (&env{err: new(bytes.Buffer)}); e.exit("patch", err) != exitFound || !strings.Contains(err.Error(), name) || h.started() || len(h.told) > 0 {
+			t.Errorf("%s: %v, ran %q", name, err, h.ran)
+		}
+	}
+}
+
 // TestPatchLook: the look goes to an annotation of its own, and changes nothing.
 func TestPatchLook(t *testing.T) {
 	h := newPatchHost(t, "inactive")

@@ -88,10 +88,10 @@ func leaves(pod *corev1.Pod) bool {
 	return owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != "apps/v1" || finished(pod)
 }
 
-// isSealPod tells the pod that comes after a drain, and that of the inventory before
+// isSealPod tells the pod that comes after a drain, and those that look at the node before
 // it: no drain removes them, the end of the run does.
 func (c *Cluster) isSealPod(pod *corev1.Pod) bool {
-	return slices.Contains([]string{sealName, surveyName, packagesName}, pod.Labels[labelName]) && slices.Contains(c.namespaces(pod.Labels[labelRun], kamino.TaskSeal), pod.Namespace)
+	return slices.Contains([]string{sealName, surveyName, packagesName, checkName}, pod.Labels[labelName]) && slices.Contains(c.namespaces(pod.Labels[labelRun], kamino.TaskSeal), pod.Namespace)
 }
 
 // drainRound is one call of Evict.

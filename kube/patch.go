@@ -17,10 +17,11 @@ import (
 
 var _ kamino.Patcher = (*Cluster)(nil)
 
-// patchName is the label value of pods that patch a node; those that restart it or look at it
-// afterwards have a word more.
+// patchName is the label value of pods that patch a node; those that check it before, restart
+// it, or look at it afterwards have a word more.
 const (
 	patchName    = "kamino-patch"
+	checkName    = patchName + "-check"
 	patchOrders  = "KAMINO_PATCH_POLICY"
 	patchCommand = "patch"
 )

@@ -34,7 +34,7 @@ const (
 
 func podName(run string, task kamino.Task) string {
 	return map[kamino.Task]string{kamino.TaskSeal: sealName, kamino.TaskInventory: surveyName, kamino.TaskPackages: packagesName,
-		kamino.TaskPatch: patchName, kamino.TaskReboot: patchName + "-reboot", kamino.TaskLook: patchName + "-look"}[task] + "-" + run
+		kamino.TaskCheck: checkName, kamino.TaskPatch: patchName, kamino.TaskReboot: patchName + "-reboot", kamino.TaskLook: patchName + "-look"}[task] + "-" + run
 }
 
 // hopelessWaits are reasons for which a container waits that do not pass by
@@ -138,7 +138,9 @@ func (c *Cluster) StartAgent(ctx context.Context, node kamino.Node, task kamino.
 	how := metav1.CreateOptions{FieldManager: fieldManager}
 	switch task {
 	case kamino.TaskInventory:
-		return c.survey(ctx, node, order)
+		return c.createBeside(ctx, c.surveyPod(node.Name, order), node, order)
+	case kamino.TaskCheck:
+		return c.createBeside(ctx, beside(c.patchPod(node.Name, task, order)), node, order)
 	case kamino.TaskSeal:
 		return c.createAgent(ctx, c.sealPod(node.Name, order), how)
 	}

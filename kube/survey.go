@@ -14,13 +14,13 @@ import (
 // surveyName is the label value of the pods that look at a donor's disk before it is drained.
 const surveyName = "kamino-inventory"
 
-// survey creates the pod of a run that looks at the disk of the node beside its pods. One that
-// exists already is no error.
-func (c *Cluster) survey(ctx context.Context, node kamino.Node, order kamino.SealOrder) error {
+// createBeside creates a pod of a run that looks at the node beside its pods. One that exists
+// already is no error.
+func (c *Cluster) createBeside(ctx context.Context, pod *corev1.Pod, node kamino.Node, order kamino.SealOrder) error {
 	if c.opts.SealImage == "" {
 		return ErrNoSealImage
 	}
-	err := c.createPod(ctx, c.surveyPod(node.Name, order), metav1.CreateOptions{FieldManager: fieldManager})
+	err := c.createPod(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager})
 	// A policy's refusal is Invalid, a right that is missing Forbidden
 	// (https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/validating-admission-policy-v1/,
 	// reason).
@@ -30,18 +30,22 @@ func (c *Cluster) survey(ctx context.Context, node kamino.Node, order kamino.Sea
 	if err := c.RehearseSeal(ctx, node, order); err != nil {
 		return err
 	}
-	return &fault{kamino.ErrUnsupported, fmt.Errorf("the cluster's admission policies do not allow the inventory pod, run `kamino init` to update them: %w", err)}
+	return &fault{kamino.ErrUnsupported, fmt.Errorf("the cluster's admission policies do not allow pod %s, run `kamino init` to update them: %w", pod.Name, err)}
 }
 
-// surveyPod is the seal pod with another command. It asks for nothing and has no priority: the
-// kubelet would end pods that still work to make room for it, and where memory is short it is the
-// first to go.
+// surveyPod is the seal pod with another command.
 func (c *Cluster) surveyPod(node string, order kamino.SealOrder) *corev1.Pod {
-	pod := c.sealPod(node, order)
+	pod := beside(c.sealPod(node, order))
 	pod.Name, pod.Labels[labelName] = podName(order.Run, kamino.TaskInventory), surveyName
-	pod.Spec.PriorityClassName = ""
 	box := &pod.Spec.Containers[0]
-	box.Name, box.Resources = "inventory", corev1.ResourceRequirements{}
+	box.Name = "inventory"
 	box.Command = []string{"/kamino-agent", "inventory", "--host-root", hostRoot, "--run", order.Run, "--donor", node}
+	return pod
+}
+
+// beside lets a pod ask for nothing and have no priority: the kubelet would end pods that still
+// work to make room for it, and where memory is short it is the first to go.
+func beside(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.PriorityClassName, pod.Spec.Containers[0].Resources = "", corev1.ResourceRequirements{}
 	return pod
 }

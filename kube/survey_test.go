@@ -2,6 +2,7 @@ package kube
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,42 +17,56 @@ import (
 	"kamino.dev/kamino"
 )
 
-// TestSurvey: the pod is the seal pod with another verb and without any claim on the node, a drain
-// leaves it, and it goes with the seal pod.
+// TestSurvey: a pod that looks at a node beside its pods is the seal pod with another verb and
+// without any claim on the node, a drain leaves it, and it goes with the other pods of its run.
 func TestSurvey(t *testing.T) {
-	client := fake.NewClientset()
-	c := NewForClient(client, Options{SealImage: "reg/kamino:1"})
-	n := kamino.Node{Name: "n1"}
-	for range 2 { // twice is the same as once
-		if err := c.StartAgent(t.Context(), n, kamino.TaskInventory, kamino.SealOrder{Run: "r1", Nonce: "n0nce"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pod, err := client.CoreV1().Pods(kamino.SystemNamespace).Get(t.Context(), "kamino-inventory-r1", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	box := pod.Spec.Containers[0]
-	if got := strings.Join(box.Command, " "); got != "/kamino-agent inventory --host-root /host --run r1 --donor n1" {
-		t.Errorf("command %q", got)
-	}
-	if pod.Spec.PriorityClassName != "" || len(box.Resources.Requests) > 0 || len(box.Env) != 1 || box.Env[0].Value != "n0nce" {
-		t.Errorf("made %+v", pod.Spec)
-	}
-	if !c.isSealPod(pod) {
-		t.Error("a drain would evict it")
-	}
-	if got, err := c.AgentPod(t.Context(), "r1", kamino.TaskInventory); err != nil || !got.Exists || got.Done {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if got, err := c.AgentPod(t.Context(), "r1", kamino.TaskSeal); err != nil || got.Exists {
-		t.Errorf("taken for the seal pod: %+v, %v", got, err)
-	}
-	if err := c.RemoveAgents(t.Context(), "r1", []kamino.Task{kamino.TaskSeal, kamino.TaskInventory}); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := c.AgentPod(t.Context(), "r1", kamino.TaskInventory); err != nil || got.Exists {
-		t.Errorf("left: %+v, %v", got, err)
+	for _, tt := range []struct {
+		task    kamino.Task
+		name    string
+		command string
+		env     []corev1.EnvVar
+	}{
+		{kamino.TaskInventory, "kamino-inventory-r1", "inventory", []corev1.EnvVar{{Name: nonceEnv, Value: "n0nce"}}},
+		{kamino.TaskCheck, "kamino-patch-check-r1", "patch", []corev1.EnvVar{{Name: nonceEnv, Value: "n0nce"}, {Name: patchOrders, Value: "{}"}}},
+	} {
+		t.Run(string(tt.task), func(t *testing.T) {
+			client := fake.NewClientset()
+			c := NewForClient(client, Options{SealImage: "reg/kamino:1"})
+			n := kamino.Node{Name: "n1"}
+			for range 2 { // twice is the same as once
+				if err := c.StartAgent(t.Context(), n, tt.task, kamino.SealOrder{Run: "r1", Nonce: "n0nce", Patch: []byte("{}")}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pod, err := client.CoreV1().Pods(kamino.SystemNamespace).Get(t.Context(), tt.name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			box := pod.Spec.Containers[0]
+			if got := strings.Join(box.Command, " "); got != "/kamino-agent "+tt.command+" --host-root /host --run r1 --donor n1" {
+				t.Errorf("command %q", got)
+			}
+			if pod.Spec.PriorityClassName != "" || len(box.Resources.Requests) > 0 || !slices.Equal(box.Env, tt.env) {
+				t.Errorf("made %+v", pod.Spec)
+			}
+			if !c.isSealPod(pod) {
+				t.Error("a drain would evict it")
+			}
+			if got, err := c.AgentPod(t.Context(), "r1", tt.task); err != nil || !got.Exists || got.Done {
+				t.Errorf("%+v, %v", got, err)
+			}
+			for _, other := range []kamino.Task{kamino.TaskSeal, kamino.TaskPatch} {
+				if got, err := c.AgentPod(t.Context(), "r1", other); err != nil || got.Exists {
+					t.Errorf("taken for that of %s: %+v, %v", other, got, err)
+				}
+			}
+			if err := c.RemoveAgents(t.Context(), "r1", []kamino.Task{kamino.TaskSeal, tt.task}); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := c.AgentPod(t.Context(), "r1", tt.task); err != nil || got.Exists {
+				t.Errorf("left: %+v, %v", got, err)
+			}
+		})
 	}
 }
 

@@ -59,14 +59,16 @@ type Policy struct {
 	// beforehand on the file systems of / and /var, 1024 where it is 0.
 	Seconds int `json:"seconds,omitempty"`
 	RoomMiB int `json:"roomMiB,omitempty"`
-	// Task is "look" for a look at a node that was patched, which changes nothing, and "reboot" to
-	// restart the machine, if it still is in the boot with the ID Boot.
+	// Task is "check" for what Check refuses and "look" for a look at a node that was patched,
+	// which change nothing, and "reboot" to restart the machine, if it still is in the boot with
+	// the ID Boot.
 	Task string `json:"task,omitempty"`
 	Boot string `json:"boot,omitempty"`
 }
 
 // The tasks besides patching.
 const (
+	TaskCheck  = "check"
 	TaskLook   = "look"
 	TaskReboot = "reboot"
 )
@@ -88,7 +90,7 @@ func ParsePolicy(text string) (p Policy, err error) {
 		words       []string
 	}{
 		{"manager", p.Manager, []string{"", Unattended, Apt, Dnf, Command}}, {"scope", p.Scope, []string{"", "all", "security"}},
-		{"held", p.Held, []string{"", "upgrade"}}, {"phased", p.Phased, []string{"", "always", "never"}}, {"task", p.Task, []string{"", TaskLook, TaskReboot}},
+		{"held", p.Held, []string{"", "upgrade"}}, {"phased", p.Phased, []string{"", "always", "never"}}, {"task", p.Task, []string{"", TaskCheck, TaskLook, TaskReboot}},
 	} {
 		if !slices.Contains(f.words, f.value) {
 			return p, fmt.Errorf("patch policy: invalid %s %q", f.name, f.value)
@@ -174,8 +176,9 @@ func (n Node) choose(p Policy) (string, manager, error) {
 	return name, map[string]manager{Unattended: unattended{}, Apt: apt{}, Dnf: dnf{}, Command: command{}}[name], nil
 }
 
-// Check refuses what could not be patched, before anything is changed.
-func (n Node) Check(p Policy) error {
+// Check refuses what could not be patched, before anything is changed. Where packages are being
+// changed it waits until whoever does that lets go of its lock.
+func (n Node) Check(ctx context.Context, p Policy) error {
 	_, m, err := n.choose(p)
 	if err != nil {
 		return err
@@ -184,6 +187,12 @@ func (n Node) Check(p Policy) error {
 		return err
 	}
 	unfinished, err := inventory.Unfinished(n.Disk)
+	if err == nil && len(unfinished) > 0 { // dpkg's journal also has what is under way
+		if err := n.awaitLocks(ctx); err != nil {
+			return err
+		}
+		unfinished, err = inventory.Unfinished(n.Disk)
+	}
 	if err != nil {
 		return err
 	}
@@ -214,7 +223,9 @@ func (n Node) Patch(ctx context.Context, p Policy) (r Report, err error) {
 	if err := n.HoldAgain(ctx, io.Discard); err != nil {
 		return r, err
 	}
-	if err := n.Check(p); err != nil {
+	limited, cancel := context.WithTimeout(ctx, p.Limit())
+	defer cancel()
+	if err := n.Check(limited, p); err != nil {
 		return r, err
 	}
 	before, _, err := inventory.Packages(n.Disk)
@@ -232,8 +243,6 @@ func (n Node) Patch(ctx context.Context, p Policy) (r Report, err error) {
 		return r, err
 	}
 	began, last := time.Now(), &tail{most: 4 << 10}
-	limited, cancel := context.WithTimeout(ctx, p.Limit())
-	defer cancel()
 	if failed := n.attempt(limited, m, p, last); failed != nil {
 		if r.Failure = failed.Error(); limited.Err() != nil {
 			r.Failure = fmt.Sprintf("not done within %s: %s", p.Limit(), r.Failure)

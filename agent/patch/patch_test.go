@@ -327,6 +327,36 @@ func TestLock(t *testing.T) {
 	}
 }
 
+// TestCheckUnderWay: packages that somebody is changing just now are waited for; what is half-way
+// once nobody holds the lock was interrupted.
+func TestCheckUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, interrupted := range []bool{false, true} {
+		tr := three(t)
+		n := tr.node()
+		journal := filepath.Join(tr.root, "var/lib/dpkg/updates/0001")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(journal), 0o755), os.WriteFile(journal, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		release, waits := tr.hold("var/lib/dpkg/lock-frontend"), 0
+		n.Wait = func(ctx context.Context, d time.Duration) error {
+			if waits++; waits == 3 {
+				if !interrupted {
+					if err := os.Remove(journal); err != nil {
+						t.Error(err)
+					}
+				}
+				release()
+			}
+			return ctx.Err()
+		}
+		var refused *Refused
+		if err := n.Check(t.Context(), Policy{RoomMiB: 1}); errors.As(err, &refused) != interrupted || waits < 3 {
+			t.Errorf("interrupted %t: %v after %d waits", interrupted, err, waits)
+		}
+	}
+}
+
 // hold lets another process lock a file, since a lock of one's own does not count (fcntl(2)), until
 // what is returned is called.
 func (tr *tree) hold(name string) (release func()) {

@@ -33,6 +33,7 @@ const (
 	RemoveNode       Verb = "remove node"  // the object of a canary's node
 	Hold             Verb = "hold"         // out of service
 	Release          Verb = "release"      // back in service
+	CheckNode        Verb = "check"        // create the pod that says whether packages can be upgraded
 	Patch            Verb = "patch"        // create the pod that upgrades packages
 	Restart          Verb = "restart"      // the one that restarts the machine
 	LookAt           Verb = "look at"      // the one that looks at it afterwards
@@ -103,6 +104,7 @@ var intents = map[Verb][]string{
 	Release:          {"release-node"},
 	Patch:            {"patch-node"},
 	Restart:          {"restart-node"},
+	CheckNode:        {"check-node"},
 	LookAt:           {"look-at-node"},
 	Sign:             {"sign-node"},
 	KeepBlocked:      {"keep-blocked"},

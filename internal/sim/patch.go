@@ -32,6 +32,7 @@ type patchState struct {
 	stuck    bool   // its next restart does not come up; a power cycle mends it
 	former   bool   // its boots take the kernel that it had before its upgrade
 	outside  bool   // its kernel comes from outside: none lies in /boot
+	halfWay  bool   // an earlier change of its packages was interrupted
 }
 
 // ill says whether the machine is not in order after its upgrade.
@@ -40,7 +41,7 @@ func (m *machine) ill() bool { return m.broken && m.release > 0 }
 // startPatch implements kamino.Cluster for the tasks of patches. What must hold of one is I32.
 func (c simCluster) startPatch(ctx context.Context, node kamino.Node, task kamino.Task, order kamino.SealOrder) error {
 	w, run := c.p.w, order.Run
-	verb := map[kamino.Task]invariant.Verb{kamino.TaskPatch: invariant.Patch, kamino.TaskReboot: invariant.Restart, kamino.TaskLook: invariant.LookAt}[task]
+	verb := map[kamino.Task]invariant.Verb{kamino.TaskPatch: invariant.Patch, kamino.TaskReboot: invariant.Restart, kamino.TaskCheck: invariant.CheckNode, kamino.TaskLook: invariant.LookAt}[task]
 	return c.call(ctx, call{method: "Patch", subject: string(task) + " " + run, write: true}, func(*fault) error {
 		n := w.nodes[node.Name]
 		if n == nil {
@@ -73,7 +74,7 @@ func (w *world) judgePatch(n *simNode, run string, task kamino.Task, held string
 	switch {
 	case !w.markedBy(n, run) || mark == nil:
 		w.audit.violate("I32", "task %s on node %s, which run %s has not marked", task, n.Name, run)
-	case !n.Tainted(kamino.TaintBlock) && task != kamino.TaskLook && !w.audit.judge.Freed(n.Name):
+	case !n.Tainted(kamino.TaintBlock) && task != kamino.TaskLook && task != kamino.TaskCheck && !w.audit.judge.Freed(n.Name):
 		w.audit.violate("I32", "task %s on node %s, which is not blocked", task, n.Name)
 	case task == kamino.TaskReboot && !mark.Sealing:
 		w.audit.violate("I32", "a reboot of node %s that is not written down", n.Name)
@@ -158,6 +159,17 @@ func (w *world) runPatch(key string, pod *simSealPod, task kamino.Task, run, boo
 				w.restart(m)
 			}
 		})
+	case kamino.TaskCheck:
+		w.after(m.fate.Pace()*4*time.Second, func() {
+			if here() && m.kubelet && w.patches[key] == pod {
+				end := m.fate.Survey()
+				if m.halfWay && end == (worlds.End{}) {
+					end = worlds.End{ExitCode: 3, Message: "an earlier change of packages was interrupted"}
+				}
+				pod.AgentPod = shown(end)
+				w.happened("the check of %s ended: %s", m.Hostname, pod.Message)
+			}
+		})
 	case kamino.TaskLook:
 		if m.fate.Survey().Refused != "" {
 			ends(time.Second, func() {})
@@ -177,6 +189,10 @@ func (w *world) runPatch(key string, pod *simSealPod, task kamino.Task, run, boo
 				return
 			}
 			pod.Started = true
+			if m.halfWay {
+				pod.AgentPod = shown(worlds.End{ExitCode: 3, Message: "an earlier change of packages was interrupted"})
+				return
+			}
 			if m.working != run { // else it is found again
 				m.working, m.unseen = run, true
 				w.after(m.fate.Pace()*managerTime, func() { w.upgraded(m, run, pod.nonce, here) })

@@ -155,6 +155,26 @@ var patchStories = []struct {
 		w.mend()
 		return w.over()
 	}},
+	{"a node whose packages were left half-way, or that has no image for the pod, is refused with its pods on it, and the next is taken", func() string {
+		for _, sick := range []func(*machine){func(m *machine) { m.halfWay = true }, func(m *machine) { m.fate = worlds.NoImage }} {
+			w := aged(1)
+			sick(w.machineOf(w.nodes["a-0"]))
+			p := w.patched(patchOptions())
+			if p.err != nil || len(p.out.Nodes) != 2 || p.out.Nodes[0].Node != "a-0" || p.out.Nodes[0].Blocked || p.out.Nodes[1].Signed == "" {
+				return fmt.Sprintf("%+v, %v", p.out, p.err)
+			}
+			if drains := func(s kamino.StepTime) bool { return s.Name == kamino.InDrain }; slices.ContainsFunc(p.out.Nodes[0].Steps, drains) || !slices.ContainsFunc(p.out.Nodes[1].Steps, drains) {
+				return fmt.Sprintf("%+v", p.out.Nodes)
+			}
+			if n := w.nodes["a-0"]; len(n.Taints) > 0 || n.Annotations[kamino.AnnotationRun] != "" {
+				return fmt.Sprintf("%+v", n.Node)
+			}
+			if wrong := w.over(); wrong != "" {
+				return wrong
+			}
+		}
+		return ""
+	}},
 	{"the last node that serves is not taken", func() string {
 		w := aged(1)
 		for _, name := range []string{"a-1", "a-2"} {

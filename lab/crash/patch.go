@@ -22,8 +22,8 @@ import (
 // managerTime is how long a package manager takes: several looks at its pod.
 const managerTime = 30 * time.Second
 
-// patchPrefix begins the names of the pods of a patch; the first word after it tells two of the
-// three from the one that upgrades.
+// patchPrefix begins the names of the pods of a patch; the first word after it tells the others
+// from the one that upgrades.
 const patchPrefix = "kamino-patch-"
 
 // What the package sources have for every node of a world whose nodes are patched. kubelet is on
@@ -57,7 +57,7 @@ func (m *machine) working() bool {
 // patchTask is what a pod's name says that it is for.
 func patchTask(name string) (verb invariant.Verb, run string, ok bool) {
 	run, ok = strings.CutPrefix(name, patchPrefix)
-	for word, verb := range map[string]invariant.Verb{"reboot-": invariant.Restart, "look-": invariant.LookAt} {
+	for word, verb := range map[string]invariant.Verb{"reboot-": invariant.Restart, "look-": invariant.LookAt, "check-": invariant.CheckNode} {
 		if rest, yes := strings.CutPrefix(run, word); ok && yes {
 			return verb, rest, true
 		}
@@ -119,6 +119,9 @@ func (w *World) startPatch(m *machine, pod *corev1.Pod) {
 			w.restart(m, run)
 			return
 		}
+	case invariant.CheckNode:
+		w.checkNode(m, pod)
+		return
 	case invariant.LookAt:
 		var report patch.Report
 		w.writeDisk(m, func(files map[string]string) { report = m.boot.Boot().Look(files) })
@@ -129,6 +132,21 @@ func (w *World) startPatch(m *machine, pod *corev1.Pod) {
 		return
 	}
 	w.postEnd(m, pod, worlds.End{})
+}
+
+// checkNode refuses what an upgrade would refuse, once no other run's unit works.
+func (w *World) checkNode(m *machine, pod *corev1.Pod) {
+	if m.working() {
+		w.later(m, podStartTime, func() { w.checkNode(m, pod) })
+		return
+	}
+	var end worlds.End
+	w.writeDisk(m, func(files map[string]string) {
+		if refused := nodes.CheckUpgrade(files); refused != nil {
+			end = worlds.End{ExitCode: 3, Message: refused.Error()}
+		}
+	})
+	w.postEnd(m, pod, end)
 }
 
 // upgrade finds the unit of a run, or starts it.
@@ -207,7 +225,7 @@ var patchRules = []struct {
 	{says: "only a node that is blocked is patched or restarted", verbs: []invariant.Verb{invariant.Patch, invariant.Restart}, asked: func(a asking) bool {
 		return slices.Contains(a.node.Taints, kamino.TaintBlock) || a.w.audit.Freed(a.node.Name)
 	}},
-	{says: "a run does nothing to a node that it has not marked", verbs: []invariant.Verb{invariant.Patch, invariant.Restart, invariant.LookAt}, asked: func(a asking) bool {
+	{says: "a run does nothing to a node that it has not marked", verbs: []invariant.Verb{invariant.CheckNode, invariant.Patch, invariant.Restart, invariant.LookAt}, asked: func(a asking) bool {
 		return a.mark != nil
 	}},
 	{says: "that packages are about to be changed stands on the node before they are", verbs: []invariant.Verb{invariant.Patch}, asked: func(a asking) bool {
@@ -368,6 +386,7 @@ func comes(what string) func(worlds.World, string, string) {
 
 // patchRivals are what becomes of a patch inside a machine.
 var patchRivals = []worlds.Rival{
+	{Name: "packages were left half-way before", Column: "12", Same: true, Rows: []string{"P1"}, Act: func(w worlds.World, donor, _ string) { w.(*World).leaveHalfWay(donor) }},
 	{Name: "a package breaks", Column: "5b", Same: true, Rows: []string{"P2"}, Act: comes(nodes.Breaks)},
 	{Name: "the node comes back by a power cycle only", Column: "12", Same: true, Unharmed: true, Rows: []string{"P2"}, Act: comes(nodes.HangsOnce)},
 	{Name: "the node does not come back from its restart", Column: "12", Same: true, Rows: []string{"P2"}, Act: comes(nodes.HangsAlways)},
@@ -383,6 +402,13 @@ var patchRivals = []worlds.Rival{
 
 func fated(f worlds.Fate) func(worlds.World, string, string) {
 	return func(w worlds.World, donor, _ string) { w.SetFate(donor, f) }
+}
+
+// leaveHalfWay is a change of packages by somebody else that was interrupted.
+func (w *World) leaveHalfWay(node string) {
+	w.on(node, func(m *machine) {
+		w.writeDisk(m, func(files map[string]string) { _ = nodes.BeginUpgrade(files, "somebody") }) // refused where it is so already
+	})
 }
 
 // oust ends the pods of a patch on a node, as a container runtime that is upgraded does.

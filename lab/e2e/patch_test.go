@@ -180,7 +180,7 @@ func TestPatchCycles(t *testing.T) {
 	if !one.Restarted || !one.Cycled || !strings.Contains(o.log, "did not come back within 1m0s: switching its machine off and on") {
 		t.Errorf("%+v\n%s", one, o.log)
 	}
-	if n := strings.Count(o.log, "switch the machine off"); n != 1 {
+	if n := strings.Count(o.log, "switch off the machine"); n != 1 {
 		t.Errorf("switched off %d times\n%s", n, o.log)
 	}
 	p.expectRunning(0)
@@ -209,6 +209,36 @@ func TestPatchFails(t *testing.T) {
 	p.offers(threeUpgrades, 0)
 	if one := kaminoRun(t, patchArgs("--target-node", p.node(0), "-o", "json")...).patched(t); len(one.Report.Changed) != 2 || hasTaint(p.get(p.node(0)), kamino.TaintPatchFailed) {
 		t.Errorf("%+v, %v", one.Report, p.get(p.node(0)).Spec.Taints)
+	}
+}
+
+// TestPatchHalfWay: a node whose packages somebody left half-way is refused with its pods on it,
+// and patched once they are in order.
+func TestPatchHalfWay(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, 2)
+	p.offers(threeUpgrades, 0)
+	disk := func(change func(map[string]string)) {
+		if err := p.lab.Cloud.WriteDisk(p.instance(0), change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk(func(files map[string]string) {
+		if err := nodes.BeginUpgrade(files, "somebody"); err != nil {
+			t.Error(err)
+		}
+	})
+	o := kaminoRun(t, patchArgs("--target-node", p.node(0), "-o", "json")...)
+	r, n := o.patchResult(t), p.get(p.node(0))
+	if o.code != 3 || len(r.Nodes) != 1 || !strings.Contains(r.Nodes[0].Error, "dpkg --configure -a") || len(n.Spec.Taints) > 0 {
+		t.Errorf("exit code %d, %+v, %v\n%s", o.code, r.Nodes, n.Spec.Taints, o.log)
+	} else if slices.ContainsFunc(r.Nodes[0].Steps, func(s kamino.StepTime) bool { return s.Name == kamino.InDrain }) {
+		t.Errorf("refused after the drain: %+v", r.Nodes[0].Steps)
+	}
+	p.expectFree()
+	disk(nodes.ConfigureAll)
+	if one := kaminoRun(t, patchArgs("--target-node", p.node(0), "-o", "json")...).patched(t); len(one.Report.Changed) != 3 {
+		t.Errorf("%+v", one.Report)
 	}
 }
 

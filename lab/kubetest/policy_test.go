@@ -88,15 +88,15 @@ func TestInventoryPodPolicy(t *testing.T) {
 	}
 }
 
-// The pods of a patch are admitted as the product makes them, in which the agent patches, restarts
-// and looks, and are nothing else.
+// The pods of a patch are admitted as the product makes them, in which the agent checks, patches,
+// restarts and looks, and are nothing else.
 func TestPatchPodPolicy(t *testing.T) {
 	s := newSubject(t, kube.Options{SealImage: sealImage})
 	makeNode(t, cordoned("patched"))
 	n, pods := s.node(t, "patched"), admin.CoreV1().Pods(kamino.SystemNamespace)
-	tasks := []kamino.Task{kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook}
+	tasks := []kamino.Task{kamino.TaskCheck, kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook}
 	var made *corev1.Pod
-	for i, name := range []string{"kamino-patch-r-policy", "kamino-patch-reboot-r-policy", "kamino-patch-look-r-policy"} {
+	for i, name := range []string{"kamino-patch-check-r-policy", "kamino-patch-r-policy", "kamino-patch-reboot-r-policy", "kamino-patch-look-r-policy"} {
 		if err := s.StartAgent(t.Context(), n, tasks[i], kamino.SealOrder{Run: "r-policy", Nonce: "n", Patch: []byte(`{"task":"look"}`)}); err != nil {
 			t.Fatal(err)
 		}

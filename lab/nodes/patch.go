@@ -46,6 +46,12 @@ func (k *player) patchVerb(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	switch policy.Task {
+	case patch.TaskCheck:
+		files, err := k.fleet.cloud.ReadDisk(k.Instance.ID)
+		if err != nil {
+			return err
+		}
+		return CheckUpgrade(files)
 	case patch.TaskReboot:
 		if policy.Boot == k.bootID {
 			k.machine.restart(k.Instance)

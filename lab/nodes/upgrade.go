@@ -37,11 +37,18 @@ const (
 // Boot is one boot of a machine.
 type Boot struct{ ID, Kernel string }
 
-// BeginUpgrade is the package manager that begins to change a disk: it refuses one whose last
-// change was interrupted.
-func BeginUpgrade(files map[string]string, run string) error {
+// CheckUpgrade refuses a disk whose last change of packages was interrupted.
+func CheckUpgrade(files map[string]string) error {
 	if _, unfinished := files[journalFile]; unfinished {
 		return &patch.Refused{Why: "an earlier change of packages was interrupted", Do: "on the node: dpkg --configure -a && apt-get -f install"}
+	}
+	return nil
+}
+
+// BeginUpgrade is the package manager that begins to change a disk, unless CheckUpgrade refuses it.
+func BeginUpgrade(files map[string]string, run string) error {
+	if err := CheckUpgrade(files); err != nil {
+		return err
 	}
 	files[journalFile] = run
 	return nil
