@@ -40,18 +40,24 @@ func newPlayer(m *machine, k *Kubelet) *player {
 func (k *player) run(ctx context.Context) error {
 	ctx = asNode(ctx, k.node)
 	k.ctx = ctx
+	err := k.live(ctx)
+	if errors.Is(context.Cause(ctx), errShutdown) && !k.fleet.abrupt {
+		k.sayGoodbye(ctx)
+	}
+	k.fleet.logger.Info("node is down", "node", k.node, "instance", k.Instance.Name, "why", context.Cause(ctx))
+	return err
+}
+
+// live is all but the end, which may come at any place: a node is Ready before its kubelet has done
+// all that it does once.
+func (k *player) live(ctx context.Context) error {
 	for _, once := range []func(context.Context) error{k.Register, k.label, k.started, k.certify, k.Introduce} {
 		if err := k.retry(ctx, once); err != nil {
 			return err
 		}
 	}
 	k.fleet.logger.Info("node is up", "node", k.node, "instance", k.Instance.Name, "machineID", k.machineID)
-	err := k.serve(ctx)
-	if errors.Is(context.Cause(ctx), errShutdown) && !k.fleet.abrupt {
-		k.sayGoodbye(ctx)
-	}
-	k.fleet.logger.Info("node is down", "node", k.node, "instance", k.Instance.Name, "why", context.Cause(ctx))
-	return err
+	return k.serve(ctx)
 }
 
 // serve runs pods and heartbeats until ctx ends.
