@@ -3,6 +3,7 @@ package azure
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 
@@ -48,6 +49,16 @@ func (s *settings) chooseCloud() error {
 		services := map[cloud.ServiceName]cloud.ServiceConfiguration{cloud.ResourceManager: rm}
 		s.cloud = cloud.Configuration{ActiveDirectoryAuthorityHost: s.cloud.ActiveDirectoryAuthorityHost, Services: services}
 	}
+	return s.checkEndpoint()
+}
+
+// checkEndpoint finds before any request what none could be sent to: the SDK gives a token to no
+// other scheme. It checks the authority itself.
+func (s *settings) checkEndpoint() error {
+	endpoint := s.cloud.Services[cloud.ResourceManager].Endpoint
+	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "https" || u.Host == "" {
+		return kamino.WithHint(fmt.Errorf("resourceManagerEndpoint %q is not an https URL", endpoint), "set it to https://HOST in azure.json, or in the description of the custom cloud (AZURE_ENVIRONMENT_FILEPATH)")
+	}
 	return nil
 }
 
@@ -79,5 +90,5 @@ func (s *settings) readStack() error {
 			Endpoint: strings.TrimRight(first(s.ResourceManagerEndpoint, st.ResourceManagerEndpoint), "/"), Audience: strings.TrimRight(audience, "/"),
 		}},
 	}
-	return nil
+	return s.checkEndpoint()
 }

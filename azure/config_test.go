@@ -115,3 +115,16 @@ func TestClouds(t *testing.T) {
 		})
 	}
 }
+
+// TestEndpoint: an endpoint to which nothing can be sent is told of before anything is tried.
+func TestEndpoint(t *testing.T) {
+	for _, endpoint := range []string{"localhost:8443", "http://localhost:8443/", "https:///", "https://local host/", "https://localhost:x/"} {
+		c := Config{
+			File:   write(t, "azure.json", `{"tenantId":"t","subscriptionId":"`+testSubscription+`","aadClientId":"c","aadClientSecret":"s","resourceManagerEndpoint":"`+endpoint+`"}`),
+			Getenv: env(nil),
+		}
+		if _, err := c.load(); err == nil || !strings.Contains(err.Error(), "is not an https URL") || kamino.Hint(err) == "" {
+			t.Errorf("%s: %v", endpoint, err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -59,11 +60,13 @@ func classify(err error) error {
 			return refusedCredentials(auth)
 		}
 	}
-	if strings.Contains(err.Error(), "unsupported protocol") || strings.Contains(err.Error(), "invalid") && strings.Contains(err.Error(), "URL") {
+	if u := (*url.Error)(nil); errors.As(err, &u) && u.Op == "parse" { // a reply's link is none
 		return err
 	}
 	// No answer: a connection that was refused or cut, a time-out, an authority
 	// or metadata service that is away. Whether the request took effect is open.
+	// The hints go by the text: of what kept it from Entra ID azidentity passes nothing else on
+	// (azidentity v1.15.0, errors.go: newAuthenticationFailedErrorFromMSAL).
 	lost := fmt.Errorf("%w: %s", kamino.ErrUnavailable, firstLine(err.Error()))
 	switch text := err.Error(); {
 	case strings.Contains(text, "dial tcp"):
