@@ -132,7 +132,7 @@ func newReconciler(api client.Client, registry prometheus.Registerer, o Options)
 	o.Defaults.MaxAway = o.MaxDonors
 	count := metrics.NewRuns(registry, o.Version)
 	registry.MustRegister(o.Requests)
-	tell := &teller{log: o.Log, record: o.Cluster.RecordOnce, again: o.Resync, told: map[string]*told{},
+	tell := &teller{log: o.Log, record: o.Cluster.RecordOnce, again: o.Resync, told: map[string]*told{}, clock: o.Engine.Clock,
 		patch: func(ctx context.Context, name string, patch client.Patch) error {
 			return api.Patch(ctx, &v1alpha1.NodePrototype{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
 		}}
@@ -173,9 +173,11 @@ func (r *reconciler) setUp(mgr manager.Manager) error {
 	wakes := make(chan event.GenericEvent, 1024)
 	r.runs.wake = func(name string) {
 		go func() { // whoever tells something holds locks
+			ctx, cancel := r.engine.Clock.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
 			select {
 			case wakes <- event.GenericEvent{Object: &v1alpha1.NodePrototype{ObjectMeta: metav1.ObjectMeta{Name: name}}}:
-			case <-time.After(time.Minute): // the next pass sees it
+			case <-ctx.Done(): // the next pass sees it
 			}
 		}()
 	}

@@ -96,7 +96,7 @@ func (r *reconciler) tell(ctx context.Context, p *v1alpha1.NodePrototype, w worl
 	out := r.teller.tell(ctx, p, news(w), w.now, leading != nil && leading.Err() == nil)
 	if len(out) > 0 {
 		p := p.DeepCopy()
-		r.runs.busy.Go(func() { r.teller.deliver(leading, p, out, r.engine.Clock.Now) })
+		r.runs.busy.Go(func() { r.teller.deliver(leading, p, out) })
 	}
 }
 

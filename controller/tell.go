@@ -37,6 +37,7 @@ type teller struct {
 	record func(ctx context.Context, about corev1.ObjectReference, key, reason, message string, at time.Time, warning bool) error
 	send   func(context.Context, notify.Happening) error // nil: there are no services
 	again  time.Duration                                 // after a service failed
+	clock  kamino.Clock
 
 	mu   sync.Mutex
 	told map[string]*told // by prototype
@@ -108,7 +109,7 @@ func (t *teller) tell(ctx context.Context, p *v1alpha1.NodePrototype, all []noti
 
 // deliver sends what tell returned, and notes on the prototype what was sent. What was not, a later
 // pass tries again.
-func (t *teller) deliver(ctx context.Context, p *v1alpha1.NodePrototype, out []notify.Happening, now func() time.Time) {
+func (t *teller) deliver(ctx context.Context, p *v1alpha1.NodePrototype, out []notify.Happening) {
 	sent := map[string]bool{}
 	for _, h := range out {
 		if err := t.send(ctx, h); err != nil {
@@ -127,7 +128,7 @@ func (t *teller) deliver(ctx context.Context, p *v1alpha1.NodePrototype, out []n
 	}
 	one.busy = false
 	if len(sent) < len(out) {
-		one.wait = now().Add(t.again)
+		one.wait = t.clock.Now().Add(t.again)
 	}
 	maps.Copy(one.news, sent)
 	keys := strings.Join(slices.Sorted(maps.Keys(one.news)), " ")
@@ -142,7 +143,7 @@ func (t *teller) deliver(ctx context.Context, p *v1alpha1.NodePrototype, out []n
 
 // note writes the annotation. It is done at the end of the process, too.
 func (t *teller) note(ctx context.Context, name, keys string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ctx, cancel := t.clock.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationTold: keys}}})
 	if err != nil {

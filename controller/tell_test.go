@@ -36,7 +36,7 @@ func newTown() *town {
 
 // process is one that begins in the town.
 func (w *town) process() *teller {
-	return &teller{log: slog.New(slog.NewTextHandler(&w.log, nil)), told: map[string]*told{}, again: time.Minute,
+	return &teller{log: slog.New(slog.NewTextHandler(&w.log, nil)), told: map[string]*told{}, again: time.Minute, clock: townClock{w: w},
 		record: func(_ context.Context, about corev1.ObjectReference, key, reason, _ string, _ time.Time, warning bool) error {
 			w.events = append(w.events, key)
 			return nil
@@ -56,10 +56,18 @@ func (w *town) process() *teller {
 		}}
 }
 
+// townClock shows the town's time.
+type townClock struct {
+	kamino.WallClock
+	w *town
+}
+
+func (c townClock) Now() time.Time { return c.w.now }
+
 // pass is one pass of a process, and what it has told in the background.
 func (w *town) pass(t *teller, all ...notify.Happening) {
 	if out := t.tell(context.Background(), w.p, all, w.now, true); len(out) > 0 {
-		t.deliver(context.Background(), w.p, out, func() time.Time { return w.now })
+		t.deliver(context.Background(), w.p, out)
 	}
 }
 
@@ -122,7 +130,7 @@ func TestToldLater(t *testing.T) {
 	if again := one.tell(t.Context(), w.p, []notify.Happening{a}, w.now, true); len(out) != 1 || len(again) != 0 {
 		t.Errorf("a pass while it is being sent: %v, %v", out, again)
 	}
-	one.deliver(t.Context(), w.p, out, func() time.Time { return w.now })
+	one.deliver(t.Context(), w.p, out)
 	w.expect(t, "a minute later", "a", "a")
 }
 

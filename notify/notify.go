@@ -24,7 +24,7 @@ const limit = 10 * time.Second
 // secrets: no error tells any part of one.
 type Notifier struct {
 	file  string
-	limit time.Duration
+	clock kamino.Clock
 
 	mu        sync.Mutex
 	text      []byte // of the file, as receivers are made of it
@@ -42,8 +42,8 @@ type receiver struct {
 }
 
 // Open reads the URLs. They are read again whenever the file has changed.
-func Open(file string) (*Notifier, error) {
-	n := &Notifier{file: file, limit: limit, got: map[string]map[string]bool{}}
+func Open(file string, clock kamino.Clock) (*Notifier, error) {
+	n := &Notifier{file: file, clock: clock, got: map[string]map[string]bool{}}
 	_, err := n.read()
 	return n, err
 }
@@ -117,7 +117,7 @@ func (n *Notifier) Send(ctx context.Context, h Happening) error {
 			continue
 		}
 		wait.Go(func() {
-			if errs[i] = r.tell(ctx, n.limit, h.Title(), h.Message()); errs[i] == nil {
+			if errs[i] = r.tell(ctx, n.clock, h.Title(), h.Message()); errs[i] == nil {
 				n.note(h.Key, r.url)
 			}
 		})
@@ -148,8 +148,8 @@ func (n *Notifier) note(key, url string) {
 }
 
 // tell sends one message. The libraries of services heed no context, so they are left behind.
-func (r *receiver) tell(ctx context.Context, limit time.Duration, title, text string) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (r *receiver) tell(ctx context.Context, clock kamino.Clock, title, text string) error {
+	ctx, cancel := clock.WithTimeout(ctx, limit)
 	defer cancel()
 	ended := make(chan error, 1)
 	select {

@@ -139,7 +139,7 @@ func open(t *testing.T, lines ...string) (*Notifier, string) {
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n, err := Open(file)
+	n, err := Open(file, kamino.WallClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,6 +178,13 @@ func TestSend(t *testing.T) {
 	}
 }
 
+// impatient is a clock by which every time-out is a second.
+type impatient struct{ kamino.WallClock }
+
+func (c impatient) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+	return c.WallClock.WithTimeout(ctx, time.Second)
+}
+
 // TestHang: a receiver that does not answer holds nobody up, neither whoever sends nor the other
 // services.
 func TestHang(t *testing.T) {
@@ -187,7 +194,7 @@ func TestHang(t *testing.T) {
 	defer close(let)
 	quick := newHook(t)
 	n, _ := open(t, "generic"+strings.TrimPrefix(slow.URL, "http")+"/?disabletls=yes", "discord://token@1?thread_id=2", quick.url("/?disabletls=yes"))
-	n.limit = 50 * time.Millisecond
+	n.clock = impatient{}
 	n.receivers[1].send = func(context.Context, string, string) error { <-let; return nil } // as libraries that heed no context
 	for range 2 {
 		began := time.Now()
@@ -221,7 +228,7 @@ func TestSecrets(t *testing.T) {
 		if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		n, err := Open(file)
+		n, err := Open(file, kamino.WallClock{})
 		if err == nil && strings.Contains(line, "127.0.0.1") { // nobody else is called
 			err = n.Send(t.Context(), bad)
 		} else if err == nil {

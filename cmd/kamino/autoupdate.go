@@ -97,7 +97,7 @@ func (c *autoUpdateCommand) Run(ctx context.Context) error {
 		}
 		opts.Patch = &patch
 	}
-	if err := c.notify.open(); err != nil {
+	if err := c.notify.open(c.clock); err != nil {
 		return err
 	}
 	if err := c.needImage(ctx, c.dryRun); err != nil {

@@ -19,7 +19,7 @@ const completionTime = 3 * time.Second
 // all, is not offered; nothing is told, as a prompt is no place for errors.
 func (a *app) completes(cmd *cobra.Command, flag string, list func(context.Context, *kamino.Engine) []string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		ctx, cancel := a.clock.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
 		a.global.logLevel = "CRITICAL"
 		if err := a.global.complete(a); err != nil {

@@ -72,7 +72,7 @@ func (c *controllerCommand) Run(ctx context.Context) error {
 	case c.perSecond <= 0:
 		return kamino.WithHint(fmt.Errorf("invalid number of passes per second %g", c.perSecond), "use --passes-per-second 0.1 or more")
 	}
-	if err := c.notify.open(); err != nil {
+	if err := c.notify.open(c.clock); err != nil {
 		return err
 	}
 	opts, err := c.sel.options(c.app)

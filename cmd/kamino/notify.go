@@ -23,9 +23,9 @@ func (n *notifyFlag) add(f *pflag.FlagSet) {
 }
 
 // open reads the file, so that a mistake in it is known before anything is done.
-func (n *notifyFlag) open() (err error) {
+func (n *notifyFlag) open(clock kamino.Clock) (err error) {
 	if n.file != "" {
-		n.to, err = notify.Open(n.file)
+		n.to, err = notify.Open(n.file, clock)
 	}
 	return err
 }
@@ -39,7 +39,7 @@ func (n *notifyFlag) tell(ctx context.Context, a *app, e *kamino.Engine, pools [
 	if n.to == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
+	ctx, cancel := a.clock.WithTimeout(context.WithoutCancel(ctx), tellTime)
 	defer cancel()
 	var all []notify.Happening
 	if len(pools) > 0 {

@@ -19,7 +19,7 @@ import (
 // none. The function it returns ends the output.
 func (a *app) follow(ctx context.Context, e *kamino.Engine) func() {
 	if f, ok := a.Err.(*os.File); ok && !a.JSON && term.IsTerminal(int(f.Fd())) && a.env("TERM") != "dumb" {
-		l := &live{out: a.Err, now: a.clock.Now, width: func() int {
+		l := &live{out: a.Err, clock: a.clock, width: func() int {
 			w, _, err := term.GetSize(int(f.Fd()))
 			if err != nil {
 				return 80
@@ -41,7 +41,7 @@ func (a *app) follow(ctx context.Context, e *kamino.Engine) func() {
 // ever wider than the terminal, so that none wraps.
 type live struct {
 	out   io.Writer
-	now   func() time.Time
+	clock kamino.Clock
 	width func() int
 
 	mu      sync.Mutex
@@ -58,22 +58,16 @@ type runningStep struct {
 
 // run redraws at every tick until the function it returns is called.
 func (l *live) run(every time.Duration) func() {
-	stop, stopped := make(chan struct{}), make(chan struct{})
+	ctx, stop := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		t := time.NewTicker(every)
-		defer t.Stop()
-		for {
-			select {
-			case <-t.C:
-				l.redraw()
-			case <-stop:
-				return
-			}
+		for l.clock.Sleep(ctx, every) == nil {
+			l.redraw()
 		}
 	}()
 	return func() {
-		close(stop)
+		stop()
 		<-stopped
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -169,7 +163,7 @@ func (l *live) draw(standing []string) {
 	}
 	l.drawn = l.drawn[:0]
 	for _, r := range l.running {
-		text := cut(l.line(r.ev, l.now().Sub(r.started), told(r.ev)), width-1)
+		text := cut(l.line(r.ev, l.clock.Now().Sub(r.started), told(r.ev)), width-1)
 		l.drawn = append(l.drawn, len([]rune(text)))
 		b.WriteString(text + "\n")
 	}

@@ -49,7 +49,7 @@ func screen(t *testing.T, written string) []string {
 func TestWordOfFirstSignal(t *testing.T) {
 	var out bytes.Buffer
 	a := newApp(ioStreams{Out: &out, Err: &out}, func(string) string { return "" }, func(int) {})
-	l := &live{out: &out, now: time.Now, width: func() int { return 120 }}
+	l := &live{out: &out, clock: kamino.WallClock{}, width: func() int { return 120 }}
 	a.live.Store(l)
 	ev := kamino.Event{Pool: "p", Kind: kamino.StepStarted, Step: "drain", Time: time.Now(), Percent: -1}
 	l.event(ev)
@@ -219,7 +219,7 @@ func TestWarningsWrap(t *testing.T) {
 	for width, most := range map[int]int{0: 79, 40: 39, 120: 119} {
 		for _, kind := range []kamino.EventKind{kamino.Warned, kamino.GivingBack} {
 			var out bytes.Buffer
-			l := &live{out: &out, now: time.Now, width: func() int { return width }}
+			l := &live{out: &out, clock: kamino.WallClock{}, width: func() int { return width }}
 			l.event(kamino.Event{Kind: kind, Message: long, Percent: -1})
 			widest, text := 0, strings.ReplaceAll(out.String(), "\x1b[J", "")
 			for line := range strings.Lines(text) {

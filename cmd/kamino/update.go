@@ -188,7 +188,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	if opts.PendingReboot, err = parseSignals(c.pending); err != nil {
 		return err
 	}
-	if err := c.notify.open(); err != nil {
+	if err := c.notify.open(c.clock); err != nil {
 		return err
 	}
 	if err := c.needImage(ctx, c.dryRun); err != nil {
