@@ -340,7 +340,8 @@ func (e *Engine) Watch(ctx context.Context, results []PoolResult, w Watching) er
 		}
 	}
 	var ended error
-	for len(pools) > 0 && ended == nil && e.now().Sub(began) < w.For {
+	going := func(p *watched) bool { return !p.over }
+	for ended == nil && slices.ContainsFunc(pools, going) && e.now().Sub(began) < w.For {
 		all, nodes, err := e.overviews(ctx, names)
 		if err != nil && !transient(err) {
 			ended = err

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -40,13 +41,18 @@ type kept struct {
 	lab    *lab.Lab
 	protos dynamic.ResourceInterface
 	env    map[string]string // of processes, besides the lab's
+	binary string            // "": the one that is tested
 
 	crd, noCRD func() // apply the kind, and take it away
 }
 
-func newKept(t *testing.T) *kept {
+func newKept(t *testing.T, change ...func(*lab.Options)) *kept {
 	t.Helper()
-	l, err := lab.Start(mainContext, lab.Options{Dir: filepath.Join(t.TempDir(), "lab"), Binary: labBinary, NodesPerPool: 1, Speed: speed})
+	opts := lab.Options{Dir: filepath.Join(t.TempDir(), "lab"), Binary: labBinary, NodesPerPool: 1, Speed: speed}
+	for _, f := range change {
+		f(&opts)
+	}
+	l, err := lab.Start(mainContext, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +112,7 @@ func (k *kept) start(more ...string) *process {
 	k.Helper()
 	args := append([]string{"controller", "--image", lab.SealImage, "--autoscaler-settle", "0", "--grace-period", "20", "--poll-interval", "50ms", "--minimum-ready-time", "0",
 		"--metrics-address", "0", "--health-address", "0", "--resync", "2s", "--retry", "1s", "--passes-per-second", "100"}, more...)
-	p := &process{cmd: exec.Command(binary, args...), ended: make(chan struct{})}
+	p := &process{cmd: exec.Command(cmp.Or(k.binary, binary), args...), ended: make(chan struct{})}
 	p.cmd.Env = environment(k.lab, k.env)
 	log, err := p.cmd.StderrPipe()
 	if err != nil {

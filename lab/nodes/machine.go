@@ -107,7 +107,7 @@ func (m *machine) boot(ctx context.Context, instance emulator.Instance, atOnce b
 		}
 	}
 	on := Machine{Cloud: m.fleet.cloud, Instance: instance, Behaviour: b, Client: m.fleet.client, Network: &m.fleet.network,
-		Now: func() time.Time { return time.Now().Add(b.Clock) }}
+		Now: func() time.Time { return m.fleet.clock.Now().Add(b.Clock) }}
 	if err := on.Cloud.WriteDisk(instance.ID, FillPackages); err != nil {
 		return err
 	}
