@@ -24,7 +24,11 @@ import (
 )
 
 // KAMINO_BENCH_PROTOTYPES makes it smaller; KAMINO_BENCH_IDLE is for how many minutes nothing
-// happens.
+// happens. They pass in real time: when a prototype is looked at again is up to the queue of
+// controller-runtime, which takes no clock (v0.24.1, priorityqueue.Opts), and without these looks
+// there is nothing to measure. The idle hour is, in lab/,
+//
+//	KAMINO_BENCH=1 KAMINO_BENCH_IDLE=60 go test -count=1 -timeout 100m -v -run BenchController ./choose
 var (
 	benchPrototypes = envInt("KAMINO_BENCH_PROTOTYPES", 1000)
 	benchIdle       = time.Duration(envInt("KAMINO_BENCH_IDLE", 6)) * time.Minute
