@@ -333,8 +333,22 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 		defer cancel()
 		err := r.seen.Watch(ctx, []kamino.PoolResult{promoted}, kamino.Watching{For: left, Proof: opts.Proof})
 		if err != nil && ctx.Err() == nil {
+			r.opts.Log.Error("watch of new nodes ended", "prototype", name, "version", st.Next, "error", err, "hint", kamino.Hint(err))
 			r.runs.ended(name, pool.Name(), nil, err)
+			if proof := (*kamino.ProofError)(nil); !errors.As(err, &proof) {
+				r.unwatch(pool, st.Next)
+				return
+			}
 		}
 		r.runs.wake(name)
 	})
+}
+
+// unwatch lets a later pass watch again what could not be watched to the end.
+func (r *reconciler) unwatch(pool kamino.PoolID, version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watches[pool].version == version {
+		delete(r.watches, pool)
+	}
 }
