@@ -277,7 +277,7 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
 	default:
 		p.because("model", "the model refers to %s, not to %s", lastSegments(o.pool.Model.Image, 3), good.Name)
 	}
-	own := pointing || strings.HasPrefix(strings.ToLower(o.pool.Model.Image), strings.ToLower(definitionOf(good.ID))+"/")
+	own := pointing || o.names(good)
 	if !own && o.forgot(good) {
 		p.hold("foreign-model", "the lease of this pool records no run that made %s: it was deleted, or the cluster was recreated; kamino update --target-node NODE makes another image, kamino rollback --pool %s --to %s uses this one",
 			good.Name, o.pool.Name, good.Name)
@@ -300,6 +300,14 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
 	}
 	// Nothing has to be built for it.
 	p.Action, p.Donor, p.Held = DoModel, "", []Verdict{}
+}
+
+// names says whether the model names a version of the pool. Where versions do not live in a
+// definition, as on AWS, one that may have been set back is nobody's: see undone.
+func (o overview) names(good *Artifact) bool {
+	image := o.pool.Model.Image
+	return strings.HasPrefix(strings.ToLower(image), strings.ToLower(definitionOf(good.ID))+"/") ||
+		!o.lease.Ledger.undone(image) && slices.ContainsFunc(o.versions, func(v Artifact) bool { return sameImage(&v, image) })
 }
 
 // forgot says whether a run made a version of which the pool's lease knows nothing. Whose the model

@@ -291,3 +291,40 @@ func TestNewborns(t *testing.T) {
 		})
 	}
 }
+
+// TestDecideWithoutDefinition: where versions stand by themselves, as on AWS, a run that ended
+// between proof and promotion is continued while the model names an older version; one that ended in
+// the write itself only where the provider's stamp says that it never was.
+func TestDecideWithoutDefinition(t *testing.T) {
+
+	version := func(name, offer string) Artifact {
+		v := Artifact{Kind: Version, Name: name, ID: "ami-" + name, State: Succeeded, Ready: true, Tags: map[string]string{
+			TagRun: "r", TagReceipt: "x", TagOffer: offer, TagProof: proofPassed, TagBuiltAt: "2026-10-01 00:00:00"}}
+		v.Excluded = offer == offerHidden
+		return v
+	}
+	versions := []Artifact{version("2026.11.01", offerHidden), version("2026.10.01", offerOffered)}
+	was, next := versions[1].ID, versions[0].ID
+	for name, tt := range map[string]struct {
+		wrote WrittenModel
+		stamp string // of the pool now
+		want  Action
+		held  string
+	}{
+		"before the write":       {WrittenModel{Image: was, Seen: true}, "", DoModel, ""},
+		"in it, nothing written": {WrittenModel{Image: next, Stamp: "7"}, "7", DoModel, ""},
+		"in it, written since":   {WrittenModel{Image: next, Stamp: "7"}, "9", DoNothing, "pinned"},
+		"in it, without a stamp": {WrittenModel{Image: next}, "", DoNothing, "foreign-model"},
+		"set by a person":        {WrittenModel{Image: "ami-other", Seen: true}, "9", DoNothing, "pinned"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := overview{id: "p", pool: Pool{ID: "p", Name: "p", Model: Model{Image: was}, Stamp: tt.stamp}, versions: versions,
+				nodes: []Node{{Name: "n", Ready: true, ReadySince: time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)}}}
+			o.lease.Ledger = Ledger{Original: &SavedModel{Image: "ami-base"}, Former: &SavedModel{Image: was}, Wrote: &tt.wrote}
+			p := o.decide(AutoDefaults(), time.Date(2026, 11, 5, 0, 0, 0, 0, time.UTC))
+			if p.Action != tt.want || (tt.held == "") != (len(p.Held) == 0) || tt.held != "" && !Has(p.Held, tt.held) {
+				t.Errorf("%s, because %v, held %v", p.Action, p.Why, p.Held)
+			}
+		})
+	}
+}
