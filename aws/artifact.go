@@ -40,7 +40,7 @@ func (p *Provider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind,
 // findParameter finds the pool's parameter, whether or not its template names it.
 func (p *Provider) findParameter(ctx context.Context, pool kamino.Pool) ([]kamino.Artifact, error) {
 	name := p.ParameterName(pool)
-	value, err := p.parameter(ctx, name)
+	value, _, err := p.parameter(ctx, name)
 	if errors.Is(err, kamino.ErrNotFound) {
 		return nil, nil
 	} else if err != nil {

@@ -120,6 +120,27 @@ func TestPointer(t *testing.T) {
 	}
 }
 
+// TestStamp: what is written to the parameter and taken back leaves another stamp; a read leaves
+// the same. A group that names no parameter, or no number, tells none.
+func TestStamp(t *testing.T) {
+	c := begin(t, setting{group: emulator.Group{Version: "1", Parameter: "/kamino/lab/blue/image"}})
+	v := c.build("2026.1.1")
+	was := c.pool()
+	if again := c.pool(); was.Stamp == "" || again.Stamp != was.Stamp {
+		t.Errorf("stamps %q and %q of two reads", was.Stamp, again.Stamp)
+	}
+	c.promote(kamino.Target{Version: v[0].Name, Reference: kamino.ByPointer})
+	now := c.pool()
+	c.promote(kamino.Target{Former: was.Model.Saved})
+	back := c.pool()
+	if back.Model.Image != was.Model.Image || back.Revision != was.Revision || now.Stamp == was.Stamp || back.Stamp == now.Stamp || back.Stamp == was.Stamp {
+		t.Errorf("stamps %q, %q and %q", was.Stamp, now.Stamp, back.Stamp)
+	}
+	if other := begin(t, setting{group: emulator.Group{Version: "1"}}).pool(); other.Stamp != "" {
+		t.Errorf("a group without a parameter has stamp %q", other.Stamp)
+	}
+}
+
 // TestNoPointer: what rules out parameters gets versions of its template, whatever was asked for.
 func TestNoPointer(t *testing.T) {
 	for name, tt := range map[string]struct {

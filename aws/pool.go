@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -14,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	parameter "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 
 	"kamino.dev/kamino"
 )
@@ -68,6 +70,7 @@ type group struct {
 	scaling.AutoScalingGroup
 	recipe recipe
 	data   *types.ResponseLaunchTemplateData
+	stamp  string // Pool.Stamp
 }
 
 // Pool reads a group and what it launches from.
@@ -96,6 +99,7 @@ func (p *Provider) pool(id kamino.PoolID, g group) (kamino.Pool, error) {
 		ID:        id, Name: id.Name(), Group: clusterOf(g.Tags), Location: p.region, Capacity: int(sdk.ToInt32(g.DesiredCapacity)),
 		Model:    kamino.Model{Image: g.recipe.means(), Saved: saved},
 		Revision: digest(string(saved), sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize), sdk.ToInt32(g.MaxSize)),
+		Stamp:    g.stamp,
 	}, nil
 }
 
@@ -172,7 +176,7 @@ func (p *Provider) read(ctx context.Context, id kamino.PoolID) (group, error) {
 	if name, ok := strings.CutPrefix(out.recipe.Image, resolvePrefix); ok {
 		out.recipe.Parameter = name
 		if out.recipe.Value = resolved; resolved == "" {
-			if out.recipe.Value, err = p.parameter(ctx, name); err != nil {
+			if out.recipe.Value, out.stamp, err = p.parameter(ctx, name); err != nil {
 				return group{}, fmt.Errorf("read the image of Auto Scaling group %s: %w", text(g.AutoScalingGroupName), err)
 			}
 		}
@@ -180,18 +184,24 @@ func (p *Provider) read(ctx context.Context, id kamino.PoolID) (group, error) {
 	return out, nil
 }
 
-// parameter reads what a parameter holds.
-func (p *Provider) parameter(ctx context.Context, name string) (string, error) {
-	return once(ctx, "parameter "+name, func() (string, error) {
+// parameter reads what a parameter holds, and its stamp: each write raises its version, and one
+// that was deleted and made again begins at 1
+// (https://docs.aws.amazon.com/systems-manager/latest/userguide/sysman-paramstore-versions.html).
+func (p *Provider) parameter(ctx context.Context, name string) (value, stamp string, err error) {
+	found, err := once(ctx, "parameter "+name, func() (parameter.Parameter, error) {
 		out, err := p.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: []string{name}})
 		if err != nil {
-			return "", translate(err, "read parameter %s", name)
+			return parameter.Parameter{}, translate(err, "read parameter %s", name)
 		}
 		if len(out.Parameters) != 1 {
-			return "", fmt.Errorf("read parameter %s: %w", name, kamino.ErrNotFound)
+			return parameter.Parameter{}, fmt.Errorf("read parameter %s: %w", name, kamino.ErrNotFound)
 		}
-		return text(out.Parameters[0].Value), nil
+		return out.Parameters[0], nil
 	})
+	if err == nil && found.Version > 0 && found.LastModifiedDate != nil {
+		stamp = fmt.Sprintf("%s %d %s", name, found.Version, found.LastModifiedDate.UTC().Format(time.RFC3339Nano))
+	}
+	return text(found.Value), stamp, err
 }
 
 // overrides are those of a mixed instances policy; none where there is no policy.

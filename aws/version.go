@@ -243,7 +243,7 @@ func (p *Provider) deleteVersion(ctx context.Context, pool kamino.Pool, a kamino
 		return fmt.Errorf("delete image %s: Auto Scaling group %s launches from it: %w", id, other, kamino.ErrInUse)
 	}
 	if own := p.ParameterName(pool); own != g.recipe.Parameter { // somebody may let a template name it again
-		if held, err := p.parameter(ctx, own); err != nil && !errors.Is(err, kamino.ErrNotFound) {
+		if held, _, err := p.parameter(ctx, own); err != nil && !errors.Is(err, kamino.ErrNotFound) {
 			return err
 		} else if held == id {
 			return fmt.Errorf("delete image %s: parameter %s holds it: %w", id, own, kamino.ErrInUse)
