@@ -197,6 +197,19 @@ func TestWildName(t *testing.T) {
 	}
 }
 
+// TestNamesByCase: two groups whose names differ in case only would share a lease.
+func TestNamesByCase(t *testing.T) {
+	c := begin(t, setting{})
+	c.server.Seed(emulator.Group{Name: "Blue", Count: 1})
+	for _, id := range []kamino.PoolID{"aws:eu-central-1/blue", "aws:eu-central-1/Blue"} {
+		pool, err := c.Pool(t.Context(), id)
+		c.must(err)
+		if got := codes(pool.Refusals); got != "same-name" {
+			t.Errorf("%s is refused for %q", id, got)
+		}
+	}
+}
+
 // TestPinnedParameter: a template may name one version of a parameter. It cannot be written by that
 // name (PutParameter takes no selector), and a promotion would have no effect.
 func TestPinnedParameter(t *testing.T) {
