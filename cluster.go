@@ -179,9 +179,11 @@ type CertificateRequest struct {
 type DaemonPod struct {
 	Set    string // namespace/name
 	Ready  bool
-	Beside bool   // the sibling's pod of it is Ready, and of the same revision
-	Owed   bool   // it waits for what others owe it: to be made, to be scheduled, an image, a Secret…
-	Reason string // why it is not Ready, for people
+	Beside bool // the sibling's pod of it is Ready, and of the same revision
+	// Unplaced: the scheduler finds no room for it on the node.
+	Unplaced bool
+	Owed     bool   // it waits for what others owe it: to be made, to be scheduled, an image, a Secret…
+	Reason   string // why it is not Ready, for people
 }
 
 // ProbeState is how far the operator's probe has come.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -398,6 +399,17 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 // (https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesioinstance-type). A
 // group of several sizes has nodes that are compared in all but that.
 const labelSize = "node.kubernetes.io/instance-type"
+
+// sized says whether the canary's machine is of its sibling's size, as far as their nodes tell.
+func (s Sight) sized() bool {
+	n, o := s.Node, s.Sibling
+	if size := o.Labels[labelSize]; size != "" || n.Labels[labelSize] != "" {
+		return n.Labels[labelSize] == size
+	}
+	return near(n.CPU, o.CPU) && near(n.Memory, o.Memory)
+}
+
+func near(have, was int64) bool { return math.Abs(float64(have-was)) <= 0.05*float64(was) }
 
 // ofTaint is what a taint says that no sibling has: nothing of the image, where the pod of a
 // DaemonSet is missing that may be the one to take it off, as those of networks and volumes do.

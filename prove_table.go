@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -304,10 +303,10 @@ func judgeCapacity(s Sight, b Bounds) (Outcome, string) {
 		what      string
 		have, was int64
 	}{{"millicores of CPU", n.CPU, o.CPU}, {"bytes of memory", n.Memory, o.Memory}, {"pods", n.MaxPods, o.MaxPods}} {
-		if off := math.Abs(float64(c.have - c.was)); off > 0.05*float64(c.was) && n.Labels[labelSize] == o.Labels[labelSize] {
+		if !near(c.have, c.was) && n.Labels[labelSize] == o.Labels[labelSize] {
 			out := ProofFailed
-			if o.Name != s.Donor {
-				out = ProofInconclusive // what any other node writes of itself convicts nobody
+			if o.Name != s.Donor || !s.sized() {
+				out = ProofInconclusive // what any other node writes of itself convicts nobody, nor does another size
 			}
 			return s.byAndBy(b, out, fmt.Sprintf("capacity is %d %s, on node %s it is %d", c.have, c.what, o.Name, c.was))
 		}
@@ -393,7 +392,7 @@ func judgeDaemons(s Sight, b Bounds) (Outcome, string) {
 			continue
 		}
 		over := ProofInconclusive
-		if d.Beside && !d.Owed && !s.Node.Tainted(TaintCanary) { // else it may not land: the run could not admit it
+		if d.Beside && !d.Owed && !s.Node.Tainted(TaintCanary) && (s.sized() || !d.Unplaced) { // else it may not land: the run could not admit it, or the node is too small
 			over = ProofFailed
 		}
 		return s.byAndBy(b, over, fmt.Sprintf("DaemonSet %s has no Ready pod there%s", d.Set, inBrackets(d.Reason)))

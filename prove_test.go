@@ -40,6 +40,12 @@ func silent(s *Sight) {
 	s.Ready, s.Node = time.Time{}, NodeSight{}
 }
 
+// size labels the canary's node and its sibling.
+func size(s *Sight, canary, sibling string) {
+	s.Node.Labels, s.Sibling.Labels = maps.Clone(s.Node.Labels), map[string]string{labelSize: sibling}
+	s.Node.Labels[labelSize] = canary
+}
+
 func reports(s *Sight, change func(*NodeReport)) {
 	r, _ := s.Node.Report("n")
 	change(&r)
@@ -208,7 +214,9 @@ func TestJudge(t *testing.T) {
 		}, pass, "cloud"},
 		{"a soft taint of somebody's", func(s *Sight) { s.Node.Taints = []Taint{{Key: "x", Effect: "PreferNoSchedule"}} }, pass, "cloud"},
 		{"our cordon", func(s *Sight) { s.Node.Taints = []Taint{{Key: "node.kubernetes.io/unschedulable"}} }, pass, "cloud"},
-		{"half the memory", func(s *Sight) { s.Node.Memory /= 2 }, fail, "capacity"},
+		{"half the memory of the same size", func(s *Sight) { size(s, "m5.large", "m5.large"); s.Node.Memory /= 2 }, fail, "capacity"},
+		{"half the memory, of a size that nobody tells", func(s *Sight) { s.Node.Memory /= 2 }, unsure, "capacity"},
+		{"fewer pods than on a node as large", func(s *Sight) { s.Node.MaxPods /= 2 }, fail, "capacity"},
 		{"half the memory of a node that is not the donor", func(s *Sight) { s.Donor, s.Node.Memory = "", s.Node.Memory/2 }, unsure, "capacity"},
 		{"another kubelet", func(s *Sight) { s.Node.Versions = map[string]string{"kubelet": "v1.30.0", "kernel": "6.1"} }, fail, "capacity"},
 		{"an old sibling", func(s *Sight) { s.Donor = "elsewhere"; s.Sibling.Versions = nil; s.Sibling.Images = nil }, pass, "cloud"},
@@ -234,15 +242,20 @@ func TestJudge(t *testing.T) {
 		{"an empty cache", func(s *Sight) { s.Node.Images = nil }, fail, "images"},
 
 		{"a DaemonSet that crashes", func(s *Sight) { s.Daemons[0].Ready = false }, fail, "daemonsets"},
+		{"a DaemonSet that finds no room", func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Unplaced = false, true }, fail, "daemonsets"},
+		{"a DaemonSet that finds no room on a smaller node", func(s *Sight) {
+			size(s, "m5.large", "m5.2xlarge")
+			s.Daemons[0].Ready, s.Daemons[0].Unplaced = false, true
+		}, unsure, "daemonsets"},
+		{"a DaemonSet that crashes on a smaller node", func(s *Sight) { size(s, "m5.large", "m5.2xlarge"); s.Daemons[0].Ready = false }, fail, "daemonsets"},
 		{"a DaemonSet whose image cannot be pulled", func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Owed = false, true }, unsure, "daemonsets"},
 		{"a taint, and the DaemonSet that takes it off cannot be pulled", func(s *Sight) {
 			s.Daemons[0].Ready, s.Daemons[0].Owed, s.Daemons[0].Reason = false, true, "ImagePullBackOff"
 			s.Node.Taints = append(s.Node.Taints, Taint{Key: "ebs.csi.aws.com/agent-not-ready", Effect: "NoExecute"})
 		}, unsure, "labels"},
 		{"a sibling of another size", func(s *Sight) {
-			s.Donor, s.Sibling.CPU, s.Sibling.Labels = "", 2*s.Node.CPU, map[string]string{labelSize: "m5.2xlarge"}
-			s.Node.Labels = maps.Clone(s.Node.Labels)
-			s.Node.Labels[labelSize] = "m5.xlarge"
+			size(s, "m5.xlarge", "m5.2xlarge")
+			s.Donor, s.Sibling.CPU = "", 2*s.Node.CPU
 		}, pass, "cloud"},
 		{"a DaemonSet that crashes on the sibling, too", func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Beside = false, false }, unsure, "daemonsets"},
 		{"a DaemonSet that starts", func(s *Sight) { s.Daemons[0].Ready = false; s.Ready = proofNoon }, waits, "daemonsets"},

@@ -254,9 +254,10 @@ func daemonPod(set *appsv1.DaemonSet, pod, beside *corev1.Pod) kamino.DaemonPod 
 	out.Beside = beside != nil && podReady(beside) && beside.Labels[revision] == pod.Labels[revision]
 	out.Reason, out.Owed = waitsFor(pod)
 	if pod.Spec.NodeName == "" {
-		out.Owed = !slices.ContainsFunc(pod.Status.Conditions, func(cond corev1.PodCondition) bool {
+		out.Unplaced = slices.ContainsFunc(pod.Status.Conditions, func(cond corev1.PodCondition) bool {
 			return cond.Type == corev1.PodScheduled && cond.Reason == corev1.PodReasonUnschedulable
 		})
+		out.Owed = !out.Unplaced
 	}
 	return out
 }
