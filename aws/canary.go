@@ -3,7 +3,9 @@ package aws
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -47,6 +49,14 @@ func (g group) fit() kamino.CanaryFit {
 	if g.data.InstanceRequirements != nil || fit.Size == "" {
 		fit.Refusals = append(fit.Refusals, kamino.Refusal{Code: "canary-type", Field: "InstanceRequirements", Why: "the group chooses instance types by attributes: a single instance cannot be launched so",
 			Do: "name a type in the launch template, and the attributes in the group; without that the proof is in the pool"})
+		return fit
+	}
+	// A request names one subnet of the group, and EC2 refuses one of another zone than the
+	// template's (unverified).
+	if zone := g.zone(); zone != "" && len(g.subnets()) > 1 {
+		fit.Refusals = append(fit.Refusals, kamino.Refusal{Code: "canary-zone", Field: "Placement.AvailabilityZone", Value: zone,
+			Why: "the template names a zone, and the group has more than one subnet: it is not known which of them is in that zone",
+			Do:  "omit the zone in the template, as a group launches where its subnets are; without that the proof is in the pool"})
 		return fit
 	}
 	_, fit.LeftOut = g.canaryTags()
@@ -183,12 +193,35 @@ func (p *Provider) canaryInput(g group, pool kamino.Pool, order kamino.CanaryOrd
 		DisableApiTermination: sdk.Bool(false),
 		TagSpecifications:     []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tagsIn(tags, own)}},
 	}
-	if subnet, _, _ := strings.Cut(text(g.VPCZoneIdentifier), ","); subnet != "" {
+	if subnet := g.canarySubnet(order.Run); subnet != "" {
 		if input.NetworkInterfaces = interfacesIn(subnet, g.data.NetworkInterfaces); len(input.NetworkInterfaces) == 0 {
 			input.SubnetId = &subnet
 		}
 	}
 	return input
+}
+
+// zone is what the template names; "" for none.
+func (g group) zone() string {
+	if g.data.Placement == nil {
+		return ""
+	}
+	return cmp.Or(text(g.data.Placement.AvailabilityZone), text(g.data.Placement.AvailabilityZoneId))
+}
+
+func (g group) subnets() []string {
+	return strings.FieldsFunc(text(g.VPCZoneIdentifier), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// canarySubnet is another one for each run: of a zone that has no capacity, or not the canary's
+// type, every proof would be inconclusive. "" where the group has the default VPC's.
+func (g group) canarySubnet(run string) string {
+	all := g.subnets()
+	if len(all) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(run))
+	return all[binary.BigEndian.Uint32(sum[:])%uint32(len(all))]
 }
 
 // mostTags is how many tags a resource may have

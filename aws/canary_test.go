@@ -125,6 +125,34 @@ func TestCanaryOfAttributes(t *testing.T) {
 	}
 }
 
+// TestCanarySubnet: each run's canary is launched into another subnet of the group, the same one
+// each time that it is asked for; where the template names a zone, there must be one subnet.
+func TestCanarySubnet(t *testing.T) {
+	g := group{AutoScalingGroup: scaling.AutoScalingGroup{AutoScalingGroupName: sdk.String("blue"), VPCZoneIdentifier: sdk.String("subnet-a, subnet-b")},
+		recipe: recipe{Template: "lt-1", Version: 3}, data: &types.ResponseLaunchTemplateData{InstanceType: types.InstanceTypeM6iLarge, UserData: sdk.String("")}}
+	into := func(run string) string {
+		return text((&Provider{}).canaryInput(g, kamino.Pool{Name: "blue"}, kamino.CanaryOrder{Name: "kamino-00000000", Version: "ami-1", Run: run}, "").SubnetId)
+	}
+	used := map[string]bool{}
+	for i := range 20 {
+		run := fmt.Sprint("run-", i)
+		first, again := into(run), into(run)
+		if used[first] = true; first != again {
+			t.Errorf("%s: %s and %s", run, first, again)
+		}
+	}
+	if len(used) != 2 || !used["subnet-a"] || !used["subnet-b"] {
+		t.Errorf("twenty runs use %v", used)
+	}
+	g.data.Placement = &types.LaunchTemplatePlacement{AvailabilityZone: sdk.String("eu-central-1a")}
+	if fit := g.fit(); len(fit.Refusals) != 1 || fit.Refusals[0].Code != "canary-zone" {
+		t.Errorf("two subnets and a zone: %+v", fit)
+	}
+	if g.VPCZoneIdentifier = sdk.String("subnet-a"); g.fit().Refusals[0].Code == "canary-zone" || into("run-1") != "subnet-a" {
+		t.Errorf("one subnet and a zone: %+v", g.fit())
+	}
+}
+
 // TestCanaryTags: a canary has its own tags and those of its cluster, and as many of the group's as
 // EC2 takes; what is left out is told.
 func TestCanaryTags(t *testing.T) {

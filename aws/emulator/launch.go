@@ -156,7 +156,10 @@ func runInstances(c *call) (object, *apiError) {
 		o.tags["aws:ec2launchtemplate:id"], o.tags["aws:ec2launchtemplate:version"] = o.template, fmt.Sprint(o.version)
 	}
 	o.subnet = cmp.Or(text(c.in, "SubnetId"), "subnet-0a")
-	o.zone = cmp.Or(text(o.data, "Placement", "AvailabilityZone"), s.zoneOf(o.subnet))
+	o.zone = s.zoneOf(o.subnet)
+	if zone := text(o.data, "Placement", "AvailabilityZone"); zone != "" && zone != o.zone { // the code and the words are unverified
+		return nil, &apiError{Code: "InvalidParameterValue", Message: "Value (" + zone + ") for parameter availabilityZone is invalid. Subnet '" + o.subnet + "' is in the availability zone " + o.zone}
+	}
 	count, _ := number(c.in, "MaxCount")
 	var out []any
 	var first *instance
