@@ -293,8 +293,8 @@ func TestNewborns(t *testing.T) {
 }
 
 // TestDecideWithoutDefinition: where versions stand by themselves, as on AWS, a run that ended
-// between proof and promotion is continued while the model names an older version; one that ended in
-// the write itself only where the provider's stamp says that it never was.
+// between proof and promotion is continued while the model names an older version; one that ended
+// in the write itself only where the provider's stamp says that it never was.
 func TestDecideWithoutDefinition(t *testing.T) {
 
 	version := func(name, offer string) Artifact {
