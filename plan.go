@@ -199,8 +199,10 @@ func (r *Run) planDonor(ctx context.Context) error {
 	switch {
 	case errors.As(err, &refused):
 		r.plan.Refusals = append(r.plan.Refusals, refused.Refusals...)
-	case errors.Is(err, ErrForbidden), errors.Is(err, ErrNotFound):
+	case errors.Is(err, ErrForbidden):
 		r.doubt("rehearse", "whether the seal pod would be admitted: "+err.Error())
+	case errors.Is(err, ErrNotFound):
+		r.doubtAll("rehearse", []Doubt{{Found: "whether the seal pod would be admitted: " + err.Error(), Do: advice(err, "")}})
 	case err != nil:
 		return fmt.Errorf("dry-run the seal of node %s: %w", r.donor.node.Name, err)
 	}

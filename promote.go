@@ -90,10 +90,12 @@ func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollb
 	return e.point(ctx, o, t, nil, opts.DryRun)
 }
 
+const noVersionYet = "the pool has no version yet: kamino update --target-node NODE makes one"
+
 // howToName is the hint where no version is named, and none is meant.
 func (o overview) howToName() string {
 	if len(o.versions) == 0 {
-		return "it has no version yet: kamino update --target-node NODE makes one"
+		return noVersionYet
 	}
 	return "name one with --version: kamino status lists them"
 }
@@ -121,7 +123,7 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rol
 	now, i := o.next(), indexOf(o.versions, opts.Version)
 	switch {
 	case opts.Version == "" && now == nil:
-		return Rollback{}, WithHint(fmt.Errorf("pool %s boots from no version: %s", o.pool.Name, lastSegments(o.pool.Model.Image, 3)), "%s", o.howToName())
+		return Rollback{}, WithHint(fmt.Errorf("new nodes of pool %s boot from %s, which is not a version", o.pool.Name, lastSegments(o.pool.Model.Image, 3)), "%s", o.howToName())
 	case opts.Version == "":
 		same, err := o.lease.Ledger.Withdrew.again(now.Name, opts)
 		if err != nil {

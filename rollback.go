@@ -198,8 +198,11 @@ func (o overview) targetsHint(but ...string) string {
 	if o.lease.Ledger.Original != nil {
 		names = append(names, ToOriginal)
 	}
-	if len(names) == 0 {
-		return "there is no version to choose with --to: kamino status"
+	switch {
+	case len(o.versions) == 0 && len(names) == 0:
+		return noVersionYet
+	case len(names) == 0:
+		return "no other version can be chosen: kamino status lists them"
 	}
 	return "choose with --to " + strings.Join(names, ", ")
 }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -88,7 +89,11 @@ func (c *Cluster) RehearseSeal(ctx context.Context, node kamino.Node, order kami
 	if order.Patch != nil {
 		pod = c.patchPod(node.Name, kamino.TaskPatch, order)
 	}
-	return c.createAgent(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
+	err := c.createAgent(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
+	if errors.Is(err, kamino.ErrNotFound) { // of what a pod needs only its namespace is
+		return unprepared(err)
+	}
+	return err
 }
 
 // noDryRun: a webhook with side effects refuses dry runs, which says nothing of

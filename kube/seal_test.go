@@ -117,6 +117,18 @@ func TestSealRefused(t *testing.T) {
 	}
 }
 
+// TestNoNamespace: a dry run on a cluster that is not prepared tells what to type, as a run does.
+func TestNoNamespace(t *testing.T) {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(corev1.Resource("namespaces"), kamino.SystemNamespace)
+	})
+	err := NewForClient(client, Options{SealImage: "i"}).RehearseSeal(t.Context(), kamino.Node{Name: "n1"}, kamino.SealOrder{Run: "r1"})
+	if !errors.Is(err, kamino.ErrNotFound) || !strings.Contains(err.Error(), "not prepared") || !strings.Contains(kamino.Hint(err), "kamino init") {
+		t.Errorf("%v, hint %q", err, kamino.Hint(err))
+	}
+}
+
 func TestRunningImage(t *testing.T) {
 	tests := map[string]struct{ imageID, want string }{
 		"containerd":     {"registry.example/kamino@sha256:abc", "registry.example/kamino@sha256:abc"},

@@ -28,7 +28,7 @@ func systemd(ctx context.Context, root string) (*boot.Capture, error) {
 		return c, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("connect to systemd: %w (run as root on a machine booted with systemd, or give a FILE)", err)
+		return nil, fmt.Errorf("connect to systemd: %w", err)
 	}
 	defer conn.Close()
 	c := &boot.Capture{Sources: []string{"systemd"}}

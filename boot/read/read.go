@@ -14,8 +14,7 @@ import (
 )
 
 // ErrUnknownFormat reports an input that no reader recognises.
-var ErrUnknownFormat = errors.New("no boot recognised; give a capture of kamino-agent, the output of `systemctl show; echo; systemctl show --all '*'`, " +
-	"`systemd-analyze plot`, `journalctl -b -o export` or `-o json`, cloud-init.log, `cloud-init analyze dump`, or a sosreport folder")
+var ErrUnknownFormat = errors.New("no boot recognised")
 
 // format is one kind of input. Sniff sees the first bytes without leading white space.
 type format struct {

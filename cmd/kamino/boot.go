@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/boot"
 )
 
@@ -177,7 +178,7 @@ func (b *bootCommand) fuzzMicros() (boot.Micros, error) {
 	}
 	d, err := time.ParseDuration(strings.NewReplacer(" ", "", "min", "m", "sec", "s").Replace(b.fuzz)) // systemd's spellings
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("invalid --fuzz %q: use a duration, for example 50ms or 1s", b.fuzz)
+		return 0, kamino.WithHint(fmt.Errorf("invalid --fuzz %q", b.fuzz), "use a duration, for example 50ms or 1s")
 	}
 	return boot.Micros(d.Microseconds()), nil
 }
@@ -207,7 +208,7 @@ func bootEncode(w io.Writer, format string, v any) error {
 }
 
 func bootFormatError(format string) error {
-	return fmt.Errorf("invalid --output %q: --help lists the formats", format)
+	return kamino.WithHint(fmt.Errorf("invalid --output %q", format), "--help lists the formats")
 }
 
 // capture reads one boot from files or from this machine.

@@ -6,10 +6,11 @@ import (
 	"context"
 	"errors"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/boot"
 )
 
 // bootLive is for machines that do not boot with systemd.
 func bootLive(context.Context) (*boot.Capture, error) {
-	return nil, errors.New("look at this machine: only Linux has systemd; give a FILE")
+	return nil, kamino.WithHint(errors.New("read the boot of this machine: only Linux has systemd"), "give a FILE")
 }

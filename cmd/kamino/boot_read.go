@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/boot"
 	"kamino.dev/kamino/boot/read"
 )
@@ -19,6 +20,9 @@ func bootRead(in io.Reader, args []string) (*boot.Capture, error) {
 	var c *boot.Capture
 	for _, arg := range args {
 		more, err := bootReadOne(in, arg)
+		if errors.Is(err, read.ErrUnknownFormat) {
+			err = kamino.WithHint(err, "kamino boot --help lists what can be read")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", arg, err)
 		}

@@ -108,6 +108,10 @@ var planCases = []struct {
 		stale(w)
 		w.cluster.sealPod = fmt.Errorf("create pods: %w", kamino.ErrForbidden)
 	}, code: exitToDo},
+	{name: "not-prepared", world: func(w *fakeWorld) {
+		stale(w)
+		w.cluster.sealPod = kamino.WithHint(fmt.Errorf("this cluster is not prepared: %w", kamino.ErrNotFound), "kamino init")
+	}, code: exitToDo},
 	{name: "unfinished", world: func(w *fakeWorld) {
 		p := stale(w)
 		w.cluster.leases[p.ID] = kamino.Lease{Revision: "1", Holder: "r9", Process: "host/77", Epoch: 4, Record: kamino.Record{

@@ -234,7 +234,7 @@ func TestPromoteTwice(t *testing.T) {
 	w = newFakeWorld()
 	withoutImage(w)
 	for _, args := range [][]string{{"promote", "--pool", pool1}, {"withdraw", "--pool", pool1, "--reason", "r"}} {
-		if _, errs, code := w.kamino(t, args...); code != exitFailed || !strings.Contains(errs, "it has no version yet: kamino update") {
+		if _, errs, code := w.kamino(t, args...); code != exitFailed || !strings.Contains(errs, "the pool has no version yet: kamino update") {
 			t.Errorf("%v: exit code %d\n%s", args, code, errs)
 		}
 	}
