@@ -34,7 +34,7 @@ type Attempt struct {
 // the donor, and makes it. Pools run side by side, but no more donors are away
 // at the same time than the options allow; their images are built together. A
 // candidate that cannot be drained or is refused makes room for the next one.
-// What failed for one pool is joined to the error and stops no other pool.
+// The error of one pool is joined to the others and stops no other pool.
 func (e *Engine) AutoUpdate(ctx context.Context, opts AutoOptions) ([]PoolResult, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -184,7 +184,7 @@ func (e *Engine) PlanPools(ctx context.Context, opts AutoOptions) ([]PoolPlan, e
 	return plans, errors.Join(errs...)
 }
 
-// PoolView is what one reading tells of a pool.
+// PoolView is what one read shows of a pool.
 type PoolView struct {
 	Status PoolStatus
 	// Plan is what AutoUpdate would do, as far as that is known without a plan of the run: whether

@@ -100,8 +100,8 @@ type Shelf interface {
 	ForgetPackages(ctx context.Context, node Node, run string) error
 }
 
-// Examiner is a Cluster that can look at a canary's node as at no other, and knows the stop switch.
-// Errors are those of [Provider].
+// Examiner is a Cluster that can examine a canary's node, and knows the stop switch. Errors are
+// those of [Provider].
 type Examiner interface {
 	// Examine reads what Kubernetes tells of a canary's node. A node that is not there is no error.
 	Examine(context.Context, ExamineOrder) (ClusterSight, error)
@@ -132,7 +132,7 @@ type Probed struct {
 	Namespace string `json:"namespace"`
 }
 
-// ExamineOrder says whose sight is wanted.
+// ExamineOrder says which canary is to be examined.
 type ExamineOrder struct {
 	Run     string
 	Node    string    // of the canary
@@ -247,7 +247,7 @@ type Pod struct {
 // String is namespace/name.
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
-// SealOrder is what the agent in a seal pod is told.
+// SealOrder is what the agent in a seal pod is to do.
 type SealOrder struct {
 	Run string
 	// Nonce is a random text that the receipt has to repeat: a receipt made
@@ -327,8 +327,8 @@ type UnknownFiles struct {
 	Digest string `json:"digest,omitempty"` // over their names and contents
 }
 
-// Receipt reads the node's receipt; ok is false when there is none or it
-// cannot be read.
+// Receipt reads the node's receipt; ok is false if there is none or it cannot
+// be read.
 func (n Node) Receipt() (r Receipt, ok bool) {
 	err := json.Unmarshal([]byte(n.Annotations[AnnotationReceipt]), &r)
 	return r, err == nil && r.Run != "" && r.Hash != ""

@@ -242,7 +242,7 @@ const (
 )
 
 // PackageDiff asks a node for its packages, by a pod, and compares them with those of the version
-// that the next node of its pool boots from. Of the node it leaves nothing changed.
+// that the next node of its pool boots from. It leaves the node as it was.
 func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff, err error) {
 	shelf, ok := e.Cluster.(Shelf)
 	if !ok {

@@ -79,7 +79,7 @@ type Clock interface {
 // WallClock is the time of this machine.
 type WallClock struct{}
 
-// Now returns the present time. UTC would take its monotonic reading off
+// Now returns the present time. UTC would remove its monotonic reading
 // (https://pkg.go.dev/time#hdr-Monotonic_Clocks), and who sets the clock would move every deadline.
 func (WallClock) Now() time.Time { return time.Now() }
 
@@ -110,8 +110,8 @@ func (e *Engine) date() time.Time { return e.now().UTC() }
 // that is paused.
 func elapsed(a, b time.Time) time.Duration { return max(b.Sub(a), b.Round(0).Sub(a.Round(0))) }
 
-// LongestPoll is how seldom a donor may be looked at: between two looks it must
-// not have been able to go off and on again.
+// LongestPoll is the longest interval between two reads of a donor: it must not
+// be able to go off and on again between them.
 const LongestPoll = 10 * time.Second
 
 func (e *Engine) clock() Clock {
@@ -121,7 +121,7 @@ func (e *Engine) clock() Clock {
 	return e.Clock
 }
 
-// EventKind says what an Event tells.
+// EventKind is the kind of an Event.
 type EventKind string
 
 // The kinds of events, in the order in which a step can send them.
@@ -242,7 +242,7 @@ func (e *Engine) pauser() Examiner {
 }
 
 // Pause holds all new runs and promotions of the whole cluster; runs that work give back what they
-// took and end. The reason stands on the namespace kamino-system. Resume takes it away.
+// took and end. The reason is stored on the namespace kamino-system. Resume removes it.
 func (e *Engine) Pause(ctx context.Context, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return WithHint(errors.New("no reason given"), "--reason TEXT tells others why no run begins")
@@ -261,8 +261,8 @@ func (e *Engine) setPaused(ctx context.Context, reason string) error {
 	return p.Pause(ctx, reason)
 }
 
-// Pause is what the stop switch says. Who turned it and when is not known of one that an earlier
-// kamino, or kubectl, has turned.
+// Pause is the state of the stop switch. Who set it and when is unknown if an earlier kamino, or
+// kubectl, set it.
 type Pause struct {
 	Reason string    `json:"reason"` // "": nothing is held
 	By     string    `json:"by,omitempty"`

@@ -41,8 +41,8 @@ var (
 	ErrLeaseLost = errors.New("the run was taken over by another process")
 )
 
-// ThrottledError says that the other side wants no more calls for a while.
-// It is never a failure of the step, only a delay.
+// ThrottledError says that the other side accepts no more calls for a while. It
+// is never a failure of the step, only a delay.
 type ThrottledError struct {
 	After time.Duration // how long from now, as the service said
 	Err   error
@@ -118,7 +118,7 @@ type Refusal struct {
 	Allow string `json:"allow,omitempty"` // the option that overrides it, where one exists
 }
 
-// String leaves out the field where nothing stands in one.
+// String omits an empty field.
 func (r Refusal) String() string {
 	if r.Field == "" {
 		return r.Why + "; " + r.Do
@@ -132,7 +132,7 @@ func spot(list []Refusal) bool {
 }
 
 // CodeShared is the code of the refusal of a pool whose next image is that of another pool too. It
-// does not hold against a withdrawal or a rollback.
+// does not stop a withdrawal or a rollback.
 const CodeShared = "shared"
 
 // RefusedError lists every refusal that applies, not only the first. Nothing

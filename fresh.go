@@ -22,8 +22,8 @@ import (
 // writes it with the node's own credential: it is a claim, and only shown.
 const AnnotationFreshness = "kamino.dev/freshness"
 
-// Freshness is how far a disk is patched, as the agent on it tells. What it does not know, and what
-// an earlier agent did not look for, is left out.
+// Freshness is how far a disk is patched, as the agent on it reports. What it does not know, and
+// what an earlier agent did not look for, is empty.
 type Freshness struct {
 	// PackageDigest is the SHA-256 in hex of the packages on the disk, a line each of name, version
 	// and architecture, sorted; "" where no package manager is.
@@ -36,7 +36,7 @@ type Freshness struct {
 	Kernel string `json:"kernel,omitempty"`
 }
 
-// Software is what a node runs, as its kubelet tells
+// Software is what a node runs, as its kubelet reports
 // (https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/#NodeStatus).
 type Software struct {
 	Kernel, OS, Kubelet, Runtime string

@@ -132,8 +132,7 @@ func heldError(l Lease) error {
 		"wait until it has ended: kamino status shows what it does; %s", HowToEnd(l.Process))
 }
 
-// HowToEnd is how somebody in need ends a run that is at work, and when its lease is free for
-// others.
+// HowToEnd is how to end a run that is at work, and when its lease is free for others.
 func HowToEnd(process string) string {
 	return fmt.Sprintf("to end it now: kamino pause --reason TEXT, or SIGTERM to process %s: it gives back what it took; if that process is gone or hangs and is killed, the next run, or kamino restore, takes the lease over once it has watched it for %s",
 		cmp.Or(process, "unknown"), LeaseDuration)

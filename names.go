@@ -22,7 +22,7 @@ import (
 // Names of galleries are unique in a subscription: of groups a-b and a_b the
 // second has its name made longer by a hash, as has one that is cut or holds
 // other characters. Where the group has a gallery of the former name, that one is
-// gone on with.
+// used.
 func GalleryName(group string) string {
 	plain := plainGallery(group)
 	if len(plain) <= maxGallery && galleryChars(plain) == plain && !strings.Contains(group, "_") {
@@ -161,12 +161,13 @@ const (
 // errNamesOver: a day has used up its names.
 var errNamesOver = errors.New("no version name is left for this day")
 
-// NextVersion is the name of the next version of a day. The first is
-// YYYY.MM.DD, the others are YYYY.MM.DDNN with NN from 01. Galleries compare the
-// three numbers of a name, each of 32 bits
+// NextVersion is the name of the next version of a day. The first is YYYY.MM.DD,
+// the others are YYYY.MM.DDNN with NN from 01. Galleries compare the three
+// numbers of a name, each of 32 bits
 // (https://learn.microsoft.com/azure/virtual-machines/shared-image-galleries),
 // so 2026.11.23 comes before 2026.11.2201. Therefore a month that has a name
-// with NN goes on with such: the first of a later day is then YYYY.MM.DD00.
+// with NN continues with such names: the first of a later day is then
+// YYYY.MM.DD00.
 func NextVersion(existing []Artifact, day time.Time) (string, error) {
 	day = day.UTC()
 	long, next := false, 0
@@ -209,7 +210,7 @@ func (l Ledger) given(versions []Artifact) []Artifact {
 	return all
 }
 
-// VersionDate is the day that a version name tells.
+// VersionDate is the day in a version's name.
 func VersionDate(name string) (time.Time, error) {
 	day, _, err := parseVersionDay(name)
 	return day, err

@@ -258,7 +258,8 @@ type Step struct {
 type seenKey struct{}
 
 // Looking begins a look. What a Provider or a Cluster reads with the context it returns may be read
-// once and told again. Nothing is changed with such a context: what changes the world reads afresh.
+// once and returned again. Nothing is changed with such a context: what changes the world reads
+// afresh.
 func Looking(ctx context.Context) context.Context {
 	return context.WithValue(ctx, seenKey{}, &sync.Map{})
 }

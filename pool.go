@@ -190,7 +190,7 @@ const (
 )
 
 // Artifact is a gallery, an image definition, an image version or a snapshot:
-// as it is when found, as it shall be when created.
+// as it is when found, or as it is to be when created.
 type Artifact struct {
 	Kind    Kind   `json:"kind"`
 	Name    string `json:"name"`
@@ -220,7 +220,7 @@ type Artifact struct {
 	Disputed bool `json:"disputed,omitempty"`
 }
 
-// Use is who would miss a version.
+// Use is what still needs a version.
 type Use struct {
 	Instances int  `json:"instances"` // instances of the pool that booted from it
 	InModel   bool `json:"inModel"`   // the pool's model refers to it
@@ -229,7 +229,7 @@ type Use struct {
 	Births []time.Time `json:"births,omitempty"`
 }
 
-// Target is what a pool's next instance shall boot from: a version, or what it booted from before
+// Target is what a pool's next instance is to boot from: a version, or what it booted from before
 // the first prototype.
 type Target struct {
 	Version   string         // name of an image version of the pool; "" with Former
@@ -249,8 +249,8 @@ type Bad struct {
 	Nodes  bool   // its nodes did not do well
 }
 
-// Secrets is what a pool's recipe holds and a provider does not show. It is nowhere saved; whoever
-// wants a former model back must have it.
+// Secrets is what a pool's recipe has and a provider does not show. It is saved nowhere; to go
+// back to a former model, the user must supply it.
 type Secrets struct {
 	CustomData []byte // nil leaves what the model has
 	// Protected are the protected settings of extensions, JSON objects by name; nil
@@ -258,8 +258,8 @@ type Secrets struct {
 	Protected map[string]json.RawMessage
 }
 
-// Offers says whether the version of a target has to be offered. One that a person alone withholds
-// is of no account to a pool that refers to versions.
+// Offers says whether the version of a target has to be offered. One that only a person has
+// excluded makes no difference to a pool that refers to versions.
 func (t Target) Offers() bool {
 	if t.Seen == nil || !t.Seen.Withheld() {
 		return false

@@ -26,8 +26,8 @@ type PromoteOptions struct {
 }
 
 // PromoteVersion makes a hidden version what the pool's next instance boots from, as a run does
-// that proved it. A version that is withdrawn returns by a rollback to its name only. Repeated, it
-// changes nothing.
+// that proved it. A withdrawn version can only be used again by a rollback that names it.
+// Repeated, it changes nothing.
 func (e *Engine) PromoteVersion(ctx context.Context, opts PromoteOptions) (Rollback, error) {
 	if err := opts.validate(); err != nil {
 		return Rollback{}, err

@@ -141,7 +141,7 @@ func (e *ProofError) reason() string {
 	return e.Findings[0].String()
 }
 
-// What the reasons of events on nodes are that tell of something bad.
+// The reasons of Warning events on nodes.
 const (
 	EventProofFailed       = "KaminoProofFailed"
 	EventProofInconclusive = "KaminoProofInconclusive"

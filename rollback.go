@@ -207,16 +207,15 @@ func (o overview) targetsHint(but ...string) string {
 	return "choose with --to " + strings.Join(names, ", ")
 }
 
-// Rollback points the model of a pool at an earlier version, or forward at a
-// later one, by one conditional write under the pool's lease. It begins with giving
-// back what earlier runs of the pool left, but for a version that is still being built,
-// which it waits for at its end. With that write the
-// ledger says that the versions newer than the target are not to be chosen again,
-// one that is still being built included; then they are marked, and a mark on the
-// target itself is taken off. A mark that
-// cannot be written is told and does not stop the rollback. Instances that run
-// stay as they are. Repeated, it changes nothing, but for secrets: they are
-// written whenever they are given, since no provider shows them.
+// Rollback points the model of a pool at an earlier version, or forward at a later one,
+// by one conditional write under the pool's lease. It begins with giving back what
+// earlier runs of the pool left, but for a version that is still being built, which it
+// waits for at its end. With that write the ledger says that the versions newer than
+// the target are not to be chosen again, one that is still being built included; then
+// they are marked, and a mark on the target itself is removed. A mark that cannot be
+// written is reported and does not stop the rollback. Instances that run stay as they
+// are. Repeated, it changes nothing, but for secrets: they are written whenever they
+// are given, since no provider shows them.
 func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, error) {
 	o, err := e.onePool(ctx, opts.Pool, opts.DryRun, func(v Artifact) bool { return CompareVersions(v.Name, opts.To) != 0 })
 	if err != nil {

@@ -60,7 +60,7 @@ type PoolStatus struct {
 	Error    string    `json:"error,omitempty"` // why the pool could not be read
 }
 
-// NextRun is what something in the cluster that starts runs by itself tells of the next one.
+// NextRun is the next run of something in the cluster that starts runs, such as a CronJob.
 type NextRun struct {
 	By string     `json:"by,omitempty"` // a NodePrototype or a CronJob; "" where they could not be read
 	At *time.Time `json:"at,omitempty"` // not before; nil where that is not known, or there is none

@@ -330,11 +330,11 @@ func (r *Run) lookFailedVersion(ctx context.Context) (Next, error) {
 	return done(v.Name + " is in order"), nil
 }
 
-// Prunable lists the versions that may go, oldest first: ours, older than the newest keep that were
-// promoted, and used by no model, no instance, and no way back. What was withdrawn counts apart, as
-// its reason speaks against its donor, and so does what was never offered: of each the newest apart
-// stay, and all that may yet be promoted. So does a version that the pool may stick to, and
-// one that only its name makes old, and with any doubt a version stays.
+// Prunable lists the versions that may be deleted, oldest first: ours, older than the newest keep
+// that were promoted, and used by no model, no instance, and no way back. What was withdrawn counts
+// apart, as its reason speaks against its donor, and so does what was never offered: of each the
+// newest apart stay, and all that may yet be promoted. So does a version that the pool may stick
+// to, and one that only its name makes old, and with any doubt a version stays.
 func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact {
 	var out []Artifact
 	promoted, withdrawn, hidden := 0, 0, 0

@@ -31,8 +31,8 @@ func (a Artifact) Offered() Artifact {
 	return a
 }
 
-// Withdrawn is a version as whoever withdraws it writes it. That it passed its proof stays said of
-// it, unless its nodes are why it is withdrawn.
+// Withdrawn is a version as whoever withdraws it writes it. Its tag still says that it passed its
+// proof, unless its nodes are why it is withdrawn.
 func (a Artifact) Withdrawn(bad Bad) Artifact {
 	untried := a.untried()
 	a = a.offering(offerWithdrawn)

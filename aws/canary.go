@@ -30,7 +30,8 @@ const tagCanaryName = "kamino-canary-name"
 // blockedCodes are refusals of a launch that say nothing of the image.
 var blockedCodes = []string{"InsufficientInstanceCapacity", "InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "InsufficientFreeAddressesInSubnet", "Unsupported"}
 
-// CanaryFit tells what a canary would be. One that cannot be kept free of other pods is none.
+// CanaryFit reports what a canary would be, and refuses one that cannot be kept free of other
+// pods.
 func (p *Provider) CanaryFit(ctx context.Context, pool kamino.Pool) (kamino.CanaryFit, error) {
 	g, err := p.read(ctx, pool.ID)
 	if err != nil {
@@ -87,7 +88,7 @@ func (g group) size() string {
 	return string(g.data.InstanceType)
 }
 
-// Canaries lists them by tag; terminated ones are none.
+// Canaries lists them by tag, without terminated ones.
 func (p *Provider) Canaries(ctx context.Context, pool kamino.Pool) ([]kamino.Canary, error) {
 	all, err := once(ctx, "canaries", func() ([]types.Instance, error) { return p.canaries(ctx, filter("tag-key", tagCanaryName)) })
 	if err != nil {

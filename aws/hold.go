@@ -30,8 +30,8 @@ func resumeLaunch(group string) string {
 
 var _ kamino.Holder = (*Provider)(nil)
 
-// Holding reads how an instance stands in its group. The tag on the group is the last that Release
-// takes away.
+// Holding reads how an instance stands in its group. The tag on the group is the last thing that
+// Release removes.
 func (p *Provider) Holding(ctx context.Context, pool kamino.Pool, id kamino.InstanceID) (kamino.Holding, error) {
 	g, in, err := p.member(ctx, pool, id)
 	ours := g.AutoScalingGroupName != nil && suspendedByUs(g)

@@ -16,7 +16,7 @@ import (
 // (https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-tagging.html).
 const groupTag = "aws:autoscaling:groupName"
 
-// Instance reads one instance. One that is terminated is gone.
+// Instance reads one instance. A terminated one does not exist.
 func (p *Provider) Instance(ctx context.Context, id kamino.InstanceID) (kamino.Instance, error) {
 	name, err := instanceID(id)
 	if err != nil {

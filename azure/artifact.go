@@ -49,7 +49,8 @@ func (p *Provider) Address(pool kamino.Pool, kind kamino.Kind, name string) stri
 // Homes are a gallery, and in it an image definition.
 func (p *Provider) Homes() []kamino.Kind { return []kamino.Kind{kamino.Gallery, kamino.Definition} }
 
-// Find reads artifacts. What does not exist, nor its parents, is no error.
+// Find reads artifacts. If they or their parents do not exist, it returns none
+// and no error.
 func (p *Provider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind, name string) ([]kamino.Artifact, error) {
 	at, err := p.place(pool)
 	if err != nil {

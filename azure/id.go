@@ -59,7 +59,7 @@ func parseInstance(id kamino.InstanceID) (scaleSet, string, error) {
 	return v, vm, nil
 }
 
-// PoolOf tells the scale set of an instance from its ID.
+// PoolOf derives the scale set of an instance from its ID.
 func (p *Provider) PoolOf(_ context.Context, id kamino.InstanceID) (kamino.PoolID, error) {
 	v, _, err := parseInstance(id)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Look remembers the scale sets of resource groups for a while: each pool is asked for its
+// Look caches the scale sets of resource groups for a while: each pool is asked for its
 // canaries, which stand in the list of all, and a look at a thousand pools would read a thousand
 // lists of a thousand. Runs go without it. Who has one renews it.
 type Look struct {
@@ -23,7 +23,7 @@ type group struct {
 
 type lookKey struct{}
 
-// NewLook returns one that has seen nothing yet.
+// NewLook returns an empty one.
 func NewLook() *Look { return &Look{groups: map[string]*group{}} }
 
 // Context returns a context whose calls share what the look has seen.

@@ -29,8 +29,9 @@ type writtenVM struct {
 	secrets   *[sha256.Size]byte // of the secrets that went with it; nil for none
 }
 
-// ExtensionRule keeps extensions of the model that are no bootstrap. Publisher
-// and Type are compared without case; a "*" at the end stands for any rest.
+// ExtensionRule keeps extensions of the model that do not bootstrap nodes.
+// Publisher and Type are compared without case; a "*" at the end stands for any
+// rest.
 type ExtensionRule struct{ Publisher, Type string }
 
 // BillingExtensions are the rules that hold without configuration: the

@@ -34,8 +34,8 @@ var resources = map[string]string{
 
 // Apply applies a manifest by server-side apply
 // (https://kubernetes.io/docs/reference/using-api/server-side-apply/), and takes over fields that
-// others wrote. Doing it twice is the same as once. With dryRun the API server checks it and keeps
-// nothing; what lies in a namespace that does not exist yet is not checked then.
+// others wrote. It is idempotent. With dryRun the API server checks it and keeps nothing; what
+// lies in a namespace that does not exist yet is not checked then.
 func (c *Cluster) Apply(ctx context.Context, manifest string, dryRun bool) (Applied, error) {
 	var meta metav1.PartialObjectMetadata
 	if err := yaml.Unmarshal([]byte(manifest), &meta); err != nil {

@@ -69,7 +69,7 @@ func (c *Cluster) PreflightProof(ctx context.Context, probe []byte) error {
 	return explain("create jobs.batch -n "+job.Namespace, err)
 }
 
-// AdmitCanary cordons a canary's node and takes the taint off that it registered with. A kubelet
+// AdmitCanary cordons a canary's node and removes the taint that it registered with. A kubelet
 // that has just come up writes its status often: a node that changed is read and tried again.
 func (c *Cluster) AdmitCanary(ctx context.Context, n kamino.Node) error {
 	const tries = 4
@@ -131,7 +131,8 @@ var validImage = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.
 	`[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*` +
 	`(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,})?$`)
 
-// CheckProbe tells what of an operator's Job is wrong that its text shows, as PreflightProof does.
+// CheckProbe reports what is wrong with an operator's Job as far as its text shows, as
+// PreflightProof does.
 func CheckProbe(text []byte) error {
 	_, err := readProbe(text, "preflight", kamino.Node{Name: "preflight"})
 	return err
@@ -287,8 +288,7 @@ type seenSpace struct {
 	at time.Time
 }
 
-// Paused reads the stop switch. Who asks right after Preflight, and is the first, is told what that
-// has read.
+// Paused reads the stop switch. The first call right after Preflight returns what that has read.
 func (c *Cluster) Paused(ctx context.Context) (kamino.Pause, error) {
 	if seen := c.space.Swap(nil); seen != nil && c.opts.Clock.Now().Sub(seen.at) < 5*time.Second {
 		return pauseOf(seen.Annotations), nil
@@ -311,8 +311,8 @@ func pauseOf(annotations map[string]string) kamino.Pause {
 	return by
 }
 
-// Pause turns the stop switch, with a merge patch (RFC 7396), in which null takes away. An API
-// server that does not tell who asks, as before Kubernetes 1.28, is no reason not to.
+// Pause sets the stop switch, with a merge patch (RFC 7396), in which null removes. It also
+// works if the API server does not say who asks, as before Kubernetes 1.28.
 func (c *Cluster) Pause(ctx context.Context, reason string) error {
 	annotations := map[string]any{kamino.AnnotationPaused: nil, kamino.AnnotationPausedBy: nil}
 	if reason != "" {

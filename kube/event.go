@@ -32,7 +32,7 @@ func eventType(reason string) string {
 }
 
 // Record writes an event of the node. It waits for the answer, but not for
-// long, and whether it was written is not told.
+// long, and does not report whether it was written.
 func (c *Cluster) Record(ctx context.Context, node kamino.Node, run, reason, message string) {
 	ctx, cancel := c.opts.Clock.WithTimeout(ctx, eventTimeout)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 
 // EndJobs asks for the end of the jobs and cron jobs of a release of the chart vmss-prototype,
 // and says how many are still there. A job is there until its pods are gone, which get SIGTERM
-// and the time of their spec to give back what they took. Doing it again is the same as once.
+// and the time of their spec to give back what they took. It is idempotent.
 func (c *Cluster) EndJobs(ctx context.Context, namespace, release string) (left int, err error) {
 	selector := metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=run,app.kubernetes.io/instance=" + release}
 	dependents := metav1.DeletePropagationForeground

@@ -72,8 +72,8 @@ func (c *Cluster) Lease(ctx context.Context, pool kamino.PoolID) (kamino.Lease, 
 	return c.standing(pool, g.here, g.elsewhere)
 }
 
-// Leases reads the leases of all pools. One that cannot be read, or that stands in a namespace that
-// nobody named, has an Err.
+// Leases reads the leases of all pools. One that cannot be read, or is in a namespace that nobody
+// named, has an Err.
 func (c *Cluster) Leases(ctx context.Context) ([]kamino.Lease, error) {
 	items, err := c.allLeases(ctx, metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy})
 	if err != nil {
@@ -237,7 +237,7 @@ func PoolOfLease(annotations map[string]string) kamino.PoolID {
 	return kamino.PoolID(annotations[annotationPool])
 }
 
-// TrimLease leaves of a lease's annotations what tells of its pool and of the run that holds it.
+// TrimLease keeps those annotations of a lease that name its pool and the run that holds it.
 func TrimLease(annotations map[string]string) {
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
 		return key != annotationPool && key != annotationProcess && key != annotationRecord

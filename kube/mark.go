@@ -36,7 +36,7 @@ func (c *Cluster) Mark(ctx context.Context, node kamino.Node, mark kamino.Mark) 
 	return c.mark(ctx, node, &mark)
 }
 
-// Unmark takes our marks off a node and gives back what stood there before, with the same care.
+// Unmark removes our marks from a node and restores what was there before, with the same care.
 func (c *Cluster) Unmark(ctx context.Context, node kamino.Node) error { return c.mark(ctx, node, nil) }
 
 // mark makes the marks on a node those given, nil for none.

@@ -49,8 +49,8 @@ func NodesOnce(ctx context.Context) context.Context {
 
 type bareKey struct{}
 
-// NodesBare returns a context with which lists of nodes leave out what images nodes have cached,
-// for commands that ask for none: most of what a node with 50 images takes of memory.
+// NodesBare returns a context with which lists of nodes omit cached images, for commands that
+// need none: most of what a node with 50 images takes of memory.
 func NodesBare(ctx context.Context) context.Context {
 	return context.WithValue(ctx, bareKey{}, true)
 }
