@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -59,6 +60,7 @@ func (c *doctorCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.allowed(ctx, engine.Cluster, &checks[0])
 	more, err := engine.Doctor(ctx, opts, c.donor)
 	if err != nil {
 		return err
@@ -91,6 +93,23 @@ func (c *doctorCommand) image(ctx context.Context) kamino.Check {
 		return kamino.Check{Name: "image", State: kamino.CheckFailed, Found: err.Error(), Do: kamino.Hint(err)}
 	}
 	return kamino.Check{Name: "image", State: kamino.CheckPassed, Found: c.global.SealImage}
+}
+
+// allowed warns of an image that the cluster lets seal no disk: without a candidate nothing else
+// tries it. Whoever may not read the list is not told.
+func (c *doctorCommand) allowed(ctx context.Context, cluster kamino.Cluster, check *kamino.Check) {
+	p, ok := cluster.(interface {
+		SealImages(ctx context.Context) (images []string, release string, err error)
+	})
+	if !ok || check.State != kamino.CheckPassed {
+		return
+	}
+	images, _, err := p.SealImages(ctx)
+	if err != nil || slices.Contains(images, c.global.SealImage) {
+		return
+	}
+	check.State, check.Found = kamino.CheckWarned, c.global.SealImage+" is not one of the images that may seal disks"
+	check.Do = "kamino init --seal-image " + c.global.SealImage + ", or the value sealImages of the chart kamino-base"
 }
 
 func printChecks(w io.Writer, checks []kamino.Check) {

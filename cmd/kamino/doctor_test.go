@@ -36,6 +36,8 @@ func TestDoctor(t *testing.T) {
 		{name: "a node of choice", args: []string{"--target-node", "n3"}, passed: fine},
 		{name: "no image", world: func(w *fakeWorld) { delete(w.env, "POD_IMAGE") }, passed: strings.TrimPrefix(fine, "image "), failed: "image", do: "--image NAME@sha256:DIGEST"},
 		{name: "image not pinned", args: []string{"--image", "kamino:latest"}, passed: strings.TrimPrefix(fine, "image "), failed: "image", do: "--image NAME@sha256:DIGEST"},
+		{name: "image that may not seal disks", world: func(w *fakeWorld) { w.cluster.noImages = true },
+			passed: strings.TrimPrefix(fine, "image "), warned: "image", do: "kamino init --seal-image " + fakeSealImage},
 		{name: "cluster not prepared", world: func(w *fakeWorld) {
 			w.cluster.unprepared = kamino.WithHint(errors.New("not prepared"), "kamino init")
 		}, passed: strings.Replace(fine, "cluster ", "", 1), failed: "cluster", do: "kamino init"},

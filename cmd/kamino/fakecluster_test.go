@@ -13,6 +13,8 @@ import (
 	"kamino.dev/kamino"
 )
 
+var fakeSealImage = "registry.invalid/kamino@sha256:" + strings.Repeat("0", 64)
+
 // fakeCluster is a cluster that is a table, too.
 type fakeCluster struct {
 	kamino.Examiner
@@ -26,6 +28,14 @@ type fakeCluster struct {
 	doubtful   bool  // Rehearse doubts that the pods will leave
 	unprepared error // what Preflight says
 	sealPod    error // what RehearseSeal says
+	noImages   bool  // no image may seal disks
+}
+
+func (c *fakeCluster) SealImages(context.Context) (images []string, release string, err error) {
+	if c.noImages {
+		return nil, "", nil
+	}
+	return []string{fakeSealImage}, "", nil
 }
 
 func (*fakeCluster) PreflightProof(context.Context, []byte) error { return nil }
@@ -156,7 +166,7 @@ func newFakeWorld() *fakeWorld {
 		cloud:   newFakeCloud(),
 		cluster: &fakeCluster{nodes: map[string]*kamino.Node{}, pods: map[string][]kamino.Pod{}, leases: map[kamino.PoolID]kamino.Lease{}},
 		now:     time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
-		env:     map[string]string{"POD_IMAGE": "registry.invalid/kamino@sha256:" + strings.Repeat("0", 64)},
+		env:     map[string]string{"POD_IMAGE": fakeSealImage},
 	}
 }
 
