@@ -277,13 +277,14 @@ func (f *Factory) hold(image string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return "", err
 	}
-	if exists(to) {
-		return to, nil
+	err = os.Link(image, to)
+	if err != nil && !os.IsExist(err) {
+		err = os.Symlink(image, to) // the cache is on another file system, and stays
 	}
-	if err := os.Link(image, to); err != nil {
-		return to, os.Symlink(image, to) // the cache is on another file system, and stays
+	if os.IsExist(err) { // another instance of the image holds it, perhaps since a moment ago
+		err = nil
 	}
-	return to, nil
+	return to, err
 }
 
 // Remove deletes what was kept for a snapshot or version. Disks made from it keep its content.

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"text/template"
@@ -165,6 +166,26 @@ func TestDisks(t *testing.T) {
 	}
 	if err := check(ctx, at("version")); err == nil {
 		t.Error("qemu-img check finds nothing wrong with a torn image")
+	}
+}
+
+// TestHold: instances that are made at the same time hold the same image.
+func TestHold(t *testing.T) {
+	f := &Factory{dir: t.TempDir()}
+	for image := range 50 {
+		path := filepath.Join(f.dir, fmt.Sprint(image))
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if to, err := f.hold(path); err != nil || !exists(to) {
+					t.Errorf("%s: %v", to, err)
+				}
+			})
+		}
+		all.Wait()
 	}
 }
 
