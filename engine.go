@@ -258,7 +258,14 @@ func (e *Engine) setPaused(ctx context.Context, reason string) error {
 	if p == nil {
 		return fmt.Errorf("pause: %w", ErrUnsupported)
 	}
-	return p.Pause(ctx, reason)
+	err := p.Pause(ctx, reason)
+	switch {
+	case err == nil:
+		return nil
+	case reason == "":
+		return fmt.Errorf("resume: %w", err)
+	}
+	return fmt.Errorf("pause: %w", err)
 }
 
 // Pause is the state of the stop switch. Who set it and when is unknown if an earlier kamino, or

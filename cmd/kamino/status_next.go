@@ -60,9 +60,10 @@ func readStarters(ctx context.Context, a *app) []starter {
 		return []starter{unknownStarter(err)}
 	}
 	var out []starter
-	raw, err := client.Discovery().RESTClient().Get().AbsPath("apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version, "nodeprototypes").DoRaw(ctx)
+	answer := client.Discovery().RESTClient().Get().AbsPath("apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version, "nodeprototypes").Do(ctx)
 	var declared v1alpha1.NodePrototypeList
-	if err == nil {
+	err = answer.Error() // Raw's says "unknown" of what was refused
+	if raw, _ := answer.Raw(); err == nil {
 		err = json.Unmarshal(raw, &declared)
 	}
 	if err != nil && !apierrors.IsNotFound(err) { // a cluster without the kind has none

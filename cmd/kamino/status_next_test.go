@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,7 +60,7 @@ func TestNextRun(t *testing.T) {
 		{"the program by its path", "404", `{"items":[` + strings.Replace(cron("path", ``, `"auto-update","--pool=pool1"`), `"args"`, `"command":["/tini","--","/kamino"],"args"`, 1) + "]}", []string{`by CronJob k/path, schedule "0 3 * * *"; never started yet`}},
 		{"an image that will be too old", proto(`"pool":"pool1"`, `"nextRun":"2026-11-21T01:00:00Z","conditions":[{"type":"Ready","reason":"UpToDate","observedGeneration":2}]`), `{}`,
 			[]string{"at the latest 2026-11-21T01:00:00Z, by NodePrototype one, at any time; UpToDate"}},
-		{"not allowed", "403", "403", []string{"unknown: list NodePrototypes: ", "unknown: list CronJobs: "}},
+		{"not allowed", "403", "403", []string{"unknown: list NodePrototypes: nodeprototypes is forbidden", "unknown: list CronJobs: cronjobs is forbidden"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,6 +71,7 @@ func TestNextRun(t *testing.T) {
 					w.WriteHeader(http.StatusNotFound)
 				case body == "403":
 					w.WriteHeader(http.StatusForbidden)
+					_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"` + path.Base(r.URL.Path) + ` is forbidden","reason":"Forbidden","code":403}`))
 				default:
 					_, _ = w.Write([]byte(body))
 				}
