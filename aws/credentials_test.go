@@ -2,11 +2,13 @@ package aws_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,42 @@ import (
 	"kamino.dev/kamino/aws"
 	"kamino.dev/kamino/aws/emulator"
 )
+
+// TestCredentialsLapse: who gave credentials does not answer when they have run out. That is waited
+// for, as any service; who never gave some is told what to set.
+func TestCredentialsLapse(t *testing.T) {
+	for name, tt := range map[string]struct {
+		down  func(http.ResponseWriter)
+		wants []error // of one call after the other
+	}{
+		"no answer": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, []error{kamino.ErrForbidden, nil, kamino.ErrUnavailable, nil}},
+		"500":       {func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }, []error{nil, kamino.ErrUnavailable, nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var up atomic.Bool
+			agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if !up.Load() {
+					tt.down(w)
+					return
+				}
+				_ = json.NewEncoder(w).Encode(map[string]any{"AccessKeyId": "AKIANODES", "SecretAccessKey": "not-a-secret", "Token": "t", "Expiration": time.Now().Add(-time.Second).UTC().Format(time.RFC3339)})
+			}))
+			t.Cleanup(agent.Close)
+			c := begin(t, setting{server: func(s *emulator.Server) { s.Identities = []emulator.Identity{{AccessKey: "AKIANODES"}} }})
+			t.Setenv("AWS_ACCESS_KEY_ID", "")
+			t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+			t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", agent.URL+"/v1/credentials")
+			p, err := aws.New(aws.Config{})
+			c.must(err)
+			for i, want := range tt.wants {
+				up.Store(want == nil)
+				if _, err := p.Pool(t.Context(), "aws:eu-central-1/blue"); !errors.Is(err, want) {
+					t.Errorf("call %d: %v, want %v", i+1, err, want)
+				}
+			}
+		})
+	}
+}
 
 // TestCredentials: a pod finds its role by a web identity (IRSA) or by EKS Pod Identity, a person
 // his profile, and a node's own role is found last. What has run out is fetched anew and signs

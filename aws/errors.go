@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	transport "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
 
@@ -42,7 +44,31 @@ var (
 	expiredCodes  = []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 )
 
+// errLapsed: credentials that were there before cannot be renewed.
+var errLapsed = errors.New("renew the credentials")
+
+// lasting tells credentials that were never there from those that cannot be renewed at the moment,
+// as while STS, the metadata service or the agent of EKS Pod Identity does not answer. Each is
+// asked once (see New), and a run outlives many credentials.
+type lasting struct {
+	sdk.CredentialsProvider
+	had atomic.Bool
+}
+
+func (l *lasting) Retrieve(ctx context.Context) (sdk.Credentials, error) {
+	c, err := l.CredentialsProvider.Retrieve(ctx)
+	if err == nil {
+		l.had.Store(true)
+	} else if l.had.Load() && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errLapsed, err)
+	}
+	return c, err
+}
+
 func classify(err error) error {
+	if errors.Is(err, errLapsed) && !hasCode(err, forbiddenCodes...) {
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, err.Error()), "check that STS, the metadata service or the agent of EKS Pod Identity answers, whichever gives the credentials")
+	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

@@ -77,6 +77,7 @@ func New(c Config) (*Provider, error) {
 		loaded.HTTPClient = transport.NewBuildableClient()
 	}
 	loaded.HTTPClient = whole{loaded.HTTPClient, c.Heard}
+	loaded.Credentials = &lasting{CredentialsProvider: loaded.Credentials}
 	p := &Provider{config: c, region: loaded.Region, known: newKnown(), groups: map[string]string{}}
 	p.ec2, p.scaling, p.ssm = newCalls(loaded)
 	return p, nil
