@@ -190,10 +190,14 @@ func (c *Cluster) notAdmitted(err error) error {
 			Code: kamino.CodeSealPod, Field: "namespace", Value: kamino.SystemNamespace, Why: err.Error(),
 			Do: "the seal pod must be privileged; a cluster administrator allows that in the namespace with: kamino init"}}}
 	}
-	return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{
-		Code: kamino.CodeSealPod, Field: "image", Value: c.opts.SealImage, Why: err.Error(),
-		Do: "if that image may not seal disks yet, a cluster administrator allows it with: kamino init --seal-image " + c.opts.SealImage +
-			", or in the value sealImages of the chart kamino-base"}}}
+	do := "if that image may not seal disks yet, a cluster administrator allows it with: kamino init --seal-image " + c.opts.SealImage +
+		", or in the value sealImages of the chart kamino-base"
+	if strings.Contains(err.Error(), "no params found for policy binding") {
+		// An API server whose last binding to a ConfigMap was deleted watches ConfigMaps no more:
+		// https://github.com/kubernetes/kubernetes/issues/130887 (seen with 1.36.3).
+		do += "; if kubectl get configmap -n " + kamino.SystemNamespace + " " + sealImages + " -o yaml lists it, the policies were deleted and created again: restart each kube-apiserver"
+	}
+	return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: "image", Value: c.opts.SealImage, Why: err.Error(), Do: do}}}
 }
 
 // mayCreatePods tells an authorizer's "forbidden" from that of admission.

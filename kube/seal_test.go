@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,6 +115,28 @@ func TestSealRefused(t *testing.T) {
 	refused := (*kamino.RefusedError)(nil)
 	if !errors.As(err, &refused) || !strings.Contains(refused.Refusals[0].Do, "must be privileged") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestListUnseen: where the API server does not find the list of images, the hint says when it is
+// the API server that has to be restarted; of another refusal of the policy it does not.
+func TestListUnseen(t *testing.T) {
+	for why, restart := range map[string]bool{
+		"failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction": true,
+		"the image is not one of those that may seal disks":                                                   false,
+	} {
+		client := fake.NewClientset()
+		client.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(podsResource, "x", errors.New(why))
+		})
+		client.PrependReactor("create", "selfsubjectaccessreviews", func(ktesting.Action) (bool, runtime.Object, error) {
+			return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
+		})
+		err := NewForClient(client, Options{SealImage: "i"}).StartAgent(t.Context(), kamino.Node{Name: "n1"}, kamino.TaskSeal, kamino.SealOrder{Run: "r1"})
+		refused := (*kamino.RefusedError)(nil)
+		if !errors.As(err, &refused) || strings.Contains(refused.Refusals[0].Do, "restart each kube-apiserver") != restart {
+			t.Errorf("%s: %v", why, err)
+		}
 	}
 }
 
