@@ -151,7 +151,7 @@ func TestTrialMoved(t *testing.T) {
 			}
 			was, told := birth(w), false
 			do(w, &proc{tune: heard(func(ev kamino.Event) {
-				told = told || ev.Kind == kamino.Warned && strings.Contains(ev.Message, "was changed since by someone else")
+				told = told || ev.Kind == kamino.Warned && strings.Contains(ev.Message, "someone else has changed since")
 			})})
 			w.advance(w.now.Add(time.Minute))
 			if birth(w) != was || v.Tags[kamino.TagBad] != "" || !told {
