@@ -422,6 +422,7 @@ func (e *Engine) withdrawLate(ctx context.Context, o overview, version string, l
 	e.report(Event{Kind: Warned, Pool: o.pool.Name, Step: InWatch, Percent: -1, Message: proof.Error()})
 	bad := badBy(proof)
 	if _, err := e.WithdrawVersion(ctx, WithdrawOptions{Pool: string(o.id), Version: version, Reason: bad.Reason, nodes: bad.Nodes}); err != nil {
+		proof.Kept = true
 		return errors.Join(proof, fmt.Errorf("withdraw version %s: %w", version, err))
 	}
 	return WithHint(proof, "the version is withdrawn: kamino status shows what the pool's next node boots from")

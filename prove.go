@@ -124,6 +124,8 @@ type ProofError struct {
 	Version  string
 	Outcome  Outcome
 	Findings []Finding // the first is the reason
+	// Kept says that new nodes boot from it all the same: no version could take its place.
+	Kept bool
 }
 
 func (e *ProofError) Error() string {

@@ -71,9 +71,11 @@ func TestDerive(t *testing.T) {
 			w.view.Plan.Action = kamino.DoFinish
 			w.own = &run{ended: now.Add(-20 * time.Second), err: &kamino.HeldError{}}
 		}, "Running", "Unknown", false, 40 * time.Second},
-		"nothing":               {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.nothing() }, "UpToDate", "True", false, 0},
-		"nothing, suspended":    {func(w *world, s *v1alpha1.NodePrototypeSpec) { w.nothing(); s.Suspend = true }, "UpToDate", "True", false, 0},
-		"nothing, but to patch": {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.nothing(); w.patchDue = true }, "NeedsRun", "Unknown", true, 0},
+		"nothing":                              {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.nothing() }, "UpToDate", "True", false, 0},
+		"nothing, suspended":                   {func(w *world, s *v1alpha1.NodePrototypeSpec) { w.nothing(); s.Suspend = true }, "UpToDate", "True", false, 0},
+		"nothing, but to patch":                {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.nothing(); w.patchDue = true }, "NeedsRun", "Unknown", true, 0},
+		"nothing, and new nodes are not Ready": {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.nothing(); w.unfit.err = errors.New("x") }, "NewNodesNotReady", "False", false, 0},
+		"due, and new nodes are not Ready":     {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.unfit.err = errors.New("x") }, "NeedsRun", "Unknown", true, 0},
 		"old soon": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
 			w.nothing()
 			built := now.Add(-23 * time.Hour)

@@ -121,6 +121,7 @@ func (r *reconciler) look(ctx context.Context, p *v1alpha1.NodePrototype, opts k
 		}
 		return w, pool, nil
 	}
+	w.unfit = r.unfit(pool, w.view.Status.Next)
 	w.patchDue = p.Spec.Patch != nil && w.window.open && lastPatch(w).Before(patchedBy(w))
 	return w, pool, nil
 }
@@ -303,6 +304,13 @@ func (r *reconciler) forget(name string) {
 type watching struct {
 	version string
 	cancel  context.CancelFunc
+	unfit   unfit // how it ended
+}
+
+// unfit is why new nodes of a version are not Ready that is next all the same.
+type unfit struct {
+	err error // nil: they are, or are not watched
+	at  time.Time
 }
 
 // watch has new nodes watched after a promotion by whomever, for as long as the spec says and is
@@ -327,7 +335,7 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 		was.cancel()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r.watches[pool] = watching{st.Next, cancel}
+	r.watches[pool] = watching{version: st.Next, cancel: cancel}
 	promoted := kamino.PoolResult{Pool: pool, Name: st.Name, Result: &kamino.Result{Pool: pool, Version: st.Next, Changed: true}}
 	r.runs.busy.Go(func() {
 		defer cancel()
@@ -335,8 +343,7 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 		if err != nil && ctx.Err() == nil {
 			r.opts.Log.Error("watch of new nodes ended", "prototype", name, "version", st.Next, "error", err, "hint", kamino.Hint(err))
 			r.runs.ended(name, pool.Name(), nil, err)
-			if proof := (*kamino.ProofError)(nil); !errors.As(err, &proof) {
-				r.unwatch(pool, st.Next)
+			if !r.judged(pool, st.Next, err) {
 				return
 			}
 		}
@@ -344,11 +351,33 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 	})
 }
 
-// unwatch lets a later pass watch again what could not be watched to the end.
-func (r *reconciler) unwatch(pool kamino.PoolID, version string) {
+// judged says whether a watch ended by a verdict, and keeps that where the version is next all the
+// same. What could not be watched to the end, a later pass watches again.
+func (r *reconciler) judged(pool kamino.PoolID, version string, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.watches[pool].version == version {
+	proof, one := (*kamino.ProofError)(nil), r.watches[pool]
+	is := errors.As(err, &proof)
+	switch {
+	case one.version != version:
+	case !is:
+		delete(r.watches, pool)
+	case proof.Kept:
+		one.unfit = unfit{err, r.seen.Clock.Now()}
+		r.watches[pool] = one
+	}
+	return is
+}
+
+// unfit is what the watch of the version that is next found. That of another one is over: named
+// again, it is watched again.
+func (r *reconciler) unfit(pool kamino.PoolID, next string) unfit {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one, on := r.watches[pool]
+	if on && one.version != next {
+		one.cancel()
 		delete(r.watches, pool)
 	}
+	return r.watches[pool].unfit
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -23,6 +24,26 @@ type barred struct {
 func (b barred) Nodes(context.Context) ([]kamino.Node, error) {
 	b.asked.Add(1)
 	return nil, fmt.Errorf("list nodes: %w", kamino.ErrForbidden)
+}
+
+// TestUnfit: what the watch of a version found counts as long as that is next; named again later,
+// it is watched again.
+func TestUnfit(t *testing.T) {
+	bad := &kamino.ProofError{Version: "v2", Outcome: kamino.ProofFailed, Kept: true}
+	r := &reconciler{seen: &kamino.Engine{Clock: kamino.WallClock{}}, watches: map[kamino.PoolID]watching{"/pools/blue": {version: "v2", cancel: func() {}}}}
+	if !r.judged("/pools/blue", "v2", bad) || !errors.Is(r.unfit("/pools/blue", "v2").err, bad) {
+		t.Errorf("the verdict is lost: %+v", r.watches)
+	}
+	if got := r.unfit("/pools/blue", "v1"); got.err != nil {
+		t.Errorf("of another version: %+v", got)
+	}
+	if _, on := r.watches["/pools/blue"]; on {
+		t.Error("v2 would not be watched again")
+	}
+	r.watches["/pools/blue"] = watching{version: "v3", cancel: func() {}}
+	if withdrawn := (&kamino.ProofError{Version: "v3", Outcome: kamino.ProofFailed}); !r.judged("/pools/blue", "v3", withdrawn) || r.unfit("/pools/blue", "v3").err != nil {
+		t.Errorf("a version that was withdrawn: %+v", r.watches)
+	}
 }
 
 // TestWatchAgain: new nodes that may not be listed for a while are not left unwatched for good, and

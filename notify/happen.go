@@ -140,11 +140,22 @@ func Failure(run, pool string, at time.Time, err error) Happening {
 	if pool != "" {
 		text, look = "a run of pool "+pool+" failed: ", "kamino status --pool "+pool+" -o wide"
 	}
-	text += cut(err.Error())
-	if hint := kamino.Hint(err); hint != "" && len(text)+len(hint) < longest {
+	return Happening{Key: "failed/" + cmp.Or(run, fmt.Sprint(at.Unix())), Reason: RunFailed, Warning: true, Pool: pool, At: at, Text: text + said(err, longest-len(text)), Type: look}
+}
+
+// Unfit is that new nodes of a version are not Ready, and that it could not be withdrawn.
+func Unfit(version, pool string, at time.Time, err error) Happening {
+	text := fmt.Sprintf("new nodes of pool %s boot from version %s and are not Ready: ", pool, version)
+	return Happening{Key: "unfit/" + version, Reason: kamino.EventProofFailed, Warning: true, Pool: pool, At: at, Text: text + said(err, longest-len(text)), Type: "kamino status --pool " + pool + " -o wide"}
+}
+
+// said is what an error says, and its hint where there is room.
+func said(err error, room int) string {
+	text := cut(err.Error())
+	if hint := kamino.Hint(err); hint != "" && len(text)+len(hint) < room {
 		text += "; " + cut(hint)
 	}
-	return Happening{Key: "failed/" + cmp.Or(run, fmt.Sprint(at.Unix())), Reason: RunFailed, Warning: true, Pool: pool, At: at, Text: text, Type: look}
+	return text
 }
 
 func sum(s string) string {

@@ -156,4 +156,5 @@ const (
 	ReasonInvalid      = "InvalidSpec"
 	ReasonUnreadable   = "Unreadable" // the pool could not be read
 	ReasonPromotion    = "PromotionFailed"
+	ReasonUnfit        = "NewNodesNotReady" // and no version can take the place of theirs
 )

@@ -94,7 +94,9 @@ func (r *Runs) proved(pool string, err error) {
 		return
 	}
 	r.proofs.WithLabelValues(pool, "failed").Inc()
-	r.withdrawn.WithLabelValues(pool).Inc()
+	if !proof.Kept {
+		r.withdrawn.WithLabelValues(pool).Inc()
+	}
 }
 
 func (r *Runs) done(pool string, result kamino.Result) {

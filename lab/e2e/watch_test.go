@@ -13,6 +13,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kamino.dev/kamino"
@@ -24,70 +25,104 @@ import (
 	"kamino.dev/kamino/lab/nodes"
 )
 
+// watchers is a cluster whose controller follows the test's clock.
+type watchers struct {
+	*kept
+	clock *labtest.Clock
+}
+
 // TestControllerWatch: a version whose new nodes do not become Ready is withdrawn by the controller
-// that watches them, also of a prototype that is suspended; the version before it is next, and
-// status, event, metric and notification say why.
+// that watches them, also of a prototype that is suspended; the version before it is next. The
+// first version of a pool has none before it, so it stays. Status, event, notification and metrics
+// tell either way.
 func TestControllerWatch(t *testing.T) {
 	t.Parallel()
-	clock := &labtest.Clock{}
-	k := newKept(t, func(o *lab.Options) { o.Clock = clock })
-	k.env, k.binary = clock.Serve(t), filepath.Join(t.TempDir(), "kamino")
-	if err := crash.BuildKamino(t.Context(), "../..", k.binary); err != nil {
+	w := &watchers{clock: &labtest.Clock{}}
+	w.kept = newKept(t, func(o *lab.Options) { o.Clock = w.clock })
+	w.env, w.binary = w.clock.Serve(t), filepath.Join(t.TempDir(), "kamino")
+	if err := crash.BuildKamino(t.Context(), "../..", w.binary); err != nil {
 		t.Fatal(err)
 	}
 	heard, address := newHeard(t), freeAddress(t)
-	blue := k.pool("blue", 3)
-	k.start("--notify-file", heard.file, "--metrics-address", address)
+	p := w.pool("blue", 3)
+	// A leader that is starved for some seconds must not end the test.
+	w.start("--notify-file", heard.file, "--metrics-address", address, "--lease-time", "1m")
 	const spec = `pool: blue, maxImageAge: 24h, watch: 2h, prove: {mode: None, bootBudget: 2m}`
-	k.apply("blue", "{"+spec+"}")
-	good := k.awaitReason("blue", v1alpha1.ReasonUpToDate).Status.Image
-	clock.Advance(25 * time.Hour) // its successor is of another day
-	var bad string
+	w.apply("blue", "{"+spec+"}")
+	first := w.awaitReason("blue", v1alpha1.ReasonUpToDate).Status.Image
+	shrink := w.grow(p, "the first version is found bad", func(s v1alpha1.NodePrototypeStatus) bool {
+		ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
+		return s.Next != nil && s.Next.Version == first && ready.Reason == v1alpha1.ReasonUnfit && strings.Contains(ready.Message, "kamino rollback --pool blue --to original")
+	})
+	shrink()
+
+	w.clock.Advance(25 * time.Hour) // its successor is of another day
+	var second string
 	labtest.Await(t, 2*time.Minute, "another version is next", func() string {
-		p := k.get("blue")
-		if p.Status.Next == nil || p.Status.Next.Version == good || p.Status.Run != nil {
-			return fmt.Sprintf("%+v", p.Status)
+		s := w.get("blue").Status
+		if s.Next == nil || s.Next.Version == first || s.Run != nil {
+			return fmt.Sprintf("%+v", s)
 		}
-		bad = p.Status.Next.Version
+		second = s.Next.Version
 		return ""
 	})
-	k.apply("blue", "{"+spec+", suspend: true}") // else a third would be made
+	w.apply("blue", "{"+spec+", suspend: true}") // else a third would be made
+	w.grow(p, "version "+second+" is withdrawn", func(s v1alpha1.NodePrototypeStatus) bool {
+		return s.Next != nil && s.Next.Version == first && slices.ContainsFunc(s.Withdrawn, func(v v1alpha1.Withdrawn) bool {
+			return v.Version == second && strings.Contains(v.Reason, "new nodes of pool blue were not Ready within 2m0s")
+		})
+	})
+	w.events(map[string]int{"Normal KaminoPromoted blue": 2, "Warning KaminoProofFailed blue": 1, "Warning KaminoWithdrawn blue": 1})
+	for _, words := range [][]string{{"new nodes of pool blue boot from version " + first + " and are not Ready: ", "kamino rollback --pool blue --to original"},
+		{"version " + second + " of pool blue was withdrawn: ", "new nodes boot from " + first}} {
+		await(t, "it is told of "+words[0], func() string {
+			texts := heard.all()
+			if n := len(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return !strings.Contains(s, words[0]) || !strings.Contains(s, words[1]) })); n != 1 {
+				return fmt.Sprintf("%d of %q", n, texts)
+			}
+			return ""
+		})
+	}
+	token := w.administrator()
+	for _, line := range []string{`kamino_withdrawals_total{pool="blue"} 1`, `kamino_proofs_total{outcome="failed",pool="blue"} 2`} {
+		await(t, "there is the metric "+line, func() string {
+			if text := metricsAt(t, address, token); !strings.Contains(text, line+"\n") {
+				return text
+			}
+			return ""
+		})
+	}
+}
 
-	elders := blue.computers()
-	k.lab.Nodes.Behave(func(in emulator.Instance) nodes.Behaviour {
+// grow gives a pool three nodes more, whose kubelets never start, and lets time pass until its
+// status is as wanted: a minute between two looks of the watch, in which nodes that live tell so.
+func (w *watchers) grow(p *pool, what string, is func(v1alpha1.NodePrototypeStatus) bool) (shrink func()) {
+	w.Helper()
+	elders := p.computers()
+	w.lab.Nodes.Behave(func(in emulator.Instance) nodes.Behaviour {
 		return nodes.Behaviour{NoKubelet: !slices.Contains(elders, strings.ToLower(in.ComputerName))}
 	})
-	sku, _ := k.lab.Cloud.Document(blue.id)["sku"].(map[string]any)
-	blue.arm("PATCH", blue.id, fmt.Sprintf(`{"sku":{"name":%q,"capacity":6}}`, sku["name"]))
-	labtest.Await(t, 3*time.Minute, "version "+bad+" is withdrawn", func() string {
-		p := k.get("blue")
-		if slices.ContainsFunc(p.Status.Withdrawn, func(w v1alpha1.Withdrawn) bool {
-			return w.Version == bad && strings.Contains(w.Reason, "new nodes of pool blue were not Ready within 2m0s")
-		}) && p.Status.Next != nil && p.Status.Next.Version == good {
+	sku, _ := w.lab.Cloud.Document(p.id)["sku"].(map[string]any)
+	p.arm("PATCH", p.id, fmt.Sprintf(`{"sku":{"name":%q,"capacity":6}}`, sku["name"]))
+	began := w.clock.Now()
+	labtest.Await(w, 5*time.Minute, what, func() string {
+		s, now, beat := w.get(p.name).Status, w.clock.Now(), p.heartbeat(elders[0])
+		if is(s) {
 			return ""
 		}
-		// Between two looks of the watch a minute passes, and nodes that live tell so.
-		if clock.Asleep(30*time.Second) && clock.Now().Sub(blue.heartbeat(elders[0])) < 3*time.Minute {
-			clock.Advance(time.Minute)
+		if w.clock.Asleep(30*time.Second) && now.Sub(beat) < 3*time.Minute {
+			w.clock.Advance(time.Minute)
 		}
-		return fmt.Sprintf("%+v", p.Status)
+		return fmt.Sprintf("%s later, %s after a heartbeat: %+v", now.Sub(began), now.Sub(beat), s)
 	})
-	k.events(map[string]int{"Normal KaminoPromoted blue": 2, "Warning KaminoWithdrawn blue": 1})
-	labtest.Await(t, time.Minute, "the withdrawal is told", func() string {
-		texts := heard.all()
-		if len(texts) == 3 && strings.Contains(texts[2], "version "+bad+" of pool blue was withdrawn: ") && strings.Contains(texts[2], "new nodes boot from "+good) {
-			return ""
+	return func() {
+		for _, in := range w.lab.Cloud.Instances() {
+			if strings.EqualFold(in.PoolID, p.id) && !slices.Contains(elders, strings.ToLower(in.ComputerName)) {
+				p.arm("DELETE", in.ID, "")
+			}
 		}
-		return fmt.Sprintf("%q", texts)
-	})
-	token := k.administrator()
-	labtest.Await(t, time.Minute, "the withdrawal is counted", func() string {
-		text := metricsAt(t, address, token)
-		if strings.Contains(text, `kamino_withdrawals_total{pool="blue"} 1`) {
-			return ""
-		}
-		return text
-	})
+		w.lab.Nodes.Behave(nil)
+	}
 }
 
 // heartbeat is when a node was heard of last.
