@@ -342,7 +342,7 @@ func TestPointerMigration(t *testing.T) {
 			for _, v := range w.versions(poolA) {
 				w.version(v.Name).Excluded = true
 			}
-		}, false, "let the one that the model names count for the definition again"},
+		}, false, "include the one that the model names again"},
 		{"a region contradicts", func(w *world) { w.version("2026.03.09").Disputed = true }, false, "excluded from latest in one of its regions"},
 	} {
 		w := aged(1)
