@@ -323,6 +323,8 @@ func (r *Run) lookCheck(ctx context.Context) (Next, error) {
 		return Next{}, r.lostMark()
 	case mark.Block || mark.Begun || n.Tainted(TaintBlock) || r.empty.patch.unchecked:
 		return done("left to the upgrade"), nil // the first three by an earlier process of this run
+	case n.BootID != mark.BootID:
+		return Next{}, fmt.Errorf("node %s has booted since the run began", n.Name)
 	}
 	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskCheck)
 	switch {

@@ -436,6 +436,38 @@ func TestPatchRebootedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestPatchRebootedUnchecked: a node that somebody restarts while it is checked keeps its pods, and
+// the next candidate is taken.
+func TestPatchRebootedUnchecked(t *testing.T) {
+	w := aged(1)
+	p := w.startPatch(patchOptions())
+	p.logging = true
+	w.wait()
+	tried := 0
+	for _, s := range p.log {
+		if s.step != kamino.InCheck {
+			continue
+		}
+		tried++
+		w := aged(1)
+		again := w.patched(patchOptions(), fault{kind: worlds.RivalActs, at: s.at, rival: &rival{
+			Rival: worlds.Rival{Name: "kured", Freeze: worlds.Frozen}, happen: func(w *world) {
+				w.Reboot("a-0")
+				for _, pod := range w.patches {
+					pod.AgentPod = shown(worlds.End{ExitCode: 137})
+				}
+			}}})
+		drained := func(s kamino.StepTime) bool { return s.Name == kamino.InDrain }
+		if wrong := w.over(); again.err != nil || wrong != "" || len(again.out.Nodes) != 2 || slices.ContainsFunc(again.out.Nodes[0].Steps, drained) ||
+			!strings.Contains(again.out.Nodes[0].Error, "has booted since the run began") || again.out.Nodes[1].Signed == "" {
+			t.Errorf("%s: %+v, %v: %s", s, again.out, again.err, wrong)
+		}
+	}
+	if tried < 2 {
+		t.Errorf("%d calls tried", tried)
+	}
+}
+
 // patchView is what operators see of pool a and node a-0.
 type patchView struct {
 	status kamino.PoolStatus
