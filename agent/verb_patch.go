@@ -76,10 +76,7 @@ func runPatch(ctx context.Context, e *env, args []string) error {
 	case *holds:
 		return v.local().HoldAgain(ctx, io.Discard)
 	case v.policy.Task == patch.TaskCheck:
-		if err := v.alone(ctx); err != nil {
-			return err
-		}
-		return v.onHost().Check(ctx, v.policy)
+		return v.check(ctx)
 	case v.policy.Task == patch.TaskReboot:
 		return v.reboot(ctx)
 	case v.policy.Task == patch.TaskLook:
@@ -92,6 +89,24 @@ func runPatch(ctx context.Context, e *env, args []string) error {
 		return v.byUnit(ctx)
 	}
 	return v.here(ctx)
+}
+
+// checkTime is less than the run gives its step, so that it hears who is in the way.
+const checkTime = 25 * time.Minute
+
+// check refuses what the unit would refuse, and a node on which somebody else changes packages for
+// longer than a drained node should wait.
+func (v *patchVerb) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	err := v.alone(ctx)
+	if err == nil {
+		err = v.onHost().Check(ctx, v.policy)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &patch.Refused{Why: fmt.Sprintf("somebody else changes packages, and was not done within %s: %v", checkTime, err), Do: "let that end, or end it"}
+	}
+	return err
 }
 
 // reboot restarts the machine if it still is in the boot that the run means: a pod that the kubelet
@@ -194,7 +209,9 @@ func (v *patchVerb) byUnit(ctx context.Context) error {
 		if err := v.onHost().HoldAgain(ctx, v.out); err != nil {
 			return err
 		}
-		if err := v.onHost().Check(ctx, v.policy); err != nil {
+		limited, cancel := context.WithTimeout(ctx, v.policy.Limit())
+		defer cancel()
+		if err := v.onHost().Check(limited, v.policy); err != nil {
 			return err
 		}
 		if err := v.start(ctx); err != nil {
@@ -253,7 +270,7 @@ func (v *patchVerb) alone(ctx context.Context) error {
 			fmt.Fprintf(v.out, "waiting for unit %s, which patches this node for another run\n", unit)
 		}
 		if err := platform.Sleep(ctx, time.Second); err != nil {
-			return err
+			return fmt.Errorf("unit %s patches this node for another run: %w", unit, err)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"kamino.dev/kamino/agent/nodeapi"
 	"kamino.dev/kamino/agent/patch"
@@ -26,6 +27,7 @@ import (
 // patchHost is a host whose systemd has one unit, or none.
 type patchHost struct {
 	t      *testing.T
+	ctx    context.Context //nolint:containedctx // nil: the test's
 	root   string
 	state  []string // that systemd tells, one after the other; the last stays
 	ran    []string
@@ -73,7 +75,11 @@ func (h *patchHost) patch(policy patch.Policy) error {
 	h.t.Setenv(patch.PolicyEnv, string(text))
 	h.t.Setenv(nonceEnv, "n0nce")
 	e := &env{out: new(bytes.Buffer), err: new(bytes.Buffer), log: slog.New(slog.DiscardHandler), newHost: newHost, inHost: h.exec}
-	return runPatch(h.t.Context(), e, []string{"--host-root", h.root, "--run", "r1", "--donor", "n1"})
+	ctx := h.ctx
+	if ctx == nil {
+		ctx = h.t.Context()
+	}
+	return runPatch(ctx, e, []string{"--host-root", h.root, "--run", "r1", "--donor", "n1"})
 }
 
 func (h *patchHost) exec(_ context.Context, out, _ io.Writer, name string, args ...string) error {
@@ -227,6 +233,20 @@ func TestPatchCheck(t *testing.T) {
 		if e := (&env{err: new(bytes.Buffer)}); e.exit("patch", err) != exitFound || !strings.Contains(err.Error(), name) || h.started() || len(h.told) > 0 {
 			t.Errorf("%s: %v, ran %q", name, err, h.ran)
 		}
+	}
+}
+
+// TestPatchCheckLate: a check that waits for another run's unit for too long refuses the node and
+// names the unit; the run would drain a node of which it heard nothing.
+func TestPatchCheckLate(t *testing.T) {
+	h := newPatchHost(t, "inactive")
+	h.beside = 2
+	var cancel context.CancelFunc
+	h.ctx, cancel = context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	err := h.patch(patch.Policy{Task: patch.TaskCheck, RoomMiB: 1})
+	if e := (&env{err: new(bytes.Buffer)}); e.exit("patch", err) != exitFound || !strings.Contains(err.Error(), "unit kamino-patch-r0.service patches this node for another run") || h.started() {
+		t.Errorf("%v, ran %q", err, h.ran)
 	}
 }
 

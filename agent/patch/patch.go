@@ -187,7 +187,8 @@ func (n Node) Check(ctx context.Context, p Policy) error {
 		return err
 	}
 	unfinished, err := inventory.Unfinished(n.Disk)
-	if err == nil && len(unfinished) > 0 { // dpkg's journal also has what is under way
+	// dpkg's journal also has what is under way; Patch waits for any lock later.
+	if err == nil && (len(unfinished) > 0 || p.Task == TaskCheck) {
 		if err := n.awaitLocks(ctx); err != nil {
 			return err
 		}

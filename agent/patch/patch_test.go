@@ -357,6 +357,23 @@ func TestCheckUnderWay(t *testing.T) {
 	}
 }
 
+// TestCheckAwaitsLock: before the node is drained any lock is waited for, as Patch would wait for
+// it afterwards; where that takes too long, the process is named.
+func TestCheckAwaitsLock(t *testing.T) {
+	t.Parallel()
+	tr := three(t)
+	n := tr.node()
+	release := tr.hold("var/lib/dpkg/lock-frontend")
+	defer release()
+	n.Wait = func(context.Context, time.Duration) error { return context.DeadlineExceeded }
+	if err := n.Check(t.Context(), Policy{Task: TaskCheck, RoomMiB: 1}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "holds /var/lib/dpkg/lock-frontend") {
+		t.Error(err)
+	}
+	if err := n.Check(t.Context(), Policy{RoomMiB: 1}); err != nil {
+		t.Errorf("of an upgrade, which waits itself: %v", err)
+	}
+}
+
 // hold lets another process lock a file, since a lock of one's own does not count (fcntl(2)), until
 // what is returned is called.
 func (tr *tree) hold(name string) (release func()) {
