@@ -50,7 +50,7 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 		if who == text(g.AutoScalingGroupName) || text(other.Status) != "" { // a group that is being deleted launches nothing
 			continue
 		}
-		if strings.EqualFold(who, text(g.AutoScalingGroupName)) {
+		if cluster, its := clusterOf(g.Tags), clusterOf(other.Tags); strings.EqualFold(who, text(g.AutoScalingGroupName)) && (cluster == its || cluster == "" || its == "") {
 			out = append(out, kamino.Refusal{Code: "same-name", Field: "AutoScalingGroupName", Value: text(g.AutoScalingGroupName),
 				Why: "the name of Auto Scaling group " + who + " differs in case only: both would have one lease, and the former images of each other",
 				Do:  "replace one of the two by a group of another name"})

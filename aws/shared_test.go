@@ -208,6 +208,13 @@ func TestNamesByCase(t *testing.T) {
 			t.Errorf("%s is refused for %q", id, got)
 		}
 	}
+	c.server.Seed(emulator.Group{Name: "Green", Count: 1, Tags: map[string]string{"kubernetes.io/cluster/one": "owned"}})
+	c.server.Seed(emulator.Group{Name: "green", Count: 1, Tags: map[string]string{"kubernetes.io/cluster/two": "owned"}})
+	pool, err := c.Pool(t.Context(), "aws:eu-central-1/green")
+	c.must(err)
+	if got := codes(pool.Refusals); got != "" {
+		t.Errorf("where the other is of another cluster, which has leases of its own: %q", got)
+	}
 }
 
 // TestPinnedParameter: a template may name one version of a parameter. It cannot be written by that
