@@ -316,7 +316,10 @@ func (e *Engine) patchIn(ctx context.Context, opts PatchOptions, t *turns, o ove
 		}
 		errs = append(errs, fmt.Errorf("node %s: %w", name, err))
 		if ctx.Err() != nil || !nextMayDo(err) && !node.Blocked {
-			return errors.Join(errs...)
+			if left == opts.Nodes {
+				return errors.Join(errs...)
+			}
+			break // with the count: a refusal alone would say that nothing was changed
 		}
 		retries--
 	}

@@ -175,6 +175,26 @@ var patchStories = []struct {
 		}
 		return ""
 	}},
+	{"a refusal after a node was patched does not end as one before any was", func() string {
+		w := aged(1)
+		o := patchOptions()
+		o.Nodes = 2
+		before := w.nodes["a-0"].Labels[kamino.LabelPatched]
+		var look func()
+		look = func() {
+			if w.nodes["a-0"].Labels[kamino.LabelPatched] != before && w.standing(poolA).Holder == "" {
+				w.paused = "incident"
+				return
+			}
+			w.after(10*time.Millisecond, look)
+		}
+		w.after(time.Minute, look)
+		p := w.patched(o)
+		if len(p.out.Nodes) != 2 || p.out.Nodes[0].Signed == "" || p.err == nil || !strings.Contains(p.err.Error(), "1 of 2 nodes of pool a patched") {
+			return fmt.Sprintf("%+v, %v", p.out, p.err)
+		}
+		return w.over()
+	}},
 	{"the last node that serves is not taken", func() string {
 		w := aged(1)
 		for _, name := range []string{"a-1", "a-2"} {
