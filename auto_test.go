@@ -239,8 +239,8 @@ func TestTooMany(t *testing.T) {
 func TestNewborns(t *testing.T) {
 	at := func(minutes int) time.Time { return proofNoon.Add(time.Duration(minutes) * time.Minute) }
 	on, off := Instance{ID: "p/0", VMID: "v", Power: PowerOn}, Instance{ID: "p/0", VMID: "v", Power: PowerOff}
-	unmade, spot := on, on
-	unmade.Failure = "AllocationFailed"
+	unmade, spot, ending := on, on, on
+	unmade.Failure, ending.Power = "AllocationFailed", PowerBetween
 	spot.Refusals = []Refusal{{Code: "spot"}}
 	none := Instance{}
 	lives := func(in Instance, looks int, then ...Instance) []Instance {
@@ -258,6 +258,10 @@ func TestNewborns(t *testing.T) {
 		"others are sick":                   {lives(on, 10), false, false},
 		"was deleted young":                 {lives(on, 2, none, none, none, none), true, false},
 		"was deleted unready":               {lives(on, 4, none, none, none, none), true, true},
+		"was shut down and deleted":         {lives(on, 4, ending, none, none, none, none), true, true},
+		"was shut down young":               {lives(on, 2, ending, none, none, none, none), true, false},
+		"was restarted":                     {lives(on, 4, ending, on, on, none, none, none, none), true, false},
+		"stays off for long":                {lives(on, 4, slices.Repeat([]Instance{off}, 20)...), true, false},
 		"was not listed for two minutes":    {lives(on, 4, none, none, on), true, false},
 		"was off before it was deleted":     {lives(off, 4, none, none, none, none), true, false},
 		"is a Spot Instance that is gone":   {lives(spot, 4, none, none, none, none), true, false},

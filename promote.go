@@ -224,6 +224,7 @@ type newbornNode struct {
 	seen     time.Time // first
 	on       time.Time // since when it runs while others do well; zero: it does not
 	ran      time.Time // when that was last so
+	off      bool      // it does not run in the last look
 	gone     time.Time // since when its pool lists it no more; zero: it does
 	ready    bool
 	late     bool
@@ -273,19 +274,22 @@ func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget, long
 			n = &newbornNode{seen: now}
 			b[in.ID] = n
 		}
+		in.Hostname = cmp.Or(in.Hostname, n.Hostname) // one that is on its way out may have none any more
 		n.Instance, n.gone = in, time.Time{}
 		for _, node := range nodes {
 			n.ready = n.ready || node.Ready && node.runsOn(in.ID) && SameVM(node.SystemUUID, in.as(node.SystemUUID).VMID)
 		}
-		switch runs := in.Power == PowerOn && in.Failure == ""; {
-		case !fair, !runs:
+		was, runs := n.off, in.Power == PowerOn && in.Failure == ""
+		n.off = !runs
+		switch {
+		case !fair, !runs && !n.lost(long): // one that ran for long may be on its way out
 			n.on = time.Time{}
-		case n.on.IsZero():
+		case runs && (was || n.on.IsZero()):
 			n.on, n.ran = now, now
-		default:
+		case runs:
 			n.ran = now
 		}
-		n.late = !n.ready && !n.on.IsZero() && now.Sub(n.on) > budget
+		n.late = runs && !n.ready && !n.on.IsZero() && now.Sub(n.on) > budget
 	}
 	maps.DeleteFunc(b, func(id InstanceID, n *newbornNode) bool {
 		if n.ready || n.late || slices.ContainsFunc(born, func(in Instance) bool { return in.ID == id }) {
