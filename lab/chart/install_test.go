@@ -13,6 +13,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/strvals"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -145,9 +146,9 @@ func TestInstall(t *testing.T) {
 			if len(commands) != 2 {
 				t.Fatalf("the page has %d commands of Helm, want those for the cluster and for the nightly run: %q", len(commands), commands)
 			}
-			for _, words := range commands {
-				k.install(words)
-			}
+			k.install(commands[0])
+			k.reinstall(commands[0])
+			k.install(commands[1])
 			k.patched()
 			k.night()
 			job := k.pods("run", 1)[0]
@@ -158,6 +159,29 @@ func TestInstall(t *testing.T) {
 			}
 		})
 	}
+}
+
+// reinstall removes the release of the chart kamino-base and installs it again. In between nothing
+// is admitted to its namespace; afterwards what the page installs is, as the nightly run shows.
+func (k *keeper) reinstall(words []string) {
+	k.Helper()
+	refused := func(why string) {
+		k.Helper()
+		labtest.Await(k, time.Minute, "a pod is refused: "+why, func() string {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "probe"}}}}
+			_, err := k.lab.Client.CoreV1().Pods(kamino.SystemNamespace).Create(k.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil && strings.Contains(err.Error(), why) {
+				return ""
+			}
+			return fmt.Sprint(err)
+		})
+	}
+	refused("image probe may not seal disks")
+	if _, err := action.NewUninstall(k.helm()).Run(words[1]); err != nil {
+		k.Fatal(err)
+	}
+	refused("no params found")
+	k.install(words)
 }
 
 // patched says of all nodes that they were patched just now.
