@@ -46,8 +46,17 @@ type view struct {
 	kamino.PoolView
 }
 
-// Reconcile makes one pass.
+// Reconcile makes one pass. One that the end of the process interrupts is no error: the next
+// process makes it again.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	again, err := r.pass(ctx, req)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil
+	}
+	return again, err
+}
+
+func (r *reconciler) pass(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var p v1alpha1.NodePrototype
 	if err := r.client.Get(ctx, req.NamespacedName, &p); err != nil {
 		if client.IgnoreNotFound(err) == nil {
