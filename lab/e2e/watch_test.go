@@ -95,7 +95,8 @@ func TestControllerWatch(t *testing.T) {
 }
 
 // grow gives a pool three nodes more, whose kubelets never start, and lets time pass until its
-// status is as wanted: a minute between two looks of the watch, in which nodes that live tell so.
+// status is as wanted. Of the minute between two looks of the watch the last seconds pass by
+// themselves: it believes leases only that are younger than a minute.
 func (w *watchers) grow(p *pool, what string, is func(v1alpha1.NodePrototypeStatus) bool) (shrink func()) {
 	w.Helper()
 	elders := p.computers()
@@ -110,8 +111,8 @@ func (w *watchers) grow(p *pool, what string, is func(v1alpha1.NodePrototypeStat
 		if is(s) {
 			return ""
 		}
-		if w.clock.Asleep(30*time.Second) && now.Sub(beat) < 3*time.Minute {
-			w.clock.Advance(time.Minute)
+		if w.clock.Asleep(50*time.Second) && now.Sub(beat) < 3*time.Minute {
+			w.clock.Advance(50 * time.Second)
 		}
 		return fmt.Sprintf("%s later, %s after a heartbeat: %+v", now.Sub(began), now.Sub(beat), s)
 	})

@@ -16,6 +16,7 @@ import (
 type Clock struct {
 	mu      sync.Mutex
 	ahead   time.Duration
+	moves   int // how often it was put on
 	waiting map[*waiter]bool
 }
 
@@ -23,6 +24,7 @@ type waiter struct {
 	until time.Time
 	timer *time.Timer
 	sleep bool // of a program
+	moves int  // when it began
 }
 
 // Now implements emulator.Clock.
@@ -40,7 +42,7 @@ func (c *Clock) AfterFunc(d time.Duration, f func()) (stop func()) { return c.af
 func (c *Clock) after(d time.Duration, sleep bool, f func()) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := &waiter{until: c.now().Add(d), sleep: sleep}
+	w := &waiter{until: c.now().Add(d), sleep: sleep, moves: c.moves}
 	forget := func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -59,6 +61,7 @@ func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ahead += d
+	c.moves++
 	for w := range c.waiting {
 		if w.timer.Stop() { // else it has gone off
 			w.timer.Reset(w.until.Sub(c.now()))
@@ -66,12 +69,13 @@ func (c *Clock) Advance(d time.Duration) {
 	}
 }
 
-// Asleep says whether a program will sleep for at least d yet.
+// Asleep says whether a program that went to sleep since the clock was last put on will sleep for
+// at least d yet: what it had to do then is done.
 func (c *Clock) Asleep(d time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for w := range c.waiting {
-		if w.sleep && w.until.Sub(c.now()) >= d {
+		if w.sleep && w.moves == c.moves && w.until.Sub(c.now()) >= d {
 			return true
 		}
 	}
