@@ -13,7 +13,7 @@ import (
 type emptying struct {
 	evicting bool      // this process has asked the donor's pods to leave
 	emptied  time.Time // when no pod was left that had to leave
-	// surveyless: the donor's disk cannot be looked at beside its pods.
+	// surveyless: the donor cannot be looked at beside its pods.
 	surveyless bool
 	unasked    bool // the donor's mark was seen before any seal pod was asked for
 	listing    bool // this process has asked the donor for its packages
@@ -258,16 +258,11 @@ const lookAtTheFiles = "check the files of the donor's disk"
 // a pod is evicted, and in the donor's time away only what changed is read again. Where it cannot
 // be made here, the seal makes it.
 func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
-	n, mark, err := r.donor.recentNode(ctx, r.held.run)
-	switch {
-	case err != nil:
+	n, left, err := r.serving(ctx)
+	if err != nil {
 		return Next{}, err
-	case mark == nil:
-		return Next{}, r.lostMark()
-	case mark.Block || mark.Sealing || n.Tainted(TaintBlock) || r.empty.surveyless:
-		return done(sealSurveys), nil // the first two by an earlier process of this run
-	case n.BootID != mark.BootID:
-		return Next{}, fmt.Errorf("node %s has booted since the run began", n.Name)
+	} else if left {
+		return done(sealSurveys), nil
 	}
 	if next, err := r.lookPackages(ctx, n); err != nil || next.kind != nextDone {
 		return next, err
@@ -297,6 +292,23 @@ func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
 
 const sealSurveys = "the seal makes the inventory"
 
+// serving reads the node for a look at it beside its pods. left: that is left to a later step,
+// because it cannot be made here, or an earlier process of this run has come further.
+func (r *Run) serving(ctx context.Context) (n Node, left bool, err error) {
+	n, mark, err := r.donor.recentNode(ctx, r.held.run)
+	switch {
+	case err != nil:
+		return n, false, err
+	case mark == nil:
+		return n, false, r.lostMark()
+	case mark.Block || mark.Sealing || mark.Begun || n.Tainted(TaintBlock) || r.empty.surveyless:
+		return n, true, nil
+	case n.BootID != mark.BootID:
+		return n, false, fmt.Errorf("node %s has booted since the run began", n.Name)
+	}
+	return n, false, nil
+}
+
 // beginSurvey asks for the inventory. A cluster that admits no such pod is no reason to stay away.
 func (r *Run) beginSurvey(ctx context.Context, n Node) error {
 	err := r.engine.Cluster.StartAgent(ctx, n, TaskInventory, r.sealOrder())
@@ -315,16 +327,11 @@ func (r *Run) withoutSurvey(why string) {
 // lookCheck lets the agent refuse, while the node serves its pods, what the upgrade would refuse.
 // Where no pod can tell that here, the upgrade finds it out.
 func (r *Run) lookCheck(ctx context.Context) (Next, error) {
-	n, mark, err := r.donor.recentNode(ctx, r.held.run)
-	switch {
-	case err != nil:
+	n, left, err := r.serving(ctx)
+	if err != nil {
 		return Next{}, err
-	case mark == nil:
-		return Next{}, r.lostMark()
-	case mark.Block || mark.Begun || n.Tainted(TaintBlock) || r.empty.patch.unchecked:
-		return done("left to the upgrade"), nil // the first three by an earlier process of this run
-	case n.BootID != mark.BootID:
-		return Next{}, fmt.Errorf("node %s has booted since the run began", n.Name)
+	} else if left {
+		return done(upgradeChecks), nil
 	}
 	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskCheck)
 	switch {
@@ -346,15 +353,17 @@ func (r *Run) lookCheck(ctx context.Context) (Next, error) {
 			Do: "follow the message on the node, or choose another one"}}}
 	case pod.Ousted, pod.Failed && pod.Started:
 		r.leaveToUpgrade("its pod " + pod.Message)
-		return done("left to the upgrade"), nil
+		return done(upgradeChecks), nil
 	case pod.Failed:
 		return Next{}, WithHint(fmt.Errorf("no pod can upgrade the packages of node %s, and none was evicted: %s", n.Name, pod.Message), "make the image available to the node, or choose another one")
 	}
 	return wait("the check of the node; its pod is " + pod.Message), nil
 }
 
+const upgradeChecks = "left to the upgrade"
+
 func (r *Run) leaveToUpgrade(why string) {
-	r.empty.patch.unchecked = true
+	r.empty.surveyless = true
 	r.held.warn("node " + r.donor.node.Name + " is checked by the upgrade only, after the drain: " + why)
 }
 

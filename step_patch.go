@@ -26,8 +26,6 @@ type patching struct {
 	stamp time.Time // when it was patched
 	boots bool      // its restart was announced, when the step had worked for as long as from
 	from  time.Duration
-
-	unchecked bool // the node cannot be looked at beside its pods
 }
 
 // examineLimit is how long a patched node is given to be in order, from when it is Ready.

@@ -35,6 +35,9 @@ type patchState struct {
 	halfWay  bool   // an earlier change of its packages was interrupted
 }
 
+// leftHalfWay is how the pods of a patch end on a machine whose packages are half-way.
+var leftHalfWay = worlds.End{ExitCode: 3, Message: "an earlier change of packages was interrupted"}
+
 // ill says whether the machine is not in order after its upgrade.
 func (m *machine) ill() bool { return m.broken && m.release > 0 }
 
@@ -164,7 +167,7 @@ func (w *world) runPatch(key string, pod *simSealPod, task kamino.Task, run, boo
 			if here() && m.kubelet && w.patches[key] == pod {
 				end := m.fate.Survey()
 				if m.halfWay && end == (worlds.End{}) {
-					end = worlds.End{ExitCode: 3, Message: "an earlier change of packages was interrupted"}
+					end = leftHalfWay
 				}
 				pod.AgentPod = shown(end)
 				w.happened("the check of %s ended: %s", m.Hostname, pod.Message)
@@ -190,7 +193,7 @@ func (w *world) runPatch(key string, pod *simSealPod, task kamino.Task, run, boo
 			}
 			pod.Started = true
 			if m.halfWay {
-				pod.AgentPod = shown(worlds.End{ExitCode: 3, Message: "an earlier change of packages was interrupted"})
+				pod.AgentPod = shown(leftHalfWay)
 				return
 			}
 			if m.working != run { // else it is found again

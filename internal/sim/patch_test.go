@@ -434,56 +434,47 @@ func TestPatchWalks(t *testing.T) {
 // TestPatchRebootedMeanwhile: a node that boots while a process which examined it is frozen is
 // examined again before it is signed. The audit knows which boot was looked at.
 func TestPatchRebootedMeanwhile(t *testing.T) {
-	w := aged(1)
-	p := w.startPatch(patchOptions())
-	p.logging = true
-	w.wait()
-	tried := 0
-	for _, s := range p.log {
-		if s.step != string(kamino.InExamine) && s.step != string(kamino.InSign) {
-			continue
-		}
-		tried++
-		w := aged(1)
-		again := w.patched(patchOptions(), fault{kind: worlds.RivalActs, at: s.at, rival: &rival{
-			Rival: worlds.Rival{Name: "kured", Freeze: worlds.Frozen}, happen: func(w *world) { w.Reboot("a-0") }}})
-		if wrong := w.over(); again.err != nil || wrong != "" || len(again.out.Nodes) != 1 || again.out.Nodes[0].Signed == "" {
-			t.Errorf("%s: %+v, %v: %s", s, again.out, again.err, wrong)
-		}
-	}
-	if tried < 5 {
-		t.Errorf("%d calls tried", tried)
-	}
+	patchRebooted(t, 5, []string{kamino.InExamine, kamino.InSign}, func(w *world) { w.Reboot("a-0") }, func(out kamino.PatchResult) bool {
+		return len(out.Nodes) == 1 && out.Nodes[0].Signed != ""
+	})
 }
 
 // TestPatchRebootedUnchecked: a node that somebody restarts while it is checked keeps its pods, and
 // the next candidate is taken.
 func TestPatchRebootedUnchecked(t *testing.T) {
+	drained := func(s kamino.StepTime) bool { return s.Name == kamino.InDrain }
+	patchRebooted(t, 2, []string{kamino.InCheck}, func(w *world) {
+		w.Reboot("a-0")
+		for _, pod := range w.patches {
+			pod.AgentPod = shown(worlds.End{ExitCode: 137})
+		}
+	}, func(out kamino.PatchResult) bool {
+		return len(out.Nodes) == 2 && !slices.ContainsFunc(out.Nodes[0].Steps, drained) &&
+			strings.Contains(out.Nodes[0].Error, "has booted since the run began") && out.Nodes[1].Signed != ""
+	})
+}
+
+// patchRebooted lets kured freeze a patch and act at each call of some steps, of which there are at
+// least so many.
+func patchRebooted(t *testing.T, least int, steps []string, happen func(*world), right func(kamino.PatchResult) bool) {
+	t.Helper()
 	w := aged(1)
 	p := w.startPatch(patchOptions())
 	p.logging = true
 	w.wait()
 	tried := 0
 	for _, s := range p.log {
-		if s.step != kamino.InCheck {
+		if !slices.Contains(steps, s.step) {
 			continue
 		}
 		tried++
 		w := aged(1)
-		again := w.patched(patchOptions(), fault{kind: worlds.RivalActs, at: s.at, rival: &rival{
-			Rival: worlds.Rival{Name: "kured", Freeze: worlds.Frozen}, happen: func(w *world) {
-				w.Reboot("a-0")
-				for _, pod := range w.patches {
-					pod.AgentPod = shown(worlds.End{ExitCode: 137})
-				}
-			}}})
-		drained := func(s kamino.StepTime) bool { return s.Name == kamino.InDrain }
-		if wrong := w.over(); again.err != nil || wrong != "" || len(again.out.Nodes) != 2 || slices.ContainsFunc(again.out.Nodes[0].Steps, drained) ||
-			!strings.Contains(again.out.Nodes[0].Error, "has booted since the run began") || again.out.Nodes[1].Signed == "" {
+		again := w.patched(patchOptions(), fault{kind: worlds.RivalActs, at: s.at, rival: &rival{Rival: worlds.Rival{Name: "kured", Freeze: worlds.Frozen}, happen: happen}})
+		if wrong := w.over(); again.err != nil || wrong != "" || !right(again.out) {
 			t.Errorf("%s: %+v, %v: %s", s, again.out, again.err, wrong)
 		}
 	}
-	if tried < 2 {
+	if tried < least {
 		t.Errorf("%d calls tried", tried)
 	}
 }
