@@ -221,15 +221,18 @@ func TestPatchCheck(t *testing.T) {
 	if err := h.patch(check); err != nil || len(h.ran) != 2 || len(h.told) > 0 {
 		t.Errorf("%v, ran %q, told %d", err, h.ran, len(h.told))
 	}
-	for name, sick := range map[string]func() patch.Policy{
-		"less than 1073741824": func() patch.Policy { return patch.Policy{Task: patch.TaskCheck, RoomMiB: 1 << 30} },
-		"manager apt":          func() patch.Policy { return patch.Policy{Task: patch.TaskCheck, RoomMiB: 1, Manager: patch.Unattended} },
-		"alpha is half-configured": func() patch.Policy {
+	for name, sick := range map[string]func(h *patchHost) patch.Policy{
+		"less than 1073741824": func(*patchHost) patch.Policy { return patch.Policy{Task: patch.TaskCheck, RoomMiB: 1 << 30} },
+		"manager apt": func(*patchHost) patch.Policy {
+			return patch.Policy{Task: patch.TaskCheck, RoomMiB: 1, Manager: patch.Unattended}
+		},
+		"alpha is half-configured": func(h *patchHost) patch.Policy {
 			h.write("var/lib/dpkg/status", "Package: alpha\nStatus: install ok half-configured\nArchitecture: amd64\nVersion: 1\n\n")
 			return check
 		},
 	} {
-		err := h.patch(sick())
+		h := newPatchHost(t, "inactive")
+		err := h.patch(sick(h))
 		if e := (&env{err: new(bytes.Buffer)}); e.exit("patch", err) != exitFound || !strings.Contains(err.Error(), name) || h.started() || len(h.told) > 0 {
 			t.Errorf("%s: %v, ran %q", name, err, h.ran)
 		}
