@@ -61,7 +61,7 @@ func (c *Cluster) podsToLeave(ctx context.Context, node string) ([]corev1.Pod, e
 			return nil, explain("list pods", err)
 		}
 		for i := range list.Items {
-			if leaves(&list.Items[i]) && !c.isSealPod(&list.Items[i]) {
+			if leaves(&list.Items[i]) && !c.isAgent(&list.Items[i]) {
 				pods = append(pods, list.Items[i])
 			}
 		}
@@ -88,10 +88,15 @@ func leaves(pod *corev1.Pod) bool {
 	return owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != "apps/v1" || finished(pod)
 }
 
-// isSealPod tells the pod that comes after a drain, and those that look at the node before
-// it: no drain removes them, the end of the run does.
-func (c *Cluster) isSealPod(pod *corev1.Pod) bool {
-	return slices.Contains([]string{sealName, surveyName, packagesName, checkName}, pod.Labels[labelName]) && slices.Contains(c.namespaces(pod.Labels[labelRun], kamino.TaskSeal), pod.Namespace)
+// isAgent tells the pods of a run: no drain removes them, the end of the run does. Also those that
+// come after a drain are met by one, where another process has adopted the run.
+func (c *Cluster) isAgent(pod *corev1.Pod) bool {
+	for task, name := range agentNames {
+		if pod.Labels[labelName] == name {
+			return slices.Contains(c.namespaces(pod.Labels[labelRun], task), pod.Namespace)
+		}
+	}
+	return false
 }
 
 // drainRound is one call of Evict.

@@ -74,6 +74,22 @@ var several = &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.Sta
 
 var podsResource = schema.GroupResource{Resource: "pods"}
 
+// TestEvictLeavesAgents: a process that adopts a run drains the node once more, beside the pod in
+// which the agent still works.
+func TestEvictLeavesAgents(t *testing.T) {
+	for _, task := range []kamino.Task{kamino.TaskInventory, kamino.TaskCheck, kamino.TaskSeal, kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook} {
+		t.Run(string(task), func(t *testing.T) {
+			c, n := NewForClient(fake.NewClientset(), Options{SealImage: "i"}), kamino.Node{Name: "n1"}
+			if err := c.StartAgent(t.Context(), n, task, kamino.SealOrder{Run: "r1", Patch: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
+			if left, err := c.Evict(t.Context(), n, kamino.DrainOptions{}); err != nil || len(left) > 0 {
+				t.Errorf("%v, %v", left, err)
+			}
+		})
+	}
+}
+
 func TestEvict(t *testing.T) {
 	terminating := apierrors.NewForbidden(podsResource, "a", errors.New("unable to evict"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +29,7 @@ const (
 func (c *Cluster) patchPod(node string, task kamino.Task, order kamino.SealOrder) *corev1.Pod {
 	pod := c.sealPod(node, order)
 	pod.Name = podName(order.Run, task)
-	pod.Labels[labelName] = strings.TrimSuffix(podName("", task), "-")
+	pod.Labels[labelName] = agentNames[task]
 	box := &pod.Spec.Containers[0]
 	box.Name = patchCommand
 	box.Command = []string{"/kamino-agent", patchCommand, "--host-root", hostRoot, "--run", order.Run, "--donor", node}

@@ -32,10 +32,13 @@ const (
 	agentFound = 3
 )
 
-func podName(run string, task kamino.Task) string {
-	return map[kamino.Task]string{kamino.TaskSeal: sealName, kamino.TaskInventory: surveyName, kamino.TaskPackages: packagesName,
-		kamino.TaskCheck: checkName, kamino.TaskPatch: patchName, kamino.TaskReboot: patchName + "-reboot", kamino.TaskLook: patchName + "-look"}[task] + "-" + run
+// agentNames are the label values of the pods of a run, and what their names begin with.
+var agentNames = map[kamino.Task]string{
+	kamino.TaskSeal: sealName, kamino.TaskInventory: surveyName, kamino.TaskPackages: packagesName, kamino.TaskCheck: checkName,
+	kamino.TaskPatch: patchName, kamino.TaskReboot: patchName + "-reboot", kamino.TaskLook: patchName + "-look",
 }
+
+func podName(run string, task kamino.Task) string { return agentNames[task] + "-" + run }
 
 // hopelessWaits are reasons for which a container waits that do not pass by
 // waiting: the image or what the pod refers to is not there.
