@@ -22,12 +22,14 @@ type PoolResult struct {
 	Patched *PatchResult `json:"patched,omitempty"`
 	Result  *Result      `json:"result,omitempty"`
 	Error   string       `json:"error,omitempty"`
+	Hints   []string     `json:"hints,omitempty"` // what to do about the error
 }
 
 // Attempt is a candidate that could not be taken.
 type Attempt struct {
-	Donor string `json:"donor"`
-	Error string `json:"error"`
+	Donor string   `json:"donor"`
+	Error string   `json:"error"`
+	Hints []string `json:"hints,omitempty"`
 }
 
 // AutoUpdate finds out for every pool whether it needs a new prototype, chooses
@@ -59,7 +61,7 @@ func (e *Engine) AutoUpdate(ctx context.Context, opts AutoOptions) ([]PoolResult
 		a := autoRun{engine: e, opts: opts, pool: o, plan: plan, turns: t, result: &results[i], paused: paused.Reason != ""}
 		if err := a.do(ctx); err != nil {
 			errs[i] = fmt.Errorf("pool %s: %w", plan.Name, err)
-			results[i].Error = err.Error()
+			results[i].Error, results[i].Hints = err.Error(), Advice(err)
 		}
 		t.leave(o.id)
 	})
@@ -178,7 +180,7 @@ func (a *autoRun) tryCandidates(ctx context.Context) error {
 			break
 		}
 		a.again = a.again || failedProof(err)
-		a.result.Failed = append(a.result.Failed, Attempt{name, err.Error()})
+		a.result.Failed = append(a.result.Failed, Attempt{name, err.Error(), Advice(err)})
 	}
 	return errors.Join(errs...)
 }

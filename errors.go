@@ -96,15 +96,44 @@ func Hints(err error) []string {
 	return nil
 }
 
-// advice is what every hint of an error says, each once, or otherwise where it has none.
-func advice(err error, otherwise string) string {
-	var all []string
-	for _, h := range Hints(err) {
-		if !slices.Contains(all, h) {
-			all = append(all, h)
+// Refusals are those of every error in a tree of joined and wrapped errors.
+func Refusals(err error) (list []Refusal) {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case *RefusedError:
+		return e.Refusals
+	case interface{ Unwrap() error }:
+		return Refusals(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			list = append(list, Refusals(inner)...)
 		}
 	}
-	return cmp.Or(strings.Join(all, "; "), otherwise)
+	return list
+}
+
+// Advice is all that an error tells the operator to do, each once: what its refusals say, and its
+// hints.
+func Advice(err error) []string {
+	var all []string
+	for _, r := range Refusals(err) {
+		all = append(all, r.Do)
+	}
+	return each(append(all, Hints(err)...))
+}
+
+// advice is what every hint of an error says, each once, or otherwise where it has none.
+func advice(err error, otherwise string) string {
+	return cmp.Or(strings.Join(each(Hints(err)), "; "), otherwise)
+}
+
+// each leaves out what was said before.
+func each(lines []string) (out []string) {
+	for _, line := range lines {
+		if !slices.Contains(out, line) {
+			out = append(out, line)
+		}
+	}
+	return out
 }
 
 // Refusal is one reason why Kamino does not touch a pool or a node. It names

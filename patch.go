@@ -215,6 +215,7 @@ type PatchedNode struct {
 	Steps     []StepTime   `json:"steps,omitempty"`
 	Warnings  []string     `json:"warnings,omitempty"`
 	Error     string       `json:"error,omitempty"`
+	Hints     []string     `json:"hints,omitempty"` // what to do about the error
 }
 
 // Patch upgrades the packages of a few nodes of a pool, the best candidates first, each with the
@@ -357,7 +358,7 @@ func (e *Engine) patchOne(ctx context.Context, opts PatchOptions, name string) (
 	}
 	out.Node, out.Run, out.Steps, out.Warnings = name, r.held.run, r.result.Steps, append(out.Warnings, r.result.Warnings...)
 	if err != nil {
-		out.Error = err.Error()
+		out.Error, out.Hints = err.Error(), Advice(err)
 	}
 	return out, err
 }

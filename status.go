@@ -58,6 +58,7 @@ type PoolStatus struct {
 	// NextRuns are what starts runs of the pool; nil where nobody asked.
 	NextRuns []NextRun `json:"nextRuns,omitempty"`
 	Error    string    `json:"error,omitempty"` // why the pool could not be read
+	Hints    []string  `json:"hints,omitempty"` // what to do about that
 }
 
 // NextRun is the next run of something in the cluster that starts runs, such as a CronJob.
@@ -135,7 +136,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 	}
 	s.Unfinished, s.Blocked, s.Runs, s.Boots = o.unfinished(now), o.blocked(), o.lease.Ledger.Past, o.lease.Ledger.knownBoots()
 	if o.err != nil {
-		s.Error = o.err.Error()
+		s.Error, s.Hints = o.err.Error(), Advice(o.err)
 		return s
 	}
 	if o.definition {

@@ -169,6 +169,11 @@ func (c *patchCommand) Run(ctx context.Context) error {
 	if len(result.Nodes) == 0 {
 		return err
 	}
+	for _, n := range result.Nodes {
+		if err == nil && n.Error != "" { // others were patched in its place, and no error tells what to do
+			c.global.Log.Warn("a node was not patched", "node", n.Node, "error", n.Error, "hint", strings.Join(n.Hints, "; "))
+		}
+	}
 	if printErr := c.out.print(c.app, result, func(w io.Writer) { printPatch(w, result) }); err == nil {
 		err = printErr
 	}

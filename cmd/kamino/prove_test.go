@@ -48,6 +48,7 @@ func TestPauseWords(t *testing.T) {
 		{[]string{"plan", "-o", "json"}, `"donor": "n3"`, "", exitFine},
 		{[]string{"pause", "--reason", "second"}, "The cluster is paused: second; active runs end within minutes, and no new run begins; kamino resume ends the pause\nBefore, it was: first (by ann, since 2026-03-10T09:00:00Z)\n", "", exitFine},
 		{[]string{"update", "--target-node", "n3", "--prove", "none"}, "", "new runs and promotions refused: the cluster is paused: second (by ann, since 2026-03-10T09:00:00Z)\nHint: kamino resume ends it", exitRefused},
+		{[]string{"update", "--target-node", "n3", "--prove", "none", "-o", "json"}, "\"hints\": [\n    \"kamino resume ends it\"\n  ]", "", exitRefused},
 		{[]string{"promote", "--pool", pool1, "--version", "2026.11.10"}, "", "the cluster is paused: second (by ann, since 2026-03-10T09:00:00Z)\nHint: kamino resume ends it", exitRefused},
 		{[]string{"doctor"}, "failed   the cluster is paused: second (by ann, since 2026-03-10T09:00:00Z) ", "", exitFailed},
 		{[]string{"resume"}, "The cluster is no longer paused; it was: second (by ann, since 2026-03-10T09:00:00Z)\n", "", exitFine},

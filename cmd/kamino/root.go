@@ -255,35 +255,10 @@ func (a *app) conclude(err error) int {
 // each refusal.
 func message(err error) (text string, hints []string) {
 	text = err.Error()
-	for _, r := range refusals(err) {
+	for _, r := range kamino.Refusals(err) {
 		text = strings.Replace(text, r.String(), strings.TrimSuffix(r.String(), "; "+r.Do), 1)
-		hints = append(hints, r.Do)
 	}
-	return text, each(append(hints, kamino.Hints(err)...))
-}
-
-func refusals(err error) (list []kamino.Refusal) {
-	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
-	case *kamino.RefusedError:
-		return e.Refusals
-	case interface{ Unwrap() error }:
-		return refusals(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, one := range e.Unwrap() {
-			list = append(list, refusals(one)...)
-		}
-	}
-	return list
-}
-
-// each leaves out what was said before.
-func each(lines []string) (out []string) {
-	for _, line := range lines {
-		if !slices.Contains(out, line) {
-			out = append(out, line)
-		}
-	}
-	return out
+	return text, kamino.Advice(err)
 }
 
 // refused says whether nothing was changed because something was refused or

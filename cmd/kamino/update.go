@@ -211,7 +211,7 @@ func (c *updateCommand) Run(ctx context.Context) error {
 	c.notify.tell(ctx, c.app, engine, pools, began, err)
 	report := updateReport{Result: result, OK: err == nil, byVersion: opts.ImageReference == kamino.ByVersion}
 	if err != nil {
-		report.Error = err.Error()
+		report.Error, report.Hints = err.Error(), kamino.Advice(err)
 	}
 	if err != nil && c.out.format == "table" {
 		return err
@@ -246,6 +246,8 @@ func (c *updateCommand) plan(ctx context.Context, e *kamino.Engine, opts kamino.
 type updateReport struct {
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
+	// Hints are what to do about the error.
+	Hints []string `json:"hints,omitempty"`
 	kamino.Result
 
 	byVersion bool // the user asked for it

@@ -86,7 +86,7 @@ var patchStories = []struct {
 		w := aged(1)
 		w.machineOf(w.nodes["a-0"]).broken = true
 		p := w.patched(patchOptions())
-		if p.err != nil || len(p.out.Nodes) != 2 || !p.out.Nodes[0].Blocked || p.out.Nodes[1].Signed == "" {
+		if p.err != nil || len(p.out.Nodes) != 2 || !p.out.Nodes[0].Blocked || len(p.out.Nodes[0].Hints) == 0 || p.out.Nodes[1].Signed == "" {
 			return fmt.Sprintf("%+v, %v", p.out, p.err)
 		}
 		if n := w.nodes["a-0"]; !n.Tainted(kamino.TaintPatchFailed) || n.Labels[kamino.LabelPatched] != "" || n.Annotations[kamino.AnnotationRun] != "" {
