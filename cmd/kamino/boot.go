@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,6 +47,10 @@ func newBootCommand(io ioStreams) *cobra.Command {
 		// The root's options are for cloud and cluster; their absence is no reason not to read a
 		// file.
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
+		Args:              commandOnly,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		DisableFlagsInUseLine: true,
 	}
 	cmd.AddCommand(bootShow(io), bootTime(io), bootChain(io), bootBlame(io), bootPlot(io), bootCompare(io), bootPool(io))
 	return cmd
@@ -153,11 +158,17 @@ func (b *bootCommand) compatChain(c *boot.Capture) error {
 	return nil
 }
 
-// outputFlag adds -o; the first format is the default.
+// outputFlag adds -o, checked before anything is read; the first format is the default.
 func (b *bootCommand) outputFlag(cmd *cobra.Command, formats ...string) {
 	usage := strings.Join(formats[:len(formats)-1], ", ") + " or " + formats[len(formats)-1]
 	cmd.Flags().StringVarP(&b.format, "output", "o", formats[0], usage)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if !slices.Contains(formats, b.format) {
+			return kamino.WithHint(fmt.Errorf("invalid output format %q", b.format), "use -o %s", usage)
+		}
+		return nil
+	}
 }
 
 func (b *bootCommand) compatFlag(cmd *cobra.Command, verb string) {
@@ -201,14 +212,18 @@ func (b *bootCommand) analysis(c *boot.Capture, text func(*boot.Analysis, io.Wri
 
 // bootEncode writes JSON or YAML.
 func bootEncode(w io.Writer, format string, v any) error {
-	if done, err := encode(w, format, v); done {
-		return err
-	}
-	return bootFormatError(format)
+	_, err := encode(w, format, v)
+	return err
 }
 
-func bootFormatError(format string) error {
-	return kamino.WithHint(fmt.Errorf("invalid --output %q", format), "--help lists the formats")
+// bootArgs is how many boots a command takes: from some number on, or that many.
+func bootArgs(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return kamino.WithHint(fmt.Errorf("%d boots named", len(args)), "use %s", cmd.UseLine())
+		}
+		return nil
+	}
 }
 
 // capture reads one boot from files or from this machine.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,12 +25,9 @@ func bootPlot(io ioStreams) *cobra.Command {
 		Use: "plot [FILE…]", Short: "Draw the boot as a page, a picture or a trace",
 		Long: "Draw the boot: a page that needs nothing but itself (html), a plain picture (svg), or a trace that https://ui.perfetto.dev opens (trace).",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			draw, ok := map[string]func(w bootWriter, c *boot.Capture, a *boot.Analysis) error{
+			draw := map[string]func(w bootWriter, c *boot.Capture, a *boot.Analysis) error{
 				"html": draw.HTML, "svg": draw.SVG, "trace": draw.Trace,
 			}[b.format]
-			if !ok {
-				return bootFormatError(b.format)
-			}
 			c, err := b.capture(cmd.Context(), args)
 			if err != nil {
 				return err
@@ -79,7 +77,7 @@ func bootCompare(io ioStreams) *cobra.Command {
 	b := &bootCommand{io: io}
 	var budget time.Duration
 	cmd := &cobra.Command{
-		Use: "compare A B", Short: "Show what got faster or slower from boot A to boot B", Args: cobra.ExactArgs(2),
+		Use: "compare A B", Short: "Show what got faster or slower from boot A to boot B", Args: bootArgs(2, 2),
 		Long: "Compare two boots by milestone, by segment of the critical chain and by unit; each of A and B is a file or a folder.\n\n" +
 			"With --budget the exit code is 3 if B took longer than that from the kernel's start to the goal, net of parking.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -115,7 +113,7 @@ func bootCompare(io ioStreams) *cobra.Command {
 func bootPool(io ioStreams) *cobra.Command {
 	b := &bootCommand{io: io}
 	cmd := &cobra.Command{
-		Use: "pool FILE…|DIR", Short: "Summarize the boots of many nodes", Args: cobra.MinimumNArgs(1),
+		Use: "pool FILE…|DIR", Short: "Summarize the boots of many nodes", Args: bootArgs(1, math.MaxInt),
 		Long: "Summarize the boots of many nodes: median, 90th percentile, outliers, and how often each unit is on the critical chain. Every file is a boot.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := bootPoolFiles(args)

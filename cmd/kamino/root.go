@@ -98,18 +98,8 @@ func newRootCommand(a *app) *cobra.Command {
 		Version:       buildVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-				return kamino.WithHint(fmt.Errorf("unknown command %q", args[0]), "did you mean: kamino %s", strings.Join(like, ", kamino "))
-			}
-			return kamino.WithHint(fmt.Errorf("unknown command %q", args[0]), "kamino --help lists the commands")
-		},
-		SuggestionsMinimumDistance: 2,
-
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          commandOnly,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.Flags().Visit(func(f *pflag.Flag) { a.global.given = append(a.global.given, f.Name) })
 			return a.global.complete(a)
@@ -123,8 +113,10 @@ func newRootCommand(a *app) *cobra.Command {
 			return err
 		}
 		meant := ""
-		if like := likeFlags[strings.TrimPrefix(err.Error(), "unknown flag: --")]; like != "" && c.Flags().Lookup(like) != nil {
-			meant = "did you mean --" + like + "? "
+		if name, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
+			if like := flagsLike(c, name); len(like) > 0 {
+				meant = "did you mean --" + strings.Join(like, ", --") + "? "
+			}
 		}
 		return kamino.WithHint(err, "%s%s --help lists the flags", meant, c.CommandPath())
 	})
@@ -150,8 +142,37 @@ func newRootCommand(a *app) *cobra.Command {
 	return root
 }
 
-// likeFlags are flags that other commands have for the same.
-var likeFlags = map[string]string{"to": "version", "version": "to", "pools": "pool", "vmss": "pool", "node": "target-node", "nodes": "target-node"}
+// commandOnly refuses a word that is no subcommand; cobra would print the help of a command that
+// only has subcommands, and end well.
+func commandOnly(cmd *cobra.Command, words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	hint, path := cmd.CommandPath()+" --help lists the commands", cmd.CommandPath()+" "
+	cmd.SuggestionsMinimumDistance = 2
+	if like := cmd.SuggestionsFor(words[0]); len(like) > 0 {
+		hint = "did you mean: " + path + strings.Join(like, ", "+path)
+	}
+	return kamino.WithHint(fmt.Errorf("unknown command %q", words[0]), "%s", hint)
+}
+
+// flagsLike are the flags of a command that somebody may have meant: what cobra finds so for
+// commands, it finds for flags that are given to it as such.
+func flagsLike(cmd *cobra.Command, name string) []string {
+	if like := sameFlags[name]; like != "" && cmd.Flags().Lookup(like) != nil {
+		return []string{like}
+	}
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	return flags.SuggestionsFor(name)
+}
+
+// sameFlags are flags that other commands have for the same.
+var sameFlags = map[string]string{"to": "version", "version": "to", "pools": "pool", "vmss": "pool", "node": "target-node", "nodes": "target-node"}
 
 // noArguments refuses words that belong to no flag.
 func noArguments(cmd *cobra.Command, words []string) error {
