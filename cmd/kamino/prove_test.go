@@ -131,7 +131,7 @@ func TestVersionNotes(t *testing.T) {
 		{ready(kamino.VersionStatus{Life: kamino.LifeProving, Excluded: true}), "proving", "-"},
 		{ready(kamino.VersionStatus{Life: kamino.LifeWaiting, Excluded: true, Proof: "passed"}), "waiting", "passed; kamino promote makes new nodes boot from it"},
 		{ready(kamino.VersionStatus{Life: kamino.LifeHidden, Unaccepted: true, Proof: "passed"}), "hidden", "its instances would run the owner's bootstrap: kamino plan shows how to accept it"},
-		{ready(kamino.VersionStatus{Life: kamino.LifeWithdrawn, Excluded: true, Instances: 2, Bad: "leaks a key"}), "withdrawn", "withdrawn, and 2 instances run from it; bad: leaks a key"},
+		{ready(kamino.VersionStatus{Life: kamino.LifeWithdrawn, Excluded: true, Instances: 2, Bad: "leaks a key"}), "withdrawn", "withdrawn, and in use by 2 instances; bad: leaks a key"},
 		{ready(kamino.VersionStatus{Life: kamino.LifeWithdrawn, Excluded: true, Bad: "failed its proof: clock: an hour ahead"}), "withdrawn", "bad: failed its proof: clock: an hour ahead"},
 		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "passed", BadAncestor: "2026.11.01"}), "promoted", "it descends from 2026.11.01, which was withdrawn"},
 		{ready(kamino.VersionStatus{Life: kamino.LifePromoted, Proof: "passed", State: kamino.Failed, Failure: "a tag was refused"}), "promoted", "last change failed: a tag was refused"},

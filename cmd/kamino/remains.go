@@ -175,7 +175,8 @@ func inCluster(nodes []kamino.Node, leases []kamino.Lease, original bool) []rema
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		out = append(out, remainder{What: "annotation " + key + " on " + boot.Count(annotations[key], "node"), Remove: "kubectl annotate nodes --all " + key + "-"})
 	}
-	var last, rollback string
+	// kubernetes#130887, see notAdmitted in kube/.
+	last, rollback := "unless Kamino is never installed again: an API server that saw the last binding of such a policy go refuses every seal pod until it is restarted", ""
 	if len(leases) > 0 {
 		if !original {
 			last, rollback = "it holds the leases", "kamino rollback reads them, until each pool is back at its original model, or stays with its image for good"

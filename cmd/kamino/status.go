@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/boot"
 	"kamino.dev/kamino/controller/metrics"
 	"kamino.dev/kamino/kube"
 )
@@ -476,7 +477,7 @@ func proofNote(v kamino.VersionStatus) string {
 func versionNote(v kamino.VersionStatus, wide bool) string {
 	var notes []string
 	if v.Bad != "" && v.Instances > 0 {
-		notes = append(notes, fmt.Sprintf("withdrawn, and %d instances run from it", v.Instances))
+		notes = append(notes, "withdrawn, and in use by "+boot.Count(v.Instances, "instance"))
 	}
 	switch {
 	case v.State == kamino.Failed && v.Life != kamino.LifeFailed:
