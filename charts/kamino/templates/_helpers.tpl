@@ -47,7 +47,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.base.enabled (not (has $seals (index .Values "kamino-base" "sealImages"))) }}{{ fail (printf "kamino-base.sealImages does not name %s, so no disk could be sealed: add it, or set base.enabled=false where the cluster was prepared otherwise" $seals) }}{{ end -}}
 {{- if .Values.aws.enabled -}}
 {{- range $name, $given := dict "workloadIdentity.enabled" .Values.azure.workloadIdentity.enabled "subscription" .Values.azure.subscription "resourceGroup" .Values.azure.resourceGroup "gallery" .Values.azure.gallery -}}
-{{- if $given }}{{ fail (printf "azure.%s is for clusters on Azure, and aws.enabled says that this one is on AWS: leave one of them out" $name) }}{{ end -}}
+{{- if $given }}{{ fail (printf "azure.%s is for clusters on Azure, and aws.enabled says that this one is on AWS: set only one of them" $name) }}{{ end -}}
 {{- end -}}
 {{- else -}}
 {{- range $name := list "roleARN" "region" "clusterName" -}}

@@ -71,7 +71,7 @@ targetNode: {{ . | quote }}
 {{- if hasSuffix "vmss-prototype" $k.container.imageRepository }}{{ fail (printf "kamino.container.imageRepository %q is the image of the Python script: name one of kamino, which \"make image\" builds" $k.container.imageRepository) }}{{ end -}}
 {{- if $k.aws.enabled -}}
 {{- range $name, $given := dict "azure.workloadIdentity.enabled" $k.azure.workloadIdentity.enabled "azure.subscription" $k.azure.subscription "azure.resourceGroup" $k.azure.resourceGroup "gallery" $k.gallery -}}
-{{- if $given }}{{ fail (printf "kamino.%s is for clusters on Azure, and kamino.aws.enabled says that this one is on AWS: leave one of them out" $name) }}{{ end -}}
+{{- if $given }}{{ fail (printf "kamino.%s is for clusters on Azure, and kamino.aws.enabled says that this one is on AWS: set only one of them" $name) }}{{ end -}}
 {{- end -}}
 {{- else -}}
 {{- range $name := list "roleARN" "region" "clusterName" -}}
