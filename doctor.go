@@ -42,9 +42,9 @@ func (e *Engine) Doctor(ctx context.Context, opts AutoOptions, donor string) ([]
 		return nil, err
 	}
 	if donor != "" {
-		named := opts.Options
-		if named.Donor = donor; named.Validate() != nil {
-			return nil, named.Validate()
+		opts.Donor = donor
+		if err := opts.Options.Validate(); err != nil {
+			return nil, err
 		}
 	}
 	e, ctx = e.planning(), Looking(ctx)
@@ -56,9 +56,7 @@ func (e *Engine) Doctor(ctx context.Context, opts AutoOptions, donor string) ([]
 		d.failed(CodePaused, paused)
 	}
 	if donor != "" {
-		run := opts.Options
-		run.Donor = donor
-		return append(d.checks, e.doctorRun(ctx, run)...), nil
+		return append(d.checks, e.doctorRun(ctx, opts.Options)...), nil
 	}
 	pools, _, err := e.overviews(ctx, opts.Pools)
 	if err != nil {
@@ -112,7 +110,7 @@ func (e *Engine) doctorRun(ctx context.Context, opts Options) []Check {
 		return d.checks
 	}
 	if d.plan.Unfinished = d.held.lease.Unfinished(d.engine.now()); d.adopts() {
-		d.checks[len(d.checks)-2].Found = "taken by run " + d.held.lease.Holder + ", with which an update of it continues"
+		d.checks[0].Found = "taken by run " + d.held.lease.Holder + ", with which an update of it continues"
 	}
 	d.check("model", "can be pointed at the new image", func() error { return d.planWorld(ctx) })
 	for _, r := range d.plan.Refusals {

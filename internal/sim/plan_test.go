@@ -69,6 +69,19 @@ func TestPlanOfAnEndedRun(t *testing.T) {
 	if !strings.Contains(told, "taken by run") || !strings.Contains(told, "kamino update --target-node a-0 finishes it") {
 		t.Errorf("doctor tells\n%s", told)
 	}
+	w.spawn(look, func(ctx context.Context) { // who has more to tell of the donor tells it beside that
+		e, o := look.engine(), autoOptions()
+		e.Provider, o.Proof = noCanaries{e.Provider.(simProvider)}, proving().Proof
+		checks, look.err = e.Doctor(ctx, o, "a-0")
+	})
+	if w.wait(); look.err != nil {
+		t.Fatal(look.err)
+	}
+	for _, c := range checks {
+		if c.Name == "donor" && (c.State == kamino.CheckPassed) != strings.HasPrefix(c.Found, "taken by run") {
+			t.Errorf("doctor without the rights for a canary: %+v", c)
+		}
+	}
 	w.pools[poolA].refusals = []kamino.Refusal{{Code: "minimum", Why: "too few instances", Do: "make it larger"}}
 	w.spawn(look, func(ctx context.Context) { checks, look.err = look.engine().Doctor(ctx, autoOptions(), "a-2") })
 	if w.wait(); look.err != nil || len(checks) < 3 || checks[2].Name != "lease" || !strings.Contains(checks[2].Do, "kamino update --target-node a-0 finishes it") || checks[3].Name != "minimum" {
