@@ -393,25 +393,3 @@ func (r *Run) lookOn(ctx context.Context) (Next, error) {
 	}
 	return r.lookInService(ctx, n, was.Instance)
 }
-
-// Unfit is what is kept of a withdrawn version that was pruned: of which disk it was made, and why
-// it was withdrawn.
-type Unfit struct {
-	Version string            `json:"version"`
-	Tags    map[string]string `json:"tags"`
-}
-
-// pruned notes a version that is deleted.
-func (l *Ledger) pruned(v Artifact) {
-	if slices.ContainsFunc(l.Unfit, func(u Unfit) bool { return u.Version == v.Name }) {
-		return
-	}
-	tags := map[string]string{}
-	for _, name := range []string{TagBad, TagBuiltFrom, TagBuiltAt, TagVM, TagPackages} {
-		if text := v.Tags[name]; text != "" {
-			tags[name] = text
-		}
-	}
-	l.Unfit = append([]Unfit{{v.Name, tags}}, l.Unfit...)
-	l.Unfit = l.Unfit[:min(len(l.Unfit), maxPast)]
-}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -209,9 +208,11 @@ const (
 )
 
 // passed puts a run that has ended in front of the past ones.
-func (l *Ledger) passed(p PastRun) {
-	l.Past = append([]PastRun{p}, l.Past...)
-	l.Past = l.Past[:min(len(l.Past), maxPast)]
+func (l *Ledger) passed(p PastRun) { l.Past = keepNewest(p, l.Past) }
+
+// keepNewest adds to a list of the ledger, the newest first. The one that was read stays as it was.
+func keepNewest[T any](newest T, former []T) []T {
+	return slices.Concat([]T{newest}, former[:min(len(former), maxPast-1)])
 }
 
 // failed notes the run of a record that comes to its end without success. What
@@ -280,7 +281,7 @@ type Unfinished struct {
 
 // aliveFor is how long ago the last heartbeat of a run may be that is told to be
 // alive. Whether a run may be taken over is never decided by it, as clocks differ:
-// see lookLock.
+// see holder.look.
 const aliveFor = LeaseDuration
 
 // Unfinished is the run that holds the lease; nil when none does.
@@ -318,8 +319,7 @@ func (l *Ledger) writing(image string, now time.Time, seen bool, stamp string) {
 	if l.Wrote = (&WrittenModel{Image: image, At: now, Stamp: stamp, Seen: seen}); again {
 		return
 	}
-	l.Writes = append([]time.Time{now}, l.Writes...)
-	l.Writes = l.Writes[:min(len(l.Writes), maxPast)]
+	l.Writes = keepNewest(now, l.Writes)
 }
 
 // read notes the image that a read has shown in the model.
@@ -343,11 +343,7 @@ func (l *Ledger) rolledBack(name string) {
 func (l Ledger) distrust(versions []Artifact) []Artifact {
 	for i := range versions {
 		if v := &versions[i]; v.Tags[TagBad] == "" && slices.Contains(l.RolledBack, v.Name) {
-			v.Tags = maps.Clone(v.Tags)
-			if v.Tags == nil {
-				v.Tags = map[string]string{}
-			}
-			v.Tags[TagBad] = "rolled back; the version could not be marked"
+			*v = v.with(TagBad, "rolled back; the version could not be marked")
 		}
 	}
 	return versions
@@ -368,19 +364,14 @@ func (l Ledger) expected() (run, away float64) {
 // phase of its boot.
 func (l *Ledger) booted(seconds float64, phases map[string]float64) {
 	if seconds > 0 {
-		l.Boots = append([]float64{seconds}, l.Boots...)
-		l.Boots = l.Boots[:min(len(l.Boots), maxPast)]
+		l.Boots = keepNewest(seconds, l.Boots)
 	}
 	if len(phases) > 0 {
-		l.Phases = append([]map[string]float64{phases}, l.Phases...)
-		l.Phases = l.Phases[:min(len(l.Phases), maxPast)]
+		l.Phases = keepNewest(phases, l.Phases)
 	}
 }
 
-func (l *Ledger) baked(b Baked) {
-	l.Baked = append([]Baked{b}, l.Baked...)
-	l.Baked = l.Baked[:min(len(l.Baked), maxPast)]
-}
+func (l *Ledger) baked(b Baked) { l.Baked = keepNewest(b, l.Baked) }
 
 // Boots are those of a pool's last good canaries, newest first.
 type Boots struct {

@@ -241,12 +241,7 @@ func (a Artifact) ofDay(day time.Time) bool {
 
 // newestOfDay is the newest version of a day; nil when there is none.
 func newestOfDay(newestFirst []Artifact, day time.Time) *Artifact {
-	for i, v := range newestFirst {
-		if v.ofDay(day) {
-			return &newestFirst[i]
-		}
-	}
-	return nil
+	return first(newestFirst, func(v Artifact) bool { return v.ofDay(day) })
 }
 
 // outnumbered is a version of an earlier day whose name counts as later, as when
@@ -258,13 +253,10 @@ func (a Artifact) outnumbered(by []Artifact) *Artifact {
 	if err != nil {
 		return nil
 	}
-	for i, v := range by {
+	return first(by, func(v Artifact) bool {
 		at, err := VersionDate(v.Name)
-		if err == nil && at.Before(day) && CompareVersions(v.Name, a.Name) > 0 {
-			return &by[i]
-		}
-	}
-	return nil
+		return err == nil && at.Before(day) && CompareVersions(v.Name, a.Name) > 0
+	})
 }
 
 // CompareVersions compares two version names number by number, never as text:
@@ -281,15 +273,7 @@ func CompareVersions(a, b string) int {
 	case !okB:
 		return 1
 	}
-	for i := range x {
-		if x[i] != y[i] {
-			if x[i] < y[i] {
-				return -1
-			}
-			return 1
-		}
-	}
-	return 0
+	return slices.Compare(x[:], y[:])
 }
 
 // parseVersion reads Major.Minor.Patch, each a 32-bit number as galleries

@@ -57,12 +57,7 @@ type Taint struct {
 
 // Tainted says whether the node carries a taint of that key.
 func (n Node) Tainted(key string) bool {
-	for _, t := range n.Taints {
-		if t.Key == key {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Taints, func(t Taint) bool { return t.Key == key })
 }
 
 // appliance says whether the node's system is a read-only image, without the writable root that a

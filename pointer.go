@@ -19,12 +19,7 @@ func points(image string, versions []Artifact) bool {
 // resolved is the version that a definition stands for: the newest that
 // Succeeded and is not excluded.
 func resolved(newestFirst []Artifact) *Artifact {
-	for i, v := range newestFirst {
-		if v.State == Succeeded && !v.Excluded {
-			return &newestFirst[i]
-		}
-	}
-	return nil
+	return first(newestFirst, func(v Artifact) bool { return v.State == Succeeded && !v.Excluded })
 }
 
 func resolvedName(newestFirst []Artifact) string {

@@ -156,7 +156,7 @@ func (e *Engine) WithdrawVersion(ctx context.Context, opts WithdrawOptions) (Rol
 // takeBack withdraws what new nodes boot from: the good version before it takes its place. False:
 // there is none. No pause stops it halfway.
 func (r *Run) takeBack(o overview, why Bad) (next Next, ok bool) {
-	now, t := o.next(), target{version: o.fallback()}
+	now, t := o.next(), target{version: o.fallback(), why: why}
 	if t.version == nil || t.version.Disputed && o.follows("") {
 		return Next{}, false
 	}
@@ -168,8 +168,7 @@ func (r *Run) takeBack(o overview, why Bad) (next Next, ok bool) {
 	for _, v := range o.passedOver(t) {
 		bad = append(bad, v.Name)
 	}
-	m := newMarking(Rollback{From: now.Name, To: t.name(), Bad: bad, Good: t.offers(), why: why}, t, o.versions)
-	m.image = o.pool.Model.Image
+	m := newMarking(Rollback{From: now.Name, To: t.name(), Bad: bad, Good: t.offers()}, t, o)
 	return actSteps(ActWithdraw, fmt.Sprintf("withdraw version %s: new nodes boot from %s again", now.Name, t.name()), func(ctx context.Context) error {
 		verb := r.now.verb
 		r.now.verb = VerbWithdraw

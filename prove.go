@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -155,8 +154,7 @@ const (
 // omit notes on a version that it becomes what new nodes boot from without the proof that it was to
 // pass, before it does: else whoever comes next would go on with the proof, or take it back.
 func (r *Run) omit(v Artifact) Next {
-	v.Tags = maps.Clone(v.Tags)
-	v.Tags[TagProof] = proofOmitted
+	v = v.with(TagProof, proofOmitted)
 	return act(ActMarkVersion, "record on version "+v.Name+" that it is accepted without a proof", func(ctx context.Context) error {
 		return r.engine.Provider.SetTags(ctx, r.pool, v)
 	}).of(v.Name)
@@ -367,9 +365,7 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 	case v.Tags[TagProof] == proofPassed:
 		return done("node " + r.proof.sight.Node.Name + " is as it should be"), nil
 	}
-	v.Tags = maps.Clone(v.Tags)
-	v.Tags[TagProof] = proofPassed
-	return r.writeVersion("record on version "+v.Name+" that it passed its proof", v), nil
+	return r.writeVersion("record on version "+v.Name+" that it passed its proof", v.with(TagProof, proofPassed)), nil
 }
 
 // withdrawn takes the promoted version back: the good one before it takes its place.

@@ -57,9 +57,6 @@ type Rollback struct {
 	Proof    *Proved  `json:"proof,omitempty"`
 	Canary   string   `json:"canary,omitempty"`
 	Warnings []string `json:"warnings,omitempty"` // what is left for the next run to clean up
-
-	verb Verb
-	why  Bad
 }
 
 // Unmarked is a version that could not be marked.
@@ -135,10 +132,11 @@ func (o overview) defaultTarget() target {
 	if now == nil {
 		return target{}
 	}
-	for i, v := range o.versions {
-		if CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() && (!v.Excluded || v.hidden()) && !(v.untried() && !v.hidden()) {
-			return target{version: &o.versions[i]}
-		}
+	former := first(o.versions, func(v Artifact) bool {
+		return CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() && (!v.Excluded || v.hidden()) && !(v.untried() && !v.hidden())
+	})
+	if former != nil {
+		return target{version: former}
 	}
 	return target{saved: o.lease.Ledger.Original}
 }
@@ -174,17 +172,15 @@ func (o overview) findTarget(to string) (target, error) {
 		}
 		return target{}, WithHint(fmt.Errorf("pool %s: no model from before the first prototype is saved", o.pool.Name), "%s", o.targetsHint())
 	}
-	for i, v := range o.versions {
-		if CompareVersions(v.Name, to) != 0 {
-			continue
-		}
-		if !v.whole() || !v.Ready {
-			return target{}, WithHint(fmt.Errorf("version %s of pool %s is %s and not ready to boot from: %s", v.Name, o.pool.Name, v.State, cmp.Or(v.Failure, "not replicated")),
-				"%s", o.targetsHint())
-		}
-		return target{version: &o.versions[i]}, nil
+	switch v := first(o.versions, func(v Artifact) bool { return CompareVersions(v.Name, to) == 0 }); {
+	case v == nil:
+		return target{}, WithHint(fmt.Errorf("version %q of pool %s does not exist", to, o.pool.Name), "%s", o.targetsHint())
+	case !v.whole() || !v.Ready:
+		return target{}, WithHint(fmt.Errorf("version %s of pool %s is %s and not ready to boot from: %s", v.Name, o.pool.Name, v.State, cmp.Or(v.Failure, "not replicated")),
+			"%s", o.targetsHint())
+	default:
+		return target{version: v}, nil
 	}
-	return target{}, WithHint(fmt.Errorf("version %q of pool %s does not exist", to, o.pool.Name), "%s", o.targetsHint())
 }
 
 // targetsHint names what can be chosen, but for what was just refused.
@@ -308,8 +304,7 @@ func (t target) options() Options {
 
 // point moves the model of a pool to a target.
 func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact, dryRun bool) (Rollback, error) {
-	out := Rollback{Pool: o.id, Name: o.pool.Name, From: lastSegments(o.pool.Model.Image, 3), To: t.name(), Bad: []string{}, Good: []string{},
-		GivenBack: o.givenBack, verb: t.verb, why: t.why}
+	out := Rollback{Pool: o.id, Name: o.pool.Name, From: lastSegments(o.pool.Model.Image, 3), To: t.name(), Bad: []string{}, Good: []string{}, GivenBack: o.givenBack}
 	if v := o.next(); v != nil {
 		out.From = v.Name
 	}
@@ -351,13 +346,12 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 // marked, and what went wrong of what waits until new nodes boot from the target.
 func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollback) ([]Unmarked, []string, error) {
 	r := e.newRun(t.options())
-	r.pool, r.now.verb = o.pool, plan.verb
+	r.pool, r.now.verb = o.pool, t.verb
 	var stray *Stray
 	if !t.points {
 		stray = o.strayed()
 	}
-	m := newMarking(plan, t, o.versions)
-	m.image = o.pool.Model.Image
+	m := newMarking(plan, t, o)
 	steps := []Step{
 		{Name: InConnect, Does: "check that the credentials work", Look: (*Run).lookConnect},
 		{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
@@ -374,18 +368,18 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		r.held.regain(ctx)
 	}
 	var failed *StepError
-	if errors.As(err, &failed) && failed.Step == InMark && !m.points && !errors.Is(err, errPromoted) && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
+	if errors.As(err, &failed) && failed.Step == InMark && !m.to.points && !errors.Is(err, errPromoted) && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
 		m.give(failed.Err)
 		err = nil
-	} else if err != nil && !m.points && r.result.Changed {
+	} else if err != nil && !m.to.points && r.result.Changed {
 		m.give(err) // the model is written, perhaps: the ledger goes on distrusting
-	} else if err != nil && m.points && failed != nil && failed.Step == InMark {
+	} else if err != nil && m.to.points && failed != nil && failed.Step == InMark {
 		m.give(err)
 	}
 	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
-		ended := PastRun{Run: r.held.run, Pointed: plan.To, Verb: plan.verb, Reason: cutText(plan.why.Reason, maxTag),
+		ended := PastRun{Run: r.held.run, Pointed: plan.To, Verb: t.verb, Reason: cutText(t.why.Reason, maxTag),
 			Ended: r.engine.date(), Seconds: r.engine.now().Sub(began).Seconds(), Step: failedStep(err)}
-		if plan.verb == VerbWithdraw && len(plan.Bad) > 0 {
+		if t.verb == VerbWithdraw && len(plan.Bad) > 0 {
 			ended.Withdrawn = plan.Bad[0]
 		}
 		if err != nil {

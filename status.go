@@ -142,17 +142,19 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 	if o.definition {
 		s.Definition = DefinitionName(o.pool.Name)
 	}
+	trial := o.trial()
 	for _, v := range o.versions {
 		status := versionStatus(v)
-		if t := o.trial(); t != nil && t.Name == v.Name && !o.proves(v, now) {
+		if trial != nil && trial.Name == v.Name && !o.proves(v, now) {
 			status.Proof = proofAbandoned
 		} else if status.Life == LifeProving && !o.proves(v, now) {
 			status.Life, status.Proof = LifeHidden, proofAbandoned
 		}
-		if v.unaccepted() && o.pool.Owner != nil && status.Life == LifeWaiting {
+		unaccepted := v.unaccepted() && o.pool.Owner != nil
+		if unaccepted && status.Life == LifeWaiting {
 			status.Life = LifeHidden
 		}
-		status.Unaccepted = v.unaccepted() && o.pool.Owner != nil && status.Life == LifeHidden
+		status.Unaccepted = unaccepted && status.Life == LifeHidden
 		status.BadAncestor = badAncestor(v, o.versions)
 		if by := v.outnumbered(o.versions); by != nil {
 			status.Outnumbered = by.Name
@@ -421,10 +423,8 @@ func (o overview) taken() []Node {
 // does not refer to any of them.
 func (o overview) next() *Artifact {
 	image := o.pool.Model.Image
-	for i, v := range o.versions {
-		if v.ID != "" && strings.EqualFold(v.ID, image) {
-			return &o.versions[i]
-		}
+	if v := first(o.versions, func(v Artifact) bool { return v.ID != "" && strings.EqualFold(v.ID, image) }); v != nil {
+		return v
 	}
 	if len(o.versions) > 0 && strings.EqualFold(definitionOf(o.versions[0].ID), image) {
 		return resolved(o.versions)

@@ -28,7 +28,6 @@ const (
 type marking struct {
 	plan   Rollback
 	to     target
-	points bool                 // the pool refers to the definition: the marks are what is rolled back
 	failed map[string]error     // by version
 	marked map[string]bool      // by version: seen to be as the plan wants it
 	away   map[string]time.Time // by version: since when it is not listed
@@ -38,10 +37,10 @@ type marking struct {
 	making []string             // what is to be marked and was being built when the plan was made
 }
 
-func newMarking(plan Rollback, t target, versions []Artifact) marking {
-	m := marking{plan: plan, to: t, points: t.points, failed: map[string]error{}, marked: map[string]bool{}, away: map[string]time.Time{},
-		from: resolvedName(versions), born: newestBirth(versions)}
-	for _, v := range versions {
+func newMarking(plan Rollback, t target, o overview) marking {
+	m := marking{plan: plan, to: t, failed: map[string]error{}, marked: map[string]bool{}, away: map[string]time.Time{},
+		from: resolvedName(o.versions), born: newestBirth(o.versions), image: o.pool.Model.Image}
+	for _, v := range o.versions {
 		if v.State == Creating && slices.Contains(plan.Bad, v.Name) {
 			m.making = append(m.making, v.Name)
 		}
@@ -51,7 +50,7 @@ func newMarking(plan Rollback, t target, versions []Artifact) marking {
 
 // limit is that of the step. Where the marks are what is rolled back, they have as long as a model.
 func (m marking) limit() time.Duration {
-	if m.points {
+	if m.to.points {
 		return defaultLimit
 	}
 	return markLimit
@@ -71,14 +70,14 @@ func (m marking) announce(l *Lease, at time.Time) {
 	if m.to.stays || m.plan.From == m.plan.To {
 		return // what was promoted is so still
 	}
-	if w := l.Ledger.Withdrew; m.plan.why.Reason != "" {
-		l.Ledger.Withdrew = &Withdrawal{m.plan.From, m.plan.To, cutText(m.plan.why.Reason, maxTag)}
+	if w := l.Ledger.Withdrew; m.to.why.Reason != "" {
+		l.Ledger.Withdrew = &Withdrawal{m.plan.From, m.plan.To, cutText(m.to.why.Reason, maxTag)}
 	} else if m.to.unnamed {
 		l.Ledger.Withdrew = &Withdrawal{m.plan.From, m.plan.To, "rolled back"}
-	} else if w != nil && (w.To != m.plan.To || m.plan.verb == VerbRollback) { // else auto-update ends that one
+	} else if w != nil && (w.To != m.plan.To || m.to.verb == VerbRollback) { // else auto-update ends that one
 		l.Ledger.Withdrew = nil
 	}
-	if l.Ledger.Promoted = nil; m.points {
+	if l.Ledger.Promoted = nil; m.to.points {
 		l.Ledger.Promoted = &Promotion{Version: m.plan.To, Born: m.born}
 		l.Ledger.stood(m.plan.From, at)
 	}
@@ -92,7 +91,7 @@ func (m marking) settle(l *Lease, moved bool) {
 		return !failed && slices.Contains(m.plan.Bad, n) || moved && !m.to.stays && (n == m.plan.To || slices.Contains(m.plan.Good, n))
 	})
 	for _, name := range m.plan.Bad {
-		if err := m.failed[name]; err != nil && (!m.points || errors.Is(err, errNotListed) || errors.Is(err, errUnbuilt)) {
+		if err := m.failed[name]; err != nil && (!m.to.points || errors.Is(err, errNotListed) || errors.Is(err, errUnbuilt)) {
 			l.Ledger.rolledBack(name)
 		}
 		if errors.Is(m.failed[name], errUnbuilt) {
@@ -186,7 +185,7 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 			before, m.marked[name] = append(before, name), true
 			continue
 		}
-		if now := resolved(versions); m.points && bad && now != nil && now.Name == name {
+		if now := resolved(versions); m.to.points && bad && now != nil && now.Name == name {
 			if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
 				return wait(why), err
 			}
@@ -194,7 +193,7 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 		if err := m.promotedMeanwhile(ctx, r, v, versions, bad); err != nil {
 			return Next{}, err
 		}
-		if !bad && m.points {
+		if !bad && m.to.points {
 			if err := m.refusePaused(ctx, r); err != nil {
 				return Next{}, err
 			}
@@ -202,7 +201,7 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 		word := map[bool]string{true: "withdraw", false: "offer"}[bad]
 		return act(ActMarkVersion, word+" version "+v.Name, func(ctx context.Context) error {
 			err := m.mark(ctx, r, v, bad)
-			if err != nil && !m.points && !transient(err) && ctx.Err() == nil {
+			if err != nil && !m.to.points && !transient(err) && ctx.Err() == nil {
 				m.failed[v.Name] = err
 				return nil
 			}
@@ -212,7 +211,7 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 	if len(away) > 0 {
 		return wait("version " + strings.Join(away, ", ") + ", which is not listed, to be found or to be confirmed gone"), nil
 	}
-	if m.points {
+	if m.to.points {
 		if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
 			return wait(why), err
 		}
@@ -250,9 +249,9 @@ func (m marking) unsettled(ctx context.Context, r *Run, before []string) (why st
 // mark offers a version, or withdraws it.
 func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
 	if bad {
-		why := m.plan.why
+		why := m.to.why
 		why.Reason = cmp.Or(why.Reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
-		if m.plan.why.Reason != "" && !m.to.stays && v.Name != m.plan.From {
+		if m.to.why.Reason != "" && !m.to.stays && v.Name != m.plan.From {
 			why = Bad{Reason: "skipped when version " + m.plan.From + " was withdrawn: it has no seal receipt, or passed no proof"}
 		}
 		return r.engine.Provider.Withdraw(ctx, r.pool, v.Name, why)
@@ -286,9 +285,9 @@ func (m marking) unmarked(r *Run) (out []Unmarked) {
 // unmoved makes sure that the plan, which was made before the lease was taken, is of what the model
 // refers to, and the definition stands for: nobody else has promoted another version since.
 func (m marking) unmoved(ctx context.Context, r *Run, pool Pool) error {
-	if !m.points || m.to.comes != "" {
+	if !m.to.points || m.to.comes != "" {
 		now, there := pool.Model.Image, m.to.version != nil && strings.EqualFold(pool.Model.Image, m.to.version.ID)
-		if there || strings.EqualFold(now, m.image) || r.result.Changed && (!m.points || r.ownImage(pool)) {
+		if there || strings.EqualFold(now, m.image) || r.result.Changed && (!m.to.points || r.ownImage(pool)) {
 			return nil
 		}
 		return WithHint(fmt.Errorf("the model of pool %s now refers to %s, not to %s: nothing is changed",
@@ -311,8 +310,8 @@ var errPromoted = errors.New("somebody has promoted it meanwhile")
 // promotedMeanwhile keeps a version from being marked as bad that new nodes boot from by now, and
 // did not when that was decided.
 func (m marking) promotedMeanwhile(ctx context.Context, r *Run, v Artifact, versions []Artifact, bad bool) error {
-	boots := m.points && m.to.stays && m.from != v.Name && resolvedName(versions) == v.Name
-	if bad && !m.points {
+	boots := m.to.points && m.to.stays && m.from != v.Name && resolvedName(versions) == v.Name
+	if bad && !m.to.points {
 		pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
 		if err != nil {
 			return fmt.Errorf("read pool %s: %w", r.pool.Name, err)
@@ -327,7 +326,7 @@ func (m marking) promotedMeanwhile(ctx context.Context, r *Run, v Artifact, vers
 
 // refusePaused asks once more before the write: whoever promotes has read the switch long ago.
 func (m marking) refusePaused(ctx context.Context, r *Run) error {
-	if m.plan.verb != VerbPromote {
+	if m.to.verb != VerbPromote {
 		return nil
 	}
 	return r.refusePaused(ctx)

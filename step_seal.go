@@ -195,22 +195,14 @@ func (r *Run) untold(why string) {
 
 // withdrawnOf is the newest withdrawn version that was made of a machine and tells its packages.
 func (r *Run) withdrawnOf(vm string) *Artifact {
-	for i, v := range r.image.bad {
-		if v.Tags[TagPackages] != "" && SameVM(v.Tags[TagVM], vm) {
-			return &r.image.bad[i]
-		}
-	}
-	return nil
+	return first(r.image.bad, func(v Artifact) bool { return v.Tags[TagPackages] != "" && SameVM(v.Tags[TagVM], vm) })
 }
 
 // sameAs is the withdrawn version that was made of the same packages on the same machine.
 func (r *Run) sameAs(digest, vm string) *Artifact {
-	for i, v := range r.image.bad {
-		if digest != "" && v.Tags[TagPackages] == digest && SameVM(v.Tags[TagVM], vm) {
-			return &r.image.bad[i]
-		}
-	}
-	return nil
+	return first(r.image.bad, func(v Artifact) bool {
+		return digest != "" && v.Tags[TagPackages] == digest && SameVM(v.Tags[TagVM], vm)
+	})
 }
 
 // refuseSame refuses to make another image of a disk as bad as that of the version.

@@ -48,10 +48,16 @@ func (a Artifact) Withdrawn(bad Bad) Artifact {
 
 // offering is a version as it shall be written: offered or not, and tagged so.
 func (a Artifact) offering(state string) Artifact {
+	a.Excluded = state != offerOffered
+	return a.with(TagOffer, state)
+}
+
+// with is an artifact with another tag. The one that was read, and is remembered, keeps its own.
+func (a Artifact) with(tag, value string) Artifact {
 	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
 		a.Tags = map[string]string{}
 	}
-	a.Tags[TagOffer], a.Excluded = state, state != offerOffered
+	a.Tags[tag] = value
 	return a
 }
 
@@ -73,12 +79,9 @@ func (a Artifact) Retagged(want Artifact) (Artifact, error) {
 	if a.Tags[TagBad] != want.Tags[TagBad] {
 		return a, fmt.Errorf("version %s was withdrawn meanwhile, or that was taken back: %w", a.Name, ErrConflict)
 	}
-	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
-		a.Tags = map[string]string{}
-	}
 	for tag, value := range want.Tags {
 		if strings.HasPrefix(tag, tagPrefix) {
-			a.Tags[tag] = value
+			a = a.with(tag, value)
 		}
 	}
 	return a, nil
@@ -192,13 +195,7 @@ func (a Artifact) waiting() bool {
 func (a Artifact) gated() bool { return a.hidden() && a.Tags[TagPromote] == string(PromoteManual) }
 
 // gate is a version as a run writes it that leaves its promotion to a person.
-func (a Artifact) gate() Artifact {
-	if a.Tags = maps.Clone(a.Tags); a.Tags == nil {
-		a.Tags = map[string]string{}
-	}
-	a.Tags[TagPromote] = string(PromoteManual)
-	return a
-}
+func (a Artifact) gate() Artifact { return a.with(TagPromote, string(PromoteManual)) }
 
 // bootstrapUnaccepted is the value of TagBootstrap.
 const bootstrapUnaccepted = "unaccepted"
@@ -234,44 +231,34 @@ func (a Artifact) built() (at stamp, ok bool) {
 	return stamp{a.Created, true}, !a.Created.IsZero()
 }
 
+// first is the first version of a list that fits; nil where none does.
+func first(versions []Artifact, fits func(Artifact) bool) *Artifact {
+	if i := slices.IndexFunc(versions, fits); i >= 0 {
+		return &versions[i]
+	}
+	return nil
+}
+
 // newestImage is the newest version that was ever finished. One that was rolled
 // back counts: what it was made of is not worth making again.
 func newestImage(newestFirst []Artifact) *Artifact {
-	for i, v := range newestFirst {
-		if v.whole() && !v.foreign() {
-			return &newestFirst[i]
-		}
-	}
-	return nil
+	return first(newestFirst, func(v Artifact) bool { return v.whole() && !v.foreign() })
 }
 
 // newestGood is the newest version that could be promoted; nil when there is none.
 func newestGood(newestFirst []Artifact) *Artifact {
-	if i := slices.IndexFunc(newestFirst, func(v Artifact) bool { return v.good() && !v.foreign() }); i >= 0 {
-		return &newestFirst[i]
-	}
-	return nil
+	return first(newestFirst, func(v Artifact) bool { return v.good() && !v.foreign() })
 }
 
 // latest is the version that a model naming the definition would get.
 func latest(newestFirst []Artifact) *Artifact {
-	for i, v := range newestFirst {
-		if v.good() && !v.Excluded {
-			return &newestFirst[i]
-		}
-	}
-	return nil
+	return first(newestFirst, func(v Artifact) bool { return v.good() && !v.Excluded })
 }
 
 // promotable is the newest version that new nodes may be made of without asking anybody, one
 // included that is not offered yet.
 func promotable(newestFirst []Artifact, p Proving) *Artifact {
-	for i, v := range newestFirst {
-		if v.mayPromote(p) {
-			return &newestFirst[i]
-		}
-	}
-	return nil
+	return first(newestFirst, func(v Artifact) bool { return v.mayPromote(p) })
 }
 
 // promotable is the newest version that may become what the pool's new nodes boot from.
@@ -285,10 +272,8 @@ func (o overview) promotable(opts AutoOptions) *Artifact {
 // untriedOffer is the newest version of ours that was offered and has not passed the proof that it
 // was to pass, as its tags tell; "" where there is none.
 func untriedOffer(newestFirst []Artifact) string {
-	for _, v := range newestFirst {
-		if v.Ours() && v.good() && !v.hidden() && v.untried() {
-			return v.Name
-		}
+	if v := first(newestFirst, func(v Artifact) bool { return v.Ours() && v.good() && !v.hidden() && v.untried() }); v != nil {
+		return v.Name
 	}
 	return ""
 }
@@ -360,12 +345,7 @@ func (o overview) begunBad(t target) []Artifact {
 }
 
 func indexOf(versions []Artifact, name string) int {
-	for i, v := range versions {
-		if v.Name == name {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(versions, func(v Artifact) bool { return v.Name == name })
 }
 
 func sameImage(v *Artifact, image string) bool {
@@ -444,4 +424,25 @@ func unknownFiles(tags map[string]string) *UnknownFiles {
 		return nil
 	}
 	return &UnknownFiles{Mode: tags[TagUnknownMode], Count: n, Digest: tags[TagUnknownDigest]}
+}
+
+// Unfit is what is kept of a withdrawn version that was pruned: of which disk it was made, and why
+// it was withdrawn.
+type Unfit struct {
+	Version string            `json:"version"`
+	Tags    map[string]string `json:"tags"`
+}
+
+// pruned notes a version that is deleted.
+func (l *Ledger) pruned(v Artifact) {
+	if slices.ContainsFunc(l.Unfit, func(u Unfit) bool { return u.Version == v.Name }) {
+		return
+	}
+	tags := map[string]string{}
+	for _, name := range []string{TagBad, TagBuiltFrom, TagBuiltAt, TagVM, TagPackages} {
+		if text := v.Tags[name]; text != "" {
+			tags[name] = text
+		}
+	}
+	l.Unfit = keepNewest(Unfit{v.Name, tags}, l.Unfit)
 }
