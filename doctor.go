@@ -122,10 +122,10 @@ func (e *Engine) doctorRun(ctx context.Context, opts Options) []Check {
 		}
 	}
 	if mark, err := d.donor.node.claim(d.pool.ID); mark != nil || err != nil {
-		d.add(Check{Name: "rehearse", State: CheckWarned, Found: "not tried: the node carries the mark of a run", Do: "kamino status shows that run"})
+		d.add(Check{Name: InRehearse, State: CheckWarned, Found: "not tried: the node carries the mark of a run", Do: "kamino status shows that run"})
 		return d.checks
 	}
-	d.check("rehearse", "drain and seal are possible", func() error { _, err := d.rehearse(ctx, d.sealOrder()); return err })
+	d.check(InRehearse, "drain and seal are possible", func() error { _, err := d.rehearse(ctx, d.sealOrder()); return err })
 	return d.checks
 }
 
@@ -246,15 +246,13 @@ func (e *Engine) PackageDiff(ctx context.Context, name string) (out PackageDiff,
 	if !ok {
 		return out, fmt.Errorf("compare packages: %w", ErrUnsupported)
 	}
-	n, err := e.Cluster.Node(ctx, name)
-	if errors.Is(err, ErrNotFound) {
-		return out, refuseUnknown(name)
-	} else if err != nil {
-		return out, fmt.Errorf("read node %s: %w", name, err)
-	}
-	id, err := e.Provider.PoolOf(ctx, n.ProviderID)
+	n, err := e.namedNode(ctx, name)
 	if err != nil {
-		return out, fmt.Errorf("node %s: %w", name, err)
+		return out, err
+	}
+	id, err := e.namedPool(ctx, n)
+	if err != nil {
+		return out, err
 	}
 	all, _, err := e.overviews(ctx, []string{string(id)})
 	if err != nil {

@@ -249,15 +249,13 @@ func (e *Engine) patchCandidates(ctx context.Context, opts PatchOptions) (result
 	}
 	pool := opts.Pool
 	if opts.Donor != "" {
-		n, err := e.Cluster.Node(ctx, opts.Donor)
-		if errors.Is(err, ErrNotFound) {
-			return result, o, refuseUnknown(opts.Donor)
-		} else if err != nil {
-			return result, o, fmt.Errorf("read node %s: %w", opts.Donor, err)
-		}
-		id, err := e.Provider.PoolOf(ctx, n.ProviderID)
+		n, err := e.namedNode(ctx, opts.Donor)
 		if err != nil {
-			return result, o, fmt.Errorf("find the pool of node %s: %w", n.Name, err)
+			return result, o, err
+		}
+		id, err := e.namedPool(ctx, n)
+		if err != nil {
+			return result, o, err
 		}
 		pool = string(id)
 	}

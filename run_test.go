@@ -140,3 +140,23 @@ func TestRightsAtOnce(t *testing.T) {
 		t.Errorf("without a proof: %v; hints %q", err, Hints(err))
 	}
 }
+
+// noPools is a provider that finds no node's pool.
+type noPools struct {
+	Provider
+	err error
+}
+
+func (p noPools) PoolOf(context.Context, InstanceID) (PoolID, error) { return "", p.err }
+
+// TestNamedPool: another node is no remedy where the cloud did not say which pool one is of.
+func TestNamedPool(t *testing.T) {
+	for _, cause := range []error{ErrUnsupported, ErrForbidden, ErrUnavailable} {
+		e := &Engine{Provider: noPools{err: fmt.Errorf("list groups: %w", cause)}}
+		_, err := e.namedPool(t.Context(), Node{Name: "n"})
+		var refused *RefusedError
+		if errors.As(err, &refused) != errors.Is(cause, ErrUnsupported) || refused == nil && !errors.Is(err, cause) {
+			t.Errorf("%v: %v", cause, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,11 +59,9 @@ func (r *Run) checkCredentials(ctx context.Context) error {
 }
 
 func (r *Run) lookValidate(ctx context.Context) (Next, error) {
-	node, err := r.engine.Cluster.Node(ctx, r.opts.Donor)
-	if errors.Is(err, ErrNotFound) {
-		return Next{}, refuseUnknown(r.opts.Donor)
-	} else if err != nil {
-		return Next{}, fmt.Errorf("read node %s: %w", r.opts.Donor, err)
+	node, err := r.engine.namedNode(ctx, r.opts.Donor)
+	if err != nil {
+		return Next{}, err
 	}
 	if _, err := node.Mark(); err != nil {
 		return Next{}, refuseMark(node.Name, err)
@@ -73,9 +72,6 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 	}
 	if err := r.readPool(ctx); err != nil {
 		return Next{}, err
-	}
-	if r.donor.instance.Architecture == "" {
-		r.donor.instance.Architecture = nodeArchitecture(node.Architecture)
 	}
 	mark, err := node.claim(r.pool.ID)
 	if err != nil {
@@ -94,11 +90,10 @@ func (r *Run) lookValidate(ctx context.Context) (Next, error) {
 			return Next{}, err
 		}
 	}
-	if r.work() == WorkPatch {
-		return done(fmt.Sprintf("%s is %s of pool %s", node.Name, r.donor.instance.ID, r.pool.Name)), nil
-	}
-	if err := r.chooseProof(ctx); err != nil {
-		return Next{}, err
+	if r.work() != WorkPatch {
+		if err := r.chooseProof(ctx); err != nil {
+			return Next{}, err
+		}
 	}
 	return done(fmt.Sprintf("%s is %s of pool %s", node.Name, r.donor.instance.ID, r.pool.Name)), nil
 }
@@ -166,13 +161,33 @@ const CodeUnprovable = "no-former-version"
 // codeNoCanary is that of a version which a person is to promote, and which has to be proved first.
 const codeNoCanary = "no-canary"
 
-// readPool reads the instance behind r.node, and its pool.
-func (r *Run) readPool(ctx context.Context) error {
-	id, err := r.engine.Provider.PoolOf(ctx, r.donor.node.ProviderID)
-	if transient(err) || ctx.Err() != nil {
-		return fmt.Errorf("find the pool of node %s: %w", r.donor.node.Name, err)
+// namedNode reads a node that a person named.
+func (e *Engine) namedNode(ctx context.Context, name string) (Node, error) {
+	n, err := e.Cluster.Node(ctx, name)
+	if errors.Is(err, ErrNotFound) {
+		return n, refuseUnknown(name)
 	} else if err != nil {
-		return refuseOutside(r.donor.node, err)
+		return n, fmt.Errorf("read node %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// namedPool is the pool of such a node, which has to be of one.
+func (e *Engine) namedPool(ctx context.Context, n Node) (PoolID, error) {
+	id, err := e.Provider.PoolOf(ctx, n.ProviderID)
+	if errors.Is(err, ErrUnsupported) {
+		return "", refuseOutside(n, err)
+	} else if err != nil {
+		return "", fmt.Errorf("find the pool of node %s: %w", n.Name, err)
+	}
+	return id, nil
+}
+
+// readPool reads the donor's instance and its pool.
+func (r *Run) readPool(ctx context.Context) error {
+	id, err := r.engine.namedPool(ctx, r.donor.node)
+	if err != nil {
+		return err
 	}
 	if r.pool, err = r.engine.Provider.Pool(ctx, id); err != nil {
 		return r.hintGone(fmt.Errorf("read pool %s of node %s: %w", id.Name(), r.donor.node.Name, err))
@@ -182,6 +197,7 @@ func (r *Run) readPool(ctx context.Context) error {
 		return r.hintGone(fmt.Errorf("read instance %s of node %s: %w", r.donor.node.ProviderID, r.donor.node.Name, err))
 	}
 	r.donor.instance = in.as(r.donor.node.SystemUUID)
+	r.donor.instance.Architecture = cmp.Or(in.Architecture, nodeArchitecture(r.donor.node.Architecture))
 	return nil
 }
 
@@ -289,9 +305,6 @@ func (r *Run) judge(ctx context.Context, continues bool) error {
 	if !continues {
 		if err := r.readPool(ctx); err != nil {
 			return err
-		}
-		if r.donor.instance.Architecture == "" {
-			r.donor.instance.Architecture = nodeArchitecture(r.donor.node.Architecture)
 		}
 		if err := r.refuse(false); err != nil {
 			return err
