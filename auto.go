@@ -125,11 +125,17 @@ func (a *autoRun) do(ctx context.Context) error {
 // unjudged notes that somebody else chose what a pool boots from: what is born meanwhile says
 // nothing of how it follows its definition, also once that is over.
 func (e *Engine) unjudged(ctx context.Context, o overview) error {
+	return e.underLease(ctx, o.pool, nil, func(l *Lease) { l.Ledger.Promoted = nil })
+}
+
+// underLease takes the lease of a pool that nobody holds, does the steps, and frees it with a note.
+func (e *Engine) underLease(ctx context.Context, pool Pool, steps []Step, note func(*Lease)) error {
 	r := e.newRun(Defaults())
-	r.pool = o.pool
-	err := r.exec(ctx, []Step{{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute}})
+	r.pool = pool
+	lock := Step{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute}
+	err := r.exec(ctx, append([]Step{lock}, steps...))
 	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
-		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), func(l *Lease) { l.Ledger.Promoted = nil }))
+		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), note))
 	}
 	return err
 }
@@ -299,8 +305,8 @@ func (t *turns) wait(ctx context.Context, e *Engine, o overview) error {
 		e.report(Event{Kind: StepWaiting, Step: "turn", Pool: o.pool.Name, Percent: -1,
 			Elapsed: clock.Now().Sub(began), Message: why})
 		pause := poll
-		if t := (*ThrottledError)(nil); errors.As(err, &t) {
-			pause = max(poll, t.After)
+		if throttled := (*ThrottledError)(nil); errors.As(err, &throttled) {
+			pause = max(poll, throttled.After)
 		}
 		if err := clock.Sleep(ctx, pause); err != nil {
 			return err
@@ -343,10 +349,10 @@ func (t *turns) obstacle(ctx context.Context, e *Engine, own PoolID) (string, er
 		if err != nil {
 			return "", err
 		}
-		marked := false
 		if pool.ofCanary() {
 			continue
 		}
+		marked := false
 		if pool != "" {
 			if marked, err = e.takenNow(ctx, n, pool); err != nil {
 				return "", err

@@ -2,7 +2,6 @@ package kamino
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -83,19 +82,6 @@ func (o overview) decideNothing(p *PoolPlan, image *Artifact, proof Proving) {
 		word = ", which was withdrawn"
 	}
 	p.because("nothing", "no node was patched after image %s%s", image.Name, word)
-}
-
-// date adds to candidates when they were patched, which has no part in who is patched next.
-func (o overview) date(list []Candidate) {
-	for i := range list {
-		at := slices.IndexFunc(o.nodes, func(n Node) bool { return n.Name == list[i].Node })
-		if at < 0 {
-			continue
-		}
-		if patched, found, _ := lastPatch(o.nodes[at], AutoDefaults().Rules.LastPatch); found {
-			list[i].Patched = patched.String()
-		}
-	}
 }
 
 func (o overview) decideUnfinished(p *PoolPlan) {
@@ -329,13 +315,4 @@ func (o overview) decideOffer(p *PoolPlan, good *Artifact, opts AutoOptions) {
 		return
 	}
 	p.Action, p.Donor, p.Held = DoModel, "", []Verdict{}
-}
-
-func unreadyDaemons(list []DaemonPod) string {
-	for _, d := range list {
-		if !d.Ready {
-			return fmt.Sprintf("the pod of DaemonSet %s is not Ready%s", d.Set, inBrackets(d.Reason))
-		}
-	}
-	return ""
 }

@@ -204,12 +204,8 @@ func (e *Engine) View(ctx context.Context, id PoolID, opts AutoOptions) (v PoolV
 	if err := opts.Validate(); err != nil {
 		return v, err
 	}
-	nodes, err := e.Cluster.Nodes(ctx)
-	if err != nil {
-		return v, fmt.Errorf("list nodes: %w", err)
-	}
 	o := overview{id: id}
-	if o.nodes, err = e.ofPool(ctx, nodes, id); err != nil {
+	if o.nodes, err = e.nodesOf(ctx, id); err != nil {
 		return v, err
 	}
 	if o.lease, err = e.Cluster.Lease(ctx, id); err != nil {
@@ -290,22 +286,15 @@ func (p *PoolPlan) refuse(refusals []Refusal, least int) {
 			c.reject(r.Code, "%s", r)
 		}
 	}
-	slices.SortFunc(p.Candidates, compareCandidates)
-	ranked := 0
-	for i := range p.Candidates {
-		p.Candidates[i].Rank = 0
-		if len(p.Candidates[i].Reasons) == 0 {
-			ranked++
-			p.Candidates[i].Rank = ranked
-		}
-	}
+	rank(p.Candidates)
 	p.Donor, p.Run = "", nil
-	if ranked == 0 || ranked < least {
+	left := ranked(p.Candidates)
+	if len(left) < least {
 		p.Refusals = refusals
-		p.hold("too-few-candidates", "%d candidates found, at least %d required", ranked, least)
+		p.hold("too-few-candidates", "%d candidates found, at least %d required", len(left), least)
 		return
 	}
-	p.Donor = p.Candidates[0].Node
+	p.Donor = left[0].Node
 }
 
 func (p *PoolPlan) because(code, text string, args ...any) {
@@ -336,9 +325,8 @@ func Has(verdicts []Verdict, code string) bool {
 
 // ranked lists the candidates that were not rejected, the best first.
 func ranked(all []Candidate) []Candidate {
-	n := 0
-	for n < len(all) && all[n].Rank > 0 {
-		n++
+	if n := slices.IndexFunc(all, func(c Candidate) bool { return c.Rank == 0 }); n >= 0 {
+		return all[:n]
 	}
-	return all[:n]
+	return all
 }

@@ -66,13 +66,18 @@ func Select(nodes []Node, rules Rules, now time.Time) []Candidate {
 	for _, n := range nodes {
 		out = append(out, rules.judge(n, now))
 	}
-	slices.SortFunc(out, compareCandidates)
-	for i := range out {
-		if len(out[i].Reasons) == 0 {
-			out[i].Rank = i + 1
+	rank(out)
+	return out
+}
+
+// rank sorts candidates and numbers those that nothing speaks against.
+func rank(all []Candidate) {
+	slices.SortFunc(all, compareCandidates)
+	for i := range all {
+		if all[i].Rank = 0; len(all[i].Reasons) == 0 {
+			all[i].Rank = i + 1
 		}
 	}
-	return out
 }
 
 func compareCandidates(a, b Candidate) int {

@@ -367,27 +367,25 @@ func (r *Run) canaries(ctx context.Context) ([]Canary, error) {
 	if elapsed(p.listedAt, r.engine.now()) <= justNow {
 		return p.listed, nil
 	}
+	list, err := r.listCanaries(ctx)
+	if err == nil {
+		p.listed, p.listedAt = list, r.engine.now()
+	}
+	return list, err
+}
+
+func (r *Run) listCanaries(ctx context.Context) ([]Canary, error) {
 	prover, _, _ := r.engine.prover()
 	list, err := prover.Canaries(ctx, r.pool)
 	if err != nil {
 		return nil, fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
 	}
-	p.listed, p.listedAt = list, r.engine.now()
 	return list, nil
 }
 
 // retireLeft removes the canary, or its Node object, that the proof before could not.
 func (e *Engine) retireLeft(ctx context.Context, o overview) error {
-	r := e.newRun(Defaults())
-	r.pool = o.pool
-	err := r.exec(ctx, []Step{
-		{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute},
-		{Name: InRetire, Does: "remove canaries", When: (*Run).makesCanaries, Look: (*Run).lookRetire, Patient: true},
-	})
-	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
-		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), nil))
-	}
-	return err
+	return e.underLease(ctx, o.pool, []Step{{Name: InRetire, Does: "remove canaries", When: (*Run).makesCanaries, Look: (*Run).lookRetire, Patient: true}}, nil)
 }
 
 // lookProvable makes sure that the version which a person named can be proved beside the pool.

@@ -246,32 +246,41 @@ type Holder interface {
 
 // holder is the provider as one that holds instances; nil where no pool replaces what is off.
 func (e *Engine) holder() Holder {
-	provider := e.Provider
-	if plan, ok := provider.(*readOnce); ok {
-		provider = plan.Provider
-	}
-	holder, _ := provider.(Holder)
+	holder, _ := e.asked().(Holder)
 	return holder
 }
 
-func (r *Run) holdsDonor() bool { return r.engine.holder() != nil && r.donorNeeded() }
+// asked is the provider that is asked what it can do besides: a plan's memory can do nothing.
+func (e *Engine) asked() Provider {
+	if plan, ok := e.Provider.(*readOnce); ok {
+		return plan.Provider
+	}
+	return e.Provider
+}
+
+func (r *Run) holdsDonor() bool { return r.mayRelease() && r.donorNeeded() }
 
 func (r *Run) releasesDonor() bool { return r.mayRelease() && r.donorMarked() }
 
 func (r *Run) mayRelease() bool { return r.engine.holder() != nil }
 
+// holding reads how an instance stands in the pool, which is one that replaces what is off.
+func (r *Run) holding(ctx context.Context, id InstanceID) (Holding, error) {
+	how, err := r.engine.holder().Holding(ctx, r.pool, id)
+	if err != nil {
+		return how, fmt.Errorf("read the state of instance %s in pool %s: %w", id, r.pool.Name, err)
+	}
+	return how, nil
+}
+
 // refuseHeld refuses a donor that somebody else has taken out of service.
 func (r *Run) refuseHeld(ctx context.Context) error {
-	holder := r.engine.holder()
-	if holder == nil {
+	if !r.mayRelease() {
 		return nil
 	}
-	how, err := holder.Holding(ctx, r.pool, r.donor.instance.ID)
-	if err != nil {
-		return fmt.Errorf("read the state of instance %s in pool %s: %w", r.donor.instance.ID, r.pool.Name, err)
-	}
-	if how == InService || how == Remains {
-		return nil
+	how, err := r.holding(ctx, r.donor.instance.ID)
+	if err != nil || how == InService || how == Remains {
+		return err
 	}
 	return &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []Refusal{{Code: "held", Field: "state in pool " + r.pool.Name, Value: string(how),
 		Why: "the donor's instance is not in service, and Kamino did not take it out", Do: "put it in service, or choose another node"}}}
@@ -280,16 +289,12 @@ func (r *Run) refuseHeld(ctx context.Context) error {
 // refuseServed ends a run whose donor somebody has put back in service before it is switched off:
 // its pool would replace it.
 func (r *Run) refuseServed(ctx context.Context) error {
-	holder := r.engine.holder()
-	if holder == nil {
+	if !r.mayRelease() {
 		return nil
 	}
-	how, err := holder.Holding(ctx, r.pool, r.donor.instance.ID)
-	if err != nil {
-		return fmt.Errorf("read the state of instance %s in pool %s: %w", r.donor.instance.ID, r.pool.Name, err)
-	}
-	if how == Held {
-		return nil
+	how, err := r.holding(ctx, r.donor.instance.ID)
+	if err != nil || how == Held {
+		return err
 	}
 	return WithHint(fmt.Errorf("somebody has put instance %s back in service (%s): switched off, pool %s would replace it", r.donor.instance.ID, how, r.pool.Name),
 		"find out what ends its Standby, then run the command again")
@@ -308,17 +313,16 @@ func (r *Run) lookHold(ctx context.Context) (Next, error) {
 		next, err := r.remark(ActHolding, "record on the node that it is about to be taken out of service", n, mark, func(m *Mark) { m.Held = true })
 		return next.announcing(ActHold, holdTheDonor).noting(func(l *Lease) { l.Record.Held = true }), err
 	}
-	holder := r.engine.holder()
-	how, err := holder.Holding(ctx, r.pool, r.donor.instance.ID)
+	how, err := r.holding(ctx, r.donor.instance.ID)
 	switch {
 	case err != nil:
-		return Next{}, fmt.Errorf("read the state of instance %s in pool %s: %w", r.donor.instance.ID, r.pool.Name, err)
+		return Next{}, err
 	case how == Held:
 		return done("out of service"), nil
 	case how == Moving:
 		return wait("the donor to be out of service"), nil
 	}
-	return act(ActHold, holdTheDonor, func(ctx context.Context) error { return holder.Hold(ctx, r.pool, r.donor.instance.ID) }).
+	return act(ActHold, holdTheDonor, func(ctx context.Context) error { return r.engine.holder().Hold(ctx, r.pool, r.donor.instance.ID) }).
 		then("the donor to be out of service", 0), nil
 }
 
@@ -343,14 +347,13 @@ func (r *Run) lookInService(ctx context.Context, n Node, id InstanceID) (Next, e
 	if why, err := r.stranger(ctx, n.Name, id); err != nil || why != "" {
 		return r.leftOff(why), err
 	}
-	holder := r.engine.holder()
-	how, err := holder.Holding(ctx, r.pool, id)
+	how, err := r.holding(ctx, id)
 	if errors.Is(err, ErrNotFound) {
 		return r.lookMissing(ctx, id)
 	} else if err != nil {
-		return Next{}, fmt.Errorf("read the state of instance %s in pool %s: %w", id, r.pool.Name, err)
+		return Next{}, err
 	}
-	release := act(ActRelease, "put the donor back in service", func(ctx context.Context) error { return holder.Release(ctx, r.pool, id) }).
+	release := act(ActRelease, "put the donor back in service", func(ctx context.Context) error { return r.engine.holder().Release(ctx, r.pool, id) }).
 		then("the donor to be in service", 0)
 	switch how {
 	case InService:
@@ -381,7 +384,7 @@ func (r *Run) lookInService(ctx context.Context, n Node, id InstanceID) (Next, e
 func (r *Run) lookOn(ctx context.Context) (Next, error) {
 	was := r.held.before
 	next, err := r.lookPower(ctx, was.Donor, Instance{ID: was.Instance, VMID: was.VMID})
-	if err != nil || next.kind != nextDone || !was.Held || r.engine.holder() == nil {
+	if err != nil || next.kind != nextDone || !was.Held || !r.mayRelease() {
 		return next, err
 	}
 	n, err := r.engine.Cluster.Node(ctx, was.Donor)

@@ -173,6 +173,15 @@ func (e *Engine) poolOf(ctx context.Context, n Node) (PoolID, error) {
 	return id, nil
 }
 
+// nodesOf reads the nodes of a pool, by a list of all.
+func (e *Engine) nodesOf(ctx context.Context, id PoolID) ([]Node, error) {
+	nodes, err := e.Cluster.Nodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	return e.ofPool(ctx, nodes, id)
+}
+
 // ofPool are those of the nodes that belong to a pool.
 func (e *Engine) ofPool(ctx context.Context, nodes []Node, id PoolID) (out []Node, err error) {
 	for _, n := range nodes {

@@ -307,13 +307,18 @@ func (l DiskList) lacks(n Node) []CachedImage {
 // whose version has a list. Who may not read it is told nothing.
 func (e *Engine) addLacks(ctx context.Context, all []overview, out []PoolStatus) {
 	shelf, ok := e.Cluster.(Shelf)
+	if !ok {
+		return
+	}
 	for i, o := range all {
-		if b := out[i].Behind; ok && b != nil {
-			list, err := shelf.List(ctx, o.next().Tags[TagRun])
-			at := slices.IndexFunc(o.nodes, func(n Node) bool { return n.Name == b.Node })
-			if err == nil && at >= 0 {
-				b.Missing = list.lacks(o.nodes[at])
-			}
+		b := out[i].Behind
+		if b == nil {
+			continue
+		}
+		list, err := shelf.List(ctx, o.next().Tags[TagRun])
+		at := slices.IndexFunc(o.nodes, func(n Node) bool { return n.Name == b.Node })
+		if err == nil && at >= 0 {
+			b.Missing = list.lacks(o.nodes[at])
 		}
 	}
 }

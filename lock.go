@@ -342,7 +342,7 @@ func (h *holder) persist(ctx context.Context, what string, change func(*Lease)) 
 // retry makes a call until it works or cannot.
 func (h *holder) retry(ctx context.Context, call func(context.Context) error) error {
 	var err error
-	for try := 0; try < 10; try++ {
+	for try := range 10 {
 		pause := h.hush.Sub(h.engine.now())
 		if try > 0 {
 			pause = max(pause, min(h.engine.minPoll()<<(try-1), 30*time.Second))

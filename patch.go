@@ -284,6 +284,19 @@ func (o PatchOptions) candidates(nodes []Node, now time.Time) []Candidate {
 	return Select(nodes, rules, now)
 }
 
+// date adds to candidates when they were patched, which has no part in who is patched next.
+func (o overview) date(list []Candidate) {
+	for i := range list {
+		at := slices.IndexFunc(o.nodes, func(n Node) bool { return n.Name == list[i].Node })
+		if at < 0 {
+			continue
+		}
+		if patched, found, _ := lastPatch(o.nodes[at], AutoDefaults().Rules.LastPatch); found {
+			list[i].Patched = patched.String()
+		}
+	}
+}
+
 func (e *Engine) patchIn(ctx context.Context, opts PatchOptions, t *turns, o overview, result *PatchResult) error {
 	names := []string{}
 	if u := o.lease.Record; o.lease.Holder != "" && u.Work == WorkPatch && u.Donor != "" {

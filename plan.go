@@ -128,7 +128,7 @@ func (r *Run) planStep(s Step) PlannedStep {
 }
 
 // peekable are the steps that decide what is left to be done today.
-var peekable = []string{"gallery", "definition", "version", "reuse"}
+var peekable = []string{InGallery, InDefinition, InVersion, InReuse}
 
 // stepRefused tells refusals of a step, which no other donor would lift, from
 // those of a donor.
@@ -200,9 +200,9 @@ func (r *Run) planDonor(ctx context.Context) error {
 	case errors.As(err, &refused):
 		r.plan.Refusals = append(r.plan.Refusals, refused.Refusals...)
 	case errors.Is(err, ErrForbidden):
-		r.doubt("rehearse", "whether the seal pod would be admitted: "+err.Error())
+		r.doubt(InRehearse, "whether the seal pod would be admitted: "+err.Error())
 	case errors.Is(err, ErrNotFound):
-		r.doubtAll("rehearse", []Doubt{{Found: "whether the seal pod would be admitted: " + err.Error(), Do: advice(err, "")}})
+		r.doubtAll(InRehearse, []Doubt{{Found: "whether the seal pod would be admitted: " + err.Error(), Do: advice(err, "")}})
 	case err != nil:
 		return fmt.Errorf("dry-run the seal of node %s: %w", r.donor.node.Name, err)
 	}

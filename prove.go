@@ -222,11 +222,7 @@ func HowToAccept(pool string) string {
 
 // prover is the provider as one that makes canaries, with the cluster that examines them.
 func (e *Engine) prover() (Prover, Examiner, bool) {
-	provider := e.Provider
-	if plan, ok := provider.(*readOnce); ok {
-		provider = plan.Provider
-	}
-	prover, can := provider.(Prover)
+	prover, can := e.asked().(Prover)
 	examiner, looks := e.Cluster.(Examiner)
 	return prover, examiner, can && looks
 }
@@ -236,13 +232,12 @@ func (r *Run) makesCanaries() bool { _, _, ok := r.engine.prover(); return ok }
 
 // leftCanaries lists the canaries of a pool that runs left, by reading only.
 func (r *Run) leftCanaries(ctx context.Context) ([]Left, error) {
-	prover, _, ok := r.engine.prover()
-	if !ok {
+	if !r.makesCanaries() {
 		return nil, nil
 	}
-	list, err := prover.Canaries(ctx, r.pool)
+	list, err := r.listCanaries(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
+		return nil, err
 	}
 	left := make([]Left, len(list))
 	for i, c := range list {

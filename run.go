@@ -243,7 +243,7 @@ type pace struct {
 	failures int
 	acts     map[deed]int
 	notified bool
-	hold     time.Time // before which the same act is not repeated
+	hold     time.Time // before which no act is repeated
 }
 
 func (p *pace) reset() { p.began = p.run.engine.now(); p.failures = 0 }
@@ -276,10 +276,7 @@ var errOverdue = errors.New("not done")
 // pause waits as long as the last look or failure demands.
 func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 	now := p.run.engine.now()
-	limit := p.step.Limit
-	if limit == 0 {
-		limit = defaultLimit
-	}
+	limit := cmp.Or(p.step.Limit, defaultLimit)
 	if spent := p.run.worked(); spent > limit {
 		if failure != nil {
 			return fmt.Errorf("%w after %s: %w", errOverdue, spent.Round(time.Second), failure)
@@ -308,10 +305,7 @@ func (p *pace) delay(now time.Time) time.Duration {
 	if p.began.IsZero() {
 		p.began = p.run.now.since
 	}
-	most := p.run.engine.MaxPoll
-	if most == 0 {
-		most = 5 * time.Second
-	}
+	most := cmp.Or(p.run.engine.MaxPoll, 5*time.Second)
 	if p.step.Patient {
 		most *= 3
 	}

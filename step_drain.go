@@ -45,12 +45,12 @@ func (r *Run) rehearse(ctx context.Context, order SealOrder) (Next, error) {
 			doubts = append(doubts, Doubt{Found: fmt.Sprintf("pod %s might not end in time: %s", p, p.Reason)})
 		}
 	}
-	r.doubtAll("rehearse", doubts)
+	r.doubtAll(InRehearse, doubts)
 	if len(stuck) > 0 {
 		return Next{}, &RefusedError{Subject: "node " + r.donor.node.Name, Refusals: []Refusal{refuseStuck(stuck)}}
 	}
 	if r.pool.Capacity == 1 {
-		r.doubt("rehearse", fmt.Sprintf("pool %s has one node, the donor: until it is back, its pods run only where other pools have room for them", r.pool.Name))
+		r.doubt(InRehearse, fmt.Sprintf("pool %s has one node, the donor: until it is back, its pods run only where other pools have room for them", r.pool.Name))
 	}
 	return done("drain and seal are possible"), nil
 }

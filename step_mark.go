@@ -312,9 +312,9 @@ var errPromoted = errors.New("somebody has promoted it meanwhile")
 func (m marking) promotedMeanwhile(ctx context.Context, r *Run, v Artifact, versions []Artifact, bad bool) error {
 	boots := m.to.points && m.to.stays && m.from != v.Name && resolvedName(versions) == v.Name
 	if bad && !m.to.points {
-		pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
+		pool, err := r.poolNow(ctx)
 		if err != nil {
-			return fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+			return err
 		}
 		boots = strings.EqualFold(pool.Model.Image, v.ID)
 	}
@@ -360,9 +360,9 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 	if next, err := r.distrust(ctx, stray); err != nil || next.kind == nextAct {
 		return next, err
 	}
-	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
+	pool, err := r.poolNow(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+		return Next{}, err
 	}
 	if err := m.unmoved(ctx, r, pool); err != nil {
 		return Next{}, err
@@ -386,9 +386,9 @@ func (r *Run) lookTarget(ctx context.Context, t target, m marking, stray *Stray)
 
 // overviewNow reads what a choice of another image needs, under the lease.
 func (r *Run) overviewNow(ctx context.Context) (overview, error) {
-	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
+	pool, err := r.poolNow(ctx)
 	if err != nil {
-		return overview{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+		return overview{}, err
 	}
 	versions, err := r.versions(ctx)
 	if err != nil {

@@ -102,6 +102,11 @@ func (r *Run) promotedPool(ctx context.Context) (Pool, error) {
 		r.image.offeredAt = time.Time{}
 		return r.pool, nil
 	}
+	return r.poolNow(ctx)
+}
+
+// poolNow reads the pool. What the run takes it for stays as it was.
+func (r *Run) poolNow(ctx context.Context) (Pool, error) {
 	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
 	if err != nil {
 		return pool, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
@@ -366,9 +371,9 @@ func (r *Run) owed() *ScaleOut {
 // lookScaleOut asks for more instances. The capacity aimed at stands on the
 // lease before it is asked for, so that neither crash nor failure asks twice.
 func (r *Run) lookScaleOut(ctx context.Context) (Next, error) {
-	pool, err := r.engine.Provider.Pool(ctx, r.pool.ID)
+	pool, err := r.poolNow(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("read pool %s: %w", r.pool.Name, err)
+		return Next{}, err
 	}
 	r.pool = pool
 	if list := r.opts.unlifted(pool.Refusals); len(list) > 0 {

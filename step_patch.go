@@ -55,11 +55,8 @@ func (r *Run) lookChoose(ctx context.Context) (Next, error) {
 	if mark, err := r.donor.node.claim(r.pool.ID); mark != nil || err != nil {
 		return done("chosen earlier"), nil // by the process that had the run before
 	}
-	nodes, err := r.engine.Cluster.Nodes(ctx)
+	nodes, err := r.engine.nodesOf(ctx, r.pool.ID)
 	if err != nil {
-		return Next{}, fmt.Errorf("list nodes: %w", err)
-	}
-	if nodes, err = r.engine.ofPool(ctx, nodes, r.pool.ID); err != nil {
 		return Next{}, err
 	}
 	others := 0
@@ -79,6 +76,15 @@ func (r *Run) lookChoose(ctx context.Context) (Next, error) {
 		return Next{}, refusePatch(r.donor.node.Name, "daemonsets", bad, "fix that first, or choose another node: otherwise it would be unclear whether the patch was to blame")
 	}
 	return r.rehearse(ctx, r.patchOrder(TaskPatch, ""))
+}
+
+func unreadyDaemons(list []DaemonPod) string {
+	for _, d := range list {
+		if !d.Ready {
+			return fmt.Sprintf("the pod of DaemonSet %s is not Ready%s", d.Set, inBrackets(d.Reason))
+		}
+	}
+	return ""
 }
 
 func refusePatch(node, code, why, do string) error {

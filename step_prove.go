@@ -372,9 +372,9 @@ func (r *Run) warn(ctx context.Context, n Node, reason, what string, err error) 
 // (https://github.com/kubernetes-sigs/cloud-provider-azure, vmssCacheTTLInSeconds).
 func (r *Run) lookRetire(ctx context.Context) (Next, error) {
 	prover, examiner, _ := r.engine.prover()
-	list, err := prover.Canaries(ctx, r.pool)
+	list, err := r.listCanaries(ctx)
 	if err != nil {
-		return Next{}, fmt.Errorf("list canaries of pool %s: %w", r.pool.Name, err)
+		return Next{}, err
 	}
 	if next, found := r.removeCanary(prover, list, func(Canary) bool { return true }); found {
 		return next, nil

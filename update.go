@@ -206,8 +206,7 @@ func (e *Engine) attempt(ctx context.Context, opts Options) (*Run, error) {
 // and the version is not to blame.
 func (r *Run) afterPromotion(err error) error {
 	proof := (*ProofError)(nil)
-	pointed := slices.ContainsFunc(r.result.Steps, func(s StepTime) bool { return s.Name == InModel && !s.Skipped })
-	if err == nil || errors.As(err, &proof) || !pointed || !r.promotes() || r.result.Hidden || r.modelIsTheirs() {
+	if err == nil || errors.As(err, &proof) || !r.promotedHere() || !r.promotes() || r.result.Hidden || r.modelIsTheirs() {
 		return err
 	}
 	return fmt.Errorf("%w; version %s is promoted: new nodes of pool %s boot from it already", err, r.image.version.Name, r.pool.Name)
@@ -303,11 +302,8 @@ func (r *Run) giveBackRefused(ctx context.Context) error {
 	if lease.Holder == "" && (err != nil || mark == nil) {
 		return nil
 	}
-	nodes, err := r.engine.Cluster.Nodes(ctx)
+	nodes, err := r.engine.nodesOf(ctx, id)
 	if err != nil {
-		return fmt.Errorf("list nodes: %w", err)
-	}
-	if nodes, err = r.engine.ofPool(ctx, nodes, id); err != nil {
 		return err
 	}
 	_, err = r.engine.clear(ctx, overview{id: id, lease: lease, nodes: nodes}, RestoreOptions{})
