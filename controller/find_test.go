@@ -68,9 +68,12 @@ func TestFindAsAScan(t *testing.T) {
 	fits := 0
 	for range 500 {
 		labels := map[string]string{"pool": fmt.Sprint(random.IntN(42))}
-		for key, n := range map[string]int{"zone": 4, "odd": 2, "absent": 1} {
+		for _, l := range []struct {
+			key    string
+			values int
+		}{{"zone", 4}, {"odd", 2}, {"absent", 1}} {
 			if random.IntN(3) == 0 {
-				labels[key] = fmt.Sprint(random.IntN(n))
+				labels[l.key] = fmt.Sprint(random.IntN(l.values))
 			}
 		}
 		if random.IntN(4) == 0 && len(labels) > 1 {
