@@ -281,7 +281,7 @@ type Unfinished struct {
 
 // aliveFor is how long ago the last heartbeat of a run may be that is told to be
 // alive. Whether a run may be taken over is never decided by it, as clocks differ:
-// see holder.look.
+// see leaseHolder.look.
 const aliveFor = LeaseDuration
 
 // Unfinished is the run that holds the lease; nil when none does.

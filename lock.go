@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// holder is a run's side of the lock: the lease of its pool, and what it knows of it.
-type holder struct {
+// leaseHolder is a run's side of the lock: the lease of its pool, and what it knows of it.
+type leaseHolder struct {
 	engine *Engine
 	pool   *Pool // of the run, as it was last read
 
@@ -39,31 +39,31 @@ type writes struct {
 	unsure  bool // one may have taken effect
 }
 
-func (h *holder) wrote(err error) {
+func (h *leaseHolder) wrote(err error) {
 	known := err != nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrInProgress) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 	h.writes.refused, h.writes.unsure = h.writes.refused || known, h.writes.unsure || !known
 }
 
 // inNameOf takes part in a lease that another run holds, for a run that is given back in passing.
-func (h *holder) inNameOf(run string, lease *Lease) {
+func (h *leaseHolder) inNameOf(run string, lease *Lease) {
 	h.run, h.lease, h.givingBack = run, lease, true
 }
 
 // mine says whether the lease names this run.
-func (h *holder) mine() bool { return h.lease != nil && h.lease.Holder == h.run }
+func (h *leaseHolder) mine() bool { return h.lease != nil && h.lease.Holder == h.run }
 
 // sealing says whether it is written down that the donor may have been touched, or taken out of
 // service.
-func (h *holder) sealing() bool {
+func (h *leaseHolder) sealing() bool {
 	return h.lease != nil && (h.lease.Record.Sealing || h.lease.Record.Held)
 }
 
-func (h *holder) warn(message string) {
+func (h *leaseHolder) warn(message string) {
 	h.engine.report(Event{Kind: Warned, Pool: h.pool.Name, Run: h.run, Step: h.step, Percent: -1, Message: message})
 }
 
 // ifOwn keeps a note off the lease while it holds another run.
-func (h *holder) ifOwn(note func(*Lease)) func(*Lease) {
+func (h *leaseHolder) ifOwn(note func(*Lease)) func(*Lease) {
 	return func(l *Lease) {
 		if l.Holder == h.run {
 			note(l)
@@ -80,7 +80,7 @@ type watchedLease struct {
 // look takes the lease of the pool. A lease that another run holds is
 // watched for its duration: if it is renewed meanwhile, that run lives and this
 // one leaves; if not, its process has ended and its run is adopted.
-func (h *holder) look(ctx context.Context, fresh func() Record) (Next, error) {
+func (h *leaseHolder) look(ctx context.Context, fresh func() Record) (Next, error) {
 	if h.lease != nil {
 		return done(fmt.Sprintf("run %s, epoch %d", h.run, h.lease.Epoch)), nil
 	}
@@ -140,7 +140,7 @@ func HowToEnd(process string) string {
 
 // freshID is the same however often it is asked for, so that a write whose reply
 // was lost is recognised.
-func (h *holder) freshID() string {
+func (h *leaseHolder) freshID() string {
 	if h.fresh == "" {
 		h.fresh = h.engine.NewID()
 	}
@@ -150,7 +150,7 @@ func (h *holder) freshID() string {
 // take writes this run and this process on the lease. Where the reply was lost the
 // next look tells whether it worked. What the API server says that it has written is
 // what every later write, and so every act, depends on.
-func (h *holder) take(ctx context.Context, lease Lease, record Record) error {
+func (h *leaseHolder) take(ctx context.Context, lease Lease, record Record) error {
 	lease.Holder, lease.Process, lease.Record = h.run, h.engine.Process, record
 	lease.Epoch++
 	now := h.engine.now()
@@ -164,7 +164,7 @@ func (h *holder) take(ctx context.Context, lease Lease, record Record) error {
 
 // setLease changes the lease that this run holds. ErrLeaseLost when it no
 // longer does.
-func (h *holder) setLease(ctx context.Context, change func(*Lease)) error {
+func (h *leaseHolder) setLease(ctx context.Context, change func(*Lease)) error {
 	next := *h.lease
 	change(&next)
 	now := h.engine.now()
@@ -195,7 +195,7 @@ func (h *holder) setLease(ctx context.Context, change func(*Lease)) error {
 
 // remakeLease makes the lease again that somebody deleted while this run held it: it is what others
 // know the donor and the way back from. Whoever made one meanwhile has the pool.
-func (h *holder) remakeLease(ctx context.Context, next Lease) error {
+func (h *leaseHolder) remakeLease(ctx context.Context, next Lease) error {
 	next.Revision = ""
 	now := h.engine.now()
 	got, err := h.engine.Cluster.SetLease(ctx, next)
@@ -221,7 +221,7 @@ func (h *holder) remakeLease(ctx context.Context, next Lease) error {
 }
 
 // hushed notes for how long Kubernetes wants to hear nothing of the lease.
-func (h *holder) hushed(err error) error {
+func (h *leaseHolder) hushed(err error) error {
 	var t *ThrottledError
 	if errors.As(err, &t) {
 		h.hush = h.engine.now().Add(t.After)
@@ -237,7 +237,7 @@ func sameOwner(a, b Lease) bool {
 // that no longer holds the lease gets no further than this. What was announced
 // with an earlier act stands there already, and for lookAge after a write nobody
 // can have taken the lease.
-func (h *holder) intend(ctx context.Context, s Step, next Next) error {
+func (h *leaseHolder) intend(ctx context.Context, s Step, next Next) error {
 	if h.lease == nil {
 		return nil // the lock step itself
 	}
@@ -265,16 +265,16 @@ func (h *holder) intend(ctx context.Context, s Step, next Next) error {
 }
 
 // leaseAge is how long ago this process wrote the lease; very long where it has not yet.
-func (h *holder) leaseAge() time.Duration { return elapsed(h.leased, h.engine.now()) }
+func (h *leaseHolder) leaseAge() time.Duration { return elapsed(h.leased, h.engine.now()) }
 
 // late says, between two calls of one act, that the lease may be another's by now. The deadline of
 // the context does not tell where the machine was suspended: timers stand still then
 // (https://github.com/golang/go/issues/24595).
-func (h *holder) late() bool { return h.leaseAge() >= actTimeout }
+func (h *leaseHolder) late() bool { return h.leaseAge() >= actTimeout }
 
 // renew shows that this process lives. A cluster that does not answer is no
 // reason to stop; a lost lease is.
-func (h *holder) renew(ctx context.Context) error {
+func (h *leaseHolder) renew(ctx context.Context) error {
 	if h.lease == nil || h.leaseAge() < renewAfter || h.engine.now().Before(h.hush) {
 		return nil
 	}
@@ -286,7 +286,7 @@ func (h *holder) renew(ctx context.Context) error {
 }
 
 // release frees the lease, keeping its ledger.
-func (h *holder) release(ctx context.Context, note func(*Lease)) error {
+func (h *leaseHolder) release(ctx context.Context, note func(*Lease)) error {
 	err := h.persist(ctx, "release", func(l *Lease) {
 		if h.retired {
 			l.Ledger.Canary, l.Ledger.CanaryNonce = "", ""
@@ -317,7 +317,7 @@ func (h *holder) release(ctx context.Context, note func(*Lease)) error {
 
 // regain finds out whether this process has the lease, where the reply to its
 // taking was lost, or it ended before it could look.
-func (h *holder) regain(ctx context.Context) {
+func (h *leaseHolder) regain(ctx context.Context) {
 	if h.lease != nil || h.run == "" {
 		return
 	}
@@ -331,7 +331,7 @@ func (h *holder) regain(ctx context.Context) {
 }
 
 // persist writes the lease, trying again while that can help.
-func (h *holder) persist(ctx context.Context, what string, change func(*Lease)) error {
+func (h *leaseHolder) persist(ctx context.Context, what string, change func(*Lease)) error {
 	err := h.retry(ctx, func(ctx context.Context) error { return h.setLease(ctx, change) })
 	if err != nil {
 		return fmt.Errorf("%s lease of pool %s: %w", what, h.pool.Name, err)
@@ -340,7 +340,7 @@ func (h *holder) persist(ctx context.Context, what string, change func(*Lease)) 
 }
 
 // retry makes a call until it works or cannot.
-func (h *holder) retry(ctx context.Context, call func(context.Context) error) error {
+func (h *leaseHolder) retry(ctx context.Context, call func(context.Context) error) error {
 	var err error
 	for try := range 10 {
 		pause := h.hush.Sub(h.engine.now())
@@ -360,7 +360,7 @@ func (h *holder) retry(ctx context.Context, call func(context.Context) error) er
 }
 
 // sleep waits in pieces short enough to keep the lease.
-func (h *holder) sleep(ctx context.Context, d time.Duration) error {
+func (h *leaseHolder) sleep(ctx context.Context, d time.Duration) error {
 	for d > 0 {
 		piece := min(d, renewAfter)
 		if err := h.engine.clock().Sleep(ctx, piece); err != nil {
@@ -377,7 +377,7 @@ func (h *holder) sleep(ctx context.Context, d time.Duration) error {
 
 // asFound is a record with the step at which an adopted run was found, since what gives it back
 // writes steps of its own, and with the verdict on its proof.
-func (h *holder) asFound(rec Record) Record {
+func (h *leaseHolder) asFound(rec Record) Record {
 	rec.FailedAt = cmp.Or(rec.FailedAt, h.before.Step)
 	if h.verdict != "" {
 		rec.Failure, rec.Proof, rec.Interrupted = cmp.Or(rec.Failure, h.verdict), ProofFailed, false

@@ -58,7 +58,7 @@ func TestIntend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, clock := &oneLease{}, &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
-			h := holder{engine: &Engine{Cluster: cluster, Clock: clock}, run: "r", lease: &Lease{Holder: "r"}}
+			h := leaseHolder{engine: &Engine{Cluster: cluster, Clock: clock}, run: "r", lease: &Lease{Holder: "r"}}
 			s := Step{Name: InDrain}
 			if err := h.intend(t.Context(), s, act(ActBlock, "block", noop).announcing(ActEvict, "evict")); err != nil || cluster.n != 1 {
 				t.Fatalf("%d writes, %v", cluster.n, err)
@@ -76,7 +76,7 @@ func TestIntend(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	cluster := &oneLease{lease: Lease{Holder: "theirs", Process: "gone/1", Epoch: 6, Revision: "a", Record: Record{Donor: "n", Step: InSeal}}}
 	clock := &stoppedClock{now: time.Date(2026, 3, 10, 10, 0, 0, 0, time.UTC)}
-	h := holder{engine: &Engine{Cluster: cluster, Clock: clock, Process: "ours/1"}, pool: &Pool{Name: "p"}}
+	h := leaseHolder{engine: &Engine{Cluster: cluster, Clock: clock, Process: "ours/1"}, pool: &Pool{Name: "p"}}
 	look := func() (Next, error) { return h.look(t.Context(), func() Record { panic("a run that began anew") }) }
 	for range 2 {
 		if next, err := look(); err != nil || next.kind != nextWait {
@@ -96,7 +96,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("%+v, %v, holder %+v", next, err, h)
 	}
 
-	alive := holder{engine: h.engine, pool: h.pool}
+	alive := leaseHolder{engine: h.engine, pool: h.pool}
 	cluster.lease = Lease{Holder: "theirs", Process: "alive/1", Revision: "a"}
 	if next, err := alive.look(t.Context(), nil); err != nil || next.kind != nextWait {
 		t.Fatalf("%+v, %v", next, err)
@@ -125,7 +125,7 @@ func TestSighted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := &oneLease{lease: Lease{Holder: "theirs", Process: "gone/1", Revision: "a"}}
 			clock := &stoppedClock{now: now}
-			h := holder{pool: &Pool{ID: "/p", Name: "p"}, engine: &Engine{Cluster: cluster, Clock: clock, Sighted: func(pool PoolID, revision string) time.Time {
+			h := leaseHolder{pool: &Pool{ID: "/p", Name: "p"}, engine: &Engine{Cluster: cluster, Clock: clock, Sighted: func(pool PoolID, revision string) time.Time {
 				if pool != "/p" || revision != tt.revision {
 					return time.Time{}
 				}

@@ -19,8 +19,8 @@ type Run struct {
 	holds  *holds
 
 	pool  Pool
-	held  holder    // the lock of the pool
-	donor donorView // the node whose disk becomes the image
+	held  leaseHolder // the lock of the pool
+	donor donorView   // the node whose disk becomes the image
 	back  comingBack
 	image imaging
 	proof proof // of the version, before it is promoted
@@ -49,7 +49,7 @@ type span struct{ from, to time.Time }
 
 func (e *Engine) newRun(opts Options) *Run {
 	r := &Run{engine: e, opts: opts, holds: &holds{}, donor: donorView{engine: e}, proof: proof{removed: map[string]bool{}, kept: map[string]string{}, machines: map[InstanceID]string{}}}
-	r.held = holder{engine: e, pool: &r.pool}
+	r.held = leaseHolder{engine: e, pool: &r.pool}
 	return r
 }
 
