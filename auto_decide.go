@@ -203,7 +203,7 @@ func (o overview) decideNeed(p *PoolPlan, opts AutoOptions, rules Rules, now tim
 	if image == nil {
 		p.because("no-image", "the pool has no image version yet")
 	} else {
-		o.decidePatches(p, opts, rules, now)
+		o.decidePatches(p, rules, now)
 		if built, ok := image.built(); ok && opts.MaxImageAge > 0 && now.Sub(built.Time) > opts.MaxImageAge {
 			p.because("age", "image %s is %.1f days old, more than %.1f", image.Name, days(now.Sub(built.Time)), days(opts.MaxImageAge))
 			if len(ranked(p.Candidates)) < opts.MinCandidates {
@@ -230,7 +230,7 @@ func (o overview) decideNeed(p *PoolPlan, opts AutoOptions, rules Rules, now tim
 	}
 }
 
-func (o overview) decidePatches(p *PoolPlan, opts AutoOptions, rules Rules, now time.Time) {
+func (o overview) decidePatches(p *PoolPlan, rules Rules, now time.Time) {
 	newest, known := newestPatch(o.nodes, rules.LastPatch, now)
 	built, ok := rules.Image.built()
 	if !known || !ok || !newest.after(built) {
@@ -250,7 +250,7 @@ func (o overview) decideModel(p *PoolPlan, good *Artifact, opts AutoOptions) {
 	stands := resolved(o.versions)
 	switch {
 	case opts.ImageOnly:
-		o.decideOffer(p, good, opts)
+		p.decideOffer(good, opts)
 		return
 	case good == nil,
 		follows == pointing && !pointing && sameImage(good, o.pool.Model.Image),
@@ -305,7 +305,7 @@ func (o overview) forgot(v *Artifact) bool {
 }
 
 // decideOffer is decideModel where the model is not to be written: a version can only be offered.
-func (o overview) decideOffer(p *PoolPlan, good *Artifact, opts AutoOptions) {
+func (p *PoolPlan) decideOffer(good *Artifact, opts AutoOptions) {
 	if good == nil || !good.hidden() || p.Action == DoUpdate {
 		return
 	}

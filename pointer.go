@@ -138,7 +138,7 @@ func (o overview) follows(reference ImageReference) bool {
 
 // chooseReference decides how the pool shall refer to its image. What a person typed is done or
 // refused; else the pool refers to the definition, unless something speaks against it.
-func (r *Run) chooseReference(ctx context.Context, versions []Artifact) (Next, error) {
+func (r *Run) chooseReference(versions []Artifact) (Next, error) {
 	if r.image.reference = r.opts.ImageReference; !r.inDefinition() && r.image.reference != ByVersion {
 		r.image.reference = ByPointer
 		return Next{}, r.refuseOwned()

@@ -363,7 +363,7 @@ func judgeClock(s Sight, _ Bounds) (Outcome, string) {
 	return ProofPassed, "in sync"
 }
 
-func judgeImages(s Sight, b Bounds) (Outcome, string) {
+func judgeImages(s Sight, _ Bounds) (Outcome, string) {
 	if s.Unsealed {
 		return ProofNotApplicable, "the version has no donor whose images could be cached"
 	}

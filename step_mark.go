@@ -185,42 +185,52 @@ func (m marking) look(r *Run, ctx context.Context) (Next, error) {
 			before, m.marked[name] = append(before, name), true
 			continue
 		}
-		if now := resolved(versions); m.to.points && bad && now != nil && now.Name == name {
-			if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
-				return wait(why), err
-			}
-		}
-		if err := m.promotedMeanwhile(ctx, r, v, versions, bad); err != nil {
-			return Next{}, err
-		}
-		if !bad && m.to.points {
-			if err := m.refusePaused(ctx, r); err != nil {
-				return Next{}, err
-			}
-		}
-		word := map[bool]string{true: "withdraw", false: "offer"}[bad]
-		return act(ActMarkVersion, word+" version "+v.Name, func(ctx context.Context) error {
-			err := m.mark(ctx, r, v, bad)
-			if err != nil && !m.to.points && !transient(err) && ctx.Err() == nil {
-				m.failed[v.Name] = err
-				return nil
-			}
-			return err
-		}).of(v.Name).noting(func(l *Lease) { m.announce(l, r.engine.date()) }), nil
+		return m.write(ctx, r, v, versions, before)
 	}
 	if len(away) > 0 {
 		return wait("version " + strings.Join(away, ", ") + ", which is not listed, to be found or to be confirmed gone"), nil
 	}
-	if m.to.points {
+	if !m.to.points {
+		return done("the versions are marked"), nil
+	}
+	if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
+		return wait(why), err
+	}
+	if now := resolvedName(versions); now != m.plan.To && !m.to.stays {
+		return Next{}, WithHint(fmt.Errorf("the image definition of pool %s now stands for %s, not for %s: somebody offered or excluded versions meanwhile",
+			r.pool.Name, cmp.Or(now, "nothing"), m.plan.To), "run again")
+	}
+	return done("the versions are marked"), nil
+}
+
+// write is the act that offers a version of the plan, or withdraws it, after those that were
+// written before.
+func (m marking) write(ctx context.Context, r *Run, v Artifact, versions []Artifact, before []string) (Next, error) {
+	word, bad := "offer", slices.Contains(m.plan.Bad, v.Name)
+	if bad {
+		word = "withdraw"
+	}
+	if now := resolved(versions); m.to.points && bad && now != nil && now.Name == v.Name {
 		if why, err := m.unsettled(ctx, r, before); why != "" || err != nil {
 			return wait(why), err
 		}
-		if now := resolvedName(versions); now != m.plan.To && !m.to.stays {
-			return Next{}, WithHint(fmt.Errorf("the image definition of pool %s now stands for %s, not for %s: somebody offered or excluded versions meanwhile",
-				r.pool.Name, cmp.Or(now, "nothing"), m.plan.To), "run again")
+	}
+	if err := m.promotedMeanwhile(ctx, r, v, versions, bad); err != nil {
+		return Next{}, err
+	}
+	if !bad && m.to.points {
+		if err := m.refusePaused(ctx, r); err != nil {
+			return Next{}, err
 		}
 	}
-	return done("the versions are marked"), nil
+	return act(ActMarkVersion, word+" version "+v.Name, func(ctx context.Context) error {
+		err := m.mark(ctx, r, v, bad)
+		if err != nil && !m.to.points && !transient(err) && ctx.Err() == nil {
+			m.failed[v.Name] = err
+			return nil
+		}
+		return err
+	}).of(v.Name).noting(func(l *Lease) { m.announce(l, r.engine.date()) }), nil
 }
 
 // unsettled makes sure, before the version is withdrawn that the definition stands for, that the

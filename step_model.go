@@ -143,12 +143,8 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 	}
 	if len(next.Diff) == 0 && want.Offers() {
 		return r.offer(ctx, pool, want)
-	} else if wrote := r.held.lease.Ledger.Wrote; len(next.Diff) == 0 && r.opts.AdoptModel && wrote != nil && !strings.EqualFold(wrote.Image, pool.Model.Image) {
-		return act(ActModel, "adopt the image "+lastSegments(pool.Model.Image, 3)+" of pool "+pool.Name, func(context.Context) error { return nil }).noting(func(l *Lease) {
-			l.Ledger.Wrote = &WrittenModel{Image: pool.Model.Image, At: r.engine.date(), Seen: true}
-		}), nil
 	} else if len(next.Diff) == 0 {
-		return done("refers to " + lastSegments(pool.Model.Image, 3)), nil
+		return r.unchanged(pool), nil
 	}
 	if was := r.held.lease.Record.ModelWas; !r.ownImage(pool) && !strings.EqualFold(pool.Model.Image, next.Image) {
 		return Next{}, WithHint(fmt.Errorf("somebody changed the image of pool %s from %s to %s during the run: the model is not changed",
@@ -181,6 +177,18 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 		return Next{}, err
 	}
 	return write.noting(func(l *Lease) { r.noteModel(l, pool, next, want, born, prototype(pool, versions)) }), nil
+}
+
+// unchanged is a promotion that has nothing to write. An image that somebody else has put into the
+// model, and that a person adopts, counts as kamino's from now on.
+func (r *Run) unchanged(pool Pool) Next {
+	image := lastSegments(pool.Model.Image, 3)
+	if wrote := r.held.lease.Ledger.Wrote; !r.opts.AdoptModel || wrote == nil || strings.EqualFold(wrote.Image, pool.Model.Image) {
+		return done("refers to " + image)
+	}
+	return act(ActModel, "adopt the image "+image+" of pool "+pool.Name, func(context.Context) error { return nil }).noting(func(l *Lease) {
+		l.Ledger.Wrote = &WrittenModel{Image: pool.Model.Image, At: r.engine.date(), Seen: true}
+	})
 }
 
 // offer lets the definition stand for a version: the one write that changes what the next instance

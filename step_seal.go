@@ -72,8 +72,12 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	if pod.Exists && n.Ready {
 		return wait("the seal; its pod is " + pod.Message), nil
 	}
-	// Silence: either it is on its way off with the receipt still to be seen,
-	// or it went off without one.
+	return r.lookSilent(ctx, n, pod.Exists)
+}
+
+// lookSilent asks the cloud about a donor that does not report: either it is on its way off with
+// the receipt still to be seen, or it went off without one, or nobody has asked it yet.
+func (r *Run) lookSilent(ctx context.Context, n Node, asked bool) (Next, error) {
 	in, err := r.donor.readInstance(ctx)
 	if err != nil {
 		return Next{}, err
@@ -81,7 +85,7 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	if in.Power == PowerOff {
 		return r.lookUnreceipted(n)
 	}
-	if !pod.Exists && in.Power == PowerOn {
+	if !asked && in.Power == PowerOn {
 		if err := r.refuseServed(ctx); err != nil {
 			return Next{}, err
 		}

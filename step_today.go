@@ -60,7 +60,7 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	r.image.bad = badVersions(versions, r.held.lease.Ledger)
-	if next, err := r.chooseReference(ctx, versions); err != nil || next.kind == nextAct {
+	if next, err := r.chooseReference(versions); err != nil || next.kind == nextAct {
 		return next, err
 	}
 	if i := indexOf(versions, r.proof.trial); i >= 0 {
@@ -80,9 +80,9 @@ func (r *Run) lookVersion(ctx context.Context) (Next, error) {
 		if v.Name == named && v.Tags[TagRun] == r.held.run || r.carriesOn(v) && v.ofDay(day) {
 			last = &versions[i] // this run's own, begun before it was adopted, or one that it goes on with
 		}
-		if r.held.replaced != "" && v.Tags[TagRun] == r.held.replaced && r.proof.mode != ProveNone && v.unproved() && v.whole() && r.madeOf(v) {
-			return r.todaysVersion(ctx, v) // of the run in whose place this one began, whatever it was told: only the proof is missing
-		}
+	}
+	if v := first(versions, r.takesOver); v != nil {
+		return r.todaysVersion(ctx, *v)
 	}
 	switch {
 	case last == nil, r.held.adopted && named == next:
@@ -126,6 +126,12 @@ func (r *Run) inherits(run string) bool {
 // carriesOn says whether a version is what --again goes on with, in place of making another.
 func (r *Run) carriesOn(v Artifact) bool {
 	return r.opts.Today == TodayAgain && r.inherits(v.Tags[TagRun]) && r.madeOf(v) && v.Tags[TagBad] == ""
+}
+
+// takesOver says whether a version is of the run in whose place this one began, whatever it was
+// told: only the proof is missing.
+func (r *Run) takesOver(v Artifact) bool {
+	return r.held.replaced != "" && v.Tags[TagRun] == r.held.replaced && r.proof.mode != ProveNone && v.unproved() && v.whole() && r.madeOf(v)
 }
 
 // settled is done once the name of the version stands on the lease: a process
