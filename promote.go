@@ -405,7 +405,8 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 // what the nodes told has to do.
 func (e *Engine) blames(ctx context.Context, p *watched) bool {
 	examiner, ok := e.Cluster.(Examiner)
-	for _, n := range p.born {
+	for _, id := range p.born.inOrder() { // a simulation that is played again asks the same
+		n := p.born[id]
 		if !ok || !n.late {
 			continue
 		}
