@@ -81,13 +81,14 @@ func newAPI(cfg *rest.Config) (api, error) {
 	core, policy, batch := group(corev1.SchemeGroupVersion), group(policyv1.SchemeGroupVersion), group(batchv1.SchemeGroupVersion)
 	apps, certificates := group(appsv1.SchemeGroupVersion), group(certificatesv1.SchemeGroupVersion)
 	authentication, authorization := group(authenticationv1.SchemeGroupVersion), group(authorizationv1.SchemeGroupVersion)
+	coordination := group(coordinationv1.SchemeGroupVersion)
 	return api{
 		namespaces:  in[corev1.Namespace, corev1.NamespaceList](core, "namespaces")(""),
 		nodes:       in[corev1.Node, corev1.NodeList](core, "nodes")(""),
 		pods:        in[corev1.Pod, corev1.PodList](core, "pods"),
 		configMaps:  in[corev1.ConfigMap, corev1.ConfigMapList](core, "configmaps"),
 		events:      in[corev1.Event, corev1.EventList](core, "events"),
-		leases:      in[coordinationv1.Lease, coordinationv1.LeaseList](group(coordinationv1.SchemeGroupVersion), "leases"),
+		leases:      in[coordinationv1.Lease, coordinationv1.LeaseList](coordination, "leases"),
 		budgets:     in[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](policy, "poddisruptionbudgets"),
 		jobs:        in[batchv1.Job, batchv1.JobList](batch, "jobs"),
 		cronJobs:    in[batchv1.CronJob, batchv1.CronJobList](batch, "cronjobs"),

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,13 +35,11 @@ var proveRights = []right{
 func (c *Cluster) PreflightProof(ctx context.Context, probe []byte) error {
 	var missing []right
 	for _, r := range proveRights {
-		review, err := c.api.reviewOne.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: r.verb, Group: r.group, Resource: r.resource, Namespace: r.namespace}}}, metav1.CreateOptions{})
+		has, err := c.has(ctx, r)
 		if err != nil {
-			return explain("create selfsubjectaccessreviews.authorization.k8s.io", err)
+			return err
 		}
-		if !review.Status.Allowed {
+		if !has {
 			missing = append(missing, r)
 		}
 	}
@@ -69,42 +66,17 @@ func (c *Cluster) PreflightProof(ctx context.Context, probe []byte) error {
 	return explain("create jobs.batch -n "+job.Namespace, err)
 }
 
-// AdmitCanary cordons a canary's node and removes the taint that it registered with. A kubelet
-// that has just come up writes its status often: a node that changed is read and tried again.
-func (c *Cluster) AdmitCanary(ctx context.Context, n kamino.Node) error {
-	const tries = 4
-	for range tries {
-		err := c.admit(ctx, n)
-		if !apierrors.IsInvalid(err) { // a test of the patch that failed; see Mark
-			return explain("patch nodes", err)
+// AdmitCanary cordons a canary's node and removes the taint that it registered with.
+func (c *Cluster) AdmitCanary(ctx context.Context, node kamino.Node) error {
+	return c.write(ctx, node, func(n kamino.Node) ([]byte, error) {
+		switch {
+		case n.SystemUUID != node.SystemUUID:
+			return nil, fmt.Errorf("admit node %s: its machine was replaced: %w", n.Name, kamino.ErrConflict)
+		case n.Unschedulable && !n.Tainted(kamino.TaintCanary):
+			return nil, nil
 		}
-		now, again := c.Node(ctx, n.Name)
-		if again != nil || now.Revision == n.Revision {
-			return explain("patch nodes", err)
-		} else if now.UID != n.UID || now.SystemUUID != n.SystemUUID {
-			break
-		}
-		if n = now; n.Unschedulable && !n.Tainted(kamino.TaintCanary) {
-			return nil
-		}
-	}
-	return fmt.Errorf("admit node %s: it %w", n.Name, kamino.ErrConflict)
-}
-
-func (c *Cluster) admit(ctx context.Context, n kamino.Node) error {
-	changes := []change{{"test", "/metadata/uid", n.UID}, {"test", "/metadata/resourceVersion", n.Revision},
-		{"add", "/spec/unschedulable", true}}
-	for i := len(n.Taints) - 1; i >= 0; i-- { // from the end, so that those before keep their places
-		if n.Taints[i].Key == kamino.TaintCanary {
-			changes = append(changes, change{Op: "remove", Path: fmt.Sprintf("/spec/taints/%d", i)})
-		}
-	}
-	patch, err := json.Marshal(changes)
-	if err != nil {
-		return fmt.Errorf("admit node %s: %w", n.Name, err)
-	}
-	_, err = c.api.nodes.Patch(ctx, n.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-	return err
+		return ifStill(n, append([]change{{"add", "/spec/unschedulable", true}}, untaint(n, kamino.TaintCanary)...))
+	})
 }
 
 // RemoveNode deletes a Node object of that UID.
@@ -240,6 +212,9 @@ func (c *Cluster) probe(ctx context.Context, order kamino.ExamineOrder) (out kam
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
+		if finished(pod) && out.Reason != "" {
+			continue // the Job tries again, and another pod of it tells what it waits for
+		}
 		out.Reason, out.Owed = waitsFor(pod)
 		out.Owed = out.Owed || unstarted(pod) && needsObjects(&want.Spec.Template.Spec)
 	}

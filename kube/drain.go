@@ -58,7 +58,7 @@ func (c *Cluster) podsToLeave(ctx context.Context, node string) ([]corev1.Pod, e
 	for {
 		list, err := c.api.pods(metav1.NamespaceAll).List(ctx, opts)
 		if err != nil {
-			return nil, explain("list pods", err)
+			return nil, explain("list pods --all-namespaces", err)
 		}
 		for i := range list.Items {
 			if leaves(&list.Items[i]) && !c.isAgent(&list.Items[i]) {
@@ -212,7 +212,7 @@ func (r *drainRound) evict(ctx context.Context, pod *corev1.Pod) (hold, string, 
 	case refusedByPolicy(err):
 		return doubtful, err.Error(), nil
 	}
-	return leaving, "", explain("create pods/eviction", err)
+	return leaving, "", explain("create pods/eviction --all-namespaces", err)
 }
 
 // severalBudgets: the API evicts no pod that several budgets select, whatever
@@ -244,5 +244,5 @@ func (r *drainRound) delete(ctx context.Context, pod *corev1.Pod) (hold, string,
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return gone, "", nil
 	}
-	return leaving, fmt.Sprintf("deleted with a grace of %s", grace), explain("delete pods", err)
+	return leaving, fmt.Sprintf("deleted with a grace of %s", grace), explain("delete pods --all-namespaces", err)
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -34,48 +35,39 @@ func eventType(reason string) string {
 // Record writes an event of the node. It waits for the answer, but not for
 // long, and does not report whether it was written.
 func (c *Cluster) Record(ctx context.Context, node kamino.Node, run, reason, message string) {
-	ctx, cancel := c.opts.Clock.WithTimeout(ctx, eventTimeout)
-	defer cancel()
-	now := metav1.NewTime(c.opts.Clock.Now())
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "")
-	}
-	_, _ = c.api.events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: eventName(node.Name, run, reason)},
-		// The name stands for the UID, as in the events of kubelet: kubectl
-		// describe node looks for that.
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: types.UID(node.Name)},
-		Reason:         reason,
-		Message:        message,
-		Type:           eventType(reason),
-		FirstTimestamp: now, LastTimestamp: now, Count: 1,
-		Source:              corev1.EventSource{Component: managedBy, Host: node.Name},
-		ReportingController: managedBy,
-		ReportingInstance:   c.opts.Process,
-	}, metav1.CreateOptions{FieldManager: fieldManager})
+	// The name stands for the UID, as in the events of kubelet: kubectl
+	// describe node looks for that.
+	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: types.UID(node.Name)}
+	_ = c.record(ctx, about, eventName(node.Name, run, reason), reason, message, c.opts.Clock.Now(), eventType(reason))
 }
 
 // RecordOnce writes an event of an object that is not a node. Its name is made of a key, so that
 // nobody writes it a second time as long as it is kept.
 func (c *Cluster) RecordOnce(ctx context.Context, about corev1.ObjectReference, key, reason, message string, at time.Time, warning bool) error {
+	kind := corev1.EventTypeNormal
+	if warning {
+		kind = corev1.EventTypeWarning
+	}
+	return c.record(ctx, about, eventName(about.Name, string(about.UID), key), reason, message, at, kind)
+}
+
+func (c *Cluster) record(ctx context.Context, about corev1.ObjectReference, name, reason, message string, at time.Time, kind string) error {
 	ctx, cancel := c.opts.Clock.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	if len(message) > maxMessage {
 		message = strings.ToValidUTF8(message[:maxMessage], "")
 	}
-	kind, namespace := corev1.EventTypeNormal, about.Namespace
-	if warning {
-		kind = corev1.EventTypeWarning
+	source := corev1.EventSource{Component: managedBy}
+	if about.Kind == "Node" {
+		source.Host = about.Name
 	}
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault // of what has none
-	}
+	namespace := cmp.Or(about.Namespace, metav1.NamespaceDefault) // of what has none
 	when := metav1.NewTime(at)
 	_, err := c.api.events(namespace).Create(ctx, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: eventName(about.Name, string(about.UID), key)},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: name},
 		InvolvedObject: about, Reason: reason, Message: message, Type: kind,
 		FirstTimestamp: when, LastTimestamp: when, Count: 1,
-		Source:              corev1.EventSource{Component: managedBy},
+		Source:              source,
 		ReportingController: managedBy,
 		ReportingInstance:   c.opts.Process,
 	}, metav1.CreateOptions{FieldManager: fieldManager})

@@ -266,6 +266,17 @@ func TestProbe(t *testing.T) {
 	if got, err := c.probe(t.Context(), order); err != nil || !got.Wanted || !got.Started || got.Done {
 		t.Errorf("%+v, %v", got, err)
 	}
+	tried := corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}}}}
+	waits := corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}}
+	for name, status := range map[string]corev1.PodStatus{"a": tried, "b": waits, "c": tried} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ops", Labels: map[string]string{"batch.kubernetes.io/job-name": job.Name}}, Status: status}
+		if _, err := client.CoreV1().Pods("ops").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := c.probe(t.Context(), order); err != nil || !got.Owed || !strings.Contains(got.Reason, "pod b is pending") {
+		t.Errorf("it tries again, beside pods that failed: %+v, %v", got, err)
+	}
 	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"}}
 	if _, err := client.BatchV1().Jobs("ops").UpdateStatus(t.Context(), job, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,8 @@
 // Package kube is kamino.Cluster on the API of Kubernetes: nodes and their
 // marks, evictions, the seal pod, the leases of the pools and events.
 //
-// It keeps nothing between two calls but where former leases stand and that it may list them, and
-// reads nothing from a cache.
+// It keeps nothing between two calls but where former leases stand, that it may list them, and for
+// seconds the namespace that Preflight read; it reads nothing from a cache.
 // No call waits for anything: what has to be waited for is the engine's business, and
 // so is trying again. What each call costs in requests:
 //

@@ -139,7 +139,7 @@ func TestExplain(t *testing.T) {
 	}
 	for what, role := range map[string]string{
 		"patch namespaces/kamino-system": "clusterrole=kamino-pause", "list nodes": "clusterrole=kamino-status", "list leases.coordination.k8s.io -n kamino-system": "clusterrole=kamino-status",
-		"patch leases.coordination.k8s.io -n kamino-system": "role=kamino-run", "delete nodes": "clusterrole=kamino-prove",
+		"patch leases.coordination.k8s.io -n kamino-system": "role=kamino-run", "delete nodes": "clusterrole=kamino-prove", "delete pods --all-namespaces": "clusterrole=kamino-force",
 	} {
 		t.Run(what, func(t *testing.T) {
 			if hint := kamino.Hint(explain(what, apierrors.NewForbidden(podsResource, "a", nil))); !strings.Contains(hint, "kubectl create ") || !strings.Contains(hint, " --"+role+" --user='USER'") || !strings.HasSuffix(hint, "kubectl auth can-i "+what) {

@@ -17,11 +17,11 @@ import (
 	"kamino.dev/kamino"
 )
 
-// markTries is how often a mark is written anew when the node changes between
+// markTries is how often a patch is written anew when the node changes between
 // reading and writing, as it does with each status report of its kubelet.
 const markTries = 5
 
-// markTime is how long Mark tries by itself. A process that was frozen in its
+// markTime is how long write tries by itself. A process that was frozen in its
 // patch may have lost the run meanwhile: it must not write the node anew before
 // the engine has looked at the lease.
 const markTime = 10 * time.Second
@@ -65,7 +65,7 @@ func (c *Cluster) write(ctx context.Context, node kamino.Node, patchOf func(kami
 			return explain("patch nodes", refused)
 		}
 		if took := c.opts.Clock.Now().Sub(began); took > markTime {
-			return fmt.Errorf("mark node %s: its patch was refused after %s: %w", node.Name, took.Round(time.Second), kamino.ErrConflict)
+			return fmt.Errorf("change node %s: its patch was refused after %s: %w", node.Name, took.Round(time.Second), kamino.ErrConflict)
 		}
 		revision := current.Revision
 		if current, err = c.Node(ctx, node.Name); err != nil {
@@ -80,7 +80,7 @@ func (c *Cluster) write(ctx context.Context, node kamino.Node, patchOf func(kami
 			return explain("patch nodes", refused)
 		}
 	}
-	return fmt.Errorf("mark node %s: it changed %d times meanwhile: %w", node.Name, markTries, kamino.ErrConflict)
+	return fmt.Errorf("change node %s: it changed %d times meanwhile: %w", node.Name, markTries, kamino.ErrConflict)
 }
 
 // ownerOf is the run whose marks may be changed.
@@ -131,7 +131,7 @@ func markPatch(n kamino.Node, owner string, mark *kamino.Mark) ([]byte, error) {
 // ifStill is a JSON patch that counts only while the node is as it was read.
 func ifStill(n kamino.Node, changes []change) ([]byte, error) {
 	if n.UID == "" || n.Revision == "" {
-		return nil, errors.New("mark node " + n.Name + ": it was not read from the cluster")
+		return nil, errors.New("change node " + n.Name + ": it was not read from the cluster")
 	}
 	return json.Marshal(append([]change{
 		{"test", "/metadata/uid", n.UID},
@@ -223,6 +223,16 @@ func withTaint(n kamino.Node, taint corev1.Taint) change {
 		return change{"add", "/spec/taints", []corev1.Taint{taint}}
 	}
 	return change{"add", "/spec/taints/-", taint}
+}
+
+// untaint removes the taints of a key, from the end: the others keep their places.
+func untaint(n kamino.Node, key string) (changes []change) {
+	for i, t := range slices.Backward(n.Taints) {
+		if t.Key == key {
+			changes = append(changes, change{Op: "remove", Path: fmt.Sprintf("/spec/taints/%d", i)})
+		}
+	}
+	return changes
 }
 
 // withMap adds a map where there is none yet.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +65,7 @@ func (c *Cluster) Sign(ctx context.Context, node kamino.Node, at time.Time) erro
 		if n.BootID != node.BootID || n.SystemUUID != node.SystemUUID {
 			return nil, fmt.Errorf("sign node %s: it has booted since it was examined: %w", n.Name, kamino.ErrConflict)
 		}
-		changes := failureOff(n)
+		changes := untaint(n, kamino.TaintPatchFailed)
 		changes = append(changes, withMap(n.Labels, "/metadata/labels")...)
 		changes = append(changes, change{"add", "/metadata/labels/" + escaped(kamino.LabelPatched), at.UTC().Format(kamino.PatchedFormat)})
 		changes = append(changes, withMap(n.Annotations, "/metadata/annotations")...)
@@ -99,14 +98,4 @@ func (c *Cluster) KeepBlocked(ctx context.Context, node kamino.Node, why kamino.
 		}
 		return ifStill(n, changes)
 	})
-}
-
-// failureOff takes off the block of an earlier failure, from the end: others keep their places.
-func failureOff(n kamino.Node) (changes []change) {
-	for i, t := range slices.Backward(n.Taints) {
-		if t.Key == kamino.TaintPatchFailed {
-			changes = append(changes, change{Op: "remove", Path: fmt.Sprintf("/spec/taints/%d", i)})
-		}
-	}
-	return changes
 }

@@ -86,10 +86,8 @@ func scarce(b *policyv1.PodDisruptionBudget) bool {
 // evictableUnready: an unready pod whose budget does not mind
 // (https://kubernetes.io/docs/tasks/run-application/configure-pdb/#unhealthy-pod-eviction-policy).
 func evictableUnready(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
-	for _, cond := range pod.Status.Conditions {
-		if cond.Type == corev1.PodReady && cond.Status == corev1.ConditionTrue {
-			return false
-		}
+	if podReady(pod) {
+		return false
 	}
 	policy := b.Spec.UnhealthyPodEvictionPolicy
 	return policy != nil && *policy == policyv1.AlwaysAllow ||
@@ -103,7 +101,7 @@ func (c *Cluster) budgets(ctx context.Context, namespace string) ([]policyv1.Pod
 	for {
 		list, err := c.api.budgets(namespace).List(ctx, opts)
 		if err != nil {
-			return nil, explain("list poddisruptionbudgets.policy", err)
+			return nil, explain("list poddisruptionbudgets.policy --all-namespaces", err)
 		}
 		out = append(out, list.Items...)
 		if opts.Continue = list.Continue; opts.Continue == "" {

@@ -61,7 +61,7 @@ func grant(what, user string) string {
 	if user == "" {
 		user, by = "USER", "a cluster administrator grants it to USER, which kubectl auth whoami prints, with: "
 	}
-	all := slices.Concat(runRights, proveRights, []right{pauseRight})
+	all := slices.Concat(runRights, proveRights, []right{forceRight, pauseRight})
 	if i := slices.IndexFunc(all, func(r right) bool { return r.String() == what }); i >= 0 {
 		if all[i].role != "kamino-status" {
 			return by + all[i].binding(user)
@@ -172,6 +172,17 @@ func (c *Cluster) lacking(ctx context.Context, missing []right) error {
 	commands := append([]string{"kamino init"}, bindings(user, missing)...) // roles of a former version may lack a verb
 	err = &fault{kamino.ErrForbidden, fmt.Errorf("%s lacks rights that a run uses: %s", user, list(missing))}
 	return kamino.WithHint(err, "a cluster administrator grants them with: %s", strings.Join(commands, " && "))
+}
+
+// has asks whether these credentials have a right.
+func (c *Cluster) has(ctx context.Context, r right) (bool, error) {
+	review, err := c.api.reviewOne.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: r.verb, Group: r.group, Resource: r.resource, Namespace: r.namespace}}}, metav1.CreateOptions{})
+	if err != nil {
+		return false, explain("create selfsubjectaccessreviews.authorization.k8s.io", err)
+	}
+	return review.Status.Allowed, nil
 }
 
 var notInBindings = regexp.MustCompile(`[^a-zA-Z0-9.-]+`)

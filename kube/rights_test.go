@@ -184,3 +184,20 @@ func TestUnlistedRights(t *testing.T) {
 		t.Errorf("the review is forbidden: %q, %v", doubts, err)
 	}
 }
+
+// TestDrainRights: who may not list or evict pods is told how to ask for that, and the role that
+// grants it.
+func TestDrainRights(t *testing.T) {
+	for verb, right := range map[string]string{"list": "list pods --all-namespaces", "create": "create pods/eviction --all-namespaces"} {
+		t.Run(verb, func(t *testing.T) {
+			client := fake.NewClientset(pod("a"))
+			client.PrependReactor(verb, "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(podsResource, "a", errors.New("User \"u\" cannot create resource"))
+			})
+			_, err := NewForClient(client, Options{}).Evict(t.Context(), kamino.Node{Name: "n1"}, kamino.DrainOptions{})
+			if hint := kamino.Hint(err); !strings.HasSuffix(hint, "kubectl auth can-i "+right) || !strings.Contains(hint, "--clusterrole=kamino-run") {
+				t.Errorf("%v: hint %q", err, hint)
+			}
+		})
+	}
+}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -205,10 +204,8 @@ func (c *Cluster) notAdmitted(err error) error {
 
 // mayCreatePods tells an authorizer's "forbidden" from that of admission.
 func (c *Cluster) mayCreatePods(ctx context.Context) bool {
-	review, err := c.api.reviewOne.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "create", Resource: "pods", Namespace: kamino.SystemNamespace}}}, metav1.CreateOptions{})
-	return err == nil && review.Status.Allowed
+	has, err := c.has(ctx, right{verb: "create", resource: "pods", namespace: kamino.SystemNamespace})
+	return err == nil && has
 }
 
 // packPolicy is base64 of gzip of a policy, as the agent reads it.
