@@ -69,7 +69,7 @@ func classify(err error) error {
 	if errors.Is(err, errLapsed) && !hasCode(err, forbiddenCodes...) {
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, err.Error()), "check that STS, the metadata service or the agent of EKS Pod Identity answers, whichever gives the credentials")
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.Canceled) {
 		return err
 	}
 	var api smithy.APIError

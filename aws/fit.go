@@ -39,10 +39,7 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 	}
 	root := false
 	for _, m := range g.data.BlockDeviceMappings {
-		if m.Ebs == nil {
-			continue
-		}
-		if text(m.DeviceName) != text(in.RootDeviceName) {
+		if m.Ebs == nil || text(m.DeviceName) != text(in.RootDeviceName) {
 			continue
 		}
 		root = true

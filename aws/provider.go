@@ -76,11 +76,23 @@ func New(c Config) (*Provider, error) {
 	if loaded.HTTPClient == nil {
 		loaded.HTTPClient = transport.NewBuildableClient()
 	}
-	loaded.HTTPClient = whole{loaded.HTTPClient, c.Heard}
+	loaded.HTTPClient = whole{timed(loaded.HTTPClient, callTime), c.Heard}
 	loaded.Credentials = &lasting{CredentialsProvider: loaded.Credentials}
 	p := &Provider{config: c, region: loaded.Region, known: newKnown(), groups: map[string]string{}}
 	p.ec2, p.scaling, p.ssm = newCalls(loaded)
 	return p, nil
+}
+
+// callTime bounds one call. The SDK waits for an answer for ever, and one that never came would
+// keep a worker of the controller, and whoever waits for the same list.
+const callTime = time.Minute
+
+// timed bounds the calls of the SDK's own client. Whoever gives another has decided that.
+func timed(client sdk.HTTPClient, most time.Duration) sdk.HTTPClient {
+	if own, ok := client.(*transport.BuildableClient); ok {
+		return own.WithTimeout(most)
+	}
+	return client
 }
 
 // Homes is empty: images stand by themselves.
