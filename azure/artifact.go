@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ func (p *Provider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind,
 	}
 	for i := range found {
 		if found[i].State == kamino.Failed {
-			found[i].Failure = p.whyFailed(ctx, found[i].ID)
+			found[i].Failure = cmp.Or(p.whyFailed(ctx, found[i].ID), found[i].Failure)
 		}
 	}
 	return found, err

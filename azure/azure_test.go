@@ -95,6 +95,17 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
+// TestManagedByAKS: of several tags of AKS the same one is told each time, as a status and
+// notifications repeat it.
+func TestManagedByAKS(t *testing.T) {
+	tags := map[string]*string{"aks-managed-poolName": nil, "aks-managed-createOperationID": nil, "aks-managed-orchestrator": nil, "team": nil}
+	for range 20 {
+		if r := refusePool(armcompute.VirtualMachineScaleSet{Tags: tags}, "rg"); len(r) != 1 || r[0].Code != "aks" || r[0].Value != "aks-managed-createOperationID" {
+			t.Fatalf("%+v", r)
+		}
+	}
+}
+
 func TestPower(t *testing.T) {
 	status := func(codes ...string) (out []*armcompute.InstanceViewStatus) {
 		for _, c := range codes {

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,7 +123,7 @@ func (p *Provider) lookAt(ctx context.Context, at place, c *kamino.Canary) error
 		if errors.As(told, &re) {
 			code = re.ErrorCode
 		}
-		c.Failure = first(p.whyFailed(ctx, string(own.id())), "Azure made no instance, and does not show why")
+		c.Failure = cmp.Or(p.whyFailed(ctx, string(own.id())), "Azure made no instance, and does not show why")
 	}
 	c.Blocked = !ofGuest(code)
 	return nil
@@ -226,12 +227,7 @@ var denials = []string{"AllocationFailed", "ZonalAllocationFailed", "Overconstra
 	"SkuNotAvailable", "QuotaExceeded", "ResourceQuotaExceeded", "RequestDisallowedByPolicy"}
 
 func denied(re *azcore.ResponseError) bool {
-	for _, code := range denials {
-		if strings.EqualFold(code, re.ErrorCode) {
-			return true
-		}
-	}
-	return strings.EqualFold(re.ErrorCode, "OperationNotAllowed") && strings.Contains(strings.ToLower(message(re)), "quota")
+	return listed(denials, re.ErrorCode) || strings.EqualFold(re.ErrorCode, "OperationNotAllowed") && strings.Contains(strings.ToLower(message(re)), "quota")
 }
 
 // RemoveCanary implements kamino.Prover. Uniform scale sets delete the network cards and disks of

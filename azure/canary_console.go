@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"kamino.dev/kamino"
 )
@@ -51,11 +52,9 @@ func (p *Provider) blob(ctx context.Context, url string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var client interface {
-		Do(*http.Request) (*http.Response, error)
-	} = http.DefaultClient
-	if p.config.Transport != nil {
-		client = p.config.Transport
+	client := p.config.Transport
+	if client == nil {
+		client = &http.Client{Timeout: time.Minute} // as each call of the SDK has, see clientOptions
 	}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -63,7 +62,10 @@ func (p *Provider) blob(ctx context.Context, url string) ([]string, error) {
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, consoleMost))
-	if err != nil || resp.StatusCode != http.StatusOK {
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", kamino.ErrUnavailable, firstLine(err.Error()))
+	}
+	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%w: status %d", kamino.ErrUnavailable, resp.StatusCode)
 	}
 	var lines []string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"kamino.dev/kamino"
@@ -111,30 +112,15 @@ type rule struct {
 }
 
 func (r rule) of(pool string) bool {
-	for _, p := range append(r.Properties.Pools, r.Properties.Pool) {
-		if strings.EqualFold(p.ID, pool) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(append(r.Properties.Pools, r.Properties.Pool), func(p reference) bool { return strings.EqualFold(p.ID, pool) })
 }
 
 func (b *balancer) out(pool string) bool {
-	for _, r := range b.Properties.Outbound {
-		if r.of(pool) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.Properties.Outbound, func(r rule) bool { return r.of(pool) })
 }
 
 func (b *balancer) in(pool string) bool {
-	for _, r := range b.Properties.Inbound {
-		if r.of(pool) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.Properties.Inbound, func(r rule) bool { return r.of(pool) })
 }
 
 // implicit: a rule of a public load balancer is a way out as well, unless it says that it is not.

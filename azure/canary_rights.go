@@ -43,7 +43,7 @@ func actionNames(list []action) (names []string) {
 }
 
 // CanaryRights is the role beside the first.
-func (*Provider) CanaryRights() string { return "docs/azure-role-canary.json" }
+func (*Provider) CanaryRights() string { return canaryRole }
 
 // PreflightCanary implements kamino.Prover, by what Preflight was told. What a canary joins may be
 // in other resource groups, where CanaryFit asks.
@@ -71,11 +71,11 @@ func (p *Provider) PreflightCanary(ctx context.Context) ([]kamino.Doubt, error) 
 	}
 	if needed {
 		return nil, kamino.WithHint(fmt.Errorf("in resource group %s: %w: %s", group, kamino.ErrForbidden, strings.Join(actionNames(lacking), ", ")),
-			"az role assignment create with the role of docs/azure-role-canary.json, at the resource group")
+			"az role assignment create with the role of %s, at the resource group", canaryRole)
 	}
 	var doubts []kamino.Doubt
 	for _, a := range lacking {
-		doubts = append(doubts, doubt(group, a))
+		doubts = append(doubts, doubt(group, a, canaryRole))
 	}
 	return doubts, nil
 }

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -78,7 +79,7 @@ func (s *settings) readStack() error {
 	if st.ResourceManagerEndpoint == "" || st.ActiveDirectoryEndpoint == "" {
 		return fmt.Errorf("custom cloud %s lacks resourceManagerEndpoint or activeDirectoryEndpoint", path)
 	}
-	audience := first(st.TokenAudience, st.ServiceManagementEndpoint, st.ResourceManagerEndpoint)
+	audience := cmp.Or(st.TokenAudience, st.ServiceManagementEndpoint, st.ResourceManagerEndpoint)
 	authority, isADFS := strings.CutSuffix(strings.TrimRight(st.ActiveDirectoryEndpoint, "/"), "/"+adfs)
 	if isADFS || strings.EqualFold(s.IdentitySystem, adfs) {
 		s.TenantID = adfs
@@ -87,7 +88,7 @@ func (s *settings) readStack() error {
 	s.cloud = cloud.Configuration{
 		ActiveDirectoryAuthorityHost: authority + "/",
 		Services: map[cloud.ServiceName]cloud.ServiceConfiguration{cloud.ResourceManager: {
-			Endpoint: strings.TrimRight(first(s.ResourceManagerEndpoint, st.ResourceManagerEndpoint), "/"), Audience: strings.TrimRight(audience, "/"),
+			Endpoint: strings.TrimRight(cmp.Or(s.ResourceManagerEndpoint, st.ResourceManagerEndpoint), "/"), Audience: strings.TrimRight(audience, "/"),
 		}},
 	}
 	return s.checkEndpoint()

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,10 +71,9 @@ type file struct {
 // settings is the configuration with everything filled in.
 type settings struct {
 	file
-	subscription, resourceGroup string
-	cloud                       cloud.Configuration
-	custom                      bool // no well-known authority: do not ask Microsoft's about it
-	getenv                      func(string) string
+	cloud  cloud.Configuration
+	custom bool // no well-known authority: do not ask Microsoft's about it
+	getenv func(string) string
 }
 
 var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
@@ -101,7 +101,6 @@ func (c Config) load() (settings, error) {
 	} else {
 		s.fromEnvironment()
 	}
-	s.subscription, s.resourceGroup = s.SubscriptionID, s.file.ResourceGroup
 	return s, s.chooseCloud()
 }
 
@@ -146,7 +145,7 @@ func jsonProblem(err error) string {
 func (s *settings) fromEnvironment() {
 	get := s.getenv
 	s.file = file{
-		Cloud: first(get("AZURE_ENVIRONMENT"), get("AZURE_CLOUD")), TenantID: get("AZURE_TENANT_ID"), SubscriptionID: get("AZURE_SUBSCRIPTION_ID"),
+		Cloud: cmp.Or(get("AZURE_ENVIRONMENT"), get("AZURE_CLOUD")), TenantID: get("AZURE_TENANT_ID"), SubscriptionID: get("AZURE_SUBSCRIPTION_ID"),
 		ClientID: get("AZURE_CLIENT_ID"), ClientSecret: get("AZURE_CLIENT_SECRET"),
 		ClientCertPath: get("AZURE_CLIENT_CERTIFICATE_PATH"), ClientCertPassword: get("AZURE_CLIENT_CERTIFICATE_PASSWORD"),
 		FederatedTokenFile: get("AZURE_FEDERATED_TOKEN_FILE"), ResourceGroup: get("AZURE_RESOURCE_GROUP"),
@@ -155,15 +154,6 @@ func (s *settings) fromEnvironment() {
 	if !s.UseFederatedToken && s.ClientSecret == "" && s.ClientCertPath == "" {
 		s.UseManagedIdentity, s.UserAssignedIdentity = true, s.ClientID
 	}
-}
-
-func first(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
 }
 
 // managed says whether the machine's own identity is meant; aks-engine writes

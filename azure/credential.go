@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -19,7 +20,7 @@ func (s *settings) credential(options azcore.ClientOptions) (azcore.TokenCredent
 	case s.UseFederatedToken:
 		return made(azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
 			ClientOptions: options, DisableInstanceDiscovery: s.custom, TokenFilePath: s.FederatedTokenFile,
-			ClientID: first(s.getenv("AZURE_CLIENT_ID"), s.ClientID), TenantID: first(s.getenv("AZURE_TENANT_ID"), s.TenantID),
+			ClientID: cmp.Or(s.getenv("AZURE_CLIENT_ID"), s.ClientID), TenantID: cmp.Or(s.getenv("AZURE_TENANT_ID"), s.TenantID),
 		}))
 	case s.managed():
 		return made(azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{

@@ -126,16 +126,11 @@ func classifyResponse(re *azcore.ResponseError) error {
 	case re.StatusCode == http.StatusUnauthorized, re.StatusCode == http.StatusForbidden:
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, text),
 			"give the identity the actions of docs/azure-role.json at the scope that the message names")
-	case re.StatusCode == http.StatusConflict && isBusy(re):
+	case (re.StatusCode == http.StatusConflict || re.StatusCode < 300) && isBusy(re):
+		// Below 300: a reply of success that cannot be read, or an operation that ended badly.
 		return fmt.Errorf("%w: %s", kamino.ErrInProgress, text)
 	case re.StatusCode == http.StatusRequestTimeout || re.StatusCode >= 500:
 		return fmt.Errorf("%w: %s", kamino.ErrUnavailable, text)
-	case re.StatusCode < 300:
-		// A reply of success that cannot be read, or an operation that ended badly.
-		if isBusy(re) {
-			return fmt.Errorf("%w: %s", kamino.ErrInProgress, text)
-		}
-		return errors.New(text)
 	}
 	return errors.New(text)
 }
@@ -147,8 +142,11 @@ func classifyResponse(re *azcore.ResponseError) error {
 // all) nobody has looked for the resource.
 var resourceCodes = []string{"ResourceNotFound", "ParentResourceNotFound", "NotFound", "GalleryImageNotFound"}
 
-func ofResource(re *azcore.ResponseError) bool {
-	return slices.ContainsFunc(resourceCodes, func(code string) bool { return strings.EqualFold(code, re.ErrorCode) })
+func ofResource(re *azcore.ResponseError) bool { return listed(resourceCodes, re.ErrorCode) }
+
+// listed says whether a word is on a list, without case, as Azure compares its own.
+func listed(list []string, word string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, word) })
 }
 
 // notActive recognises the 400 with which scale sets answer calls on an instance that they do not
@@ -158,14 +156,7 @@ func notActive(re *azcore.ResponseError, text string) bool {
 	return re.StatusCode == http.StatusBadRequest && strings.Contains(text, "not an active Virtual Machine Scale Set VM")
 }
 
-func isBusy(re *azcore.ResponseError) bool {
-	for _, code := range busy {
-		if strings.EqualFold(re.ErrorCode, code) {
-			return true
-		}
-	}
-	return re.ErrorCode == ""
-}
+func isBusy(re *azcore.ResponseError) bool { return re.ErrorCode == "" || listed(busy, re.ErrorCode) }
 
 // retryAfter reads how long the service wants to be left alone; it may be far
 // longer than the SDK would wait (20 minutes and more:

@@ -1,11 +1,11 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -64,7 +64,7 @@ func fitPool(model saved, donor kamino.Instance, offers region) (r refusals) {
 
 // fitModel compares what the model says itself.
 func fitModel(r *refusals, model saved, donor kamino.Instance) {
-	security := first(model.Security, "Standard")
+	security := cmp.Or(model.Security, "Standard")
 	if !strings.EqualFold(security, donor.SecurityType) {
 		r.add("fit", profile+"securityProfile.securityType", security,
 			fmt.Sprintf("the donor is %s, and all versions of an image definition have one security type", donor.SecurityType), otherDonor)
@@ -84,11 +84,11 @@ func fitModel(r *refusals, model saved, donor kamino.Instance) {
 	}
 	// An instance that tells no plan may have one: whether Azure always shows it is unverified.
 	if plan := planText(model.Plan); donor.Plan != "" && !strings.EqualFold(plan, donor.Plan) {
-		r.add("plan", "plan", first(plan, "none"), "the donor was made with purchase plan "+donor.Plan, otherDonor)
+		r.add("plan", "plan", cmp.Or(plan, "none"), "the donor was made with purchase plan "+donor.Plan, otherDonor)
 	}
 	if set := model.encryption(); !strings.EqualFold(set, donor.Encryption) {
-		r.add("encryption", profile+"storageProfile.osDisk.managedDisk.diskEncryptionSet.id", first(set, "none"),
-			fmt.Sprintf("the donor's OS disk is encrypted with %s", first(donor.Encryption, "the platform's key")), otherDonor)
+		r.add("encryption", profile+"storageProfile.osDisk.managedDisk.diskEncryptionSet.id", cmp.Or(set, "none"),
+			fmt.Sprintf("the donor's OS disk is encrypted with %s", cmp.Or(donor.Encryption, "the platform's key")), otherDonor)
 	}
 }
 
@@ -115,9 +115,7 @@ func fitSize(r *refusals, model saved, donor kamino.Instance, offers region) {
 }
 
 // offered says whether a value is on a list, or the list is not known.
-func offered(list []string, want string) bool {
-	return len(list) == 0 || slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, want) })
-}
+func offered(list []string, want string) bool { return len(list) == 0 || listed(list, want) }
 
 // fitDefinition compares what a definition says of all its versions, for ever, with
 // what the model needs. A size that attaches disks by NVMe only answers "cannot
@@ -127,13 +125,13 @@ func offered(list []string, want string) bool {
 // (https://github.com/Azure/azure-rest-api-specs/issues/22133).
 func fitDefinition(r *refusals, definition kamino.Artifact, model saved, controller string) {
 	const do = "if no instance uses its versions, delete the definition; else choose another gallery with --gallery"
-	if has := split(first(definition.Controller, scsi)); !offered(has, controller) {
+	if has := split(cmp.Or(definition.Controller, scsi)); !offered(has, controller) {
 		r.add("fit", controllerFeature+" of image definition "+definition.Name, strings.Join(has, ","),
 			"the pool's machines attach their disks by "+controller+", and features of a definition never change", do)
 	}
 	if plan := planText(model.Plan); !strings.EqualFold(plan, definition.Plan) {
-		r.add("plan", "purchasePlan of image definition "+definition.Name, first(definition.Plan, "none"),
-			"the pool's model has plan "+first(plan, "none")+", and that of a definition never changes", do)
+		r.add("plan", "purchasePlan of image definition "+definition.Name, cmp.Or(definition.Plan, "none"),
+			"the pool's model has plan "+cmp.Or(plan, "none")+", and that of a definition never changes", do)
 	}
 }
 

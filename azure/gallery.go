@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -127,7 +128,7 @@ func (p *Provider) createDefinition(ctx context.Context, at place, model saved, 
 	if err != nil {
 		return err
 	}
-	if strings.EqualFold(first(want.Controller, offers.controller(model)), nvme) {
+	if strings.EqualFold(cmp.Or(want.Controller, offers.controller(model)), nvme) {
 		props.Features = append(props.Features, &armcompute.GalleryImageFeature{Name: to.Ptr(controllerFeature), Value: to.Ptr(scsi + "," + nvme)})
 	}
 	if plan := model.Plan; planText(plan) != "" {

@@ -186,19 +186,10 @@ func (p *Provider) SetPower(ctx context.Context, id kamino.InstanceID, want kami
 	if err != nil {
 		return err
 	}
-	key := string(id)
 	if want == kamino.PowerOn {
 		poller, err := c.vms.BeginStart(ctx, v.group, v.name, vm, nil)
-		if err != nil {
-			return translate(err, "start instance %s of scale set %s", vm, v.name)
-		}
-		began(p, key, poller)
-		return nil
+		return translate(poll(p, string(id), poller, err), "start instance %s of scale set %s", vm, v.name)
 	}
 	poller, err := c.vms.BeginPowerOff(ctx, v.group, v.name, vm, nil)
-	if err != nil {
-		return translate(err, "switch off instance %s of scale set %s", vm, v.name)
-	}
-	began(p, key, poller)
-	return nil
+	return translate(poll(p, string(id), poller, err), "switch off instance %s of scale set %s", vm, v.name)
 }

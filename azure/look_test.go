@@ -1,17 +1,12 @@
 package azure
 
-import (
-	"testing"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-)
+import "testing"
 
 // TestLook: within a look the scale sets of a resource group are listed once; without one, each
 // time, as runs need them.
 func TestLook(t *testing.T) {
 	cloud := &anyone{}
-	p := &Provider{cred: cloud, options: &arm.ClientOptions{ClientOptions: policy.ClientOptions{Transport: cloud}, DisableRPRegistration: true}, clients: map[string]*clients{}}
+	p := cloud.provider()
 	c, err := p.of("one")
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -24,9 +25,8 @@ const noOpCustomData = "I2Nsb3VkLWNvbmZpZwo="
 // writtenVM is what this process wrote into a model beside the image, to
 // notice when the service has put something else there.
 type writtenVM struct {
-	osDisk    *armcompute.VirtualMachineScaleSetUpdateOSDisk
-	dataDisks []*armcompute.VirtualMachineScaleSetDataDisk
-	secrets   *[sha256.Size]byte // of the secrets that went with it; nil for none
+	osDisk  *armcompute.VirtualMachineScaleSetUpdateOSDisk
+	secrets *[sha256.Size]byte // of the secrets that went with it; nil for none
 }
 
 // ExtensionRule keeps extensions of the model that do not bootstrap nodes.
@@ -132,7 +132,7 @@ func (p *Provider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Ta
 		return translate(err, "write the model of scale set %s", at.name)
 	}
 	p.mu.Lock()
-	p.written[pool.ID] = writtenVM{disk, have.DataDisks, fingerprint(want)}
+	p.written[pool.ID] = writtenVM{disk, fingerprint(want)}
 	p.mu.Unlock()
 	return nil
 }
@@ -154,7 +154,7 @@ func (p *Provider) nextModel(pool kamino.Pool, want kamino.Target) (have, next s
 	if want.Former != nil {
 		err := json.Unmarshal(want.Former, &next)
 		if err == nil && next.Image == nil {
-			err = fmt.Errorf("it names no image")
+			err = errors.New("it names no image")
 		}
 		if err != nil {
 			return have, next, fmt.Errorf("read the model to be given back to pool %s: %w", pool.Name, err)
@@ -179,12 +179,7 @@ func (p *Provider) nextModel(pool kamino.Pool, want kamino.Target) (have, next s
 }
 
 func (p *Provider) keeps(e kamino.Extension) bool {
-	for _, r := range p.config.KeepExtensions {
-		if r.keeps(e) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.config.KeepExtensions, func(r ExtensionRule) bool { return r.keeps(e) })
 }
 
 // difference lists what the write would change, and after a write what has not
@@ -293,7 +288,8 @@ func writable(list []*armcompute.VirtualMachineScaleSetExtension) []*armcompute.
 
 // protect puts protected settings back, which ARM never returns.
 func protect(list []*armcompute.VirtualMachineScaleSetExtension, settings map[string]json.RawMessage) error {
-	for name, raw := range settings {
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		raw := settings[name]
 		i := slices.IndexFunc(list, func(e *armcompute.VirtualMachineScaleSetExtension) bool {
 			return strings.EqualFold(value(e.Name), name) && e.Properties != nil
 		})

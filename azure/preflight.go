@@ -109,7 +109,7 @@ func (p *Provider) rights(ctx context.Context, c *clients, subscription, group s
 	}
 	var doubts []kamino.Doubt
 	if errors.Is(err, kamino.ErrForbidden) {
-		doubts = append(doubts, doubt(group, action{"Microsoft.Authorization/permissions/read", "missing rights are noticed only when they are needed"}))
+		doubts = append(doubts, doubt(group, action{"Microsoft.Authorization/permissions/read", "missing rights are noticed only when they are needed"}, runRole))
 	} else if err != nil {
 		return nil, err
 	} else if doubts, err = missing(granted, group); err != nil {
@@ -127,9 +127,15 @@ func (p *Provider) rights(ctx context.Context, c *clients, subscription, group s
 	return doubts, nil
 }
 
-func doubt(group string, a action) kamino.Doubt {
+// Files of the roles that grant a run's actions, and those of a canary.
+const (
+	runRole    = "docs/azure-role.json"
+	canaryRole = "docs/azure-role-canary.json"
+)
+
+func doubt(group string, a action, role string) kamino.Doubt {
 	return kamino.Doubt{Found: fmt.Sprintf("in resource group %s: %s is not allowed: %s", group, a.name, a.without),
-		Do: "az role definition update with docs/azure-role.json, which has it"}
+		Do: fmt.Sprintf("az role definition update with %s, which has it", role)}
 }
 
 // missing names the actions that a list does not grant.
@@ -141,14 +147,14 @@ func missing(list []permission, group string) (doubts []kamino.Doubt, err error)
 		case a.without == "":
 			needed = append(needed, a.name)
 		default:
-			doubts = append(doubts, doubt(group, a))
+			doubts = append(doubts, doubt(group, a, runRole))
 		}
 	}
 	if len(needed) == 0 {
 		return doubts, nil
 	}
 	return nil, kamino.WithHint(fmt.Errorf("in resource group %s: %w: %s", group, kamino.ErrForbidden, strings.Join(needed, ", ")),
-		"az role assignment create with the role of docs/azure-role.json, at the resource group")
+		"az role assignment create with the role of %s, at the resource group", runRole)
 }
 
 // allowed: any assignment grants the action and does not take it back; another

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,12 +88,8 @@ func New(config Config) (*Provider, error) {
 		options.PerRetryPolicies = append(options.PerRetryPolicies, heard(config.Heard))
 	}
 	options.Transport = g.client(options.Transport)
-	if config.Subscription == "" {
-		config.Subscription = settings.subscription
-	}
-	if config.ResourceGroup == "" {
-		config.ResourceGroup = settings.resourceGroup
-	}
+	config.Subscription = cmp.Or(config.Subscription, settings.SubscriptionID)
+	config.ResourceGroup = cmp.Or(config.ResourceGroup, settings.ResourceGroup)
 	if len(config.KeepExtensions) == 0 {
 		config.KeepExtensions = BillingExtensions()
 	}

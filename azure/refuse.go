@@ -2,6 +2,8 @@ package azure
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v8"
@@ -44,9 +46,11 @@ func refusePool(set armcompute.VirtualMachineScaleSet, group string) []kamino.Re
 // (https://learn.microsoft.com/azure/aks/support-policies).
 func refuseAKS(r *refusals, set armcompute.VirtualMachineScaleSet, group string) {
 	field, val := "", ""
-	for k := range set.Tags {
+	// In order: what is refused must be told in the same words each time.
+	for _, k := range slices.Sorted(maps.Keys(set.Tags)) {
 		if strings.HasPrefix(strings.ToLower(k), "aks-managed-") {
 			field, val = "tags", k
+			break
 		}
 	}
 	if strings.HasPrefix(strings.ToUpper(group), "MC_") {
@@ -66,7 +70,7 @@ const capzOwner = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 // model and replaces the instances that booted from another (azure/types.go, HasModelChanges and
 // HasLatestModelApplied, as of August 2026).
 func owner(tags map[string]*string, definition string) *kamino.Owner {
-	for k := range tags {
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		if cluster, ok := strings.CutPrefix(strings.ToLower(k), capzOwner); ok {
 			return &kamino.Owner{Name: "cluster-api-provider-azure (cluster " + cluster + ")",
 				Spec: "spec:\n  template:\n    image:\n      id: " + definition,

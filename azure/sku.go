@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -35,7 +36,7 @@ var noSKUs = kamino.Doubt{Found: "Microsoft.Compute/skus/read is not allowed at 
 // Standard_ZRS of snapshots and disks holds for image versions is unverified, so a
 // version that fails for it is built again without.
 func (p *Provider) region(ctx context.Context, at place) (region, error) {
-	name := strings.ToLower(strings.ReplaceAll(at.location, " ", ""))
+	name := regionName(at.location)
 	key := strings.ToLower(at.subscription) + "/" + name
 	p.mu.Lock()
 	known, ok := p.regions[key]
@@ -58,27 +59,17 @@ func (p *Provider) region(ctx context.Context, at place) (region, error) {
 // region reads the list. Of its megabytes only what is needed is decoded.
 func (at place) region(ctx context.Context, name string) (region, error) {
 	r := region{sizes: map[string]size{}}
-	next := "/subscriptions/" + at.subscription + "/providers/Microsoft.Compute/skus?api-version=2021-07-01&$filter=" +
+	link := "/subscriptions/" + at.subscription + "/providers/Microsoft.Compute/skus?api-version=2021-07-01&$filter=" +
 		url.QueryEscape("location eq '"+name+"'")
-	for next != "" {
-		var page struct {
-			NextLink string `json:"nextLink"`
-			Value    []sku  `json:"value"`
+	err := list(ctx, at, link, func(s sku) {
+		switch strings.ToLower(s.ResourceType) {
+		case "snapshots", "disks":
+			r.zrs = r.zrs || s.Name == kamino.StorageZRS && len(s.Restrictions) == 0
+		case "virtualmachines":
+			r.sizes[strings.ToLower(s.Name)] = size{s.list("DiskControllerTypes"), s.list("HyperVGenerations"), strings.Join(s.list("CpuArchitectureType"), "")}
 		}
-		if err := at.get(ctx, next, &page); err != nil {
-			return r, err
-		}
-		for _, s := range page.Value {
-			switch strings.ToLower(s.ResourceType) {
-			case "snapshots", "disks":
-				r.zrs = r.zrs || s.Name == kamino.StorageZRS && len(s.Restrictions) == 0
-			case "virtualmachines":
-				r.sizes[strings.ToLower(s.Name)] = size{s.list("DiskControllerTypes"), s.list("HyperVGenerations"), strings.Join(s.list("CpuArchitectureType"), "")}
-			}
-		}
-		next = page.NextLink
-	}
-	return r, nil
+	})
+	return r, err
 }
 
 type sku struct {
@@ -149,7 +140,7 @@ func (r region) size(name string) size {
 // controller that its size has; else SCSI. Azure writes what it chose into machines of
 // generation V2, since there is a choice (armcompute's comment on diskControllerType).
 func (r region) attaches(donor kamino.Instance) string {
-	return first(donor.Controller, only(r.size(donor.Size).controllers), scsi)
+	return cmp.Or(donor.Controller, only(r.size(donor.Size).controllers), scsi)
 }
 
 // controller is what machines of a model attach their OS disk to: as the model
@@ -161,7 +152,7 @@ func (r region) controller(model saved) string {
 	if model.SKU != nil {
 		size = value(model.SKU.Name)
 	}
-	return first(value(model.Controller), only(r.size(size).controllers))
+	return cmp.Or(value(model.Controller), only(r.size(size).controllers))
 }
 
 func only(list []string) string {

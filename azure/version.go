@@ -24,7 +24,7 @@ func (p *Provider) findVersion(ctx context.Context, at place, name string) ([]ka
 	if props := got.Properties; props != nil && props.ReplicationStatus != nil {
 		a.Ready, a.Failure = false, "not replicated to "+at.location
 		for _, s := range props.ReplicationStatus.Summary {
-			if sameRegion(value(s.Region), at.location) {
+			if regionName(value(s.Region)) == regionName(at.location) {
 				a.Percent, a.Failure = int(value(s.Progress)), ""
 				a.Ready = (a.State == kamino.Succeeded || a.State == kamino.Failed) && value(s.State) == armcompute.ReplicationStateCompleted
 			}
@@ -56,12 +56,8 @@ func toVersion(v armcompute.GalleryImageVersion) kamino.Artifact {
 	return a
 }
 
-// sameRegion compares region names, which Azure writes as "West US 2" in
-// galleries and "westus2" elsewhere.
-func sameRegion(a, b string) bool {
-	norm := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, " ", "")) }
-	return norm(a) == norm(b)
-}
+// regionName is a region as Azure mostly writes it, "westus2": galleries have "West US 2".
+func regionName(s string) string { return strings.ToLower(strings.ReplaceAll(s, " ", "")) }
 
 // listVersions lists the versions of a pool, newest first, with who uses each:
 // one list of versions and, where there are any, one of instances.
