@@ -41,7 +41,7 @@ type bootCommand struct {
 }
 
 // newBootCommand makes `kamino boot`. It needs neither cloud nor cluster.
-func newBootCommand(io ioStreams) *cobra.Command {
+func newBootCommand(std ioStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "boot", Short: "Show where the boot time of a node went", Long: bootLong,
 		// The root's options are for cloud and cluster; their absence is no reason not to read a
@@ -52,12 +52,12 @@ func newBootCommand(io ioStreams) *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
-	cmd.AddCommand(bootShow(io), bootTime(io), bootChain(io), bootBlame(io), bootPlot(io), bootCompare(io), bootPool(io))
+	cmd.AddCommand(bootShow(std), bootTime(std), bootChain(std), bootBlame(std), bootPlot(std), bootCompare(std), bootPool(std))
 	return cmd
 }
 
-func bootShow(io ioStreams) *cobra.Command {
-	b := &bootCommand{io: io}
+func bootShow(std ioStreams) *cobra.Command {
+	b := &bootCommand{io: std}
 	cmd := &cobra.Command{
 		Use: "show [FILE…]", Short: "Print phases, milestones, critical chain and verdict",
 		Long: "Print phases, milestones, critical chain and verdict. -o capture prints the record that the analysis is made from.",
@@ -67,7 +67,7 @@ func bootShow(io ioStreams) *cobra.Command {
 				return err
 			}
 			if b.format == "capture" {
-				return c.Write(io.Out)
+				return c.Write(std.Out)
 			}
 			return b.analysis(c, (*boot.Analysis).WriteText)
 		},
@@ -77,8 +77,8 @@ func bootShow(io ioStreams) *cobra.Command {
 	return cmd
 }
 
-func bootTime(io ioStreams) *cobra.Command {
-	b := &bootCommand{io: io}
+func bootTime(std ioStreams) *cobra.Command {
+	b := &bootCommand{io: std}
 	cmd := &cobra.Command{
 		Use: "time [FILE…]", Short: "Print phases and milestones",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,7 +87,7 @@ func bootTime(io ioStreams) *cobra.Command {
 				return err
 			}
 			if b.compat {
-				return boot.CompatTime(io.Out, c)
+				return boot.CompatTime(std.Out, c)
 			}
 			return b.analysis(c, (*boot.Analysis).WriteTime)
 		},
@@ -97,8 +97,8 @@ func bootTime(io ioStreams) *cobra.Command {
 	return cmd
 }
 
-func bootBlame(io ioStreams) *cobra.Command {
-	b := &bootCommand{io: io}
+func bootBlame(std ioStreams) *cobra.Command {
+	b := &bootCommand{io: std}
 	cmd := &cobra.Command{
 		Use: "blame [FILE…]", Short: "Print units by the time they took to start",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -107,7 +107,7 @@ func bootBlame(io ioStreams) *cobra.Command {
 				return err
 			}
 			if b.compat {
-				return boot.CompatBlame(io.Out, c)
+				return boot.CompatBlame(std.Out, c)
 			}
 			return b.analysis(c, (*boot.Analysis).WriteBlame)
 		},
@@ -117,8 +117,8 @@ func bootBlame(io ioStreams) *cobra.Command {
 	return cmd
 }
 
-func bootChain(io ioStreams) *cobra.Command {
-	b := &bootCommand{io: io}
+func bootChain(std ioStreams) *cobra.Command {
+	b := &bootCommand{io: std}
 	cmd := &cobra.Command{
 		Use: "chain [FILE…]", Short: "Print what kubelet, or another unit, waited for",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,14 +18,14 @@ import (
 	"kamino.dev/kamino/boot/draw"
 )
 
-func bootPlot(io ioStreams) *cobra.Command {
-	b := &bootCommand{io: io}
+func bootPlot(std ioStreams) *cobra.Command {
+	b := &bootCommand{io: std}
 	var to string
 	cmd := &cobra.Command{
 		Use: "plot [FILE…]", Short: "Draw the boot as a page, a picture or a trace",
 		Long: "Draw the boot: a page that needs nothing but itself (html), a plain picture (svg), or a trace that https://ui.perfetto.dev opens (trace).",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			draw := map[string]func(w bootWriter, c *boot.Capture, a *boot.Analysis) error{
+			draw := map[string]func(w io.Writer, c *boot.Capture, a *boot.Analysis) error{
 				"html": draw.HTML, "svg": draw.SVG, "trace": draw.Trace,
 			}[b.format]
 			c, err := b.capture(cmd.Context(), args)
@@ -36,7 +36,7 @@ func bootPlot(io ioStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return bootWriteTo(io.Out, to, func(w bootWriter) error { return draw(w, c, a) })
+			return bootWriteTo(std.Out, to, func(w io.Writer) error { return draw(w, c, a) })
 		},
 	}
 	b.outputFlag(cmd, "html", "svg", "trace")
@@ -45,9 +45,7 @@ func bootPlot(io ioStreams) *cobra.Command {
 	return cmd
 }
 
-type bootWriter = io.Writer
-
-func bootWriteTo(out bootWriter, path string, write func(bootWriter) error) error {
+func bootWriteTo(out io.Writer, path string, write func(io.Writer) error) error {
 	if path == "" {
 		return write(out)
 	}
@@ -73,30 +71,30 @@ func (e *bootOverBudget) Error() string {
 	return fmt.Sprintf("%s: %s took %s net, %s over the budget of %s", e.name, e.goal, e.took, e.took-e.budget, e.budget)
 }
 
-func bootCompare(io ioStreams) *cobra.Command {
-	b := &bootCommand{io: io}
+func bootCompare(std ioStreams) *cobra.Command {
+	b := &bootCommand{io: std}
 	var budget time.Duration
 	cmd := &cobra.Command{
 		Use: "compare A B", Short: "Show what got faster or slower from boot A to boot B", Args: bootArgs(2, 2),
 		Long: "Compare two boots by milestone, by segment of the critical chain and by unit; each of A and B is a file or a folder.\n\n" +
 			"With --budget the exit code is 3 if B took longer than that from the kernel's start to the goal, net of parking.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, err := bootAnalyze(io.In, args[0], b.unit)
+			from, err := bootAnalyze(std.In, args[0], b.unit)
 			if err != nil {
 				return err
 			}
-			to, err := bootAnalyze(io.In, args[1], b.unit)
+			to, err := bootAnalyze(std.In, args[1], b.unit)
 			if err != nil {
 				return err
 			}
 			c := boot.Compare(from, to)
 			switch b.format {
 			case "text":
-				err = c.WriteText(io.Out)
+				err = c.WriteText(std.Out)
 			case "html":
-				err = draw.Comparison(io.Out, from, to)
+				err = draw.Comparison(std.Out, from, to)
 			default:
-				err = bootEncode(io.Out, b.format, c)
+				err = bootEncode(std.Out, b.format, c)
 			}
 			if limit := boot.Micros(budget.Microseconds()); err == nil && budget > 0 && to.GoalAt.Net > limit {
 				return &bootOverBudget{args[1], to.Goal, to.GoalAt.Net, limit}
@@ -110,8 +108,8 @@ func bootCompare(io ioStreams) *cobra.Command {
 	return cmd
 }
 
-func bootPool(io ioStreams) *cobra.Command {
-	b := &bootCommand{io: io}
+func bootPool(std ioStreams) *cobra.Command {
+	b := &bootCommand{io: std}
 	cmd := &cobra.Command{
 		Use: "pool FILE…|DIR", Short: "Summarize the boots of many nodes", Args: bootArgs(1, math.MaxInt),
 		Long: "Summarize the boots of many nodes: median, 90th percentile, outliers, and how often each unit is on the critical chain. Every file is a boot.",
@@ -125,9 +123,9 @@ func bootPool(io ioStreams) *cobra.Command {
 				return err
 			}
 			if b.format == "text" {
-				return report.WriteText(io.Out)
+				return report.WriteText(std.Out)
 			}
-			return bootEncode(io.Out, b.format, report)
+			return bootEncode(std.Out, b.format, report)
 		},
 	}
 	b.outputFlag(cmd, "text", "json", "yaml")

@@ -69,7 +69,7 @@ func (p *proveFlags) read(a *app) error {
 	if err != nil {
 		return kamino.WithHint(fmt.Errorf("read --probe: %w", err), "name a file with one Job of batch/v1 in it")
 	}
-	p.job = append([]byte{}, data...)
+	p.job = data
 	return checkProbe(p.job)
 }
 

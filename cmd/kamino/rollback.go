@@ -138,7 +138,7 @@ func (c *rollbackCommand) readSecrets() error {
 		if err != nil {
 			return kamino.WithHint(fmt.Errorf("read --custom-data: %w", err), "name the file that your template puts into customData")
 		}
-		c.opts.Secrets.CustomData = append([]byte{}, data...)
+		c.opts.Secrets.CustomData = data // not nil, also where the file is empty
 	}
 	for _, pair := range c.protected {
 		name, file, ok := strings.Cut(pair, "=")
