@@ -2,6 +2,9 @@ package aws_test
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -181,6 +184,40 @@ func TestTemplateVersions(t *testing.T) {
 	}
 	if now := c.pool(); now.Revision != before.Revision {
 		t.Errorf("the pool was changed to %+v", now)
+	}
+}
+
+// TestChosenMeanwhile: a person who chooses another version of the template while one is made for a
+// promotion is not overwritten.
+func TestChosenMeanwhile(t *testing.T) {
+	var persons string
+	chosen := false
+	c := begin(t, setting{before: func(c *cloud, action string) {
+		if action != "CreateLaunchTemplateVersion" || chosen {
+			return
+		}
+		chosen = true
+		for _, form := range []url.Values{
+			{"Action": {"CreateLaunchTemplateVersion"}, "LaunchTemplateName": {"blue"}, "SourceVersion": {"1"}, "LaunchTemplateData.ImageId": {persons}},
+			{"Action": {"ModifyLaunchTemplate"}, "LaunchTemplateName": {"blue"}, "SetDefaultVersion": {"2"}},
+		} {
+			form.Set("Version", "2016-11-15")
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(form.Encode()))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+key+"/20261120/eu-central-1/ec2/aws4_request, SignedHeaders=host, Signature=0")
+			answer := httptest.NewRecorder()
+			if c.server.ServeHTTP(answer, r); answer.Code != http.StatusOK {
+				t.Errorf("%s: %s", form.Get("Action"), answer.Body)
+			}
+		}
+	}})
+	v := c.build("2026.1.1", "2026.1.2")
+	persons = v[1].ID
+	if err := c.Promote(t.Context(), c.pool(), kamino.Target{Version: v[0].Name}); !errors.Is(err, kamino.ErrConflict) {
+		t.Errorf("the promotion ended with %v", err)
+	}
+	if m := c.grow(); !chosen || m.Image != persons {
+		t.Errorf("the next instance boots from %s", m.Image)
 	}
 }
 

@@ -1,7 +1,11 @@
 package aws_test
 
 import (
+	"bytes"
+	"io"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -21,6 +25,7 @@ type setting struct {
 	latencies emulator.Latencies
 	group     emulator.Group
 	server    func(*emulator.Server)
+	before    func(c *cloud, action string) // called before each of the provider's calls of EC2 arrives
 }
 
 // cloud is an emulated AWS with one group, and the provider that talks to it with AWS's own SDK.
@@ -45,7 +50,18 @@ func begin(t *testing.T, s setting) *cloud {
 		s.group.Count, s.group.Min = 3, 1
 	}
 	c.server.Seed(s.group)
-	endpoint := httptest.NewServer(c.server)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.before != nil {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				panic(http.ErrAbortHandler)
+			}
+			form, _ := url.ParseQuery(string(body)) // a call of SSM has none
+			s.before(c, form.Get("Action"))
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		c.server.ServeHTTP(w, r)
+	}))
 	t.Cleanup(func() { endpoint.Close(); c.server.Close() })
 	c.Provider = connect(t, endpoint.URL, aws.Config{Clock: virtual{cloud: c.clock}})
 	return c

@@ -57,7 +57,8 @@ type Call struct {
 	Kind    Kind     // DeleteArtifact
 	// Raced: what the process had read was right, and somebody changed it before
 	// this call arrived. No service takes a condition with CreateSnapshot, so such
-	// a snapshot may be made, but nothing may be made of it.
+	// a snapshot may be made, but nothing may be made of it. With SetModel: the
+	// cloud takes no condition, and the call before this one was the read.
 	Raced bool
 	// Revision is the condition that SetModel and SetCapacity carry, "" none.
 	Revision  string

@@ -323,6 +323,11 @@ func (w *onAWS) lines() (out []string, err error) {
 }
 
 func (w *onAWS) learn(p *Process, c *Call, answer *reply) {
+	if action := c.action(); answer.status == http.StatusOK && (action == "DescribeAutoScalingGroups" || action == "DescribeLaunchTemplateVersions") {
+		for _, pool := range w.state.Pools {
+			p.read = pool.Revision
+		}
+	}
 	c.Long = slices.Contains([]string{"CreateSnapshot", "RegisterImage", "StartInstances", "RunInstances"}, c.action())
 }
 

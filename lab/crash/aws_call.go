@@ -110,15 +110,13 @@ func (w *onAWS) write(c *Call, action string, in url.Values) {
 		m.Verb, c.unconditional = invariant.SetCapacity, true
 		m.Instances, _ = strconv.Atoi(in.Get("DesiredCapacity"))
 	case "PutParameter":
+		g, _ := w.cloud.Group(poolName)
 		m.Verb, m.Target, c.unconditional = invariant.SetModel, in.Get("Value"), true
-	case "CreateLaunchTemplateVersion", "ModifyLaunchTemplate", "UpdateAutoScalingGroup":
-		m.Verb, c.unconditional = invariant.SetModel, true
-		if m.Target = in.Get("LaunchTemplateData.ImageId"); m.Target == "" {
-			m.Target = w.promotedLast()
-		}
-		if name, ok := strings.CutPrefix(m.Target, "resolve:ssm:"); ok {
-			m.Target = w.cloud.Parameter(name)
-		}
+		c.prepares = g.Named != "resolve:ssm:"+in.Get("Name")
+	case "CreateLaunchTemplateVersion": // the group goes on with the one that it names; $Latest is refused
+		m.Verb, c.unconditional, c.prepares = invariant.SetModel, true, true
+	case "ModifyLaunchTemplate", "UpdateAutoScalingGroup":
+		m.Verb, m.Target, c.unconditional = invariant.SetModel, w.promotedLast(), true
 	case "RunInstances":
 		m.Verb, m.Target = invariant.LaunchCanary, in.Get("ImageId")
 	case "TerminateInstances":

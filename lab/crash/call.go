@@ -46,6 +46,7 @@ type Call struct {
 
 	token, creates bool   // it asks for credentials; it makes something, whatever its method
 	unconditional  bool   // it writes a pool, and its cloud takes no conditions
+	prepares       bool   // nothing boots from what it writes before another call
 	order          string // of a pod of a patch, as JSON
 	body           []byte
 	means          invariant.Call

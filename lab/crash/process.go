@@ -46,6 +46,7 @@ type Process struct {
 	slow   int           // how many times as long each call takes; 0 is once
 	step   string
 	seenVM map[string]string
+	read   string // revision of the pool that the last call read, on a cloud without conditions
 	done   chan struct{}
 }
 

@@ -313,9 +313,13 @@ func (w *World) complete(p *Process, c *Call) {
 	}
 	if c.unconditional { // such a write is checked by the read before it
 		for _, pool := range w.state.Pools {
-			c.means.Revision = pool.Revision
+			c.means.Revision, c.means.Raced = pool.Revision, p.read != "" && p.read != pool.Revision
+			if c.prepares {
+				c.means.Target = pool.Image
+			}
 		}
 	}
+	p.read = ""
 	if c.means.Node == "" && c.means.Pod != "" {
 		for _, pod := range w.state.Pods {
 			if pod.Name == c.means.Pod {
