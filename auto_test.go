@@ -242,6 +242,8 @@ func TestNewborns(t *testing.T) {
 	unmade, spot, ending := on, on, on
 	unmade.Failure, ending.Power = "AllocationFailed", PowerBetween
 	spot.Refusals = []Refusal{{Code: "spot"}}
+	dark := on
+	dark.Zone = "dark"
 	none := Instance{}
 	lives := func(in Instance, looks int, then ...Instance) []Instance {
 		return append(slices.Repeat([]Instance{in}, looks), then...)
@@ -266,6 +268,8 @@ func TestNewborns(t *testing.T) {
 		"was off before it was deleted":     {lives(off, 4, none, none, none, none), true, false},
 		"is a Spot Instance that is gone":   {lives(spot, 4, none, none, none, none), true, false},
 		"was deleted while others are sick": {lives(on, 4, none, none, none, none), false, false},
+		"runs in a zone that is cut off":    {lives(dark, 10), true, false},
+		"was deleted in such a zone":        {lives(dark, 4, none, none, none, none), true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newborns{}
@@ -274,7 +278,7 @@ func TestNewborns(t *testing.T) {
 				if in.ID == "" {
 					born = nil
 				}
-				b.saw(born, nil, at(i), 8*time.Minute, 3*time.Minute, tt.fair)
+				b.saw(born, nil, at(i), 8*time.Minute, 3*time.Minute, func(zone string) bool { return tt.fair && zone != "dark" })
 			}
 			if late, _, _ := b.tooMany(); (late > 0) != tt.want {
 				t.Errorf("a machine that %s: %d late", name, late)
@@ -289,7 +293,7 @@ func TestNewborns(t *testing.T) {
 		want  bool
 	}{"fine": {[]Node{node}, true}, "none": {nil, false}, "silent": {[]Node{silent}, false}, "most are not Ready": {[]Node{node, gone, gone}, false}} {
 		t.Run(name, func(t *testing.T) {
-			if got := othersFine([]Instance{on}, append(tt.nodes, Node{ProviderID: "p/0", Ready: true, Heartbeat: proofNoon}), proofNoon); got != tt.want {
+			if got := othersFine(tt.nodes, proofNoon); got != tt.want {
 				t.Errorf("others %s: %t", name, got)
 			}
 		})

@@ -71,6 +71,7 @@ type Canary struct {
 	VMID     string     `json:"vmId,omitempty"`
 	Hostname string     `json:"hostname,omitempty"`
 	Power    Power      `json:"power,omitempty"`
+	Zone     string     `json:"zone,omitempty"` // as of an Instance
 }
 
 // CanaryFit is what a canary of a pool would be.
@@ -297,7 +298,7 @@ func judgeProbe(s Sight, b Bounds) (Outcome, string) {
 
 // canaryOf is an instance of the pool that stands for a canary.
 func canaryOf(in Instance) Canary {
-	return Canary{Name: lastSegment(string(in.ID)), State: Succeeded, Instance: in.ID, VMID: in.VMID, Hostname: in.Hostname, Power: in.Power}
+	return Canary{Name: lastSegment(string(in.ID)), State: Succeeded, Instance: in.ID, VMID: in.VMID, Hostname: in.Hostname, Power: in.Power, Zone: in.Zone}
 }
 
 // proofAbandoned is told of a version that is tagged as being proved, where nobody does that any
@@ -339,8 +340,7 @@ func (r *Run) proved() *Proved {
 	return p
 }
 
-// uncompared are the parts of checks for which a version without a seal receipt tells
-// nothing of the disk that it was made of.
+// uncompared are the parts of checks for which a version without a seal receipt tells nothing.
 func (s Sight) uncompared(b Bounds) (left []Finding) {
 	if !s.Unsealed {
 		return nil

@@ -88,6 +88,24 @@ func (n Node) serves() bool {
 
 func (n Node) runsOn(id InstanceID) bool { return n.ProviderID.same(id) }
 
+// cutOff says whether a zone has other nodes of before and most of them are not Ready, as one that
+// has lost its network: what does not come up there says nothing of its image.
+func cutOff(zone string, others []Node, before time.Time) bool {
+	all, ready := 0, 0
+	for _, n := range others {
+		if zone != "" && n.Labels[labelZone] == zone && n.Created.Before(before) {
+			if all++; n.Ready {
+				ready++
+			}
+		}
+	}
+	return all > 0 && 2*ready <= all
+}
+
+// labelZone is what cloud providers tell of a node's zone
+// (https://kubernetes.io/docs/reference/labels-annotations-taints/#topologykubernetesiozone).
+const labelZone = "topology.kubernetes.io/zone"
+
 // MarkFormat is the format of marks that this program writes. One of a higher
 // number was written by a newer program and is left alone.
 const MarkFormat = 1
@@ -420,5 +438,5 @@ func (l LabelDemand) on(n Node) bool {
 // into labels of their own.
 func (n Node) places(value string) bool {
 	id := string(n.ProviderID)
-	return value != "" && slices.Contains([]string{n.Name, n.Labels["topology.kubernetes.io/zone"], n.Labels["topology.kubernetes.io/region"], id, id[strings.LastIndex(id, "/")+1:]}, value)
+	return value != "" && slices.Contains([]string{n.Name, n.Labels[labelZone], n.Labels["topology.kubernetes.io/region"], id, id[strings.LastIndex(id, "/")+1:]}, value)
 }

@@ -50,6 +50,7 @@ type Instance struct {
 
 	Machine
 	Size       string `json:"size,omitempty"`       // the machine's type, as the provider names it
+	Zone       string `json:"zone,omitempty"`       // as the label topology.kubernetes.io/zone names it; "" when unknown
 	DiskGB     int    `json:"diskGB,omitempty"`     // of the OS disk, in GiB; 0 when unknown
 	Encryption string `json:"encryption,omitempty"` // the customer's key set of the OS disk; "" for the provider's own key
 

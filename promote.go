@@ -266,7 +266,7 @@ func (b newborns) tooMany() (late, of int, bad bool) {
 // saw notes the instances and nodes of one look. A machine that does not run, that the cloud could
 // not make, or that was deleted before it ran for long says nothing of its image; nor does any
 // while nothing shows that nodes can be Ready at all.
-func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget, long time.Duration, fair bool) {
+func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget, long time.Duration, fair func(zone string) bool) {
 	for _, in := range born {
 		n := b[in.ID]
 		if n == nil {
@@ -281,7 +281,7 @@ func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget, long
 		was, runs := n.off, in.Power == PowerOn && in.Failure == ""
 		n.off = !runs
 		switch {
-		case !fair, !runs && !n.lost(long): // one that ran for long may be on its way out
+		case !fair(in.Zone), !runs && !n.lost(long): // one that ran for long may be on its way out
 			n.on = time.Time{}
 		case runs && (was || n.on.IsZero()):
 			n.on, n.ran = now, now
@@ -297,26 +297,23 @@ func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget, long
 		if n.gone.IsZero() {
 			n.gone = now
 		}
-		n.late = fair && n.lost(long) && now.Sub(n.gone) >= goneAfter
-		return !fair || !n.lost(long)
+		n.late = fair(n.Zone) && n.lost(long) && now.Sub(n.gone) >= goneAfter
+		return !fair(n.Zone) || !n.lost(long)
 	})
 }
 
 // othersFine says whether most of the nodes that do not come from a version are Ready, and one of
 // them has told so of late: kubelets do that every five minutes at least
 // (https://kubernetes.io/docs/reference/node/node-status/#heartbeats).
-func othersFine(born []Instance, nodes []Node, now time.Time) bool {
-	others, ready, heard := 0, 0, false
-	for _, n := range nodes {
-		if slices.ContainsFunc(born, func(in Instance) bool { return n.runsOn(in.ID) }) {
-			continue
-		}
-		if others++; n.Ready {
+func othersFine(others []Node, now time.Time) bool {
+	ready, heard := 0, false
+	for _, n := range others {
+		if n.Ready {
 			ready++
 			heard = heard || now.Sub(n.Heartbeat) < 6*time.Minute
 		}
 	}
-	return heard && 2*ready > others
+	return heard && 2*ready > len(others)
 }
 
 // watched is a pool whose next image a run of this process has changed.
@@ -384,9 +381,14 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 		born = nil
 	}
 	born = slices.DeleteFunc(born, func(in Instance) bool { return p.born[in.ID] == nil && in.settled(nodes, now, budget) })
-	fair := othersFine(born, nodes, now) && (p.looked.IsZero() || now.Sub(p.looked) < 3*watchPoll)
+	others := slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool {
+		return slices.ContainsFunc(born, func(in Instance) bool { return n.runsOn(in.ID) })
+	})
+	fine := othersFine(others, now) && (p.looked.IsZero() || now.Sub(p.looked) < 3*watchPoll)
+	fair := func(zone string) bool { return fine && !cutOff(zone, others, now) }
 	p.looked = now
-	long := max(budget/2, usually(o.lease.Ledger.Boots)*3/2) - watchPoll // the last minute of a life is seen by no look
+	// The last minute of a life is seen by no look, and one look alone tells of no time.
+	long := max(budget/2, usually(o.lease.Ledger.Boots)*3/2, 2*watchPoll) - watchPoll
 	if spot(o.pool.Refusals) {
 		long = budget
 	}

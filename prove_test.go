@@ -12,6 +12,12 @@ var proofNoon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 
 var proofBounds = Bounds{Boot: 10 * time.Minute, Bake: 10 * time.Minute}
 
+// inZone is a canary in a zone with another node, which is well or not.
+func inZone(s *Sight, well bool) {
+	s.Canary.Zone = "z-2"
+	s.Others[0].Labels, s.Others[0].Ready = map[string]string{labelZone: "z-2"}, well
+}
+
 // goodSight is a canary that has been Ready for eleven minutes.
 func goodSight() Sight {
 	report, _ := json.Marshal(NodeReport{Nonce: "n", At: proofNoon, Restarts: map[string]int{"kubelet.service": 1},
@@ -172,6 +178,10 @@ func TestJudge(t *testing.T) {
 
 		{"not Ready any more", func(s *Sight) { s.Node.Ready = false }, fail, "stable"},
 		{"its Node object is gone, as people and controllers delete them", func(s *Sight) { s.Node = NodeSight{} }, unsure, "stable"},
+		{"no kubelet, and its zone is cut off", func(s *Sight) { silent(s); inZone(s, false) }, unsure, "ready"},
+		{"no kubelet, and its zone is well", func(s *Sight) { silent(s); inZone(s, true) }, fail, "ready"},
+		{"no kubelet, as another clone in its zone", func(s *Sight) { silent(s); inZone(s, false); s.Others[0].Created = s.Launched }, fail, "ready"},
+		{"silent, as all of its zone", func(s *Sight) { s.Node.Ready = false; inZone(s, false) }, unsure, "stable"},
 		{"silent, as all others", func(s *Sight) { s.Node.Ready = false; s.Renewed = time.Time{} }, unsure, "stable"},
 		{"Ready twice", func(s *Sight) { s.Node.ReadySince = s.Ready.Add(time.Minute) }, fail, "stable"},
 		{"Ready twice, as a node that was there before: the control plane was away", func(s *Sight) {

@@ -118,7 +118,7 @@ func canary(in types.Instance) kamino.Canary {
 	}
 	expires, _ := time.Parse(time.RFC3339, tagOf(in.Tags, kamino.TagExpires)) // the zero time: anybody may remove it
 	c := kamino.Canary{Name: tagOf(in.Tags, tagCanaryName), Version: text(in.ImageId), Run: tagOf(in.Tags, kamino.TagRun), Expires: expires, State: kamino.Creating,
-		Instance: nodeID(zone, name), Hostname: text(in.PrivateDnsName), Power: power(in.State.Name)}
+		Instance: nodeID(zone, name), Hostname: text(in.PrivateDnsName), Power: power(in.State.Name), Zone: zone}
 	switch in.State.Name {
 	case types.InstanceStateNameRunning:
 		c.State = kamino.Succeeded

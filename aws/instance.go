@@ -39,6 +39,9 @@ func (p *Provider) Instance(ctx context.Context, id kamino.InstanceID) (kamino.I
 		ID: id, Pool: pool, Hostname: text(in.PrivateDnsName), Power: power(in.State.Name), Image: text(in.ImageId),
 		Machine: kamino.Machine{Architecture: architecture(string(in.Architecture))}, Size: string(in.InstanceType), Refusals: refusals,
 	}
+	if in.Placement != nil {
+		out.Zone = text(in.Placement.AvailabilityZone)
+	}
 	if disk != nil {
 		out.Disk, out.Encryption = text(disk.VolumeId), text(disk.KmsKeyId)
 		if disk.Size != nil {

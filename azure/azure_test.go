@@ -134,6 +134,15 @@ func TestPower(t *testing.T) {
 	}
 }
 
+// TestZone: an instance names its zone as the label of its node does.
+func TestZone(t *testing.T) {
+	for want, zones := range map[string][]*string{"": nil, "westeurope-2": {to.Ptr("2")}} {
+		if got := toInstance("i", "p", armcompute.VirtualMachineScaleSetVM{Location: to.Ptr("WestEurope"), Zones: zones}).Zone; got != want {
+			t.Errorf("zone %q, want %q", got, want)
+		}
+	}
+}
+
 func TestExtensionRules(t *testing.T) {
 	keep := func(e kamino.Extension) bool {
 		return slices.ContainsFunc(BillingExtensions(), func(r ExtensionRule) bool { return r.keeps(e) })

@@ -103,7 +103,7 @@ func (p *Provider) lookAt(ctx context.Context, at place, c *kamino.Canary) error
 	own.name = c.Name
 	err := list(ctx, at, own.path()+"/virtualMachines?api-version="+vmListVersion+"&$expand=instanceView", func(vm armcompute.VirtualMachineScaleSetVM) {
 		in := toInstance(kamino.InstanceID(providerScheme+own.path()+"/virtualMachines/"+value(vm.InstanceID)), own.id(), vm)
-		c.Instance, c.VMID, c.Hostname, c.Power, c.Failure = in.ID, in.VMID, in.Hostname, in.Power, in.Failure
+		c.Instance, c.VMID, c.Hostname, c.Power, c.Zone, c.Failure = in.ID, in.VMID, in.Hostname, in.Power, in.Zone, in.Failure
 	})
 	// Between two reads it may have been deleted, which the next list will show.
 	if err = translate(err, "list the instance of canary %s", c.Name); errors.Is(err, kamino.ErrNotFound) {

@@ -34,6 +34,9 @@ func (t *tx) newInstance(pool *resource, im image) *resource {
 			delete(r.doc, name)
 		}
 	}
+	if zones, ok := r.doc["zones"].([]any); ok && len(zones) > 1 { // a machine is in one
+		r.doc["zones"] = []any{zones[serial%len(zones)]}
+	}
 	os := clone(part(profile, "osProfile"))
 	if os == nil {
 		os = object{}

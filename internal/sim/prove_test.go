@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -679,16 +680,21 @@ func TestWatch(t *testing.T) {
 		version string // that the run promoted
 		happens func(*world)
 		want    []string
+		budget  time.Duration // 0: five minutes
 	}{
-		"one is late":         {1, "2026.03.09", nil, stays},
-		"two are late":        {2, "2026.03.09", nil, goes},
-		"not of this run":     {2, "2026.03.05", nil, stays},
-		"they are off":        {2, "2026.03.09", func(w *world) { power(w, kamino.PowerOff, "") }, stays},
-		"never allocated":     {2, "2026.03.09", func(w *world) { power(w, kamino.PowerOn, "AllocationFailed") }, stays},
-		"older than the run":  {0, "2026.03.09", nil, stays},
-		"others are not well": {2, "2026.03.09", silence, stays},
-		"replaced as sick":    {2, "2026.03.09", func(w *world) { replaced(w, 4*time.Minute) }, goes},
-		"replaced young":      {2, "2026.03.09", func(w *world) { replaced(w, time.Minute) }, stays},
+		"one is late":            {1, "2026.03.09", nil, stays, 0},
+		"two are late":           {2, "2026.03.09", nil, goes, 0},
+		"not of this run":        {2, "2026.03.05", nil, stays, 0},
+		"they are off":           {2, "2026.03.09", func(w *world) { power(w, kamino.PowerOff, "") }, stays, 0},
+		"never allocated":        {2, "2026.03.09", func(w *world) { power(w, kamino.PowerOn, "AllocationFailed") }, stays, 0},
+		"older than the run":     {0, "2026.03.09", nil, stays, 0},
+		"others are not well":    {2, "2026.03.09", silence, stays, 0},
+		"their zone is cut off":  {2, "2026.03.09", func(w *world) { zoned(w, false) }, stays, 0},
+		"their zone is well":     {2, "2026.03.09", func(w *world) { zoned(w, true) }, goes, 0},
+		"replaced as sick":       {2, "2026.03.09", func(w *world) { replaced(w, 4*time.Minute) }, goes, 0},
+		"replaced young":         {2, "2026.03.09", func(w *world) { replaced(w, time.Minute) }, stays, 0},
+		"replaced after a look":  {2, "2026.03.09", func(w *world) { replaced(w, 50*time.Second) }, stays, 90 * time.Second},
+		"replaced after several": {2, "2026.03.09", func(w *world) { replaced(w, 4*time.Minute) }, goes, 90 * time.Second},
 	} {
 		w := aged(1)
 		w.watchNext()
@@ -702,7 +708,7 @@ func TestWatch(t *testing.T) {
 		p := &proc{}
 		w.spawn(p, func(ctx context.Context) {
 			runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: tt.version, Changed: true}}}
-			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
+			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: cmp.Or(tt.budget, 5*time.Minute)}})
 		})
 		w.after(time.Minute, func() { w.grow(w.pools[poolA], 3+tt.late) })
 		if tt.happens != nil {
@@ -736,6 +742,17 @@ func power(w *world, is kamino.Power, failure string) {
 	for _, m := range w.machines {
 		if !m.kubelet {
 			m.Power, m.Failure = is, failure
+		}
+	}
+}
+
+// zoned: the machines without a kubelet are in a zone with one older node, which is well or not.
+func zoned(w *world, well bool) {
+	const label, zone = "topology.kubernetes.io/zone", "westeurope-2"
+	w.nodes["a-1"].Labels[label], w.nodes["a-1"].Ready = zone, well
+	for _, m := range w.machines {
+		if !m.kubelet {
+			m.Zone = zone
 		}
 	}
 }
