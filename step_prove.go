@@ -104,10 +104,13 @@ func (r *Run) lookLaunch(ctx context.Context) (Next, error) {
 		}
 	}
 	want := v.offering(offerProving)
+	if !r.promotes() {
+		want = want.gate()
+	}
 	if r.work() == WorkProve {
 		want.Tags[TagProof] = proofWanted // what it passed before is of no account
 	}
-	if v.Tags[TagOffer] != offerProving || v.Tags[TagProof] != want.Tags[TagProof] {
+	if slices.ContainsFunc([]string{TagOffer, TagProof, TagPromote}, func(tag string) bool { return v.Tags[tag] != want.Tags[tag] }) {
 		return r.writeVersion("record on version "+v.Name+" that it is being proved", want), nil
 	}
 	if err := r.refusePaused(ctx); err != nil {

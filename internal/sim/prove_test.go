@@ -320,6 +320,43 @@ func TestPromoteByHand(t *testing.T) {
 	}
 }
 
+// TestByHandBeforeItPassed: that a version which is there already is left to a person stands on it
+// from the first write of its proof: a run that is killed then and ended by a restore leaves no
+// other trace, and a nightly run with other options must not promote it.
+func TestByHandBeforeItPassed(t *testing.T) {
+	begin := func() *world {
+		w := aged(1)
+		w.sick = noQuota
+		if p := w.update(proving()); p.err == nil { // inconclusive: it stays hidden
+			t.Fatal("a proof without room for its canary passed")
+		}
+		w.sick = healthy
+		return w
+	}
+	o := proving()
+	o.Proof.Promote = kamino.PromoteManual
+	golden := &proc{logging: true}
+	w := begin()
+	w.startUpdate(golden, o)
+	w.wait()
+	launched := nth(t, golden.log, "launch", "Create canary", 1)
+	w = begin()
+	fresh := kamino.VersionName(w.now)
+	was := w.turns()
+	w.update(o, fault{kind: worlds.KillAfter, at: launched})
+	w.pass(t) // a restore ends it
+	again := proving()
+	again.Today = kamino.TodayOfAny
+	if p := w.update(again); p.err != nil || !p.result.Waiting {
+		t.Errorf("the next run ended %v: %+v", p.err, p.result)
+	}
+	w.leftWaiting(t, fresh)
+	if got := w.turns(); !slices.Equal(got, was) {
+		t.Errorf("the next instance boots in turn from %v", got)
+	}
+	w.sound(t)
+}
+
 // leftWaiting runs without --promote manual, and expects that each leaves the version waiting and
 // says so.
 func (w *world) leftWaiting(t *testing.T, version string) {
