@@ -53,7 +53,7 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 		if cluster, its := clusterOf(g.Tags), clusterOf(other.Tags); strings.EqualFold(who, text(g.AutoScalingGroupName)) && (cluster == its || cluster == "" || its == "") {
 			out = append(out, kamino.Refusal{Code: "same-name", Field: "AutoScalingGroupName", Value: text(g.AutoScalingGroupName),
 				Why: "the name of Auto Scaling group " + who + " differs in case only: both would have one lease, and the former images of each other",
-				Do:  "replace one of the two by a group of another name"})
+				Do:  "replace one of the two by a group of another name; until then " + g.byHand()})
 		}
 		for _, s := range specifications(other) {
 			named, same := cmp.Or(text(s.Version), byDefault), text(s.LaunchTemplateId) == g.recipe.Template
@@ -77,6 +77,15 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 		}
 	}
 	return out, nil
+}
+
+// byHand is how a person goes back to an older image where Kamino changes nothing.
+func (g group) byHand() string {
+	name := text(g.AutoScalingGroupName)
+	if g.recipe.Parameter == "" {
+		return "let Auto Scaling group " + name + " launch from an older version of template " + g.recipe.Template + " to go back to its image"
+	}
+	return "go back to an older image with: aws ssm put-parameter --overwrite --name " + g.recipe.Parameter + " --data-type aws:ec2:image --value AMI"
 }
 
 // names says whether a version of a template names a parameter. A template that is gone names none.

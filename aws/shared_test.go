@@ -206,6 +206,8 @@ func TestNamesByCase(t *testing.T) {
 		c.must(err)
 		if got := codes(pool.Refusals); got != "same-name" {
 			t.Errorf("%s is refused for %q", id, got)
+		} else if do := pool.Refusals[0].Do; !strings.Contains(do, "older version of template lt-") {
+			t.Errorf("%s: nothing says how to go back to an older image: %s", id, do)
 		}
 	}
 	c.server.Seed(emulator.Group{Name: "Green", Count: 1, Tags: map[string]string{"kubernetes.io/cluster/one": "owned"}})
