@@ -102,8 +102,8 @@ func ownLabels(n *corev1.Node) map[string]string {
 const renewedWithin = time.Minute
 
 // othersRenew is when the newest of the leases of other nodes' kubelets was renewed, where one
-// was within a minute of now; else zero: none of them reaches the API server. One page of them tells
-// that of a cluster of any size.
+// was within a minute of now; else zero: none of them reaches the API server. One page of them
+// tells that of a cluster of any size.
 func (c *Cluster) othersRenew(ctx context.Context, node string) (newest time.Time, err error) {
 	now, opts := c.opts.Clock.Now(), metav1.ListOptions{Limit: pageSize}
 	list, err := c.api.leases(corev1.NamespaceNodeLease).List(ctx, opts)
