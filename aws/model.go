@@ -115,7 +115,7 @@ func (p *Provider) Promote(ctx context.Context, pool kamino.Pool, want kamino.Ta
 		if to.Version, err = p.makeVersion(ctx, now, to.Image); err != nil {
 			return err
 		}
-		// No write of a template or a group takes a condition: the read that stands for one comes last.
+		// No write of a template or a group takes a condition: the read in its place comes last.
 		if g, _, err = p.unchangedPool(ctx, fresh); err != nil {
 			return fmt.Errorf("put version %d of the template of pool %s in effect: %w", to.Version, pool.Name, err)
 		}

@@ -57,6 +57,9 @@ func (w *World) fill() error {
 		w.donor, w.spare = w.spare, w.donor
 	}
 	w.fleet.Subscribe(w.changed)
+	if w.trouble != nil { // a node that could not be registered
+		return w.trouble
+	}
 	if err := w.makePods(); err != nil {
 		return err
 	}

@@ -90,7 +90,8 @@ func (s Shape) work() Work {
 // plays says whether what is asked for includes a shape.
 func (w Work) plays(s Shape) bool { return w.has(s.work()) }
 
-// Run tries all cases, or a sample, on stations of its own.
+// Run tries all cases, or a sample, on stations of its own. An error beside a report names the cases
+// that could not be played.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	began := time.Now()
 	if opts.Workers == 0 {
@@ -219,12 +220,13 @@ func (r *Report) try(ctx context.Context, stations []*Station, cases []*Case, pr
 				}
 				o, err := c.Try(ctx, s, false)
 				mu.Lock()
-				r.Outcomes = append(r.Outcomes, o)
 				if err != nil {
-					errs = append(errs, err)
+					errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
+				} else {
+					r.Outcomes = append(r.Outcomes, o)
 				}
 				if progress != nil {
-					progress(len(r.Outcomes), len(cases), o)
+					progress(len(r.Outcomes)+len(errs), len(cases), o)
 				}
 				mu.Unlock()
 			}

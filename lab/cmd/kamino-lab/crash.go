@@ -104,9 +104,9 @@ func (c *crashCommand) Run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	report, err := crash.Run(ctx, opts)
-	if err != nil {
-		return err
+	report, unplayed := crash.Run(ctx, opts)
+	if report == nil {
+		return unplayed
 	}
 	summary := report.Summary()
 	summary.Processes = c.processes
@@ -123,8 +123,8 @@ func (c *crashCommand) Run(cmd *cobra.Command) error {
 		report.WriteText(cmd.OutOrStdout(), summary)
 	}
 	switch {
-	case err != nil:
-		return err
+	case err != nil || unplayed != nil:
+		return errors.Join(err, unplayed) // hours of other cases are told all the same
 	case summary.Violations > 0:
 		return fmt.Errorf("%d cases violate something; look closer with --case and --logs", summary.Violations)
 	case whole && summary.Cells.Empty > 0:
