@@ -276,7 +276,7 @@ func (v *patchVerb) alone(ctx context.Context) error {
 }
 
 // start copies this program to the host's disk, since /run is often mounted noexec, and starts it
-// there. The unit takes the copy away when it ends.
+// there. The unit removes the copy when it ends.
 func (v *patchVerb) start(ctx context.Context) error {
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {

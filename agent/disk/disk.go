@@ -305,7 +305,7 @@ func (d *Disk) ReadDir(name string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// absent forgives what means "there is nothing of that name", nor can be.
+// absent drops the errors which say that nothing has that name, or that nothing can have it.
 func absent(err error) error {
 	for _, none := range []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG} {
 		if errors.Is(err, none) {

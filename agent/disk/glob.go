@@ -37,8 +37,8 @@ func (d *Disk) Glob(pattern string) ([]string, error) {
 	return names, nil
 }
 
-// Find is Glob for a caller that has to know by which way a match was come to. Of several the one
-// without links is told.
+// Find is Glob for a caller that must know by which path each match was found. Where there are
+// several, it is the one without links.
 func (d *Disk) Find(pattern string) ([]Found, error) {
 	matches := []Found{{".", "."}}
 	parts := strings.Split(clean(pattern), "/")

@@ -22,7 +22,7 @@ type FileSystem struct {
 	ReadOnly bool
 }
 
-// Mount is something that is mounted below the root, the root's own mount left out.
+// Mount is something that is mounted below the root, without the root's own mount.
 type Mount struct {
 	Point  string // relative to the root
 	Type   string

@@ -89,7 +89,7 @@ func number(file string) int64 {
 	return n
 }
 
-// withoutTables leaves out the master boot record, GPT's header and entries at both ends (UEFI
+// withoutTables omits the master boot record, GPT's header and entries at both ends (UEFI
 // specification, "GPT Header": the first and last usable LBA at 40 and 48), and GRUB's core image
 // behind a boot record that is GRUB's
 // (https://www.gnu.org/software/grub/manual/grub/html_node/BIOS-installation.html).

@@ -98,7 +98,7 @@ func (m *Machine) Early(ctx context.Context) error {
 	if err == nil && !v.done && v.vm+v.instance != "" { // without SMBIOS only IMDS can tell, and that needs the network
 		err = m.forget(v)
 	}
-	m.sshKeys() // also after an error: whoever is to mend it comes that way
+	m.sshKeys() // also after an error: somebody has to log in to fix it
 	return err
 }
 
@@ -257,9 +257,9 @@ func (m *Machine) become(ctx context.Context, v verdict) error {
 	if v.done {
 		return host.Notify()
 	}
-	// What fails here keeps kubelet from starting, and nobody from coming to mend it: the steps by
-	// which the machine gets its name, its sshd keys and its operator's keys are taken all the
-	// same.
+	// What fails here keeps kubelet from starting. The steps that give the machine its name, its
+	// sshd keys and its operator's keys are taken all the same, so that somebody can log in to fix
+	// it.
 	err = m.forget(v)
 	m.sshKeys()
 	err = errors.Join(err, m.storageNames())

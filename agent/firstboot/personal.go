@@ -17,8 +17,8 @@ import (
 // A node's name is a DNS subdomain, and so is its host's name.
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
-// personalise gives the machine what cloud-init would have given it, its operator's keys first: a
-// name that is none must not keep out who is to mend it.
+// personalise gives the machine what cloud-init would have given it, its operator's keys first: an
+// invalid name must not lock out whoever is to fix it.
 func (m *Machine) personalise(ctx context.Context, a about) error {
 	for _, file := range slices.Sorted(maps.Keys(a.keys)) {
 		if err := m.authorise(file, a.keys[file]); err != nil {

@@ -196,7 +196,7 @@ func newLook(d *disk.Disk, o Options) *look {
 
 func (l *look) gone(name string) bool { return l.o.Gone[name] }
 
-// skip counts what is below a directory that a rule takes away.
+// skip counts what is below a directory that a rule removes.
 func (l *look) skip(name string) error {
 	var c Count
 	err := l.disk.Walk(name, func(_ string, info fs.FileInfo) error {

@@ -63,7 +63,7 @@ func (c *Client) Annotate(ctx context.Context, annotations map[string]string) er
 	return c.patch(ctx, "annotations", annotations)
 }
 
-// Label sets labels; an empty value with remove takes one away.
+// Label sets labels, and removes those in remove.
 func (c *Client) Label(ctx context.Context, labels map[string]string, remove []string) error {
 	values := map[string]any{}
 	for k, v := range labels {

@@ -25,7 +25,7 @@ var (
 // more, whatever else makes its command line. Of the flag --register-with-taints kubelet takes the
 // last, and it wins over the configuration's registerWithTaints
 // (https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/), so the taints that
-// stood there go along. Those of a directory given with --config-dir are not looked for. Labels of
+// stood there are repeated. Those of a directory given with --config-dir are not read. Labels of
 // several --node-labels add up (k8s.io/component-base v0.36.3, cli/flag/configuration_map.go).
 // Where kubelet has that taint of its own, there is none: a File without Data.
 func Registering(d *disk.Disk, more Taint, label string) (File, error) {

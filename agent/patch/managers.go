@@ -108,7 +108,7 @@ const (
 )
 
 // HoldAgain puts packages on hold again that an upgrade, which may have been killed, took off. What
-// was removed since then is passed over: apt-mark refuses all where it does not know one.
+// was removed since then is skipped: apt-mark refuses all where it does not know one.
 func (n Node) HoldAgain(ctx context.Context, out io.Writer) error {
 	info, err := n.Disk.Lstat(holdsPath)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,7 @@ import (
 )
 
 // Media types of the parts of EC2's user data that configure a node: ours, and that of EKS's
-// nodeadm. cloud-init passes over types that it does not know
+// nodeadm. cloud-init skips types that it does not know
 // (https://cloudinit.readthedocs.io/en/latest/explanation/format.html).
 const (
 	NodeConfigType = "application/node.kamino.dev"

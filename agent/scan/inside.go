@@ -67,7 +67,7 @@ func (in *inside) scan(f *os.File, head []byte) {
 	in.look(bufio.NewReaderSize(f, 64<<10), in.file, "", true, 0)
 }
 
-// tell says that something was not looked at, once for each reason.
+// tell records that something was not examined, once for each reason.
 func (in *inside) tell(why string) {
 	if !in.told[why] {
 		in.told[why] = true

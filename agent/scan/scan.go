@@ -222,7 +222,7 @@ func (w *walk) unvouched(ctx context.Context) error {
 	return nil
 }
 
-// Software reports whether a file belongs to the trees that a scan passes over.
+// Software reports whether a file belongs to the trees that a scan skips.
 func Software(name string) bool { return packaged(name) }
 
 // packaged is whether name belongs to installed software.
@@ -251,7 +251,7 @@ func (w *walk) work() {
 	}
 }
 
-// setAside are the places of what a seal has taken away and not yet removed, one on each file
+// setAside are the places of what a seal has moved aside and not yet removed, one on each file
 // system.
 func setAside(d *disk.Disk) ([]string, error) {
 	all, err := d.FileSystems()
