@@ -90,8 +90,8 @@ func (s Shape) work() Work {
 // plays says whether what is asked for includes a shape.
 func (w Work) plays(s Shape) bool { return w.has(s.work()) }
 
-// Run tries all cases, or a sample, on stations of its own. An error beside a report names the cases
-// that could not be played.
+// Run tries all cases, or a sample, on stations of its own. An error beside a report names the
+// cases that could not be played.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	began := time.Now()
 	if opts.Workers == 0 {
