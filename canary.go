@@ -114,9 +114,7 @@ type NodeReport struct {
 	RebootPending string `json:"rebootPending,omitempty"`
 	// PackageDigest is as Receipt's.
 	PackageDigest string `json:"packageDigest,omitempty"`
-	// Phases are the seconds that each phase of the boot took, by the names of package boot; nil
-	// where it is not recorded yet.
-	Phases map[string]float64 `json:"phases,omitempty"`
+	Timing               // of its boot, once that is recorded
 }
 
 // Baked is how a good canary did while it was watched.

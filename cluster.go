@@ -1,8 +1,11 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -317,6 +320,9 @@ type Receipt struct {
 	// Unknown tells of files that nothing explains; nil from agents that did not
 	// look.
 	Unknown *UnknownFiles `json:"unknown,omitempty"`
+	// Timing is of the donor's boot before the seal, where that is proved to be the first boot of a
+	// machine that is no clone.
+	Timing
 }
 
 // UnknownFiles are the files on a sealed disk that no package, image, rule or
@@ -332,4 +338,84 @@ type UnknownFiles struct {
 func (n Node) Receipt() (r Receipt, ok bool) {
 	err := json.Unmarshal([]byte(n.Annotations[AnnotationReceipt]), &r)
 	return r, err == nil && r.Run != "" && r.Hash != ""
+}
+
+// Timing is a boot by its phases, by the names of package boot. Phases overlap.
+type Timing struct {
+	// Phases are the seconds that each took; nil where they are not recorded.
+	Phases map[string]float64 `json:"phases,omitempty"`
+	// Starts are when each began, in seconds since the kernel's start; nil of agents that did not
+	// tell.
+	Starts map[string]float64 `json:"starts,omitempty"`
+}
+
+// A lease keeps no more of a boot than about 2 KB, whatever a node tells of it.
+const (
+	maxPhases    = 24
+	maxPhaseName = 40
+	maxBoot      = 24 * 60 * 60.0 // seconds
+)
+
+// bounded is what of a node's word can be a boot; the first phases by name where there are too
+// many.
+func (t Timing) bounded() Timing {
+	out := Timing{map[string]float64{}, map[string]float64{}}
+	for _, name := range slices.Sorted(maps.Keys(t.Phases)) {
+		took := t.Phases[name]
+		if took < 0 || took > maxBoot || len(name) > maxPhaseName || len(out.Phases) == maxPhases {
+			continue
+		}
+		out.Phases[name] = took
+		if start, told := t.Starts[name]; told && -maxBoot <= start && start <= maxBoot {
+			out.Starts[name] = start
+		}
+	}
+	return out
+}
+
+// Waterfall is a boot of which is known when its phases began.
+type Waterfall struct {
+	Node string    `json:"node"`
+	At   time.Time `json:"at"` // when it was noted
+	Timing
+}
+
+// waterfall has the phases whose start is told; nil without any.
+func (t Timing) waterfall(node string, at time.Time) *Waterfall {
+	t = t.bounded()
+	maps.DeleteFunc(t.Phases, func(name string, _ float64) bool { _, told := t.Starts[name]; return !told })
+	if len(t.Phases) == 0 {
+		return nil
+	}
+	return &Waterfall{node, at, t}
+}
+
+// Boots are those of a pool's last good canaries, newest first.
+type Boots struct {
+	Seconds []float64 `json:"seconds"` // from a machine that runs to its Ready node
+	// Phases are as Timing's, of those whose agent told.
+	Phases []map[string]float64 `json:"phases,omitempty"`
+	// Generic is the boot of a machine of the original image, Clone that of the newest canary; nil
+	// where none is recorded.
+	Generic *Waterfall `json:"generic,omitempty"`
+	Clone   *Waterfall `json:"clone,omitempty"`
+}
+
+// booted notes how many seconds a good canary took to be Ready, 0 where that is not known, and the
+// phases of its boot.
+func (l *Ledger) booted(seconds float64, t Timing, node string, at time.Time) {
+	if seconds > 0 {
+		l.Boots = keepNewest(seconds, l.Boots)
+	}
+	if phases := t.bounded().Phases; len(phases) > 0 {
+		l.Phases = keepNewest(phases, l.Phases)
+	}
+	l.Clone = cmp.Or(t.waterfall(node, at), l.Clone)
+}
+
+func (l Ledger) knownBoots() *Boots {
+	if len(l.Boots) == 0 && len(l.Phases) == 0 && l.Generic == nil {
+		return nil
+	}
+	return &Boots{append([]float64{}, l.Boots...), l.Phases, l.Generic, l.Clone}
 }

@@ -119,6 +119,10 @@ type Ledger struct {
 	Boots []float64 `json:"boots,omitempty"`
 	// Phases are the seconds that each phase of them took, as far as their agents told.
 	Phases []map[string]float64 `json:"phases,omitempty"`
+	// Generic is the newest boot that a donor told as that of a machine of the original image, and
+	// Clone that of the newest good canary whose agent told when its phases began.
+	Generic *Waterfall `json:"generic,omitempty"`
+	Clone   *Waterfall `json:"clone,omitempty"`
 	// Baked are how they did once they were Ready, newest first, at most maxPast.
 	Baked []Baked `json:"baked,omitempty"`
 }
@@ -360,33 +364,7 @@ func (l Ledger) expected() (run, away float64) {
 	return median(runs), median(aways)
 }
 
-// booted notes how many seconds a good canary took to be Ready, 0 where that is not known, and each
-// phase of its boot.
-func (l *Ledger) booted(seconds float64, phases map[string]float64) {
-	if seconds > 0 {
-		l.Boots = keepNewest(seconds, l.Boots)
-	}
-	if len(phases) > 0 {
-		l.Phases = keepNewest(phases, l.Phases)
-	}
-}
-
 func (l *Ledger) baked(b Baked) { l.Baked = keepNewest(b, l.Baked) }
-
-// Boots are those of a pool's last good canaries, newest first.
-type Boots struct {
-	Seconds []float64 `json:"seconds"` // from a machine that runs to its Ready node
-	// Phases are the seconds that each phase took, by the names of package boot, of those whose
-	// agent told. Phases overlap.
-	Phases []map[string]float64 `json:"phases,omitempty"`
-}
-
-func (l Ledger) knownBoots() *Boots {
-	if len(l.Boots) == 0 && len(l.Phases) == 0 {
-		return nil
-	}
-	return &Boots{append([]float64{}, l.Boots...), l.Phases}
-}
 
 // usually is the median of what good canaries took; 0 while fewer than three are known.
 func usually(seconds []float64) time.Duration {

@@ -1,8 +1,10 @@
 package kamino
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -152,7 +154,7 @@ func TestJudgeBoot(t *testing.T) {
 		if usually(l.Boots) != 0 || len(l.usualPhases()) != 0 {
 			t.Error("a history of fewer than three")
 		}
-		l.booted(seconds, map[string]float64{"kernel": 2, "kubelet": seconds - 20})
+		l.booted(seconds, Timing{Phases: map[string]float64{"kernel": 2, "kubelet": seconds - 20}}, "n", time.Time{})
 	}
 	if p := (Proving{Budget: 10 * time.Minute, Times: 2}); p.budget(l) != 140*time.Second || p.budget(Ledger{}) != 10*time.Minute || (Proving{Budget: time.Minute}).budget(l) != time.Minute {
 		t.Errorf("twice the usual is %s, without a history %s", p.budget(l), p.budget(Ledger{}))
@@ -201,7 +203,7 @@ func TestJudgeBoot(t *testing.T) {
 func TestJudgePhases(t *testing.T) {
 	l := Ledger{}
 	for range 3 {
-		l.booted(0, map[string]float64{"kernel": 2, "kubelet": 0})
+		l.booted(0, Timing{Phases: map[string]float64{"kernel": 2, "kubelet": 0}}, "n", time.Time{})
 	}
 	b, s := proofBounds, goodSight()
 	b.History, b.Phases = usually(l.Boots), l.usualPhases()
@@ -214,6 +216,32 @@ func TestJudgePhases(t *testing.T) {
 	}
 	if known := l.knownBoots(); known == nil || known.Seconds == nil || len(known.Seconds) > 0 || len(known.Phases) != 3 {
 		t.Errorf("known is %+v", known)
+	}
+}
+
+// TestTiming: of what a node tells of its boot the lease keeps what can be one, and little; an
+// agent that does not tell starts replaces no boot of which they are known.
+func TestTiming(t *testing.T) {
+	told := Timing{map[string]float64{"kernel": 2, "Ready": 3, "early": -1, "late": 1e9, strings.Repeat("x", 41): 1}, map[string]float64{"kernel": 0, "Ready": 1e9, "of no phase": 1}}
+	var l Ledger
+	l.booted(0, told, "n1", time.Time{})
+	if want := (Timing{map[string]float64{"kernel": 2, "Ready": 3}, map[string]float64{"kernel": 0}}); !reflect.DeepEqual(told.bounded(), want) || !reflect.DeepEqual(l.Phases[0], want.Phases) {
+		t.Errorf("%+v", told.bounded())
+	}
+	if l.Clone == nil || l.Clone.Node != "n1" || len(l.Clone.Phases) != 1 {
+		t.Errorf("%+v", l.Clone)
+	}
+	l.booted(60, Timing{Phases: map[string]float64{"kernel": 2}}, "n2", time.Time{})
+	if len(l.Phases) != 2 || l.Clone.Node != "n1" {
+		t.Errorf("an agent that tells no starts: %+v", l.Clone)
+	}
+	many := Timing{map[string]float64{}, map[string]float64{}}
+	for i := range 5000 {
+		name := strings.Repeat("x", maxPhaseName-4) + fmt.Sprint(1000+i)
+		many.Phases[name], many.Starts[name] = 1e-300/3, 1e-300/3
+	}
+	if text, err := json.Marshal(many.waterfall("n", time.Time{})); err != nil || len(text) > 4096 {
+		t.Errorf("a boot takes %d bytes of the lease, %v", len(text), err)
 	}
 }
 

@@ -21,7 +21,7 @@ func inZone(s *Sight, well bool) {
 // goodSight is a canary that has been Ready for eleven minutes.
 func goodSight() Sight {
 	report, _ := json.Marshal(NodeReport{Nonce: "n", At: proofNoon, Restarts: map[string]int{"kubelet.service": 1},
-		SSHKeys: []string{"new"}, PackageDigest: "p", Phases: map[string]float64{"kubelet": 4}})
+		SSHKeys: []string{"new"}, PackageDigest: "p", Timing: Timing{Phases: map[string]float64{"kubelet": 4}}})
 	own := map[string]string{"agentpool": "a", "kubernetes.io/hostname": "a-0"}
 	labels := map[string]string{"agentpool": "a", "kubernetes.io/hostname": "kamino-00000000000000", "added-by-hand": "no", LabelCanary: "true"}
 	versions := map[string]string{"kubelet": "v1.36.3", "kernel": "6.1"}

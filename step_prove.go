@@ -237,7 +237,7 @@ func (r *Run) lookExamine(ctx context.Context) (Next, error) {
 			took = s.boot().Seconds()
 		}
 		next = next.noting(func(l *Lease) {
-			if l.Ledger.booted(took, report.Phases); watched {
+			if l.Ledger.booted(took, report.Timing, s.Node.Name, r.engine.date()); watched {
 				l.Ledger.baked(baked)
 			}
 		})

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -313,6 +314,8 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
 	return act(ActCreateSnapshot, "snapshot disk "+lastSegment(in.Disk), func(ctx context.Context) error {
 		r.saveList(ctx, n, receipt)
 		return r.engine.Provider.Create(ctx, r.pool, want)
+	}).noting(func(l *Lease) {
+		l.Ledger.Generic = cmp.Or(receipt.waterfall(n.Name, r.engine.date()), l.Ledger.Generic)
 	}), nil
 }
 

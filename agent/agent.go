@@ -32,11 +32,13 @@ import (
 	"strings"
 	"time"
 
+	"kamino.dev/kamino/agent/capture"
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/patch"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/agent/seal"
+	"kamino.dev/kamino/boot"
 )
 
 // Version is this program's, as its main knows it.
@@ -78,7 +80,7 @@ func verbs() []verb {
 
 // Main runs one verb and returns the exit code.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	e := &env{out: stdout, err: stderr, log: slog.New(slog.NewTextHandler(stderr, nil)), newHost: newHost, inHost: host.InHost}
+	e := &env{out: stdout, err: stderr, log: slog.New(slog.NewTextHandler(stderr, nil)), newHost: newHost, inHost: host.InHost, look: capture.Live}
 	return e.main(ctx, args)
 }
 
@@ -144,6 +146,7 @@ type env struct {
 	// Where commands go. Tests have others; nothing that a user can say changes them.
 	newHost func(live bool) host.Host
 	inHost  func(ctx context.Context, stdout, stderr io.Writer, name string, args ...string) error
+	look    func(ctx context.Context, o capture.Options) (*boot.Capture, error)
 	// interruptAfter is a rule behind which a seal stops dead; only tests set it.
 	interruptAfter string
 }

@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"kamino.dev/kamino/agent/capture"
 	"kamino.dev/kamino/agent/disk"
 	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/nodeapi"
@@ -42,6 +43,7 @@ type sealVerb struct {
 	host, addresses, join, free       string
 	dryRun, detach, powerOff, noAgent bool
 	onDonor                           bool // in a pod of a run
+	generic                           capture.Timing
 	given                             *flag.FlagSet
 }
 
@@ -191,6 +193,9 @@ func (v *sealVerb) seal(ctx context.Context, d *disk.Disk, h host.Host) error {
 			return fmt.Errorf("seal: the receipt cannot be reported safely: %w; nothing was changed", err)
 		}
 	}
+	if d.Live() && !d.Exists(seal.ReceiptPath) {
+		v.recordGeneric(ctx, d)
+	}
 	services := &seal.Services{Host: h, Log: v.log, Extra: o.Config.Stop}
 	if d.Live() {
 		services.Disk = d
@@ -269,7 +274,10 @@ func reach(ctx context.Context, node *nodeapi.Client) error {
 }
 
 func (v *sealVerb) finish(ctx context.Context, d *disk.Disk, h host.Host, node *nodeapi.Client, r seal.Receipt) error {
-	short, err := json.Marshal(r.Short())
+	short, err := json.Marshal(struct {
+		seal.Receipt
+		capture.Timing
+	}{r.Short(), v.generic})
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,8 @@ type Options struct {
 	Wait time.Duration
 	// Delay is how long to leave the machine alone before the first look. It is part of Wait.
 	Delay time.Duration
+	// Until bounds what is read of the journal, since the kernel's start; zero means all of it.
+	Until time.Duration
 	// Metadata is the base URL of the instance metadata service, for example
 	// "http://169.254.169.254"; empty means not to ask.
 	Metadata string

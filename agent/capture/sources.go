@@ -60,6 +60,9 @@ func (o Options) journal(ctx context.Context, c *boot.Capture) {
 	if o.Root != "/" {
 		args = append(args, "--root="+o.Root)
 	}
+	if o.Until > 0 && c.Manager.KernelRealtime > 0 {
+		args = append(args, fmt.Sprintf("--until=@%d", (c.Manager.KernelRealtime.Duration()+o.Until)/time.Second)) // systemd.time(7)
+	}
 	args = append(args, "_PID=1", "+", "_TRANSPORT=kernel", "+", "SYSLOG_IDENTIFIER=systemd-networkd",
 		"+", "_SYSTEMD_UNIT=kubelet.service", "+", "_SYSTEMD_UNIT=containerd.service", "+", "_SYSTEMD_UNIT=crio.service")
 	cmd := exec.CommandContext(ctx, "journalctl", args...)

@@ -40,8 +40,7 @@ type report struct {
 	FailedUnits   []string       `json:"failedUnits,omitempty"`
 	Restarts      map[string]int `json:"restarts,omitempty"`
 	RebootPending string         `json:"rebootPending,omitempty"`
-	// Phases are the seconds that each phase of the boot took.
-	Phases map[string]float64 `json:"phases,omitempty"`
+	capture.Timing
 	inventory.Facts
 }
 
@@ -105,7 +104,7 @@ func (w *Watcher) freshness(ctx context.Context, told inventory.Facts) (inventor
 }
 
 func (w *Watcher) report(ctx context.Context, r report) error {
-	r.MachineID, r.SSHKeys, r.Phases = w.Disk.Text("etc/machine-id"), inventory.SSHKeys(w.Disk), phases(w.Disk)
+	r.MachineID, r.SSHKeys, r.Timing = w.Disk.Text("etc/machine-id"), inventory.SSHKeys(w.Disk), timing(w.Disk)
 	out, err := w.Host.Run(ctx, "systemctl", "list-units", "--failed", "--plain", "--no-legend", "--no-pager")
 	if err != nil {
 		return fmt.Errorf("list failed units: %w", err)
@@ -158,25 +157,17 @@ func restarts(blocks string) map[string]int {
 	return counts
 }
 
-// phases are how many seconds each phase of this boot took, as far as the record tells that
-// kamino-agent capture writes of it; nil before there is one.
-func phases(d *disk.Disk) map[string]float64 {
+// timing is that of this boot, as far as the record tells that kamino-agent capture writes of it;
+// empty before there is one.
+func timing(d *disk.Disk) capture.Timing {
 	name := path.Join(strings.TrimPrefix(capture.DefaultDir, "/"), strings.ReplaceAll(d.Text("proc/sys/kernel/random/boot_id"), "-", "")+".json")
 	data, err := d.ReadFile(name, boot.MaxDocument)
 	if err != nil {
-		return nil
+		return capture.Timing{}
 	}
 	record, err := read.Record(data)
 	if err != nil {
-		return nil
+		return capture.Timing{}
 	}
-	a, err := boot.Analyze(record, boot.Options{})
-	if err != nil {
-		return nil
-	}
-	took := map[string]float64{}
-	for _, p := range a.Phases {
-		took[p.Name] = p.Gross.Duration().Round(time.Millisecond).Seconds()
-	}
-	return took
+	return capture.TimingOf(record)
 }

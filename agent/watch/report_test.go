@@ -63,8 +63,8 @@ func TestReport(t *testing.T) {
 		len(r.Restarts) != 1 || r.Restarts["kubelet.service"] != 7 || r.RebootPending != "/run/reboot-required" || !r.At.Equal(b.now.Add(-reportPause)) {
 		t.Errorf("report %+v", r)
 	}
-	if len(r.Phases) != 2 || r.Phases["userspace"] != 9 || r.Phases["kubelet"] != 2.5 {
-		t.Errorf("phases %v", r.Phases)
+	if len(r.Phases) != 2 || r.Phases["userspace"] != 9 || r.Phases["kubelet"] != 2.5 || r.Starts["userspace"] != 0 || r.Starts["kubelet"] != 3 {
+		t.Errorf("phases %+v", r.Timing)
 	}
 	if b.asked != 1 || len(b.waits) != 3 || b.waits[0] != reportPause {
 		t.Errorf("asked IMDS %d times, waited %v", b.asked, b.waits)

@@ -34,8 +34,7 @@ func (b bootBar) text() string {
 }
 
 // boots draws how long the pool's last good canaries took to be Ready nodes, and the phases of
-// that. The lease keeps how long a phase was and not when it began, so it is no waterfall; and of
-// machines without the agent it has nothing. Nil where nothing is known.
+// that. Nil where nothing is known.
 func boots(p kamino.PoolStatus) *pageBoots {
 	if p.Boots == nil || len(p.Boots.Seconds) == 0 {
 		return nil
@@ -82,8 +81,11 @@ func boots(p kamino.PoolStatus) *pageBoots {
 	} else {
 		text += ". No agent reported phases"
 	}
-	return &pageBoots{Pool: p.Name, Text: text + ".", SVG: render.Raw(b.String()),
-		Besides: "The cluster has no boot records of machines of the original image, since no agent reports them. To compare a clone with one, write a record on each, as root, with kamino boot show -o capture:"}
+	v := &pageBoots{Pool: p.Name, Text: text + ".", SVG: render.Raw(b.String())}
+	if p.Boots.Generic == nil {
+		v.Besides = "No boot of a machine of the original image is recorded: a run does that before it seals a donor that is no clone and was never restarted. To compare a clone with one, write a record on each, as root, with kamino boot show -o capture:"
+	}
+	return v
 }
 
 // bootRows are the boot as a whole, and then its phases, longest first. The newest phases are of

@@ -58,6 +58,7 @@ type (
 		Run                                              *pageRun
 		Picture                                          *pagePicture
 		Boots                                            *pageBoots
+		Waterfalls                                       *pagePicture
 		Versions                                         []pageVersion
 		Runs                                             []pagePast
 	}
@@ -68,8 +69,8 @@ type (
 	}
 	pageStep    struct{ Name, Does, State string }
 	pagePicture struct {
-		Pool string
-		SVG  render.Raw
+		Pool, Text string
+		SVG        render.Raw
 	}
 	pageBoots struct {
 		Pool, Text, Besides string
@@ -257,7 +258,7 @@ func poolView(p kamino.PoolStatus, notices []pageNotice, now time.Time) pagePool
 	}
 	if p.Error == "" {
 		v.Facts = facts(p)
-		v.Picture, v.Boots = lineage(p), boots(p)
+		v.Picture, v.Boots, v.Waterfalls = lineage(p), boots(p), waterfalls(p)
 	}
 	if p.Unfinished != nil {
 		v.Run = runView(p, now)

@@ -76,6 +76,25 @@ func TestPageSays(t *testing.T) {
 			p.Boots = &kamino.Boots{Seconds: []float64{60, 40, 44}, Phases: []map[string]float64{{"kernel": 2, "kubelet": 30}, {"kubelet": 20}}}
 		}, []string{"Boots of clones", "median of the last 3", "boot: 1m00s; median of 3: 44s. kubelet: 30s; median of 2: 25s. kernel: 2.0s.", `<rect class="newest" x="150" y="9" width="240.0"`,
 			`<rect class="usual" x="150" y="4" width="176.0"`, "kamino boot compare"}},
+		{"waterfalls", func(p *kamino.PoolStatus) {
+			p.Boots = twoBoots()
+		}, []string{`to the end of phase Ready the generic machine took 1m32s and the clone 24s: 1m08s earlier.`, `generic machine k8s-vmss000001, 2026-11-01T03:00:00Z: firmware from -2.0s to -0.5s, kernel from 0.0s to 2.1s,`, `clone kamino-1`,
+			`<rect class="usual" x="161.1" y="50" width="11.6"`, `<rect class="usual" x="580.4" y="130" width="89.6"`, `<rect class="newest" x="161.1" y="184" width="10.5"`}},
+		{"a generic machine alone", func(p *kamino.PoolStatus) {
+			p.Boots = twoBoots()
+			p.Boots.Clone = nil
+		}, []string{"The boot of a clone is not recorded yet", "generic machine k8s-vmss000001"}},
+		{"a clone alone", func(p *kamino.PoolStatus) {
+			p.Boots = twoBoots()
+			p.Boots.Generic = nil
+		}, []string{"No boot of a generic machine is recorded.", "No boot of a machine of the original image is recorded", "kamino boot compare"}},
+		{"a clone that is slower", func(p *kamino.PoolStatus) {
+			p.Boots = twoBoots()
+			p.Boots.Generic, p.Boots.Clone = p.Boots.Clone, p.Boots.Generic
+		}, []string{"and the clone 1m32s: 1m08s later."}},
+		{"boots that cannot be compared", func(p *kamino.PoolStatus) {
+			p.Boots = &kamino.Boots{Generic: aBoot("n1", "kernel", 0, 2), Clone: aBoot("n2", "agent", 1, 2)}
+		}, []string{"no phase in common"}},
 		{"boots whose agents told nothing", func(p *kamino.PoolStatus) { p.Boots = &kamino.Boots{Seconds: []float64{41.25}} },
 			[]string{"boot: 41s.", "No agent reported phases", `width="240.0"`}},
 		{"parent", func(p *kamino.PoolStatus) {
@@ -93,6 +112,27 @@ func TestPageSays(t *testing.T) {
 	}
 }
 
+// boot is one of phases: name, start and length of each.
+func aBoot(node string, phases ...any) *kamino.Waterfall {
+	w := &kamino.Waterfall{Node: node, At: time.Date(2026, 11, 1, 3, 0, 0, 0, time.UTC), Timing: kamino.Timing{Phases: map[string]float64{}, Starts: map[string]float64{}}}
+	number := func(v any) float64 {
+		if whole, ok := v.(int); ok {
+			return float64(whole)
+		}
+		return v.(float64)
+	}
+	for i := 0; i < len(phases); i += 3 {
+		w.Starts[phases[i].(string)], w.Phases[phases[i].(string)] = number(phases[i+1]), number(phases[i+2])
+	}
+	return w
+}
+
+func twoBoots() *kamino.Boots {
+	return &kamino.Boots{Seconds: []float64{41.25},
+		Generic: aBoot("k8s-vmss000001", "firmware", -2, 1.5, "kernel", 0, 2.1, "userspace", 2.1, 73, "cloud-init network", 5.5, 4.2, "kubelet", 70, 1, "Ready", 75.8, 16.2),
+		Clone:   aBoot("kamino-1", "kernel", 0, 1.9, "userspace", 1.9, 14, "agent identity", 3, .8, "kubelet", 9, 1, "Ready", 14, 10)}
+}
+
 // TestPageHostile: what others name or write becomes no markup, and nothing is loaded from
 // elsewhere.
 func TestPageHostile(t *testing.T) {
@@ -101,7 +141,7 @@ func TestPageHostile(t *testing.T) {
 		p.Name, p.Model, p.Next, p.Paused, p.RollbackTarget = evil, evil, evil, evil, evil
 		p.Versions[0].Name, p.Versions[0].BuiltFrom, p.Versions[0].Parent, p.Versions[0].Bad = evil, evil, evil, evil
 		p.Runs = []kamino.PastRun{{Run: evil, Donor: evil, Failure: evil}}
-		p.Boots = &kamino.Boots{Seconds: []float64{1}, Phases: []map[string]float64{{evil: 1}}}
+		p.Boots = &kamino.Boots{Seconds: []float64{1}, Phases: []map[string]float64{{evil: 1}}, Generic: aBoot(evil, evil, 0, 1)}
 		p.Unfinished = &kamino.Unfinished{Run: evil, Process: evil}
 		p.Unfinished.Donor, p.Unfinished.Step, p.Unfinished.Intent = evil, evil, evil
 	})
@@ -208,7 +248,8 @@ func manyPools(n int) (pools []kamino.PoolStatus) {
 		}
 		p.Next, p.Versions[3].InModel = p.Versions[3].Name, true
 		p.Runs = []kamino.PastRun{{Run: "r-5", Donor: "n1", Version: p.Next, Ended: at.AddDate(0, 0, -2), Seconds: 1400, AwaySeconds: 210}, {Run: "r-4", Donor: "n3", Ended: at.AddDate(0, 0, -3), Seconds: 33, Failure: "drain: node n3 cannot be drained"}}
-		p.Boots = &kamino.Boots{Seconds: []float64{58.2, 41, 44.5, 39.8}}
+		p.Boots = twoBoots()
+		p.Boots.Seconds = []float64{58.2, 41, 44.5, 39.8}
 		for _, late := range []float64{14, 0, 1} {
 			p.Boots.Phases = append(p.Boots.Phases, map[string]float64{"kernel": 2.1, "initrd": 3.4, "userspace": 30 + late, "cloud-init network": 4.2, "agent identity": .8, "container runtime": 2.9, "kubelet": 1.2, "registered": 6 + late, "Ready": 9.5})
 		}
@@ -264,7 +305,7 @@ for (const w of [360, 1280]) {
 	if m == nil {
 		t.Fatal("the probe did not come to its end")
 	}
-	for _, want := range []string{"360 overflows by 0", "1280 overflows by 0", "unnamed 0", "focus true", "opens true", "pictures 100", "broken links 0", "doubled ids 0"} {
+	for _, want := range []string{"360 overflows by 0", "1280 overflows by 0", "unnamed 0", "focus true", "opens true", "pictures 150", "broken links 0", "doubled ids 0"} {
 		if !strings.Contains(string(m[1]), want) {
 			t.Errorf("%q is not so: %s", want, m[1])
 		}

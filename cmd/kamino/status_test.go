@@ -38,7 +38,8 @@ func history(w *fakeWorld) {
 		Ledger: kamino.Ledger{Original: &kamino.SavedModel{Image: stock, Saved: []byte("{}")}, Wrote: &kamino.WrittenModel{Image: "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/SIG_rg/images/x/versions/2026.11.10", Seen: true},
 			Past: []kamino.PastRun{{Run: "r-2026.11.19", Donor: "n1", Version: "2026.11.19", Ended: w.now.Add(-24 * time.Hour), Seconds: 31, Step: "drain", Failure: "drain: node n1 cannot be drained"},
 				{Run: "r-2026.11.10", Donor: "n1", Version: "2026.11.10", Ended: w.now.AddDate(0, 0, -10), Seconds: 1400, AwaySeconds: 300}},
-			Boots: []float64{61.5, 48}, Phases: []map[string]float64{{"kernel": 2.1, "kubelet": 30}}}}
+			Boots: []float64{61.5, 48}, Phases: []map[string]float64{{"kernel": 2.1, "kubelet": 30}},
+			Generic: aBoot("n9", "kernel", 0, 2.5), Clone: aBoot("kamino-1", "kernel", 0, 2.1, "kubelet", 8, 30)}}
 	w.cloud.addPool("k8s-pool2-vmss").Refusals = []kamino.Refusal{{Code: "spot", Field: "virtualMachineProfile.priority", Value: "Spot",
 		Why: "Azure may evict the donor", Do: "choose another pool, or allow it", Allow: "allow-spot"}}
 	w.addNode("k8s-pool2-vmss", "m1", "")

@@ -292,6 +292,12 @@ func (w *world) takenBack(m *machine, run string) {
 	w.changeNode(n)
 }
 
+// genericBoot and cloneBoot are what agents tell of first boots.
+var (
+	genericBoot = kamino.Timing{Phases: map[string]float64{"kernel": 2, "Ready": 30}, Starts: map[string]float64{"kernel": 0, "Ready": 60}}
+	cloneBoot   = kamino.Timing{Phases: map[string]float64{"kernel": 2, "Ready": 10}, Starts: map[string]float64{"kernel": 0, "Ready": 12}}
+)
+
 // reportSeal writes the receipt, again and again while the API is away.
 func (w *world) reportSeal(m *machine, r kamino.Receipt, here func() bool, fate worlds.Fate) {
 	if !here() {
@@ -306,6 +312,9 @@ func (w *world) reportSeal(m *machine, r kamino.Receipt, here func() bool, fate 
 			r.Nonce = ""
 		}
 		r.Donor, r.SealedAt, r.VMID, r.Hash = m.Hostname, w.now, m.VMID, "sha256:"+m.bootID
+		if m.boots == 1 && m.Image == baseLTS {
+			r.Timing = genericBoot
+		}
 		if w.listed {
 			r.PackageDigest = m.digest()
 		}

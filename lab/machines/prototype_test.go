@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
 )
 
@@ -61,7 +63,7 @@ func TestPrototype(t *testing.T) {
 		t.Fatalf("only %d secrets of the donor are known", len(secrets))
 	}
 
-	t.Run("a donor without a seal is refused", func(t *testing.T) { refuseUnsealed(ctx, t, s) })
+	// The donor's first boot goes on: what this run's seal records of it is of a generic machine.
 	t.Run("kamino is killed while the donor is off", func(t *testing.T) { killWhileOff(ctx, t, s) })
 	// The next run finds the unfinished one and finishes it.
 	must(s.Prototype(ctx, 1))
@@ -102,6 +104,8 @@ func TestPrototype(t *testing.T) {
 		}))
 	})
 	t.Run("a good image is proved by a canary", func(t *testing.T) { proveGood(ctx, t, s) })
+	t.Run("the boots of both are recorded", func(t *testing.T) { recordedBoots(ctx, t, s) })
+	t.Run("a donor without a seal is refused", func(t *testing.T) { refuseUnsealed(ctx, t, s) })
 	t.Run("an image without a kubelet stays out of the pool", func(t *testing.T) {
 		if os.Getenv("KAMINO_VM") != "all" {
 			t.Skip("make test-vm-all proves a bad image, too")
@@ -112,7 +116,17 @@ func TestPrototype(t *testing.T) {
 
 // refuseUnsealed lets a seal pod run that only switches off.
 func refuseUnsealed(ctx context.Context, t *testing.T, s *Stage) {
-	args := s.UpdateArgs(1)
+	made := func() (ids []string) {
+		for _, e := range s.Cloud.State() {
+			if id := strings.ToLower(e.ID); strings.Contains(id, "/versions/") || strings.Contains(id, "/snapshots/") {
+				ids = append(ids, id)
+			}
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	before := made()
+	args := append(s.UpdateArgs(0), "--again", "--image-reference", "version")
 	for i, a := range args {
 		if a == s.Images.Kamino {
 			args[i] = s.Images.Unsealed
@@ -127,12 +141,43 @@ func refuseUnsealed(ctx context.Context, t *testing.T, s *Stage) {
 		t.Fatalf("no JSON: %v: %s", err, out)
 	}
 	t.Logf("refused: %s", u.Error)
-	for _, e := range s.Cloud.State() {
-		if id := strings.ToLower(e.ID); strings.Contains(id, "/versions/") || strings.Contains(id, "/snapshots/") {
-			t.Errorf("published from a donor that was not sealed: %s", e.ID)
-		}
+	if now := made(); !slices.Equal(now, before) {
+		t.Errorf("with a donor that was not sealed there are %v, and were %v", now, before)
 	}
 	awaitDonor(ctx, t, s)
+}
+
+// recordedBoots: the ledger has the donor's first boot, from before it was sealed, and that of the
+// canary, with when their phases began. A former agent tells neither.
+func recordedBoots(ctx context.Context, t *testing.T, s *Stage) {
+	out, err := s.Command(ctx, "status", "-o", "json").Output()
+	var pools []kamino.PoolStatus
+	if err != nil || json.Unmarshal(out, &pools) != nil || len(pools) != 1 || pools[0].Boots == nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	b := pools[0].Boots
+	if os.Getenv("KAMINO_VM_AGENT") == "former" {
+		if b.Generic != nil || b.Clone != nil {
+			t.Errorf("a former agent told %+v", b)
+		}
+		return
+	}
+	if b.Generic == nil || b.Clone == nil {
+		t.Fatalf("generic %+v, clone %+v", b.Generic, b.Clone)
+	}
+	if donor := strings.ToLower(s.Donor.ComputerName); b.Generic.Node != donor {
+		t.Errorf("the generic boot is of %s, not of the donor %s", b.Generic.Node, donor)
+	}
+	for what, w := range map[string]*kamino.Waterfall{"generic": b.Generic, "clone": b.Clone} {
+		for _, phase := range []string{"kernel", "container runtime", "kubelet"} {
+			if start, told := w.Starts[phase]; !told || start < 0 || phase != "kernel" && start == 0 {
+				t.Errorf("%s: phase %s began at %g (told: %t): %+v", what, phase, start, told, w.Timing)
+			}
+		}
+	}
+	if _, ran := b.Clone.Phases["agent identity"]; !ran {
+		t.Errorf("the clone's boot is that of no clone: %v", b.Clone.Phases)
+	}
 }
 
 // awaitDonor waits until the donor is a Ready node that takes pods.

@@ -181,7 +181,7 @@ func (k *Kubelet) Introduce(ctx context.Context) error {
 	}
 	k.reports++
 	report, err := json.Marshal(kamino.NodeReport{Nonce: nonce, At: k.Now().UTC(), MachineID: k.machineID, SSHKeys: []string{k.sshKey}, PackageDigest: k.packages,
-		Phases: map[string]float64{"kernel": 1, "kubelet": k.late}, FailedUnits: b.Units, Restarts: restarts, RebootPending: b.Reboot})
+		Timing: kamino.Timing{Phases: map[string]float64{"kernel": 1, "kubelet": k.late}, Starts: map[string]float64{"kernel": 0, "kubelet": 1}}, FailedUnits: b.Units, Restarts: restarts, RebootPending: b.Reboot})
 	if err != nil {
 		return fmt.Errorf("encode report: %w", err)
 	}
