@@ -307,13 +307,20 @@ func (r *reconciler) forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.views, name)
+	for pool, one := range r.watches {
+		if one.prototype == name { // nobody asks any more for a withdrawal of what it watches
+			one.cancel()
+			delete(r.watches, pool)
+		}
+	}
 }
 
 // watching is a watch of new nodes after a promotion.
 type watching struct {
-	version string
-	cancel  context.CancelFunc
-	unfit   unfit // how it ended
+	prototype string // that asked for it
+	version   string
+	cancel    context.CancelFunc
+	unfit     unfit // how it ended
 }
 
 // unfit is why new nodes of a version are not Ready that is next all the same.
@@ -344,7 +351,7 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 		was.cancel()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r.watches[pool] = watching{version: st.Next, cancel: cancel}
+	r.watches[pool] = watching{prototype: name, version: st.Next, cancel: cancel}
 	promoted := kamino.PoolResult{Pool: pool, Name: st.Name, Result: &kamino.Result{Pool: pool, Version: st.Next, Changed: true}}
 	r.runs.busy.Go(func() {
 		defer cancel()

@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
+	"kamino.dev/kamino/controller/metrics"
 )
 
 // barred is a cluster that lists its nodes to nobody.
@@ -61,5 +64,35 @@ func TestWatchAgain(t *testing.T) {
 		if asked.Load() != pass+1 || strings.Count(log.String(), "version=2026.11.23") != int(pass)+1 {
 			t.Fatalf("pass %d: nodes were asked for %d times\n%s", pass, asked.Load(), log.String())
 		}
+	}
+}
+
+// endless is a cluster that answers when nobody waits any more.
+type endless struct {
+	kamino.Cluster
+	asked chan struct{}
+}
+
+func (e endless) Nodes(ctx context.Context) ([]kamino.Node, error) {
+	close(e.asked)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestForgetEndsWatch: with the NodePrototype goes the watch that it asked for, which might
+// withdraw a version, and no other prototype's.
+func TestForgetEndsWatch(t *testing.T) {
+	asked := make(chan struct{})
+	other := watching{prototype: "green", version: "v1", cancel: func() { t.Error("the watch of another prototype was ended") }}
+	r := &reconciler{seen: &kamino.Engine{Cluster: endless{asked: asked}}, watches: map[kamino.PoolID]watching{"/pools/green": other}, opts: Options{Log: slog.New(slog.DiscardHandler)},
+		runs: &runs{on: t.Context(), wake: func(string) {}}, teller: &teller{}, pace: &pace{}, metrics: metrics.NewRuns(prometheus.NewRegistry(), "")}
+	w := world{now: now}
+	w.view.Status.Next, w.view.Promoted = "2026.11.23", now.Add(-time.Minute)
+	r.watch("blue", v1alpha1.NodePrototypeSpec{Watch: new(v1alpha1.Duration("1h"))}, w, "/pools/blue", kamino.AutoOptions{})
+	<-asked
+	r.forget("blue")
+	r.runs.busy.Wait()
+	if _, on := r.watches["/pools/green"]; len(r.watches) != 1 || !on {
+		t.Errorf("watched are %+v", r.watches)
 	}
 }
