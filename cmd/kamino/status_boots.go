@@ -83,7 +83,7 @@ func boots(p kamino.PoolStatus) *pageBoots {
 	}
 	v := &pageBoots{Pool: p.Name, Text: text + ".", SVG: render.Raw(b.String())}
 	if p.Boots.Generic == nil {
-		v.Besides = "No boot of a machine of the original image is recorded: a run does that before it seals a donor that is no clone and was never restarted. To compare a clone with one, write a record on each, as root, with kamino boot show -o capture:"
+		v.Besides = "No boot of a machine of the original image is recorded; a run records one when it seals a donor that is no clone and was never restarted. To compare a clone with one, write a record on each, as root, with kamino boot show -o capture:"
 	}
 	return v
 }
