@@ -315,6 +315,13 @@ func (c *Case) again(w *World, out *Outcome) {
 		w.wait()
 		w.ended(p)
 	}
+	var refused *kamino.RefusedError
+	if w.shape.Command == Promote && w.shape.Group != nil && errors.As(p.Err, &refused) && refused.Refusals[0].Allow == "adopt-model" {
+		// No counter of AWS tells whether the write ever took effect (docs/aws.md): as told.
+		p = w.move(w.prepare(nil), true)
+		w.wait()
+		w.ended(p)
+	}
 	if p.Err != nil {
 		out.Violations = append(out.Violations, fmt.Sprintf("the clean re-run fails: %v", p.Err))
 	}

@@ -40,8 +40,8 @@ func moveShapes(group *awsemulator.Group) (out []Shape) {
 // hidden says whether the pool's history has a version of the present day that nobody promoted.
 func (s Shape) hidden() bool { return s.Named || s.Command == Promote }
 
-// move begins the world's command.
-func (w *World) move(p *Process) *Process {
+// move begins the world's command; adopt is that of a promotion.
+func (w *World) move(p *Process, adopt bool) *Process {
 	promoted := kamino.VersionName(w.start)
 	reference := kamino.ImageReference("") // a pool whose updates are by version is asked for so
 	if w.shape.Reference == kamino.ByVersion {
@@ -53,7 +53,7 @@ func (w *World) move(p *Process) *Process {
 		case Withdraw:
 			args = append(args, "--reason", reason)
 		case Promote:
-			args = append(args, "--version", promoted, "--image-reference", string(reference), "--accept-unsealed")
+			args = append(args, "--version", promoted, "--image-reference", string(reference), "--accept-unsealed", "--adopt-model="+strconv.FormatBool(adopt))
 		}
 		return w.spawn(p, args...)
 	}
@@ -65,7 +65,7 @@ func (w *World) move(p *Process) *Process {
 		case Withdraw:
 			back, err = e.WithdrawVersion(ctx, kamino.WithdrawOptions{Pool: poolName, Reason: reason})
 		default:
-			back, err = e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: poolName, Version: promoted, ImageReference: reference, AcceptUnsealed: true})
+			back, err = e.PromoteVersion(ctx, kamino.PromoteOptions{Pool: poolName, Version: promoted, ImageReference: reference, AcceptUnsealed: true, AdoptModel: adopt})
 		}
 		p.Result.Warnings = back.Warnings
 		return err

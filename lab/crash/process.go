@@ -221,7 +221,7 @@ func (w *World) work(p *Process, o kamino.Options) *Process {
 	case w.shape.Kept:
 		return w.keep(p)
 	case w.shape.Command != "":
-		return w.move(p)
+		return w.move(p, false)
 	case w.shape.Patch:
 		return w.patch(p, o)
 	case w.shape.Named:
