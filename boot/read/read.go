@@ -25,7 +25,6 @@ type format struct {
 
 var (
 	record        = format{"capture", sniffCapture, readCapture}
-	journalJSON   = format{"journal", sniffJournalJSON, readJournalJSON}
 	journalExport = format{"journal", sniffJournalExport, readJournalExport}
 	cloudInitLog  = format{"cloud-init-log", sniffCloudInitLog, readCloudInitLog}
 )
@@ -34,7 +33,7 @@ var (
 func formats() []format {
 	return []format{
 		{"plot-svg", sniffSVG, readPlotSVG},
-		journalJSON,
+		{"journal", sniffJournalJSON, readJournalJSON},
 		journalExport,
 		{"plot-json", sniffPlotJSON, readPlotJSON},
 		{"cloud-init-dump", sniffCloudInitDump, readCloudInitDump},
@@ -52,8 +51,8 @@ func Bytes(data []byte) (*boot.Capture, error) { return as(data, formats()...) }
 // readers.
 func Record(data []byte) (*boot.Capture, error) { return as(data, record) }
 
-// Journal reads what `journalctl -b -o json` or `-o export` prints.
-func Journal(data []byte) (*boot.Capture, error) { return as(data, journalJSON, journalExport) }
+// Journal reads what `journalctl -b -o export` prints.
+func Journal(data []byte) (*boot.Capture, error) { return as(data, journalExport) }
 
 // CloudInitLog reads cloud-init.log.
 func CloudInitLog(data []byte) (*boot.Capture, error) { return as(data, cloudInitLog) }
