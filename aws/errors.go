@@ -115,7 +115,8 @@ func isMissing(code string) bool {
 // unanswered is a call of which nobody knows whether it took effect.
 func unanswered(err error) error {
 	said := err.Error()
-	if strings.Contains(said, "get credentials") || strings.Contains(said, "failed to refresh cached credentials") {
+	credentials := strings.Contains(said, "get credentials") || strings.Contains(said, "failed to refresh cached credentials")
+	if credentials && !errors.Is(err, context.DeadlineExceeded) { // what is overdue is not missing
 		return kamino.WithHint(fmt.Errorf("%w: no credentials for AWS: %s", kamino.ErrForbidden, said),
 			"set AWS_PROFILE, give the pod a role (IRSA or pod identity), or allow it the instance's role: from a pod network that needs a metadata hop limit of 2")
 	}

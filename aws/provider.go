@@ -59,6 +59,8 @@ func New(c Config) (*Provider, error) {
 		// One attempt: the SDK would send CreateSnapshot again after a lost answer, which has no
 		// client token. The engine looks, and calls again.
 		config.WithRetryer(func() sdk.Retryer { return sdk.NopRetryer{} }),
+		// Also for STS, whose client is made while the configuration is read.
+		config.WithHTTPClient(transport.NewBuildableClient().WithTimeout(callTime)),
 	}
 	if c.Region != "" {
 		options = append(options, config.WithRegion(c.Region))
@@ -73,10 +75,7 @@ func New(c Config) (*Provider, error) {
 	if c.Transport != nil { // not as an option: AWS_CA_BUNDLE would be refused beside it
 		loaded.HTTPClient = c.Transport
 	}
-	if loaded.HTTPClient == nil {
-		loaded.HTTPClient = transport.NewBuildableClient()
-	}
-	loaded.HTTPClient = whole{timed(loaded.HTTPClient, callTime), c.Heard}
+	loaded.HTTPClient = whole{loaded.HTTPClient, c.Heard}
 	loaded.Credentials = &lasting{CredentialsProvider: loaded.Credentials}
 	p := &Provider{config: c, region: loaded.Region, known: newKnown(), groups: map[string]string{}}
 	p.ec2, p.scaling, p.ssm = newCalls(loaded)
@@ -84,16 +83,9 @@ func New(c Config) (*Provider, error) {
 }
 
 // callTime bounds one call. The SDK waits for an answer for ever, and one that never came would
-// keep a worker of the controller, and whoever waits for the same list.
-const callTime = time.Minute
-
-// timed bounds the calls of the SDK's own client. Whoever gives another has decided that.
-func timed(client sdk.HTTPClient, most time.Duration) sdk.HTTPClient {
-	if own, ok := client.(*transport.BuildableClient); ok {
-		return own.WithTimeout(most)
-	}
-	return client
-}
+// keep a worker of the controller, and whoever waits for the same list. Whoever gives a transport
+// has decided that. Tests have another time.
+var callTime = time.Minute
 
 // Homes is empty: images stand by themselves.
 func (p *Provider) Homes() []kamino.Kind { return nil }
