@@ -320,6 +320,7 @@ func othersFine(others []Node, now time.Time) bool {
 type watched struct {
 	pool    PoolID
 	version string
+	began   time.Time // no later than the version was promoted, where that is known
 	looked  time.Time // last
 	born    newborns
 	elders  map[InstanceID]bool // instances that boot from another version, or are older
@@ -374,6 +375,11 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 	if err != nil {
 		return
 	}
+	if p.began.IsZero() {
+		if p.began = o.promotedAt(v); p.began.IsZero() {
+			p.began = now
+		}
+	}
 	if p.looked.IsZero() && o.bornBefore(v) {
 		for _, in := range born {
 			p.elders[in.ID] = true
@@ -385,7 +391,7 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 		return slices.ContainsFunc(born, func(in Instance) bool { return n.runsOn(in.ID) })
 	})
 	fine := othersFine(others, now) && (p.looked.IsZero() || now.Sub(p.looked) < 3*watchPoll)
-	fair := func(zone string) bool { return fine && !cutOff(zone, others, now) }
+	fair := func(zone string) bool { return fine && !cutOff(zone, others, p.began) }
 	p.looked = now
 	// The last minute of a life is seen by no look, and one look alone tells of no time.
 	long := max(budget/2, usually(o.lease.Ledger.Boots)*3/2, 2*watchPoll) - watchPoll
