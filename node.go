@@ -102,6 +102,9 @@ func cutOff(zone string, others []Node, before time.Time) bool {
 	return all > 0 && 2*ready <= all
 }
 
+// dark says whether the canary's silence tells nothing of its image.
+func (s Sight) dark() bool { return !s.heard() || cutOff(s.Canary.Zone, s.Others, s.Launched) }
+
 // labelZone is what cloud providers tell of a node's zone
 // (https://kubernetes.io/docs/reference/labels-annotations-taints/#topologykubernetesiozone).
 const labelZone = "topology.kubernetes.io/zone"

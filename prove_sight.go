@@ -93,11 +93,10 @@ func (s Sight) byAndBy(b Bounds, over Outcome, evidence string) (Outcome, string
 }
 
 // heard says whether a silence speaks against the canary: the cloud says that it runs, and the
-// kubelets of other nodes reach the API server, also those of its zone.
-// Whether its provisioning has ended says nothing: Azure leaves that at Creating for 40 minutes
-// where no guest reports (docs/azure.md).
+// kubelets of other nodes reach the API server. Whether its provisioning has ended says nothing:
+// Azure leaves that at Creating for 40 minutes where no guest reports (docs/azure.md).
 func (s Sight) heard() bool {
-	return s.Gone.IsZero() && s.Canary.State != Failed && s.Canary.Power == PowerOn && !s.Renewed.IsZero() && !cutOff(s.Canary.Zone, s.Others, s.Launched)
+	return s.Gone.IsZero() && s.Canary.State != Failed && s.Canary.Power == PowerOn && !s.Renewed.IsZero()
 }
 
 // leaving tells that the canary's machine is off, or is being taken away, by whomever: nothing that

@@ -182,7 +182,7 @@ func judgeReady(s Sight, b Bounds) (Outcome, string) {
 		return ProofWaits, "the canary's node to be Ready"
 	case s.unheeded():
 		return ProofInconclusive, "its certificate is not approved, and no other is"
-	case !s.heard():
+	case s.dark():
 		return ProofInconclusive, fmt.Sprintf("no node is Ready within %s, and either no other kubelet reports, or most nodes of its zone are not Ready, or the cloud does not say that the machine runs", b.Boot)
 	case s.Node.UID == "":
 		return ProofFailed, fmt.Sprintf("no node has registered within %s of the machine's start", b.Boot) + s.lastLines()
@@ -222,7 +222,7 @@ func judgeStable(s Sight, _ Bounds) (Outcome, string) {
 	switch {
 	case s.Ready.IsZero():
 		return ProofPassed, "not Ready yet"
-	case !s.Node.Ready && !s.heard():
+	case !s.Node.Ready && s.dark():
 		return ProofInconclusive, "the canary does not report, and either no other kubelet does, or most nodes of its zone are not Ready, or the cloud does not say that the machine runs"
 	case s.Node.UID == "":
 		return ProofInconclusive, "its node was Ready, and somebody deleted its object" // no kubelet does

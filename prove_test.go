@@ -179,6 +179,11 @@ func TestJudge(t *testing.T) {
 		{"not Ready any more", func(s *Sight) { s.Node.Ready = false }, fail, "stable"},
 		{"its Node object is gone, as people and controllers delete them", func(s *Sight) { s.Node = NodeSight{} }, unsure, "stable"},
 		{"no kubelet, and its zone is cut off", func(s *Sight) { silent(s); inZone(s, false) }, unsure, "ready"},
+		{"its clone knocks the only other node of its zone out", func(s *Sight) {
+			silent(s)
+			inZone(s, false)
+			s.Others[0].Name, s.Stray, s.Node = "a-0", "a-0", NodeSight{}
+		}, fail, "identity"},
 		{"no kubelet, and its zone is well", func(s *Sight) { silent(s); inZone(s, true) }, fail, "ready"},
 		{"no kubelet, as another clone in its zone", func(s *Sight) { silent(s); inZone(s, false); s.Others[0].Created = s.Launched }, fail, "ready"},
 		{"silent, as all of its zone", func(s *Sight) { s.Node.Ready = false; inZone(s, false) }, unsure, "stable"},
