@@ -32,7 +32,7 @@ const (
 // seal pod stays. Only the pods seen on the node are evicted or deleted, never others
 // that have taken their names on another node.
 func (c *Cluster) Evict(ctx context.Context, node kamino.Node, opts kamino.DrainOptions) ([]kamino.Pod, error) {
-	pods, err := c.podsToLeave(ctx, node.Name)
+	pods, err := c.podsToLeave(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +52,12 @@ func (c *Cluster) Evict(ctx context.Context, node kamino.Node, opts kamino.Drain
 
 // podsToLeave lists the pods that a drain removes, those without a controller
 // among them.
-func (c *Cluster) podsToLeave(ctx context.Context, node string) ([]corev1.Pod, error) {
-	opts := metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, Limit: pageSize}
+func (c *Cluster) podsToLeave(ctx context.Context, node kamino.Node) ([]corev1.Pod, error) {
+	run := ""
+	if mark, err := node.Mark(); err == nil && mark != nil { // else no run has it
+		run = mark.Run
+	}
+	opts := metav1.ListOptions{FieldSelector: "spec.nodeName=" + node.Name, Limit: pageSize}
 	var pods []corev1.Pod
 	for {
 		list, err := c.api.pods(metav1.NamespaceAll).List(ctx, opts)
@@ -61,7 +65,7 @@ func (c *Cluster) podsToLeave(ctx context.Context, node string) ([]corev1.Pod, e
 			return nil, explain("list pods --all-namespaces", err)
 		}
 		for i := range list.Items {
-			if leaves(&list.Items[i]) && !c.isAgent(&list.Items[i]) {
+			if leaves(&list.Items[i]) && !c.isAgent(&list.Items[i], run) {
 				pods = append(pods, list.Items[i])
 			}
 		}
@@ -89,12 +93,15 @@ func leaves(pod *corev1.Pod) bool {
 }
 
 // isAgent tells the pods of a run: no drain removes them, the end of the run does. Also those that
-// come after a drain are met by one, where another process has adopted the run.
-func (c *Cluster) isAgent(pod *corev1.Pod) bool {
+// come after a drain are met by one, where another process has adopted the run. A pod that patches
+// the node for a run other than the one that has the node holds the drain up: a seal would stop it.
+func (c *Cluster) isAgent(pod *corev1.Pod, run string) bool {
 	for task, name := range agentNames {
-		if pod.Labels[labelName] == name {
-			return slices.Contains(c.namespaces(pod.Labels[labelRun], task), pod.Namespace)
+		if pod.Labels[labelName] != name {
+			continue
 		}
+		patches := task == kamino.TaskPatch || task == kamino.TaskReboot || task == kamino.TaskLook
+		return slices.Contains(c.namespaces(pod.Labels[labelRun], task), pod.Namespace) && (!patches || pod.Labels[labelRun] == run)
 	}
 	return false
 }

@@ -83,7 +83,25 @@ func TestEvictLeavesAgents(t *testing.T) {
 			if err := c.StartAgent(t.Context(), n, task, kamino.SealOrder{Run: "r1", Patch: []byte("{}")}); err != nil {
 				t.Fatal(err)
 			}
+			n.Annotations = map[string]string{kamino.AnnotationRun: `{"run":"r1","pool":"p","instance":"i"}`}
 			if left, err := c.Evict(t.Context(), n, kamino.DrainOptions{}); err != nil || len(left) > 0 {
+				t.Errorf("%v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestEvictOfAnother: the drain of a run that is to seal a node finds the pod in which another run
+// upgrades that node's packages, as after its marks were removed by hand. The seal would stop that.
+func TestEvictOfAnother(t *testing.T) {
+	for _, task := range []kamino.Task{kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook} {
+		t.Run(string(task), func(t *testing.T) {
+			c, n := NewForClient(fake.NewClientset(), Options{SealImage: "i"}), kamino.Node{Name: "n1"}
+			if err := c.StartAgent(t.Context(), n, task, kamino.SealOrder{Run: "another", Patch: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
+			n.Annotations = map[string]string{kamino.AnnotationRun: `{"run":"r1","pool":"p","instance":"i"}`}
+			if left, err := c.Evict(t.Context(), n, kamino.DrainOptions{}); err != nil || len(left) != 1 || !left[0].Stuck {
 				t.Errorf("%v, %v", left, err)
 			}
 		})

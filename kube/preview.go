@@ -18,7 +18,7 @@ import (
 // Preview lists the pods that a drain would remove, with the budgets that would
 // not allow it now. It only reads.
 func (c *Cluster) Preview(ctx context.Context, node kamino.Node, opts kamino.DrainOptions) ([]kamino.Pod, error) {
-	pods, err := c.podsToLeave(ctx, node.Name)
+	pods, err := c.podsToLeave(ctx, node)
 	if err != nil || len(pods) == 0 {
 		return nil, err
 	}

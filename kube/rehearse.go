@@ -29,7 +29,7 @@ func (c *Cluster) Rehearse(ctx context.Context, node kamino.Node, order kamino.S
 			return nil, err
 		}
 	}
-	pods, err := c.podsToLeave(ctx, node.Name)
+	pods, err := c.podsToLeave(ctx, node)
 	if err != nil {
 		return nil, err
 	}
