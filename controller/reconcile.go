@@ -346,6 +346,8 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 	defer r.mu.Unlock()
 	if was, on := r.watches[pool]; on {
 		if was.version == st.Next {
+			was.prototype = name // of two that were one for a moment, as after a rename, the one that is there
+			r.watches[pool] = was
 			return
 		}
 		was.cancel()

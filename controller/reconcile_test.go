@@ -96,3 +96,18 @@ func TestForgetEndsWatch(t *testing.T) {
 		t.Errorf("watched are %+v", r.watches)
 	}
 }
+
+// TestWatchHandedOver: a prototype that is renamed, as by a chart, finds the former one's watch
+// on, and keeps it when that one is forgotten.
+func TestWatchHandedOver(t *testing.T) {
+	ended := false
+	r := &reconciler{watches: map[kamino.PoolID]watching{"/pools/p": {prototype: "blue", version: "2026.11.23", cancel: func() { ended = true }}},
+		runs: &runs{on: t.Context(), wake: func(string) {}}, teller: &teller{}, pace: &pace{}, metrics: metrics.NewRuns(prometheus.NewRegistry(), "")}
+	w := world{now: now}
+	w.view.Status.Next, w.view.Promoted = "2026.11.23", now.Add(-time.Minute)
+	r.watch("green", v1alpha1.NodePrototypeSpec{Watch: new(v1alpha1.Duration("1h"))}, w, "/pools/p", kamino.AutoOptions{})
+	r.forget("blue")
+	if one := r.watches["/pools/p"]; ended || one.prototype != "green" {
+		t.Errorf("the watch was ended, or is that of %q", one.prototype)
+	}
+}
