@@ -354,6 +354,7 @@ const (
 	maxPhases    = 24
 	maxPhaseName = 40
 	maxBoot      = 24 * 60 * 60.0 // seconds
+	maxFirmware  = 60 * 60.0      // seconds before the kernel's start
 )
 
 // bounded is what of a node's word can be a boot; the first phases by name where there are too
@@ -366,7 +367,7 @@ func (t Timing) bounded() Timing {
 			continue
 		}
 		out.Phases[name] = took
-		if start, told := t.Starts[name]; told && -maxBoot <= start && start <= maxBoot {
+		if start, told := t.Starts[name]; told && -maxFirmware <= start && start <= maxBoot {
 			out.Starts[name] = start
 		}
 	}

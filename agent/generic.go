@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"time"
 
 	"kamino.dev/kamino/agent/capture"
@@ -18,6 +19,9 @@ const (
 	perInstance = "var/lib/cloud/instance/sem"
 	// recordGenericWithin bounds how long the donor's seal waits for a record that no image needs.
 	recordGenericWithin = 30 * time.Second
+	// clockMost is how far the clock may have been set since the kernel started: one that was hours
+	// behind makes a first boot of any other.
+	clockMost = time.Minute
 )
 
 // recordGeneric notes the timing of this boot for the receipt, before the seal stops anything, if
@@ -52,6 +56,14 @@ func (v *sealVerb) genericBoot(ctx context.Context, d *disk.Disk) (t capture.Tim
 	kernel := time.UnixMicro(int64(c.Manager.KernelRealtime))
 	if c.Manager.KernelRealtime == 0 || c.Manager.SoftReboots > 0 || began.Before(kernel) {
 		return t, fmt.Errorf("it is not proved to be the first boot: cloud-init first ran a module at %s, and the kernel started at %s", began.UTC().Format(time.RFC3339), kernel.UTC().Format(time.RFC3339))
+	}
+	up, _, _ := strings.Cut(d.Text("proc/uptime"), " ") // seconds, also those of a suspended machine: proc_uptime(5)
+	uptime, err := time.ParseDuration(up + "s")
+	if err != nil {
+		return t, fmt.Errorf("read /proc/uptime: %w", err)
+	}
+	if set := c.TakenAt.Add(-uptime).Sub(kernel); set.Abs() > clockMost {
+		return t, fmt.Errorf("it is not proved to be the first boot: the clock was set by %s since the kernel started", set.Round(time.Second))
 	}
 	return capture.TimingOf(c), nil
 }

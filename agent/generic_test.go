@@ -40,6 +40,11 @@ func TestGenericBoot(t *testing.T) {
 			return ranAt(root, "i-1", "config_growpart", kernel.Add(-time.Hour))
 		}, "first ran a module at 2026-11-21T09:50:00Z, and the kernel started at 2026-11-21T10:50:00Z"},
 		{"its userspace restarted since", func(_ string, c *boot.Capture) error { c.Manager.SoftReboots = 1; return nil }, "not proved to be the first boot"},
+		// A restarted donor: its RTC was three hours behind, which chrony mended later.
+		{"its clock was behind", func(root string, c *boot.Capture) error {
+			c.TakenAt = kernel.Add(5 * time.Hour)
+			return ranAt(root, "i-1", "config_growpart", kernel.Add(time.Hour))
+		}, "the clock was set by 3h0m0s since the kernel started"},
 		{"systemd does not tell when the kernel started", func(_ string, c *boot.Capture) error { c.Manager.KernelRealtime = 0; return nil }, "not proved to be the first boot"},
 		{"no cloud-init", func(root string, _ *boot.Capture) error { return os.RemoveAll(filepath.Join(root, "var/lib/cloud")) }, "does not tell when cloud-init first ran"},
 		{"systemd does not answer", func(_ string, c *boot.Capture) error { c.Manager.Version = "silent"; return nil }, "connection refused"},
@@ -51,8 +56,8 @@ func TestGenericBoot(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.Manager.KernelRealtime = boot.Micros(kernel.UnixMicro())
-			err = errors.Join(ranAt(d.Dir(), "i-1", "consume_data", kernel.Add(9*time.Second)), ranAt(d.Dir(), "i-1", "config_ssh", kernel.Add(12*time.Second)),
+			c.Manager.KernelRealtime, c.TakenAt = boot.Micros(kernel.UnixMicro()), kernel.Add(2*time.Hour)
+			err = errors.Join(plantText(d.Dir(), "proc/uptime", "7200.12 14000.00\n"), ranAt(d.Dir(), "i-1", "consume_data", kernel.Add(9*time.Second)), ranAt(d.Dir(), "i-1", "config_ssh", kernel.Add(12*time.Second)),
 				os.Symlink("/var/lib/cloud/instances/i-1", filepath.Join(d.Dir(), "var/lib/cloud/instance")), tt.change(d.Dir(), c))
 			if err != nil {
 				t.Fatal(err)
@@ -119,9 +124,11 @@ func toldReceipt(t *testing.T, events string) (told toldFields) {
 	return told
 }
 
-func plant(root, name string) error {
+func plant(root, name string) error { return plantText(root, name, "x\n") }
+
+func plantText(root, name, text string) error {
 	name = filepath.Join(root, name)
-	return errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte("x\n"), 0o644))
+	return errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644))
 }
 
 // ranAt has cloud-init run a module for an instance at a time.
