@@ -86,7 +86,7 @@ func toInstance(id kamino.InstanceID, pool kamino.PoolID, vm armcompute.VirtualM
 		out.Size = value(vm.SKU.Name)
 	}
 	if len(vm.Zones) > 0 {
-		out.Zone = strings.ToLower(value(vm.Location) + "-" + value(vm.Zones[0])) // as cloud-provider-azure's makeZone
+		out.Zone = regionName(value(vm.Location)) + "-" + value(vm.Zones[0]) // as cloud-provider-azure's makeZone
 	}
 	out.Plan = planText(vm.Plan)
 	props := vm.Properties
