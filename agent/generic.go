@@ -18,7 +18,7 @@ const (
 	// when it ran (cloudinit/helpers.py, FileSemaphores; unverified on images of clouds).
 	perInstance = "var/lib/cloud/instance/sem"
 	// recordGenericWithin bounds how long the donor's seal waits for a record that no image needs.
-	recordGenericWithin = 2 * time.Minute
+	recordGenericWithin = 30 * time.Second
 	// clockMost is how far the clock may have been set since the kernel started: one that was hours
 	// behind makes a first boot of any other.
 	clockMost = time.Minute
