@@ -785,11 +785,10 @@ func power(w *world, is kamino.Power, failure string) {
 
 // zoned: the machines without a kubelet are in a zone with one older node, which is well or not.
 func zoned(w *world, well bool) {
-	const label, zone = "topology.kubernetes.io/zone", "westeurope-2"
-	w.nodes["a-1"].Labels[label], w.nodes["a-1"].Ready = zone, well
+	w.nodes["a-1"].Labels[zoneLabel], w.nodes["a-1"].Ready = theZone, well
 	for _, m := range w.machines {
 		if !m.kubelet {
-			m.Zone = zone
+			m.Zone = theZone
 		}
 	}
 }
