@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -161,8 +163,8 @@ func (p *Provider) makeVersion(ctx context.Context, from recipe, image string) (
 	return sdk.ToInt64(made.VersionNumber), nil
 }
 
-// differs names a field other than the image in which two versions differ; "" where none does. EC2
-// drops snapshot IDs of inherited block device mappings.
+// differs names the first field by name, the image aside, in which two versions differ; "" where
+// none does. EC2 drops snapshot IDs of inherited block device mappings.
 func differs(a, b types.ResponseLaunchTemplateData) string {
 	a.ImageId, b.ImageId = nil, nil
 	var x, y map[string]json.RawMessage
@@ -172,7 +174,7 @@ func differs(a, b types.ResponseLaunchTemplateData) string {
 			return "what cannot be compared"
 		}
 	}
-	for field := range x {
+	for _, field := range slices.Sorted(maps.Keys(x)) {
 		if string(x[field]) != string(y[field]) {
 			return field
 		}
