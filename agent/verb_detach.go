@@ -77,13 +77,13 @@ func (v *sealVerb) yield() {
 // detachable refuses what --detach cannot do. It must never do something else instead, and least of
 // all seal.
 func (v *sealVerb) detachable() error {
-	for name, why := range map[string]string{
-		"dry-run":    "a dry run changes nothing: omit --detach",
-		"no-install": "the program continues from the host's disk",
-		"o":          "the result is in the journal of the host: `journalctl -u kamino-seal-" + v.run + "`",
+	for _, other := range [][2]string{
+		{"dry-run", "a dry run changes nothing: omit --detach"},
+		{"no-install", "the program continues from the host's disk"},
+		{"o", "the result is in the journal of the host: `journalctl -u kamino-seal-" + v.run + "`"},
 	} {
-		if given(v.given, name) {
-			return fmt.Errorf("seal: --detach and --%s exclude each other: %s", name, why)
+		if given(v.given, other[0]) {
+			return fmt.Errorf("seal: --detach and --%s exclude each other: %s", other[0], other[1])
 		}
 	}
 	return nil

@@ -35,9 +35,9 @@ func (k Known) Validate() error {
 	if _, err := path.Match(k.Path, ""); err != nil {
 		return fmt.Errorf("path: %q: %w", k.Path, err)
 	}
-	for field, sum := range map[string]string{"sha256": k.SHA256, "tree": k.Tree} {
-		if b, err := hex.DecodeString(sum); err != nil || sum != "" && len(b) != sha256.Size {
-			return fmt.Errorf("%s: %q is not a SHA-256 in hex", field, sum)
+	for _, field := range [][2]string{{"sha256", k.SHA256}, {"tree", k.Tree}} {
+		if b, err := hex.DecodeString(field[1]); err != nil || field[1] != "" && len(b) != sha256.Size {
+			return fmt.Errorf("%s: %q is not a SHA-256 in hex", field[0], field[1])
 		}
 	}
 	if k.SHA256 != "" && k.Tree != "" {

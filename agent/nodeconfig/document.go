@@ -8,10 +8,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -128,17 +130,18 @@ func (c *NodeConfig) validate() error {
 }
 
 func (j Join) validate() error {
-	given := map[string]bool{JoinToken: j.Token != "", JoinFile: j.File != "", JoinCommand: len(j.Command) > 0}
-	if _, known := given[j.Method]; !known && j.Method != JoinKeep {
+	if !slices.Contains([]string{JoinKeep, JoinToken, JoinFile, JoinCommand}, j.Method) {
 		return fmt.Errorf("join.method: %q is not one of keep, bootstrapToken, file, command", j.Method)
 	}
-	for method, is := range given {
-		field := map[string]string{JoinToken: "token", JoinFile: "file", JoinCommand: "command"}[method]
-		if is && method != j.Method {
-			return fmt.Errorf("join.%s: belongs to method %s, but the method is %s", field, method, j.Method)
+	for _, m := range []struct {
+		method, field string
+		given         bool
+	}{{JoinToken, "token", j.Token != ""}, {JoinFile, "file", j.File != ""}, {JoinCommand, "command", len(j.Command) > 0}} {
+		if m.given && m.method != j.Method {
+			return fmt.Errorf("join.%s: belongs to method %s, but the method is %s", m.field, m.method, j.Method)
 		}
-		if !is && method == j.Method {
-			return fmt.Errorf("join.%s: required with method %s", field, method)
+		if !m.given && m.method == j.Method {
+			return fmt.Errorf("join.%s: required with method %s", m.field, m.method)
 		}
 	}
 	switch {
@@ -210,18 +213,18 @@ func (c Cluster) Certificates() ([]byte, error) {
 
 // owned are fields of KubeletConfiguration that the agent sets itself, from other parts of the
 // document or the machine.
-var owned = map[string]string{
-	"apiVersion": "", "kind": "", "providerID": "the cloud provider sets it",
-	"clusterDNS": "write cluster.dns", "clusterDomain": "write cluster.domain", "registerWithTaints": "write kubelet.taints",
+var owned = [][2]string{
+	{"apiVersion", "the agent writes it"}, {"kind", "the agent writes it"}, {"providerID", "the cloud provider sets it"},
+	{"clusterDNS", "write cluster.dns"}, {"clusterDomain", "write cluster.domain"}, {"registerWithTaints", "write kubelet.taints"},
 }
 
 func (k Kubelet) validate() error {
 	if k.Version != "" && !versionText.MatchString(k.Version) {
 		return fmt.Errorf("kubelet.version: %q is not of the form v1.36.3", k.Version)
 	}
-	for field := range k.Config {
-		if hint, is := owned[field]; is {
-			return fmt.Errorf("kubelet.config.%s: not allowed here; %s", field, hint)
+	for _, field := range owned {
+		if _, is := k.Config[field[0]]; is {
+			return fmt.Errorf("kubelet.config.%s: not allowed here; %s", field[0], field[1])
 		}
 	}
 	for i, a := range k.Args {
@@ -233,7 +236,8 @@ func (k Kubelet) validate() error {
 			return fmt.Errorf("kubelet.args[%d]: %s is the agent's", i, name)
 		}
 	}
-	for key, value := range k.Labels {
+	for _, key := range slices.Sorted(maps.Keys(k.Labels)) {
+		value := k.Labels[key]
 		if err := labelKey(key); err != nil {
 			return fmt.Errorf("kubelet.labels: %q: %w", key, err)
 		}

@@ -91,6 +91,22 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestOneError: of several mistakes always the same one is told. A node that reads the document
+// again every minute would else report another one each time.
+func TestOneError(t *testing.T) {
+	for text, want := range map[string]string{
+		"join: {method: keep, command: [/x], file: /x, token: x}\n":                                     "join.token",
+		"join: {method: keep}\nkubelet: {labels: {a: 'b c', b: 'b c', c: 'b c'}}\n":                     `value "b c" of a`,
+		"join: {method: keep}\nkubelet: {config: {providerID: x, clusterDNS: [x], clusterDomain: x}}\n": "kubelet.config.providerID",
+	} {
+		for range 50 {
+			if _, err := Parse([]byte(head(text))); err == nil || !strings.Contains(err.Error(), want) {
+				t.Fatalf("%s: %v, want one about %q", text, err, want)
+			}
+		}
+	}
+}
+
 func TestMerge(t *testing.T) {
 	d := disktest.New(t, map[string]string{KubeletConfigPath: "maxPods: 110\nevictionHard: {memory.available: 100Mi, nodefs.available: 10%}\nfeatureGates: {A: true}\n", "usr/bin/kubelet": "x"})
 	c := &NodeConfig{Join: Join{Method: JoinKeep}, Cluster: Cluster{DNS: []string{"10.0.0.10"}, Domain: "c.local"},
