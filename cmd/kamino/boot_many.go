@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"kamino.dev/kamino"
 	"kamino.dev/kamino/boot"
 	"kamino.dev/kamino/boot/draw"
 )
@@ -73,7 +73,7 @@ func (e *bootOverBudget) Error() string {
 
 func bootCompare(std ioStreams) *cobra.Command {
 	b := &bootCommand{io: std}
-	var budget time.Duration
+	var budget durationValue
 	cmd := &cobra.Command{
 		Use: "compare A B", Short: "Show what got faster or slower from boot A to boot B", Args: bootArgs(2, 2),
 		Long: "Compare two boots by milestone, by segment of the critical chain and by unit; each of A and B is a file or a folder.\n\n" +
@@ -96,7 +96,7 @@ func bootCompare(std ioStreams) *cobra.Command {
 			default:
 				err = bootEncode(std.Out, b.format, c)
 			}
-			if limit := boot.Micros(budget.Microseconds()); err == nil && budget > 0 && to.GoalAt.Net > limit {
+			if limit := boot.Micros(budget.d.Microseconds()); err == nil && limit > 0 && to.GoalAt.Net > limit {
 				return &bootOverBudget{args[1], to.Goal, to.GoalAt.Net, limit}
 			}
 			return err
@@ -104,7 +104,7 @@ func bootCompare(std ioStreams) *cobra.Command {
 	}
 	b.outputFlag(cmd, "text", "html", "json", "yaml")
 	b.unitFlag(cmd)
-	cmd.Flags().DurationVar(&budget, "budget", 0, "exit with 3 if B took longer than this, for example 45s")
+	cmd.Flags().Var(&budget, "budget", "exit with 3 if B took longer than this, for example 45s; 0 means no limit")
 	return cmd
 }
 
@@ -170,11 +170,11 @@ func (b *bootCommand) pool(ctx context.Context, files []string) (*boot.PoolRepor
 			p.Add(a)
 			read++
 		} else {
-			b.io.tell(slog.LevelWarn, fmt.Sprintf("left out: %v", errs[i]))
+			b.io.tell(slog.LevelWarn, fmt.Sprintf("skipped: %v", errs[i]))
 		}
 	}
 	if read == 0 {
-		return nil, fmt.Errorf("summarize boots: none of %d files could be read", len(files))
+		return nil, kamino.WithHint(fmt.Errorf("summarize boots: none of %d files could be read", len(files)), "kamino boot --help lists what can be read")
 	}
 	return p.Report(), nil
 }

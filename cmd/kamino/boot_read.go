@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/boot"
@@ -20,11 +21,8 @@ func bootRead(in io.Reader, args []string) (*boot.Capture, error) {
 	var c *boot.Capture
 	for _, arg := range args {
 		more, err := bootReadOne(in, arg)
-		if errors.Is(err, read.ErrUnknownFormat) {
-			err = kamino.WithHint(err, "kamino boot --help lists what can be read")
-		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", arg, err)
+			return nil, err
 		}
 		if c == nil {
 			c = more
@@ -36,6 +34,23 @@ func bootRead(in io.Reader, args []string) (*boot.Capture, error) {
 }
 
 func bootReadOne(in io.Reader, arg string) (*boot.Capture, error) {
+	c, err := bootOpen(in, arg)
+	if err != nil {
+		return nil, bootUnread(arg, err)
+	}
+	return c, nil
+}
+
+// bootUnread is the error for a file, or folder, whose name it says once.
+func bootUnread(arg string, err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) && path.Path == arg {
+		err = path.Err
+	}
+	return kamino.WithHint(fmt.Errorf("%s: %w", arg, err), "kamino boot --help lists what can be read")
+}
+
+func bootOpen(in io.Reader, arg string) (*boot.Capture, error) {
 	if arg == "-" {
 		return read.From(in)
 	}
@@ -61,7 +76,7 @@ func bootPoolFiles(args []string) ([]string, error) {
 	for _, arg := range args {
 		info, err := os.Stat(arg)
 		if err != nil {
-			return nil, err
+			return nil, bootUnread(arg, err)
 		}
 		if !info.IsDir() || bootIsReport(arg) {
 			out = append(out, arg)
@@ -80,12 +95,12 @@ func bootPoolFiles(args []string) ([]string, error) {
 			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", arg, err)
+			return nil, bootUnread(arg, err)
 		}
 	}
 	slices.Sort(out)
 	if out = slices.Compact(out); len(out) == 0 {
-		return nil, errors.New("list boots: no files found")
+		return nil, bootUnread(strings.Join(args, ", "), errors.New("no files found"))
 	}
 	return out, nil
 }
@@ -103,7 +118,7 @@ func bootIsReport(dir string) bool {
 func bootAnalyze(in io.Reader, arg, unit string) (*boot.Analysis, error) {
 	c, err := bootReadOne(in, arg)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", arg, err)
+		return nil, err
 	}
 	c.Host.Name = cmp.Or(c.Host.Name, filepath.Base(arg))
 	a, err := boot.Analyze(c, boot.Options{Unit: unit})

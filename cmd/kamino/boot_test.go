@@ -179,7 +179,7 @@ func TestBootPool(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "10 boots") || !strings.Contains(out, "median 34.500s") || !strings.Contains(out, "slow ") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	if !strings.Contains(errs, "left out:") || !strings.Contains(errs, "torn.json") {
+	if !strings.Contains(errs, "skipped:") || !strings.Contains(errs, "torn.json") {
 		t.Errorf("the torn file is not told of: %q", errs)
 	}
 	out, _, _ = bootRun(t, "", "pool", "-o", "json", dir)

@@ -15,6 +15,22 @@ import (
 // completionTime bounds what a Tab asks the cluster and the cloud: a shell waits for it.
 const completionTime = 3 * time.Second
 
+// refuseUnknownShells makes cobra's command refuse what it would print help for, with exit code 0:
+// a script that reads its output would take that for the completion.
+func refuseUnknownShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		cmd.Args, cmd.DisableFlagsInUseLine = commandOnly, true
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		for _, shell := range cmd.Commands() {
+			shell.Args = noArguments
+		}
+	}
+}
+
 // completes lets the shell offer what list finds for a flag. What cannot be found in time, or at
 // all, is not offered; nothing is told, as a prompt is no place for errors.
 func (a *app) completes(cmd *cobra.Command, flag string, list func(context.Context, *kamino.Engine) []string) {

@@ -2,10 +2,12 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"kamino.dev/kamino"
@@ -36,6 +38,14 @@ func TestBadInput(t *testing.T) {
 		{name: "exit code of a rollback", args: append([]string{"rollback", "--detailed-exitcode"}, pool...), want: []string{"--detailed-exitcode", "--dry-run --detailed-exitcode"}},
 		{name: "log format", args: []string{"status", "--log-format", "xml"}, want: []string{`"xml"`, "text or json"}},
 		{name: "unknown flag", args: []string{"plan", "--poool", "x"}, want: []string{"--poool", "did you mean --pool?", "kamino plan --help"}},
+		{name: "an unknown shell", args: []string{"completion", "zsh2"}, want: []string{`"zsh2"`, "did you mean: kamino completion zsh"}},
+		{name: "two shells", args: []string{"completion", "bash", "zsh"}, want: []string{`"zsh"`, "kamino completion bash --help"}},
+		{name: "a port by name", args: []string{"status", "--serve", "--port", "http"}, want: []string{`invalid port "http"`, "1 to 65535", "--port 8080"}},
+		{name: "no such port", args: []string{"status", "--serve", "--port", "65536"}, want: []string{`invalid port "65536"`, "1 to 65535"}},
+		{name: "a boot that is not there", args: []string{"boot", "show", "/nowhere"}, want: []string{"Error: /nowhere: no such file or directory\n", "kamino boot --help lists"}},
+		{name: "a comparison with nothing", args: []string{"boot", "compare", "/nowhere", "/nowhere"}, want: []string{"Error: /nowhere: no such", "kamino boot --help lists"}},
+		{name: "boots that are not there", args: []string{"boot", "pool", "/nowhere"}, want: []string{"Error: /nowhere: no such", "kamino boot --help lists"}},
+		{name: "a budget without a unit that is known", args: []string{"boot", "compare", "--budget", "5w", "a", "b"}, want: []string{`"w"`, "s, m, h or d"}},
 		{name: "half a flag", args: []string{"update", "--target-no", "n2"}, want: []string{"did you mean --target-node?"}},
 		{name: "no flag at all", args: []string{"plan", "--colour", "x"}, want: []string{"Hint: kamino plan --help"}},
 		{name: "unknown pool", args: []string{"plan", "--pool", "nope"}, want: []string{`"nope"`, "the pools are " + pool1}},
@@ -60,7 +70,7 @@ func TestBadInput(t *testing.T) {
 		{name: "endless ready time", args: []string{"plan", "--minimum-ready-time", "99999999999999999999d"}, want: []string{"99999999999999999999d"}},
 		{name: "no time to boot", args: []string{"patch", "--pool", pool1, "--return", "30s", "--min-ready", "7s"}, want: []string{"30s", "7s", "--return 1m", "--min-ready 0"}},
 		{name: "a former flag", args: []string{"auto-update", "--patch", "--patch-return", "30s", "--patch-settle", "7s"}, want: []string{"30s", "healthy 7s", "--patch-min-ready"}},
-		{name: "no number", args: []string{"plan", "--minimum-candidates", "many"}, want: []string{"many", "--help"}},
+		{name: "no number", args: []string{"plan", "--minimum-candidates", "many"}, want: []string{"many", "whole number"}},
 		{name: "history too short", args: []string{"update", "--target-node", "n2", "--max-history", "1"}, want: []string{"history 1", "--max-history 2"}},
 		{name: "negative history", args: []string{"auto-update", "--max-history", "-3"}, want: []string{"-3", "--max-history 2"}},
 		{name: "negative new nodes", args: []string{"auto-update", "--new-updated-nodes", "-1"}, want: []string{"-1", "--new-updated-nodes 0"}},
@@ -250,5 +260,33 @@ func TestMistakesEndWithOne(t *testing.T) {
 	}
 	if tried < 100 {
 		t.Errorf("%d mistakes were tried", tried)
+	}
+}
+
+// TestFlagsSayWhatTheyTake: whichever flag of whichever command is given a word that it does not
+// take, the message says what to type, and not what a package of Go calls it.
+func TestFlagsSayWhatTheyTake(t *testing.T) {
+	tried := 0
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if kind := f.Value.Type(); strings.HasPrefix(kind, "string") || f.Name == "help" || f.Name == "version" {
+				return
+			}
+			w := newFakeWorld()
+			_, errs, code := w.kamino(t, append(strings.Fields(cmd.CommandPath())[1:], "--"+f.Name+"=1x1")...)
+			hint, raw := strings.Contains(errs, "Hint: use "), regexp.MustCompile(`strconv|time: |parsing|syntax`).FindString(errs)
+			if code != exitFailed || !hint || raw != "" {
+				t.Errorf("%s --%s=1x1: exit code %d\n%s", cmd.CommandPath(), f.Name, code, errs)
+			}
+			tried++
+		})
+	}
+	visit(newRootCommand(newApp(ioStreams{}, os.Getenv, func(int) {})))
+	if tried < 80 {
+		t.Errorf("only %d flags were tried", tried)
 	}
 }

@@ -66,7 +66,6 @@ func knownCommand(root *cobra.Command, args []string) error {
 		return nil // cobra looks for the command behind the flags
 	}
 	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd(args...)
 	if strings.HasPrefix(args[0], "__complete") || slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] || c.HasAlias(args[0]) }) {
 		return nil
 	}
@@ -109,7 +108,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		if kamino.Hint(err) != "" {
+		if err = plainFlagError(err); kamino.Hint(err) != "" {
 			return err
 		}
 		meant := ""
@@ -139,6 +138,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newBootCommand(a.ioStreams),
 		newVersionCommand(a),
 	)
+	refuseUnknownShells(root)
 	return root
 }
 
@@ -154,6 +154,26 @@ func commandOnly(cmd *cobra.Command, words []string) error {
 		hint = "did you mean: " + path + strings.Join(like, ", "+path)
 	}
 	return kamino.WithHint(fmt.Errorf("unknown command %q", words[0]), "%s", hint)
+}
+
+// plainFlagError says what a flag takes where pflag would only repeat strconv.
+func plainFlagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	f, value := invalid.GetFlag(), invalid.GetValue()
+	switch f.Value.Type() {
+	case "int":
+		return kamino.WithHint(fmt.Errorf("invalid number %q for --%s", value, f.Name), "use a whole number, for instance --%s %s", f.Name, f.DefValue)
+	case "float32":
+		return kamino.WithHint(fmt.Errorf("invalid number %q for --%s", value, f.Name), "use a number, for instance --%s %s", f.Name, f.DefValue)
+	case "uint16":
+		return kamino.WithHint(fmt.Errorf("invalid port %q for --%s", value, f.Name), "use a number from 1 to 65535, for instance --%s 8080, or omit it", f.Name)
+	case "bool":
+		return kamino.WithHint(fmt.Errorf("invalid value %q for --%s", value, f.Name), "use --%s, or --%s=false", f.Name, f.Name)
+	}
+	return err
 }
 
 // flagsLike are the flags of a command that somebody may have meant: what cobra finds so for

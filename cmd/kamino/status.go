@@ -26,7 +26,7 @@ type statusCommand struct {
 	diff      bool
 	node      string
 	serve     bool
-	port      int
+	port      uint16
 }
 
 func newStatusCommand(a *app) *cobra.Command {
@@ -65,7 +65,7 @@ be guessed, and refreshes itself; Ctrl-C ends it.`,
 	f.StringVar(&c.node, "node", "", "with --diff: the node whose packages are read")
 	a.addGallery(f)
 	f.BoolVar(&c.serve, "serve", false, "serve the page on this machine (127.0.0.1), refreshed while it is open")
-	f.IntVar(&c.port, "port", 0, "with --serve: the port (default any that is free)")
+	f.Uint16Var(&c.port, "port", 0, "with --serve: listen on this `port` (default any that is free)")
 	c.out.add(cmd, "html", openMetrics)
 	a.completes(cmd, "pool", poolWords)
 	a.completes(cmd, "node", nodeWords)

@@ -42,9 +42,9 @@ type statusServer struct {
 // serveStatus shows the page until a signal. It fails where the port is taken.
 func (c *statusCommand) serveStatus(ctx context.Context, e *kamino.Engine, signals []kamino.Signal) error {
 	if c.out.format != "table" && c.out.format != "html" {
-		return kamino.WithHint(fmt.Errorf("--serve shows a page, not %s", c.out.format), "leave -o out")
+		return kamino.WithHint(fmt.Errorf("--serve shows a page, not %s", c.out.format), "omit -o")
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)))
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(c.port))))
 	if err != nil {
 		return kamino.WithHint(fmt.Errorf("listen: %w", err), "choose another --port, or omit it")
 	}
