@@ -83,7 +83,7 @@ test-vm: build lab ## the main job on virtual machines that really boot; needs Q
 	cd lab && KAMINO_VM=1 go test -count=1 -timeout 120m -v ./machines
 
 .PHONY: test-vm-all
-test-vm-all: build lab ## test-vm, a bad image that a canary's machine keeps out of the pool, and the whole circle
+test-vm-all: build lab ## test-vm, a bad image that a canary's machine keeps out of the pool, the boot of a generic machine, and the whole circle
 	cd lab && KAMINO_VM=all go test -count=1 -timeout 240m -v ./machines
 
 .PHONY: test-witness

@@ -146,15 +146,58 @@ func refuseUnsealed(ctx context.Context, t *testing.T, s *Stage) {
 	awaitDonor(ctx, t, s)
 }
 
-// recordedBoots: the ledger has the boot of the canary, with when its phases began, and none of the
-// donor, which was restarted after its patch. A former agent tells neither.
-func recordedBoots(ctx context.Context, t *testing.T, s *Stage) {
+// TestGenericBoot: the first run of a pool, whose donor was never restarted, tells how long a
+// generic machine boots.
+func TestGenericBoot(t *testing.T) {
+	needVM(t)
+	if os.Getenv("KAMINO_VM") != "all" {
+		t.Skip("make test-vm-all looks at the boot of a generic machine, too")
+	}
+	s := &Stage{Lab: startLab(t, nil), Out: os.Stderr}
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Minute)
+	defer cancel()
+	if err := s.Join(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Prototype(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	b := boots(ctx, t, s)
+	if b.Generic == nil {
+		t.Fatal("no boot of a generic machine")
+	}
+	if donor := strings.ToLower(s.Donor.ComputerName); b.Generic.Node != donor {
+		t.Errorf("the boot is told of %s, not of the donor %s", b.Generic.Node, donor)
+	}
+	began(t, b.Generic, "kernel", "container runtime")
+	t.Logf("%+v", b.Generic.Timing)
+}
+
+// boots are those that the ledger of the pool has.
+func boots(ctx context.Context, t *testing.T, s *Stage) *kamino.Boots {
+	t.Helper()
 	out, err := s.Command(ctx, "status", "-o", "json").Output()
 	var pools []kamino.PoolStatus
 	if err != nil || json.Unmarshal(out, &pools) != nil || len(pools) != 1 || pools[0].Boots == nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	b := pools[0].Boots
+	return pools[0].Boots
+}
+
+// began: the boot tells of these phases when they began; all but the kernel's later than it.
+func began(t *testing.T, w *kamino.Waterfall, phases ...string) {
+	t.Helper()
+	for _, phase := range phases {
+		if start, told := w.Starts[phase]; !told || start < 0 || phase != "kernel" && start == 0 {
+			t.Errorf("phase %s began at %g (told: %t): %+v", phase, start, told, w.Timing)
+		}
+	}
+}
+
+// recordedBoots: the ledger has the boot of the canary, with when its phases began, and none of the
+// donor, which was restarted after its patch. A former agent tells neither.
+func recordedBoots(ctx context.Context, t *testing.T, s *Stage) {
+	b := boots(ctx, t, s)
 	if os.Getenv("KAMINO_VM_AGENT") == "former" {
 		if b.Generic != nil || b.Clone != nil {
 			t.Errorf("a former agent told %+v", b)
@@ -164,11 +207,7 @@ func recordedBoots(ctx context.Context, t *testing.T, s *Stage) {
 	if b.Clone == nil {
 		t.Fatal("no boot of a clone")
 	}
-	for _, phase := range []string{"kernel", "container runtime", "agent identity"} {
-		if start, told := b.Clone.Starts[phase]; !told || start < 0 || phase != "kernel" && start == 0 {
-			t.Errorf("phase %s began at %g (told: %t): %+v", phase, start, told, b.Clone.Timing)
-		}
-	}
+	began(t, b.Clone, "kernel", "container runtime", "agent identity")
 	if b.Generic != nil {
 		t.Errorf("the boot after a patch is told as one of a generic machine: %+v", b.Generic)
 	}
