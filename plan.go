@@ -95,7 +95,7 @@ func (e *Engine) planRun(ctx context.Context, opts Options, lease *Lease) (*Plan
 	if r.plan.Waiting = byHand && (!r.image.preBuilt || r.image.version.hidden()); byHand {
 		r.plan.ModelDiff = []FieldChange{}
 	}
-	there := byHand && !r.provesCanary() || len(r.plan.ModelDiff) == 0 && !r.target().Offers()
+	there := byHand && !r.provesCanary() && !r.ungated() || len(r.plan.ModelDiff) == 0 && !r.target().Offers()
 	r.plan.Nothing = r.image.preBuilt && there && len(r.plan.Prune) == 0 && r.plan.Unfinished == nil
 	return r.plan, nil
 }

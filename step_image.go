@@ -178,7 +178,9 @@ func (r *Run) lookImage(ctx context.Context) (Next, error) {
 	case !v.Ours(), r.image.reused != nil && v.Tags[TagRun] != r.image.reused.Tags[TagRun], r.image.preBuilt && v.Tags[TagRun] != r.image.version.Tags[TagRun]:
 		return Next{}, fmt.Errorf("version %s appeared meanwhile and was not made by this run", v.Name)
 	case v.whole() && v.Ready:
-		r.image.version, r.image.readAt = v, r.engine.now()
+		if r.image.version, r.image.readAt = v, r.engine.now(); r.ungated() {
+			return r.gate(v), nil
+		}
 		return done(strings.TrimSuffix("replicated, "+v.Storage, ", ")), nil // a cloud may have no types of storage
 	case v.State == Failed:
 		return r.failedImage(v)

@@ -173,8 +173,11 @@ func (r *Run) todaysVersion(ctx context.Context, v Artifact) (Next, error) {
 		return Next{}, inTheWay{err}
 	}
 	r.image.version, r.image.preBuilt, r.image.there = v, true, true
-	if v.State == Creating {
+	switch {
+	case v.State == Creating:
 		return r.settled(v.Name, v.Name+" is being built"), nil
+	case r.ungated() && r.plan == nil:
+		return r.gate(v), nil
 	}
 	return r.settled(v.Name, v.Name+" is there already"), nil
 }

@@ -357,6 +357,29 @@ func TestByHandBeforeItPassed(t *testing.T) {
 	w.sound(t)
 }
 
+// TestByHandUnproved: a run that neither proves nor promotes a version which is there already says on
+// it that a person is to promote it; else the next one with other options would.
+func TestByHandUnproved(t *testing.T) {
+	w := aged(1)
+	w.sick = noQuota
+	if p := w.update(proving()); p.err == nil { // inconclusive: it stays hidden
+		t.Fatal("a proof without room for its canary passed")
+	}
+	fresh, was := kamino.VersionName(w.now), w.turns()
+	o := proving()
+	o.Proof.Mode, o.Proof.Promote = kamino.ProveNone, kamino.PromoteManual
+	for _, promote := range []kamino.PromoteMode{kamino.PromoteManual, kamino.PromoteAuto} {
+		o.Proof.Promote = promote
+		if p := w.update(o); p.err != nil || !p.result.Waiting {
+			t.Errorf("--promote %s: %v, %+v", promote, p.err, p.result)
+		}
+		if got := w.turns(); w.version(fresh).Tags[kamino.TagPromote] != "manual" || !slices.Equal(got, was) {
+			t.Errorf("--promote %s: %v, the next instance boots from %v", promote, w.version(fresh).Tags, got)
+		}
+	}
+	w.sound(t)
+}
+
 // leftWaiting runs without --promote manual, and expects that each leaves the version waiting and
 // says so.
 func (w *world) leftWaiting(t *testing.T, version string) {
