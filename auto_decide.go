@@ -2,6 +2,7 @@ package kamino
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -315,4 +316,112 @@ func (p *PoolPlan) decideOffer(good *Artifact, opts AutoOptions) {
 		return
 	}
 	p.Action, p.Donor, p.Held = DoModel, "", []Verdict{}
+}
+
+// newborns is what was seen of the instances of a pool that boot from a version.
+type newborns map[InstanceID]*newbornNode
+
+type newbornNode struct {
+	Instance           // as it was last read
+	seen     time.Time // first
+	on       time.Time // since when it runs while others do well; zero: it does not
+	ran      time.Time // when that was last so
+	off      bool      // it does not run in the last look
+	gone     time.Time // since when its pool lists it no more; zero: it does
+	ready    bool
+	late     bool
+}
+
+// lost says whether an instance that is gone was late all the same: whoever replaces nodes that do
+// not come up, as a group with health checks does, may be faster than the budget
+// (docs/notes/0038-newborns-that-are-replaced.md).
+func (n newbornNode) lost(long time.Duration) bool {
+	return !spot(n.Refusals) && !n.on.IsZero() && n.ran.Sub(n.on) >= long
+}
+
+// inOrder lists them as they were born, as far as can be told: those that were first seen together
+// by their numbers.
+func (b newborns) inOrder() []InstanceID {
+	return slices.SortedFunc(maps.Keys(b), func(x, y InstanceID) int {
+		return cmp.Or(b[x].seen.Compare(b[y].seen), cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+	})
+}
+
+// tooMany says whether so many of the nodes are not Ready within the budget that their image is to
+// blame: two of the first three, or more than a fifth of at least five. It is a pure function.
+func (b newborns) tooMany() (late, of int, bad bool) {
+	first := 0
+	for i, id := range b.inOrder() {
+		n := b[id]
+		if n.ready || n.late {
+			of++
+		}
+		if n.late {
+			late++
+		}
+		if n.late && i < 3 {
+			first++
+		}
+	}
+	return late, of, first >= 2 || of >= 5 && 5*late > of
+}
+
+// saw notes the instances and nodes of one look. A machine that does not run, that the cloud could
+// not make, or that was deleted before it ran for long says nothing of its image; nor does any
+// while nothing shows that nodes can be Ready at all.
+// It returns those that are gone and count for nothing.
+func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget, long time.Duration, fair func(zone string) bool) (lost []newbornNode) {
+	for _, in := range born {
+		n := b[in.ID]
+		if n == nil {
+			n = &newbornNode{seen: now}
+			b[in.ID] = n
+		}
+		in.Hostname = cmp.Or(in.Hostname, n.Hostname) // one that is on its way out may have none any more
+		n.Instance, n.gone = in, time.Time{}
+		for _, node := range nodes {
+			n.ready = n.ready || node.Ready && node.runsOn(in.ID) && SameVM(node.SystemUUID, in.as(node.SystemUUID).VMID)
+		}
+		was, runs := n.off, in.Power == PowerOn && in.Failure == ""
+		n.off = !runs
+		switch {
+		case !fair(in.Zone), !runs && !n.lost(long): // one that ran for long may be on its way out
+			n.on = time.Time{}
+		case runs && (was || n.on.IsZero()):
+			n.on, n.ran = now, now
+		case runs:
+			n.ran = now
+		}
+		n.late = runs && !n.ready && !n.on.IsZero() && now.Sub(n.on) > budget
+	}
+	maps.DeleteFunc(b, func(id InstanceID, n *newbornNode) bool {
+		if n.ready || n.late || slices.ContainsFunc(born, func(in Instance) bool { return in.ID == id }) {
+			return false
+		}
+		if n.gone.IsZero() {
+			n.gone = now
+		}
+		if !fair(n.Zone) || !n.lost(long) {
+			lost = append(lost, *n)
+			return true
+		}
+		n.late = now.Sub(n.gone) >= goneAfter
+		return false
+	})
+	slices.SortFunc(lost, func(x, y newbornNode) int { return cmp.Compare(x.ID, y.ID) })
+	return lost
+}
+
+// othersFine says whether most of the nodes that do not come from a version are Ready, and one of
+// them has told so of late: kubelets do that every five minutes at least
+// (https://kubernetes.io/docs/reference/node/node-status/#heartbeats).
+func othersFine(others []Node, now time.Time) bool {
+	ready, heard := 0, false
+	for _, n := range others {
+		if n.Ready {
+			ready++
+			heard = heard || now.Sub(n.Heartbeat) < 6*time.Minute
+		}
+	}
+	return heard && 2*ready > len(others)
 }

@@ -88,18 +88,21 @@ func (n Node) serves() bool {
 
 func (n Node) runsOn(id InstanceID) bool { return n.ProviderID.same(id) }
 
-// cutOff says whether a zone has other nodes of before and most of them are not Ready, as one that
-// has lost its network: what does not come up there says nothing of its image.
-func cutOff(zone string, others []Node, before time.Time) bool {
-	all, ready := 0, 0
-	for _, n := range others {
-		if zone != "" && n.Labels[labelZone] == zone && n.Created.Before(before) {
-			if all++; n.Ready {
-				ready++
-			}
+// cutOff says whether a zone looks as if it had lost its network: what does not come up there says
+// nothing of its image. Nodes that are Ready tell otherwise, however young they are, and nodes that
+// are not tell of it where they are from before.
+func cutOff(zone string, nodes []Node, before time.Time) bool {
+	dark, ready := 0, 0
+	for _, n := range nodes {
+		switch {
+		case zone == "" || n.Labels[labelZone] != zone:
+		case n.Ready:
+			ready++
+		case n.Created.Before(before):
+			dark++
 		}
 	}
-	return all > 0 && 2*ready <= all
+	return dark > 0 && ready <= dark
 }
 
 // dark says whether the canary's silence tells nothing of its image.

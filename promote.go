@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -215,107 +214,6 @@ type Watching struct {
 	Proof Proving       // whose budget counts from the first sight of a machine that runs
 }
 
-// newborns is what was seen of the instances of a pool that boot from a version.
-type newborns map[InstanceID]*newbornNode
-
-type newbornNode struct {
-	Instance           // as it was last read
-	seen     time.Time // first
-	on       time.Time // since when it runs while others do well; zero: it does not
-	ran      time.Time // when that was last so
-	off      bool      // it does not run in the last look
-	gone     time.Time // since when its pool lists it no more; zero: it does
-	ready    bool
-	late     bool
-}
-
-// lost says whether an instance that is gone was late all the same: whoever replaces nodes that do
-// not come up, as a group with health checks does, may be faster than the budget
-// (docs/notes/0038-newborns-that-are-replaced.md).
-func (n newbornNode) lost(long time.Duration) bool {
-	return !spot(n.Refusals) && !n.on.IsZero() && n.ran.Sub(n.on) >= long
-}
-
-// inOrder lists them as they were born, as far as can be told: those that were first seen together
-// by their numbers.
-func (b newborns) inOrder() []InstanceID {
-	return slices.SortedFunc(maps.Keys(b), func(x, y InstanceID) int {
-		return cmp.Or(b[x].seen.Compare(b[y].seen), cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
-	})
-}
-
-// tooMany says whether so many of the nodes are not Ready within the budget that their image is to
-// blame: two of the first three, or more than a fifth of at least five. It is a pure function.
-func (b newborns) tooMany() (late, of int, bad bool) {
-	first := 0
-	for i, id := range b.inOrder() {
-		n := b[id]
-		if n.ready || n.late {
-			of++
-		}
-		if n.late {
-			late++
-		}
-		if n.late && i < 3 {
-			first++
-		}
-	}
-	return late, of, first >= 2 || of >= 5 && 5*late > of
-}
-
-// saw notes the instances and nodes of one look. A machine that does not run, that the cloud could
-// not make, or that was deleted before it ran for long says nothing of its image; nor does any
-// while nothing shows that nodes can be Ready at all.
-func (b newborns) saw(born []Instance, nodes []Node, now time.Time, budget, long time.Duration, fair func(zone string) bool) {
-	for _, in := range born {
-		n := b[in.ID]
-		if n == nil {
-			n = &newbornNode{seen: now}
-			b[in.ID] = n
-		}
-		in.Hostname = cmp.Or(in.Hostname, n.Hostname) // one that is on its way out may have none any more
-		n.Instance, n.gone = in, time.Time{}
-		for _, node := range nodes {
-			n.ready = n.ready || node.Ready && node.runsOn(in.ID) && SameVM(node.SystemUUID, in.as(node.SystemUUID).VMID)
-		}
-		was, runs := n.off, in.Power == PowerOn && in.Failure == ""
-		n.off = !runs
-		switch {
-		case !fair(in.Zone), !runs && !n.lost(long): // one that ran for long may be on its way out
-			n.on = time.Time{}
-		case runs && (was || n.on.IsZero()):
-			n.on, n.ran = now, now
-		case runs:
-			n.ran = now
-		}
-		n.late = runs && !n.ready && !n.on.IsZero() && now.Sub(n.on) > budget
-	}
-	maps.DeleteFunc(b, func(id InstanceID, n *newbornNode) bool {
-		if n.ready || n.late || slices.ContainsFunc(born, func(in Instance) bool { return in.ID == id }) {
-			return false
-		}
-		if n.gone.IsZero() {
-			n.gone = now
-		}
-		n.late = fair(n.Zone) && n.lost(long) && now.Sub(n.gone) >= goneAfter
-		return !fair(n.Zone) || !n.lost(long)
-	})
-}
-
-// othersFine says whether most of the nodes that do not come from a version are Ready, and one of
-// them has told so of late: kubelets do that every five minutes at least
-// (https://kubernetes.io/docs/reference/node/node-status/#heartbeats).
-func othersFine(others []Node, now time.Time) bool {
-	ready, heard := 0, false
-	for _, n := range others {
-		if n.Ready {
-			ready++
-			heard = heard || now.Sub(n.Heartbeat) < 6*time.Minute
-		}
-	}
-	return heard && 2*ready > len(others)
-}
-
 // watched is a pool whose next image a run of this process has changed.
 type watched struct {
 	pool    PoolID
@@ -324,6 +222,7 @@ type watched struct {
 	looked  time.Time // last
 	born    newborns
 	elders  map[InstanceID]bool // instances that boot from another version, or are older
+	doubts  []string            // that were told
 	failed  error               // the withdrawal, or why it could not be made so far
 	over    bool
 }
@@ -386,19 +285,27 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 		}
 		born = nil
 	}
-	born = slices.DeleteFunc(born, func(in Instance) bool { return p.born[in.ID] == nil && in.settled(nodes, now, budget) })
+	born = slices.DeleteFunc(born, func(in Instance) bool {
+		if p.born[in.ID] != nil || !in.settled(nodes, now, budget) {
+			return false
+		}
+		e.doubt(p, o, "node %s, which is not Ready and was older than %s when the watch first saw it", in.Hostname, budget)
+		return true
+	})
 	others := slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool {
 		return slices.ContainsFunc(born, func(in Instance) bool { return n.runsOn(in.ID) })
 	})
-	fine := othersFine(others, now) && (p.looked.IsZero() || now.Sub(p.looked) < 3*watchPoll)
-	fair := func(zone string) bool { return fine && !cutOff(zone, others, p.began) }
+	well, prompt := othersFine(others, now), p.looked.IsZero() || now.Sub(p.looked) < 3*watchPoll
+	fair := func(zone string) bool { return well && prompt && !cutOff(zone, nodes, p.began) }
 	p.looked = now
 	// The last minute of a life is seen by no look, and one look alone tells of no time.
 	long := max(budget/2, usually(o.lease.Ledger.Boots)*3/2, 2*watchPoll) - watchPoll
 	if spot(o.pool.Refusals) {
 		long = budget
+		e.doubt(p, o, "new nodes that are spot instances and are gone before they are Ready")
 	}
-	p.born.saw(born, nodes, now, budget, long, fair)
+	lost := p.born.saw(born, nodes, now, budget, long, fair)
+	e.doubtful(p, o, nodes, lost, now.Add(-budget), long, well)
 	late, of, bad := p.born.tooMany()
 	if !bad || !e.blames(ctx, p) {
 		return
@@ -406,6 +313,38 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 	p.failed = e.withdrawLate(ctx, o, v.Name, late, of, budget)
 	held := (*HeldError)(nil)
 	p.over = !transient(p.failed) && !errors.As(p.failed, &held) // else the next look tries again
+}
+
+// doubtful tells of new nodes that were not Ready and are not judged: those of a look that are
+// gone, and those that are there since before a time, which is the budget ago.
+func (e *Engine) doubtful(p *watched, o overview, nodes []Node, lost []newbornNode, before time.Time, long time.Duration, well bool) {
+	for _, n := range lost {
+		if n.Failure == "" { // else the cloud had not made it
+			e.doubt(p, o, "node %s, whose machine is gone: that counts where it ran for %s while other nodes were Ready, and was no spot instance", n.Hostname, long)
+		}
+	}
+	for _, id := range p.born.inOrder() {
+		switch n := p.born[id]; {
+		case n.ready, n.late, n.Failure != "", !n.seen.Before(before):
+		case !well:
+			e.doubt(p, o, "node %s: most other nodes of the cluster are not Ready, or none has reported for some minutes", n.Hostname)
+		case cutOff(n.Zone, nodes, p.began):
+			e.doubt(p, o, "node %s in zone %s: most nodes there that are older than the promotion are not Ready", n.Hostname, n.Zone)
+		case n.off:
+			e.doubt(p, o, "node %s, whose machine does not run", n.Hostname)
+		}
+	}
+}
+
+// doubt tells, once for each reason, of new nodes that say nothing of their image: that its version
+// stays next means less then.
+func (e *Engine) doubt(p *watched, o overview, format string, args ...any) {
+	if slices.Contains(p.doubts, format) {
+		return
+	}
+	p.doubts = append(p.doubts, format)
+	e.report(Event{Kind: Warned, Pool: o.pool.Name, Step: InWatch, Percent: -1, Message: fmt.Sprintf("the watch of version %s cannot judge %s; if nodes of it do not come up: kamino withdraw --pool %s --version %[1]s --reason TEXT",
+		p.version, fmt.Sprintf(format, args...), o.pool.Name)})
 }
 
 // blames makes sure, of each node that is late, that other kubelets reach the API server and that

@@ -63,16 +63,6 @@ func (r *Run) promotes() bool {
 	return r.work() == WorkProve || r.opts.Proof.Promote != PromoteManual && r.held.before.Promote != PromoteManual && !r.image.version.gated()
 }
 
-// ungated says whether this run leaves a version that is there to a person, and no step of a proof
-// would write that on it: a later run with other options would promote it.
-func (r *Run) ungated() bool {
-	return r.image.preBuilt && !r.promotes() && !r.provesCanary() && r.image.version.hidden() && !r.image.version.gated()
-}
-
-func (r *Run) gate(v Artifact) Next {
-	return r.writeVersion("record on version "+v.Name+" that a person is to promote it", v.gate())
-}
-
 // leaves is promotes as the record tells it.
 func (r *Run) leaves() PromoteMode {
 	if r.promotes() {

@@ -182,6 +182,16 @@ func (r *Run) todaysVersion(ctx context.Context, v Artifact) (Next, error) {
 	return r.settled(v.Name, v.Name+" is there already"), nil
 }
 
+// ungated says whether this run leaves a version that is there to a person, and no step of a proof
+// would write that on it: a later run with other options would promote it.
+func (r *Run) ungated() bool {
+	return r.image.preBuilt && !r.promotes() && !r.provesCanary() && r.image.version.hidden() && !r.image.version.gated()
+}
+
+func (r *Run) gate(v Artifact) Next {
+	return r.writeVersion("record on version "+v.Name+" that a person is to promote it", v.gate())
+}
+
 // usable says whether a version of today may become what new nodes are made of:
 // it is of a sealed disk, and of the donor that was named.
 func (r *Run) usable(v Artifact) error {

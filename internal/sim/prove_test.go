@@ -357,8 +357,8 @@ func TestByHandBeforeItPassed(t *testing.T) {
 	w.sound(t)
 }
 
-// TestByHandUnproved: a run that neither proves nor promotes a version which is there already says on
-// it that a person is to promote it; else the next one with other options would.
+// TestByHandUnproved: a run that neither proves nor promotes a version which is there already says
+// on it that a person is to promote it; else the next one with other options would.
 func TestByHandUnproved(t *testing.T) {
 	w := aged(1)
 	w.sick = noQuota
@@ -741,20 +741,23 @@ func TestWatch(t *testing.T) {
 		happens func(*world)
 		want    []string
 		budget  time.Duration // 0: five minutes
+		doubt   string        // what the watch says that it cannot judge
 	}{
-		"one is late":            {1, "2026.03.09", nil, stays, 0},
-		"two are late":           {2, "2026.03.09", nil, goes, 0},
-		"not of this run":        {2, "2026.03.05", nil, stays, 0},
-		"they are off":           {2, "2026.03.09", func(w *world) { power(w, kamino.PowerOff, "") }, stays, 0},
-		"never allocated":        {2, "2026.03.09", func(w *world) { power(w, kamino.PowerOn, "AllocationFailed") }, stays, 0},
-		"older than the run":     {0, "2026.03.09", nil, stays, 0},
-		"others are not well":    {2, "2026.03.09", silence, stays, 0},
-		"their zone is cut off":  {2, "2026.03.09", func(w *world) { zoned(w, false) }, stays, 0},
-		"their zone is well":     {2, "2026.03.09", func(w *world) { zoned(w, true) }, goes, 0},
-		"replaced as sick":       {2, "2026.03.09", func(w *world) { replaced(w, 4*time.Minute) }, goes, 0},
-		"replaced young":         {2, "2026.03.09", func(w *world) { replaced(w, time.Minute) }, stays, 0},
-		"replaced after a look":  {2, "2026.03.09", func(w *world) { replaced(w, 50*time.Second) }, stays, 90 * time.Second},
-		"replaced after several": {2, "2026.03.09", func(w *world) { replaced(w, 4*time.Minute) }, goes, 90 * time.Second},
+		"one is late":                             {1, "2026.03.09", nil, stays, 0, ""},
+		"two are late":                            {2, "2026.03.09", nil, goes, 0, ""},
+		"not of this run":                         {2, "2026.03.05", nil, stays, 0, ""},
+		"they are off":                            {2, "2026.03.09", func(w *world) { power(w, kamino.PowerOff, "") }, stays, 0, "does not run"},
+		"never allocated":                         {2, "2026.03.09", func(w *world) { power(w, kamino.PowerOn, "AllocationFailed") }, stays, 0, ""},
+		"older than the run":                      {0, "2026.03.09", nil, stays, 0, ""},
+		"others are not well":                     {2, "2026.03.09", silence, stays, 0, "most other nodes of the cluster are not Ready"},
+		"their zone is cut off":                   {2, "2026.03.09", func(w *world) { zoned(w, false) }, stays, 0, "in zone " + theZone + ": most nodes"},
+		"their zone is well":                      {2, "2026.03.09", func(w *world) { zoned(w, true) }, goes, 0, ""},
+		"replaced as sick":                        {2, "2026.03.09", func(w *world) { replaced(w, 4*time.Minute) }, goes, 0, ""},
+		"replaced young":                          {2, "2026.03.09", func(w *world) { replaced(w, time.Minute) }, stays, 0, "whose machine is gone"},
+		"replaced after a look":                   {2, "2026.03.09", func(w *world) { replaced(w, 50*time.Second) }, stays, 90 * time.Second, "whose machine is gone"},
+		"replaced after several":                  {2, "2026.03.09", func(w *world) { replaced(w, 4*time.Minute) }, goes, 90 * time.Second, ""},
+		"they are spot instances":                 {2, "2026.03.09", func(w *world) { spots(w); replaced(w, 4*time.Minute) }, stays, 0, "that are spot instances"},
+		"their zone has new nodes that are Ready": {2, "2026.03.09", func(w *world) { zoned(w, false); joined(w, 2) }, goes, 0, ""},
 	} {
 		w := aged(1)
 		w.watchNext()
@@ -765,7 +768,12 @@ func TestWatch(t *testing.T) {
 			m.kubelet = false
 			delete(w.nodes, m.Hostname)
 		}
-		p := &proc{}
+		var doubts []string
+		p := &proc{tune: heard(func(ev kamino.Event) {
+			if ev.Kind == kamino.Warned && strings.Contains(ev.Message, "cannot judge") {
+				doubts = append(doubts, ev.Message)
+			}
+		})}
 		w.spawn(p, func(ctx context.Context) {
 			runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: tt.version, Changed: true}}}
 			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: cmp.Or(tt.budget, 5*time.Minute)}})
@@ -777,6 +785,9 @@ func TestWatch(t *testing.T) {
 		w.wait()
 		if got := w.turns(); !slices.Equal(got, tt.want) || (p.err != nil) != (len(tt.want) > 1) {
 			t.Errorf("%s: %v; the next instance boots from %v", name, p.err, got)
+		}
+		if (len(doubts) > 0) != (tt.doubt != "") || tt.doubt != "" && !strings.Contains(doubts[0], tt.doubt) {
+			t.Errorf("%s: the watch says %q, want %q", name, doubts, tt.doubt)
 		}
 	}
 }
@@ -813,6 +824,18 @@ func zoned(w *world, well bool) {
 		if !m.kubelet {
 			m.Zone = theZone
 		}
+	}
+}
+
+// spots: the provider may take the machines of the pool away at any time.
+func spots(w *world) { w.pools[poolA].refusals = []kamino.Refusal{{Code: "spot"}} }
+
+// joined: nodes of an older version join in the zone of the machines without a kubelet.
+func joined(w *world, n int) {
+	for i := range n {
+		name := fmt.Sprintf("a-older%d", i)
+		w.addMachine(poolA, name, artifactID(poolA, kamino.Version, "2026.03.05"))
+		w.nodes[name].Labels[zoneLabel], w.nodes[name].Created = theZone, w.now
 	}
 }
 

@@ -37,7 +37,12 @@ func TestWatchGoesOn(t *testing.T) {
 		t.Fatalf("%d nodes of %s were Ready, %d broke", ready, next, broken)
 	}
 	w.watchNext()
-	p := &proc{}
+	told := 0
+	p := &proc{tune: heard(func(ev kamino.Event) {
+		if ev.Kind == kamino.Warned && strings.Contains(ev.Message, "was older than 5m0s when the watch first saw it") {
+			told++
+		}
+	})}
 	w.spawn(p, func(ctx context.Context) {
 		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: next, Changed: true}}}
 		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: 30 * time.Minute, Proof: kamino.Proving{Budget: 5 * time.Minute}})
@@ -45,6 +50,9 @@ func TestWatchGoesOn(t *testing.T) {
 	w.wait()
 	if got := birth(w); p.err != nil || got != next {
 		t.Errorf("the watch ended %v; nodes boot from %s, want %s", p.err, got, next)
+	}
+	if told != 1 {
+		t.Errorf("%d warnings that nodes cannot be judged, want one", told)
 	}
 }
 
