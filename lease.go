@@ -211,6 +211,20 @@ const (
 	maxPast       = 20
 )
 
+// kept is the withdrawal of what is next that a watch wanted and that could not be made; nil: there
+// is none, or the version was promoted since.
+func kept(past []PastRun, next string) *PastRun {
+	for i, p := range past {
+		switch {
+		case p.Verb == VerbWithdraw && p.Step == InWatch && p.Withdrawn == next:
+			return &past[i]
+		case p.Failure == "" && p.Pointed == next:
+			return nil
+		}
+	}
+	return nil
+}
+
 // passed puts a run that has ended in front of the past ones.
 func (l *Ledger) passed(p PastRun) { l.Past = keepNewest(p, l.Past) }
 

@@ -374,6 +374,12 @@ func (e *Engine) withdrawLate(ctx context.Context, o overview, version string, l
 	bad := badBy(proof)
 	if _, err := e.WithdrawVersion(ctx, WithdrawOptions{Pool: string(o.id), Version: version, Reason: bad.Reason, nodes: bad.Nodes}); err != nil {
 		proof.Kept = true
+		if held := (*HeldError)(nil); !transient(err) && !errors.As(err, &held) { // else the next look tries again
+			why := cutText(strings.Join(append([]string{err.Error()}, Advice(err)...), ": "), maxFailure)
+			err = errors.Join(err, e.underLease(ctx, o.pool, nil, func(l *Lease) {
+				l.Ledger.passed(PastRun{Run: l.Holder, Ended: e.date(), Verb: VerbWithdraw, Withdrawn: version, Reason: bad.Reason, Step: InWatch, Failure: why})
+			}))
+		}
 		return errors.Join(proof, fmt.Errorf("withdraw version %s: %w", version, err))
 	}
 	return WithHint(proof, "the version is withdrawn: kamino status shows what the pool's next node boots from")

@@ -332,7 +332,10 @@ func (e *Engine) point(ctx context.Context, o overview, t target, bad []Artifact
 			out.ModelDiff = next.Diff
 		}
 	}
-	accepts := t.takesUntried() || t.verb == VerbPromote && t.nobody == nil && o.lease.Ledger.Trial != "" && o.lease.Ledger.Trial == t.name() // without a proof
+	accepts := t.takesUntried()
+	if l := o.lease.Ledger; t.verb == VerbPromote && t.nobody == nil && t.name() != "" {
+		accepts = accepts || l.Trial == t.name() || kept(l.Past, t.name()) != nil // without a proof, or in spite of its nodes
+	}
 	out.Changed = len(out.ModelDiff)+len(out.Bad)+len(out.Good)+len(t.unborn) > 0 || accepts
 	if dryRun || !out.Changed {
 		return out, nil

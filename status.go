@@ -61,6 +61,19 @@ type PoolStatus struct {
 	Hints    []string  `json:"hints,omitempty"` // what to do about that
 }
 
+// Kept is the withdrawal of the next image that a watch of its nodes wanted, and that could not be
+// made; nil where there is none, or the image was promoted since.
+func (s PoolStatus) Kept() *PastRun { return kept(s.Runs, s.Next) }
+
+// NotReady tells why the next image was to be withdrawn, and was not; "" where there is no Kept.
+func (s PoolStatus) NotReady() string {
+	past := s.Kept()
+	if past == nil {
+		return ""
+	}
+	return Plain(fmt.Sprintf("version %s %s; %s; if it is good all the same: %s", s.Next, past.Reason, past.Failure, HowToPromote(s.Name, s.Next)))
+}
+
 // NextRun is the next run of something in the cluster that starts runs, such as a CronJob.
 type NextRun struct {
 	By string     `json:"by,omitempty"` // a NodePrototype or a CronJob; "" where they could not be read

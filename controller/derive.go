@@ -28,7 +28,7 @@ type world struct {
 	hours      *window // whose sight that is
 	patchDue   bool    // nodes are to be patched before anything is decided
 	own        *run    // of this process, also one that has ended
-	unfit      unfit
+	warning    string  // of the watch of new nodes
 	retry      time.Duration
 	turn       bool // a donor may be taken
 }
@@ -223,9 +223,12 @@ func (d deriving) decide() {
 			why = "nodes are to be patched"
 		}
 		d.due(why)
-	case d.w.unfit.err != nil:
-		d.ready(metav1.ConditionFalse, v1alpha1.ReasonUnfit, kamino.Plain(d.w.unfit.err.Error())+": "+kamino.Hint(d.w.unfit.err))
+	case d.w.view.Status.Kept() != nil:
+		d.ready(metav1.ConditionFalse, v1alpha1.ReasonUnfit, d.w.view.Status.NotReady())
 	default:
+		if d.w.warning != "" {
+			why += "; " + kamino.Plain(d.w.warning)
+		}
 		d.ready(metav1.ConditionTrue, v1alpha1.ReasonUpToDate, why)
 		if next := d.v.status.Next; next != nil && next.Built != nil && d.w.maxAge > 0 && !d.p.Spec.Suspend {
 			due := next.Built.Add(d.w.maxAge + time.Second)

@@ -74,8 +74,13 @@ func TestDerive(t *testing.T) {
 		"nothing":                              {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.nothing() }, "UpToDate", "True", false, 0},
 		"nothing, suspended":                   {func(w *world, s *v1alpha1.NodePrototypeSpec) { w.nothing(); s.Suspend = true }, "UpToDate", "True", false, 0},
 		"nothing, but to patch":                {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.nothing(); w.patchDue = true }, "NeedsRun", "Unknown", true, 0},
-		"nothing, and new nodes are not Ready": {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.nothing(); w.unfit.err = errors.New("x") }, "NewNodesNotReady", "False", false, 0},
-		"due, and new nodes are not Ready":     {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.unfit.err = errors.New("x") }, "NeedsRun", "Unknown", true, 0},
+		"nothing, and new nodes are not Ready": {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.nothing(); w.kept() }, "NewNodesNotReady", "False", false, 0},
+		"due, and new nodes are not Ready":     {func(w *world, _ *v1alpha1.NodePrototypeSpec) { w.kept() }, "NeedsRun", "Unknown", true, 0},
+		"nothing, and it was promoted since": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
+			w.nothing()
+			w.kept()
+			w.view.Status.Runs = append([]kamino.PastRun{{Verb: kamino.VerbPromote, Pointed: "v"}}, w.view.Status.Runs...)
+		}, "UpToDate", "True", false, 0},
 		"old soon": {func(w *world, _ *v1alpha1.NodePrototypeSpec) {
 			w.nothing()
 			built := now.Add(-23 * time.Hour)
@@ -163,8 +168,25 @@ func (w *world) nothing() {
 	w.view.Plan = kamino.PoolPlan{Action: kamino.DoNothing, Why: []kamino.Verdict{{Code: "nothing", Text: "x"}}}
 }
 
+// kept: a watch found new nodes of what is next not Ready, and could not withdraw it.
+func (w *world) kept() {
+	w.view.Status.Next = "v"
+	w.view.Status.Runs = []kamino.PastRun{{Verb: kamino.VerbWithdraw, Step: kamino.InWatch, Withdrawn: "v", Reason: "x", Failure: "y"}}
+}
+
 func (w *world) hold(code string) {
 	w.view.Plan.Action, w.view.Plan.Held = kamino.DoNothing, []kamino.Verdict{{Code: code, Text: "x"}}
+}
+
+// TestWatchWarning: what the watch of new nodes cannot judge stands beside that all is well.
+func TestWatchWarning(t *testing.T) {
+	w := due()
+	w.nothing()
+	w.warning = "the watch of version v cannot judge node n"
+	v := derive(&v1alpha1.NodePrototype{}, w)
+	if ready := meta.FindStatusCondition(v.status.Conditions, v1alpha1.ConditionReady); ready.Status != "True" || ready.Message != "x; "+w.warning {
+		t.Errorf("%+v", ready)
+	}
 }
 
 // TestAge: the text of an age does not make the status another each day.

@@ -130,7 +130,7 @@ func (r *reconciler) look(ctx context.Context, p *v1alpha1.NodePrototype, opts k
 		}
 		return w, pool, nil
 	}
-	w.unfit = r.unfit(pool, w.view.Status.Next)
+	w.warning = r.warning(pool, w.view.Status.Next)
 	w.patchDue = p.Spec.Patch != nil && w.window.open && lastPatch(w).Before(patchedBy(w))
 	return w, pool, nil
 }
@@ -320,20 +320,14 @@ type watching struct {
 	prototype string // that asked for it
 	version   string
 	cancel    context.CancelFunc
-	unfit     unfit // how it ended
-}
-
-// unfit is why new nodes of a version are not Ready that is next all the same.
-type unfit struct {
-	err error // nil: they are, or are not watched
-	at  time.Time
+	warning   string // the last one
 }
 
 // watch has new nodes watched after a promotion by whomever, for as long as the spec says and is
 // left. A process that begins later goes on with it.
 func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world, pool kamino.PoolID, opts kamino.AutoOptions) {
 	st := w.view.Status
-	if spec.Watch == nil || st.Next == "" || w.view.Promoted.IsZero() {
+	if spec.Watch == nil || st.Next == "" || w.view.Promoted.IsZero() || st.Kept() != nil {
 		return
 	}
 	d, err := time.ParseDuration(string(*spec.Watch))
@@ -355,13 +349,22 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 	ctx, cancel := context.WithCancel(ctx)
 	r.watches[pool] = watching{prototype: name, version: st.Next, cancel: cancel}
 	promoted := kamino.PoolResult{Pool: pool, Name: st.Name, Result: &kamino.Result{Pool: pool, Version: st.Next, Changed: true}}
+	seen := *r.seen
+	seen.Report = func(ev kamino.Event) {
+		r.runs.report(ev)
+		if ev.Kind == kamino.Warned && ev.Step == kamino.InWatch {
+			r.warned(pool, st.Next, ev.Message)
+			r.runs.wake(name)
+		}
+	}
 	r.runs.busy.Go(func() {
 		defer cancel()
-		err := r.seen.Watch(ctx, []kamino.PoolResult{promoted}, kamino.Watching{For: left, Proof: opts.Proof})
+		err := seen.Watch(ctx, []kamino.PoolResult{promoted}, kamino.Watching{For: left, Proof: opts.Proof})
 		if err != nil && ctx.Err() == nil {
 			r.opts.Log.Error("watch of new nodes ended", "prototype", name, "version", st.Next, "error", err, "hint", kamino.Hint(err))
 			r.runs.ended(name, pool.Name(), nil, err)
-			if !r.judged(pool, st.Next, err) {
+			if proof := (*kamino.ProofError)(nil); !errors.As(err, &proof) { // a later pass watches it again
+				r.unwatch(pool, st.Next)
 				return
 			}
 		}
@@ -369,27 +372,28 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 	})
 }
 
-// judged says whether a watch ended by a verdict, and keeps that where the version is next all the
-// same. What could not be watched to the end, a later pass watches again.
-func (r *reconciler) judged(pool kamino.PoolID, version string, err error) bool {
+// warned keeps what the watch of a version warns of, as of nodes that it cannot judge.
+func (r *reconciler) warned(pool kamino.PoolID, version, what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	proof, one := (*kamino.ProofError)(nil), r.watches[pool]
-	is := errors.As(err, &proof)
-	switch {
-	case one.version != version:
-	case !is:
-		delete(r.watches, pool)
-	case proof.Kept:
-		one.unfit = unfit{err, r.seen.Clock.Now()}
+	if one := r.watches[pool]; one.version == version {
+		one.warning = what
 		r.watches[pool] = one
 	}
-	return is
 }
 
-// unfit is what the watch of the version that is next found. That of another one is over: named
+// unwatch forgets the watch of a version.
+func (r *reconciler) unwatch(pool kamino.PoolID, version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watches[pool].version == version {
+		delete(r.watches, pool)
+	}
+}
+
+// warning is that of the watch of the version that is next. The watch of another one is over: named
 // again, it is watched again.
-func (r *reconciler) unfit(pool kamino.PoolID, next string) unfit {
+func (r *reconciler) warning(pool kamino.PoolID, next string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one, on := r.watches[pool]
@@ -397,5 +401,5 @@ func (r *reconciler) unfit(pool kamino.PoolID, next string) unfit {
 		one.cancel()
 		delete(r.watches, pool)
 	}
-	return r.watches[pool].unfit
+	return r.watches[pool].warning
 }

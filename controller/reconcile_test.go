@@ -3,7 +3,6 @@ package controller
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -29,23 +28,21 @@ func (b barred) Nodes(context.Context) ([]kamino.Node, error) {
 	return nil, fmt.Errorf("list nodes: %w", kamino.ErrForbidden)
 }
 
-// TestUnfit: what the watch of a version found counts as long as that is next; named again later,
-// it is watched again.
-func TestUnfit(t *testing.T) {
-	bad := &kamino.ProofError{Version: "v2", Outcome: kamino.ProofFailed, Kept: true}
-	r := &reconciler{seen: &kamino.Engine{Clock: kamino.WallClock{}}, watches: map[kamino.PoolID]watching{"/pools/blue": {version: "v2", cancel: func() {}}}}
-	if !r.judged("/pools/blue", "v2", bad) || !errors.Is(r.unfit("/pools/blue", "v2").err, bad) {
-		t.Errorf("the verdict is lost: %+v", r.watches)
+// TestWarning: what the watch of a version warns of counts as long as that is next; named again
+// later, it is watched again.
+func TestWarning(t *testing.T) {
+	r := &reconciler{watches: map[kamino.PoolID]watching{"/pools/blue": {version: "v2", cancel: func() {}}}}
+	r.warned("/pools/blue", "v1", "of a former one")
+	r.warned("/pools/blue", "v2", "it cannot judge node n")
+	r.unwatch("/pools/blue", "v1")
+	if got := r.warning("/pools/blue", "v2"); got != "it cannot judge node n" {
+		t.Errorf("it says %q", got)
 	}
-	if got := r.unfit("/pools/blue", "v1"); got.err != nil {
-		t.Errorf("of another version: %+v", got)
+	if got := r.warning("/pools/blue", "v1"); got != "" {
+		t.Errorf("of another version it says %q", got)
 	}
 	if _, on := r.watches["/pools/blue"]; on {
 		t.Error("v2 would not be watched again")
-	}
-	r.watches["/pools/blue"] = watching{version: "v3", cancel: func() {}}
-	if withdrawn := (&kamino.ProofError{Version: "v3", Outcome: kamino.ProofFailed}); !r.judged("/pools/blue", "v3", withdrawn) || r.unfit("/pools/blue", "v3").err != nil {
-		t.Errorf("a version that was withdrawn: %+v", r.watches)
 	}
 }
 

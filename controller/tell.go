@@ -56,9 +56,6 @@ type told struct {
 // ended is not told: it may be their next try.
 func news(w world) []notify.Happening {
 	all, own := notify.Of(w.view.Status, w.now, notify.AwayLimit), w.own
-	if st := w.view.Status; w.unfit.err != nil {
-		all = append(all, notify.Unfit(st.Next, st.Name, w.unfit.at, w.unfit.err))
-	}
 	switch {
 	case own != nil && own.running:
 		return slices.DeleteFunc(all, func(h notify.Happening) bool { return !h.At.IsZero() })

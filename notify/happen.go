@@ -70,6 +70,9 @@ func Of(s kamino.PoolStatus, now time.Time, limit time.Duration) (all []Happenin
 	}
 	all = append(all, ofRuns(s, look)...)
 	slices.Reverse(all) // the ledger begins with the newest
+	if past := s.Kept(); past != nil {
+		add(Happening{Key: "unfit/" + s.Next, Reason: kamino.EventProofFailed, Warning: true, At: past.Ended, Text: unfit(s)})
+	}
 	if u := s.Unfinished; u != nil && !u.Away().IsZero() && now.Sub(u.Away()) >= limit {
 		add(Happening{Key: "away/" + u.Run + "/" + u.Donor, Reason: DonorAway, Warning: true, Type: "kamino restore --pool " + s.Name,
 			Text: fmt.Sprintf("donor %s of pool %s has been away since %s and is not back: run %s is at step %s", u.Donor, s.Name, u.Away().UTC().Format(time.RFC3339), u.Run, cmp.Or(u.Step, "lock"))})
@@ -143,10 +146,10 @@ func Failure(run, pool string, at time.Time, err error) Happening {
 	return Happening{Key: "failed/" + cmp.Or(run, fmt.Sprint(at.Unix())), Reason: RunFailed, Warning: true, Pool: pool, At: at, Text: text + said(err, longest-len(text)), Type: look}
 }
 
-// Unfit is that new nodes of a version are not Ready, and that it could not be withdrawn.
-func Unfit(version, pool string, at time.Time, err error) Happening {
-	text := fmt.Sprintf("new nodes of pool %s boot from version %s and are not Ready: ", pool, version)
-	return Happening{Key: "unfit/" + version, Reason: kamino.EventProofFailed, Warning: true, Pool: pool, At: at, Text: text + said(err, longest-len(text)), Type: "kamino status --pool " + pool + " -o wide"}
+// unfit tells that new nodes of what is next are not Ready, and why it was not withdrawn.
+func unfit(s kamino.PoolStatus) string {
+	past := s.Kept()
+	return cut(fmt.Sprintf("new nodes of pool %s boot from version %s and are not Ready: %s; %s", s.Name, s.Next, past.Reason, past.Failure))
 }
 
 // said is what an error says, and its hint where there is room.

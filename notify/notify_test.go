@@ -53,6 +53,8 @@ func TestOf(t *testing.T) {
 		"nobody knows":         {kamino.PoolStatus{Next: "v2", Runs: []kamino.PastRun{at(proof(kamino.ProofInconclusive), 1)}}, []string{"KaminoProofInconclusive failed/r1 Warning"}},
 		"withdrawn": {kamino.PoolStatus{Next: "v1", Runs: []kamino.PastRun{at(kamino.PastRun{Verb: kamino.VerbWithdraw, Withdrawn: "v2", Pointed: "v1", Reason: "2 of 3 new nodes"}, 1), at(done, 2),
 			at(kamino.PastRun{Version: "v1"}, 3)}}, []string{"KaminoWithdrawn withdrawn/r1 Warning"}},
+		"kept, though its new nodes are not Ready": {kamino.PoolStatus{Next: "v1", Runs: []kamino.PastRun{
+			at(kamino.PastRun{Verb: kamino.VerbWithdraw, Step: kamino.InWatch, Withdrawn: "v1", Failure: "there is none before it"}, 1)}}, []string{"KaminoProofFailed unfit/v1 Warning"}},
 		"rolled back":       {kamino.PoolStatus{Next: "v1", Runs: []kamino.PastRun{at(kamino.PastRun{Verb: kamino.VerbRollback, Pointed: "v1"}, 1)}}, []string{"KaminoWithdrawn withdrawn/r1 Warning"}},
 		"away":              {kamino.PoolStatus{Unfinished: away(time.Hour)}, []string{"KaminoDonorAway away/r/n1 Warning"}},
 		"away, as is usual": {kamino.PoolStatus{Unfinished: away(59 * time.Minute)}, nil},

@@ -227,6 +227,9 @@ func printPoolStatus(w io.Writer, p kamino.PoolStatus, wide bool) {
 	if p.Strayed != nil {
 		fmt.Fprintf(w, "Distrusted:\t%s; %s\n", p.Strayed, distrusted(p))
 	}
+	if why := p.NotReady(); why != "" {
+		fmt.Fprintf(w, "Not Ready:\tnew nodes: %s\n", why)
+	}
 	if warning := p.Models.Warning(); warning != "" {
 		fmt.Fprintf(w, "Warning:\t%s\n", warning)
 	}

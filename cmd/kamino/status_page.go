@@ -211,6 +211,9 @@ func poolNotices(p kamino.PoolStatus, now time.Time) (out []pageNotice) {
 	if p.Strayed != nil {
 		add(moodWarn, "new nodes did not boot from the next image", fmt.Sprintf("%s; %s", p.Strayed, distrusted(p)))
 	}
+	if why := p.NotReady(); why != "" {
+		add(moodBad, "new nodes are not Ready", why)
+	}
 	if warning := p.Models.Warning(); warning != "" {
 		add(moodWarn, "many models are in use", warning)
 	}

@@ -131,3 +131,35 @@ func TestWatchWithoutBirths(t *testing.T) {
 		}
 	}
 }
+
+// TestWatchKept: that new nodes of a version are not Ready which cannot be withdrawn stands in the
+// ledger, where every process finds it, until a person has promoted the version all the same.
+func TestWatchKept(t *testing.T) {
+	w := aged(1)
+	w.watchNext()
+	w.version("2026.03.09").sick = mute
+	for _, name := range []string{"2026.03.05", "2026.03.01", "2026.02.10", "2026.2.9"} {
+		w.version(name).Tags[kamino.TagBad] = "it is old"
+	}
+	p := &proc{}
+	w.spawn(p, func(ctx context.Context) {
+		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
+		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
+	})
+	w.after(time.Minute, func() { w.grow(w.pools[poolA], 5) })
+	w.wait()
+	kept := w.status(t).Kept()
+	if got := birth(w); got != "2026.03.09" || p.err == nil || kept == nil || kept.Withdrawn != got || !strings.Contains(kept.Reason, "not Ready within 5m0s") ||
+		!strings.Contains(kept.Failure, "no good version before 2026.03.09") || !strings.Contains(kept.Failure, "kamino rollback") {
+		t.Fatalf("%v; nodes boot from %s; the ledger says %+v", p.err, got, kept)
+	}
+	if back, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: "2026.03.09"}); err != nil || !back.Changed {
+		t.Errorf("%+v, %v", back, err)
+	}
+	if kept := w.status(t).Kept(); kept != nil {
+		t.Errorf("a person has promoted it, and the ledger still says %+v", kept)
+	}
+	if back, err := w.promote(kamino.PromoteOptions{Pool: "a", Version: "2026.03.09"}); err != nil || back.Changed {
+		t.Errorf("once more: %+v, %v", back, err)
+	}
+}
