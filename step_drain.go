@@ -15,6 +15,7 @@ type emptying struct {
 	emptied  time.Time // when no pod was left that had to leave
 	// surveyless: the donor cannot be looked at beside its pods.
 	surveyless bool
+	served     bool // no pod that looks at the donor beside its pods is of a former process
 	unasked    bool // the donor's mark was seen before any seal pod was asked for
 	listing    bool // this process has asked the donor for its packages
 	listed     bool // they are compared, or are not known before the seal
@@ -271,6 +272,9 @@ func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read the inventory's pod: %w", err)
 	}
+	if next, found := r.askAgain(pod); found {
+		return next, nil
+	}
 	switch {
 	case !pod.Exists:
 		return act(ActSurvey, lookAtTheFiles, func(ctx context.Context) error { return r.beginSurvey(ctx, n) }).then("the inventory of the donor's files", 0), nil
@@ -309,8 +313,18 @@ func (r *Run) serving(ctx context.Context) (n Node, left bool, err error) {
 	return n, false, nil
 }
 
+// askAgain removes the pod that refused the node for the former process of an adopted run: a person
+// may have mended since what it tells.
+func (r *Run) askAgain(pod AgentPod) (Next, bool) {
+	if !r.held.adopted || r.empty.served || !pod.Failed && !pod.Refused {
+		return Next{}, false
+	}
+	return r.removePods("remove the pod that examined the node for the former process, to examine it again"), true
+}
+
 // beginSurvey asks for the inventory. A cluster that admits no such pod is no reason to stay away.
 func (r *Run) beginSurvey(ctx context.Context, n Node) error {
+	r.empty.served = true
 	err := r.engine.Cluster.StartAgent(ctx, n, TaskInventory, r.sealOrder())
 	if errors.Is(err, ErrUnsupported) {
 		r.withoutSurvey(err.Error())
@@ -334,11 +348,16 @@ func (r *Run) lookCheck(ctx context.Context) (Next, error) {
 		return done(upgradeChecks), nil
 	}
 	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskCheck)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Next{}, fmt.Errorf("read the pod that checks the node: %w", err)
+	}
+	if next, found := r.askAgain(pod); found {
+		return next, nil
+	}
+	switch {
 	case !pod.Exists:
 		return act(ActCheck, "check that the node's packages can be upgraded", func(ctx context.Context) error {
+			r.empty.served = true
 			err := r.engine.Cluster.StartAgent(ctx, n, TaskCheck, r.patchOrder(TaskCheck, ""))
 			if errors.Is(err, ErrUnsupported) {
 				r.leaveToUpgrade(err.Error())

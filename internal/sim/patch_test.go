@@ -175,6 +175,22 @@ var patchStories = []struct {
 		}
 		return ""
 	}},
+	{"what a check refused is checked again where another process goes on, and the node is mended since", func() string {
+		for at := 1; ; at++ {
+			w, o := aged(1), patchOptions()
+			o.Pool, o.Donor = "", "a-0"
+			m := w.machineOf(w.nodes["a-0"])
+			m.halfWay = true
+			if p := w.patched(o, fault{kind: worlds.KillAfter, at: at}); !p.crashed {
+				return ""
+			}
+			m.halfWay = false
+			p := w.patched(o)
+			if wrong := w.over(); wrong != "" || p.err != nil || p.out.Nodes[0].Signed == "" {
+				return fmt.Sprintf("killed after call %d: %v, %s", at, p.err, wrong)
+			}
+		}
+	}},
 	{"a refusal after a node was patched does not end as one before any was", func() string {
 		w := aged(1)
 		o := patchOptions()

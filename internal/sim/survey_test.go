@@ -33,6 +33,24 @@ func TestRefusedBeforeDrain(t *testing.T) {
 	w.sound(t)
 }
 
+// TestRefusedForAnother: what the inventory refused is looked at again where another process goes
+// on with the run, and the disk is mended since.
+func TestRefusedForAnother(t *testing.T) {
+	for at := 1; ; at++ {
+		w := aged(1)
+		m := w.machineOf(w.nodes["a-0"])
+		m.fate = worlds.DiskIsRefused
+		if p := w.update(options("a-0"), fault{kind: worlds.KillAfter, at: at}); !p.crashed {
+			return
+		}
+		m.fate = worlds.Healthy
+		if p := w.update(options("a-0")); p.err != nil {
+			t.Errorf("killed after call %d: %v", at, p.err)
+		}
+		w.sound(t)
+	}
+}
+
 // TestInventoryFailed: an image that cannot be pulled now may come right by itself, and is no
 // refusal.
 func TestInventoryFailed(t *testing.T) {
