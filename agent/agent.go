@@ -41,11 +41,11 @@ import (
 	"kamino.dev/kamino/boot"
 )
 
-// Version is this program's, as its main knows it.
+// Version is the version of this program; main sets it.
 var Version = "dev"
 
-// Yield makes the process the last to be served on a machine that still works. Its main sets it:
-// the process is not a verb's where a test runs one.
+// Yield lowers the priority of the whole process below that of the node's pods. main sets it: a
+// test that runs a verb must keep its own.
 var Yield = func() error { return nil }
 
 // Exit codes.
@@ -147,7 +147,7 @@ type env struct {
 	newHost func(live bool) host.Host
 	inHost  func(ctx context.Context, stdout, stderr io.Writer, name string, args ...string) error
 	look    func(ctx context.Context, o capture.Options) (*boot.Capture, error)
-	// interruptAfter is a rule behind which a seal stops dead; only tests set it.
+	// interruptAfter names the rule after which a seal stops dead; only tests set it.
 	interruptAfter string
 }
 

@@ -19,13 +19,14 @@ const (
 	perInstance = "var/lib/cloud/instance/sem"
 	// recordGenericWithin bounds how long the donor's seal waits for a record that no image needs.
 	recordGenericWithin = 30 * time.Second
-	// clockMost is how far the clock may have been set since the kernel started: one that was hours
-	// behind makes a first boot of any other.
+	// clockMost is how far the clock may have been set since the kernel started: with a clock that
+	// was hours behind, any boot looks like the first.
 	clockMost = time.Minute
 )
 
 // recordGeneric notes the timing of this boot for the receipt, before the seal stops anything, if
-// it is the boot of a generic machine: with that clones are compared. A seal is as good without.
+// it is the boot of a generic machine: with that clones are compared. The seal does not depend on
+// it.
 func (v *sealVerb) recordGeneric(ctx context.Context, d *disk.Disk) {
 	ctx, cancel := context.WithTimeout(ctx, recordGenericWithin)
 	defer cancel()

@@ -138,7 +138,7 @@ func (v *patchVerb) local() patch.Node {
 	}}
 }
 
-// here patches the machine on which this process runs, and tells.
+// here patches the machine on which this process runs, and reports.
 func (v *patchVerb) here(ctx context.Context) error {
 	report, err := v.local().Patch(ctx, v.policy)
 	if err != nil {
@@ -291,7 +291,7 @@ func (v *patchVerb) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The manager's own end comes first; RuntimeMaxSec is for one that ignores it.
+	// The package manager is ended first; RuntimeMaxSec is for one that does not end.
 	args := []string{"--unit=" + v.unit(), "--description=Kamino: patch for run " + v.run, "--collect", "--no-block",
 		"--property=KillMode=mixed", fmt.Sprintf("--property=RuntimeMaxSec=%d", int((v.policy.Limit() + 10*time.Minute).Seconds())),
 		"--property=ExecStopPost=-/" + dir + "/kamino-agent patch --root=/ --run=" + v.run + " --hold", "--property=ExecStopPost=/bin/rm -rf /" + dir, "--setenv=" + nonceEnv + "=" + v.nonce, "--setenv=" + patch.PolicyEnv + "=" + string(policy),

@@ -139,7 +139,7 @@ func (v *sealVerb) options(ctx context.Context, d *disk.Disk) (seal.Options, err
 	o := seal.Options{Run: v.run, Nonce: v.nonce, Donor: v.donor, Config: config, FirstBoot: config.FirstBoot, Join: config.Join, Agent: Version, Now: time.Now, Log: v.log, InterruptAfter: v.interruptAfter}
 	o.Facts = seal.Facts{Host: cmp.Or(v.host, d.Text("etc/hostname")), VMID: platform.SMBIOS(d), MachineID: d.Text("etc/machine-id")}
 	if receipt, ok, _ := seal.ReadReceipt(d); ok {
-		// After the seal the disk no longer knows; its receipt does.
+		// A sealed disk has lost them; its receipt has them.
 		o.Facts.Host, o.Facts.VMID = cmp.Or(o.Facts.Host, receipt.Donor), cmp.Or(receipt.VMID, o.Facts.VMID)
 	}
 	switch {
@@ -260,7 +260,7 @@ func (v *sealVerb) work(ctx context.Context, d *disk.Disk, node *nodeapi.Client,
 	return seal.Seal(ctx, d, o)
 }
 
-// reach makes sure that the receipt can be told, before there is one.
+// reach checks, before there is a receipt, that it can be reported.
 func reach(ctx context.Context, node *nodeapi.Client) error {
 	if node == nil {
 		return nil
@@ -302,7 +302,8 @@ func (v *sealVerb) finish(ctx context.Context, d *disk.Disk, h host.Host, node *
 	return h.PowerOff(ctx)
 }
 
-// tellPackages comes before the receipt, upon which the run goes on, and never keeps it.
+// tellPackages runs before the receipt is reported, with which the run continues; its failure does
+// not hold the receipt back.
 func (v *sealVerb) tellPackages(ctx context.Context, d *disk.Disk, node *nodeapi.Client, r seal.Receipt) error {
 	text, err := listPackages(d, r.Run, r.Nonce)
 	if err != nil {
@@ -313,8 +314,8 @@ func (v *sealVerb) tellPackages(ctx context.Context, d *disk.Disk, node *nodeapi
 	return node.Annotate(ctx, map[string]string{packagesAnnotation: text})
 }
 
-// lost is for what fails behind the point of no return: this machine has no identity to run under
-// any more. It goes off without its receipt being told, so no snapshot is taken; started again it
+// lost is for a failure after the point of no return: this machine has no identity to run under any
+// more. It is switched off without reporting its receipt, so no snapshot is taken; started again it
 // comes back as the first clone, or, where the receipt was not written, as the donor.
 func (v *sealVerb) lost(ctx context.Context, h host.Host, node *nodeapi.Client, err error) error {
 	var boot *seal.NeedsBoot

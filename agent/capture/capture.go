@@ -55,9 +55,9 @@ const (
 	// DefaultDir is where the agent keeps its records: one file BOOT-ID.json a boot.
 	DefaultDir  = "/var/lib/kamino/boots"
 	defaultKeep = 10
-	// A look costs a tenth of a second of a machine that has better things to do: of one that just
-	// starts kubelet, above all. Early looks find units that systemd soon forgets; late ones only
-	// wait, for what the journal keeps.
+	// A look costs a tenth of a second of processor time, on a machine that may be starting
+	// kubelet. Early looks find units that systemd soon forgets; late ones only wait, for what the
+	// journal keeps.
 	firstPause, longestPause = 10 * time.Second, 30 * time.Second
 	// kubelet tells of a pod's start seconds after its containers', or never: of pods that ran
 	// before a reboot it does not (Kubernetes 1.36,

@@ -162,7 +162,7 @@ func (m *Machine) mend() error {
 func (m *Machine) readOwner(v *verdict) error {
 	if data, err := m.Disk.ReadFile(vmPath, disk.Small); err == nil {
 		if err := json.Unmarshal(data, &v.owner); err != nil {
-			// A torn record proves nothing: another machine, then, which is safe.
+			// A torn record proves nothing, and to take this for another machine is safe.
 			m.Log.Warn("the record of the machine is unreadable; treating this as another one", "error", err)
 			v.owner = owner{}
 		}

@@ -55,7 +55,7 @@ func Code(err error) int {
 // System is the running machine.
 type System struct {
 	// Most bounds a command whose caller set no deadline; zero: five minutes. One that hangs must
-	// end a first boot with an error, which is told and tried again, not hold it up for good.
+	// fail the first boot, which reports the error and tries again, and not hold it up for ever.
 	Most time.Duration
 }
 

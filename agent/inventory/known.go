@@ -52,7 +52,8 @@ func (k Known) Validate() error {
 	return nil
 }
 
-// allow keeps what all of it is, and moves what the policy allows from the unknown to the allowed.
+// allow keeps all unknown files as Unexplained, and moves what the policy allows from the unknown
+// to the allowed.
 func (r *Result) allow(known []Known) {
 	r.Unexplained = r.Unknown
 	exact, globs := map[string][]Known{}, []Known{}

@@ -44,8 +44,8 @@ type File struct {
 	Unit string
 }
 
-// Render turns the document into files for this machine. Everything that can be wrong with it is
-// wrong before the first file is written. first asks for the join credential as well; a running
+// Render turns the document into files for this machine. Whatever is wrong with it is
+// found before the first file is written. first asks for the join credential as well; a running
 // node has its own. With host.Idle nothing is executed: a kubelet is taken for the wanted version,
 // and join.command is an error (host.ErrIdle).
 func Render(ctx context.Context, d *disk.Disk, h host.Host, c *NodeConfig, first bool) ([]File, error) {

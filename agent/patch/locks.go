@@ -48,7 +48,8 @@ func (n Node) locked() (name string, process int32) {
 	return "", 0
 }
 
-// saysLocked knows the words of managers that do not wait: apt's and unattended-upgrade's.
+// saysLocked recognises what managers print that do not wait for a lock: apt and
+// unattended-upgrade.
 func saysLocked(text string) bool {
 	for _, words := range []string{"Could not get lock", "Unable to acquire the dpkg frontend lock", "Unable to lock directory", "Cache lock can not be acquired",
 		"Lock file is already taken"} {

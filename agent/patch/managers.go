@@ -194,7 +194,7 @@ func (unattended) run(ctx context.Context, n Node, _ Policy, out io.Writer) erro
 	return nil
 }
 
-// dnf is of Fedora, its enterprise kin and Amazon Linux 2023.
+// dnf is the manager of Fedora, Red Hat Enterprise Linux and Amazon Linux 2023.
 type dnf struct{}
 
 func (dnf) check(n Node, p Policy) error {
@@ -234,9 +234,9 @@ func (dnf) run(ctx context.Context, n Node, p Policy, out io.Writer) error {
 	return nil
 }
 
-// needsRestarting is dnf's word on a reboot: the program of yum-utils, which few nodes have, or
-// dnf's own command, without a look at the repositories. Its exit code 1 is that of plain errors,
-// too: only the text tells
+// needsRestarting asks dnf whether a reboot is needed: the program of yum-utils, which few nodes
+// have, or dnf's own command, without a look at the repositories. Its exit code 1 is that of plain
+// errors, too: only the text tells
 // (https://dnf-plugins-core.readthedocs.io/en/latest/needs_restarting.html; dnf5 is unverified).
 func (n Node) needsRestarting(ctx context.Context) string {
 	words := []string{"LC_ALL=C", "dnf", "-C", "needs-restarting", "-r"}
@@ -254,7 +254,7 @@ func (n Node) needsRestarting(ctx context.Context) string {
 	return ""
 }
 
-// command is the operator's own.
+// command is the operator's own program, CommandPath.
 type command struct{}
 
 func (command) check(n Node, p Policy) error {

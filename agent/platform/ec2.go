@@ -149,7 +149,7 @@ func (c *EC2) once(ctx context.Context, path string) ([]byte, error) {
 	return nil, &Status{c.Endpoint + path, http.StatusRequestTimeout, "the metadata service refuses the token that it has just given"}
 }
 
-// tooFar tells a request for a token that was taken and never answered: the answer has a limit of
+// tooFar explains a request for a token that was sent and never answered: the answer has a limit of
 // hops, by default one, and the network of a pod is the second
 // (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceMetadataOptionsRequest.html).
 func tooFar(err error) error {

@@ -81,7 +81,7 @@ func view[T any](d *disk.Disk, name string, read func(root *bucket) (T, error)) 
 	return out, nil
 }
 
-// openDatabase waits for nobody where a user has put a pipe.
+// openDatabase does not block where a user has put a pipe.
 func openDatabase(d *disk.Disk, name string) (*os.File, error) {
 	f, err := d.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

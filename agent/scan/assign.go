@@ -295,7 +295,7 @@ func commandPassword(data []byte, at int) []byte {
 var placeholder = regexp.MustCompile(`(?i)^[<$%{@&*(\[~]|\$\{|\$\(|\{\{|<[a-z_ -]+>|%[sdv(]|%\{|\.\.\.|…|x{4}|\*{3}|^0+$|^1234|changeme|change[-_ ]me|replace[-_ ]?me|example|placeholder|redacted|dummy|` +
 	`insert[-_ ]|your[-_ ]?|^(?:my|the|some|a)?[-_]?(?:pass(?:word|wd|phrase)?|pwd|pw|secret|token|key|credentials?|user(?:name)?|none|null|nil|true|false|yes|no|empty|undefined|default|foo|bar|baz|test|hidden|secure|required|optional)\d{0,3}$`)
 
-// Splunk and Junos write what they obfuscated so.
+// How Splunk and Junos write obfuscated values.
 var obfuscated = regexp.MustCompile(`^\$[1-9]\$[A-Za-z0-9+/=]{8,}$`)
 
 func isPlaceholder(value string) bool {

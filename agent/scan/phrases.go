@@ -41,7 +41,7 @@ var shortOption = regexp.MustCompile(`^ -p ["']?([A-Za-z0-9!@#%^&*+?~_-]{8,64})(
 // Programs whose -p is no password, and takes a name.
 var notLogins = []string{"mkdir", "cp", "install", "rsync", "unzip", "patch", "tar", "mktemp", "ls", "scp", "git", "ssh-keygen", "systemctl", "journalctl", "modprobe", "cargo", "make", "perl"}
 
-// optionPassword is what a command line says behind -p, where nobody would call a thing so.
+// optionPassword is the value after -p on a command line, if nobody would name a thing like that.
 func optionPassword(data []byte, at int) []byte {
 	part := shortOption.FindSubmatch(data[at:min(at+128, len(data))])
 	if part == nil || commented(data, at) || !mixed(string(part[1])) || !scattered.MatchString(string(part[1])) || isPlaceholder(string(part[1])) {

@@ -25,8 +25,8 @@ const (
 
 // Whether the client credential that kubelet uses is the donor's own or the cluster's.
 const (
-	// JoinAuto is JoinFresh if the credential is the node's own; of another one somebody has to say
-	// it.
+	// JoinAuto is JoinFresh if the credential is the node's own; otherwise somebody has to say
+	// which it is.
 	JoinAuto = "auto"
 	// JoinKeep: the nodes share one credential, as aks-engine's do; it travels in the image.
 	JoinKeep = "keep"

@@ -5,7 +5,7 @@ import "path"
 // keeps are the units that go on while a donor is sealed; everything else is stopped, because what
 // runs writes: logs, state, the donor's name. Patterns of path.Match. None of them writes to the
 // disk of itself while nobody asks it to; what one does write after the scan is scanned again
-// before the receipt is told.
+// before the receipt is reported.
 var keeps = []struct{ unit, why string }{
 	{"kamino-seal-*.service", "the seal itself, and what systemd starts when it is killed"},
 	{"init.scope", "systemd: whoever stops units needs it, and so does a seal that is given up"},
@@ -15,7 +15,7 @@ var keeps = []struct{ unit, why string }{
 	{"dbus.service", "network services end without it, and systemd refuses to stop it (RefuseManualStop)"},
 	{"dbus-broker.service", "as dbus.service"},
 	{"dbus.socket", "as dbus.service"},
-	// The receipt is told to the API server, over the network that the node has.
+	// The receipt is reported to the API server, over the network that the node has.
 	{"systemd-networkd*", "the network: its leases are in memory"},
 	{"systemd-resolved*", "names; it has no state on the disk"},
 	{"NetworkManager.service", "the network; a lease that it renews after the scan is found by the second one"},

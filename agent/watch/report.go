@@ -86,7 +86,7 @@ func (w *Watcher) Freshness(ctx context.Context) {
 	}
 }
 
-// freshness writes the annotation, unless it says what is true.
+// freshness writes the annotation, unless it is up to date.
 func (w *Watcher) freshness(ctx context.Context, told inventory.Facts) (inventory.Facts, error) {
 	_, facts, err := inventory.Packages(w.Disk)
 	if err != nil || facts == told {

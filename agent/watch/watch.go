@@ -99,7 +99,7 @@ func (w *Watcher) Once(ctx context.Context) error {
 	}
 	if doc.Hash() == state.Hash || doc.Hash() == state.Refused {
 		if !w.told {
-			w.tell(ctx, state) // the first boot's, or one of which the API server did not hear
+			w.tell(ctx, state) // the first boot's, or one that could not be reported
 		}
 		return nil
 	}
