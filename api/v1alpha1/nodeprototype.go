@@ -66,7 +66,7 @@ type NodePrototypeSpec struct {
 	// MaxImageAge is the age at which an image is rebuilt even if no node was patched since, for
 	// instance 720h. Without it, an image is rebuilt only once a node was patched.
 	//
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h')",message="an image is at least one hour old before it is rebuilt"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[smh])+$') && duration(self) >= duration('1h')",message="use hours, minutes and seconds, at least 1h, for instance 720h for 30 days"
 	// +optional
 	MaxImageAge *Duration `json:"maxImageAge,omitempty"`
 	// Select says which nodes may be donors.
@@ -99,15 +99,15 @@ type NodePrototypeSpec struct {
 	// Watch is how long new nodes are watched after a promotion. Where two of the first three, or
 	// more than a fifth of at least five, are not Ready in time, the image is withdrawn.
 	//
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('168h')",message="watch new nodes for at most 168h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[smh])+$') && duration(self) <= duration('168h')",message="use hours, minutes and seconds, at most 168h, for instance 24h or 90m"
 	// +optional
 	Watch *Duration `json:"watch,omitempty"`
 }
 
-// Duration is a length of time as Go writes it, for instance 90s, 10m or 1h30m.
+// Duration is in hours, minutes and seconds, for instance 90s, 1h30m or 720h; CEL knows no days.
+// A rule of each field checks it, since the message of a pattern would not say what to write.
 //
 // +kubebuilder:validation:Type=string
-// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 // +kubebuilder:validation:MaxLength=32
 type Duration string
 
@@ -160,6 +160,7 @@ type Signal string
 type Select struct {
 	// MinReady is how long a donor must have been Ready.
 	//
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[smh])+$')",message="use hours, minutes and seconds, for instance 48h for two days or 90m"
 	// +optional
 	MinReady *Duration `json:"minReady,omitempty"`
 	// MinCandidates is how many nodes must be candidates; with fewer, no run starts.
@@ -230,14 +231,14 @@ type Prove struct {
 	Mode ProveMode `json:"mode,omitempty"`
 	// Bake is how long a canary is watched once its node is Ready.
 	//
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="watch a canary for at most 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+[smh])+$') && duration(self) <= duration('24h')",message="use hours, minutes and seconds, at most 24h, for instance 10m or 0s"
 	// +kubebuilder:default="10m"
 	// +optional
 	Bake *Duration `json:"bake,omitempty"`
 	// BootBudget is the time for a machine that runs to become a Ready node, for instance 10m; or a
 	// factor of what the pool's canaries usually take, for instance 2x.
 	//
-	// +kubebuilder:validation:Pattern=`^(([0-9]+(s|m|h))+|[0-9]{1,3}(\.[0-9]{1,2})?x)$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([0-9]+[smh])+|[0-9]{1,3}([.][0-9]{1,2})?x)$')",message="use minutes and seconds, for instance 10m, or a factor, for instance 2x"
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:default="10m"
 	// +optional

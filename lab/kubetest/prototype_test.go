@@ -96,12 +96,14 @@ func TestPrototypeValidation(t *testing.T) {
 		"no time of a day":    {`{pool: p, window: {start: "24:00", end: "01:00"}}`, "spec.window.start"},
 		"no day":              {`{pool: p, window: {start: "23:00", end: "01:00", days: [Monday]}}`, "Unsupported value: \"Monday\""},
 		"a day twice":         {`{pool: p, window: {start: "23:00", end: "01:00", days: [Mon, Mon]}}`, "Duplicate value"},
-		"no duration":         {`{pool: p, maxImageAge: 30d}`, "spec.maxImageAge"},
-		"young image":         {`{pool: p, maxImageAge: 10m}`, "at least one hour old"},
-		"long bake":           {`{pool: p, prove: {bake: 25h}}`, "watch a canary for at most 24h"},
-		"long watch":          {`{pool: p, watch: 169h}`, "watch new nodes for at most 168h"},
+		"days":                {`{pool: p, maxImageAge: 30d}`, "use hours, minutes and seconds, at least 1h, for instance 720h for 30 days"},
+		"days of readiness":   {`{pool: p, select: {minReady: 2d}}`, "for instance 48h for two days"},
+		"a number":            {`{pool: p, watch: "90"}`, "use hours, minutes and seconds"},
+		"young image":         {`{pool: p, maxImageAge: 10m}`, "at least 1h"},
+		"long bake":           {`{pool: p, prove: {bake: 25h}}`, "at most 24h"},
+		"long watch":          {`{pool: p, watch: 169h}`, "at most 168h"},
 		"unknown proof":       {`{pool: p, prove: {mode: canary}}`, "spec.prove.mode"},
-		"budget":              {`{pool: p, prove: {bootBudget: fast}}`, "spec.prove.bootBudget"},
+		"budget":              {`{pool: p, prove: {bootBudget: 1:5x}}`, "for instance 10m, or a factor, for instance 2x"},
 		"probe of nothing":    {`{pool: p, prove: {mode: None, probe: x}}`, "a probe has no effect where nothing is proved"},
 		"manual in the pool":  {`{pool: p, promote: Manual, prove: {mode: Pool}}`, "a version is promoted before it is proved"},
 		"unknown promotion":   {`{pool: p, promote: auto}`, "spec.promote"},
@@ -111,7 +113,7 @@ func TestPrototypeValidation(t *testing.T) {
 		"no candidates":       {`{pool: p, select: {minCandidates: 0}}`, "spec.select.minCandidates"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := all.Create(t.Context(), prototype(t, "bad", tt.spec), dry); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := all.Create(t.Context(), prototype(t, "bad", tt.spec), dry); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "duration(") {
 				t.Errorf("error is %v, want one with %q", err, tt.want)
 			}
 		})
