@@ -402,7 +402,7 @@ func (k *keeper) test() {
 	go func() {
 		test := action.NewReleaseTesting(k.helm())
 		test.Timeout = 2 * time.Minute
-		_, err := test.Run(keeperRelease)
+		_, err := test.Run(k.release)
 		done <- err
 	}()
 	said := k.hook("test")

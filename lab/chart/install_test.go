@@ -52,11 +52,12 @@ func (k *keeper) webIdentity(account string) map[string]string {
 		"AWS_ENDPOINT_URL_STS": k.lab.Endpoint}
 }
 
-// released are the values that charts of a release have of themselves (release/dist tests that).
+// released are the values that charts of a release have of themselves (release/dist tests that),
+// and one with which pods fit on no node: the test is their kubelet.
 var released = map[string][]string{
 	"kamino-base": {"sealImages={" + lab.SealImage + "}"},
 	"vmss-prototype": {"kamino.container.imageRegistry=registry.invalid", "kamino.container.imageRepository=kamino",
-		"kamino.container.imageHash=" + strings.Repeat("2b", 32), "kamino.container.sealImage=" + lab.SealImage},
+		"kamino.container.imageHash=" + strings.Repeat("2b", 32), "kamino.container.sealImage=" + lab.SealImage, "kamino.nodeSelector.nowhere=x"},
 }
 
 // helmCommands are those of a section of docs/install.md, each a list of words.
@@ -143,13 +144,14 @@ func TestInstall(t *testing.T) {
 			t.Cleanup(l.Stop)
 			k := &keeper{T: t, lab: l, release: "nightly"}
 			commands := helmCommands(t, section)
-			if len(commands) != 2 {
-				t.Fatalf("the page has %d commands of Helm, want those for the cluster and for the nightly run: %q", len(commands), commands)
+			if len(commands) != 3 || strings.Join(commands[2], " ") != "test nightly -n kamino --timeout 15m" {
+				t.Fatalf("the page has %d commands of Helm, want those for the cluster, the nightly run and its test: %q", len(commands), commands)
 			}
 			k.install(commands[0])
 			k.reinstall(commands[0])
 			k.install(commands[1])
 			k.patched()
+			k.test()
 			k.night()
 			job := k.pods("run", 1)[0]
 			run := k.start(job, "--minimum-ready-time", "0s", "--grace-period", "1s", "--poll-interval", "100ms", "--autoscaler-settle", "100ms", "--prove-for", "0s")
@@ -199,8 +201,7 @@ func (k *keeper) patched() {
 	}
 }
 
-// night is "kubectl create job --from" of the release's CronJob. Its pod fits on no node: the test
-// is its kubelet.
+// night is "kubectl create job --from" of the release's CronJob.
 func (k *keeper) night() {
 	k.Helper()
 	var found batchv1.CronJob
@@ -216,7 +217,6 @@ func (k *keeper) night() {
 		return ""
 	})
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: found.Name + "-now", Labels: found.Spec.JobTemplate.Labels}, Spec: found.Spec.JobTemplate.Spec}
-	job.Spec.Template.Spec.NodeSelector = map[string]string{"nowhere": "x"}
 	if _, err := k.lab.Client.BatchV1().Jobs(namespace).Create(k.Context(), job, metav1.CreateOptions{}); err != nil {
 		k.Fatal(err)
 	}

@@ -55,8 +55,8 @@ func typed(t *testing.T, command, release string, made []*unstructured.Unstructu
 		if bad := validation.IsDNS1123Label(job); !has("CronJob", name) || len(bad) > 0 || len(words) != 7 {
 			t.Errorf("%s: there is no such CronJob, or the name is bad: %v", command, bad)
 		}
-	case strings.HasPrefix(command, "kubectl -n "+namespace+" logs -f job/"):
-		if !has("Job", strings.TrimPrefix(words[5], "job/")) || len(words) != 6 {
+	case strings.HasPrefix(command, "kubectl -n "+namespace+" logs "):
+		if job, ok := strings.CutPrefix(words[len(words)-1], "job/"); !ok || !has("Job", job) {
 			t.Errorf("%s: there is no such Job", command)
 		}
 	case strings.HasPrefix(command, "kubectl -n "+namespace+" get jobs -l "):
@@ -69,6 +69,10 @@ func typed(t *testing.T, command, release string, made []*unstructured.Unstructu
 		}
 	case command == "kubectl -n kamino-system get leases -l app.kubernetes.io/managed-by=kamino":
 	case command == "helm upgrade base CHART -n default --set 'sealImages={REGISTRY/NAME@sha256:DIGEST}'":
+	case command == "helm test "+release+" -n "+namespace+" --timeout 15m":
+		if !slices.ContainsFunc(made, func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["helm.sh/hook"] == "test" }) {
+			t.Errorf("%s: the release has no test", command)
+		}
 	case command == "helm uninstall "+release+" -n "+namespace+" --timeout 45m":
 	default:
 		t.Errorf("%s: nothing is known of this command", command)

@@ -234,7 +234,12 @@ metadata:
     helm.sh/hook: {{ $.hook }}
     helm.sh/hook-delete-policy: before-hook-creation{{ if ne $.hook "test" }},hook-succeeded{{ end }}
 spec:
-  backoffLimit: {{ if eq $.hook "test" }}0{{ else }}3{{ end }}
+  {{- if eq $.hook "test" }}
+  backoffLimit: 0
+  ttlSecondsAfterFinished: 259200 # helm uninstall does not delete it
+  {{- else }}
+  backoffLimit: 3
+  {{- end }}
   template:
     metadata:
       labels:

@@ -119,11 +119,21 @@ targetNode: {{ . | quote }}
 - --resource-group
 - {{ . | quote }}
 {{- end }}
-{{- if .restores }}
+{{- if eq (.hook | default "") "restore" }}
 - restore
 - --end-jobs-of
-- {{ .restores | quote }}
+- {{ .release | quote }}
 {{- include "kamino.gallery" . }}
+{{- else if and .hook (include "kamino.acts" .) }}
+- doctor
+{{- if .targetNode }}
+- --target-node
+- {{ .targetNode | quote }}
+{{- else }}
+{{- include "kamino.pool" . }}
+{{- include "kamino.selectArgs" .auto }}
+{{- end }}
+{{- include "kamino.runArgs" . }}
 {{- else if eq $command "status" }}
 - status
 {{- include "kamino.gallery" . }}
@@ -132,16 +142,23 @@ targetNode: {{ . | quote }}
 - --target-node
 - {{ .targetNode | quote }}
 {{- include "kamino.runArgs" . }}
+{{- include "kamino.jobArgs" . }}
 {{- else }}
 - --log-prefix
 - auto-update
 - auto-update
+{{- include "kamino.pool" . }}
+{{- include "kamino.runArgs" . }}
+{{- include "kamino.jobArgs" . }}
+{{- include "kamino.selectArgs" .auto }}
+{{- include "kamino.autoArgs" .auto }}
+{{- end }}
+{{- end }}
+
+{{- define "kamino.pool" }}
 {{- if ne (upper .targetVMSS) "ALL" }}
 - --target-vmss
 - {{ .targetVMSS | quote }}
-{{- end }}
-{{- include "kamino.runArgs" . }}
-{{- include "kamino.autoArgs" .auto }}
 {{- end }}
 {{- end }}
 
@@ -157,12 +174,20 @@ targetNode: {{ . | quote }}
 {{ .prove.mode | default "canary" }}
 {{- end }}
 
-{{- define "kamino.runArgs" }}
-{{- include "kamino.gallery" . }}
+{{/* What doctor does not take. */}}
+{{- define "kamino.jobArgs" }}
 {{- if .notify.secret }}
 - --notify-file
 - /etc/kamino/notify/urls
 {{- end }}
+{{- range .extraArgs }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{/* What doctor takes as well: how a run is made. */}}
+{{- define "kamino.runArgs" }}
+{{- include "kamino.gallery" . }}
 - --new-updated-nodes
 - {{ .newUpdatedNodes | quote }}
 - --max-history
@@ -213,12 +238,10 @@ targetNode: {{ . | quote }}
 - --replicas
 - {{ . | quote }}
 {{- end }}
-{{- range .extraArgs }}
-- {{ . | quote }}
-{{- end }}
 {{- end }}
 
-{{- define "kamino.autoArgs" }}
+{{/* And which nodes may be donors. */}}
+{{- define "kamino.selectArgs" }}
 - --last-patch-annotation
 - {{ .lastPatchAnnotation | quote }}
 - --pending-reboot-annotation
@@ -229,10 +252,6 @@ targetNode: {{ . | quote }}
 - {{ .minimumCandidates | quote }}
 - --maximum-image-age
 - {{ .maximumImageAge | quote }}
-- --max-unavailable-pools
-- {{ .maxUnavailablePools | quote }}
-- --max-not-ready
-- {{ .maxNotReady | quote }}
 {{- range .ignoreNodes }}
 - --ignore-nodes
 - {{ . | quote }}
@@ -248,6 +267,13 @@ targetNode: {{ . | quote }}
 {{- if .rejectTainted }}
 - --reject-tainted
 {{- end }}
+{{- end }}
+
+{{- define "kamino.autoArgs" }}
+- --max-unavailable-pools
+- {{ .maxUnavailablePools | quote }}
+- --max-not-ready
+- {{ .maxNotReady | quote }}
 {{- with .watch }}
 - --watch
 - {{ . | quote }}

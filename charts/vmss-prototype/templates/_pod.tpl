@@ -40,6 +40,49 @@ template:
     {{- include "kamino.podSpec" . | nindent 4 }}
 {{- end }}
 
+{{/* A Job of Helm's with the account of the release; its name says what it runs. */}}
+{{- define "kamino.hook" -}}
+{{- with .root -}}
+{{- $k := merge (dict "hook" $.name "release" .Release.Name "targetVMSS" .Values.kamino.targetVMSS) .Values.kamino -}}
+{{- $root := dict "Values" (dict "kamino" $k) "Release" .Release "Chart" .Chart "Template" .Template "Capabilities" .Capabilities -}}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ include "kamino.fullname" . | trunc 54 | trimSuffix "-" }}-{{ $.name }}
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "kamino.labels" . | nindent 4 }}
+    app.kubernetes.io/component: {{ $.name }}
+  annotations:
+    helm.sh/hook: {{ $.hook }}
+    helm.sh/hook-delete-policy: before-hook-creation{{ if ne $.hook "test" }},hook-succeeded{{ end }}
+spec:
+  {{- if eq $.hook "test" }}
+  backoffLimit: 0
+  ttlSecondsAfterFinished: 259200 # helm uninstall does not delete it
+  {{- else }}
+  backoffLimit: 3
+  {{- end }}
+  template:
+    metadata:
+      labels:
+        {{- include "kamino.labels" . | nindent 8 }}
+        app.kubernetes.io/component: {{ $.name }}
+        {{- if $k.azure.workloadIdentity.enabled }}
+        azure.workload.identity/use: "true"
+        {{- end }}
+        {{- with $k.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with $k.podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    spec:
+      {{- include "kamino.podSpec" $root | nindent 6 }}
+{{- end }}
+{{- end }}
+
 {{- define "kamino.podSpec" -}}
 {{- $k := .Values.kamino -}}
 restartPolicy: Never
