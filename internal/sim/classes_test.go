@@ -26,6 +26,7 @@ var classes = []struct {
 	{"a pin by a person", nil, []string{"a person takes the newest version out of latest", "a person changes the model's image"}, nil, []string{"pin-unseen", "person-overwritten"}},
 	{"a rival from another namespace, and an older Kamino", nil, nil, []any{elsewhere}, []string{"other-namespace-unread"}},
 	{"kured", nil, []string{"kured reboots the donor"}, nil, []string{"reboot-unseen", "boot-ignored"}},
+	{"the pod of a patch, in a drain", nil, nil, []any{TestStories}, []string{"patch-in-own-way", "patch-of-another-unseen"}},
 	{"the original script", nil, []string{"the original script takes another donor", "the original script has a snapshot of the donor"}, nil, []string{"receipt-unasked"}},
 	{"forged and copied marks", nil, []string{"a node forges a mark", "the node forges its receipt"}, nil, []string{"claim-unchecked", "witness-unasked"}},
 	{"a lease deleted", nil, []string{"a person deletes the lease"}, nil, []string{"lease-not-remade", "trial-by-lease-alone"}},

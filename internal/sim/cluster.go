@@ -142,6 +142,9 @@ func (n *simNode) unmark() {
 func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, _ kamino.SealOrder, opts kamino.DrainOptions) (stuck []kamino.Pod, err error) {
 	err = c.call(ctx, call{method: "Rehearse", subject: node.Name}, func(*fault) error {
 		stuck = nil
+		if !opts.Force {
+			stuck = c.p.w.patchPods(node)
+		}
 		for _, p := range c.p.w.pods {
 			if p.node == node.Name && !p.daemon && !p.ending && p.bare && !opts.Force {
 				stuck = append(stuck, kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "no controller would recreate it", Stuck: true})
@@ -166,6 +169,7 @@ func (c simCluster) Evict(ctx context.Context, node kamino.Node, opts kamino.Dra
 			}
 			left = append(left, p.Pod)
 		}
+		left = append(left, w.patchPods(node)...)
 		return nil
 	})
 	return left, err

@@ -146,6 +146,15 @@ var portDefects = []Defect{
 		}},
 	{Name: "not-held", By: "I31", What: "a donor that was asked out of service is taken for one that is", Sim: true,
 		ports: func() *tampering { return &tampering{believes: true} }},
+	{Name: "patch-in-own-way", What: "the pod of a patch holds up the drain of the process that adopts its run", Sim: true,
+		ports: func() *tampering {
+			return &tampering{drained: func(n *kamino.Node) {
+				n.Annotations = maps.Clone(n.Annotations)
+				delete(n.Annotations, kamino.AnnotationRun)
+			}}
+		}},
+	{Name: "patch-of-another-unseen", By: "I32", What: "a node is sealed while another run upgrades its packages", Sim: true,
+		ports: func() *tampering { return &tampering{unstuck: true} }},
 	{Name: "hold-remains", By: "I31", What: "what is left of a hold is not undone", Sim: true,
 		ports: func() *tampering {
 			return &tampering{holding: func(h *kamino.Holding) {

@@ -254,6 +254,9 @@ func (w *world) detached(m *machine, receipt kamino.Receipt, here func() bool) {
 	run := receipt.Run
 	fate := m.fate
 	m.touched = run
+	if m.working != "" {
+		w.audit.violate("I32", "the disk of %s is sealed while run %s upgrades its packages", m.Hostname, m.working)
+	}
 	w.happened("seal of %s is detached", m.Hostname)
 	w.after(time.Second+time.Duration(w.rng.IntN(9000))*time.Millisecond, func() {
 		if here() {

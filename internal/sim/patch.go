@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"kamino.dev/kamino"
@@ -69,6 +70,21 @@ func (c simCluster) startPatch(ctx context.Context, node kamino.Node, task kamin
 		w.runPatch(key, pod, task, run, policy.Boot)
 		return nil
 	})
+}
+
+// patchPods are the pods of patches on a node that hold its drain up, as kube tells: those of
+// other runs than the one that has the node.
+func (w *world) patchPods(node kamino.Node) (left []kamino.Pod) {
+	mark, err := node.Mark()
+	for _, key := range slices.Sorted(maps.Keys(w.patches)) {
+		pod := w.patches[key]
+		task, run, _ := strings.Cut(key, " ")
+		patches := slices.Contains([]kamino.Task{kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook}, kamino.Task(task))
+		if patches && pod.node == node.Name && !pod.Done && !pod.Failed && !(err == nil && mark != nil && mark.Run == run) {
+			left = append(left, kamino.Pod{Namespace: kamino.SystemNamespace, Name: task + "-" + run, Reason: "no controller would recreate it", Stuck: true})
+		}
+	}
+	return left
 }
 
 // judgePatch looks whether what is asked for may be done to the node now.

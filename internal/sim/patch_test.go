@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -174,6 +175,45 @@ var patchStories = []struct {
 			}
 		}
 		return ""
+	}},
+	{"a patch that another process goes on with is not held up by its own pod", func() string {
+		for at := 1; ; at++ {
+			w, o := aged(1), patchOptions()
+			o.Pool, o.Donor = "", "a-0"
+			if p := w.patched(o, fault{kind: worlds.KillAfter, at: at}); !p.crashed {
+				return ""
+			}
+			p := w.patched(o)
+			if wrong := w.over(); wrong != "" || p.err != nil || p.out.Nodes[0].Signed == "" {
+				return cmp.Or(wrong, fmt.Sprintf("killed after call %d: %v", at, p.err))
+			}
+		}
+	}},
+	{"no node is sealed on which another run upgrades packages, of which only the pod is left", func() string {
+		o := patchOptions()
+		o.Pool, o.Donor = "", "a-0"
+		for at := 1; ; at++ {
+			w := aged(1)
+			if p := w.patched(o, fault{kind: worlds.KillAfter, at: at}); !p.crashed {
+				return "its pod never met a run"
+			}
+			n := w.nodes["a-0"]
+			left := w.patchPods(kamino.Node{Name: "a-0"})
+			w.DeleteLease()
+			w.EditNode("a-0", func(n *kamino.Node) bool {
+				delete(n.Annotations, kamino.AnnotationRun)
+				n.Taints = nil
+				return true
+			})
+			p := w.update(options("a-0"))
+			if m := w.machineOf(n); len(left) > 0 && m.working != "" {
+				w.audit.settled() // who removed the block examines the node
+				if wrong := w.audit.violations; len(wrong) > 0 || p.err == nil || !strings.Contains(p.err.Error(), left[0].String()) {
+					return cmp.Or(strings.Join(wrong, "; "), fmt.Sprintf("killed after call %d: %v", at, p.err))
+				}
+				return ""
+			}
+		}
 	}},
 	{"what a check refused is checked again where another process goes on, and the node is mended since", func() string {
 		for at := 1; ; at++ {

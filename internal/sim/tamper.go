@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"kamino.dev/kamino"
@@ -36,6 +37,8 @@ type tampering struct {
 	listed    func(*kamino.Node) // in a list only
 	mark      func(*kamino.Mark)
 	drain     func(*kamino.DrainOptions)
+	drained   func(*kamino.Node)
+	unstuck   bool // no pod that another run has on a node holds its drain up
 	sealPod   func(*kamino.AgentPod)
 	keepPods  bool // seal pods are never deleted
 	pulse     func(time.Time) time.Time
@@ -212,8 +215,18 @@ func (c faultyCluster) Unmark(ctx context.Context, n kamino.Node) error {
 
 func (c faultyCluster) Evict(ctx context.Context, n kamino.Node, opts kamino.DrainOptions) ([]kamino.Pod, error) {
 	do(c.t.drain, &opts)
+	do(c.t.drained, &n)
 	left, err := c.Cluster.Evict(ctx, n, opts)
-	return left, c.t.err(err)
+	return c.t.leave(left), c.t.err(err)
+}
+
+func (c faultyCluster) Rehearse(ctx context.Context, n kamino.Node, order kamino.SealOrder, opts kamino.DrainOptions) ([]kamino.Pod, error) {
+	left, err := c.Cluster.Rehearse(ctx, n, order, opts)
+	return c.t.leave(left), c.t.err(err)
+}
+
+func (t *tampering) leave(left []kamino.Pod) []kamino.Pod {
+	return slices.DeleteFunc(left, func(p kamino.Pod) bool { return t.unstuck && p.Namespace == kamino.SystemNamespace })
 }
 
 func (c faultyCluster) AgentPod(ctx context.Context, run string, task kamino.Task) (kamino.AgentPod, error) {
