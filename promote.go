@@ -307,7 +307,7 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 	lost := p.born.saw(born, nodes, now, budget, long, fair)
 	e.doubtful(p, o, nodes, lost, now.Add(-budget), long, well)
 	late, of, bad := p.born.tooMany()
-	if !bad || !e.blames(ctx, p) {
+	if !bad || !e.blames(ctx, p, o) {
 		return
 	}
 	p.failed = e.withdrawLate(ctx, o, v.Name, late, of, budget)
@@ -350,7 +350,7 @@ func (e *Engine) doubt(p *watched, o overview, format string, args ...any) {
 // blames makes sure, of each node that is late, that other kubelets reach the API server and that
 // it does not wait for a certificate which nobody approves. Where these credentials may not look,
 // what the nodes told has to do.
-func (e *Engine) blames(ctx context.Context, p *watched) bool {
+func (e *Engine) blames(ctx context.Context, p *watched, o overview) bool {
 	examiner, ok := e.Cluster.(Examiner)
 	for _, id := range p.born.inOrder() { // a simulation that is played again asks the same
 		n := p.born[id]
@@ -360,7 +360,13 @@ func (e *Engine) blames(ctx context.Context, p *watched) bool {
 		seen, err := examiner.Examine(ctx, ExamineOrder{Node: n.Hostname, Since: n.seen})
 		switch s := (Sight{ClusterSight: seen}); {
 		case errors.Is(err, ErrForbidden):
-		case err != nil, s.Renewed.IsZero(), s.unheeded():
+		case err != nil:
+			return false // the next look tries again
+		case s.Renewed.IsZero():
+			e.doubt(p, o, "node %s: no other kubelet renews its lease", n.Hostname)
+			return false
+		case s.unheeded():
+			e.doubt(p, o, "node %s: its certificate is denied, or not approved and no other is (kubectl get csr)", n.Hostname)
 			return false
 		}
 	}

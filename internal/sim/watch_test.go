@@ -163,3 +163,39 @@ func TestWatchKept(t *testing.T) {
 		t.Errorf("once more: %+v, %v", back, err)
 	}
 }
+
+// pleading is a cluster in which nobody approves certificates.
+type pleading struct{ simCluster }
+
+func (c pleading) Examine(ctx context.Context, order kamino.ExamineOrder) (kamino.ClusterSight, error) {
+	seen, err := c.simCluster.Examine(ctx, order)
+	seen.Requests = []kamino.CertificateRequest{{}}
+	return seen, err
+}
+
+// TestWatchUnheeded: new nodes that wait for certificates which nobody approves are not held
+// against their version, and the watch says so once.
+func TestWatchUnheeded(t *testing.T) {
+	w := aged(1)
+	w.watchNext()
+	w.version("2026.03.09").sick = mute
+	told := 0
+	tell := heard(func(ev kamino.Event) {
+		if ev.Kind == kamino.Warned && strings.Contains(ev.Message, "cannot judge node a-new0: its certificate is denied, or not approved") {
+			told++
+		}
+	})
+	p := &proc{tune: func(e *kamino.Engine) {
+		tell(e)
+		e.Cluster = pleading{e.Cluster.(simCluster)}
+	}}
+	w.spawn(p, func(ctx context.Context) {
+		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
+		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
+	})
+	w.after(time.Minute, func() { w.grow(w.pools[poolA], 5) })
+	w.wait()
+	if got := birth(w); p.err != nil || got != "2026.03.09" || told != 1 {
+		t.Errorf("%v; nodes boot from %s; %d warnings", p.err, got, told)
+	}
+}
