@@ -176,7 +176,7 @@ func (r *Run) todaysVersion(ctx context.Context, v Artifact) (Next, error) {
 	switch {
 	case v.State == Creating:
 		return r.settled(v.Name, v.Name+" is being built"), nil
-	case r.ungated() && r.plan == nil:
+	case r.ungated():
 		return r.gate(v), nil
 	}
 	return r.settled(v.Name, v.Name+" is there already"), nil

@@ -368,6 +368,13 @@ func TestByHandUnproved(t *testing.T) {
 	fresh, was := kamino.VersionName(w.now), w.turns()
 	o := proving()
 	o.Proof.Mode, o.Proof.Promote = kamino.ProveNone, kamino.PromoteManual
+	var plan *kamino.Plan
+	p := &proc{}
+	w.spawn(p, func(ctx context.Context) { plan, p.err = p.engine().Plan(ctx, o) })
+	w.wait()
+	if p.err != nil || plan.Nothing || !slices.ContainsFunc(plan.Steps, func(s kamino.PlannedStep) bool { return strings.HasSuffix(s.Would, "that a person is to promote it") }) {
+		t.Errorf("a dry run: %+v, %v", plan, p.err)
+	}
 	for _, promote := range []kamino.PromoteMode{kamino.PromoteManual, kamino.PromoteAuto} {
 		o.Proof.Promote = promote
 		if p := w.update(o); p.err != nil || !p.result.Waiting {
