@@ -367,6 +367,9 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 				r.unwatch(pool, st.Next)
 				return
 			}
+			if held := (*kamino.HeldError)(nil); !errors.As(err, &held) { // the ledger tells it
+				r.warned(pool, st.Next, "")
+			}
 		}
 		r.runs.wake(name)
 	})
