@@ -185,10 +185,11 @@ func inCluster(nodes []kamino.Node, leases []kamino.Lease, original bool) []rema
 			Remove: "kubectl delete lease -n " + kamino.SystemNamespace + " -l app.kubernetes.io/managed-by=kamino"})
 	}
 	return append(out,
+		remainder{What: "lists of packages of versions", Remove: "kubectl delete configmap -n " + kamino.SystemNamespace + " -l app.kubernetes.io/name=kamino-packages"},
 		remainder{What: "the kind NodePrototype and its objects, which helm uninstall leaves", Remove: "kubectl delete crd --ignore-not-found nodeprototypes.kamino.dev"},
 		remainder{What: "namespace " + kamino.SystemNamespace + ", roles and admission policies of kamino init; those of the chart go with helm uninstall kamino-base", Needed: last,
 			Remove: "kamino init -o yaml | kubectl delete --ignore-not-found -f -"},
-		remainder{What: "namespace " + kamino.SystemNamespace + " of the chart, with lists of packages", Needed: last, Remove: "kubectl delete namespace --ignore-not-found " + kamino.SystemNamespace})
+		remainder{What: "namespace " + kamino.SystemNamespace + " of the chart", Needed: last, Remove: "kubectl delete namespace --ignore-not-found " + kamino.SystemNamespace})
 }
 
 // printRemains writes it as a script that does nothing about what is still needed.

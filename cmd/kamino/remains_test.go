@@ -44,6 +44,7 @@ func TestRemains(t *testing.T) {
 		"# label " + kamino.LabelPatched + " on 1 node\nkubectl label nodes -l " + kamino.LabelPatched + " " + kamino.LabelPatched + "-\n",
 		"# annotation kamino.dev/lineage on 1 node\nkubectl annotate nodes --all kamino.dev/lineage-\n",
 		"# the leases of 1 pool",
+		"# lists of packages of versions\nkubectl delete configmap -n kamino-system -l app.kubernetes.io/name=kamino-packages\n",
 		"# needed: it holds the leases\n# kubectl delete namespace --ignore-not-found kamino-system\n",
 	} {
 		i := strings.Index(out, want)
