@@ -93,9 +93,7 @@ func (r *reconciler) pass(ctx context.Context, req reconcile.Request) (reconcile
 		r.runs.begin(p.Name, opts)
 	}
 	r.tell(ctx, &p, w)
-	if w.trouble == nil {
-		r.watch(p.Name, p.Spec, w, pool, opts)
-	}
+	r.watch(p.Name, p.Spec, w, pool, opts)
 	return reconcile.Result{RequeueAfter: r.again(p.Name, v.wake)}, nil
 }
 
@@ -319,35 +317,50 @@ func (r *reconciler) forget(name string) {
 type watching struct {
 	prototype string // that asked for it
 	version   string
+	lasts     time.Duration // as the spec said then
 	cancel    context.CancelFunc
 	warning   string // the last one
 }
 
 // watch has new nodes watched after a promotion by whomever, for as long as the spec says and is
-// left. A process that begins later goes on with it.
+// left. A process that begins later goes on with it. What the prototype asks for no more it ends: it
+// might withdraw a version.
 func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world, pool kamino.PoolID, opts kamino.AutoOptions) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for of, one := range r.watches {
+		if one.prototype == name && (of != pool || spec.Watch == nil) {
+			one.cancel()
+			delete(r.watches, of)
+		}
+	}
 	st := w.view.Status
-	if spec.Watch == nil || st.Next == "" || w.view.Promoted.IsZero() || st.Kept() != nil {
+	if w.trouble != nil || spec.Watch == nil || st.Next == "" || w.view.Promoted.IsZero() || st.Kept() != nil {
 		return
 	}
 	d, err := time.ParseDuration(string(*spec.Watch))
 	left := d - w.now.Sub(w.view.Promoted)
 	ctx := r.runs.context()
-	if err != nil || left <= 0 || ctx == nil {
+	if err != nil || ctx == nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if was, on := r.watches[pool]; on {
-		if was.version == st.Next {
-			was.prototype = name // of two that were one for a moment, as after a rename, the one that is there
-			r.watches[pool] = was
+		same := was.version == st.Next && was.lasts == d
+		if !same {
+			was.cancel()
+		}
+		was.prototype = name // of two that were one for a moment, as after a rename, the one that is there
+		was.lasts = d
+		r.watches[pool] = was // what it warned of last is still told
+		if same {
 			return
 		}
-		was.cancel()
+	}
+	if left <= 0 {
+		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r.watches[pool] = watching{prototype: name, version: st.Next, cancel: cancel}
+	r.watches[pool] = watching{prototype: name, version: st.Next, lasts: d, cancel: cancel}
 	promoted := kamino.PoolResult{Pool: pool, Name: st.Name, Result: &kamino.Result{Pool: pool, Version: st.Next, Changed: true}}
 	seen := *r.seen
 	seen.Report = func(ev kamino.Event) {

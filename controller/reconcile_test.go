@@ -94,17 +94,87 @@ func TestForgetEndsWatch(t *testing.T) {
 	}
 }
 
+// watcher has a watch on for prototype blue, whose pool was promoted half an hour ago.
+func watcher(t *testing.T, ended *bool) (*reconciler, world) {
+	r := &reconciler{watches: map[kamino.PoolID]watching{"/pools/p": {prototype: "blue", version: "2026.11.23", lasts: time.Hour, cancel: func() { *ended = true }}},
+		seen: &kamino.Engine{Cluster: endless{asked: make(chan struct{})}}, opts: Options{Log: slog.New(slog.DiscardHandler)},
+		runs: &runs{on: t.Context(), wake: func(string) {}}, teller: &teller{}, pace: &pace{}, metrics: metrics.NewRuns(prometheus.NewRegistry(), "")}
+	w := world{now: now}
+	w.view.Status.Next, w.view.Promoted = "2026.11.23", now.Add(-30*time.Minute)
+	return r, w
+}
+
 // TestWatchHandedOver: a prototype that is renamed, as by a chart, finds the former one's watch
 // on, and keeps it when that one is forgotten.
 func TestWatchHandedOver(t *testing.T) {
 	ended := false
-	r := &reconciler{watches: map[kamino.PoolID]watching{"/pools/p": {prototype: "blue", version: "2026.11.23", cancel: func() { ended = true }}},
-		runs: &runs{on: t.Context(), wake: func(string) {}}, teller: &teller{}, pace: &pace{}, metrics: metrics.NewRuns(prometheus.NewRegistry(), "")}
-	w := world{now: now}
-	w.view.Status.Next, w.view.Promoted = "2026.11.23", now.Add(-time.Minute)
+	r, w := watcher(t, &ended)
 	r.watch("green", v1alpha1.NodePrototypeSpec{Watch: new(v1alpha1.Duration("1h"))}, w, "/pools/p", kamino.AutoOptions{})
 	r.forget("blue")
 	if one := r.watches["/pools/p"]; ended || one.prototype != "green" {
 		t.Errorf("the watch was ended, or is that of %q", one.prototype)
 	}
+}
+
+// TestWatchNoMoreAsked: a watch that may withdraw a version ends with what asked for it, and is as
+// long as the spec says now.
+func TestWatchNoMoreAsked(t *testing.T) {
+	length := func(d v1alpha1.Duration) v1alpha1.NodePrototypeSpec { return v1alpha1.NodePrototypeSpec{Watch: &d} }
+	for name, tt := range map[string]struct {
+		spec  v1alpha1.NodePrototypeSpec
+		pool  kamino.PoolID
+		ends  bool
+		anew  bool // another watch begins
+		wrong *problem
+	}{
+		"unchanged":                   {spec: length("1h"), pool: "/pools/p"},
+		"the pool cannot be read":     {spec: length("1h"), pool: "/pools/p", wrong: &problem{v1alpha1.ReasonUnreadable, "x"}},
+		"removed":                     {pool: "/pools/p", ends: true},
+		"removed, and wrong besides":  {pool: "/pools/p", wrong: &problem{v1alpha1.ReasonInvalid, "x"}, ends: true},
+		"shortened to what is over":   {spec: length("10m"), pool: "/pools/p", ends: true},
+		"shortened":                   {spec: length("40m"), pool: "/pools/p", ends: true, anew: true},
+		"lengthened":                  {spec: length("2h"), pool: "/pools/p", ends: true, anew: true},
+		"of another pool":             {spec: length("1h"), pool: "/pools/other", ends: true},
+		"of a pool that is not found": {spec: length("1h"), wrong: &problem{v1alpha1.ReasonPoolNotFound, "x"}, ends: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := false
+			r, w := watcher(t, &ended)
+			if w.trouble = tt.wrong; tt.pool != "/pools/p" {
+				w.view = kamino.PoolView{} // of which nothing is next
+			}
+			r.watch("blue", tt.spec, w, tt.pool, kamino.AutoOptions{})
+			began := r.seen.Cluster.(endless).asked
+			if tt.anew {
+				<-began
+			}
+			if ended != tt.ends {
+				t.Errorf("the watch that was on has ended: %t, want %t", ended, tt.ends)
+			}
+			r.forget("blue")
+			r.runs.busy.Wait()
+			select {
+			case <-began:
+				if !tt.anew {
+					t.Error("another watch begins")
+				}
+			default:
+			}
+			if len(r.watches) > 0 {
+				t.Errorf("after its prototype, %+v is left", r.watches)
+			}
+		})
+	}
+}
+
+// TestWatchLengthAndBack: a watch that was shortened to what is over goes on where the former length
+// is asked for again.
+func TestWatchLengthAndBack(t *testing.T) {
+	ended := false
+	r, w := watcher(t, &ended)
+	r.watch("blue", v1alpha1.NodePrototypeSpec{Watch: new(v1alpha1.Duration("10m"))}, w, "/pools/p", kamino.AutoOptions{})
+	r.watch("blue", v1alpha1.NodePrototypeSpec{Watch: new(v1alpha1.Duration("1h"))}, w, "/pools/p", kamino.AutoOptions{})
+	<-r.seen.Cluster.(endless).asked
+	r.forget("blue")
+	r.runs.busy.Wait()
 }
