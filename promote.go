@@ -267,11 +267,17 @@ const watchPoll = time.Minute
 // watchOnce makes one look at a pool. What cannot be read is read by the next.
 func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []Node, proof Proving) {
 	v, now, budget := o.next(), e.now(), proof.budget(o.lease.Ledger)
-	if p.over || o.err != nil || v == nil || v.Name != p.version {
+	if p.over || o.err == nil && (v == nil || v.Name != p.version) {
 		return
 	}
-	born, err := e.newborn(ctx, o.pool, v.ID, &p.elders)
+	born, err := []Instance(nil), o.err
+	if err == nil {
+		born, err = e.newborn(ctx, o.pool, v.ID, &p.elders)
+	}
 	if err != nil {
+		if !transient(err) {
+			e.doubt(p, o, "new nodes, which it cannot read: %v", err)
+		}
 		return
 	}
 	if p.began.IsZero() {
@@ -343,8 +349,9 @@ func (e *Engine) doubt(p *watched, o overview, format string, args ...any) {
 		return
 	}
 	p.doubts = append(p.doubts, format)
-	e.report(Event{Kind: Warned, Pool: o.pool.Name, Step: InWatch, Percent: -1, Message: fmt.Sprintf("the watch of version %s cannot judge %s; if nodes of it do not come up: kamino withdraw --pool %s --version %[1]s --reason TEXT",
-		p.version, fmt.Sprintf(format, args...), o.pool.Name)})
+	pool := cmp.Or(o.pool.Name, o.id.Name())
+	e.report(Event{Kind: Warned, Pool: pool, Step: InWatch, Percent: -1, Message: fmt.Sprintf("the watch of version %s cannot judge %s; if nodes of it do not come up: kamino withdraw --pool %s --version %[1]s --reason TEXT",
+		p.version, fmt.Sprintf(format, args...), pool)})
 }
 
 // blames makes sure, of each node that is late, that other kubelets reach the API server and that

@@ -199,3 +199,33 @@ func TestWatchUnheeded(t *testing.T) {
 		t.Errorf("%v; nodes boot from %s; %d warnings", p.err, got, told)
 	}
 }
+
+// listless is a provider whose instances these credentials may not list.
+type listless struct{ kamino.Provider }
+
+func (l listless) Instances(context.Context, kamino.Pool) ([]kamino.InstanceID, error) {
+	return nil, kamino.ErrForbidden
+}
+
+// TestWatchUnread: a watch that may not read new nodes does not pass for one that has found nothing.
+func TestWatchUnread(t *testing.T) {
+	w := aged(1)
+	told := 0
+	tell := heard(func(ev kamino.Event) {
+		if ev.Kind == kamino.Warned && strings.Contains(ev.Message, "cannot judge new nodes, which it cannot read") {
+			told++
+		}
+	})
+	p := &proc{tune: func(e *kamino.Engine) {
+		tell(e)
+		e.Provider = listless{e.Provider}
+	}}
+	w.spawn(p, func(ctx context.Context) {
+		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
+		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
+	})
+	w.wait()
+	if p.err != nil || told != 1 {
+		t.Errorf("%v; %d warnings", p.err, told)
+	}
+}
