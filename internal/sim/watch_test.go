@@ -207,7 +207,7 @@ func (l listless) Instances(context.Context, kamino.Pool) ([]kamino.InstanceID, 
 	return nil, kamino.ErrForbidden
 }
 
-// TestWatchUnread: a watch that may not read new nodes does not pass for one that has found nothing.
+// TestWatchUnread: a watch that may not read new nodes does not pass for one that found nothing.
 func TestWatchUnread(t *testing.T) {
 	w := aged(1)
 	told := 0
