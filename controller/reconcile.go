@@ -323,8 +323,8 @@ type watching struct {
 }
 
 // watch has new nodes watched after a promotion by whomever, for as long as the spec says and is
-// left. A process that begins later goes on with it. What the prototype asks for no more it ends: it
-// might withdraw a version.
+// left. A process that begins later goes on with it. A watch that the prototype asks for no more,
+// and which might withdraw a version, it ends.
 func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world, pool kamino.PoolID, opts kamino.AutoOptions) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -167,8 +167,8 @@ func TestWatchNoMoreAsked(t *testing.T) {
 	}
 }
 
-// TestWatchLengthAndBack: a watch that was shortened to what is over goes on where the former length
-// is asked for again.
+// TestWatchLengthAndBack: a watch that was shortened to what is over goes on where the former
+// length is asked for again.
 func TestWatchLengthAndBack(t *testing.T) {
 	ended := false
 	r, w := watcher(t, &ended)
