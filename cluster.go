@@ -349,7 +349,7 @@ type Timing struct {
 	Starts map[string]float64 `json:"starts,omitempty"`
 }
 
-// A lease keeps no more of a boot than about 2 KB, whatever a node tells of it.
+// A lease keeps no more of a boot than about 3 KB, whatever a node tells of it.
 const (
 	maxPhases    = 24
 	maxPhaseName = 40
@@ -357,13 +357,20 @@ const (
 	maxFirmware  = 60 * 60.0      // seconds before the kernel's start
 )
 
+// namesPhase says whether a name may be a phase's: what JSON escapes, it makes up to six times as
+// long on the lease.
+func namesPhase(name string) bool {
+	written, err := json.Marshal(name)
+	return err == nil && len(written) == len(name)+len(`""`) && len(name) <= maxPhaseName && Plain(name) == name
+}
+
 // bounded is what of a node's word can be a boot; the first phases by name where there are too
 // many.
 func (t Timing) bounded() Timing {
 	out := Timing{map[string]float64{}, map[string]float64{}}
 	for _, name := range slices.Sorted(maps.Keys(t.Phases)) {
 		took := t.Phases[name]
-		if took < 0 || took > maxBoot || len(name) > maxPhaseName || len(out.Phases) == maxPhases {
+		if took < 0 || took > maxBoot || !namesPhase(name) || len(out.Phases) == maxPhases {
 			continue
 		}
 		out.Phases[name] = took

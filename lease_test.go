@@ -235,13 +235,18 @@ func TestTiming(t *testing.T) {
 	if len(l.Phases) != 2 || l.Clone.Node != "n1" {
 		t.Errorf("an agent that tells no starts: %+v", l.Clone)
 	}
-	many := Timing{map[string]float64{}, map[string]float64{}}
-	for i := range 5000 {
-		name := strings.Repeat("x", maxPhaseName-4) + fmt.Sprint(1000+i)
-		many.Phases[name], many.Starts[name] = 1e-300/3, 1e-300/3
-	}
-	if text, err := json.Marshal(many.waterfall("n", time.Time{})); err != nil || len(text) > 4096 {
-		t.Errorf("a boot takes %d bytes of the lease, %v", len(text), err)
+	for _, letter := range []string{"x", "\x01", "<", "\u2028", "\xff", "\x7f", `"`} { // JSON escapes most
+		many := Timing{map[string]float64{}, map[string]float64{}}
+		for i := range 5000 {
+			name := strings.Repeat(letter, (maxPhaseName-4)/len(letter)) + fmt.Sprint(1000+i)
+			many.Phases[name], many.Starts[name] = 1e-300/3, 1e-300/3
+		}
+		if text, err := json.Marshal(many.waterfall("n", time.Time{})); err != nil || len(text) > 4096 {
+			t.Errorf("a boot with %q takes %d bytes of the lease, %v", letter, len(text), err)
+		}
+		if kept := many.bounded(); len(kept.Phases) > 0 != (letter == "x") {
+			t.Errorf("of phases with %q it keeps %d", letter, len(kept.Phases))
+		}
 	}
 }
 
