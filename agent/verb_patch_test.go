@@ -27,7 +27,7 @@ import (
 // patchHost is a host whose systemd has one unit, or none.
 type patchHost struct {
 	t      *testing.T
-	ctx    context.Context //nolint:containedctx // nil: the test's
+	ctx    context.Context // nil: the test's
 	root   string
 	state  []string // that systemd tells, one after the other; the last stays
 	ran    []string

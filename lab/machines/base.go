@@ -219,7 +219,7 @@ func labPackage(name, version string, reboot bool) deb {
 // makeDisk makes a qcow2 of a tree, without mounting anything.
 func makeDisk(ctx context.Context, tree, disk string) error {
 	raw := disk + ".raw"
-	defer os.Remove(raw) //nolint:errcheck // a leftover costs room, nothing else
+	defer os.Remove(raw) // a leftover costs room, nothing else
 	if err := command(ctx, "mke2fs", "-q", "-t", "ext4", "-L", "root", "-m", "0", "-E", "lazy_itable_init=0,root_owner=0:0", "-d", tree, raw, diskSize); err != nil {
 		return fmt.Errorf("make file system: %w", err)
 	}

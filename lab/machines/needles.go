@@ -17,7 +17,7 @@ import (
 func (l *Lab) FindInImage(ctx context.Context, versionID string, needles map[string][]byte) (map[string]int, error) {
 	image := l.Factory.artifact(versionID)
 	raw := image + ".raw"
-	defer os.Remove(raw) //nolint:errcheck // a leftover costs room, nothing else
+	defer os.Remove(raw) // a leftover costs room, nothing else
 	if err := qemuImg(ctx, "convert", "-q", "-O", "raw", image, raw); err != nil {
 		return nil, err
 	}

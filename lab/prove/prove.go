@@ -325,7 +325,7 @@ func (s *stage) givesUp(w *world) (undo func()) {
 
 // beside does something while a run works, until undo.
 func beside(do func(context.Context)) (undo func()) {
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // undo ends it
+	ctx, cancel := context.WithCancel(context.Background()) // undo ends it
 	var done sync.WaitGroup
 	done.Go(func() { do(ctx) })
 	return func() { cancel(); done.Wait() }
