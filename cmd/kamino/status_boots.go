@@ -51,7 +51,7 @@ func boots(p kamino.PoolStatus) *pageBoots {
 		return bootBars * seconds / longest
 	}
 	var b strings.Builder
-	id, height := anchor(p.Name), len(bars)*bootRow+6
+	id, height := anchor(p), len(bars)*bootRow+6
 	var lines []string
 	for _, bar := range bars {
 		lines = append(lines, bar.name+": "+bar.text())

@@ -27,7 +27,7 @@ var (
 	pageScript string
 
 	// Each value of the page stands in text or between quotes, where HTML's escapes do.
-	pageTemplate = render.Must(render.New("page", pageText, map[string]func(string) string{"anchor": anchor}, html.EscapeString))
+	pageTemplate = render.Must(render.New("page", pageText, nil, html.EscapeString))
 )
 
 // The moods of the page and of what stands on it, worst first.
@@ -49,18 +49,18 @@ type (
 		Pools                              []pagePool
 	}
 	pageNotice struct {
-		Mood, Pool, What, Why string
-		Type                  []string // what to type
+		Mood, Pool, ID, What, Why string
+		Type                      []string // what to type
 	}
 	pagePool struct {
-		Name, Mood, Error, Next, Age, Misses, Ready, Now string
-		Facts                                            []pageFact
-		Run                                              *pageRun
-		Picture                                          *pagePicture
-		Boots                                            *pageBoots
-		Waterfalls                                       *pagePicture
-		Versions                                         []pageVersion
-		Runs                                             []pagePast
+		ID, Name, Mood, Error, Next, Age, Misses, Ready, Now string
+		Facts                                                []pageFact
+		Run                                                  *pageRun
+		Picture                                              *pagePicture
+		Boots                                                *pageBoots
+		Waterfalls                                           *pagePicture
+		Versions                                             []pageVersion
+		Runs                                                 []pagePast
 	}
 	pageFact struct{ Name, Text string }
 	pageRun  struct {
@@ -173,7 +173,7 @@ func headline(pools []kamino.PoolStatus, notices []pageNotice) (mood, text strin
 // poolNotices are what a pool has that somebody should know.
 func poolNotices(p kamino.PoolStatus, now time.Time) (out []pageNotice) {
 	add := func(mood, what, why string, commands ...string) {
-		out = append(out, pageNotice{Mood: mood, Pool: p.Name, What: what, Why: why, Type: commands})
+		out = append(out, pageNotice{Mood: mood, Pool: p.Name, ID: anchor(p), What: what, Why: why, Type: commands})
 	}
 	if u := p.Unfinished; u != nil {
 		since, word := away(p), "donor"
@@ -255,7 +255,7 @@ func finish(u *kamino.Unfinished) string {
 }
 
 func poolView(p kamino.PoolStatus, notices []pageNotice, now time.Time) pagePool {
-	v := pagePool{Name: p.Name, Error: p.Error, Next: p.Next, Age: days(p.NextAgeDays), Misses: days(p.MissesDays), Ready: fmt.Sprintf("%d of %d", p.Ready, p.Nodes), Now: "nothing to do"}
+	v := pagePool{ID: anchor(p), Name: p.Name, Error: p.Error, Next: p.Next, Age: days(p.NextAgeDays), Misses: days(p.MissesDays), Ready: fmt.Sprintf("%d of %d", p.Ready, p.Nodes), Now: "nothing to do"}
 	if len(notices) > 0 {
 		v.Mood, v.Now = notices[0].Mood, notices[0].What
 	}
@@ -369,12 +369,15 @@ func nodesRun(n int) string {
 	return boot.Count(n, "node") + " run"
 }
 
-// anchor is a pool's name as the ID of an element, of which other pools' differ.
-func anchor(name string) string {
-	return "pool-" + strings.Map(func(r rune) rune {
+// anchor is the ID of a pool's element: its name, for people who read links, and a part that differs
+// for each pool, of which two resource groups may have the name.
+func anchor(p kamino.PoolStatus) string {
+	name := strings.Map(func(r rune) rune {
 		if r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
 			return r
 		}
 		return '_'
-	}, name)
+	}, p.Name)
+	sum := sha256.Sum256([]byte(string(p.Pool) + " " + p.Name))
+	return fmt.Sprintf("pool-%s-%x", name, sum[:4])
 }

@@ -228,6 +228,34 @@ func (f frozen) WithTimeout(ctx context.Context, _ time.Duration) (context.Conte
 	return context.WithCancel(ctx)
 }
 
+// TestPageSameNames: elements of pools of one name, as scale sets of two resource groups, have IDs
+// of their own: else links and text alternatives lead to the wrong pool.
+func TestPageSameNames(t *testing.T) {
+	pools := manyPools(2)
+	pools[0].Pool, pools[1].Pool = "/rg1/x/p1", "/rg2/x/p1"
+	pools[0].Name, pools[1].Name = "p1", "p1"
+	var b strings.Builder
+	if err := writePage(&b, pools, time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), false); err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for _, m := range regexp.MustCompile(` id="([^"]+)"`).FindAllStringSubmatch(b.String(), -1) {
+		if count[m[1]]++; count[m[1]] == 2 {
+			t.Errorf("two elements have the ID %s", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(` (?:aria-labelledby="|href="#)([^"]+)"`).FindAllStringSubmatch(b.String(), -1) {
+		for _, id := range strings.Fields(m[1]) {
+			if count[id] == 0 {
+				t.Errorf("no element has the ID %s, to which another refers", id)
+			}
+		}
+	}
+	if len(count) < 10 {
+		t.Errorf("the page shows little: %v", count)
+	}
+}
+
 // manyPools are n pools with a history.
 func manyPools(n int) (pools []kamino.PoolStatus) {
 	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)

@@ -32,7 +32,7 @@ func lineage(p kamino.PoolStatus) *pagePicture {
 	x := func(i int) int { return lineLeft + i*lineStep }
 	width := x(len(versions)-1) + lineLeft
 	var b strings.Builder
-	id := anchor(p.Name)
+	id := anchor(p)
 	fmt.Fprintf(&b, `<svg width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="t-%s d-%s">`, width, lineHeight, width, lineHeight, id, id)
 	fmt.Fprintf(&b, `<title id="t-%s">Versions of %s</title><desc id="d-%s">%s</desc>`, id, html.EscapeString(p.Name), id, html.EscapeString(lineageText(p, versions)))
 	for i, v := range versions {

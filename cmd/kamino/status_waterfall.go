@@ -62,7 +62,7 @@ func waterfalls(p kamino.PoolStatus) *pagePicture {
 		}
 		y += 8
 	}
-	id := anchor(p.Name)
+	id := anchor(p)
 	return &pagePicture{Pool: p.Name, Text: words[0], SVG: render.Raw(fmt.Sprintf(
 		`<svg width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="wt-%s wd-%s"><title id="wt-%s">Boots of a generic machine and of a clone of %s</title><desc id="wd-%s">%s</desc>%s</svg>`,
 		fallWide, y, fallWide, y, id, id, id, html.EscapeString(p.Name), id, html.EscapeString(strings.Join(words, " ")), rows.String()))}
