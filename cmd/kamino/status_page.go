@@ -369,8 +369,8 @@ func nodesRun(n int) string {
 	return boot.Count(n, "node") + " run"
 }
 
-// anchor is the ID of a pool's element: its name, for people who read links, and a part that differs
-// for each pool, of which two resource groups may have the name.
+// anchor is the ID of a pool's element: its name, for people who read links, and a part that
+// differs for each pool, as two resource groups may have one of that name.
 func anchor(p kamino.PoolStatus) string {
 	name := strings.Map(func(r rune) rune {
 		if r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
