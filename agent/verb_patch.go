@@ -94,8 +94,8 @@ func runPatch(ctx context.Context, e *env, args []string) error {
 // checkTime is less than the run gives its step, so that it hears who is in the way.
 const checkTime = 25 * time.Minute
 
-// check refuses what the unit would refuse, and a node on which somebody else changes packages for
-// longer than a drained node should wait.
+// check refuses what the unit would refuse, and a node on which another program changes packages
+// for longer than a drained node should wait.
 func (v *patchVerb) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -104,7 +104,7 @@ func (v *patchVerb) check(ctx context.Context) error {
 		err = v.onHost().Check(ctx, v.policy)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &patch.Refused{Why: fmt.Sprintf("somebody else changes packages, and was not done within %s: %v", checkTime, err), Do: "let that end, or end it"}
+		return &patch.Refused{Why: fmt.Sprintf("another program changes packages, and did not finish within %s: %v", checkTime, err), Do: "wait for it to end, or end it"}
 	}
 	return err
 }

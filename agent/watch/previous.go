@@ -81,7 +81,7 @@ func (w *Watcher) Recover(ctx context.Context) error {
 		return err
 	}
 	if err := w.healthy(ctx); err != nil {
-		return fmt.Errorf("after going back: %w", err)
+		return fmt.Errorf("back at the former configuration: %w", err)
 	}
 	return drop(w.Disk)
 }

@@ -264,7 +264,7 @@ func (w *Watcher) change(ctx context.Context, former firstboot.State, c *nodecon
 		return nil
 	}
 	if err := node.Taint(ctx, c.Kubelet.Taints, lost); errors.Is(err, nodeapi.ErrForbidden) {
-		return fmt.Errorf("taints were not changed, they take effect when the node registers anew (kubectl taint node changes them now): %w", err)
+		return fmt.Errorf("taints were not changed, they take effect when the node registers again (kubectl taint node changes them now): %w", err)
 	} else if err != nil {
 		return fmt.Errorf("taints were not changed: %w", err)
 	}

@@ -182,7 +182,7 @@ func TestTaintsForbidden(t *testing.T) {
 	b.node.forbidden = true
 	b.start(doc(1, ""))
 	b.userData = doc(2, "taints: [{key: b, effect: NoSchedule}]")
-	if s := b.once(); s.Status != "Applied" || !strings.Contains(s.Error, "when the node registers anew") {
+	if s := b.once(); s.Status != "Applied" || !strings.Contains(s.Error, "when the node registers again") {
 		t.Errorf("%+v", s)
 	}
 }
@@ -285,7 +285,7 @@ func TestBroken(t *testing.T) {
 	b.start(doc(1, ""))
 	b.healthy = func() bool { return false }
 	b.userData = doc(2, "config: {maxPods: 99}")
-	if s := b.once(); s.Status != "Broken" || !strings.Contains(s.Error, "after going back") {
+	if s := b.once(); s.Status != "Broken" || !strings.Contains(s.Error, "back at the former configuration") {
 		t.Errorf("%+v", s)
 	}
 	if !b.w.Disk.Exists(previousPath) {

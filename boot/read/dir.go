@@ -31,7 +31,7 @@ func Dir(fsys fs.FS) (*boot.Capture, error) {
 				err = c.Merge(more)
 			}
 			if err != nil { // one command that failed when the report was made does not spoil the rest
-				wrong = append(wrong, fmt.Sprintf("%s was left out: %v", n, err))
+				wrong = append(wrong, fmt.Sprintf("%s was skipped: %v", n, err))
 			} else if c == nil {
 				c = more
 			}
