@@ -33,8 +33,8 @@ type watchers struct {
 
 // TestControllerWatch: a version whose new nodes do not become Ready is withdrawn by the controller
 // that watches them, also of a prototype that is suspended; the version before it is next. The
-// first version of a pool has none before it, so it stays. Status, event, notification and metrics
-// tell either way.
+// first version of a pool has none before it, so it stays, which another process tells, too.
+// Status, event, notification and metrics tell either way.
 func TestControllerWatch(t *testing.T) {
 	t.Parallel()
 	w := &watchers{clock: &labtest.Clock{}}
@@ -46,7 +46,10 @@ func TestControllerWatch(t *testing.T) {
 	heard, address := newHeard(t), freeAddress(t)
 	p := w.pool("blue", 3)
 	// A leader that is starved for some seconds must not end the test.
-	w.start("--notify-file", heard.file, "--metrics-address", address, "--lease-time", "1m")
+	begin := func() *process {
+		return w.start("--notify-file", heard.file, "--metrics-address", address, "--lease-time", "1m")
+	}
+	former := begin()
 	const spec = `pool: blue, maxImageAge: 24h, watch: 2h, prove: {mode: None, bootBudget: 2m}`
 	w.apply("blue", "{"+spec+"}")
 	first := w.awaitReason("blue", v1alpha1.ReasonUpToDate).Status.Image
@@ -55,6 +58,10 @@ func TestControllerWatch(t *testing.T) {
 		return s.Next != nil && s.Next.Version == first && ready.Reason == v1alpha1.ReasonUnfit && strings.Contains(ready.Message, "kamino rollback --pool blue --to original")
 	})
 	shrink()
+	former.endsInOrder(t, heard)
+	w.patch("blue", `{"status":null}`, "status")
+	begin()
+	w.awaitReason("blue", v1alpha1.ReasonUnfit) // as the ledger tells
 
 	w.clock.Advance(25 * time.Hour) // its successor is of another day
 	var second string
@@ -84,7 +91,7 @@ func TestControllerWatch(t *testing.T) {
 		})
 	}
 	token := w.administrator()
-	for _, line := range []string{`kamino_withdrawals_total{pool="blue"} 1`, `kamino_proofs_total{outcome="failed",pool="blue"} 2`} {
+	for _, line := range []string{`kamino_withdrawals_total{pool="blue"} 1`, `kamino_proofs_total{outcome="failed",pool="blue"} 1`} {
 		await(t, "there is the metric "+line, func() string {
 			if text := metricsAt(t, address, token); !strings.Contains(text, line+"\n") {
 				return text
