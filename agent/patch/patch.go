@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/inventory"
 )
 
@@ -294,19 +295,14 @@ func (n Node) Look(ctx context.Context) (r Report, err error) {
 }
 
 // failedUnits are systemd's (systemctl(1), --failed).
-func (n Node) failedUnits(ctx context.Context) (names []string, err error) {
+func (n Node) failedUnits(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var out bytes.Buffer
-	if err := n.Exec(ctx, &out, "systemctl", "list-units", "--failed", "--plain", "--no-legend", "--no-pager"); err != nil {
+	if err := n.Exec(ctx, &out, "systemctl", host.ListFailed...); err != nil {
 		return nil, fmt.Errorf("list failed units: %w", err)
 	}
-	for line := range strings.Lines(out.String()) {
-		if word := strings.Fields(line); len(word) > 0 {
-			names = append(names, word[0])
-		}
-	}
-	return names, nil
+	return host.FailedUnits(out.String()), nil
 }
 
 // see fills in boot, kernels and why a reboot is needed.

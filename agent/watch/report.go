@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"kamino.dev/kamino/agent/capture"
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/agent/host"
 	"kamino.dev/kamino/agent/inventory"
 	"kamino.dev/kamino/agent/platform"
 	"kamino.dev/kamino/boot"
@@ -105,16 +105,11 @@ func (w *Watcher) freshness(ctx context.Context, told inventory.Facts) (inventor
 
 func (w *Watcher) report(ctx context.Context, r report) error {
 	r.MachineID, r.SSHKeys, r.Timing = w.Disk.Text("etc/machine-id"), inventory.SSHKeys(w.Disk), timing(w.Disk)
-	out, err := w.Host.Run(ctx, "systemctl", "list-units", "--failed", "--plain", "--no-legend", "--no-pager")
+	out, err := w.Host.Run(ctx, "systemctl", host.ListFailed...)
 	if err != nil {
 		return fmt.Errorf("list failed units: %w", err)
 	}
-	for line := range strings.Lines(out) {
-		if field := strings.Fields(line); len(field) > 0 {
-			r.FailedUnits = append(r.FailedUnits, field[0])
-		}
-	}
-	slices.Sort(r.FailedUnits)
+	r.FailedUnits = host.FailedUnits(out)
 	if out, err = w.Host.Run(ctx, "systemctl", "show", "--property=Id,NRestarts", "*.service"); err != nil {
 		return fmt.Errorf("count restarts: %w", err)
 	}

@@ -37,7 +37,7 @@ func TestReport(t *testing.T) {
 	b := newBench(t)
 	b.canary(`{"name":"Kamino-Nonce","value":"n1"}`)
 	replies := filepath.Join(t.TempDir(), "replies")
-	if err := os.WriteFile(replies, []byte("systemctl list-units\t0\tz.service loaded failed failed Z\\na.mount loaded failed failed A\n"+
+	if err := os.WriteFile(replies, []byte("systemctl list-units\t0\tz.service loaded failed failed Z\\ncri-containerd-5f1c.scope loaded failed failed C\\na.mount loaded failed failed A\n"+
 		"systemctl show\t0\tNRestarts=0\\nId=a.service\\n\\nNRestarts=7\\nId=kubelet.service\\n\\nId=b.service\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
