@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// settleTime is how long a donor that may have been told to go off is watched
-// before it counts as never having gone.
-const settleTime = 30 * time.Second
+// settleTime is how long a donor that may have been told to go off is watched before it counts as
+// never having gone. A seal stops the kubelet within a few seconds, and after ten more where it
+// records the donor's boot first (agent/generic.go).
+const settleTime = time.Minute
 
 // comingBack is what was seen of a donor that comes back.
 type comingBack struct {

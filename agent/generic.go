@@ -18,7 +18,9 @@ const (
 	// when it ran (cloudinit/helpers.py, FileSemaphores; unverified on images of clouds).
 	perInstance = "var/lib/cloud/instance/sem"
 	// recordGenericWithin bounds how long the donor's seal waits for a record that no image needs.
-	recordGenericWithin = 30 * time.Second
+	// A run that gives back takes a donor whose kubelet is heard after a minute (settleTime in
+	// step_back.go) for one that is not being sealed.
+	recordGenericWithin = 10 * time.Second
 	// clockMost is how far the clock may have been set since the kernel started: with a clock that
 	// was hours behind, any boot looks like the first.
 	clockMost = time.Minute

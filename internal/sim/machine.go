@@ -250,6 +250,10 @@ func (w *world) runSeal(run string, pod *simSealPod) {
 	})
 }
 
+// recordGenericWithin is how long an agent may record the donor's boot before its seal stops
+// anything (agent/generic.go).
+const recordGenericWithin = 10 * time.Second
+
 func (w *world) detached(m *machine, receipt kamino.Receipt, here func() bool) {
 	run := receipt.Run
 	fate := m.fate
@@ -258,7 +262,8 @@ func (w *world) detached(m *machine, receipt kamino.Receipt, here func() bool) {
 		w.audit.violate("I32", "the disk of %s is sealed while run %s upgrades its packages", m.Hostname, m.working)
 	}
 	w.happened("seal of %s is detached", m.Hostname)
-	w.after(time.Second+time.Duration(w.rng.IntN(9000))*time.Millisecond, func() {
+	recording := time.Duration(w.rng.IntN(2)) * recordGenericWithin // only a first boot is recorded
+	w.after(recording+time.Second+time.Duration(w.rng.IntN(9000))*time.Millisecond, func() {
 		if here() {
 			w.silence(m)
 		}
@@ -266,7 +271,7 @@ func (w *world) detached(m *machine, receipt kamino.Receipt, here func() bool) {
 	if fate == worlds.SealHangs {
 		return
 	}
-	w.after(fate.Pace()*12*time.Second, func() {
+	w.after(recording+fate.Pace()*12*time.Second, func() {
 		if !here() {
 			return
 		}
