@@ -111,6 +111,11 @@ func permit(d *disk.Disk, o Options, unmounted []string) error {
 	if err := unfit(d); err != nil {
 		return err
 	}
+	if half, err := inventory.Unfinished(d); err != nil {
+		return err
+	} else if len(half) > 0 { // each clone would have it, and no patch works on one
+		return refusal("dpkg --configure -a && apt-get -f install on the donor, or choose another", "a change of packages is under way or was interrupted: %s", strings.Join(half[:min(len(half), 5)], ", "))
+	}
 	plan, err := planOf(d, o)
 	if err != nil {
 		return err
