@@ -51,6 +51,9 @@ func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version strin
 		if now.Value, err = p.successor(ctx, fresh, version); err != nil {
 			return err
 		}
+		if _, _, err := p.unchangedPool(ctx, fresh); err != nil { // the parameter takes no condition: the read in its place comes last
+			return fmt.Errorf("withdraw version %s: %w", version, err)
+		}
 		if err := p.point(ctx, now); err != nil {
 			return err
 		}
