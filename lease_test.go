@@ -320,3 +320,18 @@ func TestOriginal(t *testing.T) {
 		})
 	}
 }
+
+// TestAwayWithoutLease: somebody deleted the lease of a pool while its donor was off. The marks of
+// the node tell that; the alert KaminoDonorAway, the event and the notification go by Away.
+func TestAwayWithoutLease(t *testing.T) {
+	mark := `{"format":1,"run":"r1","epoch":1,"pool":"p","instance":"i","since":"2026-11-20T03:00:00Z","block":true,"sealing":true}`
+	n := Node{Name: "n1", ProviderID: "i", Annotations: map[string]string{AnnotationRun: mark}, Taints: []Taint{{Key: TaintBlock, Value: "r1", Effect: "NoSchedule"}}}
+	o := overview{id: "p", nodes: []Node{n}}
+	u := o.unfinished(time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC))
+	if u == nil || u.Donor != "n1" {
+		t.Fatalf("%+v", u)
+	}
+	if u.Away().IsZero() {
+		t.Error("donor n1 is off, and nothing tells since when: no alert, no event")
+	}
+}

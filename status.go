@@ -180,15 +180,18 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 	return s
 }
 
-// unfinished is the run that holds the pool or, where nobody does, the one that a marked node was
-// left by.
+// unfinished is the run that holds the pool or, where nobody does, the one that left a marked node.
 func (o overview) unfinished(now time.Time) *Unfinished {
 	if u := o.lease.Unfinished(now); u != nil {
 		return u
 	}
 	for _, n := range o.taken() {
 		if mark, err := n.claim(o.id); err == nil && mark != nil {
-			return &Unfinished{Run: mark.Run, Record: Record{Donor: n.Name, Instance: mark.Instance, VMID: mark.VMID, Sealing: mark.Sealing, Work: mark.Work, Started: mark.Since}}
+			rec := Record{Donor: n.Name, Instance: mark.Instance, VMID: mark.VMID, Sealing: mark.Sealing, Work: mark.Work, Started: mark.Since}
+			if mark.Sealing { // since when it is off was told by the lease alone, which is gone
+				rec.AwaySince = mark.Since
+			}
+			return &Unfinished{Run: mark.Run, Record: rec}
 		}
 	}
 	return nil

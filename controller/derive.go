@@ -270,7 +270,7 @@ func (d deriving) due(why string) {
 		d.nextRun(d.w.window.from)
 	case d.w.now.Before(again):
 		d.ready(metav1.ConditionFalse, v1alpha1.ReasonBackOff, failed)
-		d.nextRun(again)
+		d.nextRun(d.w.hours.next(again))
 	case !d.w.turn:
 		d.ready(metav1.ConditionUnknown, v1alpha1.ReasonTurn, "waiting for the donors of other pools to be back; "+why)
 	default:
@@ -340,7 +340,7 @@ func (d deriving) held() {
 		status = metav1.ConditionUnknown
 	case first.Code == "today":
 		y, m, day := d.w.now.UTC().Date()
-		d.nextRun(time.Date(y, m, day+1, 0, 0, 0, 0, time.UTC))
+		d.nextRun(d.w.hours.next(time.Date(y, m, day+1, 0, 0, 0, 0, time.UTC)))
 	}
 	text := said(plan.Held)
 	if first.Code == "too-few-candidates" {

@@ -226,3 +226,28 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestNextRunInWindow: what status.nextRun tells is a time at which a run may start.
+func TestNextRunInWindow(t *testing.T) {
+	hours, err := parseWindow(&v1alpha1.Window{Start: "03:00", End: "05:00", TimeZone: "UTC"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*world){
+		"failed": func(w *world) {
+			w.retry = 2 * time.Hour
+			w.view.Status.Runs = []kamino.PastRun{past(time.Minute, "x")}
+		},
+		"one of today": func(w *world) { w.hold("today") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p := due(), &v1alpha1.NodePrototype{ObjectMeta: metav1.ObjectMeta{Generation: 7}}
+			w.hours, w.window = hours, hours.at(w.now)
+			change(&w)
+			v := derive(p, w)
+			if next := v.status.NextRun; next == nil || !hours.at(next.Time).open {
+				t.Errorf("the next run is said to be at %v, when the window is closed", next)
+			}
+		})
+	}
+}

@@ -93,3 +93,20 @@ func TestWrite(t *testing.T) {
 		t.Errorf("of a pool that could not be read something is told:\n%s", text)
 	}
 }
+
+// TestSameNames: two pools of one name, as scale sets of two resource groups, are both told: the
+// donor of the second may be off for hours.
+func TestSameNames(t *testing.T) {
+	for _, order := range [][]string{{"/rg1/x/p1", "/rg2/x/p1"}, {"/rg2/x/p1", "/rg1/x/p1"}} {
+		well, away := full, full
+		well.Pool, away.Pool = kamino.PoolID(order[0]), kamino.PoolID(order[1])
+		well.Unfinished = nil
+		var out bytes.Buffer
+		if err := Write(&out, "test", []kamino.PoolStatus{well, away}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "kamino_pool_donor_away_since_timestamp_seconds{") {
+			t.Errorf("%v: nothing tells that a donor is away", order)
+		}
+	}
+}

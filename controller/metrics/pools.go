@@ -80,11 +80,15 @@ func (p *Pools) Collect(to chan<- prometheus.Metric) {
 	p.mu.Lock()
 	all := maps.Clone(p.of)
 	p.mu.Unlock()
-	seen := map[string]bool{}
+	seen, named := map[kamino.PoolID]bool{}, map[string]kamino.PoolID{}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		s := all[key]
-		if name := label(s); !seen[name] { // two prototypes may mean one pool
-			seen[name] = true
+		name := label(s)
+		if named[name] != "" && named[name] != s.Pool { // a scale set of another resource group
+			name = string(s.Pool)
+		}
+		if named[name] = s.Pool; s.Pool == "" || !seen[s.Pool] { // two prototypes may mean one pool
+			seen[s.Pool] = true
 			pool{name, to}.collect(s)
 		}
 	}
