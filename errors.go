@@ -227,9 +227,13 @@ func (r *Run) refuse(midRun bool) error {
 func (o Options) unlifted(list []Refusal) []Refusal {
 	return slices.DeleteFunc(slices.Clone(list), func(f Refusal) bool {
 		return f.Allow == "allow-spot" && o.AllowSpot || f.Allow == allowAdopt && o.AdoptModel ||
-			f.Allow == allowImageOnly && o.ImageOnly || f.Code == CodeShared && o.back
+			f.Allow == allowImageOnly && o.ImageOnly || o.back && slices.Contains(ofDonors, f.Code)
 	})
 }
+
+// ofDonors are the codes of refusals that are about taking donors, or about promoting: a pool goes
+// back to a former image all the same, most of all while a bad one is rolled out.
+var ofDonors = []string{CodeShared, "refresh", "suspended", "warm-pool", "automatic-repairs"}
 
 func refuseUnknown(node string) error {
 	return &RefusedError{Subject: fmt.Sprintf("node %q", node), Refusals: []Refusal{{Code: "unknown-node",

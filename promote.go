@@ -224,6 +224,7 @@ type watched struct {
 	elders  map[InstanceID]bool // instances that boot from another version, or are older
 	doubts  []string            // that were told
 	failed  error               // the withdrawal, or why it could not be made so far
+	kept    bool                // that it could not was told
 	over    bool
 }
 
@@ -299,7 +300,9 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 		return true
 	})
 	others := slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool {
-		return slices.ContainsFunc(born, func(in Instance) bool { return n.runsOn(in.ID) })
+		young := !n.Ready && !n.Created.Before(p.began) // it tells of no outage: it may be as bad as those
+		ready := p.born[n.ProviderID] != nil && p.born[n.ProviderID].ready
+		return young || ready || slices.ContainsFunc(born, func(in Instance) bool { return n.runsOn(in.ID) })
 	})
 	well, prompt := othersFine(others, now), p.looked.IsZero() || now.Sub(p.looked) < 3*watchPoll
 	fair := func(zone string) bool { return well && prompt && !cutOff(zone, nodes, p.began) }
@@ -312,13 +315,16 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 	}
 	lost := p.born.saw(born, nodes, now, budget, long, fair)
 	e.doubtful(p, o, nodes, lost, now.Add(-budget), long, well)
+	for id, n := range p.born {
+		p.elders[id] = p.elders[id] || n.ready // nothing more is asked of it
+	}
 	late, of, bad := p.born.tooMany()
 	if !bad || !e.blames(ctx, p, o) {
 		return
 	}
-	p.failed = e.withdrawLate(ctx, o, v.Name, late, of, budget)
-	held := (*HeldError)(nil)
-	p.over = !transient(p.failed) && !errors.As(p.failed, &held) // else the next look tries again
+	p.failed = e.withdrawLate(ctx, p, o, late, of, budget)
+	held, refused := (*HeldError)(nil), (*RefusedError)(nil)
+	p.over = !transient(p.failed) && !errors.As(p.failed, &held) && !errors.As(p.failed, &refused) // else the next look tries again
 }
 
 // doubtful tells of new nodes that were not Ready and are not judged: those of a look that are
@@ -375,19 +381,25 @@ func (e *Engine) blames(ctx context.Context, p *watched, o overview) bool {
 		case s.unheeded():
 			e.doubt(p, o, "node %s: its certificate is denied, or not approved and no other is (kubectl get csr)", n.Hostname)
 			return false
+		case s.owed():
+			e.doubt(p, o, "node %s: a DaemonSet's pod there waits for its image or for what else others owe it (kubectl get pods -A --field-selector spec.nodeName=%s)", n.Hostname, n.Hostname)
+			return false
 		}
 	}
 	return true
 }
 
-func (e *Engine) withdrawLate(ctx context.Context, o overview, version string, late, of int, budget time.Duration) error {
+func (e *Engine) withdrawLate(ctx context.Context, p *watched, o overview, late, of int, budget time.Duration) error {
+	version := p.version
 	proof := &ProofError{Version: version, Outcome: ProofFailed, Findings: []Finding{{"watch", ProofFailed,
 		fmt.Sprintf("%d of %d new nodes of pool %s were not Ready within %s", late, of, o.pool.Name, budget)}}}
 	e.report(Event{Kind: Warned, Pool: o.pool.Name, Step: InWatch, Percent: -1, Message: proof.Error()})
 	bad := badBy(proof)
 	if _, err := e.WithdrawVersion(ctx, WithdrawOptions{Pool: string(o.id), Version: version, Reason: bad.Reason, nodes: bad.Nodes}); err != nil {
 		proof.Kept = true
-		if held := (*HeldError)(nil); !transient(err) && !errors.As(err, &held) { // else the next look tries again
+		if held := (*HeldError)(nil); !p.kept && !transient(err) && !errors.As(err, &held) {
+			p.kept = true
+			e.report(Event{Kind: Warned, Pool: o.pool.Name, Step: InWatch, Percent: -1, Message: "version " + version + " was not withdrawn: " + err.Error()})
 			why := cutText(strings.Join(append([]string{err.Error()}, Advice(err)...), ": "), maxFailure)
 			err = errors.Join(err, e.underLease(ctx, o.pool, nil, func(l *Lease) {
 				l.Ledger.passed(PastRun{Run: l.Holder, Ended: e.date(), Verb: VerbWithdraw, Withdrawn: version, Reason: bad.Reason, Step: InWatch, Failure: why})

@@ -412,3 +412,30 @@ func (r *Run) proofExpected() time.Duration {
 	}
 	return boot + r.opts.Proof.For
 }
+
+// sightNewborn reads the first instance of the pool that boots from the version.
+func (r *Run) sightNewborn(ctx context.Context) error {
+	s, now, asked := &r.proof.sight, r.engine.now(), r.proof.asked
+	if r.proof.asked = now; s.Launched.IsZero() {
+		s.Launched = now
+	}
+	if s.Canary.Instance == "" {
+		born, err := r.engine.newborn(ctx, r.pool, r.image.version.ID, &r.proof.elders)
+		if err != nil || len(born) == 0 {
+			return err
+		}
+		s.Canary = canaryOf(born[0])
+	}
+	in, err := r.engine.Provider.Instance(ctx, s.Canary.Instance)
+	switch {
+	case errors.Is(err, ErrNotFound) && s.Gone.IsZero():
+		s.Gone = now
+	case errors.Is(err, ErrNotFound):
+	case err != nil:
+		return fmt.Errorf("read instance %s: %w", s.Canary.Instance, err)
+	default:
+		s.Canary, s.Gone = canaryOf(in), time.Time{}
+	}
+	s.runs(asked, now)
+	return nil
+}

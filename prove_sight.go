@@ -128,6 +128,12 @@ func (s Sight) unheeded() bool {
 	return slices.ContainsFunc(s.Requests, func(r CertificateRequest) bool { return !r.OthersApproved || r.Denied })
 }
 
+// owed says whether a node that is not Ready has a DaemonSet's pod that waits for what others owe
+// it, as for the image of the network plugin: that may be why.
+func (s Sight) owed() bool {
+	return slices.ContainsFunc(s.Daemons, func(d DaemonPod) bool { return d.Owed && !d.Ready })
+}
+
 // lastLines is the end of the console, where it can be read.
 func (s Sight) lastLines() string {
 	if n := len(s.Console); n > 0 {
@@ -417,31 +423,4 @@ func (s Sight) ofTaint() Outcome {
 		return ProofInconclusive
 	}
 	return ProofFailed
-}
-
-// sightNewborn reads the first instance of the pool that boots from the version.
-func (r *Run) sightNewborn(ctx context.Context) error {
-	s, now, asked := &r.proof.sight, r.engine.now(), r.proof.asked
-	if r.proof.asked = now; s.Launched.IsZero() {
-		s.Launched = now
-	}
-	if s.Canary.Instance == "" {
-		born, err := r.engine.newborn(ctx, r.pool, r.image.version.ID, &r.proof.elders)
-		if err != nil || len(born) == 0 {
-			return err
-		}
-		s.Canary = canaryOf(born[0])
-	}
-	in, err := r.engine.Provider.Instance(ctx, s.Canary.Instance)
-	switch {
-	case errors.Is(err, ErrNotFound) && s.Gone.IsZero():
-		s.Gone = now
-	case errors.Is(err, ErrNotFound):
-	case err != nil:
-		return fmt.Errorf("read instance %s: %w", s.Canary.Instance, err)
-	default:
-		s.Canary, s.Gone = canaryOf(in), time.Time{}
-	}
-	s.runs(asked, now)
-	return nil
 }

@@ -182,6 +182,8 @@ func judgeReady(s Sight, b Bounds) (Outcome, string) {
 		return ProofWaits, "the canary's node to be Ready"
 	case s.unheeded():
 		return ProofInconclusive, "its certificate is not approved, and no other is"
+	case s.Node.UID != "" && s.owed():
+		return ProofInconclusive, fmt.Sprintf("node %s is not Ready within %s, and pods of DaemonSets wait there for what others owe them%s", s.Node.Name, b.Boot, inBrackets(s.Node.NotReady))
 	case s.dark():
 		return ProofInconclusive, fmt.Sprintf("no node is Ready within %s, and either no other kubelet reports, or most nodes of its zone are not Ready, or the cloud does not say that the machine runs", b.Boot)
 	case s.Node.UID == "":

@@ -1,6 +1,7 @@
 package kamino
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -408,5 +409,37 @@ func TestLineage(t *testing.T) {
 	}
 	if got := descendants("1", all); strings.Join(got, " ") != "3 2" {
 		t.Error(got)
+	}
+}
+
+// TestRegistryAwayBeforeReady: the registry is away, and the network plugin's DaemonSet, whose
+// image is always pulled, does not start on the canary: its node never is Ready. Nothing speaks
+// against the image.
+func TestRegistryAwayBeforeReady(t *testing.T) {
+	s := goodSight()
+	s.Ready, s.Node.Ready, s.Node.NotReady = time.Time{}, false, "KubeletNotReady: container runtime network not ready: cni plugin not initialized"
+	s.Daemons = []DaemonPod{{Set: "kube-system/aws-node", Owed: true, Reason: "pod aws-node-x is pending, ImagePullBackOff: 503 Service Unavailable"}}
+	if out, found := Judge(s, proofBounds); out == ProofFailed {
+		t.Errorf("%s: %v", out, found)
+	}
+}
+
+// owing is a cluster whose new nodes wait for the image of their network plugin.
+type owing struct {
+	Cluster
+	Examiner
+}
+
+func (owing) Examine(context.Context, ExamineOrder) (ClusterSight, error) {
+	return ClusterSight{Renewed: proofNoon, Node: NodeSight{Node: Node{Name: "a-9", UID: "u"}, NotReady: "cni plugin not initialized"},
+		Daemons: []DaemonPod{{Set: "kube-system/aws-node", Owed: true, Reason: "ImagePullBackOff"}}}, nil
+}
+
+// TestBlamesRegistry: new nodes are not Ready as the registry of the network plugin's image is
+// away.
+func TestBlamesRegistry(t *testing.T) {
+	e := &Engine{Cluster: owing{}}
+	if p := (&watched{born: newborns{"i-9": {late: true, Instance: Instance{ID: "i-9", Hostname: "a-9"}}}}); e.blames(t.Context(), p, overview{}) {
+		t.Error("the image is blamed for it")
 	}
 }

@@ -160,3 +160,15 @@ func TestNamedPool(t *testing.T) {
 		}
 	}
 }
+
+// TestBackWhileRefused: what a person does to stop a bad image, or how it is being rolled out, does
+// not keep the pool from going back. (aws/refuse.go has the codes.)
+func TestBackWhileRefused(t *testing.T) {
+	for _, code := range []string{"refresh", "suspended", "warm-pool", "automatic-repairs", CodeShared} {
+		for _, verb := range []Verb{VerbRollback, VerbWithdraw} {
+			if left := (target{verb: verb}).options().unlifted([]Refusal{{Code: code}}); len(left) > 0 {
+				t.Errorf("%s is refused for %q", verb, code)
+			}
+		}
+	}
+}
