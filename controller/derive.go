@@ -37,6 +37,7 @@ type world struct {
 type verdict struct {
 	status v1alpha1.NodePrototypeStatus
 	start  bool      // auto-update, now
+	back   bool      // no auto-update: what a run took is given back, and nothing begins
 	wake   time.Time // when to look again at the latest; zero: as always
 }
 
@@ -49,7 +50,11 @@ func derive(p *v1alpha1.NodePrototype, w world) (v verdict) {
 	if w.trouble != nil {
 		d.ready(metav1.ConditionFalse, w.trouble.reason, w.trouble.text)
 		d.unknown()
-		if w.view.Status.Unfinished != nil { // what can be given back without the pool is
+		d.run()
+		v.back = w.trouble.reason == v1alpha1.ReasonConflict || w.trouble.reason == v1alpha1.ReasonInvalid
+		if u := w.view.Status.Unfinished; u != nil && v.back && u.Alive {
+			d.wake(w.now.Add(letBe))
+		} else if u != nil { // what can be given back without the pool is
 			d.finish()
 		}
 		return v
@@ -118,7 +123,13 @@ func (d deriving) facts() {
 			s.Behind.Differs = append(s.Behind.Differs, fmt.Sprintf("%s %s, on the node %s", one.What, kamino.Plain(one.Next), one.Running))
 		}
 	}
-	if u := st.Unfinished; u != nil {
+	d.run()
+}
+
+// run is that which holds the pool.
+func (d deriving) run() {
+	s := &d.v.status
+	if u := d.w.view.Status.Unfinished; u != nil {
 		s.Donor = u.Donor
 		s.Run = &v1alpha1.Run{ID: u.Run, Step: u.Step, Version: u.Version, Process: u.Process}
 		if !u.Started.IsZero() {

@@ -40,8 +40,14 @@ func (s sightseer) Nodes(ctx context.Context) ([]kamino.Node, error) {
 // members is the cluster as a pass of one pool reads it: a view goes through the nodes of its pool
 // alone.
 type members struct {
-	sightseer
+	viewed
 	nodes []kamino.Node
+}
+
+// viewed is what a view asks of a cluster.
+type viewed interface {
+	kamino.Cluster
+	kamino.Examiner // knows whether runs are paused
 }
 
 // Nodes implements kamino.Cluster.

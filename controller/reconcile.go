@@ -90,7 +90,7 @@ func (r *reconciler) pass(ctx context.Context, req reconcile.Request) (reconcile
 		if !w.patchDue {
 			opts.Patch = nil
 		}
-		r.runs.begin(p.Name, opts)
+		r.runs.begin(p.Name, opts, v.back)
 	}
 	r.tell(ctx, &p, w)
 	r.watch(p.Name, p.Spec, w, pool, opts)
@@ -116,11 +116,17 @@ func (r *reconciler) look(ctx context.Context, p *v1alpha1.NodePrototype, opts k
 		wrong = troubled(v1alpha1.ReasonInvalid, "spec.window: %v", err)
 	}
 	w.window, w.hours = window.at(w.now), window
+	pool, err = r.poolOf(ctx, p)
 	if wrong == nil {
-		pool, wrong = r.poolOf(ctx, p)
+		wrong = err
+	} else {
+		opts = r.base // what the spec says may be what is wrong
 	}
-	if wrong == nil {
-		w.view, wrong = r.view(ctx, p, pool, opts)
+	if pool != "" { // whatever is wrong with the prototype, a run may have a donor of the pool
+		w.view, err = r.view(ctx, p, pool, opts)
+		if other := (*problem)(nil); wrong == nil || err != nil && !errors.As(err, &other) {
+			wrong = err
+		}
 	}
 	if wrong != nil {
 		if !errors.As(wrong, &w.trouble) {
@@ -133,7 +139,7 @@ func (r *reconciler) look(ctx context.Context, p *v1alpha1.NodePrototype, opts k
 	return w, pool, nil
 }
 
-// poolOf is the pool of a prototype, which must be no other's.
+// poolOf is the pool of a prototype. That it is another's, too, is an error beside the pool.
 func (r *reconciler) poolOf(ctx context.Context, p *v1alpha1.NodePrototype) (kamino.PoolID, error) {
 	k, err := r.known(ctx)
 	if err != nil {
@@ -148,7 +154,7 @@ func (r *reconciler) poolOf(ctx context.Context, p *v1alpha1.NodePrototype) (kam
 		return "", err
 	}
 	if others := k.others(p.Name, pool, all.Items); len(others) > 0 {
-		return "", troubled(v1alpha1.ReasonConflict, "prototype %s is for pool %s, too: delete all but one", strings.Join(others, ", "), pool.Name())
+		return pool, troubled(v1alpha1.ReasonConflict, "prototype %s is for pool %s, too: delete all but one", strings.Join(others, ", "), pool.Name())
 	}
 	return pool, nil
 }
@@ -185,7 +191,7 @@ func (r *reconciler) view(ctx context.Context, p *v1alpha1.NodePrototype, pool k
 		return kamino.PoolView{}, err
 	}
 	seen := *r.seen
-	seen.Cluster = members{sightseer{r.opts.Cluster, r.client}, k.nodesOf(pool)}
+	seen.Cluster = members{r.seen.Cluster.(viewed), k.nodesOf(pool)}
 	got, err := seen.View(r.sharing(ctx, now), pool, opts)
 	if err != nil {
 		return got, err
@@ -306,16 +312,33 @@ func (r *reconciler) forget(name string) {
 	defer r.mu.Unlock()
 	delete(r.views, name)
 	for pool, one := range r.watches {
-		if one.prototype == name { // nobody asks any more for a withdrawal of what it watches
-			one.cancel()
-			delete(r.watches, pool)
+		if one.heir == name {
+			one.heir = ""
+			r.watches[pool] = one
+		}
+		if one.prototype == name {
+			r.unasked(pool)
 		}
 	}
+}
+
+// unasked ends the watch of a pool, as nobody asks any more for a withdrawal of what it watches, or
+// hands it to the prototype that is left: a chart that renames one makes the new one first.
+func (r *reconciler) unasked(pool kamino.PoolID) {
+	one := r.watches[pool]
+	if one.heir == "" {
+		one.cancel()
+		delete(r.watches, pool)
+		return
+	}
+	one.prototype, one.heir = one.heir, ""
+	r.watches[pool] = one
 }
 
 // watching is a watch of new nodes after a promotion.
 type watching struct {
 	prototype string // that asked for it
+	heir      string // a second one of the pool; "" none
 	version   string
 	lasts     time.Duration // as the spec said then
 	cancel    context.CancelFunc
@@ -330,9 +353,12 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 	defer r.mu.Unlock()
 	for of, one := range r.watches {
 		if one.prototype == name && (of != pool || spec.Watch == nil) {
-			one.cancel()
-			delete(r.watches, of)
+			r.unasked(of)
 		}
+	}
+	if one, on := r.watches[pool]; on && w.trouble != nil && w.trouble.reason == v1alpha1.ReasonConflict && one.prototype != name {
+		one.heir = name
+		r.watches[pool] = one
 	}
 	st := w.view.Status
 	if w.trouble != nil || spec.Watch == nil || st.Next == "" || w.view.Promoted.IsZero() || st.Kept() != nil {
@@ -349,9 +375,8 @@ func (r *reconciler) watch(name string, spec v1alpha1.NodePrototypeSpec, w world
 		if !same {
 			was.cancel()
 		}
-		was.prototype = name // of two that were one for a moment, as after a rename, the one that is there
-		was.lasts = d
-		r.watches[pool] = was // what it warned of last is still told
+		was.prototype, was.heir, was.lasts = name, "", d // of two that were one for a moment, the one that is there
+		r.watches[pool] = was                            // what it warned of last is still told
 		if same {
 			return
 		}

@@ -116,6 +116,28 @@ func TestWatchHandedOver(t *testing.T) {
 	}
 }
 
+// TestWatchInherited: a chart that renames a prototype makes the new one first: that one has the
+// watch once the former is gone, and not where it has gone itself.
+func TestWatchInherited(t *testing.T) {
+	spec := v1alpha1.NodePrototypeSpec{Watch: new(v1alpha1.Duration("1h"))}
+	for _, first := range []string{"blue", "green"} {
+		ended := false
+		r, w := watcher(t, &ended)
+		w.trouble = &problem{v1alpha1.ReasonConflict, "x"}
+		r.watch("green", spec, w, "/pools/p", kamino.AutoOptions{})
+		r.watch("blue", spec, w, "/pools/p", kamino.AutoOptions{})
+		other := map[string]string{"blue": "green", "green": "blue"}[first]
+		r.forget(first)
+		if one := r.watches["/pools/p"]; ended || one.prototype != other {
+			t.Errorf("without %s the watch was ended, or is that of %q", first, one.prototype)
+		}
+		r.forget(other)
+		if !ended || len(r.watches) > 0 {
+			t.Errorf("nobody is left who asked for %+v", r.watches)
+		}
+	}
+}
+
 // TestWatchNoMoreAsked: a watch that may withdraw a version ends with what asked for it, and is as
 // long as the spec says now.
 func TestWatchNoMoreAsked(t *testing.T) {

@@ -81,8 +81,9 @@ func (r *runs) forget(name string) {
 // free says whether a donor may be taken.
 func (r *runs) free() bool { return len(r.turns) < cap(r.turns) }
 
-// begin starts a run in the background, if a turn is free.
-func (r *runs) begin(name string, opts kamino.AutoOptions) {
+// begin starts a run in the background, if a turn is free: one of auto-update, or one that only
+// gives back what others took.
+func (r *runs) begin(name string, opts kamino.AutoOptions, back bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one := r.of[name]
@@ -103,10 +104,10 @@ func (r *runs) begin(name string, opts kamino.AutoOptions) {
 		one.patched = one.began
 	}
 	ctx := r.on
-	r.busy.Go(func() { r.drive(ctx, name, one, opts) })
+	r.busy.Go(func() { r.drive(ctx, name, one, opts, back) })
 }
 
-func (r *runs) drive(ctx context.Context, name string, one *run, opts kamino.AutoOptions) {
+func (r *runs) drive(ctx context.Context, name string, one *run, opts kamino.AutoOptions, giveBack bool) {
 	back := sync.OnceFunc(func() { <-r.turns; r.wake("") })
 	engine := *r.engine
 	engine.DonorBack = func(kamino.PoolID) { back() }
@@ -114,7 +115,13 @@ func (r *runs) drive(ctx context.Context, name string, one *run, opts kamino.Aut
 		r.report(ev)
 		r.note(name, one, ev)
 	}
-	results, err := engine.AutoUpdate(ctx, opts)
+	var results []kamino.PoolResult
+	var err error
+	if giveBack {
+		_, err = engine.Restore(ctx, kamino.RestoreOptions{Pools: opts.Pools})
+	} else {
+		results, err = engine.AutoUpdate(ctx, opts)
+	}
 	back()
 	r.mu.Lock()
 	one.running, one.ended, one.err = false, r.engine.Clock.Now(), err
