@@ -100,7 +100,8 @@ func (r *reconciler) pass(ctx context.Context, req reconcile.Request) (reconcile
 // tell tells of what happened. Services get it in the background, as they may hang.
 func (r *reconciler) tell(ctx context.Context, p *v1alpha1.NodePrototype, w world) {
 	leading := r.runs.context()
-	out := r.teller.tell(ctx, p, news(w), w.now, leading != nil && leading.Err() == nil)
+	all, whole := news(w)
+	out := r.teller.tell(ctx, p, all, whole, w.now, leading != nil && leading.Err() == nil)
 	if len(out) > 0 {
 		p := p.DeepCopy()
 		r.runs.busy.Go(func() { r.teller.deliver(leading, p, out) })

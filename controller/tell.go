@@ -52,22 +52,23 @@ type told struct {
 	busy   bool
 }
 
-// news are the happenings of a pass. While a run of this process is at work, how those before it
-// ended is not told: it may be their next try.
-func news(w world) []notify.Happening {
-	all, own := notify.Of(w.view.Status, w.now, notify.AwayLimit), w.own
-	switch {
-	case own != nil && own.running:
-		return slices.DeleteFunc(all, func(h notify.Happening) bool { return !h.At.IsZero() })
+// news are the happenings of a pass, and whether they are the whole. While a run of this process is
+// at work, how those before it ended is not told: it may be their next try. Of two prototypes of a
+// pool both tell only what is so now.
+func news(w world) (all []notify.Happening, whole bool) {
+	all = notify.Of(w.view.Status, w.now, notify.AwayLimit)
+	switch own := w.own; {
+	case own != nil && own.running, w.trouble != nil && w.trouble.reason == v1alpha1.ReasonConflict:
+		return slices.DeleteFunc(all, func(h notify.Happening) bool { return !h.At.IsZero() }), false
 	case own.failed() && !slices.ContainsFunc(w.view.Status.Runs, func(p kamino.PastRun) bool { return own.id != "" && p.Run == own.id }):
-		return append(all, notify.Failure(own.id, w.view.Status.Name, own.ended, own.err)) // before it came to a lease
+		all = append(all, notify.Failure(own.id, w.view.Status.Name, own.ended, own.err)) // before it came to a lease
 	}
-	return all
+	return all, w.trouble == nil
 }
 
 // tell writes the events that are not there yet, and returns what services are to get, if they may
-// get anything now: deliver must follow then.
-func (t *teller) tell(ctx context.Context, p *v1alpha1.NodePrototype, all []notify.Happening, now time.Time, may bool) (out []notify.Happening) {
+// get anything now: deliver must follow then. What the whole does not hold is forgotten.
+func (t *teller) tell(ctx context.Context, p *v1alpha1.NodePrototype, all []notify.Happening, whole bool, now time.Time, may bool) (out []notify.Happening) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one := t.told[p.Name]
@@ -99,9 +100,9 @@ func (t *teller) tell(ctx context.Context, p *v1alpha1.NodePrototype, all []noti
 			out = append(out, h)
 		}
 	}
-	gone := func(key string, _ bool) bool { return !current[key] }
-	maps.DeleteFunc(one.events, gone)
-	if one.busy = one.busy || len(out) > 0; len(all) > 0 { // else the pool was not read
+	if one.busy = one.busy || len(out) > 0; whole {
+		gone := func(key string, _ bool) bool { return !current[key] }
+		maps.DeleteFunc(one.events, gone)
 		maps.DeleteFunc(one.news, gone)
 	}
 	return out

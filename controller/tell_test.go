@@ -66,7 +66,7 @@ func (c townClock) Now() time.Time { return c.w.now }
 
 // pass is one pass of a process, and what it has told in the background.
 func (w *town) pass(t *teller, all ...notify.Happening) {
-	if out := t.tell(context.Background(), w.p, all, w.now, true); len(out) > 0 {
+	if out := t.tell(context.Background(), w.p, all, true, w.now, true); len(out) > 0 {
 		t.deliver(context.Background(), w.p, out)
 	}
 }
@@ -114,7 +114,7 @@ func TestToldOfOld(t *testing.T) {
 func TestToldLater(t *testing.T) {
 	w, a := newTown(), notify.Happening{Key: "a"}
 	one := w.process()
-	if out := one.tell(t.Context(), w.p, []notify.Happening{a}, now, false); len(out) > 0 {
+	if out := one.tell(t.Context(), w.p, []notify.Happening{a}, true, now, false); len(out) > 0 {
 		t.Errorf("told before it leads: %v", out)
 	}
 	w.fails = errors.New("service generic, line 1: no connection")
@@ -126,8 +126,8 @@ func TestToldLater(t *testing.T) {
 	w.pass(one, a)
 	w.expect(t, "at once", "a", "")
 	w.now = w.now.Add(time.Minute)
-	out := one.tell(t.Context(), w.p, []notify.Happening{a}, w.now, true)
-	if again := one.tell(t.Context(), w.p, []notify.Happening{a}, w.now, true); len(out) != 1 || len(again) != 0 {
+	out := one.tell(t.Context(), w.p, []notify.Happening{a}, true, w.now, true)
+	if again := one.tell(t.Context(), w.p, []notify.Happening{a}, true, w.now, true); len(out) != 1 || len(again) != 0 {
 		t.Errorf("a pass while it is being sent: %v, %v", out, again)
 	}
 	one.deliver(t.Context(), w.p, out)
@@ -154,14 +154,40 @@ func TestNews(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w.own = tt.own
 			var got []string
-			for _, h := range news(w) {
+			all, whole := news(w)
+			for _, h := range all {
 				got = append(got, h.Key)
 			}
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("%s: %q, want %q", name, got, tt.want)
+			if !slices.Equal(got, tt.want) || whole != (name != "at work") {
+				t.Errorf("%s: %q, the whole: %t, want %q", name, got, whole, tt.want)
 			}
 		})
 	}
+}
+
+// TestNewsOfTroubled: of two prototypes of a pool none tells what happened, which the other did;
+// and what cannot be read now is not told again later.
+func TestNewsOfTroubled(t *testing.T) {
+	for reason, want := range map[string]string{v1alpha1.ReasonConflict: "away/r2/n", v1alpha1.ReasonInvalid: "failed/r away/r2/n", v1alpha1.ReasonUnreadable: "failed/r away/r2/n"} {
+		w := due()
+		w.trouble = &problem{reason, "x"}
+		w.view.Status.Runs = []kamino.PastRun{past(time.Minute, "x")}
+		w.view.Status.Unfinished = &kamino.Unfinished{Run: "r2", Record: kamino.Record{Donor: "n", AwaySince: now.Add(-2 * time.Hour)}}
+		all, whole := news(w)
+		var got []string
+		for _, h := range all {
+			got = append(got, h.Key)
+		}
+		if strings.Join(got, " ") != want || whole {
+			t.Errorf("%s: %q, the whole: %t, want %q", reason, got, whole, want)
+		}
+	}
+	town, was := newTown(), notify.Happening{Key: "promoted", At: now.Add(-time.Minute)}
+	one := town.process()
+	town.pass(one, was)
+	one.deliver(t.Context(), town.p, one.tell(t.Context(), town.p, []notify.Happening{{Key: "away"}}, false, now, true))
+	town.pass(one, was)
+	town.expect(t, "after a pass that did not see it", "promoted away", "promoted away")
 }
 
 // TestOrderlyEnd: giving up to lead is no error when the process is told to end, and one when not.
