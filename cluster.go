@@ -186,6 +186,7 @@ type DaemonPod struct {
 	// Unplaced: the scheduler finds no room for it on the node.
 	Unplaced bool
 	Owed     bool   // it waits for what others owe it: to be made, to be scheduled, an image, a Secret…
+	Asked    bool   // it does, and for an image or an object that its kubelet has asked for
 	Reason   string // why it is not Ready, for people
 }
 

@@ -128,10 +128,11 @@ func (s Sight) unheeded() bool {
 	return slices.ContainsFunc(s.Requests, func(r CertificateRequest) bool { return !r.OthersApproved || r.Denied })
 }
 
-// owed says whether a node that is not Ready has a DaemonSet's pod that waits for what others owe
-// it, as for the image of the network plugin: that may be why.
+// owed says whether a node that is not Ready has a DaemonSet's pod that waits for an image, which
+// may be that of the network plugin, or for an object: that may be why. Its kubelet and its runtime
+// work, then.
 func (s Sight) owed() bool {
-	return slices.ContainsFunc(s.Daemons, func(d DaemonPod) bool { return d.Owed && !d.Ready })
+	return slices.ContainsFunc(s.Daemons, func(d DaemonPod) bool { return d.Asked && !d.Ready })
 }
 
 // lastLines is the end of the console, where it can be read.

@@ -183,7 +183,7 @@ func judgeReady(s Sight, b Bounds) (Outcome, string) {
 	case s.unheeded():
 		return ProofInconclusive, "its certificate is not approved, and no other is"
 	case s.Node.UID != "" && s.owed():
-		return ProofInconclusive, fmt.Sprintf("node %s is not Ready within %s, and pods of DaemonSets wait there for what others owe them%s", s.Node.Name, b.Boot, inBrackets(s.Node.NotReady))
+		return ProofInconclusive, fmt.Sprintf("node %s is not Ready within %s, and pods of DaemonSets wait there for images, or for what else others owe them%s", s.Node.Name, b.Boot, inBrackets(s.Node.NotReady))
 	case s.dark():
 		return ProofInconclusive, fmt.Sprintf("no node is Ready within %s, and either no other kubelet reports, or most nodes of its zone are not Ready, or the cloud does not say that the machine runs", b.Boot)
 	case s.Node.UID == "":

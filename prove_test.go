@@ -418,9 +418,13 @@ func TestLineage(t *testing.T) {
 func TestRegistryAwayBeforeReady(t *testing.T) {
 	s := goodSight()
 	s.Ready, s.Node.Ready, s.Node.NotReady = time.Time{}, false, "KubeletNotReady: container runtime network not ready: cni plugin not initialized"
-	s.Daemons = []DaemonPod{{Set: "kube-system/aws-node", Owed: true, Reason: "pod aws-node-x is pending, ImagePullBackOff: 503 Service Unavailable"}}
+	s.Daemons = []DaemonPod{{Set: "kube-system/aws-node", Owed: true, Asked: true, Reason: "pod aws-node-x is pending, ImagePullBackOff: 503 Service Unavailable"}}
 	if out, found := Judge(s, proofBounds); out == ProofFailed {
 		t.Errorf("%s: %v", out, found)
+	}
+	s.Daemons = []DaemonPod{{Set: "kube-system/aws-node", Owed: true, Reason: "it has no pod"}} // as on a node whose runtime is down
+	if out, found := Judge(s, proofBounds); out != ProofFailed {
+		t.Errorf("no pod: %s: %v", out, found)
 	}
 }
 
@@ -432,7 +436,7 @@ type owing struct {
 
 func (owing) Examine(context.Context, ExamineOrder) (ClusterSight, error) {
 	return ClusterSight{Renewed: proofNoon, Node: NodeSight{Node: Node{Name: "a-9", UID: "u"}, NotReady: "cni plugin not initialized"},
-		Daemons: []DaemonPod{{Set: "kube-system/aws-node", Owed: true, Reason: "ImagePullBackOff"}}}, nil
+		Daemons: []DaemonPod{{Set: "kube-system/aws-node", Owed: true, Asked: true, Reason: "ImagePullBackOff"}}}, nil
 }
 
 // TestBlamesRegistry: new nodes are not Ready as the registry of the network plugin's image is

@@ -254,6 +254,7 @@ func daemonPod(set *appsv1.DaemonSet, pod, beside *corev1.Pod) kamino.DaemonPod 
 	const revision = appsv1.ControllerRevisionHashLabelKey
 	out.Beside = beside != nil && podReady(beside) && beside.Labels[revision] == pod.Labels[revision]
 	out.Reason, out.Owed = waitsFor(pod)
+	out.Asked = out.Owed
 	if pod.Spec.NodeName == "" {
 		out.Unplaced = slices.ContainsFunc(pod.Status.Conditions, func(cond corev1.PodCondition) bool {
 			return cond.Type == corev1.PodScheduled && cond.Reason == corev1.PodReasonUnschedulable

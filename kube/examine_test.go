@@ -199,7 +199,7 @@ func TestDaemonPods(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			c := NewForClient(fake.NewClientset(append(tt.pods, set)...), Options{})
 			got, err := c.daemons(t.Context(), canary, "a-0")
-			if err != nil || len(got) != 1 || got[0].Ready != tt.ready || got[0].Beside != tt.beside || got[0].Owed != tt.owed || got[0].Unplaced != (what == "no room") {
+			if err != nil || len(got) != 1 || got[0].Ready != tt.ready || got[0].Beside != tt.beside || got[0].Owed != tt.owed || got[0].Asked != (what == "waits for a Secret") || got[0].Unplaced != (what == "no room") {
 				t.Errorf("%s: %+v, %v", what, got, err)
 			}
 		})

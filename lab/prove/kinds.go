@@ -88,6 +88,8 @@ func unclearKinds() []kind {
 		{name: "throttled", want: unclear, check: "cloud", fault: &emulator.Fault{Kind: emulator.Reply, Status: http.StatusTooManyRequests, RetryAfter: 2 * time.Hour, Times: -1}},
 		{name: "policy", want: unclear, check: "cloud", policy: true},
 		{name: "registry", want: unclear, check: "daemonsets", behave: always(nodes.Behaviour{Daemons: "ImagePullBackOff"})},
+		{name: "registry of the network plugin", want: unclear, check: "ready", tells: "wait there for images",
+			behave: always(nodes.Behaviour{NotReady: "container runtime network not ready: cni plugin not initialized", Daemons: "ImagePullBackOff"})},
 		{name: "probe's pull", want: unclear, check: "probe", probe: true, behave: always(nodes.Behaviour{Jobs: "ErrImagePull"})},
 		{name: "evicted", want: unclear, check: "cloud", also: "stable", evicted: true},
 		{name: "other packages", want: unclear, check: "report", tells: "packages", behave: always(nodes.Behaviour{Packages: "0123"})},

@@ -103,7 +103,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	defer l.Stop()
-	if err := daemon(ctx, l); err != nil {
+	if err := daemons(ctx, l); err != nil {
 		return Report{}, err
 	}
 	s.lab = l
@@ -157,15 +157,18 @@ func report(all []trial, images []Image) Report {
 	return r
 }
 
-// daemon makes the DaemonSet that every node of the lab runs.
-func daemon(ctx context.Context, l *lab.Lab) error {
-	labels := map[string]string{"app": "agent"}
-	_, err := l.Client.AppsV1().DaemonSets(metav1.NamespaceDefault).Create(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"},
-		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/agent:1",
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}}}}}}}}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("create DaemonSet: %w", err)
+// daemons makes the DaemonSets that every node of the lab runs: one like any other, and one that
+// tolerates all taints, as network plugins do, whose pods start before the node is Ready.
+func daemons(ctx context.Context, l *lab.Lab) error {
+	for name, tolerated := range map[string][]corev1.Toleration{"agent": nil, "network": {{Operator: corev1.TolerationOpExists}}} {
+		labels := map[string]string{"app": name}
+		_, err := l.Client.AppsV1().DaemonSets(metav1.NamespaceDefault).Create(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Tolerations: tolerated, Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/" + name + ":1",
+					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}}}}}}}}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("create DaemonSet %s: %w", name, err)
+		}
 	}
 	return nil
 }
