@@ -107,7 +107,7 @@ func badOptions(t *testing.T) []bad {
 		{name: "replicas", args: []string{"--replicas", "0"}, code: 1, want: []string{"0 replicas", "--replicas 1"}},
 		{name: "guid", args: []string{"--subscription", "not-a-guid"}, code: 1, want: []string{`subscription "not-a-guid" is not a GUID`, "az account show"}},
 		{name: "new-nodes", args: []string{"--new-updated-nodes", "-1"}, code: 1, want: []string{"-1", "--new-updated-nodes 0"}},
-		{name: "no-number", args: []string{"--max-history", "many"}, code: 1, want: []string{`"many"`, "--max-history", "kamino update --help"}},
+		{name: "no-number", args: []string{"--max-history", "many"}, code: 1, want: []string{`"many"`, "--max-history", "--max-history 3"}},
 		{name: "duration", args: []string{"--grace-period", "soon"}, code: 1, want: []string{`"soon"`, "--grace-period"}},
 		{name: "image-reference", args: []string{"--image-reference", "disk"}, code: 1, want: []string{`"disk"`, "version or pointer"}},
 		{name: "keep-extension", args: []string{"--keep-extension", "Billing"}, code: 1, want: []string{`"Billing"`, "publisher/type"}},
