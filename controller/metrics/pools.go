@@ -80,15 +80,15 @@ func (p *Pools) Collect(to chan<- prometheus.Metric) {
 	p.mu.Lock()
 	all := maps.Clone(p.of)
 	p.mu.Unlock()
-	seen, named := map[kamino.PoolID]bool{}, map[string]kamino.PoolID{}
+	told := map[string]kamino.PoolID{} // by label
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		s := all[key]
 		name := label(s)
-		if named[name] != "" && named[name] != s.Pool { // a scale set of another resource group
+		if other := told[name]; other != "" && s.Pool != "" && other != s.Pool { // a scale set of another resource group
 			name = string(s.Pool)
 		}
-		if named[name] = s.Pool; s.Pool == "" || !seen[s.Pool] { // two prototypes may mean one pool
-			seen[s.Pool] = true
+		if _, twice := told[name]; !twice { // two prototypes may mean one pool
+			told[name] = s.Pool
 			pool{name, to}.collect(s)
 		}
 	}
