@@ -160,9 +160,18 @@ func spot(list []Refusal) bool {
 	return slices.ContainsFunc(list, func(r Refusal) bool { return r.Code == "spot" })
 }
 
-// CodeShared is the code of the refusal of a pool whose next image is that of another pool too. It
-// does not stop a withdrawal or a rollback.
-const CodeShared = "shared"
+// Codes of refusals that are about taking donors, or about promoting. A pool goes back to a former
+// image all the same, most of all while a bad one is rolled out: they stop no withdrawal and no
+// rollback.
+const (
+	CodeShared    = "shared" // the pool's next image is that of another pool, too
+	CodeRefresh   = "refresh"
+	CodeSuspended = "suspended"
+	CodeWarmPool  = "warm-pool"
+	CodeRepairs   = "automatic-repairs"
+)
+
+var notOfGoingBack = []string{CodeShared, CodeRefresh, CodeSuspended, CodeWarmPool, CodeRepairs}
 
 // RefusedError lists every refusal that applies, not only the first. Nothing
 // was changed anywhere.
@@ -227,13 +236,9 @@ func (r *Run) refuse(midRun bool) error {
 func (o Options) unlifted(list []Refusal) []Refusal {
 	return slices.DeleteFunc(slices.Clone(list), func(f Refusal) bool {
 		return f.Allow == "allow-spot" && o.AllowSpot || f.Allow == allowAdopt && o.AdoptModel ||
-			f.Allow == allowImageOnly && o.ImageOnly || o.back && slices.Contains(ofDonors, f.Code)
+			f.Allow == allowImageOnly && o.ImageOnly || o.back && slices.Contains(notOfGoingBack, f.Code)
 	})
 }
-
-// ofDonors are the codes of refusals that are about taking donors, or about promoting: a pool goes
-// back to a former image all the same, most of all while a bad one is rolled out.
-var ofDonors = []string{CodeShared, "refresh", "suspended", "warm-pool", "automatic-repairs"}
 
 func refuseUnknown(node string) error {
 	return &RefusedError{Subject: fmt.Sprintf("node %q", node), Refusals: []Refusal{{Code: "unknown-node",

@@ -51,10 +51,10 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 		add("override", "MixedInstancesPolicy", field, "an override has an image or a template of its own, which goes before the group's", "remove "+field+" from the overrides")
 	}
 	if g.WarmPoolSize != nil && *g.WarmPoolSize > 0 {
-		add("warm-pool", "WarmPoolSize", fmt.Sprint(*g.WarmPoolSize), "the instances of the warm pool hold the former image, and join the cluster with it", "delete the warm pool")
+		add(kamino.CodeWarmPool, "WarmPoolSize", fmt.Sprint(*g.WarmPoolSize), "the instances of the warm pool hold the former image, and join the cluster with it", "delete the warm pool")
 	}
 	if suspends(g.AutoScalingGroup, launch) {
-		add("suspended", "SuspendedProcesses", launch, "the group launches nothing, and takes no instance back from Standby", resumeLaunch(text(g.AutoScalingGroupName)))
+		add(kamino.CodeSuspended, "SuspendedProcesses", launch, "the group launches nothing, and takes no instance back from Standby", resumeLaunch(text(g.AutoScalingGroupName)))
 	}
 	shared, err := p.refuseShared(ctx, g)
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 	out = append(out, shared...)
 	refreshing, err := p.refreshing(ctx, text(g.AutoScalingGroupName))
 	if refreshing != "" {
-		add("refresh", "InstanceRefreshes", refreshing, "an instance refresh replaces the group's instances at the moment", "wait until it has ended, or cancel it")
+		add(kamino.CodeRefresh, "InstanceRefreshes", refreshing, "an instance refresh replaces the group's instances at the moment", "wait until it has ended, or cancel it")
 	}
 	return out, text(g.Status) != "", err
 }

@@ -109,7 +109,7 @@ func refusePolicy(r *refusals, props *armcompute.VirtualMachineScaleSetPropertie
 		}
 	}
 	if a := props.AutomaticRepairsPolicy; a != nil && value(a.Enabled) {
-		r.add("automatic-repairs", "properties.automaticRepairsPolicy.enabled", "true",
+		r.add(kamino.CodeRepairs, "properties.automaticRepairsPolicy.enabled", "true",
 			"Azure may delete the donor as unhealthy while it is off",
 			"az vmss update --enable-automatic-repairs false")
 	}
