@@ -323,8 +323,8 @@ func (e *Engine) watchOnce(ctx context.Context, p *watched, o overview, nodes []
 		return
 	}
 	p.failed = e.withdrawLate(ctx, p, o, late, of, budget)
-	held, refused := (*HeldError)(nil), (*RefusedError)(nil)
-	p.over = !transient(p.failed) && !errors.As(p.failed, &held) && !errors.As(p.failed, &refused) // else the next look tries again
+	refused := (*RefusedError)(nil)
+	p.over = !passing(p.failed) && !errors.As(p.failed, &refused) // else the next look tries again
 }
 
 // doubtful tells of new nodes that were not Ready and are not judged: those of a look that are
@@ -389,6 +389,13 @@ func (e *Engine) blames(ctx context.Context, p *watched, o overview) bool {
 	return true
 }
 
+// passing says whether a version could not be withdrawn for what is over by itself: a cloud that
+// does not answer, or another run.
+func passing(err error) bool {
+	held := (*HeldError)(nil)
+	return transient(err) || errors.As(err, &held)
+}
+
 func (e *Engine) withdrawLate(ctx context.Context, p *watched, o overview, late, of int, budget time.Duration) error {
 	version := p.version
 	proof := &ProofError{Version: version, Outcome: ProofFailed, Findings: []Finding{{"watch", ProofFailed,
@@ -397,7 +404,7 @@ func (e *Engine) withdrawLate(ctx context.Context, p *watched, o overview, late,
 	bad := badBy(proof)
 	if _, err := e.WithdrawVersion(ctx, WithdrawOptions{Pool: string(o.id), Version: version, Reason: bad.Reason, nodes: bad.Nodes}); err != nil {
 		proof.Kept = true
-		if held := (*HeldError)(nil); !p.kept && !transient(err) && !errors.As(err, &held) {
+		if !p.kept && !passing(err) {
 			p.kept = true
 			e.report(Event{Kind: Warned, Pool: o.pool.Name, Step: InWatch, Percent: -1, Message: "version " + version + " was not withdrawn: " + err.Error()})
 			why := cutText(strings.Join(append([]string{err.Error()}, Advice(err)...), ": "), maxFailure)
