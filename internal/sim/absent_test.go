@@ -183,10 +183,7 @@ func TestWatchTriesAgain(t *testing.T) {
 	w.watchNext()
 	w.version("2026.03.09").sick = mute
 	p := &proc{}
-	w.spawn(p, func(ctx context.Context) {
-		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
-		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
-	})
+	w.spawn(p, p.watches)
 	w.after(time.Minute, func() { w.grow(w.pools[poolA], 5) })
 	beat := func() {
 		l := w.leases[poolA]

@@ -41,17 +41,7 @@ func TestDeadOutnumber(t *testing.T) {
 // the budget, more than the old ones. All that come later are sick, too.
 func TestRestartAmongDead(t *testing.T) {
 	for _, first := range []int{5, 7, 10} {
-		w := badVersion("")
-		w.machines[w.nodes["a-2"].ProviderID].Image = artifactID(poolA, kamino.Version, "2026.03.05")
-		l := w.leases[poolA]
-		l.Ledger.Promoted = &kamino.Promotion{Version: "2026.03.09", At: w.now}
-		w.leases[poolA] = l
-		p := watchBad(w, 20*time.Minute)
-		for i, at := range []time.Duration{time.Minute, 22 * time.Minute} {
-			w.after(at, func() { w.grow(w.pools[poolA], first+3*i) })
-			w.after(at+joinTime+time.Second, func() { registerDead(w, "") })
-		}
-		w.wait()
+		w, p := resumed("", first, 3)
 		if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", "2026.03.05"}) || p.err == nil {
 			t.Errorf("%d at first: %v; the next instance boots from %v", first, p.err, got)
 		}
@@ -92,7 +82,7 @@ type refreshed struct {
 func (s refreshed) Pool(ctx context.Context, id kamino.PoolID) (kamino.Pool, error) {
 	pool, err := s.simProvider.Pool(ctx, id)
 	if s.until() {
-		pool.Refusals = append(pool.Refusals, kamino.Refusal{Code: "refresh", Field: "InstanceRefreshes", Value: "InProgress",
+		pool.Refusals = append(pool.Refusals, kamino.Refusal{Code: kamino.CodeRefresh, Field: "InstanceRefreshes", Value: "InProgress",
 			Why: "an instance refresh replaces the group's instances at the moment", Do: "wait until it has ended, or cancel it"})
 	}
 	return pool, err
@@ -108,10 +98,7 @@ func TestWatchDuringRefresh(t *testing.T) {
 		p.tune = func(e *kamino.Engine) {
 			e.Provider = refreshed{e.Provider.(simProvider), func() bool { return w.now.Before(ends) }}
 		}
-		w.spawn(p, func(ctx context.Context) {
-			runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
-			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
-		})
+		w.spawn(p, p.watches)
 		w.after(time.Minute, func() { w.grow(w.pools[poolA], 5) })
 		w.wait()
 		if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", "2026.03.05"}) || p.err == nil {
@@ -120,18 +107,14 @@ func TestWatchDuringRefresh(t *testing.T) {
 	}
 }
 
-// TestWatchReads: a watch of many new nodes that are well asks the cloud for each of them once a
-// minute, until it ends.
+// TestWatchReads: a watch of many new nodes asks the cloud no more for those that have been Ready.
 func TestWatchReads(t *testing.T) {
 	for _, nodes := range []int{10, 100, 300} {
 		w := aged(1)
 		w.watchNext()
 		w.version("2026.03.09").Tags[kamino.TagRun] = "former"
 		p := &proc{logging: true}
-		w.spawn(p, func(ctx context.Context) {
-			runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
-			p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
-		})
+		w.spawn(p, p.watches)
 		w.after(time.Minute, func() { w.grow(w.pools[poolA], 3+nodes) })
 		w.wait()
 		count := map[string]int{}

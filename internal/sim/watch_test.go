@@ -142,10 +142,7 @@ func TestWatchKept(t *testing.T) {
 		w.version(name).Tags[kamino.TagBad] = "it is old"
 	}
 	p := &proc{}
-	w.spawn(p, func(ctx context.Context) {
-		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
-		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
-	})
+	w.spawn(p, p.watches)
 	w.after(time.Minute, func() { w.grow(w.pools[poolA], 5) })
 	w.wait()
 	kept := w.status(t).Kept()
@@ -173,6 +170,15 @@ func (c pleading) Examine(ctx context.Context, order kamino.ExamineOrder) (kamin
 	return seen, err
 }
 
+// countWarnings lets an engine count what it warns of with such words.
+func countWarnings(words string, told *int) func(*kamino.Engine) {
+	return heard(func(ev kamino.Event) {
+		if ev.Kind == kamino.Warned && strings.Contains(ev.Message, words) {
+			*told++
+		}
+	})
+}
+
 // TestWatchUnheeded: new nodes that wait for certificates which nobody approves are not held
 // against their version, and the watch says so once.
 func TestWatchUnheeded(t *testing.T) {
@@ -180,19 +186,12 @@ func TestWatchUnheeded(t *testing.T) {
 	w.watchNext()
 	w.version("2026.03.09").sick = mute
 	told := 0
-	tell := heard(func(ev kamino.Event) {
-		if ev.Kind == kamino.Warned && strings.Contains(ev.Message, "cannot judge node a-new0: its certificate is denied, or not approved") {
-			told++
-		}
-	})
+	tell := countWarnings("cannot judge node a-new0: its certificate is denied, or not approved", &told)
 	p := &proc{tune: func(e *kamino.Engine) {
 		tell(e)
 		e.Cluster = pleading{e.Cluster.(simCluster)}
 	}}
-	w.spawn(p, func(ctx context.Context) {
-		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
-		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
-	})
+	w.spawn(p, p.watches)
 	w.after(time.Minute, func() { w.grow(w.pools[poolA], 5) })
 	w.wait()
 	if got := birth(w); p.err != nil || got != "2026.03.09" || told != 1 {
@@ -211,19 +210,12 @@ func (l listless) Instances(context.Context, kamino.Pool) ([]kamino.InstanceID, 
 func TestWatchUnread(t *testing.T) {
 	w := aged(1)
 	told := 0
-	tell := heard(func(ev kamino.Event) {
-		if ev.Kind == kamino.Warned && strings.Contains(ev.Message, "cannot judge new nodes, which it cannot read") {
-			told++
-		}
-	})
+	tell := countWarnings("cannot judge new nodes, which it cannot read", &told)
 	p := &proc{tune: func(e *kamino.Engine) {
 		tell(e)
 		e.Provider = listless{e.Provider}
 	}}
-	w.spawn(p, func(ctx context.Context) {
-		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
-		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
-	})
+	w.spawn(p, p.watches)
 	w.wait()
 	if p.err != nil || told != 1 {
 		t.Errorf("%v; %d warnings", p.err, told)

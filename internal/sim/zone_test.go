@@ -32,10 +32,33 @@ func watchBad(w *world, after time.Duration) *proc {
 		if p.err = p.engine().Clock.Sleep(ctx, after); p.err != nil {
 			return
 		}
-		runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
-		p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
+		p.watches(ctx)
 	})
 	return p
+}
+
+// watches watches the new nodes of the version that a run has just promoted.
+func (p *proc) watches(ctx context.Context) {
+	runs := []kamino.PoolResult{{Pool: poolA, Result: &kamino.Result{Version: "2026.03.09", Changed: true}}}
+	p.err = p.engine().Watch(ctx, runs, kamino.Watching{For: time.Hour, Proof: kamino.Proving{Budget: 5 * time.Minute}})
+}
+
+// resumed is a world whose pool has scaled out with the bad version, to first instances and later
+// by more, and a process that goes on with the watch when the first nodes are older than the
+// budget.
+func resumed(zone string, first, more int) (*world, *proc) {
+	w := badVersion(zone)
+	w.machines[w.nodes["a-2"].ProviderID].Image = artifactID(poolA, kamino.Version, "2026.03.05")
+	l := w.leases[poolA]
+	l.Ledger.Promoted = &kamino.Promotion{Version: "2026.03.09", At: w.now}
+	w.leases[poolA] = l
+	p := watchBad(w, 20*time.Minute)
+	for i, at := range []time.Duration{time.Minute, 22 * time.Minute} {
+		w.after(at, func() { w.grow(w.pools[poolA], first+more*i) })
+		w.after(at+joinTime+time.Second, func() { registerDead(w, zone) })
+	}
+	w.wait()
+	return w, p
 }
 
 // registerDead gives each machine without a kubelet that has none a node in the zone that is never
@@ -90,17 +113,7 @@ func TestZoneOfItsOwnDead(t *testing.T) {
 // than the budget. They are no witnesses that their zone is cut off.
 func TestZoneAfterRestart(t *testing.T) {
 	for _, zone := range []string{"", theZone} {
-		w := badVersion(zone)
-		w.machines[w.nodes["a-2"].ProviderID].Image = artifactID(poolA, kamino.Version, "2026.03.05")
-		l := w.leases[poolA]
-		l.Ledger.Promoted = &kamino.Promotion{Version: "2026.03.09", At: w.now}
-		w.leases[poolA] = l
-		p := watchBad(w, 20*time.Minute)
-		for i, at := range []time.Duration{time.Minute, 22 * time.Minute} {
-			w.after(at, func() { w.grow(w.pools[poolA], 5+2*i) })
-			w.after(at+joinTime+time.Second, func() { registerDead(w, zone) })
-		}
-		w.wait()
+		w, p := resumed(zone, 5, 2)
 		if got := w.turns(); !slices.Equal(got, []string{"2026.03.09", "2026.03.05"}) || p.err == nil {
 			t.Errorf("zone %q: %v; the next instance boots from %v", zone, p.err, got)
 		}
