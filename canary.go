@@ -3,7 +3,6 @@ package kamino
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -166,7 +165,7 @@ func (b Bounds) restarts(unit string, seconds float64) int {
 // Report reads the node's report; ok is false when there is none, it cannot be read, or it answers
 // another order.
 func (n Node) Report(nonce string) (r NodeReport, ok bool) {
-	err := json.Unmarshal([]byte(n.Annotations[AnnotationReport]), &r)
+	err := readPlain([]byte(n.Annotations[AnnotationReport]), &r)
 	return r, err == nil && nonce != "" && r.Nonce == nonce
 }
 

@@ -337,7 +337,7 @@ type UnknownFiles struct {
 // Receipt reads the node's receipt; ok is false if there is none or it cannot
 // be read.
 func (n Node) Receipt() (r Receipt, ok bool) {
-	err := json.Unmarshal([]byte(n.Annotations[AnnotationReceipt]), &r)
+	err := readPlain([]byte(n.Annotations[AnnotationReceipt]), &r)
 	return r, err == nil && r.Run != "" && r.Hash != ""
 }
 

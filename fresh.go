@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -85,7 +84,7 @@ func (f Freshness) tags(s Software) map[string]string {
 
 // freshness is what a node tells of itself; zero where it tells nothing.
 func (n Node) freshness() (f Freshness) {
-	if json.Unmarshal([]byte(n.Annotations[AnnotationFreshness]), &f) != nil {
+	if readPlain([]byte(n.Annotations[AnnotationFreshness]), &f) != nil {
 		return Freshness{}
 	}
 	return f
@@ -146,7 +145,7 @@ func (o overview) behind(next Artifact, now time.Time, signals []Signal) *Behind
 		{"kernel", next.Tags[TagKernel], best.Software.Kernel}, {"os", next.Tags[TagOS], best.Software.OS},
 		{"kubelet", next.Tags[TagKubelet], best.Software.Kubelet}, {"runtime", next.Tags[TagRuntime], best.Software.Runtime},
 	} {
-		if d.Running = cutText(Plain(d.Running), tagValue); d.Next != "" && d.Running != "" && d.Next != d.Running {
+		if d.Running = cutText(d.Running, tagValue); d.Next != "" && d.Running != "" && d.Next != d.Running {
 			b.Differs = append(b.Differs, d)
 		}
 	}
@@ -251,7 +250,7 @@ func (n Node) packages(run, nonce string) (list []string, ok bool) {
 		Run, Nonce string
 		List       []byte
 	}
-	if json.Unmarshal([]byte(n.Annotations[AnnotationPackages]), &answer) != nil || answer.Run != run || answer.Nonce != nonce {
+	if readPlain([]byte(n.Annotations[AnnotationPackages]), &answer) != nil || answer.Run != run || answer.Nonce != nonce {
 		return nil, false
 	}
 	text, err := unpack(answer.List, packagesMost)
@@ -297,7 +296,7 @@ func (l DiskList) lacks(n Node) []CachedImage {
 	lacks := []CachedImage{}
 	for _, image := range n.Software.Images {
 		if !slices.ContainsFunc(l.Images, func(i CachedImage) bool { return i.Name == image.Name }) {
-			lacks = append(lacks, CachedImage{Plain(image.Name), image.Bytes})
+			lacks = append(lacks, image)
 		}
 	}
 	return lacks

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 )
 
 // SystemNamespace is where all leases, ledgers and pods of Kamino live, on every
@@ -268,21 +267,6 @@ const (
 	// of an object hold 256 KiB together.
 	maxFailure = 400
 )
-
-// Plain is a text of somebody else's as it may be shown and kept in a tag, on one line: without
-// control characters (those of C0, DEL and C1), of which terminals obey some. Tabs and line ends
-// become blanks, bytes that are not UTF-8 become U+FFFD.
-func Plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case unicode.IsControl(r):
-			return -1
-		}
-		return r
-	}, s)
-}
 
 // Unfinished is a run that holds a pool, or one that left a marked node and no lease.
 type Unfinished struct {

@@ -2,7 +2,6 @@ package kamino
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -172,7 +171,7 @@ func (n Node) Mark() (*Mark, error) {
 		return nil, nil
 	}
 	var m Mark
-	if err := json.Unmarshal([]byte(text), &m); err != nil || m.Run == "" {
+	if err := readPlain([]byte(text), &m); err != nil || m.Run == "" {
 		return nil, fmt.Errorf("node %s: annotation %s was not written by kamino: %q", n.Name, AnnotationRun, text)
 	}
 	if m.Format > MarkFormat {
@@ -307,8 +306,8 @@ func (n Node) blocked() *BlockedNode {
 		return nil
 	}
 	var failure PatchFailure // the zero one where somebody removed the annotation
-	_ = json.Unmarshal([]byte(n.Annotations[AnnotationPatchFailed]), &failure)
-	return &BlockedNode{n.Name, Plain(failure.Run), Plain(failure.Reason), failure.At}
+	_ = readPlain([]byte(n.Annotations[AnnotationPatchFailed]), &failure)
+	return &BlockedNode{n.Name, failure.Run, failure.Reason, failure.At}
 }
 
 // blocked lists the nodes that patches left blocked, but for one that a run patches again.

@@ -144,7 +144,7 @@ func (n Node) patchAnswer(annotation, run, nonce string) *PatchReport {
 		Run, Nonce string
 		Report     []byte
 	}
-	if json.Unmarshal([]byte(n.Annotations[annotation]), &answer) != nil || answer.Run != run || answer.Nonce != nonce {
+	if readPlain([]byte(n.Annotations[annotation]), &answer) != nil || answer.Run != run || answer.Nonce != nonce {
 		return nil
 	}
 	text, err := unpack(answer.Report, reportMost)
@@ -155,28 +155,11 @@ func (n Node) patchAnswer(annotation, run, nonce string) *PatchReport {
 	if json.Unmarshal(text, &report) != nil {
 		return nil
 	}
-	return report.plain()
-}
-
-// plain is the report without the control characters that a node may have written.
-func (p *PatchReport) plain() *PatchReport {
-	for _, text := range []*string{&p.Boot, &p.Manager, &p.Running, &p.Newest, &p.Failure} {
-		*text = Plain(*text)
-	}
-	for _, list := range [][]string{p.Kept, p.Reboot, p.FailedUnits} {
-		for i := range list {
-			list[i] = Plain(list[i])
-		}
-	}
-	for i, c := range p.Changed {
-		p.Changed[i] = PackageMoved{Plain(c.Name), Plain(c.Arch), Plain(c.From), Plain(c.To)}
-	}
-	var lines []string
-	for line := range strings.Lines(p.Last) {
-		lines = append(lines, Plain(strings.TrimRight(line, "\r\n")))
-	}
-	p.Last = strings.Join(lines, "\n")
-	return p
+	last := strings.Split(strings.TrimRight(report.Last, "\r\n"), "\n") // the one text of several lines
+	PlainAll(&last)
+	PlainAll(&report)
+	report.Last = strings.Join(last, "\n")
+	return &report
 }
 
 // summary is one line for people.

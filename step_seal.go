@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -349,7 +348,7 @@ func (r *Run) tags(receipt Receipt) map[string]string {
 		tags[TagPolicy] = receipt.Policy
 	}
 	if keys := strings.Join(receipt.SSHKeys, " "); keys != "" {
-		tags[TagSSHKeys] = cutText(Plain(keys), maxTag)
+		tags[TagSSHKeys] = cutText(keys, maxTag)
 	}
 	maps.Copy(tags, receipt.Freshness.tags(r.donor.node.Software))
 	if u := receipt.Unknown; u != nil {
@@ -361,7 +360,7 @@ func (r *Run) tags(receipt Receipt) map[string]string {
 // SealFailure is why the node gave up the seal of a run; empty if it did not.
 func (n Node) SealFailure(run string) string {
 	var failure struct{ Run, Error string }
-	if err := json.Unmarshal([]byte(n.Annotations[AnnotationSealFailure]), &failure); err != nil || failure.Run != run {
+	if err := readPlain([]byte(n.Annotations[AnnotationSealFailure]), &failure); err != nil || failure.Run != run {
 		return ""
 	}
 	return failure.Error

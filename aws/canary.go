@@ -127,7 +127,7 @@ func canary(in types.Instance) kamino.Canary {
 	case types.InstanceStateNameStopped, types.InstanceStateNameStopping:
 		c.State = kamino.Failed
 		if in.StateReason != nil {
-			c.Failure = text(in.StateReason.Code) + ": " + text(in.StateReason.Message)
+			c.Failure = kamino.Plain(text(in.StateReason.Code) + ": " + text(in.StateReason.Message))
 			c.Blocked = notTheImage(text(in.StateReason.Code))
 		}
 	}

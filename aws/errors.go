@@ -67,7 +67,7 @@ func (l *lasting) Retrieve(ctx context.Context) (sdk.Credentials, error) {
 
 func classify(err error) error {
 	if errors.Is(err, errLapsed) && !hasCode(err, forbiddenCodes...) {
-		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, err.Error()), "check that STS, the metadata service or the agent of EKS Pod Identity answers, whichever gives the credentials")
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, kamino.Plain(err.Error())), "check that STS, the metadata service or the agent of EKS Pod Identity answers, whichever gives the credentials")
 	}
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -76,7 +76,7 @@ func classify(err error) error {
 	if !errors.As(err, &api) {
 		return unanswered(err)
 	}
-	code, said := api.ErrorCode(), api.ErrorCode()+": "+api.ErrorMessage()
+	code, said := api.ErrorCode(), kamino.Plain(api.ErrorCode()+": "+api.ErrorMessage())
 	var response *transport.ResponseError
 	status := 0
 	if errors.As(err, &response) {
@@ -114,7 +114,7 @@ func isMissing(code string) bool {
 
 // unanswered is a call of which nobody knows whether it took effect.
 func unanswered(err error) error {
-	said := err.Error()
+	said := kamino.Plain(err.Error())
 	credentials := strings.Contains(said, "get credentials") || strings.Contains(said, "failed to refresh cached credentials")
 	if credentials && !errors.Is(err, context.DeadlineExceeded) { // what is overdue is not missing
 		return kamino.WithHint(fmt.Errorf("%w: no credentials for AWS: %s", kamino.ErrForbidden, said),

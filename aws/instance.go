@@ -66,9 +66,9 @@ func failure(reason *types.StateReason, key string) string {
 	case reason == nil || slices.Contains(askedFor, text(reason.Code)):
 		return ""
 	case text(reason.Code) == "Client.InternalError" && key != "":
-		return text(reason.Message) + ": these credentials may lack kms:CreateGrant for key " + key + " of its root"
+		return kamino.Plain(text(reason.Message)) + ": these credentials may lack kms:CreateGrant for key " + key + " of its root"
 	}
-	return text(reason.Message)
+	return kamino.Plain(text(reason.Message))
 }
 
 // describe reads an instance; ErrNotFound where it is terminated.

@@ -145,7 +145,7 @@ func (p *Provider) makeVersion(ctx context.Context, from recipe, image string) (
 		return 0, translate(err, "%s", what)
 	}
 	if out.Warning != nil && len(out.Warning.Errors) > 0 {
-		return 0, fmt.Errorf("%s: %s: %s", what, text(out.Warning.Errors[0].Code), text(out.Warning.Errors[0].Message))
+		return 0, fmt.Errorf("%s: %s: %s", what, kamino.Plain(text(out.Warning.Errors[0].Code)), kamino.Plain(text(out.Warning.Errors[0].Message)))
 	}
 	old, err := p.version(ctx, from.Template, source)
 	if err != nil {

@@ -138,7 +138,7 @@ func versionArtifact(im types.Image) kamino.Artifact {
 	case types.ImageStateFailed, types.ImageStateError, types.ImageStateInvalid, types.ImageStateDisabled:
 		a.State = kamino.Failed
 		if im.StateReason != nil {
-			a.Failure = text(im.StateReason.Message)
+			a.Failure = kamino.Plain(text(im.StateReason.Message))
 		}
 	}
 	return a

@@ -185,14 +185,14 @@ func message(err error) string {
 	}
 	text := strconv.Itoa(re.StatusCode)
 	if re.ErrorCode != "" {
-		text = re.ErrorCode
+		text = kamino.Plain(re.ErrorCode)
 	}
 	if m := bodyMessage(re.Error()); m != "" {
 		text += ": " + m
 	}
 	if re.RawResponse != nil {
 		if id := re.RawResponse.Header.Get("x-ms-correlation-request-id"); id != "" {
-			text += " [correlation " + id + "]"
+			text += " [correlation " + kamino.Plain(id) + "]"
 		}
 	}
 	return text
@@ -223,14 +223,14 @@ func bodyMessage(text string) string {
 			words = append(words, d.Message)
 		}
 	}
-	return strings.Join(words, "; ")
+	return kamino.Plain(strings.Join(words, "; "))
 }
 
 // firstLine is the first line of a text, and the next where the first only
 // announces it, as MSAL's "server response error:" does.
 func firstLine(s string) string {
 	line, rest, more := strings.Cut(strings.TrimSpace(s), "\n")
-	line = strings.TrimSpace(line)
+	line = kamino.Plain(strings.TrimSpace(line))
 	if more && strings.HasSuffix(line, ":") {
 		return line + " " + firstLine(rest)
 	}

@@ -154,7 +154,7 @@ func power(statuses []*armcompute.InstanceViewStatus) (state kamino.Power, failu
 		case strings.HasPrefix(code, "provisioningstate/failed"):
 			failure = strings.TrimPrefix(value(s.Code), "ProvisioningState/failed/")
 			if m := value(s.Message); m != "" {
-				failure += ": " + m
+				failure += ": " + kamino.Plain(m)
 			}
 		}
 	}

@@ -196,7 +196,7 @@ func value[T any](v *T) T {
 func tagsOut(tags map[string]*string) map[string]string {
 	out := make(map[string]string, len(tags))
 	for k, v := range tags {
-		out[k] = value(v)
+		out[kamino.Plain(k)] = kamino.Plain(value(v)) // whoever may tag writes anything
 	}
 	return out
 }

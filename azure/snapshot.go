@@ -36,7 +36,7 @@ func (p *Provider) findSnapshot(ctx context.Context, at place, name string) ([]k
 		a.Percent = 100
 	}
 	if e := props.CopyCompletionError; e != nil {
-		a.State, a.Failure = kamino.Failed, value(e.ErrorMessage)
+		a.State, a.Failure = kamino.Failed, kamino.Plain(value(e.ErrorMessage))
 	}
 	return []kamino.Artifact{a}, nil
 }

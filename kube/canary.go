@@ -281,8 +281,9 @@ func pauseOf(annotations map[string]string) kamino.Pause {
 	var by kamino.Pause
 	reason := annotations[kamino.AnnotationPaused]
 	if json.Unmarshal([]byte(annotations[kamino.AnnotationPausedBy]), &by) != nil || by.Reason != reason {
-		return kamino.Pause{Reason: reason}
+		by = kamino.Pause{Reason: reason}
 	}
+	kamino.PlainAll(&by)
 	return by
 }
 

@@ -209,7 +209,7 @@ func (r *drainRound) evict(ctx context.Context, pod *corev1.Pod) (hold, string, 
 		return stuck, r.reasonSeveral(ctx, pod), nil
 	}
 	if budget, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
-		return blocked, budget.Message, nil
+		return blocked, kamino.Plain(budget.Message), nil
 	}
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
@@ -217,7 +217,7 @@ func (r *drainRound) evict(ctx context.Context, pod *corev1.Pod) (hold, string, 
 	case len(r.dry) > 0 && noDryRun(err):
 		return leaving, "a webhook decides when it is evicted", nil
 	case refusedByPolicy(err):
-		return doubtful, err.Error(), nil
+		return doubtful, kamino.Plain(err.Error()), nil
 	}
 	return leaving, "", explain("create pods/eviction --all-namespaces", err)
 }

@@ -286,7 +286,7 @@ func waitsFor(pod *corev1.Pod) (why string, owed bool) {
 			words = append(words, joinWords(fmt.Sprintf("exit code %d", s.State.Terminated.ExitCode), s.State.Terminated.Reason))
 		}
 	}
-	return strings.Join(words, ", "), owed
+	return kamino.Plain(strings.Join(words, ", ")), owed
 }
 
 // starts counts how often the node's kubelet started, as its events of this machine tell.

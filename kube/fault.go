@@ -22,10 +22,20 @@ type fault struct{ kind, err error }
 func (f *fault) Error() string   { return f.err.Error() }
 func (f *fault) Unwrap() []error { return []error{f.kind, f.err} }
 
+// plainError has the text of err without what a terminal obeys: the API server passes on what
+// webhooks and kubelets say.
+type plainError struct{ err error }
+
+func (p plainError) Error() string { return kamino.Plain(p.err.Error()) }
+func (p plainError) Unwrap() error { return p.err }
+
 // explain turns an error of client-go into one of the port's. What is the
 // permission that the call needs, as "verb resource".
 func explain(what string, err error) error {
 	var status apierrors.APIStatus
+	if err != nil && kamino.Plain(err.Error()) != err.Error() {
+		err = plainError{err}
+	}
 	switch {
 	case err == nil:
 		return nil

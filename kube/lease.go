@@ -229,6 +229,7 @@ func readLease(l *coordinationv1.Lease, newest int) (kamino.Lease, error) {
 	if l.Spec.LeaseDurationSeconds != nil {
 		out.Duration = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
 	}
+	kamino.PlainAll(&out)
 	return out, nil
 }
 

@@ -33,7 +33,7 @@ func listName(run string) string { return packagesName + "-" + run }
 func (c *Cluster) SaveList(ctx context.Context, pool kamino.PoolID, run string, list kamino.DiskList) error {
 	images := make([]string, len(list.Images))
 	for i, image := range list.Images {
-		images[i] = strconv.FormatInt(image.Bytes, 10) + " " + image.Name
+		images[i] = strconv.FormatInt(image.Bytes, 10) + " " + kamino.Plain(image.Name)
 	}
 	object := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: listName(run), Labels: map[string]string{labelManagedBy: managedBy, labelName: packagesName, labelRun: run},
@@ -59,6 +59,7 @@ func (c *Cluster) List(ctx context.Context, run string) (out kamino.DiskList, er
 		n, _ := strconv.ParseInt(bytes, 10, 64) // shown only
 		out.Images = append(out.Images, kamino.CachedImage{Name: name, Bytes: n})
 	}
+	kamino.PlainAll(&out)
 	return out, nil
 }
 

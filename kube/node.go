@@ -166,7 +166,8 @@ func noControlPlane() *corev1.Affinity {
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{not}}}}
 }
 
-// NodeOf is a node as the engine sees it.
+// NodeOf is a node as the engine sees it. A kubelet may write anything into its node, and the API
+// server checks little of it: each text is made plain here, for all who show it.
 func NodeOf(n *corev1.Node) kamino.Node {
 	out := kamino.Node{
 		Name:          n.Name,
@@ -212,6 +213,7 @@ func NodeOf(n *corev1.Node) kamino.Node {
 	for _, t := range n.Spec.Taints {
 		out.Taints = append(out.Taints, kamino.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}
+	kamino.PlainAll(&out)
 	return out
 }
 

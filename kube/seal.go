@@ -100,7 +100,7 @@ func readAgentPod(pod *corev1.Pod) kamino.AgentPod {
 			words = append(words, joinWords(fmt.Sprintf("exit code %d", last.ExitCode), strings.TrimSpace(last.Message)))
 		}
 	}
-	out.Message = strings.Join(words, ", ")
+	out.Message = kamino.Plain(strings.Join(words, ", "))
 	return out
 }
 
