@@ -91,7 +91,7 @@ func dryRuns() []dryRun {
 func templateRuns(template, named string) []dryRun {
 	dry := sdk.Bool(true)
 	runs := []dryRun{{"ec2:CreateLaunchTemplateVersion", func(ctx context.Context, c ec2Calls) error {
-		return tried(c.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{DryRun: dry, LaunchTemplateId: &template, LaunchTemplateData: &types.RequestLaunchTemplateData{}}))
+		return tried(c.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{DryRun: dry, LaunchTemplateId: &template, LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: sdk.String(noImage)}}))
 	}}}
 	if named != byDefault {
 		return runs

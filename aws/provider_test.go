@@ -14,6 +14,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/aws"
 	"kamino.dev/kamino/aws/emulator"
+	"kamino.dev/kamino/aws/emulator/wire"
 	azure "kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/providertest"
 )
@@ -34,6 +35,7 @@ type cloud struct {
 	*testing.T
 	server *emulator.Server
 	clock  *azure.VirtualClock
+	walk   *wire.Walk // what its requests and replies are compared with
 	// unsealed: the images that it builds have no receipt.
 	unsealed bool
 }
@@ -50,6 +52,8 @@ func begin(t *testing.T, s setting) *cloud {
 		s.group.Count, s.group.Min = 3, 1
 	}
 	c.server.Seed(s.group)
+	checked, walk := wire.Checked(t, c.server)
+	c.walk = walk
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.before != nil {
 			body, err := io.ReadAll(r.Body)
@@ -60,7 +64,7 @@ func begin(t *testing.T, s setting) *cloud {
 			s.before(c, form.Get("Action"))
 			r.Body = io.NopCloser(bytes.NewReader(body))
 		}
-		c.server.ServeHTTP(w, r)
+		checked.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() { endpoint.Close(); c.server.Close() })
 	c.Provider = connect(t, endpoint.URL, aws.Config{Clock: virtual{cloud: c.clock}})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"kamino.dev/kamino/aws/emulator/wire"
 	azure "kamino.dev/kamino/azure/emulator"
 )
 
@@ -36,7 +37,8 @@ func begin(t *testing.T, change func(*Server), groups ...Group) *world {
 		groups = []Group{{Name: "blue", Count: 3, Min: 1}}
 	}
 	w.s.Seed(groups...)
-	server := httptest.NewServer(w.s)
+	checked, _ := wire.Checked(t, w.s)
+	server := httptest.NewServer(checked)
 	t.Cleanup(func() { server.Close(); w.s.Close() })
 	w.url = server.URL
 	return w

@@ -188,6 +188,7 @@ func getParameterHistory(c *call) (object, *apiError) {
 	}
 	out := object{"Parameters": each(shown, func(v *parameterVersion) any {
 		o := c.showParameter(p, v, "")
+		delete(o, "ARN") // a ParameterHistory has none (service model of SSM)
 		o["Labels"] = list(v.Labels)
 		return o
 	})}

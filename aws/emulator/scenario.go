@@ -103,7 +103,7 @@ func (s *Server) seed(in Group) {
 	maps.Copy(over, in.Override)
 	if in.Configuration != "" {
 		g.Template, g.Mixed = nil, nil
-		s.store.Configurations[in.Configuration] = &configuration{Name: in.Configuration, Image: in.Image, Type: in.Type, Created: g.Created}
+		s.store.Configurations[in.Configuration] = &configuration{Name: in.Configuration, Image: in.Image, Type: text(t.Versions[1].Data, "InstanceType"), Created: g.Created}
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"kamino.dev/kamino/aws/emulator/wire"
 )
 
 // witnessed serves a group at some times the pace, on the wall clock, as a foreign client knows no
@@ -17,7 +19,8 @@ func witnessed(t *testing.T, speed float64) (*Server, string) {
 	t.Helper()
 	s := &Server{Speed: speed, Latencies: Latencies{Forget: 10_000 * time.Hour}}
 	s.Seed(Group{Name: "blue", Count: 5, Min: 1, Tags: map[string]string{"empty": ""}})
-	server := httptest.NewServer(s)
+	checked, _ := wire.Checked(t, s)
+	server := httptest.NewServer(checked)
 	t.Cleanup(func() { server.Close(); s.Close() })
 	return s, server.URL
 }
