@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -46,7 +48,8 @@ type Cluster interface {
 	// node. One that exists already is no error. ErrUnsupported where pods of
 	// TaskInventory are not admitted and those of TaskSeal are.
 	StartAgent(context.Context, Node, Task, SealOrder) error
-	// AgentPod reads the pod of a run that does a task; one that does not exist is no error.
+	// AgentPod reads the pod that has the name of a run's pod for a task; one that does not exist
+	// is no error. Whose it is only its Node and Nonce tell.
 	AgentPod(ctx context.Context, run string, task Task) (AgentPod, error)
 	// RemoveAgents deletes the pods in which a run does these tasks, at once and without grace.
 	// Ones that do not exist are no error.
@@ -273,12 +276,31 @@ const SealPolicyMost = 64 << 10
 // AgentPod is what is known of a pod in which the agent does a task.
 type AgentPod struct {
 	Exists  bool
+	Name    string // NAMESPACE/NAME
+	Node    string // that it is pinned to
+	Nonce   string // of the order that it was made for
 	Started bool   // its container began to run: the disk may have been touched
 	Failed  bool   // it ended without powering the machine off
 	Done    bool   // it ended well
 	Ousted  bool   // it failed because the node did not admit it, or killed it
 	Refused bool   // it failed because of what is on the disk: another one would too
 	Message string // why it is waiting, or the last words of a failed one
+}
+
+// refuseForeign is an error where the pod is not the one that was made for an order on a node: a
+// name is not an identity, and what a stranger's pod reports is not this run's.
+func (p AgentPod) refuseForeign(node, nonce string) error {
+	var why string
+	switch {
+	case !p.Exists || p.Node == node && p.Nonce == nonce:
+		return nil
+	case p.Node != node:
+		why = "it is pinned to node " + p.Node + ", not to node " + node
+	default:
+		why = "its nonce is not the run's"
+	}
+	return WithHint(fmt.Errorf("pod %s is not this run's: %s", p.Name, why),
+		"find out in the API server's audit log who made it, then run the command again; if it is still there: kubectl delete pod -n %s", strings.Replace(p.Name, "/", " ", 1))
 }
 
 // Names of what Kamino writes on a node.

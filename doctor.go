@@ -314,6 +314,9 @@ func (e *Engine) askPackages(ctx context.Context, shelf Shelf, n Node) (list []s
 			return list, nil
 		}
 		pod, err := e.Cluster.AgentPod(ctx, order.Run, TaskPackages)
+		if err == nil {
+			err = pod.refuseForeign(n.Name, order.Nonce)
+		}
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("read the pod that lists the packages: %w", err)

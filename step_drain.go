@@ -268,7 +268,7 @@ func (r *Run) lookSurvey(ctx context.Context) (Next, error) {
 	if next, err := r.lookPackages(ctx, n); err != nil || next.kind != nextDone {
 		return next, err
 	}
-	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskInventory)
+	pod, err := r.agentPod(ctx, n, TaskInventory)
 	if err != nil {
 		return Next{}, fmt.Errorf("read the inventory's pod: %w", err)
 	}
@@ -347,7 +347,7 @@ func (r *Run) lookCheck(ctx context.Context) (Next, error) {
 	} else if left {
 		return done(upgradeChecks), nil
 	}
-	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskCheck)
+	pod, err := r.agentPod(ctx, n, TaskCheck)
 	if err != nil {
 		return Next{}, fmt.Errorf("read the pod that checks the node: %w", err)
 	}

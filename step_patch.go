@@ -119,7 +119,7 @@ func (r *Run) lookPatch(ctx context.Context) (Next, error) {
 	case !n.Tainted(TaintBlock):
 		return r.remark(ActBlock, "block the node again with taint "+TaintBlock, n, mark, func(m *Mark) { m.Block = true })
 	}
-	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskPatch)
+	pod, err := r.agentPod(ctx, n, TaskPatch)
 	never := pod.Refused || pod.Failed && !pod.Started && !pod.Ousted // it did nothing, and will not
 	switch {
 	case err != nil:
@@ -215,7 +215,7 @@ func (r *Run) lookReboot(ctx context.Context) (Next, error) {
 	if r.booting() > r.opts.Patch.Return || cycled != "" {
 		return r.cycle(ctx, n, cycled)
 	}
-	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskReboot)
+	pod, err := r.agentPod(ctx, n, TaskReboot)
 	if err != nil {
 		return Next{}, fmt.Errorf("read the pod that restarts the node: %w", err)
 	}
@@ -353,7 +353,7 @@ func (r *Run) examinePatched(ctx context.Context, n Node) (why string, next Next
 
 // askLook lets the agent tell how the node stands in its present boot.
 func (r *Run) askLook(ctx context.Context, n Node) (why string, next Next, err error) {
-	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskLook)
+	pod, err := r.agentPod(ctx, n, TaskLook)
 	switch {
 	case err != nil:
 		return "", next, fmt.Errorf("read the pod that examines the node: %w", err)

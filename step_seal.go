@@ -27,6 +27,16 @@ func (r *Run) sealOrder() SealOrder {
 	return order
 }
 
+// agentPod reads the pod in which the run does a task on a node. One of that name that somebody
+// else made is an error.
+func (r *Run) agentPod(ctx context.Context, n Node, task Task) (AgentPod, error) {
+	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, task)
+	if err != nil {
+		return AgentPod{}, err
+	}
+	return pod, pod.refuseForeign(n.Name, r.held.lease.Record.Nonce)
+}
+
 const sealTheDisk = "seal the disk"
 
 // lookSeal waits for the receipt of this run and this boot. Without it nothing
@@ -62,7 +72,7 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 	}
 	var pod AgentPod
 	if !r.empty.unasked {
-		if pod, err = r.engine.Cluster.AgentPod(ctx, r.held.run, TaskSeal); err != nil {
+		if pod, err = r.agentPod(ctx, n, TaskSeal); err != nil {
 			return Next{}, fmt.Errorf("read the seal pod: %w", err)
 		}
 	}
@@ -169,7 +179,7 @@ func (r *Run) lookPackages(ctx context.Context, n Node) (Next, error) {
 	if err != nil {
 		return Next{}, fmt.Errorf("read node %s: %w", n.Name, err)
 	}
-	pod, err := r.engine.Cluster.AgentPod(ctx, r.held.run, TaskPackages)
+	pod, err := r.agentPod(ctx, n, TaskPackages)
 	if err != nil {
 		return Next{}, fmt.Errorf("read the pod that lists the packages: %w", err)
 	}
@@ -370,9 +380,9 @@ var patchTasks = []Task{TaskCheck, TaskPatch, TaskReboot, TaskLook}
 
 // removeAgents deletes the pods that the run may have made.
 func (r *Run) removeAgents(ctx context.Context) error {
-	tasks := []Task{TaskSeal, TaskInventory}
+	tasks := []Task{TaskSeal, TaskInventory} // of a patch, too: somebody else's may have the name
 	if r.patching() {
-		tasks = patchTasks
+		tasks = append(tasks, patchTasks...)
 	} else if r.held.givingBack { // it may have ended between the question and the answer
 		tasks = append(tasks, TaskPackages)
 	}

@@ -67,7 +67,7 @@ func (c *Cluster) namespaces(run string, task kamino.Task) []string {
 }
 
 func readAgentPod(pod *corev1.Pod) kamino.AgentPod {
-	out := kamino.AgentPod{Exists: true, Failed: pod.Status.Phase == corev1.PodFailed, Done: pod.Status.Phase == corev1.PodSucceeded}
+	out := kamino.AgentPod{Exists: true, Name: pod.Namespace + "/" + pod.Name, Node: pod.Spec.NodeName, Nonce: nonceOf(pod), Failed: pod.Status.Phase == corev1.PodFailed, Done: pod.Status.Phase == corev1.PodSucceeded}
 	out.Ousted = out.Failed
 	words := []string{strings.ToLower(string(pod.Status.Phase))}
 	if pod.DeletionTimestamp != nil {
@@ -102,6 +102,18 @@ func readAgentPod(pod *corev1.Pod) kamino.AgentPod {
 	}
 	out.Message = kamino.Plain(strings.Join(words, ", "))
 	return out
+}
+
+// nonceOf is the nonce of the order that a pod was made for, where it is a pod of an agent.
+func nonceOf(pod *corev1.Pod) string {
+	for _, box := range pod.Spec.Containers {
+		for _, env := range box.Env {
+			if env.Name == nonceEnv {
+				return env.Value
+			}
+		}
+	}
+	return ""
 }
 
 func joinWords(reason, message string) string {
@@ -165,6 +177,8 @@ func (c *Cluster) createAgent(ctx context.Context, pod *corev1.Pod, how metav1.C
 	return err
 }
 
+// createPod creates a pod. One of that name that exists already is no error: who reads it next asks
+// whose it is.
 func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod, how metav1.CreateOptions) error {
 	_, err := c.api.pods(pod.Namespace).Create(ctx, pod, how)
 	if apierrors.IsAlreadyExists(err) {

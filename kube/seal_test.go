@@ -50,8 +50,9 @@ func TestReadSealPod(t *testing.T) {
 		"config error": {status(corev1.PodPending, waiting("CreateContainerConfigError", "")), kamino.AgentPod{Failed: true, Message: "pending, CreateContainerConfigError, image reg/kamino:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.want.Exists = true
-			if diff := cmp.Diff(tt.want, readAgentPod(&corev1.Pod{Status: tt.status})); diff != "" {
+			tt.want.Exists, tt.want.Name, tt.want.Node, tt.want.Nonce = true, "kamino-system/p", "n1", "n0nce"
+			if diff := cmp.Diff(tt.want, readAgentPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: kamino.SystemNamespace, Name: "p"}, Status: tt.status,
+				Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Env: []corev1.EnvVar{{Name: nonceEnv, Value: "n0nce"}}}}}})); diff != "" {
 				t.Errorf("%s: %s", name, diff)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
 )
 
 // audit shows the world to the invariants: its state at every change, a call
@@ -80,9 +81,15 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	}
 	a.leases(s)
 	for run, p := range w.sealPods {
+		if p.node == worlds.NoNode { // somebody else's: what of it is left is nobody's debt
+			continue
+		}
 		s.SealPods = append(s.SealPods, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
 	}
 	for run, p := range w.surveys {
+		if p.node == worlds.NoNode {
+			continue
+		}
 		s.Surveys = append(s.Surveys, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
 	}
 	for _, p := range w.pods {

@@ -220,6 +220,7 @@ func (c simCluster) AgentPod(ctx context.Context, run string, task kamino.Task) 
 		out = kamino.AgentPod{}
 		if pod := pods[run]; pod != nil {
 			out = pod.AgentPod
+			out.Name, out.Node, out.Nonce = kamino.SystemNamespace+"/"+run, pod.node, pod.nonce
 		}
 		return nil
 	})

@@ -92,6 +92,25 @@ func (w *world) DeletePods() {
 	w.happened("a person deletes the pods of the run")
 }
 
+// Squat implements worlds.World.
+func (w *world) Squat() {
+	run := w.standing(poolA).Holder
+	if run == "" {
+		return
+	}
+	put := func(pods map[string]*simSealPod, key string) {
+		if pods[key] == nil {
+			pods[key] = &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Done: true, Started: true, Message: "succeeded"}, node: worlds.NoNode}
+		}
+	}
+	put(w.sealPods, run)
+	put(w.surveys, run)
+	for _, task := range []kamino.Task{kamino.TaskCheck, kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook, kamino.TaskPackages} {
+		put(w.patches, string(task)+" "+run)
+	}
+	w.happened("somebody makes pods under the names of run %s", run)
+}
+
 // DeleteSnapshot implements worlds.World. A version that is being built from it fails.
 func (w *world) DeleteSnapshot() {
 	for key, a := range w.artifacts {

@@ -58,8 +58,8 @@ func (c simCluster) startPatch(ctx context.Context, node kamino.Node, task kamin
 		_ = json.Unmarshal(order.Patch, &policy)
 		w.judgePatch(n, run, task, policy.Held)
 		key := string(task) + " " + run
-		if w.patches[key] != nil {
-			if task == kamino.TaskReboot {
+		if pod := w.patches[key]; pod != nil {
+			if task == kamino.TaskReboot && pod.node != worlds.NoNode {
 				w.audit.violate("I32", "%s asks twice for a reboot of %s", c.p.name, n.Name)
 			}
 			return nil

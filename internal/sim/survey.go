@@ -24,7 +24,7 @@ func (c simCluster) survey(ctx context.Context, node kamino.Node, order kamino.S
 		if w.surveys[run] != nil {
 			return nil
 		}
-		pod := &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node.Name}
+		pod := &simSealPod{AgentPod: kamino.AgentPod{Exists: true, Message: "pending"}, node: node.Name, nonce: order.Nonce}
 		w.surveys[run] = pod
 		w.happened("%s creates the inventory's pod of %s", c.p.name, run)
 		w.runSurvey(run, pod)

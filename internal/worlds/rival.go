@@ -25,6 +25,9 @@ type World interface {
 	// Forge is a kubelet that writes a mark of a run that never was, and falls silent.
 	Forge(node string)
 	DeletePods() // those that Kamino has made, by a person
+	// Squat puts pods of somebody else, which have succeeded, under the names that the present
+	// run's have. They are pinned to a node that does not exist.
+	Squat()
 
 	SetImage()              // a person's, in the pool's model
 	Exclude()               // the newest good version from latest, by a person
@@ -61,6 +64,9 @@ type Rival struct {
 	// Rows, if set, are those of the fault matrix where it can matter.
 	Rows []string
 }
+
+// NoNode is the name of a node that no world has.
+const NoNode = "nobody"
 
 // Frozen is longer than any lease lasts, and than a run takes to be adopted.
 const Frozen = 4 * time.Minute
@@ -125,6 +131,7 @@ var powers = []Rival{
 		w.Script(other)
 	}},
 	{Name: "the original script has a snapshot of the donor", Column: "8", Act: onDonor(World.Script)},
+	{Name: "somebody else's pods have the names of the run's", Column: "11", Act: func(w World, _, _ string) { w.Squat() }},
 	{Name: "a node forges a mark", Column: "11", Act: func(w World, _, other string) { w.Forge(other) }},
 }
 

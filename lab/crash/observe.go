@@ -20,6 +20,7 @@ import (
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/internal/invariant"
+	"kamino.dev/kamino/internal/worlds"
 	"kamino.dev/kamino/lab/nodes"
 )
 
@@ -125,6 +126,9 @@ func (w *World) readPods() error {
 	w.state.SealPods, w.state.Surveys, w.state.Pods = nil, nil, nil
 	for i := range list.Items {
 		p := &list.Items[i]
+		if p.Spec.NodeName == worlds.NoNode { // somebody else's: what of it is left is nobody's debt
+			continue
+		}
 		if run, ok := strings.CutPrefix(p.Name, sealPrefix); ok {
 			w.state.SealPods = append(w.state.SealPods, invariant.SealPod{Run: run, Node: p.Spec.NodeName, Failed: p.Status.Phase == corev1.PodFailed})
 			continue

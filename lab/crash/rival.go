@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -331,6 +332,29 @@ func (w *World) DeletePods() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.check("delete pods", w.station.admin.CoreV1().Pods(kamino.SystemNamespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}))
+	w.dirty.pods = true
+	w.refresh()
+}
+
+// Squat implements worlds.World.
+func (w *World) Squat() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	run := w.lease().Holder
+	if run == "" {
+		return
+	}
+	for _, task := range []kamino.Task{kamino.TaskSeal, kamino.TaskInventory, kamino.TaskCheck, kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook} {
+		w.check("make a pod of a stranger's", w.station.leases.StartAgent(w.ctx, kamino.Node{Name: worlds.NoNode}, task, kamino.SealOrder{Run: run, Patch: []byte("{}")}))
+	}
+	pods := w.station.admin.CoreV1().Pods(kamino.SystemNamespace)
+	list, err := pods.List(w.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + worlds.NoNode})
+	w.check("list the pods of a stranger's", err)
+	for i := range list.Items {
+		list.Items[i].Status.Phase = corev1.PodSucceeded
+		_, err := pods.UpdateStatus(w.ctx, &list.Items[i], metav1.UpdateOptions{})
+		w.check("end a pod of a stranger's", err)
+	}
 	w.dirty.pods = true
 	w.refresh()
 }

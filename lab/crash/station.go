@@ -48,7 +48,7 @@ type Station struct {
 	kamino      string // program to run as processes; "" runs the engine in goroutines
 	cp          *controlplane.ControlPlane
 	admin       kubernetes.Interface
-	leases      *kube.Cluster // an administrator's, to read leases
+	leases      *kube.Cluster // an administrator's, to read leases and to make pods
 	protos      dynamic.ResourceInterface
 	toServer    http.RoundTripper // from the proxy to kube-apiserver
 	toCloud     http.RoundTripper // from processes to the proxies
@@ -93,7 +93,7 @@ func (s *Station) open(ctx context.Context) error {
 	if s.admin, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	if s.leases, err = kube.New(config, kube.Options{}); err != nil {
+	if s.leases, err = kube.New(config, kube.Options{SealImage: sealImage}); err != nil {
 		return err
 	}
 	if err := s.kind(ctx); err != nil {
