@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,8 +14,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/internal/sweep"
 )
 
 const liveRun = "KAMINO_TEST_LIVE_SEAL"
@@ -74,9 +77,11 @@ func theirs(t testing.TB, dir string) {
 	}
 }
 
-// where a foreign thing is mounted, and what becomes of the seal: refused at and below a match,
-// done above one.
-var positions = []struct{ match, position, at string }{
+// mountPosition is where a foreign mount lies, seen from what a rule matches. At and below a match
+// the seal is refused; above one it is done.
+type mountPosition struct{ match, position, at string }
+
+var positions = []mountPosition{
 	{"file", "at", "srv/app/secret.txt"}, {"file", "above", "srv/app"},
 	{"directory", "at", "srv/app/cache"}, {"directory", "below", "srv/app/cache/share"}, {"directory", "above", "srv/app"},
 	{"glob", "at", "srv/pool/a/data-1"}, {"glob", "below", "srv/pool/a/data-1/x/share"}, {"glob", "above", "srv/pool"},
@@ -198,27 +203,34 @@ func TestForeign(t *testing.T) {
 	theirs(t, dir)
 	off()
 	second := partitioned(t, 2, 16) + "p2"
-	cases := 0
+	var cases []foreignCase
 	for _, kind := range []string{"ext4", "xfs"} {
 		pristine := image(t, kind)
 		off := mountImage(t, pristine, dir, kind)
 		donorTree(t, dir)
 		off()
-		for name, place := range foreigners {
+		for _, name := range slices.Sorted(maps.Keys(foreigners)) {
 			for _, mode := range []string{"attached", "live"} {
 				for _, p := range positions {
-					cases++
-					t.Run(fmt.Sprintf("%s/%s/%s/%s %s", kind, name, mode, p.position, p.match), func(t *testing.T) {
-						w := &foreignWorld{theirs: other, partition: second}
-						w.check(t, pristine, kind, mode, p.position, p.at, place)
-					})
+					cases = append(cases, foreignCase{pristine, kind, name, mode, p})
 				}
 			}
 		}
 	}
-	if want := 2 * len(foreigners) * 2 * len(positions); cases != want {
-		t.Errorf("%d cases of %d", cases, want)
+	for i := range sweep.Cases(t, len(cases), 15*time.Second, func(i int) string { return cases[i].foreigner + cases[i].mode + cases[i].position.position }) {
+		c := cases[i]
+		t.Run(fmt.Sprintf("%s/%s/%s/%s %s", c.kind, c.foreigner, c.mode, c.position.position, c.position.match), func(t *testing.T) {
+			w := &foreignWorld{theirs: other, partition: second}
+			w.check(t, c.pristine, c.kind, c.mode, c.position.position, c.position.at, foreigners[c.foreigner])
+		})
 	}
+}
+
+// foreignCase is a place at which something foreign is mounted while a disk is sealed.
+type foreignCase struct {
+	pristine, kind  string // the image of the disk, and its file system
+	foreigner, mode string
+	position        mountPosition
 }
 
 func (w *foreignWorld) check(t *testing.T, pristine, kind, mode, position, at string, place func(testing.TB, *foreignWorld, string) string) {
@@ -255,8 +267,3 @@ func (w *foreignWorld) check(t *testing.T, pristine, kind, mode, position, at st
 		}
 	}
 }
-
-const fullRun = "KAMINO_FULL"
-
-// full reports whether tests that sample shall do all of it.
-func full() bool { return os.Getenv(fullRun) != "" }

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"kamino.dev/kamino/agent/disk"
+	"kamino.dev/kamino/internal/sweep"
 )
 
 var errCut = errors.New("the power is cut")
@@ -25,13 +27,9 @@ func TestPowerCut(t *testing.T) {
 			needImages(t, "ext4", kind)
 			c := newCuts(t, kind)
 			steps := c.count(t)
-			at := sample(steps)
-			if len(at) < 100 {
-				t.Errorf("%d cuts", len(at))
-			}
-			t.Logf("%d of %d steps; kinds of steps: %v; %s=1 cuts before each of them", len(at), len(steps), tally(steps), fullRun)
+			t.Logf("kinds of steps: %s", tally(steps))
 			ends := map[string]int{}
-			for _, n := range at {
+			for n := range sweep.Cases(t, len(steps), 20*time.Second, func(i int) string { return steps[i].kind }) {
 				t.Run(fmt.Sprintf("%d %s %s", n, steps[n].kind, strings.ReplaceAll(steps[n].name, "/", ".")), func(t *testing.T) { ends[c.cut(t, n)]++ })
 			}
 			t.Logf("came up: %v", ends)
@@ -43,26 +41,6 @@ func TestPowerCut(t *testing.T) {
 }
 
 type cutStep struct{ kind, name string }
-
-// sample is every step, or of each kind some that are far from each other: more than a hundred.
-func sample(steps []cutStep) (at []int) {
-	const most = 12
-	kinds := map[string][]int{}
-	for i, s := range steps {
-		kinds[s.kind] = append(kinds[s.kind], i)
-	}
-	for _, all := range kinds {
-		n := min(most, len(all))
-		if full() {
-			n = len(all)
-		}
-		for i := range n {
-			at = append(at, all[i*len(all)/n])
-		}
-	}
-	slices.Sort(at)
-	return at
-}
 
 func tally(steps []cutStep) string {
 	kinds := map[string]int{}

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"kamino.dev/kamino/internal/sim/mutants"
+	"kamino.dev/kamino/internal/sweep"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -31,12 +33,14 @@ func TestDefects(t *testing.T) {
 	}
 	// So that every kind of harm at every step has its turn early.
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(trials), func(i, j int) { trials[i], trials[j] = trials[j], trials[i] })
-	defects, caught := Defects(), 0
-	for i := range defects {
+	defects := Defects()
+	if only := os.Getenv("KAMINO_DEFECT"); only != "" {
+		defects = slices.DeleteFunc(defects, func(d Defect) bool { return !slices.Contains(strings.Split(only, ","), d.Name) })
+	}
+	played, caught := 0, 0
+	for i := range sweep.Cases(t, len(defects), 60*time.Second, nil) {
 		d := &defects[i]
-		if only := os.Getenv("KAMINO_DEFECT"); only != "" && !slices.Contains(strings.Split(only, ","), d.Name) {
-			continue
-		}
+		played++
 		if err := Switch(d); err != nil {
 			t.Fatal(err)
 		}
@@ -52,8 +56,8 @@ func TestDefects(t *testing.T) {
 	if err := Switch(nil); err != nil {
 		t.Fatal(err)
 	}
-	inReport(t, func(r *simReport) { r.Defects = worlds.Defects{Seeded: len(defects), Caught: caught} })
-	fmt.Printf("defects: %d seeded, %d caught\n", len(defects), caught)
+	inReport(t, func(r *simReport) { r.Defects = worlds.Defects{Seeded: played, Caught: caught} })
+	fmt.Printf("defects: %d of %d played, %d caught\n", played, len(defects), caught)
 }
 
 // TestSeeded: there are as many as were promised, and each has a name of its own.

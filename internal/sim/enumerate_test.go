@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"iter"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/sweep"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -158,6 +160,18 @@ func lies(begin func(uint64) *world, sites []site, want string) (out []trial) {
 	return out
 }
 
+// faultsIn are the trials of the given kinds at the calls of the given steps.
+func faultsIn(sites []site, kinds []worlds.Fault, steps ...string) (out []trial) {
+	for _, kind := range kinds {
+		for _, s := range sites {
+			if kind.Fits(s.call.is()) && slices.Contains(steps, s.step) {
+				out = append(out, trial{site: s, kind: kind})
+			}
+		}
+	}
+	return out
+}
+
 // encounters are all trials of what others can do, at the beginning of every
 // step and before every write.
 func encounters(begin func(uint64) *world, sites []site) (out []trial) {
@@ -175,12 +189,13 @@ func encounters(begin func(uint64) *world, sites []site) (out []trial) {
 	return out
 }
 
-// play tries them all, and tells what went wrong. Each of the cells must have been met.
+// play sweeps the trials, and reports what went wrong. Each of the cells must have been met.
 func play(t *testing.T, trials []trial, cells []string) {
 	t.Helper()
 	var away awayTimes
 	met := counts{}
-	bad := sideBySide(len(trials), func(i int) string {
+	cases := sweep.Cases(t, len(trials), 10*time.Second, func(i int) string { return trials[i].what() })
+	bad := sideBySide(cases, func(i int) string {
 		w := trials[i].single()
 		away.add(trials[i].what(), w, trials[i].rival != nil && trials[i].rival.alone)
 		met.add(w.hits)
@@ -193,7 +208,7 @@ func play(t *testing.T, trials []trial, cells []string) {
 		t.Error(b)
 	}
 	met.require(t, cells)
-	t.Logf("%d trials; donor away %s", len(trials), worlds.AwayOf(away.list))
+	t.Logf("donor away %s", worlds.AwayOf(away.list))
 	away.print(t)
 	inReport(t, func(r *simReport) {
 		r.Positions += len(trials)
@@ -293,30 +308,26 @@ func rivalCells() (out []string) {
 	return out
 }
 
-// sideBySide plays n trials on two processors, and returns what went wrong with
+// sideBySide plays the cases on two processors, and returns what went wrong with
 // the first ten that failed.
-func sideBySide(n int, play func(int) string) []string {
+func sideBySide(cases iter.Seq[int], play func(int) string) []string {
 	// Worlds are small and short-lived: collecting them less often saves a fifth.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	var mu sync.Mutex
 	var bad []string
-	next := 0
 	var group sync.WaitGroup
 	for range 2 {
 		group.Go(func() {
-			for {
+			for i := range cases {
+				wrong := play(i)
 				mu.Lock()
-				i := next
-				next++
+				if wrong != "" {
+					bad = append(bad, wrong)
+				}
 				enough := len(bad) >= 10
 				mu.Unlock()
-				if i >= n || enough {
+				if enough {
 					return
-				}
-				if wrong := play(i); wrong != "" {
-					mu.Lock()
-					bad = append(bad, wrong)
-					mu.Unlock()
 				}
 			}
 		})

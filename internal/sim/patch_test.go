@@ -452,9 +452,8 @@ func TestPatchWalks(t *testing.T) {
 			}
 		}
 	})
-	from, count := seedRange(t)
-	for i := range min(count, 600) {
-		seed := uint64(from + i)
+	for i := range walks(t, 600, 10*time.Second) {
+		seed := uint64(i)
 		rng := rand.New(rand.NewPCG(seed, 18))
 		w := aged(seed)
 		w.replaces = rng.IntN(3) == 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/sweep"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -72,12 +73,10 @@ func TestPointerUpdate(t *testing.T) {
 			if changed := w.pools[poolA].revision != revision || w.pools[poolA].image != image; changed != tt.written {
 				t.Errorf("the model was written: %t", changed)
 			}
-			for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter, worlds.LostReply} {
-				for _, s := range p.log {
-					if kind.Fits(s.call.is()) && slices.Contains([]string{"image", "model", "clean"}, s.step) {
-						killedUpdate(t, tt.world(1), o, fault{kind: kind, at: s.at}, s)
-					}
-				}
+			trials := faultsIn(p.log, []worlds.Fault{worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter, worlds.LostReply}, "image", "model", "clean")
+			for i := range sweep.Cases(t, len(trials), 5*time.Second, func(i int) string { return trials[i].what() }) {
+				x := trials[i]
+				killedUpdate(t, tt.world(1), o, fault{kind: x.kind, at: x.site.at}, x.site)
 			}
 		})
 	}

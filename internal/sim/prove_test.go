@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/sweep"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -68,21 +69,20 @@ func TestProve(t *testing.T) {
 		w.audit.settled()
 		w.sound(t)
 		steps := []string{"launch", "join", "examine", "retire", "model"}
-		for _, kind := range []worlds.Fault{worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter, worlds.LostReply, worlds.Absent, worlds.LateCreate, worlds.ServerError, worlds.Conflict} {
-			for _, s := range p.log {
-				if kind.Fits(s.call.is()) && slices.Contains(steps, s.step) {
-					w := world(1)
-					w.watchNext()
-					w.startUpdate(&proc{faults: []fault{{kind: kind, at: s.at}}}, o)
-					w.wait()
-					second := w.update(o)
-					if got := w.turns(); second.err != nil || !slices.Equal(got, []string{"2026.03.09", fresh}) {
-						t.Errorf("by %s, %s at %s: the run after it ended %v; the next instance boots from %v", by, kind, s, second.err, got)
-					}
-					w.audit.settled()
-					w.sound(t)
-				}
+		kinds := []worlds.Fault{worlds.KillBefore, worlds.KillUnheard, worlds.KillAfter, worlds.LostReply, worlds.Absent, worlds.LateCreate, worlds.ServerError, worlds.Conflict}
+		trials := faultsIn(p.log, kinds, steps...)
+		for i := range sweep.Cases(t, len(trials), 10*time.Second, func(i int) string { return trials[i].what() + trials[i].site.step }) {
+			x := trials[i]
+			w := world(1)
+			w.watchNext()
+			w.startUpdate(&proc{faults: []fault{{kind: x.kind, at: x.site.at}}}, o)
+			w.wait()
+			second := w.update(o)
+			if got := w.turns(); second.err != nil || !slices.Equal(got, []string{"2026.03.09", fresh}) {
+				t.Errorf("by %s, %s: the run after it ended %v; the next instance boots from %v", by, x, second.err, got)
 			}
+			w.audit.settled()
+			w.sound(t)
 		}
 	}
 }

@@ -4,15 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"kamino.dev/kamino"
+	"kamino.dev/kamino/internal/sweep"
 	"kamino.dev/kamino/internal/worlds"
 )
 
@@ -272,48 +276,67 @@ func report(t *testing.T, seed uint64) {
 		seed, strings.Join(violations, "\n  "), strings.Join(k.notes, "\n    "), seed)
 }
 
-// seedRange reads SEEDS: how many from 0, or FROM-TO. 2000 unless told.
-func seedRange(t *testing.T) (from, count int) {
+// seedRange reads SEEDS: how many walks from 0, or FROM-TO; 10000 if unset. Whoever sets SEEDS wants
+// all of them, else they are a sweep.
+func seedRange(t *testing.T) (from, count int, chosen bool) {
 	t.Helper()
 	text := os.Getenv("SEEDS")
 	if text == "" {
-		return 0, 2000
+		return 0, 10000, false
 	}
 	if a, b, ok := strings.Cut(text, "-"); ok {
 		to := 0
 		if _, err := fmt.Sscan(a+" "+b, &from, &to); err == nil && from < to {
-			return from, to - from
+			return from, to - from, true
 		}
 	} else if n, err := strconv.Atoi(text); err == nil && n > 0 {
-		return 0, n
+		return 0, n, true
 	}
 	t.Fatalf("SEEDS is %q; give a number, or two: SEEDS=10000, SEEDS=10000-20000", text)
-	return 0, 0
+	return 0, 0, false
 }
 
-// TestWalks plays SEEDS walks, side by side.
-func TestWalks(t *testing.T) {
-	from, seeds := seedRange(t)
-	met, cells := counts{}, []string{}
-	if seeds >= 1000 { // fewer need not meet everything
-		cells = append(rivalCells(), cellMoved, cellAdopted, rivalLeaseDeleted)
+// walks yields the seeds to play, at most most of them.
+func walks(t *testing.T, most int, budget time.Duration) iter.Seq[int] {
+	t.Helper()
+	from, count, chosen := seedRange(t)
+	count = min(count, most)
+	if chosen {
+		budget = time.Hour
 	}
-	bad := sideBySide(seeds, func(i int) string {
-		k := newWalk(uint64(from + i))
+	cases := sweep.Cases(t, count, budget, nil)
+	return func(yield func(int) bool) {
+		for i := range cases {
+			if !yield(from + i) {
+				return
+			}
+		}
+	}
+}
+
+// TestWalks plays random walks, side by side.
+func TestWalks(t *testing.T) {
+	met, played := counts{}, atomic.Int64{}
+	bad := sideBySide(walks(t, math.MaxInt, 60*time.Second), func(seed int) string {
+		k := newWalk(uint64(seed))
 		wrong := k.run()
 		met.add(k.w.hits)
+		played.Add(1)
 		if len(wrong) > 0 {
-			return strconv.Itoa(from + i)
+			return strconv.Itoa(seed)
 		}
 		return ""
 	})
+	var cells []string
+	if played.Load() >= 1000 { // fewer need not meet everything
+		cells = append(rivalCells(), cellMoved, cellAdopted, rivalLeaseDeleted)
+	}
 	met.require(t, cells)
 	for _, text := range bad {
 		seed, _ := strconv.ParseUint(text, 10, 64)
 		report(t, seed)
 	}
-	t.Logf("%d seeds", seeds)
-	inReport(t, func(r *simReport) { r.Seeds += seeds; r.Violations += len(bad); r.cells(&met, cells) })
+	inReport(t, func(r *simReport) { r.Seeds += int(played.Load()); r.Violations += len(bad); r.cells(&met, cells) })
 }
 
 // TestWalk plays one walk, WALK, and prints its trace.
