@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
@@ -13,11 +14,11 @@ LAB_FLAGS := -ldflags='-s -w \
 	-X k8s.io/component-base/version.gitMajor=1 \
 	-X k8s.io/component-base/version.gitMinor=36 \
 	-X k8s.io/component-base/version.gitTreeState=clean'
-SEEDS   ?= 10000
 # One set of flags for builds, tests and vet, so that each finds in the cache what another compiled: a
 # tag that only some had would compile hundreds of Kubernetes' packages twice. Every binary is static.
 export GOFLAGS := -buildvcs=false -tags=grpcnotrace
 export CGO_ENABLED := 0
+export SWEEP
 
 .PHONY: help
 help: ## print this list
@@ -38,29 +39,52 @@ lab: ## build lab/bin/kamino-lab, with the Kubernetes control plane in it (4 min
 demo: build lab ## the main job, live: a donor becomes the image of its pool, and the next node boots from it
 	$(LAB) demo --cloud $(or $(CLOUD),azure)
 
+# Processor seconds that each part of make test and make test-vm may use with a warm build cache. A part
+# fails beyond 1.5 times its bound, whatever the load of the machine. SWEEP=all plays every case of the
+# sweeps: then unit has no bound.
+BOUND_lint    := 300
+BOUND_unit    := 420
+BOUND_race    := 240
+BOUND_lab     := 420
+BOUND_crash   := 420
+BOUND_release := 120
+BOUND_vm      := 900
+
 .PHONY: test
-test: test-product test-lab ## all tests: the product's, then the whole product against a real API server
+test: compile lint unit race lab-test crash-sample release-check ## what must pass before a change lands: all parts below
 
-.PHONY: test-product
-test-product: ## the product's own tests, with SEEDS random walks (10000)
-	SEEDS=$(SEEDS) go test -timeout 30m ./...
+.PHONY: compile
+compile: ## compile what the parts need; only here a cold build cache costs time
+	@.ci/part compile 0 .ci/compile
 
-# The seal's tests start themselves again in trees without a dynamic linker.
-RACE_STATIC := -tags=grpcnotrace,netgo,osusergo -ldflags='-linkmode=external -extldflags=-static'
+.PHONY: lint
+lint: ## formatting, vet, lint, tidy modules, imports, sizes, generated files
+	@.ci/part lint $(BOUND_lint) .ci/lint
 
-# The sweeps do a thousand times over what other tests do once: they run without the detector, which makes
-# them ten times as slow and finds nothing there that it does not find in the others.
-SWEEPS := ^(TestPowerCut|TestForeign|TestSingle.*|TestProve|TestPointerUpdate|TestDefects)$$
+.PHONY: unit
+unit: ## the tests of the product; sweeps play samples
+	@.ci/part unit $(if $(SWEEP),0,$(BOUND_unit)) go test -timeout $(if $(SWEEP),5h,30m) ./...
 
-.PHONY: test-race
-test-race: ## the product's tests with the race detector; the sweeps, and a tenth of the walks, without it (needs gcc)
-	CGO_ENABLED=1 SEEDS=$$(($(SEEDS) / 100)) go test -count=1 -race $(RACE_STATIC) -skip '$(SWEEPS)' -timeout 60m ./...
-	SEEDS=$$(($(SEEDS) / 10)) go test -count=1 -run '$(SWEEPS)|^TestWalks$$' -timeout 30m ./agent/seal ./internal/sim
+# Who starts goroutines. The simulation runs one goroutine at a time, and the other packages start none.
+RACY := . ./controller/... ./kube ./notify ./azure/... ./aws/... ./providertest ./cmd/kamino \
+	$(addprefix ./agent/,inventory scan capture host firstboot watch)
 
-.PHONY: test-lab
-test-lab: build lab ## end to end: the real kube-apiserver, the Azure SDK over HTTPS; the alerts, by Prometheus' engine
-	cd lab && go test ./...
-	cd lab/alerts && go test ./...
+.PHONY: race
+race: ## the packages that start goroutines, with the race detector (needs gcc)
+	@CGO_ENABLED=1 .ci/part race $(BOUND_race) go test -race -skip '^TestDefects$$' -timeout 30m $(RACY)
+
+# Their programs are built while they run, which Go's test cache does not see.
+.PHONY: lab-test
+lab-test: build lab ## end to end: the real kube-apiserver, the cloud SDKs over HTTPS; the alerts, by Prometheus' engine
+	@.ci/part lab $(BOUND_lab) .ci/lab
+
+.PHONY: crash-sample
+crash-sample: lab ## kill, lie and interfere at a sample of calls; CRASH_SEED draws it
+	@.ci/part crash $(BOUND_crash) .ci/crash $(CRASH_SEED)
+
+.PHONY: release-check
+release-check: ## make an image and a release for linux/amd64, verify it as its users do, and change each file
+	@.ci/part release $(BOUND_release) .ci/release-check
 
 .PHONY: test-crash
 test-crash: build lab ## kill, lie and interfere at every call of a run, and check whether anything is lost (an hour)
@@ -80,7 +104,7 @@ test-prove: build lab ## good images, bad ones and unlucky clouds are put to the
 
 .PHONY: test-vm
 test-vm: build lab ## the main job on virtual machines that really boot; needs QEMU and mmdebstrap
-	cd lab && KAMINO_VM=1 go test -count=1 -timeout 120m -v ./machines
+	@KAMINO_VM=1 .ci/part vm $(BOUND_vm) go -C lab test -count=1 -timeout 120m -v ./machines
 
 .PHONY: test-vm-all
 test-vm-all: build lab ## test-vm, a bad image that a canary's machine keeps out of the pool, the boot of a generic machine, and the whole circle
@@ -95,7 +119,8 @@ test-vm-former: build lab ## test-vm with the agent of the release before, which
 	cd lab && KAMINO_VM=1 KAMINO_VM_AGENT=former go test -count=1 -timeout 120m -v -run TestPrototype ./machines
 
 .PHONY: test-all
-test-all: test test-race test-crash test-crash-process test-prove test-witness test-vm-all test-vm-former ## every test there is, whole sweeps: hours
+test-all: ## every test there is, with whole sweeps: hours
+	@$(MAKE) SWEEP=all test test-crash test-crash-process test-prove test-witness test-vm-all test-vm-former
 
 .PHONY: bench-vm
 bench-vm: build lab ## generic machine, clone and floor side by side, five boots each; needs QEMU and mmdebstrap
@@ -117,10 +142,6 @@ seal-planted: ## plant each known kind of secret and identity by itself, seal, a
 fuzz: ## run every Fuzz target of the product for FUZZTIME (30s)
 	@.ci/fuzz
 
-.PHONY: verify
-verify: ## formatting, vet, lint, the numbers of the house, and that generated files are up to date
-	@.ci/verify
-
 .PHONY: generate
 generate: ## make the kind's CustomResourceDefinition and its copying methods again from api/v1alpha1
 	@.ci/generate
@@ -137,10 +158,6 @@ release: ## dist/release: archives, packages, images, charts and what verifies t
 .PHONY: release-twice
 release-twice: ## build linux/amd64 from two directories, the second time with an empty cache, and compare every byte (10 minutes)
 	@.ci/release-twice
-
-.PHONY: test-release
-test-release: ## make a release for linux/amd64, verify it as its users do, and change each file
-	cd release && go test ./...
 
 .PHONY: clean
 clean: ## remove what make has built

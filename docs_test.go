@@ -47,7 +47,7 @@ func TestMakeTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := []string{"README.md", "CONTRIBUTING.md", "AGENTS.md", ".github/workflows/release.yml", ".ci/run"}
+	files := []string{"README.md", "CONTRIBUTING.md", "AGENTS.md", ".github/workflows/release.yml", ".github/workflows/change.yml", ".ci/run"}
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil {
 		t.Fatal(err)

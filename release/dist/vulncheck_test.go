@@ -37,7 +37,7 @@ func database(t *testing.T, entries ...string) string {
 	return dir
 }
 
-// TestVulncheck: what `make verify` runs with VULNDB reads a database by its path, is content with
+// TestVulncheck: what `make lint` runs with VULNDB reads a database by its path, is content with
 // one that knows of nothing, and fails with one that has an entry for a linked module.
 func TestVulncheck(t *testing.T) {
 	for name, c := range map[string]struct {
