@@ -39,9 +39,12 @@ var (
 		"ConcurrentSnapshotLimitExceeded", "SnapshotCreationPerVolumeRateExceeded", "ConcurrentTagAccess", "InvalidAMIID.Unavailable", "SsmInvalidParameter",
 	}
 	forbiddenCodes = []string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "SsmAccessDenied"}
-	// strangerCodes: AWS does not know who asks, or not in this Region.
-	strangerCodes = []string{"AuthFailure", "InvalidClientTokenId", "SignatureDoesNotMatch", "MissingAuthenticationToken", "UnrecognizedClientException", "OptInRequired"}
-	expiredCodes  = []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
+	// strangerCodes: AWS does not know who asks, or not in this Region. A clock that is wrong by
+	// minutes makes a signature wrong; SSM has names of its own for that
+	// (https://docs.aws.amazon.com/systems-manager/latest/APIReference/CommonErrors.html).
+	strangerCodes = []string{"AuthFailure", "InvalidClientTokenId", "SignatureDoesNotMatch", "InvalidSignatureException", "IncompleteSignature", "IncompleteSignatureException",
+		"MissingAuthenticationToken", "UnrecognizedClientException", "OptInRequired"}
+	expiredCodes = []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 )
 
 // errLapsed: credentials that were there before cannot be renewed.
@@ -95,7 +98,7 @@ func classify(err error) error {
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said), "give the role the action that the message names")
 	case slices.Contains(strangerCodes, code):
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said),
-			"check the access key or the profile, its Region, and whether it is still valid: aws sts get-caller-identity")
+			"check the access key or the profile, its Region, this machine's clock, and whether the key is still valid: aws sts get-caller-identity")
 	case slices.Contains(expiredCodes, code):
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrUnavailable, said), "renew the credentials, and check this machine's clock")
 	case code == "InsufficientInstanceCapacity":

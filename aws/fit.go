@@ -7,6 +7,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"kamino.dev/kamino"
 )
@@ -57,7 +59,72 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 		// A mapping under another name than the image's root is a second volume (unverified).
 		doubts = append(doubts, kamino.Doubt{Found: fmt.Sprintf("no block device mapping of the launch template is for %s, the donor's root: new nodes may have one volume more", text(in.RootDeviceName))})
 	}
+	if refusal, err := p.refuseStopProtected(ctx, name); err != nil {
+		return nil, nil, err
+	} else if refusal != nil {
+		refusals = append(refusals, *refusal)
+	}
+	second, unsure, err := p.secondVolumes(ctx, g, in)
+	return append(refusals, second...), append(doubts, unsure...), err
+}
+
+// refuseStopProtected refuses a donor that may not be stopped. A shutdown from within passes all
+// the same, and a donor that does not switch itself off could not be recovered
+// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-stop-protection.html).
+func (p *Provider) refuseStopProtected(ctx context.Context, instance string) (*kamino.Refusal, error) {
+	out, err := recentFor(p.known, steadyFor, p.config.Clock.Now(), "stop protection "+instance, func() (*ec2.DescribeInstanceAttributeOutput, error) {
+		return p.ec2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{InstanceId: &instance, Attribute: types.InstanceAttributeNameDisableApiStop})
+	})
+	if err != nil {
+		return nil, translate(err, "read the stop protection of instance %s", instance)
+	}
+	if out.DisableApiStop == nil || !sdk.ToBool(out.DisableApiStop.Value) {
+		return nil, nil
+	}
+	return &kamino.Refusal{Code: "stop-protection", Field: "DisableApiStop", Value: "true", Why: "the donor is protected against being stopped: a donor that does not switch itself off could not be recovered",
+		Do: "aws ec2 modify-instance-attribute --instance-id " + instance + " --no-disable-api-stop"}, nil
+}
+
+// secondVolumes refuses a donor whose image brings more volumes than the root: an image is made of
+// the root only, and a clone would wait for the others. Volumes that only the template maps come
+// with it, and what somebody attached to the instance is of no image.
+func (p *Provider) secondVolumes(ctx context.Context, g group, in types.Instance) (refusals []kamino.Refusal, doubts []kamino.Doubt, err error) {
+	attached := map[string]bool{}
+	for _, m := range in.BlockDeviceMappings {
+		if m.Ebs != nil && text(m.DeviceName) != text(in.RootDeviceName) {
+			attached[text(m.DeviceName)] = true
+		}
+	}
+	if len(attached) == 0 {
+		return nil, nil, nil
+	}
+	id := text(in.ImageId)
+	source, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}})
+	if err != nil && !isMissing(codeOf(err)) {
+		return nil, nil, translate(err, "read image %s", id)
+	}
+	if err != nil || len(source.Images) == 0 {
+		return nil, []kamino.Doubt{{Found: fmt.Sprintf("whether image %s of the donor brought a second volume, which new nodes would not have: the image is gone", id)}}, nil
+	}
+	for _, m := range source.Images[0].BlockDeviceMappings {
+		if m.Ebs == nil || !attached[text(m.DeviceName)] || g.maps(m) {
+			continue
+		}
+		refusals = append(refusals, kamino.Refusal{Code: "second-volume", Field: "BlockDeviceMappings", Value: text(m.DeviceName),
+			Why: fmt.Sprintf("image %s of the donor brings volume %s, and Kamino makes an image of the root volume only: new nodes would not have it", id, text(m.DeviceName)),
+			Do:  "use an image with one volume, and map further volumes in the launch template, without a snapshot"})
+	}
 	return refusals, doubts, nil
+}
+
+// maps says whether a group's template makes the volume that a mapping of an image makes. Snapshot
+// IDs are lost in each new version of a template, so one there counts only where no more versions
+// are made.
+func (g group) maps(image types.BlockDeviceMapping) bool {
+	return slices.ContainsFunc(g.data.BlockDeviceMappings, func(m types.LaunchTemplateBlockDeviceMapping) bool {
+		return m.Ebs != nil && text(m.DeviceName) == text(image.DeviceName) &&
+			(text(image.Ebs.SnapshotId) == "" || text(m.Ebs.SnapshotId) != "" && g.recipe.Parameter != "")
+	})
 }
 
 // standsBy says whether an instance is in Standby, or on its way there.

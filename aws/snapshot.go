@@ -24,6 +24,8 @@ type machine struct {
 	Architecture string `json:"a"`
 	Root         string `json:"r"`
 	Type         string `json:"v"` // of the volume
+	IOPS         int32  `json:"i,omitempty"`
+	Throughput   int32  `json:"h,omitempty"`
 	Platform     string `json:"p"`
 	Boot         string `json:"b,omitempty"`
 	TPM          string `json:"t,omitempty"`
@@ -67,7 +69,7 @@ func (p *Provider) createSnapshot(ctx context.Context, pool kamino.Pool, a kamin
 		return fmt.Errorf("describe the machine of volume %s: %w", a.Source, err)
 	}
 	own := map[string]string{kamino.TagPool: pool.Name, tagSnapshot: a.Name, tagMachine: string(raw)}
-	out, err := p.ec2.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: &a.Source, Description: sdk.String(a.Name),
+	out, err := p.ec2.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: &a.Source, Description: description(a.Name),
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSnapshot, Tags: tagsIn(a.Tags, own)}}})
 	if err != nil {
 		return translate(err, "make snapshot %s of volume %s", a.Name, a.Source)
@@ -89,6 +91,7 @@ func (p *Provider) machineOf(ctx context.Context, volume string) (machine, error
 	in := known.instance
 	m := machine{Architecture: string(in.Architecture), Root: text(in.RootDeviceName), Type: string(known.disk.VolumeType), Platform: text(in.PlatformDetails),
 		Boot: string(in.BootMode), TPM: text(in.TpmSupport), NoENA: !sdk.ToBool(in.EnaSupport), SRIOV: text(in.SriovNetSupport)}
+	m.IOPS, m.Throughput = performance(known.disk)
 	source, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{text(in.ImageId)}})
 	if err != nil && !isMissing(codeOf(err)) { // one that is deregistered tells nothing; the instance is enough
 		return machine{}, translate(err, "read image %s", text(in.ImageId))
@@ -97,6 +100,38 @@ func (p *Provider) machineOf(ctx context.Context, volume string) (machine, error
 		m.Boot, m.IMDS = string(source.Images[0].BootMode), string(source.Images[0].ImdsSupport)
 	}
 	return m, nil
+}
+
+// performance is what a volume of the same type has to be told: EC2 refuses an io1 or io2 one
+// without IOPS, gives a gp3 one 3000 and 125 MiB/s, and takes neither for other types (EC2 API
+// reference, EbsBlockDevice).
+func performance(v *types.Volume) (iops, throughput int32) {
+	switch v.VolumeType {
+	case types.VolumeTypeIo1, types.VolumeTypeIo2, types.VolumeTypeGp3:
+		return sdk.ToInt32(v.Iops), sdk.ToInt32(v.Throughput)
+	}
+	return 0, 0
+}
+
+// positive is a number that is sent only where there is one.
+func positive(n int32) *int32 {
+	if n > 0 {
+		return &n
+	}
+	return nil
+}
+
+// longestDescription is in characters, which are those of ASCII (EC2 API reference, RegisterImage).
+const longestDescription = 255
+
+func description(text string) *string {
+	plain := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+	return sdk.String(plain[:min(len(plain), longestDescription)])
 }
 
 // behind reads a volume, and the instance that it is at.

@@ -153,10 +153,11 @@ func (p *Provider) createVersion(ctx context.Context, pool kamino.Pool, a kamino
 		return err
 	}
 	p.known.forget(a.Source)
-	input := &ec2.RegisterImageInput{Name: &name, Description: sdk.String("kamino " + string(pool.ID) + " " + a.Name), RootDeviceName: &m.Root,
+	input := &ec2.RegisterImageInput{Name: &name, Description: description("kamino " + a.Name + " of " + string(pool.ID)), RootDeviceName: &m.Root,
 		Architecture: types.ArchitectureValues(m.Architecture), VirtualizationType: sdk.String("hvm"), EnaSupport: sdk.Bool(!m.NoENA),
 		BootMode: types.BootModeValues(m.Boot), TpmSupport: types.TpmSupportValues(m.TPM), ImdsSupport: types.ImdsSupportValues(m.IMDS),
-		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &m.Root, Ebs: &types.EbsBlockDevice{SnapshotId: &a.Source, VolumeType: types.VolumeType(m.Type), DeleteOnTermination: sdk.Bool(true)}}},
+		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &m.Root, Ebs: &types.EbsBlockDevice{SnapshotId: &a.Source, VolumeType: types.VolumeType(m.Type),
+			Iops: positive(m.IOPS), Throughput: positive(m.Throughput), DeleteOnTermination: sdk.Bool(true)}}},
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImage,
 			Tags: tagsIn(a.Tags, map[string]string{kamino.TagPool: pool.Name, tagVersion: a.Name})}}}
 	if m.SRIOV != "" {

@@ -105,6 +105,19 @@ func (s *Server) WriteConsole(instance, text string) {
 	})
 }
 
+// Attach lets somebody attach an empty volume to an instance, as the CSI driver of EBS does.
+func (s *Server) Attach(instance, device string) {
+	s.start()
+	s.alter(func() {
+		if i := s.store.Instances[instance]; i != nil {
+			v := &volume{meta: s.born("vol", nil), Zone: i.Zone, Instance: i.ID, Size: 8, Type: "gp3", Iops: 3000, Throughput: 125, Files: map[string]string{}}
+			s.ready(&v.meta)
+			s.store.Volumes[v.ID] = v
+			i.Volumes = append(i.Volumes, attach{Device: device, Volume: v.ID})
+		}
+	})
+}
+
 // WriteDisk changes what is on the root volume of an instance.
 func (s *Server) WriteDisk(instance string, change func(files map[string]string)) error {
 	s.start()

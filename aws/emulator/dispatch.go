@@ -73,6 +73,9 @@ func (s *Server) answer(c *call) (object, *apiError) {
 	if c.service == ec2 && truth(c.in, "DryRun") {
 		return nil, &apiError{Status: http.StatusPreconditionFailed, Code: "DryRunOperation", Message: "Request would have succeeded, but DryRun flag is set."}
 	}
+	if err := c.limited(); err != nil {
+		return nil, err
+	}
 	if c.reads() {
 		return s.look(c, do)
 	}

@@ -127,10 +127,10 @@ func TestThrottle(t *testing.T) {
 
 // TestPages: every page but the last has a token, and a token of nobody is refused.
 func TestPages(t *testing.T) {
-	w := begin(t, nil, Group{Name: "blue", Count: 7})
+	w := begin(t, nil, Group{Name: "blue", Count: 12})
 	seen, token, pages := map[string]bool{}, "", 0
 	for {
-		call := []string{"MaxResults", "3"}
+		call := []string{"MaxResults", "5"}
 		if token != "" {
 			call = append(call, "NextToken", token)
 		}
@@ -143,7 +143,7 @@ func TestPages(t *testing.T) {
 			break
 		}
 	}
-	if len(seen) != 7 || pages != 3 {
+	if len(seen) != 12 || pages != 3 {
 		t.Errorf("%d instances on %d pages", len(seen), pages)
 	}
 	w.refused("InvalidNextToken", "ec2:DescribeInstances", "NextToken", "bm9uZQ==")

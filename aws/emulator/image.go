@@ -172,7 +172,7 @@ func createImage(c *call) (object, *apiError) {
 		v := c.s.store.Volumes[a.Volume]
 		sn := c.s.snap(v, "Created by CreateImage("+i.ID+") for "+im.ID, tagsFor(c.in, "snapshot"))
 		c.complete(sn)
-		m := mapping{Device: a.Device, Snapshot: sn.ID, Type: v.Type, Size: v.Size, KMSKey: v.KMSKey, Keep: !a.Delete}
+		m := mapping{Device: a.Device, Snapshot: sn.ID, Type: v.Type, Size: v.Size, Iops: v.Iops, Throughput: v.Throughput, KMSKey: v.KMSKey, Keep: !a.Delete}
 		m.change(change)
 		im.Mappings = append(im.Mappings, m)
 	}
@@ -193,6 +193,9 @@ func (c *call) override(device string) (change object, left bool) {
 
 // change writes what a request or a template says of a device.
 func (m *mapping) change(ebs object) {
+	if kind := text(ebs, "VolumeType"); kind != "" && kind != m.Type { // assumed, unverified on real AWS
+		m.Iops, m.Throughput = 0, 0
+	}
 	for field, name := range map[*int]string{&m.Size: "VolumeSize", &m.Iops: "Iops", &m.Throughput: "Throughput"} {
 		if n, ok := number(ebs, name); ok {
 			*field = n
@@ -222,12 +225,18 @@ func registerImage(c *call) (object, *apiError) {
 		case dig(b, "Ebs", "Encrypted") != nil:
 			return nil, refuse("InvalidBlockDeviceMapping", "Encrypted cannot be specified for a snapshot")
 		}
+		if err := c.s.limitedDisk(m); err != nil {
+			return nil, err
+		}
 		m.Size, m.KMSKey = cmp.Or(m.Size, sn.Size), sn.KMSKey
 		mappings = append(mappings, m)
 	}
 	root := text(c.in, "RootDeviceName")
 	if !slices.ContainsFunc(mappings, func(m mapping) bool { return m.Device == root }) {
 		return nil, refuse("InvalidBlockDeviceMapping", "The root device %q has no mapping", root)
+	}
+	if err := limitedBoot(c.in); err != nil {
+		return nil, err
 	}
 	im, err := c.newImage(tagsFor(c.in, "image"))
 	if err != nil {

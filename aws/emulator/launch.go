@@ -60,13 +60,17 @@ func (s *Server) launch(o order) (*instance, *apiError) {
 			return nil, err
 		}
 	}
+	disks, err := s.disks(o.data, im)
+	if err != nil {
+		return nil, err
+	}
 	data, _ := copied(o.data).(object)
 	i := &instance{meta: s.born("i", maps.Clone(o.tags)), State: pending, Zone: o.zone, Subnet: o.subnet, Image: im.ID, Template: o.template, Version: o.version,
 		Group: o.group, RootDevice: im.RootDevice, RootType: im.RootType, Data: data, Arch: im.Arch, Platform: im.Platform, ProductCode: im.ProductCode}
 	i.Reservation = "r" + strings.TrimPrefix(i.ID, "i")
 	i.IP = fmt.Sprintf("10.0.%d.%d", i.Order/250%250, i.Order%250+4)
 	s.store.Instances[i.ID] = i
-	s.attachVolumes(i, im)
+	s.attachVolumes(i, disks)
 	s.turn(i, pending, running, s.delays.Launch, "")
 	return i, nil
 }
@@ -94,10 +98,10 @@ func (s *Server) launchable(id string) (*image, *apiError) {
 	return im, nil
 }
 
-// attachVolumes makes the volumes of the image's mappings and of those that the template adds.
-func (s *Server) attachVolumes(i *instance, im *image) {
+// disks are the image's mappings, with what a template says of them and adds.
+func (s *Server) disks(data object, im *image) ([]mapping, *apiError) {
 	mappings := append([]mapping{}, im.Mappings...)
-	for _, b := range items(i.Data, "BlockDeviceMapping") {
+	for _, b := range items(data, "BlockDeviceMapping") {
 		device, known := text(b, "DeviceName"), false
 		for n := range mappings {
 			if mappings[n].Device == device {
@@ -111,9 +115,23 @@ func (s *Server) attachVolumes(i *instance, im *image) {
 			mappings = append(mappings, m)
 		}
 	}
+	for n := range mappings {
+		m := &mappings[n]
+		if m.Type = cmp.Or(m.Type, "gp3"); m.Type == "gp3" { // what it has unless told (EC2 API reference, EbsBlockDevice)
+			m.Iops, m.Throughput = cmp.Or(m.Iops, 3000), cmp.Or(m.Throughput, 125)
+		}
+		if err := s.limitedDisk(*m); err != nil {
+			return nil, err
+		}
+	}
+	return mappings, nil
+}
+
+// attachVolumes makes the volumes of mappings.
+func (s *Server) attachVolumes(i *instance, mappings []mapping) {
 	for _, m := range mappings {
 		v := &volume{meta: s.born("vol", tagsFor(i.Data, "volume")), Zone: i.Zone, Snapshot: m.Snapshot, Instance: i.ID, Size: m.Size,
-			Type: cmp.Or(m.Type, "gp3"), KMSKey: m.KMSKey, Files: map[string]string{}}
+			Type: m.Type, Iops: m.Iops, Throughput: m.Throughput, KMSKey: m.KMSKey, Files: map[string]string{}}
 		if sn := s.store.Snapshots[m.Snapshot]; sn != nil {
 			maps.Copy(v.Files, sn.Files)
 		}
@@ -145,6 +163,9 @@ func runInstances(c *call) (object, *apiError) {
 		delete(given, name)
 	}
 	maps.Copy(o.data, given)
+	if text(c.in, "SubnetId") != "" && len(items(o.data, "NetworkInterface")) > 0 {
+		return nil, refuse("InvalidParameterCombination", "Network interfaces and an instance-level subnet ID may not be specified on the same request")
+	}
 	if err := c.needTemplate(o.data); err != nil {
 		return nil, err
 	}

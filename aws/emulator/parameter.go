@@ -95,6 +95,9 @@ func putParameter(c *call) (object, *apiError) {
 	if p != nil && len(p.Versions) > 0 {
 		v.Type = cmp.Or(v.Type, p.Versions[len(p.Versions)-1].Type)
 	}
+	if p != nil && len(p.Versions) > 0 && v.Type != p.Versions[len(p.Versions)-1].Type {
+		return nil, refuse("HierarchyTypeMismatchException", "The parameter type cannot be changed from %s to %s. Create a new parameter.", p.Versions[len(p.Versions)-1].Type, v.Type)
+	}
 	v.DataType = cmp.Or(v.DataType, "text")
 	if v.DataType == imageType {
 		if err := c.need("ec2:DescribeImages"); err != nil {

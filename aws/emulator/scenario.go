@@ -34,6 +34,7 @@ type Group struct {
 	Platform      string            // of the stock image: "": Linux/UNIX
 	ProductCode   string            // of the stock image
 	InstanceStore bool              // the stock image has no EBS root
+	Second        string            // device of a second volume that the stock image brings; "": none
 	Operator      string            // principal that manages its instances
 	Refresh       string            // status of its last instance refresh
 	Warm          int               // instances in its warm pool
@@ -134,6 +135,9 @@ func (s *Server) stockImage(in Group) string {
 		im.RootType = "instance-store"
 	} else {
 		im.Mappings = []mapping{{Device: im.RootDevice, Snapshot: "snap-0" + im.ID[5:], Type: "gp3", Size: cmp.Or(in.DiskGB, 20), KMSKey: in.KMSKey}}
+		if in.Second != "" {
+			im.Mappings = append(im.Mappings, mapping{Device: in.Second, Snapshot: "snap-1" + im.ID[5:], Type: "gp3", Size: 20})
+		}
 	}
 	s.ready(&im.meta)
 	s.store.Images[im.ID] = im

@@ -39,9 +39,17 @@ func (c *call) changeTags(change func(m *meta, key, value string, given bool)) (
 		}
 		targets = append(targets, m.meta)
 	}
-	for _, tag := range items(c.in, "Tag") {
-		if strings.HasPrefix(strings.ToLower(text(tag, "Key")), "aws:") {
-			return nil, refuse("InvalidParameterValue", "Tag keys starting with 'aws:' are reserved for internal use")
+	for _, m := range targets {
+		all := map[string]bool{}
+		for key := range m.Tags {
+			all[key] = true
+		}
+		for _, tag := range items(c.in, "Tag") {
+			all[text(tag, "Key")] = true
+		}
+		maps.DeleteFunc(all, func(key string, _ bool) bool { return strings.HasPrefix(key, "aws:") }) // which do not count
+		if err := tooMany(len(all)); err != nil && c.action == "CreateTags" {
+			return nil, err
 		}
 	}
 	for _, m := range targets {

@@ -57,13 +57,15 @@ type attach struct {
 // volume is an EBS volume. Files is what is on it, symbolically.
 type volume struct {
 	meta
-	Zone     string
-	Snapshot string
-	Instance string
-	Size     int
-	Type     string
-	KMSKey   string // "" where it is not encrypted
-	Files    map[string]string
+	Zone       string
+	Snapshot   string
+	Instance   string
+	Size       int
+	Type       string
+	Iops       int    // of io1, io2 and gp3
+	Throughput int    // of gp3, in MiB/s
+	KMSKey     string // "" where it is not encrypted
+	Files      map[string]string
 }
 
 func (v *volume) fact(filter string) ([]string, bool) {
@@ -241,6 +243,12 @@ func describeVolumes(c *call) (object, *apiError) {
 	return describe(c, c.s.store.Volumes, texts(c.in, "VolumeId"), missing, "volumeSet", func(v *volume) any {
 		o := object{"volumeId": v.ID, "size": v.Size, "snapshotId": v.Snapshot, "availabilityZone": v.Zone, "status": "in-use", "createTime": v.Created,
 			"volumeType": v.Type, "encrypted": v.KMSKey != "", "kmsKeyId": v.KMSKey, "tagSet": tagList(v.Tags)}
+		if v.Iops > 0 {
+			o["iops"] = v.Iops
+		}
+		if v.Throughput > 0 {
+			o["throughput"] = v.Throughput
+		}
 		if i := c.s.store.Instances[v.Instance]; i != nil {
 			for _, a := range i.Volumes {
 				if a.Volume == v.ID {

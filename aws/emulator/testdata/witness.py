@@ -75,9 +75,13 @@ assert g["LaunchTemplate"]["LaunchTemplateName"] == "blue" and "Version" not in 
 assert {"Key": "empty", "Value": "", "ResourceId": "blue", "ResourceType": "auto-scaling-group", "PropagateAtLaunch": True} in g["Tags"], g["Tags"]
 assert not asg.describe_auto_scaling_groups(Filters=[{"Name": "tag:empty", "Values": ["full"]}])["AutoScalingGroups"]
 assert len(asg.describe_auto_scaling_groups(Filters=[{"Name": "tag-key", "Values": ["empty"]}])["AutoScalingGroups"]) == 1
-pages = list(ec2.get_paginator("describe_instances").paginate(PaginationConfig={"PageSize": 2}))
+pages = list(ec2.get_paginator("describe_instances").paginate(PaginationConfig={"PageSize": 5}))
 instances = [i for p in pages for r in p["Reservations"] for i in r["Instances"]]
-assert len(pages) == 3 and len({i["InstanceId"] for i in instances}) == 5
+assert len(pages) == 1 and len({i["InstanceId"] for i in instances}) == 5
+refused("InvalidParameterValue", ec2.describe_instances, MaxResults=4)
+refused("InvalidParameterCombination", ec2.describe_instances, MaxResults=5, InstanceIds=[instances[0]["InstanceId"]])
+tags = list(ec2.get_paginator("describe_tags").paginate(PaginationConfig={"PageSize": 5}))
+assert len(tags) > 2 and all(len(p["Tags"]) == 5 for p in tags[:-1]), tags
 members = list(asg.get_paginator("describe_auto_scaling_instances").paginate(PaginationConfig={"PageSize": 2}))
 assert sum(len(p["AutoScalingInstances"]) for p in members) == 5
 assert asg.describe_auto_scaling_instances(InstanceIds=["i-0123456789abcdef0"])["AutoScalingInstances"] == []
