@@ -332,7 +332,7 @@ func (r *Run) lookRelease(ctx context.Context) (Next, error) {
 	if err != nil || gone != "" {
 		return done(gone), err
 	}
-	if (mark == nil || !mark.Held) && !(r.held.mine() && r.held.lease.Record.Held) {
+	if !r.back.forgotten && (mark == nil || !mark.Held) && !(r.held.mine() && r.held.lease.Record.Held) {
 		return done("the donor was not taken out of service"), nil
 	}
 	return r.lookInService(ctx, r.donor.node, r.donor.instance.ID)

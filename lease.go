@@ -268,6 +268,11 @@ const (
 	maxFailure = 400
 )
 
+// knows says whether the lease names a run, as its holder or as one that has ended.
+func (l Lease) knows(run string) bool {
+	return l.Holder == run || slices.ContainsFunc(l.Ledger.Past, func(p PastRun) bool { return p.Run == run })
+}
+
 // Unfinished is a run that holds a pool, or one that left a marked node and no lease.
 type Unfinished struct {
 	Run     string `json:"run"`

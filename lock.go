@@ -28,6 +28,8 @@ type leaseHolder struct {
 	lease   *Lease // held; nil before the lock step and after the release
 	watched watchedLease
 	leased  time.Time // before the last successful write of the lease
+	lost    *Lease    // as it was when another run was found to have it; nil: it was not
+	remade  bool      // it was deleted or went back in time, and this run wrote it again
 	// announcedOn is what the announced act is for, where there are several.
 	announcedOn string
 	hush        time.Time // before which the lease is not renewed: the API server asked to back off
@@ -183,38 +185,62 @@ func (h *leaseHolder) setLease(ctx context.Context, change func(*Lease)) error {
 	if readErr != nil {
 		return h.hushed(readErr)
 	}
-	if cur.Revision == "" && cur.Holder == "" {
-		return h.remakeLease(ctx, next)
-	}
-	if !sameOwner(cur, next) && !sameOwner(cur, *h.lease) {
-		return fmt.Errorf("%w: now held by run %s, process %s", ErrLeaseLost, cur.Holder, cur.Process)
+	switch {
+	case cur.Revision == "" && cur.Holder == "":
+		return h.remakeLease(ctx, next, cur, "the lease of pool "+h.pool.Name+" was deleted externally; recreated it")
+	case h.lease.before(cur):
+		return h.remakeLease(ctx, next, cur, "the lease of pool "+h.pool.Name+" holds an earlier state, as after a restore of etcd from a backup; wrote it again")
+	case !sameOwner(cur, next) && !sameOwner(cur, *h.lease):
+		return h.lostTo(cur)
 	}
 	*h.lease = cur
 	return err
 }
 
-// remakeLease makes the lease again that somebody deleted while this run held it: it is what others
-// know the donor and the way back from. Whoever made one meanwhile has the pool.
-func (h *leaseHolder) remakeLease(ctx context.Context, next Lease) error {
-	next.Revision = ""
+// before says whether cur, which is read from the cluster, is an earlier state of the lease than
+// the last known one, as after a restore of etcd from a backup. Whoever takes a lease over writes
+// a higher epoch than the one that is taken over; another run that took the restored lease wrote
+// it after this run began.
+func (l Lease) before(cur Lease) bool {
+	if sameOwner(cur, l) {
+		return cur.Renewed.Before(l.Renewed)
+	}
+	return cur.Epoch < l.Epoch && (cur.Holder == l.Holder || cur.Holder == "" && !cur.Renewed.After(l.Record.Started))
+}
+
+// lostTo is the error of a run whose lease another run has, or had.
+func (h *leaseHolder) lostTo(cur Lease) error {
+	h.lost = &cur
+	who := fmt.Sprintf("run %s, process %s, holds the lease now", cur.Holder, cmp.Or(cur.Process, "unknown"))
+	if cur.Holder == "" {
+		who = "the lease is free now"
+	}
+	return WithHint(fmt.Errorf("%w: %s", ErrLeaseLost, who), "if a donor is not Ready and no run works on it: kamino restore")
+}
+
+// remakeLease writes the lease again that somebody deleted, or that went back in time, while this
+// run held it: others know the donor and the way back from it. Whoever wrote it meanwhile has the
+// pool.
+func (h *leaseHolder) remakeLease(ctx context.Context, next, cur Lease, why string) error {
+	next.Revision = cur.Revision
 	now := h.engine.now()
 	got, err := h.engine.Cluster.SetLease(ctx, next)
 	if err == nil {
-		*h.lease, h.leased = got, now
-		h.warn("somebody deleted the lease of pool " + h.pool.Name + "; it was created again")
+		*h.lease, h.leased, h.remade = got, now, true
+		h.warn(why)
 		return nil
 	}
 	if !errors.Is(err, ErrConflict) {
 		return h.hushed(err)
 	}
 	cur, readErr := h.engine.Cluster.Lease(ctx, h.pool.ID)
-	if readErr != nil {
+	switch {
+	case readErr != nil:
 		return h.hushed(readErr)
-	}
-	if !sameOwner(cur, next) && cur.Revision != "" {
-		return fmt.Errorf("%w: its lease was deleted, and recreated by run %s, process %s", ErrLeaseLost, cur.Holder, cur.Process)
-	}
-	if cur.Revision != "" {
+	case cur.Revision == "" || h.lease.before(cur): // the next write sees it
+	case !sameOwner(cur, next):
+		return h.lostTo(cur)
+	default:
 		*h.lease = cur
 	}
 	return err
@@ -266,6 +292,12 @@ func (h *leaseHolder) intend(ctx context.Context, s Step, next Next) error {
 
 // leaseAge is how long ago this process wrote the lease; very long where it has not yet.
 func (h *leaseHolder) leaseAge() time.Duration { return elapsed(h.leased, h.engine.now()) }
+
+// forgotten says whether another run has the lease that does not know of this one, whose donor may
+// be off or out of service.
+func (h *leaseHolder) forgotten() bool {
+	return h.lost != nil && !h.lost.knows(h.run) && h.mine() && h.sealing()
+}
 
 // late says, between two calls of one act, that the lease may be another's by now. The deadline of
 // the context does not tell where the machine was suspended: timers stand still then

@@ -162,6 +162,8 @@ type Mark struct {
 	Begun bool `json:"begun,omitempty"`
 	// Protection is what AnnotationProtect held before; nil when it was absent.
 	Protection *string `json:"protection"`
+
+	forgotten bool // it stands on no node: a snapshot's tags name the donor
 }
 
 // Mark reads the node's mark. Nil without error when there is none.
@@ -206,7 +208,7 @@ func (n Node) vouched(mark Mark, lease Lease) bool {
 			return true
 		}
 	}
-	return lease.Holder == mark.Run || slices.ContainsFunc(lease.Ledger.Past, func(p PastRun) bool { return p.Run == mark.Run })
+	return lease.knows(mark.Run)
 }
 
 // taken is the mark of a run that has the node, as far as that can be believed: nil when there is

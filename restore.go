@@ -272,6 +272,11 @@ func (r *Run) survey(ctx context.Context, lease Lease) ([]Left, error) {
 			r.image.reused = &snapshots[i] // one read that does not find it is no proof that it is gone
 			left = append(left, Left{Pool: r.pool.ID, Run: s.Tags[TagRun], Node: s.Tags[TagBuiltFrom], What: "snapshot " + s.Name})
 		}
+		if n, mark, err := r.forgottenDonor(ctx, s, lease); err != nil {
+			return left, err
+		} else if mark != nil {
+			left = append(left, Left{Pool: r.pool.ID, Run: mark.Run, Node: n.Name, What: "node is off or out of service: snapshot " + s.Name + " names it as the donor of a run that the lease does not know"})
+		}
 	}
 	canaries, err := r.leftCanaries(ctx)
 	left = append(left, canaries...)
@@ -360,7 +365,64 @@ func (r *Run) lookLeft(ctx context.Context) (Next, error) {
 	if next, found, err := r.leftBehind(ctx, nodes, false); found || err != nil {
 		return next, err
 	}
+	if r.back.poolGone {
+		return done("no node is left to be given back"), nil
+	}
+	found, err := r.engine.Provider.Find(ctx, r.pool, Snapshot, SnapshotName(r.pool.Name))
+	if err != nil {
+		return Next{}, fmt.Errorf("read the snapshot of pool %s: %w", r.pool.Name, err)
+	}
+	for _, s := range found {
+		if n, mark, err := r.forgottenDonor(ctx, s, *r.held.lease); err != nil {
+			return Next{}, err
+		} else if mark != nil {
+			return r.giveBackForgotten(n, mark, s), nil
+		}
+	}
 	return done("no node is left to be given back"), nil
+}
+
+// forgottenDonor is the node that a snapshot was taken of, where its machine is off or out of
+// service and neither the node nor the lease names the run, as after a restore of etcd from a
+// backup: only the snapshot's tags do. The mark is nil where there is none.
+func (r *Run) forgottenDonor(ctx context.Context, s Artifact, lease Lease) (Node, *Mark, error) {
+	run, vm := s.Tags[TagRun], s.Tags[TagVM]
+	if run == "" || vm == "" || lease.knows(run) {
+		return Node{}, nil, nil
+	}
+	n, err := r.engine.Cluster.Node(ctx, s.Tags[TagBuiltFrom])
+	if errors.Is(err, ErrNotFound) {
+		return n, nil, nil
+	} else if err != nil {
+		return n, nil, fmt.Errorf("read node %s: %w", s.Tags[TagBuiltFrom], err)
+	}
+	pool, err := r.engine.poolOf(ctx, n)
+	if err != nil || pool != r.pool.ID || !SameVM(n.SystemUUID, vm) {
+		return n, nil, err
+	}
+	in, err := r.engine.Provider.Instance(ctx, n.ProviderID)
+	if errors.Is(err, ErrNotFound) {
+		return n, nil, nil
+	} else if err != nil {
+		return n, nil, fmt.Errorf("read instance %s: %w", n.ProviderID, err)
+	}
+	away := in.Power != PowerOn
+	if !away && r.mayRelease() {
+		how, err := r.holding(ctx, in.ID)
+		if err != nil {
+			return n, nil, err
+		}
+		away = how == Held
+	}
+	if !away || replaced(in.as(vm), vm) {
+		return n, nil, nil
+	}
+	return n, &Mark{Run: run, Pool: pool, Instance: n.ProviderID, VMID: vm, Sealing: true, Held: true, forgotten: true}, nil
+}
+
+func (r *Run) giveBackForgotten(n Node, mark *Mark, s Artifact) Next {
+	return actSteps(ActGiveBack, fmt.Sprintf("give back node %s: snapshot %s names it as the donor of run %s, which the lease does not know", n.Name, s.Name, mark.Run),
+		func(ctx context.Context) error { return r.giveBackNode(ctx, n, *mark) }).of(n.Name)
 }
 
 // sweep deletes failed versions, waits for those still being built, and then

@@ -24,6 +24,7 @@ type comingBack struct {
 
 	work      Work     // that the donor's mark names
 	missing   missing  // zero while the donor's instance is there
+	forgotten bool     // only the snapshot of its disk names the donor
 	poolGone  bool     // a person said that the pool was deleted for good
 	keepTrial bool     // what new nodes boot from is decided by whoever restores first
 	returned  []string // runs whose donors this one has given back
@@ -280,13 +281,10 @@ func (r *Run) donorMark(ctx context.Context) (mark *Mark, gone string, err error
 // longSilence is more than any donor needs to boot and report.
 const longSilence = 10 * time.Minute
 
-// touched says whether the donor may have been sealed or switched off: its
-// mark tells, and where Kubernetes has forgotten the node, the lease.
+// touched says whether the donor may have been sealed or switched off: its mark or the lease says
+// so. Kubernetes may have forgotten the node, or shows its mark as it was in a backup of etcd.
 func (r *Run) touched(mark *Mark) bool {
-	if mark != nil {
-		return mark.Sealing
-	}
-	return r.held.mine() && r.held.lease.Record.Sealing
+	return r.back.forgotten || mark != nil && mark.Sealing || r.held.mine() && r.held.lease.Record.Sealing
 }
 
 const startTheMachine = "start the machine"
@@ -350,6 +348,7 @@ func (r *Run) giveBackNode(ctx context.Context, n Node, mark Mark) error {
 	other.pool, other.holds, other.back.poolGone = r.pool, r.holds, r.back.poolGone
 	other.held.inNameOf(mark.Run, r.held.lease)
 	other.back.work = mark.Work
+	other.back.forgotten = mark.forgotten
 	other.donor.node, other.donor.instance = n, Instance{ID: mark.Instance, VMID: n.vmOf(mark, *r.held.lease), Pool: mark.Pool}
 	err := other.exec(ctx, restitution())
 	r.back.missing = other.back.missing

@@ -267,7 +267,7 @@ func (r *Run) foreignSnapshot(s Artifact) string {
 	if run == "" || run == r.held.run || earlier || old || slices.Contains(r.back.returned, run) {
 		return ""
 	}
-	return fmt.Sprintf("belongs to run %s (epoch %s), which is not recorded on the lease of the pool (epoch %d)", run, s.Tags[TagEpoch], r.held.lease.Epoch)
+	return fmt.Sprintf("belongs to run %s, which is not recorded on the lease of the pool", run)
 }
 
 // versions lists the versions of the pool, newest first.
@@ -420,6 +420,11 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 		why = "a version was made of it"
 	}
 	if foreign := r.foreignSnapshot(s); foreign != "" {
+		if n, mark, err := r.forgottenDonor(ctx, s, *r.held.lease); err != nil {
+			return Next{}, err
+		} else if mark != nil {
+			return r.giveBackForgotten(n, mark, s), nil
+		}
 		return Next{}, inTheWay{WithHint(fmt.Errorf("snapshot %s %s", name, foreign), "wait until that run has ended; if none makes images of this pool, delete the snapshot")}
 	}
 	return r.deleteSnapshot(ctx, s, fmt.Sprintf("delete the stale snapshot taken from %s: %s", s.Tags[TagBuiltFrom], cmp.Or(why, "it is "+string(s.State))))

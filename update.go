@@ -195,6 +195,9 @@ func (e *Engine) attempt(ctx context.Context, opts Options) (*Run, error) {
 	case r.held.lease != nil && !errors.Is(err, ErrLeaseLost):
 		err = r.abandon(ctx, err)
 	}
+	if r.held.forgotten() {
+		err = errors.Join(err, r.startForgotten(ctx))
+	}
 	r.fillResult()
 	if err == nil {
 		r.fillNext()
@@ -380,8 +383,35 @@ func (r *Run) giveBack(ctx context.Context, cause error) error {
 	return r.exec(ctx, restitution())
 }
 
-// stayedOn looks at the donor of an adopted run once more before its lease is freed.
+// startForgotten starts the donor of a run whose lease another run holds that does not know of it,
+// as after a restore of etcd from a backup: nobody else would.
+func (r *Run) startForgotten(ctx context.Context) error {
+	rec := r.held.lease.Record
+	if rec.Donor == r.held.lost.Record.Donor {
+		return nil
+	}
+	r.held.before, r.held.lease = rec, nil
+	return r.exec(context.WithoutCancel(ctx), []Step{{Name: InStayOn, Does: "start the machine of this run, of which the run that holds the lease does not know",
+		Look: (*Run).lookForgotten, Limit: returnLimit, Stubborn: true}})
+}
+
+// lookForgotten watches a machine that runs: one that is sealed switches itself off.
+func (r *Run) lookForgotten(ctx context.Context) (Next, error) {
+	next, err := r.lookOn(ctx)
+	if err == nil && next.kind == nextDone && r.spent() < 2*guestHalt {
+		return wait("a sealed machine to switch itself off"), nil
+	}
+	return next, err
+}
+
+// stayedOn looks at the donor of an adopted run once more before its lease is freed, and at the
+// marks of a run whose lease went back in time: they may have come back with it.
 func (r *Run) stayedOn(ctx context.Context) error {
+	if r.held.remade && r.donor.node.Name != "" && !r.held.givingBack {
+		if err := r.exec(ctx, []Step{{Name: InReturn, Does: "remove the block and the protection if they came back", Look: (*Run).lookReturn, Limit: returnLimit, Stubborn: true}}); err != nil {
+			return err
+		}
+	}
 	if r.held.before.Instance == "" {
 		return nil
 	}

@@ -150,6 +150,9 @@ func unusedVersion(a *Auditor, s *State, c Call) {
 		}
 	}
 	former := s.lease(v.Pool).Former
+	if s.Now.Sub(a.dropped[v.Pool]) <= lookAge {
+		former = "" // what stood there was lost
+	}
 	if v.Name == newest || good <= 2 || equalID(former, v.ID) {
 		a.Violate("I7", "%s deletes version %s: newest %s, %d good, former model %s", c.Process, v.Name, newest, good, former)
 	}
@@ -165,8 +168,8 @@ func savedModel(a *Auditor, s *State, c Call) {
 		return
 	}
 	l := s.lease(c.Pool)
-	if l.Epoch == 0 && s.Now.Sub(a.dropped[c.Pool]) <= lookAge {
-		return // it stood on a lease that a person has just deleted
+	if s.Now.Sub(a.dropped[c.Pool]) <= lookAge {
+		return // it stood on a lease that was just deleted or went back in time
 	}
 	if !equalID(l.Former, p.Image) {
 		a.Violate("I8", "%s replaces image %s in the model, which was not saved; saved is %q", c.Process, p.Image, l.Former)

@@ -267,6 +267,9 @@ func sameDonor(a *Auditor, s *State, c Call) {
 		if m := s.machine(c.Machine); c.Verb == PowerOn && m != nil && m.VM == c.SeenVM && m.Power == On {
 			return
 		}
+		if _, taken := a.taken[c.SeenVM]; c.Verb == PowerOn && taken {
+			return // by a run of which marks and lease may tell no more
+		}
 		if c.SeenVM != "" && a.stale[c.Process] == 0 && !a.donors(s, c.Pool)[c.SeenVM] {
 			a.Violate("I23", "%s: %s %s, last seen as VM %s, which is no donor", c.Process, c.Verb, c.Machine, c.SeenVM)
 		}

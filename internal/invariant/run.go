@@ -18,6 +18,9 @@ func fenced(a *Auditor, s *State, c Call) {
 	if l.Epoch == 0 {
 		return // somebody deleted it: it is nobody's until the next write
 	}
+	if restored, back := a.dropped[c.Pool]; back && l.Process == "" && s.Now.Sub(restored) <= lookAge {
+		return // it went back in time: the same
+	}
 	if a.stale[c.Process]++; a.stale[c.Process] > 1 || !a.mine[c.Process] {
 		a.Violate("I9", "%s makes call %s although process %q holds the lease", c.Process, c.Verb, l.Process)
 	}
@@ -54,8 +57,8 @@ func intended(a *Auditor, s *State, c Call) {
 	}
 	l := s.lease(c.Pool)
 	wanted, bound := intents[c.Verb]
-	if !bound || l.Process != c.Process {
-		return // without the lease: I9
+	if restored, back := a.dropped[c.Pool]; !bound || l.Process != c.Process || back && s.Now.Sub(restored) <= lookAge {
+		return // without the lease: I9; or what stood there was lost
 	}
 	if c.Verb == DeleteArtifact {
 		wanted = []string{"delete-" + string(c.Kind)}

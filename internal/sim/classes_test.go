@@ -30,6 +30,8 @@ var classes = []struct {
 	{"the original script", nil, []string{"the original script takes another donor", "the original script has a snapshot of the donor"}, nil, []string{"receipt-unasked"}},
 	{"forged and copied marks", nil, []string{"a node forges a mark", "the node forges its receipt"}, nil, []string{"claim-unchecked", "witness-unasked"}},
 	{"a lease deleted", nil, []string{"a person deletes the lease"}, nil, []string{"lease-not-remade", "trial-by-lease-alone"}},
+	{"etcd restored from a backup", nil, []string{"etcd is restored from a backup of before the run", "a restore after etcd was restored from a backup", "etcd is restored from a backup while this process is frozen"},
+		[]any{TestEtcdRestoredAfterKill}, []string{"restored-lease-lost"}},
 	{"a donor that may not reboot", nil, nil, []any{TestStories}, []string{"finish-refused"}},
 	{"the model limit", nil, nil, []any{TestYear}, []string{"model-each-night"}},
 	{"NVMe-only sizes, disks with keys of their own", nil, nil, []any{TestStories, TestFitRefusesBeforeAnythingIsTouched}, []string{"fit-unasked"}},

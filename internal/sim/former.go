@@ -62,6 +62,7 @@ func (w *world) takeLease(p *proc, l kamino.Lease) (kamino.Lease, error) {
 		w.hit(cellMoved)
 	}
 	l.Revision = strconv.Itoa(w.next())
+	w.backUpLease(l)
 	w.audit.lease(p, l.Pool, func() {
 		if w.leases[l.Pool] = l; takes {
 			w.elsewhere[l.Pool].moved = true

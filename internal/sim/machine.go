@@ -101,7 +101,10 @@ func (w *world) booted(m *machine) {
 	w.changeNode(n)
 }
 
-func (w *world) changeNode(n *simNode) { n.Revision = fmt.Sprint(w.next()) }
+func (w *world) changeNode(n *simNode) {
+	n.Revision = fmt.Sprint(w.next())
+	w.backUpNode(n)
+}
 
 // machineOf is the machine that a node runs on; nil when it is gone.
 func (w *world) machineOf(n *simNode) *machine {

@@ -49,6 +49,7 @@ func rivals(donor, other string) []*rival {
 	long, midnight := own("this process is suspended for 14 hours", nothing), own("midnight", nothing)
 	long.Freeze, long.alone, midnight.midnight = 14*time.Hour, true, true
 	return append(out, long, midnight,
+		own("etcd is restored from a backup of a minute ago", func(w *world) { w.restoreEtcd(w.now.Add(-time.Minute)) }),
 		own(rivalForeignMark, func(w *world) { w.forgeForeign(donor, other) }),
 		own("no capacity to start", func(w *world) {
 			if m, _ := w.donorOf(donor); m != nil {
@@ -61,6 +62,7 @@ func rivals(donor, other string) []*rival {
 
 const (
 	rivalLeaseDeleted = "a person deletes the lease"
+	rivalEtcdRestored = "the lease goes back in time"
 	rivalForeignMark  = "a node forges a mark that names another machine"
 )
 

@@ -38,10 +38,12 @@ type world struct {
 	artifacts map[string]*simArtifact
 	leases    map[kamino.PoolID]kamino.Lease
 	elsewhere map[kamino.PoolID]*formerLease // in another namespace
-	hits      map[string]int                 // what has happened that tests must have met
-	sealPods  map[string]*simSealPod         // by run
-	surveys   map[string]*simSealPod         // the pods of inventories, by run
-	patches   map[string]*simSealPod         // those of patches, by task and run
+	etcd      backups
+	born      time.Time              // when the first process began
+	hits      map[string]int         // what has happened that tests must have met
+	sealPods  map[string]*simSealPod // by run
+	surveys   map[string]*simSealPod // the pods of inventories, by run
+	patches   map[string]*simSealPod // those of patches, by task and run
 	pods      []*simPod
 	throttled map[string]time.Time
 	apiAway   time.Time // the Kubernetes API answers again at that time
@@ -311,6 +313,9 @@ func (w *world) due() *proc {
 
 // spawn starts a process; it runs when others hand over or wait is called.
 func (w *world) spawn(p *proc, body func(context.Context)) *proc {
+	if w.started == 0 {
+		w.backUp()
+	}
 	w.started++
 	p.w, p.resume, p.wake, p.body = w, make(chan struct{}), w.now, body
 	p.seenVM, p.seenOff = map[kamino.InstanceID]string{}, map[kamino.InstanceID]bool{}

@@ -36,6 +36,7 @@ type World interface {
 	Own()                   // the pool's recipe has an owner, who writes it back
 	CutAPI(d time.Duration) // the API server is away
 	DeleteLease()           // of the pool, by a person
+	RestoreEtcd()           // from a backup of before the run: leases, marks and taints; the cloud stays as it is
 	DeleteSnapshot()        // of the pool, by a person
 	Script(node string)     // the original script has made the pool's snapshot of the node's disk
 	Revoke()                // every right at the cloud
@@ -165,6 +166,12 @@ var persons = []Rival{
 	{Name: "a person changes the model's image", Column: "11", Act: func(w World, _, _ string) { w.SetImage() }},
 	{Name: "a person takes the newest version out of latest", Column: "11", Act: func(w World, _, _ string) { w.Exclude() }},
 	{Name: "a person deletes the lease", Column: "11", Unharmed: true, Act: func(w World, _, _ string) { w.DeleteLease() }},
+	{Name: "etcd is restored from a backup of before the run", Column: "11", Act: func(w World, _, _ string) { w.RestoreEtcd() }},
+	{Name: "a restore after etcd was restored from a backup", Column: "11", Act: func(w World, _, _ string) {
+		w.RestoreEtcd()
+		w.Restore()
+	}},
+	{Name: "etcd is restored from a backup while this process is frozen", Column: "11", Act: func(w World, _, _ string) { w.RestoreEtcd() }, Freeze: time.Minute},
 	{Name: "a person deletes the pods of the run", Column: "11", Same: true, Act: func(w World, _, _ string) { w.DeletePods() }},
 	{Name: "a person deletes the snapshot", Column: "11", Same: true, Act: func(w World, _, _ string) { w.DeleteSnapshot() }},
 	{Name: "an autoscaler takes a node out of the count", Column: "11", Act: func(w World, _, _ string) { w.Resize(-1) }},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -325,6 +326,50 @@ func (w *World) DeleteLease() {
 	w.audit.LeaseDeleted(w.pool, w.clock.Now())
 	w.dirty.leases = true
 	w.refresh()
+}
+
+// backup is what the cluster held of Kamino before the first run.
+type backup struct {
+	leases []coordinationv1.Lease
+	nodes  []corev1.Node
+}
+
+func (w *World) backUp() error {
+	leases, err := w.station.admin.CoordinationV1().Leases(metav1.NamespaceAll).List(w.ctx, managed)
+	if err != nil {
+		return fmt.Errorf("list leases: %w", err)
+	}
+	list, err := w.station.admin.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	w.backup = backup{leases.Items, list.Items}
+	return nil
+}
+
+// RestoreEtcd implements worlds.World.
+func (w *World) RestoreEtcd() {
+	w.DeleteLease()
+	w.DeletePods()
+	for i := range w.backup.leases {
+		l := w.backup.leases[i].DeepCopy()
+		l.UID, l.ResourceVersion = "", ""
+		_, err := w.station.admin.CoordinationV1().Leases(l.Namespace).Create(w.ctx, l, metav1.CreateOptions{})
+		w.check("create lease", err)
+	}
+	for _, then := range w.backup.nodes {
+		now, err := w.station.admin.CoreV1().Nodes().Get(w.ctx, then.Name, metav1.GetOptions{})
+		if err != nil || now.UID != then.UID {
+			continue
+		}
+		w.EditNode(then.Name, func(n *kamino.Node) bool {
+			n.Annotations, n.Taints = then.Annotations, nil
+			for _, t := range then.Spec.Taints {
+				n.Taints = append(n.Taints, kamino.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+			}
+			return true
+		})
+	}
 }
 
 // DeletePods implements worlds.World.

@@ -89,9 +89,10 @@ type World struct {
 	person     string              // image that a person wrote into the model
 	vanished   time.Time           // the cloud shows everything again at that time
 	forged     *machine            // that wrote a mark of no run
-	nexts      []string            // what the next machine booted from, one after the other
-	chosen     []string            // what nexts must be in the end; nil for anything
-	trouble    error               // of the harness itself
+	backup     backup
+	nexts      []string // what the next machine booted from, one after the other
+	chosen     []string // what nexts must be in the end; nil for anything
+	trouble    error    // of the harness itself
 
 	changes sync.Mutex
 	pending []string // instances that changed
@@ -123,6 +124,9 @@ func (s *Station) NewWorld(ctx context.Context, shape Shape, start time.Time) (*
 	}
 	if err := w.fill(); err != nil {
 		return nil, fmt.Errorf("fill world: %w", err)
+	}
+	if err := w.backUp(); err != nil {
+		return nil, fmt.Errorf("back the cluster up: %w", err)
 	}
 	w.clock.react = w.react
 	w.clock.pass(0)
