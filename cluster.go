@@ -28,13 +28,15 @@ type Cluster interface {
 	Unmark(context.Context, Node) error
 
 	// Preview lists the pods that a drain would evict, each with the budgets
-	// that would not allow it now.
+	// that would not allow it now. A *RefusedError beside them, with CodeLocalVolume, names
+	// the local volumes that a stop of the machine would destroy.
 	Preview(context.Context, Node, DrainOptions) ([]Pod, error)
 	// Rehearse tries, without effect, what drain and seal of a node need: an
 	// eviction of each pod that must leave, and the creation of the seal pod for
 	// this order. It returns the pods that no waiting would remove, as Stuck, and those
 	// of which it is in doubt whether they will leave in time. An error is what would
-	// stop the seal pod, or a right that is missing.
+	// stop the seal pod, a right that is missing, or, of an order that seals, a
+	// *RefusedError with CodeLocalVolume.
 	Rehearse(context.Context, Node, SealOrder, DrainOptions) ([]Pod, error)
 	// RehearseSeal tries, without effect, to create the seal pod of a run. A
 	// *RefusedError with CodeSealPod: no node would get one. ErrForbidden: these
@@ -249,6 +251,9 @@ type Pod struct {
 	Reason string `json:"reason,omitempty"`
 	// Stuck says that no waiting would remove it: only force would, if at all.
 	Stuck bool `json:"stuck,omitempty"`
+	// Returns says that not even force would remove it for long: it tolerates TaintBlock, so that
+	// its controller's next pod may come to the node again. Such a pod is Stuck and never evicted.
+	Returns bool `json:"returns,omitempty"`
 }
 
 // String is namespace/name.

@@ -254,11 +254,25 @@ func refuseMark(node string, err error) error {
 // not known, or not admitted.
 const CodeSealPod = "seal-pod"
 
+// CodeLocalVolume is the code of the refusal of a node on whose machine a PersistentVolume has its
+// data: a drain keeps that, and a stop destroys it. No option lifts it.
+const CodeLocalVolume = "local-volume"
+
 // refuseStuck is the refusal of a node for pods that no waiting removes.
 func refuseStuck(pods []Pod) Refusal {
+	if back := returning(pods); len(back) > 0 {
+		return Refusal{Code: "drain", Why: "the node cannot be drained: " + describePods(back) + "; nothing was evicted", Do: leaveReturning}
+	}
 	return Refusal{Code: "drain", Why: "the node cannot be drained: " + describePods(pods) + "; nothing was evicted",
 		Do: "give these pods a controller or fix their budgets, choose another node, or use --force to delete them"}
 }
+
+// returning are the pods that would come back.
+func returning(pods []Pod) []Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return !p.Returns })
+}
+
+const leaveReturning = "choose another node, or let the workloads of these pods tolerate only the taints that they need; --force does not help"
 
 // inTheWay is what a look met that the same command would meet again until somebody changes what
 // the message names. A read that failed is none: services and credentials come right by

@@ -190,8 +190,9 @@ func (r *Run) planDonor(ctx context.Context) error {
 			r.doubt(InVersion, "whether the node still has the packages that version "+v.Name+" was made of, which is withdrawn: the run checks that before the drain, and refuses if so")
 		}
 	}
+	r.plan.Refusals = append(r.plan.Refusals, r.empty.local...)
 	stuck := slices.DeleteFunc(slices.Clone(r.plan.Evictions), func(p Pod) bool { return !p.Stuck })
-	if len(stuck) > 0 && !r.opts.Force {
+	if len(returning(stuck)) > 0 || len(stuck) > 0 && !r.opts.Force {
 		r.plan.Refusals = append(r.plan.Refusals, refuseStuck(stuck))
 	}
 	err := r.engine.Cluster.RehearseSeal(ctx, r.donor.node, r.sealOrder())
@@ -247,7 +248,10 @@ func (r *Run) planWorld(ctx context.Context) error {
 	}
 	if r.donorNeeded() {
 		pods, err := r.engine.Cluster.Preview(ctx, r.donor.node, r.opts.drainOptions())
-		if err != nil {
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			r.empty.local = refused.Refusals
+		} else if err != nil {
 			return fmt.Errorf("list the pods of node %s: %w", r.donor.node.Name, err)
 		}
 		r.plan.Evictions = append(r.plan.Evictions, pods...)

@@ -21,6 +21,7 @@ type emptying struct {
 	listed     bool // they are compared, or are not known before the seal
 	rested     bool // the donor was seen off after its snapshot had been begun
 	patch      patching
+	local      []Refusal // of a plan: the local volumes of the donor
 }
 
 // lookRehearse finds out, before anything is done to the donor, what would end
@@ -54,6 +55,27 @@ func (r *Run) rehearse(ctx context.Context, order SealOrder) (Next, error) {
 		r.doubt(InRehearse, fmt.Sprintf("pool %s has one node, the donor: until it is back, its pods run only where other pools have room for them", r.pool.Name))
 	}
 	return done("drain and seal are possible"), nil
+}
+
+// refuseSeal refuses a donor to which something came after the rehearsal that a stop would harm: a
+// local volume, or a pod that tolerates the block.
+func (r *Run) refuseSeal(ctx context.Context, n Node) error {
+	pods, err := r.engine.Cluster.Rehearse(ctx, n, r.sealOrder(), r.opts.drainOptions())
+	var refused *RefusedError
+	switch back := returning(pods); {
+	case errors.As(err, &refused):
+		return err
+	case err != nil:
+		return fmt.Errorf("dry-run the seal of node %s: %w", n.Name, err)
+	case len(back) > 0:
+		return r.undrainable(back)
+	}
+	return nil
+}
+
+// undrainable is the error for pods that come back.
+func (r *Run) undrainable(back []Pod) error {
+	return WithHint(fmt.Errorf("node %s cannot be drained: %s", r.donor.node.Name, describePods(back)), leaveReturning)
 }
 
 func (r *Run) lookProtect(ctx context.Context) (Next, error) {
@@ -223,6 +245,9 @@ const evictThePods = "evict the pods of the node"
 
 // drainStuck decides whether waiting for pods still makes sense.
 func (r *Run) drainStuck(pods []Pod, opts DrainOptions) error {
+	if back := returning(pods); len(back) > 0 {
+		return r.undrainable(back)
+	}
 	stuck := slices.ContainsFunc(pods, func(p Pod) bool { return p.Stuck }) && !opts.Force
 	overdue := opts.Overdue && !opts.Force
 	hopeless := r.worked() > r.opts.drainTimeout()+2*max(r.opts.Grace, 0)+5*time.Minute

@@ -99,6 +99,9 @@ func (r *Run) lookSilent(ctx context.Context, n Node, asked bool) (Next, error) 
 		if err := r.refuseServed(ctx); err != nil {
 			return Next{}, err
 		}
+		if err := r.refuseSeal(ctx, n); err != nil {
+			return Next{}, err
+		}
 		order := act(ActSeal, sealTheDisk, func(ctx context.Context) error {
 			r.empty.unasked = false
 			return r.engine.Cluster.StartAgent(ctx, n, TaskSeal, r.sealOrder())

@@ -31,6 +31,7 @@ type api struct {
 	configMaps  func(namespace string) objects[corev1.ConfigMap, corev1.ConfigMapList]
 	events      func(namespace string) objects[corev1.Event, corev1.EventList]
 	leases      func(namespace string) objects[coordinationv1.Lease, coordinationv1.LeaseList]
+	volumes     objects[corev1.PersistentVolume, corev1.PersistentVolumeList]
 	budgets     func(namespace string) objects[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList]
 	jobs        func(namespace string) objects[batchv1.Job, batchv1.JobList]
 	cronJobs    func(namespace string) objects[batchv1.CronJob, batchv1.CronJobList]
@@ -89,6 +90,7 @@ func newAPI(cfg *rest.Config) (api, error) {
 		configMaps:  in[corev1.ConfigMap, corev1.ConfigMapList](core, "configmaps"),
 		events:      in[corev1.Event, corev1.EventList](core, "events"),
 		leases:      in[coordinationv1.Lease, coordinationv1.LeaseList](coordination, "leases"),
+		volumes:     in[corev1.PersistentVolume, corev1.PersistentVolumeList](core, "persistentvolumes")(""),
 		budgets:     in[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](policy, "poddisruptionbudgets"),
 		jobs:        in[batchv1.Job, batchv1.JobList](batch, "jobs"),
 		cronJobs:    in[batchv1.CronJob, batchv1.CronJobList](batch, "cronjobs"),

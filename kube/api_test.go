@@ -25,6 +25,7 @@ func NewForClient(client kubernetes.Interface, opts Options) *Cluster {
 		leases: func(namespace string) objects[coordinationv1.Lease, coordinationv1.LeaseList] {
 			return client.CoordinationV1().Leases(namespace)
 		},
+		volumes: core.PersistentVolumes(),
 		budgets: func(namespace string) objects[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList] {
 			return policy.PodDisruptionBudgets(namespace)
 		},

@@ -30,12 +30,14 @@ const (
 // (policy/v1) for each that must leave, none of them waited for. The pods are
 // chosen as kubectl drain --ignore-daemonsets --delete-emptydir-data does; the
 // seal pod stays. Only the pods seen on the node are evicted or deleted, never others
-// that have taken their names on another node.
+// that have taken their names on another node. Evict returns every pod of the list, whatever the
+// answers to their evictions were: only a list without pods shows that they are gone.
 func (c *Cluster) Evict(ctx context.Context, node kamino.Node, opts kamino.DrainOptions) ([]kamino.Pod, error) {
-	pods, err := c.podsToLeave(ctx, node)
+	all, err := c.podsOn(ctx, node)
 	if err != nil {
 		return nil, err
 	}
+	pods := c.toLeave(all, node)
 	round := drainRound{Cluster: c, push: opts, began: c.opts.Clock.Now()}
 	var left []kamino.Pod
 	for i := range pods {
@@ -43,40 +45,31 @@ func (c *Cluster) Evict(ctx context.Context, node kamino.Node, opts kamino.Drain
 		if err != nil {
 			return nil, err
 		}
-		if hold != gone {
-			left = append(left, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: hold == stuck})
-		}
+		left = append(left, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: hold >= stuck, Returns: hold == returning})
 	}
 	return left, nil
 }
 
-// podsToLeave lists the pods that a drain removes, those without a controller
-// among them.
-func (c *Cluster) podsToLeave(ctx context.Context, node kamino.Node) ([]corev1.Pod, error) {
+// podsOn lists the pods of a node.
+func (c *Cluster) podsOn(ctx context.Context, node kamino.Node) (out []corev1.Pod, err error) {
+	opts := metav1.ListOptions{FieldSelector: "spec.nodeName=" + node.Name}
+	err = pages(ctx, c.api.pods(metav1.NamespaceAll), opts, "list pods --all-namespaces", func() { out = nil }, func(list *corev1.PodList) {
+		out = append(out, list.Items...)
+	})
+	return out, err
+}
+
+// toLeave are those of a node's pods that a drain removes, those without a controller among them.
+func (c *Cluster) toLeave(all []corev1.Pod, node kamino.Node) []corev1.Pod {
 	run := ""
 	if mark, err := node.Mark(); err == nil && mark != nil { // else no run has it
 		run = mark.Run
 	}
-	opts := metav1.ListOptions{FieldSelector: "spec.nodeName=" + node.Name, Limit: pageSize}
-	var pods []corev1.Pod
-	for {
-		list, err := c.api.pods(metav1.NamespaceAll).List(ctx, opts)
-		if err != nil {
-			return nil, explain("list pods --all-namespaces", err)
-		}
-		for i := range list.Items {
-			if leaves(&list.Items[i]) && !c.isAgent(&list.Items[i], run) {
-				pods = append(pods, list.Items[i])
-			}
-		}
-		if opts.Continue = list.Continue; opts.Continue == "" {
-			break
-		}
-	}
+	pods := slices.DeleteFunc(slices.Clone(all), func(p corev1.Pod) bool { return !leaves(&p) || c.isAgent(&p, run) })
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
-	return pods, nil
+	return pods
 }
 
 // leaves tells whether a drain removes a pod, as kubectl drain --ignore-daemonsets
@@ -118,11 +111,11 @@ type drainRound struct {
 type hold int
 
 const (
-	gone     hold = iota // nothing: it is not there any more
-	leaving              // nothing but time
-	blocked              // a budget
-	doubtful             // a webhook or another policy, which may change its mind
-	stuck                // only force would remove it
+	leaving   hold = iota // nothing but time
+	blocked               // a budget
+	doubtful              // a webhook or another policy, which may change its mind
+	stuck                 // only force would remove it
+	returning             // nothing would for long: it would come back
 )
 
 // remove asks for the end of a pod and tells what keeps it.
@@ -132,6 +125,8 @@ func (r *drainRound) remove(ctx context.Context, pod *corev1.Pod) (hold, string,
 	case !force && pod.DeletionTimestamp != nil:
 		how, reason := ending(pod, r.push, r.opts.Clock.Now())
 		return how, reason, nil
+	case returns(pod):
+		return returning, reasonReturns, nil
 	case unmanaged(pod) && !r.push.Force:
 		return stuck, reasonUnmanaged, nil
 	case r.opts.Clock.Now().Sub(r.began) > evictTime:
@@ -146,6 +141,16 @@ const reasonUnmanaged = "no controller would recreate it"
 
 func unmanaged(pod *corev1.Pod) bool {
 	return metav1.GetControllerOf(pod) == nil && !finished(pod)
+}
+
+const reasonReturns = "it tolerates the taint " + kamino.TaintBlock + ", and would come back after an eviction"
+
+// returns says whether the scheduler may put the next pod of the same controller on the donor
+// again, which with its pods gone is the emptiest node: the pod tolerates the donor's taint, as
+// operators of networks that tolerate everything do (https://github.com/cilium/cilium/issues/15992).
+func returns(pod *corev1.Pod) bool {
+	block := corev1.Taint{Key: kamino.TaintBlock, Value: "RUN", Effect: corev1.TaintEffectNoSchedule}
+	return metav1.GetControllerOf(pod) != nil && !finished(pod) && slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return tolerates(t, &block) })
 }
 
 func finished(pod *corev1.Pod) bool {
@@ -203,8 +208,12 @@ func (r *drainRound) evict(ctx context.Context, pod *corev1.Pod) (hold, string, 
 	switch {
 	case err == nil:
 		return leaving, "ending", nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return gone, "", nil // or another pod has its name
+	case apierrors.IsNotFound(err):
+		return leaving, "ending", nil
+	case apierrors.IsConflict(err):
+		// Another pod may have its name; but a budget that changed meanwhile and a webhook answer
+		// so as well (pkg/registry/core/pod/storage/eviction.go in k8s.io/kubernetes).
+		return doubtful, err.Error(), nil
 	case severalBudgets(err):
 		return stuck, r.reasonSeveral(ctx, pod), nil
 	}
@@ -249,7 +258,7 @@ func (r *drainRound) delete(ctx context.Context, pod *corev1.Pod) (hold, string,
 	}
 	err := r.api.pods(pod.Namespace).Delete(ctx, pod.Name, *onlyThis(pod, grace))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return gone, "", nil
+		return leaving, "ending", nil // the next list shows whether it is gone
 	}
 	return leaving, fmt.Sprintf("deleted with a grace of %s", grace), explain("delete pods --all-namespaces", err)
 }

@@ -60,6 +60,13 @@ func deleting(grace int64, at time.Time) func(*corev1.Pod) {
 	}
 }
 
+func tolerating(t ...corev1.Toleration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Tolerations = t }
+}
+
+// conflict is an answer of 409.
+func conflict(why string) error { return apierrors.NewConflict(podsResource, "a", errors.New(why)) }
+
 func budgetError(message string, seconds int) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", seconds)
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
@@ -122,8 +129,10 @@ func TestEvict(t *testing.T) {
 		did    string // "", "evict" or "delete <seconds>"
 	}{
 		"evicted":                      {pod: pod("a"), want: "ending", did: "evict"},
-		"gone":                         {pod: pod("a"), answer: apierrors.NewNotFound(podsResource, "a"), did: "evict"},
-		"another of that name":         {pod: pod("a"), answer: apierrors.NewConflict(podsResource, "a", errors.New("uid")), did: "evict"},
+		"gone since the list":          {pod: pod("a"), answer: apierrors.NewNotFound(podsResource, "a"), want: "ending", did: "evict"},
+		"another of that name":         {pod: pod("a"), answer: conflict("Precondition failed: UID in precondition: a, UID in object meta: b"), want: conflict("Precondition failed: UID in precondition: a, UID in object meta: b").Error(), did: "evict"},
+		"a budget that changed":        {pod: pod("a"), answer: conflict("the object has been modified"), want: conflict("the object has been modified").Error(), did: "evict"},
+		"a webhook answers 409":        {pod: pod("a"), answer: conflict("a failover is running"), want: conflict("a failover is running").Error(), did: "evict"},
 		"held by a budget":             {pod: pod("a"), answer: budgetError("The disruption budget b needs 2", 0), want: "The disruption budget b needs 2", did: "evict"},
 		"budget still in process":      {pod: pod("a"), answer: budgetError("The disruption budget b is new", 10), want: "The disruption budget b is new", did: "evict"},
 		"held by a budget, forced":     {pod: pod("a"), answer: budgetError("b", 0), push: force, want: "b", did: "evict"},
@@ -146,8 +155,15 @@ func TestEvict(t *testing.T) {
 		"mirror":                       {pod: pod("a", mirror), push: overdue | force},
 		"seal pod":                     {pod: pod("a", seal), push: overdue | force},
 		"named like a seal pod":        {pod: pod("a", falseSeal), want: reasonUnmanaged, stuck: true},
-		"gone before it was deleted":   {pod: pod("a"), push: overdue | force, answer: apierrors.NewNotFound(podsResource, "a"), did: "delete 1"},
-		"replaced before it was ended": {pod: pod("a"), push: overdue | force, answer: apierrors.NewConflict(podsResource, "a", nil), did: "delete 1"},
+		"gone before it was deleted":   {pod: pod("a"), push: overdue | force, answer: apierrors.NewNotFound(podsResource, "a"), want: "ending", did: "delete 1"},
+		"replaced before it was ended": {pod: pod("a"), push: overdue | force, answer: conflict("uid"), want: "ending", did: "delete 1"},
+		"tolerates everything":         {pod: pod("a", tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})), want: reasonReturns, stuck: true},
+		"tolerates the block, forced":  {pod: pod("a", tolerating(corev1.Toleration{Key: kamino.TaintBlock, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})), push: overdue | force, want: reasonReturns, stuck: true},
+		"tolerates it, and ends":       {pod: pod("a", tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}), deleting(30, noon)), want: "ending"},
+		"tolerates it, finished":       {pod: pod("a", tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}), succeeded), want: "ending", did: "evict"},
+		"tolerates it, no controller":  {pod: pod("a", bare, tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})), push: force, want: "ending", did: "evict"},
+		"tolerates other taints": {pod: pod("a", tolerating(corev1.Toleration{Key: "gpu", Operator: corev1.TolerationOpExists}, corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})),
+			want: "ending", did: "evict"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(tt.pod, budget("one", 1), budget("two", 1))
@@ -160,7 +176,7 @@ func TestEvict(t *testing.T) {
 			}
 			var want []kamino.Pod
 			if tt.want != "" {
-				want = []kamino.Pod{{Namespace: "shop", Name: "a", Reason: tt.want, Stuck: tt.stuck}}
+				want = []kamino.Pod{{Namespace: "shop", Name: "a", Reason: tt.want, Stuck: tt.stuck, Returns: tt.want == reasonReturns}}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)

@@ -83,5 +83,6 @@ func eventName(object string, key ...string) string {
 	for _, k := range key {
 		_, _ = sum.Write([]byte(k))
 	}
-	return fmt.Sprintf("%.200s.%016x", object, sum.Sum64())
+	// A name may not have a dash or a dot before that dot.
+	return fmt.Sprintf("%s.%016x", strings.TrimRight(object[:min(len(object), 200)], "-."), sum.Sum64())
 }

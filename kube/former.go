@@ -97,17 +97,13 @@ func (c *Cluster) allLeases(ctx context.Context, opts metav1.ListOptions) ([]coo
 
 func (c *Cluster) leasesIn(ctx context.Context, namespace string, opts metav1.ListOptions) ([]coordinationv1.Lease, error) {
 	var out []coordinationv1.Lease
-	opts.Limit = pageSize
-	for {
-		list, err := c.api.leases(namespace).List(ctx, opts)
-		if err != nil {
-			return nil, explain("list leases.coordination.k8s.io -n "+kamino.SystemNamespace, err)
-		}
+	err := pages(ctx, c.api.leases(namespace), opts, "list leases.coordination.k8s.io -n "+kamino.SystemNamespace, func() { out = nil }, func(list *coordinationv1.LeaseList) {
 		out = append(out, list.Items...)
-		if opts.Continue = list.Continue; opts.Continue == "" {
-			return out, nil
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
+	return out, nil
 }
 
 // ours says whether a lease in another namespace looks like one of Kamino's.

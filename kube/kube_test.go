@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
@@ -185,5 +189,71 @@ func TestEventType(t *testing.T) {
 				t.Errorf("%s: %s, want %s", reason, got, want)
 			}
 		})
+	}
+}
+
+// TestListExpires: etcd's compaction or another API server answers 410 to the second page. Each list
+// is begun again, once.
+func TestListExpires(t *testing.T) {
+	for name, tt := range map[string]struct {
+		object any
+		list   func(*Cluster) (int, error)
+	}{
+		"nodes": {corev1.Node{}, func(c *Cluster) (int, error) { got, err := c.Nodes(t.Context()); return len(got), err }},
+		"leases": {coordinationv1.Lease{}, func(c *Cluster) (int, error) {
+			got, err := c.allLeases(t.Context(), metav1.ListOptions{})
+			return len(got), err
+		}},
+		"pods": {pod("a"), func(c *Cluster) (int, error) {
+			got, err := c.podsOn(t.Context(), kamino.Node{Name: "n1"})
+			return len(got), err
+		}},
+		"budgets": {policyv1.PodDisruptionBudget{}, func(c *Cluster) (int, error) { got, err := c.budgets(t.Context(), ""); return len(got), err }},
+		"volumes": {volume(localDisk, on(corev1.LabelHostname, "n1")), func(c *Cluster) (int, error) {
+			var refused *kamino.RefusedError
+			if err := c.refuseLocal(t.Context(), kamino.Node{Name: "n1"}, nil); !errors.As(err, &refused) {
+				return 0, err
+			}
+			return len(refused.Refusals), nil
+		}},
+		"lists of packages": {corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: listName("r"), Labels: map[string]string{labelRun: "r"}, Annotations: map[string]string{annotationPool: "p"}}},
+			func(c *Cluster) (int, error) { got, err := c.Lists(t.Context(), "p"); return len(got), err }},
+	} {
+		for gone := range 3 {
+			t.Run(fmt.Sprintf("%s, %d times", name, gone), func(t *testing.T) {
+				left := gone
+				c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+					next := r.URL.Query().Get("continue")
+					if next != "" && left > 0 {
+						left--
+						answer(t, w, http.StatusGone, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: http.StatusGone,
+							Reason: metav1.StatusReasonExpired, Message: "The provided continue parameter is too old to display a consistent list result."})
+						return
+					}
+					meta := map[string]string{}
+					if next == "" {
+						meta["continue"] = "2"
+					}
+					answer(t, w, http.StatusOK, map[string]any{"metadata": meta, "items": []any{tt.object}})
+				})
+				switch n, err := tt.list(c); {
+				case gone < 2 && (err != nil || n != 2):
+					t.Errorf("%d of 2, %v", n, err)
+				case gone == 2 && !errors.Is(err, kamino.ErrConflict):
+					t.Errorf("%d, %v", n, err)
+				}
+			})
+		}
+	}
+}
+
+// TestEventName: names of nodes and prototypes have up to 253 characters, and any of them may be a
+// dash or a dot but the last.
+func TestEventName(t *testing.T) {
+	for _, end := range []string{"a", "-", ".", "-.-"} {
+		name := strings.Repeat("a", 200-len(end)) + end + strings.Repeat("b", 53)
+		if bad := validation.NameIsDNSSubdomain(eventName(name, "run", "KaminoDonorAway"), false); len(bad) > 0 {
+			t.Errorf("a name with %q before its 200th place: %v", end, bad)
+		}
 	}
 }

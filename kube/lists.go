@@ -72,21 +72,18 @@ func textLines(text string) []string {
 
 // Lists implements kamino.Shelf: 1 request for 200 lists. Only their metadata is kept.
 func (c *Cluster) Lists(ctx context.Context, pool kamino.PoolID) (runs []string, err error) {
-	opts := metav1.ListOptions{Limit: pageSize, LabelSelector: labelManagedBy + "=" + managedBy + "," + labelName + "=" + packagesName}
-	for {
-		list, err := c.api.configMaps(kamino.SystemNamespace).List(ctx, opts)
-		if err != nil {
-			return nil, explain("list configmaps -n "+kamino.SystemNamespace, err)
-		}
+	opts := metav1.ListOptions{LabelSelector: labelManagedBy + "=" + managedBy + "," + labelName + "=" + packagesName}
+	err = pages(ctx, c.api.configMaps(kamino.SystemNamespace), opts, "list configmaps -n "+kamino.SystemNamespace, func() { runs = nil }, func(list *corev1.ConfigMapList) {
 		for _, object := range list.Items {
 			if run := object.Labels[labelRun]; object.Name == listName(run) && strings.EqualFold(object.Annotations[annotationPool], string(pool)) {
 				runs = append(runs, run)
 			}
 		}
-		if opts.Continue = list.Continue; opts.Continue == "" {
-			return runs, nil
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
+	return runs, nil
 }
 
 // DeleteList implements kamino.Shelf: 1 request.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kamino.dev/kamino"
@@ -15,6 +16,34 @@ import (
 
 // pageSize of lists: some 200 nodes of 15 kB, which decoded take 10 MB.
 const pageSize = 200
+
+// page is a page of a list.
+type page[L any] interface {
+	*L
+	GetContinue() string
+}
+
+// pages reads a list page by page. The API server answers 410 to a page whose list began before
+// etcd's last compaction, or on a server that failed over
+// (https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks):
+// pages then calls again, which forgets what was read, and begins a second time, but not a third.
+func pages[T, L any, P page[L]](ctx context.Context, of objects[T, L], opts metav1.ListOptions, what string, again func(), read func(P)) error {
+	opts.Limit = pageSize
+	for first := true; ; {
+		list, err := of.List(ctx, opts)
+		if first && opts.Continue != "" && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err)) {
+			first, opts.Continue = false, ""
+			again()
+			continue
+		} else if err != nil {
+			return explain(what, err)
+		}
+		read(list)
+		if opts.Continue = P(list).GetContinue(); opts.Continue == "" {
+			return nil
+		}
+	}
+}
 
 // Node reads one node.
 func (c *Cluster) Node(ctx context.Context, name string) (kamino.Node, error) {
@@ -71,13 +100,8 @@ func (o *once) nodes(read func() ([]kamino.Node, error)) ([]kamino.Node, error) 
 func (c *Cluster) readNodes(ctx context.Context) ([]kamino.Node, error) {
 	var out []kamino.Node
 	// No resource version: the list is as new as etcd, never from the watch cache's past.
-	opts, texts := metav1.ListOptions{Limit: pageSize}, shared{}
-	bare := ctx.Value(bareKey{}) != nil
-	for {
-		list, err := c.api.nodes.List(ctx, opts)
-		if err != nil {
-			return nil, explain("list nodes", err)
-		}
+	texts, bare := shared{}, ctx.Value(bareKey{}) != nil
+	err := pages(ctx, c.api.nodes, metav1.ListOptions{}, "list nodes", func() { out = nil }, func(list *corev1.NodeList) {
 		for i := range list.Items {
 			if bare {
 				list.Items[i].Status.Images = nil
@@ -87,10 +111,11 @@ func (c *Cluster) readNodes(ctx context.Context) ([]kamino.Node, error) {
 			texts.pairs(node.Labels)
 			out = append(out, node)
 		}
-		if opts.Continue = list.Continue; opts.Continue == "" {
-			return out, nil
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
+	return out, nil
 }
 
 // shared holds texts that many nodes have, once.

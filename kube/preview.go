@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -16,11 +17,19 @@ import (
 )
 
 // Preview lists the pods that a drain would remove, with the budgets that would
-// not allow it now. It only reads.
+// not allow it now. It only reads. A *kamino.RefusedError beside them names the local volumes.
 func (c *Cluster) Preview(ctx context.Context, node kamino.Node, opts kamino.DrainOptions) ([]kamino.Pod, error) {
-	pods, err := c.podsToLeave(ctx, node)
-	if err != nil || len(pods) == 0 {
+	all, err := c.podsOn(ctx, node)
+	if err != nil {
 		return nil, err
+	}
+	refused := c.refuseLocal(ctx, node, all)
+	if r := (*kamino.RefusedError)(nil); refused != nil && !errors.As(refused, &r) {
+		return nil, refused
+	}
+	pods := c.toLeave(all, node)
+	if len(pods) == 0 {
+		return nil, refused
 	}
 	budgets, err := c.budgets(ctx, metav1.NamespaceAll)
 	if err != nil {
@@ -29,15 +38,17 @@ func (c *Cluster) Preview(ctx context.Context, node kamino.Node, opts kamino.Dra
 	out := make([]kamino.Pod, 0, len(pods))
 	for i := range pods {
 		hold, reason := preview(&pods[i], budgets, opts, c.opts.Clock.Now())
-		out = append(out, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: hold == stuck})
+		out = append(out, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: hold >= stuck, Returns: hold == returning})
 	}
-	return out, nil
+	return out, refused
 }
 
 func preview(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget, opts kamino.DrainOptions, now time.Time) (hold, string) {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return ending(pod, opts, now)
+	case returns(pod):
+		return returning, reasonReturns
 	case unmanaged(pod) && !opts.Force:
 		return stuck, reasonUnmanaged
 	case finished(pod) || pod.Status.Phase == corev1.PodPending:
@@ -97,17 +108,13 @@ func evictableUnready(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 // budgets lists disruption budgets, page by page.
 func (c *Cluster) budgets(ctx context.Context, namespace string) ([]policyv1.PodDisruptionBudget, error) {
 	var out []policyv1.PodDisruptionBudget
-	opts := metav1.ListOptions{Limit: pageSize}
-	for {
-		list, err := c.api.budgets(namespace).List(ctx, opts)
-		if err != nil {
-			return nil, explain("list poddisruptionbudgets.policy --all-namespaces", err)
-		}
+	err := pages(ctx, c.api.budgets(namespace), metav1.ListOptions{}, "list poddisruptionbudgets.policy --all-namespaces", func() { out = nil }, func(list *policyv1.PodDisruptionBudgetList) {
 		out = append(out, list.Items...)
-		if opts.Continue = list.Continue; opts.Continue == "" {
-			return out, nil
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
+	return out, nil
 }
 
 func selectingBudgets(pod *corev1.Pod, all []policyv1.PodDisruptionBudget) []policyv1.PodDisruptionBudget {

@@ -29,10 +29,16 @@ func (c *Cluster) Rehearse(ctx context.Context, node kamino.Node, order kamino.S
 			return nil, err
 		}
 	}
-	pods, err := c.podsToLeave(ctx, node)
+	all, err := c.podsOn(ctx, node)
 	if err != nil {
 		return nil, err
 	}
+	if order.Patch == nil { // a reboot keeps what a stop destroys
+		if err := c.refuseLocal(ctx, node, all); err != nil {
+			return nil, err
+		}
+	}
+	pods := c.toLeave(all, node)
 	round := drainRound{Cluster: c, push: opts, began: c.opts.Clock.Now(), dry: dry}
 	budgets := map[string][]policyv1.PodDisruptionBudget{} // by namespace
 	var out []kamino.Pod
@@ -41,8 +47,8 @@ func (c *Cluster) Rehearse(ctx context.Context, node kamino.Node, order kamino.S
 		if err != nil {
 			return nil, err
 		}
-		if hold == stuck || hold == doubtful {
-			out = append(out, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: hold == stuck})
+		if hold >= doubtful {
+			out = append(out, kamino.Pod{Namespace: pods[i].Namespace, Name: pods[i].Name, Reason: reason, Stuck: hold >= stuck, Returns: hold == returning})
 		}
 	}
 	return out, nil

@@ -73,6 +73,9 @@ func TestRehearse(t *testing.T) {
 		"ended a day ago, finalizer, forced":    {objects: []runtime.Object{pod("a", deleting(30, noon.Add(-24*time.Hour)), finalizer)}, force: true, stuck: true, want: "finalizers"},
 		"ended a day ago, kubelet mute":         {objects: []runtime.Object{pod("a", deleting(30, noon.Add(-24*time.Hour)))}, stuck: true, want: "should have ended"},
 		"ended a day ago, kubelet mute, forced": {objects: []runtime.Object{pod("a", deleting(30, noon.Add(-24*time.Hour)))}, force: true},
+		"webhook answers 409":                   {answer: conflict("a failover is running"), objects: []runtime.Object{pod("a")}, want: "a failover is running"},
+		"comes back":                            {objects: []runtime.Object{pod("a", tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}))}, stuck: true, want: kamino.TaintBlock},
+		"comes back, forced":                    {objects: []runtime.Object{pod("a", tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}))}, force: true, stuck: true, want: kamino.TaintBlock},
 		"asks for more than the drain has":      {objects: []runtime.Object{pod("a", grace(2*time.Hour))}, want: "grace period is 2h0m0s, and the time limit of the whole drain 45m0s"},
 		"asks for all that the drain has":       {objects: []runtime.Object{pod("a", grace(within))}},
 	} {

@@ -32,6 +32,7 @@ var runRights = []right{
 	{verb: "get", resource: "nodes", role: "kamino-run"},
 	{verb: "patch", resource: "nodes", role: "kamino-run"},
 	{verb: "list", resource: "pods", role: "kamino-run"},
+	{verb: "list", resource: "persistentvolumes", role: "kamino-run"},
 	{verb: "create", resource: "pods/eviction", role: "kamino-run"},
 	{verb: "list", group: groupLeases, resource: "leases", namespace: kamino.SystemNamespace, role: "kamino-status"},
 	{verb: "create", group: groupLeases, resource: "leases", namespace: kamino.SystemNamespace, role: "kamino-run"},

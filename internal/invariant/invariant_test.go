@@ -250,6 +250,9 @@ var broken = []struct {
 		moves(image1, 2)
 		moves(image0, 0)
 	}},
+	{"I33", "off with a local volume", func(a *Auditor) {
+		a.Changed(at(func(s *State) { s.Machines[0].Local = true }))
+	}},
 	{"I31", "off in service", func(a *Auditor) {
 		a.Changed(at(func(s *State) { s.Pools[0].Replaces, s.Machines[0].Service = true, true }))
 	}},
@@ -347,7 +350,7 @@ func TestLater(t *testing.T) {
 			t.Errorf("%s says nothing", ids[i])
 		}
 	}
-	if slices.Sort(ids); len(slices.Compact(ids)) != 26 {
-		t.Errorf("%d invariants, want I1 to I20, I23, I27 to I31", len(ids))
+	if slices.Sort(ids); len(slices.Compact(ids)) != 27 {
+		t.Errorf("%d invariants, want I1 to I20, I23, I27 to I31, I33", len(ids))
 	}
 }

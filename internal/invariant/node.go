@@ -299,3 +299,21 @@ func (a *Auditor) donors(s *State, pool string) map[string]bool {
 	}
 	return out
 }
+
+// localKept: I33 at every moment.
+func localKept(a *Auditor, s *State) {
+	for i := range s.Machines {
+		if m := &s.Machines[i]; m.Local && m.Power == Off {
+			a.Violate("I33", "machine %s is off, and the data of its local volume lost", m.ID)
+		}
+	}
+}
+
+// localUnsealed: I33 before calls.
+func localUnsealed(a *Auditor, s *State, c Call) {
+	if n := s.node(c.Node); c.Verb == Seal && n != nil {
+		if m := s.behind(n); m != nil && m.Local {
+			a.Violate("I33", "%s seals machine %s, which has a local volume", c.Process, m.ID)
+		}
+	}
+}

@@ -66,6 +66,7 @@ type Machine struct {
 	Image   string // ID of the image it booted from
 	Service bool   // it is in service, where its pool replaces
 	Served  bool   // somebody else put it there
+	Local   bool   // a PersistentVolume of a claim has its data on a disk that a stop empties
 	Ends    bool   // it is being deleted, which nothing takes back
 }
 

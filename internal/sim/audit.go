@@ -64,7 +64,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 	}
 	for id, m := range w.machines {
 		machine := invariant.Machine{ID: string(id), VM: m.VMID, Pool: string(m.Pool), Power: invariant.Power(m.Power),
-			Kubelet: m.kubelet, Touched: m.touched, Sealed: m.sealed, Disk: m.Disk, Image: m.Image, Service: m.held == "" || m.held == kamino.InService}
+			Kubelet: m.kubelet, Touched: m.touched, Sealed: m.sealed, Disk: m.Disk, Image: m.Image, Service: m.held == "" || m.held == kamino.InService, Local: m.local}
 		if m.sealed != "" {
 			machine.Receipt = "sha256:" + m.bootID
 		}
@@ -93,7 +93,7 @@ func (a *audit) picture(into *invariant.State) *invariant.State {
 		s.Surveys = append(s.Surveys, invariant.SealPod{Run: run, Node: p.node, Failed: p.Failed})
 	}
 	for _, p := range w.pods {
-		s.Pods = append(s.Pods, invariant.Pod{Name: p.String(), Node: p.node, Stays: p.daemon})
+		s.Pods = append(s.Pods, invariant.Pod{Name: p.String(), Node: p.node, Stays: p.daemon || p.comes})
 	}
 	return s
 }

@@ -139,9 +139,14 @@ func (n *simNode) unmark() {
 	n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t kamino.Taint) bool { return t.Key == kamino.TaintBlock })
 }
 
-func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, _ kamino.SealOrder, opts kamino.DrainOptions) (stuck []kamino.Pod, err error) {
+func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, order kamino.SealOrder, opts kamino.DrainOptions) (stuck []kamino.Pod, err error) {
 	err = c.call(ctx, call{method: "Rehearse", subject: node.Name}, func(*fault) error {
 		stuck = nil
+		if order.Patch == nil {
+			if err := c.p.w.refuseLocal(node); err != nil {
+				return err
+			}
+		}
 		if !opts.Force {
 			stuck = c.p.w.patchPods(node)
 		}
@@ -149,10 +154,25 @@ func (c simCluster) Rehearse(ctx context.Context, node kamino.Node, _ kamino.Sea
 			if p.node == node.Name && !p.daemon && !p.ending && p.bare && !opts.Force {
 				stuck = append(stuck, kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "no controller would recreate it", Stuck: true})
 			}
+			if p.node == node.Name && p.comes && !p.ending {
+				stuck = append(stuck, p.returning())
+			}
 		}
 		return nil
 	})
 	return stuck, err
+}
+
+func (p *simPod) returning() kamino.Pod {
+	return kamino.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "it tolerates the block", Stuck: true, Returns: true}
+}
+
+// refuseLocal is how package kube refuses a node whose machine has a local volume.
+func (w *world) refuseLocal(node kamino.Node) error {
+	if m := w.machines[node.ProviderID]; m != nil && m.local {
+		return &kamino.RefusedError{Subject: "node " + node.Name, Refusals: []kamino.Refusal{{Code: kamino.CodeLocalVolume, Why: "PersistentVolume pv keeps its data on this machine"}}}
+	}
+	return nil
 }
 
 func (c simCluster) Evict(ctx context.Context, node kamino.Node, opts kamino.DrainOptions) (left []kamino.Pod, err error) {
@@ -164,7 +184,11 @@ func (c simCluster) Evict(ctx context.Context, node kamino.Node, opts kamino.Dra
 			if p.node != node.Name || p.daemon {
 				continue
 			}
-			if !f.is(worlds.FalseSuccess) {
+			if p.comes && !p.ending {
+				left = append(left, p.returning())
+				continue
+			}
+			if !f.is(worlds.FalseSuccess) && !w.now.Before(w.conflicts) {
 				w.evict(c.p.onNode(node, invariant.Evict), p, opts)
 			}
 			left = append(left, p.Pod)
@@ -201,11 +225,15 @@ func (w *world) evict(c invariant.Call, p *simPod, opts kamino.DrainOptions) {
 
 func (c simCluster) Preview(ctx context.Context, node kamino.Node, opts kamino.DrainOptions) (left []kamino.Pod, err error) {
 	for _, p := range c.p.w.pods {
-		if p.node == node.Name && !p.daemon {
+		switch {
+		case p.node != node.Name || p.daemon:
+		case p.comes:
+			left = append(left, p.returning())
+		default:
 			left = append(left, p.Pod)
 		}
 	}
-	return left, nil
+	return left, c.p.w.refuseLocal(node)
 }
 
 // AgentPod implements kamino.Cluster.

@@ -40,6 +40,7 @@ type machine struct {
 	gone    bool
 	model   int            // of its pool, that it was made by
 	held    kamino.Holding // "": in service
+	local   bool           // a claim is bound to a volume on its own disk
 	patchState
 }
 
@@ -62,6 +63,7 @@ type simPod struct {
 	daemon bool
 	bare   bool // no controller would recreate it
 	held   bool // a disruption budget holds it
+	comes  bool // it tolerates every taint, and another one comes when it is evicted
 	ending bool
 }
 

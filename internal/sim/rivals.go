@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -297,4 +298,36 @@ func (w *world) release() {
 	for _, p := range w.pods {
 		p.held = false
 	}
+	w.conflicts = time.Time{}
+	w.pods = slices.DeleteFunc(w.pods, func(p *simPod) bool { return p.comes })
+	for _, m := range w.machines {
+		m.local = false
+	}
 }
+
+// BindVolume implements worlds.World.
+func (w *world) BindVolume(node string) {
+	if m, n := w.donorOf(node); m != nil && m.kubelet && m.touched == "" && !n.Tainted(kamino.TaintBlock) {
+		m.local = true
+		w.hit(cellBound)
+		w.happened("a claim is bound to a disk of node %s", node)
+	}
+}
+
+// PodComesBack implements worlds.World.
+func (w *world) PodComesBack(node string) {
+	if m, _ := w.donorOf(node); m != nil && m.kubelet && m.touched == "" {
+		w.comes(node)
+	}
+}
+
+func (w *world) comes(node string) {
+	w.pods = append(w.pods, &simPod{Pod: kamino.Pod{Namespace: "kube-system", Name: fmt.Sprintf("net-operator-%d", w.next())}, node: node, comes: true})
+	w.happened("pod %s comes to node %s", w.pods[len(w.pods)-1].Name, node)
+}
+
+// Conflict implements worlds.World.
+func (w *world) Conflict(d time.Duration) { w.conflicts = w.now.Add(d) }
+
+// cellBound: a claim was bound to the donor's disk.
+const cellBound = "bound to the donor's disk"

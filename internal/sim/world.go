@@ -47,6 +47,7 @@ type world struct {
 	pods      []*simPod
 	throttled map[string]time.Time
 	apiAway   time.Time // the Kubernetes API answers again at that time
+	conflicts time.Time // until then evictions are answered with 409
 	// The cloud shows everything again at that time.
 	blindUntil time.Time
 	vanished   time.Time // until then instances and artifacts are not found, and lists are empty

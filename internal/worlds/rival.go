@@ -22,6 +22,15 @@ type World interface {
 	SetFate(node string, f Fate)
 	HoldPods(node string) // by a disruption budget that yields no more
 	Reboot(node string)   // of a node that is Ready
+	// BindVolume binds a claim to a volume on the node's own disk, as a pod that comes there does;
+	// not where the node is blocked.
+	BindVolume(node string)
+	// PodComesBack puts a pod on the node that tolerates every taint, and another one whenever that is
+	// evicted: the node is the emptiest.
+	PodComesBack(node string)
+	// Conflict lets every eviction be answered with 409 for a while, as a webhook does during a
+	// failover, or a budget that changes all the time.
+	Conflict(d time.Duration)
 	// Forge is a kubelet that writes a mark of a run that never was, and falls silent.
 	Forge(node string)
 	DeletePods() // those that Kamino has made, by a person
@@ -177,6 +186,9 @@ var persons = []Rival{
 	{Name: "an autoscaler takes a node out of the count", Column: "11", Act: func(w World, _, _ string) { w.Resize(-1) }},
 	{Name: "an autoscaler adds a node", Column: "11", Act: func(w World, _, _ string) { w.Resize(1) }},
 	{Name: "a budget never yields", Column: "12", Same: true, Rows: []string{"S0", "S3", "S4"}, Act: onDonor(World.HoldPods)},
+	{Name: "a claim is bound to the donor's own disk", Column: "12", Rows: []string{"S0", "S2", "S3", "S4", "S5"}, Act: onDonor(World.BindVolume)},
+	{Name: "a pod that tolerates every taint comes back", Column: "12", Rows: []string{"S0", "S2", "S3", "S4", "S5"}, Act: onDonor(World.PodComesBack)},
+	{Name: "evictions are answered with 409", Column: "2", Same: true, Unharmed: true, Rows: []string{"S3", "S4"}, Act: func(w World, _, _ string) { w.Conflict(2 * time.Minute) }},
 	{Name: "the API is away for two minutes", Column: "3", Same: true, Act: func(w World, _, _ string) { w.CutAPI(2 * time.Minute) }},
 	{Name: "a person removes our annotation", Column: "11", Same: true, Act: edit(func(n *kamino.Node) bool {
 		mark, err := n.Mark()

@@ -172,6 +172,7 @@ func (s *Station) clear(ctx context.Context) error {
 		s.admin.CoordinationV1().Leases(kamino.SystemNamespace).DeleteCollection(ctx, now, managed),
 		s.admin.CoordinationV1().Leases(metav1.NamespaceSystem).DeleteCollection(ctx, now, managed),
 		s.protos.DeleteCollection(ctx, now, all),
+		s.dropVolumes(ctx),
 	)
 }
 

@@ -45,6 +45,7 @@ type machine struct {
 	fate    worlds.Fate
 	canary  bool // not of the pool
 	served  bool // somebody has put it in service, which kamino wants out of it
+	local   bool // a claim is bound to a volume on its own disk
 	patchState
 }
 
@@ -274,6 +275,9 @@ func (w *World) tendPods() {
 			w.later(m, podStopTime, func() {
 				w.check("remove pod", m.boot.Remove(w.ctx, pod))
 				w.dirty.pods = true
+				if strings.HasPrefix(pod.Name, comesPrefix) && w.coming {
+					w.comes(m)
+				}
 			})
 		case strings.HasPrefix(pod.Name, patchPrefix):
 			w.tendPatch(m, pod)

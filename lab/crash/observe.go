@@ -92,7 +92,7 @@ func (w *World) readKubelets() {
 	for i := range w.state.Machines {
 		m := &w.state.Machines[i]
 		room := w.machines[strings.TrimPrefix(m.ID, azureScheme)] // on AWS it has no other name
-		m.Kubelet = room != nil && room.kubelet
+		m.Kubelet, m.Local = room != nil && room.kubelet, room != nil && room.local
 	}
 }
 
@@ -142,7 +142,7 @@ func (w *World) readPods() error {
 			continue
 		}
 		owner := metav1.GetControllerOf(p)
-		w.state.Pods = append(w.state.Pods, invariant.Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Stays: owner != nil && owner.Kind == "DaemonSet"})
+		w.state.Pods = append(w.state.Pods, invariant.Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Stays: owner != nil && owner.Kind == "DaemonSet" || strings.HasPrefix(p.Name, comesPrefix)})
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (w *World) machineState(in emulator.Instance) invariant.Machine {
 	}
 	room := w.machines[strings.ToLower(in.ID)]
 	if room != nil {
-		m.Kubelet, m.Served = room.kubelet && m.Power == invariant.On, room.served
+		m.Kubelet, m.Served, m.Local = room.kubelet && m.Power == invariant.On, room.served, room.local
 	}
 	files, err := w.fleet.ReadDisk(in.ID)
 	if err != nil {

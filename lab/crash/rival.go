@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -165,6 +168,100 @@ func (w *World) EditNode(node string, edit func(*kamino.Node) bool) {
 
 // HoldPods implements worlds.World: there is one budget.
 func (w *World) HoldPods(string) { w.budgetAllows(0) }
+
+// volumeName is the PersistentVolume on a node's own disk; comesPrefix begins the names of pods that
+// come back.
+const (
+	volumeName  = "local-pv"
+	comesPrefix = "net-operator-"
+)
+
+// BindVolume implements worlds.World.
+func (w *World) BindVolume(node string) {
+	w.on(node, func(m *machine) {
+		i := slices.IndexFunc(w.state.Nodes, func(n invariant.Node) bool { return n.Name == node })
+		if i < 0 || !m.kubelet || slices.Contains(w.state.Nodes[i].Taints, kamino.TaintBlock) {
+			return
+		}
+		_, err := w.station.admin.CoreV1().PersistentVolumes().Create(w.ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volumeName}, Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, StorageClassName: "local",
+			ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: metav1.NamespaceDefault, Name: "data-db-0"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/mnt/nvme0"}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}},
+		}}, metav1.CreateOptions{})
+		w.check("bind volume", err)
+		m.local = err == nil
+		w.readKubelets()
+	})
+}
+
+// dropVolumes deletes the volumes, which no controller protects here.
+func (s *Station) dropVolumes(ctx context.Context) error {
+	volumes := s.admin.CoreV1().PersistentVolumes()
+	_, err := volumes.Patch(ctx, volumeName, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if err == nil {
+		err = volumes.Delete(ctx, volumeName, metav1.DeleteOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// PodComesBack implements worlds.World.
+func (w *World) PodComesBack(node string) {
+	w.on(node, func(m *machine) {
+		if m.kubelet {
+			w.coming = true
+			w.comes(m)
+			w.refresh()
+		}
+	})
+}
+
+// comes lets the scheduler put such a pod on a machine's node. mu is held.
+func (w *World) comes(m *machine) {
+	yes := true
+	pods := w.station.admin.CoreV1().Pods(metav1.NamespaceDefault)
+	pod, err := pods.Create(w.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: comesPrefix, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "net-operator", UID: "22222222-2222-2222-2222-222222222222", Controller: &yes}}},
+		Spec: corev1.PodSpec{NodeName: m.node, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/main:1"}}},
+	}, metav1.CreateOptions{})
+	if err == nil {
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+		_, err = pods.UpdateStatus(w.ctx, pod, metav1.UpdateOptions{})
+	}
+	w.check("create pod", err)
+	w.dirty.pods = true
+}
+
+// moveAway is what persons do about volumes and pods that keep a node from being a donor. mu is held.
+func (w *World) moveAway() {
+	w.coming = false
+	w.check("drop volumes", w.station.dropVolumes(w.ctx))
+	for _, p := range w.state.Pods {
+		if namespace, name, _ := strings.Cut(p.Name, "/"); strings.HasPrefix(name, comesPrefix) {
+			if err := w.station.admin.CoreV1().Pods(namespace).Delete(w.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); !apierrors.IsNotFound(err) {
+				w.check("delete pod", err)
+			}
+		}
+	}
+	for _, m := range w.machines {
+		m.local = false
+	}
+	w.dirty.pods = true
+	w.readKubelets()
+}
+
+// Conflict implements worlds.World.
+func (w *World) Conflict(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conflicts = w.clock.Now().Add(d)
+}
 
 // CutAPI implements worlds.World.
 func (w *World) CutAPI(d time.Duration) {
@@ -435,6 +532,7 @@ func (w *World) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mendPackages()
+	w.moveAway()
 	for _, m := range w.machines {
 		stuck := (m.fate == worlds.NeverBoots || w.shape.Patch) && m.on && !m.kubelet
 		m.fate = worlds.Healthy

@@ -83,6 +83,8 @@ type World struct {
 	pods       map[string]bool     // UIDs whose end or seal has begun
 	patchPods  map[types.UID]int   // pods of patches, with the boot in which each began
 	apiAway    time.Time           // Kubernetes answers again at that time
+	conflicts  time.Time           // until then evictions are answered with 409
+	coming     bool                // a pod comes back that tolerates everything
 	older      map[string]*answers // of reads of Kubernetes, by URL
 	owned      bool                // the pool has an owner
 	definition string              // ARM ID, where there is history
@@ -258,6 +260,9 @@ func (w *World) answer(p *Process, c *Call, r *http.Request, kind worlds.Fault) 
 	w.state.Now = w.clock.Now()
 	if c.Side == Kubernetes && w.clock.Now().Before(w.apiAway) {
 		kind = worlds.ServerError
+	}
+	if strings.HasSuffix(c.Path, "/eviction") && w.clock.Now().Before(w.conflicts) {
+		kind = worlds.Conflict
 	}
 	outdated := w.outdated(c)
 	if before := c.means; outdated {
