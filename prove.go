@@ -336,7 +336,7 @@ func (r *Run) lookWatch(ctx context.Context) (Next, error) {
 		case out == ProofPassed:
 			r.proof.passed, r.proof.findings = true, findings
 		default:
-			r.proof.error = &ProofError{Version: r.image.version.Name, Outcome: out, Findings: findings}
+			r.unproved(out, findings)
 		}
 	}
 	if err := r.removeProbe(ctx); err != nil {

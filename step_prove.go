@@ -272,7 +272,7 @@ func (r *Run) probe(ctx context.Context, n Node) (Next, error) {
 // concluded writes on the version how its proof ended, and ends the run.
 func (r *Run) concluded(ctx context.Context, out Outcome, findings []Finding) (Next, error) {
 	if r.proof.error == nil {
-		r.proof.error = &ProofError{Version: r.image.version.Name, Outcome: out, Findings: findings}
+		r.unproved(out, findings)
 	}
 	v, next, err := r.provedVersion(ctx)
 	if err != nil || next.kind != nextDone {
@@ -300,6 +300,15 @@ func (r *Run) concluded(ctx context.Context, out Outcome, findings []Finding) (N
 		take += " --accept-unsealed"
 	}
 	return Next{}, WithHint(r.proof.error, "nothing was promoted or withdrawn: %s --prove canary proves it again, and without --prove it is accepted unproved", take)
+}
+
+// unproved keeps that the proof ended without a pass, and reports each finding: the error names only
+// the first.
+func (r *Run) unproved(out Outcome, findings []Finding) {
+	r.proof.error = &ProofError{Version: r.image.version.Name, Outcome: out, Findings: findings}
+	for _, f := range findings {
+		r.tell(Event{Step: r.held.step, Kind: Warned, Percent: -1, Message: fmt.Sprintf("proof of version %s: %s: %s", r.image.version.Name, f.Outcome, f)})
+	}
 }
 
 // maxTag bounds what is written into a tag: Azure takes 256 characters

@@ -93,11 +93,21 @@ func TestProveBad(t *testing.T) {
 	for sick, check := range map[sickness]string{mute: "ready", flaps: "stable", twin: "identity", lacking: "daemonsets"} {
 		w := aged(1)
 		w.sick = sick
-		p := w.update(proving())
+		var found []string
+		p := &proc{tune: heard(func(ev kamino.Event) {
+			if _, what, ok := strings.Cut(ev.Message, "proof of version "+kamino.VersionName(w.now)+": fail: "); ok && ev.Kind == kamino.Warned {
+				found = append(found, what)
+			}
+		})}
+		w.startUpdate(p, proving())
+		w.wait()
 		v := w.version(kamino.VersionName(w.now))
 		var proof *kamino.ProofError
 		if !errors.As(p.err, &proof) || proof.Outcome != kamino.ProofFailed || proof.Findings[0].Check != check {
 			t.Fatalf("%s: %v", sick, p.err)
+		}
+		if len(found) != len(proof.Findings) || found[0] != proof.Findings[0].String() {
+			t.Errorf("%s: reported are %q, found was %v", sick, found, proof.Findings)
 		}
 		if v.Tags[kamino.TagOffer] != "withdrawn" || !strings.Contains(v.Tags[kamino.TagBad], check+": ") || !v.Excluded {
 			t.Errorf("%s: %+v", sick, v.Tags)
