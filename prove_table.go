@@ -337,7 +337,8 @@ func judgePressure(s Sight, b Bounds) (Outcome, string) {
 		if k.Type == "NetworkUnavailable" { // a controller's word: it gives the node its route
 			return s.byAndBy(b, ProofInconclusive, fmt.Sprintf("no controller has given it a route%s", inBrackets(k.Reason)))
 		}
-		return s.byAndBy(Bounds{Boot: time.Minute}, ProofFailed, fmt.Sprintf("condition %s is True%s", k.Type, inBrackets(k.Reason)))
+		// A kubelet keeps a pressure that is over for five minutes (--eviction-pressure-transition-period).
+		return s.byAndBy(b, ProofFailed, fmt.Sprintf("condition %s is True%s", k.Type, inBrackets(k.Reason)))
 	}
 	return ProofPassed, "none"
 }
@@ -365,7 +366,7 @@ func judgeClock(s Sight, _ Bounds) (Outcome, string) {
 	return ProofPassed, "in sync"
 }
 
-func judgeImages(s Sight, _ Bounds) (Outcome, string) {
+func judgeImages(s Sight, b Bounds) (Outcome, string) {
 	if s.Unsealed {
 		return ProofNotApplicable, "the version has no donor whose images could be cached"
 	}
@@ -380,7 +381,9 @@ func judgeImages(s Sight, _ Bounds) (Outcome, string) {
 	}
 	evidence := fmt.Sprintf("%d of the %d images of the donor are cached", have, len(s.Sibling.Images))
 	if 2*have < len(s.Sibling.Images) {
-		return s.byAndBy(Bounds{Boot: time.Minute}, ProofFailed, evidence)
+		// A kubelet lists its images every 30 s, on a slow machine after minutes
+		// (pkg/kubelet/images/image_gc_manager.go, read in v1.36).
+		return s.byAndBy(b, ProofFailed, evidence)
 	}
 	return ProofPassed, evidence
 }

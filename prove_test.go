@@ -256,6 +256,11 @@ func TestJudge(t *testing.T) {
 		{"an hour ahead", func(s *Sight) { s.Node.Pulse = s.Node.Pulse.Add(time.Hour) }, fail, "clock"},
 		{"an hour behind", func(s *Sight) { s.Node.Pulse = s.Node.Pulse.Add(-time.Hour) }, fail, "clock"},
 		{"an empty cache", func(s *Sight) { s.Node.Images = nil }, fail, "images"},
+		{"a slow kubelet that has not listed its images yet", func(s *Sight) { s.Node.Images, s.Ready = nil, proofNoon.Add(-2*time.Minute) }, waits, "images"},
+		{"a full disk, which a kubelet reports for five minutes after it was cleaned", func(s *Sight) {
+			s.Node.Conditions = []Condition{{Type: "DiskPressure", Status: "True"}}
+			s.Ready = proofNoon.Add(-2 * time.Minute)
+		}, waits, "pressure"},
 
 		{"a DaemonSet that crashes", func(s *Sight) { s.Daemons[0].Ready = false }, fail, "daemonsets"},
 		{"a DaemonSet that finds no room", func(s *Sight) { s.Daemons[0].Ready, s.Daemons[0].Unplaced = false, true }, fail, "daemonsets"},
