@@ -4,10 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"kamino.dev/kamino/internal/sim/mutants"
+	"kamino.dev/kamino/internal/sweep"
 )
 
 // defectEnv names the mutant that a test binary with the overlay has.
@@ -38,12 +41,12 @@ func TestDefects(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "-overlay="+overlay, "-ldflags=-s -w", ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	found := 0
-	for _, m := range mutants.All() {
-		if m.In != "aws" {
-			continue
-		}
-		found++
+	defects := slices.DeleteFunc(mutants.All(), func(m mutants.Mutant) bool { return m.In != "aws" })
+	if len(defects) < 10 {
+		t.Errorf("%d defects", len(defects))
+	}
+	for i := range sweep.Cases(t, len(defects), 30*time.Second, nil) {
+		m := defects[i]
 		t.Run(m.Name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), binary, "-test.failfast", "-test.skip=^(TestMoto.*|TestDefects)$", "-test.timeout=5m")
 			cmd.Env = append(os.Environ(), defectEnv+"="+m.Name)
@@ -61,8 +64,5 @@ func TestDefects(t *testing.T) {
 				}
 			}
 		})
-	}
-	if found < 10 {
-		t.Errorf("%d defects", found)
 	}
 }

@@ -218,9 +218,9 @@ func (c *crashCommand) simulation(ctx context.Context, s *crash.Summary) error {
 		}
 		path = filepath.Join(os.TempDir(), fmt.Sprintf("kamino-sim-%d.json", os.Getpid()))
 		defer os.Remove(path)
-		cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-run=^(TestWalks|TestDefects)$", "-timeout=20m", "./internal/sim")
+		cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-run=^(TestWalks|TestDefects)$", "-timeout=5h", "./internal/sim")
 		cmd.Dir = root
-		cmd.Env = append(os.Environ(), "KAMINO_SIM_JSON="+path, "GOFLAGS=-buildvcs=false")
+		cmd.Env = append(os.Environ(), "KAMINO_SIM_JSON="+path, "SWEEP=all", "GOFLAGS=-buildvcs=false")
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("run the simulation: %w\n%s", err, text)
 		}
