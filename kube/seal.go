@@ -67,7 +67,7 @@ func (c *Cluster) namespaces(run string, task kamino.Task) []string {
 }
 
 func readAgentPod(pod *corev1.Pod) kamino.AgentPod {
-	out := kamino.AgentPod{Exists: true, Name: pod.Namespace + "/" + pod.Name, Node: pod.Spec.NodeName, Nonce: nonceOf(pod), Failed: pod.Status.Phase == corev1.PodFailed, Done: pod.Status.Phase == corev1.PodSucceeded}
+	out := kamino.AgentPod{Exists: true, Name: kamino.Plain(pod.Namespace + "/" + pod.Name), Node: kamino.Plain(pod.Spec.NodeName), Nonce: kamino.Plain(nonceOf(pod)), Failed: pod.Status.Phase == corev1.PodFailed, Done: pod.Status.Phase == corev1.PodSucceeded}
 	out.Ousted = out.Failed
 	words := []string{strings.ToLower(string(pod.Status.Phase))}
 	if pod.DeletionTimestamp != nil {
@@ -205,6 +205,10 @@ func (c *Cluster) notAdmitted(err error) error {
 		return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{
 			Code: kamino.CodeSealPod, Field: "namespace", Value: kamino.SystemNamespace, Why: err.Error(),
 			Do: "the seal pod must be privileged; a cluster administrator allows that in the namespace with: kamino init"}}}
+	}
+	if strings.Contains(err.Error(), "kamino-own") { // the policy of that name in the chart kamino-base
+		return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: "namespace", Value: kamino.SystemNamespace, Why: err.Error(),
+			Do: "a cluster administrator binds the ClusterRole kamino-run to this account: kubectl create clusterrolebinding NAME --clusterrole kamino-run --serviceaccount NAMESPACE:ACCOUNT"}}}
 	}
 	do := "if that image may not seal disks yet, a cluster administrator allows it with: kamino init --seal-image " + c.opts.SealImage +
 		", or in the value sealImages of the chart kamino-base"

@@ -191,6 +191,9 @@ func TestFormerLeaseReadOnly(t *testing.T) {
 	writes := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "create", "patch"}}
 	grant(t, "reads-leases", kamino.SystemNamespace, writes)
 	grant(t, "knows-here", kamino.SystemNamespace, writes)
+	for _, name := range []string{"reads-leases", "knows-here"} {
+		bindBase(t, name, "kamino-run") // which grants no leases: the policy kamino-own asks for it
+	}
 	made := formerLease(t, "kube-system", lease("read-only", "r-old", 3))
 	s := newSubjectOf(t, "reads-leases", kube.Options{})
 	l := read(t, s, lease("read-only", "", 0).Pool)

@@ -134,7 +134,7 @@ func TestSeal(t *testing.T) {
 		s.cost(t, 1)
 	}
 	got, err := s.AgentPod(t.Context(), "r1", kamino.TaskSeal)
-	if diff := cmp.Diff(kamino.AgentPod{Exists: true, Message: "pending"}, got); err != nil || diff != "" {
+	if diff := cmp.Diff(kamino.AgentPod{Exists: true, Name: "kamino-system/kamino-seal-r1", Node: "sealed", Message: "pending"}, got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	s.cost(t, 1)

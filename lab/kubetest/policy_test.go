@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -172,6 +174,9 @@ func TestSealPodPolicy(t *testing.T) {
 		_, err := admin.CoreV1().Pods(made.Namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil
 	})
+	note := func(key, value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations = map[string]string{key: value} }
+	}
 	shell := corev1.Container{Name: "sh", Image: sealImage, Command: []string{"/host/bin/sh"}}
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/host/bin/sh"}}}}
 	for name, tt := range map[string]struct {
@@ -231,6 +236,65 @@ func TestSealPodPolicy(t *testing.T) {
 		}, "control plane"},
 		"one kind of control plane": {func(p *corev1.Pod) { selector(p)[0].MatchExpressions[2].Values = []string{"agent"} }, "control plane"},
 		"an account":                {func(p *corev1.Pod) { p.Spec.ServiceAccountName = "kamino-privileged" }, "no token"},
+		// What its template does not set, it does not have.
+		"a kubelet's mirror": {func(p *corev1.Pod) {
+			p.Annotations, p.Spec.ServiceAccountName, p.Spec.DeprecatedServiceAccount = map[string]string{"kubernetes.io/config.mirror": "x"}, "", ""
+		}, "static pod"},
+		"a static pod":          {note("kubernetes.io/config.source", "file"), "annotation"},
+		"a profile of AppArmor": {note("container.apparmor.security.beta.kubernetes.io/seal", "unconfined"), "AppArmor"},
+		"a finalizer":           {func(p *corev1.Pod) { p.Finalizers = []string{"a/b"} }, "finalizer"},
+		"an owner": {func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u"}}
+		}, "owner"},
+		"names of its own": {func(p *corev1.Pod) {
+			p.Spec.HostAliases = []corev1.HostAlias{{IP: "1.2.3.4", Hostnames: []string{"kubernetes.default"}}}
+		}, "spec.hostAliases"},
+		"a resolver of its own": {func(p *corev1.Pod) {
+			p.Spec.DNSPolicy, p.Spec.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"1.2.3.4"}}
+		}, "dnsPolicy"},
+		"another resolver": {func(p *corev1.Pod) { p.Spec.DNSPolicy = corev1.DNSClusterFirst }, "dnsPolicy"},
+		"a host name":      {func(p *corev1.Pod) { p.Spec.Hostname, p.Spec.Subdomain = "x", "y" }, "spec.hostname"},
+		"a deadline":       {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(1)) }, "spec.activeDeadlineSeconds"},
+		"claims": {func(p *corev1.Pod) {
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c", ResourceClaimName: new("x")}}
+		}, "spec.resourceClaims"},
+		"a selector":           {func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }, "spec.nodeSelector"},
+		"dns options":          {func(p *corev1.Pod) { p.Spec.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"1.2.3.4"}} }, "spec.dnsConfig"},
+		"other processes":      {func(p *corev1.Pod) { p.Spec.HostPID, p.Spec.ShareProcessNamespace = false, &yes }, "host's processes"},
+		"a network of its own": {func(p *corev1.Pod) { p.Spec.HostNetwork = false }, "host's processes and network"},
+		"the host's IPC":       {func(p *corev1.Pod) { p.Spec.HostIPC = true }, "spec.hostIPC"},
+		"sysctls": {func(p *corev1.Pod) {
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}}
+		}, "securityContext.sysctls"},
+		"groups": {func(p *corev1.Pod) {
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: new(int64(7)), SupplementalGroups: []int64{1}}
+		}, "securityContext.fsGroup"},
+		"limits of the whole pod": {func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")}}
+		}, "spec.resources"},
+		"a long farewell": {func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(3600)) }, "at once"},
+		"a policy twice": {box(func(c *corev1.Container) {
+			c.Env = []corev1.EnvVar{{Name: "KAMINO_SEAL_POLICY", Value: "1"}, {Name: "KAMINO_SEAL_POLICY", Value: "2"}}
+		}), "no other environment"},
+		"a socket": {func(p *corev1.Pod) { p.Spec.Volumes[0].HostPath.Type = new(corev1.HostPathSocket) }, "nothing else"},
+		"mounts that spread": {box(func(c *corev1.Container) {
+			c.VolumeMounts[0].MountPropagation = new(corev1.MountPropagationBidirectional)
+		}), "nothing else"},
+		"a mount to read": {box(func(c *corev1.Container) { c.VolumeMounts[0].ReadOnly = true }), "nothing else"},
+		"again when it ended": {box(func(c *corev1.Container) {
+			c.RestartPolicy = new(corev1.ContainerRestartPolicyNever)
+			c.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: "Restart", ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: "In", Values: []int32{3}}}}
+		}), "containers[0].restartPolicyRules"},
+		"a restart policy": {box(func(c *corev1.Container) { c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways) }), "containers[0].restartPolicy"},
+		"a terminal":       {box(func(c *corev1.Container) { c.Stdin, c.TTY = true, true }), "containers[0].stdin"},
+		"a directory":      {box(func(c *corev1.Container) { c.WorkingDir = "/host" }), "containers[0].workingDir"},
+		"a port":           {box(func(c *corev1.Container) { c.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}} }), "containers[0].ports"},
+		"another user":     {box(func(c *corev1.Container) { c.SecurityContext.RunAsGroup = new(int64(7)) }), "containers[0].securityContext.runAsGroup"},
+		"no privilege":     {box(func(c *corev1.Container) { c.SecurityContext.Privileged = new(bool) }), "privileged"},
+		"a policy of seccomp": {box(func(c *corev1.Container) {
+			c.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: "Unconfined"}
+		}), "containers[0].securityContext.seccompProfile"},
+		"the priority of none": {func(p *corev1.Pod) { p.Spec.PriorityClassName, p.Spec.Priority = "", nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: made.Name, Namespace: made.Namespace, Labels: map[string]string{}}, Spec: *made.Spec.DeepCopy()}
@@ -322,16 +386,20 @@ func TestNodePolicy(t *testing.T) {
 		"a label removed":     {`{"metadata":{"labels":{"c/d":null}}}`, "label"},
 		"a provider's ID":     {`{"spec":{"providerID":"azure:///x"}}`, "spec"},
 		"a finalizer":         {`{"metadata":{"finalizers":["a/b"]}}`, "finalizer"},
+		"a kubelet's config":  {`{"spec":{"configSource":{"configMap":{"name":"x","namespace":"kube-system","kubeletConfigKey":"k"}}}}`, ""}, // an API server drops it: strategy.go of its nodes
 		"addresses of pods":   {`{"spec":{"podCIDR":"10.1.0.0/24","podCIDRs":["10.1.0.0/24"]}}`, "spec"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dry := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
-			_, err := limited.CoreV1().Nodes().Patch(t.Context(), "limited", types.MergePatchType, []byte(tt.patch), dry)
+			got, err := limited.CoreV1().Nodes().Patch(t.Context(), "limited", types.MergePatchType, []byte(tt.patch), dry)
 			if tt.want == "" && err != nil {
 				t.Error(err)
 			}
 			if tt.want != "" && (err == nil || !strings.Contains(err.Error(), "kamino-nodes") || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got %v, want a refusal with %q", err, tt.want)
+			}
+			if err == nil && got.Spec.ConfigSource != nil {
+				t.Errorf("the node has a configSource: %+v", got.Spec)
 			}
 			if _, err := admin.CoreV1().Nodes().Patch(t.Context(), "limited", types.MergePatchType, []byte(tt.patch), dry); err != nil && !apierrors.IsInvalid(err) {
 				t.Errorf("an administrator: %v", err)
@@ -623,5 +691,91 @@ func TestListPolicy(t *testing.T) {
 	}
 	if err := admin.CoreV1().ConfigMaps(kamino.SystemNamespace).Delete(t.Context(), "kamino-seal-images", metav1.DeleteOptions{DryRun: dry}); err != nil {
 		t.Errorf("an administrator is limited: %v", err)
+	}
+}
+
+// Who has the built-in roles edit or admin in the whole cluster writes neither the images that may
+// seal disks nor the leases of pools, and makes no pod of an agent: each would be root on every
+// node. Kamino's accounts and administrators do.
+func TestOwnPolicy(t *testing.T) {
+	const run = "system:serviceaccount:default:owner"
+	bindBase(t, "editor", "edit")
+	bindBase(t, "namespace-admin", "admin")
+	bindBase(t, run, "kamino-run")
+	if _, err := admin.RbacV1().RoleBindings(kamino.SystemNamespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test-owner"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: run}},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "kamino-run"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	of := func(user string) kubernetes.Interface {
+		cfg := rest.CopyConfig(config)
+		cfg.Impersonate.UserName = user
+		client, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client
+	}
+	lease := func(name string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	if _, err := admin.CoordinationV1().Leases(kamino.SystemNamespace).Create(t.Context(), lease("kamino-owned"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	made := sealPod(t)
+	made = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: made.Name, Namespace: made.Namespace, Labels: made.Labels}, Spec: made.Spec}
+	endPod(t, made.Namespace, made.Name)
+	dry := []string{metav1.DryRunAll}
+	writes := map[string]func(kubernetes.Interface) error{
+		"adds an image that may seal": func(c kubernetes.Interface) error {
+			_, err := c.CoreV1().ConfigMaps(kamino.SystemNamespace).Patch(t.Context(), "kamino-seal-images", types.MergePatchType, []byte(`{"data":{"images":"evil/kamino:1"}}`), metav1.PatchOptions{DryRun: dry})
+			return err
+		},
+		"deletes the images": func(c kubernetes.Interface) error {
+			return c.CoreV1().ConfigMaps(kamino.SystemNamespace).Delete(t.Context(), "kamino-seal-images", metav1.DeleteOptions{DryRun: dry})
+		},
+		"takes a lease": func(c kubernetes.Interface) error {
+			_, err := c.CoordinationV1().Leases(kamino.SystemNamespace).Patch(t.Context(), "kamino-owned", types.MergePatchType, []byte(`{"spec":{"holderIdentity":"x"}}`), metav1.PatchOptions{DryRun: dry})
+			return err
+		},
+		"makes a lease": func(c kubernetes.Interface) error {
+			_, err := c.CoordinationV1().Leases(kamino.SystemNamespace).Create(t.Context(), lease("kamino-forged"), metav1.CreateOptions{DryRun: dry})
+			return err
+		},
+		"deletes a lease": func(c kubernetes.Interface) error {
+			return c.CoordinationV1().Leases(kamino.SystemNamespace).Delete(t.Context(), "kamino-owned", metav1.DeleteOptions{DryRun: dry})
+		},
+		"makes an agent's pod": func(c kubernetes.Interface) error {
+			_, err := c.CoreV1().Pods(kamino.SystemNamespace).Create(t.Context(), made.DeepCopy(), metav1.CreateOptions{DryRun: dry})
+			return err
+		},
+	}
+	eventually(t, "the roles to count", func() bool { // their rules are filled in by a controller
+		_, err := of("editor").CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{DryRun: dry})
+		return err == nil
+	})
+	for what, write := range writes {
+		for _, user := range []string{"editor", "namespace-admin"} {
+			if err := write(of(user)); err == nil || !strings.Contains(err.Error(), "kamino-own") && !(apierrors.IsForbidden(err) && strings.Contains(err.Error(), "leases")) {
+				t.Errorf("%s %s: %v", user, what, err)
+			}
+		}
+		if err := write(admin); err != nil {
+			t.Errorf("an administrator %s: %v", what, err)
+		}
+		// What its role grants, less the images, which kamino-lists keeps it from.
+		if kept := strings.Contains(what, "images") || what == "adds an image that may seal" || what == "deletes a lease"; !kept {
+			if err := write(of(run)); err != nil {
+				t.Errorf("the account of a run %s: %v", what, err)
+			}
+		}
+	}
+	if _, err := of("editor").CoreV1().ConfigMaps(kamino.SystemNamespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{DryRun: dry}); err != nil {
+		t.Errorf("another ConfigMap: %v", err)
+	}
+	err := newSubjectOf(t, "editor", kube.Options{SealImage: sealImage}).RehearseSeal(t.Context(), kamino.Node{Name: "policy"}, kamino.SealOrder{Run: "r-own"})
+	var refused *kamino.RefusedError
+	if !errors.As(err, &refused) || !strings.Contains(refused.Refusals[0].Do, "--clusterrole kamino-run") {
+		t.Errorf("a rehearsal: %v", err)
 	}
 }
