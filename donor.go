@@ -318,12 +318,30 @@ func (r *Run) lookHold(ctx context.Context) (Next, error) {
 	case err != nil:
 		return Next{}, err
 	case how == Held:
-		return done("out of service"), nil
+		return r.lookCounted(mark), nil
 	case how == Moving:
 		return wait("the donor to be out of service"), nil
 	}
 	return act(ActHold, holdTheDonor, func(ctx context.Context) error { return r.engine.holder().Hold(ctx, r.pool, r.donor.instance.ID) }).
 		then("the donor to be out of service", 0), nil
+}
+
+// recount is longer than cluster-autoscaler remembers the size of a group: for one minute it adds to
+// what it knew, and sets the sum (refreshInterval in cluster-autoscaler/cloudprovider/aws/aws_manager.go
+// of k8s.io/autoscaler). For the first evicted pod it would undo that the pool is one smaller.
+const recount = 70 * time.Second
+
+// lookCounted waits until an autoscaler knows that the donor is out of service, before any pod is
+// evicted.
+func (r *Run) lookCounted(mark *Mark) Next {
+	now := r.engine.now()
+	if r.empty.held.IsZero() {
+		r.empty.held = now
+	}
+	if waited := now.Sub(r.empty.held); !mark.Block && !mark.Sealing && waited < recount {
+		return waitFor("cluster-autoscaler to read the pool's new size", recount-waited)
+	}
+	return done("out of service")
 }
 
 // lookRelease puts the donor back in service if a run took it out.

@@ -13,6 +13,7 @@ import (
 type emptying struct {
 	evicting bool      // this process has asked the donor's pods to leave
 	emptied  time.Time // when no pod was left that had to leave
+	held     time.Time // when the donor was first seen out of service
 	// surveyless: the donor cannot be looked at beside its pods.
 	surveyless bool
 	served     bool // no pod that looks at the donor beside its pods is of a former process

@@ -36,6 +36,10 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 		refusals = append(refusals, kamino.Refusal{Code: "minimum", Field: "MinSize", Value: fmt.Sprint(least),
 			Why: fmt.Sprintf("the donor has to go to Standby, and the group's desired capacity of %d would be below its minimum", desired), Do: lowerMinimum(pool.Name, least)})
 	}
+	if desired, most := sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MaxSize); desired >= most && !standsBy(g.AutoScalingGroup, name) {
+		doubts = append(doubts, kamino.Doubt{Found: fmt.Sprintf("the group's desired capacity of %d is its maximum: where cluster-autoscaler launches an instance for the evicted pods, the donor stays in Standby until that one is removed", desired),
+			Do: fmt.Sprintf("aws autoscaling update-auto-scaling-group --auto-scaling-group-name %s --max-size %d", pool.Name, most+1)})
+	}
 	if donor.Encryption != "" { // no dry run asks for it
 		doubts = append(doubts, kamino.Doubt{Found: fmt.Sprintf("whether these credentials have kms:CreateGrant for key %s of the donor's root: without it the donor does not start again; AWS's own key aws/ebs needs no such right", donor.Encryption)})
 	}

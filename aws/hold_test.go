@@ -176,3 +176,15 @@ func TestProtectedCanary(t *testing.T) {
 		t.Errorf("the canary cannot be removed, and CanaryFit refused nothing: %v", err)
 	}
 }
+
+// TestNoRoom: a group at its maximum has no room for the donor to come back to, once
+// cluster-autoscaler has launched an instance for its pods. The plan says so.
+func TestNoRoom(t *testing.T) {
+	for most, want := range map[int]int{3: 1, 4: 0} {
+		c := begin(t, setting{group: emulator.Group{Count: 3, Max: most}})
+		refusals, doubts := c.fits()
+		if len(refusals) > 0 || len(doubts) != want || want > 0 && !strings.Contains(doubts[0].Do, "--max-size 4") {
+			t.Errorf("maximum %d: %v, %v", most, refusals, doubts)
+		}
+	}
+}

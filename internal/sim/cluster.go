@@ -219,6 +219,9 @@ func (w *world) evict(c invariant.Call, p *simPod, opts kamino.DrainOptions) {
 		w.after(5*time.Second, func() {
 			w.pods = slices.DeleteFunc(w.pods, func(o *simPod) bool { return o == p })
 			w.happened("pod %s is gone", p.Name)
+			if w.evicted != nil {
+				w.evicted()
+			}
 		})
 	}
 }

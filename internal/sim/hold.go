@@ -109,6 +109,8 @@ func (f factoryProvider) Release(ctx context.Context, pool kamino.Pool, id kamin
 			return nil
 		case m.Power != kamino.PowerOn:
 			return fmt.Errorf("instance %s is %s: %w", id, m.Power, kamino.ErrInProgress)
+		case p.most > 0 && p.capacity >= p.most:
+			return fmt.Errorf("the capacity of pool %s is its maximum, %d: %w", pool.Name, p.most, kamino.ErrInProgress)
 		}
 		w.audit.before(invariant.Call{Process: f.p.name, Verb: invariant.Release, Pool: string(pool.ID), Machine: string(id), SeenVM: f.p.seenVM[id]})
 		p.capacity, p.revision = p.capacity+1, w.next()

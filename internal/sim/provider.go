@@ -30,6 +30,7 @@ type simPool struct {
 	owner    *kamino.Owner
 	noZRS    int // 0 no trouble, 1 refused at once, 2 fails slowly
 	joins    int
+	most     int // the maximum of its capacity; 0: none
 	// suspended: Kamino keeps it from evening out what is missing.
 	suspended bool
 	sticky    string // image of new machines until the model is written, where latest is not resolved anew

@@ -47,6 +47,8 @@ type world struct {
 	pods      []*simPod
 	throttled map[string]time.Time
 	apiAway   time.Time // the Kubernetes API answers again at that time
+	evicted   func()    // by a drain; nil where no autoscaler cares
+	scaled    func()    // after each change
 	conflicts time.Time // until then evictions are answered with 409
 	// The cloud shows everything again at that time.
 	blindUntil time.Time
@@ -133,6 +135,9 @@ func (w *world) advance(to time.Time) {
 func (w *world) happened(format string, args ...any) {
 	w.say("  ~ "+format, args...)
 	w.watchNext()
+	if w.scaled != nil {
+		w.scaled()
+	}
 	w.audit.check()
 }
 
