@@ -135,7 +135,7 @@ func (e *Engine) underLease(ctx context.Context, pool Pool, steps []Step, note f
 	lock := Step{Name: InLock, Does: "take the pool's lease", Look: (*Run).lookFreeLock, Limit: 5 * time.Minute}
 	err := r.exec(ctx, append([]Step{lock}, steps...))
 	if r.held.lease != nil && !errors.Is(err, ErrLeaseLost) {
-		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), note))
+		err = errors.Join(err, r.release(context.WithoutCancel(ctx), note))
 	}
 	return err
 }

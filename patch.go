@@ -339,7 +339,7 @@ func (e *Engine) patchOne(ctx context.Context, opts PatchOptions, name string) (
 	switch {
 	case err == nil:
 		err = r.stayedOn(ctx)
-		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
+		err = errors.Join(err, r.release(context.WithoutCancel(ctx), func(l *Lease) {
 			l.Ledger.passed(r.pastPatch(l.Record))
 			l.Record = Record{}
 		}))

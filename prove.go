@@ -296,7 +296,7 @@ func (e *Engine) proveNamed(ctx context.Context, o overview, t target, opts Prom
 	switch {
 	case err == nil:
 		back.ModelDiff, back.Proof = append(back.ModelDiff[:0], r.result.ModelDiff...), r.proved()
-		err = r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
+		err = r.release(context.WithoutCancel(ctx), func(l *Lease) {
 			l.Ledger.promoted(t.name(), e.now())
 			if l.Ledger.Trial == t.name() {
 				l.Ledger.Trial = ""

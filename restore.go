@@ -314,14 +314,14 @@ func (r *Run) restoreAll(ctx context.Context) (swept, err error) {
 		}
 	}
 	if err == nil && !errors.Is(swept, ErrLeaseLost) {
-		return swept, r.held.release(context.WithoutCancel(ctx), nil)
+		return swept, r.release(context.WithoutCancel(ctx), nil)
 	} else if err == nil {
 		return nil, swept
 	}
 	// What is left stands on the nodes. Only an adopted run needs its lease: the
 	// donor whose node Kubernetes has forgotten is known from there.
 	if r.held.regain(ctx); r.held.lease != nil && !r.held.adopted && !errors.Is(err, ErrLeaseLost) {
-		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), nil))
+		err = errors.Join(err, r.release(context.WithoutCancel(ctx), nil))
 	}
 	return nil, err
 }

@@ -401,7 +401,7 @@ func (e *Engine) repoint(ctx context.Context, o overview, t target, plan Rollbac
 		if moved && o.awaits && r.held.persist(ctx, "write the rollback on", note) == nil {
 			note = m.awaitBuilds(ctx, r)
 		}
-		err = errors.Join(err, r.held.release(context.WithoutCancel(ctx), note))
+		err = errors.Join(err, r.release(context.WithoutCancel(ctx), note))
 	}
 	return m.unmarked(r), r.result.Warnings, err
 }

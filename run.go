@@ -356,10 +356,14 @@ func (r *Run) passed(s Step) {
 	}
 }
 
-// freed drops what only the freeing of the lease gives back.
-func (r *Run) freed() {
+// release frees the lease, and with it what only that gives back.
+func (r *Run) release(ctx context.Context, note func(*Lease)) error {
+	if err := r.held.release(ctx, note); err != nil {
+		return err
+	}
 	r.holds.list = slices.DeleteFunc(r.holds.list, func(one hold) bool { return one.until == "" })
 	r.tellHolds()
+	return nil
 }
 
 func (h *holds) add(one hold) {

@@ -218,7 +218,7 @@ func (r *Run) afterPromotion(err error) error {
 // finish writes the run into the ledger and frees the pool.
 func (r *Run) finish(ctx context.Context, started time.Time) error {
 	now := r.engine.now()
-	return r.held.release(context.WithoutCancel(ctx), func(l *Lease) {
+	return r.release(context.WithoutCancel(ctx), func(l *Lease) {
 		if l.Ledger.Owed = nil; r.promotes() {
 			l.Ledger.Trial = ""
 		}
@@ -322,7 +322,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 	interrupted := ctx.Err() != nil
 	ctx = context.WithoutCancel(ctx)
 	if r.refusedFirst(cause) {
-		return errors.Join(cause, r.held.release(ctx, func(l *Lease) { l.Record = Record{} })) // no run of which to tell
+		return errors.Join(cause, r.release(ctx, func(l *Lease) { l.Record = Record{} })) // no run of which to tell
 	}
 	r.held.givingBack = true
 	if rec := r.held.lease.Record; r.held.adopted && rec.Donor != "" && !(rec.Donor == r.donor.node.Name && SameVM(rec.VMID, r.donor.instance.VMID)) {
@@ -362,10 +362,8 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		return errors.Join(errs...)
 	}
 	_ = r.readVerdict(ctx) // what cannot be read is told by the run's own failure
-	if err := r.held.release(ctx, nil); err != nil {
+	if err := r.release(ctx, nil); err != nil {
 		errs = append(errs, err)
-	} else {
-		r.freed()
 	}
 	return errors.Join(errs...)
 }
