@@ -30,6 +30,10 @@ import (
 
 // Engine runs steps against one provider and one cluster. Its fields are set
 // once; every method may be called by several goroutines, for several pools.
+//
+// A method that works on several pools runs them side by side and calls the functions in the
+// fields from several goroutines at once. Only the calls of Report, DonorBack and Holds for one pool
+// come one at a time. Until a run has read its pool, Report and Holds name no pool.
 type Engine struct {
 	Provider Provider
 	Cluster  Cluster
