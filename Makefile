@@ -152,8 +152,8 @@ image: ## dist/kamino-image.tar, an OCI image for amd64 and arm64 (or ARCH), bui
 	cd release && go run ./cmd/image -version '$(VERSION)' $(if $(ARCH),-arch '$(ARCH)') -o ../dist/kamino-image.tar
 
 .PHONY: release
-release: ## dist/release: archives, packages, images, charts and what verifies them, for REGISTRY, signed with KEY (docs/release.md)
-	cd release && go run ./cmd/release -o ../dist/release -registry '$(REGISTRY)' $(if $(KEY),-key '$(abspath $(KEY))') $(if $(UNSIGNED),-unsigned) $(if $(TARGETS),-targets '$(TARGETS)')
+release: ## dist/release: archives, packages, images, charts and what verifies them, for REGISTRY, signed with KEY, checked with VULNDB (docs/release.md)
+	cd release && go run ./cmd/release -o ../dist/release -registry '$(REGISTRY)' $(if $(KEY),-key '$(abspath $(KEY))') $(if $(UNSIGNED),-unsigned) $(if $(VULNDB),-vulndb '$(abspath $(VULNDB))') $(if $(UNCHECKED),-unchecked) $(if $(TARGETS),-targets '$(TARGETS)')
 
 .PHONY: release-twice
 release-twice: ## build linux/amd64 from two directories, the second time with an empty cache, and compare every byte (10 minutes)

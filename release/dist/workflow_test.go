@@ -26,3 +26,20 @@ func TestWorkflow(t *testing.T) {
 		t.Error("the workflow uses no action")
 	}
 }
+
+// TestWorkflowChecks: the release that the workflow makes was checked for known vulnerabilities, with
+// a database that the step before has unpacked.
+func TestWorkflowChecks(t *testing.T) {
+	file, err := os.ReadFile("../../.github/workflows/release.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`curl -fsSLo "$RUNNER_TEMP/vulndb.zip"`, `make lint VULNDB="$RUNNER_TEMP/vulndb"`, `UNSIGNED=1 VULNDB="$RUNNER_TEMP/vulndb"`} {
+		if !strings.Contains(string(file), want) {
+			t.Errorf("the workflow has no %s", want)
+		}
+	}
+	if strings.Contains(string(file), "UNCHECKED") {
+		t.Error("the workflow releases what nobody checked")
+	}
+}

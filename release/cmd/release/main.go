@@ -35,6 +35,8 @@ func run(ctx context.Context) error {
 	flag.StringVar(&r.Registry, "registry", "", "where the images will be pushed to, as in ghcr.io/example; needed")
 	key := flag.String("key", "", "private key that signs, made with: "+dist.NewKeyHint)
 	unsigned := flag.Bool("unsigned", false, "make a release without signatures")
+	vulndb := flag.String("vulndb", "", "directory with a copy of https://vuln.go.dev, which govulncheck asks about both programs; needed")
+	unchecked := flag.Bool("unchecked", false, "make a release that nobody has checked for known vulnerabilities")
 	targets := flag.String("targets", "", "platforms, as in linux/amd64,linux/arm64 (default all)")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -61,6 +63,9 @@ func run(ctx context.Context) error {
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return err
 		}
+	}
+	if err := checked(ctx, r.Source, *vulndb, *unchecked, r.Log); err != nil {
+		return err
 	}
 	return dist.Make(ctx, r)
 }
