@@ -139,7 +139,7 @@ seal-planted: ## plant each known kind of secret and identity by itself, seal, a
 	KAMINO_PLANTED=1 go test -count=1 -timeout 60m -run 'TestPlantedEach|TestUnplanted' ./agent
 
 .PHONY: fuzz
-fuzz: ## run every Fuzz target of the product for FUZZTIME (30s)
+fuzz: ## run every Fuzz target of the product for FUZZTIME (30s), at least FUZZLEAST (1000) times, and keep its inputs in .cache/fuzz
 	@.ci/fuzz
 
 .PHONY: generate

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -67,6 +68,45 @@ func FuzzChecks(f *testing.F) {
 			for _, p := range r.paths {
 				_ = r.check(l, strings.ReplaceAll(p, "*", "x"), data)
 			}
+		}
+	})
+}
+
+// FuzzRPMDatabase: a database of rpm with any bytes in it, its log, and a header in a row that is
+// intact. FuzzHeader has the headers alone.
+func FuzzRPMDatabase(f *testing.F) {
+	d := disktest.New(f, map[string]string{rpmPaths[0]: ""})
+	const page = 512
+	table := func(row []byte) []byte {
+		const sql = "CREATE TABLE Packages(hnum,blob)"
+		file := make([]byte, 2*page)
+		copy(file, "SQLite format 3\x00\x02\x00")
+		cell := append([]byte{0, 1, 6, 23, 29, 29, 1, 13 + 2*byte(len(sql))}, "tablePackagesPackages\x02"+sql...)
+		cell[0] = byte(len(cell) - 2)
+		leaf := func(at []byte, from int, cell []byte) {
+			at[0], at[4] = 13, 1
+			copy(at[page-from-len(cell):], cell)
+			where := page - len(cell)
+			at[8], at[9] = byte(where>>8), byte(where)
+		}
+		leaf(file[100:page], 100, cell)
+		body := append([]byte{4, 1, byte((12+2*len(row))>>7 | 0x80), byte((12 + 2*len(row)) & 0x7f), 1}, row...)
+		leaf(file[page:], 0, append([]byte{byte(len(body)>>7 | 0x80), byte(len(body) & 0x7f), 1}, body...))
+		return file
+	}
+	f.Add(table([]byte{0, 0, 0, 0, 0, 0, 0, 0}), []byte{})
+	f.Add(table(append([]byte{0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 4, 0x5d, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1}, "a\x00"...)), []byte{0x37, 0x7f, 6, 0x82})
+	f.Fuzz(func(t *testing.T, file, row []byte) {
+		if len(row) > 300 || len(file) > 1<<16 {
+			return
+		}
+		for _, data := range [][]byte{file, table(row)} {
+			if err := os.WriteFile(d.Host(rpmPaths[0]), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_ = rpmHeaders(d, rpmPaths[0], func(h header) error {
+				return h.files(func(string, kind, string) {})
+			})
 		}
 	})
 }

@@ -115,3 +115,21 @@ func FuzzMerge(f *testing.F) {
 		}
 	})
 }
+
+// FuzzCloudInit gives any text to the reader of cloud-init's log alone: FuzzRead's bytes are hardly
+// ever taken for one.
+func FuzzCloudInit(f *testing.F) {
+	f.Add([]byte(smallCloud))
+	f.Add([]byte("2026-01-14 08:00:05,000 - util.py[DEBUG]: Cloud-init v. 23.4.4 running 'modules:final' at x. Up 1e9 seconds.\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, read := range []func([]byte) (*boot.Capture, error){readCloudInitLog, readCloudInitDump} {
+			c, err := read(data)
+			if err != nil {
+				continue
+			}
+			if _, err := everything.Of(c); err != nil && c.Validate() == nil {
+				t.Error(err)
+			}
+		}
+	})
+}
