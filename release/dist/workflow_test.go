@@ -27,8 +27,8 @@ func TestWorkflow(t *testing.T) {
 	}
 }
 
-// TestWorkflowChecks: the release that the workflow makes was checked for known vulnerabilities, with
-// a database that the step before has unpacked.
+// TestWorkflowChecks: the release that the workflow makes was checked for known vulnerabilities,
+// with a database that the step before has unpacked.
 func TestWorkflowChecks(t *testing.T) {
 	file, err := os.ReadFile("../../.github/workflows/release.yml")
 	if err != nil {
