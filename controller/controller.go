@@ -46,10 +46,12 @@ type Options struct {
 	Config  *rest.Config
 	Log     *slog.Logger
 	// Defaults are what prototypes leave out; Patch what is not said in spec.patch.
-	Defaults  kamino.AutoOptions
-	MaxDonors int           // that may be away at once in the cluster, at least 1
-	Resync    time.Duration // between two passes of a prototype of which nothing is heard
-	Retry     time.Duration // after a run that failed; doubled with each that follows, up to 12 h
+	Defaults kamino.AutoOptions
+	// TrustProbesIn are the namespaces in which the Job of a prototype's probe is not confined.
+	TrustProbesIn []string
+	MaxDonors     int           // that may be away at once in the cluster, at least 1
+	Resync        time.Duration // between two passes of a prototype of which nothing is heard
+	Retry         time.Duration // after a run that failed; doubled with each that follows, up to 12 h
 	// PerSecond is how many passes a second may read the cloud, all pools together.
 	PerSecond float32
 	// Look makes the contexts of a look at many pools, whose calls may share what they read. It is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,7 +207,7 @@ func TestOptions(t *testing.T) {
 	base := kamino.AutoDefaults()
 	base.MinCandidates, base.Rules.RejectTainted = 2, true
 	day, bake := v1alpha1.Duration("24h"), v1alpha1.Duration("0s")
-	o, err := optionsOf(base, v1alpha1.NodePrototypeSpec{MaxImageAge: &day, History: 5, Promote: v1alpha1.PromoteManual,
+	o, err := optionsOf(base, nil, v1alpha1.NodePrototypeSpec{MaxImageAge: &day, History: 5, Promote: v1alpha1.PromoteManual,
 		Prove: v1alpha1.Prove{Mode: v1alpha1.ProveCanary, Bake: &bake, BootBudget: "2x"}, Patch: &v1alpha1.Patch{Nodes: 2, Reboot: "Never"},
 		Select: &v1alpha1.Select{MinReady: &day, LastPatch: []v1alpha1.Signal{"condition:Patched"}, RequireLabels: []string{"node-restriction.kubernetes.io/donor"}}})
 	if err != nil {
@@ -221,9 +222,55 @@ func TestOptions(t *testing.T) {
 		{Prove: v1alpha1.Prove{BootBudget: "0.5x"}}, {Prove: v1alpha1.Prove{BootBudget: "10s"}},
 		{Select: &v1alpha1.Select{RequireLabels: []string{"a"}}}, {Select: &v1alpha1.Select{LastPatch: []v1alpha1.Signal{"a b"}}},
 	} {
-		if _, err := optionsOf(base, bad); err == nil {
+		if _, err := optionsOf(base, nil, bad); err == nil {
 			t.Errorf("%+v is taken", bad)
 		}
+	}
+}
+
+// TestOptionsOnlyNarrow: who writes a prototype adds to what the controller demands of a donor, and
+// takes nothing from it.
+func TestOptionsOnlyNarrow(t *testing.T) {
+	base := kamino.AutoDefaults()
+	vouched, err := kamino.ParseLabelDemand("node-restriction.kubernetes.io/vouched=yes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base.RequireLabels, base.MaxAway, base.MaxNotReady = []kamino.LabelDemand{vouched}, 1, 2
+	base.Rules.RequireLabels = base.RequireLabels
+	for name, labels := range map[string][]string{"others": {"node-restriction.kubernetes.io/donor"}, "the same": {"node-restriction.kubernetes.io/vouched=yes"}, "none": nil} {
+		o, err := optionsOf(base, nil, v1alpha1.NodePrototypeSpec{Select: &v1alpha1.Select{RequireLabels: labels}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(o.RequireLabels, vouched) || !slices.Contains(o.Rules.RequireLabels, vouched) || o.MaxAway != 1 || o.MaxNotReady != 2 {
+			t.Errorf("%s: %+v", name, o)
+		}
+		if name == "others" && (len(o.RequireLabels) != 2 || len(o.Rules.RequireLabels) != 2 || len(base.RequireLabels) != 1) {
+			t.Errorf("%s: %v, and the controller's %v", name, o.RequireLabels, base.RequireLabels)
+		}
+	}
+}
+
+// TestOptionsProbe: the Job of a prototype is made with the controller's rights, not with those of
+// who wrote it. It has no more than any pod, except in namespaces that the controller trusts.
+func TestOptionsProbe(t *testing.T) {
+	const job = `{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": "ops"}, "spec": {"template": {"spec": {"restartPolicy": "Never",
+		"containers": [{"name": "p", "image": "reg.example.com/p:1"}], "hostPID": true}}}}`
+	base := kamino.AutoDefaults()
+	spec := v1alpha1.NodePrototypeSpec{Prove: v1alpha1.Prove{Probe: job}}
+	if _, err := optionsOf(base, nil, spec); err == nil || !strings.Contains(err.Error(), "hostPID") || !strings.Contains(err.Error(), "spec.prove.probe") {
+		t.Errorf("it is taken: %v", err)
+	}
+	if _, err := optionsOf(base, []string{"other"}, spec); err == nil {
+		t.Error("it is taken where another namespace is trusted")
+	}
+	if o, err := optionsOf(base, []string{"ops"}, spec); err != nil || string(o.Proof.Probe) != job {
+		t.Errorf("where its namespace is trusted: %v", err)
+	}
+	base.Proof.Probe = []byte(job) // the controller's own
+	if _, err := optionsOf(base, nil, v1alpha1.NodePrototypeSpec{}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -2,16 +2,19 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/api/v1alpha1"
+	"kamino.dev/kamino/kube"
 )
 
 // optionsOf are those of auto-update, where the spec says them; the others are the controller's.
-func optionsOf(base kamino.AutoOptions, spec v1alpha1.NodePrototypeSpec) (o kamino.AutoOptions, err error) {
+// The Job of a probe is confined but in the trusted namespaces.
+func optionsOf(base kamino.AutoOptions, trusted []string, spec v1alpha1.NodePrototypeSpec) (o kamino.AutoOptions, err error) {
 	o = base
 	o.Patch = nil
 	length := func(field string, text *v1alpha1.Duration, into *time.Duration) {
@@ -38,6 +41,12 @@ func optionsOf(base kamino.AutoOptions, spec v1alpha1.NodePrototypeSpec) (o kami
 	}
 	if spec.Prove.Probe != "" {
 		o.Proof.Probe = []byte(spec.Prove.Probe)
+		if namespace, failed := kube.ConfinedProbe(o.Proof.Probe); failed != nil && !slices.Contains(trusted, namespace) && err == nil {
+			err = fmt.Errorf("spec.prove.probe: %w", failed)
+			if namespace != "" {
+				err = kamino.WithHint(err, "remove the field, or start the controller with --trust-probes-in %s", namespace)
+			}
+		}
 	}
 	if budget := spec.Prove.BootBudget; strings.HasSuffix(budget, "x") {
 		times, failed := strconv.ParseFloat(strings.TrimSuffix(budget, "x"), 64)
@@ -79,17 +88,18 @@ func selectOf(o *kamino.AutoOptions, s v1alpha1.Select) error {
 	if len(s.IgnoreAnnotations) > 0 {
 		o.Rules.IgnoreAnnotations = s.IgnoreAnnotations
 	}
-	if len(s.RequireLabels) > 0 {
-		o.RequireLabels = nil
-		for _, text := range s.RequireLabels {
-			label, err := kamino.ParseLabelDemand(text)
-			if err != nil {
-				return fmt.Errorf("spec.select.requireLabels: %w", err)
-			}
-			o.RequireLabels = append(o.RequireLabels, label)
+	// They add to the controller's: who writes a prototype takes no demand away.
+	demands := slices.Clone(o.RequireLabels)
+	for _, text := range s.RequireLabels {
+		label, err := kamino.ParseLabelDemand(text)
+		if err != nil {
+			return fmt.Errorf("spec.select.requireLabels: %w", err)
 		}
-		o.Rules.RequireLabels = o.RequireLabels
+		if !slices.Contains(demands, label) {
+			demands = append(demands, label)
+		}
 	}
+	o.RequireLabels, o.Rules.RequireLabels = demands, demands
 	for _, l := range []struct {
 		field string
 		texts []v1alpha1.Signal

@@ -68,7 +68,7 @@ func (r *reconciler) pass(ctx context.Context, req reconcile.Request) (reconcile
 	if p.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	opts, err := optionsOf(r.base, p.Spec)
+	opts, err := optionsOf(r.base, r.opts.TrustProbesIn, p.Spec)
 	if err != nil {
 		err = troubled(v1alpha1.ReasonInvalid, "%v", err)
 	}
@@ -274,7 +274,7 @@ func (r *reconciler) promote(ctx context.Context, p *v1alpha1.NodePrototype, poo
 	r.mu.Lock()
 	delete(r.views, p.Name)
 	r.mu.Unlock()
-	opts, err := optionsOf(r.base, p.Spec)
+	opts, err := optionsOf(r.base, r.opts.TrustProbesIn, p.Spec)
 	if err != nil {
 		return err
 	}

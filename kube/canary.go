@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -151,6 +152,90 @@ func readProbe(text []byte, run string, node kamino.Node) (*batchv1.Job, error) 
 	spec.NodeName = node.Name
 	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
 	return job, nil
+}
+
+// ConfinedProbe is the namespace of an operator's Job. A *RefusedError where the Job takes more
+// than a pod of the namespace has: a service account of its choice, anything of the host, or
+// privilege. That is the level Baseline of the Pod Security Standards
+// (https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline), and the account.
+func ConfinedProbe(text []byte) (namespace string, err error) {
+	job, err := readProbe(text, "preflight", kamino.Node{})
+	if err != nil {
+		return "", err
+	}
+	if more := unconfined(&job.Spec.Template); more != "" {
+		return job.Namespace, refuseProbe(fmt.Errorf("it must not set %s", more))
+	}
+	return job.Namespace, nil
+}
+
+// unconfined names a field of a pod that gives it more than a service account's default pod has; ""
+// where there is none.
+func unconfined(pod *corev1.PodTemplateSpec) string {
+	spec := &pod.Spec
+	switch context := spec.SecurityContext; {
+	case spec.ServiceAccountName != "" && spec.ServiceAccountName != "default":
+		return "serviceAccountName"
+	case spec.DeprecatedServiceAccount != "" && spec.DeprecatedServiceAccount != "default":
+		return "serviceAccount"
+	case spec.HostPID:
+		return "hostPID"
+	case spec.HostIPC:
+		return "hostIPC"
+	case spec.HostNetwork:
+		return "hostNetwork"
+	case context == nil:
+	case len(context.Sysctls) > 0:
+		return "sysctls"
+	default:
+		if more := unlimited(&corev1.SecurityContext{SELinuxOptions: context.SELinuxOptions, SeccompProfile: context.SeccompProfile,
+			AppArmorProfile: context.AppArmorProfile, WindowsOptions: context.WindowsOptions}); more != "" {
+			return more
+		}
+	}
+	for key := range pod.Annotations {
+		if strings.HasPrefix(key, "container.apparmor.security.beta.kubernetes.io/") {
+			return "annotation " + key
+		}
+	}
+	for _, v := range spec.Volumes {
+		of := v.VolumeSource
+		of.EmptyDir, of.Secret, of.ConfigMap, of.Projected, of.DownwardAPI, of.PersistentVolumeClaim, of.Ephemeral, of.CSI, of.Image = nil, nil, nil, nil, nil, nil, nil, nil, nil
+		if of != (corev1.VolumeSource{}) {
+			return "volume " + v.Name + " of this kind"
+		}
+	}
+	for _, box := range slices.Concat(spec.InitContainers, spec.Containers) {
+		if slices.ContainsFunc(box.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 }) {
+			return "of container " + box.Name + ": hostPort"
+		}
+		if box.SecurityContext != nil {
+			if more := unlimited(box.SecurityContext); more != "" {
+				return "of container " + box.Name + ": " + more
+			}
+		}
+	}
+	return ""
+}
+
+func unlimited(s *corev1.SecurityContext) string {
+	switch {
+	case s.Privileged != nil && *s.Privileged:
+		return "privileged"
+	case s.Capabilities != nil && len(s.Capabilities.Add) > 0:
+		return "capabilities.add"
+	case s.ProcMount != nil && *s.ProcMount != corev1.DefaultProcMount:
+		return "procMount"
+	case s.SeccompProfile != nil && s.SeccompProfile.Type == corev1.SeccompProfileTypeUnconfined:
+		return "seccompProfile"
+	case s.AppArmorProfile != nil && s.AppArmorProfile.Type == corev1.AppArmorProfileTypeUnconfined:
+		return "appArmorProfile"
+	case s.SELinuxOptions != nil:
+		return "seLinuxOptions"
+	case s.WindowsOptions != nil:
+		return "windowsOptions"
+	}
+	return ""
 }
 
 func kindOf(t metav1.TypeMeta) string {

@@ -16,7 +16,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// statusError is what a receiver answered.
+// statusError is what a receiver answered. A redirect is one: the text, and headers with keys, go to
+// the configured address only.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("the receiver answered %d", int(e)) }
@@ -65,7 +66,7 @@ func generic(u *url.URL) (func(ctx context.Context, title, text string) error, e
 	case template != "" && template != "json":
 		return nil, kamino.WithHint(errors.New("the service generic has no such template"), "use template=json, or omit it for plain text")
 	}
-	client := &http.Client{Timeout: limit}
+	client := &http.Client{Timeout: limit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return func(ctx context.Context, title, text string) error {
 		body := text
 		if fixed != "" {
@@ -94,7 +95,7 @@ func generic(u *url.URL) (func(ctx context.Context, title, text string) error, e
 		}
 		defer func() { _ = resp.Body.Close() }() // it was read
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
-		if resp.StatusCode >= http.StatusBadRequest {
+		if resp.StatusCode >= http.StatusMultipleChoices {
 			return statusError(resp.StatusCode)
 		}
 		return nil

@@ -7,11 +7,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,6 +191,28 @@ func (c impatient) WithTimeout(ctx context.Context, _ time.Duration) (context.Co
 
 // TestHang: a receiver that does not answer holds nobody up, neither whoever sends nor the other
 // services.
+// TestRedirect: what is sent goes to the configured address only, whatever it answers.
+func TestRedirect(t *testing.T) {
+	var got atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1) }))
+	defer other.Close()
+	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		receiver := httptest.NewServer(http.RedirectHandler(other.URL, code))
+		u, err := url.Parse("generic+http://" + receiver.Listener.Addr().String() + "/?template=json&@X-Api-Key=secret")
+		if err != nil {
+			t.Fatal(err)
+		}
+		send, err := generic(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := send(t.Context(), "title", "text"); !errors.Is(err, statusError(code)) || got.Load() > 0 {
+			t.Errorf("%d: %v; another server was asked %d times", code, err, got.Load())
+		}
+		receiver.Close()
+	}
+}
+
 func TestHang(t *testing.T) {
 	let := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-let }))

@@ -23,6 +23,7 @@ type controllerCommand struct {
 	maxDonors                       int
 	resync, retry, grace, leaseTime durationValue
 	perSecond                       float32
+	trustProbesIn                   []string
 	metrics, health                 string
 	notify                          notifyFlag
 }
@@ -54,6 +55,7 @@ away then is given back by the next process.`,
 	f.Float32Var(&c.perSecond, "passes-per-second", 10, "maximum number of reconciliations per second that read the cloud, for all pools together")
 	f.Var(&c.grace, "grace", "how long to wait on termination for donors to come back")
 	f.Var(&c.leaseTime, "lease-time", "duration of the leader's lease: how long after its last renewal another replica may take over, at least 2s")
+	f.StringSliceVar(&c.trustProbesIn, "trust-probes-in", nil, "namespaces in which the probe of a NodePrototype may choose a service account, use the host's namespaces and files, and be privileged")
 	c.notify.add(f)
 	f.StringVar(&c.metrics, "metrics-address", ":8443", "address to serve /metrics on, with TLS, to clients that the API server authorizes for that path; 0 disables it")
 	f.StringVar(&c.health, "health-address", ":8081", "address to serve /healthz and /readyz on; 0 disables it")
@@ -104,7 +106,7 @@ func (c *controllerCommand) Run(ctx context.Context) error {
 	}
 	engine.Report = newEventLog(ctx, c.global.Log).event
 	return controller.Run(ctx, controller.Options{
-		Engine: engine, Cluster: cluster, Config: config, Log: c.global.Log, Defaults: opts, MaxDonors: c.maxDonors,
+		Engine: engine, Cluster: cluster, Config: config, Log: c.global.Log, Defaults: opts, TrustProbesIn: c.trustProbesIn, MaxDonors: c.maxDonors,
 		Resync: c.resync.d, Retry: c.retry.d, PerSecond: c.perSecond, Look: func() func(context.Context) context.Context { return azure.NewLook().Context }, Grace: c.grace.d, LeaseTime: c.leaseTime.d,
 		Version: c.global.Version, Requests: requests, Metrics: c.metrics, Health: c.health, Notify: c.notify.to,
 	})
