@@ -46,6 +46,7 @@ type Record struct {
 	Nonce    string     `json:"nonce,omitempty"`   // what the receipt must repeat; see SealOrder
 	Policy   string     `json:"policy,omitempty"`  // SHA-256 of the seal policy, which the receipt must name
 	Sealing  bool       `json:"sealing,omitempty"` // as Mark.Sealing
+	Disk     string     `json:"disk,omitempty"`    // the OS disk that is sealed, as Instance.Disk
 	Held     bool       `json:"held,omitempty"`    // as Mark.Held
 	Work     Work       `json:"work,omitempty"`    // as Mark.Work
 	// Cycled is how far the power cycle of a node has come that did not boot by itself.

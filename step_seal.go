@@ -52,6 +52,7 @@ func (r *Run) lookSeal(ctx context.Context) (Next, error) {
 		return next.announcing(ActSeal, sealTheDisk).noting(func(l *Lease) {
 			l.Record.Sealing, l.Record.Policy = true, r.policySum()
 			l.Record.AwaySince, l.Record.AwayEnds = r.engine.date(), time.Time{}
+			l.Record.Disk = r.donor.instance.Disk
 		}), err
 	}
 	if !n.Tainted(TaintBlock) {
@@ -265,6 +266,11 @@ func (r *Run) lookSnapshot(ctx context.Context) (Next, error) {
 	if s.Tags[TagRun] != r.held.run {
 		return Next{}, fmt.Errorf("snapshot %s belongs to run %q, not to this one", name, s.Tags[TagRun])
 	}
+	if r.otherDisk(s.Source) {
+		return act(ActDeleteSnapshot, "delete the snapshot: it is of disk "+lastSegment(s.Source)+", and the run sealed "+lastSegment(r.held.lease.Record.Disk), func(ctx context.Context) error {
+			return r.engine.Provider.Delete(ctx, r.pool, s)
+		}), nil
+	}
 	if s.State != Failed && !r.empty.rested {
 		if next, err := r.lookRested(ctx, s); err != nil || next.kind == nextAct {
 			return next, err
@@ -319,6 +325,11 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
 	if in.Power != PowerOff {
 		return Next{}, fmt.Errorf("refusing to snapshot: instance %s is %s, not off", in.ID, in.Power)
 	}
+	if r.otherDisk(in.Disk) {
+		return Next{}, WithHint(fmt.Errorf("refusing to snapshot: instance %s has OS disk %s now, and run %s sealed %s: somebody replaced the disk while the machine was off",
+			in.ID, lastSegment(in.Disk), r.held.run, lastSegment(r.held.lease.Record.Disk)),
+			"the pool's image stays as it is; check who reimaged the machine or swapped its OS disk, then run the command again")
+	}
 	want := Artifact{
 		Kind: Snapshot, Name: name, Source: in.Disk, Tags: r.tags(receipt),
 		Machine: Machine{Generation: in.Generation, Architecture: in.Architecture, SecurityType: in.SecurityType},
@@ -329,6 +340,14 @@ func (r *Run) takeSnapshot(ctx context.Context, name string) (Next, error) {
 	}).noting(func(l *Lease) {
 		l.Ledger.Generic = cmp.Or(receipt.waterfall(n.Name, r.engine.date()), l.Ledger.Generic)
 	}), nil
+}
+
+// otherDisk says whether a disk is another one than the run has sealed, as far as both are known. A
+// reimage of a VM keeps its ID, its Node object and the receipt there. Whether one can leave the
+// disk's ID as it was is unverified.
+func (r *Run) otherDisk(disk string) bool {
+	sealed := r.held.lease.Record.Disk
+	return sealed != "" && disk != "" && !strings.EqualFold(sealed, disk)
 }
 
 // policySum is the SHA-256 in hex of the seal policy; empty without one.

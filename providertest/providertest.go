@@ -158,6 +158,9 @@ func (w *world) version(names ...string) []kamino.Artifact {
 	}
 	snapshot := w.make(kamino.Artifact{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: in.Disk,
 		Machine: kamino.Machine{Generation: in.Generation, Architecture: "x64", SecurityType: in.SecurityType}, Tags: tags})
+	if !strings.EqualFold(snapshot.Source, in.Disk) { // it is compared with the disk that was sealed
+		w.t.Errorf("snapshot %s says that it is of %q, not of %q", snapshot.Name, snapshot.Source, in.Disk)
+	}
 	var out []kamino.Artifact
 	for _, name := range names {
 		out = append(out, w.make(kamino.Artifact{Kind: kamino.Version, Name: name, Source: snapshot.ID, Replica: 2, Tags: tags}))

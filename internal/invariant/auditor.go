@@ -51,6 +51,7 @@ type Auditor struct {
 	changed map[string]time.Time // nodes that others changed, and when
 	dropped map[string]time.Time // pools whose lease a person deleted, and when
 	forged  map[string]string    // node: a mark that no run wrote
+	disks   map[string]string    // run: the disk that it was seen to seal
 	unsound map[string]bool      // snapshots by pool and name that nothing may be made of
 	claims  map[string]*claim    // the steps that processes are in
 	whose   map[string]donor     // what each run marked
@@ -96,6 +97,7 @@ func (a *Auditor) init() {
 	a.refused, a.quiet, a.scaled = map[string]time.Time{}, map[string]time.Time{}, map[string]int{}
 	a.persons, a.unsound, a.freed = map[string]foreign{}, map[string]bool{}, map[string]bool{}
 	a.changed, a.forged, a.dropped = map[string]time.Time{}, map[string]string{}, map[string]time.Time{}
+	a.disks = map[string]string{}
 	a.claims, a.whose = map[string]*claim{}, map[string]donor{}
 	a.promoted, a.next = map[string]string{}, map[string]string{}
 }
@@ -223,6 +225,9 @@ func (a *Auditor) Request(host string, authorized bool) {
 // observe remembers what later checks need.
 func (a *Auditor) observe(s *State) {
 	for i := range s.Machines {
+		if m := &s.Machines[i]; m.Sealed != "" {
+			a.disks[m.Sealed] = m.Disk
+		}
 		a.clock(&s.Machines[i])
 	}
 	for _, v := range s.Artifacts {

@@ -53,6 +53,12 @@ func sealedAndOff(a *Auditor, s *State, c Call) {
 			}
 		}
 	case CreateSnapshot:
+		sealed, known := a.disks[c.Made.Run]
+		if known && !equalID(sealed, c.Made.Source) {
+			a.unsound[c.Pool+" "+c.Made.Name] = true
+			a.Violate("I4", "%s takes a snapshot of disk %s, run %s sealed disk %s", c.Process, c.Made.Source, c.Made.Run, sealed)
+			return
+		}
 		for i := range s.Machines {
 			m := &s.Machines[i]
 			if !equalID(m.Disk, c.Made.Source) {
@@ -66,7 +72,9 @@ func sealedAndOff(a *Auditor, s *State, c Call) {
 			}
 			return
 		}
-		a.Violate("I4", "%s takes a snapshot of %s, which is no machine's disk", c.Process, c.Made.Source)
+		if a.unsound[c.Pool+" "+c.Made.Name] = !known; !known {
+			a.Violate("I4", "%s takes a snapshot of %s, which is no machine's disk", c.Process, c.Made.Source)
+		}
 	case CreateVersion:
 		if src := s.artifact(Snapshot, c.Made.Source); src != nil && a.unsound[src.Pool+" "+src.Name] {
 			a.Violate("I4", "%s builds version %s from a snapshot that was not taken of a sealed disk at rest", c.Process, c.Made.Name)

@@ -279,7 +279,7 @@ func (w *world) diskExists(disk string) bool {
 			return true
 		}
 	}
-	return false
+	return w.detachedDisks[disk]
 }
 
 // begin plays the creation of an artifact.

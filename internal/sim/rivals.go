@@ -51,6 +51,7 @@ func rivals(donor, other string) []*rival {
 	long.Freeze, long.alone, midnight.midnight = 14*time.Hour, true, true
 	return append(out, long, midnight,
 		own("etcd is restored from a backup of a minute ago", func(w *world) { w.restoreEtcd(w.now.Add(-time.Minute)) }),
+		own(rivalDiskSwapped, func(w *world) { w.swapDisk(donor) }),
 		own(rivalForeignMark, func(w *world) { w.forgeForeign(donor, other) }),
 		own("no capacity to start", func(w *world) {
 			if m, _ := w.donorOf(donor); m != nil {
@@ -63,6 +64,7 @@ func rivals(donor, other string) []*rival {
 
 const (
 	rivalLeaseDeleted = "a person deletes the lease"
+	rivalDiskSwapped  = "the OS disk of a donor that is off is replaced"
 	rivalEtcdRestored = "the lease goes back in time"
 	rivalForeignMark  = "a node forges a mark that names another machine"
 )
@@ -106,6 +108,19 @@ func (w *world) DeleteLease() {
 	w.audit.judge.LeaseDeleted(string(poolA), w.now)
 	w.leaseDeleted = true
 	w.happened("a person deletes the lease")
+}
+
+// swapDisk replaces the OS disk of a machine that is off, as a reimage or a swap of the OS disk do:
+// VM, Node object, receipt and boot ID stay. The former disk is kept.
+func (w *world) swapDisk(node string) {
+	m, _ := w.donorOf(node)
+	if m == nil || m.Power != kamino.PowerOff {
+		return
+	}
+	w.detachedDisks[m.Disk] = true
+	w.hit(rivalDiskSwapped)
+	m.Disk, m.sealed = fmt.Sprintf("/disks/%s-%d", m.Hostname, w.next()), ""
+	w.happened("the OS disk of %s is replaced", m.Hostname)
 }
 
 // bystander is the machine of a node that is neither of the two.

@@ -50,6 +50,8 @@ type world struct {
 	evicted   func()    // by a drain; nil where no autoscaler cares
 	scaled    func()    // after each change
 	conflicts time.Time // until then evictions are answered with 409
+	// detachedDisks are those of no machine any more.
+	detachedDisks map[string]bool
 	// The cloud shows everything again at that time.
 	blindUntil time.Time
 	vanished   time.Time // until then instances and artifacts are not found, and lists are empty
@@ -97,6 +99,7 @@ func newWorld(seed uint64) *world {
 		artifacts: map[string]*simArtifact{}, leases: map[kamino.PoolID]kamino.Lease{}, sealPods: map[string]*simSealPod{},
 		surveys: map[string]*simSealPod{}, patches: map[string]*simSealPod{}, elsewhere: map[kamino.PoolID]*formerLease{}, hits: map[string]int{},
 		throttled: map[string]time.Time{}, canaries: map[string]*simCanary{}, done: make(chan struct{}),
+		detachedDisks: map[string]bool{},
 	}
 	w.audit.begin(w)
 	return w
