@@ -2,8 +2,12 @@ package controller
 
 import (
 	"context"
+	"crypto/sha256"
+	"maps"
 	"net/http"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -26,6 +30,7 @@ func authenticated(config *rest.Config, client *http.Client) (server.Filter, err
 	if err != nil {
 		return nil, err
 	}
+	r := &reviews{who: who.TokenReviews(), may: may.SubjectAccessReviews(), now: time.Now, turns: make(chan struct{}, reviewsAtOnce), known: map[[sha256.Size]byte]reviewed{}}
 	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
@@ -33,7 +38,7 @@ func authenticated(config *rest.Config, client *http.Client) (server.Filter, err
 				http.Error(w, "a bearer token is required", http.StatusUnauthorized)
 				return
 			}
-			switch code, err := judge(req.Context(), who.TokenReviews(), may.SubjectAccessReviews(), token, req.URL.Path); {
+			switch code, err := r.judge(req.Context(), token, req.URL.Path); {
 			case err != nil:
 				log.Error(err, "ask who may see the metrics")
 				http.Error(w, "the API server did not answer", http.StatusServiceUnavailable)
@@ -46,16 +51,82 @@ func authenticated(config *rest.Config, client *http.Client) (server.Filter, err
 	}, nil
 }
 
-// judge asks the API server whose the token is, and whether he may get the path.
-func judge(ctx context.Context, who authentication.TokenReviewInterface, may authorization.SubjectAccessReviewInterface, token, path string) (int, error) {
-	review, err := who.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+const (
+	reviewsAtOnce  = 4                // that the API server is asked for
+	rememberDenied = 10 * time.Second // whom it did not know or allow
+	rememberKnown  = time.Minute      // whom it did
+	mostReviewed   = 1024             // of tokens that are remembered
+)
+
+// reviews asks the API server about tokens, and remembers its answers for a short time: whoever
+// reaches the address can send any number of tokens.
+type reviews struct {
+	who   authentication.TokenReviewInterface
+	may   authorization.SubjectAccessReviewInterface
+	now   func() time.Time
+	turns chan struct{}
+
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]reviewed // by token and path
+}
+
+type reviewed struct {
+	code  int
+	until time.Time
+}
+
+// judge is the status of a request: 200, 401 or 403; 429 where too many others are asked about.
+func (r *reviews) judge(ctx context.Context, token, path string) (int, error) {
+	key := sha256.Sum256([]byte(token + "\x00" + path))
+	if code, ok := r.recall(key); ok {
+		return code, nil
+	}
+	select {
+	case r.turns <- struct{}{}:
+		defer func() { <-r.turns }()
+	default:
+		return http.StatusTooManyRequests, nil
+	}
+	code, err := review(ctx, r.who, r.may, token, path)
 	if err != nil {
 		return 0, err
 	}
-	if !review.Status.Authenticated {
+	r.remember(key, code)
+	return code, nil
+}
+
+func (r *reviews) recall(key [sha256.Size]byte) (code int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v, ok := r.known[key]
+	return v.code, ok && r.now().Before(v.until)
+}
+
+func (r *reviews) remember(key [sha256.Size]byte, code int) {
+	now, last := r.now(), rememberDenied
+	if code == http.StatusOK {
+		last = rememberKnown
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.known) >= mostReviewed {
+		maps.DeleteFunc(r.known, func(_ [sha256.Size]byte, v reviewed) bool { return v.code != http.StatusOK || !now.Before(v.until) })
+	}
+	if len(r.known) < mostReviewed {
+		r.known[key] = reviewed{code, now.Add(last)}
+	}
+}
+
+// review asks the API server whose the token is, and whether he may get the path.
+func review(ctx context.Context, who authentication.TokenReviewInterface, may authorization.SubjectAccessReviewInterface, token, path string) (int, error) {
+	answer, err := who.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil {
+		return 0, err
+	}
+	if !answer.Status.Authenticated {
 		return http.StatusUnauthorized, nil
 	}
-	user := review.Status.User
+	user := answer.Status.User
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, values := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
