@@ -248,6 +248,28 @@ func (e *Engine) Rollback(ctx context.Context, opts RollbackOptions) (Rollback, 
 	return back, err
 }
 
+// Unreturned names what a pool loses when it first leaves its original model, and what no provider
+// gives back; "" where it has left that already, or loses nothing.
+func Unreturned(diff []FieldChange) string {
+	var lost []string
+	for _, d := range diff {
+		switch name := d.Field[strings.LastIndexByte(d.Field, '.')+1:]; {
+		case name == "imageReference" && strings.Contains(d.From, "/images/kamino-"):
+			return ""
+		case name == "customData" && d.To == "#cloud-config":
+			lost = append([]string{"custom data"}, lost...)
+		case name == "extensions":
+			stay := strings.Split(d.To, ", ")
+			for _, extension := range strings.Split(d.From, ", ") {
+				if extension != "" && !slices.Contains(stay, extension) {
+					lost = append(lost, "protected settings of "+extension)
+				}
+			}
+		}
+	}
+	return strings.Join(lost, ", ")
+}
+
 // missingSecrets ends a rollback to a model of which not all is given. A dry run tells besides what
 // it would do.
 type missingSecrets struct{ error }

@@ -24,6 +24,7 @@ type imaging struct {
 	readAt     time.Time      // when version was read whole; zero once something was written of it
 	offeredAt  time.Time      // when the pool was read that version was offered in; zero once it was read again
 	noted      bool           // the write of the model stands on the lease
+	unreturned bool           // what no provider gives back was named before the first write of the model
 	whole      bool           // nothing of the model is left to be written
 	version    Artifact       // as last seen
 	preBuilt   bool           // it was there before the run began
@@ -409,7 +410,7 @@ func (r *Run) lookPrune(ctx context.Context) (Next, error) {
 		r.result.Pruned = append(r.result.Pruned, v.Name)
 		return nil
 	}).of(v.Name)
-	if v.Tags[TagBad] != "" {
+	if v.Tags[TagBad] != "" && !v.aside() {
 		next = next.noting(func(l *Lease) { l.Ledger.pruned(v) })
 	}
 	return next, nil

@@ -260,6 +260,9 @@ func (m marking) unsettled(ctx context.Context, r *Run, before []string) (why st
 func (m marking) mark(ctx context.Context, r *Run, v Artifact, bad bool) error {
 	if bad {
 		why := m.to.why
+		if m.to.saved != nil && !m.to.unnamed && m.to.verb == VerbRollback {
+			why.Reason = setAside + "rolled back to original at " + r.engine.date().Format(time.RFC3339)
+		}
 		why.Reason = cmp.Or(why.Reason, fmt.Sprintf("rolled back to %s at %s", m.plan.To, r.engine.date().Format(time.RFC3339)))
 		if m.to.why.Reason != "" && !m.to.stays && v.Name != m.plan.From {
 			why = Bad{Reason: "skipped when version " + m.plan.From + " was withdrawn: it has no seal receipt, or passed no proof"}

@@ -162,6 +162,10 @@ func (r *Run) promote(ctx context.Context, pool Pool, want Target) (Next, error)
 		}
 		born = newestBirth(versions)
 	}
+	if lost := Unreturned(next.Diff); lost != "" && want.Former == nil && !r.image.unreturned {
+		r.image.unreturned = true
+		r.held.warn("save from your template: " + lost + "; the provider does not return them, and kamino rollback --to original asks for them")
+	}
 	write := act(ActModel, describeDiff(pool, next.Diff), func(ctx context.Context) error {
 		r.result.ModelDiff = next.Diff
 		r.result.Changed = true

@@ -150,6 +150,9 @@ func (r *Run) todaysVersion(ctx context.Context, v Artifact) (Next, error) {
 	}
 	if why := v.Tags[TagBad]; why != "" {
 		err := fmt.Errorf("version %s of today was withdrawn (%s)", v.Name, why)
+		if v.aside() {
+			return Next{}, inTheWay{WithHint(fmt.Errorf("version %s of today is %s", v.Name, why), "kamino rollback --pool %s --to %s takes it; %s", r.pool.Name, v.Name, hintAgain)}
+		}
 		if r.madeOf(v) { // of the same packages another one is refused
 			return Next{}, inTheWay{WithHint(err, "kamino patch --target-node %s, and then --again; or --again with another node", r.donor.node.Name)}
 		}

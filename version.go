@@ -278,9 +278,18 @@ func untriedOffer(newestFirst []Artifact) string {
 	return ""
 }
 
+// setAside begins the reason of a version that nobody judged: a person went back to the original
+// model by name, as at the end of a trial. Nothing takes the version by itself, and its donor may
+// make another one of the same packages.
+const setAside = "set aside, not judged: "
+
+// aside says whether a version is set aside.
+func (a Artifact) aside() bool { return strings.HasPrefix(a.Tags[TagBad], setAside) }
+
+// badVersions are those that were judged as bad, deleted ones among them.
 func badVersions(versions []Artifact, ledger Ledger) (out []Artifact) {
 	for _, v := range versions {
-		if v.Tags[TagBad] != "" {
+		if v.Tags[TagBad] != "" && !v.aside() {
 			out = append(out, v)
 		}
 	}

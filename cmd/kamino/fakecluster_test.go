@@ -25,15 +25,19 @@ type fakeCluster struct {
 	alive  bool // the process of a held lease renews it
 
 	paused     string
-	doubtful   bool  // Rehearse doubts that the pods will leave
-	unprepared error // what Preflight says
-	sealPod    error // what RehearseSeal says
-	noImages   bool  // no image may seal disks
+	doubtful   bool     // Rehearse doubts that the pods will leave
+	unprepared error    // what Preflight says
+	sealPod    error    // what RehearseSeal says
+	noImages   bool     // no image may seal disks
+	images     []string // that may seal disks; nil: fakeSealImage
 }
 
 func (c *fakeCluster) SealImages(context.Context) (images []string, release string, err error) {
 	if c.noImages {
 		return nil, "", nil
+	}
+	if c.images != nil {
+		return c.images, "", nil
 	}
 	return []string{fakeSealImage}, "", nil
 }

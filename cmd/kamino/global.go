@@ -68,7 +68,7 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	f.StringVar(&g.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")
 	f.StringVar(&g.kubeContext, "context", "", "The name of the kubeconfig context to use")
 	f.StringVarP(&g.namespace, "namespace", "n", "", "namespace in which a former version may have left leases, which are honoured and moved; everything else lives in "+kamino.SystemNamespace)
-	f.StringVar(&g.SealImage, "image", "", "image of the seal pod, NAME@sha256:DIGEST (default $POD_IMAGE, else the image that the pod of this process runs)")
+	f.StringVar(&g.SealImage, "image", "", "image of the seal pod, NAME@sha256:DIGEST (default $POD_IMAGE, else that of the pod of this process, else the only one that kamino init listed)")
 	f.StringVar(&g.PullSecret, "image-pull-secret", "", "secret in "+kamino.SystemNamespace+" for the registry of that image")
 	f.StringVar(&g.Provider, "provider", "", "cloud of the pools, azure or aws (default: from the nodes' provider IDs)")
 	f.StringVarP(&g.ResourceGroup, "resource-group", "g", "", "resource group of the cluster, where the rights are checked; pools are found by their nodes, wherever they are")

@@ -30,7 +30,7 @@ func checkPinned(image string) error {
 
 // needImage makes sure, before anything is touched, that a donor can be sealed:
 // with --image or $POD_IMAGE, else the image that a release built in, else, in a
-// pod, the one which that pod runs.
+// pod, the one which that pod runs, else the only one that the cluster admits.
 func (a *app) needImage(ctx context.Context, dryRun bool) error {
 	g := &a.global
 	g.SealImage = cmp.Or(g.SealImage, a.env("POD_IMAGE"), builtinImage)
@@ -38,6 +38,9 @@ func (a *app) needImage(ctx context.Context, dryRun bool) error {
 		if err := a.ownImage(ctx); err != nil && !dryRun {
 			return err
 		}
+	}
+	if g.SealImage == "" {
+		a.listedImage(ctx)
 	}
 	switch {
 	case g.SealImage != "":
@@ -66,6 +69,22 @@ func (a *app) ownImage(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// listedImage takes the image that may seal disks, where the cluster lists exactly one. A list that
+// cannot be read names none.
+func (a *app) listedImage(ctx context.Context) {
+	c, err := a.cluster(ctx, a)
+	if err != nil {
+		return
+	}
+	if list, ok := c.(interface {
+		SealImages(ctx context.Context) (images []string, release string, err error)
+	}); ok {
+		if images, _, err := list.SealImages(ctx); err == nil && len(images) == 1 {
+			a.global.SealImage = images[0]
+		}
+	}
 }
 
 // refuse ends a command whose run cannot be tried. As every such run it first gives back what an

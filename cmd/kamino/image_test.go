@@ -30,6 +30,7 @@ func TestNeedImage(t *testing.T) {
 		name, flag, builtin string
 		env                 map[string]string
 		dryRun              bool
+		listed              []string
 		want                string // image
 		wrong               string // part of the error
 	}{
@@ -37,6 +38,9 @@ func TestNeedImage(t *testing.T) {
 		{name: "environment", env: map[string]string{"POD_IMAGE": "b" + digest}, builtin: "c" + digest, want: "b" + digest},
 		{name: "release", builtin: "c" + digest, env: inPod, want: "c" + digest},
 		{name: "running pod", env: inPod, want: "d" + digest},
+		{name: "the only one listed", listed: []string{"e" + digest}, want: "e" + digest},
+		{name: "two are listed", listed: []string{"e" + digest, "f" + digest}, wrong: "no image"},
+		{name: "a tag is listed", listed: []string{"e:1"}, wrong: "not pinned"},
 		{name: "none", wrong: "no image"},
 		{name: "none, dry run", dryRun: true},
 		{name: "tag", flag: "registry.example/kamino:1.0", wrong: `"registry.example/kamino:1.0" is not pinned`},
@@ -50,7 +54,7 @@ func TestNeedImage(t *testing.T) {
 			defer func() { builtinImage = "" }()
 			a := &app{env: func(name string) string { return tt.env[name] },
 				cluster: func(context.Context, *app) (kamino.Cluster, error) {
-					return runningCluster{&fakeCluster{}, "d" + digest}, nil
+					return runningCluster{&fakeCluster{images: tt.listed, noImages: tt.listed == nil}, "d" + digest}, nil
 				}}
 			a.global.SealImage = tt.flag
 			err := a.needImage(t.Context(), tt.dryRun)
@@ -73,6 +77,7 @@ func TestNoImageGivesBack(t *testing.T) {
 		id := stale(w).ID
 		w.cluster.leases[id] = kamino.Lease{Revision: "1", Holder: "r9x", Process: "host/1", Renewed: w.now.Add(-time.Hour), Record: kamino.Record{Donor: "n3", Step: "drain"}}
 		delete(w.env, "POD_IMAGE")
+		w.cluster.noImages = true
 		_, errs, code := w.kamino(t, args...)
 		want := exitRefused
 		if len(args) > 3 {

@@ -135,6 +135,9 @@ func printPool(w io.Writer, p kamino.PoolPlan) {
 	case kamino.DoModel:
 		action = fmt.Sprintf(action, p.Image)
 	}
+	if does == kamino.DoNothing && slices.ContainsFunc(p.Held, func(v kamino.Verdict) bool { return v.Code == "too-few-candidates" }) {
+		action = "nothing yet: a new image is needed, and too few nodes can be its donor"
+	}
 	if p.AfterResume != "" {
 		action = "nothing before kamino resume; then: " + action
 	}

@@ -36,6 +36,7 @@ the first prototype, by one conditional write. Versions newer than the target
 are never chosen again: they are marked as bad and excluded from latest. A mark
 that cannot be written does not stop the rollback; run it again later.
 --to a version that is marked removes its mark. Running instances are not touched.
+--to original sets versions aside without judging them: their donors may make new ones.
 
 Without --to it goes back one step, from the version that a run promoted or a person
 chose. Repeated, or after kamino withdraw, it changes nothing and says so; to go

@@ -355,3 +355,30 @@ func TestPromotionByHandByVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesWhatIsLost: what no provider gives back is named before the first write of a model, once,
+// and not with a later one.
+func TestNamesWhatIsLost(t *testing.T) {
+	w := fresh(1)
+	for day, want := range []string{"warned written", "written"} {
+		var seen []string
+		p := &proc{tune: func(e *kamino.Engine) {
+			report := e.Report
+			e.Report = func(ev kamino.Event) {
+				report(ev)
+				switch {
+				case ev.Kind == kamino.Warned && strings.Contains(ev.Message, "save from your template: protected settings of cse"):
+					seen = append(seen, "warned")
+				case ev.Step == kamino.InModel && ev.Kind == kamino.StepActed:
+					seen = append(seen, "written")
+				}
+			}
+		}}
+		w.startUpdate(p, options("a-0"))
+		if w.wait(); p.err != nil || strings.Join(seen, " ") != want {
+			t.Errorf("day %d: %v, want %s; %v", day, seen, want, p.err)
+		}
+		w.advance(w.now.Add(24 * time.Hour))
+	}
+	w.sound(t)
+}

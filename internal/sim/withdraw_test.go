@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -193,6 +194,35 @@ func TestPromotedBetween(t *testing.T) {
 				t.Errorf("%s, %s: ended %v; nodes boot from %s; %v", reference, verb, p.err, got, v.Tags)
 			}
 		}
+	}
+}
+
+// TestTrialEnds: who goes back to the original by name ends a trial, and judges neither the image nor
+// its donor. The same node makes the next image, of the same packages; a rollback that fell back to
+// the original, as the version was bad, keeps it out.
+func TestTrialEnds(t *testing.T) {
+	for to, fine := range map[string]bool{kamino.ToOriginal: true, "": false} {
+		w := fresh(1)
+		w.listed = true
+		if p := w.update(options("a-0")); p.err != nil {
+			t.Fatal(p.err)
+		}
+		w.advance(w.now.Add(time.Minute))
+		given := kamino.RollbackOptions{Pool: "a", To: to, Secrets: kamino.Secrets{CustomData: []byte("bootstrap"), Protected: map[string]json.RawMessage{"cse": nil}}}
+		if out, err := w.rollback(t, given); err != nil || out.To != kamino.ToOriginal {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		w.advance(w.now.Add(time.Minute))
+		again := options("a-0")
+		again.Today = kamino.TodayAgain
+		if p := w.update(again); (p.err == nil) != fine {
+			t.Errorf("--to %q: the same node on the same day: %v", to, p.err)
+		}
+		w.advance(w.now.Add(24 * time.Hour))
+		if p := w.update(options("a-0")); (p.err == nil) != fine {
+			t.Errorf("--to %q: the same node on the next day: %v", to, p.err)
+		}
+		w.sound(t)
 	}
 }
 
