@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -92,6 +93,57 @@ func tagsIn(tags ...map[string]string) []types.Tag {
 		}
 	}
 	return all
+}
+
+// roomForStates is how many tags a version gets after it is made.
+const roomForStates = 10
+
+// ownTags are those of a thing that Kamino makes, with the tags that the group gives its instances,
+// as far as there is room: organizations ask for tags such as CostCenter. Those of Kubernetes stay
+// away: whoever deletes a cluster deletes by them.
+func (g group) ownTags(tags ...map[string]string) map[string]string {
+	all, theirs := map[string]string{}, map[string]string{}
+	for _, some := range tags {
+		maps.Copy(all, some)
+	}
+	for key, value := range g.instanceTags() {
+		if _, own := all[key]; own || strings.HasPrefix(key, "kamino") || ofKubernetes(key) {
+			continue
+		}
+		theirs[key] = value
+	}
+	keys := slices.Sorted(maps.Keys(theirs))
+	for _, key := range keys[:min(len(keys), max(0, mostTags-roomForStates-len(all)))] {
+		all[key] = theirs[key]
+	}
+	return all
+}
+
+// instanceTags are those that a group's instances get: of its template, and before these its own
+// that are propagated
+// (https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-tagging.html). Their name
+// is another matter.
+func (g group) instanceTags() map[string]string {
+	all := map[string]string{}
+	if g.data != nil {
+		for _, spec := range g.data.TagSpecifications {
+			if spec.ResourceType == types.ResourceTypeInstance {
+				maps.Copy(all, tagsOut(spec.Tags))
+			}
+		}
+	}
+	for _, t := range g.Tags {
+		if sdk.ToBool(t.PropagateAtLaunch) {
+			all[text(t.Key)] = text(t.Value)
+		}
+	}
+	maps.DeleteFunc(all, func(key, _ string) bool { return key == "Name" || strings.HasPrefix(key, "aws:") })
+	return all
+}
+
+// ofKubernetes says whether a tag is one by which clusters find their own.
+func ofKubernetes(key string) bool {
+	return strings.Contains(key, "kubernetes.io/") || strings.Contains(key, "k8s.io/") || key == "KubernetesCluster"
 }
 
 func filter(name string, values ...string) types.Filter {

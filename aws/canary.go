@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +41,15 @@ func (p *Provider) CanaryFit(ctx context.Context, pool kamino.Pool) (kamino.Cana
 	if g.data == nil {
 		return kamino.CanaryFit{Refusals: pool.Refusals}, nil
 	}
-	return g.fit(), nil
+	fit := g.fit()
+	if len(fit.Refusals) > 0 || g.recipe.means() == "" {
+		return fit, nil
+	}
+	refusal, err := p.refuseRights(ctx, g, pool)
+	if refusal != nil {
+		fit.Refusals = append(fit.Refusals, *refusal)
+	}
+	return fit, err
 }
 
 func (g group) fit() kamino.CanaryFit {
@@ -194,6 +203,11 @@ func (p *Provider) canaryInput(g group, pool kamino.Pool, order kamino.CanaryOrd
 		DisableApiTermination: sdk.Bool(false),
 		TagSpecifications:     []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tagsIn(tags, own)}},
 	}
+	for _, spec := range g.data.TagSpecifications { // those of its volumes; that a request replaces the template's whole is unverified
+		if spec.ResourceType != types.ResourceTypeInstance {
+			input.TagSpecifications = append(input.TagSpecifications, types.TagSpecification{ResourceType: spec.ResourceType, Tags: spec.Tags})
+		}
+	}
 	if subnet := g.canarySubnet(order.Run); subnet != "" {
 		if input.NetworkInterfaces = interfacesIn(subnet, g.data.NetworkInterfaces); len(input.NetworkInterfaces) == 0 {
 			input.SubnetId = &subnet
@@ -232,16 +246,11 @@ const mostTags = 50
 // canaryTags are those that a group gives its instances, as far as there is room beside a canary's
 // own, and what is left out. By those of Kubernetes a node finds its cluster: they come first.
 func (g group) canaryTags() (tags map[string]string, left []string) {
-	var keys []string
-	all := map[string]string{}
-	for _, t := range g.Tags {
-		key := text(t.Key)
-		if sdk.ToBool(t.PropagateAtLaunch) && !strings.HasPrefix(key, "aws:") && key != "Name" && !slices.Contains(canaryTags, key) {
-			keys, all[key] = append(keys, key), text(t.Value)
-		}
-	}
+	all := g.instanceTags()
+	maps.DeleteFunc(all, func(key, _ string) bool { return slices.Contains(canaryTags, key) })
+	keys := slices.Collect(maps.Keys(all))
 	clusters := func(key string) int {
-		if strings.Contains(key, "kubernetes.io/") || strings.Contains(key, "k8s.io/") {
+		if ofKubernetes(key) {
 			return 0
 		}
 		return 1
@@ -322,32 +331,22 @@ func (p *Provider) canaryInstances(ctx context.Context, pool kamino.Pool, name s
 // CanaryRights is the policy beside the first.
 func (*Provider) CanaryRights() string { return "docs/aws-policy-canary.json" }
 
-// PreflightCanary tries by dry runs what only a canary needs, once for all pools of a look: EC2
-// takes five calls of RunInstances at a time, and two a second
-// (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html).
-func (p *Provider) PreflightCanary(ctx context.Context) ([]kamino.Doubt, error) {
-	missing, err := once(ctx, "canary-rights", func() (missing error, err error) {
-		if err = p.tryAll(ctx, canaryRuns()); errors.Is(err, kamino.ErrForbidden) {
-			return err, nil
-		}
-		return nil, err
+// PreflightCanary implements kamino.Prover. CanaryFit tries the rights of a canary: policies are
+// narrowed to launches by the pool's template.
+func (*Provider) PreflightCanary(context.Context) ([]kamino.Doubt, error) { return nil, nil }
+
+// refuseRights tries by a dry run to launch a canary from the pool's present image. Whether a canary
+// may be terminated cannot be tried before there is one.
+func (p *Provider) refuseRights(ctx context.Context, g group, pool kamino.Pool) (*kamino.Refusal, error) {
+	err := p.rights(ctx, "rights of a canary", pool, func() error {
+		input := p.canaryInput(g, pool, kamino.CanaryOrder{Name: "kamino-preflight", Version: g.recipe.means(), Run: "preflight"}, text(g.data.UserData))
+		input.DryRun, input.ClientToken = sdk.Bool(true), nil
+		return p.tryAll(ctx, []dryRun{{"ec2:RunInstances", func(ctx context.Context, c ec2Calls) error { return tried(c.RunInstances(ctx, input)) }}})
 	})
-	if err == nil {
-		err = missing
+	if errors.Is(err, kamino.ErrForbidden) {
+		return &kamino.Refusal{Code: "canary-rights", Field: "ec2:RunInstances", Why: err.Error(), Do: "grant the rights of " + p.CanaryRights() + ", with the role of the nodes in it"}, nil
 	}
 	return nil, err
-}
-
-func canaryRuns() []dryRun {
-	dry, one := sdk.Bool(true), int32(1)
-	return []dryRun{
-		{"ec2:RunInstances", func(ctx context.Context, c ec2Calls) error {
-			return tried(c.RunInstances(ctx, &ec2.RunInstancesInput{DryRun: dry, MinCount: &one, MaxCount: &one, ImageId: sdk.String(noImage)}))
-		}},
-		{"ec2:TerminateInstances", func(ctx context.Context, c ec2Calls) error {
-			return tried(c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{DryRun: dry, InstanceIds: []string{noInstance}}))
-		}},
-	}
 }
 
 // Console reads what EC2 keeps of a canary's serial console, the last lines of 64 KB at most. It

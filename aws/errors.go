@@ -95,7 +95,10 @@ func classify(err error) error {
 	case slices.Contains(busyCodes, code):
 		return fmt.Errorf("%w: %s", kamino.ErrInProgress, said)
 	case slices.Contains(forbiddenCodes, code):
-		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said), "give the role the action that the message names")
+		if explicitly(said) {
+			return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said), "%s", denialHint)
+		}
+		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said), "give the role the action that the message names, on the resource that it names: docs/aws-policy.json")
 	case slices.Contains(strangerCodes, code):
 		return kamino.WithHint(fmt.Errorf("%w: %s", kamino.ErrForbidden, said),
 			"check the access key or the profile, its Region, this machine's clock, and whether the key is still valid: aws sts get-caller-identity")
@@ -107,6 +110,16 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %s", kamino.ErrUnavailable, said)
 	}
 	return errors.New(said)
+}
+
+// denialHint is for what no right of the role's own can lift.
+const denialHint = "change the policy that denies it; one that asks for a tag (aws:RequestTag) is met by a tag of the Auto Scaling group that is propagated at launch"
+
+// explicitly says whether a refusal is a denial: a service control policy of the organization, or
+// another policy that denies
+// (https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html).
+func explicitly(said string) bool {
+	return strings.Contains(said, "explicit deny") || strings.Contains(said, "service control policy")
 }
 
 // isMissing says whether a code tells that a thing does not exist, or not yet.

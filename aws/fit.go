@@ -27,10 +27,8 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 	if err != nil {
 		return nil, nil, err
 	}
-	if g.recipe.Parameter == "" {
-		if err := p.tryAll(ctx, templateRuns(g.recipe.Template, g.recipe.Named)); err != nil {
-			return nil, nil, err
-		}
+	if err := p.tryRun(ctx, pool, g, donor, name); err != nil {
+		return nil, nil, err
 	}
 	if desired, least := sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize); desired <= least && !standsBy(g.AutoScalingGroup, name) {
 		refusals = append(refusals, kamino.Refusal{Code: "minimum", Field: "MinSize", Value: fmt.Sprint(least),
@@ -74,8 +72,12 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 
 // refuseStopProtected refuses a donor that may not be stopped. A shutdown from within passes all
 // the same, and a donor that does not switch itself off could not be recovered
-// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-stop-protection.html).
+// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-stop-protection.html). A look at all
+// groups leaves it to the run: the call is about one instance, and EC2 takes few in a second.
 func (p *Provider) refuseStopProtected(ctx context.Context, instance string) (*kamino.Refusal, error) {
+	if wide(ctx) {
+		return nil, nil
+	}
 	out, err := recentFor(p.known, steadyFor, p.config.Clock.Now(), "stop protection "+instance, func() (*ec2.DescribeInstanceAttributeOutput, error) {
 		return p.ec2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{InstanceId: &instance, Attribute: types.InstanceAttributeNameDisableApiStop})
 	})

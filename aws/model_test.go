@@ -276,15 +276,41 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestPreflight names every action of EC2 that is not allowed.
+// TestPreflight names every action of EC2 that is not allowed: what only reads at once, and the rest
+// where it is known on what.
 func TestPreflight(t *testing.T) {
 	c := begin(t, setting{})
-	c.server.SetPolicy(key, emulator.Policy{Allow: []string{"*"}, Deny: []string{"ec2:RegisterImage", "ec2:StartInstances", "ec2:RunInstances"}})
-	_, err := c.Preflight(t.Context())
-	if !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(err.Error(), "ec2:StartInstances, ec2:RegisterImage") {
-		t.Errorf("%v", err)
+	without := func(actions ...string) {
+		c.server.SetPolicy(key, emulator.Policy{Allow: []string{"*"}, Deny: actions})
 	}
-	if _, err := c.PreflightCanary(t.Context()); !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(err.Error(), "ec2:RunInstances") {
-		t.Errorf("%v", err)
+	c.build("2026.1.1")
+	c.clock.Advance(time.Hour)
+	in, err := c.Instance(t.Context(), c.donor())
+	c.must(err)
+	for _, tt := range []struct {
+		deny, want string
+		try        func() error
+	}{
+		{"ec2:DescribeVolumes", "ec2:DescribeVolumes", func() error { return tried(c.Preflight(t.Context())) }},
+		{"ec2:StartInstances ec2:RegisterImage ec2:DeleteSnapshot", "ec2:StartInstances, ec2:RegisterImage, ec2:DeleteSnapshot", func() error {
+			_, _, err := c.Fit(t.Context(), c.pool(), in, nil)
+			return err
+		}},
+	} {
+		without(strings.Fields(tt.deny)...)
+		if err := tt.try(); !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("without %s: %v", tt.deny, err)
+		}
+	}
+	for _, action := range []string{"ec2:RunInstances", "iam:PassRole"} {
+		without(action)
+		c.clock.Advance(time.Hour)
+		fit, err := c.CanaryFit(t.Context(), c.pool())
+		c.must(err)
+		if codes(fit.Refusals) != "canary-rights" || !strings.Contains(fit.Refusals[0].Why, "ec2:RunInstances") {
+			t.Errorf("without %s: %v", action, fit.Refusals)
+		}
 	}
 }
+
+func tried[T any](_ T, err error) error { return err }

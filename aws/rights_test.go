@@ -1,39 +1,50 @@
 package aws_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	scaling "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/smithy-go"
 
 	"kamino.dev/kamino"
-	"kamino.dev/kamino/aws"
 	"kamino.dev/kamino/aws/emulator"
+	"kamino.dev/kamino/docs"
 )
 
-// allowed are the actions of a policy that the documentation tells people to make.
-func allowed(t *testing.T, file string) (actions []string) {
+// node is the role of the emulated nodes: their profile has its name.
+const node = "nodes"
+
+// shipped is a policy that the documentation tells people to make.
+func shipped(t *testing.T, documents ...[]byte) (p emulator.Policy, actions []string) {
 	t.Helper()
-	raw, err := os.ReadFile("../docs/" + file)
+	p, err := emulator.ParsePolicy(documents...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var policy struct{ Statement []struct{ Action []string } }
-	if err := json.Unmarshal(raw, &policy); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range policy.Statement {
+	for _, s := range p.Statements {
 		actions = append(actions, s.Action...)
 	}
-	return actions
+	slices.Sort(actions)
+	return p, slices.Compact(actions)
 }
+
+// The policies of the documentation, with the account and the role filled in.
+var (
+	ordinary = docs.AWSPolicy
+	canary   = docs.AWSCanaryPolicy("123456789012", node)
+	byNumber = docs.AWSByNumberPolicy("123456789012", node)
+)
 
 // until repeats a step as the engine does, while what it says may come right by itself.
 func (c *cloud) until(what string, step func() (bool, error)) error {
@@ -188,55 +199,214 @@ func (c *cloud) storyOfImages(former kamino.Pool) error {
 
 // TestPolicy: the policy of the documentation is enough, and every action in it is needed.
 func TestPolicy(t *testing.T) {
-	all := allowed(t, "aws-policy.json")
-	if listed := aws.Actions(); !sameWords(listed, all) {
-		t.Errorf("the code lists %v, the documentation %v", listed, all)
-	}
-	const update = "autoscaling:UpdateAutoScalingGroup"
-	for _, without := range append([]string{"", "nothing, by number"}, all...) {
+	all, actions := shipped(t, ordinary)
+	for _, without := range append([]string{""}, actions...) {
 		t.Run("without "+without, func(t *testing.T) {
-			s, may := setting{}, slices.Clone(all)
-			if without == update || without == "nothing, by number" {
-				s.group.Version, may = "1", append(may, "ec2:RunInstances", "iam:PassRole")
-			}
-			c := begin(t, s)
-			c.server.SetPolicy(key, emulator.Policy{Allow: slices.DeleteFunc(may, func(a string) bool { return a == without })})
-			err := c.story()
-			if without == "" || s.group.Version != "" && without != update {
-				c.must(err)
-				if doubts, err := c.Preflight(t.Context()); err != nil || len(doubts) > 0 {
-					t.Errorf("preflight: %v %v", err, doubts)
-				}
-				return
-			}
-			if !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(err.Error(), without) {
-				t.Errorf("the story ends with %v, want ErrForbidden that names the action", err)
-			}
+			c := begin(t, setting{})
+			c.server.SetPolicy(key, all.Without(without))
+			c.judge(without, c.story())
 		})
 	}
 }
 
-func sameWords(a, b []string) bool {
-	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+// judge looks how a story ended, and without which action.
+func (c *cloud) judge(without string, err error) {
+	c.Helper()
+	if without == "" {
+		c.must(err)
+		if doubts, err := c.Preflight(c.Context()); err != nil || len(doubts) > 0 {
+			c.Errorf("preflight: %v %v", err, doubts)
+		}
+		if refusals, _ := c.fits(); len(refusals) > 0 { // with versions that it may delete
+			c.Errorf("fit: %v", refusals)
+		}
+		return
+	}
+	if !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(err.Error(), without) {
+		c.Errorf("the story ends with %v, want ErrForbidden that names the action", err)
+	}
+}
+
+// TestPolicyByNumber: the same for groups that name their template's version by number.
+func TestPolicyByNumber(t *testing.T) {
+	more, actions := shipped(t, byNumber)
+	all, _ := shipped(t, ordinary, byNumber)
+	for _, without := range append([]string{""}, actions...) {
+		t.Run("without "+without, func(t *testing.T) {
+			c := begin(t, setting{group: emulator.Group{Version: "1"}})
+			p := all
+			if without != "" {
+				p.Statements = append(slices.Clone(all.Statements[:len(all.Statements)-len(more.Statements)]), more.Without(without).Statements...)
+			}
+			c.server.SetPolicy(key, p)
+			c.judge(without, c.story())
+		})
+	}
 }
 
 // TestPolicyCanary: the same of a canary's, beside the first.
 func TestPolicyCanary(t *testing.T) {
-	all := allowed(t, "aws-policy-canary.json")
-	if listed := aws.CanaryActions(); !sameWords(listed, all) {
-		t.Errorf("the code lists %v, the documentation %v", listed, all)
-	}
-	for _, without := range append([]string{""}, all...) {
+	more, actions := shipped(t, canary)
+	first, _ := shipped(t, ordinary)
+	for _, without := range append([]string{""}, actions...) {
 		t.Run("without "+without, func(t *testing.T) {
 			c := begin(t, setting{})
 			image := c.server.Machines()[0].Image
-			c.server.SetPolicy(key, emulator.Policy{Allow: slices.DeleteFunc(slices.Concat(all, allowed(t, "aws-policy.json")), func(a string) bool { return a == without })})
+			c.server.SetPolicy(key, emulator.Policy{Statements: slices.Concat(first.Statements, more.Without(without).Statements)})
 			err := c.canaryStory(image)
 			if without == "" && err != nil || without != "" && (!errors.Is(err, kamino.ErrForbidden) || !strings.Contains(err.Error(), without)) {
 				t.Errorf("the story ends with %v", err)
 			}
 		})
 	}
+}
+
+// TestPolicyNarrow: whoever has the shipped policies cannot use them on what Kamino has no part in.
+func TestPolicyNarrow(t *testing.T) {
+	c := begin(t, setting{})
+	all, _ := shipped(t, ordinary, canary)
+	loaded, err := config.LoadDefaultConfig(t.Context())
+	c.must(err)
+	api, groups, parameters := ec2.NewFromConfig(loaded), autoscaling.NewFromConfig(loaded), ssm.NewFromConfig(loaded)
+	id, volume, profile := c.server.Machines()[0].ID, c.server.Machines()[0].Volume, "admin"
+	loose, err := api.RunInstances(t.Context(), &ec2.RunInstancesInput{ImageId: &c.server.Machines()[0].Image, InstanceType: types.InstanceTypeM6iLarge, MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1)})
+	c.must(err)
+	snapshot, err := api.CreateSnapshot(t.Context(), &ec2.CreateSnapshotInput{VolumeId: &volume})
+	c.must(err)
+	image, err := api.CreateImage(t.Context(), &ec2.CreateImageInput{InstanceId: &id, Name: sdk.String("theirs")})
+	c.must(err)
+	template, err := api.DescribeLaunchTemplates(t.Context(), &ec2.DescribeLaunchTemplatesInput{})
+	c.must(err)
+	c.clock.Advance(10 * time.Minute)
+	c.server.SetPolicy(key, all)
+	other, tag := *loose.Instances[0].InstanceId, types.Tag{Key: sdk.String(kamino.TagPool), Value: sdk.String("blue")}
+	canaryTag := []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: []types.Tag{{Key: sdk.String(kamino.TagCanary), Value: sdk.String("v")}}}}
+	spec := &types.LaunchTemplateSpecification{LaunchTemplateId: template.LaunchTemplates[0].LaunchTemplateId}
+	run := func(change func(*ec2.RunInstancesInput)) error {
+		in := &ec2.RunInstancesInput{LaunchTemplate: spec, MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1), TagSpecifications: canaryTag}
+		change(in)
+		_, err := api.RunInstances(t.Context(), in)
+		return err
+	}
+	for what, try := range map[string]func() error{
+		"terminate another's instance": func() error {
+			_, err := api.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{other}})
+			return err
+		},
+		"terminate a node": func() error {
+			_, err := api.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
+			return err
+		},
+		"stop an instance of no group": func() error {
+			_, err := api.StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{other}})
+			return err
+		},
+		"read its console": func() error {
+			_, err := api.GetConsoleOutput(t.Context(), &ec2.GetConsoleOutputInput{InstanceId: &other})
+			return err
+		},
+		"delete another's snapshot": func() error {
+			_, err := api.DeleteSnapshot(t.Context(), &ec2.DeleteSnapshotInput{SnapshotId: snapshot.SnapshotId})
+			return err
+		},
+		"deregister another's image": func() error {
+			_, err := api.DeregisterImage(t.Context(), &ec2.DeregisterImageInput{ImageId: image.ImageId})
+			return err
+		},
+		"tag another's image as the pool's": func() error {
+			_, err := api.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{*image.ImageId}, Tags: []types.Tag{tag}})
+			return err
+		},
+		"tag another's instance as a canary": func() error {
+			_, err := api.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{other}, Tags: canaryTag[0].Tags})
+			return err
+		},
+		"make a snapshot without the pool's tag": func() error {
+			_, err := api.CreateSnapshot(t.Context(), &ec2.CreateSnapshotInput{VolumeId: &volume})
+			return err
+		},
+		"make an image of another's snapshot": func() error {
+			_, err := api.RegisterImage(t.Context(), &ec2.RegisterImageInput{Name: sdk.String("mine"), RootDeviceName: sdk.String("/dev/xvda"),
+				BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: sdk.String("/dev/xvda"), Ebs: &types.EbsBlockDevice{SnapshotId: snapshot.SnapshotId}}},
+				TagSpecifications:   []types.TagSpecification{{ResourceType: types.ResourceTypeImage, Tags: []types.Tag{tag}}}})
+			return err
+		},
+		"pass another role": func() error {
+			return run(func(in *ec2.RunInstancesInput) {
+				in.IamInstanceProfile = &types.IamInstanceProfileSpecification{Name: &profile}
+			})
+		},
+		"launch without a template": func() error {
+			return run(func(in *ec2.RunInstancesInput) {
+				in.LaunchTemplate, in.ImageId, in.InstanceType = nil, &c.server.Machines()[0].Image, types.InstanceTypeM6iLarge
+			})
+		},
+		"launch what is not a canary": func() error { return run(func(in *ec2.RunInstancesInput) { in.TagSpecifications = nil }) },
+		"write another's parameter": func() error {
+			_, err := parameters.PutParameter(t.Context(), &ssm.PutParameterInput{Name: sdk.String("/golden/ami"), Value: image.ImageId, Type: "String"})
+			return err
+		},
+		"read another's parameter": func() error {
+			_, err := parameters.GetParameters(t.Context(), &ssm.GetParametersInput{Names: []string{"/secret"}})
+			return err
+		},
+		"change the group": func() error {
+			_, err := groups.UpdateAutoScalingGroup(t.Context(), &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: sdk.String("blue"), MinSize: sdk.Int32(0)})
+			return err
+		},
+		"tag the group": func() error {
+			_, err := groups.CreateOrUpdateTags(t.Context(), &autoscaling.CreateOrUpdateTagsInput{Tags: []scaling.Tag{{ResourceId: sdk.String("blue"),
+				ResourceType: sdk.String("auto-scaling-group"), Key: sdk.String("owner"), Value: sdk.String("me"), PropagateAtLaunch: sdk.Bool(true)}}})
+			return err
+		},
+	} {
+		var refusal smithy.APIError
+		if err := try(); !errors.As(err, &refusal) || !strings.Contains(refusal.ErrorCode(), "Unauthorized") && !strings.Contains(refusal.ErrorCode(), "AccessDenied") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	c.must(run(func(*ec2.RunInstancesInput) {})) // a canary itself
+}
+
+// TestOwnTags: an organization that asks for a tag on what is made gets that of the group, and one
+// that the group does not have is told as what it is.
+func TestOwnTags(t *testing.T) {
+	asks, err := emulator.ParsePolicy([]byte(`{"Statement": [
+		{"Effect": "Deny", "Action": ["ec2:CreateSnapshot", "ec2:RegisterImage"], "Resource": ["arn:*:ec2:*:*:snapshot/*", "arn:*:ec2:*:*:image/*"],
+			"Condition": {"Null": {"aws:RequestTag/CostCenter": "true", "aws:ResourceTag/CostCenter": "true"}}},
+		{"Effect": "Deny", "Action": "ec2:RunInstances", "Resource": ["arn:*:ec2:*:*:instance/*", "arn:*:ec2:*:*:volume/*"], "Condition": {"Null": {"aws:RequestTag/CostCenter": "true"}}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _ := shipped(t, ordinary, canary)
+	all.Organization = asks.Statements
+	t.Run("with it", func(t *testing.T) {
+		tag := []any{map[string]any{"Key": "CostCenter", "Value": "42"}}
+		c := begin(t, setting{group: emulator.Group{Tags: map[string]string{"CostCenter": "42", "kubernetes.io/cluster/lab": "owned"},
+			Data: map[string]any{"TagSpecification": []any{map[string]any{"ResourceType": "volume", "Tag": tag}}}}})
+		c.server.SetPolicy(key, all)
+		v := c.build("2026.1.1")[0]
+		fit, err := c.CanaryFit(t.Context(), c.pool())
+		c.must(err)
+		if v.Tags["CostCenter"] != "42" || v.Tags["kubernetes.io/cluster/lab"] != "" || len(fit.Refusals) > 0 {
+			t.Errorf("tags %v, canary refused: %v", v.Tags, fit.Refusals)
+		}
+		for _, s := range c.server.Snapshots() {
+			if s.Tags["CostCenter"] != "42" {
+				t.Errorf("snapshot with %v", s.Tags)
+			}
+		}
+	})
+	t.Run("without it", func(t *testing.T) {
+		c := begin(t, setting{})
+		c.server.SetPolicy(key, all)
+		in, err := c.Instance(t.Context(), c.donor())
+		c.must(err)
+		_, _, err = c.Fit(t.Context(), c.pool(), in, nil)
+		if !errors.Is(err, kamino.ErrForbidden) || !strings.Contains(err.Error(), "service control policy") || !strings.Contains(kamino.Hint(err), "aws:RequestTag") {
+			t.Errorf("%v, hint %q", err, kamino.Hint(err))
+		}
+	})
 }
 
 func (c *cloud) canaryStory(image string) error {
@@ -266,6 +436,7 @@ func (c *cloud) canaryStory(image string) error {
 // TestEncryptedDonor: who may not use the key of the donor's disk is told so before the run, and
 // why the donor does not come up.
 func TestEncryptedDonor(t *testing.T) {
+	first, _ := shipped(t, ordinary)
 	const key1 = "arn:aws:kms:eu-central-1:123456789012:key/1"
 	for _, tt := range []struct {
 		right string
@@ -277,7 +448,7 @@ func TestEncryptedDonor(t *testing.T) {
 	} {
 		t.Run("with "+tt.right, func(t *testing.T) {
 			c := begin(t, setting{group: emulator.Group{KMSKey: key1}})
-			c.server.SetPolicy(key, emulator.Policy{Allow: append(allowed(t, "aws-policy.json"), tt.right)})
+			c.server.SetPolicy(key, emulator.Policy{Statements: first.Statements, Allow: []string{tt.right}})
 			in, err := c.Instance(t.Context(), c.donor())
 			c.must(err)
 			_, doubts, err := c.Fit(t.Context(), c.pool(), in, nil)

@@ -68,9 +68,13 @@ func (p *Provider) createSnapshot(ctx context.Context, pool kamino.Pool, a kamin
 	if err != nil {
 		return fmt.Errorf("describe the machine of volume %s: %w", a.Source, err)
 	}
+	g, err := p.read(ctx, pool.ID)
+	if err != nil {
+		return err
+	}
 	own := map[string]string{kamino.TagPool: pool.Name, tagSnapshot: a.Name, tagMachine: string(raw)}
 	out, err := p.ec2.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: &a.Source, Description: description(a.Name),
-		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSnapshot, Tags: tagsIn(a.Tags, own)}}})
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSnapshot, Tags: tagsIn(g.ownTags(a.Tags, own))}}})
 	if err != nil {
 		return translate(err, "make snapshot %s of volume %s", a.Name, a.Source)
 	}

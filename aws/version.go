@@ -152,19 +152,23 @@ func (p *Provider) createVersion(ctx context.Context, pool kamino.Pool, a kamino
 	if err != nil {
 		return err
 	}
+	g, err := p.read(ctx, pool.ID)
+	if err != nil {
+		return err
+	}
+	own := map[string]string{kamino.TagPool: pool.Name, tagVersion: a.Name}
+	if a.Excluded {
+		own[tagExcluded] = "true"
+	}
 	p.known.forget(a.Source)
 	input := &ec2.RegisterImageInput{Name: &name, Description: description("kamino " + a.Name + " of " + string(pool.ID)), RootDeviceName: &m.Root,
 		Architecture: types.ArchitectureValues(m.Architecture), VirtualizationType: sdk.String("hvm"), EnaSupport: sdk.Bool(!m.NoENA),
 		BootMode: types.BootModeValues(m.Boot), TpmSupport: types.TpmSupportValues(m.TPM), ImdsSupport: types.ImdsSupportValues(m.IMDS),
 		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: &m.Root, Ebs: &types.EbsBlockDevice{SnapshotId: &a.Source, VolumeType: types.VolumeType(m.Type),
 			Iops: positive(m.IOPS), Throughput: positive(m.Throughput), DeleteOnTermination: sdk.Bool(true)}}},
-		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImage,
-			Tags: tagsIn(a.Tags, map[string]string{kamino.TagPool: pool.Name, tagVersion: a.Name})}}}
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeImage, Tags: tagsIn(g.ownTags(a.Tags, own))}}}
 	if m.SRIOV != "" {
 		input.SriovNetSupport = &m.SRIOV
-	}
-	if a.Excluded {
-		input.TagSpecifications[0].Tags = append(input.TagSpecifications[0].Tags, tagsIn(map[string]string{tagExcluded: "true"})...)
 	}
 	_, err = p.ec2.RegisterImage(ctx, input)
 	if !hasCode(err, "InvalidAMIName.Duplicate") {

@@ -73,7 +73,7 @@ func planned(ctx context.Context, p *aws.Provider, donor kamino.InstanceID) (ver
 	if _, err := p.Canaries(ctx, pool); err != nil {
 		return 0, err
 	}
-	if _, err := p.PreflightCanary(ctx); err != nil {
+	if _, err := p.CanaryFit(ctx, pool); err != nil {
 		return 0, err
 	}
 	in, err := p.Instance(ctx, donor)

@@ -2,10 +2,9 @@ package lab
 
 import (
 	"path/filepath"
-	"slices"
 
-	"kamino.dev/kamino/aws"
 	awsemulator "kamino.dev/kamino/aws/emulator"
+	"kamino.dev/kamino/docs"
 	"kamino.dev/kamino/lab/nodes"
 	"kamino.dev/kamino/lab/pki"
 )
@@ -14,7 +13,7 @@ import (
 const OnAWS = "aws"
 
 // Keys of the lab's identities on AWS: the only ones that its cloud answers. Kamino's may do what
-// docs/aws-policy.json and docs/aws-policy-canary.json grant, the operator's everything.
+// the policies of docs/ grant, the operator's everything.
 const (
 	awsKey         = "AKIALABKAMINO"
 	awsOperatorKey = "AKIALABOPERATOR"
@@ -23,8 +22,9 @@ const (
 
 // startAWS seeds the emulated Region and serves it over HTTPS.
 func (l *Lab) startAWS(opts Options) (*pki.Authority, error) {
+	granted := AWSRights()
 	l.AWS = &awsemulator.Server{Speed: opts.Speed, Latencies: opts.AWSLatencies, Clock: opts.Clock, Identities: []awsemulator.Identity{
-		{AccessKey: awsKey, Policy: &awsemulator.Policy{Allow: slices.Concat(aws.Actions(), aws.CanaryActions())}},
+		{AccessKey: awsKey, Policy: &granted},
 		{AccessKey: awsOperatorKey},
 	}}
 	if opts.ConfigureAWS != nil {
@@ -32,6 +32,11 @@ func (l *Lab) startAWS(opts Options) (*pki.Authority, error) {
 	}
 	l.fleet = nodes.AWS(l.AWS)
 	return l.serve(l.AWS, l.AWS.Close, func() { l.AWS.Seed(opts.Groups...) })
+}
+
+// AWSRights are the shipped policies, for the emulated account and the role of its nodes.
+func AWSRights() awsemulator.Policy {
+	return awsemulator.MustPolicy(docs.AWSPolicies("123456789012", "nodes")...)
 }
 
 // awsEnvironment is what clients of AWS need to find and trust the lab. AWS_CA_BUNDLE is for those

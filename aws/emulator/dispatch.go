@@ -90,7 +90,13 @@ func (s *Server) admitted(c *call) *apiError {
 	if err := s.throttle(c); err != nil {
 		return err
 	}
-	return c.need(c.name())
+	if c.name() == "ec2:RunInstances" {
+		return c.mayRun()
+	}
+	if err := c.needOn(c.name(), c.targets()); err != nil {
+		return err
+	}
+	return c.needTagsOfCall()
 }
 
 // look answers a read, from the past where a fault wants it.

@@ -113,7 +113,7 @@ func (c *call) amendRecipe(g *group) *apiError {
 	if err != nil {
 		return invalid("You must use a valid fully-formed launch template. %s", err.Message)
 	}
-	return c.needTemplate(o.data)
+	return c.needRun(o.data, o.template)
 }
 
 // merged is a list of tags with those of a call.

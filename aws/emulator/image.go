@@ -124,9 +124,6 @@ func (c *call) newImage(tags map[string]string) (*image, *apiError) {
 	if until, ok := s.store.FreeNames[name]; ok && c.now.Before(until) {
 		return nil, refuse("InvalidAMIName.Duplicate", "AMI name %s is already in use", name)
 	}
-	if err := c.mayTag(); err != nil {
-		return nil, err
-	}
 	return &image{meta: s.born("ami", tags), Name: name, Description: text(c.in, "Description"), State: "pending", RootType: "ebs", Fields: object{}}, nil
 }
 

@@ -143,34 +143,17 @@ func (s *Server) attachVolumes(i *instance, mappings []mapping) {
 // runInstances launches instances that are in no group. What the call says goes before the
 // template.
 func runInstances(c *call) (object, *apiError) {
-	s := c.s
-	o := order{data: object{}}
+	s, o := c.s, order{}
 	if id, err := c.once(); err != nil {
 		return nil, err
 	} else if i := s.store.Instances[id]; i != nil {
 		return object{"reservationId": i.Reservation, "ownerId": s.Account, "instancesSet": []any{c.show(i)}}, nil
 	}
-	if spec := part(c.in, "LaunchTemplate"); spec != nil {
-		t, v, err := s.findVersion(spec)
-		if err != nil {
-			return nil, err
-		}
-		o.data, _ = copied(v.Data).(object)
-		o.template, o.version = t.ID, v.Number
-	}
-	given, _ := copied(c.in).(object)
-	for _, name := range []string{"LaunchTemplate", "Action", "Version", "MinCount", "MaxCount", "SubnetId", "DryRun"} {
-		delete(given, name)
-	}
-	maps.Copy(o.data, given)
-	if text(c.in, "SubnetId") != "" && len(items(o.data, "NetworkInterface")) > 0 {
-		return nil, refuse("InvalidParameterCombination", "Network interfaces and an instance-level subnet ID may not be specified on the same request")
-	}
-	if err := c.needTemplate(o.data); err != nil {
+	if err := c.ordered(&o); err != nil {
 		return nil, err
 	}
-	if len(items(given, "TagSpecification")) > 0 {
-		o.data["TagSpecification"] = given["TagSpecification"]
+	if text(c.in, "SubnetId") != "" && len(items(o.data, "NetworkInterface")) > 0 {
+		return nil, refuse("InvalidParameterCombination", "Network interfaces and an instance-level subnet ID may not be specified on the same request")
 	}
 	o.tags = tagsFor(o.data, "instance")
 	if o.template != "" {
@@ -197,6 +180,35 @@ func runInstances(c *call) (object, *apiError) {
 		out = append(out, c.show(i))
 	}
 	return object{"reservationId": first.Reservation, "ownerId": s.Account, "instancesSet": out}, nil
+}
+
+// ordered reads what a call of RunInstances wants: what it says goes before its template.
+func (c *call) ordered(o *order) *apiError {
+	o.data = object{}
+	if spec := part(c.in, "LaunchTemplate"); spec != nil {
+		t, v, err := c.s.findVersion(spec)
+		if err != nil {
+			return err
+		}
+		o.data, _ = copied(v.Data).(object)
+		o.template, o.version = t.ID, v.Number
+	}
+	given, _ := copied(c.in).(object)
+	for _, name := range []string{"LaunchTemplate", "Action", "Version", "MinCount", "MaxCount", "SubnetId", "DryRun"} {
+		delete(given, name)
+	}
+	maps.Copy(o.data, given)
+	return nil
+}
+
+// mayRun refuses a launch for which its sender lacks a right; a template that is not there names
+// nothing.
+func (c *call) mayRun() *apiError {
+	var o order
+	if err := c.ordered(&o); err != nil {
+		o.data = c.in
+	}
+	return c.needRun(o.data, o.template)
 }
 
 // zoneOf is where a subnet lies: the last letter of its ID, for those of scenarios.

@@ -160,7 +160,7 @@ func (c *call) digest() string {
 // fullTemplate checks data where EC2 does so already when a version is made.
 func (c *call) fullTemplate(data object) *apiError {
 	if name, ok := strings.CutPrefix(text(data, "ImageId"), resolvePrefix); ok {
-		if err := c.need("ssm:GetParameters"); err != nil {
+		if err := c.needOn("ssm:GetParameters", []target{c.ofParameter(name)}); err != nil {
 			return refuse("SsmAccessDenied", "%s", err.Message)
 		}
 		if _, err := c.s.resolve(name); err != nil {
@@ -180,9 +180,6 @@ func createLaunchTemplate(c *call) (object, *apiError) {
 	}
 	data, _ := copied(part(c.in, "LaunchTemplateData")).(object)
 	if err := c.fullTemplate(data); err != nil {
-		return nil, err
-	}
-	if err := c.mayTag(); err != nil {
 		return nil, err
 	}
 	t := c.s.newTemplate(name, data, tagsFor(c.in, "launch-template"))

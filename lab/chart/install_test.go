@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"kamino.dev/kamino"
-	"kamino.dev/kamino/aws"
 	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure/emulator"
 	"kamino.dev/kamino/lab"
@@ -130,8 +129,9 @@ func TestInstall(t *testing.T) {
 		"Azure, by Helm": {Scenario: emulator.Scenario{Pools: []emulator.Pool{{Name: "blue", Count: 2}}}},
 		"AWS, by Helm": {On: lab.OnAWS, Groups: []awsemulator.Group{{Name: "blue", Count: 2, Min: 1, Tags: map[string]string{"kubernetes.io/cluster/lab": "owned"}}},
 			ConfigureAWS: func(s *awsemulator.Server) {
+				granted := lab.AWSRights()
 				s.Identities = append(s.Identities, awsemulator.Identity{AccessKey: "ASIAROLE", Role: role,
-					Policy: &awsemulator.Policy{Allow: slices.Concat(aws.Actions(), aws.CanaryActions())}})
+					Policy: &granted})
 			}},
 	} {
 		t.Run(section, func(t *testing.T) {

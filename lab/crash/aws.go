@@ -15,6 +15,7 @@ import (
 	"kamino.dev/kamino/aws"
 	awsemulator "kamino.dev/kamino/aws/emulator"
 	"kamino.dev/kamino/azure/emulator"
+	"kamino.dev/kamino/docs"
 	"kamino.dev/kamino/internal/invariant"
 	"kamino.dev/kamino/internal/worlds"
 	"kamino.dev/kamino/lab/nodes"
@@ -67,7 +68,7 @@ func (w *World) onAWS(g awsemulator.Group) {
 
 // awsRights are the shipped policies.
 func awsRights() awsemulator.Policy {
-	return awsemulator.Policy{Allow: slices.Concat(aws.Actions(), aws.CanaryActions())}
+	return awsemulator.MustPolicy(docs.AWSPolicies("123456789012", "nodes")...)
 }
 
 func (w *onAWS) Close() { w.cloud.Close() }

@@ -138,7 +138,7 @@ func (r *Release) pages() ([]entry, error) {
 		}
 	}
 	err := filepath.WalkDir(filepath.Join(r.Source, "docs"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || filepath.Ext(path) == ".go" {
 			return err
 		}
 		name, err := filepath.Rel(r.Source, path)
