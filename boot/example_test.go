@@ -16,7 +16,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	capture, err := read.Bytes(data) // or read.Dir(os.DirFS("sosreport-node-7"))
+	capture, err := read.Bytes(data) // or read.Folder("sosreport-node-7")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Tidy removes duplicate units (the later mention of a unit fills what the earlier one lacks) and
-// sorts spans and marks.
+// Tidy removes duplicate units (the later mention of a unit fills what the earlier one lacks), sorts
+// spans and marks, and removes from every text what a terminal obeys.
 func (c *Capture) Tidy() {
+	c.plain()
 	seen := make(map[string]int, len(c.Units))
 	kept := c.Units[:0]
 	for _, u := range c.Units {

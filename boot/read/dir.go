@@ -3,7 +3,9 @@ package read
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
 
@@ -13,6 +15,20 @@ import (
 // maxDirFiles bounds how many files of a folder are looked at; a sosreport's own folders hold some
 // hundreds.
 const maxDirFiles = 20000
+
+// maxLine bounds a file of one line, as that with the host's name.
+const maxLine = 4096
+
+// Folder reads one boot from a folder as Dir does. No link of the folder leads out of it: a sosreport
+// is what somebody else sent.
+func Folder(name string) (*boot.Capture, error) {
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return Dir(root.FS())
+}
 
 // Dir reads one boot from a folder: a sosreport (https://github.com/sosreport/sos, plugins systemd,
 // logs and cloud_init), or any folder with records of one boot, which are merged.
@@ -52,6 +68,7 @@ func Dir(fsys fs.FS) (*boot.Capture, error) {
 	}
 	c.Sources = append([]string{"sosreport"}, c.Sources...)
 	sosHost(fsys, root, c)
+	c.Tidy()
 	return c, nil
 }
 
@@ -68,7 +85,12 @@ func sosRoot(fsys fs.FS) (string, bool) {
 func sosHost(fsys fs.FS, root string, c *boot.Capture) {
 	line := func(names ...string) string {
 		for _, n := range names {
-			if data, err := fs.ReadFile(fsys, path.Join(root, n)); err == nil && len(data) < 4096 {
+			f, err := openRegular(fsys, path.Join(root, n))
+			if err != nil {
+				continue
+			}
+			data, err := io.ReadAll(io.LimitReader(f, maxLine))
+			if err = errors.Join(err, f.Close()); err == nil && len(data) < maxLine {
 				return strings.TrimSpace(string(data))
 			}
 		}
@@ -105,12 +127,12 @@ func readLoose(fsys fs.FS) (*boot.Capture, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read folder: %s: %w", e.Name(), err)
+			return nil, fmt.Errorf("read folder: %q: %w", e.Name(), err)
 		}
 		if c == nil {
 			c = more
 		} else if err := c.Merge(more); err != nil {
-			return nil, fmt.Errorf("read folder: %s: %w", e.Name(), err)
+			return nil, fmt.Errorf("read folder: %q: %w", e.Name(), err)
 		}
 	}
 	if c == nil {
@@ -120,10 +142,26 @@ func readLoose(fsys fs.FS) (*boot.Capture, error) {
 }
 
 func readIn(fsys fs.FS, name string) (*boot.Capture, error) {
-	f, err := fsys.Open(name)
+	f, err := openRegular(fsys, name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	return From(f)
+}
+
+// openRegular opens a regular file, also behind a link. To open a pipe would wait for its other end
+// for ever, and a device may have no end.
+func openRegular(fsys fs.FS, name string) (fs.File, error) {
+	info, err := fs.Stat(fsys, name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file")
+	}
+	if err == nil && info.Size() > boot.MaxDocument {
+		err = fmt.Errorf("it has %d bytes, more than the limit of %d", info.Size(), boot.MaxDocument)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return fsys.Open(name)
 }

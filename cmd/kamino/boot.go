@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,10 +48,14 @@ func newBootCommand(std ioStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "boot", Short: "Show where the boot time of a node went", Long: bootLong,
 		// The root's options are for cloud and cluster; their absence is no reason not to read a
-		// file.
-		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
-		Args:              commandOnly,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// file. It takes nothing that a signal would have to give back: the first ends it, also
+		// where it waits for a pipe.
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			return nil
+		},
+		Args: commandOnly,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 
 		DisableFlagsInUseLine: true,
 	}

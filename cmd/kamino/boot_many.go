@@ -148,7 +148,7 @@ func (b *bootCommand) pool(ctx context.Context, files []string) (*boot.PoolRepor
 					errs[i] = err
 					continue
 				}
-				analyses[i] = boot.Summarize(filepath.Base(files[i]), a)
+				analyses[i] = boot.Summarize(kamino.Plain(filepath.Base(files[i])), a)
 			}
 		})
 	}

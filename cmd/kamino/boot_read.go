@@ -47,7 +47,7 @@ func bootUnread(arg string, err error) error {
 	if errors.As(err, &path) && path.Path == arg {
 		err = path.Err
 	}
-	return kamino.WithHint(fmt.Errorf("%s: %w", arg, err), "kamino boot --help lists what can be read")
+	return kamino.WithHint(fmt.Errorf("%s: %w", kamino.Plain(arg), err), "kamino boot --help lists what can be read")
 }
 
 func bootOpen(in io.Reader, arg string) (*boot.Capture, error) {
@@ -59,7 +59,7 @@ func bootOpen(in io.Reader, arg string) (*boot.Capture, error) {
 		return nil, err
 	}
 	if info.IsDir() {
-		return read.Dir(os.DirFS(arg))
+		return read.Folder(arg)
 	}
 	f, err := os.Open(arg)
 	if err != nil {
@@ -120,7 +120,7 @@ func bootAnalyze(in io.Reader, arg, unit string) (*boot.Analysis, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Host.Name = cmp.Or(c.Host.Name, filepath.Base(arg))
+	c.Host.Name = cmp.Or(c.Host.Name, kamino.Plain(filepath.Base(arg)))
 	a, err := boot.Analyze(c, boot.Options{Unit: unit})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", arg, err)
