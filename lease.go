@@ -208,7 +208,10 @@ const (
 	LeaseDuration = 60 * time.Second
 	renewAfter    = LeaseDuration / 4
 	actTimeout    = LeaseDuration * 3 / 4
-	maxPast       = 20
+	// slowWrite is how long ago a write of the lease may have begun that is acted on after another
+	// look: what is left of the lease is enough for an act.
+	slowWrite = LeaseDuration * 3 / 5
+	maxPast   = 20
 )
 
 // kept is the withdrawal of what is next that a watch wanted and that could not be made; nil: there

@@ -30,6 +30,8 @@ type leaseHolder struct {
 	leased  time.Time // before the last successful write of the lease
 	lost    *Lease    // as it was when another run was found to have it; nil: it was not
 	remade  bool      // it was deleted or went back in time, and this run wrote it again
+	written time.Time // after that write
+	late    deed      // the act whose announcement took too long to be acted on at once
 	// announcedOn is what the announced act is for, where there are several.
 	announcedOn string
 	hush        time.Time // before which the lease is not renewed: the API server asked to back off
@@ -159,7 +161,7 @@ func (h *leaseHolder) take(ctx context.Context, lease Lease, record Record) erro
 	lease.Renewed, lease.Duration = now.UTC(), LeaseDuration
 	got, err := h.engine.Cluster.SetLease(ctx, lease)
 	if err == nil {
-		h.lease, h.leased = &got, now
+		h.lease, h.leased, h.written = &got, now, h.engine.now()
 	}
 	return err
 }
@@ -173,7 +175,7 @@ func (h *leaseHolder) setLease(ctx context.Context, change func(*Lease)) error {
 	next.Renewed, next.Duration = now.UTC(), LeaseDuration
 	got, err := h.engine.Cluster.SetLease(ctx, next)
 	if err == nil {
-		*h.lease, h.leased = got, now
+		*h.lease, h.leased, h.written = got, now, h.engine.now()
 		return nil
 	}
 	if !errors.Is(err, ErrConflict) {
@@ -226,7 +228,7 @@ func (h *leaseHolder) remakeLease(ctx context.Context, next, cur Lease, why stri
 	now := h.engine.now()
 	got, err := h.engine.Cluster.SetLease(ctx, next)
 	if err == nil {
-		*h.lease, h.leased, h.remade = got, now, true
+		*h.lease, h.leased, h.written, h.remade = got, now, h.engine.now(), true
 		h.warn(why)
 		return nil
 	}
@@ -270,8 +272,13 @@ func (h *leaseHolder) intend(ctx context.Context, s Step, next Next) error {
 	if wait := h.hush.Sub(h.engine.now()); wait > 0 {
 		return &ThrottledError{After: wait, Err: errors.New("the API server asked to back off")}
 	}
-	announced := next.note == nil && h.lease.Record.intends(next.act) && next.on == h.announcedOn && (!h.givingBack || h.lease.Record.GivingBack)
-	if age := h.leaseAge(); announced && age >= 0 && age < lookAge {
+	announced := h.lease.Record.intends(next.act) && next.on == h.announcedOn && (!h.givingBack || h.lease.Record.GivingBack)
+	age := h.leaseAge()
+	if announced && next.note == nil && age >= 0 && age < lookAge {
+		return nil
+	}
+	// Where every write takes long, what was announced with the last one is acted on after the next look.
+	if announced && h.late == (deed{next.act, next.on}) && age < slowWrite && elapsed(h.written, h.engine.now()) < lookAge {
 		return nil
 	}
 	h.announcedOn = next.on
@@ -290,6 +297,14 @@ func (h *leaseHolder) intend(ctx context.Context, s Step, next Next) error {
 	})
 }
 
+// actLimit is how long an act may take: it ends before the lease can run out.
+func (h *leaseHolder) actLimit() time.Duration {
+	if h.lease == nil {
+		return actTimeout
+	}
+	return min(actTimeout, LeaseDuration-time.Second-h.leaseAge())
+}
+
 // leaseAge is how long ago this process wrote the lease; very long where it has not yet.
 func (h *leaseHolder) leaseAge() time.Duration { return elapsed(h.leased, h.engine.now()) }
 
@@ -299,10 +314,10 @@ func (h *leaseHolder) forgotten() bool {
 	return h.lost != nil && !h.lost.knows(h.run) && h.mine() && h.sealing()
 }
 
-// late says, between two calls of one act, that the lease may be another's by now. The deadline of
+// overdue says, between two calls of one act, that the lease may be another's by now. The deadline of
 // the context does not tell where the machine was suspended: timers stand still then
 // (https://github.com/golang/go/issues/24595).
-func (h *leaseHolder) late() bool { return h.leaseAge() >= actTimeout }
+func (h *leaseHolder) overdue() bool { return h.leaseAge() >= actTimeout }
 
 // renew shows that this process lives. A cluster that does not answer is no
 // reason to stop; a lost lease is.

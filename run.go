@@ -188,8 +188,10 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 		return next, err
 	}
 	if late := elapsed(looked, r.engine.now()); late > lookAge {
-		return wait(fmt.Sprintf("everything to be read again: writing the lease took %s", late.Round(time.Second))), nil
+		r.held.late = deed{next.act, next.on} // it is announced: the next look is soon enough for it
+		return waitUpTo(fmt.Sprintf("rereading state: writing the lease took %s", late.Round(time.Second)), r.engine.minPoll()), nil
 	}
+	r.held.late = deed{}
 	r.takes(s)
 	if next.act != ActDeleteSnapshot { // any other may change what is listed of versions
 		r.image.listedAt = time.Time{}
@@ -205,13 +207,17 @@ func (r *Run) advance(ctx context.Context, s Step, p *pace, say func(EventKind, 
 	if next.steps {
 		return next, next.do(ctx)
 	}
-	return r.bounded(ctx, func(ctx context.Context) (Next, error) { return next, next.do(ctx) })
+	return r.within(ctx, r.held.actLimit(), func(ctx context.Context) (Next, error) { return next, next.do(ctx) })
 }
 
 // bounded ends calls before the lease can run out. A process that was frozen
 // must not wake up and act on what another has taken over meanwhile.
 func (r *Run) bounded(ctx context.Context, calls func(context.Context) (Next, error)) (Next, error) {
-	limited, cancel := r.engine.clock().WithTimeout(ctx, actTimeout)
+	return r.within(ctx, actTimeout, calls)
+}
+
+func (r *Run) within(ctx context.Context, limit time.Duration, calls func(context.Context) (Next, error)) (Next, error) {
+	limited, cancel := r.engine.clock().WithTimeout(ctx, limit)
 	defer cancel()
 	next, err := calls(limited)
 	if over := limited.Err(); over != nil && errors.Is(err, over) && ctx.Err() == nil {

@@ -21,6 +21,7 @@ type comingBack struct {
 	// sealStarted: a seal pod of the run had begun to run; unsealed: none was left when the marks
 	// were taken off.
 	sealStarted, unsealed bool
+	removed               bool // the pods of the run, by an act that took long
 
 	work      Work     // that the donor's mark names
 	missing   missing  // zero while the donor's instance is there
@@ -325,15 +326,18 @@ func (r *Run) lookReturn(ctx context.Context) (Next, error) {
 // takeOff takes the marks off the node once no pod can seal its disk any more.
 // ErrInProgress: one is still there.
 func (r *Run) takeOff(ctx context.Context, n Node) error {
-	if err := r.removeAgents(ctx); err != nil {
-		return err
+	if !r.back.removed { // else it was done before, and took so long that this act had to end
+		if err := r.removeAgents(ctx); err != nil {
+			return err
+		}
 	}
+	r.back.removed = r.held.leaseAge() >= lookAge
 	if next, err := r.lookUnseal(ctx); err != nil {
 		return err
 	} else if next.kind != nextDone {
 		return fmt.Errorf("the seal pod of run %s is still there: %w", r.held.run, ErrInProgress)
 	}
-	if r.held.late() {
+	if r.held.leaseAge() >= slowWrite {
 		return fmt.Errorf("the lease was written %s ago: %w", r.held.leaseAge().Round(time.Second), ErrInProgress)
 	}
 	r.back.unsealed = true

@@ -94,7 +94,7 @@ func (r *Run) lookProtect(ctx context.Context) (Next, error) {
 	if mark == nil {
 		m := r.newMark(n, r.donor.instance, r.work())
 		return act(ActProtect, "annotate the node with "+AnnotationProtect+"=true", func(ctx context.Context) error {
-			if err := r.engine.Cluster.Mark(ctx, n, m); err != nil || r.held.late() || m.Work == WorkPatch {
+			if err := r.engine.Cluster.Mark(ctx, n, m); err != nil || r.held.overdue() || m.Work == WorkPatch {
 				return err
 			}
 			// It takes about as long as the settling, so it begins with it. The next step looks

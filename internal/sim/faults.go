@@ -92,6 +92,9 @@ func (p *proc) call(ctx context.Context, c call, effect func(*fault) error) erro
 		panic(crash{})
 	}
 	p.pass(w.now.Add(callTime * time.Duration(max(root.slow, 1))))
+	if c.kube && c.write {
+		p.pass(w.now.Add(w.slowWrites))
+	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", c.method, err)
 	}

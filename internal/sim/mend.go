@@ -155,6 +155,7 @@ func (w *world) mend() {
 	w.powers = powers{}
 	w.pools[poolA].refusals, w.pools[poolA].owner = nil, nil
 	w.unforge()
+	w.slowWrites = 0
 	w.apiAway, w.blindUntil = time.Time{}, time.Time{}
 	w.repair()
 	w.advance(w.now.Add(2 * time.Minute))

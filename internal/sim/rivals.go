@@ -113,8 +113,12 @@ func (w *world) DeleteLease() {
 // swapDisk replaces the OS disk of a machine that is off, as a reimage or a swap of the OS disk do:
 // VM, Node object, receipt and boot ID stay. The former disk is kept.
 func (w *world) swapDisk(node string) {
-	m, _ := w.donorOf(node)
-	if m == nil || m.Power != kamino.PowerOff {
+	m, n := w.donorOf(node)
+	if m == nil || m.Power == kamino.PowerOn && n.Annotations[kamino.AnnotationRun] == "" {
+		return
+	}
+	if m.Power != kamino.PowerOff {
+		w.after(time.Second, func() { w.swapDisk(node) })
 		return
 	}
 	w.detachedDisks[m.Disk] = true
@@ -122,6 +126,9 @@ func (w *world) swapDisk(node string) {
 	m.Disk, m.sealed = fmt.Sprintf("/disks/%s-%d", m.Hostname, w.next()), ""
 	w.happened("the OS disk of %s is replaced", m.Hostname)
 }
+
+// SlowWrites implements worlds.World.
+func (w *world) SlowWrites(d time.Duration) { w.slowWrites = d }
 
 // bystander is the machine of a node that is neither of the two.
 func (w *world) bystander(donor, other string) *machine {

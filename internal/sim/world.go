@@ -50,6 +50,8 @@ type world struct {
 	evicted   func()    // by a drain; nil where no autoscaler cares
 	scaled    func()    // after each change
 	conflicts time.Time // until then evictions are answered with 409
+	// slowWrites is how long each write of Kubernetes takes.
+	slowWrites time.Duration
 	// detachedDisks are those of no machine any more.
 	detachedDisks map[string]bool
 	// The cloud shows everything again at that time.

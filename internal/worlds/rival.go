@@ -44,13 +44,15 @@ type World interface {
 	Refuse()                // the pool becomes one that must not be touched
 	Own()                   // the pool's recipe has an owner, who writes it back
 	CutAPI(d time.Duration) // the API server is away
-	DeleteLease()           // of the pool, by a person
-	RestoreEtcd()           // from a backup of before the run: leases, marks and taints; the cloud stays as it is
-	DeleteSnapshot()        // of the pool, by a person
-	Script(node string)     // the original script has made the pool's snapshot of the node's disk
-	Revoke()                // every right at the cloud
-	Lock()                  // nothing can be deleted in the cloud
-	Deny()                  // a policy denies snapshots and galleries, and what is in them
+	// SlowWrites lets each write of Kubernetes take that long from now on, and succeed.
+	SlowWrites(d time.Duration)
+	DeleteLease()       // of the pool, by a person
+	RestoreEtcd()       // from a backup of before the run: leases, marks and taints; the cloud stays as it is
+	DeleteSnapshot()    // of the pool, by a person
+	Script(node string) // the original script has made the pool's snapshot of the node's disk
+	Revoke()            // every right at the cloud
+	Lock()              // nothing can be deleted in the cloud
+	Deny()              // a policy denies snapshots and galleries, and what is in them
 
 	After(d time.Duration, do func())
 }
@@ -190,6 +192,8 @@ var persons = []Rival{
 	{Name: "a pod that tolerates every taint comes back", Column: "12", Rows: []string{"S0", "S2", "S3", "S4", "S5"}, Act: onDonor(World.PodComesBack)},
 	{Name: "evictions are answered with 409", Column: "2", Same: true, Unharmed: true, Rows: []string{"S3", "S4"}, Act: func(w World, _, _ string) { w.Conflict(2 * time.Minute) }},
 	{Name: "the API is away for two minutes", Column: "3", Same: true, Act: func(w World, _, _ string) { w.CutAPI(2 * time.Minute) }},
+	{Name: "each write of Kubernetes takes 12 s", Column: "12", Same: true, Unharmed: true, Act: func(w World, _, _ string) { w.SlowWrites(12 * time.Second) }},
+	{Name: "each write of Kubernetes takes 29 s", Column: "12", Same: true, Act: func(w World, _, _ string) { w.SlowWrites(29 * time.Second) }},
 	{Name: "a person removes our annotation", Column: "11", Same: true, Act: edit(func(n *kamino.Node) bool {
 		mark, err := n.Mark()
 		if err != nil || mark == nil {

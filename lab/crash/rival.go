@@ -270,6 +270,9 @@ func (w *World) CutAPI(d time.Duration) {
 	w.apiAway = w.clock.Now().Add(d)
 }
 
+// SlowWrites implements worlds.World.
+func (w *World) SlowWrites(d time.Duration) { w.slowWrites.Store(int64(d)) }
+
 const personsImage = "Canonical:ubuntu-24_04-lts:server:latest"
 
 // SetImage implements worlds.World.
@@ -526,6 +529,7 @@ func (w *World) After(d time.Duration, do func()) { w.clock.virtual.AfterFunc(d,
 // and who stands there without a kubelet boots.
 func (w *World) mend() {
 	w.budgetAllows(1)
+	w.SlowWrites(0)
 	w.allowed()
 	w.unforge()
 	w.reconcile()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -95,6 +96,8 @@ type World struct {
 	nexts      []string // what the next machine booted from, one after the other
 	chosen     []string // what nexts must be in the end; nil for anything
 	trouble    error    // of the harness itself
+
+	slowWrites atomic.Int64 // how long each write of Kubernetes takes
 
 	changes sync.Mutex
 	pending []string // instances that changed
@@ -195,6 +198,9 @@ func (w *World) handle(p *Process, c *Call, r *http.Request) *reply {
 	}
 	if p.slow > 1 {
 		w.clock.sleep(time.Duration(p.slow) * callTime)
+	}
+	if d := time.Duration(w.slowWrites.Load()); d > 0 && c.Side == Kubernetes && c.Write {
+		w.clock.sleep(d)
 	}
 	if kind == worlds.KillBefore {
 		p.kill()
