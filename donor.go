@@ -174,7 +174,19 @@ func (r *Run) lookMissing(ctx context.Context, id InstanceID) (Next, error) {
 	case r.donor.node.Ready && r.donor.node.runsOn(id):
 		return wait("the donor's instance, which is not found although its node is Ready"), nil
 	}
+	if r.wasHeld() {
+		r.doubtAll(InRelease, []Doubt{r.engine.holder().Lost(pool, id)})
+	}
 	return done("the donor is gone: its instance was deleted"), nil
+}
+
+// wasHeld says whether the donor was taken out of service, as its node or a lease of the run tells.
+func (r *Run) wasHeld() bool {
+	if !r.mayRelease() {
+		return false
+	}
+	mark, err := r.donor.node.Mark()
+	return err == nil && mark != nil && mark.Held || r.held.before.Held || r.held.lease != nil && r.held.lease.Record.Held
 }
 
 // missing is an instance that was neither found nor listed.
@@ -242,6 +254,9 @@ type Holder interface {
 	// Release begins to put an instance back in service and, once that is done, undoes what Hold
 	// did to the pool. ErrInProgress: it does not run, so that it would be replaced.
 	Release(context.Context, Pool, InstanceID) error
+	// Lost tells what a pool may lack after an instance is gone that was held, and what to type. It
+	// makes no call: whether others have changed the pool's capacity since, nobody can know.
+	Lost(Pool, InstanceID) Doubt
 }
 
 // holder is the provider as one that holds instances; nil where no pool replaces what is off.

@@ -169,9 +169,10 @@ const (
 	CodeSuspended = "suspended"
 	CodeWarmPool  = "warm-pool"
 	CodeRepairs   = "automatic-repairs"
+	CodeNoImage   = "no-image" // the image that the pool's next instance boots from does not exist
 )
 
-var notOfGoingBack = []string{CodeShared, CodeRefresh, CodeSuspended, CodeWarmPool, CodeRepairs}
+var notOfGoingBack = []string{CodeShared, CodeRefresh, CodeSuspended, CodeWarmPool, CodeRepairs, CodeNoImage}
 
 // RefusedError lists every refusal that applies, not only the first. Nothing
 // was changed anywhere.

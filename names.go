@@ -139,6 +139,7 @@ const (
 	// A canary's, of which the agent reads those of its own instance.
 	TagCanary  = "kamino-canary"  // name of the image version that it is to prove
 	TagPool    = "kamino-pool"    // name of the pool that it is of
+	TagPoolUID = "kamino-pool-id" // Pool.UID of the pool that a snapshot or a version was made of
 	TagExpires = "kamino-expires" // RFC 3339: when anybody may remove it
 	TagNonce   = "kamino-nonce"   // what the agent's report repeats
 )

@@ -76,6 +76,19 @@ type Machine struct {
 	Plan         string `json:"plan,omitempty"`         // publisher/product/name of what was bought with its image; "" for nothing
 }
 
+// Unlike tells why an image for this machine may not boot on those that boot an image for
+// another; "" where nothing is known to differ.
+func (m Machine) Unlike(other Machine) string {
+	for _, part := range []struct{ name, own, others string }{
+		{"architecture", m.Architecture, other.Architecture}, {"generation", m.Generation, other.Generation},
+	} {
+		if part.own != "" && part.others != "" && part.own != part.others {
+			return fmt.Sprintf("its %s is %s, and that of the pool's present image %s", part.name, part.own, part.others)
+		}
+	}
+	return ""
+}
+
 // Model is a pool's recipe, as far as Kamino has to know it.
 type Model struct {
 	Image      string      `json:"image"` // ID of version or definition, or publisher:offer:sku:version
@@ -101,6 +114,9 @@ type Pool struct {
 	Gallery  string `json:"gallery"` // name of the gallery of its images
 	Capacity int    `json:"capacity"`
 	Model    Model  `json:"model"`
+	// UID is given to no other pool, also not to a later one of the same name; "" where the
+	// provider has none.
+	UID string `json:"uid,omitempty"`
 	// Revision makes the next write conditional on nobody having changed the
 	// pool since this read.
 	Revision string `json:"revision"`
@@ -142,6 +158,21 @@ const (
 	// itself. It is only found: Promote makes it.
 	Parameter Kind = "parameter"
 )
+
+// MadeOfFormer says whether tags are those of an artifact that Kamino made of an earlier pool of
+// this pool's name. What another program tagged, or the original, names no pool and counts as
+// this one's.
+func (p Pool) MadeOfFormer(tags map[string]string) bool {
+	return p.UID != "" && tags[TagRun] != "" && tags[TagPoolUID] != p.UID
+}
+
+// Identify adds the pool's UID to the tags of what is made of it.
+func (p Pool) Identify(tags map[string]string) map[string]string {
+	if p.UID == "" {
+		return tags
+	}
+	return Artifact{Tags: tags}.with(TagPoolUID, p.UID).Tags
+}
 
 // settled says whether an instance that is seen for the first time has a node that is not Ready and
 // is older than the budget: it may have been Ready in time, before anybody watched.
@@ -213,6 +244,10 @@ type Artifact struct {
 
 	Machine // that it fits: of a definition, and of the donor when definition or snapshot is created
 
+	// OfFormer: Kamino made it of an earlier pool that had this pool's name, such as that of a
+	// former cluster. It is somebody else's.
+	OfFormer bool `json:"ofFormerPool,omitempty"`
+
 	// Of a version in a list.
 	Use
 	Excluded bool `json:"excluded"` // not offered as latest
@@ -238,7 +273,9 @@ type Target struct {
 	// Seen, where set, is the version as it was read: it is offered, where it is withheld. Nil:
 	// only the pool's recipe counts.
 	Seen *Artifact
-	// Former, where set, is a Model.Saved to be written back instead.
+	// Former, where set, is a Model.Saved. Its image comes back in the pool's present recipe, with
+	// what a promotion removed of that. What belongs to another pool now is not written, and what
+	// people have changed since stays.
 	Former json.RawMessage
 	// Secrets go with Former: what the provider never gives back.
 	Secrets Secrets

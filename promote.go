@@ -185,7 +185,7 @@ func (r *Run) takeBack(o overview, why Bad) (next Next, ok bool) {
 func (o overview) fallback() *Artifact {
 	now := o.next()
 	for i, v := range o.versions {
-		if now != nil && CompareVersions(v.Name, now.Name) < 0 && v.standsIn(o.pool) {
+		if now != nil && CompareVersions(v.Name, now.Name) < 0 && v.standsIn(o.pool) && v.Unlike(now.Machine) == "" {
 			return &o.versions[i]
 		}
 	}

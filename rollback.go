@@ -124,16 +124,16 @@ func (t target) spec() Target {
 	return Target{Former: t.saved.Saved, Secrets: t.secrets}
 }
 
-// defaultTarget is the newest good version older than the one in the model that no person excluded,
-// else the model before the first prototype. It is empty when the model refers
-// to no version.
+// defaultTarget is the newest good version older than the one in the model that no person
+// excluded and that is for the same machines, else the model before the first prototype. It is
+// empty when the model refers to no version.
 func (o overview) defaultTarget() target {
 	now := o.next()
 	if now == nil {
 		return target{}
 	}
 	former := first(o.versions, func(v Artifact) bool {
-		return CompareVersions(v.Name, now.Name) < 0 && v.good() && v.Ready && !v.unused() && (!v.Excluded || v.hidden()) && !(v.untried() && !v.hidden())
+		return CompareVersions(v.Name, now.Name) < 0 && !v.OfFormer && v.Unlike(now.Machine) == "" && v.good() && v.Ready && !v.unused() && (!v.Excluded || v.hidden()) && !(v.untried() && !v.hidden())
 	})
 	if former != nil {
 		return target{version: former}
@@ -187,7 +187,7 @@ func (o overview) findTarget(to string) (target, error) {
 func (o overview) targetsHint(but ...string) string {
 	var names []string
 	for _, v := range o.versions {
-		if v.whole() && v.Ready && !slices.Contains(but, v.Name) {
+		if v.whole() && v.Ready && !v.OfFormer && !slices.Contains(but, v.Name) {
 			names = append(names, v.Name)
 		}
 	}

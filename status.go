@@ -109,6 +109,8 @@ type VersionStatus struct {
 	// Outnumbered is a version of an earlier day whose name counts as later: a
 	// program that knows no YYYY.MM.DDNN made this one.
 	Outnumbered string `json:"outnumberedBy,omitempty"`
+	// OfFormer: it was made of an earlier pool of this pool's name.
+	OfFormer bool `json:"ofFormerPool,omitempty"`
 	// Unaccepted: the bootstrap of the model, which somebody else writes, was not accepted for it.
 	Unaccepted bool `json:"bootstrapUnaccepted,omitempty"`
 	InModel    bool `json:"inModel"`
@@ -172,6 +174,7 @@ func (o overview) status(now time.Time, signals []Signal) PoolStatus {
 		if by := v.outnumbered(o.versions); by != nil {
 			status.Outnumbered = by.Name
 		}
+		status.OfFormer = v.OfFormer
 		s.Versions = append(s.Versions, status)
 	}
 	s.Pinned, s.Models, s.Strayed, s.Owner, s.RollbackTarget = o.pin(), o.models(), o.strayed(), o.pool.Owner, o.defaultTarget().name()

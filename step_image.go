@@ -344,7 +344,7 @@ func Prunable(newestFirst []Artifact, keep, apart int, ledger Ledger) []Artifact
 	for _, v := range newestFirst {
 		recent := false
 		switch {
-		case !v.whole(), v.foreign():
+		case !v.whole(), v.foreign(), v.OfFormer:
 		case !v.good():
 			recent = withdrawn < apart
 			withdrawn++

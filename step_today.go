@@ -145,6 +145,9 @@ func (r *Run) settled(name, what string) Next {
 }
 
 func (r *Run) todaysVersion(ctx context.Context, v Artifact) (Next, error) {
+	if v.OfFormer {
+		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s exists and was made of an earlier pool of this name", v.Name), hintAgain)}
+	}
 	if !v.Ours() {
 		return Next{}, inTheWay{WithHint(fmt.Errorf("version %s exists and was not made by kamino (no tag %s)", v.Name, TagBuiltFrom), hintAgain)}
 	}
@@ -404,6 +407,8 @@ func (r *Run) lookReuse(ctx context.Context) (Next, error) {
 	s := found[0]
 	why := r.reusable(s)
 	switch {
+	case s.OfFormer:
+		return Next{}, inTheWay{WithHint(fmt.Errorf("snapshot %s was made of an earlier pool of this name", name), "delete or rename it, then run again")}
 	case !s.Ours():
 		return Next{}, inTheWay{WithHint(fmt.Errorf("snapshot %s exists and was not made by kamino (no tag %s)", name, TagBuiltFrom),
 			"delete or rename it, then run again")}

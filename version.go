@@ -131,9 +131,9 @@ const (
 	proofFailed  = "failed" // withdrawn for how its nodes did
 )
 
-// Ours says whether Kamino, of any version and the original included, made it.
+// Ours says whether Kamino, of any version and the original included, made it of this pool.
 func (a Artifact) Ours() bool {
-	return a.Tags[TagRun] != "" || a.Tags[TagBuiltFrom] != ""
+	return !a.OfFormer && (a.Tags[TagRun] != "" || a.Tags[TagBuiltFrom] != "")
 }
 
 // foreign says whether a version is somebody else's, and kept from pools: it stands in no one's
@@ -155,7 +155,7 @@ func (a Artifact) good() bool { return a.whole() && a.Tags[TagBad] == "" }
 // standsIn says whether a version can take the place of one that is withdrawn, though nobody names
 // it.
 func (a Artifact) standsIn(pool Pool) bool {
-	return a.good() && a.Ready && !a.unused() && (!a.Excluded || a.hidden()) && a.Tags[TagReceipt] != "" && !a.untried() && !(a.unaccepted() && pool.Owner != nil)
+	return !a.OfFormer && a.good() && a.Ready && !a.unused() && (!a.Excluded || a.hidden()) && a.Tags[TagReceipt] != "" && !a.untried() && !(a.unaccepted() && pool.Owner != nil)
 }
 
 // Withheld says whether a version is kept from pools that refer to its definition: by its state, or
@@ -208,7 +208,7 @@ func (a Artifact) unaccepted() bool { return a.hidden() && a.Tags[TagBootstrap] 
 // a person's word: it is offered already, has passed, or was made where nobody wanted a proof.
 func (a Artifact) mayPromote(p Proving) bool {
 	switch {
-	case !a.good():
+	case !a.good(), a.OfFormer:
 		return false
 	case !a.hidden():
 		return !a.Excluded && !a.untried()
@@ -242,12 +242,12 @@ func first(versions []Artifact, fits func(Artifact) bool) *Artifact {
 // newestImage is the newest version that was ever finished. One that was rolled
 // back counts: what it was made of is not worth making again.
 func newestImage(newestFirst []Artifact) *Artifact {
-	return first(newestFirst, func(v Artifact) bool { return v.whole() && !v.foreign() })
+	return first(newestFirst, func(v Artifact) bool { return v.whole() && !v.foreign() && !v.OfFormer })
 }
 
 // newestGood is the newest version that could be promoted; nil when there is none.
 func newestGood(newestFirst []Artifact) *Artifact {
-	return first(newestFirst, func(v Artifact) bool { return v.good() && !v.foreign() })
+	return first(newestFirst, func(v Artifact) bool { return v.good() && !v.foreign() && !v.OfFormer })
 }
 
 // latest is the version that a model naming the definition would get.
@@ -308,7 +308,7 @@ func (o overview) distrusted(t target) []Artifact {
 	for _, v := range o.versions {
 		unmarked := slices.Contains(o.lease.Ledger.RolledBack, v.Name)
 		shown := t.points && v.State == Succeeded && !v.Excluded
-		if (v.good() || unmarked || shown) && !v.foreign() && t.before(v.Name) {
+		if (v.good() && !v.OfFormer || unmarked || shown) && !v.foreign() && t.before(v.Name) {
 			out = append(out, v)
 		}
 	}

@@ -41,6 +41,9 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 	if donor.Encryption != "" { // no dry run asks for it
 		doubts = append(doubts, kamino.Doubt{Found: fmt.Sprintf("whether these credentials have kms:CreateGrant for key %s of the donor's root: without it the donor does not start again; AWS's own key aws/ebs needs no such right", donor.Encryption)})
 	}
+	if platform := text(in.PlatformDetails); platform != "" && platform != "Linux/UNIX" {
+		doubts = append(doubts, kamino.Doubt{Found: fmt.Sprintf("whether an image of the donor's disk keeps the billing code of %q: it is compared when the image is made, and one that lost it is deleted", platform)})
+	}
 	root := false
 	for _, m := range g.data.BlockDeviceMappings {
 		if m.Ebs == nil || text(m.DeviceName) != text(in.RootDeviceName) {

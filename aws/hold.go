@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -174,6 +175,17 @@ func (p *Provider) Release(ctx context.Context, pool kamino.Pool, id kamino.Inst
 		return translate(err, "put instance %s back in service", text(in.InstanceId))
 	}
 	return p.resume(ctx, g)
+}
+
+// Lost implements kamino.Holder. EnterStandby lowered the desired capacity for the instance, and
+// nothing raises it again. An autoscaler or a person may have changed it since, and a write of it
+// takes no condition: so a person decides.
+func (p *Provider) Lost(pool kamino.Pool, id kamino.InstanceID) kamino.Doubt {
+	return kamino.Doubt{
+		Found: fmt.Sprintf("instance %s is gone: Auto Scaling group %s may lack one instance, as Standby lowered its desired capacity by one; it is %d now",
+			id[strings.LastIndexByte(string(id), '/')+1:], pool.Name, pool.Capacity),
+		Do: fmt.Sprintf("aws autoscaling set-desired-capacity --auto-scaling-group-name %s --desired-capacity %d", pool.Name, pool.Capacity+1),
+	}
 }
 
 // resume lets zones be rebalanced again, if Kamino has suspended that. The tag goes last, and no

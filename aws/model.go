@@ -53,10 +53,8 @@ func (p *Provider) aim(ctx context.Context, pool kamino.Pool, want kamino.Target
 		return now, to, fmt.Errorf("pool %s has no launch template that Kamino could write: %w", pool.Name, kamino.ErrUnsupported)
 	}
 	if want.Former != nil {
-		if err := json.Unmarshal(want.Former, &to); err != nil || to.Template == "" {
-			return now, to, fmt.Errorf("the former recipe of pool %s is not a recipe of this provider", pool.Name)
-		}
-		return now, to, nil
+		to, err = p.restored(ctx, pool, now, want.Former)
+		return now, to, err
 	}
 	if want.Version == "" {
 		return now, to, fmt.Errorf("no image wanted for pool %s", pool.Name)
@@ -77,6 +75,70 @@ func (p *Provider) aim(ctx context.Context, pool kamino.Pool, want kamino.Target
 		to.Image = resolvePrefix + to.Parameter
 	}
 	return now, to, nil
+}
+
+// restored is a pool's present recipe with the image of a saved one. Nothing else of the saved
+// recipe is written: its template and its parameter may belong to another group now, and what
+// people have changed of the template since stays. A template that Kamino moved to its own
+// parameter names an image again if it did so before.
+func (p *Provider) restored(ctx context.Context, pool kamino.Pool, now recipe, saved json.RawMessage) (to recipe, err error) {
+	var former recipe
+	if err := json.Unmarshal(saved, &former); err != nil || former.means() == "" {
+		return to, fmt.Errorf("the saved recipe of pool %s is not a recipe of this provider", pool.Name)
+	}
+	if err := p.canBoot(ctx, pool, former.means(), now.means()); err != nil {
+		return to, err
+	}
+	to = now
+	if now.Parameter == "" || former.Parameter == "" && now.Parameter == p.ParameterName(pool) && now.Named != byLatest {
+		to.Parameter, to.Value, to.Image = "", "", former.means()
+	} else {
+		to.Value = former.means()
+	}
+	to.Version = 0
+	if to.Image == former.Image && to.Template == former.Template {
+		to.Version, err = p.sameVersion(ctx, now, former.Version)
+	}
+	return to, err
+}
+
+// sameVersion is a version of a pool's template if that differs from the present version in its
+// image only; 0 where it does not, or is gone.
+func (p *Provider) sameVersion(ctx context.Context, now recipe, number int64) (int64, error) {
+	present, err := p.version(ctx, now.Template, strconv.FormatInt(now.Version, 10))
+	if err != nil {
+		return 0, err
+	}
+	old, err := p.version(ctx, now.Template, strconv.FormatInt(number, 10))
+	if errors.Is(err, kamino.ErrNotFound) || err == nil && differs(*present.LaunchTemplateData, *old.LaunchTemplateData) != "" {
+		return 0, nil
+	}
+	return number, err
+}
+
+// canBoot returns an error with a hint if an image does not exist, or is for other machines than
+// the image that the pool boots from now.
+func (p *Provider) canBoot(ctx context.Context, pool kamino.Pool, id, now string) error {
+	if id == now {
+		return nil
+	}
+	im, err := p.imageByID(ctx, id)
+	if errors.Is(err, kamino.ErrNotFound) {
+		return kamino.WithHint(fmt.Errorf("roll pool %s back to image %s: %w", pool.Name, id, err), "choose a version with: kamino rollback --pool %s --to VERSION", pool.Name)
+	} else if err != nil {
+		return err
+	}
+	present, err := p.imageByID(ctx, now)
+	if errors.Is(err, kamino.ErrNotFound) {
+		return nil // nothing tells for which machines it was
+	} else if err != nil {
+		return err
+	}
+	if why := versionArtifact(im).Machine.Unlike(versionArtifact(present).Machine); why != "" {
+		return kamino.WithHint(fmt.Errorf("roll pool %s back to image %s: %s: %w", pool.Name, id, why, kamino.ErrUnsupported),
+			"if the pool is to boot from it, change instance type and image in the launch template; else choose a version with: kamino rollback --pool %s --to VERSION", pool.Name)
+	}
+	return nil
 }
 
 // Promote writes the parameter, or makes a version of the template and puts it in effect. Versions
@@ -137,7 +199,7 @@ func (p *Provider) point(ctx context.Context, to recipe) error {
 func (p *Provider) makeVersion(ctx context.Context, from recipe, image string) (int64, error) {
 	source := strconv.FormatInt(from.Version, 10)
 	out, err := p.ec2.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{
-		LaunchTemplateId: &from.Template, SourceVersion: &source, VersionDescription: sdk.String("kamino " + image),
+		LaunchTemplateId: &from.Template, SourceVersion: &source, VersionDescription: sdk.String(madeBy + image),
 		LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: &image}, ClientToken: sdk.String(digest(from.Template, source, image)),
 	})
 	what := "make a version of launch template " + from.Template + " with image " + image

@@ -36,7 +36,8 @@ func sameOffer(have, seen kamino.Artifact) error {
 }
 
 // Withdraw marks a version as withdrawn. Where the pool names a parameter that holds it, the newest
-// older version that is good and has a receipt goes there first; ErrInUse where there is none.
+// older version that is good, has a receipt and is for the same machines goes there first; ErrInUse
+// where there is none.
 func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version string, bad kamino.Bad) error {
 	im, err := p.image(ctx, pool, version)
 	if err != nil {
@@ -48,7 +49,7 @@ func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version strin
 	}
 	var now recipe
 	if len(fresh.Model.Saved) > 0 && json.Unmarshal(fresh.Model.Saved, &now) == nil && now.Parameter != "" && now.Value == text(im.ImageId) {
-		if now.Value, err = p.successor(ctx, fresh, version); err != nil {
+		if now.Value, err = p.successor(ctx, fresh, versionArtifact(im)); err != nil {
 			return err
 		}
 		if _, _, err := p.unchangedPool(ctx, fresh); err != nil { // the parameter takes no condition: the read in its place comes last
@@ -63,17 +64,17 @@ func (p *Provider) Withdraw(ctx context.Context, pool kamino.Pool, version strin
 
 // successor is the image that a pool's parameter gets when a version is withdrawn: never a newer
 // one, which nobody may have chosen yet.
-func (p *Provider) successor(ctx context.Context, pool kamino.Pool, version string) (string, error) {
+func (p *Provider) successor(ctx context.Context, pool kamino.Pool, withdrawn kamino.Artifact) (string, error) {
 	versions, err := p.findVersions(ctx, pool, "")
 	if err != nil {
 		return "", err
 	}
 	for _, v := range versions {
-		if kamino.CompareVersions(v.Name, version) < 0 && v.Ready && !v.Withheld() && v.Tags[kamino.TagReceipt] != "" {
+		if kamino.CompareVersions(v.Name, withdrawn.Name) < 0 && v.Ready && !v.OfFormer && !v.Withheld() && v.Tags[kamino.TagReceipt] != "" && v.Machine.Unlike(withdrawn.Machine) == "" {
 			return v.ID, nil
 		}
 	}
-	return "", fmt.Errorf("no version before %s can take its place in the parameter of pool %s: %w", version, pool.Name, kamino.ErrInUse)
+	return "", fmt.Errorf("no version before %s can take its place in the parameter of pool %s: %w", withdrawn.Name, pool.Name, kamino.ErrInUse)
 }
 
 // SetTags writes the tags of a version.

@@ -45,6 +45,9 @@ type recipe struct {
 	WarmPool     bool `json:"warmPool,omitempty"`
 }
 
+// madeBy begins the description of a version of a template that Kamino made.
+const madeBy = "kamino "
+
 // noPointer says why a group's template cannot come to name a parameter.
 func (r recipe) noPointer() string {
 	switch {
@@ -71,6 +74,7 @@ type group struct {
 	recipe recipe
 	data   *types.ResponseLaunchTemplateData
 	stamp  string // Pool.Stamp
+	made   bool   // the version of the template is one that Kamino made
 }
 
 // Pool reads a group and what it launches from.
@@ -96,11 +100,21 @@ func (p *Provider) pool(id kamino.PoolID, g group) (kamino.Pool, error) {
 	}
 	return kamino.Pool{
 		NoPointer: g.recipe.noPointer(),
-		ID:        id, Name: id.Name(), Group: clusterOf(g.Tags), Location: p.region, Capacity: int(sdk.ToInt32(g.DesiredCapacity)),
+		ID:        id, Name: id.Name(), Group: clusterOf(g.Tags), Location: p.region, UID: g.uid(), Capacity: int(sdk.ToInt32(g.DesiredCapacity)),
 		Model:    kamino.Model{Image: g.recipe.means(), Saved: saved},
 		Revision: digest(string(saved), sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize), sdk.ToInt32(g.MaxSize)),
 		Stamp:    g.stamp,
 	}, nil
+}
+
+// uid is that of the group's ARN,
+// arn:PARTITION:autoscaling:REGION:ACCOUNT:autoScalingGroup:UID:autoScalingGroupName/NAME
+// (https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2autoscaling.html).
+func (g group) uid() string {
+	if parts := strings.SplitN(text(g.AutoScalingGroupARN), ":", 8); len(parts) == 8 {
+		return parts[6]
+	}
+	return ""
 }
 
 // unchangedPool reads a pool's group afresh; ErrConflict where it is not as it was seen.
@@ -171,7 +185,7 @@ func (p *Provider) read(ctx context.Context, id kamino.PoolID) (group, error) {
 	if err != nil {
 		return group{}, err
 	}
-	out.data = version.LaunchTemplateData
+	out.data, out.made = version.LaunchTemplateData, strings.HasPrefix(text(version.VersionDescription), madeBy)
 	out.recipe.Version, out.recipe.Image = sdk.ToInt64(version.VersionNumber), text(out.data.ImageId)
 	if name, ok := strings.CutPrefix(out.recipe.Image, resolvePrefix); ok {
 		out.recipe.Parameter = name

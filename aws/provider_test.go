@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
 	"kamino.dev/kamino"
 	"kamino.dev/kamino/aws"
 	"kamino.dev/kamino/aws/emulator"
@@ -147,7 +149,8 @@ func (c *cloud) hold() {
 
 // world is the cloud as the contract wants it.
 func (c *cloud) world() providertest.World {
-	return providertest.World{Provider: c.Provider, Donor: c.donor(), Pass: c.clock.Advance, Replaces: true}
+	return providertest.World{Provider: c.Provider, Donor: c.donor(), Pass: c.clock.Advance, Replaces: true,
+		Edit: func() { c.edit(&types.RequestLaunchTemplateData{SecurityGroupIds: []string{"sg-hardened"}}) }, Recipe: c.recipe}
 }
 
 // TestContract runs the contract against AWS's SDK in front and the emulator behind, by template

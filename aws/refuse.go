@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,18 +15,31 @@ import (
 	"kamino.dev/kamino"
 )
 
-// owners write a group's recipe back. Their tags are from the documentation of EKS, and from the
-// sources of Cluster API's provider for AWS (api/v1beta2/tags.go) and of kOps. Those with pointer
-// set leave a template alone that names a parameter of ours.
-var owners = []struct {
+// owner is a program that writes a group's recipe.
+type owner struct {
 	tag, name, do string
-	pointer       bool
-}{
-	{"eks:nodegroup-name", "an EKS managed node group", "update the node group with eksctl or the EKS API; Kamino is for self-managed groups", false},
-	{"sigs.k8s.io/cluster-api-provider-aws/cluster/", "Cluster API", "set the image in the AWSMachinePool", false},
-	{"kops.k8s.io/instancegroup", "kOps", "set the instance group's image to ssm:PARAMETER, or to the image that was made", true},
-	{"aws:cloudformation:stack-name", "CloudFormation", "set ImageId of the stack's launch template to resolve:ssm:NAME", true},
+	// pointer: it leaves a template alone that names a parameter of ours.
+	pointer bool
+	// image: an image may be made of one of the group's nodes, for a person to name in the
+	// owner's own document.
+	image bool
 }
+
+// owners write a group's recipe back. Their tags are from the documentation of EKS, and from the
+// sources of Cluster API's provider for AWS (api/v1beta2/tags.go) and of kOps. kOps resolves ssm:
+// on the operator's machine, writes the AMI ID into the template, and its groups launch $Latest
+// (https://github.com/kubernetes/kops, upup/pkg/fi/cloudup/awsup/aws_cloud.go, resolveImage).
+var owners = []owner{
+	{tag: "eks:nodegroup-name", name: "an EKS managed node group", do: "update the node group with eksctl or the EKS API; Kamino is for self-managed groups"},
+	{tag: "sigs.k8s.io/cluster-api-provider-aws/cluster/", name: "Cluster API", do: makeImage + "set spec.awsLaunchTemplate.ami.id of the AWSMachinePool to the AMI ID", image: true},
+	{tag: "kops.k8s.io/instancegroup", name: "kOps", do: makeImage + "set spec.image of the instance group to the AMI ID, then: kops update cluster --yes", image: true},
+	{tag: "aws:cloudformation:stack-name", name: "CloudFormation, which eksctl uses too", pointer: true, image: true,
+		do: "make a parameter that holds the present AMI: aws ssm put-parameter --type String --data-type aws:ec2:image --name NAME --value AMI; " +
+			"then set ImageId of the stack's launch template to resolve:ssm:NAME; or " + makeImage + "set ImageId to the AMI ID"},
+}
+
+// makeImage begins what to do where Kamino may write no recipe.
+const makeImage = "make an image with: kamino update --target-node NODE --image-only; then "
 
 // refusePool tells what speaks against a group, and whether something is being done to it.
 func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusal, updating bool, err error) {
@@ -36,16 +50,24 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 		add("launch-configuration", "LaunchConfigurationName", text(g.LaunchConfigurationName), "the group launches from a launch configuration, which cannot be changed",
 			"give the group a launch template")
 	}
+	owned := false
 	for _, t := range g.Tags {
 		for _, o := range owners {
-			if strings.HasPrefix(text(t.Key), o.tag) && (!o.pointer || g.recipe.Parameter == "") {
-				add("owner", "Tags", text(t.Key), "the group is managed by "+o.name+", which writes its recipe back", o.do)
+			if !strings.HasPrefix(text(t.Key), o.tag) || o.pointer && g.recipe.Parameter != "" {
+				continue
+			}
+			add("owner", "Tags", text(t.Key), "the group is managed by "+o.name+", which writes its recipe back", o.do)
+			if owned = true; o.image {
+				out[len(out)-1].Allow = allowImageOnly
 			}
 		}
 	}
 	if g.recipe.Named == byLatest && g.recipe.Parameter == "" {
 		add("latest", "LaunchTemplate.Version", byLatest, "the group launches the latest version of its template, so that creating a version promotes it already",
-			"set the group's template version to $Default or a number, or the template's ImageId to resolve:ssm:NAME")
+			map[bool]string{true: makeImage + "set its AMI ID where the owner has the image",
+				false: "set the group's template version to $Default or a number; or make a parameter that holds the present AMI (aws ssm put-parameter --type String --data-type aws:ec2:image --name NAME --value AMI) " +
+					"and set the template's ImageId to resolve:ssm:NAME; or " + makeImage + "set its AMI ID in the template"}[owned])
+		out[len(out)-1].Allow = allowImageOnly
 	}
 	if field := ownImage(g.MixedInstancesPolicy); field != "" {
 		add("override", "MixedInstancesPolicy", field, "an override has an image or a template of its own, which goes before the group's", "remove "+field+" from the overrides")
@@ -56,6 +78,11 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 	if suspends(g.AutoScalingGroup, launch) {
 		add(kamino.CodeSuspended, "SuspendedProcesses", launch, "the group launches nothing, and takes no instance back from Standby", resumeLaunch(text(g.AutoScalingGroupName)))
 	}
+	missing, err := p.refuseMissing(ctx, g)
+	if err != nil {
+		return nil, false, err
+	}
+	out = append(out, missing...)
 	shared, err := p.refuseShared(ctx, g)
 	if err != nil {
 		return nil, false, err
@@ -66,6 +93,41 @@ func (p *Provider) refusePool(ctx context.Context, g group) (out []kamino.Refusa
 		add(kamino.CodeRefresh, "InstanceRefreshes", refreshing, "an instance refresh replaces the group's instances at the moment", "wait until it has ended, or cancel it")
 	}
 	return out, text(g.Status) != "", err
+}
+
+// allowImageOnly is the option that lifts a refusal about what Kamino may write of a recipe: it
+// makes an image, and writes none.
+const allowImageOnly = "image-only"
+
+// refuseMissing refuses a group whose next instance has no image: somebody deregistered it, such
+// as a program that deletes unused images and does not read parameters.
+func (p *Provider) refuseMissing(ctx context.Context, g group) ([]kamino.Refusal, error) {
+	id := g.recipe.means()
+	if !strings.HasPrefix(id, "ami-") {
+		return nil, nil
+	}
+	if wide(ctx) { // the list of all images is read once in such a look, and no image by itself that is nobody's
+		if g.recipe.Parameter == "" && !g.made {
+			return nil, nil
+		}
+		all, err := once(ctx, "images", func() (map[string][]types.Image, error) { return p.listImages(ctx, imagePrefix+"*") })
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(all[text(g.AutoScalingGroupName)], func(im types.Image) bool { return text(im.ImageId) == id }) {
+			return nil, nil
+		}
+	}
+	_, err := recentFor(p.known, sharedAge, p.config.Clock.Now(), "image "+id, func() (types.Image, error) { return p.imageByID(ctx, id) })
+	if !errors.Is(err, kamino.ErrNotFound) {
+		return nil, err
+	}
+	field, name := "ImageId", text(g.AutoScalingGroupName)
+	if g.recipe.Parameter != "" {
+		field = "parameter " + g.recipe.Parameter
+	}
+	return []kamino.Refusal{{Code: kamino.CodeNoImage, Field: field, Value: id, Why: err.Error() + ": the group can launch no instance",
+		Do: "choose a version that kamino status shows, or the image from before Kamino: kamino rollback --pool " + name + " --to VERSION, or --to original; without Kamino " + g.byHand()}}, nil
 }
 
 // ownImage names what an override has that goes before the group's template.

@@ -35,7 +35,8 @@ func TestRefusePool(t *testing.T) {
 		{"EKS, with a parameter", emulator.Group{Tags: map[string]string{"eks:nodegroup-name": "ng"}, Parameter: "/p"}, "owner"},
 		{"Cluster API", emulator.Group{Tags: map[string]string{"sigs.k8s.io/cluster-api-provider-aws/cluster/c": "owned"}}, "owner"},
 		{"kOps", emulator.Group{Tags: map[string]string{"kops.k8s.io/instancegroup": "nodes"}}, "owner"},
-		{"kOps, with a parameter", emulator.Group{Tags: map[string]string{"kops.k8s.io/instancegroup": "nodes"}, Parameter: "/p"}, ""},
+		{"kOps, with a parameter", emulator.Group{Tags: map[string]string{"kops.k8s.io/instancegroup": "nodes"}, Parameter: "/p"}, "owner"}, // kOps writes an AMI ID at its next update
+		{"kOps, as it is made", emulator.Group{Tags: map[string]string{"kops.k8s.io/instancegroup": "nodes"}, Version: "$Latest"}, "owner latest"},
 		{"CloudFormation", emulator.Group{Tags: map[string]string{"aws:cloudformation:stack-name": "s"}}, "owner"},
 		{"CloudFormation, with a parameter", emulator.Group{Tags: map[string]string{"aws:cloudformation:stack-name": "s"}, Parameter: "/p"}, ""},
 		{"latest", emulator.Group{Version: "$Latest"}, "latest"},
@@ -64,6 +65,37 @@ func TestRefusePool(t *testing.T) {
 				t.Errorf("wrote %v", wrote)
 			}
 		})
+	}
+}
+
+// TestImageOnlyForOwnedPools: where another program writes the recipe, an image may be made without
+// writing it, and each refusal says so. No advice names what the owner cannot do.
+func TestImageOnlyForOwnedPools(t *testing.T) {
+	for name, tt := range map[string]struct {
+		group emulator.Group
+		want  string // in what to do
+	}{
+		"kOps":           {emulator.Group{Tags: map[string]string{"kops.k8s.io/instancegroup": "nodes"}, Version: "$Latest"}, "kops update cluster --yes"},
+		"Cluster API":    {emulator.Group{Tags: map[string]string{"sigs.k8s.io/cluster-api-provider-aws/cluster/c": "owned"}, Version: "$Latest"}, "AWSMachinePool"},
+		"CloudFormation": {emulator.Group{Tags: map[string]string{"aws:cloudformation:stack-name": "s"}}, "aws ssm put-parameter --type String --data-type aws:ec2:image --name NAME --value AMI"},
+		"latest":         {emulator.Group{Version: "$Latest"}, "aws ssm put-parameter --type String --data-type aws:ec2:image --name NAME --value AMI"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := begin(t, setting{group: tt.group})
+			refusals, do := c.pool().Refusals, ""
+			for _, r := range refusals {
+				if do += r.Do + "\n"; r.Allow != "image-only" || !strings.Contains(r.Do, "kamino update --target-node NODE --image-only") {
+					t.Errorf("%s: --image-only does not lift it, or nothing says so: %s", r.Code, r.Do)
+				}
+			}
+			if len(refusals) == 0 || !strings.Contains(do, tt.want) || name == "kOps" && strings.Contains(do, "ssm:") {
+				t.Errorf("what to do: %s", do)
+			}
+		})
+	}
+	managed := begin(t, setting{group: emulator.Group{Tags: map[string]string{"eks:nodegroup-name": "ng"}}})
+	if r := managed.pool().Refusals[0]; r.Allow != "" {
+		t.Errorf("a managed node group is not Kamino's to take a donor from: %+v", r)
 	}
 }
 

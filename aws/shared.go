@@ -66,7 +66,7 @@ func (p *Provider) refuseShared(ctx context.Context, g group) (out []kamino.Refu
 			if parameter || template && same || name == "" || name == own && !same {
 				continue
 			}
-			if parameter, err = p.names(ctx, s, named, name); err != nil {
+			if parameter, err = p.names(ctx, s, named, text(g.AutoScalingGroupARN), name); err != nil {
 				return nil, err
 			}
 			if parameter {
@@ -88,8 +88,9 @@ func (g group) byHand() string {
 	return "go back to an older image with: aws ssm put-parameter --overwrite --name " + g.recipe.Parameter + " --data-type aws:ec2:image --value AMI"
 }
 
-// names says whether a version of a template names a parameter. A template that is gone names none.
-func (p *Provider) names(ctx context.Context, s *scaling.LaunchTemplateSpecification, named, parameter string) (bool, error) {
+// names says whether a version of a template names a parameter, by its name or by its ARN in the
+// account and Region of a group. A template that is gone names none.
+func (p *Provider) names(ctx context.Context, s *scaling.LaunchTemplateSpecification, named, group, parameter string) (bool, error) {
 	template := text(s.LaunchTemplateId)
 	if template == "" {
 		return false, nil
@@ -108,7 +109,24 @@ func (p *Provider) names(ctx context.Context, s *scaling.LaunchTemplateSpecifica
 	} else if err != nil {
 		return false, err
 	}
-	return text(v.LaunchTemplateData.ImageId) == resolvePrefix+parameter, nil
+	other, ok := strings.CutPrefix(text(v.LaunchTemplateData.ImageId), resolvePrefix)
+	return ok && sameParameter(other, parameter, group), nil
+}
+
+// sameParameter says whether two names are of one parameter:
+// arn:PARTITION:ssm:REGION:ACCOUNT:parameter/a/b is that of /a/b, and /a that of a
+// (https://docs.aws.amazon.com/service-authorization/latest/reference/list_awssystemsmanager.html).
+// One with a version or a label is none that a promotion writes.
+func sameParameter(a, b, group string) bool {
+	own := strings.Split(group, ":")
+	plain := func(name string) string {
+		parts := strings.SplitN(name, ":", 6)
+		if parts[0] == "arn" && len(parts) == 6 && len(own) > 5 && parts[3] == own[3] && parts[4] == own[4] {
+			name = strings.TrimPrefix(parts[5], "parameter")
+		}
+		return strings.TrimPrefix(name, "/")
+	}
+	return plain(a) == plain(b)
 }
 
 // launchedBy is another group of the Region whose next instance would launch from an image; "" for

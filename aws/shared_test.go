@@ -39,6 +39,26 @@ func TestRefuseSharedParameter(t *testing.T) {
 	}
 }
 
+// TestSharedByARN: a parameter has two names. The ARN in this account and Region is one of them.
+func TestSharedByARN(t *testing.T) {
+	for _, tt := range []struct{ name, blue, green, want string }{
+		{"the same", "/golden/ami", "arn:aws:ssm:eu-central-1:123456789012:parameter/golden/ami", "shared ImageId"},
+		{"without a slash", "golden", "arn:aws:ssm:eu-central-1:123456789012:parameter/golden", "shared ImageId"},
+		{"another name", "/golden/ami", "arn:aws:ssm:eu-central-1:123456789012:parameter/golden/other", ""},
+		{"another account's", "/golden/ami", "arn:aws:ssm:eu-central-1:210987654321:parameter/golden/ami", ""},
+		{"another Region's", "/golden/ami", "arn:aws:ssm:eu-west-1:123456789012:parameter/golden/ami", ""},
+		{"one version of it", "/golden/ami", "arn:aws:ssm:eu-central-1:123456789012:parameter/golden/ami:1", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := begin(t, setting{group: emulator.Group{Parameter: tt.blue}})
+			c.server.Seed(emulator.Group{Name: "green", Count: 1, Min: 1, Image: "resolve:ssm:" + tt.green})
+			if got := fields(c.pool().Refusals); got != tt.want {
+				t.Errorf("refused for %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 // TestRefuseSharedTemplate: the default version of a template is that of all groups that name it.
 func TestRefuseSharedTemplate(t *testing.T) {
 	for _, tt := range []struct{ name, blue, green, want string }{

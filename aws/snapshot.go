@@ -26,7 +26,8 @@ type machine struct {
 	Type         string `json:"v"` // of the volume
 	IOPS         int32  `json:"i,omitempty"`
 	Throughput   int32  `json:"h,omitempty"`
-	Platform     string `json:"p"`
+	Platform     string `json:"p"`           // PlatformDetails, and
+	Usage        string `json:"u,omitempty"` // UsageOperation: what is billed besides the machine
 	Boot         string `json:"b,omitempty"`
 	TPM          string `json:"t,omitempty"`
 	IMDS         string `json:"m,omitempty"`
@@ -72,7 +73,7 @@ func (p *Provider) createSnapshot(ctx context.Context, pool kamino.Pool, a kamin
 	if err != nil {
 		return err
 	}
-	own := map[string]string{kamino.TagPool: pool.Name, tagSnapshot: a.Name, tagMachine: string(raw)}
+	own := pool.Identify(map[string]string{kamino.TagPool: pool.Name, tagSnapshot: a.Name, tagMachine: string(raw)})
 	out, err := p.ec2.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: &a.Source, Description: description(a.Name),
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSnapshot, Tags: tagsIn(g.ownTags(a.Tags, own))}}})
 	if err != nil {
@@ -93,7 +94,7 @@ func (p *Provider) machineOf(ctx context.Context, volume string) (machine, error
 		}
 	}
 	in := known.instance
-	m := machine{Architecture: string(in.Architecture), Root: text(in.RootDeviceName), Type: string(known.disk.VolumeType), Platform: text(in.PlatformDetails),
+	m := machine{Architecture: string(in.Architecture), Root: text(in.RootDeviceName), Type: string(known.disk.VolumeType), Platform: text(in.PlatformDetails), Usage: text(in.UsageOperation),
 		Boot: string(in.BootMode), TPM: text(in.TpmSupport), NoENA: !sdk.ToBool(in.EnaSupport), SRIOV: text(in.SriovNetSupport)}
 	m.IOPS, m.Throughput = performance(known.disk)
 	source, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{text(in.ImageId)}})
@@ -196,12 +197,12 @@ func (p *Provider) snapshotsOfPool(ctx context.Context, pool kamino.Pool, name s
 	return snapshotsNamed(all, pool, name), err
 }
 
-// snapshotsNamed are those of a pool, and of a name where there is one. A group may be called b*,
-// and * and ? in a filter stand for anything
+// snapshotsNamed are those of a pool, and of no earlier one of its name, and of a name where
+// there is one. A group may be called b*, and * and ? in a filter stand for anything
 // (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html).
 func snapshotsNamed(all []types.Snapshot, pool kamino.Pool, name string) []types.Snapshot {
 	return slices.DeleteFunc(slices.Clone(all), func(s types.Snapshot) bool {
-		return tagOf(s.Tags, kamino.TagPool) != pool.Name || name != "" && tagOf(s.Tags, tagSnapshot) != name
+		return tagOf(s.Tags, kamino.TagPool) != pool.Name || pool.MadeOfFormer(tagsOut(s.Tags)) || name != "" && tagOf(s.Tags, tagSnapshot) != name
 	})
 }
 

@@ -74,6 +74,22 @@ func (p *Provider) image(ctx context.Context, pool kamino.Pool, version string) 
 	return found[0], nil
 }
 
+// imageByID reads an image, anybody's; ErrNotFound where nothing can be launched from it any more.
+func (p *Provider) imageByID(ctx context.Context, id string) (types.Image, error) {
+	return once(ctx, "image "+id, func() (types.Image, error) {
+		out, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}})
+		switch {
+		case err != nil:
+			return types.Image{}, translate(err, "read image %s", id)
+		case len(out.Images) == 0:
+			return types.Image{}, fmt.Errorf("image %s does not exist, or is not shared with this account: %w", id, kamino.ErrNotFound)
+		case out.Images[0].State == types.ImageStateDeregistered, out.Images[0].State == types.ImageStateDisabled:
+			return types.Image{}, fmt.Errorf("image %s is %s: %w", id, out.Images[0].State, kamino.ErrNotFound)
+		}
+		return out.Images[0], nil
+	})
+}
+
 func snapshotsOf(im types.Image) (ids []string) {
 	for _, m := range im.BlockDeviceMappings {
 		if m.Ebs != nil && m.Ebs.SnapshotId != nil {
@@ -99,6 +115,7 @@ func (p *Provider) findVersions(ctx context.Context, pool kamino.Pool, name stri
 	var found []kamino.Artifact
 	for _, im := range list {
 		a := versionArtifact(im)
+		a.OfFormer = pool.MadeOfFormer(a.Tags)
 		a.Instances, a.InModel = booted[a.ID], now.means() == a.ID
 		found = append(found, a)
 	}
@@ -128,13 +145,16 @@ func versionArtifact(im types.Image) kamino.Artifact {
 	tags := tagsOut(im.Tags)
 	created, _ := time.Parse(time.RFC3339, text(im.CreationDate)) // the zero time where it is told in another form
 	a := kamino.Artifact{Kind: kamino.Version, Name: tags[tagVersion], ID: text(im.ImageId), State: kamino.Creating, Tags: tags, Created: created,
-		Machine: kamino.Machine{Architecture: architecture(string(im.Architecture))}, Excluded: tags[tagExcluded] != ""}
+		Machine: kamino.Machine{Architecture: architecture(string(im.Architecture)), Generation: generation(im)}, Excluded: tags[tagExcluded] != ""}
 	if ids := snapshotsOf(im); len(ids) > 0 {
 		a.Source, a.Keeps = ids[0], true
 	}
 	switch im.State {
 	case types.ImageStateAvailable:
 		a.State, a.Ready, a.Percent = kamino.Succeeded, true, 100
+		if a.Failure = otherBilling(im); a.Failure != "" {
+			a.State, a.Ready = kamino.Failed, false
+		}
 	case types.ImageStateFailed, types.ImageStateError, types.ImageStateInvalid, types.ImageStateDisabled:
 		a.State = kamino.Failed
 		if im.StateReason != nil {
@@ -142,6 +162,36 @@ func versionArtifact(im types.Image) kamino.Artifact {
 		}
 	}
 	return a
+}
+
+// generation is the firmware that an image needs, in the words of galleries: V1 boots by BIOS, V2
+// by UEFI; "" for an image that boots by either. An image of x86 that names no boot mode boots by
+// BIOS, one of arm64 by UEFI (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ami-boot.html).
+func generation(im types.Image) string {
+	switch {
+	case im.BootMode == types.BootModeValuesUefiPreferred:
+		return ""
+	case im.BootMode == types.BootModeValuesUefi, im.BootMode == "" && im.Architecture == types.ArchitectureValuesArm64:
+		return "V2"
+	}
+	return "V1"
+}
+
+// otherBilling tells that an image is not billed as the machine whose disk it has; "" where it is.
+// RegisterImage takes the billing codes from the snapshot, and says to compare the platform details
+// afterwards and to discard an image with others
+// (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RegisterImage.html).
+func otherBilling(im types.Image) string {
+	var donor machine
+	if json.Unmarshal([]byte(tagOf(im.Tags, tagMachine)), &donor) != nil {
+		return "" // made by somebody else
+	}
+	for _, c := range [][3]string{{"platform details", donor.Platform, text(im.PlatformDetails)}, {"usage operation", donor.Usage, text(im.UsageOperation)}} {
+		if c[1] != "" && c[2] != "" && c[1] != c[2] {
+			return fmt.Sprintf("the image has %s %q, and its donor has %q: nodes of the image would lack the subscription of the donor", c[0], c[2], c[1])
+		}
+	}
+	return ""
 }
 
 // createVersion makes an image of a snapshot. One of that name that is there already is left alone:
@@ -152,11 +202,15 @@ func (p *Provider) createVersion(ctx context.Context, pool kamino.Pool, a kamino
 	if err != nil {
 		return err
 	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("describe the machine of snapshot %s: %w", a.Source, err)
+	}
 	g, err := p.read(ctx, pool.ID)
 	if err != nil {
 		return err
 	}
-	own := map[string]string{kamino.TagPool: pool.Name, tagVersion: a.Name}
+	own := pool.Identify(map[string]string{kamino.TagPool: pool.Name, tagVersion: a.Name, tagMachine: string(raw)})
 	if a.Excluded {
 		own[tagExcluded] = "true"
 	}

@@ -79,6 +79,7 @@ func (p *Provider) Find(ctx context.Context, pool kamino.Pool, kind kamino.Kind,
 		return nil, nil
 	}
 	for i := range found {
+		found[i].OfFormer = pool.MadeOfFormer(found[i].Tags)
 		if found[i].State == kamino.Failed {
 			found[i].Failure = cmp.Or(p.whyFailed(ctx, found[i].ID), found[i].Failure)
 		}
@@ -93,6 +94,9 @@ func (p *Provider) Create(ctx context.Context, pool kamino.Pool, want kamino.Art
 		return err
 	}
 	id := p.Address(pool, want.Kind, want.Name)
+	if want.Kind == kamino.Snapshot || want.Kind == kamino.Version {
+		want.Tags = pool.Identify(want.Tags)
+	}
 	switch want.Kind {
 	case kamino.Gallery:
 		err = p.createGallery(ctx, at, id)

@@ -160,6 +160,7 @@ func (p *Provider) nextModel(pool kamino.Pool, want kamino.Target) (have, next s
 			return have, next, fmt.Errorf("read the model to be given back to pool %s: %w", pool.Name, err)
 		}
 		next.Image.ExactVersion = nil // read-only
+		next.Extensions = rejoined(have.Extensions, next.Extensions)
 		return have, next, protect(next.Extensions, want.Secrets.Protected)
 	}
 	if want.Version == "" {
@@ -178,6 +179,26 @@ func (p *Provider) nextModel(pool kamino.Pool, want kamino.Target) (have, next s
 	return have, next, nil
 }
 
+// rejoined are a model's present extensions, and those of the saved model that are missing: a
+// promotion removed them. A present one keeps the settings and the version that it has now. One
+// of the same name that is another program gives way: nodes of the saved image may not join
+// without it.
+func rejoined(have, saved []*armcompute.VirtualMachineScaleSetExtension) []*armcompute.VirtualMachineScaleSetExtension {
+	out := slices.Clone(have)
+	for _, e := range saved {
+		i := slices.IndexFunc(out, func(h *armcompute.VirtualMachineScaleSetExtension) bool {
+			return strings.EqualFold(value(h.Name), value(e.Name))
+		})
+		switch {
+		case i < 0:
+			out = append(out, e)
+		case !sameExtension(toExtension(out[i]), toExtension(e)):
+			out[i] = e
+		}
+	}
+	return out
+}
+
 func (p *Provider) keeps(e kamino.Extension) bool {
 	return slices.ContainsFunc(p.config.KeepExtensions, func(r ExtensionRule) bool { return r.keeps(e) })
 }
@@ -192,6 +213,14 @@ func (p *Provider) difference(pool kamino.Pool, have, next saved, want kamino.Ta
 	}
 	if from, to := names(have.Extensions), names(next.Extensions); from != to {
 		diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions", From: from, To: returning(next.Extensions, have.Extensions)})
+	}
+	for _, e := range next.Extensions {
+		back := toExtension(e)
+		for _, h := range pool.Model.Extensions {
+			if strings.EqualFold(h.Name, back.Name) && !sameExtension(h, back) {
+				diff = append(diff, kamino.FieldChange{Field: vm + "extensionProfile.extensions[" + h.Name + "].type", From: h.Publisher + "/" + h.Type, To: back.Publisher + "/" + back.Type})
+			}
+		}
 	}
 	p.mu.Lock()
 	written, wrote := p.written[pool.ID]

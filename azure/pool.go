@@ -58,6 +58,7 @@ func toPool(id kamino.PoolID, v scaleSet, set armcompute.VirtualMachineScaleSet)
 		pool.Capacity = int(value(set.SKU.Capacity))
 	}
 	if set.Properties != nil {
+		pool.UID = value(set.Properties.UniqueID)
 		state := value(set.Properties.ProvisioningState)
 		pool.Updating = strings.EqualFold(state, "Updating") || strings.EqualFold(state, "Creating")
 	}

@@ -1,11 +1,13 @@
 package providertest_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,7 +105,47 @@ func (c *cloud) world() providertest.World {
 	if doubts, err := c.Preflight(c.Context()); err != nil || len(doubts) > 0 {
 		c.Fatal(err, doubts)
 	}
-	return providertest.World{Provider: c.Provider, Donor: c.donor(), Pass: c.clock.Advance}
+	return providertest.World{Provider: c.Provider, Donor: c.donor(), Pass: c.clock.Advance, Edit: c.edit, Recipe: c.recipe}
+}
+
+// edit lets a person resize the machines and add an extension.
+func (c *cloud) edit() {
+	c.server.Change(c.scenario.PoolID(poolName), `{"sku":{"name":"Standard_D16s_v5"},"properties":{"virtualMachineProfile":{"extensionProfile":{"extensions":[
+		{"name":"monitor","properties":{"publisher":"Example","type":"Monitor","typeHandlerVersion":"2.0","settings":{}}}]}}}}`)
+}
+
+// recipe is the machines' size, and the extension of edit.
+func (c *cloud) recipe() string {
+	for _, e := range c.server.State() {
+		if !strings.EqualFold(e.ID, c.scenario.PoolID(poolName)) {
+			continue
+		}
+		raw, err := json.Marshal(e.Document)
+		c.must(err)
+		var set struct {
+			SKU        struct{ Name string }
+			Properties struct {
+				VirtualMachineProfile struct {
+					ExtensionProfile struct {
+						Extensions []struct {
+							Name       string
+							Properties struct{ TypeHandlerVersion string }
+						}
+					}
+				}
+			}
+		}
+		c.must(json.Unmarshal(raw, &set))
+		text := set.SKU.Name
+		for _, e := range set.Properties.VirtualMachineProfile.ExtensionProfile.Extensions {
+			if e.Name == "monitor" {
+				text += " monitor " + e.Properties.TypeHandlerVersion
+			}
+		}
+		return text
+	}
+	c.Fatal("no such scale set")
+	return ""
 }
 
 func (c *cloud) donor() kamino.InstanceID {

@@ -112,6 +112,8 @@ func (p *plain) Release(ctx context.Context, _ kamino.Pool, id kamino.InstanceID
 	return ctx.Err()
 }
 
+func (p *plain) Lost(kamino.Pool, kamino.InstanceID) kamino.Doubt { return kamino.Doubt{} }
+
 func (p *plain) Homes() []kamino.Kind { return nil }
 
 func (p *plain) Find(ctx context.Context, _ kamino.Pool, kind kamino.Kind, name string) (found []kamino.Artifact, err error) {

@@ -26,6 +26,11 @@ type World struct {
 	// What clouds differ in, and the engine has to live with. Unconditional: writes carry no
 	// condition, as the cloud knows none. Replaces: the factory replaces an instance that is off.
 	Unconditional, Replaces bool
+
+	// Edit changes the pool's recipe besides its image, as a person does months after a promotion,
+	// and Recipe shows what it changed. Nil: the recipe is an image and nothing else.
+	Edit   func()
+	Recipe func() string
 }
 
 // Run tries the whole contract, each clause in a world of its own.
@@ -44,6 +49,7 @@ func Run(t *testing.T, begin func(t *testing.T) World) {
 		{"NextImage compares and writes nothing", nextImage},
 		{"Promote makes a version the next image, once", promote},
 		{"Promote gives a former image back", giveBack},
+		{"a former image comes back, and the rest of the recipe stays", keepRecipe},
 		{"a promotion on top of a rival's is refused", rival},
 		{"SetCapacity is conditional", capacity},
 		{"SetTags writes tags and nothing else", setTags},
@@ -345,6 +351,26 @@ func giveBack(t *testing.T, w *world) {
 	now := w.pool()
 	if now.Model.Image != before.Model.Image || len(now.Model.Extensions) != len(before.Model.Extensions) {
 		t.Errorf("model is %+v, was %+v", now.Model, before.Model)
+	}
+}
+
+// keepRecipe: a saved recipe is months old. Its image comes back, and what people have changed
+// since stays.
+func keepRecipe(t *testing.T, w *world) {
+	if w.Edit == nil {
+		t.Skip("the recipe is an image and nothing else")
+	}
+	before, unedited := w.pool(), w.Recipe()
+	v := w.version("2026.1.2")
+	w.promote(kamino.Target{Version: v[0].Name})
+	w.Edit()
+	was := w.Recipe()
+	w.promote(kamino.Target{Former: before.Model.Saved})
+	if now := w.pool().Model.Image; now != before.Model.Image {
+		t.Errorf("the next image is %s, want %s", now, before.Model.Image)
+	}
+	if now := w.Recipe(); now != was || was == unedited {
+		t.Errorf("the recipe was %s at first and %s when it was edited, and is %s", unedited, was, now)
 	}
 }
 

@@ -54,6 +54,13 @@ func (im *image) fact(filter string) ([]string, bool) {
 	return []string{value}, ok
 }
 
+// usage is the usage operation that goes with platform details
+// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/billing-info-fields.html).
+func usage(platform string) string {
+	return map[string]string{"": "RunInstances", "Red Hat Enterprise Linux": "RunInstances:0010", "SUSE Linux": "RunInstances:000g",
+		"Ubuntu Pro": "RunInstances:0g00", "Windows": "RunInstances:0002"}[platform]
+}
+
 func noImage(id string) *apiError {
 	return refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
 }
@@ -63,7 +70,7 @@ func (c *call) showImage(im *image) any {
 		"imageId": im.ID, "name": im.Name, "description": im.Description, "imageState": im.State, "imageOwnerId": cmp.Or(im.Owner, c.s.Account),
 		"imageLocation": cmp.Or(im.Owner, c.s.Account) + "/" + im.Name, "isPublic": im.Owner != "", "architecture": im.Arch, "imageType": "machine",
 		"creationDate": im.Created.UTC().Format("2006-01-02T15:04:05.000Z"), "rootDeviceName": im.RootDevice, "rootDeviceType": im.RootType, "hypervisor": "xen",
-		"virtualizationType": "hvm", "enaSupport": text(im.Fields, "EnaSupport") != "false", "platformDetails": cmp.Or(im.Platform, "Linux/UNIX"),
+		"virtualizationType": "hvm", "enaSupport": text(im.Fields, "EnaSupport") != "false", "platformDetails": cmp.Or(im.Platform, "Linux/UNIX"), "usageOperation": usage(im.Platform),
 		"sourceInstanceId": im.Source, "sourceImageId": im.SourceImage, "tagSet": tagList(im.Tags), "sriovNetSupport": text(im.Fields, "SriovNetSupport"),
 		"bootMode": text(im.Fields, "BootMode"), "tpmSupport": text(im.Fields, "TpmSupport"), "imdsSupport": text(im.Fields, "ImdsSupport"),
 		"deregistrationProtection": map[bool]string{true: "enabled", false: "disabled"}[im.Protected],
@@ -238,6 +245,13 @@ func registerImage(c *call) (object, *apiError) {
 	im, err := c.newImage(tagsFor(c.in, "image"))
 	if err != nil {
 		return nil, err
+	}
+	if !c.s.LosesBilling {
+		for _, m := range mappings {
+			if m.Device == root {
+				im.Platform = c.s.store.Snapshots[m.Snapshot].Platform
+			}
+		}
 	}
 	im.Arch, im.RootDevice, im.Mappings = cmp.Or(text(c.in, "Architecture"), "i386"), root, mappings
 	im.Fields = object{"EnaSupport": cmp.Or(text(c.in, "EnaSupport"), "false")}

@@ -45,6 +45,14 @@ func (p *parameter) newest() *parameterVersion {
 
 // selected finds NAME, NAME:VERSION or NAME:LABEL.
 func (s *Server) selected(selector string) (*parameter, *parameterVersion) {
+	// That the ARN of one's own account stands for its name is assumed, unverified on real AWS.
+	own := "arn:aws:ssm:" + s.Region + ":" + s.Account + ":parameter"
+	if path, ok := strings.CutPrefix(selector, own); ok {
+		selector = path
+		if s.store.Parameters[path] == nil {
+			selector = strings.TrimPrefix(path, "/")
+		}
+	}
 	name, which, _ := strings.Cut(selector, ":")
 	p := s.store.Parameters[name]
 	if p == nil {

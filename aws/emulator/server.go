@@ -25,6 +25,9 @@ type Server struct {
 	Identities []Identity
 	// PageSize of lists that a caller does not limit; 0 means 1000 for EC2 and 50 for Auto Scaling.
 	PageSize int
+	// LosesBilling lets RegisterImage drop the platform details of the snapshot's machine. When
+	// EC2 does is not documented; it says to compare them.
+	LosesBilling bool
 	// Throttle refuses calls above the rates that EC2 publishes.
 	Throttle bool
 	// OnRequest, if set, is called for every request before it is looked at, with RequestNumber(r)

@@ -17,6 +17,7 @@ type snapshot struct {
 	Size        int
 	KMSKey      string
 	Files       map[string]string
+	Platform    string // of the instance whose volume it is of
 }
 
 func (sn *snapshot) fact(filter string) ([]string, bool) {
@@ -79,6 +80,11 @@ func createSnapshot(c *call) (object, *apiError) {
 func (s *Server) snap(v *volume, description string, tags map[string]string) *snapshot {
 	sn := &snapshot{meta: s.born("snap", tags), Volume: v.ID, Description: description, State: "pending", Size: v.Size, KMSKey: v.KMSKey,
 		Files: maps.Clone(v.Files)}
+	for _, i := range s.store.Instances {
+		if root := s.rootVolume(i); root != nil && root.ID == v.ID {
+			sn.Platform = i.Platform
+		}
+	}
 	s.store.Snapshots[sn.ID] = sn
 	return sn
 }

@@ -128,7 +128,7 @@ func (c *call) show(i *instance) any {
 		"monitoring": object{"state": "disabled"}, "subnetId": i.Subnet, "vpcId": "vpc-0e0e0e0e0e0e0e0e0", "privateIpAddress": i.IP,
 		"architecture": i.Arch, "rootDeviceType": i.RootType, "rootDeviceName": i.RootDevice, "blockDeviceMapping": mappings,
 		"virtualizationType": "hvm", "hypervisor": "xen", "enaSupport": true, "ebsOptimized": truth(i.Data, "EbsOptimized"), "tagSet": tagList(i.Tags),
-		"platformDetails": cmp.Or(i.Platform, "Linux/UNIX"), "instanceLifecycle": i.lifecycle(), "clientToken": text(i.Data, "ClientToken"),
+		"platformDetails": cmp.Or(i.Platform, "Linux/UNIX"), "usageOperation": usage(i.Platform), "instanceLifecycle": i.lifecycle(), "clientToken": text(i.Data, "ClientToken"),
 		"metadataOptions": object{"state": "applied", "httpTokens": cmp.Or(text(i.Data, "MetadataOptions", "HttpTokens"), "required"),
 			"httpPutResponseHopLimit": cmp.Or(text(i.Data, "MetadataOptions", "HttpPutResponseHopLimit"), "2"), "httpEndpoint": "enabled",
 			"instanceMetadataTags": cmp.Or(text(i.Data, "MetadataOptions", "InstanceMetadataTags"), "disabled")},

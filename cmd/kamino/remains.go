@@ -109,6 +109,9 @@ func remainsOf(ctx context.Context, provider kamino.Provider, pool kamino.Pool, 
 			case slices.Contains(provider.Homes(), kind):
 				r.Pool = ""
 				homes[a.ID] = r
+			case a.OfFormer:
+				r.Needed = "an earlier pool of this name made it: make sure that no other cluster uses it"
+				out = append(out, r)
 			case a.Ours() || kind == kamino.Parameter:
 				out = append(out, r)
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -257,6 +258,9 @@ func pastResult(r kamino.PastRun) string {
 }
 
 func nextNode(p kamino.PoolStatus) string {
+	if slices.ContainsFunc(p.Refusals, func(r kamino.Refusal) bool { return r.Code == kamino.CodeNoImage }) {
+		return "cannot boot: its image " + p.Model + " does not exist"
+	}
 	if p.Next == "" {
 		return "boots from an image that is not a prototype"
 	}
@@ -319,6 +323,9 @@ func versionNote(v kamino.VersionStatus, wide bool) string {
 	}
 	if v.InModel {
 		notes = append(notes, "in the model")
+	}
+	if v.OfFormer {
+		notes = append(notes, "of an earlier pool of this name, and never chosen unless named")
 	}
 	if proof := proofNote(v); proof != "" {
 		notes = append(notes, proof)

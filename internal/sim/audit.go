@@ -147,7 +147,7 @@ func pictureNode(n *simNode, before []invariant.Node) invariant.Node {
 
 func pictureArtifact(v kamino.Artifact, pool kamino.PoolID, kind invariant.Kind) invariant.Artifact {
 	return invariant.Artifact{Kind: kind, Pool: string(pool), Name: v.Name, ID: v.ID, State: string(v.State), Ready: v.Ready,
-		Source: v.Source, Run: v.Tags[kamino.TagRun], Receipt: v.Tags[kamino.TagReceipt], Ours: v.Tags[kamino.TagRun] != "" || v.Tags[kamino.TagBuiltFrom] != ""}
+		Source: v.Source, Run: v.Tags[kamino.TagRun], Receipt: v.Tags[kamino.TagReceipt], Ours: !v.OfFormer && (v.Tags[kamino.TagRun] != "" || v.Tags[kamino.TagBuiltFrom] != "")}
 }
 
 func (a *audit) check() {

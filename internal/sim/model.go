@@ -41,6 +41,11 @@ func (p *simPool) wanted(want kamino.Target) (to document, diff []kamino.FieldCh
 	to = document{Image: p.imageOf(want), Custom: "noop", Exts: []string{"monitor"}}
 	if want.Former != nil {
 		_ = json.Unmarshal(want.Former, &to)
+		for _, e := range p.exts { // what people added since stays
+			if !slices.Contains(to.Exts, e) {
+				to.Exts = append(to.Exts, e)
+			}
+		}
 		if to.Custom = p.custom; want.Secrets.CustomData != nil {
 			to.Custom = string(want.Secrets.CustomData)
 		}

@@ -16,6 +16,7 @@ import (
 
 type simPool struct {
 	id       kamino.PoolID
+	uid      string // "": its cloud has none
 	capacity int
 	image    string
 	custom   string
@@ -156,7 +157,7 @@ func (s simProvider) Pool(ctx context.Context, id kamino.PoolID) (out kamino.Poo
 		if p == nil || f.is(worlds.Absent) {
 			return fmt.Errorf("pool %s: %w", id, kamino.ErrNotFound)
 		}
-		out = kamino.Pool{ID: id, Name: id.Name(), Group: "rg", Location: "west", Gallery: galleryA, Capacity: p.capacity,
+		out = kamino.Pool{ID: id, UID: p.uid, Name: id.Name(), Group: "rg", Location: "west", Gallery: galleryA, Capacity: p.capacity,
 			Model: kamino.Model{Image: p.image}, Revision: p.revisionText(), Stamp: p.revisionText(), Updating: w.now.Before(p.busy), Refusals: p.refusals, Owner: p.owner}
 		if p.owner != nil && lastSegment(p.image) != kamino.DefinitionName(p.id.Name()) {
 			out.Refusals = append(slices.Clone(out.Refusals), kamino.Refusal{Code: "owned", Why: "its owner writes the model", Do: "--image-only", Allow: "image-only"})
@@ -265,6 +266,7 @@ func (s simProvider) Create(ctx context.Context, pool kamino.Pool, want kamino.A
 			return fmt.Errorf("StorageAccountType 'Standard_ZRS' is not supported in region west")
 		}
 		w.staleList = w.versions(pool.ID)
+		want.Tags = pool.Identify(want.Tags)
 		w.begin(key, pool.ID, want, f)
 		w.happened("%s creates %s %s", s.p.name, want.Kind, want.Name)
 		return nil

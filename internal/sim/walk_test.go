@@ -61,6 +61,10 @@ func newWalk(seed uint64) *walk {
 		k.note("its pool replaces what is off in service")
 		k.w.replaces = true
 	}
+	if rand.New(rand.NewPCG(seed, 6)).IntN(3) == 0 {
+		k.note("a former pool of that name has left a version")
+		k.w.addFormer("2025.12.01")
+	}
 	if k.w.sick = k.sick; k.proof.Mode == kamino.ProveCanary {
 		k.note("versions are proved; wrong with clones: %q", k.sick)
 	}

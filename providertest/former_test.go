@@ -1,0 +1,47 @@
+package providertest_test
+
+import (
+	"testing"
+	"time"
+
+	"kamino.dev/kamino"
+	"kamino.dev/kamino/azure/emulator"
+)
+
+// TestFormerScaleSet: a scale set that has the name of a deleted one has another unique ID.
+// Versions and snapshots of that stand in its definition and its resource group, and are not its
+// own.
+func TestFormerScaleSet(t *testing.T) {
+	c := begin(t, setting{latencies: emulator.NoLatency()})
+	pool := c.pool()
+	if pool.UID == "" {
+		t.Fatal("the scale set has no unique ID")
+	}
+	tags := map[string]string{kamino.TagRun: "r-1", kamino.TagBuiltFrom: "n"}
+	at := func(kind kamino.Kind, name string) string { return c.Address(pool, kind, name) }
+	for _, a := range []kamino.Artifact{
+		{Kind: kamino.Gallery, Name: pool.Gallery}, {Kind: kamino.Definition, Name: kamino.DefinitionName(pool.Name), Machine: c.instance().Machine},
+		{Kind: kamino.Snapshot, Name: kamino.SnapshotName(pool.Name), Source: c.instance().Disk, Tags: tags},
+		{Kind: kamino.Version, Name: "2026.1.1", Source: at(kamino.Snapshot, kamino.SnapshotName(pool.Name)), Replica: 1, Tags: tags},
+	} {
+		c.must(c.Create(t.Context(), pool, a))
+		c.clock.Advance(time.Minute)
+	}
+	if v := c.version("2026.1.1"); v.OfFormer || !v.Ours() {
+		t.Fatalf("its own version is %+v", v)
+	}
+	c.server.Change(c.scenario.PoolID(poolName), `{"properties":{"uniqueId":"00000000-0000-0000-0000-000000000002"}}`)
+	c.clock.Advance(time.Minute)
+	for _, name := range []string{"", "2026.1.1"} {
+		found, err := c.Find(t.Context(), c.pool(), kamino.Version, name)
+		c.must(err)
+		if len(found) != 1 || !found[0].OfFormer || found[0].Ours() {
+			t.Errorf("Find %q: %+v", name, found)
+		}
+	}
+	found, err := c.Find(t.Context(), c.pool(), kamino.Snapshot, kamino.SnapshotName(pool.Name))
+	c.must(err)
+	if len(found) != 1 || !found[0].OfFormer {
+		t.Errorf("the snapshot is %+v", found)
+	}
+}
