@@ -32,6 +32,7 @@ type Provider struct {
 	encryption map[string]armcompute.EncryptionType // of disk encryption sets, by lower-case ID
 	asked      map[string]bool                      // resource groups whose rights are known, by lower-case subscription/name
 	granted    map[string][]permission              // what is allowed at a scope, by its lower-case ID
+	others     map[string]neighbor                  // scale sets beside pools, by lower-case path
 	caller     string                               // object ID of the credentials, once Preflight knows it
 }
 
@@ -97,7 +98,7 @@ func New(config Config) (*Provider, error) {
 		config: config, cred: cred, options: options,
 		clients: map[string]*clients{}, operations: map[string]operation{},
 		written: map[kamino.PoolID]writtenVM{}, galleries: map[string]string{}, regions: map[string]region{}, encryption: map[string]armcompute.EncryptionType{}, asked: map[string]bool{},
-		granted: map[string][]permission{},
+		granted: map[string][]permission{}, others: map[string]neighbor{},
 	}, nil
 }
 

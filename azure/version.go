@@ -224,16 +224,52 @@ func (p *Provider) unusedByOthers(ctx context.Context, at place, newestFirst []k
 			}
 			other := at
 			other.name = value(set.Name)
-			uses, err := p.uses(ctx, other)
+			n, err := p.usesBeside(ctx, other, v.ID)
 			if err != nil {
 				return err
 			}
-			if n := len(uses[strings.ToLower(v.ID)]); n > 0 {
+			if n > 0 {
 				return fmt.Errorf("version %s (%d instances of scale set %s): %w", v.Name, n, other.name, kamino.ErrInUse)
 			}
 		}
 	}
 	return nil
+}
+
+// neighbor is what was read of a scale set that is not the pool's.
+type neighbor struct {
+	at   time.Time
+	uses map[string]int // instances, by the version that they booted from
+}
+
+// besideFor is how long what was read of such a scale set counts. Hundreds of them take longer to ask
+// than one call may, so that the next call goes on where that one stopped. A set whose model
+// names a version is found in the list of sets, which is read each time.
+const besideFor = 10 * time.Minute
+
+// usesBeside counts the instances of another scale set that booted from a version. That there was
+// none is known for a while.
+func (p *Provider) usesBeside(ctx context.Context, at place, version string) (int, error) {
+	key, version := strings.ToLower(at.path()), strings.ToLower(version)
+	p.mu.Lock()
+	known, ok := p.others[key]
+	p.mu.Unlock()
+	if ok && time.Since(known.at) < besideFor && known.uses[version] == 0 {
+		return 0, nil
+	}
+	now := time.Now()
+	all, err := p.uses(ctx, at)
+	if err != nil {
+		return 0, err
+	}
+	known = neighbor{now, make(map[string]int, len(all))}
+	for from, births := range all {
+		known.uses[from] = len(births)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.others[key] = known
+	return known.uses[version], nil
 }
 
 func flexible(set armcompute.VirtualMachineScaleSet) bool {
