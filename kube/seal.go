@@ -210,6 +210,9 @@ func (c *Cluster) notAdmitted(err error) error {
 		return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: "namespace", Value: kamino.SystemNamespace, Why: err.Error(),
 			Do: "a cluster administrator binds the ClusterRole kamino-run to this account: kubectl create clusterrolebinding NAME --clusterrole kamino-run --serviceaccount NAMESPACE:ACCOUNT"}}}
 	}
+	if cause, do := changedOrLimited(err.Error()); do != "" {
+		return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: cause, Value: kamino.SystemNamespace, Why: err.Error(), Do: do}}}
+	}
 	do := "if that image may not seal disks yet, a cluster administrator allows it with: kamino init --seal-image " + c.opts.SealImage +
 		", or in the value sealImages of the chart kamino-base"
 	if strings.Contains(err.Error(), "no params found for policy binding") {
@@ -218,6 +221,23 @@ func (c *Cluster) notAdmitted(err error) error {
 		do += "; if kubectl get configmap -n " + kamino.SystemNamespace + " " + sealImages + " -o yaml lists it, the policies were deleted and created again: restart each kube-apiserver"
 	}
 	return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: "image", Value: c.opts.SealImage, Why: err.Error(), Do: do}}}
+}
+
+// changedOrLimited tells from the API server's words what keeps the seal pod out where that is not its
+// image: a ResourceQuota, a LimitRange (plugin/pkg/admission in k8s.io/kubernetes: resourcequota,
+// limitranger), or somebody who changes pods on their way, so that the policy kamino-seal-pods
+// finds in them what Kamino never writes.
+func changedOrLimited(words string) (cause, do string) {
+	switch {
+	case strings.Contains(words, "exceeded quota"), strings.Contains(words, "failed quota"):
+		return "resourcequota", "raise or delete that quota: kubectl get resourcequota -n " + kamino.SystemNamespace
+	case strings.Contains(words, " usage per Container is "), strings.Contains(words, " usage per Pod is "), strings.Contains(words, " max limit to request ratio per "):
+		return "limitrange", "change or delete that LimitRange: kubectl get limitrange -n " + kamino.SystemNamespace
+	case strings.Contains(words, "'kamino-seal-pods'") && !strings.Contains(words, "may not seal disks") && !strings.Contains(words, "no params found"):
+		return "namespace", "something changed the pod on its way (a proxy's environment, a sidecar): exclude namespace " + kamino.SystemNamespace +
+			" in kubectl get mutatingwebhookconfigurations,mutatingadmissionpolicies; if there is none, the policies are of another version: kamino init"
+	}
+	return "", ""
 }
 
 // mayCreatePods tells an authorizer's "forbidden" from that of admission.

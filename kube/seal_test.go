@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 
@@ -168,6 +170,39 @@ func TestRunningImage(t *testing.T) {
 			got, err := c.RunningImage(t.Context(), "ns", "p")
 			if got != tt.want || (err != nil) != (tt.want == "") || err != nil && !errors.Is(err, kamino.ErrUnsupported) {
 				t.Errorf("got %q, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestSealChangedOrLimited: what others do to pods of the namespace is named by what it is; only a pod
+// whose image is not listed is told to list it.
+func TestSealChangedOrLimited(t *testing.T) {
+	const policy = "ValidatingAdmissionPolicy 'kamino-seal-pods' with binding 'kamino-seal-pods' denied request: "
+	for name, tt := range map[string]struct {
+		err  error
+		want string
+	}{
+		"quota":       {apierrors.NewForbidden(podsResource, "a", errors.New("exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0")), "kubectl get resourcequota -n kamino-system"},
+		"limit range": {apierrors.NewForbidden(podsResource, "a", errors.New("minimum cpu usage per Container is 100m, but request is 10m")), "kubectl get limitrange -n kamino-system"},
+		"environment": {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", field.ErrorList{field.Forbidden(nil, policy+"a seal pod has no other environment than the run's nonce and policies")}), "exclude namespace kamino-system"},
+		"sidecar":     {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", field.ErrorList{field.Forbidden(nil, policy+"a pod of kamino-system has one container")}), "exclude namespace kamino-system"},
+		"image":       {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", field.ErrorList{field.Forbidden(nil, policy+"image x may not seal disks: the ConfigMap kamino-system/kamino-seal-images does not name it")}), "kamino init --seal-image image"},
+		"no params":   {apierrors.NewForbidden(podsResource, "a", errors.New("policy 'kamino-seal-pods' with binding 'kamino-seal-pods' denied request: no params found for policy binding with `Deny` parameterNotFoundAction")), "restart each kube-apiserver"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			client.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
+			client.PrependReactor("create", "selfsubjectaccessreviews", func(ktesting.Action) (bool, runtime.Object, error) {
+				return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
+			})
+			err := NewForClient(client, Options{SealImage: "image"}).RehearseSeal(t.Context(), kamino.Node{Name: "n1"}, kamino.SealOrder{Run: "r"})
+			var refused *kamino.RefusedError
+			if !errors.As(err, &refused) || !strings.Contains(refused.Refusals[0].Do, tt.want) {
+				t.Fatalf("%v, want %s", err, tt.want)
+			}
+			if do := refused.Refusals[0].Do; tt.want != "kamino init --seal-image image" && name != "no params" && strings.Contains(do, "--seal-image") {
+				t.Errorf("it says: %s", do)
 			}
 		})
 	}
