@@ -159,6 +159,8 @@ func ofPrototype(p v1alpha1.NodePrototype) starter {
 	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
 	s.Latest = s.At != nil && ready != nil && ready.Reason == v1alpha1.ReasonUpToDate // its image is too old then
 	switch {
+	case p.Spec.Suspend:
+		s.At, s.Latest, s.Why = nil, false, "suspended"
 	case ready == nil:
 		s.Why = "no controller has looked at it yet"
 	case ready.ObservedGeneration != p.Generation:

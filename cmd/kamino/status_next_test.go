@@ -38,6 +38,8 @@ func TestNextRun(t *testing.T) {
 		{"no controller", proto(`"pool":"pool1"`, ``), `{}`, []string{"by NodePrototype one, at any time; no controller has looked at it yet"}},
 		{"changed just now", proto(`"pool":"pool1"`, `"conditions":[{"type":"Ready","reason":"UpToDate","observedGeneration":1}]`), `{}`,
 			[]string{"by NodePrototype one, at any time; no controller has looked at its newest spec yet"}},
+		{"suspended", proto(`"pool":"pool1","suspend":true`, `"nextRun":"2026-11-21T01:00:00Z","conditions":[{"type":"Ready","reason":"PromotionFailed","message":"x","observedGeneration":2}]`), `{}`,
+			[]string{"by NodePrototype one, at any time; suspended"}},
 		{"another's", proto(`"pool":"pool2"`, ``), `{}`, []string{nothing}},
 		{"CronJobs", "404", `{"items":[` + strings.Join([]string{
 			cron("all", `"timeZone":"Asia/Tokyo",`, `"auto-update"`),
