@@ -93,7 +93,8 @@ type Patcher interface {
 // Shelf is a Cluster that keeps a DiskList for each image version, under the run that made it, and
 // asks nodes for theirs. Errors are those of [Provider].
 type Shelf interface {
-	// SaveList keeps the list of a run; one that is there already stays.
+	// SaveList keeps the list of a run. One that is there already stays; it is an error where it is
+	// of other packages or another pool.
 	SaveList(ctx context.Context, pool PoolID, run string, list DiskList) error
 	// List reads it. ErrNotFound: there is none.
 	List(ctx context.Context, run string) (DiskList, error)
@@ -122,11 +123,13 @@ type Examiner interface {
 	// missing. With a probe it tries, without effect, to create it: a *RefusedError where it is no
 	// Job, or the API server takes no such one.
 	PreflightProof(ctx context.Context, probe []byte) error
-	// StartProbe creates the probe of a run on a node. One that exists already is no error.
-	StartProbe(ctx context.Context, run string, node Node, probe []byte) error
+	// StartProbe creates a probe on a node. One that exists already is no error, if it has the
+	// nonce.
+	StartProbe(ctx context.Context, p Probed, node Node, probe []byte) error
 	// ProbeNamespace is that of a probe, which is written down before it is started.
 	ProbeNamespace(probe []byte) (string, error)
-	// RemoveProbe deletes a probe with its pods. One that is not there is no error.
+	// RemoveProbe deletes a probe with its pods. One that is not there is no error, and one that
+	// has another nonce is left alone.
 	RemoveProbe(context.Context, Probed) error
 	// Paused is why new runs and promotions are held in the whole cluster; zero when they are not.
 	Paused(context.Context) (Pause, error)
@@ -138,6 +141,8 @@ type Examiner interface {
 type Probed struct {
 	Run       string `json:"run"`
 	Namespace string `json:"namespace"`
+	// Nonce is on its Job: another Job of the same name is somebody else's.
+	Nonce string `json:"nonce,omitempty"`
 }
 
 // ExamineOrder says which canary is to be examined.
@@ -147,6 +152,7 @@ type ExamineOrder struct {
 	Sibling string    // the node to compare it with; "" none
 	Since   time.Time // before which nothing of a node of that name was the canary's
 	Probe   []byte    // of the run; nil for none
+	Nonce   string    // of the probe that was started; "" when none was
 }
 
 // ClusterSight is what Kubernetes tells of a canary and of a node to compare it with.

@@ -389,7 +389,7 @@ func (r *Run) sightCluster(ctx context.Context, examiner Examiner) error {
 			sibling = n.Name
 		}
 	}
-	seen, err := examiner.Examine(ctx, ExamineOrder{Run: r.held.run, Node: s.Canary.Hostname, Sibling: sibling, Since: s.Launched, Probe: r.opts.Proof.Probe})
+	seen, err := examiner.Examine(ctx, ExamineOrder{Run: r.held.run, Node: s.Canary.Hostname, Sibling: sibling, Since: s.Launched, Probe: r.opts.Proof.Probe, Nonce: r.probeNonce()})
 	if err != nil {
 		return fmt.Errorf("examine node %s: %w", s.Canary.Hostname, err)
 	}

@@ -3,6 +3,7 @@ package kamino
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -251,21 +252,33 @@ func (r *Run) wantsProbe() bool {
 	return r.opts.Proof.Probe != nil && !slices.Contains(r.opts.Proof.Without, "probe") && s.there() && !s.Probe.Started
 }
 
+// probeNonce is that of the probe which this run has started, or is about to; "" when there is none.
+func (r *Run) probeNonce() string {
+	if p := r.held.lease.Record.Probe; p != nil && p.Run == r.held.run {
+		return p.Nonce
+	}
+	return ""
+}
+
 func (r *Run) probe(ctx context.Context, n Node) (Next, error) {
 	_, examiner, _ := r.engine.prover()
 	namespace, err := examiner.ProbeNamespace(r.opts.Proof.Probe)
 	if err != nil {
 		return Next{}, err
 	}
-	mine := Probed{r.held.run, namespace}
+	mine := Probed{Run: r.held.run, Namespace: namespace, Nonce: r.probeNonce()}
 	if left := r.held.lease.Record.Probe; left != nil && *left != mine { // only one is written down
 		if err := r.removeProbe(ctx); err != nil {
 			return Next{}, err
 		}
+		mine.Nonce = ""
+	}
+	if mine.Nonce == "" {
+		mine.Nonce = rand.Text()
 	}
 	return act(ActProbe, "start the operator's probe on node "+n.Name, func(ctx context.Context) error {
 		r.proof.whole = time.Time{} // what was read before it was started does not show it
-		return examiner.StartProbe(ctx, r.held.run, n, r.opts.Proof.Probe)
+		return examiner.StartProbe(ctx, mine, n, r.opts.Proof.Probe)
 	}).then("the probe", 0).noting(func(l *Lease) { l.Record.Probe = &mine }), nil
 }
 

@@ -92,8 +92,10 @@ func (c *Cluster) RemoveNode(ctx context.Context, n kamino.Node) error {
 
 const (
 	probeName = "kamino-probe-"
-	probeLife = time.Hour      // of one that has ended
-	probeTime = 25 * time.Hour // until one that has not does: no proof takes longer than a day
+	// labelNonce is on a probe's Job.
+	labelNonce = "kamino.dev/nonce"
+	probeLife  = time.Hour      // of one that has ended
+	probeTime  = 25 * time.Hour // until one that has not does: no proof takes longer than a day
 )
 
 // validImage is what a kubelet takes for a reference to an image, as far as that can be told
@@ -253,17 +255,26 @@ func refuseProbe(err error) error {
 		Why: err.Error(), Do: "name a file with one Job of batch/v1, with its namespace and an image that can be pulled"}}}
 }
 
-// StartProbe creates the probe of a run on a node.
-func (c *Cluster) StartProbe(ctx context.Context, run string, node kamino.Node, probe []byte) error {
-	job, err := readProbe(probe, run, node)
+// StartProbe implements kamino.Examiner: 1 request, and 1 more where a Job of that name is there.
+func (c *Cluster) StartProbe(ctx context.Context, p kamino.Probed, node kamino.Node, probe []byte) error {
+	job, err := readProbe(probe, p.Run, node)
 	if err != nil {
 		return err
 	}
+	job.Labels[labelNonce] = p.Nonce
 	_, err = c.api.jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{FieldManager: fieldManager})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
+	if !apierrors.IsAlreadyExists(err) {
+		return explain("create jobs.batch -n "+job.Namespace, err)
 	}
-	return explain("create jobs.batch -n "+job.Namespace, err)
+	there, err := c.api.jobs(job.Namespace).Get(ctx, job.Name, metav1.GetOptions{})
+	if err != nil {
+		return explain("get jobs.batch -n "+job.Namespace, err)
+	}
+	if there.Labels[labelNonce] != p.Nonce {
+		return kamino.WithHint(fmt.Errorf("Job %s/%s is not this run's: its label %s is another", job.Namespace, job.Name, labelNonce),
+			"find out who made it, then run the command again; delete it with: kubectl delete job -n %s %s", job.Namespace, job.Name)
+	}
+	return nil
 }
 
 // probe reads how far the probe of a run has come.
@@ -279,6 +290,9 @@ func (c *Cluster) probe(ctx context.Context, order kamino.ExamineOrder) (out kam
 		return out, nil
 	} else if err != nil {
 		return out, err
+	}
+	if order.Nonce == "" || job.Labels[labelNonce] != order.Nonce { // somebody else's tells nothing of the image
+		return out, nil
 	}
 	out.Started = true
 	for _, cond := range job.Status.Conditions {
@@ -332,10 +346,19 @@ func (c *Cluster) ProbeNamespace(probe []byte) (string, error) {
 	return job.Namespace, nil
 }
 
-// RemoveProbe deletes the probe of a run with its pods. Nothing but a probe has that name.
+// RemoveProbe implements kamino.Examiner: 2 requests.
 func (c *Cluster) RemoveProbe(ctx context.Context, p kamino.Probed) error {
+	job, err := c.api.jobs(p.Namespace).Get(ctx, probeName+p.Run, metav1.GetOptions{})
+	if err = explain("get jobs.batch -n "+p.Namespace, err); errors.Is(err, kamino.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if job.Labels[labelNonce] != p.Nonce { // somebody else's
+		return nil
+	}
 	dependents := metav1.DeletePropagationBackground
-	err := c.api.jobs(p.Namespace).Delete(ctx, probeName+p.Run, metav1.DeleteOptions{PropagationPolicy: &dependents})
+	err = c.api.jobs(p.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{PropagationPolicy: &dependents, Preconditions: &metav1.Preconditions{UID: &job.UID}})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

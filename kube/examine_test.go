@@ -252,17 +252,17 @@ const probe = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x, namespace: o
 func TestProbe(t *testing.T) {
 	client := fake.NewClientset()
 	c := NewForClient(client, Options{})
-	if err := c.StartProbe(t.Context(), "r", kamino.Node{Name: canaryNode}, []byte(probe)); err != nil {
+	if err := c.StartProbe(t.Context(), kamino.Probed{Run: "r", Namespace: "ops", Nonce: "n0nce"}, kamino.Node{Name: canaryNode}, []byte(probe)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.StartProbe(t.Context(), "r", kamino.Node{Name: canaryNode}, []byte(probe)); err != nil {
+	if err := c.StartProbe(t.Context(), kamino.Probed{Run: "r", Namespace: "ops", Nonce: "n0nce"}, kamino.Node{Name: canaryNode}, []byte(probe)); err != nil {
 		t.Error("again: ", err)
 	}
 	job, err := client.BatchV1().Jobs("ops").Get(t.Context(), "kamino-probe-r", metav1.GetOptions{})
 	if err != nil || job.Spec.Template.Spec.NodeName != canaryNode {
 		t.Fatal(job, err)
 	}
-	order := kamino.ExamineOrder{Run: "r", Probe: []byte(probe)}
+	order := kamino.ExamineOrder{Run: "r", Probe: []byte(probe), Nonce: "n0nce"}
 	if got, err := c.probe(t.Context(), order); err != nil || !got.Wanted || !got.Started || got.Done {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -284,7 +284,7 @@ func TestProbe(t *testing.T) {
 	if got, err := c.probe(t.Context(), order); err != nil || !got.Failed || got.Reason != "BackoffLimitExceeded" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := c.RemoveProbe(t.Context(), kamino.Probed{Run: "r", Namespace: "ops"}); err != nil {
+	if err := c.RemoveProbe(t.Context(), kamino.Probed{Run: "r", Namespace: "ops", Nonce: "n0nce"}); err != nil {
 		t.Error(err)
 	}
 	if got, err := c.probe(t.Context(), order); err != nil || got.Started {
@@ -356,13 +356,40 @@ func TestProbeOwed(t *testing.T) {
 			client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "p", Labels: map[string]string{"batch.kubernetes.io/job-name": "kamino-probe-r"}},
 				Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: tt.statuses}})
 			c := NewForClient(client, Options{})
-			if err := c.StartProbe(t.Context(), "r", kamino.Node{Name: canaryNode}, []byte(tt.text)); err != nil {
+			if err := c.StartProbe(t.Context(), kamino.Probed{Run: "r", Namespace: "ops", Nonce: "n0nce"}, kamino.Node{Name: canaryNode}, []byte(tt.text)); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := c.probe(t.Context(), kamino.ExamineOrder{Run: "r", Probe: []byte(tt.text)}); err != nil || !got.Started || got.Owed != tt.want {
+			if got, err := c.probe(t.Context(), kamino.ExamineOrder{Run: "r", Probe: []byte(tt.text), Nonce: "n0nce"}); err != nil || !got.Started || got.Owed != tt.want {
 				t.Errorf("%s: %+v, %v", what, got, err)
 			}
 		})
+	}
+}
+
+// TestForeignProbe: a Job of the probe's name that somebody else made, and that succeeded, says
+// nothing of the image, is not taken for the run's, and is not deleted.
+func TestForeignProbe(t *testing.T) {
+	for name, labels := range map[string]map[string]string{"no label": nil, "another nonce": {labelNonce: "other"}} {
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "kamino-probe-r", Labels: labels},
+			Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}}
+		client := fake.NewClientset(job)
+		c := NewForClient(client, Options{})
+		mine := kamino.Probed{Run: "r", Namespace: "ops", Nonce: "n0nce"}
+		if err := c.StartProbe(t.Context(), mine, kamino.Node{Name: canaryNode}, []byte(probe)); err == nil || !strings.Contains(err.Error(), "Job ops/kamino-probe-r is not this run's") ||
+			!strings.Contains(kamino.Hint(err), "kubectl delete job -n ops kamino-probe-r") {
+			t.Errorf("%s: %v, %q", name, err, kamino.Hint(err))
+		}
+		for _, nonce := range []string{"n0nce", ""} {
+			if got, err := c.probe(t.Context(), kamino.ExamineOrder{Run: "r", Probe: []byte(probe), Nonce: nonce}); err != nil || got.Started || got.Done {
+				t.Errorf("%s, nonce %q: %+v, %v", name, nonce, got, err)
+			}
+		}
+		if err := c.RemoveProbe(t.Context(), mine); err != nil {
+			t.Error(err)
+		}
+		if _, err := client.BatchV1().Jobs("ops").Get(t.Context(), job.Name, metav1.GetOptions{}); err != nil {
+			t.Errorf("%s: it was deleted: %v", name, err)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ const packagesTime = 5 * time.Minute
 // and images, a line of bytes and name each.
 func listName(run string) string { return packagesName + "-" + run }
 
-// SaveList implements kamino.Shelf: 1 request.
+// SaveList implements kamino.Shelf: 1 request, and 1 more where a list of that name is there.
 func (c *Cluster) SaveList(ctx context.Context, pool kamino.PoolID, run string, list kamino.DiskList) error {
 	images := make([]string, len(list.Images))
 	for i, image := range list.Images {
@@ -41,10 +41,19 @@ func (c *Cluster) SaveList(ctx context.Context, pool kamino.PoolID, run string, 
 		Data: map[string]string{"packages": strings.Join(list.Packages, "\n"), "images": strings.Join(images, "\n")},
 	}
 	_, err := c.api.configMaps(kamino.SystemNamespace).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
+	if !apierrors.IsAlreadyExists(err) {
+		return explain("create configmaps -n "+kamino.SystemNamespace, err)
 	}
-	return explain("create configmaps -n "+kamino.SystemNamespace, err)
+	there, err := c.api.configMaps(kamino.SystemNamespace).Get(ctx, object.Name, metav1.GetOptions{})
+	if err != nil {
+		return explain("get configmaps -n "+kamino.SystemNamespace, err)
+	}
+	// The packages of a run are those of its receipt; what a kubelet lists of images changes.
+	if there.Data["packages"] != object.Data["packages"] || there.Annotations[annotationPool] != string(pool) {
+		return kamino.WithHint(fmt.Errorf("ConfigMap %s/%s is not this run's: its packages or its pool are others", kamino.SystemNamespace, object.Name),
+			"delete it with: kubectl delete configmap -n %s %s", kamino.SystemNamespace, object.Name)
+	}
+	return nil
 }
 
 // List implements kamino.Shelf: 1 request.

@@ -24,8 +24,16 @@ func TestLists(t *testing.T) {
 			}
 		})
 	}
-	if err := c.SaveList(t.Context(), "/p/A", "r1", kamino.DiskList{}); err != nil {
+	if err := c.SaveList(t.Context(), "/p/A", "r1", kamino.DiskList{Packages: list.Packages}); err != nil {
 		t.Errorf("kept twice: %v", err)
+	}
+	for what, err := range map[string]error{ // somebody else's, under the run's name
+		"other packages": c.SaveList(t.Context(), "/p/A", "r1", kamino.DiskList{Packages: []string{"a 2 amd64"}}),
+		"another pool's": c.SaveList(t.Context(), "/p/B", "r1", list),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "ConfigMap kamino-system/kamino-packages-r1 is not this run's") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 	got, err := c.List(t.Context(), "r1")
 	if err != nil || !slices.Equal(got.Packages, list.Packages) || !slices.Equal(got.Images, list.Images) {

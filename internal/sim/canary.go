@@ -215,7 +215,7 @@ func (c simCluster) Examine(ctx context.Context, order kamino.ExamineOrder) (out
 			}
 		}
 		if out.Node.UID != "" {
-			probed := w.probe == order.Run+" on "+order.Node
+			probed := w.probe == order.Run+" on "+order.Node && w.probeNonce == order.Nonce
 			out.Probe = kamino.ProbeState{Wanted: order.Probe != nil, Started: probed, Done: probed}
 			out.Daemons = []kamino.DaemonPod{{Set: "kube-system/proxy", Ready: !out.Node.Tainted(kamino.TaintCanary) && !w.lacking(order.Node), Beside: true}}
 		}
@@ -291,15 +291,18 @@ func (c simCluster) RemoveNode(ctx context.Context, node kamino.Node) error {
 func (c simCluster) PreflightProof(context.Context, []byte) error { return c.p.w.proofDenied }
 
 // StartProbe implements kamino.Examiner. Probes succeed as soon as they are started.
-func (c simCluster) StartProbe(_ context.Context, run string, node kamino.Node, _ []byte) error {
-	c.p.w.probe = run + " on " + node.Name
+func (c simCluster) StartProbe(_ context.Context, p kamino.Probed, node kamino.Node, _ []byte) error {
+	if strings.HasPrefix(c.p.w.probe, p.Run+" ") && c.p.w.probeNonce != p.Nonce {
+		return fmt.Errorf("job of run %s is not this run's", p.Run)
+	}
+	c.p.w.probe, c.p.w.probeNonce = p.Run+" on "+node.Name, p.Nonce
 	c.p.w.probes++
 	return nil
 }
 
 // RemoveProbe implements kamino.Examiner.
 func (c simCluster) RemoveProbe(_ context.Context, p kamino.Probed) error {
-	if strings.HasPrefix(c.p.w.probe, p.Run+" ") {
+	if strings.HasPrefix(c.p.w.probe, p.Run+" ") && c.p.w.probeNonce == p.Nonce {
 		c.p.w.probe = ""
 	}
 	return nil

@@ -92,6 +92,8 @@ func (w *world) DeletePods() {
 	w.happened("a person deletes the pods of the run")
 }
 
+const foreignNonce = "somebody's"
+
 // Squat implements worlds.World.
 func (w *world) Squat() {
 	run := w.standing(poolA).Holder
@@ -107,6 +109,9 @@ func (w *world) Squat() {
 	put(w.surveys, run)
 	for _, task := range []kamino.Task{kamino.TaskCheck, kamino.TaskPatch, kamino.TaskReboot, kamino.TaskLook, kamino.TaskPackages} {
 		put(w.patches, string(task)+" "+run)
+	}
+	if w.probe == "" {
+		w.probe, w.probeNonce = run+" on "+worlds.NoNode, foreignNonce
 	}
 	w.happened("somebody makes pods under the names of run %s", run)
 }

@@ -71,6 +71,7 @@ type world struct {
 	replaces bool // its pools replace what is off in service
 	// probe is the run and node of the operator's probe; proofDenied is why proofs lack rights.
 	probe       string
+	probeNonce  string
 	probes      int // how often one was started
 	proofDenied error
 

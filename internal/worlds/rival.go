@@ -34,8 +34,8 @@ type World interface {
 	// Forge is a kubelet that writes a mark of a run that never was, and falls silent.
 	Forge(node string)
 	DeletePods() // those that Kamino has made, by a person
-	// Squat puts pods of somebody else, which have succeeded, under the names that the present
-	// run's have. They are pinned to a node that does not exist.
+	// Squat puts pods and a probe of somebody else, which have succeeded, under the names that the
+	// present run's have. They are pinned to a node that does not exist.
 	Squat()
 
 	SetImage()              // a person's, in the pool's model
