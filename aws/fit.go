@@ -30,6 +30,11 @@ func (p *Provider) Fit(ctx context.Context, pool kamino.Pool, donor kamino.Insta
 	if err := p.tryRun(ctx, pool, g, donor, name); err != nil {
 		return nil, nil, err
 	}
+	if w := weight(g.AutoScalingGroup, name); w != "" && w != "1" {
+		refusals = append(refusals, kamino.Refusal{Code: "weights", Field: "MixedInstancesPolicy.WeightedCapacity", Value: w,
+			Why: "the group counts the donor as " + w + " units of its capacity, and what Standby then takes from the desired capacity is not known",
+			Do:  "remove WeightedCapacity from the group's overrides"})
+	}
 	if desired, least := sdk.ToInt32(g.DesiredCapacity), sdk.ToInt32(g.MinSize); desired <= least && !standsBy(g.AutoScalingGroup, name) {
 		refusals = append(refusals, kamino.Refusal{Code: "minimum", Field: "MinSize", Value: fmt.Sprint(least),
 			Why: fmt.Sprintf("the donor has to go to Standby, and the group's desired capacity of %d would be below its minimum", desired), Do: lowerMinimum(pool.Name, least)})
@@ -134,6 +139,18 @@ func (g group) maps(image types.BlockDeviceMapping) bool {
 		return m.Ebs != nil && text(m.DeviceName) == text(image.DeviceName) &&
 			(text(image.Ebs.SnapshotId) == "" || text(m.Ebs.SnapshotId) != "" && g.recipe.Parameter != "")
 	})
+}
+
+// weight is how many units of the desired capacity a group counts an instance as; "" where it has no
+// weights
+// (https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-mixed-instances-groups-instance-weighting.html).
+func weight(g scaling.AutoScalingGroup, instance string) string {
+	for _, in := range g.Instances {
+		if text(in.InstanceId) == instance {
+			return text(in.WeightedCapacity)
+		}
+	}
+	return ""
 }
 
 // standsBy says whether an instance is in Standby, or on its way there.

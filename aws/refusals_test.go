@@ -127,3 +127,17 @@ func TestSignature(t *testing.T) {
 		}
 	}
 }
+
+// TestWeights: a group whose policy has weights counts units, and AWS refuses to put the donor into
+// Standby. The donor is refused before it is drained.
+func TestWeights(t *testing.T) {
+	for weight, want := range map[string]string{"1": "", "4": "weights"} {
+		c := begin(t, setting{group: emulator.Group{Count: 8, Min: 6, Max: 8, Mixed: true, Override: map[string]any{"WeightedCapacity": weight}}})
+		if refusals, _ := c.fits(); codes(refusals) != want {
+			t.Errorf("weight %s: refused as %q, want %q", weight, codes(refusals), want)
+		}
+		if err := c.Hold(t.Context(), c.pool(), c.donor()); (err != nil) != (want != "") {
+			t.Errorf("weight %s: hold: %v", weight, err)
+		}
+	}
+}

@@ -149,10 +149,25 @@ func TestCanaryUserData(t *testing.T) {
 		}
 		return base64.StdEncoding.EncodeToString(b.Bytes())
 	}
+	raw := func(encoded string) []byte {
+		plain, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plain
+	}
+	const eks = "---\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {cluster: {name: lab}}\n"
 	for _, tt := range []struct{ name, user, why string }{
 		{"NodeConfig", multi(part + "kind: NodeConfig\nspec: {cluster: {name: lab}}\n"), ""},
 		{"the agent's part", multi("--B\nContent-Type: application/node.kamino.dev; charset=utf-8\n\nkind: NodeConfig\nspec: {cluster: {name: lab}}\n"), ""},
 		{"the agent's document", "# {cluster: {name: lab}}\napiVersion: kamino.dev/v1alpha1\nkind: NodeConfig\n", ""},
+		{"NodeConfig alone", eks, ""},
+		{"NodeConfig alone, in gzip", string(raw(gzipped(eks))), ""},
+		{"NodeConfig alone, in gzip in base64", gzipped(eks), ""},
+		{"NodeConfig in a multipart in gzip", string(raw(gzipped(multi(part + "kind: NodeConfig\nspec: {cluster: {name: lab}}\n")))), ""},
+		{"own taints in a NodeConfig alone", eks + "  kubelet: {flags: [--register-with-taints=a=b:NoSchedule]}\n", "taints of its own"},
+		{"a script that writes EKS's document", "#!/bin/sh\ncat >/etc/eks/nodeconfig.yaml <<EOF\n" + eks + "EOF\n", "readable MIME multipart"},
+		{"gzip that is broken off", string(raw(gzipped(eks))[:40]), "readable MIME multipart"},
 		{"a script that speaks of it", multi("--B\nContent-Type: text/x-shellscript\n\n# not application/node.eks.aws\n"), "no NodeConfig"},
 		{"script", "#!/bin/sh\n", "readable MIME multipart"},
 		{"no NodeConfig", multi("--B\nContent-Type: text/x-shellscript\n\n#!/bin/sh\n"), "no NodeConfig"},
@@ -197,7 +212,7 @@ func TestCanaryUserData(t *testing.T) {
 				t.Errorf("the agent reads nonce %q", parts.Nonce())
 			}
 			more := "--register-with-taints=kamino.dev/canary=:NoSchedule"
-			if tt.name != "NodeConfig" { // the agent asks for the taint by itself
+			if !strings.HasPrefix(tt.name, "NodeConfig") { // the agent asks for the taint by itself
 				more = "application/canary.kamino.dev"
 				if config, err := parts.NodeConfig(); err != nil || !strings.Contains(string(config), "kind: NodeConfig") {
 					t.Errorf("the agent reads %q, %v", config, err)

@@ -35,9 +35,11 @@ const (
 	agentCanary = "application/canary.kamino.dev"
 )
 
-// agentDocument begins a NodeConfig of the agent's where it is the whole user data. A script may
-// write one: a canary that does not run it is none of the pool's machines.
-var agentDocument = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?kamino\.dev/`)
+// A NodeConfig of the agent's, and one of EKS, where it is the whole user data.
+var (
+	agentDocument   = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?kamino\.dev/`)
+	nodeadmDocument = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?node\.eks\.aws/`)
+)
 
 const registerTaints = "register-with-taints"
 
@@ -76,10 +78,7 @@ func taintedUserData(encoded, nonce string) (tainted string, byAgent bool, refus
 	if err != nil {
 		return refuse("the user data of the launch template is not base64", "correct the template")
 	}
-	parts, err := readParts(raw)
-	if err != nil && agentDocument.Match(raw) && !bytes.HasPrefix(raw, []byte("#!")) {
-		parts, err = []part{{textproto.MIMEHeader{"Content-Type": {agentConfig}}, raw}}, nil
-	}
+	parts, err := readBare(raw)
 	more := part{textproto.MIMEHeader{"Content-Type": {nodeConfig}}, []byte(canaryConfig(nonce))}
 	switch {
 	case err != nil:
@@ -107,6 +106,33 @@ func taintedUserData(encoded, nonce string) (tainted string, byAgent bool, refus
 		return refuse(fmt.Sprintf("with the part that asks for a canary's taint the user data has %d bytes, at most %d are allowed", len(whole), maxUserData), "make it shorter, or "+inPool)
 	}
 	return base64.StdEncoding.EncodeToString(whole), byAgent, nil
+}
+
+// readBare reads user data that is a multipart, or one NodeConfig and nothing else, in base64 or gzip
+// too. nodeadm reads the same (amazon-eks-ami, nodeadm/internal/configprovider/mime.go,
+// ParseMaybeMultipart; read, not run). A script may write a NodeConfig: a canary that does not run
+// the script is none of the pool's machines.
+func readBare(raw []byte) ([]part, error) {
+	parts, whole := readParts(raw)
+	for range mostLayers {
+		if whole == nil || bytes.HasPrefix(raw, []byte("#!")) {
+			break
+		}
+		for kind, document := range map[string]*regexp.Regexp{agentConfig: agentDocument, nodeConfig: nodeadmDocument} {
+			if document.Match(raw) {
+				return []part{{textproto.MIMEHeader{"Content-Type": {kind}}, raw}}, nil
+			}
+		}
+		inner, err := unpacked(raw)
+		if err != nil || bytes.Equal(inner, raw) {
+			break
+		}
+		raw = inner
+		if found, err := readParts(raw); err == nil {
+			return found, nil
+		}
+	}
+	return parts, whole
 }
 
 // mostUnpacked bounds what is unpacked, as the agent does; mostLayers how often.

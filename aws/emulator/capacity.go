@@ -151,7 +151,7 @@ func (g *group) zone(better func(a, b int) bool) string {
 
 // fill launches what is missing, one after another, in the zone that has fewest.
 func (s *Server) fill(g *group) {
-	for len(g.counted()) < g.Desired+g.Rebalancing && !g.suspended("Launch") && !g.Resting && !g.Deleting {
+	for units(g.counted()...) < g.Desired+g.Rebalancing && !g.suspended("Launch") && !g.Resting && !g.Deleting {
 		s.launchMember(g)
 	}
 }
@@ -185,7 +185,8 @@ func (s *Server) orderOf(g *group) (order, *apiError) {
 		// that the launch fails is assumed, unverified on real AWS.
 		return order{}, refuse("ValidationError", "A launch template with a Systems Manager parameter is not supported for groups with a warm pool or instance requirements.")
 	}
-	return order{data: data, template: t.ID, version: v.Number, group: g.Name, tags: tagsFor(data, "instance")}, nil
+	weight, _ := number(over, "WeightedCapacity")
+	return order{data: data, weight: weight, template: t.ID, version: v.Number, group: g.Name, tags: tagsFor(data, "instance")}, nil
 }
 
 // launchMember launches one instance, or writes down why not and rests.
@@ -219,7 +220,7 @@ func (s *Server) launchMember(g *group) {
 	}
 	a := s.act(g, "Launching a new EC2 instance: "+i.ID, "an instance was started in response to a difference between desired and actual capacity.", "PreInService")
 	g.Members = append(g.Members, &member{ID: i.ID, State: joining, Health: "Healthy", Zone: i.Zone, Type: text(i.Data, "InstanceType"),
-		Template: i.Template, Name: s.templateName(i.Template), Version: i.Version, Protected: g.Protect, Launching: true})
+		Template: i.Template, Name: s.templateName(i.Template), Version: i.Version, Protected: g.Protect, Launching: true, Weight: o.weight})
 	name, id := g.Name, a.ID
 	s.later(s.delays.Launch, func() {
 		if g := s.store.Groups[name]; g != nil {
@@ -257,7 +258,7 @@ func (s *Server) templateName(id string) string {
 // template version, then the oldest instance, and never what is protected or in Standby
 // (https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-termination-policies.html).
 func (s *Server) scaleIn(g *group) {
-	for len(g.counted()) > g.Desired+g.Rebalancing && !g.suspended("Terminate") {
+	for units(g.counted()...) > g.Desired+g.Rebalancing && !g.suspended("Terminate") {
 		zone := g.most()
 		var worst *member
 		for _, elsewhere := range []bool{false, true} {
@@ -273,7 +274,7 @@ func (s *Server) scaleIn(g *group) {
 				break
 			}
 		}
-		if worst == nil {
+		if worst == nil || units(g.counted()...)-units(worst) < g.Desired { // with weights a group may have more than it wants
 			return
 		}
 		s.remove(g, worst, "an instance was selected for termination in response to a difference between desired and actual capacity.")

@@ -64,6 +64,7 @@ type member struct {
 	Protected         bool
 	Doubted           bool // seen not running, and not marked yet
 	Launching         bool // Pending since it was launched, not since it left Standby
+	Weight            int  // units of the desired capacity, where the group's policy has weights; 0: none, and it is one
 }
 
 // activity is a line of a group's history.
@@ -80,6 +81,14 @@ func (g *group) member(id string) *member {
 		}
 	}
 	return nil
+}
+
+// units is how much of the desired capacity members are.
+func units(members ...*member) (n int) {
+	for _, m := range members {
+		n += max(m.Weight, 1)
+	}
+	return n
 }
 
 func (g *group) suspended(process string) bool { _, ok := g.Suspended[process]; return ok }
@@ -179,6 +188,9 @@ func list(values []string) []any { return each(values, func(v string) any { retu
 // show is a member; DescribeAutoScalingInstances names its group and writes its health in capitals.
 func (m *member) show(group string) any {
 	o := object{"InstanceId": m.ID, "AvailabilityZone": m.Zone, "LifecycleState": m.State, "HealthStatus": m.Health, "InstanceType": m.Type, "ProtectedFromScaleIn": m.Protected}
+	if m.Weight > 0 {
+		o["WeightedCapacity"] = m.Weight
+	}
 	if m.Template != "" {
 		o["LaunchTemplate"] = object{"LaunchTemplateId": m.Template, "LaunchTemplateName": m.Name, "Version": m.Version}
 	}

@@ -34,6 +34,7 @@ type order struct {
 	subnet   string
 	group    string
 	tags     map[string]string
+	weight   int // in a group
 }
 
 var arm = regexp.MustCompile(`^[a-z]+[0-9]+g|^a1\.`)

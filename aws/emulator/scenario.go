@@ -22,7 +22,7 @@ type Group struct {
 	Mixed    bool   // it has a mixed instances policy
 	// Attributes: the policy chooses instance types by attributes.
 	Attributes bool
-	// Override are further fields of that policy's override, from now on.
+	// Override are further fields of that policy's override, from now on; a weight is from the first.
 	Override map[string]any
 	Image    string // ImageId of the template; "": a stock image of Amazon
 	// Parameter, where set, holds that image and is what the template names.
@@ -92,7 +92,10 @@ func (s *Server) seed(in Group) {
 		g.Template = spec
 	}
 	s.store.Groups[g.Name] = g
-	for range in.Count {
+	if weight := text(object(in.Override), "WeightedCapacity"); weight != "" {
+		over["WeightedCapacity"] = weight
+	}
+	for units(g.counted()...) < in.Count && !g.Resting {
 		s.launchMember(g)
 	}
 	for _, m := range g.Members {

@@ -27,13 +27,14 @@ func (c *call) members() (*group, []*member, *apiError) {
 }
 
 // shrink takes members out of the desired capacity, where a call wants that.
-func (c *call) shrink(g *group, n int, what string) (decrement bool, err *apiError) {
+func (c *call) shrink(g *group, members []*member, what string) (decrement bool, err *apiError) {
 	if !truth(c.in, "ShouldDecrementDesiredCapacity") {
 		return false, nil
 	}
+	n := units(members...) // that weights count here is assumed, unverified on real AWS
 	if g.Desired-n < g.Min {
 		return true, invalid("AutoScalingGroup %s has min-size=%d, max-size=%d, and desired-size=%d. To %s %d instance, please update the AutoScalingGroup sizes appropriately.",
-			g.Name, g.Min, g.Max, g.Desired, what, n)
+			g.Name, g.Min, g.Max, g.Desired, what, len(members))
 	}
 	g.Desired -= n
 	return true, nil
@@ -51,7 +52,7 @@ func enterStandby(c *call) (object, *apiError) {
 			return nil, invalid("The instance %s is not in InService.", m.ID)
 		}
 	}
-	if _, err := c.shrink(g, len(members), "place into standby"); err != nil {
+	if _, err := c.shrink(g, members, "place into standby"); err != nil {
 		return nil, err
 	}
 	return c.move(g, members, "Moving EC2 instance to Standby: ", "InProgress", 50, enteringStandby, standby, c.s.delays.EnterStandby), nil
@@ -72,11 +73,11 @@ func exitStandby(c *call) (object, *apiError) {
 	if g.suspended("Launch") { // text assumed, unverified on real AWS
 		return nil, invalid("The Launch process of AutoScalingGroup %s is suspended.", g.Name)
 	}
-	if g.Desired+len(members) > g.Max {
+	if g.Desired+units(members...) > g.Max {
 		return nil, invalid("AutoScalingGroup %s has min-size=%d, max-size=%d, and desired-size=%d. To move out of standby %d instance, please update the AutoScalingGroup sizes appropriately.",
 			g.Name, g.Min, g.Max, g.Desired, len(members))
 	}
-	g.Desired += len(members)
+	g.Desired += units(members...)
 	return c.move(g, members, "Moving EC2 instance out of Standby: ", "PreInService", 30, joining, inService, c.s.delays.ExitStandby), nil
 }
 
@@ -116,7 +117,7 @@ func detachInstances(c *call) (object, *apiError) {
 			return nil, invalid("The instance %s is not in InService or Standby.", m.ID)
 		}
 	}
-	if _, err := c.shrink(g, len(members), "detach"); err != nil {
+	if _, err := c.shrink(g, members, "detach"); err != nil {
 		return nil, err
 	}
 	var out []any
@@ -179,7 +180,7 @@ func terminateMember(c *call) (object, *apiError) {
 		if m.State == leaving {
 			return nil, refuse("ScalingActivityInProgress", "Activity %s is in progress for instance %s", "terminate", id)
 		}
-		if _, err := c.shrink(g, 1, "terminate"); err != nil {
+		if _, err := c.shrink(g, []*member{m}, "terminate"); err != nil {
 			return nil, err
 		}
 		a := c.s.remove(g, m, "instance "+id+" was taken out of service in response to a user request.")
