@@ -17,6 +17,7 @@ func remainsWorld() *fakeWorld {
 	w.cloud.put(p, kamino.Gallery, fakeGallery, nil)
 	w.cloud.put(p, kamino.Definition, kamino.DefinitionName(p.Name), nil)
 	w.cloud.put(p, kamino.Version, "2026.11.01", map[string]string{kamino.TagBuiltFrom: "n1"})
+	w.cloud.put(p, kamino.Version, "2026.10.01", map[string]string{kamino.TagRun: "of-another-cluster"}).OfFormer = true
 	w.cloud.put(p, kamino.Version, "1.0.0", nil) // somebody else's
 	w.cluster.leases[p.ID] = kamino.Lease{Pool: p.ID, Revision: "1"}
 	w.cluster.nodes["n1"].Labels = map[string]string{kamino.LabelPatched: "20261109", "team": "a"}
@@ -38,6 +39,7 @@ func TestRemains(t *testing.T) {
 	for _, want := range []string{
 		"# pool " + pool1 + ": image version 2026.11.10\n# needed: the next node boots from it: kamino rollback --pool " + pool1 + " --to original, with --dry-run to see what that needs\n# az resource delete --ids " + version + "2026.11.10\n",
 		"# pool " + pool1 + ": image version 2026.11.01\naz resource delete --ids " + version + "2026.11.01\n",
+		"# pool " + pool1 + ": image version 2026.10.01\n# needed: an earlier pool of this name made it: make sure that no other cluster uses it\n# az resource delete --ids " + version + "2026.10.01\n",
 		"\n# image definition " + kamino.DefinitionName(pool1) + "\n# needed: it holds what is still needed\n# az resource delete",
 		"\n# gallery " + fakeGallery + "\n# needed: it holds what is still needed\n# az resource delete",
 		"# taint " + kamino.TaintPatchFailed + " on node n3\n# needed: its patch failed",

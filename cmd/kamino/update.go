@@ -342,6 +342,7 @@ func (r updateReport) owner(w io.Writer) {
 		names[i] = fmt.Sprintf("%s (%s/%s)", e.Name, e.Publisher, e.Type)
 	}
 	if cloudOf(string(r.Pool)) == onAWS {
+		fmt.Fprintf(w, "Image:\t%s, to be named where the owner of the launch template has its image\n", r.Image)
 		fmt.Fprintln(w, "Bootstrap:\tevery new node runs the user data of the launch template")
 	} else {
 		fmt.Fprintf(w, "Bootstrap:\tevery new node runs the model's extensions: %s; and its custom data, which Azure does not return\n", cmp.Or(strings.Join(names, ", "), "none"))
