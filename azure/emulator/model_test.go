@@ -37,6 +37,7 @@ func TestEtagCountsModelWrites(t *testing.T) {
 	w.refused(412, "PreconditionFailed", `Etag provided in if-match header "2" does not match etag "3" of resource.`,
 		http.MethodPatch, poolPath, `{"tags":{"a":"3"}}`, "If-Match", `"2"`)
 	w.must(200, http.MethodPatch, poolPath, `{"tags":{"a":"4"}}`, "If-Match", "*")
+	w.refused(412, "PreconditionFailed", `does not match etag "4" of resource.`, http.MethodPut, poolPath, `{`+location+`}`, "If-Match", `"2"`)
 	w.refused(412, "PreconditionFailed", "exists", http.MethodPut, poolPath, `{`+location+`}`, "If-None-Match", "*")
 	if tag := text(w.model(), "tags", "a"); tag != "4" {
 		t.Fatalf("tag %s", tag)

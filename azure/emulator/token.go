@@ -66,15 +66,26 @@ func (s *Server) discovery(c *call, path string) reply {
 	}}
 }
 
-// endpoints is what a client that knows only the ARM endpoint asks for.
+// endpoints is what a client that knows only the ARM endpoint asks for. Its shape goes by
+// api-version: 2015-01-01 has few names of its own, 2019-05-01 a list of clouds (azure-cli,
+// azure/cli/core/cloud.py, _arm_to_cli_mapper), 2022-09-01 one cloud (hashicorp/go-azure-sdk,
+// sdk/internal/metadata). Read there, not seen on ARM.
 func (s *Server) endpoints(c *call) reply {
-	base := s.base(c.r)
-	return reply{status: http.StatusOK, body: object{
-		"name": "Emulator", "resourceManager": base + "/", "resourceManagerEndpoint": base + "/",
-		"galleryEndpoint": base + "/", "graphEndpoint": base + "/graph", "graph": base + "/graph", "portal": base + "/portal", "portalEndpoint": base + "/portal",
-		"authentication": object{"loginEndpoint": base + "/adfs", "audiences": []string{base + "/"}, "tenant": "adfs", "identityProvider": "ADFS"},
-		"suffixes":       object{},
-	}}
+	base, version := s.base(c.r), c.r.URL.Query().Get("api-version")
+	if version == "" {
+		return reply{err: refuse(http.StatusBadRequest, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")}
+	}
+	audiences := []string{base + "/"}
+	if version < "2018-05-01" {
+		return reply{status: http.StatusOK, body: object{"galleryEndpoint": base + "/", "graphEndpoint": base + "/graph", "portalEndpoint": base + "/portal",
+			"authentication": object{"loginEndpoint": base + "/adfs", "audiences": audiences}}}
+	}
+	cloud := object{"name": "Emulator", "resourceManager": base + "/", "gallery": base + "/", "graph": base + "/graph", "graphAudience": base + "/graph", "portal": base + "/portal",
+		"authentication": object{"loginEndpoint": base + "/adfs", "audiences": audiences, "tenant": "adfs", "identityProvider": "ADFS"}, "suffixes": object{}}
+	if version < "2022-09-01" {
+		return reply{status: http.StatusOK, body: []any{cloud}}
+	}
+	return reply{status: http.StatusOK, body: cloud}
 }
 
 // issueToken answers the client credentials grant (RFC 6749 section 4.4).

@@ -28,8 +28,30 @@ func TestDiscoveryNamesTheAuthoritysOwnHost(t *testing.T) {
 			t.Errorf("%s: %v", path, body)
 		}
 	}
-	if body := w.must(200, http.MethodGet, "/metadata/endpoints", "").body; text(body, "authentication", "loginEndpoint") != w.url+"/adfs" {
-		t.Errorf("endpoints %v", body)
+	for version, names := range map[string][]string{"2015-01-01": {"galleryEndpoint", "graphEndpoint", "portalEndpoint"}, "2022-09-01": {"name", "gallery", "graph", "portal", "resourceManager"}} {
+		body := w.must(200, http.MethodGet, w.url+"/metadata/endpoints?api-version="+version, "").body
+		for _, name := range names {
+			if text(body, name) == "" {
+				t.Errorf("%s: no %s in %v", version, name, body)
+			}
+		}
+		if text(body, "authentication", "loginEndpoint") != w.url+"/adfs" || len(body) != map[string]int{"2015-01-01": 4, "2022-09-01": 8}[version] {
+			t.Errorf("%s: endpoints %v", version, body)
+		}
+	}
+	response, err := http.Get(w.url + "/metadata/endpoints?api-version=2019-05-01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var clouds []object
+	if err := json.NewDecoder(response.Body).Decode(&clouds); err != nil || len(clouds) != 1 || text(clouds[0], "authentication", "tenant") != "adfs" {
+		t.Errorf("a list of clouds: %v, %v", clouds, err)
+	}
+	if response, err := http.Get(w.url + "/metadata/endpoints"); err != nil || response.StatusCode != http.StatusBadRequest {
+		t.Errorf("without api-version: %v, %v", response, err)
+	} else {
+		_ = response.Body.Close()
 	}
 }
 
