@@ -8,7 +8,7 @@
 //
 //	Node 1, Nodes 1 per 200, Pulse 1, Mark and Unmark 1 (2 more when the node changed meanwhile),
 //	Evict and Rehearse 1 and 1 per pod to be evicted (Rehearse 1 more for the seal pod,
-//	and 1 per namespace whose budgets hold pods), Preview 2, StartAgent 1, AgentPod 1,
+//	1 per 200 PersistentVolumes and 1 per namespace whose budgets hold pods), Preview 3, StartAgent 1, AgentPod 1,
 //	SaveList, List and DeleteList 1, Lists 1 per 200, AskPackages and ForgetPackages 2,
 //	RemoveAgents 2, Lease 1, Leases 1, SetLease 1, Record 1, Preflight 3 (1 more when a right is missing)
 package kube

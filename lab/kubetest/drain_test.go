@@ -122,7 +122,7 @@ func TestEvict(t *testing.T) {
 	s.cost(t, 2) // the seal pod and the inventory's
 
 	pods, err := s.Preview(t.Context(), kamino.Node{Name: "drained"}, kamino.DrainOptions{})
-	s.cost(t, 2)
+	s.cost(t, 3) // pods, volumes, budgets
 	const several = "matched by several PodDisruptionBudgets; the eviction API refuses such pods: one, two"
 	const unmanaged = "no controller would recreate it"
 	if diff := cmp.Diff([]kamino.Pod{
