@@ -338,7 +338,7 @@ func (w *World) restPatch() {
 		return
 	}
 	for i := range pods.Items {
-		if _, run, ok := patchTask(pods.Items[i].Name); ok {
+		if _, run, ok := patchTask(pods.Items[i].Name); ok && pods.Items[i].Spec.NodeName != worlds.NoNode {
 			w.audit.Violate("I16", "pod %s of run %s is left", pods.Items[i].Name, run)
 		}
 	}
