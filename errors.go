@@ -34,6 +34,8 @@ var (
 	ErrForbidden = errors.New("not allowed")
 	// ErrUnsupported: this provider, pool or instance cannot do this, ever.
 	ErrUnsupported = errors.New("not supported")
+	// ErrTooLarge: what was to be stored is larger than the store takes.
+	ErrTooLarge = errors.New("too large")
 	// ErrInUse: a model or an instance refers to the version; it was not deleted.
 	ErrInUse = errors.New("in use")
 	// ErrLeaseLost: another process took the run over; this one must stop

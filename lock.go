@@ -159,7 +159,12 @@ func (h *leaseHolder) take(ctx context.Context, lease Lease, record Record) erro
 	lease.Epoch++
 	now := h.engine.now()
 	lease.Renewed, lease.Duration = now.UTC(), LeaseDuration
-	got, err := h.engine.Cluster.SetLease(ctx, lease)
+	room := leaseRoom - runRoom
+	if h.adopted || h.givingBack {
+		room = leaseRoom
+	}
+	lease.trim(room)
+	got, err := h.store(ctx, lease)
 	if err == nil {
 		h.lease, h.leased, h.written = &got, now, h.engine.now()
 	}
@@ -173,7 +178,8 @@ func (h *leaseHolder) setLease(ctx context.Context, change func(*Lease)) error {
 	change(&next)
 	now := h.engine.now()
 	next.Renewed, next.Duration = now.UTC(), LeaseDuration
-	got, err := h.engine.Cluster.SetLease(ctx, next)
+	next.trim(leaseRoom)
+	got, err := h.store(ctx, next)
 	if err == nil {
 		*h.lease, h.leased, h.written = got, now, h.engine.now()
 		return nil
@@ -197,6 +203,23 @@ func (h *leaseHolder) setLease(ctx context.Context, change func(*Lease)) error {
 	}
 	*h.lease = cur
 	return err
+}
+
+// store writes a lease. Where it is too large it drops the oldest history first, and then what is
+// written for people only: giving back must not fail for want of room.
+func (h *leaseHolder) store(ctx context.Context, l Lease) (Lease, error) {
+	got, err := h.engine.Cluster.SetLease(ctx, l)
+	for errors.Is(err, ErrTooLarge) && l.Ledger.dropOldest() {
+		got, err = h.engine.Cluster.SetLease(ctx, l)
+	}
+	if rec := &l.Record; errors.Is(err, ErrTooLarge) {
+		rec.Intent, rec.Failure = "", cutText(rec.Failure, 100)
+		got, err = h.engine.Cluster.SetLease(ctx, l)
+	}
+	if errors.Is(err, ErrTooLarge) {
+		err = WithHint(err, "kubectl -n %s get leases -o yaml shows the annotations: remove those that others wrote, and shorten the settings of the pool's extensions", SystemNamespace)
+	}
+	return got, err
 }
 
 // before says whether cur, which is read from the cluster, is an earlier state of the lease than
@@ -226,7 +249,7 @@ func (h *leaseHolder) lostTo(cur Lease) error {
 func (h *leaseHolder) remakeLease(ctx context.Context, next, cur Lease, why string) error {
 	next.Revision = cur.Revision
 	now := h.engine.now()
-	got, err := h.engine.Cluster.SetLease(ctx, next)
+	got, err := h.store(ctx, next)
 	if err == nil {
 		*h.lease, h.leased, h.written, h.remade = got, now, h.engine.now(), true
 		h.warn(why)

@@ -289,6 +289,9 @@ func (r *Run) lookRecover(ctx context.Context) (Next, error) {
 	if err := r.keepProof(ctx); err != nil {
 		return Next{}, err
 	}
+	if err := r.held.refuseModel(); err != nil && !continues && r.work() == "" && r.donorNeeded() {
+		return Next{}, err
+	}
 	if continues {
 		r.away = span{r.held.lease.Record.AwaySince, r.held.lease.Record.AwayEnds}
 		return done(fmt.Sprintf("continuing run %s at step %s", r.held.run, r.held.lease.Record.Step)), nil

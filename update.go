@@ -336,7 +336,7 @@ func (r *Run) abandon(ctx context.Context, cause error) error {
 		errs = append(errs, err)
 	}
 	if err := r.held.persist(ctx, "write failure on", func(l *Lease) {
-		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt, l.Record.Interrupted = true, cause.Error(), failedStep(cause), interrupted
+		l.Record.GivingBack, l.Record.Failure, l.Record.FailedAt, l.Record.Interrupted = true, cutText(cause.Error(), 5*maxFailure), failedStep(cause), interrupted
 		if proof := (*ProofError)(nil); errors.As(cause, &proof) {
 			l.Record.Proof = proof.Outcome
 		}

@@ -144,7 +144,7 @@ func writeLease(l kamino.Lease) (*coordinationv1.Lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write record of pool %s: %w", l.Pool.Name(), err)
 	}
-	ledger, err := json.Marshal(l.Ledger)
+	ledger, err := l.Ledger.Pack()
 	if err != nil {
 		return nil, fmt.Errorf("write ledger of pool %s: %w", l.Pool.Name(), err)
 	}
@@ -158,7 +158,7 @@ func writeLease(l kamino.Lease) (*coordinationv1.Lease, error) {
 				annotationPool:    string(l.Pool),
 				annotationProcess: l.Process,
 				annotationRecord:  string(record),
-				annotationLedger:  string(ledger),
+				annotationLedger:  ledger,
 			},
 		},
 		Spec: coordinationv1.LeaseSpec{LeaseTransitions: &epoch},
@@ -214,7 +214,7 @@ func readLease(l *coordinationv1.Lease, newest int) (kamino.Lease, error) {
 	if err := json.Unmarshal([]byte(l.Annotations[annotationRecord]), &out.Record); err != nil {
 		return fail("read annotation %s: %w", annotationRecord, err)
 	}
-	if err := json.Unmarshal([]byte(l.Annotations[annotationLedger]), &out.Ledger); err != nil {
+	if out.Ledger, err = kamino.UnpackLedger(l.Annotations[annotationLedger]); err != nil {
 		return fail("read annotation %s: %w", annotationLedger, err)
 	}
 	if l.Spec.HolderIdentity != nil {

@@ -3,6 +3,7 @@ package kube
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -135,5 +136,30 @@ func TestLeaseNotOurs(t *testing.T) {
 				t.Errorf("%s: written over: %v", name, err)
 			}
 		})
+	}
+}
+
+// TestLongLease: saved models with long settings fit, as they are stored compressed; where a lease
+// is too large all the same, the error says so.
+func TestLongLease(t *testing.T) {
+	l := held()
+	l.Ledger.Former = &kamino.SavedModel{At: noon, Image: "i", Saved: json.RawMessage(`{"script":"` + strings.Repeat("echo the same again; ", 10_000) + `"}`)}
+	object, err := writeLease(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(object.Annotations[annotationLedger]); n > 16<<10 {
+		t.Errorf("the ledger takes %d bytes", n)
+	}
+	got, err := readLease(object, leaseFormat)
+	if diff := cmp.Diff(l.Ledger, got.Ledger); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		answer(t, w, http.StatusUnprocessableEntity, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: 422, Reason: metav1.StatusReasonInvalid,
+			Message: `Lease.coordination.k8s.io "kamino-x" is invalid: metadata.annotations: Too long: may not be more than 262144 bytes`})
+	})
+	if _, err := c.SetLease(t.Context(), held()); !errors.Is(err, kamino.ErrTooLarge) {
+		t.Errorf("%v", err)
 	}
 }

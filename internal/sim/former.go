@@ -56,6 +56,10 @@ func (w *world) takeLease(p *proc, l kamino.Lease) (kamino.Lease, error) {
 	if w.leases[l.Pool].Revision != here || takes && (there.moved || there.Revision != read) {
 		return kamino.Lease{}, fmt.Errorf("lease of %s: %w", l.Pool.Name(), kamino.ErrConflict)
 	}
+	if size := l.Size(); w.leaseRoom > 0 && size > w.leaseRoom {
+		w.hit(cellLeaseFull)
+		return kamino.Lease{}, fmt.Errorf("lease of %s: %d bytes: %w", l.Pool.Name(), size, kamino.ErrTooLarge)
+	}
 	if takes && there.Holder != "" {
 		w.hit(cellAdopted)
 	} else if takes {
@@ -150,6 +154,8 @@ func (w *world) allLeases() []kamino.Lease {
 	}
 	return out
 }
+
+const cellLeaseFull = "a lease that is full"
 
 // hit counts that something which a test must have met happened.
 func (w *world) hit(cell string) { w.hits[cell]++ }

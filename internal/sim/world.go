@@ -52,6 +52,8 @@ type world struct {
 	conflicts time.Time // until then evictions are answered with 409
 	// slowWrites is how long each write of Kubernetes takes.
 	slowWrites time.Duration
+	// leaseRoom is how many bytes of a lease the API server takes; 0: as many as it likes.
+	leaseRoom int
 	// detachedDisks are those of no machine any more.
 	detachedDisks map[string]bool
 	// The cloud shows everything again at that time.

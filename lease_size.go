@@ -1,0 +1,114 @@
+package kamino
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+const (
+	// leaseRoom is how much a lease may hold. All annotations of an object may have 256 KiB
+	// together
+	// (https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/): what is
+	// left is for those of others.
+	leaseRoom = 224 << 10
+	// runRoom of it is kept free for what a run writes between its beginning and its end.
+	runRoom = 16 << 10
+	// packAbove is how long a ledger is at least that is stored compressed.
+	packAbove = 32 << 10
+	packed    = "gzip:"
+	unpacked  = 16 << 20 // at most, of a ledger that is read
+)
+
+// Pack is the ledger as it is stored: JSON, compressed where it is long. Saved models repeat the
+// settings of extensions, scripts among them.
+func (l Ledger) Pack() (string, error) {
+	text, err := json.Marshal(l)
+	if err != nil || len(text) < packAbove {
+		return string(text), err
+	}
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(text); err != nil {
+		return "", fmt.Errorf("compress the ledger: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return "", fmt.Errorf("compress the ledger: %w", err)
+	}
+	return packed + base64.StdEncoding.EncodeToString(out.Bytes()), nil
+}
+
+// UnpackLedger reads what [Ledger.Pack] has written.
+func UnpackLedger(text string) (l Ledger, err error) {
+	data := []byte(text)
+	if zipped, ok := strings.CutPrefix(text, packed); ok {
+		raw, err := base64.StdEncoding.DecodeString(zipped)
+		if err != nil {
+			return l, fmt.Errorf("decode the ledger: %w", err)
+		}
+		r, err := gzip.NewReader(bytes.NewReader(raw))
+		if err != nil {
+			return l, fmt.Errorf("decompress the ledger: %w", err)
+		}
+		if data, err = io.ReadAll(io.LimitReader(r, unpacked)); err != nil {
+			return l, fmt.Errorf("decompress the ledger: %w", err)
+		}
+	}
+	if err := json.Unmarshal(data, &l); err != nil {
+		return l, fmt.Errorf("read the ledger: %w", err)
+	}
+	return l, nil
+}
+
+// Size is how much of a lease's room it takes.
+func (l Lease) Size() int {
+	record, _ := json.Marshal(l.Record) // what cannot be written, the write tells
+	ledger, _ := l.Ledger.Pack()
+	return len(record) + len(ledger) + len(l.Process)
+}
+
+// trim drops the oldest history of the ledger until the lease has no more than so many bytes, as
+// far as that is possible.
+func (l *Lease) trim(most int) {
+	for l.Size() > most && l.Ledger.dropOldest() {
+	}
+}
+
+// dropOldest drops the older half of every history, and says whether there was one.
+func (l *Ledger) dropOldest() bool {
+	dropped := halve(&l.Past)
+	dropped = halve(&l.Boots) || dropped
+	dropped = halve(&l.Phases) || dropped
+	dropped = halve(&l.Baked) || dropped
+	dropped = halve(&l.Unfit) || dropped
+	dropped = halve(&l.Writes) || dropped
+	if !dropped && (l.Generic != nil || l.Clone != nil) {
+		l.Generic, l.Clone, dropped = nil, nil, true
+	}
+	return dropped
+}
+
+func halve[T any](list *[]T) bool {
+	n := len(*list)
+	if n > 1 {
+		*list = (*list)[: n/2 : n/2]
+	}
+	return n > 1
+}
+
+// refuseModel refuses a pool whose present model could not be saved once the image is built.
+func (h *leaseHolder) refuseModel() error {
+	next := *h.lease
+	next.Ledger.remember(SavedModel{At: h.engine.date(), Image: h.pool.Model.Image, Saved: h.pool.Model.Saved}, false)
+	next.trim(leaseRoom - runRoom)
+	if size := next.Size(); size > leaseRoom-runRoom {
+		return &RefusedError{Subject: "pool " + h.pool.Name, Refusals: []Refusal{{Code: "model-size", Field: "settings of extensions", Value: fmt.Sprintf("%d KiB", len(h.pool.Model.Saved)>>10),
+			Why: fmt.Sprintf("the way back to this model needs %d KiB on the pool's lease, which has room for %d", size>>10, (leaseRoom-runRoom)>>10),
+			Do:  "let the largest extension download its script (fileUris) in place of holding it"}}}
+	}
+	return nil
+}
