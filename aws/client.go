@@ -81,6 +81,7 @@ type (
 		DeleteTags                   scalingCall[autoscaling.DeleteTagsInput, autoscaling.DeleteTagsOutput]
 		DescribeAutoScalingGroups    scalingCall[autoscaling.DescribeAutoScalingGroupsInput, autoscaling.DescribeAutoScalingGroupsOutput]
 		DescribeLaunchConfigurations scalingCall[autoscaling.DescribeLaunchConfigurationsInput, autoscaling.DescribeLaunchConfigurationsOutput]
+		DescribeLifecycleHooks       scalingCall[autoscaling.DescribeLifecycleHooksInput, autoscaling.DescribeLifecycleHooksOutput]
 		DescribeInstanceRefreshes    scalingCall[autoscaling.DescribeInstanceRefreshesInput, autoscaling.DescribeInstanceRefreshesOutput]
 		EnterStandby                 scalingCall[autoscaling.EnterStandbyInput, autoscaling.EnterStandbyOutput]
 		ExitStandby                  scalingCall[autoscaling.ExitStandbyInput, autoscaling.ExitStandbyOutput]
@@ -102,7 +103,7 @@ func newCalls(c sdk.Config) (ec2Calls, scalingCalls, ssmCalls) {
 			e.GetConsoleOutput, e.CreateLaunchTemplateVersion, e.CreateSnapshot, e.CreateTags, e.DeleteSnapshot, e.DeleteTags, e.DeregisterImage,
 			e.ModifyLaunchTemplate, e.RegisterImage, e.RunInstances, e.StartInstances, e.StopInstances, e.TerminateInstances,
 		}, scalingCalls{
-			a.CreateOrUpdateTags, a.DeleteTags, a.DescribeAutoScalingGroups, a.DescribeLaunchConfigurations, a.DescribeInstanceRefreshes, a.EnterStandby, a.ExitStandby, a.ResumeProcesses,
+			a.CreateOrUpdateTags, a.DeleteTags, a.DescribeAutoScalingGroups, a.DescribeLaunchConfigurations, a.DescribeLifecycleHooks, a.DescribeInstanceRefreshes, a.EnterStandby, a.ExitStandby, a.ResumeProcesses,
 			a.SetDesiredCapacity, a.SuspendProcesses, a.UpdateAutoScalingGroup,
 		}, ssmCalls{s.GetParameters, s.PutParameter}
 }

@@ -194,7 +194,14 @@ func (c *cloud) storyOfImages(former kamino.Pool) error {
 	if err := c.Delete(ctx, pool, kamino.Artifact{Kind: kamino.Version, Name: "2026.1.3"}); err != nil {
 		return err
 	}
-	return c.SetCapacity(ctx, pool, pool.Capacity+1)
+	if err := c.SetCapacity(ctx, pool, pool.Capacity+1); err != nil {
+		return err
+	}
+	in, err := c.Instance(ctx, c.donor())
+	if err == nil {
+		_, _, err = c.Fit(ctx, pool, in, nil)
+	}
+	return err
 }
 
 // TestPolicy: the policy of the documentation is enough, and every action in it is needed.

@@ -101,7 +101,16 @@ func (s *Server) remove(g *group, m *member, cause string) *activity {
 	m.State = leaving
 	a := s.act(g, "Terminating EC2 instance: "+m.ID, cause, "InProgress")
 	if i := s.store.Instances[m.ID]; i != nil {
-		s.terminate(i, "Server.ScheduledStop: terminated by Auto Scaling")
+		end := func() {
+			if i := s.store.Instances[m.ID]; i != nil {
+				s.terminate(i, "Server.ScheduledStop: terminated by Auto Scaling")
+			}
+		}
+		if h, ok := g.hook(true); ok { // the instance runs on meanwhile
+			s.later(h.Timeout, end)
+		} else {
+			end()
+		}
 	}
 	name, id := g.Name, a.ID
 	s.later(s.delays.Terminate, func() {
@@ -116,7 +125,7 @@ func (s *Server) remove(g *group, m *member, cause string) *activity {
 // counted are members that count for the desired capacity.
 func (g *group) counted() (found []*member) {
 	for _, m := range g.Members {
-		if m.State == joining || m.State == inService {
+		if m.State == joining || m.State == waiting || m.State == inService {
 			found = append(found, m)
 		}
 	}

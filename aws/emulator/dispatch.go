@@ -44,7 +44,7 @@ var handlers = map[string]handler{
 	"autoscaling:TerminateInstanceInAutoScalingGroup": terminateMember, "autoscaling:CreateOrUpdateTags": createOrUpdateTags,
 	"autoscaling:DeleteTags":                deleteGroupTags,
 	"autoscaling:DescribeInstanceRefreshes": describeRefreshes, "autoscaling:DescribeWarmPool": describeWarmPool,
-	"autoscaling:DescribeLaunchConfigurations": describeConfigurations,
+	"autoscaling:DescribeLaunchConfigurations": describeConfigurations, "autoscaling:DescribeLifecycleHooks": describeHooks,
 
 	"ssm:PutParameter": putParameter, "ssm:GetParameter": getParameter, "ssm:GetParameters": getParameters,
 	"ssm:GetParameterHistory": getParameterHistory, "ssm:LabelParameterVersion": labelParameterVersion, "ssm:DeleteParameter": deleteParameter,

@@ -13,6 +13,7 @@ import (
 const (
 	inService       = "InService"
 	joining         = "Pending"
+	waiting         = "Pending:Wait" // in a lifecycle hook
 	leaving         = "Terminating"
 	enteringStandby = "EnteringStandby"
 	standby         = "Standby"
@@ -44,6 +45,7 @@ type group struct {
 	Warm          int         // instances in the warm pool
 	WarmPool      bool        // there is one
 
+	Hooks       []Hook
 	Rebalancing int  // how many above the desired capacity AZRebalance has launched
 	Uneven      bool // the zones are out of balance, and something is going to be done about it
 	Resting     bool // after a launch that failed
@@ -81,6 +83,36 @@ func (g *group) member(id string) *member {
 		}
 	}
 	return nil
+}
+
+// Hook is a lifecycle hook of a group, which nobody completes
+// (https://docs.aws.amazon.com/autoscaling/ec2/userguide/lifecycle-hooks.html).
+type Hook struct {
+	Name    string
+	Leaving bool          // of terminations; else of launches
+	Timeout time.Duration // until the default result
+	Abandon bool          // the default result of a launch: the instance is terminated
+}
+
+// hook is the first of a transition.
+func (g *group) hook(leaving bool) (Hook, bool) {
+	i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Leaving == leaving })
+	if i < 0 {
+		return Hook{}, false
+	}
+	return g.Hooks[i], true
+}
+
+func describeHooks(c *call) (object, *apiError) {
+	g, err := c.group()
+	if err != nil {
+		return nil, err
+	}
+	return object{"LifecycleHooks": each(g.Hooks, func(h Hook) any {
+		return object{"LifecycleHookName": h.Name, "AutoScalingGroupName": g.Name, "HeartbeatTimeout": int(h.Timeout.Seconds()), "GlobalTimeout": 100 * int(h.Timeout.Seconds()),
+			"LifecycleTransition": "autoscaling:EC2_INSTANCE_" + map[bool]string{true: "TERMINATING", false: "LAUNCHING"}[h.Leaving],
+			"DefaultResult":       map[bool]string{true: "ABANDON", false: "CONTINUE"}[h.Abandon]}
+	})}, nil
 }
 
 // units is how much of the desired capacity members are.

@@ -36,6 +36,7 @@ type Group struct {
 	InstanceStore bool              // the stock image has no EBS root
 	Second        string            // device of a second volume that the stock image brings; "": none
 	Operator      string            // principal that manages its instances
+	Hooks         []Hook            // lifecycle hooks
 	Refresh       string            // status of its last instance refresh
 	Warm          int               // instances in its warm pool
 	WarmPool      bool              // it has a warm pool, though one without instances
@@ -64,7 +65,7 @@ func (s *Server) seed(in Group) {
 		in.Image = resolvePrefix + in.Parameter
 	}
 	g := &group{Name: in.Name, Order: s.store.Serial, Created: s.Clock.Now(), Min: in.Min, Max: cmp.Or(in.Max, in.Count+10), Desired: in.Count,
-		Suspended: map[string]string{}, Configuration: in.Configuration, Warm: in.Warm, WarmPool: in.WarmPool || in.Warm > 0}
+		Suspended: map[string]string{}, Hooks: in.Hooks, Configuration: in.Configuration, Warm: in.Warm, WarmPool: in.WarmPool || in.Warm > 0}
 	for _, letter := range "abc"[:min(cmp.Or(in.Zones, 3), 3)] {
 		g.Zones, g.Subnets = append(g.Zones, s.Region+string(letter)), append(g.Subnets, "subnet-0"+string(letter))
 	}

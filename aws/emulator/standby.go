@@ -81,6 +81,26 @@ func exitStandby(c *call) (object, *apiError) {
 	return c.move(g, members, "Moving EC2 instance out of Standby: ", "PreInService", 30, joining, inService, c.s.delays.ExitStandby), nil
 }
 
+// hooked lets a member that comes back from Standby wait for a launch hook. Whether AWS runs one then
+// is documented nowhere: the worse is assumed, unverified on real AWS.
+func (s *Server) hooked(g *group, m *member, h Hook) {
+	m.State = waiting
+	name, id := g.Name, m.ID
+	s.later(h.Timeout, func() {
+		g := s.store.Groups[name]
+		if g == nil {
+			return
+		}
+		if m := g.member(id); m != nil && m.State == waiting {
+			m.State = inService
+			if h.Abandon {
+				s.remove(g, m, "an instance failed to complete a lifecycle action: it was abandoned after a heartbeat timeout.")
+			}
+		}
+		s.dirty[name] = true
+	})
+}
+
 // move brings members from one state to another over a third.
 func (c *call) move(g *group, members []*member, what, status string, progress int, over, to string, latency time.Duration) object {
 	var out []any
@@ -95,7 +115,10 @@ func (c *call) move(g *group, members []*member, what, status string, progress i
 			if g == nil {
 				return
 			}
-			if m := g.member(id); m != nil && m.State == over {
+			m := g.member(id)
+			if h, ok := g.hook(false); ok && over == joining && m != nil && m.State == over {
+				c.s.hooked(g, m, h)
+			} else if m != nil && m.State == over {
 				m.State = to
 			}
 			c.s.done(g, act)
