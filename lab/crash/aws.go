@@ -191,6 +191,9 @@ func (w *onAWS) makeHistory() error {
 		}
 		return nil
 	}
+	if err := add(kamino.VersionName(w.start.AddDate(0, 0, -2*w.shape.Old-1)), ofFormerPool("old-node")); err != nil {
+		return err
+	}
 	for i := range w.shape.Old {
 		day := w.start.AddDate(0, 0, i-w.shape.Old)
 		tags := map[string]string{kamino.TagBuiltFrom: strings.ToLower(last.ComputerName), kamino.TagBuiltAt: day.Format(kamino.BuiltAtFormat), kamino.TagOffer: "offered",
@@ -269,7 +272,7 @@ var awsStates = map[string]string{"completed": "Succeeded", "available": "Succee
 func (w *onAWS) readArtifacts() {
 	artifact := func(kind invariant.Kind, name string, m awsemulator.Made) invariant.Artifact {
 		a := invariant.Artifact{Kind: kind, Pool: w.pool, Name: name, ID: m.ID, State: awsStates[m.State], Source: m.Source, Run: m.Tags[kamino.TagRun],
-			Receipt: m.Tags[kamino.TagReceipt], Ours: m.Tags[kamino.TagRun] != "" || m.Tags[kamino.TagBuiltFrom] != ""}
+			Receipt: m.Tags[kamino.TagReceipt], Ours: made(func(tag string) string { return m.Tags[tag] })}
 		if a.State == "" {
 			a.State = "Failed"
 		}

@@ -254,6 +254,7 @@ func (w *onAzure) makeHistory() error {
 			"storageProfile": map[string]any{"osDiskImage": map[string]any{"source": map[string]string{"id": source}}}}}})
 	}
 	add(kamino.VersionName(w.start.AddDate(0, 0, -2*w.shape.Old)), false, map[string]string{"team": "x"}) // somebody else's
+	add(kamino.VersionName(w.start.AddDate(0, 0, -2*w.shape.Old-1)), false, ofFormerPool("old-node"))
 	for i := range w.shape.Old {
 		day := w.start.AddDate(0, 0, i-w.shape.Old)
 		tags := map[string]string{kamino.TagBuiltFrom: node, kamino.TagBuiltAt: day.Format(kamino.BuiltAtFormat), kamino.TagOffer: "offered"}

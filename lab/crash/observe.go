@@ -271,12 +271,26 @@ func (w *World) machineState(in emulator.Instance) invariant.Machine {
 	return m
 }
 
+// made says whether Kamino made an artifact of this pool, as its tags tell.
+func made(tag func(string) string) bool {
+	return tag(kamino.TagPoolUID) != formerPool && (tag(kamino.TagRun) != "" || tag(kamino.TagBuiltFrom) != "")
+}
+
+// formerPool is the ID of an earlier pool that had the pool's name.
+const formerPool = "11111111-2222-3333-4444-555555555555"
+
+// ofFormerPool are the tags of a version that Kamino made of that pool, and promoted.
+func ofFormerPool(node string) map[string]string {
+	return map[string]string{kamino.TagRun: "of-another-cluster", kamino.TagPoolUID: formerPool, kamino.TagBuiltFrom: node, kamino.TagOffer: "offered",
+		kamino.TagProof: "passed", kamino.TagReceipt: "sha256:" + strings.Repeat("1", 64)}
+}
+
 func artifactOf(e emulator.StateEntry, pool string) invariant.Artifact {
 	tags, _ := e.Document["tags"].(map[string]any)
 	tag := func(name string) string { s, _ := tags[name].(string); return s }
 	a := invariant.Artifact{Kind: invariant.Version, Pool: pool, ID: e.ID, Name: e.ID[strings.LastIndexByte(e.ID, '/')+1:],
 		State: textAt(e.Document, "properties", "provisioningState"), Run: tag(kamino.TagRun), Receipt: tag(kamino.TagReceipt),
-		Ours: tag(kamino.TagRun) != "" || tag(kamino.TagBuiltFrom) != ""}
+		Ours: made(tag)}
 	switch lower := strings.ToLower(e.ID); {
 	case strings.Contains(lower, "/snapshots/"):
 		a.Kind = invariant.Snapshot
