@@ -29,6 +29,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,6 +81,7 @@ func verbs() []verb {
 
 // Main runs one verb and returns the exit code.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	stdout, stderr = plainWriter{stdout}, plainWriter{stderr}
 	e := &env{out: stdout, err: stderr, log: slog.New(slog.NewTextHandler(stderr, nil)), newHost: newHost, inHost: host.InHost, look: capture.Live}
 	return e.main(ctx, args)
 }
@@ -198,3 +200,23 @@ func newHost(live bool) host.Host {
 }
 
 func (e *env) metadata(d *disk.Disk) platform.Service { return platform.At(d, e.imds) }
+
+// Takes reports whether a command line may change something, so that a signal must let it give that
+// back. Whatever takes nothing ends with the first signal, also where it is blocked.
+func Takes(args []string) bool {
+	if len(args) == 0 {
+		return false
+	}
+	has := func(flag string) bool {
+		return slices.ContainsFunc(args[1:], func(a string) bool { return strings.TrimLeft(a, "-") == flag })
+	}
+	switch args[0] {
+	case "seal":
+		return !has("dry-run")
+	case "userdata":
+		return has("run")
+	case "patch", "unseal", "boot", "watch":
+		return true
+	}
+	return false
+}

@@ -22,6 +22,7 @@ import (
 	"sort"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // maxLinks is the kernel's own limit (MAXSYMLINKS in include/linux/namei.h).
@@ -119,7 +120,38 @@ func (d *Disk) openFile(name string, flag int, mode fs.FileMode) (*os.File, erro
 		}
 	}
 	v, at := d.in(name)
-	return v.root.OpenFile(at, flag|syscall.O_NOFOLLOW, mode)
+	return opened(name, func() (*os.File, error) { return v.root.OpenFile(at, flag|opening, mode) })
+}
+
+// opening are the flags with which everything is opened: to open a pipe without O_NONBLOCK waits
+// for its other end, for ever.
+const opening = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+// errOther says that something is neither a regular file nor a directory.
+var errOther = errors.New("neither a regular file nor a directory")
+
+// leased is how long a file's lease may keep others out, by the kernel's default and a bit
+// (/proc/sys/fs/lease-break-time, 45 s).
+const leased = 50 * time.Second
+
+// opened gives what was opened where it is a regular file or a directory. Who looked at its name
+// before knows nothing: a process that may write there exchanges it for a pipe or a device meanwhile.
+func opened(name string, open func() (*os.File, error)) (*os.File, error) {
+	f, err := open()
+	for began := time.Now(); errors.Is(err, syscall.EWOULDBLOCK) && time.Since(began) < leased; f, err = open() {
+		time.Sleep(100 * time.Millisecond) // somebody has a lease on it, which the first try ends (fcntl(2))
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: name, Err: errOther}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // Dir is the directory as it was given to Open.
@@ -235,18 +267,21 @@ func (d *Disk) OpenFile(name string, flag int, mode fs.FileMode) (*os.File, erro
 
 // OpenWalked opens for reading what Walk has just named. No link was on the way, so none is looked
 // for, which would take longer than to open and read a small file. What has become one since is
-// followed inside the root.
+// followed inside the root. A file that has become a pipe or a device is gone: fs.ErrNotExist.
 func (d *Disk) OpenWalked(name string) (*os.File, error) {
 	f, err := d.openFile(clean(name), os.O_RDONLY, 0)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return f, err
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errOther) {
+		f, err = d.OpenFile(name, os.O_RDONLY, 0)
 	}
-	return d.OpenFile(name, os.O_RDONLY, 0)
+	if errors.Is(err, errOther) {
+		return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return f, err
 }
 
 // ReadFile reads a regular file of at most limit bytes.
 func (d *Disk) ReadFile(name string, limit int64) ([]byte, error) {
-	f, err := d.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := d.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +324,7 @@ func (d *Disk) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := d.openFile(at, os.O_RDONLY, 0)
+	f, err := d.openFile(at, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}

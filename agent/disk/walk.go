@@ -31,11 +31,25 @@ type walker struct {
 	visit func(string, fs.FileInfo) error
 	on    *view
 	mount uint64
+	// from is a directory above, of which directories below are opened, and above its name: from
+	// the root each would take as long as its depth, and all of a deep tree the square of that.
+	from  *os.Root
+	above string
+	depth int
 }
+
+// anchorEvery is how many levels are opened from one directory.
+const anchorEvery = 32
 
 func (w walker) walk(name string, info fs.FileInfo) error {
 	if !info.IsDir() {
 		return w.visit(name, info)
+	}
+	if len(name) > mostPath {
+		if err := w.visit(name, tooDeep{info}); !errors.Is(err, fs.SkipDir) {
+			return err
+		}
+		return nil
 	}
 	dir, err := w.enter(name)
 	if dir == nil || err != nil {
@@ -49,6 +63,13 @@ func (w walker) walk(name string, info fs.FileInfo) error {
 		return err
 	}
 	entries, err := dir.ReadDir(-1)
+	if w.depth++; w.depth%anchorEvery == 0 && err == nil {
+		// By the descriptor: its name may be another's by now.
+		if root, rerr := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir.Fd())); rerr == nil {
+			defer root.Close()
+			w.from, w.above = root, name
+		}
+	}
 	if err = errors.Join(err, dir.Close()); err != nil {
 		return fmt.Errorf("list %s: %w", name, err)
 	}
@@ -76,7 +97,16 @@ func (w walker) walk(name string, info fs.FileInfo) error {
 // copy of the walker.
 func (w *walker) enter(name string) (*os.File, error) {
 	v, _ := w.in(name)
-	dir, err := w.openFile(name, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if v != w.on {
+		w.from = nil
+	}
+	dir, err := opened(name, func() (*os.File, error) {
+		if w.from != nil {
+			return w.from.OpenFile(strings.TrimPrefix(name, w.above+"/"), os.O_RDONLY|syscall.O_DIRECTORY|opening, 0)
+		}
+		_, at := w.in(name)
+		return v.root.OpenFile(at, os.O_RDONLY|syscall.O_DIRECTORY|opening, 0)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -105,4 +135,18 @@ func (d *Disk) Size(name string) (bytes int64, err error) {
 func Under(name, dir string) bool {
 	name, dir = clean(name), clean(dir)
 	return dir == "." || name == dir || strings.HasPrefix(name, dir+"/")
+}
+
+// mostPath is how long a name may be that Walk enters: the kernel takes no longer one (PATH_MAX), so
+// that only who changes into each directory after the other gets further down.
+const mostPath = 4096
+
+// tooDeep describes a directory that Walk did not enter.
+type tooDeep struct{ fs.FileInfo }
+
+// Deep reports whether what Walk visits is a directory that it does not enter, as its name is longer
+// than the kernel takes one. What is below was not looked at.
+func Deep(info fs.FileInfo) bool {
+	_, deep := info.(tooDeep)
+	return deep
 }

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"kamino.dev/kamino/agent/disk"
 )
 
 // Group is one line of what is unknown: a directory without anything of a package or layer, with
@@ -69,10 +71,10 @@ func (g Group) String() string {
 	const most = 160
 	names := make([]string, len(g.Files))
 	for i, f := range g.Files {
-		names[i] = strings.TrimPrefix(f.Path, g.Dir+"/")
+		names[i] = disk.Shown(strings.TrimPrefix(f.Path, g.Dir+"/"))
 	}
 	if len(names) == 1 {
-		return fmt.Sprintf("/%s (%s; %s)", g.Files[0].Path, size(g.Bytes), g.Files[0].Why)
+		return fmt.Sprintf("/%s (%s; %s)", disk.Shown(g.Files[0].Path), size(g.Bytes), g.Files[0].Why)
 	}
 	text := ""
 	for i, name := range names {
@@ -86,7 +88,7 @@ func (g Group) String() string {
 	if g.Whole {
 		below = "/"
 	}
-	return fmt.Sprintf("/%s%s (%d files, %s):%s", strings.TrimPrefix(g.Dir, "."), below, len(g.Files), size(g.Bytes), text)
+	return fmt.Sprintf("/%s%s (%d files, %s):%s", disk.Shown(strings.TrimPrefix(g.Dir, ".")), below, len(g.Files), size(g.Bytes), text)
 }
 
 func size(n int64) string {

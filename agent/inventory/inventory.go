@@ -135,6 +135,9 @@ func Look(ctx context.Context, d *disk.Disk, o Options) (*Result, error) {
 			if l.gone(name) {
 				return l.skip(name)
 			}
+			if disk.Deep(info) {
+				l.settle(name, info, verdict{class: Unknown, why: "its path is longer than 4096 bytes: what is below was not looked at"})
+			}
 			return nil
 		}
 		if v, ok := l.quick(name, info); ok {

@@ -70,3 +70,11 @@ var rows = []row{
 	{paths: []string{"var/lib/kamino/receipt.json", "var/lib/kamino/lineage.jsonl", "var/lib/kamino/unknown.list", "var/lib/kamino/seal.journal", "var/lib/kamino/aside/**", "var/log/ancestry.log"},
 		why: "what the agent writes of the seals of this disk"},
 }
+
+// Places are the path patterns of the table of generated files.
+func Places() (all []string) {
+	for _, r := range rows {
+		all = append(all, r.paths...)
+	}
+	return all
+}

@@ -12,6 +12,8 @@ import (
 	"path"
 	"slices"
 	"strconv"
+
+	"kamino.dev/kamino/agent/disk"
 )
 
 // Bounds of what is unpacked of one file: bytes (of the zip files within archives as many again),
@@ -71,7 +73,7 @@ func (in *inside) scan(f *os.File, head []byte) {
 func (in *inside) tell(why string) {
 	if !in.told[why] {
 		in.told[why] = true
-		in.seen.skipped = append(in.seen.skipped, fmt.Sprintf("archive /%s: %s", in.file, why))
+		in.seen.skipped = append(in.seen.skipped, fmt.Sprintf("archive /%s: %s", disk.Shown(in.file), why))
 	}
 }
 

@@ -34,9 +34,9 @@ type Finding struct {
 }
 
 func (f Finding) String() string {
-	at := f.Path
+	at := disk.Shown(f.Path)
 	if f.Offset > 0 {
-		at = fmt.Sprintf("%s at byte %d", f.Path, f.Offset)
+		at = fmt.Sprintf("%s at byte %d", at, f.Offset)
 	}
 	if f.Detail == "" {
 		return fmt.Sprintf("%s: %s", f.Kind, at)
@@ -177,6 +177,12 @@ func (w *walk) visit(name string, info fs.FileInfo) error {
 		}
 		return nil
 	}
+	if disk.Deep(info) {
+		w.mu.Lock()
+		w.result.Skipped = append(w.result.Skipped, fmt.Sprintf("directory /%.200s…: its path is longer than 4096 bytes, what is below was not scanned", disk.Shown(name)))
+		w.mu.Unlock()
+		return nil
+	}
 	if software || !info.IsDir() && !w.options.Seen.changed(name, info) {
 		return nil // on the way to what people installed; or looked at before
 	}
@@ -245,7 +251,7 @@ func (w *walk) work() {
 		w.result.Findings = append(w.result.Findings, seen.findings...)
 		w.result.Skipped = append(w.result.Skipped, seen.skipped...)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && w.failed == nil {
-			w.failed = fmt.Errorf("scan %s: %w", j.name, err)
+			w.failed = fmt.Errorf("scan %s: %w", disk.Shown(j.name), err)
 		}
 		w.mu.Unlock()
 	}

@@ -184,7 +184,7 @@ func looped(d *disk.Disk, loops []disk.Loop, rule, match string) error {
 		if i := slices.IndexFunc(loops, func(l disk.Loop) bool { return l.Shows(info) }); i >= 0 {
 			loop := loops[i].Device
 			return refusal(fmt.Sprintf("umount %s and losetup --detach %s, or write an exception for the rule in /%s", loop, loop, ConfigPath),
-				"rule %s removes /%s, and /%s is in use as %s", rule, match, name, loop)
+				"rule %s removes /%s, and /%s is in use as %s", rule, disk.Shown(match), disk.Shown(name), loop)
 		}
 		return nil
 	})

@@ -194,7 +194,7 @@ func (r Rule) match(d *disk.Disk, name string, o Options) (Match, bool, error) {
 	if r.Rewrite != nil {
 		// A link would become a copy, with the link's mode, of what it leads to.
 		if !info.Mode().IsRegular() {
-			return m, false, fmt.Errorf("/%s is not a regular file: remove it", name)
+			return m, false, fmt.Errorf("/%s is not a regular file: remove it", disk.Shown(name))
 		}
 		if o.Estimate {
 			return m, true, nil

@@ -86,7 +86,7 @@ func takeBack(d *disk.Disk, ops []op) (restored int, stuck []op) {
 func keepStuck(d *disk.Disk, ops, stuck []op) error {
 	left := &NotTakenBack{}
 	for _, o := range stuck {
-		left.Changes = append(left.Changes, fmt.Sprintf("/%s (rule %s): %s", o.Path, o.Rule, o.Stuck))
+		left.Changes = append(left.Changes, fmt.Sprintf("/%s (rule %s): %s", disk.Shown(o.Path), o.Rule, o.Stuck))
 	}
 	slices.Reverse(stuck)
 	if len(ops) > 0 && ops[0].Rule == beginRule {
@@ -126,7 +126,7 @@ func stuck(d *disk.Disk) error {
 	left := &NotTakenBack{}
 	for _, o := range ops {
 		if o.Stuck != "" {
-			left.Changes = append(left.Changes, fmt.Sprintf("/%s (rule %s): %s", o.Path, o.Rule, o.Stuck))
+			left.Changes = append(left.Changes, fmt.Sprintf("/%s (rule %s): %s", disk.Shown(o.Path), o.Rule, o.Stuck))
 		}
 	}
 	if len(left.Changes) == 0 {
