@@ -341,9 +341,10 @@ func (r *Run) lookHold(ctx context.Context) (Next, error) {
 		then("the donor to be out of service", 0), nil
 }
 
-// recount is longer than cluster-autoscaler remembers the size of a group: for one minute it adds to
-// what it knew, and sets the sum (refreshInterval in cluster-autoscaler/cloudprovider/aws/aws_manager.go
-// of k8s.io/autoscaler). For the first evicted pod it would undo that the pool is one smaller.
+// recount is longer than cluster-autoscaler remembers the size of a group: for one minute it adds
+// to what it knew, and sets the sum (refreshInterval in
+// cluster-autoscaler/cloudprovider/aws/aws_manager.go of k8s.io/autoscaler). For the first evicted
+// pod it would undo that the pool is one smaller.
 const recount = 70 * time.Second
 
 // lookCounted waits until an autoscaler knows that the donor is out of service, before any pod is

@@ -39,7 +39,8 @@ type Config struct {
 	Gallery       string // "" computes it from the pool's resource group
 	// KeepExtensions stay in the model; nil means BillingExtensions.
 	KeepExtensions []ExtensionRule
-	UserAgent      string // at most 24 characters
+	UserAgent      string       // at most 24 characters
+	Clock          kamino.Clock // nil: the wall clock
 	Transport      policy.Transporter
 	// Heard, if set, is told of each request to Azure Resource Manager as it ends: its method and
 	// type of resource, without names, and the status code, or "error" where no answer came.

@@ -17,8 +17,8 @@ import (
 	"kamino.dev/kamino"
 )
 
-// crowd is a resource group with many scale sets, of which a client reads some only before its time is
-// over.
+// crowd is a resource group with many scale sets, of which a client reads some only before its time
+// is over.
 type crowd struct {
 	anyone
 	sets  int
@@ -49,12 +49,12 @@ func (c *crowd) Do(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Request: req, Header: http.Header{}, Body: io.NopCloser(bytes.NewBufferString(says + "]}"))}, nil
 }
 
-// TestManyScaleSets: hundreds of scale sets beside the pool take longer to ask than one call may. The
-// next one goes on where that stopped; whoever uses the version is found all the same.
+// TestManyScaleSets: hundreds of scale sets beside the pool take longer to ask than one call may.
+// The next one goes on where that stopped; whoever uses the version is found all the same.
 func TestManyScaleSets(t *testing.T) {
 	for _, using := range []int{-1, 0, 123, 399} {
 		c := &crowd{sets: 400, using: using}
-		p := &Provider{cred: c, options: &arm.ClientOptions{ClientOptions: policy.ClientOptions{Transport: c, Retry: policy.RetryOptions{MaxRetries: -1}}, DisableRPRegistration: true},
+		p := &Provider{config: Config{Clock: kamino.WallClock{}}, cred: c, options: &arm.ClientOptions{ClientOptions: policy.ClientOptions{Transport: c, Retry: policy.RetryOptions{MaxRetries: -1}}, DisableRPRegistration: true},
 			clients: map[string]*clients{}, regions: map[string]region{}, granted: map[string][]permission{}, others: map[string]neighbor{}}
 		clients, err := p.of("one")
 		if err != nil {

@@ -91,6 +91,9 @@ func New(config Config) (*Provider, error) {
 	options.Transport = g.client(options.Transport)
 	config.Subscription = cmp.Or(config.Subscription, settings.SubscriptionID)
 	config.ResourceGroup = cmp.Or(config.ResourceGroup, settings.ResourceGroup)
+	if config.Clock == nil {
+		config.Clock = kamino.WallClock{}
+	}
 	if len(config.KeepExtensions) == 0 {
 		config.KeepExtensions = BillingExtensions()
 	}

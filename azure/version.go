@@ -242,8 +242,8 @@ type neighbor struct {
 	uses map[string]int // instances, by the version that they booted from
 }
 
-// besideFor is how long what was read of such a scale set counts. Hundreds of them take longer to ask
-// than one call may, so that the next call goes on where that one stopped. A set whose model
+// besideFor is how long what was read of such a scale set counts. Hundreds of them take longer to
+// ask than one call may, so that the next call goes on where that one stopped. A set whose model
 // names a version is found in the list of sets, which is read each time.
 const besideFor = 10 * time.Minute
 
@@ -254,10 +254,10 @@ func (p *Provider) usesBeside(ctx context.Context, at place, version string) (in
 	p.mu.Lock()
 	known, ok := p.others[key]
 	p.mu.Unlock()
-	if ok && time.Since(known.at) < besideFor && known.uses[version] == 0 {
+	if ok && p.config.Clock.Now().Sub(known.at) < besideFor && known.uses[version] == 0 {
 		return 0, nil
 	}
-	now := time.Now()
+	now := p.config.Clock.Now()
 	all, err := p.uses(ctx, at)
 	if err != nil {
 		return 0, err

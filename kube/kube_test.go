@@ -192,8 +192,8 @@ func TestEventType(t *testing.T) {
 	}
 }
 
-// TestListExpires: etcd's compaction or another API server answers 410 to the second page. Each list
-// is begun again, once.
+// TestListExpires: etcd's compaction or another API server answers 410 to the second page. Each
+// list is begun again, once.
 func TestListExpires(t *testing.T) {
 	for name, tt := range map[string]struct {
 		object any

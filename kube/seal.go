@@ -223,10 +223,10 @@ func (c *Cluster) notAdmitted(err error) error {
 	return &kamino.RefusedError{Subject: "the seal pod", Refusals: []kamino.Refusal{{Code: kamino.CodeSealPod, Field: "image", Value: c.opts.SealImage, Why: err.Error(), Do: do}}}
 }
 
-// changedOrLimited tells from the API server's words what keeps the seal pod out where that is not its
-// image: a ResourceQuota, a LimitRange (plugin/pkg/admission in k8s.io/kubernetes: resourcequota,
-// limitranger), or somebody who changes pods on their way, so that the policy kamino-seal-pods
-// finds in them what Kamino never writes.
+// changedOrLimited tells from the API server's words what keeps the seal pod out where that is not
+// its image: a ResourceQuota, a LimitRange (plugin/pkg/admission in k8s.io/kubernetes:
+// resourcequota, limitranger), or somebody who changes pods on their way, so that the policy
+// kamino-seal-pods finds in them what Kamino never writes.
 func changedOrLimited(words string) (cause, do string) {
 	switch {
 	case strings.Contains(words, "exceeded quota"), strings.Contains(words, "failed quota"):

@@ -175,8 +175,8 @@ func TestRunningImage(t *testing.T) {
 	}
 }
 
-// TestSealChangedOrLimited: what others do to pods of the namespace is named by what it is; only a pod
-// whose image is not listed is told to list it.
+// TestSealChangedOrLimited: what others do to pods of the namespace is named by what it is; only a
+// pod whose image is not listed is told to list it.
 func TestSealChangedOrLimited(t *testing.T) {
 	const policy = "ValidatingAdmissionPolicy 'kamino-seal-pods' with binding 'kamino-seal-pods' denied request: "
 	for name, tt := range map[string]struct {

@@ -59,7 +59,7 @@ func newProvider(_ context.Context, g globalOptions) (kamino.Provider, error) {
 
 func newAzure(g globalOptions) (kamino.Provider, error) {
 	config := azure.Config{
-		Subscription: g.Subscription, ResourceGroup: g.ResourceGroup, Gallery: g.Gallery, UserAgent: "kamino", Heard: g.heard,
+		Subscription: g.Subscription, ResourceGroup: g.ResourceGroup, Gallery: g.Gallery, UserAgent: "kamino", Clock: g.clock, Heard: g.heard,
 	}
 	if g.InCluster {
 		config.File = cmp.Or(g.AzureConfig, azure.DefaultFile)

@@ -356,8 +356,8 @@ func TestPromotionByHandByVersion(t *testing.T) {
 	}
 }
 
-// TestNamesWhatIsLost: what no provider gives back is named before the first write of a model, once,
-// and not with a later one.
+// TestNamesWhatIsLost: what no provider gives back is named before the first write of a model,
+// once, and not with a later one.
 func TestNamesWhatIsLost(t *testing.T) {
 	w := fresh(1)
 	for day, want := range []string{"warned written", "written"} {

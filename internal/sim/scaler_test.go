@@ -65,8 +65,8 @@ func (w *world) CachedScaler() *scaler {
 	return s
 }
 
-// TestCachedScaler: an autoscaler that knows the size of before the donor went out of service undoes
-// that, launches two instances for one, and leaves the donor no room to come back.
+// TestCachedScaler: an autoscaler that knows the size of before the donor went out of service
+// undoes that, launches two instances for one, and leaves the donor no room to come back.
 func TestCachedScaler(t *testing.T) {
 	w := replacing(1)
 	s := w.CachedScaler()

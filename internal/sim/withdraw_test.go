@@ -197,9 +197,9 @@ func TestPromotedBetween(t *testing.T) {
 	}
 }
 
-// TestTrialEnds: who goes back to the original by name ends a trial, and judges neither the image nor
-// its donor. The same node makes the next image, of the same packages; a rollback that fell back to
-// the original, as the version was bad, keeps it out.
+// TestTrialEnds: who goes back to the original by name ends a trial, and judges neither the image
+// nor its donor. The same node makes the next image, of the same packages; a rollback that fell
+// back to the original, as the version was bad, keeps it out.
 func TestTrialEnds(t *testing.T) {
 	for to, fine := range map[string]bool{kamino.ToOriginal: true, "": false} {
 		w := fresh(1)

@@ -25,8 +25,8 @@ type World interface {
 	// BindVolume binds a claim to a volume on the node's own disk, as a pod that comes there does;
 	// not where the node is blocked.
 	BindVolume(node string)
-	// PodComesBack puts a pod on the node that tolerates every taint, and another one whenever that is
-	// evicted: the node is the emptiest.
+	// PodComesBack puts a pod on the node that tolerates every taint, and another one whenever
+	// that is evicted: the node is the emptiest.
 	PodComesBack(node string)
 	// Conflict lets every eviction be answered with 409 for a while, as a webhook does during a
 	// failover, or a budget that changes all the time.

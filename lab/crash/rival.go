@@ -169,8 +169,8 @@ func (w *World) EditNode(node string, edit func(*kamino.Node) bool) {
 // HoldPods implements worlds.World: there is one budget.
 func (w *World) HoldPods(string) { w.budgetAllows(0) }
 
-// volumeName is the PersistentVolume on a node's own disk; comesPrefix begins the names of pods that
-// come back.
+// volumeName is the PersistentVolume on a node's own disk; comesPrefix begins the names of pods
+// that come back.
 const (
 	volumeName  = "local-pv"
 	comesPrefix = "net-operator-"
@@ -238,7 +238,8 @@ func (w *World) comes(m *machine) {
 	w.dirty.pods = true
 }
 
-// moveAway is what persons do about volumes and pods that keep a node from being a donor. mu is held.
+// moveAway is what persons do about volumes and pods that keep a node from being a donor. mu is
+// held.
 func (w *World) moveAway() {
 	w.coming = false
 	w.check("drop volumes", w.station.dropVolumes(w.ctx))
