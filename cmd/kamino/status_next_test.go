@@ -114,3 +114,18 @@ func TestNextRunShown(t *testing.T) {
 		t.Error("a pool that nothing starts a run of looks as one of which nobody asked")
 	}
 }
+
+// TestNoImage: the image that the next node boots from does not exist. Status and plan say so, with
+// what to type.
+func TestNoImage(t *testing.T) {
+	w := newFakeWorld()
+	p := stale(w)
+	p.Refusals = []kamino.Refusal{{Code: kamino.CodeNoImage, Field: "ImageId", Value: "ami-1", Why: "it does not exist", Do: "kamino rollback --pool POOL --to VERSION"}}
+	out, errs, _ := w.kamino(t, "status")
+	if !strings.Contains(out, "cannot boot: its image "+p.Model.Image+" does not exist") || !strings.Contains(out, p.Refusals[0].Do) {
+		t.Errorf("status:\n%s%s", out, errs)
+	}
+	if out, errs, _ = w.kamino(t, "plan"); !strings.Contains(out, p.Refusals[0].Do) {
+		t.Errorf("plan:\n%s%s", out, errs)
+	}
+}
