@@ -60,9 +60,12 @@ func (r *reader) file(d *disk.Disk, j job) (s seen, err error) {
 	} else if swap {
 		s.findings = append(s.findings, Finding{Kind: "swap", Path: j.name})
 	}
-	head := &headReader{r: f}
+	head := &headReader{r: io.NewSectionReader(f, 0, headSize)}
+	if _, err := io.Copy(io.Discard, head); err != nil {
+		return s, err
+	}
 	var hits []hit
-	s.bytes, err = r.matcher.stream(head, r.buf, func(h hit) { hits = append(hits, h) })
+	s.bytes, err = r.matcher.data(f, r.buf, func(h hit) { hits = append(hits, h) })
 	if err != nil {
 		return s, err
 	}

@@ -84,7 +84,7 @@ func (k *known) learn(ctx context.Context, d *disk.Disk, o Options) error {
 			return nil // it vanished; nothing is learned, so nothing is excused
 		}
 		defer f.Close()
-		_, err = m.stream(f, buf, func(h hit) {
+		_, err = m.data(f, buf, func(h hit) {
 			if packaged(name) || o.Allow != nil && o.Allow(h.kind, name) {
 				k.texts[sha256.Sum256(h.text)] = true
 			}
