@@ -25,3 +25,25 @@ func TestBase(t *testing.T) {
 		})
 	}
 }
+
+// TestKept: where the chart is removed, the namespace stays with the ledgers, and with it the
+// policies that keep others from naming an image that may seal disks, or making a pod of one.
+func TestKept(t *testing.T) {
+	all, err := Base(BaseValues{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for _, document := range all {
+		for _, name := range []string{"kamino-seal-pods", "kamino-own"} {
+			if strings.Contains(document, "kind: ValidatingAdmissionPolicy") && strings.Contains(document, "\n  name: "+name+"\n") {
+				if kept++; !strings.Contains(document, "helm.sh/resource-policy: keep") {
+					t.Errorf("it goes with the chart:\n%.200s", document)
+				}
+			}
+		}
+	}
+	if kept != 4 {
+		t.Errorf("%d policies and bindings", kept)
+	}
+}
