@@ -23,7 +23,7 @@ func TestPlain(t *testing.T) {
 	hostile.Fill(&node)
 	node.Annotations = map[string]string{"a": hostile.Text, kamino.AnnotationFreshness: "{\n\t\"kernel\": \"" + hostile.Text + "\"}"}
 	node.Labels = map[string]string{"l": hostile.Text}
-	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:l":{}}}}`)}}}
+	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:l":{}}}}`)}}
 	var pod corev1.Pod
 	hostile.Fill(&pod)
 	var lease coordinationv1.Lease
