@@ -265,9 +265,8 @@ func goFiles(t *testing.T) []string {
 	return files
 }
 
-// TestComments: comments wrap at 100 columns, with a tab for four, in all three modules. Long
-// addresses, columns within a comment and markers of controller-gen stay as they are; code is as
-// long as gofmt leaves it.
+// TestComments: a comment has at most 140 columns, with a tab for four, in all three modules. Long
+// addresses, columns within a comment and markers of controller-gen stay as they are.
 func TestComments(t *testing.T) {
 	files := goFiles(t)
 	for _, module := range []string{"lab", "release"} {
@@ -291,8 +290,8 @@ func TestComments(t *testing.T) {
 			if !is || strings.Contains(comment, "://") || strings.HasPrefix(comment, "   ") || strings.HasPrefix(comment, "+kubebuilder:") {
 				continue
 			}
-			if n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")); n > 100 {
-				t.Errorf("%s:%d: a comment of %d columns, at most 100", file, i+1, n)
+			if n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")); n > 140 {
+				t.Errorf("%s:%d: a comment of %d columns, at most 140", file, i+1, n)
 			}
 		}
 	}
