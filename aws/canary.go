@@ -335,8 +335,8 @@ func (*Provider) CanaryRights() string { return "docs/aws-policy-canary.json" }
 // narrowed to launches by the pool's template.
 func (*Provider) PreflightCanary(context.Context) ([]kamino.Doubt, error) { return nil, nil }
 
-// refuseRights tries by a dry run to launch a canary from the pool's present image. Whether a canary
-// may be terminated cannot be tried before there is one.
+// refuseRights tries by a dry run to launch a canary from the pool's present image. Whether a
+// canary may be terminated cannot be tried before there is one.
 func (p *Provider) refuseRights(ctx context.Context, g group, pool kamino.Pool) (*kamino.Refusal, error) {
 	err := p.rights(ctx, "rights of a canary", pool, func() error {
 		input := p.canaryInput(g, pool, kamino.CanaryOrder{Name: "kamino-preflight", Version: g.recipe.means(), Run: "preflight"}, text(g.data.UserData))

@@ -169,8 +169,8 @@ func (g group) maps(image types.BlockDeviceMapping) bool {
 	})
 }
 
-// weight is how many units of the desired capacity a group counts an instance as; "" where it has no
-// weights
+// weight is how many units of the desired capacity a group counts an instance as; "" where it has
+// no weights
 // (https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-mixed-instances-groups-instance-weighting.html).
 func weight(g scaling.AutoScalingGroup, instance string) string {
 	for _, in := range g.Instances {

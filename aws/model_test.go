@@ -276,8 +276,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestPreflight names every action of EC2 that is not allowed: what only reads at once, and the rest
-// where it is known on what.
+// TestPreflight names every action of EC2 that is not allowed: what only reads at once, and the
+// rest where it is known on what.
 func TestPreflight(t *testing.T) {
 	c := begin(t, setting{})
 	without := func(actions ...string) {

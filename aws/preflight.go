@@ -141,8 +141,8 @@ func (p *Provider) tryRun(ctx context.Context, pool kamino.Pool, g group, donor 
 	return p.tryAll(ctx, templateRuns(g.recipe.Template, g.recipe.Named))
 }
 
-// rights tries something that is allowed or not, for a pool at most once in steadyFor. A look at all
-// groups tries it for one of them: EC2 takes few of these calls in a second
+// rights tries something that is allowed or not, for a pool at most once in steadyFor. A look at
+// all groups tries it for one of them: EC2 takes few of these calls in a second
 // (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html).
 func (p *Provider) rights(ctx context.Context, what string, pool kamino.Pool, try func() error) error {
 	if !wide(ctx) {

@@ -108,8 +108,8 @@ func taintedUserData(encoded, nonce string) (tainted string, byAgent bool, refus
 	return base64.StdEncoding.EncodeToString(whole), byAgent, nil
 }
 
-// readBare reads user data that is a multipart, or one NodeConfig and nothing else, in base64 or gzip
-// too. nodeadm reads the same (amazon-eks-ami, nodeadm/internal/configprovider/mime.go,
+// readBare reads user data that is a multipart, or one NodeConfig and nothing else, in base64 or
+// gzip too. nodeadm reads the same (amazon-eks-ami, nodeadm/internal/configprovider/mime.go,
 // ParseMaybeMultipart; read, not run). A script may write a NodeConfig: a canary that does not run
 // the script is none of the pool's machines.
 func readBare(raw []byte) ([]part, error) {

@@ -1,5 +1,5 @@
-// Package docs has the files of this directory that programs read, too: the lab and tests grant what
-// the documentation tells people to grant.
+// Package docs has the files of this directory that programs read, too: the lab and tests grant
+// what the documentation tells people to grant.
 package docs
 
 import (

@@ -22,7 +22,8 @@ type Group struct {
 	Mixed    bool   // it has a mixed instances policy
 	// Attributes: the policy chooses instance types by attributes.
 	Attributes bool
-	// Override are further fields of that policy's override, from now on; a weight is from the first.
+	// Override are further fields of that policy's override, from now on; a weight is from the
+	// first.
 	Override map[string]any
 	Image    string // ImageId of the template; "": a stock image of Amazon
 	// Parameter, where set, holds that image and is what the template names.

@@ -81,8 +81,8 @@ func exitStandby(c *call) (object, *apiError) {
 	return c.move(g, members, "Moving EC2 instance out of Standby: ", "PreInService", 30, joining, inService, c.s.delays.ExitStandby), nil
 }
 
-// hooked lets a member that comes back from Standby wait for a launch hook. Whether AWS runs one then
-// is documented nowhere: the worse is assumed, unverified on real AWS.
+// hooked lets a member that comes back from Standby wait for a launch hook. Whether AWS runs one
+// then is documented nowhere: the worse is assumed, unverified on real AWS.
 func (s *Server) hooked(g *group, m *member, h Hook) {
 	m.State = waiting
 	name, id := g.Name, m.ID

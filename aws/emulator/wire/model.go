@@ -1,6 +1,6 @@
 // Package wire compares requests and replies of AWS's services with the service models that AWS
-// publishes with botocore. Tests put [Checked] before the emulator: the models share nothing with it
-// or with package aws.
+// publishes with botocore. Tests put [Checked] before the emulator: the models share nothing with
+// it or with package aws.
 package wire
 
 import (
