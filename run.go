@@ -294,7 +294,9 @@ func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 		d = min(d, next.within)
 	}
 	var t *ThrottledError
-	if errors.As(failure, &t) {
+	if errors.As(failure, &t) && t.After > longestSilence {
+		return fmt.Errorf("%w: the next call is allowed in %s, which is longer than a run waits: %w", errOverdue, t.After.Round(time.Minute), failure)
+	} else if t != nil {
 		d = max(t.After, d)
 		p.run.now.throttled += d
 	} else if failure != nil {
@@ -302,8 +304,20 @@ func (p *pace) pause(ctx context.Context, next Next, failure error) error {
 		d = min(p.run.engine.minPoll()<<min(p.failures-1, 6), 30*time.Second)
 	}
 	p.run.donor.read, p.run.donor.seenAt = false, time.Time{}
+	for ; d > pauseSeen; d -= pauseSeen { // a pause of the cluster ends a wait for a service, too
+		if err := p.run.held.sleep(ctx, pauseSeen); err != nil {
+			return err
+		}
+		if err := p.run.heldUp(ctx, p.step); err != nil {
+			return err
+		}
+	}
 	return p.run.held.sleep(ctx, d)
 }
+
+// longestSilence is the longest time for which a service may refuse calls before a run gives up. The
+// marks of the donor stay then, for a restore.
+const longestSilence = returnLimit
 
 // delay grows with the time already waited, so that short waits end promptly
 // and long ones cost few calls.
