@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 
@@ -92,7 +93,9 @@ func Run(ctx context.Context, o Options) error {
 		Scheme: scheme, Logger: logger, Cache: caches(),
 		LeaderElection: true, LeaderElectionID: leaderLease, LeaderElectionNamespace: kamino.SystemNamespace,
 		LeaderElectionReleaseOnCancel: true, LeaseDuration: &o.LeaseTime, RenewDeadline: &renew, RetryPeriod: &retry,
-		Metrics:                 server.Options{BindAddress: o.Metrics, SecureServing: true, FilterProvider: authenticated},
+		Metrics: server.Options{BindAddress: o.Metrics, SecureServing: true, FilterProvider: func(config *rest.Config, client *http.Client) (server.Filter, error) {
+			return authenticated(config, client, o.Engine.Clock.Now)
+		}},
 		HealthProbeBindAddress:  o.Health,
 		GracefulShutdownTimeout: &o.Grace,
 	})

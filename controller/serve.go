@@ -21,7 +21,7 @@ import (
 
 // authenticated lets those see the metrics whom the API server knows by their token and allows to
 // get the path. What controller-runtime has for it links the whole of k8s.io/apiserver.
-func authenticated(config *rest.Config, client *http.Client) (server.Filter, error) {
+func authenticated(config *rest.Config, client *http.Client, now func() time.Time) (server.Filter, error) {
 	who, err := authentication.NewForConfigAndClient(config, client)
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func authenticated(config *rest.Config, client *http.Client) (server.Filter, err
 	if err != nil {
 		return nil, err
 	}
-	r := &reviews{who: who.TokenReviews(), may: may.SubjectAccessReviews(), now: time.Now, turns: make(chan struct{}, reviewsAtOnce), known: map[[sha256.Size]byte]reviewed{}}
+	r := &reviews{who: who.TokenReviews(), may: may.SubjectAccessReviews(), now: now, turns: make(chan struct{}, reviewsAtOnce), known: map[[sha256.Size]byte]reviewed{}}
 	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
