@@ -72,6 +72,7 @@ func helmCommands(t *testing.T, section string) (commands [][]string) {
 	}
 	text = strings.NewReplacer("\\\n", " ", "'", "", "arn:aws:iam::ACCOUNT:role/ROLE", role).Replace(text)
 	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, " # ") // a comment of the shell
 		if words := strings.Fields(line); strings.HasPrefix(line, "    ") && words[0] == "helm" {
 			commands = append(commands, words[1:])
 		}
