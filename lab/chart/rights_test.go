@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -98,16 +99,30 @@ func each(t *testing.T, o *unstructured.Unstructured, f func(right, map[string]a
 	}
 }
 
-// without takes one right away. A verb that does not exist stands in for it: a
-// rule must have one.
+// without removes one right. The other resources of its rule keep the verb: the resource moves to a
+// rule of its own. There a verb that does not exist replaces the removed one, as a rule must have one.
 func without(t *testing.T, gone right) func(*unstructured.Unstructured) {
 	return func(o *unstructured.Unstructured) {
+		var own []any
 		each(t, o, func(r right, rule map[string]any) {
-			if r == gone {
-				verbs := rule["verbs"].([]any)
-				verbs[slices.Index(verbs, any(r.verb))] = "nothing"
+			if r != gone {
+				return
 			}
+			less := runtime.DeepCopyJSON(rule)
+			less["resources"] = []any{r.resource}
+			verbs := less["verbs"].([]any)
+			verbs[slices.Index(verbs, any(r.verb))] = "nothing"
+			own = append(own, less)
+			rule["resources"] = slices.DeleteFunc(slices.Clone(rule["resources"].([]any)), func(resource any) bool { return resource == r.resource })
 		})
+		rules, _, err := unstructured.NestedSlice(o.Object, "rules")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = slices.DeleteFunc(rules, func(rule any) bool { return len(rule.(map[string]any)["resources"].([]any)) == 0 })
+		if err := unstructured.SetNestedSlice(o.Object, append(rules, own...), "rules"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
