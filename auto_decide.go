@@ -40,7 +40,7 @@ func (o overview) decide(opts AutoOptions, now time.Time) PoolPlan {
 		mark, _ := n.claim(o.id) // taken has read it
 		p.Action = DoFinish
 		p.because("unfinished", "run %s left node %s marked, and no run holds the pool", mark.Run, n.Name)
-	case o.decideTrial(&p), o.decideBuilding(&p, now), o.decideProof(&p, opts):
+	case o.decideTrial(&p), o.decideBuilding(&p, now), o.decideProof(&p, opts), o.decideFuture(&p, now):
 	default:
 		o.decideNeed(&p, opts, rules, now)
 		o.decideModel(&p, good, opts)
@@ -156,6 +156,18 @@ func (o overview) decideBuilding(p *PoolPlan, now time.Time) bool {
 		return true
 	}
 	return false
+}
+
+// decideFuture finds a version of a later day, which a run under a wrong clock made. Until that day
+// no node was patched after it, and no run may build a version.
+func (o overview) decideFuture(p *PoolPlan, now time.Time) bool {
+	v := first(o.versions, func(v Artifact) bool { return v.afterDay(now) })
+	if v == nil {
+		return false
+	}
+	p.because("future", "version %s was made under a clock that was ahead: this clock says %s", v.Name, now.UTC().Format(time.RFC3339))
+	p.hold("future", "set the clock of this machine or, if it is right, delete version %s", v.Name)
+	return true
 }
 
 // decideProof finds a version that waits for its proof, or for a person to promote it.

@@ -200,6 +200,11 @@ func (a Artifact) gate() Artifact { return a.with(TagPromote, string(PromoteManu
 // bootstrapUnaccepted is the value of TagBootstrap.
 const bootstrapUnaccepted = "unaccepted"
 
+// afterDay reports whether a version of this pool is named for a later day.
+func (a Artifact) afterDay(day time.Time) bool {
+	return !a.foreign() && !a.OfFormer && !a.ofDay(day) && CompareVersions(a.Name, VersionName(day)) > 0
+}
+
 // unaccepted says whether a version was left hidden because its instances would run a bootstrap
 // that kamino does not know.
 func (a Artifact) unaccepted() bool { return a.hidden() && a.Tags[TagBootstrap] != "" }
