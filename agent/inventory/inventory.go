@@ -136,7 +136,7 @@ func Look(ctx context.Context, d *disk.Disk, o Options) (*Result, error) {
 				return l.skip(name)
 			}
 			if disk.Deep(info) {
-				l.settle(name, info, verdict{class: Unknown, why: "its path is longer than 4096 bytes: what is below was not looked at"})
+				l.settle(name, info, verdict{class: Unknown, why: "its path is longer than 4096 bytes: its contents were not examined"})
 			}
 			return nil
 		}
