@@ -179,21 +179,24 @@ func (p *Provider) nextModel(pool kamino.Pool, want kamino.Target) (have, next s
 	return have, next, nil
 }
 
-// rejoined are a model's present extensions, and those of the saved model that are missing: a
-// promotion removed them. A present one keeps the settings and the version that it has now. One
-// of the same name that is another program gives way: nodes of the saved image may not join
-// without it.
-func rejoined(have, saved []*armcompute.VirtualMachineScaleSetExtension) []*armcompute.VirtualMachineScaleSetExtension {
-	out := slices.Clone(have)
-	for _, e := range saved {
-		i := slices.IndexFunc(out, func(h *armcompute.VirtualMachineScaleSetExtension) bool {
-			return strings.EqualFold(value(h.Name), value(e.Name))
+// rejoined are the extensions of the saved model, in its order, and then those that a model has
+// besides. A present one keeps the settings and the version that it has now. One of the same name
+// that is another program gives way: nodes of the saved image may not join without it.
+func rejoined(have, saved []*armcompute.VirtualMachineScaleSetExtension) (out []*armcompute.VirtualMachineScaleSetExtension) {
+	named := func(list []*armcompute.VirtualMachineScaleSetExtension, name *string) int {
+		return slices.IndexFunc(list, func(e *armcompute.VirtualMachineScaleSetExtension) bool {
+			return strings.EqualFold(value(e.Name), value(name))
 		})
-		switch {
-		case i < 0:
+	}
+	for _, e := range saved {
+		if i := named(have, e.Name); i >= 0 && sameExtension(toExtension(have[i]), toExtension(e)) {
+			e = have[i]
+		}
+		out = append(out, e)
+	}
+	for _, e := range have {
+		if named(saved, e.Name) < 0 {
 			out = append(out, e)
-		case !sameExtension(toExtension(out[i]), toExtension(e)):
-			out[i] = e
 		}
 	}
 	return out

@@ -50,7 +50,7 @@ func TestMark(t *testing.T) {
 		t.Helper()
 		n := s.node(t, "marked")
 		got, err := n.Mark()
-		if err != nil || !cmp.Equal(got, &m) || n.Annotations[kamino.AnnotationProtect] != protect || n.Tainted(kamino.TaintBlock) != blocked {
+		if err != nil || !cmp.Equal(got, &m, cmp.AllowUnexported(m)) || n.Annotations[kamino.AnnotationProtect] != protect || n.Tainted(kamino.TaintBlock) != blocked {
 			t.Fatalf("mark %+v, %v; annotations %v, taints %v", got, err, n.Annotations, n.Taints)
 		}
 	}
