@@ -115,7 +115,7 @@ func badOptions(t *testing.T) []bad {
 		{name: "log-level", args: []string{"--log-level", "LOUD"}, code: 1, want: []string{`"LOUD"`, "DEBUG"}},
 		{name: "unknown-option", args: []string{"--target"}, code: 1, want: []string{"--target", "kamino update --help"}},
 		{name: "argument", args: []string{"node-1"}, code: 1, want: []string{`"node-1"`, "--target-node"}},
-		{name: "no-image", args: []string{"--image", ""}, env: map[string]string{"POD_IMAGE": ""}, code: 3, want: []string{"--image", "POD_IMAGE"}},
+		{name: "no-image", args: []string{"--image", ""}, env: map[string]string{"POD_IMAGE": ""}, with: listTwo, code: 3, want: []string{"--image", "POD_IMAGE"}},
 		{name: "probe-kind", env: map[string]string{"PROBE": "apiVersion: v1\nkind: Pod\n"}, code: 1, want: []string{"contains a Pod of v1, not a Job of batch/v1"}},
 		{name: "probe-namespace", env: map[string]string{"PROBE": probeOf("nonens")}, code: 3, want: []string{`namespace "nonens"`, "does not exist"}},
 		{name: "image-by-tag", args: []string{"--image", "registry.invalid/kamino:1"}, code: 1, want: []string{"not pinned by a digest", "@sha256:"}},

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"kamino.dev/kamino"
 )
@@ -31,6 +33,32 @@ func barePod(t *testing.T, node string) {
 			t.Error(err)
 		}
 	})
+}
+
+// listTwo lets a second image seal disks until the test ends: of two, none is the default.
+func listTwo(t *testing.T) {
+	t.Helper()
+	maps := shared.Client.CoreV1().ConfigMaps(kamino.SystemNamespace)
+	list, err := maps.Get(t.Context(), "kamino-seal-images", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(ctx context.Context, images string) error {
+		patch, err := json.Marshal(map[string]any{"data": map[string]string{"images": images}})
+		if err == nil {
+			_, err = maps.Patch(ctx, list.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+		return err
+	}
+	was := list.Data["images"]
+	t.Cleanup(func() {
+		if err := write(cleanupContext(t), was); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := write(t.Context(), strings.TrimSpace(was)+"\nregistry.invalid/second@sha256:"+strings.Repeat("5e", 32)+"\n"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestDoctor: on a prepared cluster, with an image that may seal, everything passes; what would
@@ -77,6 +105,7 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, 3)
 	barePod(t, p.node(1))
+	listTwo(t)
 	made := kaminoRun(t, updateArgs(p.node(0))...).mustSucceed(t)
 	for _, tt := range []struct {
 		name, node, refusal string
