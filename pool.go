@@ -160,10 +160,10 @@ const (
 )
 
 // MadeOfFormer says whether tags are those of an artifact that Kamino made of an earlier pool of
-// this pool's name. What another program tagged, or the original, names no pool and counts as
-// this one's.
+// this pool's name. What names no pool counts as this one's: another program, the original, or a
+// run that a kamino without this tag began made it.
 func (p Pool) MadeOfFormer(tags map[string]string) bool {
-	return p.UID != "" && tags[TagRun] != "" && tags[TagPoolUID] != p.UID
+	return p.UID != "" && tags[TagRun] != "" && tags[TagPoolUID] != "" && tags[TagPoolUID] != p.UID
 }
 
 // Identify adds the pool's UID to the tags of what is made of it.
