@@ -166,7 +166,7 @@ func (o overview) decideFuture(p *PoolPlan, now time.Time) bool {
 		return false
 	}
 	p.because("future", "version %s was made under a clock that was ahead: this clock says %s", v.Name, now.UTC().Format(time.RFC3339))
-	p.hold("future", "set the clock of this machine or, if it is right, delete version %s", v.Name)
+	p.hold("future", "set the clock of this machine; if it is right, go back with kamino rollback --pool %s, then delete version %s", o.pool.Name, v.Name)
 	return true
 }
 

@@ -325,7 +325,7 @@ func (r *Run) lookHold(ctx context.Context) (Next, error) {
 		return Next{}, err
 	}
 	if mark == nil || !mark.Held {
-		next, err := r.remark(ActHolding, "record on the node that it is about to be taken out of service", n, mark, func(m *Mark) { m.Held = true })
+		next, err := r.remark(ActHolding, "record on the node that it is about to be taken out of service", n, mark, func(m *Mark) { m.Held, m.Block = true, true })
 		return next.announcing(ActHold, holdTheDonor).noting(func(l *Lease) { l.Record.Held = true }), err
 	}
 	how, err := r.holding(ctx, r.donor.instance.ID)
@@ -354,7 +354,7 @@ func (r *Run) lookCounted(mark *Mark) Next {
 	if r.empty.held.IsZero() {
 		r.empty.held = now
 	}
-	if waited := now.Sub(r.empty.held); !mark.Block && !mark.Sealing && waited < recount {
+	if waited := now.Sub(r.empty.held); !mark.Sealing && waited < recount {
 		return waitFor("cluster-autoscaler to read the pool's new size", recount-waited)
 	}
 	return done("out of service")

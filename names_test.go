@@ -227,6 +227,16 @@ func TestWithdrawnVersions(t *testing.T) {
 
 // TestModels: instances count by the write of the model that they were made after, and those from
 // before the first that is known by their version.
+// TestAfterDay: the second version of a day is not one of a later day.
+func TestAfterDay(t *testing.T) {
+	day := time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
+	for name, want := range map[string]bool{"2026.11.2301": false, "2026.11.23": false, "2026.11.24": false, "2026.11.2401": false, "2026.11.25": true, "2026.12.01": true, "2027.01.01": true} {
+		if got := (Artifact{Name: name, Tags: map[string]string{TagRun: "r"}}).afterDay(day); got != want {
+			t.Errorf("version %s is of a later day: %t, want %t", name, got, want)
+		}
+	}
+}
+
 func TestModels(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
 	at := func(name string, births ...time.Time) Artifact {

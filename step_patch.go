@@ -3,6 +3,7 @@ package kamino
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -250,6 +251,12 @@ func (r *Run) cycle(ctx context.Context, n Node, stage powerCycle) (Next, error)
 	if in.Power == PowerOn && stage != cycleOn {
 		if err := r.refuseServed(ctx); err != nil {
 			return Next{}, err
+		}
+		var local *RefusedError // a reboot keeps a local volume, a stop destroys it
+		if _, err := r.engine.Cluster.Preview(ctx, n, r.opts.drainOptions()); errors.As(err, &local) {
+			return r.keepBlocked(n, fmt.Sprintf("not Ready within %s, and not switched off: %v", r.opts.Patch.Return, err))
+		} else if err != nil {
+			return Next{}, fmt.Errorf("look for local volumes of node %s: %w", n.Name, err)
 		}
 	}
 	r.empty.patch.Cycled = true

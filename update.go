@@ -393,10 +393,16 @@ func (r *Run) startForgotten(ctx context.Context) error {
 		Look: (*Run).lookForgotten, Limit: returnLimit, Stubborn: true}})
 }
 
-// lookForgotten watches a machine that runs: one that is sealed switches itself off.
+// lookForgotten starts a machine, and watches it for a while: one that is sealed switches itself
+// off, and a node that was off a moment ago still shows that it is Ready. Only then the machine is
+// put back in service.
 func (r *Run) lookForgotten(ctx context.Context) (Next, error) {
-	next, err := r.lookOn(ctx)
-	if err == nil && next.kind == nextDone && r.spent() < 2*guestHalt {
+	if r.spent() >= 2*guestHalt {
+		return r.lookOn(ctx)
+	}
+	was := r.held.before
+	next, err := r.lookPower(ctx, was.Donor, Instance{ID: was.Instance, VMID: was.VMID})
+	if err == nil && next.kind == nextDone {
 		return wait("a sealed machine to switch itself off"), nil
 	}
 	return next, err

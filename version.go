@@ -202,7 +202,8 @@ const bootstrapUnaccepted = "unaccepted"
 
 // afterDay reports whether a version of this pool is named for a later day.
 func (a Artifact) afterDay(day time.Time) bool {
-	return !a.foreign() && !a.OfFormer && !a.ofDay(day) && CompareVersions(a.Name, VersionName(day)) > 0
+	at, err := VersionDate(a.Name)
+	return err == nil && !a.foreign() && !a.OfFormer && VersionName(at) > VersionName(day)
 }
 
 // unaccepted says whether a version was left hidden because its instances would run a bootstrap

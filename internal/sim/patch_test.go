@@ -122,6 +122,18 @@ var patchStories = []struct {
 		}
 		return w.over()
 	}},
+	{"a node with a local volume is not power-cycled: a stop destroys the volume", func() string {
+		w := aged(1)
+		w.BindVolume("a-0")
+		m := w.machineOf(w.nodes["a-0"])
+		m.stuck = true
+		p := w.patched(patchOptions())
+		if len(p.out.Nodes) == 0 || p.out.Nodes[0].Cycled || !p.out.Nodes[0].Blocked || m.Power != kamino.PowerOn {
+			return fmt.Sprintf("%v, %+v, machine %s", p.err, p.out, m.Power)
+		}
+		w.booted(m) // a person restarts the guest
+		return w.over()
+	}},
 	{"a node that somebody put back in service meanwhile is not power-cycled: its pool would replace it", func() string {
 		w := replacing(1)
 		m := w.machineOf(w.nodes["a-0"])
