@@ -71,7 +71,7 @@ RACY := . ./controller/... ./kube ./notify ./azure/... ./aws/... ./providertest 
 
 .PHONY: race
 race: ## the packages that start goroutines, with the race detector (needs gcc)
-	@CGO_ENABLED=1 .ci/part race $(BOUND_race) go test -race -skip '^TestDefects$$' -timeout 30m $(RACY)
+	@CGO_ENABLED=1 .ci/part race $(BOUND_race) go test -race -skip '^(TestDefects|TestModels|TestMoto)$$' -timeout 30m $(RACY)
 
 # Their programs are built while they run, which Go's test cache does not see.
 .PHONY: lab-test

@@ -29,14 +29,14 @@ func TestTagIsBelieved(t *testing.T) {
 			return "2026.03.01", err
 		},
 		"promote": func(w *world, _ string) (string, error) {
-			w.waits("2026.03.19")
+			w.waits("2026.03.10")
 			_, err := w.promote(kamino.PromoteOptions{Pool: "a"})
-			return "2026.03.19", err
+			return "2026.03.10", err
 		},
 		"auto-update": func(w *world, _ string) (string, error) {
-			w.waits("2026.03.19")
+			w.waits("2026.03.10")
 			p, _ := w.auto(unsetAuto())
-			return "2026.03.19", p.err
+			return "2026.03.10", p.err
 		},
 	} {
 		w, v := updated(t)
