@@ -139,12 +139,14 @@ func rowsOf(calls []*Call) []string {
 			out[i] = "P4"
 		case c.Step == "drain" && blocked:
 			out[i] = "S4"
+		case c.Step == "hold" && !blocked: // a donor that leaves service is blocked first
+			out[i] = "S3"
 		case c.Step == "start" && started:
 			out[i] = "S9"
 		case c.Step == "prune" && i == len(calls)-1:
 			out[i] = "S17" // the release of the lease
 		}
-		blocked = blocked || c.Step == "drain" && c.means.Verb == invariant.Mark
+		blocked = blocked || (c.Step == "drain" || c.Step == "hold") && c.means.Verb == invariant.Mark
 		started = started || c.Step == "start" && c.means.Verb == invariant.PowerOn
 	}
 	return out
