@@ -42,12 +42,12 @@ demo: build lab ## the main job, live: a donor becomes the image of its pool, an
 # Processor seconds that each part of make test and make test-vm may use with a warm build cache. A part
 # fails beyond 1.5 times its bound, whatever the load of the machine. SWEEP=all plays every case of the
 # sweeps: then unit has no bound.
-BOUND_lint    := 300
-BOUND_unit    := 420
-BOUND_race    := 240
-BOUND_lab     := 420
-BOUND_crash   := 420
-BOUND_release := 120
+BOUND_lint    := 400
+BOUND_unit    := 800
+BOUND_race    := 400
+BOUND_lab     := 500
+BOUND_crash   := 520
+BOUND_release := 240
 BOUND_vm      := 900
 
 .PHONY: test
