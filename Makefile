@@ -48,7 +48,7 @@ BOUND_race    := 400
 BOUND_lab     := 500
 BOUND_crash   := 520
 BOUND_release := 240
-BOUND_vm      := 900
+BOUND_vm      := 1300
 
 .PHONY: test
 test: compile lint unit race lab-test crash-sample release-check ## what must pass before a change lands: all parts below
