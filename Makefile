@@ -47,7 +47,7 @@ BOUND_unit    := 800
 BOUND_race    := 400
 BOUND_lab     := 500
 BOUND_crash   := 520
-BOUND_release := 240
+BOUND_release := 300
 BOUND_vm      := 1300
 
 .PHONY: test
