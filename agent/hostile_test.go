@@ -47,7 +47,7 @@ func TestHostileNames(t *testing.T) {
 }
 
 // TestPipesForDirectories: a pipe at each place where a rule, or the inventory, looks for a
-// directory. Nobody will ever write into it, and the agent ends all the same.
+// directory. Nobody will ever write into it, and the agent must still end.
 func TestPipesForDirectories(t *testing.T) {
 	dirs := map[string]bool{}
 	add := func(pattern string) {

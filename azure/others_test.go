@@ -50,7 +50,7 @@ func (c *crowd) Do(req *http.Request) (*http.Response, error) {
 }
 
 // TestManyScaleSets: hundreds of scale sets beside the pool take longer to ask than one call may.
-// The next one goes on where that stopped; whoever uses the version is found all the same.
+// The next one goes on where that stopped; the scale set that uses the version is still found.
 func TestManyScaleSets(t *testing.T) {
 	for _, using := range []int{-1, 0, 123, 399} {
 		c := &crowd{sets: 400, using: using}
