@@ -95,7 +95,7 @@ func Analyze(c *Capture, o Options) (*Analysis, error) {
 		}
 	}
 	a.Blame = x.blame(onChain)
-	a.Verdict = a.verdict()
+	a.Verdict = append(a.verdict(), x.timeoutVerdict(a.After())...)
 	a.Findings = x.findings()
 	return a, nil
 }

@@ -120,7 +120,7 @@ func TestChainShowsIdleTime(t *testing.T) {
 	if err := a.WriteChain(&b); err != nil || !strings.Contains(b.String(), "idle 1.500s") {
 		t.Errorf("the text does not say so: %s", b.String())
 	}
-	if s := a.Segments; len(s) != 3 || !s[1].Idle || s[1].Net != 15e5 {
+	if s := a.Segments; len(s) != 4 || !s[0].Idle || s[0].Net != 2*sec || !s[2].Idle || s[2].Net != 15e5 {
 		t.Errorf("segments are %+v", s)
 	}
 }

@@ -180,6 +180,7 @@ const (
 	MarkLinkDown   = "link-down"
 	MarkLinkUp     = "link-up"
 	MarkClockJump  = "clock-jump"
+	MarkTimeout    = "job-timed-out" // systemd gave up waiting for the start of a unit, which Detail names
 	MarkRuntime    = "runtime-serving"
 	MarkCertIssued = "client-cert-issued"
 	MarkRegistered = "node-registered"

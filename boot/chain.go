@@ -8,11 +8,12 @@ import (
 // Kinds of links: why the unit above waited for this one.
 const (
 	LinkRoot    = "goal"
-	LinkAfter   = "after"    // After= in the unit file
-	LinkTrigger = "trigger"  // its timer, socket or path
-	LinkDuring  = "during"   // it was started while this task ran
-	LinkInside  = "inside"   // the task belongs to this unit
-	LinkPresume = "presumed" // no edge is known, but this is what Azure's extensions wait for
+	LinkAfter   = "after"     // After= in the unit file
+	LinkTrigger = "trigger"   // its timer, socket or path
+	LinkDuring  = "during"    // it was started while this task ran
+	LinkInside  = "inside"    // the task belongs to this unit
+	LinkPresume = "presumed"  // no edge is known, but this is what Azure's extensions wait for
+	LinkTimeout = "timed out" // systemd gave up waiting for it
 )
 
 // Link is one step of a critical chain, seen from what waited: the goal comes first, its causes are
@@ -30,8 +31,12 @@ type Link struct {
 	Took Micros `json:"took"`
 	Net  Micros `json:"net"`
 	// Idle is the time between the latest cause's Done and Start in which nothing known held the
-	// unit back, without parked time.
-	Idle Micros `json:"idle,omitempty"`
+	// unit back, without parked time. For a link without a cause it counts from the moment at which
+	// systemd had loaded its units, and Loading is the time from the start of userspace until then.
+	Idle    Micros `json:"idle,omitempty"`
+	Loading Micros `json:"loading,omitempty"`
+	// Why says what is known of the idle time: a device that never came, say.
+	Why string `json:"why,omitempty"`
 	// Restarts tells that the unit was restarted later; the stamps are those of its first
 	// activation, if First.
 	Restarts int  `json:"restarts,omitempty"`
@@ -70,12 +75,17 @@ func (b *chainer) unit(i int, kind string) Link {
 	if b.stop(&l) {
 		return l
 	}
+	causes := b.causes(i)
+	if t, ok := b.inVain(u.ID, causes, l.Start); ok {
+		l.Next = []Link{t}
+		b.idle(&l)
+		return l
+	}
 	if t, ok := b.outside(i, l.Start); ok {
 		l.Next = []Link{t}
 		b.idle(&l)
 		return l
 	}
-	causes := b.causes(i)
 	for _, e := range causes {
 		if causes[0].done-e.done > b.fuzz {
 			break
@@ -91,10 +101,42 @@ func (b *chainer) measure(l *Link) {
 	l.Net = b.net(l.Start, l.Done)
 }
 
+// idle measures the time before a link in which nothing known happened. A record without ordering
+// edges has no first link: what came before its only one is unknown.
 func (b *chainer) idle(l *Link) {
-	if len(l.Next) > 0 {
+	switch {
+	case len(l.Next) > 0:
 		l.Idle = b.net(l.Next[0].Done, l.Start)
+	case b.ordered:
+		from, loaded := b.beforeFirst(l.Start)
+		l.Loading, l.Idle = b.net(from, loaded), b.net(loaded, l.Start)
 	}
+	if l.Idle >= IdleThreshold {
+		l.Why = b.why(l)
+	}
+}
+
+// inVain is the start that a unit waited for until systemd gave it up, where there was one. It lasted
+// from the last of the unit's other causes, or from its own beginning where that was later.
+func (b *chainer) inVain(unit string, causes []edge, began Micros) (Link, bool) {
+	_, from := b.beforeFirst(began)
+	if len(causes) > 0 {
+		from = causes[0].done
+	}
+	t, ok := b.timeoutBefore(unit, from, began)
+	if !ok {
+		return Link{}, false
+	}
+	l := Link{Unit: t.unit, Kind: LinkTimeout, Start: max(t.began, from), Done: t.at}
+	b.measure(&l)
+	if b.stop(&l) {
+		return l, true
+	}
+	if len(causes) > 0 {
+		l.Next = []Link{b.unit(causes[0].unit, causes[0].kind)}
+	}
+	b.idle(&l)
+	return l, true
 }
 
 // stop ends the recursion at what was seen before.
@@ -224,8 +266,10 @@ func (l *Link) Path() []*Link {
 // Segment is a stretch of the main path: a unit or task at work, or nothing known ("idle") before
 // it.
 type Segment struct {
-	Unit  string `json:"unit"`
-	Idle  bool   `json:"idle,omitempty"`
+	Unit string `json:"unit"`
+	Idle bool   `json:"idle,omitempty"`
+	// Why says what is known of an idle stretch.
+	Why   string `json:"why,omitempty"`
 	Start Micros `json:"start"`
 	End   Micros `json:"end"`
 	Net   Micros `json:"net"`
@@ -238,9 +282,15 @@ func (x *index) segments(root *Link) []Segment {
 	for i, l := range root.Path() {
 		if i == 0 {
 			at = l.Start
+			if x.ordered && !l.Seen {
+				var from Micros
+				if from, at = x.beforeFirst(l.Start); at > from {
+					out = append(out, Segment{Unit: systemdItself, Start: from, End: at, Net: x.net(from, at)})
+				}
+			}
 		}
 		if l.Start > at {
-			out = append(out, Segment{Unit: l.Unit, Idle: true, Start: at, End: l.Start, Net: x.net(at, l.Start)})
+			out = append(out, Segment{Unit: l.Unit, Idle: true, Why: l.Why, Start: at, End: l.Start, Net: x.net(at, l.Start)})
 			at = l.Start
 		}
 		if l.Done > at {

@@ -25,8 +25,11 @@ type index struct {
 	byName map[string]int // unit IDs and aliases
 	first  []Stamps       // per unit: stamps of the first activation
 	pauses []Pause
-	caused []causeList // per unit: causes, once asked for
-	seen   []int       // per unit: for which unit it was last found as a cause, plus one
+	// ordered tells whether any ordering edge is known.
+	ordered  bool
+	timeouts []timeout
+	caused   []causeList // per unit: causes, once asked for
+	seen     []int       // per unit: for which unit it was last found as a cause, plus one
 }
 
 type causeList struct {
@@ -41,6 +44,7 @@ func newIndex(c *Capture) *index {
 	for i := range c.Units {
 		x.first[i] = c.Units[i].FirstStamps()
 		x.byName[c.Units[i].ID] = i
+		x.ordered = x.ordered || len(c.Units[i].After) > 0
 	}
 	for i := range c.Units {
 		for _, n := range c.Units[i].Names {
@@ -50,6 +54,7 @@ func newIndex(c *Capture) *index {
 		}
 	}
 	x.pauses = findPauses(c)
+	x.timeouts = x.findTimeouts()
 	return x
 }
 

@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -163,7 +164,7 @@ func (a *Analysis) chainText(b *strings.Builder) {
 func (a *Analysis) link(b *strings.Builder, l *Link, head, below string) {
 	name := l.Unit
 	switch l.Kind {
-	case LinkTrigger, LinkDuring, LinkInside, LinkPresume:
+	case LinkTrigger, LinkDuring, LinkInside, LinkPresume, LinkTimeout:
 		name = "(" + l.Kind + ") " + name
 	}
 	fmt.Fprintf(b, "%s%s @%s", head, name, l.Start-a.Zero)
@@ -182,7 +183,10 @@ func (a *Analysis) link(b *strings.Builder, l *Link, head, below string) {
 	}
 	b.WriteString("\n")
 	if l.Idle >= IdleThreshold {
-		fmt.Fprintf(b, "%s· idle %s: nothing known kept it\n", below, l.Idle)
+		fmt.Fprintf(b, "%s· idle %s: %s\n", below, l.Idle, cmp.Or(l.Why, "nothing known kept it"))
+	}
+	if l.Loading >= IdleThreshold {
+		fmt.Fprintf(b, "%s· %s: %s (generators, unit files)\n", below, l.Loading, systemdItself)
 	}
 	for i := range l.Next {
 		next, under := "└─", "  "

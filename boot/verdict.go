@@ -55,8 +55,11 @@ func (x *index) costName(s Segment) string {
 			return "extension scripts"
 		}
 	}
-	if s.Idle {
-		return "nothing known, before " + s.Unit
+	switch {
+	case s.Idle:
+		return cmp.Or(s.Why, "nothing known") + ", before " + s.Unit
+	case x.timedOut(s.Unit):
+		return s.Unit + " (timed out)"
 	}
 	return s.Unit
 }
@@ -186,7 +189,7 @@ func (x *index) plan(goal int, chain *Link) (goalPlan, bool) {
 		p.needs = x.causes(goal)
 		for l := chain; len(l.Next) > 0; {
 			l = &l.Next[0]
-			if l.Kind == LinkAfter && !l.Task || l.Kind == LinkTrigger {
+			if l.Kind == LinkAfter && !l.Task || l.Kind == LinkTrigger || l.Kind == LinkTimeout {
 				break
 			}
 			if !l.Task {

@@ -56,7 +56,7 @@ func host(c *boot.Capture, root string) {
 
 // journal adds first activations, restarts, link changes and kubelet's milestones.
 func (o Options) journal(ctx context.Context, c *boot.Capture) {
-	args := []string{"-b", "-o", "export", "--no-pager", "--output-fields=MESSAGE,MESSAGE_ID,UNIT,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER,_TRANSPORT,_PID,_HOSTNAME,KERNEL_USEC,INITRD_USEC,USERSPACE_USEC"}
+	args := []string{"-b", "-o", "export", "--no-pager", "--output-fields=MESSAGE,MESSAGE_ID,UNIT,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER,_TRANSPORT,_PID,_HOSTNAME,KERNEL_USEC,INITRD_USEC,USERSPACE_USEC,JOB_RESULT"}
 	if o.Root != "/" {
 		args = append(args, "--root="+o.Root)
 	}

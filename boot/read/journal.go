@@ -39,7 +39,7 @@ type entry map[string]string
 func journalField(name string) bool {
 	switch name {
 	case "MESSAGE", "MESSAGE_ID", "UNIT", "_SYSTEMD_UNIT", "SYSLOG_IDENTIFIER", "_TRANSPORT", "_PID", "_BOOT_ID", "_HOSTNAME",
-		"__MONOTONIC_TIMESTAMP", "_SOURCE_MONOTONIC_TIMESTAMP", "__REALTIME_TIMESTAMP", "KERNEL_USEC", "INITRD_USEC", "USERSPACE_USEC":
+		"__MONOTONIC_TIMESTAMP", "_SOURCE_MONOTONIC_TIMESTAMP", "__REALTIME_TIMESTAMP", "KERNEL_USEC", "INITRD_USEC", "USERSPACE_USEC", "JOB_RESULT", "RESULT":
 		return true
 	}
 	return false
@@ -193,8 +193,8 @@ func (j *journal) add(e entry) {
 	}
 	j.last = id
 	b.entries++
-	if b.c.Host.Name == "" {
-		b.c.Host.Name = e["_HOSTNAME"]
+	if name := e["_HOSTNAME"]; name != "" { // the last counts: a new machine gets its own in its boot
+		b.c.Host.Name = name
 	}
 	mono, real := e.stamp("__MONOTONIC_TIMESTAMP"), e.stamp("__REALTIME_TIMESTAMP")
 	if mono > 0 && real > mono {
@@ -215,6 +215,12 @@ func (e entry) stamp(key string) boot.Micros {
 		return 0
 	}
 	return boot.Micros(n)
+}
+
+// timedOut tells whether PID 1 gave up a job, which is not to say that the unit's own start timed out
+// (systemd, src/core/job.c; the field was called RESULT before 230).
+func (e entry) timedOut() bool {
+	return e["JOB_RESULT"] == "timeout" || e["RESULT"] == "timeout" || strings.HasPrefix(e["MESSAGE"], "Timed out waiting for device ")
 }
 
 // manager takes what PID 1 says of units and of the boot.
@@ -248,6 +254,10 @@ func (b *journalBoot) manager(e entry, at boot.Micros) {
 	case msgUnitFailed:
 		if u := b.unit(e["UNIT"]); u != nil {
 			u.Deactivated, u.ActiveState, u.Result = at, "failed", "failed"
+			if e.timedOut() {
+				u.Result = "timeout"
+				b.mark(boot.MarkTimeout, at, u.ID)
+			}
 		}
 	case msgUnitSuccess:
 		if u := b.unit(e["UNIT"]); u != nil {

@@ -252,6 +252,32 @@ func TestReadJournalRestarts(t *testing.T) {
 	}
 }
 
+// TestReadJournalTimeout: a job that PID 1 gave up is a moment of the boot, as each version of systemd
+// writes it; what failed for want of it is not.
+func TestReadJournalTimeout(t *testing.T) {
+	for name, field := range map[string][]string{
+		"today": {"JOB_RESULT", "timeout"}, "systemd 219": {"RESULT", "timeout"}, "the message alone": {"MESSAGE", "Timed out waiting for device dev-x.device."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := []journalLine{
+				line(2*sec, "MESSAGE_ID", msgUnitStarting, "UNIT", "dev-x.device"),
+				line(92*sec, append([]string{"MESSAGE_ID", msgUnitFailed, "UNIT", "dev-x.device"}, field...)...),
+				line(92*sec, "MESSAGE_ID", msgUnitFailed, "UNIT", "data.mount", "JOB_RESULT", "dependency"),
+			}
+			for _, data := range [][]byte{exportFormat(lines), jsonFormat(lines)} {
+				c := parse(t, data)
+				want := []boot.Mark{{Name: boot.MarkTimeout, At: 92 * sec, Detail: "dev-x.device", Source: "journal"}}
+				if diff := cmp.Diff(want, c.Marks); diff != "" {
+					t.Error(diff)
+				}
+				if u := c.Unit("dev-x.device"); u == nil || u.Result != "timeout" {
+					t.Errorf("the device is %+v", u)
+				}
+			}
+		})
+	}
+}
+
 func TestReadJournalClock(t *testing.T) {
 	lines := nodeJournal()[1:]
 	for _, l := range lines[5:] {
