@@ -35,9 +35,11 @@ type Analysis struct {
 	asked bool // for the goal, by name
 }
 
-// Blame is a unit and the time it took to start, the first time in this boot.
+// Blame is a unit and the time it took to start, the first time in this boot; or a task, which ran
+// inside a unit.
 type Blame struct {
 	Unit    string `json:"unit"`
+	Task    bool   `json:"task,omitempty"`
 	Took    Micros `json:"took"`
 	Net     Micros `json:"net"`
 	Start   Micros `json:"start"`
@@ -123,6 +125,11 @@ func (x *index) blame(onChain map[string]bool) []Blame {
 		out = append(out, Blame{Unit: u.ID, Took: s.Done() - s.Began(), Net: x.net(s.Began(), s.Done()), Start: s.Began(),
 			OnChain: onChain[u.ID], Restarted: u.Restarted(), Later: u.First == nil && u.Restarts > 0})
 	}
+	for _, t := range x.c.Spans {
+		if t.Kind == SpanTask && t.End > t.Start {
+			out = append(out, Blame{Unit: t.Name, Task: true, Took: t.End - t.Start, Net: x.net(t.Start, t.End), Start: t.Start, OnChain: onChain[t.Name]})
+		}
+	}
 	slices.SortStableFunc(out, func(a, b Blame) int {
 		return cmp.Or(cmp.Compare(b.Net, a.Net), cmp.Compare(b.Took, a.Took), cmp.Compare(a.Unit, b.Unit))
 	})
@@ -145,7 +152,7 @@ func (x *index) findings() []string {
 		say(mark.Name == MarkClockJump, "clock jump at %s: %s", mark.At, mark.Detail)
 		say(mark.Name == "suspend", "suspended at %s: the monotonic clock stood still", mark.At)
 	}
-	early, odd, edges := 0, 0, 0
+	early, odd := 0, 0
 	for i := range x.c.Units {
 		s := x.first[i]
 		if s.Began() > 0 && m.Userspace > 0 && s.Began() < m.Userspace {
@@ -154,11 +161,10 @@ func (x *index) findings() []string {
 		if s.Activating > 0 && s.Done() == 0 && (s.Activated > 0 || s.Deactivated > 0) {
 			odd++
 		}
-		edges += len(x.c.Units[i].After)
 	}
 	say(early > 0, "%s started before userspace (left over from the initrd or from an earlier run), with negative times", Count(early, "unit"))
 	say(odd > 0, "restarting when captured, with stamps of two runs: %s", Count(odd, "unit"))
-	say(edges == 0 && len(x.c.Units) > 0, "no ordering edges are known, so there is no chain; add `systemctl show --all '*'` of the same boot")
+	say(!x.ordered && len(x.c.Units) > 0, "no ordering edges are known, so there is no chain; add `systemctl show --all '*'` of the same boot")
 	for _, e := range x.c.CloudInit.Errors {
 		say(true, "cloud-init: %s", e)
 	}

@@ -60,7 +60,7 @@ func TestPublishedBoots(t *testing.T) {
 		t.Errorf("remedies save %v, want %v", saves, want)
 	}
 	docker := analyze(t, readFile(t, "published", "docker.show"), boot.Options{})
-	if docker.ParkedFor != 0 || docker.Costs[0] != (boot.Cost{"systemd-networkd-wait-online.service", 16639000}) {
+	if docker.ParkedFor != 0 || docker.Costs[0] != (boot.Cost{What: "systemd-networkd-wait-online.service", Net: 16639000}) {
 		t.Errorf("the first example: parked %s, most expensive %+v", docker.ParkedFor, docker.Costs[0])
 	}
 }

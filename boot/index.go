@@ -39,6 +39,7 @@ type causeList struct {
 
 func newIndex(c *Capture) *index {
 	c, since, older := c.fromOwnStart()
+	c = c.withStages()
 	x := &index{c: c, since: since, older: older, byName: make(map[string]int, len(c.Units)), first: make([]Stamps, len(c.Units)),
 		caused: make([]causeList, len(c.Units)), seen: make([]int, len(c.Units))}
 	for i := range c.Units {

@@ -117,8 +117,11 @@ const NoteNoManager = "the dump has no manager block: phases are unknown; add th
 
 // Merge adds what another record of the same boot knows: a `systemctl show` dump and that boot's
 // cloud-init.log, say. What c knows already stays, but systemd's own stamps go before those that
-// others saw. Records that name different boot IDs are refused.
+// others saw. Records that are not of one boot are refused, as [Capture.SameBoot] says.
 func (c *Capture) Merge(o *Capture) error {
+	if err := c.SameBoot(o); err != nil {
+		return fmt.Errorf("merge captures: %w", err)
+	}
 	switch mine, theirs := c.bySystemd(), o.bySystemd(); {
 	case mine && !theirs:
 		o.demote()
@@ -129,9 +132,6 @@ func (c *Capture) Merge(o *Capture) error {
 		}
 		*c = *o
 		return nil
-	}
-	if a, b := plainID(c.Host.BootID), plainID(o.Host.BootID); a != "" && b != "" && a != b {
-		return fmt.Errorf("merge captures: boot %s and boot %s are different boots; use `kamino boot compare`", c.Host.BootID, o.Host.BootID)
 	}
 	o.land(c)
 	for _, s := range o.Sources {

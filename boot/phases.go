@@ -49,6 +49,7 @@ var (
 	identityUnits = []string{"kamino-identity.service"}
 	agentUnits    = []string{"kamino-boot.service"}
 	networkUnits  = []string{"network-online.target", "systemd-networkd-wait-online.service", "NetworkManager-wait-online.service"}
+	agentNames    = []string{"walinuxagent.service", "waagent.service"} // of Azure
 	networkStage  = []string{"cloud-init-network.service", "cloud-init.service"}
 )
 
@@ -144,18 +145,6 @@ func (x *index) phases(marks []Milestone) []Phase {
 		if ok && ok2 {
 			add(step[0], from.At, to.At, to.Source)
 		}
-	}
-	return x.addStages(out)
-}
-
-// addStages fills cloud-init's phases from its own log when there are no units to take them from.
-func (x *index) addStages(out []Phase) []Phase {
-	for _, s := range x.c.Spans {
-		name := map[string]string{"init-local": "cloud-init local", "init-network": "cloud-init network", "modules-config": "cloud-init config", "modules-final": "cloud-init final"}[s.Name]
-		if s.Kind != SpanStage || name == "" || s.End <= s.Start || slices.ContainsFunc(out, func(p Phase) bool { return p.Name == name }) {
-			continue
-		}
-		out = append(out, Phase{name, s.Start, s.End, s.End - s.Start, x.net(s.Start, s.End), s.Source})
 	}
 	return out
 }

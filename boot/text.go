@@ -88,7 +88,10 @@ func (a *Analysis) WriteTime(w io.Writer) error {
 	}
 	var b strings.Builder
 	if len(parts) == 0 {
-		b.WriteString("No phases are known.\n")
+		b.WriteString("How long the kernel and userspace took is not known.\n")
+		for _, p := range a.Phases {
+			fmt.Fprintf(&b, "%-22s %14s\n", p.Name, p.Net)
+		}
 	} else {
 		fmt.Fprintf(&b, "%s = %s\n", strings.Join(parts, " + "), net)
 	}
@@ -98,14 +101,14 @@ func (a *Analysis) WriteTime(w io.Writer) error {
 	for _, m := range a.Milestones {
 		fmt.Fprintf(&b, "%-22s %14s %s\n", m.Name, m.Net, a.After())
 	}
-	if !a.Finished {
+	if len(parts) > 0 && !a.Finished {
 		b.WriteString("startup has not finished\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// WriteBlame writes units by the time they took, longest first, without those that took less than a
+// WriteBlame writes units, and tasks inside them, by the time they took, longest first, without those that took less than a
 // millisecond.
 func (a *Analysis) WriteBlame(w io.Writer) error {
 	var b strings.Builder

@@ -3,7 +3,7 @@ package boot
 // Timeline is a capture as its own boot saw it: what a picture is drawn from.
 type Timeline struct {
 	// Capture counts from the boot's own start ([Analysis.Since]); the units are those of the
-	// capture given, in its order.
+	// capture given, in its order, and after them the stages of cloud-init that only its log knows.
 	*Capture
 	// First holds each unit's first activation.
 	First []Stamps

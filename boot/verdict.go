@@ -7,10 +7,25 @@ import (
 	"strings"
 )
 
+// NoRemedy says that no known change would help.
+const NoRemedy = "Neither cloud-init, nodeadm nor a script is on the way: the known remedies would save nothing here"
+
 // Cost is time on the way to the goal that one cause has.
 type Cost struct {
 	What string `json:"what"`
 	Net  Micros `json:"net"`
+	// Inside is the longest task inside that unit, where it took a quarter of the time or more.
+	Inside    string `json:"inside,omitempty"`
+	InsideNet Micros `json:"insideNet,omitempty"`
+}
+
+// String is the cost as the verdict has it.
+func (c Cost) String() string {
+	text := c.What + " " + c.Net.String()
+	if c.Inside != "" {
+		text += fmt.Sprintf(" (%s of it %s)", c.InsideNet, c.Inside)
+	}
+	return text
 }
 
 // Remedy is a change that the original's description proposes, and what it would save
@@ -38,11 +53,28 @@ func (x *index) costs(segments []Segment) []Cost {
 	out := make([]Cost, 0, len(order))
 	for _, n := range order {
 		if sum[n] > 0 {
-			out = append(out, Cost{n, sum[n]})
+			c := Cost{What: n, Net: sum[n]}
+			if task, length := x.longestInside(n); length >= IdleThreshold && length*4 >= c.Net {
+				c.Inside, c.InsideNet = task, length
+			}
+			out = append(out, c)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Cost) int { return cmp.Compare(b.Net, a.Net) })
 	return out
+}
+
+// longestInside is the longest task that ran inside a unit.
+func (x *index) longestInside(unit string) (name string, length Micros) {
+	for _, s := range x.c.Spans {
+		if s.Kind != SpanTask || s.End == 0 || Normalize(s.Unit) != Normalize(unit) {
+			continue
+		}
+		if n := x.net(s.Start, s.End); n > length {
+			name, length = s.Name, n
+		}
+	}
+	return name, length
 }
 
 // costName joins an extension's tasks, which are many and short, into one.
@@ -127,12 +159,13 @@ func (s *simulation) moment(i int, at Micros) Micros {
 type goalPlan struct {
 	at      Micros // when, really
 	outside int    // unit that it waited for outside the unit files, or -1
+	during  bool   // that unit was still starting then
 	needs   []edge // what its unit file orders it after
 }
 
 var cloudInitAll = []string{"cloud-init-local.service", "cloud-init-network.service", "cloud-init.service", "cloud-init-main.service", "cloud-config.service", "cloud-final.service"}
 
-// remedies replays the boot with the three proposals, one upon the other. Where neither kubelet nor
+// remedies replays the boot with the proposals, one upon the other. Where neither kubelet nor
 // cloud-final is known, only the last of them can be judged, by the unit that the chain leads to.
 func (x *index) remedies(goal int, chain *Link) []Remedy {
 	skip := map[int]bool{}
@@ -150,17 +183,12 @@ func (x *index) remedies(goal int, chain *Link) []Remedy {
 		out = append(out, Remedy{name, was - now, now})
 		was = now
 	}
-	const withoutCloudInit = "userData instead of customData, so that cloud-init is off the path"
 	plan, ok := x.plan(goal, chain)
-	if !ok {
-		was = x.simulate(skip).unit(goal).done
-		mark(cloudInitAll...)
-		step(withoutCloudInit, x.simulate(skip).unit(goal).done)
-		return out
-	}
 	reach := func(viaOutside bool) Micros {
 		s := x.simulate(skip)
 		switch {
+		case !ok:
+			return s.unit(goal).done
 		case viaOutside && plan.outside >= 0:
 			return s.moment(plan.outside, plan.at)
 		case len(plan.needs) == 0:
@@ -171,12 +199,43 @@ func (x *index) remedies(goal int, chain *Link) []Remedy {
 		return s.latest(plan.needs) + x.net(plan.needs[0].done, plan.at)
 	}
 	was = reach(true)
-	mark("cloud-final.service")
-	step("start kubelet before cloud-final", reach(true))
-	step("start kubelet without the extension script (CSE)", reach(false))
+	if ok {
+		mark("cloud-final.service")
+		step("start kubelet before cloud-final", reach(true))
+		step(x.withoutScript(plan), reach(false))
+	}
+	if _, found := x.started(nodeadmUnits...); found {
+		mark(nodeadmUnits...)
+		step("configure the node without nodeadm (nodeadm-config, nodeadm-run)", reach(false))
+	}
 	mark(cloudInitAll...)
-	step(withoutCloudInit, reach(false))
+	if x.onAzure() {
+		step("userData instead of customData, so that cloud-init is off the path", reach(false))
+	} else {
+		step("read the node's configuration without cloud-init, so that cloud-init is off the path", reach(false))
+	}
 	return out
+}
+
+// nodeadmUnits are those of EKS that configure a node before kubelet (awslabs/amazon-eks-ami, nodeadm).
+var nodeadmUnits = []string{"nodeadm-config.service", "nodeadm-run.service"}
+
+// withoutScript names the script that starts kubelet: that of an extension where the record has one,
+// else what user data runs.
+func (x *index) withoutScript(plan goalPlan) string {
+	_, agent := x.started(agentNames...)
+	_, extension := x.extension()
+	if extension > 0 || agent && !plan.during {
+		return "start kubelet without the extension script (CSE)"
+	}
+	return "start kubelet by its unit file instead of a script in user data (kubeadm, Cluster API, kOps)"
+}
+
+// onAzure tells whether the record is one of a machine on Azure.
+func (x *index) onAzure() bool {
+	_, agent := x.started(agentNames...)
+	_, extension := x.extension()
+	return agent || extension > 0 || x.c.Host.Virtualization == "microsoft" || x.c.CloudInit.PPSType != ""
 }
 
 // plan finds the unit on which the goal hangs outside its unit file. A machine without kubelet is
@@ -193,7 +252,7 @@ func (x *index) plan(goal int, chain *Link) (goalPlan, bool) {
 				break
 			}
 			if !l.Task {
-				p.outside = x.byName[l.Unit]
+				p.outside, p.during = x.byName[l.Unit], l.Kind == LinkDuring
 				break
 			}
 		}
@@ -230,12 +289,15 @@ func (a *Analysis) verdict() []string {
 	} else {
 		out = append(out, fmt.Sprintf("%s %s %s, of which the machine was parked %s: %s net.", what, a.GoalAt.At, a.After(), a.GoalAt.At-a.GoalAt.Net, a.GoalAt.Net))
 	}
-	if n := min(3, len(a.Costs)); n > 0 {
+	if n := min(3, len(a.Costs)); n > 0 && len(a.Segments) > 1 {
 		var parts []string
 		for _, c := range a.Costs[:n] {
-			parts = append(parts, fmt.Sprintf("%s %s", c.What, c.Net))
+			parts = append(parts, c.String())
 		}
 		out = append(out, "Most expensive on the way: "+strings.Join(parts, "; ")+".")
+	}
+	if a.Chain == nil || len(a.Chain.Next) == 0 {
+		out = append(out, a.longest()...)
 	}
 	if len(a.Remedies) > 0 {
 		var total Micros
@@ -249,14 +311,30 @@ func (a *Analysis) verdict() []string {
 		const estimate = "(Replayed with the lengths and waits of this boot; an estimate, not a measurement.)"
 		switch last := a.Remedies[len(a.Remedies)-1].Reaches; {
 		case total == 0:
-			out = append(out, "Neither cloud-init nor an extension script is on the way: the known remedies would save nothing here.")
+			out = append(out, NoRemedy+".")
 		case len(a.Remedies) == 1:
 			out = append(out, fmt.Sprintf("Then %s would come at %s net. %s", a.Goal, last, estimate))
-		default:
+		case a.Goal == "kubelet.service" || a.Goal == "cloud-final.service":
 			out = append(out, fmt.Sprintf("Together %s: kubelet at %s net. %s", total, last, estimate))
+		default:
+			out = append(out, fmt.Sprintf("Together %s: %s at %s net. %s", total, a.Goal, last, estimate))
 		}
 	}
 	return out
+}
+
+// longest names what took longest, for a record that does not say what waited for what.
+func (a *Analysis) longest() []string {
+	var parts []string
+	for _, u := range a.Blame {
+		if len(parts) < 3 && u.Net >= IdleThreshold {
+			parts = append(parts, fmt.Sprintf("%s %s", u.Unit, u.Net))
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return []string{"Longest to start, whether or not anything waited for them: " + strings.Join(parts, "; ") + "."}
 }
 
 // Count is a number of things in words: "1 unit", "2 units".

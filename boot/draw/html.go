@@ -169,7 +169,7 @@ func (s *scene) pageHead(b *strings.Builder) {
 	case helped:
 		b.WriteString(`<p class="fine">Each on top of the ones before; this boot replayed with its own lengths and waits. An estimate, not a measurement.</p>`)
 	case len(a.Remedies) > 0:
-		fmt.Fprintf(b, `<p>Neither cloud-init nor an extension script is on the way to %s: the known remedies would save nothing here.</p>`, html.EscapeString(goalName(a)))
+		fmt.Fprintf(b, `<p>%s.</p>`, boot.NoRemedy)
 	default:
 		fmt.Fprintf(b, `<p>No way to %s is known from this record.</p>`, html.EscapeString(goalName(a)))
 	}

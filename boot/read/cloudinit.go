@@ -48,8 +48,12 @@ var (
 	cloudSource = regexp.MustCompile(`Loaded datasource (\w+)`)
 )
 
+// cloudOwn is how a line of cloud-init's own log begins; Amazon Linux 2 writes it by syslog. The
+// machine's other logs have lines of cloud-init as well.
+var cloudOwn = regexp.MustCompile(`^(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3} - |[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d [^\n]*\.py\[[A-Z]+\]: )`)
+
 func sniffCloudInitLog(head []byte) bool {
-	return cloudLine.Match(head) && (bytes.Contains(head, []byte("Cloud-init v.")) || bytes.Contains(head, []byte("[DEBUG]: start: ")) || bytes.Contains(head, []byte("cloud-init[")))
+	return cloudOwn.Match(head) && (bytes.Contains(head, []byte("Cloud-init v.")) || bytes.Contains(head, []byte("[DEBUG]: start: ")) || bytes.Contains(head, []byte("cloud-init[")))
 }
 
 // readCloudInitLog reads /var/log/cloud-init.log, of which the last boot counts. The "Up N seconds"
@@ -77,6 +81,9 @@ func readCloudInitLog(data []byte) (*boot.Capture, error) {
 	if len(r.anchors) == 0 {
 		float(r.c, r.events)
 	}
+	if r.coarse {
+		r.c.Note("this cloud-init.log has whole seconds: lengths in it are exact to 1 s")
+	}
 	return r.c, nil
 }
 
@@ -85,13 +92,26 @@ type cloudLog struct {
 	events  []cloudEvent
 	anchors []cloudAnchor
 	waiting bool
+	// date is when the latest stage began, as its banner says, and ahead is how far the stamps of the
+	// lines are ahead of UTC.
+	date   time.Time
+	ahead  time.Duration
+	coarse bool
 }
 
 // cloudAnchor says that from the wall clock time on, monotonic time is wall clock minus offset.
 type cloudAnchor struct{ wall, mono, offset boot.Micros }
 
 func (r *cloudLog) line(line string) {
-	at, ok := cloudTime(line)
+	stamp := cloudLine.FindStringSubmatch(line)
+	if stamp == nil {
+		return
+	}
+	banner := cloudBanner.FindStringSubmatch(line)
+	if banner != nil {
+		r.calendar(stamp, banner[3])
+	}
+	at, ok := r.time(stamp)
 	if !ok {
 		return
 	}
@@ -99,8 +119,8 @@ func (r *cloudLog) line(line string) {
 		r.waiting = false
 		r.events = append(r.events, cloudEvent{name: "azure-ds/wait-for-media-disconnect-connect", at: at})
 	}
-	if m := cloudBanner.FindStringSubmatch(line); m != nil {
-		r.banner(m, at)
+	if banner != nil {
+		r.banner(banner, at)
 		return
 	}
 	if m := cloudReport.FindStringSubmatch(line); m != nil {
@@ -125,7 +145,7 @@ func (r *cloudLog) banner(m []string, at boot.Micros) {
 		stage = "init-network"
 	}
 	if stage == "init-local" { // a new boot begins; what came before belongs to older ones
-		*r = cloudLog{c: &boot.Capture{}}
+		*r = cloudLog{c: &boot.Capture{}, date: r.date, ahead: r.ahead, coarse: r.coarse}
 	}
 	r.c.CloudInit.Version = m[1]
 	var up float64
@@ -150,13 +170,40 @@ func (r *cloudLog) monotonic(wall boot.Micros) boot.Micros {
 	return min(max(wall-a.offset, 1), boot.MaxStamp)
 }
 
-func cloudTime(line string) (boot.Micros, bool) {
-	m := cloudLine.FindStringSubmatch(line)
-	if m == nil || m[1] == "" {
-		return 0, false // syslog stamps have no year; the banner's events are in the journal, too
+// calendar learns from a stage's banner the year, which syslog leaves out, and the zone of the stamps:
+// cloud-init writes UTC, old versions and syslog write local time.
+func (r *cloudLog) calendar(stamp []string, text string) {
+	date, err := time.Parse(time.RFC1123Z, text)
+	if err != nil || !credibleTime(date) {
+		return
 	}
-	t, err := time.Parse("2006-01-02 15:04:05.000", m[1]+" "+m[2]+"."+m[3])
-	if err != nil || t.Year() < 1970 || t.Year() > 2200 {
+	r.date, r.ahead = date.UTC(), 0
+	at, ok := r.time(stamp)
+	if !ok {
+		return
+	}
+	const quarter = 15 * time.Minute
+	off := time.UnixMicro(int64(at)).Sub(date)
+	if zone := off.Round(quarter); zone.Abs() <= 14*time.Hour && (off-zone).Abs() < quarter/5 {
+		r.ahead = zone
+	}
+}
+
+// time is a line's own time in UTC.
+func (r *cloudLog) time(stamp []string) (boot.Micros, bool) {
+	var t time.Time
+	var err error
+	if stamp[1] != "" {
+		t, err = time.Parse("2006-01-02 15:04:05.000", stamp[1]+" "+stamp[2]+"."+stamp[3])
+	} else {
+		if r.date.IsZero() {
+			return 0, false
+		}
+		r.coarse = true
+		t, err = time.Parse("Jan _2 15:04:05", stamp[4])
+		t = nearYear(t, r.date)
+	}
+	if t = t.Add(-r.ahead); err != nil || !credibleTime(t) {
 		return 0, false
 	}
 	return boot.Micros(t.UnixMicro()), true

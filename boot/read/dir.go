@@ -107,6 +107,18 @@ func sosHost(fsys fs.FS, root string, c *boot.Capture) {
 	}
 }
 
+// head is what tells of which boot a file is.
+type head struct {
+	name   string
+	record boot.Capture
+}
+
+func headOf(name string, c *boot.Capture) head {
+	h := head{name, *c}
+	h.record.Units, h.record.Spans = nil, nil
+	return h
+}
+
 // readLoose merges every file of a folder that is a record; the others do not matter, but at least
 // one has to be.
 func readLoose(fsys fs.FS) (*boot.Capture, error) {
@@ -118,6 +130,7 @@ func readLoose(fsys fs.FS) (*boot.Capture, error) {
 		return nil, fmt.Errorf("read folder: %d files in it, more than %d", len(entries), maxDirFiles)
 	}
 	var c *boot.Capture
+	var heads []head
 	for _, e := range entries {
 		if !e.Type().IsRegular() {
 			continue
@@ -129,6 +142,12 @@ func readLoose(fsys fs.FS) (*boot.Capture, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read folder: %q: %w", e.Name(), err)
 		}
+		for _, h := range heads {
+			if err := h.record.SameBoot(more); err != nil {
+				return nil, fmt.Errorf("read folder: %q and %q: %w", h.name, e.Name(), err)
+			}
+		}
+		heads = append(heads, headOf(e.Name(), more))
 		if c == nil {
 			c = more
 		} else if err := c.Merge(more); err != nil {

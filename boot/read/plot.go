@@ -182,9 +182,27 @@ func (p *plotReader) unit(label string, bars []plotBar) {
 	}
 	if length == "" {
 		u.Activated = u.Activating
+	} else if took, ok := parseSpan(length); ok {
+		p.byLabel(&u, took)
 	}
 	p.c.Units = append(p.c.Units, u)
 }
+
+// byLabel corrects a bar that systemd drew to the end of startup, because the unit had not been up by
+// then: the label has the length that is true, if only to the millisecond. A shorter one is that of a
+// oneshot that was done, and a longer one of a unit that was up later.
+func (p *plotReader) byLabel(u *boot.Unit, took boot.Micros) {
+	end := u.Activating + took
+	switch bar := u.Activated; {
+	case end > bar+labelTolerance:
+		u.Activated = end
+	case end < bar-labelTolerance:
+		u.Stamps = boot.Stamps{Activating: u.Activating, Deactivated: end}
+	}
+}
+
+// labelTolerance is what a label's cut to milliseconds and a bar's rounding can differ by.
+const labelTolerance = boot.Micros(1100)
 
 // heading reads the two lines above the plot: the host, and systemd-analyze's time.
 func (p *plotReader) heading(s string) {

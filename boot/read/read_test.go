@@ -123,6 +123,27 @@ func TestReadPlotSVG(t *testing.T) {
 	}
 }
 
+// TestReadPlotLabel: systemd draws what was not up when startup ended as if it had been starting until
+// then. The label has the true length.
+func TestReadPlotLabel(t *testing.T) {
+	const svg = `<svg xmlns="http://www.w3.org/2000/svg"><!-- systemd-analyze --><g>
+<rect class="active" x="100.000" y="0.000" width="3000.000" height="19"/><text class="left" x="5" y="14.000">systemd</text>
+<rect class="activating" x="200.000" y="20.000" width="2900.000" height="19"/><rect class="active" x="3100.000" y="20.000" width="0" height="19"/><text class="left" x="5" y="34.000">once.service (1.250s)</text>
+<rect class="activating" x="200.000" y="40.000" width="2900.000" height="19"/><rect class="active" x="3100.000" y="40.000" width="0" height="19"/><text class="left" x="5" y="54.000">late.service (1min 5.500s)</text>
+<rect class="activating" x="200.000" y="60.000" width="116.472" height="19"/><rect class="active" x="316.472" y="60.000" width="2783" height="19"/><text class="left" x="5" y="74.000">exact.service (1.164s)</text>
+</g></svg>`
+	c := parse(t, []byte(svg))
+	for id, want := range map[string]boot.Stamps{
+		"once.service":  {Activating: 2 * sec, Deactivated: 3250000},
+		"late.service":  {Activating: 2 * sec, Activated: 67500000},
+		"exact.service": {Activating: 2 * sec, Activated: 3164720},
+	} {
+		if u := c.Unit(id); u == nil || u.Activating != want.Activating || u.Activated != want.Activated || want.Deactivated > 0 && u.Deactivated != want.Deactivated {
+			t.Errorf("%s is %+v, want %+v", id, u, want)
+		}
+	}
+}
+
 func TestReadPlotJSON(t *testing.T) {
 	c := parse(t, []byte(`[{"name":"-.slice","activated":1359000,"activating":1359000,"time":0,"deactivated":30000000,"deactivating":30000000},
 		{"name":"a.service","activated":9000000,"activating":5000000,"time":4000000,"deactivated":30000000,"deactivating":30000000},
@@ -325,6 +346,60 @@ func TestReadCloudInitLog(t *testing.T) {
 	}
 }
 
+// TestReadCloudInitSyslog: cloud-init.log of Amazon Linux 2 has syslog's stamps, without a year and in
+// local time; each stage's banner has the rest. It goes on over New Year.
+func TestReadCloudInitSyslog(t *testing.T) {
+	const text = `Dec 31 %02d:59:50 HOSTcloud-init[2477]: util.py[DEBUG]: Cloud-init v. 19.3-45.amzn2 running 'init-local' at Sat, 31 Dec 2022 23:59:50 +0000. Up 7.20 seconds.
+Dec 31 %02[1]d:59:51 HOSTcloud-init[2477]: handlers.py[DEBUG]: finish: init-local: SUCCESS: searching for local datasources
+Dec 31 %02[1]d:59:55 HOSTcloud-init[2480]: util.py[DEBUG]: Cloud-init v. 19.3-45.amzn2 running 'modules:final' at Sat, 31 Dec 2022 23:59:55 +0000. Up 12.10 seconds.
+Dec 31 %02[1]d:59:55 HOSTcloud-init[2480]: handlers.py[DEBUG]: start: modules-final/config-scripts-user: running config-scripts-user
+%[2]s:30 HOSTcloud-init[2480]: handlers.py[DEBUG]: finish: modules-final/config-scripts-user: SUCCESS: ran
+%[2]s:31 HOSTcloud-init[2480]: handlers.py[DEBUG]: finish: modules-final: SUCCESS: running modules for final
+`
+	for name, tc := range map[string]struct {
+		hour int
+		next string
+		host string
+	}{
+		"UTC": {23, "Jan  1 00:00", ""}, "with a host": {23, "Jan  1 00:00", "ip-10-0-0-1 "}, "New York": {18, "Dec 31 19:00", ""}, "by another program": {23, "Jan  1 00:00", "[CLOUDINIT] "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := strings.ReplaceAll(fmt.Sprintf(text, tc.hour, tc.next), "HOST", tc.host)
+			if strings.HasPrefix(tc.host, "[") {
+				log = strings.NewReplacer("cloud-init[2477]: ", "", "cloud-init[2480]: ", "").Replace(log)
+			}
+			c := parse(t, []byte(log))
+			want := map[string][2]boot.Micros{"init-local": {72e5, 82e5}, "modules-final": {121e5, 481e5}, "modules-final/config-scripts-user": {121e5, 471e5}}
+			for _, s := range c.Spans {
+				if w := want[s.Name]; s.Start != w[0] || s.End != w[1] {
+					t.Errorf("%s is %s to %s, want %s to %s", s.Name, s.Start, s.End, w[0], w[1])
+				}
+			}
+			if len(c.Spans) != len(want) {
+				t.Errorf("spans are %+v", c.Spans)
+			}
+			if !strings.Contains(strings.Join(c.Notes, " "), "whole seconds") {
+				t.Errorf("notes are %q", c.Notes)
+			}
+			if want := boot.Micros(1672531190e6 - 72e5); c.Manager.KernelRealtime != want {
+				t.Errorf("the kernel started at %d, want %d", c.Manager.KernelRealtime, want)
+			}
+		})
+	}
+	if _, err := Bytes([]byte("Jul 21 08:52:28 cloud-init[1]: handlers.py[DEBUG]: start: init-local/x: y\n")); err == nil || !strings.Contains(err.Error(), "no stage and no event") {
+		t.Errorf("a log without a banner has no year: %v", err)
+	}
+}
+
+// TestReadCloudInitLocalTime: old versions wrote local time; the banner is in UTC.
+func TestReadCloudInitLocalTime(t *testing.T) {
+	c := parse(t, []byte("2022-07-21 10:52:28,000 - util.py[DEBUG]: Cloud-init v. 0.7.5 running 'init-local' at Thu, 21 Jul 2022 08:52:28 +0000. Up 7.20 seconds.\n"+
+		"2022-07-21 10:52:29,500 - handlers.py[DEBUG]: finish: init-local: SUCCESS: x\n"))
+	if want := boot.Micros(1658393548e6 - 72e5); c.Manager.KernelRealtime != want || c.Spans[0].End != 87e5 {
+		t.Errorf("the kernel started at %d, want %d; spans %+v", c.Manager.KernelRealtime, want, c.Spans)
+	}
+}
+
 func TestReadCloudInitDump(t *testing.T) {
 	c := parse(t, []byte(`[{"name":"init-local","description":"starting","event_type":"start","origin":"cloudinit","timestamp":1700000005.5},
 		{"name":"init-local","description":"done","event_type":"finish","origin":"cloudinit","result":"SUCCESS","timestamp":1700000007.5}]`))
@@ -340,8 +415,33 @@ func TestReadCloudInitDump(t *testing.T) {
 	}
 }
 
+// cloudOfDump is the cloud-init.log of realDump's boot.
+const cloudOfDump = `2023-11-14 22:13:25,000 - util.py[DEBUG]: Cloud-init v. 23.4.4 running 'init-local' at Tue, 14 Nov 2023 22:13:25 +0000. Up 5.00 seconds.
+2023-11-14 22:13:26,000 - handlers.py[DEBUG]: finish: init-local: SUCCESS: searching for local datasources
+`
+
+// TestReadFolderTwoBoots: a folder with records of two boots is refused by the names of both files; of
+// a sosreport, whose log may be older, the log is left out.
+func TestReadFolderTwoBoots(t *testing.T) {
+	loose := fstest.MapFS{"a.txt": {Data: realDump(t)}, "cloud-init.log": {Data: []byte(cloudText)}}
+	if _, err := Dir(loose); err == nil || !strings.Contains(err.Error(), `"a.txt" and "cloud-init.log": records of two boots`) {
+		t.Errorf("error is %v", err)
+	}
+	c, err := Dir(fstest.MapFS{
+		"sos_commands/systemd/systemctl_show_--all":         {Data: fixture(t, "real/manager.txt")},
+		"sos_commands/systemd/systemctl_show_service_--all": {Data: fixture(t, "real/units.txt")},
+		"var/log/cloud-init.log":                            {Data: []byte(cloudText)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Spans) > 0 || !strings.Contains(strings.Join(c.Notes, "\n"), "cloud-init.log was skipped") {
+		t.Errorf("%d spans, notes %q", len(c.Spans), c.Notes)
+	}
+}
+
 func TestReadFolder(t *testing.T) {
-	log := []byte(strings.Replace(cloudText, "08:00:05", "08:00:04", 1))
+	log := []byte(cloudOfDump)
 	sos := fstest.MapFS{
 		"sosreport-n/sos_commands/systemd/systemctl_show_--all":                {Data: fixture(t, "real/manager.txt")},
 		"sosreport-n/sos_commands/systemd/systemctl_show_service_--all":        {Data: fixture(t, "real/units.txt")},

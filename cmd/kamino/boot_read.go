@@ -16,18 +16,25 @@ import (
 	"kamino.dev/kamino/boot/read"
 )
 
-// bootRead reads one boot from one or several files and folders.
+// bootRead reads one boot from one or several files and folders. Two that are not of the same boot are
+// refused, by their names.
 func bootRead(in io.Reader, args []string) (*boot.Capture, error) {
-	var c *boot.Capture
-	for _, arg := range args {
-		more, err := bootReadOne(in, arg)
-		if err != nil {
+	records := make([]*boot.Capture, len(args))
+	for i, arg := range args {
+		var err error
+		if records[i], err = bootReadOne(in, arg); err != nil {
 			return nil, err
 		}
-		if c == nil {
-			c = more
-		} else if err := c.Merge(more); err != nil {
-			return nil, fmt.Errorf("%s: %w", arg, err)
+		for j, earlier := range records[:i] {
+			if err := earlier.SameBoot(records[i]); err != nil {
+				return nil, fmt.Errorf("%s and %s: %w", kamino.Plain(args[j]), kamino.Plain(arg), err)
+			}
+		}
+	}
+	c := records[0]
+	for i, more := range records[1:] {
+		if err := c.Merge(more); err != nil {
+			return nil, fmt.Errorf("%s: %w", kamino.Plain(args[i+1]), err)
 		}
 	}
 	return c, nil

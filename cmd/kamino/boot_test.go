@@ -142,6 +142,15 @@ func TestBootRefusals(t *testing.T) {
 	}
 }
 
+// TestBootTwoBoots: files of two boots are refused by their names.
+func TestBootTwoBoots(t *testing.T) {
+	a, b, c := publishedBoot("docker.show"), publishedBoot("docker.show"), publishedBoot("preprovisioned.show")
+	_, errs, code := bootRun(t, "", "show", a, b, c)
+	if want := a + " and " + c + ": records of two boots, userspace began 1.466s and 2.310s after the kernel"; code != exitFailed || !strings.Contains(errs, want) {
+		t.Errorf("exit code %d, %q, want %q", code, errs, want)
+	}
+}
+
 func TestBootCompareBudget(t *testing.T) {
 	dir := t.TempDir()
 	a, b := kubeletBoot(t, filepath.Join(dir, "a.json"), 60), kubeletBoot(t, filepath.Join(dir, "b.json"), 40)
